@@ -1,0 +1,215 @@
+//! The words in which the floors above speak to the table.
+
+use std::borrow::Cow;
+
+use polder_base::Fault;
+use polder_values::{Kind, Value};
+
+/// A database by its number, 0 to 255, or [`SYSTEM`].
+pub type Db = u16;
+
+/// The database that no client can select: settings, libraries and users that belong to the data live here.
+pub const SYSTEM: Db = 256;
+
+/// How many databases there are, [`SYSTEM`] included.
+pub const DATABASES: usize = 257;
+
+/// Why a call stops before its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stop {
+    /// Nothing was published; forget the reply and run the call again (the transaction knows what more to lock).
+    Retry,
+    /// The command says no: the whole error text, code first.
+    Refused(Cow<'static, str>),
+    /// The medium or the memory failed.
+    Fault(Fault),
+}
+
+impl From<Fault> for Stop {
+    fn from(fault: Fault) -> Stop {
+        Stop::Fault(fault)
+    }
+}
+
+impl From<&'static str> for Stop {
+    fn from(text: &'static str) -> Stop {
+        Stop::Refused(Cow::Borrowed(text))
+    }
+}
+
+impl From<String> for Stop {
+    fn from(text: String) -> Stop {
+        Stop::Refused(Cow::Owned(text))
+    }
+}
+
+/// What a transaction may do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// Takes no lock; what was read is checked once more at commit.
+    Read,
+    /// Locks the declared keys' buckets, in hash order.
+    Write,
+}
+
+/// A key's state as a transaction sees it, its own writes included. Expired keys are never found.
+#[derive(Clone, Copy, Debug)]
+pub struct Found<'t> {
+    pub kind: Kind,
+    pub value: Value<'t>,
+    /// Milliseconds since the Unix epoch.
+    pub expiry_ms: Option<u64>,
+    /// memcached's client flags.
+    pub flags: u32,
+    /// A short string that was edited in place of being set; `OBJECT ENCODING` calls it `raw`.
+    pub raw: bool,
+    /// Changes with every change of the key; equal versions of one key are equal contents.
+    pub version: u64,
+    /// The access clock: see [`crate::clock`].
+    pub clock: u32,
+}
+
+/// What a key is to become.
+#[derive(Clone, Copy, Debug)]
+pub struct New<'a> {
+    pub kind: Kind,
+    pub value: Value<'a>,
+    pub expiry_ms: Option<u64>,
+    pub flags: u32,
+    pub raw: bool,
+}
+
+impl<'a> New<'a> {
+    /// A value of `kind` without expiry or flags.
+    pub const fn of(kind: Kind, value: Value<'a>) -> New<'a> {
+        New { kind, value, expiry_ms: None, flags: 0, raw: false }
+    }
+}
+
+impl<'t> From<Found<'t>> for New<'t> {
+    /// The same again: the starting point of an edit.
+    fn from(found: Found<'t>) -> New<'t> {
+        New { kind: found.kind, value: found.value, expiry_ms: found.expiry_ms, flags: found.flags, raw: found.raw }
+    }
+}
+
+/// Whether `write` gives the key a wholly new value or an edited form of its old one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Replaces {
+    /// The old value, with every node of its trees, is retired.
+    Whole,
+    /// Only the old record is retired: the caller released what it replaced in the trees, the rest lives on.
+    Edited,
+}
+
+/// One key as a scan shows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Scanned<'s> {
+    pub key: &'s [u8],
+    pub kind: Kind,
+    pub expiry_ms: Option<u64>,
+}
+
+/// What a client watches: a key's version, or that there was no such key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Watch {
+    pub db: Db,
+    pub key: Vec<u8>,
+    pub(crate) version: u64,
+    /// The key was there but had expired when it was first watched, as Redis counts it.
+    pub expired: bool,
+}
+
+/// Which keys go when memory is short. The numbers are stored in the segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub enum Policy {
+    #[default]
+    NoEviction = 0,
+    AllkeysLru = 1,
+    AllkeysLfu = 2,
+    AllkeysRandom = 3,
+    VolatileLru = 4,
+    VolatileLfu = 5,
+    VolatileRandom = 6,
+    VolatileTtl = 7,
+}
+
+/// Every policy with the name `maxmemory-policy` gives it.
+pub const POLICIES: [(Policy, &str); 8] = [
+    (Policy::NoEviction, "noeviction"),
+    (Policy::AllkeysLru, "allkeys-lru"),
+    (Policy::AllkeysLfu, "allkeys-lfu"),
+    (Policy::AllkeysRandom, "allkeys-random"),
+    (Policy::VolatileLru, "volatile-lru"),
+    (Policy::VolatileLfu, "volatile-lfu"),
+    (Policy::VolatileRandom, "volatile-random"),
+    (Policy::VolatileTtl, "volatile-ttl"),
+];
+
+/// Limits that belong to the data: they live in the segment and hold in every process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Bytes; 0 means up to the segment's ceiling.
+    pub memory_max: u64,
+    pub policy: Policy,
+    /// Keys looked at per eviction.
+    pub samples: u32,
+    pub lfu_log_factor: u32,
+    pub lfu_decay_minutes: u32,
+    /// Whether expired keys are collected actively (`DEBUG SET-ACTIVE-EXPIRE`).
+    pub active_expiry: bool,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { memory_max: 0, policy: Policy::NoEviction, samples: 5, lfu_log_factor: 10, lfu_decay_minutes: 1, active_expiry: true }
+    }
+}
+
+/// What every seat counts; totals are sums over the seats, the dead and the reused included.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(usize)]
+pub enum Counter {
+    /// Commands executed.
+    Calls = 0,
+    Hits = 1,
+    Misses = 2,
+    Expired = 3,
+    Evicted = 4,
+    Connections = 5,
+    Refusals = 6,
+    BytesIn = 7,
+    BytesOut = 8,
+    /// Seats of dead threads that were recovered.
+    Recoveries = 9,
+    /// Calls that were run again because something they had read or wanted had changed.
+    Retries = 10,
+    /// Times a thread slept for a lock.
+    Parks = 11,
+}
+
+/// How many counters a seat keeps ([`Counter`], with room for more).
+pub const COUNTERS: usize = 32;
+
+/// What the memory holds, in bytes unless said otherwise.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Usage {
+    /// The most the segment may grow to.
+    pub ceiling: u64,
+    /// What the operating system has given so far.
+    pub committed: u64,
+    /// Everything that is not free for reuse, table slack and seats included.
+    pub used: u64,
+    /// The most that `used` has been.
+    pub used_peak: u64,
+    /// Headers, seats, directories: what an empty segment takes.
+    pub fixed: u64,
+    /// Buckets and their directories.
+    pub table: u64,
+    /// Nodes that wait until no reader can see them.
+    pub retired: u64,
+    pub page_bytes: u64,
+    pub seats_used: u32,
+    pub seats_max: u32,
+}

@@ -1,0 +1,109 @@
+//! What a value looks like inside: safe code over a [`Nodes`] trait, testable with nothing shared at all.
+//!
+//! A value is packed (one run of bytes) or a tree (immutable nodes that name each other). A change makes
+//! new nodes for the path it touches, releases the ones it replaced, and hands back a new [`Value`];
+//! publishing it is the table's work.
+#![forbid(unsafe_code)]
+
+pub mod string;
+
+use polder_base::{Fault, Ref};
+
+/// What the type tag of an entry says. The numbers are stored: retired ones are never used again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    String = 1,
+    List = 2,
+    Hash = 3,
+    Set = 4,
+    SortedSet = 5,
+    Stream = 6,
+}
+
+impl Kind {
+    /// The stored number's meaning, if it has one.
+    pub const fn from_stored(number: u8) -> Option<Kind> {
+        Some(match number {
+            1 => Kind::String,
+            2 => Kind::List,
+            3 => Kind::Hash,
+            4 => Kind::Set,
+            5 => Kind::SortedSet,
+            6 => Kind::Stream,
+            _ => return None,
+        })
+    }
+
+    /// The name that `TYPE` answers.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::String => "string",
+            Kind::List => "list",
+            Kind::Hash => "hash",
+            Kind::Set => "set",
+            Kind::SortedSet => "zset",
+            Kind::Stream => "stream",
+        }
+    }
+}
+
+/// What an entry's record keeps of a value that is a tree. All of it is the kind's own business but `refs`,
+/// which whoever walks, frees or verifies nodes must find.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Root {
+    /// The roots of up to two trees (a sorted set has two); [`Ref::NONE`] where there is none.
+    pub refs: [Ref; 2],
+    /// Bytes of a string, elements of a collection.
+    pub count: u64,
+    /// The kind's own word, such as the tree's height.
+    pub extra: u64,
+}
+
+/// A value as the table keeps it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Value<'a> {
+    /// All of it in one run of at most [`PACKED_MAX`] bytes.
+    Packed(&'a [u8]),
+    Tree(Root),
+}
+
+/// The longest packed value, in bytes. A record of key and packed value fits one node.
+pub const PACKED_MAX: usize = 8 * 1024;
+
+/// The most bytes (references at 8 bytes each, plus data) that one node carries besides its header.
+pub const NODE_BYTES_MAX: usize = 16 * 1024 - 32;
+
+/// The memory in which nodes live, as seen inside one transaction.
+///
+/// What `data` and `refs` hand out stays readable while the borrow of the transaction lasts (its pin
+/// does that), so all methods take `&self`.
+pub trait Nodes {
+    /// The data bytes of a node.
+    ///
+    /// # Errors
+    /// [`Fault::Damaged`] when the reference is out of bounds or names no node.
+    fn data(&self, node: Ref) -> Result<&[u8], Fault>;
+
+    /// The references of a node, in order.
+    ///
+    /// # Errors
+    /// As [`Nodes::data`].
+    fn refs(&self, node: Ref) -> Result<&[Ref], Fault>;
+
+    /// Makes a node of `refs` and the concatenation of `parts`, private until the transaction commits.
+    ///
+    /// # Errors
+    /// [`Fault::Full`] when the segment has no room.
+    fn make(&self, refs: &[Ref], parts: &[&[u8]]) -> Result<Ref, Fault>;
+
+    /// Lets `change` write the data and references of a node that this very transaction made; answers false, having
+    /// done nothing, for any other node (which must be copied instead). No slice of this node may be alive.
+    fn edit(&self, node: Ref, change: &mut dyn FnMut(&mut [Ref], &mut [u8])) -> bool;
+
+    /// Says that this node alone is not part of the value any more: freed once nobody can see it.
+    fn release(&self, node: Ref);
+
+    /// Says that this node and everything it names is not part of the value any more.
+    fn release_tree(&self, node: Ref);
+}
