@@ -1,6 +1,6 @@
 //! One invocation of a command.
 use polder_base::Reply;
-use polder_table::{Db, Found, New, Replaces, Stop, Txn};
+use polder_table::{Db, Found, New, Replaces, Stop, Table, Txn};
 use polder_values::Kind;
 
 use crate::session::{Host, Session};
@@ -14,6 +14,8 @@ pub const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wron
 /// One invocation: arguments (the name first), transaction, reply, the client's session and the process around it.
 pub struct Call<'c> {
     pub args: &'c [&'c [u8]],
+    /// The memory itself: figures and limits that are not part of any transaction.
+    pub table: &'c Table,
     pub txn: &'c Txn<'c>,
     pub reply: &'c mut dyn Reply,
     pub session: &'c mut Session,

@@ -35,7 +35,7 @@ pub fn execute(table: &polder_table::Table, session: &mut Session, host: &dyn Ho
     loop {
         let outcome = match txn.declare(&keys) {
             Ok(()) => {
-                let mut call = Call { args, txn: &txn, reply: &mut *reply, session: &mut *session, host };
+                let mut call = Call { args, table, txn: &txn, reply: &mut *reply, session: &mut *session, host };
                 (command.run)(&mut call)
             }
             Err(stop) => Err(stop),
