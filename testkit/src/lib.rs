@@ -1,1 +1,21 @@
+//! What the tests stand on: answers, doors, transcripts, peers, crashes. Never shipped.
+//!
+//! ```text
+//!   tests/transcripts/*.transcript --> transcript --> runner --> door --+--> engine, in this process
+//!                                                                       +--> `polder serve`, over a socket
+//!                                                                       +--> redis-server, over a socket
+//! ```
+//! Whatever a door speaks, it hands back an [`Answer`]; everything that compares, compares answers.
 #![forbid(unsafe_code)]
+
+pub mod answer;
+pub mod arguments;
+pub mod door;
+pub mod gather;
+pub mod resp;
+pub mod runner;
+pub mod scratch;
+pub mod transcript;
+
+pub use answer::Answer;
+pub use door::Door;

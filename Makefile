@@ -1,0 +1,23 @@
+# make run     builds Polder and serves a memory on 127.0.0.1:6379 (ARGS='--port 7000' adds flags)
+# make test    runs every layer of tests
+# make build   leaves target/release/polder
+#
+# Each installs what it lacks by itself on Debian 12 (see xtask/needs.sh) and says nothing when nothing is missing.
+
+.PHONY: run test build needs-build needs-test
+.DEFAULT_GOAL := build
+
+run: build
+	$${CARGO_TARGET_DIR:-target}/release/polder serve $(ARGS)
+
+test: needs-test
+	@cargo run --quiet --package xtask -- test
+
+build: needs-build
+	cargo build --release --locked --package polder
+
+needs-build:
+	@xtask/needs.sh build
+
+needs-test: needs-build
+	@xtask/needs.sh test

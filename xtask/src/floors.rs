@@ -1,0 +1,92 @@
+//! The floors of DESIGN.md section 2: a crate may use only crates of lower floors, proved from `cargo metadata`.
+//!
+//! **Invariant**: an edge between two of our crates goes down. Materials (floor 1) do not know each other.
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Every crate and its floor. What is beside the house may use anything and is used by nobody in it.
+const FLOORS: &[(&str, u32)] = &[
+    ("polder-base", 0),
+    ("polder-shm", 1),
+    ("polder-values", 1),
+    ("polder-wire", 1),
+    ("polder-table", 2),
+    ("polder-hub", 2),
+    ("polder-commands", 3),
+    ("polder-script", 3),
+    ("polder-tier", 3),
+    ("polder-replica", 3),
+    ("polder-engine", 4),
+    ("polder-server", 5),
+    ("polder-client", 5),
+    ("polder", 6),
+    ("polder-capi", 6),
+    ("polder-python", 6),
+    ("polder-testkit", BESIDE),
+    ("xtask", BESIDE),
+];
+
+const BESIDE: u32 = 9;
+
+/// The edges that do not go down.
+///
+/// # Errors
+/// When `cargo metadata` cannot be had or read.
+pub fn check(root: &Path) -> Result<Vec<String>, String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["metadata", "--format-version", "1", "--no-deps"])
+        .current_dir(root)
+        .output()
+        .map_err(|error| format!("cargo metadata: {error}"))?;
+    let metadata: Value = serde_json::from_slice(&output.stdout).map_err(|error| format!("cargo metadata: {error}"))?;
+    Ok(findings(&metadata))
+}
+
+fn findings(metadata: &Value) -> Vec<String> {
+    let mut findings = Vec::new();
+    for package in metadata["packages"].as_array().into_iter().flatten() {
+        let name = package["name"].as_str().unwrap_or_default();
+        let Some(floor) = floor(name) else {
+            findings.push(format!("{name} has no floor: give it one in xtask/src/floors.rs"));
+            continue;
+        };
+        for edge in package["dependencies"].as_array().into_iter().flatten() {
+            let target = edge["name"].as_str().unwrap_or_default();
+            let shipped = edge["kind"] != "dev";
+            // Tests of a crate may stand on testkit; what is shipped may not.
+            if let Some(below) = self::floor(target)
+                && shipped
+                && below >= floor
+                && floor != BESIDE
+            {
+                findings.push(format!("{name} (floor {floor}) uses {target} (floor {below}); edges go down only"));
+            }
+        }
+    }
+    findings
+}
+
+fn floor(name: &str) -> Option<u32> {
+    FLOORS.iter().find(|(known, _)| *known == name).map(|&(_, floor)| floor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn edge(from: &str, to: &str, kind: Value) -> Value {
+        serde_json::json!({ "packages": [{ "name": from, "dependencies": [{ "name": to, "kind": kind }] }] })
+    }
+
+    #[test]
+    fn edges_go_down_only() {
+        assert_eq!(findings(&edge("polder-table", "polder-shm", Value::Null)), Vec::<String>::new());
+        assert_eq!(findings(&edge("polder-shm", "polder-table", Value::Null)).len(), 1);
+        assert_eq!(findings(&edge("polder-values", "polder-shm", Value::Null)).len(), 1);
+        assert_eq!(findings(&edge("polder-table", "polder-testkit", "dev".into())), Vec::<String>::new());
+        assert_eq!(findings(&edge("stranger", "libc", Value::Null)).len(), 1);
+    }
+}
