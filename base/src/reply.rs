@@ -16,6 +16,8 @@ pub enum Protocol {
 pub trait Reply {
     /// The richest form this client understands; a few commands answer in another shape in RESP3.
     fn protocol(&self) -> Protocol;
+    /// What follows is written in this form (HELLO); sinks that know one form only stay with it.
+    fn speak(&mut self, _protocol: Protocol) {}
     /// A simple string such as `OK`, without CR or LF.
     fn status(&mut self, text: &str);
     /// An error, its code first: `ERR syntax error`, `WRONGTYPE Operation ...`. CR and LF become spaces.

@@ -1,8 +1,13 @@
 //! One invocation of a command.
+//!
+//! **Rule C1** A function that refuses does so before its first write: inside EXEC the other commands' writes are
+//! committed all the same, and there is no going back for one command alone.
+//! **Rule C2** A function on the table changes nothing but the table and the reply, since it may be run again.
 use polder_base::Reply;
 use polder_table::{Db, Found, New, Replaces, Stop, Table, Txn};
 use polder_values::Kind;
 
+use crate::command::Command;
 use crate::session::{Host, Session};
 
 /// A command function's result: the reply has been written, or the reason why not.
@@ -11,12 +16,28 @@ pub type Outcome = Result<(), Stop>;
 /// What Redis answers when a key holds another type.
 pub const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 
-/// One invocation: arguments (the name first), transaction, reply, the client's session and the process around it.
+/// What Redis answers when the options of a command make no sense.
+pub const SYNTAX: &str = "ERR syntax error";
+
+/// What Redis answers when a whole number was wanted.
+pub const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
+
+/// One invocation on the table: arguments (the name first), transaction, reply, the client's session and the process around it.
 pub struct Call<'c> {
+    pub command: &'static Command,
     pub args: &'c [&'c [u8]],
-    /// The memory itself: figures and limits that are not part of any transaction.
     pub table: &'c Table,
     pub txn: &'c Txn<'c>,
+    pub reply: &'c mut dyn Reply,
+    pub session: &'c mut Session,
+    pub host: &'c dyn Host,
+}
+
+/// One invocation that concerns the session or the process only; the table's counters and limits are at hand, its keys are not.
+pub struct SessionCall<'c> {
+    pub command: &'static Command,
+    pub args: &'c [&'c [u8]],
+    pub table: &'c Table,
     pub reply: &'c mut dyn Reply,
     pub session: &'c mut Session,
     pub host: &'c dyn Host,
@@ -30,7 +51,7 @@ impl<'c> Call<'c> {
 
     /// The key's state, if it is there.
     pub fn find(&self, key: &[u8]) -> Result<Option<Found<'c>>, Stop> {
-        self.txn.find(self.session.db, key)
+        if self.session.no_touch { self.txn.peek(self.session.db, key) } else { self.txn.find(self.session.db, key) }
     }
 
     /// The key's state, if it is there and of `kind`.
@@ -61,4 +82,27 @@ impl<'c> Call<'c> {
 
     /// Tells listeners what happened to a key (keyspace events, blocked waiters, invalidation), once committed.
     pub fn notify(&self, _class: char, _event: &'static str, _key: &[u8]) {}
+}
+
+/// Whether an argument is this word, in any case.
+pub fn is(arg: &[u8], word: &str) -> bool {
+    arg.eq_ignore_ascii_case(word.as_bytes())
+}
+
+/// The whole number that an argument is.
+///
+/// # Errors
+/// `ERR value is not an integer or out of range`: the text must be one that printing the number would give.
+pub fn integer(arg: &[u8]) -> Result<i64, Stop> {
+    parse_integer(arg).ok_or_else(|| NOT_AN_INTEGER.into())
+}
+
+/// As [`integer`], without an error text.
+pub fn parse_integer(arg: &[u8]) -> Option<i64> {
+    let digits = arg.strip_prefix(b"-").unwrap_or(arg);
+    let plain = digits == b"0" && arg.len() == 1 || matches!(digits.first(), Some(b'1'..=b'9'));
+    if !plain || digits.len() > 19 {
+        return None;
+    }
+    std::str::from_utf8(arg).ok()?.parse().ok()
 }

@@ -1,28 +1,150 @@
 //! A command's row: a plain value from which everything else about the command is derived.
-use crate::call::{Call, Outcome};
+//!
+//! ```text
+//! write("HINCRBY", "key field increment", hincrby).with(FAST | GROWS).since("2.0.0").costs("O(1)").about("Adds ..."),
+//! ^ what it may do  ^ grammar: arity, keys,         ^ what Redis calls flags              ^ the documentation
+//!                     hints, documentation
+//! ```
+//!
+//! A subcommand is a row of its own, `CLIENT|LIST`, beside the row of its [`container`].
+use polder_table::Mode;
+
+use crate::call::{Call, Outcome, SessionCall};
+use crate::grammar::{Begin, Find, Shape};
+
+/// Redis's command flags, as bits. READONLY and WRITE are set by [`read`] and [`write`].
+pub type Flags = u32;
+
+pub const WRITE: Flags = 1 << 0;
+pub const READONLY: Flags = 1 << 1;
+/// May need more memory: refused when there is none (`denyoom`).
+pub const GROWS: Flags = 1 << 2;
+pub const ADMIN: Flags = 1 << 4;
+pub const PUBSUB: Flags = 1 << 5;
+pub const NOSCRIPT: Flags = 1 << 6;
+pub const BLOCKING: Flags = 1 << 7;
+pub const LOADING: Flags = 1 << 8;
+pub const STALE: Flags = 1 << 9;
+/// Not shown to MONITOR: it holds secrets, or shows itself.
+pub const SKIP_MONITOR: Flags = 1 << 10;
+pub const SKIP_SLOWLOG: Flags = 1 << 11;
+pub const ASKING: Flags = 1 << 12;
+pub const FAST: Flags = 1 << 13;
+pub const NO_AUTH: Flags = 1 << 14;
+pub const NO_MANDATORY_KEYS: Flags = 1 << 15;
+pub const NO_ASYNC_LOADING: Flags = 1 << 16;
+/// Refused inside MULTI.
+pub const NO_MULTI: Flags = 1 << 17;
+pub const MOVABLE_KEYS: Flags = 1 << 18;
+/// Runs while a script is busy.
+pub const ALLOW_BUSY: Flags = 1 << 19;
+/// In the ACL category `@dangerous`, though not of the administrator's.
+pub const DANGEROUS: Flags = 1 << 24;
+/// In the ACL category `@keyspace`, though not of the group `generic`.
+pub const KEYSPACE: Flags = 1 << 25;
+/// Its second argument names a subcommand. In no ACL category of its group.
+pub const CONTAINER: Flags = 1 << 26;
+
+/// The names that COMMAND INFO gives the flags, in its order.
+pub const FLAG_NAMES: [(Flags, &str); 19] = [
+    (WRITE, "write"),
+    (READONLY, "readonly"),
+    (GROWS, "denyoom"),
+    (ADMIN, "admin"),
+    (PUBSUB, "pubsub"),
+    (NOSCRIPT, "noscript"),
+    (BLOCKING, "blocking"),
+    (LOADING, "loading"),
+    (STALE, "stale"),
+    (SKIP_MONITOR, "skip_monitor"),
+    (SKIP_SLOWLOG, "skip_slowlog"),
+    (ASKING, "asking"),
+    (FAST, "fast"),
+    (NO_AUTH, "no_auth"),
+    (NO_MANDATORY_KEYS, "no_mandatory_keys"),
+    (NO_ASYNC_LOADING, "no_async_loading"),
+    (NO_MULTI, "no_multi"),
+    (MOVABLE_KEYS, "movablekeys"),
+    (ALLOW_BUSY, "allow_busy"),
+];
+
+/// What runs a command.
+#[derive(Clone, Copy)]
+pub enum Run {
+    /// On the table, inside a transaction of this mode, which may be run again.
+    Table(Mode, fn(&mut Call<'_>) -> Outcome),
+    /// On the session and the process around it; no transaction is opened and it is never run again.
+    Session(fn(&mut SessionCall<'_>) -> Outcome),
+    /// Not itself: one of its subcommands.
+    Container,
+}
 
 /// One command: its name, its grammar, its function, and what the documentation says.
 pub struct Command {
+    /// In upper case; `CONTAINER|NAME` for a subcommand.
     pub name: &'static str,
     pub grammar: &'static str,
-    pub run: fn(&mut Call<'_>) -> Outcome,
-    pub write: bool,
+    pub run: Run,
+    pub flags: Flags,
+    /// What it does with the keys of each source, as Redis writes it (`RW access update`); empty where the default of
+    /// reading or writing commands holds.
+    pub touches: &'static [&'static str],
+    /// Hints for clients of a cluster, as in COMMAND INFO.
+    pub tips: &'static [&'static str],
     pub since: &'static str,
     pub costs: &'static str,
     pub about: &'static str,
+    pub shape: Shape,
 }
 
-/// A command that changes nothing.
+const fn row(name: &'static str, grammar: &'static str, run: Run, flags: Flags) -> Command {
+    let base = if bar(name) < name.len() { 2 } else { 1 };
+    let shape = Shape::of(grammar, base);
+    Command { name, grammar, run, flags, touches: &[], tips: &[], since: "1.0.0", costs: "O(1)", about: "", shape }
+}
+
+/// A command that reads keys and changes nothing.
 pub const fn read(name: &'static str, grammar: &'static str, run: fn(&mut Call<'_>) -> Outcome) -> Command {
-    Command { name, grammar, run, write: false, since: "1.0.0", costs: "O(1)", about: "" }
+    row(name, grammar, Run::Table(Mode::Read, run), READONLY)
 }
 
 /// A command that may change keys.
 pub const fn write(name: &'static str, grammar: &'static str, run: fn(&mut Call<'_>) -> Outcome) -> Command {
-    Command { name, grammar, run, write: true, since: "1.0.0", costs: "O(1)", about: "" }
+    row(name, grammar, Run::Table(Mode::Write, run), WRITE)
+}
+
+/// A command that works on the table in `mode`, but which Redis counts neither among the reading nor the writing ones.
+pub const fn neutral(name: &'static str, grammar: &'static str, mode: Mode, run: fn(&mut Call<'_>) -> Outcome) -> Command {
+    row(name, grammar, Run::Table(mode, run), 0)
+}
+
+/// A command about the connection or the process: it opens no transaction.
+pub const fn session(name: &'static str, grammar: &'static str, run: fn(&mut SessionCall<'_>) -> Outcome) -> Command {
+    row(name, grammar, Run::Session(run), 0)
+}
+
+/// The row that stands for all of its subcommands.
+pub const fn container(name: &'static str) -> Command {
+    row(name, "subcommand [arg ...]", Run::Container, CONTAINER)
 }
 
 impl Command {
+    /// Adds flags.
+    pub const fn with(mut self, flags: Flags) -> Command {
+        self.flags |= flags;
+        self
+    }
+    /// What it does with the keys of each source, in the grammar's order.
+    pub const fn touches(mut self, flags: &'static [&'static str]) -> Command {
+        self.touches = flags;
+        self
+    }
+    /// Hints for clients of a cluster.
+    pub const fn tips(mut self, tips: &'static [&'static str]) -> Command {
+        self.tips = tips;
+        self
+    }
+    /// The first version of Redis that had it.
     pub const fn since(mut self, version: &'static str) -> Command {
         self.since = version;
         self
@@ -35,20 +157,86 @@ impl Command {
         self.about = summary;
         self
     }
-    pub fn is_write(&self) -> bool {
-        self.write
+
+    /// Whether it may change keys.
+    pub const fn is_write(&self) -> bool {
+        self.flags & WRITE != 0
     }
-    pub fn arity_fits(&self, count: usize) -> bool {
-        count > self.grammar.split_whitespace().take_while(|word| !word.starts_with('[')).count()
+    pub const fn has(&self, flags: Flags) -> bool {
+        self.flags & flags != 0
     }
-    /// The positions of the keys among `args`.
-    pub fn keys(&self, args: &[&[u8]]) -> impl Iterator<Item = usize> {
-        let first = self.grammar.starts_with("key") && args.len() > 1;
-        first.then_some(1).into_iter()
+    /// The name of a subcommand's container, or of the command itself.
+    pub fn family(&self) -> &'static str {
+        &self.name[..bar(self.name)]
+    }
+    /// The subcommand's own name, if it is one.
+    pub fn subcommand(&self) -> Option<&'static str> {
+        self.name.get(bar(self.name) + 1..)
+    }
+    /// The name as Redis writes it in replies: `client|list`.
+    pub fn label(&self) -> String {
+        self.name.to_ascii_lowercase()
+    }
+    /// Whether `count` arguments, the name included, are enough and not too many.
+    pub const fn arity_fits(&self, count: usize) -> bool {
+        let arity = self.shape.arity;
+        if arity >= 0 { count == arity as usize } else { count >= (-arity) as usize }
+    }
+    /// Every flag, those that follow from the grammar included.
+    pub fn all_flags(&self) -> Flags {
+        self.flags | if self.shape.keys_move() { MOVABLE_KEYS } else { 0 }
+    }
+    /// What it does with the keys of source number `spec`.
+    pub fn touched(&self, spec: usize) -> &'static str {
+        match self.touches.get(spec) {
+            Some(flags) => flags,
+            None if self.is_write() => "RW access update",
+            None => "RO access",
+        }
+    }
+
+    /// The positions of the keys among `args`, each with the number of its source. Arguments that do not fit show fewer keys.
+    pub fn keys<'a>(&'a self, args: &'a [&'a [u8]]) -> impl Iterator<Item = (usize, usize)> + 'a {
+        self.shape.specs().iter().enumerate().flat_map(move |(number, spec)| {
+            let (start, end, step) = reach(spec.begin, spec.find, args).unwrap_or((0, 0, 1));
+            (start..end).step_by(step).map(move |at| (at, number))
+        })
     }
 }
 
-/// The row of a command by its name in any case.
-pub fn find(name: &[u8]) -> Option<&'static Command> {
-    crate::FAMILIES.iter().flat_map(|family| family.iter()).find(|command| command.name.as_bytes().eq_ignore_ascii_case(name))
+/// Start, end (past the last) and step of the keys of one source in `args`, if it has any there.
+fn reach(begin: Begin, find: Find, args: &[&[u8]]) -> Option<(usize, usize, usize)> {
+    let start = match begin {
+        Begin::Index(index) => index,
+        Begin::Keyword(word, from) => {
+            let found = args.get(from..)?.iter().position(|arg| arg.eq_ignore_ascii_case(word.as_bytes()))?;
+            from + found + 1
+        }
+    };
+    if start >= args.len() {
+        return None;
+    }
+    Some(match find {
+        Find::Range { last, step, limit } if last < 0 => {
+            let mut end = (args.len() as isize + last + 1).max(start as isize) as usize;
+            if limit > 1 {
+                end = start + (end - start) / limit;
+            }
+            (start, end, step)
+        }
+        Find::Range { last, step, .. } => (start, (start + last as usize + 1).min(args.len()), step),
+        Find::Numkeys => {
+            let count: usize = std::str::from_utf8(args[start]).ok()?.parse().ok()?;
+            (start + 1, (start + 1).checked_add(count).filter(|end| *end <= args.len())?, 1)
+        }
+    })
+}
+
+/// Where the bar between container and subcommand stands; the name's length if there is none.
+const fn bar(name: &str) -> usize {
+    let mut at = 0;
+    while at < name.len() && name.as_bytes()[at] != b'|' {
+        at += 1;
+    }
+    at
 }

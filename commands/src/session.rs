@@ -1,21 +1,245 @@
 //! What a client is, whatever protocol it speaks, and what the process around it offers.
+//!
+//! A [`Session`] is owned by whoever reads the client's bytes; commands change it, and only theirs. What concerns
+//! other clients or the process (who else is connected, shutting down, the configuration file) is asked of the
+//! [`Host`]: the server implements it, an embedder is [`Bare`].
 use polder_base::Protocol;
-use polder_table::Db;
+use polder_table::{Db, Watch};
+
+use crate::command::Command;
+
+/// Whether a client hears the replies to its commands (`CLIENT REPLY`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Replies {
+    #[default]
+    On,
+    Off,
+    /// The next command has no reply.
+    SkipNext,
+    /// This command has no reply.
+    Skip,
+}
+
+/// A command that waits for EXEC.
+#[derive(Clone)]
+pub struct Queued {
+    pub command: &'static Command,
+    pub args: Vec<Box<[u8]>>,
+}
+
+/// What a client has queued since MULTI.
+#[derive(Clone, Default)]
+pub struct Multi {
+    pub queue: Vec<Queued>,
+    /// A command was refused while queueing: EXEC will abort.
+    pub broken: bool,
+}
 
 /// One client's state.
-#[derive(Default)]
+#[derive(Clone)]
 pub struct Session {
+    /// Never used twice while a process lives; 0 for an embedder that does not care.
     pub id: u64,
     pub db: Db,
     pub protocol: Protocol,
+    /// CLIENT SETNAME.
     pub name: Vec<u8>,
+    /// CLIENT SETINFO LIB-NAME and LIB-VER.
+    pub library: Vec<u8>,
+    pub library_version: Vec<u8>,
+    pub user: Vec<u8>,
     pub authenticated: bool,
+    pub replies: Replies,
+    pub no_evict: bool,
+    /// Reading leaves the keys' access clocks alone.
+    pub no_touch: bool,
     /// Set by QUIT and by CLIENT KILL of oneself: the connection is closed once the reply is out.
     pub closing: bool,
+    pub multi: Option<Box<Multi>>,
+    pub watches: Vec<Watch>,
+    /// Milliseconds since the Unix epoch; 0 where nobody counts.
+    pub created_ms: u64,
+    /// When the last command came in; set by whoever calls, as `created_ms`.
+    pub active_ms: u64,
+    /// The clock of the turn, read once for all its calls; 0 lets every transaction read its own.
+    pub turn_ms: u64,
+    pub last: Option<&'static Command>,
+    pub calls: u64,
+}
+
+impl Default for Session {
+    /// A trusted caller with nothing set.
+    fn default() -> Session {
+        Session {
+            id: 0,
+            db: 0,
+            protocol: Protocol::default(),
+            name: Vec::new(),
+            library: Vec::new(),
+            library_version: Vec::new(),
+            user: b"default".to_vec(),
+            authenticated: true,
+            replies: Replies::On,
+            no_evict: false,
+            no_touch: false,
+            closing: false,
+            multi: None,
+            watches: Vec::new(),
+            created_ms: 0,
+            active_ms: 0,
+            turn_ms: 0,
+            last: None,
+            calls: 0,
+        }
+    }
+}
+
+impl Session {
+    /// A client that has just connected: authenticated if the host asks for no password.
+    pub fn connected(id: u64, host: &dyn Host, now_ms: u64) -> Session {
+        let authenticated = host.password().is_none();
+        Session { id, authenticated, created_ms: now_ms, active_ms: now_ms, ..Session::default() }
+    }
+
+    /// RESET: as if just connected, but for what belongs to the connection itself.
+    pub fn reset(&mut self, host: &dyn Host) {
+        let fresh = Session::connected(self.id, host, self.created_ms);
+        let (active_ms, turn_ms, calls) = (self.active_ms, self.turn_ms, self.calls);
+        let (library, version) = (std::mem::take(&mut self.library), std::mem::take(&mut self.library_version));
+        *self = Session { active_ms, turn_ms, calls, last: self.last, library, library_version: version, ..fresh };
+    }
+}
+
+/// What CLIENT LIST tells of one client.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Client {
+    pub id: u64,
+    /// The peer's address, `127.0.0.1:50000` or the socket's path with `:0`.
+    pub address: String,
+    pub local_address: String,
+    pub descriptor: i32,
+    pub name: Vec<u8>,
+    pub age_seconds: u64,
+    pub idle_seconds: u64,
+    /// Redis's letters (`N` for none); `x` in MULTI, `e` and `T` for NO-EVICT and NO-TOUCH, `b` blocked, `U` by Unix socket.
+    pub flags: String,
+    pub db: Db,
+    pub channels: usize,
+    pub patterns: usize,
+    pub shard_channels: usize,
+    /// Commands queued since MULTI, or -1.
+    pub queued: i64,
+    pub watches: usize,
+    /// Bytes of queries that wait, and room for more of them.
+    pub query_bytes: usize,
+    pub query_room: usize,
+    pub queued_bytes: usize,
+    /// The most bytes of replies that waited, and those that wait now.
+    pub reply_peak: usize,
+    pub reply_bytes: usize,
+    pub memory: usize,
+    /// What the event loop waits for: `r`, `w` or both.
+    pub events: String,
+    pub command: String,
+    pub user: Vec<u8>,
+    pub resp: u8,
+    pub library: Vec<u8>,
+    pub library_version: Vec<u8>,
+}
+
+impl Client {
+    /// What a session knows of its client; the host adds the connection's facts.
+    pub fn of(session: &Session, now_ms: u64) -> Client {
+        let marks = [(session.multi.is_some(), 'x'), (session.no_evict, 'e'), (session.no_touch, 'T')];
+        let mut flags: String = marks.iter().filter(|(set, _)| *set).map(|(_, mark)| mark).collect();
+        if flags.is_empty() {
+            flags.push('N');
+        }
+        let bytes = |multi: &Multi| multi.queue.iter().flat_map(|queued| &queued.args).map(|arg| arg.len()).sum();
+        Client {
+            id: session.id,
+            name: session.name.clone(),
+            age_seconds: now_ms.saturating_sub(session.created_ms) / 1000,
+            idle_seconds: now_ms.saturating_sub(session.active_ms) / 1000,
+            flags,
+            db: session.db,
+            queued: session.multi.as_ref().map_or(-1, |multi| multi.queue.len() as i64),
+            watches: session.watches.len(),
+            queued_bytes: session.multi.as_deref().map_or(0, bytes),
+            events: "r".into(),
+            command: session.last.map_or("NULL".into(), Command::label),
+            user: session.user.clone(),
+            resp: if session.protocol == Protocol::Resp3 { 3 } else { 2 },
+            library: session.library.clone(),
+            library_version: session.library_version.clone(),
+            ..Client::default()
+        }
+    }
+}
+
+/// How the process is to end (`SHUTDOWN`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Shutdown {
+    /// SAVE or NOSAVE; nothing said leaves it to the configuration.
+    pub save: Option<bool>,
+    pub now: bool,
+    pub force: bool,
+    pub abort: bool,
 }
 
 /// What a command may ask of the process that runs it; in-process callers have few of these things.
-pub trait Host: Send + Sync {}
+///
+/// Every method answers as a process without clients, listeners and files would.
+pub trait Host: Send + Sync {
+    /// Everyone who is connected, the caller included (whose own state `caller` is the freshest there is).
+    fn clients(&self, caller: &Session) -> Vec<Client> {
+        vec![self.client(caller)]
+    }
+
+    /// The caller alone.
+    fn client(&self, caller: &Session) -> Client {
+        Client::of(caller, caller.active_ms)
+    }
+
+    /// Closes the connection of another client; answers whether there was one.
+    fn kill(&self, _id: u64) -> bool {
+        false
+    }
+
+    /// Lets no client, or none that writes, go on before `until_ms`.
+    fn pause(&self, _until_ms: u64, _writers_only: bool) {}
+
+    /// Ends a pause.
+    fn unpause(&self) {}
+
+    /// Ends the wait of a blocked client, as by its timeout or with an error; answers whether it was blocked.
+    fn unblock(&self, _id: u64, _with_error: bool) -> bool {
+        false
+    }
+
+    /// The password that AUTH must bring, if one is asked for.
+    fn password(&self) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// How many databases clients can select.
+    fn databases(&self) -> Db {
+        16
+    }
+
+    /// The version that clients are told, since they gate features by it.
+    fn version(&self) -> String {
+        "7.4.0".into()
+    }
+
+    /// Ends the process.
+    ///
+    /// # Errors
+    /// A whole error text, when it does not end.
+    fn shutdown(&self, _how: Shutdown) -> Result<(), String> {
+        Err("ERR this process is not a server: it ends by itself".into())
+    }
+}
 
 /// A process without clients or listeners, such as an embedder.
 pub struct Bare;

@@ -1,0 +1,187 @@
+//! The life of one call: found, checked, queued or run, answered once.
+//!
+//! ```text
+//! find row -> arity -> authenticated? -> memory left? -> in MULTI? queue it
+//!                                                      -> on the session: run once, no transaction
+//!                                                      -> on the table: begin, declare keys, run, commit;
+//!                                                         on Retry the reply is rewound and it is run again
+//! ```
+use polder_base::Reply;
+use polder_table::{Counter, Db, Mode, Policy, Stop, Table, Txn};
+use smallvec::SmallVec;
+
+use crate::call::{Call, Outcome, SessionCall};
+use crate::command::{CONTAINER, Command, GROWS, NO_AUTH, NO_MULTI, Run};
+use crate::lookup::{find, find_subcommand};
+use crate::session::{Host, Replies, Session};
+use crate::transaction;
+
+/// The keys of a call or of a whole EXEC; a few need no allocation.
+pub(crate) type Keys<'a> = SmallVec<[(Db, &'a [u8]); 4]>;
+
+/// What a command that may grow is told when it may not.
+pub(crate) const NO_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+
+/// Runs one call to its end and writes exactly one reply (none where CLIENT REPLY says so).
+pub fn execute(table: &Table, session: &mut Session, host: &dyn Host, args: &[&[u8]], reply: &mut dyn Reply) {
+    let mark = reply.mark();
+    session.calls += 1;
+    let outcome = match admit(table, session, args) {
+        Ok(command) => {
+            session.last = Some(command);
+            if session.multi.is_some() && !transaction::is_immediate(command) {
+                transaction::queue(session, command, args, reply);
+                Ok(())
+            } else {
+                table.count(Counter::Calls, 1);
+                run(table, session, host, command, args, reply)
+            }
+        }
+        Err(stop) => {
+            transaction::spoil(session);
+            Err(stop)
+        }
+    };
+    if let Err(stop) = outcome {
+        reply.rewind(mark);
+        refuse(reply, stop);
+    }
+    if session.replies != Replies::On {
+        quieten(session, reply, mark);
+    }
+}
+
+/// Writes why a call stopped.
+pub(crate) fn refuse(reply: &mut dyn Reply, stop: Stop) {
+    match stop {
+        Stop::Refused(text) => reply.error(&text),
+        Stop::Fault(fault) => reply.error(&fault.to_string()),
+        Stop::Retry => unreachable!("whoever begins a transaction runs it again"),
+    }
+}
+
+/// Takes back a reply that CLIENT REPLY asked not to have.
+#[cold]
+fn quieten(session: &mut Session, reply: &mut dyn Reply, mark: usize) {
+    reply.rewind(mark);
+    session.replies = match session.replies {
+        Replies::SkipNext => Replies::Skip,
+        Replies::Skip => Replies::On,
+        same => same,
+    };
+}
+
+/// The row of a call that may go on: known, of the right length, by someone who may, with memory to grow into.
+fn admit(table: &Table, session: &Session, args: &[&[u8]]) -> Result<&'static Command, Stop> {
+    let command = resolve(args)?;
+    if !command.arity_fits(args.len()) {
+        return Err(wrong_arity(command));
+    }
+    if !session.authenticated && !command.has(NO_AUTH) {
+        return Err("NOAUTH Authentication required.".into());
+    }
+    if command.has(NO_MULTI) && session.multi.is_some() {
+        return Err("ERR Command not allowed inside a transaction".into());
+    }
+    if command.has(GROWS) {
+        spare_memory(table)?;
+    }
+    Ok(command)
+}
+
+/// The row that a call's first words name.
+///
+/// # Errors
+/// Redis's texts for an unknown command or subcommand.
+pub fn resolve(args: &[&[u8]]) -> Result<&'static Command, Stop> {
+    let Some(command) = args.first().and_then(|name| find(name)) else { return Err(unknown(args)) };
+    if command.has(CONTAINER) && args.len() > 1 {
+        return find_subcommand(command, args[1]).ok_or_else(|| unknown_subcommand(command, args[1]));
+    }
+    if command.subcommand().is_some() {
+        return Err(unknown(args));
+    }
+    Ok(command)
+}
+
+#[cold]
+fn unknown(args: &[&[u8]]) -> Stop {
+    const SHOWN: usize = 128;
+    let mut shown = String::new();
+    for arg in args.iter().skip(1) {
+        if shown.len() >= SHOWN {
+            break;
+        }
+        let arg = &arg[..arg.len().min(SHOWN - shown.len())];
+        shown.push_str(&format!("'{}' ", String::from_utf8_lossy(arg)));
+    }
+    let name = args.first().copied().unwrap_or_default();
+    let name = String::from_utf8_lossy(&name[..name.len().min(SHOWN)]);
+    format!("ERR unknown command '{name}', with args beginning with: {shown}").into()
+}
+
+#[cold]
+fn unknown_subcommand(container: &Command, name: &[u8]) -> Stop {
+    let name = String::from_utf8_lossy(&name[..name.len().min(128)]);
+    format!("ERR unknown subcommand '{name}'. Try {} HELP.", container.name).into()
+}
+
+/// Redis's text for too few or too many arguments.
+#[cold]
+pub fn wrong_arity(command: &Command) -> Stop {
+    format!("ERR wrong number of arguments for '{}' command", command.label()).into()
+}
+
+/// Refuses when memory is short and no policy may make room; under the other policies the table evicts by itself.
+///
+/// # Errors
+/// Redis's OOM text.
+pub(crate) fn spare_memory(table: &Table) -> Outcome {
+    let limits = table.limits();
+    if limits.memory_max != 0 && limits.policy == Policy::NoEviction && table.usage().used > limits.memory_max {
+        return Err(NO_MEMORY.into());
+    }
+    Ok(())
+}
+
+/// Runs an admitted call.
+fn run(table: &Table, session: &mut Session, host: &dyn Host, command: &'static Command, args: &[&[u8]], reply: &mut dyn Reply) -> Outcome {
+    match command.run {
+        Run::Table(mode, function) => {
+            let txn = begin(table, session, mode);
+            let keys: Keys<'_> = command.keys(args).map(|(at, _)| (session.db, args[at])).collect();
+            let mark = reply.mark();
+            retry(&txn, || {
+                reply.rewind(mark);
+                txn.declare(&keys)?;
+                function(&mut Call { command, args, table, txn: &txn, reply, session, host })
+            })
+        }
+        Run::Session(function) => function(&mut SessionCall { command, args, table, reply, session, host }),
+        Run::Container => Err(wrong_arity(command)),
+    }
+}
+
+/// A transaction with the clock of the session's turn.
+pub(crate) fn begin<'t>(table: &'t Table, session: &Session, mode: Mode) -> Txn<'t> {
+    let txn = table.begin(mode);
+    if session.turn_ms != 0 {
+        txn.set_now_ms(session.turn_ms);
+    }
+    txn
+}
+
+/// Runs `work` and commits, again and again while the transaction asks for it.
+pub(crate) fn retry(txn: &Txn<'_>, mut work: impl FnMut() -> Outcome) -> Outcome {
+    loop {
+        match work().and_then(|()| txn.commit()) {
+            Ok(()) => return Ok(()),
+            Err(stop) => {
+                txn.abort();
+                if stop != Stop::Retry {
+                    return Err(stop);
+                }
+            }
+        }
+    }
+}

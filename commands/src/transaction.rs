@@ -1,0 +1,168 @@
+//! MULTI, EXEC, DISCARD, WATCH, UNWATCH.
+//!
+//! An EXEC is one transaction of the table: the keys of all queued commands are declared at once, every command writes
+//! its reply behind the others', and one commit publishes all of it. Should the table ask for another run, the replies are
+//! rewound and the session (SELECT, CLIENT SETNAME and the like may stand in the queue) is put back as it was.
+use polder_base::Reply;
+use polder_table::{Counter, Mode, Stop, Txn};
+
+use crate::call::{Call, Outcome, SessionCall, parse_integer};
+use crate::command::{ALLOW_BUSY, Command, FAST, GROWS, LOADING, NOSCRIPT, Run, SKIP_SLOWLOG, STALE, session};
+use crate::execute::{Keys, begin, refuse, retry, spare_memory};
+use crate::session::{Multi, Queued, Session};
+
+/// The family's rows.
+pub const COMMANDS: &[Command] = &[
+    session("MULTI", "", multi).with(NOSCRIPT | LOADING | STALE | FAST | ALLOW_BUSY).since("1.2.0").about("Starts a transaction."),
+    session("EXEC", "", exec)
+        .with(NOSCRIPT | LOADING | STALE | SKIP_SLOWLOG)
+        .since("1.2.0")
+        .costs("Depends on commands in the transaction")
+        .about("Executes all commands in a transaction."),
+    session("DISCARD", "", discard)
+        .with(NOSCRIPT | LOADING | STALE | FAST | ALLOW_BUSY)
+        .since("2.0.0")
+        .costs("O(N), when N is the number of queued commands")
+        .about("Discards a transaction."),
+    session("WATCH", "key [key ...]", watch)
+        .with(NOSCRIPT | LOADING | STALE | FAST | ALLOW_BUSY)
+        .touches(&["RO"])
+        .since("2.2.0")
+        .costs("O(1) for every key.")
+        .about("Monitors changes to keys to determine the execution of a transaction."),
+    session("UNWATCH", "", unwatch)
+        .with(NOSCRIPT | LOADING | STALE | FAST | ALLOW_BUSY)
+        .since("2.2.0")
+        .about("Forgets about watched keys of a transaction."),
+];
+
+/// Whether a command is obeyed at once between MULTI and EXEC.
+pub(crate) fn is_immediate(command: &Command) -> bool {
+    matches!(command.name, "EXEC" | "DISCARD" | "MULTI" | "WATCH" | "QUIT" | "RESET")
+}
+
+/// Puts a command off until EXEC.
+pub(crate) fn queue(session: &mut Session, command: &'static Command, args: &[&[u8]], reply: &mut dyn Reply) {
+    if let Some(multi) = &mut session.multi {
+        if !multi.broken {
+            multi.queue.push(Queued { command, args: args.iter().map(|arg| Box::from(*arg)).collect() });
+        }
+        reply.status("QUEUED");
+    }
+}
+
+/// A command was refused before it could be queued: EXEC will abort.
+pub(crate) fn spoil(session: &mut Session) {
+    if let Some(multi) = &mut session.multi {
+        multi.broken = true;
+    }
+}
+
+fn multi(call: &mut SessionCall<'_>) -> Outcome {
+    if call.session.multi.is_some() {
+        return Err("ERR MULTI calls can not be nested".into());
+    }
+    call.session.multi = Some(Box::<Multi>::default());
+    call.reply.ok();
+    Ok(())
+}
+
+fn discard(call: &mut SessionCall<'_>) -> Outcome {
+    if call.session.multi.take().is_none() {
+        return Err("ERR DISCARD without MULTI".into());
+    }
+    call.session.watches.clear();
+    call.reply.ok();
+    Ok(())
+}
+
+fn watch(call: &mut SessionCall<'_>) -> Outcome {
+    if call.session.multi.is_some() {
+        return Err("ERR WATCH inside MULTI is not allowed".into());
+    }
+    let (db, keys) = (call.session.db, &call.args[1..]);
+    let txn = begin(call.table, call.session, Mode::Read);
+    let mut fresh = Vec::new();
+    retry(&txn, || {
+        fresh.clear();
+        for key in keys {
+            if !call.session.watches.iter().any(|old| old.db == db && old.key == *key) {
+                fresh.push(txn.watch(db, key)?);
+            }
+        }
+        Ok(())
+    })?;
+    call.session.watches.append(&mut fresh);
+    call.reply.ok();
+    Ok(())
+}
+
+fn unwatch(call: &mut SessionCall<'_>) -> Outcome {
+    call.session.watches.clear();
+    call.reply.ok();
+    Ok(())
+}
+
+fn exec(call: &mut SessionCall<'_>) -> Outcome {
+    let Some(multi) = call.session.multi.take() else { return Err("ERR EXEC without MULTI".into()) };
+    let watches = std::mem::take(&mut call.session.watches);
+    if multi.broken {
+        return Err("EXECABORT Transaction discarded because of previous errors.".into());
+    }
+    if multi.queue.iter().any(|queued| queued.command.has(GROWS))
+        && let Err(Stop::Refused(why)) = spare_memory(call.table)
+    {
+        return Err(format!("EXECABORT Transaction discarded because of: {why}").into());
+    }
+    let writes = multi.queue.iter().any(|queued| matches!(queued.command.run, Run::Table(Mode::Write, _)));
+    let txn = begin(call.table, call.session, if writes { Mode::Write } else { Mode::Read });
+    let keys = declared(&multi, call.session);
+    let (before, mark) = (call.session.clone(), call.reply.mark());
+    call.table.count(Counter::Calls, multi.queue.len() as u64);
+    retry(&txn, || {
+        call.session.clone_from(&before);
+        call.reply.rewind(mark);
+        txn.declare(&keys)?;
+        for watch in &watches {
+            if !txn.unchanged(watch)? {
+                call.reply.null_array();
+                return Ok(());
+            }
+        }
+        call.reply.array(multi.queue.len());
+        multi.queue.iter().try_for_each(|queued| run_queued(call, &txn, queued))
+    })
+}
+
+/// The keys of all queued commands, each in the database that will be selected by then.
+fn declared<'m>(multi: &'m Multi, session: &Session) -> Keys<'m> {
+    let (mut db, mut keys) = (session.db, Keys::new());
+    for queued in &multi.queue {
+        let args: Vec<&[u8]> = queued.args.iter().map(|arg| &**arg).collect();
+        keys.extend(queued.command.keys(&args).map(|(at, _)| (db, &*queued.args[at])));
+        if queued.command.name == "SELECT" {
+            db = parse_integer(&queued.args[1]).and_then(|number| number.try_into().ok()).unwrap_or(db);
+        }
+    }
+    keys
+}
+
+/// Runs one queued command inside the transaction; what it refuses becomes its own reply and stops nothing.
+fn run_queued(call: &mut SessionCall<'_>, txn: &Txn<'_>, queued: &Queued) -> Outcome {
+    let args: Vec<&[u8]> = queued.args.iter().map(|arg| &**arg).collect();
+    let (command, args, table, host, mark) = (queued.command, &args[..], call.table, call.host, call.reply.mark());
+    let (reply, session) = (&mut *call.reply, &mut *call.session);
+    let outcome = match command.run {
+        Run::Table(_, function) => function(&mut Call { command, args, table, txn, reply, session, host }),
+        Run::Session(function) => function(&mut SessionCall { command, args, table, reply, session, host }),
+        Run::Container => unreachable!("a container alone does not pass the arity check"),
+    };
+    match outcome {
+        Err(refused @ Stop::Refused(_)) => {
+            call.reply.rewind(mark);
+            refuse(call.reply, refused);
+            Ok(())
+        }
+        other => other,
+    }
+}
