@@ -13,6 +13,7 @@ pub mod execute;
 pub mod grammar;
 pub mod lookup;
 pub mod session;
+pub mod settings;
 pub mod string;
 pub mod transaction;
 

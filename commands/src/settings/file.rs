@@ -1,0 +1,294 @@
+//! Reads settings from a redis.conf-style file and from flags (`--name value`), with Redis's quoting rules.
+//!
+//! ```text
+//!   # a comment
+//!   maxmemory 2gb
+//!   save ""
+//!   requirepass "with \"quotes\" and \x00 bytes"      in double quotes: \n \r \t \b \a \xHH \" \\
+//!   unixsocket '/tmp/it''s'                            in single quotes: \' only
+//!   include other.conf
+//! ```
+//!
+//! The last value of a name wins. What Redis itself still accepts and ignores is ignored here too; directives that
+//! Polder cannot honour are errors, never skipped.
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use super::{Id, find};
+
+/// How deep files may include each other: enough for people, an end for circles.
+const INCLUDES_MAX: usize = 16;
+
+/// One value given to one setting.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Assignment {
+    pub id: Id,
+    pub words: Vec<Vec<u8>>,
+    /// For error texts: the file and line, or the flag.
+    pub place: String,
+}
+
+impl Assignment {
+    pub(super) fn wrong(&self, reason: &str) -> Wrong {
+        Wrong { place: self.place.clone(), reason: format!("{}: {reason}", self.id.row().name) }
+    }
+}
+
+/// Why a file or flag cannot be used; one line for people.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Wrong {
+    pub place: String,
+    pub reason: String,
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: {}", self.place, self.reason)
+    }
+}
+
+impl std::error::Error for Wrong {}
+
+/// Reads a file and those it includes.
+///
+/// # Errors
+/// The first line that cannot be understood, or what the file system says.
+pub fn read(path: &Path) -> Result<Vec<Assignment>, Wrong> {
+    read_nested(path, INCLUDES_MAX)
+}
+
+fn read_nested(path: &Path, depth: usize) -> Result<Vec<Assignment>, Wrong> {
+    let wrong = |reason: String| Wrong { place: path.display().to_string(), reason };
+    let Some(depth) = depth.checked_sub(1) else {
+        return Err(wrong(format!("files include each other more than {INCLUDES_MAX} deep")));
+    };
+    let content = std::fs::read(path).map_err(|error| wrong(format!("can't open config file: {error}")))?;
+    let mut assignments = Vec::new();
+    for (number, line) in content.split(|byte| *byte == b'\n').enumerate() {
+        let place = format!("{}, line {}", path.display(), number + 1);
+        match read_line(line).map_err(|reason| Wrong { place: place.clone(), reason })? {
+            Line::Nothing => {}
+            Line::Assignment(id, words) => assignments.push(Assignment { id, words, place }),
+            Line::Include(other) => assignments.extend(read_nested(&other, depth)?),
+        }
+    }
+    Ok(assignments)
+}
+
+/// What one line of a file says.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    Nothing,
+    Assignment(Id, Vec<Vec<u8>>),
+    Include(PathBuf),
+}
+
+pub(super) fn read_line(line: &[u8]) -> Result<Line, String> {
+    let line = line.trim_ascii();
+    if line.is_empty() || line[0] == b'#' {
+        return Ok(Line::Nothing);
+    }
+    let mut words = split_words(line).ok_or("Unbalanced quotes in configuration line")?;
+    if words.is_empty() {
+        return Ok(Line::Nothing);
+    }
+    let name = words.remove(0).to_ascii_lowercase();
+    if let Some(id) = find(&name) {
+        return Ok(Line::Assignment(id, words));
+    }
+    match (name.as_slice(), words.as_slice()) {
+        (b"include", [path]) => Ok(Line::Include(PathBuf::from(String::from_utf8_lossy(path).into_owned()))),
+        // Redis accepts these for the sake of old files, and so do we.
+        (b"list-max-ziplist-entries" | b"list-max-ziplist-value" | b"lua-replicate-commands", [_]) => Ok(Line::Nothing),
+        (b"rename-command", [_, _]) => Err("polder renames no commands; keep people away from them by a password".into()),
+        (b"user", [_, ..]) => Err("this version of polder has no ACL users".into()),
+        (b"loadmodule", [_, ..]) => Err("polder loads no modules".into()),
+        (b"sentinel", [_, ..]) => Err("sentinel directive while not in sentinel mode".into()),
+        _ => Err(format!("Bad directive or wrong number of arguments: '{}'", String::from_utf8_lossy(line))),
+    }
+}
+
+/// Reads `--name value value --name value`: what precedes the first `--` is handed back.
+///
+/// # Errors
+/// The first flag that names no setting or has no value.
+pub fn flags(arguments: &[String]) -> Result<(Vec<String>, Vec<Assignment>), Wrong> {
+    let first = arguments.iter().position(|argument| argument.starts_with("--")).unwrap_or(arguments.len());
+    let (before, rest) = arguments.split_at(first);
+    let mut assignments: Vec<Assignment> = Vec::new();
+    for argument in rest {
+        match argument.strip_prefix("--") {
+            Some(name) => {
+                let wrong = || Wrong { place: argument.clone(), reason: "there is no such setting; see docs/settings.md".into() };
+                let id = find(name.as_bytes()).ok_or_else(wrong)?;
+                assignments.push(Assignment { id, words: Vec::new(), place: argument.clone() });
+            }
+            None => assignments.last_mut().into_iter().for_each(|last| last.words.push(argument.clone().into_bytes())),
+        }
+    }
+    for assignment in &mut assignments {
+        if assignment.words.is_empty() {
+            return Err(Wrong { place: assignment.place.clone(), reason: "a value is missing".into() });
+        }
+        // `--save "900 1 300 10"` is one argument to the shell and several words to us.
+        if assignment.id.row().takes_words() {
+            let words = assignment.words.iter().flat_map(|word| word.split(|byte| *byte == b' ').map(<[u8]>::to_vec));
+            assignment.words = words.collect();
+        }
+    }
+    Ok((before.to_vec(), assignments))
+}
+
+/// Splits a line into words by Redis's quoting rules; none when quotes are not closed or not followed by a blank.
+pub fn split_words(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let mut words = Vec::new();
+    let mut rest = line.trim_ascii_start();
+    while !rest.is_empty() {
+        let mut word = Vec::new();
+        rest = split_word(rest, &mut word)?.trim_ascii_start();
+        words.push(word);
+    }
+    Some(words)
+}
+
+/// Reads one word into `word` and hands back what follows it.
+fn split_word<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
+    loop {
+        match rest {
+            [] | [b' ' | b'\n' | b'\r' | b'\t' | 0, ..] => return Some(rest),
+            [b'"', quoted @ ..] => return ends_word(read_double_quoted(quoted, word)?),
+            [b'\'', quoted @ ..] => return ends_word(read_single_quoted(quoted, word)?),
+            [byte, after @ ..] => {
+                word.push(*byte);
+                rest = after;
+            }
+        }
+    }
+}
+
+/// A closing quote must end the word.
+fn ends_word(rest: &[u8]) -> Option<&[u8]> {
+    rest.first().is_none_or(|byte| byte.is_ascii_whitespace() || *byte == 0x0b).then_some(rest)
+}
+
+fn read_double_quoted<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
+    loop {
+        let (byte, used) = match rest {
+            [] => return None,
+            [b'"', after @ ..] => return Some(after),
+            [b'\\', b'x', high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => (hex(*high) << 4 | hex(*low), 4),
+            [b'\\', escaped, ..] => (unescape(*escaped), 2),
+            [byte, ..] => (*byte, 1),
+        };
+        word.push(byte);
+        rest = &rest[used..];
+    }
+}
+
+fn read_single_quoted<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
+    loop {
+        let (byte, used) = match rest {
+            [] => return None,
+            [b'\\', b'\'', ..] => (b'\'', 2),
+            [b'\'', after @ ..] => return Some(after),
+            [byte, ..] => (*byte, 1),
+        };
+        word.push(byte);
+        rest = &rest[used..];
+    }
+}
+
+fn hex(digit: u8) -> u8 {
+    (digit as char).to_digit(16).unwrap_or(0) as u8
+}
+
+fn unescape(byte: u8) -> u8 {
+    match byte {
+        b'n' => b'\n',
+        b'r' => b'\r',
+        b't' => b'\t',
+        b'b' => 0x08,
+        b'a' => 0x07,
+        other => other,
+    }
+}
+
+/// Writes a word so that [`split_words`] reads it back: bare where that is safe, else in double quotes.
+pub fn quote(word: &[u8]) -> String {
+    let bare = |byte: &u8| byte.is_ascii_graphic() && !b"\"'\\#".contains(byte);
+    if !word.is_empty() && word.iter().all(bare) {
+        return String::from_utf8_lossy(word).into_owned();
+    }
+    let mut text = String::from("\"");
+    for byte in word {
+        match byte {
+            b'\n' => text.push_str("\\n"),
+            b'\r' => text.push_str("\\r"),
+            b'\t' => text.push_str("\\t"),
+            0x07 => text.push_str("\\a"),
+            0x08 => text.push_str("\\b"),
+            b'"' | b'\\' => text.extend(['\\', *byte as char]),
+            b' '..=b'~' => text.push(*byte as char),
+            other => text.push_str(&format!("\\x{other:02x}")),
+        }
+    }
+    text.push('"');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::id;
+    use super::*;
+
+    fn words(line: &str) -> Option<Vec<String>> {
+        split_words(line.as_bytes()).map(|words| words.into_iter().map(|word| String::from_utf8(word).unwrap()).collect())
+    }
+
+    #[test]
+    fn lines_are_split_as_redis_splits_them() {
+        let cases: &[(&str, Option<&[&str]>)] = &[
+            ("", Some(&[])),
+            ("  maxmemory\t2gb ", Some(&["maxmemory", "2gb"])),
+            (r#"save """#, Some(&["save", ""])),
+            (r#"a "b \"c\" \x41\n" d"#, Some(&["a", "b \"c\" A\n", "d"])),
+            (r"a 'it\'s' \x41", Some(&["a", "it's", r"\x41"])),
+            (r#"pre"fix""#, Some(&["prefix"])),
+            (r#"a "b"c"#, None),
+            (r#"a "b"#, None),
+            ("a 'b", None),
+        ];
+        for (line, expect) in cases {
+            assert_eq!(words(line), expect.map(|words| words.iter().map(|word| word.to_string()).collect()), "{line}");
+        }
+    }
+
+    #[test]
+    fn quoted_words_read_back() {
+        for word in [b"".as_slice(), b"plain", b"two words", b"\"'\\", b"\x00\x07\x08\t\r\n\xff", b"#no comment"] {
+            assert_eq!(split_words(quote(word).as_bytes()), Some(vec![word.to_vec()]));
+        }
+    }
+
+    #[test]
+    fn lines_name_settings_or_say_why_not() {
+        assert_eq!(read_line(b"  # maxmemory 1"), Ok(Line::Nothing));
+        assert_eq!(read_line(b"lua-replicate-commands yes"), Ok(Line::Nothing));
+        assert_eq!(read_line(b"Slave-Priority 7"), Ok(Line::Assignment(id("replica-priority"), vec![b"7".to_vec()])));
+        assert_eq!(read_line(b"include x.conf"), Ok(Line::Include("x.conf".into())));
+        assert_eq!(read_line(b"nonsense 1"), Err("Bad directive or wrong number of arguments: 'nonsense 1'".into()));
+        assert_eq!(read_line(b"port \"1"), Err("Unbalanced quotes in configuration line".into()));
+        assert_eq!(read_line(b"loadmodule x.so"), Err("polder loads no modules".into()));
+    }
+
+    #[test]
+    fn flags_take_all_words_up_to_the_next_flag() {
+        let arguments: Vec<String> = ["my.conf", "--port", "7000", "--bind", "127.0.0.1 ::1", "10.0.0.1"].map(String::from).into();
+        let (before, assignments) = flags(&arguments).unwrap();
+        assert_eq!(before, ["my.conf"]);
+        assert_eq!(assignments[0].words, [b"7000"]);
+        assert_eq!(assignments[1].words, [b"127.0.0.1".as_slice(), b"::1", b"10.0.0.1"]);
+        assert_eq!(flags(&["--nonsense".into()]).unwrap_err().to_string(), "--nonsense: there is no such setting; see docs/settings.md");
+        assert_eq!(flags(&["--port".into()]).unwrap_err().to_string(), "--port: a value is missing");
+    }
+}

@@ -1,0 +1,56 @@
+//! The process itself: logging, signals, databases, and what may be asked of it.
+use super::{Setting, Shape, Start, choice, integer, setting, special, switch, text};
+
+const INT_MAX: i64 = i32::MAX as i64;
+
+/// `no`, `yes`, or `local`: from this host only.
+const GUARDED: &[&str] = &["no", "yes", "local"];
+const SIGNAL_FLAGS: &[&str] = &["default", "save", "nosave", "now", "force"];
+
+pub(super) const SETTINGS: &[Setting] = &[
+    integer("databases", 1, 256, 16).segment().at_start().about("How many databases SELECT offers."),
+    choice("loglevel", &["debug", "verbose", "notice", "warning", "nothing"], 2).about("The least severe lines that are logged."),
+    text("logfile", "").at_start().about("Where the log goes; empty is the standard output."),
+    switch("syslog-enabled", false)
+        .at_start()
+        .refuses("polder logs to its standard output or to `logfile`; systemd's journal takes it from there"),
+    text("syslog-ident", "redis").at_start().inert(),
+    choice("syslog-facility", &["user", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7"], 1)
+        .at_start()
+        .inert(),
+    switch("daemonize", false).at_start().refuses("polder stays in the foreground: start it by systemd or with '&'"),
+    choice("supervised", &["upstart", "systemd", "auto", "no"], 3)
+        .at_start()
+        .inert()
+        .about("Polder tells systemd about itself whenever it was started by it."),
+    text("pidfile", "").at_start().about("A file that holds the process's number while it runs; empty writes none."),
+    choice("enable-debug-command", GUARDED, 0).at_start().about("Who may use DEBUG: nobody, everybody, or clients on this host."),
+    choice("enable-protected-configs", GUARDED, 0).at_start().about("Who may change protected settings at run time."),
+    choice("enable-module-command", GUARDED, 0).at_start().inert().about("Polder loads no modules."),
+    setting("shutdown-on-sigint", Shape::Flags(SIGNAL_FLAGS), Start::Number(0)).inert(),
+    setting("shutdown-on-sigterm", Shape::Flags(SIGNAL_FLAGS), Start::Number(0)).inert(),
+    integer("shutdown-timeout", 0, INT_MAX, 10).inert().about("Nothing waits for replicas at SHUTDOWN: the memory outlives the server."),
+    integer("busy-reply-threshold", 0, i64::MAX, 5000).alias("lua-time-limit").inert(),
+    integer("hz", 0, INT_MAX, 10).inert(),
+    switch("dynamic-hz", true).inert(),
+    switch("activerehashing", true).inert(),
+    switch("always-show-logo", false).at_start().inert(),
+    switch("set-proc-title", true).at_start().inert(),
+    text("proc-title-template", "{title} {listen-addr} {server-mode}").inert(),
+    text("locale-collate", "").inert(),
+    text("ignore-warnings", "").inert(),
+    switch("hide-user-data-from-log", false).inert(),
+    switch("crash-log-enabled", true).inert(),
+    switch("crash-memcheck-enabled", true).inert(),
+    switch("use-exit-on-panic", false).hidden().inert(),
+    integer("watchdog-period", 0, INT_MAX, 0).hidden().inert(),
+    text("server_cpulist", "").alias("server-cpulist").at_start().inert(),
+    text("bio_cpulist", "").alias("bio-cpulist").at_start().inert(),
+    text("aof_rewrite_cpulist", "").alias("aof-rewrite-cpulist").at_start().inert(),
+    text("bgsave_cpulist", "").alias("bgsave-cpulist").at_start().inert(),
+    choice("oom-score-adj", &["no", "yes", "relative", "absolute"], 0).inert(),
+    special("oom-score-adj-values", Shape::OomScores, "0 200 800").inert(),
+    switch("disable-thp", true).at_start().inert(),
+    switch("extended-redis-compatibility", false).inert(),
+    text("availability-zone", "").inert(),
+];

@@ -1,0 +1,36 @@
+//! Listeners, connections and their limits.
+use super::{Setting, Shape, Start, choice, integer, memory, setting, special, switch, text};
+
+const INT_MAX: i64 = i32::MAX as i64;
+const MIB: i64 = 1 << 20;
+
+pub(super) const SETTINGS: &[Setting] = &[
+    special("bind", Shape::Words, "127.0.0.1 -::1").at_start().about("Addresses to listen on; a leading `-` forgives one that is not there."),
+    text("bind-source-addr", "").inert(),
+    integer("port", 0, 65535, 6379).at_start().about("TCP port; 0 listens on none."),
+    text("unixsocket", "").at_start().about("Path of a Unix socket to listen on; empty listens on none."),
+    setting("unixsocketperm", Shape::Octal { max: 0o777 }, Start::Number(0))
+        .at_start()
+        .about("Permissions of the Unix socket, in octal; 0 leaves them to the umask."),
+    switch("protected-mode", true).about("Refuses clients from other hosts while there is no password."),
+    text("requirepass", "").secret().about("The password of the default user; empty asks for none."),
+    integer("tcp-backlog", 0, INT_MAX, 511).at_start().about("Connections that may wait to be accepted."),
+    integer("tcp-keepalive", 0, INT_MAX, 300).about("Seconds between probes of a silent peer; 0 sends none."),
+    integer("timeout", 0, INT_MAX, 0).about("Seconds after which an idle client is closed; 0 closes none."),
+    integer("maxclients", 1, u32::MAX as i64, 10000).about("Clients that this server serves at a time."),
+    memory("proto-max-bulk-len", MIB, i64::MAX, 512 * MIB).about("The longest argument that a client may send, in bytes."),
+    memory("client-query-buffer-limit", MIB, i64::MAX, 1024 * MIB).about("The most that one client may have sent and not yet had executed, in bytes."),
+    special("client-output-buffer-limit", Shape::OutputLimits, "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60")
+        .about("When a client that does not read is closed, per class: at once above the hard limit, after so many seconds above the soft one."),
+    setting("maxmemory-clients", Shape::MemoryOrPercent, Start::Number(0))
+        .refuses("polder closes clients by client-output-buffer-limit and client-query-buffer-limit; it does not evict them by total memory"),
+    integer("max-new-connections-per-cycle", 1, 1000, 10).inert(),
+    integer("max-new-tls-connections-per-cycle", 1, 1000, 1).inert(),
+    integer("socket-mark-id", 0, u32::MAX as i64, 0).at_start().inert(),
+    text("aclfile", "").at_start().refuses("this version of polder reads no ACL file"),
+    integer("acllog-max-len", 0, i64::MAX, 128).inert(),
+    choice("acl-pubsub-default", &["allchannels", "resetchannels"], 1).inert(),
+    integer("tracking-table-max-keys", 0, i64::MAX, 1_000_000).inert(),
+    integer("io-threads", 1, 128, 1).at_start().inert().about("Polder executes commands on every one of its `threads`."),
+    switch("io-threads-do-reads", false).at_start().inert(),
+];

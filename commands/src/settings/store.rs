@@ -1,0 +1,210 @@
+//! The settings as one process sees them, and how all processes of a segment come to agree.
+//!
+//! ```text
+//!   file, flags --begin()--> numbers[id]  atomics, a load each: hot paths
+//!                            texts[id]    canonical text, under a lock: CONFIG GET, start-up
+//!                               ^
+//!                               | refresh(): when the version of the mark has moved, all are read again
+//!   segment, hidden database:   setting:maxmemory   setting:number-mode   ...   settings (the mark)
+//! ```
+//!
+//! CONFIG SET writes the Segment-scope values and the mark in its own transaction; every other process notices at its
+//! next [`Settings::refresh`] (a server refreshes each time it does chores, CONFIG GET and SET by themselves). If that
+//! transaction is dropped after all, the mark's version differs from what was seen and the next refresh heals the cache.
+//! Precedence at start: first value < file < segment < flag; a flag is also written to the segment.
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use polder_table::{Limits, Mode, New, Replaces, SYSTEM, Stop, Table, Txn};
+use polder_values::{Kind, Value};
+
+use super::file::{Assignment, Wrong};
+use super::value::{self, Parsed};
+use super::{Id, Scope, id};
+
+/// The key that is written whenever a Segment-scope setting changes.
+const MARK: &[u8] = b"settings";
+
+/// One process's settings.
+pub struct Settings {
+    numbers: Box<[AtomicI64]>,
+    texts: RwLock<Box<[Arc<[u8]>]>>,
+    version: AtomicU64,
+    /// The mark's version at the last refresh.
+    seen: AtomicU64,
+    /// What file and flags said about Segment-scope settings, until a segment is joined.
+    pending: Mutex<Vec<Pending>>,
+    file: Option<PathBuf>,
+}
+
+struct Pending {
+    id: Id,
+    parsed: Parsed,
+    /// Given by flag: wins over the segment.
+    wins: bool,
+}
+
+impl Default for Settings {
+    /// First values only: what an embedder starts from.
+    fn default() -> Settings {
+        let first: Vec<Parsed> = Id::all().map(|id| value::start(id.row())).collect();
+        let settings = Settings {
+            numbers: first.iter().map(|parsed| AtomicI64::new(parsed.number)).collect(),
+            texts: RwLock::new(first.into_iter().map(|parsed| Arc::from(parsed.text)).collect()),
+            version: AtomicU64::new(1),
+            seen: AtomicU64::new(0),
+            pending: Mutex::default(),
+            file: None,
+        };
+        let folder = std::env::current_dir().unwrap_or_default();
+        settings.set(const { id("dir") }, Parsed { number: 0, text: folder.into_os_string().into_encoded_bytes() });
+        settings
+    }
+}
+
+impl Settings {
+    /// What a file and then flags say, over the first values. `file` is where CONFIG REWRITE will write.
+    ///
+    /// # Errors
+    /// The first line or flag whose value is wrong.
+    pub fn begin(file: Option<PathBuf>, lines: &[Assignment], flags: &[Assignment]) -> Result<Settings, Wrong> {
+        let settings = Settings { file, ..Settings::default() };
+        let sources = lines.iter().map(|line| (line, false)).chain(flags.iter().map(|flag| (flag, true)));
+        for (assignment, wins) in sources {
+            let words: Vec<&[u8]> = assignment.words.iter().map(Vec::as_slice).collect();
+            let row = assignment.id.row();
+            let parsed = value::parse(row, &words, &settings.text(assignment.id)).map_err(|reason| assignment.wrong(&reason))?;
+            settings.set(assignment.id, parsed.clone());
+            if row.scope == Scope::Segment {
+                settings.pending().push(Pending { id: assignment.id, parsed, wins });
+            }
+        }
+        Ok(settings)
+    }
+
+    /// Comes to terms with a segment: flags are written to it, the file's values where it has none, the rest is read.
+    ///
+    /// # Errors
+    /// What the memory says.
+    pub fn join(&self, table: &Table) -> Result<(), Stop> {
+        let pending = std::mem::take(&mut *self.pending());
+        let txn = table.begin(Mode::Write);
+        loop {
+            match self.settle(table, &txn, &pending).and_then(|()| txn.commit()) {
+                Err(Stop::Retry) => txn.abort(),
+                done => return done,
+            }
+        }
+    }
+
+    fn settle(&self, table: &Table, txn: &Txn<'_>, pending: &[Pending]) -> Result<(), Stop> {
+        for new in pending {
+            if new.wins || txn.peek(SYSTEM, &key(new.id))?.is_none() {
+                publish(txn, new.id, &new.parsed)?;
+            }
+        }
+        self.refresh(table, txn)
+    }
+
+    /// Reads the segment's settings again if any has changed since the last time.
+    ///
+    /// # Errors
+    /// What the memory says.
+    pub fn refresh(&self, table: &Table, txn: &Txn<'_>) -> Result<(), Stop> {
+        let version = txn.peek(SYSTEM, MARK)?.map_or(0, |mark| mark.version);
+        if version == self.seen.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        for id in Id::all().filter(|id| id.row().scope == Scope::Segment) {
+            let row = id.row();
+            let parsed = match txn.peek(SYSTEM, &key(id))? {
+                Some(found) => match found.value {
+                    // What another version of Polder wrote and this one cannot read leaves our value as it is.
+                    Value::Packed(text) => value::parse(row, &value::split(row, text), &self.text(id)).ok(),
+                    Value::Tree(_) => None,
+                },
+                None => Some(value::start(row)),
+            };
+            if let Some(parsed) = parsed {
+                self.set(id, parsed);
+            }
+        }
+        self.apply_limits(table);
+        self.seen.store(version, Ordering::Release);
+        Ok(())
+    }
+
+    /// Hands the settings that limit memory to the table, which keeps them in the segment for every process.
+    fn apply_limits(&self, table: &Table) {
+        let now = table.limits();
+        let limits = Limits {
+            memory_max: self.number(const { id("maxmemory") }) as u64,
+            policy: value::policy(self.number(const { id("maxmemory-policy") })),
+            samples: self.number(const { id("maxmemory-samples") }) as u32,
+            lfu_log_factor: self.number(const { id("lfu-log-factor") }) as u32,
+            lfu_decay_minutes: self.number(const { id("lfu-decay-time") }) as u32,
+            active_expiry: now.active_expiry,
+        };
+        if limits != now {
+            table.set_limits(limits);
+        }
+    }
+
+    /// The setting's number: see [`value::Parsed`]. One load.
+    pub fn number(&self, id: Id) -> i64 {
+        self.numbers[id.0].load(Ordering::Relaxed)
+    }
+
+    /// Whether a switch is on.
+    pub fn is_on(&self, id: Id) -> bool {
+        self.number(id) != 0
+    }
+
+    /// The setting's canonical text.
+    pub fn text(&self, id: Id) -> Arc<[u8]> {
+        self.texts.read().unwrap_or_else(PoisonError::into_inner)[id.0].clone()
+    }
+
+    /// As [`Settings::text`], for settings whose values are words.
+    pub fn string(&self, id: Id) -> String {
+        String::from_utf8_lossy(&self.text(id)).into_owned()
+    }
+
+    /// Moves whenever any value changes: what is derived from settings is derived anew only then.
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Where the settings came from and CONFIG REWRITE writes them.
+    pub fn file(&self) -> Option<&PathBuf> {
+        self.file.as_ref()
+    }
+
+    /// Changes a value in this process only; [`publish`] tells the others.
+    pub fn set(&self, id: Id, parsed: Parsed) {
+        let mut texts = self.texts.write().unwrap_or_else(PoisonError::into_inner);
+        self.numbers[id.0].store(parsed.number, Ordering::Relaxed);
+        if *texts[id.0] != *parsed.text {
+            texts[id.0] = Arc::from(parsed.text);
+            self.version.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    fn pending(&self) -> std::sync::MutexGuard<'_, Vec<Pending>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn key(id: Id) -> Vec<u8> {
+    [b"setting:", id.row().name.as_bytes()].concat()
+}
+
+/// Writes a Segment-scope value, and the mark by which the other processes notice.
+///
+/// # Errors
+/// What the memory says.
+pub fn publish(txn: &Txn<'_>, id: Id, parsed: &Parsed) -> Result<(), Stop> {
+    txn.write(SYSTEM, &key(id), &New::of(Kind::String, Value::Packed(&parsed.text)), Replaces::Whole)?;
+    txn.write(SYSTEM, MARK, &New::of(Kind::String, Value::Packed(id.row().name.as_bytes())), Replaces::Whole)
+}

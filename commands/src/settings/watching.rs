@@ -1,0 +1,12 @@
+//! What the server records about itself: the slow log, latencies, keyspace events.
+use super::{Setting, Shape, integer, special, switch};
+
+pub(super) const SETTINGS: &[Setting] = &[
+    integer("slowlog-log-slower-than", -1, i64::MAX, 10000)
+        .about("Microseconds above which a call enters the slow log; 0 logs all, -1 none."),
+    integer("slowlog-max-len", 0, i64::MAX, 128).about("Entries that the slow log keeps."),
+    integer("latency-monitor-threshold", 0, i64::MAX, 0).about("Milliseconds above which LATENCY samples an event; 0 samples none."),
+    switch("latency-tracking", true).about("Whether the latency of each command is counted."),
+    special("latency-tracking-info-percentiles", Shape::Percentiles, "50 99 99.9").about("The percentiles that `INFO latencystats` shows."),
+    special("notify-keyspace-events", Shape::EventClasses, "").segment().refuses("this version of polder publishes no keyspace events"),
+];
