@@ -1,6 +1,10 @@
 //! Floor 0: the words that every floor shares. No shared memory, no sockets, no commands.
 #![forbid(unsafe_code)]
 
+mod decimal;
+mod long_double;
+mod natural;
+pub mod number;
 pub mod reply;
 
 pub use reply::{Protocol, Reply};
