@@ -1,0 +1,43 @@
+//! RESP, the Redis serialisation protocol, versions 2 and 3, from both ends.
+//!
+//! ```text
+//!   a client says                          a server answers
+//!   *2\r\n                                 +OK\r\n            status
+//!   $3\r\nGET\r\n                          -ERR no\r\n        error
+//!   $5\r\nhello\r\n                        :42\r\n            integer
+//!                                          $5\r\nhello\r\n    bulk, `$-1\r\n` is null
+//!   or, typed by hand ("inline"):          *2\r\n...          array, `*-1\r\n` is a null array
+//!   GET "hello"\r\n                        and in RESP3: % map, ~ set, > push, | attribute, , double, # boolean,
+//!                                          ( big number, = verbatim text, ! bulk error, _ null
+//! ```
+//!
+//! | end | reads | writes |
+//! |---|---|---|
+//! | server | [`Requests`]: arguments are slices of the input, nothing is copied | [`Output`]: the sink behind `polder_base::Reply` |
+//! | client | [`Replies`]: owned [`Value`]s | [`command`] |
+//!
+//! Leniency and error texts are those of Redis 7.4: it does not look at the byte after a `\r`, and neither do we,
+//! because a client that works with Redis must work here.
+
+mod inline;
+mod output;
+mod request;
+mod value;
+
+use std::borrow::Cow;
+
+pub use inline::{Split, split};
+pub use output::Output;
+pub use request::{Limits, Request, Requests};
+pub use value::{Replies, Value, command};
+
+/// The peer sent nonsense: what to tell it (error code first) before the connection is closed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Malformed(pub Cow<'static, str>);
+
+impl From<&'static str> for Malformed {
+    fn from(text: &'static str) -> Malformed {
+        Malformed(Cow::Borrowed(text))
+    }
+}

@@ -1,0 +1,389 @@
+//! Writing replies, as a server does: the [`Reply`] sink for RESP2 and RESP3.
+//!
+//! ```text
+//!   sealed: [segment][segment][big bulk]   tail: [being written ......]
+//!            ^ sent                         appended to, sealed when it is full
+//! ```
+//!
+//! Replies go to the tail. A segment that is full is sealed and a new one begun, so that a reply of any length is
+//! never moved once it is written; a socket takes all segments in one gathered write.
+//!
+//! Invariant: [`Reply::rewind`] goes back over what was written since a mark, and nothing of that can have been sent,
+//! because a server sends between calls only.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use polder_base::number::double_text;
+use polder_base::{Protocol, Reply};
+
+/// A segment is sealed before it grows beyond this.
+const SEGMENT_BYTES: usize = 64 << 10;
+/// The most bytes of a length or number with its mark and line end: `:-9223372036854775808\r\n`.
+const NUMBER_BYTES: usize = 24;
+
+/// Replies waiting to be sent to one client.
+#[derive(Default, Debug)]
+pub struct Output {
+    /// The client's protocol; HELLO changes it.
+    pub protocol: Protocol,
+    sealed: VecDeque<Vec<u8>>,
+    sealed_bytes: usize,
+    tail: Vec<u8>,
+    /// How much of the first segment has been sent.
+    sent: usize,
+}
+
+impl Output {
+    /// A sink for `protocol` that writes into `buffer` first.
+    pub fn new(protocol: Protocol) -> Output {
+        Output { protocol, ..Output::default() }
+    }
+
+    /// Whether there is nothing to send.
+    pub fn is_empty(&self) -> bool {
+        self.waiting() == 0
+    }
+
+    /// Bytes that wait to be sent.
+    pub fn waiting(&self) -> usize {
+        self.sealed_bytes + self.tail.len() - self.sent
+    }
+
+    /// Bytes of memory that are held for them.
+    pub fn capacity(&self) -> usize {
+        self.tail.capacity() + self.sealed.iter().map(Vec::capacity).sum::<usize>()
+    }
+
+    /// How many segments wait behind the one that is being written.
+    pub fn segments(&self) -> usize {
+        self.sealed.len()
+    }
+
+    /// Gives the output an empty buffer to write to, when it has none.
+    pub fn lend(&mut self, buffer: impl FnOnce() -> Vec<u8>) {
+        if self.tail.capacity() == 0 {
+            self.tail = buffer();
+        }
+    }
+
+    /// Takes the buffer back when everything has been sent.
+    pub fn reclaim(&mut self) -> Option<Vec<u8>> {
+        (self.is_empty() && self.tail.capacity() > 0).then(|| std::mem::take(&mut self.tail))
+    }
+
+    /// What waits, in pieces, for one gathered write.
+    pub fn slices<'o>(&'o self, into: &mut [IoSlice<'o>]) -> usize {
+        let pieces = self.sealed.iter().chain(std::iter::once(&self.tail));
+        let mut sent = self.sent;
+        let mut count = 0;
+        for (slot, piece) in into.iter_mut().zip(pieces) {
+            *slot = IoSlice::new(&piece[std::mem::take(&mut sent)..]);
+            count += 1;
+        }
+        count
+    }
+
+    /// What waits, when it is all in one piece.
+    pub fn single(&self) -> Option<&[u8]> {
+        self.sealed.is_empty().then(|| &self.tail[self.sent..])
+    }
+
+    /// Forgets the first `count` bytes: they have been sent.
+    pub fn consume(&mut self, count: usize) {
+        self.sent += count;
+        while let Some(first) = self.sealed.front() {
+            if self.sent < first.len() {
+                return;
+            }
+            self.sent -= first.len();
+            self.sealed_bytes -= first.len();
+            self.sealed.pop_front();
+        }
+        if self.sent == self.tail.len() {
+            self.tail.clear();
+            self.sent = 0;
+        }
+    }
+
+    /// Appends bytes that are already in the client's protocol.
+    pub fn raw(&mut self, bytes: &[u8]) {
+        self.room(bytes.len());
+        self.tail.extend_from_slice(bytes);
+    }
+
+    /// Makes room for `bytes` in the tail.
+    #[inline(always)]
+    fn room(&mut self, bytes: usize) {
+        if self.tail.capacity() - self.tail.len() < bytes {
+            self.grow(bytes);
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self, bytes: usize) {
+        if self.tail.len() + bytes > SEGMENT_BYTES && !self.tail.is_empty() {
+            self.sealed_bytes += self.tail.len();
+            self.sealed.push_back(std::mem::take(&mut self.tail));
+        }
+        // A doubling Vec, until it is a segment; a long bulk gets a segment of its own size.
+        let wanted = self.tail.len() + bytes;
+        let capacity = wanted.max(wanted.next_power_of_two().min(SEGMENT_BYTES));
+        self.tail.reserve_exact(capacity - self.tail.len());
+    }
+
+    /// Writes a mark, a length and a line end.
+    #[inline(always)]
+    fn header(&mut self, mark: u8, length: usize) {
+        self.room(NUMBER_BYTES);
+        match length {
+            0..=9 => self.tail.extend_from_slice(&[mark, b'0' + length as u8, b'\r', b'\n']),
+            10..=99 => self.tail.extend_from_slice(&[mark, b'0' + (length / 10) as u8, b'0' + (length % 10) as u8, b'\r', b'\n']),
+            _ => self.line(mark, itoa::Buffer::new().format(length).as_bytes()),
+        }
+    }
+
+    /// Writes a mark, a text without line ends, and a line end.
+    fn line(&mut self, mark: u8, text: &[u8]) {
+        self.room(text.len() + 3);
+        self.tail.push(mark);
+        self.tail.extend_from_slice(text);
+        self.tail.extend_from_slice(b"\r\n");
+    }
+
+    /// The length of something that RESP3 knows and RESP2 calls an array of `flat` elements.
+    fn container(&mut self, mark: u8, len: usize, flat: usize) {
+        match self.protocol {
+            Protocol::Resp3 => self.header(mark, len),
+            Protocol::Resp2 => self.header(b'*', flat),
+        }
+    }
+
+    /// A line that RESP3 marks and RESP2 writes as a bulk.
+    fn line_or_bulk(&mut self, mark: u8, text: &[u8]) {
+        match self.protocol {
+            Protocol::Resp3 => self.line(mark, text),
+            Protocol::Resp2 => self.bulk(text),
+        }
+    }
+
+    /// `_` in RESP3, else `older`.
+    fn nothing(&mut self, older: &[u8]) {
+        match self.protocol {
+            Protocol::Resp3 => self.raw(b"_\r\n"),
+            Protocol::Resp2 => self.raw(older),
+        }
+    }
+}
+
+impl Reply for Output {
+    fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    fn status(&mut self, text: &str) {
+        self.line(b'+', text.as_bytes());
+    }
+
+    fn error(&mut self, text: &str) {
+        if text.bytes().any(|byte| byte == b'\r' || byte == b'\n') {
+            let text = text.trim_end_matches(['\r', '\n']).replace(['\r', '\n'], " ");
+            return self.line(b'-', text.as_bytes());
+        }
+        self.line(b'-', text.as_bytes());
+    }
+
+    fn integer(&mut self, value: i64) {
+        match usize::try_from(value) {
+            Ok(value) => self.header(b':', value),
+            Err(_) => self.line(b':', itoa::Buffer::new().format(value).as_bytes()),
+        }
+    }
+
+    fn bulk(&mut self, bytes: &[u8]) {
+        self.room(bytes.len() + NUMBER_BYTES + 2);
+        self.header(b'$', bytes.len());
+        self.tail.extend_from_slice(bytes);
+        self.tail.extend_from_slice(b"\r\n");
+    }
+
+    fn begin_bulk(&mut self, len: u64) {
+        self.header(b'$', len as usize);
+    }
+
+    fn piece(&mut self, bytes: &[u8]) {
+        self.raw(bytes);
+    }
+
+    fn end_bulk(&mut self) {
+        self.raw(b"\r\n");
+    }
+
+    fn null(&mut self) {
+        self.nothing(b"$-1\r\n");
+    }
+
+    fn null_array(&mut self) {
+        self.nothing(b"*-1\r\n");
+    }
+
+    fn array(&mut self, len: usize) {
+        self.header(b'*', len);
+    }
+
+    fn map(&mut self, pairs: usize) {
+        self.container(b'%', pairs, pairs * 2);
+    }
+
+    fn set(&mut self, len: usize) {
+        self.container(b'~', len, len);
+    }
+
+    fn push(&mut self, len: usize) {
+        self.container(b'>', len, len);
+    }
+
+    fn attribute(&mut self, pairs: usize) {
+        self.header(b'|', pairs);
+    }
+
+    fn double(&mut self, value: f64) {
+        self.double_text(double_text(value).as_str());
+    }
+
+    fn double_text(&mut self, text: &str) {
+        self.line_or_bulk(b',', text.as_bytes());
+    }
+
+    fn boolean(&mut self, value: bool) {
+        match (self.protocol, value) {
+            (Protocol::Resp3, true) => self.raw(b"#t\r\n"),
+            (Protocol::Resp3, false) => self.raw(b"#f\r\n"),
+            (Protocol::Resp2, value) => self.integer(i64::from(value)),
+        }
+    }
+
+    fn big_number(&mut self, text: &str) {
+        self.line_or_bulk(b'(', text.as_bytes());
+    }
+
+    fn verbatim(&mut self, format: &str, text: &[u8]) {
+        match self.protocol {
+            Protocol::Resp2 => self.bulk(text),
+            Protocol::Resp3 => {
+                self.header(b'=', format.len() + 1 + text.len());
+                self.raw(format.as_bytes());
+                self.raw(b":");
+                self.raw(text);
+                self.raw(b"\r\n");
+            }
+        }
+    }
+
+    fn mark(&self) -> usize {
+        self.sealed_bytes + self.tail.len()
+    }
+
+    fn rewind(&mut self, mark: usize) {
+        while mark < self.sealed_bytes {
+            let Some(last) = self.sealed.pop_back() else { break };
+            self.sealed_bytes -= last.len();
+            self.tail = last;
+        }
+        self.tail.truncate(mark - self.sealed_bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(protocol: Protocol, write: impl FnOnce(&mut Output)) -> String {
+        let mut output = Output::new(protocol);
+        write(&mut output);
+        assert!(output.single().is_some());
+        String::from_utf8_lossy(output.single().unwrap_or_default()).into_owned()
+    }
+
+    type Write = fn(&mut Output);
+
+    #[test]
+    fn every_reply_has_its_form_in_both_protocols() {
+        let cases: &[(Write, &str, &str)] = &[
+            (|o| o.ok(), "+OK\r\n", "+OK\r\n"),
+            (|o| o.error("ERR two\r\nlines\r\n"), "-ERR two  lines\r\n", "-ERR two  lines\r\n"),
+            (|o| o.integer(7), ":7\r\n", ":7\r\n"),
+            (|o| o.integer(42), ":42\r\n", ":42\r\n"),
+            (|o| o.integer(i64::MIN), ":-9223372036854775808\r\n", ":-9223372036854775808\r\n"),
+            (|o| o.integer(i64::MAX), ":9223372036854775807\r\n", ":9223372036854775807\r\n"),
+            (|o| o.bulk(b""), "$0\r\n\r\n", "$0\r\n\r\n"),
+            (|o| o.bulk(&[b'x'; 100]), &format!("$100\r\n{}\r\n", "x".repeat(100)), &format!("$100\r\n{}\r\n", "x".repeat(100))),
+            (|o| o.null(), "$-1\r\n", "_\r\n"),
+            (|o| o.null_array(), "*-1\r\n", "_\r\n"),
+            (|o| o.array(0), "*0\r\n", "*0\r\n"),
+            (|o| o.map(2), "*4\r\n", "%2\r\n"),
+            (|o| o.set(2), "*2\r\n", "~2\r\n"),
+            (|o| o.push(2), "*2\r\n", ">2\r\n"),
+            (|o| o.double(3.25), "$4\r\n3.25\r\n", ",3.25\r\n"),
+            (|o| o.boolean(true), ":1\r\n", "#t\r\n"),
+            (|o| o.boolean(false), ":0\r\n", "#f\r\n"),
+            (
+                |o| o.big_number("123456789012345678901234567890"),
+                "$30\r\n123456789012345678901234567890\r\n",
+                "(123456789012345678901234567890\r\n",
+            ),
+            (|o| o.verbatim("txt", b"hi"), "$2\r\nhi\r\n", "=6\r\ntxt:hi\r\n"),
+        ];
+        for (write, second, third) in cases {
+            assert_eq!(&written(Protocol::Resp2, *write), second);
+            assert_eq!(&written(Protocol::Resp3, *write), third);
+        }
+    }
+
+    fn gathered(output: &Output) -> Vec<u8> {
+        let mut slices = [IoSlice::new(&[]); 64];
+        let count = output.slices(&mut slices);
+        slices[..count].iter().flat_map(|slice| slice.iter().copied()).collect()
+    }
+
+    #[test]
+    fn long_replies_come_out_whole_however_little_is_sent_at_a_time() {
+        let mut output = Output::default();
+        let mut expected = Vec::new();
+        for length in [10usize, 70_000, 3, 65_536, 0, 200_000, 1] {
+            let bulk: Vec<u8> = (0..length).map(|at| at as u8).collect();
+            output.bulk(&bulk);
+            expected.extend_from_slice(format!("${length}\r\n").as_bytes());
+            expected.extend_from_slice(&bulk);
+            expected.extend_from_slice(b"\r\n");
+        }
+        assert!(output.segments() > 2);
+        assert_eq!(gathered(&output), expected);
+        let mut sent = Vec::new();
+        for step in (1..).map(|at| at * 997 % 7919 + 1) {
+            assert_eq!(output.waiting(), expected.len() - sent.len());
+            let rest = gathered(&output);
+            if rest.is_empty() {
+                break;
+            }
+            let count = step.min(rest.len());
+            sent.extend_from_slice(&rest[..count]);
+            output.consume(count);
+        }
+        assert!(sent == expected);
+        assert!(output.reclaim().is_some());
+    }
+
+    #[test]
+    fn rewinding_forgets_segments_too() {
+        let mut output = Output::default();
+        output.bulk(b"kept");
+        let mark = output.mark();
+        for _ in 0..5 {
+            output.bulk(&[0; 50_000]);
+        }
+        output.rewind(mark);
+        output.integer(1);
+        assert_eq!(gathered(&output), b"$4\r\nkept\r\n:1\r\n");
+    }
+}
