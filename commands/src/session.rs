@@ -7,6 +7,7 @@ use polder_base::Protocol;
 use polder_table::{Db, Watch};
 
 use crate::command::Command;
+use crate::settings::{Settings, id};
 
 /// Whether a client hears the replies to its commands (`CLIENT REPLY`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -191,6 +192,9 @@ pub struct Shutdown {
 ///
 /// Every method answers as a process without clients, listeners and files would.
 pub trait Host: Send + Sync {
+    /// The settings as this process sees them.
+    fn settings(&self) -> &Settings;
+
     /// Everyone who is connected, the caller included (whose own state `caller` is the freshest there is).
     fn clients(&self, caller: &Session) -> Vec<Client> {
         vec![self.client(caller)]
@@ -219,17 +223,17 @@ pub trait Host: Send + Sync {
 
     /// The password that AUTH must bring, if one is asked for.
     fn password(&self) -> Option<Vec<u8>> {
-        None
+        Some(self.settings().text(const { id("requirepass") }).to_vec()).filter(|password| !password.is_empty())
     }
 
     /// How many databases clients can select.
     fn databases(&self) -> Db {
-        16
+        self.settings().number(const { id("databases") }) as Db
     }
 
     /// The version that clients are told, since they gate features by it.
     fn version(&self) -> String {
-        "7.4.0".into()
+        self.settings().string(const { id("redis-version") })
     }
 
     /// Ends the process.
@@ -241,7 +245,14 @@ pub trait Host: Send + Sync {
     }
 }
 
-/// A process without clients or listeners, such as an embedder.
-pub struct Bare;
+/// A process without clients or listeners, such as an embedder: one for each segment that it has attached.
+#[derive(Default)]
+pub struct Bare {
+    settings: Settings,
+}
 
-impl Host for Bare {}
+impl Host for Bare {
+    fn settings(&self) -> &Settings {
+        &self.settings
+    }
+}

@@ -37,13 +37,14 @@ pub trait Door {
 pub struct InProcess {
     protocol: Protocol,
     scratch: Scratch,
+    host: Bare,
     sessions: BTreeMap<String, Session>,
 }
 
 impl InProcess {
     /// A door whose clients speak `protocol`.
     pub fn new(protocol: Protocol) -> InProcess {
-        InProcess { protocol, scratch: Scratch::new(), sessions: BTreeMap::new() }
+        InProcess { protocol, scratch: Scratch::new(), host: Bare::default(), sessions: BTreeMap::new() }
     }
 }
 
@@ -60,6 +61,7 @@ impl Door for InProcess {
     fn reset(&mut self) -> Result<(), String> {
         self.sessions.clear();
         self.scratch = Scratch::new();
+        self.host = Bare::default();
         Ok(())
     }
     fn call(&mut self, client: &str, args: &[Vec<u8>]) -> Result<Answer, String> {
@@ -68,7 +70,7 @@ impl Door for InProcess {
         let session = self.sessions.entry(client.into()).or_insert_with(|| Session { id: next_id, protocol, ..Session::default() });
         let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
         let mut reply = Gather::new(session.protocol);
-        self.scratch.memory.execute(session, &Bare, &args, &mut reply);
+        self.scratch.memory.execute(session, &self.host, &args, &mut reply);
         let answer = reply.answer()?;
         // HELLO answers in the protocol it has just chosen, so this is asked after the call.
         Ok(if session.protocol == Protocol::Resp2 { answer.lowered() } else { answer })
