@@ -2,10 +2,12 @@
 #![forbid(unsafe_code)]
 
 mod decimal;
+pub mod glob;
 mod long_double;
 mod natural;
 pub mod number;
 pub mod reply;
+pub mod time;
 
 pub use reply::{Protocol, Reply};
 

@@ -3,7 +3,7 @@
 //! **Rule C1** A function that refuses does so before its first write: inside EXEC the other commands' writes are
 //! committed all the same, and there is no going back for one command alone.
 //! **Rule C2** A function on the table changes nothing but the table and the reply, since it may be run again.
-use polder_base::Reply;
+use polder_base::{Reply, number};
 use polder_table::{Db, Found, New, Replaces, Stop, Table, Txn};
 use polder_values::Kind;
 
@@ -94,15 +94,5 @@ pub fn is(arg: &[u8], word: &str) -> bool {
 /// # Errors
 /// `ERR value is not an integer or out of range`: the text must be one that printing the number would give.
 pub fn integer(arg: &[u8]) -> Result<i64, Stop> {
-    parse_integer(arg).ok_or_else(|| NOT_AN_INTEGER.into())
-}
-
-/// As [`integer`], without an error text.
-pub fn parse_integer(arg: &[u8]) -> Option<i64> {
-    let digits = arg.strip_prefix(b"-").unwrap_or(arg);
-    let plain = digits == b"0" && arg.len() == 1 || matches!(digits.first(), Some(b'1'..=b'9'));
-    if !plain || digits.len() > 19 {
-        return None;
-    }
-    std::str::from_utf8(arg).ok()?.parse().ok()
+    number::integer(arg).ok_or_else(|| NOT_AN_INTEGER.into())
 }

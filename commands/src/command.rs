@@ -89,6 +89,8 @@ pub struct Command {
     /// What it does with the keys of each source, as Redis writes it (`RW access update`); empty where the default of
     /// reading or writing commands holds.
     pub touches: &'static [&'static str],
+    /// Where the arguments decide what it does with its keys: the function that says what.
+    pub varies: Option<fn(&[&[u8]]) -> &'static str>,
     /// Hints for clients of a cluster, as in COMMAND INFO.
     pub tips: &'static [&'static str],
     pub since: &'static str,
@@ -100,7 +102,7 @@ pub struct Command {
 const fn row(name: &'static str, grammar: &'static str, run: Run, flags: Flags) -> Command {
     let base = if bar(name) < name.len() { 2 } else { 1 };
     let shape = Shape::of(grammar, base);
-    Command { name, grammar, run, flags, touches: &[], tips: &[], since: "1.0.0", costs: "O(1)", about: "", shape }
+    Command { name, grammar, run, flags, touches: &[], varies: None, tips: &[], since: "1.0.0", costs: "O(1)", about: "", shape }
 }
 
 /// A command that reads keys and changes nothing.
@@ -137,6 +139,18 @@ impl Command {
     /// What it does with the keys of each source, in the grammar's order.
     pub const fn touches(mut self, flags: &'static [&'static str]) -> Command {
         self.touches = flags;
+        self
+    }
+    /// What it does with its keys where the arguments decide (`variable_flags`).
+    pub const fn varies(mut self, decide: fn(&[&[u8]]) -> &'static str) -> Command {
+        self.varies = Some(decide);
+        self
+    }
+    /// What a container does when no subcommand is named.
+    pub const fn runs(mut self, run: fn(&mut SessionCall<'_>) -> Outcome) -> Command {
+        let shape = Shape::of("[subcommand [arg ...]]", 1);
+        self.run = Run::Session(run);
+        self.shape = shape;
         self
     }
     /// Hints for clients of a cluster.
@@ -193,6 +207,14 @@ impl Command {
             None if self.is_write() => "RW access update",
             None => "RO access",
         }
+    }
+    /// What it does with the keys of source number `spec` in a call with these arguments.
+    pub fn touched_by(&self, spec: usize, args: &[&[u8]]) -> &'static str {
+        self.varies.map_or_else(|| self.touched(spec), |decide| decide(args))
+    }
+    /// Whether a call without keys is in order.
+    pub const fn may_lack_keys(&self) -> bool {
+        self.has(NO_MANDATORY_KEYS)
     }
 
     /// The positions of the keys among `args`, each with the number of its source. Arguments that do not fit show fewer keys.

@@ -405,6 +405,140 @@ const fn word(grammar: &'static str, token: Token) -> &'static str {
     grammar.split_at(token.end).0.split_at(token.start).1
 }
 
+/// An argument as COMMAND DOCS describes it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Argument {
+    pub name: String,
+    /// Redis's word: `key`, `string`, `integer`, `double`, `unix-time`, `pattern`, `pure-token`, `oneof` or `block`.
+    pub kind: &'static str,
+    /// What is typed before it.
+    pub token: Option<&'static str>,
+    pub optional: bool,
+    pub multiple: bool,
+    /// The alternatives of a `oneof`, the parts of a `block`.
+    pub inner: Vec<Argument>,
+}
+
+/// The arguments of a grammar.
+pub fn arguments(grammar: &'static str) -> Vec<Argument> {
+    sequence(grammar, &mut 0).0
+}
+
+/// Arguments up to the end of the sequence, and the piece that ended it.
+fn sequence(grammar: &'static str, at: &mut usize) -> (Vec<Argument>, Piece) {
+    let text = grammar.as_bytes();
+    let mut found: Vec<Argument> = Vec::new();
+    let ended = loop {
+        let token = next(text, *at);
+        *at = token.end;
+        match token.piece {
+            Piece::Word if is_literal(text, token) => found.push(Argument::literal(word(grammar, token))),
+            Piece::Word => found.push(Argument::placeholder(word(grammar, token), is_key(text, token))),
+            Piece::Either => found.push(group(grammar, at).0),
+            Piece::Open => {
+                let (inner, repeats) = group(grammar, at);
+                join(&mut found, inner, repeats);
+            }
+            ended => break ended,
+        }
+    };
+    (with_tokens(found), ended)
+}
+
+/// The content of a bracket, as one argument, and whether it repeats.
+fn group(grammar: &'static str, at: &mut usize) -> (Argument, bool) {
+    let mut alternatives = Vec::new();
+    loop {
+        let (inner, ended) = sequence(grammar, at);
+        alternatives.push(Argument::one(inner));
+        match ended {
+            Piece::Bar => {}
+            Piece::Dots => {
+                *at = next(grammar.as_bytes(), *at).end;
+                return (Argument::choice(alternatives), true);
+            }
+            _ => return (Argument::choice(alternatives), false),
+        }
+    }
+}
+
+/// Adds an optional group to the arguments before it: they may be repeated by it.
+fn join(found: &mut Vec<Argument>, mut inner: Argument, repeats: bool) {
+    let parts = if inner.kind == "block" { inner.inner.clone() } else { vec![inner.clone()] };
+    if repeats && found.ends_with(&parts) {
+        found.truncate(found.len() - parts.len());
+        inner.multiple = true;
+    } else {
+        inner.optional = true;
+        inner.multiple |= repeats;
+    }
+    found.push(inner);
+}
+
+/// Gives each literal that stands before placeholders to them as their token.
+fn with_tokens(flat: Vec<Argument>) -> Vec<Argument> {
+    let mut found = Vec::new();
+    let mut rest = flat.into_iter().peekable();
+    while let Some(argument) = rest.next() {
+        let mut owned = Vec::new();
+        while argument.kind == "pure-token" && !argument.optional {
+            match rest.next_if(|next| next.kind != "pure-token" && !next.optional && next.token.is_none()) {
+                Some(next) => owned.push(next),
+                None => break,
+            }
+        }
+        found.push(match owned.len() {
+            0 => argument,
+            1 => Argument { token: argument.token, ..owned.remove(0) },
+            _ => Argument { kind: "block", inner: owned, ..argument },
+        });
+    }
+    found
+}
+
+impl Argument {
+    fn new(name: String, kind: &'static str) -> Argument {
+        Argument { name, kind, token: None, optional: false, multiple: false, inner: Vec::new() }
+    }
+
+    fn literal(word: &'static str) -> Argument {
+        Argument { token: Some(word), ..Argument::new(word.to_ascii_lowercase(), "pure-token") }
+    }
+
+    fn placeholder(word: &'static str, key: bool) -> Argument {
+        let kind = match word {
+            _ if key => "key",
+            "pattern" => "pattern",
+            "increment-float" | "longitude" | "latitude" | "radius" | "width" | "height" | "weight" | "score" => "double",
+            "seconds" | "milliseconds" | "count" | "index" | "offset" | "start" | "stop" | "end" | "numkeys" | "increment" => "integer",
+            "decrement" | "db" | "destination-db" | "timeout" | "cursor" | "limit" | "len" | "rank" | "maxlen" | "client-id" => "integer",
+            _ if word.starts_with("unix-time") => "unix-time",
+            _ => "string",
+        };
+        Argument::new(word.into(), kind)
+    }
+
+    /// One argument for a sequence.
+    fn one(mut parts: Vec<Argument>) -> Argument {
+        if parts.len() == 1 {
+            return parts.remove(0);
+        }
+        Argument { inner: parts.clone(), ..Argument::new(joined(&parts, "_"), "block") }
+    }
+
+    /// One argument for alternatives.
+    fn choice(mut alternatives: Vec<Argument>) -> Argument {
+        if alternatives.len() == 1 {
+            return alternatives.remove(0);
+        }
+        Argument { inner: alternatives.clone(), ..Argument::new(joined(&alternatives, "-"), "oneof") }
+    }
+}
+
+fn joined(arguments: &[Argument], with: &str) -> String {
+    arguments.iter().map(|argument| argument.name.as_str()).collect::<Vec<_>>().join(with)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -447,5 +581,30 @@ mod tests {
         let streams = |from| KeySpec { begin: Begin::Keyword("STREAMS", from), find: Find::Range { last: -1, step: 1, limit: 2 } };
         check("[COUNT count] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]", -4, &[streams(1)]);
         check("GROUP group consumer [COUNT count] [NOACK] STREAMS key [key ...] id [id ...]", -7, &[streams(4)]);
+    }
+
+    #[test]
+    fn arguments_are_described_as_redis_describes_them() {
+        fn shown(arguments: &[Argument]) -> String {
+            let one = |a: &Argument| {
+                let marks = format!("{}{}", if a.optional { "?" } else { "" }, if a.multiple { "+" } else { "" });
+                let inner = if a.inner.is_empty() { String::new() } else { format!("({})", shown(&a.inner)) };
+                format!("{}:{}{marks}{}{inner}", a.token.unwrap_or("-"), a.name, if a.kind == "pure-token" { "!" } else { "" })
+            };
+            arguments.iter().map(one).collect::<Vec<_>>().join(" ")
+        }
+        let cases = [
+            ("key", "-:key"),
+            ("key [key ...]", "-:key+"),
+            ("key value [key value ...]", "-:key_value+(-:key -:value)"),
+            ("cursor [MATCH pattern] [REPLACE]", "-:cursor MATCH:pattern? REPLACE:replace?!"),
+            ("key [NX|XX] [EX seconds|KEEPTTL]", "-:key -:nx-xx?(NX:nx! XX:xx!) -:seconds-keepttl?(EX:seconds KEEPTTL:keepttl!)"),
+            ("[LIMIT offset count]", "LIMIT:limit?(-:offset -:count)"),
+            ("[WEIGHTS weight [weight ...]]", "WEIGHTS:weight?+"),
+            ("STREAMS key [key ...] id [id ...]", "STREAMS:streams(-:key+ -:id+)"),
+        ];
+        for (grammar, expected) in cases {
+            assert_eq!(shown(&arguments(grammar)), expected, "{grammar}");
+        }
     }
 }

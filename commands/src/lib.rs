@@ -11,6 +11,7 @@ pub mod call;
 pub mod command;
 pub mod execute;
 pub mod grammar;
+pub mod introspect;
 pub mod lookup;
 pub mod session;
 pub mod settings;
@@ -36,6 +37,7 @@ pub struct Family {
 pub static FAMILIES: &[Family] = &[
     Family { group: "string", category: "string", commands: string::COMMANDS },
     Family { group: "transactions", category: "transaction", commands: transaction::COMMANDS },
+    Family { group: "server", category: "connection", commands: introspect::COMMANDS },
 ];
 
 pub use polder_table::{Db, Stop};

@@ -3,10 +3,10 @@
 //! An EXEC is one transaction of the table: the keys of all queued commands are declared at once, every command writes
 //! its reply behind the others', and one commit publishes all of it. Should the table ask for another run, the replies are
 //! rewound and the session (SELECT, CLIENT SETNAME and the like may stand in the queue) is put back as it was.
-use polder_base::Reply;
+use polder_base::{Reply, number};
 use polder_table::{Counter, Mode, Stop, Txn};
 
-use crate::call::{Call, Outcome, SessionCall, parse_integer};
+use crate::call::{Call, Outcome, SessionCall};
 use crate::command::{ALLOW_BUSY, Command, FAST, GROWS, LOADING, NOSCRIPT, Run, SKIP_SLOWLOG, STALE, session};
 use crate::execute::{Keys, begin, refuse, retry, spare_memory};
 use crate::session::{Multi, Queued, Session};
@@ -141,7 +141,7 @@ fn declared<'m>(multi: &'m Multi, session: &Session) -> Keys<'m> {
         let args: Vec<&[u8]> = queued.args.iter().map(|arg| &**arg).collect();
         keys.extend(queued.command.keys(&args).map(|(at, _)| (db, &*queued.args[at])));
         if queued.command.name == "SELECT" {
-            db = parse_integer(&queued.args[1]).and_then(|number| number.try_into().ok()).unwrap_or(db);
+            db = number::integer(&queued.args[1]).and_then(|number| number.try_into().ok()).unwrap_or(db);
         }
     }
     keys

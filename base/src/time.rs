@@ -1,0 +1,18 @@
+//! The wall clock. Times that are shared or stored are milliseconds since the Unix epoch; a monotonic clock would mean
+//! something else in every time namespace.
+use std::time::{Duration, SystemTime};
+
+/// Since the Unix epoch; zero on a machine whose clock stands before it.
+pub fn since_epoch() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
+/// Milliseconds since the Unix epoch.
+pub fn now_ms() -> u64 {
+    since_epoch().as_millis() as u64
+}
+
+/// Microseconds since the Unix epoch.
+pub fn now_us() -> u64 {
+    since_epoch().as_micros() as u64
+}
