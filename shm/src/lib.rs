@@ -1,1 +1,11 @@
-
+pub mod directory;
+pub mod fork;
+pub mod futex;
+pub mod machine;
+pub mod mapping;
+pub mod name;
+pub mod pages;
+mod place;
+mod sysv;
+mod trouble;
+pub mod witness;

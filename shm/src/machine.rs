@@ -1,0 +1,49 @@
+//! What a segment has to know of the machine and its present life.
+
+use polder_base::Fault;
+use rustix::io::Errno;
+use rustix::rand::GetRandomFlags;
+
+use crate::trouble::fault;
+
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// Which life of the machine this is: another one after each start. Containers on one machine see the same.
+pub fn boot_id() -> Result<[u8; 16], Fault> {
+    let text = std::fs::read_to_string(BOOT_ID).unwrap_or_default();
+    let digits: String = text.trim().chars().filter(|&c| c != '-').collect();
+    match u128::from_str_radix(&digits, 16) {
+        Ok(id) if digits.len() == 32 => Ok(id.to_be_bytes()),
+        _ => Err(Fault::System(format!("cannot read {BOOT_ID}: mount /proc, so that a segment can be told from one before a reboot"))),
+    }
+}
+
+/// Secret bytes: the seed of a segment's hash, which nobody outside may guess. Waits for the kernel's randomness, which
+/// takes time only in the first seconds of a machine's life.
+pub fn random_seed() -> Result<[u8; 16], Fault> {
+    let mut seed = [0; 16];
+    loop {
+        match rustix::rand::getrandom(&mut seed, GetRandomFlags::empty()) {
+            Ok(16) => return Ok(seed),
+            // Up to 256 bytes come whole, unless a signal came first.
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(fault("read", &"random bytes", errno)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_boot_has_one_id() {
+        assert_eq!(boot_id(), boot_id());
+        assert_ne!(boot_id().unwrap(), [0; 16]);
+    }
+
+    #[test]
+    fn no_two_seeds_are_alike() {
+        assert_ne!(random_seed().unwrap(), random_seed().unwrap());
+    }
+}

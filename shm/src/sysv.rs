@@ -1,0 +1,199 @@
+//! System V shared memory, for machines whose /dev/shm is small and may not be made larger.
+//!
+//! The memory is made private, filled, and then found through a signpost in /dev/shm (see `place.rs`): it is never seen
+//! half made, and two names never share one key. It has its ceiling from the start; the kernel counts all of it
+//! against what it may promise (no SHM_NORESERVE), so that too much is refused here and not killed for later.
+
+use std::ptr::NonNull;
+
+use polder_base::Fault;
+use rustix::io::Errno;
+
+use crate::mapping::{CreateOptions, Extent, Mapping, Residence, judged, raise_signpost};
+use crate::name::SegmentName;
+use crate::pages::{self, PageReport};
+use crate::place::{self, HEAD_BYTES, Signpost};
+use crate::trouble::{amount, fault};
+
+/// Memory that goes away again unless it is kept.
+struct Fresh(i32);
+
+impl Drop for Fresh {
+    fn drop(&mut self) {
+        let _ = remove(self.0);
+    }
+}
+
+/// Makes System V memory and its signpost. The inner error is the signpost's: `EXIST` if somebody was first.
+pub(crate) fn create(
+    name: &SegmentName,
+    options: &CreateOptions,
+    init: impl FnOnce(&Mapping) -> Result<(), Fault>,
+) -> Result<Result<Mapping, Errno>, Fault> {
+    let (fresh, bytes, report) = make(name, options)?;
+    if let Some(group) = options.group {
+        give(fresh.0, group).map_err(|errno| fault("create", name, errno))?;
+    }
+    let base = map(fresh.0).map_err(|errno| fault("map", name, errno))?;
+    let mapping = Mapping::of_sysv(base, bytes, name, report, options.residence);
+    mapping.fill(options, init)?;
+    let published = raise_signpost(&Signpost::Sysv(fresh.0), &place::door(name), options.mode, options.group);
+    Ok(published.map(|()| {
+        std::mem::forget(fresh);
+        mapping
+    }))
+}
+
+/// Maps the System V memory that a signpost named, after a look at its length and its start.
+pub(crate) fn attach(
+    name: &SegmentName,
+    residence: Residence,
+    id: i32,
+    expected: impl FnOnce(&[u8; HEAD_BYTES]) -> Result<Extent, Fault>,
+) -> Result<Mapping, Fault> {
+    let state = state(id).map_err(|errno| match errno {
+        Errno::INVAL | Errno::IDRM => Fault::System(format!(
+            "the memory of {name} is gone (removed by ipcrm, or it belongs to another container): 'polder segment remove {name}' frees the name"
+        )),
+        errno => fault("open", name, errno),
+    })?;
+    let present = state.shm_segsz;
+    if present < HEAD_BYTES {
+        return Err(Fault::System(format!("{name} is no segment of Polder: it is too short")));
+    }
+    let base = map(id).map_err(|errno| fault("map", name, errno))?;
+    let report = PageReport { page_bytes: rustix::param::page_size(), transparent: pages::transparent_internal(), refusals: Vec::new() };
+    let mapping = Mapping::of_sysv(base, present, name, report, residence);
+    let mut head = [0; HEAD_BYTES];
+    // SAFETY: the memory is mapped and longer than this.
+    unsafe { copy_head(base, &mut head) };
+    judged(name, expected(&head)?, mapping.pages().page_bytes, present as u64)?;
+    Ok(mapping)
+}
+
+/// Asks for memory of the wished page size, else of the ordinary one.
+fn make(name: &SegmentName, options: &CreateOptions) -> Result<(Fresh, usize, PageReport), Fault> {
+    let mut refusals = Vec::new();
+    let ordinary = rustix::param::page_size();
+    for &page_bytes in options.pages.sizes().iter().chain([&ordinary]) {
+        let huge =
+            if page_bytes == ordinary { 0 } else { libc::SHM_HUGETLB | ((page_bytes.trailing_zeros() as i32) << libc::MAP_HUGE_SHIFT) };
+        let size = amount(page_bytes as u64);
+        if huge != 0 && options.ceiling < page_bytes as u64 {
+            refusals.push(format!("no {size} pages, as the ceiling is smaller than one"));
+            continue;
+        }
+        let bytes = options.ceiling.checked_next_multiple_of(page_bytes as u64).and_then(|bytes| usize::try_from(bytes).ok());
+        let bytes = bytes.ok_or_else(|| fault("create", name, Errno::FBIG))?;
+        let flags = libc::IPC_CREAT | libc::IPC_EXCL | huge | (options.mode & 0o777) as i32;
+        // SAFETY: takes numbers and returns a number.
+        let id = unsafe { libc::shmget(libc::IPC_PRIVATE, bytes, flags) };
+        if id >= 0 {
+            let transparent = huge == 0 && pages::transparent_internal();
+            return Ok((Fresh(id), bytes, PageReport { page_bytes, transparent, refusals }));
+        }
+        match last_errno() {
+            errno if huge != 0 => refusals.push(format!("no {size} pages, as the kernel says {errno} ('sysctl vm.nr_hugepages')")),
+            Errno::NOSPC | Errno::NOMEM => {
+                let text = format!("cannot create {name}: the machine cannot promise {}: ask for a lower ceiling", amount(bytes as u64));
+                return Err(Fault::Full(text));
+            }
+            Errno::INVAL => {
+                let text = format!("cannot create {name}: {} is more than 'sysctl kernel.shmmax' allows", amount(bytes as u64));
+                return Err(Fault::System(text));
+            }
+            errno => return Err(fault("create", name, errno)),
+        }
+    }
+    unreachable!("the ordinary page size either succeeds or returns an error");
+}
+
+/// Copies the start of some memory and tells how large and whose it is.
+pub(crate) fn peek(id: i32, head: &mut [u8; HEAD_BYTES]) -> Result<libc::shmid_ds, Errno> {
+    let state = state(id)?;
+    if state.shm_segsz < HEAD_BYTES {
+        return Err(Errno::NODATA);
+    }
+    let base = map(id)?;
+    // SAFETY: the memory is mapped, longer than this, and unmapped here only.
+    unsafe {
+        copy_head(base, head);
+        detach(base);
+    }
+    Ok(state)
+}
+
+/// Copies the start of mapped System V memory, which nobody can cut. Others may write to it meanwhile: what is torn by
+/// that is judged as any other bytes are.
+///
+/// # Safety
+/// At least [`HEAD_BYTES`] are mapped at `base`.
+unsafe fn copy_head(base: NonNull<u8>, head: &mut [u8; HEAD_BYTES]) {
+    // SAFETY: the caller's promise; the target is our own.
+    unsafe { std::ptr::copy_nonoverlapping(base.as_ptr(), head.as_mut_ptr(), HEAD_BYTES) };
+}
+
+/// How many bytes of it are in memory now, as the kernel's own table says.
+pub(crate) fn used_bytes(id: i32) -> u64 {
+    let table = std::fs::read_to_string("/proc/sysvipc/shm").unwrap_or_default();
+    let columns = |line: &str| line.split_ascii_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let mut lines = table.lines().map(columns);
+    let Some(titles) = lines.next() else { return 0 };
+    let at = |title: &str| titles.iter().position(|found| found == title);
+    let (Some(id_at), Some(used_at)) = (at("shmid"), at("rss")) else { return 0 };
+    let line = lines.find(|fields| fields.get(id_at).is_some_and(|field| *field == id.to_string()));
+    line.and_then(|fields| fields.get(used_at)?.parse().ok()).unwrap_or(0)
+}
+
+/// Maps System V memory at an address that the kernel chooses.
+fn map(id: i32) -> Result<NonNull<u8>, Errno> {
+    // SAFETY: no address is given, so that nothing that is mapped is replaced.
+    let base = unsafe { libc::shmat(id, std::ptr::null(), 0) };
+    if base.addr() == usize::MAX {
+        return Err(last_errno());
+    }
+    Ok(NonNull::new(base.cast()).expect("the kernel maps nothing at address zero by itself"))
+}
+
+/// Unmaps System V memory.
+///
+/// # Safety
+/// `base` came from [`map`], and nobody uses the memory through it any more.
+pub(crate) unsafe fn detach(base: NonNull<u8>) {
+    // SAFETY: the caller's promise.
+    unsafe { libc::shmdt(base.as_ptr().cast()) };
+}
+
+/// Marks memory as removed: it is gone when the last process that has it mapped is.
+pub(crate) fn remove(id: i32) -> Result<(), Errno> {
+    // SAFETY: this command takes no buffer.
+    match unsafe { libc::shmctl(id, libc::IPC_RMID, std::ptr::null_mut()) } {
+        0 => Ok(()),
+        _ => Err(last_errno()),
+    }
+}
+
+/// What the kernel knows of a piece of memory.
+pub(crate) fn state(id: i32) -> Result<libc::shmid_ds, Errno> {
+    // SAFETY: all-zero is a valid value of this plain structure.
+    let mut state: libc::shmid_ds = unsafe { std::mem::zeroed() };
+    // SAFETY: the buffer is of the type that this command fills.
+    match unsafe { libc::shmctl(id, libc::IPC_STAT, &mut state) } {
+        0 => Ok(state),
+        _ => Err(last_errno()),
+    }
+}
+
+fn give(id: i32, group: u32) -> Result<(), Errno> {
+    let mut wanted = state(id)?;
+    wanted.shm_perm.gid = group;
+    // SAFETY: the buffer was filled by the kernel, and only the group was changed.
+    match unsafe { libc::shmctl(id, libc::IPC_SET, &mut wanted) } {
+        0 => Ok(()),
+        _ => Err(last_errno()),
+    }
+}
+
+fn last_errno() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+}

@@ -1,0 +1,88 @@
+//! What the tests of this crate share: names that nobody else uses, and children that are told what to do.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use polder_base::Fault;
+use polder_shm::mapping::{AttachError, Extent, Mapping, Residence};
+use polder_shm::name::SegmentName;
+
+pub const MIB: u64 = 1 << 20;
+pub const MAGIC: &[u8; 8] = b"TESTSEGM";
+
+/// A name that is removed when the test ends, however it ends.
+pub struct Guard(pub SegmentName);
+
+impl Guard {
+    pub fn shm(what: &str) -> Guard {
+        Guard(format!("shm:{}", unique(what)).parse().unwrap())
+    }
+
+    pub fn sysv(what: &str) -> Guard {
+        Guard(format!("sysv:{}", unique(what)).parse().unwrap())
+    }
+
+    pub fn file(what: &str) -> Guard {
+        Guard(SegmentName::File(std::env::temp_dir().join(unique(what))))
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let _ = polder_shm::directory::remove(&self.0, || Ok(()));
+    }
+}
+
+pub fn unique(what: &str) -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!("polder-test-{what}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Writes the head of a test segment: magic, ceiling, taken.
+pub fn write_head(mapping: &Mapping) -> Result<(), Fault> {
+    for (at, word) in [(0, u64::from_le_bytes(*MAGIC)), (8, mapping.bytes() as u64), (16, mapping.taken())] {
+        // SAFETY: the first page has been taken and is ours alone until it is published.
+        unsafe { mapping.base().add(at).cast::<u64>().write(word) };
+    }
+    Ok(())
+}
+
+/// Reads the head of a test segment.
+pub fn read_head(head: &[u8; 4096]) -> Result<Extent, Fault> {
+    if &head[..8] != MAGIC {
+        return Err(Fault::System("no magic".to_owned()));
+    }
+    let word = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().unwrap());
+    Ok(Extent { ceiling: word(8), taken: word(16) })
+}
+
+pub fn attach(name: &SegmentName) -> Result<Mapping, AttachError> {
+    Mapping::attach(name, Residence::default(), read_head)
+}
+
+/// Runs `body` in a forked child and gives its process id; the child leaves with what `body` returns.
+pub fn child(body: impl FnOnce() -> i32) -> libc::pid_t {
+    // SAFETY: the child runs plain code of this test; glibc makes its own locks usable in it.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "no process for a test");
+    if child == 0 {
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_or(101);
+        // SAFETY: ends the child at once; the test's guards belong to its parent.
+        unsafe { libc::_exit(outcome) };
+    }
+    child
+}
+
+/// Waits for a child and gives its exit code, or minus the signal that killed it.
+pub fn outcome(child: libc::pid_t) -> i32 {
+    let mut status = 0;
+    loop {
+        // SAFETY: waits for a child of this process.
+        let waited = unsafe { libc::waitpid(child, &mut status, 0) };
+        if waited == child {
+            break;
+        }
+        assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EINTR));
+    }
+    if libc::WIFSIGNALED(status) { -libc::WTERMSIG(status) } else { libc::WEXITSTATUS(status) }
+}
