@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use super::memory::POLICY_NAMES;
 use super::{Setting, Shape, Start};
-use crate::call::parse_integer;
+use polder_base::number;
 use polder_table::{POLICIES, Policy};
 
 /// A value in both its forms.
@@ -61,7 +61,7 @@ fn parse_shape(shape: Shape, words: &[&[u8]], current: &[u8]) -> Result<Parsed, 
             () if word.eq_ignore_ascii_case(b"no") => 0,
             () => return Err("argument must be 'yes' or 'no'".into()),
         },
-        Shape::Integer { min, max } => within(min, max, parse_integer(word).ok_or(NOT_INTEGER)?)?,
+        Shape::Integer { min, max } => within(min, max, number::integer(word).ok_or(NOT_INTEGER)?)?,
         Shape::Memory { min, max } => within(min, max, bytes(word).ok_or(NOT_MEMORY)?)?,
         Shape::MemoryOrPercent => memory_or_percent(word)?,
         Shape::Octal { max } => {
@@ -145,7 +145,7 @@ pub fn bytes(word: &[u8]) -> Option<i64> {
 fn memory_or_percent(word: &[u8]) -> Result<i64, Refusal> {
     const NEITHER: &str = "argument must be a memory or percent value";
     match word.strip_suffix(b"%") {
-        Some(percent) => match parse_integer(percent).filter(|percent| *percent >= 0) {
+        Some(percent) => match number::integer(percent).filter(|percent| *percent >= 0) {
             Some(percent) if percent > 100 => Err("percentage argument must be less or equal to 100".into()),
             Some(percent) => Ok(-percent),
             None => Err(NEITHER.into()),
@@ -257,7 +257,7 @@ fn parse_oom_scores(words: &[&[u8]]) -> Result<Parsed, Refusal> {
     }
     let mut scores = Vec::new();
     for word in words {
-        let score = parse_integer(word).filter(|score| (-2000..=2000).contains(score));
+        let score = number::integer(word).filter(|score| (-2000..=2000).contains(score));
         scores.push(score.ok_or("Invalid oom-score-adj-values, elements must be between -2000 and 2000.")?);
     }
     Ok(Parsed { number: 0, text: join(&scores).into_bytes() })
@@ -291,7 +291,7 @@ fn parse_primary(words: &[&[u8]]) -> Result<Parsed, Refusal> {
     match words {
         [b""] => Ok(Parsed { number: 0, text: Vec::new() }),
         [host, port] if host.eq_ignore_ascii_case(b"no") && port.eq_ignore_ascii_case(b"one") => Ok(Parsed { number: 0, text: Vec::new() }),
-        [_, port] if parse_integer(port).is_none_or(|port| !(0..=65535).contains(&port)) => Err("Invalid master port".into()),
+        [_, port] if number::integer(port).is_none_or(|port| !(0..=65535).contains(&port)) => Err("Invalid master port".into()),
         [_, _] => Ok(Parsed { number: 0, text: words.join(&b' ') }),
         _ => Err(WORD_COUNT.into()),
     }
