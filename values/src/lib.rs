@@ -6,6 +6,8 @@
 #![forbid(unsafe_code)]
 
 pub mod string;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 use polder_base::{Fault, Ref};
 
