@@ -40,7 +40,7 @@ const ROOM: usize = 1024;
 /// What a hole looks like.
 pub static ZEROS: [u8; CHUNK] = [0; CHUNK];
 
-const _: () = assert!(CHUNK % 8 == 0 && PACKED_MAX <= CHUNK && FANOUT * 8 <= NODE_BYTES_MAX);
+const _: () = assert!(CHUNK.is_multiple_of(8) && PACKED_MAX <= CHUNK && FANOUT * 8 <= NODE_BYTES_MAX);
 
 /// Length in bytes.
 pub fn len(value: &Value<'_>) -> u64 {
@@ -305,7 +305,7 @@ impl Builder {
     }
 
     fn start_chunk(&mut self, len: usize) {
-        debug_assert!(self.count % CHUNK as u64 == 0 && len <= CHUNK, "a chunk follows a short one");
+        debug_assert!(self.count.is_multiple_of(CHUNK as u64) && len <= CHUNK, "a chunk follows a short one");
         self.count += len as u64;
     }
 
