@@ -2,10 +2,9 @@
 use std::collections::BTreeMap;
 
 use polder_base::Protocol;
-use polder_engine::{Bare, Session};
 
 use crate::answer::Answer;
-use crate::gather::Gather;
+use crate::caller::Caller;
 use crate::resp::Connection;
 use crate::scratch::Scratch;
 use crate::transcript::Place;
@@ -37,14 +36,13 @@ pub trait Door {
 pub struct InProcess {
     protocol: Protocol,
     scratch: Scratch,
-    host: Bare,
-    sessions: BTreeMap<String, Session>,
+    callers: BTreeMap<String, Caller>,
 }
 
 impl InProcess {
     /// A door whose clients speak `protocol`.
     pub fn new(protocol: Protocol) -> InProcess {
-        InProcess { protocol, scratch: Scratch::new(), host: Bare::default(), sessions: BTreeMap::new() }
+        InProcess { protocol, scratch: Scratch::new(), callers: BTreeMap::new() }
     }
 }
 
@@ -59,21 +57,14 @@ impl Door for InProcess {
         Place::InProcess
     }
     fn reset(&mut self) -> Result<(), String> {
-        self.sessions.clear();
+        self.callers.clear();
         self.scratch = Scratch::new();
-        self.host = Bare::default();
         Ok(())
     }
     fn call(&mut self, client: &str, args: &[Vec<u8>]) -> Result<Answer, String> {
-        let next_id = self.sessions.len() as u64 + 1;
-        let protocol = self.protocol;
-        let session = self.sessions.entry(client.into()).or_insert_with(|| Session { id: next_id, protocol, ..Session::default() });
-        let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
-        let mut reply = Gather::new(session.protocol);
-        self.scratch.memory.execute(session, &self.host, &args, &mut reply);
-        let answer = reply.answer()?;
-        // HELLO answers in the protocol it has just chosen, so this is asked after the call.
-        Ok(if session.protocol == Protocol::Resp2 { answer.lowered() } else { answer })
+        let next_id = self.callers.len() as u64 + 1;
+        let caller = self.callers.entry(client.into()).or_insert_with(|| Caller::new(next_id, self.protocol));
+        caller.call(&self.scratch.embedder, args)
     }
 }
 

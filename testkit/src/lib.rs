@@ -10,8 +10,13 @@
 
 pub mod answer;
 pub mod arguments;
+pub mod caller;
+pub mod crash;
 pub mod door;
 pub mod gather;
+pub mod peers;
+pub mod process;
+pub mod random;
 pub mod resp;
 pub mod runner;
 pub mod scratch;

@@ -1,7 +1,9 @@
 //! Segments for one test: a name nobody else has, and nothing left behind.
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use polder_engine::{Memory, Options};
+use polder_engine::Options;
+
+use crate::caller::Embedder;
 
 /// The most a test's segment may grow to, in bytes.
 const CEILING: u64 = 256 << 20;
@@ -10,7 +12,7 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// A memory of its own for one test.
 pub struct Scratch {
-    pub memory: Memory,
+    pub embedder: Embedder,
     pub options: Options,
 }
 
@@ -21,8 +23,8 @@ impl Scratch {
     /// When the segment cannot be made: no test can go on then.
     pub fn new() -> Scratch {
         let options = Options { segment: fresh_name(), ceiling: CEILING, create: true };
-        let memory = Memory::attach(&options).unwrap_or_else(|fault| panic!("{}: {fault}", options.segment));
-        Scratch { memory, options }
+        let embedder = Embedder::attach(&options).unwrap_or_else(|fault| panic!("{}: {fault}", options.segment));
+        Scratch { embedder, options }
     }
 }
 

@@ -96,13 +96,17 @@ impl Transcript {
         reader.finish()
     }
 
-    /// The first words of all commands, in upper case.
+    /// The names of all commands, in upper case, and `CONTAINER|NAME` where a command may be a subcommand.
     pub fn commands(&self) -> impl Iterator<Item = String> {
         let calls = self.cases.iter().flat_map(|case| &case.steps).filter_map(|step| match step {
-            Step::Call(exchange) => exchange.args.first(),
+            Step::Call(exchange) => Some(&exchange.args),
             Step::SleepMs(_) => None,
         });
-        calls.map(|name| String::from_utf8_lossy(name).to_uppercase())
+        calls.flat_map(|args| {
+            let upper = |word: &Vec<u8>| String::from_utf8_lossy(word).to_uppercase();
+            let second = args.get(1).map(|word| format!("{}|{}", upper(&args[0]), upper(word)));
+            std::iter::once(upper(&args[0])).chain(second)
+        })
     }
 }
 
@@ -247,7 +251,7 @@ mod tests {
         let text = "@setting number-mode redis\n@case one\n> SET a \"b c\"\nOK\n\n@client b\n@sorted\n@not-redis why\n> KEYS *\n@resp2\n1) \"a\"\n@resp3\n1~ \"a\"\n@sleep 5\n";
         let transcript = Transcript::parse("t", text).unwrap();
         assert_eq!(transcript.settings, [("number-mode".into(), "redis".into())]);
-        assert_eq!(transcript.commands().collect::<Vec<_>>(), ["SET", "KEYS"]);
+        assert_eq!(transcript.commands().collect::<Vec<_>>(), ["SET", "SET|A", "KEYS", "KEYS|*"]);
         let [Step::Call(set), Step::Call(keys), Step::SleepMs(5)] = &transcript.cases[0].steps[..] else {
             panic!("{transcript:?}");
         };

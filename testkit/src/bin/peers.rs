@@ -1,0 +1,182 @@
+//! Compares Polder with real servers on generated commands: `peers [--seed N] [--seconds N] [--only NAME]...`
+//!
+//! The seed is printed; the same seed makes the same commands. A difference is shrunk and shown as a transcript case.
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use polder_base::Protocol;
+use polder_commands::command::Run;
+use polder_testkit::answer::Answer;
+use polder_testkit::door::{Door, InProcess, Socket};
+use polder_testkit::peers::differences::{Differences, Rule};
+use polder_testkit::peers::generate::{KEYS, Template};
+use polder_testkit::peers::{self, Line};
+use polder_testkit::process::{Server, on_path, valkey};
+use polder_testkit::random::Random;
+use polder_testkit::resp::Connection;
+
+/// Commands in one sequence: enough to meet each other's values, few enough to shrink quickly.
+const SEQUENCE: usize = 30;
+
+/// After so many differences with one peer the rest is most likely more of the same.
+const FAILURES_MAX: usize = 5;
+
+struct Options {
+    seed: u64,
+    seconds: u64,
+    only: Vec<String>,
+}
+
+struct Peer {
+    name: &'static str,
+    program: PathBuf,
+}
+
+fn main() -> ExitCode {
+    let options = match options() {
+        Ok(options) => options,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    println!("seed {}", options.seed);
+    let (mut passed, mut failed) = (0, 0);
+    for peer in installed() {
+        match run(&peer, &options) {
+            Ok((equal, differences)) => {
+                println!("{}: {equal} sequences equal, {} differ", peer.name, differences.len());
+                for text in &differences {
+                    println!("{} {text}\n", peer.name);
+                }
+                passed += equal;
+                failed += differences.len();
+            }
+            Err(error) => {
+                println!("{}: {error}", peer.name);
+                failed += 1;
+            }
+        }
+    }
+    println!("peers: {passed} passed, {failed} failed");
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn options() -> Result<Options, String> {
+    let mut options = Options { seed: Random::seed_of_the_day(), seconds: 20, only: vec![] };
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
+        let number = || value.parse().map_err(|_| format!("{word} {value}: not a number"));
+        match word.as_str() {
+            "--seed" => options.seed = number()?,
+            "--seconds" => options.seconds = number()?,
+            "--only" => options.only.push(value.to_uppercase()),
+            _ => return Err("peers [--seed N] [--seconds N] [--only NAME]...".into()),
+        }
+    }
+    Ok(options)
+}
+
+fn installed() -> Vec<Peer> {
+    let found = [("redis", on_path("redis-server")), ("valkey", valkey())];
+    let mut peers = Vec::new();
+    for (name, program) in found {
+        match program {
+            Some(program) => peers.push(Peer { name, program }),
+            None => println!("{name}: not installed, left out"),
+        }
+    }
+    peers
+}
+
+fn run(peer: &Peer, options: &Options) -> Result<(usize, Vec<String>), String> {
+    let known = Differences::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/differences.md"), peer.name)?;
+    let server = Server::start_redis(&peer.program).map_err(|error| error.to_string())?;
+    let templates = templates(&server, &known, &options.only)?;
+    let mut random = Random::new(options.seed);
+    let until = Instant::now() + Duration::from_secs(options.seconds);
+    let (mut equal, mut differences) = (0, Vec::new());
+    while Instant::now() < until && differences.len() < FAILURES_MAX {
+        let protocol = *random.pick(&[Protocol::Resp2, Protocol::Resp3]);
+        let mut ours = RedisMode(InProcess::new(protocol));
+        let mut theirs = Socket::new(&server.address(), protocol, true);
+        let lines = sequence(&templates, &known, &mut random);
+        if peers::compare(&lines, &mut ours, &mut theirs, &known)?.is_none() {
+            equal += 1;
+            continue;
+        }
+        let (lines, mismatch) = peers::shrink(lines, &mut ours, &mut theirs, &known)?;
+        differences.push(peers::as_transcript(&lines, &mismatch, protocol));
+    }
+    Ok((equal, differences))
+}
+
+/// The commands that both sides have and that can be compared.
+fn templates(server: &Server, known: &Differences, only: &[String]) -> Result<Vec<Template>, String> {
+    let mut connection = Connection::open(&server.address()).map_err(|error| error.to_string())?;
+    let mut templates = Vec::new();
+    for (_, command) in polder_commands::all() {
+        let template = Template::new(command.name, command.grammar);
+        let wanted = only.is_empty() || only.iter().any(|name| name == command.name);
+        if !wanted || known.rule(&template.words()) == Some(Rule::Skip) || matches!(command.run, Run::Container) {
+            continue;
+        }
+        let info = connection.call(&["COMMAND", "INFO", command.name]).map_err(|error| error.to_string())?;
+        if matches!(&info, Answer::Array(items) if items.first() != Some(&Answer::Nil)) {
+            templates.push(template);
+        }
+    }
+    if templates.is_empty() { Err("no command to compare".into()) } else { Ok(templates) }
+}
+
+/// Random commands, and then what they left behind.
+fn sequence(templates: &[Template], known: &Differences, random: &mut Random) -> Vec<Line> {
+    let mut lines = Vec::new();
+    let mut in_multi = false;
+    while lines.len() < SEQUENCE {
+        let line = random.pick(templates).line(random);
+        let rule = known.rule(&line);
+        // EXEC answers for everything that was queued: what may differ has no place in between.
+        if rule == Some(Rule::Skip) || (in_multi && rule.is_some()) {
+            continue;
+        }
+        match line[0].as_slice() {
+            b"MULTI" => in_multi = true,
+            b"EXEC" | b"DISCARD" => in_multi = false,
+            _ => {}
+        }
+        lines.push(line);
+    }
+    if in_multi {
+        lines.push(vec![b"EXEC".to_vec()]);
+    }
+    for command in ["GET", "PTTL"].into_iter().filter(|name| polder_commands::find(name.as_bytes()).is_some()) {
+        lines.extend(KEYS.iter().map(|key| vec![command.as_bytes().to_vec(), key.as_bytes().to_vec()]));
+    }
+    lines
+}
+
+/// Polder as the peers are: numbers as they print them.
+struct RedisMode(InProcess);
+
+impl Door for RedisMode {
+    fn name(&self) -> String {
+        self.0.name()
+    }
+    fn protocol(&self) -> Protocol {
+        self.0.protocol()
+    }
+    fn place(&self) -> polder_testkit::transcript::Place {
+        self.0.place()
+    }
+    fn reset(&mut self) -> Result<(), String> {
+        self.0.reset()?;
+        let setting = ["CONFIG", "SET", "number-mode", "redis"].map(|word| word.as_bytes().to_vec());
+        self.0.call("settings", &setting).map(drop)
+    }
+    fn call(&mut self, client: &str, args: &[Vec<u8>]) -> Result<Answer, String> {
+        self.0.call(client, args)
+    }
+}

@@ -1,0 +1,188 @@
+//! Starts actors, kills them, starts their successors, and judges what is left.
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use polder_base::Protocol;
+
+use super::journal::History;
+use super::{COUNTERS, GROUP_KEYS, SHARED_GROUPS, actor, counter_key, shared_key};
+use crate::answer::Answer;
+use crate::caller::{Caller, Embedder};
+use crate::random::Random;
+use crate::scratch::Scratch;
+
+/// How a run is sized.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub seed: u64,
+    pub actors: u32,
+    pub kills: u32,
+    /// Time between two deaths, in milliseconds, at most.
+    pub pause_ms_max: usize,
+}
+
+/// What a run came to.
+#[derive(Debug, Default)]
+pub struct Report {
+    pub kills: u32,
+    pub acknowledged: u64,
+    pub failures: Vec<String>,
+}
+
+/// Runs the plan with `program`, the binary that plays an actor.
+///
+/// # Errors
+/// When processes or files cannot be had; what the memory did wrong stands in the report.
+pub fn run(plan: &Plan, program: &Path) -> Result<Report, String> {
+    let scratch = Scratch::new();
+    let folder = std::env::temp_dir().join(format!("polder-crash-{}-{}", std::process::id(), plan.seed));
+    std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut stage = Stage { program: program.into(), folder: folder.clone(), segment: scratch.options.segment.clone(), cast: vec![] };
+    let mut random = Random::new(plan.seed);
+    let mut report = Report::default();
+    for id in 0..plan.actors {
+        stage.enter(id, random.bits())?;
+    }
+    while report.kills < plan.kills {
+        std::thread::sleep(Duration::from_millis(1 + random.below(plan.pause_ms_max) as u64));
+        report.failures.extend(stage.complaints());
+        if !report.failures.is_empty() {
+            break;
+        }
+        let victim = random.below(stage.cast.len());
+        stage.kill(victim, random.bits())?;
+        report.kills += 1;
+    }
+    report.failures.extend(stage.exit());
+    judge(plan, &scratch.embedder, &folder, &mut report)?;
+    if report.failures.is_empty() {
+        std::fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    } else {
+        report.failures.push(format!("the journals are in {}", folder.display()));
+    }
+    Ok(report)
+}
+
+/// Every journal against the memory.
+fn judge(plan: &Plan, embedder: &Embedder, folder: &Path, report: &mut Report) -> Result<(), String> {
+    let mut caller = Caller::new(1, Protocol::Resp3);
+    let mut histories = Vec::new();
+    for id in 0..plan.actors {
+        let history = History::read(&journal_of(folder, id)).map_err(|error| error.to_string())?;
+        report.acknowledged += history.acknowledged;
+        report.failures.extend(actor::check_history(embedder, &mut caller, id, &history).err());
+        histories.push(history);
+    }
+    for group in 0..SHARED_GROUPS {
+        let keys: Vec<String> = (0..GROUP_KEYS).map(|at| shared_key(group, at)).collect();
+        let mut args = vec!["MGET"];
+        args.extend(keys.iter().map(String::as_str));
+        report.failures.extend(actor::group_stamp(&keys, &caller.call(embedder, &args)?).err());
+    }
+    for counter in 0..COUNTERS {
+        let sum = |of: fn(&History) -> &std::collections::BTreeMap<u32, u64>| -> u64 {
+            histories.iter().filter_map(|history| of(history).get(&counter)).sum()
+        };
+        let (least, more) = (sum(|history| &history.counted), sum(|history| &history.perhaps_counted));
+        let key = counter_key(counter);
+        let found = match caller.call(embedder, &["GET", &key])? {
+            Answer::Bulk(text) => String::from_utf8_lossy(&text).parse().unwrap_or(u64::MAX),
+            _ => 0,
+        };
+        if !(least..=least + more).contains(&found) {
+            report.failures.push(format!("{key} is {found}; {least} were acknowledged and {more} more begun"));
+        }
+    }
+    Ok(())
+}
+
+fn journal_of(folder: &Path, id: u32) -> PathBuf {
+    folder.join(format!("journal-{id}"))
+}
+
+/// The actors at work.
+struct Stage {
+    program: PathBuf,
+    folder: PathBuf,
+    segment: String,
+    cast: Vec<(u32, Child)>,
+}
+
+impl Stage {
+    fn enter(&mut self, id: u32, seed: u64) -> Result<(), String> {
+        let child = self.spawn(id, seed)?;
+        self.cast.push((id, child));
+        Ok(())
+    }
+
+    fn spawn(&self, id: u32, seed: u64) -> Result<Child, String> {
+        Command::new(&self.program)
+            .args([&self.segment, &journal_of(&self.folder, id).to_string_lossy().into_owned(), &id.to_string(), &seed.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("{}: {error}", self.program.display()))
+    }
+
+    /// Kills one actor and lets a successor take his place.
+    fn kill(&mut self, victim: usize, seed: u64) -> Result<(), String> {
+        let id = self.cast[victim].0;
+        end(&mut self.cast[victim].1);
+        self.cast[victim].1 = self.spawn(id, seed)?;
+        Ok(())
+    }
+
+    /// What actors who ended by themselves had to say; none should. They are in the cast no more.
+    fn complaints(&mut self) -> Vec<String> {
+        let mut complaints = Vec::new();
+        self.cast.retain_mut(|(id, child)| {
+            let ended = child.try_wait().is_ok_and(|status| status.is_some());
+            if ended {
+                complaints.push(format!("actor {id}: {}", last_words(child)));
+            }
+            !ended
+        });
+        complaints
+    }
+
+    /// Ends all actors, each between two steps, and waits for them.
+    fn exit(&mut self) -> Vec<String> {
+        let mut complaints = self.complaints();
+        for (_, child) in &mut self.cast {
+            drop(child.stdin.take());
+        }
+        for (id, child) in &mut self.cast {
+            let asked = Instant::now();
+            while child.try_wait().is_ok_and(|status| status.is_none()) && asked.elapsed() < Duration::from_secs(10) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            if child.try_wait().is_ok_and(|status| status.is_none()) {
+                complaints.push(format!("actor {id} hangs"));
+            }
+            end(child);
+        }
+        complaints
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        for (_, child) in &mut self.cast {
+            end(child);
+        }
+    }
+}
+
+fn end(child: &mut Child) {
+    // Both fail only when it is gone already.
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+fn last_words(child: &mut Child) -> String {
+    let said = child.stdout.take().map(BufReader::new);
+    let lines: Vec<String> = said.into_iter().flat_map(|reader| reader.lines().map_while(Result::ok)).collect();
+    if lines.is_empty() { format!("ended by itself: {:?}", child.try_wait()) } else { lines.join("; ") }
+}

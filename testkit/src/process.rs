@@ -1,0 +1,119 @@
+//! Servers that a test starts and surely ends.
+use std::io;
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a server may take until it answers.
+const START_PATIENCE: Duration = Duration::from_secs(20);
+
+/// A server process on a port of its own; it is killed when this is dropped.
+pub struct Server {
+    child: Child,
+    port: u16,
+}
+
+impl Server {
+    /// Starts `program` with `flags` and waits until it listens. `{port}` in a flag becomes the port.
+    ///
+    /// # Errors
+    /// When it cannot be started or does not listen in time.
+    pub fn start(program: &Path, flags: &[&str]) -> io::Result<Server> {
+        Server::start_at(program, flags, free_port()?)
+    }
+
+    /// As [`Server::start`], on a given port.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn start_at(program: &Path, flags: &[&str], port: u16) -> io::Result<Server> {
+        let flags = flags.iter().map(|flag| flag.replace("{port}", &port.to_string()));
+        let child = Command::new(program).args(flags).stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
+        let mut server = Server { child, port };
+        let started = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            if let Some(status) = server.child.try_wait()? {
+                return Err(io::Error::other(format!("{} ended at once: {status}", program.display())));
+            }
+            if started.elapsed() > START_PATIENCE {
+                return Err(io::Error::other(format!("{} does not listen on port {port}", program.display())));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(server)
+    }
+
+    /// A redis-server or valkey-server that keeps nothing.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn start_redis(program: &Path) -> io::Result<Server> {
+        let flags = ["--port", "{port}", "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--enable-debug-command", "yes"];
+        Server::start(program, &flags)
+    }
+
+    /// A `polder serve` on a segment.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn start_polder(program: &Path, segment: &str) -> io::Result<Server> {
+        Server::start(program, &["serve", "--port", "{port}", "--segment", segment])
+    }
+
+    /// `host:port`.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// The TCP port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Kills it with SIGKILL and waits until it is gone.
+    pub fn kill(&mut self) {
+        // Both fail only when it is gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A port that nobody listens on at the moment.
+///
+/// # Errors
+/// Those of the socket.
+pub fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}
+
+/// A program of the given name on the PATH.
+pub fn on_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|program| program.is_file())
+}
+
+/// The folder that cargo builds into, found from where this program lies.
+pub fn target_folder() -> PathBuf {
+    if let Some(folder) = std::env::var_os("CARGO_TARGET_DIR") {
+        return folder.into();
+    }
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../target")
+}
+
+/// The valkey-server that `make test` unpacks, if it could be had.
+pub fn valkey() -> Option<PathBuf> {
+    let unpacked = target_folder().join("peers/valkey/usr/bin/valkey-server");
+    if unpacked.is_file() { Some(unpacked) } else { on_path("valkey-server") }
+}
