@@ -13,6 +13,7 @@ pub mod arguments;
 pub mod caller;
 pub mod crash;
 pub mod door;
+pub mod fuzz;
 pub mod gather;
 pub mod peers;
 pub mod process;

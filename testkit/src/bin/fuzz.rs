@@ -1,0 +1,38 @@
+//! `fuzz smoke | NAME [--seed N] [--seconds N]`: tries one target, or every one for a short while.
+use std::process::ExitCode;
+use std::time::Duration;
+
+use polder_testkit::fuzz::{TARGETS, run};
+use polder_testkit::random::Random;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let number = |flag: &str, or: u64| {
+        let at = words.iter().position(|word| word == flag);
+        at.and_then(|at| words.get(at + 1)).and_then(|word| word.parse().ok()).unwrap_or(or)
+    };
+    let name = words.first().map_or("smoke", String::as_str);
+    let (seed, smoke) = (number("--seed", Random::seed_of_the_day()), name == "smoke");
+    let seconds = number("--seconds", if smoke { 3 } else { 60 });
+    println!("seed {seed}");
+    // The panics of targets are told below, once and shortened.
+    std::panic::set_hook(Box::new(|_| {}));
+    let (mut passed, mut failed) = (0, 0);
+    for target in TARGETS.iter().filter(|target| smoke || target.name == name) {
+        match run(target, seed, Duration::from_secs(seconds)) {
+            Ok(tried) => {
+                println!("{}: {tried} inputs", target.name);
+                passed += 1;
+            }
+            Err(complaint) => {
+                println!("{complaint}");
+                failed += 1;
+            }
+        }
+    }
+    if passed + failed == 0 {
+        println!("no target {name}; there are: {}", TARGETS.iter().map(|target| target.name).collect::<Vec<_>>().join(" "));
+    }
+    println!("fuzz: {passed} passed, {failed} failed");
+    if passed > 0 && failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

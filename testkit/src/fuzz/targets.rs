@@ -1,0 +1,127 @@
+//! What is fuzzed, as one table.
+use polder_base::Protocol;
+use polder_wire::resp::{Limits, Malformed, Replies, Request, Requests, Value, command};
+
+use super::Target;
+use crate::caller::{Caller, Embedder};
+use crate::scratch::Scratch;
+
+/// Every target.
+pub const TARGETS: &[Target] = &[
+    Target { name: "resp-requests", seeds: request_seeds, try_input: requests_are_read_alike_however_they_are_cut },
+    Target { name: "resp-replies", seeds: reply_seeds, try_input: replies_are_read_alike_however_they_are_cut },
+    Target { name: "commands", seeds: request_seeds, try_input: commands_answer_once },
+];
+
+fn request_seeds() -> Vec<Vec<u8>> {
+    let lines: [&[&str]; 10] = [
+        &["GET", "k"],
+        &["SET", "k", "v", "EX", "100", "NX"],
+        &["SETRANGE", "k", "10", "abc"],
+        &["BITFIELD", "k", "SET", "u8", "#1", "255", "INCRBY", "i5", "100", "1"],
+        &["MSET", "a", "1", "b", "2"],
+        &["SCAN", "0", "MATCH", "k*", "COUNT", "10"],
+        &["LCS", "a", "b", "IDX"],
+        &["EXPIRE", "k", "10", "GT"],
+        &["COPY", "a", "b", "REPLACE"],
+        &["HELLO", "3", "AUTH", "a", "b"],
+    ];
+    let framed = |line: &[&str]| {
+        let mut bytes = Vec::new();
+        command(line, &mut bytes);
+        bytes
+    };
+    let mut seeds: Vec<Vec<u8>> = lines.iter().map(|line| framed(line)).collect();
+    seeds.push(b"GET \"a\\x00b\" 'c'\r\nPING\r\n*0\r\n\r\n*1\r\n$4\r\nPING\r\n".to_vec());
+    seeds
+}
+
+fn reply_seeds() -> Vec<Vec<u8>> {
+    let texts = [
+        "+OK\r\n-ERR no\r\n:42\r\n$5\r\nhello\r\n$-1\r\n*-1\r\n_\r\n",
+        "*2\r\n*1\r\n:1\r\n$0\r\n\r\n%1\r\n+k\r\n~2\r\n:1\r\n:2\r\n",
+        "|1\r\n+ttl\r\n:3\r\n,1.5\r\n#t\r\n(123456789012345678901234567890\r\n=7\r\ntxt:abc\r\n>2\r\n+message\r\n!5\r\nERR x\r\n",
+    ];
+    texts.iter().map(|text| text.as_bytes().to_vec()).collect()
+}
+
+/// Requests as values that do not borrow their input, and how the reading ended.
+fn read_requests(input: &[u8], cuts: impl Iterator<Item = usize>) -> (Vec<Vec<Vec<u8>>>, Option<Malformed>) {
+    let limits = Limits { bulk_bytes_max: 1 << 20, stranger: false };
+    let (mut reader, mut requests, mut taken) = (Requests::default(), Vec::new(), 0);
+    for end in cuts {
+        let mut rest = &input[taken..end];
+        loop {
+            let mut args = Vec::new();
+            match reader.read(&mut rest, &limits, &mut args) {
+                Ok(Some(Request::Bulks(count))) => {
+                    assert_eq!(count, args.len(), "it says how many arguments there are");
+                    requests.push(args.iter().map(|arg| arg.to_vec()).collect());
+                }
+                Ok(Some(Request::Inline(words))) => requests.push(words),
+                Ok(None) => break,
+                Err(malformed) => return (requests, Some(malformed)),
+            }
+        }
+        taken = end - rest.len();
+    }
+    (requests, None)
+}
+
+/// Ends of pieces, cut after the bytes whose value says so: the same for the same input.
+fn cuts(input: &[u8]) -> impl Iterator<Item = usize> {
+    let chosen = input.iter().enumerate().filter(|(at, byte)| (**byte as usize + at) % 3 == 0).map(|(at, _)| at);
+    chosen.chain(std::iter::once(input.len()))
+}
+
+fn requests_are_read_alike_however_they_are_cut(input: &[u8]) {
+    let whole = read_requests(input, std::iter::once(input.len()));
+    assert_eq!(whole, read_requests(input, cuts(input)));
+}
+
+fn read_replies(input: &[u8], cuts: impl Iterator<Item = usize>) -> (Vec<Value>, Option<Malformed>) {
+    let (mut reader, mut replies, mut taken) = (Replies::default(), Vec::new(), 0);
+    for end in cuts {
+        let mut rest = &input[taken..end];
+        loop {
+            match reader.read(&mut rest) {
+                Ok(Some(value)) => replies.push(value),
+                Ok(None) => break,
+                Err(malformed) => return (replies, Some(malformed)),
+            }
+        }
+        taken = end - rest.len();
+    }
+    (replies, None)
+}
+
+fn replies_are_read_alike_however_they_are_cut(input: &[u8]) {
+    let whole = read_replies(input, std::iter::once(input.len()));
+    assert_eq!(whole, read_replies(input, cuts(input)));
+}
+
+std::thread_local! {
+    /// One memory for all inputs of a thread: what one leaves behind, the next one meets.
+    static MEMORY: Scratch = Scratch::new();
+}
+
+/// What a server does with a connection's bytes, without the socket: every request is answered by exactly one reply.
+fn commands_answer_once(input: &[u8]) {
+    MEMORY.with(|scratch| {
+        let mut caller = Caller::new(1, Protocol::Resp3);
+        for request in read_requests(input, std::iter::once(input.len())).0 {
+            answer_once(&scratch.embedder, &mut caller, &request);
+        }
+    });
+}
+
+fn answer_once(embedder: &Embedder, caller: &mut Caller, request: &[Vec<u8>]) {
+    // These wait, stop the process, or allocate what they are told to: on purpose.
+    const LEFT_OUT: [&[u8]; 3] = [b"DEBUG", b"SHUTDOWN", b"FAILOVER"];
+    if request.is_empty() || LEFT_OUT.iter().any(|name| request[0].eq_ignore_ascii_case(name)) {
+        return;
+    }
+    if let Err(problem) = caller.call(embedder, request) {
+        panic!("{:?}: {problem}", String::from_utf8_lossy(&request.concat()));
+    }
+}
