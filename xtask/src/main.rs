@@ -14,8 +14,18 @@ use std::process::ExitCode;
 use tally::Tally;
 
 const USAGE: &str = "\
-cargo x check              formatting, clippy, tidy, floors, unit tests and transcripts
-cargo x test               every layer, as `make test` runs it";
+cargo x check                 formatting, clippy, tidy, floors, documents, unit tests and transcripts
+cargo x test                  every layer, as `make test` runs it
+cargo x peers [--seed N] [--seconds N] [--only NAME] [--transcripts]
+                              the same commands for Polder and the real servers
+cargo x crash [--seed N] [--kills N] [--actors N] [--pause MS]
+                              kill -9 under load, against the journals of what was acknowledged
+cargo x fuzz smoke | NAME [--seed N] [--seconds N]
+cargo x bench [NAME]          ratios against peers in one run, appended to bench/history.jsonl
+cargo x docs                  writes docs/commands.md and docs/settings.md";
+
+/// The seed of the parts that `cargo x test` runs: the same changes give the same result.
+const SEED: &str = "20260711";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -24,6 +34,9 @@ fn main() -> ExitCode {
     match words.as_slice() {
         ["check"] => check(&mut tally),
         ["test"] => test(&mut tally),
+        ["docs"] => testkit(&mut tally, "documents", "docs", &[]),
+        [name @ ("peers" | "crash" | "fuzz"), rest @ ..] => testkit(&mut tally, name, name, rest),
+        ["bench", rest @ ..] => bench(&mut tally, rest),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::FAILURE;
@@ -38,12 +51,33 @@ fn check(tally: &mut Tally) {
     tally.cargo("clippy", &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]);
     tally.rule("tidy", tidy::check(&root()));
     tally.rule("floors", floors::check(&root()));
+    testkit(tally, "documents are fresh", "docs", &["--check"]);
     tally.cargo("unit tests and transcripts", &["test", "--workspace", "--no-fail-fast"]);
 }
 
-/// All layers.
+/// All layers; the long ones for a short while, with a fixed seed.
 fn test(tally: &mut Tally) {
     check(tally);
+    testkit(tally, "peers", "peers", &["--seed", SEED, "--seconds", "15"]);
+    testkit(tally, "fuzz", "fuzz", &["smoke", "--seed", SEED]);
+}
+
+/// Measures in release builds, server and load generator alike.
+fn bench(tally: &mut Tally, words: &[&str]) {
+    tally.cargo("release build", &["build", "--release", "--quiet", "--package", "polder", "--package", "polder-testkit"]);
+    let mut args = vec!["run", "--release", "--quiet", "--package", "polder-testkit", "--bin", "bench", "--"];
+    args.extend(words);
+    tally.cargo("bench", &args);
+}
+
+/// Runs a program of testkit as one layer; all its programs are built, since one may start another.
+fn testkit(tally: &mut Tally, layer: &str, program: &str, words: &[&str]) {
+    if !tally.cargo_quietly(layer, &["build", "--quiet", "--package", "polder", "--package", "polder-testkit", "--bins"]) {
+        return;
+    }
+    let mut args = vec!["run", "--quiet", "--package", "polder-testkit", "--bin", program, "--"];
+    args.extend(words);
+    tally.cargo(layer, &args);
 }
 
 /// The repository's root.

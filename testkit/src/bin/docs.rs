@@ -1,0 +1,54 @@
+//! Writes what is derived from the tables: `docs` writes docs/commands.md and docs/settings.md, `docs --check` only
+//! says which of them are stale.
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use polder_commands::command::{Command, Run};
+use polder_commands::{FAMILIES, settings};
+
+fn main() -> ExitCode {
+    let only_check = std::env::args().any(|word| word == "--check");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+    let pages = [("commands.md", commands()), ("settings.md", settings::document::markdown())];
+    let mut stale = Vec::new();
+    for (name, text) in &pages {
+        let path: PathBuf = folder.join(name);
+        if std::fs::read_to_string(&path).is_ok_and(|old| old == *text) {
+            continue;
+        }
+        match only_check {
+            true => stale.push(*name),
+            false => {
+                if let Err(error) = std::fs::write(&path, text) {
+                    eprintln!("{}: {error}", path.display());
+                    return ExitCode::FAILURE;
+                }
+            }
+        }
+    }
+    if !stale.is_empty() {
+        println!("stale: {}; run `cargo x docs`", stale.join(", "));
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}
+
+/// The reference of all commands, family by family.
+fn commands() -> String {
+    let mut text = String::from(
+        "# Commands\n\nMade from the command table by `cargo x docs`; do not edit. Upper-case words are typed as they stand, `[]` is\noptional, `|` separates alternatives, `...` repeats.\n",
+    );
+    for family in FAMILIES {
+        text += &format!("\n## {}\n\n| command | costs | since | |\n|---|---|---|---|\n", family.group);
+        for command in family.commands.iter().filter(|command| !matches!(command.run, Run::Container)) {
+            text += &row(command);
+        }
+    }
+    text
+}
+
+fn row(command: &Command) -> String {
+    let typed = format!("{} {}", command.name.replace('|', " "), command.grammar);
+    let cell = |text: &str| text.replace('|', "\\|");
+    format!("| `{}` | {} | {} | {} |\n", cell(typed.trim()), cell(command.costs), command.since, cell(command.about))
+}
