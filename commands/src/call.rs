@@ -81,7 +81,12 @@ impl<'c> Call<'c> {
     }
 
     /// Tells listeners what happened to a key (keyspace events, blocked waiters, invalidation), once committed.
-    pub fn notify(&self, _class: char, _event: &'static str, _key: &[u8]) {}
+    pub fn notify(&self, class: char, event: &'static str, key: &[u8]) {
+        self.notify_in(self.session.db, class, event, key);
+    }
+
+    /// As [`Call::notify`], of a key in another database.
+    pub fn notify_in(&self, _db: Db, _class: char, _event: &'static str, _key: &[u8]) {}
 }
 
 /// Whether an argument is this word, in any case.

@@ -79,6 +79,9 @@ pub enum Run {
     Container,
 }
 
+/// Says what a call with these arguments does with its keys.
+pub type Decide = fn(&[&[u8]]) -> &'static str;
+
 /// One command: its name, its grammar, its function, and what the documentation says.
 pub struct Command {
     /// In upper case; `CONTAINER|NAME` for a subcommand.
@@ -90,7 +93,7 @@ pub struct Command {
     /// reading or writing commands holds.
     pub touches: &'static [&'static str],
     /// Where the arguments decide what it does with its keys: the function that says what.
-    pub varies: Option<fn(&[&[u8]]) -> &'static str>,
+    pub varies: Option<Decide>,
     /// Hints for clients of a cluster, as in COMMAND INFO.
     pub tips: &'static [&'static str],
     pub since: &'static str,
@@ -142,7 +145,7 @@ impl Command {
         self
     }
     /// What it does with its keys where the arguments decide (`variable_flags`).
-    pub const fn varies(mut self, decide: fn(&[&[u8]]) -> &'static str) -> Command {
+    pub const fn varies(mut self, decide: Decide) -> Command {
         self.varies = Some(decide);
         self
     }

@@ -481,11 +481,9 @@ fn with_tokens(flat: Vec<Argument>) -> Vec<Argument> {
     let mut rest = flat.into_iter().peekable();
     while let Some(argument) = rest.next() {
         let mut owned = Vec::new();
-        while argument.kind == "pure-token" && !argument.optional {
-            match rest.next_if(|next| next.kind != "pure-token" && !next.optional && next.token.is_none()) {
-                Some(next) => owned.push(next),
-                None => break,
-            }
+        if argument.kind == "pure-token" && !argument.optional {
+            let takes = |next: &Argument| next.kind != "pure-token" && !next.optional && next.token.is_none();
+            owned.extend(std::iter::from_fn(|| rest.next_if(takes)));
         }
         found.push(match owned.len() {
             0 => argument,

@@ -8,11 +8,18 @@
 #![forbid(unsafe_code)]
 
 pub mod call;
+pub mod client;
+pub mod cluster;
 pub mod command;
+pub mod connection;
+pub mod database;
 pub mod execute;
+pub mod expiry;
 pub mod grammar;
 pub mod introspect;
+pub mod key;
 pub mod lookup;
+pub mod object;
 pub mod session;
 pub mod settings;
 pub mod string;
@@ -35,6 +42,15 @@ pub struct Family {
 
 /// Every family, in the order of the documentation. Adding a command touches one family's file only.
 pub static FAMILIES: &[Family] = &[
+    Family { group: "generic", category: "keyspace", commands: key::COMMANDS },
+    Family { group: "generic", category: "keyspace", commands: expiry::COMMANDS },
+    Family { group: "generic", category: "keyspace", commands: database::WALKS },
+    Family { group: "generic", category: "keyspace", commands: object::COMMANDS },
+    Family { group: "connection", category: "connection", commands: connection::COMMANDS },
+    Family { group: "connection", category: "connection", commands: client::COMMANDS },
+    Family { group: "cluster", category: "connection", commands: cluster::CONNECTION },
+    Family { group: "cluster", category: "", commands: cluster::COMMANDS },
+    Family { group: "server", category: "", commands: database::COMMANDS },
     Family { group: "string", category: "string", commands: string::COMMANDS },
     Family { group: "transactions", category: "transaction", commands: transaction::COMMANDS },
     Family { group: "server", category: "connection", commands: introspect::COMMANDS },

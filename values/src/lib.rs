@@ -5,6 +5,7 @@
 //! publishing it is the table's work.
 #![forbid(unsafe_code)]
 
+pub mod duplicate;
 pub mod string;
 #[cfg(feature = "testing")]
 pub mod testing;

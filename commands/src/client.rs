@@ -1,0 +1,370 @@
+//! CLIENT: what is known of the clients, and what can be done to them.
+//!
+//! Everything about the caller is in its session; everything about the others is asked of the host.
+use polder_base::number;
+use polder_table::Stop;
+
+use crate::call::{Outcome, SYNTAX, SessionCall, integer, is};
+use crate::command::{ADMIN, Command, LOADING, NOSCRIPT, STALE, container, session};
+use crate::connection::{DEFAULT_USER, name_client};
+use crate::introspect::help;
+use crate::session::{Client, Replies};
+
+const QUIET: u32 = NOSCRIPT | LOADING | STALE;
+const NONDETERMINISTIC: &[&str] = &["nondeterministic_output"];
+
+/// The family's rows.
+pub const COMMANDS: &[Command] = &[
+    container("CLIENT").since("2.4.0").costs("Depends on subcommand.").about("A container for client connection commands."),
+    session("CLIENT|GETNAME", "", get_name).with(QUIET).since("2.6.9").about("Returns the name of the connection."),
+    session("CLIENT|GETREDIR", "", get_redirection)
+        .with(QUIET)
+        .since("6.0.0")
+        .about("Returns the client ID to which the connection's tracking notifications are redirected."),
+    session("CLIENT|HELP", "", help).with(LOADING | STALE).since("5.0.0").about("Prints this help."),
+    session("CLIENT|ID", "", get_id).with(QUIET).since("5.0.0").about("Returns the unique client ID of the connection."),
+    session("CLIENT|INFO", "", info).with(QUIET).tips(NONDETERMINISTIC).since("6.2.0").about("Returns information about the connection."),
+    session(
+        "CLIENT|KILL",
+        "<ip:port|filter> [ID client-id] [TYPE <NORMAL|MASTER|SLAVE|REPLICA|PUBSUB>] [USER username] [ADDR ip:port] [LADDR ip:port] \
+         [SKIPME <YES|NO>] [MAXAGE maxage]",
+        kill,
+    )
+    .with(QUIET | ADMIN)
+    .since("2.4.0")
+    .costs("O(N) where N is the number of client connections")
+    .about("Terminates open connections."),
+    session("CLIENT|LIST", "[TYPE <NORMAL|MASTER|REPLICA|PUBSUB>] [ID client-id [client-id ...]]", list)
+        .with(QUIET | ADMIN)
+        .tips(NONDETERMINISTIC)
+        .since("2.4.0")
+        .costs("O(N) where N is the number of client connections")
+        .about("Lists open connections."),
+    session("CLIENT|NO-EVICT", "<ON|OFF>", no_evict)
+        .with(QUIET | ADMIN)
+        .since("7.0.0")
+        .about("Sets the client eviction mode of the connection."),
+    session("CLIENT|NO-TOUCH", "<ON|OFF>", no_touch)
+        .with(QUIET)
+        .since("7.2.0")
+        .about("Controls whether commands sent by the client affect the LRU/LFU of accessed keys."),
+    session("CLIENT|PAUSE", "timeout [WRITE|ALL]", pause).with(QUIET | ADMIN).since("3.0.0").about("Suspends commands processing."),
+    session("CLIENT|REPLY", "<ON|OFF|SKIP>", replies)
+        .with(QUIET)
+        .since("3.2.0")
+        .about("Instructs the server whether to reply to commands."),
+    session("CLIENT|SETINFO", "<LIB-NAME libname|LIB-VER libver>", set_info)
+        .with(QUIET)
+        .since("7.2.0")
+        .about("Sets information specific to the client or connection."),
+    session("CLIENT|SETNAME", "connection-name", set_name).with(QUIET).since("2.6.9").about("Sets the connection name."),
+    session("CLIENT|TRACKINGINFO", "", tracking_info)
+        .with(QUIET)
+        .since("6.2.0")
+        .about("Returns information about server-assisted client-side caching for the connection."),
+    session("CLIENT|UNBLOCK", "client-id [TIMEOUT|ERROR]", unblock)
+        .with(QUIET | ADMIN)
+        .since("5.0.0")
+        .costs("O(log N) where N is the number of client connections")
+        .about("Unblocks a client blocked by a blocking command from a different connection."),
+    session("CLIENT|UNPAUSE", "", unpause)
+        .with(QUIET | ADMIN)
+        .since("6.2.0")
+        .costs("O(N) Where N is the number of paused clients")
+        .about("Resumes processing commands from paused clients."),
+];
+
+/// What Redis calls the kinds of clients.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ClientKind {
+    Normal,
+    Primary,
+    Replica,
+    Pubsub,
+}
+
+impl ClientKind {
+    fn named(word: &[u8]) -> Result<ClientKind, Stop> {
+        match word {
+            word if is(word, "NORMAL") => Ok(ClientKind::Normal),
+            word if is(word, "MASTER") => Ok(ClientKind::Primary),
+            word if is(word, "SLAVE") || is(word, "REPLICA") => Ok(ClientKind::Replica),
+            word if is(word, "PUBSUB") => Ok(ClientKind::Pubsub),
+            word => Err(format!("ERR Unknown client type '{}'", String::from_utf8_lossy(word)).into()),
+        }
+    }
+
+    fn of(client: &Client) -> ClientKind {
+        match client.channels + client.patterns + client.shard_channels {
+            0 => ClientKind::Normal,
+            _ => ClientKind::Pubsub,
+        }
+    }
+}
+
+/// The line that CLIENT LIST shows, with its end.
+fn line(client: &Client) -> Vec<u8> {
+    let head = format!("id={} addr={} laddr={} fd={} name=", client.id, client.address, client.local_address, client.descriptor);
+    let state = format!(
+        " age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} watch={}",
+        client.age_seconds,
+        client.idle_seconds,
+        client.flags,
+        client.db,
+        client.channels,
+        client.patterns,
+        client.shard_channels,
+        client.queued,
+        client.watches,
+    );
+    let memory = format!(
+        " qbuf={} qbuf-free={} argv-mem=0 multi-mem={} rbs={} rbp={} obl={} oll=0 omem=0 tot-mem={} events={} cmd={} user=",
+        client.query_bytes,
+        client.query_room,
+        client.queued_bytes,
+        client.reply_bytes,
+        client.reply_peak,
+        client.reply_bytes,
+        client.memory,
+        client.events,
+        client.command,
+    );
+    let tail = format!(" redir=-1 resp={} lib-name=", client.resp);
+    let parts: [&[u8]; 9] = [
+        head.as_bytes(),
+        &client.name,
+        state.as_bytes(),
+        memory.as_bytes(),
+        &client.user,
+        tail.as_bytes(),
+        &client.library,
+        b" lib-ver=",
+        &client.library_version,
+    ];
+    [&parts.concat()[..], b"\n"].concat()
+}
+
+fn info(call: &mut SessionCall<'_>) -> Outcome {
+    let client = call.host.client(call.session);
+    call.reply.verbatim("txt", &line(&client));
+    Ok(())
+}
+
+fn list(call: &mut SessionCall<'_>) -> Outcome {
+    let clients = call.host.clients(call.session);
+    let shown: Vec<&Client> = match &call.args[2..] {
+        [] => clients.iter().collect(),
+        [word, kind] if is(word, "TYPE") => {
+            let kind = ClientKind::named(kind)?;
+            clients.iter().filter(|client| ClientKind::of(client) == kind).collect()
+        }
+        [word, ids @ ..] if is(word, "ID") && !ids.is_empty() => {
+            let wanted = ids.iter().map(|id| number::integer(id).filter(|id| *id > 0).ok_or("ERR Invalid client ID"));
+            let wanted = wanted.collect::<Result<Vec<_>, _>>()?;
+            wanted.iter().filter_map(|id| clients.iter().find(|client| client.id == *id as u64)).collect()
+        }
+        _ => return Err(SYNTAX.into()),
+    };
+    let text: Vec<u8> = shown.into_iter().flat_map(line).collect();
+    call.reply.verbatim("txt", &text);
+    Ok(())
+}
+
+/// Which clients CLIENT KILL means; what is not said does not matter.
+#[derive(Default)]
+struct Filter<'a> {
+    id: Option<u64>,
+    kind: Option<ClientKind>,
+    user: Option<&'a [u8]>,
+    address: Option<&'a [u8]>,
+    local_address: Option<&'a [u8]>,
+    older_seconds: Option<u64>,
+    spare_caller: bool,
+}
+
+impl<'a> Filter<'a> {
+    fn read(options: &[&'a [u8]]) -> Result<Filter<'a>, Stop> {
+        let mut filter = Filter { spare_caller: true, ..Filter::default() };
+        for pair in options.chunks(2) {
+            let &[option, value] = pair else { return Err(SYNTAX.into()) };
+            match option {
+                word if is(word, "ID") => {
+                    let id = number::integer(value).filter(|id| *id > 0);
+                    filter.id = Some(id.ok_or("ERR client-id should be greater than 0")? as u64);
+                }
+                word if is(word, "MAXAGE") => {
+                    let age = number::integer(value).ok_or("ERR maxage is not an integer or out of range")?;
+                    let age = u64::try_from(age).ok().filter(|age| *age > 0).ok_or("ERR maxage should be greater than 0")?;
+                    filter.older_seconds = Some(age);
+                }
+                word if is(word, "TYPE") => filter.kind = Some(ClientKind::named(value)?),
+                word if is(word, "ADDR") => filter.address = Some(value),
+                word if is(word, "LADDR") => filter.local_address = Some(value),
+                word if is(word, "USER") => {
+                    if value != DEFAULT_USER {
+                        return Err(format!("ERR No such user '{}'", String::from_utf8_lossy(value)).into());
+                    }
+                    filter.user = Some(value);
+                }
+                word if is(word, "SKIPME") && is(value, "YES") => filter.spare_caller = true,
+                word if is(word, "SKIPME") && is(value, "NO") => filter.spare_caller = false,
+                _ => return Err(SYNTAX.into()),
+            }
+        }
+        Ok(filter)
+    }
+
+    fn means(&self, client: &Client, caller: u64) -> bool {
+        self.id.is_none_or(|id| client.id == id)
+            && self.kind.is_none_or(|kind| ClientKind::of(client) == kind)
+            && self.user.is_none_or(|user| client.user == user)
+            && self.address.is_none_or(|address| client.address.as_bytes() == address)
+            && self.local_address.is_none_or(|address| client.local_address.as_bytes() == address)
+            && self.older_seconds.is_none_or(|age| client.age_seconds >= age)
+            && !(self.spare_caller && client.id == caller)
+    }
+}
+
+fn kill(call: &mut SessionCall<'_>) -> Outcome {
+    let (filter, by_address) = match call.args[2..] {
+        [address] => (Filter { address: Some(address), ..Filter::default() }, true),
+        _ => (Filter::read(&call.args[2..])?, false),
+    };
+    let caller = call.session.id;
+    let mut killed = 0;
+    for client in call.host.clients(call.session).iter().filter(|client| filter.means(client, caller)) {
+        if client.id == caller {
+            call.session.closing = true;
+            killed += 1;
+        } else if call.host.kill(client.id) {
+            killed += 1;
+        }
+    }
+    match (by_address, killed) {
+        (false, _) => call.reply.integer(killed),
+        (true, 0) => return Err("ERR No such client".into()),
+        (true, _) => call.reply.ok(),
+    }
+    Ok(())
+}
+
+fn get_id(call: &mut SessionCall<'_>) -> Outcome {
+    call.reply.integer(call.session.id as i64);
+    Ok(())
+}
+
+fn get_name(call: &mut SessionCall<'_>) -> Outcome {
+    match &call.session.name[..] {
+        [] => call.reply.null(),
+        name => call.reply.bulk(name),
+    }
+    Ok(())
+}
+
+fn set_name(call: &mut SessionCall<'_>) -> Outcome {
+    name_client(call.session, call.args[2])?;
+    call.reply.ok();
+    Ok(())
+}
+
+fn set_info(call: &mut SessionCall<'_>) -> Outcome {
+    let (option, value) = (call.args[2], call.args[3]);
+    let shown = String::from_utf8_lossy(option);
+    let place = match option {
+        word if is(word, "LIB-NAME") => &mut call.session.library,
+        word if is(word, "LIB-VER") => &mut call.session.library_version,
+        _ => return Err(format!("ERR Unrecognized option '{shown}'").into()),
+    };
+    if !value.iter().all(u8::is_ascii_graphic) {
+        return Err(format!("ERR {shown} cannot contain spaces, newlines or special characters.").into());
+    }
+    *place = value.to_vec();
+    call.reply.ok();
+    Ok(())
+}
+
+/// No client tracks keys yet, so none is redirected.
+fn get_redirection(call: &mut SessionCall<'_>) -> Outcome {
+    call.reply.integer(-1);
+    Ok(())
+}
+
+fn tracking_info(call: &mut SessionCall<'_>) -> Outcome {
+    call.reply.map(3);
+    call.reply.bulk(b"flags");
+    call.reply.set(1);
+    call.reply.bulk(b"off");
+    call.reply.bulk(b"redirect");
+    call.reply.integer(-1);
+    call.reply.bulk(b"prefixes");
+    call.reply.array(0);
+    Ok(())
+}
+
+/// The third argument as ON or OFF.
+fn switch(call: &SessionCall<'_>) -> Result<bool, Stop> {
+    match call.args[2] {
+        word if is(word, "ON") => Ok(true),
+        word if is(word, "OFF") => Ok(false),
+        _ => Err(SYNTAX.into()),
+    }
+}
+
+fn no_evict(call: &mut SessionCall<'_>) -> Outcome {
+    call.session.no_evict = switch(call)?;
+    call.reply.ok();
+    Ok(())
+}
+
+fn no_touch(call: &mut SessionCall<'_>) -> Outcome {
+    call.session.no_touch = switch(call)?;
+    call.reply.ok();
+    Ok(())
+}
+
+fn replies(call: &mut SessionCall<'_>) -> Outcome {
+    call.session.replies = match (call.args[2], call.session.replies) {
+        (word, _) if is(word, "ON") => Replies::On,
+        (word, _) if is(word, "OFF") => Replies::Off,
+        (word, Replies::Off) if is(word, "SKIP") => Replies::Off,
+        (word, _) if is(word, "SKIP") => Replies::SkipNext,
+        _ => return Err(SYNTAX.into()),
+    };
+    call.reply.ok();
+    Ok(())
+}
+
+fn pause(call: &mut SessionCall<'_>) -> Outcome {
+    let writers_only = match call.args[3..] {
+        [] => false,
+        [word] if is(word, "ALL") => false,
+        [word] if is(word, "WRITE") => true,
+        _ => return Err("ERR CLIENT PAUSE mode must be WRITE or ALL".into()),
+    };
+    let timeout_ms = number::integer(call.args[2]).ok_or("ERR timeout is not an integer or out of range")?;
+    let timeout_ms = u64::try_from(timeout_ms).map_err(|_| "ERR timeout is negative")?;
+    let now_ms = if call.session.turn_ms == 0 { polder_base::time::now_ms() } else { call.session.turn_ms };
+    let until_ms = now_ms.checked_add(timeout_ms).filter(|until| i64::try_from(*until).is_ok());
+    call.host.pause(until_ms.ok_or("ERR timeout is out of range")?, writers_only);
+    call.reply.ok();
+    Ok(())
+}
+
+fn unpause(call: &mut SessionCall<'_>) -> Outcome {
+    call.host.unpause();
+    call.reply.ok();
+    Ok(())
+}
+
+fn unblock(call: &mut SessionCall<'_>) -> Outcome {
+    let with_error = match call.args[3..] {
+        [] => false,
+        [word] if is(word, "TIMEOUT") => false,
+        [word] if is(word, "ERROR") => true,
+        _ => return Err("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR".into()),
+    };
+    let id = integer(call.args[2])?;
+    let unblocked = u64::try_from(id).is_ok_and(|id| call.host.unblock(id, with_error));
+    call.reply.integer(unblocked.into());
+    Ok(())
+}

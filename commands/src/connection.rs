@@ -1,0 +1,182 @@
+//! The connection itself: who speaks, in which protocol, to which database, and whether anyone is there.
+use polder_base::{Protocol, Reply, number};
+use polder_table::Stop;
+
+use crate::call::{Outcome, SYNTAX, SessionCall, is};
+use crate::command::{ALLOW_BUSY, Command, FAST, LOADING, NO_AUTH, NOSCRIPT, STALE, session};
+use crate::execute::wrong_arity;
+use crate::key::database;
+use crate::session::Session;
+
+/// Flags of what a client may do before it has said who it is.
+const GREETING: u32 = NOSCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY;
+
+const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the default user. \
+                           Are you sure your configuration is correct?";
+const AUTH_FIRST: &str = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> \
+                          <pass> option can be used to authenticate the client and select the RESP protocol version at the same time";
+
+/// The only user there is without access lists.
+pub(crate) const DEFAULT_USER: &[u8] = b"default";
+
+/// The family's rows.
+pub const COMMANDS: &[Command] = &[
+    session("AUTH", "[username] password", auth)
+        .with(GREETING)
+        .costs("O(N) where N is the number of passwords defined for the user")
+        .about("Authenticates the connection."),
+    session("ECHO", "message", echo).with(LOADING | STALE | FAST).about("Returns the given string."),
+    session("HELLO", "[protover [AUTH username password] [SETNAME clientname]]", hello)
+        .with(GREETING)
+        .since("6.0.0")
+        .about("Handshakes with the server."),
+    session("PING", "[message]", ping)
+        .with(FAST)
+        .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
+        .about("Returns the server's liveliness response."),
+    session("QUIT", "[arg ...]", quit).with(GREETING).about("Closes the connection."),
+    session("RESET", "", reset).with(GREETING).since("6.2.0").about("Resets the connection."),
+    session("SELECT", "index", select).with(LOADING | STALE | FAST).about("Changes the selected database."),
+];
+
+fn ping(call: &mut SessionCall<'_>) -> Outcome {
+    match call.args[1..] {
+        [] => call.reply.status("PONG"),
+        [message] => call.reply.bulk(message),
+        _ => return Err(wrong_arity(call.command)),
+    }
+    Ok(())
+}
+
+fn echo(call: &mut SessionCall<'_>) -> Outcome {
+    call.reply.bulk(call.args[1]);
+    Ok(())
+}
+
+fn quit(call: &mut SessionCall<'_>) -> Outcome {
+    call.session.closing = true;
+    call.reply.ok();
+    Ok(())
+}
+
+fn select(call: &mut SessionCall<'_>) -> Outcome {
+    call.session.db = database(call.host, call.args[1])?;
+    call.reply.ok();
+    Ok(())
+}
+
+fn reset(call: &mut SessionCall<'_>) -> Outcome {
+    call.session.reset(call.host);
+    call.reply.speak(call.session.protocol);
+    call.reply.status("RESET");
+    Ok(())
+}
+
+fn auth(call: &mut SessionCall<'_>) -> Outcome {
+    let (user, password) = match call.args[1..] {
+        [_] if call.host.password().is_none() => return Err(NO_PASSWORD.into()),
+        [password] => (DEFAULT_USER, password),
+        [user, password] => (user, password),
+        _ => return Err(SYNTAX.into()),
+    };
+    authenticate(call, user, password)?;
+    call.reply.ok();
+    Ok(())
+}
+
+/// Lets a user in; without `requirepass` the default user's password is whatever is said.
+fn authenticate(call: &mut SessionCall<'_>, user: &[u8], password: &[u8]) -> Outcome {
+    let right = user == DEFAULT_USER && call.host.password().is_none_or(|wanted| same_secret(&wanted, password));
+    if !right {
+        return Err(WRONG_PASSWORD.into());
+    }
+    call.session.user = user.to_vec();
+    call.session.authenticated = true;
+    Ok(())
+}
+
+/// Compares without telling by the time it takes how much was right.
+fn same_secret(wanted: &[u8], given: &[u8]) -> bool {
+    let differ = given.iter().enumerate().fold(0, |sum, (at, byte)| sum | (byte ^ wanted[at % wanted.len()]));
+    differ == 0 && wanted.len() == given.len()
+}
+
+/// Whether a client may be called this: printable, no blanks.
+///
+/// # Errors
+/// Redis's text for names.
+pub(crate) fn name_client(session: &mut Session, name: &[u8]) -> Outcome {
+    if !name.iter().all(u8::is_ascii_graphic) {
+        return Err("ERR Client names cannot contain spaces, newlines or special characters.".into());
+    }
+    session.name = name.to_vec();
+    Ok(())
+}
+
+/// The version a HELLO asks for.
+fn version(arg: &[u8]) -> Result<Protocol, Stop> {
+    match number::integer(arg) {
+        None => Err("ERR Protocol version is not an integer or out of range".into()),
+        Some(2) => Ok(Protocol::Resp2),
+        Some(3) => Ok(Protocol::Resp3),
+        Some(_) => Err("NOPROTO unsupported protocol version".into()),
+    }
+}
+
+fn hello(call: &mut SessionCall<'_>) -> Outcome {
+    let wanted = call.args.get(1).map(|arg| version(arg)).transpose()?;
+    let (mut credentials, mut name) = (None, None);
+    let mut options = call.args.get(2..).unwrap_or_default();
+    while let [option, rest @ ..] = options {
+        options = match rest {
+            [user, password, rest @ ..] if is(option, "AUTH") => {
+                credentials = Some((*user, *password));
+                rest
+            }
+            [clientname, rest @ ..] if is(option, "SETNAME") => {
+                name = Some(*clientname);
+                rest
+            }
+            _ => return Err(format!("ERR Syntax error in HELLO option '{}'", String::from_utf8_lossy(option)).into()),
+        };
+    }
+    if let Some((user, password)) = credentials {
+        authenticate(call, user, password)?;
+    }
+    if !call.session.authenticated {
+        return Err(AUTH_FIRST.into());
+    }
+    if let Some(name) = name {
+        name_client(call.session, name)?;
+    }
+    if let Some(protocol) = wanted {
+        call.session.protocol = protocol;
+        call.reply.speak(protocol);
+    }
+    greet(call);
+    Ok(())
+}
+
+fn greet(call: &mut SessionCall<'_>) {
+    let (version, id) = (call.host.version(), call.session.id as i64);
+    let protocol = if call.session.protocol == Protocol::Resp3 { 3 } else { 2 };
+    let reply = &mut *call.reply;
+    let text = |reply: &mut dyn Reply, name: &str, value: &str| {
+        reply.bulk(name.as_bytes());
+        reply.bulk(value.as_bytes());
+    };
+    let number = |reply: &mut dyn Reply, name: &str, value: i64| {
+        reply.bulk(name.as_bytes());
+        reply.integer(value);
+    };
+    reply.map(7);
+    text(reply, "server", "redis");
+    text(reply, "version", &version);
+    number(reply, "proto", protocol);
+    number(reply, "id", id);
+    text(reply, "mode", "standalone");
+    text(reply, "role", "master");
+    reply.bulk(b"modules");
+    reply.array(0);
+}

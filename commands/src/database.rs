@@ -1,0 +1,177 @@
+//! Whole databases: walking their keys, counting, emptying and swapping them; and the time.
+//!
+//! Keys are walked in the order of their hashes, so a SCAN cursor is a place in that order: no state is kept between calls, a
+//! key that stays is shown at least once, and growth in between shows none twice.
+use polder_base::{glob, time};
+use polder_table::{Scanned, Stop};
+
+use crate::call::{Call, Outcome, SYNTAX, SessionCall, integer, is};
+use crate::command::{Command, DANGEROUS, FAST, KEYSPACE, LOADING, STALE, read, session, write};
+use crate::key::{NO_SUCH_DB, database};
+
+/// Keys looked at between two checks of a walk over everything.
+const WALK_STEP: usize = 1024;
+
+/// How many keys SCAN looks at when COUNT does not say.
+const SCAN_COUNT: i64 = 10;
+
+const EVERYWHERE: &[&str] = &["request_policy:all_shards", "response_policy:all_succeeded"];
+
+/// The rows about the keys of a database.
+pub const WALKS: &[Command] = &[
+    read("KEYS", "pattern", keys)
+        .with(DANGEROUS)
+        .tips(&["request_policy:all_shards", "nondeterministic_output_order"])
+        .costs("O(N) with N being the number of keys in the database")
+        .about("Returns all key names that match a pattern."),
+    read("RANDOMKEY", "", random_key)
+        .tips(&["request_policy:all_shards", "nondeterministic_output"])
+        .about("Returns a random key name from the database."),
+    read("SCAN", "cursor [MATCH pattern] [COUNT count] [TYPE type]", scan)
+        .tips(&["nondeterministic_output", "request_policy:special"])
+        .since("2.8.0")
+        .costs("O(1) for every call. O(N) for a complete iteration. N is the number of keys in the database.")
+        .about("Iterates over the key names in the database."),
+];
+
+/// The rows about databases as wholes.
+pub const COMMANDS: &[Command] = &[
+    read("DBSIZE", "", size)
+        .with(FAST | KEYSPACE)
+        .tips(&["request_policy:all_shards", "response_policy:agg_sum"])
+        .about("Returns the number of keys in the database."),
+    write("FLUSHALL", "[ASYNC|SYNC]", flush_all)
+        .with(DANGEROUS | KEYSPACE)
+        .tips(EVERYWHERE)
+        .costs("O(1); a sweeper frees the memory afterwards.")
+        .about("Removes all keys from all databases."),
+    write("FLUSHDB", "[ASYNC|SYNC]", flush_one)
+        .with(DANGEROUS | KEYSPACE)
+        .tips(EVERYWHERE)
+        .costs("O(1); a sweeper frees the memory afterwards.")
+        .about("Removes all keys from the current database."),
+    write("SWAPDB", "index1 index2", swap).with(FAST | DANGEROUS | KEYSPACE).since("4.0.0").about("Swaps two databases."),
+    session("TIME", "", now)
+        .with(LOADING | STALE | FAST)
+        .tips(&["nondeterministic_output"])
+        .since("2.6.0")
+        .about("Returns the server time."),
+];
+
+fn keys(call: &mut Call<'_>) -> Outcome {
+    let (db, pattern) = (call.db(), call.args[1]);
+    let mut found: Vec<Vec<u8>> = Vec::new();
+    if glob::is_literal(pattern) {
+        found.extend(call.txn.peek(db, pattern)?.map(|_| pattern.to_vec()));
+    } else {
+        let mut cursor = 0;
+        loop {
+            let mut visit = |scanned: Scanned<'_>| {
+                if glob::matches(pattern, scanned.key) {
+                    found.push(scanned.key.to_vec());
+                }
+            };
+            cursor = call.txn.scan(db, cursor, WALK_STEP, &mut visit)?;
+            if cursor == 0 {
+                break;
+            }
+        }
+    }
+    call.reply.array(found.len());
+    found.iter().for_each(|key| call.reply.bulk(key));
+    Ok(())
+}
+
+fn random_key(call: &mut Call<'_>) -> Outcome {
+    match call.txn.random_key(call.db())? {
+        Some(key) => call.reply.bulk(&key),
+        None => call.reply.null(),
+    }
+    Ok(())
+}
+
+/// The cursor that an argument is: any unsigned number.
+fn cursor(arg: &[u8]) -> Result<u64, Stop> {
+    let text = std::str::from_utf8(arg).ok();
+    text.and_then(|text| text.parse().ok()).ok_or_else(|| "ERR invalid cursor".into())
+}
+
+fn scan(call: &mut Call<'_>) -> Outcome {
+    let cursor = cursor(call.args[1])?;
+    let (mut pattern, mut count, mut kind) = (None, SCAN_COUNT, None);
+    for option in call.args[2..].chunks(2) {
+        match option {
+            [word, value] if is(word, "MATCH") => pattern = Some(*value),
+            [word, value] if is(word, "TYPE") => kind = Some(*value),
+            [word, value] if is(word, "COUNT") => {
+                count = integer(value)?;
+                if count < 1 {
+                    return Err(SYNTAX.into());
+                }
+            }
+            _ => return Err(SYNTAX.into()),
+        }
+    }
+    let mut found: Vec<Vec<u8>> = Vec::new();
+    let mut visit = |scanned: Scanned<'_>| {
+        let fits = kind.is_none_or(|kind| is(kind, scanned.kind.name()));
+        if fits && pattern.is_none_or(|pattern| glob::matches(pattern, scanned.key)) {
+            found.push(scanned.key.to_vec());
+        }
+    };
+    let next = call.txn.scan(call.db(), cursor, count as usize, &mut visit)?;
+    call.reply.array(2);
+    call.reply.bulk(next.to_string().as_bytes());
+    call.reply.array(found.len());
+    found.iter().for_each(|key| call.reply.bulk(key));
+    Ok(())
+}
+
+fn size(call: &mut Call<'_>) -> Outcome {
+    let keys = call.txn.keys(call.db());
+    call.reply.integer(keys as i64);
+    Ok(())
+}
+
+/// Checks ASYNC and SYNC, which mean the same here: nobody waits for the keys to be visited.
+fn check_flush(call: &Call<'_>) -> Outcome {
+    match &call.args[1..] {
+        [] => Ok(()),
+        [word] if is(word, "ASYNC") || is(word, "SYNC") => Ok(()),
+        _ => Err(SYNTAX.into()),
+    }
+}
+
+fn flush_all(call: &mut Call<'_>) -> Outcome {
+    check_flush(call)?;
+    call.txn.flush(None)?;
+    call.reply.ok();
+    Ok(())
+}
+
+fn flush_one(call: &mut Call<'_>) -> Outcome {
+    check_flush(call)?;
+    call.txn.flush(Some(call.db()))?;
+    call.reply.ok();
+    Ok(())
+}
+
+fn swap(call: &mut Call<'_>) -> Outcome {
+    let named = |arg, text: &'static str| match database(call.host, arg) {
+        Err(Stop::Refused(why)) if why != NO_SUCH_DB => Err(Stop::from(text)),
+        known => known,
+    };
+    let one = named(call.args[1], "ERR invalid first DB index")?;
+    let two = named(call.args[2], "ERR invalid second DB index")?;
+    call.txn.swap(one, two)?;
+    call.reply.ok();
+    Ok(())
+}
+
+fn now(call: &mut SessionCall<'_>) -> Outcome {
+    let us = time::now_us();
+    call.reply.array(2);
+    call.reply.bulk((us / 1_000_000).to_string().as_bytes());
+    call.reply.bulk((us % 1_000_000).to_string().as_bytes());
+    Ok(())
+}

@@ -1,0 +1,183 @@
+//! How long keys live: EXPIRE and TTL in their four units each, PERSIST.
+//!
+//! The table keeps the absolute millisecond; everything else is arithmetic here.
+use polder_table::{New, Stop};
+
+use crate::call::{Call, Outcome, integer, is};
+use crate::command::{Command, FAST, read, write};
+
+const UPDATES: &[&str] = &["RW update"];
+const NONDETERMINISTIC: &[&str] = &["nondeterministic_output"];
+
+/// The family's rows.
+pub const COMMANDS: &[Command] = &[
+    write("EXPIRE", "key seconds [NX|XX|GT|LT]", expire).with(FAST).touches(UPDATES).about("Sets the expiration time of a key in seconds."),
+    write("EXPIREAT", "key unix-time-seconds [NX|XX|GT|LT]", expire_at)
+        .with(FAST)
+        .touches(UPDATES)
+        .since("1.2.0")
+        .about("Sets the expiration time of a key to a Unix timestamp."),
+    read("EXPIRETIME", "key", expire_time).with(FAST).since("7.0.0").about("Returns the expiration time of a key as a Unix timestamp."),
+    write("PERSIST", "key", persist).with(FAST).touches(UPDATES).since("2.2.0").about("Removes the expiration time of a key."),
+    write("PEXPIRE", "key milliseconds [NX|XX|GT|LT]", expire_ms)
+        .with(FAST)
+        .touches(UPDATES)
+        .since("2.6.0")
+        .about("Sets the expiration time of a key in milliseconds."),
+    write("PEXPIREAT", "key unix-time-milliseconds [NX|XX|GT|LT]", expire_at_ms)
+        .with(FAST)
+        .touches(UPDATES)
+        .since("2.6.0")
+        .about("Sets the expiration time of a key to a Unix milliseconds timestamp."),
+    read("PEXPIRETIME", "key", expire_time_ms)
+        .with(FAST)
+        .since("7.0.0")
+        .about("Returns the expiration time of a key as a Unix milliseconds timestamp."),
+    read("PTTL", "key", time_left_ms)
+        .with(FAST)
+        .tips(NONDETERMINISTIC)
+        .since("2.6.0")
+        .about("Returns the expiration time in milliseconds of a key."),
+    read("TTL", "key", time_left).with(FAST).tips(NONDETERMINISTIC).about("Returns the expiration time in seconds of a key."),
+];
+
+/// In which unit a command speaks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unit {
+    Seconds,
+    Milliseconds,
+}
+
+/// What a new expiry must be compared with the old one.
+#[derive(Clone, Copy, Default)]
+struct Condition {
+    absent: bool,
+    present: bool,
+    later: bool,
+    earlier: bool,
+}
+
+impl Condition {
+    fn read(options: &[&[u8]]) -> Result<Condition, Stop> {
+        let mut wanted = Condition::default();
+        for option in options {
+            match option {
+                word if is(word, "NX") => wanted.absent = true,
+                word if is(word, "XX") => wanted.present = true,
+                word if is(word, "GT") => wanted.later = true,
+                word if is(word, "LT") => wanted.earlier = true,
+                word => return Err(format!("ERR Unsupported option {}", String::from_utf8_lossy(word)).into()),
+            }
+        }
+        if wanted.absent && (wanted.present || wanted.later || wanted.earlier) {
+            return Err("ERR NX and XX, GT or LT options at the same time are not compatible".into());
+        }
+        if wanted.later && wanted.earlier {
+            return Err("ERR GT and LT options at the same time are not compatible".into());
+        }
+        Ok(wanted)
+    }
+
+    /// A key without expiry counts as one that lives for ever.
+    fn holds(self, old: Option<u64>, new_ms: i64) -> bool {
+        let old = old.map(|old_ms| i64::try_from(old_ms).unwrap_or(i64::MAX));
+        !(self.absent && old.is_some()
+            || self.present && old.is_none()
+            || self.later && old.is_none_or(|old_ms| new_ms <= old_ms)
+            || self.earlier && old.is_some_and(|old_ms| new_ms >= old_ms))
+    }
+}
+
+fn expire(call: &mut Call<'_>) -> Outcome {
+    expire_in(call, Unit::Seconds, call.txn.now_ms())
+}
+
+fn expire_ms(call: &mut Call<'_>) -> Outcome {
+    expire_in(call, Unit::Milliseconds, call.txn.now_ms())
+}
+
+fn expire_at(call: &mut Call<'_>) -> Outcome {
+    expire_in(call, Unit::Seconds, 0)
+}
+
+fn expire_at_ms(call: &mut Call<'_>) -> Outcome {
+    expire_in(call, Unit::Milliseconds, 0)
+}
+
+/// Lets a key expire so many units after `base_ms`. A time in the past takes the key away, and that counts as done.
+fn expire_in(call: &mut Call<'_>, unit: Unit, base_ms: u64) -> Outcome {
+    let condition = Condition::read(&call.args[3..])?;
+    let expiry_ms = absolute_ms(integer(call.args[2])?, unit, base_ms)
+        .ok_or_else(|| format!("ERR invalid expire time in '{}' command", call.command.label()))?;
+    let key = call.args[1];
+    let done = match call.find(key)? {
+        Some(found) if condition.holds(found.expiry_ms, expiry_ms) => {
+            match u64::try_from(expiry_ms) {
+                Ok(expiry_ms) if expiry_ms > call.txn.now_ms() => {
+                    call.edit(key, &New { expiry_ms: Some(expiry_ms), ..New::from(found) })?;
+                    call.notify('g', "expire", key);
+                }
+                _ => {
+                    call.remove(key)?;
+                    call.notify('g', "del", key);
+                }
+            }
+            true
+        }
+        _ => false,
+    };
+    call.reply.integer(done.into());
+    Ok(())
+}
+
+/// The absolute time in milliseconds, unless it overflows.
+fn absolute_ms(number: i64, unit: Unit, base_ms: u64) -> Option<i64> {
+    let ms = if unit == Unit::Seconds { number.checked_mul(1000)? } else { number };
+    ms.checked_add(base_ms as i64)
+}
+
+fn persist(call: &mut Call<'_>) -> Outcome {
+    let key = call.args[1];
+    let done = match call.find(key)? {
+        Some(found) if found.expiry_ms.is_some() => {
+            call.edit(key, &New { expiry_ms: None, ..New::from(found) })?;
+            call.notify('g', "persist", key);
+            true
+        }
+        _ => false,
+    };
+    call.reply.integer(done.into());
+    Ok(())
+}
+
+/// Answers -2 without the key, -1 without expiry, else what `shown` makes of the expiry.
+fn answer_time(call: &mut Call<'_>, unit: Unit, shown: impl Fn(u64) -> u64) -> Outcome {
+    let found = call.txn.peek(call.db(), call.args[1])?;
+    call.reply.integer(match found.map(|found| found.expiry_ms) {
+        None => -2,
+        Some(None) => -1,
+        Some(Some(expiry_ms)) => match unit {
+            Unit::Seconds => (shown(expiry_ms).saturating_add(500) / 1000) as i64,
+            Unit::Milliseconds => shown(expiry_ms) as i64,
+        },
+    });
+    Ok(())
+}
+
+fn time_left(call: &mut Call<'_>) -> Outcome {
+    let now_ms = call.txn.now_ms();
+    answer_time(call, Unit::Seconds, |expiry_ms| expiry_ms.saturating_sub(now_ms))
+}
+
+fn time_left_ms(call: &mut Call<'_>) -> Outcome {
+    let now_ms = call.txn.now_ms();
+    answer_time(call, Unit::Milliseconds, |expiry_ms| expiry_ms.saturating_sub(now_ms))
+}
+
+fn expire_time(call: &mut Call<'_>) -> Outcome {
+    answer_time(call, Unit::Seconds, |expiry_ms| expiry_ms)
+}
+
+fn expire_time_ms(call: &mut Call<'_>) -> Outcome {
+    answer_time(call, Unit::Milliseconds, |expiry_ms| expiry_ms)
+}

@@ -1,0 +1,124 @@
+//! OBJECT: what Redis would say of the inside of a value.
+//!
+//! The layouts here are others than Redis's, but programs look at these names to learn whether a value is small or large;
+//! so a packed value goes by the name of Redis's small layout and a tree by that of its large one.
+use polder_base::number;
+use polder_table::{Found, Limits, Policy, clock};
+use polder_values::{Kind, Value};
+
+use crate::call::{Call, Outcome};
+use crate::command::{Command, LOADING, STALE, container, read, session};
+use crate::introspect::help;
+
+const NONDETERMINISTIC: &[&str] = &["nondeterministic_output"];
+const LOOKS: &[&str] = &["RO"];
+
+/// The longest string that Redis keeps in one piece with its header.
+const EMBEDDED_MAX: usize = 44;
+
+/// Redis shares one object for each of the numbers below this, and counts its references as this many.
+const SHARED_NUMBERS: i64 = 10_000;
+const SHARED_COUNT: i64 = i32::MAX as i64;
+
+/// The family's rows.
+pub const COMMANDS: &[Command] = &[
+    container("OBJECT").since("2.2.3").costs("Depends on subcommand.").about("A container for object introspection commands."),
+    read("OBJECT|ENCODING", "key", show_encoding)
+        .touches(LOOKS)
+        .tips(NONDETERMINISTIC)
+        .since("2.2.3")
+        .about("Returns the internal encoding of a Redis object."),
+    read("OBJECT|FREQ", "key", show_frequency)
+        .touches(LOOKS)
+        .tips(NONDETERMINISTIC)
+        .since("4.0.0")
+        .about("Returns the logarithmic access frequency counter of a Redis object."),
+    session("OBJECT|HELP", "", help).with(LOADING | STALE).since("6.2.0").about("Prints this help."),
+    read("OBJECT|IDLETIME", "key", show_idle_time)
+        .touches(LOOKS)
+        .tips(NONDETERMINISTIC)
+        .since("2.2.3")
+        .about("Returns the time since the last access to a Redis object."),
+    read("OBJECT|REFCOUNT", "key", show_references)
+        .touches(LOOKS)
+        .tips(NONDETERMINISTIC)
+        .since("2.2.3")
+        .about("Returns the reference count of a value of a key."),
+];
+
+/// Redis's name for the layout of a value.
+pub fn encoding(found: &Found<'_>) -> &'static str {
+    match (found.kind, found.value) {
+        (Kind::String, Value::Packed(bytes)) if !found.raw && number::integer(bytes).is_some() => "int",
+        (Kind::String, Value::Packed(bytes)) if !found.raw && bytes.len() <= EMBEDDED_MAX => "embstr",
+        (Kind::String, _) => "raw",
+        (Kind::Stream, _) => "stream",
+        (_, Value::Packed(_)) => "listpack",
+        (Kind::List, Value::Tree(_)) => "quicklist",
+        (Kind::Hash | Kind::Set, Value::Tree(_)) => "hashtable",
+        (Kind::SortedSet, Value::Tree(_)) => "skiplist",
+    }
+}
+
+/// Answers what `shown` makes of the key's state, or nothing without the key.
+fn show(call: &mut Call<'_>, shown: impl Fn(&mut Call<'_>, &Found<'_>) -> Outcome) -> Outcome {
+    match call.txn.peek(call.db(), call.args[2])? {
+        Some(found) => shown(call, &found),
+        None => {
+            call.reply.null();
+            Ok(())
+        }
+    }
+}
+
+fn show_encoding(call: &mut Call<'_>) -> Outcome {
+    show(call, |call, found| {
+        call.reply.bulk(encoding(found).as_bytes());
+        Ok(())
+    })
+}
+
+fn counts_frequency(limits: &Limits) -> bool {
+    matches!(limits.policy, Policy::AllkeysLfu | Policy::VolatileLfu)
+}
+
+fn show_frequency(call: &mut Call<'_>) -> Outcome {
+    show(call, |call, found| {
+        let limits = call.table.limits();
+        if !counts_frequency(&limits) {
+            return Err("ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when \
+                        switching between policies at runtime LRU and LFU data will take some time to adjust."
+                .into());
+        }
+        let frequency = clock::frequency(found.clock, call.txn.now_ms(), limits.lfu_decay_minutes);
+        call.reply.integer(frequency.into());
+        Ok(())
+    })
+}
+
+fn show_idle_time(call: &mut Call<'_>) -> Outcome {
+    show(call, |call, found| {
+        if counts_frequency(&call.table.limits()) {
+            return Err("ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that when switching \
+                        between policies at runtime LRU and LFU data will take some time to adjust."
+                .into());
+        }
+        call.reply.integer(clock::idle_seconds(found.clock, call.txn.now_ms()) as i64);
+        Ok(())
+    })
+}
+
+/// One, but for the numbers that Redis would share (which it does not while each key's access counts).
+fn show_references(call: &mut Call<'_>) -> Outcome {
+    show(call, |call, found| {
+        let limits = call.table.limits();
+        let tracked = counts_frequency(&limits) || matches!(limits.policy, Policy::AllkeysLru | Policy::VolatileLru);
+        let small = match found.value {
+            Value::Packed(bytes) if found.kind == Kind::String && !found.raw => number::integer(bytes),
+            _ => None,
+        };
+        let shared = small.is_some_and(|number| (0..SHARED_NUMBERS).contains(&number)) && !(tracked && limits.memory_max != 0);
+        call.reply.integer(if shared { SHARED_COUNT } else { 1 });
+        Ok(())
+    })
+}
