@@ -7,6 +7,7 @@
 //! **Invariant:** [`FAMILIES`] is the only registration there is.
 #![forbid(unsafe_code)]
 
+pub mod bitmap;
 pub mod call;
 pub mod client;
 pub mod cluster;
@@ -52,6 +53,7 @@ pub static FAMILIES: &[Family] = &[
     Family { group: "cluster", category: "", commands: cluster::COMMANDS },
     Family { group: "server", category: "", commands: database::COMMANDS },
     Family { group: "string", category: "string", commands: string::COMMANDS },
+    Family { group: "bitmap", category: "bitmap", commands: bitmap::COMMANDS },
     Family { group: "transactions", category: "transaction", commands: transaction::COMMANDS },
     Family { group: "server", category: "connection", commands: introspect::COMMANDS },
 ];

@@ -1,0 +1,78 @@
+//! Strings as numbers: INCR and its relatives.
+use polder_base::number::{self, Number, NumberMode};
+use polder_table::{Found, New, Stop};
+use polder_values::{Kind, Value};
+
+use super::find;
+use crate::call::{Call, NOT_AN_INTEGER, Outcome, integer};
+use crate::settings::id;
+
+const OVERFLOW: &str = "ERR increment or decrement would overflow";
+const NOT_A_FLOAT: &str = "ERR value is not a valid float";
+const NOT_FINITE: &str = "ERR increment would produce NaN or Infinity";
+
+pub(super) fn incr(call: &mut Call<'_>) -> Outcome {
+    add(call, 1)
+}
+
+pub(super) fn decr(call: &mut Call<'_>) -> Outcome {
+    add(call, -1)
+}
+
+pub(super) fn incrby(call: &mut Call<'_>) -> Outcome {
+    add(call, integer(call.args[2])?)
+}
+
+pub(super) fn decrby(call: &mut Call<'_>) -> Outcome {
+    let decrement = integer(call.args[2])?;
+    add(call, decrement.checked_neg().ok_or(Stop::from("ERR decrement would overflow"))?)
+}
+
+/// Adds to the integer in the key; one that is absent counts as 0.
+fn add(call: &mut Call<'_>, by: i64) -> Outcome {
+    let key = call.args[1];
+    let found = find(call, key)?;
+    let old = match found {
+        None => 0,
+        Some(Found { value: Value::Packed(text), .. }) => number::integer(text).ok_or(Stop::from(NOT_AN_INTEGER))?,
+        Some(_) => return Err(NOT_AN_INTEGER.into()),
+    };
+    let new = old.checked_add(by).ok_or(Stop::from(OVERFLOW))?;
+    put_text(call, key, found, itoa::Buffer::new().format(new).as_bytes())?;
+    call.notify('$', "incrby", key);
+    call.reply.integer(new);
+    Ok(())
+}
+
+pub(super) fn incrbyfloat(call: &mut Call<'_>) -> Outcome {
+    let (key, mode) = (call.args[1], number_mode(call));
+    let found = find(call, key)?;
+    let old = match found {
+        None => Some(Number::zero(mode)),
+        Some(Found { value: Value::Packed(text), .. }) => Number::parse(mode, text),
+        Some(_) => None,
+    };
+    let (Some(old), Some(by)) = (old, Number::parse(mode, call.args[2])) else {
+        return Err(NOT_A_FLOAT.into());
+    };
+    let sum = old.sum_text(by).ok_or(Stop::from(NOT_FINITE))?;
+    put_text(call, key, found, sum.as_bytes())?;
+    call.notify('$', "incrbyfloat", key);
+    call.reply.bulk(sum.as_bytes());
+    Ok(())
+}
+
+/// How this memory adds numbers that are not whole.
+pub(crate) fn number_mode(call: &Call<'_>) -> NumberMode {
+    match call.host.settings().number(const { id("number-mode") }) {
+        0 => NumberMode::Decimal,
+        _ => NumberMode::Redis,
+    }
+}
+
+/// Gives the key a number's text; expiry and flags stay as they were.
+fn put_text(call: &Call<'_>, key: &[u8], found: Option<Found<'_>>, text: &[u8]) -> Outcome {
+    let value = Value::Packed(text);
+    let old = found.map_or(New::of(Kind::String, value), New::from);
+    call.put(key, &New { value, raw: false, ..old })
+}

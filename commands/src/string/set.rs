@@ -1,0 +1,257 @@
+//! SET and its relatives: what is set on which condition, and when it expires.
+use polder_table::{Found, New, Stop};
+use polder_values::string;
+use polder_values::{Kind, Value};
+
+use super::{find, reply_found};
+use crate::call::{Call, Outcome, SYNTAX, integer, is};
+
+/// When SET sets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Condition<'a> {
+    Always,
+    Absent,
+    Present,
+    /// Valkey's IFEQ: when the key holds just this.
+    Equal(&'a [u8]),
+}
+
+/// What is to become of the expiry.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Expiry<'a> {
+    /// Nothing was said.
+    Unsaid,
+    Keep,
+    Persist,
+    At(Unit, &'a [u8]),
+}
+
+/// How an expiry is given.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Unit {
+    milliseconds: u64,
+    absolute: bool,
+}
+
+const SECONDS: Unit = Unit { milliseconds: 1000, absolute: false };
+const MILLISECONDS: Unit = Unit { milliseconds: 1, absolute: false };
+const UNITS: [(&str, Unit); 4] = [
+    ("EX", SECONDS),
+    ("PX", MILLISECONDS),
+    ("EXAT", Unit { milliseconds: 1000, absolute: true }),
+    ("PXAT", Unit { milliseconds: 1, absolute: true }),
+];
+
+/// The options of SET.
+struct Options<'a> {
+    condition: Condition<'a>,
+    /// Reply with the old value.
+    get: bool,
+    expiry: Expiry<'a>,
+}
+
+impl<'a> Options<'a> {
+    /// An option may be said twice but not contradicted; the last value said counts.
+    fn parse(args: &[&'a [u8]]) -> Result<Options<'a>, Stop> {
+        let mut options = Options { condition: Condition::Always, get: false, expiry: Expiry::Unsaid };
+        let mut rest = args;
+        while let [word, later @ ..] = rest {
+            rest = later;
+            let condition = options.condition;
+            if is(word, "NX") && matches!(condition, Condition::Always | Condition::Absent) {
+                options.condition = Condition::Absent;
+            } else if is(word, "XX") && matches!(condition, Condition::Always | Condition::Present) {
+                options.condition = Condition::Present;
+            } else if is(word, "IFEQ") && condition == Condition::Always && !rest.is_empty() {
+                options.condition = Condition::Equal(rest[0]);
+                rest = &rest[1..];
+            } else if is(word, "GET") {
+                options.get = true;
+            } else if is(word, "KEEPTTL") && matches!(options.expiry, Expiry::Unsaid | Expiry::Keep) {
+                options.expiry = Expiry::Keep;
+            } else {
+                rest = options.expiry.parse(word, rest)?;
+            }
+        }
+        Ok(options)
+    }
+}
+
+impl<'a> Expiry<'a> {
+    /// Reads `EX seconds` and the like, `word` being the first of it; answers what follows.
+    fn parse<'r>(&mut self, word: &[u8], rest: &'r [&'a [u8]]) -> Result<&'r [&'a [u8]], Stop> {
+        let unit = UNITS.iter().find(|(name, _)| is(word, name)).map(|(_, unit)| *unit);
+        let (Some(unit), [text, later @ ..]) = (unit, rest) else { return Err(SYNTAX.into()) };
+        match *self {
+            Expiry::Unsaid => {}
+            Expiry::At(before, _) if before == unit => {}
+            _ => return Err(SYNTAX.into()),
+        }
+        *self = Expiry::At(unit, text);
+        Ok(later)
+    }
+}
+
+/// The moment that `text` names, in milliseconds since the Unix epoch.
+///
+/// # Errors
+/// Redis's texts for what is no number, not positive, or beyond 64 bits of milliseconds.
+fn moment(call: &Call<'_>, unit: Unit, text: &[u8]) -> Result<u64, Stop> {
+    let count = integer(text)?;
+    let base = if unit.absolute { 0 } else { call.txn.now_ms() as i64 };
+    let moment = count.checked_mul(unit.milliseconds as i64).and_then(|span| span.checked_add(base));
+    match moment {
+        Some(moment) if count > 0 => Ok(moment as u64),
+        _ => Err(format!("ERR invalid expire time in '{}' command", call.command.label()).into()),
+    }
+}
+
+/// Gives the key the string `bytes`, and tells about it.
+fn put(call: &Call<'_>, key: &[u8], bytes: &[u8], expiry_ms: Option<u64>) -> Outcome {
+    let value = string::make(call.txn, bytes)?;
+    call.put(key, &New { expiry_ms, ..New::of(Kind::String, value) })?;
+    call.notify('$', "set", key);
+    Ok(())
+}
+
+/// As [`put`], with an expiry that was asked for.
+fn put_until(call: &Call<'_>, key: &[u8], bytes: &[u8], expiry_ms: u64) -> Outcome {
+    put(call, key, bytes, Some(expiry_ms))?;
+    call.notify('g', "expire", key);
+    Ok(())
+}
+
+/// What SET does with its key: with GET it is read, too.
+pub(super) fn touches(args: &[&[u8]]) -> &'static str {
+    if args.iter().skip(3).any(|arg| is(arg, "GET")) { "RW access update" } else { "OW update" }
+}
+
+pub(super) fn set(call: &mut Call<'_>) -> Outcome {
+    let (key, bytes) = (call.args[1], call.args[2]);
+    if call.args.len() > 3 {
+        return set_with(call, key, bytes);
+    }
+    put(call, key, bytes, None)?;
+    call.reply.ok();
+    Ok(())
+}
+
+fn set_with(call: &mut Call<'_>, key: &[u8], bytes: &[u8]) -> Outcome {
+    let options = Options::parse(&call.args[3..])?;
+    let until = match options.expiry {
+        Expiry::At(unit, text) => Some(moment(call, unit, text)?),
+        _ => None,
+    };
+    let blind = options.condition == Condition::Always && options.expiry != Expiry::Keep;
+    let old = match options.get {
+        true => find(call, key)?,
+        false if blind => None,
+        false => call.find(key)?,
+    };
+    let meets = match options.condition {
+        Condition::Always => true,
+        Condition::Absent => old.is_none(),
+        Condition::Present => old.is_some(),
+        Condition::Equal(wanted) => holds(call, key, wanted)?,
+    };
+    // The old value is replied before its nodes are given up.
+    if options.get {
+        reply_found(call, &old)?;
+    } else if meets {
+        call.reply.ok();
+    } else {
+        call.reply.null();
+    }
+    match until {
+        _ if !meets => Ok(()),
+        Some(until) => put_until(call, key, bytes, until),
+        None if options.expiry == Expiry::Keep => put(call, key, bytes, old.and_then(|old| old.expiry_ms)),
+        None => put(call, key, bytes, None),
+    }
+}
+
+/// Whether the key holds the string `wanted`.
+fn holds(call: &Call<'_>, key: &[u8], wanted: &[u8]) -> Result<bool, Stop> {
+    match find(call, key)? {
+        Some(Found { value: Value::Packed(bytes), .. }) => Ok(bytes == wanted),
+        Some(Found { value, .. }) if string::len(&value) == wanted.len() as u64 => {
+            let mut rest = wanted;
+            for piece in string::pieces(call.txn, value, 0, u64::MAX) {
+                let piece = piece?;
+                let (now, later) = rest.split_at(piece.len());
+                if now != piece.bytes() {
+                    return Ok(false);
+                }
+                rest = later;
+            }
+            Ok(true)
+        }
+        _ => Ok(false),
+    }
+}
+
+pub(super) fn setnx(call: &mut Call<'_>) -> Outcome {
+    let (key, bytes) = (call.args[1], call.args[2]);
+    let absent = call.find(key)?.is_none();
+    if absent {
+        put(call, key, bytes, None)?;
+    }
+    call.reply.integer(i64::from(absent));
+    Ok(())
+}
+
+pub(super) fn setex(call: &mut Call<'_>) -> Outcome {
+    set_for(call, SECONDS)
+}
+
+pub(super) fn psetex(call: &mut Call<'_>) -> Outcome {
+    set_for(call, MILLISECONDS)
+}
+
+fn set_for(call: &mut Call<'_>, unit: Unit) -> Outcome {
+    let until = moment(call, unit, call.args[2])?;
+    put_until(call, call.args[1], call.args[3], until)?;
+    call.reply.ok();
+    Ok(())
+}
+
+pub(super) fn getset(call: &mut Call<'_>) -> Outcome {
+    let (key, bytes) = (call.args[1], call.args[2]);
+    let old = find(call, key)?;
+    reply_found(call, &old)?;
+    put(call, key, bytes, None)
+}
+
+pub(super) fn getex(call: &mut Call<'_>) -> Outcome {
+    let key = call.args[1];
+    let mut expiry = Expiry::Unsaid;
+    let mut rest = &call.args[2..];
+    while let [word, later @ ..] = rest {
+        if is(word, "PERSIST") && matches!(expiry, Expiry::Unsaid | Expiry::Persist) {
+            (expiry, rest) = (Expiry::Persist, later);
+        } else {
+            rest = expiry.parse(word, later)?;
+        }
+    }
+    let found = find(call, key)?;
+    // Redis looks at the time only when there is a key that it could be meant for.
+    let (Some(old), Expiry::At(unit, text)) = (found, expiry) else {
+        reply_found(call, &found)?;
+        let persists = found.filter(|old| expiry == Expiry::Persist && old.expiry_ms.is_some());
+        return persists.map_or(Ok(()), |old| change_expiry(call, key, old, None, "persist"));
+    };
+    let until = moment(call, unit, text)?;
+    reply_found(call, &found)?;
+    if unit.absolute && until <= call.txn.now_ms() {
+        call.remove(key)?;
+        call.notify('g', "del", key);
+        return Ok(());
+    }
+    change_expiry(call, key, old, Some(until), "expire")
+}
+
+fn change_expiry(call: &Call<'_>, key: &[u8], old: Found<'_>, expiry_ms: Option<u64>, event: &'static str) -> Outcome {
+    call.edit(key, &New { expiry_ms, ..New::from(old) })?;
+    call.notify('g', event, key);
+    Ok(())
+}
