@@ -1,0 +1,235 @@
+//! One user's conversation: connecting, running a command and printing what comes back.
+use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use polder_wire::resp::Value;
+
+use super::arguments::Arguments;
+use super::format::{Form, Format};
+use super::link::{Link, Login, Place};
+
+/// How often a stream of messages looks whether the user has had enough.
+const GLANCE: Duration = Duration::from_millis(100);
+
+/// How a command ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Ran {
+    Answered,
+    /// The memory answered an error, which has been printed.
+    Refused(Vec<u8>),
+    /// There is no connection, and why.
+    Lost(String),
+}
+
+/// A user's conversation.
+pub struct Client {
+    pub place: Place,
+    pub login: Login,
+    pub format: Format,
+    link: Option<Link>,
+    show_pushes: bool,
+    /// Errors go to standard error, without decoration (`-e`).
+    plain_errors: bool,
+    /// Whether MULTI is open.
+    pub multi: bool,
+    /// Set by Ctrl-C while messages stream; only an interactive user sets it.
+    pub interrupted: Arc<AtomicBool>,
+}
+
+impl Client {
+    /// A client that is not connected yet.
+    ///
+    /// # Errors
+    /// A line that says what is wrong with the arguments.
+    pub fn new(arguments: &Arguments) -> Result<Client, String> {
+        let (place, login) = arguments.target()?;
+        let show_pushes = arguments.show_pushes.as_ref().map_or_else(|| io::stdout().is_terminal(), |answer| answer == "yes");
+        Ok(Client {
+            place,
+            login,
+            format: arguments.format(),
+            link: None,
+            show_pushes,
+            plain_errors: arguments.error_status,
+            multi: false,
+            interrupted: Arc::default(),
+        })
+    }
+
+    /// Connects anew and logs in; what the server refuses is said on standard error.
+    ///
+    /// # Errors
+    /// Why there is no connection.
+    pub fn connect(&mut self) -> Result<&mut Link, String> {
+        self.link = None;
+        self.multi = false;
+        let mut link = Link::open(&self.place).map_err(|error| self.unreachable(&error))?;
+        if let Some(refused) = link.login(&self.login).map_err(|error| format!("Error: {}", reason(&error)))? {
+            eprintln!("{refused}");
+            if refused.starts_with("SELECT") {
+                self.login.db = 0;
+            }
+        }
+        Ok(self.link.insert(link))
+    }
+
+    /// The connection, made now if there is none.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub fn connected(&mut self) -> Result<&mut Link, String> {
+        if self.link.is_none() {
+            self.connect()?;
+        }
+        self.link.as_mut().ok_or_else(|| "not connected".into())
+    }
+
+    /// Whether there is a connection, as far as we know.
+    pub fn is_connected(&self) -> bool {
+        self.link.is_some()
+    }
+
+    fn unreachable(&self, error: &io::Error) -> String {
+        match &self.place {
+            Place::Segment(name) => format!("Could not attach the segment {name}: {}", reason(error)),
+            place => format!("Could not connect to Redis at {place}: {}", reason(error)),
+        }
+    }
+
+    /// Runs one command and prints what comes back; a connection that has died meanwhile is made anew once.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn run(&mut self, args: &[Vec<u8>], out: &mut dyn Write) -> io::Result<Ran> {
+        let used = self.link.is_some();
+        let mut answer = self.connected().and_then(|link| link.send(args).and_then(|()| link.receive()).map_err(|error| reason(&error)));
+        if answer.is_err() && used {
+            answer = self.connect().and_then(|link| link.send(args).and_then(|()| link.receive()).map_err(|error| reason(&error)));
+        }
+        let mut value = match answer {
+            Ok(value) => value,
+            Err(text) => return Ok(self.lost(text)),
+        };
+        let stream = Stream::of(args);
+        if stream == Some(Stream::Messages) && !matches!(value, Value::Error(_)) && self.format.form != Form::Raw {
+            writeln!(out, "Reading messages... (press Ctrl-C to quit)")?;
+        }
+        while let (Value::Push(_), None) = (&value, stream) {
+            self.print_push(&value, out)?;
+            match self.connected().and_then(|link| link.receive().map_err(|error| reason(&error))) {
+                Ok(next) => value = next,
+                Err(text) => return Ok(self.lost(text)),
+            }
+        }
+        self.note(args, &value);
+        if let Value::Error(text) = value {
+            self.print_error(&text, out)?;
+            return Ok(Ran::Refused(text));
+        }
+        out.write_all(&self.format.text(&value, is_report(args)))?;
+        out.flush()?;
+        if stream.is_some() { self.stream(out) } else { Ok(Ran::Answered) }
+    }
+
+    fn lost(&mut self, text: String) -> Ran {
+        self.link = None;
+        self.multi = false;
+        Ran::Lost(if text.starts_with("Could not") { text } else { format!("Error: {text}") })
+    }
+
+    fn print_error(&self, text: &[u8], out: &mut dyn Write) -> io::Result<()> {
+        if self.plain_errors {
+            eprintln!("{}", String::from_utf8_lossy(text));
+            return Ok(());
+        }
+        out.write_all(&self.format.text(&Value::Error(text.to_vec()), false))?;
+        out.flush()
+    }
+
+    fn print_push(&self, value: &Value, out: &mut dyn Write) -> io::Result<()> {
+        if self.show_pushes { out.write_all(&self.format.text(value, false)) } else { Ok(()) }
+    }
+
+    /// Prints whatever comes, until the connection ends or the user has had enough.
+    fn stream(&mut self, out: &mut dyn Write) -> io::Result<Ran> {
+        self.interrupted.store(false, Ordering::Relaxed);
+        let format = self.format.clone();
+        loop {
+            if self.interrupted.load(Ordering::Relaxed) {
+                // The subscription ends with its connection; the next command finds a fresh one.
+                return Ok(self.connect().err().map_or(Ran::Answered, Ran::Lost));
+            }
+            let Some(link) = self.link.as_mut() else { return Ok(Ran::Answered) };
+            link.set_patience(Some(GLANCE))?;
+            match link.receive() {
+                Ok(value) => {
+                    out.write_all(&format.text(&value, false))?;
+                    out.flush()?;
+                }
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => {}
+                Err(error) => return Ok(self.lost(reason(&error))),
+            }
+        }
+    }
+
+    /// Keeps up with what commands do to the connection, for the prompt and for connecting anew.
+    fn note(&mut self, args: &[Vec<u8>], value: &Value) {
+        let failed = matches!(value, Value::Error(_));
+        let name = args[0].to_ascii_lowercase();
+        match name.as_slice() {
+            b"multi" if !failed => self.multi = true,
+            b"exec" | b"discard" => self.multi = false,
+            b"select" if !failed && !self.multi => {
+                let number = args.get(1).and_then(|arg| std::str::from_utf8(arg).ok()?.parse().ok());
+                self.login.db = number.unwrap_or(self.login.db);
+            }
+            b"reset" if !failed => {
+                self.multi = false;
+                self.login.db = 0;
+            }
+            b"hello" if !failed => self.login.resp3 = args.get(1).map_or(self.login.resp3, |arg| arg == b"3"),
+            _ => {}
+        }
+    }
+}
+
+/// Commands after which messages come without asking.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stream {
+    Monitor,
+    Messages,
+}
+
+impl Stream {
+    fn of(args: &[Vec<u8>]) -> Option<Stream> {
+        match args.first()?.to_ascii_lowercase().as_slice() {
+            b"monitor" => Some(Stream::Monitor),
+            b"subscribe" | b"psubscribe" | b"ssubscribe" => Some(Stream::Messages),
+            _ => None,
+        }
+    }
+}
+
+/// Whether a command answers a text made for people.
+fn is_report(args: &[Vec<u8>]) -> bool {
+    let word = |at: usize| args.get(at).map(|word| word.to_ascii_lowercase()).unwrap_or_default();
+    let second = word(1);
+    match word(0).as_slice() {
+        b"info" | b"lolwut" => true,
+        b"debug" => second.starts_with(b"htstats"),
+        b"memory" => matches!(second.as_slice(), b"malloc-stats" | b"doctor"),
+        b"cluster" => matches!(second.as_slice(), b"nodes" | b"info"),
+        b"client" => matches!(second.as_slice(), b"list" | b"info"),
+        b"latency" => matches!(second.as_slice(), b"graph" | b"doctor"),
+        _ => false,
+    }
+}
+
+/// An error without the number that Rust adds, as C programs print it.
+pub fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    text.strip_prefix("ERR ").unwrap_or(text).to_string()
+}

@@ -1,0 +1,302 @@
+//! The way to the memory: a connection to a server, or the segment itself in this process.
+//!
+//! ```text
+//!   args -> RESP request -> socket  -> server -> RESP reply -> Value      TCP or Unix socket
+//!   args -> Memory::execute ------------------> RESP reply -> Value      segment, no server
+//! ```
+//!
+//! Both ends speak RESP, so everything above (formats, pipes, scans) is the same code, and a reply read from the segment
+//! has been through the same writer as one that came over a network.
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use polder_engine::{Bare, Memory, Options, Protocol, Session};
+use polder_wire::resp::{Limits, Output, Replies, Request, Requests, Value, command};
+
+/// Where the memory is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Place {
+    Tcp { host: String, port: u16 },
+    Unix(String),
+    Segment(String),
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Place::Tcp { host, port } if host.contains(':') => write!(out, "[{host}]:{port}"),
+            Place::Tcp { host, port } => write!(out, "{host}:{port}"),
+            Place::Unix(path) => write!(out, "{path}"),
+            Place::Segment(name) => write!(out, "{name}"),
+        }
+    }
+}
+
+/// Who we are, and what a fresh connection is set to.
+#[derive(Clone, Debug, Default)]
+pub struct Login {
+    pub user: Option<String>,
+    pub password: Option<String>,
+    pub db: u32,
+    pub resp3: bool,
+}
+
+/// What carries the bytes.
+enum Channel {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+    Segment(Box<Direct>),
+}
+
+/// The segment as a peer that answers at once.
+struct Direct {
+    memory: Memory,
+    session: Session,
+    host: Bare,
+    requests: Requests,
+    /// Bytes of a request that is not whole yet.
+    partial: Vec<u8>,
+    /// Replies that have not been read yet.
+    output: Output,
+}
+
+/// An open way to the memory.
+pub struct Link {
+    channel: Channel,
+    replies: Replies,
+    /// Bytes received and not yet taken.
+    input: Vec<u8>,
+    taken: usize,
+}
+
+impl Link {
+    /// Opens the way, without logging in.
+    ///
+    /// # Errors
+    /// Those of the socket; a segment's own error text.
+    pub fn open(place: &Place) -> io::Result<Link> {
+        let channel = match place {
+            Place::Tcp { host, port } => {
+                let stream = TcpStream::connect((host.as_str(), *port))?;
+                stream.set_nodelay(true)?;
+                Channel::Tcp(stream)
+            }
+            Place::Unix(path) => Channel::Unix(UnixStream::connect(path)?),
+            Place::Segment(name) => Channel::Segment(Box::new(Direct::attach(name)?)),
+        };
+        Ok(Link { channel, replies: Replies::default(), input: Vec::new(), taken: 0 })
+    }
+
+    /// Authenticates, chooses the database and the protocol; answers what the server refused, which leaves the rest undone.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    pub fn login(&mut self, login: &Login) -> io::Result<Option<String>> {
+        let db = login.db.to_string();
+        let mut steps: Vec<(String, Vec<&str>)> = Vec::new();
+        match (&login.user, &login.password) {
+            (Some(user), Some(password)) => steps.push(("AUTH".into(), vec!["AUTH", user, password])),
+            (None, Some(password)) => steps.push(("AUTH".into(), vec!["AUTH", password])),
+            _ => {}
+        }
+        if login.db != 0 {
+            steps.push((format!("SELECT {db}"), vec!["SELECT", &db]));
+        }
+        if login.resp3 {
+            steps.push(("HELLO 3".into(), vec!["HELLO", "3"]));
+        }
+        for (what, args) in steps {
+            if let Value::Error(text) = self.call(&args)? {
+                return Ok(Some(format!("{what} failed: {}", String::from_utf8_lossy(&text))));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Sends one command and waits for its reply; pushes that come first are dropped.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    pub fn call(&mut self, args: &[impl AsRef<[u8]>]) -> io::Result<Value> {
+        self.send(args)?;
+        loop {
+            match self.receive()? {
+                Value::Push(_) => continue,
+                value => return Ok(value),
+            }
+        }
+    }
+
+    /// Sends one command.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    pub fn send(&mut self, args: &[impl AsRef<[u8]>]) -> io::Result<()> {
+        match &mut self.channel {
+            Channel::Segment(direct) => {
+                let args: Vec<&[u8]> = args.iter().map(AsRef::as_ref).collect();
+                direct.execute(&args);
+                Ok(())
+            }
+            _ => {
+                let mut bytes = Vec::new();
+                command(args, &mut bytes);
+                self.write(&bytes)
+            }
+        }
+    }
+
+    /// Sends bytes that are requests already.
+    ///
+    /// # Errors
+    /// Those of the connection; on a segment `InvalidData` for what is no request.
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match &mut self.channel {
+            Channel::Tcp(stream) => stream.write_all(bytes),
+            Channel::Unix(stream) => stream.write_all(bytes),
+            Channel::Segment(direct) => direct.take(bytes),
+        }
+    }
+
+    /// The next reply, waiting for it.
+    ///
+    /// # Errors
+    /// Those of the connection: `UnexpectedEof` when it was closed, `WouldBlock` when a timeout is set and has passed.
+    pub fn receive(&mut self) -> io::Result<Value> {
+        loop {
+            if let Some(value) = self.buffered()? {
+                return Ok(value);
+            }
+            self.fill()?;
+        }
+    }
+
+    /// A reply that has been received already.
+    fn buffered(&mut self) -> io::Result<Option<Value>> {
+        let mut rest = &self.input[self.taken..];
+        let value = self.replies.read(&mut rest).map_err(|error| io::Error::new(ErrorKind::InvalidData, error.to_string()))?;
+        self.taken = self.input.len() - rest.len();
+        if self.taken == self.input.len() {
+            self.input.clear();
+            self.taken = 0;
+        }
+        Ok(value)
+    }
+
+    fn fill(&mut self) -> io::Result<()> {
+        if self.taken > 0 {
+            self.input.drain(..self.taken);
+            self.taken = 0;
+        }
+        let mut chunk = [0; 16 << 10];
+        let count = match &mut self.channel {
+            Channel::Tcp(stream) => stream.read(&mut chunk)?,
+            Channel::Unix(stream) => stream.read(&mut chunk)?,
+            Channel::Segment(direct) => return direct.drain(&mut self.input),
+        };
+        if count == 0 {
+            return Err(io::Error::new(ErrorKind::UnexpectedEof, "Server closed the connection"));
+        }
+        self.input.extend_from_slice(&chunk[..count]);
+        Ok(())
+    }
+
+    /// Whether a request has begun and not ended. Only a segment knows: a server is waiting for the rest.
+    pub fn is_waiting_for_more(&self) -> bool {
+        matches!(&self.channel, Channel::Segment(direct) if !direct.partial.is_empty())
+    }
+
+    /// How long [`Link::receive`] waits at most; `None` for ever. A segment never lets anyone wait.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn set_patience(&self, patience: Option<Duration>) -> io::Result<()> {
+        match &self.channel {
+            Channel::Tcp(stream) => stream.set_read_timeout(patience),
+            Channel::Unix(stream) => stream.set_read_timeout(patience),
+            Channel::Segment(_) => Ok(()),
+        }
+    }
+
+    /// The same connection for a second thread, which reads while this one writes; `None` on a segment.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn reader(&self) -> io::Result<Option<Link>> {
+        let channel = match &self.channel {
+            Channel::Tcp(stream) => Channel::Tcp(stream.try_clone()?),
+            Channel::Unix(stream) => Channel::Unix(stream.try_clone()?),
+            Channel::Segment(_) => return Ok(None),
+        };
+        Ok(Some(Link { channel, replies: Replies::default(), input: Vec::new(), taken: 0 }))
+    }
+
+    /// Ends the connection for every thread that shares it; whoever waits for a reply wakes up.
+    pub fn close(&self) {
+        // An error here means that the peer was faster: the connection is gone either way.
+        let _ = match &self.channel {
+            Channel::Tcp(stream) => stream.shutdown(Shutdown::Both),
+            Channel::Unix(stream) => stream.shutdown(Shutdown::Both),
+            Channel::Segment(_) => Ok(()),
+        };
+    }
+}
+
+impl Direct {
+    fn attach(segment: &str) -> io::Result<Direct> {
+        let options = Options { segment: segment.into(), create: false, ..Options::default() };
+        let memory = Memory::attach(&options).map_err(|fault| io::Error::other(fault.to_string()))?;
+        Ok(Direct {
+            memory,
+            session: Session::default(),
+            host: Bare::default(),
+            requests: Requests::default(),
+            partial: Vec::new(),
+            output: Output::new(Protocol::Resp2),
+        })
+    }
+
+    fn execute(&mut self, args: &[&[u8]]) {
+        self.memory.execute(&mut self.session, &self.host, args, &mut self.output);
+        self.output.protocol = self.session.protocol;
+    }
+
+    /// Executes every whole request in `bytes`; what is left of them waits for the rest.
+    fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let held = std::mem::take(&mut self.partial);
+        let joined = if held.is_empty() { bytes.to_vec() } else { [held.as_slice(), bytes].concat() };
+        let mut rest = joined.as_slice();
+        let mut args = Vec::new();
+        loop {
+            args.clear();
+            let request = self.requests.read(&mut rest, &Limits::default(), &mut args);
+            match request.map_err(|error| io::Error::new(ErrorKind::InvalidData, error.to_string()))? {
+                Some(Request::Bulks(_)) => self.execute(&args),
+                Some(Request::Inline(words)) => self.execute(&words.iter().map(Vec::as_slice).collect::<Vec<_>>()),
+                None => break,
+            }
+        }
+        self.partial = rest.to_vec();
+        Ok(())
+    }
+
+    /// Moves the replies written so far to `input`.
+    fn drain(&mut self, input: &mut Vec<u8>) -> io::Result<()> {
+        let waiting = self.output.waiting();
+        if waiting == 0 {
+            return Err(io::Error::new(ErrorKind::UnexpectedEof, "nobody else answers on a segment"));
+        }
+        let before = input.len();
+        while self.output.waiting() > 0 {
+            let mut slices = [io::IoSlice::new(&[]); 16];
+            let count = self.output.slices(&mut slices);
+            let moved: usize = slices[..count].iter().map(|slice| slice.len()).sum();
+            slices[..count].iter().for_each(|slice| input.extend_from_slice(slice));
+            self.output.consume(moved);
+        }
+        debug_assert_eq!(input.len() - before, waiting);
+        Ok(())
+    }
+}
