@@ -179,7 +179,7 @@ pub(crate) fn range(start: i64, end: i64, total: u64) -> Option<(u64, u64)> {
     let place = |at: i64| if at < 0 { (total + at).max(0) } else { at };
     let backwards = start < 0 && end < 0 && start > end;
     let (start, end) = (place(start), place(end).min(total - 1));
-    (!backwards && start <= end).then_some((start as u64, end as u64 + 1))
+    (!backwards && start <= end).then(|| (start as u64, end as u64 + 1))
 }
 
 fn get(call: &mut Call<'_>) -> Outcome {

@@ -107,8 +107,10 @@ fn show_pairs(text: &mut String, pairs: &[(Answer, Answer)], indent: &str) {
         let lead = if at == 0 { String::new() } else { format!("\n{indent}") };
         let _ = write!(text, "{lead}{:>width$}# ", at + 1);
         key.show(text, &deeper);
-        text.push_str(" => ");
-        value.show(text, &deeper);
+        // What takes more than one line begins on the next.
+        let mut shown = String::new();
+        value.show(&mut shown, &deeper);
+        let _ = if shown.contains('\n') { write!(text, " =>\n{deeper}{shown}") } else { write!(text, " => {shown}") };
     }
 }
 
@@ -152,6 +154,8 @@ mod tests {
             (Answer::Array(vec![]), "(empty array)"),
             (Answer::Array(vec![bulk("a"), Answer::Array(vec![bulk("b"), bulk("c")])]), "1) \"a\"\n2) 1) \"b\"\n   2) \"c\""),
             (Answer::Map(vec![(bulk("k"), Answer::Integer(1))]), "1# \"k\" => (integer) 1"),
+            (Answer::Map(vec![(bulk("k"), Answer::Array(vec![bulk("m")]))]), "1# \"k\" => 1) \"m\""),
+            (Answer::Map(vec![(bulk("k"), Answer::Array(vec![bulk("m"), bulk("n")]))]), "1# \"k\" =>\n   1) \"m\"\n   2) \"n\""),
             (Answer::Set(vec![bulk("m")]), "1~ \"m\""),
         ];
         for (answer, text) in cases {
