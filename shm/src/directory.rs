@@ -1,16 +1,22 @@
 //! Which segments exist on this machine, and how one is removed.
 
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use polder_base::Fault;
+use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::name::SegmentName;
 use crate::place::{self, HEAD_BYTES, Memory, SHM, SYSV_PREFIX, Signpost};
 use crate::sysv;
 use crate::trouble::fault;
+
+/// How often and how long to wait for another one who removes the same file: about a second in all.
+const TURN_TRIES: u32 = 1000;
+const TURN_PAUSE: Duration = Duration::from_millis(1);
 
 /// Removes a segment's name, after `mark` has told those who use it. They keep their memory until they let go of it;
 /// nobody finds it any more, and the name is free. When `mark` fails, nothing is removed.
@@ -20,15 +26,18 @@ pub fn remove(name: &SegmentName, mark: impl FnOnce() -> Result<(), Fault>) -> R
         errno => fault("remove", name, errno),
     };
     let door = place::door(name);
-    let before = identity(&door).map_err(refused)?;
-    let pointed_at = signpost_at(name, &door);
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    // While it is open, its number is not given to another file: the same number is the same file.
+    let file = rustix::fs::open(&door, flags, Mode::empty()).map_err(refused)?;
     mark()?;
-    // Removed and made anew meanwhile by others: what stands there now is not what we were to remove.
-    if identity(&door).map_err(refused)? != before {
+    let _turn = Turn::take(&file);
+    if !stands_at(&door, &file).map_err(refused)? {
+        // Removed by others, and perhaps made anew: what stands there now is not what we were to remove.
         return Ok(());
     }
+    let signpost = signpost_at(name, &file);
     rustix::fs::unlink(&door).map_err(refused)?;
-    let gone = match pointed_at {
+    let gone = match signpost {
         Some(Signpost::Sysv(id)) => sysv::remove(id),
         Some(Signpost::File(path)) => rustix::fs::unlink(path),
         None => Ok(()),
@@ -40,18 +49,47 @@ pub fn remove(name: &SegmentName, mark: impl FnOnce() -> Result<(), Fault>) -> R
     }
 }
 
-fn identity(door: &Path) -> Result<(u64, u64), Errno> {
-    let state = rustix::fs::lstat(door)?;
-    Ok((state.st_dev, state.st_ino))
+/// The turn of one of those who remove the same file. Nobody replaces what stands at a door, so that a file which
+/// stands there during our turn goes on to stand there until we take it away.
+struct Turn<'f>(&'f OwnedFd);
+
+impl Turn<'_> {
+    /// Waits for the turn, but not for ever: its holder may have been stopped. Who goes on without one risks to remove
+    /// what somebody has made in the same moment; so do all on a file system that has no locks.
+    fn take(file: &OwnedFd) -> Turn<'_> {
+        for _ in 0..TURN_TRIES {
+            match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+                Err(Errno::AGAIN | Errno::INTR) => std::thread::sleep(TURN_PAUSE),
+                _ => break,
+            }
+        }
+        Turn(file)
+    }
 }
 
-fn signpost_at(name: &SegmentName, door: &Path) -> Option<Signpost> {
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        // Closing is not enough: a child that was forked meanwhile has the open file, and with it the lock.
+        let _ = rustix::fs::flock(self.0, FlockOperation::Unlock);
+    }
+}
+
+/// Whether the directory entry still leads to the open file.
+fn stands_at(door: &Path, file: &OwnedFd) -> Result<bool, Errno> {
+    let ours = rustix::fs::fstat(file)?;
+    match rustix::fs::lstat(door) {
+        Ok(there) => Ok((there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)),
+        Err(Errno::NOENT) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn signpost_at(name: &SegmentName, file: &OwnedFd) -> Option<Signpost> {
     if matches!(name, SegmentName::File(_)) {
         return None;
     }
     let mut head = [0; HEAD_BYTES];
-    let file = place::open_file(door, true).ok()?;
-    let read = place::read_head(&file, &mut head).ok()?;
+    let read = place::read_head(file, &mut head).ok()?;
     place::signpost(&head[..read])
 }
 
@@ -91,9 +129,9 @@ fn name_of(entry: &str) -> Option<SegmentName> {
 }
 
 fn look(name: SegmentName, is_segment: impl Fn(&[u8; HEAD_BYTES]) -> bool) -> Option<Listed> {
-    let mut head = [0; HEAD_BYTES];
     match place::open(&name).ok()? {
-        Memory::File { file, .. } => {
+        Memory::File(file) => {
+            let mut head = [0; HEAD_BYTES];
             place::read_head(&file, &mut head).ok().filter(|&read| read == HEAD_BYTES)?;
             let state = std::fs::File::from(file).metadata().ok()?;
             is_segment(&head).then(|| Listed {
@@ -106,14 +144,16 @@ fn look(name: SegmentName, is_segment: impl Fn(&[u8; HEAD_BYTES]) -> bool) -> Op
             })
         }
         Memory::Sysv(id) => {
-            let state = sysv::peek(id, &mut head).ok()?;
-            is_segment(&head).then(|| Listed {
+            let memory = sysv::Attached::new(id).ok()?;
+            let state = memory.state();
+            let seconds = u64::try_from(state.shm_ctime).ok();
+            is_segment(&memory.head()?).then(|| Listed {
                 name,
                 bytes: state.shm_segsz as u64,
                 used_bytes: sysv::used_bytes(id),
                 owner: state.shm_perm.uid,
                 mode: u32::from(state.shm_perm.mode) & 0o777,
-                since: u64::try_from(state.shm_ctime).ok().map(|seconds| SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds)),
+                since: seconds.map(|seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)),
             })
         }
     }

@@ -1,4 +1,5 @@
 pub mod directory;
+mod files;
 pub mod fork;
 pub mod futex;
 pub mod machine;

@@ -15,7 +15,8 @@
 //! - **M1** Nobody touches memory that has not been taken. In a sparse file the kernel would try to find a page at
 //!   that moment, and if /dev/shm is full, the answer is a SIGBUS that kills the process. `fallocate` asks for the same
 //!   page beforehand and answers ENOSPC, which is a [`Fault`] with advice. (Tried on Linux 6.18: fallocate on a full
-//!   tmpfs fails and takes back what it had got, also next to other processes' growth; a touch of a hole is a SIGBUS.)
+//!   tmpfs fails and takes back what it had got, also next to other processes' growth; a touch of a hole is a SIGBUS.
+//!   Disks have one more snare, see `Ground::step_bytes` in `pages.rs`.)
 //! - **M2** A segment appears whole or not at all: it is filled before it gets its name (see `place.rs`).
 //! - **M3** Nothing of a file is read through the mapping before its length and its start have been checked by reading.
 //!   A file that somebody cuts shorter later kills those who use it; whoever may write to a segment is trusted.
@@ -28,24 +29,22 @@
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use polder_base::Fault;
-use rustix::fs::{FallocateFlags, Mode};
+use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, MlockFlags, MsyncFlags, ProtFlags};
-use rustix::process::Gid;
 
 use crate::name::SegmentName;
-use crate::pages::{self, PageChoice, PageReport};
-use crate::place::{self, Draft, HEAD_BYTES, Memory, Signpost};
+use crate::pages::{Ground, PageChoice, PageReport};
+use crate::place::{self, HEAD_BYTES, Memory};
 use crate::trouble::{amount, fault};
-use crate::{fork, sysv};
+use crate::{files, fork, sysv};
 
-/// Growth is taken in steps of this size, so that a caller who is often interrupted by signals still gets on.
-const STEP_BYTES: u64 = 64 << 20;
+/// Growth is taken in strides of this size, so that a caller who is often interrupted by signals still gets on.
+const STRIDE_BYTES: u64 = 64 << 20;
 
 /// How this process wants to hold the memory. It binds nobody else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -111,7 +110,7 @@ pub enum AttachError {
 
 /// What keeps the memory, apart from the mapping itself.
 enum Backing {
-    File(OwnedFd),
+    File { file: OwnedFd, ground: Ground },
     Sysv,
 }
 
@@ -150,7 +149,7 @@ impl Mapping {
         }
         let published = match name {
             SegmentName::Sysv(_) => sysv::create(name, options, init)?,
-            SegmentName::Shm(_) | SegmentName::File(_) => create_in_file(name, options, init)?,
+            SegmentName::Shm(_) | SegmentName::File(_) => files::create(name, options, init)?,
         };
         published.map_err(|errno| match errno {
             Errno::EXIST => CreateError::AlreadyExists(name.clone()),
@@ -165,12 +164,9 @@ impl Mapping {
         expected: impl FnOnce(&[u8; HEAD_BYTES]) -> Result<Extent, Fault>,
     ) -> Result<Mapping, AttachError> {
         fork::watch();
-        let mapping = match place::open(name) {
-            Ok(Memory::File { file, path }) => attach_file(name, residence, file, &path, expected)?,
-            Ok(Memory::Sysv(id)) => sysv::attach(name, residence, id, expected)?,
-            Err(Errno::NOENT) => return Err(AttachError::Absent(name.clone())),
-            Err(Errno::BADMSG | Errno::NODEV) => return Err(no_segment(name, "it is something else").into()),
-            Err(errno) => return Err(fault("open", name, errno).into()),
+        let mapping = match found(name)? {
+            Found::File(file) => files::attach(name, residence, file, expected)?,
+            Found::Sysv(memory) => sysv::attach(name, residence, memory, expected)?,
         };
         mapping.reside()?;
         Ok(mapping)
@@ -188,21 +184,21 @@ impl Mapping {
         if bytes <= known {
             return Ok(());
         }
-        if let Backing::File(file) = &self.backing {
-            self.take(file, known, bytes)?;
+        if let Backing::File { file, ground } = &self.backing {
+            self.take(file, *ground, known, bytes)?;
         }
         self.taken.fetch_max(bytes, Ordering::Relaxed);
         if self.residence.prefaulted { self.prefault(known, bytes) } else { Ok(()) }
     }
 
-    /// Asks the file system for the memory between two places, in steps.
-    fn take(&self, file: &OwnedFd, from: u64, to: u64) -> Result<(), Fault> {
-        let page = self.pages.page_bytes as u64;
-        let step = STEP_BYTES.next_multiple_of(page);
-        let mut begin = from / page * page;
-        let end = to.next_multiple_of(page);
+    /// Asks the file system for the memory between two places, in strides.
+    fn take(&self, file: &OwnedFd, ground: Ground, from: u64, to: u64) -> Result<(), Fault> {
+        let step = ground.step_bytes as u64;
+        let stride = STRIDE_BYTES.next_multiple_of(step);
+        let mut begin = from / step * step;
+        let end = to.next_multiple_of(step).min(self.bytes as u64);
         while begin < end {
-            let length = step.min(end - begin);
+            let length = stride.min(end - begin);
             match rustix::fs::fallocate(file, FallocateFlags::empty(), begin, length) {
                 Ok(()) => begin += length,
                 Err(Errno::INTR) => {}
@@ -304,44 +300,50 @@ impl Mapping {
     pub(crate) fn of_sysv(base: NonNull<u8>, bytes: usize, name: &SegmentName, pages: PageReport, residence: Residence) -> Mapping {
         let mapping =
             Mapping { base, bytes, backing: Backing::Sysv, name: name.clone(), pages, residence, taken: AtomicU64::new(bytes as u64) };
-        mapping.advise();
+        mapping.advise(true);
         mapping
     }
 
-    /// Maps the whole of a file. `taken` is what is known of it.
-    fn of_file(
+    /// Maps a file as far as its ceiling; what `sizes` says is taken counts as known to be there.
+    pub(crate) fn of_file(
         name: &SegmentName,
         file: OwnedFd,
-        bytes: u64,
-        taken: u64,
+        ground: Ground,
+        sizes: Extent,
         pages: PageReport,
         residence: Residence,
     ) -> Result<Mapping, Fault> {
-        let length = usize::try_from(bytes).map_err(|_| fault("map", name, Errno::NOMEM))?;
+        let bytes = usize::try_from(sizes.ceiling).map_err(|_| fault("map", name, Errno::NOMEM))?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the kernel chooses the address, so that nothing that is mapped is replaced.
-        let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), length, protection, MapFlags::SHARED | MapFlags::NORESERVE, &file, 0) }
+        let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED | MapFlags::NORESERVE, &file, 0) }
             .map_err(|errno| fault("map", name, errno))?;
         let base = NonNull::new(base.cast()).expect("the kernel maps nothing at address zero by itself");
-        let backing = Backing::File(file);
-        let mapping = Mapping { base, bytes: length, backing, name: name.clone(), pages, residence, taken: AtomicU64::new(taken) };
-        mapping.advise();
+        let backing = Backing::File { file, ground };
+        let mapping = Mapping { base, bytes, backing, name: name.clone(), pages, residence, taken: AtomicU64::new(sizes.taken) };
+        mapping.advise(ground.in_memory);
         Ok(mapping)
     }
 
     /// Tells the kernel what this memory is; it may know better or not know these words at all.
-    fn advise(&self) {
-        for advice in [Advice::LinuxDontDump, Advice::LinuxHugepage] {
+    fn advise(&self, in_memory: bool) {
+        let larger = in_memory.then_some(Advice::LinuxHugepage);
+        for advice in [Advice::LinuxDontDump].into_iter().chain(larger) {
             // SAFETY: neither advice changes what the memory holds.
             let _ = unsafe { rustix::mm::madvise(self.base.as_ptr().cast(), self.bytes, advice) };
         }
     }
 
-    /// The file that has not been published yet.
-    fn file(&self) -> BorrowedFd<'_> {
+    /// Notes why it has not got larger pages.
+    pub(crate) fn note(&mut self, refusals: Vec<String>) {
+        self.pages.refusals.extend(refusals);
+    }
+
+    /// The file behind it; none for System V memory.
+    pub(crate) fn file(&self) -> Option<BorrowedFd<'_>> {
         match &self.backing {
-            Backing::File(file) => file.as_fd(),
-            Backing::Sysv => unreachable!("only files are drafted"),
+            Backing::File { file, .. } => Some(file.as_fd()),
+            Backing::Sysv => None,
         }
     }
 
@@ -358,7 +360,7 @@ impl Drop for Mapping {
         // SAFETY: M4, who drops a mapping has no more use for what lies in it, and the range is exactly the mapping.
         unsafe {
             match self.backing {
-                Backing::File(_) => drop(rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes)),
+                Backing::File { .. } => drop(rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes)),
                 Backing::Sysv => sysv::detach(self.base),
             }
         }
@@ -371,128 +373,36 @@ impl fmt::Debug for Mapping {
     }
 }
 
-/// The outer result says whether there was a segment to publish, the inner one whether its name was free.
-type Published = Result<Mapping, Errno>;
+/// What a name was found to lead to.
+enum Found {
+    File(OwnedFd),
+    Sysv(sysv::Attached),
+}
 
-/// Makes a segment in a file: on hugetlbfs if that was asked for and can be had, else at the name's own place.
-fn create_in_file(
-    name: &SegmentName,
-    options: &CreateOptions,
-    init: impl FnOnce(&Mapping) -> Result<(), Fault>,
-) -> Result<Published, Fault> {
-    let door = place::door(name);
-    let mut refusals = Vec::new();
-    if let SegmentName::Shm(short) = name {
-        for &page_bytes in options.pages.sizes() {
-            match draft_in_huge_pages(name, short, page_bytes, options) {
-                Ok((mapping, draft, target)) => {
-                    mapping.fill(options, init)?;
-                    return Ok(publish_behind_signpost(mapping, draft, &target, &door));
-                }
-                Err(refusal) => refusals.push(refusal),
-            }
+/// How often to look again at a name that leads to nothing before it is called broken.
+const LOOKS: u32 = 100;
+
+/// Follows a name to its memory. What is removed while we are on the way to it is absent, or is another segment by then;
+/// a door that keeps leading to nothing is broken, which `create` could not mend either: to call it absent would send
+/// those who create or attach in turns round and round.
+fn found(name: &SegmentName) -> Result<Found, AttachError> {
+    for _ in 0..LOOKS {
+        match place::open(name) {
+            Ok(Memory::File(file)) => return Ok(Found::File(file)),
+            Ok(Memory::Sysv(id)) => match sysv::Attached::new(id) {
+                Ok(memory) => return Ok(Found::Sysv(memory)),
+                Err(Errno::INVAL | Errno::IDRM) => {}
+                Err(errno) => return Err(fault("open", name, errno).into()),
+            },
+            Err(Errno::NOENT) if std::fs::symlink_metadata(place::door(name)).is_err() => return Err(AttachError::Absent(name.clone())),
+            Err(Errno::NOENT) => {}
+            Err(Errno::BADMSG | Errno::NODEV) => return Err(no_segment(name, "it is something else").into()),
+            Err(errno) => return Err(fault("open", name, errno).into()),
         }
+        std::thread::yield_now();
     }
-    let (mut mapping, draft) = draft_at(name, &door, options)?;
-    for &page_bytes in options.pages.sizes().iter().filter(|&&size| size > mapping.pages.page_bytes && refusals.is_empty()) {
-        mapping.pages.refusals.push(format!("no {} pages, as only files on hugetlbfs have them", amount(page_bytes as u64)));
-    }
-    mapping.pages.refusals.append(&mut refusals);
-    mapping.fill(options, init)?;
-    let published = draft.publish(mapping.file(), &door);
-    Ok(published.map(|()| mapping))
-}
-
-/// A file without a name, as long as the ceiling, mapped, with the permissions that it shall have.
-fn draft_at(name: &SegmentName, target: &Path, options: &CreateOptions) -> Result<(Mapping, Draft), Fault> {
-    let refused = |errno| fault("create", name, errno);
-    let (file, draft) = Draft::beside(target).map_err(refused)?;
-    grant(&file, options).map_err(refused)?;
-    let page_bytes = pages::page_bytes_of(&file).map_err(refused)?;
-    let bytes = options.ceiling.checked_next_multiple_of(page_bytes as u64).ok_or_else(|| refused(Errno::FBIG))?;
-    rustix::fs::ftruncate(&file, bytes).map_err(refused)?;
-    let report = PageReport { page_bytes, transparent: pages::transparent(place::directory_of(target)), refusals: Vec::new() };
-    Ok((Mapping::of_file(name, file, bytes, 0, report, options.residence)?, draft))
-}
-
-/// Sets group and mode, whatever the umask says. Before the file has a name, so that there is no moment between.
-fn grant(file: &OwnedFd, options: &CreateOptions) -> Result<(), Errno> {
-    if let Some(group) = options.group {
-        rustix::fs::fchown(file, None, Some(Gid::from_raw(group)))?;
-    }
-    rustix::fs::fchmod(file, Mode::from_raw_mode(options.mode & 0o777))
-}
-
-/// A draft on hugetlbfs that has got its first pages, or the reason why there is none.
-fn draft_in_huge_pages(
-    name: &SegmentName,
-    short: &str,
-    page_bytes: usize,
-    options: &CreateOptions,
-) -> Result<(Mapping, Draft, PathBuf), String> {
-    let size = amount(page_bytes as u64);
-    if options.ceiling < page_bytes as u64 {
-        return Err(format!("no {size} pages, as the ceiling is smaller than one"));
-    }
-    let target = pages::hugetlbfs(page_bytes)?.join(format!("{short}.{:016x}", place::random_word()));
-    let begun = draft_at(name, &target, options).and_then(|(mapping, draft)| {
-        mapping.grow_to(options.initial_bytes.max(1))?;
-        Ok((mapping, draft))
-    });
-    let (mapping, draft) = begun.map_err(|cause| format!("no {size} pages, as {cause}"))?;
-    Ok((mapping, draft, target))
-}
-
-/// Names a segment that stands elsewhere: first the file, then the signpost, whose link decides who was first.
-fn publish_behind_signpost(mapping: Mapping, draft: Draft, target: &Path, door: &Path) -> Published {
-    draft.publish(mapping.file(), target)?;
-    let mode = rustix::fs::fstat(mapping.file())?;
-    raise_signpost(&Signpost::File(target.to_path_buf()), door, mode.st_mode, Some(mode.st_gid)).inspect_err(|_| {
-        // Somebody else was first, and nobody knows our file's name.
-        let _ = rustix::fs::unlink(target);
-    })?;
-    Ok(mapping)
-}
-
-/// Puts a signpost at the door, readable for those who may use what it points to.
-pub(crate) fn raise_signpost(signpost: &Signpost, door: &Path, mode: u32, group: Option<u32>) -> Result<(), Errno> {
-    let (file, draft) = Draft::beside(door)?;
-    let text = signpost.text();
-    if rustix::io::write(&file, &text)? != text.len() {
-        return Err(Errno::NOSPC);
-    }
-    if let Some(group) = group {
-        rustix::fs::fchown(&file, None, Some(Gid::from_raw(group)))?;
-    }
-    rustix::fs::fchmod(&file, Mode::from_raw_mode(mode & 0o777))?;
-    draft.publish(file.as_fd(), door)
-}
-
-/// Checks a file by reading (M3), then maps it.
-fn attach_file(
-    name: &SegmentName,
-    residence: Residence,
-    file: OwnedFd,
-    path: &Path,
-    expected: impl FnOnce(&[u8; HEAD_BYTES]) -> Result<Extent, Fault>,
-) -> Result<Mapping, Fault> {
-    let refused = |errno| fault("open", name, errno);
-    let mut head = [0; HEAD_BYTES];
-    if place::read_head(&file, &mut head).map_err(refused)? < HEAD_BYTES {
-        return Err(no_segment(name, "it is too short"));
-    }
-    let extent = expected(&head)?;
-    let page_bytes = pages::page_bytes_of(&file).map_err(refused)?;
-    let state = rustix::fs::fstat(&file).map_err(refused)?;
-    let bytes = judged(name, extent, page_bytes, state.st_size as u64)?;
-    // Fewer blocks than were taken: holes, from a copy that skipped zeros or from a damaged file. Filling them asks for
-    // space (M1); a file system that packs its blocks is asked in vain, which costs a moment and no harm.
-    let whole = state.st_blocks as u64 * 512 >= extent.taken;
-    let report = PageReport { page_bytes, transparent: pages::transparent(place::directory_of(path)), refusals: Vec::new() };
-    let known = if whole { extent.taken } else { 0 };
-    let mapping = Mapping::of_file(name, file, bytes, known, report, residence)?;
-    mapping.grow_to(extent.taken)?;
-    Ok(mapping)
+    let advice = format!("'polder segment remove {name}' frees the name");
+    Err(Fault::System(format!("the memory of {name} is gone (removed by ipcrm or rm, or in another container): {advice}")).into())
 }
 
 /// How many bytes to map of a segment that says `extent` and is `present` bytes long.
@@ -508,6 +418,6 @@ pub(crate) fn judged(name: &SegmentName, extent: Extent, page_bytes: usize, pres
     Ok(bytes)
 }
 
-fn no_segment(name: &SegmentName, why: &str) -> Fault {
+pub(crate) fn no_segment(name: &SegmentName, why: &str) -> Fault {
     Fault::System(format!("{name} is no segment of Polder, or a damaged one: {why}"))
 }

@@ -56,6 +56,14 @@ pub struct PageReport {
     pub refusals: Vec<String>,
 }
 
+impl PageReport {
+    /// What a file in `directory` has.
+    pub(crate) fn of(ground: Ground, directory: &Path) -> PageReport {
+        let transparent = ground.in_memory && ground.page_bytes == rustix::param::page_size() && transparent(directory);
+        PageReport { page_bytes: ground.page_bytes, transparent, refusals: Vec::new() }
+    }
+}
+
 impl fmt::Display for PageReport {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "pages of {}", amount(self.page_bytes as u64))?;
@@ -69,13 +77,35 @@ impl fmt::Display for PageReport {
     }
 }
 
-/// The step in which a file's memory is taken: its huge page size on hugetlbfs, else the processor's page.
-pub(crate) fn page_bytes_of(file: &OwnedFd) -> Result<usize, Errno> {
+/// What kind of ground a file stands on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ground {
+    /// Its pages: the huge ones on hugetlbfs, else the processor's.
+    pub page_bytes: usize,
+    /// The step in which space is to be taken, in bytes.
+    ///
+    /// On a disk this is more than a page. The kernel keeps neighbouring pages of a file in one piece of its cache, and a
+    /// write to any byte of a piece asks the disk for all of it. If a piece reached over the end of what was taken,
+    /// a store to taken memory could need space that is not there, and die of it. Pieces are at most 2 MiB and aligned.
+    pub step_bytes: usize,
+    /// Whether its pages are all there is of it, so that the kernel may be told to make them larger. On a disk that
+    /// advice would only make the pieces of the cache larger.
+    pub in_memory: bool,
+}
+
+/// Looks at the file system that a file is in.
+pub(crate) fn ground(file: &OwnedFd) -> Result<Ground, Errno> {
     let system = rustix::fs::fstatfs(file.as_fd())?;
-    if system.f_type as u64 == libc::HUGETLBFS_MAGIC as u64 {
-        return Ok(system.f_bsize as usize);
-    }
-    Ok(rustix::param::page_size())
+    let page_bytes = rustix::param::page_size();
+    // The magic numbers have other types on other processors; all fit into 32 bits.
+    Ok(match system.f_type as u32 {
+        kind if kind == libc::HUGETLBFS_MAGIC as u32 => {
+            let page_bytes = system.f_bsize as usize;
+            Ground { page_bytes, step_bytes: page_bytes, in_memory: true }
+        }
+        kind if kind == libc::TMPFS_MAGIC as u32 => Ground { page_bytes, step_bytes: page_bytes, in_memory: true },
+        _ => Ground { page_bytes, step_bytes: LARGE.max(page_bytes), in_memory: false },
+    })
 }
 
 /// Where pages of `page_bytes` can be had: a mounted hugetlbfs of that size, or the reason why there is none.
@@ -105,7 +135,7 @@ fn unescape(field: &str) -> String {
 }
 
 /// Whether memory taken in `directory` becomes large pages by itself.
-pub(crate) fn transparent(directory: &Path) -> bool {
+fn transparent(directory: &Path) -> bool {
     let mounts = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
     // Of mounts on top of each other the last one counts.
     let options = mounts.lines().rev().find_map(|line| {

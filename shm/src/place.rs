@@ -108,23 +108,24 @@ impl Drop for Draft {
 
 /// The memory behind a name.
 pub(crate) enum Memory {
-    File { file: OwnedFd, path: PathBuf },
+    File(OwnedFd),
     Sysv(i32),
 }
 
-/// Opens what a name leads to, following a signpost. `NOENT` means that there is no such segment.
+/// Opens what a name leads to, following a signpost. `NOENT` means that there is no such segment, or one whose memory
+/// has been removed.
 pub(crate) fn open(name: &SegmentName) -> Result<Memory, Errno> {
     let path = door(name);
     let file = open_file(&path, !matches!(name, SegmentName::File(_)))?;
     if let SegmentName::File(_) = name {
-        return Ok(Memory::File { file, path });
+        return Ok(Memory::File(file));
     }
     let mut head = [0; HEAD_BYTES];
     let read = read_head(&file, &mut head)?;
     match (name, signpost(&head[..read])) {
-        (_, Some(Signpost::File(path))) => Ok(Memory::File { file: open_file(&path, true)?, path }),
+        (_, Some(Signpost::File(path))) => Ok(Memory::File(open_file(&path, true)?)),
         (_, Some(Signpost::Sysv(id))) => Ok(Memory::Sysv(id)),
-        (SegmentName::Shm(_), None) => Ok(Memory::File { file, path }),
+        (SegmentName::Shm(_), None) => Ok(Memory::File(file)),
         // Files of this name are made by us alone and always whole.
         (_, None) => Err(Errno::BADMSG),
     }

@@ -9,7 +9,8 @@ use std::ptr::NonNull;
 use polder_base::Fault;
 use rustix::io::Errno;
 
-use crate::mapping::{CreateOptions, Extent, Mapping, Residence, judged, raise_signpost};
+use crate::files::raise_signpost;
+use crate::mapping::{CreateOptions, Extent, Mapping, Residence, judged, no_segment};
 use crate::name::SegmentName;
 use crate::pages::{self, PageReport};
 use crate::place::{self, HEAD_BYTES, Signpost};
@@ -34,8 +35,8 @@ pub(crate) fn create(
     if let Some(group) = options.group {
         give(fresh.0, group).map_err(|errno| fault("create", name, errno))?;
     }
-    let base = map(fresh.0).map_err(|errno| fault("map", name, errno))?;
-    let mapping = Mapping::of_sysv(base, bytes, name, report, options.residence);
+    let memory = Attached::new(fresh.0).map_err(|errno| fault("map", name, errno))?;
+    let mapping = Mapping::of_sysv(memory.keep(), bytes, name, report, options.residence);
     mapping.fill(options, init)?;
     let published = raise_signpost(&Signpost::Sysv(fresh.0), &place::door(name), options.mode, options.group);
     Ok(published.map(|()| {
@@ -44,31 +45,63 @@ pub(crate) fn create(
     }))
 }
 
-/// Maps the System V memory that a signpost named, after a look at its length and its start.
+/// System V memory that is mapped here, and is unmapped when dropped.
+pub(crate) struct Attached {
+    base: NonNull<u8>,
+    state: libc::shmid_ds,
+}
+
+impl Attached {
+    /// Maps memory by its number; `INVAL` or `IDRM` if there is none.
+    pub(crate) fn new(id: i32) -> Result<Attached, Errno> {
+        Ok(Attached { base: map(id)?, state: state(id)? })
+    }
+
+    /// A copy of its start; none if it is shorter.
+    pub(crate) fn head(&self) -> Option<[u8; HEAD_BYTES]> {
+        if self.state.shm_segsz < HEAD_BYTES {
+            return None;
+        }
+        let mut head = [0; HEAD_BYTES];
+        // SAFETY: so much is mapped, and System V memory cannot be cut. Others may write to it meanwhile: what is torn
+        // by that is judged as any other bytes are.
+        unsafe { std::ptr::copy_nonoverlapping(self.base.as_ptr(), head.as_mut_ptr(), HEAD_BYTES) };
+        Some(head)
+    }
+
+    /// What the kernel knows of it.
+    pub(crate) fn state(&self) -> &libc::shmid_ds {
+        &self.state
+    }
+
+    /// Where it is mapped; from now on the caller unmaps it.
+    fn keep(self) -> NonNull<u8> {
+        let base = self.base;
+        std::mem::forget(self);
+        base
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`, and nobody was told of it.
+        unsafe { detach(self.base) };
+    }
+}
+
+/// Takes memory that a signpost named as a segment, after a look at its length and its start.
 pub(crate) fn attach(
     name: &SegmentName,
     residence: Residence,
-    id: i32,
+    memory: Attached,
     expected: impl FnOnce(&[u8; HEAD_BYTES]) -> Result<Extent, Fault>,
 ) -> Result<Mapping, Fault> {
-    let state = state(id).map_err(|errno| match errno {
-        Errno::INVAL | Errno::IDRM => Fault::System(format!(
-            "the memory of {name} is gone (removed by ipcrm, or it belongs to another container): 'polder segment remove {name}' frees the name"
-        )),
-        errno => fault("open", name, errno),
-    })?;
-    let present = state.shm_segsz;
-    if present < HEAD_BYTES {
-        return Err(Fault::System(format!("{name} is no segment of Polder: it is too short")));
-    }
-    let base = map(id).map_err(|errno| fault("map", name, errno))?;
-    let report = PageReport { page_bytes: rustix::param::page_size(), transparent: pages::transparent_internal(), refusals: Vec::new() };
-    let mapping = Mapping::of_sysv(base, present, name, report, residence);
-    let mut head = [0; HEAD_BYTES];
-    // SAFETY: the memory is mapped and longer than this.
-    unsafe { copy_head(base, &mut head) };
-    judged(name, expected(&head)?, mapping.pages().page_bytes, present as u64)?;
-    Ok(mapping)
+    let head = memory.head().ok_or_else(|| no_segment(name, "it is too short"))?;
+    let present = memory.state.shm_segsz;
+    let page_bytes = rustix::param::page_size();
+    judged(name, expected(&head)?, page_bytes, present as u64)?;
+    let report = PageReport { page_bytes, transparent: pages::transparent_internal(), refusals: Vec::new() };
+    Ok(Mapping::of_sysv(memory.keep(), present, name, report, residence))
 }
 
 /// Asks for memory of the wished page size, else of the ordinary one.
@@ -106,31 +139,6 @@ fn make(name: &SegmentName, options: &CreateOptions) -> Result<(Fresh, usize, Pa
         }
     }
     unreachable!("the ordinary page size either succeeds or returns an error");
-}
-
-/// Copies the start of some memory and tells how large and whose it is.
-pub(crate) fn peek(id: i32, head: &mut [u8; HEAD_BYTES]) -> Result<libc::shmid_ds, Errno> {
-    let state = state(id)?;
-    if state.shm_segsz < HEAD_BYTES {
-        return Err(Errno::NODATA);
-    }
-    let base = map(id)?;
-    // SAFETY: the memory is mapped, longer than this, and unmapped here only.
-    unsafe {
-        copy_head(base, head);
-        detach(base);
-    }
-    Ok(state)
-}
-
-/// Copies the start of mapped System V memory, which nobody can cut. Others may write to it meanwhile: what is torn by
-/// that is judged as any other bytes are.
-///
-/// # Safety
-/// At least [`HEAD_BYTES`] are mapped at `base`.
-unsafe fn copy_head(base: NonNull<u8>, head: &mut [u8; HEAD_BYTES]) {
-    // SAFETY: the caller's promise; the target is our own.
-    unsafe { std::ptr::copy_nonoverlapping(base.as_ptr(), head.as_mut_ptr(), HEAD_BYTES) };
 }
 
 /// How many bytes of it are in memory now, as the kernel's own table says.
@@ -174,7 +182,7 @@ pub(crate) fn remove(id: i32) -> Result<(), Errno> {
 }
 
 /// What the kernel knows of a piece of memory.
-pub(crate) fn state(id: i32) -> Result<libc::shmid_ds, Errno> {
+fn state(id: i32) -> Result<libc::shmid_ds, Errno> {
     // SAFETY: all-zero is a valid value of this plain structure.
     let mut state: libc::shmid_ds = unsafe { std::mem::zeroed() };
     // SAFETY: the buffer is of the type that this command fills.

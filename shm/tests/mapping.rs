@@ -216,3 +216,14 @@ fn resident_pages(mapping: &Mapping, bytes: u64) -> usize {
     table.read_exact_at(&mut entries, mapping.base() as u64 / 4096 * 8).unwrap();
     entries.chunks(8).filter(|entry| entry[7] & 0x80 != 0).count()
 }
+
+#[test]
+fn a_link_to_nothing_is_broken_and_not_absent() {
+    // Absent would make those who create or attach in turns go round for ever, as the name is taken.
+    let guard = Guard::file("dangling");
+    let SegmentName::File(path) = &guard.0 else { unreachable!("a file") };
+    std::os::unix::fs::symlink("/nowhere/at/all", path).unwrap();
+    assert_eq!(create(&guard.0).unwrap_err(), CreateError::AlreadyExists(guard.0.clone()));
+    assert!(matches!(attach(&guard.0), Err(AttachError::Fault(_))));
+    std::fs::remove_file(path).unwrap();
+}

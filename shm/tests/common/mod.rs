@@ -66,6 +66,8 @@ pub fn child(body: impl FnOnce() -> i32) -> libc::pid_t {
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "no process for a test");
     if child == 0 {
+        // SAFETY: asks that a failed test take its children with it.
+        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_or(101);
         // SAFETY: ends the child at once; the test's guards belong to its parent.
         unsafe { libc::_exit(outcome) };
