@@ -57,6 +57,7 @@ fn tolerates(rule: &Rule, mine: &Answer, other: &Answer) -> bool {
         Rule::Near(most) => near(mine, other, *most),
         Rule::Shape => same_shape(mine, other),
         Rule::Errors => matches!((mine, other), (Answer::Error(_), Answer::Error(_))),
+        Rule::Refused => matches!(mine, Answer::Error(_)),
         Rule::Numbers => match (number(mine), number(other)) {
             (Some(one), Some(two)) => (one - two).abs() <= 1e-14 * one.abs().max(two.abs()),
             _ => false,

@@ -18,6 +18,8 @@ pub enum Rule {
     Shape,
     /// Both refuse, in other words.
     Errors,
+    /// We refuse what the peer lets pass.
+    Refused,
     /// Numbers in text are equal to within 14 digits.
     Numbers,
 }
@@ -89,6 +91,7 @@ fn rule_of(text: &str) -> Option<Rule> {
             "sorted" => Rule::Sorted,
             "shape" => Rule::Shape,
             "errors" => Rule::Errors,
+            "refused" => Rule::Refused,
             "numbers" => Rule::Numbers,
             _ => return None,
         }),
