@@ -13,8 +13,9 @@ use smallvec::SmallVec;
 use crate::call::{Call, Outcome, SessionCall};
 use crate::command::{CONTAINER, Command, GROWS, NO_AUTH, NO_MULTI, Run};
 use crate::lookup::{find, find_subcommand};
+use crate::metrics::recorder::Watch;
 use crate::session::{Host, Replies, Session};
-use crate::transaction;
+use crate::{latency, slowlog, transaction};
 
 /// The keys of a call or of a whole EXEC; a few need no allocation.
 pub(crate) type Keys<'a> = SmallVec<[(Db, &'a [u8]); 4]>;
@@ -34,29 +35,52 @@ pub fn execute(table: &Table, session: &mut Session, host: &dyn Host, args: &[&[
                 Ok(())
             } else {
                 table.count(Counter::Calls, 1);
-                run(table, session, host, command, args, reply)
+                let watch = host.recorder().begin(host.settings(), command);
+                let outcome = run(table, session, host, command, args, reply);
+                note(host, session, command, args, watch, outcome.is_err());
+                outcome
             }
         }
         Err(stop) => {
+            reject(host, args);
             transaction::spoil(session);
             Err(stop)
         }
     };
     if let Err(stop) = outcome {
         reply.rewind(mark);
-        refuse(reply, stop);
+        refuse(host, reply, stop);
     }
     if session.replies != Replies::On {
         quieten(session, reply, mark);
     }
 }
 
-/// Writes why a call stopped.
-pub(crate) fn refuse(reply: &mut dyn Reply, stop: Stop) {
-    match stop {
-        Stop::Refused(text) => reply.error(&text),
-        Stop::Fault(fault) => reply.error(&fault.to_string()),
+/// Writes why a call stopped, and counts it.
+pub(crate) fn refuse(host: &dyn Host, reply: &mut dyn Reply, stop: Stop) {
+    let text = match stop {
+        Stop::Refused(text) => text,
+        Stop::Fault(fault) => fault.to_string().into(),
         Stop::Retry => unreachable!("whoever begins a transaction runs it again"),
+    };
+    host.recorder().count_error(&text);
+    reply.error(&text);
+}
+
+/// Counts a call that has run, and shows it to the slow log and the latency monitor if it took long.
+pub(crate) fn note(host: &dyn Host, session: &Session, command: &'static Command, args: &[&[u8]], watch: Watch, failed: bool) {
+    let lap = host.recorder().end(host.settings(), command, watch, failed);
+    if lap.notable {
+        slowlog::note(host, session, command, args, lap.nanoseconds);
+        latency::note(host, command, lap.nanoseconds);
+    }
+}
+
+/// Counts a call that was not let in.
+#[cold]
+fn reject(host: &dyn Host, args: &[&[u8]]) {
+    if let Ok(command) = resolve(args) {
+        host.recorder().reject(command);
     }
 }
 

@@ -12,6 +12,7 @@ pub mod call;
 pub mod client;
 pub mod cluster;
 pub mod command;
+pub mod config;
 pub mod connection;
 pub mod database;
 pub mod execute;
@@ -19,10 +20,13 @@ pub mod expiry;
 pub mod grammar;
 pub mod introspect;
 pub mod key;
+pub mod latency;
 pub mod lookup;
+pub mod metrics;
 pub mod object;
 pub mod session;
 pub mod settings;
+pub mod slowlog;
 pub mod string;
 pub mod transaction;
 
@@ -56,6 +60,9 @@ pub static FAMILIES: &[Family] = &[
     Family { group: "bitmap", category: "bitmap", commands: bitmap::COMMANDS },
     Family { group: "transactions", category: "transaction", commands: transaction::COMMANDS },
     Family { group: "server", category: "connection", commands: introspect::COMMANDS },
+    Family { group: "server", category: "", commands: config::COMMANDS },
+    Family { group: "server", category: "", commands: slowlog::COMMANDS },
+    Family { group: "server", category: "", commands: latency::COMMANDS },
 ];
 
 pub use polder_table::{Db, Stop};

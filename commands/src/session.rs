@@ -7,6 +7,7 @@ use polder_base::Protocol;
 use polder_table::{Db, Watch};
 
 use crate::command::Command;
+use crate::metrics::Recorder;
 use crate::settings::{Settings, id};
 
 /// Whether a client hears the replies to its commands (`CLIENT REPLY`).
@@ -195,6 +196,9 @@ pub trait Host: Send + Sync {
     /// The settings as this process sees them.
     fn settings(&self) -> &Settings;
 
+    /// What this process counts about its calls.
+    fn recorder(&self) -> &Recorder;
+
     /// Everyone who is connected, the caller included (whose own state `caller` is the freshest there is).
     fn clients(&self, caller: &Session) -> Vec<Client> {
         vec![self.client(caller)]
@@ -249,10 +253,14 @@ pub trait Host: Send + Sync {
 #[derive(Default)]
 pub struct Bare {
     settings: Settings,
+    recorder: Recorder,
 }
 
 impl Host for Bare {
     fn settings(&self) -> &Settings {
         &self.settings
+    }
+    fn recorder(&self) -> &Recorder {
+        &self.recorder
     }
 }

@@ -8,7 +8,7 @@ use polder_table::{Counter, Mode, Stop, Txn};
 
 use crate::call::{Call, Outcome, SessionCall};
 use crate::command::{ALLOW_BUSY, Command, FAST, GROWS, LOADING, NOSCRIPT, Run, SKIP_SLOWLOG, STALE, session};
-use crate::execute::{Keys, begin, refuse, retry, spare_memory};
+use crate::execute::{Keys, begin, note, refuse, retry, spare_memory};
 use crate::session::{Multi, Queued, Session};
 
 /// The family's rows.
@@ -152,15 +152,17 @@ fn run_queued(call: &mut SessionCall<'_>, txn: &Txn<'_>, queued: &Queued) -> Out
     let args: Vec<&[u8]> = queued.args.iter().map(|arg| &**arg).collect();
     let (command, args, table, host, mark) = (queued.command, &args[..], call.table, call.host, call.reply.mark());
     let (reply, session) = (&mut *call.reply, &mut *call.session);
+    let watch = host.recorder().begin(host.settings(), command);
     let outcome = match command.run {
         Run::Table(_, function) => function(&mut Call { command, args, table, txn, reply, session, host }),
         Run::Session(function) => function(&mut SessionCall { command, args, table, reply, session, host }),
         Run::Container => unreachable!("a container alone does not pass the arity check"),
     };
+    note(host, call.session, command, args, watch, outcome.is_err());
     match outcome {
         Err(refused @ Stop::Refused(_)) => {
             call.reply.rewind(mark);
-            refuse(call.reply, refused);
+            refuse(host, call.reply, refused);
             Ok(())
         }
         other => other,

@@ -1,0 +1,183 @@
+//! CONFIG: the settings, asked and changed while running. The table of settings is in [`crate::settings`].
+//!
+//! GET and SET run on the table, since settings that belong to the data live in the segment: GET first notices what
+//! another process has changed, SET publishes in its own transaction. All pairs of a SET are read before any is taken.
+use std::io;
+use std::path::Path;
+
+use polder_base::{Reply, glob};
+use polder_table::{Mode, Stop};
+
+use crate::call::{Call, Outcome, SYNTAX, SessionCall};
+use crate::command::{ADMIN, Command, LOADING, NOSCRIPT, STALE, container, neutral, session};
+use crate::introspect::help;
+use crate::session::{Host, Session};
+use crate::settings::rewrite::rewrite;
+use crate::settings::value::{self, Parsed};
+use crate::settings::{Change, Id, Scope, id, store};
+
+/// The family's rows.
+pub const COMMANDS: &[Command] = &[
+    container("CONFIG").since("2.0.0").costs("Depends on subcommand.").about("A container for server configuration commands."),
+    neutral("CONFIG|GET", "parameter [parameter ...]", Mode::Read, get)
+        .with(ADMIN | NOSCRIPT | LOADING | STALE)
+        .since("2.0.0")
+        .costs("O(N) when N is the number of configuration parameters provided")
+        .about("Returns the effective values of configuration parameters."),
+    session("CONFIG|HELP", "", help).with(LOADING | STALE).since("5.0.0").about("Returns helpful text about the different subcommands."),
+    session("CONFIG|RESETSTAT", "", reset_statistics)
+        .with(ADMIN | NOSCRIPT | LOADING | STALE)
+        .since("2.0.0")
+        .about("Resets the server's statistics."),
+    session("CONFIG|REWRITE", "", rewrite_file)
+        .with(ADMIN | NOSCRIPT | LOADING | STALE)
+        .since("2.8.0")
+        .about("Persists the effective configuration to file."),
+    neutral("CONFIG|SET", "parameter value [parameter value ...]", Mode::Write, set)
+        .with(ADMIN | NOSCRIPT | LOADING | STALE)
+        .tips(&["request_policy:all_nodes", "response_policy:all_succeeded"])
+        .since("2.0.0")
+        .costs("O(N) when N is the number of configuration parameters provided")
+        .about("Sets configuration parameters in-flight."),
+];
+
+fn get(call: &mut Call<'_>) -> Outcome {
+    let settings = call.host.settings();
+    settings.refresh(call.table, call.txn)?;
+    let mut found: Vec<(String, Id)> = Vec::new();
+    for pattern in &call.args[2..] {
+        if glob::is_literal(pattern) {
+            let name = String::from_utf8_lossy(pattern).into_owned();
+            found.extend(crate::settings::find(pattern).map(|id| (name, id)));
+        } else {
+            let shown = Id::all().filter(|id| !id.row().hidden).flat_map(|id| id.row().names().map(move |name| (name, id)));
+            let matching = shown.filter(|(name, _)| glob::matches_folded(pattern, name.as_bytes()));
+            found.extend(matching.map(|(name, id)| (name.to_owned(), id)));
+        }
+    }
+    // Each name once, however many patterns it fits.
+    let mut seen = std::collections::HashSet::new();
+    found.retain(|(name, _)| seen.insert(name.to_ascii_lowercase()));
+    call.reply.map(found.len());
+    for (name, id) in found {
+        call.reply.bulk(name.as_bytes());
+        call.reply.bulk(&settings.text(id));
+    }
+    Ok(())
+}
+
+/// A setting with its new value.
+type New = (Id, Parsed);
+
+fn set(call: &mut Call<'_>) -> Outcome {
+    let settings = call.host.settings();
+    settings.refresh(call.table, call.txn)?;
+    let changes = read_changes(call)?;
+    for (id, parsed) in changes {
+        match id.row().scope {
+            Scope::Segment => store::publish(call.txn, id, &parsed)?,
+            // Should the call be run again it sets the same once more.
+            Scope::Process | Scope::Inert => settings.set(id, parsed),
+        }
+    }
+    settings.refresh(call.table, call.txn)?;
+    call.reply.ok();
+    Ok(())
+}
+
+fn read_changes(call: &Call<'_>) -> Result<Vec<New>, Stop> {
+    let pairs = &call.args[2..];
+    if pairs.len() % 2 != 0 {
+        return Err(SYNTAX.into());
+    }
+    let mut ids: Vec<Id> = Vec::new();
+    for pair in pairs.chunks_exact(2) {
+        ids.push(may_change(call, pair[0], &ids)?);
+    }
+    let settings = call.host.settings();
+    let mut changes = Vec::new();
+    for (id, pair) in ids.into_iter().zip(pairs.chunks_exact(2)) {
+        let row = id.row();
+        let words = value::split(row, pair[1]);
+        let parsed = value::parse(row, &words, &settings.text(id)).map_err(|reason| failed(&pair[0].to_ascii_lowercase(), &reason))?;
+        changes.push((id, parsed));
+    }
+    Ok(changes)
+}
+
+/// The setting of that name, if this client may change it now and has not named it before.
+fn may_change(call: &Call<'_>, name: &[u8], before: &[Id]) -> Result<Id, Stop> {
+    let Some(id) = crate::settings::find(name) else {
+        let name = String::from_utf8_lossy(name);
+        return Err(format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'").into());
+    };
+    match id.row().change {
+        Change::AtStart => Err(failed(name, "can't set immutable config")),
+        Change::Protected if !is_allowed(call.host, call.session, const { self::id("enable-protected-configs") }) => {
+            Err(failed(name, "can't set protected config"))
+        }
+        _ if before.contains(&id) => Err(failed(name, "duplicate parameter")),
+        _ => Ok(id),
+    }
+}
+
+fn failed(name: &[u8], reason: &str) -> Stop {
+    format!("ERR CONFIG SET failed (possibly related to argument '{}') - {reason}", String::from_utf8_lossy(name)).into()
+}
+
+/// Whether a guard (`no`, `yes` or `local`) lets this client pass.
+pub(crate) fn is_allowed(host: &dyn Host, session: &Session, guard: Id) -> bool {
+    match host.settings().number(guard) {
+        0 => false,
+        1 => true,
+        _ => is_local(&host.client(session).address),
+    }
+}
+
+/// An in-process caller, a Unix socket, or this host's own address.
+fn is_local(address: &str) -> bool {
+    address.is_empty() || address.starts_with('/') || address.starts_with("127.") || address.starts_with("[::1]")
+}
+
+fn reset_statistics(call: &mut SessionCall<'_>) -> Outcome {
+    call.table.reset_counters();
+    call.host.recorder().reset();
+    call.reply.ok();
+    Ok(())
+}
+
+fn rewrite_file(call: &mut SessionCall<'_>) -> Outcome {
+    let settings = call.host.settings();
+    let Some(path) = settings.file() else {
+        return Err("ERR The server is running without a config file".into());
+    };
+    let write = || -> io::Result<()> {
+        let old = match std::fs::read_to_string(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            read => read?,
+        };
+        replace(path, &rewrite(settings, &old))
+    };
+    write().map_err(|error| Stop::from(format!("ERR Rewriting config file: {error}")))?;
+    call.reply.ok();
+    Ok(())
+}
+
+/// Puts a whole new file in the place of the old one, so that nobody ever reads half of it.
+fn replace(path: &Path, content: &str) -> io::Result<()> {
+    let mut fresh = path.as_os_str().to_owned();
+    fresh.push(format!(".{}", std::process::id()));
+    let written = std::fs::File::create(&fresh).and_then(|mut file| {
+        io::Write::write_all(&mut file, content.as_bytes())?;
+        if let Ok(old) = std::fs::metadata(path) {
+            file.set_permissions(old.permissions())?;
+        }
+        file.sync_all()
+    });
+    let replaced = written.and_then(|()| std::fs::rename(&fresh, path));
+    if replaced.is_err() {
+        // The reason matters more than a file that could not be removed either.
+        let _ = std::fs::remove_file(&fresh);
+    }
+    replaced
+}

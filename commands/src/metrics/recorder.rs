@@ -1,0 +1,304 @@
+//! What one process counts about its own calls: how many, how long, which errors, which were slow.
+//!
+//! ```text
+//!   thread 1 --> its shard: calls, time, rejected, failed, histogram of each command   plain loads and stores
+//!   thread 2 --> its shard                                                            nothing is shared on the hot path
+//!   INFO, LATENCY --> sums over all shards
+//! ```
+//!
+//! **What a call costs.** Two loads and stores, and one or two reads of the kernel's coarse clock (about 5 ns each, in
+//! steps of 1 to 4 ms), which is enough to notice a slow call. The exact clock (20-50 ns) is read for the first
+//! [`EXACT_CALLS`] calls of a command and then for each [`SAMPLE`]th, which counts as that many. When the slow log or the latency
+//! monitor is set to less than [`COARSE_NS`], or to everything, each call is timed exactly, since someone wants to know.
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
+
+use rustix::time::{ClockId, clock_gettime};
+
+use super::histogram::{Distribution, Histogram};
+use crate::FAMILIES;
+use crate::command::Command;
+use crate::latency::Monitor;
+use crate::settings::{Settings, id};
+use crate::slowlog::SlowLog;
+
+/// How many calls of a command each exactly timed one stands for, once it has been called often.
+const SAMPLE: u64 = 16;
+const EXACT_CALLS: u64 = 16;
+/// Thresholds below this are beneath the coarse clock.
+const COARSE_NS: u64 = 10_000_000;
+/// Different errors that are counted apart, as in Redis.
+const ERRORS_MAX: usize = 128;
+/// What further errors are counted under.
+const OTHER_ERRORS: &str = "OTHER";
+
+/// One command in one shard.
+#[derive(Default)]
+struct Row {
+    calls: AtomicU64,
+    nanoseconds: AtomicU64,
+    rejected: AtomicU64,
+    failed: AtomicU64,
+    /// Made at the first timed call: most commands are never called.
+    histogram: OnceLock<Histogram>,
+}
+
+/// One thread's counts.
+struct Shard {
+    rows: Box<[Row]>,
+}
+
+/// Everything a process counts about its calls.
+pub struct Recorder {
+    /// Tells recorders apart in [`CURRENT`].
+    number: u64,
+    shards: Mutex<Vec<Arc<Shard>>>,
+    errors: Mutex<BTreeMap<String, u64>>,
+    pub slow: Mutex<SlowLog>,
+    pub monitor: Mutex<Monitor>,
+}
+
+thread_local! {
+    /// The shard this thread used last, and whose it is.
+    static CURRENT: RefCell<Option<(u64, Arc<Shard>)>> = const { RefCell::new(None) };
+}
+
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+impl Default for Recorder {
+    fn default() -> Recorder {
+        Recorder {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            shards: Mutex::default(),
+            errors: Mutex::default(),
+            slow: Mutex::default(),
+            monitor: Mutex::default(),
+        }
+    }
+}
+
+/// The beginning of a call.
+#[derive(Clone, Copy)]
+pub struct Watch {
+    exact: Option<Instant>,
+    coarse_ns: u64,
+    weight: u64,
+}
+
+/// What became of a call.
+#[derive(Clone, Copy, Debug)]
+pub struct Lap {
+    pub nanoseconds: u64,
+    /// Whether the call is worth a look at the slow log's and the monitor's thresholds.
+    pub notable: bool,
+}
+
+/// The totals of one command.
+#[derive(Default, Clone, Debug)]
+pub struct Totals {
+    pub calls: u64,
+    pub nanoseconds: u64,
+    pub rejected: u64,
+    pub failed: u64,
+    pub latency: Distribution,
+}
+
+/// Where each family's rows begin in memory, and the number of their first row: sorted by address.
+static STARTS: LazyLock<Vec<(usize, usize)>> = LazyLock::new(|| {
+    let mut first = 0;
+    let mut starts: Vec<(usize, usize)> = FAMILIES
+        .iter()
+        .map(|family| {
+            let start = (family.commands.as_ptr() as usize, first);
+            first += family.commands.len();
+            start
+        })
+        .collect();
+    starts.sort_unstable();
+    starts
+});
+
+/// The number of a row among all rows.
+fn number_of(command: &'static Command) -> usize {
+    let address = std::ptr::from_ref(command) as usize;
+    let (start, first) = STARTS[STARTS.partition_point(|(start, _)| *start <= address) - 1];
+    first + (address - start) / size_of::<Command>()
+}
+
+fn coarse_ns() -> u64 {
+    let now = clock_gettime(ClockId::MonotonicCoarse);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Adds to a count that only this thread writes.
+fn add(count: &AtomicU64, by: u64) {
+    count.store(count.load(Ordering::Relaxed) + by, Ordering::Relaxed);
+}
+
+impl Recorder {
+    /// A call begins.
+    pub fn begin(&self, settings: &Settings, command: &'static Command) -> Watch {
+        let calls = self.with_row(command, |row| row.calls.load(Ordering::Relaxed));
+        let (exact, weight) = match () {
+            () if calls < EXACT_CALLS || wants_every_call(settings) => (true, 1),
+            () => (calls.is_multiple_of(SAMPLE), SAMPLE),
+        };
+        Watch { exact: exact.then(Instant::now), coarse_ns: if exact { 0 } else { coarse_ns() }, weight }
+    }
+
+    /// A call ends.
+    pub fn end(&self, settings: &Settings, command: &'static Command, watch: Watch, failed: bool) -> Lap {
+        let nanoseconds = match watch.exact {
+            Some(start) => start.elapsed().as_nanos() as u64,
+            None => coarse_ns().saturating_sub(watch.coarse_ns),
+        };
+        self.with_row(command, |row| {
+            add(&row.calls, 1);
+            if failed {
+                add(&row.failed, 1);
+            }
+            if watch.exact.is_some() {
+                add(&row.nanoseconds, nanoseconds * watch.weight);
+                if settings.is_on(const { id("latency-tracking") }) {
+                    row.histogram.get_or_init(Histogram::default).record(nanoseconds, watch.weight);
+                }
+            }
+        });
+        Lap { nanoseconds, notable: nanoseconds >= COARSE_NS || wants_every_call(settings) }
+    }
+
+    /// A call was refused before it began.
+    pub fn reject(&self, command: &'static Command) {
+        self.with_row(command, |row| add(&row.rejected, 1));
+    }
+
+    /// An error was answered; the text begins with its code.
+    pub fn count_error(&self, text: &str) {
+        let code = text.split(' ').next().unwrap_or_default();
+        let mut errors = lock(&self.errors);
+        if let Some(count) = errors.get_mut(code) {
+            *count += 1;
+        } else {
+            let name = if errors.len() < ERRORS_MAX { code } else { OTHER_ERRORS };
+            *errors.entry(name.to_owned()).or_default() += 1;
+        }
+    }
+
+    /// Every error code with its count.
+    pub fn errors(&self) -> BTreeMap<String, u64> {
+        lock(&self.errors).clone()
+    }
+
+    /// The commands that were called or refused, with their totals, in the order of the rows.
+    pub fn totals(&self) -> Vec<(&'static Command, Totals)> {
+        let shards = lock(&self.shards);
+        let rows = crate::lookup::all().map(|(_, command)| command).enumerate();
+        let totals = rows.map(|(number, command)| {
+            let mut total = Totals::default();
+            for row in shards.iter().map(|shard| &shard.rows[number]) {
+                total.calls += row.calls.load(Ordering::Relaxed);
+                total.nanoseconds += row.nanoseconds.load(Ordering::Relaxed);
+                total.rejected += row.rejected.load(Ordering::Relaxed);
+                total.failed += row.failed.load(Ordering::Relaxed);
+                if let Some(histogram) = row.histogram.get() {
+                    histogram.add_to(&mut total.latency);
+                }
+            }
+            (command, total)
+        });
+        totals.filter(|(_, total)| total.calls + total.rejected > 0).collect()
+    }
+
+    /// Forgets counts and errors (CONFIG RESETSTAT); the slow log and the monitor stay. A count that its thread is just
+    /// adding to may survive.
+    pub fn reset(&self) {
+        lock(&self.errors).clear();
+        for row in lock(&self.shards).iter().flat_map(|shard| &shard.rows) {
+            [&row.calls, &row.nanoseconds, &row.rejected, &row.failed].map(|count| count.store(0, Ordering::Relaxed));
+            row.histogram.get().into_iter().for_each(Histogram::reset);
+        }
+    }
+
+    fn with_row<T>(&self, command: &'static Command, work: impl FnOnce(&Row) -> T) -> T {
+        CURRENT.with_borrow_mut(|current| {
+            if current.as_ref().is_none_or(|(number, _)| *number != self.number) {
+                // Let go of the other recorder's shard first: it counts as taken while it is held.
+                *current = None;
+                *current = Some((self.number, self.take_shard()));
+            }
+            let shard = current.as_ref().map(|(_, shard)| shard).expect("it was just put there");
+            work(&shard.rows[number_of(command)])
+        })
+    }
+
+    /// A shard that no thread holds, with whatever its last thread has counted.
+    fn take_shard(&self) -> Arc<Shard> {
+        let mut shards = lock(&self.shards);
+        if let Some(free) = shards.iter().find(|shard| Arc::strong_count(shard) == 1) {
+            return free.clone();
+        }
+        let shard = Arc::new(Shard { rows: crate::lookup::all().map(|_| Row::default()).collect() });
+        shards.push(shard.clone());
+        shard
+    }
+}
+
+/// Whether the coarse clock is too coarse for what is asked.
+fn wants_every_call(settings: &Settings) -> bool {
+    let slower_us = settings.number(const { id("slowlog-log-slower-than") });
+    let monitor_ms = settings.number(const { id("latency-monitor-threshold") });
+    (0..(COARSE_NS / 1000) as i64).contains(&slower_us) || (1..(COARSE_NS / 1_000_000) as i64).contains(&monitor_ms)
+}
+
+/// What a poisoned lock guards is a count: still good enough to show.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lookup::find;
+
+    #[test]
+    fn every_row_has_a_number_of_its_own() {
+        for (number, (_, command)) in crate::lookup::all().enumerate() {
+            assert_eq!(number_of(command), number, "{}", command.name);
+        }
+    }
+
+    #[test]
+    fn calls_of_all_threads_are_counted_and_shards_are_used_again() {
+        let (recorder, settings) = (Recorder::default(), Settings::default());
+        let get = find(b"GET").unwrap();
+        for _ in 0..3 {
+            std::thread::scope(|scope| {
+                for _ in 0..2 {
+                    scope.spawn(|| (0..100).for_each(|n| drop(recorder.end(&settings, get, recorder.begin(&settings, get), n == 0))));
+                }
+            });
+        }
+        let totals = recorder.totals();
+        assert_eq!(totals.len(), 1);
+        let (command, total) = &totals[0];
+        assert_eq!((command.name, total.calls, total.failed, total.rejected), ("GET", 600, 6, 0));
+        assert!(total.nanoseconds > 0 && total.latency.total() > 0);
+        assert!(lock(&recorder.shards).len() <= 6);
+        recorder.reset();
+        assert!(recorder.totals().is_empty());
+    }
+
+    #[test]
+    fn errors_are_counted_by_their_code() {
+        let recorder = Recorder::default();
+        recorder.count_error("ERR syntax error");
+        recorder.count_error("ERR other");
+        recorder.count_error("WRONGTYPE x");
+        assert_eq!(recorder.errors().into_iter().collect::<Vec<_>>(), [("ERR".into(), 2), ("WRONGTYPE".into(), 1)]);
+        (0..200).for_each(|n| recorder.count_error(&format!("E{n}")));
+        assert_eq!(recorder.errors().len(), ERRORS_MAX + 1);
+    }
+}

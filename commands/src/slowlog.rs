@@ -1,0 +1,163 @@
+//! SLOWLOG: the calls that took longer than `slowlog-log-slower-than`, newest first, in a ring of this process.
+use std::collections::VecDeque;
+
+use polder_base::{Reply, time};
+
+use crate::call::{Outcome, SessionCall, is};
+use crate::command::{ADMIN, Command, LOADING, SKIP_SLOWLOG, STALE, container, session};
+use crate::introspect::help;
+use crate::metrics::recorder::lock;
+use crate::session::{Host, Session};
+use crate::settings::id;
+
+/// The family's rows.
+pub const COMMANDS: &[Command] = &[
+    container("SLOWLOG").since("2.2.12").costs("Depends on subcommand.").about("A container for slow log commands."),
+    session("SLOWLOG|GET", "[count]", get)
+        .with(ADMIN | LOADING | STALE)
+        .tips(&["request_policy:all_nodes", "nondeterministic_output"])
+        .since("2.2.12")
+        .costs("O(N) where N is the number of entries returned")
+        .about("Returns the slow log's entries."),
+    session("SLOWLOG|HELP", "", help).with(LOADING | STALE).since("6.2.0").about("Show helpful text about the different subcommands"),
+    session("SLOWLOG|LEN", "", length)
+        .with(ADMIN | LOADING | STALE)
+        .tips(&["request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"])
+        .since("2.2.12")
+        .about("Returns the number of entries in the slow log."),
+    session("SLOWLOG|RESET", "", reset)
+        .with(ADMIN | LOADING | STALE)
+        .tips(&["request_policy:all_nodes", "response_policy:all_succeeded"])
+        .since("2.2.12")
+        .costs("O(N) where N is the number of entries in the slowlog")
+        .about("Clears all entries from the slow log."),
+];
+
+/// Arguments that an entry keeps, and bytes of each.
+const ARGUMENTS_MAX: usize = 32;
+const BYTES_MAX: usize = 128;
+/// What stands in place of a password.
+const REDACTED: &[u8] = b"(redacted)";
+
+/// One slow call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    id: u64,
+    /// Seconds since the Unix epoch.
+    time: u64,
+    microseconds: u64,
+    args: Vec<Vec<u8>>,
+    address: String,
+    name: Vec<u8>,
+}
+
+/// The ring, newest first.
+#[derive(Default)]
+pub struct SlowLog {
+    entries: VecDeque<Entry>,
+    next: u64,
+}
+
+/// Enters a call into the slow log if it took long enough.
+pub(crate) fn note(host: &dyn Host, session: &Session, command: &Command, args: &[&[u8]], nanoseconds: u64) {
+    let settings = host.settings();
+    let slower_us = settings.number(const { id("slowlog-log-slower-than") });
+    if slower_us < 0 || nanoseconds / 1000 < slower_us as u64 || command.has(SKIP_SLOWLOG) {
+        return;
+    }
+    let kept = settings.number(const { id("slowlog-max-len") }) as usize;
+    let args = shortened(&redacted(command, args));
+    let address = host.client(session).address;
+    let mut log = lock(&host.recorder().slow);
+    let id = log.next;
+    log.next += 1;
+    let (time, microseconds) = (time::now_ms() / 1000, nanoseconds / 1000);
+    log.entries.push_front(Entry { id, time, microseconds, args, address, name: session.name.clone() });
+    log.entries.truncate(kept);
+}
+
+/// The arguments without passwords.
+fn redacted<'a>(command: &Command, args: &[&'a [u8]]) -> Vec<&'a [u8]> {
+    let mut shown = args.to_vec();
+    match command.name {
+        "CONFIG|SET" => {
+            let secret = |name: &[u8]| crate::settings::find(name).is_some_and(|id| id.row().secret);
+            for at in (2..args.len().saturating_sub(1)).step_by(2).filter(|at| secret(args[*at])) {
+                shown[at + 1] = REDACTED;
+            }
+        }
+        "HELLO" => {
+            if let Some(at) = args.iter().position(|arg| is(arg, "AUTH")) {
+                shown.iter_mut().skip(at + 1).take(2).for_each(|arg| *arg = REDACTED);
+            }
+        }
+        _ => {}
+    }
+    shown
+}
+
+fn shortened(args: &[&[u8]]) -> Vec<Vec<u8>> {
+    let kept = if args.len() > ARGUMENTS_MAX { ARGUMENTS_MAX - 1 } else { args.len() };
+    let mut shown: Vec<Vec<u8>> = args[..kept].iter().map(|arg| shortened_argument(arg)).collect();
+    if kept < args.len() {
+        shown.push(format!("... ({} more arguments)", args.len() - kept).into_bytes());
+    }
+    shown
+}
+
+fn shortened_argument(arg: &[u8]) -> Vec<u8> {
+    match arg.len().checked_sub(BYTES_MAX) {
+        None | Some(0) => arg.to_vec(),
+        Some(more) => [&arg[..BYTES_MAX], format!("... ({more} more bytes)").as_bytes()].concat(),
+    }
+}
+
+fn get(call: &mut SessionCall<'_>) -> Outcome {
+    let count = match call.args {
+        [_, _] => 10,
+        [_, _, count] => polder_base::number::integer(count)
+            .filter(|count| *count >= -1)
+            .ok_or_else(|| crate::Stop::from("ERR count should be greater than or equal to -1"))?,
+        _ => return Err(crate::execute::wrong_arity(call.command)),
+    };
+    let log = lock(&call.host.recorder().slow);
+    let count = usize::try_from(count).unwrap_or(usize::MAX).min(log.entries.len());
+    call.reply.array(count);
+    for entry in log.entries.iter().take(count) {
+        call.reply.array(6);
+        [entry.id, entry.time, entry.microseconds].map(|number| call.reply.integer(number as i64));
+        call.reply.array(entry.args.len());
+        entry.args.iter().for_each(|arg| call.reply.bulk(arg));
+        call.reply.bulk(entry.address.as_bytes());
+        call.reply.bulk(&entry.name);
+    }
+    Ok(())
+}
+
+fn length(call: &mut SessionCall<'_>) -> Outcome {
+    call.reply.integer(lock(&call.host.recorder().slow).entries.len() as i64);
+    Ok(())
+}
+
+fn reset(call: &mut SessionCall<'_>) -> Outcome {
+    lock(&call.host.recorder().slow).entries.clear();
+    call.reply.ok();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_calls_are_shortened_and_passwords_hidden() {
+        let many = vec![b"x".as_slice(); 40];
+        let shown = shortened(&many);
+        assert_eq!((shown.len(), shown[31].as_slice()), (32, b"... (9 more arguments)".as_slice()));
+        assert_eq!(shortened(&many[..32]).len(), 32);
+        assert_eq!(shortened_argument(&[b'a'; 130]), [[b'a'; 128].as_slice(), b"... (2 more bytes)"].concat());
+        let set = crate::lookup::find(b"CONFIG|SET").unwrap();
+        let args: [&[u8]; 6] = [b"config", b"set", b"requirepass", b"x", b"timeout", b"3"];
+        assert_eq!(redacted(set, &args)[3..], [REDACTED, b"timeout", b"3"]);
+    }
+}
