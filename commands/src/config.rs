@@ -5,7 +5,7 @@
 use std::io;
 use std::path::Path;
 
-use polder_base::{Reply, glob};
+use polder_base::glob;
 use polder_table::{Mode, Stop};
 
 use crate::call::{Call, Outcome, SYNTAX, SessionCall};
@@ -87,7 +87,7 @@ fn set(call: &mut Call<'_>) -> Outcome {
 
 fn read_changes(call: &Call<'_>) -> Result<Vec<New>, Stop> {
     let pairs = &call.args[2..];
-    if pairs.len() % 2 != 0 {
+    if !pairs.len().is_multiple_of(2) {
         return Err(SYNTAX.into());
     }
     let mut ids: Vec<Id> = Vec::new();

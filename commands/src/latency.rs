@@ -4,7 +4,7 @@
 //! second is one sample; an event keeps the last 160.
 use std::collections::{BTreeMap, VecDeque};
 
-use polder_base::{Reply, time};
+use polder_base::time;
 
 use crate::call::{Outcome, SessionCall};
 use crate::command::{ADMIN, Command, FAST, LOADING, NOSCRIPT, STALE, container, session};
@@ -107,7 +107,7 @@ fn latest(call: &mut SessionCall<'_>) -> Outcome {
         let last = event.samples.back().map_or((0, 0), |last| (last.time, last.milliseconds));
         call.reply.array(4);
         call.reply.bulk(name.as_bytes());
-        [last.0, last.1, event.worst].map(|number| call.reply.integer(number as i64));
+        [last.0, last.1, event.worst].into_iter().for_each(|number| call.reply.integer(number as i64));
     }
     Ok(())
 }
@@ -201,7 +201,8 @@ fn doctor(call: &mut SessionCall<'_>) -> Outcome {
         let count = event.samples.len() as u64;
         let mean = event.samples.iter().map(|sample| sample.milliseconds).sum::<u64>() / count.max(1);
         let deviation = event.samples.iter().map(|sample| sample.milliseconds.abs_diff(mean)).sum::<u64>() / count.max(1);
-        report.push_str(&format!("{name}: {count} spikes, {mean} ms on average, mean deviation {deviation} ms, worst {} ms.\n", event.worst));
+        report
+            .push_str(&format!("{name}: {count} spikes, {mean} ms on average, mean deviation {deviation} ms, worst {} ms.\n", event.worst));
     }
     if monitor.events.contains_key("fast-command") {
         report.push_str("- Even fast commands were slow: look at the machine (other processes, swapping, a frozen virtual machine).\n");
@@ -222,7 +223,9 @@ fn doctor(call: &mut SessionCall<'_>) -> Outcome {
 fn histogram(call: &mut SessionCall<'_>) -> Outcome {
     let wanted: Vec<&Command> = call.args[2..].iter().filter_map(|name| find(name)).flat_map(with_subcommands).collect();
     let mut totals = call.host.recorder().totals();
-    totals.retain(|(command, total)| total.latency.total() > 0 && (call.args.len() == 2 || wanted.iter().any(|own| std::ptr::eq(*own, *command))));
+    totals.retain(|(command, total)| {
+        total.latency.total() > 0 && (call.args.len() == 2 || wanted.iter().any(|own| std::ptr::eq(*own, *command)))
+    });
     call.reply.map(totals.len());
     for (command, total) in totals {
         call.reply.bulk(command.label().as_bytes());
@@ -262,10 +265,10 @@ mod tests {
     #[test]
     fn a_graph_shows_heights_and_ages() {
         let mut event = Event::default();
-        [(1, 10), (2, 20), (3, 31)].map(|(time, milliseconds)| event.add(time, milliseconds));
-        let drawing = draw("command", &event, 70);
+        [(1, 10), (2, 20), (3, 31)].into_iter().for_each(|(time, milliseconds)| event.add(time, milliseconds));
+        let drawing = draw("command", &event, 61);
         let lines: Vec<&str> = drawing.lines().collect();
         assert_eq!(lines[0], "command - high 31 ms, low 10 ms (all time high 31 ms)");
-        assert_eq!(lines[2..], ["  #", "  |", " #|", "_||", "   ", "116", "mm7", "  s"]);
+        assert_eq!(lines[2..], ["  #", "  |", " #|", "_||", "   ", "155", "m98", " ss"]);
     }
 }

@@ -1,7 +1,7 @@
 //! SLOWLOG: the calls that took longer than `slowlog-log-slower-than`, newest first, in a ring of this process.
 use std::collections::VecDeque;
 
-use polder_base::{Reply, time};
+use polder_base::time;
 
 use crate::call::{Outcome, SessionCall, is};
 use crate::command::{ADMIN, Command, LOADING, SKIP_SLOWLOG, STALE, container, session};
@@ -125,7 +125,7 @@ fn get(call: &mut SessionCall<'_>) -> Outcome {
     call.reply.array(count);
     for entry in log.entries.iter().take(count) {
         call.reply.array(6);
-        [entry.id, entry.time, entry.microseconds].map(|number| call.reply.integer(number as i64));
+        [entry.id, entry.time, entry.microseconds].into_iter().for_each(|number| call.reply.integer(number as i64));
         call.reply.array(entry.args.len());
         entry.args.iter().for_each(|arg| call.reply.bulk(arg));
         call.reply.bulk(entry.address.as_bytes());

@@ -217,7 +217,7 @@ impl Recorder {
     pub fn reset(&self) {
         lock(&self.errors).clear();
         for row in lock(&self.shards).iter().flat_map(|shard| &shard.rows) {
-            [&row.calls, &row.nanoseconds, &row.rejected, &row.failed].map(|count| count.store(0, Ordering::Relaxed));
+            [&row.calls, &row.nanoseconds, &row.rejected, &row.failed].into_iter().for_each(|count| count.store(0, Ordering::Relaxed));
             row.histogram.get().into_iter().for_each(Histogram::reset);
         }
     }
@@ -277,7 +277,7 @@ mod tests {
         for _ in 0..3 {
             std::thread::scope(|scope| {
                 for _ in 0..2 {
-                    scope.spawn(|| (0..100).for_each(|n| drop(recorder.end(&settings, get, recorder.begin(&settings, get), n == 0))));
+                    scope.spawn(|| (0..100).for_each(|n| _ = recorder.end(&settings, get, recorder.begin(&settings, get), n == 0)));
                 }
             });
         }
