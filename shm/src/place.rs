@@ -36,6 +36,9 @@ pub(crate) const SYSV_PREFIX: &str = ".polder-sysv-";
 /// How many bytes at the start of a segment are read before it is mapped.
 pub const HEAD_BYTES: usize = 4096;
 
+const DRAFT_FLAGS: OFlags = OFlags::RDWR.union(OFlags::CLOEXEC);
+const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
+
 const SIGNPOST: &str = "polder signpost\n";
 
 /// The directory entry that decides whether a name exists.
@@ -60,19 +63,22 @@ pub(crate) struct Draft {
 impl Draft {
     /// Makes an empty file on the file system of `target`'s directory.
     pub(crate) fn beside(target: &Path) -> Result<(OwnedFd, Draft), Errno> {
-        let flags = OFlags::RDWR | OFlags::CLOEXEC;
-        let private = Mode::RUSR | Mode::WUSR;
-        match rustix::fs::open(directory_of(target), flags | OFlags::TMPFILE, private) {
+        match rustix::fs::open(directory_of(target), DRAFT_FLAGS | OFlags::TMPFILE, PRIVATE) {
             Ok(file) => return Ok((file, Draft { temporary: None })),
             // What kernels and file systems say that do not know unnamed files.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {}
             Err(errno) => return Err(errno),
         }
+        Draft::named(target)
+    }
+
+    /// The same with a name of its own, for file systems that know no unnamed files.
+    fn named(target: &Path) -> Result<(OwnedFd, Draft), Errno> {
         let mut name = OsString::from(".");
         name.push(target.file_name().ok_or(Errno::INVAL)?);
         name.push(format!(".polder-draft-{:016x}", random_word()));
         let temporary = directory_of(target).join(name);
-        let file = rustix::fs::open(&temporary, flags | OFlags::CREATE | OFlags::EXCL, private)?;
+        let file = rustix::fs::open(&temporary, DRAFT_FLAGS | OFlags::CREATE | OFlags::EXCL, PRIVATE)?;
         Ok((file, Draft { temporary: Some(temporary) }))
     }
 
@@ -208,6 +214,25 @@ mod tests {
         for nonsense in ["", "polder signpost\n", "polder signpost\nsysv x\n", "polder signpost\nsysv 1"] {
             assert!(signpost(nonsense.as_bytes()).is_none(), "{nonsense:?}");
         }
+    }
+
+    #[test]
+    fn drafts_with_and_without_a_name_appear_at_once_and_replace_nothing() {
+        let directory = std::env::temp_dir().join(format!("polder-test-draft-{}", std::process::id()));
+        std::fs::create_dir(&directory).unwrap();
+        let entries = || std::fs::read_dir(&directory).unwrap().count();
+        for (index, make) in [Draft::beside, Draft::named].into_iter().enumerate() {
+            let target = directory.join(format!("target-{index}"));
+            let (first, second) = (make(&target).unwrap(), make(&target).unwrap());
+            assert!(!target.exists());
+            rustix::io::write(&first.0, b"first").unwrap();
+            first.1.publish(std::os::fd::AsFd::as_fd(&first.0), &target).unwrap();
+            assert_eq!(second.1.publish(std::os::fd::AsFd::as_fd(&second.0), &target), Err(Errno::EXIST));
+            assert_eq!(std::fs::read(&target).unwrap(), b"first");
+            drop(make(&target).unwrap());
+            assert_eq!(entries(), index + 1, "no draft is left");
+        }
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]

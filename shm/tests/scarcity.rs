@@ -207,6 +207,31 @@ fn locked_memory_takes_no_more_than_was_taken() {
     }
 }
 
+#[test]
+fn a_file_system_that_cannot_reserve_space_is_refused() {
+    let Some(plain) = Mounted::new("ramfs", "mode=700") else { return };
+    let Err(CreateError::Fault(fault)) = Mapping::create(&plain.segment("a"), &CreateOptions::new(MIB, MIB), write_head) else {
+        panic!("ramfs reserves space by now: find another file system that does not");
+    };
+    assert!(fault.to_string().contains("cannot reserve space"), "{fault}");
+    assert_eq!(std::fs::read_dir(&plain.0).unwrap().count(), 0);
+}
+
+#[test]
+fn too_many_open_files_are_named_as_such() {
+    let guard = Guard::shm("files");
+    let poor = child(|| {
+        let limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: lowers a limit of this child.
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) };
+        match Mapping::create(&guard.0, &CreateOptions::new(MIB, MIB), write_head) {
+            Err(CreateError::Fault(fault)) => i32::from(!fault.to_string().contains("ulimit -n")),
+            _ => 2,
+        }
+    });
+    assert_eq!(outcome(poor), 0);
+}
+
 /// The machine's pool of large pages is one for all tests here.
 static POOL: Mutex<()> = Mutex::new(());
 const POOL_SIZE: &str = "/proc/sys/vm/nr_hugepages";
