@@ -1,11 +1,17 @@
-//! `polder`: one binary for the server and every tool.
+//! `polder`: one command for the server and for everything that people do with a memory.
+//!
+//! Each subcommand is a file of its own; this one only finds it.
 #![forbid(unsafe_code)]
 
 mod cli;
+mod serve;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// One memory that many processes share.
 #[derive(Parser)]
@@ -17,11 +23,13 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    Serve(serve::Arguments),
     Cli(cli::Arguments),
 }
 
 fn main() -> ExitCode {
     match Arguments::parse().command {
+        Command::Serve(arguments) => serve::run(&arguments),
         Command::Cli(arguments) => cli::run(&arguments),
     }
 }

@@ -41,6 +41,9 @@ impl Memory {
         &self.table
     }
 
+    /// Brings what the calls will touch into the cache, all at once; whoever has many calls to make says so first.
+    pub fn prefetch<'c>(&self, _calls: impl Iterator<Item = (polder_commands::Db, &'c [&'c [u8]])>) {}
+
     /// Runs one call and writes exactly one reply.
     pub fn execute(&self, session: &mut Session, host: &dyn Host, args: &[&[u8]], reply: &mut dyn Reply) {
         polder_commands::execute(&self.table, session, host, args, reply);

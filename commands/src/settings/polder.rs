@@ -1,5 +1,5 @@
 //! Polder's own settings: the segment, the threads, and how numbers and versions are shown.
-use super::{Setting, choice, integer, memory, setting, text};
+use super::{Setting, choice, integer, memory, setting, switch, text};
 use super::{Shape, Start};
 
 pub(super) const SETTINGS: &[Setting] = &[
@@ -14,6 +14,9 @@ pub(super) const SETTINGS: &[Setting] = &[
         .at_start()
         .about("The permissions of a new segment, in octal. Whoever may write to it is fully trusted."),
     integer("threads", 1, 512, 1).at_start().about("Event loops of this server, each with a seat of its own in the segment."),
+    switch("share-port", false)
+        .at_start()
+        .about("Whether other servers may listen on the same port: start a new one, then stop the old one, and nobody notices."),
     choice("number-mode", &["decimal", "redis"], 0)
         .segment()
         .about("How INCRBYFLOAT and its relatives count: `decimal` keeps 1.10 + 2.2 = 3.30, `redis` prints the nearest binary double."),

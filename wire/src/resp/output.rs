@@ -26,7 +26,7 @@ const NUMBER_BYTES: usize = 24;
 #[derive(Default, Debug)]
 pub struct Output {
     /// The client's protocol; HELLO changes it.
-    pub protocol: Protocol,
+    protocol: Protocol,
     sealed: VecDeque<Vec<u8>>,
     sealed_bytes: usize,
     tail: Vec<u8>,
@@ -53,11 +53,6 @@ impl Output {
     /// Bytes of memory that are held for them.
     pub fn capacity(&self) -> usize {
         self.tail.capacity() + self.sealed.iter().map(Vec::capacity).sum::<usize>()
-    }
-
-    /// How many segments wait behind the one that is being written.
-    pub fn segments(&self) -> usize {
-        self.sealed.len()
     }
 
     /// Gives the output an empty buffer to write to, when it has none.
@@ -179,6 +174,10 @@ impl Output {
 impl Reply for Output {
     fn protocol(&self) -> Protocol {
         self.protocol
+    }
+
+    fn speak(&mut self, protocol: Protocol) {
+        self.protocol = protocol;
     }
 
     fn status(&mut self, text: &str) {
@@ -357,7 +356,7 @@ mod tests {
             expected.extend_from_slice(&bulk);
             expected.extend_from_slice(b"\r\n");
         }
-        assert!(output.segments() > 2);
+        assert!(output.sealed.len() > 2);
         assert_eq!(gathered(&output), expected);
         let mut sent = Vec::new();
         for step in (1..).map(|at| at * 997 % 7919 + 1) {

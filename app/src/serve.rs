@@ -1,0 +1,144 @@
+//! `polder serve`: attaches the memory, starts the server, and stops it when it is told to.
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use polder_commands::settings::{Id, Settings, file, id};
+use polder_engine::{Memory, Options};
+use polder_server::{Server, log};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+const SEGMENT: Id = id("segment");
+const SIZE: Id = id("segment-size");
+const THREADS: Id = id("threads");
+const PID_FILE: Id = id("pidfile");
+
+/// Serves a memory to Redis clients.
+///
+/// Settings are those of a redis.conf and Polder's own (docs/settings.md), as `--name value`: `--segment NAME`,
+/// `--port N`, `--threads N`, `--bind ADDRESS...`, `--unixsocket PATH`, ... A configuration file comes first, or after
+/// `--config`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// A configuration file and settings.
+    #[arg(value_name = "FILE | --SETTING VALUE", trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<String>,
+}
+
+/// Runs the server until it is stopped. What prevents it is one line on the standard error output.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    match serve(&arguments.words) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(line) => {
+            eprintln!("polder: {line}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve(words: &[String]) -> Result<bool, String> {
+    let settings = Arc::new(settings(words)?);
+    log::begin(&settings)?;
+    let options = Options { segment: settings.string(SEGMENT), ceiling: settings.number(SIZE) as u64, create: true };
+    let memory = Memory::attach(&options).map_err(|fault| plain(&fault.to_string()))?;
+    settings.join(memory.table()).map_err(|stop| format!("the settings of {} cannot be read: {stop:?}", options.segment))?;
+    let usage = memory.table().usage();
+    let server = Server::start(Arc::new(memory), settings.clone()).map_err(|failure| failure.to_string())?;
+    let pid_file = PidFile::write(&settings.string(PID_FILE))?;
+    announce(&settings, &server, usage.ceiling, usage.page_bytes);
+    let well = wait(server)?;
+    drop(pid_file);
+    Ok(well)
+}
+
+/// The settings that a file and flags give.
+fn settings(words: &[String]) -> Result<Settings, String> {
+    let mut words = words.to_vec();
+    let mut path: Option<PathBuf> = None;
+    if let Some(at) = words.iter().position(|word| word == "--config") {
+        if at + 1 == words.len() {
+            return Err("--config: a file is missing".into());
+        }
+        path = Some(words.drain(at..at + 2).nth(1).unwrap_or_default().into());
+    }
+    let (before, flags) = file::flags(&words).map_err(|wrong| wrong.to_string())?;
+    match (before.as_slice(), &path) {
+        ([], _) => {}
+        ([first], None) => path = Some(first.into()),
+        ([word, ..], _) => return Err(format!("'{word}' is neither a setting nor the configuration file")),
+    }
+    let path = path.map(|path| std::path::absolute(&path).unwrap_or(path));
+    let lines = path.as_deref().map_or(Ok(Vec::new()), file::read).map_err(|wrong| wrong.to_string())?;
+    Settings::begin(path, &lines, &flags).map_err(|wrong| wrong.to_string())
+}
+
+/// A fault's text without the code that protocols put first.
+fn plain(text: &str) -> String {
+    text.strip_prefix("ERR ").unwrap_or(text).into()
+}
+
+/// Says what is served where, with the defaults that nobody named.
+fn announce(settings: &Settings, server: &Server, ceiling: u64, page_bytes: u64) {
+    tracing::info!(
+        segment = settings.string(SEGMENT),
+        segment_bytes_max = ceiling,
+        page_bytes,
+        threads = settings.number(THREADS),
+        listening = server.names.join(" "),
+        pid = std::process::id(),
+        "ready to accept connections"
+    );
+    tell_systemd(sd_notify::NotifyState::Ready);
+}
+
+/// Waits until the server ends by itself (SHUTDOWN) or by a signal; a second signal ends it at once.
+fn wait(server: Server) -> Result<bool, String> {
+    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(|error| format!("cannot listen to signals: {error}"))?;
+    let stop = server.stopper();
+    let handle = signals.handle();
+    server.tell_on_stop(|| tell_systemd(sd_notify::NotifyState::Stopping));
+    let listener = std::thread::spawn(move || {
+        for (count, signal) in signals.forever().enumerate() {
+            if count > 0 {
+                std::process::exit(1);
+            }
+            tracing::info!(signal, "stopping");
+            stop();
+        }
+    });
+    let well = server.wait();
+    handle.close();
+    tracing::info!("bye: the memory stays");
+    Ok(well && listener.join().is_ok())
+}
+
+/// Tells systemd, if it started us.
+fn tell_systemd(state: sd_notify::NotifyState) {
+    if let Err(error) = sd_notify::notify(false, &[state]) {
+        tracing::warn!(%error, "systemd was not told");
+    }
+}
+
+/// A file with our process number, which goes when we go.
+struct PidFile(Option<PathBuf>);
+
+impl PidFile {
+    fn write(path: &str) -> Result<PidFile, String> {
+        if path.is_empty() {
+            return Ok(PidFile(None));
+        }
+        let advice = "create its folder, allow writing to it, or choose another --pidfile";
+        std::fs::write(path, format!("{}\n", std::process::id())).map_err(|error| format!("cannot write {path}: {error}; {advice}"))?;
+        Ok(PidFile(Some(Path::new(path).to_owned())))
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        if let Some(Err(error)) = self.0.as_ref().map(std::fs::remove_file) {
+            tracing::warn!(%error, "the pidfile cannot be removed");
+        }
+    }
+}

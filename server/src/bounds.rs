@@ -1,0 +1,48 @@
+//! The limits that a turn needs, out of the settings; read again only when a setting has changed.
+use polder_commands::settings::value::{OutputLimit, output_limits};
+use polder_commands::settings::{Id, Settings, id};
+
+const MAXCLIENTS: Id = id("maxclients");
+const TIMEOUT: Id = id("timeout");
+const KEEPALIVE: Id = id("tcp-keepalive");
+const BULK: Id = id("proto-max-bulk-len");
+const QUERY: Id = id("client-query-buffer-limit");
+const OUTPUT: Id = id("client-output-buffer-limit");
+
+/// What clients may do and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    version: u64,
+    pub clients_max: usize,
+    /// Seconds; 0 is for ever.
+    pub timeout_seconds: u64,
+    /// Seconds; 0 asks for no probes.
+    pub keepalive_seconds: u64,
+    pub bulk_bytes_max: usize,
+    pub query_bytes_max: usize,
+    /// Of normal clients.
+    pub output: OutputLimit,
+}
+
+impl Bounds {
+    /// What the settings say now.
+    pub fn of(settings: &Settings) -> Bounds {
+        let size = |id: Id| usize::try_from(settings.number(id)).unwrap_or(0);
+        Bounds {
+            version: settings.version(),
+            clients_max: size(MAXCLIENTS),
+            timeout_seconds: size(TIMEOUT) as u64,
+            keepalive_seconds: size(KEEPALIVE) as u64,
+            bulk_bytes_max: size(BULK),
+            query_bytes_max: size(QUERY),
+            output: output_limits(&settings.text(OUTPUT))[0],
+        }
+    }
+
+    /// Reads the settings again if any has changed.
+    pub fn refresh(&mut self, settings: &Settings) {
+        if settings.version() != self.version {
+            *self = Bounds::of(settings);
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Everyone who is connected to this process, as CLIENT LIST, KILL and INFO see them.
+//!
+//! A connection belongs to one thread, which alone reads and changes its session. What others may know of it is its
+//! [`Face`]: the owner renews it after each turn in which the client did something, under a lock that is held for some
+//! nanoseconds. Who wants a client gone sets its mark and wakes the owner.
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use polder_commands::session::Client;
+use polder_commands::{Command, Session};
+
+/// What a client did last and what it holds; renewed with every turn.
+#[derive(Clone, Copy, Default)]
+pub struct Pulse {
+    pub active_ms: u64,
+    pub db: u16,
+    pub last: Option<&'static Command>,
+    pub query_bytes: usize,
+    pub query_room: usize,
+    pub reply_bytes: usize,
+    pub reply_room: usize,
+}
+
+/// What others may know of a client.
+#[derive(Default)]
+struct Face {
+    /// Name, user, library and flags: renewed only when a command on the session may have changed them.
+    session: Client,
+    pulse: Pulse,
+}
+
+/// One connected client.
+pub struct Record {
+    pub id: u64,
+    /// Which of the process's threads serves it.
+    pub thread: usize,
+    address: String,
+    local_address: String,
+    descriptor: i32,
+    by_unix: bool,
+    created_ms: u64,
+    doomed: AtomicBool,
+    face: Mutex<Face>,
+}
+
+/// Where a client comes from.
+#[derive(Clone, Debug, Default)]
+pub struct Origin {
+    pub address: String,
+    pub local_address: String,
+    pub descriptor: i32,
+    pub by_unix: bool,
+}
+
+/// The clients of a process.
+#[derive(Default)]
+pub struct Clients {
+    last_id: AtomicU64,
+    /// Accepted and not yet gone, whether their thread knows them already or not.
+    connected: AtomicUsize,
+    list: Mutex<BTreeMap<u64, Arc<Record>>>,
+}
+
+impl Clients {
+    /// Counts a client that comes in, unless there are `most` already.
+    pub fn admit(&self, most: usize) -> bool {
+        let admitted = self.connected.try_update(Ordering::Relaxed, Ordering::Relaxed, |count| (count < most).then_some(count + 1));
+        admitted.is_ok()
+    }
+
+    /// A number that no other client of this process has had.
+    pub fn next_id(&self) -> u64 {
+        self.last_id.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Lists an admitted client.
+    pub fn enter(&self, id: u64, thread: usize, origin: Origin, created_ms: u64) -> Arc<Record> {
+        let record = Arc::new(Record {
+            id,
+            thread,
+            address: origin.address,
+            local_address: origin.local_address,
+            descriptor: origin.descriptor,
+            by_unix: origin.by_unix,
+            created_ms,
+            doomed: AtomicBool::new(false),
+            face: Mutex::default(),
+        });
+        self.list().insert(id, record.clone());
+        record
+    }
+
+    /// Forgets a client.
+    pub fn leave(&self, record: &Record) {
+        self.list().remove(&record.id);
+        self.connected.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Takes back [`Clients::admit`] for a client that was never listed.
+    pub fn turn_away(&self) {
+        self.connected.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// The record of a client.
+    pub fn find(&self, id: u64) -> Option<Arc<Record>> {
+        self.list().get(&id).cloned()
+    }
+
+    /// Everyone, in the order in which they came.
+    pub fn all(&self) -> Vec<Arc<Record>> {
+        self.list().values().cloned().collect()
+    }
+
+    fn list(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Record>>> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Record {
+    /// Renews what changes with every call.
+    pub fn beat(&self, pulse: Pulse) {
+        self.face().pulse = pulse;
+    }
+
+    /// Renews what changes with commands on the session.
+    pub fn show(&self, session: &Session) {
+        self.face().session = Client::of(session, session.active_ms);
+    }
+
+    /// Asks the owner to close the connection; answers whether it was asked for the first time.
+    pub fn doom(&self) -> bool {
+        !self.doomed.swap(true, Ordering::Relaxed)
+    }
+
+    /// Whether the connection is to be closed.
+    pub fn is_doomed(&self) -> bool {
+        self.doomed.load(Ordering::Relaxed)
+    }
+
+    /// The client as others see it.
+    pub fn client(&self, now_ms: u64) -> Client {
+        let face = self.face();
+        let mut client = face.session.clone();
+        let pulse = face.pulse;
+        drop(face);
+        client.idle_seconds = now_ms.saturating_sub(pulse.active_ms) / 1000;
+        client.age_seconds = now_ms.saturating_sub(self.created_ms) / 1000;
+        client.db = pulse.db;
+        client.command = pulse.last.map_or("NULL".into(), Command::label);
+        self.complete(&mut client, &pulse);
+        client
+    }
+
+    /// The client as its own call sees it.
+    pub fn caller(&self, session: &Session) -> Client {
+        let mut client = Client::of(session, session.active_ms);
+        let pulse = self.face().pulse;
+        self.complete(&mut client, &pulse);
+        client
+    }
+
+    /// Adds what the connection knows.
+    fn complete(&self, client: &mut Client, pulse: &Pulse) {
+        client.id = self.id;
+        client.address = self.address.clone();
+        client.local_address = self.local_address.clone();
+        client.descriptor = self.descriptor;
+        client.query_bytes = pulse.query_bytes;
+        client.query_room = pulse.query_room;
+        client.reply_bytes = pulse.reply_bytes;
+        client.reply_peak = pulse.reply_room;
+        client.memory = pulse.query_bytes + pulse.query_room + pulse.reply_room + client.queued_bytes + size_of::<Record>();
+        if self.by_unix {
+            client.flags = if client.flags == "N" { "U".into() } else { client.flags.clone() + "U" };
+        }
+        if pulse.reply_bytes > 0 {
+            client.events = "rw".into();
+        }
+    }
+
+    fn face(&self) -> MutexGuard<'_, Face> {
+        self.face.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,181 @@
+//! A socket with its session and its buffers.
+//!
+//! ```text
+//!   input:  [ executed | whole requests ... | part of one ]      lent by the pool while there is something in it
+//!            taken ----^
+//!   output: segments that wait to be sent                         (wire::resp::Output)
+//! ```
+//!
+//! A connection that has nothing to do holds no buffer: a thread with ten thousand idle clients needs little memory, and
+//! the few buffers that are in use stay in the cache.
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+
+use polder_commands::Session;
+use polder_wire::resp::{Output, Requests};
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
+use socket2::Socket;
+
+use crate::clients::{Pulse, Record};
+
+/// What one read asks for, at least.
+const READ_BYTES: usize = 16 << 10;
+/// Longer buffers are not kept.
+const KEPT_BYTES_MAX: usize = 64 << 10;
+/// How many buffers are kept.
+const KEPT_MAX: usize = 256;
+/// Pieces of one gathered write.
+const PIECES_MAX: usize = 64;
+
+/// Buffers that no connection needs at present.
+#[derive(Default)]
+pub struct Pool {
+    kept: Vec<Vec<u8>>,
+}
+
+impl Pool {
+    /// An empty buffer.
+    pub fn take(&mut self) -> Vec<u8> {
+        self.kept.pop().unwrap_or_else(|| Vec::with_capacity(READ_BYTES))
+    }
+
+    /// Takes a buffer back, unless it is of an odd size or there are enough.
+    pub fn give(&mut self, mut buffer: Vec<u8>) {
+        if (READ_BYTES..=KEPT_BYTES_MAX).contains(&buffer.capacity()) && self.kept.len() < KEPT_MAX {
+            buffer.clear();
+            self.kept.push(buffer);
+        }
+    }
+}
+
+/// What a read or a write came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flow {
+    /// So many bytes; there may be more.
+    Some(usize),
+    /// So many bytes, and no more for now.
+    Last(usize),
+    /// The peer is gone.
+    Gone,
+}
+
+/// One client's connection.
+pub struct Connection {
+    pub socket: Socket,
+    pub session: Session,
+    pub requests: Requests,
+    pub input: Vec<u8>,
+    /// How much of the input has been executed.
+    pub taken: usize,
+    pub output: Output,
+    pub record: Arc<Record>,
+    /// The socket may have something to read.
+    pub readable: bool,
+    /// The peer has closed its side: read until its end, whatever the poll says.
+    pub half_closed: bool,
+    /// The socket took less than it was given; the poll says when it takes more.
+    pub blocked: bool,
+    /// The connection stands in the list of the next turn.
+    pub queued: bool,
+    /// It waits for the end of a pause; nothing more of its input is executed before.
+    pub parked: bool,
+    /// Since when more waits to be sent than the soft limit allows.
+    pub over_soft_since_ms: Option<u64>,
+}
+
+impl Connection {
+    /// Reads once. A long argument that is under way is read to where it belongs in the request.
+    pub fn receive(&mut self, pool: &mut Pool) -> Flow {
+        if self.input.capacity() == 0 {
+            self.input = pool.take();
+        }
+        let missing = self.requests.missing(self.input.len());
+        let spare = self.input.capacity() - self.input.len();
+        // A long argument gets all its room at once, so that its bytes are never moved again.
+        if missing > spare && self.input.try_reserve_exact(missing).is_err() {
+            tracing::error!(client = self.session.id, bytes = missing, "no memory for a long argument: connection closed");
+            return Flow::Gone;
+        }
+        if missing == 0 && spare < READ_BYTES / 4 {
+            self.input.reserve(READ_BYTES);
+        }
+        let room = self.input.capacity() - self.input.len();
+        match rustix::io::read(&self.socket, spare_capacity(&mut self.input)) {
+            Ok(0) => Flow::Gone,
+            Ok(count) if count < room => Flow::Last(count),
+            Ok(count) => Flow::Some(count),
+            Err(Errno::AGAIN) => Flow::Last(0),
+            Err(Errno::INTR) => Flow::Some(0),
+            Err(_) => Flow::Gone,
+        }
+    }
+
+    /// Writes once, all that fits.
+    pub fn send(&mut self) -> Flow {
+        let waiting = self.output.waiting();
+        let written = match self.output.single() {
+            Some(bytes) => rustix::io::write(&self.socket, bytes),
+            None => {
+                let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
+                let count = self.output.slices(&mut pieces);
+                rustix::io::writev(&self.socket, &pieces[..count])
+            }
+        };
+        match written {
+            Ok(count) => {
+                self.output.consume(count);
+                if count == waiting { Flow::Some(count) } else { Flow::Last(count) }
+            }
+            Err(Errno::AGAIN) => Flow::Last(0),
+            Err(Errno::INTR) => Flow::Some(0),
+            Err(_) => Flow::Gone,
+        }
+    }
+
+    /// Gives back the buffers that hold nothing, and closes the gap in front of a request that has not come whole.
+    pub fn settle(&mut self, pool: &mut Pool) {
+        if self.taken == self.input.len() {
+            self.taken = 0;
+            pool.give(std::mem::take(&mut self.input));
+        } else if self.taken > 0 {
+            self.input.drain(..self.taken);
+            self.taken = 0;
+        }
+        if let Some(buffer) = self.output.reclaim() {
+            pool.give(buffer);
+        }
+    }
+
+    /// Whether nothing more of the input is to be executed for now.
+    pub fn is_halted(&self) -> bool {
+        self.parked || self.session.closing
+    }
+
+    /// Stops in front of the request at [`Connection::taken`]: what was read ahead is read again later.
+    pub fn park(&mut self) {
+        self.parked = true;
+        self.requests = Requests::default();
+    }
+
+    /// Renews what others see.
+    pub fn beat(&self) {
+        self.record.beat(Pulse {
+            active_ms: self.session.active_ms,
+            db: self.session.db,
+            last: self.session.last,
+            query_bytes: self.input.len() - self.taken,
+            query_room: self.input.capacity() - self.input.len(),
+            reply_bytes: self.output.waiting(),
+            reply_room: self.output.capacity(),
+        });
+    }
+
+    /// Says that nothing more will come, after everything has been sent.
+    pub fn finish(&self) {
+        match self.socket.shutdown(std::net::Shutdown::Write) {
+            Err(error) if error.kind() != io::ErrorKind::NotConnected => tracing::debug!(%error, "shutdown of a connection"),
+            _ => {}
+        }
+    }
+}

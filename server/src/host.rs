@@ -1,0 +1,222 @@
+//! The process that serves: what its threads share, and what commands may ask of it.
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use mio::Waker;
+use polder_commands::session::{Client, Shutdown};
+use polder_commands::settings::Settings;
+use polder_commands::{Host, Session};
+use polder_engine::Memory;
+
+use crate::clients::Clients;
+use crate::clock::now_ms;
+use crate::listener::Arrival;
+
+/// What one thread tells another.
+pub enum Letter {
+    /// Serve this client.
+    Adopt(Arrival),
+    /// Close the connection of the client with this number, which is marked already.
+    Close(u64),
+}
+
+/// Where a thread gets its letters.
+pub struct Mailbox {
+    letters: Mutex<Vec<Letter>>,
+    waker: Waker,
+    /// Clients that the thread serves or has been given.
+    load: AtomicUsize,
+}
+
+impl Mailbox {
+    /// A mailbox whose thread sleeps where `waker` wakes it.
+    pub fn new(waker: Waker) -> Mailbox {
+        Mailbox { letters: Mutex::default(), waker, load: AtomicUsize::new(0) }
+    }
+
+    /// Leaves a letter and wakes the thread.
+    pub fn post(&self, letter: Letter) {
+        self.letters.lock().unwrap_or_else(PoisonError::into_inner).push(letter);
+        self.wake();
+    }
+
+    /// Wakes the thread, so that it looks at what all share.
+    pub fn wake(&self) {
+        if let Err(error) = self.waker.wake() {
+            tracing::error!(%error, "a thread cannot be woken");
+        }
+    }
+
+    /// Takes the letters out.
+    pub fn open(&self) -> Vec<Letter> {
+        std::mem::take(&mut *self.letters.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Counts a client that the thread is given.
+    pub fn burden(&self) {
+        self.load.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a client that has gone.
+    pub fn relieve(&self) {
+        self.load.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What the threads of a process share.
+pub struct Process {
+    pub memory: Arc<Memory>,
+    pub settings: Arc<Settings>,
+    pub clients: Clients,
+    pub mailboxes: Vec<Mailbox>,
+    /// Until when clients wait (`CLIENT PAUSE`); 0 for no pause.
+    paused_until_ms: AtomicU64,
+    paused_writers_only: AtomicBool,
+    stopping: AtomicBool,
+    /// Threads that have stopped accepting, on the way out.
+    closed_doors: AtomicUsize,
+    /// When the memory's chores are due; `u64::MAX` while somebody does them.
+    chores_due_ms: AtomicU64,
+    on_stop: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+/// Who has to wait at present.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pause {
+    pub until_ms: u64,
+    pub writers_only: bool,
+}
+
+impl Process {
+    /// A process with one mailbox for each of its threads.
+    pub fn new(memory: Arc<Memory>, settings: Arc<Settings>, mailboxes: Vec<Mailbox>) -> Process {
+        Process {
+            memory,
+            settings,
+            clients: Clients::default(),
+            mailboxes,
+            paused_until_ms: AtomicU64::new(0),
+            paused_writers_only: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
+            closed_doors: AtomicUsize::new(0),
+            chores_due_ms: AtomicU64::new(0),
+            on_stop: OnceLock::new(),
+        }
+    }
+
+    /// Gives a client to the thread with the fewest; answers which.
+    pub fn least_loaded(&self) -> usize {
+        let loads = self.mailboxes.iter().map(|mailbox| mailbox.load.load(Ordering::Relaxed));
+        loads.enumerate().min_by_key(|(_, load)| *load).map_or(0, |(thread, _)| thread)
+    }
+
+    /// The pause that holds at `now_ms`.
+    pub fn pause_at(&self, now_ms: u64) -> Option<Pause> {
+        let until_ms = self.paused_until_ms.load(Ordering::Acquire);
+        (until_ms > now_ms).then(|| Pause { until_ms, writers_only: self.paused_writers_only.load(Ordering::Relaxed) })
+    }
+
+    /// Asks all threads to answer what they have read and to end.
+    pub fn stop(&self) {
+        if !self.stopping.swap(true, Ordering::AcqRel) {
+            self.wake_all();
+            if let Some(told) = self.on_stop.get() {
+                told();
+            }
+        }
+    }
+
+    /// Whether [`Process::stop`] was called.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Who wants to know that the process ends; heard once.
+    pub fn tell_on_stop(&self, told: Box<dyn Fn() + Send + Sync>) {
+        // A second listener would be a mistake of ours; the first stays.
+        let _ = self.on_stop.set(told);
+    }
+
+    /// Says that one more thread accepts nobody any more.
+    pub fn close_door(&self) {
+        self.closed_doors.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Whether no thread accepts any more, so that no more letters come.
+    pub fn all_doors_closed(&self) -> bool {
+        self.closed_doors.load(Ordering::Acquire) >= self.mailboxes.len()
+    }
+
+    /// When the chores are due, in milliseconds since the epoch.
+    pub fn chores_due_ms(&self) -> u64 {
+        self.chores_due_ms.load(Ordering::Relaxed)
+    }
+
+    /// Whether the caller is the one to do the chores now; it says with [`Process::chores_done`] when they are due again.
+    pub fn claim_chores(&self, now_ms: u64) -> bool {
+        let due_ms = self.chores_due_ms();
+        due_ms <= now_ms && self.chores_due_ms.compare_exchange(due_ms, u64::MAX, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Ends what [`Process::claim_chores`] began.
+    pub fn chores_done(&self, due_ms: u64) {
+        self.chores_due_ms.store(due_ms, Ordering::Release);
+    }
+
+    fn wake_all(&self) {
+        self.mailboxes.iter().for_each(Mailbox::wake);
+    }
+}
+
+impl Host for Process {
+    fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    fn clients(&self, caller: &Session) -> Vec<Client> {
+        let now_ms = now_ms();
+        let all = self.clients.all();
+        all.iter().map(|record| if record.id == caller.id { record.caller(caller) } else { record.client(now_ms) }).collect()
+    }
+
+    fn client(&self, caller: &Session) -> Client {
+        match self.clients.find(caller.id) {
+            Some(record) => record.caller(caller),
+            None => Client::of(caller, caller.active_ms),
+        }
+    }
+
+    fn kill(&self, id: u64) -> bool {
+        let Some(record) = self.clients.find(id) else { return false };
+        let first = record.doom();
+        if first {
+            self.mailboxes[record.thread].post(Letter::Close(id));
+        }
+        first
+    }
+
+    fn pause(&self, until_ms: u64, writers_only: bool) {
+        // As in Redis: a pause never gets shorter or milder by another one, until it is ended.
+        let now = self.pause_at(now_ms());
+        let milder = now.is_none_or(|pause| pause.writers_only) && writers_only;
+        self.paused_writers_only.store(milder, Ordering::Relaxed);
+        self.paused_until_ms.store(now.map_or(until_ms, |pause| pause.until_ms.max(until_ms)), Ordering::Release);
+        self.wake_all();
+    }
+
+    fn unpause(&self) {
+        self.paused_until_ms.store(0, Ordering::Release);
+        self.wake_all();
+    }
+
+    fn shutdown(&self, how: Shutdown) -> Result<(), String> {
+        if how.abort {
+            return Err("ERR No shutdown in progress.".into());
+        }
+        if how.save == Some(true) {
+            return Err("ERR this version of polder writes no RDB file at SHUTDOWN: the memory outlives the server".into());
+        }
+        self.stop();
+        Ok(())
+    }
+}

@@ -1,0 +1,223 @@
+//! Binding addresses and paths, and who may come in by them.
+//!
+//! Every thread watches every listener: the one that wakes first accepts and gives the client to the thread with the
+//! fewest, so that fifty clients are shared evenly between two threads (SO_REUSEPORT spreads them by hash, 32 to 18 say,
+//! and would lose whoever waits in the queue of a thread that ends).
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use polder_commands::Host;
+use polder_commands::settings::{Id, Settings, id};
+use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
+
+use crate::clients::Origin;
+use crate::host::Process;
+use crate::server::Failure;
+
+const BIND: Id = id("bind");
+const PORT: Id = id("port");
+const BACKLOG: Id = id("tcp-backlog");
+const UNIX_PATH: Id = id("unixsocket");
+const UNIX_MODE: Id = id("unixsocketperm");
+const PROTECTED: Id = id("protected-mode");
+const SHARE: Id = id("share-port");
+
+/// What a client from elsewhere is told in protected mode.
+const DENIED: &str = "-DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default user. In this mode connections are only accepted from the loopback interface. If you want to connect from external computers to Redis you may adopt one of the following solutions: 1) Just disable protected mode sending the command 'CONFIG SET protected-mode no' from the loopback interface by connecting to Redis from the same host the server is running, however MAKE SURE Redis is not publicly accessible from internet if you do so. Use CONFIG REWRITE to make this change permanent. 2) Alternatively you can just disable the protected mode by editing the Redis configuration file, and setting the protected mode option to 'no', and then restarting the server. 3) If you started the server manually just for testing, restart it with the '--protected-mode no' option. 4) Set up an authentication password for the default user. NOTE: You only need to do one of the above things in order for the server to start accepting connections from the outside.\r\n";
+
+/// What one too many is told.
+const FULL: &str = "-ERR max number of clients reached\r\n";
+
+/// A door: a bound socket and what to clean up when it closes.
+#[derive(Debug)]
+pub struct Listener {
+    pub socket: Socket,
+    /// The path of a Unix socket, removed at the end if it is still ours.
+    path: Option<PathBuf>,
+    pub name: String,
+}
+
+/// A client that was let in and is not served yet.
+pub struct Arrival {
+    pub socket: Socket,
+    pub origin: Origin,
+}
+
+/// Binds everything that the settings name.
+///
+/// # Errors
+/// One line that says which address, why not, and what to do.
+pub fn bind_all(settings: &Settings) -> Result<Vec<Listener>, Failure> {
+    let mut listeners = Vec::new();
+    let port = settings.number(PORT) as u16;
+    if port != 0 {
+        for word in settings.string(BIND).split_whitespace() {
+            let (optional, host) = word.strip_prefix('-').map_or((false, word), |host| (true, host));
+            for address in resolve(host, port)? {
+                match bind_tcp(address, settings) {
+                    Ok(listener) => listeners.push(listener),
+                    Err(error) if optional && is_absent(&error) => tracing::debug!(%address, "this address is not there"),
+                    Err(error) => return Err(Failure::listen(&address.to_string(), &error)),
+                }
+            }
+        }
+    }
+    let path = settings.string(UNIX_PATH);
+    if !path.is_empty() {
+        listeners.push(bind_unix(Path::new(&path), settings).map_err(|error| Failure::listen(&path, &error))?);
+    }
+    if listeners.is_empty() {
+        return Err(Failure::nowhere());
+    }
+    Ok(listeners)
+}
+
+/// The addresses that a word of `bind` means; `*` is every IPv4 address and `::*` or `*` in brackets every IPv6 one.
+fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
+    let host = match host {
+        "*" => "0.0.0.0",
+        "::*" => "::",
+        other => other,
+    };
+    let found = (host, port).to_socket_addrs().map_err(|error| Failure::listen(host, &error))?;
+    Ok(found.collect())
+}
+
+/// Whether this host simply has no such address or family.
+fn is_absent(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::AddrNotAvailable
+        || matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EPROTONOSUPPORT | libc::ENOPROTOOPT))
+}
+
+fn bind_tcp(address: SocketAddr, settings: &Settings) -> io::Result<Listener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    if settings.is_on(SHARE) {
+        socket.set_reuse_port(true)?;
+    }
+    socket.bind(&address.into())?;
+    listen(&socket, settings)?;
+    Ok(Listener { socket, path: None, name: address.to_string() })
+}
+
+fn bind_unix(path: &Path, settings: &Settings) -> io::Result<Listener> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    let address = SockAddr::unix(path)?;
+    // What a killed server left behind is in the way; what answers is another server's, and what is no socket somebody's file.
+    let leftover = std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    if leftover && Socket::new(Domain::UNIX, Type::STREAM, None)?.connect(&address).is_err() {
+        std::fs::remove_file(path)?;
+    }
+    socket.bind(&address)?;
+    let mode = settings.number(UNIX_MODE) as u32;
+    if mode != 0 {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+    }
+    listen(&socket, settings)?;
+    Ok(Listener { socket, path: Some(path.to_owned()), name: path.display().to_string() })
+}
+
+fn listen(socket: &Socket, settings: &Settings) -> io::Result<()> {
+    socket.set_nonblocking(true)?;
+    socket.listen(i32::try_from(settings.number(BACKLOG)).unwrap_or(i32::MAX))
+}
+
+impl Listener {
+    /// The same door for another thread, which cleans nothing up.
+    ///
+    /// # Errors
+    /// Those of the system: too many open files.
+    pub fn share(&self) -> io::Result<Listener> {
+        Ok(Listener { socket: self.socket.try_clone()?, path: None, name: self.name.clone() })
+    }
+
+    /// Lets everyone in who waits, up to the limits; what may not come in is told why and closed.
+    ///
+    /// # Errors
+    /// What the system says, but for nobody waiting.
+    pub fn accept_all(&self, process: &Process, clients_max: usize, arrived: &mut Vec<Arrival>) -> io::Result<()> {
+        loop {
+            let (socket, peer) = match self.socket.accept() {
+                Ok(accepted) => accepted,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                // The peer gave up while it waited.
+                Err(error) if matches!(error.raw_os_error(), Some(libc::ECONNABORTED | libc::EINTR)) => continue,
+                Err(error) => return Err(error),
+            };
+            socket.set_nonblocking(true)?;
+            if let Some(text) = refusal(process, &peer) {
+                turn_away(&socket, text);
+            } else if !process.clients.admit(clients_max) {
+                process.memory.table().count(polder_engine::Counter::Refusals, 1);
+                turn_away(&socket, FULL);
+            } else {
+                let origin = origin(&socket, &peer);
+                arrived.push(Arrival { socket, origin });
+            }
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Some(path) = &self.path {
+            if let Err(error) = std::fs::remove_file(path) {
+                tracing::warn!(%error, path = %path.display(), "the socket cannot be removed");
+            }
+        }
+    }
+}
+
+/// Why a peer may not come in at all.
+fn refusal(process: &Process, peer: &SockAddr) -> Option<&'static str> {
+    let foreign = peer.as_socket().is_some_and(|address| !is_loopback(address.ip()));
+    (foreign && process.settings.is_on(PROTECTED) && process.password().is_none()).then_some(DENIED)
+}
+
+fn is_loopback(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
+}
+
+/// Tells a peer why it is not served; if its socket takes no text, there is nothing more to do.
+fn turn_away(socket: &Socket, text: &str) {
+    if let Err(error) = socket.send(text.as_bytes()) {
+        tracing::debug!(%error, "a refused client was not told why");
+    }
+}
+
+fn origin(socket: &Socket, peer: &SockAddr) -> Origin {
+    let descriptor = socket.as_raw_fd();
+    let local = socket.local_addr().ok();
+    match peer.as_socket() {
+        Some(address) => {
+            let local_address = local.and_then(|local| local.as_socket()).map_or(String::new(), |local| local.to_string());
+            Origin { address: address.to_string(), local_address, descriptor, by_unix: false }
+        }
+        None => {
+            let path = local.and_then(|local| local.as_pathname().map(|path| format!("{}:0", path.display()))).unwrap_or_default();
+            Origin { address: path.clone(), local_address: path, descriptor, by_unix: true }
+        }
+    }
+}
+
+/// Sets what Redis sets on a client's TCP socket.
+///
+/// # Errors
+/// Those of the system.
+pub fn prepare(socket: &Socket, keepalive_seconds: u64) -> io::Result<()> {
+    socket.set_nodelay(true)?;
+    if keepalive_seconds > 0 {
+        let third = Duration::from_secs((keepalive_seconds / 3).max(1));
+        socket.set_tcp_keepalive(
+            &TcpKeepalive::new().with_time(Duration::from_secs(keepalive_seconds)).with_interval(third).with_retries(3),
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,147 @@
+//! Starting and stopping: listeners first, then one thread for each loop.
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use mio::{Poll, Waker};
+use polder_commands::settings::{Id, Settings, id};
+use polder_engine::Memory;
+
+use crate::host::{Mailbox, Process};
+use crate::listener::{self, Listener};
+use crate::turn::{Loop, WAKER};
+
+const THREADS: Id = id("threads");
+const MAXCLIENTS: Id = id("maxclients");
+
+/// Descriptors that are not clients: listeners, polls, the segment, log files.
+const OTHER_DESCRIPTORS: u64 = 32;
+
+/// Why a server does not start; one line that says what to do.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Failure(String);
+
+impl Failure {
+    /// An address or path cannot be listened on.
+    pub(crate) fn listen(place: &str, error: &io::Error) -> Failure {
+        let advice = match error.kind() {
+            io::ErrorKind::AddrInUse => {
+                "another server is there: stop it, choose another --port or --unixsocket, or share a port with '--share-port yes' on both"
+            }
+            io::ErrorKind::PermissionDenied => "choose a --port above 1023 or a path that you may write to",
+            io::ErrorKind::AddrNotAvailable => "this host has no such address: correct --bind",
+            io::ErrorKind::NotFound => "the folder of the socket does not exist: create it or choose another --unixsocket",
+            _ => "correct --bind, --port or --unixsocket",
+        };
+        Failure(format!("cannot listen on {place}: {error}; {advice}"))
+    }
+
+    /// There is no address at all.
+    pub(crate) fn nowhere() -> Failure {
+        Failure("there is nothing to listen on: give --port or --unixsocket, and an address of this host to --bind".into())
+    }
+
+    fn system(what: &str, error: &io::Error) -> Failure {
+        Failure(format!("{what}: {error}"))
+    }
+}
+
+/// A running server.
+pub struct Server {
+    process: Arc<Process>,
+    threads: Vec<JoinHandle<()>>,
+    /// Where it listens.
+    pub names: Vec<String>,
+    /// Held here so that a Unix socket's path goes with the server.
+    listeners: Vec<Listener>,
+}
+
+impl Server {
+    /// Binds everything and starts the threads; when it returns, clients are served.
+    ///
+    /// # Errors
+    /// A port in use, a missing permission, too many open files: see [`Failure`].
+    pub fn start(memory: Arc<Memory>, settings: Arc<Settings>) -> Result<Server, Failure> {
+        raise_descriptor_limit(&settings);
+        let listeners = listener::bind_all(&settings)?;
+        let count = usize::try_from(settings.number(THREADS)).unwrap_or(1);
+        let failed = |error: io::Error| Failure::system("cannot start a thread", &error);
+        let mut polls = Vec::with_capacity(count);
+        let mut mailboxes = Vec::with_capacity(count);
+        for _ in 0..count {
+            let poll = Poll::new().map_err(failed)?;
+            mailboxes.push(Mailbox::new(Waker::new(poll.registry(), WAKER).map_err(failed)?));
+            polls.push(poll);
+        }
+        let process = Arc::new(Process::new(memory, settings, mailboxes));
+        let mut server =
+            Server { process, threads: Vec::new(), names: listeners.iter().map(|listener| listener.name.clone()).collect(), listeners };
+        for (number, poll) in polls.into_iter().enumerate() {
+            let doors = server.listeners.iter().map(Listener::share).collect::<io::Result<Vec<_>>>().map_err(failed)?;
+            let turns = Loop::new(number, poll, doors, server.process.clone()).map_err(failed)?;
+            let thread = std::thread::Builder::new().name(format!("polder-{number}")).spawn(move || turns.run()).map_err(failed)?;
+            server.threads.push(thread);
+        }
+        Ok(server)
+    }
+
+    /// What the threads share.
+    pub fn stopper(&self) -> impl Fn() + Send + Sync + use<> {
+        let process = self.process.clone();
+        move || process.stop()
+    }
+
+    /// Calls `told` when the server begins to stop, whoever asked for it.
+    pub fn tell_on_stop(&self, told: impl Fn() + Send + Sync + 'static) {
+        self.process.tell_on_stop(Box::new(told));
+    }
+
+    /// Waits until every thread has ended; answers whether all of them ended well.
+    pub fn wait(mut self) -> bool {
+        let mut well = true;
+        for thread in self.threads.drain(..) {
+            well &= thread.join().is_ok();
+        }
+        self.listeners.clear();
+        well
+    }
+}
+
+impl Drop for Server {
+    /// A server that failed to start, or that a test forgets, stops.
+    fn drop(&mut self) {
+        self.process.stop();
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the server panicked");
+            }
+        }
+    }
+}
+
+/// Makes room for `maxclients` descriptors as Redis does; where the system gives fewer, fewer clients are served.
+fn raise_descriptor_limit(settings: &Settings) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let wanted = settings.number(MAXCLIENTS).unsigned_abs() + OTHER_DESCRIPTORS;
+    let limit = getrlimit(Resource::Nofile);
+    let current = limit.current.unwrap_or(u64::MAX);
+    if current >= wanted {
+        return;
+    }
+    let maximum = limit.maximum.unwrap_or(u64::MAX);
+    let raised =
+        [Rlimit { current: Some(wanted), maximum: Some(maximum.max(wanted)) }, Rlimit { current: Some(wanted.min(maximum)), ..limit }]
+            .into_iter()
+            .find(|asked| setrlimit(Resource::Nofile, asked.clone()).is_ok())
+            .and_then(|granted| granted.current)
+            .unwrap_or(current);
+    if raised < wanted {
+        let clients = raised.saturating_sub(OTHER_DESCRIPTORS).max(1) as i64;
+        tracing::warn!(
+            "the system allows {raised} open files: maxclients is lowered to {clients}; raise it with 'ulimit -n {wanted}' or LimitNOFILE="
+        );
+        let text = clients.to_string().into_bytes();
+        settings.set(MAXCLIENTS, polder_commands::settings::value::Parsed { number: clients, text });
+    }
+}

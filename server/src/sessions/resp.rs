@@ -1,0 +1,61 @@
+//! RESP on a connection: the requests that its input holds become frames of the turn's batch, and each frame one call.
+use polder_engine::Memory;
+use polder_engine::{Host, Reply, Session};
+use polder_wire::resp::{Limits, Output, Request, Requests};
+
+use crate::batch::{Batch, Content, Frame};
+
+/// What is left to read after [`read`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Left {
+    /// No whole request.
+    Nothing,
+    /// Perhaps more, once the batch has been executed.
+    Perhaps,
+}
+
+/// Puts the requests from `at` on into the batch, until it is full or the input's end is reached.
+///
+/// A stranger's requests go one at a time, since AUTH changes what the next may be.
+pub fn read<'b>(requests: &mut Requests, limits: &Limits, input: &'b [u8], at: &mut usize, place: usize, batch: &mut Batch<'b>) -> Left {
+    let mut rest = &input[*at..];
+    while !batch.is_full() {
+        let from = batch.args.len();
+        let content = match requests.read(&mut rest, limits, &mut batch.args) {
+            Ok(Some(Request::Bulks(_))) => Content::Args { from, to: batch.args.len() },
+            Ok(Some(Request::Inline(words))) => Content::Words(words),
+            Ok(None) => return Left::Nothing,
+            Err(malformed) => {
+                *at = input.len();
+                batch.frames.push(Frame { place, content: Content::Malformed(malformed), end: *at });
+                return Left::Nothing;
+            }
+        };
+        *at = input.len() - rest.len();
+        batch.frames.push(Frame { place, content, end: *at });
+        if limits.stranger {
+            break;
+        }
+    }
+    Left::Perhaps
+}
+
+/// Runs an inline request. What a browser sends when it is led here by another site's page ends the connection.
+pub fn call_inline(memory: &Memory, session: &mut Session, host: &dyn Host, words: &[Vec<u8>], output: &mut Output) {
+    if words.first().is_some_and(|word| word.eq_ignore_ascii_case(b"post") || word.eq_ignore_ascii_case(b"host:")) {
+        tracing::warn!(
+            client = session.id,
+            "possible attack: an HTTP request came in on a RESP port, most likely by a browser of this host; closed"
+        );
+        session.closing = true;
+        return;
+    }
+    let args: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+    memory.execute(session, host, &args, output);
+}
+
+/// Answers nonsense and ends the session.
+pub fn reject(session: &mut Session, text: &str, output: &mut Output) {
+    output.error(text);
+    session.closing = true;
+}

@@ -1,0 +1,575 @@
+//! The loop of one thread, and the order of things in a turn.
+//!
+//! ```text
+//!   poll -> letters, arrivals -> read every ready socket once -> parse up to 64 requests, prefetch, execute; again,
+//!   until all inputs are done -> one write per connection -> timers
+//! ```
+//!
+//! Fairness: a connection gets one read per turn (16 KiB, more only for one long argument) and everything in it is
+//! executed; what is left in its socket waits for the next turn, behind the others. The poll is edge-triggered, so the
+//! loop itself remembers who may have more.
+//!
+//! **Invariant:** replies leave at the end of the turn, in the order of the requests.
+//! **Invariant:** a connection that must wait is parked ([`Connection::park`]): its requests stay unexecuted in its input
+//! and others go on. A pause parks; so will a lock that stays taken.
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mio::event::Event;
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
+use polder_commands::command::Run;
+use polder_commands::{Host, Session, execute};
+use polder_engine::Counter;
+use polder_wire::resp::{Limits, Output, Requests};
+use std::os::fd::AsRawFd;
+
+use crate::batch::{Batch, Content, Frame, Spare};
+use crate::bounds::Bounds;
+use crate::clock::now_ms;
+use crate::connection::{Connection, Flow, Pool};
+use crate::host::{Letter, Pause, Process};
+use crate::listener::{Arrival, Listener, prepare};
+use crate::sessions::resp;
+
+/// The token of the waker.
+pub const WAKER: Token = Token(0);
+/// Listeners have the tokens after the waker's, connections those from here on.
+const FIRST_CONNECTION: usize = 1024;
+const EVENTS_MAX: usize = 1024;
+/// How often idle clients and soft limits are looked at.
+const SWEEP_MS: u64 = 1000;
+/// How long accepting rests after the system had no descriptor or memory for one more.
+const ACCEPT_REST_MS: u64 = 100;
+/// How much of the memory's chores is done at a time.
+const CHORES_US: u64 = 500;
+/// How long a stopping thread waits for others to close their doors, and for slow readers to take their replies.
+const STOP_PATIENCE_MS: u64 = 2000;
+/// How long a connection that is to be closed may take to read its last replies.
+const CLOSE_PATIENCE_MS: u64 = 10_000;
+
+/// One thread's loop.
+pub struct Loop {
+    number: usize,
+    poll: Poll,
+    process: Arc<Process>,
+    listeners: Vec<Listener>,
+    slots: Vec<Option<Box<Connection>>>,
+    free: Vec<usize>,
+    /// Connections that the next turn looks at.
+    ready: Vec<usize>,
+    parked: Vec<usize>,
+    pool: Pool,
+    spare: Spare,
+    inputs: Vec<Vec<u8>>,
+    bounds: Bounds,
+    now_ms: u64,
+    pause: Option<Pause>,
+    sweep_due_ms: u64,
+    /// When a listener that could not accept is tried again; 0 when none rests.
+    accept_due_ms: u64,
+    bytes_in: u64,
+    bytes_out: u64,
+}
+
+impl Loop {
+    /// A loop that listens at `listeners`.
+    ///
+    /// # Errors
+    /// When the poll takes no more descriptors.
+    pub fn new(number: usize, poll: Poll, listeners: Vec<Listener>, process: Arc<Process>) -> io::Result<Loop> {
+        for (at, listener) in listeners.iter().enumerate() {
+            poll.registry().register(&mut SourceFd(&listener.socket.as_raw_fd()), Token(at + 1), Interest::READABLE)?;
+        }
+        let bounds = Bounds::of(&process.settings);
+        Ok(Loop {
+            number,
+            poll,
+            process,
+            listeners,
+            slots: Vec::new(),
+            free: Vec::new(),
+            ready: Vec::new(),
+            parked: Vec::new(),
+            pool: Pool::default(),
+            spare: Spare::default(),
+            inputs: Vec::new(),
+            bounds,
+            now_ms: now_ms(),
+            pause: None,
+            sweep_due_ms: 0,
+            accept_due_ms: 0,
+            bytes_in: 0,
+            bytes_out: 0,
+        })
+    }
+
+    /// Turns until the process stops, then answers what has come and ends.
+    pub fn run(mut self) {
+        let _alarm = Alarm(self.process.clone());
+        let mut events = Events::with_capacity(EVENTS_MAX);
+        while !self.process.is_stopping() {
+            let patience = self.patience_ms();
+            self.turn(&mut events, patience);
+        }
+        self.end(&mut events);
+    }
+
+    /// One turn, which waits for events no longer than `patience_ms`.
+    fn turn(&mut self, events: &mut Events, patience_ms: u64) {
+        if let Err(error) = self.poll.poll(events, Some(Duration::from_millis(patience_ms))) {
+            if error.kind() != io::ErrorKind::Interrupted {
+                tracing::error!(%error, "the poll of a thread fails");
+            }
+        }
+        self.now_ms = now_ms();
+        self.bounds.refresh(&self.process.settings);
+        self.pause = self.process.pause_at(self.now_ms);
+        for event in events.iter() {
+            self.notice(event);
+        }
+        self.read_letters();
+        self.unpark();
+        self.work();
+        self.look_at_clocks();
+    }
+
+    /// What the loop may sleep: until something is due, not at all when a connection may have more.
+    fn patience_ms(&self) -> u64 {
+        if !self.ready.is_empty() {
+            return 0;
+        }
+        let now_ms = now_ms();
+        let mut due_ms = now_ms + SWEEP_MS;
+        if self.number == 0 {
+            due_ms = due_ms.min(self.process.chores_due_ms());
+        }
+        if self.accept_due_ms != 0 {
+            due_ms = due_ms.min(self.accept_due_ms);
+        }
+        if let Some(pause) = self.process.pause_at(now_ms).filter(|_| !self.parked.is_empty()) {
+            due_ms = due_ms.min(pause.until_ms);
+        }
+        due_ms.saturating_sub(now_ms)
+    }
+
+    fn notice(&mut self, event: &Event) {
+        let Token(token) = event.token();
+        if token < FIRST_CONNECTION {
+            if token > 0 {
+                self.accept(token - 1);
+            }
+            return;
+        }
+        let slot = token - FIRST_CONNECTION;
+        let Some(connection) = &mut self.slots[slot] else { return };
+        if event.is_readable() || event.is_error() {
+            connection.readable = true;
+        }
+        connection.half_closed |= event.is_read_closed();
+        if event.is_writable() {
+            connection.blocked = false;
+        }
+        // The first event of a socket says that it takes bytes, which is no news.
+        if (connection.readable || !connection.output.is_empty()) && !connection.queued {
+            connection.queued = true;
+            self.ready.push(slot);
+        }
+    }
+
+    fn accept(&mut self, listener: usize) {
+        let mut arrived = Vec::new();
+        let most = self.bounds.clients_max;
+        if let Err(error) = self.listeners[listener].accept_all(&self.process, most, &mut arrived) {
+            // A thread that stops closes the listeners of all.
+            if !self.process.is_stopping() {
+                tracing::error!(%error, "a client cannot be accepted; trying again");
+                self.accept_due_ms = self.now_ms + ACCEPT_REST_MS;
+            }
+        }
+        for arrival in arrived {
+            let thread = self.process.least_loaded();
+            self.process.mailboxes[thread].burden();
+            if thread == self.number || self.process.is_stopping() {
+                self.adopt(arrival, thread);
+            } else {
+                self.process.mailboxes[thread].post(Letter::Adopt(arrival));
+            }
+        }
+    }
+
+    /// Begins to serve a client; `burdened` is the thread that counts it.
+    fn adopt(&mut self, arrival: Arrival, burdened: usize) {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
+        let Arrival { socket, origin } = arrival;
+        let prepared = if origin.by_unix { Ok(()) } else { prepare(&socket, self.bounds.keepalive_seconds) };
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        let token = Token(slot + FIRST_CONNECTION);
+        let registered = prepared.and_then(|()| self.poll.registry().register(&mut SourceFd(&socket.as_raw_fd()), token, interest));
+        if let Err(error) = registered {
+            tracing::debug!(%error, "a client went before it was served");
+            self.free.push(slot);
+            self.process.mailboxes[burdened].relieve();
+            return self.process.clients.turn_away();
+        }
+        let id = self.process.clients.next_id();
+        let session = Session::connected(id, &*self.process, self.now_ms);
+        let record = self.process.clients.enter(id, burdened, origin, self.now_ms);
+        record.show(&session);
+        self.process.memory.table().count(Counter::Connections, 1);
+        let connection = Connection {
+            socket,
+            session,
+            requests: Requests::default(),
+            input: Vec::new(),
+            taken: 0,
+            output: Output::default(),
+            record,
+            readable: true,
+            half_closed: false,
+            blocked: false,
+            queued: true,
+            parked: false,
+            over_soft_since_ms: None,
+        };
+        connection.beat();
+        self.slots[slot] = Some(Box::new(connection));
+        self.ready.push(slot);
+    }
+
+    fn read_letters(&mut self) {
+        for letter in self.process.clone().mailboxes[self.number].open() {
+            match letter {
+                Letter::Adopt(arrival) => self.adopt(arrival, self.number),
+                Letter::Close(id) => {
+                    let found = |slot: &Option<Box<Connection>>| slot.as_ref().is_some_and(|connection| connection.session.id == id);
+                    if let Some(slot) = self.slots.iter().position(found) {
+                        self.close(slot);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Lets the parked go on if nothing holds them any more.
+    fn unpark(&mut self) {
+        if self.parked.is_empty() || self.pause.is_some() {
+            return;
+        }
+        for slot in std::mem::take(&mut self.parked) {
+            let Some(connection) = &mut self.slots[slot] else { continue };
+            connection.parked = false;
+            if !connection.queued {
+                connection.queued = true;
+                self.ready.push(slot);
+            }
+        }
+    }
+
+    /// Reads, executes and writes for everyone who is ready.
+    fn work(&mut self) {
+        let mut ready = std::mem::take(&mut self.ready);
+        ready.retain(|slot| self.receive(*slot));
+        self.execute(&ready);
+        for slot in ready.drain(..) {
+            self.send(slot);
+        }
+        // Whoever has more to do was put into the new list, behind those who came meanwhile.
+        if self.ready.is_empty() {
+            self.ready = ready;
+        }
+        let table = self.process.memory.table();
+        table.count(Counter::BytesIn, std::mem::take(&mut self.bytes_in));
+        table.count(Counter::BytesOut, std::mem::take(&mut self.bytes_out));
+    }
+
+    /// Reads from a connection; answers whether it is still there.
+    fn receive(&mut self, slot: usize) -> bool {
+        let Some(connection) = &mut self.slots[slot] else { return false };
+        connection.queued = false;
+        if !connection.readable || connection.is_halted() {
+            return true;
+        }
+        let flow = connection.receive(&mut self.pool);
+        match flow {
+            Flow::Gone => {
+                self.close(slot);
+                return false;
+            }
+            Flow::Last(count) => {
+                connection.readable = connection.half_closed;
+                self.bytes_in += count as u64;
+            }
+            Flow::Some(count) => self.bytes_in += count as u64,
+        }
+        if connection.input.len() > self.bounds.query_bytes_max {
+            tracing::warn!(client = connection.session.id, "closed: it reached client-query-buffer-limit");
+            self.close(slot);
+            return false;
+        }
+        true
+    }
+
+    /// Executes all whole requests of the ready connections, in batches.
+    fn execute(&mut self, ready: &[usize]) {
+        let mut inputs = std::mem::take(&mut self.inputs);
+        let mut spare = std::mem::take(&mut self.spare);
+        inputs.extend(ready.iter().map(|slot| self.slots[*slot].as_mut().map_or(Vec::new(), |found| std::mem::take(&mut found.input))));
+        let mut batch = Batch::new(&mut spare);
+        for (place, slot) in ready.iter().enumerate() {
+            let Some(mut at) = self.slots[*slot].as_ref().map(|connection| connection.taken) else { continue };
+            while self.parse(*slot, place, &inputs[place], &mut at, &mut batch) == resp::Left::Perhaps {
+                self.run_batch(ready, &mut batch);
+            }
+        }
+        self.run_batch(ready, &mut batch);
+        batch.end(&mut spare);
+        for (slot, input) in ready.iter().zip(inputs.drain(..)) {
+            if let Some(connection) = &mut self.slots[*slot] {
+                connection.input = input;
+            }
+        }
+        self.inputs = inputs;
+        self.spare = spare;
+    }
+
+    fn parse<'b>(&mut self, slot: usize, place: usize, input: &'b [u8], at: &mut usize, batch: &mut Batch<'b>) -> resp::Left {
+        let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.is_halted()) else {
+            return resp::Left::Nothing;
+        };
+        let limits = Limits { bulk_bytes_max: self.bounds.bulk_bytes_max, stranger: !connection.session.authenticated };
+        resp::read(&mut connection.requests, &limits, input, at, place, batch)
+    }
+
+    /// Prefetches what the batch will touch, then executes it.
+    fn run_batch(&mut self, ready: &[usize], batch: &mut Batch<'_>) {
+        let Batch { args, frames } = batch;
+        let calls = frames.iter().filter_map(|frame| match &frame.content {
+            Content::Args { from, to } => {
+                let connection = self.slots[ready[frame.place]].as_ref()?;
+                Some((connection.session.db, &args[*from..*to]))
+            }
+            _ => None,
+        });
+        self.process.memory.prefetch(calls);
+        let mut last = None;
+        for frame in frames.drain(..) {
+            let slot = ready[frame.place];
+            if last.is_some_and(|last| last != slot) {
+                self.after_calls(last);
+            }
+            self.run_frame(slot, frame, args);
+            last = Some(slot);
+        }
+        self.after_calls(last);
+        batch.clear();
+    }
+
+    fn run_frame(&mut self, slot: usize, frame: Frame, args: &[&[u8]]) {
+        let Some(connection) = &mut self.slots[slot] else { return };
+        if connection.is_halted() {
+            return;
+        }
+        if self.pause.is_some_and(|pause| holds_back(pause, &connection.session, &frame.content, args)) {
+            connection.park();
+            self.parked.push(slot);
+            return;
+        }
+        let Connection { session, output, taken, .. } = &mut **connection;
+        output.lend(|| self.pool.take());
+        session.turn_ms = self.now_ms;
+        session.active_ms = self.now_ms;
+        let host: &dyn Host = &*self.process;
+        match frame.content {
+            Content::Args { from, to } => self.process.memory.execute(session, host, &args[from..to], output),
+            Content::Words(words) => resp::call_inline(&self.process.memory, session, host, &words, output),
+            Content::Malformed(malformed) => resp::reject(session, &malformed.0, output),
+        }
+        *taken = frame.end;
+        let hard = self.bounds.output.hard;
+        if hard != 0 && output.waiting() as u64 > hard {
+            connection.record.doom();
+            connection.session.closing = true;
+        }
+    }
+
+    /// Renews what others see of a connection whose calls of a batch have been executed, and acts on what they changed.
+    fn after_calls(&mut self, slot: Option<usize>) {
+        // A call may have begun a pause or ended it.
+        self.pause = self.process.pause_at(self.now_ms);
+        let Some(connection) = slot.and_then(|slot| self.slots[slot].as_mut()) else { return };
+        let session = &connection.session;
+        if session.multi.is_some() || session.last.is_some_and(|command| matches!(command.run, Run::Session(_))) {
+            connection.record.show(session);
+        }
+    }
+
+    /// Writes what waits, closes what is to be closed, and queues what has more to do.
+    fn send(&mut self, slot: usize) {
+        let Some(connection) = &mut self.slots[slot] else { return };
+        if connection.record.is_doomed() {
+            return self.close(slot);
+        }
+        connection.beat();
+        while !connection.output.is_empty() && !connection.blocked {
+            match connection.send() {
+                Flow::Gone => return self.close(slot),
+                Flow::Some(count) => self.bytes_out += count as u64,
+                Flow::Last(count) => {
+                    self.bytes_out += count as u64;
+                    connection.blocked = true;
+                }
+            }
+        }
+        connection.settle(&mut self.pool);
+        if connection.output.is_empty() {
+            connection.over_soft_since_ms = None;
+            if connection.session.closing {
+                connection.finish();
+                return self.close(slot);
+            }
+        }
+        if self.is_over_output_limit(slot) {
+            return self.close(slot);
+        }
+        let Some(connection) = &mut self.slots[slot] else { return };
+        if connection.readable && !connection.is_halted() && !connection.queued {
+            connection.queued = true;
+            self.ready.push(slot);
+        }
+    }
+
+    /// Whether more waits to be sent to a connection than `client-output-buffer-limit` allows.
+    fn is_over_output_limit(&mut self, slot: usize) -> bool {
+        let limit = self.bounds.output;
+        let Some(connection) = &mut self.slots[slot] else { return false };
+        let waiting = connection.output.waiting() as u64;
+        if limit.soft == 0 || waiting <= limit.soft {
+            connection.over_soft_since_ms = None;
+        } else if connection.over_soft_since_ms.is_none() {
+            connection.over_soft_since_ms = Some(self.now_ms);
+        }
+        let over_soft = connection.over_soft_since_ms.is_some_and(|since_ms| self.now_ms - since_ms > limit.soft_seconds * 1000);
+        let over = over_soft || limit.hard != 0 && waiting > limit.hard;
+        if over {
+            tracing::warn!(client = connection.session.id, bytes = waiting, "closed: it reached client-output-buffer-limit");
+        }
+        over
+    }
+
+    fn close(&mut self, slot: usize) {
+        let Some(mut connection) = self.slots[slot].take() else { return };
+        connection.taken = connection.input.len();
+        connection.settle(&mut self.pool);
+        self.process.clients.leave(&connection.record);
+        self.process.mailboxes[connection.record.thread].relieve();
+        self.parked.retain(|parked| *parked != slot);
+        self.ready.retain(|ready| *ready != slot);
+        self.free.push(slot);
+    }
+
+    /// Does what is due by the clock.
+    fn look_at_clocks(&mut self) {
+        if self.now_ms >= self.sweep_due_ms {
+            self.sweep_due_ms = self.now_ms + SWEEP_MS;
+            self.sweep();
+        }
+        if self.accept_due_ms != 0 && self.now_ms >= self.accept_due_ms {
+            self.accept_due_ms = 0;
+            (0..self.listeners.len()).for_each(|listener| self.accept(listener));
+        }
+        if self.process.claim_chores(self.now_ms) {
+            let process = &*self.process;
+            let table = process.memory.table();
+            let pause_ms = table.chores(CHORES_US);
+            // Another process may have changed what all share.
+            if let Err(stop) = process.settings.join(table) {
+                tracing::error!(?stop, "the settings of the segment cannot be read");
+            }
+            process.chores_done(now_ms() + pause_ms);
+        }
+    }
+
+    /// Closes who has been idle, or has read too little, for too long.
+    fn sweep(&mut self) {
+        let timeout_ms = self.bounds.timeout_seconds * 1000;
+        for slot in 0..self.slots.len() {
+            let Some(connection) = &self.slots[slot] else { continue };
+            let idle_ms = self.now_ms.saturating_sub(connection.session.active_ms);
+            let idle = timeout_ms != 0 && idle_ms > timeout_ms && !connection.parked;
+            let stuck = connection.session.closing && idle_ms > CLOSE_PATIENCE_MS;
+            if idle || stuck || self.is_over_output_limit(slot) {
+                self.close(slot);
+            }
+        }
+    }
+
+    /// Accepts who waits, closes the doors, answers everything that has come, and closes all connections.
+    fn end(mut self, events: &mut Events) {
+        let patience_ms = now_ms() + STOP_PATIENCE_MS;
+        for listener in 0..self.listeners.len() {
+            self.accept(listener);
+            // Ends the listening of all threads at once, so that another server on the port gets whoever comes now.
+            if let Err(error) = self.listeners[listener].socket.shutdown(std::net::Shutdown::Both) {
+                tracing::debug!(%error, "another thread closed this listener first");
+            }
+        }
+        self.process.close_door();
+        while !self.process.all_doors_closed() && now_ms() < patience_ms {
+            self.turn(events, 1);
+        }
+        self.process.unpause();
+        for slot in 0..self.slots.len() {
+            if let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.queued) {
+                connection.readable = true;
+                connection.queued = true;
+                self.ready.push(slot);
+            }
+        }
+        while now_ms() < patience_ms {
+            self.turn(events, 0);
+            if self.ready.is_empty() && self.slots.iter().flatten().all(|connection| connection.output.is_empty()) {
+                break;
+            }
+        }
+        for slot in 0..self.slots.len() {
+            if let Some(connection) = &self.slots[slot] {
+                connection.finish();
+            }
+            self.close(slot);
+        }
+    }
+}
+
+/// Stops the process when a thread panics: its clients would wait for ever, while another server can take them.
+struct Alarm(Arc<Process>);
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            tracing::error!("a thread panicked: the server stops");
+            self.0.close_door();
+            self.0.stop();
+        }
+    }
+}
+
+/// Whether a pause makes this request wait.
+fn holds_back(pause: Pause, session: &Session, content: &Content, args: &[&[u8]]) -> bool {
+    if !pause.writers_only {
+        return true;
+    }
+    let writes = |args: &[&[u8]]| {
+        let queued = session.multi.as_ref().is_some_and(|multi| multi.queue.iter().any(|queued| queued.command.is_write()));
+        execute::resolve(args).is_ok_and(|command| command.is_write() || queued && command.name == "EXEC")
+    };
+    match content {
+        Content::Args { from, to } => writes(&args[*from..*to]),
+        Content::Words(words) => writes(&words.iter().map(Vec::as_slice).collect::<Vec<_>>()),
+        Content::Malformed(_) => false,
+    }
+}
