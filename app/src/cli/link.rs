@@ -260,7 +260,6 @@ impl Direct {
 
     fn execute(&mut self, args: &[&[u8]]) {
         self.memory.execute(&mut self.session, &self.host, args, &mut self.output);
-        self.output.protocol = self.session.protocol;
     }
 
     /// Executes every whole request in `bytes`; what is left of them waits for the rest.
