@@ -45,3 +45,68 @@ impl Caller {
         Ok(if self.session.protocol == Protocol::Resp2 { answer.lowered() } else { answer })
     }
 }
+
+/// A client for measurements: it keeps the last value and nothing else, and takes no memory in the long run.
+#[derive(Default)]
+pub struct Quiet {
+    session: Session,
+    /// The last bulk that was answered; empty when the last reply was none.
+    pub value: Vec<u8>,
+    error: Option<String>,
+}
+
+impl Quiet {
+    /// Runs one command.
+    ///
+    /// # Errors
+    /// The error that was replied.
+    pub fn call(&mut self, embedder: &Embedder, args: &[&[u8]]) -> Result<(), String> {
+        let mut session = std::mem::take(&mut self.session);
+        self.value.clear();
+        embedder.memory.execute(&mut session, &embedder.host, args, self);
+        self.session = session;
+        self.error.take().map_or(Ok(()), Err)
+    }
+}
+
+impl polder_base::Reply for Quiet {
+    fn protocol(&self) -> Protocol {
+        Protocol::Resp3
+    }
+    fn error(&mut self, text: &str) {
+        self.error = Some(text.into());
+    }
+    fn bulk(&mut self, bytes: &[u8]) {
+        self.value.clear();
+        self.value.extend_from_slice(bytes);
+    }
+    fn begin_bulk(&mut self, _len: u64) {
+        self.value.clear();
+    }
+    fn piece(&mut self, bytes: &[u8]) {
+        self.value.extend_from_slice(bytes);
+    }
+    fn verbatim(&mut self, _format: &str, text: &[u8]) {
+        self.bulk(text);
+    }
+    fn status(&mut self, _text: &str) {}
+    fn integer(&mut self, _value: i64) {}
+    fn end_bulk(&mut self) {}
+    fn null(&mut self) {}
+    fn null_array(&mut self) {}
+    fn array(&mut self, _len: usize) {}
+    fn map(&mut self, _pairs: usize) {}
+    fn set(&mut self, _len: usize) {}
+    fn push(&mut self, _len: usize) {}
+    fn attribute(&mut self, _pairs: usize) {}
+    fn double(&mut self, _value: f64) {}
+    fn double_text(&mut self, _text: &str) {}
+    fn boolean(&mut self, _value: bool) {}
+    fn big_number(&mut self, _text: &str) {}
+    fn mark(&self) -> usize {
+        0
+    }
+    fn rewind(&mut self, _mark: usize) {
+        self.error = None;
+    }
+}

@@ -10,6 +10,7 @@
 
 pub mod answer;
 pub mod arguments;
+pub mod bench;
 pub mod caller;
 pub mod crash;
 pub mod door;

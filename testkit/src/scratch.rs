@@ -22,7 +22,15 @@ impl Scratch {
     /// # Panics
     /// When the segment cannot be made: no test can go on then.
     pub fn new() -> Scratch {
-        let options = Options { segment: fresh_name(), ceiling: CEILING, create: true };
+        Scratch::with_ceiling(CEILING)
+    }
+
+    /// As [`Scratch::new`], with room for so many bytes.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn with_ceiling(ceiling: u64) -> Scratch {
+        let options = Options { segment: fresh_name(), ceiling, ..Options::default() };
         let embedder = Embedder::attach(&options).unwrap_or_else(|fault| panic!("{}: {fault}", options.segment));
         Scratch { embedder, options }
     }

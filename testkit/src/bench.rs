@@ -1,0 +1,102 @@
+//! Measurements as ratios against peers in one run, so that a figure means the same on another machine.
+//!
+//! ```text
+//!  core 0: the server that is measured        core 1: redis-benchmark          rounds alternate between servers,
+//!  core 0 (and 1): threads in this process    which keep nothing from before   medians are compared
+//! ```
+//! Every run appends one line to bench/history.jsonl: what, when, which commit, which machine, the figures.
+pub mod contention;
+pub mod in_process;
+pub mod memory;
+pub mod network;
+pub mod probe;
+
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Map, Value, json};
+
+/// One measurement by name.
+pub struct Bench {
+    pub name: &'static str,
+    pub about: &'static str,
+    pub run: fn(&Scale) -> Result<Figures, String>,
+}
+
+/// Every measurement.
+pub const BENCHES: &[Bench] = &[
+    Bench { name: "p128", about: "throughput at pipeline 128 against the peers", run: network::pipeline_128 },
+    Bench { name: "p16", about: "server CPU time per operation at pipeline 16", run: network::pipeline_16 },
+    Bench { name: "p1", about: "server CPU time per operation at pipeline 1, and of a bare epoll loop", run: network::pipeline_1 },
+    Bench { name: "inprocess", about: "GET and SET in this process against hashbrown", run: in_process::single },
+    Bench { name: "memory", about: "bytes per key, everything counted", run: memory::per_key },
+    Bench { name: "growth", about: "latency of SET while the table grows", run: in_process::growth },
+    Bench { name: "attach", about: "time to attach a large segment", run: memory::attach },
+    Bench { name: "scaling", about: "two processes writing different keys against one", run: contention::scaling },
+    Bench { name: "fairness", about: "threads hammering one key", run: contention::fairness },
+];
+
+/// Figures by name, in the order they were measured.
+pub type Figures = Vec<(String, f64)>;
+
+/// How large a run is: 1 is the full size, 100 a hundredth of it.
+#[derive(Clone, Copy)]
+pub struct Scale {
+    pub divisor: u64,
+    pub rounds: usize,
+}
+
+impl Scale {
+    /// So many at full size.
+    pub fn of(&self, full: u64) -> u64 {
+        (full / self.divisor).max(1)
+    }
+}
+
+/// The middle one.
+///
+/// # Panics
+/// When there are none.
+pub fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+/// Shows figures and appends them to the history.
+///
+/// # Errors
+/// Those of the file.
+pub fn record(name: &str, scale: &Scale, figures: &Figures) -> std::io::Result<()> {
+    for (what, figure) in figures {
+        println!("  {what:<44} {figure:>14.3}");
+    }
+    let figures: Map<String, Value> = figures.iter().map(|(what, figure)| (what.clone(), json!(rounded(*figure)))).collect();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let line = json!({
+        "bench": name,
+        "time": said("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"]),
+        "commit": said("git", &["-C", &root.to_string_lossy(), "describe", "--always", "--dirty"]),
+        "machine": machine(),
+        "divisor": scale.divisor,
+        "figures": figures,
+    });
+    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(root.join("bench/history.jsonl"))?;
+    writeln!(file, "{line}")
+}
+
+fn rounded(figure: f64) -> f64 {
+    (figure * 1000.0).round() / 1000.0
+}
+
+/// CPU model and number of cores: enough to know which figures may be compared.
+fn machine() -> String {
+    let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpus.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("unknown").trim_matches([' ', '\t', ':']);
+    format!("{model}, {} cores", cpus.lines().filter(|line| line.starts_with("processor")).count())
+}
+
+fn said(program: &str, args: &[&str]) -> String {
+    let output = Command::new(program).args(args).output();
+    output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_string()).unwrap_or_default()
+}

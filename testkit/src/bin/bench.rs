@@ -1,0 +1,56 @@
+//! `bench [NAME...] [--scale N] [--rounds N]`: measures all or some, at full size or an N-th of it, and appends the figures
+//! to bench/history.jsonl. `bench probe ...` is what it starts in processes of their own.
+use std::process::ExitCode;
+
+use polder_testkit::bench::{BENCHES, Scale, probe, record};
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    if let ["probe", rest @ ..] = words.as_slice() {
+        return match probe::run(rest) {
+            Ok(number) => {
+                println!("{number}");
+                ExitCode::SUCCESS
+            }
+            Err(error) => {
+                eprintln!("{error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    match measure(&words) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            println!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure(words: &[&str]) -> Result<(), String> {
+    let mut scale = Scale { divisor: 1, rounds: 3 };
+    let mut names = Vec::new();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let mut number = || words.next().and_then(|word| word.parse().ok()).filter(|number| *number > 0);
+        match *word {
+            "--scale" => scale.divisor = number().ok_or("--scale N")?,
+            "--rounds" => scale.rounds = number().ok_or("--rounds N")? as usize,
+            name if BENCHES.iter().any(|bench| bench.name == name) => names.push(name),
+            _ => {
+                let known: Vec<String> = BENCHES.iter().map(|bench| format!("  {:<10} {}", bench.name, bench.about)).collect();
+                return Err(format!("bench [NAME...] [--scale N] [--rounds N]\n{}", known.join("\n")));
+            }
+        }
+    }
+    let mut failures = Vec::new();
+    for bench in BENCHES.iter().filter(|bench| names.is_empty() || names.contains(&bench.name)) {
+        println!("{}: {}", bench.name, bench.about);
+        match (bench.run)(&scale) {
+            Ok(figures) => record(bench.name, &scale, &figures).map_err(|error| error.to_string())?,
+            Err(error) => failures.push(format!("{}: {error}", bench.name)),
+        }
+    }
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
+}
