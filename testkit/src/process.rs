@@ -29,7 +29,10 @@ impl Server {
     /// As there.
     pub fn start_at(program: &Path, flags: &[&str], port: u16) -> io::Result<Server> {
         let flags = flags.iter().map(|flag| flag.replace("{port}", &port.to_string()));
-        let child = Command::new(program).args(flags).stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
+        // setpriv becomes the server; the kernel kills it should this process die without dropping it.
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL"]).arg(program).args(flags);
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
         let mut server = Server { child, port };
         let started = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {

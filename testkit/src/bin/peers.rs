@@ -42,6 +42,7 @@ fn main() -> ExitCode {
         }
     };
     println!("seed {}", options.seed);
+    give_up_after(Duration::from_secs(120 + 4 * options.seconds));
     let (mut passed, mut failed) = (0, 0);
     for peer in installed() {
         match run(&peer, &options) {
@@ -61,6 +62,15 @@ fn main() -> ExitCode {
     }
     println!("peers: {passed} passed, {failed} failed");
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Ends the process when it hangs: then one side does not answer, which is a failure.
+fn give_up_after(patience: Duration) {
+    std::thread::spawn(move || {
+        std::thread::sleep(patience);
+        println!("a command hangs\npeers: 0 passed, 1 failed");
+        std::process::exit(1);
+    });
 }
 
 fn options() -> Result<Options, String> {
