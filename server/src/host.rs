@@ -3,6 +3,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use mio::Waker;
+use polder_commands::metrics::Recorder;
 use polder_commands::session::{Client, Shutdown};
 use polder_commands::settings::Settings;
 use polder_commands::{Host, Session};
@@ -67,6 +68,7 @@ impl Mailbox {
 pub struct Process {
     pub memory: Arc<Memory>,
     pub settings: Arc<Settings>,
+    recorder: Recorder,
     pub clients: Clients,
     pub mailboxes: Vec<Mailbox>,
     /// Until when clients wait (`CLIENT PAUSE`); 0 for no pause.
@@ -93,6 +95,7 @@ impl Process {
         Process {
             memory,
             settings,
+            recorder: Recorder::default(),
             clients: Clients::default(),
             mailboxes,
             paused_until_ms: AtomicU64::new(0),
@@ -171,6 +174,10 @@ impl Process {
 impl Host for Process {
     fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    fn recorder(&self) -> &Recorder {
+        &self.recorder
     }
 
     fn clients(&self, caller: &Session) -> Vec<Client> {
