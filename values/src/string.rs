@@ -53,10 +53,13 @@ pub fn len(value: &Value<'_>) -> u64 {
 /// The value that holds `bytes`: the very same bytes when they are few, a new tree when not.
 ///
 /// # Errors
-/// [`Fault::Full`] when the segment has no room.
+/// [`Fault::Full`] when the segment has no room, or no string can be that long.
 pub fn make<'a>(nodes: &dyn Nodes, bytes: &'a [u8]) -> Result<Value<'a>, Fault> {
     if bytes.len() <= PACKED_MAX {
         return Ok(Value::Packed(bytes));
+    }
+    if bytes.len() as u64 > LEN_MAX {
+        return Err(Fault::Full(format!("a string of {} bytes is longer than any can be, {LEN_MAX} bytes", bytes.len())));
     }
     let mut builder = Builder::new();
     for chunk in bytes.chunks(CHUNK) {
@@ -190,6 +193,43 @@ pub fn read_at(nodes: &dyn Nodes, value: &Value<'_>, offset: u64, target: &mut [
             target[filled..filled + bytes.len()].copy_from_slice(bytes);
         }
         filled += piece.len();
+    }
+    Ok(())
+}
+
+/// Looks at every node of a tree and shows each to `visit`: all rules at the head of this file must hold.
+///
+/// # Errors
+/// [`Fault::Damaged`] with the first thing that is wrong.
+pub fn check(nodes: &dyn Nodes, root: &Root, visit: &mut dyn FnMut(Ref)) -> Result<(), Fault> {
+    let height = checked_height(root)?;
+    if root.count <= PACKED_MAX as u64 || !root.refs[1].is_none() {
+        return Err(Fault::Damaged { what: "the root of a string" });
+    }
+    check_node(nodes, root.refs[0], height, root.count, visit)
+}
+
+/// Checks the node that begins `left` bytes before the value's end.
+fn check_node(nodes: &dyn Nodes, node: Ref, level: u64, left: u64, visit: &mut dyn FnMut(Ref)) -> Result<(), Fault> {
+    if node.is_none() {
+        return Ok(());
+    }
+    if left == 0 {
+        return Err(Fault::Damaged { what: "a node past the end of a string" });
+    }
+    visit(node);
+    if level == 0 {
+        let held = leaf(nodes, node)?;
+        let room = &held[held.len().min(left as usize)..];
+        return if room == &ZEROS[..room.len()] { Ok(()) } else { Err(Fault::Damaged { what: "the room at the end of a string" }) };
+    }
+    if !nodes.data(node)?.is_empty() {
+        return Err(Fault::Damaged { what: "an inner node of a string" });
+    }
+    let mut left = left;
+    for child in inner(nodes, node)? {
+        check_node(nodes, *child, level - 1, left, visit)?;
+        left = left.saturating_sub(capacity(level - 1));
     }
     Ok(())
 }

@@ -1,4 +1,6 @@
 //! Strings against `Vec<u8>`: generated writes, whole transactions of them, and no node lost or kept.
+use std::collections::BTreeSet;
+
 use bumpalo::Bump;
 use polder_base::{Fault, Ref};
 use polder_values::string::{self, Builder, CHUNK, Draft, Piece};
@@ -102,6 +104,11 @@ proptest! {
             prop_assert_eq!(string::len(&draft.value()), model.len() as u64);
             prop_assert_eq!(matches!(draft, Draft::Packed(_)), model.len() <= PACKED_MAX);
             prop_assert_eq!(memory.live(), memory.reachable(&draft.value()));
+            if let Value::Tree(root) = draft.value() {
+                let mut seen = BTreeSet::new();
+                string::check(&memory, &root, &mut |node| assert!(seen.insert(node))).expect("a sound tree");
+                prop_assert_eq!(seen, memory.live());
+            }
         }
         let value = draft.value();
         prop_assert!(*string::contiguous(&memory, &value).expect("a sound tree") == *model);
@@ -176,6 +183,7 @@ fn a_damaged_tree_is_an_error() {
         let mut bytes = [0; 9];
         let read = string::read_at(&memory, &Value::Tree(root), 0, &mut bytes);
         let written = Draft::Tree(root).write(&memory, 0, b"x");
+        assert!(matches!(string::check(&memory, &root, &mut |_| {}), Err(Fault::Damaged { .. })));
         assert!(matches!((&read, &written), (Err(Fault::Damaged { .. }), Err(Fault::Damaged { .. }))), "{read:?} {written:?}");
     };
     damaged(Root { extra: 9, ..root });
@@ -190,4 +198,22 @@ fn a_damaged_tree_is_an_error() {
     damaged(root);
     memory.damage(top, &[Ref(1); 2000], &[]);
     damaged(root);
+}
+
+#[test]
+fn a_check_finds_what_reading_passes_over() {
+    let arena = Bump::new();
+    let memory = Memory::new(&arena);
+    let mut draft = Draft::of(&string::make(&memory, &[7; 10_000]).expect("memory enough"));
+    draft.write(&memory, 10_000, b"x").expect("memory enough");
+    let Value::Tree(root) = draft.value() else { panic!("a long string is a tree") };
+    let check = |root: &Root| string::check(&memory, root, &mut |_| {}).is_ok();
+    assert!(check(&root));
+    assert!(!check(&Root { count: 9_999, ..root }), "what the end cuts off is no zero");
+    assert!(!check(&Root { count: 100, ..root }), "so few bytes are packed");
+    assert!(!check(&Root { refs: [root.refs[0]; 2], ..root }), "a string has one tree");
+    let over = memory.make(&[root.refs[0], root.refs[0]], &[]).expect("memory enough");
+    assert!(!check(&Root { refs: [over, Ref::NONE], extra: 1, ..root }), "a leaf past the end");
+    let mixed = memory.make(&[root.refs[0]], &[b"data"]).expect("memory enough");
+    assert!(!check(&Root { refs: [mixed, Ref::NONE], extra: 1, ..root }), "an inner node with data");
 }

@@ -4,8 +4,8 @@
 //! back. All arguments are read before anything is done.
 use polder_base::number;
 use polder_table::Stop;
-use polder_values::Nodes;
 use polder_values::string::{self, Draft};
+use polder_values::{Nodes, Value};
 
 use super::OFFSET;
 use crate::call::{Call, Outcome, SYNTAX, integer, is};
@@ -111,19 +111,19 @@ impl Step {
     }
 
     /// The field's nine bytes as one number, and how far the field stands from its low end.
-    fn window(&self, nodes: &dyn Nodes, draft: &Draft) -> Result<(u128, u32), Stop> {
+    fn window(&self, nodes: &dyn Nodes, value: &Value<'_>) -> Result<(u128, u32), Stop> {
         let mut bytes = [0; 16];
-        string::read_at(nodes, &draft.value(), self.offset / 8, &mut bytes[7..])?;
+        string::read_at(nodes, value, self.offset / 8, &mut bytes[7..])?;
         Ok((u128::from_be_bytes(bytes), 72 - (self.offset % 8) as u32 - self.encoding.bits))
     }
 
-    fn read(&self, nodes: &dyn Nodes, draft: &Draft) -> Result<i128, Stop> {
-        let (window, shift) = self.window(nodes, draft)?;
+    fn read(&self, nodes: &dyn Nodes, value: &Value<'_>) -> Result<i128, Stop> {
+        let (window, shift) = self.window(nodes, value)?;
         Ok(self.encoding.wrapped((window >> shift) as i128))
     }
 
     fn write(&self, nodes: &dyn Nodes, draft: &mut Draft, value: i128) -> Outcome {
-        let (window, shift) = self.window(nodes, draft)?;
+        let (window, shift) = self.window(nodes, &draft.value())?;
         let mask = ((1 << self.encoding.bits) - 1) << shift;
         let bytes = (window & !mask | (value as u128) << shift & mask).to_be_bytes();
         let first = self.offset / 8;
@@ -192,11 +192,11 @@ pub(super) fn bitfield_ro(call: &mut Call<'_>) -> Outcome {
 }
 
 fn show(call: &mut Call<'_>, steps: &[Step]) -> Outcome {
-    let draft = Draft::of(&value_or_empty(&find(call, call.args[1])?));
+    let value = value_or_empty(&find(call, call.args[1])?);
     call.reply.array(steps.len());
     for step in steps {
-        let value = step.read(call.txn, &draft)?;
-        call.reply.integer(value as i64);
+        let number = step.read(call.txn, &value)?;
+        call.reply.integer(number as i64);
     }
     Ok(())
 }
@@ -213,7 +213,7 @@ fn change(call: &mut Call<'_>, steps: &[Step], reach: u64) -> Outcome {
     let mut changed = false;
     call.reply.array(steps.len());
     for step in steps {
-        let old = step.read(call.txn, &draft)?;
+        let old = step.read(call.txn, &draft.value())?;
         let (wanted, answer_old) = match step.action {
             Action::Get => {
                 call.reply.integer(old as i64);
