@@ -24,6 +24,8 @@ mod scan;
 use std::process::ExitCode;
 
 pub use arguments::Arguments;
+pub use client::reason;
+pub use link::{Link, Login, Place, Socket};
 
 /// What was asked for, besides commands.
 enum Task {

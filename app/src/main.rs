@@ -3,6 +3,7 @@
 //! Each subcommand is a file of its own; this one only finds it.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod cli;
 mod serve;
 
@@ -25,11 +26,13 @@ struct Arguments {
 enum Command {
     Serve(serve::Arguments),
     Cli(cli::Arguments),
+    Bench(bench::Arguments),
 }
 
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Cli(arguments) => cli::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
     }
 }

@@ -43,6 +43,12 @@ pub struct Login {
     pub resp3: bool,
 }
 
+/// A connection's socket.
+pub enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
 /// What carries the bytes.
 enum Channel {
     Tcp(TcpStream),
@@ -231,6 +237,15 @@ impl Link {
             Channel::Segment(_) => return Ok(None),
         };
         Ok(Some(Link { channel, replies: Replies::default(), input: Vec::new(), taken: 0 }))
+    }
+
+    /// The socket alone, for those who read and write by themselves; `None` on a segment.
+    pub fn into_socket(self) -> Option<Socket> {
+        match self.channel {
+            Channel::Tcp(stream) => Some(Socket::Tcp(stream)),
+            Channel::Unix(stream) => Some(Socket::Unix(stream)),
+            Channel::Segment(_) => None,
+        }
     }
 
     /// Ends the connection for every thread that shares it; whoever waits for a reply wakes up.

@@ -31,6 +31,7 @@ impl Canned {
 }
 
 fn answer(stream: TcpStream, replies: &[&'static [u8]]) -> Option<()> {
+    stream.set_nodelay(true).ok()?;
     let mut reader = BufReader::new(stream);
     loop {
         let args = request(&mut reader)?;
@@ -84,19 +85,25 @@ impl std::fmt::Debug for Output {
     }
 }
 
+/// Runs `polder` with any subcommand.
+pub fn run_polder(args: &[&str], stdin: &[u8]) -> Output {
+    run(Command::new(env!("CARGO_BIN_EXE_polder")), args, stdin).expect("the binary that this test was built with")
+}
+
 /// Runs `polder cli`.
+#[allow(dead_code, reason = "each test file uses its part of this one")]
 pub fn polder(args: &[String], stdin: &[u8]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_polder"));
-    command.arg("cli");
-    run(command, args, stdin).expect("the binary that this test was built with")
+    let args: Vec<&str> = std::iter::once("cli").chain(args.iter().map(String::as_str)).collect();
+    run_polder(&args, stdin)
 }
 
 /// Runs redis-cli, where it is installed.
+#[allow(dead_code, reason = "each test file uses its part of this one")]
 pub fn run_redis_cli(args: &[String], stdin: &[u8]) -> Option<Output> {
     run(Command::new("redis-cli"), args, stdin)
 }
 
-fn run(mut command: Command, args: &[String], stdin: &[u8]) -> Option<Output> {
+fn run(mut command: Command, args: &[impl AsRef<std::ffi::OsStr>], stdin: &[u8]) -> Option<Output> {
     let mut child =
         command.args(args).env_remove("REDISCLI_AUTH").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().ok()?;
     // A program that ends without reading its input is no failure of the test.
