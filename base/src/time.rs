@@ -16,3 +16,9 @@ pub fn now_ms() -> u64 {
 pub fn now_us() -> u64 {
     since_epoch().as_micros() as u64
 }
+
+/// Milliseconds since the Unix epoch by the kernel's coarse clock: up to a few milliseconds old, a few nanoseconds to read.
+pub fn coarse_ms() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    now.tv_sec.max(0) as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
+}

@@ -1,12 +1,51 @@
+//! The segment: memory that many processes share, in which any of them may be killed at any instruction.
+//!
+//! Everything shared is reached through this crate, and all unsafe code that reaches it is here or in `table`'s one raw module.
+//! Invariants (DESIGN.md section 3), named where they are relied on:
+//! - **S1** A published node is never written again until every interval that could see it is gone.
+//! - **S2** A thread writes only its own seat, nodes it has not published, words it has locked, a dead seat it has acquired, or a
+//!   designated shared word by a single atomic read-modify-write.
+//! - **S3** At every store the segment can be recovered to a state in which each key has its old or its new value, all keys of one
+//!   transaction alike, every node is accounted for and every counter is right.
+//! - **S4** No lock, list or count has an owner that is not a seat.
+//! - **S5** Every stored offset is checked for bounds and kind before it is followed, every walk is limited.
+
+pub mod attach;
+pub mod class;
+pub mod crash;
 pub mod directory;
 mod files;
 pub mod fork;
 pub mod futex;
+pub mod journal;
+pub mod layout;
+pub mod lock;
 pub mod machine;
 pub mod mapping;
+mod memory;
 pub mod name;
+pub mod node;
 pub mod pages;
 mod place;
+mod recover;
+mod retired;
+pub mod seat;
+pub mod segment;
 mod sysv;
 mod trouble;
 pub mod witness;
+
+pub use attach::{SegmentOptions, default_ceiling};
+pub use journal::Tag;
+pub use lock::Locked;
+pub use name::SegmentName;
+pub use seat::Seat;
+pub use segment::{Segment, offset_of, ref_to};
+
+/// The seat's counter of sleeps for a lock, among `layout::seat::COUNTERS`.
+pub const PARKS: u64 = 11;
+
+/// Milliseconds since the Unix epoch by the wall clock (never the monotonic one: time namespaces differ).
+pub fn now_ms() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}

@@ -185,14 +185,30 @@ impl Mapping {
             return Ok(());
         }
         if let Backing::File { file, ground } = &self.backing {
-            self.take(file, *ground, known, bytes)?;
+            self.take(file, *ground, known, bytes, &mut |upto| {
+                self.taken.fetch_max(upto.min(bytes), Ordering::Relaxed);
+            })?;
         }
         self.taken.fetch_max(bytes, Ordering::Relaxed);
         if self.residence.prefaulted { self.prefault(known, bytes) } else { Ok(()) }
     }
 
-    /// Asks the file system for the memory between two places, in strides.
-    fn take(&self, file: &OwnedFd, ground: Ground, from: u64, to: u64) -> Result<(), Fault> {
+    /// Takes the memory between two places, which need not follow what has been taken (M1 holds for these places then).
+    ///
+    /// # Errors
+    /// As [`Mapping::grow_to`].
+    pub fn back(&self, from: u64, to: u64) -> Result<(), Fault> {
+        if to > self.bytes as u64 {
+            return Err(Fault::Full(format!("{} has reached its ceiling: make a larger one and copy", self.name)));
+        }
+        if let Backing::File { file, ground } = &self.backing {
+            self.take(file, *ground, from, to, &mut |_| {})?;
+        }
+        if self.residence.prefaulted { self.prefault(from, to) } else { Ok(()) }
+    }
+
+    /// Asks the file system for the memory between two places, in strides, and tells how far it has come.
+    fn take(&self, file: &OwnedFd, ground: Ground, from: u64, to: u64, progress: &mut dyn FnMut(u64)) -> Result<(), Fault> {
         let step = ground.step_bytes as u64;
         let stride = STRIDE_BYTES.next_multiple_of(step);
         let mut begin = from / step * step;
@@ -205,7 +221,7 @@ impl Mapping {
                 Err(Errno::NOSPC | Errno::NOMEM | Errno::DQUOT) => return Err(self.full(file, to - from)),
                 Err(errno) => return Err(fault("take memory for", &self.name, errno)),
             }
-            self.taken.fetch_max(begin.min(to), Ordering::Relaxed);
+            progress(begin);
         }
         Ok(())
     }

@@ -93,6 +93,15 @@ pub enum Life {
 }
 
 impl Witness {
+    /// The witness at an address.
+    ///
+    /// # Safety
+    /// 64 aligned bytes there belong to a witness, or are going to be made one by [`Witness::init`], for as long as `'a`.
+    pub(crate) unsafe fn at<'a>(address: *mut u8) -> &'a Witness {
+        // SAFETY: the caller's promise; all access is by atomics and pthread functions.
+        unsafe { &*address.cast() }
+    }
+
     /// Makes a free witness of whatever was here.
     ///
     /// # Safety

@@ -1,0 +1,282 @@
+//! The journal: what a seat's transaction has taken, made and means to write.
+//!
+//! ```text
+//! item = two words        first: tag (8 bits) | offset (56 bits)      second
+//! LOCK   a lock word is about to be taken                             what its release does: CHANGED, DEATH
+//! NEW    a node has been made                                         -
+//! COVER  the lock that covers the WORDs that follow (0: the seat)     -
+//! WORD   what a word is to become                                     the value
+//! OLD    a node (WHOLE: and all it names) that goes out of use        flags
+//! ```
+//!
+//! The store that sets the status to COMMITTED is the commit. Before it, a death undoes: locks are released as they
+//! were, NEW nodes go back. After it, a death redoes: a WORD is written again if the lock that covers it is still
+//! the seat's (once released, others may have written since), OLD nodes are retired from an index that was noted
+//! before the commit, so twice is as good as once. Undo and redo are the code that the living run.
+//!
+//! Locks are released in reverse order, so what is covered by the first lock is settled last.
+
+use std::time::Instant;
+
+use polder_base::{Fault, Ref};
+
+use crate::class::NODE_MAX;
+use crate::layout::seat as at;
+use crate::lock::{self, Locked};
+use crate::node::NodeKind;
+use crate::seat::Seat;
+use crate::segment::offset_of;
+
+/// An item's meaning; see the module's table. The numbers are stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Tag {
+    Lock = 1,
+    New = 2,
+    Cover = 3,
+    Word = 4,
+    Old = 5,
+}
+
+/// In a LOCK item's second word: the release adds a version.
+pub const CHANGED: u64 = 1;
+/// In a LOCK item's second word: the release marks the word dead.
+pub const DEATH: u64 = 2;
+/// In an OLD item's second word: everything that the node names goes too.
+pub const WHOLE: u64 = 1;
+
+/// Items in a journal block past the inline one; its first words are the node's header and the next block.
+pub const BLOCK_PAIRS: u64 = (NODE_MAX as u64 - 16) / 16;
+
+const OFFSET_BITS: u32 = 56;
+
+/// Takes an item's first word apart; `None` for one that no writer made (S5).
+pub fn item_of(word: u64) -> Option<(Tag, u64)> {
+    let tag = match word >> OFFSET_BITS {
+        1 => Tag::Lock,
+        2 => Tag::New,
+        3 => Tag::Cover,
+        4 => Tag::Word,
+        5 => Tag::Old,
+        _ => return None,
+    };
+    Some((tag, word & ((1 << OFFSET_BITS) - 1)))
+}
+
+impl Seat {
+    /// Where item `index` lies.
+    pub(crate) fn item_at(&self, index: u64) -> u64 {
+        if index < at::JOURNAL_PAIRS {
+            return self.base + at::JOURNAL + index * 16;
+        }
+        let past = index - at::JOURNAL_PAIRS;
+        self.journal_blocks.borrow()[(past / BLOCK_PAIRS) as usize] + 16 + past % BLOCK_PAIRS * 16
+    }
+
+    /// Items in the journal.
+    #[inline(always)]
+    pub fn journal_len(&self) -> u64 {
+        self.get(at::JOURNAL_LEN)
+    }
+
+    /// Appends an item.
+    ///
+    /// # Errors
+    /// [`Fault::Full`] when a large journal finds no memory for its next block.
+    #[inline]
+    pub fn note(&self, tag: Tag, offset: u64, value: u64) -> Result<(), Fault> {
+        let len = self.journal_len();
+        if len >= at::JOURNAL_PAIRS && (len - at::JOURNAL_PAIRS) % BLOCK_PAIRS == 0 {
+            self.extend_journal(len)?;
+        }
+        let item = self.item_at(len);
+        self.segment.store(item, (tag as u64) << OFFSET_BITS | offset);
+        self.segment.store(item + 8, value);
+        self.set(at::JOURNAL_LEN, len + 1);
+        Ok(())
+    }
+
+    #[cold]
+    fn extend_journal(&self, len: u64) -> Result<(), Fault> {
+        let blocks = ((len - at::JOURNAL_PAIRS) / BLOCK_PAIRS) as usize;
+        if blocks < self.journal_blocks.borrow().len() {
+            return Ok(());
+        }
+        let link = self.journal_blocks.borrow().last().map_or(self.base + at::JOURNAL_NEXT, |block| block + 8);
+        let block = self.chain_block(NodeKind::Journal, link)?;
+        self.journal_blocks.borrow_mut().push(block);
+        Ok(())
+    }
+
+    /// Changes the second word of item `index`.
+    pub fn amend(&self, index: u64, value: u64) {
+        self.segment.store(self.item_at(index) + 8, value);
+    }
+
+    /// Item `index`: its tag, offset and second word.
+    pub fn item(&self, index: u64) -> Option<(Tag, u64, u64)> {
+        let place = self.item_at(index);
+        let (tag, offset) = item_of(self.segment.load(place))?;
+        if offset % 8 != 0 || offset >= self.segment.geometry().ceiling {
+            return None;
+        }
+        Some((tag, offset, self.segment.load(place + 8)))
+    }
+
+    /// Locks the word at `offset`, waiting until `deadline` (or for as long as it takes). Answers the index of the LOCK item
+    /// with the outcome.
+    ///
+    /// # Errors
+    /// As [`Seat::note`].
+    #[inline]
+    pub fn lock(&self, offset: u64, deadline: Option<Instant>) -> Result<Locked, Fault> {
+        self.note(Tag::Lock, offset, 0)?;
+        let outcome = match self.segment.lock_try(offset, self.index) {
+            Locked::Busy => self.lock_slowly(offset, deadline),
+            outcome => outcome,
+        };
+        if !matches!(outcome, Locked::Ours(_)) {
+            self.set(at::JOURNAL_LEN, self.journal_len() - 1);
+        }
+        Ok(outcome)
+    }
+
+    #[cold]
+    fn lock_slowly(&self, offset: u64, deadline: Option<Instant>) -> Locked {
+        self.add(at::COUNTERS + 8 * crate::PARKS, 1);
+        self.segment.lock_wait(offset, self.index, deadline, &mut |owner| self.segment.probe(owner))
+    }
+
+    /// Locks the word at `offset` if that takes no waiting.
+    ///
+    /// # Errors
+    /// As [`Seat::note`].
+    pub fn lock_now(&self, offset: u64) -> Result<Locked, Fault> {
+        self.note(Tag::Lock, offset, 0)?;
+        let outcome = self.segment.lock_try(offset, self.index);
+        if !matches!(outcome, Locked::Ours(_)) {
+            self.set(at::JOURNAL_LEN, self.journal_len() - 1);
+        }
+        Ok(outcome)
+    }
+
+    /// Adds a lock that was born ours, in a node that nobody has seen yet.
+    ///
+    /// # Errors
+    /// As [`Seat::note`].
+    pub fn lock_newborn(&self, offset: u64) -> Result<(), Fault> {
+        self.note(Tag::Lock, offset, CHANGED)?;
+        self.segment.store(offset, lock::born_locked(self.index));
+        Ok(())
+    }
+
+    /// The commit: one store. Everything noted becomes true; what follows only writes it out.
+    ///
+    /// # Errors
+    /// [`Fault::Full`] when the retired list finds no room for the OLD nodes; nothing has happened then.
+    #[inline]
+    pub fn commit(&self, olds: u64) -> Result<(), Fault> {
+        if olds > 0 {
+            self.reserve_retired(olds)?;
+        }
+        self.segment.store(self.base + at::RETIRE_BASE, self.get(at::RETIRED_TAIL));
+        // SYNC: seat-commit. Who sees COMMITTED sees the whole journal.
+        self.set(at::STATUS, self.get(at::STATUS) | at::COMMITTED);
+        self.segment.release_fence();
+        self.redo();
+        Ok(())
+    }
+
+    /// Writes a committed journal out: words, locks, retired nodes. Run by its owner or by a recoverer, any number of times.
+    pub(crate) fn redo(&self) {
+        let len = self.journal_len();
+        let mut covered = true;
+        for index in 0..len {
+            match self.item(index) {
+                Some((Tag::Cover, offset, _)) => covered = offset == 0 || lock::owner(self.segment.load(offset)) == Some(self.index),
+                Some((Tag::Word, offset, value)) if covered => self.segment.store(offset, value),
+                _ => {}
+            }
+        }
+        self.release_locks(len);
+        self.retire_old(len);
+        self.forget_journal();
+        self.set(at::STATUS, (self.get(at::STATUS) & !3) + 4);
+        self.reclaim_if_due();
+    }
+
+    fn release_locks(&self, len: u64) {
+        for index in (0..len).rev() {
+            if let Some((Tag::Lock, offset, how)) = self.item(index)
+                && lock::owner(self.segment.load(offset)) == Some(self.index)
+            {
+                self.segment.unlock(offset, how & CHANGED != 0, how & DEATH != 0);
+            }
+        }
+    }
+
+    fn retire_old(&self, len: u64) {
+        let mut tail = self.get(at::RETIRE_BASE);
+        let epoch = self.segment.observe(crate::layout::header::EPOCH);
+        for index in 0..len {
+            if let Some((Tag::Old, offset, flags)) = self.item(index) {
+                self.write_retired(tail, offset, flags & WHOLE != 0, epoch);
+                tail += 1;
+            }
+        }
+        if tail != self.get(at::RETIRED_TAIL) {
+            self.set(at::RETIRED_TAIL, tail);
+        }
+    }
+
+    /// Undoes a journal that was not committed, from its end, dropping each item once it is undone.
+    ///
+    /// Locks go first, and all of them: what is behind them is as it was.
+    pub fn rollback(&self) {
+        let len = self.journal_len();
+        self.release_unchanged(len);
+        for index in (0..len).rev() {
+            if let Some((Tag::New, offset, _)) = self.item(index) {
+                self.take_back(offset);
+            }
+            self.set(at::JOURNAL_LEN, index);
+        }
+        self.forget_journal();
+    }
+
+    fn release_unchanged(&self, len: u64) {
+        for index in (0..len).rev() {
+            if let Some((Tag::Lock, offset, _)) = self.item(index)
+                && lock::owner(self.segment.load(offset)) == Some(self.index)
+            {
+                self.segment.unlock(offset, false, false);
+            }
+        }
+    }
+
+    /// Empties the journal and gives its blocks back.
+    fn forget_journal(&self) {
+        self.set(at::JOURNAL_LEN, 0);
+        if self.get(at::JOURNAL_NEXT) != 0 {
+            self.drop_journal_blocks();
+        }
+    }
+
+    #[cold]
+    fn drop_journal_blocks(&self) {
+        loop {
+            let Some(&first) = self.journal_blocks.borrow().first() else { break };
+            let next = self.segment.load(first + 8);
+            self.unchain(first, self.base + at::JOURNAL_NEXT, next);
+            self.journal_blocks.borrow_mut().remove(0);
+        }
+    }
+
+    /// Says that the node goes out of use with this transaction.
+    ///
+    /// # Errors
+    /// As [`Seat::note`].
+    pub fn note_old(&self, node: Ref, whole: bool) -> Result<(), Fault> {
+        self.note(Tag::Old, offset_of(node), if whole { WHOLE } else { 0 })
+    }
+}

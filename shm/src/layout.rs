@@ -1,0 +1,175 @@
+//! Where everything lies in a segment. All of it is offsets; all of it is stored, so none of it may change
+//! without a new [`LAYOUT`].
+//!
+//! ```text
+//! OFFSET            SIZE                    WHAT
+//! 0                 4 KiB                   header
+//! 4 KiB             12 KiB                  roots: words that the table owns (its map of databases)
+//! 16 KiB            seats_max x 64          witnesses: who lives (witness.rs)
+//! 80 KiB            seats_max x 60 KiB      seats, backed by memory once they have been used
+//! slab_words_at     slabs_max x 16          a lock and a state for each slab
+//! slab_bits_at      slabs_max x 256         a bitmap for each slab: 1 = taken out of the slab
+//! slabs_at          slabs_max x 64 KiB      nodes
+//! ```
+
+use crate::class::{CACHE_STARTS, CLASSES, NODE_MIN, SLAB_BYTES};
+
+/// The first eight bytes of every segment.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"POLDER\r\n");
+/// The layout's number: another one is refused, with the way out (export and import).
+pub const LAYOUT: u32 = 1;
+
+/// Header words, as byte offsets.
+pub mod header {
+    pub const MAGIC: u64 = 0;
+    /// Layout number (low half) and feature bits (high half).
+    pub const LAYOUT: u64 = 8;
+    pub const CEILING: u64 = 16;
+    pub const PAGE_BYTES: u64 = 24;
+    pub const SEATS_MAX: u64 = 32;
+    pub const SLABS_MAX: u64 = 40;
+    pub const CREATED_MS: u64 = 48;
+    /// Set by `remove`: every attached process sees it.
+    pub const REMOVED: u64 = 56;
+    /// 1 while no process has a `file:` segment open that could leave it torn at a power cut.
+    pub const CLEAN: u64 = 64;
+    pub const BOOT_ID: u64 = 72; // 16 bytes
+    /// Seats that have ever been used: scans end here.
+    pub const SEATS_HIGH: u64 = 88;
+    /// Slabs backed by memory.
+    pub const SLABS_READY: u64 = 96;
+    /// The epoch of interval-based reclamation; a line of its own.
+    pub const EPOCH: u64 = 128;
+    /// The next block of versions; a line of its own.
+    pub const VERSIONS: u64 = 192;
+    /// One hint word per class and one for free slabs: which of 64 groups of slabs may have free nodes.
+    pub const HINTS: u64 = 256; // (CLASSES + 1) * 8
+    /// The random secret of the hash.
+    pub const SECRET: u64 = 1024; // 192 bytes
+    pub const SECRET_BYTES: usize = 192;
+    /// Limits and settings that hot paths read; the table gives the words their meaning.
+    pub const LIMITS: u64 = 1280; // 64 words
+    /// The warden's heartbeat (milliseconds) and what it keeps.
+    pub const WARDEN: u64 = 1792; // 8 words
+    /// The most bytes that were in use.
+    pub const USED_PEAK: u64 = 1856;
+    pub const BYTES: u64 = 4096;
+}
+
+/// Where the table's own root words begin, and how many bytes they have.
+pub const ROOTS_AT: u64 = header::BYTES;
+/// See [`ROOTS_AT`].
+pub const ROOTS_BYTES: u64 = 12 * 1024;
+/// How many threads can be attached at once.
+pub const SEATS_MAX: u64 = 1024;
+/// Where the witnesses begin; all of them are made with the segment.
+pub const WITNESSES_AT: u64 = ROOTS_AT + ROOTS_BYTES;
+/// Bytes of one witness: a line of its own.
+pub const WITNESS_BYTES: u64 = 64;
+/// Where the seats begin.
+pub const SEATS_AT: u64 = WITNESSES_AT + SEATS_MAX * WITNESS_BYTES;
+
+/// A seat's words, as byte offsets from its beginning.
+pub mod seat {
+    use super::*;
+    /// Transaction state: sequence number << 2 | [`IDLE`] or [`COMMITTED`]. The store that sets COMMITTED is the commit.
+    pub const STATUS: u64 = 64;
+    /// Items in the journal.
+    pub const JOURNAL_LEN: u64 = 72;
+    /// First journal block past the inline one, 0 if there is none.
+    pub const JOURNAL_NEXT: u64 = 80;
+    /// Where the retired list ended when the transaction committed.
+    pub const RETIRE_BASE: u64 = 88;
+    /// State of the memory journal (`memory.rs`), its length, and the slab lock it holds.
+    pub const MEMORY_STATUS: u64 = 96;
+    pub const MEMORY_LEN: u64 = 104;
+    pub const MEMORY_LOCK: u64 = 112;
+    /// A node on its way from the cache to a chain (journal or retired): it is in neither or both.
+    pub const PENDING: u64 = 120;
+    /// The interval of epochs this seat's reader may be looking at; [`NO_PIN`] in LOWER when it looks at nothing.
+    pub const PIN_LOWER: u64 = 128;
+    pub const PIN_UPPER: u64 = 136;
+    /// Who sits here: process id (low half) and thread id, the time it came (ms), and a count of owners.
+    pub const OWNER: u64 = 192;
+    pub const SINCE_MS: u64 = 200;
+    pub const OWNERS: u64 = 208;
+    /// Versions taken from the shared counter and not used yet: next and end.
+    pub const VERSION_NEXT: u64 = 216;
+    pub const VERSION_END: u64 = 224;
+    /// Bytes of nodes taken out of slabs by this seat less those it put back; the sum over all seats is what is in use.
+    pub const NODE_BYTES: u64 = 232;
+    /// The retired list: its first block, and the index of its first entry and of the entry after its last.
+    pub const RETIRED_FIRST: u64 = 256;
+    pub const RETIRED_HEAD: u64 = 272;
+    pub const RETIRED_TAIL: u64 = 280;
+    /// The expansion of a retired tree: index + 1 of the entry being expanded, and the tail after it.
+    pub const EXPANDING: u64 = 288;
+    pub const EXPANDED_TAIL: u64 = 296;
+    pub const RETIRED_BYTES: u64 = 304;
+    pub const COUNTERS: u64 = 320; // 32 words
+    /// Keys and keys with expiry per directory slot: two words each.
+    pub const TALLIES: u64 = 576;
+    pub const CACHE_COUNTS: u64 = TALLIES + TALLY_SLOTS * 16;
+    pub const CACHE: u64 = CACHE_COUNTS + 8 * (CLASSES as u64 + 1);
+    pub const MEMORY_JOURNAL: u64 = CACHE + 8 * CACHE_STARTS[CLASSES] as u64;
+    pub const JOURNAL: u64 = MEMORY_JOURNAL + MEMORY_PAIRS * 16;
+    pub const RETIRED: u64 = JOURNAL + JOURNAL_PAIRS * 16;
+    pub const END: u64 = RETIRED + 24 + RETIRED_INLINE * 16;
+
+    pub const TALLY_SLOTS: u64 = 520;
+    pub const MEMORY_PAIRS: u64 = 160;
+    pub const JOURNAL_PAIRS: u64 = 512;
+    pub const RETIRED_INLINE: u64 = 1022;
+    pub const IDLE: u64 = 0;
+    pub const COMMITTED: u64 = 1;
+    pub const NO_PIN: u64 = u64::MAX;
+    /// Whole pages, so that a seat can be backed by memory by itself.
+    pub const BYTES: u64 = 60 * 1024;
+    const _: () = assert!(END <= BYTES && BYTES % 4096 == 0);
+}
+
+/// Bytes of one slab's bitmap.
+pub const BITMAP_BYTES: u64 = SLAB_BYTES / NODE_MIN as u64 / 8;
+
+/// The places that depend on the ceiling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    pub ceiling: u64,
+    pub slabs_max: u64,
+    pub slab_words_at: u64,
+    pub slab_bits_at: u64,
+    pub slabs_at: u64,
+}
+
+/// The smallest ceiling that makes a usable segment.
+pub const CEILING_MIN: u64 = SEATS_AT + SEATS_MAX * seat::BYTES + 16 * SLAB_BYTES;
+
+impl Geometry {
+    /// The geometry of a segment of `ceiling` bytes of nodes and everything around them.
+    pub const fn of(ceiling: u64) -> Geometry {
+        let slab_words_at = SEATS_AT + SEATS_MAX * seat::BYTES;
+        let slabs_max = (ceiling - slab_words_at) / (SLAB_BYTES + 16 + BITMAP_BYTES) - 1;
+        let slab_bits_at = (slab_words_at + slabs_max * 16).next_multiple_of(4096);
+        let slabs_at = (slab_bits_at + slabs_max * BITMAP_BYTES).next_multiple_of(SLAB_BYTES);
+        Geometry { ceiling, slabs_max, slab_words_at, slab_bits_at, slabs_at }
+    }
+
+    /// Where seat `index` begins.
+    pub const fn seat_at(&self, index: u64) -> u64 {
+        SEATS_AT + index * seat::BYTES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slabs_end_below_the_ceiling() {
+        for ceiling in [CEILING_MIN, 1 << 27, 1 << 30, (1 << 34) + 4096, 1 << 40] {
+            let geometry = Geometry::of(ceiling);
+            assert!(geometry.slabs_max > 0);
+            assert!(geometry.slabs_at + geometry.slabs_max * SLAB_BYTES <= ceiling, "{ceiling}");
+        }
+    }
+}

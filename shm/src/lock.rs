@@ -1,0 +1,156 @@
+//! The lock word: half lock, half version.
+//!
+//! ```text
+//!  63                    32 31        15 14     13       12      11          0
+//! +------------------------+------------+-----+--------+-------+-------------+
+//! | version                | 0          |dead |starving|waiters| seat + 1    |
+//! +------------------------+------------+-----+--------+-------+-------------+
+//! ```
+//!
+//! The low half is what FUTEX_WAIT watches. `seat` 0 means free. A release that published something adds one to
+//! the version, so a reader that finds the same word before and after has read one state (a seqlock whose readers
+//! never wait: see `table`). `dead` is for ever: what the word guarded has moved elsewhere.
+//!
+//! Why it is safe when anybody dies at any instruction:
+//! - the intent (a LOCK item in the seat's journal) is stored before the CAS, so recovery of a seat finds every
+//!   word that the seat may own, and the word itself says whether it does; a word has no other owner than a seat (S4);
+//! - a waiter that was woken and died before it took the lock loses the wake; therefore every sleep ends by itself
+//!   after [`PROBE`], and who wakes so looks after the owner's life and tries again;
+//! - `starving` reserves a free word for those who have slept on it. It is a hint: if all of them die, a newcomer
+//!   sleeps once and has then slept on it too. So no bit needs cleaning up after the dead.
+//!
+//! Fairness: a waiter that has waited [`STARVING_AFTER`] sets `starving`; from then on a release leaves the word to the
+//! sleepers, so a thread that hammers one word gives it up about once a millisecond.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::crash;
+use crate::futex;
+use crate::segment::Segment;
+
+/// The owner's bits.
+pub const OWNER: u64 = 0xfff;
+/// Somebody may be asleep.
+pub const WAITERS: u64 = 1 << 12;
+/// Only who has slept may take the word.
+pub const STARVING: u64 = 1 << 13;
+/// What the word guarded is gone for ever.
+pub const DEAD: u64 = 1 << 14;
+/// One version.
+pub const VERSION: u64 = 1 << 32;
+
+/// How long a sleep lasts at most before the sleeper looks after the owner.
+pub const PROBE: Duration = Duration::from_millis(2);
+/// How long a waiter waits before it asks to be preferred.
+pub const STARVING_AFTER: Duration = Duration::from_millis(1);
+const SPINS: u32 = 60;
+
+/// How an attempt to lock ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Locked {
+    /// It is ours; the word as it was before (without waiters' bits meaning anything).
+    Ours(u64),
+    /// The word is dead: look the place up again.
+    Dead,
+    /// Somebody else has it (only from attempts that do not wait for ever).
+    Busy,
+}
+
+/// The seat that owns `word`, if one does.
+#[inline(always)]
+pub const fn owner(word: u64) -> Option<u64> {
+    match word & OWNER {
+        0 => None,
+        seat => Some(seat - 1),
+    }
+}
+
+/// The word as `seat` has it from birth: in a bucket that nobody has seen yet.
+pub const fn born_locked(seat: u64) -> u64 {
+    seat + 1
+}
+
+impl Segment {
+    /// Takes the word if it is free.
+    #[inline]
+    pub(crate) fn lock_try(&self, at: u64, seat: u64) -> Locked {
+        let word = self.load(at);
+        if word & (OWNER | STARVING | DEAD) == 0 && self.exchange(at, word, word | (seat + 1)).is_ok() {
+            return Locked::Ours(word);
+        }
+        if word & DEAD != 0 { Locked::Dead } else { Locked::Busy }
+    }
+
+    /// Takes the word, waiting until `deadline` if need be. `probe` is called now and then with the seat that owns the
+    /// word: it looks whether that seat is dead and, if so, recovers it.
+    pub(crate) fn lock_wait(&self, at: u64, seat: u64, deadline: Option<Instant>, probe: &mut dyn FnMut(u64)) -> Locked {
+        for _ in 0..SPINS {
+            match self.lock_try(at, seat) {
+                Locked::Busy => std::hint::spin_loop(),
+                done => return done,
+            }
+        }
+        let began = Instant::now();
+        let mut slept = false;
+        loop {
+            let word = self.load(at);
+            if word & DEAD != 0 {
+                return Locked::Dead;
+            }
+            if word & OWNER == 0 && (slept || word & STARVING == 0) {
+                // Others may still sleep: the waiters' bit stays, so that the release wakes the next one.
+                let taken = (word & !STARVING) | (seat + 1) | if slept { WAITERS } else { 0 };
+                if self.exchange(at, word, taken).is_ok() {
+                    return Locked::Ours(word);
+                }
+                continue;
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Locked::Busy;
+            }
+            let wanted = word | WAITERS | if began.elapsed() >= STARVING_AFTER { STARVING } else { 0 };
+            if wanted != word && self.exchange(at, word, wanted).is_err() {
+                continue;
+            }
+            let sleep = deadline.map_or(PROBE, |deadline| PROBE.min(deadline.saturating_duration_since(Instant::now())));
+            futex::wait(self.low_half(at), wanted as u32, Some(sleep));
+            slept = true;
+            if let Some(owner) = owner(self.load(at)) {
+                probe(owner);
+            }
+        }
+    }
+
+    /// Gives the word back: `changed` adds a version, `dead` marks it dead.
+    #[inline]
+    pub(crate) fn unlock(&self, at: u64, changed: bool, dead: bool) {
+        crash::point();
+        let word = self.word(at);
+        let mut seen = word.load(Ordering::Relaxed);
+        loop {
+            let mut free = seen & !(OWNER | WAITERS);
+            if changed {
+                free = free.wrapping_add(VERSION);
+            }
+            if dead {
+                free |= DEAD;
+            }
+            // SYNC: bucket-release. What the owner wrote is seen by whoever sees the word free.
+            match word.compare_exchange_weak(seen, free, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => break,
+                Err(now) => seen = now,
+            }
+        }
+        if seen & WAITERS != 0 {
+            futex::wake(self.low_half(at), if dead { u32::MAX } else { 1 });
+        }
+    }
+
+    fn low_half(&self, at: u64) -> &AtomicU32 {
+        const { assert!(cfg!(target_endian = "little"), "the lock is the low half of the word") };
+        let word = self.word(at);
+        // SAFETY: an AtomicU64 is two aligned AtomicU32; this half is used by futex calls alone, which read it atomically.
+        unsafe { &*(std::ptr::from_ref(word) as *const AtomicU32) }
+    }
+}

@@ -1,0 +1,434 @@
+//! Node memory: slabs with bitmaps, and a small cache of free nodes in every seat.
+//!
+//! A node is at each moment in exactly one place: free in its slab's bitmap; in one seat's cache; in that seat's journal
+//! as NEW; in its retired list; a block of its journal or retired list; or reachable from the roots. So recovery and `verify`
+//! can account for every byte.
+//!
+//! The bitmap's bit is set while the node is anywhere but in the slab. Bits change only under the slab's lock and only
+//! through the *memory journal*: a short redo record of (offset, value) pairs beside the transaction's own journal, since
+//! it is needed in the middle of a transaction. Its commit is the store of MEMORY_STATUS.
+//!
+//! Moves inside one seat need no record, only an order: *into* the new place first, *out of* the old one second.
+//! A death between the two leaves the node in both, always as the newest of each, and recovery drops it from one (`recover.rs`).
+
+use polder_base::{Fault, Ref};
+
+use crate::class::{CACHE_STARTS, CLASSES, SIZES, cache_slots, class_of, per_slab};
+use crate::journal::Tag;
+use crate::layout::{header, seat as at};
+use crate::lock::{self, Locked};
+use crate::node::{HEADER_BYTES, NodeHeader, NodeKind};
+use crate::seat::Seat;
+use crate::segment::{Segment, class_bytes, ref_to, slab_class, slab_free, slab_state};
+
+/// Slabs that one growth of the segment brings.
+const GROWTH_SLABS: u64 = 8;
+
+impl Seat {
+    /// Makes a node with room for `length` payload bytes, noted as NEW and private until the transaction commits. Its header
+    /// is written, its payload is not.
+    ///
+    /// # Errors
+    /// [`Fault::Full`] when the segment is at its ceiling.
+    #[inline]
+    pub fn make(&self, kind: NodeKind, length: usize) -> Result<Ref, Fault> {
+        let class = class_of(length + HEADER_BYTES as usize);
+        let node = self.top(class)?;
+        self.note(Tag::New, node, class as u64)?;
+        self.pop(class);
+        let epoch = self.segment.observe(header::EPOCH);
+        self.segment.store(node, NodeHeader::new(epoch, kind, length).0);
+        Ok(ref_to(node))
+    }
+
+    /// The newest node of the cache of `class`, which is filled first if it is empty.
+    #[inline]
+    fn top(&self, class: usize) -> Result<u64, Fault> {
+        let mut count = self.get(cache_count(class));
+        if count == 0 {
+            self.refill(class)?;
+            count = self.get(cache_count(class));
+        }
+        Ok(self.get(cache_slot(class, count - 1)))
+    }
+
+    #[inline]
+    fn pop(&self, class: usize) {
+        self.set(cache_count(class), self.get(cache_count(class)) - 1);
+    }
+
+    /// Puts a node into the cache, which is emptied by half into the slabs first if it is full.
+    pub(crate) fn push(&self, class: usize, node: u64) {
+        if self.get(cache_count(class)) as usize >= cache_slots(class) {
+            self.flush(class);
+        }
+        let count = self.get(cache_count(class));
+        self.set(cache_slot(class, count), node);
+        self.set(cache_count(class), count + 1);
+    }
+
+    /// Whether the cache of `class` holds `node`.
+    pub(crate) fn caches(&self, class: usize, node: u64) -> bool {
+        (0..self.get(cache_count(class)).min(cache_slots(class) as u64)).any(|slot| self.get(cache_slot(class, slot)) == node)
+    }
+
+    /// Undoes a NEW: the node goes back into the cache, unless it had never left it.
+    pub(crate) fn take_back(&self, node: u64) {
+        if let Some((_, class)) = self.segment.class_at(node)
+            && !self.caches(class, node)
+        {
+            self.push(class, node);
+        }
+    }
+
+    /// A node for a chain of this seat's own, linked into the word `link`.
+    pub(crate) fn chain_block(&self, kind: NodeKind, link: u64) -> Result<u64, Fault> {
+        let class = CLASSES - 1;
+        let node = self.top(class)?;
+        self.set(at::PENDING, node);
+        self.pop(class);
+        self.segment.store(node, NodeHeader::new(self.segment.load(header::EPOCH), kind, SIZES[class] as usize - 9).0);
+        self.segment.store(node + 8, 0);
+        self.segment.publish(link, node);
+        self.set(at::PENDING, 0);
+        Ok(node)
+    }
+
+    /// Takes a block out of a chain (`link` becomes `next`) and into the cache.
+    pub(crate) fn unchain(&self, block: u64, link: u64, next: u64) {
+        self.set(at::PENDING, block);
+        self.segment.publish(link, next);
+        self.push(CLASSES - 1, block);
+        self.set(at::PENDING, 0);
+    }
+
+    /// Gets nodes of `class` out of a slab and into the cache.
+    #[cold]
+    fn refill(&self, class: usize) -> Result<(), Fault> {
+        let mut searched_all = false;
+        loop {
+            if let Some(slab) = self.lock_slab(class) {
+                self.take_nodes(slab, class);
+                return Ok(());
+            }
+            if self.lock_free_slab(class) {
+                continue;
+            }
+            match self.segment.grow(GROWTH_SLABS) {
+                Ok(()) => {}
+                // Hints are lost with who dies between a change and its hint: before the answer is no, look everywhere.
+                Err(_) if !searched_all => {
+                    searched_all = true;
+                    self.segment.hint_all();
+                }
+                Err(fault) => return Err(self.blame(fault)),
+            }
+        }
+    }
+
+    /// Adds to an out-of-memory error who holds memory back.
+    fn blame(&self, fault: Fault) -> Fault {
+        let Fault::Full(text) = fault else { return fault };
+        let (mut holder, mut held) = (None, 0);
+        for index in 0..self.segment.seats_high() {
+            let bytes = self.segment.load(self.segment.seat_at(index) + at::RETIRED_BYTES);
+            if (bytes as i64) > held {
+                (holder, held) = (Some(index), bytes as i64);
+            }
+        }
+        match self.segment.oldest_pin() {
+            Some((seat, pid)) if held > 1 << 20 => Fault::Full(format!(
+                "{text}; {held} bytes wait for a reader: seat {seat} (process {pid}) may be stopped and hold them back (retired most: seat {})",
+                holder.unwrap_or(0)
+            )),
+            _ => Fault::Full(text),
+        }
+    }
+
+    /// Finds and locks a slab with free nodes of `class`.
+    fn lock_slab(&self, class: usize) -> Option<u64> {
+        let fits = |state: u64| slab_class(state) == Some(class) && slab_free(state) > 0;
+        let cursor = self.slab_cursor[class].get() as u64;
+        if cursor < self.segment.geometry().slabs_max && self.lock_memory(cursor, fits) {
+            return Some(cursor);
+        }
+        let slab = self.search(class + 1, fits)?;
+        self.slab_cursor[class].set(slab as u32);
+        Some(slab)
+    }
+
+    /// Looks through the groups of slabs that the hint word says may have one that `fits`, and locks it.
+    fn search(&self, hint: usize, fits: impl Fn(u64) -> bool + Copy) -> Option<u64> {
+        let segment = &self.segment;
+        let mut groups = segment.observe(header::HINTS + hint as u64 * 8);
+        while groups != 0 {
+            let group = groups.trailing_zeros() as u64;
+            groups &= groups - 1;
+            // Cleared before the search: who frees into the group afterwards sets it again.
+            segment.clear_hint(hint, group);
+            let shift = segment.group_shift();
+            let last = ((group + 1) << shift).min(segment.observe(header::SLABS_READY));
+            let mut candidates = (group << shift..last).filter(|&slab| fits(segment.load(segment.slab_state_at(slab)))).peekable();
+            let some = candidates.peek().is_some();
+            let found = candidates.find(|&slab| self.lock_memory(slab, fits));
+            if some {
+                segment.set_hint(hint, group);
+            }
+            if found.is_some() {
+                return found;
+            }
+        }
+        None
+    }
+
+    /// Locks a slab whose state passes `fits`, if that takes no waiting.
+    fn lock_memory(&self, slab: u64, fits: impl Fn(u64) -> bool) -> bool {
+        let segment = &self.segment;
+        if !fits(segment.load(segment.slab_state_at(slab))) {
+            return false;
+        }
+        let at_lock = segment.slab_lock_at(slab);
+        self.set(at::MEMORY_LOCK, at_lock);
+        match segment.lock_try(at_lock, self.index) {
+            Locked::Ours(_) if fits(segment.load(segment.slab_state_at(slab))) => true,
+            Locked::Ours(_) => {
+                self.unlock_memory();
+                false
+            }
+            _ => {
+                if let Some(owner) = lock::owner(segment.load(at_lock)) {
+                    segment.probe(owner);
+                }
+                false
+            }
+        }
+    }
+
+    fn unlock_memory(&self) {
+        self.segment.unlock(self.get(at::MEMORY_LOCK), false, false);
+        self.set(at::MEMORY_LOCK, 0);
+    }
+
+    /// Turns a free slab into one of `class`; answers false when there is none.
+    fn lock_free_slab(&self, class: usize) -> bool {
+        let Some(slab) = self.search(0, |state| state == 0) else { return false };
+        self.record(0, self.segment.slab_state_at(slab), slab_state(class, per_slab(class) as u64));
+        self.commit_memory(1);
+        self.segment.set_hint(class + 1, slab >> self.segment.group_shift());
+        self.slab_cursor[class].set(slab as u32);
+        true
+    }
+
+    /// Takes half a cache of nodes out of a locked slab.
+    fn take_nodes(&self, slab: u64, class: usize) {
+        let segment = &self.segment;
+        let have = self.get(cache_count(class));
+        let want = (cache_slots(class) as u64 / 2).max(1).min(cache_slots(class) as u64 - have);
+        let (mut pairs, mut taken) = (0, 0);
+        for word in 0..per_slab(class).div_ceil(64) as u64 {
+            let place = segment.slab_bits_at(slab) + word * 8;
+            let before = segment.load(place);
+            let mut bits = before;
+            while taken < want {
+                let bit = bits.trailing_ones() as u64;
+                let node = word * 64 + bit;
+                if bit == 64 || node >= per_slab(class) as u64 {
+                    break;
+                }
+                bits |= 1 << bit;
+                self.set(cache_slot(class, have + taken), segment.slab_at(slab) + node * class_bytes(class));
+                taken += 1;
+            }
+            if bits != before {
+                self.record(pairs, place, bits);
+                pairs += 1;
+            }
+        }
+        let state = segment.load(segment.slab_state_at(slab));
+        self.record(pairs, segment.slab_state_at(slab), slab_state(class, slab_free(state).saturating_sub(taken)));
+        self.record(pairs + 1, self.base + cache_count(class), have + taken);
+        self.record(pairs + 2, self.base + at::NODE_BYTES, self.get(at::NODE_BYTES).wrapping_add(taken * class_bytes(class)));
+        self.commit_memory(pairs + 3);
+    }
+
+    /// Puts half of the cache of `class` back into its slabs.
+    #[cold]
+    fn flush(&self, class: usize) {
+        let goal = cache_slots(class) as u64 / 2;
+        while self.get(cache_count(class)) > goal {
+            let count = self.get(cache_count(class));
+            let slab_of = |slot: u64| (self.get(cache_slot(class, slot)) - self.segment.geometry().slabs_at) / crate::class::SLAB_BYTES;
+            // A stopped process may hold one slab's lock: another slab will do. If all are taken, wait for the first.
+            let slab = (0..count).map(slab_of).find(|&slab| self.lock_memory(slab, |_| true)).unwrap_or_else(|| {
+                let slab = slab_of(0);
+                let at_lock = self.segment.slab_lock_at(slab);
+                self.set(at::MEMORY_LOCK, at_lock);
+                self.segment.lock_wait(at_lock, self.index, None, &mut |owner| self.segment.probe(owner));
+                slab
+            });
+            self.give_nodes(slab, class, count);
+        }
+    }
+
+    /// Gives every node of the cache that belongs to the locked slab back to it.
+    fn give_nodes(&self, slab: u64, class: usize, count: u64) {
+        let segment = &self.segment;
+        let (begin, end) = (segment.slab_at(slab), segment.slab_at(slab + 1));
+        let (mut kept, mut given, mut pairs) = (0, 0, 0);
+        let mut bits = [None::<u64>; 32];
+        for slot in 0..count {
+            let node = self.get(cache_slot(class, slot));
+            if (begin..end).contains(&node) {
+                let number = (node - begin) / class_bytes(class);
+                let word = (number / 64) as usize;
+                let now = bits[word].unwrap_or_else(|| segment.load(segment.slab_bits_at(slab) + word as u64 * 8));
+                bits[word] = Some(now & !(1 << (number % 64)));
+                given += 1;
+            } else {
+                if kept != slot {
+                    self.record(pairs, self.base + cache_slot(class, kept), node);
+                    pairs += 1;
+                }
+                kept += 1;
+            }
+        }
+        for (word, bits) in bits.iter().enumerate() {
+            if let Some(bits) = bits {
+                self.record(pairs, segment.slab_bits_at(slab) + word as u64 * 8, *bits);
+                pairs += 1;
+            }
+        }
+        let free = slab_free(segment.load(segment.slab_state_at(slab))) + given;
+        let empty = free >= per_slab(class) as u64;
+        self.record(pairs, segment.slab_state_at(slab), if empty { 0 } else { slab_state(class, free) });
+        self.record(pairs + 1, self.base + cache_count(class), kept);
+        self.record(pairs + 2, self.base + at::NODE_BYTES, self.get(at::NODE_BYTES).wrapping_sub(given * class_bytes(class)));
+        self.commit_memory(pairs + 3);
+        segment.set_hint(if empty { 0 } else { class + 1 }, slab >> segment.group_shift());
+    }
+
+    fn record(&self, index: u64, offset: u64, value: u64) {
+        assert!(index < at::MEMORY_PAIRS, "the memory journal holds one slab's change");
+        let pair = self.base + at::MEMORY_JOURNAL + index * 16;
+        self.segment.store(pair, offset);
+        self.segment.store(pair + 8, value);
+    }
+
+    fn commit_memory(&self, pairs: u64) {
+        self.set(at::MEMORY_LEN, pairs);
+        // SYNC: seat-memory-commit.
+        self.set(at::MEMORY_STATUS, at::COMMITTED);
+        self.redo_memory();
+    }
+
+    /// Writes a committed memory journal out; run by its owner or a recoverer, any number of times.
+    pub(crate) fn redo_memory(&self) {
+        let at_lock = self.get(at::MEMORY_LOCK);
+        // The lock is released last: if it is not ours any more, everything has been written, and others may have written since.
+        if self.holds_memory_lock(at_lock) {
+            for index in 0..self.get(at::MEMORY_LEN).min(at::MEMORY_PAIRS) {
+                let pair = self.base + at::MEMORY_JOURNAL + index * 16;
+                let offset = self.segment.load(pair);
+                if offset % 8 == 0 && offset < self.segment.geometry().ceiling {
+                    self.segment.store(offset, self.segment.load(pair + 8));
+                }
+            }
+            self.segment.unlock(at_lock, false, false);
+        }
+        self.set(at::MEMORY_STATUS, at::IDLE);
+        self.set(at::MEMORY_LOCK, 0);
+    }
+
+    fn holds_memory_lock(&self, at_lock: u64) -> bool {
+        at_lock != 0
+            && at_lock < self.segment.geometry().ceiling
+            && at_lock % 8 == 0
+            && lock::owner(self.segment.load(at_lock)) == Some(self.index)
+    }
+
+    /// Brings the memory journal of a dead seat to its end: redone if it was committed, else as if it had not been.
+    pub(crate) fn settle_memory(&self) {
+        if self.get(at::MEMORY_STATUS) == at::COMMITTED {
+            self.redo_memory();
+        } else if self.holds_memory_lock(self.get(at::MEMORY_LOCK)) {
+            self.unlock_memory();
+        }
+    }
+
+    /// Gives all cached nodes back to their slabs: what a seat holds at hand is free for everybody again.
+    pub fn empty_caches(&self) {
+        for class in 0..CLASSES {
+            while self.get(cache_count(class)) > 0 {
+                let count = self.get(cache_count(class));
+                let slab = (self.get(cache_slot(class, 0)) - self.segment.geometry().slabs_at) / crate::class::SLAB_BYTES;
+                let at_lock = self.segment.slab_lock_at(slab);
+                self.set(at::MEMORY_LOCK, at_lock);
+                self.segment.lock_wait(at_lock, self.index, None, &mut |owner| self.segment.probe(owner));
+                self.give_nodes(slab, class, count);
+            }
+        }
+    }
+}
+
+/// The seat's word that counts the cached nodes of `class`.
+pub(crate) const fn cache_count(class: usize) -> u64 {
+    at::CACHE_COUNTS + class as u64 * 8
+}
+
+/// The seat's word that holds the cached node number `slot` of `class`.
+pub(crate) const fn cache_slot(class: usize, slot: u64) -> u64 {
+    at::CACHE + (CACHE_STARTS[class] as u64 + slot) * 8
+}
+
+impl Segment {
+    /// Slabs of one hint bit, as a shift.
+    pub(crate) fn group_shift(&self) -> u64 {
+        self.geometry().slabs_max.div_ceil(64).next_power_of_two().trailing_zeros() as u64
+    }
+
+    pub(crate) fn set_hint(&self, hint: usize, group: u64) {
+        let word = self.word(header::HINTS + hint as u64 * 8);
+        if word.load(std::sync::atomic::Ordering::Relaxed) >> group & 1 == 0 {
+            word.fetch_or(1 << group, std::sync::atomic::Ordering::AcqRel);
+        }
+    }
+
+    /// Sets every hint: the next searches look everywhere.
+    fn hint_all(&self) {
+        for hint in 0..=CLASSES {
+            self.word(header::HINTS + hint as u64 * 8).store(u64::MAX, std::sync::atomic::Ordering::Release);
+        }
+    }
+
+    fn clear_hint(&self, hint: usize, group: u64) {
+        self.word(header::HINTS + hint as u64 * 8).fetch_and(!(1 << group), std::sync::atomic::Ordering::AcqRel);
+    }
+
+    /// Has `slabs` more slabs backed by memory. Two that do it at once back the same ones: harmless.
+    pub(crate) fn grow(&self, slabs: u64) -> Result<(), Fault> {
+        let ready = self.observe(header::SLABS_READY);
+        let goal = (ready + slabs).min(self.geometry().slabs_max);
+        if goal == ready {
+            return Err(Fault::Full(format!(
+                "the segment is full at its ceiling of {} bytes: set maxmemory and an eviction policy, delete keys, or make a larger segment",
+                self.geometry().ceiling - crate::layout::SEATS_AT
+            )));
+        }
+        self.back_slabs(ready, goal)?;
+        if self.exchange(header::SLABS_READY, ready, goal).is_ok() {
+            for slab in ready..goal {
+                self.set_hint(0, slab >> self.group_shift());
+            }
+        }
+        Ok(())
+    }
+
+    /// The seat whose pin is the oldest, and its process.
+    pub fn oldest_pin(&self) -> Option<(u64, u32)> {
+        (0..self.seats_high())
+            .map(|index| (self.load(self.seat_at(index) + at::PIN_LOWER), index))
+            .filter(|(lower, _)| *lower != at::NO_PIN)
+            .min()
+            .map(|(_, index)| (index, self.load(self.seat_at(index) + at::OWNER) as u32))
+    }
+}

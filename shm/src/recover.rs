@@ -1,0 +1,50 @@
+//! Recovery of a seat: what a death left undone is undone or done, from the seat's record alone.
+//!
+//! Whoever holds the seat's witness runs [`settle`]: a recoverer, the next owner, or the owner itself when it leaves. It may die
+//! at any instruction as well; the next one starts again and comes to the same end, for each step is one of
+//! - a redo with absolute values (memory journal, committed journal, expansion of a retired tree);
+//! - an undo that drops each item from its list right after undoing it;
+//! - a node found in two places leaving one of them.
+
+use crate::class::CLASSES;
+use crate::layout::seat as at;
+use crate::memory::{cache_count, cache_slot};
+use crate::seat::Seat;
+
+/// Brings a seat in order. Does nothing to a seat that is.
+pub(crate) fn settle(seat: &Seat) {
+    seat.settle_memory();
+    settle_pending(seat);
+    seat.settle_retired();
+    if seat.get(at::STATUS) & 3 == at::COMMITTED {
+        seat.redo();
+    } else if seat.journal_len() > 0 || seat.get(at::JOURNAL_NEXT) != 0 {
+        seat.rollback();
+    }
+    seat.recount_retired();
+}
+
+/// A node on its way between the cache and a chain: it stays where it already is, or goes back into the cache.
+fn settle_pending(seat: &Seat) {
+    let pending = seat.get(at::PENDING);
+    if pending == 0 {
+        return;
+    }
+    let chained = seat.journal_blocks.borrow().contains(&pending) || seat.retired_blocks.borrow().contains(&pending);
+    if !chained && seat.segment().class_at(pending).is_some() && !seat.caches(CLASSES - 1, pending) {
+        seat.push(CLASSES - 1, pending);
+    }
+    seat.set(at::PENDING, 0);
+}
+
+impl Seat {
+    /// The newest node of each class's cache.
+    pub(crate) fn cache_tops(&self) -> Vec<u64> {
+        (0..CLASSES)
+            .filter_map(|class| {
+                let count = self.get(cache_count(class));
+                (count > 0).then(|| self.get(cache_slot(class, count - 1)))
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,297 @@
+//! The retired list: nodes that are out of use and wait until nobody can be looking at them.
+//!
+//! Interval-based reclamation (Wen et al., PPoPP 2018): a node carries the epoch of its birth, an entry of this list the
+//! epoch of its retirement, a seat publishes the interval of epochs it reads in. A node is free once no seat's interval
+//! meets [birth, retirement]; so a stopped reader holds back only what lived in its interval, not everything after.
+//!
+//! ```text
+//! block = unused or node header (8) | next block (8) | index of the first entry (8) | 1022 entries
+//! entry = offset | WHOLE in bit 63; 0 once freed    (8)   retirement epoch (8)
+//! ```
+//!
+//! Entries have indices that only grow: head is the oldest that may be unfreed, tail the next to be written. The first
+//! block is the seat's inline one or a node; a WHOLE entry is expanded, one node at a time, into entries for what the node
+//! names, so a huge value is freed step by step.
+
+use std::sync::atomic::{Ordering, fence};
+
+use polder_base::Fault;
+
+use crate::layout::{header, seat as at};
+use crate::node::{HEADER_BYTES, NodeHeader, NodeKind};
+use crate::seat::Seat;
+use crate::segment::{class_bytes, offset_of};
+use polder_base::Ref;
+
+const WHOLE: u64 = 1 << 63;
+const ENTRIES: u64 = at::RETIRED_INLINE;
+const NEXT: u64 = 8;
+const FIRST_INDEX: u64 = 16;
+const HEAD_BYTES: u64 = 24;
+/// Entries that make a reclamation worth its cost.
+const BATCH: u64 = 96;
+/// Entries that one reclamation looks at.
+const LOOKED_AT_MAX: u64 = 512;
+
+impl Seat {
+    /// Finds the blocks of the journal and of the retired list (S5: a chain that does not end is cut).
+    pub(crate) fn find_blocks(&self) -> Result<(), Fault> {
+        let limit = self.segment.geometry().slabs_max * 4;
+        *self.journal_blocks.borrow_mut() = self.chain(self.get(at::JOURNAL_NEXT), limit)?;
+        if self.get(at::RETIRED_FIRST) == 0 {
+            self.set(at::RETIRED_FIRST, self.base + at::RETIRED);
+        }
+        *self.retired_blocks.borrow_mut() = self.chain(self.get(at::RETIRED_FIRST), limit)?;
+        self.reclaim_at.set(self.get(at::RETIRED_TAIL) + BATCH);
+        Ok(())
+    }
+
+    fn chain(&self, first: u64, limit: u64) -> Result<Vec<u64>, Fault> {
+        let mut blocks = Vec::new();
+        let mut block = first;
+        while block != 0 {
+            let known = block == self.base + at::RETIRED || self.segment.class_at(block).is_some();
+            if !known || blocks.len() as u64 > limit {
+                return Err(Fault::Damaged { what: "the chain of a seat's blocks" });
+            }
+            blocks.push(block);
+            block = self.segment.load(block + NEXT);
+        }
+        Ok(blocks)
+    }
+
+    fn entry_at(&self, index: u64) -> u64 {
+        let blocks = self.retired_blocks.borrow();
+        let past = index - self.segment.load(blocks[0] + FIRST_INDEX);
+        blocks[(past / ENTRIES) as usize] + HEAD_BYTES + past % ENTRIES * 16
+    }
+
+    /// Makes sure that `count` more entries can be written.
+    pub(crate) fn reserve_retired(&self, count: u64) -> Result<(), Fault> {
+        loop {
+            let (first, last, blocks) = {
+                let blocks = self.retired_blocks.borrow();
+                (blocks[0], blocks[blocks.len() - 1], blocks.len() as u64)
+            };
+            let capacity = self.segment.load(first + FIRST_INDEX) + blocks * ENTRIES;
+            if self.get(at::RETIRED_TAIL) + count <= capacity {
+                return Ok(());
+            }
+            let inline = self.base + at::RETIRED;
+            let block = if self.retired_blocks.borrow().contains(&inline) {
+                self.chain_block(NodeKind::Retired, last + NEXT)?
+            } else {
+                self.segment.store(inline + NEXT, 0);
+                self.segment.publish(last + NEXT, inline);
+                inline
+            };
+            self.retired_blocks.borrow_mut().push(block);
+        }
+    }
+
+    /// Writes entry `index`; it counts once the tail has passed it.
+    pub(crate) fn write_retired(&self, index: u64, offset: u64, whole: bool, epoch: u64) {
+        let entry = self.entry_at(index);
+        self.segment.store(entry, offset | if whole { WHOLE } else { 0 });
+        self.segment.store(entry + 8, epoch);
+        if let Some((_, class)) = self.segment.class_at(offset) {
+            self.add(at::RETIRED_BYTES, class_bytes(class));
+        }
+    }
+
+    /// Reclaims when enough entries have come together.
+    #[inline]
+    pub(crate) fn reclaim_if_due(&self) {
+        if self.get(at::RETIRED_TAIL) >= self.reclaim_at.get() {
+            self.reclaim();
+        }
+    }
+
+    /// Frees what nobody can be looking at any more, as far as one look goes; answers how many entries are left.
+    #[cold]
+    pub fn reclaim(&self) -> u64 {
+        let pins = self.pins_now();
+        let (mut head, end) = (self.get(at::RETIRED_HEAD), self.get(at::RETIRED_TAIL));
+        let stop = end.min(head + LOOKED_AT_MAX);
+        let mut index = head;
+        while index < stop {
+            let entry = self.entry_at(index);
+            let (what, epoch) = (self.segment.load(entry), self.segment.load(entry + 8));
+            if what != 0 && self.free_for_all(what & !WHOLE, epoch, &pins) {
+                self.free_entry(index, entry, what, epoch);
+            }
+            if index == head && self.segment.load(entry) == 0 {
+                head += 1;
+            }
+            index += 1;
+        }
+        // What the whole look could not free is moved behind, so that it is not looked at again at once.
+        if head != self.get(at::RETIRED_HEAD) {
+            self.set(at::RETIRED_HEAD, head);
+            self.drop_passed_blocks();
+        } else if stop - head == LOOKED_AT_MAX {
+            self.rotate(head);
+        }
+        self.reclaim_at.set(self.get(at::RETIRED_TAIL) + BATCH);
+        self.get(at::RETIRED_TAIL) - self.get(at::RETIRED_HEAD)
+    }
+
+    /// The intervals in use. Moves the epoch on first, if nobody has since the last time.
+    fn pins_now(&self) -> Vec<(u64, u64)> {
+        let epoch = self.segment.observe(header::EPOCH);
+        if epoch == self.last_epoch.get() {
+            let _ = self.segment.exchange(header::EPOCH, epoch, epoch + 1);
+        }
+        self.last_epoch.set(self.segment.observe(header::EPOCH));
+        // SYNC: seat-pin. Our unlinking of nodes is before this, the readers' reading of entries after their pin.
+        fence(Ordering::SeqCst);
+        (0..self.segment.seats_high())
+            .map(|index| self.segment.seat_at(index))
+            .map(|seat| (self.segment.observe(seat + at::PIN_LOWER), self.segment.observe(seat + at::PIN_UPPER)))
+            .filter(|(lower, _)| *lower != at::NO_PIN)
+            .collect()
+    }
+
+    fn free_for_all(&self, offset: u64, retired: u64, pins: &[(u64, u64)]) -> bool {
+        if pins.iter().all(|(lower, _)| retired < *lower) {
+            return true;
+        }
+        let birth = NodeHeader(self.segment.load(offset)).birth();
+        pins.iter().all(|(lower, upper)| retired < *lower || birth > *upper)
+    }
+
+    /// Frees one entry's node; a WHOLE one leaves entries for what it named.
+    fn free_entry(&self, index: u64, entry: u64, what: u64, epoch: u64) {
+        let offset = what & !WHOLE;
+        let Some((_, class)) = self.segment.class_at(offset) else {
+            return self.segment.store(entry, 0);
+        };
+        if what & WHOLE != 0 && self.expand(index, entry, offset, epoch).is_err() {
+            return;
+        }
+        self.push(class, offset);
+        self.segment.store(entry, 0);
+        self.add(at::RETIRED_BYTES, (class_bytes(class)).wrapping_neg());
+    }
+
+    /// Writes entries for everything that the node of a WHOLE entry names, then makes the entry a plain one.
+    fn expand(&self, index: u64, entry: u64, offset: u64, epoch: u64) -> Result<(), Fault> {
+        let named = self.named_by(offset);
+        if !named.is_empty() {
+            self.reserve_retired(named.len() as u64)?;
+            let tail = self.get(at::RETIRED_TAIL);
+            for (number, node) in named.iter().enumerate() {
+                self.write_retired(tail + number as u64, offset_of(*node), true, epoch);
+            }
+            self.set(at::EXPANDED_TAIL, tail + named.len() as u64);
+            self.set(at::EXPANDING, index + 1);
+        }
+        self.finish_expansion(entry, offset);
+        Ok(())
+    }
+
+    fn finish_expansion(&self, entry: u64, offset: u64) {
+        if self.get(at::EXPANDING) != 0 {
+            self.set(at::RETIRED_TAIL, self.get(at::EXPANDED_TAIL));
+        }
+        self.segment.publish(entry, offset);
+        if self.get(at::EXPANDING) != 0 {
+            self.set(at::EXPANDING, 0);
+        }
+    }
+
+    /// The nodes that a node names, checked (S5).
+    pub(crate) fn named_by(&self, offset: u64) -> Vec<Ref> {
+        let node = NodeHeader(self.segment.load(offset));
+        if !node.kind().is_some_and(NodeKind::has_refs) {
+            return Vec::new();
+        }
+        let count = self.segment.load(offset + HEADER_BYTES).min((node.length() as u64).saturating_sub(8) / 8);
+        (0..count)
+            .map(|number| Ref(self.segment.load(offset + HEADER_BYTES + 8 + number * 8)))
+            .filter(|named| !named.is_none() && self.segment.class_at(offset_of(*named)).is_some())
+            .collect()
+    }
+
+    /// Moves the first entries, which a reader holds back, behind the others, so that the next look sees those.
+    fn rotate(&self, head: u64) {
+        for index in head..head + LOOKED_AT_MAX {
+            let entry = self.entry_at(index);
+            let (what, epoch) = (self.segment.load(entry), self.segment.load(entry + 8));
+            if what == 0 {
+                continue;
+            }
+            if self.reserve_retired(1).is_err() {
+                return;
+            }
+            let tail = self.get(at::RETIRED_TAIL);
+            let copy = self.entry_at(tail);
+            self.segment.store(copy, what);
+            self.segment.store(copy + 8, epoch);
+            self.set(at::RETIRED_TAIL, tail + 1);
+            self.segment.store(entry, 0);
+        }
+        self.set(at::RETIRED_HEAD, head + LOOKED_AT_MAX);
+        self.drop_passed_blocks();
+    }
+
+    /// Gives back the blocks that the head has passed.
+    fn drop_passed_blocks(&self) {
+        loop {
+            let (first, next) = match self.retired_blocks.borrow()[..] {
+                [first, next, ..] => (first, next),
+                _ => return,
+            };
+            let next_index = self.segment.load(first + FIRST_INDEX) + ENTRIES;
+            if self.get(at::RETIRED_HEAD) < next_index {
+                return;
+            }
+            // Only the first block's index is ever read; it is right before the block becomes the first.
+            self.segment.store(next + FIRST_INDEX, next_index);
+            if first == self.base + at::RETIRED {
+                self.set(at::RETIRED_FIRST, next);
+            } else {
+                self.unchain(first, self.base + at::RETIRED_FIRST, next);
+            }
+            self.retired_blocks.borrow_mut().remove(0);
+        }
+    }
+
+    /// Brings a dead seat's list in order: an expansion that was begun is ended, and what is in two places leaves one.
+    pub(crate) fn settle_retired(&self) {
+        let expanding = self.get(at::EXPANDING);
+        if expanding != 0 {
+            let entry = self.entry_at(expanding - 1);
+            self.finish_expansion(entry, self.segment.load(entry) & !WHOLE);
+        }
+        let tops = self.cache_tops();
+        let tail = self.get(at::RETIRED_TAIL);
+        for index in self.get(at::RETIRED_HEAD)..tail {
+            let entry = self.entry_at(index);
+            let what = self.segment.load(entry);
+            if what == 0 {
+                continue;
+            }
+            // Freed into the cache, or moved behind, but not yet struck out here.
+            let moved = index + 1 < tail && self.segment.load(self.entry_at(tail - 1)) == what;
+            if tops.contains(&(what & !WHOLE)) || moved {
+                self.segment.store(entry, 0);
+            }
+        }
+    }
+
+    /// Counts the list's bytes anew: the sum is kept without care for deaths.
+    pub(crate) fn recount_retired(&self) {
+        let classes = self.retired_entries().into_iter().filter_map(|(offset, _)| self.segment.class_at(offset));
+        self.set(at::RETIRED_BYTES, classes.map(|(_, class)| class_bytes(class)).sum());
+    }
+
+    /// Every entry of the list, for `verify`.
+    pub(crate) fn retired_entries(&self) -> Vec<(u64, bool)> {
+        (self.get(at::RETIRED_HEAD)..self.get(at::RETIRED_TAIL))
+            .map(|index| self.segment.load(self.entry_at(index)))
+            .filter(|what| *what != 0)
+            .map(|what| (what & !WHOLE, what & WHOLE != 0))
+            .collect()
+    }
+}

@@ -1,0 +1,296 @@
+//! A seat: a thread's registered place in the segment.
+//!
+//! Everything a thread does to the memory goes through its seat: its journal says what it is about to do, its
+//! caches hold nodes at hand, its retired list holds nodes that somebody may still look at, its pin says what it
+//! looks at itself. Only the thread writes there (S2), or whoever has acquired the seat of a dead one.
+//!
+//! Process-local state is kept to what can be rebuilt from the segment, so that a recoverer can take up a dead
+//! seat with [`Seat::adopt`] and run the very code that its owner would have run.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+use polder_base::Fault;
+
+use crate::class::CLASSES;
+use crate::layout::{self, header, seat as at};
+use crate::segment::Segment;
+use crate::witness::{Taken, Witness};
+use crate::{fork, recover};
+
+/// A thread's place in a segment. Not shared between threads.
+pub struct Seat {
+    pub(crate) segment: Arc<Segment>,
+    pub(crate) index: u64,
+    pub(crate) base: u64,
+    /// Journal blocks past the inline one, in order.
+    pub(crate) journal_blocks: RefCell<Vec<u64>>,
+    /// Blocks of the retired list, in order.
+    pub(crate) retired_blocks: RefCell<Vec<u64>>,
+    /// The slab that served each class last: tried first.
+    pub(crate) slab_cursor: [Cell<u32>; CLASSES],
+    /// The epoch of the last reclamation: when nobody has moved it on, this seat does.
+    pub(crate) last_epoch: Cell<u64>,
+    /// Retired entries at which the next reclamation is worth its cost.
+    pub(crate) reclaim_at: Cell<u64>,
+    pins: Cell<u32>,
+    /// In use by a transaction: a seat runs one at a time.
+    busy: Cell<bool>,
+    generation: u64,
+    owned: bool,
+}
+
+thread_local! {
+    static SEATS: RefCell<Vec<Rc<Seat>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Segment {
+    /// The calling thread's seat in this segment, taken at its first call.
+    ///
+    /// # Errors
+    /// [`Fault::System`] when all seats are taken, [`Fault::Full`] when there is no memory to back one.
+    #[inline]
+    pub fn seat(self: &Arc<Segment>) -> Result<Rc<Seat>, Fault> {
+        SEATS.with(|seats| {
+            if let Some(seat) = seats.borrow().iter().find(|seat| seat.segment.id() == self.id())
+                && seat.generation == fork::generation()
+            {
+                return Ok(seat.clone());
+            }
+            self.take_seat(seats)
+        })
+    }
+
+    #[cold]
+    fn take_seat(self: &Arc<Segment>, seats: &RefCell<Vec<Rc<Seat>>>) -> Result<Rc<Seat>, Fault> {
+        // A child of fork finds its parent's seats here: they are not its own, and dropping them must not release them.
+        seats.borrow_mut().retain(|seat| seat.generation == fork::generation() && Arc::strong_count(&seat.segment) > 1);
+        let seat = Rc::new(Seat::take(self)?);
+        seats.borrow_mut().push(seat.clone());
+        Ok(seat)
+    }
+}
+
+impl Seat {
+    fn take(segment: &Arc<Segment>) -> Result<Seat, Fault> {
+        if segment.removed() {
+            return Err(Fault::System("the segment has been removed: attach again to make a new one".into()));
+        }
+        for index in 0..layout::SEATS_MAX {
+            match segment.witness_take(index) {
+                Taken::Busy | Taken::Damaged => continue,
+                taken => {
+                    if let Err(fault) = segment.back_seat(index) {
+                        segment.witness_release(index);
+                        return Err(fault);
+                    }
+                    segment.word(header::SEATS_HIGH).fetch_max(index + 1, Ordering::AcqRel);
+                    let seat = Seat::adopt(segment, index, true)?;
+                    recover::settle(&seat);
+                    if taken == Taken::Dead {
+                        segment.witness_settle(index);
+                    }
+                    seat.sign();
+                    return Ok(seat);
+                }
+            }
+        }
+        Err(Fault::System(format!("all {} seats of the segment are taken: end some of the attached threads", layout::SEATS_MAX)))
+    }
+
+    /// Takes up the words of seat `index`, which the caller has acquired.
+    pub(crate) fn adopt(segment: &Arc<Segment>, index: u64, owned: bool) -> Result<Seat, Fault> {
+        let seat = Seat {
+            base: segment.seat_at(index),
+            segment: segment.clone(),
+            index,
+            journal_blocks: RefCell::default(),
+            retired_blocks: RefCell::default(),
+            slab_cursor: [const { Cell::new(u32::MAX) }; CLASSES],
+            last_epoch: Cell::new(0),
+            reclaim_at: Cell::new(0),
+            pins: Cell::new(0),
+            busy: Cell::new(false),
+            generation: fork::generation(),
+            owned,
+        };
+        seat.find_blocks()?;
+        Ok(seat)
+    }
+
+    /// Writes who sits here now.
+    fn sign(&self) {
+        let thread = rustix::thread::gettid().as_raw_nonzero().get() as u64;
+        self.set(at::OWNER, std::process::id() as u64 | thread << 32);
+        self.set(at::SINCE_MS, crate::now_ms());
+        self.set(at::OWNERS, self.get(at::OWNERS) + 1);
+        if self.get(at::PIN_LOWER) != at::NO_PIN {
+            self.set(at::PIN_LOWER, at::NO_PIN);
+        }
+    }
+
+    /// The segment this seat is in.
+    pub fn segment(&self) -> &Arc<Segment> {
+        &self.segment
+    }
+
+    /// The seat's number.
+    pub fn index(&self) -> u64 {
+        self.index
+    }
+
+    /// Reads one of the seat's own words.
+    #[inline(always)]
+    pub fn get(&self, word: u64) -> u64 {
+        self.segment.load(self.base + word)
+    }
+
+    /// Writes one of the seat's own words, after everything written before.
+    #[inline(always)]
+    pub fn set(&self, word: u64, value: u64) {
+        self.segment.publish(self.base + word, value);
+    }
+
+    /// Adds to one of the seat's own counters, which need not survive to the last call.
+    #[inline(always)]
+    pub fn add(&self, word: u64, by: u64) {
+        self.segment.word(self.base + word).store(self.get(word).wrapping_add(by), Ordering::Relaxed);
+    }
+
+    /// Marks the seat as used by a transaction; answers false when it already is.
+    #[inline]
+    pub fn enter(&self) -> bool {
+        !self.busy.replace(true)
+    }
+
+    /// The end of what [`Seat::enter`] began.
+    #[inline]
+    pub fn leave(&self) {
+        self.busy.set(false);
+    }
+
+    /// From now on, what this thread reads through entries stays readable until the matching [`Seat::unpin`].
+    #[inline]
+    pub fn pin(&self) {
+        let pins = self.pins.get();
+        self.pins.set(pins + 1);
+        if pins == 0 {
+            let epoch = self.segment.load(header::EPOCH);
+            self.segment.word(self.base + at::PIN_UPPER).store(epoch, Ordering::Relaxed);
+            self.segment.word(self.base + at::PIN_LOWER).store(epoch, Ordering::Relaxed);
+            // SYNC: seat-pin. A reclaimer either sees this pin or unlinked its nodes before we read any entry.
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// To be asked after a reference was read from an entry and before it is followed: whether the pin covers it.
+    /// If not, the pin has been widened and the entry must be read again.
+    #[inline]
+    pub fn covers_now(&self) -> bool {
+        let epoch = self.segment.observe(header::EPOCH);
+        if epoch == self.get(at::PIN_UPPER) {
+            return true;
+        }
+        self.segment.word(self.base + at::PIN_UPPER).store(epoch, Ordering::Relaxed);
+        // SYNC: seat-pin, as above, for the wider interval.
+        fence(Ordering::SeqCst);
+        false
+    }
+
+    /// Ends the innermost pin.
+    #[inline]
+    pub fn unpin(&self) {
+        let pins = self.pins.get() - 1;
+        self.pins.set(pins);
+        if pins == 0 {
+            self.segment.word(self.base + at::PIN_LOWER).store(at::NO_PIN, Ordering::Release);
+        }
+    }
+
+    /// A version that no other change of this segment has.
+    #[inline]
+    pub fn next_version(&self) -> u64 {
+        const BLOCK: u64 = 1024;
+        let next = self.get(at::VERSION_NEXT);
+        if next < self.get(at::VERSION_END) {
+            self.segment.word(self.base + at::VERSION_NEXT).store(next + 1, Ordering::Relaxed);
+            return next;
+        }
+        let next = self.segment.word(header::VERSIONS).fetch_add(BLOCK, Ordering::Relaxed) + 1;
+        // NEXT before END: who dies in between leaves an empty block, never one that overlaps others.
+        self.set(at::VERSION_NEXT, next + 1);
+        self.set(at::VERSION_END, next + BLOCK);
+        next
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if self.owned && self.generation == fork::generation() {
+            recover::settle(self);
+            self.set(at::PIN_LOWER, at::NO_PIN);
+            self.set(at::OWNER, 0);
+            self.segment.witness_release(self.index);
+        }
+    }
+}
+
+impl Segment {
+    fn witness(&self, index: u64) -> &Witness {
+        // SAFETY: the witness lies in the mapping, which outlives the borrow, and was initialised with the segment.
+        unsafe { Witness::at(self.address(layout::WITNESSES_AT + index * layout::WITNESS_BYTES)) }
+    }
+
+    /// Tries to become the one who answers for seat `index`.
+    pub(crate) fn witness_take(&self, index: u64) -> Taken {
+        // SAFETY: M4, who holds a seat holds the segment, so the memory stays mapped until the witness is released.
+        unsafe { self.witness(index).try_take() }
+    }
+
+    /// Says that a dead seat has been recovered.
+    pub(crate) fn witness_settle(&self, index: u64) {
+        // SAFETY: this thread has just taken it and found its owner dead.
+        unsafe { self.witness(index).settle() }
+    }
+
+    /// Gives seat `index` back.
+    pub(crate) fn witness_release(&self, index: u64) {
+        // SAFETY: this thread holds it.
+        unsafe { self.witness(index).release() }
+    }
+
+    /// Looks after the owner of a word that is locked: if that seat is dead it is recovered here and now.
+    pub fn probe(self: &Arc<Segment>, index: u64) {
+        if index >= self.seats_high() {
+            return;
+        }
+        match self.witness_take(index) {
+            Taken::Busy | Taken::Damaged => {}
+            taken => {
+                if let Ok(seat) = Seat::adopt(self, index, false) {
+                    recover::settle(&seat);
+                    seat.set(at::PIN_LOWER, at::NO_PIN);
+                    seat.set(at::OWNER, 0);
+                }
+                if taken == Taken::Dead {
+                    self.witness_settle(index);
+                }
+                self.witness_release(index);
+            }
+        }
+    }
+
+    /// Looks after every seat: the dead are recovered. Answers how many were found dead.
+    pub fn recover_dead(self: &Arc<Segment>) -> u64 {
+        let mut found = 0;
+        for index in 0..self.seats_high() {
+            if self.load(self.seat_at(index) + at::OWNER) != 0 {
+                self.probe(index);
+                found += (self.load(self.seat_at(index) + at::OWNER) == 0) as u64;
+            }
+        }
+        found
+    }
+}

@@ -1,0 +1,267 @@
+//! An attached segment: bounds-checked words, geometry, and what every process shares of it.
+//!
+//! Words are reached as atomics only. An offset that comes from the segment itself goes through [`Segment::check`]
+//! first (S5); offsets computed from the geometry need no check.
+//!
+//! Never here: what the words mean. Never anywhere: an address stored in the segment.
+
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use polder_base::Ref;
+
+use crate::class::{CLASSES, SIZES, SLAB_BYTES};
+use crate::crash;
+use crate::layout::{self, Geometry, header, seat};
+use crate::mapping::Mapping;
+
+/// An attached segment. Shared by all threads of the process.
+pub struct Segment {
+    map: Mapping,
+    base: *mut u8,
+    geometry: Geometry,
+    /// Tells attachments of this process apart, also when the same segment is attached twice.
+    id: u64,
+}
+
+// SAFETY: all access to the mapping is through atomics or, for unpublished nodes, by their one owner (S1, S2).
+unsafe impl Send for Segment {}
+// SAFETY: as above.
+unsafe impl Sync for Segment {}
+
+impl Segment {
+    /// Takes a mapping whose header has been checked or just been written.
+    pub(crate) fn over(map: Mapping, geometry: Geometry) -> Segment {
+        static IDS: AtomicU64 = AtomicU64::new(1);
+        let base = map.base();
+        Segment { map, base, geometry, id: IDS.fetch_add(1, Ordering::Relaxed) }
+    }
+
+    /// Tells attachments of this process apart.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The places that depend on the ceiling.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// The mapping, for floors that ask about pages and names.
+    pub fn mapping(&self) -> &Mapping {
+        &self.map
+    }
+
+    /// The word at `offset`.
+    #[inline(always)]
+    pub fn word(&self, offset: u64) -> &AtomicU64 {
+        debug_assert!(offset % 8 == 0 && offset + 8 <= self.geometry.ceiling, "word at {offset:#x}");
+        // SAFETY: S5, the offset is computed from the geometry or has been checked; it is aligned and inside the mapping,
+        // which lives as long as the segment.
+        unsafe { &*(self.base.add(offset as usize) as *const AtomicU64) }
+    }
+
+    /// Reads a word without ordering.
+    #[inline(always)]
+    pub fn load(&self, offset: u64) -> u64 {
+        self.word(offset).load(Ordering::Relaxed)
+    }
+
+    /// Reads a word and sees everything written before it was [`Segment::publish`]ed.
+    #[inline(always)]
+    pub fn observe(&self, offset: u64) -> u64 {
+        self.word(offset).load(Ordering::Acquire)
+    }
+
+    /// Writes a word without ordering: to the own seat, an unpublished node, or under a lock (S2).
+    #[inline(always)]
+    pub fn store(&self, offset: u64, value: u64) {
+        crash::point();
+        self.word(offset).store(value, Ordering::Relaxed);
+    }
+
+    /// Writes a word after everything written before.
+    #[inline(always)]
+    pub fn publish(&self, offset: u64, value: u64) {
+        crash::point();
+        self.word(offset).store(value, Ordering::Release);
+    }
+
+    /// Swaps a shared word if it is `expected`; answers what was there.
+    #[inline(always)]
+    pub fn exchange(&self, offset: u64, expected: u64, value: u64) -> Result<u64, u64> {
+        crash::point();
+        self.word(offset).compare_exchange(expected, value, Ordering::AcqRel, Ordering::Acquire)
+    }
+
+    /// Lowers a designated word (S2) to `value` if it is greater.
+    #[inline]
+    pub fn lower(&self, offset: u64, value: u64) {
+        if self.load(offset) > value {
+            crash::point();
+            self.word(offset).fetch_min(value, Ordering::AcqRel);
+        }
+    }
+
+    /// Whether `length` bytes at a stored `offset` lie among the nodes, aligned to a granule (S5).
+    #[inline(always)]
+    pub fn check(&self, offset: u64, length: u64) -> bool {
+        offset % 8 == 0 && offset >= self.geometry.slabs_at && offset < self.geometry.ceiling && length <= self.geometry.ceiling - offset
+    }
+
+    /// The address of `length` bytes at a checked offset.
+    #[inline(always)]
+    pub fn address(&self, offset: u64) -> *mut u8 {
+        debug_assert!(offset < self.geometry.ceiling);
+        // SAFETY: S5, checked offsets lie inside the mapping.
+        unsafe { self.base.add(offset as usize) }
+    }
+
+    /// Brings the cache line at `offset` near. A wrong offset does no harm.
+    #[inline(always)]
+    pub fn prefetch(&self, offset: u64) {
+        if offset < self.geometry.ceiling {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a prefetch has no effect on memory and the address is inside the mapping.
+            unsafe {
+                std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(self.address(offset) as *const i8);
+            }
+            #[cfg(target_arch = "aarch64")]
+            // SAFETY: as above.
+            unsafe {
+                std::arch::asm!("prfm pldl1keep, [{0}]", in(reg) self.address(offset), options(nostack, preserves_flags, readonly));
+            }
+        }
+    }
+
+    /// The random secret of the hash.
+    pub fn secret(&self) -> &[u8; header::SECRET_BYTES] {
+        // SAFETY: S1, the secret is written before the segment has a name and never again.
+        unsafe { &*(self.address(header::SECRET) as *const [u8; header::SECRET_BYTES]) }
+    }
+
+    /// The slab that holds `offset`, and the class of its nodes, if it is a node's offset.
+    #[inline]
+    pub fn class_at(&self, offset: u64) -> Option<(u64, usize)> {
+        if !self.check(offset, 8) {
+            return None;
+        }
+        let slab = (offset - self.geometry.slabs_at) / SLAB_BYTES;
+        if slab >= self.geometry.slabs_max {
+            return None;
+        }
+        let class = slab_class(self.load(self.slab_state_at(slab)))?;
+        Some((slab, class))
+    }
+
+    /// Where the lock of `slab` lies; its state follows.
+    #[inline]
+    pub fn slab_lock_at(&self, slab: u64) -> u64 {
+        self.geometry.slab_words_at + slab * 16
+    }
+
+    /// Where the state of `slab` lies: class + 1 (low byte, 0 = free slab) and count of free nodes.
+    #[inline]
+    pub fn slab_state_at(&self, slab: u64) -> u64 {
+        self.slab_lock_at(slab) + 8
+    }
+
+    /// Where the bitmap of `slab` lies.
+    #[inline]
+    pub fn slab_bits_at(&self, slab: u64) -> u64 {
+        self.geometry.slab_bits_at + slab * layout::BITMAP_BYTES
+    }
+
+    /// Where `slab` begins.
+    #[inline]
+    pub fn slab_at(&self, slab: u64) -> u64 {
+        self.geometry.slabs_at + slab * SLAB_BYTES
+    }
+
+    /// Where seat `index` begins.
+    #[inline]
+    pub fn seat_at(&self, index: u64) -> u64 {
+        self.geometry.seat_at(index)
+    }
+
+    /// Seats that have ever been used.
+    pub fn seats_high(&self) -> u64 {
+        self.observe(header::SEATS_HIGH).min(layout::SEATS_MAX)
+    }
+
+    /// The sum of one word over all seats that were ever used (counters survive their seats).
+    pub fn sum_over_seats(&self, word: u64) -> u64 {
+        (0..self.seats_high()).fold(0u64, |sum, index| sum.wrapping_add(self.load(self.seat_at(index) + word)))
+    }
+
+    /// Whether `remove` has been called on this segment.
+    pub fn removed(&self) -> bool {
+        self.load(header::REMOVED) != 0
+    }
+
+    /// Bytes that the operating system has given: fixed parts, used seats, slabs and their bookkeeping.
+    pub fn committed_bytes(&self) -> u64 {
+        let slabs = self.load(header::SLABS_READY);
+        self.fixed_bytes() + slabs * (SLAB_BYTES + 16 + layout::BITMAP_BYTES)
+    }
+
+    /// Bytes of headers, roots and used seats.
+    pub fn fixed_bytes(&self) -> u64 {
+        layout::SEATS_AT + self.seats_high() * seat::BYTES
+    }
+
+    /// Bytes that are not free for reuse: fixed parts, bookkeeping of slabs that are in use, and every node taken out of a slab.
+    pub fn used_bytes(&self) -> u64 {
+        let nodes = self.sum_over_seats(seat::NODE_BYTES);
+        let bookkeeping = nodes.div_ceil(SLAB_BYTES) * (16 + layout::BITMAP_BYTES);
+        self.fixed_bytes() + nodes + bookkeeping
+    }
+
+    /// An ordering point of the writer's half of a seqlock: what follows is not seen before what precedes.
+    #[inline(always)]
+    pub fn release_fence(&self) {
+        fence(Ordering::Release);
+    }
+
+    /// The reader's half: what was read before is older than what is read after.
+    #[inline(always)]
+    pub fn acquire_fence(&self) {
+        fence(Ordering::Acquire);
+    }
+}
+
+/// The class that a slab's state word names, if it is a valid one.
+#[inline]
+pub(crate) fn slab_class(state: u64) -> Option<usize> {
+    let class = (state & 0xff) as usize;
+    (1..=CLASSES).contains(&class).then(|| class - 1)
+}
+
+/// A slab's state word.
+pub(crate) const fn slab_state(class: usize, free: u64) -> u64 {
+    (class as u64 + 1) | free << 8
+}
+
+/// Free nodes that a slab's state word tells.
+pub(crate) const fn slab_free(state: u64) -> u64 {
+    state >> 8 & 0xffff
+}
+
+/// Bytes of a node of `class`.
+pub(crate) fn class_bytes(class: usize) -> u64 {
+    SIZES[class] as u64
+}
+
+/// The byte offset that a reference names.
+#[inline(always)]
+pub fn offset_of(node: Ref) -> u64 {
+    (node.0 & REF_MASK) << 3
+}
+
+/// The reference that names a byte offset.
+#[inline(always)]
+pub fn ref_to(offset: u64) -> Ref {
+    Ref(offset >> 3)
+}
+
+/// The 40 bits of a reference.
+pub const REF_MASK: u64 = (1 << 40) - 1;

@@ -1,0 +1,259 @@
+//! A bucket: a header line of 64 bytes and 54 units of 16 bytes.
+//!
+//! ```text
+//! piece (6528 bytes, a node)                           header line (64 bytes)
+//! +--------+--------------------------+-----------+    OFFSET SIZE DESCRIPTION
+//! | node 32| 7 x 54 units             | 7 lines   |    0      8    lock word (shm::lock)
+//! +--------+--------------------------+-----------+    8      54   a tag per unit: 0 free, 1 continued, else an entry begins
+//!          ^ 32                       ^ 6080           62     1    entries at home here that lie in the next bucket
+//!                                                      63     1    entries at home here that lie in the stash
+//! ```
+//!
+//! The lines of a piece stand together at its end, on cache-line boundaries, apart from the entries. 54 units are 18 entries of a
+//! short key and a 16-byte value, or 54 entries with references.
+//!
+//! All functions here work on any [`Words`]: a live bucket, the private copy that a transaction edits, or one under construction.
+
+use crate::entry::{self, Image, UNIT_BYTES, WORDS_MAX};
+use crate::hash::{CONTINUED, FREE};
+
+/// Units of a bucket.
+pub const UNITS: usize = 54;
+/// Buckets of a piece.
+pub const PIECE_BUCKETS: u64 = 7;
+/// Where the units of a piece begin.
+pub const UNITS_AT: u64 = 32;
+/// Where the header lines of a piece begin.
+pub const LINES_AT: u64 = UNITS_AT + PIECE_BUCKETS * BUCKET_BYTES;
+/// Bytes of a bucket's units.
+pub const BUCKET_BYTES: u64 = (UNITS * UNIT_BYTES) as u64;
+/// Bytes of a piece.
+pub const PIECE_BYTES: u64 = LINES_AT + PIECE_BUCKETS * 64;
+/// Words of a header line.
+pub const LINE_WORDS: usize = 8;
+/// Words of line and units.
+pub const WORDS: usize = LINE_WORDS + UNITS * 2;
+const _: () = assert!(LINES_AT % 64 == 0 && PIECE_BYTES == 6528 && WORDS <= 128);
+
+/// A bucket's words: 0 to 7 are its line, the others its units.
+pub trait Words {
+    fn word(&self, index: usize) -> u64;
+}
+
+/// A bucket that can be changed.
+pub trait WordsMut: Words {
+    fn set_word(&mut self, index: usize, value: u64);
+}
+
+/// The tags of a line, one byte a unit.
+pub type Tags = [u8; UNITS];
+
+/// Reads all tags.
+pub fn tags(bucket: &(impl Words + ?Sized)) -> Tags {
+    let mut bytes = [0u8; 56];
+    for word in 0..7 {
+        bytes[word * 8..word * 8 + 8].copy_from_slice(&bucket.word(word + 1).to_le_bytes());
+    }
+    bytes[..UNITS].try_into().expect("54 of 56 bytes")
+}
+
+/// A bit for each unit whose tag is `tag`. May have bits too many, never too few.
+#[inline]
+pub fn matches(words: &[u64; 7], tag: u8) -> u64 {
+    const LOW: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    let pattern = LOW * tag as u64;
+    let mut found = 0u64;
+    for (at, word) in words.iter().enumerate() {
+        let same = word ^ pattern;
+        let zeros = same.wrapping_sub(LOW) & !same & HIGH;
+        // Gathers the high bit of each byte into one byte.
+        found |= ((zeros >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) << (at * 8);
+    }
+    found & ((1 << UNITS) - 1)
+}
+
+/// The words of a line that hold tags.
+#[inline]
+pub fn tag_words(bucket: &(impl Words + ?Sized)) -> [u64; 7] {
+    std::array::from_fn(|at| bucket.word(at + 1))
+}
+
+/// Entries at home in this bucket that lie in the next one, and in the stash.
+pub fn displaced(last_word: u64) -> (u8, u8) {
+    ((last_word >> 48) as u8, (last_word >> 56) as u8)
+}
+
+/// Changes how many entries at home here lie in the next bucket (`stash`: in the stash).
+pub fn count_displaced(bucket: &mut impl WordsMut, stash: bool, by: i8) {
+    let shift = if stash { 56 } else { 48 };
+    let word = bucket.word(7);
+    let count = (word >> shift) as u8;
+    bucket.set_word(7, word & !(0xff << shift) | (count.wrapping_add_signed(by) as u64) << shift);
+}
+
+fn set_tag(bucket: &mut impl WordsMut, unit: usize, tag: u8) {
+    let (word, shift) = (1 + unit / 8, unit % 8 * 8);
+    let value = bucket.word(word) & !(0xff << shift) | (tag as u64) << shift;
+    bucket.set_word(word, value);
+}
+
+/// The units an entry that begins at `unit` takes, by its tags.
+pub fn units_at(tags: &Tags, unit: usize) -> usize {
+    1 + tags[unit + 1..].iter().take(WORDS_MAX / 2 - 1).take_while(|&&tag| tag == CONTINUED).count()
+}
+
+/// The entry that begins at `unit`.
+pub fn image_at(bucket: &(impl Words + ?Sized), unit: usize) -> Image {
+    let at = LINE_WORDS + unit * 2;
+    let mut words = [0; WORDS_MAX];
+    words[0] = bucket.word(at);
+    words[1] = bucket.word(at + 1);
+    let units = if words[1] as u8 & entry::REFERENCE != 0 { 1 } else { entry::inline_units(words[1]).clamp(1, 4) };
+    let units = units.min(UNITS - unit);
+    for (number, word) in words.iter_mut().enumerate().take(units * 2).skip(2) {
+        *word = bucket.word(at + number);
+    }
+    Image { words, units }
+}
+
+/// Writes an entry's words over those at `unit`, where exactly its units are reserved.
+pub fn overwrite(bucket: &mut impl WordsMut, unit: usize, image: &Image) {
+    for (number, &word) in image.words().iter().enumerate() {
+        let at = LINE_WORDS + unit * 2 + number;
+        if bucket.word(at) != word {
+            bucket.set_word(at, word);
+        }
+    }
+}
+
+/// Frees the units of the entry that begins at `unit`.
+pub fn erase(bucket: &mut impl WordsMut, unit: usize, units: usize) {
+    for number in unit..unit + units {
+        set_tag(bucket, number, FREE);
+    }
+}
+
+/// Puts an entry into free units, moving others together if need be; answers its first unit, or `None` when it is full.
+pub fn insert(bucket: &mut impl WordsMut, tag: u8, image: &Image) -> Option<usize> {
+    let free = matches(&tag_words(bucket), FREE) & exact_free(bucket);
+    if (free.count_ones() as usize) < image.units {
+        return None;
+    }
+    let unit = match run_of(free, image.units) {
+        Some(unit) => unit,
+        None => {
+            compact(bucket);
+            UNITS - free.count_ones() as usize
+        }
+    };
+    set_tag(bucket, unit, tag);
+    for number in 1..image.units {
+        set_tag(bucket, unit + number, CONTINUED);
+    }
+    overwrite(bucket, unit, image);
+    Some(unit)
+}
+
+/// The exact free units: the quick comparison may err on a byte above a matching one.
+fn exact_free(bucket: &(impl Words + ?Sized)) -> u64 {
+    tags(bucket).iter().enumerate().filter(|(_, tag)| **tag == FREE).fold(0, |mask, (unit, _)| mask | 1 << unit)
+}
+
+/// The lowest place of `units` free units in a row.
+fn run_of(free: u64, units: usize) -> Option<usize> {
+    let runs = (1..units).fold(free, |runs, shift| runs & free >> shift);
+    (runs != 0).then(|| runs.trailing_zeros() as usize)
+}
+
+/// Moves all entries together to the front.
+fn compact(bucket: &mut impl WordsMut) {
+    let old = tags(bucket);
+    let mut target = 0;
+    for unit in 0..UNITS {
+        if old[unit] == FREE {
+            continue;
+        }
+        if target != unit {
+            for half in 0..2 {
+                let word = bucket.word(LINE_WORDS + unit * 2 + half);
+                bucket.set_word(LINE_WORDS + target * 2 + half, word);
+            }
+        }
+        set_tag(bucket, target, old[unit]);
+        target += 1;
+    }
+    for unit in target..UNITS {
+        set_tag(bucket, unit, FREE);
+    }
+}
+
+/// The first units of all entries.
+pub fn entries<W: Words + ?Sized>(bucket: &W) -> impl Iterator<Item = (usize, u8)> + use<W> {
+    let tags = tags(bucket);
+    (0..UNITS).filter(move |&unit| tags[unit] > CONTINUED).map(move |unit| (unit, tags[unit]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::{Inline, inline};
+
+    struct Plain([u64; WORDS]);
+
+    impl Words for Plain {
+        fn word(&self, index: usize) -> u64 {
+            self.0[index]
+        }
+    }
+
+    impl WordsMut for Plain {
+        fn set_word(&mut self, index: usize, value: u64) {
+            self.0[index] = value;
+        }
+    }
+
+    fn image(key: &[u8], value: &[u8]) -> Image {
+        inline(1 << 24, &Inline { meta: 1, expiry_ms: None, flags: 0, key, value })
+    }
+
+    #[test]
+    fn a_bucket_holds_eighteen_short_entries() {
+        let mut bucket = Plain([0; WORDS]);
+        for number in 0..18 {
+            let image = image(format!("key:{number:07}").as_bytes(), &[number as u8; 16]);
+            assert_eq!(insert(&mut bucket, 9, &image), Some(number * 3));
+        }
+        assert_eq!(insert(&mut bucket, 9, &image(b"k", b"v")), None);
+        assert_eq!(matches(&tag_words(&bucket), 9).count_ones(), 18);
+    }
+
+    #[test]
+    fn scattered_room_is_moved_together() {
+        let mut bucket = Plain([0; WORDS]);
+        for number in 0..UNITS as u8 {
+            assert!(insert(&mut bucket, 2 + number, &image(&[number], b"v")).is_some());
+        }
+        for unit in (0..UNITS).step_by(10) {
+            erase(&mut bucket, unit, 1);
+        }
+        let wide = image(&[7; 20], &[8; 30]);
+        assert_eq!(wide.units, 4);
+        let unit = insert(&mut bucket, 200, &wide).expect("six units are free");
+        assert_eq!(image_at(&bucket, unit).bytes(), wide.bytes());
+        let left: Vec<u8> = entries(&bucket).map(|(_, tag)| tag).collect();
+        assert_eq!(left.len(), UNITS - 6 + 1);
+        for (unit, tag) in entries(&bucket).filter(|(_, tag)| *tag != 200) {
+            assert_eq!(image_at(&bucket, unit).bytes()[11], tag - 2, "the entry at unit {unit} moved with its tag");
+        }
+    }
+
+    #[test]
+    fn every_matching_tag_is_found() {
+        for unit in 0..UNITS {
+            let mut bucket = Plain([0; WORDS]);
+            set_tag(&mut bucket, unit, 77);
+            assert_eq!(matches(&tag_words(&bucket), 77), 1 << unit);
+        }
+    }
+}

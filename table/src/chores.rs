@@ -1,0 +1,356 @@
+//! The chores: collecting what has expired, evicting when memory is short, sweeping flushed databases, recovering the dead.
+//!
+//! Any attached thread may do them (the warden is a hint, not a daemon), and every chore is safe when two do it at once. With
+//! no server running, in-process callers do a little at a time.
+
+use std::time::Instant;
+
+use polder_base::Fault;
+use polder_shm::journal::{CHANGED, DEATH, Tag};
+use polder_shm::layout::{header, seat as at};
+use polder_shm::{Locked, ref_to};
+
+use crate::api::*;
+use crate::bucket;
+use crate::clock;
+use crate::directory::{self, Extent, GARBAGE_AT, GARBAGE_SLOTS, MAP_LOCK, SWEEP_LOCK, Slot, database, extent, map_at};
+use crate::entry::{self, Image};
+use crate::lookup::{Live, view};
+use crate::place::is_key;
+use crate::table::Table;
+use crate::txn::Txn;
+
+/// The longest time between two rounds, in milliseconds: the dead are looked after at least so often.
+const ROUND_MS: u64 = 1_000;
+/// Draws of a victim before eviction gives up.
+const DRAWS_MAX: u32 = 20_000;
+
+impl Table {
+    /// One round of the chores, at most about `budget_us`; answers in how many milliseconds the next is due.
+    pub fn chores(&self, budget_us: u64) -> u64 {
+        let end = Instant::now() + std::time::Duration::from_micros(budget_us);
+        let segment = self.segment();
+        segment.publish(header::WARDEN, polder_base::time::now_ms());
+        segment.recover_dead();
+        let mut due_ms = ROUND_MS;
+        if self.limits().active_expiry {
+            due_ms = due_ms.min(self.expire(end));
+        }
+        if !self.sweep(end) {
+            due_ms = due_ms.min(1);
+        }
+        if let Ok(seat) = self.seat()
+            && seat.enter()
+        {
+            seat.reclaim();
+            seat.leave();
+        }
+        due_ms
+    }
+
+    /// Collects what has expired; answers in how many milliseconds something else does.
+    fn expire(&self, end: Instant) -> u64 {
+        let now = polder_base::time::now_ms();
+        let mut due_ms = ROUND_MS;
+        for db in 0..DATABASES as Db {
+            let node = self.segment().observe(map_at(db));
+            if !self.segment().check(node, 64) {
+                continue;
+            }
+            let bound = self.segment().observe(node + database::EXPIRY_MIN);
+            if bound > now {
+                due_ms = due_ms.min(bound - now);
+                continue;
+            }
+            if Instant::now() > end {
+                return 1;
+            }
+            // Lowered again by whoever writes an expiry from here on, and by us to what we have seen.
+            self.segment().word(node + database::EXPIRY_MIN).swap(u64::MAX, std::sync::atomic::Ordering::AcqRel);
+            let left = self.expire_database(db, now, end);
+            self.segment().lower(node + database::EXPIRY_MIN, left);
+            due_ms = due_ms.min(left.saturating_sub(now).max(1));
+        }
+        due_ms
+    }
+
+    fn expire_database(&self, db: Db, now: u64, end: Instant) -> u64 {
+        let mut left = u64::MAX;
+        let mut extents = Vec::new();
+        self.each_extent(db, &mut |extent| extents.push(*extent));
+        for found in extents {
+            let bound = found.expiry_min(self.segment());
+            if bound > now || Instant::now() > end {
+                left = left.min(bound);
+                continue;
+            }
+            let Ok(txn) = self.begin(Mode::Read) else { return now };
+            // The pin keeps the extent's node from becoming another's; if it is not current, its successor has its bound.
+            if !found.is_current(self.segment()) || !txn.seat.covers_now() {
+                left = now;
+                continue;
+            }
+            self.segment().word(found.at + extent::EXPIRY_MIN).swap(u64::MAX, std::sync::atomic::Ordering::AcqRel);
+            let (due, remaining) = txn.due_in(&found, now);
+            self.segment().lower(found.at + extent::EXPIRY_MIN, remaining);
+            drop(txn);
+            left = left.min(remaining);
+            due.iter().for_each(|key| drop(self.collect(db, key)));
+        }
+        left
+    }
+
+    /// Takes away a key that has expired, if it still has.
+    fn collect(&self, db: Db, key: &[u8]) -> Result<(), Stop> {
+        let txn = self.begin(Mode::Write)?;
+        txn.retrying(|| txn.hold(db, key, true).map(drop))
+    }
+
+    /// Makes room by the eviction policy until memory is below the limit; answers false when that is impossible.
+    pub fn make_room(&self) -> bool {
+        let limits = self.limits();
+        if limits.memory_max == 0 {
+            return true;
+        }
+        let mut draws = 0;
+        while self.claimed() > limits.memory_max {
+            if limits.policy == Policy::NoEviction || draws > DRAWS_MAX {
+                return false;
+            }
+            match self.evict_one(&limits, &mut draws) {
+                Ok(true) => {}
+                _ => return self.claimed() <= limits.memory_max,
+            }
+        }
+        true
+    }
+
+    /// Bytes in use that are not on their way out already.
+    pub fn claimed(&self) -> u64 {
+        let segment = self.segment();
+        segment.used_bytes().saturating_sub(segment.sum_over_seats(at::RETIRED_BYTES))
+    }
+
+    fn evict_one(&self, limits: &Limits, draws: &mut u32) -> Result<bool, Stop> {
+        let Some((db, key)) = self.victim(limits, draws)? else { return Ok(false) };
+        let txn = self.begin(Mode::Write)?;
+        txn.retrying(|| txn.remove(db, &key, Replaces::Whole).map(drop))?;
+        drop(txn);
+        self.count(Counter::Evicted, 1);
+        Ok(true)
+    }
+
+    /// The best of a few drawn keys.
+    fn victim(&self, limits: &Limits, draws: &mut u32) -> Result<Option<(Db, Vec<u8>)>, Fault> {
+        let txn = self.begin(Mode::Read)?;
+        let now = polder_base::time::now_ms();
+        let filled: Vec<Db> = (0..SYSTEM).filter(|db| self.segment().observe(map_at(*db) + 8) != 0).collect();
+        let sizes: Vec<u64> = filled.iter().map(|db| self.tally_of(*db, 0)).collect();
+        let total: u64 = sizes.iter().sum();
+        if total == 0 {
+            return Ok(None);
+        }
+        let mut best: Option<(u64, Db, Image)> = None;
+        let mut candidates = 0;
+        while candidates < limits.samples.max(1) && *draws <= DRAWS_MAX {
+            *draws += 1;
+            let mut number = self.draw_wide() % total;
+            let pick = sizes.iter().position(|size| {
+                let here = number < *size;
+                number = number.wrapping_sub(*size);
+                here
+            });
+            let db = filled[pick.unwrap_or(0)];
+            let Some(image) = txn.draw_entry(db) else { continue };
+            if !is_key(&image) {
+                continue;
+            }
+            if let Some(worth) = txn.worth(&image, limits, now)? {
+                candidates += 1;
+                if best.as_ref().is_none_or(|(least, ..)| worth < *least) {
+                    best = Some((worth, db, image));
+                }
+            }
+        }
+        if best.is_some() {
+            *draws = 0;
+        }
+        best.map(|(_, db, image)| Ok((db, txn.key_of(&image)?))).transpose()
+    }
+
+    /// Frees flushed databases, extent by extent; answers whether all is swept.
+    fn sweep(&self, end: Instant) -> bool {
+        let segment = self.segment();
+        for cell in (0..GARBAGE_SLOTS).map(|cell| GARBAGE_AT + cell * 8) {
+            let node = segment.observe(cell);
+            if node == 0 {
+                continue;
+            }
+            let Ok(txn) = self.begin(Mode::Write) else { return false };
+            loop {
+                match txn.sweep_step(cell, node) {
+                    Ok(true) if Instant::now() < end => continue,
+                    Ok(more) => {
+                        if more {
+                            return false;
+                        }
+                        break;
+                    }
+                    Err(_) => {
+                        txn.seat.rollback();
+                        return false;
+                    }
+                }
+            }
+        }
+        true
+    }
+}
+
+impl Txn<'_> {
+    /// Runs `call` and commits, again as long as that asks for it.
+    pub(crate) fn retrying(&self, call: impl Fn() -> Result<(), Stop>) -> Result<(), Stop> {
+        loop {
+            match call().and_then(|()| self.commit()) {
+                Err(Stop::Retry) => self.abort(),
+                Err(stop) => {
+                    self.abort();
+                    return Err(stop);
+                }
+                Ok(()) => return Ok(()),
+            }
+        }
+    }
+
+    /// The keys of an extent that have expired, and the earliest expiry of the others (now, if a bucket could not be read).
+    fn due_in(&self, extent: &Extent, now: u64) -> (Vec<Vec<u8>>, u64) {
+        let (mut due, mut left) = (Vec::new(), u64::MAX);
+        for index in 0..extent.buckets() {
+            let Some(bucket) = extent.bucket(self.segment(), index) else { continue };
+            let locked = polder_shm::lock::owner(self.segment().observe(bucket.line)).is_some();
+            let images = view(&self.seat, bucket, |words| {
+                let expiring = bucket::entries(words).map(|(unit, _)| bucket::image_at(words, unit));
+                expiring.filter(|image| image.meta() & entry::EXPIRY != 0).collect::<Vec<_>>()
+            });
+            let Some(images) = images.filter(|_| !locked && self.seat.covers_now()) else {
+                left = now;
+                continue;
+            };
+            for image in images {
+                match self.expiry_of(&image) {
+                    Ok(Some(expiry_ms)) if expiry_ms <= now => due.extend(self.key_of(&image)),
+                    Ok(Some(expiry_ms)) => left = left.min(expiry_ms),
+                    _ => {}
+                }
+            }
+        }
+        (due, left)
+    }
+
+    /// How much a key is worth keeping under a policy; `None` when the policy does not touch it.
+    fn worth(&self, image: &Image, limits: &Limits, now: u64) -> Result<Option<u64>, Fault> {
+        let volatile = image.meta() & entry::EXPIRY != 0;
+        Ok(match limits.policy {
+            Policy::VolatileLru | Policy::VolatileLfu | Policy::VolatileRandom | Policy::VolatileTtl if !volatile => None,
+            Policy::NoEviction => None,
+            Policy::AllkeysLru | Policy::VolatileLru => Some(u64::MAX - clock::idle_seconds(image.clock(), now)),
+            Policy::AllkeysLfu | Policy::VolatileLfu => Some(clock::frequency(image.clock(), now, limits.lfu_decay_minutes) as u64),
+            Policy::AllkeysRandom | Policy::VolatileRandom => Some(self.table.draw() as u64),
+            Policy::VolatileTtl => self.expiry_of(image)?,
+        })
+    }
+
+    /// Frees one extent of a flushed database, or, when none is left, the database; answers whether there is more to do.
+    fn sweep_step(&self, cell: u64, node: u64) -> Result<bool, Stop> {
+        let segment = self.segment();
+        if self.seat.lock(SWEEP_LOCK, None)? == Locked::Dead || segment.observe(cell) != node {
+            self.seat.rollback();
+            return Ok(false);
+        }
+        let directory = segment.load(node + database::DIRECTORY);
+        match self.first_extent(directory, 0)? {
+            Some((found, _)) => self.sweep_extent(&found).map(|()| true),
+            None => self.sweep_rest(cell, node, directory).map(|()| false),
+        }
+    }
+
+    /// The first extent that a directory node still names.
+    fn first_extent(&self, node: u64, level: u32) -> Result<Option<(Extent, u64)>, Fault> {
+        let segment = self.segment();
+        if level >= directory::LEVELS_MAX || !segment.check(node, directory::SLOTS * 8 + 8) {
+            return Err(Fault::Damaged { what: "a directory" });
+        }
+        for index in 0..directory::SLOTS {
+            let slot_at = directory::slot_at(node, index);
+            let word = segment.observe(slot_at);
+            match directory::slot_of(segment, word) {
+                Slot::Empty => {}
+                Slot::Extent(at) => {
+                    let found = Extent::read(segment, at, slot_at, word, node, level).ok_or(Fault::Damaged { what: "an extent" })?;
+                    return Ok(Some((found, slot_at)));
+                }
+                Slot::Node(below) => {
+                    if let Some(found) = self.first_extent(below, level + 1)? {
+                        return Ok(Some(found));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn sweep_extent(&self, found: &Extent) -> Result<(), Stop> {
+        let segment = self.segment();
+        let mut olds = 1 + found.pieces;
+        for index in 0..found.buckets() {
+            let bucket = found.bucket(segment, index).ok_or(Fault::Damaged { what: "an extent" })?;
+            // The last transactions that came before the FLUSH end first.
+            if self.seat.lock(bucket.line, None)? == Locked::Dead {
+                return Err(Stop::Retry);
+            }
+            self.seat.amend(self.seat.journal_len() - 1, CHANGED | DEATH);
+            let live = Live { segment, bucket };
+            for (unit, _) in bucket::entries(&live) {
+                let image = bucket::image_at(&live, unit);
+                if image.is_reference() {
+                    self.seat.note_old(image.record(), true)?;
+                    olds += 1;
+                }
+            }
+        }
+        self.seat.note_old(ref_to(found.at), false)?;
+        for piece in 0..found.pieces {
+            let piece = polder_base::Ref(segment.load(found.at + extent::PIECES + piece * 8));
+            self.seat.note_old(piece, false)?;
+        }
+        self.seat.note(Tag::Cover, SWEEP_LOCK, 0)?;
+        for index in 0..found.slots() {
+            self.seat.note(Tag::Word, found.first_slot() + index * 8, 0)?;
+        }
+        Ok(self.seat.commit(olds)?)
+    }
+
+    /// Frees the directory nodes and the database's own, and empties its cell.
+    fn sweep_rest(&self, cell: u64, node: u64, directory: u64) -> Result<(), Stop> {
+        self.seat.lock(MAP_LOCK, None)?;
+        let olds = 1 + self.retire_directory(directory, 0)?;
+        self.seat.note_old(ref_to(node), false)?;
+        self.seat.note(Tag::Cover, MAP_LOCK, 0)?;
+        self.seat.note(Tag::Word, cell, 0)?;
+        Ok(self.seat.commit(olds)?)
+    }
+
+    fn retire_directory(&self, node: u64, level: u32) -> Result<u64, Stop> {
+        let segment = self.segment();
+        let mut olds = 1;
+        for index in 0..directory::SLOTS {
+            if let Slot::Node(below) = directory::slot_of(segment, segment.observe(directory::slot_at(node, index)))
+                && level < directory::LEVELS_MAX
+            {
+                olds += self.retire_directory(below, level + 1)?;
+            }
+        }
+        self.seat.note_old(ref_to(node), false)?;
+        Ok(olds)
+    }
+}

@@ -1,0 +1,201 @@
+//! Whole databases: counting, emptying, swapping.
+//!
+//! A database is found through two words of the map; emptying one swings them (to nothing, or to a new directory that already
+//! holds what the same transaction wrote after the FLUSH), swapping two exchanges them. The old directory goes to the garbage
+//! cells, from where a sweeper frees it (`chores.rs`); nobody waits for the keys to be visited. A writer that had locked a
+//! bucket of the old directory before the swing commits into it: its transaction came before the FLUSH.
+//!
+//! Inside EXEC, a FLUSH empties what the transaction itself has written so far, DBSIZE and KEYS see the transaction's own
+//! writes, and SWAPDB renames the databases for the commands after it.
+
+use polder_shm::journal::{CHANGED, Tag};
+use polder_shm::{Locked, ref_to};
+
+use crate::api::{DATABASES, Db, SYSTEM, Stop};
+use crate::directory::{self, GARBAGE_AT, GARBAGE_SLOTS, MAP_LOCK, map_at};
+use crate::entry::Image;
+use crate::hash::Hash;
+use crate::place::{has_expiry, is_key};
+use crate::txn::{Held, Pending, Txn};
+use polder_base::Fault;
+
+impl Txn<'_> {
+    /// Keys in a database, those that have expired but are not collected yet included.
+    pub fn keys(&self, db: Db) -> u64 {
+        self.tallied(db, 0, is_key)
+    }
+
+    /// Keys with an expiry in a database.
+    pub fn keys_with_expiry(&self, db: Db) -> u64 {
+        self.tallied(db, 1, has_expiry)
+    }
+
+    fn tallied(&self, db: Db, word: u64, test: fn(&Image) -> bool) -> u64 {
+        let db = self.physical(db);
+        let fresh = self.scratch.flushes.borrow().contains(&db);
+        let shared = if fresh { 0 } else { self.table.tally_of(db, word) };
+        let held = self.scratch.held.borrow();
+        held.iter().filter(|held| held.db == db).fold(shared, |sum, held| {
+            let before = !held.fresh && held.spot.is_some_and(|spot| test(&spot.image));
+            let after = match held.pending {
+                Some(Pending::Write(image)) => test(&image),
+                Some(Pending::Remove) => false,
+                None => before,
+            };
+            sum.wrapping_add_signed(after as i64 - before as i64)
+        })
+    }
+
+    /// Empties one database or all that users see; nobody waits for the keys to be visited.
+    ///
+    /// # Errors
+    /// As [`Txn::commit`], where it becomes true.
+    pub fn flush(&self, db: Option<Db>) -> Result<(), Stop> {
+        self.dirty.set(true);
+        match db {
+            Some(db) => self.flush_one(self.physical(db)),
+            None => (0..DATABASES as Db).filter(|db| *db != SYSTEM).try_for_each(|db| self.flush_one(db)),
+        }
+    }
+
+    fn flush_one(&self, db: Db) -> Result<(), Stop> {
+        if self.segment().observe(map_at(db) + 8) == 0 {
+            return Ok(());
+        }
+        let mut records = Vec::new();
+        for held in self.scratch.held.borrow_mut().iter_mut().filter(|held| held.db == db) {
+            if let Some(Pending::Write(image)) = held.pending.take()
+                && image.is_reference()
+            {
+                records.push((image.record(), held.retires != Some(false)));
+            }
+            (held.spot, held.retires, held.fresh) = (None, None, true);
+        }
+        for (record, whole) in records {
+            self.retire(record, whole)?;
+        }
+        let mut flushes = self.scratch.flushes.borrow_mut();
+        if !flushes.contains(&db) {
+            flushes.push(db);
+        }
+        Ok(())
+    }
+
+    /// Swaps two databases.
+    ///
+    /// # Errors
+    /// As [`Txn::commit`], where it becomes true.
+    pub fn swap(&self, a: Db, b: Db) -> Result<(), Stop> {
+        if a != b {
+            self.dirty.set(true);
+            self.scratch.swaps.borrow_mut().push((a, b));
+        }
+        Ok(())
+    }
+
+    /// The database that a number means within this transaction, after its swaps.
+    pub(crate) fn physical(&self, db: Db) -> Db {
+        self.scratch.swaps.borrow().iter().rev().fold(db, |db, (a, b)| match db {
+            db if db == *a => *b,
+            db if db == *b => *a,
+            db => db,
+        })
+    }
+
+    /// Holds a key of a database that this transaction empties: it needs no lock, nobody else can see it.
+    pub(crate) fn hold_fresh(&self, db: Db, key: &[u8], hash: Hash) -> usize {
+        let key = self.scratch.keep_key(key);
+        let mut held = self.scratch.held.borrow_mut();
+        held.push(Held {
+            db,
+            key,
+            hash,
+            tally: 0,
+            extent: Default::default(),
+            home: 0,
+            spot: None,
+            pending: None,
+            retires: None,
+            fresh: true,
+        });
+        held.len() - 1
+    }
+
+    /// Notes what becomes of the map of databases.
+    pub(crate) fn note_databases(&self) -> Result<(), Stop> {
+        let (flushes, swaps) = (self.scratch.flushes.borrow(), self.scratch.swaps.borrow());
+        if flushes.is_empty() && swaps.is_empty() {
+            return Ok(());
+        }
+        // After all buckets in the order of locks (T2): whoever holds the map's lock waits for no bucket.
+        let Locked::Ours(_) = self.seat.lock(MAP_LOCK, None)? else { return Err(Fault::Damaged { what: "the map's lock" }.into()) };
+        self.seat.amend(self.seat.journal_len() - 1, CHANGED);
+        let segment = self.segment();
+        let mut words: Vec<(u64, u64)> =
+            (0..DATABASES as Db).map(|db| (segment.observe(map_at(db)), segment.observe(map_at(db) + 8))).collect();
+        let mut garbage = Vec::new();
+        for db in flushes.iter() {
+            garbage.push(words[*db as usize].0);
+            words[*db as usize] = self.refilled(*db)?;
+        }
+        self.seat.note(Tag::Cover, MAP_LOCK, 0)?;
+        let mut cells = (0..GARBAGE_SLOTS).map(|cell| GARBAGE_AT + cell * 8).filter(|cell| segment.observe(*cell) == 0);
+        for node in garbage.into_iter().filter(|node| *node != 0) {
+            let cell = cells.next().ok_or("BUSY earlier FLUSHes are still being swept: try again in a moment")?;
+            self.seat.note(Tag::Word, cell, node)?;
+        }
+        for db in 0..DATABASES as Db {
+            let (node, root) = words[self.physical(db) as usize];
+            for (place, word) in [(map_at(db), node), (map_at(db) + 8, root)] {
+                if segment.observe(place) != word {
+                    self.seat.note(Tag::Word, place, word)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The map words of an emptied database: none, or a new directory with what was written after the FLUSH.
+    fn refilled(&self, db: Db) -> Result<(u64, u64), Stop> {
+        let held = self.scratch.held.borrow();
+        let writes: Vec<(&Held, Image)> = held
+            .iter()
+            .filter(|held| held.fresh && held.db == db)
+            .filter_map(|held| match held.pending {
+                Some(Pending::Write(image)) => Some((held, image)),
+                _ => None,
+            })
+            .collect();
+        if writes.is_empty() {
+            return Ok((0, 0));
+        }
+        // Room for twice as much as there is; an unlucky hash is given more.
+        let mut doublings = (writes.len() / 700).next_power_of_two().trailing_zeros();
+        while doublings <= directory::LEVEL_BITS {
+            let (node, root, buildings) = self.new_database(directory::PIECES_MAX, doublings)?;
+            let fits = writes.iter().all(|(held, image)| {
+                let number = if doublings == 0 { 0 } else { held.hash.position >> (64 - doublings) };
+                self.settle(&buildings[number as usize], held.hash.position, held.hash.tag, image)
+            });
+            if fits {
+                let tally = directory::tally_of(root);
+                for (_, image) in &writes {
+                    self.scratch.tally(tally, is_key(image) as i64, has_expiry(image) as i64);
+                    if let Some(expiry_ms) = self.expiry_of(image)? {
+                        self.segment().lower(node + directory::database::EXPIRY_MIN, expiry_ms);
+                        buildings.iter().for_each(|building| building.lower(self.segment(), expiry_ms));
+                    }
+                }
+                return Ok((node, root));
+            }
+            // What was built is NEW and unused: it goes out of use with the commit.
+            for building in &buildings {
+                building.nodes().try_for_each(|offset| self.retire(ref_to(offset), false))?;
+            }
+            self.retire(ref_to(node), false)?;
+            self.retire(ref_to(directory::directory_of(root)), false)?;
+            doublings += 1;
+        }
+        Err("ERR too many keys written after a FLUSH in one transaction: split it".into())
+    }
+}

@@ -1,0 +1,267 @@
+//! From a key's position to its bucket: the map of databases, the directory, the extent.
+//!
+//! ```text
+//! map (in the segment's roots)      directory (a trie of 512-way nodes)          extent            piece (bucket.rs)
+//! +----------------------+          +------+                                     +---------+       +-----------+
+//! | db 0: root | tallies |--------> | slot |--- bits 0-8 of the position --+---> | pieces  |-----> | 7 buckets |
+//! | db 1: ...            |          | slot |                               |     |  ...    |       +-----------+
+//! +----------------------+          | slot |---> node: bits 9-17 ...       |     +---------+
+//!                                   +------+  (several slots may name the same extent)
+//! ```
+//!
+//! An extent of depth d holds the positions that share their first d bits. Its buckets, `homes` of them, divide these positions
+//! evenly and in order: a key's home is floor(fraction x homes). The buckets behind the homes are the stash. An extent grows by
+//! replacing it with one of one more piece (all in one commit), from 9 pieces at birth to 16, and then splits in two; so buckets
+//! stay 85 to 93 % full, where doubling would leave them 69 % full on average.
+//!
+//! A directory node, once it has its slots, is written one slot word at a time, by redo, under the locks of the extent that the slot
+//! names; so readers walk without locks and make sure at the end that the slot still says what it said.
+
+use polder_base::Ref;
+use polder_shm::layout::ROOTS_AT;
+use polder_shm::node::HEADER_BYTES;
+use polder_shm::{Segment, offset_of, ref_to};
+
+use crate::api::Db;
+use crate::bucket::{BUCKET_BYTES, LINES_AT, PIECE_BUCKETS, UNITS_AT};
+
+/// The lock over the map of databases.
+pub const MAP_LOCK: u64 = ROOTS_AT;
+/// The lock of whoever sweeps flushed databases.
+pub const SWEEP_LOCK: u64 = ROOTS_AT + 8;
+/// Flushed databases that wait for the sweeper.
+pub const GARBAGE_AT: u64 = ROOTS_AT + 64;
+/// How many there can be at once.
+pub const GARBAGE_SLOTS: u64 = 120;
+/// The map: two words a database.
+pub const MAP_AT: u64 = ROOTS_AT + 1024;
+
+/// Bits of the position that one level of the directory decides.
+pub const LEVEL_BITS: u32 = 9;
+/// Slots of a directory node.
+pub const SLOTS: u64 = 1 << LEVEL_BITS;
+/// Levels of the deepest directory.
+pub const LEVELS_MAX: u32 = 7;
+/// Pieces of the largest extent.
+pub const PIECES_MAX: u64 = 16;
+
+const KIND_EXTENT: u64 = 1;
+const KIND_NODE: u64 = 2;
+
+/// Words of an extent's node, as byte offsets.
+pub mod extent {
+    /// homes (16 bits) | pieces (16) | depth (32).
+    pub const SHAPE: u64 = 8;
+    /// The first position.
+    pub const PREFIX: u64 = 16;
+    /// No expiry in this extent is earlier (ms): a designated word, lowered by whoever writes an expiry.
+    pub const EXPIRY_MIN: u64 = 24;
+    pub const PIECES: u64 = 40;
+    /// Payload bytes of the node.
+    pub const PAYLOAD: usize = 32 + 8 * super::PIECES_MAX as usize;
+}
+
+/// Words of a database's node, as byte offsets.
+pub mod database {
+    /// The tallies that its keys are counted in, and what these were when the database began.
+    pub const TALLY: u64 = 8;
+    pub const KEYS_BASE: u64 = 16;
+    pub const EXPIRES_BASE: u64 = 24;
+    /// No expiry in this database is earlier (ms): a designated word.
+    pub const EXPIRY_MIN: u64 = 32;
+    pub const DIRECTORY: u64 = 40;
+    /// Payload bytes of the node.
+    pub const PAYLOAD: usize = 40;
+}
+
+/// The first of a database's two map words: its node. The second is [`root_word`].
+pub const fn map_at(db: Db) -> u64 {
+    MAP_AT + db as u64 * 16
+}
+
+/// A database's second map word: its directory and where its keys are counted.
+pub const fn root_word(directory: u64, tally: u64) -> u64 {
+    directory >> 3 << 24 | tally
+}
+
+/// The directory that a root word names.
+pub const fn directory_of(root: u64) -> u64 {
+    root >> 24 << 3
+}
+
+/// The tally that a root word names.
+pub const fn tally_of(root: u64) -> u64 {
+    root & 0xffff
+}
+
+/// A slot that names an extent; `stamp` makes the word unlike any earlier one.
+pub fn extent_slot(extent: u64, stamp: u64) -> u64 {
+    ref_to(extent).0 << 24 | (stamp & 0x3f_ffff) << 2 | KIND_EXTENT
+}
+
+/// A slot that names a directory node.
+pub fn node_slot(node: u64) -> u64 {
+    ref_to(node).0 << 24 | KIND_NODE
+}
+
+/// What a slot names.
+pub enum Slot {
+    Empty,
+    Extent(u64),
+    Node(u64),
+}
+
+/// Takes a slot word apart; what it names has been checked for bounds (S5).
+pub fn slot_of(segment: &Segment, word: u64) -> Slot {
+    let offset = offset_of(Ref(word >> 24));
+    match word & 3 {
+        KIND_EXTENT if segment.check(offset, HEADER_BYTES + extent::PAYLOAD as u64) => Slot::Extent(offset),
+        KIND_NODE if segment.check(offset, HEADER_BYTES + SLOTS * 8) => Slot::Node(offset),
+        _ => Slot::Empty,
+    }
+}
+
+/// An extent as a walk found it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Extent {
+    /// Its node.
+    pub at: u64,
+    /// The slot that named it, and what that said.
+    pub slot_at: u64,
+    pub slot: u64,
+    /// The directory node of that slot, and its level.
+    pub node: u64,
+    pub level: u32,
+    pub homes: u64,
+    pub pieces: u64,
+    pub depth: u32,
+    pub prefix: u64,
+}
+
+/// A bucket's place: where its line and its units begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bucket {
+    pub line: u64,
+    pub units: u64,
+}
+
+impl Bucket {
+    /// Bucket `number` of the piece at `piece`.
+    pub const fn of(piece: u64, number: u64) -> Bucket {
+        Bucket { line: piece + LINES_AT + number * 64, units: piece + UNITS_AT + number * BUCKET_BYTES }
+    }
+
+    /// Where word `index` (see `bucket::Words`) lies.
+    #[inline(always)]
+    pub const fn word_at(&self, index: usize) -> u64 {
+        if index < 8 { self.line + index as u64 * 8 } else { self.units + (index as u64 - 8) * 8 }
+    }
+}
+
+impl Extent {
+    /// Reads an extent's node.
+    #[inline]
+    pub fn read(segment: &Segment, at: u64, slot_at: u64, slot: u64, node: u64, level: u32) -> Option<Extent> {
+        let shape = segment.load(at + extent::SHAPE);
+        let (homes, pieces, depth) = (shape & 0xffff, shape >> 16 & 0xffff, (shape >> 32) as u32);
+        if pieces == 0 || pieces > PIECES_MAX || homes == 0 || homes >= pieces * PIECE_BUCKETS || depth > 63 {
+            return None;
+        }
+        Some(Extent { at, slot_at, slot, node, level, homes, pieces, depth, prefix: segment.load(at + extent::PREFIX) })
+    }
+
+    /// Homes and stash together.
+    pub fn buckets(&self) -> u64 {
+        self.pieces * PIECE_BUCKETS
+    }
+
+    /// The home of a position.
+    #[inline]
+    pub fn home_of(&self, position: u64) -> u64 {
+        home_of(position, self.depth, self.homes)
+    }
+
+    /// Where the displaced of `home` go when the next bucket is full.
+    #[inline]
+    pub fn stash_of(&self, home: u64) -> u64 {
+        self.homes + home % (self.buckets() - self.homes)
+    }
+
+    /// Bucket `index`; `None` when the extent's node is damaged (S5).
+    #[inline]
+    pub fn bucket(&self, segment: &Segment, index: u64) -> Option<Bucket> {
+        let piece = offset_of(Ref(segment.load(self.at + extent::PIECES + index / PIECE_BUCKETS * 8)));
+        segment.check(piece, crate::bucket::PIECE_BYTES).then(|| Bucket::of(piece, index % PIECE_BUCKETS))
+    }
+
+    /// No expiry in this extent is earlier.
+    pub fn expiry_min(&self, segment: &Segment) -> u64 {
+        segment.observe(self.at + extent::EXPIRY_MIN)
+    }
+
+    /// Whether the directory still names this extent.
+    #[inline]
+    pub fn is_current(&self, segment: &Segment) -> bool {
+        segment.observe(self.slot_at) == self.slot
+    }
+
+    /// The first position behind this extent, or `None` at the end of the hash space.
+    pub fn end(&self) -> Option<u64> {
+        if self.depth == 0 { None } else { self.prefix.checked_add(1 << (64 - self.depth)) }
+    }
+
+    /// The first position whose home is `home`.
+    pub fn first_position(&self, home: u64) -> u64 {
+        let span = (home as u128) << 64;
+        let fraction = span.div_ceil(self.homes as u128) as u64;
+        if self.depth == 0 { fraction } else { self.prefix + fraction.div_ceil(1 << self.depth) }
+    }
+
+    /// How many slots name this extent.
+    pub fn slots(&self) -> u64 {
+        1 << ((self.level + 1) * LEVEL_BITS).saturating_sub(self.depth)
+    }
+
+    /// The first of the slots that name this extent.
+    pub fn first_slot(&self) -> u64 {
+        slot_at(self.node, index_at(self.prefix, self.level))
+    }
+}
+
+/// The home of a position in an extent of `depth` with `homes` homes.
+#[inline]
+pub fn home_of(position: u64, depth: u32, homes: u64) -> u64 {
+    (((position << depth) as u128 * homes as u128) >> 64) as u64
+}
+
+/// Which slot of a node at `level` a position belongs to.
+#[inline]
+pub fn index_at(position: u64, level: u32) -> u64 {
+    (position << (level * LEVEL_BITS)) >> (64 - LEVEL_BITS)
+}
+
+/// Where slot `index` of the directory node at `node` lies.
+#[inline]
+pub fn slot_at(node: u64, index: u64) -> u64 {
+    node + HEADER_BYTES + index * 8
+}
+
+/// Walks from a database's directory to the extent of a position. `None` when something on the way makes no sense, which after
+/// a look at the root word means damage, or else that the directory has changed.
+#[inline]
+pub fn walk(segment: &Segment, root: u64, position: u64) -> Option<Extent> {
+    let mut node = directory_of(root);
+    if !segment.check(node, HEADER_BYTES + SLOTS * 8) {
+        return None;
+    }
+    for level in 0..LEVELS_MAX {
+        let at = slot_at(node, index_at(position, level));
+        let word = segment.observe(at);
+        match slot_of(segment, word) {
+            Slot::Extent(extent) => return Extent::read(segment, extent, at, word, node, level),
+            Slot::Node(below) => node = below,
+            Slot::Empty => return None,
+        }
+    }
+    None
+}

@@ -1,0 +1,219 @@
+//! An entry: a key with its value inline, or with a reference to its record.
+//!
+//! ```text
+//! unit = 16 bytes                     BYTES   inline entry (1 to 4 units)      entry with a reference (1 unit)
+//!                                     0-2     access clock                     access clock
+//!                                     3-7     version                          version
+//!                                     8       kind | RAW FLAGS EXPIRY          kind | REFERENCE EXPIRY
+//!                                     9       key length                       extra hash bits (2)
+//!                                     10      value length
+//!                                     11 ..   expiry (6) flags (4) key value   reference (5)
+//! ```
+//!
+//! The first word is clock and version, so that a reader can note its access by one CAS that fails when the entry is not the
+//! one it read: versions are never used twice.
+
+use polder_base::Ref;
+
+/// Bytes of a unit.
+pub const UNIT_BYTES: usize = 16;
+/// Words of the longest entry.
+pub const WORDS_MAX: usize = 8;
+/// Bytes of key, value and optional fields that fit inline.
+pub const INLINE_MAX: usize = 64 - INLINE_HEAD;
+/// Bytes before an inline entry's fields.
+pub const INLINE_HEAD: usize = 11;
+/// Bits of a version.
+pub const VERSION_BITS: u32 = 40;
+
+/// In the byte of the kind: the entry's value and key are in a record.
+pub const REFERENCE: u8 = 0x10;
+/// The entry has an expiry.
+pub const EXPIRY: u8 = 0x20;
+/// The entry has memcached flags (inline entries; records say it themselves).
+pub const FLAGS: u8 = 0x40;
+/// A short string that was edited (inline entries; records say it themselves).
+pub const RAW: u8 = 0x80;
+/// The kind of an entry that only marks an absent key as watched.
+pub const MARKER: u8 = 0;
+
+/// An entry's words, and how many units they are.
+#[derive(Clone, Copy, Debug)]
+pub struct Image {
+    pub words: [u64; WORDS_MAX],
+    pub units: usize,
+}
+
+impl Image {
+    /// The words in use.
+    pub fn words(&self) -> &[u64] {
+        &self.words[..self.units * 2]
+    }
+    /// The byte of kind and flags.
+    pub fn meta(&self) -> u8 {
+        self.words[1] as u8
+    }
+    /// Whether the entry has a record.
+    pub fn is_reference(&self) -> bool {
+        self.meta() & REFERENCE != 0
+    }
+    /// The record's reference.
+    pub fn record(&self) -> Ref {
+        record_of(self.words[1])
+    }
+    /// The version of the last change.
+    pub fn version(&self) -> u64 {
+        version_of(self.words[0])
+    }
+    /// The access clock.
+    pub fn clock(&self) -> u32 {
+        clock_of(self.words[0])
+    }
+    /// All bytes of the entry.
+    pub fn bytes(&self) -> [u8; WORDS_MAX * 8] {
+        let mut bytes = [0; WORDS_MAX * 8];
+        for (chunk, word) in bytes.chunks_exact_mut(8).zip(&self.words) {
+            chunk.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+}
+
+/// The first word of an entry.
+pub fn first_word(version: u64, clock: u32) -> u64 {
+    version << 24 | (clock & 0xff_ffff) as u64
+}
+
+/// The version in an entry's first word.
+pub fn version_of(first: u64) -> u64 {
+    first >> 24
+}
+
+/// The clock in an entry's first word.
+pub fn clock_of(first: u64) -> u32 {
+    (first & 0xff_ffff) as u32
+}
+
+/// The record that an entry's second word names.
+pub fn record_of(second: u64) -> Ref {
+    Ref(second >> 24)
+}
+
+/// The extra hash bits in the second word of an entry with a reference.
+pub fn extra_of(second: u64) -> u16 {
+    (second >> 8) as u16
+}
+
+/// An entry whose key and value are in `record`.
+pub fn with_reference(first: u64, kind: u8, expires: bool, extra: u16, record: Ref) -> Image {
+    let meta = kind | REFERENCE | if expires { EXPIRY } else { 0 };
+    let mut words = [0; WORDS_MAX];
+    words[0] = first;
+    words[1] = meta as u64 | (extra as u64) << 8 | record.0 << 24;
+    Image { words, units: 1 }
+}
+
+/// The fields of an inline entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inline<'a> {
+    pub meta: u8,
+    pub expiry_ms: Option<u64>,
+    pub flags: u32,
+    pub key: &'a [u8],
+    pub value: &'a [u8],
+}
+
+/// Bytes that an inline entry with these fields takes behind its head.
+pub fn inline_bytes(key: usize, value: usize, expires: bool, flags: bool) -> usize {
+    key + value + if expires { 6 } else { 0 } + if flags { 4 } else { 0 }
+}
+
+/// Units of an inline entry, from its second word.
+pub fn inline_units(second: u64) -> usize {
+    let meta = second as u8;
+    let (key, value) = ((second >> 8 & 0xff) as usize, (second >> 16 & 0xff) as usize);
+    (INLINE_HEAD + inline_bytes(key, value, meta & EXPIRY != 0, meta & FLAGS != 0)).div_ceil(UNIT_BYTES)
+}
+
+/// An inline entry. The caller has seen that it fits.
+pub fn inline(first: u64, fields: &Inline<'_>) -> Image {
+    let mut bytes = [0u8; WORDS_MAX * 8];
+    bytes[..8].copy_from_slice(&first.to_le_bytes());
+    let mut meta = fields.meta;
+    let mut at = INLINE_HEAD;
+    if let Some(expiry_ms) = fields.expiry_ms {
+        meta |= EXPIRY;
+        bytes[at..at + 6].copy_from_slice(&expiry_ms.to_le_bytes()[..6]);
+        at += 6;
+    }
+    if fields.flags != 0 {
+        meta |= FLAGS;
+        bytes[at..at + 4].copy_from_slice(&fields.flags.to_le_bytes());
+        at += 4;
+    }
+    bytes[8..11].copy_from_slice(&[meta, fields.key.len() as u8, fields.value.len() as u8]);
+    bytes[at..at + fields.key.len()].copy_from_slice(fields.key);
+    at += fields.key.len();
+    bytes[at..at + fields.value.len()].copy_from_slice(fields.value);
+    at += fields.value.len();
+    let mut words = [0; WORDS_MAX];
+    for (word, chunk) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+        *word = u64::from_le_bytes(chunk.try_into().expect("8 bytes"));
+    }
+    Image { words, units: at.div_ceil(UNIT_BYTES) }
+}
+
+/// Takes an inline entry's bytes apart; `None` if its lengths lead outside (S5).
+pub fn inline_fields(bytes: &[u8]) -> Option<Inline<'_>> {
+    let (meta, key_len, value_len) = (*bytes.get(8)?, *bytes.get(9)? as usize, *bytes.get(10)? as usize);
+    let mut at = INLINE_HEAD;
+    let mut expiry_ms = None;
+    if meta & EXPIRY != 0 {
+        let mut stored = [0; 8];
+        stored[..6].copy_from_slice(bytes.get(at..at + 6)?);
+        expiry_ms = Some(u64::from_le_bytes(stored));
+        at += 6;
+    }
+    let mut flags = 0;
+    if meta & FLAGS != 0 {
+        flags = u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?);
+        at += 4;
+    }
+    let key = bytes.get(at..at + key_len)?;
+    let value = bytes.get(at + key_len..at + key_len + value_len)?;
+    Some(Inline { meta, expiry_ms, flags, key, value })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inline_entries_come_back_as_they_went_in() {
+        for key in [0usize, 1, 11, 16, 40] {
+            for value in [0usize, 3, 13] {
+                for expiry_ms in [None, Some(1 << 41)] {
+                    for flags in [0, 77] {
+                        let (key, value) = (vec![b'k'; key], vec![b'v'; value]);
+                        let fields = Inline { meta: 1, expiry_ms, flags, key: &key, value: &value };
+                        if inline_bytes(key.len(), value.len(), expiry_ms.is_some(), flags != 0) > INLINE_MAX {
+                            continue;
+                        }
+                        let image = inline(first_word(9, 3), &fields);
+                        assert_eq!(inline_units(image.words[1]), image.units);
+                        let bytes = image.bytes();
+                        let read = inline_fields(&bytes).expect("whole");
+                        assert_eq!((read.expiry_ms, read.flags, read.key, read.value), (expiry_ms, flags, &key[..], &value[..]));
+                        assert_eq!((image.version(), image.clock()), (9, 3));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_short_key_with_sixteen_bytes_takes_three_units() {
+        let fields = Inline { meta: 1, expiry_ms: Some(1 << 41), flags: 0, key: b"key:1234567", value: &[7; 16] };
+        assert_eq!(inline(0, &fields).units, 3);
+    }
+}

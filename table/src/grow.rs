@@ -1,0 +1,319 @@
+//! Growth: an extent without room is replaced by a larger one, or by two.
+//!
+//! The new extent is built in private from the old one's entries, all of whose buckets are locked; the directory's slots and
+//! the death of the old buckets become true in one commit. Readers of the old extent go on until then, and find the slot changed
+//! afterwards. Nothing else stops: an extent is at most 112 buckets, some 2,000 keys.
+//!
+//! The first bucket of each new extent is born locked by us and is noted first, so it is released last: as long as it is ours nobody
+//! can grow the new extent, and so nobody can have overwritten the slots that a redo would write again.
+
+use polder_base::{Fault, Ref};
+use polder_shm::journal::{CHANGED, DEATH, Tag};
+use polder_shm::layout::seat as at;
+use polder_shm::node::{HEADER_BYTES, NodeKind};
+use polder_shm::{Locked, Segment, offset_of, ref_to};
+
+use crate::api::{DATABASES, Db, Stop};
+use crate::bucket::{self, PIECE_BUCKETS, PIECE_BYTES};
+use crate::directory::{self, Bucket, Extent, LEVEL_BITS, MAP_LOCK, PIECES_MAX, SLOTS, database, extent, map_at};
+use crate::entry::Image;
+use crate::hash::{Hash, hash};
+use crate::lookup::Live;
+use crate::place::Private;
+use crate::raw;
+use crate::record::Key;
+use crate::txn::Txn;
+
+/// Pieces of each half of a split.
+const SPLIT_PIECES: u64 = PIECES_MAX / 2 + 1;
+
+/// An extent under construction.
+pub(crate) struct Building {
+    at: u64,
+    pieces: Vec<u64>,
+    homes: u64,
+    depth: u32,
+    prefix: u64,
+}
+
+/// How an attempt to grow ended.
+enum Grown {
+    Done,
+    /// Somebody else has changed the extent; there may be room now.
+    Overtaken,
+    /// The entries did not fit: try a larger shape.
+    Cramped,
+}
+
+/// Stash buckets of an extent of so many pieces.
+const fn stash_buckets(pieces: u64) -> u64 {
+    1 + pieces / 6
+}
+
+impl Building {
+    fn bucket(&self, index: u64) -> Bucket {
+        Bucket::of(self.pieces[(index / PIECE_BUCKETS) as usize], index % PIECE_BUCKETS)
+    }
+
+    /// Every node of it.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = u64> + '_ {
+        self.pieces.iter().copied().chain([self.at])
+    }
+
+    /// Lowers its earliest expiry.
+    pub(crate) fn lower(&self, segment: &Segment, expiry_ms: u64) {
+        segment.lower(self.at + extent::EXPIRY_MIN, expiry_ms);
+    }
+
+    fn covers(&self, position: u64) -> bool {
+        self.depth == 0 || (position ^ self.prefix) >> (64 - self.depth) == 0
+    }
+}
+
+impl Txn<'_> {
+    /// Makes room around a position of a database. The transaction has just been rolled back: its seat's journal is empty.
+    pub(crate) fn grow(&self, db: Db, position: u64) {
+        for extra in 0..PIECES_MAX {
+            match self.try_grow(db, position, extra) {
+                Ok(Grown::Cramped) => self.seat.rollback(),
+                Ok(Grown::Done) => return,
+                Ok(Grown::Overtaken) => return self.seat.rollback(),
+                Err(Stop::Fault(fault)) => {
+                    self.seat.rollback();
+                    return self.trouble(fault);
+                }
+                Err(_) => return self.seat.rollback(),
+            }
+        }
+    }
+
+    fn try_grow(&self, db: Db, position: u64, extra: u64) -> Result<Grown, Stop> {
+        let segment = self.segment();
+        let root = segment.observe(map_at(db) + 8);
+        let Some(old) = (root != 0).then(|| directory::walk(segment, root, position)).flatten() else { return Ok(Grown::Overtaken) };
+        if !self.seat.covers_now() {
+            return Ok(Grown::Overtaken);
+        }
+        let shapes = shapes_after(&old, extra);
+        let mut buildings = Vec::new();
+        for (pieces, depth, prefix) in shapes {
+            buildings.push(self.build(pieces, depth, prefix, old.expiry_min(segment))?);
+        }
+        for building in &buildings {
+            self.seat.lock_newborn(building.bucket(0).line)?;
+        }
+        for index in 0..old.buckets() {
+            let bucket = old.bucket(segment, index).ok_or(Fault::Damaged { what: "an extent" })?;
+            match self.seat.lock(bucket.line, None)? {
+                Locked::Ours(_) => self.seat.amend(self.seat.journal_len() - 1, CHANGED | DEATH),
+                _ => return Ok(Grown::Overtaken),
+            }
+        }
+        if !old.is_current(segment) || segment.observe(map_at(db) + 8) != root {
+            return Ok(Grown::Overtaken);
+        }
+        if !self.move_entries(&old, &buildings)? {
+            return Ok(Grown::Cramped);
+        }
+        for building in &buildings {
+            // Lowered meanwhile by writers that held a bucket of the old extent; now all of them are ours.
+            building.lower(segment, old.expiry_min(segment));
+        }
+        self.note_slots(&old, &buildings)?;
+        let mut olds = 1;
+        self.seat.note_old(ref_to(old.at), false)?;
+        for piece in 0..old.pieces {
+            self.seat.note_old(Ref(segment.load(old.at + extent::PIECES + piece * 8)), false)?;
+            olds += 1;
+        }
+        self.seat.commit(olds)?;
+        Ok(Grown::Done)
+    }
+
+    /// Makes an empty extent.
+    fn build(&self, pieces: u64, depth: u32, prefix: u64, expiry_min: u64) -> Result<Building, Fault> {
+        let segment = self.segment();
+        let mut places = Vec::with_capacity(pieces as usize);
+        for _ in 0..pieces {
+            let piece = self.seat.make(NodeKind::Piece, PIECE_BYTES as usize - HEADER_BYTES as usize)?;
+            raw::zero(segment, piece);
+            places.push(offset_of(piece));
+        }
+        let at = offset_of(self.seat.make(NodeKind::Extent, extent::PAYLOAD)?);
+        let homes = pieces * PIECE_BUCKETS - stash_buckets(pieces);
+        segment.store(at + extent::SHAPE, homes | pieces << 16 | (depth as u64) << 32);
+        segment.store(at + extent::PREFIX, prefix);
+        segment.store(at + extent::EXPIRY_MIN, expiry_min);
+        segment.store(at + extent::EXPIRY_MIN + 8, 0);
+        for index in 0..PIECES_MAX {
+            let piece = places.get(index as usize).map_or(0, |piece| ref_to(*piece).0);
+            segment.store(at + extent::PIECES + index * 8, piece);
+        }
+        Ok(Building { at, pieces: places, homes, depth, prefix })
+    }
+
+    /// Copies every entry to its new home; answers false when one does not fit.
+    fn move_entries(&self, old: &Extent, buildings: &[Building]) -> Result<bool, Stop> {
+        let segment = self.segment();
+        for index in 0..old.buckets() {
+            let bucket = old.bucket(segment, index).ok_or(Fault::Damaged { what: "an extent" })?;
+            let live = Live { segment, bucket };
+            let images: Vec<(u8, Image)> = bucket::entries(&live).map(|(unit, tag)| (tag, bucket::image_at(&live, unit))).collect();
+            for (_, image) in &images {
+                if image.is_reference() {
+                    segment.prefetch(offset_of(image.record()));
+                }
+            }
+            for (tag, image) in &images {
+                let position = self.hash_of_entry(image)?.position;
+                let Some(building) = buildings.iter().find(|building| building.covers(position)) else {
+                    return Err(Fault::Damaged { what: "an entry's place" }.into());
+                };
+                if !self.settle(building, position, *tag, image) {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Puts an entry into a building: home, next bucket or stash.
+    pub(crate) fn settle(&self, building: &Building, position: u64, tag: u8, image: &Image) -> bool {
+        let segment = self.segment();
+        let home = directory::home_of(position, building.depth, building.homes);
+        let stashes = building.pieces.len() as u64 * PIECE_BUCKETS - building.homes;
+        for (hop, index) in [(0, home), (1, home + 1), (2, building.homes + home % stashes)] {
+            let mut target = Private { segment, bucket: building.bucket(index) };
+            if bucket::insert(&mut target, tag, image).is_some() {
+                if hop > 0 {
+                    bucket::count_displaced(&mut Private { segment, bucket: building.bucket(home) }, hop == 2, 1);
+                }
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The hash of the key of an entry.
+    pub(crate) fn hash_of_entry(&self, image: &Image) -> Result<Hash, Fault> {
+        let secret = self.segment().secret();
+        if image.is_reference() {
+            let record = self.record(image.record())?;
+            return match record.key {
+                Key::Short(key) => Ok(hash(key, secret)),
+                Key::Long(_) => Ok(hash(&self.key_of(image)?, secret)),
+            };
+        }
+        let bytes = image.bytes();
+        let fields = crate::entry::inline_fields(&bytes).ok_or(Fault::Damaged { what: "an entry" })?;
+        Ok(hash(fields.key, secret))
+    }
+
+    /// Notes the directory's slots, each under the lock that keeps others from changing it.
+    fn note_slots(&self, old: &Extent, buildings: &[Building]) -> Result<(), Fault> {
+        let segment = self.segment();
+        let slots = old.slots();
+        let stamp = || self.seat.next_version();
+        if slots < buildings.len() as u64 {
+            // The slot is not divisible: a new directory node takes its place.
+            let node = self.seat.make(NodeKind::Directory, SLOTS as usize * 8)?;
+            for (number, building) in buildings.iter().enumerate() {
+                let (word, half) = (directory::extent_slot(building.at, stamp()), SLOTS / 2);
+                for index in 0..half {
+                    segment.store(directory::slot_at(offset_of(node), number as u64 * half + index), word);
+                }
+            }
+            self.seat.note(Tag::Cover, buildings[0].bucket(0).line, 0)?;
+            return self.seat.note(Tag::Word, old.first_slot(), directory::node_slot(offset_of(node)));
+        }
+        let each = slots / buildings.len() as u64;
+        for (number, building) in buildings.iter().enumerate() {
+            self.seat.note(Tag::Cover, building.bucket(0).line, 0)?;
+            let word = directory::extent_slot(building.at, stamp());
+            for index in 0..each {
+                self.seat.note(Tag::Word, old.first_slot() + (number as u64 * each + index) * 8, word)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a database that has no directory yet.
+    pub(crate) fn make_database(&self, db: Db) {
+        let outcome = self.try_make_database(db);
+        if !matches!(outcome, Ok(true)) {
+            self.seat.rollback();
+        }
+        if let Err(Stop::Fault(fault)) = outcome {
+            self.trouble(fault);
+        }
+    }
+
+    fn try_make_database(&self, db: Db) -> Result<bool, Stop> {
+        self.seat.lock(MAP_LOCK, None)?;
+        if self.segment().observe(map_at(db) + 8) != 0 {
+            return Ok(false);
+        }
+        self.seat.amend(self.seat.journal_len() - 1, CHANGED);
+        let (node, root, _) = self.new_database(1, 0)?;
+        self.seat.note(Tag::Cover, MAP_LOCK, 0)?;
+        self.seat.note(Tag::Word, map_at(db), node)?;
+        self.seat.note(Tag::Word, map_at(db) + 8, root)?;
+        self.seat.commit(0)?;
+        Ok(true)
+    }
+
+    /// Makes a database of 2^`doublings` extents of `pieces` pieces each: its node, its root word and its extents. The map is
+    /// locked.
+    pub(crate) fn new_database(&self, pieces: u64, doublings: u32) -> Result<(u64, u64, Vec<Building>), Stop> {
+        assert!(doublings <= LEVEL_BITS, "a database is born with one level of directory");
+        let segment = self.segment();
+        let tally = self.free_tally().ok_or(Fault::Full("too many databases were flushed at once: wait until they are swept".into()))?;
+        let directory = offset_of(self.seat.make(NodeKind::Directory, SLOTS as usize * 8)?);
+        let mut buildings = Vec::new();
+        for number in 0..1u64 << doublings {
+            let prefix = if doublings == 0 { 0 } else { number << (64 - doublings) };
+            let building = self.build(pieces, doublings, prefix, u64::MAX)?;
+            let word = directory::extent_slot(building.at, self.seat.next_version());
+            let each = SLOTS >> doublings;
+            for index in 0..each {
+                segment.store(directory::slot_at(directory, number * each + index), word);
+            }
+            buildings.push(building);
+        }
+        let node = offset_of(self.seat.make(NodeKind::Database, database::PAYLOAD)?);
+        let sum = |word: u64| segment.sum_over_seats(at::TALLIES + tally * 16 + word * 8);
+        segment.store(node + database::TALLY, tally);
+        segment.store(node + database::KEYS_BASE, sum(0));
+        segment.store(node + database::EXPIRES_BASE, sum(1));
+        segment.store(node + database::EXPIRY_MIN, u64::MAX);
+        segment.store(node + database::DIRECTORY, directory);
+        Ok((node, directory::root_word(directory, tally), buildings))
+    }
+
+    /// A tally that no database and no garbage uses.
+    fn free_tally(&self) -> Option<u64> {
+        let segment = self.segment();
+        let mapped = (0..DATABASES as Db).map(|db| segment.observe(map_at(db)));
+        let garbage = (0..directory::GARBAGE_SLOTS).map(|slot| segment.observe(directory::GARBAGE_AT + slot * 8));
+        let used: Vec<u64> = mapped
+            .chain(garbage)
+            .filter(|node| segment.check(*node, 64))
+            .map(|node| segment.load(node + database::TALLY))
+            .chain(self.scratch.fresh_tallies.borrow().iter().copied())
+            .collect();
+        let free = (0..at::TALLY_SLOTS).find(|tally| !used.contains(tally))?;
+        self.scratch.fresh_tallies.borrow_mut().push(free);
+        Some(free)
+    }
+}
+
+/// The shapes that follow an extent: pieces, depth, prefix of one or two.
+fn shapes_after(old: &Extent, extra: u64) -> Vec<(u64, u32, u64)> {
+    let grown = if old.pieces < 4 { old.pieces * 2 } else { old.pieces + 1 } + extra;
+    if grown <= PIECES_MAX {
+        return vec![(grown, old.depth, old.prefix)];
+    }
+    let pieces = (SPLIT_PIECES + extra).min(PIECES_MAX);
+    let depth = old.depth + 1;
+    vec![(pieces, depth, old.prefix), (pieces, depth, old.prefix | 1 << (64 - depth))]
+}

@@ -1,0 +1,256 @@
+//! Reading an entry without a lock.
+//!
+//! A reader notes a bucket's word, reads, and makes sure the word is still the same (a seqlock; Boehm, MSPC 2012). If the bucket is
+//! locked it does not wait: until the owner's commit the bucket holds the old entries, which are the truth; from the commit on
+//! the owner's journal holds the new words, which are laid over the bucket. The owner's status word, which carries the
+//! transaction's number, says which of the two, and is looked at again at the end.
+//!
+//! At the end the directory's slot must still name the extent: an extent that has been replaced keeps its old entries, and somebody may
+//! have written to the new one since.
+
+use polder_base::Fault;
+use polder_shm::journal::{self, Tag};
+use polder_shm::layout::seat as at;
+use polder_shm::{Seat, Segment, lock};
+use smallvec::SmallVec;
+
+use crate::api::Db;
+use crate::bucket::{self, BUCKET_BYTES, LINE_WORDS, WORDS, Words};
+use crate::directory::{self, Bucket, Extent};
+use crate::entry::{self, Image};
+use crate::hash::Hash;
+
+/// A word that a reader relies on, as it was.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    pub at: u64,
+    pub word: u64,
+}
+
+/// The marks of one transaction.
+pub type Marks = SmallVec<[Mark; 8]>;
+
+/// An entry as it was found.
+#[derive(Clone, Copy, Debug)]
+pub struct Hit {
+    pub image: Image,
+    /// Where its first word lies, for the note of an access.
+    pub first_at: u64,
+}
+
+/// A live bucket, read word by word.
+pub struct Live<'s> {
+    pub segment: &'s Segment,
+    pub bucket: Bucket,
+}
+
+impl Words for Live<'_> {
+    #[inline(always)]
+    fn word(&self, index: usize) -> u64 {
+        self.segment.load(self.bucket.word_at(index))
+    }
+}
+
+/// A private copy of a bucket with a committed journal's words laid over it.
+struct Overlaid(Box<[u64; WORDS]>);
+
+impl Words for Overlaid {
+    fn word(&self, index: usize) -> u64 {
+        self.0[index]
+    }
+}
+
+/// Judges whether an inline entry's bytes or a record hold the key that is looked for.
+pub trait KeyTest {
+    /// # Errors
+    /// [`Fault::Damaged`] when the record makes no sense.
+    fn is_key_of(&self, image: &Image) -> Result<bool, Fault>;
+}
+
+/// How a look into one bucket ended.
+enum Look {
+    Hit(Hit),
+    /// Not here; entries at home here that lie next door and in the stash.
+    Miss(u8, u8),
+    /// The bucket changed meanwhile, or is dead.
+    Changed,
+}
+
+/// Attempts before a walk that leads nowhere counts as damage.
+const ATTEMPTS_MAX: u32 = 10_000;
+
+/// Finds the entry of a key; what it relied on is added to `marks`. The seat is pinned.
+///
+/// # Errors
+/// [`Fault::Damaged`].
+pub fn lookup(seat: &Seat, db: Db, hash: &Hash, key: &dyn KeyTest, marks: &mut Marks) -> Result<Option<Hit>, Fault> {
+    let segment = seat.segment();
+    let before = marks.len();
+    for attempt in 0..ATTEMPTS_MAX {
+        marks.truncate(before);
+        if attempt > 100 {
+            std::thread::yield_now();
+        }
+        let root = segment.observe(directory::map_at(db) + 8);
+        marks.push(Mark { at: directory::map_at(db) + 8, word: root });
+        if root == 0 {
+            return Ok(None);
+        }
+        let Some(extent) = directory::walk(segment, root, hash.position) else { continue };
+        marks.push(Mark { at: extent.slot_at, word: extent.slot });
+        if let Some(outcome) = lookup_in(seat, &extent, hash, key, marks)?
+            && extent.is_current(segment)
+        {
+            return Ok(outcome);
+        }
+    }
+    Err(Fault::Damaged { what: "the directory" })
+}
+
+/// Looks into home, neighbour and stash; `None` means that something changed.
+fn lookup_in(seat: &Seat, extent: &Extent, hash: &Hash, key: &dyn KeyTest, marks: &mut Marks) -> Result<Option<Option<Hit>>, Fault> {
+    let segment = seat.segment();
+    let home = extent.home_of(hash.position);
+    let mut look_into = |index: u64| -> Result<Look, Fault> {
+        match extent.bucket(segment, index) {
+            Some(bucket) => look(seat, bucket, hash, key, marks),
+            None => Ok(Look::Changed),
+        }
+    };
+    let (next, stash) = match look_into(home)? {
+        Look::Hit(hit) => return Ok(Some(Some(hit))),
+        Look::Changed => return Ok(None),
+        Look::Miss(next, stash) => (next, stash),
+    };
+    for (there, index) in [(next, home + 1), (stash, extent.stash_of(home))] {
+        if there == 0 {
+            continue;
+        }
+        match look_into(index)? {
+            Look::Hit(hit) => return Ok(Some(Some(hit))),
+            Look::Changed => return Ok(None),
+            Look::Miss(..) => {}
+        }
+    }
+    Ok(Some(None))
+}
+
+fn look(seat: &Seat, bucket: Bucket, hash: &Hash, key: &dyn KeyTest, marks: &mut Marks) -> Result<Look, Fault> {
+    let segment = seat.segment();
+    let word = segment.observe(bucket.line);
+    if word & lock::DEAD != 0 {
+        return Ok(Look::Changed);
+    }
+    let owner = lock::owner(word).filter(|owner| *owner != seat.index());
+    let Some(owner) = owner else {
+        let steady = || {
+            segment.acquire_fence();
+            segment.load(bucket.line) == word
+        };
+        let look = look_at(seat, &Live { segment, bucket }, bucket, hash, key, &steady)?;
+        marks.push(Mark { at: bucket.line, word });
+        return Ok(if steady() { look } else { Look::Changed });
+    };
+    let status_at = segment.seat_at(owner) + at::STATUS;
+    let status = segment.observe(status_at);
+    let steady = || {
+        segment.acquire_fence();
+        segment.load(bucket.line) == word && segment.load(status_at) == status
+    };
+    let look = if status & 3 == at::COMMITTED {
+        let overlaid = overlay(segment, owner, bucket);
+        look_at(seat, &overlaid, bucket, hash, key, &steady)?
+    } else {
+        look_at(seat, &Live { segment, bucket }, bucket, hash, key, &steady)?
+    };
+    marks.push(Mark { at: bucket.line, word });
+    Ok(if steady() { look } else { Look::Changed })
+}
+
+/// Reads a bucket as one state, whoever has it locked; `None` when it is dead or changed meanwhile.
+pub fn view<R>(seat: &Seat, bucket: Bucket, read: impl Fn(&dyn Words) -> R) -> Option<R> {
+    let segment = seat.segment();
+    let word = segment.observe(bucket.line);
+    if word & lock::DEAD != 0 {
+        return None;
+    }
+    let owner = lock::owner(word).filter(|owner| *owner != seat.index());
+    let status_at = owner.map(|owner| segment.seat_at(owner) + at::STATUS);
+    let status = status_at.map_or(0, |status_at| segment.observe(status_at));
+    let seen = match owner {
+        Some(owner) if status & 3 == at::COMMITTED => read(&overlay(segment, owner, bucket)),
+        _ => read(&Live { segment, bucket }),
+    };
+    segment.acquire_fence();
+    let steady = segment.load(bucket.line) == word && status_at.is_none_or(|status_at| segment.load(status_at) == status);
+    steady.then_some(seen)
+}
+
+#[inline]
+fn look_at(
+    seat: &Seat,
+    words: &impl Words,
+    bucket: Bucket,
+    hash: &Hash,
+    key: &dyn KeyTest,
+    steady: &dyn Fn() -> bool,
+) -> Result<Look, Fault> {
+    let tags = bucket::tag_words(words);
+    let mut candidates = bucket::matches(&tags, hash.tag);
+    while candidates != 0 {
+        let unit = candidates.trailing_zeros() as usize;
+        candidates &= candidates - 1;
+        let image = bucket::image_at(words, unit);
+        if image.is_reference() {
+            if entry::extra_of(image.words[1]) != hash.extra {
+                continue;
+            }
+            // Followed only if it was there, and only while the pin covers what was there.
+            if !steady() || !seat.covers_now() {
+                return Ok(Look::Changed);
+            }
+        }
+        if key.is_key_of(&image)? {
+            return Ok(Look::Hit(Hit { image, first_at: bucket.word_at(LINE_WORDS + unit * 2) }));
+        }
+    }
+    let (next, stash) = bucket::displaced(tags[6]);
+    Ok(Look::Miss(next, stash))
+}
+
+/// The bucket as `owner`'s committed journal makes it.
+fn overlay(segment: &Segment, owner: u64, bucket: Bucket) -> Overlaid {
+    let live = Live { segment, bucket };
+    let mut copy = Box::new(std::array::from_fn(|index| live.word(index)));
+    let seat = segment.seat_at(owner);
+    let len = segment.observe(seat + at::JOURNAL_LEN);
+    let mut block = seat + at::JOURNAL;
+    let mut block_end = at::JOURNAL_PAIRS;
+    let mut next_at = seat + at::JOURNAL_NEXT;
+    for index in 0..len {
+        if index == block_end {
+            let next = segment.observe(next_at);
+            if !segment.check(next, 16) {
+                break;
+            }
+            (block, next_at) = ((next + 16).wrapping_sub(index * 16), next + 8);
+            block_end += journal::BLOCK_PAIRS;
+        }
+        let place = block.wrapping_add(index * 16);
+        if let Some((Tag::Word, offset)) = journal::item_of(segment.load(place)) {
+            let value = segment.load(place + 8);
+            if (bucket.line + 8..bucket.line + 64).contains(&offset) {
+                copy[((offset - bucket.line) / 8) as usize] = value;
+            } else if (bucket.units..bucket.units + BUCKET_BYTES).contains(&offset) {
+                copy[LINE_WORDS + ((offset - bucket.units) / 8) as usize] = value;
+            }
+        }
+    }
+    Overlaid(copy)
+}
+
+/// Whether everything that was relied on is still as it was.
+pub fn still(segment: &Segment, marks: &[Mark]) -> bool {
+    segment.acquire_fence();
+    marks.iter().all(|mark| segment.load(mark.at) == mark.word)
+}

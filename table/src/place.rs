@@ -1,0 +1,186 @@
+//! Placing what a transaction has decided into the shadows of the buckets: the last step before the commit.
+
+use polder_shm::layout::seat as at;
+
+use crate::api::{Counter, Db, Stop};
+use crate::bucket::{self, WordsMut};
+use crate::directory::{database, extent, map_at};
+use crate::entry::{self, Image};
+use crate::txn::{Pending, Spot, Txn};
+
+/// Why a transaction cannot be placed as it is.
+pub(crate) enum Deficit {
+    /// These places must grow first.
+    Room(Vec<(Db, u64)>),
+    Stop(Stop),
+}
+
+impl From<Stop> for Deficit {
+    fn from(stop: Stop) -> Deficit {
+        Deficit::Stop(stop)
+    }
+}
+
+/// Whether an entry is a key that users see.
+pub(crate) fn is_key(image: &Image) -> bool {
+    image.meta() & 0x0f != entry::MARKER
+}
+
+pub(crate) fn has_expiry(image: &Image) -> bool {
+    is_key(image) && image.meta() & entry::EXPIRY != 0
+}
+
+impl Txn<'_> {
+    /// Places every pending change; expired entries that were met go too.
+    pub(crate) fn place_all(&self) -> Result<(), Deficit> {
+        let mut wanting = Vec::new();
+        let count = self.scratch.held.borrow().len();
+        for index in 0..count {
+            let pending = {
+                let held = &mut self.scratch.held.borrow_mut()[index];
+                if held.fresh {
+                    continue;
+                }
+                match (held.pending, held.spot) {
+                    (Some(pending), _) => pending,
+                    (None, Some(spot)) if spot.expired => {
+                        held.retires = Some(true);
+                        Pending::Remove
+                    }
+                    _ => continue,
+                }
+            };
+            if !self.place(index, pending)? {
+                let held = &self.scratch.held.borrow()[index];
+                wanting.push((held.db, held.hash.position));
+            }
+        }
+        if wanting.is_empty() { Ok(()) } else { Err(Deficit::Room(wanting)) }
+    }
+
+    /// Places one change; answers false when there is no room for it.
+    fn place(&self, index: usize, pending: Pending) -> Result<bool, Stop> {
+        let (spot, retires, tally, home, tag) = {
+            let held = &self.scratch.held.borrow()[index];
+            (held.spot, held.retires, held.tally, held.home, held.hash.tag)
+        };
+        self.tally(tally, spot.as_ref().map(|spot| &spot.image), pending);
+        if let (Some(spot), Some(whole)) = (spot, retires) {
+            if spot.image.is_reference() {
+                self.retire(spot.image.record(), whole)?;
+            }
+            if spot.expired && is_key(&spot.image) {
+                self.seat.add(at::COUNTERS + 8 * Counter::Expired as u64, 1);
+            }
+        }
+        let Pending::Write(image) = pending else {
+            if let Some(spot) = spot {
+                self.take_out(&spot, home);
+            }
+            return Ok(true);
+        };
+        if image.meta() & entry::EXPIRY != 0 {
+            self.lower_bounds(index, &image)?;
+        }
+        if let Some(spot) = spot {
+            if spot.image.units == image.units {
+                let unit = self.unit_of(&spot);
+                self.shadow_mut(spot.shadow, |words| bucket::overwrite(words, unit, &image));
+                return Ok(true);
+            }
+            self.take_out(&spot, home);
+        }
+        self.put_in(index, home, tag, &image)
+    }
+
+    /// Where the entry of a spot lies now: an insertion of this very transaction may have moved it.
+    fn unit_of(&self, spot: &Spot) -> usize {
+        self.shadow_mut(spot.shadow, |words| {
+            let is_it = |unit: usize| {
+                let image = bucket::image_at(words, unit);
+                image.version() == spot.image.version() && image.words[1] == spot.image.words[1]
+            };
+            if is_it(spot.unit) {
+                return spot.unit;
+            }
+            bucket::entries(words).map(|(unit, _)| unit).find(|&unit| is_it(unit)).expect("T1: nobody else moves an entry we have locked")
+        })
+    }
+
+    fn take_out(&self, spot: &Spot, home: usize) {
+        let unit = self.unit_of(spot);
+        self.shadow_mut(spot.shadow, |words| bucket::erase(words, unit, spot.image.units));
+        if spot.hop > 0 {
+            self.shadow_mut(home, |words| bucket::count_displaced(words, spot.hop == 2, -1));
+        }
+    }
+
+    /// Puts an entry into its home, the next bucket or the stash, in this order.
+    fn put_in(&self, index: usize, home: usize, tag: u8, image: &Image) -> Result<bool, Stop> {
+        if self.shadow_mut(home, |words| bucket::insert(words, tag, image)).is_some() {
+            return Ok(true);
+        }
+        let (db, extent, position, key) = {
+            let held = &self.scratch.held.borrow()[index];
+            (held.db, held.extent, held.hash.position, self.scratch.key_of(held.key))
+        };
+        let number = extent.home_of(position);
+        for (stash, there) in [(false, number + 1), (true, extent.stash_of(number))] {
+            let Some(shadow) = self.lock_bucket(db, &extent, there, false, &key)? else { return Err(Stop::Retry) };
+            if shadow != home && self.shadow_mut(shadow, |words| bucket::insert(words, tag, image)).is_some() {
+                self.shadow_mut(home, |words| bucket::count_displaced(words, stash, 1));
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Counts what the change does to the numbers of keys and of keys with expiry.
+    fn tally(&self, tally: u64, before: Option<&Image>, pending: Pending) {
+        let after = match &pending {
+            Pending::Write(image) => Some(image),
+            Pending::Remove => None,
+        };
+        let count = |image: Option<&Image>, test: fn(&Image) -> bool| image.is_some_and(test) as i64;
+        let keys = count(after, is_key) - count(before, is_key);
+        let expires = count(after, has_expiry) - count(before, has_expiry);
+        if keys != 0 || expires != 0 {
+            self.scratch.tally(tally, keys, expires);
+        }
+    }
+
+    /// Lowers the earliest expiry of extent and database, in this order, before the commit: who looks for what is due swaps
+    /// the database's bound first and reads the extents' afterwards, so it sees one of the two.
+    fn lower_bounds(&self, index: usize, image: &Image) -> Result<(), Stop> {
+        let Some(expiry_ms) = self.expiry_of(image)? else { return Ok(()) };
+        let (db, extent) = {
+            let held = &self.scratch.held.borrow()[index];
+            (held.db, held.extent)
+        };
+        let segment = self.segment();
+        segment.lower(extent.at + extent::EXPIRY_MIN, expiry_ms);
+        let node = segment.observe(map_at(db));
+        if segment.check(node, 64) {
+            segment.lower(node + database::EXPIRY_MIN, expiry_ms);
+        }
+        Ok(())
+    }
+}
+
+/// Lets the private buckets of an extent under construction be written directly.
+pub(crate) struct Private<'s> {
+    pub segment: &'s polder_shm::Segment,
+    pub bucket: crate::directory::Bucket,
+}
+
+impl bucket::Words for Private<'_> {
+    fn word(&self, index: usize) -> u64 {
+        self.segment.load(self.bucket.word_at(index))
+    }
+}
+
+impl WordsMut for Private<'_> {
+    fn set_word(&mut self, index: usize, value: u64) {
+        self.segment.store(self.bucket.word_at(index), value);
+    }
+}

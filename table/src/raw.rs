@@ -1,0 +1,121 @@
+//! The one raw module of the table: slices of nodes that lie in the segment.
+//!
+//! Everything else in this crate is safe code over words. A slice of a published node is sound as long as nobody writes the node:
+//! that is S1, for as long as the seat's pin lasts. A mutable slice exists only of a node that this very transaction made.
+
+use polder_base::{Fault, Ref};
+use polder_shm::class::SIZES;
+use polder_shm::node::{HEADER_BYTES, NodeHeader, NodeKind};
+use polder_shm::{Segment, offset_of};
+
+const DAMAGED: Fault = Fault::Damaged { what: "a node" };
+
+/// A node's header, if the reference names a node at all (S5: place, class, kind, length).
+#[inline]
+pub fn header(segment: &Segment, node: Ref) -> Result<(NodeHeader, NodeKind), Fault> {
+    let offset = offset_of(node);
+    let (_, class) = segment.class_at(offset).ok_or(DAMAGED)?;
+    let header = NodeHeader(segment.load(offset));
+    let kind = header.kind().ok_or(DAMAGED)?;
+    if header.length() + HEADER_BYTES as usize > SIZES[class] as usize {
+        return Err(DAMAGED);
+    }
+    Ok((header, kind))
+}
+
+/// A node's payload. The caller is pinned, and the borrow of `segment` stands for a pin that lasts as long.
+///
+/// # Errors
+/// [`Fault::Damaged`] when the reference names no node.
+#[inline]
+pub fn payload(segment: &Segment, node: Ref) -> Result<(NodeKind, &[u8]), Fault> {
+    let (header, kind) = header(segment, node)?;
+    let address = segment.address(offset_of(node) + HEADER_BYTES);
+    // SAFETY: S5, the node's place and length have been checked; S1, nobody writes a published node while we are pinned, and
+    // unpublished ones are ours.
+    Ok((kind, unsafe { std::slice::from_raw_parts(address, header.length()) }))
+}
+
+/// The references of a value's node.
+///
+/// # Errors
+/// As [`payload`].
+pub fn refs(segment: &Segment, node: Ref) -> Result<&[Ref], Fault> {
+    let (kind, bytes) = payload(segment, node)?;
+    if !kind.has_refs() {
+        return Ok(&[]);
+    }
+    let count = refs_in(bytes)?;
+    // SAFETY: as in `payload`; Ref is a transparent u64, the node is aligned to 8 bytes, and `count` of them fit.
+    Ok(unsafe { std::slice::from_raw_parts(bytes.as_ptr().add(8).cast(), count) })
+}
+
+/// How many references a payload with references begins with.
+pub fn refs_in(payload: &[u8]) -> Result<usize, Fault> {
+    let count = payload.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes)).ok_or(DAMAGED)?;
+    if count > (payload.len() as u64 - 8) / 8 {
+        return Err(DAMAGED);
+    }
+    Ok(count as usize)
+}
+
+/// The data of a value's node.
+///
+/// # Errors
+/// As [`payload`].
+pub fn data(segment: &Segment, node: Ref) -> Result<&[u8], Fault> {
+    let (kind, bytes) = payload(segment, node)?;
+    if !kind.has_refs() {
+        return Ok(bytes);
+    }
+    Ok(&bytes[8 + refs_in(bytes)? * 8..])
+}
+
+/// Fills the payload of a node that this transaction has just made, and nobody else knows of.
+pub fn fill(segment: &Segment, node: Ref, parts: &[&[u8]]) {
+    copy(segment, offset_of(node) + HEADER_BYTES, parts);
+}
+
+fn copy(segment: &Segment, mut at: u64, parts: &[&[u8]]) {
+    for part in parts {
+        // SAFETY: S2, the node is unpublished and ours; the caller made it long enough for all that goes in.
+        unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), segment.address(at), part.len()) };
+        at += part.len() as u64;
+    }
+}
+
+/// Fills a node that this transaction has just made with references and data.
+pub fn fill_refs(segment: &Segment, node: Ref, refs: &[Ref], parts: &[&[u8]]) {
+    let payload = offset_of(node) + HEADER_BYTES;
+    segment.store(payload, refs.len() as u64);
+    for (number, named) in refs.iter().enumerate() {
+        segment.store(payload + 8 + number as u64 * 8, named.0);
+    }
+    copy(segment, payload + 8 + refs.len() as u64 * 8, parts);
+}
+
+/// Zeroes the payload of a node that this transaction has just made.
+pub fn zero(segment: &Segment, node: Ref) {
+    let offset = offset_of(node);
+    let length = NodeHeader(segment.load(offset)).length();
+    // SAFETY: S2, the node is unpublished and ours, and its header was written with the length that it has room for.
+    unsafe { std::ptr::write_bytes(segment.address(offset + HEADER_BYTES), 0, length) };
+}
+
+/// Lets `change` write references and data of a node that this transaction made. No other slice of it may be alive.
+pub fn edit(segment: &Segment, node: Ref, change: &mut dyn FnMut(&mut [Ref], &mut [u8])) -> Result<(), Fault> {
+    let (header, kind) = header(segment, node)?;
+    let address = segment.address(offset_of(node) + HEADER_BYTES);
+    // SAFETY: S2, the node is unpublished and ours, and the caller has no other slice of it; S5, place and length were checked.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(address, header.length()) };
+    if !kind.has_refs() {
+        change(&mut [], bytes);
+        return Ok(());
+    }
+    let count = refs_in(bytes)?;
+    let (refs, data) = bytes[8..].split_at_mut(count * 8);
+    // SAFETY: as above; Ref is a transparent u64 and the node is aligned to 8 bytes.
+    let refs = unsafe { std::slice::from_raw_parts_mut(refs.as_mut_ptr().cast(), count) };
+    change(refs, data);
+    Ok(())
+}

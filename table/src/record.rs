@@ -1,0 +1,216 @@
+//! A record: the node of an entry that does not fit inline.
+//!
+//! ```text
+//! Plain       key length (1) | key | value
+//! Record      options (1) | key length (2) | expiry (6)? | flags (4)? | key | value
+//! RecordRefs  count of references (8) | value trees (2 x 8), key tree (8)? | count (8) extra (8) of the value
+//!             | key count (8) key extra (8)? | then as Record, with an empty value where the value is a tree
+//! ```
+//!
+//! A key of more than [`KEY_MAX`] bytes is a tree of its own, named by the third reference.
+
+use polder_base::{Fault, Ref};
+use polder_shm::node::NodeKind;
+use polder_values::{Nodes, Root, Value, string};
+
+use crate::api::New;
+
+const EXPIRY: u8 = 1;
+const FLAGS: u8 = 2;
+const RAW: u8 = 4;
+const TREE: u8 = 8;
+const LONG_KEY: u8 = 16;
+
+/// The longest key that a record holds itself, in bytes.
+pub const KEY_MAX: usize = 4096;
+
+/// A record taken apart.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    pub key: Key<'a>,
+    pub value: Value<'a>,
+    pub expiry_ms: Option<u64>,
+    pub flags: u32,
+    pub raw: bool,
+}
+
+/// A key as its record has it.
+#[derive(Clone, Copy, Debug)]
+pub enum Key<'a> {
+    Short(&'a [u8]),
+    /// A tree, as `values::string` makes it.
+    Long(Root),
+}
+
+const DAMAGED: Fault = Fault::Damaged { what: "a record" };
+
+/// Takes a node's payload apart.
+///
+/// # Errors
+/// [`Fault::Damaged`] when lengths lead outside (S5).
+pub fn read(kind: NodeKind, payload: &[u8]) -> Result<Record<'_>, Fault> {
+    let mut rest = payload;
+    if kind == NodeKind::Plain {
+        let (&key_len, tail) = rest.split_first().ok_or(DAMAGED)?;
+        let (key, value) = tail.split_at_checked(key_len as usize).ok_or(DAMAGED)?;
+        return Ok(Record { key: Key::Short(key), value: Value::Packed(value), expiry_ms: None, flags: 0, raw: false });
+    }
+    let mut refs = [Ref::NONE; 3];
+    let (mut count, mut extra) = (0, 0);
+    let (mut key_count, mut key_extra) = (0, 0);
+    if kind == NodeKind::RecordRefs {
+        let named = word(&mut rest)?;
+        if !(2..=3).contains(&named) {
+            return Err(DAMAGED);
+        }
+        for slot in refs.iter_mut().take(named as usize) {
+            *slot = Ref(word(&mut rest)?);
+        }
+        (count, extra) = (word(&mut rest)?, word(&mut rest)?);
+        if named == 3 {
+            (key_count, key_extra) = (word(&mut rest)?, word(&mut rest)?);
+        }
+    } else if kind != NodeKind::Record {
+        return Err(DAMAGED);
+    }
+    let (&options, tail) = rest.split_first().ok_or(DAMAGED)?;
+    rest = tail;
+    let key_len = u16::from_le_bytes(take(&mut rest, 2)?.try_into().map_err(|_| DAMAGED)?) as usize;
+    let mut expiry_ms = None;
+    if options & EXPIRY != 0 {
+        let mut stored = [0; 8];
+        stored[..6].copy_from_slice(take(&mut rest, 6)?);
+        expiry_ms = Some(u64::from_le_bytes(stored));
+    }
+    let mut flags = 0;
+    if options & FLAGS != 0 {
+        flags = u32::from_le_bytes(take(&mut rest, 4)?.try_into().map_err(|_| DAMAGED)?);
+    }
+    let key = take(&mut rest, key_len)?;
+    let key = match options & LONG_KEY {
+        0 => Key::Short(key),
+        _ => Key::Long(Root { refs: [refs[2], Ref::NONE], count: key_count, extra: key_extra }),
+    };
+    let value = match options & TREE {
+        0 => Value::Packed(rest),
+        _ => Value::Tree(Root { refs: [refs[0], refs[1]], count, extra }),
+    };
+    Ok(Record { key, value, expiry_ms, flags, raw: options & RAW != 0 })
+}
+
+fn take<'a>(rest: &mut &'a [u8], count: usize) -> Result<&'a [u8], Fault> {
+    let (taken, tail) = rest.split_at_checked(count).ok_or(DAMAGED)?;
+    *rest = tail;
+    Ok(taken)
+}
+
+fn word(rest: &mut &[u8]) -> Result<u64, Fault> {
+    Ok(u64::from_le_bytes(take(rest, 8)?.try_into().map_err(|_| DAMAGED)?))
+}
+
+/// The payload of the record of `key` and `new`, in pieces, for a node of the kind that comes with it.
+pub struct Draft<'a> {
+    pub kind: NodeKind,
+    head: [u8; 80],
+    head_len: usize,
+    key: &'a [u8],
+    value: &'a [u8],
+}
+
+impl<'a> Draft<'a> {
+    /// Drafts a record. A long key's tree is made here, among `nodes`.
+    ///
+    /// # Errors
+    /// [`Fault::Full`] when there is no room for a long key.
+    pub fn new(nodes: &dyn Nodes, key: &'a [u8], new: &New<'a>) -> Result<Draft<'a>, Fault> {
+        let long = if key.len() > KEY_MAX { Some(long_key(nodes, key)?) } else { None };
+        let (tree, value) = match new.value {
+            Value::Packed(bytes) => (None, bytes),
+            Value::Tree(root) => (Some(root), &[][..]),
+        };
+        let plain = tree.is_none() && key.len() < 256 && new.expiry_ms.is_none() && new.flags == 0 && !new.raw;
+        let kind = match (tree.is_some() || long.is_some(), plain) {
+            (true, _) => NodeKind::RecordRefs,
+            (_, true) => NodeKind::Plain,
+            _ => NodeKind::Record,
+        };
+        let mut draft = Draft { kind, head: [0; 80], head_len: 0, key: if long.is_some() { &[] } else { key }, value };
+        if plain {
+            draft.put(&[key.len() as u8]);
+            return Ok(draft);
+        }
+        if kind == NodeKind::RecordRefs {
+            let root = tree.unwrap_or_default();
+            draft.put(&(2 + long.is_some() as u64).to_le_bytes());
+            draft.put(&root.refs[0].0.to_le_bytes());
+            draft.put(&root.refs[1].0.to_le_bytes());
+            if let Some(long) = long {
+                draft.put(&long.refs[0].0.to_le_bytes());
+            }
+            draft.put(&root.count.to_le_bytes());
+            draft.put(&root.extra.to_le_bytes());
+            if let Some(long) = long {
+                draft.put(&long.count.to_le_bytes());
+                draft.put(&long.extra.to_le_bytes());
+            }
+        }
+        let mut options = 0;
+        for (bit, set) in
+            [(EXPIRY, new.expiry_ms.is_some()), (FLAGS, new.flags != 0), (RAW, new.raw), (TREE, tree.is_some()), (LONG_KEY, long.is_some())]
+        {
+            options |= if set { bit } else { 0 };
+        }
+        draft.put(&[options]);
+        draft.put(&(draft.key.len() as u16).to_le_bytes());
+        if let Some(expiry_ms) = new.expiry_ms {
+            draft.put(&expiry_ms.to_le_bytes()[..6]);
+        }
+        if new.flags != 0 {
+            draft.put(&new.flags.to_le_bytes());
+        }
+        Ok(draft)
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        self.head[self.head_len..self.head_len + bytes.len()].copy_from_slice(bytes);
+        self.head_len += bytes.len();
+    }
+
+    /// The payload's pieces.
+    pub fn parts(&self) -> [&[u8]; 3] {
+        [&self.head[..self.head_len], self.key, self.value]
+    }
+
+    /// The payload's length in bytes.
+    pub fn len(&self) -> usize {
+        self.head_len + self.key.len() + self.value.len()
+    }
+}
+
+fn long_key(nodes: &dyn Nodes, key: &[u8]) -> Result<Root, Fault> {
+    let mut builder = string::Builder::new();
+    builder.push(nodes, key)?;
+    builder.finish(nodes)
+}
+
+/// Whether a record's key is `key`.
+///
+/// # Errors
+/// [`Fault::Damaged`] when a long key's tree is damaged.
+pub fn key_is(nodes: &dyn Nodes, stored: &Key<'_>, key: &[u8]) -> Result<bool, Fault> {
+    match stored {
+        Key::Short(bytes) => Ok(*bytes == key),
+        Key::Long(root) if root.count == key.len() as u64 => {
+            let mut at = 0;
+            for piece in string::pieces(nodes, Value::Tree(*root), 0, root.count) {
+                let piece = piece?;
+                if key.get(at..at + piece.len()) != Some(piece.bytes()) {
+                    return Ok(false);
+                }
+                at += piece.len();
+            }
+            Ok(true)
+        }
+        Key::Long(_) => Ok(false),
+    }
+}

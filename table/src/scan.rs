@@ -1,0 +1,170 @@
+//! Going through the keys of a database: SCAN, KEYS, RANDOMKEY.
+//!
+//! A cursor is a position in the hash space (its upper 48 bits), so a scan has no state anywhere. A bucket's keys are shown where
+//! they are at home, wherever they lie, and only those whose position the scan has not passed: a key that is there all the
+//! time is shown once, whatever grows meanwhile.
+
+use polder_base::Fault;
+use polder_values::Kind;
+
+use crate::api::{Db, Scanned, Stop};
+use crate::bucket::{self, UNITS};
+use crate::directory::{self, Extent, map_at};
+use crate::entry::Image;
+use crate::lookup::view;
+use crate::place::is_key;
+use crate::txn::{Pending, Txn};
+
+/// Bits of a position that a cursor leaves out.
+const CURSOR_SHIFT: u32 = 16;
+
+impl Txn<'_> {
+    /// Shows the keys from `cursor` on, buckets at a time until about `count` were seen; answers the next cursor, 0 at the end.
+    /// A key that is there during the whole scan is shown at least once. What this transaction has written itself is shown first.
+    ///
+    /// # Errors
+    /// A fault.
+    pub fn scan(&self, db: Db, cursor: u64, count: usize, visit: &mut dyn FnMut(Scanned<'_>)) -> Result<u64, Stop> {
+        let db = self.physical(db);
+        let mut seen = 0;
+        if cursor == 0 {
+            seen += self.show_own(db, visit)?;
+        }
+        if self.scratch.flushes.borrow().contains(&db) {
+            return Ok(0);
+        }
+        let mut position = cursor << CURSOR_SHIFT;
+        loop {
+            let root = self.segment().observe(map_at(db) + 8);
+            if root == 0 {
+                return Ok(0);
+            }
+            let Some(extent) = directory::walk(self.segment(), root, position) else { continue };
+            let home = extent.home_of(position);
+            let Some(images) = self.at_home(&extent, home) else { continue };
+            let next = if home + 1 < extent.homes { Some(extent.first_position(home + 1)) } else { extent.end() };
+            for image in &images {
+                let at = self.hash_of_entry(image)?.position;
+                if at >= position && extent.home_of(at) == home {
+                    seen += self.show(db, image, visit)? as usize;
+                }
+            }
+            match next {
+                Some(next) if seen >= count => return Ok((next >> CURSOR_SHIFT).max(1)),
+                Some(next) => position = next,
+                None => return Ok(0),
+            }
+        }
+    }
+
+    /// The entries that may be at home in a bucket: its own, and its neighbour's and stash's if any of them lie there. `None`: changed
+    /// meanwhile.
+    fn at_home(&self, extent: &Extent, home: u64) -> Option<Vec<Image>> {
+        let mut images = Vec::with_capacity(UNITS / 2);
+        let (next, stash) = self.add_bucket(extent, home, &mut images)?;
+        if next > 0 {
+            self.add_bucket(extent, home + 1, &mut images)?;
+        }
+        if stash > 0 && !(next > 0 && extent.stash_of(home) == home + 1) {
+            self.add_bucket(extent, extent.stash_of(home), &mut images)?;
+        }
+        (extent.is_current(self.segment()) && self.seat.covers_now()).then_some(images)
+    }
+
+    fn add_bucket(&self, extent: &Extent, index: u64, images: &mut Vec<Image>) -> Option<(u8, u8)> {
+        let bucket = extent.bucket(self.segment(), index)?;
+        let (mut seen, displaced) = view(&self.seat, bucket, |words| {
+            let seen: Vec<Image> = bucket::entries(words).map(|(unit, _)| bucket::image_at(words, unit)).collect();
+            (seen, bucket::displaced(words.word(7)))
+        })?;
+        images.append(&mut seen);
+        Some(displaced)
+    }
+
+    /// Shows a key unless it has expired, only marks a watch, or is one that this transaction holds (which is shown by itself).
+    fn show(&self, db: Db, image: &Image, visit: &mut dyn FnMut(Scanned<'_>)) -> Result<bool, Fault> {
+        let Some(kind) = Kind::from_stored(image.meta() & 0x0f) else { return Ok(false) };
+        let expiry_ms = self.expiry_of(image)?;
+        let key = self.key_of(image)?;
+        if expiry_ms.is_some_and(|expiry_ms| expiry_ms <= self.now_ms()) || self.scratch.held_index(db, &key).is_some() {
+            return Ok(false);
+        }
+        visit(Scanned { key: &key, kind, expiry_ms });
+        Ok(true)
+    }
+
+    /// Shows the keys that this transaction holds, as it has made them.
+    fn show_own(&self, db: Db, visit: &mut dyn FnMut(Scanned<'_>)) -> Result<usize, Fault> {
+        let held = self.scratch.held.borrow();
+        let mut shown = 0;
+        for held in held.iter().filter(|held| held.db == db) {
+            let image = match (held.pending, held.spot) {
+                (Some(Pending::Write(image)), _) => image,
+                (None, Some(spot)) if !spot.expired => spot.image,
+                _ => continue,
+            };
+            if let Some(kind) = Kind::from_stored(image.meta() & 0x0f) {
+                visit(Scanned { key: &self.scratch.key_of(held.key), kind, expiry_ms: self.expiry_of(&image)? });
+                shown += 1;
+            }
+        }
+        Ok(shown)
+    }
+
+    /// A key drawn with equal chances, if there is one.
+    ///
+    /// # Errors
+    /// A fault.
+    pub fn random_key(&self, db: Db) -> Result<Option<Vec<u8>>, Stop> {
+        const DRAWS_MAX: usize = 2_000;
+        let db = self.physical(db);
+        for _ in 0..DRAWS_MAX {
+            if self.tallied_none(db) {
+                break;
+            }
+            if let Some(image) = self.draw_entry(db)
+                && is_key(&image)
+                && self.expiry_of(&image)?.is_none_or(|expiry_ms| expiry_ms > self.now_ms())
+            {
+                return Ok(Some(self.key_of(&image)?));
+            }
+        }
+        // Nearly empty, or all but expired: whatever a scan finds first from a drawn place on.
+        let mut found = None;
+        let mut cursor = self.table.draw_wide() >> CURSOR_SHIFT;
+        for _ in 0..2 {
+            while found.is_none() {
+                cursor = self.scan(db, cursor, 1, &mut |scanned| found = found.take().or(Some(scanned.key.to_vec())))?;
+                if cursor == 0 {
+                    break;
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn tallied_none(&self, db: Db) -> bool {
+        self.segment().observe(map_at(db) + 8) == 0 || self.keys(db) == 0
+    }
+
+    /// One draw: an extent with a chance by its number of buckets, a bucket, a unit. `None` when nothing begins there.
+    pub(crate) fn draw_entry(&self, db: Db) -> Option<Image> {
+        let segment = self.segment();
+        let root = segment.observe(map_at(db) + 8);
+        if root == 0 {
+            return None;
+        }
+        let extent = directory::walk(segment, root, self.table.draw_wide())?;
+        // A position finds an extent by its span; its buckets' chances are made equal to others' by leaving some draws out.
+        let density = (extent.buckets() as f64) * (1u64 << extent.depth) as f64;
+        if !self.table.accept_density(density) {
+            return None;
+        }
+        let bucket = extent.bucket(segment, self.table.draw() as u64 % extent.buckets())?;
+        let unit = self.table.draw() as usize % UNITS;
+        let image = view(&self.seat, bucket, |words| {
+            bucket::entries(words).find(|(begin, _)| *begin == unit).map(|_| bucket::image_at(words, unit))
+        })??;
+        (self.seat.covers_now() && extent.is_current(segment)).then_some(image)
+    }
+}

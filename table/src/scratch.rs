@@ -1,0 +1,182 @@
+//! What a transaction needs for its work and leaves to the next one of the thread: buffers, so that nothing is allocated.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
+
+use bumpalo::Bump;
+use polder_base::{Fault, Ref};
+use polder_shm::journal::{CHANGED, Tag};
+use polder_shm::layout::seat as at;
+use polder_shm::{Seat, Segment};
+
+use crate::api::{Db, Stop};
+use crate::directory::Bucket;
+use crate::lookup::Marks;
+use crate::shadow::{Editing, Shadow};
+use crate::txn::{Held, Order};
+
+/// More held keys than this are found through a map instead of by looking at each.
+const LOOK_AT_EACH: usize = 12;
+
+/// See the module.
+#[derive(Default)]
+pub struct Scratch {
+    pub(crate) arena: Bump,
+    pub(crate) held: RefCell<Vec<Held>>,
+    keys: RefCell<Vec<u8>>,
+    by_key: RefCell<std::collections::HashMap<(Db, Vec<u8>), usize>>,
+    pub(crate) shadows: RefCell<Vec<Shadow>>,
+    shadows_used: Cell<usize>,
+    pub(crate) marks: RefCell<Marks>,
+    pub(crate) made: RefCell<HashSet<Ref>>,
+    pub(crate) olds: Cell<u64>,
+    pub(crate) highest: Cell<Order>,
+    tallies: RefCell<Vec<(u64, i64, i64)>>,
+    /// What a retry does before it begins: keys to declare, places to make room in, a database to make.
+    pub(crate) wide: Cell<bool>,
+    pub(crate) extra: RefCell<Vec<(Db, Vec<u8>)>>,
+    pub(crate) wanting: RefCell<Vec<(Db, u64)>>,
+    pub(crate) missing: Cell<Option<Db>>,
+    pub(crate) trouble: RefCell<Option<Fault>>,
+    /// Databases that the transaction empties, and pairs that it swaps.
+    pub(crate) flushes: RefCell<Vec<Db>>,
+    pub(crate) swaps: RefCell<Vec<(Db, Db)>>,
+    /// Tallies that databases under construction have taken.
+    pub(crate) fresh_tallies: RefCell<Vec<u64>>,
+}
+
+impl Scratch {
+    /// The number of a key that is held already.
+    #[inline]
+    pub(crate) fn held_index(&self, db: Db, key: &[u8]) -> Option<usize> {
+        let held = self.held.borrow();
+        if held.len() <= LOOK_AT_EACH {
+            let keys = self.keys.borrow();
+            return held.iter().position(|held| held.db == db && &keys[held.key.0..held.key.1] == key);
+        }
+        let mut by_key = self.by_key.borrow_mut();
+        let keys = self.keys.borrow();
+        for (index, held) in held.iter().enumerate().skip(by_key.len()) {
+            by_key.insert((held.db, keys[held.key.0..held.key.1].to_vec()), index);
+        }
+        by_key.get(&(db, key.to_vec())).copied()
+    }
+
+    /// Copies a key's bytes to where they last as long as the transaction.
+    pub(crate) fn keep_key(&self, key: &[u8]) -> (usize, usize) {
+        let mut keys = self.keys.borrow_mut();
+        let begin = keys.len();
+        keys.extend_from_slice(key);
+        (begin, keys.len())
+    }
+
+    /// A kept key.
+    pub(crate) fn key_of(&self, at: (usize, usize)) -> Vec<u8> {
+        self.keys.borrow()[at.0..at.1].to_vec()
+    }
+
+    /// The shadow of a bucket that is locked already.
+    #[inline]
+    pub(crate) fn shadow_of(&self, bucket: Bucket) -> Option<usize> {
+        self.shadows.borrow()[..self.shadows_used.get()].iter().position(|shadow| shadow.bucket == bucket)
+    }
+
+    /// Adds the shadow of a bucket that has just been locked.
+    #[inline]
+    pub(crate) fn push_shadow(&self, bucket: Bucket, lock_item: u64) -> usize {
+        let index = self.shadows_used.get();
+        let mut shadows = self.shadows.borrow_mut();
+        match shadows.get_mut(index) {
+            Some(shadow) => shadow.reuse(bucket, lock_item),
+            None => shadows.push(Shadow::new(bucket, lock_item)),
+        }
+        self.shadows_used.set(index + 1);
+        index
+    }
+
+    /// Reads a shadow.
+    #[inline]
+    pub(crate) fn with_shadow<R>(&self, index: usize, segment: &Segment, read: impl FnOnce(&Editing<'_>) -> R) -> R {
+        read(&Editing { shadow: &mut self.shadows.borrow_mut()[index], segment })
+    }
+
+    /// Adds to the tallies.
+    pub(crate) fn tally(&self, tally: u64, keys: i64, expires: i64) {
+        let mut tallies = self.tallies.borrow_mut();
+        match tallies.iter_mut().find(|(number, ..)| *number == tally) {
+            Some((_, k, e)) => (*k, *e) = (*k + keys, *e + expires),
+            None => tallies.push((tally, keys, expires)),
+        }
+    }
+
+    /// Notes in the journal what differs in the shadows; answers whether anything does.
+    pub(crate) fn note_changes(&self, seat: &Seat, segment: &Segment) -> Result<bool, Fault> {
+        let mut any = false;
+        for shadow in &self.shadows.borrow()[..self.shadows_used.get()] {
+            let mut changed = false;
+            for (offset, value) in shadow.changes(segment) {
+                if !changed {
+                    seat.amend(shadow.lock_item, CHANGED);
+                    seat.note(Tag::Cover, shadow.bucket.line, 0)?;
+                    changed = true;
+                }
+                seat.note(Tag::Word, offset, value)?;
+            }
+            any |= changed;
+        }
+        Ok(any)
+    }
+
+    /// Notes the tallies' new values, which are the seat's own words.
+    pub(crate) fn note_tallies(&self, seat: &Seat, segment: &Segment) -> Result<(), Fault> {
+        let tallies = self.tallies.borrow();
+        if tallies.is_empty() {
+            return Ok(());
+        }
+        seat.note(Tag::Cover, 0, 0)?;
+        for (tally, keys, expires) in tallies.iter() {
+            let place = segment.seat_at(seat.index()) + at::TALLIES + tally * 16;
+            for (place, by) in [(place, keys), (place + 8, expires)] {
+                if *by != 0 {
+                    seat.note(Tag::Word, place, segment.load(place).wrapping_add_signed(*by))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets the attempt, but not what the retry needs to know.
+    pub(crate) fn forget(&self) {
+        self.held.borrow_mut().clear();
+        self.keys.borrow_mut().clear();
+        self.by_key.borrow_mut().clear();
+        self.shadows_used.set(0);
+        self.marks.borrow_mut().clear();
+        self.made.borrow_mut().clear();
+        self.olds.set(0);
+        self.highest.set((0, 0, 0));
+        self.tallies.borrow_mut().clear();
+        self.flushes.borrow_mut().clear();
+        self.swaps.borrow_mut().clear();
+        self.fresh_tallies.borrow_mut().clear();
+    }
+
+    /// Makes the buffers ready for another transaction.
+    pub(crate) fn reset(&mut self) {
+        self.forget();
+        self.arena.reset();
+        self.wide.set(false);
+        self.extra.borrow_mut().clear();
+        self.wanting.borrow_mut().clear();
+        self.missing.set(None);
+        *self.trouble.borrow_mut() = None;
+    }
+
+    /// The fault that could not be answered where it happened, if there was one.
+    pub(crate) fn take_trouble(&self) -> Result<(), Stop> {
+        match self.trouble.borrow_mut().take() {
+            Some(fault) => Err(Stop::Fault(fault)),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! The table of a segment, as one process holds it.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use polder_base::Fault;
+use polder_shm::layout::{header, seat as at};
+use polder_shm::{Seat, Segment};
+
+use crate::api::*;
+use crate::directory::{self, Slot, database, map_at};
+use crate::txn::Txn;
+
+pub use crate::scratch::Scratch;
+
+/// A process's handle on the table of a segment; shared by its threads.
+pub struct Table {
+    segment: Arc<Segment>,
+    random: AtomicU64,
+    /// The densest extent met so far (bits of an f64): what makes a draw of a key fair.
+    density: AtomicU64,
+}
+
+thread_local! {
+    /// Buffers of the thread's last transactions.
+    #[allow(clippy::vec_box, reason = "a transaction moves its buffers in and out: as one pointer")]
+    static SCRATCH: RefCell<Vec<Box<Scratch>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The words of `Limits` in the header, in order.
+const MEMORY_MAX: u64 = header::LIMITS;
+const POLICY: u64 = header::LIMITS + 8;
+const SAMPLES: u64 = header::LIMITS + 16;
+const LFU_LOG_FACTOR: u64 = header::LIMITS + 24;
+const LFU_DECAY: u64 = header::LIMITS + 32;
+/// 1 where active expiry is off.
+const PASSIVE: u64 = header::LIMITS + 40;
+/// 1 once limits have been set; before that the defaults hold.
+const LIMITED: u64 = header::LIMITS + 48;
+/// What `reset_counters` found: counters are told relative to it.
+const COUNTER_BASES: u64 = header::LIMITS + 64;
+
+impl Table {
+    /// The table of an attached segment. A new segment's table needs no making: databases come with their first key.
+    pub fn over(segment: Arc<Segment>) -> Table {
+        let seed = segment.load(header::SECRET) ^ polder_base::time::now_us();
+        Table { segment, random: AtomicU64::new(seed | 1), density: AtomicU64::new(0) }
+    }
+
+    /// The segment.
+    pub fn segment(&self) -> &Arc<Segment> {
+        &self.segment
+    }
+
+    /// Begins a transaction of the calling thread.
+    ///
+    /// # Errors
+    /// [`Fault::System`] when all seats are taken or the thread has a transaction already, [`Fault::Full`].
+    #[inline]
+    pub fn begin(&self, mode: Mode) -> Result<Txn<'_>, Fault> {
+        let seat = self.seat()?;
+        if !seat.enter() {
+            return Err(Fault::System("this thread has a transaction already: end it first".into()));
+        }
+        let scratch = SCRATCH.with(|pool| pool.borrow_mut().pop()).unwrap_or_default();
+        Ok(Txn::new(self, seat, mode, scratch))
+    }
+
+    pub(crate) fn give_scratch(&self, mut scratch: Box<Scratch>) {
+        scratch.reset();
+        // At a thread's end the pool may be gone already: then the buffers go, too.
+        let _ = SCRATCH.try_with(|pool| pool.borrow_mut().push(scratch));
+    }
+
+    /// The calling thread's seat.
+    ///
+    /// # Errors
+    /// As [`Table::begin`].
+    #[inline]
+    pub fn seat(&self) -> Result<std::rc::Rc<Seat>, Fault> {
+        self.segment.seat()
+    }
+
+    /// A number that nobody foresees well enough to fool sampling with it.
+    pub(crate) fn draw(&self) -> u32 {
+        let mut word = self.random.load(Ordering::Relaxed);
+        word ^= word << 13;
+        word ^= word >> 7;
+        word ^= word << 17;
+        self.random.store(word, Ordering::Relaxed);
+        (word >> 32) as u32
+    }
+
+    /// Whether a draw that met an extent of this density counts: in proportion to the densest.
+    pub(crate) fn accept_density(&self, density: f64) -> bool {
+        let densest = f64::from_bits(self.density.load(Ordering::Relaxed));
+        // A table that has shrunk since (FLUSHALL) forgets its densest by and by.
+        self.density.store((densest * 0.999).max(density).to_bits(), Ordering::Relaxed);
+        density >= densest || (self.draw() as f64) < density / densest * u32::MAX as f64
+    }
+
+    /// 64 bits of [`Table::draw`].
+    pub(crate) fn draw_wide(&self) -> u64 {
+        (self.draw() as u64) << 32 | self.draw() as u64
+    }
+
+    /// Brings the header line of a position's bucket near.
+    #[inline]
+    pub(crate) fn prefetch_line(&self, root: u64, position: u64) {
+        if root != 0
+            && let Some(extent) = directory::walk(&self.segment, root, position)
+            && let Some(bucket) = extent.bucket(&self.segment, extent.home_of(position))
+        {
+            self.segment.prefetch(bucket.line);
+        }
+    }
+
+    /// The sum of a counter over all seats since the last reset.
+    pub fn counter(&self, counter: Counter) -> u64 {
+        let base = self.segment.load(COUNTER_BASES + 8 * counter as u64);
+        self.segment.sum_over_seats(at::COUNTERS + 8 * counter as u64).wrapping_sub(base)
+    }
+
+    /// Adds to a counter of the calling thread's seat.
+    #[inline]
+    pub fn count(&self, counter: Counter, by: u64) {
+        if let Ok(seat) = self.seat() {
+            seat.add(at::COUNTERS + 8 * counter as u64, by);
+        }
+    }
+
+    /// Resets what `CONFIG RESETSTAT` resets, for all processes.
+    pub fn reset_counters(&self) {
+        for counter in 0..COUNTERS as u64 {
+            let now = self.segment.sum_over_seats(at::COUNTERS + 8 * counter);
+            self.segment.publish(COUNTER_BASES + 8 * counter, now);
+        }
+    }
+
+    /// The limits in force, in all processes.
+    #[inline]
+    pub fn limits(&self) -> Limits {
+        let segment = &self.segment;
+        if segment.load(LIMITED) == 0 {
+            return Limits::default();
+        }
+        Limits {
+            memory_max: segment.load(MEMORY_MAX),
+            policy: POLICIES.get(segment.load(POLICY) as usize).map_or(Policy::NoEviction, |(policy, _)| *policy),
+            samples: segment.load(SAMPLES) as u32,
+            lfu_log_factor: segment.load(LFU_LOG_FACTOR) as u32,
+            lfu_decay_minutes: segment.load(LFU_DECAY) as u32,
+            active_expiry: segment.load(PASSIVE) == 0,
+        }
+    }
+
+    /// Sets the limits, for all processes.
+    pub fn set_limits(&self, limits: Limits) {
+        let segment = &self.segment;
+        segment.publish(MEMORY_MAX, limits.memory_max);
+        segment.publish(POLICY, limits.policy as u64);
+        segment.publish(SAMPLES, limits.samples as u64);
+        segment.publish(LFU_LOG_FACTOR, limits.lfu_log_factor as u64);
+        segment.publish(LFU_DECAY, limits.lfu_decay_minutes as u64);
+        segment.publish(PASSIVE, !limits.active_expiry as u64);
+        segment.publish(LIMITED, 1);
+    }
+
+    /// What the memory holds.
+    pub fn usage(&self) -> Usage {
+        let segment = &self.segment;
+        let used = segment.used_bytes();
+        let peak = segment.word(header::USED_PEAK).fetch_max(used, Ordering::Relaxed).max(used);
+        Usage {
+            ceiling: segment.geometry().ceiling - polder_shm::layout::SEATS_AT - polder_shm::layout::SEATS_MAX * at::BYTES,
+            committed: segment.committed_bytes(),
+            used,
+            used_peak: peak,
+            fixed: segment.fixed_bytes(),
+            table: self.table_bytes(),
+            retired: segment.sum_over_seats(at::RETIRED_BYTES),
+            page_bytes: segment.mapping().pages().page_bytes as u64,
+            seats_used: (0..segment.seats_high()).filter(|seat| segment.load(segment.seat_at(*seat) + at::OWNER) != 0).count() as u32,
+            seats_max: polder_shm::layout::SEATS_MAX as u32,
+        }
+    }
+
+    /// Bytes of buckets and directories.
+    fn table_bytes(&self) -> u64 {
+        let mut bytes = 0;
+        for db in 0..DATABASES as Db {
+            self.each_extent(db, &mut |extent| {
+                bytes += extent.pieces * crate::bucket::PIECE_BYTES + directory::extent::PAYLOAD as u64;
+            });
+        }
+        bytes
+    }
+
+    /// Visits every extent of a database, as far as nobody changes the directory meanwhile.
+    pub(crate) fn each_extent(&self, db: Db, visit: &mut dyn FnMut(&directory::Extent)) {
+        let mut position = 0;
+        loop {
+            let root = self.segment.observe(map_at(db) + 8);
+            if root == 0 {
+                return;
+            }
+            let Some(extent) = directory::walk(&self.segment, root, position) else { return };
+            visit(&extent);
+            match extent.end() {
+                Some(end) => position = end,
+                None => return,
+            }
+        }
+    }
+
+    /// Keys in a database (`word` 0) or keys with an expiry (`word` 1), from the tallies of all seats.
+    pub(crate) fn tally_of(&self, db: Db, word: u64) -> u64 {
+        let segment = &self.segment;
+        loop {
+            let (node, root) = (segment.observe(map_at(db)), segment.observe(map_at(db) + 8));
+            if root == 0 {
+                return 0;
+            }
+            let base = if segment.check(node, 64) { segment.load(node + database::KEYS_BASE + word * 8) } else { 0 };
+            let sum = segment.sum_over_seats(at::TALLIES + directory::tally_of(root) * 16 + word * 8);
+            if segment.observe(map_at(db) + 8) == root {
+                return sum.wrapping_sub(base);
+            }
+        }
+    }
+
+    /// What the directory's slot at a position names, for `inspect` and `verify`.
+    pub fn slot(&self, word: u64) -> Slot {
+        directory::slot_of(&self.segment, word)
+    }
+}

@@ -1,0 +1,679 @@
+//! A transaction: reads and writes of any number of keys that become true together, or not at all.
+//!
+//! *Write mode.* The declared keys' home buckets are locked in hash order (a key met later is try-locked; if that fails, nothing
+//! has been published, so everything is dropped and run again with that key among the declared ones). New entries
+//! are built in private. At commit they are placed into private copies of the buckets (`shadow.rs`), what differs is noted in the
+//! seat's journal, and one store of the seat's status word makes it true (`shm::journal`).
+//!
+//! *Read mode.* Nothing is locked. Every word that was relied on is looked at again at commit; after a few failures the keys
+//! are locked as for writing (Silo's rule), so a reader of many keys comes to its end beside any number of writers.
+//!
+//! Invariants:
+//! - **T1** An entry is changed only under its home bucket's lock and the lock of the bucket that it lies in.
+//! - **T2** Locks are waited for in one order only: database, position of the extent, number of the bucket. Out of order only by try.
+//! - **T3** The pin lasts from before the first walk to after the last use of what was found, so a bucket that is
+//!   locked is a bucket, and a slice that was handed out stays readable.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use polder_base::{Fault, Ref};
+use polder_shm::node::NodeKind;
+use polder_shm::{Locked, Seat, Segment};
+use polder_values::{Kind, Nodes, Value};
+
+use crate::api::*;
+use crate::bucket;
+use crate::directory::{self, Extent};
+use crate::entry::{self, Image};
+use crate::hash::{Hash, hash};
+use crate::lookup::{self, KeyTest};
+use crate::place::Deficit;
+use crate::record::{self, Record};
+use crate::shadow::Editing;
+use crate::table::{Scratch, Table};
+use crate::{clock, raw};
+
+/// Attempts in read mode before the keys are locked.
+const FREE_ATTEMPTS: u32 = 4;
+
+/// One transaction of one thread.
+pub struct Txn<'t> {
+    pub(crate) table: &'t Table,
+    pub(crate) seat: Rc<Seat>,
+    mode: Mode,
+    pub(crate) scratch: Box<Scratch>,
+    now: Cell<u64>,
+    attempts: Cell<u32>,
+    /// Locks have been taken or things noted: there is something to roll back.
+    pub(crate) dirty: Cell<bool>,
+}
+
+/// Where a locked key's entry lies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spot {
+    pub shadow: usize,
+    pub unit: usize,
+    pub image: Image,
+    /// 0 home, 1 the next bucket, 2 the stash.
+    pub hop: u8,
+    pub expired: bool,
+}
+
+/// A key that the transaction has locked.
+pub(crate) struct Held {
+    pub db: Db,
+    /// The key's place among the scratch's key bytes.
+    pub key: (usize, usize),
+    pub hash: Hash,
+    pub tally: u64,
+    pub extent: Extent,
+    pub home: usize,
+    pub spot: Option<Spot>,
+    pub pending: Option<Pending>,
+    /// The entry that was there goes out of use; true: with all that its record names.
+    pub retires: Option<bool>,
+    /// The database is being emptied by this very transaction: the key belongs to the new, private one.
+    pub fresh: bool,
+}
+
+/// What a key is going to be.
+#[derive(Clone, Copy)]
+pub(crate) enum Pending {
+    Write(Image),
+    Remove,
+}
+
+/// The order of locks (T2).
+pub(crate) type Order = (Db, u64, u64);
+
+impl KeyTest for (&Txn<'_>, &[u8]) {
+    fn is_key_of(&self, image: &Image) -> Result<bool, Fault> {
+        let (txn, key) = self;
+        if image.is_reference() {
+            let (kind, payload) = raw::payload(txn.segment(), image.record())?;
+            return record::key_is(*txn, &record::read(kind, payload)?.key, key);
+        }
+        Ok(entry::inline_fields(&image.bytes()).is_some_and(|fields| fields.key == *key))
+    }
+}
+
+impl<'t> Txn<'t> {
+    pub(crate) fn new(table: &'t Table, seat: Rc<Seat>, mode: Mode, scratch: Box<Scratch>) -> Txn<'t> {
+        seat.pin();
+        Txn { table, seat, mode, scratch, now: Cell::new(0), attempts: Cell::new(0), dirty: Cell::new(false) }
+    }
+
+    #[inline]
+    pub(crate) fn segment(&self) -> &Segment {
+        self.seat.segment()
+    }
+
+    fn locks(&self) -> bool {
+        self.mode == Mode::Write || self.attempts.get() >= FREE_ATTEMPTS
+    }
+
+    #[inline]
+    pub(crate) fn hash_of(&self, key: &[u8]) -> Hash {
+        hash(key, self.segment().secret())
+    }
+
+    /// Names the keys that the call will touch: write mode locks their buckets, read mode fetches them into the cache.
+    ///
+    /// # Errors
+    /// [`Stop::Retry`] when a database was swapped or flushed meanwhile; a fault.
+    pub fn declare(&self, keys: &[(Db, &[u8])]) -> Result<(), Stop> {
+        self.scratch.take_trouble()?;
+        if !self.locks() {
+            if keys.len() > 1 {
+                self.prefetch(keys);
+            }
+            return Ok(());
+        }
+        if let ([(db, key)], true) = (keys, self.scratch.extra.borrow().is_empty()) {
+            return self.hold(*db, key, true).map(drop);
+        }
+        self.lock_homes(keys)?;
+        let extra = self.scratch.extra.borrow();
+        let all = keys.iter().copied().chain(extra.iter().map(|(db, key)| (*db, &key[..])));
+        all.map(|(db, key)| self.hold(db, key, false).map(drop)).collect()
+    }
+
+    /// Locks the home buckets of all keys in order (T2); in a wide retry, the neighbours and stashes too.
+    fn lock_homes(&self, keys: &[(Db, &[u8])]) -> Result<(), Stop> {
+        self.dirty.set(true);
+        let extra = self.scratch.extra.borrow();
+        let mut wanted: Vec<(Order, Extent)> = Vec::with_capacity(keys.len() + extra.len());
+        for (db, key) in keys.iter().copied().chain(extra.iter().map(|(db, key)| (*db, &key[..]))) {
+            let position = self.hash_of(key).position;
+            let extent = loop {
+                if let Some(extent) = self.walk(self.root_of(db)?, position)? {
+                    break extent;
+                }
+            };
+            let home = extent.home_of(position);
+            let places = [home, home + 1, extent.stash_of(home)];
+            let places = if self.scratch.wide.get() { &places[..] } else { &places[..1] };
+            wanted.extend(places.iter().map(|index| ((db, extent.prefix, *index), extent)));
+        }
+        wanted.sort_unstable_by_key(|(order, _)| *order);
+        wanted.dedup_by_key(|(order, _)| *order);
+        for ((db, _, index), extent) in wanted {
+            if self.lock_bucket(db, &extent, index, true, b"")?.is_none() {
+                return Err(Stop::Retry);
+            }
+        }
+        Ok(())
+    }
+
+    fn prefetch(&self, keys: &[(Db, &[u8])]) {
+        let root = self.segment().load(directory::map_at(keys[0].0) + 8);
+        for (_, key) in keys {
+            self.table.prefetch_line(root, self.hash_of(key).position);
+        }
+    }
+
+    /// Milliseconds since the Unix epoch, the same during the whole transaction and its retries.
+    pub fn now_ms(&self) -> u64 {
+        if self.now.get() == 0 {
+            self.now.set(polder_base::time::now_ms());
+        }
+        self.now.get()
+    }
+
+    /// Fixes the clock of this transaction (a server's turn reads it once for all its calls).
+    pub fn set_now_ms(&self, now_ms: u64) {
+        self.now.set(now_ms);
+    }
+
+    /// The key's state, unless it is absent or expired. Counts as an access.
+    ///
+    /// # Errors
+    /// [`Stop::Retry`], a fault.
+    #[inline]
+    pub fn find(&self, db: Db, key: &[u8]) -> Result<Option<Found<'_>>, Stop> {
+        self.find_as(db, key, true)
+    }
+
+    /// As [`Txn::find`], without counting as an access of the key (TTL, TYPE, OBJECT and the like).
+    ///
+    /// # Errors
+    /// As [`Txn::find`].
+    pub fn peek(&self, db: Db, key: &[u8]) -> Result<Option<Found<'_>>, Stop> {
+        self.find_as(db, key, false)
+    }
+
+    #[inline]
+    fn find_as(&self, db: Db, key: &[u8], access: bool) -> Result<Option<Found<'_>>, Stop> {
+        if self.locks() {
+            let index = self.hold(db, key, false)?;
+            let held = self.scratch.held.borrow();
+            let image = match (held[index].pending, held[index].spot) {
+                (Some(Pending::Write(image)), _) => image,
+                (None, Some(spot)) if !spot.expired => spot.image,
+                _ => return Ok(None),
+            };
+            return Ok(self.found(&image)?);
+        }
+        let hash = self.hash_of(key);
+        let mut marks = self.scratch.marks.borrow_mut();
+        let hit = lookup::lookup(&self.seat, db, &hash, &(self, key), &mut marks)?;
+        let Some(hit) = hit else { return Ok(None) };
+        let Some(found) = self.found(&hit.image)? else { return Ok(None) };
+        if found.expiry_ms.is_some_and(|expiry_ms| expiry_ms <= self.now_ms()) {
+            return Ok(None);
+        }
+        if access {
+            self.note_access(&hit, &found);
+        }
+        Ok(Some(found))
+    }
+
+    /// Moves the access clock of an entry on, by one CAS that fails when the entry is another one by now (S2: a designated word;
+    /// versions are never used twice). A lost note is no harm.
+    fn note_access(&self, hit: &lookup::Hit, found: &Found<'_>) {
+        let limits = self.table.limits();
+        let now = self.coarse_ms();
+        let clock = match limits.policy {
+            Policy::AllkeysLfu | Policy::VolatileLfu => {
+                let counter = clock::frequency(found.clock, now, limits.lfu_decay_minutes);
+                clock::lfu(clock::incremented(counter, limits.lfu_log_factor, self.table.draw()), now)
+            }
+            _ => clock::lru(now),
+        };
+        if clock != found.clock {
+            let _ = self.segment().exchange(hit.first_at, hit.image.words[0], entry::first_word(found.version, clock));
+        }
+    }
+
+    /// The time for access clocks: exact if it is known anyway, else the kernel's coarse one, which costs little.
+    fn coarse_ms(&self) -> u64 {
+        match self.now.get() {
+            0 => polder_base::time::coarse_ms(),
+            now => now,
+        }
+    }
+
+    /// Takes an entry apart; `None` for a marker.
+    fn found(&self, image: &Image) -> Result<Option<Found<'_>>, Fault> {
+        let Some(kind) = Kind::from_stored(image.meta() & 0x0f) else { return Ok(None) };
+        let (version, clock) = (image.version(), image.clock());
+        if image.is_reference() {
+            let record = self.record(image.record())?;
+            let Record { value, expiry_ms, flags, raw, .. } = record;
+            return Ok(Some(Found { kind, value, expiry_ms, flags, raw, version, clock }));
+        }
+        let bytes = self.scratch.arena.alloc(image.bytes());
+        let fields = entry::inline_fields(bytes).ok_or(Fault::Damaged { what: "an entry" })?;
+        let (value, raw) = (Value::Packed(fields.value), fields.meta & entry::RAW != 0);
+        Ok(Some(Found { kind, value, expiry_ms: fields.expiry_ms, flags: fields.flags, raw, version, clock }))
+    }
+
+    /// The whole key of an entry.
+    pub(crate) fn key_of(&self, image: &Image) -> Result<Vec<u8>, Fault> {
+        if !image.is_reference() {
+            let bytes = image.bytes();
+            return Ok(entry::inline_fields(&bytes).ok_or(Fault::Damaged { what: "an entry" })?.key.to_vec());
+        }
+        match self.record(image.record())?.key {
+            record::Key::Short(key) => Ok(key.to_vec()),
+            record::Key::Long(root) => Ok(polder_values::string::contiguous(self, &Value::Tree(root))?.into_owned()),
+        }
+    }
+
+    pub(crate) fn record(&self, node: Ref) -> Result<Record<'_>, Fault> {
+        let (kind, payload) = raw::payload(self.segment(), node)?;
+        record::read(kind, payload)
+    }
+
+    /// Locks the key's home bucket and finds its entry; answers its number among the held keys.
+    ///
+    /// `declared`: the lock may be waited for (T2 is kept by the caller's order).
+    pub(crate) fn hold(&self, db: Db, key: &[u8], declared: bool) -> Result<usize, Stop> {
+        let db = self.physical(db);
+        if let Some(index) = self.scratch.held_index(db, key) {
+            return Ok(index);
+        }
+        self.dirty.set(true);
+        let hash = self.hash_of(key);
+        if self.scratch.flushes.borrow().contains(&db) {
+            return Ok(self.hold_fresh(db, key, hash));
+        }
+        loop {
+            let root = self.root_of(db)?;
+            let Some(extent) = self.walk(root, hash.position)? else { continue };
+            let home = extent.home_of(hash.position);
+            let Some(home) = self.lock_bucket(db, &extent, home, declared, key)? else { continue };
+            if self.segment().observe(directory::map_at(db) + 8) != root || !extent.is_current(self.segment()) {
+                // The database was swapped or flushed: its new directory is another lock order.
+                return Err(Stop::Retry);
+            }
+            let spot = self.search(db, &extent, home, &hash, key)?;
+            let at = self.scratch.keep_key(key);
+            let tally = directory::tally_of(root);
+            let mut held = self.scratch.held.borrow_mut();
+            held.push(Held { db, key: at, hash, tally, extent, home, spot, pending: None, retires: None, fresh: false });
+            return Ok(held.len() - 1);
+        }
+    }
+
+    fn root_of(&self, db: Db) -> Result<u64, Stop> {
+        match self.segment().observe(directory::map_at(db) + 8) {
+            0 => {
+                self.scratch.missing.set(Some(db));
+                Err(Stop::Retry)
+            }
+            root => Ok(root),
+        }
+    }
+
+    /// Walks to the extent of a position; `None`: the pin did not cover what was seen, walk again.
+    fn walk(&self, root: u64, position: u64) -> Result<Option<Extent>, Stop> {
+        let extent = directory::walk(self.segment(), root, position);
+        if !self.seat.covers_now() {
+            return Ok(None);
+        }
+        match extent {
+            Some(extent) => Ok(Some(extent)),
+            None => Err(Fault::Damaged { what: "the directory" }.into()),
+        }
+    }
+
+    /// Locks bucket `index` of an extent, unless it is locked already; answers its shadow, or `None` when it is dead.
+    pub(crate) fn lock_bucket(&self, db: Db, extent: &Extent, index: u64, declared: bool, key: &[u8]) -> Result<Option<usize>, Stop> {
+        let damaged = Fault::Damaged { what: "an extent" };
+        let bucket = extent.bucket(self.segment(), index).ok_or(damaged)?;
+        if let Some(shadow) = self.scratch.shadow_of(bucket) {
+            return Ok(Some(shadow));
+        }
+        let order = (db, extent.prefix, index);
+        let may_wait = declared || order > self.scratch.highest.get();
+        let locked = if may_wait { self.seat.lock(bucket.line, None)? } else { self.seat.lock_now(bucket.line)? };
+        match locked {
+            Locked::Ours(_) => {
+                self.scratch.highest.set(self.scratch.highest.get().max(order));
+                Ok(Some(self.scratch.push_shadow(bucket, self.seat.journal_len() - 1)))
+            }
+            Locked::Dead => Ok(None),
+            Locked::Busy => {
+                self.scratch.wide.set(true);
+                self.scratch.extra.borrow_mut().push((db, key.to_vec()));
+                Err(Stop::Retry)
+            }
+        }
+    }
+
+    /// Finds the entry of a key whose home is locked, locking the neighbour and the stash as far as entries of this home lie there.
+    fn search(&self, db: Db, extent: &Extent, home: usize, hash: &Hash, key: &[u8]) -> Result<Option<Spot>, Stop> {
+        let number = extent.home_of(hash.position);
+        let (next, stash) = bucket::displaced(self.scratch.with_shadow(home, self.segment(), |words| bucket::tag_words(words)[6]));
+        for (hop, there, index) in [(0, 1, number), (1, next, number + 1), (2, stash, extent.stash_of(number))] {
+            if there == 0 {
+                continue;
+            }
+            // A bucket under a lock of ours cannot be dead, nor its extent's other buckets.
+            let Some(shadow) = self.lock_bucket(db, extent, index, false, key)? else { return Err(Stop::Retry) };
+            if let Some(spot) = self.search_in(shadow, hop, hash, key)? {
+                return Ok(Some(spot));
+            }
+        }
+        Ok(None)
+    }
+
+    fn search_in(&self, shadow: usize, hop: u8, hash: &Hash, key: &[u8]) -> Result<Option<Spot>, Stop> {
+        let mut candidates = self.scratch.with_shadow(shadow, self.segment(), |words| bucket::matches(&bucket::tag_words(words), hash.tag));
+        while candidates != 0 {
+            let unit = candidates.trailing_zeros() as usize;
+            candidates &= candidates - 1;
+            let image = self.scratch.with_shadow(shadow, self.segment(), |words| bucket::image_at(words, unit));
+            if image.is_reference() && entry::extra_of(image.words[1]) != hash.extra {
+                continue;
+            }
+            // The lock keeps the entry from changing, but the pin must reach to its record's birth.
+            if image.is_reference() {
+                while !self.seat.covers_now() {}
+            }
+            if (self, key).is_key_of(&image)? {
+                let expired = self.expiry_of(&image)?.is_some_and(|expiry_ms| expiry_ms <= self.now_ms());
+                return Ok(Some(Spot { shadow, unit, image, hop, expired }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The expiry of an entry, if it has one.
+    pub(crate) fn expiry_of(&self, image: &Image) -> Result<Option<u64>, Fault> {
+        if image.meta() & entry::EXPIRY == 0 {
+            return Ok(None);
+        }
+        if image.is_reference() {
+            return Ok(self.record(image.record())?.expiry_ms);
+        }
+        Ok(entry::inline_fields(&image.bytes()).and_then(|fields| fields.expiry_ms))
+    }
+
+    /// Gives the key a value.
+    ///
+    /// # Errors
+    /// [`Stop::Retry`], [`Fault::Full`].
+    pub fn write(&self, db: Db, key: &[u8], new: &New<'_>, replaces: Replaces) -> Result<(), Stop> {
+        let index = self.hold(db, key, false)?;
+        let (hash, old) = {
+            let held = &self.scratch.held.borrow()[index];
+            (held.hash, held.spot.map(|spot| spot.image))
+        };
+        let image = self.image(key, &hash, new, self.new_clock(old.as_ref()))?;
+        self.replace(index, Pending::Write(image), replaces)
+    }
+
+    /// Takes the key away; answers whether it was there. [`Replaces::Edited`] keeps its trees (RENAME and MOVE: they live on
+    /// under another name).
+    ///
+    /// # Errors
+    /// [`Stop::Retry`], a fault.
+    pub fn remove(&self, db: Db, key: &[u8], replaces: Replaces) -> Result<bool, Stop> {
+        let index = self.hold(db, key, false)?;
+        let there = {
+            let held = &self.scratch.held.borrow()[index];
+            match (held.pending, held.spot) {
+                (Some(pending), _) => matches!(pending, Pending::Write(image) if Kind::from_stored(image.meta() & 0x0f).is_some()),
+                (None, spot) => spot.is_some_and(|spot| !spot.expired && spot.image.meta() & 0x0f != entry::MARKER),
+            }
+        };
+        if there {
+            self.replace(index, Pending::Remove, replaces)?;
+        }
+        Ok(there)
+    }
+
+    /// Makes `pending` what the key is going to be, and retires what it was going to be.
+    fn replace(&self, index: usize, pending: Pending, replaces: Replaces) -> Result<(), Stop> {
+        let whole = replaces == Replaces::Whole;
+        let before = {
+            let mut held = self.scratch.held.borrow_mut();
+            let held = &mut held[index];
+            let before = held.pending.replace(pending);
+            if before.is_none() {
+                // An expired value is nobody's any more, whatever the new one is an edit of.
+                held.retires = Some(whole || held.spot.is_some_and(|spot| spot.expired));
+            }
+            before
+        };
+        match before {
+            Some(Pending::Write(image)) if image.is_reference() => self.retire(image.record(), whole),
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes that a record, or a node of a value, goes out of use.
+    pub(crate) fn retire(&self, node: Ref, whole: bool) -> Result<(), Stop> {
+        self.dirty.set(true);
+        self.scratch.olds.set(self.scratch.olds.get() + 1);
+        Ok(self.seat.note_old(node, whole)?)
+    }
+
+    /// The clock of an entry that is written now.
+    fn new_clock(&self, old: Option<&Image>) -> u32 {
+        let limits = self.table.limits();
+        let now = self.coarse_ms();
+        match limits.policy {
+            Policy::AllkeysLfu | Policy::VolatileLfu => {
+                let counter = old.map_or(clock::LFU_INITIAL, |old| {
+                    let counter = clock::frequency(old.clock(), now, limits.lfu_decay_minutes);
+                    clock::incremented(counter, limits.lfu_log_factor, self.table.draw())
+                });
+                clock::lfu(counter, now)
+            }
+            _ => clock::lru(now),
+        }
+    }
+
+    /// Builds the entry of `key` with `new`: inline if it fits, else with a record, which is made here.
+    fn image(&self, key: &[u8], hash: &Hash, new: &New<'_>, clock: u32) -> Result<Image, Fault> {
+        let first = entry::first_word(self.seat.next_version(), clock);
+        if let Value::Packed(value) = new.value
+            && entry::inline_bytes(key.len(), value.len(), new.expiry_ms.is_some(), new.flags != 0) <= entry::INLINE_MAX
+        {
+            let meta = new.kind as u8 | if new.raw { entry::RAW } else { 0 };
+            return Ok(entry::inline(first, &entry::Inline { meta, expiry_ms: new.expiry_ms, flags: new.flags, key, value }));
+        }
+        let draft = record::Draft::new(self, key, new)?;
+        let node = self.seat.make(draft.kind, draft.len())?;
+        raw::fill(self.segment(), node, &draft.parts());
+        Ok(entry::with_reference(first, new.kind as u8, new.expiry_ms.is_some(), hash.extra, node))
+    }
+
+    /// Sets the access clock of a key (RESTORE's IDLETIME and FREQ).
+    ///
+    /// # Errors
+    /// As [`Txn::find`].
+    pub fn set_clock(&self, db: Db, key: &[u8], clock: u32) -> Result<(), Stop> {
+        let index = self.hold(db, key, false)?;
+        let mut held = self.scratch.held.borrow_mut();
+        let held = &mut held[index];
+        let with_clock = |mut image: Image| {
+            image.words[0] = entry::first_word(image.version(), clock);
+            image
+        };
+        match (held.pending, held.spot) {
+            (Some(Pending::Write(image)), _) => held.pending = Some(Pending::Write(with_clock(image))),
+            (None, Some(spot)) if !spot.expired => held.pending = Some(Pending::Write(with_clock(spot.image))),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Remembers the key's state for [`Txn::unchanged`]. In write mode an absent key gets a marker, whose disappearance tells.
+    ///
+    /// # Errors
+    /// [`Stop::Retry`], a fault.
+    pub fn watch(&self, db: Db, key: &[u8]) -> Result<Watch, Stop> {
+        let index = self.hold(db, key, false)?;
+        let (spot, hash) = {
+            let held = &self.scratch.held.borrow()[index];
+            (held.spot, held.hash)
+        };
+        if let Some(spot) = spot {
+            return Ok(Watch { db, key: key.to_vec(), version: spot.image.version(), expired: spot.expired });
+        }
+        let image = self.marker(key, &hash)?;
+        self.replace(index, Pending::Write(image), Replaces::Whole)?;
+        Ok(Watch { db, key: key.to_vec(), version: image.version(), expired: false })
+    }
+
+    /// An entry that says: there is no such key, and somebody wants to know when there is. It goes away by itself.
+    fn marker(&self, key: &[u8], hash: &Hash) -> Result<Image, Fault> {
+        const MARKER_MS: u64 = 3_600_000;
+        let mut new = New::of(Kind::String, Value::Packed(b""));
+        new.expiry_ms = Some(self.now_ms() + MARKER_MS);
+        let mut image = self.image(key, hash, &new, clock::lru(self.now_ms()))?;
+        image.words[1] &= !0x0f;
+        Ok(image)
+    }
+
+    /// Whether nothing has happened to the watched key since.
+    ///
+    /// # Errors
+    /// As [`Txn::find`].
+    pub fn unchanged(&self, watch: &Watch) -> Result<bool, Stop> {
+        let index = self.hold(watch.db, &watch.key, false)?;
+        let held = &self.scratch.held.borrow()[index];
+        Ok(held.spot.is_some_and(|spot| spot.image.version() == watch.version && (!spot.expired || watch.expired)))
+    }
+
+    /// Publishes everything at once.
+    ///
+    /// # Errors
+    /// [`Stop::Retry`] when something that was read has changed, or room must be made first; [`Fault::Full`].
+    pub fn commit(&self) -> Result<(), Stop> {
+        if !self.locks() {
+            let marks = self.scratch.marks.borrow();
+            return if marks.len() <= 3 || lookup::still(self.segment(), &marks) { Ok(()) } else { Err(Stop::Retry) };
+        }
+        match self.place_all() {
+            Ok(()) => {}
+            Err(Deficit::Room(wanting)) => {
+                *self.scratch.wanting.borrow_mut() = wanting;
+                return Err(Stop::Retry);
+            }
+            Err(Deficit::Stop(stop)) => return Err(stop),
+        }
+        self.scratch.take_trouble()?;
+        self.note_databases()?;
+        self.publish()?;
+        self.dirty.set(false);
+        Ok(())
+    }
+
+    /// Notes what differs in the shadows, and commits.
+    fn publish(&self) -> Result<(), Stop> {
+        let mapped = !self.scratch.flushes.borrow().is_empty() || !self.scratch.swaps.borrow().is_empty();
+        if !self.scratch.note_changes(&self.seat, self.segment())? && self.scratch.olds.get() == 0 && !mapped {
+            self.seat.rollback();
+            return Ok(());
+        }
+        self.scratch.note_tallies(&self.seat, self.segment())?;
+        Ok(self.seat.commit(self.scratch.olds.get())?)
+    }
+
+    /// Forgets everything, as if the transaction had not been; it can then be used again for a retry, for which it makes the
+    /// room or the database that was missing.
+    pub fn abort(&self) {
+        if self.dirty.replace(false) {
+            self.seat.rollback();
+        }
+        self.scratch.forget();
+        self.attempts.set(self.attempts.get() + 1);
+        self.seat.add(polder_shm::layout::seat::COUNTERS + 8 * Counter::Retries as u64, 1);
+        if let Some(db) = self.scratch.missing.take() {
+            self.make_database(db);
+        }
+        let wanting = std::mem::take(&mut *self.scratch.wanting.borrow_mut());
+        for (db, position) in wanting {
+            self.grow(db, position);
+        }
+    }
+
+    /// Answers [`Stop::Fault`] once when making room failed, so that a retry does not go on for ever.
+    pub(crate) fn trouble(&self, fault: Fault) {
+        *self.scratch.trouble.borrow_mut() = Some(fault);
+    }
+
+    pub(crate) fn shadow_mut<R>(&self, index: usize, change: impl FnOnce(&mut Editing<'_>) -> R) -> R {
+        let mut shadows = self.scratch.shadows.borrow_mut();
+        change(&mut Editing { shadow: &mut shadows[index], segment: self.segment() })
+    }
+}
+
+impl Drop for Txn<'_> {
+    fn drop(&mut self) {
+        if self.dirty.get() {
+            self.seat.rollback();
+        }
+        self.seat.unpin();
+        self.seat.leave();
+        self.table.give_scratch(std::mem::take(&mut self.scratch));
+    }
+}
+
+impl Nodes for Txn<'_> {
+    fn data(&self, node: Ref) -> Result<&[u8], Fault> {
+        raw::data(self.segment(), node)
+    }
+
+    fn refs(&self, node: Ref) -> Result<&[Ref], Fault> {
+        raw::refs(self.segment(), node)
+    }
+
+    fn make(&self, refs: &[Ref], parts: &[&[u8]]) -> Result<Ref, Fault> {
+        self.dirty.set(true);
+        let data: usize = parts.iter().map(|part| part.len()).sum();
+        let node = if refs.is_empty() {
+            let node = self.seat.make(NodeKind::Data, data)?;
+            raw::fill(self.segment(), node, parts);
+            node
+        } else {
+            let node = self.seat.make(NodeKind::DataRefs, 8 + refs.len() * 8 + data)?;
+            raw::fill_refs(self.segment(), node, refs, parts);
+            node
+        };
+        self.scratch.made.borrow_mut().insert(node);
+        Ok(node)
+    }
+
+    fn edit(&self, node: Ref, change: &mut dyn FnMut(&mut [Ref], &mut [u8])) -> bool {
+        self.scratch.made.borrow().contains(&node) && raw::edit(self.segment(), node, change).is_ok()
+    }
+
+    fn release(&self, node: Ref) {
+        if let Err(Stop::Fault(fault)) = self.retire(node, false) {
+            self.trouble(fault);
+        }
+    }
+
+    fn release_tree(&self, node: Ref) {
+        if let Err(Stop::Fault(fault)) = self.retire(node, true) {
+            self.trouble(fault);
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The table over a real segment: what one process sees.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use polder_shm::{Segment, SegmentName, SegmentOptions};
+use polder_table::{Found, Mode, New, Replaces, Stop, Table};
+use polder_values::{Kind, Value};
+
+/// A segment of its own for each test, removed at its end.
+struct Place {
+    name: SegmentName,
+    table: Table,
+}
+
+impl Place {
+    fn new() -> Place {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let text = format!("shm:polder-test-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let name: SegmentName = text.parse().expect("a name");
+        let options = SegmentOptions { ceiling: 1 << 30, ..SegmentOptions::default() };
+        let table = Table::over(Segment::create(&name, &options).expect("a segment"));
+        Place { name, table }
+    }
+
+    fn set(&self, db: u16, key: &[u8], value: &[u8], expiry_ms: Option<u64>) {
+        let txn = self.table.begin(Mode::Write).expect("a seat");
+        loop {
+            let mut new = New::of(Kind::String, Value::Packed(value));
+            new.expiry_ms = expiry_ms;
+            match txn.declare(&[(db, key)]).and_then(|()| txn.write(db, key, &new, Replaces::Whole)).and_then(|()| txn.commit()) {
+                Ok(()) => return,
+                Err(Stop::Retry) => txn.abort(),
+                Err(stop) => panic!("{stop:?}"),
+            }
+        }
+    }
+
+    fn get(&self, db: u16, key: &[u8]) -> Option<Vec<u8>> {
+        let txn = self.table.begin(Mode::Read).expect("a seat");
+        match txn.find(db, key).expect("readable")? {
+            Found { value: Value::Packed(bytes), .. } => Some(bytes.to_vec()),
+            _ => panic!("not packed"),
+        }
+    }
+
+    fn remove(&self, db: u16, key: &[u8]) -> bool {
+        let txn = self.table.begin(Mode::Write).expect("a seat");
+        loop {
+            match txn.remove(db, key, Replaces::Whole).and_then(|there| txn.commit().map(|()| there)) {
+                Ok(there) => return there,
+                Err(Stop::Retry) => txn.abort(),
+                Err(stop) => panic!("{stop:?}"),
+            }
+        }
+    }
+
+    fn keys(&self, db: u16) -> u64 {
+        self.table.begin(Mode::Read).expect("a seat").keys(db)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = Segment::remove(&self.name);
+    }
+}
+
+#[test]
+fn what_was_set_is_found_until_it_is_removed() {
+    let place = Place::new();
+    for number in 0..50_000u32 {
+        let value = vec![number as u8; number as usize % 150];
+        place.set(0, format!("key:{number}").as_bytes(), &value, None);
+    }
+    assert_eq!(place.keys(0), 50_000);
+    for number in 0..50_000u32 {
+        let value = vec![number as u8; number as usize % 150];
+        assert_eq!(place.get(0, format!("key:{number}").as_bytes()), Some(value), "key:{number}");
+    }
+    for number in (0..50_000u32).step_by(2) {
+        assert!(place.remove(0, format!("key:{number}").as_bytes()));
+    }
+    assert_eq!(place.keys(0), 25_000);
+    for number in 0..50_000u32 {
+        assert_eq!(place.get(0, format!("key:{number}").as_bytes()).is_some(), number % 2 == 1);
+    }
+}
+
+#[test]
+fn a_scan_shows_every_key_once() {
+    let place = Place::new();
+    for number in 0..20_000u32 {
+        place.set(3, &number.to_le_bytes(), b"x", None);
+    }
+    let mut seen = std::collections::HashMap::new();
+    let mut cursor = 0;
+    loop {
+        let txn = place.table.begin(Mode::Read).expect("a seat");
+        cursor = txn.scan(3, cursor, 10, &mut |scanned| *seen.entry(scanned.key.to_vec()).or_insert(0) += 1).expect("readable");
+        if cursor == 0 {
+            break;
+        }
+    }
+    assert_eq!(seen.len(), 20_000);
+    assert!(seen.values().all(|&count| count == 1));
+}
+
+#[test]
+fn expired_keys_are_not_found_and_are_collected() {
+    let place = Place::new();
+    let now = polder_base::time::now_ms();
+    for number in 0..1000u32 {
+        place.set(0, &number.to_le_bytes(), &[1; 100], Some(now + 30 + number as u64 % 3));
+        place.set(0, format!("stays:{number}").as_bytes(), b"1", Some(now + 100_000));
+    }
+    assert!(place.get(0, &7u32.to_le_bytes()).is_some() || polder_base::time::now_ms() > now + 30);
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    assert_eq!(place.get(0, &7u32.to_le_bytes()), None);
+    let due = place.table.chores(1_000_000);
+    assert!(due > 1);
+    assert_eq!(place.keys(0), 1000);
+}
+
+#[test]
+fn a_flush_empties_and_the_sweeper_gives_everything_back() {
+    let place = Place::new();
+    let before = place.table.usage().used;
+    for number in 0..30_000u32 {
+        place.set(1, &number.to_le_bytes(), &[1; 200], None);
+    }
+    let txn = place.table.begin(Mode::Write).expect("a seat");
+    txn.flush(None).and_then(|()| txn.commit()).expect("flushed");
+    drop(txn);
+    assert_eq!(place.keys(1), 0);
+    assert_eq!(place.get(1, &7u32.to_le_bytes()), None);
+    for _ in 0..2000 {
+        place.table.chores(1_000_000);
+    }
+    let usage = place.table.usage();
+    assert!(usage.used < before + (4 << 20), "{usage:?}, before {before}");
+    place.set(1, b"again", b"1", None);
+    assert_eq!(place.keys(1), 1);
+}
+
+#[test]
+fn many_keys_become_true_together() {
+    let place = Place::new();
+    let keys: Vec<Vec<u8>> = (0..5_000u32).map(|number| format!("k{number}").into_bytes()).collect();
+    let txn = place.table.begin(Mode::Write).expect("a seat");
+    let declared: Vec<(u16, &[u8])> = keys.iter().map(|key| (0, &key[..])).collect();
+    loop {
+        let outcome = txn.declare(&declared).and_then(|()| {
+            for key in &keys {
+                txn.write(0, key, &New::of(Kind::String, Value::Packed(&[5; 90])), Replaces::Whole)?;
+            }
+            txn.commit()
+        });
+        match outcome {
+            Ok(()) => break,
+            Err(Stop::Retry) => txn.abort(),
+            Err(stop) => panic!("{stop:?}"),
+        }
+    }
+    drop(txn);
+    assert_eq!(place.keys(0), 5_000);
+    assert!(keys.iter().all(|key| place.get(0, key) == Some(vec![5; 90])));
+}
