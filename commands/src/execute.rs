@@ -7,7 +7,7 @@
 //!                                                         on Retry the reply is rewound and it is run again
 //! ```
 use polder_base::Reply;
-use polder_table::{Counter, Db, Mode, Policy, Stop, Table, Txn};
+use polder_table::{Counter, Db, Mode, Stop, Table, Txn};
 use smallvec::SmallVec;
 
 use crate::call::{Call, Outcome, SessionCall};
@@ -156,23 +156,19 @@ pub fn wrong_arity(command: &Command) -> Stop {
     format!("ERR wrong number of arguments for '{}' command", command.label()).into()
 }
 
-/// Refuses when memory is short and no policy may make room; under the other policies the table evicts by itself.
+/// Makes room by the eviction policy where memory is short; refuses where that cannot be.
 ///
 /// # Errors
 /// Redis's OOM text.
 pub(crate) fn spare_memory(table: &Table) -> Outcome {
-    let limits = table.limits();
-    if limits.memory_max != 0 && limits.policy == Policy::NoEviction && table.usage().used > limits.memory_max {
-        return Err(NO_MEMORY.into());
-    }
-    Ok(())
+    if table.make_room() { Ok(()) } else { Err(NO_MEMORY.into()) }
 }
 
 /// Runs an admitted call.
 fn run(table: &Table, session: &mut Session, host: &dyn Host, command: &'static Command, args: &[&[u8]], reply: &mut dyn Reply) -> Outcome {
     match command.run {
         Run::Table(mode, function) => {
-            let txn = begin(table, session, mode);
+            let txn = begin(table, session, mode)?;
             let keys: Keys<'_> = command.keys(args).map(|(at, _)| (session.db, args[at])).collect();
             let mark = reply.mark();
             retry(&txn, || {
@@ -187,12 +183,12 @@ fn run(table: &Table, session: &mut Session, host: &dyn Host, command: &'static 
 }
 
 /// A transaction with the clock of the session's turn.
-pub(crate) fn begin<'t>(table: &'t Table, session: &Session, mode: Mode) -> Txn<'t> {
-    let txn = table.begin(mode);
+pub(crate) fn begin<'t>(table: &'t Table, session: &Session, mode: Mode) -> Result<Txn<'t>, Stop> {
+    let txn = table.begin(mode)?;
     if session.turn_ms != 0 {
         txn.set_now_ms(session.turn_ms);
     }
-    txn
+    Ok(txn)
 }
 
 /// Runs `work` and commits, again and again while the transaction asks for it.

@@ -81,7 +81,7 @@ fn watch(call: &mut SessionCall<'_>) -> Outcome {
         return Err("ERR WATCH inside MULTI is not allowed".into());
     }
     let (db, keys) = (call.session.db, &call.args[1..]);
-    let txn = begin(call.table, call.session, Mode::Read);
+    let txn = begin(call.table, call.session, Mode::Write)?;
     let mut fresh = Vec::new();
     retry(&txn, || {
         fresh.clear();
@@ -115,7 +115,7 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
         return Err(format!("EXECABORT Transaction discarded because of: {why}").into());
     }
     let writes = multi.queue.iter().any(|queued| matches!(queued.command.run, Run::Table(Mode::Write, _)));
-    let txn = begin(call.table, call.session, if writes { Mode::Write } else { Mode::Read });
+    let txn = begin(call.table, call.session, if writes { Mode::Write } else { Mode::Read })?;
     let keys = declared(&multi, call.session);
     let (before, mark) = (call.session.clone(), call.reply.mark());
     call.table.count(Counter::Calls, multi.queue.len() as u64);

@@ -3,6 +3,8 @@
 
 pub use polder_base::{Fault, Protocol, Ref, Reply};
 pub use polder_commands::{Host, Session, session::Bare};
+use polder_shm::mapping::{AttachError, CreateError, Residence};
+use polder_shm::{Segment, SegmentName, SegmentOptions};
 pub use polder_table::{Counter, Limits, Policy, Table, Usage};
 
 /// An attached segment. Cheap to share between threads; every thread that calls gets a seat of its own.
@@ -32,8 +34,34 @@ impl Memory {
     ///
     /// # Errors
     /// [`Fault::System`] with what to do.
-    pub fn attach(_options: &Options) -> Result<Memory, Fault> {
-        Ok(Memory { table: Table::stub() })
+    pub fn attach(options: &Options) -> Result<Memory, Fault> {
+        let name: SegmentName = options.segment.parse().map_err(|error| Fault::System(format!("{error}")))?;
+        loop {
+            match Segment::attach(&name, Residence::default()) {
+                Ok(segment) => return Ok(Memory { table: Table::over(segment) }),
+                Err(AttachError::Absent(_)) if options.create => {}
+                Err(AttachError::Absent(name)) => {
+                    return Err(Fault::System(format!("there is no segment {name}: start a server on it or make it")));
+                }
+                Err(AttachError::Fault(fault)) => return Err(fault),
+            }
+            let made = SegmentOptions { ceiling: options.ceiling, ..SegmentOptions::default() };
+            match Segment::create(&name, &made) {
+                Ok(segment) => return Ok(Memory { table: Table::over(segment) }),
+                // Somebody was faster: attach theirs.
+                Err(CreateError::AlreadyExists(_)) => {}
+                Err(CreateError::Fault(fault)) => return Err(fault),
+            }
+        }
+    }
+
+    /// Takes a segment's name away and tells all who are attached.
+    ///
+    /// # Errors
+    /// [`Fault::System`] when there is no such segment or it may not be removed.
+    pub fn remove(segment: &str) -> Result<(), Fault> {
+        let name: SegmentName = segment.parse().map_err(|error| Fault::System(format!("{error}")))?;
+        Segment::remove(&name)
     }
 
     /// The table, for floors that work below commands (verify, inspect, chores).

@@ -556,9 +556,21 @@ impl<'t> Txn<'t> {
     /// # Errors
     /// As [`Txn::find`].
     pub fn unchanged(&self, watch: &Watch) -> Result<bool, Stop> {
-        let index = self.hold(watch.db, &watch.key, false)?;
-        let held = &self.scratch.held.borrow()[index];
-        Ok(held.spot.is_some_and(|spot| spot.image.version() == watch.version && (!spot.expired || watch.expired)))
+        let (image, expired) = if self.locks() {
+            let index = self.hold(watch.db, &watch.key, false)?;
+            match self.scratch.held.borrow()[index].spot {
+                Some(spot) => (spot.image, spot.expired),
+                None => return Ok(false),
+            }
+        } else {
+            let mut marks = self.scratch.marks.borrow_mut();
+            let hash = self.hash_of(&watch.key);
+            match lookup::lookup(&self.seat, watch.db, &hash, &(self, &watch.key[..]), &mut marks)? {
+                Some(hit) => (hit.image, self.expiry_of(&hit.image)?.is_some_and(|expiry_ms| expiry_ms <= self.now_ms())),
+                None => return Ok(false),
+            }
+        };
+        Ok(image.version() == watch.version && (!expired || watch.expired))
     }
 
     /// Publishes everything at once.
