@@ -317,14 +317,19 @@ impl<'t> Txn<'t> {
         }
     }
 
+    /// The root word of a database, which is made if it is not there: at once while nothing is locked, else before the retry.
     fn root_of(&self, db: Db) -> Result<u64, Stop> {
-        match self.segment().observe(directory::map_at(db) + 8) {
-            0 => {
-                self.scratch.missing.set(Some(db));
-                Err(Stop::Retry)
-            }
-            root => Ok(root),
+        let root = self.segment().observe(directory::map_at(db) + 8);
+        if root != 0 {
+            return Ok(root);
         }
+        if self.seat.journal_len() == 0 {
+            self.make_database(db);
+            self.scratch.take_trouble()?;
+            return self.root_of(db);
+        }
+        self.scratch.missing.set(Some(db));
+        Err(Stop::Retry)
     }
 
     /// Walks to the extent of a position; `None`: the pin did not cover what was seen, walk again.

@@ -35,7 +35,7 @@ impl Memory {
 fn a_key_of_another_kind_is_no_string() {
     let mut memory = Memory::new();
     let table = memory.scratch.embedder.memory.table();
-    let txn = table.begin(Mode::Write);
+    let txn = table.begin(Mode::Write).expect("a seat");
     txn.declare(&[(0, b"list")]).expect("a free bucket");
     txn.write(0, b"list", &New::of(Kind::List, Value::Packed(b"")), Replaces::Whole).expect("memory enough");
     txn.commit().expect("nobody else is here");
