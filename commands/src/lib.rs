@@ -18,6 +18,7 @@ pub mod database;
 pub mod execute;
 pub mod expiry;
 pub mod grammar;
+pub mod info;
 pub mod introspect;
 pub mod key;
 pub mod latency;
@@ -61,6 +62,7 @@ pub static FAMILIES: &[Family] = &[
     Family { group: "transactions", category: "transaction", commands: transaction::COMMANDS },
     Family { group: "server", category: "connection", commands: introspect::COMMANDS },
     Family { group: "server", category: "", commands: config::COMMANDS },
+    Family { group: "server", category: "", commands: info::COMMANDS },
     Family { group: "server", category: "", commands: slowlog::COMMANDS },
     Family { group: "server", category: "", commands: latency::COMMANDS },
 ];

@@ -7,7 +7,7 @@ use polder_base::Protocol;
 use polder_table::{Db, Watch};
 
 use crate::command::Command;
-use crate::metrics::Recorder;
+use crate::metrics::{Recorder, Statistics};
 use crate::settings::{Settings, id};
 
 /// Whether a client hears the replies to its commands (`CLIENT REPLY`).
@@ -198,6 +198,11 @@ pub trait Host: Send + Sync {
 
     /// What this process counts about its calls.
     fn recorder(&self) -> &Recorder;
+
+    /// The figures that INFO has from the host.
+    fn statistics(&self) -> Statistics {
+        Statistics::default()
+    }
 
     /// Everyone who is connected, the caller included (whose own state `caller` is the freshest there is).
     fn clients(&self, caller: &Session) -> Vec<Client> {

@@ -12,13 +12,16 @@
 //! monitor is set to less than [`COARSE_NS`], or to everything, each call is timed exactly, since someone wants to know.
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
+use polder_table::{Counter, Table};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::histogram::{Distribution, Histogram};
+use super::rates::{self, Rates, Track};
 use crate::FAMILIES;
 use crate::command::Command;
 use crate::latency::Monitor;
@@ -59,6 +62,9 @@ pub struct Recorder {
     errors: Mutex<BTreeMap<String, u64>>,
     pub slow: Mutex<SlowLog>,
     pub monitor: Mutex<Monitor>,
+    track: Mutex<Track>,
+    started_ms: u64,
+    run_id: String,
 }
 
 thread_local! {
@@ -76,8 +82,17 @@ impl Default for Recorder {
             errors: Mutex::default(),
             slow: Mutex::default(),
             monitor: Mutex::default(),
+            track: Mutex::default(),
+            started_ms: polder_base::time::now_ms(),
+            run_id: fresh_id(),
         }
     }
+}
+
+/// Forty hexadecimal digits that no other process has.
+fn fresh_id() -> String {
+    let random = || RandomState::new().hash_one(std::process::id());
+    format!("{:016x}{:016x}{:08x}", random(), random(), random() as u32)
 }
 
 /// The beginning of a call.
@@ -185,6 +200,30 @@ impl Recorder {
             let name = if errors.len() < ERRORS_MAX { code } else { OTHER_ERRORS };
             *errors.entry(name.to_owned()).or_default() += 1;
         }
+    }
+
+    /// When the process began, in milliseconds since the epoch.
+    pub fn started_ms(&self) -> u64 {
+        self.started_ms
+    }
+
+    /// What tells this run of the process from every other.
+    pub fn run_id(&self) -> &str {
+        &self.run_id
+    }
+
+    /// Notes the totals of now, if a tenth of a second has passed: whoever does chores calls this, and INFO.
+    pub fn sample(&self, table: &Table, now_ms: u64) {
+        let mut track = lock(&self.track);
+        if track.is_due(now_ms) {
+            let [calls, bytes_in, bytes_out] = [Counter::Calls, Counter::BytesIn, Counter::BytesOut].map(|which| table.counter(which));
+            track.add(now_ms, rates::Totals { calls, bytes_in, bytes_out });
+        }
+    }
+
+    /// What happened per second of late, in the whole segment.
+    pub fn rates(&self) -> Rates {
+        lock(&self.track).rates()
     }
 
     /// Every error code with its count.

@@ -1,0 +1,40 @@
+//! INFO: the metrics as text. Sections and fields are rows in [`crate::metrics`].
+use polder_table::{Db, Mode, Stop, Txn};
+
+use crate::call::{Call, Outcome};
+use crate::command::{Command, DANGEROUS, LOADING, STALE, neutral};
+use crate::metrics::{Facts, SECTIONS, Section};
+use crate::session::Host;
+
+/// The family's rows.
+pub const COMMANDS: &[Command] = &[neutral("INFO", "[section ...]", Mode::Read, info)
+    .with(LOADING | STALE | DANGEROUS)
+    .tips(&["nondeterministic_output", "request_policy:all_shards", "response_policy:special"])
+    .since("1.0.0")
+    .about("Returns information and statistics about the server.")];
+
+fn info(call: &mut Call<'_>) -> Outcome {
+    call.host.settings().refresh(call.table, call.txn)?;
+    let facts = Facts::gather(call.table, call.host, databases(call.txn, call.host)?);
+    let wanted: Vec<String> = call.args[1..].iter().map(|arg| String::from_utf8_lossy(arg).to_ascii_lowercase()).collect();
+    let shown = SECTIONS.iter().filter(|section| is_wanted(section, &wanted));
+    let texts: Vec<String> = shown.map(|section| section.render(&facts)).collect();
+    call.reply.verbatim("txt", texts.join("\r\n").as_bytes());
+    Ok(())
+}
+
+fn is_wanted(section: &Section, wanted: &[String]) -> bool {
+    let named = |word: &String| match word.as_str() {
+        "all" => section.title != "Modules",
+        "everything" => true,
+        "default" => section.usual,
+        word => section.title.eq_ignore_ascii_case(word),
+    };
+    if wanted.is_empty() { section.usual } else { wanted.iter().any(named) }
+}
+
+/// The databases that have keys: keys, and those of them that expire.
+pub(crate) fn databases(txn: &Txn<'_>, host: &dyn Host) -> Result<Vec<(Db, u64, u64)>, Stop> {
+    let all = (0..host.databases()).map(|db| (db, txn.keys(db), txn.keys_with_expiry(db)));
+    Ok(all.filter(|(_, keys, _)| *keys > 0).collect())
+}
