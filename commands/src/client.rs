@@ -159,7 +159,7 @@ fn list(call: &mut SessionCall<'_>) -> Outcome {
             clients.iter().filter(|client| ClientKind::of(client) == kind).collect()
         }
         [word, ids @ ..] if is(word, "ID") && !ids.is_empty() => {
-            let wanted = ids.iter().map(|id| number::integer(id).filter(|id| *id > 0).ok_or("ERR Invalid client ID"));
+            let wanted = ids.iter().map(|id| number::integer(id).ok_or("ERR Invalid client ID"));
             let wanted = wanted.collect::<Result<Vec<_>, _>>()?;
             wanted.iter().filter_map(|id| clients.iter().find(|client| client.id == *id as u64)).collect()
         }

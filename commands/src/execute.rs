@@ -43,8 +43,7 @@ pub fn execute(table: &Table, session: &mut Session, host: &dyn Host, args: &[&[
         }
         Err(stop) => {
             reject(host, args);
-            transaction::spoil(session);
-            Err(stop)
+            Err(transaction::spoil(session, args, stop))
         }
     };
     if let Err(stop) = outcome {

@@ -6,7 +6,7 @@
 use polder_base::{Reply, number};
 use polder_table::{Counter, Mode, Stop, Txn};
 
-use crate::call::{Call, Outcome, SessionCall};
+use crate::call::{Call, Outcome, SessionCall, is};
 use crate::command::{ALLOW_BUSY, Command, FAST, GROWS, LOADING, NOSCRIPT, Run, SKIP_SLOWLOG, STALE, session};
 use crate::execute::{Keys, begin, note, refuse, retry, spare_memory};
 use crate::session::{Multi, Queued, Session};
@@ -51,10 +51,20 @@ pub(crate) fn queue(session: &mut Session, command: &'static Command, args: &[&[
     }
 }
 
-/// A command was refused before it could be queued: EXEC will abort.
-pub(crate) fn spoil(session: &mut Session) {
+/// A command was refused before it could be queued or run: the EXEC to come will abort, a refused EXEC aborts at once.
+/// Answers what the client is told.
+pub(crate) fn spoil(session: &mut Session, args: &[&[u8]], stop: Stop) -> Stop {
     if let Some(multi) = &mut session.multi {
         multi.broken = true;
+    }
+    match stop {
+        Stop::Refused(why) if args.first().is_some_and(|name| is(name, "EXEC")) => {
+            session.multi = None;
+            session.watches.clear();
+            let why = why.strip_prefix("ERR ").unwrap_or(&why);
+            format!("EXECABORT Transaction discarded because of: {why}").into()
+        }
+        other => other,
     }
 }
 
@@ -110,15 +120,15 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
         return Err("EXECABORT Transaction discarded because of previous errors.".into());
     }
     if multi.queue.iter().any(|queued| queued.command.has(GROWS))
-        && let Err(Stop::Refused(why)) = spare_memory(call.table)
+        && let Err(stop) = spare_memory(call.table)
     {
-        return Err(format!("EXECABORT Transaction discarded because of: {why}").into());
+        return Err(spoil(call.session, call.args, stop));
     }
+    call.table.count(Counter::Calls, multi.queue.len() as u64);
     let writes = multi.queue.iter().any(|queued| matches!(queued.command.run, Run::Table(Mode::Write, _)));
     let txn = begin(call.table, call.session, if writes { Mode::Write } else { Mode::Read })?;
     let keys = declared(&multi, call.session);
     let (before, mark) = (call.session.clone(), call.reply.mark());
-    call.table.count(Counter::Calls, multi.queue.len() as u64);
     retry(&txn, || {
         call.session.clone_from(&before);
         call.reply.rewind(mark);
