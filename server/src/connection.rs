@@ -113,19 +113,20 @@ impl Connection {
 
     /// Writes once, all that fits.
     pub fn send(&mut self) -> Flow {
-        let waiting = self.output.waiting();
-        let written = match self.output.single() {
-            Some(bytes) => rustix::io::write(&self.socket, bytes),
+        let (offered, written) = match self.output.single() {
+            Some(bytes) => (bytes.len(), rustix::io::write(&self.socket, bytes)),
             None => {
                 let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
                 let count = self.output.slices(&mut pieces);
-                rustix::io::writev(&self.socket, &pieces[..count])
+                let offered = pieces[..count].iter().map(|piece| piece.len()).sum();
+                (offered, rustix::io::writev(&self.socket, &pieces[..count]))
             }
         };
         match written {
             Ok(count) => {
                 self.output.consume(count);
-                if count == waiting { Flow::Some(count) } else { Flow::Last(count) }
+                // Only a socket that took less than it was offered is full, and only a full one will say when it is not.
+                if count == offered { Flow::Some(count) } else { Flow::Last(count) }
             }
             Err(Errno::AGAIN) => Flow::Last(0),
             Err(Errno::INTR) => Flow::Some(0),

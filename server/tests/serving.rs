@@ -1,0 +1,283 @@
+//! Real sockets on loopback: what a client sees, however it cuts its bytes and however many it is.
+mod common;
+
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use common::{Client, Door};
+use polder_wire::resp::{Value, command};
+
+#[test]
+fn a_pipeline_is_answered_in_order() {
+    let door = Door::open("--threads 2");
+    let mut client = door.client();
+    let mut bytes = Vec::new();
+    for number in 0..5000 {
+        command(&["SET", &format!("key:{}", number % 100), &number.to_string()], &mut bytes);
+        command(&["GET", &format!("key:{}", number % 100)], &mut bytes);
+    }
+    client.write(&bytes);
+    for number in 0..5000 {
+        assert_eq!(client.reply(), "+OK");
+        assert_eq!(client.reply(), format!("${number}"));
+    }
+}
+
+#[test]
+fn input_may_come_byte_by_byte() {
+    let door = Door::open("");
+    let mut client = door.client();
+    let mut bytes = b"PING\r\n".to_vec();
+    command(&["SET", "key", "some value"], &mut bytes);
+    command(&["GET", "key"], &mut bytes);
+    bytes.extend_from_slice(b"ECHO \"a b\"\r\n");
+    for byte in bytes {
+        client.write(&[byte]);
+    }
+    let replies: Vec<String> = (0..4).map(|_| client.reply()).collect();
+    assert_eq!(replies, ["+PONG", "+OK", "$some value", "$a b"]);
+}
+
+#[test]
+fn nonsense_is_answered_after_what_came_before_it_and_ends_the_connection() {
+    let door = Door::open("");
+    let mut client = door.client();
+    client.write(b"PING\r\n*1\r\n$-7\r\nPING\r\n");
+    assert_eq!(client.reply(), "+PONG");
+    assert_eq!(client.reply(), "-ERR Protocol error: invalid bulk length");
+    assert!(client.is_closed());
+}
+
+#[test]
+fn a_request_from_a_browser_ends_the_connection_without_an_answer() {
+    let door = Door::open("");
+    let mut client = door.client();
+    client.write(b"POST / HTTP/1.1\r\nSET key evil\r\n");
+    assert!(client.is_closed());
+    assert_eq!(door.client().ask("GET key"), "_");
+}
+
+#[test]
+fn a_value_of_64_mib_comes_back_as_it_went() {
+    let door = Door::open("");
+    let mut client = door.client();
+    let value: Vec<u8> = (0..64usize << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    assert_eq!(client.ask_words(&[b"SET", b"large".as_slice(), &value]), "+OK");
+    client.write(b"GET large\r\n");
+    assert!(client.value() == Some(Value::Bulk(value)));
+    assert_eq!(client.ask("PING"), "+PONG");
+}
+
+#[test]
+fn a_client_may_send_everything_before_it_reads() {
+    let door = Door::open("");
+    let mut client = door.client();
+    assert_eq!(client.ask_words(&["SET", "key", &"x".repeat(2000)]), "+OK");
+    // 20 MB of replies, which no socket buffer holds.
+    client.write(&b"GET key\r\n".repeat(10_000));
+    for _ in 0..10_000 {
+        assert!(client.reply().len() == 2001);
+    }
+}
+
+#[test]
+fn a_client_that_does_not_read_is_closed_at_the_hard_limit() {
+    let door = Door::open("--client-output-buffer-limit normal 1mb 0 0");
+    let mut client = door.client();
+    assert_eq!(client.ask_words(&["SET", "key", &"x".repeat(100_000)]), "+OK");
+    let requests = b"GET key\r\n".repeat(200);
+    // The server may close while this is being written.
+    let _ = client.stream.write_all(&requests);
+    let mut other = door.client();
+    let began = Instant::now();
+    while other.ask("CLIENT LIST").lines().count() > 1 {
+        assert!(began.elapsed() < common::PATIENCE);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_client_that_reads_too_slowly_is_closed_at_the_soft_limit() {
+    let door = Door::open("--client-output-buffer-limit normal 0 64kb 1");
+    let mut client = door.client();
+    assert_eq!(client.ask_words(&["SET", "key", &"x".repeat(100_000)]), "+OK");
+    client.write(&b"GET key\r\n".repeat(200));
+    let mut other = door.client();
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(other.ask("CLIENT LIST").lines().count(), 2);
+    let began = Instant::now();
+    while other.ask("CLIENT LIST").lines().count() > 1 {
+        assert!(began.elapsed() < common::PATIENCE);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_thousand_clients_are_served_by_two_threads() {
+    let door = Door::open("--threads 2");
+    let mut clients: Vec<_> = (0..1000).map(|_| door.client()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        let mut bytes = Vec::new();
+        command(&["SET", &format!("key:{number}"), &number.to_string()], &mut bytes);
+        command(&["GET", &format!("key:{number}")], &mut bytes);
+        client.write(&bytes);
+    }
+    for (number, client) in clients.iter_mut().enumerate() {
+        assert_eq!(client.reply(), "+OK");
+        assert_eq!(client.reply(), format!("${number}"));
+    }
+    assert_eq!(clients[0].ask("CLIENT LIST").lines().count(), 1000);
+}
+
+#[test]
+fn hello_changes_the_protocol_from_its_own_reply_on() {
+    let door = Door::open("");
+    let mut client = door.client();
+    assert_eq!(client.ask("GET none"), "_");
+    let hello = client.ask("HELLO 3 SETNAME me");
+    assert!(hello.starts_with("%[$server=$redis $version=$7.4.0 $proto=:3"), "{hello}");
+    assert_eq!(client.ask("CLIENT GETNAME"), "$me");
+    assert!(client.ask("HELLO 2").starts_with("*[$server"));
+}
+
+#[test]
+fn a_unix_socket_serves_with_its_permissions_and_goes_with_the_server() {
+    let path = std::env::temp_dir().join(format!("polder-test-{}.sock", std::process::id()));
+    let mut door = Door::open(&format!("--unixsocket {} --unixsocketperm 700", path.display()));
+    assert_eq!(std::fs::metadata(&path).expect("the socket").permissions().mode() & 0o777, 0o700);
+    let mut client = Client::new(UnixStream::connect(&path).expect("a connection"));
+    assert_eq!(client.ask("SET key value"), "+OK");
+    let list = client.ask("CLIENT LIST");
+    assert!(list.contains(&format!("addr={}:0", path.display())) && list.contains("flags=U"), "{list}");
+    door.close();
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_socket_that_a_killed_server_left_behind_is_not_in_the_way() {
+    let path = std::env::temp_dir().join(format!("polder-test-left-{}.sock", std::process::id()));
+    drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket"));
+    let mut door = Door::open(&format!("--unixsocket {}", path.display()));
+    assert_eq!(Client::new(UnixStream::connect(&path).expect("a connection")).ask("PING"), "+PONG");
+    door.close();
+}
+
+#[test]
+fn one_client_too_many_is_told_so() {
+    let door = Door::open("--maxclients 2 --threads 2");
+    let (mut one, mut two) = (door.client(), door.client());
+    assert_eq!((one.ask("PING"), two.ask("PING")), ("+PONG".into(), "+PONG".into()));
+    let mut three = door.client();
+    assert_eq!(three.reply(), "-ERR max number of clients reached");
+    assert!(three.is_closed());
+    drop(one);
+    let began = Instant::now();
+    while two.ask("CLIENT LIST").lines().count() > 1 {
+        assert!(began.elapsed() < common::PATIENCE);
+    }
+    assert_eq!(door.client().ask("PING"), "+PONG");
+}
+
+#[test]
+fn an_idle_client_is_closed_after_its_time() {
+    let door = Door::open("--timeout 1");
+    let mut client = door.client();
+    assert_eq!(client.ask("PING"), "+PONG");
+    let began = Instant::now();
+    assert!(client.is_closed());
+    assert!(began.elapsed() > Duration::from_millis(900) && began.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn a_password_is_asked_for_and_strangers_may_not_send_much() {
+    let door = Door::open("--requirepass secret");
+    let mut client = door.client();
+    assert_eq!(client.ask("GET key"), "-NOAUTH Authentication required.");
+    assert!(client.ask("AUTH wrong").starts_with("-WRONGPASS"));
+    // What follows AUTH in the same packet is read with the rights that it gave.
+    let mut bytes = Vec::new();
+    command(&["AUTH", "secret"], &mut bytes);
+    command(&["SET", "key", &"x".repeat(20_000)], &mut bytes);
+    client.write(&bytes);
+    assert_eq!((client.reply(), client.reply()), ("+OK".into(), "+OK".into()));
+    let mut stranger = door.client();
+    stranger.write(b"*1\r\n$20000\r\n");
+    assert_eq!(stranger.reply(), "-ERR Protocol error: unauthenticated bulk length");
+    assert!(stranger.is_closed());
+}
+
+#[test]
+fn clients_of_all_threads_are_listed_and_can_be_killed() {
+    let door = Door::open("--threads 3");
+    let mut clients: Vec<_> = (0..6).map(|_| door.client()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        assert_eq!(client.ask(&format!("CLIENT SETNAME name{number}")), "+OK");
+        assert_eq!(client.ask(&format!("SELECT {number}")), "+OK");
+    }
+    let list = clients[0].ask("CLIENT LIST");
+    for number in 0..6 {
+        let line = list.lines().find(|line| line.contains(&format!(" name=name{number} "))).expect("a line of each client");
+        assert!(line.contains(&format!(" db={number} ")), "{line}");
+        assert!(line.contains(if number == 0 { " cmd=client|list " } else { " cmd=select " }), "{line}");
+    }
+    let id = clients[5].ask("CLIENT ID").replace(':', "");
+    assert_eq!(clients[0].ask(&format!("CLIENT KILL ID {id}")), ":1");
+    assert!(clients[5].is_closed());
+    assert_eq!(clients[0].ask("CLIENT LIST").lines().count(), 5);
+    assert_eq!(clients[0].ask("CLIENT KILL TYPE normal"), ":4");
+    assert!(clients[1].is_closed() && clients[4].is_closed());
+    assert_eq!(clients[0].ask("PING"), "+PONG");
+}
+
+#[test]
+fn a_killed_client_executes_nothing_more() {
+    let door = Door::open("");
+    let mut client = door.client();
+    let id = client.ask("CLIENT ID").replace(':', "");
+    client.write(format!("CLIENT KILL ID {id} SKIPME no\r\nSET key value\r\n").as_bytes());
+    while client.value().is_some() {}
+    assert_eq!(door.client().ask("GET key"), "_");
+}
+
+#[test]
+fn a_pause_of_writers_makes_them_wait_and_readers_not() {
+    let door = Door::open("--threads 2");
+    let (mut writer, mut reader) = (door.client(), door.client());
+    assert_eq!(reader.ask("CLIENT PAUSE 60000 WRITE"), "+OK");
+    writer.write(b"GET key\r\nSET key value\r\nGET key\r\n");
+    assert_eq!(writer.reply(), "_");
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(reader.ask("GET key"), "_");
+    assert_eq!(reader.ask("CLIENT UNPAUSE"), "+OK");
+    assert_eq!((writer.reply(), writer.reply()), ("+OK".into(), "$value".into()));
+}
+
+#[test]
+fn a_pause_of_all_ends_by_itself() {
+    let door = Door::open("");
+    let (mut one, mut two) = (door.client(), door.client());
+    assert_eq!(one.ask("CLIENT PAUSE 200"), "+OK");
+    let began = Instant::now();
+    assert_eq!(two.ask("PING"), "+PONG");
+    assert!(began.elapsed() > Duration::from_millis(150) && began.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn replies_can_be_turned_off() {
+    let door = Door::open("");
+    let mut client = door.client();
+    client.write(b"CLIENT REPLY OFF\r\nSET key value\r\nCLIENT REPLY ON\r\nCLIENT REPLY SKIP\r\nGET key\r\nPING\r\n");
+    assert_eq!((client.reply(), client.reply()), ("+OK".into(), "+PONG".into()));
+}
+
+#[test]
+fn quit_answers_and_closes_and_drops_what_follows() {
+    let door = Door::open("");
+    let mut client = door.client();
+    client.write(b"QUIT\r\nSET key value\r\n");
+    assert_eq!(client.reply(), "+OK");
+    assert!(client.is_closed());
+    assert_eq!(door.client().ask("GET key"), "_");
+}

@@ -1,0 +1,71 @@
+//! Starting where another server is, and stopping under load: nobody loses an answer.
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{Client, Door, memory, settings};
+use polder_server::Server;
+use polder_testkit::process::free_port;
+use polder_wire::resp::command;
+
+#[test]
+fn a_graceful_stop_answers_everything_that_was_sent() {
+    let mut door = Door::open("--threads 2");
+    let mut clients: Vec<_> = (0..20).map(|_| door.client()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        assert_eq!(client.ask("PING"), "+PONG");
+        let mut bytes = Vec::new();
+        for step in 0..500 {
+            command(&["SET", &format!("key:{number}:{step}"), "value"], &mut bytes);
+        }
+        client.write(&bytes);
+    }
+    door.close();
+    for client in &mut clients {
+        for _ in 0..500 {
+            assert_eq!(client.reply(), "+OK");
+        }
+        assert!(client.is_closed());
+    }
+}
+
+#[test]
+fn a_port_in_use_is_one_clear_line() {
+    let door = Door::open("");
+    let taken = settings(&format!("--bind 127.0.0.1 --port {}", door.address.port()));
+    let failure = Server::start(memory(), taken).err().expect("a refusal").to_string();
+    assert!(failure.starts_with(&format!("cannot listen on {}: ", door.address)), "{failure}");
+    assert!(failure.contains("choose another --port") && !failure.contains('\n'), "{failure}");
+}
+
+#[test]
+fn nowhere_to_listen_is_refused() {
+    let failure = Server::start(memory(), settings("--port 0")).err().expect("a refusal").to_string();
+    assert!(failure.contains("nothing to listen on"), "{failure}");
+    let failure = Server::start(memory(), settings("--bind 192.0.2.1 --port 7777")).err().expect("a refusal").to_string();
+    assert!(failure.contains("no such address"), "{failure}");
+}
+
+#[test]
+fn a_new_server_takes_the_place_of_an_old_one_and_no_client_notices() {
+    let port = free_port().expect("a port");
+    let memory = memory();
+    let mut old = Door::on(memory.clone(), port, "--share-port yes");
+    assert_eq!(old.client().ask("SET key value"), "+OK");
+    let new = Door::on(memory, port, "--share-port yes");
+    let address = new.address;
+    let load = std::thread::spawn(move || {
+        let until = Instant::now() + Duration::from_secs(1);
+        let mut calls = 0;
+        // Each connection asks once; a server that stops answers it before it closes.
+        while Instant::now() < until {
+            let mut client = Client::new(std::net::TcpStream::connect(address).expect("somebody listens"));
+            assert_eq!(client.ask("GET key"), "$value");
+            calls += 1;
+        }
+        calls
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    old.close();
+    assert!(load.join().expect("no client noticed") > 100);
+}
