@@ -1,12 +1,16 @@
 //! Segments for one test: a name nobody else has, and nothing left behind.
+use std::path::Path;
+use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use polder_engine::Options;
+use polder_engine::{Memory, Options};
 
 use crate::caller::Embedder;
 
 /// The most a test's segment may grow to, in bytes.
 const CEILING: u64 = 256 << 20;
+
+const PREFIX: &str = "polder-test-";
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
@@ -31,6 +35,8 @@ impl Scratch {
     /// As there.
     pub fn with_ceiling(ceiling: u64) -> Scratch {
         let options = Options { segment: fresh_name(), ceiling, ..Options::default() };
+        static SWEPT: Once = Once::new();
+        SWEPT.call_once(sweep);
         let embedder = Embedder::attach(&options).unwrap_or_else(|fault| panic!("{}: {fault}", options.segment));
         Scratch { embedder, options }
     }
@@ -42,7 +48,26 @@ impl Default for Scratch {
     }
 }
 
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // It fails only when a test has removed the segment itself.
+        let _ = Memory::remove(&self.options.segment);
+    }
+}
+
+/// Removes what tests that were killed have left behind: their segments carry their process's id.
+fn sweep() {
+    let left = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten();
+    for name in left.filter_map(|entry| entry.file_name().into_string().ok()) {
+        let owner = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
+        if owner.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+            // Another sweeper may be faster.
+            let _ = Memory::remove(&format!("shm:{name}"));
+        }
+    }
+}
+
 /// A segment name that no other test of this machine uses.
 pub fn fresh_name() -> String {
-    format!("shm:polder-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+    format!("shm:{PREFIX}{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
