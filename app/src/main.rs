@@ -5,7 +5,10 @@
 
 mod bench;
 mod cli;
+mod segment;
 mod serve;
+mod text;
+mod top;
 
 use std::process::ExitCode;
 
@@ -27,6 +30,8 @@ enum Command {
     Serve(serve::Arguments),
     Cli(cli::Arguments),
     Bench(bench::Arguments),
+    Segment(segment::Arguments),
+    Top(top::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -34,5 +39,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Cli(arguments) => cli::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Segment(arguments) => segment::run(&arguments),
+        Command::Top(arguments) => top::run(&arguments),
     }
 }

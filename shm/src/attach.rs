@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 
 use polder_base::Fault;
 
+use crate::directory::Listed;
 use crate::layout::{self, Geometry, LAYOUT, MAGIC, header, seat};
 use crate::machine;
 use crate::mapping::{AttachError, CreateError, CreateOptions, Extent, Mapping, Residence};
@@ -91,6 +92,14 @@ impl Segment {
             }
             Ok(())
         })
+    }
+
+    /// The segments behind `shm:` and `sysv:` names on this machine that we may open.
+    ///
+    /// # Errors
+    /// When /dev/shm cannot be read.
+    pub fn list() -> Result<Vec<Listed>, Fault> {
+        crate::directory::list(|head| head.starts_with(&MAGIC.to_le_bytes()))
     }
 
     /// Says that everything is on its medium: a `file:` segment can be attached after a reboot.

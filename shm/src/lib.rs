@@ -25,6 +25,7 @@ pub mod mapping;
 mod memory;
 pub mod name;
 pub mod node;
+pub mod overview;
 pub mod pages;
 mod place;
 mod recover;

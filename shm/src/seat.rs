@@ -238,7 +238,7 @@ impl Drop for Seat {
 }
 
 impl Segment {
-    fn witness(&self, index: u64) -> &Witness {
+    pub(crate) fn witness(&self, index: u64) -> &Witness {
         // SAFETY: the witness lies in the mapping, which outlives the borrow, and was initialised with the segment.
         unsafe { Witness::at(self.address(layout::WITNESSES_AT + index * layout::WITNESS_BYTES)) }
     }

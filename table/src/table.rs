@@ -186,6 +186,11 @@ impl Table {
         }
     }
 
+    /// Keys of a database and those of them with an expiry, seen from outside of any transaction.
+    pub fn keys(&self, db: Db) -> (u64, u64) {
+        (self.tally_of(db, 0), self.tally_of(db, 1))
+    }
+
     /// Bytes of buckets and directories.
     fn table_bytes(&self) -> u64 {
         let mut bytes = 0;

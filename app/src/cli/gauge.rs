@@ -8,6 +8,7 @@ use super::arguments::Arguments;
 use super::client::{Client, reason};
 use super::format::Form;
 use super::link::Link;
+use crate::text;
 
 /// Between two PINGs.
 const PING_PAUSE: Duration = Duration::from_millis(10);
@@ -119,7 +120,7 @@ pub fn stat(mut client: Client, arguments: &Arguments) -> Result<(), String> {
         println!(
             "{:<11}{:<9}{:<8}{:<8}{:<20}{:<12}{child}",
             keys(&info),
-            human(number("used_memory")),
+            text::bytes(number("used_memory")),
             field("connected_clients"),
             field("blocked_clients"),
             format!("{requests} (+{more})"),
@@ -142,16 +143,4 @@ fn info(link: &mut Link) -> Result<String, String> {
 fn keys(info: &str) -> u64 {
     let databases = info.lines().filter(|line| line.starts_with("db"));
     databases.filter_map(|line| line.split_once("keys=")?.1.split(',').next()?.parse::<u64>().ok()).sum()
-}
-
-/// `1.05M`
-pub fn human(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "K", "M", "G", "T"];
-    let mut value = bytes as f64;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    if unit == 0 { format!("{bytes}B") } else { format!("{value:.2}{}", UNITS[unit]) }
 }

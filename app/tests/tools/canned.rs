@@ -91,14 +91,12 @@ pub fn run_polder(args: &[&str], stdin: &[u8]) -> Output {
 }
 
 /// Runs `polder cli`.
-#[allow(dead_code, reason = "each test file uses its part of this one")]
 pub fn polder(args: &[String], stdin: &[u8]) -> Output {
     let args: Vec<&str> = std::iter::once("cli").chain(args.iter().map(String::as_str)).collect();
     run_polder(&args, stdin)
 }
 
 /// Runs redis-cli, where it is installed.
-#[allow(dead_code, reason = "each test file uses its part of this one")]
 pub fn run_redis_cli(args: &[String], stdin: &[u8]) -> Option<Output> {
     run(Command::new("redis-cli"), args, stdin)
 }

@@ -2,9 +2,7 @@
 //!
 //! A small server answers the command `reply N` with the N-th row's bytes, so that replies can be tried which no command
 //! gives. Where redis-cli is installed, it is asked as well.
-mod canned;
-
-use canned::{Canned, Output, polder, run_redis_cli};
+use crate::canned::{Canned, Output, polder, run_redis_cli};
 
 /// What a server sends, and how it looks: standard, raw, csv, json, quoted json. Each text lacks its last newline.
 struct Row {

@@ -1,7 +1,5 @@
 //! `polder bench` against a server of prepared replies, and what it says when it cannot measure.
-mod canned;
-
-use canned::{Canned, run_polder};
+use crate::canned::{Canned, run_polder};
 
 fn results(args: &[&str]) -> Vec<serde_json::Value> {
     let output = run_polder(&[&["bench", "--json"], args].concat(), b"");

@@ -1,7 +1,5 @@
 //! `polder cli` from scripts: repeating, standard input, pipes, errors, and what it says where there is no server.
-mod canned;
-
-use canned::{Canned, Output, polder, run_redis_cli};
+use crate::canned::{Canned, Output, polder, run_redis_cli};
 
 /// A list of arguments.
 fn args(line: &str) -> Vec<String> {

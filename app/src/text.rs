@@ -1,0 +1,110 @@
+//! Numbers, times and tables as people read them; what every tool's output shares.
+use std::time::{Duration, SystemTime};
+
+use polder_base::Fault;
+use polder_engine::{Memory, Options};
+
+/// `1.05M`
+pub fn bytes(count: u64) -> String {
+    const UNITS: [&str; 6] = ["B", "K", "M", "G", "T", "P"];
+    let mut value = count as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{count}B") } else { format!("{value:.2}{}", UNITS[unit]) }
+}
+
+/// `1,234,567`
+pub fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let groups: Vec<&str> = digits.as_bytes().rchunks(3).rev().map(|group| std::str::from_utf8(group).unwrap_or_default()).collect();
+    groups.join(",")
+}
+
+/// `1.2M`, for rates
+pub fn rate(per_second: f64) -> String {
+    match per_second {
+        small if small < 1e3 => format!("{small:.0}"),
+        thousands if thousands < 1e6 => format!("{:.1}k", thousands / 1e3),
+        millions => format!("{:.2}M", millions / 1e6),
+    }
+}
+
+/// `3d 4h`, `5m 6s`
+pub fn age(age: Duration) -> String {
+    let seconds = age.as_secs();
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m {}s", seconds / 60, seconds % 60),
+        3600..86_400 => format!("{}h {}m", seconds / 3600, seconds % 3600 / 60),
+        _ => format!("{}d {}h", seconds / 86_400, seconds % 86_400 / 3600),
+    }
+}
+
+/// How long ago a moment was, in milliseconds since the Unix epoch.
+pub fn since_ms(moment_ms: u64) -> Duration {
+    now().saturating_sub(Duration::from_millis(moment_ms))
+}
+
+/// Now, since the Unix epoch.
+pub fn now() -> Duration {
+    SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
+}
+
+/// A fault's text without the code that protocols put first.
+pub fn plain(fault: &Fault) -> String {
+    let text = fault.to_string();
+    text.strip_prefix("ERR ").unwrap_or(&text).into()
+}
+
+/// Attaches a segment that must be there.
+///
+/// # Errors
+/// A line that says what to do.
+pub fn attach(segment: &str) -> Result<Memory, String> {
+    Memory::attach(&Options { segment: segment.into(), create: false, ..Options::default() }).map_err(|fault| plain(&fault))
+}
+
+/// Rows under their heads, each column as wide as its widest cell; the first column leans left, numbers lean right.
+pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+        cells.chain([head[column].len()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..head.len()).map(width).collect();
+    let line = |cells: Vec<&str>| {
+        let padded: Vec<String> = cells
+            .iter()
+            .zip(&widths)
+            .enumerate()
+            .map(|(column, (cell, width))| if column == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") })
+            .collect();
+        format!("{}\n", padded.join("  ").trim_end())
+    };
+    let mut text = line(head.to_vec());
+    for row in rows {
+        text += &line(row.iter().map(String::as_str).collect());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_well() {
+        assert_eq!([bytes(0), bytes(1023), bytes(1536), bytes(5 << 30)], ["0B", "1023B", "1.50K", "5.00G"]);
+        assert_eq!([count(0), count(999), count(1000), count(1_234_567)], ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([rate(12.4), rate(1234.0), rate(2_500_000.0)], ["12", "1.2k", "2.50M"]);
+        assert_eq!(age(Duration::from_secs(3 * 86_400 + 4 * 3600)), "3d 4h");
+    }
+
+    #[test]
+    fn columns_stand_under_their_heads() {
+        let rows = vec![vec!["a".into(), "1".into()], vec!["long".into(), "22222".into()]];
+        assert_eq!(table(&["NAME", "SIZE"], &rows), "NAME   SIZE\na         1\nlong  22222\n");
+    }
+}

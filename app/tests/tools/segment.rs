@@ -1,0 +1,107 @@
+//! The tools that work on a segment without any server: make, fill, look, list, remove.
+use crate::canned::{Output, run_polder};
+
+/// A segment of this test alone; removed even when the test fails.
+struct Scratch(String);
+
+impl Scratch {
+    fn new(what: &str) -> Scratch {
+        let name = format!("shm:polder-tools-{what}-{}", std::process::id());
+        let made = run_polder(&["segment", "create", &name, "--size", "64mb"], b"");
+        assert_eq!(made.status, Some(0), "{made:?}");
+        Scratch(name)
+    }
+
+    fn cli(&self, args: &[&str], stdin: &[u8]) -> Output {
+        run_polder(&[&["cli", "--segment", &self.0], args].concat(), stdin)
+    }
+
+    fn stat(&self) -> serde_json::Value {
+        let output = run_polder(&["segment", "stat", &self.0, "--json"], b"");
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // It may have been removed by the test itself.
+        run_polder(&["segment", "remove", &self.0], b"");
+    }
+}
+
+fn text(output: &Output) -> (String, String) {
+    (String::from_utf8_lossy(&output.stdout).into_owned(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn what_one_process_writes_the_next_one_reads() {
+    let segment = Scratch::new("words");
+    assert_eq!(segment.cli(&["set", "k", "one two"], b"").stdout, b"OK\n");
+    assert_eq!(segment.cli(&["--no-raw", "get", "k"], b"").stdout, b"\"one two\"\n");
+    let lines = segment.cli(&["--no-raw"], b"multi\nset n 41\nincr n\nexec\nselect 3\nget n\n");
+    assert_eq!(text(&lines).0, "OK\nQUEUED\nQUEUED\n1) OK\n2) (integer) 42\nOK\n(nil)\n");
+    let refused = segment.cli(&["-e", "incr", "k"], b"");
+    assert_eq!((refused.status, text(&refused).1.as_str()), (Some(1), "ERR value is not an integer or out of range\n"));
+}
+
+#[test]
+fn a_pipe_loads_a_segment_whole_requests_only() {
+    let segment = Scratch::new("pipe");
+    let requests: String = (0..5000).map(|number| format!("*3\r\n$3\r\nSET\r\n$8\r\nkey:{number:04}\r\n$4\r\n{number:04}\r\n")).collect();
+    let loaded = segment.cli(&["--pipe"], requests.as_bytes());
+    assert!(text(&loaded).0.ends_with("errors: 0, replies: 5000\n"), "{loaded:?}");
+    assert_eq!(segment.stat()["databases"][0]["keys"], 5000);
+    assert_eq!(segment.cli(&["get", "key:4999"], b"").stdout, b"4999\n");
+    let cut = segment.cli(&["--pipe"], b"SET whole 1\r\n*3\r\n$3\r\nSET\r\n$3\r\ncut\r\n$4\r\n12");
+    assert_eq!((cut.status, text(&cut).1.as_str()), (Some(1), "The last request is not whole: it was not executed\n"));
+    assert_eq!(segment.cli(&["exists", "whole", "cut"], b"").stdout, b"1\n");
+    let keys = segment.cli(&["--scan", "--pattern", "key:000*"], b"");
+    assert_eq!(text(&keys).0.lines().count(), 10);
+}
+
+#[test]
+fn segments_are_listed_until_they_are_removed() {
+    let segment = Scratch::new("list");
+    let listed = || text(&run_polder(&["segment", "list"], b"")).0.contains(&segment.0);
+    assert!(listed());
+    let again = run_polder(&["segment", "create", &segment.0], b"");
+    assert_eq!((again.status, text(&again).1), (Some(1), format!("there is a segment {} already\n", segment.0)));
+    assert_eq!(run_polder(&["segment", "remove", &segment.0], b"").status, Some(0));
+    assert!(!listed());
+    for command in [&["segment", "stat"][..], &["segment", "remove"], &["top"]] {
+        let output = run_polder(&[command, &[&segment.0]].concat(), b"");
+        assert!(output.status != Some(0) && text(&output).1.contains("there is no segment"), "{output:?}");
+    }
+}
+
+#[test]
+fn top_counts_what_others_do() {
+    let segment = Scratch::new("top");
+    let name = segment.0.clone();
+    let busy =
+        std::thread::spawn(move || run_polder(&["bench", "--segment", &name, "-t", "set", "--seconds", "1.5", "--keys", "1000"], b""));
+    let seen = run_polder(&["top", &segment.0, "--lines", "-r", "4", "-i", "0.2"], b"");
+    assert_eq!(busy.join().unwrap().status, Some(0));
+    let lines: Vec<String> = text(&seen).0.lines().map(String::from).collect();
+    assert_eq!(lines.len(), 4);
+    let field = |line: &str, name: &str| {
+        let value = line.split(' ').find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
+        value.and_then(|value| value.parse::<u64>().ok()).unwrap_or_else(|| panic!("{name} in {line}"))
+    };
+    assert!(lines.iter().any(|line| field(line, "calls_per_s") > 0 && field(line, "seats") >= 1), "{lines:#?}");
+    assert!(lines.iter().all(|line| field(line, "used") <= field(line, "committed")), "{lines:#?}");
+}
+
+#[test]
+fn processes_and_threads_measure_the_same_segment() {
+    let segment = Scratch::new("bench");
+    let args = ["bench", "--segment", &segment.0, "--json", "-t", "set,get,incr,mixed", "-n", "4000", "--keys", "100"];
+    for how in [&["--threads", "2"][..], &["--processes", "2"], &["--each", "--zipf", "0.9", "--fill"]] {
+        let output = run_polder(&[&args, how].concat(), b"");
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+        let results = report["results"].as_array().unwrap();
+        assert_eq!(results.len(), 4);
+        assert!(results.iter().all(|line| line["calls"].as_u64() >= Some(4000) && line["errors"] == 0), "{how:?}: {report}");
+    }
+    assert_eq!(segment.stat()["databases"][0]["keys"], 200, "keys and counters");
+}

@@ -1,0 +1,95 @@
+//! The seats as an onlooker sees them: a glance from outside, without a seat, a lock or a store.
+//!
+//! Words change while they are read, so what is shown together need not have been true together. For people and
+//! monitoring only: nothing may be decided by it.
+
+use crate::journal::{Tag, item_of};
+use crate::layout::{header, seat as at};
+use crate::segment::Segment;
+use crate::witness::Life;
+
+/// What a seat is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Doing {
+    Nothing,
+    /// It looks at nodes that must stay.
+    Reading,
+    /// It has so many locks, or is about to.
+    Writing { locks: u64 },
+    /// Its transaction is committed, and its locks are being released.
+    Publishing,
+}
+
+/// A seat that somebody has, or had when it died.
+#[derive(Clone, Debug)]
+pub struct Seated {
+    pub index: u64,
+    /// As its own PID namespace numbers them.
+    pub process: u32,
+    pub thread: u32,
+    /// Since when, in milliseconds since the Unix epoch.
+    pub since_ms: u64,
+    /// Dead and not recovered yet.
+    pub dead: bool,
+    pub doing: Doing,
+    /// Epochs since its reader began: what was retired since then waits for it.
+    pub pinned_epochs: u64,
+    pub retired_bytes: u64,
+    /// What this seat's owners have counted, from the first on.
+    pub counters: [u64; COUNTERS],
+}
+
+/// How many counters a seat keeps.
+pub const COUNTERS: usize = ((at::TALLIES - at::COUNTERS) / 8) as usize;
+
+impl Segment {
+    /// The seats that are taken.
+    pub fn seated(&self) -> Vec<Seated> {
+        (0..self.seats_high()).filter_map(|index| self.seated_at(index)).collect()
+    }
+
+    fn seated_at(&self, index: u64) -> Option<Seated> {
+        let base = self.seat_at(index);
+        let owner = self.observe(base + at::OWNER);
+        if owner == 0 {
+            return None;
+        }
+        let lower = self.load(base + at::PIN_LOWER);
+        let counter = |number: usize| self.load(base + at::COUNTERS + 8 * number as u64);
+        Some(Seated {
+            index,
+            process: owner as u32,
+            thread: (owner >> 32) as u32,
+            since_ms: self.load(base + at::SINCE_MS),
+            dead: self.witness(index).life() == Life::Dead,
+            doing: self.doing(base),
+            pinned_epochs: if lower == at::NO_PIN { 0 } else { self.load(header::EPOCH).saturating_sub(lower) },
+            retired_bytes: self.load(base + at::RETIRED_BYTES),
+            counters: std::array::from_fn(counter),
+        })
+    }
+
+    fn doing(&self, base: u64) -> Doing {
+        if self.load(base + at::STATUS) & 3 == at::COMMITTED {
+            return Doing::Publishing;
+        }
+        let items = self.load(base + at::JOURNAL_LEN).min(at::JOURNAL_PAIRS);
+        let is_lock = |item: &u64| matches!(item_of(self.load(base + at::JOURNAL + 16 * item)), Some((Tag::Lock, _)));
+        match (0..items).filter(is_lock).count() as u64 {
+            0 if self.load(base + at::PIN_LOWER) == at::NO_PIN => Doing::Nothing,
+            0 => Doing::Reading,
+            locks => Doing::Writing { locks },
+        }
+    }
+
+    /// When the segment was made, in milliseconds since the Unix epoch.
+    pub fn created_ms(&self) -> u64 {
+        self.load(header::CREATED_MS)
+    }
+
+    /// The layout's number.
+    pub fn layout(&self) -> u32 {
+        self.load(header::LAYOUT) as u32
+    }
+}
+
