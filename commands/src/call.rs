@@ -4,10 +4,10 @@
 //! committed all the same, and there is no going back for one command alone.
 //! **Rule C2** A function on the table changes nothing but the table and the reply, since it may be run again.
 use polder_base::{Reply, number};
-use polder_table::{Db, Found, New, Replaces, Stop, Table, Txn};
+use polder_table::{Counter, Db, Found, New, Replaces, Stop, Table, Txn};
 use polder_values::Kind;
 
-use crate::command::Command;
+use crate::command::{Command, READONLY};
 use crate::session::{Host, Session};
 
 /// A command function's result: the reply has been written, or the reason why not.
@@ -51,7 +51,23 @@ impl<'c> Call<'c> {
 
     /// The key's state, if it is there.
     pub fn find(&self, key: &[u8]) -> Result<Option<Found<'c>>, Stop> {
-        if self.session.no_touch { self.txn.peek(self.session.db, key) } else { self.txn.find(self.session.db, key) }
+        if self.session.no_touch {
+            return self.peek(key);
+        }
+        self.counted(self.txn.find(self.session.db, key)?)
+    }
+
+    /// As [`Call::find`], without counting as an access of the key (TTL, TYPE, OBJECT and the like).
+    pub fn peek(&self, key: &[u8]) -> Result<Option<Found<'c>>, Stop> {
+        self.counted(self.txn.peek(self.session.db, key)?)
+    }
+
+    /// Counts a hit or a miss; commands that write do not count, as in Redis.
+    fn counted(&self, found: Option<Found<'c>>) -> Result<Option<Found<'c>>, Stop> {
+        if self.command.has(READONLY) {
+            self.table.count(if found.is_some() { Counter::Hits } else { Counter::Misses }, 1);
+        }
+        Ok(found)
     }
 
     /// The key's state, if it is there and of `kind`.

@@ -152,7 +152,7 @@ fn persist(call: &mut Call<'_>) -> Outcome {
 
 /// Answers -2 without the key, -1 without expiry, else what `shown` makes of the expiry.
 fn answer_time(call: &mut Call<'_>, unit: Unit, shown: impl Fn(u64) -> u64) -> Outcome {
-    let found = call.txn.peek(call.db(), call.args[1])?;
+    let found = call.peek(call.args[1])?;
     call.reply.integer(match found.map(|found| found.expiry_ms) {
         None => -2,
         Some(None) => -1,

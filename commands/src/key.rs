@@ -91,7 +91,7 @@ fn del(call: &mut Call<'_>) -> Outcome {
 }
 
 fn exists(call: &mut Call<'_>) -> Outcome {
-    tally(call, |call, key| Ok(call.txn.peek(call.db(), key)?.is_some()))
+    tally(call, |call, key| Ok(call.peek(key)?.is_some()))
 }
 
 /// Touches even for a client in NO-TOUCH mode: it is what was asked for.
@@ -100,7 +100,7 @@ fn touch(call: &mut Call<'_>) -> Outcome {
 }
 
 fn kind(call: &mut Call<'_>) -> Outcome {
-    let found = call.txn.peek(call.db(), call.args[1])?;
+    let found = call.peek(call.args[1])?;
     call.reply.status(found.map_or("none", |found| found.kind.name()));
     Ok(())
 }

@@ -62,7 +62,7 @@ pub fn encoding(found: &Found<'_>) -> &'static str {
 
 /// Answers what `shown` makes of the key's state, or nothing without the key.
 fn show(call: &mut Call<'_>, shown: impl Fn(&mut Call<'_>, &Found<'_>) -> Outcome) -> Outcome {
-    match call.txn.peek(call.db(), call.args[2])? {
+    match call.peek(call.args[2])? {
         Some(found) => shown(call, &found),
         None => {
             call.reply.null();

@@ -127,9 +127,10 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
     call.table.count(Counter::Calls, multi.queue.len() as u64);
     let writes = multi.queue.iter().any(|queued| matches!(queued.command.run, Run::Table(Mode::Write, _)));
     let txn = begin(call.table, call.session, if writes { Mode::Write } else { Mode::Read })?;
-    let keys = declared(&multi, call.session);
+    let mut keys = declared(&multi, call.session);
+    keys.extend(watches.iter().map(|watch| (watch.db, &watch.key[..])));
     let (before, mark) = (call.session.clone(), call.reply.mark());
-    retry(&txn, || {
+    let outcome = retry(&txn, || {
         call.session.clone_from(&before);
         call.reply.rewind(mark);
         txn.declare(&keys)?;
@@ -141,7 +142,11 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
         }
         call.reply.array(multi.queue.len());
         multi.queue.iter().try_for_each(|queued| run_queued(call, &txn, queued))
-    })
+    });
+    if outcome.is_err() {
+        *call.session = before;
+    }
+    outcome
 }
 
 /// The keys of all queued commands, each in the database that will be selected by then.
