@@ -51,6 +51,7 @@ pub const BLOCK_PAIRS: u64 = (NODE_MAX as u64 - 16) / 16;
 const OFFSET_BITS: u32 = 56;
 
 /// Takes an item's first word apart; `None` for one that no writer made (S5).
+#[inline(always)]
 pub fn item_of(word: u64) -> Option<(Tag, u64)> {
     let tag = match word >> OFFSET_BITS {
         1 => Tag::Lock,
@@ -65,10 +66,13 @@ pub fn item_of(word: u64) -> Option<(Tag, u64)> {
 
 impl Seat {
     /// Where item `index` lies.
+    #[inline(always)]
     pub(crate) fn item_at(&self, index: u64) -> u64 {
-        if index < at::JOURNAL_PAIRS {
-            return self.base + at::JOURNAL + index * 16;
-        }
+        if index < at::JOURNAL_PAIRS { self.base + at::JOURNAL + index * 16 } else { self.chained_item_at(index) }
+    }
+
+    #[cold]
+    fn chained_item_at(&self, index: u64) -> u64 {
         let past = index - at::JOURNAL_PAIRS;
         self.journal_blocks.borrow()[(past / BLOCK_PAIRS) as usize] + 16 + past % BLOCK_PAIRS * 16
     }
@@ -114,6 +118,7 @@ impl Seat {
     }
 
     /// Item `index`: its tag, offset and second word.
+    #[inline(always)]
     pub fn item(&self, index: u64) -> Option<(Tag, u64, u64)> {
         let place = self.item_at(index);
         let (tag, offset) = item_of(self.segment.load(place))?;
@@ -183,12 +188,17 @@ impl Seat {
         // SYNC: seat-commit. Who sees COMMITTED sees the whole journal.
         self.set(at::STATUS, self.get(at::STATUS) | at::COMMITTED);
         self.segment.release_fence();
-        self.redo();
+        self.redo_with(olds > 0);
         Ok(())
     }
 
     /// Writes a committed journal out: words, locks, retired nodes. Run by its owner or by a recoverer, any number of times.
     pub(crate) fn redo(&self) {
+        self.redo_with(true);
+    }
+
+    #[inline]
+    fn redo_with(&self, olds: bool) {
         let len = self.journal_len();
         let mut covered = true;
         for index in 0..len {
@@ -199,7 +209,9 @@ impl Seat {
             }
         }
         self.release_locks(len);
-        self.retire_old(len);
+        if olds {
+            self.retire_old(len);
+        }
         self.forget_journal();
         self.set(at::STATUS, (self.get(at::STATUS) & !3) + 4);
         self.reclaim_if_due();

@@ -179,8 +179,22 @@ impl Seat {
         if pins == 0 {
             let epoch = self.segment.load(header::EPOCH);
             self.segment.word(self.base + at::PIN_UPPER).store(epoch, Ordering::Relaxed);
-            self.segment.word(self.base + at::PIN_LOWER).store(epoch, Ordering::Relaxed);
-            // SYNC: seat-pin. A reclaimer either sees this pin or unlinked its nodes before we read any entry.
+            self.publish_pin(at::PIN_LOWER, epoch);
+        }
+    }
+
+    /// Writes a word of the pin so that everything that is read afterwards is read after reclaimers can see it.
+    ///
+    /// SYNC: seat-pin. A reclaimer either sees this pin or unlinked its nodes before we read any entry.
+    #[inline]
+    fn publish_pin(&self, word: u64, epoch: u64) {
+        let word = self.segment.word(self.base + word);
+        if cfg!(target_arch = "x86_64") {
+            // XCHG is the full barrier, and half the price of MFENCE.
+            word.swap(epoch, Ordering::SeqCst);
+            std::sync::atomic::compiler_fence(Ordering::SeqCst);
+        } else {
+            word.store(epoch, Ordering::Relaxed);
             fence(Ordering::SeqCst);
         }
     }
@@ -193,9 +207,7 @@ impl Seat {
         if epoch == self.get(at::PIN_UPPER) {
             return true;
         }
-        self.segment.word(self.base + at::PIN_UPPER).store(epoch, Ordering::Relaxed);
-        // SYNC: seat-pin, as above, for the wider interval.
-        fence(Ordering::SeqCst);
+        self.publish_pin(at::PIN_UPPER, epoch);
         false
     }
 

@@ -104,15 +104,20 @@ pub fn units_at(tags: &Tags, unit: usize) -> usize {
 }
 
 /// The entry that begins at `unit`.
+#[inline]
 pub fn image_at(bucket: &(impl Words + ?Sized), unit: usize) -> Image {
     let at = LINE_WORDS + unit * 2;
     let mut words = [0; WORDS_MAX];
     words[0] = bucket.word(at);
     words[1] = bucket.word(at + 1);
-    let units = if words[1] as u8 & entry::REFERENCE != 0 { 1 } else { entry::inline_units(words[1]).clamp(1, 4) };
-    let units = units.min(UNITS - unit);
-    for (number, word) in words.iter_mut().enumerate().take(units * 2).skip(2) {
-        *word = bucket.word(at + number);
+    if words[1] as u8 & entry::REFERENCE != 0 {
+        return Image { words, units: 1 };
+    }
+    let units = entry::inline_units(words[1]).clamp(1, WORDS_MAX / 2).min(UNITS - unit);
+    let mut number = 2;
+    while number < units * 2 {
+        words[number] = bucket.word(at + number);
+        number += 1;
     }
     Image { words, units }
 }

@@ -83,7 +83,7 @@ const ATTEMPTS_MAX: u32 = 10_000;
 ///
 /// # Errors
 /// [`Fault::Damaged`].
-pub fn lookup(seat: &Seat, db: Db, hash: &Hash, key: &dyn KeyTest, marks: &mut Marks) -> Result<Option<Hit>, Fault> {
+pub fn lookup(seat: &Seat, db: Db, hash: &Hash, key: &impl KeyTest, marks: &mut Marks) -> Result<Option<Hit>, Fault> {
     let segment = seat.segment();
     let before = marks.len();
     for attempt in 0..ATTEMPTS_MAX {
@@ -108,7 +108,7 @@ pub fn lookup(seat: &Seat, db: Db, hash: &Hash, key: &dyn KeyTest, marks: &mut M
 }
 
 /// Looks into home, neighbour and stash; `None` means that something changed.
-fn lookup_in(seat: &Seat, extent: &Extent, hash: &Hash, key: &dyn KeyTest, marks: &mut Marks) -> Result<Option<Option<Hit>>, Fault> {
+fn lookup_in(seat: &Seat, extent: &Extent, hash: &Hash, key: &impl KeyTest, marks: &mut Marks) -> Result<Option<Option<Hit>>, Fault> {
     let segment = seat.segment();
     let home = extent.home_of(hash.position);
     let mut look_into = |index: u64| -> Result<Look, Fault> {
@@ -135,7 +135,7 @@ fn lookup_in(seat: &Seat, extent: &Extent, hash: &Hash, key: &dyn KeyTest, marks
     Ok(Some(None))
 }
 
-fn look(seat: &Seat, bucket: Bucket, hash: &Hash, key: &dyn KeyTest, marks: &mut Marks) -> Result<Look, Fault> {
+fn look(seat: &Seat, bucket: Bucket, hash: &Hash, key: &impl KeyTest, marks: &mut Marks) -> Result<Look, Fault> {
     let segment = seat.segment();
     let word = segment.observe(bucket.line);
     if word & lock::DEAD != 0 {
@@ -192,8 +192,8 @@ fn look_at(
     words: &impl Words,
     bucket: Bucket,
     hash: &Hash,
-    key: &dyn KeyTest,
-    steady: &dyn Fn() -> bool,
+    key: &impl KeyTest,
+    steady: &impl Fn() -> bool,
 ) -> Result<Look, Fault> {
     let tags = bucket::tag_words(words);
     let mut candidates = bucket::matches(&tags, hash.tag);

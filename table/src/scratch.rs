@@ -18,6 +18,43 @@ use crate::txn::{Held, Order};
 /// More held keys than this are found through a map instead of by looking at each.
 const LOOK_AT_EACH: usize = 12;
 
+thread_local! {
+    /// Buffers of the thread's last transactions.
+    #[allow(clippy::vec_box, reason = "a transaction moves its buffers in and out: as one pointer")]
+    static POOL: RefCell<Vec<Box<Scratch>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Buffers on loan from the thread's pool, to which they go back.
+pub struct Loan(Option<Box<Scratch>>);
+
+impl Loan {
+    /// Takes buffers out of the pool.
+    #[inline]
+    pub(crate) fn take() -> Loan {
+        Loan(Some(POOL.with(|pool| pool.borrow_mut().pop()).unwrap_or_default()))
+    }
+}
+
+impl std::ops::Deref for Loan {
+    type Target = Scratch;
+
+    #[inline(always)]
+    fn deref(&self) -> &Scratch {
+        self.0.as_ref().expect("on loan until dropped")
+    }
+}
+
+impl Drop for Loan {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(mut scratch) = self.0.take() {
+            scratch.reset();
+            // At a thread's end the pool may be gone already: then the buffers go, too.
+            let _ = POOL.try_with(|pool| pool.borrow_mut().push(scratch));
+        }
+    }
+}
+
 /// See the module.
 #[derive(Default)]
 pub struct Scratch {
@@ -147,15 +184,19 @@ impl Scratch {
 
     /// Forgets the attempt, but not what the retry needs to know.
     pub(crate) fn forget(&self) {
-        self.held.borrow_mut().clear();
-        self.keys.borrow_mut().clear();
-        self.by_key.borrow_mut().clear();
-        self.shadows_used.set(0);
         self.marks.borrow_mut().clear();
-        self.made.borrow_mut().clear();
+        self.shadows_used.set(0);
         self.olds.set(0);
         self.highest.set((0, 0, 0));
         self.tallies.borrow_mut().clear();
+        self.keys.borrow_mut().clear();
+        if self.held.borrow().len() > LOOK_AT_EACH {
+            self.by_key.borrow_mut().clear();
+        }
+        self.held.borrow_mut().clear();
+        if !self.made.borrow().is_empty() {
+            self.made.borrow_mut().clear();
+        }
         self.flushes.borrow_mut().clear();
         self.swaps.borrow_mut().clear();
         self.fresh_tallies.borrow_mut().clear();
@@ -166,10 +207,10 @@ impl Scratch {
         self.forget();
         self.arena.reset();
         self.wide.set(false);
-        self.extra.borrow_mut().clear();
-        self.wanting.borrow_mut().clear();
         self.missing.set(None);
-        *self.trouble.borrow_mut() = None;
+        self.extra.get_mut().clear();
+        self.wanting.get_mut().clear();
+        *self.trouble.get_mut() = None;
     }
 
     /// The fault that could not be answered where it happened, if there was one.

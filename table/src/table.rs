@@ -1,6 +1,5 @@
 //! The table of a segment, as one process holds it.
 
-use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,9 +9,8 @@ use polder_shm::{Seat, Segment};
 
 use crate::api::*;
 use crate::directory::{self, Slot, database, map_at};
+use crate::scratch::Loan;
 use crate::txn::Txn;
-
-pub use crate::scratch::Scratch;
 
 /// A process's handle on the table of a segment; shared by its threads.
 pub struct Table {
@@ -20,12 +18,6 @@ pub struct Table {
     random: AtomicU64,
     /// The densest extent met so far (bits of an f64): what makes a draw of a key fair.
     density: AtomicU64,
-}
-
-thread_local! {
-    /// Buffers of the thread's last transactions.
-    #[allow(clippy::vec_box, reason = "a transaction moves its buffers in and out: as one pointer")]
-    static SCRATCH: RefCell<Vec<Box<Scratch>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The words of `Limits` in the header, in order.
@@ -63,14 +55,7 @@ impl Table {
         if !seat.enter() {
             return Err(Fault::System("this thread has a transaction already: end it first".into()));
         }
-        let scratch = SCRATCH.with(|pool| pool.borrow_mut().pop()).unwrap_or_default();
-        Ok(Txn::new(self, seat, mode, scratch))
-    }
-
-    pub(crate) fn give_scratch(&self, mut scratch: Box<Scratch>) {
-        scratch.reset();
-        // At a thread's end the pool may be gone already: then the buffers go, too.
-        let _ = SCRATCH.try_with(|pool| pool.borrow_mut().push(scratch));
+        Ok(Txn::new(self, seat, mode, Loan::take()))
     }
 
     /// The calling thread's seat.

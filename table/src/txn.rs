@@ -30,8 +30,9 @@ use crate::hash::{Hash, hash};
 use crate::lookup::{self, KeyTest};
 use crate::place::Deficit;
 use crate::record::{self, Record};
+use crate::scratch::Loan;
 use crate::shadow::Editing;
-use crate::table::{Scratch, Table};
+use crate::table::Table;
 use crate::{clock, raw};
 
 /// Attempts in read mode before the keys are locked.
@@ -42,9 +43,11 @@ pub struct Txn<'t> {
     pub(crate) table: &'t Table,
     pub(crate) seat: Rc<Seat>,
     mode: Mode,
-    pub(crate) scratch: Box<Scratch>,
+    pub(crate) scratch: Loan,
     now: Cell<u64>,
     attempts: Cell<u32>,
+    /// Lookups without locks in this attempt.
+    lookups: Cell<u32>,
     /// Locks have been taken or things noted: there is something to roll back.
     pub(crate) dirty: Cell<bool>,
 }
@@ -99,9 +102,9 @@ impl KeyTest for (&Txn<'_>, &[u8]) {
 }
 
 impl<'t> Txn<'t> {
-    pub(crate) fn new(table: &'t Table, seat: Rc<Seat>, mode: Mode, scratch: Box<Scratch>) -> Txn<'t> {
+    pub(crate) fn new(table: &'t Table, seat: Rc<Seat>, mode: Mode, scratch: Loan) -> Txn<'t> {
         seat.pin();
-        Txn { table, seat, mode, scratch, now: Cell::new(0), attempts: Cell::new(0), dirty: Cell::new(false) }
+        Txn { table, seat, mode, scratch, now: Cell::new(0), attempts: Cell::new(0), lookups: Cell::new(0), dirty: Cell::new(false) }
     }
 
     #[inline]
@@ -217,6 +220,7 @@ impl<'t> Txn<'t> {
         }
         let hash = self.hash_of(key);
         let mut marks = self.scratch.marks.borrow_mut();
+        self.lookups.set(self.lookups.get() + 1);
         let hit = lookup::lookup(&self.seat, db, &hash, &(self, key), &mut marks)?;
         let Some(hit) = hit else { return Ok(None) };
         let Some(found) = self.found(&hit.image)? else { return Ok(None) };
@@ -569,6 +573,7 @@ impl<'t> Txn<'t> {
             }
         } else {
             let mut marks = self.scratch.marks.borrow_mut();
+            self.lookups.set(self.lookups.get() + 1);
             let hash = self.hash_of(&watch.key);
             match lookup::lookup(&self.seat, watch.db, &hash, &(self, &watch.key[..]), &mut marks)? {
                 Some(hit) => (hit.image, self.expiry_of(&hit.image)?.is_some_and(|expiry_ms| expiry_ms <= self.now_ms())),
@@ -584,8 +589,9 @@ impl<'t> Txn<'t> {
     /// [`Stop::Retry`] when something that was read has changed, or room must be made first; [`Fault::Full`].
     pub fn commit(&self) -> Result<(), Stop> {
         if !self.locks() {
+            // One lookup is one state already; several must have been true at the same time.
             let marks = self.scratch.marks.borrow();
-            return if marks.len() <= 3 || lookup::still(self.segment(), &marks) { Ok(()) } else { Err(Stop::Retry) };
+            return if self.lookups.get() <= 1 || lookup::still(self.segment(), &marks) { Ok(()) } else { Err(Stop::Retry) };
         }
         match self.place_all() {
             Ok(()) => {}
@@ -620,6 +626,7 @@ impl<'t> Txn<'t> {
             self.seat.rollback();
         }
         self.scratch.forget();
+        self.lookups.set(0);
         self.attempts.set(self.attempts.get() + 1);
         self.seat.add(polder_shm::layout::seat::COUNTERS + 8 * Counter::Retries as u64, 1);
         if let Some(db) = self.scratch.missing.take() {
@@ -649,7 +656,6 @@ impl Drop for Txn<'_> {
         }
         self.seat.unpin();
         self.seat.leave();
-        self.table.give_scratch(std::mem::take(&mut self.scratch));
     }
 }
 
