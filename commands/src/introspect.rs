@@ -109,7 +109,7 @@ pub fn categories(command: &Command) -> impl Iterator<Item = &'static str> {
         "keyspace" if flags & KEYSPACE != 0 => true,
         "read" => flags & READONLY != 0 && family != "scripting",
         "write" => flags & WRITE != 0,
-        "admin" => flags & ADMIN != 0,
+        "admin" if flags & ADMIN != 0 => true,
         "dangerous" => flags & (ADMIN | DANGEROUS) != 0,
         "blocking" => flags & BLOCKING != 0,
         "pubsub" if flags & PUBSUB != 0 => true,

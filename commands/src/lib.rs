@@ -15,6 +15,7 @@ pub mod command;
 pub mod config;
 pub mod connection;
 pub mod database;
+pub mod debug;
 pub mod execute;
 pub mod expiry;
 pub mod grammar;
@@ -22,9 +23,13 @@ pub mod info;
 pub mod introspect;
 pub mod key;
 pub mod latency;
+pub mod lolwut;
 pub mod lookup;
+pub mod memory;
 pub mod metrics;
 pub mod object;
+pub mod replication;
+pub mod server;
 pub mod session;
 pub mod settings;
 pub mod slowlog;
@@ -63,6 +68,12 @@ pub static FAMILIES: &[Family] = &[
     Family { group: "server", category: "connection", commands: introspect::COMMANDS },
     Family { group: "server", category: "", commands: config::COMMANDS },
     Family { group: "server", category: "", commands: info::COMMANDS },
+    Family { group: "server", category: "", commands: memory::COMMANDS },
+    Family { group: "server", category: "", commands: server::COMMANDS },
+    Family { group: "server", category: "", commands: replication::COMMANDS },
+    Family { group: "server", category: "admin", commands: replication::ROLE },
+    Family { group: "server", category: "", commands: debug::COMMANDS },
+    Family { group: "server", category: "", commands: lolwut::COMMANDS },
     Family { group: "server", category: "", commands: slowlog::COMMANDS },
     Family { group: "server", category: "", commands: latency::COMMANDS },
 ];

@@ -261,6 +261,13 @@ pub struct Bare {
     recorder: Recorder,
 }
 
+impl Bare {
+    /// A process with settings of its own.
+    pub fn with(settings: Settings) -> Bare {
+        Bare { settings, ..Bare::default() }
+    }
+}
+
 impl Host for Bare {
     fn settings(&self) -> &Settings {
         &self.settings

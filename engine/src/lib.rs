@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub use polder_base::{Fault, Protocol, Ref, Reply};
-pub use polder_commands::{Host, Session, session::Bare};
+pub use polder_commands::{Host, Session, session::Bare, settings};
 use polder_shm::mapping::{AttachError, CreateError, Residence};
 use polder_shm::{Segment, SegmentName, SegmentOptions};
 pub use polder_table::{Counter, Limits, Policy, Table, Usage};

@@ -1,5 +1,6 @@
 //! In-process clients of a memory, whose replies are answers.
 use polder_base::Protocol;
+use polder_engine::settings::{Settings, file};
 use polder_engine::{Bare, Fault, Memory, Options, Session};
 
 use crate::answer::Answer;
@@ -17,8 +18,15 @@ impl Embedder {
     /// # Errors
     /// Those of [`Memory::attach`].
     pub fn attach(options: &Options) -> Result<Embedder, Fault> {
-        Ok(Embedder { memory: Memory::attach(options)?, host: Bare::default() })
+        Ok(Embedder { memory: Memory::attach(options)?, host: host() })
     }
+}
+
+/// A process in which DEBUG is allowed, as redis-server is started for the same transcripts.
+fn host() -> Bare {
+    let allowed = ["--enable-debug-command", "yes", "--enable-module-command", "yes"].map(String::from);
+    let (_, flags) = file::flags(&allowed).expect("both are settings");
+    Bare::with(Settings::begin(None, &[], &flags).expect("both take a yes"))
 }
 
 /// One client's session.

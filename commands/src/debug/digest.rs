@@ -1,0 +1,112 @@
+//! DEBUG DIGEST and DIGEST-VALUE, computed as Redis computes them, so that two servers' contents can be compared.
+//!
+//! ```text
+//!   add(d, bytes)   d ^= SHA-1(bytes)            order does not count
+//!   mix(d, bytes)   d  = SHA-1(d ^ SHA-1(bytes)) order counts
+//!
+//!   of a value      mix(type, 4 bytes big-endian), mix(contents), add("!!expire!!") if it expires
+//!   of everything   for each database: mix(number, 4 bytes big-endian), then for each key: add(mix(mix(0, key), value))
+//! ```
+use polder_table::{Db, Found, Mode, Scanned, Stop, Txn};
+use polder_values::{Kind, string};
+use sha1::{Digest, Sha1};
+
+use crate::call::{Outcome, SessionCall};
+use crate::execute::{begin, retry};
+
+const NONE: [u8; 20] = [0; 20];
+
+/// Keys that a step of the walk looks at.
+const STEP: usize = 1024;
+
+fn add(digest: &mut [u8; 20], bytes: &[u8]) {
+    let hash = Sha1::digest(bytes);
+    digest.iter_mut().zip(hash).for_each(|(byte, other)| *byte ^= other);
+}
+
+fn mix(digest: &mut [u8; 20], bytes: &[u8]) {
+    add(digest, bytes);
+    *digest = Sha1::digest(*digest).into();
+}
+
+/// Redis's number of a type.
+fn type_number(kind: Kind) -> u32 {
+    match kind {
+        Kind::String => 0,
+        Kind::List => 1,
+        Kind::Set => 2,
+        Kind::SortedSet => 3,
+        Kind::Hash => 4,
+        Kind::Stream => 6,
+    }
+}
+
+/// Mixes a value into the digest of its key.
+fn mix_value(txn: &Txn<'_>, digest: &mut [u8; 20], found: &Found<'_>) -> Result<(), Stop> {
+    mix(digest, &type_number(found.kind).to_be_bytes());
+    match found.kind {
+        Kind::String => mix(digest, &string::contiguous(txn, &found.value)?),
+        _ => return Err("ERR this version of polder digests strings only".into()),
+    }
+    if found.expiry_ms.is_some() {
+        add(digest, b"!!expire!!");
+    }
+    Ok(())
+}
+
+pub(super) fn values(call: &mut SessionCall<'_>) -> Outcome {
+    let txn = begin(call.table, call.session, Mode::Read)?;
+    let mut digests = Vec::new();
+    retry(&txn, || {
+        digests.clear();
+        for key in &call.args[2..] {
+            let mut digest = NONE;
+            if let Some(found) = txn.peek(call.session.db, key)? {
+                mix_value(&txn, &mut digest, &found)?;
+            }
+            digests.push(digest);
+        }
+        Ok(())
+    })?;
+    call.reply.array(digests.len());
+    digests.iter().for_each(|digest| call.reply.status(&hex(digest)));
+    Ok(())
+}
+
+pub(super) fn all(call: &mut SessionCall<'_>) -> Outcome {
+    let txn = begin(call.table, call.session, Mode::Read)?;
+    let mut total = NONE;
+    retry(&txn, || {
+        total = NONE;
+        for db in (0..call.host.databases()).filter(|db| txn.keys(*db) > 0) {
+            mix(&mut total, &u32::from(db).to_be_bytes());
+            add_database(&txn, db, &mut total)?;
+        }
+        Ok(())
+    })?;
+    call.reply.status(&hex(&total));
+    Ok(())
+}
+
+fn add_database(txn: &Txn<'_>, db: Db, total: &mut [u8; 20]) -> Result<(), Stop> {
+    let mut cursor = 0;
+    loop {
+        let mut keys: Vec<Vec<u8>> = Vec::new();
+        cursor = txn.scan(db, cursor, STEP, &mut |scanned: Scanned<'_>| keys.push(scanned.key.to_vec()))?;
+        for key in keys {
+            if let Some(found) = txn.peek(db, &key)? {
+                let mut digest = NONE;
+                mix(&mut digest, &key);
+                mix_value(txn, &mut digest, &found)?;
+                add(total, &digest);
+            }
+        }
+        if cursor == 0 {
+            return Ok(());
+        }
+    }
+}
+
+fn hex(digest: &[u8; 20]) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
