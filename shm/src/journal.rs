@@ -89,15 +89,25 @@ impl Seat {
     /// [`Fault::Full`] when a large journal finds no memory for its next block.
     #[inline]
     pub fn note(&self, tag: Tag, offset: u64, value: u64) -> Result<(), Fault> {
-        let len = self.journal_len();
-        if len >= at::JOURNAL_PAIRS && (len - at::JOURNAL_PAIRS) % BLOCK_PAIRS == 0 {
-            self.extend_journal(len)?;
-        }
+        let len = self.ready_item()?;
         let item = self.item_at(len);
         self.segment.store(item, (tag as u64) << OFFSET_BITS | offset);
         self.segment.store(item + 8, value);
         self.set(at::JOURNAL_LEN, len + 1);
         Ok(())
+    }
+
+    /// Makes sure that there is a place for the next item; answers its index.
+    ///
+    /// # Errors
+    /// As [`Seat::note`].
+    #[inline]
+    pub(crate) fn ready_item(&self) -> Result<u64, Fault> {
+        let len = self.journal_len();
+        if len >= at::JOURNAL_PAIRS && (len - at::JOURNAL_PAIRS) % BLOCK_PAIRS == 0 {
+            self.extend_journal(len)?;
+        }
+        Ok(len)
     }
 
     #[cold]
@@ -214,6 +224,8 @@ impl Seat {
         }
         self.forget_journal();
         self.set(at::STATUS, (self.get(at::STATUS) & !3) + 4);
+        // Readers of the old journal see the new status before anything of the next one.
+        self.segment.release_fence();
         self.reclaim_if_due();
     }
 
@@ -236,7 +248,8 @@ impl Seat {
                 tail += 1;
             }
         }
-        if tail != self.get(at::RETIRED_TAIL) {
+        // Never back: who died while forgetting the journal had retired everything, and its items are gone.
+        if tail > self.get(at::RETIRED_TAIL) {
             self.set(at::RETIRED_TAIL, tail);
         }
     }

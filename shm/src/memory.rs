@@ -33,6 +33,8 @@ impl Seat {
     #[inline]
     pub fn make(&self, kind: NodeKind, length: usize) -> Result<Ref, Fault> {
         let class = class_of(length + HEADER_BYTES as usize);
+        // First, since a new block of the journal comes out of a cache, too, perhaps this one.
+        self.ready_item()?;
         let node = self.top(class)?;
         self.note(Tag::New, node, class as u64)?;
         self.pop(class);

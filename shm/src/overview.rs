@@ -15,7 +15,9 @@ pub enum Doing {
     /// It looks at nodes that must stay.
     Reading,
     /// It has so many locks, or is about to.
-    Writing { locks: u64 },
+    Writing {
+        locks: u64,
+    },
     /// Its transaction is committed, and its locks are being released.
     Publishing,
 }
@@ -92,4 +94,3 @@ impl Segment {
         self.load(header::LAYOUT) as u32
     }
 }
-

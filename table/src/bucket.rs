@@ -98,6 +98,11 @@ fn set_tag(bucket: &mut impl WordsMut, unit: usize, tag: u8) {
     bucket.set_word(word, value);
 }
 
+/// Whether an entry begins at `unit`.
+pub fn begins_at(bucket: &(impl Words + ?Sized), unit: usize) -> bool {
+    (bucket.word(1 + unit / 8) >> (unit % 8 * 8)) as u8 > CONTINUED
+}
+
 /// The units an entry that begins at `unit` takes, by its tags.
 pub fn units_at(tags: &Tags, unit: usize) -> usize {
     1 + tags[unit + 1..].iter().take(WORDS_MAX / 2 - 1).take_while(|&&tag| tag == CONTINUED).count()

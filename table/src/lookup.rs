@@ -97,6 +97,10 @@ pub fn lookup(seat: &Seat, db: Db, hash: &Hash, key: &impl KeyTest, marks: &mut 
             return Ok(None);
         }
         let Some(extent) = directory::walk(segment, root, hash.position) else { continue };
+        if !seat.covers_now() {
+            // Born after our pin: it could be gone, and its place another's, while we look.
+            continue;
+        }
         marks.push(Mark { at: extent.slot_at, word: extent.slot });
         if let Some(outcome) = lookup_in(seat, &extent, hash, key, marks)?
             && extent.is_current(segment)

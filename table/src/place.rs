@@ -100,7 +100,8 @@ impl Txn<'_> {
                 let image = bucket::image_at(words, unit);
                 image.version() == spot.image.version() && image.words[1] == spot.image.words[1]
             };
-            if is_it(spot.unit) {
+            // Free units still hold what was moved away from them: only tags say where entries begin.
+            if bucket::begins_at(words, spot.unit) && is_it(spot.unit) {
                 return spot.unit;
             }
             bucket::entries(words).map(|(unit, _)| unit).find(|&unit| is_it(unit)).expect("T1: nobody else moves an entry we have locked")
