@@ -5,6 +5,7 @@
 
 mod bench;
 mod cli;
+mod manual;
 mod segment;
 mod serve;
 mod text;
@@ -12,7 +13,7 @@ mod top;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -32,6 +33,8 @@ enum Command {
     Bench(bench::Arguments),
     Segment(segment::Arguments),
     Top(top::Arguments),
+    Completions(manual::Completions),
+    Man(manual::Man),
 }
 
 fn main() -> ExitCode {
@@ -41,5 +44,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Segment(arguments) => segment::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
+        Command::Completions(arguments) => manual::completions(&arguments, Arguments::command()),
+        Command::Man(arguments) => manual::man(&arguments, Arguments::command()),
     }
 }

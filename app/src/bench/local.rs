@@ -108,7 +108,7 @@ fn in_threads(memory: &Memory, arguments: &Arguments, op: Op, process: u32) -> R
                     let mut worker = Worker::new(memory, op, picks, arguments.value_size);
                     // The first call takes the thread's seat, which is not what is measured.
                     worker.call();
-                    worker.errors = 0;
+                    (worker.errors, worker.misses) = (0, 0);
                     ready.wait();
                     start.wait();
                     if arguments.each { worker.run_each(share) } else { worker.run(share) }
@@ -186,6 +186,7 @@ struct Worker<'m> {
     reply: Output,
     turn: u32,
     errors: u64,
+    misses: u64,
 }
 
 impl<'m> Worker<'m> {
@@ -200,6 +201,7 @@ impl<'m> Worker<'m> {
             reply: Output::new(Protocol::Resp2),
             turn: 0,
             errors: 0,
+            misses: 0,
         }
     }
 
@@ -216,7 +218,11 @@ impl<'m> Worker<'m> {
         };
         self.memory.execute(&mut self.session, &self.host, args, &mut self.reply);
         let waiting = self.reply.waiting();
-        self.errors += u64::from(self.reply.single().is_some_and(|reply| reply.starts_with(b"-")));
+        match self.reply.single() {
+            Some([b'-', ..]) => self.errors += 1,
+            Some([b'$', b'-', ..]) => self.misses += 1,
+            _ => {}
+        }
         self.reply.consume(waiting);
     }
 
@@ -253,6 +259,7 @@ impl<'m> Worker<'m> {
     fn finish(self, mut measured: Measured, wall: Duration) -> Measured {
         measured.wall = wall;
         measured.errors = self.errors;
+        measured.misses = self.misses;
         measured
     }
 }

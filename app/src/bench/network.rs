@@ -324,9 +324,13 @@ impl<'a> Worker<'a> {
             let mut answered = 0;
             while let Some(value) = connection.replies.read(&mut rest).map_err(|error| error.to_string())? {
                 answered += 1;
-                if let Value::Error(text) = value {
-                    self.measured.errors += 1;
-                    self.error.get_or_insert_with(|| String::from_utf8_lossy(&text).into_owned());
+                match value {
+                    Value::Error(text) => {
+                        self.measured.errors += 1;
+                        self.error.get_or_insert_with(|| String::from_utf8_lossy(&text).into_owned());
+                    }
+                    Value::Null => self.measured.misses += 1,
+                    _ => {}
                 }
             }
             (0..answered).for_each(|_| self.measured.record(time, 1));

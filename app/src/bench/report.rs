@@ -14,6 +14,8 @@ const QUANTILES: [(&str, f64); 6] = [("p50", 0.50), ("p90", 0.90), ("p99", 0.99)
 pub struct Measured {
     pub calls: u64,
     pub errors: u64,
+    /// Reads that found nothing.
+    pub misses: u64,
     pub wall: Duration,
     /// Nanoseconds.
     pub latency: Histogram<u64>,
@@ -22,7 +24,7 @@ pub struct Measured {
 impl Measured {
     pub fn new() -> Measured {
         let latency = Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).expect("the bounds are constants");
-        Measured { calls: 0, errors: 0, wall: Duration::ZERO, latency }
+        Measured { calls: 0, errors: 0, misses: 0, wall: Duration::ZERO, latency }
     }
 
     /// Counts `calls` calls that took `time` together.
@@ -37,6 +39,7 @@ impl Measured {
     pub fn add(&mut self, other: &Measured) {
         self.calls += other.calls;
         self.errors += other.errors;
+        self.misses += other.misses;
         self.wall = self.wall.max(other.wall);
         self.latency.add(&other.latency).expect("all histograms have the same bounds");
     }
@@ -48,7 +51,7 @@ impl Measured {
     /// For another process: everything that [`Measured::from_wire`] needs.
     pub fn to_wire(&self) -> Value {
         let recorded: Vec<_> = self.latency.iter_recorded().map(|step| json!([step.value_iterated_to(), step.count_at_value()])).collect();
-        json!({ "calls": self.calls, "errors": self.errors, "wall_ns": self.wall.as_nanos() as u64, "latency": recorded })
+        json!({ "calls": self.calls, "errors": self.errors, "misses": self.misses, "wall_ns": self.wall.as_nanos() as u64, "latency": recorded })
     }
 
     /// What another process measured.
@@ -56,6 +59,7 @@ impl Measured {
         let mut measured = Measured::new();
         measured.calls = value["calls"].as_u64()?;
         measured.errors = value["errors"].as_u64()?;
+        measured.misses = value["misses"].as_u64()?;
         measured.wall = Duration::from_nanos(value["wall_ns"].as_u64()?);
         for step in value["latency"].as_array()? {
             measured.latency.saturating_record_n(step[0].as_u64()?, step[1].as_u64()?);
@@ -92,6 +96,9 @@ pub fn print(setting: &Value, lines: &[Line], as_json: bool) {
         if measured.errors > 0 {
             println!("{:<14}{:>12} of them were answered with errors", "", measured.errors);
         }
+        if measured.misses > 0 {
+            println!("{:<14}{:>12} of them found nothing", "", measured.misses);
+        }
     }
 }
 
@@ -108,6 +115,7 @@ fn json_line(line: &Line) -> Value {
         "op": line.op,
         "calls": measured.calls,
         "errors": measured.errors,
+        "misses": measured.misses,
         "seconds": measured.wall.as_secs_f64(),
         "per_second": measured.per_second(),
         "latency_ns": latency,
@@ -134,9 +142,10 @@ mod tests {
         measured.record(Duration::from_nanos(1600), 16);
         measured.record(Duration::from_millis(3), 1);
         measured.errors = 2;
+        measured.misses = 1;
         measured.wall = Duration::from_secs(1);
         let back = Measured::from_wire(&measured.to_wire()).unwrap();
-        assert_eq!((back.calls, back.errors, back.wall), (17, 2, Duration::from_secs(1)));
+        assert_eq!((back.calls, back.errors, back.misses, back.wall), (17, 2, 1, Duration::from_secs(1)));
         assert_eq!(back.latency.value_at_quantile(0.5), measured.latency.value_at_quantile(0.5));
         assert_eq!(back.latency.max(), measured.latency.max());
     }

@@ -5,4 +5,6 @@ mod bench;
 mod canned;
 mod cli;
 mod formats;
+mod manual;
 mod segment;
+mod terminal;

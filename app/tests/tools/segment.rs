@@ -2,14 +2,19 @@
 use crate::canned::{Output, run_polder};
 
 /// A segment of this test alone; removed even when the test fails.
-struct Scratch(String);
+pub struct Scratch(String);
 
 impl Scratch {
-    fn new(what: &str) -> Scratch {
+    pub fn new(what: &str) -> Scratch {
         let name = format!("shm:polder-tools-{what}-{}", std::process::id());
         let made = run_polder(&["segment", "create", &name, "--size", "64mb"], b"");
         assert_eq!(made.status, Some(0), "{made:?}");
         Scratch(name)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.0
     }
 
     fn cli(&self, args: &[&str], stdin: &[u8]) -> Output {

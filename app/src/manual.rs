@@ -1,0 +1,46 @@
+//! `polder completions` and `polder man`: what the shell and `man` know of this program, made from the same definitions as
+//! `--help`.
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Command;
+use clap_complete::Shell;
+
+/// Prints a completion script: `polder completions bash > /etc/bash_completion.d/polder`.
+#[derive(clap::Args)]
+pub struct Completions {
+    shell: Shell,
+}
+
+/// Prints the manual page, or writes the pages of all subcommands into a folder.
+#[derive(clap::Args)]
+pub struct Man {
+    /// Folder for `polder.1`, `polder-cli.1`, ...
+    folder: Option<PathBuf>,
+}
+
+/// Runs `polder completions`.
+pub fn completions(arguments: &Completions, mut command: Command) -> ExitCode {
+    let mut script = Vec::new();
+    clap_complete::generate(arguments.shell, &mut command, "polder", &mut script);
+    ended(io::stdout().write_all(&script))
+}
+
+/// Runs `polder man`.
+pub fn man(arguments: &Man, command: Command) -> ExitCode {
+    ended(match &arguments.folder {
+        Some(folder) => clap_mangen::generate_to(command, folder),
+        None => clap_mangen::Man::new(command).render(&mut io::stdout()),
+    })
+}
+
+fn ended(result: io::Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{}", crate::cli::reason(&error));
+            ExitCode::FAILURE
+        }
+    }
+}
