@@ -1,9 +1,9 @@
 //! Crash points: every store to shared memory passes here, so that a test can kill the process at the n-th.
 //!
-//! With the feature `crash-points` the environment variable `POLDER_CRASH_AT=n` (or [`arm`]) makes the n-th store
-//! of this process its last: it is killed by SIGKILL before the store is made. Without the feature this is nothing.
+//! In debug builds, or with the feature `crash-points`, a process that has called `arm(n)` is killed by SIGKILL before
+//! its n-th store is made. In other builds this is nothing.
 
-#[cfg(feature = "crash-points")]
+#[cfg(any(feature = "crash-points", debug_assertions))]
 mod armed {
     use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -32,11 +32,11 @@ mod armed {
     }
 }
 
-#[cfg(feature = "crash-points")]
+#[cfg(any(feature = "crash-points", debug_assertions))]
 pub(crate) use armed::point;
-#[cfg(feature = "crash-points")]
+#[cfg(any(feature = "crash-points", debug_assertions))]
 pub use armed::{arm, passed};
 
-#[cfg(not(feature = "crash-points"))]
+#[cfg(not(any(feature = "crash-points", debug_assertions)))]
 #[inline(always)]
 pub(crate) fn point() {}

@@ -1,11 +1,18 @@
-//! The crash test: `crash [--seed N] [--kills N] [--actors N] [--pause MS]`. See `polder_testkit::crash`.
+//! The crash test: `crash [--seed N] [--kills N] [--actors N] [--pause MS]` kills at random under load, `crash points`
+//! at every store of every write path. See `polder_testkit::crash`.
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use polder_testkit::crash::driver::{self, Plan};
+use polder_testkit::crash::points;
 use polder_testkit::random::Random;
 
 fn main() -> ExitCode {
-    match plan().and_then(|plan| run(&plan)) {
+    let outcome = match std::env::args().nth(1).as_deref() {
+        Some("points") => run_points(),
+        _ => plan().and_then(|plan| run(&plan)),
+    };
+    match outcome {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -33,8 +40,7 @@ fn plan() -> Result<Plan, String> {
 
 fn run(plan: &Plan) -> Result<bool, String> {
     println!("seed {}", plan.seed);
-    let program = std::env::current_exe().map_err(|error| error.to_string())?.with_file_name("crash_actor");
-    let report = driver::run(plan, &program)?;
+    let report = driver::run(plan, &actor()?)?;
     for failure in &report.failures {
         println!("{failure}");
     }
@@ -42,4 +48,27 @@ fn run(plan: &Plan) -> Result<bool, String> {
     let whole = report.failures.is_empty();
     println!("crash: {} passed, {} failed", u32::from(whole), u32::from(!whole));
     Ok(whole)
+}
+
+/// Dies at every store of every write path.
+fn run_points() -> Result<bool, String> {
+    let (mut passed, mut failed) = (0, 0);
+    for route in points::ROUTES {
+        let report = points::run(route, &actor()?).unwrap_or_else(|error| points::Report { deaths: 0, failures: vec![error] });
+        println!("{}: {} deaths", route.name, report.deaths);
+        for failure in &report.failures {
+            println!("{failure}");
+        }
+        match report.failures.is_empty() && report.deaths > 0 {
+            true => passed += 1,
+            false => failed += 1,
+        }
+    }
+    println!("crash points: {passed} passed, {failed} failed");
+    Ok(failed == 0)
+}
+
+/// The program that plays an actor lies beside this one.
+fn actor() -> Result<PathBuf, String> {
+    Ok(std::env::current_exe().map_err(|error| error.to_string())?.with_file_name("crash_actor"))
 }

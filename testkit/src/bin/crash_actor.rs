@@ -1,5 +1,6 @@
 //! One process of the crash test: `crash_actor SEGMENT JOURNAL ID SEED`. It works until its standard input closes or
 //! somebody kills it; what is wrong with the memory it says on standard output and ends.
+//! `crash_actor point SEGMENT ROUTE N` runs one operation and dies at its N-th store.
 use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;
@@ -7,25 +8,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use polder_testkit::crash::actor::Actor;
+use polder_testkit::crash::points;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [segment, journal, id, seed] = &words[..] else {
-        println!("crash_actor SEGMENT JOURNAL ID SEED");
-        return ExitCode::FAILURE;
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let done = match (&words[..], words.last().and_then(|word| word.parse().ok())) {
+        (["point", segment, route, _], Some(n)) => points::child(segment, route, n),
+        ([segment, journal, id, _], Some(seed)) => match id.parse() {
+            Ok(id) => play(segment, Path::new(journal), id, seed),
+            Err(_) => Err("ID is a number".into()),
+        },
+        _ => Err("crash_actor SEGMENT JOURNAL ID SEED | point SEGMENT ROUTE N".into()),
     };
-    let (Ok(id), Ok(seed)) = (id.parse(), seed.parse()) else {
-        println!("ID and SEED are numbers");
-        return ExitCode::FAILURE;
-    };
-    let over = Arc::new(AtomicBool::new(false));
-    let sees_end = Arc::clone(&over);
-    std::thread::spawn(move || {
-        // Nobody ever writes there: the read ends when the driver closes its side, or dies.
-        let _ = std::io::stdin().read(&mut [0]);
-        sees_end.store(true, Ordering::Relaxed);
-    });
-    match play(segment, Path::new(journal), id, seed, &over) {
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(complaint) => {
             println!("{complaint}");
@@ -34,7 +30,15 @@ fn main() -> ExitCode {
     }
 }
 
-fn play(segment: &str, journal: &Path, id: u32, seed: u64, over: &AtomicBool) -> Result<(), String> {
+/// Works until the standard input ends.
+fn play(segment: &str, journal: &Path, id: u32, seed: u64) -> Result<(), String> {
+    let over = Arc::new(AtomicBool::new(false));
+    let sees_end = Arc::clone(&over);
+    std::thread::spawn(move || {
+        // Nobody ever writes there: the read ends when the driver closes its side, or dies.
+        let _ = std::io::stdin().read(&mut [0]);
+        sees_end.store(true, Ordering::Relaxed);
+    });
     let mut actor = Actor::start(segment, journal, id, seed)?;
     while !over.load(Ordering::Relaxed) {
         actor.step()?;
