@@ -123,7 +123,7 @@ impl<'a> Draft<'a> {
     /// # Errors
     /// [`Fault::Full`] when there is no room for a long key.
     pub fn new(nodes: &dyn Nodes, key: &'a [u8], new: &New<'a>) -> Result<Draft<'a>, Fault> {
-        let long = if key.len() > KEY_MAX { Some(long_key(nodes, key)?) } else { None };
+        let long = if key.len() > KEY_MAX { Some(string::make_tree(nodes, key)?) } else { None };
         let (tree, value) = match new.value {
             Value::Packed(bytes) => (None, bytes),
             Value::Tree(root) => (Some(root), &[][..]),
@@ -185,12 +185,6 @@ impl<'a> Draft<'a> {
     pub fn len(&self) -> usize {
         self.head_len + self.key.len() + self.value.len()
     }
-}
-
-fn long_key(nodes: &dyn Nodes, key: &[u8]) -> Result<Root, Fault> {
-    let mut builder = string::Builder::new();
-    builder.push(nodes, key)?;
-    builder.finish(nodes)
 }
 
 /// Whether a record's key is `key`.

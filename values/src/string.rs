@@ -58,6 +58,14 @@ pub fn make<'a>(nodes: &dyn Nodes, bytes: &'a [u8]) -> Result<Value<'a>, Fault> 
     if bytes.len() <= PACKED_MAX {
         return Ok(Value::Packed(bytes));
     }
+    Ok(Value::Tree(make_tree(nodes, bytes)?))
+}
+
+/// A tree of `bytes`, however few they are: the table keeps long keys so, too.
+///
+/// # Errors
+/// As [`make`].
+pub fn make_tree(nodes: &dyn Nodes, bytes: &[u8]) -> Result<Root, Fault> {
     if bytes.len() as u64 > LEN_MAX {
         return Err(Fault::Full(format!("a string of {} bytes is longer than any can be, {LEN_MAX} bytes", bytes.len())));
     }
@@ -65,7 +73,7 @@ pub fn make<'a>(nodes: &dyn Nodes, bytes: &'a [u8]) -> Result<Value<'a>, Fault> 
     for chunk in bytes.chunks(CHUNK) {
         builder.push(nodes, chunk)?;
     }
-    Ok(Value::Tree(builder.finish(nodes)?))
+    builder.finish(nodes)
 }
 
 /// The bytes of chunk `index` that are held: the rest of the chunk, up to the value's end, is zeros (V2).
@@ -349,12 +357,11 @@ impl Builder {
         self.count += len as u64;
     }
 
-    /// The tree of all that was added: for strings of more than [`PACKED_MAX`] bytes only (V4).
+    /// The tree of all that was added. As a string's value it must have more than [`PACKED_MAX`] bytes (V4).
     ///
     /// # Errors
     /// [`Fault::Full`] when the segment has no room.
     pub fn finish(self, nodes: &dyn Nodes) -> Result<Root, Fault> {
-        debug_assert!(self.count > PACKED_MAX as u64, "a short string is packed");
         let (mut level, mut height) = (self.leaves, 0);
         while level.len() > 1 {
             height += 1;
