@@ -279,9 +279,9 @@ impl Direct {
 
     /// Executes every whole request in `bytes`; what is left of them waits for the rest.
     fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let held = std::mem::take(&mut self.partial);
-        let joined = if held.is_empty() { bytes.to_vec() } else { [held.as_slice(), bytes].concat() };
-        let mut rest = joined.as_slice();
+        let mut held = std::mem::take(&mut self.partial);
+        held.extend_from_slice(bytes);
+        let mut rest = held.as_slice();
         let mut args = Vec::new();
         loop {
             args.clear();
@@ -292,7 +292,9 @@ impl Direct {
                 None => break,
             }
         }
-        self.partial = rest.to_vec();
+        let taken = held.len() - rest.len();
+        held.drain(..taken);
+        self.partial = held;
         Ok(())
     }
 
