@@ -190,7 +190,7 @@ fn seats(now: &Glance, before: &Glance) -> String {
             vec![
                 seat.index.to_string(),
                 format!("{}/{}", seat.process, seat.thread),
-                program(seat.process),
+                program(seat),
                 text::age(text::since_ms(seat.since_ms)),
                 doing(seat),
                 text::rate(calls),
@@ -214,7 +214,8 @@ fn doing(seat: &Seated) -> String {
     }
 }
 
-/// The program's name, where its process can be seen from here.
-fn program(process: u32) -> String {
-    std::fs::read_to_string(format!("/proc/{process}/comm")).map_or_else(|_| "?".into(), |name| name.trim().into())
+/// The thread's name (its program's, unless it was given one), where its process can be seen from here.
+fn program(seat: &Seated) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{}/task/{}/comm", seat.process, seat.thread));
+    name.map_or_else(|_| "?".into(), |name| name.trim().into())
 }

@@ -249,3 +249,58 @@ fn decoded(text: &str) -> String {
     }
     String::from_utf8_lossy(&out).into_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    fn parsed(line: &str) -> Arguments {
+        Line::parse_from(std::iter::once("cli").chain(line.split_whitespace())).arguments
+    }
+
+    fn target(line: &str) -> Result<(String, Login), String> {
+        parsed(line).target().map(|(place, login)| (place.to_string(), login))
+    }
+
+    #[test]
+    fn a_uri_says_where_and_who() {
+        let (place, login) = target("-u redis://me:p%40ss@host:7000/3").unwrap();
+        assert_eq!(
+            (place.as_str(), login.user.as_deref(), login.password.as_deref(), login.db),
+            ("host:7000", Some("me"), Some("p@ss"), 3)
+        );
+        let (place, login) = target("-u redis://secret@host").unwrap();
+        assert_eq!((place.as_str(), login.user, login.password.as_deref(), login.db), ("host:6379", None, Some("secret"), 0));
+        assert_eq!(target("-u redis://[::1]:7000").unwrap().0, "[::1]:7000");
+        assert_eq!(target("-u redis://[::1]").unwrap().0, "[::1]:6379");
+        assert!(target("-u http://host").is_err() && target("-u redis://host:no").is_err() && target("-u redis://host/no").is_err());
+    }
+
+    #[test]
+    fn flags_win_over_the_uri() {
+        let (place, login) = target("-u redis://a@host:7000/3 -h other -p 1 -n 4 -a b").unwrap();
+        assert_eq!((place.as_str(), login.password.as_deref(), login.db), ("other:1", Some("b"), 4));
+    }
+
+    #[test]
+    fn what_follows_the_command_is_its_own() {
+        let arguments = parsed("-r 2 set k -1 -p 5 --raw");
+        assert_eq!(arguments.words().unwrap(), ["set", "k", "-1", "-p", "5", "--raw"].map(|word| word.as_bytes().to_vec()));
+        assert_eq!((arguments.repeat, arguments.port, arguments.raw), (2, None, false));
+        assert!(parsed("--unknown").words().is_err());
+    }
+
+    #[test]
+    fn json_speaks_resp3_unless_told_otherwise() {
+        assert!(target("--json").unwrap().1.resp3);
+        assert!(!target("--json -2").unwrap().1.resp3 && !target("--csv").unwrap().1.resp3);
+    }
+}
