@@ -83,6 +83,7 @@ pub enum Run {
 pub type Decide = fn(&[&[u8]]) -> &'static str;
 
 /// One command: its name, its grammar, its function, and what the documentation says.
+#[derive(Clone, Copy)]
 pub struct Command {
     /// In upper case; `CONTAINER|NAME` for a subcommand.
     pub name: &'static str,
@@ -100,12 +101,29 @@ pub struct Command {
     pub costs: &'static str,
     pub about: &'static str,
     pub shape: Shape,
+    /// Its place among all rows, and that of its family among the families; set where all rows are put together.
+    pub(crate) number: u16,
+    pub(crate) family: u8,
 }
 
 const fn row(name: &'static str, grammar: &'static str, run: Run, flags: Flags) -> Command {
     let base = if bar(name) < name.len() { 2 } else { 1 };
     let shape = Shape::of(grammar, base);
-    Command { name, grammar, run, flags, touches: &[], varies: None, tips: &[], since: "1.0.0", costs: "O(1)", about: "", shape }
+    Command {
+        name,
+        grammar,
+        run,
+        flags,
+        touches: &[],
+        varies: None,
+        tips: &[],
+        since: "1.0.0",
+        costs: "O(1)",
+        about: "",
+        shape,
+        number: 0,
+        family: 0,
+    }
 }
 
 /// A command that reads keys and changes nothing.
@@ -183,7 +201,7 @@ impl Command {
         self.flags & flags != 0
     }
     /// The name of a subcommand's container, or of the command itself.
-    pub fn family(&self) -> &'static str {
+    pub fn container(&self) -> &'static str {
         &self.name[..bar(self.name)]
     }
     /// The subcommand's own name, if it is one.
@@ -220,12 +238,16 @@ impl Command {
         self.has(NO_MANDATORY_KEYS)
     }
 
-    /// The positions of the keys among `args`, each with the number of its source. Arguments that do not fit show fewer keys.
-    pub fn keys<'a>(&'a self, args: &'a [&'a [u8]]) -> impl Iterator<Item = (usize, usize)> + 'a {
-        self.shape.specs().iter().enumerate().flat_map(move |(number, spec)| {
-            let (start, end, step) = reach(spec.begin, spec.find, args).unwrap_or((0, 0, 1));
-            (start..end).step_by(step).map(move |at| (at, number))
-        })
+    /// Shows the positions of the keys among `args`, each with the number of its source. Arguments that do not fit show
+    /// fewer keys.
+    pub fn each_key(&self, args: &[&[u8]], mut visit: impl FnMut(usize, usize)) {
+        for (number, spec) in self.shape.specs().iter().enumerate() {
+            let Some((mut at, end, step)) = reach(spec.begin, spec.find, args) else { continue };
+            while at < end {
+                visit(at, number);
+                at += step;
+            }
+        }
     }
 }
 

@@ -91,7 +91,7 @@ fn authenticate(call: &mut SessionCall<'_>, user: &[u8], password: &[u8]) -> Out
     if !right {
         return Err(WRONG_PASSWORD.into());
     }
-    call.session.user = user.to_vec();
+    call.session.user = user.to_vec().into();
     call.session.authenticated = true;
     Ok(())
 }

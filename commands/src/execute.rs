@@ -168,7 +168,8 @@ fn run(table: &Table, session: &mut Session, host: &dyn Host, command: &'static 
     match command.run {
         Run::Table(mode, function) => {
             let txn = begin(table, session, mode)?;
-            let keys: Keys<'_> = command.keys(args).map(|(at, _)| (session.db, args[at])).collect();
+            let mut keys = Keys::new();
+            command.each_key(args, |at, _| keys.push((session.db, args[at])));
             let mark = reply.mark();
             retry(&txn, || {
                 reply.rewind(mark);

@@ -54,7 +54,7 @@ pub const COMMANDS: &[Command] = &[
 
 /// HELP of every container: its rows, as Redis lays them out.
 pub fn help(call: &mut SessionCall<'_>) -> Outcome {
-    let container = find(call.command.family().as_bytes()).expect("a subcommand has a container");
+    let container = find(call.command.container().as_bytes()).expect("a subcommand has a container");
     let mut lines = vec![format!("{} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:", container.name)];
     if !matches!(container.run, Run::Container) {
         lines.extend(["(no subcommand)".into(), format!("    {}", container.about)]);
@@ -307,7 +307,8 @@ fn keys_of<'a>(args: &'a [&'a [u8]]) -> Result<Vec<(&'a [u8], &'static str)>, St
     if !command.arity_fits(args.len()) {
         return Err("ERR Invalid number of arguments specified for command".into());
     }
-    let keys: Vec<_> = command.keys(args).map(|(at, spec)| (args[at], command.touched_by(spec, args))).collect();
+    let mut keys = Vec::new();
+    command.each_key(args, |at, spec| keys.push((args[at], command.touched_by(spec, args))));
     if keys.is_empty() && !command.may_lack_keys() {
         return Err("ERR Invalid arguments specified for command".into());
     }

@@ -2,8 +2,8 @@
 //!
 //! Names are compared with their letters folded to upper case. Two rows of one name do not compile: the second would land
 //! on the first while the table is made.
-use crate::FAMILIES;
 use crate::command::Command;
+use crate::{FAMILIES, Family};
 
 /// Slots of the table, a power of two of at least twice the number of rows.
 const SLOTS: usize = 2048;
@@ -11,31 +11,55 @@ const SLOTS: usize = 2048;
 /// The longest name of a row; longer input names no command.
 const NAME_MAX: usize = 40;
 
-/// The number of the family and of the row in it, each plus one; zeros in an empty slot.
-type Slot = (u8, u8);
+/// How many rows there are.
+pub const COUNT: usize = count();
 
-static TABLE: [Slot; SLOTS] = table();
-
-const fn table() -> [Slot; SLOTS] {
-    let mut slots = [(0, 0); SLOTS];
-    let mut family = 0;
+const fn count() -> usize {
+    let (mut sum, mut family) = (0, 0);
     while family < FAMILIES.len() {
-        let rows = FAMILIES[family].commands;
-        assert!(rows.len() < 255 && family < 255, "a slot's numbers are bytes");
+        sum += FAMILIES[family].commands.len();
+        family += 1;
+    }
+    assert!(sum * 2 <= SLOTS, "more slots, please");
+    sum
+}
+
+/// All rows, numbered.
+static ROWS: [Command; COUNT] = rows();
+
+const fn rows() -> [Command; COUNT] {
+    let mut rows = [FAMILIES[0].commands[0]; COUNT];
+    let (mut number, mut family) = (0, 0);
+    while family < FAMILIES.len() {
         let mut row = 0;
-        while row < rows.len() {
-            let name = rows[row].name.as_bytes();
-            assert!(name.len() <= NAME_MAX, "a command's name is too long");
-            let mut slot = hash(name) as usize % SLOTS;
-            while slots[slot].0 != 0 {
-                let (f, r) = slots[slot];
-                assert!(!equal(FAMILIES[f as usize - 1].commands[r as usize - 1].name.as_bytes(), name), "two commands of one name");
-                slot = (slot + 1) % SLOTS;
-            }
-            slots[slot] = (family as u8 + 1, row as u8 + 1);
+        while row < FAMILIES[family].commands.len() {
+            rows[number] = FAMILIES[family].commands[row];
+            rows[number].number = number as u16;
+            rows[number].family = family as u8;
+            number += 1;
             row += 1;
         }
         family += 1;
+    }
+    rows
+}
+
+/// The number of a row plus one in the slot of its name or the next free one; 0 in an empty slot.
+static TABLE: [u16; SLOTS] = table();
+
+const fn table() -> [u16; SLOTS] {
+    let mut slots = [0; SLOTS];
+    let mut number = 0;
+    while number < COUNT {
+        let name = ROWS[number].name.as_bytes();
+        assert!(name.len() <= NAME_MAX, "a command's name is too long");
+        let mut slot = hash(name) as usize % SLOTS;
+        while slots[slot] != 0 {
+            assert!(!equal(ROWS[slots[slot] as usize - 1].name.as_bytes(), name), "two commands of one name");
+            slot = (slot + 1) % SLOTS;
+        }
+        slots[slot] = number as u16 + 1;
+        number += 1;
     }
     slots
 }
@@ -77,8 +101,7 @@ pub fn find(name: &[u8]) -> Option<&'static Command> {
     }
     let mut slot = hash(name) as usize % SLOTS;
     loop {
-        let (family, row) = TABLE[slot];
-        let command = &FAMILIES[(family as usize).checked_sub(1)?].commands[row as usize - 1];
+        let command = &ROWS[(TABLE[slot] as usize).checked_sub(1)?];
         if command.name.as_bytes().eq_ignore_ascii_case(name) {
             return Some(command);
         }
@@ -97,18 +120,49 @@ pub fn find_subcommand(container: &Command, name: &[u8]) -> Option<&'static Comm
     find(whole)
 }
 
-/// Every row, families in the documentation's order.
-pub fn all() -> impl Iterator<Item = (&'static crate::Family, &'static Command)> {
-    FAMILIES.iter().flat_map(|family| family.commands.iter().map(move |command| (family, command)))
+/// Every row with its family, in the documentation's order.
+pub fn all() -> impl Iterator<Item = (&'static Family, &'static Command)> {
+    ROWS.iter().map(|command| (family_of(command), command))
 }
 
 /// The family that a row belongs to.
-pub fn family_of(command: &Command) -> &'static crate::Family {
-    let own = |family: &&crate::Family| family.commands.iter().any(|other| std::ptr::eq(other, command));
-    FAMILIES.iter().find(own).expect("every row belongs to a family")
+pub fn family_of(command: &Command) -> &'static Family {
+    &FAMILIES[command.family as usize]
 }
 
 /// The subcommands of a container, in the order of their rows.
 pub fn subcommands(container: &'static Command) -> impl Iterator<Item = &'static Command> {
-    all().map(|(_, command)| command).filter(move |command| command.subcommand().is_some() && command.family() == container.name)
+    all().map(|(_, command)| command).filter(move |command| command.subcommand().is_some() && command.container() == container.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_is_found_by_its_name_in_any_case() {
+        for (number, (_, command)) in all().enumerate() {
+            for name in [command.name.to_string(), command.label()] {
+                let found = find(name.as_bytes()).unwrap_or_else(|| panic!("{name} is not found"));
+                assert_eq!((found.name, usize::from(found.number)), (command.name, number));
+            }
+        }
+    }
+
+    #[test]
+    fn other_names_find_nothing() {
+        let long = "x".repeat(NAME_MAX + 1);
+        for name in ["", "GE", "GETS", "GET\0", "client list", long.as_str()] {
+            assert!(find(name.as_bytes()).is_none(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_subcommand_belongs_to_its_container() {
+        let client = find(b"client").unwrap();
+        assert_eq!(find_subcommand(client, b"List").map(|command| command.name), Some("CLIENT|LIST"));
+        assert!(find_subcommand(client, b"ENCODING").is_none() && find_subcommand(client, &[b'x'; 100]).is_none());
+        let containers = all().filter(|(_, command)| command.subcommand().is_some()).map(|(_, command)| command.container());
+        assert!(containers.into_iter().all(|name| find(name.as_bytes()).is_some()));
+    }
 }

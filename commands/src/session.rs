@@ -3,6 +3,8 @@
 //! A [`Session`] is owned by whoever reads the client's bytes; commands change it, and only theirs. What concerns
 //! other clients or the process (who else is connected, shutting down, the configuration file) is asked of the
 //! [`Host`]: the server implements it, an embedder is [`Bare`].
+use std::borrow::Cow;
+
 use polder_base::Protocol;
 use polder_table::{Db, Watch};
 
@@ -49,7 +51,7 @@ pub struct Session {
     /// CLIENT SETINFO LIB-NAME and LIB-VER.
     pub library: Vec<u8>,
     pub library_version: Vec<u8>,
-    pub user: Vec<u8>,
+    pub user: Cow<'static, [u8]>,
     pub authenticated: bool,
     pub replies: Replies,
     pub no_evict: bool,
@@ -79,7 +81,7 @@ impl Default for Session {
             name: Vec::new(),
             library: Vec::new(),
             library_version: Vec::new(),
-            user: b"default".to_vec(),
+            user: Cow::Borrowed(b"default"),
             authenticated: true,
             replies: Replies::On,
             no_evict: false,
@@ -170,7 +172,7 @@ impl Client {
             queued_bytes: session.multi.as_deref().map_or(0, bytes),
             events: "r".into(),
             command: session.last.map_or("NULL".into(), Command::label),
-            user: session.user.clone(),
+            user: session.user.to_vec(),
             resp: if session.protocol == Protocol::Resp3 { 3 } else { 2 },
             library: session.library.clone(),
             library_version: session.library_version.clone(),

@@ -154,7 +154,7 @@ fn declared<'m>(multi: &'m Multi, session: &Session) -> Keys<'m> {
     let (mut db, mut keys) = (session.db, Keys::new());
     for queued in &multi.queue {
         let args: Vec<&[u8]> = queued.args.iter().map(|arg| &**arg).collect();
-        keys.extend(queued.command.keys(&args).map(|(at, _)| (db, &*queued.args[at])));
+        queued.command.each_key(&args, |at, _| keys.push((db, &queued.args[at])));
         if queued.command.name == "SELECT" {
             db = number::integer(&queued.args[1]).and_then(|number| number.try_into().ok()).unwrap_or(db);
         }

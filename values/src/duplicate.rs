@@ -24,3 +24,43 @@ fn copied(nodes: &dyn Nodes, node: Ref, deep_max: usize) -> Result<Ref, Fault> {
     let refs = nodes.refs(node)?.iter().map(|inner| copied(nodes, *inner, deeper)).collect::<Result<Vec<_>, _>>()?;
     nodes.make(&refs, &[nodes.data(node)?])
 }
+
+#[cfg(test)]
+mod tests {
+    use bumpalo::Bump;
+
+    use super::*;
+    use crate::testing::Memory;
+
+    #[test]
+    fn a_copy_has_the_same_data_in_nodes_of_its_own() {
+        let arena = Bump::new();
+        let nodes = Memory::new(&arena);
+        let leaf = nodes.make(&[], &[b"leaf"]).unwrap();
+        let inner = nodes.make(&[leaf, Ref::NONE], &[b"inner"]).unwrap();
+        let value = Value::Tree(Root { refs: [inner, leaf], count: 7, extra: 8 });
+        let Ok(Value::Tree(copy)) = duplicate(&nodes, &value) else { panic!("a tree is copied to a tree") };
+        assert_eq!((copy.count, copy.extra), (7, 8));
+        assert!(nodes.reachable(&value).is_disjoint(&nodes.reachable(&Value::Tree(copy))));
+        let [inner, second] = copy.refs;
+        let [leaf, hole] = nodes.refs(inner).unwrap() else { panic!("two references") };
+        assert_eq!(nodes.data(inner), Ok(&b"inner"[..]));
+        assert_eq!((nodes.data(*leaf), nodes.data(second), *hole), (Ok(&b"leaf"[..]), Ok(&b"leaf"[..]), Ref::NONE));
+    }
+
+    #[test]
+    fn a_packed_value_is_its_own_copy() {
+        let arena = Bump::new();
+        assert_eq!(duplicate(&Memory::new(&arena), &Value::Packed(b"a")), Ok(Value::Packed(b"a")));
+    }
+
+    #[test]
+    fn a_circle_is_damage() {
+        let arena = Bump::new();
+        let nodes = Memory::new(&arena);
+        let node = nodes.make(&[], &[b""]).unwrap();
+        nodes.damage(node, &[node], b"");
+        let value = Value::Tree(Root { refs: [node, Ref::NONE], ..Root::default() });
+        assert!(matches!(duplicate(&nodes, &value), Err(Fault::Damaged { .. })));
+    }
+}

@@ -14,7 +14,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use polder_table::{Counter, Table};
@@ -22,7 +22,6 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::histogram::{Distribution, Histogram};
 use super::rates::{self, Rates, Track};
-use crate::FAMILIES;
 use crate::command::Command;
 use crate::latency::Monitor;
 use crate::settings::{Settings, id};
@@ -119,28 +118,6 @@ pub struct Totals {
     pub rejected: u64,
     pub failed: u64,
     pub latency: Distribution,
-}
-
-/// Where each family's rows begin in memory, and the number of their first row: sorted by address.
-static STARTS: LazyLock<Vec<(usize, usize)>> = LazyLock::new(|| {
-    let mut first = 0;
-    let mut starts: Vec<(usize, usize)> = FAMILIES
-        .iter()
-        .map(|family| {
-            let start = (family.commands.as_ptr() as usize, first);
-            first += family.commands.len();
-            start
-        })
-        .collect();
-    starts.sort_unstable();
-    starts
-});
-
-/// The number of a row among all rows.
-fn number_of(command: &'static Command) -> usize {
-    let address = std::ptr::from_ref(command) as usize;
-    let (start, first) = STARTS[STARTS.partition_point(|(start, _)| *start <= address) - 1];
-    first + (address - start) / size_of::<Command>()
 }
 
 fn coarse_ns() -> u64 {
@@ -269,7 +246,7 @@ impl Recorder {
                 *current = Some((self.number, self.take_shard()));
             }
             let shard = current.as_ref().map(|(_, shard)| shard).expect("it was just put there");
-            work(&shard.rows[number_of(command)])
+            work(&shard.rows[usize::from(command.number)])
         })
     }
 
@@ -305,7 +282,7 @@ mod tests {
     #[test]
     fn every_row_has_a_number_of_its_own() {
         for (number, (_, command)) in crate::lookup::all().enumerate() {
-            assert_eq!(number_of(command), number, "{}", command.name);
+            assert_eq!(usize::from(command.number), number, "{}", command.name);
         }
     }
 
