@@ -135,6 +135,12 @@ pub fn inline_units(second: u64) -> usize {
     (INLINE_HEAD + inline_bytes(key, value, meta & EXPIRY != 0, meta & FLAGS != 0)).div_ceil(UNIT_BYTES)
 }
 
+/// An expiry as it is stored, in 48 bits: what lies behind the year 10889 is moved there, never cut to something past.
+pub fn expiry_bytes(expiry_ms: u64) -> [u8; 6] {
+    let [low @ .., _, _] = expiry_ms.min((1 << 48) - 1).to_le_bytes();
+    low
+}
+
 /// An inline entry. The caller has seen that it fits.
 pub fn inline(first: u64, fields: &Inline<'_>) -> Image {
     let mut bytes = [0u8; WORDS_MAX * 8];
@@ -143,7 +149,7 @@ pub fn inline(first: u64, fields: &Inline<'_>) -> Image {
     let mut at = INLINE_HEAD;
     if let Some(expiry_ms) = fields.expiry_ms {
         meta |= EXPIRY;
-        bytes[at..at + 6].copy_from_slice(&expiry_ms.to_le_bytes()[..6]);
+        bytes[at..at + 6].copy_from_slice(&expiry_bytes(expiry_ms));
         at += 6;
     }
     if fields.flags != 0 {
@@ -208,6 +214,15 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn an_expiry_too_far_away_to_store_stays_far_away() {
+        for (given, stored) in [(1 << 41, 1 << 41), ((1 << 48) - 1, (1 << 48) - 1), (1 << 48, (1 << 48) - 1), (u64::MAX, (1 << 48) - 1)] {
+            let fields = Inline { meta: 1, expiry_ms: Some(given), flags: 0, key: b"k", value: b"" };
+            let bytes = inline(0, &fields).bytes();
+            assert_eq!(inline_fields(&bytes).and_then(|read| read.expiry_ms), Some(stored));
         }
     }
 

@@ -14,6 +14,7 @@ use polder_shm::node::NodeKind;
 use polder_values::{Nodes, Root, Value, string};
 
 use crate::api::New;
+use crate::entry::expiry_bytes;
 
 const EXPIRY: u8 = 1;
 const FLAGS: u8 = 2;
@@ -163,7 +164,7 @@ impl<'a> Draft<'a> {
         draft.put(&[options]);
         draft.put(&(draft.key.len() as u16).to_le_bytes());
         if let Some(expiry_ms) = new.expiry_ms {
-            draft.put(&expiry_ms.to_le_bytes()[..6]);
+            draft.put(&expiry_bytes(expiry_ms));
         }
         if new.flags != 0 {
             draft.put(&new.flags.to_le_bytes());
