@@ -46,6 +46,9 @@ const ACCEPT_REST_MS: u64 = 100;
 const CHORES_US: u64 = 500;
 /// How long a stopping thread waits for others to close their doors, and for slow readers to take their replies.
 const STOP_PATIENCE_MS: u64 = 2000;
+/// How long a stopping thread waits for the first request of a client that has just come, so that where another server
+/// takes over the port no one is turned away.
+const NEWCOMER_GRACE_MS: u64 = 250;
 /// How long a connection that is to be closed may take to read its last replies.
 const CLOSE_PATIENCE_MS: u64 = 10_000;
 
@@ -530,9 +533,12 @@ impl Loop {
                 self.ready.push(slot);
             }
         }
-        while now_ms() < patience_ms {
-            self.turn(events, 0);
-            if self.ready.is_empty() && self.slots.iter().flatten().all(|connection| connection.output.is_empty()) {
+        let grace_ms = now_ms() + NEWCOMER_GRACE_MS;
+        while self.now_ms < patience_ms {
+            self.turn(events, 1);
+            let grace = self.now_ms < grace_ms;
+            let done = |connection: &Connection| connection.output.is_empty() && (connection.session.calls > 0 || !grace);
+            if self.ready.is_empty() && self.slots.iter().flatten().all(|connection| done(connection)) {
                 break;
             }
         }

@@ -1,12 +1,10 @@
 //! Real sockets on loopback: what a client sees, however it cuts its bytes and however many it is.
-mod common;
-
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use common::{Client, Door};
+use crate::door::{Client, Door};
 use polder_wire::resp::{Value, command};
 
 #[test]
@@ -93,7 +91,7 @@ fn a_client_that_does_not_read_is_closed_at_the_hard_limit() {
     let mut other = door.client();
     let began = Instant::now();
     while other.ask("CLIENT LIST").lines().count() > 1 {
-        assert!(began.elapsed() < common::PATIENCE);
+        assert!(began.elapsed() < crate::door::PATIENCE);
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -109,7 +107,7 @@ fn a_client_that_reads_too_slowly_is_closed_at_the_soft_limit() {
     assert_eq!(other.ask("CLIENT LIST").lines().count(), 2);
     let began = Instant::now();
     while other.ask("CLIENT LIST").lines().count() > 1 {
-        assert!(began.elapsed() < common::PATIENCE);
+        assert!(began.elapsed() < crate::door::PATIENCE);
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -175,7 +173,7 @@ fn one_client_too_many_is_told_so() {
     drop(one);
     let began = Instant::now();
     while two.ask("CLIENT LIST").lines().count() > 1 {
-        assert!(began.elapsed() < common::PATIENCE);
+        assert!(began.elapsed() < crate::door::PATIENCE);
     }
     assert_eq!(door.client().ask("PING"), "+PONG");
 }
@@ -280,4 +278,35 @@ fn quit_answers_and_closes_and_drops_what_follows() {
     assert_eq!(client.reply(), "+OK");
     assert!(client.is_closed());
     assert_eq!(door.client().ask("GET key"), "_");
+}
+
+#[test]
+fn a_heavy_pipeline_does_not_starve_others() {
+    let door = Door::open("");
+    let heavy = door.client();
+    let mut requests = heavy.stream.try_clone().expect("a second handle");
+    let writer = std::thread::spawn(move || {
+        let part = b"GET key\r\n".repeat(1000);
+        // It ends when the other side is closed.
+        while requests.write_all(&part).is_ok() {}
+    });
+    let mut reader = heavy.stream.try_clone().expect("a third handle");
+    let drain = std::thread::spawn(move || std::io::copy(&mut reader, &mut std::io::sink()));
+    let mut light = door.client();
+    for _ in 0..50 {
+        let began = Instant::now();
+        assert_eq!(light.ask("PING"), "+PONG");
+        assert!(began.elapsed() < Duration::from_millis(500));
+    }
+    heavy.stream.shutdown(std::net::Shutdown::Both).expect("an open connection");
+    writer.join().expect("the writer");
+    assert!(drain.join().is_ok());
+}
+
+#[test]
+fn what_no_setting_allows_is_cut_off() {
+    let door = Door::open("--client-query-buffer-limit 1mb");
+    let mut client = door.client();
+    let _ = client.stream.write_all(&[b"*2\r\n$3\r\nGET\r\n$100000000\r\n".as_slice(), &vec![b'x'; 3 << 20]].concat());
+    assert!(client.is_closed());
 }

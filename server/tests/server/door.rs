@@ -18,6 +18,28 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 pub struct Door {
     pub server: Option<Server>,
     pub address: SocketAddr,
+    /// Kept until the server has stopped: see [`Place`].
+    _place: Arc<Place>,
+}
+
+/// A memory nobody else has, which goes with the test.
+pub struct Place {
+    pub memory: Arc<Memory>,
+    segment: String,
+}
+
+impl Place {
+    pub fn new() -> Arc<Place> {
+        let segment = fresh_name();
+        let options = Options { segment: segment.clone(), ceiling: 1 << 30, ..Options::default() };
+        Arc::new(Place { memory: Arc::new(Memory::attach(&options).expect("a memory")), segment })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        Memory::remove(&self.segment).expect("the segment is still there");
+    }
 }
 
 /// The settings that these flags give: `--threads 2`.
@@ -27,25 +49,19 @@ pub fn settings(flags: &str) -> Arc<Settings> {
     Arc::new(Settings::begin(None, &[], &assignments).expect("settings"))
 }
 
-/// A memory nobody else has.
-pub fn memory() -> Arc<Memory> {
-    let options = Options { segment: fresh_name(), ceiling: 1 << 30, ..Options::default() };
-    Arc::new(Memory::attach(&options).expect("a memory"))
-}
-
 impl Door {
     /// Starts a server on 127.0.0.1 with these flags.
     pub fn open(flags: &str) -> Door {
         let port = free_port().expect("a free port");
-        Door::on(memory(), port, flags)
+        Door::on(Place::new(), port, flags)
     }
 
-    /// Starts a server for `memory` on `port`.
-    pub fn on(memory: Arc<Memory>, port: u16, flags: &str) -> Door {
+    /// Starts a server on `port`.
+    pub fn on(place: Arc<Place>, port: u16, flags: &str) -> Door {
         let settings = settings(&format!("--bind 127.0.0.1 --port {port} {flags}"));
-        settings.join(memory.table()).expect("the settings of the segment");
-        let server = Server::start(memory, settings).expect("a server");
-        Door { server: Some(server), address: SocketAddr::from(([127, 0, 0, 1], port)) }
+        settings.join(place.memory.table()).expect("the settings of the segment");
+        let server = Server::start(place.memory.clone(), settings).expect("a server");
+        Door { server: Some(server), address: SocketAddr::from(([127, 0, 0, 1], port)), _place: place }
     }
 
     /// A new client.
@@ -83,8 +99,16 @@ impl<S: Read + Write> Client<S> {
 
     /// Sends a request of words and waits for the reply, as short text.
     pub fn ask(&mut self, line: &str) -> String {
+        self.try_ask(line).expect("a reply before the end of the connection")
+    }
+
+    /// As [`Client::ask`]; none when the connection ends first.
+    pub fn try_ask(&mut self, line: &str) -> Option<String> {
         let words: Vec<&str> = line.split(' ').collect();
-        self.ask_words(&words)
+        let mut bytes = Vec::new();
+        command(&words, &mut bytes);
+        self.stream.write_all(&bytes).ok()?;
+        self.value().map(|value| shown(&value))
     }
 
     /// As [`Client::ask`], for words with blanks in them.

@@ -1,0 +1,140 @@
+//! `polder serve` as its users meet it: flags, a file, one clear line when it cannot start, and a clean end.
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixDatagram;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use polder_engine::Memory;
+use polder_testkit::process::free_port;
+use polder_testkit::scratch::fresh_name;
+
+/// A running `polder serve`, killed with the test.
+struct Serving {
+    child: Child,
+    port: u16,
+    segment: String,
+    /// The line that says that it is ready.
+    ready: String,
+    /// Held open: what follows that line has a reader.
+    _log: BufReader<ChildStdout>,
+}
+
+fn polder() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_polder"))
+}
+
+impl Serving {
+    fn start(flags: &[&str], environment: &[(&str, &str)]) -> Serving {
+        let (port, segment) = (free_port().expect("a port"), fresh_name());
+        let mut child = polder()
+            .args(["serve", "--segment", &segment, "--segment-size", "64mb", "--port", &port.to_string()])
+            .args(flags)
+            .envs(environment.iter().copied())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("polder starts");
+        let mut ready = String::new();
+        let mut log = BufReader::new(child.stdout.take().expect("a pipe"));
+        log.read_line(&mut ready).expect("a line");
+        Serving { child, port, segment, ready, _log: log }
+    }
+
+    fn ask(&self, line: &str) -> String {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("a connection");
+        stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+        stream.write_all(format!("{line}\r\n").as_bytes()).expect("a request");
+        let mut reply = [0; 512];
+        let count = stream.read(&mut reply).expect("a reply");
+        String::from_utf8_lossy(&reply[..count]).into_owned()
+    }
+
+    fn signal(&mut self, name: &str) -> Option<i32> {
+        let sent = Command::new("kill").args([name, &self.child.id().to_string()]).status().expect("kill runs");
+        assert!(sent.success());
+        self.child.wait().expect("an end").code()
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // Both fail when the test has already ended the server, or it never came up: nothing is left then.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = Memory::remove(&self.segment);
+    }
+}
+
+/// What `polder serve` says when it does not start.
+fn refusal(arguments: &[&str]) -> String {
+    let output = polder().arg("serve").args(arguments).output().expect("polder runs");
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+    let text = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(text.lines().count(), 1, "{text}");
+    text
+}
+
+#[test]
+fn it_says_what_it_serves_and_ends_well_on_sigterm() {
+    let mut serving = Serving::start(&["--threads", "2"], &[]);
+    for part in [&format!("segment=\"{}\"", serving.segment), "segment_bytes_max=", "threads=2", "page_bytes=", "listening="] {
+        assert!(serving.ready.contains(part), "{part} in {}", serving.ready);
+    }
+    assert_eq!(serving.ask("SET key value"), "+OK\r\n");
+    assert_eq!(serving.signal("-TERM"), Some(0));
+}
+
+#[test]
+fn the_memory_outlives_the_server() {
+    let mut first = Serving::start(&[], &[]);
+    assert_eq!(first.ask("SET key value"), "+OK\r\n");
+    assert_eq!(first.signal("-KILL"), None);
+    let port = first.port.to_string();
+    let mut second =
+        polder().args(["serve", "--segment", &first.segment, "--port", &port]).stdout(Stdio::piped()).spawn().expect("a start");
+    BufReader::new(second.stdout.take().expect("a pipe")).read_line(&mut String::new()).expect("a line");
+    assert_eq!(first.ask("GET key"), "$5\r\nvalue\r\n");
+    second.kill().expect("an end");
+    second.wait().expect("an end");
+}
+
+#[test]
+fn a_file_sets_and_flags_win() {
+    let path = std::env::temp_dir().join(format!("polder-test-{}.conf", std::process::id()));
+    std::fs::write(&path, "# a comment\nmaxclients 77\ntimeout 5\nrequirepass \"two words\"\n").expect("a file");
+    let serving = Serving::start(&["--config", path.to_str().expect("text"), "--timeout", "9", "--log-format", "json"], &[]);
+    assert!(serving.ready.starts_with('{') && serving.ready.contains("\"message\":\"ready to accept connections\""), "{}", serving.ready);
+    assert_eq!(serving.ask("AUTH \"two words\"\r\nCONFIG GET maxclients\r\nCONFIG GET timeout").lines().nth(5), Some("77"));
+    std::fs::remove_file(&path).expect("the file");
+}
+
+#[test]
+fn what_prevents_a_start_is_one_clear_line() {
+    let serving = Serving::start(&[], &[]);
+    let port = serving.port.to_string();
+    assert!(refusal(&["--segment", &serving.segment, "--port", &port]).contains("another server is there"));
+    assert!(refusal(&["--no-such-setting", "1"]).contains("no-such-setting"));
+    assert!(refusal(&["--port"]).contains("a value is missing"));
+    assert!(refusal(&["--port", "many"]).contains("port"));
+    assert!(refusal(&["--appendonly", "yes"]).contains("appendonly"));
+    assert!(refusal(&["--config", "/nowhere/polder.conf"]).contains("/nowhere/polder.conf"));
+    assert!(refusal(&["--segment", &serving.segment, "--port", "0"]).contains("nothing to listen on"));
+    assert!(refusal(&["--segment", &serving.segment, "--logfile", "/nowhere/log"]).contains("--logfile"));
+    let unix = ["--segment", &serving.segment, "--port", "0", "--unixsocket", "/nowhere/socket"];
+    assert!(refusal(&unix).contains("--unixsocket"));
+}
+
+#[test]
+fn systemd_is_told_when_it_is_ready_and_when_it_stops() {
+    let path = std::env::temp_dir().join(format!("polder-test-{}.notify", std::process::id()));
+    let socket = UnixDatagram::bind(&path).expect("a socket");
+    socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+    let mut serving = Serving::start(&[], &[("NOTIFY_SOCKET", path.to_str().expect("text"))]);
+    let mut told = [0; 256];
+    let count = socket.recv(&mut told).expect("a message");
+    assert!(told[..count].starts_with(b"READY=1"));
+    assert_eq!(serving.signal("-INT"), Some(0));
+    let count = socket.recv(&mut told).expect("a message");
+    assert!(told[..count].starts_with(b"STOPPING=1"));
+    std::fs::remove_file(&path).expect("the socket");
+}
