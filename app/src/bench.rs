@@ -60,6 +60,9 @@ pub struct Arguments {
     /// Pick keys by a Zipf distribution of this exponent, between 0 and 1, in place of all alike.
     #[arg(long, value_name = "THETA", value_parser = theta)]
     pub zipf: Option<f64>,
+    /// Calls made together in-process: all their keys are brought near before the first is used.
+    #[arg(short = 'b', long, value_name = "CALLS", default_value_t = 1, requires = "segment", conflicts_with = "each", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub batch: u32,
     /// Write every key once before measuring.
     #[arg(long, requires = "segment")]
     pub fill: bool,
@@ -156,6 +159,7 @@ impl Arguments {
         flags.extend(self.requests.map(|calls| format!("--requests={calls}")));
         flags.extend(self.seconds.map(|seconds| format!("--seconds={seconds}")));
         flags.extend(self.zipf.map(|theta| format!("--zipf={theta}")));
+        flags.extend((self.batch > 1).then(|| format!("--batch={}", self.batch)));
         flags.extend(self.each.then(|| "--each".into()));
         flags
     }
@@ -164,7 +168,7 @@ impl Arguments {
     fn setting(&self) -> Value {
         let spread = keys::Spread::new(self.keys.min(2), self.zipf).name();
         let mut setting = match &self.segment {
-            Some(segment) => json!({ "segment": segment, "processes": self.processes, "threads": self.threads }),
+            Some(segment) => json!({ "segment": segment, "processes": self.processes, "threads": self.threads, "batch": self.batch }),
             None => json!({
                 "server": network::place(self).to_string(),
                 "threads": self.threads,

@@ -134,15 +134,16 @@ impl Picks {
         Picks { bytes, at: 0 }
     }
 
-    /// The next key.
+    /// The next `count` keys, one behind the other.
     #[inline(always)]
-    pub fn next(&mut self) -> &[u8; KEY_BYTES] {
-        if self.at == self.bytes.len() {
+    pub fn next(&mut self, count: usize) -> &[[u8; KEY_BYTES]] {
+        let (keys, _) = self.bytes.as_chunks();
+        if self.at + count > keys.len() {
             self.at = 0;
         }
-        let key = self.bytes[self.at..].first_chunk().expect("there is a whole number of keys, and one at least");
-        self.at += KEY_BYTES;
-        key
+        let from = self.at;
+        self.at += count.min(keys.len());
+        &keys[from..self.at]
     }
 }
 
@@ -154,10 +155,10 @@ mod tests {
     fn picks_are_keys_of_the_key_space() {
         let mut random = Random::new(1);
         let mut picks = Picks::new(*b"key:", &Spread::new(1000, None), 100, &mut random);
-        let first = *picks.next();
+        let first = picks.next(1)[0];
         assert!(first.starts_with(b"key:000000000"));
-        (1..100).for_each(|_| assert!(picks.next().starts_with(b"key:000000000")));
-        assert_eq!(*picks.next(), first, "the hundred come round again");
+        (0..9).for_each(|_| assert!(picks.next(11).iter().all(|key| key.starts_with(b"key:000000000"))));
+        assert_eq!(picks.next(1), [first], "the hundred come round again");
     }
 
     #[test]

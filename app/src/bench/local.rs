@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use polder_engine::{Bare, Memory, Options, Protocol, Session};
 use polder_wire::resp::Output;
+use smallvec::SmallVec;
 
 use super::keys::{Picks, Prefix, Random, Spread};
 use super::report::{Line, Measured};
@@ -28,7 +29,31 @@ pub enum Op {
     Mixed,
 }
 
+/// A command and how many words it has.
+struct Call<'w> {
+    words: [&'w [u8]; 3],
+    count: usize,
+}
+
+impl<'w> Call<'w> {
+    #[inline(always)]
+    fn args(&self) -> &[&'w [u8]] {
+        &self.words[..self.count]
+    }
+}
+
 impl Op {
+    /// The command for a key; `turn` counts the calls.
+    #[inline(always)]
+    fn call<'w>(self, key: &'w [u8], value: &'w [u8], turn: u32) -> Call<'w> {
+        match self {
+            Op::Mixed if turn.is_multiple_of(10) => Call { words: [b"SET", key, value], count: 3 },
+            Op::Get | Op::Mixed => Call { words: [b"GET", key, b""], count: 2 },
+            Op::Set => Call { words: [b"SET", key, value], count: 3 },
+            Op::Incr => Call { words: [b"INCR", key, b""], count: 2 },
+        }
+    }
+
     /// Of its keys.
     fn prefix(self) -> Prefix {
         if self == Op::Incr { *b"cnt:" } else { *b"key:" }
@@ -86,8 +111,8 @@ fn attach(segment: &str, create: bool) -> Result<Memory, String> {
 
 /// Writes every key once.
 fn fill(memory: &Memory, arguments: &Arguments) -> Result<(), String> {
-    let mut worker = Worker::new(memory, Op::Set, Picks::in_order(Op::Set.prefix(), 0, arguments.keys), arguments.value_size);
-    (0..arguments.keys).for_each(|_| worker.call());
+    let mut worker = Worker::new(memory, Op::Set, Picks::in_order(Op::Set.prefix(), 0, arguments.keys), arguments);
+    (0..arguments.keys).for_each(|_| worker.call(1));
     if worker.errors == 0 { Ok(()) } else { Err(format!("{} of {} keys could not be written", worker.errors, arguments.keys)) }
 }
 
@@ -105,9 +130,9 @@ fn in_threads(memory: &Memory, arguments: &Arguments, op: Op, process: u32) -> R
                 scope.spawn(move || {
                     let mut random = Random::new(arguments.seed ^ u64::from(process) << 32 ^ u64::from(thread) << 16);
                     let picks = Picks::new(op.prefix(), spread, share.calls(), &mut random);
-                    let mut worker = Worker::new(memory, op, picks, arguments.value_size);
+                    let mut worker = Worker::new(memory, op, picks, arguments);
                     // The first call takes the thread's seat, which is not what is measured.
-                    worker.call();
+                    worker.call(1);
                     (worker.errors, worker.misses) = (0, 0);
                     ready.wait();
                     start.wait();
@@ -183,6 +208,8 @@ struct Worker<'m> {
     host: Bare,
     picks: Picks,
     value: Vec<u8>,
+    /// Calls that are made together.
+    batch: u64,
     reply: Output,
     turn: u32,
     errors: u64,
@@ -190,14 +217,15 @@ struct Worker<'m> {
 }
 
 impl<'m> Worker<'m> {
-    fn new(memory: &'m Memory, op: Op, picks: Picks, value_bytes: usize) -> Worker<'m> {
+    fn new(memory: &'m Memory, op: Op, picks: Picks, arguments: &Arguments) -> Worker<'m> {
         Worker {
             memory,
             op,
             session: Session::default(),
             host: Bare::default(),
             picks,
-            value: vec![b'x'; value_bytes],
+            value: vec![b'x'; arguments.value_size],
+            batch: u64::from(arguments.batch),
             reply: Output::new(Protocol::Resp2),
             turn: 0,
             errors: 0,
@@ -205,25 +233,28 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// One call.
+    /// So many calls at once, as one batch: all keys are named to the memory before the first is used.
     #[inline]
-    fn call(&mut self) {
-        self.turn = self.turn.wrapping_add(1);
-        let key = self.picks.next().as_slice();
-        let args: &[&[u8]] = match self.op {
-            Op::Mixed if self.turn.is_multiple_of(10) => &[b"SET", key, &self.value],
-            Op::Get | Op::Mixed => &[b"GET", key],
-            Op::Set => &[b"SET", key, &self.value],
-            Op::Incr => &[b"INCR", key],
-        };
-        self.memory.execute(&mut self.session, &self.host, args, &mut self.reply);
-        let waiting = self.reply.waiting();
-        match self.reply.single() {
-            Some([b'-', ..]) => self.errors += 1,
-            Some([b'$', b'-', ..]) => self.misses += 1,
-            _ => {}
+    fn call(&mut self, count: u64) {
+        let keys = self.picks.next(count as usize);
+        let mut calls: SmallVec<[Call<'_>; GROUP as usize]> = SmallVec::new();
+        for key in keys {
+            self.turn = self.turn.wrapping_add(1);
+            calls.push(self.op.call(key, &self.value, self.turn));
         }
-        self.reply.consume(waiting);
+        if count > 1 {
+            self.memory.prefetch(calls.iter().map(|call| (self.session.db, call.args())));
+        }
+        for call in &calls {
+            self.memory.execute(&mut self.session, &self.host, call.args(), &mut self.reply);
+            match self.reply.single() {
+                Some([b'-', ..]) => self.errors += 1,
+                Some([b'$', b'-', ..]) => self.misses += 1,
+                _ => {}
+            }
+            let waiting = self.reply.waiting();
+            self.reply.consume(waiting);
+        }
     }
 
     /// Calls in groups.
@@ -232,8 +263,10 @@ impl<'m> Worker<'m> {
         let start = Instant::now();
         let mut before = start;
         while until.goes_on(measured.calls, start, before) {
-            let group = until.left(measured.calls).min(GROUP);
-            (0..group).for_each(|_| self.call());
+            let group = until.left(measured.calls).min(GROUP.max(self.batch));
+            let whole = group / self.batch * self.batch;
+            (0..whole / self.batch).for_each(|_| self.call(self.batch));
+            (whole..group).for_each(|_| self.call(1));
             let now = Instant::now();
             measured.record(now - before, group);
             before = now;
@@ -248,7 +281,7 @@ impl<'m> Worker<'m> {
         let start = Instant::now();
         let mut before = start;
         while until.goes_on(measured.calls, start, before) {
-            self.call();
+            self.call(1);
             let now = Instant::now();
             measured.record((now - before).saturating_sub(clock), 1);
             before = now;

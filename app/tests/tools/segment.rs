@@ -101,7 +101,13 @@ fn top_counts_what_others_do() {
 fn processes_and_threads_measure_the_same_segment() {
     let segment = Scratch::new("bench");
     let args = ["bench", "--segment", &segment.0, "--json", "-t", "set,get,incr,mixed", "-n", "4000", "--keys", "100"];
-    for how in [&["--threads", "2"][..], &["--processes", "2"], &["--each", "--zipf", "0.9", "--fill"]] {
+    for how in [
+        &["--threads", "2"][..],
+        &["--processes", "2", "--batch", "16"],
+        &["--processes", "2", "--each"],
+        &["--batch", "7"],
+        &["--each", "--zipf", "0.9", "--fill"],
+    ] {
         let output = run_polder(&[&args, how].concat(), b"");
         let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
         let results = report["results"].as_array().unwrap();
