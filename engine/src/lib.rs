@@ -2,10 +2,12 @@
 #![forbid(unsafe_code)]
 
 pub use polder_base::{Fault, Protocol, Ref, Reply};
+use polder_commands::Db;
 pub use polder_commands::{Host, Session, session::Bare, settings};
 use polder_shm::mapping::{AttachError, CreateError, Residence};
 use polder_shm::{Segment, SegmentName, SegmentOptions};
 pub use polder_table::{Counter, Limits, Policy, Table, Usage};
+use smallvec::SmallVec;
 
 /// An attached segment. Cheap to share between threads; every thread that calls gets a seat of its own.
 pub struct Memory {
@@ -70,7 +72,15 @@ impl Memory {
     }
 
     /// Brings what the calls will touch into the cache, all at once; whoever has many calls to make says so first.
-    pub fn prefetch<'c>(&self, _calls: impl Iterator<Item = (polder_commands::Db, &'c [&'c [u8]])>) {}
+    pub fn prefetch<'c>(&self, calls: impl Iterator<Item = (Db, &'c [&'c [u8]])>) {
+        let mut keys: SmallVec<[(Db, &[u8]); 64]> = SmallVec::new();
+        for (db, args) in calls {
+            if let Some(command) = args.first().and_then(|name| polder_commands::find(name)) {
+                command.each_key(args, |at, _| keys.push((db, args[at])));
+            }
+        }
+        self.table.prefetch(&keys);
+    }
 
     /// Runs one call and writes exactly one reply.
     pub fn execute(&self, session: &mut Session, host: &dyn Host, args: &[&[u8]], reply: &mut dyn Reply) {

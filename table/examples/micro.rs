@@ -83,10 +83,10 @@ fn main() {
     timed("polder set one key", 5_000_000, |n| set(&table, &keys[7], &[n as u8; 16]));
     black_box(out);
     let mut map: HashMap<[u8; 16], [u8; 16], xxhash_rust::xxh3::Xxh3DefaultBuilder> = HashMap::default();
-    timed("hashbrown insert", count, |n| drop(map.insert(keys[order[n]], [n as u8; 16])));
+    timed("hashbrown insert", count, |n| _ = map.insert(keys[order[n]], [n as u8; 16]));
     timed("hashbrown get", count, |n| out = map[&keys[order[n]]]);
     timed("hashbrown get again", count, |n| out = map[&keys[order[count - 1 - n]]]);
-    timed("hashbrown set", count, |n| drop(map.insert(keys[order[n]], [n as u8; 16])));
+    timed("hashbrown set", count, |n| _ = map.insert(keys[order[n]], [n as u8; 16]));
     black_box(out);
     let _ = Segment::remove(&name);
 }

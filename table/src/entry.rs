@@ -70,12 +70,10 @@ impl Image {
         clock_of(self.words[0])
     }
     /// All bytes of the entry.
-    pub fn bytes(&self) -> [u8; WORDS_MAX * 8] {
-        let mut bytes = [0; WORDS_MAX * 8];
-        for (chunk, word) in bytes.chunks_exact_mut(8).zip(&self.words) {
-            chunk.copy_from_slice(&word.to_le_bytes());
-        }
-        bytes
+    #[inline(always)]
+    pub fn bytes(&self) -> &[u8] {
+        const { assert!(cfg!(target_endian = "little"), "entries are stored in little-endian words") };
+        bytemuck::cast_slice(&self.words)
     }
 }
 
@@ -169,6 +167,41 @@ pub fn inline(first: u64, fields: &Inline<'_>) -> Image {
     Image { words, units: at.div_ceil(UNIT_BYTES) }
 }
 
+/// Whether an inline entry's key is `key`. Works on words, so that nothing is copied and no byte is read twice.
+#[inline]
+pub fn inline_key_is(word: impl Fn(usize) -> u64, second: u64, key: &[u8]) -> bool {
+    if (second >> 8 & 0xff) as usize != key.len() {
+        return false;
+    }
+    let meta = second as u8;
+    let at = INLINE_HEAD + inline_bytes(0, 0, meta & EXPIRY != 0, meta & FLAGS != 0);
+    let (mut number, shift) = (at / 8, at % 8 * 8);
+    let mut low = word(number);
+    for chunk in key.chunks(8) {
+        number += 1;
+        let mut stored = low >> shift;
+        if shift != 0 && (shift / 8 + chunk.len() > 8) {
+            low = word(number.min(WORDS_MAX - 1));
+            stored |= low << (64 - shift);
+        } else if shift == 0 {
+            low = word(number.min(WORDS_MAX - 1));
+        }
+        if (stored ^ key_word(chunk)) & (u64::MAX >> (64 - chunk.len() * 8)) != 0 {
+            return false;
+        }
+    }
+    true
+}
+
+/// Up to eight bytes as a word.
+#[inline(always)]
+fn key_word(chunk: &[u8]) -> u64 {
+    match chunk.first_chunk::<8>() {
+        Some(bytes) => u64::from_le_bytes(*bytes),
+        None => chunk.iter().rev().fold(0, |word, byte| word << 8 | *byte as u64),
+    }
+}
+
 /// Takes an inline entry's bytes apart; `None` if its lengths lead outside (S5).
 pub fn inline_fields(bytes: &[u8]) -> Option<Inline<'_>> {
     let (meta, key_len, value_len) = (*bytes.get(8)?, *bytes.get(9)? as usize, *bytes.get(10)? as usize);
@@ -207,8 +240,7 @@ mod tests {
                         }
                         let image = inline(first_word(9, 3), &fields);
                         assert_eq!(inline_units(image.words[1]), image.units);
-                        let bytes = image.bytes();
-                        let read = inline_fields(&bytes).expect("whole");
+                        let read = inline_fields(image.bytes()).expect("whole");
                         assert_eq!((read.expiry_ms, read.flags, read.key, read.value), (expiry_ms, flags, &key[..], &value[..]));
                         assert_eq!((image.version(), image.clock()), (9, 3));
                     }
@@ -221,8 +253,28 @@ mod tests {
     fn an_expiry_too_far_away_to_store_stays_far_away() {
         for (given, stored) in [(1 << 41, 1 << 41), ((1 << 48) - 1, (1 << 48) - 1), (1 << 48, (1 << 48) - 1), (u64::MAX, (1 << 48) - 1)] {
             let fields = Inline { meta: 1, expiry_ms: Some(given), flags: 0, key: b"k", value: b"" };
-            let bytes = inline(0, &fields).bytes();
-            assert_eq!(inline_fields(&bytes).and_then(|read| read.expiry_ms), Some(stored));
+            assert_eq!(inline_fields(inline(0, &fields).bytes()).and_then(|read| read.expiry_ms), Some(stored));
+        }
+    }
+
+    #[test]
+    fn an_inline_key_equals_itself_alone() {
+        for len in 0..=37usize {
+            for (expiry_ms, flags) in [(None, 0), (Some(9), 0), (None, 5), (Some(9), 5)] {
+                let key: Vec<u8> = (0..len as u8).collect();
+                if inline_bytes(len, 2, expiry_ms.is_some(), flags != 0) > INLINE_MAX {
+                    continue;
+                }
+                let image = inline(0, &Inline { meta: 1, expiry_ms, flags, key: &key, value: b"vv" });
+                let is = |key: &[u8]| inline_key_is(|number| image.words[number], image.words[1], key);
+                assert!(is(&key));
+                assert!(!is(&[&key[..], b"x"].concat()));
+                for at in 0..len {
+                    let mut other = key.clone();
+                    other[at] ^= 0x80;
+                    assert!(!is(&other), "length {len}, byte {at}");
+                }
+            }
         }
     }
 

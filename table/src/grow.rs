@@ -204,8 +204,7 @@ impl Txn<'_> {
                 Key::Long(_) => Ok(hash(&self.key_of(image)?, secret)),
             };
         }
-        let bytes = image.bytes();
-        let fields = crate::entry::inline_fields(&bytes).ok_or(Fault::Damaged { what: "an entry" })?;
+        let fields = crate::entry::inline_fields(image.bytes()).ok_or(Fault::Damaged { what: "an entry" })?;
         Ok(hash(fields.key, secret))
     }
 

@@ -8,14 +8,14 @@
 //! At the end the directory's slot must still name the extent: an extent that has been replaced keeps its old entries, and somebody may
 //! have written to the new one since.
 
-use polder_base::Fault;
+use polder_base::{Fault, Ref};
 use polder_shm::journal::{self, Tag};
 use polder_shm::layout::seat as at;
 use polder_shm::{Seat, Segment, lock};
 use smallvec::SmallVec;
 
 use crate::api::Db;
-use crate::bucket::{self, BUCKET_BYTES, LINE_WORDS, WORDS, Words};
+use crate::bucket::{self, BUCKET_BYTES, LINE_WORDS, UNITS, WORDS, Words};
 use crate::directory::{self, Bucket, Extent};
 use crate::entry::{self, Image};
 use crate::hash::Hash;
@@ -60,11 +60,15 @@ impl Words for Overlaid {
     }
 }
 
-/// Judges whether an inline entry's bytes or a record hold the key that is looked for.
+/// The key that is looked for.
 pub trait KeyTest {
+    fn key(&self) -> &[u8];
+
+    /// Whether a record's key is it.
+    ///
     /// # Errors
     /// [`Fault::Damaged`] when the record makes no sense.
-    fn is_key_of(&self, image: &Image) -> Result<bool, Fault>;
+    fn is_key_of(&self, record: Ref) -> Result<bool, Fault>;
 }
 
 /// How a look into one bucket ended.
@@ -204,18 +208,20 @@ fn look_at(
     while candidates != 0 {
         let unit = candidates.trailing_zeros() as usize;
         candidates &= candidates - 1;
-        let image = bucket::image_at(words, unit);
-        if image.is_reference() {
-            if entry::extra_of(image.words[1]) != hash.extra {
-                continue;
-            }
+        let second = words.word(LINE_WORDS + unit * 2 + 1);
+        let same = if second as u8 & entry::REFERENCE == 0 {
+            entry::inline_key_is(|number| words.word(LINE_WORDS + (unit * 2 + number).min(UNITS * 2 - 1)), second, key.key())
+        } else if entry::extra_of(second) == hash.extra {
             // Followed only if it was there, and only while the pin covers what was there.
             if !steady() || !seat.covers_now() {
                 return Ok(Look::Changed);
             }
-        }
-        if key.is_key_of(&image)? {
-            return Ok(Look::Hit(Hit { image, first_at: bucket.word_at(LINE_WORDS + unit * 2) }));
+            key.is_key_of(entry::record_of(second))?
+        } else {
+            false
+        };
+        if same {
+            return Ok(Look::Hit(Hit { image: bucket::image_at(words, unit), first_at: bucket.word_at(LINE_WORDS + unit * 2) }));
         }
     }
     let (next, stash) = bucket::displaced(tags[6]);

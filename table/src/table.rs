@@ -5,10 +5,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use polder_base::Fault;
 use polder_shm::layout::{header, seat as at};
-use polder_shm::{Seat, Segment};
+use polder_shm::{Seat, Segment, offset_of};
+use smallvec::SmallVec;
 
 use crate::api::*;
-use crate::directory::{self, Slot, database, map_at};
+use crate::bucket::{self, LINE_WORDS};
+use crate::directory::{self, Bucket, Slot, database, map_at};
+use crate::entry;
+use crate::hash::hash;
+use crate::lookup::Live;
 use crate::scratch::Loan;
 use crate::txn::Txn;
 
@@ -19,6 +24,9 @@ pub struct Table {
     /// The densest extent met so far (bits of an f64): what makes a draw of a key fair.
     density: AtomicU64,
 }
+
+/// Keys whose misses are taken at once.
+const PREFETCH_KEYS: usize = 64;
 
 /// The words of `Limits` in the header, in order.
 const MEMORY_MAX: u64 = header::LIMITS;
@@ -90,14 +98,44 @@ impl Table {
         (self.draw() as u64) << 32 | self.draw() as u64
     }
 
-    /// Brings the header line of a position's bucket near.
-    #[inline]
-    pub(crate) fn prefetch_line(&self, root: u64, position: u64) {
-        if root != 0
-            && let Some(extent) = directory::walk(&self.segment, root, position)
-            && let Some(bucket) = extent.bucket(&self.segment, extent.home_of(position))
-        {
-            self.segment.prefetch(bucket.line);
+    /// Brings near what a call for each of these keys will look at, all keys' misses at once: first the header lines, then the
+    /// entries whose tags match, then the records that these name. A hint: nothing is locked, nothing is believed.
+    pub fn prefetch(&self, keys: &[(Db, &[u8])]) {
+        let segment = &*self.segment;
+        for keys in keys.chunks(PREFETCH_KEYS) {
+            let mut places: SmallVec<[(Bucket, u8); PREFETCH_KEYS]> = SmallVec::new();
+            for (db, key) in keys {
+                let hash = hash(key, segment.secret());
+                let root = segment.load(map_at(*db) + 8);
+                if root != 0
+                    && let Some(extent) = directory::walk(segment, root, hash.position)
+                    && let Some(bucket) = extent.bucket(segment, extent.home_of(hash.position))
+                {
+                    segment.prefetch(bucket.line);
+                    places.push((bucket, hash.tag));
+                }
+            }
+            if places.len() < 2 {
+                continue;
+            }
+            let mut entries: SmallVec<[u64; PREFETCH_KEYS]> = SmallVec::new();
+            for (bucket, tag) in &places {
+                let live = Live { segment, bucket: *bucket };
+                let found = bucket::matches(&bucket::tag_words(&live), *tag);
+                if found != 0 {
+                    let entry = bucket.word_at(LINE_WORDS + found.trailing_zeros() as usize * 2);
+                    segment.prefetch(entry);
+                    segment.prefetch(entry + 32);
+                    entries.push(entry);
+                }
+            }
+            for entry in entries {
+                let second = segment.load(entry + 8);
+                if second as u8 & entry::REFERENCE != 0 {
+                    segment.prefetch(offset_of(entry::record_of(second)));
+                    segment.prefetch(offset_of(entry::record_of(second)) + 64);
+                }
+            }
         }
     }
 

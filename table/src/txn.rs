@@ -91,13 +91,14 @@ pub(crate) enum Pending {
 pub(crate) type Order = (Db, u64, u64);
 
 impl KeyTest for (&Txn<'_>, &[u8]) {
-    fn is_key_of(&self, image: &Image) -> Result<bool, Fault> {
+    fn key(&self) -> &[u8] {
+        self.1
+    }
+
+    fn is_key_of(&self, record: Ref) -> Result<bool, Fault> {
         let (txn, key) = self;
-        if image.is_reference() {
-            let (kind, payload) = raw::payload(txn.segment(), image.record())?;
-            return record::key_is(*txn, &record::read(kind, payload)?.key, key);
-        }
-        Ok(entry::inline_fields(&image.bytes()).is_some_and(|fields| fields.key == *key))
+        let (kind, payload) = raw::payload(txn.segment(), record)?;
+        record::key_is(*txn, &record::read(kind, payload)?.key, key)
     }
 }
 
@@ -129,7 +130,7 @@ impl<'t> Txn<'t> {
         self.scratch.take_trouble()?;
         if !self.locks() {
             if keys.len() > 1 {
-                self.prefetch(keys);
+                self.table.prefetch(keys);
             }
             return Ok(());
         }
@@ -167,13 +168,6 @@ impl<'t> Txn<'t> {
             }
         }
         Ok(())
-    }
-
-    fn prefetch(&self, keys: &[(Db, &[u8])]) {
-        let root = self.segment().load(directory::map_at(keys[0].0) + 8);
-        for (_, key) in keys {
-            self.table.prefetch_line(root, self.hash_of(key).position);
-        }
     }
 
     /// Milliseconds since the Unix epoch, the same during the whole transaction and its retries.
@@ -267,8 +261,8 @@ impl<'t> Txn<'t> {
             let Record { value, expiry_ms, flags, raw, .. } = record;
             return Ok(Some(Found { kind, value, expiry_ms, flags, raw, version, clock }));
         }
-        let bytes = self.scratch.arena.alloc(image.bytes());
-        let fields = entry::inline_fields(bytes).ok_or(Fault::Damaged { what: "an entry" })?;
+        let image: &Image = self.scratch.arena.alloc(*image);
+        let fields = entry::inline_fields(image.bytes()).ok_or(Fault::Damaged { what: "an entry" })?;
         let (value, raw) = (Value::Packed(fields.value), fields.meta & entry::RAW != 0);
         Ok(Some(Found { kind, value, expiry_ms: fields.expiry_ms, flags: fields.flags, raw, version, clock }))
     }
@@ -276,8 +270,7 @@ impl<'t> Txn<'t> {
     /// The whole key of an entry.
     pub(crate) fn key_of(&self, image: &Image) -> Result<Vec<u8>, Fault> {
         if !image.is_reference() {
-            let bytes = image.bytes();
-            return Ok(entry::inline_fields(&bytes).ok_or(Fault::Damaged { what: "an entry" })?.key.to_vec());
+            return Ok(entry::inline_fields(image.bytes()).ok_or(Fault::Damaged { what: "an entry" })?.key.to_vec());
         }
         match self.record(image.record())?.key {
             record::Key::Short(key) => Ok(key.to_vec()),
@@ -395,14 +388,16 @@ impl<'t> Txn<'t> {
             let unit = candidates.trailing_zeros() as usize;
             candidates &= candidates - 1;
             let image = self.scratch.with_shadow(shadow, self.segment(), |words| bucket::image_at(words, unit));
-            if image.is_reference() && entry::extra_of(image.words[1]) != hash.extra {
-                continue;
-            }
-            // The lock keeps the entry from changing, but the pin must reach to its record's birth.
-            if image.is_reference() {
+            let same = if !image.is_reference() {
+                entry::inline_key_is(|number| image.words[number], image.words[1], key)
+            } else if entry::extra_of(image.words[1]) == hash.extra {
+                // The lock keeps the entry from changing, but the pin must reach to its record's birth.
                 while !self.seat.covers_now() {}
-            }
-            if (self, key).is_key_of(&image)? {
+                (self, key).is_key_of(image.record())?
+            } else {
+                false
+            };
+            if same {
                 let expired = self.expiry_of(&image)?.is_some_and(|expiry_ms| expiry_ms <= self.now_ms());
                 return Ok(Some(Spot { shadow, unit, image, hop, expired }));
             }
@@ -418,7 +413,7 @@ impl<'t> Txn<'t> {
         if image.is_reference() {
             return Ok(self.record(image.record())?.expiry_ms);
         }
-        Ok(entry::inline_fields(&image.bytes()).and_then(|fields| fields.expiry_ms))
+        Ok(entry::inline_fields(image.bytes()).and_then(|fields| fields.expiry_ms))
     }
 
     /// Gives the key a value.
