@@ -11,6 +11,7 @@
 //! - **S5** Every stored offset is checked for bounds and kind before it is followed, every walk is limited.
 
 pub mod attach;
+pub mod audit;
 pub mod class;
 pub mod crash;
 pub mod directory;

@@ -46,7 +46,7 @@ enum Grown {
 }
 
 /// Stash buckets of an extent of so many pieces.
-const fn stash_buckets(pieces: u64) -> u64 {
+pub(crate) const fn stash_buckets(pieces: u64) -> u64 {
     1 + pieces / 6
 }
 

@@ -66,9 +66,7 @@ impl Txn<'_> {
         };
         self.tally(tally, spot.as_ref().map(|spot| &spot.image), pending);
         if let (Some(spot), Some(whole)) = (spot, retires) {
-            if spot.image.is_reference() {
-                self.retire(spot.image.record(), whole)?;
-            }
+            self.retire_record(&spot.image, whole)?;
             if spot.expired && is_key(&spot.image) {
                 self.seat.add(at::COUNTERS + 8 * Counter::Expired as u64, 1);
             }

@@ -464,9 +464,24 @@ impl<'t> Txn<'t> {
             before
         };
         match before {
-            Some(Pending::Write(image)) if image.is_reference() => self.retire(image.record(), whole),
+            Some(Pending::Write(image)) => self.retire_record(&image, whole),
             _ => Ok(()),
         }
+    }
+
+    /// Notes that the record of an entry, if it has one, goes out of use; `whole`: its value, too.
+    pub(crate) fn retire_record(&self, image: &Image, whole: bool) -> Result<(), Stop> {
+        if !image.is_reference() {
+            return Ok(());
+        }
+        // An edit shares the value's tree with its successor, but each record has a tree of its own for a long key.
+        if !whole
+            && let record::Key::Long(key) = self.record(image.record())?.key
+            && !key.refs[0].is_none()
+        {
+            self.retire(key.refs[0], true)?;
+        }
+        self.retire(image.record(), whole)
     }
 
     /// Notes that a record, or a node of a value, goes out of use.

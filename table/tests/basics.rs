@@ -1,69 +1,10 @@
 //! The table over a real segment: what one process sees.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+mod common;
 
-use polder_shm::{Segment, SegmentName, SegmentOptions};
-use polder_table::{Found, Mode, New, Replaces, Stop, Table};
+use common::Place;
+use polder_table::{Mode, New, Replaces, Stop};
 use polder_values::{Kind, Value};
-
-/// A segment of its own for each test, removed at its end.
-struct Place {
-    name: SegmentName,
-    table: Table,
-}
-
-impl Place {
-    fn new() -> Place {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let text = format!("shm:polder-test-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-        let name: SegmentName = text.parse().expect("a name");
-        let options = SegmentOptions { ceiling: 1 << 30, ..SegmentOptions::default() };
-        let table = Table::over(Segment::create(&name, &options).expect("a segment"));
-        Place { name, table }
-    }
-
-    fn set(&self, db: u16, key: &[u8], value: &[u8], expiry_ms: Option<u64>) {
-        let txn = self.table.begin(Mode::Write).expect("a seat");
-        loop {
-            let mut new = New::of(Kind::String, Value::Packed(value));
-            new.expiry_ms = expiry_ms;
-            match txn.declare(&[(db, key)]).and_then(|()| txn.write(db, key, &new, Replaces::Whole)).and_then(|()| txn.commit()) {
-                Ok(()) => return,
-                Err(Stop::Retry) => txn.abort(),
-                Err(stop) => panic!("{stop:?}"),
-            }
-        }
-    }
-
-    fn get(&self, db: u16, key: &[u8]) -> Option<Vec<u8>> {
-        let txn = self.table.begin(Mode::Read).expect("a seat");
-        match txn.find(db, key).expect("readable")? {
-            Found { value: Value::Packed(bytes), .. } => Some(bytes.to_vec()),
-            _ => panic!("not packed"),
-        }
-    }
-
-    fn remove(&self, db: u16, key: &[u8]) -> bool {
-        let txn = self.table.begin(Mode::Write).expect("a seat");
-        loop {
-            match txn.remove(db, key, Replaces::Whole).and_then(|there| txn.commit().map(|()| there)) {
-                Ok(there) => return there,
-                Err(Stop::Retry) => txn.abort(),
-                Err(stop) => panic!("{stop:?}"),
-            }
-        }
-    }
-
-    fn keys(&self, db: u16) -> u64 {
-        self.table.begin(Mode::Read).expect("a seat").keys(db)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = Segment::remove(&self.name);
-    }
-}
 
 #[test]
 fn what_was_set_is_found_until_it_is_removed() {

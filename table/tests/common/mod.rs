@@ -1,0 +1,99 @@
+//! What the table's tests share: a segment of its own for each, verified and removed at its end.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use polder_shm::{Segment, SegmentName, SegmentOptions};
+use polder_table::{Found, Mode, New, Replaces, Stop, Table, Txn};
+use polder_values::{Kind, Value, string};
+
+/// A segment for one test.
+pub struct Place {
+    pub name: SegmentName,
+    pub table: Table,
+}
+
+impl Place {
+    /// Makes an empty one.
+    pub fn new() -> Place {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let text = format!("shm:polder-test-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let name: SegmentName = text.parse().expect("a name");
+        let options = SegmentOptions { ceiling: 1 << 30, ..SegmentOptions::default() };
+        let table = Table::over(Segment::create(&name, &options).expect("a segment"));
+        Place { name, table }
+    }
+
+    /// Runs a transaction until it is done.
+    pub fn run<R>(&self, call: impl Fn(&Txn<'_>) -> Result<R, Stop>) -> R {
+        run(&self.table, call)
+    }
+
+    /// Sets a packed string.
+    pub fn set(&self, db: u16, key: &[u8], value: &[u8], expiry_ms: Option<u64>) {
+        self.run(|txn| {
+            let mut new = New::of(Kind::String, Value::Packed(value));
+            new.expiry_ms = expiry_ms;
+            txn.declare(&[(db, key)])?;
+            txn.write(db, key, &new, Replaces::Whole)
+        });
+    }
+
+    /// Sets a string of any length.
+    pub fn set_string(&self, db: u16, key: &[u8], value: &[u8]) {
+        self.run(|txn| txn.write(db, key, &New::of(Kind::String, string::make(txn, value)?), Replaces::Whole));
+    }
+
+    /// The string of a key.
+    pub fn get(&self, db: u16, key: &[u8]) -> Option<Vec<u8>> {
+        get(&self.table, db, key)
+    }
+
+    /// Removes a key.
+    pub fn remove(&self, db: u16, key: &[u8]) -> bool {
+        self.run(|txn| txn.remove(db, key, Replaces::Whole))
+    }
+
+    /// Keys of a database.
+    pub fn keys(&self, db: u16) -> u64 {
+        self.table.begin(Mode::Read).expect("a seat").keys(db)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let report = self.table.verify().expect("a seat");
+            assert!(report.is_clean(), "{report}");
+        }
+        let _ = Segment::remove(&self.name);
+    }
+}
+
+/// Runs a transaction until it is done.
+pub fn run<R>(table: &Table, call: impl Fn(&Txn<'_>) -> Result<R, Stop>) -> R {
+    let txn = table.begin(Mode::Write).expect("a seat");
+    loop {
+        match call(&txn).and_then(|outcome| txn.commit().map(|()| outcome)) {
+            Ok(outcome) => return outcome,
+            Err(Stop::Retry) => txn.abort(),
+            Err(stop) => panic!("{stop:?}"),
+        }
+    }
+}
+
+/// The string of a key.
+pub fn get(table: &Table, db: u16, key: &[u8]) -> Option<Vec<u8>> {
+    let txn = table.begin(Mode::Read).expect("a seat");
+    loop {
+        let outcome = txn.find(db, key).and_then(|found| match found {
+            Some(Found { value, .. }) => Ok(Some(string::contiguous(&txn, &value)?.into_owned())),
+            None => Ok(None),
+        });
+        match outcome.and_then(|value| txn.commit().map(|()| value)) {
+            Ok(value) => return value,
+            Err(Stop::Retry) => txn.abort(),
+            Err(stop) => panic!("{stop:?}"),
+        }
+    }
+}
