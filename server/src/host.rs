@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use mio::Waker;
-use polder_commands::metrics::Recorder;
+use polder_commands::metrics::{Recorder, Statistics};
 use polder_commands::session::{Client, Shutdown};
 use polder_commands::settings::Settings;
 use polder_commands::{Host, Session};
@@ -178,6 +178,19 @@ impl Host for Process {
 
     fn recorder(&self) -> &Recorder {
         &self.recorder
+    }
+
+    fn statistics(&self) -> Statistics {
+        let now_ms = now_ms();
+        let all: Vec<Client> = self.clients.all().iter().map(|record| record.client(now_ms)).collect();
+        let largest = |bytes: fn(&Client) -> usize| all.iter().map(bytes).max().unwrap_or(0) as u64;
+        Statistics {
+            clients: all.len() as u64,
+            client_bytes: all.iter().map(|client| client.memory as u64).sum(),
+            query_bytes_max: largest(|client| client.query_bytes),
+            reply_bytes_max: largest(|client| client.reply_bytes),
+            ..Statistics::default()
+        }
     }
 
     fn clients(&self, caller: &Session) -> Vec<Client> {

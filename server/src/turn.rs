@@ -493,6 +493,7 @@ impl Loop {
             if let Err(stop) = process.settings.join(table) {
                 tracing::error!(?stop, "the settings of the segment cannot be read");
             }
+            process.recorder().sample(table, self.now_ms);
             process.chores_done(now_ms() + pause_ms);
         }
     }

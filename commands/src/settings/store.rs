@@ -89,7 +89,7 @@ impl Settings {
     /// What the memory says.
     pub fn join(&self, table: &Table) -> Result<(), Stop> {
         let pending = std::mem::take(&mut *self.pending());
-        let txn = table.begin(Mode::Write)?;
+        let txn = table.begin(if pending.is_empty() { Mode::Read } else { Mode::Write })?;
         loop {
             match self.settle(table, &txn, &pending).and_then(|()| txn.commit()) {
                 Err(Stop::Retry) => txn.abort(),
