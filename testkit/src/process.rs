@@ -56,12 +56,14 @@ impl Server {
         Server::start(program, &flags)
     }
 
-    /// A `polder serve` on a segment.
+    /// A `polder serve` on a segment, with more flags.
     ///
     /// # Errors
     /// As [`Server::start`].
-    pub fn start_polder(program: &Path, segment: &str) -> io::Result<Server> {
-        Server::start(program, &["serve", "--port", "{port}", "--segment", segment])
+    pub fn start_polder(program: &Path, segment: &str, more: &[&str]) -> io::Result<Server> {
+        let mut flags = vec!["serve", "--port", "{port}", "--segment", segment, "--enable-debug-command", "yes"];
+        flags.extend(more);
+        Server::start(program, &flags)
     }
 
     /// `host:port`.
@@ -113,6 +115,12 @@ pub fn target_folder() -> PathBuf {
         return folder.into();
     }
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../target")
+}
+
+/// The `polder` binary of this build.
+pub fn polder() -> PathBuf {
+    let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
+    target_folder().join(profile).join("polder")
 }
 
 /// The valkey-server that `make test` unpacks, if it could be had.

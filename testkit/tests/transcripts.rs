@@ -1,14 +1,17 @@
 //! Runs `tests/transcripts/*.transcript` through every door, and sees to it that every command has a case.
 //!
-//! `cargo test -p polder-testkit --test transcripts -- [NAME...] [--redis HOST:PORT] [--polder HOST:PORT]`:
-//! names choose files; an address runs them against that server in place of the engine in this process.
+//! `cargo test -p polder-testkit --test transcripts -- [NAME...] [--redis HOST:PORT] [--polder HOST:PORT] [--serve]`:
+//! names choose files; an address runs them against that server in place of the engine in this process; `--serve` starts
+//! a `polder serve` (which must have been built) and runs them against that.
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use polder_base::Protocol;
 use polder_testkit::door::{Door, InProcess, Socket};
+use polder_testkit::process::{Server, polder};
 use polder_testkit::runner;
+use polder_testkit::scratch::Scratch;
 use polder_testkit::transcript::Transcript;
 
 const PROTOCOLS: [Protocol; 2] = [Protocol::Resp2, Protocol::Resp3];
@@ -20,13 +23,21 @@ const MISSING: &str = "missing.txt";
 struct Choice {
     names: Vec<String>,
     servers: Vec<(String, bool)>,
+    serve: bool,
 }
 
 fn main() -> ExitCode {
-    let choice = match chosen() {
+    let mut choice = match chosen() {
         Ok(choice) => choice,
         Err(error) => {
             eprintln!("{error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let _served = match choice.serve.then(|| serve(&mut choice)).transpose() {
+        Ok(served) => served,
+        Err(error) => {
+            println!("{error}\ntranscripts: 0 passed, 1 failed");
             return ExitCode::FAILURE;
         }
     };
@@ -62,12 +73,21 @@ fn chosen() -> Result<Choice, String> {
                 let address = words.next().ok_or(format!("{word} HOST:PORT"))?;
                 choice.servers.push((address, word == "--redis"));
             }
+            "--serve" => choice.serve = true,
             // cargo hands these to every test binary.
             _ if word.starts_with('-') => {}
             _ => choice.names.push(word),
         }
     }
     Ok(choice)
+}
+
+/// A server of ours for the time of the run, among the servers of the choice.
+fn serve(choice: &mut Choice) -> Result<(Server, Scratch), String> {
+    let scratch = Scratch::new();
+    let server = Server::start_polder(&polder(), &scratch.options.segment, &[]).map_err(|error| error.to_string())?;
+    choice.servers.push((server.address(), false));
+    Ok((server, scratch))
 }
 
 fn doors(choice: &Choice) -> Vec<Box<dyn Door>> {

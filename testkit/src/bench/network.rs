@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{Figures, Scale, median};
-use crate::process::{Server, on_path, target_folder, valkey};
+use crate::process::{Server, on_path, polder, valkey};
 use crate::scratch;
 
 const TESTS: [&str; 3] = ["SET", "GET", "INCR"];
@@ -45,15 +45,13 @@ pub fn pipeline_1(scale: &Scale) -> Result<Figures, String> {
 }
 
 fn rivals() -> Result<Vec<Rival>, String> {
-    let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
-    let polder = target_folder().join(profile).join("polder");
     let redis = on_path("redis-server").ok_or("redis-server is not installed")?;
     let mut rivals = vec![
         Rival {
             name: "polder",
             start: Box::new(move || {
                 let segment = scratch::fresh_name();
-                start_pinned(&polder, &["serve", "--port", "{port}", "--threads", "1", "--segment", &segment])
+                start_pinned(&polder(), &["serve", "--port", "{port}", "--threads", "1", "--segment", &segment])
             }),
         },
         Rival { name: "redis", start: Box::new(move || start_peer(&redis)) },

@@ -1,0 +1,77 @@
+//! Stock clients, unmodified, against a `polder serve`: redis-cli, redis-benchmark and redis-py.
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use polder_testkit::process::{Server, polder};
+use polder_testkit::scratch::Scratch;
+
+fn main() -> ExitCode {
+    let scratch = Scratch::new();
+    let server = match Server::start_polder(&polder(), &scratch.options.segment, &[]) {
+        Ok(server) => server,
+        Err(error) => {
+            println!("{error}\nstock clients: 0 passed, 1 failed");
+            return ExitCode::FAILURE;
+        }
+    };
+    let port = server.port().to_string();
+    let checks = [("redis-cli", redis_cli(&port)), ("redis-benchmark", redis_benchmark(&port))];
+    let failed = checks.iter().filter(|(_, check)| check.is_err()).count();
+    for (name, check) in &checks {
+        if let Err(error) = check {
+            println!("{name}: {error}");
+        }
+    }
+    println!("stock clients: {} passed, {failed} failed", checks.len() - failed);
+    let python = redis_py(&port);
+    if failed == 0 && python { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn said(program: &str, args: &[&str]) -> Result<String, String> {
+    let output = Command::new(program).args(args).output().map_err(|error| error.to_string())?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(format!("{args:?}: {}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))),
+    }
+}
+
+fn redis_cli(port: &str) -> Result<(), String> {
+    let cases: [(&[&str], &str); 5] = [
+        (&["SET", "k", "v"], "OK\n"),
+        (&["--no-raw", "GET", "k"], "\"v\"\n"),
+        (&["-3", "--no-raw", "GET", "none"], "(nil)\n"),
+        (&["-n", "3", "DBSIZE"], "0\n"),
+        (&["--scan", "--pattern", "k*"], "k\n"),
+    ];
+    for (words, expected) in cases {
+        let mut args = vec!["-p", port];
+        args.extend(words);
+        let answer = said("redis-cli", &args)?;
+        if answer != expected {
+            return Err(format!("{words:?}: {answer:?} in place of {expected:?}"));
+        }
+    }
+    said("redis-cli", &["-p", port, "--bigkeys"])?;
+    said("redis-cli", &["-p", port, "--memkeys"]).map(drop)
+}
+
+fn redis_benchmark(port: &str) -> Result<(), String> {
+    let tests = "ping_inline,ping_mbulk,set,get,incr,mset";
+    let rows = said("redis-benchmark", &["-p", port, "-t", tests, "-n", "20000", "-P", "16", "-r", "1000", "--csv"])?;
+    match rows.lines().filter(|row| row.starts_with('"') && !row.starts_with("\"test\"")).count() {
+        6 => Ok(()),
+        count => Err(format!("{count} of 6 tests ran: {rows}")),
+    }
+}
+
+/// Runs the Python script, which prints its own counts; left out when there is no redis-py.
+fn redis_py(port: &str) -> bool {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let python = root.join(".venv/bin/python");
+    if !python.exists() {
+        println!("redis-py: not installed, left out");
+        return true;
+    }
+    let status = Command::new(python).arg(root.join("tests/clients/redis_py.py")).arg(port).status();
+    status.is_ok_and(|status| status.success())
+}
