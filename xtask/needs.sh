@@ -71,6 +71,8 @@ test)
     install memcached memcached
     install python3 python3 python3-venv
     python3 -c 'import ensurepip' 2>/dev/null || { as_root apt-get -qq update && as_root apt-get -qq -y install python3-venv >/dev/null; }
+    # The real input of a test is the package catalogue.
+    apt-cache dumpavail 2>/dev/null | grep -q '^Package:' || as_root apt-get -qq update
     unpack_valkey
     make_venv
     ;;

@@ -18,7 +18,8 @@ cargo x check                 formatting, clippy, tidy, floors, documents, unit 
 cargo x test                  every layer, as `make test` runs it
 cargo x peers [--seed N] [--seconds N] [--only NAME] [--transcripts]
                               the same commands for Polder and the real servers
-cargo x crash [--seed N] [--kills N] [--actors N] [--pause MS]
+cargo x crash points          kill -9 at every store of every write path
+cargo x crash [--seed N] [--kills N] [--actors N] [--pause MS] [--stall MS]
                               kill -9 under load, against the journals of what was acknowledged
 cargo x fuzz smoke | NAME [--seed N] [--seconds N]
 cargo x bench [NAME]          ratios against peers in one run, appended to bench/history.jsonl
@@ -58,8 +59,13 @@ fn check(tally: &mut Tally) {
 /// All layers; the long ones for a short while, with a fixed seed.
 fn test(tally: &mut Tally) {
     check(tally);
-    testkit(tally, "peers", "peers", &["--seed", SEED, "--seconds", "15"]);
     testkit(tally, "fuzz", "fuzz", &["smoke", "--seed", SEED]);
+    testkit(tally, "peers", "peers", &["--seed", SEED, "--seconds", "15"]);
+    tally.cargo("transcripts over a socket", &["test", "--quiet", "--package", "polder-testkit", "--test", "transcripts", "--", "--serve"]);
+    testkit(tally, "stock clients", "stock_clients", &[]);
+    testkit(tally, "real input", "real_input", &[]);
+    testkit(tally, "crash points", "crash", &["points"]);
+    testkit(tally, "crash", "crash", &["--seed", SEED, "--kills", "200", "--actors", "4", "--stall", "500"]);
 }
 
 /// Measures in release builds, server and load generator alike.

@@ -1,8 +1,9 @@
-//! The crash test: `crash [--seed N] [--kills N] [--actors N] [--pause MS]` kills at random under load, `crash points`
+//! The crash test: `crash [--seed N] [--kills N] [--actors N] [--pause MS] [--stall MS]` kills at random under load, `crash points`
 //! at every store of every write path. See `polder_testkit::crash`.
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use polder_testkit::crash::STALL_MAX;
 use polder_testkit::crash::driver::{self, Plan};
 use polder_testkit::crash::points;
 use polder_testkit::random::Random;
@@ -23,7 +24,8 @@ fn main() -> ExitCode {
 }
 
 fn plan() -> Result<Plan, String> {
-    let mut plan = Plan { seed: Random::seed_of_the_day(), actors: 6, kills: 1000, pause_ms_max: 20 };
+    let mut plan =
+        Plan { seed: Random::seed_of_the_day(), actors: 6, kills: 1000, pause_ms_max: 20, stall_ms_max: STALL_MAX.as_millis() as u64 };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let value: u64 = words.next().and_then(|value| value.parse().ok()).ok_or_else(|| format!("{word} needs a number"))?;
@@ -32,7 +34,8 @@ fn plan() -> Result<Plan, String> {
             "--kills" => plan.kills = value as u32,
             "--actors" => plan.actors = value as u32,
             "--pause" => plan.pause_ms_max = value as usize,
-            _ => return Err("crash [--seed N] [--kills N] [--actors N] [--pause MS]".into()),
+            "--stall" => plan.stall_ms_max = value,
+            _ => return Err("crash [--seed N] [--kills N] [--actors N] [--pause MS] [--stall MS]".into()),
         }
     }
     Ok(plan)

@@ -20,7 +20,7 @@ use polder_testkit::resp::framed;
 use polder_testkit::scratch::Scratch;
 
 /// Records in one `redis-cli --pipe`: what is sent again when a server dies under it.
-const CHUNK: usize = 1000;
+const CHUNK: usize = 500;
 
 /// A chunk that fails so often fails for another reason than a killed server.
 const ATTEMPTS_MAX: u32 = 100;
@@ -82,7 +82,7 @@ fn load(records: &Records, segment: &str) -> Result<([u16; 2], u32), String> {
         let killer = scope.spawn(|| -> Result<(), String> {
             let mut random = Random::new(1);
             while !over.load(Ordering::Relaxed) {
-                std::thread::sleep(Duration::from_millis(50 + random.below(200) as u64));
+                std::thread::sleep(Duration::from_millis(10 + random.below(60) as u64));
                 let victim = random.below(2);
                 let mut servers = servers.lock().map_err(|_| "a thread died")?;
                 servers[victim].kill();

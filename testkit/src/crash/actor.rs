@@ -10,7 +10,7 @@ use polder_engine::Options;
 
 use super::journal::{Deed, History, Intent, Journal};
 use super::value::{self, Stamp};
-use super::{COUNTERS, GROUP_KEYS, OWNED_GROUPS, OWNED_KEYS, SHARED_GROUPS, STALL_MAX};
+use super::{COUNTERS, GROUP_KEYS, OWNED_GROUPS, OWNED_KEYS, SHARED_GROUPS};
 use crate::answer::Answer;
 use crate::caller::{Caller, Embedder};
 use crate::random::Random;
@@ -27,6 +27,7 @@ pub struct Actor {
     random: Random,
     id: u32,
     sequence: u64,
+    stall_max: Duration,
 }
 
 impl Actor {
@@ -34,7 +35,7 @@ impl Actor {
     ///
     /// # Errors
     /// What was lost or torn, or why there is no memory.
-    pub fn start(segment: &str, journal: &Path, id: u32, seed: u64) -> Result<Actor, String> {
+    pub fn start(segment: &str, journal: &Path, id: u32, stall_max: Duration, seed: u64) -> Result<Actor, String> {
         let options = Options { segment: segment.into(), create: false, ..Options::default() };
         let embedder = Embedder::attach(&options).map_err(|fault| fault.to_string())?;
         let history = History::read(journal).map_err(|error| error.to_string())?;
@@ -48,6 +49,7 @@ impl Actor {
             random: Random::new(seed),
             id,
             sequence: history.sequence,
+            stall_max,
         })
     }
 
@@ -160,7 +162,7 @@ impl Actor {
         let (started, waited) = (Instant::now(), self.delays.waited());
         let answer = self.caller.call(&self.embedder, args)?;
         let stalled = started.elapsed().saturating_sub(self.delays.waited().saturating_sub(waited));
-        if stalled > STALL_MAX {
+        if stalled > self.stall_max {
             let name = String::from_utf8_lossy(args[0]);
             let key = args.get(1).map(|key| String::from_utf8_lossy(key));
             return Err(format!("{name} {} stood still for {} ms", key.unwrap_or_default(), stalled.as_millis()));

@@ -21,6 +21,8 @@ pub struct Plan {
     pub kills: u32,
     /// Time between two deaths, in milliseconds, at most.
     pub pause_ms_max: usize,
+    /// The longest that an operation of a survivor may take, in milliseconds.
+    pub stall_ms_max: u64,
 }
 
 /// What a run came to.
@@ -39,7 +41,13 @@ pub fn run(plan: &Plan, program: &Path) -> Result<Report, String> {
     let scratch = Scratch::new();
     let folder = std::env::temp_dir().join(format!("polder-crash-{}-{}", std::process::id(), plan.seed));
     std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let mut stage = Stage { program: program.into(), folder: folder.clone(), segment: scratch.options.segment.clone(), cast: vec![] };
+    let mut stage = Stage {
+        program: program.into(),
+        folder: folder.clone(),
+        segment: scratch.options.segment.clone(),
+        stall_ms_max: plan.stall_ms_max,
+        cast: vec![],
+    };
     let mut random = Random::new(plan.seed);
     let mut report = Report::default();
     for id in 0..plan.actors {
@@ -107,6 +115,7 @@ struct Stage {
     program: PathBuf,
     folder: PathBuf,
     segment: String,
+    stall_ms_max: u64,
     cast: Vec<(u32, Child)>,
 }
 
@@ -119,7 +128,9 @@ impl Stage {
 
     fn spawn(&self, id: u32, seed: u64) -> Result<Child, String> {
         Command::new(&self.program)
-            .args([&self.segment, &journal_of(&self.folder, id).to_string_lossy().into_owned(), &id.to_string(), &seed.to_string()])
+            .arg(&self.segment)
+            .arg(journal_of(&self.folder, id))
+            .args([id.to_string(), self.stall_ms_max.to_string(), seed.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
