@@ -2,12 +2,12 @@
 //!
 //! Keys are walked in the order of their hashes, so a SCAN cursor is a place in that order: no state is kept between calls, a
 //! key that stays is shown at least once, and growth in between shows none twice.
-use polder_base::{glob, time};
+use polder_base::{glob, number, time};
 use polder_table::{Scanned, Stop};
 
 use crate::call::{Call, Outcome, SYNTAX, SessionCall, integer, is};
 use crate::command::{Command, DANGEROUS, FAST, KEYSPACE, LOADING, STALE, read, session, write};
-use crate::key::{NO_SUCH_DB, database};
+use crate::key::database_of;
 
 /// Keys looked at between two checks of a walk over everything.
 const WALK_STEP: usize = 1024;
@@ -157,13 +157,9 @@ fn flush_one(call: &mut Call<'_>) -> Outcome {
 }
 
 fn swap(call: &mut Call<'_>) -> Outcome {
-    let named = |arg, text: &'static str| match database(call.host, arg) {
-        Err(Stop::Refused(why)) if why != NO_SUCH_DB => Err(Stop::from(text)),
-        known => known,
-    };
-    let one = named(call.args[1], "ERR invalid first DB index")?;
-    let two = named(call.args[2], "ERR invalid second DB index")?;
-    call.txn.swap(one, two)?;
+    let one = number::integer(call.args[1]).ok_or("ERR invalid first DB index")?;
+    let two = number::integer(call.args[2]).ok_or("ERR invalid second DB index")?;
+    call.txn.swap(database_of(call.host, one)?, database_of(call.host, two)?)?;
     call.reply.ok();
     Ok(())
 }

@@ -13,9 +13,7 @@ const SUMMED: &[&str] = &["request_policy:multi_shard", "response_policy:agg_sum
 
 const NO_SUCH_KEY: &str = "ERR no such key";
 const SAME_KEY: &str = "ERR source and destination objects are the same";
-
-/// What Redis answers when there is no database of that number.
-pub const NO_SUCH_DB: &str = "ERR DB index is out of range";
+const NO_SUCH_DB: &str = "ERR DB index is out of range";
 
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[
@@ -66,7 +64,14 @@ pub const COMMANDS: &[Command] = &[
 /// # Errors
 /// Redis's texts for what is no number, and for a number too high.
 pub(crate) fn database(host: &dyn Host, arg: &[u8]) -> Result<Db, Stop> {
-    let number = integer(arg)?;
+    database_of(host, integer(arg)?)
+}
+
+/// The database of a number.
+///
+/// # Errors
+/// Redis's text for a number too high.
+pub(crate) fn database_of(host: &dyn Host, number: i64) -> Result<Db, Stop> {
     Db::try_from(number).ok().filter(|db| *db < host.databases()).ok_or_else(|| NO_SUCH_DB.into())
 }
 

@@ -4,7 +4,7 @@
 //! its reply behind the others', and one commit publishes all of it. Should the table ask for another run, the replies are
 //! rewound and the session (SELECT, CLIENT SETNAME and the like may stand in the queue) is put back as it was.
 use polder_base::{Reply, number};
-use polder_table::{Counter, Mode, Stop, Txn};
+use polder_table::{Counter, Mode, Stop, Txn, Watch};
 
 use crate::call::{Call, Outcome, SessionCall, is};
 use crate::command::{ALLOW_BUSY, Command, FAST, GROWS, LOADING, NOSCRIPT, Run, SKIP_SLOWLOG, STALE, session};
@@ -92,11 +92,11 @@ fn watch(call: &mut SessionCall<'_>) -> Outcome {
     }
     let (db, keys) = (call.session.db, &call.args[1..]);
     let txn = begin(call.table, call.session, Mode::Write)?;
-    let mut fresh = Vec::new();
+    let mut fresh: Vec<Watch> = Vec::new();
     retry(&txn, || {
         fresh.clear();
         for key in keys {
-            if !call.session.watches.iter().any(|old| old.db == db && old.key == *key) {
+            if !call.session.watches.iter().chain(&fresh).any(|old| old.db == db && old.key == *key) {
                 fresh.push(txn.watch(db, key)?);
             }
         }
