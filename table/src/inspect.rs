@@ -144,8 +144,11 @@ impl Txn<'_> {
             if image.is_reference() && (entry::extra_of(image.words[1]) != hash.extra || !self.seat.covers_now()) {
                 continue;
             }
-            let same = (self, key).is_key_of(&image)?;
-            let record_ns = if image.is_reference() { lap(&mut clock) } else { 0 };
+            let (same, record_ns) = if image.is_reference() {
+                ((self, key).is_key_of(image.record())?, lap(&mut clock))
+            } else {
+                (entry::inline_fields(&image.bytes()).is_some_and(|fields| fields.key == key), 0)
+            };
             if same {
                 return Ok(Some((unit, image, [header_ns, entry_ns, record_ns])));
             }
