@@ -210,7 +210,9 @@ impl<'t> Txn<'t> {
                 (None, Some(spot)) if !spot.expired => spot.image,
                 _ => return Ok(None),
             };
-            return Ok(self.found(&image)?);
+            // What this very transaction wrote may have been born expired (SET with a time in the past).
+            let lives = |found: &Found<'_>| found.expiry_ms.is_none_or(|expiry_ms| expiry_ms > self.now_ms());
+            return Ok(self.found(&image)?.filter(lives));
         }
         let hash = self.hash_of(key);
         let mut marks = self.scratch.marks.borrow_mut();
