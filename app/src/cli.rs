@@ -23,7 +23,7 @@ mod scan;
 
 use std::process::ExitCode;
 
-pub use arguments::Arguments;
+pub use arguments::{Arguments, unquoted};
 pub use client::reason;
 pub use link::{Link, Login, Place, Socket};
 

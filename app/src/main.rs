@@ -5,11 +5,13 @@
 
 mod bench;
 mod cli;
+mod inspect;
 mod manual;
 mod segment;
 mod serve;
 mod text;
 mod top;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -33,6 +35,8 @@ enum Command {
     Bench(bench::Arguments),
     Segment(segment::Arguments),
     Top(top::Arguments),
+    Verify(verify::Arguments),
+    Inspect(inspect::Arguments),
     Completions(manual::Completions),
     Man(manual::Man),
 }
@@ -44,6 +48,8 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Segment(arguments) => segment::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
+        Command::Verify(arguments) => verify::run(&arguments),
+        Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Completions(arguments) => manual::completions(&arguments, Arguments::command()),
         Command::Man(arguments) => manual::man(&arguments, Arguments::command()),
     }

@@ -223,7 +223,7 @@ impl Arguments {
 }
 
 /// A word that may be quoted.
-fn unquoted(word: &[u8]) -> Result<Vec<u8>, String> {
+pub fn unquoted(word: &[u8]) -> Result<Vec<u8>, String> {
     match split(word) {
         Split::Words(mut words) if words.len() == 1 => Ok(words.remove(0)),
         _ => Err("Invalid quoted string".into()),

@@ -1,4 +1,6 @@
 //! The tools that work on a segment without any server: make, fill, look, list, remove.
+use std::os::unix::fs::FileExt;
+
 use crate::canned::{Output, run_polder};
 
 /// A segment of this test alone; removed even when the test fails.
@@ -115,4 +117,48 @@ fn processes_and_threads_measure_the_same_segment() {
         assert!(results.iter().all(|line| line["calls"].as_u64() >= Some(4000) && line["errors"] == 0), "{how:?}: {report}");
     }
     assert_eq!(segment.stat()["databases"][0]["keys"], 200, "keys and counters");
+}
+
+#[test]
+fn verify_tells_whole_from_damaged_from_unknown() {
+    let segment = Scratch::new("verify");
+    let requests: String = (0..3000).map(|number| format!("SET key:{number} {}\r\n", "v".repeat(100))).collect();
+    assert_eq!(segment.cli(&["--pipe"], requests.as_bytes()).status, Some(0));
+    let whole = run_polder(&["verify", segment.name()], b"");
+    assert_eq!((whole.status, text(&whole).0.trim_end().ends_with("whole")), (Some(0), true), "{whole:?}");
+    let report = run_polder(&["verify", segment.name(), "--json"], b"");
+    let json: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+    assert_eq!((json["clean"].as_bool(), json["keys"].as_u64(), json["damages"].as_u64()), (Some(true), Some(3000), Some(0)));
+
+    let path = format!("/dev/shm/{}", segment.name().trim_start_matches("shm:"));
+    let bytes = std::fs::read(&path).unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    let values = bytes.windows(4).enumerate().filter(|(_, window)| *window == b"vvvv").map(|(at, _)| at as u64);
+    values.step_by(1000).for_each(|at| file.write_all_at(&[0xa5; 64], at & !63).unwrap());
+    let damaged = run_polder(&["verify", segment.name()], b"");
+    assert_eq!((damaged.status, text(&damaged).0.contains("DAMAGE")), (Some(1), true), "{damaged:?}");
+    let unknown = run_polder(&["verify", "shm:polder-no-such-segment"], b"");
+    assert_eq!((unknown.status, text(&unknown).1.contains("there is no segment")), (Some(2), true), "{unknown:?}");
+}
+
+#[test]
+fn inspect_shows_a_key_and_how_it_lies() {
+    let segment = Scratch::new("inspect");
+    segment.cli(&["set", "short", "v"], b"");
+    segment.cli(&["-x", "--quoted-input", "set", "\"\\x00long\""], &b"x".repeat(300_000));
+    let inspect = |args: &[&str]| run_polder(&[&["inspect", segment.name()], args].concat(), b"");
+    let json = |args: &[&str]| {
+        let output = inspect(&[args, &["--json"]].concat());
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+    };
+    let short = json(&["short"]);
+    assert_eq!((short["layout"].as_str(), short["size"].as_u64(), short["nodes"].as_u64()), (Some("inline"), Some(1), Some(0)), "{short}");
+    let long = json(&["--quoted", "\"\\x00long\""]);
+    assert_eq!((long["layout"].as_str(), long["size"].as_u64()), (Some("tree"), Some(300_000)), "{long}");
+    assert!(long["nodes"].as_u64() > Some(1) && long["node_bytes"].as_u64() >= Some(300_000), "{long}");
+    let shown = inspect(&["short"]);
+    assert!(shown.status == Some(0) && text(&shown).0.contains("inline"), "{shown:?}");
+    for absent in [&["nothing"][..], &["-n", "3", "short"]] {
+        assert_eq!(inspect(absent).status, Some(1));
+    }
 }
