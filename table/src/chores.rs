@@ -260,6 +260,25 @@ impl Txn<'_> {
         })
     }
 
+    /// Sweeps one flushed database wholly; the transaction has just been rolled back.
+    pub(crate) fn sweep_some(&self) {
+        let segment = self.segment();
+        let filled = (0..GARBAGE_SLOTS).map(|cell| GARBAGE_AT + cell * 8).find(|cell| segment.observe(*cell) != 0);
+        let Some(cell) = filled else { return };
+        let node = segment.observe(cell);
+        loop {
+            match self.sweep_step(cell, node) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(Stop::Fault(fault)) => {
+                    self.seat.rollback();
+                    return self.trouble(fault);
+                }
+                Err(_) => self.seat.rollback(),
+            }
+        }
+    }
+
     /// Frees one extent of a flushed database, or, when none is left, the database; answers whether there is more to do.
     fn sweep_step(&self, cell: u64, node: u64) -> Result<bool, Stop> {
         let segment = self.segment();

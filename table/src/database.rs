@@ -141,7 +141,11 @@ impl Txn<'_> {
         self.seat.note(Tag::Cover, MAP_LOCK, 0)?;
         let mut cells = (0..GARBAGE_SLOTS).map(|cell| GARBAGE_AT + cell * 8).filter(|cell| segment.observe(*cell) == 0);
         for node in garbage.into_iter().filter(|node| *node != 0) {
-            let cell = cells.next().ok_or("BUSY earlier FLUSHes are still being swept: try again in a moment")?;
+            let Some(cell) = cells.next() else {
+                // Who flushes faster than the sweeper sweeps does some of it.
+                self.scratch.littered.set(true);
+                return Err(Stop::Retry);
+            };
             self.seat.note(Tag::Word, cell, node)?;
         }
         for db in 0..DATABASES as Db {

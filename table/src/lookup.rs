@@ -9,6 +9,7 @@
 //! have written to the new one since.
 
 use polder_base::{Fault, Ref};
+use polder_shm::class::NODE_MAX;
 use polder_shm::journal::{self, Tag};
 use polder_shm::layout::seat as at;
 use polder_shm::{Seat, Segment, lock};
@@ -16,7 +17,7 @@ use smallvec::SmallVec;
 
 use crate::api::Db;
 use crate::bucket::{self, BUCKET_BYTES, LINE_WORDS, UNITS, WORDS, Words};
-use crate::directory::{self, Bucket, Extent};
+use crate::directory::{self, Bucket, Extent, MAP_LOCK};
 use crate::entry::{self, Image};
 use crate::hash::Hash;
 
@@ -95,8 +96,7 @@ pub fn lookup(seat: &Seat, db: Db, hash: &Hash, key: &impl KeyTest, marks: &mut 
         if attempt > 100 {
             std::thread::yield_now();
         }
-        let root = segment.observe(directory::map_at(db) + 8);
-        marks.push(Mark { at: directory::map_at(db) + 8, word: root });
+        let root = root_of(seat, db, marks);
         if root == 0 {
             return Ok(None);
         }
@@ -172,7 +172,53 @@ fn look(seat: &Seat, bucket: Bucket, hash: &Hash, key: &impl KeyTest, marks: &mu
         look_at(seat, &Live { segment, bucket }, bucket, hash, key, &steady)?
     };
     marks.push(Mark { at: bucket.line, word });
+    // Beside other keys, what counts is that the owner still has not committed, or has not begun another transaction.
+    marks.push(Mark { at: status_at, word: status });
     Ok(if steady() { look } else { Look::Changed })
+}
+
+/// The root word of a database, from the map or, while the map is locked by somebody who has committed, from its journal.
+#[inline]
+pub fn root_of(seat: &Seat, db: Db, marks: &mut Marks) -> u64 {
+    let segment = seat.segment();
+    loop {
+        let before = marks.len();
+        let word = segment.observe(MAP_LOCK);
+        let at = directory::map_at(db) + 8;
+        let mut root = segment.observe(at);
+        marks.push(Mark { at: MAP_LOCK, word });
+        if let Some(owner) = lock::owner(word).filter(|owner| *owner != seat.index()) {
+            let status_at = segment.seat_at(owner) + at::STATUS;
+            let status = segment.observe(status_at);
+            if status & 3 == at::COMMITTED {
+                each_word(segment, owner, &mut |offset, value| {
+                    if offset == at {
+                        root = value;
+                    }
+                });
+            }
+            marks.push(Mark { at: status_at, word: status });
+        } else {
+            marks.push(Mark { at, word: root });
+        }
+        if still(segment, &marks[before..]) {
+            return root;
+        }
+        marks.truncate(before);
+    }
+}
+
+/// Whether somebody has committed a change of the map and not written it out yet: alive, he is about to; dead, he is recovered here.
+#[inline]
+pub fn map_is_changing(seat: &Seat) -> bool {
+    let segment = seat.segment();
+    match lock::owner(segment.observe(MAP_LOCK)).filter(|owner| *owner != seat.index()) {
+        Some(owner) if segment.observe(segment.seat_at(owner) + at::STATUS) & 3 == at::COMMITTED => {
+            segment.probe(owner);
+            true
+        }
+        _ => false,
+    }
 }
 
 /// Reads a bucket as one state, whoever has it locked; `None` when it is dead or changed meanwhile.
@@ -232,6 +278,18 @@ fn look_at(
 fn overlay(segment: &Segment, owner: u64, bucket: Bucket) -> Overlaid {
     let live = Live { segment, bucket };
     let mut copy = Box::new(std::array::from_fn(|index| live.word(index)));
+    each_word(segment, owner, &mut |offset, value| {
+        if (bucket.line + 8..bucket.line + 64).contains(&offset) {
+            copy[((offset - bucket.line) / 8) as usize] = value;
+        } else if (bucket.units..bucket.units + BUCKET_BYTES).contains(&offset) {
+            copy[LINE_WORDS + ((offset - bucket.units) / 8) as usize] = value;
+        }
+    });
+    Overlaid(copy)
+}
+
+/// Shows the WORD items of a seat's journal. Whoever relies on them looks at the seat's status again afterwards.
+fn each_word(segment: &Segment, owner: u64, visit: &mut dyn FnMut(u64, u64)) {
     let seat = segment.seat_at(owner);
     let len = segment.observe(seat + at::JOURNAL_LEN);
     let mut block = seat + at::JOURNAL;
@@ -240,23 +298,17 @@ fn overlay(segment: &Segment, owner: u64, bucket: Bucket) -> Overlaid {
     for index in 0..len {
         if index == block_end {
             let next = segment.observe(next_at);
-            if !segment.check(next, 16) {
-                break;
+            if !segment.check(next, NODE_MAX as u64) {
+                return;
             }
             (block, next_at) = ((next + 16).wrapping_sub(index * 16), next + 8);
             block_end += journal::BLOCK_PAIRS;
         }
         let place = block.wrapping_add(index * 16);
         if let Some((Tag::Word, offset)) = journal::item_of(segment.load(place)) {
-            let value = segment.load(place + 8);
-            if (bucket.line + 8..bucket.line + 64).contains(&offset) {
-                copy[((offset - bucket.line) / 8) as usize] = value;
-            } else if (bucket.units..bucket.units + BUCKET_BYTES).contains(&offset) {
-                copy[LINE_WORDS + ((offset - bucket.units) / 8) as usize] = value;
-            }
+            visit(offset, segment.load(place + 8));
         }
     }
-    Overlaid(copy)
 }
 
 /// Whether everything that was relied on is still as it was.

@@ -74,6 +74,8 @@ pub struct Scratch {
     pub(crate) extra: RefCell<Vec<(Db, Vec<u8>)>>,
     pub(crate) wanting: RefCell<Vec<(Db, u64)>>,
     pub(crate) missing: Cell<Option<Db>>,
+    /// All garbage cells are taken: some must be swept.
+    pub(crate) littered: Cell<bool>,
     pub(crate) trouble: RefCell<Option<Fault>>,
     /// Databases that the transaction empties, and pairs that it swaps.
     pub(crate) flushes: RefCell<Vec<Db>>,

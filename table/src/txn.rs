@@ -303,7 +303,8 @@ impl<'t> Txn<'t> {
             let Some(extent) = self.walk(root, hash.position)? else { continue };
             let home = extent.home_of(hash.position);
             let Some(home) = self.lock_bucket(db, &extent, home, declared, key)? else { continue };
-            if self.segment().observe(directory::map_at(db) + 8) != root || !extent.is_current(self.segment()) {
+            let mapped = self.segment().observe(directory::map_at(db) + 8) == root && !lookup::map_is_changing(&self.seat);
+            if !mapped || !extent.is_current(self.segment()) {
                 // The database was swapped or flushed: its new directory is another lock order.
                 return Err(Stop::Retry);
             }
@@ -318,6 +319,10 @@ impl<'t> Txn<'t> {
 
     /// The root word of a database, which is made if it is not there: at once while nothing is locked, else before the retry.
     fn root_of(&self, db: Db) -> Result<u64, Stop> {
+        // Who writes below a root that a committed FLUSH has already taken away would lose what is acknowledged later.
+        while lookup::map_is_changing(&self.seat) {
+            std::thread::yield_now();
+        }
         let root = self.segment().observe(directory::map_at(db) + 8);
         if root != 0 {
             return Ok(root);
@@ -647,6 +652,9 @@ impl<'t> Txn<'t> {
         let wanting = std::mem::take(&mut *self.scratch.wanting.borrow_mut());
         for (db, position) in wanting {
             self.grow(db, position);
+        }
+        if self.scratch.littered.take() {
+            self.sweep_some();
         }
     }
 
