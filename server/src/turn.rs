@@ -359,6 +359,8 @@ impl Loop {
             _ => None,
         });
         self.process.memory.prefetch(calls);
+        // One pin for all: those of the calls cost nothing then. Without a seat the calls say why themselves.
+        let _pinned = self.process.memory.table().pinned();
         let mut last = None;
         for frame in frames.drain(..) {
             let slot = ready[frame.place];

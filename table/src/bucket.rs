@@ -57,16 +57,17 @@ pub fn tags(bucket: &(impl Words + ?Sized)) -> Tags {
     bytes[..UNITS].try_into().expect("54 of 56 bytes")
 }
 
-/// A bit for each unit whose tag is `tag`. May have bits too many, never too few.
+/// A bit for each unit whose tag is `tag`.
 #[inline]
 pub fn matches(words: &[u64; 7], tag: u8) -> u64 {
     const LOW: u64 = 0x0101_0101_0101_0101;
-    const HIGH: u64 = 0x8080_8080_8080_8080;
+    const REST: u64 = 0x7f7f_7f7f_7f7f_7f7f;
     let pattern = LOW * tag as u64;
     let mut found = 0u64;
     for (at, word) in words.iter().enumerate() {
-        let same = word ^ pattern;
-        let zeros = same.wrapping_sub(LOW) & !same & HIGH;
+        let other = word ^ pattern;
+        // The high bit of each byte that is zero in `other`, and of no other byte.
+        let zeros = !(((other & REST) + REST) | other | REST);
         // Gathers the high bit of each byte into one byte.
         found |= ((zeros >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) << (at * 8);
     }
@@ -146,7 +147,7 @@ pub fn erase(bucket: &mut impl WordsMut, unit: usize, units: usize) {
 
 /// Puts an entry into free units, moving others together if need be; answers its first unit, or `None` when it is full.
 pub fn insert(bucket: &mut impl WordsMut, tag: u8, image: &Image) -> Option<usize> {
-    let free = matches(&tag_words(bucket), FREE) & exact_free(bucket);
+    let free = matches(&tag_words(bucket), FREE);
     if (free.count_ones() as usize) < image.units {
         return None;
     }
@@ -163,11 +164,6 @@ pub fn insert(bucket: &mut impl WordsMut, tag: u8, image: &Image) -> Option<usiz
     }
     overwrite(bucket, unit, image);
     Some(unit)
-}
-
-/// The exact free units: the quick comparison may err on a byte above a matching one.
-fn exact_free(bucket: &(impl Words + ?Sized)) -> u64 {
-    tags(bucket).iter().enumerate().filter(|(_, tag)| **tag == FREE).fold(0, |mask, (unit, _)| mask | 1 << unit)
 }
 
 /// The lowest place of `units` free units in a row.

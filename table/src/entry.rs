@@ -140,8 +140,10 @@ pub fn expiry_bytes(expiry_ms: u64) -> [u8; 6] {
 }
 
 /// An inline entry. The caller has seen that it fits.
+#[inline]
 pub fn inline(first: u64, fields: &Inline<'_>) -> Image {
-    let mut bytes = [0u8; WORDS_MAX * 8];
+    let mut words = [0u64; WORDS_MAX];
+    let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
     bytes[..8].copy_from_slice(&first.to_le_bytes());
     let mut meta = fields.meta;
     let mut at = INLINE_HEAD;
@@ -160,10 +162,6 @@ pub fn inline(first: u64, fields: &Inline<'_>) -> Image {
     at += fields.key.len();
     bytes[at..at + fields.value.len()].copy_from_slice(fields.value);
     at += fields.value.len();
-    let mut words = [0; WORDS_MAX];
-    for (word, chunk) in words.iter_mut().zip(bytes.chunks_exact(8)) {
-        *word = u64::from_le_bytes(chunk.try_into().expect("8 bytes"));
-    }
     Image { words, units: at.div_ceil(UNIT_BYTES) }
 }
 

@@ -14,9 +14,9 @@ use polder_shm::node::{HEADER_BYTES, NodeKind};
 use polder_shm::{Locked, Segment, offset_of, ref_to};
 
 use crate::api::{DATABASES, Db, Stop};
-use crate::bucket::{self, PIECE_BUCKETS, PIECE_BYTES};
+use crate::bucket::{self, LINE_WORDS, PIECE_BUCKETS, PIECE_BYTES};
 use crate::directory::{self, Bucket, Extent, LEVEL_BITS, MAP_LOCK, PIECES_MAX, SLOTS, database, extent, map_at};
-use crate::entry::Image;
+use crate::entry::{self, Image};
 use crate::hash::{Hash, hash};
 use crate::lookup::Live;
 use crate::place::Private;
@@ -158,18 +158,19 @@ impl Txn<'_> {
         for index in 0..old.buckets() {
             let bucket = old.bucket(segment, index).ok_or(Fault::Damaged { what: "an extent" })?;
             let live = Live { segment, bucket };
-            let images: Vec<(u8, Image)> = bucket::entries(&live).map(|(unit, tag)| (tag, bucket::image_at(&live, unit))).collect();
-            for (_, image) in &images {
-                if image.is_reference() {
-                    segment.prefetch(offset_of(image.record()));
+            for (unit, _) in bucket::entries(&live) {
+                let second = segment.load(bucket.word_at(LINE_WORDS + unit * 2 + 1));
+                if second as u8 & entry::REFERENCE != 0 {
+                    segment.prefetch(offset_of(entry::record_of(second)));
                 }
             }
-            for (tag, image) in &images {
+            for (unit, tag) in bucket::entries(&live) {
+                let image = &bucket::image_at(&live, unit);
                 let position = self.hash_of_entry(image)?.position;
                 let Some(building) = buildings.iter().find(|building| building.covers(position)) else {
                     return Err(Fault::Damaged { what: "an entry's place" }.into());
                 };
-                if !self.settle(building, position, *tag, image) {
+                if !self.settle(building, position, tag, image) {
                     return Ok(false);
                 }
             }

@@ -25,5 +25,5 @@ mod verify;
 pub use api::*;
 pub use inspect::Inspection;
 pub use report::Report;
-pub use table::Table;
+pub use table::{Pinned, Table};
 pub use txn::Txn;

@@ -93,6 +93,9 @@ impl Txn<'_> {
 
     /// Where the entry of a spot lies now: an insertion of this very transaction may have moved it.
     fn unit_of(&self, spot: &Spot) -> usize {
+        if self.scratch.held.borrow().len() == 1 {
+            return spot.unit;
+        }
         self.shadow_mut(spot.shadow, |words| {
             let is_it = |unit: usize| {
                 let image = bucket::image_at(words, unit);

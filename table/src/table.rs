@@ -28,6 +28,15 @@ pub struct Table {
 /// Keys whose misses are taken at once.
 const PREFETCH_KEYS: usize = 64;
 
+/// A pin that lasts until this is dropped.
+pub struct Pinned(std::rc::Rc<Seat>);
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        self.0.unpin();
+    }
+}
+
 /// The words of `Limits` in the header, in order.
 const MEMORY_MAX: u64 = header::LIMITS;
 const POLICY: u64 = header::LIMITS + 8;
@@ -139,6 +148,17 @@ impl Table {
         }
     }
 
+    /// Holds the calling thread's pin until dropped, so that the pins of the transactions meanwhile cost nothing. Never longer
+    /// than one turn: what is retired meanwhile by anybody waits for it.
+    ///
+    /// # Errors
+    /// As [`Table::begin`].
+    pub fn pinned(&self) -> Result<Pinned, Fault> {
+        let seat = self.seat()?;
+        seat.pin();
+        Ok(Pinned(seat))
+    }
+
     /// The sum of a counter over all seats since the last reset.
     pub fn counter(&self, counter: Counter) -> u64 {
         let base = self.segment.load(COUNTER_BASES + 8 * counter as u64);
@@ -176,6 +196,13 @@ impl Table {
             lfu_decay_minutes: segment.load(LFU_DECAY) as u32,
             active_expiry: segment.load(PASSIVE) == 0,
         }
+    }
+
+    /// Whether access clocks count how often (LFU), not when (LRU).
+    #[inline]
+    pub(crate) fn counts_frequency(&self) -> bool {
+        let policy = self.segment.load(POLICY);
+        policy == Policy::AllkeysLfu as u64 || policy == Policy::VolatileLfu as u64
     }
 
     /// Sets the limits, for all processes.

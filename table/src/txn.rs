@@ -232,14 +232,13 @@ impl<'t> Txn<'t> {
     /// Moves the access clock of an entry on, by one CAS that fails when the entry is another one by now (S2: a designated word;
     /// versions are never used twice). A lost note is no harm.
     fn note_access(&self, hit: &lookup::Hit, found: &Found<'_>) {
-        let limits = self.table.limits();
         let now = self.coarse_ms();
-        let clock = match limits.policy {
-            Policy::AllkeysLfu | Policy::VolatileLfu => {
-                let counter = clock::frequency(found.clock, now, limits.lfu_decay_minutes);
-                clock::lfu(clock::incremented(counter, limits.lfu_log_factor, self.table.draw()), now)
-            }
-            _ => clock::lru(now),
+        let clock = if self.table.counts_frequency() {
+            let limits = self.table.limits();
+            let counter = clock::frequency(found.clock, now, limits.lfu_decay_minutes);
+            clock::lfu(clock::incremented(counter, limits.lfu_log_factor, self.table.draw()), now)
+        } else {
+            clock::lru(now)
         };
         if clock != found.clock {
             let _ = self.segment().exchange(hit.first_at, hit.image.words[0], entry::first_word(found.version, clock));
@@ -500,18 +499,16 @@ impl<'t> Txn<'t> {
 
     /// The clock of an entry that is written now.
     fn new_clock(&self, old: Option<&Image>) -> u32 {
-        let limits = self.table.limits();
         let now = self.coarse_ms();
-        match limits.policy {
-            Policy::AllkeysLfu | Policy::VolatileLfu => {
-                let counter = old.map_or(clock::LFU_INITIAL, |old| {
-                    let counter = clock::frequency(old.clock(), now, limits.lfu_decay_minutes);
-                    clock::incremented(counter, limits.lfu_log_factor, self.table.draw())
-                });
-                clock::lfu(counter, now)
-            }
-            _ => clock::lru(now),
+        if !self.table.counts_frequency() {
+            return clock::lru(now);
         }
+        let limits = self.table.limits();
+        let counter = old.map_or(clock::LFU_INITIAL, |old| {
+            let counter = clock::frequency(old.clock(), now, limits.lfu_decay_minutes);
+            clock::incremented(counter, limits.lfu_log_factor, self.table.draw())
+        });
+        clock::lfu(counter, now)
     }
 
     /// Builds the entry of `key` with `new`: inline if it fits, else with a record, which is made here.
