@@ -1,4 +1,5 @@
 //! Starts actors, kills them, starts their successors, and judges what is left.
+use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -12,6 +13,9 @@ use crate::answer::Answer;
 use crate::caller::{Caller, Embedder};
 use crate::random::Random;
 use crate::scratch::Scratch;
+
+/// The file in the journals' folder that holds what actors said when they panicked.
+const ERRORS: &str = "errors";
 
 /// How a run is sized.
 #[derive(Clone, Debug)]
@@ -64,6 +68,8 @@ pub fn run(plan: &Plan, program: &Path) -> Result<Report, String> {
         report.kills += 1;
     }
     report.failures.extend(stage.exit());
+    let errors = std::fs::read_to_string(folder.join(ERRORS)).unwrap_or_default();
+    report.failures.extend(errors.lines().take(2).map(|line| format!("an actor panicked: {line}")));
     judge(plan, &scratch.embedder, &folder, &mut report)?;
     if report.failures.is_empty() {
         std::fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -83,6 +89,7 @@ fn judge(plan: &Plan, embedder: &Embedder, folder: &Path, report: &mut Report) -
         report.failures.extend(actor::check_history(embedder, &mut caller, id, &history).err());
         histories.push(history);
     }
+    report.failures.extend(super::points::verify(embedder));
     for group in 0..SHARED_GROUPS {
         let keys: Vec<String> = (0..GROUP_KEYS).map(|at| shared_key(group, at)).collect();
         let mut args = vec!["MGET"];
@@ -133,8 +140,15 @@ impl Stage {
             .args([id.to_string(), self.stall_ms_max.to_string(), seed.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            .stderr(self.errors()?)
             .spawn()
             .map_err(|error| format!("{}: {error}", self.program.display()))
+    }
+
+    /// Where all actors' panics go: the driver may kill one before it notices that it was dying anyway.
+    fn errors(&self) -> Result<File, String> {
+        let path = self.folder.join(ERRORS);
+        OpenOptions::new().create(true).append(true).open(&path).map_err(|error| format!("{}: {error}", path.display()))
     }
 
     /// Kills one actor and lets a successor take his place.

@@ -89,6 +89,10 @@ pub fn run(route: &Route, program: &Path) -> Result<Report, String> {
             break;
         }
         report.deaths += 1;
+        report.failures.extend(verify(&scratch.embedder).map(|complaint| format!("{}: dead at store {n}: {complaint}", route.name)));
+        if !report.failures.is_empty() {
+            break;
+        }
         if n == 3 {
             used_early = settled(&scratch.embedder, &mut caller)?;
         }
@@ -118,6 +122,15 @@ const CHORES_US: u64 = 10_000;
 
 /// What caches may keep: a slab's worth of a few size classes.
 const LEAK_BYTES_MAX: u64 = 256 << 10;
+
+/// What `verify` has to complain about, if anything.
+pub fn verify(embedder: &Embedder) -> Option<String> {
+    match embedder.memory.table().verify() {
+        Ok(report) if report.is_clean() => None,
+        Ok(report) => Some(format!("verify says {}", report.findings[..report.findings.len().min(5)].join("; "))),
+        Err(fault) => Some(format!("verify failed: {fault}")),
+    }
+}
 
 /// The child's part: attaches, arms, runs the operation.
 ///
