@@ -8,7 +8,7 @@ use polder_engine::{Memory, Options};
 use crate::caller::Embedder;
 
 /// The most a test's segment may grow to, in bytes.
-const CEILING: u64 = 256 << 20;
+pub const CEILING: u64 = 256 << 20;
 
 const PREFIX: &str = "polder-test-";
 

@@ -13,7 +13,7 @@ use super::STALL_MAX;
 use crate::answer::Answer;
 use crate::arguments;
 use crate::caller::{Caller, Embedder};
-use crate::scratch::Scratch;
+use crate::scratch::{self, Scratch};
 
 /// One write path: what was there before, and the operation that is not survived.
 pub struct Route {
@@ -99,7 +99,17 @@ pub fn run(route: &Route, program: &Path) -> Result<Report, String> {
     }
     let used_late = settled(&scratch.embedder, &mut caller)?;
     if report.deaths > 3 && used_late > used_early + LEAK_BYTES_MAX {
-        report.failures.push(format!("{}: {} bytes leaked in {} deaths", route.name, used_late - used_early, report.deaths));
+        let found = scratch.embedder.memory.table().verify().map_err(|fault| fault.to_string())?;
+        report.failures.push(format!(
+            "{}: {} bytes more in use after {} deaths; {} nodes of {} bytes in use, {} cached, {} retired",
+            route.name,
+            used_late - used_early,
+            report.deaths,
+            found.nodes,
+            found.node_bytes,
+            found.cached,
+            found.retired
+        ));
     }
     Ok(report)
 }
@@ -120,8 +130,8 @@ fn judge(first: &str, found: &Sight, old: &Sight, new: &Sight) -> Result<(), Str
 /// How long a round of chores may take.
 const CHORES_US: u64 = 10_000;
 
-/// What caches may keep: a slab's worth of a few size classes.
-const LEAK_BYTES_MAX: u64 = 256 << 10;
+/// What the seats' caches may keep: a hundredth of the segment. Whether each node is accounted for is `verify`'s question.
+const LEAK_BYTES_MAX: u64 = scratch::CEILING / 100;
 
 /// What `verify` has to complain about, if anything.
 pub fn verify(embedder: &Embedder) -> Option<String> {
