@@ -156,20 +156,18 @@ fn numbered<'v>(
         let Some(second) = second else { continue };
         out.pop();
         out.extend_from_slice(b" => ");
-        if elements_of(second) > 1 {
+        let mut text = Vec::new();
+        standard(second, &deeper, &mut text);
+        // A container of several lines begins on one of its own, so that its numbers stand below each other.
+        if is_container(second) && text.iter().filter(|byte| **byte == b'\n').count() > 1 {
             out.extend_from_slice(format!("\n{deeper}").as_bytes());
         }
-        standard(second, &deeper, out);
+        out.extend_from_slice(&text);
     }
 }
 
-/// How many elements a container has; 0 for what is none.
-fn elements_of(value: &Value) -> usize {
-    match value {
-        Value::Array(items) | Value::Set(items) | Value::Push(items) => items.len(),
-        Value::Map(pairs) => pairs.len(),
-        _ => 0,
-    }
+fn is_container(value: &Value) -> bool {
+    matches!(value, Value::Array(_) | Value::Set(_) | Value::Push(_) | Value::Map(_))
 }
 
 fn csv(value: &Value, out: &mut Vec<u8>) {
