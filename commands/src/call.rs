@@ -65,7 +65,7 @@ impl<'c> Call<'c> {
     /// Counts a hit or a miss; commands that write do not count, as in Redis.
     fn counted(&self, found: Option<Found<'c>>) -> Result<Option<Found<'c>>, Stop> {
         if self.command.has(READONLY) {
-            self.table.count(if found.is_some() { Counter::Hits } else { Counter::Misses }, 1);
+            self.txn.count(if found.is_some() { Counter::Hits } else { Counter::Misses }, 1);
         }
         Ok(found)
     }

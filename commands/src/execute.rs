@@ -34,7 +34,6 @@ pub fn execute(table: &Table, session: &mut Session, host: &dyn Host, args: &[&[
                 transaction::queue(session, command, args, reply);
                 Ok(())
             } else {
-                table.count(Counter::Calls, 1);
                 let watch = host.recorder().begin(host.settings(), command);
                 let outcome = run(table, session, host, command, args, reply);
                 note(host, session, command, args, watch, outcome.is_err());
@@ -168,6 +167,7 @@ fn run(table: &Table, session: &mut Session, host: &dyn Host, command: &'static 
     match command.run {
         Run::Table(mode, function) => {
             let txn = begin(table, session, mode)?;
+            txn.count(Counter::Calls, 1);
             let mut keys = Keys::new();
             command.each_key(args, |at, _| keys.push((session.db, args[at])));
             let mark = reply.mark();
@@ -177,7 +177,10 @@ fn run(table: &Table, session: &mut Session, host: &dyn Host, command: &'static 
                 function(&mut Call { command, args, table, txn: &txn, reply, session, host })
             })
         }
-        Run::Session(function) => function(&mut SessionCall { command, args, table, reply, session, host }),
+        Run::Session(function) => {
+            table.count(Counter::Calls, 1);
+            function(&mut SessionCall { command, args, table, reply, session, host })
+        }
         Run::Container => Err(wrong_arity(command)),
     }
 }

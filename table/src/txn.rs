@@ -170,6 +170,12 @@ impl<'t> Txn<'t> {
         Ok(())
     }
 
+    /// As [`Table::count`], for those who have the seat at hand.
+    #[inline]
+    pub fn count(&self, counter: Counter, by: u64) {
+        self.seat.add(polder_shm::layout::seat::COUNTERS + 8 * counter as u64, by);
+    }
+
     /// Milliseconds since the Unix epoch, the same during the whole transaction and its retries.
     pub fn now_ms(&self) -> u64 {
         if self.now.get() == 0 {
@@ -642,7 +648,7 @@ impl<'t> Txn<'t> {
         self.scratch.forget();
         self.lookups.set(0);
         self.attempts.set(self.attempts.get() + 1);
-        self.seat.add(polder_shm::layout::seat::COUNTERS + 8 * Counter::Retries as u64, 1);
+        self.count(Counter::Retries, 1);
         if let Some(db) = self.scratch.missing.take() {
             self.make_database(db);
         }
