@@ -35,7 +35,7 @@ fn a_benchmark_may_last_a_time_in_place_of_a_count() {
     let server = Canned::start([].into_iter());
     let lines = results(&["-p", &server.port(), "-t", "ping", "--seconds", "0.2", "-c", "2"]);
     let seconds = lines[0]["seconds"].as_f64().unwrap();
-    assert!((0.2..2.0).contains(&seconds), "{seconds}");
+    assert!((0.2..20.0).contains(&seconds), "{seconds}");
 }
 
 #[test]

@@ -85,8 +85,12 @@ fn segments_are_listed_until_they_are_removed() {
 fn top_counts_what_others_do() {
     let segment = Scratch::new("top");
     let name = segment.0.clone();
-    let busy =
-        std::thread::spawn(move || run_polder(&["bench", "--segment", &name, "-t", "set", "--seconds", "1.5", "--keys", "1000"], b""));
+    let busy = std::thread::spawn(move || run_polder(&["bench", "--segment", &name, "-t", "set", "--seconds", "3", "--keys", "1000"], b""));
+    let start = std::time::Instant::now();
+    while segment.stat()["counters"]["calls"].as_u64() < Some(1000) {
+        assert!(start.elapsed().as_secs() < 20, "the benchmark does not begin");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
     let seen = run_polder(&["top", &segment.0, "--lines", "-r", "4", "-i", "0.2"], b"");
     assert_eq!(busy.join().unwrap().status, Some(0));
     let lines: Vec<String> = text(&seen).0.lines().map(String::from).collect();
