@@ -67,7 +67,7 @@ pub(crate) fn refuse(host: &dyn Host, reply: &mut dyn Reply, stop: Stop) {
 
 /// Counts a call that has run, and shows it to the slow log and the latency monitor if it took long.
 pub(crate) fn note(host: &dyn Host, session: &Session, command: &'static Command, args: &[&[u8]], watch: Watch, failed: bool) {
-    let lap = host.recorder().end(host.settings(), command, watch, failed);
+    let lap = host.recorder().end(host.settings(), watch, failed);
     if lap.notable {
         slowlog::note(host, session, command, args, lap.nanoseconds);
         latency::note(host, command, lap.nanoseconds);

@@ -134,7 +134,9 @@ impl Loop {
         }
         self.read_letters();
         self.unpark();
+        self.process.recorder().begin_turn();
         self.work();
+        self.process.recorder().end_turn();
         self.look_at_clocks();
     }
 

@@ -6,10 +6,12 @@
 //!   INFO, LATENCY --> sums over all shards
 //! ```
 //!
-//! **What a call costs.** Two loads and stores, and one or two reads of the kernel's coarse clock (about 5 ns each, in
-//! steps of 1 to 4 ms), which is enough to notice a slow call. The exact clock (20-50 ns) is read for the first
-//! [`EXACT_CALLS`] calls of a command and then for each [`SAMPLE`]th, which counts as that many. When the slow log or the latency
-//! monitor is set to less than [`COARSE_NS`], or to everything, each call is timed exactly, since someone wants to know.
+//! **What a call costs.** A few plain loads and stores. The exact clock (20 to 60 ns a look, and two are needed) is read for
+//! the first [`EXACT_CALLS`] calls of a command and then for each [`SAMPLE`]th, which counts as that many. So that a slow
+//! call is noticed all the same, the others look at the kernel's coarse clock (5 to 10 ns, in steps of 1 to 4 ms): once
+//! if the thread has said when its turn began, else twice. Commands that are flagged as fast do not look, and are noticed
+//! only when they are timed. When the slow log or the latency monitor is set to less than [`COARSE_NS`], every call
+//! is timed exactly, since someone wants to know.
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -22,14 +24,14 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::histogram::{Distribution, Histogram};
 use super::rates::{self, Rates, Track};
-use crate::command::Command;
+use crate::command::{Command, FAST};
 use crate::latency::Monitor;
 use crate::settings::{Settings, id};
 use crate::slowlog::SlowLog;
 
 /// How many calls of a command each exactly timed one stands for, once it has been called often.
-const SAMPLE: u64 = 16;
-const EXACT_CALLS: u64 = 16;
+const SAMPLE: u64 = 64;
+const EXACT_CALLS: u64 = 64;
 /// Thresholds below this are beneath the coarse clock.
 const COARSE_NS: u64 = 10_000_000;
 /// Different errors that are counted apart, as in Redis.
@@ -66,9 +68,17 @@ pub struct Recorder {
     run_id: String,
 }
 
+/// What a thread remembers between calls.
+struct Current {
+    /// Whose shard it is.
+    recorder: u64,
+    shard: Option<Arc<Shard>>,
+    /// The coarse clock when the turn began or its last call ended; 0 outside of turns.
+    turn_ns: u64,
+}
+
 thread_local! {
-    /// The shard this thread used last, and whose it is.
-    static CURRENT: RefCell<Option<(u64, Arc<Shard>)>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Current> = const { RefCell::new(Current { recorder: 0, shard: None, turn_ns: 0 }) };
 }
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -97,9 +107,19 @@ fn fresh_id() -> String {
 /// The beginning of a call.
 #[derive(Clone, Copy)]
 pub struct Watch {
-    exact: Option<Instant>,
-    coarse_ns: u64,
-    weight: u64,
+    command: &'static Command,
+    start: Start,
+}
+
+/// How a call is timed.
+#[derive(Clone, Copy)]
+enum Start {
+    /// Not at all.
+    Unseen,
+    /// By the coarse clock, in nanoseconds.
+    Coarse(u64),
+    /// Exactly, for so many calls.
+    Exact(Instant, u64),
 }
 
 /// What became of a call.
@@ -131,40 +151,67 @@ fn add(count: &AtomicU64, by: u64) {
 }
 
 impl Recorder {
+    /// A turn begins: its calls follow each other, so that the end of one is the beginning of the next.
+    pub fn begin_turn(&self) {
+        CURRENT.with_borrow_mut(|current| current.turn_ns = coarse_ns());
+    }
+
+    /// The turn is over, and the thread may sleep.
+    pub fn end_turn(&self) {
+        CURRENT.with_borrow_mut(|current| current.turn_ns = 0);
+    }
+
     /// A call begins.
     pub fn begin(&self, settings: &Settings, command: &'static Command) -> Watch {
-        let calls = self.with_row(command, |row| row.calls.load(Ordering::Relaxed));
-        let (exact, weight) = match () {
-            () if calls < EXACT_CALLS || wants_every_call(settings) => (true, 1),
-            () => (calls.is_multiple_of(SAMPLE), SAMPLE),
-        };
-        Watch { exact: exact.then(Instant::now), coarse_ns: if exact { 0 } else { coarse_ns() }, weight }
+        self.with_row(command, |row, turn_ns| {
+            let calls = row.calls.load(Ordering::Relaxed);
+            let start = match () {
+                () if calls < EXACT_CALLS || wants_every_call(settings) => Start::Exact(Instant::now(), 1),
+                () if calls.is_multiple_of(SAMPLE) => Start::Exact(Instant::now(), SAMPLE),
+                () if command.has(FAST) => Start::Unseen,
+                () if *turn_ns != 0 => Start::Coarse(*turn_ns),
+                () => Start::Coarse(coarse_ns()),
+            };
+            Watch { command, start }
+        })
     }
 
     /// A call ends.
-    pub fn end(&self, settings: &Settings, command: &'static Command, watch: Watch, failed: bool) -> Lap {
-        let nanoseconds = match watch.exact {
-            Some(start) => start.elapsed().as_nanos() as u64,
-            None => coarse_ns().saturating_sub(watch.coarse_ns),
-        };
-        self.with_row(command, |row| {
+    pub fn end(&self, settings: &Settings, watch: Watch, failed: bool) -> Lap {
+        self.with_row(watch.command, |row, turn_ns| {
             add(&row.calls, 1);
             if failed {
                 add(&row.failed, 1);
             }
-            if watch.exact.is_some() {
-                add(&row.nanoseconds, nanoseconds * watch.weight);
-                if settings.is_on(const { id("latency-tracking") }) {
-                    row.histogram.get_or_init(Histogram::default).record(nanoseconds, watch.weight);
+            let nanoseconds = match watch.start {
+                Start::Unseen => return Lap { nanoseconds: 0, notable: false },
+                Start::Coarse(start_ns) => {
+                    let now_ns = coarse_ns();
+                    if *turn_ns != 0 {
+                        *turn_ns = now_ns;
+                    }
+                    now_ns.saturating_sub(start_ns)
                 }
-            }
-        });
-        Lap { nanoseconds, notable: nanoseconds >= COARSE_NS || wants_every_call(settings) }
+                Start::Exact(start, weight) => {
+                    let nanoseconds = start.elapsed().as_nanos() as u64;
+                    add(&row.nanoseconds, nanoseconds * weight);
+                    if settings.is_on(const { id("latency-tracking") }) {
+                        row.histogram.get_or_init(Histogram::default).record(nanoseconds, weight);
+                    }
+                    if *turn_ns != 0 {
+                        // What was timed exactly is not the next one's.
+                        *turn_ns = coarse_ns();
+                    }
+                    nanoseconds
+                }
+            };
+            Lap { nanoseconds, notable: nanoseconds >= COARSE_NS || wants_every_call(settings) }
+        })
     }
 
     /// A call was refused before it began.
     pub fn reject(&self, command: &'static Command) {
-        self.with_row(command, |row| add(&row.rejected, 1));
+        self.with_row(command, |row, _| add(&row.rejected, 1));
     }
 
     /// An error was answered; the text begins with its code.
@@ -238,15 +285,17 @@ impl Recorder {
         }
     }
 
-    fn with_row<T>(&self, command: &'static Command, work: impl FnOnce(&Row) -> T) -> T {
+    /// Does `work` with this thread's row of a command and the clock of its turn.
+    fn with_row<T>(&self, command: &'static Command, work: impl FnOnce(&Row, &mut u64) -> T) -> T {
         CURRENT.with_borrow_mut(|current| {
-            if current.as_ref().is_none_or(|(number, _)| *number != self.number) {
+            if current.recorder != self.number {
                 // Let go of the other recorder's shard first: it counts as taken while it is held.
-                *current = None;
-                *current = Some((self.number, self.take_shard()));
+                current.shard = None;
+                current.shard = Some(self.take_shard());
+                current.recorder = self.number;
             }
-            let shard = current.as_ref().map(|(_, shard)| shard).expect("it was just put there");
-            work(&shard.rows[usize::from(command.number)])
+            let shard = current.shard.as_ref().expect("it was taken when the recorder was noted");
+            work(&shard.rows[usize::from(command.number)], &mut current.turn_ns)
         })
     }
 
@@ -293,7 +342,7 @@ mod tests {
         for _ in 0..3 {
             std::thread::scope(|scope| {
                 for _ in 0..2 {
-                    scope.spawn(|| (0..100).for_each(|n| _ = recorder.end(&settings, get, recorder.begin(&settings, get), n == 0)));
+                    scope.spawn(|| (0..100).for_each(|n| _ = recorder.end(&settings, recorder.begin(&settings, get), n == 0)));
                 }
             });
         }
@@ -305,6 +354,25 @@ mod tests {
         assert!(lock(&recorder.shards).len() <= 6);
         recorder.reset();
         assert!(recorder.totals().is_empty());
+    }
+
+    #[test]
+    fn a_slow_call_is_noticed_though_it_is_not_timed_exactly() {
+        let (recorder, settings) = (Recorder::default(), Settings::default());
+        let set = find(b"SET").unwrap();
+        for _ in 0..EXACT_CALLS + 1 {
+            recorder.end(&settings, recorder.begin(&settings, set), false);
+        }
+        for in_turn in [false, true] {
+            if in_turn {
+                recorder.begin_turn();
+            }
+            let watch = recorder.begin(&settings, set);
+            assert!(matches!(watch.start, Start::Coarse(_)));
+            std::thread::sleep(std::time::Duration::from_millis(25));
+            assert!(recorder.end(&settings, watch, false).notable);
+        }
+        recorder.end_turn();
     }
 
     #[test]
