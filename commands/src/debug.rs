@@ -164,10 +164,7 @@ fn object(call: &mut SessionCall<'_>) -> Outcome {
     let txn = begin(call.table, call.session, Mode::Read)?;
     let mut line = None;
     retry(&txn, || {
-        line = match txn.peek(call.session.db, call.args[2])? {
-            Some(found) => Some(describe(&found, txn.now_ms())),
-            None => None,
-        };
+        line = txn.peek(call.session.db, call.args[2])?.map(|found| describe(&found, txn.now_ms()));
         Ok(())
     })?;
     call.reply.status(&line.ok_or_else(|| Stop::from("ERR no such key"))?);
@@ -243,7 +240,7 @@ fn protocol(call: &mut SessionCall<'_>) -> Outcome {
     match call.args[2].to_ascii_lowercase().as_slice() {
         b"string" => reply.bulk(b"Hello World"),
         b"integer" => reply.integer(12345),
-        b"double" => reply.double(3.141),
+        b"double" => reply.double_text("3.141"),
         b"bignum" => reply.big_number("1234567999999999999999999999999999999"),
         b"null" => reply.null(),
         b"array" => {

@@ -61,7 +61,7 @@ const SERVER: &[Metric] = &[
     metric("uptime_in_days", Count(|facts| facts.uptime_seconds() / 86400)),
     metric("hz", Count(|facts| facts.settings.number(const { id("hz") }) as u64)),
     metric("configured_hz", Count(|facts| facts.settings.number(const { id("hz") }) as u64)),
-    metric("lru_clock", Count(|facts| facts.now_us / 1_000_000 & 0xff_ffff)),
+    metric("lru_clock", Count(|facts| (facts.now_us / 1_000_000) & 0xff_ffff)),
     metric("executable", Text(|facts| facts.machine.executable.clone())),
     metric("config_file", Text(|facts| facts.settings.file().map(|path| path.display().to_string()).unwrap_or_default())),
     none("io_threads_active"),
