@@ -242,9 +242,12 @@ impl<'m> Worker<'m> {
             self.turn = self.turn.wrapping_add(1);
             calls.push(self.op.call(key, &self.value, self.turn));
         }
-        if count > 1 {
+        // What the server does for the calls of a turn: their cache misses together, and one pin for all of them. Without
+        // a seat the calls say why themselves.
+        let _pinned = (count > 1).then(|| {
             self.memory.prefetch(calls.iter().map(|call| (self.session.db, call.args())));
-        }
+            self.memory.table().pinned()
+        });
         for call in &calls {
             self.memory.execute(&mut self.session, &self.host, call.args(), &mut self.reply);
             match self.reply.single() {
