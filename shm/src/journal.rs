@@ -197,7 +197,6 @@ impl Seat {
         self.segment.store(self.base + at::RETIRE_BASE, self.get(at::RETIRED_TAIL));
         // SYNC: seat-commit. Who sees COMMITTED sees the whole journal.
         self.set(at::STATUS, self.get(at::STATUS) | at::COMMITTED);
-        self.segment.release_fence();
         self.redo_with(olds > 0);
         Ok(())
     }
@@ -209,6 +208,8 @@ impl Seat {
 
     #[inline]
     fn redo_with(&self, olds: bool) {
+        // SYNC: seat-commit. Who sees a word that is written here, by the owner or a recoverer, sees COMMITTED, too.
+        self.segment.release_fence();
         let len = self.journal_len();
         let mut covered = true;
         for index in 0..len {

@@ -118,6 +118,7 @@ pub fn lookup(seat: &Seat, db: Db, hash: &Hash, key: &impl KeyTest, marks: &mut 
 /// Looks into home, neighbour and stash; `None` means that something changed.
 fn lookup_in(seat: &Seat, extent: &Extent, hash: &Hash, key: &impl KeyTest, marks: &mut Marks) -> Result<Option<Option<Hit>>, Fault> {
     let segment = seat.segment();
+    let before = marks.len();
     let home = extent.home_of(hash.position);
     let mut look_into = |index: u64| -> Result<Look, Fault> {
         match extent.bucket(segment, index) {
@@ -140,7 +141,9 @@ fn lookup_in(seat: &Seat, extent: &Extent, hash: &Hash, key: &impl KeyTest, mark
             Look::Miss(..) => {}
         }
     }
-    Ok(Some(None))
+    // An entry that grows or shrinks may move home from next door between the two looks: then neither shows it.
+    let absent = next == 0 && stash == 0 || still(segment, &marks[before..]);
+    Ok(absent.then_some(None))
 }
 
 fn look(seat: &Seat, bucket: Bucket, hash: &Hash, key: &impl KeyTest, marks: &mut Marks) -> Result<Look, Fault> {

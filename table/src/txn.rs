@@ -138,7 +138,8 @@ impl<'t> Txn<'t> {
             return self.hold(*db, key, true).map(drop);
         }
         self.lock_homes(keys)?;
-        let extra = self.scratch.extra.borrow();
+        // A copy: a bucket next door that is busy adds to what the next attempt declares.
+        let extra = self.scratch.extra.borrow().clone();
         let all = keys.iter().copied().chain(extra.iter().map(|(db, key)| (*db, &key[..])));
         all.map(|(db, key)| self.hold(db, key, false).map(drop)).collect()
     }
@@ -151,7 +152,7 @@ impl<'t> Txn<'t> {
         for (db, key) in keys.iter().copied().chain(extra.iter().map(|(db, key)| (*db, &key[..]))) {
             let position = self.hash_of(key).position;
             let extent = loop {
-                if let Some(extent) = self.walk(self.root_of(db)?, position)? {
+                if let Some(extent) = self.walk(db, self.root_of(db)?, position)? {
                     break extent;
                 }
             };
@@ -305,7 +306,7 @@ impl<'t> Txn<'t> {
         }
         loop {
             let root = self.root_of(db)?;
-            let Some(extent) = self.walk(root, hash.position)? else { continue };
+            let Some(extent) = self.walk(db, root, hash.position)? else { continue };
             let home = extent.home_of(hash.position);
             let Some(home) = self.lock_bucket(db, &extent, home, declared, key)? else { continue };
             let mapped = self.segment().observe(directory::map_at(db) + 8) == root && !lookup::map_is_changing(&self.seat);
@@ -341,14 +342,15 @@ impl<'t> Txn<'t> {
         Err(Stop::Retry)
     }
 
-    /// Walks to the extent of a position; `None`: the pin did not cover what was seen, walk again.
-    fn walk(&self, root: u64, position: u64) -> Result<Option<Extent>, Stop> {
+    /// Walks to the extent of a position; `None`: the pin did not cover what was seen, or the database was emptied, walk again.
+    fn walk(&self, db: Db, root: u64, position: u64) -> Result<Option<Extent>, Stop> {
         let extent = directory::walk(self.segment(), root, position);
         if !self.seat.covers_now() {
             return Ok(None);
         }
         match extent {
             Some(extent) => Ok(Some(extent)),
+            None if self.segment().observe(directory::map_at(db) + 8) != root => Ok(None),
             None => Err(Fault::Damaged { what: "the directory" }.into()),
         }
     }
