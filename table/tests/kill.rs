@@ -1,0 +1,243 @@
+//! A process is killed before its n-th store to the segment, for every n of every write path of the table, and so is
+//! the one that recovers it. Whoever survives
+//! - reads every key at once: all keys of the transaction as they were, or all as they were to be;
+//! - reads the same once the dead have been recovered, and finds the whole segment sound;
+//! - writes every key within 50 ms, whatever was locked.
+//!
+//! `cargo test -p polder-table --test kill [NAME]` strides over the stores of long paths; with `POLDER_KILL=all` every
+//! single one is tried, and every death of every recoverer. One thread only: it forks.
+
+mod common;
+mod kill_cases;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use kill_cases::{Case, Whole};
+use polder_shm::crash;
+use polder_table::{Mode, Table};
+
+/// The longest that a key may be unusable after a death.
+const STALL_MAX: Duration = Duration::from_millis(50);
+/// Deaths of one path beside every store of short ones.
+const DEATHS_MAX: u64 = 90;
+/// Deaths of recoverers for one path.
+const SECOND_DEATHS_MAX: u64 = 40;
+
+/// All keys of the first databases.
+type Sight = BTreeMap<(u16, Vec<u8>), Vec<u8>>;
+
+/// How a child ended.
+#[derive(PartialEq, Debug)]
+enum End {
+    Killed,
+    Done,
+}
+
+fn main() {
+    let wanted = std::env::args().skip(1).find(|word| !word.starts_with('-')).unwrap_or_default();
+    let all = std::env::var("POLDER_KILL").is_ok_and(|value| value == "all");
+    let mut failures = Vec::new();
+    for case in kill_cases::cases().into_iter().filter(|case| case.name.contains(&wanted)) {
+        let began = Instant::now();
+        let outcome = std::panic::catch_unwind(|| matrix(&case, all)).unwrap_or_else(|_| Err("panicked".into()));
+        match outcome {
+            Ok((stores, deaths, second)) => {
+                println!("{:<28} {stores:>6} stores, {deaths:>5} deaths, {second:>5} of recoverers, {:?}", case.name, began.elapsed());
+            }
+            Err(failure) => {
+                println!("{:<28} FAILED: {failure}", case.name);
+                failures.push(case.name);
+            }
+        }
+    }
+    assert!(failures.is_empty(), "not survived: {failures:?}");
+}
+
+/// Kills a case at its stores; answers how many there are, and how many deaths were tried.
+fn matrix(case: &Case, all: bool) -> Result<(u64, u64, u64), String> {
+    let (stores, old, new) = rehearse(case)?;
+    let step = |most: u64| if all { 1 } else { stores.div_ceil(most).max(1) };
+    let (mut deaths, mut second) = (0, 0);
+    for n in (1..=stores).step_by(step(DEATHS_MAX) as usize) {
+        deaths += 1;
+        trial(case, n, None, &old, &new).map_err(|wrong| format!("dead at store {n} of {stores}: {wrong}"))?;
+    }
+    // The recoverer's deaths: every store of its work for every so many deaths of the first; strides meet all phases.
+    let mut phase = 0;
+    for n in (1..=stores).step_by(step(SECOND_DEATHS_MAX / 4) as usize) {
+        for m in 1.. {
+            if !all && (m + phase) % 5 != 0 && m > 12 {
+                continue;
+            }
+            second += 1;
+            let ended = trial(case, n, Some(m), &old, &new)
+                .map_err(|wrong| format!("dead at store {n} of {stores}, its recoverer at store {m}: {wrong}"))?;
+            if ended == End::Done || !all && m > 100 {
+                break;
+            }
+        }
+        phase += 1;
+    }
+    Ok((stores, deaths, second))
+}
+
+/// Runs a case where nobody dies: how many stores it makes, what was there before and what is there after.
+fn rehearse(case: &Case) -> Result<(u64, Sight, Sight), String> {
+    let place = case.prepare();
+    let old = sight(&place.table);
+    // In a child, whose caches are as empty as those of the children that are going to die.
+    let stores = counted(|| {
+        take_seat(case, &place.table);
+        let before = crash::passed();
+        (case.operation)(&place.table);
+        crash::passed() - before
+    })?;
+    let new = sight(&place.table);
+    check(&place.table)?;
+    Ok((stores, old, new))
+}
+
+/// One death, or two: of the operation at store `n` and of its recoverer at store `m`. Answers how the recoverer ended.
+fn trial(case: &Case, n: u64, m: Option<u64>, old: &Sight, new: &Sight) -> Result<End, String> {
+    let place = case.prepare();
+    let table = &place.table;
+    let die = || {
+        forked(|| {
+            take_seat(case, table);
+            crash::arm(n);
+            (case.operation)(table);
+            crash::arm(0);
+        })
+    };
+    let ended = match m {
+        None => die().map(|_| End::Killed)?,
+        Some(m) => forked(|| {
+            // Attached before the other dies, so that it recovers a seat that is not its own.
+            table.seat().expect("a seat");
+            let _ = die();
+            crash::arm(m);
+            table.segment().recover_dead();
+            crash::arm(0);
+        })?,
+    };
+    let first = read(table, old.keys().chain(new.keys()));
+    judge(case, &first, old, new)?;
+    let keys: Vec<&(u16, Vec<u8>)> = old.keys().chain(new.keys()).collect();
+    // Before anybody looks after the dead: whoever wants a locked key does it on the way.
+    let mut expected = first.clone();
+    for (db, key) in keys.iter().step_by((keys.len() / 6).max(1)) {
+        let began = (Instant::now(), waited());
+        place.set(*db, key, b"from a survivor", None);
+        let stalled = began.0.elapsed().saturating_sub(waited() - began.1);
+        if stalled > STALL_MAX {
+            return Err(format!("{:?} could not be written for {stalled:?}", String::from_utf8_lossy(key)));
+        }
+        expected.insert((*db, key.clone()), b"from a survivor".to_vec());
+    }
+    table.segment().recover_dead();
+    check(table)?;
+    let found = read(table, old.keys().chain(new.keys()));
+    if case.whole == Whole::All && found != expected {
+        return Err(format!("recovery changed what was read before: {}", difference(&found, &expected)));
+    }
+    // What came back is used again: a node that is in two places shows now.
+    (0..40u32).for_each(|number| place.set(0, format!("later:{number}").as_bytes(), &vec![3; number as usize * 9], None));
+    place.run(|txn| txn.flush(None));
+    kill_cases::do_chores(table, 20);
+    check(table)?;
+    Ok(ended)
+}
+
+/// The child's seat, unless taking it is what is tested.
+fn take_seat(case: &Case, table: &Table) {
+    if !case.attaches {
+        table.seat().expect("a seat");
+    }
+}
+
+fn check(table: &Table) -> Result<(), String> {
+    let report = table.verify().map_err(|fault| fault.to_string())?;
+    if report.is_clean() {
+        Ok(())
+    } else {
+        Err(report.findings.iter().take(12).fold(String::new(), |text, finding| text + "\n    " + finding))
+    }
+}
+
+/// Whether the keys are all old or all new; for operations of many transactions, each of them.
+fn judge(case: &Case, found: &Sight, old: &Sight, new: &Sight) -> Result<(), String> {
+    let fits = match case.whole {
+        Whole::All => found == old || found == new,
+        Whole::Each => {
+            let keys = old.keys().chain(new.keys());
+            keys.clone().all(|key| [old.get(key), new.get(key)].contains(&found.get(key)))
+        }
+    };
+    if fits { Ok(()) } else { Err(format!("neither old ({}) nor new ({})", difference(found, old), difference(found, new))) }
+}
+
+fn difference(found: &Sight, wanted: &Sight) -> String {
+    let keys: std::collections::BTreeSet<_> = found.keys().chain(wanted.keys()).collect();
+    let shown = |value: Option<&Vec<u8>>| value.map_or("none".into(), |value| format!("{} bytes", value.len()));
+    let different = keys.into_iter().filter(|key| found.get(key) != wanted.get(key));
+    let all: Vec<String> = different
+        .map(|key| format!("{}:{} {} not {}", key.0, String::from_utf8_lossy(&key.1), shown(found.get(key)), shown(wanted.get(key))))
+        .collect();
+    format!("{} keys differ: {}", all.len(), all[..all.len().min(4)].join(", "))
+}
+
+/// All keys of the first databases and their values.
+fn sight(table: &Table) -> Sight {
+    let mut keys = Vec::new();
+    for db in 0..3 {
+        let mut cursor = 0;
+        loop {
+            let txn = table.begin(Mode::Read).expect("a seat");
+            cursor = txn.scan(db, cursor, 1000, &mut |scanned| keys.push((db, scanned.key.to_vec()))).expect("readable");
+            if cursor == 0 {
+                break;
+            }
+        }
+    }
+    read(table, keys.iter())
+}
+
+fn read<'k>(table: &Table, keys: impl Iterator<Item = &'k (u16, Vec<u8>)>) -> Sight {
+    keys.filter_map(|(db, key)| Some(((*db, key.clone()), common::get(table, *db, key)?))).collect()
+}
+
+/// How long this thread was ready to run and did not: a busy machine's doing, not ours.
+fn waited() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    Duration::from_nanos(text.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0))
+}
+
+/// Runs `work` in a forked child and waits for its end.
+fn forked(work: impl FnOnce()) -> Result<End, String> {
+    // SAFETY: this process has one thread.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+        // SAFETY: leaves without running what the parent is going to run, its destructors among it.
+        unsafe { libc::_exit(if outcome.is_ok() { 0 } else { 3 }) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child made above.
+    unsafe { libc::waitpid(child, &mut status, 0) };
+    match (libc::WIFEXITED(status), libc::WIFSIGNALED(status)) {
+        (true, _) if libc::WEXITSTATUS(status) == 0 => Ok(End::Done),
+        (_, true) if libc::WTERMSIG(status) == libc::SIGKILL => Ok(End::Killed),
+        _ => Err(format!("a child ended with status {status:#x}")),
+    }
+}
+
+/// Runs `work` in a forked child and answers its number.
+fn counted(work: impl FnOnce() -> u64) -> Result<u64, String> {
+    use std::io::{Read, Write};
+    let (mut reader, mut writer) = std::io::pipe().map_err(|error| error.to_string())?;
+    forked(|| writer.write_all(&work().to_le_bytes()).expect("the parent reads"))?;
+    let mut bytes = [0; 8];
+    reader.read_exact(&mut bytes).map_err(|error| error.to_string())?;
+    Ok(u64::from_le_bytes(bytes))
+}

@@ -1,0 +1,307 @@
+//! Every write path of the table: what is there before, and the operation in which the process dies.
+
+use std::panic::RefUnwindSafe;
+
+use polder_shm::layout::header;
+use polder_table::{Limits, New, Policy, Replaces, Stop, Table, Txn};
+use polder_values::string::{self, Draft};
+use polder_values::{Kind, Value};
+
+use crate::common::{Place, run};
+
+/// What a death may leave.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Whole {
+    /// One transaction: everything old or everything new.
+    All,
+    /// Many transactions: each key old or new.
+    Each,
+}
+
+/// One write path.
+pub struct Case {
+    pub name: &'static str,
+    before: Box<dyn Fn(&Place) + RefUnwindSafe>,
+    pub operation: Box<dyn Fn(&Table) + RefUnwindSafe>,
+    pub whole: Whole,
+    /// The operation includes taking a seat.
+    pub attaches: bool,
+}
+
+impl Case {
+    /// A segment as it is before the operation. Its hash is always the same, so that each run takes the same steps.
+    pub fn prepare(&self) -> Place {
+        let place = Place::new();
+        for word in 0..header::SECRET_BYTES as u64 / 8 {
+            place.table.segment().store(header::SECRET + word * 8, 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(word + 3).rotate_left(29));
+        }
+        (self.before)(&place);
+        place
+    }
+}
+
+fn case(
+    name: &'static str,
+    before: impl Fn(&Place) + RefUnwindSafe + 'static,
+    operation: impl Fn(&Table) + RefUnwindSafe + 'static,
+) -> Case {
+    Case { name, before: Box::new(before), operation: Box::new(operation), whole: Whole::All, attaches: false }
+}
+
+fn many(
+    name: &'static str,
+    before: impl Fn(&Place) + RefUnwindSafe + 'static,
+    operation: impl Fn(&Table) + RefUnwindSafe + 'static,
+) -> Case {
+    Case { whole: Whole::Each, ..case(name, before, operation) }
+}
+
+/// Every case.
+pub fn cases() -> Vec<Case> {
+    let mut cases = entries();
+    cases.extend(records());
+    cases.extend(growth());
+    cases.extend(databases());
+    cases.extend(chores());
+    cases
+}
+
+fn set(table: &Table, db: u16, key: &[u8], value: &[u8]) {
+    run(table, |txn| txn.write(db, key, &New::of(Kind::String, string::make(txn, value)?), Replaces::Whole));
+}
+
+fn set_expiring(table: &Table, db: u16, key: &[u8], value: &[u8], expiry_ms: u64) {
+    run(table, |txn| {
+        let new = New { expiry_ms: Some(expiry_ms), ..New::of(Kind::String, string::make(txn, value)?) };
+        txn.write(db, key, &new, Replaces::Whole)
+    });
+}
+
+fn remove(table: &Table, db: u16, key: &[u8]) {
+    run(table, |txn| txn.remove(db, key, Replaces::Whole));
+}
+
+/// Changes a string as APPEND and SETRANGE do.
+fn edit(txn: &Txn<'_>, db: u16, key: &[u8], offset: u64, bytes: &[u8]) -> Result<(), Stop> {
+    let Some(found) = txn.find(db, key)? else { return Ok(()) };
+    let mut draft = Draft::of(&found.value);
+    draft.write(txn, offset, bytes)?;
+    txn.write(db, key, &New { value: draft.value(), ..New::from(found) }, Replaces::Edited)
+}
+
+/// Writes many keys in one transaction.
+fn set_all(table: &Table, keys: impl Iterator<Item = (u16, Vec<u8>, Vec<u8>)>) {
+    let keys: Vec<_> = keys.collect();
+    let declared: Vec<(u16, &[u8])> = keys.iter().map(|(db, key, _)| (*db, &key[..])).collect();
+    run(table, |txn| {
+        txn.declare(&declared)?;
+        keys.iter().try_for_each(|(db, key, value)| txn.write(*db, key, &New::of(Kind::String, Value::Packed(value)), Replaces::Whole))
+    });
+}
+
+/// Rounds of chores.
+pub fn do_chores(table: &Table, rounds: u32) {
+    for _ in 0..rounds {
+        table.chores(100_000);
+    }
+}
+
+fn numbered(number: u32) -> Vec<u8> {
+    format!("key:{number:06}").into_bytes()
+}
+
+/// Some keys beside those that an operation is about.
+fn bystanders(place: &Place) {
+    (0..20).for_each(|number| place.set(0, &numbered(number), &vec![1; number as usize * 7], None));
+}
+
+/// Entries of four units each: a bucket is soon full.
+fn wide(number: u32) -> (Vec<u8>, Vec<u8>) {
+    (numbered(number), vec![number as u8; 41])
+}
+
+fn fill(table: &Table, numbers: std::ops::Range<u32>) {
+    for number in numbers {
+        let (key, value) = wide(number);
+        set(table, 0, &key, &value);
+    }
+}
+
+/// The first number whose entry, added to all before it, makes `happens` true.
+fn first_that(happens: impl Fn(&Table, u32) -> bool) -> u32 {
+    let place = case("", |_| {}, |_| {}).prepare();
+    for number in 0.. {
+        fill(&place.table, number..number + 1);
+        if happens(&place.table, number) {
+            return number;
+        }
+    }
+    unreachable!("some key does it")
+}
+
+fn displaced(to: &'static str) -> u32 {
+    first_that(move |table, number| table.inspect(0, &numbered(number)).expect("readable").is_some_and(|shown| shown.displacement == to))
+}
+
+/// The key that makes the first extent have so many pieces, or (0) split.
+fn grown_to(pieces: u64) -> u32 {
+    first_that(move |table, number| {
+        let shown = table.inspect(0, &numbered(number)).expect("readable").expect("there");
+        if pieces == 0 { shown.depth > 0 } else { shown.pieces == pieces }
+    })
+}
+
+fn entries() -> Vec<Case> {
+    let (next, stash) = (displaced("next bucket"), displaced("stash"));
+    vec![
+        case("insert-inline", bystanders, |table| set(table, 0, b"new", b"1")),
+        case("overwrite-inline", bystanders, |table| set(table, 0, &numbered(1), b"seven 7")),
+        case("overwrite-inline-longer", bystanders, |table| set(table, 0, &numbered(0), &[9; 30])),
+        case("delete-inline", bystanders, |table| remove(table, 0, &numbered(2))),
+        case("insert-in-next-bucket", move |place| fill(&place.table, 0..next), move |table| fill(table, next..next + 1)),
+        case("insert-in-stash", move |place| fill(&place.table, 0..stash), move |table| fill(table, stash..stash + 1)),
+        case("delete-from-stash", move |place| fill(&place.table, 0..stash + 1), move |table| remove(table, 0, &numbered(stash))),
+        case("grow-in-stash", move |place| fill(&place.table, 0..stash + 1), move |table| set(table, 0, &numbered(stash), &[1; 200])),
+        case("multi-set", bystanders, |table| {
+            set_all(table, (10..40).map(|number| (0, numbered(number), vec![5; number as usize * 4])));
+        }),
+        case("multi-set-of-databases", bystanders, |table| {
+            set_all(table, (0..9).map(|number| (number as u16 % 3, numbered(number), vec![5; number as usize * 30])));
+        }),
+        case("chained-journal", bystanders, |table| set_all(table, (0..220).map(|number| (0, numbered(number), vec![5; 80])))),
+        case("watch-an-absent-key", bystanders, |table| run(table, |txn| txn.watch(0, b"absent").map(drop))),
+        case("set-a-watched-key", |place| place.run(|txn| txn.watch(0, b"absent").map(drop)), |table| set(table, 0, b"absent", b"1")),
+        Case { attaches: true, ..case("take-a-seat", bystanders, |table| set(table, 0, b"new", &[1; 300])) },
+        case("leave-a-seat", bystanders, |table| {
+            std::thread::scope(|scope| scope.spawn(|| set(table, 0, b"new", &[1; 300])).join()).expect("done");
+        }),
+    ]
+}
+
+fn records() -> Vec<Case> {
+    vec![
+        case("insert-record", bystanders, |table| set(table, 0, b"new", &[2; 300])),
+        case("overwrite-record", bystanders, |table| set(table, 0, &numbered(19), &[2; 400])),
+        case("delete-record", bystanders, |table| remove(table, 0, &numbered(19))),
+        case("record-to-inline", bystanders, |table| set(table, 0, &numbered(19), b"1")),
+        case("insert-tree", bystanders, |table| set(table, 0, b"new", &[2; 100_000])),
+        case("overwrite-tree", |place| place.set_string(0, b"t", &[1; 90_000]), |table| set(table, 0, b"t", &[2; 70_000])),
+        case("delete-tree", |place| place.set_string(0, b"t", &[1; 90_000]), |table| remove(table, 0, b"t")),
+        case(
+            "append-to-tree",
+            |place| place.set_string(0, b"t", &[1; 90_000]),
+            |table| run(table, |txn| edit(txn, 0, b"t", 90_000, &[2; 40_000])),
+        ),
+        case(
+            "write-into-tree",
+            |place| place.set_string(0, b"t", &[1; 90_000]),
+            |table| run(table, |txn| edit(txn, 0, b"t", 20_000, &[2; 20_000])),
+        ),
+        case("long-key", bystanders, |table| set(table, 0, &[b'k'; 40_000], &[2; 100])),
+        case(
+            "edit-under-long-key",
+            |place| place.set_string(0, &[b'k'; 9_000], &[1; 40_000]),
+            |table| {
+                run(table, |txn| edit(txn, 0, &[b'k'; 9_000], 100, b"changed"));
+            },
+        ),
+        case(
+            "rename-tree",
+            |place| place.set_string(0, b"t", &[1; 90_000]),
+            |table| {
+                run(table, |txn| {
+                    let Some(found) = txn.find(0, b"t")? else { return Ok(()) };
+                    txn.remove(0, b"t", Replaces::Edited)?;
+                    txn.write(0, b"u", &New::from(found), Replaces::Whole)
+                });
+            },
+        ),
+        // More chunks than the journal has items at hand: its next block comes from the cache that the chunks come from.
+        case("tree-of-many-chunks", bystanders, |table| set(table, 0, b"new", &vec![2; 9 << 20])),
+        many("caches-filled-and-emptied", bystanders, |table| {
+            (0..90u32).for_each(|number| set(table, 0, &numbered(number), &vec![4; 300 + number as usize % 3]));
+            (0..90u32).for_each(|number| remove(table, 0, &numbered(number)));
+            do_chores(table, 1);
+        }),
+        many(
+            "trees-retired-and-freed",
+            |place| place.set_string(0, b"t", &[1; 1_000_000]),
+            |table| {
+                remove(table, 0, b"t");
+                do_chores(table, 6);
+            },
+        ),
+    ]
+}
+
+fn growth() -> Vec<Case> {
+    let (two, five, split) = (grown_to(2), grown_to(5), grown_to(0));
+    vec![
+        case("grow-to-two-pieces", move |place| fill(&place.table, 0..two), move |table| fill(table, two..two + 1)),
+        case("grow-by-one-piece", move |place| fill(&place.table, 0..five), move |table| fill(table, five..five + 1)),
+        case("split", move |place| fill(&place.table, 0..split), move |table| fill(table, split..split + 1)),
+    ]
+}
+
+fn databases() -> Vec<Case> {
+    let furnish = |place: &Place| {
+        bystanders(place);
+        place.set_string(0, b"tree", &[1; 50_000]);
+        (0..9).for_each(|number| place.set(1, &numbered(number), &vec![6; number as usize * 30], None));
+    };
+    vec![
+        case("first-key-of-a-database", bystanders, |table| set(table, 2, b"new", b"1")),
+        case("flush", furnish, |table| run(table, |txn| txn.flush(Some(0)))),
+        case("flush-all", furnish, |table| run(table, |txn| txn.flush(None))),
+        case("flush-and-write", furnish, |table| {
+            run(table, |txn| {
+                txn.write(0, b"before", &New::of(Kind::String, Value::Packed(&[1; 200])), Replaces::Whole)?;
+                txn.flush(Some(0))?;
+                (0..30).try_for_each(|number| {
+                    txn.write(0, &numbered(number), &New::of(Kind::String, Value::Packed(&[8; 90])), Replaces::Whole)
+                })
+            });
+        }),
+        case("edit-and-flush", furnish, |table| {
+            run(table, |txn| {
+                edit(txn, 0, b"tree", 20_000, &[2; 20_000])?;
+                txn.flush(Some(0))?;
+                txn.write(0, b"tree", &New::of(Kind::String, Value::Packed(b"after")), Replaces::Whole)
+            });
+        }),
+        case("swap", furnish, |table| run(table, |txn| txn.swap(0, 1))),
+        case("swap-with-an-empty-one", furnish, |table| run(table, |txn| txn.swap(1, 2))),
+        many(
+            "sweep",
+            move |place| {
+                furnish(place);
+                place.run(|txn| txn.flush(Some(0)));
+            },
+            |table| do_chores(table, 3),
+        ),
+    ]
+}
+
+fn chores() -> Vec<Case> {
+    let expired = |place: &Place| {
+        let now = polder_base::time::now_ms();
+        for number in 0..12u32 {
+            set_expiring(&place.table, 0, &numbered(number), &vec![1; number as usize * 20], now - 1_000);
+            set_expiring(&place.table, 1, &numbered(number), b"later", now + 1_000_000 + number as u64);
+        }
+    };
+    vec![
+        case("expiring-key", bystanders, |table| set_expiring(table, 0, b"new", b"1", u64::MAX >> 20)),
+        many("collect-expired", expired, |table| do_chores(table, 1)),
+        many("meet-expired", expired, |table| set(table, 0, &numbered(3), b"again")),
+        many(
+            "evict",
+            |place| {
+                (0..60).for_each(|number| place.set(0, &numbered(number), &[1; 900], None));
+                let memory_max = place.table.claimed() - 20_000;
+                place.table.set_limits(Limits { memory_max, policy: Policy::AllkeysRandom, ..Limits::default() });
+            },
+            |table| assert!(table.make_room(), "something can go"),
+        ),
+    ]
+}
