@@ -72,6 +72,9 @@ pub const SEATS_AT: u64 = WITNESSES_AT + SEATS_MAX * WITNESS_BYTES;
 /// A seat's words, as byte offsets from its beginning.
 pub mod seat {
     use super::*;
+    /// Designated words that this seat has lifted, to lower them again to what it finds (0: none): two words.
+    pub const LIFTED: u64 = 0;
+    pub const LIFTED_WORDS: u64 = 2;
     /// Transaction state: sequence number << 2 | [`IDLE`] or [`COMMITTED`]. The store that sets COMMITTED is the commit.
     pub const STATUS: u64 = 64;
     /// Items in the journal.

@@ -14,6 +14,8 @@ use crate::seat::Seat;
 /// Brings a seat in order. Does nothing to a seat that is.
 pub(crate) fn settle(seat: &Seat) {
     seat.settle_memory();
+    // What it had lifted bounds everything again, until somebody looks at all of it.
+    (0..at::LIFTED_WORDS).filter(|slot| seat.get(at::LIFTED + slot * 8) != 0).for_each(|slot| seat.land(slot, 0));
     settle_pending(seat);
     seat.settle_retired();
     if seat.get(at::STATUS) & 3 == at::COMMITTED {

@@ -18,7 +18,7 @@ use crate::class::CLASSES;
 use crate::layout::{self, header, seat as at};
 use crate::segment::Segment;
 use crate::witness::{Taken, Witness};
-use crate::{fork, recover};
+use crate::{crash, fork, recover};
 
 /// A thread's place in a segment. Not shared between threads.
 pub struct Seat {
@@ -219,6 +219,23 @@ impl Seat {
         if pins == 0 {
             self.segment.word(self.base + at::PIN_LOWER).store(at::NO_PIN, Ordering::Release);
         }
+    }
+
+    /// Lifts a designated word (S2), a lower bound, to the greatest value: until [`Seat::land`], who finds something lower says so
+    /// there. `slot` tells apart what the seat lifts at the same time.
+    pub fn lift(&self, slot: u64, offset: u64) {
+        self.set(at::LIFTED + slot * 8, offset);
+        crash::point();
+        self.segment.word(offset).swap(u64::MAX, Ordering::AcqRel);
+    }
+
+    /// Lowers what was lifted to `bound`, if nobody has lowered it further.
+    pub fn land(&self, slot: u64, bound: u64) {
+        let offset = self.get(at::LIFTED + slot * 8);
+        if offset % 8 == 0 && self.segment.check(offset, 8) {
+            self.segment.lower(offset, bound);
+        }
+        self.set(at::LIFTED + slot * 8, 0);
     }
 
     /// A version that no other change of this segment has.

@@ -8,7 +8,7 @@ use std::time::Instant;
 use polder_base::Fault;
 use polder_shm::journal::{CHANGED, DEATH, Tag};
 use polder_shm::layout::{header, seat as at};
-use polder_shm::{Locked, ref_to};
+use polder_shm::{Locked, Seat, ref_to};
 
 use crate::api::*;
 use crate::bucket;
@@ -24,6 +24,10 @@ use crate::txn::Txn;
 const ROUND_MS: u64 = 1_000;
 /// Draws of a victim before eviction gives up.
 const DRAWS_MAX: u32 = 20_000;
+
+/// What a seat lifts while it looks for expired keys: the bounds of a database and of one of its extents.
+const DATABASE_BOUND: u64 = 0;
+const EXTENT_BOUND: u64 = 1;
 
 impl Table {
     /// One round of the chores, at most about `budget_us`; answers in how many milliseconds the next is due.
@@ -51,33 +55,44 @@ impl Table {
     /// Collects what has expired; answers in how many milliseconds something else does.
     fn expire(&self, end: Instant) -> u64 {
         let now = polder_base::time::now_ms();
-        let mut due_ms = ROUND_MS;
-        for db in 0..DATABASES as Db {
-            let node = self.segment().observe(map_at(db));
-            if !self.segment().check(node, 64) {
-                continue;
-            }
-            let bound = self.segment().observe(node + database::EXPIRY_MIN);
-            if bound > now {
-                due_ms = due_ms.min(bound - now);
-                continue;
-            }
-            if Instant::now() > end {
-                return 1;
-            }
-            // Lowered again by whoever writes an expiry from here on, and by us to what we have seen.
-            self.segment().word(node + database::EXPIRY_MIN).swap(u64::MAX, std::sync::atomic::Ordering::AcqRel);
-            let left = self.expire_database(db, now, end);
-            self.segment().lower(node + database::EXPIRY_MIN, left);
-            due_ms = due_ms.min(left.saturating_sub(now).max(1));
-        }
-        due_ms
+        let Ok(seat) = self.seat() else { return ROUND_MS };
+        let used = (0..DATABASES as Db).filter(|db| self.segment().observe(map_at(*db)) != 0);
+        let due = used.map(|db| {
+            // The pin keeps nodes of the database from becoming others'.
+            seat.pin();
+            let due_ms = self.expire_if_due(&seat, db, now, end);
+            seat.unpin();
+            due_ms
+        });
+        due.min().map_or(ROUND_MS, |due_ms| due_ms.min(ROUND_MS))
     }
 
+    fn expire_if_due(&self, seat: &Seat, db: Db, now: u64, end: Instant) -> u64 {
+        let mut node = self.segment().observe(map_at(db));
+        while !seat.covers_now() {
+            node = self.segment().observe(map_at(db));
+        }
+        if !self.segment().check(node, 64) {
+            return ROUND_MS;
+        }
+        let bound = self.segment().observe(node + database::EXPIRY_MIN);
+        if bound > now {
+            return bound - now;
+        }
+        if Instant::now() > end {
+            return 1;
+        }
+        // Lowered again by whoever writes an expiry from here on, and by us to what we have seen.
+        seat.lift(DATABASE_BOUND, node + database::EXPIRY_MIN);
+        let left = self.expire_database(db, now, end);
+        seat.land(DATABASE_BOUND, left);
+        left.saturating_sub(now).max(1)
+    }
+
+    /// Collects what has expired in a database; answers the earliest expiry that is left. The seat is pinned.
     fn expire_database(&self, db: Db, now: u64, end: Instant) -> u64 {
-        let mut left = u64::MAX;
         let mut extents = Vec::new();
-        self.each_extent(db, &mut |extent| extents.push(*extent));
+        let mut left = if self.each_extent(db, &mut |extent| extents.push(*extent)) { u64::MAX } else { now };
         for found in extents {
             let bound = found.expiry_min(self.segment());
             if bound > now || Instant::now() > end {
@@ -85,17 +100,20 @@ impl Table {
                 continue;
             }
             let Ok(txn) = self.begin(Mode::Read) else { return now };
-            // The pin keeps the extent's node from becoming another's; if it is not current, its successor has its bound.
-            if !found.is_current(self.segment()) || !txn.seat.covers_now() {
+            if !found.is_current(self.segment()) {
+                // Its successor has a bound of its own.
                 left = now;
                 continue;
             }
-            self.segment().word(found.at + extent::EXPIRY_MIN).swap(u64::MAX, std::sync::atomic::Ordering::AcqRel);
+            txn.seat.lift(EXTENT_BOUND, found.at + extent::EXPIRY_MIN);
+            let seat = txn.seat.clone();
             let (due, remaining) = txn.due_in(&found, now);
-            self.segment().lower(found.at + extent::EXPIRY_MIN, remaining);
             drop(txn);
+            // Before the bound is lowered to what remains: who dies in between must not have forgotten those that are due.
+            let collected = due.iter().all(|key| self.collect(db, key).is_ok());
+            let remaining = if collected { remaining } else { now };
+            seat.land(EXTENT_BOUND, remaining);
             left = left.min(remaining);
-            due.iter().for_each(|key| drop(self.collect(db, key)));
         }
         left
     }
@@ -301,7 +319,10 @@ impl Txn<'_> {
         }
         for index in 0..directory::SLOTS {
             let slot_at = directory::slot_at(node, index);
-            let word = segment.observe(slot_at);
+            let mut word = segment.observe(slot_at);
+            while !self.seat.covers_now() {
+                word = segment.observe(slot_at);
+            }
             match directory::slot_of(segment, word) {
                 Slot::Empty => {}
                 Slot::Extent(at) => {

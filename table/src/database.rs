@@ -35,7 +35,7 @@ impl Txn<'_> {
         let fresh = self.scratch.flushes.borrow().contains(&db);
         let shared = if fresh { 0 } else { self.table.tally_of(db, word) };
         let held = self.scratch.held.borrow();
-        held.iter().filter(|held| held.db == db).fold(shared, |sum, held| {
+        held.iter().filter(|held| held.db == db && !held.passed).fold(shared, |sum, held| {
             let before = !held.fresh && held.spot.is_some_and(|spot| test(&spot.image));
             let after = match held.pending {
                 Some(Pending::Write(image)) => test(&image),
@@ -63,17 +63,16 @@ impl Txn<'_> {
             return Ok(());
         }
         let mut records = Vec::new();
-        for held in self.scratch.held.borrow_mut().iter_mut().filter(|held| held.db == db) {
-            if let Some(Pending::Write(image)) = held.pending.take()
-                && image.is_reference()
-            {
-                records.push((image.record(), held.retires != Some(false)));
+        for held in self.scratch.held.borrow_mut().iter_mut().filter(|held| held.db == db && !held.passed) {
+            if !held.fresh {
+                // Its trees may be half the old value's: it is written there, to be swept with everything.
+                held.passed = true;
+            } else if let Some(Pending::Write(image)) = held.pending.take() {
+                records.push(image);
             }
-            (held.spot, held.retires, held.fresh) = (None, None, true);
         }
-        for (record, whole) in records {
-            self.retire(record, whole)?;
-        }
+        self.scratch.forget_index();
+        records.iter().try_for_each(|image| self.retire_record(image, true))?;
         let mut flushes = self.scratch.flushes.borrow_mut();
         if !flushes.contains(&db) {
             flushes.push(db);
@@ -110,13 +109,13 @@ impl Txn<'_> {
             db,
             key,
             hash,
-            tally: 0,
             extent: Default::default(),
             home: 0,
             spot: None,
             pending: None,
             retires: None,
             fresh: true,
+            passed: false,
         });
         held.len() - 1
     }

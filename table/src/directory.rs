@@ -136,6 +136,8 @@ pub struct Extent {
     pub pieces: u64,
     pub depth: u32,
     pub prefix: u64,
+    /// The root word of the database that the walk began at.
+    pub root: u64,
 }
 
 /// A bucket's place: where its line and its units begin.
@@ -167,7 +169,13 @@ impl Extent {
         if pieces == 0 || pieces > PIECES_MAX || homes == 0 || homes >= pieces * PIECE_BUCKETS || depth > 63 {
             return None;
         }
-        Some(Extent { at, slot_at, slot, node, level, homes, pieces, depth, prefix: segment.load(at + extent::PREFIX) })
+        Some(Extent { at, slot_at, slot, node, level, homes, pieces, depth, prefix: segment.load(at + extent::PREFIX), root: 0 })
+    }
+
+    /// Where a bucket stands in the order of locks (T2): by directory, which SWAPDB does not change, and by hash.
+    #[inline]
+    pub fn order(&self, index: u64) -> (u64, u64, u64) {
+        (self.root, self.prefix, index)
     }
 
     /// Homes and stash together.
@@ -258,7 +266,9 @@ pub fn walk(segment: &Segment, root: u64, position: u64) -> Option<Extent> {
         let at = slot_at(node, index_at(position, level));
         let word = segment.observe(at);
         match slot_of(segment, word) {
-            Slot::Extent(extent) => return Extent::read(segment, extent, at, word, node, level),
+            Slot::Extent(extent) => {
+                return Extent::read(segment, extent, at, word, node, level).map(|extent| Extent { root, ..extent });
+            }
             Slot::Node(below) => node = below,
             Slot::Empty => return None,
         }

@@ -97,7 +97,7 @@ impl Txn<'_> {
         let shapes = shapes_after(&old, extra);
         let mut buildings = Vec::new();
         for (pieces, depth, prefix) in shapes {
-            buildings.push(self.build(pieces, depth, prefix, old.expiry_min(segment))?);
+            buildings.push(self.build(pieces, depth, prefix)?);
         }
         for building in &buildings {
             self.seat.lock_newborn(building.bucket(0).line)?;
@@ -115,10 +115,6 @@ impl Txn<'_> {
         if !self.move_entries(&old, &buildings)? {
             return Ok(Grown::Cramped);
         }
-        for building in &buildings {
-            // Lowered meanwhile by writers that held a bucket of the old extent; now all of them are ours.
-            building.lower(segment, old.expiry_min(segment));
-        }
         self.note_slots(&old, &buildings)?;
         let mut olds = 1;
         self.seat.note_old(ref_to(old.at), false)?;
@@ -131,7 +127,7 @@ impl Txn<'_> {
     }
 
     /// Makes an empty extent.
-    fn build(&self, pieces: u64, depth: u32, prefix: u64, expiry_min: u64) -> Result<Building, Fault> {
+    fn build(&self, pieces: u64, depth: u32, prefix: u64) -> Result<Building, Fault> {
         let segment = self.segment();
         let mut places = Vec::with_capacity(pieces as usize);
         for _ in 0..pieces {
@@ -143,7 +139,7 @@ impl Txn<'_> {
         let homes = pieces * PIECE_BUCKETS - stash_buckets(pieces);
         segment.store(at + extent::SHAPE, homes | pieces << 16 | (depth as u64) << 32);
         segment.store(at + extent::PREFIX, prefix);
-        segment.store(at + extent::EXPIRY_MIN, expiry_min);
+        segment.store(at + extent::EXPIRY_MIN, u64::MAX);
         segment.store(at + extent::EXPIRY_MIN + 8, 0);
         for index in 0..PIECES_MAX {
             let piece = places.get(index as usize).map_or(0, |piece| ref_to(*piece).0);
@@ -172,6 +168,10 @@ impl Txn<'_> {
                 };
                 if !self.settle(building, position, tag, image) {
                     return Ok(false);
+                }
+                // From the entries: the old extent's own bound may just be lifted by who collects what has expired.
+                if let Some(expiry_ms) = self.expiry_of(image)? {
+                    building.lower(segment, expiry_ms);
                 }
             }
         }
@@ -272,7 +272,7 @@ impl Txn<'_> {
         let mut buildings = Vec::new();
         for number in 0..1u64 << doublings {
             let prefix = if doublings == 0 { 0 } else { number << (64 - doublings) };
-            let building = self.build(pieces, doublings, prefix, u64::MAX)?;
+            let building = self.build(pieces, doublings, prefix)?;
             let word = directory::extent_slot(building.at, self.seat.next_version());
             let each = SLOTS >> doublings;
             for index in 0..each {

@@ -4,7 +4,7 @@ use polder_shm::layout::seat as at;
 
 use crate::api::{Counter, Db, Stop};
 use crate::bucket::{self, WordsMut};
-use crate::directory::{database, extent, map_at};
+use crate::directory::{self, database, extent, map_at};
 use crate::entry::{self, Image};
 use crate::txn::{Pending, Spot, Txn};
 
@@ -60,11 +60,11 @@ impl Txn<'_> {
 
     /// Places one change; answers false when there is no room for it.
     fn place(&self, index: usize, pending: Pending) -> Result<bool, Stop> {
-        let (spot, retires, tally, home, tag) = {
+        let (spot, retires, root, home, tag) = {
             let held = &self.scratch.held.borrow()[index];
-            (held.spot, held.retires, held.tally, held.home, held.hash.tag)
+            (held.spot, held.retires, held.extent.root, held.home, held.hash.tag)
         };
-        self.tally(tally, spot.as_ref().map(|spot| &spot.image), pending);
+        self.tally(directory::tally_of(root), spot.as_ref().map(|spot| &spot.image), pending);
         if let (Some(spot), Some(whole)) = (spot, retires) {
             self.retire_record(&spot.image, whole)?;
             if spot.expired && is_key(&spot.image) {
@@ -162,9 +162,11 @@ impl Txn<'_> {
         let segment = self.segment();
         segment.lower(extent.at + extent::EXPIRY_MIN, expiry_ms);
         let node = segment.observe(map_at(db));
-        if segment.check(node, 64) {
-            segment.lower(node + database::EXPIRY_MIN, expiry_ms);
+        if !segment.check(node, 64) || segment.load(node + database::DIRECTORY) != directory::directory_of(extent.root) {
+            // Swapped or flushed meanwhile: the bound to lower is not this one.
+            return Err(Stop::Retry);
         }
+        segment.lower(node + database::EXPIRY_MIN, expiry_ms);
         Ok(())
     }
 }

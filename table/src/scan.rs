@@ -97,7 +97,7 @@ impl Txn<'_> {
     fn show_own(&self, db: Db, visit: &mut dyn FnMut(Scanned<'_>)) -> Result<usize, Fault> {
         let held = self.scratch.held.borrow();
         let mut shown = 0;
-        for held in held.iter().filter(|held| held.db == db) {
+        for held in held.iter().filter(|held| held.db == db && !held.passed) {
             let image = match (held.pending, held.spot) {
                 (Some(Pending::Write(image)), _) => image,
                 (None, Some(spot)) if !spot.expired => spot.image,

@@ -62,6 +62,8 @@ pub struct Scratch {
     pub(crate) held: RefCell<Vec<Held>>,
     keys: RefCell<Vec<u8>>,
     by_key: RefCell<std::collections::HashMap<(Db, Vec<u8>), usize>>,
+    /// Held keys that have gone through `by_key`.
+    indexed: Cell<usize>,
     pub(crate) shadows: RefCell<Vec<Shadow>>,
     shadows_used: Cell<usize>,
     pub(crate) marks: RefCell<Marks>,
@@ -91,14 +93,21 @@ impl Scratch {
         let held = self.held.borrow();
         if held.len() <= LOOK_AT_EACH {
             let keys = self.keys.borrow();
-            return held.iter().position(|held| held.db == db && &keys[held.key.0..held.key.1] == key);
+            return held.iter().position(|held| held.db == db && !held.passed && &keys[held.key.0..held.key.1] == key);
         }
         let mut by_key = self.by_key.borrow_mut();
         let keys = self.keys.borrow();
-        for (index, held) in held.iter().enumerate().skip(by_key.len()) {
+        let unknown = held.iter().enumerate().skip(self.indexed.replace(held.len()));
+        for (index, held) in unknown.filter(|(_, held)| !held.passed) {
             by_key.insert((held.db, keys[held.key.0..held.key.1].to_vec()), index);
         }
         by_key.get(&(db, key.to_vec())).copied()
+    }
+
+    /// Has the held keys' map made anew: some of them are not to be found any more.
+    pub(crate) fn forget_index(&self) {
+        self.by_key.borrow_mut().clear();
+        self.indexed.set(0);
     }
 
     /// Copies a key's bytes to where they last as long as the transaction.
@@ -193,7 +202,7 @@ impl Scratch {
         self.tallies.borrow_mut().clear();
         self.keys.borrow_mut().clear();
         if self.held.borrow().len() > LOOK_AT_EACH {
-            self.by_key.borrow_mut().clear();
+            self.forget_index();
         }
         self.held.borrow_mut().clear();
         if !self.made.borrow().is_empty() {

@@ -252,21 +252,30 @@ impl Table {
         bytes
     }
 
-    /// Visits every extent of a database, as far as nobody changes the directory meanwhile.
-    pub(crate) fn each_extent(&self, db: Db, visit: &mut dyn FnMut(&directory::Extent)) {
-        let mut position = 0;
-        loop {
+    /// Visits every extent of a database; answers false when that came to no end, since the directory kept changing.
+    pub(crate) fn each_extent(&self, db: Db, visit: &mut dyn FnMut(&directory::Extent)) -> bool {
+        const ATTEMPTS_MAX: u32 = 1000;
+        let Ok(seat) = self.seat() else { return false };
+        seat.pin();
+        let (mut position, mut attempts) = (Some(0), 0);
+        while let Some(at) = position
+            && attempts < ATTEMPTS_MAX
+        {
             let root = self.segment.observe(map_at(db) + 8);
             if root == 0 {
-                return;
+                position = None;
+                continue;
             }
-            let Some(extent) = directory::walk(&self.segment, root, position) else { return };
-            visit(&extent);
-            match extent.end() {
-                Some(end) => position = end,
-                None => return,
+            match directory::walk(&self.segment, root, at) {
+                Some(extent) if seat.covers_now() => {
+                    visit(&extent);
+                    position = extent.end();
+                }
+                _ => attempts += 1,
             }
         }
+        seat.unpin();
+        position.is_none()
     }
 
     /// Keys in a database (`word` 0) or keys with an expiry (`word` 1), from the tallies of all seats.

@@ -10,7 +10,7 @@
 //!
 //! Invariants:
 //! - **T1** An entry is changed only under its home bucket's lock and the lock of the bucket that it lies in.
-//! - **T2** Locks are waited for in one order only: database, position of the extent, number of the bucket. Out of order only by try.
+//! - **T2** Locks are waited for in one order only: directory, position of the extent, number of the bucket. Out of order only by try.
 //! - **T3** The pin lasts from before the first walk to after the last use of what was found, so a bucket that is
 //!   locked is a bucket, and a slice that was handed out stays readable.
 
@@ -69,7 +69,6 @@ pub(crate) struct Held {
     /// The key's place among the scratch's key bytes.
     pub key: (usize, usize),
     pub hash: Hash,
-    pub tally: u64,
     pub extent: Extent,
     pub home: usize,
     pub spot: Option<Spot>,
@@ -78,6 +77,8 @@ pub(crate) struct Held {
     pub retires: Option<bool>,
     /// The database is being emptied by this very transaction: the key belongs to the new, private one.
     pub fresh: bool,
+    /// The key as it was before this transaction emptied the database: what became of it goes down with that, and nobody finds it.
+    pub passed: bool,
 }
 
 /// What a key is going to be.
@@ -87,8 +88,8 @@ pub(crate) enum Pending {
     Remove,
 }
 
-/// The order of locks (T2).
-pub(crate) type Order = (Db, u64, u64);
+/// The order of locks (T2): see [`Extent::order`].
+pub(crate) type Order = (u64, u64, u64);
 
 impl KeyTest for (&Txn<'_>, &[u8]) {
     fn key(&self) -> &[u8] {
@@ -148,7 +149,7 @@ impl<'t> Txn<'t> {
     fn lock_homes(&self, keys: &[(Db, &[u8])]) -> Result<(), Stop> {
         self.dirty.set(true);
         let extra = self.scratch.extra.borrow();
-        let mut wanted: Vec<(Order, Extent)> = Vec::with_capacity(keys.len() + extra.len());
+        let mut wanted: Vec<(Db, Extent, u64)> = Vec::with_capacity(keys.len() + extra.len());
         for (db, key) in keys.iter().copied().chain(extra.iter().map(|(db, key)| (*db, &key[..]))) {
             let position = self.hash_of(key).position;
             let extent = loop {
@@ -159,11 +160,11 @@ impl<'t> Txn<'t> {
             let home = extent.home_of(position);
             let places = [home, home + 1, extent.stash_of(home)];
             let places = if self.scratch.wide.get() { &places[..] } else { &places[..1] };
-            wanted.extend(places.iter().map(|index| ((db, extent.prefix, *index), extent)));
+            wanted.extend(places.iter().map(|index| (db, extent, *index)));
         }
-        wanted.sort_unstable_by_key(|(order, _)| *order);
-        wanted.dedup_by_key(|(order, _)| *order);
-        for ((db, _, index), extent) in wanted {
+        wanted.sort_unstable_by_key(|(_, extent, index)| extent.order(*index));
+        wanted.dedup_by_key(|(_, extent, index)| extent.order(*index));
+        for (db, extent, index) in wanted {
             if self.lock_bucket(db, &extent, index, true, b"")?.is_none() {
                 return Err(Stop::Retry);
             }
@@ -309,16 +310,14 @@ impl<'t> Txn<'t> {
             let Some(extent) = self.walk(db, root, hash.position)? else { continue };
             let home = extent.home_of(hash.position);
             let Some(home) = self.lock_bucket(db, &extent, home, declared, key)? else { continue };
-            let mapped = self.segment().observe(directory::map_at(db) + 8) == root && !lookup::map_is_changing(&self.seat);
-            if !mapped || !extent.is_current(self.segment()) {
+            if !self.is_root(db, root) || !extent.is_current(self.segment()) {
                 // The database was swapped or flushed: its new directory is another lock order.
                 return Err(Stop::Retry);
             }
             let spot = self.search(db, &extent, home, &hash, key)?;
             let at = self.scratch.keep_key(key);
-            let tally = directory::tally_of(root);
             let mut held = self.scratch.held.borrow_mut();
-            held.push(Held { db, key: at, hash, tally, extent, home, spot, pending: None, retires: None, fresh: false });
+            held.push(Held { db, key: at, hash, extent, home, spot, pending: None, retires: None, fresh: false, passed: false });
             return Ok(held.len() - 1);
         }
     }
@@ -342,6 +341,11 @@ impl<'t> Txn<'t> {
         Err(Stop::Retry)
     }
 
+    /// Whether a root word is still the database's.
+    fn is_root(&self, db: Db, root: u64) -> bool {
+        self.segment().observe(directory::map_at(db) + 8) == root && !lookup::map_is_changing(&self.seat)
+    }
+
     /// Walks to the extent of a position; `None`: the pin did not cover what was seen, or the database was emptied, walk again.
     fn walk(&self, db: Db, root: u64, position: u64) -> Result<Option<Extent>, Stop> {
         let extent = directory::walk(self.segment(), root, position);
@@ -350,8 +354,8 @@ impl<'t> Txn<'t> {
         }
         match extent {
             Some(extent) => Ok(Some(extent)),
-            None if self.segment().observe(directory::map_at(db) + 8) != root => Ok(None),
-            None => Err(Fault::Damaged { what: "the directory" }.into()),
+            None if self.is_root(db, root) => Err(Fault::Damaged { what: "the directory" }.into()),
+            None => Ok(None),
         }
     }
 
@@ -362,7 +366,7 @@ impl<'t> Txn<'t> {
         if let Some(shadow) = self.scratch.shadow_of(bucket) {
             return Ok(Some(shadow));
         }
-        let order = (db, extent.prefix, index);
+        let order = extent.order(index);
         let may_wait = declared || order > self.scratch.highest.get();
         let locked = if may_wait { self.seat.lock(bucket.line, None)? } else { self.seat.lock_now(bucket.line)? };
         match locked {
@@ -624,10 +628,20 @@ impl<'t> Txn<'t> {
             Err(Deficit::Stop(stop)) => return Err(stop),
         }
         self.scratch.take_trouble()?;
+        if !self.is_of_one_time() {
+            return Err(Stop::Retry);
+        }
         self.note_databases()?;
         self.publish()?;
         self.dirty.set(false);
         Ok(())
+    }
+
+    /// Whether no database of several keys was flushed or swapped since they were locked. One key alone may come before a FLUSH that
+    /// overtook it; but who has seen what another transaction wrote together with its FLUSH must not write what that has emptied.
+    fn is_of_one_time(&self) -> bool {
+        let held = self.scratch.held.borrow();
+        held.len() <= 1 || held.iter().all(|held| held.fresh || self.is_root(held.db, held.extent.root))
     }
 
     /// Notes what differs in the shadows, and commits.

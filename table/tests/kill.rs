@@ -173,6 +173,7 @@ fn judge(case: &Case, found: &Sight, old: &Sight, new: &Sight) -> Result<(), Str
             let keys = old.keys().chain(new.keys());
             keys.clone().all(|key| [old.get(key), new.get(key)].contains(&found.get(key)))
         }
+        Whole::Gone => found.iter().all(|(key, value)| old.get(key) == Some(value)),
     };
     if fits { Ok(()) } else { Err(format!("neither old ({}) nor new ({})", difference(found, old), difference(found, new))) }
 }

@@ -2,7 +2,7 @@
 
 use std::panic::RefUnwindSafe;
 
-use polder_shm::layout::header;
+use polder_shm::layout::{header, seat};
 use polder_table::{Limits, New, Policy, Replaces, Stop, Table, Txn};
 use polder_values::string::{self, Draft};
 use polder_values::{Kind, Value};
@@ -16,6 +16,8 @@ pub enum Whole {
     All,
     /// Many transactions: each key old or new.
     Each,
+    /// Many transactions that draw what they take away: each key old or gone.
+    Gone,
 }
 
 /// One write path.
@@ -218,11 +220,17 @@ fn records() -> Vec<Case> {
         ),
         // More chunks than the journal has items at hand: its next block comes from the cache that the chunks come from.
         case("tree-of-many-chunks", bystanders, |table| set(table, 0, b"new", &vec![2; 9 << 20])),
-        many("caches-filled-and-emptied", bystanders, |table| {
-            (0..90u32).for_each(|number| set(table, 0, &numbered(number), &vec![4; 300 + number as usize % 3]));
-            (0..90u32).for_each(|number| remove(table, 0, &numbered(number)));
-            do_chores(table, 1);
+        many("caches-are-filled", bystanders, |table| {
+            (100..190u32).for_each(|number| set(table, 0, &numbered(number), &vec![4; 300 + number as usize % 3]));
         }),
+        many(
+            "caches-are-emptied",
+            |place| (0..150u32).for_each(|number| place.set(0, &numbered(number), &vec![4; 300 + number as usize % 3], None)),
+            |table| {
+                (0..150u32).for_each(|number| remove(table, 0, &numbered(number)));
+                do_chores(table, 2);
+            },
+        ),
         many(
             "trees-retired-and-freed",
             |place| place.set_string(0, b"t", &[1; 1_000_000]),
@@ -294,14 +302,18 @@ fn chores() -> Vec<Case> {
         case("expiring-key", bystanders, |table| set_expiring(table, 0, b"new", b"1", u64::MAX >> 20)),
         many("collect-expired", expired, |table| do_chores(table, 1)),
         many("meet-expired", expired, |table| set(table, 0, &numbered(3), b"again")),
-        many(
-            "evict",
-            |place| {
-                (0..60).for_each(|number| place.set(0, &numbered(number), &[1; 900], None));
-                let memory_max = place.table.claimed() - 20_000;
-                place.table.set_limits(Limits { memory_max, policy: Policy::AllkeysRandom, ..Limits::default() });
-            },
-            |table| assert!(table.make_room(), "something can go"),
-        ),
+        Case {
+            whole: Whole::Gone,
+            ..case(
+                "evict",
+                |place| {
+                    (0..200).for_each(|number| place.set(0, &numbered(number), &[1; 900], None));
+                    // The seat of who evicts takes room, too.
+                    let memory_max = place.table.claimed() + seat::BYTES - 20_000;
+                    place.table.set_limits(Limits { memory_max, policy: Policy::AllkeysRandom, ..Limits::default() });
+                },
+                |table| assert!(table.make_room(), "something can go"),
+            )
+        },
     ]
 }
