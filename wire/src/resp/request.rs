@@ -186,10 +186,10 @@ impl Progress {
 
 #[inline(always)]
 fn count_header(bytes: &[u8], limits: &Limits) -> Result<Header, Malformed> {
-    if let Some((count, at)) = short_number(bytes, 0) {
-        if count <= STRANGER_ARGUMENTS_MAX || !limits.stranger {
-            return Ok(Header::Whole(count, at));
-        }
+    if let Some((count, at)) = short_number(bytes, 0)
+        && (count <= STRANGER_ARGUMENTS_MAX || !limits.stranger)
+    {
+        return Ok(Header::Whole(count, at));
     }
     let invalid = "ERR Protocol error: invalid multibulk length";
     match long_number(bytes, 0, "ERR Protocol error: too big mbulk count string", invalid)? {
@@ -203,10 +203,10 @@ fn count_header(bytes: &[u8], limits: &Limits) -> Result<Header, Malformed> {
 
 #[inline(always)]
 fn bulk_header(bytes: &[u8], at: usize, limits: &Limits) -> Result<Header, Malformed> {
-    if bytes.get(at) == Some(&b'$') {
-        if let Some((length, at)) = short_number(bytes, at) {
-            return Ok(Header::Whole(length, at));
-        }
+    if bytes.get(at) == Some(&b'$')
+        && let Some((length, at)) = short_number(bytes, at)
+    {
+        return Ok(Header::Whole(length, at));
     }
     long_bulk_header(bytes, at, limits)
 }
