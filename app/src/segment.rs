@@ -111,7 +111,7 @@ fn create(name: &str, ceiling: u64) -> Result<(), String> {
     if text::attach(name).is_ok() {
         return Err(format!("there is a segment {name} already"));
     }
-    let memory = Memory::attach(&Options { segment: name.into(), ceiling, create: true }).map_err(|fault| text::plain(&fault))?;
+    let memory = Memory::attach(&Options { segment: name.into(), ceiling, ..Options::default() }).map_err(|fault| text::plain(&fault))?;
     let usage = memory.table().usage();
     println!("{name}: up to {}, in pages of {}", text::bytes(usage.ceiling), text::bytes(usage.page_bytes));
     Ok(())

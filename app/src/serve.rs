@@ -4,13 +4,16 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use polder_commands::settings::{Id, Settings, file, id};
-use polder_engine::{Memory, Options};
+use polder_engine::{Memory, Options, PageChoice};
 use polder_server::{Server, log};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 const SEGMENT: Id = id("segment");
 const SIZE: Id = id("segment-size");
+const PAGES: Id = id("segment-pages");
+const MODE: Id = id("segment-mode");
+const GROUP: Id = id("segment-group");
 const THREADS: Id = id("threads");
 const PID_FILE: Id = id("pidfile");
 
@@ -41,7 +44,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 fn serve(words: &[String]) -> Result<bool, String> {
     let settings = Arc::new(settings(words)?);
     log::begin(&settings)?;
-    let options = Options { segment: settings.string(SEGMENT), ceiling: settings.number(SIZE) as u64, create: true };
+    let options = options(&settings)?;
     let memory = Memory::attach(&options).map_err(|fault| plain(&fault.to_string()))?;
     settings.join(memory.table()).map_err(|stop| format!("the settings of {} cannot be read: {stop:?}", options.segment))?;
     let usage = memory.table().usage();
@@ -72,6 +75,36 @@ fn settings(words: &[String]) -> Result<Settings, String> {
     let path = path.map(|path| std::path::absolute(&path).unwrap_or(path));
     let lines = path.as_deref().map_or(Ok(Vec::new()), file::read).map_err(|wrong| wrong.to_string())?;
     Settings::begin(path, &lines, &flags).map_err(|wrong| wrong.to_string())
+}
+
+/// Which segment to attach, and how to make it when it is not there.
+fn options(settings: &Settings) -> Result<Options, String> {
+    let pages = match settings.string(PAGES).as_str() {
+        "1gb" => PageChoice::Huge,
+        "2mb" => PageChoice::Large,
+        _ => PageChoice::Default,
+    };
+    let group = settings.string(GROUP);
+    Ok(Options {
+        segment: settings.string(SEGMENT),
+        ceiling: settings.number(SIZE) as u64,
+        create: true,
+        pages,
+        mode: settings.number(MODE) as u32,
+        group: if group.is_empty() { None } else { Some(group_number(&group)?) },
+    })
+}
+
+/// The number of a group that is given by name or number.
+fn group_number(group: &str) -> Result<u32, String> {
+    if let Ok(number) = group.parse() {
+        return Ok(number);
+    }
+    let groups = std::fs::read_to_string("/etc/group").map_err(|error| format!("cannot read /etc/group: {error}"))?;
+    let found = groups.lines().map(|line| line.split(':').collect::<Vec<_>>()).find(|fields| fields[0] == group);
+    found
+        .and_then(|fields| fields.get(2)?.parse().ok())
+        .ok_or_else(|| format!("there is no group '{group}': create it or choose another --segment-group"))
 }
 
 /// A fault's text without the code that protocols put first.

@@ -5,6 +5,7 @@ pub use polder_base::{Fault, Protocol, Ref, Reply};
 use polder_commands::Db;
 pub use polder_commands::{Host, Session, session::Bare, settings};
 use polder_shm::mapping::{AttachError, CreateError, Residence};
+pub use polder_shm::pages::PageChoice;
 use polder_shm::{Segment, SegmentName, SegmentOptions};
 pub use polder_table::{Counter, Limits, Policy, Table, Usage};
 use smallvec::SmallVec;
@@ -23,11 +24,16 @@ pub struct Options {
     pub ceiling: u64,
     /// Whether to make the segment if there is none.
     pub create: bool,
+    /// The pages to ask for, the permission bits and the group's number; they count only when the segment is made.
+    pub pages: PageChoice,
+    pub mode: u32,
+    pub group: Option<u32>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { segment: "shm:polder".into(), ceiling: 0, create: true }
+        let made = SegmentOptions::default();
+        Options { segment: "shm:polder".into(), ceiling: made.ceiling, create: true, pages: made.pages, mode: made.mode, group: made.group }
     }
 }
 
@@ -47,7 +53,8 @@ impl Memory {
                 }
                 Err(AttachError::Fault(fault)) => return Err(fault),
             }
-            let made = SegmentOptions { ceiling: options.ceiling, ..SegmentOptions::default() };
+            let Options { ceiling, pages, mode, group, .. } = *options;
+            let made = SegmentOptions { ceiling, pages, mode, group, residence: Residence::default() };
             match Segment::create(&name, &made) {
                 Ok(segment) => return Ok(Memory { table: Table::over(segment) }),
                 // Somebody was faster: attach theirs.

@@ -160,6 +160,16 @@ impl Record {
         client
     }
 
+    /// What the client did last and holds.
+    pub fn pulse(&self) -> Pulse {
+        self.face().pulse
+    }
+
+    /// Bytes that the connection takes, without what waits for EXEC.
+    pub fn memory(&self, pulse: &Pulse) -> usize {
+        pulse.query_bytes + pulse.query_room + pulse.reply_room + size_of::<Record>()
+    }
+
     /// Adds what the connection knows.
     fn complete(&self, client: &mut Client, pulse: &Pulse) {
         client.id = self.id;
@@ -170,7 +180,7 @@ impl Record {
         client.query_room = pulse.query_room;
         client.reply_bytes = pulse.reply_bytes;
         client.reply_peak = pulse.reply_room;
-        client.memory = pulse.query_bytes + pulse.query_room + pulse.reply_room + client.queued_bytes + size_of::<Record>();
+        client.memory = self.memory(pulse) + client.queued_bytes;
         if self.by_unix {
             client.flags = if client.flags == "N" { "U".into() } else { client.flags.clone() + "U" };
         }

@@ -3,6 +3,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use mio::Waker;
+use polder_base::time::now_ms;
 use polder_commands::metrics::{Recorder, Statistics};
 use polder_commands::session::{Client, Shutdown};
 use polder_commands::settings::Settings;
@@ -10,8 +11,8 @@ use polder_commands::{Host, Session};
 use polder_engine::Memory;
 
 use crate::clients::Clients;
-use crate::clock::now_ms;
 use crate::listener::Arrival;
+use crate::tally::{Count, Tally};
 
 /// What one thread tells another.
 pub enum Letter {
@@ -21,18 +22,19 @@ pub enum Letter {
     Close(u64),
 }
 
-/// Where a thread gets its letters.
+/// Where a thread gets its letters, and what others may know of it.
 pub struct Mailbox {
     letters: Mutex<Vec<Letter>>,
     waker: Waker,
     /// Clients that the thread serves or has been given.
     load: AtomicUsize,
+    pub tally: Tally,
 }
 
 impl Mailbox {
     /// A mailbox whose thread sleeps where `waker` wakes it.
     pub fn new(waker: Waker) -> Mailbox {
-        Mailbox { letters: Mutex::default(), waker, load: AtomicUsize::new(0) }
+        Mailbox { letters: Mutex::default(), waker, load: AtomicUsize::new(0), tally: Tally::default() }
     }
 
     /// Leaves a letter and wakes the thread.
@@ -181,16 +183,24 @@ impl Host for Process {
     }
 
     fn statistics(&self) -> Statistics {
-        let now_ms = now_ms();
-        let all: Vec<Client> = self.clients.all().iter().map(|record| record.client(now_ms)).collect();
-        let largest = |bytes: fn(&Client) -> usize| all.iter().map(bytes).max().unwrap_or(0) as u64;
-        Statistics {
-            clients: all.len() as u64,
-            client_bytes: all.iter().map(|client| client.memory as u64).sum(),
-            query_bytes_max: largest(|client| client.query_bytes),
-            reply_bytes_max: largest(|client| client.reply_bytes),
+        let total = |count: fn(&Tally) -> &Count| self.mailboxes.iter().map(|mailbox| count(&mailbox.tally).get()).sum();
+        let mut statistics = Statistics {
+            reads: total(|tally| &tally.reads),
+            writes: total(|tally| &tally.writes),
+            query_limit_closed: total(|tally| &tally.query_limit_closed),
+            reply_limit_closed: total(|tally| &tally.reply_limit_closed),
+            turns: total(|tally| &tally.turns),
+            turn_us: total(|tally| &tally.turn_us),
             ..Statistics::default()
+        };
+        for record in self.clients.all() {
+            let pulse = record.pulse();
+            statistics.clients += 1;
+            statistics.client_bytes += record.memory(&pulse) as u64;
+            statistics.query_bytes_max = statistics.query_bytes_max.max((pulse.query_bytes + pulse.query_room) as u64);
+            statistics.reply_bytes_max = statistics.reply_bytes_max.max(pulse.reply_room as u64);
         }
+        statistics
     }
 
     fn clients(&self, caller: &Session) -> Vec<Client> {

@@ -16,6 +16,7 @@
 //! | `listener` | binding addresses and paths; who may come in |
 //! | `clients` | everyone who is connected to this process, as CLIENT LIST and KILL see them |
 //! | `host` | what commands may ask of this process |
+//! | `tally` | what each thread counts, for INFO |
 //! | `bounds` | limits out of the settings, read again only when a setting changed |
 //!
 //! **Invariant:** no data lives here. A server may be killed at any moment; another one on the same memory goes on.
@@ -25,13 +26,13 @@
 mod batch;
 mod bounds;
 mod clients;
-mod clock;
 mod connection;
 mod host;
 mod listener;
 pub mod log;
 mod server;
 mod sessions;
+mod tally;
 mod turn;
 
 pub use server::{Failure, Server};

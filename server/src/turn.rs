@@ -19,6 +19,7 @@ use std::time::Duration;
 use mio::event::Event;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
+use polder_base::time::{now_ms, now_us};
 use polder_commands::command::Run;
 use polder_commands::{Host, Session, execute};
 use polder_engine::Counter;
@@ -27,7 +28,6 @@ use std::os::fd::AsRawFd;
 
 use crate::batch::{Batch, Content, Frame, Spare};
 use crate::bounds::Bounds;
-use crate::clock::now_ms;
 use crate::connection::{Connection, Flow, Pool};
 use crate::host::{Letter, Pause, Process};
 use crate::listener::{Arrival, Listener, prepare};
@@ -67,7 +67,9 @@ pub struct Loop {
     spare: Spare,
     inputs: Vec<Vec<u8>>,
     bounds: Bounds,
+    /// The clock of this turn, and when the last one ended.
     now_ms: u64,
+    ended_us: u64,
     pause: Option<Pause>,
     sweep_due_ms: u64,
     /// When a listener that could not accept is tried again; 0 when none rests.
@@ -100,6 +102,7 @@ impl Loop {
             inputs: Vec::new(),
             bounds,
             now_ms: now_ms(),
+            ended_us: now_us(),
             pause: None,
             sweep_due_ms: 0,
             accept_due_ms: 0,
@@ -126,7 +129,8 @@ impl Loop {
                 tracing::error!(%error, "the poll of a thread fails");
             }
         }
-        self.now_ms = now_ms();
+        let began_us = now_us();
+        self.now_ms = began_us / 1000;
         self.bounds.refresh(&self.process.settings);
         self.pause = self.process.pause_at(self.now_ms);
         for event in events.iter() {
@@ -138,6 +142,10 @@ impl Loop {
         self.work();
         self.process.recorder().end_turn();
         self.look_at_clocks();
+        self.ended_us = now_us();
+        let tally = &self.process.mailboxes[self.number].tally;
+        tally.turns.add(1);
+        tally.turn_us.add(self.ended_us.saturating_sub(began_us));
     }
 
     /// What the loop may sleep: until something is due, not at all when a connection may have more.
@@ -145,7 +153,7 @@ impl Loop {
         if !self.ready.is_empty() {
             return 0;
         }
-        let now_ms = now_ms();
+        let now_ms = self.ended_us / 1000;
         let mut due_ms = now_ms + SWEEP_MS;
         if self.number == 0 {
             due_ms = due_ms.min(self.process.chores_due_ms());
@@ -299,8 +307,9 @@ impl Loop {
         if !connection.readable || connection.is_halted() {
             return true;
         }
-        let flow = connection.receive(&mut self.pool);
-        match flow {
+        let tally = &self.process.mailboxes[self.number].tally;
+        tally.reads.add(1);
+        match connection.receive(&mut self.pool) {
             Flow::Gone => {
                 self.close(slot);
                 return false;
@@ -313,6 +322,7 @@ impl Loop {
         }
         if connection.input.len() > self.bounds.query_bytes_max {
             tracing::warn!(client = connection.session.id, "closed: it reached client-query-buffer-limit");
+            tally.query_limit_closed.add(1);
             self.close(slot);
             return false;
         }
@@ -398,9 +408,9 @@ impl Loop {
         }
         *taken = frame.end;
         let hard = self.bounds.output.hard;
+        // It is closed at the end of the turn; what it asked for beyond that would only take memory.
         if hard != 0 && output.waiting() as u64 > hard {
-            connection.record.doom();
-            connection.session.closing = true;
+            session.closing = true;
         }
     }
 
@@ -417,12 +427,17 @@ impl Loop {
 
     /// Writes what waits, closes what is to be closed, and queues what has more to do.
     fn send(&mut self, slot: usize) {
+        if self.is_over_output_limit(slot) {
+            return self.close(slot);
+        }
         let Some(connection) = &mut self.slots[slot] else { return };
         if connection.record.is_doomed() {
             return self.close(slot);
         }
         connection.beat();
+        let tally = &self.process.mailboxes[self.number].tally;
         while !connection.output.is_empty() && !connection.blocked {
+            tally.writes.add(1);
             match connection.send() {
                 Flow::Gone => return self.close(slot),
                 Flow::Some(count) => self.bytes_out += count as u64,
@@ -440,10 +455,6 @@ impl Loop {
                 return self.close(slot);
             }
         }
-        if self.is_over_output_limit(slot) {
-            return self.close(slot);
-        }
-        let Some(connection) = &mut self.slots[slot] else { return };
         if connection.readable && !connection.is_halted() && !connection.queued {
             connection.queued = true;
             self.ready.push(slot);
@@ -464,6 +475,7 @@ impl Loop {
         let over = over_soft || limit.hard != 0 && waiting > limit.hard;
         if over {
             tracing::warn!(client = connection.session.id, bytes = waiting, "closed: it reached client-output-buffer-limit");
+            self.process.mailboxes[self.number].tally.reply_limit_closed.add(1);
         }
         over
     }

@@ -13,6 +13,9 @@ pub(super) const SETTINGS: &[Setting] = &[
     setting("segment-mode", Shape::Octal { max: 0o777 }, Start::Number(0o600))
         .at_start()
         .about("The permissions of a new segment, in octal. Whoever may write to it is fully trusted."),
+    text("segment-group", "")
+        .at_start()
+        .about("The group that a new segment belongs to, by name or number; empty leaves it to the system."),
     integer("threads", 1, 512, 1).at_start().about("Event loops of this server, each with a seat of its own in the segment."),
     switch("share-port", false)
         .at_start()

@@ -86,6 +86,7 @@ fn a_client_that_does_not_read_is_closed_at_the_hard_limit() {
     let mut client = door.client();
     assert_eq!(client.ask_words(&["SET", "key", &"x".repeat(100_000)]), "+OK");
     let requests = b"GET key\r\n".repeat(200);
+    assert!(client.ask("INFO clients").contains("connected_clients:1\r\n"));
     // The server may close while this is being written.
     let _ = client.stream.write_all(&requests);
     let mut other = door.client();
@@ -94,6 +95,7 @@ fn a_client_that_does_not_read_is_closed_at_the_hard_limit() {
         assert!(began.elapsed() < crate::door::PATIENCE);
         std::thread::sleep(Duration::from_millis(10));
     }
+    assert!(other.ask("INFO stats").contains("client_output_buffer_limit_disconnections:1\r\n"));
 }
 
 #[test]
