@@ -70,9 +70,14 @@ impl Drop for Place {
     }
 }
 
-/// Runs a transaction until it is done.
+/// Runs a writing transaction until it is done.
 pub fn run<R>(table: &Table, call: impl Fn(&Txn<'_>) -> Result<R, Stop>) -> R {
-    let txn = table.begin(Mode::Write).expect("a seat");
+    run_as(table, Mode::Write, call)
+}
+
+/// Runs a transaction until it is done.
+pub fn run_as<R>(table: &Table, mode: Mode, call: impl Fn(&Txn<'_>) -> Result<R, Stop>) -> R {
+    let txn = table.begin(mode).expect("a seat");
     loop {
         match call(&txn).and_then(|outcome| txn.commit().map(|()| outcome)) {
             Ok(outcome) => return outcome,

@@ -1,0 +1,328 @@
+//! Many threads, and a stopped process, on one table: what each of them may rely on.
+//!
+//! The tests are short and say what must never be seen; they do not depend on who wins a race. Each ends with the
+//! judgement of `Table::verify`, as [`Place`] is dropped.
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use common::{Place, run_as};
+use polder_shm::Segment;
+use polder_shm::mapping::Residence;
+use polder_table::{Found, Mode, New, Replaces, Stop, Table, Txn};
+use polder_values::{Kind, Value};
+
+fn write(txn: &Txn<'_>, db: u16, key: &[u8], value: &[u8]) -> Result<(), Stop> {
+    txn.write(db, key, &New::of(Kind::String, Value::Packed(value)), Replaces::Whole)
+}
+
+fn bytes_of(txn: &Txn<'_>, db: u16, key: &[u8]) -> Result<Option<Vec<u8>>, Stop> {
+    match txn.find(db, key)? {
+        None => Ok(None),
+        Some(Found { value: Value::Packed(bytes), .. }) => Ok(Some(bytes.to_vec())),
+        Some(_) => panic!("not packed"),
+    }
+}
+
+fn number_of(txn: &Txn<'_>, key: &[u8]) -> Result<u64, Stop> {
+    Ok(bytes_of(txn, 0, key)?.map_or(0, |bytes| u64::from_le_bytes(bytes[..8].try_into().expect("a number"))))
+}
+
+/// A number as a value of one of several lengths, so that entries move between buckets and records.
+fn padded(number: u64, length: usize) -> Vec<u8> {
+    let mut bytes = number.to_le_bytes().to_vec();
+    bytes.resize(8 + length, 7);
+    bytes
+}
+
+/// Draws numbers from a seed.
+struct Draws(u64);
+
+impl Draws {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        ((self.0 >> 33) as usize) % limit
+    }
+}
+
+#[test]
+fn no_increment_is_lost() {
+    const THREADS: u64 = 4;
+    const EACH: u64 = 3_000;
+    let place = &Place::new();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            scope.spawn(move || {
+                let mut draws = Draws(thread);
+                for _ in 0..EACH {
+                    let key = format!("counter:{}", draws.below(3));
+                    place.run(|txn| {
+                        txn.declare(&[(0, key.as_bytes())])?;
+                        let now = number_of(txn, key.as_bytes())?;
+                        write(txn, 0, key.as_bytes(), &padded(now + 1, now as usize % 60))
+                    });
+                }
+            });
+        }
+    });
+    let sum: u64 =
+        (0..3).map(|number| run_as(&place.table, Mode::Read, |txn| number_of(txn, format!("counter:{number}").as_bytes()))).sum();
+    assert_eq!(sum, THREADS * EACH);
+    assert_eq!(place.keys(0), 3);
+}
+
+#[test]
+fn readers_of_many_keys_see_one_moment() {
+    const ACCOUNTS: usize = 300;
+    const START: u64 = 1_000;
+    let place = &Place::new();
+    let names: Vec<Vec<u8>> = (0..ACCOUNTS).map(|number| format!("account:{number}").into_bytes()).collect();
+    let keys: Vec<(u16, &[u8])> = names.iter().map(|name| (0, &name[..])).collect();
+    place.run(|txn| {
+        txn.declare(&keys)?;
+        keys.iter().try_for_each(|(_, key)| write(txn, 0, key, &padded(START, 0)))
+    });
+    let (end, moves) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let (keys, end, moves) = (&keys, &end, &moves);
+            scope.spawn(move || {
+                let mut draws = Draws(100 + thread);
+                while !end.load(Ordering::Relaxed) {
+                    let (from, to) = (keys[draws.below(ACCOUNTS)], keys[draws.below(ACCOUNTS)]);
+                    let length = draws.below(70);
+                    if from == to {
+                        continue;
+                    }
+                    place.run(|txn| {
+                        txn.declare(&[from, to])?;
+                        let (poorer, richer) = (number_of(txn, from.1)?, number_of(txn, to.1)?);
+                        write(txn, 0, from.1, &padded(poorer.wrapping_sub(1), length))?;
+                        write(txn, 0, to.1, &padded(richer.wrapping_add(1), length))
+                    });
+                    moves.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let begun = Instant::now();
+        let mut rounds = 0;
+        while begun.elapsed() < Duration::from_millis(800) || rounds < 20 {
+            let some = if rounds % 2 == 0 { &keys[..] } else { &keys[..2] };
+            let sum = run_as(&place.table, Mode::Read, |txn| {
+                txn.declare(some)?;
+                some.iter().try_fold(0u64, |sum, (_, key)| Ok::<_, Stop>(sum.wrapping_add(number_of(txn, key)?)))
+            });
+            if some.len() == ACCOUNTS {
+                assert_eq!(sum, ACCOUNTS as u64 * START, "after {} moves", moves.load(Ordering::Relaxed));
+            }
+            rounds += 1;
+        }
+        end.store(true, Ordering::Relaxed);
+    });
+    assert!(moves.load(Ordering::Relaxed) > 0);
+    assert_eq!(place.keys(0), ACCOUNTS as u64);
+}
+
+#[test]
+fn keys_that_are_there_are_found_while_the_table_grows_and_values_change_size() {
+    let place = &Place::new();
+    let (known, end) = (AtomicU64::new(0), AtomicBool::new(false));
+    let name = |number: u64| format!("key:{number}").into_bytes();
+    std::thread::scope(|scope| {
+        let (known, end) = (&known, &end);
+        scope.spawn(move || {
+            for number in 0..12_000 {
+                place.set(0, &name(number), &padded(number, 0), None);
+                known.store(number + 1, Ordering::Release);
+            }
+            end.store(true, Ordering::Relaxed);
+        });
+        // Entries that grow and shrink move between home, neighbour and stash.
+        scope.spawn(move || {
+            let mut draws = Draws(5);
+            while !end.load(Ordering::Relaxed) {
+                let there = known.load(Ordering::Acquire).max(1);
+                let number = draws.below(there as usize) as u64;
+                if number < known.load(Ordering::Acquire) {
+                    place.set(0, &name(number), &padded(number, draws.below(34)), None);
+                }
+            }
+        });
+        let mut draws = Draws(6);
+        while !end.load(Ordering::Relaxed) {
+            let there = known.load(Ordering::Acquire);
+            for _ in 0..50.min(there) {
+                let number = draws.below(there as usize) as u64;
+                let found = place.get(0, &name(number)).unwrap_or_else(|| panic!("key:{number} of {there} is not found"));
+                assert_eq!(found[..8], number.to_le_bytes());
+            }
+        }
+    });
+    assert_eq!(place.keys(0), 12_000);
+}
+
+#[test]
+fn a_scan_shows_every_stable_key_while_the_table_grows() {
+    const STABLE: usize = 2_000;
+    let place = &Place::new();
+    for number in 0..STABLE {
+        place.set(0, format!("stable:{number}").as_bytes(), b"1", None);
+    }
+    let end = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let end = &end;
+        scope.spawn(move || {
+            let mut draws = Draws(9);
+            for number in 0..8_000 {
+                place.set(0, format!("new:{number}").as_bytes(), b"1", None);
+                place.set(0, format!("stable:{}", draws.below(STABLE)).as_bytes(), &padded(1, draws.below(34)), None);
+            }
+            end.store(true, Ordering::Relaxed);
+        });
+        let mut rounds = 0;
+        while !end.load(Ordering::Relaxed) || rounds == 0 {
+            let mut seen = std::collections::HashSet::new();
+            let mut cursor = 0;
+            loop {
+                let txn = place.table.begin(Mode::Read).expect("a seat");
+                let visit = &mut |scanned: polder_table::Scanned<'_>| {
+                    seen.insert(scanned.key.to_vec());
+                };
+                cursor = txn.scan(0, cursor, 50, visit).expect("readable");
+                if cursor == 0 {
+                    break;
+                }
+            }
+            let missing: Vec<usize> = (0..STABLE).filter(|number| !seen.contains(format!("stable:{number}").as_bytes())).collect();
+            assert_eq!(missing, [0usize; 0], "in round {rounds}");
+            rounds += 1;
+        }
+    });
+}
+
+#[test]
+fn a_flush_takes_all_keys_of_a_transaction_or_none() {
+    let place = &Place::new();
+    let names: Vec<Vec<u8>> = (0..40).map(|number| format!("pair:{number}").into_bytes()).collect();
+    let keys: Vec<(u16, &[u8])> = names.iter().map(|name| (0, &name[..])).collect();
+    let end = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (keys, end) = (&keys, &end);
+        for _ in 0..2 {
+            scope.spawn(move || {
+                while !end.load(Ordering::Relaxed) {
+                    place.run(|txn| {
+                        txn.declare(keys)?;
+                        keys.iter().try_for_each(|(db, key)| write(txn, *db, key, &[3; 90]))
+                    });
+                }
+            });
+        }
+        scope.spawn(move || {
+            while !end.load(Ordering::Relaxed) {
+                place.run(|txn| txn.flush(Some(0)));
+                place.table.chores(2_000);
+                std::thread::yield_now();
+            }
+        });
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_millis(700) {
+            let there = run_as(&place.table, Mode::Read, |txn| {
+                txn.declare(keys)?;
+                keys.iter().try_fold(0, |there, (db, key)| Ok::<_, Stop>(there + txn.find(*db, key)?.is_some() as usize))
+            });
+            assert!(there == 0 || there == keys.len(), "{there} of {} keys", keys.len());
+        }
+        end.store(true, Ordering::Relaxed);
+    });
+    place.run(|txn| txn.flush(None));
+    assert_eq!(place.keys(0), 0);
+}
+
+#[test]
+fn swaps_beside_writers_of_both_databases_lose_nothing_and_end() {
+    const EACH: u64 = 400;
+    let place = &Place::new();
+    let end = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let end = &end;
+        scope.spawn(move || {
+            while !end.load(Ordering::Relaxed) {
+                place.run(|txn| txn.swap(0, 1));
+                std::thread::yield_now();
+            }
+        });
+        let writers: Vec<_> = (0..2u64)
+            .map(|thread| {
+                scope.spawn(move || {
+                    for number in 0..EACH {
+                        // Both databases in one transaction: a swap between two locks changes what the numbers mean.
+                        let key = format!("{thread}:{number}").into_bytes();
+                        place.run(|txn| {
+                            txn.declare(&[(0, &key), (1, &key)])?;
+                            write(txn, 0, &key, b"1")?;
+                            write(txn, 1, &key, b"1")
+                        });
+                    }
+                })
+            })
+            .collect();
+        writers.into_iter().for_each(|writer| writer.join().expect("no panic"));
+        end.store(true, Ordering::Relaxed);
+    });
+    assert_eq!([place.keys(0), place.keys(1)], [2 * EACH; 2]);
+}
+
+/// The process that is stopped while it holds a lock: this very test again, with the segment's name in its environment.
+const HOLDER: &str = "POLDER_STRESS_HOLDER";
+
+fn hold_and_wait(name: &str) -> ! {
+    let segment = Segment::attach(&name.parse().expect("a name"), Residence::default()).expect("the parent's segment");
+    let table = Table::over(segment);
+    let txn = table.begin(Mode::Write).expect("a seat");
+    txn.declare(&[(0, b"held")]).and_then(|()| write(&txn, 0, b"held", b"never seen")).expect("the only writer");
+    println!("holds");
+    loop {
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+#[test]
+fn a_stopped_holder_of_a_lock_stops_no_reader_and_no_writer_elsewhere_and_dies_without_harm() {
+    if let Ok(name) = std::env::var(HOLDER) {
+        hold_and_wait(&name);
+    }
+    let place = &Place::new();
+    place.set(0, b"held", b"before", None);
+    let name = |number: u32| format!("key:{number}").into_bytes();
+    (0..5_000).for_each(|number| place.set(0, &name(number), b"1", None));
+    let this = std::thread::current().name().expect("tests have names").to_owned();
+    let mut holder = Command::new(std::env::current_exe().expect("this test"))
+        .args([&this, "--exact", "--nocapture"])
+        .env(HOLDER, place.name.to_string())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a process");
+    let lines = BufReader::new(holder.stdout.take().expect("piped")).lines();
+    assert!(lines.map_while(Result::ok).any(|line| line.ends_with("holds")), "the holder died early");
+    let signal = |number: &str| Command::new("kill").args([number, &holder.id().to_string()]).status().expect("kill").success();
+    assert!(signal("-STOP"));
+    // Another extent: a neighbour of the held bucket may need it for what does not fit at home.
+    let extent = |key: &[u8]| place.table.inspect(0, key).expect("readable").expect("there").extent;
+    let held = extent(b"held");
+    let free: Vec<u32> = (0..5_000).filter(|number| extent(&name(*number)) != held).collect();
+    assert!(!free.is_empty());
+    for number in free.iter().copied().step_by(20) {
+        place.set(0, &name(number), b"2", None);
+        assert_eq!(place.get(0, b"held").as_deref(), Some(&b"before"[..]));
+    }
+    assert!(signal("-KILL"));
+    place.set(0, b"held", b"after", None);
+    assert_eq!(place.get(0, b"held").as_deref(), Some(&b"after"[..]));
+    assert_eq!(place.keys(0), 5_001);
+    holder.wait().expect("killed");
+}
