@@ -8,6 +8,7 @@ mod natural;
 pub mod number;
 pub mod reply;
 pub mod time;
+pub mod words;
 
 pub use reply::{Protocol, Reply};
 

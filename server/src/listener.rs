@@ -4,7 +4,7 @@
 //! fewest, so that fifty clients are shared evenly between two threads (SO_REUSEPORT spreads them by hash, 32 to 18 say,
 //! and would lose whoever waits in the queue of a thread that ends).
 use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -152,8 +152,9 @@ impl Listener {
                 Err(error) => return Err(error),
             };
             socket.set_nonblocking(true)?;
-            if let Some(text) = refusal(process, &peer) {
-                turn_away(&socket, text);
+            let guarded = process.settings.is_on(PROTECTED) && process.password().is_none();
+            if guarded && is_foreign(&peer) {
+                turn_away(&socket, DENIED);
             } else if !process.clients.admit(clients_max) {
                 process.memory.table().count(polder_engine::Counter::Refusals, 1);
                 turn_away(&socket, FULL);
@@ -175,14 +176,9 @@ impl Drop for Listener {
     }
 }
 
-/// Why a peer may not come in at all.
-fn refusal(process: &Process, peer: &SockAddr) -> Option<&'static str> {
-    let foreign = peer.as_socket().is_some_and(|address| !is_loopback(address.ip()));
-    (foreign && process.settings.is_on(PROTECTED) && process.password().is_none()).then_some(DENIED)
-}
-
-fn is_loopback(address: IpAddr) -> bool {
-    address.to_canonical().is_loopback()
+/// Whether a peer is on another host, as far as its address says; an IPv4 address may come in IPv6 dress.
+fn is_foreign(peer: &SockAddr) -> bool {
+    peer.as_socket().is_some_and(|address| !address.ip().to_canonical().is_loopback())
 }
 
 /// Tells a peer why it is not served; if its socket takes no text, there is nothing more to do.
@@ -220,4 +216,17 @@ pub fn prepare(socket: &Socket, keepalive_seconds: u64) -> io::Result<()> {
         )?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_other_hosts_are_foreign() {
+        let foreign = |address: &str| is_foreign(&SockAddr::from(address.parse::<SocketAddr>().expect("an address")));
+        assert!(!foreign("127.0.0.1:1") && !foreign("127.9.9.9:1") && !foreign("[::1]:1") && !foreign("[::ffff:127.0.0.1]:1"));
+        assert!(foreign("192.0.2.1:1") && foreign("[2001:db8::1]:1") && foreign("[::ffff:192.0.2.1]:1"));
+        assert!(!is_foreign(&SockAddr::unix("/tmp/socket").expect("a path")));
+    }
 }

@@ -486,8 +486,12 @@ impl Loop {
         connection.settle(&mut self.pool);
         self.process.clients.leave(&connection.record);
         self.process.mailboxes[connection.record.thread].relieve();
-        self.parked.retain(|parked| *parked != slot);
-        self.ready.retain(|ready| *ready != slot);
+        if connection.parked {
+            self.parked.retain(|parked| *parked != slot);
+        }
+        if connection.queued {
+            self.ready.retain(|ready| *ready != slot);
+        }
         self.free.push(slot);
     }
 

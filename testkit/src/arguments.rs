@@ -1,17 +1,14 @@
 //! A command line as redis-cli splits it, which is also how RESP's inline requests are split.
 //!
 //! One addition for big values: the argument `repeat:COUNT:TEXT` stands for TEXT, COUNT times over.
-use polder_wire::resp::{Split, split as split_inline};
+use polder_base::words;
 
 /// Splits a line into arguments.
 ///
 /// # Errors
 /// A text that names what is wrong: unbalanced quotes, or a count that is none.
 pub fn split(line: &str) -> Result<Vec<Vec<u8>>, String> {
-    match split_inline(line.as_bytes()) {
-        Split::Words(words) => words.into_iter().map(repeated).collect(),
-        Split::Unbalanced => Err("unbalanced quotes".into()),
-    }
+    words::split(line.as_bytes()).ok_or("unbalanced quotes")?.into_iter().map(repeated).collect()
 }
 
 fn repeated(word: Vec<u8>) -> Result<Vec<u8>, String> {

@@ -19,14 +19,12 @@
 //! Leniency and error texts are those of Redis 7.4: it does not look at the byte after a `\r`, and neither do we,
 //! because a client that works with Redis must work here.
 
-mod inline;
 mod output;
 mod request;
 mod value;
 
 use std::borrow::Cow;
 
-pub use inline::{Split, split};
 pub use output::Output;
 pub use request::{Limits, Request, Requests};
 pub use value::{Replies, Value, command};

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::os::unix::ffi::OsStringExt;
 
 use clap::{ArgAction, Args};
-use polder_wire::resp::{Split, split};
+use polder_base::words::split;
 
 use super::format::{Form, Format};
 use super::link::{Login, Place};
@@ -225,7 +225,7 @@ impl Arguments {
 /// A word that may be quoted.
 pub fn unquoted(word: &[u8]) -> Result<Vec<u8>, String> {
     match split(word) {
-        Split::Words(mut words) if words.len() == 1 => Ok(words.remove(0)),
+        Some(mut words) if words.len() == 1 => Ok(words.remove(0)),
         _ => Err("Invalid quoted string".into()),
     }
 }

@@ -3,8 +3,8 @@
 //! All of it comes from the command table; there is no second list of commands here.
 use std::borrow::Cow;
 
+use polder_base::words::split;
 use polder_commands::{Command, all, find, find_subcommand};
-use polder_wire::resp::{Split, split};
 use rustyline::completion::{Completer, Pair};
 use rustyline::highlight::Highlighter;
 use rustyline::hint::{Hint, Hinter};
@@ -81,10 +81,7 @@ impl Completer for Assist {
 /// The words of a line that may not be finished.
 fn words(line: &str) -> Vec<String> {
     let closed = [line.to_string(), format!("{line}\""), format!("{line}'")];
-    let split_any = closed.iter().find_map(|line| match split(line.as_bytes()) {
-        Split::Words(words) => Some(words),
-        Split::Unbalanced => None,
-    });
+    let split_any = closed.iter().find_map(|line| split(line.as_bytes()));
     split_any.into_iter().flatten().map(|word| String::from_utf8_lossy(&word).into_owned()).collect()
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use polder_wire::resp::{Split, split};
+use polder_base::words::split;
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{CompletionType, Config, Editor};
@@ -158,7 +158,7 @@ fn prompt(client: &Client) -> String {
 
 /// Does what a line says.
 fn obey(client: &mut Client, source: &mut Source, ends_process: &AtomicBool, line: &[u8], out: &mut dyn Write) -> io::Result<After> {
-    let Split::Words(mut words) = split(line) else {
+    let Some(mut words) = split(line) else {
         writeln!(out, "Invalid argument(s)")?;
         return Ok(After::Next);
     };

@@ -14,6 +14,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use polder_base::words::split;
+
 use super::{Id, find};
 
 /// How deep files may include each other: enough for people, an end for circles.
@@ -88,7 +90,7 @@ pub(super) fn read_line(line: &[u8]) -> Result<Line, String> {
     if line.is_empty() || line[0] == b'#' {
         return Ok(Line::Nothing);
     }
-    let mut words = split_words(line).ok_or("Unbalanced quotes in configuration line")?;
+    let mut words = split(line).ok_or("Unbalanced quotes in configuration line")?;
     if words.is_empty() {
         return Ok(Line::Nothing);
     }
@@ -139,136 +141,10 @@ pub fn flags(arguments: &[String]) -> Result<(Vec<String>, Vec<Assignment>), Wro
     Ok((before.to_vec(), assignments))
 }
 
-/// Splits a line into words by Redis's quoting rules; none when quotes are not closed or not followed by a blank.
-pub fn split_words(line: &[u8]) -> Option<Vec<Vec<u8>>> {
-    let mut words = Vec::new();
-    let mut rest = line.trim_ascii_start();
-    while !rest.is_empty() {
-        let mut word = Vec::new();
-        rest = split_word(rest, &mut word)?.trim_ascii_start();
-        words.push(word);
-    }
-    Some(words)
-}
-
-/// Reads one word into `word` and hands back what follows it.
-fn split_word<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
-    loop {
-        match rest {
-            [] | [b' ' | b'\n' | b'\r' | b'\t' | 0, ..] => return Some(rest),
-            [b'"', quoted @ ..] => return ends_word(read_double_quoted(quoted, word)?),
-            [b'\'', quoted @ ..] => return ends_word(read_single_quoted(quoted, word)?),
-            [byte, after @ ..] => {
-                word.push(*byte);
-                rest = after;
-            }
-        }
-    }
-}
-
-/// A closing quote must end the word.
-fn ends_word(rest: &[u8]) -> Option<&[u8]> {
-    rest.first().is_none_or(|byte| byte.is_ascii_whitespace() || *byte == 0x0b).then_some(rest)
-}
-
-fn read_double_quoted<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
-    loop {
-        let (byte, used) = match rest {
-            [] => return None,
-            [b'"', after @ ..] => return Some(after),
-            [b'\\', b'x', high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => (hex(*high) << 4 | hex(*low), 4),
-            [b'\\', escaped, ..] => (unescape(*escaped), 2),
-            [byte, ..] => (*byte, 1),
-        };
-        word.push(byte);
-        rest = &rest[used..];
-    }
-}
-
-fn read_single_quoted<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
-    loop {
-        let (byte, used) = match rest {
-            [] => return None,
-            [b'\\', b'\'', ..] => (b'\'', 2),
-            [b'\'', after @ ..] => return Some(after),
-            [byte, ..] => (*byte, 1),
-        };
-        word.push(byte);
-        rest = &rest[used..];
-    }
-}
-
-fn hex(digit: u8) -> u8 {
-    (digit as char).to_digit(16).unwrap_or(0) as u8
-}
-
-fn unescape(byte: u8) -> u8 {
-    match byte {
-        b'n' => b'\n',
-        b'r' => b'\r',
-        b't' => b'\t',
-        b'b' => 0x08,
-        b'a' => 0x07,
-        other => other,
-    }
-}
-
-/// Writes a word so that [`split_words`] reads it back: bare where that is safe, else in double quotes.
-pub fn quote(word: &[u8]) -> String {
-    let bare = |byte: &u8| byte.is_ascii_graphic() && !b"\"'\\#".contains(byte);
-    if !word.is_empty() && word.iter().all(bare) {
-        return String::from_utf8_lossy(word).into_owned();
-    }
-    let mut text = String::from("\"");
-    for byte in word {
-        match byte {
-            b'\n' => text.push_str("\\n"),
-            b'\r' => text.push_str("\\r"),
-            b'\t' => text.push_str("\\t"),
-            0x07 => text.push_str("\\a"),
-            0x08 => text.push_str("\\b"),
-            b'"' | b'\\' => text.extend(['\\', *byte as char]),
-            b' '..=b'~' => text.push(*byte as char),
-            other => text.push_str(&format!("\\x{other:02x}")),
-        }
-    }
-    text.push('"');
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::id;
     use super::*;
-
-    fn words(line: &str) -> Option<Vec<String>> {
-        split_words(line.as_bytes()).map(|words| words.into_iter().map(|word| String::from_utf8(word).unwrap()).collect())
-    }
-
-    #[test]
-    fn lines_are_split_as_redis_splits_them() {
-        let cases: &[(&str, Option<&[&str]>)] = &[
-            ("", Some(&[])),
-            ("  maxmemory\t2gb ", Some(&["maxmemory", "2gb"])),
-            (r#"save """#, Some(&["save", ""])),
-            (r#"a "b \"c\" \x41\n" d"#, Some(&["a", "b \"c\" A\n", "d"])),
-            (r"a 'it\'s' \x41", Some(&["a", "it's", r"\x41"])),
-            (r#"pre"fix""#, Some(&["prefix"])),
-            (r#"a "b"c"#, None),
-            (r#"a "b"#, None),
-            ("a 'b", None),
-        ];
-        for (line, expect) in cases {
-            assert_eq!(words(line), expect.map(|words| words.iter().map(|word| word.to_string()).collect()), "{line}");
-        }
-    }
-
-    #[test]
-    fn quoted_words_read_back() {
-        for word in [b"".as_slice(), b"plain", b"two words", b"\"'\\", b"\x00\x07\x08\t\r\n\xff", b"#no comment"] {
-            assert_eq!(split_words(quote(word).as_bytes()), Some(vec![word.to_vec()]));
-        }
-    }
 
     #[test]
     fn lines_name_settings_or_say_why_not() {

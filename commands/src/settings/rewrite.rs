@@ -4,7 +4,9 @@
 //! signature when they differ from their first value. What the file says and we do not understand stays.
 use std::collections::HashSet;
 
-use super::file::{Line, quote, read_line};
+use polder_base::words::quote;
+
+use super::file::{Line, read_line};
 use super::value;
 use super::{Id, Scope, Settings, Shape, id};
 

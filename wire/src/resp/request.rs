@@ -11,9 +11,9 @@
 //! 3. Memory that a client can make us take is in proportion to bytes that it has sent, never to a number that it named.
 
 use polder_base::number::integer;
+use polder_base::words::split;
 
 use super::Malformed;
-use super::inline::{Split, split};
 
 /// What a client may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -262,13 +262,9 @@ fn read_inline(input: &mut &[u8]) -> Result<Option<Vec<Vec<u8>>>, Malformed> {
         return if bytes.len() > LINE_BYTES_MAX { Err("ERR Protocol error: too big inline request".into()) } else { Ok(None) };
     };
     let line = bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]);
-    match split(line) {
-        Split::Words(words) => {
-            *input = &bytes[end + 1..];
-            Ok(Some(words))
-        }
-        Split::Unbalanced => Err("ERR Protocol error: unbalanced quotes in request".into()),
-    }
+    let words = split(line).ok_or("ERR Protocol error: unbalanced quotes in request")?;
+    *input = &bytes[end + 1..];
+    Ok(Some(words))
 }
 
 #[cfg(test)]

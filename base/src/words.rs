@@ -1,35 +1,45 @@
-//! Splitting a line into words as Redis does: inline requests, configuration files and the command line share it.
+//! Lines of words as Redis splits them: inline requests, configuration files and the command line share it.
 //!
 //! Words are parted by white space. `"..."` understands `\n \r \t \b \a \xHH` and `\` before anything else; `'...'`
 //! understands `\'` only. A closing quote must be followed by white space or the end. A NUL byte ends the line.
 
-/// What became of a line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Split {
-    /// The words, unescaped.
-    Words(Vec<Vec<u8>>),
-    /// A quote is not closed, or something follows its end.
-    Unbalanced,
-}
-
-/// Splits a line into words.
-pub fn split(line: &[u8]) -> Split {
-    let line = &line[..memchr::memchr(0, line).unwrap_or(line.len())];
+/// Splits a line into words, unescaped; none when a quote is not closed, or something follows its end.
+pub fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let line = line.split(|byte| *byte == 0).next().unwrap_or_default();
     let mut words = Vec::new();
     let mut at = 0;
     loop {
         at += line[at..].iter().take_while(|byte| is_space(**byte)).count();
         if at == line.len() {
-            return Split::Words(words);
+            return Some(words);
         }
-        match word(line, at) {
-            Some((word, next)) => {
-                words.push(word);
-                at = next;
-            }
-            None => return Split::Unbalanced,
+        let (word, next) = word(line, at)?;
+        words.push(word);
+        at = next;
+    }
+}
+
+/// Writes a word so that [`split`] reads it back: bare where that is safe, else in double quotes.
+pub fn quote(word: &[u8]) -> String {
+    let bare = |byte: &u8| byte.is_ascii_graphic() && !b"\"'\\#".contains(byte);
+    if !word.is_empty() && word.iter().all(bare) {
+        return String::from_utf8_lossy(word).into_owned();
+    }
+    let mut text = String::from("\"");
+    for byte in word {
+        match byte {
+            b'\n' => text.push_str("\\n"),
+            b'\r' => text.push_str("\\r"),
+            b'\t' => text.push_str("\\t"),
+            0x07 => text.push_str("\\a"),
+            0x08 => text.push_str("\\b"),
+            b'"' | b'\\' => text.extend(['\\', *byte as char]),
+            b' '..=b'~' => text.push(*byte as char),
+            other => text.push_str(&format!("\\x{other:02x}")),
         }
     }
+    text.push('"');
+    text
 }
 
 /// The word that starts at `at`, and where the next may start.
@@ -102,10 +112,7 @@ mod tests {
     use super::*;
 
     fn words(line: &[u8]) -> Option<Vec<String>> {
-        match split(line) {
-            Split::Words(words) => Some(words.into_iter().map(|word| String::from_utf8_lossy(&word).into_owned()).collect()),
-            Split::Unbalanced => None,
-        }
+        Some(split(line)?.into_iter().map(|word| String::from_utf8_lossy(&word).into_owned()).collect())
     }
 
     #[test]
@@ -130,6 +137,13 @@ mod tests {
         for (line, expected) in cases {
             let expected = expected.map(|list| list.iter().map(|word| word.to_string()).collect::<Vec<_>>());
             assert_eq!(words(line), expected, "{:?}", String::from_utf8_lossy(line));
+        }
+    }
+
+    #[test]
+    fn quoted_words_read_back() {
+        for word in [b"".as_slice(), b"plain", b"two words", b"\"'\\", b"\x00\x07\x08\t\r\n\xff", b"#no comment"] {
+            assert_eq!(split(quote(word).as_bytes()), Some(vec![word.to_vec()]));
         }
     }
 }
