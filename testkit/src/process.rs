@@ -61,7 +61,8 @@ impl Server {
     /// # Errors
     /// As [`Server::start`].
     pub fn start_polder(program: &Path, segment: &str, more: &[&str]) -> io::Result<Server> {
-        let mut flags = vec!["serve", "--port", "{port}", "--segment", segment, "--enable-debug-command", "yes"];
+        let mut flags = vec!["serve", "--port", "{port}", "--segment", segment];
+        flags.extend(["--enable-debug-command", "yes", "--enable-module-command", "yes"]);
         flags.extend(more);
         Server::start(program, &flags)
     }

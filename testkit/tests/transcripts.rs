@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use polder_base::Protocol;
 use polder_testkit::door::{Door, InProcess, Socket};
 use polder_testkit::process::{Server, polder};
-use polder_testkit::runner;
+use polder_testkit::runner::{self, Outcome};
 use polder_testkit::scratch::Scratch;
 use polder_testkit::transcript::Transcript;
 
@@ -27,17 +27,10 @@ struct Choice {
 }
 
 fn main() -> ExitCode {
-    let mut choice = match chosen() {
+    let choice = match chosen() {
         Ok(choice) => choice,
         Err(error) => {
             eprintln!("{error}");
-            return ExitCode::FAILURE;
-        }
-    };
-    let _served = match choice.serve.then(|| serve(&mut choice)).transpose() {
-        Ok(served) => served,
-        Err(error) => {
-            println!("{error}\ntranscripts: 0 passed, 1 failed");
             return ExitCode::FAILURE;
         }
     };
@@ -45,13 +38,15 @@ fn main() -> ExitCode {
     let (transcripts, unreadable) = read_all();
     failures.extend(unreadable);
     for transcript in transcripts.iter().filter(|t| choice.names.is_empty() || choice.names.contains(&t.name)) {
-        for mut door in doors(&choice) {
-            let outcome = runner::run(transcript, door.as_mut());
-            passed += outcome.passed;
-            failures.extend(outcome.failures);
+        match run_through_all(transcript, &choice) {
+            Ok(outcome) => {
+                passed += outcome.passed;
+                failures.extend(outcome.failures);
+            }
+            Err(error) => failures.push(error),
         }
     }
-    if choice.names.is_empty() && choice.servers.is_empty() {
+    if choice.names.is_empty() && choice.servers.is_empty() && !choice.serve {
         match every_command_has_a_case(&transcripts) {
             Ok(()) => passed += 1,
             Err(text) => failures.push(text),
@@ -82,19 +77,27 @@ fn chosen() -> Result<Choice, String> {
     Ok(choice)
 }
 
-/// A server of ours for the time of the run, among the servers of the choice.
-fn serve(choice: &mut Choice) -> Result<(Server, Scratch), String> {
-    let scratch = Scratch::new();
-    let server = Server::start_polder(&polder(), &scratch.options.segment, &[]).map_err(|error| error.to_string())?;
-    choice.servers.push((server.address(), false));
-    Ok((server, scratch))
+/// Runs one file through every door of the choice. A server of ours is started for it alone: settings outlive cases.
+fn run_through_all(transcript: &Transcript, choice: &Choice) -> Result<Outcome, String> {
+    let mut outcome = Outcome::default();
+    let mut servers = choice.servers.clone();
+    let scratch = choice.serve.then(Scratch::new);
+    let served = scratch.as_ref().map(|scratch| Server::start_polder(&polder(), &scratch.options.segment, &[])).transpose();
+    let served = served.map_err(|error| error.to_string())?;
+    servers.extend(served.as_ref().map(|server| (server.address(), false)));
+    for mut door in doors(&servers) {
+        let more = runner::run(transcript, door.as_mut());
+        outcome.passed += more.passed;
+        outcome.failures.extend(more.failures);
+    }
+    Ok(outcome)
 }
 
-fn doors(choice: &Choice) -> Vec<Box<dyn Door>> {
-    if choice.servers.is_empty() {
+fn doors(servers: &[(String, bool)]) -> Vec<Box<dyn Door>> {
+    if servers.is_empty() {
         return PROTOCOLS.iter().map(|&protocol| Box::new(InProcess::new(protocol)) as Box<dyn Door>).collect();
     }
-    let sockets = choice.servers.iter().flat_map(|(address, is_redis)| PROTOCOLS.map(|protocol| Socket::new(address, protocol, *is_redis)));
+    let sockets = servers.iter().flat_map(|(address, is_redis)| PROTOCOLS.map(|protocol| Socket::new(address, protocol, *is_redis)));
     sockets.map(|socket| Box::new(socket) as Box<dyn Door>).collect()
 }
 
