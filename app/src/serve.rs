@@ -50,8 +50,10 @@ fn serve(words: &[String]) -> Result<bool, String> {
     let usage = memory.table().usage();
     let server = Server::start(Arc::new(memory), settings.clone()).map_err(|failure| failure.to_string())?;
     let pid_file = PidFile::write(&settings.string(PID_FILE))?;
+    // Before anybody is told that we are ready: who is told may send one at once.
+    let signals = Signals::new([SIGTERM, SIGINT]).map_err(|error| format!("cannot listen to signals: {error}"))?;
     announce(&settings, &server, usage.ceiling, usage.page_bytes);
-    let well = wait(server)?;
+    let well = wait(server, signals);
     drop(pid_file);
     Ok(well)
 }
@@ -127,8 +129,7 @@ fn announce(settings: &Settings, server: &Server, ceiling: u64, page_bytes: u64)
 }
 
 /// Waits until the server ends by itself (SHUTDOWN) or by a signal; a second signal ends it at once.
-fn wait(server: Server) -> Result<bool, String> {
-    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(|error| format!("cannot listen to signals: {error}"))?;
+fn wait(server: Server, mut signals: Signals) -> bool {
     let stop = server.stopper();
     let handle = signals.handle();
     server.tell_on_stop(|| tell_systemd(sd_notify::NotifyState::Stopping));
@@ -144,7 +145,7 @@ fn wait(server: Server) -> Result<bool, String> {
     let well = server.wait();
     handle.close();
     tracing::info!("bye: the memory stays");
-    Ok(well && listener.join().is_ok())
+    well && listener.join().is_ok()
 }
 
 /// Tells systemd, if it started us.
