@@ -159,6 +159,11 @@ impl Seat {
         self.segment.word(self.base + word).store(self.get(word).wrapping_add(by), Ordering::Relaxed);
     }
 
+    /// Whether this is the process that took the seat, and not a forked child of it.
+    pub fn is_own(&self) -> bool {
+        self.generation == fork::generation()
+    }
+
     /// Marks the seat as used by a transaction; answers false when it already is.
     #[inline]
     pub fn enter(&self) -> bool {
@@ -295,6 +300,11 @@ impl Segment {
         if index >= self.seats_high() {
             return;
         }
+        self.attend(index, &|_| {});
+    }
+
+    /// Brings a seat without a living owner in order and does `more` with it.
+    fn attend(self: &Arc<Segment>, index: u64, more: &dyn Fn(&Seat)) {
         match self.witness_take(index) {
             Taken::Busy | Taken::Damaged => {}
             taken => {
@@ -302,6 +312,7 @@ impl Segment {
                     recover::settle(&seat);
                     seat.set(at::PIN_LOWER, at::NO_PIN);
                     seat.set(at::OWNER, 0);
+                    more(&seat);
                 }
                 if taken == Taken::Dead {
                     self.witness_settle(index);
@@ -311,13 +322,18 @@ impl Segment {
         }
     }
 
-    /// Looks after every seat: the dead are recovered. Answers how many were found dead.
+    /// Looks after every seat: the dead are recovered, and what the gone have retired is freed. Answers how many were found dead.
     pub fn recover_dead(self: &Arc<Segment>) -> u64 {
         let mut found = 0;
         for index in 0..self.seats_high() {
             if self.load(self.seat_at(index) + at::OWNER) != 0 {
                 self.probe(index);
                 found += (self.load(self.seat_at(index) + at::OWNER) == 0) as u64;
+            } else if self.load(self.seat_at(index) + at::RETIRED_HEAD) != self.load(self.seat_at(index) + at::RETIRED_TAIL) {
+                // Nobody would, until the next thread happens to sit here.
+                self.attend(index, &|seat| {
+                    seat.reclaim();
+                });
             }
         }
         found

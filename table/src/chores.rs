@@ -3,7 +3,7 @@
 //! Any attached thread may do them (the warden is a hint, not a daemon), and every chore is safe when two do it at once. With
 //! no server running, in-process callers do a little at a time.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use polder_base::Fault;
 use polder_shm::journal::{CHANGED, DEATH, Tag};
@@ -22,6 +22,10 @@ use crate::txn::Txn;
 
 /// The longest time between two rounds, in milliseconds: the dead are looked after at least so often.
 const ROUND_MS: u64 = 1_000;
+/// How long a chore waits for a lock, whose holder may be stopped. It comes back.
+const PATIENCE: Duration = Duration::from_millis(3);
+/// Attempts to collect one key in one round.
+const COLLECT_ATTEMPTS: u32 = 3;
 /// Draws of a victim before eviction gives up.
 const DRAWS_MAX: u32 = 20_000;
 
@@ -32,7 +36,7 @@ const EXTENT_BOUND: u64 = 1;
 impl Table {
     /// One round of the chores, at most about `budget_us`; answers in how many milliseconds the next is due.
     pub fn chores(&self, budget_us: u64) -> u64 {
-        let end = Instant::now() + std::time::Duration::from_micros(budget_us);
+        let end = Instant::now() + Duration::from_micros(budget_us);
         let segment = self.segment();
         segment.publish(header::WARDEN, polder_base::time::now_ms());
         segment.recover_dead();
@@ -118,10 +122,17 @@ impl Table {
         left
     }
 
-    /// Takes away a key that has expired, if it still has.
+    /// Takes away a key that has expired, if it still has and nobody holds it for long.
     fn collect(&self, db: Db, key: &[u8]) -> Result<(), Stop> {
         let txn = self.begin(Mode::Write)?;
-        txn.retrying(|| txn.hold(db, key, true).map(drop))
+        txn.until.set(Some(Instant::now() + PATIENCE));
+        for _ in 0..COLLECT_ATTEMPTS {
+            match txn.hold(db, key, true).and_then(|_| txn.commit()) {
+                Err(Stop::Retry) => txn.abort(),
+                outcome => return outcome,
+            }
+        }
+        Err(Stop::Retry)
     }
 
     /// Makes room by the eviction policy until memory is below the limit; answers false when that is impossible.
@@ -300,7 +311,9 @@ impl Txn<'_> {
     /// Frees one extent of a flushed database, or, when none is left, the database; answers whether there is more to do.
     fn sweep_step(&self, cell: u64, node: u64) -> Result<bool, Stop> {
         let segment = self.segment();
-        if self.seat.lock(SWEEP_LOCK, None)? == Locked::Dead || segment.observe(cell) != node {
+        // Somebody who is stopped while he sweeps or holds a key stops the sweep, and nobody else.
+        let ours = matches!(self.seat.lock(SWEEP_LOCK, Some(Instant::now() + PATIENCE))?, Locked::Ours(_));
+        if !ours || node == 0 || segment.observe(cell) != node {
             self.seat.rollback();
             return Ok(false);
         }
@@ -345,9 +358,7 @@ impl Txn<'_> {
         for index in 0..found.buckets() {
             let bucket = found.bucket(segment, index).ok_or(Fault::Damaged { what: "an extent" })?;
             // The last transactions that came before the FLUSH end first.
-            if self.seat.lock(bucket.line, None)? == Locked::Dead {
-                return Err(Stop::Retry);
-            }
+            let Locked::Ours(_) = self.seat.lock(bucket.line, Some(Instant::now() + PATIENCE))? else { return Err(Stop::Retry) };
             self.seat.amend(self.seat.journal_len() - 1, CHANGED | DEATH);
             let live = Live { segment, bucket };
             for (unit, _) in bucket::entries(&live) {

@@ -18,11 +18,12 @@
 //! names; so readers walk without locks and make sure at the end that the slot still says what it said.
 
 use polder_base::Ref;
-use polder_shm::layout::ROOTS_AT;
+use polder_shm::layout::seat::TALLY_SLOTS;
+use polder_shm::layout::{ROOTS_AT, ROOTS_BYTES};
 use polder_shm::node::HEADER_BYTES;
 use polder_shm::{Segment, offset_of, ref_to};
 
-use crate::api::Db;
+use crate::api::{DATABASES, Db};
 use crate::bucket::{BUCKET_BYTES, LINES_AT, PIECE_BUCKETS, UNITS_AT};
 
 /// The lock over the map of databases.
@@ -30,9 +31,11 @@ pub const MAP_LOCK: u64 = ROOTS_AT;
 /// The lock of whoever sweeps flushed databases.
 pub const SWEEP_LOCK: u64 = ROOTS_AT + 8;
 /// Flushed databases that wait for the sweeper.
-pub const GARBAGE_AT: u64 = ROOTS_AT + 64;
-/// How many there can be at once.
-pub const GARBAGE_SLOTS: u64 = 120;
+pub const GARBAGE_AT: u64 = MAP_AT + DATABASES as u64 * 16;
+/// How many there can be at once: a FLUSHALL of every database at least, and no more than there are tallies for.
+pub const GARBAGE_SLOTS: u64 = 260;
+const _: () = assert!(GARBAGE_SLOTS as usize >= DATABASES && GARBAGE_SLOTS + (DATABASES as u64) < TALLY_SLOTS);
+const _: () = assert!(GARBAGE_AT + GARBAGE_SLOTS * 8 <= ROOTS_AT + ROOTS_BYTES);
 /// The map: two words a database.
 pub const MAP_AT: u64 = ROOTS_AT + 1024;
 

@@ -224,6 +224,17 @@ pub fn map_is_changing(seat: &Seat) -> bool {
     }
 }
 
+/// Notes what says whether a bucket has changed: its word and, if it is locked, its owner's status.
+pub fn mark(seat: &Seat, bucket: Bucket, marks: &mut Marks) {
+    let segment = seat.segment();
+    let word = segment.observe(bucket.line);
+    marks.push(Mark { at: bucket.line, word });
+    if let Some(owner) = lock::owner(word) {
+        let status_at = segment.seat_at(owner) + at::STATUS;
+        marks.push(Mark { at: status_at, word: segment.observe(status_at) });
+    }
+}
+
 /// Reads a bucket as one state, whoever has it locked; `None` when it is dead or changed meanwhile.
 pub fn view<R>(seat: &Seat, bucket: Bucket, read: impl Fn(&dyn Words) -> R) -> Option<R> {
     let segment = seat.segment();

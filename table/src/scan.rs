@@ -11,7 +11,7 @@ use crate::api::{Db, Scanned, Stop};
 use crate::bucket::{self, UNITS};
 use crate::directory::{self, Extent, map_at};
 use crate::entry::Image;
-use crate::lookup::view;
+use crate::lookup::{self, Marks, view};
 use crate::place::is_key;
 use crate::txn::{Pending, Txn};
 
@@ -61,6 +61,8 @@ impl Txn<'_> {
     /// meanwhile.
     fn at_home(&self, extent: &Extent, home: u64) -> Option<Vec<Image>> {
         let mut images = Vec::with_capacity(UNITS / 2);
+        let mut marks = Marks::new();
+        lookup::mark(&self.seat, extent.bucket(self.segment(), home)?, &mut marks);
         let (next, stash) = self.add_bucket(extent, home, &mut images)?;
         if next > 0 {
             self.add_bucket(extent, home + 1, &mut images)?;
@@ -68,7 +70,9 @@ impl Txn<'_> {
         if stash > 0 && !(next > 0 && extent.stash_of(home) == home + 1) {
             self.add_bucket(extent, extent.stash_of(home), &mut images)?;
         }
-        (extent.is_current(self.segment()) && self.seat.covers_now()).then_some(images)
+        // An entry that grows or shrinks may move home after we have been there: then what is at home has changed.
+        let one = next == 0 && stash == 0 || lookup::still(self.segment(), &marks);
+        (one && extent.is_current(self.segment()) && self.seat.covers_now()).then_some(images)
     }
 
     fn add_bucket(&self, extent: &Extent, index: u64, images: &mut Vec<Image>) -> Option<(u8, u8)> {

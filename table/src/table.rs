@@ -13,7 +13,7 @@ use crate::bucket::{self, LINE_WORDS};
 use crate::directory::{self, Bucket, Slot, database, map_at};
 use crate::entry;
 use crate::hash::hash;
-use crate::lookup::Live;
+use crate::lookup::{self, Live};
 use crate::scratch::Loan;
 use crate::txn::Txn;
 
@@ -288,8 +288,14 @@ impl Table {
             }
             let base = if segment.check(node, 64) { segment.load(node + database::KEYS_BASE + word * 8) } else { 0 };
             let sum = segment.sum_over_seats(at::TALLIES + directory::tally_of(root) * 16 + word * 8);
-            if segment.observe(map_at(db) + 8) == root {
+            // Node and root are written one after the other: only of one database they make a number.
+            let one = !segment.check(node, 64) || segment.load(node + database::TALLY) == directory::tally_of(root);
+            if one && segment.observe(map_at(db)) == node && segment.observe(map_at(db) + 8) == root {
                 return sum.wrapping_sub(base);
+            }
+            // Whoever is between the two goes on, or is dead and recovered here.
+            if !self.seat().is_ok_and(|seat| lookup::map_is_changing(&seat)) {
+                std::hint::spin_loop();
             }
         }
     }

@@ -16,6 +16,7 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::time::Instant;
 
 use polder_base::{Fault, Ref};
 use polder_shm::node::NodeKind;
@@ -50,6 +51,8 @@ pub struct Txn<'t> {
     lookups: Cell<u32>,
     /// Locks have been taken or things noted: there is something to roll back.
     pub(crate) dirty: Cell<bool>,
+    /// Until when locks are waited for; chores give up on a key whose holder is stopped.
+    pub(crate) until: Cell<Option<Instant>>,
 }
 
 /// Where a locked key's entry lies.
@@ -106,7 +109,17 @@ impl KeyTest for (&Txn<'_>, &[u8]) {
 impl<'t> Txn<'t> {
     pub(crate) fn new(table: &'t Table, seat: Rc<Seat>, mode: Mode, scratch: Loan) -> Txn<'t> {
         seat.pin();
-        Txn { table, seat, mode, scratch, now: Cell::new(0), attempts: Cell::new(0), lookups: Cell::new(0), dirty: Cell::new(false) }
+        Txn {
+            table,
+            seat,
+            mode,
+            scratch,
+            now: Cell::new(0),
+            attempts: Cell::new(0),
+            lookups: Cell::new(0),
+            dirty: Cell::new(false),
+            until: Cell::new(None),
+        }
     }
 
     #[inline]
@@ -368,7 +381,7 @@ impl<'t> Txn<'t> {
         }
         let order = extent.order(index);
         let may_wait = declared || order > self.scratch.highest.get();
-        let locked = if may_wait { self.seat.lock(bucket.line, None)? } else { self.seat.lock_now(bucket.line)? };
+        let locked = if may_wait { self.seat.lock(bucket.line, self.until.get())? } else { self.seat.lock_now(bucket.line)? };
         match locked {
             Locked::Ours(_) => {
                 self.scratch.highest.set(self.scratch.highest.get().max(order));
@@ -690,6 +703,10 @@ impl<'t> Txn<'t> {
 
 impl Drop for Txn<'_> {
     fn drop(&mut self) {
+        if !self.seat.is_own() {
+            // A forked child's copy: seat, journal and pin are its parent's.
+            return;
+        }
         if self.dirty.get() {
             self.seat.rollback();
         }

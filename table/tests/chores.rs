@@ -1,0 +1,98 @@
+//! The chores: what they free, and what they do not wait for.
+
+mod common;
+
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use common::Place;
+use polder_shm::Locked;
+use polder_shm::layout::ROOTS_AT;
+use polder_table::{Mode, SYSTEM};
+
+/// The lock of whoever sweeps flushed databases (`table::directory`).
+const SWEEP_LOCK: u64 = ROOTS_AT + 8;
+
+#[test]
+fn what_a_gone_thread_has_retired_is_freed() {
+    let place = &Place::new();
+    std::thread::scope(|scope| {
+        let leaving = scope.spawn(|| {
+            let keys: Vec<Vec<u8>> = (0..70u32).map(|number| number.to_le_bytes().to_vec()).collect();
+            keys.iter().for_each(|key| place.set(0, key, &[1; 2_000], None));
+            keys.iter().for_each(|key| assert!(place.remove(0, key)));
+        });
+        // The end of the scope alone would not wait for the thread to give its seat back.
+        leaving.join().expect("no panic");
+    });
+    assert!(place.table.usage().retired > 0, "the thread left nothing behind, so this test shows nothing");
+    (0..3).for_each(|_| chore(place));
+    assert_eq!(place.table.usage().retired, 0);
+}
+
+#[test]
+fn a_flush_of_every_database_needs_no_second_try() {
+    let place = &Place::new();
+    (0..SYSTEM).for_each(|db| place.set(db, b"key", b"1", None));
+    place.run(|txn| txn.flush(None));
+    assert!((0..SYSTEM).all(|db| place.keys(db) == 0));
+    let begun = Instant::now();
+    while place.table.chores(1_000_000) <= 1 && begun.elapsed() < Duration::from_secs(20) {}
+}
+
+/// One round of the chores.
+fn chore(place: &Place) {
+    place.table.chores(100_000);
+}
+
+/// Runs `chores` while another thread has what `hold` takes, and answers how long that took.
+fn while_held(hold: impl FnOnce(&dyn Fn()) + Send, chores: impl FnOnce()) -> Duration {
+    let (held, is_held) = mpsc::channel();
+    let (done, is_done) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            hold(&|| {
+                held.send(()).expect("the test waits");
+                let _ = is_done.recv();
+            });
+        });
+        is_held.recv().expect("held");
+        let begun = Instant::now();
+        chores();
+        let took = begun.elapsed();
+        drop(done);
+        took
+    })
+}
+
+#[test]
+fn a_stopped_sweeper_stops_nobody_else() {
+    let place = &Place::new();
+    place.set(0, b"key", &[1; 500], None);
+    place.run(|txn| txn.flush(Some(0)));
+    let hold = |wait: &dyn Fn()| {
+        let seat = place.table.seat().expect("a seat");
+        assert!(matches!(seat.lock(SWEEP_LOCK, None), Ok(Locked::Ours(_))));
+        wait();
+        seat.rollback();
+    };
+    let took = while_held(hold, || chore(place));
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}
+
+#[test]
+fn an_expired_key_that_somebody_holds_is_collected_later() {
+    let place = &Place::new();
+    place.set(0, b"key", b"1", Some(polder_base::time::now_ms() + 5));
+    std::thread::sleep(Duration::from_millis(10));
+    let hold = |wait: &dyn Fn()| {
+        let txn = place.table.begin(Mode::Write).expect("a seat");
+        txn.declare(&[(0, b"key")]).expect("free");
+        wait();
+    };
+    let took = while_held(hold, || chore(place));
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert_eq!(place.keys(0), 1);
+    chore(place);
+    assert_eq!(place.keys(0), 0);
+}
