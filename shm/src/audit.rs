@@ -122,7 +122,7 @@ impl<'s> Audit<'s> {
         let (slab, class) = self.segment.class_at(offset)?;
         let inside = offset - self.segment.slab_at(slab);
         let number = inside / class_bytes(class);
-        (slab < self.slabs && inside % class_bytes(class) == 0 && number < per_slab(class) as u64).then_some((slab, number))
+        (slab < self.slabs && inside.is_multiple_of(class_bytes(class)) && number < per_slab(class) as u64).then_some((slab, number))
     }
 
     /// Claims a node of a value and all that it names.
@@ -367,9 +367,9 @@ impl Segment {
         self.witness(index).life()
     }
 
-    /// Whether no thread but the one in seat `own` is attached.
+    /// Whether no thread but the one in seat `own` is attached, nor has died unrecovered.
     pub fn is_alone(&self, own: u64) -> bool {
-        (0..self.seats_high()).all(|index| index == own || !matches!(self.life(index), Life::Held(_)))
+        (0..self.seats_high()).all(|index| index == own || self.life(index) == Life::Free)
     }
 
     /// A number that changes whenever a seat commits or moves nodes; none while one is in the middle of it. Between two equal
@@ -383,7 +383,9 @@ impl Segment {
                 return None;
             }
             let counts = (0..CLASSES).map(cache_count);
-            for value in [at::STATUS, at::NODE_BYTES, at::RETIRED_HEAD, at::RETIRED_TAIL].into_iter().chain(counts).map(word) {
+            for value in
+                [at::STATUS, at::NODE_BYTES, at::RETIRED_HEAD, at::RETIRED_TAIL, at::RETIRED_BYTES].into_iter().chain(counts).map(word)
+            {
                 pulse = (pulse ^ value).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
             }
         }

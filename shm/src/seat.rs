@@ -237,7 +237,7 @@ impl Seat {
     /// Lowers what was lifted to `bound`, if nobody has lowered it further.
     pub fn land(&self, slot: u64, bound: u64) {
         let offset = self.get(at::LIFTED + slot * 8);
-        if offset % 8 == 0 && self.segment.check(offset, 8) {
+        if self.segment.check(offset, 8) {
             self.segment.lower(offset, bound);
         }
         self.set(at::LIFTED + slot * 8, 0);

@@ -632,6 +632,11 @@ impl<'t> Txn<'t> {
             let marks = self.scratch.marks.borrow();
             return if self.lookups.get() <= 1 || lookup::still(self.segment(), &marks) { Ok(()) } else { Err(Stop::Retry) };
         }
+        // First: who could not make room must not try for ever.
+        self.scratch.take_trouble()?;
+        if !self.is_of_one_time() {
+            return Err(Stop::Retry);
+        }
         match self.place_all() {
             Ok(()) => {}
             Err(Deficit::Room(wanting)) => {
@@ -640,10 +645,6 @@ impl<'t> Txn<'t> {
             }
             Err(Deficit::Stop(stop)) => return Err(stop),
         }
-        self.scratch.take_trouble()?;
-        if !self.is_of_one_time() {
-            return Err(Stop::Retry);
-        }
         self.note_databases()?;
         self.publish()?;
         self.dirty.set(false);
@@ -651,7 +652,8 @@ impl<'t> Txn<'t> {
     }
 
     /// Whether no database of several keys was flushed or swapped since they were locked. One key alone may come before a FLUSH that
-    /// overtook it; but who has seen what another transaction wrote together with its FLUSH must not write what that has emptied.
+    /// overtook it; but who has seen what another transaction wrote together with its FLUSH must not write what that has emptied, nor
+    /// one key twice because SWAPDB gave it another name.
     fn is_of_one_time(&self) -> bool {
         let held = self.scratch.held.borrow();
         held.len() <= 1 || held.iter().all(|held| held.fresh || self.is_root(held.db, held.extent.root))

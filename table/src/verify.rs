@@ -53,11 +53,11 @@ impl Table {
     /// When the thread has no seat, or a transaction open.
     pub fn verify(&self) -> Result<Report, Fault> {
         let segment = self.segment();
-        segment.recover_dead();
         let own = self.seat()?.index();
         let mut seen = Seen::default();
         let mut report = Report::default();
         for number in 1..=PASSES_MAX {
+            segment.recover_dead();
             let (alone, before) = (segment.is_alone(own), segment.pulse());
             let mut pass = Pass::new(self);
             pass.run(number % 2 == 0)?;

@@ -20,9 +20,9 @@ use polder_table::{Mode, Table};
 /// The longest that a key may be unusable after a death.
 const STALL_MAX: Duration = Duration::from_millis(50);
 /// Deaths of one path beside every store of short ones.
-const DEATHS_MAX: u64 = 90;
+const DEATHS_MAX: u64 = 60;
 /// Deaths of recoverers for one path.
-const SECOND_DEATHS_MAX: u64 = 40;
+const SECOND_DEATHS_MAX: u64 = 24;
 
 /// All keys of the first databases.
 type Sight = BTreeMap<(u16, Vec<u8>), Vec<u8>>;

@@ -16,10 +16,15 @@ pub struct Place {
 impl Place {
     /// Makes an empty one.
     pub fn new() -> Place {
+        Place::with_ceiling(1 << 30)
+    }
+
+    /// Makes an empty one that grows to so many bytes at most.
+    pub fn with_ceiling(ceiling: u64) -> Place {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let text = format!("shm:polder-test-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         let name: SegmentName = text.parse().expect("a name");
-        let options = SegmentOptions { ceiling: 1 << 30, ..SegmentOptions::default() };
+        let options = SegmentOptions { ceiling, ..SegmentOptions::default() };
         let table = Table::over(Segment::create(&name, &options).expect("a segment"));
         Place { name, table }
     }
@@ -77,12 +82,16 @@ pub fn run<R>(table: &Table, call: impl Fn(&Txn<'_>) -> Result<R, Stop>) -> R {
 
 /// Runs a transaction until it is done.
 pub fn run_as<R>(table: &Table, mode: Mode, call: impl Fn(&Txn<'_>) -> Result<R, Stop>) -> R {
-    let txn = table.begin(mode).expect("a seat");
+    try_run_as(table, mode, call).unwrap_or_else(|stop| panic!("{stop:?}"))
+}
+
+/// Runs a transaction until it is done or refused.
+pub fn try_run_as<R>(table: &Table, mode: Mode, call: impl Fn(&Txn<'_>) -> Result<R, Stop>) -> Result<R, Stop> {
+    let txn = table.begin(mode)?;
     loop {
         match call(&txn).and_then(|outcome| txn.commit().map(|()| outcome)) {
-            Ok(outcome) => return outcome,
             Err(Stop::Retry) => txn.abort(),
-            Err(stop) => panic!("{stop:?}"),
+            done => return done,
         }
     }
 }

@@ -1,0 +1,206 @@
+//! Many processes do everything that a table can, on few keys, and die all the time: at a random store or by a random
+//! SIGKILL. While they work, verify finds nothing wrong; afterwards, what is left is whole and exactly accounted for.
+//!
+//! `cargo test -p polder-table --test torture [SEED [SECONDS]]`. One thread only: it forks.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{Place, run, try_run_as};
+use polder_shm::crash;
+use polder_table::{Limits, Mode, New, Policy, Replaces, Stop, Table, Txn};
+use polder_values::string::{self, Draft};
+use polder_values::{Kind, Value};
+
+/// Processes at work.
+const ACTORS: usize = 5;
+/// Keys of each database: few, so that everybody meets.
+const KEYS: u64 = 600;
+/// How long an actor may live, in stores.
+const STORES_MAX: u64 = 60_000;
+
+/// Numbers that a seed decides.
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % end
+    }
+}
+
+fn main() {
+    let mut words = std::env::args().skip(1).filter(|word| !word.starts_with('-'));
+    let mut number = |default: u64| words.next().and_then(|word| word.parse().ok()).unwrap_or(default);
+    let (seed, seconds) = (number(20_260_711), number(6));
+    println!("seed {seed}, {seconds} s");
+    let place = Place::with_ceiling(48 << 20);
+    place.table.set_limits(Limits { memory_max: 30 << 20, policy: Policy::AllkeysRandom, ..Limits::default() });
+    let mut draw = Draw(seed | 1);
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let mut actors: Vec<libc::pid_t> = (0..ACTORS).map(|_| actor(&place.table, draw.below(u64::MAX))).collect();
+    let (mut deaths, mut next_check) = (0, Instant::now());
+    while Instant::now() < end {
+        std::thread::sleep(Duration::from_micros(200 + draw.below(4_000)));
+        let victim = draw.below(ACTORS as u64) as usize;
+        if draw.below(3) == 0 {
+            // SAFETY: a child of ours that nobody has waited for.
+            unsafe { libc::kill(actors[victim], libc::SIGKILL) };
+        }
+        for child in &mut actors {
+            if let Some(status) = ended(*child, libc::WNOHANG) {
+                assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGKILL, "an actor ended with status {status:#x}");
+                deaths += 1;
+                *child = actor(&place.table, draw.below(u64::MAX));
+            }
+        }
+        if Instant::now() > next_check {
+            let report = place.table.verify().expect("a seat");
+            assert!(report.is_clean(), "beside living writers: {report}");
+            next_check = Instant::now() + Duration::from_millis(300);
+        }
+    }
+    for child in actors {
+        // SAFETY: as above.
+        unsafe { libc::kill(child, libc::SIGKILL) };
+        ended(child, 0);
+    }
+    place.table.chores(1_000_000);
+    let report = place.table.verify().expect("a seat");
+    assert!(report.exact && report.is_clean(), "{report}");
+    place.table.set_limits(Limits::default());
+    run(&place.table, |txn| txn.flush(None));
+    (0..200).for_each(|_| assert!(place.table.chores(1_000_000) > 0));
+    println!("{deaths} deaths, and {} keys in {} nodes left whole", report.keys, report.nodes);
+}
+
+/// Waits for a child; `None` while it lives.
+fn ended(child: libc::pid_t, how: i32) -> Option<i32> {
+    let mut status = 0;
+    // SAFETY: waits for a child of ours.
+    let found = unsafe { libc::waitpid(child, &mut status, how) };
+    (found == child).then_some(status)
+}
+
+/// Starts a process that works until it is killed.
+fn actor(table: &Table, seed: u64) -> libc::pid_t {
+    // SAFETY: this process has one thread.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let worked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let mut draw = Draw(seed | 1);
+            crash::arm(1 + draw.below(STORES_MAX));
+            loop {
+                step(table, &mut draw);
+            }
+        }));
+        // SAFETY: leaves without the parent's destructors.
+        unsafe { libc::_exit(if worked.is_ok() { 0 } else { 3 }) };
+    }
+    child
+}
+
+fn try_run(table: &Table, call: impl Fn(&Txn<'_>) -> Result<(), Stop>) -> Result<(), Stop> {
+    try_run_as(table, Mode::Write, call)
+}
+
+fn key(draw: &mut Draw) -> Vec<u8> {
+    match draw.below(KEYS) {
+        // A few that are trees by themselves.
+        number @ 0..3 => vec![b'k'; 5_000 + number as usize],
+        number => format!("key:{number}").into_bytes(),
+    }
+}
+
+fn length(draw: &mut Draw) -> usize {
+    [0, 10, 30, 45, 100, 700, 3_000, 9_000, 60_000][draw.below(9) as usize]
+}
+
+/// One operation on the memory. What it cannot get for lack of room it does without.
+fn step(table: &Table, draw: &mut Draw) {
+    let db = draw.below(3) as u16;
+    let (name, other) = (key(draw), key(draw));
+    let value = vec![draw.below(256) as u8; length(draw)];
+    let done = match draw.below(1000) {
+        0..=449 => try_run(table, |txn| set(txn, db, &name, &value, None)),
+        450..=549 => try_run(table, |txn| txn.remove(db, &name, Replaces::Whole).map(drop)),
+        550..=649 => {
+            look(table, db, &name);
+            Ok(())
+        }
+        650..=729 => {
+            let offset = draw.below(70_000);
+            try_run(table, |txn| edit(txn, db, &name, offset, &value[..value.len().min(20_000)]))
+        }
+        730..=789 => {
+            let expiry_ms = polder_base::time::now_ms() + draw.below(60);
+            try_run(table, |txn| set(txn, db, &name, &value, Some(expiry_ms)))
+        }
+        790..=849 => {
+            let names: Vec<Vec<u8>> = (0..1 + draw.below(40)).map(|_| key(draw)).collect();
+            try_run(table, |txn| names.iter().enumerate().try_for_each(|(at, name)| set(txn, (db + at as u16) % 3, name, &value, None)))
+        }
+        850..=909 => try_run(table, |txn| rename(txn, db, &name, &other)),
+        910..=939 => try_run(table, |txn| txn.watch(db, &name).map(drop)),
+        940..=969 => {
+            table.chores(2_000);
+            Ok(())
+        }
+        970..=984 => {
+            table.make_room();
+            Ok(())
+        }
+        985..=991 => try_run(table, |txn| txn.swap(db, (db + 1) % 3)),
+        992..=995 => try_run(table, |txn| txn.flush(Some(db))),
+        996..=998 => try_run(table, |txn| {
+            edit(txn, db, &name, 100, &value[..value.len().min(9_000)])?;
+            txn.flush(Some(db))?;
+            set(txn, db, &other, &value, None)
+        }),
+        _ => try_run(table, |txn| txn.flush(None)),
+    };
+    match done {
+        Ok(()) => {}
+        Err(Stop::Fault(polder_base::Fault::Full(_))) => drop(table.make_room()),
+        // Many flushes at once: the sweeper has to catch up.
+        Err(Stop::Refused(text)) if text.starts_with("BUSY") => drop(table.chores(5_000)),
+        Err(stop) => panic!("{stop:?}"),
+    }
+}
+
+fn set(txn: &Txn<'_>, db: u16, key: &[u8], value: &[u8], expiry_ms: Option<u64>) -> Result<(), Stop> {
+    txn.write(db, key, &New { expiry_ms, ..New::of(Kind::String, string::make(txn, value)?) }, Replaces::Whole)
+}
+
+fn edit(txn: &Txn<'_>, db: u16, key: &[u8], offset: u64, bytes: &[u8]) -> Result<(), Stop> {
+    let Some(found) = txn.find(db, key)? else { return Ok(()) };
+    let mut draft = Draft::of(&found.value);
+    draft.write(txn, offset, bytes)?;
+    txn.write(db, key, &New { value: draft.value(), ..New::from(found) }, Replaces::Edited)
+}
+
+fn rename(txn: &Txn<'_>, db: u16, key: &[u8], other: &[u8]) -> Result<(), Stop> {
+    let Some(found) = txn.find(db, key)? else { return Ok(()) };
+    if key == other {
+        return Ok(());
+    }
+    let new = New::from(found);
+    txn.remove(db, key, Replaces::Edited)?;
+    txn.write(db, other, &new, Replaces::Whole)
+}
+
+/// Reads a key and all its bytes.
+fn look(table: &Table, db: u16, key: &[u8]) {
+    let txn = table.begin(Mode::Read).expect("a seat");
+    match txn.find(db, key) {
+        Ok(Some(found)) => {
+            let bytes = string::contiguous(&txn, &found.value).expect("readable");
+            assert!(matches!(found.value, Value::Tree(_)) || bytes.len() <= polder_values::PACKED_MAX);
+        }
+        Ok(None) | Err(Stop::Retry) => {}
+        Err(stop) => panic!("{stop:?}"),
+    }
+}
