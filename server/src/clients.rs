@@ -65,7 +65,7 @@ pub struct Clients {
 impl Clients {
     /// Counts a client that comes in, unless there are `most` already.
     pub fn admit(&self, most: usize) -> bool {
-        let admitted = self.connected.try_update(Ordering::Relaxed, Ordering::Relaxed, |count| (count < most).then_some(count + 1));
+        let admitted = self.connected.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| (count < most).then_some(count + 1));
         admitted.is_ok()
     }
 

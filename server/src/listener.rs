@@ -168,10 +168,10 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Some(path) = &self.path {
-            if let Err(error) = std::fs::remove_file(path) {
-                tracing::warn!(%error, path = %path.display(), "the socket cannot be removed");
-            }
+        if let Some(path) = &self.path
+            && let Err(error) = std::fs::remove_file(path)
+        {
+            tracing::warn!(%error, path = %path.display(), "the socket cannot be removed");
         }
     }
 }

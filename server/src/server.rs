@@ -133,7 +133,7 @@ fn raise_descriptor_limit(settings: &Settings) {
     let raised =
         [Rlimit { current: Some(wanted), maximum: Some(maximum.max(wanted)) }, Rlimit { current: Some(wanted.min(maximum)), ..limit }]
             .into_iter()
-            .find(|asked| setrlimit(Resource::Nofile, asked.clone()).is_ok())
+            .find(|asked| setrlimit(Resource::Nofile, *asked).is_ok())
             .and_then(|granted| granted.current)
             .unwrap_or(current);
     if raised < wanted {

@@ -124,10 +124,10 @@ impl Loop {
 
     /// One turn, which waits for events no longer than `patience_ms`.
     fn turn(&mut self, events: &mut Events, patience_ms: u64) {
-        if let Err(error) = self.poll.poll(events, Some(Duration::from_millis(patience_ms))) {
-            if error.kind() != io::ErrorKind::Interrupted {
-                tracing::error!(%error, "the poll of a thread fails");
-            }
+        if let Err(error) = self.poll.poll(events, Some(Duration::from_millis(patience_ms)))
+            && error.kind() != io::ErrorKind::Interrupted
+        {
+            tracing::error!(%error, "the poll of a thread fails");
         }
         let began_us = now_us();
         self.now_ms = began_us / 1000;
