@@ -19,6 +19,8 @@ pub struct Target {
     /// Sensible inputs, from which the others are made.
     pub seeds: fn() -> Vec<Vec<u8>>,
     pub try_input: fn(&[u8]),
+    /// Whether the short run of every test includes it: not while it still finds faults faster than they are mended.
+    pub smoke: bool,
 }
 
 /// How long one input may take before it counts as a hang.
@@ -146,6 +148,7 @@ mod tests {
             name: "fragile",
             seeds: || vec![b"hello world".to_vec()],
             try_input: |input| assert!(!input.contains(&b'$'), "a dollar"),
+            smoke: false,
         };
         let complaint = run(&FRAGILE, 1, Duration::from_secs(10)).unwrap_err();
         assert!(complaint.contains("input \"$\""), "{complaint}");

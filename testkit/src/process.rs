@@ -52,7 +52,8 @@ impl Server {
     /// # Errors
     /// As [`Server::start`].
     pub fn start_redis(program: &Path) -> io::Result<Server> {
-        let flags = ["--port", "{port}", "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--enable-debug-command", "yes"];
+        let mut flags = vec!["--port", "{port}", "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
+        flags.extend(["--enable-debug-command", "yes", "--enable-module-command", "yes"]);
         Server::start(program, &flags)
     }
 

@@ -1,8 +1,8 @@
 //! Runs `tests/transcripts/*.transcript` through every door, and sees to it that every command has a case.
 //!
-//! `cargo test -p polder-testkit --test transcripts -- [NAME...] [--redis HOST:PORT] [--polder HOST:PORT] [--serve]`:
-//! names choose files; an address runs them against that server in place of the engine in this process; `--serve` starts
-//! a `polder serve` (which must have been built) and runs them against that.
+//! `cargo test -p polder-testkit --test transcripts -- [NAME...] [--redis HOST:PORT] [--polder HOST:PORT] [--serve]
+//! [--redis-server]`: names choose files; an address runs them against that server in place of the engine in this process;
+//! `--serve` starts a `polder serve` (which must have been built) and `--redis-server` a redis-server for each file.
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -24,6 +24,7 @@ struct Choice {
     names: Vec<String>,
     servers: Vec<(String, bool)>,
     serve: bool,
+    redis: bool,
 }
 
 fn main() -> ExitCode {
@@ -46,7 +47,7 @@ fn main() -> ExitCode {
             Err(error) => failures.push(error),
         }
     }
-    if choice.names.is_empty() && choice.servers.is_empty() && !choice.serve {
+    if choice.names.is_empty() && choice.servers.is_empty() && !choice.serve && !choice.redis {
         match every_command_has_a_case(&transcripts) {
             Ok(()) => passed += 1,
             Err(text) => failures.push(text),
@@ -69,6 +70,7 @@ fn chosen() -> Result<Choice, String> {
                 choice.servers.push((address, word == "--redis"));
             }
             "--serve" => choice.serve = true,
+            "--redis-server" => choice.redis = true,
             // cargo hands these to every test binary.
             _ if word.starts_with('-') => {}
             _ => choice.names.push(word),
@@ -85,6 +87,8 @@ fn run_through_all(transcript: &Transcript, choice: &Choice) -> Result<Outcome, 
     let served = scratch.as_ref().map(|scratch| Server::start_polder(&polder(), &scratch.options.segment, &[])).transpose();
     let served = served.map_err(|error| error.to_string())?;
     servers.extend(served.as_ref().map(|server| (server.address(), false)));
+    let redis = choice.redis.then(|| Server::start_redis(Path::new("redis-server"))).transpose().map_err(|error| error.to_string())?;
+    servers.extend(redis.as_ref().map(|server| (server.address(), true)));
     for mut door in doors(&servers) {
         let more = runner::run(transcript, door.as_mut());
         outcome.passed += more.passed;

@@ -16,8 +16,9 @@ use tally::Tally;
 const USAGE: &str = "\
 cargo x check                 formatting, clippy, tidy, floors, documents, unit tests and transcripts
 cargo x test                  every layer, as `make test` runs it
-cargo x peers [--seed N] [--seconds N] [--only NAME] [--transcripts]
+cargo x peers [--seed N] [--seconds N] [--only NAME]
                               the same commands for Polder and the real servers
+cargo x peers --transcripts   the transcripts against redis-server
 cargo x crash points          kill -9 at every store of every write path
 cargo x crash [--seed N] [--kills N] [--actors N] [--pause MS] [--stall MS]
                               kill -9 under load, against the journals of what was acknowledged
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         ["check"] => check(&mut tally),
         ["test"] => test(&mut tally),
         ["docs"] => testkit(&mut tally, "documents", "docs", &[]),
+        ["peers", "--transcripts"] => transcripts(&mut tally, "--redis-server"),
         [name @ ("peers" | "crash" | "fuzz"), rest @ ..] => testkit(&mut tally, name, name, rest),
         ["bench", rest @ ..] => bench(&mut tally, rest),
         _ => {
@@ -61,11 +63,17 @@ fn test(tally: &mut Tally) {
     check(tally);
     testkit(tally, "fuzz", "fuzz", &["smoke", "--seed", SEED]);
     testkit(tally, "peers", "peers", &["--seed", SEED, "--seconds", "15"]);
-    tally.cargo("transcripts over a socket", &["test", "--quiet", "--package", "polder-testkit", "--test", "transcripts", "--", "--serve"]);
+    transcripts(tally, "--serve");
     testkit(tally, "stock clients", "stock_clients", &[]);
     testkit(tally, "real input", "real_input", &[]);
     testkit(tally, "crash points", "crash", &["points"]);
     testkit(tally, "crash", "crash", &["--seed", SEED, "--kills", "200", "--actors", "4", "--stall", "500"]);
+}
+
+/// Runs the transcripts against servers.
+fn transcripts(tally: &mut Tally, against: &str) {
+    let args = ["test", "--quiet", "--package", "polder-testkit", "--test", "transcripts", "--", against];
+    tally.cargo("transcripts over a socket", &args);
 }
 
 /// Measures in release builds, server and load generator alike.

@@ -1,16 +1,21 @@
 //! What is fuzzed, as one table.
+use std::os::unix::fs::FileExt;
+
 use polder_base::Protocol;
 use polder_wire::resp::{Limits, Malformed, Replies, Request, Requests, Value, command};
 
 use super::Target;
+use crate::answer::Answer;
+use crate::arguments;
 use crate::caller::{Caller, Embedder};
 use crate::scratch::Scratch;
 
 /// Every target.
 pub const TARGETS: &[Target] = &[
-    Target { name: "resp-requests", seeds: request_seeds, try_input: requests_are_read_alike_however_they_are_cut },
-    Target { name: "resp-replies", seeds: reply_seeds, try_input: replies_are_read_alike_however_they_are_cut },
-    Target { name: "commands", seeds: request_seeds, try_input: commands_answer_once },
+    Target { name: "resp-requests", seeds: request_seeds, try_input: requests_are_read_alike_however_they_are_cut, smoke: true },
+    Target { name: "resp-replies", seeds: reply_seeds, try_input: replies_are_read_alike_however_they_are_cut, smoke: true },
+    Target { name: "commands", seeds: request_seeds, try_input: commands_answer_once, smoke: true },
+    Target { name: "damaged-segment", seeds: damage_seeds, try_input: a_damaged_segment_gives_errors, smoke: false },
 ];
 
 fn request_seeds() -> Vec<Vec<u8>> {
@@ -123,5 +128,62 @@ fn answer_once(embedder: &Embedder, caller: &mut Caller, request: &[Vec<u8>]) {
     }
     if let Err(problem) = caller.call(embedder, request) {
         panic!("{:?}: {problem}", String::from_utf8_lossy(&request.concat()));
+    }
+}
+
+/// One damage: eight bytes of a place (a word of the part of the segment that is in use), eight bytes to write there.
+const DAMAGE_BYTES: usize = 16;
+
+fn damage_seeds() -> Vec<Vec<u8>> {
+    let damage = |place: u64, value: u64| [place.to_le_bytes(), value.to_le_bytes()].concat();
+    vec![damage(4096, u64::MAX), damage(1, 0), [damage(1 << 20, 1 << 40), damage(1 << 16, 7)].concat()]
+}
+
+/// A segment in which words were overwritten while nobody was attached: whoever attaches gets errors or odd values, but goes on and
+/// comes to an end.
+fn a_damaged_segment_gives_errors(input: &[u8]) {
+    let scratch = Scratch::with_ceiling(DAMAGED_CEILING);
+    let used = std::thread::scope(|scope| {
+        // A thread keeps its seat as long as it lives.
+        let filler = scope.spawn(|| fill(&scratch.embedder));
+        filler.join().unwrap_or_else(|_| panic!("a whole segment can be filled"))
+    });
+    damage(&scratch, used, input);
+    let Ok(embedder) = Embedder::attach(&scratch.options) else {
+        return;
+    };
+    let mut caller = Caller::new(1, Protocol::Resp3);
+    for line in
+        ["GET k1", "GET k2", "GET k3", "MGET a b c", "SCAN 0 COUNT 100", "DBSIZE", "SET k1 other", "DEL k3", "APPEND c x", "FLUSHALL"]
+    {
+        // Which error it is depends on the damage.
+        let _ = typed(&embedder, &mut caller, line);
+    }
+    let _ = embedder.memory.table().verify();
+}
+
+/// Enough for a few keys of every layout.
+const DAMAGED_CEILING: u64 = 48 << 20;
+
+/// Puts a few keys of every layout into the memory; answers how many bytes of the segment there are to be damaged.
+fn fill(embedder: &Embedder) -> u64 {
+    let mut caller = Caller::new(1, Protocol::Resp3);
+    for line in ["SET k1 short", "SET k2 repeat:300:a EX 1000", "SET k3 repeat:100000:b", "MSET a 1 b 2 c repeat:5000:c", "SET d 4 PX 1"] {
+        let answer = typed(embedder, &mut caller, line);
+        assert!(answer.is_ok(), "{line}: {answer:?}");
+    }
+    embedder.memory.table().usage().committed
+}
+
+fn typed(embedder: &Embedder, caller: &mut Caller, line: &str) -> Result<Answer, String> {
+    caller.call(embedder, &arguments::split(line)?)
+}
+
+fn damage(scratch: &Scratch, bytes: u64, input: &[u8]) {
+    let path = format!("/dev/shm/{}", scratch.options.segment.trim_start_matches("shm:"));
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    for damage in input.chunks_exact(DAMAGE_BYTES) {
+        let place = u64::from_le_bytes(damage[..8].try_into().unwrap_or_default()) % (bytes / 8) * 8;
+        file.write_all_at(&damage[8..], place).unwrap_or_else(|error| panic!("{path}: {error}"));
     }
 }
