@@ -15,6 +15,8 @@
 //! before the commit, so twice is as good as once. Undo and redo are the code that the living run.
 //!
 //! Locks are released in reverse order, so what is covered by the first lock is settled last.
+//!
+//! Commit, redo and the reader beside them are restated in tests/models.rs (`publish`): change both.
 
 use std::time::Instant;
 

@@ -21,6 +21,8 @@
 //!
 //! Fairness: a waiter that has waited [`STARVING_AFTER`] sets `starving`; from then on a release leaves the word to the
 //! sleepers, so a thread that hammers one word gives it up about once a millisecond.
+//!
+//! Restated in tests/models.rs (`lock`, `death`), where a checker chooses the schedule: change both.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};

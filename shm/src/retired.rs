@@ -12,6 +12,8 @@
 //! Entries have indices that only grow: head is the oldest that may be unfreed, tail the next to be written. The first
 //! block is the seat's inline one or a node; a WHOLE entry is expanded, one node at a time, into entries for what the node
 //! names, so a huge value is freed step by step.
+//!
+//! Pins and reclamation are restated in tests/models.rs (`pins`): change both.
 
 use std::sync::atomic::{Ordering, fence};
 

@@ -6,6 +6,8 @@
 //!
 //! The first bucket of each new extent is born locked by us and is noted first, so it is released last: as long as it is ours nobody
 //! can grow the new extent, and so nobody can have overwritten the slots that a redo would write again.
+//!
+//! Restated in shm/tests/models.rs (`extents`), with the readers and writers beside it: change both.
 
 use polder_base::{Fault, Ref};
 use polder_shm::journal::{CHANGED, DEATH, Tag};
