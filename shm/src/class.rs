@@ -26,10 +26,10 @@ const fn sizes() -> [u16; CLASSES] {
         at += 1;
         size += match size {
             ..128 => 8,
-            ..256 => 16,
-            ..512 => 32,
-            ..1024 => 64,
-            ..2048 => 128,
+            128..256 => 16,
+            256..512 => 32,
+            512..1024 => 64,
+            1024..2048 => 128,
             _ => 256,
         };
     }
@@ -82,8 +82,8 @@ pub const fn per_slab(class: usize) -> usize {
 pub const fn cache_slots(class: usize) -> usize {
     match SIZES[class] {
         ..=256 => 64,
-        ..=1024 => 32,
-        ..=4096 => 16,
+        257..=1024 => 32,
+        1025..=4096 => 16,
         _ => 8,
     }
 }

@@ -106,7 +106,7 @@ impl Seat {
     #[inline]
     pub(crate) fn ready_item(&self) -> Result<u64, Fault> {
         let len = self.journal_len();
-        if len >= at::JOURNAL_PAIRS && (len - at::JOURNAL_PAIRS) % BLOCK_PAIRS == 0 {
+        if len >= at::JOURNAL_PAIRS && (len - at::JOURNAL_PAIRS).is_multiple_of(BLOCK_PAIRS) {
             self.extend_journal(len)?;
         }
         Ok(len)

@@ -128,7 +128,7 @@ pub mod seat {
     pub const NO_PIN: u64 = u64::MAX;
     /// Whole pages, so that a seat can be backed by memory by itself.
     pub const BYTES: u64 = 60 * 1024;
-    const _: () = assert!(END <= BYTES && BYTES % 4096 == 0);
+    const _: () = assert!(END <= BYTES && BYTES.is_multiple_of(4096));
 }
 
 /// Bytes of one slab's bitmap.

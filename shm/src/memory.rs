@@ -331,7 +331,7 @@ impl Seat {
             for index in 0..self.get(at::MEMORY_LEN).min(at::MEMORY_PAIRS) {
                 let pair = self.base + at::MEMORY_JOURNAL + index * 16;
                 let offset = self.segment.load(pair);
-                if offset % 8 == 0 && offset < self.segment.geometry().ceiling {
+                if offset.is_multiple_of(8) && offset < self.segment.geometry().ceiling {
                     self.segment.store(offset, self.segment.load(pair + 8));
                 }
             }
@@ -344,7 +344,7 @@ impl Seat {
     fn holds_memory_lock(&self, at_lock: u64) -> bool {
         at_lock != 0
             && at_lock < self.segment.geometry().ceiling
-            && at_lock % 8 == 0
+            && at_lock.is_multiple_of(8)
             && lock::owner(self.segment.load(at_lock)) == Some(self.index)
     }
 

@@ -54,7 +54,7 @@ impl Segment {
     /// The word at `offset`.
     #[inline(always)]
     pub fn word(&self, offset: u64) -> &AtomicU64 {
-        debug_assert!(offset % 8 == 0 && offset + 8 <= self.geometry.ceiling, "word at {offset:#x}");
+        debug_assert!(offset.is_multiple_of(8) && offset + 8 <= self.geometry.ceiling, "word at {offset:#x}");
         // SAFETY: S5, the offset is computed from the geometry or has been checked; it is aligned and inside the mapping,
         // which lives as long as the segment.
         unsafe { &*(self.base.add(offset as usize) as *const AtomicU64) }
@@ -105,7 +105,10 @@ impl Segment {
     /// Whether `length` bytes at a stored `offset` lie among the nodes, aligned to a granule (S5).
     #[inline(always)]
     pub fn check(&self, offset: u64, length: u64) -> bool {
-        offset % 8 == 0 && offset >= self.geometry.slabs_at && offset < self.geometry.ceiling && length <= self.geometry.ceiling - offset
+        offset.is_multiple_of(8)
+            && offset >= self.geometry.slabs_at
+            && offset < self.geometry.ceiling
+            && length <= self.geometry.ceiling - offset
     }
 
     /// The address of `length` bytes at a checked offset.

@@ -33,7 +33,7 @@ pub const PIECE_BYTES: u64 = LINES_AT + PIECE_BUCKETS * 64;
 pub const LINE_WORDS: usize = 8;
 /// Words of line and units.
 pub const WORDS: usize = LINE_WORDS + UNITS * 2;
-const _: () = assert!(LINES_AT % 64 == 0 && PIECE_BYTES == 6528 && WORDS <= 128);
+const _: () = assert!(LINES_AT.is_multiple_of(64) && PIECE_BYTES == 6528 && WORDS <= 128);
 
 /// A bucket's words: 0 to 7 are its line, the others its units.
 pub trait Words {
@@ -176,8 +176,8 @@ fn run_of(free: u64, units: usize) -> Option<usize> {
 fn compact(bucket: &mut impl WordsMut) {
     let old = tags(bucket);
     let mut target = 0;
-    for unit in 0..UNITS {
-        if old[unit] == FREE {
+    for (unit, &tag) in old.iter().enumerate() {
+        if tag == FREE {
             continue;
         }
         if target != unit {
@@ -186,7 +186,7 @@ fn compact(bucket: &mut impl WordsMut) {
                 bucket.set_word(LINE_WORDS + target * 2 + half, word);
             }
         }
-        set_tag(bucket, target, old[unit]);
+        set_tag(bucket, target, tag);
         target += 1;
     }
     for unit in target..UNITS {

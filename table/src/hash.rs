@@ -29,7 +29,7 @@ pub const FIRST_TAG: u8 = 2;
 pub fn hash(key: &[u8], secret: &[u8; 192]) -> Hash {
     let hash = xxh3_128_with_secret(key, secret);
     let low = hash as u64;
-    Hash { position: (hash >> 64) as u64, tag: FIRST_TAG + ((low & 0xff) * 254 >> 8) as u8, extra: (low >> 16) as u16 }
+    Hash { position: (hash >> 64) as u64, tag: FIRST_TAG + (((low & 0xff) * 254) >> 8) as u8, extra: (low >> 16) as u16 }
 }
 
 #[cfg(test)]

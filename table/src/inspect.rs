@@ -147,7 +147,7 @@ impl Txn<'_> {
             let (same, record_ns) = if image.is_reference() {
                 ((self, key).is_key_of(image.record())?, lap(&mut clock))
             } else {
-                (entry::inline_fields(&image.bytes()).is_some_and(|fields| fields.key == key), 0)
+                (entry::inline_fields(image.bytes()).is_some_and(|fields| fields.key == key), 0)
             };
             if same {
                 return Ok(Some((unit, image, [header_ns, entry_ns, record_ns])));
@@ -175,8 +175,7 @@ impl Txn<'_> {
             ..Inspection::default()
         };
         if !image.is_reference() {
-            let bytes = image.bytes();
-            let fields = entry::inline_fields(&bytes).ok_or(Fault::Damaged { what: "an entry" })?;
+            let fields = entry::inline_fields(image.bytes()).ok_or(Fault::Damaged { what: "an entry" })?;
             (inspection.key_bytes, inspection.size) = (fields.key.len() as u64, fields.value.len() as u64);
             (inspection.expiry_ms, inspection.flags) = (fields.expiry_ms, fields.flags);
             return Ok(inspection);

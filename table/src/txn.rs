@@ -154,8 +154,8 @@ impl<'t> Txn<'t> {
         self.lock_homes(keys)?;
         // A copy: a bucket next door that is busy adds to what the next attempt declares.
         let extra = self.scratch.extra.borrow().clone();
-        let all = keys.iter().copied().chain(extra.iter().map(|(db, key)| (*db, &key[..])));
-        all.map(|(db, key)| self.hold(db, key, false).map(drop)).collect()
+        let mut all = keys.iter().copied().chain(extra.iter().map(|(db, key)| (*db, &key[..])));
+        all.try_for_each(|(db, key)| self.hold(db, key, false).map(drop))
     }
 
     /// Locks the home buckets of all keys in order (T2); in a wide retry, the neighbours and stashes too.

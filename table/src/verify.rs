@@ -381,7 +381,7 @@ impl<'t> Pass<'t> {
                 tag => {
                     let image = bucket::image_at(&copy, unit);
                     let units = bucket::units_at(&tags, unit);
-                    let whole = image.is_reference() || entry::inline_fields(&image.bytes()).is_some();
+                    let whole = image.is_reference() || entry::inline_fields(image.bytes()).is_some();
                     if units != image.units || !whole {
                         self.audit.find(format!("{place}: the entry in unit {unit} has {units} units and tells of {}", image.units));
                     } else if let Err(wrong) = self.entry(txn, found, index, tag, &image, homes, walked) {
@@ -409,7 +409,7 @@ impl<'t> Pass<'t> {
         let expiry_ms = if image.is_reference() {
             self.record(txn, image)?
         } else {
-            entry::inline_fields(&image.bytes()).and_then(|fields| fields.expiry_ms)
+            entry::inline_fields(image.bytes()).and_then(|fields| fields.expiry_ms)
         };
         let key = txn.key_of(image).map_err(|fault| format!("has a key that cannot be read: {fault}"))?;
         let hash = hash::hash(&key, self.segment().secret());

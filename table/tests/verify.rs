@@ -110,7 +110,7 @@ fn verify_finds_nothing_wrong_with_a_memory_at_work() {
                 while !over.load(std::sync::atomic::Ordering::Relaxed) {
                     number += 1;
                     place.set(0, format!("{writer}:{}", number % 500).as_bytes(), &vec![writer; number as usize % 200], None);
-                    if number % 7 == 0 {
+                    if number.is_multiple_of(7) {
                         place.remove(0, format!("{writer}:{}", number % 300).as_bytes());
                     }
                 }
