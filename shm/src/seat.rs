@@ -17,7 +17,7 @@ use polder_base::Fault;
 use crate::class::CLASSES;
 use crate::layout::{self, header, seat as at};
 use crate::segment::Segment;
-use crate::witness::{Taken, Witness};
+use crate::witness::{Life, Taken, Witness};
 use crate::{crash, fork, recover};
 
 /// A thread's place in a segment. Not shared between threads.
@@ -326,14 +326,19 @@ impl Segment {
     pub fn recover_dead(self: &Arc<Segment>) -> u64 {
         let mut found = 0;
         for index in 0..self.seats_high() {
-            if self.load(self.seat_at(index) + at::OWNER) != 0 {
-                self.probe(index);
-                found += (self.load(self.seat_at(index) + at::OWNER) == 0) as u64;
-            } else if self.load(self.seat_at(index) + at::RETIRED_HEAD) != self.load(self.seat_at(index) + at::RETIRED_TAIL) {
-                // Nobody would, until the next thread happens to sit here.
-                self.attend(index, &|seat| {
+            let word = |word: u64| self.load(self.seat_at(index) + word);
+            match self.witness(index).life() {
+                Life::Held(_) => {}
+                // Whoever it was: an owner, or somebody who looked after one before us.
+                Life::Dead => {
+                    self.probe(index);
+                    found += 1;
+                }
+                // Nobody would free this, until the next thread happens to sit here.
+                Life::Free if word(at::RETIRED_HEAD) != word(at::RETIRED_TAIL) => self.attend(index, &|seat| {
                     seat.reclaim();
-                });
+                }),
+                Life::Free => {}
             }
         }
         found
