@@ -74,6 +74,9 @@ fn timed_calls(keys: &[[u8; 16]], mut operation: impl FnMut(&[u8; 16]) -> Result
     Ok(started.elapsed().as_nanos() as f64 / keys.len() as f64)
 }
 
+/// A minute: nothing that lasts longer is a latency.
+const LATENCY_NS_MAX: u64 = 60_000_000_000;
+
 /// Latency of SET from the first to the ten-millionth key, in microseconds.
 ///
 /// # Errors
@@ -81,7 +84,7 @@ fn timed_calls(keys: &[[u8; 16]], mut operation: impl FnMut(&[u8; 16]) -> Result
 pub fn growth(scale: &Scale) -> Result<Figures, String> {
     let scratch = Scratch::with_ceiling(2 << 30);
     let mut quiet = Quiet::default();
-    let mut latencies = Histogram::<u64>::new(3).map_err(|error| error.to_string())?;
+    let mut latencies = Histogram::<u64>::new_with_bounds(1, LATENCY_NS_MAX, 3).map_err(|error| error.to_string())?;
     for at in 0..scale.of(10_000_000) as usize {
         let key = key(at);
         let started = Instant::now();
