@@ -184,7 +184,7 @@ impl<'s> Audit<'s> {
             self.counts.seats_alive += alive as u64;
             self.caches(index);
             self.journal(index, alive);
-            self.retired(index);
+            self.retired(index, alive);
             self.pending(index, alive);
         }
     }
@@ -248,13 +248,23 @@ impl<'s> Audit<'s> {
                 None => self.segment.seat_at(index) + at::JOURNAL + item * 16,
                 Some(past) => blocks[(past / BLOCK_PAIRS) as usize] + 16 + past % BLOCK_PAIRS * 16,
             };
-            if let Some((Tag::New, node)) = item_of(self.segment.load(place)) {
+            if let Some((Tag::New, node)) = item_of(self.segment.load(place))
+                && !(alive && self.is_moving(index, node))
+            {
                 self.claim(node, &format_args!("the journal of seat {index}"));
             }
         }
     }
 
-    fn retired(&mut self, index: u64) {
+    /// Whether a node may just be on its way into or out of a living seat's cache: it is the newest there, and in its other place, too.
+    fn is_moving(&self, index: u64, node: u64) -> bool {
+        self.segment.class_at(node).is_some_and(|(_, class)| {
+            let count = self.seat_word(index, cache_count(class));
+            (1..=cache_slots(class) as u64).contains(&count) && self.seat_word(index, cache_slot(class, count - 1)) == node
+        })
+    }
+
+    fn retired(&mut self, index: u64, alive: bool) {
         let base = self.segment.seat_at(index);
         let blocks =
             self.chain(self.seat_word(index, at::RETIRED_FIRST), base + at::RETIRED, &format_args!("the retired list of seat {index}"));
@@ -270,7 +280,11 @@ impl<'s> Audit<'s> {
         for entry in head..tail {
             let past = entry - begin;
             let place = blocks[(past / at::RETIRED_INLINE) as usize] + 24 + past % at::RETIRED_INLINE * 16;
-            bytes += self.retired_entry(index, self.segment.load(place));
+            let what = self.segment.load(place);
+            if alive && self.is_moving(index, what & !RETIRED_WHOLE) {
+                continue;
+            }
+            bytes += self.retired_entry(index, what);
         }
         let told = self.seat_word(index, at::RETIRED_BYTES);
         if told != bytes {
@@ -379,7 +393,7 @@ impl Segment {
         for index in 0..self.seats_high() {
             let word = |word: u64| self.observe(self.seat_at(index) + word);
             let resting = word(at::JOURNAL_LEN) | word(at::JOURNAL_NEXT) | word(at::STATUS) & 3;
-            if resting | word(at::MEMORY_STATUS) | word(at::PENDING) | word(at::EXPANDING) != 0 {
+            if resting | word(at::RECLAIMING) | word(at::MEMORY_STATUS) | word(at::PENDING) | word(at::EXPANDING) != 0 {
                 return None;
             }
             let counts = (0..CLASSES).map(cache_count);

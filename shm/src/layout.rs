@@ -75,6 +75,8 @@ pub mod seat {
     /// Designated words that this seat has lifted, to lower them again to what it finds (0: none): two words.
     pub const LIFTED: u64 = 0;
     pub const LIFTED_WORDS: u64 = 2;
+    /// 1 while nodes go from the retired list into the cache: one of them may be in both.
+    pub const RECLAIMING: u64 = 16;
     /// Transaction state: sequence number << 2 | [`IDLE`] or [`COMMITTED`]. The store that sets COMMITTED is the commit.
     pub const STATUS: u64 = 64;
     /// Items in the journal.

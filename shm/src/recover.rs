@@ -18,6 +18,7 @@ pub(crate) fn settle(seat: &Seat) {
     (0..at::LIFTED_WORDS).filter(|slot| seat.get(at::LIFTED + slot * 8) != 0).for_each(|slot| seat.land(slot, 0));
     settle_pending(seat);
     seat.settle_retired();
+    seat.set(at::RECLAIMING, 0);
     if seat.get(at::STATUS) & 3 == at::COMMITTED {
         seat.redo();
     } else if seat.journal_len() > 0 || seat.get(at::JOURNAL_NEXT) != 0 {

@@ -113,6 +113,7 @@ impl Seat {
     #[cold]
     pub fn reclaim(&self) -> u64 {
         let pins = self.pins_now();
+        self.set(at::RECLAIMING, 1);
         let (mut head, end) = (self.get(at::RETIRED_HEAD), self.get(at::RETIRED_TAIL));
         let stop = end.min(head + LOOKED_AT_MAX);
         let mut index = head;
@@ -134,6 +135,7 @@ impl Seat {
         } else if stop - head == LOOKED_AT_MAX {
             self.rotate(head);
         }
+        self.set(at::RECLAIMING, 0);
         self.reclaim_at.set(self.get(at::RETIRED_TAIL) + BATCH);
         self.get(at::RETIRED_TAIL) - self.get(at::RETIRED_HEAD)
     }
