@@ -33,9 +33,79 @@ mod armed {
 }
 
 #[cfg(any(feature = "crash-points", debug_assertions))]
+mod children {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    /// A forked process that is going to die.
+    pub struct Child(libc::pid_t);
+
+    /// How a child ended.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum End {
+        /// By SIGKILL.
+        Killed,
+        /// Its work was done.
+        Done,
+        /// It panicked, or something else that no test wants.
+        Failed,
+    }
+
+    impl Child {
+        /// Runs `work` in a forked process, which shares every mapping but no seat.
+        ///
+        /// # Panics
+        /// In a process of several threads, whose locks a child could find taken for ever.
+        pub fn of(work: impl FnOnce()) -> Child {
+            let threads = std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count);
+            assert_eq!(threads, 1, "only a process of one thread forks");
+            // SAFETY: this process has one thread.
+            let child = unsafe { libc::fork() };
+            assert!(child >= 0, "no process to be had");
+            if child == 0 {
+                let outcome = catch_unwind(AssertUnwindSafe(work));
+                // SAFETY: leaves at once, without the destructors that its parent is going to run.
+                unsafe { libc::_exit(if outcome.is_ok() { 0 } else { 1 }) };
+            }
+            Child(child)
+        }
+
+        /// Kills it, if it has not ended yet.
+        pub fn kill(&self) {
+            // SAFETY: a child of ours that nobody has waited for, so its number is nobody else's.
+            unsafe { libc::kill(self.0, libc::SIGKILL) };
+        }
+
+        /// How it ended, if it has.
+        pub fn ended(&self) -> Option<End> {
+            self.look(libc::WNOHANG)
+        }
+
+        /// Waits for its end.
+        pub fn wait(self) -> End {
+            self.look(0).unwrap_or(End::Failed)
+        }
+
+        fn look(&self, how: i32) -> Option<End> {
+            let mut status = 0;
+            // SAFETY: waits for a child of ours.
+            if unsafe { libc::waitpid(self.0, &mut status, how) } != self.0 {
+                return None;
+            }
+            Some(match () {
+                () if libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0 => End::Done,
+                () if libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGKILL => End::Killed,
+                () => End::Failed,
+            })
+        }
+    }
+}
+
+#[cfg(any(feature = "crash-points", debug_assertions))]
 pub(crate) use armed::point;
 #[cfg(any(feature = "crash-points", debug_assertions))]
 pub use armed::{arm, passed};
+#[cfg(any(feature = "crash-points", debug_assertions))]
+pub use children::{Child, End};
 
 #[cfg(not(any(feature = "crash-points", debug_assertions)))]
 #[inline(always)]

@@ -4,8 +4,8 @@
 //! - reads the same once the dead have been recovered, and finds the whole segment sound;
 //! - writes every key within 50 ms, whatever was locked.
 //!
-//! `cargo test -p polder-table --test kill [NAME]` strides over the stores of long paths; with `POLDER_KILL=all` every
-//! single one is tried, and every death of every recoverer. One thread only: it forks.
+//! `cargo test -p polder-table --test kill [-- NAME]` strides over the stores of long paths; `cargo x crash stores [NAME]`
+//! tries every single one, and many more deaths of recoverers. One thread only: it forks.
 
 mod common;
 mod kill_cases;
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use kill_cases::{Case, Whole};
-use polder_shm::crash;
+use polder_shm::crash::{self, Child, End};
 use polder_table::{Mode, Table};
 
 /// The longest that a key may be unusable after a death.
@@ -27,16 +27,9 @@ const SECOND_DEATHS_MAX: u64 = 24;
 /// All keys of the first databases.
 type Sight = BTreeMap<(u16, Vec<u8>), Vec<u8>>;
 
-/// How a child ended.
-#[derive(PartialEq, Debug)]
-enum End {
-    Killed,
-    Done,
-}
-
 fn main() {
     let wanted = std::env::args().skip(1).find(|word| !word.starts_with('-')).unwrap_or_default();
-    let all = std::env::var("POLDER_KILL").is_ok_and(|value| value == "all");
+    let all = std::env::args().any(|word| word == "--all");
     let mut failures = Vec::new();
     for case in kill_cases::cases().into_iter().filter(|case| case.name.contains(&wanted)) {
         let began = Instant::now();
@@ -57,27 +50,24 @@ fn main() {
 /// Kills a case at its stores; answers how many there are, and how many deaths were tried.
 fn matrix(case: &Case, all: bool) -> Result<(u64, u64, u64), String> {
     let (stores, old, new) = rehearse(case)?;
-    let step = |most: u64| if all { 1 } else { stores.div_ceil(most).max(1) };
     let (mut deaths, mut second) = (0, 0);
-    for n in (1..=stores).step_by(step(DEATHS_MAX) as usize) {
+    let step = if all { 1 } else { stores.div_ceil(DEATHS_MAX) };
+    for n in (1..=stores).step_by(step as usize) {
         deaths += 1;
         trial(case, n, None, &old, &new).map_err(|wrong| format!("dead at store {n} of {stores}: {wrong}"))?;
     }
-    // The recoverer's deaths: every store of its work for every so many deaths of the first; strides meet all phases.
-    let mut phase = 0;
-    for n in (1..=stores).step_by(step(SECOND_DEATHS_MAX / 4) as usize) {
-        for m in 1.. {
-            if !all && (m + phase) % 5 != 0 && m > 12 {
-                continue;
-            }
+    // The recoverer's deaths: at its first stores and at strided later ones, after strided deaths of the first.
+    let (firsts, dense, stride) = if all { (120, 300, 7) } else { (SECOND_DEATHS_MAX / 4, 12, 5) };
+    for (phase, n) in (1..=stores).step_by(stores.div_ceil(firsts) as usize).enumerate() {
+        let later = (dense + 1..dense * 8).filter(|m| (m + phase as u64).is_multiple_of(stride));
+        for m in (1..=dense).chain(later) {
             second += 1;
             let ended = trial(case, n, Some(m), &old, &new)
                 .map_err(|wrong| format!("dead at store {n} of {stores}, its recoverer at store {m}: {wrong}"))?;
-            if ended == End::Done || !all && m > 100 {
+            if ended == End::Done {
                 break;
             }
         }
-        phase += 1;
     }
     Ok((stores, deaths, second))
 }
@@ -216,20 +206,9 @@ fn waited() -> Duration {
 
 /// Runs `work` in a forked child and waits for its end.
 fn forked(work: impl FnOnce()) -> Result<End, String> {
-    // SAFETY: this process has one thread.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
-        // SAFETY: leaves without running what the parent is going to run, its destructors among it.
-        unsafe { libc::_exit(if outcome.is_ok() { 0 } else { 3 }) };
-    }
-    let mut status = 0;
-    // SAFETY: waits for the child made above.
-    unsafe { libc::waitpid(child, &mut status, 0) };
-    match (libc::WIFEXITED(status), libc::WIFSIGNALED(status)) {
-        (true, _) if libc::WEXITSTATUS(status) == 0 => Ok(End::Done),
-        (_, true) if libc::WTERMSIG(status) == libc::SIGKILL => Ok(End::Killed),
-        _ => Err(format!("a child ended with status {status:#x}")),
+    match Child::of(work).wait() {
+        End::Failed => Err("a child failed".into()),
+        end => Ok(end),
     }
 }
 

@@ -8,7 +8,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{Place, run, try_run_as};
-use polder_shm::crash;
+use polder_shm::crash::{self, Child, End};
 use polder_table::{Limits, Mode, New, Policy, Replaces, Stop, Table, Txn};
 use polder_values::string::{self, Draft};
 use polder_values::{Kind, Value};
@@ -41,18 +41,17 @@ fn main() {
     place.table.set_limits(Limits { memory_max: 30 << 20, policy: Policy::AllkeysRandom, ..Limits::default() });
     let mut draw = Draw(seed | 1);
     let end = Instant::now() + Duration::from_secs(seconds);
-    let mut actors: Vec<libc::pid_t> = (0..ACTORS).map(|_| actor(&place.table, draw.below(u64::MAX))).collect();
+    let mut actors: Vec<Child> = (0..ACTORS).map(|_| actor(&place.table, draw.below(u64::MAX))).collect();
     let (mut deaths, mut next_check) = (0, Instant::now());
     while Instant::now() < end {
         std::thread::sleep(Duration::from_micros(200 + draw.below(4_000)));
         let victim = draw.below(ACTORS as u64) as usize;
         if draw.below(3) == 0 {
-            // SAFETY: a child of ours that nobody has waited for.
-            unsafe { libc::kill(actors[victim], libc::SIGKILL) };
+            actors[victim].kill();
         }
         for child in &mut actors {
-            if let Some(status) = ended(*child, libc::WNOHANG) {
-                assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGKILL, "an actor ended with status {status:#x}");
+            if let Some(end) = child.ended() {
+                assert_eq!(end, End::Killed, "actors have no other end");
                 deaths += 1;
                 *child = actor(&place.table, draw.below(u64::MAX));
             }
@@ -64,9 +63,8 @@ fn main() {
         }
     }
     for child in actors {
-        // SAFETY: as above.
-        unsafe { libc::kill(child, libc::SIGKILL) };
-        ended(child, 0);
+        child.kill();
+        child.wait();
     }
     place.table.chores(1_000_000);
     let report = place.table.verify().expect("a seat");
@@ -77,30 +75,15 @@ fn main() {
     println!("{deaths} deaths, and {} keys in {} nodes left whole", report.keys, report.nodes);
 }
 
-/// Waits for a child; `None` while it lives.
-fn ended(child: libc::pid_t, how: i32) -> Option<i32> {
-    let mut status = 0;
-    // SAFETY: waits for a child of ours.
-    let found = unsafe { libc::waitpid(child, &mut status, how) };
-    (found == child).then_some(status)
-}
-
 /// Starts a process that works until it is killed.
-fn actor(table: &Table, seed: u64) -> libc::pid_t {
-    // SAFETY: this process has one thread.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        let worked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let mut draw = Draw(seed | 1);
-            crash::arm(1 + draw.below(STORES_MAX));
-            loop {
-                step(table, &mut draw);
-            }
-        }));
-        // SAFETY: leaves without the parent's destructors.
-        unsafe { libc::_exit(if worked.is_ok() { 0 } else { 3 }) };
-    }
-    child
+fn actor(table: &Table, seed: u64) -> Child {
+    Child::of(|| {
+        let mut draw = Draw(seed | 1);
+        crash::arm(1 + draw.below(STORES_MAX));
+        loop {
+            step(table, &mut draw);
+        }
+    })
 }
 
 fn try_run(table: &Table, call: impl Fn(&Txn<'_>) -> Result<(), Stop>) -> Result<(), Stop> {

@@ -19,7 +19,10 @@ cargo x test                  every layer, as `make test` runs it
 cargo x peers [--seed N] [--seconds N] [--only NAME]
                               the same commands for Polder and the real servers
 cargo x peers --transcripts   the transcripts against redis-server
-cargo x crash points          kill -9 at every store of every write path
+cargo x crash points          kill -9 at every store of every write path, by commands
+cargo x crash stores [NAME]   the same below commands, with deaths of recoverers; the whole memory verified after each
+cargo x crash torture [SEED [SECONDS]]
+                              processes that do everything and die all the time
 cargo x crash [--seed N] [--kills N] [--actors N] [--pause MS] [--stall MS]
                               kill -9 under load, against the journals of what was acknowledged
 cargo x fuzz smoke | NAME [--seed N] [--seconds N]
@@ -38,6 +41,8 @@ fn main() -> ExitCode {
         ["test"] => test(&mut tally),
         ["docs"] => testkit(&mut tally, "documents", "docs", &[]),
         ["peers", "--transcripts"] => transcripts(&mut tally, "--redis-server"),
+        ["crash", "stores", rest @ ..] => table(&mut tally, "kill", &[&["--all"], rest].concat()),
+        ["crash", "torture", rest @ ..] => table(&mut tally, "torture", rest),
         [name @ ("peers" | "crash" | "fuzz"), rest @ ..] => testkit(&mut tally, name, name, rest),
         ["bench", rest @ ..] => bench(&mut tally, rest),
         _ => {
@@ -74,6 +79,13 @@ fn test(tally: &mut Tally) {
 fn transcripts(tally: &mut Tally, against: &str) {
     let args = ["test", "--quiet", "--package", "polder-testkit", "--test", "transcripts", "--", against];
     tally.cargo("transcripts over a socket", &args);
+}
+
+/// Runs a test program of the table at its full length.
+fn table(tally: &mut Tally, program: &str, words: &[&str]) {
+    let mut args = vec!["test", "--quiet", "--package", "polder-table", "--test", program, "--"];
+    args.extend(words);
+    tally.cargo(program, &args);
 }
 
 /// Measures in release builds, server and load generator alike.
