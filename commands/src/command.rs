@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A subcommand is a row of its own, `CLIENT|LIST`, beside the row of its [`container`].
-use polder_table::Mode;
+use polder_base::Reply;
+use polder_table::{Db, Mode, Table};
 
 use crate::call::{Call, Outcome, SessionCall};
 use crate::grammar::{Begin, Find, Shape};
@@ -82,6 +83,10 @@ pub enum Run {
 /// Says what a call with these arguments does with its keys.
 pub type Decide = fn(&[&[u8]]) -> &'static str;
 
+/// A command's short way for its commonest form, without a transaction of its own: table, database, arguments, the time (ms), reply.
+/// Answers false, having done and written nothing, where the form is another one or anything is in the way.
+pub type Quick = fn(&Table, Db, &[&[u8]], u64, &mut dyn Reply) -> bool;
+
 /// One command: its name, its grammar, its function, and what the documentation says.
 #[derive(Clone, Copy)]
 pub struct Command {
@@ -89,6 +94,7 @@ pub struct Command {
     pub name: &'static str,
     pub grammar: &'static str,
     pub run: Run,
+    pub quick: Option<Quick>,
     pub flags: Flags,
     /// What it does with the keys of each source, as Redis writes it (`RW access update`); empty where the default of
     /// reading or writing commands holds.
@@ -113,6 +119,7 @@ const fn row(name: &'static str, grammar: &'static str, run: Run, flags: Flags) 
         name,
         grammar,
         run,
+        quick: None,
         flags,
         touches: &[],
         varies: None,
@@ -179,6 +186,12 @@ impl Command {
         self.tips = tips;
         self
     }
+    /// Gives the command a short way for its commonest form.
+    pub const fn quick(mut self, quick: Quick) -> Command {
+        self.quick = Some(quick);
+        self
+    }
+
     /// The first version of Redis that had it.
     pub const fn since(mut self, version: &'static str) -> Command {
         self.since = version;

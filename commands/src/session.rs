@@ -105,6 +105,12 @@ impl Session {
         Session { id, authenticated, created_ms: now_ms, active_ms: now_ms, ..Session::default() }
     }
 
+    /// The time for access clocks: that of the turn, or the kernel's coarse one.
+    #[inline]
+    pub fn clock_ms(&self) -> u64 {
+        if self.turn_ms != 0 { self.turn_ms } else { polder_base::time::coarse_ms() }
+    }
+
     /// RESET: as if just connected, but for what belongs to the connection itself.
     pub fn reset(&mut self, host: &dyn Host) {
         let fresh = Session::connected(self.id, host, self.created_ms);

@@ -17,6 +17,7 @@ use crate::settings::id;
 
 mod count;
 mod lcs;
+mod quick;
 mod set;
 
 /// The family's rows.
@@ -27,9 +28,9 @@ pub const COMMANDS: &[Command] = &[
         .since("2.0.0")
         .costs("O(1) for a short value; past 8 KiB one chunk of the old value and its path are copied.")
         .about("Appends a string to the value of a key. Creates the key if it doesn't exist."),
-    write("DECR", "key", count::decr).with(GROWS | FAST).about("Decrements the integer value of a key by one."),
+    write("DECR", "key", count::decr).quick(quick::decr).with(GROWS | FAST).about("Decrements the integer value of a key by one."),
     write("DECRBY", "key decrement", count::decrby).with(GROWS | FAST).about("Decrements a number from the integer value of a key."),
-    read("GET", "key", get).with(FAST).about("Returns the string value of a key."),
+    read("GET", "key", get).quick(quick::get).with(FAST).about("Returns the string value of a key."),
     write("GETDEL", "key", getdel)
         .with(FAST)
         .touches(&["RW access delete"])
@@ -46,8 +47,11 @@ pub const COMMANDS: &[Command] = &[
     write("GETSET", "key value", set::getset)
         .with(GROWS | FAST)
         .about("Returns the previous string value of a key after setting it to a new value."),
-    write("INCR", "key", count::incr).with(GROWS | FAST).about("Increments the integer value of a key by one."),
-    write("INCRBY", "key increment", count::incrby).with(GROWS | FAST).about("Increments the integer value of a key by a number."),
+    write("INCR", "key", count::incr).quick(quick::incr).with(GROWS | FAST).about("Increments the integer value of a key by one."),
+    write("INCRBY", "key increment", count::incrby)
+        .quick(quick::incrby)
+        .with(GROWS | FAST)
+        .about("Increments the integer value of a key by a number."),
     write("INCRBYFLOAT", "key increment", count::incrbyfloat)
         .with(GROWS | FAST)
         .since("2.6.0")
@@ -86,6 +90,7 @@ pub const COMMANDS: &[Command] = &[
          [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL]",
         set::set,
     )
+    .quick(quick::set)
     .with(GROWS)
     .touches(&["RW access update variable_flags"])
     .varies(set::touches)

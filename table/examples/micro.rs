@@ -45,7 +45,10 @@ fn timed(name: &str, count: usize, mut work: impl FnMut(usize)) -> f64 {
 fn main() {
     let count: usize = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(1_000_000);
     let name: SegmentName = format!("shm:polder-micro-{}", std::process::id()).parse().expect("a name");
-    let table = Table::over(Segment::create(&name, &SegmentOptions { ceiling: 16 << 30, ..SegmentOptions::default() }).expect("made"));
+    let table = Table::over(
+        Segment::create(&name, &SegmentOptions { ceiling: (count as u64 * 1000).max(256 << 20), ..SegmentOptions::default() })
+            .expect("made"),
+    );
     let keys: Vec<[u8; 16]> = (0..count).map(|number| format!("key:{number:012}").into_bytes().try_into().expect("16")).collect();
     let mut order: Vec<usize> = (0..count).collect();
     let mut word = 88172645463325252u64;
@@ -69,11 +72,17 @@ fn main() {
     timed("polder get again", count, |n| assert!(get(&table, &keys[order[count - 1 - n]], &mut out)));
     timed("polder set", count, |n| set(&table, &keys[order[n]], &[n as u8; 16]));
     timed("polder set again", count, |n| set(&table, &keys[order[count - 1 - n]], &[n as u8; 16]));
+    let hot = std::env::var("HOT").ok().and_then(|text| text.parse().ok()).unwrap_or(5_000_000);
     if let Ok(phase) = std::env::var("PHASE") {
         for _ in 0..4 {
             match &phase[..] {
-                "get" => timed("hot get", 5_000_000, |_| assert!(get(&table, &keys[7], &mut out))),
-                _ => timed("hot set", 5_000_000, |n| set(&table, &keys[7], &[n as u8; 16])),
+                "begin" => timed("hot begin", hot, |_| drop(table.begin(Mode::Read))),
+                "seat" => timed("hot seat", hot, |_| drop(table.seat())),
+                "hash" => {
+                    timed("hot hash", hot, |n| _ = black_box(polder_table::hash::hash(black_box(&keys[n & 7]), table.segment().secret())))
+                }
+                "get" => timed("hot get", hot, |_| assert!(get(&table, &keys[7], &mut out))),
+                _ => timed("hot set", hot, |n| set(&table, &keys[7], &[n as u8; 16])),
             };
         }
         let _ = Segment::remove(&name);

@@ -58,11 +58,26 @@ pub fn tags(bucket: &(impl Words + ?Sized)) -> Tags {
 }
 
 /// A bit for each unit whose tag is `tag`.
-#[inline]
+#[inline(always)]
 pub fn matches(words: &[u64; 7], tag: u8) -> u64 {
+    same_bytes(words, tag) & ((1 << UNITS) - 1)
+}
+
+/// A bit for each byte of `words` that is `byte`.
+#[inline(always)]
+fn same_bytes(words: &[u64; 7], byte: u8) -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    return crate::raw::same_bytes(words, byte);
+    #[cfg(not(target_arch = "x86_64"))]
+    return same_bytes_portable(words, byte);
+}
+
+/// The same on any CPU.
+#[cfg(any(test, not(target_arch = "x86_64")))]
+fn same_bytes_portable(words: &[u64; 7], byte: u8) -> u64 {
     const LOW: u64 = 0x0101_0101_0101_0101;
     const REST: u64 = 0x7f7f_7f7f_7f7f_7f7f;
-    let pattern = LOW * tag as u64;
+    let pattern = LOW * byte as u64;
     let mut found = 0u64;
     for (at, word) in words.iter().enumerate() {
         let other = word ^ pattern;
@@ -71,7 +86,7 @@ pub fn matches(words: &[u64; 7], tag: u8) -> u64 {
         // Gathers the high bit of each byte into one byte.
         found |= ((zeros >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) << (at * 8);
     }
-    found & ((1 << UNITS) - 1)
+    found
 }
 
 /// The words of a line that hold tags.
@@ -167,7 +182,7 @@ pub fn insert(bucket: &mut impl WordsMut, tag: u8, image: &Image) -> Option<usiz
 }
 
 /// The lowest place of `units` free units in a row.
-fn run_of(free: u64, units: usize) -> Option<usize> {
+pub fn run_of(free: u64, units: usize) -> Option<usize> {
     let runs = (1..units).fold(free, |runs, shift| runs & free >> shift);
     (runs != 0).then(|| runs.trailing_zeros() as usize)
 }
@@ -251,6 +266,22 @@ mod tests {
         assert_eq!(left.len(), UNITS - 6 + 1);
         for (unit, tag) in entries(&bucket).filter(|(_, tag)| *tag != 200) {
             assert_eq!(image_at(&bucket, unit).bytes()[11], tag - 2, "the entry at unit {unit} moved with its tag");
+        }
+    }
+
+    #[test]
+    fn bytes_compare_alike_on_every_cpu() {
+        let mut word = 88_172_645_463_325_252u64;
+        for _ in 0..2_000 {
+            let words: [u64; 7] = std::array::from_fn(|_| {
+                word ^= word << 13;
+                word ^= word >> 7;
+                word ^= word << 17;
+                word & 0x0301_0003_0100_0201
+            });
+            for byte in 0..4 {
+                assert_eq!(same_bytes(&words, byte), same_bytes_portable(&words, byte));
+            }
         }
     }
 

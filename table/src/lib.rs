@@ -12,6 +12,7 @@ pub mod hash;
 mod inspect;
 mod lookup;
 mod place;
+mod quick;
 mod raw;
 mod record;
 mod report;

@@ -119,3 +119,15 @@ pub fn edit(segment: &Segment, node: Ref, change: &mut dyn FnMut(&mut [Ref], &mu
     change(refs, data);
     Ok(())
 }
+
+/// A bit for each byte of `words` that is `byte`, sixteen bytes at a time.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub fn same_bytes(words: &[u64; 7], byte: u8) -> u64 {
+    use std::arch::x86_64::{_mm_cmpeq_epi8, _mm_movemask_epi8, _mm_set_epi64x, _mm_set1_epi8};
+    let part = |low: u64, high: u64| {
+        // SAFETY: every x86-64 CPU has SSE2, and these instructions touch registers only.
+        unsafe { _mm_movemask_epi8(_mm_cmpeq_epi8(_mm_set_epi64x(high as i64, low as i64), _mm_set1_epi8(byte as i8))) as u64 }
+    };
+    part(words[0], words[1]) | part(words[2], words[3]) << 16 | part(words[4], words[5]) << 32 | (part(words[6], 0) & 0xff) << 48
+}

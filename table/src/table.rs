@@ -173,6 +173,17 @@ impl Table {
         }
     }
 
+    /// Counts a call that took the short way, and what it found.
+    #[inline]
+    pub fn count_call(&self, found: Option<Counter>) {
+        if let Ok(seat) = self.seat() {
+            seat.add(at::COUNTERS + 8 * Counter::Calls as u64, 1);
+            if let Some(counter) = found {
+                seat.add(at::COUNTERS + 8 * counter as u64, 1);
+            }
+        }
+    }
+
     /// Resets what `CONFIG RESETSTAT` resets, for all processes.
     pub fn reset_counters(&self) {
         for counter in 0..COUNTERS as u64 {
