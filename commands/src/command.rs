@@ -251,6 +251,12 @@ impl Command {
         self.has(NO_MANDATORY_KEYS)
     }
 
+    /// Whether its one key is its first argument, whatever else is said.
+    #[inline]
+    pub fn has_one_key(&self) -> bool {
+        matches!(self.shape.specs(), [spec] if matches!((spec.begin, spec.find), (Begin::Index(1), Find::Range { last: 0, .. })))
+    }
+
     /// Shows the positions of the keys among `args`, each with the number of its source. Arguments that do not fit show
     /// fewer keys.
     pub fn each_key(&self, args: &[&[u8]], mut visit: impl FnMut(usize, usize)) {

@@ -94,8 +94,83 @@ const fn equal(one: &[u8], two: &[u8]) -> bool {
     true
 }
 
+/// Names of at most this many bytes are found as one word.
+const SHORT: usize = 8;
+
+/// Slots of the table of short names.
+const SHORT_SLOTS: usize = 1024;
+
+/// The folded word of each row's name, 0 for a long one.
+static WORDS: [u64; COUNT] = words();
+
+const fn words() -> [u64; COUNT] {
+    let mut words = [0; COUNT];
+    let mut number = 0;
+    while number < COUNT {
+        let name = ROWS[number].name.as_bytes();
+        let mut at = 0;
+        while name.len() <= SHORT && at < name.len() {
+            words[number] |= (name[at] as u64) << (at * 8);
+            at += 1;
+        }
+        number += 1;
+    }
+    words
+}
+
+/// As [`TABLE`], of the short names, by their words.
+static SHORT_TABLE: [u16; SHORT_SLOTS] = short_table();
+
+const fn short_table() -> [u16; SHORT_SLOTS] {
+    let mut slots = [0; SHORT_SLOTS];
+    let mut number = 0;
+    while number < COUNT {
+        if WORDS[number] != 0 {
+            let mut slot = slot_of(WORDS[number]);
+            while slots[slot] != 0 {
+                slot = (slot + 1) % SHORT_SLOTS;
+            }
+            slots[slot] = number as u16 + 1;
+        }
+        number += 1;
+    }
+    slots
+}
+
+const fn slot_of(word: u64) -> usize {
+    (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize
+}
+
+/// A short name as a word, its letters folded to upper case, all eight at once.
+#[inline]
+fn folded(name: &[u8]) -> u64 {
+    const LOW: u64 = 0x0101_0101_0101_0101;
+    let word = name.iter().rev().fold(0u64, |word, byte| word << 8 | *byte as u64);
+    let rest = word & (LOW * 0x7f);
+    // The high bits of the bytes from 'a' on, without those past 'z' and those that are not ASCII.
+    let lower = (rest + LOW * (0x80 - b'a' as u64)) & !(rest + LOW * (0x7f - b'z' as u64)) & !word & (LOW * 0x80);
+    word - (lower >> 2)
+}
+
 /// The row of a command by its name in any case; `container|name` finds a subcommand.
+#[inline]
 pub fn find(name: &[u8]) -> Option<&'static Command> {
+    if name.len() > SHORT || name.is_empty() {
+        return find_long(name);
+    }
+    let word = folded(name);
+    let mut slot = slot_of(word);
+    loop {
+        let number = (SHORT_TABLE[slot] as usize).checked_sub(1)?;
+        // A byte 0 in a name would make it another, shorter name's word.
+        if WORDS[number] == word && ROWS[number].name.len() == name.len() {
+            return Some(&ROWS[number]);
+        }
+        slot = (slot + 1) % SHORT_SLOTS;
+    }
+}
+
+fn find_long(name: &[u8]) -> Option<&'static Command> {
     if name.len() > NAME_MAX {
         return None;
     }
@@ -138,6 +213,19 @@ pub fn subcommands(container: &'static Command) -> impl Iterator<Item = &'static
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn short_and_long_names_lead_to_the_same_rows() {
+        for (_, command) in all() {
+            for name in [command.name.to_owned(), command.name.to_ascii_lowercase()] {
+                assert_eq!(find(name.as_bytes()).map(|found| found.name), Some(command.name));
+                assert_eq!(find_long(name.as_bytes()).map(|found| found.name), Some(command.name));
+            }
+        }
+        for stranger in [&b"GE\x94"[..], b"\x47\x45\xd4", b"G\0T", b"GET\0", b"", b"SORT\x7fRO", b"zzz"] {
+            assert!(find(stranger).is_none());
+        }
+    }
 
     #[test]
     fn every_row_is_found_by_its_name_in_any_case() {

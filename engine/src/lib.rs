@@ -83,7 +83,10 @@ impl Memory {
         let mut keys: SmallVec<[(Db, &[u8]); 64]> = SmallVec::new();
         for (db, args) in calls {
             if let Some(command) = args.first().and_then(|name| polder_commands::find(name)) {
-                command.each_key(args, |at, _| keys.push((db, args[at])));
+                match args {
+                    [_, key, ..] if command.has_one_key() => keys.push((db, key)),
+                    _ => command.each_key(args, |at, _| keys.push((db, args[at]))),
+                }
             }
         }
         self.table.prefetch(&keys);
