@@ -261,6 +261,10 @@ impl Seat {
     ///
     /// Locks go first, and all of them: what is behind them is as it was.
     pub fn rollback(&self) {
+        if self.get(at::STATUS) & 3 == at::COMMITTED {
+            // A panic while it was written out: what is committed cannot be undone, only done.
+            return self.redo();
+        }
         let len = self.journal_len();
         self.release_unchanged(len);
         for index in (0..len).rev() {

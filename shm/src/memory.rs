@@ -198,8 +198,11 @@ impl Seat {
                 false
             }
             _ => {
-                if let Some(owner) = lock::owner(segment.load(at_lock)) {
-                    segment.probe(owner);
+                let word = segment.load(at_lock);
+                match lock::owner(word) {
+                    Some(owner) => segment.probe(owner),
+                    // Kept for starving waiters, who may have died: whoever lives asks again.
+                    None => drop(segment.exchange(at_lock, word, word & !lock::STARVING)),
                 }
                 false
             }

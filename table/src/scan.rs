@@ -39,7 +39,7 @@ impl Txn<'_> {
             if root == 0 {
                 return Ok(0);
             }
-            let Some(extent) = directory::walk(self.segment(), root, position) else { continue };
+            let Some(extent) = self.walk(db, root, position)? else { continue };
             let home = extent.home_of(position);
             let Some(images) = self.at_home(&extent, home) else { continue };
             let next = if home + 1 < extent.homes { Some(extent.first_position(home + 1)) } else { extent.end() };

@@ -360,7 +360,7 @@ impl<'t> Txn<'t> {
     }
 
     /// Walks to the extent of a position; `None`: the pin did not cover what was seen, or the database was emptied, walk again.
-    fn walk(&self, db: Db, root: u64, position: u64) -> Result<Option<Extent>, Stop> {
+    pub(crate) fn walk(&self, db: Db, root: u64, position: u64) -> Result<Option<Extent>, Stop> {
         let extent = directory::walk(self.segment(), root, position);
         if !self.seat.covers_now() {
             return Ok(None);
