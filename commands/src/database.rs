@@ -157,8 +157,9 @@ fn flush_one(call: &mut Call<'_>) -> Outcome {
 }
 
 fn swap(call: &mut Call<'_>) -> Outcome {
-    let one = number::integer(call.args[1]).ok_or("ERR invalid first DB index")?;
-    let two = number::integer(call.args[2]).ok_or("ERR invalid second DB index")?;
+    let index = |at: usize| number::integer(call.args[at]).and_then(|number| i32::try_from(number).ok());
+    let one = index(1).ok_or("ERR invalid first DB index")?;
+    let two = index(2).ok_or("ERR invalid second DB index")?;
     call.txn.swap(database_of(call.host, one)?, database_of(call.host, two)?)?;
     call.reply.ok();
     Ok(())

@@ -64,14 +64,17 @@ pub const COMMANDS: &[Command] = &[
 /// # Errors
 /// Redis's texts for what is no number, and for a number too high.
 pub(crate) fn database(host: &dyn Host, arg: &[u8]) -> Result<Db, Stop> {
-    database_of(host, integer(arg)?)
+    match i32::try_from(integer(arg)?) {
+        Ok(number) => database_of(host, number),
+        Err(_) => Err("ERR value is out of range, value must between -2147483648 and 2147483647".into()),
+    }
 }
 
 /// The database of a number.
 ///
 /// # Errors
 /// Redis's text for a number too high.
-pub(crate) fn database_of(host: &dyn Host, number: i64) -> Result<Db, Stop> {
+pub(crate) fn database_of(host: &dyn Host, number: i32) -> Result<Db, Stop> {
     Db::try_from(number).ok().filter(|db| *db < host.databases()).ok_or_else(|| NO_SUCH_DB.into())
 }
 

@@ -75,7 +75,7 @@ fn read_requests(input: &[u8], cuts: impl Iterator<Item = usize>) -> (Vec<Vec<Ve
 
 /// Ends of pieces, cut after the bytes whose value says so: the same for the same input.
 fn cuts(input: &[u8]) -> impl Iterator<Item = usize> {
-    let chosen = input.iter().enumerate().filter(|(at, byte)| (**byte as usize + at) % 3 == 0).map(|(at, _)| at);
+    let chosen = input.iter().enumerate().filter(|(at, byte)| (**byte as usize + at).is_multiple_of(3)).map(|(at, _)| at);
     chosen.chain(std::iter::once(input.len()))
 }
 
