@@ -246,7 +246,9 @@ impl Seat {
         let mut tail = self.get(at::RETIRE_BASE);
         let epoch = self.segment.observe(crate::layout::header::EPOCH);
         for index in 0..len {
-            if let Some((Tag::Old, offset, flags)) = self.item(index) {
+            if let Some((Tag::Old, offset, flags)) = self.item(index)
+                && tail < self.retired_capacity()
+            {
                 self.write_retired(tail, offset, flags & WHOLE != 0, epoch);
                 tail += 1;
             }

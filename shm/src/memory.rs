@@ -360,6 +360,23 @@ impl Seat {
         }
     }
 
+    /// Forgets what is no node in the caches (S5).
+    pub(crate) fn check_caches(&self) {
+        for class in 0..CLASSES {
+            let count = self.get(cache_count(class));
+            let is_node = |slot: u64| {
+                let node = self.get(cache_slot(class, slot));
+                self.segment
+                    .class_at(node)
+                    .is_some_and(|(slab, of)| of == class && (node - self.segment.slab_at(slab)).is_multiple_of(class_bytes(class)))
+            };
+            let right = (0..count.min(cache_slots(class) as u64)).take_while(|slot| is_node(*slot)).count() as u64;
+            if right != count {
+                self.set(cache_count(class), right);
+            }
+        }
+    }
+
     /// Gives all cached nodes back to their slabs: what a seat holds at hand is free for everybody again.
     pub fn empty_caches(&self) {
         for class in 0..CLASSES {

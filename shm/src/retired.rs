@@ -15,10 +15,13 @@
 //!
 //! Pins and reclamation are restated in tests/models.rs (`pins`): change both.
 
+use std::collections::HashSet;
 use std::sync::atomic::{Ordering, fence};
 
 use polder_base::Fault;
 
+use crate::class::CLASSES;
+use crate::journal::BLOCK_PAIRS;
 use crate::layout::{header, seat as at};
 use crate::node::{HEADER_BYTES, NodeHeader, NodeKind};
 use crate::seat::Seat;
@@ -36,30 +39,53 @@ const BATCH: u64 = 96;
 const LOOKED_AT_MAX: u64 = 512;
 
 impl Seat {
-    /// Finds the blocks of the journal and of the retired list (S5: a chain that does not end is cut).
-    pub(crate) fn find_blocks(&self) -> Result<(), Fault> {
-        let limit = self.segment.geometry().slabs_max * 4;
-        *self.journal_blocks.borrow_mut() = self.chain(self.get(at::JOURNAL_NEXT), limit)?;
-        if self.get(at::RETIRED_FIRST) == 0 {
-            self.set(at::RETIRED_FIRST, self.base + at::RETIRED);
+    /// Finds the blocks of the journal and of the retired list. A record that makes no sense is cut down to what does (S5): what it
+    /// named beyond that is lost, which `verify` tells; but locks are released, and nobody waits for this seat.
+    pub(crate) fn find_blocks(&self) {
+        let journal = self.chain(self.get(at::JOURNAL_NEXT));
+        let items_max = at::JOURNAL_PAIRS + journal.len() as u64 * BLOCK_PAIRS;
+        if self.journal_len() > items_max {
+            self.set(at::JOURNAL_LEN, items_max);
         }
-        *self.retired_blocks.borrow_mut() = self.chain(self.get(at::RETIRED_FIRST), limit)?;
+        *self.journal_blocks.borrow_mut() = journal;
+        let mut retired = self.chain(self.get(at::RETIRED_FIRST));
+        if retired.is_empty() {
+            let inline = self.base + at::RETIRED;
+            self.segment.store(inline + NEXT, 0);
+            self.set(at::RETIRED_FIRST, inline);
+            retired.push(inline);
+        }
+        let begin = self.segment.load(retired[0] + FIRST_INDEX);
+        let capacity = begin.saturating_add(retired.len() as u64 * ENTRIES);
+        let (head, tail) = (self.get(at::RETIRED_HEAD), self.get(at::RETIRED_TAIL));
+        if head < begin || tail < head || tail > capacity {
+            self.set(at::RETIRED_TAIL, begin);
+            self.set(at::RETIRED_HEAD, begin);
+        }
+        for word in [at::RETIRE_BASE, at::EXPANDED_TAIL] {
+            if !(begin..=capacity).contains(&self.get(word)) {
+                self.set(word, self.get(at::RETIRED_TAIL));
+            }
+        }
+        if self.get(at::EXPANDING) > self.get(at::RETIRED_TAIL) || self.get(at::EXPANDING).wrapping_sub(1) < begin {
+            self.set(at::EXPANDING, 0);
+        }
+        *self.retired_blocks.borrow_mut() = retired;
         self.reclaim_at.set(self.get(at::RETIRED_TAIL) + BATCH);
-        Ok(())
     }
 
-    fn chain(&self, first: u64, limit: u64) -> Result<Vec<u64>, Fault> {
+    /// The blocks of a chain, as far as they are blocks and none comes twice.
+    fn chain(&self, first: u64) -> Vec<u64> {
         let mut blocks = Vec::new();
+        let mut seen = HashSet::new();
         let mut block = first;
-        while block != 0 {
-            let known = block == self.base + at::RETIRED || self.segment.class_at(block).is_some();
-            if !known || blocks.len() as u64 > limit {
-                return Err(Fault::Damaged { what: "the chain of a seat's blocks" });
-            }
+        let is_block =
+            |block: u64| block == self.base + at::RETIRED || self.segment.class_at(block).is_some_and(|(_, class)| class == CLASSES - 1);
+        while is_block(block) && seen.insert(block) {
             blocks.push(block);
             block = self.segment.load(block + NEXT);
         }
-        Ok(blocks)
+        blocks
     }
 
     fn entry_at(&self, index: u64) -> u64 {
@@ -68,17 +94,19 @@ impl Seat {
         blocks[(past / ENTRIES) as usize] + HEAD_BYTES + past % ENTRIES * 16
     }
 
+    /// The index of the first entry for which there is no room.
+    pub(crate) fn retired_capacity(&self) -> u64 {
+        let blocks = self.retired_blocks.borrow();
+        self.segment.load(blocks[0] + FIRST_INDEX) + blocks.len() as u64 * ENTRIES
+    }
+
     /// Makes sure that `count` more entries can be written.
     pub(crate) fn reserve_retired(&self, count: u64) -> Result<(), Fault> {
         loop {
-            let (first, last, blocks) = {
-                let blocks = self.retired_blocks.borrow();
-                (blocks[0], blocks[blocks.len() - 1], blocks.len() as u64)
-            };
-            let capacity = self.segment.load(first + FIRST_INDEX) + blocks * ENTRIES;
-            if self.get(at::RETIRED_TAIL) + count <= capacity {
+            if self.get(at::RETIRED_TAIL) + count <= self.retired_capacity() {
                 return Ok(());
             }
+            let last = *self.retired_blocks.borrow().last().expect("there is always one");
             let inline = self.base + at::RETIRED;
             let block = if self.retired_blocks.borrow().contains(&inline) {
                 self.chain_block(NodeKind::Retired, last + NEXT)?

@@ -87,7 +87,7 @@ impl Seat {
                         return Err(fault);
                     }
                     segment.word(header::SEATS_HIGH).fetch_max(index + 1, Ordering::AcqRel);
-                    let seat = Seat::adopt(segment, index, true)?;
+                    let seat = Seat::adopt(segment, index, true);
                     recover::settle(&seat);
                     if taken == Taken::Dead {
                         segment.witness_settle(index);
@@ -101,7 +101,7 @@ impl Seat {
     }
 
     /// Takes up the words of seat `index`, which the caller has acquired.
-    pub(crate) fn adopt(segment: &Arc<Segment>, index: u64, owned: bool) -> Result<Seat, Fault> {
+    pub(crate) fn adopt(segment: &Arc<Segment>, index: u64, owned: bool) -> Seat {
         let seat = Seat {
             base: segment.seat_at(index),
             segment: segment.clone(),
@@ -116,8 +116,9 @@ impl Seat {
             generation: fork::generation(),
             owned,
         };
-        seat.find_blocks()?;
-        Ok(seat)
+        seat.find_blocks();
+        seat.check_caches();
+        seat
     }
 
     /// Writes who sits here now.
@@ -308,12 +309,11 @@ impl Segment {
         match self.witness_take(index) {
             Taken::Busy | Taken::Damaged => {}
             taken => {
-                if let Ok(seat) = Seat::adopt(self, index, false) {
-                    recover::settle(&seat);
-                    seat.set(at::PIN_LOWER, at::NO_PIN);
-                    seat.set(at::OWNER, 0);
-                    more(&seat);
-                }
+                let seat = Seat::adopt(self, index, false);
+                recover::settle(&seat);
+                seat.set(at::PIN_LOWER, at::NO_PIN);
+                seat.set(at::OWNER, 0);
+                more(&seat);
                 if taken == Taken::Dead {
                     self.witness_settle(index);
                 }

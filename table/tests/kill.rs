@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use kill_cases::{Case, Whole};
 use polder_shm::crash::{self, Child, End};
+use polder_shm::layout::seat as at;
 use polder_table::{Mode, Table};
 
 /// The longest that a key may be unusable after a death.
@@ -44,7 +45,51 @@ fn main() {
             }
         }
     }
+    if "damaged-records".contains(&wanted) {
+        damaged_records();
+    }
     assert!(failures.is_empty(), "not survived: {failures:?}");
+}
+
+/// Recovers seats whose records have been overwritten: whatever is lost, nobody crashes and nobody waits for them.
+fn damaged_records() {
+    let case = &kill_cases::cases()[0];
+    let mut state = 0x2545_f491_4f6c_dd1du64;
+    let mut draw = |end: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 9) % end
+    };
+    for round in 0..200u64 {
+        let place = case.prepare();
+        let segment = place.table.segment();
+        let _ = Child::of(|| {
+            place.table.seat().expect("a seat");
+            crash::arm(1 + round % 33);
+            (case.operation)(&place.table);
+        })
+        .wait();
+        // The words that say how much there is and where, and what is at hand; not the items of a journal, which say what to write.
+        let control = [at::JOURNAL_LEN, at::JOURNAL_NEXT, at::RETIRE_BASE, at::PENDING, at::MEMORY_LOCK, at::LIFTED];
+        let retired = [at::RETIRED_FIRST, at::RETIRED_HEAD, at::RETIRED_TAIL, at::EXPANDING, at::EXPANDED_TAIL];
+        let words: Vec<u64> = control.into_iter().chain(retired).chain((at::CACHE_COUNTS..at::MEMORY_JOURNAL).step_by(8)).collect();
+        let word = words[if round % 2 == 0 { draw(11) } else { draw(words.len() as u64) } as usize];
+        let value = [draw(u64::MAX >> 9), draw(2_000), segment.slab_at(0) + draw(1 << 17) * 8, u64::MAX][draw(4) as usize];
+        segment.store(segment.seat_at(1) + word, value);
+        let end = Child::of(|| {
+            segment.recover_dead();
+            place.table.verify().expect("a seat");
+            let began = Instant::now();
+            (0..20u8).for_each(|number| place.set(0, &[number], &[number; 100], None));
+            assert!(began.elapsed() < Duration::from_secs(5), "nobody waits");
+        })
+        .wait();
+        assert_eq!(end, End::Done, "round {round}: word {word} was {value:#x}");
+        // What was lost is lost: this segment is not verified.
+        place.abandon();
+    }
+    println!("damaged-records              200 seats recovered");
 }
 
 /// Kills a case at its stores; answers how many there are, and how many deaths were tried.
