@@ -1,13 +1,16 @@
 //! Attaches a segment and runs commands: the API boundary. No sockets.
 #![forbid(unsafe_code)]
 
+mod database;
+
+pub use database::{Database, Keys};
 pub use polder_base::{Fault, Protocol, Ref, Reply};
 use polder_commands::Db;
 pub use polder_commands::{Host, Session, session::Bare, settings};
 use polder_shm::mapping::{AttachError, CreateError, Residence};
 pub use polder_shm::pages::PageChoice;
 use polder_shm::{Segment, SegmentName, SegmentOptions};
-pub use polder_table::{Counter, Limits, Policy, Table, Usage};
+pub use polder_table::{Counter, Limits, Policy, Stop, Table, Usage};
 use smallvec::SmallVec;
 
 /// An attached segment. Cheap to share between threads; every thread that calls gets a seat of its own.
@@ -71,6 +74,11 @@ impl Memory {
     pub fn remove(segment: &str) -> Result<(), Fault> {
         let name: SegmentName = segment.parse().map_err(|error| Fault::System(format!("{error}")))?;
         Segment::remove(&name)
+    }
+
+    /// Typed calls on a database (0 to 255).
+    pub fn database(&self, number: u8) -> Database<'_> {
+        Database::of(&self.table, number.into())
     }
 
     /// The table, for floors that work below commands (verify, inspect, chores).

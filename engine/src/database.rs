@@ -1,0 +1,242 @@
+//! Typed calls on one database: for programs that share the memory without a server.
+//!
+//! ```
+//! # let name = format!("shm:polder-doc-{}", std::process::id());
+//! use polder_engine::{Memory, Options};
+//!
+//! let memory = Memory::attach(&Options { segment: name.clone(), ceiling: 64 << 20, ..Options::default() })?;
+//! let cache = memory.database(0);
+//! cache.set(b"greeting", b"hello")?;
+//! assert_eq!(cache.get(b"greeting")?, Some(b"hello".to_vec()));
+//! assert_eq!(cache.add(b"visits", 1)?, 1);
+//!
+//! // Several keys, all or nothing, also when the process is killed in the middle.
+//! cache.transaction(&[b"from", b"to"], |keys| {
+//!     let from = keys.number(b"from")?;
+//!     keys.set(b"from", (from - 5).to_string().as_bytes())?;
+//!     keys.set(b"to", (keys.number(b"to")? + 5).to_string().as_bytes())
+//! })?;
+//! assert_eq!(cache.get(b"to")?, Some(b"5".to_vec()));
+//! # Memory::remove(&name)?;
+//! # Ok::<(), polder_engine::Stop>(())
+//! ```
+//!
+//! Errors are those of the commands: a text that says what to do ([`Stop::Refused`]) or a fault of the medium ([`Stop::Fault`]).
+
+use polder_base::number;
+use polder_commands::Db;
+use polder_commands::call::{NOT_AN_INTEGER, WRONG_TYPE};
+use polder_table::{Found, Mode, New, Replaces, Stop, Table, Txn};
+use polder_values::{Kind, Value, string};
+
+/// One database of an attached memory.
+#[derive(Clone, Copy)]
+pub struct Database<'m> {
+    table: &'m Table,
+    number: Db,
+}
+
+/// How many keys a batch brings near at once.
+const BATCH: usize = 16;
+
+impl<'m> Database<'m> {
+    pub(crate) fn of(table: &'m Table, number: Db) -> Database<'m> {
+        Database { table, number }
+    }
+
+    /// A copy of the string in a key.
+    ///
+    /// # Errors
+    /// WRONGTYPE, a fault.
+    #[inline]
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Stop> {
+        self.read(key, |value| value.map(<[u8]>::to_vec))
+    }
+
+    /// Shows the string in a key where it lies: a short one is not copied but once, one in a node not at all.
+    ///
+    /// # Errors
+    /// As [`Database::get`].
+    #[inline]
+    pub fn read<R>(&self, key: &[u8], mut read: impl FnMut(Option<&[u8]>) -> R) -> Result<R, Stop> {
+        match self.table.quick_get(self.number, key, polder_base::time::coarse_ms(), &mut read) {
+            Some(answer) => Ok(answer),
+            None => self.read_slowly(key, &mut read),
+        }
+    }
+
+    fn read_slowly<R>(&self, key: &[u8], read: &mut dyn FnMut(Option<&[u8]>) -> R) -> Result<R, Stop> {
+        self.run(Mode::Read, &[key], |keys| {
+            let found = keys.string(key)?;
+            Ok(match found {
+                None => read(None),
+                Some(found) => read(Some(&string::contiguous(keys.txn, &found.value)?)),
+            })
+        })
+    }
+
+    /// Gives a key a string; an expiry that it had is gone.
+    ///
+    /// # Errors
+    /// A fault, such as a segment that is full.
+    #[inline]
+    pub fn set(&self, key: &[u8], value: &[u8]) -> Result<(), Stop> {
+        match self.table.quick_edit(self.number, key, polder_base::time::coarse_ms(), |_| (Some(value), ())) {
+            Some(()) => Ok(()),
+            None => self.run(Mode::Write, &[key], |keys| keys.set(key, value)),
+        }
+    }
+
+    /// As [`Database::set`], with an expiry in milliseconds since the Unix epoch.
+    ///
+    /// # Errors
+    /// As [`Database::set`].
+    pub fn set_until(&self, key: &[u8], value: &[u8], expiry_ms: u64) -> Result<(), Stop> {
+        self.run(Mode::Write, &[key], |keys| keys.put(key, value, Some(expiry_ms)))
+    }
+
+    /// Adds to the integer in a key, where an absent one counts as 0; answers the sum. Expiry and flags stay.
+    ///
+    /// # Errors
+    /// WRONGTYPE, not an integer, an overflow, a fault.
+    pub fn add(&self, key: &[u8], by: i64) -> Result<i64, Stop> {
+        self.run(Mode::Write, &[key], |keys| {
+            let sum = keys.number(key)?.checked_add(by).ok_or("ERR increment or decrement would overflow")?;
+            let text = sum.to_string();
+            let old = keys.txn.find(self.number, key)?;
+            let value = Value::Packed(text.as_bytes());
+            let new = old.map_or(New::of(Kind::String, value), |old| New { value, raw: false, ..New::from(old) });
+            keys.txn.write(self.number, key, &new, Replaces::Whole)?;
+            Ok(sum)
+        })
+    }
+
+    /// Takes a key of any kind away; answers whether it was there.
+    ///
+    /// # Errors
+    /// A fault.
+    pub fn remove(&self, key: &[u8]) -> Result<bool, Stop> {
+        self.run(Mode::Write, &[key], |keys| keys.remove(key))
+    }
+
+    /// Shows the strings of many keys, whose cache misses are taken together, in order. Each is read by itself: for one state of all
+    /// use [`Database::transaction`].
+    ///
+    /// # Errors
+    /// As [`Database::get`], at the first key that gives one.
+    pub fn read_batch(&self, keys: &[&[u8]], mut visit: impl FnMut(usize, Option<&[u8]>)) -> Result<(), Stop> {
+        for (number, batch) in keys.chunks(BATCH).enumerate() {
+            self.prefetch(batch);
+            for (at, key) in batch.iter().enumerate() {
+                self.read(key, |value| visit(number * BATCH + at, value))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives many keys a string each, whose cache misses are taken together. Each is set by itself.
+    ///
+    /// # Errors
+    /// As [`Database::set`], at the first key that gives one.
+    pub fn set_batch(&self, pairs: &[(&[u8], &[u8])]) -> Result<(), Stop> {
+        for batch in pairs.chunks(BATCH) {
+            let keys: [&[u8]; BATCH] = std::array::from_fn(|at| batch.get(at).map_or(&[][..], |(key, _)| key));
+            self.prefetch(&keys[..batch.len()]);
+            let _pinned = self.table.pinned()?;
+            batch.iter().try_for_each(|(key, value)| self.set(key, value))?;
+        }
+        Ok(())
+    }
+
+    fn prefetch(&self, keys: &[&[u8]]) {
+        let keyed: [(Db, &[u8]); BATCH] = std::array::from_fn(|at| (self.number, keys.get(at).copied().unwrap_or_default()));
+        self.table.prefetch(&keyed[..keys.len()]);
+    }
+
+    /// Runs `work` on keys that become true together, or not at all, whoever dies when. It may be run several times: nothing it
+    /// does outside the transaction should matter before it ends. Keys that are not named may be touched too, at the price of
+    /// another run when somebody else is at them.
+    ///
+    /// # Errors
+    /// What `work` answers (nothing has happened then), a fault.
+    pub fn transaction<R>(&self, keys: &[&[u8]], work: impl FnMut(&Keys<'_>) -> Result<R, Stop>) -> Result<R, Stop> {
+        self.run(Mode::Write, keys, work)
+    }
+
+    fn run<R>(&self, mode: Mode, keys: &[&[u8]], mut work: impl FnMut(&Keys<'_>) -> Result<R, Stop>) -> Result<R, Stop> {
+        if mode == Mode::Write && !self.table.make_room() {
+            return Err("OOM command not allowed when used memory > 'maxmemory'.".into());
+        }
+        let txn = self.table.begin(mode)?;
+        let declared: Vec<(Db, &[u8])> = keys.iter().map(|key| (self.number, *key)).collect();
+        loop {
+            let outcome = txn.declare(&declared).and_then(|()| work(&Keys { txn: &txn, number: self.number }));
+            match outcome.and_then(|answer| txn.commit().map(|()| answer)) {
+                Err(Stop::Retry) => txn.abort(),
+                outcome => return outcome,
+            }
+        }
+    }
+}
+
+/// The keys of a transaction.
+pub struct Keys<'t> {
+    txn: &'t Txn<'t>,
+    number: Db,
+}
+
+impl<'t> Keys<'t> {
+    fn string(&self, key: &[u8]) -> Result<Option<Found<'t>>, Stop> {
+        match self.txn.find(self.number, key)? {
+            Some(found) if found.kind != Kind::String => Err(WRONG_TYPE.into()),
+            found => Ok(found),
+        }
+    }
+
+    /// A copy of the string in a key, as this transaction has left it.
+    ///
+    /// # Errors
+    /// WRONGTYPE, a fault, or that the transaction must be run again: hand all of them on.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Stop> {
+        match self.string(key)? {
+            Some(found) => Ok(Some(string::contiguous(self.txn, &found.value)?.into_owned())),
+            None => Ok(None),
+        }
+    }
+
+    /// The integer in a key; an absent one counts as 0.
+    ///
+    /// # Errors
+    /// As [`Keys::get`]; not an integer.
+    pub fn number(&self, key: &[u8]) -> Result<i64, Stop> {
+        match self.get(key)? {
+            Some(text) => number::integer(&text).ok_or(Stop::from(NOT_AN_INTEGER)),
+            None => Ok(0),
+        }
+    }
+
+    /// Gives a key a string, without expiry.
+    ///
+    /// # Errors
+    /// As [`Keys::get`].
+    pub fn set(&self, key: &[u8], value: &[u8]) -> Result<(), Stop> {
+        self.put(key, value, None)
+    }
+
+    /// Gives a key a string, with an expiry in milliseconds since the Unix epoch.
+    ///
+    /// # Errors
+    /// As [`Keys::get`].
+    pub fn put(&self, key: &[u8], value: &[u8], expiry_ms: Option<u64>) -> Result<(), Stop> {
+        let value = string::make(self.txn, value)?;
+        self.txn.write(self.number, key, &New { expiry_ms, ..New::of(Kind::String, value) }, Replaces::Whole)
+    }
+
+    /// Takes a key away; answers whether it was there.
+    ///
+    /// # Errors
+    /// As [`Keys::get`].
+    pub fn remove(&self, key: &[u8]) -> Result<bool, Stop> {
+        self.txn.remove(self.number, key, Replaces::Whole)
+    }
+}

@@ -1,0 +1,85 @@
+//! The typed calls: what a program without a server sees.
+
+use polder_engine::{Memory, Options, Stop};
+
+/// A memory of its own, removed at the end.
+struct Scratch(Memory, String);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let segment = format!("shm:polder-typed-{name}-{}", std::process::id());
+        let options = Options { segment: segment.clone(), ceiling: 64 << 20, ..Options::default() };
+        Scratch(Memory::attach(&options).expect("a segment"), segment)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = Memory::remove(&self.1);
+    }
+}
+
+#[test]
+fn strings_of_every_size_come_back() {
+    let scratch = Scratch::new("sizes");
+    let cache = scratch.0.database(0);
+    for size in [0usize, 1, 30, 31, 60, 1_000, 8_192, 8_193, 100_000, 3_000_000] {
+        let value: Vec<u8> = (0..size).map(|at| at as u8).collect();
+        cache.set(b"key", &value).expect("room");
+        assert_eq!(cache.get(b"key").expect("readable"), Some(value), "{size} bytes");
+    }
+    assert!(cache.remove(b"key").expect("removable"));
+    assert_eq!(cache.get(b"key").expect("readable"), None);
+    assert!(!cache.remove(b"key").expect("removable"));
+}
+
+#[test]
+fn numbers_add_up_and_keep_their_expiry() {
+    let scratch = Scratch::new("numbers");
+    let cache = scratch.0.database(3);
+    assert_eq!(cache.add(b"n", 5).expect("a number"), 5);
+    assert_eq!(cache.add(b"n", -7).expect("a number"), -2);
+    cache.set(b"text", b"words").expect("room");
+    assert!(matches!(cache.add(b"text", 1), Err(Stop::Refused(_))));
+    let soon = polder_base::time::now_ms() + 40;
+    cache.set_until(b"brief", b"1", soon).expect("room");
+    assert_eq!(cache.add(b"brief", 1).expect("a number"), 2);
+    std::thread::sleep(std::time::Duration::from_millis(60));
+    assert_eq!(cache.get(b"brief").expect("readable"), None);
+}
+
+#[test]
+fn a_refused_transaction_leaves_nothing_behind() {
+    let scratch = Scratch::new("refused");
+    let cache = scratch.0.database(0);
+    cache.set(b"a", b"1").expect("room");
+    let outcome = cache.transaction(&[b"a", b"b"], |keys| {
+        keys.set(b"a", b"2")?;
+        keys.set(b"b", &[7; 500])?;
+        assert_eq!(keys.get(b"a")?, Some(b"2".to_vec()));
+        Err::<(), Stop>("ERR changed my mind".into())
+    });
+    assert!(outcome.is_err());
+    assert_eq!(cache.get(b"a").expect("readable"), Some(b"1".to_vec()));
+    assert_eq!(cache.get(b"b").expect("readable"), None);
+}
+
+#[test]
+fn batches_show_what_single_calls_show() {
+    let scratch = Scratch::new("batches");
+    let cache = scratch.0.database(0);
+    let keys: Vec<Vec<u8>> = (0..1_000u32).map(|number| format!("key:{number}").into_bytes()).collect();
+    let values: Vec<Vec<u8>> = (0..1_000usize).map(|number| vec![number as u8; number % 200]).collect();
+    let pairs: Vec<(&[u8], &[u8])> = keys.iter().zip(&values).map(|(key, value)| (&key[..], &value[..])).collect();
+    cache.set_batch(&pairs).expect("room");
+    let mut wanted: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+    wanted.push(b"absent");
+    let mut seen = 0;
+    cache
+        .read_batch(&wanted, |at, value| {
+            assert_eq!(value, values.get(at).map(|value| &value[..]));
+            seen += 1;
+        })
+        .expect("readable");
+    assert_eq!(seen, 1_001);
+}
