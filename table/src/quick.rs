@@ -190,11 +190,11 @@ impl Table {
         let first = entry::first_word(seat.next_version(), clock::lru(now_ms));
         let image = entry::inline(first, &Inline { meta: PLAIN, expiry_ms: None, flags: 0, key, value });
         match unit {
-            Some(unit) if old.units == image.units => note_words(seat, sight.bucket, unit, &image, &old)?,
+            Some(unit) if old.units == image.units => note_words(seat, &live, unit, &image)?,
             Some(_) => return None,
             None => {
                 let unit = note_tags(seat, &live, sight.bucket, hash.tag, image.units)?;
-                note_words(seat, sight.bucket, unit, &image, &Image { words: [u64::MAX; entry::WORDS_MAX], units: 0 })?;
+                note_words(seat, &live, unit, &image)?;
                 let tally = at::TALLIES + directory::tally_of(sight.root) * 16;
                 seat.note(Tag::Cover, 0, 0).ok()?;
                 seat.note(Tag::Word, segment.seat_at(seat.index()) + tally, seat.get(tally).wrapping_add(1)).ok()?;
@@ -206,15 +206,16 @@ impl Table {
     }
 }
 
-/// Notes an entry's words, as far as they are new, under the lock that is journal item 0.
+/// Notes an entry's words, as far as they differ from what is there, under the lock that is journal item 0.
 #[inline(always)]
-fn note_words(seat: &Seat, bucket: Bucket, unit: usize, image: &Image, old: &Image) -> Option<()> {
+fn note_words(seat: &Seat, live: &Live<'_>, unit: usize, image: &Image) -> Option<()> {
     if seat.journal_len() == 1 {
-        seat.note(Tag::Cover, bucket.line, 0).ok()?;
+        seat.note(Tag::Cover, live.bucket.line, 0).ok()?;
     }
-    for (number, (new, old)) in image.words[..image.units * 2].iter().zip(&old.words).enumerate() {
-        if new != old {
-            seat.note(Tag::Word, bucket.word_at(LINE_WORDS + unit * 2 + number), *new).ok()?;
+    for (number, word) in image.words[..image.units * 2].iter().enumerate() {
+        let index = LINE_WORDS + unit * 2 + number;
+        if live.word(index) != *word {
+            seat.note(Tag::Word, live.bucket.word_at(index), *word).ok()?;
         }
     }
     Some(())
@@ -227,8 +228,8 @@ fn note_tags(seat: &Seat, live: &Live<'_>, bucket: Bucket, tag: u8, units: usize
     let unit = bucket::run_of(bucket::matches(&tags, FREE), units)?;
     seat.note(Tag::Cover, bucket.line, 0).ok()?;
     let (first, last) = (unit / 8, (unit + units - 1) / 8);
-    for word in first..=last {
-        let mut bytes = tags[word].to_le_bytes();
+    for (word, old) in tags.iter().enumerate().take(last + 1).skip(first) {
+        let mut bytes = old.to_le_bytes();
         for number in unit.max(word * 8)..(unit + units).min(word * 8 + 8) {
             bytes[number % 8] = if number == unit { tag } else { CONTINUED };
         }

@@ -106,3 +106,23 @@ fn many_keys_become_true_together() {
     assert_eq!(place.keys(0), 5_000);
     assert!(keys.iter().all(|key| place.get(0, key) == Some(vec![5; 90])));
 }
+
+#[test]
+fn the_short_way_writes_every_byte() {
+    let place = Place::new();
+    place.set(0, b"first", b"so that there is a database", None);
+    let now_ms = polder_base::time::now_ms();
+    for byte in [0, 0x7f, 0xff] {
+        for length in 0..=40 {
+            let (key, value) = (format!("{byte}:{length}").into_bytes(), vec![byte; length]);
+            for _ in 0..2 {
+                if place.table.quick_edit(0, &key, now_ms, |_| (Some(&value[..]), ())).is_some() {
+                    assert_eq!(place.get(0, &key), Some(value.clone()));
+                    let same = place.table.quick_get(0, &key, now_ms, |found| found == Some(&value[..]));
+                    assert_ne!(same, Some(false));
+                }
+            }
+            place.remove(0, &key);
+        }
+    }
+}

@@ -108,7 +108,13 @@ fn step(table: &Table, draw: &mut Draw) {
     let (name, other) = (key(draw), key(draw));
     let value = vec![draw.below(256) as u8; length(draw)];
     let done = match draw.below(1000) {
-        0..=449 => try_run(table, |txn| set(txn, db, &name, &value, None)),
+        0..=149 => {
+            let now_ms = polder_base::time::now_ms();
+            table.quick_edit(db, &name, now_ms, |_| (Some(&value[..value.len().min(30)]), ()));
+            table.quick_get(db, &other, now_ms, |_| ());
+            Ok(())
+        }
+        150..=449 => try_run(table, |txn| set(txn, db, &name, &value, None)),
         450..=549 => try_run(table, |txn| txn.remove(db, &name, Replaces::Whole).map(drop)),
         550..=649 => {
             look(table, db, &name);

@@ -79,6 +79,11 @@ fn set_expiring(table: &Table, db: u16, key: &[u8], value: &[u8], expiry_ms: u64
     });
 }
 
+/// The short way of SET, which these cases must be able to take.
+fn set_quickly(table: &Table, db: u16, key: &[u8], value: &[u8]) {
+    table.quick_edit(db, key, polder_base::time::now_ms(), |_| (Some(value), ())).expect("nothing is in the way");
+}
+
 fn remove(table: &Table, db: u16, key: &[u8]) {
     run(table, |txn| txn.remove(db, key, Replaces::Whole));
 }
@@ -159,6 +164,8 @@ fn entries() -> Vec<Case> {
         case("insert-inline", bystanders, |table| set(table, 0, b"new", b"1")),
         case("overwrite-inline", bystanders, |table| set(table, 0, &numbered(1), b"seven 7")),
         case("overwrite-inline-longer", bystanders, |table| set(table, 0, &numbered(0), &[9; 30])),
+        case("insert-quickly", bystanders, |table| set_quickly(table, 0, b"new", &[0xff; 24])),
+        case("overwrite-quickly", bystanders, |table| set_quickly(table, 0, &numbered(1), b"seven 7")),
         case("delete-inline", bystanders, |table| remove(table, 0, &numbered(2))),
         case("insert-in-next-bucket", move |place| fill(&place.table, 0..next), move |table| fill(table, next..next + 1)),
         case("insert-in-stash", move |place| fill(&place.table, 0..stash), move |table| fill(table, stash..stash + 1)),
