@@ -15,13 +15,16 @@ pub const SYSTEM: Db = 256;
 pub const DATABASES: usize = 257;
 
 /// Why a call stops before its end.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Stop {
     /// Nothing was published; forget the reply and run the call again (the transaction knows what more to lock).
+    #[error("the transaction must be run again")]
     Retry,
     /// The command says no: the whole error text, code first.
+    #[error("{0}")]
     Refused(Cow<'static, str>),
     /// The medium or the memory failed.
+    #[error(transparent)]
     Fault(Fault),
 }
 

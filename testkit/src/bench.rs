@@ -30,6 +30,7 @@ pub const BENCHES: &[Bench] = &[
     Bench { name: "p16", about: "server CPU time per operation at pipeline 16", run: network::pipeline_16 },
     Bench { name: "p1", about: "server CPU time per operation at pipeline 1, and of a bare epoll loop", run: network::pipeline_1 },
     Bench { name: "inprocess", about: "GET and SET in this process against hashbrown", run: in_process::single },
+    Bench { name: "batch", about: "GET of 16 keys at once against one at a time", run: in_process::batch },
     Bench { name: "memory", about: "bytes per key, everything counted", run: memory::per_key },
     Bench { name: "growth", about: "latency of SET while the table grows", run: in_process::growth },
     Bench { name: "attach", about: "time to attach a large segment", run: memory::attach },
