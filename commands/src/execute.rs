@@ -6,6 +6,11 @@
 //!                                                      -> on the table: begin, declare keys, run, commit;
 //!                                                         on Retry the reply is rewound and it is run again
 //! ```
+//!
+//! **Invariant:** a call that ends [`Progress::Busy`] has answered and changed nothing, so its caller can run it again. It is not counted
+//! either, but for what an EXEC had run of its queue when it met a lock on a key that its commands do not name.
+use std::time::Duration;
+
 use polder_base::Reply;
 use polder_table::{Counter, Db, Mode, Stop, Table, Txn};
 use smallvec::SmallVec;
@@ -23,10 +28,18 @@ pub(crate) type Keys<'a> = SmallVec<[(Db, &'a [u8]); 4]>;
 /// What a command that may grow is told when it may not.
 pub(crate) const NO_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
+/// What has become of a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Progress {
+    /// It was run, or refused, and answered.
+    Answered,
+    /// Somebody held a lock for longer than [`Session::patience_us`]: it is as if the call had not been made.
+    Busy,
+}
+
 /// Runs one call to its end and writes exactly one reply (none where CLIENT REPLY says so).
-pub fn execute(table: &Table, session: &mut Session, host: &dyn Host, args: &[&[u8]], reply: &mut dyn Reply) {
-    let mark = reply.mark();
-    session.calls += 1;
+pub fn execute(table: &Table, session: &mut Session, host: &dyn Host, args: &[&[u8]], reply: &mut dyn Reply) -> Progress {
+    let (mark, last) = (reply.mark(), session.last);
     let outcome = match admit(table, session, args) {
         Ok(command) => {
             session.last = Some(command);
@@ -36,6 +49,11 @@ pub fn execute(table: &Table, session: &mut Session, host: &dyn Host, args: &[&[
             } else {
                 let watch = host.recorder().begin(host.settings(), command);
                 let outcome = run(table, session, host, command, args, reply);
+                if let Err(Stop::Busy) = outcome {
+                    reply.rewind(mark);
+                    session.last = last;
+                    return Progress::Busy;
+                }
                 note(host, session, command, args, watch, outcome.is_err());
                 outcome
             }
@@ -45,6 +63,7 @@ pub fn execute(table: &Table, session: &mut Session, host: &dyn Host, args: &[&[
             Err(transaction::spoil(session, args, stop))
         }
     };
+    session.calls += 1;
     if let Err(stop) = outcome {
         reply.rewind(mark);
         refuse(host, reply, stop);
@@ -52,6 +71,7 @@ pub fn execute(table: &Table, session: &mut Session, host: &dyn Host, args: &[&[
     if session.replies != Replies::On {
         quieten(session, reply, mark);
     }
+    Progress::Answered
 }
 
 /// Writes why a call stopped, and counts it.
@@ -59,7 +79,7 @@ pub(crate) fn refuse(host: &dyn Host, reply: &mut dyn Reply, stop: Stop) {
     let text = match stop {
         Stop::Refused(text) => text,
         Stop::Fault(fault) => fault.to_string().into(),
-        Stop::Retry => unreachable!("whoever begins a transaction runs it again"),
+        Stop::Retry | Stop::Busy => unreachable!("whoever begins a transaction runs it again, and who has patience waits"),
     };
     host.recorder().count_error(&text);
     reply.error(&text);
@@ -168,29 +188,39 @@ fn run(table: &Table, session: &mut Session, host: &dyn Host, command: &'static 
         Run::Table(..) if command.quick.is_some_and(|quick| quick(table, session.db, args, session.clock_ms(), reply)) => Ok(()),
         Run::Table(mode, function) => {
             let txn = begin(table, session, mode)?;
-            txn.count(Counter::Calls, 1);
             let mut keys = Keys::new();
             command.each_key(args, |at, _| keys.push((session.db, args[at])));
             let mark = reply.mark();
-            retry(&txn, || {
+            let outcome = retry(&txn, || {
                 reply.rewind(mark);
                 txn.declare(&keys)?;
                 function(&mut Call { command, args, table, txn: &txn, reply, session, host })
-            })
+            });
+            txn.count(Counter::Calls, was_run(&outcome).into());
+            outcome
         }
         Run::Session(function) => {
-            table.count(Counter::Calls, 1);
-            function(&mut SessionCall { command, args, table, reply, session, host })
+            let outcome = function(&mut SessionCall { command, args, table, reply, session, host });
+            table.count(Counter::Calls, was_run(&outcome).into());
+            outcome
         }
         Run::Container => Err(wrong_arity(command)),
     }
 }
 
-/// A transaction with the clock of the session's turn.
+/// Whether a call came to its end.
+fn was_run(outcome: &Outcome) -> bool {
+    !matches!(outcome, Err(Stop::Busy))
+}
+
+/// A transaction with the clock of the session's turn, and the session's patience.
 pub(crate) fn begin<'t>(table: &'t Table, session: &Session, mode: Mode) -> Result<Txn<'t>, Stop> {
     let txn = table.begin(mode)?;
     if session.turn_ms != 0 {
         txn.set_now_ms(session.turn_ms);
+    }
+    if session.patience_us != 0 {
+        txn.limit_patience(Duration::from_micros(session.patience_us));
     }
     Ok(txn)
 }

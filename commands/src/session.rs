@@ -67,6 +67,8 @@ pub struct Session {
     pub active_ms: u64,
     /// The clock of the turn, read once for all its calls; 0 lets every transaction read its own.
     pub turn_ms: u64,
+    /// How long a call may wait for locks before it is given up as [`crate::Progress::Busy`], in microseconds; 0: as long as it takes.
+    pub patience_us: u64,
     pub last: Option<&'static Command>,
     pub calls: u64,
 }
@@ -92,6 +94,7 @@ impl Default for Session {
             created_ms: 0,
             active_ms: 0,
             turn_ms: 0,
+            patience_us: 0,
             last: None,
             calls: 0,
         }
@@ -114,9 +117,9 @@ impl Session {
     /// RESET: as if just connected, but for what belongs to the connection itself.
     pub fn reset(&mut self, host: &dyn Host) {
         let fresh = Session::connected(self.id, host, self.created_ms);
-        let (active_ms, turn_ms, calls) = (self.active_ms, self.turn_ms, self.calls);
+        let (active_ms, turn_ms, patience_us, calls) = (self.active_ms, self.turn_ms, self.patience_us, self.calls);
         let (library, version) = (std::mem::take(&mut self.library), std::mem::take(&mut self.library_version));
-        *self = Session { active_ms, turn_ms, calls, last: self.last, library, library_version: version, ..fresh };
+        *self = Session { active_ms, turn_ms, patience_us, calls, last: self.last, library, library_version: version, ..fresh };
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! An EXEC is one transaction of the table: the keys of all queued commands are declared at once, every command writes
 //! its reply behind the others', and one commit publishes all of it. Should the table ask for another run, the replies are
-//! rewound and the session (SELECT, CLIENT SETNAME and the like may stand in the queue) is put back as it was.
+//! rewound and the session (SELECT, CLIENT SETNAME and the like may stand in the queue) is put back as it was. Should a lock stay
+//! taken for too long, the queue is put back, too.
 use polder_base::{Reply, number};
 use polder_table::{Counter, Mode, Stop, Txn, Watch};
 
@@ -124,7 +125,6 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
     {
         return Err(spoil(call.session, call.args, stop));
     }
-    call.table.count(Counter::Calls, multi.queue.len() as u64);
     let writes = multi.queue.iter().any(|queued| matches!(queued.command.run, Run::Table(Mode::Write, _)));
     let txn = begin(call.table, call.session, if writes { Mode::Write } else { Mode::Read })?;
     let mut keys = declared(&multi, call.session);
@@ -145,6 +145,13 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
     });
     if outcome.is_err() {
         *call.session = before;
+    }
+    drop(keys);
+    if let Err(Stop::Busy) = outcome {
+        call.session.multi = Some(multi);
+        call.session.watches = watches;
+    } else {
+        txn.count(Counter::Calls, multi.queue.len() as u64);
     }
     outcome
 }
@@ -173,7 +180,9 @@ fn run_queued(call: &mut SessionCall<'_>, txn: &Txn<'_>, queued: &Queued) -> Out
         Run::Session(function) => function(&mut SessionCall { command, args, table, reply, session, host }),
         Run::Container => unreachable!("a container alone does not pass the arity check"),
     };
-    note(host, call.session, command, args, watch, outcome.is_err());
+    if !matches!(outcome, Err(Stop::Retry | Stop::Busy)) {
+        note(host, call.session, command, args, watch, outcome.is_err());
+    }
     match outcome {
         Err(refused @ Stop::Refused(_)) => {
             call.reply.rewind(mark);

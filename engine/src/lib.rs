@@ -6,7 +6,7 @@ mod database;
 pub use database::{Database, Keys};
 pub use polder_base::{Fault, Protocol, Ref, Reply};
 use polder_commands::Db;
-pub use polder_commands::{Host, Session, session::Bare, settings};
+pub use polder_commands::{Host, Progress, Session, session::Bare, settings};
 use polder_shm::mapping::{AttachError, CreateError, Residence};
 pub use polder_shm::pages::PageChoice;
 use polder_shm::{Segment, SegmentName, SegmentOptions};
@@ -100,8 +100,8 @@ impl Memory {
         self.table.prefetch(&keys);
     }
 
-    /// Runs one call and writes exactly one reply.
-    pub fn execute(&self, session: &mut Session, host: &dyn Host, args: &[&[u8]], reply: &mut dyn Reply) {
-        polder_commands::execute(&self.table, session, host, args, reply);
+    /// Runs one call and writes exactly one reply, unless the session's patience has a limit and that is reached.
+    pub fn execute(&self, session: &mut Session, host: &dyn Host, args: &[&[u8]], reply: &mut dyn Reply) -> Progress {
+        polder_commands::execute(&self.table, session, host, args, reply)
     }
 }

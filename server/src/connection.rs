@@ -78,8 +78,10 @@ pub struct Connection {
     pub blocked: bool,
     /// The connection stands in the list of the next turn.
     pub queued: bool,
-    /// It waits for the end of a pause; nothing more of its input is executed before.
+    /// It waits for the end of a pause, or for a lock; nothing more of its input is executed before.
     pub parked: bool,
+    /// The next request has met a lock that was not to be had, and has not been executed since.
+    pub barred: bool,
     /// Since when more waits to be sent than the soft limit allows.
     pub over_soft_since_ms: Option<u64>,
 }
@@ -151,6 +153,11 @@ impl Connection {
     /// Whether nothing more of the input is to be executed for now.
     pub fn is_halted(&self) -> bool {
         self.parked || self.session.closing
+    }
+
+    /// Whether enough waits for a lock: more is not read before.
+    pub fn is_backed_up(&self) -> bool {
+        self.barred && self.input.len() >= READ_BYTES
     }
 
     /// Stops in front of the request at [`Connection::taken`]: what was read ahead is read again later.

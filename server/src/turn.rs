@@ -11,7 +11,9 @@
 //!
 //! **Invariant:** replies leave at the end of the turn, in the order of the requests.
 //! **Invariant:** a connection that must wait is parked ([`Connection::park`]): its requests stay unexecuted in its input
-//! and others go on. A pause parks; so will a lock that stays taken.
+//! and others go on. A pause parks; so does a lock that stays taken, whose holder may be stopped or slow: the request is tried
+//! again every millisecond, and the more of them meet such locks, the less time each of them gets, so the others' turns stay short.
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +23,7 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use polder_base::time::{now_ms, now_us};
 use polder_commands::command::Run;
-use polder_commands::{Host, Session, execute};
+use polder_commands::{Host, Progress, Session, execute};
 use polder_engine::Counter;
 use polder_wire::resp::{Limits, Output, Requests};
 use std::os::fd::AsRawFd;
@@ -49,6 +51,12 @@ const STOP_PATIENCE_MS: u64 = 2000;
 /// How long a stopping thread waits for the first request of a client that has just come, so that where another server
 /// takes over the port no one is turned away.
 const NEWCOMER_GRACE_MS: u64 = 250;
+/// How long a call may wait for locks, and how long after another call of the same turn has waited in vain.
+const LOCK_PATIENCE_US: u64 = 100;
+const SPENT_PATIENCE_US: u64 = 1;
+/// How long after the last time those who wait for locks are tried again, and how many of them at once.
+const LOCK_RETRY_US: u64 = 1000;
+const LOCK_RETRIES_MAX: usize = 64;
 /// How long a connection that is to be closed may take to read its last replies.
 const CLOSE_PATIENCE_MS: u64 = 10_000;
 
@@ -62,7 +70,12 @@ pub struct Loop {
     free: Vec<usize>,
     /// Connections that the next turn looks at.
     ready: Vec<usize>,
+    /// Who waits for the end of a pause.
     parked: Vec<usize>,
+    /// Who waits for a lock, when they are tried again, and how long the calls of this turn may wait.
+    barred: VecDeque<usize>,
+    retry_due_us: u64,
+    patience_us: u64,
     pool: Pool,
     spare: Spare,
     inputs: Vec<Vec<u8>>,
@@ -97,6 +110,9 @@ impl Loop {
             free: Vec::new(),
             ready: Vec::new(),
             parked: Vec::new(),
+            barred: VecDeque::new(),
+            retry_due_us: 0,
+            patience_us: LOCK_PATIENCE_US,
             pool: Pool::default(),
             spare: Spare::default(),
             inputs: Vec::new(),
@@ -138,11 +154,17 @@ impl Loop {
         }
         self.read_letters();
         self.unpark();
+        self.retry_barred(began_us);
         self.process.recorder().begin_turn();
         self.work();
         self.process.recorder().end_turn();
         self.look_at_clocks();
         self.ended_us = now_us();
+        self.patience_us = LOCK_PATIENCE_US;
+        // Newcomers who wait do not put the others' next time off.
+        if !self.barred.is_empty() && self.retry_due_us <= began_us {
+            self.retry_due_us = self.ended_us + LOCK_RETRY_US;
+        }
         let tally = &self.process.mailboxes[self.number].tally;
         tally.turns.add(1);
         tally.turn_us.add(self.ended_us.saturating_sub(began_us));
@@ -163,6 +185,9 @@ impl Loop {
         }
         if let Some(pause) = self.process.pause_at(now_ms).filter(|_| !self.parked.is_empty()) {
             due_ms = due_ms.min(pause.until_ms);
+        }
+        if !self.barred.is_empty() {
+            due_ms = due_ms.min(self.retry_due_us.div_ceil(1000));
         }
         due_ms.saturating_sub(now_ms)
     }
@@ -247,6 +272,7 @@ impl Loop {
             blocked: false,
             queued: true,
             parked: false,
+            barred: false,
             over_soft_since_ms: None,
         };
         connection.beat();
@@ -274,12 +300,28 @@ impl Loop {
             return;
         }
         for slot in std::mem::take(&mut self.parked) {
-            let Some(connection) = &mut self.slots[slot] else { continue };
-            connection.parked = false;
-            if !connection.queued {
-                connection.queued = true;
-                self.ready.push(slot);
-            }
+            self.set_free(slot);
+        }
+    }
+
+    /// Lets those who wait for locks try again, if it is time. Each time another one is the first, who has the most patience.
+    fn retry_barred(&mut self, now_us: u64) {
+        if self.barred.is_empty() || now_us < self.retry_due_us {
+            return;
+        }
+        self.barred.rotate_left(1);
+        let count = self.barred.len().min(LOCK_RETRIES_MAX);
+        for slot in self.barred.drain(..count).collect::<Vec<_>>() {
+            self.set_free(slot);
+        }
+    }
+
+    fn set_free(&mut self, slot: usize) {
+        let Some(connection) = &mut self.slots[slot] else { return };
+        connection.parked = false;
+        if !connection.queued {
+            connection.queued = true;
+            self.ready.push(slot);
         }
     }
 
@@ -304,7 +346,7 @@ impl Loop {
     fn receive(&mut self, slot: usize) -> bool {
         let Some(connection) = &mut self.slots[slot] else { return false };
         connection.queued = false;
-        if !connection.readable || connection.is_halted() {
+        if !connection.readable || connection.is_halted() || connection.is_backed_up() {
             return true;
         }
         let tally = &self.process.mailboxes[self.number].tally;
@@ -396,16 +438,27 @@ impl Loop {
             self.parked.push(slot);
             return;
         }
-        let Connection { session, output, taken, .. } = &mut **connection;
+        let Connection { session, output, taken, barred, .. } = &mut **connection;
         output.lend(|| self.pool.take());
         session.turn_ms = self.now_ms;
+        session.patience_us = self.patience_us;
         session.active_ms = self.now_ms;
         let host: &dyn Host = &*self.process;
-        match frame.content {
+        let progress = match frame.content {
             Content::Args { from, to } => self.process.memory.execute(session, host, &args[from..to], output),
             Content::Words(words) => resp::call_inline(&self.process.memory, session, host, &words, output),
-            Content::Malformed(malformed) => resp::reject(session, &malformed.0, output),
+            Content::Malformed(malformed) => {
+                resp::reject(session, &malformed.0, output);
+                Progress::Answered
+            }
+        };
+        if progress == Progress::Busy {
+            self.patience_us = SPENT_PATIENCE_US;
+            connection.barred = true;
+            connection.park();
+            return self.barred.push_back(slot);
         }
+        *barred = false;
         *taken = frame.end;
         let hard = self.bounds.output.hard;
         // It is closed at the end of the turn; what it asked for beyond that would only take memory.
@@ -488,6 +541,7 @@ impl Loop {
         self.process.mailboxes[connection.record.thread].relieve();
         if connection.parked {
             self.parked.retain(|parked| *parked != slot);
+            self.barred.retain(|barred| *barred != slot);
         }
         if connection.queued {
             self.ready.retain(|ready| *ready != slot);
@@ -558,7 +612,8 @@ impl Loop {
         while self.now_ms < patience_ms {
             self.turn(events, 1);
             let grace = self.now_ms < grace_ms;
-            let done = |connection: &Connection| connection.output.is_empty() && (connection.session.calls > 0 || !grace);
+            let done =
+                |connection: &Connection| connection.output.is_empty() && !connection.parked && (connection.session.calls > 0 || !grace);
             if self.ready.is_empty() && self.slots.iter().flatten().all(|connection| done(connection)) {
                 break;
             }

@@ -20,6 +20,8 @@ pub enum Stop {
     /// Nothing was published; forget the reply and run the call again (the transaction knows what more to lock).
     #[error("the transaction must be run again")]
     Retry,
+    /// A lock was not to be had while the transaction's patience lasted ([`crate::Txn::limit_patience`]): nothing was published.
+    Busy,
     /// The command says no: the whole error text, code first.
     #[error("{0}")]
     Refused(Cow<'static, str>),

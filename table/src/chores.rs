@@ -22,8 +22,10 @@ use crate::txn::Txn;
 
 /// The longest time between two rounds, in milliseconds: the dead are looked after at least so often.
 const ROUND_MS: u64 = 1_000;
-/// How long a chore waits for a lock, whose holder may be stopped. It comes back.
-const PATIENCE: Duration = Duration::from_millis(3);
+/// How long a chore waits for a lock, whose holder may be stopped. It comes back. A server's loop does chores: as long as for a call.
+const PATIENCE: Duration = Duration::from_micros(100);
+/// Victims whose holders do not let go before eviction gives up.
+const BUSY_VICTIMS_MAX: u32 = 8;
 /// Attempts to collect one key in one round.
 const COLLECT_ATTEMPTS: u32 = 3;
 /// Draws of a victim before eviction gives up.
@@ -125,7 +127,7 @@ impl Table {
     /// Takes away a key that has expired, if it still has and nobody holds it for long.
     fn collect(&self, db: Db, key: &[u8]) -> Result<(), Stop> {
         let txn = self.begin(Mode::Write)?;
-        txn.until.set(Some(Instant::now() + PATIENCE));
+        txn.limit_patience(PATIENCE);
         for _ in 0..COLLECT_ATTEMPTS {
             match txn.hold(db, key, true).and_then(|_| txn.commit()) {
                 Err(Stop::Retry) => txn.abort(),
@@ -141,13 +143,15 @@ impl Table {
         if limits.memory_max == 0 {
             return true;
         }
-        let mut draws = 0;
+        let (mut draws, mut busy) = (0, 0);
         while self.claimed() > limits.memory_max {
             if limits.policy == Policy::NoEviction || draws > DRAWS_MAX {
                 return false;
             }
             match self.evict_one(&limits, &mut draws) {
-                Ok(true) => {}
+                Ok(true) => busy = 0,
+                // Others may be less dear to their holders.
+                Err(Stop::Busy) if busy < BUSY_VICTIMS_MAX => busy += 1,
                 _ => return self.claimed() <= limits.memory_max,
             }
         }
@@ -163,6 +167,7 @@ impl Table {
     fn evict_one(&self, limits: &Limits, draws: &mut u32) -> Result<bool, Stop> {
         let Some((db, key)) = self.victim(limits, draws)? else { return Ok(false) };
         let txn = self.begin(Mode::Write)?;
+        txn.limit_patience(PATIENCE);
         txn.retrying(|| txn.remove(db, &key, Replaces::Whole).map(drop))?;
         drop(txn);
         self.count(Counter::Evicted, 1);
@@ -298,12 +303,21 @@ impl Txn<'_> {
         loop {
             match self.sweep_step(cell, node) {
                 Ok(true) => {}
-                Ok(false) => return,
-                Err(Stop::Fault(fault)) => {
-                    self.seat.rollback();
-                    return self.trouble(fault);
+                Ok(false) => {
+                    // Another sweeper is at it, and may be stopped.
+                    if self.is_impatient() && segment.observe(cell) == node {
+                        self.trouble(Stop::Busy);
+                    }
+                    return;
                 }
-                Err(_) => self.seat.rollback(),
+                Err(stop) => {
+                    self.seat.rollback();
+                    match stop {
+                        Stop::Retry if self.is_impatient() => return self.trouble(Stop::Busy),
+                        Stop::Retry => {}
+                        stop => return self.trouble(stop),
+                    }
+                }
             }
         }
     }
@@ -383,7 +397,7 @@ impl Txn<'_> {
 
     /// Frees the directory nodes and the database's own, and empties its cell.
     fn sweep_rest(&self, cell: u64, node: u64, directory: u64) -> Result<(), Stop> {
-        self.seat.lock(MAP_LOCK, None)?;
+        let Locked::Ours(_) = self.seat.lock(MAP_LOCK, Some(Instant::now() + PATIENCE))? else { return Err(Stop::Retry) };
         let olds = 1 + self.retire_directory(directory, 0)?;
         self.seat.note_old(ref_to(node), false)?;
         self.seat.note(Tag::Cover, MAP_LOCK, 0)?;

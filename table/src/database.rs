@@ -127,7 +127,7 @@ impl Txn<'_> {
             return Ok(());
         }
         // After all buckets in the order of locks (T2): whoever holds the map's lock waits for no bucket.
-        let Locked::Ours(_) = self.seat.lock(MAP_LOCK, None)? else { return Err(Fault::Damaged { what: "the map's lock" }.into()) };
+        let Locked::Ours(_) = self.lock_patiently(MAP_LOCK)? else { return Err(Fault::Damaged { what: "the map's lock" }.into()) };
         self.seat.amend(self.seat.journal_len() - 1, CHANGED);
         let segment = self.segment();
         let mut words: Vec<(u64, u64)> =

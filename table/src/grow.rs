@@ -80,11 +80,10 @@ impl Txn<'_> {
                 Ok(Grown::Cramped) => self.seat.rollback(),
                 Ok(Grown::Done) => return,
                 Ok(Grown::Overtaken) => return self.seat.rollback(),
-                Err(Stop::Fault(fault)) => {
+                Err(stop) => {
                     self.seat.rollback();
-                    return self.trouble(fault);
+                    return self.trouble(stop);
                 }
-                Err(_) => return self.seat.rollback(),
             }
         }
     }
@@ -106,7 +105,7 @@ impl Txn<'_> {
         }
         for index in 0..old.buckets() {
             let bucket = old.bucket(segment, index).ok_or(Fault::Damaged { what: "an extent" })?;
-            match self.seat.lock(bucket.line, None)? {
+            match self.lock_patiently(bucket.line)? {
                 Locked::Ours(_) => self.seat.amend(self.seat.journal_len() - 1, CHANGED | DEATH),
                 _ => return Ok(Grown::Overtaken),
             }
@@ -245,13 +244,13 @@ impl Txn<'_> {
         if !matches!(outcome, Ok(true)) {
             self.seat.rollback();
         }
-        if let Err(Stop::Fault(fault)) = outcome {
-            self.trouble(fault);
+        if let Err(stop) = outcome {
+            self.trouble(stop);
         }
     }
 
     fn try_make_database(&self, db: Db) -> Result<bool, Stop> {
-        self.seat.lock(MAP_LOCK, None)?;
+        self.lock_patiently(MAP_LOCK)?;
         if self.segment().observe(map_at(db) + 8) != 0 {
             return Ok(false);
         }

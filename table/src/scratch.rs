@@ -78,7 +78,7 @@ pub struct Scratch {
     pub(crate) missing: Cell<Option<Db>>,
     /// All garbage cells are taken: some must be swept.
     pub(crate) littered: Cell<bool>,
-    pub(crate) trouble: RefCell<Option<Fault>>,
+    pub(crate) trouble: RefCell<Option<Stop>>,
     /// Databases that the transaction empties, and pairs that it swaps.
     pub(crate) flushes: RefCell<Vec<Db>>,
     pub(crate) swaps: RefCell<Vec<(Db, Db)>>,
@@ -224,10 +224,10 @@ impl Scratch {
         *self.trouble.get_mut() = None;
     }
 
-    /// The fault that could not be answered where it happened, if there was one.
+    /// What could not be answered where it happened, if there was something.
     pub(crate) fn take_trouble(&self) -> Result<(), Stop> {
         match self.trouble.borrow_mut().take() {
-            Some(fault) => Err(Stop::Fault(fault)),
+            Some(stop) => Err(stop),
             None => Ok(()),
         }
     }

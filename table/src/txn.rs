@@ -16,7 +16,7 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use polder_base::{Fault, Ref};
 use polder_shm::node::NodeKind;
@@ -51,8 +51,9 @@ pub struct Txn<'t> {
     lookups: Cell<u32>,
     /// Locks have been taken or things noted: there is something to roll back.
     pub(crate) dirty: Cell<bool>,
-    /// Until when locks are waited for; chores give up on a key whose holder is stopped.
-    pub(crate) until: Cell<Option<Instant>>,
+    /// How long locks are waited for in all, and until when that is once something has been waited for.
+    patience: Cell<Option<Duration>>,
+    until: Cell<Option<Instant>>,
 }
 
 /// Where a locked key's entry lies.
@@ -118,6 +119,7 @@ impl<'t> Txn<'t> {
             attempts: Cell::new(0),
             lookups: Cell::new(0),
             dirty: Cell::new(false),
+            patience: Cell::new(None),
             until: Cell::new(None),
         }
     }
@@ -125,6 +127,34 @@ impl<'t> Txn<'t> {
     #[inline]
     pub(crate) fn segment(&self) -> &Segment {
         self.seat.segment()
+    }
+
+    /// From now on locks are waited for no longer than this in all, retries included; then [`Stop::Busy`] is answered. For whoever
+    /// must go on although the holder of a lock may be stopped. Without it a transaction waits for as long as it takes.
+    pub fn limit_patience(&self, patience: Duration) {
+        self.patience.set(Some(patience));
+    }
+
+    /// Whether the transaction gives up on locks after a time.
+    pub(crate) fn is_impatient(&self) -> bool {
+        self.patience.get().is_some()
+    }
+
+    /// Until when locks are waited for; the clock is read when that is asked for the first time.
+    fn deadline(&self) -> Option<Instant> {
+        if self.until.get().is_none() {
+            self.until.set(self.patience.get().map(|patience| Instant::now() + patience));
+        }
+        self.until.get()
+    }
+
+    /// Locks a word, waiting as long as patience lasts; answers whether it is ours, or dead.
+    pub(crate) fn lock_patiently(&self, at: u64) -> Result<Locked, Stop> {
+        let locked = match self.seat.lock_now(at)? {
+            Locked::Busy => self.seat.lock(at, self.deadline())?,
+            done => done,
+        };
+        if locked == Locked::Busy { Err(Stop::Busy) } else { Ok(locked) }
     }
 
     fn locks(&self) -> bool {
@@ -139,7 +169,7 @@ impl<'t> Txn<'t> {
     /// Names the keys that the call will touch: write mode locks their buckets, read mode fetches them into the cache.
     ///
     /// # Errors
-    /// [`Stop::Retry`] when a database was swapped or flushed meanwhile; a fault.
+    /// [`Stop::Retry`] when a database was swapped or flushed meanwhile; [`Stop::Busy`]; a fault.
     pub fn declare(&self, keys: &[(Db, &[u8])]) -> Result<(), Stop> {
         self.scratch.take_trouble()?;
         if !self.locks() {
@@ -339,6 +369,9 @@ impl<'t> Txn<'t> {
     fn root_of(&self, db: Db) -> Result<u64, Stop> {
         // Who writes below a root that a committed FLUSH has already taken away would lose what is acknowledged later.
         while lookup::map_is_changing(&self.seat) {
+            if self.deadline().is_some_and(|deadline| Instant::now() >= deadline) {
+                return Err(Stop::Busy);
+            }
             std::thread::yield_now();
         }
         let root = self.segment().observe(directory::map_at(db) + 8);
@@ -381,7 +414,7 @@ impl<'t> Txn<'t> {
         }
         let order = extent.order(index);
         let may_wait = declared || order > self.scratch.highest.get();
-        let locked = if may_wait { self.seat.lock(bucket.line, self.until.get())? } else { self.seat.lock_now(bucket.line)? };
+        let locked = if may_wait { self.lock_patiently(bucket.line)? } else { self.seat.lock_now(bucket.line)? };
         match locked {
             Locked::Ours(_) => {
                 self.scratch.highest.set(self.scratch.highest.get().max(order));
@@ -692,9 +725,9 @@ impl<'t> Txn<'t> {
         }
     }
 
-    /// Answers [`Stop::Fault`] once when making room failed, so that a retry does not go on for ever.
-    pub(crate) fn trouble(&self, fault: Fault) {
-        *self.scratch.trouble.borrow_mut() = Some(fault);
+    /// Has the next step answer why making room failed, so that a retry does not go on for ever.
+    pub(crate) fn trouble(&self, stop: impl Into<Stop>) {
+        *self.scratch.trouble.borrow_mut() = Some(stop.into());
     }
 
     pub(crate) fn shadow_mut<R>(&self, index: usize, change: impl FnOnce(&mut Editing<'_>) -> R) -> R {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use common::Place;
 use polder_shm::Locked;
 use polder_shm::layout::ROOTS_AT;
-use polder_table::{Mode, SYSTEM};
+use polder_table::{Limits, Mode, Policy, SYSTEM, Stop};
 
 /// The lock of whoever sweeps flushed databases (`table::directory`).
 const SWEEP_LOCK: u64 = ROOTS_AT + 8;
@@ -95,4 +95,54 @@ fn an_expired_key_that_somebody_holds_is_collected_later() {
     assert_eq!(place.keys(0), 1);
     chore(place);
     assert_eq!(place.keys(0), 0);
+}
+
+#[test]
+fn eviction_passes_over_keys_that_somebody_holds() {
+    let place = &Place::new();
+    (0..400u32).for_each(|number| place.set(0, &number.to_le_bytes(), &[1; 1_000], None));
+    let memory_max = place.table.claimed() - 100_000;
+    place.table.set_limits(Limits { memory_max, policy: Policy::AllkeysRandom, ..Limits::default() });
+    let held = 7u32.to_le_bytes();
+    let hold = |wait: &dyn Fn()| {
+        let txn = place.table.begin(Mode::Write).expect("a seat");
+        txn.declare(&[(0, &held)]).expect("free");
+        wait();
+    };
+    let took = while_held(hold, || assert!(place.table.make_room()));
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert!(place.keys(0) < 400);
+    assert!(place.get(0, &held).is_some());
+}
+
+#[test]
+fn eviction_ends_when_somebody_holds_every_key() {
+    let place = &Place::new();
+    place.set(0, b"key", &[1; 1_000], None);
+    place.table.set_limits(Limits { memory_max: 1, policy: Policy::AllkeysLru, ..Limits::default() });
+    let hold = |wait: &dyn Fn()| {
+        let txn = place.table.begin(Mode::Write).expect("a seat");
+        txn.declare(&[(0, b"key")]).expect("free");
+        wait();
+    };
+    let took = while_held(hold, || assert!(!place.table.make_room()));
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert!(place.get(0, b"key").is_some());
+}
+
+#[test]
+fn who_has_little_patience_is_told_that_a_key_is_busy() {
+    let place = &Place::new();
+    place.set(0, b"key", b"1", None);
+    let hold = |wait: &dyn Fn()| {
+        let txn = place.table.begin(Mode::Write).expect("a seat");
+        txn.declare(&[(0, b"key")]).expect("free");
+        wait();
+    };
+    while_held(hold, || {
+        let txn = place.table.begin(Mode::Write).expect("a seat");
+        txn.limit_patience(Duration::from_micros(100));
+        assert_eq!(txn.declare(&[(0, b"key")]), Err(Stop::Busy));
+        assert_eq!(txn.declare(&[(0, b"key"), (1, b"other")]), Err(Stop::Busy));
+    });
 }

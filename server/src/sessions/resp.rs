@@ -1,6 +1,6 @@
 //! RESP on a connection: the requests that its input holds become frames of the turn's batch, and each frame one call.
 use polder_engine::Memory;
-use polder_engine::{Host, Reply, Session};
+use polder_engine::{Host, Progress, Reply, Session};
 use polder_wire::resp::{Limits, Output, Request, Requests};
 
 use crate::batch::{Batch, Content, Frame};
@@ -41,17 +41,17 @@ pub fn read<'b>(requests: &mut Requests, limits: &Limits, input: &'b [u8], at: &
 }
 
 /// Runs an inline request. What a browser sends when it is led here by another site's page ends the connection.
-pub fn call_inline(memory: &Memory, session: &mut Session, host: &dyn Host, words: &[Vec<u8>], output: &mut Output) {
+pub fn call_inline(memory: &Memory, session: &mut Session, host: &dyn Host, words: &[Vec<u8>], output: &mut Output) -> Progress {
     if words.first().is_some_and(|word| word.eq_ignore_ascii_case(b"post") || word.eq_ignore_ascii_case(b"host:")) {
         tracing::warn!(
             client = session.id,
             "possible attack: an HTTP request came in on a RESP port, most likely by a browser of this host; closed"
         );
         session.closing = true;
-        return;
+        return Progress::Answered;
     }
     let args: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-    memory.execute(session, host, &args, output);
+    memory.execute(session, host, &args, output)
 }
 
 /// Answers nonsense and ends the session.

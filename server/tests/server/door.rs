@@ -19,13 +19,13 @@ pub struct Door {
     pub server: Option<Server>,
     pub address: SocketAddr,
     /// Kept until the server has stopped: see [`Place`].
-    _place: Arc<Place>,
+    pub place: Arc<Place>,
 }
 
 /// A memory nobody else has, which goes with the test.
 pub struct Place {
     pub memory: Arc<Memory>,
-    segment: String,
+    pub segment: String,
 }
 
 impl Place {
@@ -61,7 +61,7 @@ impl Door {
         let settings = settings(&format!("--bind 127.0.0.1 --port {port} {flags}"));
         settings.join(place.memory.table()).expect("the settings of the segment");
         let server = Server::start(place.memory.clone(), settings).expect("a server");
-        Door { server: Some(server), address: SocketAddr::from(([127, 0, 0, 1], port)), _place: place }
+        Door { server: Some(server), address: SocketAddr::from(([127, 0, 0, 1], port)), place }
     }
 
     /// A new client.
