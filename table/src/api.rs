@@ -21,6 +21,7 @@ pub enum Stop {
     #[error("the transaction must be run again")]
     Retry,
     /// A lock was not to be had while the transaction's patience lasted ([`crate::Txn::limit_patience`]): nothing was published.
+    #[error("a key of this transaction is locked by somebody who does not let go")]
     Busy,
     /// The command says no: the whole error text, code first.
     #[error("{0}")]
