@@ -48,8 +48,10 @@ enum Grown {
 }
 
 /// Stash buckets of an extent of so many pieces.
+///
+/// Measured over 0.25 to 2.1 M short keys: a sixth of the pieces gives 61.6 table bytes a key, a quarter 60.9, a third 60.7, half 60.5.
 pub(crate) const fn stash_buckets(pieces: u64) -> u64 {
-    1 + pieces / 6
+    1 + pieces / 3
 }
 
 impl Building {
