@@ -72,7 +72,7 @@ pub struct Audit<'s> {
 impl<'s> Audit<'s> {
     /// An audit that has claimed nothing yet.
     pub fn new(segment: &'s Segment) -> Audit<'s> {
-        let slabs = segment.observe(header::SLABS_READY).min(segment.geometry().slabs_max);
+        let slabs = segment.slabs_ready();
         Audit {
             segment,
             claimed: vec![0; (slabs * BITMAP_WORDS) as usize],

@@ -23,7 +23,7 @@ use std::time::Instant;
 use polder_base::{Fault, Ref};
 
 use crate::class::NODE_MAX;
-use crate::layout::seat as at;
+use crate::layout::{ROOTS_AT, ROOTS_BYTES, seat as at};
 use crate::lock::{self, Locked};
 use crate::node::NodeKind;
 use crate::seat::Seat;
@@ -161,7 +161,7 @@ impl Seat {
     #[cold]
     fn lock_slowly(&self, offset: u64, deadline: Option<Instant>) -> Locked {
         self.add(at::COUNTERS + 8 * crate::PARKS, 1);
-        self.segment.lock_wait(offset, self.index, deadline, &mut |owner| self.segment.probe(owner))
+        self.segment.lock_wait(offset, self.index, deadline, &mut || self.segment.probe(offset))
     }
 
     /// Locks the word at `offset` if that takes no waiting.
@@ -230,6 +230,35 @@ impl Seat {
         // Readers of the old journal see the new status before anything of the next one.
         self.segment.release_fence();
         self.reclaim_if_due();
+    }
+
+    /// Strikes out the items that no writer made (S5): a recoverer writes where a journal of this seat may write, and nowhere else.
+    pub(crate) fn check_journal(&self) {
+        let geometry = self.segment.geometry();
+        let shared = |offset: u64| (ROOTS_AT..ROOTS_AT + ROOTS_BYTES).contains(&offset) || offset >= geometry.slabs_at;
+        let own = self.base + at::TALLIES..self.base + at::CACHE_COUNTS;
+        let mut cover = 0;
+        for index in 0..self.journal_len() {
+            let right = match self.item(index) {
+                Some((Tag::Lock, offset, _)) => shared(offset),
+                Some((Tag::Cover, offset, _)) => {
+                    cover = offset;
+                    offset == 0 || shared(offset)
+                }
+                Some((Tag::Word, offset, _)) => {
+                    if cover == 0 {
+                        own.contains(&offset)
+                    } else {
+                        shared(offset)
+                    }
+                }
+                Some((Tag::New | Tag::Old, offset, _)) => self.segment.node_class(offset).is_some(),
+                None => false,
+            };
+            if !right {
+                self.segment.store(self.item_at(index), 0);
+            }
+        }
     }
 
     fn release_locks(&self, len: u64) {

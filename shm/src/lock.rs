@@ -29,6 +29,7 @@ use std::time::{Duration, Instant};
 
 use crate::crash;
 use crate::futex;
+use crate::layout::SEATS_MAX;
 use crate::segment::Segment;
 
 /// The owner's bits.
@@ -59,12 +60,12 @@ pub enum Locked {
     Busy,
 }
 
-/// The seat that owns `word`, if one does.
+/// The seat that owns `word`, if one does. A damaged word names a seat, too (S5).
 #[inline(always)]
 pub const fn owner(word: u64) -> Option<u64> {
     match word & OWNER {
         0 => None,
-        seat => Some(seat - 1),
+        seat => Some((seat - 1) % SEATS_MAX),
     }
 }
 
@@ -84,9 +85,9 @@ impl Segment {
         if word & DEAD != 0 { Locked::Dead } else { Locked::Busy }
     }
 
-    /// Takes the word, waiting until `deadline` if need be. `probe` is called now and then with the seat that owns the
-    /// word: it looks whether that seat is dead and, if so, recovers it.
-    pub(crate) fn lock_wait(&self, at: u64, seat: u64, deadline: Option<Instant>, probe: &mut dyn FnMut(u64)) -> Locked {
+    /// Takes the word, waiting until `deadline` if need be. `probe` is called now and then while somebody owns the word: it looks
+    /// whether that seat is dead and, if so, recovers it. A word that is ours already is as good as dead (S5): nobody would free it.
+    pub(crate) fn lock_wait(&self, at: u64, seat: u64, deadline: Option<Instant>, probe: &mut dyn FnMut()) -> Locked {
         for _ in 0..SPINS {
             match self.lock_try(at, seat) {
                 Locked::Busy => std::hint::spin_loop(),
@@ -97,7 +98,7 @@ impl Segment {
         let mut slept = false;
         loop {
             let word = self.load(at);
-            if word & DEAD != 0 {
+            if word & DEAD != 0 || owner(word) == Some(seat) {
                 return Locked::Dead;
             }
             if word & OWNER == 0 && (slept || word & STARVING == 0) {
@@ -118,8 +119,8 @@ impl Segment {
             let sleep = deadline.map_or(PROBE, |deadline| PROBE.min(deadline.saturating_duration_since(Instant::now())));
             futex::wait(self.low_half(at), wanted as u32, Some(sleep));
             slept = true;
-            if let Some(owner) = owner(self.load(at)) {
-                probe(owner);
+            if owner(self.load(at)).is_some() {
+                probe();
             }
         }
     }

@@ -76,7 +76,7 @@ impl Seat {
 
     /// Undoes a NEW: the node goes back into the cache, unless it had never left it.
     pub(crate) fn take_back(&self, node: u64) {
-        if let Some((_, class)) = self.segment.class_at(node)
+        if let Some(class) = self.segment.node_class(node)
             && !self.caches(class, node)
         {
             self.push(class, node);
@@ -111,7 +111,11 @@ impl Seat {
         loop {
             if let Some(slab) = self.lock_slab(class) {
                 self.take_nodes(slab, class);
-                return Ok(());
+                if self.get(cache_count(class)) > 0 {
+                    return Ok(());
+                }
+                // It told of nodes that it has not (S5), and does not any more.
+                continue;
             }
             if self.lock_free_slab(class) {
                 continue;
@@ -169,7 +173,7 @@ impl Seat {
             // Cleared before the search: who frees into the group afterwards sets it again.
             segment.clear_hint(hint, group);
             let shift = segment.group_shift();
-            let last = ((group + 1) << shift).min(segment.observe(header::SLABS_READY));
+            let last = ((group + 1) << shift).min(segment.slabs_ready());
             let mut candidates = (group << shift..last).filter(|&slab| fits(segment.load(segment.slab_state_at(slab)))).peekable();
             let some = candidates.peek().is_some();
             let found = candidates.find(|&slab| self.lock_memory(slab, fits));
@@ -200,12 +204,25 @@ impl Seat {
             _ => {
                 let word = segment.load(at_lock);
                 match lock::owner(word) {
-                    Some(owner) => segment.probe(owner),
-                    // Kept for starving waiters, who may have died: whoever lives asks again.
-                    None => drop(segment.exchange(at_lock, word, word & !lock::STARVING)),
+                    // We have none (S5).
+                    Some(owner) if owner == self.index => self.unlock_memory(),
+                    Some(_) => segment.probe(at_lock),
+                    // Kept for starving waiters, who may have died: whoever lives asks again. And no slab's lock dies (S5).
+                    None => drop(segment.exchange(at_lock, word, word & !(lock::STARVING | lock::DEAD))),
                 }
                 false
             }
+        }
+    }
+
+    /// Locks a slab, waiting if need be.
+    fn wait_memory(&self, slab: u64) {
+        let at_lock = self.segment.slab_lock_at(slab);
+        self.set(at::MEMORY_LOCK, at_lock);
+        while self.segment.lock_wait(at_lock, self.index, None, &mut || self.segment.probe(at_lock)) == Locked::Dead {
+            // Ours already, or dead, which no slab's lock can be (S5).
+            let word = self.segment.load(at_lock);
+            let _ = self.segment.exchange(at_lock, word, word & !(lock::DEAD | lock::OWNER));
         }
     }
 
@@ -249,8 +266,9 @@ impl Seat {
                 pairs += 1;
             }
         }
-        let state = segment.load(segment.slab_state_at(slab));
-        self.record(pairs, segment.slab_state_at(slab), slab_state(class, slab_free(state).saturating_sub(taken)));
+        let free = slab_free(segment.load(segment.slab_state_at(slab))).saturating_sub(taken);
+        // Who finds less than it wants has found all (S5: whatever the state tells).
+        self.record(pairs, segment.slab_state_at(slab), slab_state(class, if taken < want { 0 } else { free }));
         self.record(pairs + 1, self.base + cache_count(class), have + taken);
         self.record(pairs + 2, self.base + at::NODE_BYTES, self.get(at::NODE_BYTES).wrapping_add(taken * class_bytes(class)));
         self.commit_memory(pairs + 3);
@@ -265,11 +283,8 @@ impl Seat {
             let slab_of = |slot: u64| (self.get(cache_slot(class, slot)) - self.segment.geometry().slabs_at) / crate::class::SLAB_BYTES;
             // A stopped process may hold one slab's lock: another slab will do. If all are taken, wait for the first.
             let slab = (0..count).map(slab_of).find(|&slab| self.lock_memory(slab, |_| true)).unwrap_or_else(|| {
-                let slab = slab_of(0);
-                let at_lock = self.segment.slab_lock_at(slab);
-                self.set(at::MEMORY_LOCK, at_lock);
-                self.segment.lock_wait(at_lock, self.index, None, &mut |owner| self.segment.probe(owner));
-                slab
+                self.wait_memory(slab_of(0));
+                slab_of(0)
             });
             self.give_nodes(slab, class, count);
         }
@@ -334,7 +349,7 @@ impl Seat {
             for index in 0..self.get(at::MEMORY_LEN).min(at::MEMORY_PAIRS) {
                 let pair = self.base + at::MEMORY_JOURNAL + index * 16;
                 let offset = self.segment.load(pair);
-                if offset.is_multiple_of(8) && offset < self.segment.geometry().ceiling {
+                if self.may_record(offset) {
                     self.segment.store(offset, self.segment.load(pair + 8));
                 }
             }
@@ -344,10 +359,18 @@ impl Seat {
         self.set(at::MEMORY_LOCK, 0);
     }
 
+    /// Whether a memory journal of this seat writes there (S5): to the slabs' bookkeeping, or to what counts the seat's own nodes.
+    fn may_record(&self, offset: u64) -> bool {
+        let geometry = self.segment.geometry();
+        let caches = self.base + at::CACHE_COUNTS..self.base + at::MEMORY_JOURNAL;
+        let right = (geometry.slab_words_at..geometry.slabs_at).contains(&offset) || caches.contains(&offset);
+        offset.is_multiple_of(8) && (right || offset == self.base + at::NODE_BYTES)
+    }
+
     fn holds_memory_lock(&self, at_lock: u64) -> bool {
-        at_lock != 0
-            && at_lock < self.segment.geometry().ceiling
-            && at_lock.is_multiple_of(8)
+        let geometry = self.segment.geometry();
+        (geometry.slab_words_at..geometry.slab_bits_at).contains(&at_lock)
+            && at_lock.is_multiple_of(16)
             && lock::owner(self.segment.load(at_lock)) == Some(self.index)
     }
 
@@ -364,12 +387,7 @@ impl Seat {
     pub(crate) fn check_caches(&self) {
         for class in 0..CLASSES {
             let count = self.get(cache_count(class));
-            let is_node = |slot: u64| {
-                let node = self.get(cache_slot(class, slot));
-                self.segment
-                    .class_at(node)
-                    .is_some_and(|(slab, of)| of == class && (node - self.segment.slab_at(slab)).is_multiple_of(class_bytes(class)))
-            };
+            let is_node = |slot: u64| self.segment.node_class(self.get(cache_slot(class, slot))) == Some(class);
             let right = (0..count.min(cache_slots(class) as u64)).take_while(|slot| is_node(*slot)).count() as u64;
             if right != count {
                 self.set(cache_count(class), right);
@@ -383,9 +401,7 @@ impl Seat {
             while self.get(cache_count(class)) > 0 {
                 let count = self.get(cache_count(class));
                 let slab = (self.get(cache_slot(class, 0)) - self.segment.geometry().slabs_at) / crate::class::SLAB_BYTES;
-                let at_lock = self.segment.slab_lock_at(slab);
-                self.set(at::MEMORY_LOCK, at_lock);
-                self.segment.lock_wait(at_lock, self.index, None, &mut |owner| self.segment.probe(owner));
+                self.wait_memory(slab);
                 self.give_nodes(slab, class, count);
             }
         }
@@ -429,8 +445,8 @@ impl Segment {
     /// Has `slabs` more slabs backed by memory. Two that do it at once back the same ones: harmless.
     pub(crate) fn grow(&self, slabs: u64) -> Result<(), Fault> {
         let ready = self.observe(header::SLABS_READY);
-        let goal = (ready + slabs).min(self.geometry().slabs_max);
-        if goal == ready {
+        let goal = ready.saturating_add(slabs).min(self.geometry().slabs_max);
+        if goal <= ready {
             return Err(Fault::Full(format!(
                 "the segment is full at its ceiling of {} bytes: set maxmemory and an eviction policy, delete keys, or make a larger segment",
                 self.geometry().ceiling - crate::layout::SEATS_AT

@@ -14,11 +14,13 @@ use crate::seat::Seat;
 /// Brings a seat in order. Does nothing to a seat that is.
 pub(crate) fn settle(seat: &Seat) {
     seat.settle_memory();
+    seat.check_caches();
     // What it had lifted bounds everything again, until somebody looks at all of it.
     (0..at::LIFTED_WORDS).filter(|slot| seat.get(at::LIFTED + slot * 8) != 0).for_each(|slot| seat.land(slot, 0));
     settle_pending(seat);
     seat.settle_retired();
     seat.set(at::RECLAIMING, 0);
+    seat.check_journal();
     if seat.get(at::STATUS) & 3 == at::COMMITTED {
         seat.redo();
     } else if seat.journal_len() > 0 || seat.get(at::JOURNAL_NEXT) != 0 {
@@ -34,7 +36,7 @@ fn settle_pending(seat: &Seat) {
         return;
     }
     let chained = seat.journal_blocks.borrow().contains(&pending) || seat.retired_blocks.borrow().contains(&pending);
-    if !chained && seat.segment().class_at(pending).is_some() && !seat.caches(CLASSES - 1, pending) {
+    if !chained && seat.segment().node_class(pending) == Some(CLASSES - 1) && !seat.caches(CLASSES - 1, pending) {
         seat.push(CLASSES - 1, pending);
     }
     seat.set(at::PENDING, 0);

@@ -37,6 +37,8 @@ const HEAD_BYTES: u64 = 24;
 const BATCH: u64 = 96;
 /// Entries that one reclamation looks at.
 const LOOKED_AT_MAX: u64 = 512;
+/// No list gets to this index: a greater one is damage.
+const INDEX_MAX: u64 = 1 << 60;
 
 impl Seat {
     /// Finds the blocks of the journal and of the retired list. A record that makes no sense is cut down to what does (S5): what it
@@ -47,13 +49,16 @@ impl Seat {
         if self.journal_len() > items_max {
             self.set(at::JOURNAL_LEN, items_max);
         }
+        self.cut(journal.last().map_or(self.base + at::JOURNAL_NEXT, |last| last + NEXT));
         *self.journal_blocks.borrow_mut() = journal;
         let mut retired = self.chain(self.get(at::RETIRED_FIRST));
-        if retired.is_empty() {
+        let index_of = |block: &u64| self.segment.load(block + FIRST_INDEX);
+        if retired.first().is_none_or(|first| index_of(first) > INDEX_MAX) {
             let inline = self.base + at::RETIRED;
+            self.segment.store(inline + FIRST_INDEX, 0);
             self.segment.store(inline + NEXT, 0);
             self.set(at::RETIRED_FIRST, inline);
-            retired.push(inline);
+            retired = vec![inline];
         }
         let begin = self.segment.load(retired[0] + FIRST_INDEX);
         let capacity = begin.saturating_add(retired.len() as u64 * ENTRIES);
@@ -63,7 +68,7 @@ impl Seat {
             self.set(at::RETIRED_HEAD, begin);
         }
         for word in [at::RETIRE_BASE, at::EXPANDED_TAIL] {
-            if !(begin..=capacity).contains(&self.get(word)) {
+            if !(self.get(at::RETIRED_HEAD)..=capacity).contains(&self.get(word)) {
                 self.set(word, self.get(at::RETIRED_TAIL));
             }
         }
@@ -72,6 +77,13 @@ impl Seat {
         }
         *self.retired_blocks.borrow_mut() = retired;
         self.reclaim_at.set(self.get(at::RETIRED_TAIL) + BATCH);
+    }
+
+    /// Ends a chain at the word that links to what is no block.
+    fn cut(&self, link: u64) {
+        if self.segment.load(link) != 0 {
+            self.segment.store(link, 0);
+        }
     }
 
     /// The blocks of a chain, as far as they are blocks and none comes twice.
@@ -148,7 +160,7 @@ impl Seat {
         while index < stop {
             let entry = self.entry_at(index);
             let (what, epoch) = (self.segment.load(entry), self.segment.load(entry + 8));
-            if what != 0 && self.free_for_all(what & !WHOLE, epoch, &pins) {
+            if what != 0 && (!self.segment.check(what & !WHOLE, HEADER_BYTES) || self.free_for_all(what & !WHOLE, epoch, &pins)) {
                 self.free_entry(index, entry, what, epoch);
             }
             if index == head && self.segment.load(entry) == 0 {
@@ -172,7 +184,7 @@ impl Seat {
     fn pins_now(&self) -> Vec<(u64, u64)> {
         let epoch = self.segment.observe(header::EPOCH);
         if epoch == self.last_epoch.get() {
-            let _ = self.segment.exchange(header::EPOCH, epoch, epoch + 1);
+            let _ = self.segment.exchange(header::EPOCH, epoch, epoch.wrapping_add(1));
         }
         self.last_epoch.set(self.segment.observe(header::EPOCH));
         // SYNC: seat-pin. Our unlinking of nodes is before this, the readers' reading of entries after their pin.
@@ -195,7 +207,7 @@ impl Seat {
     /// Frees one entry's node; a WHOLE one leaves entries for what it named.
     fn free_entry(&self, index: u64, entry: u64, what: u64, epoch: u64) {
         let offset = what & !WHOLE;
-        let Some((_, class)) = self.segment.class_at(offset) else {
+        let Some(class) = self.segment.node_class(offset) else {
             return self.segment.store(entry, 0);
         };
         if what & WHOLE != 0 && self.expand(index, entry, offset, epoch).is_err() {

@@ -18,7 +18,7 @@ use crate::class::CLASSES;
 use crate::layout::{self, header, seat as at};
 use crate::segment::Segment;
 use crate::witness::{Life, Taken, Witness};
-use crate::{crash, fork, recover};
+use crate::{crash, fork, lock, recover};
 
 /// A thread's place in a segment. Not shared between threads.
 pub struct Seat {
@@ -117,7 +117,6 @@ impl Seat {
             owned,
         };
         seat.find_blocks();
-        seat.check_caches();
         seat
     }
 
@@ -126,7 +125,7 @@ impl Seat {
         let thread = rustix::thread::gettid().as_raw_nonzero().get() as u64;
         self.set(at::OWNER, std::process::id() as u64 | thread << 32);
         self.set(at::SINCE_MS, crate::now_ms());
-        self.set(at::OWNERS, self.get(at::OWNERS) + 1);
+        self.add(at::OWNERS, 1);
         if self.get(at::PIN_LOWER) != at::NO_PIN {
             self.set(at::PIN_LOWER, at::NO_PIN);
         }
@@ -253,10 +252,10 @@ impl Seat {
             self.segment.word(self.base + at::VERSION_NEXT).store(next + 1, Ordering::Relaxed);
             return next;
         }
-        let next = self.segment.word(header::VERSIONS).fetch_add(BLOCK, Ordering::Relaxed) + 1;
+        let next = self.segment.word(header::VERSIONS).fetch_add(BLOCK, Ordering::Relaxed).wrapping_add(1);
         // NEXT before END: who dies in between leaves an empty block, never one that overlaps others.
-        self.set(at::VERSION_NEXT, next + 1);
-        self.set(at::VERSION_END, next + BLOCK);
+        self.set(at::VERSION_NEXT, next.wrapping_add(1));
+        self.set(at::VERSION_END, next.wrapping_add(BLOCK));
         next
     }
 }
@@ -296,12 +295,19 @@ impl Segment {
         unsafe { self.witness(index).release() }
     }
 
-    /// Looks after the owner of a word that is locked: if that seat is dead it is recovered here and now.
-    pub fn probe(self: &Arc<Segment>, index: u64) {
-        if index >= self.seats_high() {
-            return;
+    /// Looks after the owner of a locked word: if that seat is dead it is recovered here and now. A word that is locked by somebody
+    /// who does not know of it is damaged (S5), and free: nobody would ever give it back.
+    pub fn probe(self: &Arc<Segment>, at: u64) {
+        let Some(owner) = lock::owner(self.observe(at)) else { return };
+        let free = || {
+            if lock::owner(self.load(at)) == Some(owner) {
+                self.unlock(at, true, false);
+            }
+        };
+        if owner >= self.seats_high() {
+            return free();
         }
-        self.attend(index, &|_| {});
+        self.attend(owner, &|_| free());
     }
 
     /// Brings a seat without a living owner in order and does `more` with it.
@@ -331,7 +337,7 @@ impl Segment {
                 Life::Held(_) => {}
                 // Whoever it was: an owner, or somebody who looked after one before us.
                 Life::Dead => {
-                    self.probe(index);
+                    self.attend(index, &|_| {});
                     found += 1;
                 }
                 // Nobody would free this, until the next thread happens to sit here.

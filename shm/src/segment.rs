@@ -148,12 +148,25 @@ impl Segment {
         if !self.check(offset, 8) {
             return None;
         }
-        let slab = (offset - self.geometry.slabs_at) / SLAB_BYTES;
+        let inside = offset - self.geometry.slabs_at;
+        let slab = inside / SLAB_BYTES;
         if slab >= self.geometry.slabs_max {
             return None;
         }
         let class = slab_class(self.load(self.slab_state_at(slab)))?;
-        Some((slab, class))
+        // The whole node, wherever it is said to begin.
+        (inside % SLAB_BYTES + class_bytes(class) <= SLAB_BYTES).then_some((slab, class))
+    }
+
+    /// The class of the node that begins exactly at `offset`, if one can.
+    pub(crate) fn node_class(&self, offset: u64) -> Option<usize> {
+        let (slab, class) = self.class_at(offset)?;
+        (offset - self.slab_at(slab)).is_multiple_of(class_bytes(class)).then_some(class)
+    }
+
+    /// Slabs backed by memory.
+    pub(crate) fn slabs_ready(&self) -> u64 {
+        self.observe(header::SLABS_READY).min(self.geometry.slabs_max)
     }
 
     /// Where the lock of `slab` lies; its state follows.
@@ -203,8 +216,7 @@ impl Segment {
 
     /// Bytes that the operating system has given: fixed parts, used seats, slabs and their bookkeeping.
     pub fn committed_bytes(&self) -> u64 {
-        let slabs = self.load(header::SLABS_READY);
-        self.fixed_bytes() + slabs * (SLAB_BYTES + 16 + layout::BITMAP_BYTES)
+        self.fixed_bytes() + self.slabs_ready() * (SLAB_BYTES + 16 + layout::BITMAP_BYTES)
     }
 
     /// Bytes of headers, roots and used seats.
@@ -216,7 +228,7 @@ impl Segment {
     pub fn used_bytes(&self) -> u64 {
         let nodes = self.sum_over_seats(seat::NODE_BYTES);
         let bookkeeping = nodes.div_ceil(SLAB_BYTES) * (16 + layout::BITMAP_BYTES);
-        self.fixed_bytes() + nodes + bookkeeping
+        self.fixed_bytes().saturating_add(nodes).saturating_add(bookkeeping)
     }
 
     /// An ordering point of the writer's half of a seqlock: what follows is not seen before what precedes.

@@ -331,6 +331,9 @@ impl Txn<'_> {
             self.seat.rollback();
             return Ok(false);
         }
+        if !segment.check(node, 64) {
+            return Err(Fault::Damaged { what: "a flushed database" }.into());
+        }
         let directory = segment.load(node + database::DIRECTORY);
         match self.first_extent(directory, 0)? {
             Some((found, _)) => self.sweep_extent(&found).map(|()| true),
@@ -353,7 +356,9 @@ impl Txn<'_> {
             match directory::slot_of(segment, word) {
                 Slot::Empty => {}
                 Slot::Extent(at) => {
-                    let found = Extent::read(segment, at, slot_at, word, node, level).ok_or(Fault::Damaged { what: "an extent" })?;
+                    let found = Extent::read(segment, at, slot_at, word, node, level)
+                        .filter(|found| found.first_slot() == slot_at && index + found.slots() <= directory::SLOTS)
+                        .ok_or(Fault::Damaged { what: "an extent" })?;
                     return Ok(Some((found, slot_at)));
                 }
                 Slot::Node(below) => {
@@ -372,7 +377,11 @@ impl Txn<'_> {
         for index in 0..found.buckets() {
             let bucket = found.bucket(segment, index).ok_or(Fault::Damaged { what: "an extent" })?;
             // The last transactions that came before the FLUSH end first.
-            let Locked::Ours(_) = self.seat.lock(bucket.line, Some(Instant::now() + PATIENCE))? else { return Err(Stop::Retry) };
+            match self.seat.lock(bucket.line, Some(Instant::now() + PATIENCE))? {
+                Locked::Ours(_) => {}
+                Locked::Busy => return Err(Stop::Retry),
+                Locked::Dead => return Err(Fault::Damaged { what: "a bucket" }.into()),
+            }
             self.seat.amend(self.seat.journal_len() - 1, CHANGED | DEATH);
             let live = Live { segment, bucket };
             for (unit, _) in bucket::entries(&live) {
@@ -397,7 +406,11 @@ impl Txn<'_> {
 
     /// Frees the directory nodes and the database's own, and empties its cell.
     fn sweep_rest(&self, cell: u64, node: u64, directory: u64) -> Result<(), Stop> {
-        let Locked::Ours(_) = self.seat.lock(MAP_LOCK, Some(Instant::now() + PATIENCE))? else { return Err(Stop::Retry) };
+        match self.seat.lock(MAP_LOCK, Some(Instant::now() + PATIENCE))? {
+            Locked::Ours(_) => {}
+            Locked::Busy => return Err(Stop::Retry),
+            Locked::Dead => return Err(Fault::Damaged { what: "the map's lock" }.into()),
+        }
         let olds = 1 + self.retire_directory(directory, 0)?;
         self.seat.note_old(ref_to(node), false)?;
         self.seat.note(Tag::Cover, MAP_LOCK, 0)?;

@@ -92,9 +92,10 @@ pub const fn directory_of(root: u64) -> u64 {
     root >> 24 << 3
 }
 
-/// The tally that a root word names.
+/// The tally that a root word names, one that there is (S5).
 pub const fn tally_of(root: u64) -> u64 {
-    root & 0xffff
+    let tally = root & 0xffff;
+    if tally < TALLY_SLOTS { tally } else { 0 }
 }
 
 /// A slot that names an extent; `stamp` makes the word unlike any earlier one.
@@ -169,7 +170,9 @@ impl Extent {
     pub fn read(segment: &Segment, at: u64, slot_at: u64, slot: u64, node: u64, level: u32) -> Option<Extent> {
         let shape = segment.load(at + extent::SHAPE);
         let (homes, pieces, depth) = (shape & 0xffff, shape >> 16 & 0xffff, (shape >> 32) as u32);
-        if pieces == 0 || pieces > PIECES_MAX || homes == 0 || homes >= pieces * PIECE_BUCKETS || depth > 63 {
+        // An extent has one slot of its node at least, and at most all.
+        let deep = depth.wrapping_sub(level * LEVEL_BITS) > LEVEL_BITS;
+        if pieces == 0 || pieces > PIECES_MAX || homes == 0 || homes >= pieces * PIECE_BUCKETS || deep {
             return None;
         }
         Some(Extent { at, slot_at, slot, node, level, homes, pieces, depth, prefix: segment.load(at + extent::PREFIX), root: 0 })
@@ -219,6 +222,13 @@ impl Extent {
     /// The first position behind this extent, or `None` at the end of the hash space.
     pub fn end(&self) -> Option<u64> {
         if self.depth == 0 { None } else { self.prefix.checked_add(1 << (64 - self.depth)) }
+    }
+
+    /// Whether these are the positions around `position`, and their slots slots of one node. Who goes on from extent to extent, or writes
+    /// all the slots, asks first (S5); who looks for one key needs no answer.
+    pub fn covers(&self, position: u64) -> bool {
+        let span_max = u64::MAX.checked_shr(self.depth).unwrap_or(0);
+        self.prefix == position & !span_max
     }
 
     /// The first position whose home is `home`.

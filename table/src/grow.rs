@@ -97,6 +97,9 @@ impl Txn<'_> {
         if !self.seat.covers_now() {
             return Ok(Grown::Overtaken);
         }
+        if !old.covers(position) {
+            return Err(Fault::Damaged { what: "an extent" }.into());
+        }
         let shapes = shapes_after(&old, extra);
         let mut buildings = Vec::new();
         for (pieces, depth, prefix) in shapes {
@@ -109,6 +112,8 @@ impl Txn<'_> {
             let bucket = old.bucket(segment, index).ok_or(Fault::Damaged { what: "an extent" })?;
             match self.lock_patiently(bucket.line)? {
                 Locked::Ours(_) => self.seat.amend(self.seat.journal_len() - 1, CHANGED | DEATH),
+                // By the time a bucket dies, the slot names another extent: or else it is damaged (S5).
+                _ if old.is_current(segment) => return Err(Fault::Damaged { what: "a bucket" }.into()),
                 _ => return Ok(Grown::Overtaken),
             }
         }
@@ -252,7 +257,7 @@ impl Txn<'_> {
     }
 
     fn try_make_database(&self, db: Db) -> Result<bool, Stop> {
-        self.lock_patiently(MAP_LOCK)?;
+        let Locked::Ours(_) = self.lock_patiently(MAP_LOCK)? else { return Err(Fault::Damaged { what: "the map's lock" }.into()) };
         if self.segment().observe(map_at(db) + 8) != 0 {
             return Ok(false);
         }

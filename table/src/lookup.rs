@@ -217,7 +217,7 @@ pub fn map_is_changing(seat: &Seat) -> bool {
     let segment = seat.segment();
     match lock::owner(segment.observe(MAP_LOCK)).filter(|owner| *owner != seat.index()) {
         Some(owner) if segment.observe(segment.seat_at(owner) + at::STATUS) & 3 == at::COMMITTED => {
-            segment.probe(owner);
+            segment.probe(MAP_LOCK);
             true
         }
         _ => false,

@@ -15,6 +15,8 @@ use crate::lookup::{self, Marks, view};
 use crate::place::is_key;
 use crate::txn::{Pending, Txn};
 
+/// Attempts to read buckets before what cannot be read counts as damage (S5).
+const ATTEMPTS_MAX: u32 = 100_000;
 /// Bits of a position that a cursor leaves out.
 const CURSOR_SHIFT: u32 = 16;
 
@@ -34,6 +36,7 @@ impl Txn<'_> {
             return Ok(0);
         }
         let mut position = cursor << CURSOR_SHIFT;
+        let mut attempts = 0;
         loop {
             let root = self.segment().observe(map_at(db) + 8);
             if root == 0 {
@@ -41,7 +44,17 @@ impl Txn<'_> {
             }
             let Some(extent) = self.walk(db, root, position)? else { continue };
             let home = extent.home_of(position);
-            let Some(images) = self.at_home(&extent, home) else { continue };
+            let images = match self.at_home(&extent, home) {
+                Some(images) => images,
+                None if attempts < ATTEMPTS_MAX => {
+                    attempts += 1;
+                    continue;
+                }
+                None => return Err(Fault::Damaged { what: "a bucket" }.into()),
+            };
+            if !extent.covers(position) {
+                return Err(Fault::Damaged { what: "an extent" }.into());
+            }
             let next = if home + 1 < extent.homes { Some(extent.first_position(home + 1)) } else { extent.end() };
             for image in &images {
                 let at = self.hash_of_entry(image)?.position;

@@ -278,7 +278,7 @@ impl Table {
                 continue;
             }
             match directory::walk(&self.segment, root, at) {
-                Some(extent) if seat.covers_now() => {
+                Some(extent) if seat.covers_now() && extent.covers(at) => {
                     visit(&extent);
                     position = extent.end();
                 }
@@ -291,7 +291,9 @@ impl Table {
 
     /// Keys in a database (`word` 0) or keys with an expiry (`word` 1), from the tallies of all seats.
     pub(crate) fn tally_of(&self, db: Db, word: u64) -> u64 {
+        const ATTEMPTS_MAX: u32 = 100_000;
         let segment = &self.segment;
+        let mut attempts = 0;
         loop {
             let (node, root) = (segment.observe(map_at(db)), segment.observe(map_at(db) + 8));
             if root == 0 {
@@ -300,7 +302,10 @@ impl Table {
             let base = if segment.check(node, 64) { segment.load(node + database::KEYS_BASE + word * 8) } else { 0 };
             let sum = segment.sum_over_seats(at::TALLIES + directory::tally_of(root) * 16 + word * 8);
             // Node and root are written one after the other: only of one database they make a number.
-            let one = !segment.check(node, 64) || segment.load(node + database::TALLY) == directory::tally_of(root);
+            // If they never do, the node is damaged (S5).
+            attempts += 1;
+            let one =
+                attempts > ATTEMPTS_MAX || !segment.check(node, 64) || segment.load(node + database::TALLY) == directory::tally_of(root);
             if one && segment.observe(map_at(db)) == node && segment.observe(map_at(db) + 8) == root {
                 return sum.wrapping_sub(base);
             }

@@ -420,6 +420,8 @@ impl<'t> Txn<'t> {
                 self.scratch.highest.set(self.scratch.highest.get().max(order));
                 Ok(Some(self.scratch.push_shadow(bucket, self.seat.journal_len() - 1)))
             }
+            // By the time a bucket dies, the slot names another extent: or else it is damaged (S5).
+            Locked::Dead if extent.is_current(self.segment()) => Err(Fault::Damaged { what: "a bucket" }.into()),
             Locked::Dead => Ok(None),
             Locked::Busy => {
                 self.scratch.wide.set(true);

@@ -133,10 +133,17 @@ fn answer_once(embedder: &Embedder, caller: &mut Caller, request: &[Vec<u8>]) {
 
 /// One damage: eight bytes of a place (a word of the part of the segment that is in use), eight bytes to write there.
 const DAMAGE_BYTES: usize = 16;
+/// In a place: count only the words that are not zero, which most are and which say little.
+const FILLED: u64 = 1 << 63;
+/// In a place: write what another filled word says, so that what is well-formed stands where it does not belong.
+const COPIED: u64 = 1 << 62;
 
 fn damage_seeds() -> Vec<Vec<u8>> {
     let damage = |place: u64, value: u64| [place.to_le_bytes(), value.to_le_bytes()].concat();
-    vec![damage(4096, u64::MAX), damage(1, 0), [damage(1 << 20, 1 << 40), damage(1 << 16, 7)].concat()]
+    let mut seeds = vec![damage(4096, u64::MAX), damage(1, 0), [damage(1 << 20, 1 << 40), damage(1 << 16, 7)].concat()];
+    seeds.extend([0, 1, 1 << 32, u64::MAX].map(|value| damage(FILLED | 77, value)));
+    seeds.extend((0..8u64).map(|number| damage(FILLED | COPIED | number * 999, number * 555)));
+    seeds
 }
 
 /// A segment in which words were overwritten while nobody was attached: whoever attaches gets errors or odd values, but goes on and
@@ -181,9 +188,16 @@ fn typed(embedder: &Embedder, caller: &mut Caller, line: &str) -> Result<Answer,
 
 fn damage(scratch: &Scratch, bytes: u64, input: &[u8]) {
     let path = format!("/dev/shm/{}", scratch.options.segment.trim_start_matches("shm:"));
-    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let mut bytes = vec![0; bytes as usize / 8 * 8];
+    file.read_exact_at(&mut bytes, 0).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let words: Vec<u64> = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default())).collect();
+    let filled: Vec<usize> = (0..words.len()).filter(|index| words[*index] != 0).collect();
     for damage in input.chunks_exact(DAMAGE_BYTES) {
-        let place = u64::from_le_bytes(damage[..8].try_into().unwrap_or_default()) % (bytes / 8) * 8;
-        file.write_all_at(&damage[8..], place).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let [place, value] = [&damage[..8], &damage[8..]].map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap_or_default()));
+        let any = (place & !(FILLED | COPIED)) as usize;
+        let index = if place & FILLED == 0 { any % words.len() } else { filled[any % filled.len()] };
+        let value = if place & COPIED == 0 { value } else { words[filled[value as usize % filled.len()]] };
+        file.write_all_at(&value.to_le_bytes(), index as u64 * 8).unwrap_or_else(|error| panic!("{path}: {error}"));
     }
 }
