@@ -142,7 +142,7 @@ fn damage_seeds() -> Vec<Vec<u8>> {
     let damage = |place: u64, value: u64| [place.to_le_bytes(), value.to_le_bytes()].concat();
     let mut seeds = vec![damage(4096, u64::MAX), damage(1, 0), [damage(1 << 20, 1 << 40), damage(1 << 16, 7)].concat()];
     seeds.extend([0, 1, 1 << 32, u64::MAX].map(|value| damage(FILLED | 77, value)));
-    seeds.extend((0..8u64).map(|number| damage(FILLED | COPIED | number * 999, number * 555)));
+    seeds.extend((0..8u64).map(|number| damage((FILLED | COPIED) + number * 999, number * 555)));
     seeds
 }
 
