@@ -503,12 +503,19 @@ impl<'t> Txn<'t> {
     /// [`Stop::Retry`], a fault.
     pub fn remove(&self, db: Db, key: &[u8], replaces: Replaces) -> Result<bool, Stop> {
         let index = self.hold(db, key, false)?;
-        let there = {
+        let (pending, spot) = {
             let held = &self.scratch.held.borrow()[index];
-            match (held.pending, held.spot) {
-                (Some(pending), _) => matches!(pending, Pending::Write(image) if Kind::from_stored(image.meta() & 0x0f).is_some()),
-                (None, spot) => spot.is_some_and(|spot| !spot.expired && spot.image.meta() & 0x0f != entry::MARKER),
+            (held.pending, held.spot)
+        };
+        let there = match (pending, spot) {
+            // Written with an expiry in the past by this very transaction: it goes, but was never there.
+            (Some(Pending::Write(image)), _) if self.expiry_of(&image)?.is_some_and(|expiry_ms| expiry_ms <= self.now_ms()) => {
+                self.replace(index, Pending::Remove, Replaces::Whole)?;
+                false
             }
+            (Some(Pending::Write(image)), _) => Kind::from_stored(image.meta() & 0x0f).is_some(),
+            (Some(Pending::Remove), _) => false,
+            (None, spot) => spot.is_some_and(|spot| !spot.expired && spot.image.meta() & 0x0f != entry::MARKER),
         };
         if there {
             self.replace(index, Pending::Remove, replaces)?;
