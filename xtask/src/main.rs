@@ -16,7 +16,7 @@ use tally::Tally;
 const USAGE: &str = "\
 cargo x check                 formatting, clippy, tidy, floors, documents, unit tests and transcripts
 cargo x test                  every layer, as `make test` runs it
-cargo x peers [--seed N] [--seconds N] [--only NAME]
+cargo x peers [--seed N] [--seconds N] [--sequences N] [--only NAME]
                               the same commands for Polder and the real servers
 cargo x peers --transcripts   the transcripts against redis-server
 cargo x crash points          kill -9 at every store of every write path, by commands
@@ -67,7 +67,7 @@ fn check(tally: &mut Tally) {
 fn test(tally: &mut Tally) {
     check(tally);
     testkit(tally, "fuzz", "fuzz", &["smoke", "--seed", SEED]);
-    testkit(tally, "peers", "peers", &["--seed", SEED, "--seconds", "15"]);
+    testkit(tally, "peers", "peers", &["--seed", SEED, "--seconds", "30", "--sequences", "8000"]);
     transcripts(tally, "--serve");
     testkit(tally, "stock clients", "stock_clients", &[]);
     testkit(tally, "real input", "real_input", &[]);

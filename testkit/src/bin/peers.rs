@@ -1,4 +1,4 @@
-//! Compares Polder with real servers on generated commands: `peers [--seed N] [--seconds N] [--only NAME]...`
+//! Compares Polder with real servers on generated commands: `peers [--seed N] [--seconds N] [--sequences N] [--only NAME]...`
 //!
 //! The seed is printed; the same seed makes the same commands. A difference is shrunk and shown as a transcript case.
 use std::path::{Path, PathBuf};
@@ -25,6 +25,8 @@ const FAILURES_MAX: usize = 5;
 struct Options {
     seed: u64,
     seconds: u64,
+    /// No more than so many for each peer: with a seed, the same ones on a machine of any speed.
+    sequences: usize,
     only: Vec<String>,
 }
 
@@ -74,7 +76,7 @@ fn give_up_after(patience: Duration) {
 }
 
 fn options() -> Result<Options, String> {
-    let mut options = Options { seed: Random::seed_of_the_day(), seconds: 20, only: vec![] };
+    let mut options = Options { seed: Random::seed_of_the_day(), seconds: 20, sequences: usize::MAX, only: vec![] };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
@@ -82,8 +84,9 @@ fn options() -> Result<Options, String> {
         match word.as_str() {
             "--seed" => options.seed = number()?,
             "--seconds" => options.seconds = number()?,
+            "--sequences" => options.sequences = number()? as usize,
             "--only" => options.only.push(value.to_uppercase()),
-            _ => return Err("peers [--seed N] [--seconds N] [--only NAME]...".into()),
+            _ => return Err("peers [--seed N] [--seconds N] [--sequences N] [--only NAME]...".into()),
         }
     }
     Ok(options)
@@ -108,7 +111,7 @@ fn run(peer: &Peer, options: &Options) -> Result<(usize, Vec<String>), String> {
     let mut random = Random::new(options.seed);
     let until = Instant::now() + Duration::from_secs(options.seconds);
     let (mut equal, mut differences) = (0, Vec::new());
-    while Instant::now() < until && differences.len() < FAILURES_MAX && !templates.is_empty() {
+    while Instant::now() < until && equal < options.sequences && differences.len() < FAILURES_MAX && !templates.is_empty() {
         let protocol = *random.pick(&[Protocol::Resp2, Protocol::Resp3]);
         let mut ours = RedisMode(InProcess::new(protocol));
         let mut theirs = Socket::new(&server.address(), protocol, true);
