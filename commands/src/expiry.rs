@@ -66,7 +66,11 @@ impl Condition {
                 word if is(word, "XX") => wanted.present = true,
                 word if is(word, "GT") => wanted.later = true,
                 word if is(word, "LT") => wanted.earlier = true,
-                word => return Err(format!("ERR Unsupported option {}", String::from_utf8_lossy(word)).into()),
+                word => {
+                    // Redis prints the option as a C string: up to its first zero byte.
+                    let shown = word.split(|byte| *byte == 0).next().unwrap_or_default();
+                    return Err(format!("ERR Unsupported option {}", String::from_utf8_lossy(shown)).into());
+                }
             }
         }
         if wanted.absent && (wanted.present || wanted.later || wanted.earlier) {

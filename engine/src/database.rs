@@ -81,6 +81,7 @@ impl<'m> Database<'m> {
     /// A fault, such as a segment that is full.
     #[inline]
     pub fn set(&self, key: &[u8], value: &[u8]) -> Result<(), Stop> {
+        self.spare()?;
         match self.table.quick_edit(self.number, key, polder_base::time::coarse_ms(), |_| (Some(value), ())) {
             Some(()) => Ok(()),
             None => self.run(Mode::Write, &[key], |keys| keys.set(key, value)),
@@ -92,6 +93,7 @@ impl<'m> Database<'m> {
     /// # Errors
     /// As [`Database::set`].
     pub fn set_until(&self, key: &[u8], value: &[u8], expiry_ms: u64) -> Result<(), Stop> {
+        self.spare()?;
         self.run(Mode::Write, &[key], |keys| keys.put(key, value, Some(expiry_ms)))
     }
 
@@ -100,6 +102,7 @@ impl<'m> Database<'m> {
     /// # Errors
     /// WRONGTYPE, not an integer, an overflow, a fault.
     pub fn add(&self, key: &[u8], by: i64) -> Result<i64, Stop> {
+        self.spare()?;
         self.run(Mode::Write, &[key], |keys| {
             let sum = keys.number(key)?.checked_add(by).ok_or("ERR increment or decrement would overflow")?;
             let text = sum.to_string();
@@ -160,13 +163,17 @@ impl<'m> Database<'m> {
     /// # Errors
     /// What `work` answers (nothing has happened then), a fault.
     pub fn transaction<R>(&self, keys: &[&[u8]], work: impl FnMut(&Keys<'_>) -> Result<R, Stop>) -> Result<R, Stop> {
+        self.spare()?;
         self.run(Mode::Write, keys, work)
     }
 
+    /// Makes room where memory is short, before a call that may need some. A call that only takes away is never refused.
+    #[inline]
+    fn spare(&self) -> Result<(), Stop> {
+        if self.table.make_room() { Ok(()) } else { Err("OOM command not allowed when used memory > 'maxmemory'.".into()) }
+    }
+
     fn run<R>(&self, mode: Mode, keys: &[&[u8]], mut work: impl FnMut(&Keys<'_>) -> Result<R, Stop>) -> Result<R, Stop> {
-        if mode == Mode::Write && !self.table.make_room() {
-            return Err("OOM command not allowed when used memory > 'maxmemory'.".into());
-        }
         let txn = self.table.begin(mode)?;
         let declared: Vec<(Db, &[u8])> = keys.iter().map(|key| (self.number, *key)).collect();
         loop {

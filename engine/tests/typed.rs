@@ -83,3 +83,17 @@ fn batches_show_what_single_calls_show() {
         .expect("readable");
     assert_eq!(seen, 1_001);
 }
+
+#[test]
+fn the_memory_limit_binds_typed_calls_but_taking_away_is_never_refused() {
+    let scratch = Scratch::new("limit");
+    let cache = scratch.0.database(0);
+    cache.set(b"key", b"1").expect("room");
+    let table = scratch.0.table();
+    table.set_limits(polder_engine::Limits { memory_max: 1, ..table.limits() });
+    for refused in [cache.set(b"key", b"2"), cache.set_until(b"key", b"2", u64::MAX), cache.add(b"key", 1).map(drop)] {
+        assert!(matches!(refused, Err(Stop::Refused(text)) if text.starts_with("OOM ")));
+    }
+    assert_eq!(cache.get(b"key").expect("readable"), Some(b"1".to_vec()));
+    assert!(cache.remove(b"key").expect("removable"));
+}
