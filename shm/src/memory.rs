@@ -11,6 +11,8 @@
 //! Moves inside one seat need no record, only an order: *into* the new place first, *out of* the old one second.
 //! A death between the two leaves the node in both, always as the newest of each, and recovery drops it from one (`recover.rs`).
 
+use std::time::{Duration, Instant};
+
 use polder_base::{Fault, Ref};
 
 use crate::class::{CACHE_STARTS, CLASSES, SIZES, cache_slots, class_of, per_slab};
@@ -23,6 +25,17 @@ use crate::segment::{Segment, class_bytes, ref_to, slab_class, slab_free, slab_s
 
 /// Slabs that one growth of the segment brings.
 const GROWTH_SLABS: u64 = 8;
+/// How long a full segment is asked again for slabs that others hold locked, before the answer is that it is full. Who moves
+/// nodes holds a lock for a microsecond; who is not running at that moment, for as long as the scheduler lets him wait.
+const SLAB_PATIENCE: Duration = Duration::from_millis(10);
+
+/// What a search for a slab came to.
+enum Search {
+    Locked(u64),
+    /// Somebody holds the lock of each that would do, of this one at least.
+    Busy(u64),
+    Nothing,
+}
 
 impl Seat {
     /// Makes a node with room for `length` payload bytes, noted as NEW and private until the transaction commits. Its header
@@ -107,27 +120,42 @@ impl Seat {
     /// Gets nodes of `class` out of a slab and into the cache.
     #[cold]
     fn refill(&self, class: usize) -> Result<(), Fault> {
-        let mut searched_all = false;
+        let (mut everywhere, mut end) = (false, None);
         loop {
-            if let Some(slab) = self.lock_slab(class) {
-                self.take_nodes(slab, class);
-                if self.get(cache_count(class)) > 0 {
-                    return Ok(());
+            let mut busy = None;
+            match self.lock_slab(class, everywhere) {
+                Search::Locked(slab) => {
+                    self.take_nodes(slab, class);
+                    if self.get(cache_count(class)) > 0 {
+                        return Ok(());
+                    }
+                    // It told of nodes that it has not (S5), and does not any more.
+                    continue;
                 }
-                // It told of nodes that it has not (S5), and does not any more.
+                Search::Busy(slab) => busy = Some(slab),
+                Search::Nothing => {}
+            }
+            match self.lock_free_slab(class, everywhere) {
+                Search::Locked(_) => continue,
+                Search::Busy(slab) => busy = Some(slab),
+                Search::Nothing => {}
+            }
+            let Err(fault) = self.segment.grow(GROWTH_SLABS) else { continue };
+            // Hints are lost with who dies between a change and its hint, and out of sight while others search: before the answer
+            // is no, look everywhere.
+            if !everywhere {
+                everywhere = true;
+                self.segment.hint_all();
                 continue;
             }
-            if self.lock_free_slab(class) {
-                continue;
-            }
-            match self.segment.grow(GROWTH_SLABS) {
-                Ok(()) => {}
-                // Hints are lost with who dies between a change and its hint: before the answer is no, look everywhere.
-                Err(_) if !searched_all => {
-                    searched_all = true;
-                    self.segment.hint_all();
+            let end = *end.get_or_insert_with(|| Instant::now() + SLAB_PATIENCE);
+            match busy {
+                Some(slab) if Instant::now() < end => {
+                    if self.wait_memory(slab, Some(end)) {
+                        self.unlock_memory();
+                    }
                 }
-                Err(fault) => return Err(self.blame(fault)),
+                _ => return Err(self.blame(fault)),
             }
         }
     }
@@ -152,21 +180,24 @@ impl Seat {
     }
 
     /// Finds and locks a slab with free nodes of `class`.
-    fn lock_slab(&self, class: usize) -> Option<u64> {
+    fn lock_slab(&self, class: usize, everywhere: bool) -> Search {
         let fits = |state: u64| slab_class(state) == Some(class) && slab_free(state) > 0;
         let cursor = self.slab_cursor[class].get() as u64;
         if cursor < self.segment.geometry().slabs_max && self.lock_memory(cursor, fits) {
-            return Some(cursor);
+            return Search::Locked(cursor);
         }
-        let slab = self.search(class + 1, fits)?;
-        self.slab_cursor[class].set(slab as u32);
-        Some(slab)
+        let found = self.search(class + 1, everywhere, fits);
+        if let Search::Locked(slab) = found {
+            self.slab_cursor[class].set(slab as u32);
+        }
+        found
     }
 
-    /// Looks through the groups of slabs that the hint word says may have one that `fits`, and locks it.
-    fn search(&self, hint: usize, fits: impl Fn(u64) -> bool + Copy) -> Option<u64> {
+    /// Looks for a slab that `fits` and locks it: through the groups of slabs that the hint word names, or through all.
+    fn search(&self, hint: usize, everywhere: bool, fits: impl Fn(u64) -> bool + Copy) -> Search {
         let segment = &self.segment;
-        let mut groups = segment.observe(header::HINTS + hint as u64 * 8);
+        let mut groups = if everywhere { u64::MAX } else { segment.observe(header::HINTS + hint as u64 * 8) };
+        let mut busy = Search::Nothing;
         while groups != 0 {
             let group = groups.trailing_zeros() as u64;
             groups &= groups - 1;
@@ -175,16 +206,17 @@ impl Seat {
             let shift = segment.group_shift();
             let last = ((group + 1) << shift).min(segment.slabs_ready());
             let mut candidates = (group << shift..last).filter(|&slab| fits(segment.load(segment.slab_state_at(slab)))).peekable();
-            let some = candidates.peek().is_some();
+            let first = candidates.peek().copied();
             let found = candidates.find(|&slab| self.lock_memory(slab, fits));
-            if some {
+            if let Some(slab) = first {
                 segment.set_hint(hint, group);
+                busy = Search::Busy(slab);
             }
-            if found.is_some() {
-                return found;
+            if let Some(slab) = found {
+                return Search::Locked(slab);
             }
         }
-        None
+        busy
     }
 
     /// Locks a slab whose state passes `fits`, if that takes no waiting.
@@ -215,14 +247,20 @@ impl Seat {
         }
     }
 
-    /// Locks a slab, waiting if need be.
-    fn wait_memory(&self, slab: u64) {
+    /// Locks a slab, waiting if need be, until `deadline` if there is one; answers whether it is ours.
+    fn wait_memory(&self, slab: u64, deadline: Option<Instant>) -> bool {
         let at_lock = self.segment.slab_lock_at(slab);
         self.set(at::MEMORY_LOCK, at_lock);
-        while self.segment.lock_wait(at_lock, self.index, None, &mut || self.segment.probe(at_lock)) == Locked::Dead {
-            // Ours already, or dead, which no slab's lock can be (S5).
-            let word = self.segment.load(at_lock);
-            let _ = self.segment.exchange(at_lock, word, word & !(lock::DEAD | lock::OWNER));
+        loop {
+            match self.segment.lock_wait(at_lock, self.index, deadline, &mut || self.segment.probe(at_lock)) {
+                Locked::Ours(_) => return true,
+                Locked::Busy => return false,
+                // Ours already, or dead, which no slab's lock can be (S5).
+                Locked::Dead => {
+                    let word = self.segment.load(at_lock);
+                    let _ = self.segment.exchange(at_lock, word, word & !(lock::DEAD | lock::OWNER));
+                }
+            }
         }
     }
 
@@ -231,14 +269,15 @@ impl Seat {
         self.set(at::MEMORY_LOCK, 0);
     }
 
-    /// Turns a free slab into one of `class`; answers false when there is none.
-    fn lock_free_slab(&self, class: usize) -> bool {
-        let Some(slab) = self.search(0, |state| state == 0) else { return false };
+    /// Turns a free slab into one of `class`.
+    fn lock_free_slab(&self, class: usize, everywhere: bool) -> Search {
+        let found = self.search(0, everywhere, |state| state == 0);
+        let Search::Locked(slab) = found else { return found };
         self.record(0, self.segment.slab_state_at(slab), slab_state(class, per_slab(class) as u64));
         self.commit_memory(1);
         self.segment.set_hint(class + 1, slab >> self.segment.group_shift());
         self.slab_cursor[class].set(slab as u32);
-        true
+        found
     }
 
     /// Takes half a cache of nodes out of a locked slab.
@@ -283,7 +322,7 @@ impl Seat {
             let slab_of = |slot: u64| (self.get(cache_slot(class, slot)) - self.segment.geometry().slabs_at) / crate::class::SLAB_BYTES;
             // A stopped process may hold one slab's lock: another slab will do. If all are taken, wait for the first.
             let slab = (0..count).map(slab_of).find(|&slab| self.lock_memory(slab, |_| true)).unwrap_or_else(|| {
-                self.wait_memory(slab_of(0));
+                self.wait_memory(slab_of(0), None);
                 slab_of(0)
             });
             self.give_nodes(slab, class, count);
@@ -401,7 +440,7 @@ impl Seat {
             while self.get(cache_count(class)) > 0 {
                 let count = self.get(cache_count(class));
                 let slab = (self.get(cache_slot(class, 0)) - self.segment.geometry().slabs_at) / crate::class::SLAB_BYTES;
-                self.wait_memory(slab);
+                self.wait_memory(slab, None);
                 self.give_nodes(slab, class, count);
             }
         }
