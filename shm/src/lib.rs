@@ -30,6 +30,7 @@ pub mod overview;
 pub mod pages;
 mod place;
 mod recover;
+mod reserve;
 mod retired;
 pub mod seat;
 pub mod segment;

@@ -58,7 +58,7 @@ impl Seat {
 
     /// The newest node of the cache of `class`, which is filled first if it is empty.
     #[inline]
-    fn top(&self, class: usize) -> Result<u64, Fault> {
+    pub(crate) fn top(&self, class: usize) -> Result<u64, Fault> {
         let mut count = self.get(cache_count(class));
         if count == 0 {
             self.refill(class)?;
@@ -99,7 +99,7 @@ impl Seat {
     /// A node for a chain of this seat's own, linked into the word `link`.
     pub(crate) fn chain_block(&self, kind: NodeKind, link: u64) -> Result<u64, Fault> {
         let class = CLASSES - 1;
-        let node = self.top(class)?;
+        let node = self.top(class).or_else(|fault| self.draw_reserve(fault))?;
         self.set(at::PENDING, node);
         self.pop(class);
         self.segment.store(node, NodeHeader::new(self.segment.load(header::EPOCH), kind, SIZES[class] as usize - 9).0);
@@ -115,6 +115,7 @@ impl Seat {
         self.segment.publish(link, next);
         self.push(CLASSES - 1, block);
         self.set(at::PENDING, 0);
+        self.refund_reserve(block);
     }
 
     /// Gets nodes of `class` out of a slab and into the cache.
@@ -125,7 +126,7 @@ impl Seat {
             let mut busy = None;
             match self.lock_slab(class, everywhere) {
                 Search::Locked(slab) => {
-                    self.take_nodes(slab, class);
+                    self.take_nodes(slab, class, cache_slots(class) as u64 / 2);
                     if self.get(cache_count(class)) > 0 {
                         return Ok(());
                     }
@@ -205,7 +206,9 @@ impl Seat {
             segment.clear_hint(hint, group);
             let shift = segment.group_shift();
             let last = ((group + 1) << shift).min(segment.slabs_ready());
-            let mut candidates = (group << shift..last).filter(|&slab| fits(segment.load(segment.slab_state_at(slab)))).peekable();
+            let mut candidates = ((group << shift).max(segment.reserved_slabs())..last)
+                .filter(|&slab| fits(segment.load(segment.slab_state_at(slab))))
+                .peekable();
             let first = candidates.peek().copied();
             let found = candidates.find(|&slab| self.lock_memory(slab, fits));
             if let Some(slab) = first {
@@ -220,7 +223,7 @@ impl Seat {
     }
 
     /// Locks a slab whose state passes `fits`, if that takes no waiting.
-    fn lock_memory(&self, slab: u64, fits: impl Fn(u64) -> bool) -> bool {
+    pub(crate) fn lock_memory(&self, slab: u64, fits: impl Fn(u64) -> bool) -> bool {
         let segment = &self.segment;
         if !fits(segment.load(segment.slab_state_at(slab))) {
             return false;
@@ -273,18 +276,23 @@ impl Seat {
     fn lock_free_slab(&self, class: usize, everywhere: bool) -> Search {
         let found = self.search(0, everywhere, |state| state == 0);
         let Search::Locked(slab) = found else { return found };
-        self.record(0, self.segment.slab_state_at(slab), slab_state(class, per_slab(class) as u64));
-        self.commit_memory(1);
+        self.dedicate(slab, class);
         self.segment.set_hint(class + 1, slab >> self.segment.group_shift());
         self.slab_cursor[class].set(slab as u32);
         found
     }
 
-    /// Takes half a cache of nodes out of a locked slab.
-    fn take_nodes(&self, slab: u64, class: usize) {
+    /// Makes a locked free slab one of `class`.
+    pub(crate) fn dedicate(&self, slab: u64, class: usize) {
+        self.record(0, self.segment.slab_state_at(slab), slab_state(class, per_slab(class) as u64));
+        self.commit_memory(1);
+    }
+
+    /// Takes `most` nodes, or what there are, out of a locked slab.
+    pub(crate) fn take_nodes(&self, slab: u64, class: usize, most: u64) {
         let segment = &self.segment;
         let have = self.get(cache_count(class));
-        let want = (cache_slots(class) as u64 / 2).max(1).min(cache_slots(class) as u64 - have);
+        let want = most.min(cache_slots(class) as u64 - have);
         let (mut pairs, mut taken) = (0, 0);
         for word in 0..per_slab(class).div_ceil(64) as u64 {
             let place = segment.slab_bits_at(slab) + word * 8;
@@ -330,7 +338,7 @@ impl Seat {
     }
 
     /// Gives every node of the cache that belongs to the locked slab back to it.
-    fn give_nodes(&self, slab: u64, class: usize, count: u64) {
+    pub(crate) fn give_nodes(&self, slab: u64, class: usize, count: u64) {
         let segment = &self.segment;
         let (begin, end) = (segment.slab_at(slab), segment.slab_at(slab + 1));
         let (mut kept, mut given, mut pairs) = (0, 0, 0);
@@ -484,7 +492,7 @@ impl Segment {
     /// Has `slabs` more slabs backed by memory. Two that do it at once back the same ones: harmless.
     pub(crate) fn grow(&self, slabs: u64) -> Result<(), Fault> {
         let ready = self.observe(header::SLABS_READY);
-        let goal = ready.saturating_add(slabs).min(self.geometry().slabs_max);
+        let goal = ready.max(self.reserved_slabs()).saturating_add(slabs).min(self.geometry().slabs_max);
         if goal <= ready {
             return Err(Fault::Full(format!(
                 "the segment is full at its ceiling of {} bytes: set maxmemory and an eviction policy, delete keys, or make a larger segment",

@@ -114,9 +114,15 @@ impl Seat {
 
     /// Makes sure that `count` more entries can be written.
     pub(crate) fn reserve_retired(&self, count: u64) -> Result<(), Fault> {
+        // What goes now needs no more memory; in the midst of going it asks for room itself.
+        let mut may_reclaim = self.get(at::RECLAIMING) == 0;
         loop {
             if self.get(at::RETIRED_TAIL) + count <= self.retired_capacity() {
                 return Ok(());
+            }
+            if std::mem::take(&mut may_reclaim) {
+                self.reclaim();
+                continue;
             }
             let last = *self.retired_blocks.borrow().last().expect("there is always one");
             let inline = self.base + at::RETIRED;

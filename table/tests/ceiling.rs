@@ -11,16 +11,23 @@ use polder_shm::layout::header;
 use polder_table::{Mode, New, Replaces, Stop};
 use polder_values::{Kind, Value};
 
-/// A memory with as many keys as it holds: how many those are.
-fn full(place: &Place, value: &[u8]) -> u32 {
-    for number in 0..u32::MAX {
-        match try_to_set(place, &number.to_le_bytes(), value) {
-            Ok(()) => {}
-            Err(Stop::Fault(Fault::Full(_))) => return number,
-            Err(stop) => panic!("{stop:?}"),
-        }
+/// Small keys of a full memory.
+const SMALL: u32 = 4_000;
+
+/// Fills a memory: with small keys, and then with everything down to where nothing of a few hundred bytes finds room.
+fn fill_wholly(place: &Place) {
+    (0..SMALL).for_each(|number| place.set(0, &number.to_le_bytes(), &[1; 100], None));
+    for (bytes, name) in [(15_000, "huge"), (4_000, "large"), (1_000, "middle"), (300, "little")] {
+        fill(place, bytes, |number| format!("{name}:{number}").into_bytes());
     }
-    unreachable!("no memory is so large")
+}
+
+/// Sets keys until there is no more memory: how many there are.
+fn fill(place: &Place, bytes: usize, name: impl Fn(u32) -> Vec<u8>) -> u32 {
+    let outcome = |number: &u32| try_to_set(place, &name(*number), &vec![1; bytes]);
+    let failed = (0..u32::MAX).find(|number| outcome(number).is_err()).expect("no memory is so large");
+    assert!(matches!(outcome(&failed), Err(Stop::Fault(Fault::Full(_)))));
+    failed
 }
 
 fn try_to_set(place: &Place, key: &[u8], value: &[u8]) -> Result<(), Stop> {
@@ -30,7 +37,7 @@ fn try_to_set(place: &Place, key: &[u8], value: &[u8]) -> Result<(), Stop> {
 #[test]
 fn a_full_memory_waits_for_slabs_that_others_hold_locked() {
     let place = &Place::with_ceiling(4 << 20);
-    let count = full(place, &[1; 2_000]);
+    let count = fill(place, 2_000, |number| number.to_le_bytes().to_vec());
     (0..count / 2).for_each(|number| assert!(place.remove(0, &number.to_le_bytes())));
     (0..10).for_each(|_| assert!(place.table.chores(100_000) > 0));
     place.table.seat().expect("a seat").empty_caches();
@@ -49,4 +56,57 @@ fn a_full_memory_waits_for_slabs_that_others_hold_locked() {
         is_held.recv().expect("held");
         assert_eq!(try_to_set(place, b"key", &[1; 2_000]), Ok(()));
     });
+}
+
+/// Runs `work` while a reader elsewhere stands still, and holds back whatever goes out of use.
+fn beside_a_stopped_reader(place: &Place, work: impl FnOnce()) {
+    let (pinned, is_pinned) = mpsc::channel();
+    let (done, is_done) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let pin = place.table.pinned().expect("a seat");
+            pinned.send(()).expect("the test waits");
+            let _ = is_done.recv();
+            drop(pin);
+        });
+        is_pinned.recv().expect("pinned");
+        work();
+        drop(done);
+    });
+}
+
+#[test]
+fn keys_are_deleted_from_a_full_memory_though_a_stopped_reader_holds_them_back() {
+    let place = &Place::with_ceiling(4 << 20);
+    fill_wholly(place);
+    beside_a_stopped_reader(place, || {
+        let removed = (0..SMALL).take_while(|number| {
+            try_run_as(&place.table, Mode::Write, |txn| txn.remove(0, &number.to_le_bytes(), Replaces::Whole)).is_ok()
+        });
+        assert_eq!(removed.count() as u32, SMALL);
+    });
+}
+
+#[test]
+fn many_keys_are_deleted_from_a_full_memory_at_once() {
+    let place = &Place::with_ceiling(4 << 20);
+    fill_wholly(place);
+    let before = place.keys(0);
+    let outcome = try_run_as(&place.table, Mode::Write, |txn| {
+        (0..1_000u32).try_for_each(|number| txn.remove(0, &number.to_le_bytes(), Replaces::Whole).map(drop))
+    });
+    assert_eq!(outcome, Ok(()));
+    assert_eq!(place.keys(0), before - 1_000);
+}
+
+#[test]
+fn a_full_memory_is_flushed_and_swept() {
+    let place = &Place::with_ceiling(4 << 20);
+    fill_wholly(place);
+    beside_a_stopped_reader(place, || {
+        assert_eq!(try_run_as(&place.table, Mode::Write, |txn| txn.flush(None)), Ok(()));
+        (0..100).for_each(|_| assert!(place.table.chores(100_000) > 0));
+    });
+    (0..100).for_each(|_| assert!(place.table.chores(100_000) > 0));
+    assert_eq!(try_to_set(place, b"key", &[1; 2_000]), Ok(()));
 }

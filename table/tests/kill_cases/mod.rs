@@ -3,11 +3,11 @@
 use std::panic::RefUnwindSafe;
 
 use polder_shm::layout::{header, seat};
-use polder_table::{Limits, New, Policy, Replaces, Stop, Table, Txn};
+use polder_table::{Limits, Mode, New, Policy, Replaces, Stop, Table, Txn};
 use polder_values::string::{self, Draft};
 use polder_values::{Kind, Value};
 
-use crate::common::{Place, run};
+use crate::common::{Place, run, try_run_as};
 
 /// What a death may leave.
 #[derive(Clone, Copy, PartialEq)]
@@ -28,12 +28,14 @@ pub struct Case {
     pub whole: Whole,
     /// The operation includes taking a seat.
     pub attaches: bool,
+    /// Bytes of nodes that the segment may have.
+    ceiling: u64,
 }
 
 impl Case {
     /// A segment as it is before the operation. Its hash is always the same, so that each run takes the same steps.
     pub fn prepare(&self) -> Place {
-        let place = Place::new();
+        let place = Place::with_ceiling(self.ceiling);
         for word in 0..header::SECRET_BYTES as u64 / 8 {
             place.table.segment().store(header::SECRET + word * 8, 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(word + 3).rotate_left(29));
         }
@@ -47,7 +49,7 @@ fn case(
     before: impl Fn(&Place) + RefUnwindSafe + 'static,
     operation: impl Fn(&Table) + RefUnwindSafe + 'static,
 ) -> Case {
-    Case { name, before: Box::new(before), operation: Box::new(operation), whole: Whole::All, attaches: false }
+    Case { name, before: Box::new(before), operation: Box::new(operation), whole: Whole::All, attaches: false, ceiling: 1 << 30 }
 }
 
 fn many(
@@ -120,6 +122,17 @@ fn numbered(number: u32) -> Vec<u8> {
 /// Some keys beside those that an operation is about.
 fn bystanders(place: &Place) {
     (0..20).for_each(|number| place.set(0, &numbered(number), &vec![1; number as usize * 7], None));
+}
+
+/// Leaves no room for a block of a journal or a retired list; small nodes of every size are still to be had.
+fn fill_up(place: &Place) {
+    (0..40u32).for_each(|number| place.set(0, format!("later:{number}").as_bytes(), &vec![3; number as usize * 9], None));
+    (0..900).for_each(|number| place.set(0, &numbered(number), &[1; 100], None));
+    let try_to_set = |key: &[u8]| {
+        let new = New::of(Kind::String, Value::Packed(&[1; 15_000]));
+        try_run_as(&place.table, Mode::Write, |txn| txn.write(0, key, &new, Replaces::Whole))
+    };
+    while try_to_set(&place.keys(0).to_le_bytes()).is_ok() {}
 }
 
 /// Entries of four units each: a bucket is soon full.
@@ -227,6 +240,12 @@ fn records() -> Vec<Case> {
         ),
         // More chunks than the journal has items at hand: its next block comes from the cache that the chunks come from.
         case("tree-of-many-chunks", bystanders, |table| set(table, 0, b"new", &vec![2; 9 << 20])),
+        Case {
+            ceiling: 4 << 20,
+            ..case("delete-many-when-full", fill_up, |table| {
+                run(table, |txn| (0..900).try_for_each(|number| txn.remove(0, &numbered(number), Replaces::Whole).map(drop)));
+            })
+        },
         many("caches-are-filled", bystanders, |table| {
             (100..190u32).for_each(|number| set(table, 0, &numbered(number), &vec![4; 300 + number as usize % 3]));
         }),

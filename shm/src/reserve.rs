@@ -1,0 +1,71 @@
+//! The reserve: a few slabs that hold no data, so that what only takes away can be noted when memory is full.
+//!
+//! ```text
+//!   slab   0 ... reserve          reserve ...                                  slabs_max
+//!         [ blocks of chains  |  nodes and, while there is room, blocks of chains      ]
+//! ```
+//!
+//! A journal or a retired list that outgrows its seat takes blocks from everywhere, and from the reserve once there is nothing else.
+//! Its blocks go back at once, not by way of the cache where data would find them. So DEL, FLUSHALL, expiry and eviction work at
+//! the ceiling, where 16 KiB for the list of what they free could not be had otherwise. What a stopped reader holds back adds up
+//! all the same: when the reserve is used up by that, the error names him.
+//!
+//! In a segment of an older build data may lie there: it stays until it is freed.
+
+use polder_base::Fault;
+
+use crate::class::{CLASSES, SLAB_BYTES};
+use crate::memory::cache_count;
+use crate::seat::Seat;
+use crate::segment::{Segment, slab_class, slab_free};
+
+/// The class of chains' blocks.
+const BLOCK_CLASS: usize = CLASSES - 1;
+/// One slab in so many is kept in reserve, within these bounds: 64 blocks hold 65,000 items.
+const SHARE: u64 = 64;
+const SLABS_MIN: u64 = 2;
+const SLABS_MAX: u64 = 16;
+
+impl Segment {
+    /// Slabs at the beginning that hold blocks of chains only.
+    pub(crate) fn reserved_slabs(&self) -> u64 {
+        (self.geometry().slabs_max / SHARE).clamp(SLABS_MIN, SLABS_MAX)
+    }
+}
+
+impl Seat {
+    /// Gets a block out of the reserve and into the cache, whose newest node it is then.
+    ///
+    /// # Errors
+    /// `fault`, when there is none.
+    #[cold]
+    pub(crate) fn draw_reserve(&self, fault: Fault) -> Result<u64, Fault> {
+        let segment = self.segment();
+        let fits = |state: u64| state == 0 || slab_class(state) == Some(BLOCK_CLASS) && slab_free(state) > 0;
+        for slab in 0..segment.reserved_slabs().min(segment.slabs_ready()) {
+            if !self.lock_memory(slab, fits) {
+                continue;
+            }
+            if segment.load(segment.slab_state_at(slab)) == 0 {
+                self.dedicate(slab, BLOCK_CLASS);
+                if !self.lock_memory(slab, fits) {
+                    continue;
+                }
+            }
+            self.take_nodes(slab, BLOCK_CLASS, 1);
+            if self.get(cache_count(BLOCK_CLASS)) > 0 {
+                return self.top(BLOCK_CLASS);
+            }
+        }
+        Err(fault)
+    }
+
+    /// Gives a block that has just come into the cache back to the reserve, if it is from there. It stays if somebody else holds
+    /// the slab just then, for what needs it next.
+    pub(crate) fn refund_reserve(&self, block: u64) {
+        let slab = (block - self.segment().geometry().slabs_at) / SLAB_BYTES;
+        if slab < self.segment().reserved_slabs() && self.lock_memory(slab, |_| true) {
+            self.give_nodes(slab, BLOCK_CLASS, self.get(cache_count(BLOCK_CLASS)));
+        }
+    }
+}
