@@ -11,7 +11,8 @@
 //!
 //! Entries have indices that only grow: head is the oldest that may be unfreed, tail the next to be written. The first
 //! block is the seat's inline one or a node; a WHOLE entry is expanded, one node at a time, into entries for what the node
-//! names, so a huge value is freed step by step.
+//! names, so a huge value is freed step by step. Its header is wiped then: a damaged tree that names a node of its own again finds
+//! no node there, and comes to an end (S5).
 //!
 //! Pins and reclamation are restated in tests/models.rs (`pins`): change both.
 
@@ -216,12 +217,20 @@ impl Seat {
         let Some(class) = self.segment.node_class(offset) else {
             return self.segment.store(entry, 0);
         };
-        if what & WHOLE != 0 && self.expand(index, entry, offset, epoch).is_err() {
-            return;
+        if what & WHOLE == 0 || self.is_first_visit(offset, epoch) {
+            if what & WHOLE != 0 && self.expand(index, entry, offset, epoch).is_err() {
+                return;
+            }
+            self.push(class, offset);
         }
-        self.push(class, offset);
         self.segment.store(entry, 0);
         self.add(at::RETIRED_BYTES, (class_bytes(class)).wrapping_neg());
+    }
+
+    /// Whether the node of a WHOLE entry is still the one that was retired: not freed before, nor somebody else's since (S5).
+    fn is_first_visit(&self, offset: u64, retired: u64) -> bool {
+        let node = NodeHeader(self.segment.load(offset));
+        node.kind().is_some() && node.birth() <= retired
     }
 
     /// Writes entries for everything that the node of a WHOLE entry names, then makes the entry a plain one.
@@ -237,6 +246,9 @@ impl Seat {
             self.set(at::EXPANDING, index + 1);
         }
         self.finish_expansion(entry, offset);
+        if !named.is_empty() {
+            self.segment.store(offset, 0);
+        }
         Ok(())
     }
 

@@ -5,8 +5,10 @@ mod common;
 
 use common::Place;
 use polder_base::Fault;
+use polder_shm::class::{CLASSES, SIZES, per_slab};
 use polder_shm::layout::{ROOTS_AT, header, seat};
-use polder_shm::{Segment, lock};
+use polder_shm::node::{NodeHeader, NodeKind};
+use polder_shm::{Segment, lock, ref_to};
 use polder_table::{Mode, New, Replaces, Stop};
 use polder_values::{Kind, Value};
 
@@ -143,4 +145,38 @@ fn an_extent_of_another_depth_is_damage_and_a_scan_of_it_ends() {
         drop(txn);
         place.abandon();
     }
+}
+
+/// The nodes of a kind that are in use or have been.
+fn nodes_of(segment: &Segment, kind: NodeKind) -> Vec<u64> {
+    let states = (0..segment.observe(header::SLABS_READY)).map(|slab| (slab, segment.load(segment.slab_state_at(slab)) & 0xff));
+    let filled = states.filter(|(_, class)| (1..=CLASSES as u64).contains(class));
+    let nodes = filled.flat_map(|(slab, class)| {
+        let (bytes, count) = (SIZES[class as usize - 1] as u64, per_slab(class as usize - 1) as u64);
+        (0..count).map(move |number| segment.slab_at(slab) + number * bytes)
+    });
+    nodes.filter(|node| NodeHeader(segment.load(*node)).kind() == Some(kind)).collect()
+}
+
+#[test]
+fn a_retired_tree_that_names_itself_comes_to_an_end() {
+    let place = with_a_key();
+    place.set_string(0, b"tree", &vec![1; 20 << 20]);
+    let segment = segment(&place);
+    let inner = nodes_of(segment, NodeKind::DataRefs);
+    assert!(!inner.is_empty(), "no tree, no test");
+    for node in inner {
+        // Its first two references: to itself.
+        segment.store(node + 16, ref_to(node).0);
+        segment.store(node + 24, ref_to(node).0);
+    }
+    assert!(place.remove(0, b"tree"));
+    let mut rounds = 0;
+    while place.table.usage().retired > 0 {
+        place.table.chores(100_000);
+        rounds += 1;
+        assert!(rounds < 1_000, "{} bytes are still retired", place.table.usage().retired);
+    }
+    assert!(try_to_set(&place, b"another").is_ok());
+    place.abandon();
 }
