@@ -80,6 +80,8 @@ pub struct Connection {
     pub queued: bool,
     /// It waits for the end of a pause, or for a lock; nothing more of its input is executed before.
     pub parked: bool,
+    /// Whole requests wait in the input since it was parked in front of them.
+    pub held_up: bool,
     /// The next request has met a lock that was not to be had, and has not been executed since.
     pub barred: bool,
     /// Since when more waits to be sent than the soft limit allows.
@@ -88,6 +90,9 @@ pub struct Connection {
 
 impl Connection {
     /// Reads once. A long argument that is under way is read to where it belongs in the request.
+    ///
+    /// A peer that says that it sends no more may still listen: it is gone once it has its replies. Who has hung up altogether looks
+    /// just the same, until something is sent to him.
     pub fn receive(&mut self, pool: &mut Pool) -> Flow {
         if self.input.capacity() == 0 {
             self.input = pool.take();
@@ -104,6 +109,11 @@ impl Connection {
         }
         let room = self.input.capacity() - self.input.len();
         match rustix::io::read(&self.socket, spare_capacity(&mut self.input)) {
+            Ok(0) if self.held_up => Flow::Last(0),
+            Ok(0) if !self.output.is_empty() => {
+                self.session.closing = true;
+                Flow::Last(0)
+            }
             Ok(0) => Flow::Gone,
             Ok(count) if count < room => Flow::Last(count),
             Ok(count) => Flow::Some(count),
@@ -145,6 +155,7 @@ impl Connection {
             self.input.drain(..self.taken);
             self.taken = 0;
         }
+        self.held_up = self.parked;
         if let Some(buffer) = self.output.reclaim() {
             pool.give(buffer);
         }
@@ -163,6 +174,7 @@ impl Connection {
     /// Stops in front of the request at [`Connection::taken`]: what was read ahead is read again later.
     pub fn park(&mut self) {
         self.parked = true;
+        self.held_up = true;
         self.requests = Requests::default();
     }
 

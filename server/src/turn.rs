@@ -272,6 +272,7 @@ impl Loop {
             blocked: false,
             queued: true,
             parked: false,
+            held_up: false,
             barred: false,
             over_soft_since_ms: None,
         };

@@ -1,5 +1,6 @@
 //! Real sockets on loopback: what a client sees, however it cuts its bytes and however many it is.
 use std::io::Write;
+use std::net::Shutdown;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -262,6 +263,32 @@ fn a_pause_of_all_ends_by_itself() {
     let began = Instant::now();
     assert_eq!(two.ask("PING"), "+PONG");
     assert!(began.elapsed() > Duration::from_millis(150) && began.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn who_sends_no_more_is_answered_when_the_pause_ends() {
+    let door = Door::open("--threads 1");
+    let (mut writer, mut other) = (door.client(), door.client());
+    assert_eq!(other.ask("CLIENT PAUSE 60000 WRITE"), "+OK");
+    writer.write(b"SET key value\r\nGET key\r\nSET half");
+    writer.stream.shutdown(Shutdown::Write).expect("an open connection");
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(other.ask("CLIENT UNPAUSE"), "+OK");
+    assert_eq!((writer.reply(), writer.reply()), ("+OK".into(), "$value".into()));
+    assert!(writer.is_closed());
+}
+
+#[test]
+fn who_sends_no_more_gets_all_replies_however_large_they_are() {
+    let door = Door::open("");
+    let mut client = door.client();
+    assert_eq!(client.ask_words(&[&b"SET"[..], b"key", &vec![b'x'; 8 << 20]]), "+OK");
+    client.write(b"GET key\r\nGET key\r\nPING\r\n");
+    client.stream.shutdown(Shutdown::Write).expect("an open connection");
+    // Until the socket has taken all that it can.
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!((client.reply().len(), client.reply().len(), client.reply()), (1 + (8 << 20), 1 + (8 << 20), "+PONG".into()));
+    assert!(client.is_closed());
 }
 
 #[test]
