@@ -46,7 +46,7 @@ fn serve(words: &[String]) -> Result<bool, String> {
     log::begin(&settings)?;
     let options = options(&settings)?;
     let memory = Memory::attach(&options).map_err(|fault| plain(&fault.to_string()))?;
-    settings.join(memory.table()).map_err(|stop| format!("the settings of {} cannot be read: {stop:?}", options.segment))?;
+    settings.join(memory.table()).map_err(|stop| format!("the settings of {} cannot be read: {stop}", options.segment))?;
     let usage = memory.table().usage();
     let server = Server::start(Arc::new(memory), settings.clone()).map_err(|failure| failure.to_string())?;
     let pid_file = PidFile::write(&settings.string(PID_FILE))?;

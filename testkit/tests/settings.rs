@@ -1,7 +1,13 @@
 //! How the settings of several processes on one segment come to agree.
 use polder_engine::settings::store::publish;
 use polder_engine::settings::{Settings, file, find, value};
-use polder_engine::{Policy, Table};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use polder_engine::{Policy, Stop, Table};
+use polder_shm::Locked;
+use polder_shm::layout::{ROOTS_AT, seat as at};
+use polder_table::{Mode, SYSTEM};
 use polder_testkit::scratch::Scratch;
 
 /// A process that was started with a file of one line and with flags, and has joined the segment.
@@ -40,7 +46,7 @@ fn a_change_that_was_not_committed_is_forgotten() {
     let table = scratch.embedder.memory.table();
     let settings = process(table, ["timeout", "3"], &[]);
     let id = find(b"number-mode").unwrap();
-    let txn = table.begin(polder_table::Mode::Write).unwrap();
+    let txn = table.begin(Mode::Write).unwrap();
     publish(&txn, id, &value::parse(id.row(), &[b"redis"], b"").unwrap()).unwrap();
     settings.refresh(table, &txn).unwrap();
     assert_eq!(shown(&settings, "number-mode"), "redis");
@@ -48,4 +54,62 @@ fn a_change_that_was_not_committed_is_forgotten() {
     drop(txn);
     settings.join(table).unwrap();
     assert_eq!((shown(&settings, "number-mode"), shown(&settings, "timeout")), ("decimal".into(), "3".into()));
+}
+
+/// Runs `work` while another thread has what `hold` takes.
+fn while_held(hold: impl FnOnce(&dyn Fn()) + Send, work: impl FnOnce()) {
+    let (held, is_held) = mpsc::channel();
+    let (done, is_done) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            hold(&|| {
+                held.send(()).unwrap();
+                let _ = is_done.recv();
+            });
+        });
+        is_held.recv().unwrap();
+        work();
+        drop(done);
+    });
+}
+
+#[test]
+fn a_process_that_starts_is_told_that_somebody_holds_the_settings_and_may_try_again() {
+    let scratch = Scratch::new();
+    let table = scratch.embedder.memory.table();
+    let (_, flags) = file::flags(&["--maxmemory".to_owned(), "300mb".to_owned()]).unwrap();
+    let settings = Settings::begin(None, &[], &flags).unwrap();
+    let hold = |wait: &dyn Fn()| {
+        let txn = table.begin(Mode::Write).unwrap();
+        txn.declare(&[(SYSTEM, b"setting:maxmemory")]).unwrap();
+        wait();
+    };
+    while_held(hold, || assert_eq!(settings.join(table), Err(Stop::Busy)));
+    assert_eq!(settings.join(table), Ok(()));
+    assert_eq!(table.limits().memory_max, 314_572_800);
+}
+
+#[test]
+fn a_process_that_serves_does_not_wait_for_who_is_stopped_while_he_changes_the_map() {
+    const MAP_LOCK: u64 = ROOTS_AT;
+    let scratch = Scratch::new();
+    let table = scratch.embedder.memory.table();
+    let settings = process(table, ["maxmemory", "100mb"], &[]);
+    let changed = process(table, ["timeout", "1"], &["--maxmemory", "200mb"]);
+    assert_eq!(shown(&changed, "maxmemory"), "209715200");
+    // Stopped after its commit, before it has written anything out.
+    let hold = |wait: &dyn Fn()| {
+        let seat = table.seat().unwrap();
+        assert!(matches!(seat.lock(MAP_LOCK, None), Ok(Locked::Ours(_))));
+        seat.set(at::STATUS, seat.get(at::STATUS) | at::COMMITTED);
+        wait();
+        seat.rollback();
+    };
+    while_held(hold, || {
+        let began = Instant::now();
+        assert_eq!(settings.join(table), Ok(()));
+        assert!(began.elapsed() < Duration::from_secs(1));
+    });
+    assert_eq!(settings.join(table), Ok(()));
+    assert_eq!(shown(&settings, "maxmemory"), "209715200");
 }

@@ -13,8 +13,9 @@
 //! transaction is dropped after all, the mark's version differs from what was seen and the next refresh heals the cache.
 //! Precedence at start: first value < file < segment < flag; a flag is also written to the segment.
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
 use polder_table::{Limits, Mode, New, Replaces, SYSTEM, Stop, Table, Txn};
 use polder_values::{Kind, Value};
@@ -25,6 +26,10 @@ use super::{Id, Scope, id};
 
 /// The key that is written whenever a Segment-scope setting changes.
 const MARK: &[u8] = b"settings";
+/// How long a process that starts waits for somebody who holds the settings, and may be stopped.
+const START_PATIENCE: Duration = Duration::from_secs(2);
+/// How long one that serves does: a chore comes back.
+const PATIENCE: Duration = Duration::from_micros(100);
 
 /// One process's settings.
 pub struct Settings {
@@ -33,6 +38,8 @@ pub struct Settings {
     version: AtomicU64,
     /// The mark's version at the last refresh.
     seen: AtomicU64,
+    /// The segment's settings have been read once.
+    joined: AtomicBool,
     /// What file and flags said about Segment-scope settings, until a segment is joined.
     pending: Mutex<Vec<Pending>>,
     file: Option<PathBuf>,
@@ -54,6 +61,7 @@ impl Default for Settings {
             texts: RwLock::new(first.into_iter().map(|parsed| Arc::from(parsed.text)).collect()),
             version: AtomicU64::new(1),
             seen: AtomicU64::new(0),
+            joined: AtomicBool::new(false),
             pending: Mutex::default(),
             file: None,
         };
@@ -83,19 +91,27 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Comes to terms with a segment: flags are written to it, the file's values where it has none, the rest is read.
+    /// Comes to terms with a segment: flags are written to it, the file's values where it has none, the rest is read. Done again,
+    /// it reads what others have changed since, or leaves that to the next time if somebody holds it just then.
     ///
     /// # Errors
-    /// What the memory says.
+    /// [`Stop::Busy`] when somebody holds the settings and does not let go; what the memory says. It can be done again then.
     pub fn join(&self, table: &Table) -> Result<(), Stop> {
-        let pending = std::mem::take(&mut *self.pending());
+        let joined = self.joined.load(Ordering::Acquire);
+        let mut pending = self.pending();
         let txn = table.begin(if pending.is_empty() { Mode::Read } else { Mode::Write })?;
+        txn.limit_patience(if joined { PATIENCE } else { START_PATIENCE });
         loop {
             match self.settle(table, &txn, &pending).and_then(|()| txn.commit()) {
                 Err(Stop::Retry) => txn.abort(),
-                done => return done,
+                Err(Stop::Busy) if joined => return Ok(()),
+                Err(stop) => return Err(stop),
+                Ok(()) => break,
             }
         }
+        pending.clear();
+        self.joined.store(true, Ordering::Release);
+        Ok(())
     }
 
     fn settle(&self, table: &Table, txn: &Txn<'_>, pending: &[Pending]) -> Result<(), Stop> {
