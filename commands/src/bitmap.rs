@@ -15,7 +15,7 @@ mod field;
 
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[
-    read("BITCOUNT", "key [start end [BYTE|BIT]]", bitcount)
+    read("BITCOUNT", "key [start [end [BYTE|BIT]]]", bitcount)
         .since("2.6.0")
         .costs("O(N)")
         .about("Counts the number of set bits (population counting) in a string."),
@@ -137,6 +137,7 @@ fn visit_bits(
 fn bitcount(call: &mut Call<'_>) -> Outcome {
     let (bounds, bits) = match &call.args[2..] {
         [] => ((0, -1), false),
+        [start] => ((integer(start)?, -1), false),
         [start, end, unit @ ..] if unit.len() <= 1 => ((integer(start)?, integer(end)?), is_bits(unit.first())?),
         _ => return Err(SYNTAX.into()),
     };

@@ -46,10 +46,18 @@ pub const COMMANDS: &[Command] = &[
         .about("Returns the reference count of a value of a key."),
 ];
 
+/// The integer that a string is, if Redis would keep it as one.
+fn integer(found: &Found<'_>) -> Option<i64> {
+    match found.value {
+        Value::Packed(bytes) if found.kind == Kind::String && !found.raw && !found.text => number::integer(bytes),
+        _ => None,
+    }
+}
+
 /// Redis's name for the layout of a value.
 pub fn encoding(found: &Found<'_>) -> &'static str {
     match (found.kind, found.value) {
-        (Kind::String, Value::Packed(bytes)) if !found.raw && number::integer(bytes).is_some() => "int",
+        (Kind::String, Value::Packed(_)) if integer(found).is_some() => "int",
         (Kind::String, Value::Packed(bytes)) if !found.raw && bytes.len() <= EMBEDDED_MAX => "embstr",
         (Kind::String, _) => "raw",
         (Kind::Stream, _) => "stream",
@@ -113,11 +121,7 @@ fn show_references(call: &mut Call<'_>) -> Outcome {
     show(call, |call, found| {
         let limits = call.table.limits();
         let tracked = counts_frequency(&limits) || matches!(limits.policy, Policy::AllkeysLru | Policy::VolatileLru);
-        let small = match found.value {
-            Value::Packed(bytes) if found.kind == Kind::String && !found.raw => number::integer(bytes),
-            _ => None,
-        };
-        let shared = small.is_some_and(|number| (0..SHARED_NUMBERS).contains(&number)) && !(tracked && limits.memory_max != 0);
+        let shared = integer(found).is_some_and(|number| (0..SHARED_NUMBERS).contains(&number)) && !(tracked && limits.memory_max != 0);
         call.reply.integer(if shared { SHARED_COUNT } else { 1 });
         Ok(())
     })

@@ -37,6 +37,8 @@ pub struct Multi {
     pub queue: Vec<Queued>,
     /// A command was refused while queueing: EXEC will abort.
     pub broken: bool,
+    /// Commands of the queue that have been counted, by attempts of EXEC that came to nothing: they run again, and count once.
+    pub counted: usize,
 }
 
 /// One client's state.

@@ -174,7 +174,7 @@ pub(crate) fn put_bytes(call: &Call<'_>, key: &[u8], bytes: &[u8]) -> Outcome {
 pub(crate) fn edit_draft(call: &Call<'_>, key: &[u8], found: Option<Found<'_>>, draft: &Draft) -> Outcome {
     let value = draft.value();
     let old = found.map_or(New::of(Kind::String, value), New::from);
-    call.edit(key, &New { value, raw: true, ..old })
+    call.edit(key, &New { value, raw: true, text: false, ..old })
 }
 
 /// Where a range of Redis's kind (both ends included, negative ones counted from the end) lies in `total` things: the

@@ -3,13 +3,13 @@
 //! An EXEC is one transaction of the table: the keys of all queued commands are declared at once, every command writes
 //! its reply behind the others', and one commit publishes all of it. Should the table ask for another run, the replies are
 //! rewound and the session (SELECT, CLIENT SETNAME and the like may stand in the queue) is put back as it was. Should a lock stay
-//! taken for too long, the queue is put back, too.
+//! taken for too long, the queue is put back, too. However often a queued command runs, it is counted at its first end.
 use polder_base::{Reply, number};
 use polder_table::{Counter, Mode, Stop, Txn, Watch};
 
 use crate::call::{Call, Outcome, SessionCall, is};
 use crate::command::{ALLOW_BUSY, Command, FAST, GROWS, LOADING, NOSCRIPT, Run, SKIP_SLOWLOG, STALE, session};
-use crate::execute::{Keys, begin, note, refuse, retry, spare_memory};
+use crate::execute::{Keys, begin, note, retry, spare_memory};
 use crate::session::{Multi, Queued, Session};
 
 /// The family's rows.
@@ -115,7 +115,7 @@ fn unwatch(call: &mut SessionCall<'_>) -> Outcome {
 }
 
 fn exec(call: &mut SessionCall<'_>) -> Outcome {
-    let Some(multi) = call.session.multi.take() else { return Err("ERR EXEC without MULTI".into()) };
+    let Some(mut multi) = call.session.multi.take() else { return Err("ERR EXEC without MULTI".into()) };
     let watches = std::mem::take(&mut call.session.watches);
     if multi.broken {
         return Err("EXECABORT Transaction discarded because of previous errors.".into());
@@ -129,7 +129,7 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
     let txn = begin(call.table, call.session, if writes { Mode::Write } else { Mode::Read })?;
     let mut keys = declared(&multi, call.session);
     keys.extend(watches.iter().map(|watch| (watch.db, &watch.key[..])));
-    let (before, mark) = (call.session.clone(), call.reply.mark());
+    let (before, mark, mut counted) = (call.session.clone(), call.reply.mark(), multi.counted);
     let outcome = retry(&txn, || {
         call.session.clone_from(&before);
         call.reply.rewind(mark);
@@ -141,13 +141,18 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
             }
         }
         call.reply.array(multi.queue.len());
-        multi.queue.iter().try_for_each(|queued| run_queued(call, &txn, queued))
+        for (number, queued) in multi.queue.iter().enumerate() {
+            run_queued(call, &txn, queued, number >= counted)?;
+            counted = counted.max(number + 1);
+        }
+        Ok(())
     });
     if outcome.is_err() {
         *call.session = before;
     }
     drop(keys);
     if let Err(Stop::Busy) = outcome {
+        multi.counted = counted;
         call.session.multi = Some(multi);
         call.session.watches = watches;
     } else {
@@ -170,23 +175,26 @@ fn declared<'m>(multi: &'m Multi, session: &Session) -> Keys<'m> {
 }
 
 /// Runs one queued command inside the transaction; what it refuses becomes its own reply and stops nothing.
-fn run_queued(call: &mut SessionCall<'_>, txn: &Txn<'_>, queued: &Queued) -> Outcome {
+fn run_queued(call: &mut SessionCall<'_>, txn: &Txn<'_>, queued: &Queued, counts: bool) -> Outcome {
     let args: Vec<&[u8]> = queued.args.iter().map(|arg| &**arg).collect();
     let (command, args, table, host, mark) = (queued.command, &args[..], call.table, call.host, call.reply.mark());
     let (reply, session) = (&mut *call.reply, &mut *call.session);
-    let watch = host.recorder().begin(host.settings(), command);
+    let watch = counts.then(|| host.recorder().begin(host.settings(), command));
     let outcome = match command.run {
         Run::Table(_, function) => function(&mut Call { command, args, table, txn, reply, session, host }),
         Run::Session(function) => function(&mut SessionCall { command, args, table, reply, session, host }),
         Run::Container => unreachable!("a container alone does not pass the arity check"),
     };
-    if !matches!(outcome, Err(Stop::Retry | Stop::Busy)) {
+    if let (Some(watch), false) = (watch, matches!(outcome, Err(Stop::Retry | Stop::Busy))) {
         note(host, call.session, command, args, watch, outcome.is_err());
     }
     match outcome {
-        Err(refused @ Stop::Refused(_)) => {
+        Err(Stop::Refused(text)) => {
             call.reply.rewind(mark);
-            refuse(host, call.reply, refused);
+            if counts {
+                host.recorder().count_error(&text);
+            }
+            call.reply.error(&text);
             Ok(())
         }
         other => other,

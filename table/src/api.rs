@@ -69,6 +69,8 @@ pub struct Found<'t> {
     pub flags: u32,
     /// A short string that was edited in place of being set; `OBJECT ENCODING` calls it `raw`.
     pub raw: bool,
+    /// A number that came about as text (INCRBYFLOAT): `OBJECT ENCODING` does not call it `int`.
+    pub text: bool,
     /// Changes with every change of the key; equal versions of one key are equal contents.
     pub version: u64,
     /// The access clock: see [`crate::clock`].
@@ -83,19 +85,22 @@ pub struct New<'a> {
     pub expiry_ms: Option<u64>,
     pub flags: u32,
     pub raw: bool,
+    /// Such a value is never inline, where there is no bit left to say so.
+    pub text: bool,
 }
 
 impl<'a> New<'a> {
     /// A value of `kind` without expiry or flags.
     pub const fn of(kind: Kind, value: Value<'a>) -> New<'a> {
-        New { kind, value, expiry_ms: None, flags: 0, raw: false }
+        New { kind, value, expiry_ms: None, flags: 0, raw: false, text: false }
     }
 }
 
 impl<'t> From<Found<'t>> for New<'t> {
     /// The same again: the starting point of an edit.
     fn from(found: Found<'t>) -> New<'t> {
-        New { kind: found.kind, value: found.value, expiry_ms: found.expiry_ms, flags: found.flags, raw: found.raw }
+        let Found { kind, value, expiry_ms, flags, raw, text, .. } = found;
+        New { kind, value, expiry_ms, flags, raw, text }
     }
 }
 

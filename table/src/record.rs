@@ -21,6 +21,7 @@ const FLAGS: u8 = 2;
 const RAW: u8 = 4;
 const TREE: u8 = 8;
 const LONG_KEY: u8 = 16;
+const TEXT: u8 = 32;
 
 /// The longest key that a record holds itself, in bytes.
 pub const KEY_MAX: usize = 4096;
@@ -33,6 +34,7 @@ pub struct Record<'a> {
     pub expiry_ms: Option<u64>,
     pub flags: u32,
     pub raw: bool,
+    pub text: bool,
 }
 
 /// A key as its record has it.
@@ -54,7 +56,7 @@ pub fn read(kind: NodeKind, payload: &[u8]) -> Result<Record<'_>, Fault> {
     if kind == NodeKind::Plain {
         let (&key_len, tail) = rest.split_first().ok_or(DAMAGED)?;
         let (key, value) = tail.split_at_checked(key_len as usize).ok_or(DAMAGED)?;
-        return Ok(Record { key: Key::Short(key), value: Value::Packed(value), expiry_ms: None, flags: 0, raw: false });
+        return Ok(Record { key: Key::Short(key), value: Value::Packed(value), expiry_ms: None, flags: 0, raw: false, text: false });
     }
     let mut refs = [Ref::NONE; 3];
     let (mut count, mut extra) = (0, 0);
@@ -96,7 +98,7 @@ pub fn read(kind: NodeKind, payload: &[u8]) -> Result<Record<'_>, Fault> {
         0 => Value::Packed(rest),
         _ => Value::Tree(Root { refs: [refs[0], refs[1]], count, extra }),
     };
-    Ok(Record { key, value, expiry_ms, flags, raw: options & RAW != 0 })
+    Ok(Record { key, value, expiry_ms, flags, raw: options & RAW != 0, text: options & TEXT != 0 })
 }
 
 fn take<'a>(rest: &mut &'a [u8], count: usize) -> Result<&'a [u8], Fault> {
@@ -129,7 +131,7 @@ impl<'a> Draft<'a> {
             Value::Packed(bytes) => (None, bytes),
             Value::Tree(root) => (Some(root), &[][..]),
         };
-        let plain = tree.is_none() && key.len() < 256 && new.expiry_ms.is_none() && new.flags == 0 && !new.raw;
+        let plain = tree.is_none() && key.len() < 256 && new.expiry_ms.is_none() && new.flags == 0 && !new.raw && !new.text;
         let kind = match (tree.is_some() || long.is_some(), plain) {
             (true, _) => NodeKind::RecordRefs,
             (_, true) => NodeKind::Plain,
@@ -156,9 +158,14 @@ impl<'a> Draft<'a> {
             }
         }
         let mut options = 0;
-        for (bit, set) in
-            [(EXPIRY, new.expiry_ms.is_some()), (FLAGS, new.flags != 0), (RAW, new.raw), (TREE, tree.is_some()), (LONG_KEY, long.is_some())]
-        {
+        for (bit, set) in [
+            (EXPIRY, new.expiry_ms.is_some()),
+            (FLAGS, new.flags != 0),
+            (RAW, new.raw),
+            (TREE, tree.is_some()),
+            (LONG_KEY, long.is_some()),
+            (TEXT, new.text),
+        ] {
             options |= if set { bit } else { 0 };
         }
         draft.put(&[options]);

@@ -310,13 +310,13 @@ impl<'t> Txn<'t> {
         let (version, clock) = (image.version(), image.clock());
         if image.is_reference() {
             let record = self.record(image.record())?;
-            let Record { value, expiry_ms, flags, raw, .. } = record;
-            return Ok(Some(Found { kind, value, expiry_ms, flags, raw, version, clock }));
+            let Record { value, expiry_ms, flags, raw, text, .. } = record;
+            return Ok(Some(Found { kind, value, expiry_ms, flags, raw, text, version, clock }));
         }
         let image: &Image = self.scratch.arena.alloc(*image);
         let fields = entry::inline_fields(image.bytes()).ok_or(Fault::Damaged { what: "an entry" })?;
         let (value, raw) = (Value::Packed(fields.value), fields.meta & entry::RAW != 0);
-        Ok(Some(Found { kind, value, expiry_ms: fields.expiry_ms, flags: fields.flags, raw, version, clock }))
+        Ok(Some(Found { kind, value, expiry_ms: fields.expiry_ms, flags: fields.flags, raw, text: false, version, clock }))
     }
 
     /// The whole key of an entry.
@@ -582,6 +582,7 @@ impl<'t> Txn<'t> {
     fn image(&self, key: &[u8], hash: &Hash, new: &New<'_>, clock: u32) -> Result<Image, Fault> {
         let first = entry::first_word(self.seat.next_version(), clock);
         if let Value::Packed(value) = new.value
+            && !new.text
             && entry::inline_bytes(key.len(), value.len(), new.expiry_ms.is_some(), new.flags != 0) <= entry::INLINE_MAX
         {
             let meta = new.kind as u8 | if new.raw { entry::RAW } else { 0 };

@@ -38,7 +38,7 @@ fn add(call: &mut Call<'_>, by: i64) -> Outcome {
         Some(_) => return Err(NOT_AN_INTEGER.into()),
     };
     let new = old.checked_add(by).ok_or(Stop::from(OVERFLOW))?;
-    put_text(call, key, found, itoa::Buffer::new().format(new).as_bytes())?;
+    put_number(call, key, found, itoa::Buffer::new().format(new).as_bytes(), false)?;
     call.notify('$', "incrby", key);
     call.reply.integer(new);
     Ok(())
@@ -56,7 +56,7 @@ pub(super) fn incrbyfloat(call: &mut Call<'_>) -> Outcome {
         return Err(NOT_A_FLOAT.into());
     };
     let sum = old.sum_text(by).ok_or(Stop::from(NOT_FINITE))?;
-    put_text(call, key, found, sum.as_bytes())?;
+    put_number(call, key, found, sum.as_bytes(), number::integer(sum.as_bytes()).is_some())?;
     call.notify('$', "incrbyfloat", key);
     call.reply.bulk(sum.as_bytes());
     Ok(())
@@ -70,9 +70,9 @@ pub(crate) fn number_mode(call: &Call<'_>) -> NumberMode {
     }
 }
 
-/// Gives the key a number's text; expiry and flags stay as they were.
-fn put_text(call: &Call<'_>, key: &[u8], found: Option<Found<'_>>, text: &[u8]) -> Outcome {
-    let value = Value::Packed(text);
+/// Gives the key a number; expiry and flags stay as they were. `text`: it is an integer that Redis would keep as text.
+fn put_number(call: &Call<'_>, key: &[u8], found: Option<Found<'_>>, number: &[u8], text: bool) -> Outcome {
+    let value = Value::Packed(number);
     let old = found.map_or(New::of(Kind::String, value), New::from);
-    call.put(key, &New { value, raw: false, ..old })
+    call.put(key, &New { value, raw: false, text, ..old })
 }
