@@ -47,12 +47,15 @@ fn serve(words: &[String]) -> Result<bool, String> {
     let options = options(&settings)?;
     let memory = Memory::attach(&options).map_err(|fault| plain(&fault.to_string()))?;
     settings.join(memory.table()).map_err(|stop| format!("the settings of {} cannot be read: {stop}", options.segment))?;
-    let usage = memory.table().usage();
+    let (usage, pages) = (memory.table().usage(), memory.table().segment().mapping().pages().clone());
     let server = Server::start(Arc::new(memory), settings.clone()).map_err(|failure| failure.to_string())?;
     let pid_file = PidFile::write(&settings.string(PID_FILE))?;
     // Before anybody is told that we are ready: who is told may send one at once.
     let signals = Signals::new([SIGTERM, SIGINT]).map_err(|error| format!("cannot listen to signals: {error}"))?;
     announce(&settings, &server, usage.ceiling, usage.page_bytes);
+    for refusal in &pages.refusals {
+        tracing::warn!("the memory has smaller pages than --segment-pages asked for: {refusal}");
+    }
     let well = wait(server, signals);
     drop(pid_file);
     Ok(well)

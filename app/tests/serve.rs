@@ -1,6 +1,7 @@
 //! `polder serve` as its users meet it: flags, a file, one clear line when it cannot start, and a clean end.
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
@@ -17,7 +18,7 @@ struct Serving {
     /// The line that says that it is ready.
     ready: String,
     /// Held open: what follows that line has a reader.
-    _log: BufReader<ChildStdout>,
+    log: BufReader<ChildStdout>,
 }
 
 fn polder() -> Command {
@@ -37,7 +38,7 @@ impl Serving {
         let mut ready = String::new();
         let mut log = BufReader::new(child.stdout.take().expect("a pipe"));
         log.read_line(&mut ready).expect("a line");
-        Serving { child, port, segment, ready, _log: log }
+        Serving { child, port, segment, ready, log }
     }
 
     fn ask(&self, line: &str) -> String {
@@ -82,6 +83,22 @@ fn it_says_what_it_serves_and_ends_well_on_sigterm() {
     }
     assert_eq!(serving.ask("SET key value"), "+OK\r\n");
     assert_eq!(serving.signal("-TERM"), Some(0));
+}
+
+#[test]
+fn a_new_memory_has_the_mode_and_the_pages_that_were_asked_for_or_says_why_not() {
+    let mut serving = Serving::start(&["--segment-mode", "0660", "--segment-pages", "2mb"], &[]);
+    let file = serving.segment.replace("shm:", "/dev/shm/");
+    assert_eq!(std::fs::metadata(file).expect("the segment").permissions().mode() & 0o777, 0o660);
+    assert!(serving.ask("CONFIG GET segment-mode").contains("\r\n660\r\n"));
+    if !serving.ready.contains("page_bytes=2097152") {
+        let mut line = String::new();
+        serving.log.read_line(&mut line).expect("a line");
+        assert!(line.contains("WARN") && line.contains("--segment-pages") && line.contains("2 MiB"), "{line}");
+    }
+    // Who comes later takes the memory as it is.
+    let other = Serving::start(&["--segment", &serving.segment, "--segment-mode", "0600"], &[]);
+    assert!(other.ready.contains(&format!("segment=\"{}\"", serving.segment)), "{}", other.ready);
 }
 
 #[test]

@@ -6,7 +6,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     text("segment", "shm:polder").at_start().about("The memory to attach to or create: `shm:NAME`, `sysv:NAME` or `file:PATH`."),
     memory("segment-size", 0, i64::MAX, 0)
         .at_start()
-        .about("The most that a new segment may grow to; 0 takes half of the machine's memory."),
+        .about("The most that a new segment may grow to; 0 takes three quarters of the machine's memory."),
     choice("segment-pages", &["auto", "4kb", "2mb", "1gb"], 0)
         .at_start()
         .about("The page size to ask for when the segment is created; smaller ones are tried when it cannot be had."),
