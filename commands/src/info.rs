@@ -1,9 +1,9 @@
 //! INFO: the metrics as text. Sections and fields are rows in [`crate::metrics`].
-use polder_table::{Db, Mode, Stop, Txn};
+use polder_table::{Expiries, Mode, Txn};
 
 use crate::call::{Call, Outcome};
 use crate::command::{Command, DANGEROUS, LOADING, STALE, neutral};
-use crate::metrics::{Facts, SECTIONS, Section};
+use crate::metrics::{Database, Facts, SECTIONS, Section};
 use crate::session::Host;
 
 /// The family's rows.
@@ -15,7 +15,7 @@ pub const COMMANDS: &[Command] = &[neutral("INFO", "[section ...]", Mode::Read, 
 
 fn info(call: &mut Call<'_>) -> Outcome {
     call.host.settings().refresh(call.table, call.txn)?;
-    let facts = Facts::gather(call.table, call.host, databases(call.txn, call.host)?);
+    let facts = Facts::gather(call.table, call.host, databases(call.txn, call.host));
     let wanted: Vec<String> = call.args[1..].iter().map(|arg| String::from_utf8_lossy(arg).to_ascii_lowercase()).collect();
     let shown = SECTIONS.iter().filter(|section| is_wanted(section, &wanted));
     let texts: Vec<String> = shown.map(|section| section.render(&facts)).collect();
@@ -33,8 +33,13 @@ fn is_wanted(section: &Section, wanted: &[String]) -> bool {
     if wanted.is_empty() { section.usual } else { wanted.iter().any(named) }
 }
 
-/// The databases that have keys: keys, and those of them that expire.
-pub(crate) fn databases(txn: &Txn<'_>, host: &dyn Host) -> Result<Vec<(Db, u64, u64)>, Stop> {
-    let all = (0..host.databases()).map(|db| (db, txn.keys(db), txn.keys_with_expiry(db)));
-    Ok(all.filter(|(_, keys, _)| *keys > 0).collect())
+/// The databases that have keys.
+pub(crate) fn databases(txn: &Txn<'_>, host: &dyn Host) -> Vec<Database> {
+    let filled = (0..host.databases()).map(|db| (db, txn.keys(db))).filter(|(_, keys)| *keys > 0);
+    let known = filled.map(|(db, keys)| {
+        let expiring = txn.keys_with_expiry(db);
+        let expiries = if expiring > 0 { txn.sample_expiries(db) } else { Expiries::default() };
+        Database { db, keys, expiring, expiries }
+    });
+    known.collect()
 }

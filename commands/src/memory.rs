@@ -94,8 +94,8 @@ fn tree_bytes(txn: &Txn<'_>, roots: &[Ref]) -> Result<u64, Stop> {
 }
 
 fn statistics(call: &mut Call<'_>) -> Outcome {
-    let databases = databases(call.txn, call.host)?;
-    let keys: u64 = databases.iter().map(|(_, keys, _)| keys).sum();
+    let databases = databases(call.txn, call.host);
+    let keys: u64 = databases.iter().map(|database| database.keys).sum();
     let facts = Facts::gather(call.table, call.host, databases);
     let memory = &facts.usage;
     let held = memory.used.saturating_sub(memory.fixed);
@@ -136,7 +136,7 @@ fn statistics(call: &mut Call<'_>) -> Outcome {
     call.reply.map(fields.len() - 1 + facts.databases.len());
     for (name, figure) in fields {
         match figure {
-            Figure::Databases => facts.databases.iter().for_each(|(db, ..)| write_database(call, *db)),
+            Figure::Databases => facts.databases.iter().for_each(|database| write_database(call, database.db)),
             _ => call.reply.bulk(name.as_bytes()),
         }
         match *figure {

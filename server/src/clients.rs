@@ -20,6 +20,8 @@ pub struct Pulse {
     pub query_room: usize,
     pub reply_bytes: usize,
     pub reply_room: usize,
+    /// It waits for the end of a pause, or for a lock.
+    pub waiting: bool,
 }
 
 /// What others may know of a client.
@@ -165,6 +167,11 @@ impl Record {
         self.face().pulse
     }
 
+    /// How many keys the client watches.
+    pub fn watches(&self) -> usize {
+        self.face().session.watches
+    }
+
     /// Bytes that the connection takes, without what waits for EXEC.
     pub fn memory(&self, pulse: &Pulse) -> usize {
         pulse.query_bytes + pulse.query_room + pulse.reply_room + size_of::<Record>()
@@ -181,8 +188,10 @@ impl Record {
         client.reply_bytes = pulse.reply_bytes;
         client.reply_peak = pulse.reply_room;
         client.memory = self.memory(pulse) + client.queued_bytes;
-        if self.by_unix {
-            client.flags = if client.flags == "N" { "U".into() } else { client.flags.clone() + "U" };
+        for (set, mark) in [(pulse.waiting, "b"), (self.by_unix, "U")] {
+            if set {
+                client.flags = client.flags.replace('N', "") + mark;
+            }
         }
         if pulse.reply_bytes > 0 {
             client.events = "rw".into();

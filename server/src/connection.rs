@@ -188,6 +188,7 @@ impl Connection {
             query_room: self.input.capacity() - self.input.len(),
             reply_bytes: self.output.waiting(),
             reply_room: self.output.capacity(),
+            waiting: self.parked,
         });
     }
 

@@ -195,7 +195,11 @@ impl Host for Process {
         };
         for record in self.clients.all() {
             let pulse = record.pulse();
+            let watches = record.watches() as u64;
             statistics.clients += 1;
+            statistics.clients_blocked += u64::from(pulse.waiting);
+            statistics.clients_watching += u64::from(watches > 0);
+            statistics.keys_watched += watches;
             statistics.client_bytes += record.memory(&pulse) as u64;
             statistics.query_bytes_max = statistics.query_bytes_max.max((pulse.query_bytes + pulse.query_room) as u64);
             statistics.reply_bytes_max = statistics.reply_bytes_max.max(pulse.reply_room as u64);

@@ -198,10 +198,23 @@ pub enum Counter {
     Retries = 10,
     /// Times a thread slept for a lock.
     Parks = 11,
+    /// Microseconds spent on collecting expired keys, and times that this was cut short.
+    ExpiryUs = 12,
+    ExpiryCuts = 13,
 }
 
 /// How many counters a seat keeps ([`Counter`], with room for more).
 pub const COUNTERS: usize = 32;
+
+/// What a sample of a database's keys with an expiry has shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Expiries {
+    /// Keys looked at, and those of them that have expired and are not collected yet.
+    pub keys: u64,
+    pub expired: u64,
+    /// What is left of the others' lives on average, in milliseconds.
+    pub left_ms: u64,
+}
 
 /// What the memory holds, in bytes unless said otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -44,7 +44,9 @@ impl Table {
         segment.recover_dead();
         let mut due_ms = ROUND_MS;
         if self.limits().active_expiry {
+            let begun = Instant::now();
             due_ms = due_ms.min(self.expire(end));
+            self.count(Counter::ExpiryUs, begun.elapsed().as_micros() as u64);
         }
         if !self.sweep(end) {
             due_ms = due_ms.min(1);
@@ -86,6 +88,7 @@ impl Table {
             return bound - now;
         }
         if Instant::now() > end {
+            self.count(Counter::ExpiryCuts, 1);
             return 1;
         }
         // Lowered again by whoever writes an expiry from here on, and by us to what we have seen.
@@ -121,6 +124,7 @@ impl Table {
             seat.land(EXTENT_BOUND, remaining);
             left = left.min(remaining);
         }
+        self.count(Counter::ExpiryCuts, (left <= now && Instant::now() > end).into());
         left
     }
 

@@ -16,6 +16,7 @@ mod quick;
 mod raw;
 mod record;
 mod report;
+mod sample;
 mod scan;
 mod scratch;
 mod shadow;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use common::Place;
 use polder_shm::Locked;
 use polder_shm::layout::ROOTS_AT;
-use polder_table::{Limits, Mode, Policy, SYSTEM, Stop};
+use polder_table::{Counter, Limits, Mode, Policy, SYSTEM, Stop};
 
 /// The lock of whoever sweeps flushed databases (`table::directory`).
 const SWEEP_LOCK: u64 = ROOTS_AT + 8;
@@ -95,6 +95,20 @@ fn an_expired_key_that_somebody_holds_is_collected_later() {
     assert_eq!(place.keys(0), 1);
     chore(place);
     assert_eq!(place.keys(0), 0);
+}
+
+#[test]
+fn the_time_that_expiry_takes_is_counted_and_so_are_rounds_that_were_too_short() {
+    let place = &Place::new();
+    let now = polder_base::time::now_ms();
+    (0..3_000u32).for_each(|number| place.set(0, &number.to_le_bytes(), &[1; 100], Some(now + 50)));
+    assert_eq!(place.table.counter(Counter::ExpiryCuts), 0);
+    std::thread::sleep(Duration::from_millis(60));
+    place.table.chores(0);
+    assert!(place.table.counter(Counter::ExpiryCuts) > 0);
+    (0..100).for_each(|_| chore(place));
+    assert_eq!(place.keys(0), 0);
+    assert!(place.table.counter(Counter::ExpiryUs) > 0);
 }
 
 #[test]

@@ -19,7 +19,7 @@ mod rows;
 pub use recorder::Recorder;
 pub use rows::SECTIONS;
 
-use polder_table::{Counter, Db, Limits, Table, Usage};
+use polder_table::{Counter, Db, Expiries, Limits, Table, Usage};
 
 use crate::session::Host;
 use crate::settings::Settings;
@@ -31,7 +31,11 @@ use rates::Rates;
 pub struct Statistics {
     /// Clients that are connected now.
     pub clients: u64,
+    /// Those whose next request waits: for the end of a pause, or for a lock.
     pub clients_blocked: u64,
+    /// Those who watch keys, and how many keys all of them watch together.
+    pub clients_watching: u64,
+    pub keys_watched: u64,
     /// Bytes that clients' buffers take.
     pub client_bytes: u64,
     /// The longest query and reply buffer that a client has now, in bytes.
@@ -61,13 +65,23 @@ pub struct Facts<'c> {
     pub rates: Rates,
     /// Microseconds since the Unix epoch.
     pub now_us: u64,
-    /// Databases that have keys: keys, and those of them that expire.
-    pub databases: Vec<(Db, u64, u64)>,
+    /// Databases that have keys.
+    pub databases: Vec<Database>,
+}
+
+/// What a database holds.
+#[derive(Clone, Copy, Debug)]
+pub struct Database {
+    pub db: Db,
+    pub keys: u64,
+    /// Keys that expire, and what a sample of them has shown.
+    pub expiring: u64,
+    pub expiries: Expiries,
 }
 
 impl<'c> Facts<'c> {
     /// Gathers everything as it is now; `databases` is counted by whoever has a transaction.
-    pub fn gather(table: &'c Table, host: &'c dyn Host, databases: Vec<(Db, u64, u64)>) -> Facts<'c> {
+    pub fn gather(table: &'c Table, host: &'c dyn Host, databases: Vec<Database>) -> Facts<'c> {
         let now_us = polder_base::time::now_us();
         let recorder = host.recorder();
         recorder.sample(table, now_us / 1000);
@@ -99,6 +113,13 @@ impl<'c> Facts<'c> {
     /// What the keys and values take.
     pub fn dataset(&self) -> u64 {
         self.usage.used.saturating_sub(self.overhead())
+    }
+
+    /// The part of all keys with an expiry that have expired and are not collected yet, as far as the samples tell.
+    pub fn stale(&self) -> f64 {
+        let expiring: u64 = self.databases.iter().map(|database| database.expiring).sum();
+        let stale = |database: &Database| ratio(database.expiries.expired, database.expiries.keys) * database.expiring as f64;
+        if expiring == 0 { 0.0 } else { self.databases.iter().map(stale).sum::<f64>() / expiring as f64 }
     }
 
     pub fn uptime_seconds(&self) -> u64 {

@@ -2,7 +2,7 @@
 use polder_table::Counter;
 
 use super::Figure::{Always, Count, Text};
-use super::{Body, Facts, Figure, Metric, Section, human, ratio};
+use super::{Body, Database, Facts, Figure, Metric, Section, human, ratio};
 use crate::settings::{id, value};
 
 const fn metric(name: &'static str, figure: Figure) -> Metric {
@@ -76,9 +76,9 @@ const CLIENTS: &[Metric] = &[
     metric("blocked_clients", Count(|facts| facts.statistics.clients_blocked)),
     none("tracking_clients"),
     none("pubsub_clients"),
-    none("watching_clients"),
+    metric("watching_clients", Count(|facts| facts.statistics.clients_watching)),
     none("clients_in_timeout_table"),
-    none("total_watched_keys"),
+    metric("total_watched_keys", Count(|facts| facts.statistics.keys_watched)),
     none("total_blocking_keys"),
     none("total_blocking_keys_on_nokey"),
 ];
@@ -193,9 +193,9 @@ const STATS: &[Metric] = &[
     none("sync_partial_err"),
     none("expired_subkeys"),
     metric("expired_keys", Count(|facts| facts.counter(Counter::Expired))),
-    metric("expired_stale_perc", Always("0.00")),
-    none("expired_time_cap_reached_count"),
-    none("expire_cycle_cpu_milliseconds"),
+    metric("expired_stale_perc", Text(|facts| format!("{:.2}", facts.stale() * 100.0))),
+    metric("expired_time_cap_reached_count", Count(|facts| facts.counter(Counter::ExpiryCuts))),
+    metric("expire_cycle_cpu_milliseconds", Count(|facts| facts.counter(Counter::ExpiryUs) / 1000)),
     metric("evicted_keys", Count(|facts| facts.counter(Counter::Evicted))),
     none("evicted_clients"),
     none("evicted_scripts"),
@@ -232,10 +232,13 @@ const STATS: &[Metric] = &[
     none("reply_buffer_expands"),
     metric("eventloop_cycles", Count(|facts| facts.statistics.turns)),
     metric("eventloop_duration_sum", Count(|facts| facts.statistics.turn_us)),
-    none("eventloop_duration_cmd_sum"),
+    metric(
+        "eventloop_duration_cmd_sum",
+        Count(|facts| facts.recorder.totals().iter().map(|(_, total)| total.nanoseconds).sum::<u64>() / 1000),
+    ),
     none("instantaneous_eventloop_cycles_per_sec"),
     none("instantaneous_eventloop_duration_usec"),
-    none("acl_access_denied_auth"),
+    metric("acl_access_denied_auth", Count(|facts| facts.recorder.errors().get("WRONGPASS").copied().unwrap_or(0))),
     none("acl_access_denied_cmd"),
     none("acl_access_denied_key"),
     none("acl_access_denied_channel"),
@@ -310,6 +313,9 @@ fn latency_lines(facts: &Facts<'_>) -> Vec<String> {
 }
 
 fn keyspace_lines(facts: &Facts<'_>) -> Vec<String> {
-    let line = |(db, keys, expiring): &(u16, u64, u64)| format!("db{db}:keys={keys},expires={expiring},avg_ttl=0,subexpiry=0");
+    let line = |database: &Database| {
+        let Database { db, keys, expiring, expiries } = database;
+        format!("db{db}:keys={keys},expires={expiring},avg_ttl={},subexpiry=0", expiries.left_ms)
+    };
     facts.databases.iter().map(line).collect()
 }

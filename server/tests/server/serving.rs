@@ -256,6 +256,29 @@ fn a_pause_of_writers_makes_them_wait_and_readers_not() {
 }
 
 #[test]
+fn who_waits_and_who_watches_is_told() {
+    let door = Door::open("--threads 2");
+    let (mut writer, mut watcher, mut other) = (door.client(), door.client(), door.client());
+    assert_eq!(watcher.ask("WATCH one two"), "+OK");
+    let clients = other.ask("INFO clients");
+    for line in ["blocked_clients:0\r", "watching_clients:1\r", "total_watched_keys:2\r"] {
+        assert!(clients.contains(line), "{line} in {clients}");
+    }
+    assert_eq!(other.ask("CLIENT PAUSE 60000 WRITE"), "+OK");
+    writer.write(b"SET key value\r\n");
+    let began = Instant::now();
+    while !other.ask("INFO clients").contains("blocked_clients:1\r") {
+        assert!(began.elapsed() < Duration::from_secs(5));
+    }
+    assert!(other.ask("CLIENT LIST").contains(" flags=b "));
+    assert_eq!((other.ask("CLIENT UNPAUSE"), writer.reply(), watcher.ask("UNWATCH")), ("+OK".into(), "+OK".into(), "+OK".into()));
+    let clients = other.ask("INFO clients");
+    for line in ["blocked_clients:0\r", "watching_clients:0\r", "total_watched_keys:0\r"] {
+        assert!(clients.contains(line), "{line} in {clients}");
+    }
+}
+
+#[test]
 fn a_pause_of_all_ends_by_itself() {
     let door = Door::open("");
     let (mut one, mut two) = (door.client(), door.client());
