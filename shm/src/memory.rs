@@ -27,7 +27,7 @@ use crate::segment::{Segment, class_bytes, ref_to, slab_class, slab_free, slab_s
 const GROWTH_SLABS: u64 = 8;
 /// How long a full segment is asked again for slabs that others hold locked, before the answer is that it is full. Who moves
 /// nodes holds a lock for a microsecond; who is not running at that moment, for as long as the scheduler lets him wait.
-const SLAB_PATIENCE: Duration = Duration::from_millis(10);
+pub(crate) const SLAB_PATIENCE: Duration = Duration::from_millis(10);
 
 /// What a search for a slab came to.
 enum Search {
@@ -251,7 +251,7 @@ impl Seat {
     }
 
     /// Locks a slab, waiting if need be, until `deadline` if there is one; answers whether it is ours.
-    fn wait_memory(&self, slab: u64, deadline: Option<Instant>) -> bool {
+    pub(crate) fn wait_memory(&self, slab: u64, deadline: Option<Instant>) -> bool {
         let at_lock = self.segment.slab_lock_at(slab);
         self.set(at::MEMORY_LOCK, at_lock);
         loop {
@@ -267,7 +267,7 @@ impl Seat {
         }
     }
 
-    fn unlock_memory(&self) {
+    pub(crate) fn unlock_memory(&self) {
         self.segment.unlock(self.get(at::MEMORY_LOCK), false, false);
         self.set(at::MEMORY_LOCK, 0);
     }

@@ -12,10 +12,12 @@
 //!
 //! In a segment of an older build data may lie there: it stays until it is freed.
 
+use std::time::Instant;
+
 use polder_base::Fault;
 
 use crate::class::{CLASSES, SLAB_BYTES};
-use crate::memory::cache_count;
+use crate::memory::{SLAB_PATIENCE, cache_count};
 use crate::seat::Seat;
 use crate::segment::{Segment, slab_class, slab_free};
 
@@ -37,27 +39,32 @@ impl Seat {
     /// Gets a block out of the reserve and into the cache, whose newest node it is then.
     ///
     /// # Errors
-    /// `fault`, when there is none.
+    /// `fault`, when there is none, or others do not let go of the slabs that have some.
     #[cold]
     pub(crate) fn draw_reserve(&self, fault: Fault) -> Result<u64, Fault> {
         let segment = self.segment();
         let fits = |state: u64| state == 0 || slab_class(state) == Some(BLOCK_CLASS) && slab_free(state) > 0;
-        for slab in 0..segment.reserved_slabs().min(segment.slabs_ready()) {
-            if !self.lock_memory(slab, fits) {
-                continue;
-            }
-            if segment.load(segment.slab_state_at(slab)) == 0 {
-                self.dedicate(slab, BLOCK_CLASS);
-                if !self.lock_memory(slab, fits) {
-                    continue;
+        let end = Instant::now() + SLAB_PATIENCE;
+        loop {
+            let slabs = 0..segment.reserved_slabs().min(segment.slabs_ready());
+            let mut fitting = slabs.filter(|&slab| fits(segment.load(segment.slab_state_at(slab)))).peekable();
+            let busy = fitting.peek().copied();
+            match (fitting.find(|&slab| self.lock_memory(slab, fits)), busy) {
+                (Some(slab), _) if segment.load(segment.slab_state_at(slab)) == 0 => self.dedicate(slab, BLOCK_CLASS),
+                (Some(slab), _) => {
+                    self.take_nodes(slab, BLOCK_CLASS, 1);
+                    if self.get(cache_count(BLOCK_CLASS)) > 0 {
+                        return self.top(BLOCK_CLASS);
+                    }
                 }
-            }
-            self.take_nodes(slab, BLOCK_CLASS, 1);
-            if self.get(cache_count(BLOCK_CLASS)) > 0 {
-                return self.top(BLOCK_CLASS);
+                (None, Some(slab)) if Instant::now() < end => {
+                    if self.wait_memory(slab, Some(end)) {
+                        self.unlock_memory();
+                    }
+                }
+                (None, _) => return Err(fault),
             }
         }
-        Err(fault)
     }
 
     /// Gives a block that has just come into the cache back to the reserve, if it is from there. It stays if somebody else holds

@@ -34,13 +34,8 @@ fn try_to_set(place: &Place, key: &[u8], value: &[u8]) -> Result<(), Stop> {
     try_run_as(&place.table, Mode::Write, |txn| txn.write(0, key, &New::of(Kind::String, Value::Packed(value)), Replaces::Whole))
 }
 
-#[test]
-fn a_full_memory_waits_for_slabs_that_others_hold_locked() {
-    let place = &Place::with_ceiling(4 << 20);
-    let count = fill(place, 2_000, |number| number.to_le_bytes().to_vec());
-    (0..count / 2).for_each(|number| assert!(place.remove(0, &number.to_le_bytes())));
-    (0..10).for_each(|_| assert!(place.table.chores(100_000) > 0));
-    place.table.seat().expect("a seat").empty_caches();
+/// Runs `work` while somebody else begins to hold the lock of every slab, and lets go soon.
+fn while_slabs_are_locked(place: &Place, work: impl FnOnce()) {
     let segment = place.table.segment();
     let locks: Vec<u64> = (0..segment.observe(header::SLABS_READY)).map(|slab| segment.slab_lock_at(slab)).collect();
     let (held, is_held) = mpsc::channel();
@@ -54,8 +49,18 @@ fn a_full_memory_waits_for_slabs_that_others_hold_locked() {
             locks.iter().for_each(|lock| segment.store(*lock, segment.load(*lock) & !0xfff));
         });
         is_held.recv().expect("held");
-        assert_eq!(try_to_set(place, b"key", &[1; 2_000]), Ok(()));
+        work();
     });
+}
+
+#[test]
+fn a_full_memory_waits_for_slabs_that_others_hold_locked() {
+    let place = &Place::with_ceiling(4 << 20);
+    let count = fill(place, 2_000, |number| number.to_le_bytes().to_vec());
+    (0..count / 2).for_each(|number| assert!(place.remove(0, &number.to_le_bytes())));
+    (0..10).for_each(|_| assert!(place.table.chores(100_000) > 0));
+    place.table.seat().expect("a seat").empty_caches();
+    while_slabs_are_locked(place, || assert_eq!(try_to_set(place, b"key", &[1; 2_000]), Ok(())));
 }
 
 /// Runs `work` while a reader elsewhere stands still, and holds back whatever goes out of use.
@@ -87,16 +92,46 @@ fn keys_are_deleted_from_a_full_memory_though_a_stopped_reader_holds_them_back()
     });
 }
 
+/// Removes keys in one transaction.
+fn try_to_remove(place: &Place, numbers: &[u32]) -> Result<(), Stop> {
+    let keys: Vec<[u8; 4]> = numbers.iter().map(|number| number.to_le_bytes()).collect();
+    let declared: Vec<(u16, &[u8])> = keys.iter().map(|key| (0, &key[..])).collect();
+    try_run_as(&place.table, Mode::Write, |txn| {
+        txn.declare(&declared)?;
+        keys.iter().try_for_each(|key| txn.remove(0, key, Replaces::Whole).map(drop))
+    })
+}
+
 #[test]
 fn many_keys_are_deleted_from_a_full_memory_at_once() {
     let place = &Place::with_ceiling(4 << 20);
     fill_wholly(place);
     let before = place.keys(0);
-    let outcome = try_run_as(&place.table, Mode::Write, |txn| {
-        (0..1_000u32).try_for_each(|number| txn.remove(0, &number.to_le_bytes(), Replaces::Whole).map(drop))
-    });
-    assert_eq!(outcome, Ok(()));
+    assert_eq!(try_to_remove(place, &(0..1_000).collect::<Vec<u32>>()), Ok(()));
     assert_eq!(place.keys(0), before - 1_000);
+}
+
+#[test]
+fn who_deletes_waits_for_the_reserve_while_others_hold_it_locked() {
+    let place = &Place::with_ceiling(4 << 20);
+    fill_wholly(place);
+    while_slabs_are_locked(place, || assert_eq!(try_to_remove(place, &(0..1_000).collect::<Vec<u32>>()), Ok(())));
+}
+
+#[test]
+fn threads_share_the_reserve_of_a_full_memory() {
+    const THREADS: u32 = 4;
+    let place = &Place::with_ceiling(4 << 20);
+    fill_wholly(place);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let numbers: Vec<u32> = (0..SMALL).filter(|number| number % THREADS == thread).collect();
+            scope.spawn(move || {
+                numbers.chunks(200).for_each(|some| assert_eq!(try_to_remove(place, some), Ok(())));
+            });
+        }
+    });
+    assert!((0..SMALL).all(|number| place.get(0, &number.to_le_bytes()).is_none()));
 }
 
 #[test]
