@@ -27,7 +27,9 @@ use crate::segment::{Segment, class_bytes, ref_to, slab_class, slab_free, slab_s
 const GROWTH_SLABS: u64 = 8;
 /// How long a full segment is asked again for slabs that others hold locked, before the answer is that it is full. Who moves
 /// nodes holds a lock for a microsecond; who is not running at that moment, for as long as the scheduler lets him wait.
-pub(crate) const SLAB_PATIENCE: Duration = Duration::from_millis(10);
+const SLAB_PATIENCE: Duration = Duration::from_millis(10);
+/// How long after that was in vain it is not tried again: who is stopped delays a server's loop once, not at each call.
+const VAIN_REST: Duration = Duration::from_millis(500);
 
 /// What a search for a slab came to.
 enum Search {
@@ -149,16 +151,25 @@ impl Seat {
                 self.segment.hint_all();
                 continue;
             }
-            let end = *end.get_or_insert_with(|| Instant::now() + SLAB_PATIENCE);
-            match busy {
-                Some(slab) if Instant::now() < end => {
-                    if self.wait_memory(slab, Some(end)) {
-                        self.unlock_memory();
-                    }
-                }
-                _ => return Err(self.blame(fault)),
+            if !busy.is_some_and(|slab| self.await_slab(slab, &mut end)) {
+                return Err(self.blame(fault));
             }
         }
+    }
+
+    /// Waits until a slab is unlocked, as long as there is patience, which ends at `end` once that is known; answers whether it was.
+    pub(crate) fn await_slab(&self, slab: u64, end: &mut Option<Instant>) -> bool {
+        let now = Instant::now();
+        let rests = self.waited_in_vain.get().is_some_and(|vain| now < vain + VAIN_REST);
+        let end = *end.get_or_insert(if rests { now } else { now + SLAB_PATIENCE });
+        if now < end && self.wait_memory(slab, Some(end)) {
+            self.unlock_memory();
+            return true;
+        }
+        if !rests {
+            self.waited_in_vain.set(Some(now));
+        }
+        false
     }
 
     /// Adds to an out-of-memory error who holds memory back.
@@ -251,7 +262,7 @@ impl Seat {
     }
 
     /// Locks a slab, waiting if need be, until `deadline` if there is one; answers whether it is ours.
-    pub(crate) fn wait_memory(&self, slab: u64, deadline: Option<Instant>) -> bool {
+    fn wait_memory(&self, slab: u64, deadline: Option<Instant>) -> bool {
         let at_lock = self.segment.slab_lock_at(slab);
         self.set(at::MEMORY_LOCK, at_lock);
         loop {
@@ -267,7 +278,7 @@ impl Seat {
         }
     }
 
-    pub(crate) fn unlock_memory(&self) {
+    fn unlock_memory(&self) {
         self.segment.unlock(self.get(at::MEMORY_LOCK), false, false);
         self.set(at::MEMORY_LOCK, 0);
     }

@@ -12,12 +12,10 @@
 //!
 //! In a segment of an older build data may lie there: it stays until it is freed.
 
-use std::time::Instant;
-
 use polder_base::Fault;
 
 use crate::class::{CLASSES, SLAB_BYTES};
-use crate::memory::{SLAB_PATIENCE, cache_count};
+use crate::memory::cache_count;
 use crate::seat::Seat;
 use crate::segment::{Segment, slab_class, slab_free};
 
@@ -44,7 +42,7 @@ impl Seat {
     pub(crate) fn draw_reserve(&self, fault: Fault) -> Result<u64, Fault> {
         let segment = self.segment();
         let fits = |state: u64| state == 0 || slab_class(state) == Some(BLOCK_CLASS) && slab_free(state) > 0;
-        let end = Instant::now() + SLAB_PATIENCE;
+        let mut end = None;
         loop {
             let slabs = 0..segment.reserved_slabs().min(segment.slabs_ready());
             let mut fitting = slabs.filter(|&slab| fits(segment.load(segment.slab_state_at(slab)))).peekable();
@@ -57,11 +55,7 @@ impl Seat {
                         return self.top(BLOCK_CLASS);
                     }
                 }
-                (None, Some(slab)) if Instant::now() < end => {
-                    if self.wait_memory(slab, Some(end)) {
-                        self.unlock_memory();
-                    }
-                }
+                (None, Some(slab)) if self.await_slab(slab, &mut end) => {}
                 (None, _) => return Err(fault),
             }
         }

@@ -11,6 +11,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
+use std::time::Instant;
 
 use polder_base::Fault;
 
@@ -31,6 +32,8 @@ pub struct Seat {
     pub(crate) retired_blocks: RefCell<Vec<u64>>,
     /// The slab that served each class last: tried first.
     pub(crate) slab_cursor: [Cell<u32>; CLASSES],
+    /// When slabs that others hold locked were last waited for in vain.
+    pub(crate) waited_in_vain: Cell<Option<Instant>>,
     /// The epoch of the last reclamation: when nobody has moved it on, this seat does.
     pub(crate) last_epoch: Cell<u64>,
     /// Retired entries at which the next reclamation is worth its cost.
@@ -109,6 +112,7 @@ impl Seat {
             journal_blocks: RefCell::default(),
             retired_blocks: RefCell::default(),
             slab_cursor: [const { Cell::new(u32::MAX) }; CLASSES],
+            waited_in_vain: Cell::new(None),
             last_epoch: Cell::new(0),
             reclaim_at: Cell::new(0),
             pins: Cell::new(0),

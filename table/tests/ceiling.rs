@@ -3,7 +3,7 @@
 mod common;
 
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{Place, try_run_as};
 use polder_base::Fault;
@@ -36,6 +36,10 @@ fn try_to_set(place: &Place, key: &[u8], value: &[u8]) -> Result<(), Stop> {
 
 /// Runs `work` while somebody else begins to hold the lock of every slab, and lets go soon.
 fn while_slabs_are_locked(place: &Place, work: impl FnOnce()) {
+    while_slabs_are_locked_for(Duration::from_millis(3), place, work);
+}
+
+fn while_slabs_are_locked_for(time: Duration, place: &Place, work: impl FnOnce()) {
     let segment = place.table.segment();
     let locks: Vec<u64> = (0..segment.observe(header::SLABS_READY)).map(|slab| segment.slab_lock_at(slab)).collect();
     let (held, is_held) = mpsc::channel();
@@ -45,11 +49,23 @@ fn while_slabs_are_locked(place: &Place, work: impl FnOnce()) {
             let owner = place.table.seat().expect("a seat").index() + 1;
             locks.iter().for_each(|lock| segment.store(*lock, owner));
             held.send(()).expect("the test waits");
-            std::thread::sleep(Duration::from_millis(3));
+            std::thread::sleep(time);
             locks.iter().for_each(|lock| segment.store(*lock, segment.load(*lock) & !0xfff));
         });
         is_held.recv().expect("held");
         work();
+    });
+}
+
+#[test]
+fn who_holds_slabs_for_long_delays_one_call_and_not_each() {
+    let place = &Place::with_ceiling(4 << 20);
+    fill(place, 2_000, |number| number.to_le_bytes().to_vec());
+    place.table.seat().expect("a seat").empty_caches();
+    let begun = Instant::now();
+    while_slabs_are_locked_for(Duration::from_millis(300), place, || {
+        (0..100).for_each(|_| assert!(try_to_set(place, b"key", &[1; 300]).is_err()));
+        assert!(begun.elapsed() < Duration::from_millis(150), "{:?}", begun.elapsed());
     });
 }
 
