@@ -507,7 +507,7 @@ impl Segment {
         if goal <= ready {
             return Err(Fault::Full(format!(
                 "the segment is full at its ceiling of {} bytes: set maxmemory and an eviction policy, delete keys, or make a larger segment",
-                self.geometry().ceiling - crate::layout::SEATS_AT
+                self.geometry().ceiling - crate::layout::SEATS_AT - crate::layout::SEATS_MAX * at::BYTES
             )));
         }
         self.back_slabs(ready, goal)?;

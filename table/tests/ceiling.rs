@@ -161,3 +161,12 @@ fn a_full_memory_is_flushed_and_swept() {
     (0..100).for_each(|_| assert!(place.table.chores(100_000) > 0));
     assert_eq!(try_to_set(place, b"key", &[1; 2_000]), Ok(()));
 }
+
+#[test]
+fn a_full_memory_names_the_ceiling_that_was_asked_for() {
+    let place = &Place::with_ceiling(4 << 20);
+    fill(place, 2_000, |number| number.to_le_bytes().to_vec());
+    let Err(Stop::Fault(Fault::Full(text))) = try_to_set(place, b"key", &[1; 2_000]) else { panic!("it is full") };
+    assert!(text.contains(" 4194304 bytes"), "{text}");
+    assert_eq!(place.table.usage().ceiling, 4 << 20);
+}
