@@ -38,10 +38,13 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, MlockFlags, MsyncFlags, ProtFlags};
 
 use crate::name::SegmentName;
-use crate::pages::{Ground, PageChoice, PageReport};
+use crate::pages::{Ground, LARGE, PageChoice, PageReport};
 use crate::place::{self, HEAD_BYTES, Memory};
 use crate::trouble::{amount, fault};
 use crate::{files, fork, sysv};
+
+/// Linux 6.1; in no crate yet.
+const MADV_COLLAPSE: libc::c_int = 25;
 
 /// Growth is taken in strides of this size, so that a caller who is often interrupted by signals still gets on.
 const STRIDE_BYTES: u64 = 64 << 20;
@@ -214,7 +217,13 @@ impl Mapping {
         let mut begin = from / step * step;
         let end = to.next_multiple_of(step).min(self.bytes as u64);
         while begin < end {
-            let length = stride.min(end - begin);
+            let mut length = stride.min(end - begin);
+            if self.pages.transparent {
+                length = length.min(LARGE as u64 - begin % LARGE as u64);
+                if length == LARGE as u64 {
+                    self.enlarge(file, begin);
+                }
+            }
             match rustix::fs::fallocate(file, FallocateFlags::empty(), begin, length) {
                 Ok(()) => begin += length,
                 Err(Errno::INTR) => {}
@@ -224,6 +233,17 @@ impl Mapping {
             progress(begin);
         }
         Ok(())
+    }
+
+    /// Has the kernel back a block of 2 MiB by one large page. A hint: where it fails small pages are taken.
+    ///
+    /// The page is made out of a single small one and holes, which the kernel fills with zeros; so this costs no more than small pages
+    /// would (94 us where 512 small ones take 128, on the machine of ANCHORS). A block in use stays in use meanwhile.
+    fn enlarge(&self, file: &OwnedFd, block: u64) {
+        if rustix::fs::fallocate(file, FallocateFlags::empty(), block, rustix::param::page_size() as u64).is_ok() {
+            // SAFETY: the block is inside the mapping; what it holds is not changed by the size of its pages.
+            unsafe { libc::madvise(self.base.as_ptr().add(block as usize).cast(), LARGE, MADV_COLLAPSE) };
+        }
     }
 
     /// The words for a file system without space: who is full, by how much, what to do.
@@ -331,10 +351,7 @@ impl Mapping {
     ) -> Result<Mapping, Fault> {
         let bytes = usize::try_from(sizes.ceiling).map_err(|_| fault("map", name, Errno::NOMEM))?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the kernel chooses the address, so that nothing that is mapped is replaced.
-        let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED | MapFlags::NORESERVE, &file, 0) }
-            .map_err(|errno| fault("map", name, errno))?;
-        let base = NonNull::new(base.cast()).expect("the kernel maps nothing at address zero by itself");
+        let base = map_aligned(&file, bytes, protection, ground.page_bytes.max(LARGE)).map_err(|errno| fault("map", name, errno))?;
         let backing = Backing::File { file, ground };
         let mapping = Mapping { base, bytes, backing, name: name.clone(), pages, residence, taken: AtomicU64::new(sizes.taken) };
         mapping.advise(ground.in_memory);
@@ -386,6 +403,33 @@ impl Drop for Mapping {
 impl fmt::Debug for Mapping {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "Mapping({} at {:p}, {} of {})", self.name, self.base, amount(self.taken()), amount(self.bytes as u64))
+    }
+}
+
+/// Maps a file at an address that large pages can begin at.
+fn map_aligned(file: &OwnedFd, bytes: usize, protection: ProtFlags, alignment: usize) -> Result<NonNull<u8>, Errno> {
+    let room = bytes.checked_add(alignment).ok_or(Errno::NOMEM)?;
+    // SAFETY: the kernel chooses the address, so that nothing that is mapped is replaced.
+    let start =
+        unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), room, ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE) }?;
+    let ahead = start.addr().wrapping_neg() % alignment;
+    let behind = bytes.next_multiple_of(rustix::param::page_size());
+    // SAFETY: both mappings and what is unmapped lie inside the room that has just been reserved, where nobody else is.
+    unsafe {
+        let base = start.cast::<u8>().add(ahead);
+        if let Err(errno) =
+            rustix::mm::mmap(base.cast(), bytes, protection, MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED, file, 0)
+        {
+            let _ = rustix::mm::munmap(start, room);
+            return Err(errno);
+        }
+        if ahead > 0 {
+            let _ = rustix::mm::munmap(start, ahead);
+        }
+        if ahead + behind < room {
+            let _ = rustix::mm::munmap(base.add(behind).cast(), room - ahead - behind);
+        }
+        Ok(NonNull::new(base).expect("the kernel maps nothing at address zero by itself"))
     }
 }
 

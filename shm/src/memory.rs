@@ -15,15 +15,16 @@ use std::time::{Duration, Instant};
 
 use polder_base::{Fault, Ref};
 
-use crate::class::{CACHE_STARTS, CLASSES, SIZES, cache_slots, class_of, per_slab};
+use crate::class::{CACHE_STARTS, CLASSES, SIZES, SLAB_BYTES, cache_slots, class_of, per_slab};
 use crate::journal::Tag;
 use crate::layout::{header, seat as at};
 use crate::lock::{self, Locked};
 use crate::node::{HEADER_BYTES, NodeHeader, NodeKind};
+use crate::pages::LARGE;
 use crate::seat::Seat;
 use crate::segment::{Segment, class_bytes, ref_to, slab_class, slab_free, slab_state};
 
-/// Slabs that one growth of the segment brings.
+/// Slabs that one growth of the segment brings at least; it ends where a large page does.
 const GROWTH_SLABS: u64 = 8;
 /// How long a full segment is asked again for slabs that others hold locked, before the answer is that it is full. Who moves
 /// nodes holds a lock for a microsecond; who is not running at that moment, for as long as the scheduler lets him wait.
@@ -143,7 +144,7 @@ impl Seat {
                 Search::Busy(slab) => busy = Some(slab),
                 Search::Nothing => {}
             }
-            let Err(fault) = self.segment.grow(GROWTH_SLABS) else { continue };
+            let Err(fault) = self.segment.grow() else { continue };
             // Hints are lost with who dies between a change and its hint, and out of sight while others search: before the answer
             // is no, look everywhere.
             if !everywhere {
@@ -500,17 +501,26 @@ impl Segment {
         self.word(header::HINTS + hint as u64 * 8).fetch_and(!(1 << group), std::sync::atomic::Ordering::AcqRel);
     }
 
-    /// Has `slabs` more slabs backed by memory. Two that do it at once back the same ones: harmless.
-    pub(crate) fn grow(&self, slabs: u64) -> Result<(), Fault> {
+    /// Has more slabs backed by memory, as far as a large page goes or, where that much cannot be had, one. Two that do it at once back
+    /// the same ones: harmless.
+    pub(crate) fn grow(&self) -> Result<(), Fault> {
         let ready = self.observe(header::SLABS_READY);
-        let goal = ready.max(self.reserved_slabs()).saturating_add(slabs).min(self.geometry().slabs_max);
+        let slabs_max = self.geometry().slabs_max;
+        let end = self.slab_at(ready.max(self.reserved_slabs()) + GROWTH_SLABS).next_multiple_of(LARGE as u64);
+        let goal = ((end - self.slab_at(0)) / SLAB_BYTES).min(slabs_max);
         if goal <= ready {
             return Err(Fault::Full(format!(
                 "the segment is full at its ceiling of {} bytes: set maxmemory and an eviction policy, delete keys, or make a larger segment",
                 self.geometry().ceiling - crate::layout::SEATS_AT - crate::layout::SEATS_MAX * at::BYTES
             )));
         }
-        self.back_slabs(ready, goal)?;
+        let goal = match self.back_slabs(ready, goal) {
+            Err(Fault::Full(_)) => {
+                self.back_slabs(ready, ready + 1)?;
+                ready + 1
+            }
+            outcome => outcome.map(|()| goal)?,
+        };
         if self.exchange(header::SLABS_READY, ready, goal).is_ok() {
             for slab in ready..goal {
                 self.set_hint(0, slab >> self.group_shift());

@@ -5,9 +5,9 @@
 //!
 //! - **hugetlbfs** keeps a pool that the administrator has set aside (`sysctl vm.nr_hugepages`). Files there cannot
 //!   be anything else, so this is what "asked for" means: 1 GiB, else 2 MiB, else the ordinary pages, with a report.
-//! - **transparent** large pages, which tmpfs makes by itself when it was mounted with `huge=always` or
-//!   `huge=within_size`. (`huge=advise` looks at the advice of a mapping only when a page is first touched, but a
-//!   segment's pages are taken before by fallocate; they become large only when the kernel's daemon gets to it.)
+//! - **transparent** large pages. Since Linux 6.1 a process may ask for them block by block (`MADV_COLLAPSE`), whatever tmpfs was
+//!   mounted with, unless the administrator denies them; that is what growth does. Older kernels give them where tmpfs was mounted with
+//!   `huge=always` or `huge=within_size`. Measured: a random GET among a million keys takes less than half of the time.
 
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
@@ -144,10 +144,17 @@ fn transparent(directory: &Path) -> bool {
     });
     let mount_wants = options.is_some_and(|options| options.split(',').any(|option| matches!(option, "huge=always" | "huge=within_size")));
     match internal_policy().as_str() {
-        "deny" => false,
+        "" | "deny" => false,
         "force" => true,
-        _ => mount_wants,
+        _ => mount_wants || kernel_collapses(),
     }
+}
+
+/// Whether the kernel makes large pages when it is asked to: Linux 6.1 and later.
+fn kernel_collapses() -> bool {
+    let system = rustix::system::uname();
+    let mut numbers = system.release().to_str().unwrap_or_default().split(['.', '-']).map_while(|word| word.parse::<u32>().ok());
+    (numbers.next(), numbers.next()) >= (Some(6), Some(1))
 }
 
 /// The same for memory that is in no mounted file system (System V).
