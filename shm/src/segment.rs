@@ -111,6 +111,14 @@ impl Segment {
             && length <= self.geometry.ceiling - offset
     }
 
+    /// [`Segment::check`] for what a reference names, which is aligned by nature; for a length that is known to be smaller than a slab.
+    #[inline(always)]
+    pub fn has_node(&self, offset: u64, length: u64) -> bool {
+        debug_assert!(length <= SLAB_BYTES && offset.is_multiple_of(8));
+        // A segment has room for many slabs, so nothing wraps but an offset below the first.
+        offset.wrapping_sub(self.geometry.slabs_at) <= self.geometry.ceiling - self.geometry.slabs_at - length
+    }
+
     /// The address of `length` bytes at a checked offset.
     #[inline(always)]
     pub fn address(&self, offset: u64) -> *mut u8 {

@@ -209,10 +209,21 @@ fn compact(bucket: &mut impl WordsMut) {
     }
 }
 
+/// A bit for each unit at which an entry begins.
+#[inline]
+pub fn beginnings(words: &[u64; 7]) -> u64 {
+    !(matches(words, FREE) | matches(words, CONTINUED)) & ((1 << UNITS) - 1)
+}
+
 /// The first units of all entries.
 pub fn entries<W: Words + ?Sized>(bucket: &W) -> impl Iterator<Item = (usize, u8)> + use<W> {
-    let tags = tags(bucket);
-    (0..UNITS).filter(move |&unit| tags[unit] > CONTINUED).map(move |unit| (unit, tags[unit]))
+    let words = tag_words(bucket);
+    let mut left = beginnings(&words);
+    std::iter::from_fn(move || {
+        let unit = left.trailing_zeros() as usize;
+        left &= left.wrapping_sub(1);
+        (unit < UNITS).then(|| (unit, (words[unit / 8] >> (unit % 8 * 8)) as u8))
+    })
 }
 
 #[cfg(test)]

@@ -175,12 +175,13 @@ impl Txn<'_> {
         // Room for twice as much as there is; an unlucky hash is given more.
         let mut doublings = (writes.len() / 700).next_power_of_two().trailing_zeros();
         while doublings <= directory::LEVEL_BITS {
-            let (node, root, buildings) = self.new_database(directory::PIECES_MAX, doublings)?;
+            let (node, root, mut buildings) = self.new_database(directory::PIECES_MAX, doublings)?;
             let fits = writes.iter().all(|(held, image)| {
                 let number = if doublings == 0 { 0 } else { held.hash.position >> (64 - doublings) };
-                self.settle(&buildings[number as usize], held.hash.position, held.hash.tag, image)
+                buildings[number as usize].settle(self.segment(), held.hash.position, held.hash.tag, image)
             });
             if fits {
+                buildings.iter().for_each(|building| building.finish(self.segment()));
                 let tally = directory::tally_of(root);
                 for (_, image) in &writes {
                     self.scratch.tally(tally, is_key(image) as i64, has_expiry(image) as i64);

@@ -116,11 +116,12 @@ pub enum Slot {
 }
 
 /// Takes a slot word apart; what it names has been checked for bounds (S5).
+#[inline(always)]
 pub fn slot_of(segment: &Segment, word: u64) -> Slot {
     let offset = offset_of(Ref(word >> 24));
     match word & 3 {
-        KIND_EXTENT if segment.check(offset, HEADER_BYTES + extent::PAYLOAD as u64) => Slot::Extent(offset),
-        KIND_NODE if segment.check(offset, HEADER_BYTES + SLOTS * 8) => Slot::Node(offset),
+        KIND_EXTENT if segment.has_node(offset, HEADER_BYTES + extent::PAYLOAD as u64) => Slot::Extent(offset),
+        KIND_NODE if segment.has_node(offset, HEADER_BYTES + SLOTS * 8) => Slot::Node(offset),
         _ => Slot::Empty,
     }
 }
@@ -170,9 +171,9 @@ impl Extent {
     pub fn read(segment: &Segment, at: u64, slot_at: u64, slot: u64, node: u64, level: u32) -> Option<Extent> {
         let shape = segment.load(at + extent::SHAPE);
         let (homes, pieces, depth) = (shape & 0xffff, shape >> 16 & 0xffff, (shape >> 32) as u32);
-        // An extent has one slot of its node at least, and at most all.
+        // An extent has one slot of its node at least, and at most all. One without pieces has no homes.
         let deep = depth.wrapping_sub(level * LEVEL_BITS) > LEVEL_BITS;
-        if pieces == 0 || pieces > PIECES_MAX || homes == 0 || homes >= pieces * PIECE_BUCKETS || deep {
+        if deep || pieces > PIECES_MAX || homes.wrapping_sub(1) >= (pieces * PIECE_BUCKETS).saturating_sub(1) {
             return None;
         }
         Some(Extent { at, slot_at, slot, node, level, homes, pieces, depth, prefix: segment.load(at + extent::PREFIX), root: 0 })
@@ -195,17 +196,17 @@ impl Extent {
         home_of(position, self.depth, self.homes)
     }
 
-    /// Where the displaced of `home` go when the next bucket is full.
+    /// See [`places`].
     #[inline]
-    pub fn stash_of(&self, home: u64) -> u64 {
-        self.homes + home % (self.buckets() - self.homes)
+    pub fn places(&self, home: u64) -> [u64; 4] {
+        places(home, self.homes, self.buckets() - self.homes)
     }
 
     /// Bucket `index`; `None` when the extent's node is damaged (S5).
     #[inline]
     pub fn bucket(&self, segment: &Segment, index: u64) -> Option<Bucket> {
         let piece = offset_of(Ref(segment.load(self.at + extent::PIECES + index / PIECE_BUCKETS * 8)));
-        segment.check(piece, crate::bucket::PIECE_BYTES).then(|| Bucket::of(piece, index % PIECE_BUCKETS))
+        segment.has_node(piece, crate::bucket::PIECE_BYTES).then(|| Bucket::of(piece, index % PIECE_BUCKETS))
     }
 
     /// No expiry in this extent is earlier.
@@ -249,6 +250,13 @@ impl Extent {
     }
 }
 
+/// Where an entry may lie whose home this is, in the order in which they are looked at: there, in the next bucket, in one of two
+/// buckets of the stash (the smallest extents have one, named twice). The last home's next bucket is the first of the stash.
+#[inline]
+pub fn places(home: u64, homes: u64, stashes: u64) -> [u64; 4] {
+    [home, home + 1, homes + home % stashes, homes + (home + 1) % stashes]
+}
+
 /// The home of a position in an extent of `depth` with `homes` homes.
 #[inline]
 pub fn home_of(position: u64, depth: u32, homes: u64) -> u64 {
@@ -272,7 +280,7 @@ pub fn slot_at(node: u64, index: u64) -> u64 {
 #[inline]
 pub fn walk(segment: &Segment, root: u64, position: u64) -> Option<Extent> {
     let mut node = directory_of(root);
-    if !segment.check(node, HEADER_BYTES + SLOTS * 8) {
+    if !segment.has_node(node, HEADER_BYTES + SLOTS * 8) {
         return None;
     }
     for level in 0..LEVELS_MAX {

@@ -140,29 +140,41 @@ pub fn expiry_bytes(expiry_ms: u64) -> [u8; 6] {
 }
 
 /// An inline entry. The caller has seen that it fits.
-#[inline]
+///
+/// It is put together word by word: bytes that are stored one by one and then read as words wait for each other in the processor
+/// (a failed store forwarding, 60 cycles for a SET).
+#[inline(always)]
 pub fn inline(first: u64, fields: &Inline<'_>) -> Image {
-    let mut words = [0u64; WORDS_MAX];
-    let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
-    bytes[..8].copy_from_slice(&first.to_le_bytes());
+    let mut image = Image { words: [0; WORDS_MAX], units: 0 };
     let mut meta = fields.meta;
     let mut at = INLINE_HEAD;
     if let Some(expiry_ms) = fields.expiry_ms {
         meta |= EXPIRY;
-        bytes[at..at + 6].copy_from_slice(&expiry_bytes(expiry_ms));
-        at += 6;
+        append(&mut image.words, &mut at, &expiry_bytes(expiry_ms));
     }
     if fields.flags != 0 {
         meta |= FLAGS;
-        bytes[at..at + 4].copy_from_slice(&fields.flags.to_le_bytes());
-        at += 4;
+        append(&mut image.words, &mut at, &fields.flags.to_le_bytes());
     }
-    bytes[8..11].copy_from_slice(&[meta, fields.key.len() as u8, fields.value.len() as u8]);
-    bytes[at..at + fields.key.len()].copy_from_slice(fields.key);
-    at += fields.key.len();
-    bytes[at..at + fields.value.len()].copy_from_slice(fields.value);
-    at += fields.value.len();
-    Image { words, units: at.div_ceil(UNIT_BYTES) }
+    append(&mut image.words, &mut at, fields.key);
+    append(&mut image.words, &mut at, fields.value);
+    image.words[0] = first;
+    image.words[1] |= meta as u64 | (fields.key.len() as u64) << 8 | (fields.value.len() as u64) << 16;
+    image.units = at.div_ceil(UNIT_BYTES);
+    image
+}
+
+/// Puts bytes behind the `at` that there are.
+#[inline(always)]
+fn append(words: &mut [u64; WORDS_MAX], at: &mut usize, bytes: &[u8]) {
+    for chunk in bytes.chunks(8) {
+        let (word, number, shift) = (key_word(chunk), *at / 8, *at % 8 * 8);
+        words[number] |= word << shift;
+        if shift / 8 + chunk.len() > 8 {
+            words[number + 1] |= word >> (64 - shift);
+        }
+        *at += chunk.len();
+    }
 }
 
 /// Whether an inline entry's key is `key`. Works on words, so that nothing is copied and no byte is read twice.
@@ -196,8 +208,29 @@ pub fn inline_key_is(word: impl Fn(usize) -> u64, second: u64, key: &[u8]) -> bo
 fn key_word(chunk: &[u8]) -> u64 {
     match chunk.first_chunk::<8>() {
         Some(bytes) => u64::from_le_bytes(*bytes),
-        None => chunk.iter().rev().fold(0, |word, byte| word << 8 | *byte as u64),
+        None => short_word(chunk),
     }
+}
+
+/// Fewer than eight bytes as a word: two loads that overlap, instead of a loop.
+#[inline(always)]
+fn short_word(bytes: &[u8]) -> u64 {
+    match (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+        (Some(low), Some(high)) => u32::from_le_bytes(*low) as u64 | (u32::from_le_bytes(*high) as u64) << ((bytes.len() - 4) * 8),
+        _ if bytes.is_empty() => 0,
+        _ => {
+            let (middle, last) = (bytes.len() / 2, bytes.len() - 1);
+            bytes[0] as u64 | (bytes[middle] as u64) << (middle * 8) | (bytes[last] as u64) << (last * 8)
+        }
+    }
+}
+
+/// The key of an inline entry; `None` if its lengths lead outside (S5).
+#[inline(always)]
+pub fn inline_key(image: &Image) -> Option<&[u8]> {
+    let meta = image.meta();
+    let at = INLINE_HEAD + inline_bytes(0, 0, meta & EXPIRY != 0, meta & FLAGS != 0);
+    image.bytes().get(at..at + (image.words[1] >> 8 & 0xff) as usize)
 }
 
 /// Takes an inline entry's bytes apart; `None` if its lengths lead outside (S5).

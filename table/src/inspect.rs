@@ -111,7 +111,7 @@ impl Txn<'_> {
             return Ok(None);
         }
         let home = found.home_of(hash.position);
-        for (index, displacement) in [(home, "home"), (home + 1, "next bucket"), (found.stash_of(home), "stash")] {
+        for (index, displacement) in found.places(home).into_iter().zip(["home", "next bucket", "stash", "stash"]) {
             let Some(bucket) = found.bucket(segment, index) else { return Err(Fault::Damaged { what: "an extent" }) };
             let word = segment.observe(bucket.line);
             let seen = self.inspect_bucket(bucket, &hash, key)?;

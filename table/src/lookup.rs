@@ -131,7 +131,8 @@ fn lookup_in(seat: &Seat, extent: &Extent, hash: &Hash, key: &impl KeyTest, mark
         Look::Changed => return Ok(None),
         Look::Miss(next, stash) => (next, stash),
     };
-    for (there, index) in [(next, home + 1), (stash, extent.stash_of(home))] {
+    let [_, beside, one, other] = extent.places(home);
+    for (there, index) in [(next, beside), (stash, one), (stash, other)] {
         if there == 0 {
             continue;
         }

@@ -3,9 +3,10 @@
 use polder_shm::layout::seat as at;
 
 use crate::api::{Counter, Db, Stop};
-use crate::bucket::{self, WordsMut};
+use crate::bucket;
 use crate::directory::{self, database, extent, map_at};
 use crate::entry::{self, Image};
+use crate::hash::FREE;
 use crate::txn::{Pending, Spot, Txn};
 
 /// Why a transaction cannot be placed as it is.
@@ -126,15 +127,21 @@ impl Txn<'_> {
             let held = &self.scratch.held.borrow()[index];
             (held.db, held.extent, held.hash.position, self.scratch.key_of(held.key))
         };
-        let number = extent.home_of(position);
-        for (stash, there) in [(false, number + 1), (true, extent.stash_of(number))] {
-            let Some(shadow) = self.lock_bucket(db, &extent, there, false, &key)? else { return Err(Stop::Retry) };
-            if shadow != home && self.shadow_mut(shadow, |words| bucket::insert(words, tag, image)).is_some() {
-                self.shadow_mut(home, |words| bucket::count_displaced(words, stash, 1));
-                return Ok(true);
-            }
+        let lock = |there: u64| self.lock_bucket(db, &extent, there, false, &key)?.ok_or(Stop::Retry);
+        let put = |shadow: usize| self.shadow_mut(shadow, |words| bucket::insert(words, tag, image)).is_some();
+        let [_, beside, one, other] = extent.places(extent.home_of(position));
+        if put(lock(beside)?) {
+            self.shadow_mut(home, |words| bucket::count_displaced(words, false, 1));
+            return Ok(true);
         }
-        Ok(false)
+        // The emptier one of the two, which lets an extent be 95 % full where one bucket of the stash alone lets it be 90 % full.
+        let stashes = [lock(one)?, lock(other)?];
+        let free = stashes.map(|shadow| self.shadow_mut(shadow, |words| bucket::matches(&bucket::tag_words(words), FREE)).count_ones());
+        let done = put(stashes[(free[1] > free[0]) as usize]);
+        if done {
+            self.shadow_mut(home, |words| bucket::count_displaced(words, true, 1));
+        }
+        Ok(done)
     }
 
     /// Counts what the change does to the numbers of keys and of keys with expiry.
@@ -168,23 +175,5 @@ impl Txn<'_> {
         }
         segment.lower(node + database::EXPIRY_MIN, expiry_ms);
         Ok(())
-    }
-}
-
-/// Lets the private buckets of an extent under construction be written directly.
-pub(crate) struct Private<'s> {
-    pub segment: &'s polder_shm::Segment,
-    pub bucket: crate::directory::Bucket,
-}
-
-impl bucket::Words for Private<'_> {
-    fn word(&self, index: usize) -> u64 {
-        self.segment.load(self.bucket.word_at(index))
-    }
-}
-
-impl WordsMut for Private<'_> {
-    fn set_word(&mut self, index: usize, value: u64) {
-        self.segment.store(self.bucket.word_at(index), value);
     }
 }

@@ -94,14 +94,6 @@ pub fn fill_refs(segment: &Segment, node: Ref, refs: &[Ref], parts: &[&[u8]]) {
     copy(segment, payload + 8 + refs.len() as u64 * 8, parts);
 }
 
-/// Zeroes the payload of a node that this transaction has just made.
-pub fn zero(segment: &Segment, node: Ref) {
-    let offset = offset_of(node);
-    let length = NodeHeader(segment.load(offset)).length();
-    // SAFETY: S2, the node is unpublished and ours, and its header was written with the length that it has room for.
-    unsafe { std::ptr::write_bytes(segment.address(offset + HEADER_BYTES), 0, length) };
-}
-
 /// Lets `change` write references and data of a node that this transaction made. No other slice of it may be alive.
 pub fn edit(segment: &Segment, node: Ref, change: &mut dyn FnMut(&mut [Ref], &mut [u8])) -> Result<(), Fault> {
     let (header, kind) = header(segment, node)?;

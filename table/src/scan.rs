@@ -6,6 +6,7 @@
 
 use polder_base::Fault;
 use polder_values::Kind;
+use smallvec::SmallVec;
 
 use crate::api::{Db, Scanned, Stop};
 use crate::bucket::{self, UNITS};
@@ -77,11 +78,13 @@ impl Txn<'_> {
         let mut marks = Marks::new();
         lookup::mark(&self.seat, extent.bucket(self.segment(), home)?, &mut marks);
         let (next, stash) = self.add_bucket(extent, home, &mut images)?;
-        if next > 0 {
-            self.add_bucket(extent, home + 1, &mut images)?;
-        }
-        if stash > 0 && !(next > 0 && extent.stash_of(home) == home + 1) {
-            self.add_bucket(extent, extent.stash_of(home), &mut images)?;
+        let [_, beside, one, other] = extent.places(home);
+        let mut seen: SmallVec<[u64; 4]> = SmallVec::new();
+        for (there, index) in [(next, beside), (stash, one), (stash, other)] {
+            if there > 0 && !seen.contains(&index) {
+                self.add_bucket(extent, index, &mut images)?;
+                seen.push(index);
+            }
         }
         // An entry that grows or shrinks may move home after we have been there: then what is at home has changed.
         let one = next == 0 && stash == 0 || lookup::still(self.segment(), &marks);

@@ -178,7 +178,8 @@ impl<'t> Txn<'t> {
             }
             return Ok(());
         }
-        if let ([(db, key)], true) = (keys, self.scratch.extra.borrow().is_empty()) {
+        let alone = self.scratch.extra.borrow().is_empty();
+        if let ([(db, key)], true) = (keys, alone) {
             return self.hold(*db, key, true).map(drop);
         }
         self.lock_homes(keys)?;
@@ -201,7 +202,7 @@ impl<'t> Txn<'t> {
                 }
             };
             let home = extent.home_of(position);
-            let places = [home, home + 1, extent.stash_of(home)];
+            let places = extent.places(home);
             let places = if self.scratch.wide.get() { &places[..] } else { &places[..1] };
             wanted.extend(places.iter().map(|index| (db, extent, *index)));
         }
@@ -435,7 +436,8 @@ impl<'t> Txn<'t> {
     fn search(&self, db: Db, extent: &Extent, home: usize, hash: &Hash, key: &[u8]) -> Result<Option<Spot>, Stop> {
         let number = extent.home_of(hash.position);
         let (next, stash) = bucket::displaced(self.scratch.with_shadow(home, self.segment(), |words| bucket::tag_words(words)[6]));
-        for (hop, there, index) in [(0, 1, number), (1, next, number + 1), (2, stash, extent.stash_of(number))] {
+        let [_, beside, one, other] = extent.places(number);
+        for (hop, there, index) in [(0, 1, number), (1, next, beside), (2, stash, one), (2, stash, other)] {
             if there == 0 {
                 continue;
             }

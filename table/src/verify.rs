@@ -424,7 +424,7 @@ impl<'t> Pass<'t> {
         match index {
             _ if index == home => {}
             _ if index == home + 1 => homes.there[home as usize].0 += 1,
-            _ if index == found.stash_of(home) => homes.there[home as usize].1 += 1,
+            _ if found.places(home).contains(&index) => homes.there[home as usize].1 += 1,
             _ => return Err(format!("is at home in bucket {home}, far away")),
         }
         if !homes.keys.insert(key) {
