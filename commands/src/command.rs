@@ -8,7 +8,7 @@
 //!
 //! A subcommand is a row of its own, `CLIENT|LIST`, beside the row of its [`container`].
 use polder_base::Reply;
-use polder_table::{Db, Mode, Table};
+use polder_table::{Mode, Sight, Table};
 
 use crate::call::{Call, Outcome, SessionCall};
 use crate::grammar::{Begin, Find, Shape};
@@ -83,9 +83,9 @@ pub enum Run {
 /// Says what a call with these arguments does with its keys.
 pub type Decide = fn(&[&[u8]]) -> &'static str;
 
-/// A command's short way for its commonest form, without a transaction of its own: table, database, arguments, the time (ms), reply.
-/// Answers false, having done and written nothing, where the form is another one or anything is in the way.
-pub type Quick = fn(&Table, Db, &[&[u8]], u64, &mut dyn Reply) -> bool;
+/// A command's short way for its commonest form, without a transaction of its own: table, where its key belongs, arguments, the
+/// time (ms), reply. Answers false, having done and written nothing, where the form is another one or anything is in the way.
+pub type Quick = fn(&Table, &Sight, &[&[u8]], u64, &mut dyn Reply) -> bool;
 
 /// One command: its name, its grammar, its function, and what the documentation says.
 #[derive(Clone, Copy)]

@@ -12,7 +12,7 @@
 use std::time::Duration;
 
 use polder_base::Reply;
-use polder_table::{Counter, Db, Mode, Stop, Table, Txn};
+use polder_table::{Counter, Db, Mode, Sight, Stop, Table, Txn};
 use smallvec::SmallVec;
 
 use crate::call::{Call, Outcome, SessionCall};
@@ -37,8 +37,80 @@ pub enum Progress {
     Busy,
 }
 
+/// What is known of a call before it is made.
+#[derive(Clone, Copy)]
+pub struct Foresight<'s> {
+    /// The row that its first word names.
+    pub command: &'static Command,
+    /// Where its only key belongs, if somebody has looked.
+    pub sight: Option<&'s Sight>,
+}
+
 /// Runs one call to its end and writes exactly one reply (none where CLIENT REPLY says so).
 pub fn execute(table: &Table, session: &mut Session, host: &dyn Host, args: &[&[u8]], reply: &mut dyn Reply) -> Progress {
+    let command = args.first().and_then(|name| find(name));
+    execute_foreseen(table, session, host, command.map(|command| Foresight { command, sight: None }), args, reply)
+}
+
+/// As [`execute`], for who has looked ahead.
+pub fn execute_foreseen(
+    table: &Table,
+    session: &mut Session,
+    host: &dyn Host,
+    foresight: Option<Foresight<'_>>,
+    args: &[&[u8]],
+    reply: &mut dyn Reply,
+) -> Progress {
+    if let Some(foresight) = foresight
+        && foresight.command.quick.is_some()
+        && run_quickly(table, session, host, foresight, args, reply)
+    {
+        return Progress::Answered;
+    }
+    execute_fully(table, session, host, args, reply)
+}
+
+/// Runs a call by its command's short way, if that is all that it needs; answers false when nothing has happened.
+#[inline]
+fn run_quickly(
+    table: &Table,
+    session: &mut Session,
+    host: &dyn Host,
+    foresight: Foresight<'_>,
+    args: &[&[u8]],
+    reply: &mut dyn Reply,
+) -> bool {
+    let Foresight { command, sight } = foresight;
+    let plain = session.authenticated && session.multi.is_none() && session.replies == Replies::On;
+    let (Some(quick), true) = (command.quick, plain && command.arity_fits(args.len())) else { return false };
+    if command.has(GROWS) && !table.make_room() {
+        return false;
+    }
+    let passed = host.recorder().pass(host.settings(), command);
+    let watch = (!passed).then(|| host.recorder().begin(host.settings(), command));
+    let fresh;
+    let sight = match sight {
+        Some(sight) if sight.db() == session.db => Some(sight),
+        _ => {
+            fresh = table.sight(session.db, args[1]);
+            fresh.as_ref()
+        }
+    };
+    if !sight.is_some_and(|sight| quick(table, sight, args, session.clock_ms(), reply)) {
+        if passed {
+            host.recorder().take_back(command);
+        }
+        return false;
+    }
+    if let Some(watch) = watch {
+        note(host, session, command, args, watch, false);
+    }
+    session.last = Some(command);
+    session.calls += 1;
+    true
+}
+
+fn execute_fully(table: &Table, session: &mut Session, host: &dyn Host, args: &[&[u8]], reply: &mut dyn Reply) -> Progress {
     let (mark, last) = (reply.mark(), session.last);
     let outcome = match admit(table, session, args) {
         Ok(command) => {
@@ -185,7 +257,6 @@ pub(crate) fn spare_memory(table: &Table) -> Outcome {
 /// Runs an admitted call.
 fn run(table: &Table, session: &mut Session, host: &dyn Host, command: &'static Command, args: &[&[u8]], reply: &mut dyn Reply) -> Outcome {
     match command.run {
-        Run::Table(..) if command.quick.is_some_and(|quick| quick(table, session.db, args, session.clock_ms(), reply)) => Ok(()),
         Run::Table(mode, function) => {
             let txn = begin(table, session, mode)?;
             let mut keys = Keys::new();

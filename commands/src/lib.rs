@@ -38,7 +38,7 @@ pub mod transaction;
 
 pub use call::{Call, Outcome, SessionCall};
 pub use command::Command;
-pub use execute::{Progress, execute};
+pub use execute::{Foresight, Progress, execute, execute_foreseen};
 pub use lookup::{all, find, find_subcommand};
 pub use session::{Host, Session};
 

@@ -26,7 +26,7 @@
 use polder_base::number;
 use polder_commands::Db;
 use polder_commands::call::{NOT_AN_INTEGER, WRONG_TYPE};
-use polder_table::{Found, Mode, New, Replaces, Stop, Table, Txn};
+use polder_table::{Found, Mode, New, Replaces, Sight, Stop, Table, Txn};
 use polder_values::{Kind, Value, string};
 
 /// One database of an attached memory.
@@ -59,9 +59,14 @@ impl<'m> Database<'m> {
     /// As [`Database::get`].
     #[inline]
     pub fn read<R>(&self, key: &[u8], mut read: impl FnMut(Option<&[u8]>) -> R) -> Result<R, Stop> {
-        match self.table.quick_get(self.number, key, polder_base::time::coarse_ms(), &mut read) {
+        self.read_at(self.table.sight(self.number, key).as_ref(), key, &mut read)
+    }
+
+    #[inline(always)]
+    fn read_at<R>(&self, sight: Option<&Sight>, key: &[u8], read: &mut impl FnMut(Option<&[u8]>) -> R) -> Result<R, Stop> {
+        match sight.and_then(|sight| self.table.quick_get(sight, key, polder_base::time::coarse_ms(), &mut *read)) {
             Some(answer) => Ok(answer),
-            None => self.read_slowly(key, &mut read),
+            None => self.read_slowly(key, read),
         }
     }
 
@@ -81,8 +86,13 @@ impl<'m> Database<'m> {
     /// A fault, such as a segment that is full.
     #[inline]
     pub fn set(&self, key: &[u8], value: &[u8]) -> Result<(), Stop> {
+        self.set_at(self.table.sight(self.number, key).as_ref(), key, value)
+    }
+
+    #[inline(always)]
+    fn set_at(&self, sight: Option<&Sight>, key: &[u8], value: &[u8]) -> Result<(), Stop> {
         self.spare()?;
-        match self.table.quick_edit(self.number, key, polder_base::time::coarse_ms(), |_| (Some(value), ())) {
+        match sight.and_then(|sight| self.table.quick_edit(sight, key, polder_base::time::coarse_ms(), 0, |_| (Some(value), ()))) {
             Some(()) => Ok(()),
             None => self.run(Mode::Write, &[key], |keys| keys.set(key, value)),
         }
@@ -128,10 +138,11 @@ impl<'m> Database<'m> {
     /// # Errors
     /// As [`Database::get`], at the first key that gives one.
     pub fn read_batch(&self, keys: &[&[u8]], mut visit: impl FnMut(usize, Option<&[u8]>)) -> Result<(), Stop> {
+        let mut sights = Vec::with_capacity(BATCH.min(keys.len()));
         for (number, batch) in keys.chunks(BATCH).enumerate() {
-            self.prefetch(batch);
+            self.prefetch(batch.iter().copied(), &mut sights);
             for (at, key) in batch.iter().enumerate() {
-                self.read(key, |value| visit(number * BATCH + at, value))?;
+                self.read_at(sights[at].as_ref(), key, &mut |value| visit(number * BATCH + at, value))?;
             }
         }
         Ok(())
@@ -142,18 +153,18 @@ impl<'m> Database<'m> {
     /// # Errors
     /// As [`Database::set`], at the first key that gives one.
     pub fn set_batch(&self, pairs: &[(&[u8], &[u8])]) -> Result<(), Stop> {
+        let mut sights = Vec::with_capacity(BATCH.min(pairs.len()));
         for batch in pairs.chunks(BATCH) {
-            let keys: [&[u8]; BATCH] = std::array::from_fn(|at| batch.get(at).map_or(&[][..], |(key, _)| key));
-            self.prefetch(&keys[..batch.len()]);
             let _pinned = self.table.pinned()?;
-            batch.iter().try_for_each(|(key, value)| self.set(key, value))?;
+            self.prefetch(batch.iter().map(|(key, _)| *key), &mut sights);
+            batch.iter().zip(&sights).try_for_each(|((key, value), sight)| self.set_at(sight.as_ref(), key, value))?;
         }
         Ok(())
     }
 
-    fn prefetch(&self, keys: &[&[u8]]) {
-        let keyed: [(Db, &[u8]); BATCH] = std::array::from_fn(|at| (self.number, keys.get(at).copied().unwrap_or_default()));
-        self.table.prefetch(&keyed[..keys.len()]);
+    fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>, sights: &mut Vec<Option<Sight>>) {
+        sights.clear();
+        self.table.prefetch(keys.map(|key| (self.number, key)), sights);
     }
 
     /// Runs `work` on keys that become true together, or not at all, whoever dies when. It may be run several times: nothing it

@@ -5,11 +5,12 @@ mod database;
 
 pub use database::{Database, Keys};
 pub use polder_base::{Fault, Protocol, Ref, Reply};
-use polder_commands::Db;
+use polder_commands::{Command, Db, Foresight};
 pub use polder_commands::{Host, Progress, Session, session::Bare, settings};
 use polder_shm::mapping::{AttachError, CreateError, Residence};
 pub use polder_shm::pages::PageChoice;
 use polder_shm::{Segment, SegmentName, SegmentOptions};
+use polder_table::Sight;
 pub use polder_table::{Counter, Limits, Policy, Stop, Table, Usage};
 use smallvec::SmallVec;
 
@@ -38,6 +39,14 @@ impl Default for Options {
         let made = SegmentOptions::default();
         Options { segment: "shm:polder".into(), ceiling: made.ceiling, create: true, pages: made.pages, mode: made.mode, group: made.group }
     }
+}
+
+/// What is known of many calls before the first is made: their rows, and where their keys belong. Its memory is used again.
+#[derive(Default)]
+pub struct Outlook {
+    /// Each call's row, and which of the sights is that of its only key.
+    calls: Vec<(Option<&'static Command>, usize)>,
+    sights: Vec<Option<Sight>>,
 }
 
 impl Memory {
@@ -86,18 +95,44 @@ impl Memory {
         &self.table
     }
 
-    /// Brings what the calls will touch into the cache, all at once; whoever has many calls to make says so first.
-    pub fn prefetch<'c>(&self, calls: impl Iterator<Item = (Db, &'c [&'c [u8]])>) {
+    /// Brings what the calls will touch into the cache, all at once, and finds out where it is; whoever has many calls to make says so
+    /// first. `outlook` is for [`Memory::execute_foreseen`], by the number of the call. With a pin (`Table::pinned`) what it says of keys is
+    /// worth more than without one.
+    pub fn prefetch<'c>(&self, calls: impl Iterator<Item = (Db, &'c [&'c [u8]])>, outlook: &mut Outlook) {
+        outlook.calls.clear();
+        outlook.sights.clear();
         let mut keys: SmallVec<[(Db, &[u8]); 64]> = SmallVec::new();
         for (db, args) in calls {
-            if let Some(command) = args.first().and_then(|name| polder_commands::find(name)) {
-                match args {
-                    [_, key, ..] if command.has_one_key() => keys.push((db, key)),
-                    _ => command.each_key(args, |at, _| keys.push((db, args[at]))),
+            let command = args.first().and_then(|name| polder_commands::find(name));
+            let first = keys.len();
+            let mut only = usize::MAX;
+            match (command, args) {
+                (Some(command), [_, key, ..]) if command.has_one_key() => {
+                    keys.push((db, key));
+                    only = first;
                 }
+                (Some(command), _) => command.each_key(args, |at, _| keys.push((db, args[at]))),
+                (None, _) => {}
             }
+            outlook.calls.push((command, only));
         }
-        self.table.prefetch(&keys);
+        self.table.prefetch(keys, &mut outlook.sights);
+    }
+
+    /// As [`Memory::execute`], for call `number` of those that `outlook` was made for.
+    pub fn execute_foreseen(
+        &self,
+        session: &mut Session,
+        host: &dyn Host,
+        outlook: &Outlook,
+        number: usize,
+        args: &[&[u8]],
+        reply: &mut dyn Reply,
+    ) -> Progress {
+        let foresight = outlook.calls.get(number).and_then(|(command, key)| {
+            command.map(|command| Foresight { command, sight: outlook.sights.get(*key).and_then(Option::as_ref) })
+        });
+        polder_commands::execute_foreseen(&self.table, session, host, foresight, args, reply)
     }
 
     /// Runs one call and writes exactly one reply, unless the session's patience has a limit and that is reached.

@@ -24,7 +24,7 @@ use mio::{Events, Interest, Poll, Token};
 use polder_base::time::{now_ms, now_us};
 use polder_commands::command::Run;
 use polder_commands::{Host, Progress, Session, execute};
-use polder_engine::Counter;
+use polder_engine::{Counter, Outlook};
 use polder_wire::resp::{Limits, Output, Requests};
 use std::os::fd::AsRawFd;
 
@@ -78,6 +78,8 @@ pub struct Loop {
     patience_us: u64,
     pool: Pool,
     spare: Spare,
+    /// What is known of the calls of a batch; kept for its memory.
+    outlook: Outlook,
     inputs: Vec<Vec<u8>>,
     bounds: Bounds,
     /// The clock of this turn, and when the last one ended.
@@ -115,6 +117,7 @@ impl Loop {
             patience_us: LOCK_PATIENCE_US,
             pool: Pool::default(),
             spare: Spare::default(),
+            outlook: Outlook::default(),
             inputs: Vec::new(),
             bounds,
             now_ms: now_ms(),
@@ -406,30 +409,33 @@ impl Loop {
     /// Prefetches what the batch will touch, then executes it.
     fn run_batch(&mut self, ready: &[usize], batch: &mut Batch<'_>) {
         let Batch { args, frames } = batch;
-        let calls = frames.iter().filter_map(|frame| match &frame.content {
-            Content::Args { from, to } => {
-                let connection = self.slots[ready[frame.place]].as_ref()?;
-                Some((connection.session.db, &args[*from..*to]))
-            }
-            _ => None,
-        });
-        self.process.memory.prefetch(calls);
         // One pin for all: those of the calls cost nothing then. Without a seat the calls say why themselves.
         let _pinned = self.process.memory.table().pinned();
+        let mut outlook = std::mem::take(&mut self.outlook);
+        let calls = frames.iter().map(|frame| match &frame.content {
+            Content::Args { from, to } => {
+                let db = self.slots[ready[frame.place]].as_ref().map_or(0, |connection| connection.session.db);
+                (db, &args[*from..*to])
+            }
+            _ => (0, &args[..0]),
+        });
+        self.process.memory.prefetch(calls, &mut outlook);
         let mut last = None;
-        for frame in frames.drain(..) {
+        for (number, frame) in frames.drain(..).enumerate() {
             let slot = ready[frame.place];
             if last.is_some_and(|last| last != slot) {
                 self.after_calls(last);
             }
-            self.run_frame(slot, frame, args);
+            self.run_frame(slot, frame, args, (&outlook, number));
             last = Some(slot);
         }
         self.after_calls(last);
+        self.outlook = outlook;
         batch.clear();
     }
 
-    fn run_frame(&mut self, slot: usize, frame: Frame, args: &[&[u8]]) {
+    /// Runs one request; `foresight` is what is known of the batch, and the request's number in it.
+    fn run_frame(&mut self, slot: usize, frame: Frame, args: &[&[u8]], foresight: (&Outlook, usize)) {
         let Some(connection) = &mut self.slots[slot] else { return };
         if connection.is_halted() {
             return;
@@ -446,7 +452,9 @@ impl Loop {
         session.active_ms = self.now_ms;
         let host: &dyn Host = &*self.process;
         let progress = match frame.content {
-            Content::Args { from, to } => self.process.memory.execute(session, host, &args[from..to], output),
+            Content::Args { from, to } => {
+                self.process.memory.execute_foreseen(session, host, foresight.0, foresight.1, &args[from..to], output)
+            }
             Content::Words(words) => resp::call_inline(&self.process.memory, session, host, &words, output),
             Content::Malformed(malformed) => {
                 resp::reject(session, &malformed.0, output);

@@ -52,6 +52,23 @@ pub const BLOCK_PAIRS: u64 = (NODE_MAX as u64 - 16) / 16;
 
 const OFFSET_BITS: u32 = 56;
 
+impl Tag {
+    /// The bits of an item's first word that are its offset.
+    pub(crate) const OFFSET_MASK: u64 = (1 << OFFSET_BITS) - 1;
+
+    /// An item's first word.
+    #[inline(always)]
+    pub(crate) const fn stored(self, offset: u64) -> u64 {
+        (self as u64) << OFFSET_BITS | offset
+    }
+
+    /// The offset in the first word of an item of this kind.
+    #[inline(always)]
+    pub(crate) const fn offset_in(self, word: u64) -> Option<u64> {
+        if word >> OFFSET_BITS == self as u64 { Some(word & Tag::OFFSET_MASK) } else { None }
+    }
+}
+
 /// Takes an item's first word apart; `None` for one that no writer made (S5).
 #[inline(always)]
 pub fn item_of(word: u64) -> Option<(Tag, u64)> {
@@ -63,7 +80,7 @@ pub fn item_of(word: u64) -> Option<(Tag, u64)> {
         5 => Tag::Old,
         _ => return None,
     };
-    Some((tag, word & ((1 << OFFSET_BITS) - 1)))
+    Some((tag, word & Tag::OFFSET_MASK))
 }
 
 impl Seat {
@@ -93,7 +110,7 @@ impl Seat {
     pub fn note(&self, tag: Tag, offset: u64, value: u64) -> Result<(), Fault> {
         let len = self.ready_item()?;
         let item = self.item_at(len);
-        self.segment.store(item, (tag as u64) << OFFSET_BITS | offset);
+        self.segment.store(item, tag.stored(offset));
         self.segment.store(item + 8, value);
         self.set(at::JOURNAL_LEN, len + 1);
         Ok(())
@@ -125,6 +142,7 @@ impl Seat {
     }
 
     /// Changes the second word of item `index`.
+    #[inline(always)]
     pub fn amend(&self, index: u64, value: u64) {
         self.segment.store(self.item_at(index) + 8, value);
     }
@@ -168,6 +186,7 @@ impl Seat {
     ///
     /// # Errors
     /// As [`Seat::note`].
+    #[inline]
     pub fn lock_now(&self, offset: u64) -> Result<Locked, Fault> {
         self.note(Tag::Lock, offset, 0)?;
         let outcome = self.segment.lock_try(offset, self.index);

@@ -12,6 +12,7 @@
 
 pub mod attach;
 pub mod audit;
+pub mod brief;
 pub mod class;
 pub mod crash;
 pub mod directory;

@@ -102,10 +102,14 @@ pub fn displaced(last_word: u64) -> (u8, u8) {
 
 /// Changes how many entries at home here lie in the next bucket (`stash`: in the stash).
 pub fn count_displaced(bucket: &mut impl WordsMut, stash: bool, by: i8) {
+    bucket.set_word(7, with_displaced(bucket.word(7), stash, by));
+}
+
+/// The last word of a line with another count of displaced entries.
+pub fn with_displaced(word: u64, stash: bool, by: i8) -> u64 {
     let shift = if stash { 56 } else { 48 };
-    let word = bucket.word(7);
     let count = (word >> shift) as u8;
-    bucket.set_word(7, word & !(0xff << shift) | (count.wrapping_add_signed(by) as u64) << shift);
+    word & !(0xff << shift) | (count.wrapping_add_signed(by) as u64) << shift
 }
 
 fn set_tag(bucket: &mut impl WordsMut, unit: usize, tag: u8) {

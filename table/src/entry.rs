@@ -183,8 +183,7 @@ pub fn inline_key_is(word: impl Fn(usize) -> u64, second: u64, key: &[u8]) -> bo
     if (second >> 8 & 0xff) as usize != key.len() {
         return false;
     }
-    let meta = second as u8;
-    let at = INLINE_HEAD + inline_bytes(0, 0, meta & EXPIRY != 0, meta & FLAGS != 0);
+    let (at, _) = inline_key_place(second);
     let (mut number, shift) = (at / 8, at % 8 * 8);
     let mut low = word(number);
     for chunk in key.chunks(8) {
@@ -225,12 +224,24 @@ fn short_word(bytes: &[u8]) -> u64 {
     }
 }
 
-/// The key of an inline entry; `None` if its lengths lead outside (S5).
+/// Where in an inline entry its key begins, and the key's length, from the second word.
 #[inline(always)]
-pub fn inline_key(image: &Image) -> Option<&[u8]> {
-    let meta = image.meta();
-    let at = INLINE_HEAD + inline_bytes(0, 0, meta & EXPIRY != 0, meta & FLAGS != 0);
-    image.bytes().get(at..at + (image.words[1] >> 8 & 0xff) as usize)
+pub fn inline_key_place(second: u64) -> (usize, usize) {
+    let meta = second as u8;
+    (INLINE_HEAD + inline_bytes(0, 0, meta & EXPIRY != 0, meta & FLAGS != 0), (second >> 8 & 0xff) as usize)
+}
+
+/// The value of an inline entry; `None` if its lengths lead outside (S5).
+#[inline(always)]
+pub fn inline_value(image: &Image) -> Option<&[u8]> {
+    let (at, key) = inline_key_place(image.words[1]);
+    image.bytes().get(at + key..at + key + (image.words[1] >> 16 & 0xff) as usize)
+}
+
+/// The expiry of an inline entry that has one, in milliseconds since the Unix epoch.
+#[inline(always)]
+pub fn inline_expiry(image: &Image) -> u64 {
+    (image.words[1] >> 24 | image.words[2] << 40) & ((1 << 48) - 1)
 }
 
 /// Takes an inline entry's bytes apart; `None` if its lengths lead outside (S5).

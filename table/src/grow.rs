@@ -22,6 +22,7 @@ use crate::directory::{self, Bucket, Extent, LEVEL_BITS, MAP_LOCK, PIECES_MAX, S
 use crate::entry::{self, Image};
 use crate::hash::{CONTINUED, FREE, Hash, hash};
 use crate::lookup::Live;
+use crate::raw;
 use crate::record::Key;
 use crate::txn::Txn;
 
@@ -165,6 +166,9 @@ impl Txn<'_> {
             self.seat.lock_newborn(building.bucket(0).line)?;
         }
         for index in 0..old.buckets() {
+            segment.prefetch(old.bucket(segment, index).map_or(0, |bucket| bucket.line));
+        }
+        for index in 0..old.buckets() {
             let bucket = old.bucket(segment, index).ok_or(Fault::Damaged { what: "an extent" })?;
             match self.lock_patiently(bucket.line)? {
                 Locked::Ours(_) => self.seat.amend(self.seat.journal_len() - 1, CHANGED | DEATH),
@@ -229,7 +233,14 @@ impl Txn<'_> {
             }
             for (unit, tag) in bucket::entries(&live) {
                 let image = &bucket::image_at(&live, unit);
-                let position = self.hash_of_entry(image)?.position;
+                // Read where it lies: a copy that was made word by word, read at other places, makes the processor wait.
+                let position = match image.is_reference() {
+                    true => self.hash_of_entry(image)?.position,
+                    false => {
+                        let key = raw::inline_key(segment, &bucket, unit).ok_or(Fault::Damaged { what: "an entry" })?;
+                        hash(key, segment.secret()).position
+                    }
+                };
                 let Some(building) = buildings.iter_mut().find(|building| building.covers(position)) else {
                     return Err(Fault::Damaged { what: "an entry's place" }.into());
                 };
@@ -255,7 +266,7 @@ impl Txn<'_> {
                 Key::Long(_) => Ok(hash(&self.key_of(image)?, secret)),
             };
         }
-        Ok(hash(entry::inline_key(image).ok_or(Fault::Damaged { what: "an entry" })?, secret))
+        Ok(hash(entry::inline_fields(image.bytes()).ok_or(Fault::Damaged { what: "an entry" })?.key, secret))
     }
 
     /// Notes the directory's slots, each under the lock that keeps others from changing it.

@@ -1,10 +1,16 @@
-//! The short way: one key, a short string without options that lies inline in its home bucket, nobody in the way.
+//! The short way: one key, a short string that lies inline, nobody in the way.
 //!
 //! It is what nearly all calls of a cache are. Everything here follows the protocols of `lookup.rs` and `txn.rs` step by step, only
 //! without their generality; whatever is not the plain case answers `None`, nothing has happened then, and the caller
 //! takes the long way, which is never wrong.
+//!
+//! ```text
+//!  read   word of the home's line -> tags -> entry's words -> the word again, the slot, the root
+//!  edit   pin, slot, lock home -> slot and root -> entry -> journal -> commit -> write out, unlock
+//!         other buckets in which the entry lies, or is to lie, are locked too, by try
+//! ```
 
-use polder_shm::journal::{CHANGED, Tag};
+use polder_shm::brief::Brief;
 use polder_shm::layout::seat as at;
 use polder_shm::{Locked, Seat, Segment, lock};
 use polder_values::Kind;
@@ -12,60 +18,25 @@ use polder_values::Kind;
 use crate::api::{COUNTERS, Counter, Db};
 use crate::bucket::{self, LINE_WORDS, UNITS, Words};
 use crate::clock;
-use crate::directory::{self, Bucket, Extent, MAP_LOCK, map_at};
+use crate::directory::{self, Bucket};
 use crate::entry::{self, Image, Inline};
-use crate::hash::{CONTINUED, FREE, Hash, hash};
+use crate::hash::{CONTINUED, FREE, Hash};
 use crate::lookup::Live;
+use crate::sight::Sight;
 use crate::table::Table;
 
 const _: () = assert!(COUNTERS > Counter::Misses as usize);
 
-/// A place in a bucket that was looked at without a lock, and what was relied on.
-struct Sight {
-    root: u64,
-    extent: Extent,
-    bucket: Bucket,
-    /// The bucket's word.
-    word: u64,
-}
-
-impl Sight {
-    /// The home bucket of a position; `None` when it is locked or dead, or the map is being changed.
-    #[inline(always)]
-    fn of(segment: &Segment, db: Db, hash: &Hash) -> Option<Sight> {
-        let map = segment.observe(MAP_LOCK);
-        let root = segment.observe(map_at(db) + 8);
-        if lock::owner(map).is_some() || root == 0 {
-            return None;
-        }
-        let extent = directory::walk(segment, root, hash.position)?;
-        let bucket = extent.bucket(segment, extent.home_of(hash.position))?;
-        let word = segment.observe(bucket.line);
-        (word & (lock::OWNER | lock::DEAD) == 0).then_some(Sight { root, extent, bucket, word })
-    }
-
-    /// Whether what was read since was one state, and the current one.
-    #[inline(always)]
-    fn holds(&self, segment: &Segment, db: Db) -> bool {
-        segment.acquire_fence();
-        segment.load(self.bucket.line) == self.word && self.is_current(segment, db)
-    }
-
-    #[inline(always)]
-    fn is_current(&self, segment: &Segment, db: Db) -> bool {
-        self.extent.is_current(segment) && segment.load(map_at(db) + 8) == self.root && lock::owner(segment.load(MAP_LOCK)).is_none()
-    }
-}
-
-/// What one look into the home bucket finds.
+/// What one look into a bucket finds.
 enum Glance {
     /// The unit at which the key's inline entry begins.
     Here(usize),
-    Absent,
+    /// Not here; entries at home here that lie next door and in the stash.
+    Miss(u8, u8),
     Unsure,
 }
 
-/// Looks for `key` in a bucket. An entry with a record whose hash bits fit, and displaced entries, make it unsure.
+/// Looks for `key` in a bucket. An entry with a record whose hash bits fit makes it unsure.
 #[inline(always)]
 fn glance(live: &Live<'_>, hash: &Hash, key: &[u8]) -> Glance {
     let tags = bucket::tag_words(live);
@@ -82,34 +53,97 @@ fn glance(live: &Live<'_>, hash: &Hash, key: &[u8]) -> Glance {
             return Glance::Here(unit);
         }
     }
-    if bucket::displaced(tags[6]) == (0, 0) { Glance::Absent } else { Glance::Unsure }
+    let (next, stash) = bucket::displaced(tags[6]);
+    Glance::Miss(next, stash)
 }
 
-/// The bits of an entry's kind byte that say that it is a plain string; its other options send it the long way.
+/// The bits of an entry's kind byte that say that it is a plain string; its other options send an edit the long way.
 const PLAIN: u8 = Kind::String as u8;
+/// Kind and reference in an entry's kind byte.
+const WHAT: u8 = 0x0f | entry::REFERENCE;
+/// A clock that is read cheaply is behind by at most this: what expires sooner is left to the long way, which reads the exact one.
+const CLOCK_LAG_MS: u64 = 20;
+
+/// A bucket that is being read: its word when that began.
+#[derive(Clone, Copy)]
+struct Reading {
+    bucket: Bucket,
+    word: u64,
+}
+
+impl Reading {
+    /// `None` when the bucket is locked or dead.
+    #[inline(always)]
+    fn begin(segment: &Segment, bucket: Bucket) -> Option<Reading> {
+        let word = segment.observe(bucket.line);
+        (word & (lock::OWNER | lock::DEAD) == 0).then_some(Reading { bucket, word })
+    }
+
+    /// Whether all that was read since was one state.
+    #[inline(always)]
+    fn holds(&self, segment: &Segment) -> bool {
+        segment.acquire_fence();
+        segment.load(self.bucket.line) == self.word
+    }
+}
 
 impl Table {
+    /// Where a key belongs at the moment; `None` where its database has no keys.
+    #[inline(always)]
+    pub fn sight(&self, db: Db, key: &[u8]) -> Option<Sight> {
+        Sight::of(self.segment(), db, key)
+    }
+
     /// Reads a short string: `read` gets its bytes, or nothing if there is no such key. `None`: take the long way.
-    #[inline]
-    pub fn quick_get<R>(&self, db: Db, key: &[u8], now_ms: u64, read: impl FnOnce(Option<&[u8]>) -> R) -> Option<R> {
+    #[inline(always)]
+    pub fn quick_get<R>(&self, sight: &Sight, key: &[u8], now_ms: u64, read: impl FnOnce(Option<&[u8]>) -> R) -> Option<R> {
         let segment = &**self.segment();
-        let hash = hash(key, segment.secret());
-        let sight = Sight::of(segment, db, &hash)?;
-        let live = Live { segment, bucket: sight.bucket };
-        match glance(&live, &hash, key) {
-            Glance::Here(unit) => {
-                let image = bucket::image_at(&live, unit);
-                if image.meta() & !entry::RAW != PLAIN || !sight.holds(segment, db) {
-                    return None;
-                }
-                self.note_glance(&image, sight.bucket.word_at(LINE_WORDS + unit * 2), now_ms)?;
-                let from = entry::INLINE_HEAD + (image.words[1] >> 8 & 0xff) as usize;
-                let to = from + (image.words[1] >> 16 & 0xff) as usize;
-                Some(read(Some(image.bytes().get(from..to)?)))
-            }
-            Glance::Absent if sight.holds(segment, db) => Some(read(None)),
-            _ => None,
+        let reading = Reading::begin(segment, sight.bucket)?;
+        match glance(&Live { segment, bucket: sight.bucket }, &sight.hash, key) {
+            Glance::Here(unit) => self.read_at(sight, &reading, unit, now_ms, read),
+            Glance::Miss(0, 0) => (reading.holds(segment) && sight.is_current(segment)).then(|| read(None)),
+            Glance::Miss(next, stash) => match self.find_displaced(sight, key, reading, next, stash)? {
+                Some((reading, unit)) => self.read_at(sight, &reading, unit, now_ms, read),
+                None => Some(read(None)),
+            },
+            Glance::Unsure => None,
         }
+    }
+
+    /// Finds an entry that does not lie at home; `Some(None)` if there is none, and never was since `home` was begun to be read.
+    #[inline(never)]
+    fn find_displaced(&self, sight: &Sight, key: &[u8], home: Reading, next: u8, stash: u8) -> Option<Option<(Reading, usize)>> {
+        let segment = &**self.segment();
+        let mut readings = [home; 4];
+        for (number, (index, in_stash)) in sight.others().into_iter().enumerate() {
+            if (if in_stash { stash } else { next }) == 0 {
+                continue;
+            }
+            let bucket = sight.bucket(segment, index)?;
+            let reading = Reading::begin(segment, bucket)?;
+            match glance(&Live { segment, bucket }, &sight.hash, key) {
+                Glance::Here(unit) => return Some(Some((reading, unit))),
+                Glance::Miss(..) => readings[number + 1] = reading,
+                Glance::Unsure => return None,
+            }
+        }
+        // An entry that grows or shrinks may move between the looks: only all of them together say that it is not there.
+        (readings.iter().all(|reading| reading.holds(segment)) && sight.is_current(segment)).then_some(None)
+    }
+
+    #[inline(always)]
+    fn read_at<R>(&self, sight: &Sight, reading: &Reading, unit: usize, now_ms: u64, read: impl FnOnce(Option<&[u8]>) -> R) -> Option<R> {
+        let segment = &**self.segment();
+        let image = bucket::image_at(&Live { segment, bucket: reading.bucket }, unit);
+        if image.meta() & WHAT != PLAIN || !reading.holds(segment) || !sight.is_current(segment) {
+            return None;
+        }
+        let fields = entry::inline_value(&image)?;
+        if image.meta() & entry::EXPIRY != 0 && entry::inline_expiry(&image) <= now_ms + CLOCK_LAG_MS {
+            return None;
+        }
+        self.note_glance(&image, reading.bucket.word_at(LINE_WORDS + unit * 2), now_ms)?;
+        Some(read(Some(fields)))
     }
 
     /// Moves the access clock on, as `Txn::note_access` does. Needs no pin: no other word is ever the same as this one.
@@ -126,21 +160,23 @@ impl Table {
     }
 
     /// Gives a key a short string, made by `edit` from the one it has (nothing if there is no such key); `edit` answers the new bytes or,
-    /// to leave the key alone, `None`, and what the caller is to be told. `None`: take the long way; `edit` may have been called.
-    #[inline]
+    /// to leave the key alone, `None`, and what the caller is to be told. `calls` is added to the count of calls if something was written.
+    /// `None`: take the long way; `edit` may have been called.
+    #[inline(always)]
     pub fn quick_edit<'v, R>(
         &self,
-        db: Db,
+        sight: &Sight,
         key: &[u8],
         now_ms: u64,
+        calls: u64,
         edit: impl FnOnce(Option<&[u8]>) -> (Option<&'v [u8]>, R),
     ) -> Option<R> {
         let seat = self.seat().ok()?;
-        if !seat.enter() {
+        if self.counts_frequency() || !seat.enter() {
             return None;
         }
         seat.pin();
-        let done = self.edit_pinned(&seat, db, key, now_ms, edit);
+        let done = Edit { seat: &seat, sight, key, calls }.run(now_ms, edit);
         if done.is_none() && seat.journal_len() > 0 {
             seat.rollback();
         }
@@ -148,92 +184,197 @@ impl Table {
         seat.leave();
         done
     }
+}
 
+/// A key's entry under our lock.
+struct Spot {
+    bucket: Bucket,
+    /// The LOCK item of that bucket.
+    lock_item: u64,
+    unit: usize,
+    image: Image,
+}
+
+/// An edit of one key, with the seat pinned.
+struct Edit<'e> {
+    seat: &'e Seat,
+    sight: &'e Sight,
+    key: &'e [u8],
+    /// What is added to the count of calls when something was written.
+    calls: u64,
+}
+
+impl Edit<'_> {
     #[inline(always)]
-    fn edit_pinned<'v, R>(
-        &self,
-        seat: &Seat,
-        db: Db,
-        key: &[u8],
-        now_ms: u64,
-        edit: impl FnOnce(Option<&[u8]>) -> (Option<&'v [u8]>, R),
-    ) -> Option<R> {
+    fn run<'v, R>(&self, now_ms: u64, edit: impl FnOnce(Option<&[u8]>) -> (Option<&'v [u8]>, R)) -> Option<R> {
+        let (seat, sight) = (self.seat, self.sight);
         let segment = &**seat.segment();
-        let hash = hash(key, segment.secret());
-        let sight = Sight::of(segment, db, &hash)?;
-        // T3: the pin reaches to the bucket before it is locked.
-        if self.counts_frequency() || !seat.covers_now() || !matches!(seat.lock_now(sight.bucket.line), Ok(Locked::Ours(_))) {
+        // T3: the pin reaches to the bucket before it is locked: it is there now, and we are pinned now.
+        if !seat.covers_now() || !sight.is_current(segment) || !self.lock(sight.bucket) || !sight.is_current(segment) {
             return None;
         }
-        if !sight.is_current(segment, db) {
-            return None;
-        }
-        let live = Live { segment, bucket: sight.bucket };
-        let (unit, old) = match glance(&live, &hash, key) {
-            Glance::Here(unit) => (Some(unit), bucket::image_at(&live, unit)),
-            Glance::Absent => (None, Image { words: [0; entry::WORDS_MAX], units: 0 }),
+        let spot = match glance(&Live { segment, bucket: sight.bucket }, &sight.hash, self.key) {
+            Glance::Here(unit) => Some(self.spot((sight.bucket, 0), unit)),
+            Glance::Miss(0, 0) => None,
+            Glance::Miss(next, stash) => self.find_displaced(next, stash)?,
             Glance::Unsure => return None,
         };
-        let fields = match unit {
-            Some(_) if old.meta() != PLAIN => return None,
-            Some(_) => Some(entry::inline_fields(old.bytes())?),
+        let old = match &spot {
+            Some(spot) if spot.image.meta() != PLAIN => return None,
+            Some(spot) => Some(entry::inline_value(&spot.image)?),
             None => None,
         };
-        let (value, answer) = edit(fields.map(|fields| fields.value));
+        let (value, answer) = edit(old);
         let Some(value) = value else {
             seat.rollback();
             return Some(answer);
         };
-        if entry::inline_bytes(key.len(), value.len(), false, false) > entry::INLINE_MAX {
+        if entry::inline_bytes(self.key.len(), value.len(), false, false) > entry::INLINE_MAX {
             return None;
         }
         let first = entry::first_word(seat.next_version(), clock::lru(now_ms));
-        let image = entry::inline(first, &Inline { meta: PLAIN, expiry_ms: None, flags: 0, key, value });
-        match unit {
-            Some(unit) if old.units == image.units => note_words(seat, &live, unit, &image)?,
-            Some(_) => return None,
-            None => {
-                let unit = note_tags(seat, &live, sight.bucket, hash.tag, image.units)?;
-                note_words(seat, &live, unit, &image)?;
-                let tally = at::TALLIES + directory::tally_of(sight.root) * 16;
-                seat.note(Tag::Cover, 0, 0).ok()?;
-                seat.note(Tag::Word, segment.seat_at(seat.index()) + tally, seat.get(tally).wrapping_add(1)).ok()?;
+        let image = entry::inline(first, &Inline { meta: PLAIN, expiry_ms: None, flags: 0, key: self.key, value });
+        let notes = match &spot {
+            Some(spot) if spot.image.units == image.units => {
+                let mut notes = seat.brief();
+                notes.cover(spot.lock_item, spot.bucket.line);
+                note_words(&mut notes, &Live { segment, bucket: spot.bucket }, spot.unit, &image);
+                notes
+            }
+            Some(spot) => self.resize(spot, &image)?,
+            None => self.insert(&image)?,
+        };
+        notes.commit();
+        seat.add(at::COUNTERS + 8 * Counter::Calls as u64, self.calls);
+        Some(answer)
+    }
+
+    #[inline(always)]
+    fn lock(&self, bucket: Bucket) -> bool {
+        matches!(self.seat.lock_now(bucket.line), Ok(Locked::Ours(_)))
+    }
+
+    /// Bucket `index`, locked by us, and the LOCK item that did it; `None`: somebody is in the way.
+    fn hold(&self, index: u64) -> Option<(Bucket, u64)> {
+        let bucket = self.sight.bucket(self.seat.segment(), index)?;
+        let len = self.seat.journal_len();
+        // It may have been looked at before, and the smallest extents name one bucket twice.
+        if let Some(item) = (0..len).find(|item| self.seat.item(*item).is_some_and(|(_, offset, _)| offset == bucket.line)) {
+            return Some((bucket, item));
+        }
+        self.lock(bucket).then_some((bucket, len))
+    }
+
+    #[inline(always)]
+    fn live(&self, bucket: Bucket) -> Live<'_> {
+        Live { segment: self.seat.segment(), bucket }
+    }
+
+    #[inline(always)]
+    fn spot(&self, (bucket, lock_item): (Bucket, u64), unit: usize) -> Spot {
+        Spot { bucket, lock_item, unit, image: bucket::image_at(&self.live(bucket), unit) }
+    }
+
+    /// Finds an entry that does not lie at home, and locks the buckets where it may; `None`: somebody is in the way.
+    #[inline(never)]
+    fn find_displaced(&self, next: u8, stash: u8) -> Option<Option<Spot>> {
+        for (index, in_stash) in self.sight.others() {
+            if (if in_stash { stash } else { next }) == 0 {
+                continue;
+            }
+            let held = self.hold(index)?;
+            match glance(&self.live(held.0), &self.sight.hash, self.key) {
+                Glance::Here(unit) => return Some(Some(self.spot(held, unit))),
+                Glance::Miss(..) => {}
+                Glance::Unsure => return None,
             }
         }
-        seat.amend(0, CHANGED);
-        seat.commit(0).ok()?;
-        Some(answer)
+        Some(None)
+    }
+
+    /// Notes an entry of another size in place of the one that is there, in the same bucket; `None` when that has no room.
+    #[inline(never)]
+    fn resize(&self, spot: &Spot, image: &Image) -> Option<Brief<'_>> {
+        let mut gone = [0; 7];
+        for number in spot.unit..spot.unit + spot.image.units {
+            gone[number / 8] |= 0xff << (number % 8 * 8);
+        }
+        let mut notes = self.seat.brief();
+        notes.cover(spot.lock_item, spot.bucket.line);
+        put(&mut notes, &self.live(spot.bucket), self.sight.hash.tag, image, &gone)?;
+        Some(notes)
+    }
+
+    /// Notes a new entry: at home or, where that is full, next door or in the stash. `None` when there is no room as things lie.
+    #[inline]
+    fn insert(&self, image: &Image) -> Option<Brief<'_>> {
+        let home = self.sight.bucket;
+        if room(&self.live(home), image.units).is_some() {
+            return self.insert_at(self.seat.brief(), (home, 0), image);
+        }
+        let (target, in_stash) = self.find_room(image.units)?;
+        let mut notes = self.seat.brief();
+        notes.cover(0, home.line);
+        notes.word(home.word_at(7), bucket::with_displaced(self.live(home).word(7), in_stash, 1));
+        self.insert_at(notes, target, image)
+    }
+
+    #[inline(always)]
+    fn insert_at<'n>(&self, mut notes: Brief<'n>, (bucket, lock_item): (Bucket, u64), image: &Image) -> Option<Brief<'n>> {
+        notes.cover(lock_item, bucket.line);
+        put(&mut notes, &self.live(bucket), self.sight.hash.tag, image, &[0; 7])?;
+        let tally = at::TALLIES + directory::tally_of(self.sight.root) * 16;
+        notes.cover_own();
+        notes.word(self.seat.segment().seat_at(self.seat.index()) + tally, self.seat.get(tally).wrapping_add(1));
+        Some(notes)
+    }
+
+    /// Finds and locks a bucket with room for what has none at home, as `Txn::put_in` does, and whether it is the stash's.
+    #[inline(never)]
+    fn find_room(&self, units: usize) -> Option<((Bucket, u64), bool)> {
+        let [(beside, _), (one, _), (other, _)] = self.sight.others();
+        let held = self.hold(beside)?;
+        if room(&self.live(held.0), units).is_some() {
+            return Some((held, false));
+        }
+        let stashes = [self.hold(one)?, self.hold(other)?];
+        let free = stashes.map(|(bucket, _)| bucket::matches(&bucket::tag_words(&self.live(bucket)), FREE).count_ones());
+        let held = stashes[(free[1] > free[0]) as usize];
+        room(&self.live(held.0), units).map(|_| (held, true))
     }
 }
 
-/// Notes an entry's words, as far as they differ from what is there, under the lock that is journal item 0.
+/// Free units in a row.
 #[inline(always)]
-fn note_words(seat: &Seat, live: &Live<'_>, unit: usize, image: &Image) -> Option<()> {
-    if seat.journal_len() == 1 {
-        seat.note(Tag::Cover, live.bucket.line, 0).ok()?;
-    }
+fn room(live: &Live<'_>, units: usize) -> Option<usize> {
+    bucket::run_of(bucket::matches(&bucket::tag_words(live), FREE), units)
+}
+
+/// Notes an entry's words, as far as they differ from what is there.
+#[inline(always)]
+fn note_words(notes: &mut Brief<'_>, live: &Live<'_>, unit: usize, image: &Image) {
     for (number, word) in image.words[..image.units * 2].iter().enumerate() {
         let index = LINE_WORDS + unit * 2 + number;
         if live.word(index) != *word {
-            seat.note(Tag::Word, live.bucket.word_at(index), *word).ok()?;
+            notes.word(live.bucket.word_at(index), *word);
         }
     }
-    Some(())
 }
 
-/// Finds free units in a row and notes their tags; answers the first of them.
+/// Finds free units in a row and notes the entry there, with its tags; the bytes of `gone` are set for tags that are to be free.
 #[inline(always)]
-fn note_tags(seat: &Seat, live: &Live<'_>, bucket: Bucket, tag: u8, units: usize) -> Option<usize> {
-    let tags = bucket::tag_words(live);
-    let unit = bucket::run_of(bucket::matches(&tags, FREE), units)?;
-    seat.note(Tag::Cover, bucket.line, 0).ok()?;
-    let (first, last) = (unit / 8, (unit + units - 1) / 8);
-    for (word, old) in tags.iter().enumerate().take(last + 1).skip(first) {
-        let mut bytes = old.to_le_bytes();
-        for number in unit.max(word * 8)..(unit + units).min(word * 8 + 8) {
-            bytes[number % 8] = if number == unit { tag } else { CONTINUED };
-        }
-        seat.note(Tag::Word, bucket.word_at(1 + word), u64::from_le_bytes(bytes)).ok()?;
+fn put(notes: &mut Brief<'_>, live: &Live<'_>, tag: u8, image: &Image, gone: &[u64; 7]) -> Option<()> {
+    let old = bucket::tag_words(live);
+    let mut tags: [u64; 7] = std::array::from_fn(|word| old[word] & !gone[word]);
+    let unit = bucket::run_of(bucket::matches(&tags, FREE), image.units)?;
+    for number in unit..unit + image.units {
+        tags[number / 8] |= (if number == unit { tag } else { CONTINUED } as u64) << (number % 8 * 8);
     }
-    Some(unit)
+    for (word, value) in tags.iter().enumerate() {
+        if old[word] != *value {
+            notes.word(live.bucket.word_at(1 + word), *value);
+        }
+    }
+    note_words(notes, live, unit, image);
+    Some(())
 }

@@ -3,6 +3,9 @@
 //! Everything else in this crate is safe code over words. A slice of a published node is sound as long as nobody writes the node:
 //! that is S1, for as long as the seat's pin lasts. A mutable slice exists only of a node that this very transaction made.
 
+use crate::bucket::{LINE_WORDS, UNITS};
+use crate::directory::Bucket;
+use crate::entry::{self, UNIT_BYTES};
 use polder_base::{Fault, Ref};
 use polder_shm::class::SIZES;
 use polder_shm::node::{HEADER_BYTES, NodeHeader, NodeKind};
@@ -69,6 +72,20 @@ pub fn data(segment: &Segment, node: Ref) -> Result<&[u8], Fault> {
         return Ok(bytes);
     }
     Ok(&bytes[8 + refs_in(bytes)? * 8..])
+}
+
+/// The key of the inline entry at `unit` of a bucket that this transaction has locked, where it lies; `None` if its lengths lead
+/// outside (S5).
+#[inline]
+pub fn inline_key<'s>(segment: &'s Segment, bucket: &Bucket, unit: usize) -> Option<&'s [u8]> {
+    let entry = bucket.word_at(LINE_WORDS + unit * 2);
+    let (at, length) = entry::inline_key_place(segment.load(entry + 8));
+    if unit * UNIT_BYTES + at + length > UNITS * UNIT_BYTES {
+        return None;
+    }
+    // SAFETY: S2, nobody but us writes the bucket's units, except for an access clock, which is in the entry's first word and not
+    // in its key; S5, the key lies in the bucket, which lies in the mapping.
+    Some(unsafe { std::slice::from_raw_parts(segment.address(entry + at as u64), length) })
 }
 
 /// Fills the payload of a node that this transaction has just made, and nobody else knows of.

@@ -13,6 +13,7 @@ use crate::api::{Db, Stop};
 use crate::directory::Bucket;
 use crate::lookup::Marks;
 use crate::shadow::{Editing, Shadow};
+use crate::sight::Sight;
 use crate::txn::{Held, Order};
 
 /// More held keys than this are found through a map instead of by looking at each.
@@ -67,6 +68,7 @@ pub struct Scratch {
     pub(crate) shadows: RefCell<Vec<Shadow>>,
     shadows_used: Cell<usize>,
     pub(crate) marks: RefCell<Marks>,
+    pub(crate) sights: RefCell<Vec<Option<Sight>>>,
     pub(crate) made: RefCell<HashSet<Ref>>,
     pub(crate) olds: Cell<u64>,
     pub(crate) highest: Cell<Order>,

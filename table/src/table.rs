@@ -10,11 +10,11 @@ use smallvec::SmallVec;
 
 use crate::api::*;
 use crate::bucket::{self, LINE_WORDS};
-use crate::directory::{self, Bucket, Slot, database, map_at};
+use crate::directory::{self, Slot, database, map_at};
 use crate::entry;
-use crate::hash::hash;
 use crate::lookup::{self, Live};
 use crate::scratch::Loan;
+use crate::sight::Sight;
 use crate::txn::Txn;
 
 /// A process's handle on the table of a segment; shared by its threads.
@@ -108,29 +108,26 @@ impl Table {
     }
 
     /// Brings near what a call for each of these keys will look at, all keys' misses at once: first the header lines, then the
-    /// entries whose tags match, then the records that these name. A hint: nothing is locked, nothing is believed.
-    pub fn prefetch(&self, keys: &[(Db, &[u8])]) {
+    /// entries whose tags match, then the records that these name. A hint: nothing is locked, nothing is believed. Adds to `sights`,
+    /// for each key, where it belongs.
+    pub fn prefetch<'k>(&self, keys: impl IntoIterator<Item = (Db, &'k [u8])>, sights: &mut Vec<Option<Sight>>) {
         let segment = &*self.segment;
-        for keys in keys.chunks(PREFETCH_KEYS) {
-            let mut places: SmallVec<[(Bucket, u8); PREFETCH_KEYS]> = SmallVec::new();
-            for (db, key) in keys {
-                let hash = hash(key, segment.secret());
-                let root = segment.load(map_at(*db) + 8);
-                if root != 0
-                    && let Some(extent) = directory::walk(segment, root, hash.position)
-                    && let Some(bucket) = extent.bucket(segment, extent.home_of(hash.position))
-                {
-                    segment.prefetch(bucket.line);
-                    places.push((bucket, hash.tag));
-                }
+        let first = sights.len();
+        sights.extend(keys.into_iter().map(|(db, key)| {
+            let sight = Sight::of(segment, db, key);
+            if let Some(sight) = &sight {
+                segment.prefetch(sight.bucket.line);
             }
-            if places.len() < 2 {
-                continue;
-            }
+            sight
+        }));
+        let sights = &sights[first..];
+        if sights.len() < 2 {
+            return;
+        }
+        for sights in sights.chunks(PREFETCH_KEYS) {
             let mut entries: SmallVec<[u64; PREFETCH_KEYS]> = SmallVec::new();
-            for (bucket, tag) in &places {
-                let live = Live { segment, bucket: *bucket };
-                let found = bucket::matches(&bucket::tag_words(&live), *tag);
+            for Sight { bucket, hash, .. } in sights.iter().flatten() {
+                let found = bucket::matches(&bucket::tag_words(&Live { segment, bucket: *bucket }), hash.tag);
                 if found != 0 {
                     let entry = bucket.word_at(LINE_WORDS + found.trailing_zeros() as usize * 2);
                     segment.prefetch(entry);
@@ -175,12 +172,10 @@ impl Table {
 
     /// Counts a call that took the short way, and what it found.
     #[inline]
-    pub fn count_call(&self, found: Option<Counter>) {
+    pub fn count_call(&self, found: Counter) {
         if let Ok(seat) = self.seat() {
             seat.add(at::COUNTERS + 8 * Counter::Calls as u64, 1);
-            if let Some(counter) = found {
-                seat.add(at::COUNTERS + 8 * counter as u64, 1);
-            }
+            seat.add(at::COUNTERS + 8 * found as u64, 1);
         }
     }
 

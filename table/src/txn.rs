@@ -174,7 +174,8 @@ impl<'t> Txn<'t> {
         self.scratch.take_trouble()?;
         if !self.locks() {
             if keys.len() > 1 {
-                self.table.prefetch(keys);
+                self.table.prefetch(keys.iter().copied(), &mut self.scratch.sights.borrow_mut());
+                self.scratch.sights.borrow_mut().clear();
             }
             return Ok(());
         }

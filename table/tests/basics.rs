@@ -116,9 +116,10 @@ fn the_short_way_writes_every_byte() {
         for length in 0..=40 {
             let (key, value) = (format!("{byte}:{length}").into_bytes(), vec![byte; length]);
             for _ in 0..2 {
-                if place.table.quick_edit(0, &key, now_ms, |_| (Some(&value[..]), ())).is_some() {
+                let sight = place.table.sight(0, &key).expect("the database has keys");
+                if place.table.quick_edit(&sight, &key, now_ms, 0, |_| (Some(&value[..]), ())).is_some() {
                     assert_eq!(place.get(0, &key), Some(value.clone()));
-                    let same = place.table.quick_get(0, &key, now_ms, |found| found == Some(&value[..]));
+                    let same = place.table.quick_get(&sight, &key, now_ms, |found| found == Some(&value[..]));
                     assert_ne!(same, Some(false));
                 }
             }

@@ -110,8 +110,10 @@ fn step(table: &Table, draw: &mut Draw) {
     let done = match draw.below(1000) {
         0..=149 => {
             let now_ms = polder_base::time::now_ms();
-            table.quick_edit(db, &name, now_ms, |_| (Some(&value[..value.len().min(30)]), ()));
-            table.quick_get(db, &other, now_ms, |_| ());
+            if let (Some(sight), Some(look)) = (table.sight(db, &name), table.sight(db, &other)) {
+                table.quick_edit(&sight, &name, now_ms, 0, |_| (Some(&value[..value.len().min(30)]), ()));
+                table.quick_get(&look, &other, now_ms, |_| ());
+            }
             Ok(())
         }
         150..=449 => try_run(table, |txn| set(txn, db, &name, &value, None)),

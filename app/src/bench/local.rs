@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use polder_engine::{Bare, Memory, Options, Protocol, Session};
+use polder_engine::{Bare, Memory, Options, Outlook, Protocol, Session};
 use polder_wire::resp::Output;
 use smallvec::SmallVec;
 
@@ -211,6 +211,7 @@ struct Worker<'m> {
     /// Calls that are made together.
     batch: u64,
     reply: Output,
+    outlook: Outlook,
     turn: u32,
     errors: u64,
     misses: u64,
@@ -227,6 +228,7 @@ impl<'m> Worker<'m> {
             value: vec![b'x'; arguments.value_size],
             batch: u64::from(arguments.batch),
             reply: Output::new(Protocol::Resp2),
+            outlook: Outlook::default(),
             turn: 0,
             errors: 0,
             misses: 0,
@@ -244,12 +246,18 @@ impl<'m> Worker<'m> {
         }
         // What the server does for the calls of a turn: their cache misses together, and one pin for all of them. Without
         // a seat the calls say why themselves.
+        let mut outlook = std::mem::take(&mut self.outlook);
         let _pinned = (count > 1).then(|| {
-            self.memory.prefetch(calls.iter().map(|call| (self.session.db, call.args())));
-            self.memory.table().pinned()
+            let pinned = self.memory.table().pinned();
+            self.memory.prefetch(calls.iter().map(|call| (self.session.db, call.args())), &mut outlook);
+            pinned
         });
-        for call in &calls {
-            self.memory.execute(&mut self.session, &self.host, call.args(), &mut self.reply);
+        for (number, call) in calls.iter().enumerate() {
+            if count > 1 {
+                self.memory.execute_foreseen(&mut self.session, &self.host, &outlook, number, call.args(), &mut self.reply);
+            } else {
+                self.memory.execute(&mut self.session, &self.host, call.args(), &mut self.reply);
+            }
             match self.reply.single() {
                 Some([b'-', ..]) => self.errors += 1,
                 Some([b'$', b'-', ..]) => self.misses += 1,
@@ -258,6 +266,7 @@ impl<'m> Worker<'m> {
             let waiting = self.reply.waiting();
             self.reply.consume(waiting);
         }
+        self.outlook = outlook;
     }
 
     /// Calls in groups.

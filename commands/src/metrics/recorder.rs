@@ -10,7 +10,7 @@
 //! the first [`EXACT_CALLS`] calls of a command and then for each [`SAMPLE`]th, which counts as that many. So that a slow
 //! call is noticed all the same, the others look at the kernel's coarse clock (5 to 10 ns, in steps of 1 to 4 ms): once
 //! if the thread has said when its turn began, else twice. Commands that are flagged as fast do not look, and are noticed
-//! only when they are timed. When the slow log or the latency monitor is set to less than [`COARSE_NS`], every call
+//! only when they are timed; nor do calls that take a command's short way. When the slow log or the latency monitor is set to less than [`COARSE_NS`], every call
 //! is timed exactly, since someone wants to know.
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -159,6 +159,25 @@ impl Recorder {
     /// The turn is over, and the thread may sleep.
     pub fn end_turn(&self) {
         CURRENT.with_borrow_mut(|current| current.turn_ns = 0);
+    }
+
+    /// Counts a call that takes a command's short way, which is too short to be slow; answers false, having counted nothing, where
+    /// the call is one of those that are timed.
+    #[inline]
+    pub fn pass(&self, settings: &Settings, command: &'static Command) -> bool {
+        self.with_row(command, |row, _| {
+            let calls = row.calls.load(Ordering::Relaxed);
+            let untimed = calls >= EXACT_CALLS && !calls.is_multiple_of(SAMPLE) && !wants_every_call(settings);
+            if untimed {
+                row.calls.store(calls + 1, Ordering::Relaxed);
+            }
+            untimed
+        })
+    }
+
+    /// The short way did not lead to the end: what [`Recorder::pass`] counted is counted anew.
+    pub fn take_back(&self, command: &'static Command) {
+        self.with_row(command, |row, _| row.calls.store(row.calls.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed));
     }
 
     /// A call begins.

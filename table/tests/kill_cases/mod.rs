@@ -83,7 +83,8 @@ fn set_expiring(table: &Table, db: u16, key: &[u8], value: &[u8], expiry_ms: u64
 
 /// The short way of SET, which these cases must be able to take.
 fn set_quickly(table: &Table, db: u16, key: &[u8], value: &[u8]) {
-    table.quick_edit(db, key, polder_base::time::now_ms(), |_| (Some(value), ())).expect("nothing is in the way");
+    let sight = table.sight(db, key).expect("the database has keys");
+    table.quick_edit(&sight, key, polder_base::time::now_ms(), 0, |_| (Some(value), ())).expect("nothing is in the way");
 }
 
 fn remove(table: &Table, db: u16, key: &[u8]) {
