@@ -174,7 +174,7 @@ impl Txn<'_> {
         }
         // Room for twice as much as there is; an unlucky hash is given more.
         let mut doublings = (writes.len() / 700).next_power_of_two().trailing_zeros();
-        while doublings <= directory::LEVEL_BITS {
+        loop {
             let (node, root, mut buildings) = self.new_database(directory::PIECES_MAX, doublings)?;
             let fits = writes.iter().all(|(held, image)| {
                 let number = if doublings == 0 { 0 } else { held.hash.position >> (64 - doublings) };
@@ -200,6 +200,5 @@ impl Txn<'_> {
             self.retire(ref_to(directory::directory_of(root)), false)?;
             doublings += 1;
         }
-        Err("ERR too many keys written after a FLUSH in one transaction: split it".into())
     }
 }

@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 
 use crate::api::{DATABASES, Db, Stop};
 use crate::bucket::{self, LINE_WORDS, PIECE_BUCKETS, PIECE_BYTES, UNITS, Words};
-use crate::directory::{self, Bucket, Extent, LEVEL_BITS, MAP_LOCK, PIECES_MAX, SLOTS, database, extent, map_at};
+use crate::directory::{self, Bucket, Extent, MAP_LOCK, PIECES_MAX, SLOTS, database, extent, map_at};
 use crate::entry::{self, Image};
 use crate::hash::{CONTINUED, FREE, Hash, hash};
 use crate::lookup::Live;
@@ -42,6 +42,7 @@ pub(crate) struct Building {
 /// The line of a bucket under construction, whose units are filled from the front.
 #[derive(Clone, Copy)]
 struct Line {
+    /// What is behind `used` means nothing.
     tags: [u8; UNITS],
     /// Entries at home here that lie in the next bucket, and in the stash.
     displaced: [u8; 2],
@@ -85,6 +86,7 @@ impl Building {
     }
 
     /// Puts an entry where one of its home may lie; answers false when there is no room.
+    #[inline]
     pub(crate) fn settle(&mut self, segment: &Segment, position: u64, tag: u8, image: &Image) -> bool {
         let home = directory::home_of(position, self.depth, self.homes);
         let [_, beside, one, other] = directory::places(home, self.homes, self.lines.len() as u64 - self.homes);
@@ -101,6 +103,7 @@ impl Building {
         false
     }
 
+    #[inline(always)]
     fn put(&mut self, segment: &Segment, index: u64, tag: u8, image: &Image) -> bool {
         let bucket = self.bucket(index);
         let line = &mut self.lines[index as usize];
@@ -109,7 +112,6 @@ impl Building {
             return false;
         }
         line.used += image.units;
-        line.tags[unit..line.used].fill(CONTINUED);
         line.tags[unit] = tag;
         for (number, word) in image.words().iter().enumerate() {
             segment.store(bucket.word_at(LINE_WORDS + unit * 2 + number), *word);
@@ -120,8 +122,8 @@ impl Building {
     /// Writes the lines, but for their locks.
     pub(crate) fn finish(&self, segment: &Segment) {
         for (index, line) in self.lines.iter().enumerate() {
-            let mut bytes = [0; 56];
-            bytes[..UNITS].copy_from_slice(&line.tags);
+            let mut bytes = [FREE; 56];
+            bytes[..line.used].copy_from_slice(&line.tags[..line.used]);
             bytes[UNITS..].copy_from_slice(&line.displaced);
             let at = self.bucket(index as u64).line;
             for (number, word) in bytes.as_chunks::<8>().0.iter().enumerate() {
@@ -215,7 +217,7 @@ impl Txn<'_> {
             let piece = places.get(index as usize).map_or(0, |piece| ref_to(*piece).0);
             segment.store(at + extent::PIECES + index * 8, piece);
         }
-        let lines = vec![Line { tags: [FREE; UNITS], displaced: [0; 2], used: 0 }; (pieces * PIECE_BUCKETS) as usize];
+        let lines = vec![Line { tags: [CONTINUED; UNITS], displaced: [0; 2], used: 0 }; (pieces * PIECE_BUCKETS) as usize];
         Ok(Building { at, pieces: places, homes, depth, prefix, lines })
     }
 
@@ -325,22 +327,16 @@ impl Txn<'_> {
     /// Makes a database of 2^`doublings` extents of `pieces` pieces each: its node, its root word and its extents. The map is
     /// locked.
     pub(crate) fn new_database(&self, pieces: u64, doublings: u32) -> Result<(u64, u64, Vec<Building>), Stop> {
-        assert!(doublings <= LEVEL_BITS, "a database is born with one level of directory");
         let segment = self.segment();
         let tally = self.free_tally().ok_or(Fault::Full("too many databases were flushed at once: wait until they are swept".into()))?;
-        let directory = offset_of(self.seat.make(NodeKind::Directory, SLOTS as usize * 8)?);
         let mut buildings = Vec::new();
         for number in 0..1u64 << doublings {
             let prefix = if doublings == 0 { 0 } else { number << (64 - doublings) };
             let building = self.build(pieces, doublings, prefix)?;
-            let word = directory::extent_slot(building.at, self.seat.next_version());
-            let each = SLOTS >> doublings;
-            for index in 0..each {
-                segment.store(directory::slot_at(directory, number * each + index), word);
-            }
             building.finish(segment);
             buildings.push(building);
         }
+        let directory = self.make_directory(&buildings)?;
         let node = offset_of(self.seat.make(NodeKind::Database, database::PAYLOAD)?);
         let sum = |word: u64| segment.sum_over_seats(at::TALLIES + tally * 16 + word * 8);
         segment.store(node + database::TALLY, tally);
@@ -349,6 +345,24 @@ impl Txn<'_> {
         segment.store(node + database::EXPIRY_MIN, u64::MAX);
         segment.store(node + database::DIRECTORY, directory);
         Ok((node, directory::root_word(directory, tally), buildings))
+    }
+
+    /// Makes a directory node over extents that divide its positions evenly, with nodes below it if they are many.
+    fn make_directory(&self, buildings: &[Building]) -> Result<u64, Fault> {
+        let segment = self.segment();
+        let node = offset_of(self.seat.make(NodeKind::Directory, SLOTS as usize * 8)?);
+        let each = (SLOTS as usize / buildings.len()).max(1);
+        let below = buildings.chunks((buildings.len() / SLOTS as usize).max(1));
+        for (number, buildings) in below.enumerate() {
+            let word = match buildings {
+                [building] => directory::extent_slot(building.at, self.seat.next_version()),
+                several => directory::node_slot(self.make_directory(several)?),
+            };
+            for index in 0..each {
+                segment.store(directory::slot_at(node, (number * each + index) as u64), word);
+            }
+        }
+        Ok(node)
     }
 
     /// A tally that no database and no garbage uses.
@@ -370,7 +384,14 @@ impl Txn<'_> {
 
 /// The shapes that follow an extent: pieces, depth, prefix of one or two.
 fn shapes_after(old: &Extent, extra: u64) -> Vec<(u64, u32, u64)> {
-    let grown = if old.pieces < 4 { old.pieces * 2 } else { old.pieces + 1 } + extra;
+    // Each entry is moved some nine times while its extent grows from birth to split; steps of one piece alone would be twelve times, and
+    // save one byte a key.
+    let step = match old.pieces {
+        ..4 => old.pieces,
+        4..12 => 1,
+        _ => 2,
+    };
+    let grown = old.pieces + step + extra;
     if grown <= PIECES_MAX {
         return vec![(grown, old.depth, old.prefix)];
     }

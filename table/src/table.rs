@@ -9,9 +9,10 @@ use polder_shm::{Seat, Segment, offset_of};
 use smallvec::SmallVec;
 
 use crate::api::*;
-use crate::bucket::{self, LINE_WORDS};
+use crate::bucket::{self, LINE_WORDS, UNITS};
 use crate::directory::{self, Slot, database, map_at};
 use crate::entry;
+use crate::hash::FREE;
 use crate::lookup::{self, Live};
 use crate::scratch::Loan;
 use crate::sight::Sight;
@@ -127,12 +128,20 @@ impl Table {
         for sights in sights.chunks(PREFETCH_KEYS) {
             let mut entries: SmallVec<[u64; PREFETCH_KEYS]> = SmallVec::new();
             for Sight { bucket, hash, .. } in sights.iter().flatten() {
-                let found = bucket::matches(&bucket::tag_words(&Live { segment, bucket: *bucket }), hash.tag);
+                let tags = bucket::tag_words(&Live { segment, bucket: *bucket });
+                let found = bucket::matches(&tags, hash.tag);
                 if found != 0 {
                     let entry = bucket.word_at(LINE_WORDS + found.trailing_zeros() as usize * 2);
                     segment.prefetch(entry);
                     segment.prefetch(entry + 32);
                     entries.push(entry);
+                } else {
+                    // Where a new entry would go, or the next bucket, where it would go otherwise.
+                    let free = bucket::matches(&tags, FREE);
+                    let unit = free.trailing_zeros() as usize;
+                    let place = if unit < UNITS { bucket.word_at(LINE_WORDS + unit * 2) } else { bucket.line + 64 };
+                    segment.prefetch(place);
+                    segment.prefetch(place + 32);
                 }
             }
             for entry in entries {
