@@ -10,6 +10,8 @@ pub enum Content {
     Args { from: usize, to: usize },
     /// Words of an inline request.
     Words(Vec<Vec<u8>>),
+    /// Empty requests, which are not answered.
+    Nothing,
     /// Nonsense: the connection ends here.
     Malformed(Malformed),
 }

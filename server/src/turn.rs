@@ -421,7 +421,7 @@ impl Loop {
         });
         self.process.memory.prefetch(calls, &mut outlook);
         let mut last = None;
-        for (number, frame) in frames.drain(..).enumerate() {
+        for (number, frame) in frames.iter().enumerate() {
             let slot = ready[frame.place];
             if last.is_some_and(|last| last != slot) {
                 self.after_calls(last);
@@ -435,7 +435,7 @@ impl Loop {
     }
 
     /// Runs one request; `foresight` is what is known of the batch, and the request's number in it.
-    fn run_frame(&mut self, slot: usize, frame: Frame, args: &[&[u8]], foresight: (&Outlook, usize)) {
+    fn run_frame(&mut self, slot: usize, frame: &Frame, args: &[&[u8]], foresight: (&Outlook, usize)) {
         let Some(connection) = &mut self.slots[slot] else { return };
         if connection.is_halted() {
             return;
@@ -451,11 +451,12 @@ impl Loop {
         session.patience_us = self.patience_us;
         session.active_ms = self.now_ms;
         let host: &dyn Host = &*self.process;
-        let progress = match frame.content {
+        let progress = match &frame.content {
             Content::Args { from, to } => {
-                self.process.memory.execute_foreseen(session, host, foresight.0, foresight.1, &args[from..to], output)
+                self.process.memory.execute_foreseen(session, host, foresight.0, foresight.1, &args[*from..*to], output)
             }
-            Content::Words(words) => resp::call_inline(&self.process.memory, session, host, &words, output),
+            Content::Words(words) => resp::call_inline(&self.process.memory, session, host, words, output),
+            Content::Nothing => Progress::Answered,
             Content::Malformed(malformed) => {
                 resp::reject(session, &malformed.0, output);
                 Progress::Answered
@@ -661,6 +662,6 @@ fn holds_back(pause: Pause, session: &Session, content: &Content, args: &[&[u8]]
     match content {
         Content::Args { from, to } => writes(&args[*from..*to]),
         Content::Words(words) => writes(&words.iter().map(Vec::as_slice).collect::<Vec<_>>()),
-        Content::Malformed(_) => false,
+        Content::Nothing | Content::Malformed(_) => false,
     }
 }

@@ -21,18 +21,29 @@ pub fn read<'b>(requests: &mut Requests, limits: &Limits, input: &'b [u8], at: &
     let mut rest = &input[*at..];
     while !batch.is_full() {
         let from = batch.args.len();
-        let content = match requests.read(&mut rest, limits, &mut batch.args) {
-            Ok(Some(Request::Bulks(_))) => Content::Args { from, to: batch.args.len() },
-            Ok(Some(Request::Inline(words))) => Content::Words(words),
-            Ok(None) => return Left::Nothing,
+        let from_byte = *at;
+        let read = requests.read(&mut rest, limits, &mut batch.args);
+        *at = input.len() - rest.len();
+        // Each arm pushes by itself: a frame that is put together first and then moved makes the processor wait for its own stores.
+        match read {
+            Ok(Some(Request::Bulks(_))) => {
+                let to = batch.args.len();
+                batch.frames.push(Frame { place, content: Content::Args { from, to }, end: *at });
+            }
+            Ok(Some(Request::Inline(words))) => batch.frames.push(Frame { place, content: Content::Words(words), end: *at }),
+            Ok(None) => {
+                // Empty requests before one that is not all there: the reader is past them, and so must the connection be.
+                if *at > from_byte {
+                    batch.frames.push(Frame { place, content: Content::Nothing, end: *at });
+                }
+                return Left::Nothing;
+            }
             Err(malformed) => {
                 *at = input.len();
                 batch.frames.push(Frame { place, content: Content::Malformed(malformed), end: *at });
                 return Left::Nothing;
             }
-        };
-        *at = input.len() - rest.len();
-        batch.frames.push(Frame { place, content, end: *at });
+        }
         if limits.stranger {
             break;
         }

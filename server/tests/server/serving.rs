@@ -40,6 +40,21 @@ fn input_may_come_byte_by_byte() {
 }
 
 #[test]
+fn empty_requests_before_one_that_comes_in_parts_are_passed_over() {
+    let door = Door::open("");
+    let mut client = door.client();
+    for empty in ["*0\r\n", "\r\n\r\n", "*2\r\n$4\r\nECHO\r\n$1\r\nx\r\n*0\r\n", "*-1\r\n"] {
+        client.write(format!("{empty}*1\r\n$4\r\nPI").as_bytes());
+        std::thread::sleep(Duration::from_millis(30));
+        client.write(b"NG\r\n");
+        if empty.contains("ECHO") {
+            assert_eq!(client.reply(), "$x");
+        }
+        assert_eq!(client.reply(), "+PONG", "after {empty:?}");
+    }
+}
+
+#[test]
 fn nonsense_is_answered_after_what_came_before_it_and_ends_the_connection() {
     let door = Door::open("");
     let mut client = door.client();
