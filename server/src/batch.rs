@@ -4,10 +4,18 @@ use polder_wire::resp::Malformed;
 /// How many requests are prefetched together: enough to hide the memory's latency, few enough to stay in the first cache.
 pub const BATCH: usize = 64;
 
-/// What a connection sent.
+/// What a connection sent. A plain value, so that a frame is written where it is to stay: one that is put together first and then moved
+/// makes the processor wait for its own stores (an eighth of the time of a GET).
+#[derive(Clone, Copy)]
 pub enum Content {
     /// Arguments, as a range of [`Batch::args`].
     Args { from: usize, to: usize },
+    /// Something else, by its number in [`Batch::odds`].
+    Odd(usize),
+}
+
+/// What is not a list of arguments.
+pub enum Odd {
     /// Words of an inline request.
     Words(Vec<Vec<u8>>),
     /// Empty requests, which are not answered.
@@ -17,6 +25,7 @@ pub enum Content {
 }
 
 /// One request.
+#[derive(Clone, Copy)]
 pub struct Frame {
     /// Which of the turn's connections sent it.
     pub place: usize,
@@ -29,6 +38,7 @@ pub struct Frame {
 pub struct Batch<'b> {
     pub args: Vec<&'b [u8]>,
     pub frames: Vec<Frame>,
+    pub odds: Vec<Odd>,
 }
 
 /// The memory of a batch between two turns.
@@ -36,23 +46,33 @@ pub struct Batch<'b> {
 pub struct Spare {
     args: Vec<&'static [u8]>,
     frames: Vec<Frame>,
+    odds: Vec<Odd>,
 }
 
 impl<'b> Batch<'b> {
     /// An empty batch in old memory.
     pub fn new(spare: &mut Spare) -> Batch<'b> {
-        Batch { args: recycle(std::mem::take(&mut spare.args)), frames: std::mem::take(&mut spare.frames) }
+        let Spare { args, frames, odds } = std::mem::take(spare);
+        Batch { args: recycle(args), frames, odds }
     }
 
     /// Gives the memory back.
     pub fn end(self, spare: &mut Spare) {
-        *spare = Spare { args: recycle(self.args), frames: self.frames };
+        *spare = Spare { args: recycle(self.args), frames: self.frames, odds: self.odds };
     }
 
     /// Forgets the requests.
     pub fn clear(&mut self) {
         self.args.clear();
         self.frames.clear();
+        self.odds.clear();
+    }
+
+    /// Adds what is not a list of arguments.
+    #[cold]
+    pub fn push_odd(&mut self, place: usize, odd: Odd, end: usize) {
+        self.frames.push(Frame { place, content: Content::Odd(self.odds.len()), end });
+        self.odds.push(odd);
     }
 
     /// Whether it is time to execute.

@@ -28,7 +28,7 @@ use polder_engine::{Counter, Outlook};
 use polder_wire::resp::{Limits, Output, Requests};
 use std::os::fd::AsRawFd;
 
-use crate::batch::{Batch, Content, Frame, Spare};
+use crate::batch::{Batch, Content, Frame, Odd, Spare};
 use crate::bounds::Bounds;
 use crate::connection::{Connection, Flow, Pool};
 use crate::host::{Letter, Pause, Process};
@@ -408,16 +408,16 @@ impl Loop {
 
     /// Prefetches what the batch will touch, then executes it.
     fn run_batch(&mut self, ready: &[usize], batch: &mut Batch<'_>) {
-        let Batch { args, frames } = batch;
+        let Batch { args, frames, odds } = &*batch;
         // One pin for all: those of the calls cost nothing then. Without a seat the calls say why themselves.
         let _pinned = self.process.memory.table().pinned();
         let mut outlook = std::mem::take(&mut self.outlook);
-        let calls = frames.iter().map(|frame| match &frame.content {
+        let calls = frames.iter().map(|frame| match frame.content {
             Content::Args { from, to } => {
                 let db = self.slots[ready[frame.place]].as_ref().map_or(0, |connection| connection.session.db);
-                (db, &args[*from..*to])
+                (db, &args[from..to])
             }
-            _ => (0, &args[..0]),
+            Content::Odd(_) => (0, &args[..0]),
         });
         self.process.memory.prefetch(calls, &mut outlook);
         let mut last = None;
@@ -426,7 +426,7 @@ impl Loop {
             if last.is_some_and(|last| last != slot) {
                 self.after_calls(last);
             }
-            self.run_frame(slot, frame, args, (&outlook, number));
+            self.run_frame(slot, frame, args, odds, (&outlook, number));
             last = Some(slot);
         }
         self.after_calls(last);
@@ -435,12 +435,12 @@ impl Loop {
     }
 
     /// Runs one request; `foresight` is what is known of the batch, and the request's number in it.
-    fn run_frame(&mut self, slot: usize, frame: &Frame, args: &[&[u8]], foresight: (&Outlook, usize)) {
+    fn run_frame(&mut self, slot: usize, frame: &Frame, args: &[&[u8]], odds: &[Odd], foresight: (&Outlook, usize)) {
         let Some(connection) = &mut self.slots[slot] else { return };
         if connection.is_halted() {
             return;
         }
-        if self.pause.is_some_and(|pause| holds_back(pause, &connection.session, &frame.content, args)) {
+        if self.pause.is_some_and(|pause| holds_back(pause, &connection.session, frame.content, args, odds)) {
             connection.park();
             self.parked.push(slot);
             return;
@@ -451,16 +451,18 @@ impl Loop {
         session.patience_us = self.patience_us;
         session.active_ms = self.now_ms;
         let host: &dyn Host = &*self.process;
-        let progress = match &frame.content {
+        let progress = match frame.content {
             Content::Args { from, to } => {
-                self.process.memory.execute_foreseen(session, host, foresight.0, foresight.1, &args[*from..*to], output)
+                self.process.memory.execute_foreseen(session, host, foresight.0, foresight.1, &args[from..to], output)
             }
-            Content::Words(words) => resp::call_inline(&self.process.memory, session, host, words, output),
-            Content::Nothing => Progress::Answered,
-            Content::Malformed(malformed) => {
-                resp::reject(session, &malformed.0, output);
-                Progress::Answered
-            }
+            Content::Odd(number) => match &odds[number] {
+                Odd::Words(words) => resp::call_inline(&self.process.memory, session, host, words, output),
+                Odd::Nothing => Progress::Answered,
+                Odd::Malformed(malformed) => {
+                    resp::reject(session, &malformed.0, output);
+                    Progress::Answered
+                }
+            },
         };
         if progress == Progress::Busy {
             self.patience_us = SPENT_PATIENCE_US;
@@ -651,7 +653,7 @@ impl Drop for Alarm {
 }
 
 /// Whether a pause makes this request wait.
-fn holds_back(pause: Pause, session: &Session, content: &Content, args: &[&[u8]]) -> bool {
+fn holds_back(pause: Pause, session: &Session, content: Content, args: &[&[u8]], odds: &[Odd]) -> bool {
     if !pause.writers_only {
         return true;
     }
@@ -660,8 +662,10 @@ fn holds_back(pause: Pause, session: &Session, content: &Content, args: &[&[u8]]
         execute::resolve(args).is_ok_and(|command| command.is_write() || queued && command.name == "EXEC")
     };
     match content {
-        Content::Args { from, to } => writes(&args[*from..*to]),
-        Content::Words(words) => writes(&words.iter().map(Vec::as_slice).collect::<Vec<_>>()),
-        Content::Nothing | Content::Malformed(_) => false,
+        Content::Args { from, to } => writes(&args[from..to]),
+        Content::Odd(number) => match &odds[number] {
+            Odd::Words(words) => writes(&words.iter().map(Vec::as_slice).collect::<Vec<_>>()),
+            Odd::Nothing | Odd::Malformed(_) => false,
+        },
     }
 }

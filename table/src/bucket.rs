@@ -131,20 +131,27 @@ pub fn units_at(tags: &Tags, unit: usize) -> usize {
 /// The entry that begins at `unit`.
 #[inline]
 pub fn image_at(bucket: &(impl Words + ?Sized), unit: usize) -> Image {
+    let mut image = Image::EMPTY;
+    read_image(bucket, unit, &mut image);
+    image
+}
+
+/// Reads the entry that begins at `unit` into an empty image.
+#[inline(always)]
+pub fn read_image(bucket: &(impl Words + ?Sized), unit: usize, image: &mut Image) {
     let at = LINE_WORDS + unit * 2;
-    let mut words = [0; WORDS_MAX];
-    words[0] = bucket.word(at);
-    words[1] = bucket.word(at + 1);
-    if words[1] as u8 & entry::REFERENCE != 0 {
-        return Image { words, units: 1 };
+    image.words[0] = bucket.word(at);
+    image.words[1] = bucket.word(at + 1);
+    image.units = 1;
+    if image.words[1] as u8 & entry::REFERENCE != 0 {
+        return;
     }
-    let units = entry::inline_units(words[1]).clamp(1, WORDS_MAX / 2).min(UNITS - unit);
+    image.units = entry::inline_units(image.words[1]).clamp(1, WORDS_MAX / 2).min(UNITS - unit);
     let mut number = 2;
-    while number < units * 2 {
-        words[number] = bucket.word(at + number);
+    while number < image.units * 2 {
+        image.words[number] = bucket.word(at + number);
         number += 1;
     }
-    Image { words, units }
 }
 
 /// Writes an entry's words over those at `unit`, where exactly its units are reserved.

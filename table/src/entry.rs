@@ -45,6 +45,9 @@ pub struct Image {
 }
 
 impl Image {
+    /// To be filled in place. An image is written word by word, and whoever moves it right away makes the processor wait for its own stores.
+    pub const EMPTY: Image = Image { words: [0; WORDS_MAX], units: 0 };
+
     /// The words in use.
     pub fn words(&self) -> &[u64] {
         &self.words[..self.units * 2]
@@ -145,7 +148,14 @@ pub fn expiry_bytes(expiry_ms: u64) -> [u8; 6] {
 /// (a failed store forwarding, 60 cycles for a SET).
 #[inline(always)]
 pub fn inline(first: u64, fields: &Inline<'_>) -> Image {
-    let mut image = Image { words: [0; WORDS_MAX], units: 0 };
+    let mut image = Image::EMPTY;
+    fill_inline(&mut image, first, fields);
+    image
+}
+
+/// Makes an empty image an inline entry, in place.
+#[inline(always)]
+pub fn fill_inline(image: &mut Image, first: u64, fields: &Inline<'_>) {
     let mut meta = fields.meta;
     let mut at = INLINE_HEAD;
     if let Some(expiry_ms) = fields.expiry_ms {
@@ -161,7 +171,6 @@ pub fn inline(first: u64, fields: &Inline<'_>) -> Image {
     image.words[0] = first;
     image.words[1] |= meta as u64 | (fields.key.len() as u64) << 8 | (fields.value.len() as u64) << 16;
     image.units = at.div_ceil(UNIT_BYTES);
-    image
 }
 
 /// Puts bytes behind the `at` that there are.

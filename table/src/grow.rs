@@ -89,10 +89,10 @@ impl Building {
     #[inline]
     pub(crate) fn settle(&mut self, segment: &Segment, position: u64, tag: u8, image: &Image) -> bool {
         let home = directory::home_of(position, self.depth, self.homes);
-        let [_, beside, one, other] = directory::places(home, self.homes, self.lines.len() as u64 - self.homes);
         if self.put(segment, home, tag, image) {
             return true;
         }
+        let [_, beside, one, other] = directory::places(home, self.homes, self.lines.len() as u64 - self.homes);
         let stash = if self.lines[one as usize].used <= self.lines[other as usize].used { one } else { other };
         for (which, index) in [beside, stash].into_iter().enumerate() {
             if self.put(segment, index, tag, image) {

@@ -134,7 +134,8 @@ impl Table {
     #[inline(always)]
     fn read_at<R>(&self, sight: &Sight, reading: &Reading, unit: usize, now_ms: u64, read: impl FnOnce(Option<&[u8]>) -> R) -> Option<R> {
         let segment = &**self.segment();
-        let image = bucket::image_at(&Live { segment, bucket: reading.bucket }, unit);
+        let mut image = Image::EMPTY;
+        bucket::read_image(&Live { segment, bucket: reading.bucket }, unit, &mut image);
         if image.meta() & WHAT != PLAIN || !reading.holds(segment) || !sight.is_current(segment) {
             return None;
         }
@@ -186,13 +187,13 @@ impl Table {
     }
 }
 
-/// A key's entry under our lock.
+/// Where a key's entry lies, under our lock.
+#[derive(Clone, Copy)]
 struct Spot {
     bucket: Bucket,
     /// The LOCK item of that bucket.
     lock_item: u64,
     unit: usize,
-    image: Image,
 }
 
 /// An edit of one key, with the seat pinned.
@@ -214,16 +215,19 @@ impl Edit<'_> {
             return None;
         }
         let spot = match glance(&Live { segment, bucket: sight.bucket }, &sight.hash, self.key) {
-            Glance::Here(unit) => Some(self.spot((sight.bucket, 0), unit)),
+            Glance::Here(unit) => Some(Spot { bucket: sight.bucket, lock_item: 0, unit }),
             Glance::Miss(0, 0) => None,
             Glance::Miss(next, stash) => self.find_displaced(next, stash)?,
             Glance::Unsure => return None,
         };
-        let old = match &spot {
-            Some(spot) if spot.image.meta() != PLAIN => return None,
-            Some(spot) => Some(entry::inline_value(&spot.image)?),
-            None => None,
-        };
+        let mut before = Image::EMPTY;
+        if let Some(spot) = spot {
+            bucket::read_image(&self.live(spot.bucket), spot.unit, &mut before);
+            if before.meta() != PLAIN {
+                return None;
+            }
+        }
+        let old = if spot.is_some() { Some(entry::inline_value(&before)?) } else { None };
         let (value, answer) = edit(old);
         let Some(value) = value else {
             seat.rollback();
@@ -233,15 +237,16 @@ impl Edit<'_> {
             return None;
         }
         let first = entry::first_word(seat.next_version(), clock::lru(now_ms));
-        let image = entry::inline(first, &Inline { meta: PLAIN, expiry_ms: None, flags: 0, key: self.key, value });
-        let notes = match &spot {
-            Some(spot) if spot.image.units == image.units => {
+        let mut image = Image::EMPTY;
+        entry::fill_inline(&mut image, first, &Inline { meta: PLAIN, expiry_ms: None, flags: 0, key: self.key, value });
+        let notes = match spot {
+            Some(spot) if before.units == image.units => {
                 let mut notes = seat.brief();
                 notes.cover(spot.lock_item, spot.bucket.line);
-                note_words(&mut notes, &Live { segment, bucket: spot.bucket }, spot.unit, &image);
+                note_words(&mut notes, &self.live(spot.bucket), spot.unit, &image);
                 notes
             }
-            Some(spot) => self.resize(spot, &image)?,
+            Some(spot) => self.resize(spot, before.units, &image)?,
             None => self.insert(&image)?,
         };
         notes.commit();
@@ -270,11 +275,6 @@ impl Edit<'_> {
         Live { segment: self.seat.segment(), bucket }
     }
 
-    #[inline(always)]
-    fn spot(&self, (bucket, lock_item): (Bucket, u64), unit: usize) -> Spot {
-        Spot { bucket, lock_item, unit, image: bucket::image_at(&self.live(bucket), unit) }
-    }
-
     /// Finds an entry that does not lie at home, and locks the buckets where it may; `None`: somebody is in the way.
     #[inline(never)]
     fn find_displaced(&self, next: u8, stash: u8) -> Option<Option<Spot>> {
@@ -282,9 +282,9 @@ impl Edit<'_> {
             if (if in_stash { stash } else { next }) == 0 {
                 continue;
             }
-            let held = self.hold(index)?;
-            match glance(&self.live(held.0), &self.sight.hash, self.key) {
-                Glance::Here(unit) => return Some(Some(self.spot(held, unit))),
+            let (bucket, lock_item) = self.hold(index)?;
+            match glance(&self.live(bucket), &self.sight.hash, self.key) {
+                Glance::Here(unit) => return Some(Some(Spot { bucket, lock_item, unit })),
                 Glance::Miss(..) => {}
                 Glance::Unsure => return None,
             }
@@ -292,11 +292,11 @@ impl Edit<'_> {
         Some(None)
     }
 
-    /// Notes an entry of another size in place of the one that is there, in the same bucket; `None` when that has no room.
+    /// Notes an entry of another size in place of the one of `units` that is there, in the same bucket; `None` when that has no room.
     #[inline(never)]
-    fn resize(&self, spot: &Spot, image: &Image) -> Option<Brief<'_>> {
+    fn resize(&self, spot: Spot, units: usize, image: &Image) -> Option<Brief<'_>> {
         let mut gone = [0; 7];
-        for number in spot.unit..spot.unit + spot.image.units {
+        for number in spot.unit..spot.unit + units {
             gone[number / 8] |= 0xff << (number % 8 * 8);
         }
         let mut notes = self.seat.brief();

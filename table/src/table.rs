@@ -127,7 +127,7 @@ impl Table {
         }
         for sights in sights.chunks(PREFETCH_KEYS) {
             let mut entries: SmallVec<[u64; PREFETCH_KEYS]> = SmallVec::new();
-            for Sight { bucket, hash, .. } in sights.iter().flatten() {
+            for sight @ Sight { bucket, hash, .. } in sights.iter().flatten() {
                 let tags = bucket::tag_words(&Live { segment, bucket: *bucket });
                 let found = bucket::matches(&tags, hash.tag);
                 if found != 0 {
@@ -136,12 +136,7 @@ impl Table {
                     segment.prefetch(entry + 32);
                     entries.push(entry);
                 } else {
-                    // Where a new entry would go, or the next bucket, where it would go otherwise.
-                    let free = bucket::matches(&tags, FREE);
-                    let unit = free.trailing_zeros() as usize;
-                    let place = if unit < UNITS { bucket.word_at(LINE_WORDS + unit * 2) } else { bucket.line + 64 };
-                    segment.prefetch(place);
-                    segment.prefetch(place + 32);
+                    prefetch_elsewhere(segment, sight, &tags);
                 }
             }
             for entry in entries {
@@ -323,5 +318,22 @@ impl Table {
     /// What the directory's slot at a position names, for `inspect` and `verify`.
     pub fn slot(&self, word: u64) -> Slot {
         directory::slot_of(&self.segment, word)
+    }
+}
+
+/// Brings near what a key that does not lie at home may need: the units where a new entry would go, the lines of the other buckets where
+/// an old one may lie or a new one must go.
+fn prefetch_elsewhere(segment: &Segment, sight: &Sight, tags: &[u64; 7]) {
+    let unit = bucket::matches(tags, FREE).trailing_zeros() as usize;
+    if unit < UNITS {
+        let place = sight.bucket.word_at(LINE_WORDS + unit * 2);
+        segment.prefetch(place);
+        segment.prefetch(place + 32);
+    }
+    let (next, stash) = bucket::displaced(tags[6]);
+    for (index, in_stash) in sight.others() {
+        if unit >= UNITS || (if in_stash { stash } else { next }) > 0 {
+            segment.prefetch(sight.bucket(segment, index).map_or(0, |bucket| bucket.line));
+        }
     }
 }

@@ -3,7 +3,7 @@ use polder_engine::Memory;
 use polder_engine::{Host, Progress, Reply, Session};
 use polder_wire::resp::{Limits, Output, Request, Requests};
 
-use crate::batch::{Batch, Content, Frame};
+use crate::batch::{Batch, Content, Frame, Odd};
 
 /// What is left to read after [`read`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,23 +24,22 @@ pub fn read<'b>(requests: &mut Requests, limits: &Limits, input: &'b [u8], at: &
         let from_byte = *at;
         let read = requests.read(&mut rest, limits, &mut batch.args);
         *at = input.len() - rest.len();
-        // Each arm pushes by itself: a frame that is put together first and then moved makes the processor wait for its own stores.
         match read {
             Ok(Some(Request::Bulks(_))) => {
                 let to = batch.args.len();
                 batch.frames.push(Frame { place, content: Content::Args { from, to }, end: *at });
             }
-            Ok(Some(Request::Inline(words))) => batch.frames.push(Frame { place, content: Content::Words(words), end: *at }),
+            Ok(Some(Request::Inline(words))) => batch.push_odd(place, Odd::Words(words), *at),
             Ok(None) => {
                 // Empty requests before one that is not all there: the reader is past them, and so must the connection be.
                 if *at > from_byte {
-                    batch.frames.push(Frame { place, content: Content::Nothing, end: *at });
+                    batch.push_odd(place, Odd::Nothing, *at);
                 }
                 return Left::Nothing;
             }
             Err(malformed) => {
                 *at = input.len();
-                batch.frames.push(Frame { place, content: Content::Malformed(malformed), end: *at });
+                batch.push_odd(place, Odd::Malformed(malformed), *at);
                 return Left::Nothing;
             }
         }
