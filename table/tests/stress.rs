@@ -49,6 +49,15 @@ impl Draws {
     }
 }
 
+/// Tells the other threads to end when its own does, also by a panic: a failed test must not run for ever.
+struct Ends<'e>(&'e AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn no_increment_is_lost() {
     const THREADS: u64 = 4;
@@ -108,6 +117,7 @@ fn readers_of_many_keys_see_one_moment() {
                 }
             });
         }
+        let _ends = Ends(&end);
         let begun = Instant::now();
         let mut rounds = 0;
         while begun.elapsed() < Duration::from_millis(800) || rounds < 20 {
@@ -121,7 +131,6 @@ fn readers_of_many_keys_see_one_moment() {
             }
             rounds += 1;
         }
-        end.store(true, Ordering::Relaxed);
     });
     assert!(moves.load(Ordering::Relaxed) > 0);
     assert_eq!(place.keys(0), ACCOUNTS as u64);
@@ -135,11 +144,11 @@ fn keys_that_are_there_are_found_while_the_table_grows_and_values_change_size() 
     std::thread::scope(|scope| {
         let (known, end) = (&known, &end);
         scope.spawn(move || {
+            let _ends = Ends(end);
             for number in 0..12_000 {
                 place.set(0, &name(number), &padded(number, 0), None);
                 known.store(number + 1, Ordering::Release);
             }
-            end.store(true, Ordering::Relaxed);
         });
         // Entries that grow and shrink move between home, neighbour and stash.
         scope.spawn(move || {
@@ -176,12 +185,12 @@ fn a_scan_shows_every_stable_key_while_the_table_grows() {
     std::thread::scope(|scope| {
         let end = &end;
         scope.spawn(move || {
+            let _ends = Ends(end);
             let mut draws = Draws(9);
             for number in 0..8_000 {
                 place.set(0, format!("new:{number}").as_bytes(), b"1", None);
                 place.set(0, format!("stable:{}", draws.below(STABLE)).as_bytes(), &padded(1, draws.below(34)), None);
             }
-            end.store(true, Ordering::Relaxed);
         });
         let mut rounds = 0;
         while !end.load(Ordering::Relaxed) || rounds == 0 {
@@ -229,6 +238,7 @@ fn a_flush_takes_all_keys_of_a_transaction_or_none() {
                 std::thread::yield_now();
             }
         });
+        let _ends = Ends(end);
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_millis(700) {
             let there = run_as(&place.table, Mode::Read, |txn| {
@@ -237,7 +247,6 @@ fn a_flush_takes_all_keys_of_a_transaction_or_none() {
             });
             assert!(there == 0 || there == keys.len(), "{there} of {} keys", keys.len());
         }
-        end.store(true, Ordering::Relaxed);
     });
     place.run(|txn| txn.flush(None));
     assert_eq!(place.keys(0), 0);
@@ -256,6 +265,7 @@ fn swaps_beside_writers_of_both_databases_lose_nothing_and_end() {
                 std::thread::yield_now();
             }
         });
+        let _ends = Ends(end);
         let writers: Vec<_> = (0..2u64)
             .map(|thread| {
                 scope.spawn(move || {
@@ -272,7 +282,6 @@ fn swaps_beside_writers_of_both_databases_lose_nothing_and_end() {
             })
             .collect();
         writers.into_iter().for_each(|writer| writer.join().expect("no panic"));
-        end.store(true, Ordering::Relaxed);
     });
     assert_eq!([place.keys(0), place.keys(1)], [2 * EACH; 2]);
 }

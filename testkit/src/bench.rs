@@ -82,6 +82,7 @@ pub fn record(name: &str, scale: &Scale, figures: &Figures) -> std::io::Result<(
         "divisor": scale.divisor,
         "figures": figures,
     });
+    std::fs::create_dir_all(root.join("bench"))?;
     let mut file = std::fs::OpenOptions::new().create(true).append(true).open(root.join("bench/history.jsonl"))?;
     writeln!(file, "{line}")
 }

@@ -6,7 +6,9 @@ use super::{Figures, Scale, median};
 use crate::process::{Server, on_path, polder, valkey};
 use crate::scratch;
 
-const TESTS: [&str; 3] = ["SET", "GET", "INCR"];
+/// What is measured in turn, and redis-benchmark's name for it. The first run of a writer adds the keys, the second finds them there.
+type Test = (&'static str, &'static str);
+const TESTS: [Test; 5] = [("SET of new keys", "SET"), ("SET", "SET"), ("GET", "GET"), ("INCR of new keys", "INCR"), ("INCR", "INCR")];
 
 /// One server to be measured.
 struct Rival {
@@ -40,7 +42,7 @@ pub fn pipeline_1(scale: &Scale) -> Result<Figures, String> {
     let mut rivals = rivals()?;
     let bare = std::env::current_exe().map_err(|error| error.to_string())?.with_file_name("bare_loop");
     rivals.push(Rival { name: "bare", start: Box::new(move || start_pinned(&bare, &["{port}"])) });
-    let measured = measure(&rivals, scale, 1, scale.of(300_000), &["SET", "GET"])?;
+    let measured = measure(&rivals, scale, 1, scale.of(300_000), &[("SET", "SET"), ("GET", "GET")])?;
     Ok(report(&measured, "cpu ns", |run| run.cpu_ns))
 }
 
@@ -83,21 +85,21 @@ struct Run {
 
 /// For each rival and test, the runs of all rounds.
 struct Measured {
-    tests: Vec<String>,
+    tests: Vec<Test>,
     rivals: Vec<(&'static str, Vec<Vec<Run>>)>,
 }
 
-fn measure(rivals: &[Rival], scale: &Scale, pipeline: u32, requests: u64, tests: &[&str]) -> Result<Measured, String> {
+fn measure(rivals: &[Rival], scale: &Scale, pipeline: u32, requests: u64, tests: &[Test]) -> Result<Measured, String> {
     let mut measured: Vec<(&'static str, Vec<Vec<Run>>)> = rivals.iter().map(|rival| (rival.name, vec![vec![]; tests.len()])).collect();
     for _ in 0..scale.rounds {
         for (at, rival) in rivals.iter().enumerate() {
             let server = (rival.start)().map_err(|error| format!("{}: {error}", rival.name))?;
-            for (test, name) in tests.iter().enumerate() {
+            for (test, (_, name)) in tests.iter().enumerate() {
                 measured[at].1[test].push(load(&server, name, pipeline, requests, scale)?);
             }
         }
     }
-    Ok(Measured { tests: tests.iter().map(|name| name.to_string()).collect(), rivals: measured })
+    Ok(Measured { tests: tests.to_vec(), rivals: measured })
 }
 
 fn load(server: &Server, test: &str, pipeline: u32, requests: u64, scale: &Scale) -> Result<Run, String> {
@@ -132,7 +134,7 @@ fn report(measured: &Measured, unit: &str, figure: fn(&Run) -> f64) -> Figures {
         Some(median(runs.1[test].iter().map(figure).collect()))
     };
     let mut figures = Figures::new();
-    for (at, test) in measured.tests.iter().enumerate() {
+    for (at, (test, _)) in measured.tests.iter().enumerate() {
         for (name, _) in &measured.rivals {
             figures.extend(of(name, at).map(|value| (format!("{test} {name} {unit}"), value)));
         }
