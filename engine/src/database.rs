@@ -118,7 +118,7 @@ impl<'m> Database<'m> {
             let text = sum.to_string();
             let old = keys.txn.find(self.number, key)?;
             let value = Value::Packed(text.as_bytes());
-            let new = old.map_or(New::of(Kind::String, value), |old| New { value, raw: false, ..New::from(old) });
+            let new = old.map_or(New::of(Kind::String, value), |old| New { value, raw: false, text: false, ..New::from(old) });
             keys.txn.write(self.number, key, &new, Replaces::Whole)?;
             Ok(sum)
         })

@@ -212,6 +212,36 @@ pub fn root_of(seat: &Seat, db: Db, marks: &mut Marks) -> u64 {
     }
 }
 
+/// Both words of a database in the map, as one change made them: its node and its root. As [`root_of`] it waits for nobody.
+pub fn map_words(seat: &Seat, db: Db) -> (u64, u64) {
+    let segment = seat.segment();
+    loop {
+        let mut marks = Marks::new();
+        let word = segment.observe(MAP_LOCK);
+        let at = directory::map_at(db);
+        let (mut node, mut root) = (segment.observe(at), segment.observe(at + 8));
+        marks.push(Mark { at: MAP_LOCK, word });
+        match lock::owner(word).filter(|owner| *owner != seat.index()) {
+            Some(owner) => {
+                let status_at = segment.seat_at(owner) + at::STATUS;
+                let status = segment.observe(status_at);
+                marks.push(Mark { at: status_at, word: status });
+                if status & 3 == at::COMMITTED {
+                    each_word(segment, owner, &mut |offset, value| match offset {
+                        offset if offset == at => node = value,
+                        offset if offset == at + 8 => root = value,
+                        _ => {}
+                    });
+                }
+            }
+            None => marks.extend([Mark { at, word: node }, Mark { at: at + 8, word: root }]),
+        }
+        if still(segment, &marks) {
+            return (node, root);
+        }
+    }
+}
+
 /// Whether somebody has committed a change of the map and not written it out yet: alive, he is about to; dead, he is recovered here.
 #[inline]
 pub fn map_is_changing(seat: &Seat) -> bool {

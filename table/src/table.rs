@@ -290,29 +290,26 @@ impl Table {
 
     /// Keys in a database (`word` 0) or keys with an expiry (`word` 1), from the tallies of all seats.
     pub(crate) fn tally_of(&self, db: Db, word: u64) -> u64 {
-        const ATTEMPTS_MAX: u32 = 100_000;
+        const ATTEMPTS_MAX: u32 = 1_000;
+        let Ok(seat) = self.seat() else { return 0 };
         let segment = &self.segment;
-        let mut attempts = 0;
-        loop {
-            let (node, root) = (segment.observe(map_at(db)), segment.observe(map_at(db) + 8));
+        let mut keys = 0;
+        // A database that is emptied or swapped meanwhile is counted anew; whoever does so all the time gets a number of some moment.
+        for _ in 0..ATTEMPTS_MAX {
+            let (node, root) = lookup::map_words(&seat, db);
             if root == 0 {
                 return 0;
             }
-            let base = if segment.check(node, 64) { segment.load(node + database::KEYS_BASE + word * 8) } else { 0 };
-            let sum = segment.sum_over_seats(at::TALLIES + directory::tally_of(root) * 16 + word * 8);
-            // Node and root are written one after the other: only of one database they make a number.
-            // If they never do, the node is damaged (S5).
-            attempts += 1;
-            let one =
-                attempts > ATTEMPTS_MAX || !segment.check(node, 64) || segment.load(node + database::TALLY) == directory::tally_of(root);
-            if one && segment.observe(map_at(db)) == node && segment.observe(map_at(db) + 8) == root {
-                return sum.wrapping_sub(base);
-            }
-            // Whoever is between the two goes on, or is dead and recovered here.
-            if !self.seat().is_ok_and(|seat| lookup::map_is_changing(&seat)) {
-                std::hint::spin_loop();
+            let tally = directory::tally_of(root);
+            // A node that names another tally is damaged, or somebody else's by now (S5).
+            let known = segment.check(node, 64) && segment.load(node + database::TALLY) == tally;
+            let base = if known { segment.load(node + database::KEYS_BASE + word * 8) } else { 0 };
+            keys = segment.sum_over_seats(at::TALLIES + tally * 16 + word * 8).wrapping_sub(base);
+            if lookup::map_words(&seat, db) == (node, root) {
+                break;
             }
         }
+        keys
     }
 
     /// What the directory's slot at a position names, for `inspect` and `verify`.

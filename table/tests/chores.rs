@@ -6,8 +6,8 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use common::Place;
-use polder_shm::Locked;
-use polder_shm::layout::ROOTS_AT;
+use polder_shm::layout::{ROOTS_AT, seat as at};
+use polder_shm::{Locked, Tag};
 use polder_table::{Counter, Limits, Mode, Policy, SYSTEM, Stop};
 
 /// The lock of whoever sweeps flushed databases (`table::directory`).
@@ -159,4 +159,30 @@ fn who_has_little_patience_is_told_that_a_key_is_busy() {
         assert_eq!(txn.declare(&[(0, b"key")]), Err(Stop::Busy));
         assert_eq!(txn.declare(&[(0, b"key"), (1, b"other")]), Err(Stop::Busy));
     });
+}
+
+#[test]
+fn keys_are_counted_while_a_stopped_process_changes_the_map() {
+    let place = &Place::new();
+    place.set(0, b"key", b"1", None);
+    place.set(1, b"key", b"1", None);
+    // Stopped after its commit, before it has written anything out.
+    let hold = |wait: &dyn Fn()| {
+        let seat = place.table.seat().expect("a seat");
+        assert!(matches!(seat.lock(ROOTS_AT, None), Ok(Locked::Ours(_))));
+        let map_at = ROOTS_AT + 1024;
+        seat.note(Tag::Cover, ROOTS_AT, 0).expect("room");
+        seat.note(Tag::Word, map_at, 0).expect("room");
+        seat.note(Tag::Word, map_at + 8, 0).expect("room");
+        seat.set(at::STATUS, seat.get(at::STATUS) | at::COMMITTED);
+        // Between the two stores.
+        let node = place.table.segment().load(map_at);
+        place.table.segment().store(map_at, 0);
+        wait();
+        place.table.segment().store(map_at, node);
+        seat.set(at::STATUS, seat.get(at::STATUS) & !3);
+        seat.rollback();
+    };
+    while_held(hold, || assert_eq!([place.table.keys(0), place.table.keys(1)], [(0, 0), (1, 0)]));
+    assert_eq!(place.table.keys(0), (1, 0));
 }
