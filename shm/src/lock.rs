@@ -19,8 +19,11 @@
 //! - `starving` reserves a free word for those who have slept on it. It is a hint: if all of them die, a newcomer
 //!   sleeps once and has then slept on it too. So no bit needs cleaning up after the dead.
 //!
-//! Fairness: a waiter that has waited [`STARVING_AFTER`] sets `starving`; from then on a release leaves the word to the
-//! sleepers, so a thread that hammers one word gives it up about once a millisecond.
+//! Fairness: a waiter tries for some microseconds, then naps and tries again, without telling anybody: the owner's releases cost no system
+//! call, and who hammers the word goes on at full speed. Who has waited [`STARVING_AFTER`] sets `starving` and sleeps until he is
+//! woken; from then on a release leaves the word to the sleepers, so a thread that hammers one word gives it up about once a
+//! millisecond. (Measured, SETs of one key by 8 threads on 2 cores: all of one thread's rate, where spinning and waking each other left
+//! 54 % of it; the least share is 0.9 of the greatest.)
 //!
 //! Restated in tests/models.rs (`lock`, `death`), where a checker chooses the schedule: change both.
 
@@ -47,7 +50,12 @@ pub const VERSION: u64 = 1 << 32;
 pub const PROBE: Duration = Duration::from_millis(2);
 /// How long a waiter waits before it asks to be preferred.
 pub const STARVING_AFTER: Duration = Duration::from_millis(1);
-const SPINS: u32 = 60;
+/// How long a waiter who is not starving sleeps between attempts. Nobody needs to wake him, so that who hammers the word goes on
+/// without system calls.
+pub const NAP: Duration = Duration::from_micros(50);
+/// How long is waited between the attempts of one go. Longer and longer: who looks takes the cache line away from the owner,
+/// who otherwise does many short transactions meanwhile.
+const PAUSES: [u32; 6] = [4, 16, 32, 64, 128, 128];
 
 /// How an attempt to lock ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,11 +96,8 @@ impl Segment {
     /// Takes the word, waiting until `deadline` if need be. `probe` is called now and then while somebody owns the word: it looks
     /// whether that seat is dead and, if so, recovers it. A word that is ours already is as good as dead (S5): nobody would free it.
     pub(crate) fn lock_wait(&self, at: u64, seat: u64, deadline: Option<Instant>, probe: &mut dyn FnMut()) -> Locked {
-        for _ in 0..SPINS {
-            match self.lock_try(at, seat) {
-                Locked::Busy => std::hint::spin_loop(),
-                done => return done,
-            }
+        if let Some(done) = self.lock_spin(at, seat) {
+            return done;
         }
         let began = Instant::now();
         let mut slept = false;
@@ -109,10 +114,18 @@ impl Segment {
                 }
                 continue;
             }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            let now = Instant::now();
+            if deadline.is_some_and(|deadline| now >= deadline) {
                 return Locked::Busy;
             }
-            let wanted = word | WAITERS | if began.elapsed() >= STARVING_AFTER { STARVING } else { 0 };
+            if now - began < STARVING_AFTER {
+                std::thread::sleep(deadline.map_or(NAP, |deadline| NAP.min(deadline - now)));
+                match self.lock_spin(at, seat) {
+                    Some(done) => return done,
+                    None => continue,
+                }
+            }
+            let wanted = word | WAITERS | STARVING;
             if wanted != word && self.exchange(at, word, wanted).is_err() {
                 continue;
             }
@@ -123,6 +136,17 @@ impl Segment {
                 probe();
             }
         }
+    }
+
+    /// Tries for some microseconds.
+    fn lock_spin(&self, at: u64, seat: u64) -> Option<Locked> {
+        for pauses in PAUSES {
+            match self.lock_try(at, seat) {
+                Locked::Busy => (0..pauses).for_each(|_| std::hint::spin_loop()),
+                done => return Some(done),
+            }
+        }
+        None
     }
 
     /// Gives the word back: `changed` adds a version, `dead` marks it dead.
