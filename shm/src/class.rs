@@ -78,13 +78,14 @@ pub const fn per_slab(class: usize) -> usize {
     SLAB_BYTES as usize / SIZES[class] as usize
 }
 
-/// How many free nodes of `class` a seat keeps at hand.
+/// How many free nodes of `class` a seat keeps at hand. What a server's batch of 64 calls frees comes back all at once when its pin ends,
+/// and the next batch takes as much: smaller caches would go through the slabs' bitmaps each time (a third of a SET of 100 bytes).
 pub const fn cache_slots(class: usize) -> usize {
     match SIZES[class] {
-        ..=256 => 64,
-        257..=1024 => 32,
+        ..=256 => 192,
+        257..=1024 => 64,
         1025..=4096 => 16,
-        _ => 8,
+        _ => 16,
     }
 }
 

@@ -6,7 +6,7 @@
 //! 0                 4 KiB                   header
 //! 4 KiB             12 KiB                  roots: words that the table owns (its map of databases)
 //! 16 KiB            seats_max x 64          witnesses: who lives (witness.rs)
-//! 80 KiB            seats_max x 60 KiB      seats, backed by memory once they have been used
+//! 80 KiB            seats_max x 84 KiB      seats, backed by memory once they have been used
 //! slab_words_at     slabs_max x 16          a lock and a state for each slab
 //! slab_bits_at      slabs_max x 256         a bitmap for each slab: 1 = taken out of the slab
 //! slabs_at          slabs_max x 64 KiB      nodes
@@ -122,14 +122,14 @@ pub mod seat {
     pub const END: u64 = RETIRED + 24 + RETIRED_INLINE * 16;
 
     pub const TALLY_SLOTS: u64 = 520;
-    pub const MEMORY_PAIRS: u64 = 160;
+    pub const MEMORY_PAIRS: u64 = 288;
     pub const JOURNAL_PAIRS: u64 = 512;
     pub const RETIRED_INLINE: u64 = 1022;
     pub const IDLE: u64 = 0;
     pub const COMMITTED: u64 = 1;
     pub const NO_PIN: u64 = u64::MAX;
     /// Whole pages, so that a seat can be backed by memory by itself.
-    pub const BYTES: u64 = 60 * 1024;
+    pub const BYTES: u64 = 84 * 1024;
     const _: () = assert!(END <= BYTES && BYTES.is_multiple_of(4096));
 }
 

@@ -116,7 +116,9 @@ impl Segment {
             }
             let now = Instant::now();
             if deadline.is_some_and(|deadline| now >= deadline) {
-                return Locked::Busy;
+                // Who has little patience looks after the owner, too, or nobody would for long.
+                probe();
+                return self.lock_try(at, seat);
             }
             if now - began < STARVING_AFTER {
                 std::thread::sleep(deadline.map_or(NAP, |deadline| NAP.min(deadline - now)));
