@@ -41,6 +41,10 @@ impl Default for Options {
     }
 }
 
+/// Beyond so many keys in a batch those of calls with several are not looked ahead for: the first ones would have left the cache before
+/// they are used, and what is known of them takes memory that stays.
+const PREFETCH_KEYS_MAX: usize = 1024;
+
 /// What is known of many calls before the first is made: their rows, and where their keys belong. Its memory is used again.
 #[derive(Default)]
 pub struct Outlook {
@@ -111,7 +115,11 @@ impl Memory {
                     keys.push((db, key));
                     only = first;
                 }
-                (Some(command), _) => command.each_key(args, |at, _| keys.push((db, args[at]))),
+                (Some(command), _) => command.each_key(args, |at, _| {
+                    if keys.len() < PREFETCH_KEYS_MAX {
+                        keys.push((db, args[at]));
+                    }
+                }),
                 (None, _) => {}
             }
             outlook.calls.push((command, only));
@@ -138,5 +146,25 @@ impl Memory {
     /// Runs one call and writes exactly one reply, unless the session's patience has a limit and that is reached.
     pub fn execute(&self, session: &mut Session, host: &dyn Host, args: &[&[u8]], reply: &mut dyn Reply) -> Progress {
         polder_commands::execute(&self.table, session, host, args, reply)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_with_very_many_keys_leaves_little_behind() {
+        let segment = format!("shm:polder-outlook-{}", std::process::id());
+        let memory = Memory::attach(&Options { segment: segment.clone(), ceiling: 64 << 20, ..Options::default() }).expect("a segment");
+        memory.database(0).set(b"key", b"value").expect("room");
+        let names: Vec<String> = (0..100_000).map(|number| format!("key{number}")).collect();
+        let many: Vec<&[u8]> = std::iter::once(&b"DEL"[..]).chain(names.iter().map(String::as_bytes)).collect();
+        let mut outlook = Outlook::default();
+        memory.prefetch([(0, &many[..]), (0, &[&b"GET"[..], b"key"])].into_iter(), &mut outlook);
+        assert!(outlook.sights.capacity() <= 2 * PREFETCH_KEYS_MAX, "{}", outlook.sights.capacity());
+        // The one after it is foreseen all the same.
+        assert_eq!(outlook.sights.len() - 1, outlook.calls[1].1);
+        Memory::remove(&segment).expect("it is there");
     }
 }

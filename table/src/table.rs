@@ -27,7 +27,7 @@ pub struct Table {
 }
 
 /// Keys whose misses are taken at once.
-const PREFETCH_KEYS: usize = 64;
+pub(crate) const PREFETCH_KEYS: usize = 64;
 
 /// A pin that lasts until this is dropped.
 pub struct Pinned(std::rc::Rc<Seat>);

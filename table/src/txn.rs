@@ -33,7 +33,7 @@ use crate::place::Deficit;
 use crate::record::{self, Record};
 use crate::scratch::Loan;
 use crate::shadow::Editing;
-use crate::table::Table;
+use crate::table::{PREFETCH_KEYS, Table};
 use crate::{clock, raw};
 
 /// Attempts in read mode before the keys are locked.
@@ -174,8 +174,11 @@ impl<'t> Txn<'t> {
         self.scratch.take_trouble()?;
         if !self.locks() {
             if keys.len() > 1 {
-                self.table.prefetch(keys.iter().copied(), &mut self.scratch.sights.borrow_mut());
-                self.scratch.sights.borrow_mut().clear();
+                let mut sights = self.scratch.sights.borrow_mut();
+                for keys in keys.chunks(PREFETCH_KEYS) {
+                    self.table.prefetch(keys.iter().copied(), &mut sights);
+                    sights.clear();
+                }
             }
             return Ok(());
         }
