@@ -464,6 +464,8 @@ impl Loop {
                 }
             },
         };
+        // A call may have begun a pause or ended it, for those who come after it in the same pipeline, too.
+        self.pause = self.process.pause_at(self.now_ms);
         if progress == Progress::Busy {
             self.patience_us = SPENT_PATIENCE_US;
             connection.barred = true;
@@ -479,10 +481,8 @@ impl Loop {
         }
     }
 
-    /// Renews what others see of a connection whose calls of a batch have been executed, and acts on what they changed.
+    /// Renews what others see of a connection whose calls of a batch have been executed.
     fn after_calls(&mut self, slot: Option<usize>) {
-        // A call may have begun a pause or ended it.
-        self.pause = self.process.pause_at(self.now_ms);
         let Some(connection) = slot.and_then(|slot| self.slots[slot].as_mut()) else { return };
         let session = &connection.session;
         if session.multi.is_some() || session.last.is_some_and(|command| matches!(command.run, Run::Session(_))) {

@@ -271,6 +271,18 @@ fn a_pause_of_writers_makes_them_wait_and_readers_not() {
 }
 
 #[test]
+fn a_pause_holds_what_its_own_client_has_sent_behind_it() {
+    let door = Door::open("");
+    let (mut one, mut other) = (door.client(), door.client());
+    one.write(b"CLIENT PAUSE 60000 WRITE\r\nGET key\r\nSET key value\r\nGET key\r\n");
+    assert_eq!((one.reply(), one.reply()), ("+OK".into(), "_".into()));
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(other.ask("GET key"), "_");
+    assert_eq!(other.ask("CLIENT UNPAUSE"), "+OK");
+    assert_eq!((one.reply(), one.reply()), ("+OK".into(), "$value".into()));
+}
+
+#[test]
 fn who_waits_and_who_watches_is_told() {
     let door = Door::open("--threads 2");
     let (mut writer, mut watcher, mut other) = (door.client(), door.client(), door.client());
