@@ -1,7 +1,8 @@
 //! The life of one call: found, checked, queued or run, answered once.
 //!
 //! ```text
-//! find row -> arity -> authenticated? -> memory left? -> in MULTI? queue it
+//! find row -> a short way, and nothing unusual about the session? -> run without a transaction, before all else
+//!          -> arity -> authenticated? -> memory left? -> in MULTI? queue it
 //!                                                      -> on the session: run once, no transaction
 //!                                                      -> on the table: begin, declare keys, run, commit;
 //!                                                         on Retry the reply is rewound and it is run again
@@ -62,7 +63,6 @@ pub fn execute_foreseen(
     reply: &mut dyn Reply,
 ) -> Progress {
     if let Some(foresight) = foresight
-        && foresight.command.quick.is_some()
         && run_quickly(table, session, host, foresight, args, reply)
     {
         return Progress::Answered;
@@ -81,7 +81,7 @@ fn run_quickly(
     reply: &mut dyn Reply,
 ) -> bool {
     let Foresight { command, sight } = foresight;
-    let plain = session.authenticated && session.multi.is_none() && session.replies == Replies::On;
+    let plain = session.authenticated && session.multi.is_none() && session.replies == Replies::On && !session.no_touch;
     let (Some(quick), true) = (command.quick, plain && command.arity_fits(args.len())) else { return false };
     if command.has(GROWS) && !table.make_room() {
         return false;

@@ -1,9 +1,10 @@
 //! What the dispatcher promises beyond single replies: silence where it was asked for, refusal when memory is short, and
 //! transactions that others see whole or not at all.
 use polder_base::Protocol;
-use polder_engine::{Limits, Policy};
+use polder_engine::{Limits, Policy, Progress, Session};
 use polder_testkit::answer::Answer;
 use polder_testkit::caller::Caller;
+use polder_testkit::gather::Gather;
 use polder_testkit::scratch::Scratch;
 
 /// Runs one command of words without blanks; no answer where there was no reply.
@@ -20,6 +21,27 @@ fn check(scratch: &Scratch, caller: &mut Caller, steps: &[(&str, &str)]) {
     for (line, expected) in steps {
         assert_eq!(shown(scratch, caller, line), *expected, "{line}");
     }
+}
+
+#[test]
+fn who_does_not_touch_leaves_the_access_clock_alone_on_the_short_way_too() {
+    let scratch = Scratch::new();
+    let mut session = Session { turn_ms: polder_base::time::now_ms(), ..Session::default() };
+    let mut ask = |later_ms: u64, line: &str| {
+        session.turn_ms += later_ms;
+        let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        let mut reply = Gather::new(session.protocol);
+        let progress = scratch.embedder.memory.execute(&mut session, &scratch.embedder.host, &args, &mut reply);
+        assert_eq!(progress, Progress::Answered, "{line}");
+        reply.answer().unwrap().shown()
+    };
+    ask(0, "SET key value");
+    ask(0, "CLIENT NO-TOUCH ON");
+    ask(100_000, "GET key");
+    assert_eq!(ask(0, "OBJECT IDLETIME key"), "(integer) 100");
+    ask(0, "CLIENT NO-TOUCH OFF");
+    ask(0, "GET key");
+    assert_eq!(ask(0, "OBJECT IDLETIME key"), "(integer) 0");
 }
 
 #[test]

@@ -10,8 +10,8 @@
 //! the first [`EXACT_CALLS`] calls of a command and then for each [`SAMPLE`]th, which counts as that many. So that a slow
 //! call is noticed all the same, the others look at the kernel's coarse clock (5 to 10 ns, in steps of 1 to 4 ms): once
 //! if the thread has said when its turn began, else twice. Commands that are flagged as fast do not look, and are noticed
-//! only when they are timed; nor do calls that take a command's short way. When the slow log or the latency monitor is set to less than [`COARSE_NS`], every call
-//! is timed exactly, since someone wants to know.
+//! only when they are timed; nor do calls that take a command's short way. When the slow log or the latency monitor is
+//! set to less than [`COARSE_NS`], every call is timed exactly, since someone wants to know.
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};

@@ -44,14 +44,14 @@ pub(super) fn incrby(table: &Table, sight: &Sight, args: &[&[u8]], now_ms: u64, 
 
 fn add(table: &Table, sight: &Sight, key: &[u8], by: i64, now_ms: u64, reply: &mut dyn Reply) -> bool {
     let mut text = itoa::Buffer::new();
-    let old = table.quick_edit(sight, key, now_ms, 1, |old| {
+    let sum = table.quick_edit(sight, key, now_ms, 1, |old| {
         let old = old.map_or(Some(0), number::integer);
         match old.and_then(|old| old.checked_add(by)) {
             Some(sum) => (Some(text.format(sum).as_bytes()), Some(sum)),
             None => (None, None),
         }
     });
-    let Some(Some(sum)) = old else { return false };
+    let Some(Some(sum)) = sum else { return false };
     reply.integer(sum);
     true
 }

@@ -6,7 +6,7 @@
 //! million arguments is looked at twice.
 //!
 //! Invariants:
-//! 1. `input` advances by whole requests only; after `Ok(None)` the caller gives the same bytes and more.
+//! 1. `input` advances by whole requests only, empty ones included; after `Ok(None)` the caller gives what is left of it and more.
 //! 2. What is remembered are distances from the request's first byte, so the caller may move its buffer.
 //! 3. Memory that a client can make us take is in proportion to bytes that it has sent, never to a number that it named.
 
