@@ -28,6 +28,10 @@ const PATIENCE: Duration = Duration::from_micros(100);
 const BUSY_VICTIMS_MAX: u32 = 8;
 /// Attempts to collect one key in one round.
 const COLLECT_ATTEMPTS: u32 = 3;
+/// Keys that one call evicts, at most, while memory is less than a twentieth above its limit.
+const EVICTED_PER_CALL: u32 = 8;
+/// One in so many evictions looks whether the key's extent can shrink.
+const EVICTIONS_PER_LOOK: u64 = 16;
 /// Draws of a victim before eviction gives up.
 const DRAWS_MAX: u32 = 20_000;
 
@@ -147,13 +151,17 @@ impl Table {
         if limits.memory_max == 0 {
             return true;
         }
-        let (mut draws, mut busy) = (0, 0);
+        let (mut draws, mut busy, mut evicted) = (0, 0, 0);
         while self.claimed() > limits.memory_max {
+            // Room shows only when enough of an extent is free: what it takes until then is spread over many calls.
+            if evicted >= EVICTED_PER_CALL && self.claimed() <= limits.memory_max + limits.memory_max / 20 {
+                return true;
+            }
             if limits.policy == Policy::NoEviction || draws > DRAWS_MAX {
                 return false;
             }
             match self.evict_one(&limits, &mut draws) {
-                Ok(true) => busy = 0,
+                Ok(true) => (busy, evicted) = (0, evicted + 1),
                 // Others may be less dear to their holders.
                 Err(Stop::Busy) if busy < BUSY_VICTIMS_MAX => busy += 1,
                 _ => return self.claimed() <= limits.memory_max,
@@ -175,6 +183,11 @@ impl Table {
         txn.retrying(|| txn.remove(db, &key, Replaces::Whole).map(drop))?;
         drop(txn);
         self.count(Counter::Evicted, 1);
+        if self.seat()?.get(at::COUNTERS + 8 * Counter::Evicted as u64).is_multiple_of(EVICTIONS_PER_LOOK) {
+            let txn = self.begin(Mode::Write)?;
+            txn.limit_patience(PATIENCE);
+            txn.shrink(db, txn.hash_of(&key).position);
+        }
         Ok(true)
     }
 

@@ -29,6 +29,9 @@ use crate::txn::Txn;
 /// Pieces of each half of a split.
 const SPLIT_PIECES: u64 = PIECES_MAX / 2 + 1;
 
+/// How full an extent is after it has shrunk, at most: well below what makes it grow.
+const SHRUNK_PERCENT: u64 = 85;
+
 /// An extent under construction. The lines of its buckets are kept here until [`Building::finish`].
 pub(crate) struct Building {
     at: u64,
@@ -137,7 +140,7 @@ impl Txn<'_> {
     /// Makes room around a position of a database. The transaction has just been rolled back: its seat's journal is empty.
     pub(crate) fn grow(&self, db: Db, position: u64) {
         for extra in 0..PIECES_MAX {
-            match self.try_grow(db, position, extra) {
+            match self.try_reshape(db, position, |old| Some(shapes_after(old, extra))) {
                 Ok(Grown::Cramped) => self.seat.rollback(),
                 Ok(Grown::Done) => return,
                 Ok(Grown::Overtaken) => return self.seat.rollback(),
@@ -149,7 +152,27 @@ impl Txn<'_> {
         }
     }
 
-    fn try_grow(&self, db: Db, position: u64, extra: u64) -> Result<Grown, Stop> {
+    /// Gives back the pieces that the extent around a position does not need any more, if nobody is in the way: an entry that lies
+    /// inline gives no memory back by going. The transaction has done nothing yet.
+    pub(crate) fn shrink(&self, db: Db, position: u64) {
+        let shape = |old: &Extent| {
+            let used: u64 = (0..old.buckets()).map(|index| self.used_units(old, index)).sum();
+            let pieces = (used * 100).div_ceil(SHRUNK_PERCENT * PIECE_BUCKETS * UNITS as u64).max(1);
+            (pieces < old.pieces).then(|| vec![(pieces, old.depth, old.prefix)])
+        };
+        if !matches!(self.try_reshape(db, position, shape), Ok(Grown::Done)) {
+            self.seat.rollback();
+        }
+    }
+
+    fn used_units(&self, extent: &Extent, index: u64) -> u64 {
+        let segment = self.segment();
+        let Some(bucket) = extent.bucket(segment, index) else { return UNITS as u64 };
+        UNITS as u64 - bucket::matches(&bucket::tag_words(&Live { segment, bucket }), FREE).count_ones() as u64
+    }
+
+    /// Replaces the extent around a position by what `shapes` makes of it, if it makes something.
+    fn try_reshape(&self, db: Db, position: u64, shapes: impl Fn(&Extent) -> Option<Vec<(u64, u32, u64)>>) -> Result<Grown, Stop> {
         let segment = self.segment();
         let root = segment.observe(map_at(db) + 8);
         let Some(old) = (root != 0).then(|| directory::walk(segment, root, position)).flatten() else { return Ok(Grown::Overtaken) };
@@ -159,7 +182,7 @@ impl Txn<'_> {
         if !old.covers(position) {
             return Err(Fault::Damaged { what: "an extent" }.into());
         }
-        let shapes = shapes_after(&old, extra);
+        let Some(shapes) = shapes(&old) else { return Ok(Grown::Overtaken) };
         let mut buildings: SmallVec<[Building; 2]> = SmallVec::new();
         for (pieces, depth, prefix) in shapes {
             buildings.push(self.build(pieces, depth, prefix)?);

@@ -130,6 +130,29 @@ fn eviction_passes_over_keys_that_somebody_holds() {
 }
 
 #[test]
+fn eviction_of_short_strings_makes_room_and_stops_there() {
+    let place = &Place::new();
+    let key = |number: u32| number.to_le_bytes();
+    (0..20_000).for_each(|number| place.set(0, &key(number), &[1; 40], None));
+    let memory_max = place.table.claimed();
+    place.table.set_limits(Limits { memory_max, policy: Policy::AllkeysRandom, ..Limits::default() });
+    for number in 20_000..60_000 {
+        assert!(place.table.make_room(), "after {number} keys");
+        place.set(0, &key(number), &[1; 40], None);
+        assert!(place.table.claimed() < memory_max / 100 * 106);
+    }
+    assert!(place.keys(0) > 15_000, "{} keys are left", place.keys(0));
+    // Who writes what is there already takes nobody's place.
+    let keys = place.keys(0);
+    let present: Vec<u32> = (0..60_000).filter(|number| place.get(0, &key(*number)).is_some()).collect();
+    for number in present.iter().cycle().take(40_000) {
+        assert!(place.table.make_room());
+        place.set(0, &key(*number), &[2; 40], None);
+    }
+    assert!(place.keys(0) > keys / 10 * 8, "{} of {keys} keys are left", place.keys(0));
+}
+
+#[test]
 fn eviction_ends_when_somebody_holds_every_key() {
     let place = &Place::new();
     place.set(0, b"key", &[1; 1_000], None);

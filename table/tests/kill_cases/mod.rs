@@ -342,5 +342,19 @@ fn chores() -> Vec<Case> {
                 |table| assert!(table.make_room(), "something can go"),
             )
         },
+        Case {
+            whole: Whole::Gone,
+            ..case(
+                "evict-short-strings",
+                |place| {
+                    // Most of the extent is free: to become smaller is all that gives memory back.
+                    (0..1_000).for_each(|number| place.set(0, &numbered(number), &[1; 30], None));
+                    (100..1_000).for_each(|number| assert!(place.remove(0, &numbered(number))));
+                    let memory_max = place.table.claimed() + seat::BYTES - 40_000;
+                    place.table.set_limits(Limits { memory_max, policy: Policy::AllkeysRandom, ..Limits::default() });
+                },
+                |table| assert!(table.make_room(), "something can go"),
+            )
+        },
     ]
 }
