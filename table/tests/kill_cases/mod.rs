@@ -148,6 +148,12 @@ fn fill(table: &Table, numbers: std::ops::Range<u32>) {
     }
 }
 
+/// The short way of [`fill`].
+fn fill_quickly(table: &Table, number: u32) {
+    let (key, value) = wide(number);
+    set_quickly(table, 0, &key, &value);
+}
+
 /// The first number whose entry, added to all before it, makes `happens` true.
 fn first_that(happens: impl Fn(&Table, u32) -> bool) -> u32 {
     let place = case("", |_| {}, |_| {}).prepare();
@@ -161,7 +167,15 @@ fn first_that(happens: impl Fn(&Table, u32) -> bool) -> u32 {
 }
 
 fn displaced(to: &'static str) -> u32 {
-    first_that(move |table, number| table.inspect(0, &numbered(number)).expect("readable").is_some_and(|shown| shown.displacement == to))
+    displaced_in(to, 1)
+}
+
+/// The same in an extent of so many pieces at least.
+fn displaced_in(to: &'static str, pieces: u64) -> u32 {
+    first_that(move |table, number| {
+        let shown = table.inspect(0, &numbered(number)).expect("readable");
+        shown.is_some_and(|shown| shown.displacement == to && shown.pieces >= pieces)
+    })
 }
 
 /// The key that makes the first extent have so many pieces, or (0) split.
@@ -174,12 +188,32 @@ fn grown_to(pieces: u64) -> u32 {
 
 fn entries() -> Vec<Case> {
     let (next, stash) = (displaced("next bucket"), displaced("stash"));
+    let far = displaced_in("stash", 4);
     vec![
         case("insert-inline", bystanders, |table| set(table, 0, b"new", b"1")),
         case("overwrite-inline", bystanders, |table| set(table, 0, &numbered(1), b"seven 7")),
         case("overwrite-inline-longer", bystanders, |table| set(table, 0, &numbered(0), &[9; 30])),
         case("insert-quickly", bystanders, |table| set_quickly(table, 0, b"new", &[0xff; 24])),
         case("overwrite-quickly", bystanders, |table| set_quickly(table, 0, &numbered(1), b"seven 7")),
+        case("resize-quickly", bystanders, |table| set_quickly(table, 0, &numbered(1), &[7; 30])),
+        case("next-door-quickly", move |place| fill(&place.table, 0..next), move |table| fill_quickly(table, next)),
+        case("stash-quickly", move |place| fill(&place.table, 0..stash), move |table| fill_quickly(table, stash)),
+        case("large-stash-quickly", move |place| fill(&place.table, 0..far), move |table| fill_quickly(table, far)),
+        case(
+            "overwrite-next-door-quickly",
+            move |place| fill(&place.table, 0..next + 1),
+            move |table| set_quickly(table, 0, &numbered(next), &[0xff; 41]),
+        ),
+        case(
+            "overwrite-in-stash-quickly",
+            move |place| fill(&place.table, 0..far + 1),
+            move |table| set_quickly(table, 0, &numbered(far), &[0xff; 41]),
+        ),
+        case(
+            "resize-in-stash-quickly",
+            move |place| fill(&place.table, 0..far + 1),
+            move |table| set_quickly(table, 0, &numbered(far), b"short"),
+        ),
         case("delete-inline", bystanders, |table| remove(table, 0, &numbered(2))),
         case("insert-in-next-bucket", move |place| fill(&place.table, 0..next), move |table| fill(table, next..next + 1)),
         case("insert-in-stash", move |place| fill(&place.table, 0..stash), move |table| fill(table, stash..stash + 1)),
