@@ -114,7 +114,10 @@ impl Txn<'_> {
         let unit = self.unit_of(spot);
         self.shadow_mut(spot.shadow, |words| bucket::erase(words, unit, spot.image.units));
         if spot.hop > 0 {
-            self.shadow_mut(home, |words| bucket::count_displaced(words, spot.hop == 2, -1));
+            self.shadow_mut(home, |words| {
+                bucket::count_displaced(words, spot.hop == 2, -1);
+                words.shadow.moved = true;
+            });
         }
     }
 

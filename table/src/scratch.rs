@@ -164,6 +164,10 @@ impl Scratch {
         let mut any = false;
         for shadow in &self.shadows.borrow()[..self.shadows_used.get()] {
             let mut changed = false;
+            if shadow.moved {
+                // Who has looked into one of the buckets (SCAN) finds another word when it has looked into all.
+                seat.amend(shadow.lock_item, CHANGED);
+            }
             for (offset, value) in shadow.changes(segment) {
                 if !changed {
                     seat.amend(shadow.lock_item, CHANGED);

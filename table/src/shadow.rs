@@ -15,18 +15,20 @@ pub struct Shadow {
     pub lock_item: u64,
     /// Which words are written here.
     pub written: u128,
+    /// An entry at home here moves from one bucket to another, even if no word here tells.
+    pub moved: bool,
     words: Box<[u64; WORDS]>,
 }
 
 impl Shadow {
     /// The shadow of a bucket that was locked by journal item `lock_item`.
     pub fn new(bucket: Bucket, lock_item: u64) -> Shadow {
-        Shadow { bucket, lock_item, written: 0, words: Box::new([0; WORDS]) }
+        Shadow { bucket, lock_item, written: 0, moved: false, words: Box::new([0; WORDS]) }
     }
 
     /// The same allocation for another bucket.
     pub fn reuse(&mut self, bucket: Bucket, lock_item: u64) {
-        (self.bucket, self.lock_item, self.written) = (bucket, lock_item, 0);
+        (self.bucket, self.lock_item, self.written, self.moved) = (bucket, lock_item, 0, false);
     }
 
     /// What was written and differs from the bucket: offset and value.

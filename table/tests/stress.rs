@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 use common::{Place, run_as};
 use polder_shm::Segment;
 use polder_shm::mapping::Residence;
+use polder_table::bucket::PIECE_BUCKETS;
+use polder_table::directory::{Bucket, extent};
 use polder_table::{Found, Mode, New, Replaces, Stop, Table, Txn};
 use polder_values::{Kind, Value};
 
@@ -334,4 +336,49 @@ fn a_stopped_holder_of_a_lock_stops_no_reader_and_no_writer_elsewhere_and_dies_w
     assert_eq!(place.get(0, b"held").as_deref(), Some(&b"after"[..]));
     assert_eq!(place.keys(0), 5_001);
     holder.wait().expect("killed");
+}
+
+#[test]
+fn the_home_tells_what_moves_within_the_stash() {
+    let place = &Place::new();
+    let name = |number: usize| format!("key:{number:06}").into_bytes();
+    let shown = |key: &[u8]| place.table.inspect(0, key).expect("readable").expect("there");
+    // Entries that fill an extent until several that have the same two buckets of the stash to choose from lie there.
+    let mut number = 0;
+    let stashed: Vec<Vec<u8>> = loop {
+        place.set(0, &name(number), &[1; 41], None);
+        number += 1;
+        let last = shown(&name(number - 1));
+        if last.displacement != "stash" || last.pieces < 3 {
+            continue;
+        }
+        let stashes = last.pieces * 7 - last.homes;
+        let likes = |key: &Vec<u8>| shown(key).displacement == "stash" && shown(key).home % stashes == last.home % stashes;
+        let keys: Vec<Vec<u8>> = (0..number).rev().map(name).filter(likes).collect();
+        if keys.len() > 3 {
+            break keys;
+        }
+    };
+    let key = &stashed[0];
+    let first = shown(key);
+    let segment = place.table.segment();
+    let piece = segment.load(first.extent + extent::PIECES + first.home / PIECE_BUCKETS * 8) << 3;
+    let line = Bucket::of(piece, first.home % PIECE_BUCKETS).line;
+    let (mut draws, mut moves) = (Draws(1), 0);
+    for _ in 0..2_000 {
+        let (which, length) = (draws.below(stashed.len()), [41, 25][draws.below(2)]);
+        let (before, word) = (shown(key).bucket, segment.load(line));
+        place.set(0, key, &vec![2; length], None);
+        if shown(key).bucket != before {
+            moves += 1;
+            // A scan that looks into both buckets, into each when the entry is in the other, knows by this.
+            assert_ne!(segment.load(line), word, "the entry has moved, and its home is as it was");
+        }
+        // The others come and go, so that now the one and now the other bucket is the emptier.
+        match draws.below(2) {
+            0 if which > 0 => drop(place.remove(0, &stashed[which])),
+            _ => place.set(0, &stashed[which], &vec![3; length], None),
+        }
+    }
+    assert!(moves > 10, "{moves} moves");
 }
