@@ -435,7 +435,8 @@ impl Txn<'_> {
         Ok(self.seat.commit(olds)?)
     }
 
-    fn retire_directory(&self, node: u64, level: u32) -> Result<u64, Stop> {
+    /// Notes that a directory node and those below it go out of use; answers how many they are.
+    pub(crate) fn retire_directory(&self, node: u64, level: u32) -> Result<u64, Stop> {
         let segment = self.segment();
         let mut olds = 1;
         for index in 0..directory::SLOTS {

@@ -197,7 +197,8 @@ impl Txn<'_> {
                 building.nodes().try_for_each(|offset| self.retire(ref_to(offset), false))?;
             }
             self.retire(ref_to(node), false)?;
-            self.retire(ref_to(directory::directory_of(root)), false)?;
+            let olds = self.retire_directory(directory::directory_of(root), 0)?;
+            self.scratch.olds.set(self.scratch.olds.get() + olds);
             doublings += 1;
         }
     }

@@ -127,3 +127,17 @@ fn the_short_way_writes_every_byte() {
         }
     }
 }
+
+#[test]
+fn a_database_may_be_filled_anew_by_one_transaction_however_large() {
+    const KEYS: u32 = 100_000;
+    let place = Place::new();
+    place.set(0, b"old", b"1", None);
+    place.run(|txn| {
+        txn.flush(Some(0))?;
+        (0..KEYS).try_for_each(|number| txn.write(0, &number.to_le_bytes(), &New::of(Kind::String, Value::Packed(b"new")), Replaces::Whole))
+    });
+    // Its directory has two levels from birth.
+    assert_eq!(place.keys(0), KEYS as u64);
+    assert!(place.get(0, b"old").is_none() && (0..KEYS).all(|number| place.get(0, &number.to_le_bytes()).is_some()));
+}
