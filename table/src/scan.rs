@@ -46,7 +46,10 @@ impl Txn<'_> {
             let Some(extent) = self.walk(db, root, position)? else { continue };
             let home = extent.home_of(position);
             let images = match self.at_home(&extent, home) {
-                Some(images) => images,
+                Some(images) => {
+                    attempts = 0;
+                    images
+                }
                 None if attempts < ATTEMPTS_MAX => {
                     attempts += 1;
                     continue;
