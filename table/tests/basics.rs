@@ -141,3 +141,41 @@ fn a_database_may_be_filled_anew_by_one_transaction_however_large() {
     assert_eq!(place.keys(0), KEYS as u64);
     assert!(place.get(0, b"old").is_none() && (0..KEYS).all(|number| place.get(0, &number.to_le_bytes()).is_some()));
 }
+
+#[test]
+fn an_old_sight_is_right_or_of_no_use() {
+    let place = Place::new();
+    let name = |number: u32| format!("key:{number}").into_bytes();
+    let mut sights = Vec::new();
+    let mut used = [0u32; 2];
+    for round in 0..60u32 {
+        // Addresses of directories, extents and pieces come back again and again, in databases of other sizes.
+        let keys = 10 + round * 7919 % 6_000;
+        for number in 0..keys {
+            place.set(0, &name(number), &round.to_le_bytes(), None);
+            if number % 97 == 0 {
+                sights.extend((0..8).filter_map(|far| Some((name(far * 31), place.table.sight(0, &name(far * 31))?))));
+            }
+        }
+        for (key, sight) in &sights {
+            let there = place.get(0, key);
+            let seen = place.table.quick_get(sight, key, 1, |found| found.map(<[u8]>::to_vec));
+            assert!(seen.is_none_or(|seen| seen == there), "round {round}");
+            let value = [round.to_le_bytes(), [7; 4]].concat();
+            let written = place.table.quick_edit(sight, key, 1, 0, |old| {
+                assert_eq!(old, there.as_deref(), "round {round}");
+                (Some(&value[..]), ())
+            });
+            used[written.is_some() as usize] += 1;
+            assert!(written.is_none() || place.get(0, key) == Some(value), "round {round}");
+        }
+        if round % 3 == 2 {
+            place.run(|txn| txn.flush(Some(0)));
+            (0..20).for_each(|_| assert!(place.table.chores(100_000) > 0));
+        } else if round % 5 == 4 {
+            place.run(|txn| txn.swap(0, 1));
+        }
+    }
+    assert!(used[0] > 1_000 && used[1] > 1_000, "{used:?}");
+    assert_eq!(place.keys(0), place.table.keys(0).0);
+}
