@@ -123,7 +123,7 @@ impl Table {
             let (due, remaining) = txn.due_in(&found, now);
             drop(txn);
             // Before the bound is lowered to what remains: who dies in between must not have forgotten those that are due.
-            let collected = due.iter().all(|key| self.collect(db, key).is_ok());
+            let collected = due.iter().all(|key| self.collect(db, found.root, key).is_ok());
             let remaining = if collected { remaining } else { now };
             seat.land(EXTENT_BOUND, remaining);
             left = left.min(remaining);
@@ -132,12 +132,17 @@ impl Table {
         left
     }
 
-    /// Takes away a key that has expired, if it still has and nobody holds it for long.
-    fn collect(&self, db: Db, key: &[u8]) -> Result<(), Stop> {
+    /// Takes away a key that has expired, if it still has, nobody holds it for long, and the database is still the one of `root`: after
+    /// SWAPDB or a FLUSH it is not the one whose bound is to be lifted.
+    fn collect(&self, db: Db, root: u64, key: &[u8]) -> Result<(), Stop> {
         let txn = self.begin(Mode::Write)?;
         txn.limit_patience(PATIENCE);
         for _ in 0..COLLECT_ATTEMPTS {
-            match txn.hold(db, key, true).and_then(|_| txn.commit()) {
+            let held = txn.hold(db, key, true);
+            if txn.scratch.held.borrow().iter().any(|held| held.extent.root != root) {
+                return Err(Stop::Busy);
+            }
+            match held.and_then(|_| txn.commit()) {
                 Err(Stop::Retry) => txn.abort(),
                 outcome => return outcome,
             }
