@@ -39,6 +39,8 @@ pub struct Seat {
     /// Retired entries at which the next reclamation is worth its cost.
     pub(crate) reclaim_at: Cell<u64>,
     pins: Cell<u32>,
+    /// How often others had the lock of late: see [`Seat::stand_back`].
+    pub(crate) collisions: Cell<u32>,
     /// In use by a transaction: a seat runs one at a time.
     busy: Cell<bool>,
     generation: u64,
@@ -116,6 +118,7 @@ impl Seat {
             last_epoch: Cell::new(0),
             reclaim_at: Cell::new(0),
             pins: Cell::new(0),
+            collisions: Cell::new(0),
             busy: Cell::new(false),
             generation: fork::generation(),
             owned,

@@ -16,7 +16,7 @@ use polder_shm::{Locked, Seat, Segment, lock};
 use polder_values::Kind;
 
 use crate::api::{COUNTERS, Counter, Db};
-use crate::bucket::{self, LINE_WORDS, UNITS, Words};
+use crate::bucket::{self, LINE_WORDS, UNITS, WORDS, Words, WordsMut};
 use crate::clock;
 use crate::directory::{self, Bucket};
 use crate::entry::{self, Image, Inline};
@@ -309,7 +309,7 @@ impl Edit<'_> {
     #[inline]
     fn insert(&self, image: &Image) -> Option<Brief<'_>> {
         let home = self.sight.bucket;
-        if room(&self.live(home), image.units).is_some() {
+        if has_room(&self.live(home), image.units) {
             return self.insert_at(self.seat.brief(), (home, 0), image);
         }
         let (target, in_stash) = self.find_room(image.units)?;
@@ -334,20 +334,49 @@ impl Edit<'_> {
     fn find_room(&self, units: usize) -> Option<((Bucket, u64), bool)> {
         let [(beside, _), (one, _), (other, _)] = self.sight.others();
         let held = self.hold(beside)?;
-        if room(&self.live(held.0), units).is_some() {
+        if has_room(&self.live(held.0), units) {
             return Some((held, false));
         }
         let stashes = [self.hold(one)?, self.hold(other)?];
         let free = stashes.map(|(bucket, _)| bucket::matches(&bucket::tag_words(&self.live(bucket)), FREE).count_ones());
         let held = stashes[(free[1] > free[0]) as usize];
-        room(&self.live(held.0), units).map(|_| (held, true))
+        has_room(&self.live(held.0), units).then_some((held, true))
     }
 }
 
-/// Free units in a row.
+/// Whether so many units are free, in a row or not.
 #[inline(always)]
-fn room(live: &Live<'_>, units: usize) -> Option<usize> {
-    bucket::run_of(bucket::matches(&bucket::tag_words(live), FREE), units)
+fn has_room(live: &Live<'_>, units: usize) -> bool {
+    bucket::matches(&bucket::tag_words(live), FREE).count_ones() as usize >= units
+}
+
+/// A private copy of a bucket, to be rearranged.
+struct Copied([u64; WORDS]);
+
+impl Words for Copied {
+    fn word(&self, index: usize) -> u64 {
+        self.0[index]
+    }
+}
+
+impl WordsMut for Copied {
+    fn set_word(&mut self, index: usize, value: u64) {
+        self.0[index] = value;
+    }
+}
+
+/// The same where the free units do not lie in a row: the others move together. `tags` are the bucket's, without what goes.
+#[inline(never)]
+fn put_compacting(notes: &mut Brief<'_>, live: &Live<'_>, tag: u8, image: &Image, tags: &[u64; 7]) -> Option<()> {
+    let mut copied = Copied(std::array::from_fn(|index| live.word(index)));
+    copied.0[1..LINE_WORDS].copy_from_slice(tags);
+    bucket::insert(&mut copied, tag, image)?;
+    for index in 1..WORDS {
+        if copied.0[index] != live.word(index) {
+            notes.word(live.bucket.word_at(index), copied.0[index]);
+        }
+    }
+    Some(())
 }
 
 /// Notes an entry's words, as far as they differ from what is there.
@@ -361,12 +390,14 @@ fn note_words(notes: &mut Brief<'_>, live: &Live<'_>, unit: usize, image: &Image
     }
 }
 
-/// Finds free units in a row and notes the entry there, with its tags; the bytes of `gone` are set for tags that are to be free.
+/// Finds free units and notes the entry there, with its tags; the bytes of `gone` are set for tags that are to be free.
 #[inline(always)]
 fn put(notes: &mut Brief<'_>, live: &Live<'_>, tag: u8, image: &Image, gone: &[u64; 7]) -> Option<()> {
     let old = bucket::tag_words(live);
     let mut tags: [u64; 7] = std::array::from_fn(|word| old[word] & !gone[word]);
-    let unit = bucket::run_of(bucket::matches(&tags, FREE), image.units)?;
+    let Some(unit) = bucket::run_of(bucket::matches(&tags, FREE), image.units) else {
+        return put_compacting(notes, live, tag, image, &tags);
+    };
     for number in unit..unit + image.units {
         tags[number / 8] |= (if number == unit { tag } else { CONTINUED } as u64) << (number % 8 * 8);
     }

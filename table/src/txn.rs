@@ -151,7 +151,10 @@ impl<'t> Txn<'t> {
     /// Locks a word, waiting as long as patience lasts; answers whether it is ours, or dead.
     pub(crate) fn lock_patiently(&self, at: u64) -> Result<Locked, Stop> {
         let locked = match self.seat.lock_now(at)? {
-            Locked::Busy => self.seat.lock(at, self.deadline())?,
+            Locked::Busy => {
+                self.seat.stand_back(self.deadline());
+                self.seat.lock(at, self.deadline())?
+            }
             done => done,
         };
         if locked == Locked::Busy { Err(Stop::Busy) } else { Ok(locked) }
