@@ -116,9 +116,7 @@ impl Segment {
             }
             let now = Instant::now();
             if deadline.is_some_and(|deadline| now >= deadline) {
-                // Who has little patience looks after the owner, too, or nobody would for long.
-                probe();
-                return self.lock_try(at, seat);
+                return self.lock_last(at, seat, probe);
             }
             if now - began < STARVING_AFTER {
                 std::thread::sleep(deadline.map_or(NAP, |deadline| NAP.min(deadline - now)));
@@ -138,6 +136,17 @@ impl Segment {
                 probe();
             }
         }
+    }
+
+    /// The last attempt of who has no more patience: he looks after the owner first, or nobody would for long, and counts as one who has
+    /// slept, since the starving for whom a free word is kept may all be dead.
+    fn lock_last(&self, at: u64, seat: u64, probe: &mut dyn FnMut()) -> Locked {
+        probe();
+        let word = self.load(at);
+        if word & (OWNER | DEAD) == 0 && self.exchange(at, word, (word & !STARVING) | (seat + 1)).is_ok() {
+            return Locked::Ours(word);
+        }
+        if word & DEAD != 0 { Locked::Dead } else { Locked::Busy }
     }
 
     /// Tries for some microseconds.

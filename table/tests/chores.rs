@@ -131,6 +131,7 @@ fn eviction_passes_over_keys_that_somebody_holds() {
 
 #[test]
 fn eviction_of_short_strings_makes_room_and_stops_there() {
+    const AT_HAND: u64 = 200_000;
     let place = &Place::new();
     let key = |number: u32| number.to_le_bytes();
     (0..20_000).for_each(|number| place.set(0, &key(number), &[1; 40], None));
@@ -139,7 +140,9 @@ fn eviction_of_short_strings_makes_room_and_stops_there() {
     for number in 20_000..60_000 {
         assert!(place.table.make_room(), "after {number} keys");
         place.set(0, &key(number), &[1; 40], None);
-        assert!(place.table.claimed() < memory_max / 100 * 106);
+        // A twentieth, and what the seat keeps at hand: a few large nodes, which show beside so small a limit.
+        let claimed = place.table.claimed();
+        assert!(claimed < memory_max / 100 * 105 + AT_HAND, "{claimed} of {memory_max} after {number} keys");
     }
     assert!(place.keys(0) > 15_000, "{} keys are left", place.keys(0));
     // Who writes what is there already takes nobody's place.
@@ -208,4 +211,16 @@ fn keys_are_counted_while_a_stopped_process_changes_the_map() {
     };
     while_held(hold, || assert_eq!([place.table.keys(0), place.table.keys(1)], [(0, 0), (1, 0)]));
     assert_eq!(place.table.keys(0), (1, 0));
+}
+
+#[test]
+fn a_free_lock_that_the_dead_left_starving_is_taken_by_who_has_little_patience() {
+    let place = Place::new();
+    let (segment, seat) = (place.table.segment(), place.table.seat().expect("a seat"));
+    let sweep_lock = polder_shm::layout::ROOTS_AT + 8;
+    segment.publish(sweep_lock, polder_shm::lock::STARVING);
+    let locked = seat.lock(sweep_lock, Some(Instant::now() + Duration::from_micros(100))).expect("room in the journal");
+    assert!(matches!(locked, polder_shm::Locked::Ours(_)), "{locked:?}");
+    seat.rollback();
+    assert_eq!(segment.load(sweep_lock) & (polder_shm::lock::STARVING | polder_shm::lock::OWNER), 0);
 }
