@@ -38,6 +38,8 @@ const DRAWS_MAX: u32 = 20_000;
 /// What a seat lifts while it looks for expired keys: the bounds of a database and of one of its extents.
 const DATABASE_BOUND: u64 = 0;
 const EXTENT_BOUND: u64 = 1;
+/// The bound of what could not be looked at. Not the present: who holds a lock there may be about to commit what has expired since.
+const UNKNOWN: u64 = 0;
 
 impl Table {
     /// One round of the chores, at most about `budget_us`; answers in how many milliseconds the next is due.
@@ -105,17 +107,17 @@ impl Table {
     /// Collects what has expired in a database; answers the earliest expiry that is left. The seat is pinned.
     fn expire_database(&self, db: Db, now: u64, end: Instant) -> u64 {
         let mut extents = Vec::new();
-        let mut left = if self.each_extent(db, &mut |extent| extents.push(*extent)) { u64::MAX } else { now };
+        let mut left = if self.each_extent(db, &mut |extent| extents.push(*extent)) { u64::MAX } else { UNKNOWN };
         for found in extents {
             let bound = found.expiry_min(self.segment());
             if bound > now || Instant::now() > end {
                 left = left.min(bound);
                 continue;
             }
-            let Ok(txn) = self.begin(Mode::Read) else { return now };
+            let Ok(txn) = self.begin(Mode::Read) else { return UNKNOWN };
             if !found.is_current(self.segment()) {
                 // Its successor has a bound of its own.
-                left = now;
+                left = UNKNOWN;
                 continue;
             }
             txn.seat.lift(EXTENT_BOUND, found.at + extent::EXPIRY_MIN);
@@ -124,7 +126,7 @@ impl Table {
             drop(txn);
             // Before the bound is lowered to what remains: who dies in between must not have forgotten those that are due.
             let collected = due.iter().all(|key| self.collect(db, found.root, key).is_ok());
-            let remaining = if collected { remaining } else { now };
+            let remaining = if collected { remaining } else { UNKNOWN };
             seat.land(EXTENT_BOUND, remaining);
             left = left.min(remaining);
         }
@@ -278,7 +280,7 @@ impl Txn<'_> {
         }
     }
 
-    /// The keys of an extent that have expired, and the earliest expiry of the others (now, if a bucket could not be read).
+    /// The keys of an extent that have expired, and the earliest expiry of the others ([`UNKNOWN`], if a bucket could not be read).
     fn due_in(&self, extent: &Extent, now: u64) -> (Vec<Vec<u8>>, u64) {
         let (mut due, mut left) = (Vec::new(), u64::MAX);
         for index in 0..extent.buckets() {
@@ -289,7 +291,7 @@ impl Txn<'_> {
                 expiring.filter(|image| image.meta() & entry::EXPIRY != 0).collect::<Vec<_>>()
             });
             let Some(images) = images.filter(|_| !locked && self.seat.covers_now()) else {
-                left = now;
+                left = UNKNOWN;
                 continue;
             };
             for image in images {
