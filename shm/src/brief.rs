@@ -33,7 +33,7 @@ impl Brief<'_> {
     fn item(&mut self, tag: Tag, offset: u64, value: u64) {
         // Short: it needs no chained block. A bucket has 116 words.
         assert!(self.len < at::JOURNAL_PAIRS, "a brief journal is brief");
-        let item = self.seat.base + at::JOURNAL + self.len * 16;
+        let item = self.seat.item_at(self.len);
         self.seat.segment.store(item, tag.stored(offset));
         self.seat.segment.store(item + 8, value);
         self.len += 1;
@@ -70,16 +70,15 @@ impl Brief<'_> {
         seat.set(at::STATUS, status | at::COMMITTED);
         // SYNC: seat-commit. Who sees a word that is written here sees COMMITTED, too.
         segment.release_fence();
-        let items = seat.base + at::JOURNAL;
         for number in locks..len {
-            let first = segment.load(items + number * 16);
-            if let Some(offset) = Tag::Word.offset_in(first) {
-                segment.store(offset, segment.load(items + number * 16 + 8));
+            if let Some((Tag::Word, offset, value)) = seat.item(number) {
+                segment.store(offset, value);
             }
         }
         for number in (0..locks).rev() {
-            let (first, how) = (segment.load(items + number * 16), segment.load(items + number * 16 + 8));
-            segment.unlock(first & Tag::OFFSET_MASK, how & CHANGED != 0, false);
+            if let Some((Tag::Lock, offset, how)) = seat.item(number) {
+                segment.unlock(offset, how & CHANGED != 0, false);
+            }
         }
         seat.set(at::JOURNAL_LEN, 0);
         seat.set(at::STATUS, (status & !3) + 4);

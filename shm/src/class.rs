@@ -84,7 +84,6 @@ pub const fn cache_slots(class: usize) -> usize {
     match SIZES[class] {
         ..=256 => 192,
         257..=1024 => 64,
-        1025..=4096 => 16,
         _ => 16,
     }
 }

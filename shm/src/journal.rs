@@ -64,12 +64,6 @@ impl Tag {
     pub(crate) const fn stored(self, offset: u64) -> u64 {
         (self as u64) << OFFSET_BITS | offset
     }
-
-    /// The offset in the first word of an item of this kind.
-    #[inline(always)]
-    pub(crate) const fn offset_in(self, word: u64) -> Option<u64> {
-        if word >> OFFSET_BITS == self as u64 { Some(word & Tag::OFFSET_MASK) } else { None }
-    }
 }
 
 /// Takes an item's first word apart; `None` for one that no writer made (S5).

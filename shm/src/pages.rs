@@ -7,7 +7,7 @@
 //!   be anything else, so this is what "asked for" means: 1 GiB, else 2 MiB, else the ordinary pages, with a report.
 //! - **transparent** large pages. Since Linux 6.1 a process may ask for them block by block (`MADV_COLLAPSE`), whatever tmpfs was
 //!   mounted with, unless the administrator denies them; that is what growth does. Older kernels give them where tmpfs was mounted with
-//!   `huge=always` or `huge=within_size`. Measured: a random GET among a million keys takes less than half of the time.
+//!   `huge=always` or `huge=within_size`. Measured: a random GET among a million keys takes 182 ns instead of 270.
 
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};

@@ -28,7 +28,8 @@ fn words<const N: usize>(values: [u64; N]) -> [AtomicU64; N] {
     values.map(AtomicU64::new)
 }
 
-/// Mirrors `lock.rs`: `lock_try`, `lock_wait`, `unlock`.
+/// Mirrors `lock.rs`: `lock_try`, `lock_wait`, `unlock`. Naps are left out, being but another attempt, and so is the last attempt of who has
+/// no patience (a test in table/tests/chores.rs): here everybody sleeps at once, which is the hardest case for waking.
 mod lock {
     use super::*;
 
