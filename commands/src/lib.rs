@@ -7,6 +7,7 @@
 //! **Invariant:** [`FAMILIES`] is the only registration there is.
 #![forbid(unsafe_code)]
 
+pub mod acl;
 pub mod bitmap;
 pub mod call;
 pub mod client;
@@ -16,23 +17,35 @@ pub mod config;
 pub mod connection;
 pub mod database;
 pub mod debug;
+pub mod dump;
 pub mod execute;
 pub mod expiry;
+pub mod geo;
 pub mod grammar;
+pub mod hash;
+pub mod hyperloglog;
 pub mod info;
 pub mod introspect;
 pub mod key;
 pub mod latency;
+pub mod list;
 pub mod lolwut;
 pub mod lookup;
 pub mod memory;
 pub mod metrics;
 pub mod object;
+pub mod persistence;
+pub mod pubsub;
 pub mod replication;
+pub mod scripting;
 pub mod server;
 pub mod session;
+pub mod set;
 pub mod settings;
 pub mod slowlog;
+pub mod sort;
+pub mod sorted_set;
+pub mod stream;
 pub mod string;
 pub mod transaction;
 
@@ -57,6 +70,8 @@ pub static FAMILIES: &[Family] = &[
     Family { group: "generic", category: "keyspace", commands: expiry::COMMANDS },
     Family { group: "generic", category: "keyspace", commands: database::WALKS },
     Family { group: "generic", category: "keyspace", commands: object::COMMANDS },
+    Family { group: "generic", category: "keyspace", commands: dump::COMMANDS },
+    Family { group: "generic", category: "", commands: sort::COMMANDS },
     Family { group: "connection", category: "connection", commands: connection::COMMANDS },
     Family { group: "connection", category: "connection", commands: client::COMMANDS },
     Family { group: "cluster", category: "connection", commands: cluster::CONNECTION },
@@ -64,7 +79,18 @@ pub static FAMILIES: &[Family] = &[
     Family { group: "server", category: "", commands: database::COMMANDS },
     Family { group: "string", category: "string", commands: string::COMMANDS },
     Family { group: "bitmap", category: "bitmap", commands: bitmap::COMMANDS },
+    Family { group: "list", category: "list", commands: list::COMMANDS },
+    Family { group: "hash", category: "hash", commands: hash::COMMANDS },
+    Family { group: "set", category: "set", commands: set::COMMANDS },
+    Family { group: "sorted-set", category: "sortedset", commands: sorted_set::COMMANDS },
+    Family { group: "geo", category: "geo", commands: geo::COMMANDS },
+    Family { group: "stream", category: "stream", commands: stream::COMMANDS },
+    Family { group: "hyperloglog", category: "hyperloglog", commands: hyperloglog::COMMANDS },
+    Family { group: "pubsub", category: "pubsub", commands: pubsub::COMMANDS },
+    Family { group: "scripting", category: "scripting", commands: scripting::COMMANDS },
     Family { group: "transactions", category: "transaction", commands: transaction::COMMANDS },
+    Family { group: "server", category: "", commands: acl::COMMANDS },
+    Family { group: "server", category: "", commands: persistence::COMMANDS },
     Family { group: "server", category: "connection", commands: introspect::COMMANDS },
     Family { group: "server", category: "", commands: config::COMMANDS },
     Family { group: "server", category: "", commands: info::COMMANDS },

@@ -1,0 +1,5 @@
+//! Publish and subscribe.
+use crate::command::Command;
+
+/// The family's rows.
+pub const COMMANDS: &[Command] = &[];

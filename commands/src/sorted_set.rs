@@ -1,0 +1,5 @@
+//! Sorted sets: members in the order of their scores.
+use crate::command::Command;
+
+/// The family's rows.
+pub const COMMANDS: &[Command] = &[];
