@@ -48,6 +48,7 @@ pub mod sorted_set;
 pub mod stream;
 pub mod string;
 pub mod transaction;
+pub mod waiting;
 
 pub use call::{Call, Outcome, SessionCall};
 pub use command::Command;
