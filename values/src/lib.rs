@@ -6,6 +6,8 @@
 #![forbid(unsafe_code)]
 
 pub mod duplicate;
+pub mod order;
+pub mod sequence;
 pub mod string;
 #[cfg(feature = "testing")]
 pub mod testing;

@@ -210,11 +210,18 @@ pub fn read_at(nodes: &dyn Nodes, value: &Value<'_>, offset: u64, target: &mut [
 /// # Errors
 /// [`Fault::Damaged`] with the first thing that is wrong.
 pub fn check(nodes: &dyn Nodes, root: &Root, visit: &mut dyn FnMut(Ref)) -> Result<(), Fault> {
-    let height = checked_height(root)?;
     if root.count <= PACKED_MAX as u64 || !root.refs[1].is_none() {
         return Err(Fault::Damaged { what: "the root of a string" });
     }
-    check_node(nodes, root.refs[0], height, root.count, visit)
+    check_tree(nodes, root, visit)
+}
+
+/// As [`check`], for a tree that may be shorter than a string's: what [`make_tree`] made.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_tree(nodes: &dyn Nodes, root: &Root, visit: &mut dyn FnMut(Ref)) -> Result<(), Fault> {
+    check_node(nodes, root.refs[0], checked_height(root)?, root.count, visit)
 }
 
 /// Checks the node that begins `left` bytes before the value's end.
