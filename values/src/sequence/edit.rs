@@ -68,11 +68,11 @@ enum Moved {
 }
 
 /// Takes a tree apart: its elements, whose own trees live on.
-fn take_apart(nodes: &dyn Nodes, rule: &Rule, node: Ref, level: u8, elements: &mut Vec<Moved>) -> Result<(), Fault> {
+fn take_apart(nodes: &dyn Nodes, node: Ref, level: u8, elements: &mut Vec<Moved>) -> Result<(), Fault> {
     if level > 0 {
         let inner = Inner::read(nodes, node)?;
         for index in 0..inner.len() {
-            take_apart(nodes, rule, inner.node(index), level - 1, elements)?;
+            take_apart(nodes, inner.node(index), level - 1, elements)?;
         }
     } else {
         let run = tree::leaf(nodes, node)?;
@@ -87,10 +87,10 @@ fn take_apart(nodes: &dyn Nodes, rule: &Rule, node: Ref, level: u8, elements: &m
     Ok(())
 }
 
-fn apart(nodes: &dyn Nodes, rule: &Rule, tree: &Tree) -> Result<Vec<Moved>, Fault> {
+fn apart(nodes: &dyn Nodes, tree: &Tree) -> Result<Vec<Moved>, Fault> {
     let mut elements = Vec::new();
     if tree.count > 0 {
-        take_apart(nodes, rule, tree.root, tree::checked_height(tree)?, &mut elements)?;
+        take_apart(nodes, tree.root, tree::checked_height(tree)?, &mut elements)?;
     }
     if elements.len() as u64 != tree.count {
         return Err(DAMAGED);
@@ -129,7 +129,7 @@ fn drop_element(nodes: &dyn Nodes, element: Moved) {
 pub fn splice(nodes: &dyn Nodes, rule: &Rule, tree: &mut Tree, rank: u64, replaces: bool, parts: &[&[u8]]) -> Result<(), Fault> {
     assert!(rank.checked_add(replaces as u64).is_some_and(|end| end <= tree.count), "past the end of a sequence");
     let new = element_of(nodes, rule, parts.concat())?;
-    let mut elements = apart(nodes, rule, tree)?;
+    let mut elements = apart(nodes, tree)?;
     if replaces {
         drop_element(nodes, std::mem::replace(&mut elements[rank as usize], new));
     } else {
@@ -142,7 +142,7 @@ pub fn splice(nodes: &dyn Nodes, rule: &Rule, tree: &mut Tree, rank: u64, replac
 /// Takes elements out of a tree.
 pub fn remove(nodes: &dyn Nodes, rule: &Rule, tree: &mut Tree, rank: u64, count: u64) -> Result<(), Fault> {
     assert!(rank.checked_add(count).is_some_and(|end| end <= tree.count), "past the end of a sequence");
-    let mut elements = apart(nodes, rule, tree)?;
+    let mut elements = apart(nodes, tree)?;
     for element in elements.drain(rank as usize..(rank + count) as usize) {
         drop_element(nodes, element);
     }
@@ -164,7 +164,7 @@ pub fn extend(draft: &mut Draft, nodes: &dyn Nodes, rule: &Rule, elements: &mut 
     if rest.peek().is_none() {
         return Ok(());
     }
-    let mut all = apart(nodes, rule, tree)?;
+    let mut all = apart(nodes, tree)?;
     for bytes in rest {
         all.push(element_of(nodes, rule, bytes.to_vec())?);
     }

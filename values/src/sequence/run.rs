@@ -100,7 +100,7 @@ impl<'a> Run<'a> {
         }
         let (length, _) = stub_of(bytes)?;
         let tree = *self.refs.get(self.stubs(index)).ok_or(DAMAGED)?;
-        Ok(Element::Long(Root { refs: [tree, Ref::NONE], count: length & (1 << 56) - 1, extra: length >> 56 }))
+        Ok(Element::Long(Root { refs: [tree, Ref::NONE], count: length & ((1 << 56) - 1), extra: length >> 56 }))
     }
 
     /// The word that the stub at `index` keeps of its element.
