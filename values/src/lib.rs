@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod duplicate;
+pub mod hyperloglog;
 pub mod order;
 pub mod sequence;
 pub mod string;

@@ -149,6 +149,7 @@ impl Maker<'_> {
             "key" | "key1" | "key2" | "newkey" | "source" | "destination" | "destkey" | "sourcekey" => key(self.random),
             "increment" | "decrement" if self.name.contains("FLOAT") => decimal(self.random),
             "encoding" => pick(self.random, &["u8", "i8", "u1", "i5", "u16", "i16", "u32", "i32", "u63", "i64", "u64", "i65", "u0", "x8"]),
+            "subcommand" if self.name == "PFDEBUG" => pick(self.random, &["ENCODING", "DECODE", "TODENSE", "GETREG", "decode", "none"]),
             "operation" => pick(self.random, &["AND", "OR", "XOR", "NOT", "and"]),
             "bit" => pick(self.random, &["0", "1", "0", "1", "2"]),
             "offset" if self.name == "SETBIT" || self.name.starts_with("BITFIELD") => bit_offset(self.random),
