@@ -186,7 +186,7 @@ fn quieten(session: &mut Session, reply: &mut dyn Reply, mark: usize) {
 }
 
 /// The row of a call that may go on: known, of the right length, by someone who may, with memory to grow into.
-fn admit(table: &Table, session: &Session, args: &[&[u8]]) -> Result<&'static Command, Stop> {
+pub(crate) fn admit(table: &Table, session: &Session, args: &[&[u8]]) -> Result<&'static Command, Stop> {
     let command = resolve(args)?;
     if !command.arity_fits(args.len()) {
         return Err(wrong_arity(command));
@@ -276,6 +276,33 @@ fn run(table: &Table, session: &mut Session, host: &dyn Host, command: &'static 
             outcome
         }
         Run::Container => Err(wrong_arity(command)),
+    }
+}
+
+/// Runs a call inside a transaction that belongs to several; what it refuses becomes its own reply and stops nothing. `counts`: it has not been
+/// counted yet, by an attempt of the same transaction that came to nothing.
+pub(crate) fn run_inside(call: &mut SessionCall<'_>, txn: &Txn<'_>, counts: bool) -> Outcome {
+    let (command, args, table, host, mark) = (call.command, call.args, call.table, call.host, call.reply.mark());
+    let (reply, session) = (&mut *call.reply, &mut *call.session);
+    let watch = counts.then(|| host.recorder().begin(host.settings(), command));
+    let outcome = match command.run {
+        Run::Table(_, function) => function(&mut Call { command, args, table, txn, reply, session, host }),
+        Run::Session(function) => function(&mut SessionCall { command, args, table, reply, session, host }),
+        Run::Container => unreachable!("a container alone does not pass the arity check"),
+    };
+    if let (Some(watch), false) = (watch, matches!(outcome, Err(Stop::Retry | Stop::Busy))) {
+        note(host, call.session, command, args, watch, outcome.is_err());
+    }
+    match outcome {
+        Err(Stop::Refused(text)) => {
+            call.reply.rewind(mark);
+            if counts {
+                host.recorder().count_error(&text);
+            }
+            call.reply.error(&text);
+            Ok(())
+        }
+        other => other,
     }
 }
 

@@ -47,6 +47,7 @@ pub mod sort;
 pub mod sorted_set;
 pub mod stream;
 pub mod string;
+pub mod together;
 pub mod transaction;
 pub mod waiting;
 
@@ -55,6 +56,7 @@ pub use command::Command;
 pub use execute::{Foresight, Progress, execute, execute_foreseen};
 pub use lookup::{all, find, find_subcommand};
 pub use session::{Host, Session};
+pub use together::{TOGETHER_MAX, execute_together};
 
 /// A family: what COMMAND DOCS calls a group, the ACL category of its commands, and their rows.
 pub struct Family {

@@ -7,9 +7,9 @@
 use polder_base::{Reply, number};
 use polder_table::{Counter, Mode, Stop, Txn, Watch};
 
-use crate::call::{Call, Outcome, SessionCall, is};
+use crate::call::{Outcome, SessionCall, is};
 use crate::command::{ALLOW_BUSY, Command, FAST, GROWS, LOADING, NOSCRIPT, Run, SKIP_SLOWLOG, STALE, session};
-use crate::execute::{Keys, begin, note, retry, spare_memory};
+use crate::execute::{Keys, begin, retry, run_inside, spare_memory};
 use crate::session::{Multi, Queued, Session};
 
 /// The family's rows.
@@ -174,29 +174,10 @@ fn declared<'m>(multi: &'m Multi, session: &Session) -> Keys<'m> {
     keys
 }
 
-/// Runs one queued command inside the transaction; what it refuses becomes its own reply and stops nothing.
+/// Runs one queued command inside the transaction.
 fn run_queued(call: &mut SessionCall<'_>, txn: &Txn<'_>, queued: &Queued, counts: bool) -> Outcome {
     let args: Vec<&[u8]> = queued.args.iter().map(|arg| &**arg).collect();
-    let (command, args, table, host, mark) = (queued.command, &args[..], call.table, call.host, call.reply.mark());
-    let (reply, session) = (&mut *call.reply, &mut *call.session);
-    let watch = counts.then(|| host.recorder().begin(host.settings(), command));
-    let outcome = match command.run {
-        Run::Table(_, function) => function(&mut Call { command, args, table, txn, reply, session, host }),
-        Run::Session(function) => function(&mut SessionCall { command, args, table, reply, session, host }),
-        Run::Container => unreachable!("a container alone does not pass the arity check"),
-    };
-    if let (Some(watch), false) = (watch, matches!(outcome, Err(Stop::Retry | Stop::Busy))) {
-        note(host, call.session, command, args, watch, outcome.is_err());
-    }
-    match outcome {
-        Err(Stop::Refused(text)) => {
-            call.reply.rewind(mark);
-            if counts {
-                host.recorder().count_error(&text);
-            }
-            call.reply.error(&text);
-            Ok(())
-        }
-        other => other,
-    }
+    let (table, host) = (call.table, call.host);
+    let mut inner = SessionCall { command: queued.command, args: &args, table, reply: &mut *call.reply, session: &mut *call.session, host };
+    run_inside(&mut inner, txn, counts)
 }

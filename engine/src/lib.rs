@@ -143,6 +143,20 @@ impl Memory {
         polder_commands::execute_foreseen(&self.table, session, host, foresight, args, reply)
     }
 
+    /// How many of the calls from `number` on may share a transaction, judging by their rows alone; whether they change the same key, see
+    /// [`Memory::execute_together`].
+    #[inline]
+    pub fn sociable(&self, outlook: &Outlook, number: usize) -> usize {
+        let rows = outlook.calls[number..].iter().take(polder_commands::TOGETHER_MAX);
+        rows.take_while(|(command, _)| command.is_some_and(Command::is_sociable)).count()
+    }
+
+    /// Runs the first of `calls` and those directly behind it that change the same key, as far as they may share a transaction; answers how
+    /// many have been run and answered, none if the session's patience was at its end.
+    pub fn execute_together(&self, session: &mut Session, host: &dyn Host, calls: &[&[&[u8]]], reply: &mut dyn Reply) -> (usize, Progress) {
+        polder_commands::execute_together(&self.table, session, host, calls, reply)
+    }
+
     /// Runs one call and writes exactly one reply, unless the session's patience has a limit and that is reached.
     pub fn execute(&self, session: &mut Session, host: &dyn Host, args: &[&[u8]], reply: &mut dyn Reply) -> Progress {
         polder_commands::execute(&self.table, session, host, args, reply)

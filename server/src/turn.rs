@@ -23,9 +23,10 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use polder_base::time::{now_ms, now_us};
 use polder_commands::command::Run;
-use polder_commands::{Host, Progress, Session, execute};
+use polder_commands::{Host, Progress, Session, TOGETHER_MAX, execute};
 use polder_engine::{Counter, Outlook};
 use polder_wire::resp::{Limits, Output, Requests};
+use smallvec::SmallVec;
 use std::os::fd::AsRawFd;
 
 use crate::batch::{Batch, Content, Frame, Odd, Spare};
@@ -420,13 +421,13 @@ impl Loop {
             Content::Odd(_) => (0, &args[..0]),
         });
         self.process.memory.prefetch(calls, &mut outlook);
-        let mut last = None;
-        for (number, frame) in frames.iter().enumerate() {
+        let (mut last, mut number) = (None, 0);
+        while let Some(frame) = frames.get(number) {
             let slot = ready[frame.place];
             if last.is_some_and(|last| last != slot) {
                 self.after_calls(last);
             }
-            self.run_frame(slot, frame, args, odds, (&outlook, number));
+            number += self.run_frame(slot, &frames[number..], args, odds, (&outlook, number));
             last = Some(slot);
         }
         self.after_calls(last);
@@ -434,16 +435,18 @@ impl Loop {
         batch.clear();
     }
 
-    /// Runs one request; `foresight` is what is known of the batch, and the request's number in it.
-    fn run_frame(&mut self, slot: usize, frame: &Frame, args: &[&[u8]], odds: &[Odd], foresight: (&Outlook, usize)) {
-        let Some(connection) = &mut self.slots[slot] else { return };
+    /// Runs the first of the requests in `frames`, and those behind it that share its transaction; answers how many are done with.
+    /// `foresight` is what is known of the batch, and the first request's number in it.
+    fn run_frame(&mut self, slot: usize, frames: &[Frame], args: &[&[u8]], odds: &[Odd], foresight: (&Outlook, usize)) -> usize {
+        let frame = &frames[0];
+        let Some(connection) = &mut self.slots[slot] else { return 1 };
         if connection.is_halted() {
-            return;
+            return 1;
         }
         if self.pause.is_some_and(|pause| holds_back(pause, &connection.session, frame.content, args, odds)) {
             connection.park();
             self.parked.push(slot);
-            return;
+            return 1;
         }
         let Connection { session, output, taken, barred, .. } = &mut **connection;
         output.lend(|| self.pool.take());
@@ -451,34 +454,40 @@ impl Loop {
         session.patience_us = self.patience_us;
         session.active_ms = self.now_ms;
         let host: &dyn Host = &*self.process;
-        let progress = match frame.content {
-            Content::Args { from, to } => {
-                self.process.memory.execute_foreseen(session, host, foresight.0, foresight.1, &args[from..to], output)
-            }
+        let answered = |progress| ((progress == Progress::Answered).into(), progress);
+        let (done, progress) = match frame.content {
+            Content::Args { from, to } => match company(frames, args, self.process.memory.sociable(foresight.0, foresight.1)) {
+                calls if calls.len() > 1 => self.process.memory.execute_together(session, host, &calls, output),
+                _ => answered(self.process.memory.execute_foreseen(session, host, foresight.0, foresight.1, &args[from..to], output)),
+            },
             Content::Odd(number) => match &odds[number] {
-                Odd::Words(words) => resp::call_inline(&self.process.memory, session, host, words, output),
-                Odd::Nothing => Progress::Answered,
+                Odd::Words(words) => answered(resp::call_inline(&self.process.memory, session, host, words, output)),
+                Odd::Nothing => (1, Progress::Answered),
                 Odd::Malformed(malformed) => {
                     resp::reject(session, &malformed.0, output);
-                    Progress::Answered
+                    (1, Progress::Answered)
                 }
             },
         };
+        if let Some(last) = frames[..done].last() {
+            *taken = last.end;
+        }
         // A call may have begun a pause or ended it, for those who come after it in the same pipeline, too.
         self.pause = self.process.pause_at(self.now_ms);
         if progress == Progress::Busy {
             self.patience_us = SPENT_PATIENCE_US;
             connection.barred = true;
             connection.park();
-            return self.barred.push_back(slot);
+            self.barred.push_back(slot);
+            return done.max(1);
         }
         *barred = false;
-        *taken = frame.end;
         let hard = self.bounds.output.hard;
         // It is closed at the end of the turn; what it asked for beyond that would only take memory.
         if hard != 0 && output.waiting() as u64 > hard {
             session.closing = true;
         }
+        done
     }
 
     /// Renews what others see of a connection whose calls of a batch have been executed.
@@ -650,6 +659,20 @@ impl Drop for Alarm {
             self.0.stop();
         }
     }
+}
+
+/// The first of the requests in `frames` and those behind it, at most `most`, that are of the same connection and name the same key.
+fn company<'f, 'a>(frames: &[Frame], args: &'f [&'a [u8]], most: usize) -> SmallVec<[&'f [&'a [u8]]; TOGETHER_MAX]> {
+    let mut calls: SmallVec<[&[&[u8]]; TOGETHER_MAX]> = SmallVec::new();
+    for frame in &frames[..most.min(frames.len())] {
+        let Content::Args { from, to } = frame.content else { break };
+        let call = &args[from..to];
+        if frame.place != frames[0].place || call.len() < 2 || calls.first().is_some_and(|first| call[1] != first[1]) {
+            break;
+        }
+        calls.push(call);
+    }
+    calls
 }
 
 /// Whether a pause makes this request wait.

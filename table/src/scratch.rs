@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use bumpalo::Bump;
 use polder_base::{Fault, Ref};
@@ -18,6 +19,9 @@ use crate::txn::{Held, Order};
 
 /// More held keys than this are found through a map instead of by looking at each.
 const LOOK_AT_EACH: usize = 12;
+
+/// Buffers for more held keys or made nodes than this are given back after the transaction.
+const KEPT_MAX: usize = 16 * 1024;
 
 thread_local! {
     /// Buffers of the thread's last transactions.
@@ -49,10 +53,32 @@ impl Drop for Loan {
     #[inline]
     fn drop(&mut self) {
         if let Some(mut scratch) = self.0.take() {
+            // What a transaction of very many keys or nodes has needed is not kept for the next small one.
+            if scratch.held.get_mut().capacity() > KEPT_MAX || scratch.made.get_mut().capacity() > KEPT_MAX {
+                return;
+            }
             scratch.reset();
             // At a thread's end the pool may be gone already: then the buffers go, too.
             let _ = POOL.try_with(|pool| pool.borrow_mut().push(scratch));
         }
+    }
+}
+
+/// A hash of references, which are different places in memory: nobody can choose them so that they collide.
+#[derive(Default)]
+pub(crate) struct Spread(u64);
+
+impl Hasher for Spread {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64((*byte).into()));
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
     }
 }
 
@@ -69,7 +95,8 @@ pub struct Scratch {
     shadows_used: Cell<usize>,
     pub(crate) marks: RefCell<Marks>,
     pub(crate) sights: RefCell<Vec<Option<Sight>>>,
-    pub(crate) made: RefCell<HashSet<Ref>>,
+    /// Nodes of values and records of trees that this transaction has made: they may be edited in place.
+    pub(crate) made: RefCell<HashSet<Ref, BuildHasherDefault<Spread>>>,
     pub(crate) olds: Cell<u64>,
     pub(crate) highest: Cell<Order>,
     tallies: RefCell<Vec<(u64, i64, i64)>>,

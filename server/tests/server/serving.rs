@@ -25,6 +25,46 @@ fn a_pipeline_is_answered_in_order() {
 }
 
 #[test]
+fn writes_of_one_key_in_a_row_are_as_if_made_one_by_one() {
+    let door = Door::open("");
+    let mut client = door.client();
+    let lines = [
+        ("APPEND key 1", ":1"),
+        ("APPEND key 2", ":2"),
+        ("INCRBYFLOAT key 0.5", "$12.5"),
+        ("INCRBYFLOAT key x", "-ERR value is not a valid float"),
+        ("SETNX key never", ":0"),
+        ("APPEND key", "-ERR wrong number of arguments for 'append' command"),
+        ("GETSET key abc", "$12.5"),
+        ("INCRBYFLOAT key 1", "-ERR value is not a valid float"),
+        ("APPEND key d", ":4"),
+        ("APPEND other z", ":1"),
+        ("APPEND key e", ":5"),
+        ("GETDEL key", "$abcde"),
+        ("SETNX key 7", ":1"),
+        ("INCRBYFLOAT key 1", "$8"),
+        ("GET key", "$8"),
+    ];
+    let mut bytes = Vec::new();
+    for _ in 0..3 {
+        for (line, _) in lines {
+            command(&line.split(' ').collect::<Vec<_>>(), &mut bytes);
+        }
+        command(&["DEL", "key", "other"], &mut bytes);
+    }
+    client.write(&bytes);
+    for _ in 0..3 {
+        for (line, answer) in lines {
+            assert_eq!(client.reply(), answer, "{line}");
+        }
+        assert_eq!(client.reply(), ":2");
+    }
+    let calls = client.ask("INFO commandstats");
+    assert!(calls.contains("cmdstat_append:calls=15,") && calls.contains("rejected_calls=3,"), "{calls}");
+    assert!(calls.contains("cmdstat_incrbyfloat:calls=12,") && calls.contains("failed_calls=6"), "{calls}");
+}
+
+#[test]
 fn input_may_come_byte_by_byte() {
     let door = Door::open("");
     let mut client = door.client();

@@ -1,0 +1,120 @@
+//! Calls that follow each other in a pipeline and change the same key share one transaction.
+//!
+//! Each alone would lock the bucket, copy the leaves and the path that it changes, commit and unlock. Together they lock once, edit
+//! in place what the first of them has copied, and commit once; that is three quarters of the cost of a push to a long list.
+//!
+//! ```text
+//!   call 1  call 2  ...  call n      each checked as ever before the transaction begins (admit)
+//!     |       |            |
+//!     `-- one transaction --'        what one refuses is its own reply and stops nothing, as in EXEC (rule C1)
+//!               |
+//!            commit                  the replies leave after it; Retry rewinds all of them
+//! ```
+//!
+//! **Invariant:** it is as if the calls had been made one by one with nobody between them. Should the transaction fail (no memory left for
+//! new nodes, a damaged value), nothing has happened, and each call is made by itself, so that only the one that fails is told so.
+use polder_base::Reply;
+use polder_table::{Counter, Mode, Stop, Table};
+use smallvec::SmallVec;
+
+use crate::call::{Outcome, SessionCall};
+use crate::command::{BLOCKING, Command, FAST, Run};
+use crate::execute::{Progress, admit, begin, execute, retry, run_inside};
+use crate::session::{Host, Replies, Session};
+
+/// The most calls that share a transaction: others wait for the key meanwhile.
+pub const TOGETHER_MAX: usize = 64;
+
+impl Command {
+    /// Whether calls of this command may share a transaction: short writes of one key that never wait and have no short way.
+    #[inline]
+    pub fn is_sociable(&self) -> bool {
+        self.quick.is_none()
+            && self.has(FAST)
+            && !self.has(BLOCKING)
+            && matches!(self.run, Run::Table(Mode::Write, _))
+            && self.has_one_key()
+    }
+}
+
+/// Runs the first of `calls`, and with it those directly behind it that may share its transaction; answers how many have been run and answered.
+/// None ([`Progress::Busy`]) means that it is as if no call had been made.
+pub fn execute_together(
+    table: &Table,
+    session: &mut Session,
+    host: &dyn Host,
+    calls: &[&[&[u8]]],
+    reply: &mut dyn Reply,
+) -> (usize, Progress) {
+    let rows = company(table, session, calls);
+    if rows.len() < 2 {
+        return one_by_one(table, session, host, &calls[..1], reply);
+    }
+    let calls = &calls[..rows.len()];
+    let mark = reply.mark();
+    match run_together(table, session, host, &rows, calls, reply) {
+        Ok(()) => {
+            session.last = rows.last().copied();
+            session.calls += calls.len() as u64;
+            (calls.len(), Progress::Answered)
+        }
+        Err(Stop::Busy) => {
+            reply.rewind(mark);
+            (0, Progress::Busy)
+        }
+        Err(_) => {
+            reply.rewind(mark);
+            one_by_one(table, session, host, calls, reply)
+        }
+    }
+}
+
+/// The rows of the calls that may share a transaction, from the first on.
+fn company(table: &Table, session: &Session, calls: &[&[&[u8]]]) -> SmallVec<[&'static Command; TOGETHER_MAX]> {
+    let mut rows = SmallVec::new();
+    if session.multi.is_some() || session.replies != Replies::On {
+        return rows;
+    }
+    for args in calls.iter().take(TOGETHER_MAX) {
+        match admit(table, session, args) {
+            Ok(command) if command.is_sociable() && args[1] == calls[0][1] => rows.push(command),
+            _ => break,
+        }
+    }
+    rows
+}
+
+fn one_by_one(table: &Table, session: &mut Session, host: &dyn Host, calls: &[&[&[u8]]], reply: &mut dyn Reply) -> (usize, Progress) {
+    for (done, args) in calls.iter().enumerate() {
+        if execute(table, session, host, args, reply) == Progress::Busy {
+            return (done, Progress::Busy);
+        }
+    }
+    (calls.len(), Progress::Answered)
+}
+
+fn run_together(
+    table: &Table,
+    session: &mut Session,
+    host: &dyn Host,
+    rows: &[&'static Command],
+    calls: &[&[&[u8]]],
+    reply: &mut dyn Reply,
+) -> Outcome {
+    let txn = begin(table, session, Mode::Write)?;
+    let keys = [(session.db, calls[0][1])];
+    // However often a call is run, it is counted at its first end.
+    let (mark, mut counted) = (reply.mark(), 0);
+    retry(&txn, || {
+        reply.rewind(mark);
+        txn.declare(&keys)?;
+        for (number, (command, args)) in rows.iter().zip(calls).enumerate() {
+            let mut call = SessionCall { command, args, table, reply: &mut *reply, session: &mut *session, host };
+            run_inside(&mut call, &txn, number >= counted)?;
+            counted = counted.max(number + 1);
+        }
+        Ok(())
+    })?;
+    txn.count(Counter::Calls, calls.len() as u64);
+    Ok(())
+}
