@@ -5,4 +5,5 @@
 //! code runs under a socket, under a test that splits the input at every byte, and under the fuzzer.
 #![forbid(unsafe_code)]
 
+pub mod rdb;
 pub mod resp;

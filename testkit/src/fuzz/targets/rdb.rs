@@ -1,0 +1,97 @@
+//! RDB files and payloads of strangers.
+use polder_wire::rdb::{Form, Id, Malformed, Reader, StreamFacts, Thresholds, Writer};
+
+use super::cuts;
+
+/// A value of every form that we write; the first byte says as what version the rest is read (0: as a file).
+pub(super) fn seeds() -> Vec<Vec<u8>> {
+    let mut seeds = Vec::new();
+    for form in [Form::Lowest, Form::Fixed(12), Form::Fixed(80)] {
+        let mut file = Writer::new(form, true, Thresholds::default());
+        file.begin_file(true);
+        file.aux(b"redis-ver", b"7.4.0");
+        for fill in [text, list, set, hash, scores, stream] {
+            let mut value = Writer::new(form, true, Thresholds { hash_entries: 3, scores_entries: 3, ..Thresholds::default() });
+            fill(&mut value);
+            seeds.push([&[if form == Form::Fixed(80) { 80 } else { 12 }], value.bytes()].concat());
+            file.key(b"key", Some(1 << 41), None, Some(7));
+            fill(&mut file);
+        }
+        file.functions(b"#!lua name=lib");
+        file.end_file();
+        seeds.push([&[0], file.bytes()].concat());
+    }
+    // Forms that nobody writes any more.
+    seeds.push(b"\x06\x0a\x10\x10\x00\x00\x00\x0c\x00\x00\x00\x02\x00\x00\x01a\x03\xf3\xff".to_vec());
+    seeds.push(b"\x06\x09\x08\x01\x01f\x01\x00v\xff".to_vec());
+    seeds.push(b"\x06\x03\x03\x01a\x031.5\x01b\xfe\x01c\xff".to_vec());
+    seeds.push(b"\x00REDIS0012\xf7\x81aaaaaaaa\x02\x01\x01\x05\x04abcdefgh\x05\x02hi\x00\xff\0\0\0\0\0\0\0\0".to_vec());
+    seeds
+}
+
+fn text(writer: &mut Writer) {
+    writer.text(&b"again and ".repeat(9));
+}
+
+fn list(writer: &mut Writer) {
+    writer.begin_list(1);
+    [&b"a"[..], b"-17", b"123456789", b"some more text that is long enough"].iter().for_each(|element| writer.element(element));
+    writer.end();
+}
+
+fn set(writer: &mut Writer) {
+    writer.begin_set(2);
+    writer.member(b"5");
+    writer.member(b"70000");
+    writer.end();
+}
+
+fn hash(writer: &mut Writer) {
+    let expiry = writer.holds_field_expiries().then_some(1 << 41);
+    writer.begin_hash(2, expiry);
+    writer.field(b"field", b"value", expiry);
+    writer.field(b"other", b"12", None);
+    writer.end();
+}
+
+fn scores(writer: &mut Writer) {
+    writer.begin_sorted_set(2);
+    writer.scored(b"a", 1.5, None);
+    writer.scored(b"b", f64::INFINITY, None);
+    writer.end();
+}
+
+fn stream(writer: &mut Writer) {
+    let id = Id { ms: 5, sequence: 1 };
+    writer.begin_stream(1);
+    writer.entry(id, &[(b"field", b"value")]);
+    writer.entry(Id { ms: 6, sequence: 0 }, &[(b"other", b"1"), (b"field", b"value")]);
+    writer.facts(&StreamFacts { length: 2, last: id, first: Some(id), added: 2, ..StreamFacts::default() }, 1);
+    writer.group(b"group", id, None, 1);
+    writer.pending(id, 1 << 41, 3);
+    writer.consumers(1);
+    writer.consumer(b"one", 1 << 41, None, 1);
+    writer.owned(id);
+    writer.end();
+}
+
+fn read(input: &[u8], cuts: impl Iterator<Item = usize>) -> (Vec<String>, Option<Malformed>) {
+    let Some((version, bytes)) = input.split_first() else { return Default::default() };
+    let mut reader = if *version == 0 { Reader::file(true, true) } else { Reader::value((*version).into()) };
+    let (mut items, mut taken) = (Vec::new(), 0);
+    for end in cuts.filter_map(|end| end.checked_sub(1)) {
+        loop {
+            match reader.read(&bytes[..end], &mut taken) {
+                Ok(Some(item)) => items.push(format!("{item:?}")),
+                Ok(None) => break,
+                Err(malformed) => return (items, Some(malformed)),
+            }
+        }
+    }
+    (items, None)
+}
+
+pub(super) fn it_is_read_alike_however_it_is_cut(input: &[u8]) {
+    let whole = read(input, std::iter::once(input.len()));
+    assert_eq!(whole, read(input, cuts(input)));
+}
