@@ -125,29 +125,30 @@ impl<'s> Audit<'s> {
         (slab < self.slabs && inside.is_multiple_of(class_bytes(class)) && number < per_slab(class) as u64).then_some((slab, number))
     }
 
-    /// Claims a node of a value and all that it names.
-    pub fn claim_tree(&mut self, node: Ref, place: &dyn std::fmt::Display) -> bool {
+    /// Claims a node of a value and all that it names; answers how many these are, if all could be claimed.
+    pub fn claim_tree(&mut self, node: Ref, place: &dyn std::fmt::Display) -> Option<u64> {
         self.claim_below(node, DEPTH_MAX, place)
     }
 
-    fn claim_below(&mut self, node: Ref, depth_left: usize, place: &dyn std::fmt::Display) -> bool {
+    fn claim_below(&mut self, node: Ref, depth_left: usize, place: &dyn std::fmt::Display) -> Option<u64> {
         let offset = offset_of(node);
         if depth_left == 0 {
             self.find(format!("{place} is deeper than any tree"));
-            return false;
+            return None;
         }
         if !self.claim(offset, place) {
-            return false;
+            return None;
         }
         match self.kind_at(offset) {
-            Some(NodeKind::Data) => true,
-            Some(NodeKind::DataRefs) => self.named_by(offset).into_iter().fold(true, |whole, named| {
-                let below = self.claim_below(named, depth_left - 1, place);
-                whole && below
-            }),
+            Some(NodeKind::Data) => Some(1),
+            Some(NodeKind::DataRefs) => {
+                // All are claimed, even if one cannot be.
+                let below: Vec<_> = self.named_by(offset).into_iter().map(|named| self.claim_below(named, depth_left - 1, place)).collect();
+                below.into_iter().sum::<Option<u64>>().map(|nodes| nodes + 1)
+            }
             kind => {
                 self.find(format!("{place} names node {offset:#x} of kind {kind:?}"));
-                false
+                None
             }
         }
     }

@@ -105,9 +105,8 @@ fn copy(segment: &Segment, mut at: u64, parts: &[&[u8]]) {
 pub fn fill_refs(segment: &Segment, node: Ref, refs: &[Ref], parts: &[&[u8]]) {
     let payload = offset_of(node) + HEADER_BYTES;
     segment.store(payload, refs.len() as u64);
-    for (number, named) in refs.iter().enumerate() {
-        segment.store(payload + 8 + number as u64 * 8, named.0);
-    }
+    // SAFETY: S2, the node is unpublished and ours; the caller made it long enough. Ref is a transparent u64, and the node is aligned.
+    unsafe { std::ptr::copy_nonoverlapping(refs.as_ptr(), segment.address(payload + 8).cast(), refs.len()) };
     copy(segment, payload + 8 + refs.len() as u64 * 8, parts);
 }
 

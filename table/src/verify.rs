@@ -19,7 +19,7 @@ use polder_shm::audit::{Audit, Finding};
 use polder_shm::layout::seat as at;
 use polder_shm::node::NodeKind;
 use polder_shm::{Seat, Segment, lock, offset_of};
-use polder_values::{Kind, Value, string};
+use polder_values::{Kind, Value};
 
 use crate::api::{DATABASES, Db, Mode};
 use crate::bucket::{self, PIECE_BUCKETS, UNITS, WORDS, Words};
@@ -457,16 +457,20 @@ impl<'t> Pass<'t> {
         }
         let place = format!("the value of record {:#x}", offset_of(node));
         if let Value::Tree(root) = record.value {
-            let whole = root.refs.iter().filter(|tree| !tree.is_none()).fold(true, |whole, tree| {
-                let this = self.audit.claim_tree(*tree, &place);
-                whole && this
-            });
-            if whole && Kind::from_stored(image.meta() & 0x0f) == Some(Kind::String) {
-                string::check(txn, &root, &mut |_| {}).map_err(|fault| format!("has a string that is none: {fault}"))?;
+            let trees = root.refs.into_iter().filter(|tree| !tree.is_none());
+            let nodes: Vec<_> = trees.map(|tree| self.audit.claim_tree(tree, &place)).collect();
+            let nodes = nodes.into_iter().sum::<Option<u64>>();
+            if let (Some(kind), Some(nodes)) = (Kind::from_stored(image.meta() & 0x0f), nodes) {
+                let mut seen = 0;
+                let wrong = |fault: Fault| format!("has a {} that is none: {fault}", kind.name());
+                polder_values::check(kind, txn, &root, &mut |_| seen += 1).map_err(wrong)?;
+                if seen != nodes {
+                    return Err(format!("has a {} of {seen} nodes that names {nodes}", kind.name()));
+                }
             }
         }
         if let Key::Long(root) = record.key
-            && (root.count > KEY_BYTES_MAX || !root.refs[0].is_none() && !self.audit.claim_tree(root.refs[0], &"a long key"))
+            && (root.count > KEY_BYTES_MAX || !root.refs[0].is_none() && self.audit.claim_tree(root.refs[0], &"a long key").is_none())
         {
             return Err(format!("has a key of {} bytes that is none", root.count));
         }

@@ -15,6 +15,8 @@ pub mod testing;
 
 use polder_base::{Fault, Ref};
 
+use sequence::{Sequence, Tree};
+
 /// What the type tag of an entry says. The numbers are stored: retired ones are never used again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[repr(u8)]
@@ -72,6 +74,25 @@ pub enum Value<'a> {
     /// All of it in one run of at most [`PACKED_MAX`] bytes.
     Packed(&'a [u8]),
     Tree(Root),
+}
+
+/// Looks at every node of a value of `kind` that is a tree, and shows each to `visit`: the rules of its format hold.
+///
+/// # Errors
+/// [`Fault::Damaged`] with the first thing that is wrong.
+pub fn check(kind: Kind, nodes: &dyn Nodes, root: &Root, visit: &mut dyn FnMut(Ref)) -> Result<(), Fault> {
+    let value = Value::Tree(*root);
+    let (first, second) = (Sequence::of(&value), Sequence::second(&value));
+    let Sequence::Tree(first) = first else { return Ok(()) };
+    match kind {
+        Kind::String => string::check(nodes, root, visit),
+        Kind::List if second != Tree::default() => Err(Fault::Damaged { what: "the root of a list" }),
+        Kind::List => sequence::check(nodes, &first, &sequence::BY_POSITION, false, visit),
+        Kind::Hash | Kind::Set | Kind::SortedSet | Kind::Stream => {
+            sequence::check_shape(nodes, &first, visit)?;
+            sequence::check_shape(nodes, &second, visit)
+        }
+    }
 }
 
 /// The longest packed value, in bytes. A record of key and packed value fits one node.

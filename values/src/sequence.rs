@@ -14,7 +14,8 @@
 //!                        data  run, room
 //! ```
 //! - **Q1** An element of at most [`SHORT_MAX`] bytes lies in its run; a longer one is a tree of chunks (`string`) and a stub.
-//! - **Q2** All leaves are equally deep; no leaf is empty; an inner node has two children at least, but along the edges.
+//! - **Q2** All leaves are equally deep, and no node is empty. But for those along the left and right edge every node is about a quarter
+//!   full at least, so memory comes back when a sequence shrinks.
 //! - **Q3** The counts of an inner node are the sums of what is below; its words are those of the first elements.
 //! - **Q4** A tree with a [`Rule`] other than [`BY_POSITION`] is sorted by it, strictly.
 //!
@@ -34,7 +35,7 @@ use polder_base::{Fault, Ref};
 
 use crate::{Nodes, Root, Value, string};
 use run::Run;
-pub use tree::check;
+pub use tree::{check, check_shape};
 pub use walk::{Iter, IterBack};
 
 /// Elements longer than this, in bytes, live in a tree of chunks of their own.
@@ -186,7 +187,8 @@ impl<'a> Sequence<'a> {
     }
 
     /// Where `compare`, which says how an element stands to what is sought, turns: the rank of the first element that is not `Less`,
-    /// and that element if it is `Equal`. `word` is the word of what is sought: it steers the way down a tree, O(log n).
+    /// and that element if it is `Equal`. `word` is the word of what is sought: it steers the way down a tree, O(log n), and `compare` is
+    /// asked only about elements with the same word.
     /// Packed and not sorted: looks for the first `Equal` element; if there is none, the rank is the count.
     ///
     /// # Errors

@@ -3,16 +3,21 @@ use std::collections::BTreeSet;
 
 use bumpalo::Bump;
 use polder_base::{Fault, Ref};
-use polder_values::Value;
 use polder_values::order::{compare_members, member_word};
 use polder_values::sequence::{self, BY_POSITION, Draft, Element, Rule, SHORT_MAX, Sequence, Tree};
 use polder_values::testing::Memory;
+use polder_values::{Nodes, Value};
 use proptest::prelude::*;
 
 const MEMBERS: Rule = Rule { word: member_word, compare: compare_members, packed_sorted: false };
 const SORTED_MEMBERS: Rule = Rule { packed_sorted: true, ..MEMBERS };
 /// All words tie: the search has to look at elements.
 const BYTES: Rule = Rule { word: |_| 7, compare: |one, two| one.cmp(two), packed_sorted: true };
+
+/// How many cases a test tries, unless PROPTEST_CASES says otherwise.
+fn cases(usual: u32) -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(usual)
+}
 
 /// What a test does to a sequence. Places are parts of a thousand.
 #[derive(Clone, Debug)]
@@ -201,7 +206,7 @@ fn run(rule: &Rule, by_position: bool, steps: &[Step], place: usize) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(64), ..ProptestConfig::default() })]
 
     #[test]
     fn a_list_is_what_was_put_into_it(steps in prop::collection::vec(step(), 1..24), place in place()) {
@@ -280,5 +285,90 @@ fn a_value_that_is_none_is_damage_and_no_panic() {
         assert!(damaged, "{bytes:?}");
         assert!(sequence.iter(&memory, 0).count() <= 2);
         assert!(sequence.iter_back(&memory, 1).count() <= 2);
+    }
+}
+
+/// A memory with damage in it: what is released is not looked for, since it may be named twice or not at all.
+struct Damaged<'m>(&'m Memory<'m>);
+
+impl Nodes for Damaged<'_> {
+    fn data(&self, node: Ref) -> Result<&[u8], Fault> {
+        self.0.data(node)
+    }
+
+    fn refs(&self, node: Ref) -> Result<&[Ref], Fault> {
+        self.0.refs(node)
+    }
+
+    fn make(&self, refs: &[Ref], parts: &[&[u8]]) -> Result<Ref, Fault> {
+        self.0.make(refs, parts)
+    }
+
+    fn edit(&self, node: Ref, change: &mut dyn FnMut(&mut [Ref], &mut [u8])) -> bool {
+        self.0.edit(node, change)
+    }
+
+    fn release(&self, _: Ref) {}
+
+    fn release_tree(&self, _: Ref) {}
+}
+
+/// Some writes into nodes: which node, where in it, and what.
+fn damages() -> impl Strategy<Value = Vec<(usize, usize, u8)>> {
+    prop::collection::vec((any::<usize>(), prop_oneof![0usize..8, any::<usize>()], any::<u8>()), 1..6)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(256), ..ProptestConfig::default() })]
+
+    #[test]
+    fn damage_is_an_error_and_nothing_worse(damages in damages(), height in 0u64..3, truncate in any::<bool>(), from in 0u64..1000) {
+        let arena = Bump::new();
+        let memory = Memory::new(&arena);
+        let rule = &SORTED_MEMBERS;
+        let mut members: Vec<Vec<u8>> = (0..[20u32, 500, 3000][height as usize]).map(|number| number.to_be_bytes().repeat(20)).collect();
+        members.push(vec![b'x'; 2000]);
+        members.sort_by(|one, two| compare_members(one, two));
+        let mut draft = Draft::empty();
+        draft.extend(&memory, rule, &mut members.iter().map(|member| &member[..])).expect("memory enough");
+        let (tree, nodes) = (draft.tree().expect("a tree"), memory.live().into_iter().collect::<Vec<_>>());
+        for (node, at, byte) in &damages {
+            let node = nodes[node % nodes.len()];
+            let (mut refs, mut data) = (memory.refs(node).unwrap().to_vec(), memory.data(node).unwrap().to_vec());
+            let Some(place) = at.checked_rem(data.len() + refs.len() * 8) else { continue };
+            if let Some(inner) = refs.get_mut(place / 8) {
+                *inner = nodes[*byte as usize * nodes.len() / 256];
+            } else if truncate {
+                data.truncate(place - refs.len() * 8);
+            } else {
+                data[place - refs.len() * 8] ^= byte;
+            }
+            memory.damage(node, &refs, &data);
+        }
+        let nodes = Damaged(&memory);
+        let sequence = Sequence::Tree(tree);
+        let _ = sequence::check(&nodes, &tree, rule, true, &mut |_| {});
+        for element in sequence.iter(&nodes, from % tree.count) {
+            if element.is_ok_and(|element| element.len() < 1 << 20 && element.bytes(&nodes).is_err()) {
+                break;
+            }
+        }
+        sequence.iter_back(&nodes, from % tree.count).for_each(drop);
+        let _ = sequence.at(&nodes, from % tree.count);
+        for member in &members {
+            let _ = sequence.seek(&nodes, rule, member_word(member), &mut |other| compare_members(other, member));
+        }
+        for step in 0..6 {
+            let mut draft = Draft::of(&sequence);
+            let rank = from % tree.count;
+            let _ = match step {
+                0 => draft.insert(&nodes, rule, rank, &[&[7; 100]]),
+                1 => draft.insert(&nodes, rule, tree.count, &[&[7; 700]]),
+                2 => draft.replace(&nodes, rule, rank, &[b"seven"]),
+                3 => draft.remove(&nodes, rule, rank, 1),
+                4 => draft.remove(&nodes, rule, rank / 2, tree.count - rank),
+                _ => draft.extend(&nodes, rule, &mut members.iter().map(|member| &member[..])),
+            };
+        }
     }
 }

@@ -1,24 +1,409 @@
-//! Changes.
-use polder_base::{Fault, Ref};
+//! Changes: one way down, one way up, for everything that takes elements out of a sequence or puts one in.
+//!
+//! On the way up each node is patched in place (if this transaction made it), copied, split, or joined with a sibling when it has become
+//! too empty. Nodes on the left and right edge of a tree may be as empty as they like: so queues and logs neither join nor split in
+//! the middle, and their leaves are full.
 
-use super::run::{self, Run};
-use super::tree::{self, Inner, Leaves};
+use polder_base::{Fault, Ref};
+use smallvec::{SmallVec, smallvec};
+
+use super::run::{self, Patch, Run};
+use super::tree::{self, Child, FANOUT, Inner, LEAF_MAX, Leaves};
 use super::{Draft, Element, Form, RUN_MAX, Rule, SHORT_MAX, Sequence, Tree};
-use crate::{Nodes, Root, string};
+use crate::{Nodes, string};
 
 /// A tree with at most so many bytes of elements becomes packed again: far less than what makes a tree, lest it go to and fro.
 const PACK_MAX: usize = RUN_MAX / 2;
+/// So many elements are put at the end of a tree one by one, in place if they can be; more are built into full leaves.
+const FEW: usize = 16;
 
 const DAMAGED: Fault = Fault::Damaged { what: "a tree of elements" };
+
+/// Nodes side by side.
+type Row = SmallVec<[Child; 4]>;
+
+/// An element to put in.
+struct New<'n> {
+    /// Its bytes, or those of its stub.
+    parts: &'n [&'n [u8]],
+    /// Of a long one: its tree and its word.
+    long: Option<(Ref, u64)>,
+}
+
+impl New<'_> {
+    fn tree(&self) -> Option<Ref> {
+        self.long.map(|(tree, _)| tree)
+    }
+
+    fn word(&self, rule: &Rule) -> u64 {
+        match (self.long, self.parts) {
+            (Some((_, word)), _) => word,
+            (None, [whole]) => (rule.word)(whole),
+            _ => (rule.word)(&self.parts.concat()),
+        }
+    }
+}
+
+/// Whether a node lies on the left or right edge of its tree.
+#[derive(Clone, Copy)]
+struct Edges {
+    left: bool,
+    right: bool,
+}
+
+impl Edges {
+    /// Of a child among `many`.
+    fn of(self, index: usize, many: usize) -> Edges {
+        Edges { left: self.left && index == 0, right: self.right && index + 1 == many }
+    }
+}
+
+/// One change on its way through a tree: the elements from `from` up to `upto` go, and `new` comes in their place.
+struct Change<'c> {
+    nodes: &'c dyn Nodes,
+    rule: &'c Rule,
+    new: Option<&'c New<'c>>,
+    /// The new element comes after all others, or before.
+    append: bool,
+    prepend: bool,
+}
+
+/// Puts an element into a tree, in the place of the one at `rank` or before it. A long one gets a tree of its own.
+pub fn splice(nodes: &dyn Nodes, rule: &Rule, tree: &mut Tree, rank: u64, replaces: bool, parts: &[&[u8]]) -> Result<(), Fault> {
+    assert!(rank.checked_add(replaces as u64).is_some_and(|end| end <= tree.count), "past the end of a sequence");
+    if parts.iter().map(|part| part.len()).sum::<usize>() <= SHORT_MAX {
+        return put(nodes, rule, tree, rank, replaces, &New { parts, long: None });
+    }
+    let bytes = parts.concat();
+    let (root, word) = (string::make_tree(nodes, &bytes)?, (rule.word)(&bytes));
+    let stub = run::stub(&root, word);
+    put(nodes, rule, tree, rank, replaces, &New { parts: &[&stub], long: Some((root.refs[0], word)) })
+}
+
+fn put(nodes: &dyn Nodes, rule: &Rule, tree: &mut Tree, rank: u64, replaces: bool, new: &New<'_>) -> Result<(), Fault> {
+    let change = Change { nodes, rule, new: Some(new), append: rank == tree.count, prepend: rank == 0 && !replaces };
+    if tree.count > 0 {
+        return change.apply(tree, rank, rank + replaces as u64);
+    }
+    let first = change.alone()?;
+    *tree = Tree { root: first.node, count: 1, height: 0 };
+    Ok(())
+}
+
+/// Takes elements out of a tree.
+pub fn remove(nodes: &dyn Nodes, rule: &Rule, tree: &mut Tree, rank: u64, count: u64) -> Result<(), Fault> {
+    assert!(rank.checked_add(count).is_some_and(|end| end <= tree.count), "past the end of a sequence");
+    Change { nodes, rule, new: None, append: false, prepend: false }.apply(tree, rank, rank + count)
+}
+
+impl Change<'_> {
+    fn apply(&self, tree: &mut Tree, from: u64, upto: u64) -> Result<(), Fault> {
+        let height = tree::checked_height(tree)?;
+        if self.new.is_none() && (from, upto) == (0, tree.count) {
+            self.nodes.release_tree(tree.root);
+            *tree = Tree::default();
+            return Ok(());
+        }
+        let word = match height {
+            0 => tree::word_of(self.nodes, self.rule, &tree::leaf(self.nodes, tree.root)?, 0)?,
+            _ => Inner::read(self.nodes, tree.root)?.word(0),
+        };
+        let root = Child { node: tree.root, count: tree.count, word };
+        let row = self.node(root, height, from, upto, Edges { left: true, right: true })?;
+        let lower = row.len() == 1 && self.new.is_none();
+        *tree = tree::raise(self.nodes, row.to_vec(), height)?;
+        while lower && tree.height > 0 {
+            let inner = Inner::read(self.nodes, tree.root)?;
+            if inner.len() > 1 {
+                break;
+            }
+            let below = inner.node(0);
+            self.nodes.release(tree.root);
+            (tree.root, tree.height) = (below, tree.height - 1);
+        }
+        Ok(())
+    }
+
+    /// Changes what is below a node; answers the nodes that take its place.
+    fn node(&self, child: Child, level: u8, from: u64, upto: u64, edges: Edges) -> Result<Row, Fault> {
+        if level == 0 {
+            return self.leaf(child, from, upto, edges);
+        }
+        let inner = Inner::read(self.nodes, child.node)?;
+        let (first, below) = if self.new.is_some() && from == upto { inner.find_gap(from)? } else { inner.find(from)? };
+        let (old, many) = (inner.child(first), inner.len());
+        let length = upto - from;
+        if self.new.is_none() && below + length >= old.count {
+            return self.range(child, level, from, upto, edges);
+        }
+        let row = self.node(old, level - 1, below, below + length, edges.of(first, many))?;
+        let sub = edges.of(first, many);
+        let changed = row.first().ok_or(DAMAGED)?;
+        let thin = length > 0 && many > 1 && !sub.left && !sub.right && self.is_thin(changed.node, level - 1)?;
+        if let [new] = row[..]
+            && !thin
+        {
+            return self.patch_inner(child, first, old, new);
+        }
+        let mut children = inner.children();
+        children.splice(first..=first, row);
+        if thin {
+            self.mend(&mut children, first, level - 1, edges)?;
+        }
+        self.rebuild(child.node, children)
+    }
+
+    /// Takes out a range that ends past the child in which it begins, or takes that child's end.
+    fn range(&self, child: Child, level: u8, from: u64, upto: u64, edges: Edges) -> Result<Row, Fault> {
+        let inner = Inner::read(self.nodes, child.node)?;
+        let (mut children, mut start, mut seam) = (Vec::with_capacity(inner.len()), 0u64, None);
+        for index in 0..inner.len() {
+            let old = inner.child(index);
+            let end = start.checked_add(old.count).ok_or(DAMAGED)?;
+            if end <= from || start >= upto {
+                children.push(old);
+            } else if from <= start && end <= upto {
+                seam.get_or_insert(children.len());
+                self.nodes.release_tree(old.node);
+            } else {
+                seam.get_or_insert(children.len());
+                let (from, upto) = (from.max(start) - start, upto.min(end) - start);
+                children.extend(self.node(old, level - 1, from, upto, edges.of(index, inner.len()))?);
+            }
+            start = end;
+        }
+        // The one or two children that have lost something stand side by side now.
+        let seam = seam.ok_or(DAMAGED)?;
+        for at in [seam + 1, seam] {
+            if at < children.len() {
+                self.mend(&mut children, at, level - 1, edges)?;
+            }
+        }
+        self.rebuild(child.node, children)
+    }
+
+    /// The inner node with one child in another's place.
+    fn patch_inner(&self, node: Child, at: usize, old: Child, new: Child) -> Result<Row, Fault> {
+        let count = node.count.wrapping_sub(old.count).wrapping_add(new.count);
+        let word = if at == 0 { new.word } else { node.word };
+        let edited = self.nodes.edit(node.node, &mut |refs, data| tree::set_child(refs, data, at, new));
+        if edited {
+            return Ok(smallvec![Child { node: node.node, count, word }]);
+        }
+        let copy = Inner::read(self.nodes, node.node)?.copied(self.nodes, at, new)?;
+        self.nodes.release(node.node);
+        Ok(smallvec![Child { node: copy, count, word }])
+    }
+
+    /// New inner nodes of `children` in the place of `old`.
+    fn rebuild(&self, old: Ref, children: Vec<Child>) -> Result<Row, Fault> {
+        let many = children.len();
+        let row = match many {
+            0 => Row::new(),
+            1..=FANOUT => smallvec![tree::make_inner(self.nodes, &children)?],
+            _ => {
+                let cut = if self.append {
+                    FANOUT
+                } else if self.prepend {
+                    many - FANOUT
+                } else {
+                    many / 2
+                };
+                smallvec![tree::make_inner(self.nodes, &children[..cut])?, tree::make_inner(self.nodes, &children[cut..])?]
+            }
+        };
+        self.nodes.release(old);
+        Ok(row)
+    }
+
+    /// Whether a node is so empty that it must be joined with a sibling.
+    fn is_thin(&self, node: Ref, level: u8) -> Result<bool, Fault> {
+        if level > 0 {
+            return Ok(Inner::read(self.nodes, node)?.len() < tree::INNER_MIN);
+        }
+        Ok(tree::leaf(self.nodes, node)?.size() < tree::LEAF_MIN)
+    }
+
+    /// Joins the child at `at` of an inner node with a sibling, if it is too empty. `level` is the child's, `edges` are the node's.
+    fn mend(&self, children: &mut Vec<Child>, at: usize, level: u8, edges: Edges) -> Result<(), Fault> {
+        let many = children.len();
+        let own = edges.of(at, many);
+        if many < 2 || own.left || own.right || !self.is_thin(children[at].node, level)? {
+            return Ok(());
+        }
+        let left = at.saturating_sub(1);
+        let both = Edges { left: edges.of(left, many).left, right: edges.of(left + 1, many).right };
+        let row = self.join(children[left], children[left + 1], level, both)?;
+        children.splice(left..=left + 1, row);
+        Ok(())
+    }
+
+    /// One or two nodes of what two neighbours hold.
+    fn join(&self, one: Child, two: Child, level: u8, edges: Edges) -> Result<Row, Fault> {
+        if level == 0 {
+            let (left, right) = (tree::leaf(self.nodes, one.node)?, tree::leaf(self.nodes, two.node)?);
+            let mut all = run::Builder::default();
+            for run in [left, right] {
+                for index in 0..run.count() {
+                    all.push(run.slice(index, index + 1)?, run.is_long(index));
+                }
+            }
+            let refs: SmallVec<[Ref; 8]> = left.refs().iter().chain(right.refs()).copied().collect();
+            let bytes = all.bytes();
+            let row = self.cut_leaf(&Run::read(&bytes, &refs)?, left.count())?;
+            self.nodes.release(one.node);
+            self.nodes.release(two.node);
+            return Ok(row);
+        }
+        let (left, right) = (Inner::read(self.nodes, one.node)?, Inner::read(self.nodes, two.node)?);
+        let mut children = left.children();
+        let seam = children.len();
+        children.extend(right.children());
+        for at in [seam, seam - 1] {
+            if at < children.len() {
+                self.mend(&mut children, at, level - 1, edges)?;
+            }
+        }
+        let row = self.rebuild(one.node, children)?;
+        self.nodes.release(two.node);
+        Ok(row)
+    }
+}
+
+/// Leaves.
+impl Change<'_> {
+    fn patch(&self, at: usize, gone: usize) -> Patch<'_> {
+        Patch { at, gone, new: self.new.map(|new| new.parts), long: self.new.is_some_and(|new| new.long.is_some()) }
+    }
+
+    /// A leaf of the new element alone.
+    fn alone(&self) -> Result<Child, Fault> {
+        let word = self.new.map_or(0, |new| new.word(self.rule));
+        self.copy_leaf(&Run::read(&[0, 0], &[])?, &self.patch(0, 0), word, 0)
+    }
+
+    fn leaf(&self, child: Child, from: u64, upto: u64, edges: Edges) -> Result<Row, Fault> {
+        let run = tree::leaf(self.nodes, child.node)?;
+        if from > upto || upto > run.count() as u64 {
+            return Err(DAMAGED);
+        }
+        let (at, gone, count) = (from as usize, (upto - from) as usize, run.count());
+        if self.new.is_none() && gone == count {
+            self.nodes.release_tree(child.node);
+            return Ok(Row::new());
+        }
+        let word = match self.new {
+            _ if at > 0 => child.word,
+            Some(new) => new.word(self.rule),
+            None => tree::word_of(self.nodes, self.rule, &run, gone)?,
+        };
+        let new_tree = self.new.and_then(New::tree);
+        let lost: SmallVec<[Ref; 2]> = run.refs().get(run.stubs(at)..run.stubs(at + gone)).ok_or(DAMAGED)?.into();
+        let patch = self.patch(at, gone);
+        let (length, room) = (run.patched_len(&patch)?, run.room());
+        let new_count = count - gone + self.new.is_some() as usize;
+        let (mut done, keeps_refs) = (false, lost.is_empty() && new_tree.is_none());
+        let ours = self.nodes.edit(child.node, &mut |_, data| {
+            if keeps_refs && length <= room {
+                run::patch_in_place(data, &patch);
+                done = true;
+            }
+        });
+        if done {
+            return Ok(smallvec![Child { node: child.node, count: new_count as u64, word }]);
+        }
+        // The edit may have written: nothing that was read before is looked at again.
+        let run = tree::leaf(self.nodes, child.node)?;
+        let refs = run.refs().len() - lost.len() + new_tree.is_some() as usize;
+        let size = length + tree::refs_size(refs);
+        if size > LEAF_MAX && gone == 0 && (self.append && edges.right || self.prepend && edges.left) {
+            let alone = self.alone()?;
+            return Ok(if self.append && edges.right { smallvec![child, alone] } else { smallvec![alone, child] });
+        }
+        let row = if size <= LEAF_MAX {
+            // A leaf that changes for a second time in one transaction will most likely do so again.
+            let room = if ours { LEAF_MAX - size } else { 0 };
+            smallvec![self.copy_leaf(&run, &patch, word, room)?]
+        } else {
+            let mut bytes = vec![0; length];
+            run.patched(&patch, &mut bytes)?;
+            self.cut_leaf(&Run::read(&bytes, &self.refs_after(&run, &patch)?)?, at)?
+        };
+        for tree in lost {
+            if !tree.is_none() {
+                self.nodes.release_tree(tree);
+            }
+        }
+        self.nodes.release(child.node);
+        Ok(row)
+    }
+
+    /// The references of a leaf once it is patched.
+    fn refs_after(&self, run: &Run<'_>, patch: &Patch<'_>) -> Result<SmallVec<[Ref; 8]>, Fault> {
+        let (head, tail) = (run.stubs(patch.at), run.stubs(patch.at + patch.gone));
+        let mut refs: SmallVec<[Ref; 8]> = run.refs().get(..head).ok_or(DAMAGED)?.into();
+        refs.extend(self.new.and_then(New::tree));
+        refs.extend_from_slice(run.refs().get(tail..).ok_or(DAMAGED)?);
+        Ok(refs)
+    }
+
+    /// A new leaf of a patched run that fits.
+    fn copy_leaf(&self, run: &Run<'_>, patch: &Patch<'_>, word: u64, room: usize) -> Result<Child, Fault> {
+        let length = run.patched_len(patch)?;
+        let mut buffer = [0; LEAF_MAX];
+        let bytes = buffer.get_mut(..length + room).ok_or(DAMAGED)?;
+        run.patched(patch, &mut bytes[..length])?;
+        let node = self.nodes.make(&self.refs_after(run, patch)?, &[bytes])?;
+        let count = run.count() - patch.gone + patch.new.is_some() as usize;
+        Ok(Child { node, count: count as u64, word })
+    }
+
+    /// Leaves of a run that may be too long for one: halves if that can be, else the element at `at` gets one of its own.
+    fn cut_leaf(&self, run: &Run<'_>, at: usize) -> Result<Row, Fault> {
+        let count = run.count();
+        if run.size() <= LEAF_MAX {
+            return Ok(smallvec![self.part(run, 0, count)?]);
+        }
+        let mut best: Option<(usize, usize)> = None;
+        for cut in 1..count {
+            let (left, right) = (run.size_of(0, cut), run.size_of(cut, count));
+            let uneven = left.abs_diff(right);
+            if left.max(right) <= LEAF_MAX && best.is_none_or(|(least, _)| uneven < least) {
+                best = Some((uneven, cut));
+            }
+        }
+        if let Some((_, cut)) = best {
+            return Ok(smallvec![self.part(run, 0, cut)?, self.part(run, cut, count)?]);
+        }
+        let mut row = Row::new();
+        for (from, upto) in [(0, at), (at, at + 1), (at + 1, count)] {
+            if from < upto {
+                row.push(self.part(run, from, upto)?);
+            }
+        }
+        Ok(row)
+    }
+
+    /// The leaf of a part of a run.
+    fn part(&self, run: &Run<'_>, from: usize, upto: usize) -> Result<Child, Fault> {
+        let (table, data) = run.cut(from, upto)?;
+        let refs = run.refs().get(run.stubs(from)..run.stubs(upto)).ok_or(DAMAGED)?;
+        let node = self.nodes.make(refs, &[&table, data])?;
+        Ok(Child { node, count: (upto - from) as u64, word: tree::word_of(self.nodes, self.rule, run, from)? })
+    }
+}
 
 /// Puts an element into a packed sequence in the place of `gone` ones.
 pub fn splice_packed(packed: &mut Vec<u8>, rank: u64, gone: u64, parts: Option<&[&[u8]]>) -> Result<(), Fault> {
     let run = Run::read(&packed[1..], &[])?;
     assert!(rank.checked_add(gone).is_some_and(|end| end <= run.count() as u64), "past the end of a sequence");
-    let mut target = Vec::with_capacity(packed.len() + 64);
-    target.push(0);
-    run::splice(&run, rank as usize, gone as usize, parts.map(|parts| (parts, false)), &mut target)?;
-    *packed = target;
+    let patch = Patch { at: rank as usize, gone: gone as usize, new: parts, long: false };
+    let length = run.patched_len(&patch)?;
+    if packed.len() < 1 + length {
+        packed.resize(1 + length, 0);
+    }
+    run::patch_in_place(&mut packed[1..], &patch);
+    packed.truncate(1 + length);
     Ok(())
 }
 
@@ -27,22 +412,33 @@ pub fn tree_of_packed(nodes: &dyn Nodes, rule: &Rule, packed: &[u8]) -> Result<T
     let run = Run::read(packed, &[])?;
     let mut elements = Vec::with_capacity(run.count());
     for index in 0..run.count() {
-        let bytes = run.slice(index, index + 1)?;
-        elements.push(((rule.word)(bytes), bytes));
+        elements.push(run.slice(index, index + 1)?);
     }
-    if !rule.packed_sorted {
-        elements.sort_by(|one, two| one.0.cmp(&two.0).then_with(|| (rule.compare)(one.1, two.1)));
-    }
+    build(nodes, rule, elements)
+}
+
+/// The tree of elements, which are sorted first if they come in any order.
+fn build(nodes: &dyn Nodes, rule: &Rule, elements: Vec<&[u8]>) -> Result<Tree, Fault> {
     let mut leaves = Leaves::default();
-    for (word, bytes) in elements {
-        leaves.push(nodes, bytes, None, word)?;
+    for (word, bytes) in sorted(rule, elements) {
+        leaves.add(nodes, bytes, word)?;
     }
     leaves.flush(nodes)?;
     tree::raise(nodes, leaves.row, 0)
 }
 
+/// Elements with their words, sorted if the rule has them come in any order.
+fn sorted<'e>(rule: &Rule, elements: Vec<&'e [u8]>) -> Vec<(u64, &'e [u8])> {
+    let mut elements: Vec<_> = elements.into_iter().map(|bytes| ((rule.word)(bytes), bytes)).collect();
+    if !rule.packed_sorted {
+        elements.sort_unstable_by(|one, two| one.0.cmp(&two.0).then_with(|| (rule.compare)(one.1, two.1)));
+    }
+    elements
+}
+
 /// Flags and run of a tree that is small enough; its nodes are then released.
 pub fn packed(nodes: &dyn Nodes, tree: &Tree) -> Result<Option<Vec<u8>>, Fault> {
+    // One leaf holds more than this: a higher tree has to lose its height first, along the edges of what is left of it.
     if tree.count as usize > PACK_MAX / run::ENTRY {
         return Ok(None);
     }
@@ -53,140 +449,90 @@ pub fn packed(nodes: &dyn Nodes, tree: &Tree) -> Result<Option<Vec<u8>>, Fault> 
             _ => return Ok(None),
         }
     }
-    let (head, table, data) = builder.parts();
-    let packed = [&[0][..], &head, table, data].concat();
+    let packed = [&[0][..], &builder.bytes()].concat();
     if !tree.root.is_none() {
         nodes.release_tree(tree.root);
     }
     Ok(Some(packed))
 }
 
-/// An element on its way from one tree to the next.
-enum Moved {
-    Short(Vec<u8>),
-    Long(Root, u64),
-}
-
-/// Takes a tree apart: its elements, whose own trees live on.
-fn take_apart(nodes: &dyn Nodes, node: Ref, level: u8, elements: &mut Vec<Moved>) -> Result<(), Fault> {
-    if level > 0 {
-        let inner = Inner::read(nodes, node)?;
-        for index in 0..inner.len() {
-            take_apart(nodes, inner.node(index), level - 1, elements)?;
-        }
-    } else {
-        let run = tree::leaf(nodes, node)?;
-        for index in 0..run.count() {
-            elements.push(match run.at(index)? {
-                Element::Short(bytes) => Moved::Short(bytes.to_vec()),
-                Element::Long(root) => Moved::Long(root, run.stub_word(index)?),
-            });
-        }
-    }
-    nodes.release(node);
-    Ok(())
-}
-
-fn apart(nodes: &dyn Nodes, tree: &Tree) -> Result<Vec<Moved>, Fault> {
-    let mut elements = Vec::new();
-    if tree.count > 0 {
-        take_apart(nodes, tree.root, tree::checked_height(tree)?, &mut elements)?;
-    }
-    if elements.len() as u64 != tree.count {
-        return Err(DAMAGED);
-    }
-    Ok(elements)
-}
-
-fn together(nodes: &dyn Nodes, rule: &Rule, elements: Vec<Moved>) -> Result<Tree, Fault> {
-    let mut leaves = Leaves::default();
-    for element in elements {
-        match element {
-            Moved::Short(bytes) => leaves.push(nodes, &bytes, None, (rule.word)(&bytes))?,
-            Moved::Long(root, word) => leaves.push(nodes, &run::stub(&root, word), Some(root.refs[0]), word)?,
-        }
-    }
-    leaves.flush(nodes)?;
-    tree::raise(nodes, leaves.row, 0)
-}
-
-fn element_of(nodes: &dyn Nodes, rule: &Rule, bytes: Vec<u8>) -> Result<Moved, Fault> {
-    if bytes.len() <= SHORT_MAX {
-        return Ok(Moved::Short(bytes));
-    }
-    Ok(Moved::Long(string::make_tree(nodes, &bytes)?, (rule.word)(&bytes)))
-}
-
-fn drop_element(nodes: &dyn Nodes, element: Moved) {
-    if let Moved::Long(root, _) = element
-        && !root.refs[0].is_none()
-    {
-        nodes.release_tree(root.refs[0]);
-    }
-}
-
-/// Puts an element into a tree, in the place of the one at `rank` or before it.
-pub fn splice(nodes: &dyn Nodes, rule: &Rule, tree: &mut Tree, rank: u64, replaces: bool, parts: &[&[u8]]) -> Result<(), Fault> {
-    assert!(rank.checked_add(replaces as u64).is_some_and(|end| end <= tree.count), "past the end of a sequence");
-    let new = element_of(nodes, rule, parts.concat())?;
-    let mut elements = apart(nodes, tree)?;
-    if replaces {
-        drop_element(nodes, std::mem::replace(&mut elements[rank as usize], new));
-    } else {
-        elements.insert(rank as usize, new);
-    }
-    *tree = together(nodes, rule, elements)?;
-    Ok(())
-}
-
-/// Takes elements out of a tree.
-pub fn remove(nodes: &dyn Nodes, rule: &Rule, tree: &mut Tree, rank: u64, count: u64) -> Result<(), Fault> {
-    assert!(rank.checked_add(count).is_some_and(|end| end <= tree.count), "past the end of a sequence");
-    let mut elements = apart(nodes, tree)?;
-    for element in elements.drain(rank as usize..(rank + count) as usize) {
-        drop_element(nodes, element);
-    }
-    *tree = together(nodes, rule, elements)?;
-    Ok(())
-}
-
 /// See [`Draft::extend`].
 pub fn extend(draft: &mut Draft, nodes: &dyn Nodes, rule: &Rule, elements: &mut dyn Iterator<Item = &[u8]>) -> Result<(), Fault> {
-    for bytes in &mut *elements {
-        let count = draft.sequence().count()?;
-        draft.insert(nodes, rule, count, &[bytes])?;
-        if draft.is_tree() {
-            break;
+    match &mut draft.form {
+        Form::Packed(packed) => {
+            draft.form = extended(nodes, rule, packed, &elements.collect::<Vec<_>>())?;
+            Ok(())
+        }
+        Form::Tree(tree) if rule.packed_sorted => append(nodes, rule, tree, elements),
+        Form::Tree(tree) if tree.count == 0 => {
+            *tree = build(nodes, rule, elements.collect())?;
+            Ok(())
+        }
+        Form::Tree(tree) => {
+            for (word, bytes) in sorted(rule, elements.collect()) {
+                let mut compare = |other: &[u8]| (rule.compare)(other, bytes);
+                let place = Sequence::Tree(*tree).seek(nodes, rule, word, &mut compare)?;
+                splice(nodes, rule, tree, place.rank, false, &[bytes])?;
+            }
+            Ok(())
         }
     }
-    let Form::Tree(tree) = &mut draft.form else { return Ok(()) };
-    let mut rest = elements.peekable();
-    if rest.peek().is_none() {
-        return Ok(());
-    }
-    let mut all = apart(nodes, tree)?;
-    for bytes in rest {
-        all.push(element_of(nodes, rule, bytes.to_vec())?);
-    }
-    if !rule.packed_sorted {
-        sort(nodes, rule, &mut all)?;
-    }
-    *tree = together(nodes, rule, all)?;
-    Ok(())
 }
 
-fn sort(nodes: &dyn Nodes, rule: &Rule, elements: &mut [Moved]) -> Result<(), Fault> {
-    let mut fault = None;
-    let mut bytes = |element: &Moved| match element {
-        Moved::Short(bytes) => bytes.clone(),
-        Moved::Long(root, _) => match string::contiguous(nodes, &crate::Value::Tree(*root)) {
-            Ok(bytes) => bytes.into_owned(),
-            Err(found) => {
-                fault = Some(found);
-                Vec::new()
-            }
-        },
-    };
-    elements.sort_by(|one, two| (rule.compare)(&bytes(one), &bytes(two)));
-    fault.map_or(Ok(()), Err)
+/// A packed sequence and what comes behind it: packed if it may be, else a tree.
+fn extended(nodes: &dyn Nodes, rule: &Rule, packed: &[u8], elements: &[&[u8]]) -> Result<Form, Fault> {
+    let run = Run::read(&packed[1..], &[])?;
+    let mut all = (0..run.count()).map(|index| run.slice(index, index + 1)).collect::<Result<Vec<_>, _>>()?;
+    all.extend(elements);
+    let bytes = 1 + run::HEAD + all.iter().map(|bytes| bytes.len() + run::ENTRY).sum::<usize>();
+    if bytes > RUN_MAX || all.iter().any(|bytes| bytes.len() > SHORT_MAX) {
+        return Ok(Form::Tree(build(nodes, rule, all)?));
+    }
+    let mut builder = run::Builder::default();
+    all.iter().for_each(|bytes| builder.push(bytes, false));
+    Ok(Form::Packed([&[0][..], &builder.bytes()].concat()))
+}
+
+/// Adds elements at the end of a tree.
+fn append(nodes: &dyn Nodes, rule: &Rule, tree: &mut Tree, elements: &mut dyn Iterator<Item = &[u8]>) -> Result<(), Fault> {
+    let few: SmallVec<[&[u8]; FEW]> = elements.take(FEW).collect();
+    if tree.count > 0 && few.len() < FEW {
+        for bytes in few {
+            splice(nodes, rule, tree, tree.count, false, &[bytes])?;
+        }
+        return Ok(());
+    }
+    // The right edge is taken off, goes through the builder as if it had just come, and everything is put back from the leaves up.
+    let mut path: SmallVec<[Ref; 4]> = SmallVec::new();
+    let mut leaves = Leaves::default();
+    let height = tree::checked_height(tree)?;
+    if tree.count > 0 {
+        let mut node = tree.root;
+        for _ in 0..height {
+            path.push(node);
+            let inner = Inner::read(nodes, node)?;
+            node = inner.node(inner.len() - 1);
+        }
+        let run = tree::leaf(nodes, node)?;
+        let mut trees = run.refs().iter();
+        for index in 0..run.count() {
+            let own = if run.is_long(index) { Some(*trees.next().ok_or(DAMAGED)?) } else { None };
+            leaves.push(nodes, run.slice(index, index + 1)?, own, tree::word_of(nodes, rule, &run, index)?)?;
+        }
+        nodes.release(node);
+    }
+    for bytes in few.into_iter().chain(elements) {
+        leaves.add(nodes, bytes, (rule.word)(bytes))?;
+    }
+    leaves.flush(nodes)?;
+    let mut row = leaves.row;
+    for node in path.into_iter().rev() {
+        let mut children = Inner::read(nodes, node)?.children();
+        children.pop();
+        children.extend(row);
+        row = tree::row_above(nodes, &children)?;
+        nodes.release(node);
+    }
+    *tree = tree::raise(nodes, row, height)?;
+    Ok(())
 }

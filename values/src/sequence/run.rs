@@ -4,7 +4,7 @@
 //! OFFSET     SIZE   DESCRIPTION
 //! 0          2      count of elements
 //! 2          2 n    where each element ends, counted from the first one's beginning; the top bit: a stub (long element)
-//! 2 + 2 n    ..     the elements; after them there may be room (zeros), in leaves only
+//! 2 + 2 n    ..     the elements; after them there may be room, in leaves only
 //!
 //! a stub     8      length of the element (56 bits) | height of its tree (8 bits)
 //!            8      its word
@@ -12,8 +12,10 @@
 //! The tree of the n-th stub of a leaf is the leaf's n-th reference. A packed value has no stubs.
 
 use polder_base::{Fault, Ref};
+use smallvec::{SmallVec, smallvec};
 
 use super::Element;
+use super::tree::refs_size;
 use crate::Root;
 
 /// Bytes of a stub.
@@ -74,6 +76,22 @@ impl<'a> Run<'a> {
         HEAD + self.count * ENTRY + self.start(self.count)
     }
 
+    /// Bytes that there are for the run, and for what it may become.
+    pub fn room(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Bytes of the elements from `from` up to `upto` as a leaf of their own, its references included.
+    pub fn size_of(&self, from: usize, upto: usize) -> usize {
+        let refs = self.stubs(upto) - self.stubs(from);
+        HEAD + (upto - from) * ENTRY + self.start(upto).saturating_sub(self.start(from)) + refs_size(refs)
+    }
+
+    /// As [`Run::size_of`], of all elements.
+    pub fn size(&self) -> usize {
+        self.size_of(0, self.count)
+    }
+
     /// Whether the element at `index` is a stub.
     pub fn is_long(&self, index: usize) -> bool {
         self.entry(index) & LONG != 0
@@ -123,29 +141,118 @@ pub fn stub(root: &Root, word: u64) -> [u8; STUB] {
     bytes
 }
 
-/// Adds to `target` a run with one new element (its parts, and whether it is a stub), or none, in the place of `gone` ones from `at` on.
-pub fn splice(old: &Run<'_>, at: usize, gone: usize, new: Option<(&[&[u8]], bool)>, target: &mut Vec<u8>) -> Result<(), Fault> {
-    let added = new.is_some() as usize;
-    let length: usize = new.map_or(0, |(parts, _)| parts.iter().map(|part| part.len()).sum());
-    let (before, after) = (old.slice(0, at)?, old.slice(at + gone, old.count)?);
-    target.extend_from_slice(&((old.count - gone + added) as u16).to_le_bytes());
-    target.extend_from_slice(&old.bytes[HEAD..HEAD + at * ENTRY]);
-    if let Some((_, long)) = new {
-        let end = (before.len() + length) as u16 | if long { LONG } else { 0 };
-        target.extend_from_slice(&end.to_le_bytes());
+/// What takes the place of some elements of a run.
+#[derive(Clone, Copy)]
+pub struct Patch<'p> {
+    /// The elements from `at` on, `gone` of them, go.
+    pub at: usize,
+    pub gone: usize,
+    /// The new element in parts (a stub's are its bytes), if there is one.
+    pub new: Option<&'p [&'p [u8]]>,
+    pub long: bool,
+}
+
+impl Patch<'_> {
+    fn added(&self) -> usize {
+        self.new.is_some() as usize
     }
-    // What comes after moves by as much as the run grows; the marks in the top bits stay out of it.
-    let shift = (before.len() + length).wrapping_sub(old.start(at + gone)) as u16;
-    for index in at + gone..old.count {
-        let entry = old.entry(index);
-        target.extend_from_slice(&(((entry & !LONG).wrapping_add(shift) & !LONG) | entry & LONG).to_le_bytes());
+
+    fn length(&self) -> usize {
+        self.new.map_or(0, |parts| parts.iter().map(|part| part.len()).sum())
     }
-    target.extend_from_slice(before);
-    for part in new.map_or(&[][..], |(parts, _)| parts) {
-        target.extend_from_slice(part);
+}
+
+impl<'a> Run<'a> {
+    /// Bytes of the run once it is patched (S5: its parts lie inside, one behind the other).
+    pub fn patched_len(&self, patch: &Patch<'_>) -> Result<usize, Fault> {
+        let after = patch.at + patch.gone;
+        self.slice(patch.at, after)?;
+        let stays = self.slice(0, patch.at)?.len() + self.slice(after, self.count)?.len();
+        Ok(HEAD + (self.count - patch.gone + patch.added()) * ENTRY + stays + patch.length())
     }
-    target.extend_from_slice(after);
-    Ok(())
+
+    /// Writes the patched run to `target`, which has [`Run::patched_len`] bytes.
+    pub fn patched(&self, patch: &Patch<'_>, target: &mut [u8]) -> Result<(), Fault> {
+        let (at, after) = (patch.at, patch.at + patch.gone);
+        let (head, tail) = (self.slice(0, at)?, self.slice(after, self.count)?);
+        let count = self.count - patch.gone + patch.added();
+        let (table, data) = target.split_at_mut_checked(HEAD + count * ENTRY).ok_or(DAMAGED)?;
+        if data.len() != head.len() + patch.length() + tail.len() {
+            return Err(DAMAGED);
+        }
+        table[..HEAD].copy_from_slice(&(count as u16).to_le_bytes());
+        let (before, rest) = table[HEAD..].split_at_mut(at * ENTRY);
+        before.copy_from_slice(&self.bytes[HEAD..HEAD + at * ENTRY]);
+        let (new, rest) = rest.split_at_mut(patch.added() * ENTRY);
+        let end = head.len() + patch.length();
+        if patch.new.is_some() {
+            new.copy_from_slice(&(end as u16 | if patch.long { LONG } else { 0 }).to_le_bytes());
+        }
+        shift(&self.bytes[HEAD + after * ENTRY..], rest, (end as u16).wrapping_sub(self.start(after) as u16));
+        let (before, rest) = data.split_at_mut(head.len());
+        before.copy_from_slice(head);
+        rest[patch.length()..].copy_from_slice(tail);
+        fill(rest, patch);
+        Ok(())
+    }
+
+    /// The elements from `from` up to `upto` as a run of their own: its head and table, and its data.
+    pub fn cut(&self, from: usize, upto: usize) -> Result<(SmallVec<[u8; 512]>, &'a [u8]), Fault> {
+        let data = self.slice(from, upto)?;
+        let mut table = smallvec![0; HEAD + (upto - from) * ENTRY];
+        table[..HEAD].copy_from_slice(&((upto - from) as u16).to_le_bytes());
+        shift(&self.bytes[HEAD + from * ENTRY..], &mut table[HEAD..], 0u16.wrapping_sub(self.start(from) as u16));
+        Ok((table, data))
+    }
+}
+
+/// Copies as many entries of a table as `target` has room for; their ends move by `by`, their marks stay.
+#[inline]
+fn shift(source: &[u8], target: &mut [u8], by: u16) {
+    for (old, new) in source.chunks_exact(ENTRY).zip(target.chunks_exact_mut(ENTRY)) {
+        let entry = u16::from_le_bytes([old[0], old[1]]);
+        let entry = (entry & !LONG).wrapping_add(by) & !LONG | entry & LONG;
+        new.copy_from_slice(&entry.to_le_bytes());
+    }
+}
+
+fn fill(mut target: &mut [u8], patch: &Patch<'_>) {
+    for part in patch.new.unwrap_or_default() {
+        let (now, later) = target.split_at_mut(part.len());
+        now.copy_from_slice(part);
+        target = later;
+    }
+}
+
+/// Patches the run in `bytes` where it lies. It has been checked ([`Run::patched_len`]), and there is room for what it becomes.
+pub fn patch_in_place(bytes: &mut [u8], patch: &Patch<'_>) {
+    let Ok(run) = Run::read(bytes, &[]) else { return };
+    let (count, at, after) = (run.count, patch.at, patch.at + patch.gone);
+    let (head, gone_upto, all) = (run.start(at), run.start(after), run.start(count));
+    let new_count = count - patch.gone + patch.added();
+    let (old_data, new_data) = (HEAD + count * ENTRY, HEAD + new_count * ENTRY);
+    let end = head + patch.length();
+    let by = (end as u16).wrapping_sub(gone_upto as u16);
+    let tail = old_data + gone_upto..old_data + all;
+    if patch.added() >= patch.gone {
+        // Everything moves up, the last first.
+        bytes.copy_within(tail, new_data + end);
+        bytes.copy_within(old_data..old_data + head, new_data);
+        bytes.copy_within(HEAD + after * ENTRY..HEAD + count * ENTRY, HEAD + (at + patch.added()) * ENTRY);
+    } else {
+        bytes.copy_within(HEAD + after * ENTRY..HEAD + count * ENTRY, HEAD + (at + patch.added()) * ENTRY);
+        bytes.copy_within(old_data..old_data + head, new_data);
+        bytes.copy_within(tail, new_data + end);
+    }
+    for entry in bytes[HEAD + (at + patch.added()) * ENTRY..new_data].chunks_exact_mut(ENTRY) {
+        let old = u16::from_le_bytes([entry[0], entry[1]]);
+        entry.copy_from_slice(&((old & !LONG).wrapping_add(by) & !LONG | old & LONG).to_le_bytes());
+    }
+    if patch.new.is_some() {
+        bytes[HEAD + at * ENTRY..][..ENTRY].copy_from_slice(&(end as u16 | if patch.long { LONG } else { 0 }).to_le_bytes());
+        fill(&mut bytes[new_data + head..], patch);
+    }
+    bytes[..HEAD].copy_from_slice(&(new_count as u16).to_le_bytes());
 }
 
 /// A run that is being built from its first element to its last.
@@ -171,6 +278,12 @@ impl Builder {
     /// Bytes of the run.
     pub fn len(&self) -> usize {
         HEAD + self.table.len() + self.data.len()
+    }
+
+    /// The run.
+    pub fn bytes(&self) -> Vec<u8> {
+        let (head, table, data) = self.parts();
+        [&head[..], table, data].concat()
     }
 
     /// The run, in pieces.

@@ -15,14 +15,15 @@ pub fn seek<'a>(nodes: &'a dyn Nodes, sequence: &Sequence<'a>, rule: &Rule, word
     match sequence {
         Sequence::Packed(bytes) => {
             let run = Run::read(bytes, &[])?;
-            let (index, equal) = if rule.packed_sorted { halve(nodes, &run, word, compare)? } else { look_through(nodes, &run, compare)? };
+            let (index, equal) =
+                if rule.packed_sorted { halve(nodes, rule, &run, word, compare)? } else { look_through(nodes, &run, compare)? };
             Ok(Place { rank: index as u64, found: if equal { Some(run.at(index)?) } else { None } })
         }
-        Sequence::Tree(tree) => seek_tree(nodes, tree, word, compare),
+        Sequence::Tree(tree) => seek_tree(nodes, rule, tree, word, compare),
     }
 }
 
-fn seek_tree<'a>(nodes: &'a dyn Nodes, tree: &Tree, word: u64, compare: Compare<'_>) -> Result<Place<'a>, Fault> {
+fn seek_tree<'a>(nodes: &'a dyn Nodes, rule: &Rule, tree: &Tree, word: u64, compare: Compare<'_>) -> Result<Place<'a>, Fault> {
     let height = tree::checked_height(tree)?;
     if tree.count == 0 {
         return Ok(Place { rank: 0, found: None });
@@ -32,7 +33,7 @@ fn seek_tree<'a>(nodes: &'a dyn Nodes, tree: &Tree, word: u64, compare: Compare<
     let mut next: Option<(Ref, u8)> = None;
     for level in (0..height).rev() {
         let inner = Inner::read(nodes, node)?;
-        let index = descend(nodes, &inner, level, word, compare)?;
+        let index = descend(nodes, rule, &inner, level, word, compare)?;
         if index + 1 < inner.len() {
             next = (inner.word(index + 1) == word).then(|| (inner.node(index + 1), level));
         }
@@ -40,7 +41,7 @@ fn seek_tree<'a>(nodes: &'a dyn Nodes, tree: &Tree, word: u64, compare: Compare<
         node = inner.node(index);
     }
     let run = tree::leaf(nodes, node)?;
-    let (index, equal) = halve(nodes, &run, word, compare)?;
+    let (index, equal) = halve(nodes, rule, &run, word, compare)?;
     rank = rank.wrapping_add(index as u64);
     if equal {
         return Ok(Place { rank, found: Some(run.at(index)?) });
@@ -49,7 +50,7 @@ fn seek_tree<'a>(nodes: &'a dyn Nodes, tree: &Tree, word: u64, compare: Compare<
         && let Some((node, level)) = next
     {
         let (run, first) = tree::first_of(nodes, node, level)?;
-        if ordering(nodes, &run, 0, word, compare)? == Ordering::Equal {
+        if ordering(nodes, rule, &run, 0, word, compare)? == Ordering::Equal {
             return Ok(Place { rank, found: Some(first) });
         }
     }
@@ -57,7 +58,7 @@ fn seek_tree<'a>(nodes: &'a dyn Nodes, tree: &Tree, word: u64, compare: Compare<
 }
 
 /// The child in which the turn is: the last one whose first element is `Less`, or the first one.
-fn descend(nodes: &dyn Nodes, inner: &Inner<'_>, level: u8, word: u64, compare: Compare<'_>) -> Result<usize, Fault> {
+fn descend(nodes: &dyn Nodes, rule: &Rule, inner: &Inner<'_>, level: u8, word: u64, compare: Compare<'_>) -> Result<usize, Fault> {
     let (mut low, mut high) = (0, inner.len());
     while low < high {
         let middle = (low + high) / 2;
@@ -66,7 +67,7 @@ fn descend(nodes: &dyn Nodes, inner: &Inner<'_>, level: u8, word: u64, compare: 
             Ordering::Greater => false,
             Ordering::Equal => {
                 let (run, _) = tree::first_of(nodes, inner.node(middle), level)?;
-                ordering(nodes, &run, 0, word, compare)? == Ordering::Less
+                ordering(nodes, rule, &run, 0, word, compare)? == Ordering::Less
             }
         };
         (low, high) = if less { (middle + 1, high) } else { (low, middle) };
@@ -74,10 +75,11 @@ fn descend(nodes: &dyn Nodes, inner: &Inner<'_>, level: u8, word: u64, compare: 
     Ok(low.saturating_sub(1))
 }
 
-/// How the element at `index` stands to what is sought. A long one is put together only if its word does not tell.
-fn ordering(nodes: &dyn Nodes, run: &Run<'_>, index: usize, word: u64, compare: Compare<'_>) -> Result<Ordering, Fault> {
+/// How the element at `index` stands to what is sought. Words tell most of it; a long element is put together only if they do not.
+#[inline]
+fn ordering(nodes: &dyn Nodes, rule: &Rule, run: &Run<'_>, index: usize, word: u64, compare: Compare<'_>) -> Result<Ordering, Fault> {
     match run.at(index)? {
-        Element::Short(bytes) => Ok(compare(bytes)),
+        Element::Short(bytes) => Ok((rule.word)(bytes).cmp(&word).then_with(|| compare(bytes))),
         long => match run.stub_word(index)?.cmp(&word) {
             Ordering::Equal => Ok(compare(&long.bytes(nodes)?)),
             unequal => Ok(unequal),
@@ -86,11 +88,11 @@ fn ordering(nodes: &dyn Nodes, run: &Run<'_>, index: usize, word: u64, compare: 
 }
 
 /// The first element that is not `Less`, and whether it is `Equal`.
-fn halve(nodes: &dyn Nodes, run: &Run<'_>, word: u64, compare: Compare<'_>) -> Result<(usize, bool), Fault> {
+fn halve(nodes: &dyn Nodes, rule: &Rule, run: &Run<'_>, word: u64, compare: Compare<'_>) -> Result<(usize, bool), Fault> {
     let (mut low, mut high, mut equal) = (0, run.count(), false);
     while low < high {
         let middle = (low + high) / 2;
-        match ordering(nodes, run, middle, word, compare)? {
+        match ordering(nodes, rule, run, middle, word, compare)? {
             Ordering::Less => low = middle + 1,
             other => (high, equal) = (middle, other == Ordering::Equal),
         }

@@ -4,17 +4,22 @@ use std::cmp::Ordering;
 use polder_base::{Fault, Ref};
 
 use super::run::{self, Run};
-use super::{Element, Rule, Tree};
+use super::{Element, Rule, SHORT_MAX, Tree};
 use crate::{Nodes, string};
 
 /// Bytes that a leaf carries at most, references of long elements included: with its header it is a node of 1 KiB.
 pub const LEAF_MAX: usize = 1016;
 /// Children of an inner node at most: a node of 2 KiB.
 pub const FANOUT: usize = 84;
+/// A leaf with fewer bytes, or an inner node with fewer children, is joined with a sibling, but for those along the edges. A little less
+/// than a quarter: what halves of uneven elements can be.
+pub const LEAF_MIN: usize = 240;
+pub const INNER_MIN: usize = FANOUT / 4;
 /// No tree is higher (S5).
 pub const HEIGHT_MAX: u8 = 16;
 
 const DAMAGED: Fault = Fault::Damaged { what: "a tree of elements" };
+const THIN: Fault = Fault::Damaged { what: "a tree of elements with a nearly empty node in its middle" };
 
 /// What an inner node tells of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,11 +70,16 @@ impl<'a> Inner<'a> {
         Child { node: self.node(index), count: self.count(index), word: self.word(index) }
     }
 
+    /// The counts of all children.
+    #[inline]
+    fn counts(&self) -> impl Iterator<Item = u64> {
+        self.data[..self.refs.len() * 8].chunks_exact(8).map(|bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes")))
+    }
+
     /// The child that holds the element at `rank`, and the element's rank below it.
     #[inline]
     pub fn find(&self, mut rank: u64) -> Result<(usize, u64), Fault> {
-        for index in 0..self.len() {
-            let count = self.count(index);
+        for (index, count) in self.counts().enumerate() {
             if rank < count {
                 return Ok((index, rank));
             }
@@ -78,10 +88,47 @@ impl<'a> Inner<'a> {
         Err(DAMAGED)
     }
 
+    /// The child in which an element that comes at `rank` is put, and its rank there: at the end of one rather than before the next.
+    #[inline]
+    pub fn find_gap(&self, rank: u64) -> Result<(usize, u64), Fault> {
+        match rank.checked_sub(1) {
+            Some(before) => self.find(before).map(|(index, below)| (index, below + 1)),
+            None => Ok((0, 0)),
+        }
+    }
+
+    pub fn children(&self) -> Vec<Child> {
+        let mut children = Vec::with_capacity(FANOUT + 3);
+        children.extend((0..self.len()).map(|index| self.child(index)));
+        children
+    }
+
+    /// A new node with another child at `at`.
+    pub fn copied(&self, nodes: &dyn Nodes, at: usize, new: Child) -> Result<Ref, Fault> {
+        let (mut refs, mut data, many) = ([Ref::NONE; FANOUT], [0; FANOUT * 16], self.len());
+        refs[..many].copy_from_slice(self.refs);
+        data[..many * 16].copy_from_slice(self.data);
+        set_child(&mut refs[..many], &mut data[..many * 16], at, new);
+        nodes.make(&refs[..many], &[&data[..many * 16]])
+    }
+
     /// Elements below the first `index` children.
     pub fn before(&self, index: usize) -> u64 {
-        (0..index).fold(0, |sum, child| self.count(child).wrapping_add(sum))
+        self.counts().take(index).fold(0, u64::wrapping_add)
     }
+}
+
+/// Puts a child into an inner node.
+pub fn set_child(refs: &mut [Ref], data: &mut [u8], at: usize, new: Child) {
+    let many = refs.len();
+    refs[at] = new.node;
+    data[at * 8..][..8].copy_from_slice(&new.count.to_le_bytes());
+    data[(many + at) * 8..][..8].copy_from_slice(&new.word.to_le_bytes());
+}
+
+/// What references cost a leaf, in bytes.
+pub fn refs_size(refs: usize) -> usize {
+    if refs == 0 { 0 } else { 8 + refs * 8 }
 }
 
 #[inline]
@@ -89,11 +136,12 @@ fn word_at(data: &[u8], index: usize) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|byte| data[index * 8 + byte]))
 }
 
-/// A leaf (S5: it is a run, and not empty).
+/// A leaf (S5: it is a run, not empty, and not too long).
 #[inline]
 pub fn leaf(nodes: &dyn Nodes, node: Ref) -> Result<Run<'_>, Fault> {
-    let run = Run::read(nodes.data(node)?, nodes.refs(node)?)?;
-    if run.count() == 0 {
+    let (data, refs) = (nodes.data(node)?, nodes.refs(node)?);
+    let run = Run::read(data, refs)?;
+    if run.count() == 0 || data.len() + refs_size(refs.len()) > LEAF_MAX {
         return Err(DAMAGED);
     }
     Ok(run)
@@ -143,19 +191,19 @@ pub fn make_inner(nodes: &dyn Nodes, children: &[Child]) -> Result<Child, Fault>
         data[(many + index) * 8..][..8].copy_from_slice(&child.word.to_le_bytes());
     }
     let node = nodes.make(&refs[..many], &[&data[..many * 16]])?;
-    Ok(Child { node, count: children.iter().map(|child| child.count).sum(), word: children[0].word })
+    let count = children.iter().fold(0, |sum, child| child.count.wrapping_add(sum));
+    Ok(Child { node, count, word: children[0].word })
+}
+
+/// Full inner nodes above nodes that stand side by side; the last one has what is left.
+pub fn row_above(nodes: &dyn Nodes, row: &[Child]) -> Result<Vec<Child>, Fault> {
+    row.chunks(FANOUT).map(|group| make_inner(nodes, group)).collect()
 }
 
 /// The tree over nodes that stand side by side at one level.
 pub fn raise(nodes: &dyn Nodes, mut row: Vec<Child>, mut height: u8) -> Result<Tree, Fault> {
     while row.len() > 1 {
-        let groups = row.len().div_ceil(FANOUT);
-        let mut next = Vec::with_capacity(groups);
-        // All alike, so that none is nearly empty.
-        for group in 0..groups {
-            next.push(make_inner(nodes, &row[row.len() * group / groups..row.len() * (group + 1) / groups])?);
-        }
-        (row, height) = (next, height + 1);
+        (row, height) = (row_above(nodes, &row)?, height + 1);
     }
     Ok(row.first().map_or(Tree::default(), |top| Tree { root: top.node, count: top.count, height }))
 }
@@ -172,7 +220,8 @@ pub struct Leaves {
 impl Leaves {
     /// Adds an element, or a stub with its tree.
     pub fn push(&mut self, nodes: &dyn Nodes, bytes: &[u8], tree: Option<Ref>, word: u64) -> Result<(), Fault> {
-        if self.run.count() > 0 && self.bytes() + bytes.len() + run::ENTRY + tree.map_or(0, |_| self.cost_of_ref()) > LEAF_MAX {
+        let size = self.run.len() + run::ENTRY + bytes.len() + refs_size(self.refs.len() + tree.is_some() as usize);
+        if self.run.count() > 0 && size > LEAF_MAX {
             self.flush(nodes)?;
         }
         if self.run.count() == 0 {
@@ -183,12 +232,13 @@ impl Leaves {
         Ok(())
     }
 
-    fn bytes(&self) -> usize {
-        self.run.len() + if self.refs.is_empty() { 0 } else { 8 + self.refs.len() * 8 }
-    }
-
-    fn cost_of_ref(&self) -> usize {
-        if self.refs.is_empty() { 16 } else { 8 }
+    /// Adds an element; a long one gets its tree.
+    pub fn add(&mut self, nodes: &dyn Nodes, bytes: &[u8], word: u64) -> Result<(), Fault> {
+        if bytes.len() <= SHORT_MAX {
+            return self.push(nodes, bytes, None, word);
+        }
+        let root = string::make_tree(nodes, bytes)?;
+        self.push(nodes, &run::stub(&root, word), Some(root.refs[0]), word)
     }
 
     /// Makes the leaf that is being built, if there is one.
@@ -204,74 +254,106 @@ impl Leaves {
     }
 }
 
-/// Looks at every node of a tree and shows each to `visit`: all rules of the format hold (Q1 to Q4).
+/// Looks at every node of a tree and shows each to `visit`: all rules of the format hold (Q1 to Q3), and Q4 if it is `sorted`.
 ///
 /// # Errors
 /// [`Fault::Damaged`] with the first thing that is wrong.
 pub fn check(nodes: &dyn Nodes, tree: &Tree, rule: &Rule, sorted: bool, visit: &mut dyn FnMut(Ref)) -> Result<(), Fault> {
+    check_all(nodes, tree, Some((rule, sorted)), visit)
+}
+
+/// As [`check`], of a tree whose rule is not known: its words are compared with each other only.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_shape(nodes: &dyn Nodes, tree: &Tree, visit: &mut dyn FnMut(Ref)) -> Result<(), Fault> {
+    check_all(nodes, tree, None, visit)
+}
+
+fn check_all(nodes: &dyn Nodes, tree: &Tree, rule: Option<(&Rule, bool)>, visit: &mut dyn FnMut(Ref)) -> Result<(), Fault> {
     let height = checked_height(tree)?;
     if tree.count == 0 {
         return Ok(());
     }
-    let mut check = Check { nodes, rule, sorted, visit, last: None };
-    match check.node(tree.root, height)? {
-        (count, _) if count == tree.count => Ok(()),
+    let mut check = Check { nodes, rule, visit, last: None };
+    match check.node(tree.root, height, None, (true, true))? {
+        count if count == tree.count => Ok(()),
         _ => Err(Fault::Damaged { what: "the count of a tree of elements" }),
     }
 }
 
 struct Check<'c> {
     nodes: &'c dyn Nodes,
-    rule: &'c Rule,
-    sorted: bool,
+    /// And whether the elements are sorted by it.
+    rule: Option<(&'c Rule, bool)>,
     visit: &'c mut dyn FnMut(Ref),
     /// The element before.
     last: Option<Element<'c>>,
 }
 
 impl<'c> Check<'c> {
-    /// Checks a node; answers how many elements are below it, and the word of the first.
-    fn node(&mut self, node: Ref, level: u8) -> Result<(u64, u64), Fault> {
+    /// Checks a node whose first element is told to have `word`; answers how many elements are below it.
+    fn node(&mut self, node: Ref, level: u8, word: Option<u64>, (left, right): (bool, bool)) -> Result<u64, Fault> {
         (self.visit)(node);
         if level == 0 {
-            return self.leaf(node);
+            return self.leaf(node, word, left || right);
         }
         let inner = Inner::read(self.nodes, node)?;
-        let mut sum: u64 = 0;
+        if inner.len() < INNER_MIN && !left && !right {
+            return Err(THIN);
+        }
+        if word.is_some_and(|word| word != inner.word(0)) {
+            return Err(Fault::Damaged { what: "the words of a tree of elements" });
+        }
+        let (last, mut sum) = (inner.len() - 1, 0u64);
         for index in 0..inner.len() {
             let told = inner.child(index);
-            if self.node(told.node, level - 1)? != (told.count, told.word) {
-                return Err(Fault::Damaged { what: "the counts or words of a tree of elements" });
+            if self.node(told.node, level - 1, Some(told.word), (left && index == 0, right && index == last))? != told.count {
+                return Err(Fault::Damaged { what: "the counts of a tree of elements" });
             }
             sum = sum.checked_add(told.count).ok_or(DAMAGED)?;
         }
-        Ok((sum, inner.word(0)))
+        Ok(sum)
     }
 
-    fn leaf(&mut self, node: Ref) -> Result<(u64, u64), Fault> {
+    fn leaf(&mut self, node: Ref, word: Option<u64>, edge: bool) -> Result<u64, Fault> {
         let run = leaf(self.nodes, node)?;
-        let (data, count) = (self.nodes.data(node)?, run.count());
-        if data.len() > LEAF_MAX || run.used() > data.len() || run.stubs(count) != run.refs().len() {
+        if run.size() < LEAF_MIN && !edge {
+            return Err(THIN);
+        }
+        let count = run.count();
+        if run.used() > run.room() || run.stubs(count) != run.refs().len() {
             return Err(Fault::Damaged { what: "a leaf of elements" });
         }
         for index in 0..count {
             let element = run.at(index)?;
             match element {
-                Element::Short(bytes) if bytes.len() > super::SHORT_MAX => return Err(DAMAGED),
-                Element::Long(root) if root.count <= super::SHORT_MAX as u64 => return Err(DAMAGED),
+                Element::Short(bytes) if bytes.len() > SHORT_MAX => return Err(DAMAGED),
+                Element::Long(root) if root.count <= SHORT_MAX as u64 => return Err(DAMAGED),
                 Element::Long(root) => string::check_tree(self.nodes, &root, self.visit)?,
                 Element::Short(_) => {}
             }
-            if self.sorted {
-                let bytes = element.bytes(self.nodes)?;
-                let last = self.last.map(|last| last.bytes(self.nodes)).transpose()?;
-                let ordered = last.is_none_or(|last| (self.rule.compare)(&last, &bytes) == Ordering::Less);
-                if !ordered || (self.rule.word)(&bytes) != word_of(self.nodes, self.rule, &run, index)? {
-                    return Err(Fault::Damaged { what: "the order of a tree of elements" });
-                }
-                self.last = Some(element);
+            if let Some((rule, true)) = self.rule {
+                self.order(rule, &run, index, element)?;
             }
         }
-        Ok((count as u64, word_of(self.nodes, self.rule, &run, 0)?))
+        match (self.rule, word) {
+            (Some((rule, _)), Some(word)) if word_of(self.nodes, rule, &run, 0)? != word => {
+                Err(Fault::Damaged { what: "the words of a tree of elements" })
+            }
+            _ => Ok(count as u64),
+        }
+    }
+
+    /// Whether an element comes behind the one before.
+    fn order(&mut self, rule: &Rule, run: &Run<'_>, index: usize, element: Element<'c>) -> Result<(), Fault> {
+        let bytes = element.bytes(self.nodes)?;
+        let last = self.last.map(|last| last.bytes(self.nodes)).transpose()?;
+        let ordered = last.is_none_or(|last| (rule.compare)(&last, &bytes) == Ordering::Less);
+        if !ordered || (rule.word)(&bytes) != word_of(self.nodes, rule, run, index)? {
+            return Err(Fault::Damaged { what: "the order of a tree of elements" });
+        }
+        self.last = Some(element);
+        Ok(())
     }
 }
