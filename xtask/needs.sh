@@ -2,6 +2,7 @@
 # Installs what building or testing lacks, on Debian 12 as root or with sudo. Quiet when nothing is missing.
 #   needs.sh build   a C compiler for the allocator, Rust
 #   needs.sh test    the servers that Polder is compared with, and a Python environment in .venv
+#   needs.sh newer   redis 8.0 and valkey 8.1 from Debian 13, in a folder of their own, for `cargo x peers`
 #
 # No package's service is ever started. Valkey is unpacked below target/peers, without touching the machine's
 # package sources; tests that want it or redis-py say so and go on when they could not be had.
@@ -51,6 +52,23 @@ unpack_valkey() {
     cd "$root"
 }
 
+# Redis 8.0 and Valkey 8.1, whose libraries are newer than this machine's: a whole Debian 13 in a folder.
+unpack_newer() {
+    place=$target/peers
+    [ -x "$place/redis8" ] && return
+    install debootstrap debootstrap
+    mirror=$(sed -n 's/^URIs: *//p; s/^deb \(\[[^]]*\] \)\{0,1\}\([^ ]*\) .*/\2/p' \
+        /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null | grep '/debian/*$' | head -1)
+    note "unpacking Debian 13 below $place/trixie"
+    mkdir -p "$place"
+    as_root debootstrap --variant=minbase --include=redis-server,valkey-server trixie "$place/trixie" "$mirror" >"$place/trixie.log" 2>&1 ||
+        { note "Debian 13 could not be had (see $place/trixie.log)"; exit 1; }
+    for pair in redis8:redis-server valkey81:valkey-server; do
+        printf '#!/bin/sh\nexec chroot "%s/trixie" %s "$@"\n' "$place" "${pair#*:}" >"$place/${pair%:*}"
+        chmod +x "$place/${pair%:*}"
+    done
+}
+
 # redis-py, in an environment of its own.
 make_venv() {
     [ -x "$root/.venv/bin/python" ] && "$root/.venv/bin/python" -c 'import redis' 2>/dev/null && return
@@ -76,8 +94,11 @@ test)
     unpack_valkey
     make_venv
     ;;
+newer)
+    unpack_newer
+    ;;
 *)
-    note "needs.sh build|test"
+    note "needs.sh build|test|newer"
     exit 1
     ;;
 esac

@@ -10,6 +10,7 @@ pub mod in_process;
 pub mod memory;
 pub mod network;
 pub mod probe;
+pub mod types;
 
 use std::io::Write;
 use std::path::Path;
@@ -29,6 +30,8 @@ pub const BENCHES: &[Bench] = &[
     Bench { name: "p128", about: "throughput at pipeline 128 against the peers", run: network::pipeline_128 },
     Bench { name: "p16", about: "server CPU time per operation at pipeline 16", run: network::pipeline_16 },
     Bench { name: "p1", about: "server CPU time per operation at pipeline 1, and of a bare epoll loop", run: network::pipeline_1 },
+    Bench { name: "types", about: "redis-benchmark's tests of collections at pipeline 128", run: types::defaults },
+    Bench { name: "large", about: "collections of a million members at pipeline 128, and their bytes an element", run: types::large },
     Bench { name: "inprocess", about: "GET and SET in this process against hashbrown", run: in_process::single },
     Bench { name: "batch", about: "GET of 16 keys at once against one at a time", run: in_process::batch },
     Bench { name: "memory", about: "bytes per key, everything counted", run: memory::per_key },

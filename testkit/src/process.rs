@@ -125,6 +125,11 @@ pub fn polder() -> PathBuf {
     target_folder().join(profile).join("polder")
 }
 
+/// A newer server that `xtask/needs.sh newer` has put into a folder of its own: `redis8` or `valkey81`.
+pub fn newer(name: &str) -> Option<PathBuf> {
+    Some(target_folder().join("peers").join(name)).filter(|program| program.is_file())
+}
+
 /// The valkey-server that `make test` unpacks, if it could be had.
 pub fn valkey() -> Option<PathBuf> {
     let unpacked = target_folder().join("peers/valkey/usr/bin/valkey-server");

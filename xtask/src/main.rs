@@ -18,6 +18,7 @@ cargo x check                 formatting, clippy, tidy, floors, documents, unit 
 cargo x test                  every layer, as `make test` runs it
 cargo x peers [--seed N] [--seconds N] [--sequences N] [--only NAME]
                               the same commands for Polder and the real servers
+                              (after `xtask/needs.sh newer` against Redis 8.0 and Valkey 8.1, too)
 cargo x peers --transcripts   the transcripts against redis-server
 cargo x crash points          kill -9 at every store of every write path, by commands
 cargo x crash stores [NAME]   the same below commands, with deaths of recoverers; the whole memory verified after each

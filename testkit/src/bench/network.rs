@@ -6,22 +6,35 @@ use super::{Figures, Scale, median};
 use crate::process::{Server, on_path, polder, valkey};
 use crate::scratch;
 
-/// What is measured in turn, and redis-benchmark's name for it. The first run of a writer adds the keys, the second finds them there.
-type Test = (&'static str, &'static str);
-const TESTS: [Test; 5] = [("SET of new keys", "SET"), ("SET", "SET"), ("GET", "GET"), ("INCR of new keys", "INCR"), ("INCR", "INCR")];
+/// What is measured in turn on one server: its name in the report, and redis-benchmark's arguments for it.
+pub(super) struct Test {
+    pub name: &'static str,
+    pub words: String,
+    pub requests: u64,
+}
 
 /// One server to be measured.
-struct Rival {
-    name: &'static str,
-    start: Box<dyn Fn() -> std::io::Result<Server>>,
+pub(super) struct Rival {
+    pub name: &'static str,
+    pub start: Box<dyn Fn() -> std::io::Result<Server>>,
 }
+
+/// Strings under many keys. The first run of a writer adds the keys, the second finds them there.
+fn strings(scale: &Scale, pipeline: u32, requests: u64, tests: &[(&'static str, &str)]) -> Vec<Test> {
+    let keys = scale.of(1_000_000);
+    let test = |(name, test): &(&'static str, &str)| Test { name, words: format!("-t {test} -P {pipeline} -r {keys} -d 16"), requests };
+    tests.iter().map(test).collect()
+}
+
+const TESTS: [(&str, &str); 5] =
+    [("SET of new keys", "set"), ("SET", "set"), ("GET", "get"), ("INCR of new keys", "incr"), ("INCR", "incr")];
 
 /// Throughput at pipeline 128, in operations a second, and ratios to redis-server.
 ///
 /// # Errors
 /// When a server or redis-benchmark fails.
 pub fn pipeline_128(scale: &Scale) -> Result<Figures, String> {
-    let measured = measure(&rivals()?, scale, 128, scale.of(4_000_000), &TESTS)?;
+    let measured = measure(&rivals()?, scale, &strings(scale, 128, scale.of(4_000_000), &TESTS))?;
     Ok(report(&measured, "ops/s", |run| run.per_second))
 }
 
@@ -30,7 +43,7 @@ pub fn pipeline_128(scale: &Scale) -> Result<Figures, String> {
 /// # Errors
 /// As above.
 pub fn pipeline_16(scale: &Scale) -> Result<Figures, String> {
-    let measured = measure(&rivals()?, scale, 16, scale.of(2_000_000), &TESTS)?;
+    let measured = measure(&rivals()?, scale, &strings(scale, 16, scale.of(2_000_000), &TESTS))?;
     Ok(report(&measured, "cpu ns", |run| run.cpu_ns))
 }
 
@@ -42,11 +55,12 @@ pub fn pipeline_1(scale: &Scale) -> Result<Figures, String> {
     let mut rivals = rivals()?;
     let bare = std::env::current_exe().map_err(|error| error.to_string())?.with_file_name("bare_loop");
     rivals.push(Rival { name: "bare", start: Box::new(move || start_pinned(&bare, &["{port}"])) });
-    let measured = measure(&rivals, scale, 1, scale.of(300_000), &[("SET", "SET"), ("GET", "GET")])?;
+    let measured = measure(&rivals, scale, &strings(scale, 1, scale.of(300_000), &[("SET", "set"), ("GET", "get")]))?;
     Ok(report(&measured, "cpu ns", |run| run.cpu_ns))
 }
 
-fn rivals() -> Result<Vec<Rival>, String> {
+/// Polder, and the servers it is compared with.
+pub(super) fn rivals() -> Result<Vec<Rival>, String> {
     let redis = on_path("redis-server").ok_or("redis-server is not installed")?;
     let mut rivals = vec![
         Rival {
@@ -78,48 +92,50 @@ fn start_pinned(program: &Path, flags: &[&str]) -> std::io::Result<Server> {
 
 /// One run of one test.
 #[derive(Clone, Copy)]
-struct Run {
-    per_second: f64,
-    cpu_ns: f64,
+pub(super) struct Run {
+    pub per_second: f64,
+    pub cpu_ns: f64,
 }
 
 /// For each rival and test, the runs of all rounds.
-struct Measured {
-    tests: Vec<Test>,
+pub(super) struct Measured {
+    tests: Vec<&'static str>,
     rivals: Vec<(&'static str, Vec<Vec<Run>>)>,
 }
 
-fn measure(rivals: &[Rival], scale: &Scale, pipeline: u32, requests: u64, tests: &[Test]) -> Result<Measured, String> {
+/// Runs all tests on each rival in turn, round after round, each round with fresh servers.
+pub(super) fn measure(rivals: &[Rival], scale: &Scale, tests: &[Test]) -> Result<Measured, String> {
     let mut measured: Vec<(&'static str, Vec<Vec<Run>>)> = rivals.iter().map(|rival| (rival.name, vec![vec![]; tests.len()])).collect();
     for _ in 0..scale.rounds {
         for (at, rival) in rivals.iter().enumerate() {
             let server = (rival.start)().map_err(|error| format!("{}: {error}", rival.name))?;
-            for (test, (_, name)) in tests.iter().enumerate() {
-                measured[at].1[test].push(load(&server, name, pipeline, requests, scale)?);
+            for (number, test) in tests.iter().enumerate() {
+                measured[at].1[number].push(load(&server, test)?);
             }
         }
     }
-    Ok(Measured { tests: tests.to_vec(), rivals: measured })
+    Ok(Measured { tests: tests.iter().map(|test| test.name).collect(), rivals: measured })
 }
 
-fn load(server: &Server, test: &str, pipeline: u32, requests: u64, scale: &Scale) -> Result<Run, String> {
+/// One run of redis-benchmark on core 1. A test that needs another one first (LRANGE) reports last.
+pub(super) fn load(server: &Server, test: &Test) -> Result<Run, String> {
     let before = cpu_ns(server.pid());
-    let keys = scale.of(1_000_000);
-    let words = format!(
-        "-c 1 redis-benchmark -p {} -t {} -P {pipeline} -c 50 -r {keys} -d 16 -n {requests} --csv",
-        server.port(),
-        test.to_lowercase()
-    );
-    let output = Command::new("taskset").args(words.split(' ')).output().map_err(|error| format!("taskset: {error}"))?;
+    let words = format!("-c 1 redis-benchmark -p {} -c 50 -n {} --csv {}", server.port(), test.requests, test.words);
+    // A blank inside of a word is written as \x01.
+    let output = Command::new("taskset")
+        .args(words.split(' ').map(|word| word.replace('\u{1}', " ")))
+        .output()
+        .map_err(|error| format!("taskset: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
-    let row = text.lines().find(|line| line.starts_with(&format!("\"{test}"))).ok_or_else(|| format!("redis-benchmark: {text}"))?;
-    let per_second = row.split(',').nth(1).and_then(|cell| cell.trim_matches('"').parse().ok());
-    let cpu = (cpu_ns(server.pid()) - before) / requests as f64;
+    let row = text.lines().rfind(|line| line.starts_with('"') && !line.starts_with("\"test\""));
+    let row = row.ok_or_else(|| format!("{}: redis-benchmark: {text}{}", test.name, String::from_utf8_lossy(&output.stderr)))?;
+    let per_second = row.rsplit("\",\"").nth(6).and_then(|cell| cell.trim_matches('"').parse().ok());
+    let cpu = (cpu_ns(server.pid()) - before) / test.requests as f64;
     Ok(Run { per_second: per_second.ok_or_else(|| format!("redis-benchmark: {row}"))?, cpu_ns: cpu })
 }
 
 /// The CPU time of all threads of a process, in nanoseconds.
-fn cpu_ns(pid: u32) -> f64 {
+pub(super) fn cpu_ns(pid: u32) -> f64 {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let of = |thread: std::fs::DirEntry| -> Option<f64> {
         let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
@@ -128,13 +144,14 @@ fn cpu_ns(pid: u32) -> f64 {
     threads.filter_map(of).sum()
 }
 
-fn report(measured: &Measured, unit: &str, figure: fn(&Run) -> f64) -> Figures {
+/// Medians by test and rival, and ours against each of the others.
+pub(super) fn report(measured: &Measured, unit: &str, figure: fn(&Run) -> f64) -> Figures {
     let of = |rival: &str, test: usize| {
         let runs = measured.rivals.iter().find(|(name, _)| *name == rival)?;
         Some(median(runs.1[test].iter().map(figure).collect()))
     };
     let mut figures = Figures::new();
-    for (at, (test, _)) in measured.tests.iter().enumerate() {
+    for (at, test) in measured.tests.iter().enumerate() {
         for (name, _) in &measured.rivals {
             figures.extend(of(name, at).map(|value| (format!("{test} {name} {unit}"), value)));
         }

@@ -12,7 +12,7 @@ use polder_testkit::door::{Door, InProcess, Socket};
 use polder_testkit::peers::differences::{Differences, Rule};
 use polder_testkit::peers::generate::{KEYS, Template};
 use polder_testkit::peers::{self, Line};
-use polder_testkit::process::{Server, on_path, valkey};
+use polder_testkit::process::{Server, newer, on_path, valkey};
 use polder_testkit::random::Random;
 use polder_testkit::resp::Connection;
 
@@ -101,6 +101,8 @@ fn installed() -> Vec<Peer> {
             None => println!("{name}: not installed, left out"),
         }
     }
+    // Those that have what the others lack: fields that expire, SET IFEQ.
+    peers.extend(["redis8", "valkey81"].into_iter().filter_map(|name| newer(name).map(|program| Peer { name, program })));
     peers
 }
 
