@@ -253,7 +253,8 @@ fn state(server: &mut Connection) -> Vec<String> {
         // How entries lie in nodes is the writer's business, and version 10 does not say when a consumer was last given one.
         let lines: Vec<&str> = shown.lines().collect();
         let is_left_out = |at: usize| ["radix-tree", "active-time"].iter().any(|name| lines[at].contains(name));
-        let kept = (0..lines.len()).filter(|at| !is_left_out(*at) && !(*at > 0 && is_left_out(*at - 1)));
+        let is_kept = |at: &usize| !is_left_out(*at) && (*at == 0 || !is_left_out(*at - 1));
+        let kept = (0..lines.len()).filter(is_kept);
         found.push(kept.map(|at| lines[at]).collect::<Vec<_>>().join("\n"));
     }
     for key in ["number:127", "number:-1"] {
