@@ -1,4 +1,4 @@
-//! The short way: one key, a short string that lies inline, nobody in the way.
+//! The short way: one key, a short string that lies inline (or, to be read, in a record), nobody in the way.
 //!
 //! It is what nearly all calls of a cache are. Everything here follows the protocols of `lookup.rs` and `txn.rs` step by step, only
 //! without their generality; whatever is not the plain case answers `None`, nothing has happened then, and the caller
@@ -13,7 +13,7 @@
 use polder_shm::brief::Brief;
 use polder_shm::layout::seat as at;
 use polder_shm::{Locked, Seat, Segment, lock};
-use polder_values::Kind;
+use polder_values::{Kind, Value};
 
 use crate::api::{COUNTERS, Counter, Db};
 use crate::bucket::{self, LINE_WORDS, UNITS, WORDS, Words, WordsMut};
@@ -22,6 +22,8 @@ use crate::directory::{self, Bucket};
 use crate::entry::{self, Image, Inline};
 use crate::hash::{CONTINUED, FREE, Hash};
 use crate::lookup::Live;
+use crate::raw;
+use crate::record::{self, Key};
 use crate::sight::Sight;
 use crate::table::Table;
 
@@ -31,12 +33,13 @@ const _: () = assert!(COUNTERS > Counter::Misses as usize);
 enum Glance {
     /// The unit at which the key's inline entry begins.
     Here(usize),
+    /// The unit of an entry with a record that is the key's by 24 bits of the hash.
+    Record(usize),
     /// Not here; entries at home here that lie next door and in the stash.
     Miss(u8, u8),
-    Unsure,
 }
 
-/// Looks for `key` in a bucket. An entry with a record whose hash bits fit makes it unsure.
+/// Looks for `key` in a bucket.
 #[inline(always)]
 fn glance(live: &Live<'_>, hash: &Hash, key: &[u8]) -> Glance {
     let tags = bucket::tag_words(live);
@@ -47,7 +50,7 @@ fn glance(live: &Live<'_>, hash: &Hash, key: &[u8]) -> Glance {
         let second = live.word(LINE_WORDS + unit * 2 + 1);
         if second as u8 & entry::REFERENCE != 0 {
             if entry::extra_of(second) == hash.extra {
-                return Glance::Unsure;
+                return Glance::Record(unit);
             }
         } else if entry::inline_key_is(|number| live.word(LINE_WORDS + (unit * 2 + number).min(UNITS * 2 - 1)), second, key) {
             return Glance::Here(unit);
@@ -94,7 +97,7 @@ impl Table {
         Sight::of(self.segment(), db, key)
     }
 
-    /// Reads a short string: `read` gets its bytes, or nothing if there is no such key. `None`: take the long way.
+    /// Reads a string that is packed: `read` gets its bytes, or nothing if there is no such key. `None`: take the long way.
     #[inline(always)]
     pub fn quick_get<R>(&self, sight: &Sight, key: &[u8], now_ms: u64, read: impl FnOnce(Option<&[u8]>) -> R) -> Option<R> {
         let segment = &**self.segment();
@@ -103,16 +106,18 @@ impl Table {
             Glance::Here(unit) => self.read_at(sight, &reading, unit, now_ms, read),
             Glance::Miss(0, 0) => (reading.holds(segment) && sight.is_current(segment)).then(|| read(None)),
             Glance::Miss(next, stash) => match self.find_displaced(sight, key, reading, next, stash)? {
-                Some((reading, unit)) => self.read_at(sight, &reading, unit, now_ms, read),
+                Some((reading, Glance::Here(unit))) => self.read_at(sight, &reading, unit, now_ms, read),
+                Some((reading, Glance::Record(unit))) => self.read_record(sight, key, &reading, unit, now_ms, read),
+                Some(_) => None,
                 None => Some(read(None)),
             },
-            Glance::Unsure => None,
+            Glance::Record(unit) => self.read_record(sight, key, &reading, unit, now_ms, read),
         }
     }
 
     /// Finds an entry that does not lie at home; `Some(None)` if there is none, and never was since `home` was begun to be read.
     #[inline(never)]
-    fn find_displaced(&self, sight: &Sight, key: &[u8], home: Reading, next: u8, stash: u8) -> Option<Option<(Reading, usize)>> {
+    fn find_displaced(&self, sight: &Sight, key: &[u8], home: Reading, next: u8, stash: u8) -> Option<Option<(Reading, Glance)>> {
         let segment = &**self.segment();
         let mut readings = [home; 4];
         for (number, (index, in_stash)) in sight.others().into_iter().enumerate() {
@@ -122,9 +127,8 @@ impl Table {
             let bucket = sight.bucket(segment, index)?;
             let reading = Reading::begin(segment, bucket)?;
             match glance(&Live { segment, bucket }, &sight.hash, key) {
-                Glance::Here(unit) => return Some(Some((reading, unit))),
                 Glance::Miss(..) => readings[number + 1] = reading,
-                Glance::Unsure => return None,
+                found => return Some(Some((reading, found))),
             }
         }
         // An entry that grows or shrinks may move between the looks: only all of them together say that it is not there.
@@ -145,6 +149,36 @@ impl Table {
         }
         self.note_glance(&image, reading.bucket.word_at(LINE_WORDS + unit * 2), now_ms)?;
         Some(read(Some(fields)))
+    }
+
+    /// Reads a string that lies in a record, straight from the node.
+    #[inline(never)]
+    fn read_record<R>(
+        &self,
+        sight: &Sight,
+        key: &[u8],
+        reading: &Reading,
+        unit: usize,
+        now_ms: u64,
+        read: impl FnOnce(Option<&[u8]>) -> R,
+    ) -> Option<R> {
+        let segment = &**self.segment();
+        // T3: within a pin that reaches to now, a record that the entry names is one until the pin ends.
+        let pinned = self.pinned().ok()?;
+        let mut image = Image::EMPTY;
+        bucket::read_image(&Live { segment, bucket: reading.bucket }, unit, &mut image);
+        if !pinned.covers_now() || image.meta() & WHAT != PLAIN | entry::REFERENCE || !reading.holds(segment) || !sight.is_current(segment)
+        {
+            return None;
+        }
+        let (kind, payload) = raw::payload(segment, image.record()).ok()?;
+        let record = record::read(kind, payload).ok()?;
+        let (Key::Short(stored), Value::Packed(value)) = (record.key, record.value) else { return None };
+        if stored != key || record.expiry_ms.is_some_and(|expiry_ms| expiry_ms <= now_ms + CLOCK_LAG_MS) {
+            return None;
+        }
+        self.note_glance(&image, reading.bucket.word_at(LINE_WORDS + unit * 2), now_ms)?;
+        Some(read(Some(value)))
     }
 
     /// Moves the access clock on, as `Txn::note_access` does. Needs no pin: no other word is ever the same as this one.
@@ -218,7 +252,7 @@ impl Edit<'_> {
             Glance::Here(unit) => Some(Spot { bucket: sight.bucket, lock_item: 0, unit }),
             Glance::Miss(0, 0) => None,
             Glance::Miss(next, stash) => self.find_displaced(next, stash)?,
-            Glance::Unsure => return None,
+            Glance::Record(_) => return None,
         };
         let mut before = Image::EMPTY;
         if let Some(spot) = spot {
@@ -286,7 +320,7 @@ impl Edit<'_> {
             match glance(&self.live(bucket), &self.sight.hash, self.key) {
                 Glance::Here(unit) => return Some(Some(Spot { bucket, lock_item, unit })),
                 Glance::Miss(..) => {}
-                Glance::Unsure => return None,
+                Glance::Record(_) => return None,
             }
         }
         Some(None)

@@ -32,6 +32,13 @@ pub(crate) const PREFETCH_KEYS: usize = 64;
 /// A pin that lasts until this is dropped.
 pub struct Pinned(std::rc::Rc<Seat>);
 
+impl Pinned {
+    /// As [`Seat::covers_now`].
+    pub(crate) fn covers_now(&self) -> bool {
+        self.0.covers_now()
+    }
+}
+
 impl Drop for Pinned {
     fn drop(&mut self) {
         self.0.unpin();

@@ -177,6 +177,50 @@ fn keys_that_are_there_are_found_while_the_table_grows_and_values_change_size() 
 }
 
 #[test]
+fn a_record_that_is_read_the_short_way_is_whole_however_often_it_is_replaced() {
+    const KEYS: u64 = 16;
+    let place = &Place::new();
+    let name = |number: u64| format!("key:{number}").into_bytes();
+    (0..KEYS).for_each(|number| place.set(0, &name(number), &vec![7; 60 + number as usize * 9], None));
+    let end = &AtomicBool::new(false);
+    let quick: u64 = std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let _ends = Ends(end);
+            let mut draws = Draws(8);
+            for round in 0..60_000 {
+                let key = name(draws.below(KEYS as usize) as u64);
+                match round % 50 {
+                    0 => drop(place.remove(0, &key)),
+                    1 => place.set(0, &key, &[round as u8; 20], None),
+                    2 => place.set(0, &key, &[round as u8; 700], Some(1)),
+                    _ => place.set(0, &key, &vec![round as u8; 60 + draws.below(500)], None),
+                }
+            }
+        });
+        let readers: Vec<_> = (0..2)
+            .map(|seed| {
+                scope.spawn(move || {
+                    let (mut draws, mut quick) = (Draws(seed), 0);
+                    while !end.load(Ordering::Relaxed) {
+                        let key = name(draws.below(KEYS as usize) as u64);
+                        let Some(sight) = place.table.sight(0, &key) else { continue };
+                        let now_ms = polder_base::time::now_ms();
+                        let whole = place.table.quick_get(&sight, &key, now_ms, |found| {
+                            found.is_none_or(|value| value.len() >= 20 && value.len() != 700 && value.iter().all(|byte| *byte == value[0]))
+                        });
+                        assert_ne!(whole, Some(false));
+                        quick += u64::from(whole.is_some());
+                    }
+                    quick
+                })
+            })
+            .collect();
+        readers.into_iter().map(|reader| reader.join().expect("no panic")).sum()
+    });
+    assert!(quick > 1000, "the short way was hardly ever taken: {quick}");
+}
+
+#[test]
 fn a_scan_shows_every_stable_key_while_the_table_grows() {
     const STABLE: usize = 2_000;
     let place = &Place::new();
