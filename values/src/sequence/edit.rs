@@ -19,6 +19,9 @@ const FEW: usize = 16;
 
 const DAMAGED: Fault = Fault::Damaged { what: "a tree of elements" };
 
+/// What is put behind a leaf that is given room.
+static ROOM: [u8; LEAF_MAX] = [0; LEAF_MAX];
+
 /// Nodes side by side.
 type Row = SmallVec<[Child; 4]>;
 
@@ -325,8 +328,10 @@ impl Change<'_> {
             let room = if ours { LEAF_MAX - size } else { 0 };
             smallvec![self.copy_leaf(&run, &patch, word, room)?]
         } else {
-            let mut bytes = vec![0; length];
-            run.patched(&patch, &mut bytes)?;
+            let mut bytes = run.patched_table(&patch)?.to_vec();
+            bytes.extend_from_slice(run.slice(0, at)?);
+            self.new.iter().flat_map(|new| new.parts).for_each(|part| bytes.extend_from_slice(part));
+            bytes.extend_from_slice(run.slice(at + gone, count)?);
             self.cut_leaf(&Run::read(&bytes, &self.refs_after(&run, &patch)?)?, at)?
         };
         for tree in lost {
@@ -349,11 +354,15 @@ impl Change<'_> {
 
     /// A new leaf of a patched run that fits.
     fn copy_leaf(&self, run: &Run<'_>, patch: &Patch<'_>, word: u64, room: usize) -> Result<Child, Fault> {
-        let length = run.patched_len(patch)?;
-        let mut buffer = [0; LEAF_MAX];
-        let bytes = buffer.get_mut(..length + room).ok_or(DAMAGED)?;
-        run.patched(patch, &mut bytes[..length])?;
-        let node = self.nodes.make(&self.refs_after(run, patch)?, &[bytes])?;
+        let table = run.patched_table(patch)?;
+        let (before, after) = (run.slice(0, patch.at)?, run.slice(patch.at + patch.gone, run.count())?);
+        let mut parts: SmallVec<[&[u8]; 8]> = smallvec![&table[..], before];
+        parts.extend_from_slice(patch.new.unwrap_or_default());
+        parts.extend([after, ROOM.get(..room).ok_or(DAMAGED)?]);
+        let node = match (run.refs(), patch.long) {
+            ([], false) => self.nodes.make(&[], &parts)?,
+            _ => self.nodes.make(&self.refs_after(run, patch)?, &parts)?,
+        };
         let count = run.count() - patch.gone + patch.new.is_some() as usize;
         Ok(Child { node, count: count as u64, word })
     }

@@ -12,7 +12,7 @@
 //! The tree of the n-th stub of a leaf is the leaf's n-th reference. A packed value has no stubs.
 
 use polder_base::{Fault, Ref};
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use super::Element;
 use super::tree::refs_size;
@@ -28,6 +28,9 @@ pub const HEAD: usize = 2;
 const LONG: u16 = 1 << 15;
 
 const DAMAGED: Fault = Fault::Damaged { what: "a run of elements" };
+
+/// Head and table of a run.
+pub type Table = SmallVec<[u8; 256]>;
 
 /// A run that is being read, with the references of its node.
 #[derive(Clone, Copy)]
@@ -171,48 +174,40 @@ impl<'a> Run<'a> {
         Ok(HEAD + (self.count - patch.gone + patch.added()) * ENTRY + stays + patch.length())
     }
 
-    /// Writes the patched run to `target`, which has [`Run::patched_len`] bytes.
-    pub fn patched(&self, patch: &Patch<'_>, target: &mut [u8]) -> Result<(), Fault> {
+    /// The head and table of the patched run, which has been checked ([`Run::patched_len`]).
+    pub fn patched_table(&self, patch: &Patch<'_>) -> Result<Table, Fault> {
         let (at, after) = (patch.at, patch.at + patch.gone);
-        let (head, tail) = (self.slice(0, at)?, self.slice(after, self.count)?);
         let count = self.count - patch.gone + patch.added();
-        let (table, data) = target.split_at_mut_checked(HEAD + count * ENTRY).ok_or(DAMAGED)?;
-        if data.len() != head.len() + patch.length() + tail.len() {
-            return Err(DAMAGED);
-        }
-        table[..HEAD].copy_from_slice(&(count as u16).to_le_bytes());
-        let (before, rest) = table[HEAD..].split_at_mut(at * ENTRY);
-        before.copy_from_slice(&self.bytes[HEAD..HEAD + at * ENTRY]);
-        let (new, rest) = rest.split_at_mut(patch.added() * ENTRY);
-        let end = head.len() + patch.length();
+        let mut table = Table::new();
+        table.extend_from_slice(&(count as u16).to_le_bytes());
+        table.extend_from_slice(&self.bytes[HEAD..HEAD + at * ENTRY]);
+        let end = self.start(at) + patch.length();
         if patch.new.is_some() {
-            new.copy_from_slice(&(end as u16 | if patch.long { LONG } else { 0 }).to_le_bytes());
+            table.extend_from_slice(&(end as u16 | if patch.long { LONG } else { 0 }).to_le_bytes());
         }
-        shift(&self.bytes[HEAD + after * ENTRY..], rest, (end as u16).wrapping_sub(self.start(after) as u16));
-        let (before, rest) = data.split_at_mut(head.len());
-        before.copy_from_slice(head);
-        rest[patch.length()..].copy_from_slice(tail);
-        fill(rest, patch);
-        Ok(())
+        let moved = table.len();
+        table.extend_from_slice(&self.bytes[HEAD + after * ENTRY..HEAD + self.count * ENTRY]);
+        shift(&mut table[moved..], (end as u16).wrapping_sub(self.start(after) as u16));
+        Ok(table)
     }
 
     /// The elements from `from` up to `upto` as a run of their own: its head and table, and its data.
-    pub fn cut(&self, from: usize, upto: usize) -> Result<(SmallVec<[u8; 512]>, &'a [u8]), Fault> {
+    pub fn cut(&self, from: usize, upto: usize) -> Result<(Table, &'a [u8]), Fault> {
         let data = self.slice(from, upto)?;
-        let mut table = smallvec![0; HEAD + (upto - from) * ENTRY];
-        table[..HEAD].copy_from_slice(&((upto - from) as u16).to_le_bytes());
-        shift(&self.bytes[HEAD + from * ENTRY..], &mut table[HEAD..], 0u16.wrapping_sub(self.start(from) as u16));
+        let mut table = Table::new();
+        table.extend_from_slice(&((upto - from) as u16).to_le_bytes());
+        table.extend_from_slice(&self.bytes[HEAD + from * ENTRY..HEAD + upto * ENTRY]);
+        shift(&mut table[HEAD..], 0u16.wrapping_sub(self.start(from) as u16));
         Ok((table, data))
     }
 }
 
-/// Copies as many entries of a table as `target` has room for; their ends move by `by`, their marks stay.
+/// Moves the ends of a table by `by`; their marks stay.
 #[inline]
-fn shift(source: &[u8], target: &mut [u8], by: u16) {
-    for (old, new) in source.chunks_exact(ENTRY).zip(target.chunks_exact_mut(ENTRY)) {
-        let entry = u16::from_le_bytes([old[0], old[1]]);
-        let entry = (entry & !LONG).wrapping_add(by) & !LONG | entry & LONG;
-        new.copy_from_slice(&entry.to_le_bytes());
+fn shift(table: &mut [u8], by: u16) {
+    for entry in table.chunks_exact_mut(ENTRY) {
+        let old = u16::from_le_bytes([entry[0], entry[1]]);
+        entry.copy_from_slice(&((old & !LONG).wrapping_add(by) & !LONG | old & LONG).to_le_bytes());
     }
 }
 
@@ -244,10 +239,7 @@ pub fn patch_in_place(bytes: &mut [u8], patch: &Patch<'_>) {
         bytes.copy_within(old_data..old_data + head, new_data);
         bytes.copy_within(tail, new_data + end);
     }
-    for entry in bytes[HEAD + (at + patch.added()) * ENTRY..new_data].chunks_exact_mut(ENTRY) {
-        let old = u16::from_le_bytes([entry[0], entry[1]]);
-        entry.copy_from_slice(&((old & !LONG).wrapping_add(by) & !LONG | old & LONG).to_le_bytes());
-    }
+    shift(&mut bytes[HEAD + (at + patch.added()) * ENTRY..new_data], by);
     if patch.new.is_some() {
         bytes[HEAD + at * ENTRY..][..ENTRY].copy_from_slice(&(end as u16 | if patch.long { LONG } else { 0 }).to_le_bytes());
         fill(&mut bytes[new_data + head..], patch);

@@ -2,6 +2,7 @@
 use std::cmp::Ordering;
 
 use polder_base::{Fault, Ref};
+use smallvec::SmallVec;
 
 use super::run::{self, Run};
 use super::{Element, Rule, SHORT_MAX, Tree};
@@ -105,11 +106,12 @@ impl<'a> Inner<'a> {
 
     /// A new node with another child at `at`.
     pub fn copied(&self, nodes: &dyn Nodes, at: usize, new: Child) -> Result<Ref, Fault> {
-        let (mut refs, mut data, many) = ([Ref::NONE; FANOUT], [0; FANOUT * 16], self.len());
-        refs[..many].copy_from_slice(self.refs);
-        data[..many * 16].copy_from_slice(self.data);
-        set_child(&mut refs[..many], &mut data[..many * 16], at, new);
-        nodes.make(&refs[..many], &[&data[..many * 16]])
+        let mut refs: SmallVec<[Ref; 96]> = SmallVec::from_slice(self.refs);
+        refs[at] = new.node;
+        let (count, word) = (new.count.to_le_bytes(), new.word.to_le_bytes());
+        let (counts, words) = self.data.split_at(self.refs.len() * 8);
+        let place = at * 8;
+        nodes.make(&refs, &[&counts[..place], &count, &counts[place + 8..], &words[..place], &word, &words[place + 8..]])
     }
 
     /// Elements below the first `index` children.
