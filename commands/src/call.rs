@@ -54,17 +54,20 @@ impl<'c> Call<'c> {
         if self.session.no_touch {
             return self.peek(key);
         }
-        self.counted(self.txn.find(self.session.db, key)?)
+        self.counted(key, self.txn.find(self.session.db, key)?)
     }
 
     /// As [`Call::find`], without counting as an access of the key (TTL, TYPE, OBJECT and the like).
     pub fn peek(&self, key: &[u8]) -> Result<Option<Found<'c>>, Stop> {
-        self.counted(self.txn.peek(self.session.db, key)?)
+        self.counted(key, self.txn.peek(self.session.db, key)?)
     }
 
     /// Counts a hit or a miss; commands that write do not count, as in Redis.
-    fn counted(&self, found: Option<Found<'c>>) -> Result<Option<Found<'c>>, Stop> {
+    fn counted(&self, key: &[u8], found: Option<Found<'c>>) -> Result<Option<Found<'c>>, Stop> {
         if self.command.has(READONLY) {
+            if found.is_none() {
+                self.notify('m', "keymiss", key);
+            }
             self.txn.count(if found.is_some() { Counter::Hits } else { Counter::Misses }, 1);
         }
         Ok(found)
@@ -102,7 +105,9 @@ impl<'c> Call<'c> {
     }
 
     /// As [`Call::notify`], of a key in another database.
-    pub fn notify_in(&self, _db: Db, _class: char, _event: &'static str, _key: &[u8]) {}
+    pub fn notify_in(&self, db: Db, class: char, event: &'static str, key: &[u8]) {
+        self.txn.note_change(class, event, db, key);
+    }
 }
 
 /// Whether an argument is this word, in any case.

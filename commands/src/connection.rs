@@ -41,6 +41,12 @@ pub const COMMANDS: &[Command] = &[
 ];
 
 fn ping(call: &mut SessionCall<'_>) -> Outcome {
+    if call.session.only_listens() && call.args.len() <= 2 {
+        call.reply.array(2);
+        call.reply.bulk(b"pong");
+        call.reply.bulk(call.args.get(1).copied().unwrap_or_default());
+        return Ok(());
+    }
     match call.args[1..] {
         [] => call.reply.status("PONG"),
         [message] => call.reply.bulk(message),
@@ -67,6 +73,7 @@ fn select(call: &mut SessionCall<'_>) -> Outcome {
 }
 
 fn reset(call: &mut SessionCall<'_>) -> Outcome {
+    call.session.unsubscribe_all(call.table);
     call.session.reset(call.host);
     call.reply.speak(call.session.protocol);
     call.reply.status("RESET");

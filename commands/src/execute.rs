@@ -17,11 +17,11 @@ use polder_table::{Counter, Db, Mode, Sight, Stop, Table, Txn};
 use smallvec::SmallVec;
 
 use crate::call::{Call, Outcome, SessionCall};
-use crate::command::{CONTAINER, Command, GROWS, NO_AUTH, NO_MULTI, Run};
+use crate::command::{BLOCKING, CONTAINER, Command, GROWS, NO_AUTH, NO_MULTI, PUBSUB, Run};
 use crate::lookup::{find, find_subcommand};
 use crate::metrics::recorder::Watch;
 use crate::session::{Host, Replies, Session};
-use crate::{latency, slowlog, transaction};
+use crate::{latency, pubsub, slowlog, transaction, waiting};
 
 /// The keys of a call or of a whole EXEC; a few need no allocation.
 pub(crate) type Keys<'a> = SmallVec<[(Db, &'a [u8]); 4]>;
@@ -36,6 +36,8 @@ pub enum Progress {
     Answered,
     /// Somebody held a lock for longer than [`Session::patience_us`]: it is as if the call had not been made.
     Busy,
+    /// It waits for a key, and nothing has been answered: [`resume`] runs it again, [`give_up`] ends it. Only where [`Session::parks`].
+    Waiting,
 }
 
 /// What is known of a call before it is made.
@@ -81,7 +83,8 @@ fn run_quickly(
     reply: &mut dyn Reply,
 ) -> bool {
     let Foresight { command, sight } = foresight;
-    let plain = session.authenticated && session.multi.is_none() && session.replies == Replies::On && !session.no_touch;
+    let plain =
+        session.authenticated && session.multi.is_none() && session.replies == Replies::On && !session.no_touch && !session.listens();
     let (Some(quick), true) = (command.quick, plain && command.arity_fits(args.len())) else { return false };
     if command.has(GROWS) && !table.make_room() {
         return false;
@@ -112,6 +115,7 @@ fn run_quickly(
 
 fn execute_fully(table: &Table, session: &mut Session, host: &dyn Host, args: &[&[u8]], reply: &mut dyn Reply) -> Progress {
     let (mark, last) = (reply.mark(), session.last);
+    session.waiting = None;
     let outcome = match admit(table, session, args) {
         Ok(command) => {
             session.last = Some(command);
@@ -126,6 +130,10 @@ fn execute_fully(table: &Table, session: &mut Session, host: &dyn Host, args: &[
                     session.last = last;
                     return Progress::Busy;
                 }
+                if let Err(Stop::Wait) = outcome {
+                    reply.rewind(mark);
+                    return Progress::Waiting;
+                }
                 note(host, session, command, args, watch, outcome.is_err());
                 outcome
             }
@@ -135,15 +143,56 @@ fn execute_fully(table: &Table, session: &mut Session, host: &dyn Host, args: &[
             Err(transaction::spoil(session, args, stop))
         }
     };
+    end(session, host, outcome, reply, mark)
+}
+
+/// Ends a call: counted, answered, the answer kept back if that was asked for.
+fn end(session: &mut Session, host: &dyn Host, outcome: Outcome, reply: &mut dyn Reply, mark: usize) -> Progress {
     session.calls += 1;
     if let Err(stop) = outcome {
         reply.rewind(mark);
         refuse(host, reply, stop);
     }
+    // What a subscription answers is a message as well.
     if session.replies != Replies::On {
+        let kept = session.last.is_some_and(|command| command.has(PUBSUB) && pubsub::is_listeners(command));
+        let mark = if kept { reply.mark() } else { mark };
         quieten(session, reply, mark);
     }
     Progress::Answered
+}
+
+/// Runs a call again that waits: one of its keys has changed.
+pub fn resume(table: &Table, session: &mut Session, host: &dyn Host, reply: &mut dyn Reply) -> Progress {
+    let Some(waiting) = session.waiting.as_deref() else { return Progress::Answered };
+    let (command, owned, mark) = (waiting.command, waiting.args.clone(), reply.mark());
+    let args: Vec<&[u8]> = owned.iter().map(|arg| &**arg).collect();
+    let watch = host.recorder().begin(host.settings(), command);
+    let outcome = run(table, session, host, command, &args, reply);
+    match outcome {
+        Err(Stop::Busy) | Err(Stop::Wait) => {
+            reply.rewind(mark);
+            return if outcome == Err(Stop::Busy) { Progress::Busy } else { Progress::Waiting };
+        }
+        _ => {}
+    }
+    note(host, session, command, &args, watch, outcome.is_err());
+    waiting::leave(table, session);
+    end(session, host, outcome, reply, mark)
+}
+
+/// Ends a call that waits with the answer of a timeout or, where CLIENT UNBLOCK asked for it, with an error.
+pub fn give_up(table: &Table, session: &mut Session, host: &dyn Host, with_error: bool, reply: &mut dyn Reply) {
+    if session.waiting.is_none() {
+        return;
+    }
+    let mark = reply.mark();
+    if !with_error {
+        waiting::answer(session, reply);
+    }
+    waiting::leave(table, session);
+    let outcome = if with_error { Err("UNBLOCKED client unblocked via CLIENT UNBLOCK".into()) } else { Ok(()) };
+    end(session, host, outcome, reply, mark);
 }
 
 /// Writes why a call stopped, and counts it.
@@ -151,7 +200,7 @@ pub(crate) fn refuse(host: &dyn Host, reply: &mut dyn Reply, stop: Stop) {
     let text = match stop {
         Stop::Refused(text) => text,
         Stop::Fault(fault) => fault.to_string().into(),
-        Stop::Retry | Stop::Busy => unreachable!("whoever begins a transaction runs it again, and who has patience waits"),
+        Stop::Retry | Stop::Busy | Stop::Wait => unreachable!("whoever begins a transaction runs it again, and who has patience waits"),
     };
     host.recorder().count_error(&text);
     reply.error(&text);
@@ -200,7 +249,19 @@ pub(crate) fn admit(table: &Table, session: &Session, args: &[&[u8]]) -> Result<
     if command.has(GROWS) {
         spare_memory(table)?;
     }
+    if session.only_listens() && !pubsub::is_listeners(command) {
+        return Err(only_listens(command));
+    }
     Ok(command)
+}
+
+#[cold]
+fn only_listens(command: &Command) -> Stop {
+    format!(
+        "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
+        command.label()
+    )
+    .into()
 }
 
 /// The row that a call's first words name.
@@ -258,17 +319,16 @@ pub(crate) fn spare_memory(table: &Table) -> Outcome {
 fn run(table: &Table, session: &mut Session, host: &dyn Host, command: &'static Command, args: &[&[u8]], reply: &mut dyn Reply) -> Outcome {
     match command.run {
         Run::Table(mode, function) => {
-            let txn = begin(table, session, mode)?;
-            let mut keys = Keys::new();
-            command.each_key(args, |at, _| keys.push((session.db, args[at])));
-            let mark = reply.mark();
-            let outcome = retry(&txn, || {
-                reply.rewind(mark);
-                txn.declare(&keys)?;
-                function(&mut Call { command, args, table, txn: &txn, reply, session, host })
-            });
-            txn.count(Counter::Calls, was_run(&outcome).into());
-            outcome
+            if command.has(BLOCKING | PUBSUB) {
+                polder_hub::attend(table)?;
+            }
+            match run_on_table(table, session, host, (command, args), (mode, function), reply) {
+                // Who waits is put down in the transaction that found nothing, and that needs locks.
+                Err(Stop::Wait) if mode == Mode::Read && !waiting::has_place(session) => {
+                    run_on_table(table, session, host, (command, args), (Mode::Write, function), reply)
+                }
+                outcome => outcome,
+            }
         }
         Run::Session(function) => {
             let outcome = function(&mut SessionCall { command, args, table, reply, session, host });
@@ -306,9 +366,50 @@ pub(crate) fn run_inside(call: &mut SessionCall<'_>, txn: &Txn<'_>, counts: bool
     }
 }
 
+/// Runs a call in a transaction of its own.
+fn run_on_table(
+    table: &Table,
+    session: &mut Session,
+    host: &dyn Host,
+    (command, args): (&'static Command, &[&[u8]]),
+    (mode, function): (Mode, fn(&mut Call<'_>) -> Outcome),
+    reply: &mut dyn Reply,
+) -> Outcome {
+    let txn = begin(table, session, mode)?;
+    let mut keys = Keys::new();
+    command.each_key(args, |at, _| keys.push((session.db, args[at])));
+    let mark = reply.mark();
+    let mut place = None;
+    let outcome = retry(&txn, || {
+        reply.rewind(mark);
+        place = None;
+        session.take_back_news();
+        txn.declare(&keys)?;
+        let outcome = function(&mut Call { command, args, table, txn: &txn, reply, session, host });
+        if outcome == Err(Stop::Wait) && mode == Mode::Write && !waiting::has_place(session) {
+            place = Some(waiting::enlist(table, &txn, session)?);
+            return Ok(());
+        }
+        outcome
+    });
+    txn.count(Counter::Calls, (was_run(&outcome) && place.is_none()).into());
+    drop(txn);
+    match &outcome {
+        Ok(()) => session.apply_news(table),
+        Err(_) => session.take_back_news(),
+    }
+    match place {
+        Some(place) if outcome.is_ok() => {
+            waiting::stay(table, session, place);
+            Err(Stop::Wait)
+        }
+        _ => outcome,
+    }
+}
+
 /// Whether a call came to its end.
 fn was_run(outcome: &Outcome) -> bool {
-    !matches!(outcome, Err(Stop::Busy))
+    !matches!(outcome, Err(Stop::Busy | Stop::Wait))
 }
 
 /// A transaction with the clock of the session's turn, and the session's patience.
@@ -317,6 +418,7 @@ pub(crate) fn begin<'t>(table: &'t Table, session: &Session, mode: Mode) -> Resu
     if session.turn_ms != 0 {
         txn.set_now_ms(session.turn_ms);
     }
+    txn.set_origin(session.id);
     if session.patience_us != 0 {
         txn.limit_patience(Duration::from_micros(session.patience_us));
     }

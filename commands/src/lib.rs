@@ -53,7 +53,7 @@ pub mod waiting;
 
 pub use call::{Call, Outcome, SessionCall};
 pub use command::Command;
-pub use execute::{Foresight, Progress, execute, execute_foreseen};
+pub use execute::{Foresight, Progress, execute, execute_foreseen, give_up, resume};
 pub use lookup::{all, find, find_subcommand};
 pub use session::{Host, Session};
 pub use together::{TOGETHER_MAX, execute_together};

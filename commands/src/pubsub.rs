@@ -1,5 +1,286 @@
 //! Publish and subscribe.
-use crate::command::Command;
+//!
+//! Who hears what is two things: the segment knows which seats care (`hub::subject`), by this command's transaction; the thread that has
+//! the client knows that it is this client (`hub::ears`), from when the transaction has committed. In between, what has changed waits
+//! in the session, so that a transaction that is run again takes it back first.
+use std::collections::BTreeSet;
+
+use polder_base::{Protocol, Reply, glob};
+use polder_hub::ears::{self, Delivery};
+use polder_hub::subject::{self, Subject};
+use polder_table::{Mode, Table};
+
+use crate::call::{Call, Outcome};
+use crate::command::{Command, FAST, LOADING, NOSCRIPT, PUBSUB, STALE, container, neutral, session};
+use crate::introspect::help;
+use crate::session::Session;
+
+const LISTEN: u32 = PUBSUB | NOSCRIPT | LOADING | STALE;
+const ASK: u32 = PUBSUB | LOADING | STALE;
 
 /// The family's rows.
-pub const COMMANDS: &[Command] = &[];
+pub const COMMANDS: &[Command] = &[
+    neutral("PSUBSCRIBE", "pattern [pattern ...]", Mode::Write, subscribe::<PATTERN>)
+        .with(LISTEN)
+        .since("2.0.0")
+        .costs("O(N) where N is the number of patterns to subscribe to.")
+        .about("Listens for messages published to channels that match one or more patterns."),
+    neutral("PUBLISH", "channel message", Mode::Read, publish::<false>)
+        .with(PUBSUB | LOADING | STALE | FAST)
+        .since("2.0.0")
+        .costs("O(N+M) where N is the number of clients subscribed to the receiving channel and M is the total number of subscribed patterns (by any client).")
+        .about("Posts a message to a channel."),
+    container("PUBSUB").since("2.8.0").costs("Depends on subcommand.").about("A container for Pub/Sub commands."),
+    neutral("PUBSUB|CHANNELS", "[pattern]", Mode::Read, channels::<CHANNEL>)
+        .with(ASK)
+        .since("2.8.0")
+        .costs("O(N) where N is the number of active channels, and assuming constant time pattern matching (relatively short channels and patterns)")
+        .about("Returns the active channels."),
+    session("PUBSUB|HELP", "", help).with(LOADING | STALE).since("6.2.0").about("Prints this help."),
+    neutral("PUBSUB|NUMPAT", "", Mode::Read, count_patterns)
+        .with(ASK)
+        .since("2.8.0")
+        .about("Returns a count of unique pattern subscriptions."),
+    neutral("PUBSUB|NUMSUB", "[channel [channel ...]]", Mode::Read, count_subscribers::<CHANNEL>)
+        .with(ASK)
+        .since("2.8.0")
+        .costs("O(N) for the NUMSUB subcommand, where N is the number of requested channels")
+        .about("Returns a count of subscribers to channels."),
+    neutral("PUBSUB|SHARDCHANNELS", "[pattern]", Mode::Read, channels::<SHARD>)
+        .with(ASK)
+        .since("7.0.0")
+        .costs("O(N) where N is the number of active shard channels, and assuming constant time pattern matching (relatively short shard channels).")
+        .about("Returns the active shard channels."),
+    neutral("PUBSUB|SHARDNUMSUB", "[shardchannel [shardchannel ...]]", Mode::Read, count_subscribers::<SHARD>)
+        .with(ASK)
+        .since("7.0.0")
+        .costs("O(N) for the SHARDNUMSUB subcommand, where N is the number of requested shard channels")
+        .about("Returns the count of subscribers of shard channels."),
+    neutral("PUNSUBSCRIBE", "[pattern [pattern ...]]", Mode::Write, unsubscribe::<PATTERN>)
+        .with(LISTEN)
+        .since("2.0.0")
+        .costs("O(N) where N is the number of patterns to unsubscribe.")
+        .about("Stops listening to messages published to channels that match one or more patterns."),
+    neutral("SPUBLISH", "shardchannel message", Mode::Read, publish::<true>)
+        .with(PUBSUB | LOADING | STALE | FAST)
+        .since("7.0.0")
+        .costs("O(N) where N is the number of clients subscribed to the receiving shard channel.")
+        .about("Post a message to a shard channel"),
+    neutral("SSUBSCRIBE", "shardchannel [shardchannel ...]", Mode::Write, subscribe::<SHARD>)
+        .with(LISTEN)
+        .since("7.0.0")
+        .costs("O(N) where N is the number of shard channels to subscribe to.")
+        .about("Listens for messages published to shard channels."),
+    neutral("SUBSCRIBE", "channel [channel ...]", Mode::Write, subscribe::<CHANNEL>)
+        .with(LISTEN)
+        .since("2.0.0")
+        .costs("O(N) where N is the number of channels to subscribe to.")
+        .about("Listens for messages published to channels."),
+    neutral("SUNSUBSCRIBE", "[shardchannel [shardchannel ...]]", Mode::Write, unsubscribe::<SHARD>)
+        .with(LISTEN)
+        .since("7.0.0")
+        .costs("O(N) where N is the number of shard channels to unsubscribe.")
+        .about("Stops listening to messages posted to shard channels."),
+    neutral("UNSUBSCRIBE", "[channel [channel ...]]", Mode::Write, unsubscribe::<CHANNEL>)
+        .with(LISTEN)
+        .since("2.0.0")
+        .costs("O(N) where N is the number of channels to unsubscribe.")
+        .about("Stops listening to messages posted to channels."),
+];
+
+const CHANNEL: usize = Subject::Channel as usize;
+const PATTERN: usize = Subject::Pattern as usize;
+const SHARD: usize = Subject::Shard as usize;
+const SUBJECTS: [Subject; 3] = [Subject::Channel, Subject::Pattern, Subject::Shard];
+const BEGUN: [&[u8]; 3] = [b"subscribe", b"psubscribe", b"ssubscribe"];
+const ENDED: [&[u8]; 3] = [b"unsubscribe", b"punsubscribe", b"sunsubscribe"];
+
+/// What a client has subscribed to.
+#[derive(Clone, Default)]
+pub struct Subscriptions {
+    names: [BTreeSet<Vec<u8>>; 3],
+    /// What has changed by a transaction that has not committed yet: subject, name, whether it began.
+    news: Vec<(Subject, Vec<u8>, bool)>,
+}
+
+impl Subscriptions {
+    /// How many channels, patterns and shard channels.
+    pub fn counts(&self) -> [usize; 3] {
+        [CHANNEL, PATTERN, SHARD].map(|subject| self.names[subject].len())
+    }
+
+    /// What the replies tell: shard channels are counted by themselves.
+    fn told(&self, subject: usize) -> i64 {
+        let [channels, patterns, shards] = self.counts();
+        if subject == SHARD { shards as i64 } else { (channels + patterns) as i64 }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.names.iter().all(BTreeSet::is_empty) && self.news.is_empty()
+    }
+}
+
+impl Session {
+    /// Whether the client has subscribed to anything.
+    pub fn listens(&self) -> bool {
+        self.subscriptions.is_some()
+    }
+
+    /// Whether the client may do no more than listen: it has subscribed, and could not tell messages from replies.
+    pub(crate) fn only_listens(&self) -> bool {
+        self.listens() && self.protocol == Protocol::Resp2
+    }
+
+    /// Takes back what an attempt of a transaction has changed that is run again, or has failed.
+    pub(crate) fn take_back_news(&mut self) {
+        let Some(subscriptions) = &mut self.subscriptions else { return };
+        for (subject, name, begun) in std::mem::take(&mut subscriptions.news).into_iter().rev() {
+            let names = &mut subscriptions.names[subject as usize];
+            if begun {
+                names.remove(&name);
+            } else {
+                names.insert(name);
+            }
+        }
+        if subscriptions.is_empty() {
+            self.subscriptions = None;
+        }
+    }
+
+    /// Makes true for this thread what has become true in the segment.
+    pub(crate) fn apply_news(&mut self, table: &Table) {
+        let Some(subscriptions) = &mut self.subscriptions else { return };
+        if subscriptions.news.is_empty() {
+            return;
+        }
+        if self.id == 0 {
+            self.id = polder_hub::next_client(table);
+        }
+        for (subject, name, begun) in std::mem::take(&mut subscriptions.news) {
+            ears::note_subscription(table, self.id, subject, &name, begun);
+        }
+        if subscriptions.is_empty() {
+            self.subscriptions = None;
+        }
+    }
+
+    /// Ends all subscriptions, without a word to the client.
+    pub fn unsubscribe_all(&mut self, table: &Table) {
+        let Some(subscriptions) = self.subscriptions.take() else { return };
+        for (subject, names) in SUBJECTS.into_iter().zip(subscriptions.names) {
+            ears::unsubscribe(table, self.id, subject, names.into_iter().collect());
+        }
+    }
+}
+
+/// Whether a command of a client that only listens is obeyed.
+pub(crate) fn is_listeners(command: &Command) -> bool {
+    command.name.ends_with("SUBSCRIBE") || matches!(command.name, "PING" | "QUIT" | "RESET")
+}
+
+fn tell(reply: &mut dyn Reply, what: &[u8], name: Option<&[u8]>, count: i64) {
+    reply.push(3);
+    reply.bulk(what);
+    match name {
+        Some(name) => reply.bulk(name),
+        None => reply.null(),
+    }
+    reply.integer(count);
+}
+
+fn subscribe<const SUBJECT: usize>(call: &mut Call<'_>) -> Outcome {
+    for name in &call.args[1..] {
+        let subscriptions = call.session.subscriptions.get_or_insert_default();
+        if subscriptions.names[SUBJECT].insert(name.to_vec()) {
+            subscriptions.news.push((SUBJECTS[SUBJECT], name.to_vec(), true));
+            subject::subscribe(call.txn, SUBJECTS[SUBJECT], name, 1)?;
+        }
+        tell(call.reply, BEGUN[SUBJECT], Some(name), subscriptions.told(SUBJECT));
+    }
+    Ok(())
+}
+
+fn unsubscribe<const SUBJECT: usize>(call: &mut Call<'_>) -> Outcome {
+    let all: Vec<Vec<u8>> = match (call.args, &call.session.subscriptions) {
+        ([_], Some(subscriptions)) => subscriptions.names[SUBJECT].iter().cloned().collect(),
+        (args, _) => args[1..].iter().map(|name| name.to_vec()).collect(),
+    };
+    if all.is_empty() {
+        let told = call.session.subscriptions.as_ref().map_or(0, |subscriptions| subscriptions.told(SUBJECT));
+        tell(call.reply, ENDED[SUBJECT], None, told);
+    }
+    for name in &all {
+        let mut told = 0;
+        if let Some(subscriptions) = &mut call.session.subscriptions {
+            if subscriptions.names[SUBJECT].remove(name) {
+                subscriptions.news.push((SUBJECTS[SUBJECT], name.clone(), false));
+                subject::subscribe(call.txn, SUBJECTS[SUBJECT], name, -1)?;
+            }
+            told = subscriptions.told(SUBJECT);
+        }
+        tell(call.reply, ENDED[SUBJECT], Some(name), told);
+    }
+    Ok(())
+}
+
+fn publish<const IS_SHARD: bool>(call: &mut Call<'_>) -> Outcome {
+    let reached = subject::publish(call.txn, IS_SHARD, call.args[1], call.args[2])?;
+    call.reply.integer(reached as i64);
+    Ok(())
+}
+
+fn channels<const SUBJECT: usize>(call: &mut Call<'_>) -> Outcome {
+    let pattern = call.args.get(2).copied().unwrap_or(b"*");
+    let found = subject::subjects(call.txn, SUBJECTS[SUBJECT], &|name| glob::matches(pattern, name))?;
+    call.reply.array(found.len());
+    found.iter().for_each(|name| call.reply.bulk(name));
+    Ok(())
+}
+
+fn count_subscribers<const SUBJECT: usize>(call: &mut Call<'_>) -> Outcome {
+    let counts = call.args[2..].iter().map(|name| subject::subscribers(call.txn, SUBJECTS[SUBJECT], name));
+    let counts = counts.collect::<Result<Vec<u64>, _>>()?;
+    call.reply.array(counts.len() * 2);
+    for (name, count) in call.args[2..].iter().zip(counts) {
+        call.reply.bulk(name);
+        call.reply.integer(count as i64);
+    }
+    Ok(())
+}
+
+fn count_patterns(call: &mut Call<'_>) -> Outcome {
+    let count = subject::subjects(call.txn, Subject::Pattern, &|_| true)?.len();
+    call.reply.integer(count as i64);
+    Ok(())
+}
+
+/// Writes what a client hears, in its protocol.
+pub fn write(reply: &mut dyn Reply, delivery: &Delivery<'_>) {
+    let words = |reply: &mut dyn Reply, words: &[&[u8]]| {
+        reply.push(words.len());
+        words.iter().for_each(|word| reply.bulk(word));
+    };
+    match *delivery {
+        Delivery::Message { channel, payload } => words(reply, &[b"message", channel, payload]),
+        Delivery::PatternMessage { pattern, channel, payload } => words(reply, &[b"pmessage", pattern, channel, payload]),
+        Delivery::ShardMessage { channel, payload } => words(reply, &[b"smessage", channel, payload]),
+        Delivery::Invalidation { key } => {
+            if reply.protocol() == Protocol::Resp3 {
+                reply.push(2);
+                reply.bulk(b"invalidate");
+            } else {
+                reply.push(3);
+                reply.bulk(b"message");
+                reply.bulk(b"__redis__:invalidate");
+            }
+            match key {
+                Some(key) => {
+                    reply.array(1);
+                    reply.bulk(key);
+                }
+                None => reply.null_array(),
+            }
+        }
+        Delivery::Call { line } => reply.status(&String::from_utf8_lossy(line)),
+    }
+}

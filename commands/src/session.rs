@@ -10,7 +10,9 @@ use polder_table::{Db, Watch};
 
 use crate::command::Command;
 use crate::metrics::{Recorder, Statistics};
+use crate::pubsub::Subscriptions;
 use crate::settings::{Settings, id};
+use crate::waiting::Waiting;
 
 /// Whether a client hears the replies to its commands (`CLIENT REPLY`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -71,6 +73,14 @@ pub struct Session {
     pub turn_ms: u64,
     /// How long a call may wait for locks before it is given up as [`crate::Progress::Busy`], in microseconds; 0: as long as it takes.
     pub patience_us: u64,
+    /// Its calls are part of a whole (EXEC, a script): they cannot wait.
+    pub atomic: bool,
+    /// What its last call waits for.
+    pub waiting: Option<Box<Waiting>>,
+    /// What it has subscribed to, if anything.
+    pub subscriptions: Option<Box<Subscriptions>>,
+    /// Whoever makes its calls can do something else while one waits.
+    pub parks: bool,
     pub last: Option<&'static Command>,
     pub calls: u64,
 }
@@ -97,6 +107,10 @@ impl Default for Session {
             active_ms: 0,
             turn_ms: 0,
             patience_us: 0,
+            atomic: false,
+            waiting: None,
+            subscriptions: None,
+            parks: false,
             last: None,
             calls: 0,
         }
@@ -121,7 +135,9 @@ impl Session {
         let fresh = Session::connected(self.id, host, self.created_ms);
         let (active_ms, turn_ms, patience_us, calls) = (self.active_ms, self.turn_ms, self.patience_us, self.calls);
         let (library, version) = (std::mem::take(&mut self.library), std::mem::take(&mut self.library_version));
-        *self = Session { active_ms, turn_ms, patience_us, calls, last: self.last, library, library_version: version, ..fresh };
+        let (parks, atomic) = (self.parks, self.atomic);
+        *self =
+            Session { active_ms, turn_ms, patience_us, parks, atomic, calls, last: self.last, library, library_version: version, ..fresh };
     }
 }
 
@@ -165,7 +181,8 @@ pub struct Client {
 impl Client {
     /// What a session knows of its client; the host adds the connection's facts.
     pub fn of(session: &Session, now_ms: u64) -> Client {
-        let marks = [(session.multi.is_some(), 'x'), (session.no_evict, 'e'), (session.no_touch, 'T')];
+        let [channels, patterns, shard_channels] = session.subscriptions.as_ref().map_or([0; 3], |subscriptions| subscriptions.counts());
+        let marks = [(session.listens(), 'P'), (session.multi.is_some(), 'x'), (session.no_evict, 'e'), (session.no_touch, 'T')];
         let mut flags: String = marks.iter().filter(|(set, _)| *set).map(|(_, mark)| mark).collect();
         if flags.is_empty() {
             flags.push('N');
@@ -178,6 +195,9 @@ impl Client {
             idle_seconds: now_ms.saturating_sub(session.active_ms) / 1000,
             flags,
             db: session.db,
+            channels,
+            patterns,
+            shard_channels,
             queued: session.multi.as_ref().map_or(-1, |multi| multi.queue.len() as i64),
             watches: session.watches.len(),
             queued_bytes: session.multi.as_deref().map_or(0, bytes),

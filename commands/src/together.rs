@@ -72,7 +72,8 @@ pub fn execute_together(
 /// The rows of the calls that may share a transaction, from the first on.
 fn company(table: &Table, session: &Session, calls: &[&[&[u8]]]) -> SmallVec<[&'static Command; TOGETHER_MAX]> {
     let mut rows = SmallVec::new();
-    if session.multi.is_some() || session.replies != Replies::On {
+    // Where somebody listens, each call is heard of before the next.
+    if session.multi.is_some() || session.replies != Replies::On || table.interest() != 0 {
         return rows;
     }
     for args in calls.iter().take(TOGETHER_MAX) {

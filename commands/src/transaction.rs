@@ -8,7 +8,7 @@ use polder_base::{Reply, number};
 use polder_table::{Counter, Mode, Stop, Txn, Watch};
 
 use crate::call::{Outcome, SessionCall, is};
-use crate::command::{ALLOW_BUSY, Command, FAST, GROWS, LOADING, NOSCRIPT, Run, SKIP_SLOWLOG, STALE, session};
+use crate::command::{ALLOW_BUSY, Command, FAST, GROWS, LOADING, NOSCRIPT, PUBSUB, Run, SKIP_SLOWLOG, STALE, session};
 use crate::execute::{Keys, begin, retry, run_inside, spare_memory};
 use crate::session::{Multi, Queued, Session};
 
@@ -125,6 +125,9 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
     {
         return Err(spoil(call.session, call.args, stop));
     }
+    if multi.queue.iter().any(|queued| queued.command.has(PUBSUB)) {
+        polder_hub::attend(call.table)?;
+    }
     let writes = multi.queue.iter().any(|queued| matches!(queued.command.run, Run::Table(Mode::Write, _)));
     let txn = begin(call.table, call.session, if writes { Mode::Write } else { Mode::Read })?;
     let mut keys = declared(&multi, call.session);
@@ -132,6 +135,7 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
     let (before, mark, mut counted) = (call.session.clone(), call.reply.mark(), multi.counted);
     let outcome = retry(&txn, || {
         call.session.clone_from(&before);
+        call.session.atomic = true;
         call.reply.rewind(mark);
         txn.declare(&keys)?;
         for watch in &watches {
@@ -149,6 +153,9 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
     });
     if outcome.is_err() {
         *call.session = before;
+    } else {
+        call.session.atomic = before.atomic;
+        call.session.apply_news(call.table);
     }
     drop(keys);
     if let Err(Stop::Busy) = outcome {

@@ -3,17 +3,29 @@
 //! A function that finds nothing ends with [`Call::wait`], having written nothing. Where nobody may wait (inside EXEC, in a script) that
 //! answers as a timeout would. Everywhere else the call is put down for its keys by the very transaction that found nothing, so that
 //! no change can slip in between, and run again, as a transaction of its own, when one of them changes.
-use polder_base::number;
-use polder_table::Stop;
+use polder_base::{Reply, number};
+use polder_hub::queue::{self, Place};
+use polder_table::{Db, Stop, Table, Txn};
 use polder_values::Kind;
 
 use crate::call::{Call, Outcome};
+use crate::command::Command;
+use crate::session::Session;
 
 /// What is answered when nothing comes in time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Otherwise {
     Null,
     NullArray,
+}
+
+impl Otherwise {
+    fn write(self, reply: &mut dyn Reply) {
+        match self {
+            Otherwise::Null => reply.null(),
+            Otherwise::NullArray => reply.null_array(),
+        }
+    }
 }
 
 /// What a call waits for.
@@ -29,10 +41,33 @@ pub struct Wait<'k> {
     pub memo: Vec<u8>,
 }
 
+/// A call that waits, until it is run again.
+#[derive(Clone)]
+pub struct Waiting {
+    /// Its place in the queues; 0 as long as it has none.
+    ticket: u64,
+    kind: Kind,
+    db: Db,
+    keys: Vec<Vec<u8>>,
+    /// Milliseconds since the Unix epoch; `u64::MAX` for ever.
+    pub until_ms: u64,
+    otherwise: Otherwise,
+    memo: Vec<u8>,
+    pub(crate) command: &'static Command,
+    pub(crate) args: Vec<Box<[u8]>>,
+}
+
+impl Waiting {
+    /// Whether the call has a place in the queues, and is not just about to get one.
+    pub fn has_place(&self) -> bool {
+        self.ticket != 0
+    }
+}
+
 impl Call<'_> {
     /// Whether this call may wait.
     pub fn may_wait(&self) -> bool {
-        false
+        !self.session.atomic
     }
 
     /// Ends a call that found nothing and has written nothing: it is run again when one of the keys changes.
@@ -40,16 +75,81 @@ impl Call<'_> {
     /// # Errors
     /// None that is the function's business: hand the outcome on.
     pub fn wait(&mut self, wait: Wait<'_>) -> Outcome {
-        match wait.otherwise {
-            Otherwise::Null => self.reply.null(),
-            Otherwise::NullArray => self.reply.null_array(),
+        if !self.may_wait() {
+            wait.otherwise.write(self.reply);
+            return Ok(());
         }
-        Ok(())
+        if self.session.waiting.as_ref().is_none_or(|waiting| !waiting.has_place()) {
+            let until_ms = if wait.timeout_ms == 0 { u64::MAX } else { self.txn.now_ms().saturating_add(wait.timeout_ms) };
+            let mut keys: Vec<Vec<u8>> = wait.keys.iter().map(|key| key.to_vec()).collect();
+            keys.sort_unstable();
+            keys.dedup();
+            self.session.waiting = Some(Box::new(Waiting {
+                ticket: 0,
+                kind: wait.kind,
+                db: self.session.db,
+                keys,
+                until_ms,
+                otherwise: wait.otherwise,
+                memo: wait.memo,
+                command: self.command,
+                args: self.args.iter().map(|arg| Box::from(*arg)).collect(),
+            }));
+        }
+        Err(Stop::Wait)
     }
 
     /// What the first run of this call, which had to wait, left for the later ones; `None` in the first.
     pub fn memo(&self) -> Option<&[u8]> {
-        None
+        self.session.waiting.as_ref().filter(|waiting| waiting.has_place()).map(|waiting| &waiting.memo[..])
+    }
+}
+
+/// Whether the session's call has a place in the queues, so that this is not its first run.
+pub(crate) fn has_place(session: &Session) -> bool {
+    session.waiting.as_ref().is_some_and(|waiting| waiting.has_place())
+}
+
+/// Whether the call that a session waits with may change keys.
+pub fn writes(session: &Session) -> bool {
+    session.waiting.as_ref().is_some_and(|waiting| waiting.command.is_write())
+}
+
+/// Puts a call that found nothing down for its keys, as part of the transaction that found nothing; [`stay`] follows when that has committed.
+///
+/// # Errors
+/// As those of the table.
+pub(crate) fn enlist(table: &Table, txn: &Txn<'_>, session: &Session) -> Result<Place, Stop> {
+    let waiting = session.waiting.as_deref().ok_or("ERR a command waits for nothing")?;
+    let place = Place { ticket: queue::draw_ticket(table), kind: waiting.kind, db: waiting.db, keys: waiting.keys.clone() };
+    queue::enlist(txn, &place)?;
+    Ok(place)
+}
+
+/// The call waits from now on.
+pub(crate) fn stay(table: &Table, session: &mut Session, place: Place) {
+    if session.id == 0 {
+        session.id = polder_hub::next_client(table);
+    }
+    if let Some(waiting) = &mut session.waiting {
+        waiting.ticket = place.ticket;
+    }
+    queue::join(table, session.id, place);
+}
+
+/// Ends what a session waits for: its call has come to an end, or its client is gone.
+pub fn leave(table: &Table, session: &mut Session) {
+    if let Some(waiting) = session.waiting.take()
+        && waiting.has_place()
+    {
+        queue::leave(table, session.id);
+    }
+}
+
+/// Answers a call for which nothing came in time, or which was told by CLIENT UNBLOCK not to wait any longer.
+pub(crate) fn answer(session: &Session, reply: &mut dyn Reply) {
+    if let Some(waiting) = &session.waiting {
+        waiting.otherwise.write(reply);
     }
 }
 

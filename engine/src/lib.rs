@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod database;
+mod waiting;
 
 pub use database::{Database, Keys};
 pub use polder_base::{Fault, Protocol, Ref, Reply};
@@ -62,7 +63,7 @@ impl Memory {
         let name: SegmentName = options.segment.parse().map_err(|error| Fault::System(format!("{error}")))?;
         loop {
             match Segment::attach(&name, Residence::default()) {
-                Ok(segment) => return Ok(Memory { table: Table::over(segment) }),
+                Ok(segment) => return Ok(Memory::over(segment)),
                 Err(AttachError::Absent(_)) if options.create => {}
                 Err(AttachError::Absent(name)) => {
                     return Err(Fault::System(format!("there is no segment {name}: start a server on it or make it")));
@@ -72,12 +73,18 @@ impl Memory {
             let Options { ceiling, pages, mode, group, .. } = *options;
             let made = SegmentOptions { ceiling, pages, mode, group, residence: Residence::default() };
             match Segment::create(&name, &made) {
-                Ok(segment) => return Ok(Memory { table: Table::over(segment) }),
+                Ok(segment) => return Ok(Memory::over(segment)),
                 // Somebody was faster: attach theirs.
                 Err(CreateError::AlreadyExists(_)) => {}
                 Err(CreateError::Fault(fault)) => return Err(fault),
             }
         }
+    }
+
+    fn over(segment: std::sync::Arc<Segment>) -> Memory {
+        let table = Table::over(segment);
+        table.listen(&polder_hub::SINK);
+        Memory { table }
     }
 
     /// Takes a segment's name away and tells all who are attached.
@@ -140,7 +147,8 @@ impl Memory {
         let foresight = outlook.calls.get(number).and_then(|(command, key)| {
             command.map(|command| Foresight { command, sight: outlook.sights.get(*key).and_then(Option::as_ref) })
         });
-        polder_commands::execute_foreseen(&self.table, session, host, foresight, args, reply)
+        let progress = polder_commands::execute_foreseen(&self.table, session, host, foresight, args, reply);
+        self.see_through(progress, session, host, reply)
     }
 
     /// How many of the calls from `number` on may share a transaction, judging by their rows alone; whether they change the same key, see
@@ -159,7 +167,17 @@ impl Memory {
 
     /// Runs one call and writes exactly one reply, unless the session's patience has a limit and that is reached.
     pub fn execute(&self, session: &mut Session, host: &dyn Host, args: &[&[u8]], reply: &mut dyn Reply) -> Progress {
-        polder_commands::execute(&self.table, session, host, args, reply)
+        let progress = polder_commands::execute(&self.table, session, host, args, reply);
+        self.see_through(progress, session, host, reply)
+    }
+
+    /// Waits with a call that waits, where nobody else would.
+    #[inline]
+    fn see_through(&self, progress: Progress, session: &mut Session, host: &dyn Host, reply: &mut dyn Reply) -> Progress {
+        if progress == Progress::Waiting && !session.parks {
+            return waiting::wait(&self.table, session, host, reply);
+        }
+        progress
     }
 }
 

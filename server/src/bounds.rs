@@ -20,8 +20,9 @@ pub struct Bounds {
     pub keepalive_seconds: u64,
     pub bulk_bytes_max: usize,
     pub query_bytes_max: usize,
-    /// Of normal clients.
+    /// Of normal clients, and of those who have subscribed.
     pub output: OutputLimit,
+    pub output_of_listeners: OutputLimit,
 }
 
 impl Bounds {
@@ -36,6 +37,7 @@ impl Bounds {
             bulk_bytes_max: size(BULK),
             query_bytes_max: size(QUERY),
             output: output_limits(&settings.text(OUTPUT))[0],
+            output_of_listeners: output_limits(&settings.text(OUTPUT))[2],
         }
     }
 

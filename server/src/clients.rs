@@ -4,7 +4,7 @@
 //! [`Face`]: the owner renews it after each turn in which the client did something, under a lock that is held for some
 //! nanoseconds. Who wants a client gone sets its mark and wakes the owner.
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use polder_commands::session::Client;
@@ -43,6 +43,8 @@ pub struct Record {
     by_unix: bool,
     created_ms: u64,
     doomed: AtomicBool,
+    /// A call of it waits for a key.
+    waits: AtomicBool,
     face: Mutex<Face>,
 }
 
@@ -58,7 +60,6 @@ pub struct Origin {
 /// The clients of a process.
 #[derive(Default)]
 pub struct Clients {
-    last_id: AtomicU64,
     /// Accepted and not yet gone, whether their thread knows them already or not.
     connected: AtomicUsize,
     list: Mutex<BTreeMap<u64, Arc<Record>>>,
@@ -69,11 +70,6 @@ impl Clients {
     pub fn admit(&self, most: usize) -> bool {
         let admitted = self.connected.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| (count < most).then_some(count + 1));
         admitted.is_ok()
-    }
-
-    /// A number that no other client of this process has had.
-    pub fn next_id(&self) -> u64 {
-        self.last_id.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Lists an admitted client.
@@ -87,6 +83,7 @@ impl Clients {
             by_unix: origin.by_unix,
             created_ms,
             doomed: AtomicBool::new(false),
+            waits: AtomicBool::new(false),
             face: Mutex::default(),
         });
         self.list().insert(id, record.clone());
@@ -133,6 +130,16 @@ impl Record {
     /// Asks the owner to close the connection; answers whether it was asked for the first time.
     pub fn doom(&self) -> bool {
         !self.doomed.swap(true, Ordering::Relaxed)
+    }
+
+    /// Says that a call waits for a key.
+    pub fn begin_wait(&self) {
+        self.waits.store(true, Ordering::Relaxed);
+    }
+
+    /// Says that it is not to wait any longer; answers whether it did.
+    pub fn end_wait(&self) -> bool {
+        self.waits.swap(false, Ordering::Relaxed)
     }
 
     /// Whether the connection is to be closed.

@@ -178,6 +178,11 @@ impl Connection {
         self.requests = Requests::default();
     }
 
+    /// Whether its call waits for a key.
+    pub fn waits(&self) -> bool {
+        self.session.waiting.is_some()
+    }
+
     /// Renews what others see.
     pub fn beat(&self) {
         self.record.beat(Pulse {

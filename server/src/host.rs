@@ -20,6 +20,8 @@ pub enum Letter {
     Adopt(Arrival),
     /// Close the connection of the client with this number, which is marked already.
     Close(u64),
+    /// End the wait of the client with this number, as by its timeout or with an error.
+    Unblock(u64, bool),
 }
 
 /// Where a thread gets its letters, and what others may know of it.
@@ -241,6 +243,15 @@ impl Host for Process {
     fn unpause(&self) {
         self.paused_until_ms.store(0, Ordering::Release);
         self.wake_all();
+    }
+
+    fn unblock(&self, id: u64, with_error: bool) -> bool {
+        let Some(record) = self.clients.find(id) else { return false };
+        let waits = record.end_wait();
+        if waits {
+            self.mailboxes[record.thread].post(Letter::Unblock(id, with_error));
+        }
+        waits
     }
 
     fn shutdown(&self, how: Shutdown) -> Result<(), String> {

@@ -13,7 +13,9 @@
 //! **Invariant:** a connection that must wait is parked ([`Connection::park`]): its requests stay unexecuted in its input
 //! and others go on. A pause parks; so does a lock that stays taken, whose holder may be stopped or slow: the request is tried
 //! again every millisecond, and the more of them meet such locks, the less time each of them gets, so the others' turns stay short.
-use std::collections::VecDeque;
+mod hearing;
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,9 +27,10 @@ use polder_base::time::{now_ms, now_us};
 use polder_commands::command::Run;
 use polder_commands::{Host, Progress, Session, TOGETHER_MAX, execute};
 use polder_engine::{Counter, Outlook};
+use polder_hub::ears::has_mail;
 use polder_wire::resp::{Limits, Output, Requests};
 use smallvec::SmallVec;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use crate::batch::{Batch, Content, Frame, Odd, Spare};
 use crate::bounds::Bounds;
@@ -38,6 +41,8 @@ use crate::sessions::resp;
 
 /// The token of the waker.
 pub const WAKER: Token = Token(0);
+/// The token of the bell.
+const BELL: Token = Token(FIRST_CONNECTION - 1);
 /// Listeners have the tokens after the waker's, connections those from here on.
 const FIRST_CONNECTION: usize = 1024;
 const EVENTS_MAX: usize = 1024;
@@ -77,6 +82,18 @@ pub struct Loop {
     barred: VecDeque<usize>,
     retry_due_us: u64,
     patience_us: u64,
+    /// The clients of this thread, by their numbers.
+    slots_by_client: HashMap<u64, usize>,
+    /// Who waits for a key, by the end of his patience; and who has had his call run again behind a pause.
+    deadlines: BTreeSet<(u64, u64)>,
+    postponed: Vec<u64>,
+    /// Who has something to be sent that is no answer to what he sent in this turn, and who waits no longer.
+    told: Vec<usize>,
+    revived: Vec<usize>,
+    /// Rings when the thread's inbox gets something while it sleeps.
+    bell: Option<OwnedFd>,
+    /// There are more letters than one turn reads.
+    more_mail: bool,
     pool: Pool,
     spare: Spare,
     /// What is known of the calls of a batch; kept for its memory.
@@ -105,6 +122,13 @@ impl Loop {
         }
         let bounds = Bounds::of(&process.settings);
         Ok(Loop {
+            slots_by_client: HashMap::new(),
+            deadlines: BTreeSet::new(),
+            postponed: Vec::new(),
+            told: Vec::new(),
+            revived: Vec::new(),
+            bell: None,
+            more_mail: false,
             number,
             poll,
             process,
@@ -135,6 +159,7 @@ impl Loop {
     pub fn run(mut self) {
         let _alarm = Alarm(self.process.clone());
         let mut events = Events::with_capacity(EVENTS_MAX);
+        self.hang_bell();
         while !self.process.is_stopping() {
             let patience = self.patience_ms();
             self.turn(&mut events, patience);
@@ -144,7 +169,10 @@ impl Loop {
 
     /// One turn, which waits for events no longer than `patience_ms`.
     fn turn(&mut self, events: &mut Events, patience_ms: u64) {
-        if let Err(error) = self.poll.poll(events, Some(Duration::from_millis(patience_ms)))
+        let patience_ms = if patience_ms > 0 && !self.doze() { 0 } else { patience_ms };
+        let polled = self.poll.poll(events, Some(Duration::from_millis(patience_ms)));
+        self.rise();
+        if let Err(error) = polled
             && error.kind() != io::ErrorKind::Interrupted
         {
             tracing::error!(%error, "the poll of a thread fails");
@@ -157,7 +185,9 @@ impl Loop {
             self.notice(event);
         }
         self.read_letters();
+        self.hear();
         self.unpark();
+        self.retry_postponed();
         self.retry_barred(began_us);
         self.process.recorder().begin_turn();
         self.work();
@@ -176,7 +206,7 @@ impl Loop {
 
     /// What the loop may sleep: until something is due, not at all when a connection may have more.
     fn patience_ms(&self) -> u64 {
-        if !self.ready.is_empty() {
+        if !self.ready.is_empty() || self.more_mail {
             return 0;
         }
         let now_ms = self.ended_us / 1000;
@@ -193,12 +223,18 @@ impl Loop {
         if !self.barred.is_empty() {
             due_ms = due_ms.min(self.retry_due_us.div_ceil(1000));
         }
+        if let Some((until_ms, _)) = self.deadlines.first() {
+            due_ms = due_ms.min(*until_ms);
+        }
         due_ms.saturating_sub(now_ms)
     }
 
     fn notice(&mut self, event: &Event) {
         let Token(token) = event.token();
         if token < FIRST_CONNECTION {
+            if Token(token) == BELL {
+                return self.silence_bell();
+            }
             if token > 0 {
                 self.accept(token - 1);
             }
@@ -210,6 +246,9 @@ impl Loop {
             connection.readable = true;
         }
         connection.half_closed |= event.is_read_closed();
+        if connection.half_closed && connection.waits() {
+            return self.close(slot);
+        }
         if event.is_writable() {
             connection.blocked = false;
         }
@@ -258,8 +297,9 @@ impl Loop {
             self.process.mailboxes[burdened].relieve();
             return self.process.clients.turn_away();
         }
-        let id = self.process.clients.next_id();
-        let session = Session::connected(id, &*self.process, self.now_ms);
+        let id = polder_hub::next_client(self.process.memory.table());
+        let mut session = Session::connected(id, &*self.process, self.now_ms);
+        session.parks = true;
         let record = self.process.clients.enter(id, burdened, origin, self.now_ms);
         record.show(&session);
         self.process.memory.table().count(Counter::Connections, 1);
@@ -281,6 +321,7 @@ impl Loop {
             over_soft_since_ms: None,
         };
         connection.beat();
+        self.slots_by_client.insert(id, slot);
         self.slots[slot] = Some(Box::new(connection));
         self.ready.push(slot);
     }
@@ -290,11 +331,11 @@ impl Loop {
             match letter {
                 Letter::Adopt(arrival) => self.adopt(arrival, self.number),
                 Letter::Close(id) => {
-                    let found = |slot: &Option<Box<Connection>>| slot.as_ref().is_some_and(|connection| connection.session.id == id);
-                    if let Some(slot) = self.slots.iter().position(found) {
-                        self.close(slot);
+                    if let Some(slot) = self.slots_by_client.get(&id) {
+                        self.close(*slot);
                     }
                 }
+                Letter::Unblock(id, with_error) => self.give_up(id, with_error),
             }
         }
     }
@@ -309,6 +350,13 @@ impl Loop {
         }
     }
 
+    /// Runs the calls again that a pause has kept from that.
+    fn retry_postponed(&mut self) {
+        if self.pause.is_none() {
+            std::mem::take(&mut self.postponed).into_iter().for_each(|client| self.retry_waiting(client));
+        }
+    }
+
     /// Lets those who wait for locks try again, if it is time. Each time another one is the first, who has the most patience.
     fn retry_barred(&mut self, now_us: u64) {
         if self.barred.is_empty() || now_us < self.retry_due_us {
@@ -317,7 +365,10 @@ impl Loop {
         self.barred.rotate_left(1);
         let count = self.barred.len().min(LOCK_RETRIES_MAX);
         for slot in self.barred.drain(..count).collect::<Vec<_>>() {
-            self.set_free(slot);
+            match &self.slots[slot] {
+                Some(connection) if connection.waits() => self.retry_waiting(connection.session.id),
+                _ => self.set_free(slot),
+            }
         }
     }
 
@@ -338,6 +389,7 @@ impl Loop {
         for slot in ready.drain(..) {
             self.send(slot);
         }
+        self.send_told();
         // Whoever has more to do was put into the new list, behind those who came meanwhile.
         if self.ready.is_empty() {
             self.ready = ready;
@@ -429,6 +481,10 @@ impl Loop {
             }
             number += self.run_frame(slot, &frames[number..], args, odds, (&outlook, number));
             last = Some(slot);
+            // What a call has caused comes before the next call.
+            if has_mail(self.process.memory.table()) {
+                self.hear();
+            }
         }
         self.after_calls(last);
         self.outlook = outlook;
@@ -482,7 +538,12 @@ impl Loop {
             return done.max(1);
         }
         *barred = false;
-        let hard = self.bounds.output.hard;
+        if progress == Progress::Waiting {
+            *taken = frame.end;
+            self.begin_wait(slot);
+            return done.max(1);
+        }
+        let hard = if session.listens() { self.bounds.output_of_listeners.hard } else { self.bounds.output.hard };
         // It is closed at the end of the turn; what it asked for beyond that would only take memory.
         if hard != 0 && output.waiting() as u64 > hard {
             session.closing = true;
@@ -537,8 +598,8 @@ impl Loop {
 
     /// Whether more waits to be sent to a connection than `client-output-buffer-limit` allows.
     fn is_over_output_limit(&mut self, slot: usize) -> bool {
-        let limit = self.bounds.output;
         let Some(connection) = &mut self.slots[slot] else { return false };
+        let limit = if connection.session.listens() { self.bounds.output_of_listeners } else { self.bounds.output };
         let waiting = connection.output.waiting() as u64;
         if limit.soft == 0 || waiting <= limit.soft {
             connection.over_soft_since_ms = None;
@@ -558,8 +619,12 @@ impl Loop {
         let Some(mut connection) = self.slots[slot].take() else { return };
         connection.taken = connection.input.len();
         connection.settle(&mut self.pool);
+        self.slots_by_client.remove(&connection.session.id);
+        self.forget_ears(&mut connection.session);
         self.process.clients.leave(&connection.record);
         self.process.mailboxes[connection.record.thread].relieve();
+        self.told.retain(|told| *told != slot);
+        self.revived.retain(|revived| *revived != slot);
         if connection.parked {
             self.parked.retain(|parked| *parked != slot);
             self.barred.retain(|barred| *barred != slot);
@@ -575,7 +640,9 @@ impl Loop {
         if self.now_ms >= self.sweep_due_ms {
             self.sweep_due_ms = self.now_ms + SWEEP_MS;
             self.sweep();
+            polder_hub::ears::tick(self.process.memory.table());
         }
+        self.end_waits();
         if self.accept_due_ms != 0 && self.now_ms >= self.accept_due_ms {
             self.accept_due_ms = 0;
             (0..self.listeners.len()).for_each(|listener| self.accept(listener));
@@ -633,8 +700,10 @@ impl Loop {
         while self.now_ms < patience_ms {
             self.turn(events, 1);
             let grace = self.now_ms < grace_ms;
-            let done =
-                |connection: &Connection| connection.output.is_empty() && !connection.parked && (connection.session.calls > 0 || !grace);
+            let done = |connection: &Connection| {
+                let parked = connection.parked && !connection.waits();
+                connection.output.is_empty() && !parked && (connection.session.calls > 0 || !grace)
+            };
             if self.ready.is_empty() && self.slots.iter().flatten().all(|connection| done(connection)) {
                 break;
             }

@@ -89,6 +89,9 @@ impl Segment {
                 // SAFETY: M3, the head was judged, so the word exists; a single atomic store (S2: a designated word).
                 let removed = unsafe { &*(mapping.base().add(header::REMOVED as usize) as *const std::sync::atomic::AtomicU64) };
                 removed.store(1, Ordering::Release);
+                // SAFETY: as above.
+                let bells = unsafe { &*(mapping.base().add(header::BELLS as usize) as *const std::sync::atomic::AtomicU64) };
+                crate::bell::remove_all(name, bells.load(Ordering::Relaxed));
             }
             Ok(())
         })
@@ -140,6 +143,8 @@ fn write_header(mapping: &Mapping, geometry: &Geometry) -> Result<(), Fault> {
     let boot = machine::boot_id()?;
     word(header::BOOT_ID, u64::from_ne_bytes(boot[..8].try_into().expect("8 bytes")));
     word(header::BOOT_ID + 8, u64::from_ne_bytes(boot[8..].try_into().expect("8 bytes")));
+    let bells = machine::random_seed()?;
+    word(header::BELLS, u64::from_ne_bytes(bells[..8].try_into().expect("8 bytes")));
     for at in (0..header::SECRET_BYTES as u64).step_by(16) {
         let seed = machine::random_seed()?;
         word(header::SECRET + at, u64::from_ne_bytes(seed[..8].try_into().expect("8 bytes")));

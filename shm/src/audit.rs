@@ -187,7 +187,13 @@ impl<'s> Audit<'s> {
             self.journal(index, alive);
             self.retired(index, alive);
             self.pending(index, alive);
+            self.inbox(index);
         }
+    }
+
+    fn inbox(&mut self, index: u64) {
+        self.lock(self.seat_word(index, at::INBOX_LOCK), &format_args!("the inbox of seat {index}"));
+        self.chain(self.seat_word(index, at::INBOX_FIRST), 0, &format_args!("the inbox of seat {index}"));
     }
 
     fn seat_word(&self, index: u64, word: u64) -> u64 {

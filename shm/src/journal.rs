@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! item = two words        first: tag (8 bits) | offset (56 bits)      second
-//! LOCK   a lock word is about to be taken                             what its release does: CHANGED, DEATH
+//! LOCK   a lock word is about to be taken                             what its release does: CHANGED, DEATH; RING
 //! NEW    a node has been made                                         -
 //! COVER  the lock that covers the WORDs that follow (0: the seat)     -
 //! WORD   what a word is to become                                     the value
@@ -23,6 +23,7 @@ use std::time::Instant;
 use polder_base::{Fault, Ref};
 
 use crate::class::NODE_MAX;
+use crate::inbox;
 use crate::layout::{ROOTS_AT, ROOTS_BYTES, seat as at};
 use crate::lock::{self, Locked};
 use crate::node::NodeKind;
@@ -44,6 +45,8 @@ pub enum Tag {
 pub const CHANGED: u64 = 1;
 /// In a LOCK item's second word: the release marks the word dead.
 pub const DEATH: u64 = 2;
+/// In a LOCK item's second word: it is an inbox's, whose owner is to be woken.
+pub const RING: u64 = 4;
 /// In an OLD item's second word: everything that the node names goes too.
 pub const WHOLE: u64 = 1;
 
@@ -251,6 +254,7 @@ impl Seat {
             }
         }
         self.release_locks(len);
+        self.ring_bells(len);
         if olds {
             self.retire_old(len);
         }
@@ -265,22 +269,21 @@ impl Seat {
     pub(crate) fn check_journal(&self) {
         let geometry = self.segment.geometry();
         let shared = |offset: u64| (ROOTS_AT..ROOTS_AT + ROOTS_BYTES).contains(&offset) || offset >= geometry.slabs_at;
-        let own = self.base + at::TALLIES..self.base + at::CACHE_COUNTS;
+        let tallies = self.base + at::TALLIES..self.base + at::CACHE_COUNTS;
+        let own = |offset: u64| tallies.contains(&offset) || offset == self.base + at::INBOX_HEAD || offset == self.base + at::INBOX_FIRST;
         let mut cover = 0;
         for index in 0..self.journal_len() {
             let right = match self.item(index) {
-                Some((Tag::Lock, offset, _)) => shared(offset),
+                Some((Tag::Lock, offset, _)) => shared(offset) || inbox::is_lock(offset),
                 Some((Tag::Cover, offset, _)) => {
                     cover = offset;
-                    offset == 0 || shared(offset)
+                    offset == 0 || shared(offset) || inbox::is_lock(offset)
                 }
-                Some((Tag::Word, offset, _)) => {
-                    if cover == 0 {
-                        own.contains(&offset)
-                    } else {
-                        shared(offset)
-                    }
-                }
+                Some((Tag::Word, offset, _)) => match cover {
+                    0 => own(offset),
+                    cover if inbox::is_lock(cover) => shared(offset) || (cover + 8..cover + 64).contains(&offset),
+                    _ => shared(offset),
+                },
                 Some((Tag::New | Tag::Old, offset, _)) => self.segment.node_class(offset).is_some(),
                 None => false,
             };
@@ -296,6 +299,17 @@ impl Seat {
                 && lock::owner(self.segment.load(offset)) == Some(self.index)
             {
                 self.segment.unlock(offset, how & CHANGED != 0, how & DEATH != 0);
+            }
+        }
+    }
+
+    /// Wakes those whose inboxes got something. Whoever dies before the journal is forgotten leaves that to who recovers him.
+    fn ring_bells(&self, len: u64) {
+        for index in 0..len {
+            match self.item(index) {
+                Some((Tag::Lock, offset, how)) if how & RING != 0 => self.segment.ring(inbox::seat_of(offset)),
+                // Inboxes are locked last: most journals end their locks soon after they begin.
+                _ => {}
             }
         }
     }

@@ -17,7 +17,7 @@ use crate::class::{CACHE_STARTS, CLASSES, NODE_MIN, SLAB_BYTES};
 /// The first eight bytes of every segment.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"POLDER\r\n");
 /// The layout's number: another one is refused, with the way out (export and import).
-pub const LAYOUT: u32 = 2;
+pub const LAYOUT: u32 = 3;
 
 /// Header words, as byte offsets.
 pub mod header {
@@ -53,7 +53,42 @@ pub mod header {
     pub const WARDEN: u64 = 1792; // 8 words
     /// The most bytes that were in use.
     pub const USED_PEAK: u64 = 1856;
+    /// Who listens to changes and calls at all: bits of [`interest`](super::interest), and above them a count of changes. A line of its own.
+    pub const INTEREST: u64 = 2048;
+    /// Places in the queues of those who wait for keys; a line of its own.
+    pub const TICKETS: u64 = 2112;
+    /// Numbers of clients; a line of its own.
+    pub const CLIENTS: u64 = 2176;
+    /// Which classes of keyspace events are wanted: bits that commands give their meaning.
+    pub const EVENTS: u64 = 2240;
+    /// How long the literal beginnings of patterns are that somebody has subscribed to: a bit for each length.
+    pub const PREFIXES: u64 = 2248;
+    /// A random word in the names of this segment's bells.
+    pub const BELLS: u64 = 2256;
     pub const BYTES: u64 = 4096;
+}
+
+/// Bits of the header's word of interest, and of a seat's.
+pub mod interest {
+    /// Keyspace events are published.
+    pub const EVENTS: u64 = 1;
+    /// Somebody waits for a key.
+    pub const WAITERS: u64 = 2;
+    /// Somebody remembers what clients have read.
+    pub const TRACKERS: u64 = 4;
+    /// Somebody wants to hear of every changed key.
+    pub const BROADCAST: u64 = 8;
+    /// Somebody wants to see every call.
+    pub const MONITORS: u64 = 16;
+    /// Events of keys that are sought in vain are published.
+    pub const MISSES: u64 = 32;
+    /// Somebody has subscribed.
+    pub const SUBSCRIBERS: u64 = 64;
+    /// What makes a change of a key worth telling.
+    pub const CHANGES: u64 = EVENTS | WAITERS | TRACKERS | BROADCAST;
+    pub const ALL: u64 = 0xff;
+    /// One change of the header's word.
+    pub const CHANGE: u64 = 0x100;
 }
 
 /// Where the table's own root words begin, and how many bytes they have.
@@ -119,7 +154,21 @@ pub mod seat {
     pub const MEMORY_JOURNAL: u64 = CACHE + 8 * CACHE_STARTS[CLASSES] as u64;
     pub const JOURNAL: u64 = MEMORY_JOURNAL + MEMORY_PAIRS * 16;
     pub const RETIRED: u64 = JOURNAL + JOURNAL_PAIRS * 16;
-    pub const END: u64 = RETIRED + 24 + RETIRED_INLINE * 16;
+    /// The inbox (inbox.rs), lines of their own: what senders write under its lock,
+    pub const INBOX_LOCK: u64 = (RETIRED + 24 + RETIRED_INLINE * 16).next_multiple_of(64);
+    pub const INBOX_TAIL: u64 = INBOX_LOCK + 8;
+    pub const INBOX_LAST: u64 = INBOX_LOCK + 16;
+    pub const INBOX_LIFE: u64 = INBOX_LOCK + 24;
+    pub const INBOX_LIMIT: u64 = INBOX_LOCK + 32;
+    pub const INBOX_LOST: u64 = INBOX_LOCK + 40;
+    /// what its owner writes,
+    pub const INBOX_HEAD: u64 = INBOX_LOCK + 64;
+    pub const INBOX_FIRST: u64 = INBOX_LOCK + 72;
+    /// what the owner is interested in (low byte: [`interest`](super::interest)), and in which of the seat's lives,
+    pub const INTEREST: u64 = INBOX_LOCK + 80;
+    /// and whether it sleeps, and where (bell.rs).
+    pub const SLEEPING: u64 = INBOX_LOCK + 128;
+    pub const END: u64 = INBOX_LOCK + 192;
 
     pub const TALLY_SLOTS: u64 = 520;
     pub const MEMORY_PAIRS: u64 = 288;

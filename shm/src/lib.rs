@@ -12,6 +12,7 @@
 
 pub mod attach;
 pub mod audit;
+mod bell;
 pub mod brief;
 pub mod class;
 pub mod crash;
@@ -19,6 +20,7 @@ pub mod directory;
 mod files;
 pub mod fork;
 pub mod futex;
+pub mod inbox;
 pub mod journal;
 pub mod layout;
 pub mod lock;

@@ -35,6 +35,8 @@ pub enum NodeKind {
     Database = 10,
     /// Short key and packed value of an entry, without options.
     Plain = 11,
+    /// Messages in a seat's inbox.
+    Inbox = 12,
 }
 
 impl NodeKind {
@@ -53,6 +55,7 @@ impl NodeKind {
             9 => Retired,
             10 => Database,
             11 => Plain,
+            12 => Inbox,
             _ => return None,
         })
     }

@@ -41,6 +41,8 @@ pub struct Seat {
     pins: Cell<u32>,
     /// How often others had the lock of late: see [`Seat::stand_back`].
     pub(crate) collisions: Cell<u32>,
+    /// Lost messages that the owner knows of.
+    pub(crate) lost_seen: Cell<u64>,
     /// In use by a transaction: a seat runs one at a time.
     busy: Cell<bool>,
     generation: u64,
@@ -119,6 +121,7 @@ impl Seat {
             reclaim_at: Cell::new(0),
             pins: Cell::new(0),
             collisions: Cell::new(0),
+            lost_seen: Cell::new(0),
             busy: Cell::new(false),
             generation: fork::generation(),
             owned,
@@ -164,6 +167,11 @@ impl Seat {
     #[inline(always)]
     pub fn add(&self, word: u64, by: u64) {
         self.segment.word(self.base + word).store(self.get(word).wrapping_add(by), Ordering::Relaxed);
+    }
+
+    /// Which of the seat's lives this is: no other owner had the same number, so what names both dies with this one.
+    pub fn life(&self) -> u64 {
+        self.get(at::OWNERS)
     }
 
     /// Whether this is the process that took the seat, and not a forked child of it.
@@ -273,6 +281,7 @@ impl Drop for Seat {
             recover::settle(self);
             self.set(at::PIN_LOWER, at::NO_PIN);
             self.set(at::OWNER, 0);
+            self.close_inbox();
             self.segment.witness_release(self.index);
         }
     }
@@ -317,6 +326,11 @@ impl Segment {
         self.attend(owner, &|_| free());
     }
 
+    /// Whether somebody sits at seat `index`, in that life of it.
+    pub fn lives(&self, index: u64, life: u64) -> bool {
+        index < self.seats_high() && self.load(self.seat_at(index) + at::OWNERS) == life && !self.witness(index).is_dead_or_free()
+    }
+
     /// Brings a seat without a living owner in order and does `more` with it.
     fn attend(self: &Arc<Segment>, index: u64, more: &dyn Fn(&Seat)) {
         match self.witness_take(index) {
@@ -326,6 +340,7 @@ impl Segment {
                 recover::settle(&seat);
                 seat.set(at::PIN_LOWER, at::NO_PIN);
                 seat.set(at::OWNER, 0);
+                seat.close_inbox();
                 more(&seat);
                 if taken == Taken::Dead {
                     self.witness_settle(index);
@@ -348,9 +363,11 @@ impl Segment {
                     found += 1;
                 }
                 // Nobody would free this, until the next thread happens to sit here.
-                Life::Free if word(at::RETIRED_HEAD) != word(at::RETIRED_TAIL) => self.attend(index, &|seat| {
-                    seat.reclaim();
-                }),
+                Life::Free if word(at::RETIRED_HEAD) != word(at::RETIRED_TAIL) || word(at::INBOX_FIRST) != 0 => {
+                    self.attend(index, &|seat| {
+                        seat.reclaim();
+                    })
+                }
                 Life::Free => {}
             }
         }

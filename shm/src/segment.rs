@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use polder_base::Ref;
 
+use crate::bell::Bells;
 use crate::class::{CLASSES, SIZES, SLAB_BYTES};
 use crate::crash;
 use crate::layout::{self, Geometry, header, seat};
@@ -21,6 +22,8 @@ pub struct Segment {
     geometry: Geometry,
     /// Tells attachments of this process apart, also when the same segment is attached twice.
     id: u64,
+    /// Bells that this process has rung.
+    pub(crate) bells: Bells,
 }
 
 // SAFETY: all access to the mapping is through atomics or, for unpublished nodes, by their one owner (S1, S2).
@@ -33,7 +36,7 @@ impl Segment {
     pub(crate) fn over(map: Mapping, geometry: Geometry) -> Segment {
         static IDS: AtomicU64 = AtomicU64::new(1);
         let base = map.base();
-        Segment { map, base, geometry, id: IDS.fetch_add(1, Ordering::Relaxed) }
+        Segment { map, base, geometry, id: IDS.fetch_add(1, Ordering::Relaxed), bells: Bells::default() }
     }
 
     /// Tells attachments of this process apart.

@@ -23,6 +23,9 @@ pub enum Stop {
     /// A lock was not to be had while the transaction's patience lasted ([`crate::Txn::limit_patience`]): nothing was published.
     #[error("a key of this transaction is locked by somebody who does not let go")]
     Busy,
+    /// There is nothing yet: nothing was written, and the call is run again when one of its keys has changed.
+    #[error("the call waits for a key")]
+    Wait,
     /// The command says no: the whole error text, code first.
     #[error("{0}")]
     Refused(Cow<'static, str>),

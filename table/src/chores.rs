@@ -187,7 +187,12 @@ impl Table {
         let Some((db, key)) = self.victim(limits, draws)? else { return Ok(false) };
         let txn = self.begin(Mode::Write)?;
         txn.limit_patience(PATIENCE);
-        txn.retrying(|| txn.remove(db, &key, Replaces::Whole).map(drop))?;
+        txn.retrying(|| {
+            if txn.remove(db, &key, Replaces::Whole)? {
+                txn.note_change('e', "evicted", db, &key);
+            }
+            Ok(())
+        })?;
         drop(txn);
         self.count(Counter::Evicted, 1);
         if self.seat()?.get(at::COUNTERS + 8 * Counter::Evicted as u64).is_multiple_of(EVICTIONS_PER_LOOK) {

@@ -53,6 +53,10 @@ impl Txn<'_> {
     pub fn flush(&self, db: Option<Db>) -> Result<(), Stop> {
         self.dirty.set(true);
         match db {
+            Some(db) => self.note_change_of_all("flushdb", db),
+            None => self.note_change_of_all("flushall", 0),
+        }
+        match db {
             Some(db) => self.flush_one(self.physical(db)),
             None => (0..DATABASES as Db).filter(|db| *db != SYSTEM).try_for_each(|db| self.flush_one(db)),
         }
@@ -87,6 +91,8 @@ impl Txn<'_> {
     pub fn swap(&self, a: Db, b: Db) -> Result<(), Stop> {
         if a != b {
             self.dirty.set(true);
+            self.note_change_of_all("swapdb", a);
+            self.note_change_of_all("swapdb", b);
             self.scratch.swaps.borrow_mut().push((a, b));
         }
         Ok(())

@@ -2,6 +2,7 @@
 
 pub mod api;
 pub mod bucket;
+pub mod change;
 mod chores;
 pub mod clock;
 mod database;
@@ -26,6 +27,7 @@ mod txn;
 mod verify;
 
 pub use api::*;
+pub use change::{Change, ChangeSink};
 pub use inspect::Inspection;
 pub use report::Report;
 pub use sight::Sight;

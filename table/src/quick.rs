@@ -11,12 +11,13 @@
 //! ```
 
 use polder_shm::brief::Brief;
-use polder_shm::layout::seat as at;
+use polder_shm::layout::{interest, seat as at};
 use polder_shm::{Locked, Seat, Segment, lock};
 use polder_values::{Kind, Value};
 
 use crate::api::{COUNTERS, Counter, Db};
 use crate::bucket::{self, LINE_WORDS, UNITS, WORDS, Words, WordsMut};
+use crate::change::interest_of;
 use crate::clock;
 use crate::directory::{self, Bucket};
 use crate::entry::{self, Image, Inline};
@@ -104,6 +105,7 @@ impl Table {
         let reading = Reading::begin(segment, sight.bucket)?;
         match glance(&Live { segment, bucket: sight.bucket }, &sight.hash, key) {
             Glance::Here(unit) => self.read_at(sight, &reading, unit, now_ms, read),
+            Glance::Miss(..) if interest_of(segment) & interest::MISSES != 0 => None,
             Glance::Miss(0, 0) => (reading.holds(segment) && sight.is_current(segment)).then(|| read(None)),
             Glance::Miss(next, stash) => match self.find_displaced(sight, key, reading, next, stash)? {
                 Some((reading, Glance::Here(unit))) => self.read_at(sight, &reading, unit, now_ms, read),
@@ -246,6 +248,10 @@ impl Edit<'_> {
         let segment = &**seat.segment();
         // T3: the pin reaches to the bucket before it is locked: it is there now, and we are pinned now.
         if !seat.covers_now() || !sight.is_current(segment) || !self.lock(sight.bucket) || !sight.is_current(segment) {
+            return None;
+        }
+        // Under the lock: see `Table::interest`. Whoever listens is told by the long way; nobody waits for a plain string.
+        if interest_of(segment) & (interest::CHANGES & !interest::WAITERS) != 0 {
             return None;
         }
         let spot = match glance(&Live { segment, bucket: sight.bucket }, &sight.hash, self.key) {

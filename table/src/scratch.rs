@@ -11,6 +11,7 @@ use polder_shm::layout::seat as at;
 use polder_shm::{Seat, Segment};
 
 use crate::api::{Db, Stop};
+use crate::change::{Noted, Post};
 use crate::directory::Bucket;
 use crate::lookup::Marks;
 use crate::shadow::{Editing, Shadow};
@@ -111,6 +112,10 @@ pub struct Scratch {
     /// Databases that the transaction empties, and pairs that it swaps.
     pub(crate) flushes: RefCell<Vec<Db>>,
     pub(crate) swaps: RefCell<Vec<(Db, Db)>>,
+    /// What this transaction is to tell, and the messages that leave with its commit.
+    pub(crate) changes: RefCell<Vec<Noted>>,
+    pub(crate) posts: RefCell<Vec<Post>>,
+    pub(crate) mail: RefCell<Vec<u8>>,
     /// Tallies that databases under construction have taken.
     pub(crate) fresh_tallies: RefCell<Vec<u64>>,
 }
@@ -240,6 +245,11 @@ impl Scratch {
         self.held.borrow_mut().clear();
         if !self.made.borrow().is_empty() {
             self.made.borrow_mut().clear();
+        }
+        self.changes.borrow_mut().clear();
+        if !self.posts.borrow().is_empty() {
+            self.posts.borrow_mut().clear();
+            self.mail.borrow_mut().clear();
         }
         self.flushes.borrow_mut().clear();
         self.swaps.borrow_mut().clear();

@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 
 use crate::api::*;
 use crate::bucket::{self, LINE_WORDS, UNITS};
+use crate::change::ChangeSink;
 use crate::directory::{self, Slot, database, map_at};
 use crate::entry;
 use crate::hash::FREE;
@@ -24,6 +25,8 @@ pub struct Table {
     random: AtomicU64,
     /// The densest extent met so far (bits of an f64): what makes a draw of a key fair.
     density: AtomicU64,
+    /// Who is told of changes.
+    pub(crate) sink: std::sync::OnceLock<&'static dyn ChangeSink>,
 }
 
 /// Keys whose misses are taken at once.
@@ -62,7 +65,7 @@ impl Table {
     /// The table of an attached segment. A new segment's table needs no making: databases come with their first key.
     pub fn over(segment: Arc<Segment>) -> Table {
         let seed = segment.load(header::SECRET) ^ polder_base::time::now_us();
-        Table { segment, random: AtomicU64::new(seed | 1), density: AtomicU64::new(0) }
+        Table { segment, random: AtomicU64::new(seed | 1), density: AtomicU64::new(0), sink: std::sync::OnceLock::new() }
     }
 
     /// The segment.

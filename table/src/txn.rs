@@ -29,7 +29,7 @@ use crate::directory::{self, Extent};
 use crate::entry::{self, Image};
 use crate::hash::{Hash, hash};
 use crate::lookup::{self, KeyTest};
-use crate::place::Deficit;
+use crate::place::{Deficit, is_key};
 use crate::record::{self, Record};
 use crate::scratch::Loan;
 use crate::shadow::Editing;
@@ -54,6 +54,7 @@ pub struct Txn<'t> {
     /// How long locks are waited for in all, and until when that is once something has been waited for.
     patience: Cell<Option<Duration>>,
     until: Cell<Option<Instant>>,
+    pub(crate) origin: Cell<u64>,
 }
 
 /// Where a locked key's entry lies.
@@ -121,6 +122,7 @@ impl<'t> Txn<'t> {
             dirty: Cell::new(false),
             patience: Cell::new(None),
             until: Cell::new(None),
+            origin: Cell::new(0),
         }
     }
 
@@ -313,7 +315,7 @@ impl<'t> Txn<'t> {
     }
 
     /// Takes an entry apart; `None` for a marker.
-    fn found(&self, image: &Image) -> Result<Option<Found<'_>>, Fault> {
+    pub(crate) fn found(&self, image: &Image) -> Result<Option<Found<'_>>, Fault> {
         let Some(kind) = Kind::from_stored(image.meta() & 0x0f) else { return Ok(None) };
         let (version, clock) = (image.version(), image.clock());
         if image.is_reference() {
@@ -366,6 +368,9 @@ impl<'t> Txn<'t> {
                 return Err(Stop::Retry);
             }
             let spot = self.search(db, &extent, home, &hash, key)?;
+            if spot.is_some_and(|spot| spot.expired && is_key(&spot.image)) {
+                self.note_change('x', "expired", db, key);
+            }
             let at = self.scratch.keep_key(key);
             let mut held = self.scratch.held.borrow_mut();
             held.push(Held { db, key: at, hash, extent, home, spot, pending: None, retires: None, fresh: false, passed: false });
@@ -499,6 +504,12 @@ impl<'t> Txn<'t> {
         let index = self.hold(db, key, false)?;
         let (hash, old, pending) = {
             let held = &self.scratch.held.borrow()[index];
+            let absent = |spot: Spot| spot.expired || !is_key(&spot.image);
+            if matches!((held.pending, held.spot), (Some(Pending::Remove), _) | (None, None))
+                || held.pending.is_none() && held.spot.is_some_and(absent)
+            {
+                self.note_change('n', "new", db, key);
+            }
             (held.hash, held.spot.map(|spot| spot.image), held.pending)
         };
         if let (Some(Pending::Write(image)), Value::Tree(_), Replaces::Edited) = (pending, new.value, replaces)
@@ -712,7 +723,10 @@ impl<'t> Txn<'t> {
         if !self.locks() {
             // One lookup is one state already; several must have been true at the same time.
             let marks = self.scratch.marks.borrow();
-            return if self.lookups.get() <= 1 || lookup::still(self.segment(), &marks) { Ok(()) } else { Err(Stop::Retry) };
+            if self.lookups.get() > 1 && !lookup::still(self.segment(), &marks) {
+                return Err(Stop::Retry);
+            }
+            return self.commit_posts();
         }
         // First: who could not make room must not try for ever.
         self.scratch.take_trouble()?;
@@ -727,6 +741,7 @@ impl<'t> Txn<'t> {
             }
             Err(Deficit::Stop(stop)) => return Err(stop),
         }
+        self.tell()?;
         self.note_databases()?;
         self.publish()?;
         self.dirty.set(false);
@@ -744,11 +759,12 @@ impl<'t> Txn<'t> {
     /// Notes what differs in the shadows, and commits.
     fn publish(&self) -> Result<(), Stop> {
         let mapped = !self.scratch.flushes.borrow().is_empty() || !self.scratch.swaps.borrow().is_empty();
-        if !self.scratch.note_changes(&self.seat, self.segment())? && self.scratch.olds.get() == 0 && !mapped {
+        if !self.scratch.note_changes(&self.seat, self.segment())? && self.scratch.olds.get() == 0 && !mapped && !self.has_posts() {
             self.seat.rollback();
             return Ok(());
         }
         self.scratch.note_tallies(&self.seat, self.segment())?;
+        self.note_posts()?;
         Ok(self.seat.commit(self.scratch.olds.get())?)
     }
 

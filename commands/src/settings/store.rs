@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
+use polder_table::change::{EVENT_CLASSES, set_events};
 use polder_table::{Limits, Mode, New, Replaces, SYSTEM, Stop, Table, Txn};
 use polder_values::{Kind, Value};
 
@@ -165,6 +166,9 @@ impl Settings {
         if limits != now {
             table.set_limits(limits);
         }
+        let events = self.number(const { id("notify-keyspace-events") }) as u64;
+        let misses = EVENT_CLASSES.iter().position(|class| *class == b'm').is_some_and(|at| events >> at & 1 != 0);
+        set_events(table.segment(), events, misses);
     }
 
     /// The setting's number: see [`value::Parsed`]. One load.

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use super::memory::POLICY_NAMES;
 use super::{Setting, Shape, Start};
 use polder_base::number;
+use polder_table::change::EVENT_CLASSES;
 use polder_table::{POLICIES, Policy};
 
 /// A value in both its forms.
@@ -229,7 +230,6 @@ fn parse_output_limits(words: &[&[u8]], current: &[u8]) -> Result<Parsed, Refusa
 }
 
 /// Classes of keyspace events in the order in which Redis shows them; the first ten together are `A`.
-const EVENT_CLASSES: &[u8] = b"g$lshzxetdKEmn";
 const ALL_CLASSES: i64 = (1 << 10) - 1;
 
 fn parse_event_classes(word: &[u8]) -> Result<Parsed, Refusal> {

@@ -8,5 +8,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     integer("latency-monitor-threshold", 0, i64::MAX, 0).about("Milliseconds above which LATENCY samples an event; 0 samples none."),
     switch("latency-tracking", true).about("Whether the latency of each command is counted."),
     special("latency-tracking-info-percentiles", Shape::Percentiles, "50 99 99.9").about("The percentiles that `INFO latencystats` shows."),
-    special("notify-keyspace-events", Shape::EventClasses, "").segment().refuses("this version of polder publishes no keyspace events"),
+    special("notify-keyspace-events", Shape::EventClasses, "")
+        .segment()
+        .about("Which keyspace events are published: K on the key's channel, E on the event's, then classes of events (A for most)."),
 ];

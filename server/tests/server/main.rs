@@ -1,5 +1,6 @@
 //! The server on real sockets: serving, starting and stopping.
 mod barred;
 mod door;
+mod hub;
 mod serving;
 mod stopping;

@@ -107,6 +107,14 @@ impl Output {
         self.tail.extend_from_slice(bytes);
     }
 
+    /// Appends what waits in another output.
+    pub fn copy(&mut self, other: &Output) {
+        let mut sent = other.sent;
+        for piece in other.sealed.iter().chain(std::iter::once(&other.tail)) {
+            self.raw(&piece[std::mem::take(&mut sent)..]);
+        }
+    }
+
     /// Makes room for `bytes` in the tail.
     #[inline(always)]
     fn room(&mut self, bytes: usize) {

@@ -1,0 +1,271 @@
+//! What one thread hears: its clients' subscriptions and places in queues, and the letters in its seat's inbox.
+//!
+//! All of it is the thread's own memory: it dies with the thread, and what the segment knows of it dies with the seat's life.
+
+use hashbrown::HashMap;
+use polder_base::{Fault, glob};
+use polder_shm::layout::interest;
+use polder_table::change::{interest_at, lose_interest};
+use polder_table::{Stop, Table};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+use crate::letter::{Letter, Order};
+use crate::queue::{self, Waiters};
+use crate::subject::Subject;
+use crate::sweep::{self, Sweep};
+use crate::track::Tracking;
+
+/// How many bytes wait in an inbox at most: what is published while its thread does not run.
+const INBOX_BYTES: u64 = 64 << 20;
+/// Letters that are read in one go; the rest waits until others have had their turn.
+const LETTERS_MAX: usize = 10_000;
+
+/// Something for clients.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Delivery<'d> {
+    Message {
+        channel: &'d [u8],
+        payload: &'d [u8],
+    },
+    PatternMessage {
+        pattern: &'d [u8],
+        channel: &'d [u8],
+        payload: &'d [u8],
+    },
+    ShardMessage {
+        channel: &'d [u8],
+        payload: &'d [u8],
+    },
+    /// A key that they have read has changed, or all have.
+    Invalidation {
+        key: Option<&'d [u8]>,
+    },
+    /// A line for MONITOR.
+    Call {
+        line: &'d [u8],
+    },
+}
+
+/// Who has the clients: a server's loop, or a caller in this process.
+pub trait Hearer {
+    /// Writes something to each of these clients.
+    fn deliver(&mut self, clients: &[u64], delivery: Delivery<'_>);
+
+    /// Runs the call again that a client waits with.
+    fn retry(&mut self, client: u64);
+
+    /// Does to a client what another process asks.
+    fn obey(&mut self, client: u64, order: Order);
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct Ears {
+    /// Whose they are: segment, seat and life.
+    owner: (u64, u64, u64),
+    subscribers: [HashMap<Vec<u8>, BTreeSet<u64>>; 3],
+    pub(crate) waiters: Waiters,
+    pub(crate) tracking: Tracking,
+    pub(crate) monitors: BTreeSet<u64>,
+    pub(crate) sweep: Sweep,
+    /// Ended subscriptions of which the segment does not know yet.
+    owed: Vec<(Subject, Vec<u8>)>,
+    /// Letters are being read: whoever comes to read some in the midst of that leaves them to who is at it.
+    hearing: bool,
+}
+
+thread_local! {
+    static EARS: RefCell<Vec<Ears>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Uses the calling thread's ears in this segment; `None` without a seat, or at the thread's end.
+pub(crate) fn with<R>(table: &Table, work: impl FnOnce(&mut Ears) -> R) -> Option<R> {
+    let seat = table.seat().ok()?;
+    let owner = (table.segment().id(), seat.index(), seat.life());
+    EARS.try_with(|ears| {
+        let mut ears = ears.borrow_mut();
+        let at = match ears.iter().position(|ears| ears.owner == owner) {
+            Some(at) => at,
+            None => {
+                // An earlier life's, or a parent's from before a fork.
+                ears.retain(|ears| ears.owner.0 != owner.0);
+                ears.push(Ears { owner, ..Ears::default() });
+                ears.len() - 1
+            }
+        };
+        work(&mut ears[at])
+    })
+    .ok()
+}
+
+/// Makes the calling thread able to hear: before its first subscription or wait, outside of any transaction.
+///
+/// # Errors
+/// [`Fault::Full`]; a fault when all seats are taken.
+pub fn attend(table: &Table) -> Result<(), Fault> {
+    let seat = table.seat()?;
+    let (bits, life) = interest_at(table.segment(), seat.index());
+    if bits != 0 && life != seat.life() {
+        // What the seat's last owner has left would be forgotten with the first that we say.
+        sweep::at_once(table);
+    }
+    seat.open_inbox(INBOX_BYTES)
+}
+
+/// Whether there is something to hear. A few loads.
+#[inline]
+pub fn has_mail(table: &Table) -> bool {
+    table.seat().is_ok_and(|seat| seat.has_mail())
+}
+
+/// Reads the letters that have come; answers whether there are more.
+pub fn hear(table: &Table, hearer: &mut dyn Hearer) -> bool {
+    let Ok(seat) = table.seat() else { return false };
+    if !with(table, |ears| !std::mem::replace(&mut ears.hearing, true)).unwrap_or(false) {
+        return false;
+    }
+    let mut letter = Vec::new();
+    let mut more = true;
+    for _ in 0..LETTERS_MAX {
+        if seat.note_lost() {
+            catch_up(table, hearer);
+        }
+        more = matches!(seat.receive(&mut letter), Ok(true));
+        if !more {
+            break;
+        }
+        if let Some(letter) = Letter::read(&letter) {
+            open(table, hearer, letter);
+        }
+    }
+    with(table, |ears| ears.hearing = false);
+    more
+}
+
+fn open(table: &Table, hearer: &mut dyn Hearer, letter: Letter<'_>) {
+    match letter {
+        Letter::Message { shard: true, channel, payload } => {
+            let clients = with(table, |ears| ears.clients(Subject::Shard, channel)).unwrap_or_default();
+            hearer.deliver(&clients, Delivery::ShardMessage { channel, payload });
+        }
+        Letter::Message { shard: false, channel, payload } => {
+            let clients = with(table, |ears| ears.clients(Subject::Channel, channel)).unwrap_or_default();
+            hearer.deliver(&clients, Delivery::Message { channel, payload });
+            for (pattern, clients) in with(table, |ears| ears.matching(channel)).unwrap_or_default() {
+                hearer.deliver(&clients, Delivery::PatternMessage { pattern: &pattern, channel, payload });
+            }
+        }
+        Letter::Wake { kind, db, key } => queue::woken(table, hearer, kind, db, key),
+        Letter::WakeAll { db } => queue::woken_all(table, hearer, db),
+        Letter::Changed { origin, key } => crate::track::changed(table, hearer, origin, key),
+        Letter::Broadcast { origin, key } => crate::track::broadcast(table, hearer, origin, key),
+        Letter::ChangedAll => crate::track::changed_all(table, hearer),
+        Letter::Call { line } => {
+            let clients = with(table, |ears| ears.monitors.iter().copied().collect::<Vec<_>>()).unwrap_or_default();
+            hearer.deliver(&clients, Delivery::Call { line });
+        }
+        Letter::Order { client, order } => hearer.obey(client, order),
+    }
+}
+
+/// Letters have been lost: whatever they said may be so.
+fn catch_up(table: &Table, hearer: &mut dyn Hearer) {
+    queue::woken_all(table, hearer, None);
+    crate::track::changed_all(table, hearer);
+}
+
+impl Ears {
+    fn clients(&self, subject: Subject, name: &[u8]) -> Vec<u64> {
+        self.subscribers[subject as usize].get(name).map_or(Vec::new(), |clients| clients.iter().copied().collect())
+    }
+
+    fn matching(&self, channel: &[u8]) -> Vec<(Vec<u8>, Vec<u64>)> {
+        let patterns = self.subscribers[Subject::Pattern as usize].iter();
+        let matching = patterns.filter(|(pattern, _)| glob::matches(pattern, channel));
+        matching.map(|(pattern, clients)| (pattern.clone(), clients.iter().copied().collect())).collect()
+    }
+}
+
+/// Notes that a client of this thread hears a subject, or does not any more: after the transaction that said so in the segment.
+pub fn note_subscription(table: &Table, client: u64, subject: Subject, name: &[u8], begins: bool) {
+    with(table, |ears| {
+        let names = &mut ears.subscribers[subject as usize];
+        if begins {
+            names.entry_ref(name).or_default().insert(client);
+        } else if let Some(clients) = names.get_mut(name) {
+            clients.remove(&client);
+            if clients.is_empty() {
+                names.remove(name);
+            }
+        }
+    });
+}
+
+/// Ends a client's subscriptions; what cannot be told to the segment at once, because somebody who may be stopped is at it, is told later.
+pub fn unsubscribe(table: &Table, client: u64, subject: Subject, names: Vec<Vec<u8>>) {
+    for name in &names {
+        note_subscription(table, client, subject, name, false);
+    }
+    withdraw(table, names.into_iter().map(|name| (subject, name)).collect());
+}
+
+fn withdraw(table: &Table, subscriptions: Vec<(Subject, Vec<u8>)>) {
+    let withdrawn = |subject: Subject, name: &[u8]| queue::run(table, &mut |txn| crate::subject::subscribe(txn, subject, name, -1)).is_ok();
+    let left: Vec<_> = subscriptions.into_iter().filter(|(subject, name)| !withdrawn(*subject, name)).collect();
+    if !left.is_empty() {
+        with(table, |ears| ears.owed.extend(left));
+    }
+}
+
+/// Notes that a client of this thread wants to see every call, or does not any more.
+pub fn note_monitor(table: &Table, client: u64, begins: bool) {
+    let changed = with(table, |ears| if begins { ears.monitors.insert(client) } else { ears.monitors.remove(&client) });
+    if changed == Some(true)
+        && begins
+        && let Ok(seat) = table.seat()
+    {
+        polder_table::change::take_interest(&seat, interest::MONITORS);
+    }
+    if changed == Some(true) && !begins {
+        review_interest(table);
+    }
+}
+
+/// Does what is to be done now and then: forgets interests that nobody has any more, makes good what was left, sweeps for the dead.
+pub fn tick(table: &Table) {
+    queue::settle_debts(table);
+    let owed = with(table, |ears| std::mem::take(&mut ears.owed)).unwrap_or_default();
+    withdraw(table, owed);
+    review_interest(table);
+    sweep::some(table);
+}
+
+fn review_interest(table: &Table) {
+    let Ok(seat) = table.seat() else { return };
+    let idle = with(table, |ears| {
+        let nobody = [
+            (ears.subscribers.iter().all(HashMap::is_empty), interest::SUBSCRIBERS),
+            (ears.waiters.is_empty(), interest::WAITERS),
+            (ears.tracking.reads_nothing(), interest::TRACKERS),
+            (ears.tracking.hears_nothing(), interest::BROADCAST),
+            (ears.monitors.is_empty(), interest::MONITORS),
+        ];
+        nobody.iter().filter(|(nobody, _)| *nobody).fold(0, |bits, (_, bit)| bits | bit)
+    });
+    lose_interest(&seat, idle.unwrap_or(0));
+}
+
+/// Asks the thread that has a client to do something to it. Whoever has it not does not mind.
+///
+/// # Errors
+/// As `Table::begin`.
+pub fn order(table: &Table, client: u64, order: Order) -> Result<(), Stop> {
+    let segment = table.segment();
+    let lives: Vec<(u64, u64)> =
+        (0..segment.seats_high()).map(|index| (index, segment.inbox_life(index))).filter(|(_, life)| *life != 0).collect();
+    queue::run(table, &mut |txn| {
+        Letter::Order { client, order }.write(|parts| lives.iter().for_each(|(index, life)| txn.post(*index, *life, parts)));
+        Ok(())
+    })
+}

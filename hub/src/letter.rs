@@ -1,0 +1,141 @@
+//! What an inbox holds: letters, as bytes.
+//!
+//! ```text
+//! letter = mark (1) | fields; a field of variable length: length (4) | bytes; the last field goes to the end
+//! ```
+
+use polder_table::Db;
+use polder_values::Kind;
+
+/// A letter from one seat to another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Letter<'l> {
+    /// Something was published.
+    Message { shard: bool, channel: &'l [u8], payload: &'l [u8] },
+    /// A key has changed for which somebody of yours waits.
+    Wake { kind: Kind, db: Db, key: &'l [u8] },
+    /// A whole database has changed (none: all of them).
+    WakeAll { db: Option<Db> },
+    /// A key has changed that clients of yours may have read; `origin` is the client that changed it.
+    Changed { origin: u64, key: &'l [u8] },
+    /// The same, for those who want to hear of every change.
+    Broadcast { origin: u64, key: &'l [u8] },
+    /// All keys have changed.
+    ChangedAll,
+    /// Somebody has made a call: the line that MONITOR shows, and who.
+    Call { line: &'l [u8] },
+    /// Something to be done by the thread that has a client: see [`Order`].
+    Order { client: u64, order: Order },
+}
+
+/// What another process may ask of the thread that serves a client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Order {
+    Kill = 1,
+    UnblockAsTimeout = 2,
+    UnblockWithError = 3,
+}
+
+const MESSAGE: u8 = 1;
+const SHARD_MESSAGE: u8 = 2;
+const WAKE: u8 = 3;
+const WAKE_ALL: u8 = 4;
+const CHANGED: u8 = 5;
+const BROADCAST: u8 = 6;
+const CHANGED_ALL: u8 = 7;
+const CALL: u8 = 8;
+const ORDER: u8 = 9;
+
+/// A database number that stands for all.
+const EVERY: u16 = u16::MAX;
+
+impl<'l> Letter<'l> {
+    /// Shows the letter's bytes, in pieces, to `send`.
+    pub fn write(&self, send: impl FnOnce(&[&[u8]])) {
+        match self {
+            Letter::Message { shard, channel, payload } => {
+                let mark = [if *shard { SHARD_MESSAGE } else { MESSAGE }];
+                send(&[&mark, &(channel.len() as u32).to_le_bytes(), channel, payload]);
+            }
+            Letter::Wake { kind, db, key } => send(&[&[WAKE, *kind as u8], &db.to_le_bytes(), key]),
+            Letter::WakeAll { db } => send(&[&[WAKE_ALL], &db.unwrap_or(EVERY).to_le_bytes()]),
+            Letter::Changed { origin, key } => send(&[&[CHANGED], &origin.to_le_bytes(), key]),
+            Letter::Broadcast { origin, key } => send(&[&[BROADCAST], &origin.to_le_bytes(), key]),
+            Letter::ChangedAll => send(&[&[CHANGED_ALL]]),
+            Letter::Call { line } => send(&[&[CALL], line]),
+            Letter::Order { client, order } => send(&[&[ORDER, *order as u8], &client.to_le_bytes()]),
+        }
+    }
+
+    /// Takes a letter apart; none for what no version of this program has written (S5).
+    pub fn read(bytes: &'l [u8]) -> Option<Letter<'l>> {
+        let (mark, rest) = bytes.split_first()?;
+        let word = |rest: &'l [u8]| rest.split_first_chunk::<8>().map(|(word, rest)| (u64::from_le_bytes(*word), rest));
+        let short = |rest: &'l [u8]| rest.split_first_chunk::<2>().map(|(word, rest)| (u16::from_le_bytes(*word), rest));
+        Some(match *mark {
+            MESSAGE | SHARD_MESSAGE => {
+                let (length, rest) = rest.split_first_chunk::<4>()?;
+                let (channel, payload) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+                Letter::Message { shard: *mark == SHARD_MESSAGE, channel, payload }
+            }
+            WAKE => {
+                let (kind, rest) = rest.split_first()?;
+                let (db, key) = short(rest)?;
+                Letter::Wake { kind: Kind::from_stored(*kind)?, db, key }
+            }
+            WAKE_ALL => Letter::WakeAll { db: Some(short(rest)?.0).filter(|db| *db != EVERY) },
+            CHANGED => {
+                let (origin, key) = word(rest)?;
+                Letter::Changed { origin, key }
+            }
+            BROADCAST => {
+                let (origin, key) = word(rest)?;
+                Letter::Broadcast { origin, key }
+            }
+            CHANGED_ALL => Letter::ChangedAll,
+            CALL => Letter::Call { line: rest },
+            ORDER => {
+                let (order, rest) = rest.split_first()?;
+                let order = match order {
+                    1 => Order::Kill,
+                    2 => Order::UnblockAsTimeout,
+                    3 => Order::UnblockWithError,
+                    _ => return None,
+                };
+                Letter::Order { client: word(rest)?.0, order }
+            }
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_read_as_they_are_written_and_cut_ones_do_not_panic() {
+        let letters = [
+            Letter::Message { shard: false, channel: b"news", payload: b"hello" },
+            Letter::Message { shard: true, channel: b"", payload: b"" },
+            Letter::Wake { kind: Kind::List, db: 3, key: b"key" },
+            Letter::WakeAll { db: None },
+            Letter::WakeAll { db: Some(0) },
+            Letter::Changed { origin: 7, key: b"key" },
+            Letter::Broadcast { origin: u64::MAX, key: b"" },
+            Letter::ChangedAll,
+            Letter::Call { line: b"1.2 [0 lua] \"get\"" },
+            Letter::Order { client: 9, order: Order::UnblockWithError },
+        ];
+        for letter in letters {
+            let mut bytes = Vec::new();
+            letter.write(|parts| bytes = parts.concat());
+            assert_eq!(Letter::read(&bytes), Some(letter));
+            for end in 0..bytes.len() {
+                let _ = Letter::read(&bytes[..end]);
+            }
+        }
+        assert_eq!(Letter::read(&[200, 1, 2]), None);
+    }
+}

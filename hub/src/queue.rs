@@ -1,0 +1,237 @@
+//! Those who wait for keys, and how they are served in the order in which they came, across processes.
+//!
+//! A call that finds nothing draws a *ticket*, and the transaction that found nothing puts its seat down for each of its keys
+//! (`record.rs`), with the first of the tickets that the seat's clients hold for that key; the clients themselves are known to their thread
+//! only. So ten thousand clients of one thread that wait for one key are one record.
+//!
+//! ```text
+//!   LPUSH k   --commit-->  letter Wake(k) to the seat with the first ticket
+//!   that seat              runs its first client's call as a transaction: it pops, or finds nothing and goes on waiting
+//!   served                 its record gets the seat's next ticket; is there still something in k? -> Wake(k) to whose turn it is now
+//! ```
+//!
+//! An element is never handed over, it would die with who it was handed to. A seat that dies with a Wake unread is swept away, and the
+//! sweeper wakes the next ([`crate::sweep`]). Streams are read, not emptied: all seats that wait are woken, and all their clients try.
+
+use hashbrown::HashMap;
+use polder_shm::layout::{header, interest};
+use polder_table::change::take_interest;
+use polder_table::{Db, Mode, Stop, Table, Txn};
+use polder_values::Kind;
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::ears::{self, Hearer};
+use crate::letter::Letter;
+use crate::record::{self, Record, waiters_key};
+
+/// How long it is waited for somebody who holds records and may be stopped; it is made good later.
+const PATIENCE: Duration = Duration::from_micros(100);
+/// How often a transaction of ours is tried again at once.
+const ATTEMPTS: u32 = 100;
+
+/// One client's place in the queues of some keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub ticket: u64,
+    pub kind: Kind,
+    pub db: Db,
+    pub keys: Vec<Vec<u8>>,
+}
+
+/// The clients of one thread that wait.
+#[derive(Default)]
+pub struct Waiters {
+    /// By the key of the records.
+    queues: HashMap<Vec<u8>, BTreeMap<u64, u64>>,
+    places: HashMap<u64, Place>,
+    /// Keys of records that could not be put right when somebody left.
+    debts: Vec<(Kind, Db, Vec<u8>)>,
+}
+
+impl Waiters {
+    fn first(&self, records_key: &[u8]) -> Option<(u64, u64)> {
+        self.queues.get(records_key)?.first_key_value().map(|(ticket, client)| (*ticket, *client))
+    }
+
+    fn all(&self, records_key: &[u8]) -> Vec<u64> {
+        self.queues.get(records_key).map_or(Vec::new(), |queue| queue.values().copied().collect())
+    }
+
+    fn take(&mut self, client: u64) -> Option<Place> {
+        let place = self.places.remove(&client)?;
+        for key in &place.keys {
+            let records_key = waiters_key(place.kind, place.db, key);
+            if let Some(queue) = self.queues.get_mut(&records_key) {
+                queue.remove(&place.ticket);
+                if queue.is_empty() {
+                    self.queues.remove(&records_key);
+                }
+            }
+        }
+        Some(place)
+    }
+
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty() && self.debts.is_empty()
+    }
+}
+
+/// Draws a place in all queues behind everybody who has one.
+pub fn draw_ticket(table: &Table) -> u64 {
+    table.segment().word(header::TICKETS).fetch_add(1, Ordering::Relaxed) + 1
+}
+
+/// Puts the calling thread's seat down for a place's keys, as part of the transaction that has found nothing there and holds the keys'
+/// locks. [`join`] follows when it has committed. Its inbox is open.
+///
+/// # Errors
+/// As [`Txn::write`].
+pub fn enlist(txn: &Txn<'_>, place: &Place) -> Result<(), Stop> {
+    // H1: whoever changes one of the keys locks it after us and sees this.
+    take_interest(txn.seat(), interest::WAITERS);
+    let own = Record::own(txn.seat(), place.ticket);
+    for key in &place.keys {
+        record::edit(txn, &waiters_key(place.kind, place.db, key), |records| {
+            match records.iter_mut().find(|record| record.same_owner(&own)) {
+                Some(record) if record.number <= own.number => return false,
+                Some(record) => record.number = own.number,
+                None => records.push(own),
+            }
+            true
+        })?;
+    }
+    Ok(())
+}
+
+/// Notes that a client of this thread waits at a place.
+pub fn join(table: &Table, client: u64, place: Place) {
+    ears::with(table, |ears| {
+        for key in &place.keys {
+            ears.waiters.queues.entry(waiters_key(place.kind, place.db, key)).or_default().insert(place.ticket, client);
+        }
+        ears.waiters.places.insert(client, place);
+    });
+}
+
+/// Ends a client's waiting, for whatever reason, and lets the next one have what there is.
+pub fn leave(table: &Table, client: u64) {
+    let Some(place) = ears::with(table, |ears| ears.waiters.take(client)).flatten() else { return };
+    let owed: Vec<_> = place.keys.iter().map(|key| (place.kind, place.db, key.clone())).collect();
+    settle(table, owed);
+}
+
+/// Makes good what could not be put right earlier.
+pub(crate) fn settle_debts(table: &Table) {
+    let debts = ears::with(table, |ears| std::mem::take(&mut ears.waiters.debts)).unwrap_or_default();
+    settle(table, debts);
+}
+
+fn settle(table: &Table, owed: Vec<(Kind, Db, Vec<u8>)>) {
+    let left: Vec<_> = owed.into_iter().filter(|(kind, db, key)| advance(table, *kind, *db, key).is_err()).collect();
+    if !left.is_empty() {
+        ears::with(table, |ears| ears.waiters.debts.extend(left));
+    }
+}
+
+/// Runs a transaction of ours to its end, if nobody holds it up.
+pub(crate) fn run(table: &Table, work: &mut dyn FnMut(&Txn<'_>) -> Result<(), Stop>) -> Result<(), Stop> {
+    let txn = table.begin(Mode::Write)?;
+    txn.limit_patience(PATIENCE);
+    for _ in 0..ATTEMPTS {
+        match work(&txn).and_then(|()| txn.commit()) {
+            Err(Stop::Retry) => txn.abort(),
+            outcome => return outcome,
+        }
+    }
+    Err(Stop::Busy)
+}
+
+/// Makes the seat's record tell the first ticket that its clients hold for a key, and wakes whose turn it is, if there is something for him.
+fn advance(table: &Table, kind: Kind, db: Db, key: &[u8]) -> Result<(), Stop> {
+    let records_key = waiters_key(kind, db, key);
+    let first = ears::with(table, |ears| ears.waiters.first(&records_key)).flatten();
+    run(table, &mut |txn| {
+        let own = Record::own(txn.seat(), first.map_or(0, |(ticket, _)| ticket));
+        let mut next = None;
+        record::edit(txn, &records_key, |records| {
+            let before = records.clone();
+            records.retain(|record| !record.same_owner(&own));
+            if first.is_some() {
+                records.push(own);
+            }
+            next = records.iter().min_by_key(|record| record.number).copied();
+            let was = before.iter().find(|record| record.same_owner(&own));
+            was.map(|record| record.number) != first.map(|(ticket, _)| ticket)
+        })?;
+        if kind != Kind::Stream
+            && let Some(next) = next
+            && holds(txn, kind, db, key)?
+        {
+            Letter::Wake { kind, db, key }.write(|parts| txn.post(next.seat.into(), next.life, parts));
+        }
+        Ok(())
+    })
+}
+
+/// Whether a key holds a value of a kind.
+pub(crate) fn holds(txn: &Txn<'_>, kind: Kind, db: Db, key: &[u8]) -> Result<bool, Stop> {
+    let found = txn.glimpse(db, key)?;
+    Ok(found.is_some_and(|found| found.kind == kind && found.expiry_ms.is_none_or(|expiry_ms| expiry_ms > txn.now_ms())))
+}
+
+/// Wakes those who wait for a key to hold one of these kinds, with a transaction that changes it.
+///
+/// # Errors
+/// A fault.
+pub(crate) fn wake(txn: &Txn<'_>, kinds: &[Kind], db: Db, key: &[u8]) -> Result<(), Stop> {
+    for kind in kinds {
+        let records = record::glimpse(txn, &waiters_key(*kind, db, key))?;
+        let first = records.iter().map(|record| record.number).min();
+        for record in records.iter().filter(|record| *kind == Kind::Stream || Some(record.number) == first) {
+            Letter::Wake { kind: *kind, db, key }.write(|parts| txn.post(record.seat.into(), record.life, parts));
+        }
+    }
+    Ok(())
+}
+
+/// A Wake has come: serves the thread's first client, or all who wait for a stream, or hands it on to whose turn it is.
+pub(crate) fn woken(table: &Table, hearer: &mut dyn Hearer, kind: Kind, db: Db, key: &[u8]) {
+    let records_key = waiters_key(kind, db, key);
+    if kind == Kind::Stream {
+        for client in ears::with(table, |ears| ears.waiters.all(&records_key)).unwrap_or_default() {
+            hearer.retry(client);
+        }
+        return;
+    }
+    let first = ears::with(table, |ears| ears.waiters.first(&records_key)).flatten();
+    let turn = whose_turn(table, kind, db, key, &records_key);
+    match (first, turn) {
+        (_, Ok(None)) => {}
+        (Some((ticket, client)), Ok(Some(record))) if ticket <= record.number => hearer.retry(client),
+        // Not ours, or our record is not right; whoever it is, a letter goes there.
+        _ => settle(table, vec![(kind, db, key.to_vec())]),
+    }
+}
+
+/// The first record of those who wait for a key, if that holds something for them.
+fn whose_turn(table: &Table, kind: Kind, db: Db, key: &[u8], records_key: &[u8]) -> Result<Option<Record>, Stop> {
+    let txn = table.begin(Mode::Read)?;
+    if !holds(&txn, kind, db, key)? {
+        return Ok(None);
+    }
+    Ok(record::glimpse(&txn, records_key)?.iter().min_by_key(|record| record.number).copied())
+}
+
+/// Has everybody of this thread try again who waits in a database (none: in any).
+pub(crate) fn woken_all(table: &Table, hearer: &mut dyn Hearer, db: Option<Db>) {
+    let mut clients = ears::with(table, |ears| {
+        let places = ears.waiters.places.iter().filter(|(_, place)| db.is_none_or(|db| place.db == db));
+        places.map(|(client, place)| (place.ticket, *client)).collect::<Vec<_>>()
+    })
+    .unwrap_or_default();
+    clients.sort_unstable();
+    clients.into_iter().for_each(|(_, client)| hearer.retry(client));
+}

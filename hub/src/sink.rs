@@ -1,0 +1,110 @@
+//! Who is told of a change: subscribers of keyspace events, those who wait for the key, those whose clients have read it.
+
+use polder_shm::layout::{header, interest};
+use polder_table::change::{EVENT_CLASSES, interest_at};
+use polder_table::{Change, ChangeSink, Stop, Txn};
+use polder_values::Kind;
+use smallvec::SmallVec;
+
+use crate::letter::Letter;
+use crate::{queue, record, subject};
+
+/// The hub as the table knows it.
+pub static SINK: Sink = Sink;
+
+/// See [`SINK`].
+pub struct Sink;
+
+impl ChangeSink for Sink {
+    fn tell(&self, txn: &Txn<'_>, changes: &[Change<'_>]) -> Result<(), Stop> {
+        let listeners = txn.interest();
+        for (at, change) in changes.iter().enumerate() {
+            if listeners & (interest::EVENTS | interest::MISSES) != 0 {
+                publish(txn, change)?;
+            }
+            // What several events say of a key is said once.
+            let again = |earlier: &Change<'_>| earlier.key == change.key && earlier.db == change.db && earlier.class == change.class;
+            if changes[..at].iter().any(again) {
+                continue;
+            }
+            if listeners & interest::WAITERS != 0 {
+                wake(txn, change)?;
+            }
+            let told = changes[..at].iter().any(|earlier| earlier.key == change.key && is_change(earlier));
+            if listeners & (interest::TRACKERS | interest::BROADCAST) != 0 && is_change(change) && !told {
+                invalidate(txn, change, listeners)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether the event says that a key is not what it was.
+fn is_change(change: &Change<'_>) -> bool {
+    !matches!(change.class, 'm' | 'n')
+}
+
+fn class_bit(class: char) -> u64 {
+    EVENT_CLASSES.iter().position(|letter| *letter as char == class).map_or(0, |at| 1 << at)
+}
+
+/// Publishes a keyspace event on both channels, as far as that was asked for.
+fn publish(txn: &Txn<'_>, change: &Change<'_>) -> Result<(), Stop> {
+    let Some(key) = change.key else { return Ok(()) };
+    let wanted = txn.table().segment().load(header::EVENTS);
+    if wanted & class_bit(change.class) == 0 {
+        return Ok(());
+    }
+    let channel = |lead: &str, name: &[u8]| [format!("{lead}@{}__:", change.db).as_bytes(), name].concat();
+    if wanted & class_bit('K') != 0 {
+        subject::publish(txn, false, &channel("__keyspace", key), change.event.as_bytes())?;
+    }
+    if wanted & class_bit('E') != 0 {
+        subject::publish(txn, false, &channel("__keyevent", change.event.as_bytes()), key)?;
+    }
+    Ok(())
+}
+
+fn wake(txn: &Txn<'_>, change: &Change<'_>) -> Result<(), Stop> {
+    let Some(key) = change.key else {
+        let db = Some(change.db).filter(|_| change.event != "flushall");
+        return to_all(txn, interest::WAITERS, &Letter::WakeAll { db });
+    };
+    let kinds: &[Kind] = match change.class {
+        'l' => &[Kind::List],
+        'z' => &[Kind::SortedSet],
+        'g' => &[Kind::List, Kind::SortedSet, Kind::Stream],
+        'm' | 'n' => return Ok(()),
+        // Who reads a stream as one of a group is told when it is gone.
+        _ => &[Kind::Stream],
+    };
+    queue::wake(txn, kinds, change.db, key)
+}
+
+fn invalidate(txn: &Txn<'_>, change: &Change<'_>, listeners: u64) -> Result<(), Stop> {
+    let Some(key) = change.key else {
+        return to_all(txn, interest::TRACKERS | interest::BROADCAST, &Letter::ChangedAll);
+    };
+    let origin = txn.origin();
+    if listeners & interest::TRACKERS != 0 {
+        for record in record::glimpse(txn, &record::readers_key(key))? {
+            Letter::Changed { origin, key }.write(|parts| txn.post(record.seat.into(), record.life, parts));
+        }
+    }
+    if listeners & interest::BROADCAST != 0 {
+        to_all(txn, interest::BROADCAST, &Letter::Broadcast { origin, key })?;
+    }
+    Ok(())
+}
+
+/// Posts a letter to all seats that have said that they listen to something.
+pub(crate) fn to_all(txn: &Txn<'_>, bits: u64, letter: &Letter<'_>) -> Result<(), Stop> {
+    let segment = txn.table().segment();
+    let seats: SmallVec<[(u64, u64); 8]> = (0..segment.seats_high())
+        .map(|index| (index, interest_at(segment, index)))
+        .filter(|(index, (said, life))| said & bits != 0 && segment.lives(*index, *life))
+        .map(|(index, (_, life))| (index, life))
+        .collect();
+    letter.write(|parts| seats.iter().for_each(|(index, life)| txn.post(*index, *life, parts)));
+    Ok(())
+}

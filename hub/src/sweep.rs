@@ -1,0 +1,108 @@
+//! Sweeping away what the dead have left in the hidden database, and waking who waited behind them.
+//!
+//! Nothing depends on how soon that is done but those who wait behind a dead one: its records count for nothing already. It is done a
+//! little at a time by whoever does the chores; several may do it at once.
+
+use polder_shm::layout::interest;
+use polder_table::change::{deaf, forget_deaf, settle_interest};
+use polder_table::{Mode, SYSTEM, Stop, Table, Txn};
+use polder_values::Kind;
+use std::time::{Duration, Instant};
+
+use crate::letter::Letter;
+use crate::record::{self, PREFIX};
+use crate::{ears, queue, subject};
+
+/// How long one round lasts, about.
+const ROUND: Duration = Duration::from_micros(500);
+/// Keys that are looked at between two looks at the clock.
+const KEYS: usize = 64;
+
+/// How far a thread's sweeping has come.
+#[derive(Default)]
+pub struct Sweep {
+    /// The dead for whom it was begun; empty when none is under way.
+    dead: Vec<(u64, u64)>,
+    cursor: u64,
+    /// Some key could not be put right.
+    failed: bool,
+}
+
+/// Sweeps for a while, if somebody has died who listened.
+pub(crate) fn some(table: &Table) {
+    sweep(table, Instant::now() + ROUND);
+}
+
+/// Sweeps to the end.
+pub(crate) fn at_once(table: &Table) {
+    const PATIENCE: Duration = Duration::from_secs(1);
+    sweep(table, Instant::now() + PATIENCE);
+}
+
+fn sweep(table: &Table, end: Instant) {
+    let Some(mut sweep) = ears::with(table, |ears| std::mem::take(&mut ears.sweep)) else { return };
+    if sweep.dead.is_empty() {
+        sweep = Sweep { dead: deaf(table.segment()), ..Sweep::default() };
+    }
+    while !sweep.dead.is_empty() {
+        match portion(table, sweep.cursor) {
+            Ok((next, whole)) => (sweep.cursor, sweep.failed) = (next, sweep.failed || !whole),
+            Err(_) => break,
+        }
+        if sweep.cursor == 0 {
+            // What could not be put right is met again in a sweep of its own.
+            if !sweep.failed {
+                sweep.dead.iter().for_each(|dead| forget_deaf(table.segment(), *dead));
+                settle_interest(table.segment());
+            }
+            sweep = Sweep::default();
+        }
+        if Instant::now() > end {
+            break;
+        }
+    }
+    ears::with(table, |ears| ears.sweep = sweep);
+}
+
+/// Looks at some keys; answers where to go on, and whether all is right with them.
+fn portion(table: &Table, cursor: u64) -> Result<(u64, bool), Stop> {
+    let mut keys = Vec::new();
+    let txn = table.begin(Mode::Read)?;
+    let next = txn.scan(SYSTEM, cursor, KEYS, &mut |scanned| {
+        if scanned.key.starts_with(PREFIX) {
+            keys.push(scanned.key.to_vec());
+        }
+    })?;
+    drop(txn);
+    let whole = keys.iter().all(|key| queue::run(table, &mut |txn| clean(txn, key)).is_ok());
+    Ok((next, whole))
+}
+
+/// Takes the records of the dead out of one key.
+fn clean(txn: &Txn<'_>, key: &[u8]) -> Result<(), Stop> {
+    match key.get(PREFIX.len()) {
+        Some(b'p') => subject::sweep_group(txn, key),
+        Some(b'w') => clean_queue(txn, key),
+        _ => record::edit(txn, key, |_| false),
+    }
+}
+
+/// As [`clean`], of a queue: a dead one may have been woken, and the next one must be in its place.
+fn clean_queue(txn: &Txn<'_>, records_key: &[u8]) -> Result<(), Stop> {
+    let mut next = None;
+    record::edit(txn, records_key, |records| {
+        next = records.iter().min_by_key(|record| record.number).copied();
+        false
+    })?;
+    let Some(([kind, low, high], key)) = records_key.get(PREFIX.len() + 2..).and_then(|rest| rest.split_first_chunk::<3>()) else {
+        return Ok(());
+    };
+    let (Some(kind), db) = (Kind::from_stored(*kind), u16::from_le_bytes([*low, *high])) else { return Ok(()) };
+    if let Some(next) = next.filter(|_| kind != Kind::Stream)
+        && txn.interest() & interest::WAITERS != 0
+        && queue::holds(txn, kind, db, key)?
+    {
+        Letter::Wake { kind, db, key }.write(|parts| txn.post(next.seat.into(), next.life, parts));
+    }
+    Ok(())
+}

@@ -1,0 +1,182 @@
+//! What a loop hears from other threads and processes: messages for its clients, and keys that some of them wait for.
+//!
+//! A call that waits is out of the connection's input already; its arguments are kept in the session, and the connection is parked, so that
+//! what follows stays unexecuted. It is run again where it is woken, in the middle of a turn; the connection goes on with the next.
+use mio::unix::SourceFd;
+use polder_commands::{Progress, Session, give_up, pubsub, resume, waiting};
+use polder_hub::letter::Order;
+use polder_hub::{Delivery, Hearer, attend, hear};
+
+use super::*;
+
+impl Loop {
+    /// Makes the thread able to hear. Where no bell can be made it looks by itself each time it wakes.
+    pub(super) fn hang_bell(&mut self) {
+        let process = self.process.clone();
+        let table = process.memory.table();
+        let bell = attend(table).and_then(|()| table.seat()).and_then(|seat| seat.bell());
+        let hung = bell.and_then(|bell| {
+            let registered = self.poll.registry().register(&mut SourceFd(&bell.as_raw_fd()), BELL, Interest::READABLE);
+            registered.map_err(|error| polder_engine::Fault::System(error.to_string()))?;
+            Ok(bell)
+        });
+        match hung {
+            Ok(bell) => self.bell = Some(bell),
+            Err(fault) => tracing::warn!(%fault, "this thread cannot be woken by other processes: their messages wait until it wakes"),
+        }
+    }
+
+    /// Says that the thread is about to sleep; answers false when there is something to do first.
+    pub(super) fn doze(&self) -> bool {
+        match self.process.memory.table().seat() {
+            Ok(seat) if self.bell.is_some() => seat.doze(),
+            _ => true,
+        }
+    }
+
+    pub(super) fn rise(&self) {
+        if let Ok(seat) = self.process.memory.table().seat() {
+            seat.rise();
+        }
+    }
+
+    /// Takes out of the bell what woke us.
+    pub(super) fn silence_bell(&self) {
+        let Some(bell) = &self.bell else { return };
+        let mut rings = [0; 256];
+        while rustix::io::read(bell, &mut rings).is_ok_and(|count| count == rings.len()) {}
+    }
+
+    /// Reads the thread's letters.
+    pub(super) fn hear(&mut self) {
+        let process = self.process.clone();
+        self.more_mail = hear(process.memory.table(), self);
+    }
+
+    /// Parks a connection whose call waits for a key.
+    pub(super) fn begin_wait(&mut self, slot: usize) {
+        let Some(connection) = &mut self.slots[slot] else { return };
+        connection.park();
+        connection.record.begin_wait();
+        let until_ms = connection.session.waiting.as_ref().map_or(0, |waiting| waiting.until_ms);
+        if until_ms != u64::MAX {
+            self.deadlines.insert((until_ms, connection.session.id));
+        }
+        if connection.half_closed {
+            connection.session.closing = true;
+        }
+    }
+
+    /// Runs the call again that a client waits with.
+    pub(super) fn retry_waiting(&mut self, client: u64) {
+        let Some(&slot) = self.slots_by_client.get(&client) else { return };
+        let Some(connection) = self.slots[slot].as_mut().filter(|connection| connection.waits()) else { return };
+        if self.pause.is_some_and(|pause| !pause.writers_only || waiting::writes(&connection.session)) {
+            if !self.postponed.contains(&client) {
+                self.postponed.push(client);
+            }
+            return;
+        }
+        let until_ms = connection.session.waiting.as_ref().map_or(0, |waiting| waiting.until_ms);
+        let Connection { session, output, .. } = &mut **connection;
+        output.lend(|| self.pool.take());
+        session.turn_ms = self.now_ms;
+        session.patience_us = self.patience_us;
+        match resume(self.process.memory.table(), session, &*self.process, output) {
+            Progress::Waiting => {}
+            Progress::Busy => {
+                self.patience_us = SPENT_PATIENCE_US;
+                if !self.barred.contains(&slot) {
+                    self.barred.push_back(slot);
+                }
+            }
+            Progress::Answered => self.end_wait(slot, until_ms),
+        }
+    }
+
+    /// Ends a client's wait without what it waited for.
+    pub(super) fn give_up(&mut self, client: u64, with_error: bool) {
+        let Some(&slot) = self.slots_by_client.get(&client) else { return };
+        let Some(connection) = self.slots[slot].as_mut().filter(|connection| connection.waits()) else { return };
+        let until_ms = connection.session.waiting.as_ref().map_or(0, |waiting| waiting.until_ms);
+        let Connection { session, output, .. } = &mut **connection;
+        output.lend(|| self.pool.take());
+        give_up(self.process.memory.table(), session, &*self.process, with_error, output);
+        self.end_wait(slot, until_ms);
+    }
+
+    /// A client waits no longer. Its next requests are executed in the next turn: those of this one may have been read and passed over.
+    fn end_wait(&mut self, slot: usize, until_ms: u64) {
+        let Some(connection) = &mut self.slots[slot] else { return };
+        connection.record.end_wait();
+        self.deadlines.remove(&(until_ms, connection.session.id));
+        self.barred.retain(|barred| *barred != slot);
+        self.revived.push(slot);
+        self.told.push(slot);
+    }
+
+    /// Ends the waits whose time is over.
+    pub(super) fn end_waits(&mut self) {
+        while let Some(&(until_ms, client)) = self.deadlines.first()
+            && until_ms <= self.now_ms
+        {
+            self.deadlines.pop_first();
+            self.give_up(client, false);
+        }
+        self.send_told();
+    }
+
+    /// Sends what was written for clients that are not among those of this turn, and lets those go on who wait no longer.
+    pub(super) fn send_told(&mut self) {
+        for slot in std::mem::take(&mut self.revived) {
+            self.set_free(slot);
+        }
+        let mut told = std::mem::take(&mut self.told);
+        told.sort_unstable();
+        told.dedup();
+        for slot in told {
+            self.send(slot);
+        }
+    }
+
+    /// Forgets what a client that is gone has waited for and listened to.
+    pub(super) fn forget_ears(&mut self, session: &mut Session) {
+        if let Some(waiting) = &session.waiting {
+            self.deadlines.remove(&(waiting.until_ms, session.id));
+        }
+        waiting::leave(self.process.memory.table(), session);
+        session.unsubscribe_all(self.process.memory.table());
+    }
+}
+
+impl Hearer for Loop {
+    fn deliver(&mut self, clients: &[u64], delivery: Delivery<'_>) {
+        // Each form is written once, however many hear it.
+        let mut forms = [None::<Output>, None];
+        for client in clients {
+            let Some(&slot) = self.slots_by_client.get(client) else { continue };
+            let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.session.closing) else { continue };
+            let protocol = connection.session.protocol;
+            let form = forms[protocol as usize].get_or_insert_with(|| {
+                let mut form = Output::new(protocol);
+                pubsub::write(&mut form, &delivery);
+                form
+            });
+            connection.output.lend(|| self.pool.take());
+            connection.output.copy(form);
+            self.told.push(slot);
+        }
+    }
+
+    fn retry(&mut self, client: u64) {
+        self.retry_waiting(client);
+    }
+
+    fn obey(&mut self, client: u64, order: Order) {
+        match order {
+            Order::Kill => drop(self.process.clone().kill(client)),
+            Order::UnblockAsTimeout => self.give_up(client, false),
+            Order::UnblockWithError => self.give_up(client, true),
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! The bell of a seat: how a thread that sleeps is woken when its inbox gets something.
+//!
+//! A thread says in its SLEEPING word where it is about to sleep, looks into its inbox once more, and sleeps. Who has delivered looks at
+//! that word, and only if it is set clears it and rings: a futex wakes who sleeps on the word itself; a byte in a FIFO wakes an event
+//! loop that polls its other end. The FIFO lies beside the segment's name and belongs to the segment: it is made when a seat first needs
+//! one and used by whoever sits there later. (Measured: FIFO 7.5 us, eventfd passed to relatives 4.8, datagram socket 10.2, futex with a helper thread 21.5.)
+//!
+//! ```text
+//!   sleeper   SLEEPING := how  ->  fence  ->  inbox empty?  ->  sleep        SYNC: bell
+//!   ringer    tail moved       ->  fence  ->  SLEEPING?     ->  := 0, ring   SYNC: bell
+//! ```
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use polder_base::Fault;
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::layout::{header, seat as at};
+use crate::name::SegmentName;
+use crate::seat::Seat;
+use crate::segment::Segment;
+use crate::{futex, place};
+
+/// Where a sleeper sleeps: values of SLEEPING.
+const AWAKE: u64 = 0;
+const ON_FUTEX: u64 = 1;
+const ON_FIFO: u64 = 2;
+
+/// The other ends of FIFOs that a process has opened, by seat.
+#[derive(Default)]
+pub(crate) struct Bells(Mutex<HashMap<u64, OwnedFd>>);
+
+impl Segment {
+    /// Wakes who sits at seat `index`, if he sleeps.
+    #[inline]
+    pub fn ring(&self, index: u64) {
+        // SYNC: bell. Either we see that he sleeps, or he sees what he has got.
+        fence(Ordering::SeqCst);
+        if self.load(self.seat_at(index) + at::SLEEPING) != AWAKE {
+            self.ring_loudly(index);
+        }
+    }
+
+    #[cold]
+    fn ring_loudly(&self, index: u64) {
+        // S2: a designated word. One of many ringers rings.
+        match self.word(self.seat_at(index) + at::SLEEPING).swap(AWAKE, Ordering::AcqRel) {
+            ON_FUTEX => drop(futex::wake(self.sleeping_half(index), u32::MAX)),
+            ON_FIFO => self.write_bell(index),
+            _ => {}
+        }
+    }
+
+    fn write_bell(&self, index: u64) {
+        let mut bells = self.bells.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let bell = match bells.entry(index) {
+            std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
+            std::collections::hash_map::Entry::Vacant(entry) => {
+                // For reading, too: an end that nobody reads from must not be a signal that ends the process.
+                let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+                match rustix::fs::open(self.bell_path(index), flags, Mode::empty()) {
+                    Ok(bell) => entry.insert(bell),
+                    // Out of sight or out of descriptors: he looks by himself after a while.
+                    Err(_) => return,
+                }
+            }
+        };
+        // A FIFO that is full wakes as well.
+        let _ = rustix::io::write(bell, b"!");
+    }
+
+    fn bell_path(&self, index: u64) -> PathBuf {
+        let name = self.mapping().name();
+        let mut file = prefix(name, self.load(header::BELLS));
+        file.push(index.to_string());
+        place::directory_of(&place::door(name)).join(file)
+    }
+
+    fn sleeping_half(&self, index: u64) -> &AtomicU32 {
+        let word = self.word(self.seat_at(index) + at::SLEEPING);
+        // SAFETY: an AtomicU64 is two aligned AtomicU32; this half is read by futex calls alone, atomically. Little-endian (lock.rs).
+        unsafe { &*(std::ptr::from_ref(word) as *const AtomicU32) }
+    }
+}
+
+/// What the names of a segment's bells begin with.
+fn prefix(name: &SegmentName, bells: u64) -> OsString {
+    let mut prefix = OsString::from(".polder-bell-");
+    if let Some(file) = place::door(name).file_name() {
+        prefix.push(file);
+    }
+    prefix.push(format!("-{bells:016x}-"));
+    prefix
+}
+
+/// Removes the bells of a segment that is being removed.
+pub(crate) fn remove_all(name: &SegmentName, bells: u64) {
+    let prefix = prefix(name, bells);
+    let Ok(entries) = std::fs::read_dir(place::directory_of(&place::door(name))) else { return };
+    for entry in entries.flatten() {
+        if entry.file_name().as_encoded_bytes().starts_with(prefix.as_encoded_bytes()) {
+            // What another one removes at the same time is removed as well.
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
+impl Seat {
+    /// The end of this seat's FIFO that an event loop polls. What is read from it means nothing.
+    ///
+    /// # Errors
+    /// [`Fault::System`] where none can be made beside the segment's name.
+    pub fn bell(&self) -> Result<OwnedFd, Fault> {
+        let path = self.segment.bell_path(self.index);
+        let fault = |errno: Errno| Fault::System(format!("cannot make {}: {errno}", path.display()));
+        // Who may attach may ring: the permissions of the segment's own name.
+        let door = rustix::fs::stat(place::door(self.segment.mapping().name()));
+        let mode = door.as_ref().map_or(0o600, |door| door.st_mode & 0o666);
+        match rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, Mode::from_raw_mode(mode), 0) {
+            Ok(()) => {
+                // Whatever the process's mask took away.
+                let _ = rustix::fs::chmod(&path, Mode::from_raw_mode(mode));
+                if let Ok(door) = door {
+                    let _ = rustix::fs::chown(&path, None, Some(rustix::fs::Gid::from_raw(door.st_gid)));
+                }
+            }
+            Err(Errno::EXIST) => {}
+            Err(errno) => return Err(fault(errno)),
+        }
+        let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        rustix::fs::open(&path, flags, Mode::empty()).map_err(fault)
+    }
+
+    /// Says that the thread is about to sleep in a poll of its bell; answers false when it must not, since there is mail.
+    pub fn doze(&self) -> bool {
+        self.lie_down(ON_FIFO)
+    }
+
+    /// Says that the thread is awake.
+    pub fn rise(&self) {
+        // A ringer may be clearing it at the same time: the same.
+        if self.get(at::SLEEPING) != AWAKE {
+            self.segment.word(self.base + at::SLEEPING).swap(AWAKE, Ordering::AcqRel);
+        }
+    }
+
+    /// Sleeps until mail comes, at most `timeout` (none: for ever). It may wake for nothing.
+    pub fn sleep(&self, timeout: Option<Duration>) {
+        if self.lie_down(ON_FUTEX) {
+            futex::wait(self.segment.sleeping_half(self.index), ON_FUTEX as u32, timeout);
+            self.rise();
+        }
+    }
+
+    fn lie_down(&self, how: u64) -> bool {
+        self.segment.word(self.base + at::SLEEPING).swap(how, Ordering::SeqCst);
+        // SYNC: bell. Either the ringer sees that we sleep, or we see what we have got.
+        fence(Ordering::SeqCst);
+        let lost = self.segment.load(self.base + at::INBOX_LOST);
+        if self.has_mail() || lost != self.lost_seen.get() {
+            self.rise();
+            return false;
+        }
+        true
+    }
+
+    /// Notes that the owner knows of the lost messages; answers whether there were new ones.
+    pub fn note_lost(&self) -> bool {
+        let lost = self.lost_mail();
+        self.lost_seen.replace(lost) != lost
+    }
+}

@@ -1,0 +1,346 @@
+//! The inbox of a seat: messages from any transaction of any process to one thread.
+//!
+//! ```text
+//!            head (its owner's)                 tail (moved by commits)
+//!              v                                  v
+//!   [ block 0 | read ... ] -> [ block 1 ] -> [ block 2 ...  | room ]      blocks: nodes of the largest class, one chain
+//!     FIRST                                    LAST
+//!
+//!   block    node header (8) | next block (8) | a stream of words
+//!   message  payload bytes (8) | payload, filled up to whole words; it may go on in the next block
+//! ```
+//!
+//! A sender is a transaction. It locks the inboxes it writes to, after everything else and by the number of the seat (T2), fills the
+//! room behind the tail, where nobody looks, and notes what tail, LAST and the link of the last block are to become. So its commit
+//! delivers: all messages of a transaction or none, once, in one order for all receivers, and what a death leaves behind is undone or done by
+//! the recovery that there is anyway. There are no half-filled slots, no copies to be told apart and no counts of references.
+//! (DESIGN.md section 7 thought of a ring of references set by CAS. Between that CAS and the note that it was done a dead sender leaves open
+//! whether the message went out, and the node may be gone by then.)
+//!
+//! The owner takes no lock: it reads up to the tail and moves the head. A slow or stopped owner delays nobody; from INBOX_LIMIT bytes
+//! on messages are counted as lost instead, and the owner finds out by that count.
+//!
+//! Invariants:
+//! - **I1** Between head and tail nothing is ever written; behind the tail only the lock's owner writes.
+//! - **I2** A block is retired by the inbox's owner alone, once another one follows; a sender's pin keeps the last block that it saw, so that
+//!   the redo of a dead sender writes into no other node.
+//! - **I3** An inbox belongs to one life of its seat: who sends to another life sends to nobody.
+
+use std::time::{Duration, Instant};
+
+use polder_base::Fault;
+use smallvec::SmallVec;
+
+use crate::class::{CLASSES, NODE_MAX};
+use crate::journal::{CHANGED, RING, Tag};
+use crate::layout::{SEATS_AT, SEATS_MAX, seat as at};
+use crate::lock::Locked;
+use crate::node::NodeKind;
+use crate::seat::Seat;
+use crate::segment::{Segment, offset_of, ref_to};
+
+/// Where a block's words begin, and how many bytes of them there are.
+const BLOCK_HEAD: u64 = 16;
+const BLOCK_BYTES: u64 = NODE_MAX as u64 - BLOCK_HEAD;
+const NEXT: u64 = 8;
+/// How long the end of an inbox waits for a sender who holds it and may be stopped; others come back.
+const PATIENCE: Duration = Duration::from_millis(2);
+/// How long an opening one waits.
+const OPEN_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Whether a word is the lock of a seat's inbox.
+pub(crate) const fn is_lock(offset: u64) -> bool {
+    offset >= SEATS_AT && seat_of(offset) < SEATS_MAX && (offset - SEATS_AT) % at::BYTES == at::INBOX_LOCK
+}
+
+/// The seat in which a word lies.
+pub(crate) const fn seat_of(offset: u64) -> u64 {
+    (offset - SEATS_AT) / at::BYTES
+}
+
+impl Segment {
+    /// The lock of a seat's inbox.
+    pub fn inbox_lock(&self, index: u64) -> u64 {
+        self.seat_at(index) + at::INBOX_LOCK
+    }
+
+    /// In which life of a seat its inbox was opened; 0 when it has none.
+    pub fn inbox_life(&self, index: u64) -> u64 {
+        self.load(self.seat_at(index) + at::INBOX_LIFE)
+    }
+}
+
+impl Seat {
+    /// Opens the inbox, for as long as this thread has the seat; at most `limit` bytes wait in it.
+    ///
+    /// # Errors
+    /// [`Fault::Full`]; [`Fault::System`] when somebody who is stopped holds what an earlier life has left.
+    pub fn open_inbox(&self, limit: u64) -> Result<(), Fault> {
+        if self.get(at::INBOX_LIFE) == self.life() {
+            return Ok(());
+        }
+        let deadline = Instant::now() + OPEN_PATIENCE;
+        if !self.end_inbox(deadline) {
+            return Err(Fault::System(
+                "the inbox of this thread's seat is held by a process that is stopped: let it go on or end it".into(),
+            ));
+        }
+        let made = self.begin_inbox(deadline, limit);
+        if made.is_err() {
+            self.rollback();
+        }
+        made
+    }
+
+    fn begin_inbox(&self, deadline: Instant, limit: u64) -> Result<(), Fault> {
+        let lock = self.base + at::INBOX_LOCK;
+        let Locked::Ours(_) = self.lock(lock, Some(deadline))? else { return Err(Fault::Damaged { what: "the lock of an inbox" }) };
+        let item = self.journal_len() - 1;
+        let block = self.make_block()?;
+        self.amend(item, CHANGED);
+        self.note(Tag::Cover, lock, 0)?;
+        for (word, value) in [(at::INBOX_LAST, block), (at::INBOX_LIMIT, limit), (at::INBOX_LIFE, self.life())] {
+            self.note(Tag::Word, self.base + word, value)?;
+        }
+        self.note(Tag::Cover, 0, 0)?;
+        self.note(Tag::Word, self.base + at::INBOX_FIRST, block)?;
+        self.commit(0)
+    }
+
+    fn make_block(&self) -> Result<u64, Fault> {
+        let block = offset_of(self.make(NodeKind::Inbox, NODE_MAX - 8)?);
+        self.segment.store(block + NEXT, 0);
+        Ok(block)
+    }
+
+    /// Ends the inbox, as its owner or for a dead one. If a sender holds it, it is ended later: by who looks after the seat, or the next owner.
+    pub fn close_inbox(&self) {
+        self.end_inbox(Instant::now() + PATIENCE);
+    }
+
+    fn end_inbox(&self, deadline: Instant) -> bool {
+        if self.get(at::INBOX_FIRST) == 0 && self.get(at::INBOX_LIFE) == 0 {
+            return true;
+        }
+        let ended = self.drop_inbox(deadline);
+        if !matches!(ended, Ok(true)) {
+            self.rollback();
+        }
+        matches!(ended, Ok(true))
+    }
+
+    fn drop_inbox(&self, deadline: Instant) -> Result<bool, Fault> {
+        let lock = self.base + at::INBOX_LOCK;
+        let Locked::Ours(_) = self.lock(lock, Some(deadline))? else { return Ok(false) };
+        self.amend(self.journal_len() - 1, CHANGED);
+        let (mut block, mut olds) = (self.get(at::INBOX_FIRST), 0);
+        while self.is_block(block) && olds * BLOCK_BYTES <= self.segment.geometry().ceiling {
+            self.note_old(ref_to(block), false)?;
+            olds += 1;
+            block = self.segment.load(block + NEXT);
+        }
+        self.note(Tag::Cover, lock, 0)?;
+        for word in [at::INBOX_LIFE, at::INBOX_TAIL, at::INBOX_LAST, at::INBOX_LOST] {
+            self.note(Tag::Word, self.base + word, 0)?;
+        }
+        self.note(Tag::Cover, 0, 0)?;
+        for word in [at::INBOX_FIRST, at::INBOX_HEAD] {
+            self.note(Tag::Word, self.base + word, 0)?;
+        }
+        self.commit(olds)?;
+        Ok(true)
+    }
+
+    fn is_block(&self, block: u64) -> bool {
+        self.segment.node_class(block) == Some(CLASSES - 1)
+    }
+
+    /// Whether the inbox has something in it. Two loads.
+    #[inline]
+    pub fn has_mail(&self) -> bool {
+        self.segment.load(self.base + at::INBOX_TAIL) != self.get(at::INBOX_HEAD)
+    }
+
+    /// Messages that did not fit, ever.
+    #[inline]
+    pub fn lost_mail(&self) -> u64 {
+        self.get(at::INBOX_LOST)
+    }
+
+    /// Takes the next message into `into`, in place of what is there; answers false when there is none. Not inside a transaction.
+    ///
+    /// # Errors
+    /// [`Fault::Damaged`] when the chain makes no sense (the inbox is empty then); [`Fault::Full`] when a block cannot be retired.
+    pub fn receive(&self, into: &mut Vec<u8>) -> Result<bool, Fault> {
+        let tail = self.segment.observe(self.base + at::INBOX_TAIL);
+        let mut head = self.get(at::INBOX_HEAD);
+        if head == tail {
+            return Ok(false);
+        }
+        into.clear();
+        let whole = self.receive_words(&mut head, tail, into);
+        self.set(at::INBOX_HEAD, if whole.is_ok() { head } else { tail });
+        whole.map(|()| true)
+    }
+
+    fn receive_words(&self, head: &mut u64, tail: u64, into: &mut Vec<u8>) -> Result<(), Fault> {
+        let damaged = Fault::Damaged { what: "an inbox" };
+        let length = self.segment.load(self.block_at(*head)? + *head % BLOCK_BYTES);
+        *head += 8;
+        if length > tail - *head {
+            return Err(damaged);
+        }
+        let mut left = length as usize;
+        while left > 0 {
+            let inside = *head % BLOCK_BYTES;
+            let here = left.min((BLOCK_BYTES - inside) as usize);
+            let place = self.block_at(*head)? + inside;
+            // SAFETY: I1, nobody writes between head and tail; S5, the block is a node of the largest class and the range lies inside.
+            into.extend_from_slice(unsafe { std::slice::from_raw_parts(self.segment.address(place), here) });
+            left -= here;
+            *head += here as u64;
+        }
+        *head = head.next_multiple_of(8);
+        Ok(())
+    }
+
+    /// Where the words of the block that holds position `head` begin; the block before it goes.
+    fn block_at(&self, head: u64) -> Result<u64, Fault> {
+        let damaged = Fault::Damaged { what: "an inbox" };
+        let mut first = self.get(at::INBOX_FIRST);
+        if !self.is_block(first) {
+            return Err(damaged);
+        }
+        if head.is_multiple_of(BLOCK_BYTES) && head != 0 {
+            let next = self.segment.observe(first + NEXT);
+            if !self.is_block(next) {
+                return Err(damaged);
+            }
+            self.note_old(ref_to(first), false)?;
+            self.note(Tag::Cover, 0, 0)?;
+            self.note(Tag::Word, self.base + at::INBOX_FIRST, next)?;
+            if let Err(fault) = self.commit(1) {
+                self.rollback();
+                return Err(fault);
+            }
+            first = next;
+        }
+        Ok(first + BLOCK_HEAD)
+    }
+
+    /// Begins to write to the inbox of seat `to`, whose lock LOCK item `item` has just taken; `None` when that life of it is over. The seat
+    /// is pinned.
+    pub fn posting(&self, to: u64, life: u64, item: u64) -> Option<Posting<'_>> {
+        let base = self.segment.seat_at(to);
+        let word = |word: u64| self.segment.load(base + word);
+        if word(at::INBOX_LIFE) != life || !self.segment.lives(to, life) {
+            return None;
+        }
+        let last = word(at::INBOX_LAST);
+        // I2: the last block stays the last one under our lock; the pin must reach to its birth.
+        while !self.covers_now() {}
+        let (tail, lost) = (word(at::INBOX_TAIL), word(at::INBOX_LOST));
+        self.is_block(last).then_some(Posting { seat: self, base, item, tail, last, lost, old_last: last, link: 0, olds: 0 })
+    }
+}
+
+/// An inbox that a transaction has locked and writes to.
+pub struct Posting<'s> {
+    seat: &'s Seat,
+    base: u64,
+    item: u64,
+    tail: u64,
+    last: u64,
+    lost: u64,
+    /// The last block as others see it, and what follows it (0: nothing yet).
+    old_last: u64,
+    link: u64,
+    olds: u64,
+}
+
+impl Posting<'_> {
+    /// Appends a message; one for which there is no room is counted as lost.
+    ///
+    /// # Errors
+    /// [`Fault::Full`] when the journal finds no room; nothing has happened then that the transaction's end does not undo.
+    pub fn append(&mut self, parts: &[&[u8]]) -> Result<(), Fault> {
+        let length: u64 = parts.iter().map(|part| part.len() as u64).sum();
+        let end = self.tail + 8 + length.next_multiple_of(8);
+        let segment = &self.seat.segment;
+        let waiting = end.saturating_sub(segment.load(self.base + at::INBOX_HEAD));
+        if waiting > segment.load(self.base + at::INBOX_LIMIT) {
+            self.lost += 1;
+            return Ok(());
+        }
+        let Some(blocks) = self.blocks_until(end)? else {
+            self.lost += 1;
+            return Ok(());
+        };
+        let mut blocks = blocks.into_iter();
+        self.put(&length.to_le_bytes(), &mut blocks);
+        parts.iter().for_each(|part| self.put(part, &mut blocks));
+        // Filled up to a whole word, which never goes beyond the block.
+        self.tail = end;
+        Ok(())
+    }
+
+    /// The blocks that a message needs which ends at `end`; `None` when there is no memory for them.
+    fn blocks_until(&mut self, end: u64) -> Result<Option<SmallVec<[u64; 2]>>, Fault> {
+        let have = self.tail.max(1).div_ceil(BLOCK_BYTES);
+        let mut blocks = SmallVec::new();
+        for _ in have..end.div_ceil(BLOCK_BYTES) {
+            match self.seat.make_block() {
+                Ok(block) => blocks.push(block),
+                Err(Fault::Full(_)) => {
+                    for block in &blocks {
+                        self.seat.note_old(ref_to(*block), false)?;
+                        self.olds += 1;
+                    }
+                    return Ok(None);
+                }
+                Err(fault) => return Err(fault),
+            }
+        }
+        Ok(Some(blocks))
+    }
+
+    fn put(&mut self, mut bytes: &[u8], blocks: &mut impl Iterator<Item = u64>) {
+        let segment = &self.seat.segment;
+        while !bytes.is_empty() {
+            let inside = self.tail % BLOCK_BYTES;
+            if inside == 0 && self.tail != 0 {
+                let next = blocks.next().expect("as many as the message needs");
+                if self.last == self.old_last {
+                    self.link = next;
+                } else {
+                    segment.store(self.last + NEXT, next);
+                }
+                self.last = next;
+            }
+            let (here, rest) = bytes.split_at(bytes.len().min((BLOCK_BYTES - inside) as usize));
+            let place = self.last + BLOCK_HEAD + inside;
+            // SAFETY: I1, behind the tail only the lock's owner writes, which we are; S5, the range lies inside the block.
+            unsafe { std::ptr::copy_nonoverlapping(here.as_ptr(), segment.address(place), here.len()) };
+            self.tail += here.len() as u64;
+            bytes = rest;
+        }
+    }
+
+    /// Notes what becomes of the inbox; answers how many nodes go out of use.
+    ///
+    /// # Errors
+    /// As [`Posting::append`].
+    pub fn end(self) -> Result<u64, Fault> {
+        let seat = self.seat;
+        seat.amend(self.item, CHANGED | RING);
+        seat.note(Tag::Cover, self.base + at::INBOX_LOCK, 0)?;
+        if self.link != 0 {
+            seat.note(Tag::Word, self.old_last + NEXT, self.link)?;
+            seat.note(Tag::Word, self.base + at::INBOX_LAST, self.last)?;
+        }
+        seat.note(Tag::Word, self.base + at::INBOX_LOST, self.lost)?;
+        // Last: from here on the owner reads.
+        seat.note(Tag::Word, self.base + at::INBOX_TAIL, self.tail)?;
+        Ok(self.olds)
+    }
+}
