@@ -78,8 +78,10 @@ fn settings(words: &[String]) -> Result<Settings, String> {
         ([word, ..], _) => return Err(format!("'{word}' is neither a setting nor the configuration file")),
     }
     let path = path.map(|path| std::path::absolute(&path).unwrap_or(path));
-    let lines = path.as_deref().map_or(Ok(Vec::new()), file::read).map_err(|wrong| wrong.to_string())?;
-    Settings::begin(path, &lines, &flags).map_err(|wrong| wrong.to_string())
+    let content = path.as_deref().map_or(Ok(file::Content::default()), file::read).map_err(|wrong| wrong.to_string())?;
+    let settings = Settings::begin(path, &content.settings, &flags).map_err(|wrong| wrong.to_string())?;
+    settings.users().declare(content.users);
+    Ok(settings)
 }
 
 /// Which segment to attach, and how to make it when it is not there.

@@ -6,9 +6,9 @@ use polder_table::Stop;
 
 use crate::call::{Outcome, SYNTAX, SessionCall, integer, is};
 use crate::command::{ADMIN, Command, LOADING, NOSCRIPT, STALE, container, session};
-use crate::connection::{DEFAULT_USER, name_client};
+use crate::connection::name_client;
 use crate::introspect::help;
-use crate::session::{Client, Replies};
+use crate::session::{Client, Host, Replies};
 
 const QUIET: u32 = NOSCRIPT | LOADING | STALE;
 const NONDETERMINISTIC: &[&str] = &["nondeterministic_output"];
@@ -103,7 +103,7 @@ impl ClientKind {
 }
 
 /// The line that CLIENT LIST shows, with its end.
-fn line(client: &Client) -> Vec<u8> {
+pub(crate) fn line(client: &Client) -> Vec<u8> {
     let head = format!("id={} addr={} laddr={} fd={} name=", client.id, client.address, client.local_address, client.descriptor);
     let state = format!(
         " age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} watch={}",
@@ -183,7 +183,7 @@ struct Filter<'a> {
 }
 
 impl<'a> Filter<'a> {
-    fn read(options: &[&'a [u8]]) -> Result<Filter<'a>, Stop> {
+    fn read(options: &[&'a [u8]], host: &dyn Host) -> Result<Filter<'a>, Stop> {
         let mut filter = Filter { spare_caller: true, ..Filter::default() };
         for pair in options.chunks(2) {
             let &[option, value] = pair else { return Err(SYNTAX.into()) };
@@ -201,7 +201,7 @@ impl<'a> Filter<'a> {
                 word if is(word, "ADDR") => filter.address = Some(value),
                 word if is(word, "LADDR") => filter.local_address = Some(value),
                 word if is(word, "USER") => {
-                    if value != DEFAULT_USER {
+                    if host.settings().users().now().find(value).is_none() {
                         return Err(format!("ERR No such user '{}'", String::from_utf8_lossy(value)).into());
                     }
                     filter.user = Some(value);
@@ -228,7 +228,7 @@ impl<'a> Filter<'a> {
 fn kill(call: &mut SessionCall<'_>) -> Outcome {
     let (filter, by_address) = match call.args[2..] {
         [address] => (Filter { address: Some(address), ..Filter::default() }, true),
-        _ => (Filter::read(&call.args[2..])?, false),
+        _ => (Filter::read(&call.args[2..], call.host)?, false),
     };
     let caller = call.session.id;
     let mut killed = 0;

@@ -2,6 +2,7 @@
 use polder_base::{Protocol, Reply, number};
 use polder_table::Stop;
 
+use crate::acl::{DEFAULT_USER, authenticate};
 use crate::call::{Outcome, SYNTAX, SessionCall, is};
 use crate::command::{ALLOW_BUSY, Command, FAST, LOADING, NO_AUTH, NOSCRIPT, STALE, session};
 use crate::execute::wrong_arity;
@@ -11,14 +12,10 @@ use crate::session::Session;
 /// Flags of what a client may do before it has said who it is.
 const GREETING: u32 = NOSCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY;
 
-const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the default user. \
                            Are you sure your configuration is correct?";
 const AUTH_FIRST: &str = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> \
                           <pass> option can be used to authenticate the client and select the RESP protocol version at the same time";
-
-/// The only user there is without access lists.
-pub(crate) const DEFAULT_USER: &[u8] = b"default";
 
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[
@@ -74,6 +71,7 @@ fn select(call: &mut SessionCall<'_>) -> Outcome {
 
 fn reset(call: &mut SessionCall<'_>) -> Outcome {
     call.session.unsubscribe_all(call.table);
+    call.host.settings().users().refresh(call.table);
     call.session.reset(call.host);
     call.reply.speak(call.session.protocol);
     call.reply.status("RESET");
@@ -81,8 +79,9 @@ fn reset(call: &mut SessionCall<'_>) -> Outcome {
 }
 
 fn auth(call: &mut SessionCall<'_>) -> Outcome {
+    call.host.settings().users().refresh(call.table);
     let (user, password) = match call.args[1..] {
-        [_] if call.host.password().is_none() => return Err(NO_PASSWORD.into()),
+        [_] if call.host.settings().users().now().default_user().open => return Err(NO_PASSWORD.into()),
         [password] => (DEFAULT_USER, password),
         [user, password] => (user, password),
         _ => return Err(SYNTAX.into()),
@@ -90,23 +89,6 @@ fn auth(call: &mut SessionCall<'_>) -> Outcome {
     authenticate(call, user, password)?;
     call.reply.ok();
     Ok(())
-}
-
-/// Lets a user in; without `requirepass` the default user's password is whatever is said.
-fn authenticate(call: &mut SessionCall<'_>, user: &[u8], password: &[u8]) -> Outcome {
-    let right = user == DEFAULT_USER && call.host.password().is_none_or(|wanted| same_secret(&wanted, password));
-    if !right {
-        return Err(WRONG_PASSWORD.into());
-    }
-    call.session.user = user.to_vec().into();
-    call.session.authenticated = true;
-    Ok(())
-}
-
-/// Compares without telling by the time it takes how much was right.
-fn same_secret(wanted: &[u8], given: &[u8]) -> bool {
-    let differ = given.iter().enumerate().fold(0, |sum, (at, byte)| sum | (byte ^ wanted[at % wanted.len()]));
-    differ == 0 && wanted.len() == given.len()
 }
 
 /// Whether a client may be called this: printable, no blanks.
@@ -148,6 +130,7 @@ fn hello(call: &mut SessionCall<'_>) -> Outcome {
             _ => return Err(format!("ERR Syntax error in HELLO option '{}'", String::from_utf8_lossy(option)).into()),
         };
     }
+    call.host.settings().users().refresh(call.table);
     if let Some((user, password)) = credentials {
         authenticate(call, user, password)?;
     }

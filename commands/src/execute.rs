@@ -21,7 +21,7 @@ use crate::command::{BLOCKING, CONTAINER, Command, GROWS, NO_AUTH, NO_MULTI, PUB
 use crate::lookup::{find, find_subcommand};
 use crate::metrics::recorder::Watch;
 use crate::session::{Host, Replies, Session};
-use crate::{latency, pubsub, slowlog, transaction, waiting};
+use crate::{acl, latency, pubsub, slowlog, transaction, waiting};
 
 /// The keys of a call or of a whole EXEC; a few need no allocation.
 pub(crate) type Keys<'a> = SmallVec<[(Db, &'a [u8]); 4]>;
@@ -84,7 +84,7 @@ fn run_quickly(
 ) -> bool {
     let Foresight { command, sight } = foresight;
     let plain =
-        session.authenticated && session.multi.is_none() && session.replies == Replies::On && !session.no_touch && !session.listens();
+        session.is_free(host) && session.multi.is_none() && session.replies == Replies::On && !session.no_touch && !session.listens();
     let (Some(quick), true) = (command.quick, plain && command.arity_fits(args.len())) else { return false };
     if command.has(GROWS) && !table.make_room() {
         return false;
@@ -116,7 +116,7 @@ fn run_quickly(
 fn execute_fully(table: &Table, session: &mut Session, host: &dyn Host, args: &[&[u8]], reply: &mut dyn Reply) -> Progress {
     let (mark, last) = (reply.mark(), session.last);
     session.waiting = None;
-    let outcome = match admit(table, session, args) {
+    let outcome = match admit(table, session, host, args, true) {
         Ok(command) => {
             session.last = Some(command);
             if session.multi.is_some() && !transaction::is_immediate(command) {
@@ -135,6 +135,9 @@ fn execute_fully(table: &Table, session: &mut Session, host: &dyn Host, args: &[
                     return Progress::Waiting;
                 }
                 note(host, session, command, args, watch, outcome.is_err());
+                if session.changed_users {
+                    acl::settle(table, session, host);
+                }
                 outcome
             }
         }
@@ -234,18 +237,20 @@ fn quieten(session: &mut Session, reply: &mut dyn Reply, mark: usize) {
     };
 }
 
-/// The row of a call that may go on: known, of the right length, by someone who may, with memory to grow into.
-pub(crate) fn admit(table: &Table, session: &Session, args: &[&[u8]]) -> Result<&'static Command, Stop> {
+/// The row of a call that may go on: known, of the right length, by someone who may, with memory to grow into. `logs`: what he may not do is
+/// entered into ACL LOG.
+pub(crate) fn admit(table: &Table, session: &mut Session, host: &dyn Host, args: &[&[u8]], logs: bool) -> Result<&'static Command, Stop> {
     let command = resolve(args)?;
     if !command.arity_fits(args.len()) {
         return Err(wrong_arity(command));
     }
-    if !session.authenticated && !command.has(NO_AUTH) {
-        return Err("NOAUTH Authentication required.".into());
+    if !session.is_free(host) {
+        identify(table, session, host, command)?;
     }
     if command.has(NO_MULTI) && session.multi.is_some() {
         return Err("ERR Command not allowed inside a transaction".into());
     }
+    acl::admit(session, host, command, args, logs)?;
     if command.has(GROWS) {
         spare_memory(table)?;
     }
@@ -262,6 +267,23 @@ fn only_listens(command: &Command) -> Stop {
         command.label()
     )
     .into()
+}
+
+/// Sees to it that the session's rights are those of now, and that it has said who it is.
+#[cold]
+fn identify(table: &Table, session: &mut Session, host: &dyn Host, command: &'static Command) -> Outcome {
+    const STRANGER: &str = "NOAUTH Authentication required.";
+    let users = host.settings().users();
+    if session.turn_ms == 0 {
+        users.refresh(table);
+    }
+    if acl::renew(session, users) == acl::Standing::Gone {
+        return Err(STRANGER.into());
+    }
+    if !session.authenticated && !command.has(NO_AUTH) && !users.now().is_open() {
+        return Err(STRANGER.into());
+    }
+    Ok(())
 }
 
 /// The row that a call's first words name.

@@ -115,6 +115,11 @@ impl Subscriptions {
         if subject == SHARD { shards as i64 } else { (channels + patterns) as i64 }
     }
 
+    /// Whether all of it is allowed: by name, and whether that is a pattern.
+    pub(crate) fn are_all(&self, allowed: impl Fn(&[u8], bool) -> bool) -> bool {
+        self.names.iter().enumerate().all(|(subject, names)| names.iter().all(|name| allowed(name, subject == PATTERN)))
+    }
+
     fn is_empty(&self) -> bool {
         self.names.iter().all(BTreeSet::is_empty) && self.news.is_empty()
     }

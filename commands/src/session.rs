@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use polder_base::Protocol;
 use polder_table::{Db, Watch};
 
+use crate::acl::Rights;
 use crate::command::Command;
 use crate::metrics::{Recorder, Statistics};
 use crate::pubsub::Subscriptions;
@@ -57,6 +58,10 @@ pub struct Session {
     pub library_version: Vec<u8>,
     pub user: Cow<'static, [u8]>,
     pub authenticated: bool,
+    /// What the client may do; nothing limits one who was not [`Session::connected`] and never said who it is.
+    pub rights: Rights,
+    /// The call that runs has changed users, who may be this one.
+    pub changed_users: bool,
     pub replies: Replies,
     pub no_evict: bool,
     /// Reading leaves the keys' access clocks alone.
@@ -97,6 +102,8 @@ impl Default for Session {
             library_version: Vec::new(),
             user: Cow::Borrowed(b"default"),
             authenticated: true,
+            rights: Rights::default(),
+            changed_users: false,
             replies: Replies::On,
             no_evict: false,
             no_touch: false,
@@ -118,10 +125,20 @@ impl Default for Session {
 }
 
 impl Session {
-    /// A client that has just connected: authenticated if the host asks for no password.
+    /// A client that has just connected: the user `default`, authenticated if he needs no password.
     pub fn connected(id: u64, host: &dyn Host, now_ms: u64) -> Session {
-        let authenticated = host.password().is_none();
-        Session { id, authenticated, created_ms: now_ms, active_ms: now_ms, ..Session::default() }
+        let users = host.settings().users();
+        let (version, now) = (users.version(), users.now());
+        let (authenticated, rights) = (now.is_open(), Rights::of(now.default_user(), version));
+        Session { id, authenticated, rights, created_ms: now_ms, active_ms: now_ms, ..Session::default() }
+    }
+
+    /// Whether nothing about who the client is need be looked at before a call. Who gives no clock looks whether users have changed
+    /// with each call, others once a turn.
+    #[inline]
+    pub(crate) fn is_free(&self, host: &dyn Host) -> bool {
+        self.rights.is_trusted() && self.authenticated
+            || self.turn_ms != 0 && self.authenticated && self.rights.is_free(host.settings().users())
     }
 
     /// The time for access clocks: that of the turn, or the kernel's coarse one.
@@ -263,10 +280,8 @@ pub trait Host: Send + Sync {
         false
     }
 
-    /// The password that AUTH must bring, if one is asked for.
-    fn password(&self) -> Option<Vec<u8>> {
-        Some(self.settings().text(const { id("requirepass") }).to_vec()).filter(|password| !password.is_empty())
-    }
+    /// Wakes the threads that serve clients, since something that concerns them has changed in the segment.
+    fn rouse(&self) {}
 
     /// How many databases clients can select.
     fn databases(&self) -> Db {

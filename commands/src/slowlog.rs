@@ -86,6 +86,8 @@ fn redacted<'a>(command: &Command, args: &[&'a [u8]]) -> Vec<&'a [u8]> {
                 shown[at + 1] = REDACTED;
             }
         }
+        "AUTH" => shown.iter_mut().skip(1).for_each(|arg| *arg = REDACTED),
+        "ACL|SETUSER" | "ACL|GETUSER" | "ACL|DELUSER" => shown.iter_mut().skip(2).for_each(|arg| *arg = REDACTED),
         "HELLO" => {
             if let Some(at) = args.iter().position(|arg| is(arg, "AUTH")) {
                 shown.iter_mut().skip(at + 1).take(2).for_each(|arg| *arg = REDACTED);

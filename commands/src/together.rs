@@ -46,7 +46,7 @@ pub fn execute_together(
     calls: &[&[&[u8]]],
     reply: &mut dyn Reply,
 ) -> (usize, Progress) {
-    let rows = company(table, session, calls);
+    let rows = company(table, session, host, calls);
     if rows.len() < 2 {
         return one_by_one(table, session, host, &calls[..1], reply);
     }
@@ -70,14 +70,14 @@ pub fn execute_together(
 }
 
 /// The rows of the calls that may share a transaction, from the first on.
-fn company(table: &Table, session: &Session, calls: &[&[&[u8]]]) -> SmallVec<[&'static Command; TOGETHER_MAX]> {
+fn company(table: &Table, session: &mut Session, host: &dyn Host, calls: &[&[&[u8]]]) -> SmallVec<[&'static Command; TOGETHER_MAX]> {
     let mut rows = SmallVec::new();
     // Where somebody listens, each call is heard of before the next.
     if session.multi.is_some() || session.replies != Replies::On || table.interest() != 0 {
         return rows;
     }
     for args in calls.iter().take(TOGETHER_MAX) {
-        match admit(table, session, args) {
+        match admit(table, session, host, args, false) {
             Ok(command) if command.is_sociable() && args[1] == calls[0][1] => rows.push(command),
             _ => break,
         }

@@ -7,6 +7,7 @@
 use polder_base::{Reply, number};
 use polder_table::{Counter, Mode, Stop, Txn, Watch};
 
+use crate::acl;
 use crate::call::{Outcome, SessionCall, is};
 use crate::command::{ALLOW_BUSY, Command, FAST, GROWS, LOADING, NOSCRIPT, PUBSUB, Run, SKIP_SLOWLOG, STALE, session};
 use crate::execute::{Keys, begin, retry, run_inside, spare_memory};
@@ -185,6 +186,13 @@ fn declared<'m>(multi: &'m Multi, session: &Session) -> Keys<'m> {
 fn run_queued(call: &mut SessionCall<'_>, txn: &Txn<'_>, queued: &Queued, counts: bool) -> Outcome {
     let args: Vec<&[u8]> = queued.args.iter().map(|arg| &**arg).collect();
     let (table, host) = (call.table, call.host);
+    if let Err(text) = acl::admit_queued(call.session, host, queued.command, &args, counts) {
+        if counts {
+            host.recorder().count_error(&text);
+        }
+        call.reply.error(&text);
+        return Ok(());
+    }
     let mut inner = SessionCall { command: queued.command, args: &args, table, reply: &mut *call.reply, session: &mut *call.session, host };
     run_inside(&mut inner, txn, counts)
 }

@@ -231,6 +231,10 @@ impl Host for Process {
         first
     }
 
+    fn rouse(&self) {
+        self.wake_all();
+    }
+
     fn pause(&self, until_ms: u64, writers_only: bool) {
         // As in Redis: a pause never gets shorter or milder by another one, until it is ended.
         let now = self.pause_at(now_ms());

@@ -10,7 +10,6 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use polder_commands::Host;
 use polder_commands::settings::{Id, Settings, id};
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
@@ -152,7 +151,7 @@ impl Listener {
                 Err(error) => return Err(error),
             };
             socket.set_nonblocking(true)?;
-            let guarded = process.settings.is_on(PROTECTED) && process.password().is_none();
+            let guarded = process.settings.is_on(PROTECTED) && process.settings.users().now().default_user().open;
             if guarded && is_foreign(&peer) {
                 turn_away(&socket, DENIED);
             } else if !process.clients.admit(clients_max) {

@@ -25,7 +25,7 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use polder_base::time::{now_ms, now_us};
 use polder_commands::command::Run;
-use polder_commands::{Host, Progress, Session, TOGETHER_MAX, execute};
+use polder_commands::{Host, Progress, Session, TOGETHER_MAX, acl, execute};
 use polder_engine::{Counter, Outlook};
 use polder_hub::ears::has_mail;
 use polder_wire::resp::{Limits, Output, Requests};
@@ -100,6 +100,8 @@ pub struct Loop {
     outlook: Outlook,
     inputs: Vec<Vec<u8>>,
     bounds: Bounds,
+    /// The version of the users that all sessions are of.
+    users_version: u64,
     /// The clock of this turn, and when the last one ended.
     now_ms: u64,
     ended_us: u64,
@@ -145,6 +147,7 @@ impl Loop {
             outlook: Outlook::default(),
             inputs: Vec::new(),
             bounds,
+            users_version: 0,
             now_ms: now_ms(),
             ended_us: now_us(),
             pause: None,
@@ -180,6 +183,7 @@ impl Loop {
         let began_us = now_us();
         self.now_ms = began_us / 1000;
         self.bounds.refresh(&self.process.settings);
+        self.look_at_users();
         self.pause = self.process.pause_at(self.now_ms);
         for event in events.iter() {
             self.notice(event);
@@ -202,6 +206,23 @@ impl Loop {
         let tally = &self.process.mailboxes[self.number].tally;
         tally.turns.add(1);
         tally.turn_us.add(self.ended_us.saturating_sub(began_us));
+    }
+
+    /// Learns what has become of users, and closes the connections of those who are no more.
+    fn look_at_users(&mut self) {
+        let process = self.process.clone();
+        let users = process.settings.users();
+        users.refresh(process.memory.table());
+        if self.users_version == users.version() {
+            return;
+        }
+        self.users_version = users.version();
+        for slot in 0..self.slots.len() {
+            let Some(connection) = &mut self.slots[slot] else { continue };
+            if acl::renew(&mut connection.session, users) == acl::Standing::Gone {
+                self.close(slot);
+            }
+        }
     }
 
     /// What the loop may sleep: until something is due, not at all when a connection may have more.

@@ -24,6 +24,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::histogram::{Distribution, Histogram};
 use super::rates::{self, Rates, Track};
+use crate::acl;
 use crate::command::{Command, FAST};
 use crate::latency::Monitor;
 use crate::settings::{Settings, id};
@@ -62,6 +63,7 @@ pub struct Recorder {
     shards: Mutex<Vec<Arc<Shard>>>,
     errors: Mutex<BTreeMap<String, u64>>,
     pub slow: Mutex<SlowLog>,
+    pub denials: Mutex<acl::log::Log>,
     pub monitor: Mutex<Monitor>,
     track: Mutex<Track>,
     started_ms: u64,
@@ -90,6 +92,7 @@ impl Default for Recorder {
             shards: Mutex::default(),
             errors: Mutex::default(),
             slow: Mutex::default(),
+            denials: Mutex::default(),
             monitor: Mutex::default(),
             track: Mutex::default(),
             started_ms: polder_base::time::now_ms(),
@@ -298,6 +301,7 @@ impl Recorder {
     /// adding to may survive.
     pub fn reset(&self) {
         lock(&self.errors).clear();
+        lock(&self.denials).reset_counts();
         for row in lock(&self.shards).iter().flat_map(|shard| &shard.rows) {
             [&row.calls, &row.nanoseconds, &row.rejected, &row.failed].into_iter().for_each(|count| count.store(0, Ordering::Relaxed));
             row.histogram.get().into_iter().for_each(Histogram::reset);

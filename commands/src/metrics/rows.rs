@@ -2,7 +2,9 @@
 use polder_table::Counter;
 
 use super::Figure::{Always, Count, Text};
+use super::recorder::lock;
 use super::{Body, Database, Facts, Figure, Metric, Section, human, ratio};
+use crate::acl::log::Reason;
 use crate::settings::{id, value};
 
 const fn metric(name: &'static str, figure: Figure) -> Metric {
@@ -238,10 +240,10 @@ const STATS: &[Metric] = &[
     ),
     none("instantaneous_eventloop_cycles_per_sec"),
     none("instantaneous_eventloop_duration_usec"),
-    metric("acl_access_denied_auth", Count(|facts| facts.recorder.errors().get("WRONGPASS").copied().unwrap_or(0))),
-    none("acl_access_denied_cmd"),
-    none("acl_access_denied_key"),
-    none("acl_access_denied_channel"),
+    metric("acl_access_denied_auth", Count(|facts| denied(facts, Reason::Auth))),
+    metric("acl_access_denied_cmd", Count(|facts| denied(facts, Reason::Command))),
+    metric("acl_access_denied_key", Count(|facts| denied(facts, Reason::Key))),
+    metric("acl_access_denied_channel", Count(|facts| denied(facts, Reason::Channel))),
 ];
 
 const REPLICATION: &[Metric] = &[
@@ -282,6 +284,11 @@ const POLDER: &[Metric] = &[
     metric("recoveries", Count(|facts| facts.counter(Counter::Recoveries))),
     metric("number_mode", Text(|facts| facts.settings.string(const { id("number-mode") }))),
 ];
+
+/// How often somebody was denied something.
+fn denied(facts: &Facts<'_>, reason: Reason) -> u64 {
+    lock(&facts.recorder.denials).count(reason)
+}
 
 fn command_lines(facts: &Facts<'_>) -> Vec<String> {
     let line = |(command, total): (&crate::Command, super::recorder::Totals)| {

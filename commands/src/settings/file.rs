@@ -51,30 +51,46 @@ impl fmt::Display for Wrong {
 
 impl std::error::Error for Wrong {}
 
+/// A `user` line: a name and rules.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Declaration {
+    pub words: Vec<Vec<u8>>,
+    pub place: String,
+}
+
+/// What a file says.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Content {
+    pub settings: Vec<Assignment>,
+    pub users: Vec<Declaration>,
+}
+
 /// Reads a file and those it includes.
 ///
 /// # Errors
 /// The first line that cannot be understood, or what the file system says.
-pub fn read(path: &Path) -> Result<Vec<Assignment>, Wrong> {
-    read_nested(path, INCLUDES_MAX)
+pub fn read(path: &Path) -> Result<Content, Wrong> {
+    let mut content = Content::default();
+    read_nested(path, INCLUDES_MAX, &mut content)?;
+    Ok(content)
 }
 
-fn read_nested(path: &Path, depth: usize) -> Result<Vec<Assignment>, Wrong> {
+fn read_nested(path: &Path, depth: usize, read: &mut Content) -> Result<(), Wrong> {
     let wrong = |reason: String| Wrong { place: path.display().to_string(), reason };
     let Some(depth) = depth.checked_sub(1) else {
         return Err(wrong(format!("files include each other more than {INCLUDES_MAX} deep")));
     };
     let content = std::fs::read(path).map_err(|error| wrong(format!("can't open config file: {error}")))?;
-    let mut assignments = Vec::new();
     for (number, line) in content.split(|byte| *byte == b'\n').enumerate() {
         let place = format!("{}, line {}", path.display(), number + 1);
         match read_line(line).map_err(|reason| Wrong { place: place.clone(), reason })? {
             Line::Nothing => {}
-            Line::Assignment(id, words) => assignments.push(Assignment { id, words, place }),
-            Line::Include(other) => assignments.extend(read_nested(&other, depth)?),
+            Line::Assignment(id, words) => read.settings.push(Assignment { id, words, place }),
+            Line::User(words) => read.users.push(Declaration { words, place }),
+            Line::Include(other) => read_nested(&other, depth, read)?,
         }
     }
-    Ok(assignments)
+    Ok(())
 }
 
 /// What one line of a file says.
@@ -82,6 +98,7 @@ fn read_nested(path: &Path, depth: usize) -> Result<Vec<Assignment>, Wrong> {
 pub(super) enum Line {
     Nothing,
     Assignment(Id, Vec<Vec<u8>>),
+    User(Vec<Vec<u8>>),
     Include(PathBuf),
 }
 
@@ -103,7 +120,7 @@ pub(super) fn read_line(line: &[u8]) -> Result<Line, String> {
         // Redis accepts these for the sake of old files, and so do we.
         (b"list-max-ziplist-entries" | b"list-max-ziplist-value" | b"lua-replicate-commands", [_]) => Ok(Line::Nothing),
         (b"rename-command", [_, _]) => Err("polder renames no commands; keep people away from them by a password".into()),
-        (b"user", [_, ..]) => Err("this version of polder has no ACL users".into()),
+        (b"user", [_, ..]) => Ok(Line::User(words)),
         (b"loadmodule", [_, ..]) => Err("polder loads no modules".into()),
         (b"sentinel", [_, ..]) => Err("sentinel directive while not in sentinel mode".into()),
         _ => Err(format!("Bad directive or wrong number of arguments: '{}'", String::from_utf8_lossy(line))),

@@ -13,7 +13,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         .at_start()
         .about("Permissions of the Unix socket, in octal; 0 leaves them to the umask."),
     switch("protected-mode", true).about("Refuses clients from other hosts while there is no password."),
-    text("requirepass", "").secret().about("The password of the default user; empty asks for none."),
+    text("requirepass", "").segment().secret().about("Sets the password of the default user; empty asks for none. ACL SETUSER does not change it back."),
     integer("tcp-backlog", 0, INT_MAX, 511).at_start().about("Connections that may wait to be accepted."),
     integer("tcp-keepalive", 0, INT_MAX, 300).about("Seconds between probes of a silent peer; 0 sends none."),
     integer("timeout", 0, INT_MAX, 0).about("Seconds after which an idle client is closed; 0 closes none."),
@@ -27,9 +27,11 @@ pub(super) const SETTINGS: &[Setting] = &[
     integer("max-new-connections-per-cycle", 1, 1000, 10).inert(),
     integer("max-new-tls-connections-per-cycle", 1, 1000, 1).inert(),
     integer("socket-mark-id", 0, u32::MAX as i64, 0).at_start().inert(),
-    text("aclfile", "").at_start().refuses("this version of polder reads no ACL file"),
-    integer("acllog-max-len", 0, i64::MAX, 128).inert(),
-    choice("acl-pubsub-default", &["allchannels", "resetchannels"], 1).inert(),
+    text("aclfile", "")
+        .at_start()
+        .about("The file of ACL LOAD and ACL SAVE. It is read at start when the segment has no users yet; it excludes `user` lines."),
+    integer("acllog-max-len", 0, i64::MAX, 128).about("Entries that ACL LOG keeps, in this process."),
+    choice("acl-pubsub-default", &["allchannels", "resetchannels"], 1).about("Which channels a new user may use: all, or none."),
     integer("tracking-table-max-keys", 0, i64::MAX, 1_000_000).inert(),
     integer("io-threads", 1, 128, 1).at_start().inert().about("Polder executes commands on every one of its `threads`."),
     switch("io-threads-do-reads", false).at_start().inert(),

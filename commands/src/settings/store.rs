@@ -24,6 +24,7 @@ use polder_values::{Kind, Value};
 use super::file::{Assignment, Wrong};
 use super::value::{self, Parsed};
 use super::{Id, Scope, id};
+use crate::acl::{Users, users};
 
 /// The key that is written whenever a Segment-scope setting changes.
 const MARK: &[u8] = b"settings";
@@ -44,6 +45,7 @@ pub struct Settings {
     /// What file and flags said about Segment-scope settings, until a segment is joined.
     pending: Mutex<Vec<Pending>>,
     file: Option<PathBuf>,
+    users: Users,
 }
 
 struct Pending {
@@ -65,6 +67,7 @@ impl Default for Settings {
             joined: AtomicBool::new(false),
             pending: Mutex::default(),
             file: None,
+            users: Users::default(),
         };
         let folder = std::env::current_dir().unwrap_or_default();
         settings.set(const { id("dir") }, Parsed { number: 0, text: folder.into_os_string().into_encoded_bytes() });
@@ -100,10 +103,11 @@ impl Settings {
     pub fn join(&self, table: &Table) -> Result<(), Stop> {
         let joined = self.joined.load(Ordering::Acquire);
         let mut pending = self.pending();
-        let txn = table.begin(if pending.is_empty() { Mode::Read } else { Mode::Write })?;
+        let writes = !pending.is_empty() || !joined && self.users.are_declared(self);
+        let txn = table.begin(if writes { Mode::Write } else { Mode::Read })?;
         txn.limit_patience(if joined { PATIENCE } else { START_PATIENCE });
         loop {
-            match self.settle(table, &txn, &pending).and_then(|()| txn.commit()) {
+            match self.settle(table, &txn, &pending, joined).and_then(|()| txn.commit()) {
                 Err(Stop::Retry) => txn.abort(),
                 Err(Stop::Busy) if joined => return Ok(()),
                 Err(stop) => return Err(stop),
@@ -111,15 +115,26 @@ impl Settings {
             }
         }
         pending.clear();
+        drop(txn);
+        self.users.refresh(table);
         self.joined.store(true, Ordering::Release);
         Ok(())
     }
 
-    fn settle(&self, table: &Table, txn: &Txn<'_>, pending: &[Pending]) -> Result<(), Stop> {
+    /// Who may do what.
+    pub fn users(&self) -> &Users {
+        &self.users
+    }
+
+    fn settle(&self, table: &Table, txn: &Txn<'_>, pending: &[Pending], joined: bool) -> Result<(), Stop> {
+        let users_begin = !joined && !users::are_kept(txn)?;
         for new in pending {
             if new.wins || txn.peek(SYSTEM, &key(new.id))?.is_none() {
                 publish(txn, new.id, &new.parsed)?;
             }
+        }
+        if users_begin {
+            self.users.begin(txn, self)?;
         }
         self.refresh(table, txn)
     }
@@ -225,6 +240,9 @@ fn key(id: Id) -> Vec<u8> {
 /// # Errors
 /// What the memory says.
 pub fn publish(txn: &Txn<'_>, id: Id, parsed: &Parsed) -> Result<(), Stop> {
+    if id == const { super::id("requirepass") } {
+        users::set_default_password(txn, &parsed.text)?;
+    }
     txn.write(SYSTEM, &key(id), &New::of(Kind::String, Value::Packed(&parsed.text)), Replaces::Whole)?;
     txn.write(SYSTEM, MARK, &New::of(Kind::String, Value::Packed(id.row().name.as_bytes())), Replaces::Whole)
 }
