@@ -91,7 +91,7 @@ fn random_key(call: &mut Call<'_>) -> Outcome {
 }
 
 /// The cursor that an argument is: any unsigned number.
-fn cursor(arg: &[u8]) -> Result<u64, Stop> {
+pub(crate) fn cursor(arg: &[u8]) -> Result<u64, Stop> {
     let text = std::str::from_utf8(arg).ok();
     text.and_then(|text| text.parse().ok()).ok_or_else(|| "ERR invalid cursor".into())
 }

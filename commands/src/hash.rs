@@ -1,5 +1,439 @@
-//! Hashes: fields with values under one key.
-use crate::command::Command;
+//! Hashes: fields with values under one key. What lets single fields expire has a file of its own, as have random picks
+//! and walks.
+//!
+//! A field whose expiry has come is not there for any command, collected or not. A command that changes a hash takes a few
+//! such fields away on its way; the chores of the table take the others.
+use polder_base::number::{self, Number};
+use polder_table::{Found, New, Replaces, Stop};
+use polder_values::Kind;
+use polder_values::hash::{Draft, Expiry, Field, Hash, Thresholds};
+
+use crate::call::{Call, Outcome, integer};
+use crate::collection::reply_part;
+use crate::command::{Command, FAST, GROWS, read, write};
+use crate::execute::wrong_arity;
+use crate::settings::id;
+use crate::string::number_mode;
+
+mod expiry;
+mod walk;
+
+pub(crate) use walk::count;
+
+const LOOKS: &[&str] = &["RO"];
+const UPDATES: &[&str] = &["RW update"];
+const UNORDERED: &[&str] = &["nondeterministic_output_order"];
+const RANDOM: &[&str] = &["nondeterministic_output"];
 
 /// The family's rows.
-pub const COMMANDS: &[Command] = &[];
+pub const COMMANDS: &[Command] = &[
+    write("HDEL", "key field [field ...]", hdel)
+        .with(FAST)
+        .touches(&["RW delete"])
+        .since("2.0.0")
+        .costs("O(N*log(M)) with N being the number of fields to be removed and M that of the hash's.")
+        .about("Deletes one or more fields and their values from a hash. Deletes the hash if no fields remain."),
+    read("HEXISTS", "key field", hexists)
+        .with(FAST)
+        .touches(LOOKS)
+        .since("2.0.0")
+        .costs(LOG)
+        .about("Determines whether a field exists in a hash."),
+    write("HEXPIRE", "key seconds [NX|XX|GT|LT] FIELDS numfields field [field ...]", expiry::hexpire)
+        .with(GROWS | FAST)
+        .touches(UPDATES)
+        .since("7.4.0")
+        .costs(EACH)
+        .about("Sets the expiration time of hash fields in seconds."),
+    write("HEXPIREAT", "key unix-time-seconds [NX|XX|GT|LT] FIELDS numfields field [field ...]", expiry::hexpireat)
+        .with(GROWS | FAST)
+        .touches(UPDATES)
+        .since("7.4.0")
+        .costs(EACH)
+        .about("Sets the expiration time of hash fields to a Unix timestamp in seconds."),
+    read("HEXPIRETIME", "key FIELDS numfields field [field ...]", expiry::hexpiretime)
+        .with(FAST)
+        .since("7.4.0")
+        .costs(EACH)
+        .about("Returns the expiration time of hash fields as a Unix timestamp in seconds."),
+    read("HGET", "key field", hget).with(FAST).since("2.0.0").costs(LOG).about("Returns the value of a field in a hash."),
+    read("HGETALL", "key", hgetall)
+        .tips(UNORDERED)
+        .since("2.0.0")
+        .costs("O(N) where N is the size of the hash.")
+        .about("Returns all fields and values in a hash."),
+    write("HGETDEL", "key FIELDS numfields field [field ...]", expiry::hgetdel)
+        .with(FAST)
+        .touches(&["RW access delete"])
+        .since("8.0.0")
+        .costs(EACH)
+        .about("Returns the values of hash fields and deletes these. Deletes the hash if no fields remain."),
+    write(
+        "HGETEX",
+        "key [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|PERSIST] FIELDS numfields field [field ...]",
+        expiry::hgetex,
+    )
+    .with(FAST)
+    .touches(&["RW access update"])
+    .since("8.0.0")
+    .costs(EACH)
+    .about("Returns the values of hash fields and sets their expiration time, or removes it."),
+    write("HINCRBY", "key field increment", hincrby)
+        .with(GROWS | FAST)
+        .touches(&["RW access update"])
+        .since("2.0.0")
+        .costs(LOG)
+        .about("Increments the integer value of a field in a hash by a number. Uses 0 as initial value if the field doesn't exist."),
+    write("HINCRBYFLOAT", "key field increment", hincrbyfloat)
+        .with(GROWS | FAST)
+        .touches(&["RW access update"])
+        .since("2.6.0")
+        .costs(LOG)
+        .about("Increments the number in a field by a number that need not be whole: in decimal, unless number-mode says otherwise."),
+    read("HKEYS", "key", hkeys)
+        .tips(UNORDERED)
+        .since("2.0.0")
+        .costs("O(N) where N is the size of the hash.")
+        .about("Returns all fields in a hash."),
+    read("HLEN", "key", hlen).with(FAST).touches(LOOKS).since("2.0.0").about("Returns the number of fields in a hash."),
+    read("HMGET", "key field [field ...]", hmget)
+        .with(FAST)
+        .since("2.0.0")
+        .costs(EACH)
+        .about("Returns the values of hash fields, null for those that there are not."),
+    write("HMSET", "key field value [field value ...]", hmset)
+        .with(GROWS | FAST)
+        .touches(UPDATES)
+        .since("2.0.0")
+        .costs(EACH)
+        .about("Sets the values of multiple fields."),
+    write("HPERSIST", "key FIELDS numfields field [field ...]", expiry::hpersist)
+        .with(FAST)
+        .touches(UPDATES)
+        .since("7.4.0")
+        .costs(EACH)
+        .about("Removes the expiration time of hash fields."),
+    write("HPEXPIRE", "key milliseconds [NX|XX|GT|LT] FIELDS numfields field [field ...]", expiry::hpexpire)
+        .with(GROWS | FAST)
+        .touches(UPDATES)
+        .since("7.4.0")
+        .costs(EACH)
+        .about("Sets the expiration time of hash fields in milliseconds."),
+    write("HPEXPIREAT", "key unix-time-milliseconds [NX|XX|GT|LT] FIELDS numfields field [field ...]", expiry::hpexpireat)
+        .with(GROWS | FAST)
+        .touches(UPDATES)
+        .since("7.4.0")
+        .costs(EACH)
+        .about("Sets the expiration time of hash fields to a Unix timestamp in milliseconds."),
+    read("HPEXPIRETIME", "key FIELDS numfields field [field ...]", expiry::hpexpiretime)
+        .with(FAST)
+        .since("7.4.0")
+        .costs(EACH)
+        .about("Returns the expiration time of hash fields as a Unix timestamp in milliseconds."),
+    read("HPTTL", "key FIELDS numfields field [field ...]", expiry::hpttl)
+        .with(FAST)
+        .tips(RANDOM)
+        .since("7.4.0")
+        .costs(EACH)
+        .about("Returns the expiration time of hash fields in milliseconds."),
+    read("HRANDFIELD", "key [count [WITHVALUES]]", walk::hrandfield)
+        .tips(RANDOM)
+        .since("6.2.0")
+        .costs("O(N*log(M)) where N is the number of fields returned and M that of the hash's.")
+        .about("Returns one or more random fields from a hash."),
+    read("HSCAN", "key cursor [MATCH pattern] [COUNT count] [NOVALUES]", walk::hscan)
+        .tips(RANDOM)
+        .since("2.8.0")
+        .costs("O(log(N)) for every call. O(N) for a complete iteration.")
+        .about("Iterates over fields and values of a hash."),
+    write("HSET", "key field value [field value ...]", hset)
+        .with(GROWS | FAST)
+        .touches(UPDATES)
+        .since("2.0.0")
+        .costs(EACH)
+        .about("Creates or modifies the value of a field in a hash."),
+    write(
+        "HSETEX",
+        "key [NX|XX] [FNX|FXX] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL] FIELDS numfields \
+         field value [field value ...]",
+        expiry::hsetex,
+    )
+    .with(GROWS | FAST)
+    .touches(UPDATES)
+    .since("8.0.0")
+    .costs(EACH)
+    .about("Sets the values of hash fields with an expiration time."),
+    write("HSETNX", "key field value", hsetnx)
+        .with(GROWS | FAST)
+        .touches(&["RW insert"])
+        .since("2.0.0")
+        .costs(LOG)
+        .about("Sets the value of a field in a hash only when the field doesn't exist."),
+    read("HSTRLEN", "key field", hstrlen)
+        .with(FAST)
+        .touches(LOOKS)
+        .since("3.2.0")
+        .costs(LOG)
+        .about("Returns the length of the value of a field."),
+    read("HTTL", "key FIELDS numfields field [field ...]", expiry::httl)
+        .with(FAST)
+        .tips(RANDOM)
+        .since("7.4.0")
+        .costs(EACH)
+        .about("Returns the expiration time of hash fields in seconds."),
+    read("HVALS", "key", hvals)
+        .tips(UNORDERED)
+        .since("2.0.0")
+        .costs("O(N) where N is the size of the hash.")
+        .about("Returns all values in a hash."),
+];
+
+const LOG: &str = "O(log(N)) where N is the number of fields.";
+const EACH: &str = "O(N*log(M)) where N is the number of fields given and M that of the hash's.";
+
+/// Fields that a command which changes a hash takes away on its way, at most.
+const PURGED_PER_WRITE: u64 = 64;
+
+/// Up to where OBJECT ENCODING calls a hash small.
+pub(crate) fn thresholds(call: &Call<'_>) -> Thresholds {
+    let settings = call.host.settings();
+    Thresholds {
+        entries: settings.number(const { id("hash-max-listpack-entries") }) as u64,
+        value: settings.number(const { id("hash-max-listpack-value") }) as u64,
+    }
+}
+
+/// The hash that a key holds, if it is there.
+fn open<'c>(call: &Call<'c>) -> Result<Option<Hash<'c>>, Stop> {
+    Ok(call.find_kind(call.args[1], Kind::Hash)?.map(|found| Hash::of(&found.value)))
+}
+
+/// A hash that a command changes.
+struct Edit<'c> {
+    key: &'c [u8],
+    found: Option<Found<'c>>,
+    draft: Draft,
+}
+
+impl<'c> Edit<'c> {
+    /// The hash of the call's key; an absent key is an empty one.
+    ///
+    /// # Errors
+    /// WRONGTYPE when the key holds another kind.
+    fn open(call: &Call<'c>) -> Result<Edit<'c>, Stop> {
+        let (key, thresholds) = (call.args[1], thresholds(call));
+        let found = call.find_kind(key, Kind::Hash)?;
+        let draft = found.map_or_else(|| Draft::empty(thresholds), |found| Draft::of(&found.value, thresholds));
+        Ok(Edit { key, found, draft })
+    }
+
+    /// Publishes what has become of the hash, and tells that it was `event`.
+    fn publish(mut self, call: &Call<'_>, event: &'static str) -> Outcome {
+        call.notify('h', event, self.key);
+        self.publish_silently(call)
+    }
+
+    /// Publishes what has become of the hash.
+    fn publish_silently(&mut self, call: &Call<'_>) -> Outcome {
+        let (txn, key) = (call.txn, self.key);
+        let purged = self.draft.purge(txn, || txn.now_ms(), PURGED_PER_WRITE)?;
+        if purged > 0 {
+            call.notify('h', "hexpired", key);
+        }
+        if purged == PURGED_PER_WRITE && self.draft.len(txn, || txn.now_ms())? == 0 {
+            self.draft.clear(txn)?;
+        }
+        if self.draft.count()? == 0 {
+            // The draft has released the nodes.
+            if txn.remove(call.db(), key, Replaces::Edited)? {
+                call.notify('g', "del", key);
+            }
+            return Ok(());
+        }
+        let (value, _first) = self.draft.finish(txn)?;
+        let old = self.found.map_or(New::of(Kind::Hash, value), New::from);
+        call.edit(key, &New { value, ..old })
+    }
+}
+
+fn hget(call: &mut Call<'_>) -> Outcome {
+    let txn = call.txn;
+    let field = match open(call)? {
+        Some(hash) => hash.get(txn, call.args[2], || txn.now_ms())?,
+        None => None,
+    };
+    reply_value(call, field)
+}
+
+/// Replies with the value of a field, or with null when there is none.
+fn reply_value(call: &mut Call<'_>, field: Option<Field<'_>>) -> Outcome {
+    match field {
+        Some(field) => reply_part(call.reply, call.txn, &field.value())?,
+        None => call.reply.null(),
+    }
+    Ok(())
+}
+
+fn hmget(call: &mut Call<'_>) -> Outcome {
+    let (txn, hash) = (call.txn, open(call)?);
+    call.reply.array(call.args.len() - 2);
+    for name in &call.args[2..] {
+        let field = match &hash {
+            Some(hash) => hash.get(txn, name, || txn.now_ms())?,
+            None => None,
+        };
+        reply_value(call, field)?;
+    }
+    Ok(())
+}
+
+fn hgetall(call: &mut Call<'_>) -> Outcome {
+    let (len, hash) = sized(call)?;
+    call.reply.map(len);
+    each(call, hash, |call, field| {
+        reply_part(call.reply, call.txn, &field.name())?;
+        reply_part(call.reply, call.txn, &field.value())
+    })
+}
+
+fn hkeys(call: &mut Call<'_>) -> Outcome {
+    let (len, hash) = sized(call)?;
+    call.reply.array(len);
+    each(call, hash, |call, field| reply_part(call.reply, call.txn, &field.name()))
+}
+
+fn hvals(call: &mut Call<'_>) -> Outcome {
+    let (len, hash) = sized(call)?;
+    call.reply.array(len);
+    each(call, hash, |call, field| reply_part(call.reply, call.txn, &field.value()))
+}
+
+/// The hash with the number of its fields.
+fn sized<'c>(call: &Call<'c>) -> Result<(usize, Option<Hash<'c>>), Stop> {
+    let (txn, hash) = (call.txn, open(call)?);
+    let len = hash.map_or(Ok(0), |hash| hash.len(txn, || txn.now_ms()))?;
+    Ok((len as usize, hash))
+}
+
+/// Shows every field that is there.
+fn each<'c>(call: &mut Call<'c>, hash: Option<Hash<'c>>, mut show: impl FnMut(&mut Call<'c>, Field<'c>) -> Outcome) -> Outcome {
+    let (txn, Some(hash)) = (call.txn, hash) else { return Ok(()) };
+    for field in hash.iter(txn, 0) {
+        let field = field?;
+        if field.lives(|| txn.now_ms()) {
+            show(call, field)?;
+        }
+    }
+    Ok(())
+}
+
+fn hlen(call: &mut Call<'_>) -> Outcome {
+    let (len, _) = sized(call)?;
+    call.reply.integer(len as i64);
+    Ok(())
+}
+
+fn hexists(call: &mut Call<'_>) -> Outcome {
+    let there = len_of_value(call)?.is_some();
+    call.reply.integer(there.into());
+    Ok(())
+}
+
+fn hstrlen(call: &mut Call<'_>) -> Outcome {
+    let len = len_of_value(call)?.unwrap_or(0);
+    call.reply.integer(len as i64);
+    Ok(())
+}
+
+/// Bytes of the value of the field that the call names, if it is there.
+fn len_of_value(call: &Call<'_>) -> Result<Option<u64>, Stop> {
+    let (txn, Some(hash)) = (call.txn, open(call)?) else { return Ok(None) };
+    let field = hash.get(txn, call.args[2], || txn.now_ms())?;
+    Ok(field.map(|field| field.value().len()))
+}
+
+fn hset(call: &mut Call<'_>) -> Outcome {
+    let created = set_pairs(call)?;
+    call.reply.integer(created);
+    Ok(())
+}
+
+fn hmset(call: &mut Call<'_>) -> Outcome {
+    set_pairs(call)?;
+    call.reply.ok();
+    Ok(())
+}
+
+/// Sets the fields and values of a call; answers how many fields are new.
+fn set_pairs(call: &Call<'_>) -> Result<i64, Stop> {
+    let (pairs, []) = call.args[2..].as_chunks() else { return Err(wrong_arity(call.command)) };
+    let (txn, mut edit, mut created) = (call.txn, Edit::open(call)?, 0);
+    for [field, value] in pairs {
+        let spot = edit.draft.find(txn, field, || txn.now_ms())?;
+        edit.draft.put(txn, &spot, field, value, Expiry::None)?;
+        created += i64::from(!spot.lives);
+    }
+    edit.publish(call, "hset")?;
+    Ok(created)
+}
+
+fn hsetnx(call: &mut Call<'_>) -> Outcome {
+    let (txn, mut edit, field) = (call.txn, Edit::open(call)?, call.args[2]);
+    let spot = edit.draft.find(txn, field, || txn.now_ms())?;
+    if !spot.lives {
+        edit.draft.put(txn, &spot, field, call.args[3], Expiry::None)?;
+        edit.publish(call, "hset")?;
+    }
+    call.reply.integer((!spot.lives).into());
+    Ok(())
+}
+
+fn hdel(call: &mut Call<'_>) -> Outcome {
+    let (txn, mut edit, mut deleted) = (call.txn, Edit::open(call)?, 0);
+    for field in &call.args[2..] {
+        let spot = edit.draft.find(txn, field, || txn.now_ms())?;
+        if spot.lives {
+            edit.draft.remove(txn, &spot, field)?;
+            deleted += 1;
+        }
+    }
+    if deleted > 0 {
+        edit.publish(call, "hdel")?;
+    }
+    call.reply.integer(deleted);
+    Ok(())
+}
+
+fn hincrby(call: &mut Call<'_>) -> Outcome {
+    let (name, by) = (call.args[2], integer(call.args[3])?);
+    let (txn, mut edit) = (call.txn, Edit::open(call)?);
+    let (spot, field) = edit.draft.look(txn, name, || txn.now_ms())?;
+    let old = match field {
+        Some(field) => number::integer(&field.value().bytes(txn)?).ok_or("ERR hash value is not an integer")?,
+        None => 0,
+    };
+    let new = old.checked_add(by).ok_or("ERR increment or decrement would overflow")?;
+    edit.draft.put(txn, &spot, name, itoa::Buffer::new().format(new).as_bytes(), Expiry::Keep)?;
+    edit.publish(call, "hincrby")?;
+    call.reply.integer(new);
+    Ok(())
+}
+
+fn hincrbyfloat(call: &mut Call<'_>) -> Outcome {
+    let (name, mode) = (call.args[2], number_mode(call));
+    let by = Number::parse(mode, call.args[3]).ok_or("ERR value is not a valid float")?;
+    if by.sum_text(Number::zero(mode)).is_none() {
+        return Err("ERR value is NaN or Infinity".into());
+    }
+    let (txn, mut edit) = (call.txn, Edit::open(call)?);
+    let (spot, field) = edit.draft.look(txn, name, || txn.now_ms())?;
+    let old = match field {
+        Some(field) => Number::parse(mode, &field.value().bytes(txn)?).ok_or("ERR hash value is not a float")?,
+        None => Number::zero(mode),
+    };
+    let sum = old.sum_text(by).ok_or("ERR increment would produce NaN or Infinity")?;
+    edit.draft.put(txn, &spot, name, sum.as_bytes(), Expiry::Keep)?;
+    edit.publish(call, "hincrbyfloat")?;
+    call.reply.bulk(sum.as_bytes());
+    Ok(())
+}

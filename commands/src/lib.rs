@@ -12,6 +12,7 @@ pub mod bitmap;
 pub mod call;
 pub mod client;
 pub mod cluster;
+mod collection;
 pub mod command;
 pub mod config;
 pub mod connection;

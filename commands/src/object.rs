@@ -4,7 +4,7 @@
 //! so a packed value goes by the name of Redis's small layout and a tree by that of its large one.
 use polder_base::number;
 use polder_table::{Found, Limits, Policy, clock};
-use polder_values::{Kind, Value};
+use polder_values::{Kind, Value, hash, set};
 
 use crate::call::{Call, Outcome};
 use crate::command::{Command, LOADING, STALE, container, read, session};
@@ -61,9 +61,18 @@ pub fn encoding(found: &Found<'_>) -> &'static str {
         (Kind::String, Value::Packed(bytes)) if !found.raw && bytes.len() <= EMBEDDED_MAX => "embstr",
         (Kind::String, _) => "raw",
         (Kind::Stream, _) => "stream",
+        (Kind::Hash, value) => match hash::encoding(&value) {
+            hash::Encoding::Listpack => "listpack",
+            hash::Encoding::ListpackEx => "listpackex",
+            hash::Encoding::Hashtable => "hashtable",
+        },
+        (Kind::Set, value) => match set::encoding(&value) {
+            set::Encoding::Intset => "intset",
+            set::Encoding::Listpack => "listpack",
+            set::Encoding::Hashtable => "hashtable",
+        },
         (_, Value::Packed(_)) => "listpack",
         (Kind::List, Value::Tree(_)) => "quicklist",
-        (Kind::Hash | Kind::Set, Value::Tree(_)) => "hashtable",
         (Kind::SortedSet, Value::Tree(_)) => "skiplist",
     }
 }

@@ -16,6 +16,7 @@ use crate::execute::wrong_arity;
 use crate::settings::id;
 
 mod count;
+pub(crate) use count::number_mode;
 mod lcs;
 mod quick;
 mod set;

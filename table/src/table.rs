@@ -113,8 +113,8 @@ impl Table {
         density >= densest || (self.draw() as f64) < density / densest * u32::MAX as f64
     }
 
-    /// 64 bits of [`Table::draw`].
-    pub(crate) fn draw_wide(&self) -> u64 {
+    /// 64 random bits, not for secrets.
+    pub fn draw_wide(&self) -> u64 {
         (self.draw() as u64) << 32 | self.draw() as u64
     }
 

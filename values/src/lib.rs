@@ -6,9 +6,12 @@
 #![forbid(unsafe_code)]
 
 pub mod duplicate;
+pub mod hash;
 pub mod hyperloglog;
 pub mod order;
+pub mod part;
 pub mod sequence;
+pub mod set;
 pub mod string;
 #[cfg(feature = "testing")]
 pub mod testing;

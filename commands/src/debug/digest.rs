@@ -8,7 +8,9 @@
 //!   of everything   for each database: mix(number, 4 bytes big-endian), then for each key: add(mix(mix(0, key), value))
 //! ```
 use polder_table::{Db, Found, Mode, Scanned, Stop, Txn};
-use polder_values::{Kind, string};
+use polder_values::hash::Hash;
+use polder_values::sequence::Sequence;
+use polder_values::{Kind, Value, string};
 use sha1::{Digest, Sha1};
 
 use crate::call::{Outcome, SessionCall};
@@ -46,10 +48,33 @@ fn mix_value(txn: &Txn<'_>, digest: &mut [u8; 20], found: &Found<'_>) -> Result<
     mix(digest, &type_number(found.kind).to_be_bytes());
     match found.kind {
         Kind::String => mix(digest, &string::contiguous(txn, &found.value)?),
+        Kind::Hash => add_fields(txn, digest, &found.value)?,
+        Kind::Set => {
+            for member in Sequence::of(&found.value).iter(txn, 0) {
+                add(digest, &member?.bytes(txn)?);
+            }
+        }
         _ => return Err("ERR this version of polder digests strings only".into()),
     }
     if found.expiry_ms.is_some() {
         add(digest, b"!!expire!!");
+    }
+    Ok(())
+}
+
+/// Adds the fields of a hash: each with its value, and whether it expires.
+fn add_fields(txn: &Txn<'_>, digest: &mut [u8; 20], value: &Value<'_>) -> Result<(), Stop> {
+    for field in Hash::of(value).iter(txn, 0) {
+        let field = field?;
+        if field.lives(|| txn.now_ms()) {
+            let mut of_field = NONE;
+            mix(&mut of_field, &field.name().bytes(txn)?);
+            mix(&mut of_field, &field.value().bytes(txn)?);
+            if field.expiry_ms().is_some() {
+                add(&mut of_field, b"!!hexpire!!");
+            }
+            add(digest, &of_field);
+        }
     }
     Ok(())
 }

@@ -1,0 +1,141 @@
+//! Random picks from a set, and walks through it by cursor.
+use polder_base::number;
+use polder_table::Found;
+use polder_values::Kind;
+use polder_values::order::member_word;
+use polder_values::sequence::Sequence;
+use polder_values::set::{Draft, Encoding, encoding, rank_of_word};
+
+use super::{publish, reply_all, thresholds};
+use crate::call::{Call, Outcome, SYNTAX};
+use crate::collection::{Scan, draw_below, draw_ranks, reply_element};
+use crate::database::cursor;
+use crate::hash::count;
+
+pub(super) fn srandmember(call: &mut Call<'_>) -> Outcome {
+    let txn = call.txn;
+    let wanted = match &call.args[2..] {
+        [] => None,
+        [wanted] => Some(count(wanted)?),
+        _ => return Err(SYNTAX.into()),
+    };
+    let Some(found) = call.find_kind(call.args[1], Kind::Set)? else {
+        match wanted {
+            None => call.reply.null(),
+            Some(_) => call.reply.array(0),
+        }
+        return Ok(());
+    };
+    let members = Sequence::of(&found.value);
+    let all = members.count()?;
+    let Some(wanted) = wanted else { return reply_at(call, &members, draw_below(call.table, all)) };
+    if wanted < 0 {
+        call.reply.array(wanted.unsigned_abs() as usize);
+        for _ in 0..wanted.unsigned_abs() {
+            reply_at(call, &members, draw_below(call.table, all))?;
+        }
+        return Ok(());
+    }
+    let len = all.min(wanted as u64);
+    call.reply.array(len as usize);
+    if len == all {
+        for member in members.iter(txn, 0) {
+            reply_element(call.reply, txn, &member?)?;
+        }
+        return Ok(());
+    }
+    draw_ranks(call.table, len, all).into_iter().try_for_each(|rank| reply_at(call, &members, rank))
+}
+
+/// Replies with the member of a rank.
+fn reply_at(call: &mut Call<'_>, members: &Sequence<'_>, rank: u64) -> Outcome {
+    match members.at(call.txn, rank)? {
+        Some(member) => reply_element(call.reply, call.txn, &member)?,
+        None => call.reply.null(),
+    }
+    Ok(())
+}
+
+pub(super) fn spop(call: &mut Call<'_>) -> Outcome {
+    let key = call.args[1];
+    let wanted = match &call.args[2..] {
+        [] => None,
+        [wanted] => {
+            let wanted = number::integer(wanted).and_then(|wanted| u64::try_from(wanted).ok());
+            Some(wanted.ok_or("ERR value is out of range, must be positive")?)
+        }
+        _ => return Err(SYNTAX.into()),
+    };
+    let Some(found) = call.find_kind(key, Kind::Set)? else {
+        match wanted {
+            None => call.reply.null(),
+            Some(_) => call.reply.set(0),
+        }
+        return Ok(());
+    };
+    let members = Sequence::of(&found.value);
+    let all = members.count()?;
+    let len = wanted.unwrap_or(1).min(all);
+    if wanted.is_none() {
+        let rank = draw_below(call.table, all);
+        reply_at(call, &members, rank)?;
+        if all > 1 {
+            return take(call, found, &[rank]);
+        }
+    } else if len == all {
+        reply_all(call, Some(found))?;
+    } else {
+        let ranks = draw_ranks(call.table, len, all);
+        call.reply.set(ranks.len());
+        ranks.iter().try_for_each(|rank| reply_at(call, &members, *rank))?;
+        return if ranks.is_empty() { Ok(()) } else { take(call, found, &ranks) };
+    }
+    call.notify('s', "spop", key);
+    call.remove(key)?;
+    call.notify('g', "del", key);
+    Ok(())
+}
+
+/// Takes away the members of some ranks, which are in order; others are left.
+fn take(call: &Call<'_>, found: Found<'_>, ranks: &[u64]) -> Outcome {
+    let (txn, key) = (call.txn, call.args[1]);
+    let mut draft = Draft::of(&found.value, thresholds(call));
+    // From the last on: ranks before it stay as they are.
+    ranks.iter().rev().try_for_each(|rank| draft.remove_at(txn, *rank))?;
+    call.notify('s', "spop", key);
+    publish(call, key, Some(found), &mut draft).map(drop)
+}
+
+pub(super) fn sscan(call: &mut Call<'_>) -> Outcome {
+    let cursor = cursor(call.args[2])?;
+    let Some(found) = call.find_kind(call.args[1], Kind::Set)? else {
+        call.reply.array(2);
+        call.reply.bulk(b"0");
+        call.reply.array(0);
+        return Ok(());
+    };
+    let (txn, scan, members) = (call.txn, Scan::read(cursor, &call.args[3..], false)?, Sequence::of(&found.value));
+    // As in Redis, a small one comes as a whole.
+    let whole = encoding(&found.value) != Encoding::Hashtable || matches!(members, Sequence::Packed(_));
+    let from = if whole { 0 } else { rank_of_word(txn, &members, scan.first_word())? };
+    let (mut shown, mut seen, mut last, mut next) = (Vec::new(), 0, 0, 0);
+    for member in members.iter(txn, from) {
+        let member = member?;
+        let bytes = member.bytes(txn)?;
+        if !whole {
+            let word = member_word(&bytes);
+            if let Some(cursor) = scan.stops_at(seen, last, word) {
+                next = cursor;
+                break;
+            }
+            (seen, last) = (seen + 1, word);
+        }
+        if scan.shows(&bytes) {
+            shown.push(member);
+        }
+    }
+    call.reply.array(2);
+    call.reply.bulk(itoa::Buffer::new().format(next).as_bytes());
+    call.reply.array(shown.len());
+    shown.iter().try_for_each(|member| reply_element(call.reply, txn, member))
+}
