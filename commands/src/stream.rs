@@ -1,5 +1,226 @@
-//! Streams: entries in the order of their ids, and groups of consumers.
-use crate::command::Command;
+//! Streams: entries in the order of their ids, read by anybody, or by the consumers of groups that share them.
+//!
+//! How a stream is laid out is `values::stream`'s business. Adding and trimming, reading, groups, what is pending, and XINFO have files of
+//! their own; here are the rows, and what all of them need.
+use std::io::Write as _;
+
+use polder_base::Reply;
+use polder_table::{Found, New, Stop};
+use polder_values::Kind;
+use polder_values::stream::{Draft, Entry, Id, Range, Stream};
+
+use crate::call::{Call, Outcome};
+use crate::command::{BLOCKING, Command, FAST, GROWS, LOADING, STALE, container, read, session, write};
+use crate::introspect::help;
+
+mod add;
+mod group;
+mod id;
+mod info;
+mod pending;
+mod range;
+mod receive;
+
+const NONDETERMINISTIC: &[&str] = &["nondeterministic_output"];
+const READS: &[&str] = &["RO access"];
+const UPDATES: &[&str] = &["RW update"];
+const INSERTS: &[&str] = &["RW insert"];
+const DELETES: &[&str] = &["RW delete"];
 
 /// The family's rows.
-pub const COMMANDS: &[Command] = &[];
+pub const COMMANDS: &[Command] = &[
+    write("XACK", "key group id [id ...]", pending::xack)
+        .with(FAST)
+        .touches(UPDATES)
+        .since("5.0.0")
+        .costs("O(log N) for each id, with N being the number of pending entries of all groups.")
+        .about("Returns the number of messages that were successfully acknowledged by the consumer group member of a stream."),
+    write(
+        "XADD",
+        "key [NOMKSTREAM] [<MAXLEN|MINID> [=|~] threshold [LIMIT count]] <*|id> field value [field value ...]",
+        add::xadd,
+    )
+    .with(GROWS | FAST)
+    .touches(UPDATES)
+    .tips(NONDETERMINISTIC)
+    .since("5.0.0")
+    .costs("O(log N) when adding a new entry, O(M) when trimming where M being the number of entries evicted.")
+    .about("Appends a new message to a stream. Creates the key if it doesn't exist."),
+    write("XAUTOCLAIM", "key group consumer min-idle-time start [COUNT count] [JUSTID]", pending::xautoclaim)
+        .with(FAST)
+        .touches(DELETES)
+        .tips(NONDETERMINISTIC)
+        .since("6.2.0")
+        .costs("O(log N) if COUNT is small.")
+        .about("Changes, or acquires, ownership of messages in a consumer group, as if the messages were delivered to as consumer group member."),
+    write(
+        "XCLAIM",
+        "key group consumer min-idle-time id [id ...] [IDLE milliseconds] [TIME unix-time-milliseconds] [RETRYCOUNT count] [FORCE] [JUSTID] [LASTID lastid]",
+        pending::xclaim,
+    )
+    .with(FAST)
+    .touches(UPDATES)
+    .tips(NONDETERMINISTIC)
+    .since("5.0.0")
+    .costs("O(log N) with N being the number of messages in the PEL of the consumer group.")
+    .about("Changes, or acquires, ownership of a message in a consumer group, as if the message was delivered a consumer group member."),
+    write("XDEL", "key id [id ...]", add::xdel)
+        .with(FAST)
+        .touches(DELETES)
+        .since("5.0.0")
+        .costs("O(log N) for each single item to delete in the stream.")
+        .about("Returns the number of messages after removing them from a stream."),
+    container("XGROUP").since("5.0.0").costs("Depends on subcommand.").about("A container for consumer groups commands."),
+    write("XGROUP|CREATE", "key group <id|$> [MKSTREAM] [ENTRIESREAD entries-read]", group::create)
+        .with(GROWS)
+        .touches(INSERTS)
+        .since("5.0.0")
+        .about("Creates a consumer group."),
+    write("XGROUP|CREATECONSUMER", "key group consumer", group::create_consumer)
+        .with(GROWS)
+        .touches(INSERTS)
+        .since("6.2.0")
+        .about("Creates a consumer in a consumer group."),
+    write("XGROUP|DELCONSUMER", "key group consumer", group::delete_consumer)
+        .touches(DELETES)
+        .since("5.0.0")
+        .costs("O(N log M) where N is the number of entries that the consumer has pending, M that of all groups.")
+        .about("Deletes a consumer from a consumer group."),
+    write("XGROUP|DESTROY", "key group", group::destroy)
+        .touches(DELETES)
+        .since("5.0.0")
+        .costs("O(N) where N is the number of entries in the group's pending entries list (PEL).")
+        .about("Destroys a consumer group."),
+    session("XGROUP|HELP", "", help).with(LOADING | STALE).since("5.0.0").about("Returns helpful text about the different subcommands."),
+    write("XGROUP|SETID", "key group <id|$> [ENTRIESREAD entries-read]", group::set_id)
+        .touches(UPDATES)
+        .since("5.0.0")
+        .about("Sets the last-delivered ID of a consumer group."),
+    container("XINFO").since("5.0.0").costs("Depends on subcommand.").about("A container for stream introspection commands."),
+    read("XINFO|CONSUMERS", "key group", info::consumers)
+        .touches(READS)
+        .tips(NONDETERMINISTIC)
+        .since("5.0.0")
+        .costs("O(N log M) with N being the number of consumers, M that of pending entries.")
+        .about("Returns a list of the consumers in a consumer group."),
+    read("XINFO|GROUPS", "key", info::groups)
+        .touches(READS)
+        .since("5.0.0")
+        .costs("O(N log M) with N being the number of groups, M that of pending entries.")
+        .about("Returns a list of the consumer groups of a stream."),
+    session("XINFO|HELP", "", help).with(LOADING | STALE).since("5.0.0").about("Returns helpful text about the different subcommands."),
+    read("XINFO|STREAM", "key [FULL [COUNT count]]", info::stream).touches(READS).since("5.0.0").about("Returns information about a stream."),
+    read("XLEN", "key", range::xlen).with(FAST).touches(&["RO"]).since("5.0.0").about("Return the number of messages in a stream."),
+    read("XPENDING", "key group [[IDLE min-idle-time] start end count [consumer]]", pending::xpending)
+        .touches(READS)
+        .tips(NONDETERMINISTIC)
+        .since("5.0.0")
+        .costs("O(log N + M) with M being the number of elements returned; all that was scanned when used with the IDLE filter. The summary takes O(log N) for each consumer.")
+        .about("Returns the information and entries from a stream consumer group's pending entries list."),
+    read("XRANGE", "key start end [COUNT count]", range::xrange)
+        .touches(READS)
+        .since("5.0.0")
+        .costs("O(log N + M) with M being the number of elements returned.")
+        .about("Returns the messages from a stream within a range of IDs."),
+    read("XREAD", "[COUNT count] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]", receive::xread)
+        .with(BLOCKING)
+        .touches(READS)
+        .since("5.0.0")
+        .costs("For each stream O(log N + M) with M being the number of elements returned.")
+        .about("Returns messages from multiple streams with IDs greater than the ones requested. Blocks until a message is available otherwise."),
+    write(
+        "XREADGROUP",
+        "GROUP group consumer [COUNT count] [BLOCK milliseconds] [NOACK] STREAMS key [key ...] id [id ...]",
+        receive::xreadgroup,
+    )
+    .with(BLOCKING)
+    .touches(READS)
+    .since("5.0.0")
+    .costs("For each stream O(M log N) with M being the number of elements returned.")
+    .about(
+        "Returns new or historical messages from a stream for a consumer in a group. Blocks until a message is available otherwise.",
+    ),
+    read("XREVRANGE", "key end start [COUNT count]", range::xrevrange)
+        .touches(READS)
+        .since("5.0.0")
+        .costs("O(log N + M) with M being the number of elements returned.")
+        .about("Returns the messages from a stream within a range of IDs in reverse order."),
+    write("XSETID", "key last-id [ENTRIESADDED entries-added] [MAXDELETEDID max-deleted-id]", add::xsetid)
+        .with(GROWS | FAST)
+        .touches(UPDATES)
+        .since("5.0.0")
+        .about("An internal command for replicating stream values."),
+    write("XTRIM", "key <MAXLEN|MINID> [=|~] threshold [LIMIT count]", add::xtrim)
+        .touches(DELETES)
+        .tips(NONDETERMINISTIC)
+        .since("5.0.0")
+        .costs("O(N), with N being the number of evicted entries; whole blocks of them are given back at once.")
+        .about("Deletes messages from the beginning of a stream."),
+];
+
+/// A key's state and the stream that it holds.
+type Held<'c> = (Found<'c>, Stream<'c>);
+
+/// The stream that a key holds, if it is there.
+///
+/// # Errors
+/// WRONGTYPE when it holds something else.
+fn find<'c>(call: &Call<'c>, key: &[u8]) -> Result<Option<Held<'c>>, Stop> {
+    let Some(found) = call.find_kind(key, Kind::Stream)? else { return Ok(None) };
+    Ok(Some((found, Stream::of(call.txn, &found.value)?)))
+}
+
+/// As [`find`], for a change.
+fn find_draft<'c>(call: &Call<'c>, key: &[u8]) -> Result<Option<(Found<'c>, Draft)>, Stop> {
+    let Some(found) = call.find_kind(key, Kind::Stream)? else { return Ok(None) };
+    Ok(Some((found, Draft::of(call.txn, &found.value)?)))
+}
+
+/// Gives a key a changed stream; its expiry stays.
+fn publish(call: &Call<'_>, key: &[u8], found: Option<Found<'_>>, draft: &mut Draft) -> Outcome {
+    let value = draft.value(call.txn)?;
+    let old = found.map_or(New::of(Kind::Stream, value), New::from);
+    call.edit(key, &New { value, ..old })
+}
+
+fn reply_id(reply: &mut dyn Reply, id: Id) {
+    let mut text = [0; 41];
+    let mut rest = &mut text[..];
+    // Two numbers of twenty digits fit.
+    let _ = write!(rest, "{id}");
+    let left = rest.len();
+    reply.bulk(&text[..text.len() - left]);
+}
+
+fn reply_entry(reply: &mut dyn Reply, entry: &Entry<'_>) {
+    reply.array(2);
+    reply_id(reply, entry.id);
+    reply.array(entry.len() * 2);
+    for (field, value) in entry.pairs() {
+        reply.bulk(field);
+        reply.bulk(value);
+    }
+}
+
+/// Replies with the entries of a range.
+fn reply_range(reply: &mut dyn Reply, stream: &Stream<'_>, range: &Range) -> Outcome {
+    reply.array(stream.count(range)? as usize);
+    stream.walk(range, &mut |entry| reply_entry(reply, entry))?;
+    Ok(())
+}
+
+/// Redis's text for a group that is not there.
+fn no_group(key: &[u8], group: &[u8]) -> Stop {
+    format!("NOGROUP No such key '{}' or consumer group '{}'", String::from_utf8_lossy(key), String::from_utf8_lossy(group)).into()
+}
+
+/// As [`no_group`], where the key is there.
+fn no_such_group(key: &[u8], group: &[u8]) -> Stop {
+    format!("NOGROUP No such consumer group '{}' for key name '{}'", String::from_utf8_lossy(group), String::from_utf8_lossy(key)).into()
+}
+
+/// Redis's text for options that a subcommand does not know.
+fn bad_subcommand(call: &Call<'_>) -> Stop {
+    let name = String::from_utf8_lossy(&call.args[1][..call.args[1].len().min(128)]).into_owned();
+    format!("ERR unknown subcommand or wrong number of arguments for '{name}'. Try {} HELP.", call.command.container()).into()
+}

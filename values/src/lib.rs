@@ -12,6 +12,7 @@ pub mod order;
 pub mod part;
 pub mod sequence;
 pub mod set;
+pub mod stream;
 pub mod string;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -91,7 +92,8 @@ pub fn check(kind: Kind, nodes: &dyn Nodes, root: &Root, visit: &mut dyn FnMut(R
         Kind::String => string::check(nodes, root, visit),
         Kind::List if second != Tree::default() => Err(Fault::Damaged { what: "the root of a list" }),
         Kind::List => sequence::check(nodes, &first, &sequence::BY_POSITION, false, visit),
-        Kind::Hash | Kind::Set | Kind::SortedSet | Kind::Stream => {
+        Kind::Stream => stream::check(nodes, root, visit),
+        Kind::Hash | Kind::Set | Kind::SortedSet => {
             sequence::check_shape(nodes, &first, visit)?;
             sequence::check_shape(nodes, &second, visit)
         }

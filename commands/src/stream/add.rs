@@ -1,0 +1,273 @@
+//! What makes a stream longer or shorter: XADD, XTRIM, XDEL, XSETID.
+use polder_table::Stop;
+use polder_values::stream::{Draft, Id, Range};
+
+use super::id::{self, Wanted};
+use super::{find_draft, publish, reply_id};
+use crate::call::{Call, Outcome, SYNTAX, integer, is};
+use crate::execute::wrong_arity;
+use crate::settings::id as setting;
+
+/// What is to go from the beginning of a stream.
+#[derive(Clone, Copy)]
+enum Threshold {
+    /// All but so many.
+    Length(u64),
+    /// All before this.
+    First(Id),
+}
+
+/// How a stream is to be trimmed.
+#[derive(Clone, Copy)]
+struct Trim {
+    threshold: Threshold,
+    /// Only whole nodes, as Redis counts them, and no more entries than this; none without `~`.
+    approximate: Option<u64>,
+}
+
+/// The options of XADD and XTRIM.
+struct Options {
+    trim: Option<Trim>,
+    may_make: bool,
+    /// XADD's id, and the number of the argument that it is.
+    wanted: Wanted,
+    at: usize,
+}
+
+/// Reads the options that stand from argument 2 on; those of XADD end with an id.
+fn options(call: &Call<'_>, adds: bool) -> Result<Options, Stop> {
+    let (mut threshold, mut approximate, mut limit) = (None, false, None);
+    let (mut may_make, mut wanted, mut at) = (true, Wanted::Any, 2);
+    while let Some(&option) = call.args.get(at) {
+        let next = call.args.get(at + 1).copied();
+        match next {
+            _ if adds && option == b"*" => break,
+            Some(mut next) if is(option, "MAXLEN") || is(option, "MINID") => {
+                if threshold.is_some() {
+                    return Err("ERR syntax error, MAXLEN and MINID options at the same time are not compatible".into());
+                }
+                approximate = false;
+                if let (b"~" | b"=", Some(&after)) = (next, call.args.get(at + 2)) {
+                    approximate = next == b"~";
+                    (next, at) = (after, at + 1);
+                }
+                threshold = Some(if is(option, "MAXLEN") {
+                    Threshold::Length(natural(next, "MAXLEN")?)
+                } else {
+                    Threshold::First(id::exact(next)?)
+                });
+                at += 2;
+            }
+            Some(next) if is(option, "LIMIT") => {
+                limit = Some(natural(next, "LIMIT")?);
+                at += 2;
+            }
+            _ if adds && is(option, "NOMKSTREAM") => {
+                may_make = false;
+                at += 1;
+            }
+            _ if adds => {
+                wanted = Wanted::parse(option)?;
+                break;
+            }
+            _ => return Err(SYNTAX.into()),
+        }
+    }
+    let trim = checked_trim(call, adds, threshold, approximate, limit)?;
+    Ok(Options { trim, may_make, wanted, at })
+}
+
+fn natural(text: &[u8], option: &str) -> Result<u64, Stop> {
+    u64::try_from(integer(text)?).map_err(|_| format!("ERR The {option} argument must be >= 0.").into())
+}
+
+fn checked_trim(
+    call: &Call<'_>,
+    adds: bool,
+    threshold: Option<Threshold>,
+    approximate: bool,
+    limit: Option<u64>,
+) -> Result<Option<Trim>, Stop> {
+    if threshold.is_none() && limit.is_some_and(|limit| limit > 0) {
+        return Err("ERR syntax error, LIMIT cannot be used without specifying a trimming strategy".into());
+    }
+    if threshold.is_none() && !adds {
+        return Err("ERR syntax error, XTRIM must be called with a trimming strategy".into());
+    }
+    if limit.is_some() && !approximate {
+        return Err("ERR syntax error, LIMIT cannot be used without the special ~ option".into());
+    }
+    let usual = match node_entries(call).saturating_mul(100) {
+        0 => 10_000,
+        entries => entries.min(1_000_000),
+    };
+    let most = match limit {
+        Some(0) => u64::MAX,
+        Some(limit) => limit,
+        None => usual,
+    };
+    Ok(threshold.map(|threshold| Trim { threshold, approximate: approximate.then_some(most) }))
+}
+
+/// Entries that a node of Redis would have at most; 0 for no such limit.
+fn node_entries(call: &Call<'_>) -> u64 {
+    call.host.settings().number(const { setting("stream-node-max-entries") }) as u64
+}
+
+/// Trims; answers how many entries went.
+fn trim(call: &Call<'_>, draft: &mut Draft, trim: &Trim) -> Result<u64, Stop> {
+    let most = trim.approximate.unwrap_or(u64::MAX);
+    let may_go = match trim.threshold {
+        Threshold::Length(length) => draft.len().saturating_sub(length),
+        Threshold::First(first) => match first.previous() {
+            Some(end) => draft.view(call.txn).count(&Range { end, limit: most.saturating_add(1), ..Range::ALL })?,
+            None => 0,
+        },
+    };
+    let gone = if trim.approximate.is_some() { whole_nodes(draft.len(), may_go, most, node_entries(call)) } else { may_go };
+    draft.trim(call.txn, gone)?;
+    Ok(gone)
+}
+
+/// How many of `len` entries Redis would take with `~`: whole nodes of so many entries, of those that may go, up to `most` in all.
+fn whole_nodes(len: u64, may_go: u64, most: u64, node: u64) -> u64 {
+    let node = if node == 0 { len } else { node };
+    let enough = may_go.min(most);
+    if enough == len || node == 0 { enough } else { enough - enough % node }
+}
+
+pub(super) fn xadd(call: &mut Call<'_>) -> Outcome {
+    let (key, options) = (call.args[1], options(call, true)?);
+    let pairs = call.args.get(options.at + 1..).unwrap_or_default();
+    if pairs.is_empty() || !pairs.len().is_multiple_of(2) {
+        return Err(wrong_arity(call.command));
+    }
+    if options.wanted == Wanted::Exactly(Id::MIN) {
+        return Err("ERR The ID specified in XADD must be greater than 0-0".into());
+    }
+    let (found, mut draft) = match find_draft(call, key)? {
+        Some((found, draft)) => (Some(found), draft),
+        None if options.may_make => (None, Draft::default()),
+        None => {
+            call.reply.null();
+            return Ok(());
+        }
+    };
+    let last = draft.last_given(call.txn)?;
+    if last == Id::MAX {
+        return Err("ERR The stream has exhausted the last possible ID, unable to add more items".into());
+    }
+    let Some(id) = options.wanted.after(last, call.txn.now_ms()) else {
+        return Err("ERR The ID specified in XADD is equal or smaller than the target stream top item".into());
+    };
+    draft.append(call.txn, id, pairs)?;
+    let gone = match &options.trim {
+        Some(wanted) => trim(call, &mut draft, wanted)?,
+        None => 0,
+    };
+    publish(call, key, found, &mut draft)?;
+    call.notify('t', "xadd", key);
+    if gone > 0 {
+        call.notify('t', "xtrim", key);
+    }
+    reply_id(call.reply, id);
+    Ok(())
+}
+
+pub(super) fn xtrim(call: &mut Call<'_>) -> Outcome {
+    let (key, options) = (call.args[1], options(call, false)?);
+    let mut gone = 0;
+    if let (Some((found, mut draft)), Some(wanted)) = (find_draft(call, key)?, &options.trim) {
+        gone = trim(call, &mut draft, wanted)?;
+        if gone > 0 {
+            publish(call, key, Some(found), &mut draft)?;
+            call.notify('t', "xtrim", key);
+        }
+    }
+    call.reply.integer(gone as i64);
+    Ok(())
+}
+
+pub(super) fn xdel(call: &mut Call<'_>) -> Outcome {
+    let key = call.args[1];
+    let Some((found, mut draft)) = find_draft(call, key)? else {
+        call.reply.integer(0);
+        return Ok(());
+    };
+    let ids = call.args[2..].iter().map(|text| id::exact(text)).collect::<Result<Vec<_>, _>>()?;
+    let mut gone = 0;
+    for id in ids {
+        if draft.remove(call.txn, id)? {
+            draft.note_deleted(id);
+            gone += 1;
+        }
+    }
+    if gone > 0 {
+        publish(call, key, Some(found), &mut draft)?;
+        call.notify('t', "xdel", key);
+    }
+    call.reply.integer(gone);
+    Ok(())
+}
+
+pub(super) fn xsetid(call: &mut Call<'_>) -> Outcome {
+    let (key, last) = (call.args[1], id::exact(call.args[2])?);
+    let (mut added, mut max_deleted) = (None, Id::MIN);
+    for option in call.args[3..].chunks(2) {
+        match option {
+            [word, count] if is(word, "ENTRIESADDED") => {
+                added = Some(u64::try_from(integer(count)?).map_err(|_| "ERR entries_added must be positive")?);
+            }
+            [word, text] if is(word, "MAXDELETEDID") => {
+                max_deleted = id::exact(text)?;
+                if last < max_deleted {
+                    return Err("ERR The ID specified in XSETID is smaller than the provided max_deleted_entry_id".into());
+                }
+            }
+            _ => return Err(SYNTAX.into()),
+        }
+    }
+    let (found, mut draft) = find_draft(call, key)?.ok_or("ERR no such key")?;
+    let stream = draft.view(call.txn);
+    if last < stream.max_deleted() {
+        return Err("ERR The ID specified in XSETID is smaller than current max_deleted_entry_id".into());
+    }
+    if stream.last()?.is_some_and(|top| last < top) {
+        return Err("ERR The ID specified in XSETID is smaller than the target stream top item".into());
+    }
+    if added.is_some_and(|added| added < stream.len()) {
+        return Err("ERR The entries_added specified in XSETID is smaller than the target stream length".into());
+    }
+    draft.set_last_given(last);
+    if let Some(added) = added {
+        draft.set_added(added);
+    }
+    if max_deleted != Id::MIN {
+        draft.set_max_deleted(max_deleted);
+    }
+    publish(call, key, Some(found), &mut draft)?;
+    call.notify('t', "xsetid", key);
+    call.reply.ok();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn approximate_trimming_takes_whole_nodes_and_never_more_than_asked() {
+        for (len, may_go, most, node, gone) in [
+            (250, 150, 10_000, 100, 100),
+            (250, 250, 10_000, 100, 250),
+            (250, 250, 120, 100, 100),
+            (250, 99, 10_000, 100, 0),
+            (250, 150, 10_000, 0, 0),
+            (250, 250, 10_000, 0, 250),
+            (50, 50, 50, 1, 50),
+            (0, 0, 10, 100, 0),
+        ] {
+            assert_eq!(whole_nodes(len, may_go, most, node), gone, "{len} {may_go} {most} {node}");
+        }
+    }
+}

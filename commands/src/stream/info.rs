@@ -1,0 +1,191 @@
+//! XINFO.
+use polder_base::Reply;
+use polder_table::Stop;
+use polder_values::stream::{Group, Id, Pending, Range, Stream};
+
+use super::group::Measure;
+use super::{bad_subcommand, find, no_such_group, reply_entry, reply_id, reply_range};
+use crate::call::{Call, Outcome, integer, is};
+use crate::settings::id as setting;
+
+/// Entries that FULL shows of each thing, unless it is told otherwise.
+const FULL_COUNT: u64 = 10;
+
+fn existing<'c>(call: &Call<'c>) -> Result<Stream<'c>, Stop> {
+    find(call, call.args[2])?.map(|(_, stream)| stream).ok_or_else(|| "ERR no such key".into())
+}
+
+fn reply_or_null(reply: &mut dyn Reply, number: Option<i64>) {
+    match number {
+        Some(number) => reply.integer(number),
+        None => reply.null(),
+    }
+}
+
+/// The entries-read of a group, as a number of Redis's.
+fn entries_read(group: &Group<'_>) -> Option<i64> {
+    group.read.map(|read| read as i64)
+}
+
+pub(super) fn consumers(call: &mut Call<'_>) -> Outcome {
+    let (stream, name) = (existing(call)?, call.args[3]);
+    let group = stream.group(name)?.ok_or_else(|| no_such_group(call.args[2], name))?;
+    let now = call.txn.now_ms() as i64;
+    call.reply.array(stream.consumers_len(group.number)? as usize);
+    for consumer in stream.consumers(group.number)? {
+        let consumer = consumer?;
+        call.reply.map(4);
+        call.reply.bulk(b"name");
+        call.reply.bulk(&consumer.name);
+        call.reply.bulk(b"pending");
+        call.reply.integer(stream.owned_len(group.number, consumer.number)? as i64);
+        call.reply.bulk(b"idle");
+        call.reply.integer((now - consumer.seen_ms as i64).max(0));
+        call.reply.bulk(b"inactive");
+        call.reply.integer(consumer.active_ms.map_or(-1, |active| now - active as i64));
+    }
+    Ok(())
+}
+
+pub(super) fn groups(call: &mut Call<'_>) -> Outcome {
+    let stream = existing(call)?;
+    let measure = Measure::of(&stream)?;
+    call.reply.array(stream.groups_len() as usize);
+    for group in stream.groups() {
+        let group = group?;
+        call.reply.map(6);
+        call.reply.bulk(b"name");
+        call.reply.bulk(&group.name);
+        call.reply.bulk(b"consumers");
+        call.reply.integer(stream.consumers_len(group.number)? as i64);
+        call.reply.bulk(b"pending");
+        call.reply.integer(stream.pending_len(group.number)? as i64);
+        call.reply.bulk(b"last-delivered-id");
+        reply_id(call.reply, group.last);
+        call.reply.bulk(b"entries-read");
+        reply_or_null(call.reply, entries_read(&group));
+        call.reply.bulk(b"lag");
+        reply_or_null(call.reply, measure.lag(&group));
+    }
+    Ok(())
+}
+
+/// What stands behind the key of XINFO STREAM: how many of each thing FULL is to show.
+fn full_limit(call: &Call<'_>) -> Result<Option<u64>, Stop> {
+    let count = match &call.args[3..] {
+        [] => return Ok(None),
+        [full] if is(full, "FULL") => return Ok(Some(FULL_COUNT)),
+        [full, word, count] if is(full, "FULL") && is(word, "COUNT") => integer(count)?,
+        _ => return Err(bad_subcommand(call)),
+    };
+    Ok(Some(match u64::try_from(count) {
+        Ok(0) => u64::MAX,
+        Ok(count) => count,
+        Err(_) => FULL_COUNT,
+    }))
+}
+
+pub(super) fn stream(call: &mut Call<'_>) -> Outcome {
+    let stream = existing(call)?;
+    let limit = full_limit(call)?;
+    let node = call.host.settings().number(const { setting("stream-node-max-entries") }) as u64;
+    // As many nodes as Redis would need for full ones.
+    let nodes = stream.len().div_ceil(if node == 0 { stream.len().max(1) } else { node });
+    let reply = &mut *call.reply;
+    reply.map(if limit.is_some() { 9 } else { 10 });
+    for (name, number) in [("length", stream.len()), ("radix-tree-keys", nodes), ("radix-tree-nodes", nodes + 1)] {
+        reply.bulk(name.as_bytes());
+        reply.integer(number as i64);
+    }
+    reply.bulk(b"last-generated-id");
+    reply_id(reply, stream.last_given()?);
+    reply.bulk(b"max-deleted-entry-id");
+    reply_id(reply, stream.max_deleted());
+    reply.bulk(b"entries-added");
+    reply.integer(stream.added() as i64);
+    reply.bulk(b"recorded-first-entry-id");
+    reply_id(reply, stream.first()?.unwrap_or(Id::MIN));
+    match limit {
+        Some(limit) => reply_full(reply, &stream, limit),
+        None => reply_short(reply, &stream),
+    }
+}
+
+fn reply_short(reply: &mut dyn Reply, stream: &Stream<'_>) -> Outcome {
+    reply.bulk(b"groups");
+    reply.integer(stream.groups_len() as i64);
+    for (name, back) in [("first-entry", false), ("last-entry", true)] {
+        reply.bulk(name.as_bytes());
+        if stream.is_empty() {
+            reply.null();
+        }
+        stream.walk(&Range { back, limit: 1, ..Range::ALL }, &mut |entry| reply_entry(reply, entry))?;
+    }
+    Ok(())
+}
+
+fn reply_full(reply: &mut dyn Reply, stream: &Stream<'_>, limit: u64) -> Outcome {
+    let measure = Measure::of(stream)?;
+    reply.bulk(b"entries");
+    reply_range(reply, stream, &Range { limit, ..Range::ALL })?;
+    reply.bulk(b"groups");
+    reply.array(stream.groups_len() as usize);
+    for group in stream.groups() {
+        let group = group?;
+        let pending = stream.pending_len(group.number)?;
+        reply.map(7);
+        reply.bulk(b"name");
+        reply.bulk(&group.name);
+        reply.bulk(b"last-delivered-id");
+        reply_id(reply, group.last);
+        reply.bulk(b"entries-read");
+        reply_or_null(reply, entries_read(&group));
+        reply.bulk(b"lag");
+        reply_or_null(reply, measure.lag(&group));
+        reply.bulk(b"pel-count");
+        reply.integer(pending as i64);
+        reply.bulk(b"pending");
+        reply.array(pending.min(limit) as usize);
+        for pending in stream.pending(group.number, Id::MIN)?.take(limit as usize) {
+            let pending = pending?;
+            reply.array(4);
+            reply_id(reply, pending.id);
+            reply.bulk(&stream.consumer_name(group.number, pending.consumer)?);
+            reply_delivery(reply, &pending);
+        }
+        reply_consumers(reply, stream, group.number, limit)?;
+    }
+    Ok(())
+}
+
+fn reply_delivery(reply: &mut dyn Reply, pending: &Pending) {
+    reply.integer(pending.delivered_ms as i64);
+    reply.integer(pending.deliveries as i64);
+}
+
+fn reply_consumers(reply: &mut dyn Reply, stream: &Stream<'_>, group: u32, limit: u64) -> Outcome {
+    reply.bulk(b"consumers");
+    reply.array(stream.consumers_len(group)? as usize);
+    for consumer in stream.consumers(group)? {
+        let consumer = consumer?;
+        let owned = stream.owned_len(group, consumer.number)?;
+        reply.map(5);
+        reply.bulk(b"name");
+        reply.bulk(&consumer.name);
+        reply.bulk(b"seen-time");
+        reply.integer(consumer.seen_ms as i64);
+        reply.bulk(b"active-time");
+        reply.integer(consumer.active_ms.map_or(-1, |active| active as i64));
+        reply.bulk(b"pel-count");
+        reply.integer(owned as i64);
+        reply.bulk(b"pending");
+        reply.array(owned.min(limit) as usize);
+        for id in stream.owned(group, consumer.number, Id::MIN)?.take(limit as usize) {
+            let pending = stream.pending_of(group, id?)?;
+            reply.array(3);
+            reply_id(reply, pending.id);
+            reply_delivery(reply, &pending);
+        }
+    }
+    Ok(())
+}

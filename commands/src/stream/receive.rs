@@ -1,0 +1,315 @@
+//! XREAD and XREADGROUP.
+//!
+//! A call names streams with the ids that were seen last. First all of it is read and checked; then each stream is looked at for what
+//! there is to serve; then it is served. Where nothing is and BLOCK was given, the call waits.
+use std::collections::HashMap;
+
+use polder_base::Protocol;
+use polder_table::Stop;
+use polder_values::Kind;
+use polder_values::stream::{Consumer, Group, Id, Pending, Range, Stream};
+
+use super::group::Measure;
+use super::{find, find_draft, id, publish, reply_entry, reply_id, reply_range};
+use crate::call::{Call, Outcome, SYNTAX, integer, is};
+use crate::waiting::{Otherwise, Wait, milliseconds};
+
+/// What a call asks for.
+struct Request<'c> {
+    timeout_ms: Option<u64>,
+    /// Of each stream.
+    limit: u64,
+    no_ack: bool,
+    /// The names of group and consumer.
+    group: Option<(&'c [u8], &'c [u8])>,
+    keys: &'c [&'c [u8]],
+    ids: &'c [&'c [u8]],
+}
+
+fn request<'c>(call: &Call<'c>, grouped: bool) -> Result<Request<'c>, Stop> {
+    let mut request = Request { timeout_ms: None, limit: u64::MAX, no_ack: false, group: None, keys: &[], ids: &[] };
+    let mut rest = &call.args[1..];
+    loop {
+        rest = match rest {
+            [word, ms, rest @ ..] if is(word, "BLOCK") => {
+                request.timeout_ms = Some(milliseconds(ms)?);
+                rest
+            }
+            [word, count, rest @ ..] if is(word, "COUNT") => {
+                request.limit = u64::try_from(integer(count)?).ok().filter(|count| *count > 0).unwrap_or(u64::MAX);
+                rest
+            }
+            [word, streams @ ..] if is(word, "STREAMS") && !streams.is_empty() => {
+                if !streams.len().is_multiple_of(2) {
+                    return Err(unbalanced(call, grouped));
+                }
+                (request.keys, request.ids) = streams.split_at(streams.len() / 2);
+                break;
+            }
+            [word, group, consumer, rest @ ..] if is(word, "GROUP") => {
+                if !grouped {
+                    return Err("ERR The GROUP option is only supported by XREADGROUP. You called XREAD instead.".into());
+                }
+                request.group = Some((group, consumer));
+                rest
+            }
+            [word, rest @ ..] if is(word, "NOACK") => {
+                if !grouped {
+                    return Err("ERR The NOACK option is only supported by XREADGROUP. You called XREAD instead.".into());
+                }
+                request.no_ack = true;
+                rest
+            }
+            _ => return Err(SYNTAX.into()),
+        }
+    }
+    if grouped && request.group.is_none() {
+        return Err("ERR Missing GROUP option for XREADGROUP".into());
+    }
+    Ok(request)
+}
+
+fn unbalanced(call: &Call<'_>, grouped: bool) -> Stop {
+    let (name, symbol) = (call.command.label(), if grouped { '>' } else { '$' });
+    format!("ERR Unbalanced '{name}' list of streams: for each stream key an ID or '{symbol}' must be specified.").into()
+}
+
+pub(super) fn xread(call: &mut Call<'_>) -> Outcome {
+    let request = request(call, false)?;
+    let mut ids = Vec::with_capacity(request.ids.len());
+    let memo: Vec<Id> = call.memo().map(ids_of).unwrap_or_default();
+    for (at, (key, text)) in request.keys.iter().zip(request.ids).enumerate() {
+        let stream = find(call, key)?.map(|(_, stream)| stream);
+        ids.push(match (*text, memo.get(at)) {
+            (b"$", Some(first)) => *first,
+            (b"$", None) => stream.map_or(Ok(Id::MIN), |stream| stream.last_given())?,
+            // The last entry that is there, if there is one.
+            (b"+", _) => stream.map_or(Ok(None), |stream| stream.last())?.and_then(Id::previous).unwrap_or(Id::MIN),
+            (b">", _) => {
+                return Err("ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> <consumer> option.".into());
+            }
+            (text, _) => id::exact(text)?,
+        });
+    }
+    let mut served = Vec::new();
+    for (key, id) in request.keys.iter().zip(&ids) {
+        if let Some((_, stream)) = find(call, key)?
+            && let Some(start) = id.next()
+            && stream.last()?.is_some_and(|last| last >= start)
+        {
+            served.push((*key, stream, Range { start, limit: request.limit, ..Range::ALL }));
+        }
+    }
+    if served.is_empty() {
+        return finish(call, &request, memo_of(&ids));
+    }
+    call.reply_streams(served.len());
+    for (key, stream, range) in served {
+        call.reply_stream(key);
+        reply_range(call.reply, &stream, &range)?;
+    }
+    Ok(())
+}
+
+fn memo_of(ids: &[Id]) -> Vec<u8> {
+    ids.iter().flat_map(|id| id.bytes()).collect()
+}
+
+fn ids_of(memo: &[u8]) -> Vec<Id> {
+    let (words, _) = memo.as_chunks::<8>();
+    words.chunks_exact(2).map(|pair| Id { ms: u64::from_be_bytes(pair[0]), seq: u64::from_be_bytes(pair[1]) }).collect()
+}
+
+/// Nothing could be served: the call waits, or says so.
+fn finish(call: &mut Call<'_>, request: &Request<'_>, memo: Vec<u8>) -> Outcome {
+    match request.timeout_ms {
+        Some(timeout_ms) => call.wait(Wait { kind: Kind::Stream, keys: request.keys, timeout_ms, otherwise: Otherwise::NullArray, memo }),
+        None => {
+            call.reply.null_array();
+            Ok(())
+        }
+    }
+}
+
+impl Call<'_> {
+    /// Begins a reply of so many streams: a map, or pairs for who does not know maps.
+    fn reply_streams(&mut self, count: usize) {
+        match self.reply.protocol() {
+            Protocol::Resp2 => self.reply.array(count),
+            Protocol::Resp3 => self.reply.map(count),
+        }
+    }
+
+    fn reply_stream(&mut self, key: &[u8]) {
+        if self.reply.protocol() == Protocol::Resp2 {
+            self.reply.array(2);
+        }
+        self.reply.bulk(key);
+    }
+}
+
+/// What a consumer is to get of a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Serving {
+    Nothing,
+    /// What is pending for it, from an id on.
+    History(Id),
+    /// What the group has not seen yet.
+    New,
+}
+
+pub(super) fn xreadgroup(call: &mut Call<'_>) -> Outcome {
+    let request = request(call, true)?;
+    let Some((group, consumer)) = request.group else { unreachable!("a call without a group was refused") };
+    let mut seen = Vec::with_capacity(request.ids.len());
+    for (key, text) in request.keys.iter().zip(request.ids) {
+        let stream = find(call, key)?.map(|(_, stream)| stream);
+        if stream.map_or(Ok(None), |stream| stream.group(group))?.is_none() {
+            return Err(missing(key, group));
+        }
+        seen.push(match *text {
+            b">" => Id::MAX,
+            b"$" | b"+" => return Err(meaningless(text)),
+            text => id::exact(text)?,
+        });
+    }
+    let servings = servings(call, &request, group, &seen)?;
+    let served = servings.iter().filter(|serving| **serving != Serving::Nothing).count();
+    if served > 0 {
+        call.reply_streams(served);
+    } else if request.timeout_ms.is_some() && call.may_wait() {
+        return finish(call, &request, Vec::new());
+    }
+    for (key, serving) in request.keys.iter().zip(servings) {
+        serve(call, &request, key, (group, consumer), serving)?;
+    }
+    if served == 0 { finish(call, &request, Vec::new()) } else { Ok(()) }
+}
+
+fn missing(key: &[u8], group: &[u8]) -> Stop {
+    let (key, group) = (String::from_utf8_lossy(key), String::from_utf8_lossy(group));
+    format!("NOGROUP No such key '{key}' or consumer group '{group}' in XREADGROUP with GROUP option").into()
+}
+
+fn meaningless(text: &[u8]) -> Stop {
+    let sign = String::from_utf8_lossy(text);
+    format!(
+        "ERR The {sign} ID is meaningless in the context of XREADGROUP: you want to read the history of this consumer by specifying a \
+         proper ID, or use the > ID to get new messages. The {sign} ID would just return an empty result set."
+    )
+    .into()
+}
+
+/// What each stream of a call has to be served. One that is named more than once has for the second time what the first has left.
+fn servings(call: &Call<'_>, request: &Request<'_>, group: &[u8], seen: &[Id]) -> Result<Vec<Serving>, Stop> {
+    let mut delivered: HashMap<&[u8], Id> = HashMap::new();
+    let mut servings = Vec::with_capacity(seen.len());
+    for (key, seen) in request.keys.iter().zip(seen) {
+        let Some(start) = seen.next() else {
+            let Some((_, stream)) = find(call, key)? else { unreachable!("it was there a moment ago") };
+            let last = match delivered.get(key) {
+                Some(last) => *last,
+                None => stream.group(group)?.map_or(Id::MAX, |group| group.last),
+            };
+            let has_new = stream.last()?.is_some_and(|top| top > last);
+            if has_new && request.keys.len() > 1 {
+                delivered.insert(key, reached(&stream, last, request.limit)?);
+            }
+            servings.push(if has_new { Serving::New } else { Serving::Nothing });
+            continue;
+        };
+        servings.push(Serving::History(start));
+    }
+    Ok(servings)
+}
+
+/// The last id that a delivery of so many entries reaches.
+fn reached(stream: &Stream<'_>, last: Id, limit: u64) -> Result<Id, Stop> {
+    let mut reached = last;
+    match last.next() {
+        Some(_) if limit == u64::MAX => reached = stream.last()?.unwrap_or(last),
+        Some(start) => stream.walk(&Range { start, limit, ..Range::ALL }, &mut |entry| reached = entry.id)?,
+        None => {}
+    }
+    Ok(reached)
+}
+
+/// Serves one stream to a consumer, who is made if need be.
+fn serve(call: &mut Call<'_>, request: &Request<'_>, key: &[u8], names: (&[u8], &[u8]), serving: Serving) -> Outcome {
+    let Some((found, mut draft)) = find_draft(call, key)? else { unreachable!("it was there a moment ago") };
+    let now_ms = call.txn.now_ms();
+    let group = draft.view(call.txn).group(names.0)?.map(Group::owned);
+    let Some(mut group) = group else { unreachable!("it was there a moment ago") };
+    let consumer = draft.view(call.txn).consumer(group.number, names.1)?.map(Consumer::owned);
+    let mut consumer = match consumer {
+        Some(consumer) => Consumer { seen_ms: now_ms, ..consumer },
+        None => {
+            call.notify('t', "xgroup-createconsumer", key);
+            draft.create_consumer(call.txn, group.number, names.1, now_ms)?
+        }
+    };
+    let mut pending = Vec::new();
+    if serving != Serving::Nothing {
+        call.reply_stream(key);
+    }
+    let stream = draft.view(call.txn);
+    match serving {
+        Serving::Nothing => {}
+        Serving::History(start) => reply_history(call, &stream, &consumer, start, request.limit, &mut pending)?,
+        Serving::New => {
+            reply_new(call, &stream, &mut group, request.limit, &mut pending)?;
+            pending.iter_mut().for_each(|pending| pending.consumer = consumer.number);
+            if request.no_ack {
+                pending.clear();
+            } else if !pending.is_empty() {
+                consumer.active_ms = Some(now_ms);
+            }
+            draft.put_group(call.txn, &group)?;
+        }
+    }
+    for pending in &pending {
+        draft.put_pending(call.txn, group.number, pending)?;
+    }
+    draft.put_consumer(call.txn, &consumer)?;
+    publish(call, key, Some(found), &mut draft)
+}
+
+/// Replies with what a consumer has pending; what is still there counts as delivered once more.
+fn reply_history(
+    call: &mut Call<'_>,
+    stream: &Stream<'_>,
+    consumer: &Consumer<'_>,
+    start: Id,
+    limit: u64,
+    pending: &mut Vec<Pending>,
+) -> Outcome {
+    let owned = stream.owned(consumer.group, consumer.number, start)?;
+    let ids = owned.take(usize::try_from(limit).unwrap_or(usize::MAX)).collect::<Result<Vec<_>, _>>()?;
+    call.reply.array(ids.len());
+    for id in ids {
+        if !stream.get(id, &mut |entry| reply_entry(call.reply, entry))? {
+            call.reply.array(2);
+            reply_id(call.reply, id);
+            call.reply.null_array();
+        } else {
+            let old = stream.pending_of(consumer.group, id)?;
+            pending.push(Pending { delivered_ms: call.txn.now_ms(), deliveries: old.deliveries.wrapping_add(1), ..old });
+        }
+    }
+    Ok(())
+}
+
+/// Replies with what a group has not seen yet, and moves the group on. Whose it is to be is left open.
+fn reply_new(call: &mut Call<'_>, stream: &Stream<'_>, group: &mut Group<'_>, limit: u64, pending: &mut Vec<Pending>) -> Outcome {
+    let measure = Measure::of(stream)?;
+    let start = group.last.next().unwrap_or(Id::MAX);
+    let range = Range { start, limit, ..Range::ALL };
+    call.reply.array(stream.count(&range)? as usize);
+    let (reply, delivered_ms) = (&mut *call.reply, call.txn.now_ms());
+    stream.walk(&range, &mut |entry| {
+        measure.advance(group, entry.id);
+        reply_entry(reply, entry);
+        pending.push(Pending { id: entry.id, consumer: 0, delivered_ms, deliveries: 1 });
+    })?;
+    Ok(())
+}

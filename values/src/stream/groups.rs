@@ -1,0 +1,527 @@
+//! The groups of a stream, their consumers, and what is pending: five sequences whose elements are
+//!
+//! ```text
+//!   groups      last id (16) | entries read (8, all ones: not known) | number (4) | name          sorted by name
+//!   consumers   group (4) | number (4) | seen (8) | active (8, all ones: never) | name            by group and name
+//!   names       group (4) | number (4) | name                                                     by group and number
+//!   pending     group (4) | id (16) | consumer (4) | delivered (8) | deliveries (8)               by group and id
+//!   owned       group (4) | consumer (4) | id (16)                                                by group, consumer and id
+//! ```
+//! with the high bytes first, so that keys sort as bytes. Groups and consumers have numbers that are never given twice. How much a group or a
+//! consumer has pending is the distance of two ranks.
+use std::borrow::Cow;
+use std::cmp::Ordering;
+
+use polder_base::Fault;
+
+use super::{Draft, Id, Stream};
+use crate::Nodes;
+use crate::sequence::{self, Element, Place, Rule, Sequence, Tree};
+
+pub(super) const GROUPS: usize = 0;
+pub(super) const CONSUMERS: usize = 1;
+pub(super) const NAMES: usize = 2;
+pub(super) const PENDING: usize = 3;
+pub(super) const OWNED: usize = 4;
+
+/// Where the names of groups and of consumers begin.
+const GROUP_NAME: usize = 28;
+const CONSUMER_NAME: usize = 24;
+/// Bytes of the whole key of each of the last three.
+const NAMES_KEY: usize = 8;
+const PENDING_KEY: usize = 20;
+const OWNED_KEY: usize = 24;
+
+const UNKNOWN: u64 = u64::MAX;
+
+const DAMAGED: Fault = Fault::Damaged { what: "the groups of a stream" };
+
+/// A group's number of entries read, a consumer's number, and the like.
+fn half(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_be_bytes)
+}
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes)
+}
+
+fn id(bytes: &[u8], at: usize) -> Id {
+    Id { ms: word(bytes, at), seq: word(bytes, at + 8) }
+}
+
+/// The first bytes of a name as a word that sorts as the names do.
+fn name_word(name: &[u8]) -> u64 {
+    let mut bytes = [0; 8];
+    let len = name.len().min(8);
+    bytes[..len].copy_from_slice(&name[..len]);
+    u64::from_be_bytes(bytes)
+}
+
+fn rest(bytes: &[u8], at: usize) -> &[u8] {
+    bytes.get(at..).unwrap_or_default()
+}
+
+/// The order of a sequence whose elements begin with a key of `N` bytes.
+fn by_key<const N: usize>(one: &[u8], two: &[u8]) -> Ordering {
+    one[..one.len().min(N)].cmp(&two[..two.len().min(N)])
+}
+
+fn consumer_key(bytes: &[u8]) -> (u32, &[u8]) {
+    (half(bytes, 0), rest(bytes, CONSUMER_NAME))
+}
+
+fn consumer_word(group: u32, name: &[u8]) -> u64 {
+    u64::from(group) << 32 | name_word(name) >> 32
+}
+
+/// A group's number and most of the bits of an id that differ; what does not fit is as if it were the greatest that does.
+fn pending_word(bytes: &[u8]) -> u64 {
+    const GROUP_MAX: u64 = (1 << 24) - 1;
+    const MS_MAX: u64 = (1 << 40) - 1;
+    match u64::from(half(bytes, 0)) {
+        group @ ..GROUP_MAX => group << 40 | (word(bytes, 4) >> 8).min(MS_MAX),
+        _ => u64::MAX,
+    }
+}
+
+pub(super) const RULES: [Rule; 5] = [
+    Rule {
+        word: |bytes| name_word(rest(bytes, GROUP_NAME)),
+        compare: |one, two| rest(one, GROUP_NAME).cmp(rest(two, GROUP_NAME)),
+        packed_sorted: true,
+    },
+    Rule {
+        word: |bytes| consumer_word(half(bytes, 0), rest(bytes, CONSUMER_NAME)),
+        compare: |one, two| consumer_key(one).cmp(&consumer_key(two)),
+        packed_sorted: true,
+    },
+    Rule { word: |bytes| word(bytes, 0), compare: by_key::<NAMES_KEY>, packed_sorted: true },
+    Rule { word: pending_word, compare: by_key::<PENDING_KEY>, packed_sorted: true },
+    Rule { word: |bytes| word(bytes, 0), compare: by_key::<OWNED_KEY>, packed_sorted: true },
+];
+
+/// A group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group<'a> {
+    pub number: u32,
+    /// The last id that was delivered to one of its consumers.
+    pub last: Id,
+    /// How many entries of the stream, from its very first one on, were delivered; not always known.
+    pub read: Option<u64>,
+    pub name: Cow<'a, [u8]>,
+}
+
+/// A consumer of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Consumer<'a> {
+    pub group: u32,
+    pub number: u32,
+    /// When it last tried to read, and when it last got something, in milliseconds since the Unix epoch.
+    pub seen_ms: u64,
+    pub active_ms: Option<u64>,
+    pub name: Cow<'a, [u8]>,
+}
+
+/// An entry that was delivered and is not acknowledged yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pending {
+    pub id: Id,
+    /// The number of the consumer that owns it.
+    pub consumer: u32,
+    pub delivered_ms: u64,
+    pub deliveries: u64,
+}
+
+impl Group<'_> {
+    /// The same, by itself.
+    pub fn owned(self) -> Group<'static> {
+        Group { name: Cow::Owned(self.name.into_owned()), ..self }
+    }
+}
+
+impl Consumer<'_> {
+    /// The same, by itself.
+    pub fn owned(self) -> Consumer<'static> {
+        Consumer { name: Cow::Owned(self.name.into_owned()), ..self }
+    }
+}
+
+fn read_group(bytes: Cow<'_, [u8]>) -> Group<'_> {
+    let read = Some(word(&bytes, 16)).filter(|read| *read != UNKNOWN);
+    Group { number: half(&bytes, 24), last: id(&bytes, 0), read, name: tail(bytes, GROUP_NAME) }
+}
+
+fn read_consumer(bytes: Cow<'_, [u8]>) -> Consumer<'_> {
+    let active_ms = Some(word(&bytes, 16)).filter(|active| *active != UNKNOWN);
+    Consumer { group: half(&bytes, 0), number: half(&bytes, 4), seen_ms: word(&bytes, 8), active_ms, name: tail(bytes, CONSUMER_NAME) }
+}
+
+fn read_pending(bytes: &[u8]) -> Result<Pending, Fault> {
+    match bytes.len() {
+        40 => Ok(Pending { id: id(bytes, 4), consumer: half(bytes, 20), delivered_ms: word(bytes, 24), deliveries: word(bytes, 32) }),
+        _ => Err(DAMAGED),
+    }
+}
+
+fn tail(bytes: Cow<'_, [u8]>, at: usize) -> Cow<'_, [u8]> {
+    match bytes {
+        Cow::Borrowed(bytes) => Cow::Borrowed(rest(bytes, at)),
+        Cow::Owned(bytes) => Cow::Owned(rest(&bytes, at).to_vec()),
+    }
+}
+
+/// The key of what is pending in a group.
+fn pending_key(group: u32, id: Id) -> [u8; PENDING_KEY] {
+    let mut key = [0; PENDING_KEY];
+    key[..4].copy_from_slice(&group.to_be_bytes());
+    key[4..].copy_from_slice(&id.bytes());
+    key
+}
+
+fn owned_key(group: u32, consumer: u32, id: Id) -> [u8; OWNED_KEY] {
+    let mut key = [0; OWNED_KEY];
+    key[..4].copy_from_slice(&group.to_be_bytes());
+    key[4..8].copy_from_slice(&consumer.to_be_bytes());
+    key[8..].copy_from_slice(&id.bytes());
+    key
+}
+
+fn names_key(group: u32, number: u32) -> [u8; NAMES_KEY] {
+    (u64::from(group) << 32 | u64::from(number)).to_be_bytes()
+}
+
+/// Where the element with this key is in tree number `tree`.
+fn seek_key<'a>(nodes: &'a dyn Nodes, trees: &[Tree], tree: usize, key: &[u8]) -> Result<Place<'a>, Fault> {
+    let rule = &RULES[tree];
+    Sequence::Tree(trees[tree]).seek(nodes, rule, (rule.word)(key), &mut |bytes| bytes[..bytes.len().min(key.len())].cmp(key))
+}
+
+fn seek_group<'a>(nodes: &'a dyn Nodes, trees: &[Tree], name: &[u8]) -> Result<Place<'a>, Fault> {
+    Sequence::Tree(trees[GROUPS]).seek(nodes, &RULES[GROUPS], name_word(name), &mut |bytes| rest(bytes, GROUP_NAME).cmp(name))
+}
+
+fn seek_consumer<'a>(nodes: &'a dyn Nodes, trees: &[Tree], group: u32, name: &[u8]) -> Result<Place<'a>, Fault> {
+    let word = consumer_word(group, name);
+    Sequence::Tree(trees[CONSUMERS]).seek(nodes, &RULES[CONSUMERS], word, &mut |bytes| consumer_key(bytes).cmp(&(group, name)))
+}
+
+/// The ranks, from the first up to (not including) the last, of what belongs to a group in tree number `tree`.
+fn ranks_of_group(nodes: &dyn Nodes, trees: &[Tree], tree: usize, group: u32) -> Result<(u64, u64), Fault> {
+    // No number is the greatest one, so that there is one behind each.
+    let at = |group: u32| {
+        let key = group.to_be_bytes();
+        let word = match tree {
+            PENDING => pending_word(&pending_key(group, Id::MIN)),
+            _ => u64::from(group) << 32,
+        };
+        let seek = &mut |bytes: &[u8]| match bytes[..bytes.len().min(4)].cmp(&key) {
+            Ordering::Less => Ordering::Less,
+            _ => Ordering::Greater,
+        };
+        Sequence::Tree(trees[tree]).seek(nodes, &RULES[tree], word, seek).map(|place| place.rank)
+    };
+    Ok((at(group)?, at(group + 1)?))
+}
+
+impl<'a> Stream<'a> {
+    fn element(&self, tree: usize, rank: u64) -> Result<Element<'a>, Fault> {
+        Sequence::Tree(self.head.trees[tree]).at(self.nodes, rank)?.ok_or(DAMAGED)
+    }
+
+    /// The elements of a tree in a range of ranks.
+    fn elements(&self, tree: usize, ranks: (u64, u64)) -> impl Iterator<Item = Result<Cow<'a, [u8]>, Fault>> + use<'a> {
+        let nodes = self.nodes;
+        let elements = Sequence::Tree(self.head.trees[tree]).iter(nodes, ranks.0);
+        elements.take(ranks.1.saturating_sub(ranks.0) as usize).map(move |element| element?.bytes(nodes))
+    }
+
+    /// How many groups there are.
+    pub fn groups_len(&self) -> u64 {
+        self.head.trees[GROUPS].count
+    }
+
+    /// Every group, by name.
+    pub fn groups(&self) -> impl Iterator<Item = Result<Group<'a>, Fault>> + use<'a> {
+        self.elements(GROUPS, (0, u64::MAX)).map(|bytes| Ok(read_group(bytes?)))
+    }
+
+    /// The group of this name.
+    ///
+    /// # Errors
+    /// [`Fault::Damaged`].
+    pub fn group(&self, name: &[u8]) -> Result<Option<Group<'a>>, Fault> {
+        let place = seek_group(self.nodes, &self.head.trees, name)?;
+        place.found.map(|element| Ok(read_group(element.bytes(self.nodes)?))).transpose()
+    }
+
+    /// How many consumers a group has.
+    ///
+    /// # Errors
+    /// [`Fault::Damaged`].
+    pub fn consumers_len(&self, group: u32) -> Result<u64, Fault> {
+        let (first, end) = ranks_of_group(self.nodes, &self.head.trees, NAMES, group)?;
+        Ok(end - first)
+    }
+
+    /// The consumers of a group, by name.
+    ///
+    /// # Errors
+    /// [`Fault::Damaged`].
+    pub fn consumers(&self, group: u32) -> Result<impl Iterator<Item = Result<Consumer<'a>, Fault>> + use<'a>, Fault> {
+        let ranks = ranks_of_group(self.nodes, &self.head.trees, CONSUMERS, group)?;
+        Ok(self.elements(CONSUMERS, ranks).map(|bytes| Ok(read_consumer(bytes?))))
+    }
+
+    /// The consumer of this name.
+    ///
+    /// # Errors
+    /// [`Fault::Damaged`].
+    pub fn consumer(&self, group: u32, name: &[u8]) -> Result<Option<Consumer<'a>>, Fault> {
+        let place = seek_consumer(self.nodes, &self.head.trees, group, name)?;
+        place.found.map(|element| Ok(read_consumer(element.bytes(self.nodes)?))).transpose()
+    }
+
+    /// The name of the consumer with this number.
+    ///
+    /// # Errors
+    /// [`Fault::Damaged`], also when there is none.
+    pub fn consumer_name(&self, group: u32, number: u32) -> Result<Cow<'a, [u8]>, Fault> {
+        let place = seek_key(self.nodes, &self.head.trees, NAMES, &names_key(group, number))?;
+        Ok(tail(place.found.ok_or(DAMAGED)?.bytes(self.nodes)?, NAMES_KEY))
+    }
+
+    /// How much a group has pending.
+    ///
+    /// # Errors
+    /// [`Fault::Damaged`].
+    pub fn pending_len(&self, group: u32) -> Result<u64, Fault> {
+        let (first, end) = ranks_of_group(self.nodes, &self.head.trees, PENDING, group)?;
+        Ok(end - first)
+    }
+
+    /// What a group has pending, from an id on.
+    ///
+    /// # Errors
+    /// [`Fault::Damaged`].
+    pub fn pending(&self, group: u32, from: Id) -> Result<impl Iterator<Item = Result<Pending, Fault>> + use<'a>, Fault> {
+        let first = seek_key(self.nodes, &self.head.trees, PENDING, &pending_key(group, from))?.rank;
+        let (_, end) = ranks_of_group(self.nodes, &self.head.trees, PENDING, group)?;
+        Ok(self.elements(PENDING, (first, end)).map(|bytes| read_pending(&bytes?)))
+    }
+
+    /// The last that a group has pending.
+    ///
+    /// # Errors
+    /// [`Fault::Damaged`].
+    pub fn pending_last(&self, group: u32) -> Result<Option<Pending>, Fault> {
+        let (first, end) = ranks_of_group(self.nodes, &self.head.trees, PENDING, group)?;
+        if first == end {
+            return Ok(None);
+        }
+        Ok(Some(read_pending(&self.element(PENDING, end - 1)?.bytes(self.nodes)?)?))
+    }
+
+    /// What is known of an entry that may be pending.
+    ///
+    /// # Errors
+    /// [`Fault::Damaged`].
+    pub fn find_pending(&self, group: u32, id: Id) -> Result<Option<Pending>, Fault> {
+        let place = seek_key(self.nodes, &self.head.trees, PENDING, &pending_key(group, id))?;
+        place.found.map(|element| read_pending(&element.bytes(self.nodes)?)).transpose()
+    }
+
+    /// As [`Stream::find_pending`], of an entry that is pending.
+    ///
+    /// # Errors
+    /// [`Fault::Damaged`], also when it is not.
+    pub fn pending_of(&self, group: u32, id: Id) -> Result<Pending, Fault> {
+        self.find_pending(group, id)?.ok_or(DAMAGED)
+    }
+
+    /// The ranks of what a consumer owns, from an id on.
+    fn ranks_owned(&self, group: u32, consumer: u32, from: Id) -> Result<(u64, u64), Fault> {
+        let at = |key: [u8; OWNED_KEY]| seek_key(self.nodes, &self.head.trees, OWNED, &key).map(|place| place.rank);
+        Ok((at(owned_key(group, consumer, from))?, at(owned_key(group, consumer + 1, Id::MIN))?))
+    }
+
+    /// How much a consumer has pending.
+    ///
+    /// # Errors
+    /// [`Fault::Damaged`].
+    pub fn owned_len(&self, group: u32, consumer: u32) -> Result<u64, Fault> {
+        let (first, end) = self.ranks_owned(group, consumer, Id::MIN)?;
+        Ok(end - first)
+    }
+
+    /// The ids of what a consumer has pending, from one on.
+    ///
+    /// # Errors
+    /// [`Fault::Damaged`].
+    pub fn owned(&self, group: u32, consumer: u32, from: Id) -> Result<impl Iterator<Item = Result<Id, Fault>> + use<'a>, Fault> {
+        let ranks = self.ranks_owned(group, consumer, from)?;
+        Ok(self.elements(OWNED, ranks).map(|bytes| Ok(id(&bytes?, 8))))
+    }
+}
+
+impl Draft {
+    /// Changes tree number `tree`.
+    fn edit(&mut self, tree: usize, change: impl FnOnce(&mut sequence::Draft) -> Result<(), Fault>) -> Result<(), Fault> {
+        let trees = &mut self.head_mut().trees;
+        let mut draft = sequence::Draft::index(trees[tree]);
+        change(&mut draft)?;
+        trees[tree] = draft.tree().unwrap_or_default();
+        Ok(())
+    }
+
+    /// Puts an element at a place: instead of what was found there, or before it.
+    fn put(&mut self, nodes: &dyn Nodes, tree: usize, rank: u64, replaces: bool, parts: &[&[u8]]) -> Result<(), Fault> {
+        self.edit(tree, |draft| match replaces {
+            true => draft.replace(nodes, &RULES[tree], rank, parts),
+            false => draft.insert(nodes, &RULES[tree], rank, parts),
+        })
+    }
+
+    fn cut(&mut self, nodes: &dyn Nodes, tree: usize, (first, end): (u64, u64)) -> Result<(), Fault> {
+        if first == end {
+            return Ok(());
+        }
+        self.edit(tree, |draft| draft.remove(nodes, &RULES[tree], first, end - first))
+    }
+
+    /// Makes a group. Its name must be new.
+    ///
+    /// # Errors
+    /// [`Fault::Full`], [`Fault::Damaged`].
+    pub fn create_group(&mut self, nodes: &dyn Nodes, name: &[u8], last: Id, read: Option<u64>) -> Result<Group<'static>, Fault> {
+        let number = self.head.next_group;
+        self.head_mut().next_group = successor(number)?;
+        let group = Group { number, last, read, name: Cow::Owned(name.to_vec()) };
+        self.put_group(nodes, &group)?;
+        Ok(group)
+    }
+
+    /// Writes a group's state.
+    ///
+    /// # Errors
+    /// As [`Draft::create_group`].
+    pub fn put_group(&mut self, nodes: &dyn Nodes, group: &Group<'_>) -> Result<(), Fault> {
+        let place = seek_group(nodes, &self.head.trees, &group.name)?;
+        let (rank, replaces) = (place.rank, place.found.is_some());
+        let read = group.read.unwrap_or(UNKNOWN).to_be_bytes();
+        self.put(nodes, GROUPS, rank, replaces, &[&group.last.bytes(), &read, &group.number.to_be_bytes(), &group.name])
+    }
+
+    /// Takes a group away, with its consumers and all that it has pending.
+    ///
+    /// # Errors
+    /// As [`Draft::create_group`].
+    pub fn destroy_group(&mut self, nodes: &dyn Nodes, group: &Group<'_>) -> Result<(), Fault> {
+        for tree in [CONSUMERS, NAMES, PENDING, OWNED] {
+            let ranks = ranks_of_group(nodes, &self.head.trees, tree, group.number)?;
+            self.cut(nodes, tree, ranks)?;
+        }
+        let rank = seek_group(nodes, &self.head.trees, &group.name)?.rank;
+        self.cut(nodes, GROUPS, (rank, rank + 1))
+    }
+
+    /// Makes a consumer. Its name must be new in the group.
+    ///
+    /// # Errors
+    /// As [`Draft::create_group`].
+    pub fn create_consumer(&mut self, nodes: &dyn Nodes, group: u32, name: &[u8], seen_ms: u64) -> Result<Consumer<'static>, Fault> {
+        let number = self.head.next_consumer;
+        self.head_mut().next_consumer = successor(number)?;
+        let consumer = Consumer { group, number, seen_ms, active_ms: None, name: Cow::Owned(name.to_vec()) };
+        self.put_consumer(nodes, &consumer)?;
+        let key = names_key(group, number);
+        let rank = seek_key(nodes, &self.head.trees, NAMES, &key)?.rank;
+        self.put(nodes, NAMES, rank, false, &[&key, name])?;
+        Ok(consumer)
+    }
+
+    /// Writes a consumer's state.
+    ///
+    /// # Errors
+    /// As [`Draft::create_group`].
+    pub fn put_consumer(&mut self, nodes: &dyn Nodes, consumer: &Consumer<'_>) -> Result<(), Fault> {
+        let place = seek_consumer(nodes, &self.head.trees, consumer.group, &consumer.name)?;
+        let (rank, replaces) = (place.rank, place.found.is_some());
+        let (key, active) = (names_key(consumer.group, consumer.number), consumer.active_ms.unwrap_or(UNKNOWN));
+        let parts: [&[u8]; 4] = [&key, &consumer.seen_ms.to_be_bytes(), &active.to_be_bytes(), &consumer.name];
+        self.put(nodes, CONSUMERS, rank, replaces, &parts)
+    }
+
+    /// Takes a consumer away, with all that it has pending; answers how much that was.
+    ///
+    /// # Errors
+    /// As [`Draft::create_group`].
+    pub fn delete_consumer(&mut self, nodes: &dyn Nodes, consumer: &Consumer<'_>) -> Result<u64, Fault> {
+        let (group, number) = (consumer.group, consumer.number);
+        let ranks = self.view(nodes).ranks_owned(group, number, Id::MIN)?;
+        let ids = self.view(nodes).owned(group, number, Id::MIN)?.collect::<Result<Vec<_>, _>>()?;
+        for id in ids {
+            let rank = seek_key(nodes, &self.head.trees, PENDING, &pending_key(group, id))?.rank;
+            self.cut(nodes, PENDING, (rank, rank + 1))?;
+        }
+        self.cut(nodes, OWNED, ranks)?;
+        let rank = seek_key(nodes, &self.head.trees, NAMES, &names_key(group, number))?.rank;
+        self.cut(nodes, NAMES, (rank, rank + 1))?;
+        let rank = seek_consumer(nodes, &self.head.trees, group, &consumer.name)?.rank;
+        self.cut(nodes, CONSUMERS, (rank, rank + 1))?;
+        Ok(ranks.1 - ranks.0)
+    }
+
+    /// Notes that an entry is pending, or that it is so in another way.
+    ///
+    /// # Errors
+    /// As [`Draft::create_group`].
+    pub fn put_pending(&mut self, nodes: &dyn Nodes, group: u32, pending: &Pending) -> Result<(), Fault> {
+        let key = pending_key(group, pending.id);
+        let place = seek_key(nodes, &self.head.trees, PENDING, &key)?;
+        let rank = place.rank;
+        let old = place.found.map(|element| read_pending(&element.bytes(nodes)?)).transpose()?;
+        let parts: [&[u8]; 4] =
+            [&key, &pending.consumer.to_be_bytes(), &pending.delivered_ms.to_be_bytes(), &pending.deliveries.to_be_bytes()];
+        self.put(nodes, PENDING, rank, old.is_some(), &parts)?;
+        if old.is_some_and(|old| old.consumer == pending.consumer) {
+            return Ok(());
+        }
+        if let Some(old) = old {
+            self.disown(nodes, group, &old)?;
+        }
+        let key = owned_key(group, pending.consumer, pending.id);
+        let rank = seek_key(nodes, &self.head.trees, OWNED, &key)?.rank;
+        self.put(nodes, OWNED, rank, false, &[&key])
+    }
+
+    /// Notes that an entry is not pending any more; answers whether it was.
+    ///
+    /// # Errors
+    /// As [`Draft::create_group`].
+    pub fn remove_pending(&mut self, nodes: &dyn Nodes, group: u32, id: Id) -> Result<bool, Fault> {
+        let place = seek_key(nodes, &self.head.trees, PENDING, &pending_key(group, id))?;
+        let Some(element) = place.found else { return Ok(false) };
+        let (old, rank) = (read_pending(&element.bytes(nodes)?)?, place.rank);
+        self.cut(nodes, PENDING, (rank, rank + 1))?;
+        self.disown(nodes, group, &old)?;
+        Ok(true)
+    }
+
+    fn disown(&mut self, nodes: &dyn Nodes, group: u32, old: &Pending) -> Result<(), Fault> {
+        let place = seek_key(nodes, &self.head.trees, OWNED, &owned_key(group, old.consumer, old.id))?;
+        if place.found.is_none() {
+            return Err(DAMAGED);
+        }
+        let rank = place.rank;
+        self.cut(nodes, OWNED, (rank, rank + 1))
+    }
+}
+
+/// The number after this one.
+fn successor(number: u32) -> Result<u32, Fault> {
+    // The greatest number stays free: it is the end of the range of the one before.
+    number
+        .checked_add(1)
+        .filter(|next| *next < u32::MAX)
+        .ok_or_else(|| Fault::Full("the stream has had too many groups or consumers".into()))
+}
