@@ -29,8 +29,18 @@ impl Decimal {
 
     /// The sum's text; none when the sum is not finite.
     pub(crate) fn sum_text(self, other: Decimal) -> Option<String> {
+        self.sum(other).map(Decimal::text)
+    }
+
+    /// The sum; none when it is not finite.
+    pub(crate) fn sum(self, other: Decimal) -> Option<Decimal> {
         let sum = Context::<Decimal128>::default().add(self.0, other.0);
-        sum.is_finite().then(|| text(&sum))
+        sum.is_finite().then_some(Decimal(sum))
+    }
+
+    /// The text of a finite number.
+    pub(crate) fn text(self) -> String {
+        text(&self.0)
     }
 }
 

@@ -7,6 +7,7 @@ mod long_double;
 mod natural;
 pub mod number;
 pub mod reply;
+pub mod score;
 pub mod time;
 pub mod words;
 

@@ -61,6 +61,27 @@ pub fn double(text: &[u8]) -> Option<f64> {
     (value.is_finite() && !lost).then_some(value)
 }
 
+/// The double that the bound of a range is, as C's `strtod` alone reads it: behind white space, up to a NUL byte, the empty
+/// text as zero, what overflows as infinite and what is too small as zero. NaN is none.
+pub fn bound(text: &[u8]) -> Option<f64> {
+    let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
+    if text.is_empty() {
+        return Some(0.0);
+    }
+    let text = &text[text.iter().take_while(|byte| matches!(byte, b' ' | b'\t'..=b'\r')).count()..];
+    match double(text) {
+        Some(value) => (!value.is_nan()).then_some(value),
+        None => match Literal::of(text)? {
+            Literal::Decimal { .. } => std::str::from_utf8(text).ok()?.parse().ok(),
+            Literal::Hexadecimal { negative, exponent, .. } => {
+                let value = if exponent > 0 { f64::INFINITY } else { 0.0 };
+                Some(if negative { -value } else { value })
+            }
+            Literal::NotANumber | Literal::Infinity { .. } => None,
+        },
+    }
+}
+
 /// `value` times two to the power of `exponent`.
 fn scaled(value: f64, exponent: i64) -> f64 {
     // In three steps, since 2^1074 is no double; a step too far gives infinity or zero, which the caller refuses.
@@ -186,6 +207,22 @@ pub fn double_text(value: f64) -> NumberText {
         push_shortest(&mut text, value);
     }
     text
+}
+
+/// What C's `%.17g` prints: 17 digits, without zeros at the end, as Redis 7.0 shows doubles and every version digests them.
+pub fn general(value: f64) -> String {
+    if !value.is_finite() || value == 0.0 {
+        return double_text(value).as_str().to_owned();
+    }
+    let scientific = format!("{value:.16e}");
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let short = |text: &str| if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text.to_owned() };
+    if (-4..17).contains(&exponent) {
+        return short(&format!("{value:.*}", (16 - exponent) as usize));
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{}e{sign}{:02}", short(digits), exponent.abs())
 }
 
 /// Lays the shortest digits of a finite `value` out: plain where few zeros are needed, else with an exponent.

@@ -337,6 +337,11 @@ impl Walk {
                     at = closing(text, at, true);
                     self.open = true;
                 }
+                // A choice within: all of its alternatives are single words.
+                Piece::Either => {
+                    at = closing(text, at, false);
+                    words += 1;
+                }
                 Piece::Bar | Piece::Chosen => {
                     if shortest != usize::MAX && shortest != words {
                         self.open = true;
@@ -346,7 +351,7 @@ impl Walk {
                     }
                     words = 0;
                 }
-                _ => panic!("a choice holds words and optional groups only"),
+                _ => panic!("a choice holds words, choices and optional groups only"),
             }
             if matches!(token.piece, Piece::Chosen) {
                 break;
@@ -559,6 +564,7 @@ mod tests {
         check("source destination <LEFT|RIGHT> <LEFT|RIGHT>", 5, &[range(1, 0, 1), range(2, 0, 1)]);
         check("key1 key2 [LEN]", -3, &[range(1, 1, 1)]);
         check("key <BEFORE pivot|AFTER pivot> element", 5, &[range(1, 0, 1)]);
+        check("key <BYRADIUS radius <M|KM>|BYBOX width height <M|KM>>", -5, &[range(1, 0, 1)]);
     }
 
     #[test]

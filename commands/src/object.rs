@@ -4,6 +4,7 @@
 //! so a packed value goes by the name of Redis's small layout and a tree by that of its large one.
 use polder_base::number;
 use polder_table::{Found, Limits, Policy, clock};
+use polder_values::sorted_set::SortedSet;
 use polder_values::{Kind, Value, hash, set};
 
 use crate::call::{Call, Outcome};
@@ -71,9 +72,10 @@ pub fn encoding(found: &Found<'_>) -> &'static str {
             set::Encoding::Listpack => "listpack",
             set::Encoding::Hashtable => "hashtable",
         },
+        (Kind::SortedSet, value) if SortedSet::of(&value).is_large() => "skiplist",
+        (Kind::SortedSet, _) => "listpack",
         (_, Value::Packed(_)) => "listpack",
         (Kind::List, Value::Tree(_)) => "quicklist",
-        (Kind::SortedSet, Value::Tree(_)) => "skiplist",
     }
 }
 

@@ -120,7 +120,7 @@ impl Reply for Gather {
         self.said.push(Said::Open(Container::Attribute, pairs));
     }
     fn double(&mut self, value: f64) {
-        self.leaf(Answer::Double(value.to_string()));
+        self.leaf(Answer::Double(polder_base::number::double_text(value).as_str().into()));
     }
     fn double_text(&mut self, text: &str) {
         self.leaf(Answer::Double(text.into()));

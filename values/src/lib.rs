@@ -6,12 +6,14 @@
 #![forbid(unsafe_code)]
 
 pub mod duplicate;
+pub mod geo;
 pub mod hash;
 pub mod hyperloglog;
 pub mod order;
 pub mod part;
 pub mod sequence;
 pub mod set;
+pub mod sorted_set;
 pub mod stream;
 pub mod string;
 #[cfg(feature = "testing")]

@@ -41,6 +41,48 @@ fn doubles_are_read_as_strtod_reads_them() {
 }
 
 #[test]
+fn bounds_are_read_as_strtod_alone_reads_them() {
+    for (text, value) in [
+        ("", 0.0),
+        (" \t1", 1.0),
+        ("1\0x", 1.0),
+        ("1e400", f64::INFINITY),
+        ("-1e400", f64::NEG_INFINITY),
+        ("1e-400", 0.0),
+        ("0x1p5000", f64::INFINITY),
+        ("-inf", f64::NEG_INFINITY),
+        ("2.5", 2.5),
+    ] {
+        assert_eq!(bound(text.as_bytes()), Some(value), "{text:?}");
+    }
+    for text in [" ", "1 ", "nan", "x", "(1", "1x"] {
+        assert_eq!(bound(text.as_bytes()), None, "{text:?}");
+    }
+}
+
+#[test]
+fn seventeen_digits_are_those_of_printf() {
+    for (value, text) in [
+        (0.0, "0"),
+        (-0.0, "-0"),
+        (3.0, "3"),
+        (0.1, "0.10000000000000001"),
+        (1.5, "1.5"),
+        (-2.25, "-2.25"),
+        (1e16, "10000000000000000"),
+        (1e17, "1e+17"),
+        (1.5e300, "1.5000000000000001e+300"),
+        (0.0001, "0.0001"),
+        (0.00001, "1.0000000000000001e-05"),
+        (5e-324, "4.9406564584124654e-324"),
+        (f64::INFINITY, "inf"),
+        (f64::NEG_INFINITY, "-inf"),
+    ] {
+        assert_eq!(general(value), text);
+    }
+}
+
+#[test]
 fn doubles_are_printed_as_short_as_they_read_back() {
     for (value, text) in [
         (0.0, "0"),

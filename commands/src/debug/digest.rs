@@ -7,9 +7,11 @@
 //!   of a value      mix(type, 4 bytes big-endian), mix(contents), add("!!expire!!") if it expires
 //!   of everything   for each database: mix(number, 4 bytes big-endian), then for each key: add(mix(mix(0, key), value))
 //! ```
+use polder_base::number;
 use polder_table::{Db, Found, Mode, Scanned, Stop, Txn};
 use polder_values::hash::Hash;
 use polder_values::sequence::Sequence;
+use polder_values::sorted_set::SortedSet;
 use polder_values::{Kind, Value, string};
 use sha1::{Digest, Sha1};
 
@@ -54,6 +56,7 @@ fn mix_value(txn: &Txn<'_>, digest: &mut [u8; 20], found: &Found<'_>) -> Result<
                 add(digest, &member?.bytes(txn)?);
             }
         }
+        Kind::SortedSet => add_sorted_set(txn, digest, found)?,
         _ => return Err("ERR this version of polder digests strings only".into()),
     }
     if found.expiry_ms.is_some() {
@@ -75,6 +78,18 @@ fn add_fields(txn: &Txn<'_>, digest: &mut [u8; 20], value: &Value<'_>) -> Result
             }
             add(digest, &of_field);
         }
+    }
+    Ok(())
+}
+
+/// Each member with its score; their order does not count.
+fn add_sorted_set(txn: &Txn<'_>, digest: &mut [u8; 20], found: &Found<'_>) -> Result<(), Stop> {
+    for entry in SortedSet::of(&found.value).iter(txn, 0) {
+        let entry = entry?;
+        let mut element = NONE;
+        mix(&mut element, entry.member());
+        mix(&mut element, number::general(entry.value()).as_bytes());
+        add(digest, &element);
     }
     Ok(())
 }

@@ -44,7 +44,7 @@ impl Template {
     pub fn line(&self, random: &mut Random) -> Line {
         let mut line = self.words();
         let names = line.len();
-        let mut maker = Maker { random, line: &mut line, keys_left: None, name: self.name.join(" ") };
+        let mut maker = Maker { random, line: &mut line, keys: 0, keys_left: None, name: self.name.join(" ") };
         maker.sequence(&self.pieces);
         match random.below(100) {
             0..=1 if line.len() > names => {
@@ -99,7 +99,8 @@ fn group(tokens: &mut Tokens<'_>, optional: bool) -> Piece {
 struct Maker<'m> {
     random: &'m mut Random,
     line: &'m mut Line,
-    /// How many more keys a `numkeys` has promised.
+    /// How many keys a `numkeys` has promised, and how many of them (or of their weights) are still to come.
+    keys: usize,
     keys_left: Option<usize>,
     name: String,
 }
@@ -131,12 +132,16 @@ impl Maker<'_> {
     fn word(&mut self, word: &str) {
         let upper = word.chars().all(|c| !c.is_lowercase());
         let argument = match word {
+            "WEIGHTS" => {
+                self.keys_left = Some(self.keys.saturating_sub(1));
+                b"WEIGHTS".to_vec()
+            }
             // Words are known in any case.
             _ if upper && self.random.chance(20) => word.to_lowercase().into_bytes(),
             _ if upper => word.as_bytes().to_vec(),
             "numkeys" => {
                 let keys = 1 + self.random.below(3);
-                self.keys_left = Some(keys - 1);
+                (self.keys, self.keys_left) = (keys, Some(keys - 1));
                 keys.to_string().into_bytes()
             }
             _ => self.placeholder(word),
@@ -162,10 +167,54 @@ impl Maker<'_> {
             "type" => pick(self.random, &["string", "hash", "list", "nothing"]),
             "cursor" => pick(self.random, &["0", "0", "x"]),
             "index" | "index1" | "index2" | "destination-db" | "db" => pick(self.random, &["0", "0", "1", "2", "15", "16", "-1", "x"]),
+            "timeout" => pick(self.random, &["0.001", "0.01", "0.003", "-1", "x", ""]),
+            "score" | "weight" => score(self.random),
+            "increment" if self.name == "ZINCRBY" => score(self.random),
+            "member" | "member1" | "member2" => member(self.random),
+            "count" if self.name == "ZRANDMEMBER" => pick(self.random, &["0", "1", "-1", "3", "100", "-9223372036854775808", "x"]),
+            "min" | "max" | "start" | "stop" if self.name.starts_with('Z') => self.bound(),
+            "longitude" => pick(self.random, &["1", "1.5", "13.361389", "-13.1", "15.087269", "179.9", "-180", "180", "181", "x"]),
+            "latitude" => pick(self.random, &["1", "1.2", "38.115556", "-38.5", "37.502669", "84.9", "-85.05112878", "86", "x"]),
+            "radius" | "width" | "height" => {
+                pick(self.random, &["0", "1", "100", "200.5", "3000", "70000", "1000000", "30000000", "-1", "x"])
+            }
             _ if is_number(name) => integer(self.random),
             _ => value(self.random),
         }
     }
+}
+
+impl Maker<'_> {
+    /// An end of a range of a sorted set: a rank, a score or a member, mostly as the command's name has it.
+    fn bound(&mut self) -> Vec<u8> {
+        const LEX: [&str; 11] = ["-", "+", "[a", "(a", "[b", "(b", "[c", "[aa", "(", "[", "a"];
+        const SCORES: [&str; 11] = ["-inf", "+inf", "0", "1", "(1", "2", "(2", "(0", "2.5", "-1", "x"];
+        const RANKS: [&str; 8] = ["0", "-1", "1", "2", "-2", "100", "-100", "1.5"];
+        let by_name = if self.name.contains("LEX") {
+            0
+        } else if self.name.contains("SCORE") || self.name == "ZCOUNT" {
+            1
+        } else {
+            2
+        };
+        let kind = if self.random.chance(if self.name.starts_with("ZRANGE") { 40 } else { 5 }) { self.random.below(3) } else { by_name };
+        pick(self.random, [&LEX[..], &SCORES, &RANKS][kind])
+    }
+}
+
+/// A score: mostly one of few, so that they tie, and one that every peer prints alike.
+fn score(random: &mut Random) -> Vec<u8> {
+    match random.below(20) {
+        0..=9 => pick(random, &["0", "1", "2", "3"]),
+        10..=14 => integer(random),
+        15..=17 => pick(random, &["0.5", "-2.25", "1e3", "inf", "-inf", "1e20", "0x10", "+1", ".5"]),
+        _ => decimal(random),
+    }
+}
+
+/// A member: mostly one of few, so that they meet.
+fn member(random: &mut Random) -> Vec<u8> {
+    if random.chance(85) { pick(random, &["a", "b", "c", "d", "e", "aa", "ab", ""]) } else { value(random) }
 }
 
 fn is_number(name: &str) -> bool {

@@ -1,0 +1,197 @@
+//! What looks at single members: ZSCORE, ZRANK, ZRANDMEMBER, ZSCAN and their like.
+use std::collections::HashSet;
+
+use polder_base::glob;
+use polder_table::Stop;
+use polder_values::sorted_set::{Entry, SortedSet};
+
+use super::range::{begin_entries, begin_entry};
+use super::{find_set, reply_score_of};
+use crate::call::{Call, Outcome, SYNTAX, integer, is};
+use crate::database::cursor;
+use crate::execute::wrong_arity;
+use crate::string::number_mode;
+
+pub(super) fn zcard(call: &mut Call<'_>) -> Outcome {
+    let count = find_set(call, call.args[1])?.count()?;
+    call.reply.integer(count as i64);
+    Ok(())
+}
+
+/// Replies with a member's score, or with null when it is not there.
+fn reply_member(call: &mut Call<'_>, set: &SortedSet<'_>, member: &[u8]) -> Outcome {
+    match set.find(call.txn, member)? {
+        Some(entry) => {
+            let mode = number_mode(call);
+            reply_score_of(call.reply, mode, &entry);
+        }
+        None => call.reply.null(),
+    }
+    Ok(())
+}
+
+pub(super) fn zscore(call: &mut Call<'_>) -> Outcome {
+    let set = find_set(call, call.args[1])?;
+    reply_member(call, &set, call.args[2])
+}
+
+pub(super) fn zmscore(call: &mut Call<'_>) -> Outcome {
+    let set = find_set(call, call.args[1])?;
+    call.reply.array(call.args.len() - 2);
+    call.args[2..].iter().try_for_each(|member| reply_member(call, &set, member))
+}
+
+pub(super) fn zrank(call: &mut Call<'_>) -> Outcome {
+    rank(call, false)
+}
+
+pub(super) fn zrevrank(call: &mut Call<'_>) -> Outcome {
+    rank(call, true)
+}
+
+fn rank(call: &mut Call<'_>, reverse: bool) -> Outcome {
+    let with_score = match &call.args[3..] {
+        [] => false,
+        [word] if is(word, "WITHSCORE") => true,
+        [_] => return Err(SYNTAX.into()),
+        _ => return Err(wrong_arity(call.command)),
+    };
+    let set = find_set(call, call.args[1])?;
+    match set.rank(call.txn, call.args[2])? {
+        Some((rank, entry)) => {
+            let rank = if reverse { set.count()? - 1 - rank } else { rank };
+            if with_score {
+                call.reply.array(2);
+            }
+            call.reply.integer(rank as i64);
+            if with_score {
+                let mode = number_mode(call);
+                reply_score_of(call.reply, mode, &entry);
+            }
+        }
+        None if with_score => call.reply.null_array(),
+        None => call.reply.null(),
+    }
+    Ok(())
+}
+
+pub(super) fn zrandmember(call: &mut Call<'_>) -> Outcome {
+    let (wanted, with_scores) = match &call.args[2..] {
+        [] => (None, false),
+        [count, rest @ ..] => {
+            let count = integer(count)?;
+            if count == i64::MIN {
+                return Err(format!("ERR value is out of range, value must between -{0} and {0}", i64::MAX).into());
+            }
+            match rest {
+                [] => (Some(count), false),
+                [word] if is(word, "WITHSCORES") => {
+                    if count.unsigned_abs() > i64::MAX as u64 / 2 {
+                        return Err("ERR value is out of range".into());
+                    }
+                    (Some(count), true)
+                }
+                _ => return Err(SYNTAX.into()),
+            }
+        }
+    };
+    let set = find_set(call, call.args[1])?;
+    let size = set.count()?;
+    let Some(wanted) = wanted else {
+        match set.at(call.txn, draw(call, size))? {
+            Some(entry) => call.reply.bulk(entry.member()),
+            None => call.reply.null(),
+        }
+        return Ok(());
+    };
+    if wanted < 0 && size > 0 {
+        begin_entries(call.reply, wanted.unsigned_abs() as usize, with_scores);
+        return (0..wanted.unsigned_abs()).try_for_each(|_| reply_at(call, &set, draw(call, size), with_scores));
+    }
+    let ranks = distinct(call, size, wanted.unsigned_abs());
+    begin_entries(call.reply, ranks.len(), with_scores);
+    ranks.into_iter().try_for_each(|rank| reply_at(call, &set, rank, with_scores))
+}
+
+/// A random number below `end`; 0 when `end` is 0.
+fn draw(call: &Call<'_>, end: u64) -> u64 {
+    ((u128::from(call.table.draw_wide()) * u128::from(end)) >> 64) as u64
+}
+
+/// So many different ranks below `size`, or all of them: every choice is equally likely (Floyd, CACM 1987).
+fn distinct(call: &Call<'_>, size: u64, wanted: u64) -> Vec<u64> {
+    if wanted >= size {
+        return (0..size).collect();
+    }
+    let mut chosen = HashSet::with_capacity(wanted as usize);
+    (size - wanted..size)
+        .map(|top| {
+            let drawn = draw(call, top + 1);
+            let rank = if chosen.insert(drawn) { drawn } else { top };
+            chosen.insert(rank);
+            rank
+        })
+        .collect()
+}
+
+fn reply_at(call: &mut Call<'_>, set: &SortedSet<'_>, rank: u64, with_scores: bool) -> Outcome {
+    const DAMAGED: polder_base::Fault = polder_base::Fault::Damaged { what: "the count of a sorted set" };
+    let entry = set.at(call.txn, rank)?.ok_or(Stop::Fault(DAMAGED))?;
+    begin_entry(call.reply, with_scores);
+    call.reply.bulk(entry.member());
+    if with_scores {
+        let mode = number_mode(call);
+        reply_score_of(call.reply, mode, &entry);
+    }
+    Ok(())
+}
+
+/// Members that one call of ZSCAN shows when it is not told.
+const SCAN_COUNT: i64 = 10;
+
+/// Sets that Redis shows at once are shown so, too, unless they are larger than its own thresholds can be meant to be.
+const AT_ONCE_MAX: u64 = 512;
+
+pub(super) fn zscan(call: &mut Call<'_>) -> Outcome {
+    let from = cursor(call.args[2])?;
+    let Some(found) = super::find(call, call.args[1])? else {
+        return reply_scan(call, 0, &[]);
+    };
+    let (mut pattern, mut count) = (None, SCAN_COUNT);
+    for option in call.args[3..].chunks(2) {
+        match option {
+            [word, value] if is(word, "MATCH") => pattern = Some(*value),
+            [word, value] if is(word, "COUNT") => {
+                count = integer(value)?;
+                if count < 1 {
+                    return Err(SYNTAX.into());
+                }
+            }
+            [word, ..] if is(word, "NOVALUES") => return Err("ERR NOVALUES option can only be used in HSCAN".into()),
+            _ => return Err(SYNTAX.into()),
+        }
+    }
+    let set = SortedSet::of(&found.value);
+    let at_once = !set.is_large() && set.count()? <= AT_ONCE_MAX;
+    let (from, count) = if at_once { (0, u64::MAX) } else { (from, count as u64) };
+    let mut entries = Vec::new();
+    let next = set.scan(call.txn, from, count, &mut |entry| {
+        if pattern.is_none_or(|pattern| glob::matches(pattern, entry.member())) {
+            entries.push(entry);
+        }
+    })?;
+    reply_scan(call, next, &entries)
+}
+
+/// Scores are text here in RESP3, too.
+fn reply_scan(call: &mut Call<'_>, next: u64, entries: &[Entry<'_>]) -> Outcome {
+    let mode = number_mode(call);
+    call.reply.array(2);
+    call.reply.bulk(itoa::Buffer::new().format(next).as_bytes());
+    call.reply.array(entries.len() * 2);
+    for entry in entries {
+        call.reply.bulk(entry.member());
+        call.reply.bulk(super::score_text(mode, entry).as_bytes());
+    }
+    Ok(())
+}
