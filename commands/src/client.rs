@@ -9,6 +9,7 @@ use crate::command::{ADMIN, Command, LOADING, NOSCRIPT, STALE, container, sessio
 use crate::connection::name_client;
 use crate::introspect::help;
 use crate::session::{Client, Host, Replies};
+use crate::tracking;
 
 const QUIET: u32 = NOSCRIPT | LOADING | STALE;
 const NONDETERMINISTIC: &[&str] = &["nondeterministic_output"];
@@ -16,8 +17,12 @@ const NONDETERMINISTIC: &[&str] = &["nondeterministic_output"];
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[
     container("CLIENT").since("2.4.0").costs("Depends on subcommand.").about("A container for client connection commands."),
+    session("CLIENT|CACHING", "<YES|NO>", tracking::caching)
+        .with(QUIET)
+        .since("6.0.0")
+        .about("Instructs the server whether to track the keys in the next request."),
     session("CLIENT|GETNAME", "", get_name).with(QUIET).since("2.6.9").about("Returns the name of the connection."),
-    session("CLIENT|GETREDIR", "", get_redirection)
+    session("CLIENT|GETREDIR", "", tracking::redirection)
         .with(QUIET)
         .since("6.0.0")
         .about("Returns the client ID to which the connection's tracking notifications are redirected."),
@@ -58,7 +63,16 @@ pub const COMMANDS: &[Command] = &[
         .since("7.2.0")
         .about("Sets information specific to the client or connection."),
     session("CLIENT|SETNAME", "connection-name", set_name).with(QUIET).since("2.6.9").about("Sets the connection name."),
-    session("CLIENT|TRACKINGINFO", "", tracking_info)
+    session(
+        "CLIENT|TRACKING",
+        "<ON|OFF> [REDIRECT client-id] [PREFIX prefix [PREFIX prefix ...]] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]",
+        tracking::tracking,
+    )
+    .with(QUIET)
+    .since("6.0.0")
+    .costs("O(1). Some options may introduce additional complexity.")
+    .about("Controls server-assisted client-side caching for the connection."),
+    session("CLIENT|TRACKINGINFO", "", tracking::info)
         .with(QUIET)
         .since("6.2.0")
         .about("Returns information about server-assisted client-side caching for the connection."),
@@ -129,7 +143,7 @@ pub(crate) fn line(client: &Client) -> Vec<u8> {
         client.events,
         client.command,
     );
-    let tail = format!(" redir=-1 resp={} lib-name=", client.resp);
+    let tail = format!(" redir={} resp={} lib-name=", client.redirect, client.resp);
     let parts: [&[u8]; 9] = [
         head.as_bytes(),
         &client.name,
@@ -280,24 +294,6 @@ fn set_info(call: &mut SessionCall<'_>) -> Outcome {
     }
     *place = value.to_vec();
     call.reply.ok();
-    Ok(())
-}
-
-/// No client tracks keys yet, so none is redirected.
-fn get_redirection(call: &mut SessionCall<'_>) -> Outcome {
-    call.reply.integer(-1);
-    Ok(())
-}
-
-fn tracking_info(call: &mut SessionCall<'_>) -> Outcome {
-    call.reply.map(3);
-    call.reply.bulk(b"flags");
-    call.reply.set(1);
-    call.reply.bulk(b"off");
-    call.reply.bulk(b"redirect");
-    call.reply.integer(-1);
-    call.reply.bulk(b"prefixes");
-    call.reply.array(0);
     Ok(())
 }
 

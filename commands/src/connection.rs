@@ -70,7 +70,7 @@ fn select(call: &mut SessionCall<'_>) -> Outcome {
 }
 
 fn reset(call: &mut SessionCall<'_>) -> Outcome {
-    call.session.unsubscribe_all(call.table);
+    call.session.end_listening(call.table);
     call.host.settings().users().refresh(call.table);
     call.session.reset(call.host);
     call.reply.speak(call.session.protocol);

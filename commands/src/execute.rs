@@ -21,7 +21,7 @@ use crate::command::{BLOCKING, CONTAINER, Command, GROWS, NO_AUTH, NO_MULTI, PUB
 use crate::lookup::{find, find_subcommand};
 use crate::metrics::recorder::Watch;
 use crate::session::{Host, Replies, Session};
-use crate::{acl, latency, pubsub, slowlog, transaction, waiting};
+use crate::{acl, latency, monitor, pubsub, slowlog, transaction, waiting};
 
 /// The keys of a call or of a whole EXEC; a few need no allocation.
 pub(crate) type Keys<'a> = SmallVec<[(Db, &'a [u8]); 4]>;
@@ -83,8 +83,12 @@ fn run_quickly(
     reply: &mut dyn Reply,
 ) -> bool {
     let Foresight { command, sight } = foresight;
-    let plain =
-        session.is_free(host) && session.multi.is_none() && session.replies == Replies::On && !session.no_touch && !session.listens();
+    let plain = session.is_free(host)
+        && session.multi.is_none()
+        && session.replies == Replies::On
+        && !session.no_touch
+        && !session.is_special()
+        && !monitor::is_watched(table);
     let (Some(quick), true) = (command.quick, plain && command.arity_fits(args.len())) else { return false };
     if command.has(GROWS) && !table.make_room() {
         return false;
@@ -132,12 +136,19 @@ fn execute_fully(table: &Table, session: &mut Session, host: &dyn Host, args: &[
                 }
                 if let Err(Stop::Wait) = outcome {
                     reply.rewind(mark);
+                    if monitor::is_watched(table) {
+                        monitor::show(table, session, host, command, args);
+                    }
                     return Progress::Waiting;
                 }
                 note(host, session, command, args, watch, outcome.is_err());
                 if session.changed_users {
                     acl::settle(table, session, host);
                 }
+                if monitor::is_watched(table) {
+                    monitor::show(table, session, host, command, args);
+                }
+                session.end_caching(command);
                 outcome
             }
         }
@@ -257,6 +268,9 @@ pub(crate) fn admit(table: &Table, session: &mut Session, host: &dyn Host, args:
     if session.only_listens() && !pubsub::is_listeners(command) {
         return Err(only_listens(command));
     }
+    if session.monitors && !monitor::may(command) {
+        return Err("ERR Replica can't interact with the keyspace".into());
+    }
     Ok(command)
 }
 
@@ -344,6 +358,7 @@ fn run(table: &Table, session: &mut Session, host: &dyn Host, command: &'static 
             if command.has(BLOCKING | PUBSUB) {
                 polder_hub::attend(table)?;
             }
+            session.note_reads(table, command, args);
             match run_on_table(table, session, host, (command, args), (mode, function), reply) {
                 // Who waits is put down in the transaction that found nothing, and that needs locks.
                 Err(Stop::Wait) if mode == Mode::Read && !waiting::has_place(session) => {
@@ -372,8 +387,13 @@ pub(crate) fn run_inside(call: &mut SessionCall<'_>, txn: &Txn<'_>, counts: bool
         Run::Session(function) => function(&mut SessionCall { command, args, table, reply, session, host }),
         Run::Container => unreachable!("a container alone does not pass the arity check"),
     };
-    if let (Some(watch), false) = (watch, matches!(outcome, Err(Stop::Retry | Stop::Busy))) {
-        note(host, call.session, command, args, watch, outcome.is_err());
+    if !matches!(outcome, Err(Stop::Retry | Stop::Busy)) {
+        if let Some(watch) = watch {
+            note(host, call.session, command, args, watch, outcome.is_err());
+        }
+        if monitor::is_watched(table) {
+            monitor::show_inside(txn, call.session, host, command, args);
+        }
     }
     match outcome {
         Err(Stop::Refused(text)) => {

@@ -34,6 +34,7 @@ pub mod lolwut;
 pub mod lookup;
 pub mod memory;
 pub mod metrics;
+pub mod monitor;
 pub mod object;
 pub mod persistence;
 pub mod pubsub;
@@ -49,6 +50,7 @@ pub mod sorted_set;
 pub mod stream;
 pub mod string;
 pub mod together;
+pub mod tracking;
 pub mod transaction;
 pub mod waiting;
 
@@ -102,6 +104,7 @@ pub static FAMILIES: &[Family] = &[
     Family { group: "server", category: "", commands: server::COMMANDS },
     Family { group: "server", category: "", commands: replication::COMMANDS },
     Family { group: "server", category: "admin", commands: replication::ROLE },
+    Family { group: "server", category: "", commands: monitor::COMMANDS },
     Family { group: "server", category: "", commands: debug::COMMANDS },
     Family { group: "server", category: "", commands: lolwut::COMMANDS },
     Family { group: "server", category: "", commands: slowlog::COMMANDS },

@@ -131,6 +131,17 @@ impl Session {
         self.subscriptions.is_some()
     }
 
+    /// Whether a message about changed keys can reach the client: as a push, or as one of the messages it has subscribed to.
+    pub fn listens_in_any_way(&self, redirected: bool) -> bool {
+        self.protocol == Protocol::Resp3 || redirected && self.listens()
+    }
+
+    /// Whether its calls are anything but plain calls: it listens, tracks or monitors.
+    #[inline]
+    pub(crate) fn is_special(&self) -> bool {
+        self.subscriptions.is_some() || self.tracking.is_some() || self.monitors
+    }
+
     /// Whether the client may do no more than listen: it has subscribed, and could not tell messages from replies.
     pub(crate) fn only_listens(&self) -> bool {
         self.listens() && self.protocol == Protocol::Resp2
@@ -169,8 +180,17 @@ impl Session {
         }
     }
 
+    /// Ends all that the client hears without asking, without a word to it.
+    pub fn end_listening(&mut self, table: &Table) {
+        self.unsubscribe_all(table);
+        self.track_nothing(table);
+        if std::mem::take(&mut self.monitors) {
+            ears::note_monitor(table, self.id, false);
+        }
+    }
+
     /// Ends all subscriptions, without a word to the client.
-    pub fn unsubscribe_all(&mut self, table: &Table) {
+    fn unsubscribe_all(&mut self, table: &Table) {
         let Some(subscriptions) = self.subscriptions.take() else { return };
         for (subject, names) in SUBJECTS.into_iter().zip(subscriptions.names) {
             ears::unsubscribe(table, self.id, subject, names.into_iter().collect());
@@ -269,7 +289,7 @@ pub fn write(reply: &mut dyn Reply, delivery: &Delivery<'_>) {
         Delivery::Message { channel, payload } => words(reply, &[b"message", channel, payload]),
         Delivery::PatternMessage { pattern, channel, payload } => words(reply, &[b"pmessage", pattern, channel, payload]),
         Delivery::ShardMessage { channel, payload } => words(reply, &[b"smessage", channel, payload]),
-        Delivery::Invalidation { key } => {
+        Delivery::Invalidation { keys, .. } => {
             if reply.protocol() == Protocol::Resp3 {
                 reply.push(2);
                 reply.bulk(b"invalidate");
@@ -278,13 +298,18 @@ pub fn write(reply: &mut dyn Reply, delivery: &Delivery<'_>) {
                 reply.bulk(b"message");
                 reply.bulk(b"__redis__:invalidate");
             }
-            match key {
-                Some(key) => {
-                    reply.array(1);
-                    reply.bulk(key);
+            match keys {
+                Some(keys) => {
+                    reply.array(keys.len());
+                    keys.iter().for_each(|key| reply.bulk(key));
                 }
-                None => reply.null_array(),
+                None => reply.null(),
             }
+        }
+        Delivery::RedirectionBroken { client } => {
+            reply.push(2);
+            reply.bulk(b"tracking-redir-broken");
+            reply.integer(client as i64);
         }
         Delivery::Call { line } => reply.status(&String::from_utf8_lossy(line)),
     }

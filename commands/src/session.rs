@@ -13,6 +13,7 @@ use crate::command::Command;
 use crate::metrics::{Recorder, Statistics};
 use crate::pubsub::Subscriptions;
 use crate::settings::{Settings, id};
+use crate::tracking::Tracking;
 use crate::waiting::Waiting;
 
 /// Whether a client hears the replies to its commands (`CLIENT REPLY`).
@@ -84,6 +85,12 @@ pub struct Session {
     pub waiting: Option<Box<Waiting>>,
     /// What it has subscribed to, if anything.
     pub subscriptions: Option<Box<Subscriptions>>,
+    /// How it tracks keys, if it does.
+    pub tracking: Option<Box<Tracking>>,
+    /// Keys that it has read and that could not be noted: it is told at once that they have changed.
+    pub unsure: Vec<Vec<u8>>,
+    /// It sees every call.
+    pub monitors: bool,
     /// Whoever makes its calls can do something else while one waits.
     pub parks: bool,
     pub last: Option<&'static Command>,
@@ -117,6 +124,9 @@ impl Default for Session {
             atomic: false,
             waiting: None,
             subscriptions: None,
+            tracking: None,
+            unsure: Vec::new(),
+            monitors: false,
             parks: false,
             last: None,
             calls: 0,
@@ -175,6 +185,8 @@ pub struct Client {
     pub channels: usize,
     pub patterns: usize,
     pub shard_channels: usize,
+    /// Who is told in its place of changed keys; 0 nobody, -1 where it tracks none.
+    pub redirect: i64,
     /// Commands queued since MULTI, or -1.
     pub queued: i64,
     pub watches: usize,
@@ -199,8 +211,20 @@ impl Client {
     /// What a session knows of its client; the host adds the connection's facts.
     pub fn of(session: &Session, now_ms: u64) -> Client {
         let [channels, patterns, shard_channels] = session.subscriptions.as_ref().map_or([0; 3], |subscriptions| subscriptions.counts());
-        let marks = [(session.listens(), 'P'), (session.multi.is_some(), 'x'), (session.no_evict, 'e'), (session.no_touch, 'T')];
-        let mut flags: String = marks.iter().filter(|(set, _)| *set).map(|(_, mark)| mark).collect();
+        let marks = [
+            (session.monitors, 'O'),
+            (session.listens(), 'P'),
+            (session.multi.is_some(), 'x'),
+            (session.no_evict, 'e'),
+            (session.no_touch, 'T'),
+        ];
+        let tracking = session.tracking.as_deref();
+        let marks = marks.into_iter().chain([
+            (tracking.is_some(), 't'),
+            (tracking.is_some_and(|tracking| tracking.broken), 'R'),
+            (tracking.is_some_and(Tracking::broadcasts), 'B'),
+        ]);
+        let mut flags: String = marks.filter(|(set, _)| *set).map(|(_, mark)| mark).collect();
         if flags.is_empty() {
             flags.push('N');
         }
@@ -215,6 +239,7 @@ impl Client {
             channels,
             patterns,
             shard_channels,
+            redirect: tracking.map_or(-1, |tracking| tracking.redirect() as i64),
             queued: session.multi.as_ref().map_or(-1, |multi| multi.queue.len() as i64),
             watches: session.watches.len(),
             queued_bytes: session.multi.as_deref().map_or(0, bytes),
@@ -262,6 +287,16 @@ pub trait Host: Send + Sync {
     /// The caller alone.
     fn client(&self, caller: &Session) -> Client {
         Client::of(caller, caller.active_ms)
+    }
+
+    /// Whether there is a client with this number.
+    fn knows(&self, caller: &Session, id: u64) -> bool {
+        caller.id == id
+    }
+
+    /// The caller's address.
+    fn address(&self, caller: &Session) -> String {
+        self.client(caller).address
     }
 
     /// Closes the connection of another client; answers whether there was one.

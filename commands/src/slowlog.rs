@@ -77,7 +77,7 @@ pub(crate) fn note(host: &dyn Host, session: &Session, command: &Command, args: 
 }
 
 /// The arguments without passwords.
-fn redacted<'a>(command: &Command, args: &[&'a [u8]]) -> Vec<&'a [u8]> {
+pub(crate) fn redacted<'a>(command: &Command, args: &[&'a [u8]]) -> Vec<&'a [u8]> {
     let mut shown = args.to_vec();
     match command.name {
         "CONFIG|SET" => {

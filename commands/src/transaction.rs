@@ -130,6 +130,11 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
         polder_hub::attend(call.table)?;
     }
     let writes = multi.queue.iter().any(|queued| matches!(queued.command.run, Run::Table(Mode::Write, _)));
+    let tracks = call.session.tracking.is_some();
+    for queued in multi.queue.iter().filter(|_| tracks) {
+        let args: Vec<&[u8]> = queued.args.iter().map(|arg| &**arg).collect();
+        call.session.note_reads(call.table, queued.command, &args);
+    }
     let txn = begin(call.table, call.session, if writes { Mode::Write } else { Mode::Read })?;
     let mut keys = declared(&multi, call.session);
     keys.extend(watches.iter().map(|watch| (watch.db, &watch.key[..])));

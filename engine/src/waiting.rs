@@ -31,6 +31,10 @@ impl Hearer for Caller<'_> {
         }
     }
 
+    fn knows(&self, client: u64) -> bool {
+        client == self.session.id
+    }
+
     fn obey(&mut self, client: u64, order: Order) {
         if client == self.session.id && self.progress != Progress::Answered {
             give_up(self.table, self.session, self.host, order == Order::UnblockWithError, self.reply);

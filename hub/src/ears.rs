@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 use polder_base::{Fault, glob};
 use polder_shm::layout::interest;
 use polder_table::change::{interest_at, lose_interest};
-use polder_table::{Stop, Table};
+use polder_table::{Stop, Table, Txn};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
@@ -37,9 +37,14 @@ pub enum Delivery<'d> {
         channel: &'d [u8],
         payload: &'d [u8],
     },
-    /// A key that they have read has changed, or all have.
+    /// Keys that they have read have changed (none: all of them); or that another client has read, who wants them to be told.
     Invalidation {
-        key: Option<&'d [u8]>,
+        keys: Option<&'d [&'d [u8]]>,
+        redirected: bool,
+    },
+    /// The client that was to be told of changes in their place is gone.
+    RedirectionBroken {
+        client: u64,
     },
     /// A line for MONITOR.
     Call {
@@ -54,6 +59,9 @@ pub trait Hearer {
 
     /// Runs the call again that a client waits with.
     fn retry(&mut self, client: u64);
+
+    /// Whether there is such a client in this process.
+    fn knows(&self, client: u64) -> bool;
 
     /// Does to a client what another process asks.
     fn obey(&mut self, client: u64, order: Order);
@@ -159,11 +167,15 @@ fn open(table: &Table, hearer: &mut dyn Hearer, letter: Letter<'_>) {
         Letter::Wake { kind, db, key } => queue::woken(table, hearer, kind, db, key),
         Letter::WakeAll { db } => queue::woken_all(table, hearer, db),
         Letter::Changed { origin, key } => crate::track::changed(table, hearer, origin, key),
-        Letter::Broadcast { origin, key } => crate::track::broadcast(table, hearer, origin, key),
+        Letter::Broadcast { origin, key } => crate::track::broadcast(table, origin, key),
         Letter::ChangedAll => crate::track::changed_all(table, hearer),
         Letter::Call { line } => {
             let clients = with(table, |ears| ears.monitors.iter().copied().collect::<Vec<_>>()).unwrap_or_default();
             hearer.deliver(&clients, Delivery::Call { line });
+        }
+        Letter::Redirected { client, all, keys } => {
+            let keys = crate::track::keys_of(keys);
+            hearer.deliver(&[client], Delivery::Invalidation { keys: (!all).then_some(&keys), redirected: true });
         }
         Letter::Order { client, order } => hearer.obey(client, order),
     }
@@ -237,6 +249,7 @@ pub fn tick(table: &Table) {
     queue::settle_debts(table);
     let owed = with(table, |ears| std::mem::take(&mut ears.owed)).unwrap_or_default();
     withdraw(table, owed);
+    crate::track::forget_stale(table);
     review_interest(table);
     sweep::some(table);
 }
@@ -256,16 +269,33 @@ fn review_interest(table: &Table) {
     lose_interest(&seat, idle.unwrap_or(0));
 }
 
+/// Shows a line to all who monitor. One that cannot be shown because somebody who is stopped is in the way is left out.
+pub fn show_call(table: &Table, line: &[u8]) {
+    let _ = queue::run(table, &mut |txn| {
+        post_call(txn, line);
+        Ok(())
+    });
+}
+
+/// As [`show_call`], with a transaction's commit.
+pub fn post_call(txn: &Txn<'_>, line: &[u8]) {
+    crate::sink::to_all(txn, interest::MONITORS, &Letter::Call { line });
+}
+
+/// Posts a letter to everybody who can hear at all.
+pub(crate) fn post_to_all(txn: &Txn<'_>, letter: &Letter<'_>) {
+    let segment = txn.table().segment();
+    let lives = (0..segment.seats_high()).map(|index| (index, segment.inbox_life(index))).filter(|(_, life)| *life != 0);
+    lives.for_each(|(index, life)| letter.write(|parts| txn.post(index, life, parts)));
+}
+
 /// Asks the thread that has a client to do something to it. Whoever has it not does not mind.
 ///
 /// # Errors
 /// As `Table::begin`.
 pub fn order(table: &Table, client: u64, order: Order) -> Result<(), Stop> {
-    let segment = table.segment();
-    let lives: Vec<(u64, u64)> =
-        (0..segment.seats_high()).map(|index| (index, segment.inbox_life(index))).filter(|(_, life)| *life != 0).collect();
     queue::run(table, &mut |txn| {
-        Letter::Order { client, order }.write(|parts| lives.iter().for_each(|(index, life)| txn.post(*index, *life, parts)));
+        post_to_all(txn, &Letter::Order { client, order });
         Ok(())
     })
 }

@@ -24,6 +24,8 @@ pub enum Letter<'l> {
     ChangedAll,
     /// Somebody has made a call: the line that MONITOR shows, and who.
     Call { line: &'l [u8] },
+    /// Keys have changed that another client has read, who wants this one to be told.
+    Redirected { client: u64, all: bool, keys: &'l [u8] },
     /// Something to be done by the thread that has a client: see [`Order`].
     Order { client: u64, order: Order },
 }
@@ -46,6 +48,7 @@ const BROADCAST: u8 = 6;
 const CHANGED_ALL: u8 = 7;
 const CALL: u8 = 8;
 const ORDER: u8 = 9;
+const REDIRECTED: u8 = 10;
 
 /// A database number that stands for all.
 const EVERY: u16 = u16::MAX;
@@ -64,6 +67,7 @@ impl<'l> Letter<'l> {
             Letter::Broadcast { origin, key } => send(&[&[BROADCAST], &origin.to_le_bytes(), key]),
             Letter::ChangedAll => send(&[&[CHANGED_ALL]]),
             Letter::Call { line } => send(&[&[CALL], line]),
+            Letter::Redirected { client, all, keys } => send(&[&[REDIRECTED, (*all).into()], &client.to_le_bytes(), keys]),
             Letter::Order { client, order } => send(&[&[ORDER, *order as u8], &client.to_le_bytes()]),
         }
     }
@@ -95,6 +99,11 @@ impl<'l> Letter<'l> {
             }
             CHANGED_ALL => Letter::ChangedAll,
             CALL => Letter::Call { line: rest },
+            REDIRECTED => {
+                let (all, rest) = rest.split_first()?;
+                let (client, keys) = word(rest)?;
+                Letter::Redirected { client, all: *all != 0, keys }
+            }
             ORDER => {
                 let (order, rest) = rest.split_first()?;
                 let order = match order {
@@ -126,6 +135,7 @@ mod tests {
             Letter::Broadcast { origin: u64::MAX, key: b"" },
             Letter::ChangedAll,
             Letter::Call { line: b"1.2 [0 lua] \"get\"" },
+            Letter::Redirected { client: 1, all: true, keys: b"" },
             Letter::Order { client: 9, order: Order::UnblockWithError },
         ];
         for letter in letters {

@@ -68,7 +68,8 @@ fn publish(txn: &Txn<'_>, change: &Change<'_>) -> Result<(), Stop> {
 fn wake(txn: &Txn<'_>, change: &Change<'_>) -> Result<(), Stop> {
     let Some(key) = change.key else {
         let db = Some(change.db).filter(|_| change.event != "flushall");
-        return to_all(txn, interest::WAITERS, &Letter::WakeAll { db });
+        to_all(txn, interest::WAITERS, &Letter::WakeAll { db });
+        return Ok(());
     };
     let kinds: &[Kind] = match change.class {
         'l' => &[Kind::List],
@@ -83,7 +84,8 @@ fn wake(txn: &Txn<'_>, change: &Change<'_>) -> Result<(), Stop> {
 
 fn invalidate(txn: &Txn<'_>, change: &Change<'_>, listeners: u64) -> Result<(), Stop> {
     let Some(key) = change.key else {
-        return to_all(txn, interest::TRACKERS | interest::BROADCAST, &Letter::ChangedAll);
+        to_all(txn, interest::TRACKERS | interest::BROADCAST, &Letter::ChangedAll);
+        return Ok(());
     };
     let origin = txn.origin();
     if listeners & interest::TRACKERS != 0 {
@@ -92,13 +94,13 @@ fn invalidate(txn: &Txn<'_>, change: &Change<'_>, listeners: u64) -> Result<(), 
         }
     }
     if listeners & interest::BROADCAST != 0 {
-        to_all(txn, interest::BROADCAST, &Letter::Broadcast { origin, key })?;
+        to_all(txn, interest::BROADCAST, &Letter::Broadcast { origin, key });
     }
     Ok(())
 }
 
 /// Posts a letter to all seats that have said that they listen to something.
-pub(crate) fn to_all(txn: &Txn<'_>, bits: u64, letter: &Letter<'_>) -> Result<(), Stop> {
+pub(crate) fn to_all(txn: &Txn<'_>, bits: u64, letter: &Letter<'_>) {
     let segment = txn.table().segment();
     let seats: SmallVec<[(u64, u64); 8]> = (0..segment.seats_high())
         .map(|index| (index, interest_at(segment, index)))
@@ -106,5 +108,4 @@ pub(crate) fn to_all(txn: &Txn<'_>, bits: u64, letter: &Letter<'_>) -> Result<()
         .map(|(index, (_, life))| (index, life))
         .collect();
     letter.write(|parts| seats.iter().for_each(|(index, life)| txn.post(*index, *life, parts)));
-    Ok(())
 }

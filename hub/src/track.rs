@@ -1,25 +1,258 @@
-//! What clients have read and want to know when it changes.
+//! What clients have read and want to know when it changes (CLIENT TRACKING).
+//!
+//! Two ways. *Default*: before a tracking client reads a key, its thread's seat is put down among the key's readers (H1), and the
+//! thread notes which client; a change of the key is a letter to these seats, each of which tells its clients once and forgets the key.
+//! *Broadcast*: nothing is noted; a letter for every change goes to the seats with such clients, and each client is told of keys with its
+//! prefixes.
+//!
+//! A letter may come for a key that no client of ours has read since: the seat's record is taken away then, and nothing else happens.
 
+use std::collections::BTreeMap;
+
+use hashbrown::HashMap;
+use polder_shm::layout::interest;
 use polder_table::Table;
+use polder_table::change::take_interest;
+use smallvec::SmallVec;
 
-use crate::ears::Hearer;
+use crate::ears::{self, Delivery, Hearer};
+use crate::letter::Letter;
+use crate::queue;
+use crate::record::{self, Record, readers_key};
+
+/// Records of keys that nobody has read any more that are taken away in one go.
+const STALE_MAX: usize = 1000;
+
+/// How a client wants to be told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// The client that is told instead; 0: itself.
+    pub redirect: u64,
+    /// Not of changes that it makes itself.
+    pub no_loop: bool,
+    /// Of all keys with these prefixes; none: of what it has read.
+    pub prefixes: Option<Vec<Vec<u8>>>,
+}
 
 /// What the tracking clients of one thread have read.
 #[derive(Default)]
-pub struct Tracking {}
+pub struct Tracking {
+    clients: HashMap<u64, Terms>,
+    keys: HashMap<Vec<u8>, SmallVec<[u64; 2]>>,
+    /// Keys of which the segment still says that we have read them.
+    stale: Vec<Vec<u8>>,
+    /// Changes for those who hear of every one, until the end of the turn: the client that made it, and the key.
+    changes: Vec<(u64, Vec<u8>)>,
+}
 
 impl Tracking {
     pub(crate) fn reads_nothing(&self) -> bool {
-        true
+        self.keys.is_empty() && self.stale.is_empty() && !self.clients.values().any(|terms| terms.prefixes.is_none())
     }
 
     pub(crate) fn hears_nothing(&self) -> bool {
-        true
+        !self.clients.values().any(|terms| terms.prefixes.is_some())
+    }
+
+    /// Forgets what was read if nobody is left who wants to hear of it.
+    fn review(&mut self) {
+        if !self.clients.values().any(|terms| terms.prefixes.is_none()) {
+            self.stale.extend(self.keys.drain().map(|(key, _)| key));
+        }
     }
 }
 
-pub(crate) fn changed(_table: &Table, _hearer: &mut dyn Hearer, _origin: u64, _key: &[u8]) {}
+/// A client of this thread tracks from now on, or on other terms; `None`: not any more.
+pub fn note_terms(table: &Table, client: u64, terms: Option<Terms>) {
+    let bit = match &terms {
+        Some(Terms { prefixes: Some(_), .. }) => interest::BROADCAST,
+        Some(_) => interest::TRACKERS,
+        None => 0,
+    };
+    if bit != 0
+        && let Ok(seat) = table.seat()
+    {
+        take_interest(&seat, bit);
+    }
+    ears::with(table, |ears| {
+        match terms {
+            Some(terms) => drop(ears.tracking.clients.insert(client, terms)),
+            None => drop(ears.tracking.clients.remove(&client)),
+        }
+        ears.tracking.review();
+    });
+}
 
-pub(crate) fn broadcast(_table: &Table, _hearer: &mut dyn Hearer, _origin: u64, _key: &[u8]) {}
+/// Notes that a client is about to read keys. Answers those that cannot be noted because somebody who may be stopped is in the way: what
+/// the client reads there it must not keep.
+pub fn note_reads<'k>(table: &Table, client: u64, keys: &[&'k [u8]]) -> Vec<&'k [u8]> {
+    let unknown: Vec<&[u8]> = ears::with(table, |ears| {
+        let known = |key: &&&[u8]| ears.tracking.keys.contains_key(**key);
+        keys.iter().filter(|key| !known(key)).copied().collect()
+    })
+    .unwrap_or_default();
+    if let Ok(seat) = table.seat() {
+        take_interest(&seat, interest::TRACKERS);
+    }
+    let noted = |key: &&[u8]| {
+        queue::run(table, &mut |txn| {
+            let own = Record::own(txn.seat(), 0);
+            record::edit(txn, &readers_key(key), |records| {
+                let new = !records.iter().any(|record| record.same_owner(&own));
+                if new {
+                    records.push(own);
+                }
+                new
+            })
+        })
+        .is_ok()
+    };
+    let failed: Vec<&[u8]> = unknown.into_iter().filter(|key| !noted(key)).collect();
+    ears::with(table, |ears| {
+        for key in keys.iter().filter(|key| !failed.contains(key)) {
+            let clients = ears.tracking.keys.entry_ref(*key).or_default();
+            if !clients.contains(&client) {
+                clients.push(client);
+            }
+        }
+    });
+    failed
+}
 
-pub(crate) fn changed_all(_table: &Table, _hearer: &mut dyn Hearer) {}
+/// How many keys, readers of them and prefixes this thread knows.
+pub fn counts(table: &Table) -> (usize, usize, usize) {
+    ears::with(table, |ears| {
+        let tracking = &ears.tracking;
+        let prefixes = tracking.clients.values().filter_map(|terms| terms.prefixes.as_ref()).map(Vec::len).sum();
+        (tracking.keys.len(), tracking.keys.values().map(|clients| clients.len()).sum(), prefixes)
+    })
+    .unwrap_or_default()
+}
+
+/// Forgets keys until there are no more than `most`; those who have read them are told as if they had changed.
+pub fn limit(table: &Table, hearer: &mut dyn Hearer, most: usize) {
+    loop {
+        let over = ears::with(table, |ears| {
+            let keys = &ears.tracking.keys;
+            (keys.len() > most).then(|| keys.keys().next().cloned()).flatten()
+        });
+        match over.flatten() {
+            Some(key) => changed(table, hearer, 0, &key),
+            None => return,
+        }
+    }
+}
+
+/// Tells those of this thread that have read a key that it has changed.
+pub(crate) fn changed(table: &Table, hearer: &mut dyn Hearer, origin: u64, key: &[u8]) {
+    let told = ears::with(table, |ears| {
+        let clients = ears.tracking.keys.remove(key).unwrap_or_default();
+        let terms = clients.into_iter().filter_map(|client| ears.tracking.clients.get(&client).map(|terms| (client, terms.clone())));
+        terms.filter(|(client, terms)| !(terms.no_loop && *client == origin)).collect::<Vec<_>>()
+    });
+    forget(table, key);
+    for (client, terms) in told.unwrap_or_default() {
+        tell(table, hearer, client, terms.redirect, Some(&[key]));
+    }
+}
+
+/// Takes the seat's record away from the readers of a key, unless a client of ours has read it.
+fn forget(table: &Table, key: &[u8]) {
+    let gone = queue::run(table, &mut |txn| {
+        let own = Record::own(txn.seat(), 0);
+        record::edit(txn, &readers_key(key), |records| {
+            let before = records.len();
+            records.retain(|record| !record.same_owner(&own));
+            records.len() != before
+        })
+    });
+    if gone.is_err() {
+        ears::with(table, |ears| ears.tracking.stale.push(key.to_vec()));
+    }
+}
+
+/// Takes away some records of keys that nobody has read.
+pub(crate) fn forget_stale(table: &Table) {
+    let some = ears::with(table, |ears| {
+        let stale = &mut ears.tracking.stale;
+        let some = stale.split_off(stale.len().saturating_sub(STALE_MAX));
+        let keys = &ears.tracking.keys;
+        some.into_iter().filter(|key| !keys.contains_key(key)).collect::<Vec<_>>()
+    });
+    some.unwrap_or_default().iter().for_each(|key| forget(table, key));
+}
+
+/// Keeps a change until the end of the turn for those of this thread who hear of every one.
+pub(crate) fn broadcast(table: &Table, origin: u64, key: &[u8]) {
+    ears::with(table, |ears| ears.tracking.changes.push((origin, key.to_vec())));
+}
+
+/// Tells of the changes that were kept: each client one message for each of its prefixes.
+pub fn close_turn(table: &Table, hearer: &mut dyn Hearer) {
+    let kept = ears::with(table, |ears| {
+        if ears.tracking.changes.is_empty() {
+            return None;
+        }
+        let changes = std::mem::take(&mut ears.tracking.changes);
+        let clients: BTreeMap<u64, Terms> =
+            ears.tracking.clients.iter().filter(|(_, terms)| terms.prefixes.is_some()).map(|(id, terms)| (*id, terms.clone())).collect();
+        Some((changes, clients))
+    });
+    let Some((changes, clients)) = kept.flatten() else { return };
+    for (client, terms) in &clients {
+        for prefix in terms.prefixes.iter().flatten() {
+            let theirs = |(origin, key): &&(u64, Vec<u8>)| key.starts_with(prefix) && !(terms.no_loop && origin == client);
+            let mut keys: Vec<&[u8]> = Vec::new();
+            for (_, key) in changes.iter().filter(theirs) {
+                if !keys.contains(&&key[..]) {
+                    keys.push(key);
+                }
+            }
+            if !keys.is_empty() {
+                tell(table, hearer, *client, terms.redirect, Some(&keys));
+            }
+        }
+    }
+}
+
+/// Tells everybody of this thread who tracks that all keys have changed.
+pub(crate) fn changed_all(table: &Table, hearer: &mut dyn Hearer) {
+    let told = ears::with(table, |ears| {
+        let tracking = &mut ears.tracking;
+        tracking.stale.extend(tracking.keys.drain().map(|(key, _)| key));
+        tracking.clients.iter().map(|(client, terms)| (*client, terms.redirect)).collect::<Vec<_>>()
+    });
+    for (client, redirect) in told.unwrap_or_default() {
+        tell(table, hearer, client, redirect, None);
+    }
+}
+
+fn tell(table: &Table, hearer: &mut dyn Hearer, client: u64, redirect: u64, keys: Option<&[&[u8]]>) {
+    if redirect == 0 {
+        return hearer.deliver(&[client], Delivery::Invalidation { keys, redirected: false });
+    }
+    if !hearer.knows(redirect) {
+        return hearer.deliver(&[client], Delivery::RedirectionBroken { client: redirect });
+    }
+    let mut bytes = Vec::new();
+    for key in keys.unwrap_or_default() {
+        bytes.extend_from_slice(&(key.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(key);
+    }
+    // It may be another thread's. What cannot be posted is lost with a stopped process: the client learns of the next change.
+    let _ = queue::run(table, &mut |txn| {
+        ears::post_to_all(txn, &Letter::Redirected { client: redirect, all: keys.is_none(), keys: &bytes });
+        Ok(())
+    });
+}
+
+/// Takes the keys of a redirected letter apart.
+pub(crate) fn keys_of(mut bytes: &[u8]) -> Vec<&[u8]> {
+    let mut keys = Vec::new();
+    while let Some((length, rest)) = bytes.split_first_chunk::<4>() {
+        let Some((key, rest)) = rest.split_at_checked(u32::from_le_bytes(*length) as usize) else { break };
+        keys.push(key);
+        bytes = rest;
+    }
+    keys
+}

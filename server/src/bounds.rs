@@ -8,6 +8,7 @@ const KEEPALIVE: Id = id("tcp-keepalive");
 const BULK: Id = id("proto-max-bulk-len");
 const QUERY: Id = id("client-query-buffer-limit");
 const OUTPUT: Id = id("client-output-buffer-limit");
+const TRACKED: Id = id("tracking-table-max-keys");
 
 /// What clients may do and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub struct Bounds {
     /// Of normal clients, and of those who have subscribed.
     pub output: OutputLimit,
     pub output_of_listeners: OutputLimit,
+    /// Keys that tracking clients of a thread have read; 0 for no limit.
+    pub tracked_keys_max: usize,
 }
 
 impl Bounds {
@@ -36,6 +39,7 @@ impl Bounds {
             keepalive_seconds: size(KEEPALIVE) as u64,
             bulk_bytes_max: size(BULK),
             query_bytes_max: size(QUERY),
+            tracked_keys_max: size(TRACKED),
             output: output_limits(&settings.text(OUTPUT))[0],
             output_of_listeners: output_limits(&settings.text(OUTPUT))[2],
         }

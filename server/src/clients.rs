@@ -132,6 +132,11 @@ impl Record {
         !self.doomed.swap(true, Ordering::Relaxed)
     }
 
+    /// Where the client is: address and port, or the path of the socket.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
     /// Says that a call waits for a key.
     pub fn begin_wait(&self) {
         self.waits.store(true, Ordering::Relaxed);

@@ -249,6 +249,14 @@ impl Host for Process {
         self.wake_all();
     }
 
+    fn knows(&self, _caller: &Session, id: u64) -> bool {
+        self.clients.find(id).is_some()
+    }
+
+    fn address(&self, caller: &Session) -> String {
+        self.clients.find(caller.id).map_or(String::new(), |record| record.address().to_owned())
+    }
+
     fn unblock(&self, id: u64, with_error: bool) -> bool {
         let Some(record) = self.clients.find(id) else { return false };
         let waits = record.end_wait();

@@ -564,10 +564,14 @@ impl Loop {
             self.begin_wait(slot);
             return done.max(1);
         }
+        let unsure = std::mem::take(&mut session.unsure);
         let hard = if session.listens() { self.bounds.output_of_listeners.hard } else { self.bounds.output.hard };
         // It is closed at the end of the turn; what it asked for beyond that would only take memory.
         if hard != 0 && output.waiting() as u64 > hard {
             session.closing = true;
+        }
+        if !unsure.is_empty() {
+            self.tell_unsure(slot, &unsure);
         }
         done
     }

@@ -32,7 +32,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         .about("The file of ACL LOAD and ACL SAVE. It is read at start when the segment has no users yet; it excludes `user` lines."),
     integer("acllog-max-len", 0, i64::MAX, 128).about("Entries that ACL LOG keeps, in this process."),
     choice("acl-pubsub-default", &["allchannels", "resetchannels"], 1).about("Which channels a new user may use: all, or none."),
-    integer("tracking-table-max-keys", 0, i64::MAX, 1_000_000).inert(),
+    integer("tracking-table-max-keys", 0, i64::MAX, 1_000_000)
+        .about("Keys that a thread remembers for tracking clients; beyond that it tells them of changes that were none."),
     integer("io-threads", 1, 128, 1).at_start().inert().about("Polder executes commands on every one of its `threads`."),
     switch("io-threads-do-reads", false).at_start().inert(),
 ];

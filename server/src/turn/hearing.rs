@@ -3,8 +3,10 @@
 //! A call that waits is out of the connection's input already; its arguments are kept in the session, and the connection is parked, so that
 //! what follows stays unexecuted. It is run again where it is woken, in the middle of a turn; the connection goes on with the next.
 use mio::unix::SourceFd;
+use polder_base::Protocol;
 use polder_commands::{Progress, Session, give_up, pubsub, resume, waiting};
 use polder_hub::letter::Order;
+use polder_hub::track::{close_turn, limit};
 use polder_hub::{Delivery, Hearer, attend, hear};
 
 use super::*;
@@ -51,6 +53,26 @@ impl Loop {
     pub(super) fn hear(&mut self) {
         let process = self.process.clone();
         self.more_mail = hear(process.memory.table(), self);
+    }
+
+    /// Ends a turn's hearing: what was kept back so that it makes one message.
+    pub(super) fn close_hearing(&mut self) {
+        let process = self.process.clone();
+        let table = process.memory.table();
+        close_turn(table, self);
+        let most = self.bounds.tracked_keys_max;
+        if most != 0 {
+            limit(table, self, most);
+        }
+    }
+
+    /// Tells a client that tracks what it must not keep: keys that it has read, and of whose change it would not hear.
+    pub(super) fn tell_unsure(&mut self, slot: usize, keys: &[Vec<u8>]) {
+        let Some(connection) = &self.slots[slot] else { return };
+        let client = connection.session.id;
+        for key in keys {
+            self.deliver(&[client], Delivery::Invalidation { keys: Some(&[key]), redirected: false });
+        }
     }
 
     /// Parks a connection whose call waits for a key.
@@ -128,6 +150,7 @@ impl Loop {
 
     /// Sends what was written for clients that are not among those of this turn, and lets those go on who wait no longer.
     pub(super) fn send_told(&mut self) {
+        self.close_hearing();
         for slot in std::mem::take(&mut self.revived) {
             self.set_free(slot);
         }
@@ -145,7 +168,7 @@ impl Loop {
             self.deadlines.remove(&(waiting.until_ms, session.id));
         }
         waiting::leave(self.process.memory.table(), session);
-        session.unsubscribe_all(self.process.memory.table());
+        session.end_listening(self.process.memory.table());
     }
 }
 
@@ -156,6 +179,18 @@ impl Hearer for Loop {
         for client in clients {
             let Some(&slot) = self.slots_by_client.get(client) else { continue };
             let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.session.closing) else { continue };
+            match delivery {
+                // Whoever could not tell it from a reply is not told.
+                Delivery::Invalidation { redirected, .. } if !connection.session.listens_in_any_way(redirected) => continue,
+                Delivery::RedirectionBroken { .. } => {
+                    let Some(tracking) = connection.session.tracking.as_mut() else { continue };
+                    tracking.broken = true;
+                    if connection.session.protocol == Protocol::Resp2 {
+                        continue;
+                    }
+                }
+                _ => {}
+            }
             let protocol = connection.session.protocol;
             let form = forms[protocol as usize].get_or_insert_with(|| {
                 let mut form = Output::new(protocol);
@@ -170,6 +205,10 @@ impl Hearer for Loop {
 
     fn retry(&mut self, client: u64) {
         self.retry_waiting(client);
+    }
+
+    fn knows(&self, client: u64) -> bool {
+        self.process.clients.find(client).is_some()
     }
 
     fn obey(&mut self, client: u64, order: Order) {

@@ -36,3 +36,136 @@ fn a_message_reaches_subscribers_of_all_servers_and_the_publisher_hears_how_many
     }
     assert_eq!(publisher.ask("PUBSUB CHANNELS"), "*[]");
 }
+
+#[test]
+fn keyspace_events_of_all_servers_are_published_as_they_are_asked_for() {
+    let (one, other) = two_doors("");
+    let (mut hearer, mut actor) = (one.client(), other.client());
+    assert_eq!(actor.ask("CONFIG SET notify-keyspace-events KEA"), "+OK");
+    assert_eq!(hearer.ask("PSUBSCRIBE __key*__:*"), "*[$psubscribe $__key*__:* :1]");
+    let mut heard = |lines: &[(&str, &str)], actor: &mut crate::door::Client<std::net::TcpStream>, call: &str| {
+        actor.ask(call);
+        for (key, event) in lines {
+            assert_eq!(hearer.reply(), format!("*[$pmessage $__key*__:* $__keyspace@0__:{key} ${event}]"), "{call}");
+            assert_eq!(hearer.reply(), format!("*[$pmessage $__key*__:* $__keyevent@0__:{event} ${key}]"), "{call}");
+        }
+    };
+    heard(&[("a", "set")], &mut actor, "SET a 1");
+    heard(&[("a", "incrby")], &mut actor, "INCR a");
+    heard(&[("a", "expire")], &mut actor, "EXPIRE a 100");
+    heard(&[("a", "set"), ("a", "expire")], &mut actor, "SET a 2 EX 100");
+    heard(&[("a", "rename_from"), ("b", "rename_to")], &mut actor, "RENAME a b");
+    heard(&[("b", "del")], &mut actor, "DEL b");
+    heard(&[("c", "set"), ("c", "expire"), ("c", "expired")], &mut actor, "SET c 1 PX 30");
+    assert_eq!(actor.ask("CONFIG SET notify-keyspace-events Em"), "+OK");
+    actor.ask("SET d 1");
+    actor.ask("GET d");
+    actor.ask("GET nothing");
+    assert_eq!(hearer.reply(), "*[$pmessage $__key*__:* $__keyevent@0__:keymiss $nothing]");
+    assert_eq!(actor.ask("CONFIG SET notify-keyspace-events Kn"), "+OK");
+    actor.ask("SET d 2");
+    actor.ask("SET fresh 2");
+    assert_eq!(hearer.reply(), "*[$pmessage $__key*__:* $__keyspace@0__:fresh $new]");
+    assert_eq!(actor.ask("CONFIG SET notify-keyspace-events AE"), "+OK");
+    assert_eq!(actor.ask("MULTI"), "+OK");
+    actor.ask("SET x 1");
+    actor.ask("APPEND x 1");
+    assert_eq!(actor.ask("EXEC"), "*[+OK :2]");
+    assert_eq!(hearer.reply(), "*[$pmessage $__key*__:* $__keyevent@0__:set $x]");
+    assert_eq!(hearer.reply(), "*[$pmessage $__key*__:* $__keyevent@0__:append $x]");
+}
+
+#[test]
+fn monitors_of_all_servers_see_every_call_and_no_passwords() {
+    let (one, other) = two_doors("");
+    let (mut monitor, mut actor) = (one.client(), other.client());
+    let shown = |line: String| line.split_once("] ").expect("a head").1.to_owned();
+    assert_eq!(monitor.ask("MONITOR"), "+OK");
+    for call in ["SELECT 3", "SET a 1", "GET a", "AUTH secret", "MULTI"] {
+        actor.ask(call);
+    }
+    assert_eq!(actor.ask("INCR a"), "+QUEUED");
+    assert_eq!(actor.ask("EXEC"), "*[:2]");
+    actor.ask("CONFIG GET port");
+    actor.ask("NONSENSE");
+    actor.ask("PING");
+    let first = monitor.reply();
+    let address = actor.stream.local_addr().expect("an address");
+    assert!(first.starts_with('+') && first.ends_with(&format!(" [3 {address}] \"SELECT\" \"3\"")), "{first}");
+    let expected = [r#""SET" "a" "1""#, r#""GET" "a""#, r#""AUTH" "(redacted)""#, r#""MULTI""#, r#""INCR" "a""#, r#""EXEC""#, r#""PING""#];
+    for line in expected {
+        assert_eq!(shown(monitor.reply()), line);
+    }
+    assert_eq!(monitor.ask("GET a"), "-ERR Replica can't interact with the keyspace");
+    assert_eq!(monitor.ask("RESET"), "+RESET");
+    actor.ask("SET a 2");
+    assert_eq!(monitor.ask("GET a"), "_");
+}
+
+#[test]
+fn clients_that_track_are_told_once_of_what_they_have_read() {
+    let (one, other) = two_doors("");
+    let (mut reader, mut writer) = (one.client(), other.client());
+    assert!(reader.ask("HELLO 3").starts_with('%'));
+    assert_eq!(reader.ask("CLIENT TRACKING ON"), "+OK");
+    assert_eq!(reader.ask("GET a"), "_");
+    assert_eq!(reader.ask("MGET b c"), "*[_ _]");
+    for call in ["SET a 1", "SET a 2", "SET b 1", "SET unread 1", "DEL a", "APPEND c x"] {
+        writer.ask(call);
+    }
+    assert_eq!(reader.reply(), ">[$invalidate *[$a]]");
+    assert_eq!(reader.reply(), ">[$invalidate *[$b]]");
+    assert_eq!(reader.reply(), ">[$invalidate *[$c]]");
+    // A change of one's own comes behind the reply, unless it is not wanted.
+    assert_eq!(reader.ask("GET a"), "_");
+    assert_eq!(reader.ask("SET a 1"), "+OK");
+    assert_eq!(reader.reply(), ">[$invalidate *[$a]]");
+    assert_eq!(reader.ask("CLIENT TRACKING ON NOLOOP"), "+OK");
+    assert_eq!(reader.ask("GET a"), "$1");
+    assert_eq!(reader.ask("SET a 2"), "+OK");
+    assert_eq!(reader.ask("GET a"), "$2");
+    writer.ask("SET a 3 PX 30");
+    assert_eq!(reader.reply(), ">[$invalidate *[$a]]");
+    assert_eq!(reader.ask("GET a"), "$3");
+    assert_eq!(reader.reply(), ">[$invalidate *[$a]]");
+    assert_eq!(reader.ask("GET a"), "_");
+    writer.ask("FLUSHALL");
+    assert_eq!(reader.reply(), ">[$invalidate _]");
+    assert_eq!(reader.ask("CLIENT TRACKING OFF"), "+OK");
+    writer.ask("SET a 4");
+    assert_eq!(reader.ask("GET a"), "$4");
+}
+
+#[test]
+fn tracking_by_prefix_by_choice_and_for_another_client() {
+    let door = Door::open("--threads 2");
+    let (mut reader, mut writer, mut other) = (door.client(), door.client(), door.client());
+    reader.ask("HELLO 3");
+    assert_eq!(reader.ask("CLIENT TRACKING ON BCAST PREFIX user: PREFIX post:"), "+OK");
+    assert_eq!(writer.ask("MSET user:1 a other b post:1 c user:2 d"), "+OK");
+    let mut told = vec![reader.reply(), reader.reply()];
+    told.sort();
+    assert_eq!(told, [">[$invalidate *[$post:1]]", ">[$invalidate *[$user:1 $user:2]]"]);
+    assert_eq!(reader.ask("CLIENT TRACKING OFF"), "+OK");
+    assert_eq!(reader.ask("CLIENT TRACKING ON OPTIN"), "+OK");
+    reader.ask("GET a");
+    assert_eq!(reader.ask("CLIENT CACHING YES"), "+OK");
+    reader.ask("GET b");
+    reader.ask("GET c");
+    writer.ask("MSET a 1 b 1 c 1");
+    assert_eq!(reader.reply(), ">[$invalidate *[$b]]");
+    assert_eq!(reader.ask("CLIENT TRACKING OFF"), "+OK");
+    // In RESP2 another connection listens.
+    let id = other.ask("CLIENT ID").trim_start_matches(':').to_owned();
+    assert_eq!(other.ask("SUBSCRIBE __redis__:invalidate"), "*[$subscribe $__redis__:invalidate :1]");
+    let mut second = door.client();
+    assert_eq!(second.ask(&format!("CLIENT TRACKING ON REDIRECT {id}")), "+OK");
+    assert_eq!(second.ask("CLIENT GETREDIR"), format!(":{id}"));
+    assert_eq!(second.ask("GET a"), "$1");
+    writer.ask("SET a 2");
+    assert_eq!(other.reply(), "*[$message $__redis__:invalidate *[$a]]");
+    assert_eq!(second.ask("GET a"), "$2");
+    writer.ask("FLUSHDB");
+    assert_eq!(other.reply(), "*[$message $__redis__:invalidate _]");
+    assert_eq!(second.ask("CLIENT TRACKING ON REDIRECT 999999"), "-ERR The client ID you want redirect to does not exist");
+}
