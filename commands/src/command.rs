@@ -46,6 +46,9 @@ pub const KEYSPACE: Flags = 1 << 25;
 /// Its second argument names a subcommand. In no ACL category of its group.
 pub const CONTAINER: Flags = 1 << 26;
 
+/// In the ACL categories of lists, sets and sorted sets, which it works on alike.
+pub const COLLECTIONS: Flags = 1 << 27;
+
 /// The names that COMMAND INFO gives the flags, in its order.
 pub const FLAG_NAMES: [(Flags, &str); 19] = [
     (WRITE, "write"),
@@ -83,6 +86,9 @@ pub enum Run {
 /// Says what a call with these arguments does with its keys.
 pub type Decide = fn(&[&[u8]]) -> &'static str;
 
+/// Shows the positions of the keys of a call, each with the number of its source, where the grammar cannot say.
+pub type Locate = fn(&[&[u8]], &mut dyn FnMut(usize, usize));
+
 /// A command's short way for its commonest form, without a transaction of its own: table, where its key belongs, arguments, the
 /// time (ms), reply. Answers false, having done and written nothing, where the form is another one or anything is in the way.
 pub type Quick = fn(&Table, &Sight, &[&[u8]], u64, &mut dyn Reply) -> bool;
@@ -101,6 +107,10 @@ pub struct Command {
     pub touches: &'static [&'static str],
     /// Where the arguments decide what it does with its keys: the function that says what.
     pub varies: Option<Decide>,
+    /// Where the grammar alone does not find its keys.
+    pub locate: Option<Locate>,
+    /// Whether a call with these arguments writes nothing, though others do.
+    pub reads_where: Option<fn(&[&[u8]]) -> bool>,
     /// Hints for clients of a cluster, as in COMMAND INFO.
     pub tips: &'static [&'static str],
     pub since: &'static str,
@@ -123,6 +133,8 @@ const fn row(name: &'static str, grammar: &'static str, run: Run, flags: Flags) 
         flags,
         touches: &[],
         varies: None,
+        locate: None,
+        reads_where: None,
         tips: &[],
         since: "1.0.0",
         costs: "O(1)",
@@ -172,6 +184,16 @@ impl Command {
     /// What it does with its keys where the arguments decide (`variable_flags`).
     pub const fn varies(mut self, decide: Decide) -> Command {
         self.varies = Some(decide);
+        self
+    }
+    /// Finds its keys by itself.
+    pub const fn locates(mut self, locate: Locate) -> Command {
+        self.locate = Some(locate);
+        self
+    }
+    /// Some calls of it write nothing: they lock nothing either.
+    pub const fn reads_where(mut self, reads: fn(&[&[u8]]) -> bool) -> Command {
+        self.reads_where = Some(reads);
         self
     }
     /// What a container does when no subcommand is named.
@@ -260,6 +282,9 @@ impl Command {
     /// Shows the positions of the keys among `args`, each with the number of its source. Arguments that do not fit show
     /// fewer keys.
     pub fn each_key(&self, args: &[&[u8]], mut visit: impl FnMut(usize, usize)) {
+        if let Some(locate) = self.locate {
+            return locate(args, &mut visit);
+        }
         for (number, spec) in self.shape.specs().iter().enumerate() {
             let Some((mut at, end, step)) = reach(spec.begin, spec.find, args) else { continue };
             while at < end {

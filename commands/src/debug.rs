@@ -17,6 +17,7 @@ use crate::object::encoding;
 use crate::settings::id;
 
 mod digest;
+pub mod inside;
 
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[session("DEBUG", "subcommand [arg ...]", debug)
@@ -36,6 +37,20 @@ struct Subcommand {
 
 static SUBCOMMANDS: &[Subcommand] = &[
     Subcommand {
+        name: "CLIENT-ENFORCE-REPLY-LIST",
+        grammar: "<0|1>",
+        count: 1..=1,
+        run: inside::accept,
+        about: "Accepted: replies always wait in one list.",
+    },
+    Subcommand {
+        name: "DICT-RESIZING",
+        grammar: "<0|1>",
+        count: 1..=1,
+        run: inside::accept,
+        about: "Accepted: the table grows by small steps that nothing waits for.",
+    },
+    Subcommand {
         name: "DIGEST",
         grammar: "",
         count: 0..=0,
@@ -51,12 +66,34 @@ static SUBCOMMANDS: &[Subcommand] = &[
     },
     Subcommand { name: "ERROR", grammar: "<string>", count: 1..=1, run: error, about: "Return a protocol error with <string> as message." },
     Subcommand {
+        name: "HTSTATS",
+        grammar: "<dbid> [full]",
+        count: 1..=2,
+        run: inside::table,
+        about: "Return statistics of the table of a database.",
+    },
+    Subcommand {
+        name: "HTSTATS-KEY",
+        grammar: "<key> [full]",
+        count: 1..=2,
+        run: inside::tables_of_key,
+        about: "Like HTSTATS but for the elements of the collection at <key>.",
+    },
+    Subcommand {
+        name: "LISTPACK",
+        grammar: "<key>",
+        count: 1..=1,
+        run: inside::listpack,
+        about: "Show the elements of the small collection at <key>, on the standard output.",
+    },
+    Subcommand {
         name: "OBJECT",
         grammar: "<key>",
         count: 1..=1,
         run: object,
         about: "Show low level info about `key` and associated value.",
     },
+    Subcommand { name: "PAUSE-CRON", grammar: "<0|1>", count: 1..=1, run: inside::pause_chores, about: "Stop the chores of this process." },
     Subcommand {
         name: "POPULATE",
         grammar: "<count> [<prefix>] [<size>]",
@@ -72,11 +109,32 @@ static SUBCOMMANDS: &[Subcommand] = &[
         about: "Reply with a test value of the specified type.",
     },
     Subcommand {
+        name: "QUICKLIST-PACKED-THRESHOLD",
+        grammar: "<size>",
+        count: 1..=1,
+        run: inside::packed_threshold,
+        about: "Accepted: a long element of a list has nodes to itself always.",
+    },
+    Subcommand {
+        name: "REPLYBUFFER",
+        grammar: "<subcommand> <value>",
+        count: 2..=2,
+        run: inside::reply_buffer,
+        about: "PEAK-RESET-TIME <NEVER|RESET|milliseconds>, RESIZING <0|1>. Accepted: reply buffers are lent for as long as they are needed.",
+    },
+    Subcommand {
         name: "SET-ACTIVE-EXPIRE",
         grammar: "<0|1>",
         count: 1..=1,
         run: set_active_expiry,
         about: "Whether expired keys are collected in the background, in every process on the segment.",
+    },
+    Subcommand {
+        name: "SET-DISABLE-DENY-SCRIPTS",
+        grammar: "<0|1>",
+        count: 1..=1,
+        run: inside::allow_scripts,
+        about: "Let scripts call commands that are not for scripts.",
     },
     Subcommand {
         name: "SLEEP",
@@ -106,11 +164,14 @@ fn debug(call: &mut SessionCall<'_>) -> Outcome {
     let named = |subcommand: &&Subcommand| name.eq_ignore_ascii_case(subcommand.name.as_bytes());
     match SUBCOMMANDS.iter().find(named) {
         Some(subcommand) if subcommand.count.contains(&count) => (subcommand.run)(call),
-        _ => {
-            let name = String::from_utf8_lossy(name);
-            Err(format!("ERR unknown subcommand or wrong number of arguments for '{name}'. Try DEBUG HELP.").into())
-        }
+        _ => Err(unfit(call)),
     }
+}
+
+/// Redis's text for what is no subcommand, or has other arguments.
+fn unfit(call: &SessionCall<'_>) -> Stop {
+    let name = String::from_utf8_lossy(call.args[1]);
+    format!("ERR unknown subcommand or wrong number of arguments for '{name}'. Try DEBUG HELP.").into()
 }
 
 /// Redis's text for a command behind a guard.

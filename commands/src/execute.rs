@@ -417,7 +417,8 @@ fn run_on_table(
     (mode, function): (Mode, fn(&mut Call<'_>) -> Outcome),
     reply: &mut dyn Reply,
 ) -> Outcome {
-    let txn = begin(table, session, mode)?;
+    let reads = command.reads_where.is_some_and(|reads| reads(args));
+    let txn = begin(table, session, if reads { Mode::Read } else { mode })?;
     let mut keys = Keys::new();
     command.each_key(args, |at, _| keys.push((session.db, args[at])));
     let mark = reply.mark();

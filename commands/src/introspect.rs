@@ -4,8 +4,8 @@ use polder_table::Stop;
 
 use crate::call::{Outcome, SYNTAX, SessionCall, is};
 use crate::command::{
-    ADMIN, BLOCKING, CONTAINER, Command, DANGEROUS, FAST, FLAG_NAMES, KEYSPACE, LOADING, PUBSUB, READONLY, Run, STALE, WRITE, container,
-    session,
+    ADMIN, BLOCKING, COLLECTIONS, CONTAINER, Command, DANGEROUS, FAST, FLAG_NAMES, KEYSPACE, LOADING, PUBSUB, READONLY, Run, STALE, WRITE,
+    container, session,
 };
 use crate::grammar::{Argument, Begin, Find, KeySpec, arguments};
 use crate::lookup::{all, family_of, find, find_subcommand, subcommands};
@@ -112,6 +112,7 @@ pub fn categories(command: &Command) -> impl Iterator<Item = &'static str> {
         "admin" if flags & ADMIN != 0 => true,
         "dangerous" => flags & (ADMIN | DANGEROUS) != 0,
         "blocking" => flags & BLOCKING != 0,
+        "list" | "set" | "sortedset" if flags & COLLECTIONS != 0 => true,
         "pubsub" if flags & PUBSUB != 0 => true,
         name => name == fast || name == family,
     };

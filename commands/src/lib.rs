@@ -19,6 +19,7 @@ pub mod connection;
 pub mod database;
 pub mod debug;
 pub mod dump;
+pub mod durability;
 pub mod execute;
 pub mod expiry;
 pub mod geo;
@@ -78,6 +79,7 @@ pub static FAMILIES: &[Family] = &[
     Family { group: "generic", category: "keyspace", commands: object::COMMANDS },
     Family { group: "generic", category: "keyspace", commands: dump::COMMANDS },
     Family { group: "generic", category: "", commands: sort::COMMANDS },
+    Family { group: "generic", category: "connection", commands: durability::COMMANDS },
     Family { group: "connection", category: "connection", commands: connection::COMMANDS },
     Family { group: "connection", category: "connection", commands: client::COMMANDS },
     Family { group: "cluster", category: "connection", commands: cluster::CONNECTION },

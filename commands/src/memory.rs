@@ -1,5 +1,6 @@
 //! MEMORY: what a key takes, and how the segment's memory is used.
-use polder_base::{Ref, number};
+use polder_base::{Fault, Ref, number};
+use polder_shm::class::{NODE_MAX, SIZES, class_of};
 use polder_table::entry::{INLINE_HEAD, INLINE_MAX, UNIT_BYTES, inline_bytes};
 use polder_table::{Found, Mode, Stop, Txn};
 use polder_values::{Nodes, Value};
@@ -27,38 +28,40 @@ pub const COMMANDS: &[Command] = &[
     read("MEMORY|USAGE", "key [SAMPLES count]", usage)
         .touches(&["RO"])
         .since("4.0.0")
-        .costs("O(N) where N is the number of nodes of the value: none is estimated.")
+        .costs("O(N) where N is the number of samples.")
         .about("Estimates the memory usage of a key."),
 ];
 
+/// Nodes that MEMORY USAGE looks at of each row, when nobody says how many.
+const SAMPLES: usize = 5;
+/// No tree of nodes is deeper.
+const DEPTH_MAX: u32 = 64;
 /// What MEMORY PURGE may take, in microseconds.
 const PURGE_US: u64 = 10_000;
 
-/// Bytes that a node takes besides its data, and what its size is rounded up to.
-const NODE_HEADER: u64 = 8;
-const NODE_STEP: u64 = 16;
+/// Bytes that a node takes besides its data.
+const NODE_HEADER: usize = 8;
 
 fn usage(call: &mut Call<'_>) -> Outcome {
-    match &call.args[3..] {
-        [] => {}
+    let samples = match &call.args[3..] {
+        [] => SAMPLES,
         [word, count] if is(word, "SAMPLES") => {
             let count = number::integer(count).ok_or(crate::call::NOT_AN_INTEGER)?;
-            if count < 0 {
-                return Err(SYNTAX.into());
-            }
+            usize::try_from(count).map_err(|_| SYNTAX)?
         }
         _ => return Err(SYNTAX.into()),
-    }
+    };
     let key = call.args[2];
     match call.txn.peek(call.db(), key)? {
-        Some(found) => call.reply.integer(bytes_of(call.txn, key, &found)? as i64),
+        Some(found) => call.reply.integer(bytes_of(call.txn, key, &found, samples)? as i64),
         None => call.reply.null(),
     }
     Ok(())
 }
 
-/// Bytes of a key's entry and of every node that only it names, without the share of the table's free places.
-pub(crate) fn bytes_of(txn: &Txn<'_>, key: &[u8], found: &Found<'_>) -> Result<u64, Stop> {
+/// Bytes of a key's entry and of every node that only it names, without the share of the table's free places. Of the nodes below another
+/// one `samples` are looked at, all if that is 0.
+pub(crate) fn bytes_of(txn: &Txn<'_>, key: &[u8], found: &Found<'_>, samples: usize) -> Result<u64, Stop> {
     let value = match found.value {
         Value::Packed(bytes) => bytes.len(),
         Value::Tree(_) => usize::MAX,
@@ -69,28 +72,39 @@ pub(crate) fn bytes_of(txn: &Txn<'_>, key: &[u8], found: &Found<'_>) -> Result<u
     }
     let (value, tree) = match found.value {
         Value::Packed(bytes) => (bytes.len(), 0),
-        Value::Tree(root) => (size_of_val(&root), tree_bytes(txn, &root.refs)?),
+        Value::Tree(root) => (size_of_val(&root), trees_bytes(txn, &root.refs, samples)?),
     };
     Ok(UNIT_BYTES as u64 + node_bytes(key.len() + value) + tree)
 }
 
+/// What a node with so many bytes takes: the size of its class.
 fn node_bytes(length: usize) -> u64 {
-    (length as u64 + NODE_HEADER).next_multiple_of(NODE_STEP)
+    let bytes = length + NODE_HEADER;
+    if bytes <= NODE_MAX { SIZES[class_of(bytes)].into() } else { bytes as u64 }
 }
 
-/// Every node below `roots`, level by level.
-fn tree_bytes(txn: &Txn<'_>, roots: &[Ref]) -> Result<u64, Stop> {
-    let mut waiting: Vec<Ref> = roots.to_vec();
-    let mut bytes = 0;
-    while let Some(node) = waiting.pop() {
-        if node.is_none() {
-            continue;
-        }
-        let refs = txn.refs(node)?;
-        bytes += node_bytes(txn.data(node)?.len() + size_of_val(refs));
-        waiting.extend_from_slice(refs);
+fn trees_bytes(txn: &Txn<'_>, roots: &[Ref], samples: usize) -> Result<u64, Stop> {
+    let trees = roots.iter().map(|root| tree_bytes(txn, *root, samples, DEPTH_MAX));
+    trees.sum()
+}
+
+/// A node and everything below it. The last node of a row may be emptier than the others, so it stands for itself alone; the others stand
+/// for their neighbours.
+fn tree_bytes(txn: &Txn<'_>, node: Ref, samples: usize, depth: u32) -> Result<u64, Stop> {
+    if node.is_none() {
+        return Ok(0);
     }
-    Ok(bytes)
+    let deeper = depth.checked_sub(1).ok_or(Fault::Damaged { what: "a tree that is too deep" })?;
+    let refs = txn.refs(node)?;
+    let own = node_bytes(txn.data(node)?.len() + size_of_val(refs));
+    let Some((last, others)) = refs.split_last() else { return Ok(own) };
+    let looked = if samples == 0 { others.len() } else { others.len().min(samples.saturating_sub(1).max(1)) };
+    let mut bytes = 0;
+    for number in 0..looked {
+        bytes += tree_bytes(txn, others[number * others.len() / looked], samples, deeper)?;
+    }
+    let estimated = (u128::from(bytes) * others.len() as u128 / looked.max(1) as u128) as u64;
+    Ok(own + estimated + tree_bytes(txn, *last, samples, deeper)?)
 }
 
 fn statistics(call: &mut Call<'_>) -> Outcome {

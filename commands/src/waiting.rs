@@ -17,13 +17,20 @@ use crate::session::Session;
 pub enum Otherwise {
     Null,
     NullArray,
+    /// So many zeros: one by itself, several as an array.
+    Zeros(usize),
 }
 
 impl Otherwise {
-    fn write(self, reply: &mut dyn Reply) {
+    pub(crate) fn write(self, reply: &mut dyn Reply) {
         match self {
             Otherwise::Null => reply.null(),
             Otherwise::NullArray => reply.null_array(),
+            Otherwise::Zeros(1) => reply.integer(0),
+            Otherwise::Zeros(count) => {
+                reply.array(count);
+                (0..count).for_each(|_| reply.integer(0));
+            }
         }
     }
 }

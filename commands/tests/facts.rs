@@ -11,6 +11,9 @@ const DIFFER: &[(&str, &str)] = &[
     ("bzpopmin", "scripts may call it since 7.2"),
     ("zrank", "WITHSCORE came with 7.2"),
     ("zrevrank", "WITHSCORE came with 7.2"),
+    ("wait", "Since Redis 7.2 scripts may call it, and it is flagged as blocking."),
+    ("sort", "Polder knows where the key behind STORE stands; the keys of patterns are nobody's arguments."),
+    ("sort_ro", "The keys of patterns are nobody's arguments."),
 ];
 
 #[test]

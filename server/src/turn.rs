@@ -25,6 +25,7 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use polder_base::time::{now_ms, now_us};
 use polder_commands::command::Run;
+use polder_commands::debug::inside;
 use polder_commands::{Host, Progress, Session, TOGETHER_MAX, acl, execute};
 use polder_engine::{Counter, Outlook};
 use polder_hub::ears::has_mail;
@@ -672,7 +673,7 @@ impl Loop {
             self.accept_due_ms = 0;
             (0..self.listeners.len()).for_each(|listener| self.accept(listener));
         }
-        if self.process.claim_chores(self.now_ms) {
+        if !inside::chores_rest() && self.process.claim_chores(self.now_ms) {
             let process = &*self.process;
             let table = process.memory.table();
             let pause_ms = table.chores(CHORES_US);

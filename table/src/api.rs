@@ -219,6 +219,16 @@ pub struct Expiries {
     pub left_ms: u64,
 }
 
+/// What the table of a database is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TableShape {
+    pub extents: u64,
+    pub buckets: u64,
+    /// Units in which entries lie: a short one takes one, others take several.
+    pub places: u64,
+    pub bytes: u64,
+}
+
 /// What the memory holds, in bytes unless said otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Usage {

@@ -261,6 +261,18 @@ impl Table {
         (self.tally_of(db, 0), self.tally_of(db, 1))
     }
 
+    /// What the table of a database is made of.
+    pub fn shape(&self, db: Db) -> TableShape {
+        let mut shape = TableShape::default();
+        self.each_extent(db, &mut |extent| {
+            shape.extents += 1;
+            shape.buckets += extent.buckets();
+            shape.places += extent.buckets() * UNITS as u64;
+            shape.bytes += extent.pieces * bucket::PIECE_BYTES + directory::extent::PAYLOAD as u64;
+        });
+        shape
+    }
+
     /// Bytes of buckets and directories.
     fn table_bytes(&self) -> u64 {
         let mut bytes = 0;
