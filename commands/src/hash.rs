@@ -250,9 +250,9 @@ impl<'c> Edit<'c> {
             }
             return Ok(());
         }
-        let (value, _first) = self.draft.finish(txn)?;
+        let (value, inner_expiry_ms) = self.draft.finish(txn)?;
         let old = self.found.map_or(New::of(Kind::Hash, value), New::from);
-        call.edit(key, &New { value, ..old })
+        call.edit(key, &New { value, inner_expiry_ms, ..old })
     }
 }
 

@@ -68,6 +68,8 @@ pub struct Found<'t> {
     pub value: Value<'t>,
     /// Milliseconds since the Unix epoch.
     pub expiry_ms: Option<u64>,
+    /// When the first part of the value expires: a field of a hash.
+    pub inner_expiry_ms: Option<u64>,
     /// memcached's client flags.
     pub flags: u32,
     /// A short string that was edited in place of being set; `OBJECT ENCODING` calls it `raw`.
@@ -86,6 +88,8 @@ pub struct New<'a> {
     pub kind: Kind,
     pub value: Value<'a>,
     pub expiry_ms: Option<u64>,
+    /// Such a value is never inline. Must be told exactly: the chores look into no value that does not tell.
+    pub inner_expiry_ms: Option<u64>,
     pub flags: u32,
     pub raw: bool,
     /// Such a value is never inline, where there is no bit left to say so.
@@ -95,15 +99,15 @@ pub struct New<'a> {
 impl<'a> New<'a> {
     /// A value of `kind` without expiry or flags.
     pub const fn of(kind: Kind, value: Value<'a>) -> New<'a> {
-        New { kind, value, expiry_ms: None, flags: 0, raw: false, text: false }
+        New { kind, value, expiry_ms: None, inner_expiry_ms: None, flags: 0, raw: false, text: false }
     }
 }
 
 impl<'t> From<Found<'t>> for New<'t> {
     /// The same again: the starting point of an edit.
     fn from(found: Found<'t>) -> New<'t> {
-        let Found { kind, value, expiry_ms, flags, raw, text, .. } = found;
-        New { kind, value, expiry_ms, flags, raw, text }
+        let Found { kind, value, expiry_ms, inner_expiry_ms, flags, raw, text, .. } = found;
+        New { kind, value, expiry_ms, inner_expiry_ms, flags, raw, text }
     }
 }
 
@@ -204,6 +208,8 @@ pub enum Counter {
     /// Microseconds spent on collecting expired keys, and times that this was cut short.
     ExpiryUs = 12,
     ExpiryCuts = 13,
+    /// Fields of hashes that have expired and were collected.
+    ExpiredFields = 14,
 }
 
 /// How many counters a seat keeps ([`Counter`], with room for more).

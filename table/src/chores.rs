@@ -9,6 +9,7 @@ use polder_base::Fault;
 use polder_shm::journal::{CHANGED, DEATH, Tag};
 use polder_shm::layout::{header, seat as at};
 use polder_shm::{Locked, Seat, ref_to};
+use polder_values::{Kind, hash};
 
 use crate::api::*;
 use crate::bucket;
@@ -28,6 +29,8 @@ const PATIENCE: Duration = Duration::from_micros(100);
 const BUSY_VICTIMS_MAX: u32 = 8;
 /// Attempts to collect one key in one round.
 const COLLECT_ATTEMPTS: u32 = 3;
+/// Fields of a hash that one transaction collects, at most.
+const FIELDS_PER_COMMIT: u64 = 256;
 /// Keys that one call evicts, at most, while memory is less than a twentieth above its limit.
 const EVICTED_PER_CALL: u32 = 8;
 /// One in so many evictions looks whether the key's extent can shrink.
@@ -125,7 +128,10 @@ impl Table {
             let (due, remaining) = txn.due_in(&found, now);
             drop(txn);
             // Before the bound is lowered to what remains: who dies in between must not have forgotten those that are due.
-            let collected = due.iter().all(|key| self.collect(db, found.root, key).is_ok());
+            let collected = due.iter().all(|due| match due {
+                Due::Key(key) => self.collect(db, found.root, key).is_ok(),
+                Due::Fields(key) => self.collect_fields(db, found.root, key, end).is_ok(),
+            });
             let remaining = if collected { remaining } else { UNKNOWN };
             seat.land(EXTENT_BOUND, remaining);
             left = left.min(remaining);
@@ -145,6 +151,34 @@ impl Table {
                 return Err(Stop::Busy);
             }
             match held.and_then(|_| txn.commit()) {
+                Err(Stop::Retry) => txn.abort(),
+                outcome => return outcome,
+            }
+        }
+        Err(Stop::Retry)
+    }
+
+    /// As [`Table::collect`], of the fields of a hash that have expired.
+    fn collect_fields(&self, db: Db, root: u64, key: &[u8], end: Instant) -> Result<(), Stop> {
+        while self.collect_some_fields(db, root, key)? {
+            if Instant::now() > end {
+                return Err(Stop::Busy);
+            }
+        }
+        Ok(())
+    }
+
+    /// One transaction of [`Table::collect_fields`]; answers whether more fields have expired.
+    fn collect_some_fields(&self, db: Db, root: u64, key: &[u8]) -> Result<bool, Stop> {
+        let txn = self.begin(Mode::Write)?;
+        txn.limit_patience(PATIENCE);
+        for _ in 0..COLLECT_ATTEMPTS {
+            let held = txn.hold(db, key, true);
+            if txn.scratch.held.borrow().iter().any(|held| held.extent.root != root) {
+                return Err(Stop::Busy);
+            }
+            let done = held.and_then(|_| txn.take_expired_fields(db, key));
+            match done.and_then(|left| txn.commit().map(|()| left)) {
                 Err(Stop::Retry) => txn.abort(),
                 outcome => return outcome,
             }
@@ -270,7 +304,38 @@ impl Table {
     }
 }
 
+/// What of a key has expired.
+enum Due {
+    Key(Vec<u8>),
+    /// Some fields of the hash that it holds.
+    Fields(Vec<u8>),
+}
+
 impl Txn<'_> {
+    /// Takes away some of the fields of a hash that have expired, and the key with the last field; answers whether more are left.
+    fn take_expired_fields(&self, db: Db, key: &[u8]) -> Result<bool, Stop> {
+        let now = self.now_ms();
+        let Some(found) = self.peek(db, key)? else { return Ok(false) };
+        if found.kind != Kind::Hash || found.inner_expiry_ms.is_none_or(|expiry_ms| expiry_ms > now) {
+            return Ok(false);
+        }
+        let mut draft = hash::Draft::of(&found.value, hash::Thresholds::NONE);
+        let taken = draft.purge(self, || now, FIELDS_PER_COMMIT)?;
+        self.note_change('h', "hexpired", db, key);
+        self.count(Counter::ExpiredFields, taken);
+        if draft.count()? == 0 {
+            // The draft has released the nodes.
+            self.remove(db, key, Replaces::Edited)?;
+            self.note_change('g', "del", db, key);
+            return Ok(false);
+        }
+        let (value, inner_expiry_ms) = draft.finish(self)?;
+        self.write(db, key, &New { value, inner_expiry_ms, ..New::from(found) }, Replaces::Edited)?;
+        // Nobody has used it.
+        self.set_clock(db, key, found.clock)?;
+        Ok(inner_expiry_ms.is_some_and(|expiry_ms| expiry_ms <= now))
+    }
+
     /// Runs `call` and commits, again as long as that asks for it.
     pub(crate) fn retrying(&self, call: impl Fn() -> Result<(), Stop>) -> Result<(), Stop> {
         loop {
@@ -285,24 +350,29 @@ impl Txn<'_> {
         }
     }
 
-    /// The keys of an extent that have expired, and the earliest expiry of the others ([`UNKNOWN`], if a bucket could not be read).
-    fn due_in(&self, extent: &Extent, now: u64) -> (Vec<Vec<u8>>, u64) {
+    /// What has expired in an extent, and the earliest expiry of the rest ([`UNKNOWN`], if a bucket could not be read).
+    fn due_in(&self, extent: &Extent, now: u64) -> (Vec<Due>, u64) {
         let (mut due, mut left) = (Vec::new(), u64::MAX);
         for index in 0..extent.buckets() {
             let Some(bucket) = extent.bucket(self.segment(), index) else { continue };
             let locked = polder_shm::lock::owner(self.segment().observe(bucket.line)).is_some();
             let images = view(&self.seat, bucket, |words| {
                 let expiring = bucket::entries(words).map(|(unit, _)| bucket::image_at(words, unit));
-                expiring.filter(|image| image.meta() & entry::EXPIRY != 0).collect::<Vec<_>>()
+                expiring.filter(Image::may_expire).collect::<Vec<_>>()
             });
             let Some(images) = images.filter(|_| !locked && self.seat.covers_now()) else {
                 left = UNKNOWN;
                 continue;
             };
             for image in images {
-                match self.expiry_of(&image) {
-                    Ok(Some(expiry_ms)) if expiry_ms <= now => due.extend(self.key_of(&image)),
-                    Ok(Some(expiry_ms)) => left = left.min(expiry_ms),
+                match (self.expiry_of(&image), self.bound_of(&image)) {
+                    (Ok(Some(expiry_ms)), _) if expiry_ms <= now => due.extend(self.key_of(&image).map(Due::Key)),
+                    (Ok(expiry_ms), Ok(Some(bound_ms))) if bound_ms <= now => {
+                        due.extend(self.key_of(&image).map(Due::Fields));
+                        // What its other fields lower is lowered as they are written.
+                        left = left.min(expiry_ms.unwrap_or(u64::MAX));
+                    }
+                    (_, Ok(Some(bound_ms))) => left = left.min(bound_ms),
                     _ => {}
                 }
             }

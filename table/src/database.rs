@@ -191,7 +191,7 @@ impl Txn<'_> {
                 let tally = directory::tally_of(root);
                 for (_, image) in &writes {
                     self.scratch.tally(tally, is_key(image) as i64, has_expiry(image) as i64);
-                    if let Some(expiry_ms) = self.expiry_of(image)? {
+                    if let Some(expiry_ms) = self.bound_of(image)? {
                         self.segment().lower(node + directory::database::EXPIRY_MIN, expiry_ms);
                         buildings.iter().for_each(|building| building.lower(self.segment(), expiry_ms));
                     }

@@ -4,7 +4,7 @@
 //! unit = 16 bytes                     BYTES   inline entry (1 to 4 units)      entry with a reference (1 unit)
 //!                                     0-2     access clock                     access clock
 //!                                     3-7     version                          version
-//!                                     8       kind | RAW FLAGS EXPIRY          kind | REFERENCE EXPIRY
+//!                                     8       kind | RAW FLAGS EXPIRY          kind | REFERENCE INNER EXPIRY
 //!                                     9       key length                       extra hash bits (2)
 //!                                     10      value length
 //!                                     11 ..   expiry (6) flags (4) key value   reference (5)
@@ -32,6 +32,8 @@ pub const REFERENCE: u8 = 0x10;
 pub const EXPIRY: u8 = 0x20;
 /// The entry has memcached flags (inline entries; records say it themselves).
 pub const FLAGS: u8 = 0x40;
+/// A part of the value has an expiry of its own (entries with a reference, which have no need of [`FLAGS`]).
+pub const INNER: u8 = 0x40;
 /// A short string that was edited (inline entries; records say it themselves).
 pub const RAW: u8 = 0x80;
 /// The kind of an entry that only marks an absent key as watched.
@@ -59,6 +61,10 @@ impl Image {
     /// Whether the entry has a record.
     pub fn is_reference(&self) -> bool {
         self.meta() & REFERENCE != 0
+    }
+    /// Whether the key, or a part of its value, expires some day.
+    pub fn may_expire(&self) -> bool {
+        self.meta() & EXPIRY != 0 || self.meta() & (REFERENCE | INNER) == REFERENCE | INNER
     }
     /// The record's reference.
     pub fn record(&self) -> Ref {
@@ -105,9 +111,9 @@ pub fn extra_of(second: u64) -> u16 {
     (second >> 8) as u16
 }
 
-/// An entry whose key and value are in `record`.
-pub fn with_reference(first: u64, kind: u8, expires: bool, extra: u16, record: Ref) -> Image {
-    let meta = kind | REFERENCE | if expires { EXPIRY } else { 0 };
+/// An entry whose key and value are in `record`; whether it has an expiry, and whether parts of its value have some.
+pub fn with_reference(first: u64, kind: u8, (expires, inside): (bool, bool), extra: u16, record: Ref) -> Image {
+    let meta = kind | REFERENCE | if expires { EXPIRY } else { 0 } | if inside { INNER } else { 0 };
     let mut words = [0; WORDS_MAX];
     words[0] = first;
     words[1] = meta as u64 | (extra as u64) << 8 | record.0 << 24;

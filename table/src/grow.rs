@@ -273,7 +273,7 @@ impl Txn<'_> {
                     return Ok(false);
                 }
                 // From the entries: the old extent's own bound may just be lifted by who collects what has expired.
-                if let Some(expiry_ms) = self.expiry_of(image)? {
+                if let Some(expiry_ms) = self.bound_of(image)? {
                     building.lower(segment, expiry_ms);
                 }
             }

@@ -78,7 +78,7 @@ impl Txn<'_> {
             }
             return Ok(true);
         };
-        if image.meta() & entry::EXPIRY != 0 {
+        if image.may_expire() {
             self.lower_bounds(index, &image)?;
         }
         if let Some(spot) = spot {
@@ -164,7 +164,7 @@ impl Txn<'_> {
     /// Lowers the earliest expiry of extent and database, in this order, before the commit: who looks for what is due swaps
     /// the database's bound first and reads the extents' afterwards, so it sees one of the two.
     fn lower_bounds(&self, index: usize, image: &Image) -> Result<(), Stop> {
-        let Some(expiry_ms) = self.expiry_of(image)? else { return Ok(()) };
+        let Some(expiry_ms) = self.bound_of(image)? else { return Ok(()) };
         let (db, extent) = {
             let held = &self.scratch.held.borrow()[index];
             (held.db, held.extent)

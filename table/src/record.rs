@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Plain       key length (1) | key | value
-//! Record      options (1) | key length (2) | expiry (6)? | flags (4)? | key | value
+//! Record      options (1) | key length (2) | expiry (6)? | flags (4)? | inner expiry (6)? | key | value
 //! RecordRefs  count of references (8) | value trees (2 x 8), key tree (8)? | count (8) extra (8) of the value
 //!             | key count (8) key extra (8)? | then as Record, with an empty value where the value is a tree
 //! ```
@@ -22,6 +22,10 @@ const RAW: u8 = 4;
 const TREE: u8 = 8;
 const LONG_KEY: u8 = 16;
 const TEXT: u8 = 32;
+const INNER: u8 = 64;
+
+/// The most bytes of a record before its key.
+const HEAD_MAX: usize = 8 + 3 * 8 + 4 * 8 + 3 + 6 + 4 + 6;
 
 /// The longest key that a record holds itself, in bytes.
 pub const KEY_MAX: usize = 4096;
@@ -32,6 +36,7 @@ pub struct Record<'a> {
     pub key: Key<'a>,
     pub value: Value<'a>,
     pub expiry_ms: Option<u64>,
+    pub inner_expiry_ms: Option<u64>,
     pub flags: u32,
     pub raw: bool,
     pub text: bool,
@@ -56,7 +61,8 @@ pub fn read(kind: NodeKind, payload: &[u8]) -> Result<Record<'_>, Fault> {
     if kind == NodeKind::Plain {
         let (&key_len, tail) = rest.split_first().ok_or(DAMAGED)?;
         let (key, value) = tail.split_at_checked(key_len as usize).ok_or(DAMAGED)?;
-        return Ok(Record { key: Key::Short(key), value: Value::Packed(value), expiry_ms: None, flags: 0, raw: false, text: false });
+        let (key, value) = (Key::Short(key), Value::Packed(value));
+        return Ok(Record { key, value, expiry_ms: None, inner_expiry_ms: None, flags: 0, raw: false, text: false });
     }
     let mut refs = [Ref::NONE; 3];
     let (mut count, mut extra) = (0, 0);
@@ -79,16 +85,12 @@ pub fn read(kind: NodeKind, payload: &[u8]) -> Result<Record<'_>, Fault> {
     let (&options, tail) = rest.split_first().ok_or(DAMAGED)?;
     rest = tail;
     let key_len = u16::from_le_bytes(take(&mut rest, 2)?.try_into().map_err(|_| DAMAGED)?) as usize;
-    let mut expiry_ms = None;
-    if options & EXPIRY != 0 {
-        let mut stored = [0; 8];
-        stored[..6].copy_from_slice(take(&mut rest, 6)?);
-        expiry_ms = Some(u64::from_le_bytes(stored));
-    }
+    let expiry_ms = if options & EXPIRY != 0 { Some(expiry(&mut rest)?) } else { None };
     let mut flags = 0;
     if options & FLAGS != 0 {
         flags = u32::from_le_bytes(take(&mut rest, 4)?.try_into().map_err(|_| DAMAGED)?);
     }
+    let inner_expiry_ms = if options & INNER != 0 { Some(expiry(&mut rest)?) } else { None };
     let key = take(&mut rest, key_len)?;
     let key = match options & LONG_KEY {
         0 => Key::Short(key),
@@ -98,13 +100,19 @@ pub fn read(kind: NodeKind, payload: &[u8]) -> Result<Record<'_>, Fault> {
         0 => Value::Packed(rest),
         _ => Value::Tree(Root { refs: [refs[0], refs[1]], count, extra }),
     };
-    Ok(Record { key, value, expiry_ms, flags, raw: options & RAW != 0, text: options & TEXT != 0 })
+    Ok(Record { key, value, expiry_ms, inner_expiry_ms, flags, raw: options & RAW != 0, text: options & TEXT != 0 })
 }
 
 fn take<'a>(rest: &mut &'a [u8], count: usize) -> Result<&'a [u8], Fault> {
     let (taken, tail) = rest.split_at_checked(count).ok_or(DAMAGED)?;
     *rest = tail;
     Ok(taken)
+}
+
+fn expiry(rest: &mut &[u8]) -> Result<u64, Fault> {
+    let mut stored = [0; 8];
+    stored[..6].copy_from_slice(take(rest, 6)?);
+    Ok(u64::from_le_bytes(stored))
 }
 
 fn word(rest: &mut &[u8]) -> Result<u64, Fault> {
@@ -114,7 +122,7 @@ fn word(rest: &mut &[u8]) -> Result<u64, Fault> {
 /// The payload of the record of `key` and `new`, in pieces, for a node of the kind that comes with it.
 pub struct Draft<'a> {
     pub kind: NodeKind,
-    head: [u8; 80],
+    head: [u8; HEAD_MAX],
     head_len: usize,
     key: &'a [u8],
     value: &'a [u8],
@@ -131,13 +139,14 @@ impl<'a> Draft<'a> {
             Value::Packed(bytes) => (None, bytes),
             Value::Tree(root) => (Some(root), &[][..]),
         };
-        let plain = tree.is_none() && key.len() < 256 && new.expiry_ms.is_none() && new.flags == 0 && !new.raw && !new.text;
+        let never = new.expiry_ms.is_none() && new.inner_expiry_ms.is_none();
+        let plain = tree.is_none() && key.len() < 256 && never && new.flags == 0 && !new.raw && !new.text;
         let kind = match (tree.is_some() || long.is_some(), plain) {
             (true, _) => NodeKind::RecordRefs,
             (_, true) => NodeKind::Plain,
             _ => NodeKind::Record,
         };
-        let mut draft = Draft { kind, head: [0; 80], head_len: 0, key: if long.is_some() { &[] } else { key }, value };
+        let mut draft = Draft { kind, head: [0; HEAD_MAX], head_len: 0, key: if long.is_some() { &[] } else { key }, value };
         if plain {
             draft.put(&[key.len() as u8]);
             return Ok(draft);
@@ -165,6 +174,7 @@ impl<'a> Draft<'a> {
             (TREE, tree.is_some()),
             (LONG_KEY, long.is_some()),
             (TEXT, new.text),
+            (INNER, new.inner_expiry_ms.is_some()),
         ] {
             options |= if set { bit } else { 0 };
         }
@@ -175,6 +185,9 @@ impl<'a> Draft<'a> {
         }
         if new.flags != 0 {
             draft.put(&new.flags.to_le_bytes());
+        }
+        if let Some(expiry_ms) = new.inner_expiry_ms {
+            draft.put(&expiry_bytes(expiry_ms));
         }
         Ok(draft)
     }

@@ -320,13 +320,14 @@ impl<'t> Txn<'t> {
         let (version, clock) = (image.version(), image.clock());
         if image.is_reference() {
             let record = self.record(image.record())?;
-            let Record { value, expiry_ms, flags, raw, text, .. } = record;
-            return Ok(Some(Found { kind, value, expiry_ms, flags, raw, text, version, clock }));
+            let Record { value, expiry_ms, inner_expiry_ms, flags, raw, text, .. } = record;
+            return Ok(Some(Found { kind, value, expiry_ms, inner_expiry_ms, flags, raw, text, version, clock }));
         }
         let image: &Image = self.scratch.arena.alloc(*image);
         let fields = entry::inline_fields(image.bytes()).ok_or(Fault::Damaged { what: "an entry" })?;
         let (value, raw) = (Value::Packed(fields.value), fields.meta & entry::RAW != 0);
-        Ok(Some(Found { kind, value, expiry_ms: fields.expiry_ms, flags: fields.flags, raw, text: false, version, clock }))
+        let (expiry_ms, flags) = (fields.expiry_ms, fields.flags);
+        Ok(Some(Found { kind, value, expiry_ms, inner_expiry_ms: None, flags, raw, text: false, version, clock }))
     }
 
     /// The whole key of an entry.
@@ -496,6 +497,15 @@ impl<'t> Txn<'t> {
         Ok(entry::inline_fields(image.bytes()).and_then(|fields| fields.expiry_ms))
     }
 
+    /// The earliest time at which an entry, or a part of its value, expires.
+    pub(crate) fn bound_of(&self, image: &Image) -> Result<Option<u64>, Fault> {
+        if !image.is_reference() || !image.may_expire() {
+            return self.expiry_of(image);
+        }
+        let record = self.record(image.record())?;
+        Ok(record.expiry_ms.into_iter().chain(record.inner_expiry_ms).min())
+    }
+
     /// Gives the key a value.
     ///
     /// # Errors
@@ -531,7 +541,8 @@ impl<'t> Txn<'t> {
         let (kind, payload) = raw::payload(self.segment(), image.record())?;
         let old = record::read(kind, payload)?;
         let same = matches!(old.value, Value::Tree(_))
-            && (old.expiry_ms, old.flags, old.raw, old.text) == (new.expiry_ms, new.flags, new.raw, new.text);
+            && (old.expiry_ms, old.flags, old.raw, old.text) == (new.expiry_ms, new.flags, new.raw, new.text)
+            && old.inner_expiry_ms.is_some() == new.inner_expiry_ms.is_some();
         if !same {
             return Ok(false);
         }
@@ -630,6 +641,7 @@ impl<'t> Txn<'t> {
         let first = entry::first_word(self.seat.next_version(), clock);
         if let Value::Packed(value) = new.value
             && !new.text
+            && new.inner_expiry_ms.is_none()
             && entry::inline_bytes(key.len(), value.len(), new.expiry_ms.is_some(), new.flags != 0) <= entry::INLINE_MAX
         {
             let meta = new.kind as u8 | if new.raw { entry::RAW } else { 0 };
@@ -641,7 +653,8 @@ impl<'t> Txn<'t> {
         if let Value::Tree(_) = new.value {
             self.scratch.made.borrow_mut().insert(node);
         }
-        Ok(entry::with_reference(first, new.kind as u8, new.expiry_ms.is_some(), hash.extra, node))
+        let expires = (new.expiry_ms.is_some(), new.inner_expiry_ms.is_some());
+        Ok(entry::with_reference(first, new.kind as u8, expires, hash.extra, node))
     }
 
     /// Sets the access clock of a key (RESTORE's IDLETIME and FREQ).

@@ -19,6 +19,7 @@ use polder_shm::audit::{Audit, Finding};
 use polder_shm::layout::seat as at;
 use polder_shm::node::NodeKind;
 use polder_shm::{Seat, Segment, lock, offset_of};
+use polder_values::hash::Hash;
 use polder_values::{Kind, Value};
 
 use crate::api::{DATABASES, Db, Mode};
@@ -407,7 +408,7 @@ impl<'t> Pass<'t> {
         walked: &mut Walked,
     ) -> Result<(), String> {
         self.counts.entries += 1;
-        let expiry_ms = if image.is_reference() {
+        let bound_ms = if image.is_reference() {
             self.record(txn, image)?
         } else {
             entry::inline_fields(image.bytes()).and_then(|fields| fields.expiry_ms)
@@ -432,16 +433,16 @@ impl<'t> Pass<'t> {
             return Err("has a key that is there twice".into());
         }
         let kind = image.meta() & 0x0f;
-        if kind != entry::MARKER && Kind::from_stored(kind).is_none() {
+        if kind != entry::MARKER && kind_of(image).is_none() {
             return Err(format!("is of kind {kind}, which there is not"));
         }
         walked.keys += is_key(image) as u64;
         walked.expires += has_expiry(image) as u64;
-        homes.expiry_min = homes.expiry_min.min(expiry_ms.unwrap_or(u64::MAX));
+        homes.expiry_min = homes.expiry_min.min(bound_ms.unwrap_or(u64::MAX));
         Ok(())
     }
 
-    /// Claims an entry's record and all that it names; answers its expiry.
+    /// Claims an entry's record and all that it names; answers when the first of all that expires does.
     fn record(&mut self, txn: &Txn<'_>, image: &Image) -> Result<Option<u64>, String> {
         let segment = self.segment();
         let node = image.record();
@@ -455,12 +456,17 @@ impl<'t> Pass<'t> {
         if record.expiry_ms.is_some() != (image.meta() & entry::EXPIRY != 0) {
             return Err("and its record disagree about an expiry".into());
         }
+        if record.inner_expiry_ms.is_some() != (image.meta() & entry::INNER != 0) {
+            return Err("and its record disagree about the expiry of a part".into());
+        }
         let place = format!("the value of record {:#x}", offset_of(node));
+        let mut whole = true;
         if let Value::Tree(root) = record.value {
             let trees = root.refs.into_iter().filter(|tree| !tree.is_none());
             let nodes: Vec<_> = trees.map(|tree| self.audit.claim_tree(tree, &place)).collect();
             let nodes = nodes.into_iter().sum::<Option<u64>>();
-            if let (Some(kind), Some(nodes)) = (Kind::from_stored(image.meta() & 0x0f), nodes) {
+            whole = nodes.is_some();
+            if let (Some(kind), Some(nodes)) = (kind_of(image), nodes) {
                 let mut seen = 0;
                 let wrong = |fault: Fault| format!("has a {} that is none: {fault}", kind.name());
                 polder_values::check(kind, txn, &root, &mut |_| seen += 1).map_err(wrong)?;
@@ -474,6 +480,18 @@ impl<'t> Pass<'t> {
         {
             return Err(format!("has a key of {} bytes that is none", root.count));
         }
-        Ok(record.expiry_ms)
+        // Of a record that could not be claimed as a whole the value is not looked at.
+        if kind_of(image) == Some(Kind::Hash) && whole {
+            let first = Hash::of(&record.value).first_expiry(txn).map_err(unreadable)?;
+            if first != record.inner_expiry_ms {
+                return Err(format!("says that its first field expires at {:?}, and that does at {first:?}", record.inner_expiry_ms));
+            }
+        }
+        Ok(record.expiry_ms.into_iter().chain(record.inner_expiry_ms).min())
     }
+}
+
+/// The kind that an entry says its value is of.
+fn kind_of(image: &Image) -> Option<Kind> {
+    Kind::from_stored(image.meta() & 0x0f)
 }

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use common::Place;
 use polder_shm::layout::{ROOTS_AT, seat as at};
 use polder_shm::{Locked, Tag};
-use polder_table::{Counter, Limits, Mode, Policy, SYSTEM, Stop};
+use polder_table::{Counter, Limits, Mode, New, Policy, Replaces, SYSTEM, Stop};
+use polder_values::{Kind, hash};
 
 /// The lock of whoever sweeps flushed databases (`table::directory`).
 const SWEEP_LOCK: u64 = ROOTS_AT + 8;
@@ -109,6 +110,71 @@ fn the_time_that_expiry_takes_is_counted_and_so_are_rounds_that_were_too_short()
     (0..100).for_each(|_| chore(place));
     assert_eq!(place.keys(0), 0);
     assert!(place.table.counter(Counter::ExpiryUs) > 0);
+}
+
+/// Makes a key a hash of `fields` numbered fields; those that `expiry` says expire.
+fn set_fields(place: &Place, db: u16, key: &[u8], fields: u32, expiry: impl Fn(u32) -> Option<u64>) {
+    place.run(|txn| {
+        let mut draft = hash::Draft::empty(hash::Thresholds::NONE);
+        for field in 0..fields {
+            let (name, expiry) = (field.to_le_bytes(), expiry(field).map_or(hash::Expiry::None, hash::Expiry::At));
+            let spot = draft.find(txn, &name, || 0)?;
+            draft.put(txn, &spot, &name, b"value", expiry)?;
+        }
+        let (value, inner_expiry_ms) = draft.finish(txn)?;
+        txn.write(db, key, &New { inner_expiry_ms, ..New::of(Kind::Hash, value) }, Replaces::Whole)
+    });
+}
+
+/// Fields of a hash that are stored, expired or not.
+fn fields(place: &Place, db: u16, key: &[u8]) -> Option<u64> {
+    place.run(|txn| Ok(txn.find(db, key)?.map(|found| hash::Hash::of(&found.value).count()).transpose()?))
+}
+
+#[test]
+fn fields_that_have_expired_are_collected_and_the_key_goes_with_the_last() {
+    let place = &Place::new();
+    let soon = polder_base::time::now_ms() + 2_000;
+    let odd = |field: u32| (!field.is_multiple_of(2)).then_some(soon + u64::from(field % 20));
+    set_fields(place, 0, b"small", 20, odd);
+    set_fields(place, 0, b"large", 5_000, odd);
+    set_fields(place, 0, b"all", 2_000, |_| Some(soon));
+    set_fields(place, 0, b"none", 2_000, |_| None);
+    set_fields(place, 0, b"later", 2_000, |field| Some(soon + 1_000_000 + u64::from(field)));
+    place.run(|txn| txn.flush(Some(1)));
+    set_fields(place, 1, b"moved", 20, odd);
+    // The table grows: the bound goes with the entries.
+    (0..3_000u32).for_each(|number| place.set(0, &number.to_le_bytes(), &[1; 30], None));
+    place.run(|txn| txn.swap(1, 2));
+    chore(place);
+    assert_eq!(fields(place, 0, b"all"), Some(2_000));
+    std::thread::sleep(Duration::from_millis(2_050));
+    let begun = Instant::now();
+    while place.table.counter(Counter::ExpiredFields) < 4_520 && begun.elapsed() < Duration::from_secs(20) {
+        chore(place);
+    }
+    assert_eq!(place.table.counter(Counter::ExpiredFields), 10 + 2_500 + 2_000 + 10);
+    let left = [b"small".as_slice(), b"large", b"all", b"none", b"later"].map(|key| fields(place, 0, key));
+    assert_eq!(left, [Some(10), Some(2_500), None, Some(2_000), Some(2_000)]);
+    assert_eq!((fields(place, 2, b"moved"), fields(place, 1, b"moved")), (Some(10), None));
+    // Only what expires later is waited for.
+    assert!(place.table.chores(100_000) > 100);
+}
+
+#[test]
+fn fields_of_a_hash_that_somebody_holds_are_collected_later() {
+    let place = &Place::new();
+    set_fields(place, 0, b"key", 20, |_| Some(polder_base::time::now_ms()));
+    let hold = |wait: &dyn Fn()| {
+        let txn = place.table.begin(Mode::Write).expect("a seat");
+        txn.declare(&[(0, b"key")]).expect("free");
+        wait();
+    };
+    let took = while_held(hold, || chore(place));
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert_eq!(place.keys(0), 1);
+    chore(place);
+    assert_eq!(place.keys(0), 0);
 }
 
 #[test]

@@ -46,6 +46,11 @@ pub struct Thresholds {
     pub value: u64,
 }
 
+impl Thresholds {
+    /// Where nothing is put in, the layout stays what it is.
+    pub const NONE: Thresholds = Thresholds { entries: u64::MAX, value: u64::MAX };
+}
+
 /// How Redis would lay out a hash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Encoding {

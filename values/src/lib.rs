@@ -95,7 +95,10 @@ pub fn check(kind: Kind, nodes: &dyn Nodes, root: &Root, visit: &mut dyn FnMut(R
         Kind::List if second != Tree::default() => Err(Fault::Damaged { what: "the root of a list" }),
         Kind::List => sequence::check(nodes, &first, &sequence::BY_POSITION, false, visit),
         Kind::Stream => stream::check(nodes, root, visit),
-        Kind::Hash | Kind::Set | Kind::SortedSet => {
+        Kind::Hash => hash::Hash::of(&value).check(nodes, visit),
+        Kind::Set if second != Tree::default() => Err(Fault::Damaged { what: "the root of a set" }),
+        Kind::Set => sequence::check(nodes, &first, &set::MEMBERS, true, visit),
+        Kind::SortedSet => {
             sequence::check_shape(nodes, &first, visit)?;
             sequence::check_shape(nodes, &second, visit)
         }

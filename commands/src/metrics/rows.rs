@@ -195,6 +195,7 @@ const STATS: &[Metric] = &[
     none("sync_partial_err"),
     none("expired_subkeys"),
     metric("expired_keys", Count(|facts| facts.counter(Counter::Expired))),
+    metric("expired_subkeys", Count(|facts| facts.counter(Counter::ExpiredFields))),
     metric("expired_stale_perc", Text(|facts| format!("{:.2}", facts.stale() * 100.0))),
     metric("expired_time_cap_reached_count", Count(|facts| facts.counter(Counter::ExpiryCuts))),
     metric("expire_cycle_cpu_milliseconds", Count(|facts| facts.counter(Counter::ExpiryUs) / 1000)),

@@ -5,7 +5,7 @@ use std::panic::RefUnwindSafe;
 use polder_shm::layout::{header, seat};
 use polder_table::{Limits, Mode, New, Policy, Replaces, Stop, Table, Txn};
 use polder_values::string::{self, Draft};
-use polder_values::{Kind, Value};
+use polder_values::{Kind, Value, hash};
 
 use crate::common::{Place, run, try_run_as};
 
@@ -78,6 +78,21 @@ fn set_expiring(table: &Table, db: u16, key: &[u8], value: &[u8], expiry_ms: u64
     run(table, |txn| {
         let new = New { expiry_ms: Some(expiry_ms), ..New::of(Kind::String, string::make(txn, value)?) };
         txn.write(db, key, &new, Replaces::Whole)
+    });
+}
+
+/// Makes a key a hash of numbered fields that expire.
+fn set_fields(table: &Table, db: u16, key: &[u8], fields: impl Iterator<Item = (u32, u64)>) {
+    let fields: Vec<_> = fields.collect();
+    run(table, |txn| {
+        let mut draft = hash::Draft::empty(hash::Thresholds::NONE);
+        for (field, expiry_ms) in &fields {
+            let name = field.to_le_bytes();
+            let spot = draft.find(txn, &name, || 0)?;
+            draft.put(txn, &spot, &name, b"value", hash::Expiry::At(*expiry_ms))?;
+        }
+        let (value, inner_expiry_ms) = draft.finish(txn)?;
+        txn.write(db, key, &New { inner_expiry_ms, ..New::of(Kind::Hash, value) }, Replaces::Whole)
     });
 }
 
@@ -351,6 +366,16 @@ fn databases() -> Vec<Case> {
     ]
 }
 
+/// Hashes of which some fields have expired, of one all of them.
+fn expired_fields(place: &Place) {
+    // Times that are the same in every run: they are part of the value.
+    let (past, future) = (1_000, 1 << 45);
+    for number in 0..6u32 {
+        let expiry = |field: u32| if field.is_multiple_of(2) || number == 3 { past } else { future };
+        set_fields(&place.table, 0, &numbered(number), (0..number * 4 + 1).map(|field| (field, expiry(field))));
+    }
+}
+
 fn chores() -> Vec<Case> {
     let expired = |place: &Place| {
         let now = polder_base::time::now_ms();
@@ -362,6 +387,7 @@ fn chores() -> Vec<Case> {
     vec![
         case("expiring-key", bystanders, |table| set_expiring(table, 0, b"new", b"1", u64::MAX >> 20)),
         many("collect-expired", expired, |table| do_chores(table, 1)),
+        many("collect-fields", expired_fields, |table| do_chores(table, 1)),
         many("meet-expired", expired, |table| set(table, 0, &numbered(3), b"again")),
         Case {
             whole: Whole::Gone,
