@@ -5,8 +5,11 @@
 
 mod bench;
 mod cli;
+mod export;
+mod import;
 mod inspect;
 mod manual;
+mod peer;
 mod segment;
 mod serve;
 mod text;
@@ -37,6 +40,8 @@ enum Command {
     Top(top::Arguments),
     Verify(verify::Arguments),
     Inspect(inspect::Arguments),
+    Import(import::Arguments),
+    Export(export::Arguments),
     Completions(manual::Completions),
     Man(manual::Man),
 }
@@ -50,6 +55,8 @@ fn main() -> ExitCode {
         Command::Top(arguments) => top::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Import(arguments) => import::run(&arguments),
+        Command::Export(arguments) => export::run(&arguments),
         Command::Completions(arguments) => manual::completions(&arguments, Arguments::command()),
         Command::Man(arguments) => manual::man(&arguments, Arguments::command()),
     }

@@ -3,6 +3,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use polder_commands::persistence::{
+    self,
+    load::{Loaded, Present},
+};
 use polder_commands::settings::{Id, Settings, file, id};
 use polder_engine::{Memory, Options, PageChoice};
 use polder_server::{Server, log};
@@ -16,6 +20,7 @@ const MODE: Id = id("segment-mode");
 const GROUP: Id = id("segment-group");
 const THREADS: Id = id("threads");
 const PID_FILE: Id = id("pidfile");
+const LOAD: Id = id("load-rdb");
 
 /// Serves a memory to Redis clients.
 ///
@@ -48,7 +53,9 @@ fn serve(words: &[String]) -> Result<bool, String> {
     let memory = Memory::attach(&options).map_err(|fault| plain(&fault.to_string()))?;
     settings.join(memory.table()).map_err(|stop| format!("the settings of {} cannot be read: {stop}", options.segment))?;
     let (usage, pages) = (memory.table().usage(), memory.table().segment().mapping().pages().clone());
+    let loaded = load(&memory, &settings)?;
     let server = Server::start(Arc::new(memory), settings.clone()).map_err(|failure| failure.to_string())?;
+    server.note_loaded(loaded);
     let pid_file = PidFile::write(&settings.string(PID_FILE))?;
     // Before anybody is told that we are ready: who is told may send one at once.
     let signals = Signals::new([SIGTERM, SIGINT]).map_err(|error| format!("cannot listen to signals: {error}"))?;
@@ -59,6 +66,33 @@ fn serve(words: &[String]) -> Result<bool, String> {
     let well = wait(server, signals);
     drop(pid_file);
     Ok(well)
+}
+
+/// Reads the RDB file, if there is one and the segment is to have it.
+fn load(memory: &Memory, settings: &Settings) -> Result<Loaded, String> {
+    let table = memory.table();
+    let wanted = match settings.string(LOAD).as_str() {
+        "always" => true,
+        "no" => false,
+        _ => persistence::claim_new(table).map_err(|stop| format!("the segment cannot be read: {stop}"))?,
+    };
+    if !wanted {
+        return Ok(Loaded::default());
+    }
+    let loaded = persistence::load_file(table, settings, Present::Kept).map_err(|why| {
+        // A damaged file must not leave half a segment that the next start takes for a whole one.
+        let undone = settings.string(LOAD) == "always" || persistence::disclaim_new(table).is_ok();
+        let advice = if undone { "put it right or move it away" } else { "remove the segment before the next start" };
+        format!("the RDB file cannot be read: {why}; {advice}, or start with '--load-rdb no'")
+    })?;
+    if let Some(loaded) = &loaded {
+        let Loaded { keys, expired, kept, foreign_count, .. } = loaded;
+        tracing::info!(keys, expired, kept, "the RDB file was read");
+        if *foreign_count > 0 {
+            tracing::warn!(keys = foreign_count, first = ?loaded.foreign, "keys of modules were left out");
+        }
+    }
+    Ok(loaded.unwrap_or_default())
 }
 
 /// The settings that a file and flags give.

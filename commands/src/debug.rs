@@ -123,6 +123,13 @@ static SUBCOMMANDS: &[Subcommand] = &[
         about: "PEAK-RESET-TIME <NEVER|RESET|milliseconds>, RESIZING <0|1>. Accepted: reply buffers are lent for as long as they are needed.",
     },
     Subcommand {
+        name: "RELOAD",
+        grammar: "[option ...]",
+        count: 0..=3,
+        run: crate::persistence::reload,
+        about: "Save the RDB on disk and reload it back to memory. Options: MERGE, NOFLUSH, NOSAVE.",
+    },
+    Subcommand {
         name: "SET-ACTIVE-EXPIRE",
         grammar: "<0|1>",
         count: 1..=1,

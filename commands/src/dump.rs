@@ -1,5 +1,196 @@
 //! DUMP, RESTORE, MIGRATE: one value as a payload that Redis understands.
-use crate::command::Command;
+//!
+//! ```text
+//!   value --encode--> rdb::Writer --> payload --> rdb::Reader --build--> value
+//! ```
+//! A payload of a stranger is read to its end before the first node is made of it (C1); only that an element comes twice shows
+//! later, and then what was made is given back.
+mod build;
+mod encode;
+
+use polder_table::{Db, New, Stop, Table, Txn, clock};
+use polder_wire::rdb::{self, Form, Item, Thresholds, Writer};
+
+use crate::call::{Call, Outcome, SYNTAX, integer, is};
+use crate::command::{ASKING, Command, DANGEROUS, GROWS, read, write};
+use crate::settings::{Id, Settings, id};
+
+pub(crate) use build::{Builder, Problem};
+pub(crate) use encode::encode;
+
+const BUSY_KEY: &str = "BUSYKEY Target key name already exists.";
+const WRONG_FOOTER: &str = "ERR DUMP payload version or checksum are wrong";
+const BAD_FORMAT: &str = "ERR Bad data format";
 
 /// The family's rows.
-pub const COMMANDS: &[Command] = &[];
+pub const COMMANDS: &[Command] = &[
+    read("DUMP", "key", dump)
+        .tips(&["nondeterministic_output"])
+        .since("2.6.0")
+        .costs("O(N) where N is the size of the value.")
+        .about("Returns a serialized representation of the value stored at a key."),
+    write("RESTORE", "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]", restore)
+        .with(GROWS | DANGEROUS)
+        .touches(&["OW update"])
+        .since("2.6.0")
+        .costs("O(N*log(N)) where N is the number of elements of the value.")
+        .about("Creates a key from the serialized representation of a value."),
+    write("RESTORE-ASKING", "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]", restore)
+        .with(GROWS | ASKING | DANGEROUS)
+        .touches(&["OW update"])
+        .since("3.0.0")
+        .costs("O(N*log(N)) where N is the number of elements of the value.")
+        .about("An internal command for migrating keys in a cluster."),
+];
+
+/// The version in which values are written.
+pub(crate) fn form(settings: &Settings) -> Form {
+    // In the order of the setting's words.
+    const FORMS: [Form; 5] = [Form::Lowest, Form::Fixed(10), Form::Fixed(11), Form::Fixed(12), Form::Fixed(80)];
+    FORMS[settings.number(const { id("rdb-version") }) as usize % FORMS.len()]
+}
+
+/// A writer as the settings want it.
+pub(crate) fn writer(settings: &Settings) -> Writer {
+    let number = |id: Id| settings.number(id).max(0) as u64;
+    let thresholds = Thresholds {
+        hash_entries: number(const { id("hash-max-listpack-entries") }),
+        hash_value: number(const { id("hash-max-listpack-value") }),
+        set_integers: number(const { id("set-max-intset-entries") }),
+        set_entries: number(const { id("set-max-listpack-entries") }),
+        set_value: number(const { id("set-max-listpack-value") }),
+        scores_entries: number(const { id("zset-max-listpack-entries") }),
+        scores_value: number(const { id("zset-max-listpack-value") }),
+    };
+    Writer::new(form(settings), settings.is_on(const { id("rdbcompression") }), thresholds)
+}
+
+fn dump(call: &mut Call<'_>) -> Outcome {
+    match call.find(call.args[1])? {
+        Some(found) => {
+            let settings = call.host.settings();
+            let mut writer = writer(settings);
+            let drops = settings.is_on(const { id("rdb-drop-field-expiries") });
+            encode(&mut writer, call.txn, found.kind, &found.value, drops, &mut |_| Ok(()))?;
+            call.reply.bulk(&writer.seal());
+        }
+        None => call.reply.null(),
+    }
+    Ok(())
+}
+
+/// What RESTORE is told besides key, time and payload.
+#[derive(Default)]
+struct Options {
+    replaces: bool,
+    absolute: bool,
+    idle_seconds: Option<u64>,
+    frequency: Option<u8>,
+}
+
+fn read_options(words: &[&[u8]]) -> Result<Options, Stop> {
+    let mut options = Options::default();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match () {
+            () if is(word, "REPLACE") => options.replaces = true,
+            () if is(word, "ABSTTL") => options.absolute = true,
+            () if is(word, "IDLETIME") && options.frequency.is_none() && words.len() > 0 => {
+                let idle = words.next().map_or(Ok(0), |idle| integer(idle))?;
+                options.idle_seconds = Some(u64::try_from(idle).map_err(|_| "ERR Invalid IDLETIME value, must be >= 0")?);
+            }
+            () if is(word, "FREQ") && options.idle_seconds.is_none() && words.len() > 0 => {
+                let frequency = words.next().map_or(Ok(0), |frequency| integer(frequency))?;
+                options.frequency = Some(u8::try_from(frequency).map_err(|_| "ERR Invalid FREQ value, must be >= 0 and <= 255")?);
+            }
+            () => return Err(SYNTAX.into()),
+        }
+    }
+    Ok(options)
+}
+
+fn restore(call: &mut Call<'_>) -> Outcome {
+    let (key, time, payload) = (call.args[1], call.args[2], call.args[3]);
+    let options = read_options(&call.args[4..])?;
+    let is_there = call.txn.peek(call.db(), key)?.is_some();
+    if is_there && !options.replaces {
+        return Err(BUSY_KEY.into());
+    }
+    let time = u64::try_from(integer(time)?).map_err(|_| "ERR Invalid TTL value, must be >= 0")?;
+    let relaxed = call.host.settings().number(const { id("rdb-version-check") }) == 1;
+    let payload = rdb::open(payload, relaxed).map_err(|_| WRONG_FOOTER)?;
+    check(&payload)?;
+    let now_ms = call.txn.now_ms();
+    let expiry_ms = (time > 0).then(|| if options.absolute { time } else { time.saturating_add(now_ms) });
+    if expiry_ms.is_some_and(|expiry_ms| expiry_ms <= now_ms) {
+        if call.remove(key)? {
+            call.notify('g', "del", key);
+        }
+        call.reply.ok();
+        return Ok(());
+    }
+    let mut builder = None;
+    each_item(&payload, &mut |item| match item {
+        Item::Begin(begin) => {
+            builder = Some(Builder::new(begin.kind, call.host.settings(), now_ms));
+            Ok(())
+        }
+        Item::End => Ok(()),
+        item => builder.as_mut().map_or(Ok(()), |builder| builder.add(call.txn, item)).map_err(refused),
+    })?;
+    let mut builder = builder.ok_or(BAD_FORMAT)?;
+    match builder.finish(call.txn) {
+        Ok(new) => call.put(key, &New { expiry_ms, ..new })?,
+        Err(problem) => return Err(refused(problem)),
+    }
+    set_clock(call.table, call.txn, call.db(), key, options.idle_seconds, options.frequency)?;
+    call.notify('g', "restore", key);
+    call.reply.ok();
+    Ok(())
+}
+
+/// What a client hears of a value that cannot be built.
+fn refused(problem: Problem) -> Stop {
+    match problem {
+        Problem::Malformed(_) => BAD_FORMAT.into(),
+        Problem::Fault(fault) => fault.into(),
+    }
+}
+
+/// Puts the access clock to where it was when the value was written, if the policy of eviction counts in the same way.
+pub(crate) fn set_clock(table: &Table, txn: &Txn<'_>, db: Db, key: &[u8], idle_seconds: Option<u64>, frequency: Option<u8>) -> Outcome {
+    let (now_ms, counts) = (txn.now_ms(), table.counts_frequency());
+    let clock = match (idle_seconds, frequency) {
+        (_, Some(frequency)) if counts => clock::lfu(frequency, now_ms),
+        (Some(idle), _) if !counts => clock::lru(now_ms.saturating_sub(idle.saturating_mul(1000))),
+        _ => return Ok(()),
+    };
+    txn.set_clock(db, key, clock)
+}
+
+/// Reads a payload to its end.
+///
+/// # Errors
+/// `ERR Bad data format`, and what `show` says.
+fn each_item(payload: &rdb::Payload<'_>, show: &mut dyn FnMut(Item<'_>) -> Outcome) -> Outcome {
+    let (mut reader, mut taken) = (payload.reader(), 0);
+    while let Some(item) = reader.read(payload.body, &mut taken).map_err(|_| BAD_FORMAT)? {
+        show(item)?;
+    }
+    if reader.is_done() && taken == payload.body.len() { Ok(()) } else { Err(BAD_FORMAT.into()) }
+}
+
+/// Whether a payload can be read and holds something.
+fn check(payload: &rdb::Payload<'_>) -> Outcome {
+    let (mut elements, mut may_be_empty) = (0u64, false);
+    each_item(payload, &mut |item| {
+        match item {
+            Item::Begin(begin) => may_be_empty = matches!(begin.kind, rdb::Kind::String | rdb::Kind::Stream),
+            Item::Foreign { .. } => return Err(BAD_FORMAT.into()),
+            Item::End => {}
+            _ => elements += 1,
+        }
+        Ok(())
+    })?;
+    if elements > 0 || may_be_empty { Ok(()) } else { Err(BAD_FORMAT.into()) }
+}

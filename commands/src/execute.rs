@@ -20,7 +20,9 @@ use crate::call::{Call, Outcome, SessionCall};
 use crate::command::{BLOCKING, CONTAINER, Command, GROWS, NO_AUTH, NO_MULTI, PUBSUB, Run};
 use crate::lookup::{find, find_subcommand};
 use crate::metrics::recorder::Watch;
+use crate::persistence::has_save_points;
 use crate::session::{Host, Replies, Session};
+use crate::settings::{Id, id};
 use crate::{acl, latency, monitor, pubsub, slowlog, transaction, waiting};
 
 /// The keys of a call or of a whole EXEC; a few need no allocation.
@@ -28,6 +30,11 @@ pub(crate) type Keys<'a> = SmallVec<[(Db, &'a [u8]); 4]>;
 
 /// What a command that may grow is told when it may not.
 pub(crate) const NO_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+
+/// What a command that writes is told after a save that failed.
+const UNSAVED: &str = "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk. Commands that may modify \
+    the data set are disabled, because this instance is configured to report errors during writes if RDB snapshotting fails \
+    (stop-writes-on-bgsave-error option). Please check the Redis logs for details about the RDB error.";
 
 /// What has become of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -90,7 +97,7 @@ fn run_quickly(
         && !session.is_special()
         && !monitor::is_watched(table);
     let (Some(quick), true) = (command.quick, plain && command.arity_fits(args.len())) else { return false };
-    if command.has(GROWS) && !table.make_room() {
+    if command.has(GROWS) && !table.make_room() || command.is_write() && host.keeper().is_failing() {
         return false;
     }
     let passed = host.recorder().pass(host.settings(), command);
@@ -120,7 +127,7 @@ fn run_quickly(
 fn execute_fully(table: &Table, session: &mut Session, host: &dyn Host, args: &[&[u8]], reply: &mut dyn Reply) -> Progress {
     let (mark, last) = (reply.mark(), session.last);
     session.waiting = None;
-    let outcome = match admit(table, session, host, args, true) {
+    let outcome = match admit(table, session, host, args, true).and_then(|command| permit(host, command)) {
         Ok(command) => {
             session.last = Some(command);
             if session.multi.is_some() && !transaction::is_immediate(command) {
@@ -298,6 +305,17 @@ fn identify(table: &Table, session: &mut Session, host: &dyn Host, command: &'st
         return Err(STRANGER.into());
     }
     Ok(())
+}
+
+/// Refuses writes where the last save failed and they are to stop then.
+pub(crate) fn permit(host: &dyn Host, command: &'static Command) -> Result<&'static Command, Stop> {
+    const STOPS: Id = id("stop-writes-on-bgsave-error");
+    let settings = host.settings();
+    let concerns = command.is_write() || command.name == "PING";
+    if concerns && host.keeper().is_failing() && settings.is_on(STOPS) && has_save_points(settings) {
+        return Err(UNSAVED.into());
+    }
+    Ok(command)
 }
 
 /// The row that a call's first words name.

@@ -99,6 +99,7 @@ pub static FAMILIES: &[Family] = &[
     Family { group: "transactions", category: "transaction", commands: transaction::COMMANDS },
     Family { group: "server", category: "", commands: acl::COMMANDS },
     Family { group: "server", category: "", commands: persistence::COMMANDS },
+    Family { group: "server", category: "admin", commands: persistence::LAST },
     Family { group: "server", category: "connection", commands: introspect::COMMANDS },
     Family { group: "server", category: "", commands: config::COMMANDS },
     Family { group: "server", category: "", commands: info::COMMANDS },

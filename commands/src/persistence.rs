@@ -1,5 +1,163 @@
-//! SAVE, BGSAVE, LASTSAVE and their kin: the memory as a file.
-use crate::command::Command;
+//! SAVE, BGSAVE and their kin: the memory in a file that Redis understands.
+//!
+//! The memory survives every process, so a file is for moving data, for backups, and for a power cut. Nothing forks and nothing
+//! stops: a save reads key after key while everybody goes on ([`save`] says what the file then holds).
+use std::fs::File;
+
+use polder_table::{Mode, New, Replaces, SYSTEM, Stop, Table};
+use polder_values::{Kind, Value};
+
+use crate::call::{Outcome, SYNTAX, SessionCall, is};
+use crate::command::{ADMIN, Command, DANGEROUS, FAST, LOADING, NO_ASYNC_LOADING, NO_MULTI, NOSCRIPT, STALE, session};
+use crate::execute::{begin, retry};
+use crate::settings::{Settings, id};
+use load::{Loaded, Present, load};
+
+pub mod keeper;
+pub mod load;
+pub mod save;
+
+pub use keeper::Keeper;
 
 /// The family's rows.
-pub const COMMANDS: &[Command] = &[];
+pub const COMMANDS: &[Command] = &[
+    session("SAVE", "", save_now)
+        .with(ADMIN | NOSCRIPT | NO_ASYNC_LOADING | NO_MULTI)
+        .costs("O(N) where N is the total number of keys in all databases")
+        .about("Writes the databases to the RDB file and waits until that is done. Each key is in it as it was at some moment meanwhile."),
+    session("BGSAVE", "[SCHEDULE|CANCEL]", save_meanwhile)
+        .with(ADMIN | NOSCRIPT | NO_ASYNC_LOADING)
+        .costs("O(1)")
+        .about("Writes the databases to the RDB file in the background. Each key is in it as it was at some moment meanwhile."),
+    session("BGREWRITEAOF", "", rewrite_log)
+        .with(ADMIN | NOSCRIPT | NO_ASYNC_LOADING)
+        .about("Refused: there is no append-only file, the memory survives every process."),
+];
+
+/// What is of the administrator's category without being one of his commands.
+pub const LAST: &[Command] = &[session("LASTSAVE", "", last_save)
+    .with(LOADING | STALE | FAST | DANGEROUS)
+    .tips(&["nondeterministic_output"])
+    .about("Returns the Unix timestamp of the last successful save to disk.")];
+
+const IN_PROGRESS: &str = "ERR Background save already in progress";
+
+fn save_now(call: &mut SessionCall<'_>) -> Outcome {
+    let keeper = call.host.keeper();
+    if keeper.is_saving() {
+        return Err(IN_PROGRESS.into());
+    }
+    keeper.save(call.table, call.host.settings()).map_err(|why| format!("ERR the RDB file was not written: {why}"))?;
+    call.reply.ok();
+    Ok(())
+}
+
+fn save_meanwhile(call: &mut SessionCall<'_>) -> Outcome {
+    let keeper = call.host.keeper();
+    match call.args[1..] {
+        [] => {}
+        [word] if is(word, "SCHEDULE") => {}
+        [word] if is(word, "CANCEL") => {
+            if !keeper.cancel() {
+                return Err("ERR Background saving is currently not in progress or scheduled".into());
+            }
+            call.reply.status("Background saving cancelled");
+            return Ok(());
+        }
+        _ => return Err(SYNTAX.into()),
+    }
+    if !keeper.save_meanwhile(call.table, call.host.settings()).map_err(|why| format!("ERR {why}"))? {
+        return Err(IN_PROGRESS.into());
+    }
+    call.reply.status("Background saving started");
+    Ok(())
+}
+
+fn last_save(call: &mut SessionCall<'_>) -> Outcome {
+    let seconds = call.host.keeper().last_save_seconds(call.host.recorder().started_ms() / 1000);
+    call.reply.integer(seconds as i64);
+    Ok(())
+}
+
+fn rewrite_log(_: &mut SessionCall<'_>) -> Outcome {
+    Err("ERR polder has no append-only file: the memory survives every process".into())
+}
+
+/// Whether save points are set, so that the process saves when it ends, too.
+pub fn has_save_points(settings: &Settings) -> bool {
+    !settings.text(const { id("save") }).is_empty()
+}
+
+/// The key by which it is known that a segment was opened by a server before.
+const OPENED: &[u8] = b"persistence:opened";
+
+/// Whether the segment is new: nobody has asked before, and there are no keys. Of several who ask at once one is told so.
+///
+/// # Errors
+/// What the memory says.
+pub fn claim_new(table: &Table) -> Result<bool, Stop> {
+    let txn = table.begin(Mode::Write)?;
+    let mut is_new = false;
+    retry(&txn, || {
+        txn.declare(&[(SYSTEM, OPENED)])?;
+        is_new = txn.peek(SYSTEM, OPENED)?.is_none();
+        if is_new {
+            txn.write(SYSTEM, OPENED, &New::of(Kind::String, Value::Packed(b"1")), Replaces::Whole)?;
+        }
+        Ok(())
+    })?;
+    Ok(is_new && (0..SYSTEM).all(|db| table.keys(db).0 == 0))
+}
+
+/// The new segment is new again: what was to be read into it could not be.
+///
+/// # Errors
+/// What the memory says.
+pub fn disclaim_new(table: &Table) -> Outcome {
+    let txn = table.begin(Mode::Write)?;
+    retry(&txn, || {
+        txn.declare(&[(SYSTEM, OPENED)])?;
+        txn.flush(None)?;
+        txn.remove(SYSTEM, OPENED, Replaces::Whole).map(|_| ())
+    })
+}
+
+/// Reads the file that the settings name into the table; `None` where there is no such file.
+///
+/// # Errors
+/// What went wrong, in words. What was read before stays.
+pub fn load_file(table: &Table, settings: &Settings, present: Present) -> Result<Option<Loaded>, String> {
+    let path = save::path(settings);
+    let mut file = match File::open(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        file => file.map_err(|error| format!("{}: {error}", path.display()))?,
+    };
+    load(table, settings, &mut file, present, &mut |_| ()).map(Some).map_err(|why| format!("{}: {why}", path.display()))
+}
+
+/// DEBUG RELOAD: saves, empties all databases, loads.
+pub(crate) fn reload(call: &mut SessionCall<'_>) -> Outcome {
+    let (mut saves, mut flushes, mut present) = (true, true, Present::Refused);
+    for word in &call.args[2..] {
+        match () {
+            () if is(word, "NOSAVE") => saves = false,
+            () if is(word, "NOFLUSH") => flushes = false,
+            () if is(word, "MERGE") => present = Present::Replaced,
+            () => return Err("ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.".into()),
+        }
+    }
+    let settings = call.host.settings();
+    if saves {
+        call.host.keeper().save(call.table, settings).map_err(|why| format!("ERR the RDB file was not written: {why}"))?;
+    }
+    if flushes {
+        let txn = begin(call.table, call.session, Mode::Write)?;
+        retry(&txn, || txn.flush(None))?;
+    }
+    match load_file(call.table, settings, present) {
+        Ok(Some(_)) => call.reply.ok(),
+        Ok(None) => return Err("ERR Error trying to load the RDB dump: there is no such file".into()),
+        Err(why) => return Err(format!("ERR Error trying to load the RDB dump: {why}").into()),
+    }
+    Ok(())
+}

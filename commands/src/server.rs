@@ -4,6 +4,7 @@ use crate::command::{ADMIN, ALLOW_BUSY, Command, LOADING, NO_ASYNC_LOADING, NO_M
 use crate::config::is_allowed;
 use crate::debug::not_allowed;
 use crate::introspect::help;
+use crate::persistence::has_save_points;
 use crate::session::Shutdown;
 use crate::settings::{Id, id};
 
@@ -25,8 +26,8 @@ pub const COMMANDS: &[Command] = &[
     session("SHUTDOWN", "[NOSAVE|SAVE] [NOW] [FORCE] [ABORT]", shutdown)
         .with(ADMIN | NOSCRIPT | LOADING | STALE | NO_MULTI | ALLOW_BUSY)
         .since("1.0.0")
-        .costs("O(1): the memory outlives the server.")
-        .about("Shuts the server down; the segment stays."),
+        .costs("O(N) when saving, where N is the total number of keys in all databases, otherwise O(1)")
+        .about("Shuts the server down, after saving where that is asked for or save points are set; the segment stays."),
 ];
 
 const MODULES: Id = id("enable-module-command");
@@ -53,6 +54,11 @@ fn guard(call: &SessionCall<'_>) -> Outcome {
 /// There is no reply when the process ends: its connections close.
 fn shutdown(call: &mut SessionCall<'_>) -> Outcome {
     let how = read_options(&call.args[1..])?;
+    let (settings, keeper) = (call.host.settings(), call.host.keeper());
+    let saves = how.save.unwrap_or_else(|| has_save_points(settings)) && !how.abort;
+    if saves && keeper.save_at_end(call.table, settings).is_err() && !how.force {
+        return Err("ERR Errors trying to SHUTDOWN. Check logs.".into());
+    }
     call.host.shutdown(how)?;
     call.session.closing = true;
     Ok(())

@@ -11,6 +11,7 @@ use polder_table::{Db, Watch};
 use crate::acl::Rights;
 use crate::command::Command;
 use crate::metrics::{Recorder, Statistics};
+use crate::persistence::Keeper;
 use crate::pubsub::Subscriptions;
 use crate::settings::{Settings, id};
 use crate::tracking::Tracking;
@@ -274,6 +275,9 @@ pub trait Host: Send + Sync {
     /// What this process counts about its calls.
     fn recorder(&self) -> &Recorder;
 
+    /// The saves of this process.
+    fn keeper(&self) -> &Keeper;
+
     /// The figures that INFO has from the host.
     fn statistics(&self) -> Statistics {
         Statistics::default()
@@ -342,6 +346,7 @@ pub trait Host: Send + Sync {
 pub struct Bare {
     settings: Settings,
     recorder: Recorder,
+    keeper: Keeper,
 }
 
 impl Bare {
@@ -357,5 +362,8 @@ impl Host for Bare {
     }
     fn recorder(&self) -> &Recorder {
         &self.recorder
+    }
+    fn keeper(&self) -> &Keeper {
+        &self.keeper
     }
 }

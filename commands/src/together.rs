@@ -47,7 +47,7 @@ pub fn execute_together(
     reply: &mut dyn Reply,
 ) -> (usize, Progress) {
     let rows = company(table, session, host, calls);
-    if rows.len() < 2 {
+    if rows.len() < 2 || host.keeper().is_failing() {
         return one_by_one(table, session, host, &calls[..1], reply);
     }
     let calls = &calls[..rows.len()];

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use mio::Waker;
 use polder_base::time::now_ms;
 use polder_commands::metrics::{Recorder, Statistics};
+use polder_commands::persistence::{Keeper, has_save_points};
 use polder_commands::session::{Client, Shutdown};
 use polder_commands::settings::Settings;
 use polder_commands::{Host, Session};
@@ -73,6 +74,7 @@ pub struct Process {
     pub memory: Arc<Memory>,
     pub settings: Arc<Settings>,
     recorder: Recorder,
+    keeper: Keeper,
     pub clients: Clients,
     pub mailboxes: Vec<Mailbox>,
     /// Until when clients wait (`CLIENT PAUSE`); 0 for no pause.
@@ -100,6 +102,7 @@ impl Process {
             memory,
             settings,
             recorder: Recorder::default(),
+            keeper: Keeper::default(),
             clients: Clients::default(),
             mailboxes,
             paused_until_ms: AtomicU64::new(0),
@@ -121,6 +124,17 @@ impl Process {
     pub fn pause_at(&self, now_ms: u64) -> Option<Pause> {
         let until_ms = self.paused_until_ms.load(Ordering::Acquire);
         (until_ms > now_ms).then(|| Pause { until_ms, writers_only: self.paused_writers_only.load(Ordering::Relaxed) })
+    }
+
+    /// Saves, if save points are set, and stops: what a signal asks for.
+    pub fn save_and_stop(&self) {
+        if has_save_points(&self.settings)
+            && !self.is_stopping()
+            && let Err(why) = self.keeper.save_at_end(self.memory.table(), &self.settings)
+        {
+            tracing::error!(why, "the RDB file was not written");
+        }
+        self.stop();
     }
 
     /// Asks all threads to answer what they have read and to end.
@@ -182,6 +196,10 @@ impl Host for Process {
 
     fn recorder(&self) -> &Recorder {
         &self.recorder
+    }
+
+    fn keeper(&self) -> &Keeper {
+        &self.keeper
     }
 
     fn statistics(&self) -> Statistics {
@@ -269,9 +287,6 @@ impl Host for Process {
     fn shutdown(&self, how: Shutdown) -> Result<(), String> {
         if how.abort {
             return Err("ERR No shutdown in progress.".into());
-        }
-        if how.save == Some(true) {
-            return Err("ERR this version of polder writes no RDB file at SHUTDOWN: the memory outlives the server".into());
         }
         self.stop();
         Ok(())

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use mio::{Poll, Waker};
+use polder_commands::Host;
+use polder_commands::persistence::load::Loaded;
 use polder_commands::settings::{Id, Settings, id};
 use polder_engine::Memory;
 
@@ -86,10 +88,15 @@ impl Server {
         Ok(server)
     }
 
-    /// What the threads share.
+    /// Notes what was read from the RDB file before the server began.
+    pub fn note_loaded(&self, loaded: Loaded) {
+        self.process.keeper().loaded(loaded);
+    }
+
+    /// Ends the server, having saved where save points are set.
     pub fn stopper(&self) -> impl Fn() + Send + Sync + use<> {
         let process = self.process.clone();
-        move || process.stop()
+        move || process.save_and_stop()
     }
 
     /// Calls `told` when the server begins to stop, whoever asked for it.

@@ -682,6 +682,7 @@ impl Loop {
                 tracing::error!(?stop, "the settings of the segment cannot be read");
             }
             process.recorder().sample(table, self.now_ms);
+            process.keeper().attend(table, &process.settings);
             process.chores_done(now_ms() + pause_ms);
         }
     }

@@ -210,6 +210,8 @@ pub enum Counter {
     ExpiryCuts = 13,
     /// Fields of hashes that have expired and were collected.
     ExpiredFields = 14,
+    /// Keys changed by commits.
+    Changes = 15,
 }
 
 /// How many counters a seat keeps ([`Counter`], with room for more).

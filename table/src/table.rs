@@ -176,6 +176,11 @@ impl Table {
         self.segment.sum_over_seats(at::COUNTERS + 8 * counter as u64).wrapping_sub(base)
     }
 
+    /// How many changes of keys have been committed in the segment's life, whatever was reset since.
+    pub fn changes(&self) -> u64 {
+        self.segment.sum_over_seats(at::COUNTERS + 8 * Counter::Changes as u64)
+    }
+
     /// Adds to a counter of the calling thread's seat.
     #[inline]
     pub fn count(&self, counter: Counter, by: u64) {
@@ -220,7 +225,7 @@ impl Table {
 
     /// Whether access clocks count how often (LFU), not when (LRU).
     #[inline]
-    pub(crate) fn counts_frequency(&self) -> bool {
+    pub fn counts_frequency(&self) -> bool {
         let policy = self.segment.load(POLICY);
         policy == Policy::AllkeysLfu as u64 || policy == Policy::VolatileLfu as u64
     }

@@ -778,7 +778,9 @@ impl<'t> Txn<'t> {
         }
         self.scratch.note_tallies(&self.seat, self.segment())?;
         self.note_posts()?;
-        Ok(self.seat.commit(self.scratch.olds.get())?)
+        self.seat.commit(self.scratch.olds.get())?;
+        self.count(Counter::Changes, self.scratch.held.borrow().iter().filter(|held| held.pending.is_some()).count() as u64);
+        Ok(())
     }
 
     /// Forgets everything, as if the transaction had not been; it can then be used again for a retry, for which it makes the

@@ -47,7 +47,7 @@ use std::borrow::Cow;
 pub use crc::Checksum;
 pub use pack::Thresholds;
 pub use payload::{Payload, open, seal};
-pub use read::Reader;
+pub use read::{Mark, Reader};
 pub use write::{Form, ListPlan, Pairs, StreamFacts, StreamPlan, Writer};
 
 /// The input is not what it says it is.

@@ -21,6 +21,7 @@ pub use rows::SECTIONS;
 
 use polder_table::{Counter, Db, Expiries, Limits, Table, Usage};
 
+use crate::persistence::keeper::Report;
 use crate::session::Host;
 use crate::settings::Settings;
 use machine::Machine;
@@ -61,6 +62,7 @@ pub struct Facts<'c> {
     pub usage: Usage,
     pub limits: Limits,
     pub statistics: Statistics,
+    pub saves: Report,
     pub machine: Machine,
     pub rates: Rates,
     /// Microseconds since the Unix epoch.
@@ -93,11 +95,17 @@ impl<'c> Facts<'c> {
             usage: table.usage(),
             limits: table.limits(),
             statistics: host.statistics(),
+            saves: host.keeper().report(table),
             machine: Machine::look(),
             rates: recorder.rates(),
             now_us,
             databases,
         }
+    }
+
+    /// When the last save ended, or the process began.
+    pub fn last_save_seconds(&self) -> u64 {
+        if self.saves.last_save_seconds == 0 { self.recorder.started_ms() / 1000 } else { self.saves.last_save_seconds }
     }
 
     /// A counter's total over the segment's life, or since CONFIG RESETSTAT.

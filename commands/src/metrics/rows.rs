@@ -16,6 +16,11 @@ const fn none(name: &'static str) -> Metric {
     metric(name, Always("0"))
 }
 
+/// Seconds, or -1 where there are none to tell.
+fn seconds(took: Option<u64>) -> String {
+    took.map_or("-1".into(), |took| took.to_string())
+}
+
 const fn section(title: &'static str, body: Body) -> Section {
     Section { title, usual: true, body }
 }
@@ -151,18 +156,18 @@ const PERSISTENCE: &[Metric] = &[
     none("current_cow_size"),
     none("current_cow_size_age"),
     metric("current_fork_perc", Always("0.00")),
-    none("current_save_keys_processed"),
-    none("current_save_keys_total"),
-    none("rdb_changes_since_last_save"),
-    none("rdb_bgsave_in_progress"),
-    metric("rdb_last_save_time", Count(|facts| facts.recorder.started_ms() / 1000)),
-    metric("rdb_last_bgsave_status", Always("ok")),
-    metric("rdb_last_bgsave_time_sec", Always("-1")),
-    metric("rdb_current_bgsave_time_sec", Always("-1")),
-    none("rdb_saves"),
+    metric("current_save_keys_processed", Count(|facts| facts.saves.keys)),
+    metric("current_save_keys_total", Count(|facts| facts.saves.total)),
+    metric("rdb_changes_since_last_save", Count(|facts| facts.saves.changes)),
+    metric("rdb_bgsave_in_progress", Count(|facts| facts.saves.in_background.into())),
+    metric("rdb_last_save_time", Count(|facts| facts.last_save_seconds())),
+    metric("rdb_last_bgsave_status", Text(|facts| if facts.saves.last_failed { "err" } else { "ok" }.into())),
+    metric("rdb_last_bgsave_time_sec", Text(|facts| seconds(facts.saves.last_took))),
+    metric("rdb_current_bgsave_time_sec", Text(|facts| seconds(facts.saves.current_took))),
+    metric("rdb_saves", Count(|facts| facts.saves.saves)),
     none("rdb_last_cow_size"),
-    none("rdb_last_load_keys_expired"),
-    none("rdb_last_load_keys_loaded"),
+    metric("rdb_last_load_keys_expired", Count(|facts| facts.saves.loaded_expired)),
+    metric("rdb_last_load_keys_loaded", Count(|facts| facts.saves.loaded_keys)),
     none("aof_enabled"),
     none("aof_rewrite_in_progress"),
     none("aof_rewrite_scheduled"),

@@ -138,6 +138,7 @@ pub struct Reader {
     relaxed: bool,
     checksum: Option<Checksum>,
     taken: u64,
+    value: (u8, u64),
 }
 
 /// What stands before a key and belongs to it.
@@ -146,6 +147,21 @@ struct Before {
     expiry_ms: Option<u64>,
     idle_seconds: Option<u64>,
     frequency: Option<u8>,
+}
+
+/// Where a reader stood between two keys.
+#[derive(Clone)]
+pub struct Mark {
+    before: Before,
+    checksum: Option<Checksum>,
+    taken: u64,
+}
+
+impl Mark {
+    /// How many bytes had been taken.
+    pub fn taken(&self) -> u64 {
+        self.taken
+    }
 }
 
 /// An item whose bytes are still named by where they are.
@@ -195,7 +211,13 @@ impl Reader {
             relaxed: false,
             checksum: None,
             taken: 0,
+            value: (0, 0),
         }
+    }
+
+    /// The type of the value at hand, and how many bytes had been taken when it began, behind type and key.
+    pub fn value_place(&self) -> (u8, u64) {
+        self.value
     }
 
     /// The version of the file, once its first line was read.
@@ -206,6 +228,17 @@ impl Reader {
     /// How many bytes have been taken.
     pub fn taken(&self) -> u64 {
         self.taken
+    }
+
+    /// Where the reader stands, if it stands between keys.
+    pub fn mark(&self) -> Option<Mark> {
+        let between = matches!(self.state, State::Code);
+        between.then(|| Mark { before: self.before, checksum: self.checksum.clone(), taken: self.taken })
+    }
+
+    /// Goes back to a mark: what is offered next is what came after it.
+    pub fn rewind(&mut self, mark: &Mark) {
+        (self.before, self.checksum, self.taken, self.state) = (mark.before, mark.checksum.clone(), mark.taken, State::Code);
     }
 
     /// Whether all is read.
@@ -406,6 +439,7 @@ impl Reader {
 
     /// Begins a value: everything before its first element.
     fn begin(&mut self, cursor: &mut Cursor<'_>, number: u8, key: Piece) -> Step<Found> {
+        self.value = (number, self.taken + cursor.at as u64);
         let (kind, count) = match layout(number, self.version >= VALKEY, cursor)? {
             Layout::Text => {
                 self.state = State::Text;

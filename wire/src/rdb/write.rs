@@ -267,6 +267,19 @@ impl Writer {
         save(&mut self.key, &mut self.compressor, self.compresses, key);
     }
 
+    /// A value as a payload holds it, of a version that this file can hold.
+    pub fn payload(&mut self, body: &[u8]) {
+        if let Some((kind, value)) = body.split_first() {
+            self.start(*kind);
+            self.out.extend_from_slice(value);
+        }
+    }
+
+    /// Bytes that stand in a file as they are, such as FUNCTION DUMP's.
+    pub fn raw(&mut self, bytes: &[u8]) {
+        self.out.extend_from_slice(bytes);
+    }
+
     // --- parts
 
     fn string(&mut self, bytes: &[u8]) {

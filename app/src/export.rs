@@ -1,0 +1,236 @@
+//! `polder export`: the keys of a segment, or of a server (by SCAN and DUMP), into an RDB file.
+use std::collections::HashSet;
+use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use indicatif::ProgressBar;
+use polder_base::time::now_ms;
+use polder_commands::persistence::save::{Plan, Progress};
+use polder_wire::rdb::{Form, Thresholds, Writer, open};
+use polder_wire::resp::Value;
+
+use crate::cli::{Link, reason};
+use crate::peer::{self, Opened, Peer, call};
+use crate::text;
+
+/// Keys asked of a server at once, and bytes handed to the file at once.
+const BATCH: &str = "256";
+const DRAIN_BYTES: usize = 256 << 10;
+
+/// Writes the keys of a segment or a server to an RDB file that Redis and Valkey load. Servers may go on working meanwhile: each key
+/// is in the file as it was at some moment.
+#[derive(clap::Args)]
+#[command(disable_help_flag = true)]
+pub struct Arguments {
+    /// The RDB file; one that is there is replaced when the new one is whole.
+    file: PathBuf,
+    #[command(flatten)]
+    peer: Peer,
+    /// The file's version: lowest, 10 (Redis 7.0), 11 (Redis 7.2, Valkey 8), 12 (Redis 7.4), 80 (Valkey 9). A server's values are taken as
+    /// they come.
+    #[arg(long, value_name = "VERSION", default_value = "lowest")]
+    rdb_version: String,
+    /// Leave out expiries of fields where the version cannot hold them.
+    #[arg(long)]
+    drop_field_expiries: bool,
+    /// Do not compress strings.
+    #[arg(long)]
+    no_compression: bool,
+    /// Print help.
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+}
+
+/// Runs the subcommand.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    match export(arguments) {
+        Ok(keys) => {
+            println!("{} keys written to {}", text::count(keys), arguments.file.display());
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn export(arguments: &Arguments) -> Result<u64, String> {
+    match arguments.peer.open()? {
+        Opened::Segment(name) => from_segment(&name, arguments),
+        Opened::Server(mut link) => from_server(&mut link, &arguments.file),
+    }
+}
+
+fn from_segment(name: &str, arguments: &Arguments) -> Result<u64, String> {
+    let memory = text::attach(name)?;
+    let settings = peer::settings(&[
+        ("rdb-version", Some(arguments.rdb_version.clone())),
+        ("rdb-drop-field-expiries", arguments.drop_field_expiries.then(|| "yes".into())),
+        ("rdbcompression", arguments.no_compression.then(|| "no".into())),
+    ])?;
+    let table = memory.table();
+    settings.join(table).map_err(|stop| stop.to_string())?;
+    let (plan, progress) = (Plan::of(&settings, arguments.file.clone()), Progress::default());
+    let total = (0..polder_table::SYSTEM).map(|db| table.keys(db).0).sum();
+    let bar = peer::bar(total, "keys");
+    let saved = std::thread::scope(|scope| {
+        let saving = scope.spawn(|| plan.save(table, &progress));
+        while !saving.is_finished() {
+            bar.set_position(progress.keys.load(Ordering::Relaxed));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        saving.join().unwrap_or_else(|_| Err("the save panicked".into()))
+    });
+    bar.finish_and_clear();
+    saved
+}
+
+/// Keys that were written, by 128 bits of hash: a server may show a key twice.
+#[derive(Default)]
+struct Seen {
+    states: [RandomState; 2],
+    hashes: HashSet<(u64, u64)>,
+}
+
+impl Seen {
+    fn add(&mut self, key: &[u8]) -> bool {
+        let [one, two] = &self.states;
+        self.hashes.insert((one.hash_one(key), two.hash_one(key)))
+    }
+}
+
+/// The file from a server, under a temporary name.
+struct Export<'e> {
+    link: &'e mut Link,
+    writer: Writer,
+    file: File,
+    bar: ProgressBar,
+    keys: u64,
+}
+
+fn from_server(link: &mut Link, path: &Path) -> Result<u64, String> {
+    let mut fresh = path.as_os_str().to_owned();
+    fresh.push(format!(".{}", std::process::id()));
+    let written = write_from_server(link, Path::new(&fresh)).and_then(|keys| {
+        std::fs::rename(&fresh, path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(keys)
+    });
+    if written.is_err() {
+        // The reason matters more than a file that could not be removed either.
+        let _ = std::fs::remove_file(&fresh);
+    }
+    written
+}
+
+fn write_from_server(link: &mut Link, path: &Path) -> Result<u64, String> {
+    let told = |error: std::io::Error| format!("{}: {error}", path.display());
+    // What the server dumps says which version the file must have.
+    let version = probe_version(link)?;
+    let form = if version == polder_wire::rdb::VALKEY { Form::Fixed(version) } else { Form::Fixed(version.max(10)) };
+    let file = File::create(path).map_err(told)?;
+    let mut export = Export { link, writer: Writer::new(form, true, Thresholds::default()), file, bar: peer::bar(0, "keys"), keys: 0 };
+    export.writer.begin_file(true);
+    export.writer.aux(b"ctime", (now_ms() / 1000).to_string().as_bytes());
+    if let Ok(Value::Bulk(functions)) = call(export.link, &["FUNCTION", "DUMP"]) {
+        let functions = open(&functions, true).map_err(|why| why.to_string())?;
+        export.writer.raw(functions.body);
+    }
+    for db in export.databases()? {
+        export.database(db)?;
+    }
+    export.bar.finish_and_clear();
+    export.writer.end_file();
+    export.drain(true).map_err(told)?;
+    export.file.sync_all().map_err(told)?;
+    Ok(export.keys)
+}
+
+/// The version of what the server's FUNCTION DUMP or DUMP answers; that of Redis 7.4, which holds whatever older ones do, where it has nothing
+/// to dump.
+fn probe_version(link: &mut Link) -> Result<u32, String> {
+    let of = |payload: &[u8]| payload.len().checked_sub(10).map(|at| u32::from(u16::from_le_bytes([payload[at], payload[at + 1]])));
+    if let Ok(Value::Bulk(functions)) = call(link, &["FUNCTION", "DUMP"]) {
+        return Ok(of(&functions).unwrap_or(12));
+    }
+    let Value::Bulk(key) = call(link, &["RANDOMKEY"])? else { return Ok(12) };
+    match call(link, &[&b"DUMP"[..], &key])? {
+        Value::Bulk(payload) => Ok(of(&payload).unwrap_or(12)),
+        _ => Ok(12),
+    }
+}
+
+impl Export<'_> {
+    /// The databases that have keys.
+    fn databases(&mut self) -> Result<Vec<u32>, String> {
+        let info = match call(self.link, &["INFO", "keyspace"])? {
+            Value::Bulk(text) | Value::Verbatim { text, .. } => String::from_utf8_lossy(&text).into_owned(),
+            _ => return Err("INFO is answered by something that is no text".into()),
+        };
+        let line = |line: &str| {
+            let (db, rest) = line.strip_prefix("db")?.split_once(":keys=")?;
+            let keys: u64 = rest.split(',').next()?.parse().ok()?;
+            self.bar.inc_length(keys);
+            db.parse().ok()
+        };
+        Ok(info.lines().filter_map(line).collect())
+    }
+
+    fn database(&mut self, db: u32) -> Result<(), String> {
+        call(self.link, &["SELECT", &db.to_string()])?;
+        self.writer.database(db.into());
+        let (mut cursor, mut seen) = (b"0".to_vec(), Seen::default());
+        loop {
+            let shown = call(self.link, &[&b"SCAN"[..], &cursor, b"COUNT", BATCH.as_bytes()])?;
+            let Value::Array(parts) = shown else { return Err("SCAN is answered by something that is no array".into()) };
+            let (Some(Value::Bulk(next)), Some(Value::Array(keys))) = (parts.first(), parts.get(1)) else {
+                return Err("SCAN is answered by something that is no cursor and keys".into());
+            };
+            let keys = keys.iter().filter_map(|key| if let Value::Bulk(key) = key { Some(&key[..]) } else { None });
+            let keys: Vec<&[u8]> = keys.filter(|key| seen.add(key)).collect();
+            self.batch(&keys)?;
+            if next == b"0" {
+                return Ok(());
+            }
+            cursor.clone_from(next);
+        }
+    }
+
+    fn batch(&mut self, keys: &[&[u8]]) -> Result<(), String> {
+        let failed = |error: std::io::Error| reason(&error);
+        for key in keys {
+            self.link.send(&[b"PTTL", *key]).map_err(failed)?;
+            self.link.send(&[b"DUMP", *key]).map_err(failed)?;
+        }
+        for key in keys {
+            let left = self.link.receive().map_err(failed)?;
+            let payload = match self.link.receive().map_err(failed)? {
+                Value::Bulk(payload) => payload,
+                Value::Error(text) => return Err(format!("DUMP '{}': {}", key.escape_ascii(), String::from_utf8_lossy(&text))),
+                // Gone since SCAN showed it.
+                _ => continue,
+            };
+            let expiry_ms = if let Value::Integer(left @ 0..) = left { Some(now_ms() + left as u64) } else { None };
+            let payload = open(&payload, true).map_err(|why| format!("DUMP '{}': {why}", key.escape_ascii()))?;
+            self.writer.key(key, expiry_ms, None, None);
+            self.writer.payload(payload.body);
+            self.keys += 1;
+            self.drain(false).map_err(failed)?;
+        }
+        self.bar.inc(keys.len() as u64);
+        Ok(())
+    }
+
+    fn drain(&mut self, all: bool) -> std::io::Result<()> {
+        if self.writer.bytes().len() >= DRAIN_BYTES || all {
+            self.file.write_all(self.writer.bytes())?;
+            self.writer.taken();
+        }
+        Ok(())
+    }
+}

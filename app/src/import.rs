@@ -1,0 +1,232 @@
+//! `polder import`: the keys of an RDB file into a segment, or into a server (whose keys are made by RESTORE).
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use polder_base::time::now_ms;
+use polder_commands::persistence::load::{Loaded, Present, load};
+use polder_wire::rdb::{Begin, Item, Kind, Reader, seal};
+use polder_wire::resp::Value;
+
+use crate::cli::{Link, reason};
+use crate::peer::{self, Opened, Peer};
+use crate::text;
+
+/// Bytes read at once; RESTOREs that are on their way at once.
+const CHUNK: usize = 1 << 20;
+const WINDOW: usize = 64;
+
+/// Reads an RDB file of Redis or Valkey into a segment or a server. Servers may go on working meanwhile.
+///
+/// Keys that are there already stay, unless --replace is given. Keys that have expired are left out, and so are those that only
+/// a module understands; they are named.
+#[derive(clap::Args)]
+#[command(disable_help_flag = true)]
+pub struct Arguments {
+    /// The RDB file.
+    file: PathBuf,
+    #[command(flatten)]
+    peer: Peer,
+    /// Keys that are there already are replaced.
+    #[arg(long)]
+    replace: bool,
+    /// Read versions that are not known, as far as that goes.
+    #[arg(long)]
+    relaxed: bool,
+    /// No matter what the checksum says.
+    #[arg(long)]
+    ignore_checksum: bool,
+    /// Print help.
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+}
+
+/// Runs the subcommand.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    match import(arguments) {
+        Ok(loaded) => {
+            println!("{}", told(&loaded));
+            for (key, module) in &loaded.foreign {
+                println!("left out: '{}' is of the module type {module}", key.escape_ascii());
+            }
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            eprintln!("{}: {why}", arguments.file.display());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn told(loaded: &Loaded) -> String {
+    let mut parts = vec![format!("{} keys loaded", text::count(loaded.keys))];
+    for (count, what) in [
+        (loaded.expired, "had expired"),
+        (loaded.kept, "were there and stayed"),
+        (loaded.empty, "were empty"),
+        (loaded.foreign_count, "are of modules"),
+        (loaded.functions.len() as u64, "libraries of functions"),
+    ] {
+        if count > 0 {
+            parts.push(format!("{} {what}", text::count(count)));
+        }
+    }
+    parts.join(", ")
+}
+
+fn import(arguments: &Arguments) -> Result<Loaded, String> {
+    let peer = arguments.peer.open()?;
+    let mut file = File::open(&arguments.file).map_err(|error| error.to_string())?;
+    let bytes = file.metadata().map_err(|error| error.to_string())?.len();
+    let bar = peer::bar(bytes, "bytes");
+    let loaded = match peer {
+        Opened::Segment(name) => {
+            let memory = text::attach(&name)?;
+            let word = |on: bool, word: &str| on.then(|| word.to_owned());
+            let settings = peer::settings(&[
+                ("rdb-version-check", word(arguments.relaxed, "relaxed")),
+                ("rdbchecksum", word(arguments.ignore_checksum, "no")),
+            ])?;
+            settings.join(memory.table()).map_err(|stop| stop.to_string())?;
+            let present = if arguments.replace { Present::Replaced } else { Present::Kept };
+            load(memory.table(), &settings, &mut file, present, &mut |taken| bar.set_position(taken))
+        }
+        Opened::Server(mut link) => {
+            let mut sender =
+                Sender { link: &mut link, file: &arguments.file, replaces: arguments.replace, sent: 0, loaded: Loaded::default() };
+            sender.send_all(file, arguments, &mut |taken| bar.set_position(taken)).map(|()| sender.loaded)
+        }
+    };
+    bar.finish_and_clear();
+    loaded
+}
+
+/// What an item means to a sender.
+enum Heard {
+    Key(Waiting),
+    Element,
+    End,
+    Nothing,
+}
+
+/// The way into a server.
+struct Sender<'s> {
+    link: &'s mut Link,
+    file: &'s Path,
+    replaces: bool,
+    /// RESTOREs that have not been answered.
+    sent: usize,
+    loaded: Loaded,
+}
+
+/// A key whose value is being read over.
+struct Waiting {
+    key: Vec<u8>,
+    begin: Begin<'static>,
+    /// The number of its type, and where in the file the rest of its value begins.
+    value: (u8, u64),
+    is_empty: bool,
+}
+
+impl Sender<'_> {
+    fn send_all(&mut self, mut file: File, arguments: &Arguments, progress: &mut dyn FnMut(u64)) -> Result<(), String> {
+        let again = File::open(self.file).map_err(|error| error.to_string())?;
+        let mut reader = Reader::file(!arguments.ignore_checksum, arguments.relaxed);
+        let (mut buffer, mut at, mut waiting) = (Vec::new(), 0, None);
+        loop {
+            let item = reader.read(&buffer, &mut at).map_err(|why| why.to_string())?;
+            match (item.map(|item| self.hear(item)).transpose()?, &mut waiting) {
+                (Some(Heard::Key(key)), waiting) => *waiting = Some(Waiting { value: reader.value_place(), ..key }),
+                (Some(Heard::Element), Some(waiting)) => waiting.is_empty = false,
+                (Some(Heard::End), waiting) => {
+                    if let Some(waiting) = waiting.take() {
+                        self.restore(&again, &waiting, reader.taken(), reader.version())?;
+                    }
+                }
+                (Some(_), _) => {}
+                (None, _) if reader.is_done() => return self.settle(),
+                (None, _) => {
+                    buffer.drain(..std::mem::take(&mut at));
+                    let wanted = CHUNK.max(buffer.len());
+                    let read = file.by_ref().take(wanted as u64).read_to_end(&mut buffer).map_err(|error| error.to_string())?;
+                    if read == 0 {
+                        return Err(format!("at byte {}: the file ends too early", reader.taken()));
+                    }
+                    progress(reader.taken());
+                }
+            }
+        }
+    }
+
+    fn hear(&mut self, item: Item<'_>) -> Result<Heard, String> {
+        match item {
+            Item::Begin(begin) => {
+                let is_empty = !matches!(begin.kind, Kind::String | Kind::Stream);
+                return Ok(Heard::Key(Waiting { key: begin.key.to_vec(), begin: Begin { key: b"", ..begin }, value: (0, 0), is_empty }));
+            }
+            Item::End => return Ok(Heard::End),
+            Item::Database(number) => {
+                self.settle()?;
+                peer::call(self.link, &["SELECT", &number.to_string()])?;
+            }
+            Item::Functions(source) => {
+                self.settle()?;
+                let words: &[&[u8]] = if self.replaces { &[b"FUNCTION", b"LOAD", b"REPLACE"] } else { &[b"FUNCTION", b"LOAD"] };
+                peer::call(self.link, &[words, &[source]].concat())?;
+                self.loaded.functions.push(source.to_vec());
+            }
+            Item::Foreign { key, module } => {
+                self.loaded.foreign_count += 1;
+                self.loaded.foreign.push((key.to_vec(), String::from_utf8_lossy(&module).into_owned()));
+            }
+            Item::Aux { .. } | Item::Sizes { .. } | Item::Eof => {}
+            _ => return Ok(Heard::Element),
+        }
+        Ok(Heard::Nothing)
+    }
+
+    /// Sends a value as it stands in the file.
+    fn restore(&mut self, file: &File, waiting: &Waiting, end: u64, version: u32) -> Result<(), String> {
+        let Waiting { key, begin, value: (number, start), is_empty } = waiting;
+        if *is_empty {
+            self.loaded.empty += 1;
+            return Ok(());
+        }
+        if begin.expiry_ms.is_some_and(|expiry_ms| expiry_ms <= now_ms()) {
+            self.loaded.expired += 1;
+            return Ok(());
+        }
+        let mut payload = vec![*number];
+        payload.resize(1 + (end - start) as usize, 0);
+        file.read_exact_at(&mut payload[1..], *start).map_err(|error| error.to_string())?;
+        seal(version, &mut payload);
+        let expiry = begin.expiry_ms.unwrap_or(0).to_string();
+        let mut words: Vec<Vec<u8>> = vec![b"RESTORE".to_vec(), key.clone(), expiry.into_bytes(), payload, b"ABSTTL".to_vec()];
+        if self.replaces {
+            words.push(b"REPLACE".to_vec());
+        }
+        match (begin.idle_seconds, begin.frequency) {
+            (Some(idle), _) => words.extend([b"IDLETIME".to_vec(), idle.to_string().into_bytes()]),
+            (None, Some(frequency)) => words.extend([b"FREQ".to_vec(), frequency.to_string().into_bytes()]),
+            (None, None) => {}
+        }
+        self.link.send(&words).map_err(|error| reason(&error))?;
+        self.sent += 1;
+        if self.sent == WINDOW { self.settle() } else { Ok(()) }
+    }
+
+    /// Waits for all that was sent.
+    fn settle(&mut self) -> Result<(), String> {
+        while self.sent > 0 {
+            self.sent -= 1;
+            match self.link.receive().map_err(|error| reason(&error))? {
+                Value::Error(text) if text.starts_with(b"BUSYKEY") => self.loaded.kept += 1,
+                Value::Error(text) => return Err(format!("the server says: {}", String::from_utf8_lossy(&text))),
+                _ => self.loaded.keys += 1,
+            }
+        }
+        Ok(())
+    }
+}

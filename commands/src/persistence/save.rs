@@ -1,0 +1,232 @@
+//! Writing an RDB file: every database key by key, each read in a transaction of its own.
+//!
+//! Each key's value is one that it had while the file was written; keys that change meanwhile are in it as they were at different
+//! moments. The file is written under a temporary name, synced, and renamed, so that there is a whole one at any time.
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use polder_base::time::now_ms;
+use polder_table::{Db, Mode, Policy, SYSTEM, Stop, Table, Txn, clock};
+use polder_wire::rdb::Writer;
+
+use crate::dump::{encode, writer};
+use crate::settings::{Settings, id};
+
+/// Keys that a scan shows at once.
+const BATCH: usize = 256;
+/// Bytes that are handed to the file at once, and after how many they are synced on the way.
+const DRAIN_BYTES: usize = 256 << 10;
+const SYNC_BYTES: u64 = 32 << 20;
+
+/// What a save is told; it works on while the settings change.
+pub struct Plan {
+    writer: Writer,
+    pub path: PathBuf,
+    drops_expiries: bool,
+    checksums: bool,
+    syncs: bool,
+    key_delay: Duration,
+    version: String,
+}
+
+/// How far a save has come, and whether it is to stop.
+#[derive(Default)]
+pub struct Progress {
+    pub keys: AtomicU64,
+    pub total: AtomicU64,
+    pub cancelled: AtomicBool,
+}
+
+/// The file that the settings name.
+pub fn path(settings: &Settings) -> PathBuf {
+    let text = |id| PathBuf::from(String::from_utf8_lossy(&settings.text(id)).into_owned());
+    text(const { id("dir") }).join(text(const { id("dbfilename") }))
+}
+
+impl Plan {
+    /// What the settings say now, for the file that they name or another one.
+    pub fn of(settings: &Settings, path: PathBuf) -> Plan {
+        let delay = settings.number(const { id("rdb-key-save-delay") });
+        Plan {
+            writer: writer(settings),
+            path,
+            drops_expiries: settings.is_on(const { id("rdb-drop-field-expiries") }),
+            checksums: settings.is_on(const { id("rdbchecksum") }),
+            syncs: settings.is_on(const { id("rdb-save-incremental-fsync") }),
+            key_delay: Duration::from_micros(delay.max(0) as u64),
+            version: settings.string(const { id("redis-version") }),
+        }
+    }
+
+    /// Writes the file. Answers how many keys it holds.
+    ///
+    /// # Errors
+    /// What went wrong, in words; the file that was there before is still there then.
+    pub fn save(self, table: &Table, progress: &Progress) -> Result<u64, String> {
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned();
+        let path = self.path.clone();
+        let fresh = folder.join(format!("temp-{}-{}.rdb", std::process::id(), unique()));
+        let told = |error: io::Error| format!("{}: {error}", path.display());
+        let file = File::create(&fresh).map_err(told)?;
+        let written = self.write(table, progress, &file).and_then(|keys| {
+            file.sync_all().map_err(told)?;
+            std::fs::rename(&fresh, &path).map_err(told)?;
+            // The name is safe only when the folder is on the disk.
+            File::open(&folder).and_then(|folder| folder.sync_all()).map_err(told)?;
+            Ok(keys)
+        });
+        if written.is_err() {
+            // The reason matters more than a file that could not be removed either.
+            let _ = std::fs::remove_file(&fresh);
+        }
+        written
+    }
+
+    fn write(self, table: &Table, progress: &Progress, file: &File) -> Result<u64, String> {
+        let mut out = Out { file, path: self.path, syncs: self.syncs, unsynced: 0 };
+        let mut writer = self.writer;
+        writer.begin_file(self.checksums);
+        writer.aux(b"redis-ver", self.version.as_bytes());
+        writer.aux(b"redis-bits", b"64");
+        writer.aux(b"ctime", (now_ms() / 1000).to_string().as_bytes());
+        writer.aux(b"used-mem", table.usage().used.to_string().as_bytes());
+        writer.aux(b"aof-base", b"0");
+        let mut walk = Walk { table, progress, out: &mut out, drops_expiries: self.drops_expiries, key_delay: self.key_delay, keys: 0 };
+        for db in (0..SYSTEM).filter(|db| table.keys(*db).0 > 0) {
+            let (keys, expiries) = table.keys(db);
+            writer.database(db.into());
+            writer.sizes(keys, expiries);
+            walk.database(&mut writer, db)?;
+        }
+        let keys = walk.keys;
+        let line = writer.end_file();
+        out.drain(&mut writer, true)?;
+        if let Some(line) = line {
+            std::os::unix::fs::FileExt::write_all_at(file, &line, 0).map_err(|error| out.told(&error))?;
+        }
+        Ok(keys)
+    }
+}
+
+/// A number that this process has not given yet: two saves of it must not write the same temporary file.
+fn unique() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// The file that grows.
+struct Out<'f> {
+    file: &'f File,
+    path: PathBuf,
+    syncs: bool,
+    unsynced: u64,
+}
+
+impl Out<'_> {
+    fn told(&self, error: &io::Error) -> String {
+        format!("{}: {error}", self.path.display())
+    }
+
+    /// Takes what the writer has, if it is much or all of it is asked for.
+    fn drain(&mut self, writer: &mut Writer, all: bool) -> Result<(), String> {
+        let bytes = writer.bytes();
+        if bytes.len() < DRAIN_BYTES && !all {
+            return Ok(());
+        }
+        self.file.write_all(bytes).map_err(|error| self.told(&error))?;
+        self.unsynced += bytes.len() as u64;
+        writer.taken();
+        if self.syncs && self.unsynced >= SYNC_BYTES {
+            // A little at a time, so that the last sync has not everything to do at once.
+            self.file.sync_data().map_err(|error| self.told(&error))?;
+            self.unsynced = 0;
+        }
+        Ok(())
+    }
+}
+
+/// The way through a database.
+struct Walk<'w, 'f> {
+    table: &'w Table,
+    progress: &'w Progress,
+    out: &'w mut Out<'f>,
+    drops_expiries: bool,
+    key_delay: Duration,
+    keys: u64,
+}
+
+impl Walk<'_, '_> {
+    fn database(&mut self, writer: &mut Writer, db: Db) -> Result<(), String> {
+        let (mut cursor, mut before) = (0, HashSet::new());
+        loop {
+            let (batch, next) = self.batch(db, cursor).map_err(|stop| stop.to_string())?;
+            for key in &batch {
+                // A cursor is a little coarser than a place: the next batch may begin with what ended the one before.
+                if !before.contains(key) {
+                    self.key(writer, db, key)?;
+                }
+            }
+            if next == 0 {
+                return Ok(());
+            }
+            (cursor, before) = (next, batch);
+        }
+    }
+
+    fn batch(&self, db: Db, cursor: u64) -> Result<(HashSet<Vec<u8>>, u64), Stop> {
+        loop {
+            let mut keys = HashSet::with_capacity(BATCH * 2);
+            let txn = self.table.begin(Mode::Read)?;
+            let scanned = txn.scan(db, cursor, BATCH, &mut |shown| {
+                keys.insert(shown.key.to_vec());
+            });
+            match scanned {
+                Ok(next) => return Ok((keys, next)),
+                Err(Stop::Retry) => txn.abort(),
+                Err(stop) => return Err(stop),
+            }
+        }
+    }
+
+    fn key(&mut self, writer: &mut Writer, db: Db, key: &[u8]) -> Result<(), String> {
+        if self.progress.cancelled.load(Ordering::Relaxed) {
+            return Err("it was cancelled".into());
+        }
+        if !self.key_delay.is_zero() {
+            std::thread::sleep(self.key_delay);
+        }
+        let txn = self.table.begin(Mode::Read).map_err(|fault| fault.to_string())?;
+        let found = loop {
+            match txn.peek(db, key) {
+                Ok(found) => break found,
+                Err(Stop::Retry) => txn.abort(),
+                Err(stop) => return Err(stop.to_string()),
+            }
+        };
+        // Gone since the scan showed it.
+        let Some(found) = found else { return Ok(()) };
+        let (idle, frequency) = self.clock(&txn, found.clock);
+        writer.key(key, found.expiry_ms, idle, frequency);
+        let mut drain = |writer: &mut Writer| self.out.drain(writer, false).map_err(Stop::from);
+        // One lookup was one state, and what it names does not change under the transaction's pin.
+        encode(writer, &txn, found.kind, &found.value, self.drops_expiries, &mut drain)
+            .map_err(|stop| format!("the key '{}': {stop}", key.escape_ascii()))?;
+        self.keys += 1;
+        self.progress.keys.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// What the policy of eviction knows of a key's accesses, where it knows anything.
+    fn clock(&self, txn: &Txn<'_>, word: u32) -> (Option<u64>, Option<u8>) {
+        let (limits, now_ms) = (self.table.limits(), txn.now_ms());
+        match limits.policy {
+            Policy::AllkeysLru | Policy::VolatileLru => (Some(clock::idle_seconds(word, now_ms)), None),
+            Policy::AllkeysLfu | Policy::VolatileLfu => (None, Some(clock::frequency(word, now_ms, limits.lfu_decay_minutes))),
+            _ => (None, None),
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! RDB files written and read by a server: by command, by save points, at its start and at its end.
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use polder_engine::Memory;
+use polder_testkit::answer::Answer;
+use polder_testkit::process::{Server, polder};
+use polder_testkit::resp::Connection;
+
+/// A folder and a segment of its own, which go with it.
+struct Place {
+    folder: PathBuf,
+    segment: String,
+}
+
+impl Place {
+    fn new(name: &str) -> Place {
+        let folder = std::env::temp_dir().join(format!("polder-persistence-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        Place { folder, segment: format!("shm:polder-test-{}-persistence-{name}", std::process::id()) }
+    }
+
+    fn start(&self, more: &[&str]) -> (Server, Connection) {
+        let mut flags = vec!["--dir", self.folder.to_str().unwrap(), "--segment-size", "256mb"];
+        flags.extend(more);
+        let server = Server::start_polder(&polder(), &self.segment, &flags).unwrap();
+        let connection = Connection::open(&server.address()).unwrap();
+        (server, connection)
+    }
+
+    /// Removes the segment, as a reboot does.
+    fn forget(&self) {
+        Memory::remove(&self.segment).unwrap();
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.join("dump.rdb")
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = Memory::remove(&self.segment);
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn ask(connection: &mut Connection, line: &str) -> String {
+    connection.call(&line.split(' ').collect::<Vec<_>>()).unwrap().shown().trim_end().to_owned()
+}
+
+fn info(connection: &mut Connection, field: &str) -> String {
+    let Answer::Bulk(text) = connection.call(&["INFO", "persistence"]).unwrap() else { panic!("INFO is text") };
+    let text = String::from_utf8(text).unwrap();
+    text.lines().find_map(|line| line.strip_prefix(&format!("{field}:"))).unwrap_or_else(|| panic!("no {field} in {text}")).to_owned()
+}
+
+fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < Duration::from_secs(20), "{what} does not come");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn what_was_saved_is_there_in_a_new_segment() {
+    let place = Place::new("saved");
+    let (mut server, mut connection) = place.start(&[]);
+    for number in 0..3000 {
+        ask(&mut connection, &format!("SET key:{number} value:{number}"));
+    }
+    ask(&mut connection, "SET expiring v PX 100000000");
+    ask(&mut connection, "SET gone v PX 1");
+    ask(&mut connection, &format!("SET long {}", "long text ".repeat(5000).replace(' ', "_")));
+    ask(&mut connection, "SELECT 9");
+    ask(&mut connection, "SET other db");
+    ask(&mut connection, "SELECT 0");
+    let digest = ask(&mut connection, "DEBUG DIGEST");
+    assert_ne!(info(&mut connection, "rdb_changes_since_last_save"), "0");
+    assert_eq!(ask(&mut connection, "SAVE"), "OK");
+    // What has expired may be collected after it.
+    assert!(info(&mut connection, "rdb_changes_since_last_save").parse::<u32>().unwrap() < 2);
+    assert_eq!((info(&mut connection, "rdb_saves"), info(&mut connection, "rdb_last_bgsave_status")), ("1".into(), "ok".into()));
+    server.kill();
+    // The segment is there: the file is not read into it again.
+    std::fs::copy(place.file(), place.folder.join("copy.rdb")).unwrap();
+    let (mut server, mut connection) = place.start(&[]);
+    assert_eq!(info(&mut connection, "rdb_last_load_keys_loaded"), "0");
+    assert_eq!(ask(&mut connection, "DEBUG DIGEST"), digest);
+    server.kill();
+    place.forget();
+    let (mut server, mut connection) = place.start(&[]);
+    assert_eq!(info(&mut connection, "rdb_last_load_keys_loaded"), "3003");
+    assert_eq!(ask(&mut connection, "DEBUG DIGEST"), digest);
+    // An empty segment that is not new stays empty.
+    ask(&mut connection, "FLUSHALL");
+    server.kill();
+    let (mut server, mut connection) = place.start(&[]);
+    assert_eq!(ask(&mut connection, "DBSIZE"), "(integer) 0");
+    ask(&mut connection, "SET key:1 mine");
+    server.kill();
+    // Told otherwise.
+    let (_server, mut connection) = place.start(&["--load-rdb", "always"]);
+    assert_eq!((ask(&mut connection, "DBSIZE"), ask(&mut connection, "GET key:1")), ("(integer) 3002".into(), "\"mine\"".into()));
+}
+
+#[test]
+fn a_damaged_file_is_reported_and_nothing_of_it_stays() {
+    let place = Place::new("damaged");
+    let (mut server, mut connection) = place.start(&[]);
+    for number in 0..500 {
+        ask(&mut connection, &format!("SET key:{number} value"));
+    }
+    assert_eq!(ask(&mut connection, "SAVE"), "OK");
+    server.kill();
+    place.forget();
+    let whole = std::fs::read(place.file()).unwrap();
+    let mut damaged = whole.clone();
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 0x55;
+    for bad in [&damaged[..], &whole[..whole.len() - 100], b"", b"REDIS0099"] {
+        std::fs::write(place.file(), bad).unwrap();
+        let flags = ["serve", "--port", "{port}", "--segment", &place.segment, "--segment-size", "256mb", "--dir"];
+        let flags: Vec<&str> = flags.into_iter().chain([place.folder.to_str().unwrap()]).collect();
+        assert!(Server::start(&polder(), &flags).is_err());
+    }
+    std::fs::write(place.file(), &whole).unwrap();
+    let (_server, mut connection) = place.start(&[]);
+    assert_eq!(ask(&mut connection, "DBSIZE"), "(integer) 500");
+}
+
+#[test]
+fn a_save_in_the_background_can_be_watched_and_cancelled() {
+    let place = Place::new("background");
+    let (_server, mut connection) = place.start(&["--rdb-key-save-delay", "2000"]);
+    for number in 0..2000 {
+        ask(&mut connection, &format!("SET key:{number} value"));
+    }
+    assert_eq!(ask(&mut connection, "BGSAVE"), "Background saving started");
+    assert_eq!(ask(&mut connection, "BGSAVE"), "(error) ERR Background save already in progress");
+    assert_eq!(ask(&mut connection, "SAVE"), "(error) ERR Background save already in progress");
+    assert_eq!(
+        (info(&mut connection, "rdb_bgsave_in_progress"), info(&mut connection, "current_save_keys_total")),
+        ("1".into(), "2000".into())
+    );
+    wait_for("progress", || info(&mut connection, "current_save_keys_processed") != "0");
+    assert_eq!(ask(&mut connection, "SET meanwhile works"), "OK");
+    assert_eq!(ask(&mut connection, "BGSAVE CANCEL"), "Background saving cancelled");
+    wait_for("the end", || info(&mut connection, "rdb_bgsave_in_progress") == "0");
+    assert_eq!(std::fs::read_dir(&place.folder).unwrap().count(), 0, "nothing is left of it");
+    assert_eq!(info(&mut connection, "rdb_last_bgsave_status"), "ok");
+    ask(&mut connection, "CONFIG SET rdb-key-save-delay 0");
+    assert_eq!(ask(&mut connection, "BGSAVE"), "Background saving started");
+    wait_for("the file", || info(&mut connection, "rdb_bgsave_in_progress") == "0");
+    assert!(place.file().is_file());
+    assert_eq!(info(&mut connection, "rdb_saves"), "1");
+}
+
+#[test]
+fn save_points_save_and_the_end_saves() {
+    let place = Place::new("points");
+    let (mut server, mut connection) = place.start(&["--save", "1 10"]);
+    for number in 0..20 {
+        ask(&mut connection, &format!("SET key:{number} value"));
+    }
+    wait_for("the save point", || info(&mut connection, "rdb_saves") == "1");
+    ask(&mut connection, "SET last one");
+    connection.send(&["SHUTDOWN"]).unwrap();
+    assert!(connection.receive().is_err());
+    server.kill();
+    place.forget();
+    let (mut server, mut connection) = place.start(&["--save", "1000 1"]);
+    assert_eq!(ask(&mut connection, "DBSIZE"), "(integer) 21");
+    ask(&mut connection, "SET not saved");
+    connection.send(&["SHUTDOWN", "NOSAVE"]).unwrap();
+    assert!(connection.receive().is_err());
+    server.kill();
+    place.forget();
+    let (_server, mut connection) = place.start(&[]);
+    assert_eq!(ask(&mut connection, "DBSIZE"), "(integer) 21");
+}
+
+#[test]
+fn after_a_save_that_failed_writes_stop_if_they_are_to() {
+    let place = Place::new("failed");
+    let (_server, mut connection) = place.start(&["--save", "1000000 1", "--enable-protected-configs", "yes"]);
+    ask(&mut connection, "SET k v");
+    assert_eq!(ask(&mut connection, "CONFIG SET dir /nonexistent"), "OK");
+    assert_eq!(ask(&mut connection, "BGSAVE"), "Background saving started");
+    wait_for("the end", || info(&mut connection, "rdb_last_bgsave_status") == "err");
+    for write in ["SET k w", "APPEND k x", "DEL k", "PING"] {
+        let answer = ask(&mut connection, write);
+        assert!(answer.starts_with("(error) MISCONF Redis is configured to save RDB snapshots"), "{write}: {answer}");
+    }
+    assert_eq!(ask(&mut connection, "GET k"), "\"v\"");
+    ask(&mut connection, "CONFIG SET stop-writes-on-bgsave-error no");
+    assert_eq!(ask(&mut connection, "SET k w"), "OK");
+    assert_eq!(ask(&mut connection, "SHUTDOWN"), "(error) ERR Errors trying to SHUTDOWN. Check logs.");
+    assert_eq!(ask(&mut connection, &format!("CONFIG SET dir {}", place.folder.display())), "OK");
+    ask(&mut connection, "CONFIG SET stop-writes-on-bgsave-error yes");
+    assert!(ask(&mut connection, "SET k x").starts_with("(error) MISCONF"));
+    assert_eq!(ask(&mut connection, "SAVE"), "OK");
+    assert_eq!(ask(&mut connection, "SET k x"), "OK");
+}
+
+#[test]
+fn debug_reload_brings_everything_back() {
+    let place = Place::new("reload");
+    let (_server, mut connection) = place.start(&[]);
+    for number in 0..200 {
+        ask(&mut connection, &format!("SET key:{number} value:{number}"));
+    }
+    let digest = ask(&mut connection, "DEBUG DIGEST");
+    assert_eq!(ask(&mut connection, "DEBUG RELOAD"), "OK");
+    assert_eq!(ask(&mut connection, "DEBUG DIGEST"), digest);
+    ask(&mut connection, "SET key:1 changed");
+    ask(&mut connection, "SET added later");
+    assert!(ask(&mut connection, "DEBUG RELOAD NOSAVE NOFLUSH").contains("is there already"));
+    assert_eq!(ask(&mut connection, "DEBUG RELOAD NOSAVE NOFLUSH MERGE"), "OK");
+    assert_eq!((ask(&mut connection, "GET key:1"), ask(&mut connection, "DBSIZE")), ("\"value:1\"".into(), "(integer) 201".into()));
+    assert_eq!(ask(&mut connection, "DEBUG RELOAD NOSAVE"), "OK");
+    assert_eq!(ask(&mut connection, "DEBUG DIGEST"), digest);
+    assert!(ask(&mut connection, "DEBUG RELOAD NONSENSE").contains("only supports"));
+}
