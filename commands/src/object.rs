@@ -5,7 +5,7 @@
 use polder_base::number;
 use polder_table::{Found, Limits, Policy, clock};
 use polder_values::sorted_set::SortedSet;
-use polder_values::{Kind, Value, hash, set};
+use polder_values::{Kind, Value, hash, list, set};
 
 use crate::call::{Call, Outcome};
 use crate::command::{Command, LOADING, STALE, container, read, session};
@@ -73,9 +73,8 @@ pub fn encoding(found: &Found<'_>) -> &'static str {
             set::Encoding::Hashtable => "hashtable",
         },
         (Kind::SortedSet, value) if SortedSet::of(&value).is_large() => "skiplist",
-        (Kind::SortedSet, _) => "listpack",
-        (_, Value::Packed(_)) => "listpack",
-        (Kind::List, Value::Tree(_)) => "quicklist",
+        (Kind::List, value) if list::is_large(&value) => "quicklist",
+        (Kind::SortedSet | Kind::List, _) => "listpack",
     }
 }
 

@@ -9,6 +9,7 @@ pub mod duplicate;
 pub mod geo;
 pub mod hash;
 pub mod hyperloglog;
+pub mod list;
 pub mod order;
 pub mod part;
 pub mod sequence;
@@ -21,7 +22,7 @@ pub mod testing;
 
 use polder_base::{Fault, Ref};
 
-use sequence::{Sequence, Tree};
+use sequence::Sequence;
 
 /// What the type tag of an entry says. The numbers are stored: retired ones are never used again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -92,8 +93,7 @@ pub fn check(kind: Kind, nodes: &dyn Nodes, root: &Root, visit: &mut dyn FnMut(R
     let Sequence::Tree(first) = first else { return Ok(()) };
     match kind {
         Kind::String => string::check(nodes, root, visit),
-        Kind::List if second != Tree::default() => Err(Fault::Damaged { what: "the root of a list" }),
-        Kind::List => sequence::check(nodes, &first, &sequence::BY_POSITION, false, visit),
+        Kind::List => list::check(nodes, root, visit),
         Kind::Stream => stream::check(nodes, root, visit),
         Kind::Hash => hash::Hash::of(&value).check(nodes, visit),
         Kind::Set if second != Tree::default() => Err(Fault::Damaged { what: "the root of a set" }),

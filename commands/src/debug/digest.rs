@@ -57,7 +57,12 @@ fn mix_value(txn: &Txn<'_>, digest: &mut [u8; 20], found: &Found<'_>) -> Result<
             }
         }
         Kind::SortedSet => add_sorted_set(txn, digest, found)?,
-        _ => return Err("ERR this version of polder digests strings only".into()),
+        Kind::List => {
+            for element in Sequence::of(&found.value).iter(txn, 0) {
+                mix(digest, &element?.bytes(txn)?);
+            }
+        }
+        Kind::Stream => return Err("ERR this version of polder digests no streams".into()),
     }
     if found.expiry_ms.is_some() {
         add(digest, b"!!expire!!");
