@@ -269,7 +269,7 @@ impl Draft {
     }
 
     /// Puts an element, `parts` one after the other, before the one at `rank`. A packed sequence may become a tree by this: if it was not
-    /// sorted it is then, and ranks are others.
+    /// sorted it is then, and ranks are others. The parts may lie in nodes of this very sequence.
     ///
     /// # Errors
     /// [`Fault::Full`] when there is no room for new nodes, [`Fault::Damaged`].

@@ -271,6 +271,23 @@ fn an_index_stays_a_tree_until_it_is_packed() {
 }
 
 #[test]
+fn an_element_may_be_made_of_others() {
+    let arena = Bump::new();
+    let memory = Memory::new(&arena);
+    let mut draft = Draft::index(Tree::default());
+    for element in [&b"one"[..], b"two", b"three"] {
+        let count = draft.sequence().count().unwrap();
+        draft.insert(&memory, &BY_POSITION, count, &[element]).unwrap();
+    }
+    let Ok(Some(Element::Short(first))) = Sequence::Tree(draft.tree().unwrap()).at(&memory, 0) else { panic!("an element") };
+    draft.replace(&memory, &BY_POSITION, 0, &[b"(", first, first, b")"]).unwrap();
+    let Ok(Some(Element::Short(last))) = Sequence::Tree(draft.tree().unwrap()).at(&memory, 2) else { panic!("an element") };
+    draft.insert(&memory, &BY_POSITION, 0, &[last]).unwrap();
+    let all: Vec<_> = draft.sequence().iter(&memory, 0).map(|element| element.unwrap().bytes(&memory).unwrap().into_owned()).collect();
+    assert_eq!(all, [&b"three"[..], b"(oneone)", b"two", b"three"]);
+}
+
+#[test]
 fn a_value_that_is_none_is_damage_and_no_panic() {
     let arena = Bump::new();
     let memory = Memory::new(&arena);

@@ -148,11 +148,31 @@ fn templates(server: &Server, known: &Differences, only: &[String]) -> Result<Ve
     if templates.is_empty() { Err("no command to compare".into()) } else { Ok(templates) }
 }
 
+/// Lists of some size, if lists are compared: most are small, a few large.
+fn lists(templates: &[Template], random: &mut Random) -> Vec<Line> {
+    let pushes = templates.iter().any(|template| template.words()[0] == b"RPUSH");
+    if !pushes || random.chance(60) {
+        return Vec::new();
+    }
+    let mut left = *random.pick(&[10, 10, 50, 50, 200, 200, 1_000, 1_000, 5_000, 100_000]);
+    let key = random.pick(&KEYS).as_bytes().to_vec();
+    let mut lines = Vec::new();
+    while left > 0 {
+        let elements = left.min(5_000);
+        let mut line = vec![b"RPUSH".to_vec(), key.clone()];
+        line.extend((0..elements).map(|number| format!("{}", number % 700).into_bytes()));
+        lines.push(line);
+        left -= elements;
+    }
+    lines
+}
+
 /// Random commands, and then what they left behind.
 fn sequence(templates: &[Template], known: &Differences, random: &mut Random) -> Vec<Line> {
-    let mut lines = Vec::new();
+    let mut lines = lists(templates, random);
+    let upto = lines.len() + SEQUENCE;
     let mut in_multi = false;
-    while lines.len() < SEQUENCE {
+    while lines.len() < upto {
         let line = random.pick(templates).line(random);
         let rule = known.rule(&line);
         // EXEC answers for everything that was queued: what may differ has no place in between.
@@ -174,6 +194,7 @@ fn sequence(templates: &[Template], known: &Differences, random: &mut Random) ->
     }
     let sorted = |key: &&str| ["ZRANGE", key, "0", "-1", "WITHSCORES"].map(|word| word.as_bytes().to_vec()).to_vec();
     lines.extend(KEYS.iter().map(sorted));
+    lines.extend(KEYS.iter().map(|key| ["LRANGE", key, "0", "-1"].map(|word| word.as_bytes().to_vec()).to_vec()));
     lines
 }
 

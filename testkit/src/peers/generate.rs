@@ -166,6 +166,7 @@ impl Maker<'_> {
             "pattern" => pick(self.random, &["*", "k*", "k?", "k[1-3]", "k[^1]", "\\k1", "", "*1*", "k[", "[k-"]),
             "type" => pick(self.random, &["string", "hash", "list", "nothing"]),
             "cursor" => pick(self.random, &["0", "0", "x"]),
+            "index" if self.name == "LINDEX" || self.name == "LSET" => integer(self.random),
             "index" | "index1" | "index2" | "destination-db" | "db" => pick(self.random, &["0", "0", "1", "2", "15", "16", "-1", "x"]),
             "timeout" => pick(self.random, &["0.001", "0.01", "0.003", "-1", "x", ""]),
             "score" | "weight" => score(self.random),
@@ -218,8 +219,23 @@ fn member(random: &mut Random) -> Vec<u8> {
 }
 
 fn is_number(name: &str) -> bool {
-    ["start", "end", "stop", "offset", "count", "increment", "decrement", "len", "min-match-len", "samples", "freq", "idletime"]
-        .contains(&name)
+    [
+        "start",
+        "end",
+        "stop",
+        "offset",
+        "count",
+        "increment",
+        "decrement",
+        "len",
+        "min-match-len",
+        "samples",
+        "freq",
+        "idletime",
+        "rank",
+        "num-matches",
+    ]
+    .contains(&name)
 }
 
 fn pick(random: &mut Random, texts: &[&str]) -> Vec<u8> {

@@ -306,12 +306,16 @@ impl Change<'_> {
         let (length, room) = (run.patched_len(&patch)?, run.room());
         let new_count = count - gone + self.new.is_some() as usize;
         let (mut done, keeps_refs) = (false, lost.is_empty() && new_tree.is_none());
-        let ours = self.nodes.edit(child.node, &mut |_, data| {
-            if keeps_refs && length <= room {
-                run::patch_in_place(data, &patch);
-                done = true;
-            }
-        });
+        // What comes may have been read from this very leaf: then it is copied.
+        let held = self.nodes.data(child.node)?.as_ptr_range();
+        let borrowed = patch.new.unwrap_or_default().iter().any(|part| held.contains(&part.as_ptr()));
+        let ours = !borrowed
+            && self.nodes.edit(child.node, &mut |_, data| {
+                if keeps_refs && length <= room {
+                    run::patch_in_place(data, &patch);
+                    done = true;
+                }
+            });
         if done {
             return Ok(smallvec![Child { node: child.node, count: new_count as u64, word }]);
         }
