@@ -22,7 +22,7 @@ pub mod testing;
 
 use polder_base::{Fault, Ref};
 
-use sequence::Sequence;
+use sequence::{Sequence, Tree};
 
 /// What the type tag of an entry says. The numbers are stored: retired ones are never used again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
