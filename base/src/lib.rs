@@ -8,6 +8,7 @@ mod natural;
 pub mod number;
 pub mod reply;
 pub mod score;
+pub mod script;
 pub mod time;
 pub mod words;
 

@@ -39,6 +39,8 @@ pub const NO_MULTI: Flags = 1 << 17;
 pub const MOVABLE_KEYS: Flags = 1 << 18;
 /// Runs while a script is busy.
 pub const ALLOW_BUSY: Flags = 1 << 19;
+/// It runs scripts: what memory it may need is not known before.
+pub const SCRIPTS: Flags = 1 << 23;
 /// In the ACL category `@dangerous`, though not of the administrator's.
 pub const DANGEROUS: Flags = 1 << 24;
 /// In the ACL category `@keyspace`, though not of the group `generic`.

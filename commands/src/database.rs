@@ -166,7 +166,8 @@ fn swap(call: &mut Call<'_>) -> Outcome {
 }
 
 fn now(call: &mut SessionCall<'_>) -> Outcome {
-    let us = time::now_us();
+    // A script sees one moment only.
+    let us = if call.session.script.now_us != 0 { call.session.script.now_us } else { time::now_us() };
     call.reply.array(2);
     call.reply.bulk((us / 1_000_000).to_string().as_bytes());
     call.reply.bulk((us % 1_000_000).to_string().as_bytes());

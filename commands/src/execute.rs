@@ -17,13 +17,13 @@ use polder_table::{Counter, Db, Mode, Sight, Stop, Table, Txn};
 use smallvec::SmallVec;
 
 use crate::call::{Call, Outcome, SessionCall};
-use crate::command::{BLOCKING, CONTAINER, Command, GROWS, NO_AUTH, NO_MULTI, PUBSUB, Run};
+use crate::command::{BLOCKING, CONTAINER, Command, GROWS, NO_AUTH, NO_MULTI, PUBSUB, Run, SCRIPTS};
 use crate::lookup::{find, find_subcommand};
 use crate::metrics::recorder::Watch;
 use crate::persistence::has_save_points;
 use crate::session::{Host, Replies, Session};
 use crate::settings::{Id, id};
-use crate::{acl, latency, monitor, pubsub, slowlog, transaction, waiting};
+use crate::{acl, latency, monitor, pubsub, scripting, slowlog, transaction, waiting};
 
 /// The keys of a call or of a whole EXEC; a few need no allocation.
 pub(crate) type Keys<'a> = SmallVec<[(Db, &'a [u8]); 4]>;
@@ -134,6 +134,9 @@ fn execute_fully(table: &Table, session: &mut Session, host: &dyn Host, args: &[
                 transaction::queue(session, command, args, reply);
                 Ok(())
             } else {
+                if command.has(SCRIPTS) {
+                    scripting::prepare(session, table);
+                }
                 let watch = host.recorder().begin(host.settings(), command);
                 let outcome = run(table, session, host, command, args, reply);
                 if let Err(Stop::Busy) = outcome {
@@ -148,7 +151,8 @@ fn execute_fully(table: &Table, session: &mut Session, host: &dyn Host, args: &[
                     }
                     return Progress::Waiting;
                 }
-                note(host, session, command, args, watch, outcome.is_err());
+                let failed = outcome.is_err() || command.has(SCRIPTS) && scripting::settle(session, host);
+                note(host, session, command, args, watch, failed);
                 if session.changed_users {
                     acl::settle(table, session, host);
                 }
@@ -407,7 +411,8 @@ pub(crate) fn run_inside(call: &mut SessionCall<'_>, txn: &Txn<'_>, counts: bool
     };
     if !matches!(outcome, Err(Stop::Retry | Stop::Busy)) {
         if let Some(watch) = watch {
-            note(host, call.session, command, args, watch, outcome.is_err());
+            let failed = outcome.is_err() || command.has(SCRIPTS) && scripting::settle(call.session, host);
+            note(host, call.session, command, args, watch, failed);
         }
         if monitor::is_watched(table) {
             monitor::show_inside(txn, call.session, host, command, args);

@@ -1,5 +1,314 @@
 //! EVAL, SCRIPT, FUNCTION, FCALL: programs that run inside one transaction.
-use crate::command::Command;
+//!
+//! ```text
+//!   EVAL body      -> shelf.rs: this process's programs by their SHA1; those of SCRIPT LOAD also lie in the segment
+//!   FCALL function -> library.rs: this process's view of the libraries, which lie in the segment
+//!        both      -> stage.rs: what the program may do, and how its calls are run in the transaction
+//!                  -> base::script::Scripts, implemented by the crate `script`
+//! ```
+//!
+//! A script is one transaction, as an EXEC is: the keys that it names are locked first, others when it reaches for them. Should the table
+//! ask for another run, nothing had been published: it runs again with the clock and the random numbers of the first time. Its replies
+//! wait for the commit. A script that fails keeps what it had written before, as Redis has it; one whose process dies, nothing.
+//!
+//! **Invariant:** a program sees no more of the clock than one moment.
+use std::sync::Arc;
+
+use polder_base::script::{Ended, Input};
+use polder_table::{Mode, Stop};
+
+use crate::call::{Call, NOT_AN_INTEGER, Outcome};
+use crate::command::{
+    ALLOW_BUSY, Command, GROWS, NO_MANDATORY_KEYS, NOSCRIPT, READONLY, SCRIPTS, SKIP_MONITOR, STALE, container, neutral, session, write,
+};
+use crate::introspect::help;
+use crate::session::{Host, Session};
+
+mod board;
+mod function;
+mod library;
+mod payload;
+mod script;
+mod shebang;
+mod shelf;
+mod stage;
+
+pub use board::{Kind, Running};
+pub use polder_base::script::Scripts;
+
+const EVERYWHERE: &[&str] = &["request_policy:all_nodes", "response_policy:all_succeeded"];
+const SHARDS: &[&str] = &["request_policy:all_shards", "response_policy:all_succeeded"];
+const KILLERS: &[&str] = &["request_policy:all_shards", "response_policy:one_succeeded"];
+const RUNS: u32 = NOSCRIPT | STALE | SKIP_MONITOR | NO_MANDATORY_KEYS | SCRIPTS;
+const DEPENDS: &str = "Depends on the script that is executed.";
+const DEPENDS_ON_FUNCTION: &str = "Depends on the function that is executed.";
 
 /// The family's rows.
-pub const COMMANDS: &[Command] = &[];
+pub const COMMANDS: &[Command] = &[
+    neutral("EVAL", "script numkeys [key [key ...]] [arg [arg ...]]", Mode::Write, eval)
+        .with(RUNS)
+        .touches(&["RW access update"])
+        .since("2.6.0")
+        .costs(DEPENDS)
+        .about("Executes a server-side Lua script."),
+    neutral("EVAL_RO", "script numkeys [key [key ...]] [arg [arg ...]]", Mode::Write, eval)
+        .with(RUNS | READONLY)
+        .since("7.0.0")
+        .costs(DEPENDS)
+        .about("Executes a read-only server-side Lua script."),
+    neutral("EVALSHA", "sha1 numkeys [key [key ...]] [arg [arg ...]]", Mode::Write, eval_sha)
+        .with(RUNS)
+        .touches(&["RW access update"])
+        .since("2.6.0")
+        .costs(DEPENDS)
+        .about("Executes a server-side Lua script by SHA1 digest."),
+    neutral("EVALSHA_RO", "sha1 numkeys [key [key ...]] [arg [arg ...]]", Mode::Write, eval_sha)
+        .with(RUNS | READONLY)
+        .since("7.0.0")
+        .costs(DEPENDS)
+        .about("Executes a read-only server-side Lua script by SHA1 digest."),
+    container("SCRIPT").since("2.6.0").costs("Depends on subcommand.").about("A container for Lua scripts management commands."),
+    session("SCRIPT|DEBUG", "<YES|SYNC|NO>", script::debug)
+        .with(NOSCRIPT)
+        .since("3.2.0")
+        .about("Sets the debug mode of server-side Lua scripts."),
+    neutral("SCRIPT|EXISTS", "sha1 [sha1 ...]", Mode::Read, script::exists)
+        .with(NOSCRIPT)
+        .tips(&["request_policy:all_shards", "response_policy:agg_logical_and"])
+        .since("2.6.0")
+        .costs("O(N) with N being the number of scripts to check (so checking a single script is an O(1) operation).")
+        .about("Determines whether server-side Lua scripts exist in the script cache."),
+    neutral("SCRIPT|FLUSH", "[ASYNC|SYNC]", Mode::Write, script::flush)
+        .with(NOSCRIPT)
+        .tips(EVERYWHERE)
+        .since("2.6.0")
+        .costs("O(N) with N being the number of scripts in cache")
+        .about("Removes all server-side Lua scripts from the script cache."),
+    session("SCRIPT|HELP", "", help).with(crate::command::LOADING | STALE).since("5.0.0").about("Prints this help."),
+    session("SCRIPT|KILL", "", script::kill)
+        .with(NOSCRIPT | ALLOW_BUSY)
+        .tips(KILLERS)
+        .since("2.6.0")
+        .about("Terminates a server-side Lua script during execution."),
+    neutral("SCRIPT|LOAD", "script", Mode::Write, script::load)
+        .with(NOSCRIPT | STALE)
+        .tips(EVERYWHERE)
+        .since("2.6.0")
+        .costs("O(N) with N being the length in bytes of the script body.")
+        .about("Loads a server-side Lua script to the script cache."),
+    neutral("SCRIPT|SHOW", "sha1", Mode::Read, script::show)
+        .with(NOSCRIPT)
+        .since("8.0.0")
+        .about("Shows a server-side Lua script of the script cache."),
+    neutral("FCALL", "function numkeys [key [key ...]] [arg [arg ...]]", Mode::Write, function::call)
+        .with(RUNS)
+        .touches(&["RW access update"])
+        .since("7.0.0")
+        .costs(DEPENDS_ON_FUNCTION)
+        .about("Invokes a function."),
+    neutral("FCALL_RO", "function numkeys [key [key ...]] [arg [arg ...]]", Mode::Write, function::call)
+        .with(RUNS | READONLY)
+        .since("7.0.0")
+        .costs(DEPENDS_ON_FUNCTION)
+        .about("Invokes a read-only function."),
+    container("FUNCTION").since("7.0.0").costs("Depends on subcommand.").about("A container for function commands."),
+    write("FUNCTION|DELETE", "library-name", function::delete)
+        .with(NOSCRIPT)
+        .tips(SHARDS)
+        .since("7.0.0")
+        .about("Deletes a library and its functions."),
+    neutral("FUNCTION|DUMP", "", Mode::Read, function::dump)
+        .with(NOSCRIPT)
+        .since("7.0.0")
+        .costs("O(N) where N is the number of functions")
+        .about("Dumps all libraries into a serialized binary payload."),
+    write("FUNCTION|FLUSH", "[ASYNC|SYNC]", function::flush)
+        .with(NOSCRIPT)
+        .tips(SHARDS)
+        .since("7.0.0")
+        .costs("O(N) where N is the number of functions deleted")
+        .about("Deletes all libraries and functions."),
+    session("FUNCTION|HELP", "", help).with(crate::command::LOADING | STALE).since("7.0.0").about("Prints this help."),
+    session("FUNCTION|KILL", "", function::kill)
+        .with(NOSCRIPT | ALLOW_BUSY)
+        .tips(KILLERS)
+        .since("7.0.0")
+        .about("Terminates a function during execution."),
+    neutral("FUNCTION|LIST", "[LIBRARYNAME library-name-pattern] [WITHCODE]", Mode::Read, function::list)
+        .with(NOSCRIPT)
+        .tips(&["nondeterministic_output_order"])
+        .since("7.0.0")
+        .costs("O(N) where N is the number of functions")
+        .about("Returns information about all libraries."),
+    write("FUNCTION|LOAD", "[REPLACE] function-code", function::load)
+        .with(NOSCRIPT | GROWS)
+        .tips(SHARDS)
+        .since("7.0.0")
+        .costs("O(1) (considering compilation time is redundant)")
+        .about("Creates a library."),
+    write("FUNCTION|RESTORE", "serialized-value [FLUSH|APPEND|REPLACE]", function::restore)
+        .with(NOSCRIPT | GROWS)
+        .tips(SHARDS)
+        .since("7.0.0")
+        .costs("O(N) where N is the number of functions on the payload")
+        .about("Restores all libraries from a payload."),
+    session("FUNCTION|STATS", "", function::stats)
+        .with(NOSCRIPT | ALLOW_BUSY)
+        .tips(&["nondeterministic_output", "request_policy:all_shards", "response_policy:special"])
+        .since("7.0.0")
+        .about("Returns information about a function during execution."),
+];
+
+/// What a process knows of scripts, and what runs them.
+pub struct Scripting {
+    lua: Box<dyn Scripts>,
+    shelf: shelf::Shelf,
+    libraries: library::Libraries,
+    board: board::Board,
+}
+
+impl Scripting {
+    /// A process that runs scripts by `lua` and has seen none yet.
+    pub fn new(lua: Box<dyn Scripts>) -> Scripting {
+        Scripting { lua, shelf: shelf::Shelf::default(), libraries: library::Libraries::default(), board: board::Board::default() }
+    }
+
+    /// What INFO tells.
+    pub fn figures(&self) -> Figures {
+        let libraries = self.libraries.known();
+        Figures {
+            lua_bytes: self.lua.memory(),
+            cached: self.shelf.figures().0,
+            cached_bytes: self.shelf.figures().1,
+            evicted: self.shelf.figures().2,
+            libraries: libraries.all.len() as u64,
+            functions: libraries.functions() as u64,
+            library_bytes: libraries.all.iter().map(|library| library.code.len() as u64).sum(),
+        }
+    }
+
+    /// The scripts and functions that have run for so long that others are told so.
+    pub fn busy(&self) -> Vec<Arc<Running>> {
+        self.board.all()
+    }
+}
+
+/// What INFO tells of scripts.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Figures {
+    pub lua_bytes: u64,
+    pub cached: u64,
+    pub cached_bytes: u64,
+    pub evicted: u64,
+    pub libraries: u64,
+    pub functions: u64,
+    pub library_bytes: u64,
+}
+
+impl Figures {
+    /// Bytes of all programs and libraries.
+    pub fn bytes(&self) -> u64 {
+        self.cached_bytes + self.library_bytes
+    }
+}
+
+/// What a session remembers of its scripts.
+#[derive(Clone, Debug, Default)]
+pub struct Memo {
+    /// When the call that runs one began, there was no memory for anything that may grow.
+    pub(crate) short_of_memory: bool,
+    /// Calls of the script that attempts which came to nothing have counted already.
+    pub(crate) counted: usize,
+    /// The script has failed and said so, and what it had written before is committed; with whether the error has been counted.
+    pub(crate) failure: Option<(String, bool)>,
+    /// The moment that scripts see, in microseconds since the epoch; 0 outside of them.
+    pub(crate) now_us: u64,
+}
+
+/// Before a call that may run scripts: makes room, or notes that there is none.
+pub(crate) fn prepare(session: &mut Session, table: &polder_table::Table) {
+    session.script = Memo { short_of_memory: !table.make_room(), ..Memo::default() };
+}
+
+/// After a call: counts the error of a script that has failed, and answers whether one has.
+pub(crate) fn settle(session: &mut Session, host: &dyn Host) -> bool {
+    session.script.counted = 0;
+    let Some((text, counted)) = session.script.failure.take() else { return false };
+    if !counted {
+        host.recorder().count_error(&text);
+    }
+    true
+}
+
+/// The process's scripts.
+fn scripting(host: &dyn Host) -> Result<&Scripting, Stop> {
+    host.scripting().ok_or_else(|| "ERR this process runs no scripts: it was built or started without them".into())
+}
+
+/// The keys and arguments behind `numkeys`, which stands at 2.
+fn input<'a>(args: &'a [&'a [u8]], not_a_number: &'static str) -> Result<(&'a [&'a [u8]], &'a [&'a [u8]]), Stop> {
+    let count = polder_base::number::integer(args[2]).ok_or(not_a_number)?;
+    let rest = &args[3..];
+    if count > rest.len() as i64 {
+        return Err("ERR Number of keys can't be greater than number of args".into());
+    }
+    let count = usize::try_from(count).map_err(|_| "ERR Number of keys can't be negative")?;
+    Ok(rest.split_at(count))
+}
+
+fn eval(call: &mut Call<'_>) -> Outcome {
+    let scripting = scripting(call.host)?;
+    let (keys, args) = input(call.args, NOT_AN_INTEGER)?;
+    let program = scripting.shelf.get(call.table, call.txn, &*scripting.lua, call.args[1])?;
+    run_program(call, scripting, &program, keys, args)
+}
+
+fn eval_sha(call: &mut Call<'_>) -> Outcome {
+    let scripting = scripting(call.host)?;
+    let (keys, args) = input(call.args, NOT_AN_INTEGER)?;
+    let program = scripting.shelf.find(call.table, call.txn, call.args[1])?.ok_or(script::ABSENT)?;
+    run_program(call, scripting, &program, keys, args)
+}
+
+fn run_program(
+    call: &mut Call<'_>,
+    scripting: &Scripting,
+    program: &Arc<polder_base::script::Program>,
+    keys: &[&[u8]],
+    args: &[&[u8]],
+) -> Outcome {
+    perform(call, scripting, Kind::Script, &program.sha, program.flags, keys, args, |input, stage, reply| {
+        scripting.lua.run(program, input, stage, reply)
+    })
+}
+
+/// Runs something that is compiled, with what its flags let it do.
+#[allow(clippy::too_many_arguments, reason = "what the two kinds of programs have in common")]
+fn perform(
+    call: &mut Call<'_>,
+    scripting: &Scripting,
+    kind: Kind,
+    name: &str,
+    flags: Option<polder_base::script::Flags>,
+    keys: &[&[u8]],
+    args: &[&[u8]],
+    run: impl FnOnce(&Input<'_>, &mut stage::Stage<'_, '_>, &mut dyn polder_base::Reply) -> Ended,
+) -> Outcome {
+    let limits = stage::Limits::of(call, flags)?;
+    let now_us = call.txn.now_us();
+    let input = Input { keys, args, seed: now_us };
+    let Call { table, txn, session, host, args: command, .. } = call;
+    let actors = stage::Actors { table, txn, session: &mut *session, host: *host, scripting, command };
+    let mut stage = stage::Stage::new(actors, kind, name, limits, now_us);
+    let ended = run(&input, &mut stage, &mut *call.reply);
+    let stop = stage.leave();
+    match ended {
+        Ended::Answered => Ok(()),
+        Ended::Failed { text, counted } => {
+            call.reply.error(&text);
+            call.session.script.failure = Some((text, counted));
+            Ok(())
+        }
+        Ended::Unwound => Err(stop.unwrap_or(Stop::Retry)),
+    }
+}

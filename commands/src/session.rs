@@ -13,6 +13,7 @@ use crate::command::Command;
 use crate::metrics::{Recorder, Statistics};
 use crate::persistence::Keeper;
 use crate::pubsub::Subscriptions;
+use crate::scripting::{Memo, Running, Scripting};
 use crate::settings::{Settings, id};
 use crate::tracking::Tracking;
 use crate::waiting::Waiting;
@@ -96,6 +97,8 @@ pub struct Session {
     pub parks: bool,
     pub last: Option<&'static Command>,
     pub calls: u64,
+    /// Of the script that runs, or ran last.
+    pub script: Memo,
 }
 
 impl Default for Session {
@@ -131,6 +134,7 @@ impl Default for Session {
             parks: false,
             last: None,
             calls: 0,
+            script: Memo::default(),
         }
     }
 }
@@ -332,6 +336,19 @@ pub trait Host: Send + Sync {
         self.settings().string(const { id("redis-version") })
     }
 
+    /// What runs scripts here, and what is known of them.
+    fn scripting(&self) -> Option<&Scripting> {
+        None
+    }
+
+    /// The calling thread has been at this script for long: its other clients may be told so now.
+    fn while_busy(&self, _running: &Running) {}
+
+    /// Whether the process is about to end, so that what takes long should be dropped.
+    fn is_ending(&self) -> bool {
+        false
+    }
+
     /// Ends the process.
     ///
     /// # Errors
@@ -347,12 +364,18 @@ pub struct Bare {
     settings: Settings,
     recorder: Recorder,
     keeper: Keeper,
+    scripting: Option<Scripting>,
 }
 
 impl Bare {
     /// A process with settings of its own.
     pub fn with(settings: Settings) -> Bare {
         Bare { settings, ..Bare::default() }
+    }
+
+    /// The same, with something that runs scripts.
+    pub fn scripted(self, scripting: Scripting) -> Bare {
+        Bare { scripting: Some(scripting), ..self }
     }
 }
 
@@ -365,5 +388,8 @@ impl Host for Bare {
     }
     fn keeper(&self) -> &Keeper {
         &self.keeper
+    }
+    fn scripting(&self) -> Option<&Scripting> {
+        self.scripting.as_ref()
     }
 }

@@ -9,8 +9,9 @@ use polder_table::{Counter, Mode, Stop, Txn, Watch};
 
 use crate::acl;
 use crate::call::{Outcome, SessionCall, is};
-use crate::command::{ALLOW_BUSY, Command, FAST, GROWS, LOADING, NOSCRIPT, PUBSUB, Run, SKIP_SLOWLOG, STALE, session};
+use crate::command::{ALLOW_BUSY, Command, FAST, GROWS, LOADING, NOSCRIPT, PUBSUB, Run, SCRIPTS, SKIP_SLOWLOG, STALE, session};
 use crate::execute::{Keys, begin, retry, run_inside, spare_memory};
+use crate::scripting;
 use crate::session::{Multi, Queued, Session};
 
 /// The family's rows.
@@ -128,6 +129,9 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
     }
     if multi.queue.iter().any(|queued| queued.command.has(PUBSUB)) {
         polder_hub::attend(call.table)?;
+    }
+    if multi.queue.iter().any(|queued| queued.command.has(SCRIPTS)) {
+        scripting::prepare(call.session, call.table);
     }
     let writes = multi.queue.iter().any(|queued| matches!(queued.command.run, Run::Table(Mode::Write, _)));
     let tracks = call.session.tracking.is_some();

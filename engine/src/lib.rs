@@ -6,6 +6,7 @@ mod waiting;
 
 pub use database::{Database, Keys};
 pub use polder_base::{Fault, Protocol, Ref, Reply};
+use polder_commands::scripting::Scripting;
 use polder_commands::{Command, Db, Foresight};
 pub use polder_commands::{Host, Progress, Session, session::Bare, settings};
 use polder_shm::mapping::{AttachError, CreateError, Residence};
@@ -18,6 +19,18 @@ use smallvec::SmallVec;
 /// An attached segment. Cheap to share between threads; every thread that calls gets a seat of its own.
 pub struct Memory {
     table: Table,
+}
+
+/// What runs scripts in a process with these settings.
+pub fn scripting(settings: &settings::Settings) -> Scripting {
+    let lua = polder_script::Lua::new(&settings.string(const { settings::id("redis-version") }));
+    Scripting::new(Box::new(lua))
+}
+
+/// A process without clients or listeners that runs scripts, with settings of its own.
+pub fn embedder(settings: settings::Settings) -> Bare {
+    let scripting = scripting(&settings);
+    Bare::with(settings).scripted(scripting)
 }
 
 /// How to attach: which segment, and what it is made with when it is not there yet.

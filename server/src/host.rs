@@ -6,6 +6,7 @@ use mio::Waker;
 use polder_base::time::now_ms;
 use polder_commands::metrics::{Recorder, Statistics};
 use polder_commands::persistence::{Keeper, has_save_points};
+use polder_commands::scripting::Scripting;
 use polder_commands::session::{Client, Shutdown};
 use polder_commands::settings::Settings;
 use polder_commands::{Host, Session};
@@ -75,6 +76,7 @@ pub struct Process {
     pub settings: Arc<Settings>,
     recorder: Recorder,
     keeper: Keeper,
+    scripting: Scripting,
     pub clients: Clients,
     pub mailboxes: Vec<Mailbox>,
     /// Until when clients wait (`CLIENT PAUSE`); 0 for no pause.
@@ -100,6 +102,7 @@ impl Process {
     pub fn new(memory: Arc<Memory>, settings: Arc<Settings>, mailboxes: Vec<Mailbox>) -> Process {
         Process {
             memory,
+            scripting: polder_engine::scripting(&settings),
             settings,
             recorder: Recorder::default(),
             keeper: Keeper::default(),
@@ -282,6 +285,14 @@ impl Host for Process {
             self.mailboxes[record.thread].post(Letter::Unblock(id, with_error));
         }
         waits
+    }
+
+    fn scripting(&self) -> Option<&Scripting> {
+        Some(&self.scripting)
+    }
+
+    fn is_ending(&self) -> bool {
+        self.is_stopping()
     }
 
     fn shutdown(&self, how: Shutdown) -> Result<(), String> {

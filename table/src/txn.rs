@@ -46,6 +46,7 @@ pub struct Txn<'t> {
     mode: Mode,
     pub(crate) scratch: Loan,
     now: Cell<u64>,
+    now_us: Cell<u64>,
     attempts: Cell<u32>,
     /// Lookups without locks in this attempt.
     lookups: Cell<u32>,
@@ -117,6 +118,7 @@ impl<'t> Txn<'t> {
             mode,
             scratch,
             now: Cell::new(0),
+            now_us: Cell::new(0),
             attempts: Cell::new(0),
             lookups: Cell::new(0),
             dirty: Cell::new(false),
@@ -237,6 +239,14 @@ impl<'t> Txn<'t> {
             self.now.set(polder_base::time::now_ms());
         }
         self.now.get()
+    }
+
+    /// Microseconds since the Unix epoch when this was asked for the first time: the same in all retries.
+    pub fn now_us(&self) -> u64 {
+        if self.now_us.get() == 0 {
+            self.now_us.set(polder_base::time::now_us());
+        }
+        self.now_us.get()
     }
 
     /// Fixes the clock of this transaction (a server's turn reads it once for all its calls).

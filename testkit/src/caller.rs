@@ -1,7 +1,7 @@
 //! In-process clients of a memory, whose replies are answers.
 use polder_base::Protocol;
 use polder_engine::settings::{Settings, file};
-use polder_engine::{Bare, Fault, Memory, Options, Session};
+use polder_engine::{Bare, Fault, Memory, Options, Session, embedder};
 
 use crate::answer::Answer;
 use crate::gather::Gather;
@@ -26,7 +26,7 @@ impl Embedder {
 fn host() -> Bare {
     let allowed = ["--enable-debug-command", "yes", "--enable-module-command", "yes"].map(String::from);
     let (_, flags) = file::flags(&allowed).expect("both are settings");
-    Bare::with(Settings::begin(None, &[], &flags).expect("both take a yes"))
+    embedder(Settings::begin(None, &[], &flags).expect("both take a yes"))
 }
 
 /// One client's session.

@@ -12,7 +12,8 @@ use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use polder_engine::{Bare, Memory, Options, Protocol, Session};
+use polder_engine::settings::Settings;
+use polder_engine::{Bare, Memory, Options, Protocol, Session, embedder};
 use polder_wire::resp::{Limits, Output, Replies, Request, Requests, Value, command};
 
 /// Where the memory is.
@@ -266,7 +267,7 @@ impl Direct {
         Ok(Direct {
             memory,
             session: Session::default(),
-            host: Bare::default(),
+            host: embedder(Settings::default()),
             requests: Requests::default(),
             partial: Vec::new(),
             output: Output::new(Protocol::Resp2),

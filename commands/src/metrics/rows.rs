@@ -5,6 +5,7 @@ use super::Figure::{Always, Count, Text};
 use super::recorder::lock;
 use super::{Body, Database, Facts, Figure, Metric, Section, human, ratio};
 use crate::acl::log::Reason;
+use crate::scripting::{Figures, Scripting};
 use crate::settings::{id, value};
 
 const fn metric(name: &'static str, figure: Figure) -> Metric {
@@ -46,6 +47,10 @@ pub static SECTIONS: &[Section] = &[
     section("Keyspace", Body::Lines(keyspace_lines)),
     section("Polder", Body::Fields(POLDER)),
 ];
+
+fn scripts(facts: &Facts<'_>) -> Figures {
+    facts.host.scripting().map(Scripting::figures).unwrap_or_default()
+}
 
 const SERVER: &[Metric] = &[
     metric("redis_version", Text(|facts| facts.host.version())),
@@ -111,19 +116,19 @@ const MEMORY: &[Metric] = &[
     none("allocator_muzzy"),
     metric("total_system_memory", Count(|facts| facts.machine.memory_bytes)),
     metric("total_system_memory_human", Text(|facts| human(facts.machine.memory_bytes))),
-    none("used_memory_lua"),
-    none("used_memory_vm_eval"),
-    metric("used_memory_lua_human", Always("0B")),
-    none("used_memory_scripts_eval"),
-    none("number_of_cached_scripts"),
-    none("number_of_functions"),
-    none("number_of_libraries"),
+    metric("used_memory_lua", Count(|facts| scripts(facts).lua_bytes)),
+    metric("used_memory_vm_eval", Count(|facts| scripts(facts).lua_bytes)),
+    metric("used_memory_lua_human", Text(|facts| human(scripts(facts).lua_bytes))),
+    metric("used_memory_scripts_eval", Count(|facts| scripts(facts).cached_bytes)),
+    metric("number_of_cached_scripts", Count(|facts| scripts(facts).cached)),
+    metric("number_of_functions", Count(|facts| scripts(facts).functions)),
+    metric("number_of_libraries", Count(|facts| scripts(facts).libraries)),
     none("used_memory_vm_functions"),
-    none("used_memory_vm_total"),
-    metric("used_memory_vm_total_human", Always("0B")),
-    none("used_memory_functions"),
-    none("used_memory_scripts"),
-    metric("used_memory_scripts_human", Always("0B")),
+    metric("used_memory_vm_total", Count(|facts| scripts(facts).lua_bytes)),
+    metric("used_memory_vm_total_human", Text(|facts| human(scripts(facts).lua_bytes))),
+    metric("used_memory_functions", Count(|facts| scripts(facts).library_bytes)),
+    metric("used_memory_scripts", Count(|facts| scripts(facts).bytes())),
+    metric("used_memory_scripts_human", Text(|facts| human(scripts(facts).bytes()))),
     metric("maxmemory", Count(|facts| facts.limits.memory_max)),
     metric("maxmemory_human", Text(|facts| human(facts.limits.memory_max))),
     metric("maxmemory_policy", Text(|facts| facts.settings.string(const { id("maxmemory-policy") }))),
@@ -206,7 +211,7 @@ const STATS: &[Metric] = &[
     metric("expire_cycle_cpu_milliseconds", Count(|facts| facts.counter(Counter::ExpiryUs) / 1000)),
     metric("evicted_keys", Count(|facts| facts.counter(Counter::Evicted))),
     none("evicted_clients"),
-    none("evicted_scripts"),
+    metric("evicted_scripts", Count(|facts| scripts(facts).evicted)),
     none("total_eviction_exceeded_time"),
     none("current_eviction_exceeded_time"),
     metric("keyspace_hits", Count(|facts| facts.counter(Counter::Hits))),

@@ -30,7 +30,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     setting("shutdown-on-sigint", Shape::Flags(SIGNAL_FLAGS), Start::Number(0)).inert(),
     setting("shutdown-on-sigterm", Shape::Flags(SIGNAL_FLAGS), Start::Number(0)).inert(),
     integer("shutdown-timeout", 0, INT_MAX, 10).inert().about("Nothing waits for replicas at SHUTDOWN: the memory outlives the server."),
-    integer("busy-reply-threshold", 0, i64::MAX, 5000).alias("lua-time-limit").inert(),
+    integer("busy-reply-threshold", 0, i64::MAX, 5000).alias("lua-time-limit"),
     integer("hz", 0, INT_MAX, 10).inert(),
     switch("dynamic-hz", true).inert(),
     switch("activerehashing", true).inert(),

@@ -1,0 +1,198 @@
+//! FUNCTION and FCALL: libraries of functions.
+use std::sync::Arc;
+
+use polder_base::script::{FLAG_NAMES, Function, Library};
+use polder_base::{Reply, glob};
+use polder_table::{Mode, Stop};
+
+use super::{Kind, Scripting, input, library, payload, perform, scripting, shebang};
+use crate::call::{Call, Outcome, SessionCall, is};
+use crate::execute::begin;
+
+pub fn call(call: &mut Call<'_>) -> Outcome {
+    let scripting = scripting(call.host)?;
+    let view = scripting.libraries.now(call.table, call.txn, &*scripting.lua)?;
+    let (library, function) = view.function(call.args[1]).ok_or("ERR Function not found")?;
+    let (keys, args) = input(call.args, "ERR Bad number of keys provided")?;
+    perform(call, scripting, Kind::Function, &function.name, Some(function.flags), keys, args, |input, stage, reply| {
+        scripting.lua.call(library, &function.name, input, stage, reply)
+    })
+}
+
+/// Too many arguments for a subcommand that looks at them itself.
+fn too_many(call: &Call<'_>) -> Stop {
+    let name = call.command.subcommand().unwrap_or_default().to_ascii_lowercase();
+    format!("ERR unknown subcommand or wrong number of arguments for '{name}'. Try FUNCTION HELP.").into()
+}
+
+/// A library of this code, loaded once in this thread to learn its functions.
+fn compile(scripting: &Scripting, code: &[u8]) -> Result<Library, Stop> {
+    let (name, shebang) = shebang::of_library(code)?;
+    let mut library = Library::new(name, code, shebang);
+    library.functions = scripting.lua.load(&library)?;
+    Ok(library)
+}
+
+pub fn load(call: &mut Call<'_>) -> Outcome {
+    let scripting = scripting(call.host)?;
+    let (code, options) = call.args[2..].split_last().ok_or_else(|| too_many(call))?;
+    let mut replaces = false;
+    for option in options {
+        if !is(option, "REPLACE") {
+            return Err(format!("ERR Unknown option given: {}", String::from_utf8_lossy(option)).into());
+        }
+        replaces = true;
+    }
+    let view = scripting.libraries.now(call.table, call.txn, &*scripting.lua)?;
+    let (name, _) = shebang::of_library(code)?;
+    if !replaces && view.all.iter().any(|library| library.name == name) {
+        return Err(format!("ERR Library '{name}' already exists").into());
+    }
+    let library = compile(scripting, code)?;
+    let all = library::merge(&view, vec![library], true)?;
+    library::write(call.txn, all.iter().map(|library| &**library))?;
+    call.reply.bulk(name.as_bytes());
+    Ok(())
+}
+
+pub fn delete(call: &mut Call<'_>) -> Outcome {
+    let scripting = scripting(call.host)?;
+    let view = scripting.libraries.now(call.table, call.txn, &*scripting.lua)?;
+    let name = call.args[2];
+    if !view.all.iter().any(|library| library.name.as_bytes() == name) {
+        return Err("ERR Library not found".into());
+    }
+    library::write(call.txn, view.all.iter().map(|library| &**library).filter(|library| library.name.as_bytes() != name))?;
+    call.reply.ok();
+    Ok(())
+}
+
+pub fn flush(call: &mut Call<'_>) -> Outcome {
+    if call.args.len() > 3 {
+        return Err(too_many(call));
+    }
+    if call.args.get(2).is_some_and(|mode| !is(mode, "SYNC") && !is(mode, "ASYNC")) {
+        return Err("ERR FUNCTION FLUSH only supports SYNC|ASYNC option".into());
+    }
+    library::write(call.txn, std::iter::empty())?;
+    call.reply.ok();
+    Ok(())
+}
+
+pub fn list(call: &mut Call<'_>) -> Outcome {
+    let scripting = scripting(call.host)?;
+    let (mut pattern, mut with_code, mut rest) = (None, false, &call.args[2..]);
+    while let [option, others @ ..] = rest {
+        rest = others;
+        if !with_code && is(option, "WITHCODE") {
+            with_code = true;
+        } else if pattern.is_none() && is(option, "LIBRARYNAME") {
+            let [given, others @ ..] = others else { return Err("ERR library name argument was not given".into()) };
+            (pattern, rest) = (Some(given.to_ascii_lowercase()), others);
+        } else {
+            return Err(format!("ERR Unknown argument {}", String::from_utf8_lossy(option)).into());
+        }
+    }
+    let view = scripting.libraries.now(call.table, call.txn, &*scripting.lua)?;
+    let fits = |library: &&Arc<Library>| {
+        pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, library.name.to_ascii_lowercase().as_bytes()))
+    };
+    let shown: Vec<&Arc<Library>> = view.all.iter().filter(fits).collect();
+    call.reply.array(shown.len());
+    for library in shown {
+        call.reply.map(if with_code { 4 } else { 3 });
+        call.reply.bulk(b"library_name");
+        call.reply.bulk(library.name.as_bytes());
+        call.reply.bulk(b"engine");
+        call.reply.bulk(b"LUA");
+        call.reply.bulk(b"functions");
+        call.reply.array(library.functions.len());
+        library.functions.iter().for_each(|function| show(function, call.reply));
+        if with_code {
+            call.reply.bulk(b"library_code");
+            call.reply.bulk(&library.code);
+        }
+    }
+    Ok(())
+}
+
+fn show(function: &Function, reply: &mut dyn Reply) {
+    reply.map(3);
+    reply.bulk(b"name");
+    reply.bulk(function.name.as_bytes());
+    reply.bulk(b"description");
+    match &function.description {
+        Some(description) => reply.bulk(description),
+        None => reply.null(),
+    }
+    reply.bulk(b"flags");
+    let flags: Vec<&str> = FLAG_NAMES.iter().filter(|(flag, _)| function.flags & flag != 0).map(|(_, name)| *name).collect();
+    reply.set(flags.len());
+    flags.iter().for_each(|name| reply.status(name));
+}
+
+pub fn stats(call: &mut SessionCall<'_>) -> Outcome {
+    let scripting = scripting(call.host)?;
+    // While a function of this very thread is busy there is no second transaction: what was known must do.
+    let view = match begin(call.table, call.session, Mode::Read) {
+        Ok(txn) => scripting.libraries.now(call.table, &txn, &*scripting.lua).unwrap_or_else(|_| scripting.libraries.known()),
+        Err(_) => scripting.libraries.known(),
+    };
+    let reply = &mut *call.reply;
+    reply.map(2);
+    reply.bulk(b"running_script");
+    match scripting.board.all().iter().find(|running| running.kind == Kind::Function) {
+        None => reply.null(),
+        Some(running) => {
+            reply.map(3);
+            reply.bulk(b"name");
+            reply.bulk(running.name.as_bytes());
+            reply.bulk(b"command");
+            reply.array(running.command.len());
+            running.command.iter().for_each(|arg| reply.bulk(arg));
+            reply.bulk(b"duration_ms");
+            reply.integer(running.since.elapsed().as_millis() as i64);
+        }
+    }
+    reply.bulk(b"engines");
+    reply.map(1);
+    reply.bulk(b"LUA");
+    reply.map(2);
+    reply.bulk(b"libraries_count");
+    reply.integer(view.all.len() as i64);
+    reply.bulk(b"functions_count");
+    reply.integer(view.functions() as i64);
+    Ok(())
+}
+
+pub fn kill(call: &mut SessionCall<'_>) -> Outcome {
+    scripting(call.host)?.board.kill(Kind::Function)?;
+    call.reply.ok();
+    Ok(())
+}
+
+pub fn dump(call: &mut Call<'_>) -> Outcome {
+    let scripting = scripting(call.host)?;
+    let view = scripting.libraries.now(call.table, call.txn, &*scripting.lua)?;
+    call.reply.bulk(&payload::write(view.all.iter().map(|library| &*library.code)));
+    Ok(())
+}
+
+pub fn restore(call: &mut Call<'_>) -> Outcome {
+    if call.args.len() > 4 {
+        return Err(too_many(call));
+    }
+    let policy = call.args.get(3).copied().unwrap_or(b"APPEND");
+    if !["FLUSH", "APPEND", "REPLACE"].iter().any(|known| is(policy, known)) {
+        return Err("ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.".into());
+    }
+    let scripting = scripting(call.host)?;
+    let codes = payload::read(call.args[2])?;
+    let fresh = codes.iter().map(|code| compile(scripting, code)).collect::<Result<Vec<_>, _>>()?;
+    let view = scripting.libraries.now(call.table, call.txn, &*scripting.lua)?;
+    let nothing = library::View::default();
+    let all = library::merge(if is(policy, "FLUSH") { &nothing } else { &view }, fresh, is(policy, "REPLACE"))?;
+    library::write(call.txn, all.iter().map(|library| &**library))?;
+    call.reply.ok();
+    Ok(())
+}

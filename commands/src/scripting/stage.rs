@@ -1,0 +1,211 @@
+//! Where a program runs: its transaction, and what it may do there.
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use polder_base::Reply;
+use polder_base::script::{ALLOW_OOM, Called, Flags, NO_WRITES, World};
+use polder_table::{Db, Stop, Table, Txn};
+
+use super::{Kind, Running, Scripting};
+use crate::acl;
+use crate::call::{Call, SessionCall};
+use crate::command::{Command, GROWS, NOSCRIPT, READONLY, Run};
+use crate::execute::{NO_MEMORY, note, resolve};
+use crate::session::{Host, Session};
+use crate::settings::id;
+
+/// What the flags of a program and the command that runs it let it do.
+#[derive(Clone, Copy)]
+pub struct Limits {
+    read_only: bool,
+    may_grow: bool,
+}
+
+impl Limits {
+    /// # Errors
+    /// The program may not run at all.
+    pub fn of(call: &Call<'_>, flags: Option<Flags>) -> Result<Limits, Stop> {
+        let reader = call.command.has(READONLY);
+        let short = call.session.script.short_of_memory;
+        if let Some(flags) = flags {
+            if flags & NO_WRITES == 0 && reader {
+                return Err("ERR Can not execute a script with write flag using *_ro command.".into());
+            }
+            if short && flags & (ALLOW_OOM | NO_WRITES) == 0 {
+                return Err("OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'".into());
+            }
+        }
+        let flags = flags.unwrap_or(0);
+        Ok(Limits { read_only: reader || flags & NO_WRITES != 0, may_grow: !short || flags & ALLOW_OOM != 0 })
+    }
+}
+
+/// One run of a program.
+pub struct Stage<'s, 'c> {
+    table: &'s Table,
+    txn: &'s Txn<'c>,
+    session: &'s mut Session,
+    host: &'s dyn Host,
+    scripting: &'s Scripting,
+    kind: Kind,
+    name: &'s str,
+    command: &'s [&'s [u8]],
+    limits: Limits,
+    db: Db,
+    atomic: bool,
+    /// When the first look at the clock was taken, which a short run never takes.
+    began: Option<Instant>,
+    wrote: bool,
+    calls: usize,
+    running: Option<Arc<Running>>,
+    stop: Option<Stop>,
+}
+
+impl<'s, 'c: 's> Stage<'s, 'c> {
+    pub fn new(call: Actors<'s, 'c>, kind: Kind, name: &'s str, limits: Limits, now_us: u64) -> Stage<'s, 'c> {
+        let Actors { table, txn, session, host, scripting, command } = call;
+        session.script.now_us = now_us;
+        let (db, atomic) = (session.db, std::mem::replace(&mut session.atomic, true));
+        Stage {
+            table,
+            txn,
+            session,
+            host,
+            scripting,
+            kind,
+            name,
+            command,
+            limits,
+            db,
+            atomic,
+            began: None,
+            wrote: false,
+            calls: 0,
+            running: None,
+            stop: None,
+        }
+    }
+
+    /// The end: the session is as it was before. Answers why the run was made to end, if it was.
+    pub fn leave(self) -> Option<Stop> {
+        self.session.db = self.db;
+        self.session.atomic = self.atomic;
+        self.session.script.now_us = 0;
+        if let Some(running) = &self.running {
+            self.scripting.board.leave(running);
+        }
+        self.stop
+    }
+
+    /// The row of a command that may be called.
+    fn admit(&self, args: &[&[u8]]) -> Result<&'static Command, Cow<'static, str>> {
+        let command = resolve(args).map_err(|_| "ERR Unknown Redis command called from script")?;
+        if !command.arity_fits(args.len()) || matches!(command.run, Run::Container) {
+            return Err("ERR Wrong number of args calling Redis command from script".into());
+        }
+        let refusal = match () {
+            () if command.has(NOSCRIPT) => "ERR This Redis command is not allowed from script",
+            () if command.is_write() && self.limits.read_only => "ERR Write commands are not allowed from read-only scripts.",
+            // Who has written may go on: a script is not stopped in the middle.
+            () if command.has(GROWS) && !self.limits.may_grow && !self.wrote => NO_MEMORY,
+            () => return acl::admit_scripted(self.session, self.host, command, args).map(|()| command).map_err(|stop| match stop {
+                Stop::Refused(text) => text,
+                other => other.to_string().into(),
+            }),
+        };
+        self.host.recorder().reject(command);
+        Err(refusal.into())
+    }
+
+    fn run(&mut self, command: &'static Command, args: &[&[u8]], reply: &mut dyn Reply) -> Result<(), Stop> {
+        let (table, txn, host, session) = (self.table, self.txn, self.host, &mut *self.session);
+        match command.run {
+            Run::Table(_, function) => function(&mut Call { command, args, table, txn, reply, session, host }),
+            Run::Session(function) => function(&mut SessionCall { command, args, table, reply, session, host }),
+            Run::Container => unreachable!("it is not admitted"),
+        }
+    }
+}
+
+/// Who takes part in a run.
+pub struct Actors<'s, 'c> {
+    pub table: &'s Table,
+    pub txn: &'s Txn<'c>,
+    pub session: &'s mut Session,
+    pub host: &'s dyn Host,
+    pub scripting: &'s Scripting,
+    pub command: &'s [&'s [u8]],
+}
+
+impl World for Stage<'_, '_> {
+    fn call(&mut self, args: &[&[u8]], reply: &mut dyn Reply) -> Called {
+        if self.stop.is_some() {
+            return Called::Unwind;
+        }
+        // However often a script runs, each of its calls is counted at its first end.
+        let counts = self.calls >= self.session.script.counted;
+        let command = match self.admit(args) {
+            Ok(command) => command,
+            Err(text) => {
+                if counts {
+                    self.host.recorder().count_error(&text);
+                }
+                return Called::Refused(text);
+            }
+        };
+        self.wrote |= command.is_write();
+        let watch = counts.then(|| self.host.recorder().begin(self.host.settings(), command));
+        let outcome = self.run(command, args, reply);
+        if let Err(stop @ (Stop::Retry | Stop::Busy | Stop::Wait | Stop::Fault(_))) = outcome {
+            self.stop = Some(stop);
+            return Called::Unwind;
+        }
+        if let Some(watch) = watch {
+            note(self.host, self.session, command, args, watch, outcome.is_err());
+        }
+        self.calls += 1;
+        self.session.script.counted = self.session.script.counted.max(self.calls);
+        match outcome {
+            Err(Stop::Refused(text)) => {
+                if counts {
+                    self.host.recorder().count_error(&text);
+                }
+                Called::Refused(text)
+            }
+            _ => Called::Answered,
+        }
+    }
+
+    fn may_call(&mut self, args: &[&[u8]]) -> Option<bool> {
+        resolve(args).ok().map(|command| acl::check::check(self.session, command, args).is_ok())
+    }
+
+    fn tick(&mut self) -> Option<Cow<'static, str>> {
+        let threshold_ms = self.host.settings().number(const { id("busy-reply-threshold") }) as u64;
+        let began = *self.began.get_or_insert_with(Instant::now);
+        if threshold_ms == 0 || began.elapsed() < Duration::from_millis(threshold_ms) {
+            return None;
+        }
+        let running = self.running.get_or_insert_with(|| {
+            let running = Arc::new(Running {
+                kind: self.kind,
+                name: self.name.into(),
+                command: self.command.iter().map(|arg| arg.to_vec()).collect(),
+                since: began,
+                wrote: false.into(),
+                killed: false.into(),
+            });
+            self.scripting.board.enter(running.clone());
+            running
+        });
+        running.wrote.store(self.wrote, Ordering::Release);
+        self.host.while_busy(running);
+        if self.host.is_ending() {
+            self.stop = Some("ERR the server is shutting down: nothing of this script has happened".into());
+            return Some("".into());
+        }
+        running.killed.load(Ordering::Acquire).then(|| "ERR Script killed by user with SCRIPT KILL...".into())
+    }
+}

@@ -1,0 +1,207 @@
+//! Scripts against a world of echoes.
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use polder_base::script::{Called, Ended, Input, Program, Scripts, World};
+use polder_base::{Protocol, Reply};
+use polder_script::Lua;
+
+/// Answers a call with its arguments; `no` is refused.
+#[derive(Default)]
+struct Echo {
+    calls: usize,
+    unwinds: bool,
+    ticks: usize,
+    kills: bool,
+}
+
+impl World for Echo {
+    fn call(&mut self, args: &[&[u8]], reply: &mut dyn Reply) -> Called {
+        self.calls += 1;
+        if self.unwinds {
+            return Called::Unwind;
+        }
+        if args[0] == b"no" {
+            return Called::Refused("ERR no".into());
+        }
+        reply.array(args.len());
+        args.iter().for_each(|arg| reply.bulk(arg));
+        Called::Answered
+    }
+    fn may_call(&mut self, args: &[&[u8]]) -> Option<bool> {
+        (args[0] != b"unknown").then_some(true)
+    }
+    fn tick(&mut self) -> Option<Cow<'static, str>> {
+        self.ticks += 1;
+        self.kills.then(|| "ERR killed".into())
+    }
+}
+
+/// What is written, as text.
+#[derive(Default)]
+struct Text(String);
+
+impl Reply for Text {
+    fn protocol(&self) -> Protocol {
+        Protocol::Resp3
+    }
+    fn status(&mut self, text: &str) {
+        self.0 += &format!("+{text} ");
+    }
+    fn error(&mut self, text: &str) {
+        self.0 += &format!("-{text} ");
+    }
+    fn integer(&mut self, value: i64) {
+        self.0 += &format!(":{value} ");
+    }
+    fn bulk(&mut self, bytes: &[u8]) {
+        self.0 += &format!("{} ", String::from_utf8_lossy(bytes));
+    }
+    fn begin_bulk(&mut self, _len: u64) {}
+    fn piece(&mut self, bytes: &[u8]) {
+        self.bulk(bytes);
+    }
+    fn end_bulk(&mut self) {}
+    fn null(&mut self) {
+        self.0 += "_ ";
+    }
+    fn null_array(&mut self) {
+        self.null();
+    }
+    fn array(&mut self, len: usize) {
+        self.0 += &format!("*{len} ");
+    }
+    fn map(&mut self, pairs: usize) {
+        self.0 += &format!("%{pairs} ");
+    }
+    fn set(&mut self, len: usize) {
+        self.0 += &format!("~{len} ");
+    }
+    fn push(&mut self, len: usize) {
+        self.array(len);
+    }
+    fn attribute(&mut self, _pairs: usize) {}
+    fn double(&mut self, value: f64) {
+        self.0 += &format!(",{value} ");
+    }
+    fn double_text(&mut self, text: &str) {
+        self.0 += &format!(",{text} ");
+    }
+    fn boolean(&mut self, value: bool) {
+        self.0 += &format!("#{value} ");
+    }
+    fn big_number(&mut self, text: &str) {
+        self.0 += &format!("({text} ");
+    }
+    fn verbatim(&mut self, format: &str, text: &[u8]) {
+        self.0 += &format!("={format}:{} ", String::from_utf8_lossy(text));
+    }
+    fn mark(&self) -> usize {
+        self.0.len()
+    }
+    fn rewind(&mut self, mark: usize) {
+        self.0.truncate(mark);
+    }
+}
+
+fn run_in(lua: &Lua, world: &mut Echo, body: &str, keys: &[&[u8]], args: &[&[u8]]) -> String {
+    let program = Arc::new(Program::new("sha".into(), body.as_bytes(), 0, None));
+    let mut reply = Text::default();
+    match lua.run(&program, &Input { keys, args, seed: 7 }, world, &mut reply) {
+        Ended::Answered => reply.0.trim_end().into(),
+        Ended::Failed { text, .. } => format!("-{text}"),
+        Ended::Unwound => "unwound".into(),
+    }
+}
+
+#[track_caller]
+fn check(cases: &[(&str, &str)]) {
+    let lua = Lua::new("7.4.0");
+    for (body, answer) in cases {
+        assert_eq!(&run_in(&lua, &mut Echo::default(), body, &[b"k1"], &[b"a1", b"a2"]), answer, "{body}");
+    }
+}
+
+#[test]
+fn values_become_replies() {
+    check(&[
+        ("return {1, 2.9, 'x', true, false, {3}}", "*6 :1 :2 x :1 _ *1 :3"),
+        ("return {KEYS[1], ARGV[1], ARGV[2], #KEYS, #ARGV}", "*5 k1 a1 a2 :1 :2"),
+        ("return redis.call('a', 1, 2.5)", "*3 a 1 2.5"),
+        ("redis.setresp(3) return {true, false}", "*2 #true #false"),
+        ("return {double = 3.5}", ",3.5"),
+        ("return redis.status_reply('fine')", "+fine"),
+    ]);
+}
+
+#[test]
+fn errors_say_where_they_came_about() {
+    check(&[
+        ("x = 1", "-ERR user_script:1: Attempt to modify a readonly table script: sha, on @user_script:1."),
+        ("\nreturn redis.call('no')", "-ERR no script: sha, on @user_script:2."),
+        ("local ok, e = pcall(redis.call, 'no') return e", "ERR no"),
+        ("return redis.pcall('no')", "-ERR no"),
+        ("return cjson.decode('[')", "-ERR user_script:1: Expected value but found T_END at character 2 script: sha, on @user_script:1."),
+        ("return select(2, pcall(cjson.decode, '['))", "Expected value but found T_END at character 2"),
+        ("local f = function() error('deep') end\nf()", "-ERR user_script:1: deep script: sha, on @user_script:1."),
+    ]);
+}
+
+#[test]
+fn what_all_scripts_see_cannot_be_changed() {
+    let lua = Lua::new("7.4.0");
+    let attempts =
+        ["redis.x = 1", "rawset(redis, 'x', 1)", "setmetatable(_G, {})", "table.insert(string, 1)", "getmetatable('').x = 1", "KEYS = 1"];
+    for attempt in attempts {
+        let answer = run_in(&lua, &mut Echo::default(), attempt, &[], &[]);
+        assert!(answer.contains("Attempt to modify a readonly table"), "{attempt}: {answer}");
+    }
+    for (_, body) in [("", "return next(redis) ~= nil"), ("", "for k in pairs(_G) do if k == 'redis' then return true end end")] {
+        assert_eq!(run_in(&lua, &mut Echo::default(), body, &[], &[]), ":1");
+    }
+    for absent in ["io", "os", "print", "dofile", "loadfile", "require", "module", "debug", "package", "setfenv", "getfenv", "newproxy"] {
+        let answer = run_in(&lua, &mut Echo::default(), &format!("return {absent}"), &[], &[]);
+        assert!(answer.contains("nonexistent global variable"), "{absent}: {answer}");
+    }
+}
+
+#[test]
+fn a_script_that_is_to_end_ends_whatever_it_catches() {
+    let lua = Lua::new("7.4.0");
+    let mut world = Echo { unwinds: true, ..Echo::default() };
+    assert_eq!(run_in(&lua, &mut world, "while true do pcall(redis.call, 'x') end", &[], &[]), "unwound");
+    assert_eq!(world.calls, 1);
+    assert_eq!(run_in(&lua, &mut world, "while true do redis.pcall('x') end", &[], &[]), "unwound");
+    let mut world = Echo { kills: true, ..Echo::default() };
+    let body = "while true do pcall(function() while true do end end) end";
+    assert_eq!(run_in(&lua, &mut world, body, &[], &[]), "-ERR killed script: sha, on @user_script:1.");
+    assert_eq!(run_in(&lua, &mut Echo::default(), "return 1", &[], &[]), ":1");
+    let mut world = Echo::default();
+    assert_eq!(run_in(&lua, &mut world, "for i = 1, 1e6 do end return 1", &[], &[]), ":1");
+    assert!(world.ticks > 5);
+}
+
+#[test]
+fn random_numbers_follow_the_seed() {
+    let lua = Lua::new("7.4.0");
+    let body = "return {tostring(math.random()), math.random(10), math.random(5, 6)}";
+    let first = run_in(&lua, &mut Echo::default(), body, &[], &[]);
+    assert_eq!(run_in(&lua, &mut Echo::default(), body, &[], &[]), first);
+    let body = "math.randomseed(7) return {tostring(math.random()), tostring(math.random()), math.random(100), math.random(5, 9)}";
+    assert_eq!(run_in(&lua, &mut Echo::default(), body, &[], &[]), "*4 0.26644419658298 0.68203523041775 :27 :5");
+}
+
+#[test]
+fn memory_has_a_limit_and_many_arguments_are_no_end_of_the_thread() {
+    let lua = Lua::new("7.4.0");
+    lua.limit_memory(8 << 20);
+    let answer = run_in(&lua, &mut Echo::default(), "local t = {} while true do t[#t + 1] = string.rep('x', 10000) .. #t end", &[], &[]);
+    assert!(answer.contains("not enough memory"), "{answer}");
+    assert_eq!(run_in(&lua, &mut Echo::default(), "return 1", &[], &[]), ":1");
+    let many = "local t = {} for i = 1, 7900 do t[i] = 's' .. i end return #redis.call(unpack(t, 1, 6000))";
+    assert_eq!(run_in(&lua, &mut Echo::default(), many, &[], &[]), ":6000");
+    let more = "local t = {} for i = 1, 7990 do t[i] = 's' .. i end return #redis.call(unpack(t))";
+    let answer = run_in(&lua, &mut Echo::default(), more, &[], &[]);
+    assert!(answer == ":7990" || answer.contains("too many arguments") || answer.contains("C stack overflow"), "{answer}");
+    assert_eq!(run_in(&lua, &mut Echo::default(), "return redis.call('a')", &[], &[]), "*1 a");
+}
