@@ -250,7 +250,7 @@ fn array_len(choices: &Choices, table: &Table) -> Result<Option<i64>, Complaint>
 
 fn put_table(choices: &Choices, out: &mut Vec<u8>, table: &Table, depth: i64) -> Result<(), Complaint> {
     if depth > choices.encode_depth.min(DEPTH_BOUND) {
-        return Err(format!("Cannot serialise, excessive depth ({depth})").into());
+        return Err(format!("Cannot serialise, excessive nesting ({depth})").into());
     }
     if let Some(len) = array_len(choices, table)? {
         out.push(b'[');
@@ -276,7 +276,7 @@ fn put_table(choices: &Choices, out: &mut Vec<u8>, table: &Table, depth: i64) ->
                 put(choices, out, &key, depth)?;
                 out.push(b'"');
             }
-            _ => return Err(refusal(&value, "table key must be a number or string")),
+            _ => return Err(refusal(&key, "table key must be a number or string")),
         }
         out.push(b':');
         put(choices, out, &value, depth)?;

@@ -106,23 +106,23 @@ fn pack(args: &Args, results: &mut Results) -> Result<(), Complaint> {
         let mut taken = item.size;
         match item.letter {
             b'b' | b'B' | b'h' | b'H' | b'l' | b'L' | b'T' | b'i' | b'I' => {
-                let value = args.number(next, "pack")?;
+                let value = number_at(args, next)?;
                 next += 1;
                 put_integer(&mut out, value, item.size, format.big);
             }
             b'x' => out.push(0),
             b'f' => {
-                let bytes = (args.number(next, "pack")? as f32).to_le_bytes();
+                let bytes = (number_at(args, next)? as f32).to_le_bytes();
                 next += 1;
                 put(&mut out, bytes, format.big);
             }
             b'd' => {
-                let bytes = args.number(next, "pack")?.to_le_bytes();
+                let bytes = number_at(args, next)?.to_le_bytes();
                 next += 1;
                 put(&mut out, bytes, format.big);
             }
             b'c' | b's' => {
-                let string = args.string(next, "pack")?;
+                let string = string_at(args, next)?;
                 next += 1;
                 taken = if item.size == 0 { string.len() } else { item.size };
                 let part = string.get(..taken).ok_or_else(|| args.bad(next, "pack", "string too short"))?;
@@ -138,6 +138,19 @@ fn pack(args: &Args, results: &mut Results) -> Result<(), Complaint> {
     }
     let packed = results.lua.create_string(out)?;
     results.add(packed)
+}
+
+/// A missing argument is nil to `pack`, as in Redis.
+fn number_at(args: &Args, at: usize) -> Result<f64, Complaint> {
+    args.number(at, "pack").map_err(nil)
+}
+
+fn string_at(args: &Args, at: usize) -> Result<Vec<u8>, Complaint> {
+    args.string(at, "pack").map_err(nil)
+}
+
+fn nil(complaint: Complaint) -> Complaint {
+    Complaint(complaint.0.replace("no value", "nil"))
 }
 
 fn put<const N: usize>(out: &mut Vec<u8>, mut bytes: [u8; N], big: bool) {

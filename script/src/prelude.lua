@@ -32,7 +32,7 @@ end
 
 local function a_table(t, name)
   if type(t) ~= "table" then
-    error("bad argument #1 to '" .. name .. "' (table expected, got " .. (t == nil and "no value" or type(t)) .. ")", 3)
+    error("bad argument #1 to '" .. name .. "' (table expected, got " .. type(t) .. ")", 3)
   end
 end
 

@@ -21,7 +21,7 @@ pub fn call(call: &mut Call<'_>) -> Outcome {
 
 /// Too many arguments for a subcommand that looks at them itself.
 fn too_many(call: &Call<'_>) -> Stop {
-    let name = call.command.subcommand().unwrap_or_default().to_ascii_lowercase();
+    let name = String::from_utf8_lossy(call.args[1]);
     format!("ERR unknown subcommand or wrong number of arguments for '{name}'. Try FUNCTION HELP.").into()
 }
 

@@ -110,10 +110,12 @@ impl<'s, 'c: 's> Stage<'s, 'c> {
             () if command.is_write() && self.limits.read_only => "ERR Write commands are not allowed from read-only scripts.",
             // Who has written may go on: a script is not stopped in the middle.
             () if command.has(GROWS) && !self.limits.may_grow && !self.wrote => NO_MEMORY,
-            () => return acl::admit_scripted(self.session, self.host, command, args).map(|()| command).map_err(|stop| match stop {
-                Stop::Refused(text) => text,
-                other => other.to_string().into(),
-            }),
+            () => {
+                return acl::admit_scripted(self.session, self.host, command, args).map(|()| command).map_err(|stop| match stop {
+                    Stop::Refused(text) => text,
+                    other => other.to_string().into(),
+                });
+            }
         };
         self.host.recorder().reject(command);
         Err(refusal.into())
