@@ -4,3 +4,4 @@ mod door;
 mod hub;
 mod serving;
 mod stopping;
+mod waiting;

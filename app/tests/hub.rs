@@ -1,0 +1,188 @@
+//! The hub across real processes, some of which are killed: what others hear, who is served, and what is left behind.
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use polder_engine::Memory;
+use polder_testkit::process::Server;
+use polder_testkit::resp::Connection;
+use polder_testkit::scratch::fresh_name;
+
+/// A segment that goes with the test.
+struct Segment(String);
+
+impl Segment {
+    fn new() -> Segment {
+        Segment(fresh_name())
+    }
+
+    fn serve(&self, flags: &[&str]) -> Server {
+        let size = ["--segment-size", "256mb"];
+        Server::start_polder(Path::new(env!("CARGO_BIN_EXE_polder")), &self.0, &[&size, flags].concat()).expect("a server")
+    }
+
+    /// Has everything walked and counted.
+    fn verify(&self) {
+        let output = Command::new(env!("CARGO_BIN_EXE_polder")).args(["verify", &self.0]).output().expect("polder runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        let _ = Memory::remove(&self.0);
+    }
+}
+
+fn connect(server: &Server) -> Connection {
+    Connection::open(&server.address()).expect("a connection")
+}
+
+fn words(line: &str) -> Vec<&str> {
+    line.split(' ').collect()
+}
+
+fn ask(client: &mut Connection, line: &str) -> String {
+    client.call(&words(line)).expect("a reply").shown()
+}
+
+fn hear(client: &mut Connection) -> String {
+    client.receive().expect("a message").shown()
+}
+
+/// Asks until the answer is this one.
+fn until(client: &mut Connection, line: &str, wanted: impl Fn(&str) -> bool) {
+    let begun = Instant::now();
+    loop {
+        let answer = ask(client, line);
+        if wanted(&answer) {
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "{line}: {answer}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn blocked(client: &mut Connection, count: usize) {
+    until(client, "INFO clients", |info| {
+        info.contains(&format!("blocked_clients:{count}\\r")) || info.contains(&format!("blocked_clients:{count}\r"))
+    });
+}
+
+#[test]
+fn a_killed_subscriber_is_not_counted_and_leaves_nothing() {
+    let segment = Segment::new();
+    let one = segment.serve(&["--threads", "2"]);
+    let mut publisher = connect(&one);
+    for _ in 0..5 {
+        let mut other = segment.serve(&[]);
+        let (mut hearer, mut slow) = (connect(&other), connect(&other));
+        ask(&mut hearer, "SUBSCRIBE news");
+        ask(&mut slow, "PSUBSCRIBE n*");
+        assert_eq!(ask(&mut publisher, "PUBLISH news hello"), "(integer) 2");
+        assert_eq!(hear(&mut hearer), "1) \"message\"\n2) \"news\"\n3) \"hello\"");
+        // Letters that nobody reads any more.
+        let payload = "x".repeat(3000);
+        assert!(Command::new("kill").args(["-STOP", &other.pid().to_string()]).status().expect("kill runs").success());
+        (0..200).for_each(|_| assert_eq!(ask(&mut publisher, &format!("PUBLISH news {payload}")), "(integer) 2"));
+        other.kill();
+        until(&mut publisher, "PUBLISH news gone", |count| count == "(integer) 0");
+        assert_eq!(ask(&mut publisher, "PUBSUB NUMPAT"), "(integer) 0");
+    }
+    // What they had said is swept away by and by.
+    std::thread::sleep(Duration::from_millis(2500));
+    segment.verify();
+}
+
+#[test]
+fn a_publisher_may_be_killed_at_any_moment() {
+    let segment = Segment::new();
+    let one = segment.serve(&[]);
+    let mut hearer = connect(&one);
+    ask(&mut hearer, "SUBSCRIBE news");
+    for round in 0..8 {
+        let mut other = segment.serve(&[]);
+        let mut publisher = connect(&other);
+        let pid = other.pid();
+        let killer = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20 + 7 * round));
+            Command::new("kill").args(["-KILL", &pid.to_string()]).status().expect("kill runs");
+        });
+        // Numbers in order and none twice; the last one that was acknowledged is among those that arrive.
+        let mut acknowledged = -1;
+        for number in 0.. {
+            let payload = format!("{number}{}", "y".repeat(number as usize % 20_000));
+            match publisher.call(&["PUBLISH", "news", &payload]) {
+                Ok(_) => acknowledged = number,
+                Err(_) => break,
+            }
+        }
+        killer.join().expect("a thread");
+        other.kill();
+        let mut last = -1;
+        while last < acknowledged {
+            let heard = hear(&mut hearer);
+            let number = heard.rsplit_once('"').and_then(|(text, _)| text.rsplit_once('"')).map(|(_, text)| text.trim_end_matches('y'));
+            let number: i64 = number.expect("a payload").parse().expect("a number");
+            assert_eq!(number, last + 1, "round {round}");
+            last = number;
+        }
+        // One that was not acknowledged may have been sent all the same.
+        let mut marker = connect(&one);
+        assert_eq!(ask(&mut marker, "PUBLISH news end"), "(integer) 1");
+        while !hear(&mut hearer).contains("\"end\"") {}
+    }
+    segment.verify();
+}
+
+#[test]
+fn who_waits_behind_a_killed_one_is_served() {
+    let segment = Segment::new();
+    let one = segment.serve(&["--threads", "2"]);
+    let (mut actor, mut second) = (connect(&one), connect(&one));
+    for round in 0..5 {
+        let mut other = segment.serve(&[]);
+        let (mut first, mut asker) = (connect(&other), connect(&other));
+        first.send(&words("BZPOPMIN z 0")).expect("sent");
+        blocked(&mut asker, 1);
+        second.send(&words("BZPOPMIN z 0")).expect("sent");
+        blocked(&mut actor, 1);
+        // Stopped, it is woken and does not serve its client; killed, it never will.
+        assert!(Command::new("kill").args(["-STOP", &other.pid().to_string()]).status().expect("kill runs").success());
+        assert_eq!(ask(&mut actor, &format!("ZADD z {round} m")), "(integer) 1");
+        other.kill();
+        assert_eq!(hear(&mut second), format!("1) \"z\"\n2) \"m\"\n3) \"{round}\""));
+    }
+    std::thread::sleep(Duration::from_millis(1500));
+    segment.verify();
+}
+
+#[test]
+fn ten_thousand_clients_of_one_process_are_served_by_another() {
+    const COUNT: usize = 10_000;
+    let segment = Segment::new();
+    let (one, other) = (segment.serve(&["--threads", "2", "--maxclients", "15000"]), segment.serve(&[]));
+    let (mut asker, mut actor) = (connect(&one), connect(&other));
+    let begun = Instant::now();
+    let Ok(mut waiters) = (0..COUNT).map(|_| Connection::open(&one.address())).collect::<Result<Vec<_>, _>>() else {
+        return eprintln!("skipped: this machine allows too few open files");
+    };
+    waiters.iter_mut().for_each(|waiter| waiter.send(&words("BZPOPMIN z 0")).expect("sent"));
+    blocked(&mut asker, COUNT);
+    let waiting = begun.elapsed();
+    let begun = Instant::now();
+    for number in 0..COUNT {
+        actor.send(&words(&format!("ZADD z {number} m{number}"))).expect("sent");
+        if number % 100 == 99 {
+            (0..100).for_each(|_| assert_eq!(hear(&mut actor), "(integer) 1"));
+        }
+    }
+    let mut got: Vec<String> = waiters.iter_mut().map(hear).collect();
+    eprintln!("{COUNT} clients wait after {waiting:?}, and are served by another process within {:?}", begun.elapsed());
+    got.sort();
+    got.dedup();
+    assert_eq!(got.len(), COUNT);
+    blocked(&mut asker, 0);
+    assert_eq!(ask(&mut actor, "EXISTS z"), "(integer) 0");
+    segment.verify();
+}
