@@ -189,7 +189,7 @@ fn sequence(templates: &[Template], known: &Differences, random: &mut Random) ->
     if in_multi {
         lines.push(vec![b"EXEC".to_vec()]);
     }
-    for command in ["GET", "PTTL"].into_iter().filter(|name| polder_commands::find(name.as_bytes()).is_some()) {
+    for command in ["GET", "PTTL", "HGETALL", "SMEMBERS"].into_iter().filter(|name| polder_commands::find(name.as_bytes()).is_some()) {
         lines.extend(KEYS.iter().map(|key| vec![command.as_bytes().to_vec(), key.as_bytes().to_vec()]));
     }
     let sorted = |key: &&str| ["ZRANGE", key, "0", "-1", "WITHSCORES"].map(|word| word.as_bytes().to_vec()).to_vec();

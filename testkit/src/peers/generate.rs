@@ -44,7 +44,7 @@ impl Template {
     pub fn line(&self, random: &mut Random) -> Line {
         let mut line = self.words();
         let names = line.len();
-        let mut maker = Maker { random, line: &mut line, keys: 0, keys_left: None, name: self.name.join(" ") };
+        let mut maker = Maker { random, line: &mut line, keys: 0, keys_left: None, numbered: false, name: self.name.join(" ") };
         maker.sequence(&self.pieces);
         match random.below(100) {
             0..=1 if line.len() > names => {
@@ -101,6 +101,8 @@ struct Maker<'m> {
     line: &'m mut Line,
     /// How many keys a `numkeys` has promised, and how many of them (or of their weights) are still to come.
     keys: usize,
+    /// Members and fields get numbers, so that a collection becomes large.
+    numbered: bool,
     keys_left: Option<usize>,
     name: String,
 }
@@ -117,8 +119,17 @@ impl Maker<'_> {
                     }
                 }
                 Piece::Optional { choices, repeats: true } => {
-                    let times = self.keys_left.take().unwrap_or_else(|| self.random.below(4));
+                    let times = match self.keys_left.take() {
+                        Some(left) => left,
+                        None if grows(choices) && self.random.chance(4) => {
+                            self.numbered = true;
+                            let most = if self.random.chance(5) { 14 } else { 10 };
+                            1 << self.random.below(most)
+                        }
+                        None => self.random.below(4),
+                    };
                     (0..times).for_each(|_| self.choice(choices));
+                    self.numbered = false;
                 }
             }
         }
@@ -139,7 +150,7 @@ impl Maker<'_> {
             // Words are known in any case.
             _ if upper && self.random.chance(20) => word.to_lowercase().into_bytes(),
             _ if upper => word.as_bytes().to_vec(),
-            "numkeys" => {
+            "numkeys" | "numfields" => {
                 let keys = 1 + self.random.below(3);
                 (self.keys, self.keys_left) = (keys, Some(keys - 1));
                 keys.to_string().into_bytes()
@@ -171,8 +182,14 @@ impl Maker<'_> {
             "timeout" => pick(self.random, &["0.001", "0.01", "0.003", "-1", "x", ""]),
             "score" | "weight" => score(self.random),
             "increment" if self.name == "ZINCRBY" => score(self.random),
-            "member" | "member1" | "member2" => member(self.random),
-            "count" if self.name == "ZRANDMEMBER" => pick(self.random, &["0", "1", "-1", "3", "100", "-9223372036854775808", "x"]),
+            "member" | "field" | "value" | "element" if self.numbered && (name != "value" || self.random.chance(95)) => {
+                format!("{}{}", if self.random.chance(30) { "m" } else { "" }, self.random.below(4000)).into_bytes()
+            }
+            "member" | "member1" | "member2" | "field" => member(self.random),
+            "count" if self.name == "SPOP" => pick(self.random, &["0", "100000", "100000", "-1", "x"]),
+            "count" if ["ZRANDMEMBER", "HRANDFIELD", "SRANDMEMBER"].contains(&&self.name[..]) => {
+                pick(self.random, &["0", "1", "-1", "3", "100", "-9223372036854775808", "x"])
+            }
             "min" | "max" | "start" | "stop" if self.name.starts_with('Z') => self.bound(),
             "longitude" => pick(self.random, &["1", "1.5", "13.361389", "-13.1", "15.087269", "179.9", "-180", "180", "181", "x"]),
             "latitude" => pick(self.random, &["1", "1.2", "38.115556", "-38.5", "37.502669", "84.9", "-85.05112878", "86", "x"]),
@@ -216,6 +233,12 @@ fn score(random: &mut Random) -> Vec<u8> {
 /// A member: mostly one of few, so that they meet.
 fn member(random: &mut Random) -> Vec<u8> {
     if random.chance(85) { pick(random, &["a", "b", "c", "d", "e", "aa", "ab", ""]) } else { value(random) }
+}
+
+/// Whether what is repeated are the elements of a collection.
+fn grows(choices: &[Vec<Piece>]) -> bool {
+    let element = |piece: &Piece| matches!(piece, Piece::Word(word) if ["member", "field", "element"].contains(&&word[..]));
+    choices.iter().any(|choice| choice.iter().any(element))
 }
 
 fn is_number(name: &str) -> bool {
