@@ -209,20 +209,14 @@ pub fn double_text(value: f64) -> NumberText {
     text
 }
 
-/// What C's `%.17g` prints: 17 digits, without zeros at the end, as Redis 7.0 shows doubles and every version digests them.
-pub fn general(value: f64) -> String {
+/// As [`double_text`], but with an exponent for whole numbers, too, wherever that is shorter: what Redis digests.
+pub fn shortest_text(value: f64) -> NumberText {
     if !value.is_finite() || value == 0.0 {
-        return double_text(value).as_str().to_owned();
+        return double_text(value);
     }
-    let scientific = format!("{value:.16e}");
-    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    let short = |text: &str| if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text.to_owned() };
-    if (-4..17).contains(&exponent) {
-        return short(&format!("{value:.*}", (16 - exponent) as usize));
-    }
-    let sign = if exponent < 0 { '-' } else { '+' };
-    format!("{}e{sign}{:02}", short(digits), exponent.abs())
+    let mut text = NumberText::new();
+    push_shortest(&mut text, value);
+    text
 }
 
 /// Lays the shortest digits of a finite `value` out: plain where few zeros are needed, else with an exponent.

@@ -98,10 +98,7 @@ pub fn check(kind: Kind, nodes: &dyn Nodes, root: &Root, visit: &mut dyn FnMut(R
         Kind::Hash => hash::Hash::of(&value).check(nodes, visit),
         Kind::Set if second != Tree::default() => Err(Fault::Damaged { what: "the root of a set" }),
         Kind::Set => sequence::check(nodes, &first, &set::MEMBERS, true, visit),
-        Kind::SortedSet => {
-            sequence::check_shape(nodes, &first, visit)?;
-            sequence::check_shape(nodes, &second, visit)
-        }
+        Kind::SortedSet => sorted_set::check(nodes, &value, visit),
     }
 }
 

@@ -61,24 +61,9 @@ fn bounds_are_read_as_strtod_alone_reads_them() {
 }
 
 #[test]
-fn seventeen_digits_are_those_of_printf() {
-    for (value, text) in [
-        (0.0, "0"),
-        (-0.0, "-0"),
-        (3.0, "3"),
-        (0.1, "0.10000000000000001"),
-        (1.5, "1.5"),
-        (-2.25, "-2.25"),
-        (1e16, "10000000000000000"),
-        (1e17, "1e+17"),
-        (1.5e300, "1.5000000000000001e+300"),
-        (0.0001, "0.0001"),
-        (0.00001, "1.0000000000000001e-05"),
-        (5e-324, "4.9406564584124654e-324"),
-        (f64::INFINITY, "inf"),
-        (f64::NEG_INFINITY, "-inf"),
-    ] {
-        assert_eq!(general(value), text);
+fn whole_numbers_have_exponents_where_redis_digests_them() {
+    for (value, text) in [(0.0, "0"), (3.0, "3"), (1e7, "10000000"), (1e9, "1e+9"), (0.1, "0.1"), (1.5e300, "1.5e+300"), (f64::INFINITY, "inf")] {
+        assert_eq!(shortest_text(value).as_str(), text);
     }
 }
 

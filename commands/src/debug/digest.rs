@@ -93,7 +93,7 @@ fn add_sorted_set(txn: &Txn<'_>, digest: &mut [u8; 20], found: &Found<'_>) -> Re
         let entry = entry?;
         let mut element = NONE;
         mix(&mut element, entry.member());
-        mix(&mut element, number::general(entry.value()).as_bytes());
+        mix(&mut element, number::shortest_text(entry.value()).as_bytes());
         add(digest, &element);
     }
     Ok(())

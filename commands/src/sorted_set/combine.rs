@@ -4,9 +4,10 @@ use std::collections::HashMap;
 
 use polder_base::number::{self, NumberMode};
 use polder_base::score::Score;
-use polder_table::Stop;
-use polder_values::Kind;
+use polder_table::{Found, Stop};
+use polder_values::sequence::Sequence;
 use polder_values::sorted_set::SortedSet;
+use polder_values::{Kind, set};
 
 use super::range::{begin_entries, begin_entry};
 use super::{reply_score, store};
@@ -47,33 +48,55 @@ impl Aggregate {
     }
 }
 
+/// What is combined: plain sets, too, whose members all have the score 1.
+#[derive(Clone, Copy)]
+enum Members<'c> {
+    Scored(SortedSet<'c>),
+    Plain(Sequence<'c>),
+}
+
 /// One of the sets that are combined.
 struct Source<'c> {
-    set: SortedSet<'c>,
+    members: Members<'c>,
     weight: f64,
 }
 
 impl<'c> Source<'c> {
     /// A key's set; an absent key is an empty one.
     fn of(call: &Call<'c>, key: &[u8]) -> Result<Source<'c>, Stop> {
-        let set = match call.find(key)? {
-            None => SortedSet::EMPTY,
-            Some(found) if found.kind == Kind::SortedSet => SortedSet::of(&found.value),
+        let members = match call.find(key)? {
+            None => Members::Scored(SortedSet::EMPTY),
+            Some(Found { kind: Kind::SortedSet, value, .. }) => Members::Scored(SortedSet::of(&value)),
+            Some(Found { kind: Kind::Set, value, .. }) => Members::Plain(Sequence::of(&value)),
             Some(_) => return Err(WRONG_TYPE.into()),
         };
-        Ok(Source { set, weight: 1.0 })
+        Ok(Source { members, weight: 1.0 })
     }
 
     fn count(&self) -> Result<u64, Stop> {
-        Ok(self.set.count()?)
+        match self.members {
+            Members::Scored(set) => Ok(set.count()?),
+            Members::Plain(members) => Ok(members.count()?),
+        }
     }
 
     /// Shows every member with its weighed score, until `visit` answers false.
     fn each(&self, call: &Call<'c>, visit: &mut dyn FnMut(Item<'c>) -> Result<bool, Stop>) -> Outcome {
-        for entry in self.set.iter(call.txn, 0) {
-            let entry = entry?;
-            if !visit((self.weighed(entry.score()), entry.into_member()))? {
-                break;
+        match self.members {
+            Members::Scored(set) => {
+                for entry in set.iter(call.txn, 0) {
+                    let entry = entry?;
+                    if !visit((self.weighed(entry.score()), entry.into_member()))? {
+                        break;
+                    }
+                }
+            }
+            Members::Plain(members) => {
+                for element in members.iter(call.txn, 0) {
+                    if !visit((self.weighed(Score::of(1.0)), element?.bytes(call.txn)?))? {
+                        break;
+                    }
+                }
             }
         }
         Ok(())
@@ -81,7 +104,11 @@ impl<'c> Source<'c> {
 
     /// The weighed score of a member.
     fn find(&self, call: &Call<'c>, member: &[u8]) -> Result<Option<Score>, Stop> {
-        Ok(self.set.find(call.txn, member)?.map(|entry| self.weighed(entry.score())))
+        let score = match self.members {
+            Members::Scored(set) => set.find(call.txn, member)?.map(|entry| entry.score()),
+            Members::Plain(members) => set::find(call.txn, &members, member)?.map(|_| Score::of(1.0)),
+        };
+        Ok(score.map(|score| self.weighed(score)))
     }
 
     fn weighed(&self, score: Score) -> Score {

@@ -3,5 +3,6 @@ mod barred;
 mod door;
 mod hub;
 mod serving;
+mod sorted_set;
 mod stopping;
 mod waiting;

@@ -2,6 +2,8 @@
 //!
 //! The grammar is read as `commands/src/grammar.rs` describes it. A placeholder's name decides what stands there, so a
 //! new command is tried without a line written here.
+use polder_base::number;
+
 use crate::random::Random;
 
 use super::Line;
@@ -58,7 +60,21 @@ impl Template {
             }
             _ => {}
         }
+        tame_timeout(&mut line);
         line
+    }
+}
+
+/// Lets no call wait for long: nobody else is there who would end it.
+fn tame_timeout(line: &mut Line) {
+    let at = match line[0].as_slice() {
+        b"BZMPOP" | b"BLMPOP" => 1,
+        b"BZPOPMIN" | b"BZPOPMAX" | b"BLPOP" | b"BRPOP" | b"BLMOVE" | b"BRPOPLPUSH" => line.len() - 1,
+        _ => return,
+    };
+    let waits_long = |text: &Vec<u8>| number::double(text).is_some_and(|seconds| seconds == 0.0 || seconds > 0.05 && seconds < 1e18);
+    if let Some(timeout) = line.get_mut(at).filter(|timeout| waits_long(timeout)) {
+        *timeout = b"0.01".to_vec();
     }
 }
 
@@ -191,8 +207,8 @@ impl Maker<'_> {
                 pick(self.random, &["0", "1", "-1", "3", "100", "-9223372036854775808", "x"])
             }
             "min" | "max" | "start" | "stop" if self.name.starts_with('Z') => self.bound(),
-            "longitude" => pick(self.random, &["1", "1.5", "13.361389", "-13.1", "15.087269", "179.9", "-180", "180", "181", "x"]),
-            "latitude" => pick(self.random, &["1", "1.2", "38.115556", "-38.5", "37.502669", "84.9", "-85.05112878", "86", "x"]),
+            "longitude" => degrees(self.random, 18_000, &["179.9", "-180", "180", "181", "x", "0"]),
+            "latitude" => degrees(self.random, 8_500, &["84.9", "-85.05112878", "85.05112878", "86", "x", "0"]),
             "radius" | "width" | "height" => {
                 pick(self.random, &["0", "1", "100", "200.5", "3000", "70000", "1000000", "30000000", "-1", "x"])
             }
@@ -228,6 +244,17 @@ fn score(random: &mut Random) -> Vec<u8> {
         15..=17 => pick(random, &["0.5", "-2.25", "1e3", "inf", "-inf", "1e20", "0x10", "+1", ".5"]),
         _ => decimal(random),
     }
+}
+
+/// Degrees in hundredths: of four places mostly, so that some are near each other.
+fn degrees(random: &mut Random, hundredths_max: usize, edges: &[&str]) -> Vec<u8> {
+    if random.chance(15) {
+        return pick(random, edges);
+    }
+    let around = [0, 1500, 8000, hundredths_max - 100][random.below(4)];
+    let spread = if random.chance(70) { 100 } else { hundredths_max - around };
+    let sign = if random.chance(30) { "-" } else { "" };
+    format!("{sign}{:.6}", (around + random.below(spread)) as f64 / 100.0 + random.below(1_000) as f64 / 1e6).into_bytes()
 }
 
 /// A member: mostly one of few, so that they meet.
