@@ -62,7 +62,9 @@ fn bounds_are_read_as_strtod_alone_reads_them() {
 
 #[test]
 fn whole_numbers_have_exponents_where_redis_digests_them() {
-    for (value, text) in [(0.0, "0"), (3.0, "3"), (1e7, "10000000"), (1e9, "1e+9"), (0.1, "0.1"), (1.5e300, "1.5e+300"), (f64::INFINITY, "inf")] {
+    for (value, text) in
+        [(0.0, "0"), (3.0, "3"), (1e7, "10000000"), (1e9, "1e+9"), (0.1, "0.1"), (1.5e300, "1.5e+300"), (f64::INFINITY, "inf")]
+    {
         assert_eq!(shortest_text(value).as_str(), text);
     }
 }

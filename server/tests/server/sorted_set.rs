@@ -48,6 +48,6 @@ fn whatever_makes_a_sorted_set_ends_the_waiting_and_other_kinds_do_not() {
     }
     send(&mut waiter, &["BZPOPMIN", "z", "0.2"]);
     assert_eq!(maker.ask("SET z text"), "+OK");
-    assert_eq!(waiter.reply(), "*-1");
+    assert_eq!(waiter.reply(), "_");
     assert_eq!(maker.ask("BZPOPMIN z 1"), "-WRONGTYPE Operation against a key holding the wrong kind of value");
 }
