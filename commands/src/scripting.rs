@@ -23,6 +23,7 @@ use crate::command::{
 };
 use crate::introspect::help;
 use crate::session::{Host, Session};
+use crate::settings::id;
 
 mod board;
 mod function;
@@ -295,6 +296,7 @@ fn perform(
     run: impl FnOnce(&Input<'_>, &mut stage::Stage<'_, '_>, &mut dyn polder_base::Reply) -> Ended,
 ) -> Outcome {
     let limits = stage::Limits::of(call, flags)?;
+    scripting.lua.limit_memory(call.host.settings().number(const { id("lua-memory-limit") }) as u64);
     let now_us = call.txn.now_us();
     let input = Input { keys, args, seed: now_us };
     let Call { table, txn, session, host, args: command, .. } = call;

@@ -67,6 +67,13 @@ pub struct Outlook {
     sights: Vec<Option<Sight>>,
 }
 
+impl Outlook {
+    /// The row of a call.
+    pub fn command(&self, number: usize) -> Option<&'static Command> {
+        self.calls.get(number).and_then(|(command, _)| *command)
+    }
+}
+
 impl Memory {
     /// Attaches the segment that `options` names.
     ///

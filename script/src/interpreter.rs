@@ -316,7 +316,8 @@ fn watch(lua: &Lua, desk: &Rc<Desk>, instructions: u32) -> mlua::Result<()> {
     lua.set_global_hook(HookTriggers::new().every_nth_instruction(instructions), move |lua, _| {
         if clerk.loading_since.get().is_some_and(|since| since.elapsed() > LOAD_PATIENCE) {
             clerk.ending.replace(Some(Ending::Killed("ERR FUNCTION LOAD timeout".into(), None)));
-        } else if clerk.ending.borrow().is_none()
+        } else if clerk.loading_since.get().is_none()
+            && clerk.ending.borrow().is_none()
             && let Some(tick) = clerk.tick.get()
         {
             tick.call::<()>(())?;

@@ -97,6 +97,8 @@ impl Scripts for Lua {
     }
 
     fn limit_memory(&self, bytes: u64) {
-        self.0.memory_max.store(bytes, Ordering::Relaxed);
+        if self.0.memory_max.load(Ordering::Relaxed) != bytes {
+            self.0.memory_max.store(bytes, Ordering::Relaxed);
+        }
     }
 }

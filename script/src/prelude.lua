@@ -301,6 +301,7 @@ end
 
 -- Runs a library's code, which sees nothing of the world.
 function M.load(f)
+  gate = nil
   function_guard.__index, real[function_face] = load_globals, load_globals
   local ok, thrown = raw_xpcall(f, handler)
   function_guard.__index, real[function_face] = function_globals, function_globals

@@ -13,6 +13,7 @@
 //! **Invariant:** a connection that must wait is parked ([`Connection::park`]): its requests stay unexecuted in its input
 //! and others go on. A pause parks; so does a lock that stays taken, whose holder may be stopped or slow: the request is tried
 //! again every millisecond, and the more of them meet such locks, the less time each of them gets, so the others' turns stay short.
+mod busy;
 mod hearing;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -24,7 +25,7 @@ use mio::event::Event;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use polder_base::time::{now_ms, now_us};
-use polder_commands::command::Run;
+use polder_commands::command::{ALLOW_BUSY, Run, SCRIPTS};
 use polder_commands::debug::inside;
 use polder_commands::{Host, Progress, Session, TOGETHER_MAX, acl, execute};
 use polder_engine::{Counter, Outlook};
@@ -100,6 +101,8 @@ pub struct Loop {
     /// What is known of the calls of a batch; kept for its memory.
     outlook: Outlook,
     inputs: Vec<Vec<u8>>,
+    /// Whose requests this turn has taken up.
+    turning: Vec<usize>,
     bounds: Bounds,
     /// The version of the users that all sessions are of.
     users_version: u64,
@@ -147,6 +150,7 @@ impl Loop {
             spare: Spare::default(),
             outlook: Outlook::default(),
             inputs: Vec::new(),
+            turning: Vec::new(),
             bounds,
             users_version: 0,
             now_ms: now_ms(),
@@ -452,6 +456,8 @@ impl Loop {
 
     /// Executes all whole requests of the ready connections, in batches.
     fn execute(&mut self, ready: &[usize]) {
+        self.turning.clear();
+        self.turning.extend_from_slice(ready);
         let mut inputs = std::mem::take(&mut self.inputs);
         let mut spare = std::mem::take(&mut self.spare);
         inputs.extend(ready.iter().map(|slot| self.slots[*slot].as_mut().map_or(Vec::new(), |found| std::mem::take(&mut found.input))));
@@ -526,7 +532,14 @@ impl Loop {
             self.parked.push(slot);
             return 1;
         }
-        let Connection { session, output, taken, barred, .. } = &mut **connection;
+        if let Content::Args { from, to } = frame.content
+            && self.runs_scripts(slot, foresight)
+        {
+            let progress = self.run_long(slot, &args[from..to]);
+            return self.after_frame(slot, frames, usize::from(progress == Progress::Answered), progress);
+        }
+        let Some(connection) = &mut self.slots[slot] else { return 1 };
+        let Connection { session, output, .. } = &mut **connection;
         output.lend(|| self.pool.take());
         session.turn_ms = self.now_ms;
         session.patience_us = self.patience_us;
@@ -547,6 +560,13 @@ impl Loop {
                 }
             },
         };
+        self.after_frame(slot, frames, done, progress)
+    }
+
+    /// What follows from how the first of `frames`, or so many of them, came out; answers how many are done with.
+    fn after_frame(&mut self, slot: usize, frames: &[Frame], done: usize, progress: Progress) -> usize {
+        let Some(connection) = &mut self.slots[slot] else { return 1 };
+        let Connection { session, output, taken, barred, .. } = &mut **connection;
         if let Some(last) = frames[..done].last() {
             *taken = last.end;
         }
@@ -561,7 +581,7 @@ impl Loop {
         }
         *barred = false;
         if progress == Progress::Waiting {
-            *taken = frame.end;
+            *taken = frames[0].end;
             self.begin_wait(slot);
             return done.max(1);
         }

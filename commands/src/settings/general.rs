@@ -30,7 +30,11 @@ pub(super) const SETTINGS: &[Setting] = &[
     setting("shutdown-on-sigint", Shape::Flags(SIGNAL_FLAGS), Start::Number(0)).inert(),
     setting("shutdown-on-sigterm", Shape::Flags(SIGNAL_FLAGS), Start::Number(0)).inert(),
     integer("shutdown-timeout", 0, INT_MAX, 10).inert().about("Nothing waits for replicas at SHUTDOWN: the memory outlives the server."),
-    integer("busy-reply-threshold", 0, i64::MAX, 5000).alias("lua-time-limit"),
+    integer("busy-reply-threshold", 0, i64::MAX, 5000)
+        .alias("lua-time-limit")
+        .about("Milliseconds that a script may run before other clients of its thread are answered BUSY and may kill it; 0: for ever."),
+    memory("lua-memory-limit", 0, i64::MAX, 1 << 30)
+        .about("The most that the scripts of one thread may take, in bytes, beside the data; 0 is no limit."),
     integer("hz", 0, INT_MAX, 10).inert(),
     switch("dynamic-hz", true).inert(),
     switch("activerehashing", true).inert(),
