@@ -203,7 +203,6 @@ const STATS: &[Metric] = &[
     none("sync_full"),
     none("sync_partial_ok"),
     none("sync_partial_err"),
-    none("expired_subkeys"),
     metric("expired_keys", Count(|facts| facts.counter(Counter::Expired))),
     metric("expired_subkeys", Count(|facts| facts.counter(Counter::ExpiredFields))),
     metric("expired_stale_perc", Text(|facts| format!("{:.2}", facts.stale() * 100.0))),

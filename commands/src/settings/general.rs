@@ -1,5 +1,5 @@
 //! The process itself: logging, signals, databases, and what may be asked of it.
-use super::{Setting, Shape, Start, choice, integer, setting, special, switch, text};
+use super::{Setting, Shape, Start, choice, integer, memory, setting, special, switch, text};
 
 const INT_MAX: i64 = i32::MAX as i64;
 
