@@ -2,6 +2,7 @@
 //!
 //! How a stream is laid out is `values::stream`'s business. Adding and trimming, reading, groups, what is pending, and XINFO have files of
 //! their own; here are the rows, and what all of them need.
+use std::borrow::Cow;
 use std::io::Write as _;
 
 use polder_base::Reply;
@@ -209,18 +210,23 @@ fn reply_range(reply: &mut dyn Reply, stream: &Stream<'_>, range: &Range) -> Out
     Ok(())
 }
 
+/// A name as Redis shows it in an error: up to the first NUL.
+fn shown(name: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(id::as_c(name))
+}
+
 /// Redis's text for a group that is not there.
 fn no_group(key: &[u8], group: &[u8]) -> Stop {
-    format!("NOGROUP No such key '{}' or consumer group '{}'", String::from_utf8_lossy(key), String::from_utf8_lossy(group)).into()
+    format!("NOGROUP No such key '{}' or consumer group '{}'", shown(key), shown(group)).into()
 }
 
 /// As [`no_group`], where the key is there.
 fn no_such_group(key: &[u8], group: &[u8]) -> Stop {
-    format!("NOGROUP No such consumer group '{}' for key name '{}'", String::from_utf8_lossy(group), String::from_utf8_lossy(key)).into()
+    format!("NOGROUP No such consumer group '{}' for key name '{}'", shown(group), shown(key)).into()
 }
 
 /// Redis's text for options that a subcommand does not know.
 fn bad_subcommand(call: &Call<'_>) -> Stop {
-    let name = String::from_utf8_lossy(&call.args[1][..call.args[1].len().min(128)]).into_owned();
+    let name = shown(&call.args[1][..call.args[1].len().min(128)]);
     format!("ERR unknown subcommand or wrong number of arguments for '{name}'. Try {} HELP.", call.command.container()).into()
 }

@@ -12,6 +12,7 @@ use polder_table::{Db, Found, Mode, Scanned, Stop, Txn};
 use polder_values::hash::Hash;
 use polder_values::sequence::Sequence;
 use polder_values::sorted_set::SortedSet;
+use polder_values::stream::{Range, Stream};
 use polder_values::{Kind, Value, string};
 use sha1::{Digest, Sha1};
 
@@ -62,11 +63,23 @@ fn mix_value(txn: &Txn<'_>, digest: &mut [u8; 20], found: &Found<'_>) -> Result<
                 mix(digest, &element?.bytes(txn)?);
             }
         }
-        Kind::Stream => return Err("ERR this version of polder digests no streams".into()),
+        Kind::Stream => mix_entries(txn, digest, &found.value)?,
     }
     if found.expiry_ms.is_some() {
         add(digest, b"!!expire!!");
     }
+    Ok(())
+}
+
+/// Mixes in the entries of a stream: each id, then its fields and values.
+fn mix_entries(txn: &Txn<'_>, digest: &mut [u8; 20], value: &Value<'_>) -> Result<(), Stop> {
+    Stream::of(txn, value)?.walk(&Range::ALL, &mut |entry| {
+        mix(digest, format!("{}.{}", entry.id.ms, entry.id.seq).as_bytes());
+        for (field, value) in entry.pairs() {
+            mix(digest, field);
+            mix(digest, value);
+        }
+    })?;
     Ok(())
 }
 

@@ -24,7 +24,7 @@ fn unsigned(text: &[u8]) -> Option<u64> {
 }
 
 /// The text up to the NUL that ends it, as C sees it.
-fn as_c(text: &[u8]) -> &[u8] {
+pub fn as_c(text: &[u8]) -> &[u8] {
     text.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 

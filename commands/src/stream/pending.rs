@@ -7,7 +7,7 @@ use polder_base::number;
 use polder_table::{Found, Stop};
 use polder_values::stream::{Consumer, Draft, Group, Id, Pending, Stream};
 
-use super::{find, find_draft, id, no_group, publish, reply_entry, reply_id};
+use super::{find, find_draft, id, no_group, publish, reply_entry, reply_id, shown};
 use crate::call::{Call, Outcome, SYNTAX, integer, is};
 
 /// XAUTOCLAIM looks at so many entries for each that it may claim, and claims so many unless it is told otherwise.
@@ -252,7 +252,7 @@ fn claim_options(call: &Call<'_>) -> Result<Options, Stop> {
                 options.last = id::exact(text)?;
                 rest
             }
-            [word, ..] => return Err(format!("ERR Unrecognized XCLAIM option '{}'", String::from_utf8_lossy(word)).into()),
+            [word, ..] => return Err(format!("ERR Unrecognized XCLAIM option '{}'", shown(word)).into()),
         }
     }
 }

@@ -10,7 +10,7 @@ use polder_values::Kind;
 use polder_values::stream::{Consumer, Group, Id, Pending, Range, Stream};
 
 use super::group::Measure;
-use super::{find, find_draft, id, publish, reply_entry, reply_id, reply_range};
+use super::{find, find_draft, id, publish, reply_entry, reply_id, reply_range, shown};
 use crate::call::{Call, Outcome, SYNTAX, integer, is};
 use crate::waiting::{Otherwise, Wait, milliseconds};
 
@@ -177,9 +177,8 @@ pub(super) fn xreadgroup(call: &mut Call<'_>) -> Outcome {
     let served = servings.iter().filter(|serving| **serving != Serving::Nothing).count();
     if served > 0 {
         call.reply_streams(served);
-    } else if request.timeout_ms.is_some() && call.may_wait() {
-        return finish(call, &request, Vec::new());
     }
+    // Who waits is known as a consumer meanwhile: the transaction that puts the call down for its keys commits this, too.
     for (key, serving) in request.keys.iter().zip(servings) {
         serve(call, &request, key, (group, consumer), serving)?;
     }
@@ -187,12 +186,12 @@ pub(super) fn xreadgroup(call: &mut Call<'_>) -> Outcome {
 }
 
 fn missing(key: &[u8], group: &[u8]) -> Stop {
-    let (key, group) = (String::from_utf8_lossy(key), String::from_utf8_lossy(group));
+    let (key, group) = (shown(key), shown(group));
     format!("NOGROUP No such key '{key}' or consumer group '{group}' in XREADGROUP with GROUP option").into()
 }
 
 fn meaningless(text: &[u8]) -> Stop {
-    let sign = String::from_utf8_lossy(text);
+    let sign = shown(text);
     format!(
         "ERR The {sign} ID is meaningless in the context of XREADGROUP: you want to read the history of this consumer by specifying a \
          proper ID, or use the > ID to get new messages. The {sign} ID would just return an empty result set."

@@ -195,6 +195,10 @@ fn sequence(templates: &[Template], known: &Differences, random: &mut Random) ->
     let sorted = |key: &&str| ["ZRANGE", key, "0", "-1", "WITHSCORES"].map(|word| word.as_bytes().to_vec()).to_vec();
     lines.extend(KEYS.iter().map(sorted));
     lines.extend(KEYS.iter().map(|key| ["LRANGE", key, "0", "-1"].map(|word| word.as_bytes().to_vec()).to_vec()));
+    for (command, rest) in [("XRANGE", &["-", "+"][..]), ("XPENDING", &["g", "-", "+", "1000"])] {
+        let line = |key: &&str| [command, key].iter().chain(rest).map(|word| word.as_bytes().to_vec()).collect();
+        lines.extend(KEYS.iter().map(line));
+    }
     lines
 }
 

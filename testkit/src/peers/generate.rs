@@ -187,6 +187,20 @@ impl Maker<'_> {
             "offset" if self.name == "SETBIT" || self.name.starts_with("BITFIELD") => bit_offset(self.random),
             "offset" if self.name == "SETRANGE" => pick(self.random, &["0", "1", "5", "10", "100", "9000", "-1", "536870912"]),
             "seconds" => pick(self.random, &["100", "1000", "86400", "0", "-1", "9223372036854775", "9223372036854775807", "1.5"]),
+            // Who waits for longer holds up the test.
+            "milliseconds" if self.name.starts_with("XREAD") => pick(self.random, &["1", "2", "3", "-1", "x"]),
+            "id" | "last-id" | "lastid" | "max-deleted-id" => id(self.random, self.name.starts_with("XREAD")),
+            "start" | "end" if self.name.starts_with('X') => range_end(self.random),
+            "threshold" => {
+                if self.random.chance(50) {
+                    integer(self.random)
+                } else {
+                    id(self.random, false)
+                }
+            }
+            "min-idle-time" => pick(self.random, &["0", "0", "0", "-1", "100000", "x"]),
+            "group" => pick(self.random, &["g", "g", "h", ""]),
+            "consumer" => pick(self.random, &["c", "d", "e"]),
             "milliseconds" => pick(self.random, &["100000", "86400000", "0", "-1", "9223372036854775807", "-9223372036854775808"]),
             "unix-time-seconds" => pick(self.random, &["4102444800", "1", "0", "-1", "9223372036854775807"]),
             "unix-time-milliseconds" => pick(self.random, &["4102444800000", "1", "0", "-1", "9223372036854775807"]),
@@ -268,6 +282,40 @@ fn grows(choices: &[Vec<Piece>]) -> bool {
     choices.iter().any(|choice| choice.iter().any(element))
 }
 
+/// An entry of a stream; few, so that commands meet each other's. `reads`: where it says what was seen last.
+fn id(random: &mut Random, reads: bool) -> Vec<u8> {
+    const ODD: [&str; 12] = [
+        "x",
+        "-",
+        "+",
+        "0-0",
+        "5-*",
+        "1-",
+        "07-1",
+        " 1-1",
+        "1-1-1",
+        "18446744073709551615-18446744073709551615",
+        "",
+        "2-18446744073709551615",
+    ];
+    match random.below(12) {
+        0 => pick(random, &ODD),
+        1..=4 if reads => pick(random, &[">", ">", "$", "0", "0-0"]),
+        1..=3 => (1 + random.below(9)).to_string().into_bytes(),
+        _ => format!("{}-{}", 1 + random.below(9), random.below(4)).into_bytes(),
+    }
+}
+
+/// An end of a range of entries.
+fn range_end(random: &mut Random) -> Vec<u8> {
+    match random.below(6) {
+        0..=1 => b"-".to_vec(),
+        2..=3 => b"+".to_vec(),
+        4 => [&b"("[..], &id(random, false)].concat(),
+        _ => id(random, false),
+    }
+}
+
 fn is_number(name: &str) -> bool {
     [
         "start",
@@ -284,6 +332,8 @@ fn is_number(name: &str) -> bool {
         "idletime",
         "rank",
         "num-matches",
+        "entries-read",
+        "entries-added",
     ]
     .contains(&name)
 }

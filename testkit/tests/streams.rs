@@ -1,0 +1,106 @@
+//! Streams beyond what transcripts show: calls that wait, and many entries.
+use std::time::Duration;
+
+use polder_base::Protocol;
+use polder_testkit::answer::Answer;
+use polder_testkit::caller::Caller;
+use polder_testkit::scratch::Scratch;
+
+/// Long enough that a call which need not wait so long is told apart from one that did.
+const LONG: &str = "20000";
+
+fn typed(scratch: &Scratch, id: u64, line: &str) -> Answer {
+    let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+    Caller::new(id, Protocol::Resp2).call(&scratch.embedder, &args).expect("one reply to each command")
+}
+
+/// What each of the first calls answers, which wait, when the others are made after them.
+fn waited(scratch: &Scratch, waiting: &[&str], then: &[&str]) -> Vec<String> {
+    std::thread::scope(|threads| {
+        let calls: Vec<_> = waiting.iter().zip(100..).map(|(line, id)| threads.spawn(move || typed(scratch, id, line).shown())).collect();
+        std::thread::sleep(Duration::from_millis(150));
+        then.iter().for_each(|line| drop(typed(scratch, 1, line)));
+        calls.into_iter().map(|call| call.join().expect("a reply")).collect()
+    })
+}
+
+#[test]
+fn an_entry_wakes_all_who_wait_for_it() {
+    let scratch = Scratch::new();
+    typed(&scratch, 1, "XADD s 1-1 a 1");
+    let read = format!("XREAD BLOCK {LONG} STREAMS s $");
+    let other = format!("XREAD COUNT 5 BLOCK {LONG} STREAMS missing s 0 1-1");
+    let told = waited(&scratch, &[&read, &other, &read], &["XDEL s 1-1", "XADD t 1-1 a 1", "XADD s 1-2 a 2"]);
+    let expected = "1) 1) \"s\"\n   2) 1) 1) \"1-2\"\n         2) 1) \"a\"\n            2) \"2\"";
+    assert_eq!(told, [expected, expected, expected]);
+}
+
+#[test]
+fn one_of_a_group_is_served_and_the_others_wait_on() {
+    let scratch = Scratch::new();
+    typed(&scratch, 1, "XGROUP CREATE s g $ MKSTREAM");
+    let reads = ["c", "d"].map(|consumer| format!("XREADGROUP GROUP g {consumer} COUNT 1 BLOCK {LONG} STREAMS s >"));
+    let told = waited(&scratch, &[&reads[0], &reads[1]], &["XINFO CONSUMERS s g", "XADD s 1-1 a 1", "XADD s 1-2 a 2"]);
+    let count = |text: &str| told.iter().filter(|told| told.contains(text)).count();
+    assert_eq!((count("\"1-1\""), count("\"1-2\"")), (1, 1), "{told:?}");
+    assert_eq!(typed(&scratch, 1, "XPENDING s g - + 10 c").shown().matches("\"1-").count(), 1);
+}
+
+#[test]
+fn who_waits_is_known_as_a_consumer() {
+    let scratch = Scratch::new();
+    typed(&scratch, 1, "XGROUP CREATE s g $ MKSTREAM");
+    let told = waited(&scratch, &["XREADGROUP GROUP g c BLOCK 300 STREAMS s >"], &["COPY s copy"]);
+    assert_eq!(told, ["(nil)"]);
+    assert!(typed(&scratch, 1, "XINFO CONSUMERS copy g").shown().contains("\"c\""));
+}
+
+#[test]
+fn who_waits_learns_that_the_group_or_the_stream_is_gone() {
+    let scratch = Scratch::new();
+    let read = format!("XREADGROUP GROUP g c BLOCK {LONG} STREAMS s >");
+    for end in ["XGROUP DESTROY s g", "DEL s", "FLUSHALL"] {
+        typed(&scratch, 1, "XGROUP CREATE s g $ MKSTREAM");
+        let told = waited(&scratch, &[&read], &[end]);
+        assert_eq!(told, ["(error) NOGROUP No such key 's' or consumer group 'g' in XREADGROUP with GROUP option"], "{end}");
+    }
+    typed(&scratch, 1, "XGROUP CREATE s g $ MKSTREAM");
+    let told = waited(&scratch, &[&read], &["SET s text"]);
+    assert_eq!(told, ["(error) WRONGTYPE Operation against a key holding the wrong kind of value"]);
+}
+
+#[test]
+fn a_timeout_answers_nothing() {
+    let scratch = Scratch::new();
+    assert_eq!(waited(&scratch, &["XREAD BLOCK 200 STREAMS s t $ 0"], &["XADD u 1-1 a 1"]), ["(nil)"]);
+}
+
+#[test]
+fn a_hundred_thousand_entries_are_read_and_trimmed() {
+    const MANY: usize = 100_000;
+    let scratch = Scratch::new();
+    let mut caller = Caller::new(1, Protocol::Resp3);
+    let mut call = |line: &str| {
+        let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        caller.call(&scratch.embedder, &args).expect("one reply to each command")
+    };
+    call("XGROUP CREATE s g 0 MKSTREAM");
+    for number in 1..=MANY {
+        call(&format!("XADD s {number}-0 field value{number}"));
+    }
+    assert_eq!(call("XLEN s"), Answer::Integer(MANY as i64));
+    assert!(call("XRANGE s 50000 + COUNT 1").shown().contains("value50000"));
+    assert!(call("XREVRANGE s 70000 - COUNT 1").shown().contains("value70000"));
+    let Answer::Integer(bytes) = call("MEMORY USAGE s") else { panic!("a number") };
+    assert!(bytes < 28 * MANY as i64, "{bytes} bytes");
+    for _ in 0..10 {
+        call("XREADGROUP GROUP g c COUNT 1000 STREAMS s >");
+    }
+    assert_eq!(call("XACK s g 1-0 9999-0 20000-0"), Answer::Integer(2));
+    assert_eq!(call("XPENDING s g 5000 + 1 c").shown().lines().next(), Some("1) 1) \"5000-0\""));
+    assert_eq!(call("XTRIM s MINID 99901"), Answer::Integer(99_900));
+    assert_eq!(call("XTRIM s MAXLEN ~ 10 LIMIT 50"), Answer::Integer(0));
+    assert_eq!(call("XGROUP DESTROY s g"), Answer::Integer(1));
+    let Answer::Integer(bytes) = call("MEMORY USAGE s") else { panic!("a number") };
+    assert!(bytes < 8_000, "{bytes} bytes");
+}
