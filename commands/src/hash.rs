@@ -368,6 +368,7 @@ fn hmset(call: &mut Call<'_>) -> Outcome {
 fn set_pairs(call: &Call<'_>) -> Result<i64, Stop> {
     let (pairs, []) = call.args[2..].as_chunks() else { return Err(wrong_arity(call.command)) };
     let (txn, mut edit, mut created) = (call.txn, Edit::open(call)?, 0);
+    edit.draft.expect(pairs.len() as u64);
     for [field, value] in pairs {
         let spot = edit.draft.find(txn, field, || txn.now_ms())?;
         edit.draft.put(txn, &spot, field, value, Expiry::None)?;

@@ -120,6 +120,7 @@ fn sadd(call: &mut Call<'_>) -> Outcome {
         Some(found) => Draft::of(&found.value, thresholds),
         None => Draft::for_members(members[0], members.len() as u64, thresholds),
     };
+    draft.expect(members.len() as u64);
     let mut added = 0;
     for member in members {
         added += i64::from(draft.add(txn, member)?);

@@ -439,6 +439,13 @@ impl Draft {
         Draft { fields: sequence::Draft::of(&fields), index: sequence::Draft::index(index), flags, thresholds }
     }
 
+    /// Says that so many fields are about to be put in, new or not: the layout that Redis would choose for them.
+    pub fn expect(&mut self, fields: u64) {
+        if fields > self.thresholds.entries {
+            self.flags |= LARGE;
+        }
+    }
+
     /// Fields, the expired ones included.
     ///
     /// # Errors

@@ -141,6 +141,14 @@ impl Draft {
         Draft { members: sequence::Draft::of(&Sequence::of(value)), flags: sequence::flags(value), thresholds }
     }
 
+    /// Says that so many members are about to be added, new or not: the layout that Redis would choose for them.
+    pub fn expect(&mut self, members: u64) {
+        let Thresholds { intset_entries, entries, .. } = self.thresholds;
+        if members > if self.flags & INTSET != 0 { intset_entries } else { entries } {
+            self.flags = LARGE;
+        }
+    }
+
     /// The members as they are now.
     pub fn members(&self) -> Sequence<'_> {
         self.members.sequence()

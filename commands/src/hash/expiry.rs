@@ -332,6 +332,7 @@ pub(super) fn hsetex(call: &mut Call<'_>) -> Outcome {
     }
     let expiry = setting.expiry.unwrap_or(Expiry::None);
     let gone = matches!(expiry, Expiry::At(expiry_ms) if expiry_ms <= txn.now_ms());
+    edit.draft.expect(setting.pairs.len() as u64);
     for [field, value] in setting.pairs {
         let spot = edit.draft.find(txn, field, || txn.now_ms())?;
         if gone {
