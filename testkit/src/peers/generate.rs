@@ -204,6 +204,10 @@ impl Maker<'_> {
             "milliseconds" => pick(self.random, &["100000", "86400000", "0", "-1", "9223372036854775807", "-9223372036854775808"]),
             "unix-time-seconds" => pick(self.random, &["4102444800", "1", "0", "-1", "9223372036854775807"]),
             "unix-time-milliseconds" => pick(self.random, &["4102444800000", "1", "0", "-1", "9223372036854775807"]),
+            // With numbers for elements these lead to the keys of the others.
+            "pattern" if self.name.starts_with("SORT") => {
+                pick(self.random, &["k*", "k*", "nosort", "#", "k*->a", "k*->f", "*", "k*->", "none*", "*k", "k1", ""])
+            }
             "pattern" => pick(self.random, &["*", "k*", "k?", "k[1-3]", "k[^1]", "\\k1", "", "*1*", "k[", "[k-"]),
             "type" => pick(self.random, &["string", "hash", "list", "nothing"]),
             "cursor" => pick(self.random, &["0", "0", "x"]),
