@@ -244,10 +244,9 @@ impl<'c> Edit<'c> {
             self.draft.clear(txn)?;
         }
         if self.draft.count()? == 0 {
-            // The draft has released the nodes.
-            if txn.remove(call.db(), key, Replaces::Edited)? {
-                call.notify('g', "del", key);
-            }
+            // The draft has released the nodes. A key that was not there before came and went.
+            txn.remove(call.db(), key, Replaces::Edited)?;
+            call.notify('g', "del", key);
             return Ok(());
         }
         let (value, inner_expiry_ms) = self.draft.finish(txn)?;
