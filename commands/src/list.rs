@@ -8,7 +8,7 @@ use polder_values::list::{Draft, Limit};
 use polder_values::sequence::{Element, Sequence};
 use polder_values::{Kind, Nodes, Value, list, string};
 
-use crate::call::{Call, Outcome, SYNTAX, is};
+use crate::call::{Call, Outcome, SYNTAX, integer, is};
 use crate::command::{BLOCKING, Command, FAST, GROWS, read, write};
 use crate::settings::id;
 
@@ -267,4 +267,12 @@ fn reply_from(call: &mut Call<'_>, held: &Held<'_>, end: End, count: u64) -> Out
 /// A whole number that may not be negative; `refusal` is what is said of anything else.
 fn positive(arg: &[u8], refusal: &'static str) -> Result<u64, Stop> {
     number::integer(arg).and_then(|number| u64::try_from(number).ok()).ok_or_else(|| refusal.into())
+}
+
+/// A whole number whose sign is a direction: each has an opposite.
+fn reversible(arg: &[u8]) -> Result<i64, Stop> {
+    match integer(arg)? {
+        i64::MIN => Err("ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807".into()),
+        number => Ok(number),
+    }
 }

@@ -2,7 +2,7 @@
 use polder_table::Stop;
 use polder_values::list::{self, Draft};
 
-use super::{End, find, limit, notify_taken, publish, range, take};
+use super::{End, find, limit, notify_taken, publish, range, reversible, take};
 use crate::call::{Call, Outcome, SYNTAX, integer, is};
 
 pub(super) fn lpush(call: &mut Call<'_>) -> Outcome {
@@ -115,7 +115,7 @@ pub(super) fn ltrim(call: &mut Call<'_>) -> Outcome {
 }
 
 pub(super) fn lrem(call: &mut Call<'_>) -> Outcome {
-    let (key, count, element) = (call.args[1], integer(call.args[2])?, call.args[3]);
+    let (key, count, element) = (call.args[1], reversible(call.args[2])?, call.args[3]);
     let Some(held) = find(call, key)? else {
         call.reply.integer(0);
         return Ok(());

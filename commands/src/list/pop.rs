@@ -115,8 +115,8 @@ fn pop_named(call: &mut Call<'_>, key: &[u8], held: &Held<'_>, end: End, count: 
 }
 
 pub(super) fn blmpop(call: &mut Call<'_>) -> Outcome {
-    let timeout_ms = seconds(call.args[1])?;
     let (keys, end, count) = many(&call.args[2..])?;
+    let timeout_ms = seconds(call.args[1])?;
     match first(call, keys)? {
         Some((key, held)) => pop_named(call, key, &held, end, count),
         None => wait(call, keys, timeout_ms, Otherwise::NullArray),

@@ -2,7 +2,7 @@
 use polder_table::Stop;
 use polder_values::list;
 
-use super::{Held, find, positive, range, reply_element};
+use super::{Held, find, positive, range, reply_element, reversible};
 use crate::call::{Call, Outcome, SYNTAX, integer, is};
 
 pub(super) fn llen(call: &mut Call<'_>) -> Outcome {
@@ -60,10 +60,7 @@ impl<'s> Search<'s> {
         let (options, rest) = args[3..].as_chunks();
         for [name, value] in options {
             if is(name, "RANK") {
-                let rank = integer(value)?;
-                if rank == i64::MIN {
-                    return Err("ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807".into());
-                }
+                let rank = reversible(value)?;
                 if rank == 0 {
                     return Err("ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use negative to \
                                 start from the end of the list"
