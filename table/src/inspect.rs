@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use polder_base::{Fault, Ref};
 use polder_shm::lock;
-use polder_values::{Kind, Value, string};
+use polder_values::{Kind, Value};
 
 use crate::api::{Db, Mode};
 use crate::bucket;
@@ -57,7 +57,7 @@ pub struct Inspection {
     pub nodes: u64,
     pub node_bytes: u64,
     pub key_bytes: u64,
-    /// Bytes of a string, elements of a collection that is a tree, bytes of one that is packed.
+    /// Bytes of a string, entries of a stream, elements of any other collection.
     pub size: u64,
     pub expiry_ms: Option<u64>,
     pub flags: u32,
@@ -174,9 +174,11 @@ impl Txn<'_> {
             layout: "inline",
             ..Inspection::default()
         };
+        let kind = Kind::from_stored(image.meta() & 0x0f);
+        let size = |value: &Value<'_>| kind.map_or(Ok(0), |kind| polder_values::size(kind, self, value));
         if !image.is_reference() {
             let fields = entry::inline_fields(image.bytes()).ok_or(Fault::Damaged { what: "an entry" })?;
-            (inspection.key_bytes, inspection.size) = (fields.key.len() as u64, fields.value.len() as u64);
+            (inspection.key_bytes, inspection.size) = (fields.key.len() as u64, size(&Value::Packed(fields.value))?);
             (inspection.expiry_ms, inspection.flags) = (fields.expiry_ms, fields.flags);
             return Ok(inspection);
         }
@@ -190,7 +192,7 @@ impl Txn<'_> {
                 root.count
             }
         };
-        inspection.size = string::len(&record.value);
+        inspection.size = size(&record.value)?;
         inspection.layout = match record.value {
             Value::Packed(_) => "record",
             Value::Tree(root) => {

@@ -83,6 +83,18 @@ pub enum Value<'a> {
     Tree(Root),
 }
 
+/// How large a value is: bytes of a string, entries of a stream, elements of any other collection.
+///
+/// # Errors
+/// [`Fault::Damaged`] when the value is none of `kind`.
+pub fn size(kind: Kind, nodes: &dyn Nodes, value: &Value<'_>) -> Result<u64, Fault> {
+    match kind {
+        Kind::String => Ok(string::len(value)),
+        Kind::Stream => Ok(stream::Stream::of(nodes, value)?.len()),
+        Kind::List | Kind::Hash | Kind::Set | Kind::SortedSet => Sequence::of(value).count(),
+    }
+}
+
 /// Looks at every node of a value of `kind` that is a tree, and shows each to `visit`: the rules of its format hold.
 ///
 /// # Errors

@@ -2,6 +2,7 @@
 mod barred;
 mod door;
 mod hub;
+mod list;
 mod serving;
 mod sorted_set;
 mod stopping;

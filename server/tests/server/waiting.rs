@@ -6,16 +6,16 @@ use polder_wire::resp::command;
 
 use crate::door::{Client, Door, Place};
 
-type Caller = Client<TcpStream>;
+pub type Caller = Client<TcpStream>;
 
-fn send(client: &mut Caller, line: &str) {
+pub fn send(client: &mut Caller, line: &str) {
     let mut bytes = Vec::new();
     command(&line.split(' ').collect::<Vec<_>>(), &mut bytes);
     client.write(&bytes);
 }
 
 /// Waits until so many clients of the server wait for a key.
-fn until_waiting(asker: &mut Caller, count: usize) {
+pub fn until_waiting(asker: &mut Caller, count: usize) {
     let begun = Instant::now();
     loop {
         let info = asker.ask("INFO clients");
