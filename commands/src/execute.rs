@@ -16,7 +16,7 @@ use polder_base::Reply;
 use polder_table::{Counter, Db, Mode, Sight, Stop, Table, Txn};
 use smallvec::SmallVec;
 
-use crate::call::{Call, Outcome, SessionCall};
+use crate::call::{Call, Outcome, SessionCall, WRONG_TYPE};
 use crate::command::{BLOCKING, CONTAINER, Command, GROWS, NO_AUTH, NO_MULTI, PUBSUB, Run, SCRIPTS};
 use crate::lookup::{find, find_subcommand};
 use crate::metrics::recorder::Watch;
@@ -194,10 +194,15 @@ pub fn resume(table: &Table, session: &mut Session, host: &dyn Host, reply: &mut
     let args: Vec<&[u8]> = owned.iter().map(|arg| &**arg).collect();
     let watch = host.recorder().begin(host.settings(), command);
     let outcome = run(table, session, host, command, &args, reply);
-    match outcome {
-        Err(Stop::Busy) | Err(Stop::Wait) => {
+    let outlasts = |stop: &Stop| *stop == WRONG_TYPE.into() && command.name != "XREADGROUP" && waiting::is_in_vain(table, session);
+    match &outcome {
+        Err(Stop::Busy) => {
             reply.rewind(mark);
-            return if outcome == Err(Stop::Busy) { Progress::Busy } else { Progress::Waiting };
+            return Progress::Busy;
+        }
+        Err(stop) if *stop == Stop::Wait || outlasts(stop) => {
+            reply.rewind(mark);
+            return Progress::Waiting;
         }
         _ => {}
     }
@@ -459,7 +464,7 @@ fn run_on_table(
         outcome
     });
     txn.count(Counter::Calls, (was_run(&outcome) && place.is_none()).into());
-    drop(txn);
+    end_transaction(table, txn);
     match &outcome {
         Ok(()) => session.apply_news(table),
         Err(_) => session.take_back_news(),
@@ -470,6 +475,15 @@ fn run_on_table(
             Err(Stop::Wait)
         }
         _ => outcome,
+    }
+}
+
+/// Ends a transaction; expired keys that it has met go now, as they do in Redis.
+pub(crate) fn end_transaction(table: &Table, txn: Txn<'_>) {
+    let stale = txn.take_stale();
+    drop(txn);
+    if !stale.is_empty() {
+        table.collect_stale(&stale);
     }
 }
 

@@ -10,7 +10,7 @@ use polder_table::{Counter, Mode, Stop, Txn, Watch};
 use crate::acl;
 use crate::call::{Outcome, SessionCall, is};
 use crate::command::{ALLOW_BUSY, Command, FAST, GROWS, LOADING, NOSCRIPT, PUBSUB, Run, SCRIPTS, SKIP_SLOWLOG, STALE, session};
-use crate::execute::{Keys, begin, retry, run_inside, spare_memory};
+use crate::execute::{Keys, begin, end_transaction, retry, run_inside, spare_memory};
 use crate::scripting;
 use crate::session::{Multi, Queued, Session};
 
@@ -175,6 +175,7 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
     } else {
         txn.count(Counter::Calls, multi.queue.len() as u64);
     }
+    end_transaction(call.table, txn);
     outcome
 }
 

@@ -5,7 +5,7 @@
 //! no change can slip in between, and run again, as a transaction of its own, when one of them changes.
 use polder_base::{Reply, number};
 use polder_hub::queue::{self, Place};
-use polder_table::{Db, Stop, Table, Txn};
+use polder_table::{Db, Mode, Stop, Table, Txn};
 use polder_values::Kind;
 
 use crate::call::{Call, Outcome};
@@ -142,6 +142,13 @@ pub(crate) fn stay(table: &Table, session: &mut Session, place: Place) {
         waiting.ticket = place.ticket;
     }
     queue::join(table, session.id, place);
+}
+
+/// Whether none of the keys that a session waits for holds what it waits for: a key that has become something else wakes nobody, but
+/// readers of its groups.
+pub(crate) fn is_in_vain(table: &Table, session: &Session) -> bool {
+    let (Some(waiting), Ok(txn)) = (session.waiting.as_deref(), table.begin(Mode::Read)) else { return false };
+    waiting.keys.iter().all(|key| !matches!(txn.peek(waiting.db, key), Ok(Some(found)) if found.kind == waiting.kind))
 }
 
 /// Ends what a session waits for: its call has come to an end, or its client is gone.

@@ -134,8 +134,12 @@ pub struct Watch {
     pub db: Db,
     pub key: Vec<u8>,
     pub(crate) version: u64,
+    /// There was no such key, or it had expired.
+    pub(crate) absent: bool,
     /// The key was there but had expired when it was first watched, as Redis counts it.
     pub expired: bool,
+    /// The database's root word: another one after FLUSHDB and SWAPDB.
+    pub(crate) root: u64,
 }
 
 /// Which keys go when memory is short. The numbers are stored in the segment.

@@ -109,7 +109,11 @@ impl Txn<'_> {
         let Some(kind) = Kind::from_stored(image.meta() & 0x0f) else { return Ok(false) };
         let expiry_ms = self.expiry_of(image)?;
         let key = self.key_of(image)?;
-        if expiry_ms.is_some_and(|expiry_ms| expiry_ms <= self.now_ms()) || self.scratch.held_index(db, &key).is_some() {
+        if self.scratch.held_index(db, &key).is_some() {
+            return Ok(false);
+        }
+        if expiry_ms.is_some_and(|expiry_ms| expiry_ms <= self.now_ms()) {
+            self.scratch.note_stale(db, &key);
             return Ok(false);
         }
         visit(Scanned { key: &key, kind, expiry_ms });

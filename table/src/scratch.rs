@@ -21,6 +21,9 @@ use crate::txn::{Held, Order};
 /// More held keys than this are found through a map instead of by looking at each.
 const LOOK_AT_EACH: usize = 12;
 
+/// A reader remembers so many expired keys; the chores find the others.
+const STALE_MAX: usize = 1024;
+
 /// Buffers for more held keys or made nodes than this are given back after the transaction.
 const KEPT_MAX: usize = 16 * 1024;
 
@@ -109,6 +112,8 @@ pub struct Scratch {
     /// All garbage cells are taken: some must be swept.
     pub(crate) littered: Cell<bool>,
     pub(crate) trouble: RefCell<Option<Stop>>,
+    /// Keys that a reader has found expired: somebody may collect them.
+    pub(crate) stale: RefCell<Vec<(Db, Vec<u8>)>>,
     /// Databases that the transaction empties, and pairs that it swaps.
     pub(crate) flushes: RefCell<Vec<Db>>,
     pub(crate) swaps: RefCell<Vec<(Db, Db)>>,
@@ -265,6 +270,16 @@ impl Scratch {
         self.extra.get_mut().clear();
         self.wanting.get_mut().clear();
         *self.trouble.get_mut() = None;
+        self.stale.get_mut().clear();
+    }
+
+    /// Notes a key that has expired, while they are few.
+    #[cold]
+    pub(crate) fn note_stale(&self, db: Db, key: &[u8]) {
+        let mut stale = self.stale.borrow_mut();
+        if stale.len() < STALE_MAX {
+            stale.push((db, key.to_vec()));
+        }
     }
 
     /// What could not be answered where it happened, if there was something.

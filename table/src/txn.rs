@@ -227,6 +227,11 @@ impl<'t> Txn<'t> {
         Ok(())
     }
 
+    /// Keys that were found expired without being locked, for [`Table::collect_stale`] once this transaction is over.
+    pub fn take_stale(&self) -> Vec<(Db, Vec<u8>)> {
+        self.scratch.stale.take()
+    }
+
     /// As [`Table::count`], for those who have the seat at hand.
     #[inline]
     pub fn count(&self, counter: Counter, by: u64) {
@@ -292,6 +297,7 @@ impl<'t> Txn<'t> {
         let Some(hit) = hit else { return Ok(None) };
         let Some(found) = self.found(&hit.image)? else { return Ok(None) };
         if found.expiry_ms.is_some_and(|expiry_ms| expiry_ms <= self.now_ms()) {
+            self.scratch.note_stale(db, key);
             return Ok(None);
         }
         if access {
@@ -697,12 +703,18 @@ impl<'t> Txn<'t> {
             let held = &self.scratch.held.borrow()[index];
             (held.spot, held.hash)
         };
-        if let Some(spot) = spot {
-            return Ok(Watch { db, key: key.to_vec(), version: spot.image.version(), expired: spot.expired });
+        let watch = |version, absent, expired| Watch { db, key: key.to_vec(), version, absent, expired, root: self.root_now(db) };
+        if let Some(Spot { image, expired, .. }) = spot {
+            return Ok(watch(image.version(), expired || !is_key(&image), expired));
         }
         let image = self.marker(key, &hash)?;
         self.replace(index, Pending::Write(image), Replaces::Whole)?;
-        Ok(Watch { db, key: key.to_vec(), version: image.version(), expired: false })
+        Ok(watch(image.version(), true, false))
+    }
+
+    /// The root word of a database as it is now; 0 where it has none.
+    fn root_now(&self, db: Db) -> u64 {
+        self.segment().observe(directory::map_at(self.physical(db)) + 8)
     }
 
     /// An entry that says: there is no such key, and somebody wants to know when there is. It goes away by itself.
@@ -715,27 +727,34 @@ impl<'t> Txn<'t> {
         Ok(image)
     }
 
-    /// Whether nothing has happened to the watched key since.
+    /// Whether nothing has happened to the watched key since. Who watched no key (or one that had expired) is not touched by FLUSHALL or
+    /// SWAPDB as long as there is still none.
     ///
     /// # Errors
     /// As [`Txn::find`].
     pub fn unchanged(&self, watch: &Watch) -> Result<bool, Stop> {
-        let (image, expired) = if self.locks() {
+        let other_root = self.root_now(watch.db) != watch.root;
+        let entry = if self.locks() {
             let index = self.hold(watch.db, &watch.key, false)?;
-            match self.scratch.held.borrow()[index].spot {
-                Some(spot) => (spot.image, spot.expired),
-                None => return Ok(false),
-            }
+            self.scratch.held.borrow()[index].spot.map(|spot| (spot.image, spot.expired))
         } else {
             let mut marks = self.scratch.marks.borrow_mut();
             self.lookups.set(self.lookups.get() + 1);
             let hash = self.hash_of(&watch.key);
             match lookup::lookup(&self.seat, watch.db, &hash, &(self, &watch.key[..]), &mut marks)? {
-                Some(hit) => (hit.image, self.expiry_of(&hit.image)?.is_some_and(|expiry_ms| expiry_ms <= self.now_ms())),
-                None => return Ok(false),
+                Some(hit) => {
+                    let expired = self.expiry_of(&hit.image)?.is_some_and(|expiry_ms| expiry_ms <= self.now_ms());
+                    Some((hit.image, expired))
+                }
+                None => None,
             }
         };
-        Ok(image.version() == watch.version && (!expired || watch.expired))
+        Ok(match entry {
+            Some((image, expired)) if !watch.absent => image.version() == watch.version && !expired,
+            // A marker with another version: there was a key meanwhile.
+            Some((image, expired)) => (expired || !is_key(&image)) && (image.version() == watch.version || other_root),
+            None => watch.expired || watch.absent && other_root,
+        })
     }
 
     /// Publishes everything at once.
