@@ -186,3 +186,21 @@ fn ten_thousand_clients_of_one_process_are_served_by_another() {
     assert_eq!(ask(&mut actor, "EXISTS z"), "(integer) 0");
     segment.verify();
 }
+
+#[test]
+fn who_waits_behind_a_stopped_one_is_served_after_a_while() {
+    let segment = Segment::new();
+    let (one, other) = (segment.serve(&[]), segment.serve(&[]));
+    let (mut first, mut asker, mut second, mut actor) = (connect(&other), connect(&other), connect(&one), connect(&one));
+    first.send(&words("BZPOPMIN z 0")).expect("sent");
+    blocked(&mut asker, 1);
+    second.send(&words("BZPOPMIN z 0")).expect("sent");
+    blocked(&mut actor, 1);
+    let signal = |name: &str| assert!(Command::new("kill").args([name, &other.pid().to_string()]).status().expect("kill runs").success());
+    signal("-STOP");
+    assert_eq!(ask(&mut actor, "ZADD z 1 m"), "(integer) 1");
+    assert_eq!(hear(&mut second), "1) \"z\"\n2) \"m\"\n3) \"1\"");
+    signal("-CONT");
+    assert_eq!(ask(&mut actor, "ZADD z 2 n"), "(integer) 1");
+    assert_eq!(hear(&mut first), "1) \"z\"\n2) \"n\"\n3) \"2\"");
+}

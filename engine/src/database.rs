@@ -120,6 +120,7 @@ impl<'m> Database<'m> {
             let value = Value::Packed(text.as_bytes());
             let new = old.map_or(New::of(Kind::String, value), |old| New { value, raw: false, text: false, ..New::from(old) });
             keys.txn.write(self.number, key, &new, Replaces::Whole)?;
+            keys.txn.note_change('$', "incrby", self.number, key);
             Ok(sum)
         })
     }
@@ -247,7 +248,12 @@ impl<'t> Keys<'t> {
     /// As [`Keys::get`].
     pub fn put(&self, key: &[u8], value: &[u8], expiry_ms: Option<u64>) -> Result<(), Stop> {
         let value = string::make(self.txn, value)?;
-        self.txn.write(self.number, key, &New { expiry_ms, ..New::of(Kind::String, value) }, Replaces::Whole)
+        self.txn.write(self.number, key, &New { expiry_ms, ..New::of(Kind::String, value) }, Replaces::Whole)?;
+        self.txn.note_change('$', "set", self.number, key);
+        if expiry_ms.is_some() {
+            self.txn.note_change('g', "expire", self.number, key);
+        }
+        Ok(())
     }
 
     /// Takes a key away; answers whether it was there.
@@ -255,6 +261,10 @@ impl<'t> Keys<'t> {
     /// # Errors
     /// As [`Keys::get`].
     pub fn remove(&self, key: &[u8]) -> Result<bool, Stop> {
-        self.txn.remove(self.number, key, Replaces::Whole)
+        let there = self.txn.remove(self.number, key, Replaces::Whole)?;
+        if there {
+            self.txn.note_change('g', "del", self.number, key);
+        }
+        Ok(there)
     }
 }

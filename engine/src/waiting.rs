@@ -67,6 +67,6 @@ pub(crate) fn wait(table: &Table, session: &mut Session, host: &dyn Host, reply:
             Ok(seat) => seat.sleep(Some(left.min(NAP))),
             Err(_) => std::thread::sleep(NAP),
         }
-        polder_hub::ears::tick(table);
+        polder_hub::ears::tick(table, &mut caller);
     }
 }

@@ -16,8 +16,9 @@ use crate::subject::Subject;
 use crate::sweep::{self, Sweep};
 use crate::track::Tracking;
 
-/// How many bytes wait in an inbox at most: what is published while its thread does not run.
+/// How many bytes wait in an inbox at most: what is published while its thread does not run. In a small segment a part of it.
 const INBOX_BYTES: u64 = 64 << 20;
+const INBOX_PART: u64 = 16;
 /// Letters that are read in one go; the rest waits until others have had their turn.
 const LETTERS_MAX: usize = 10_000;
 
@@ -118,7 +119,8 @@ pub fn attend(table: &Table) -> Result<(), Fault> {
         // What the seat's last owner has left would be forgotten with the first that we say.
         sweep::at_once(table);
     }
-    seat.open_inbox(INBOX_BYTES)
+    let geometry = table.segment().geometry();
+    seat.open_inbox(INBOX_BYTES.min((geometry.ceiling - geometry.slabs_at) / INBOX_PART))
 }
 
 /// Whether there is something to hear. A few loads.
@@ -245,8 +247,9 @@ pub fn note_monitor(table: &Table, client: u64, begins: bool) {
 }
 
 /// Does what is to be done now and then: forgets interests that nobody has any more, makes good what was left, sweeps for the dead.
-pub fn tick(table: &Table) {
+pub fn tick(table: &Table, hearer: &mut dyn Hearer) {
     queue::settle_debts(table);
+    queue::look_again(table, hearer);
     let owed = with(table, |ears| std::mem::take(&mut ears.owed)).unwrap_or_default();
     withdraw(table, owed);
     crate::track::forget_stale(table);

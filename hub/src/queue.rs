@@ -48,6 +48,9 @@ pub struct Waiters {
     places: HashMap<u64, Place>,
     /// Keys of records that could not be put right when somebody left.
     debts: Vec<(Kind, Db, Vec<u8>)>,
+    /// See [`look_again`]: up to which ticket it has come, and keys in which it found something.
+    looked_at: u64,
+    suspects: Vec<(Kind, Db, Vec<u8>)>,
 }
 
 impl Waiters {
@@ -121,6 +124,38 @@ pub fn leave(table: &Table, client: u64) {
     let Some(place) = ears::with(table, |ears| ears.waiters.take(client)).flatten() else { return };
     let owed: Vec<_> = place.keys.iter().map(|key| (place.kind, place.db, key.clone())).collect();
     settle(table, owed);
+}
+
+/// Looks whether something has lain for a while in a key that clients of ours wait for: then whoever is before them was woken and does not
+/// take it, because his process is stopped. They go first.
+pub(crate) fn look_again(table: &Table, hearer: &mut dyn Hearer) {
+    const KEYS_MAX: usize = 500;
+    let some = ears::with(table, |ears| {
+        let waiters = &mut ears.waiters;
+        let from = waiters.looked_at;
+        let mut places: Vec<&Place> = waiters.places.values().filter(|place| place.kind != Kind::Stream && place.ticket > from).collect();
+        places.sort_unstable_by_key(|place| place.ticket);
+        places.truncate(KEYS_MAX);
+        waiters.looked_at = if places.len() < KEYS_MAX { 0 } else { places.last().map_or(0, |place| place.ticket) };
+        let mut keys: Vec<(Kind, Db, Vec<u8>)> =
+            places.iter().flat_map(|place| place.keys.iter().map(|key| (place.kind, place.db, key.clone()))).collect();
+        keys.sort_unstable_by(|one, other| (one.0 as u8, one.1, &one.2).cmp(&(other.0 as u8, other.1, &other.2)));
+        keys.dedup();
+        let still: Vec<_> = keys.iter().filter(|key| waiters.suspects.contains(key)).cloned().collect();
+        (keys, still)
+    });
+    let Some((keys, still)) = some else { return };
+    let full = |(kind, db, key): &(Kind, Db, Vec<u8>)| {
+        table.begin(Mode::Read).ok().and_then(|txn| holds(&txn, *kind, *db, key).ok()).unwrap_or(false)
+    };
+    let suspects: Vec<_> = keys.into_iter().filter(full).collect();
+    for (kind, db, key) in still.iter().filter(|key| suspects.contains(key)) {
+        let first = ears::with(table, |ears| ears.waiters.first(&waiters_key(*kind, *db, key))).flatten();
+        if let Some((_, client)) = first {
+            hearer.retry(client);
+        }
+    }
+    ears::with(table, |ears| ears.waiters.suspects = suspects);
 }
 
 /// Makes good what could not be put right earlier.

@@ -84,7 +84,10 @@ fn wake(txn: &Txn<'_>, change: &Change<'_>) -> Result<(), Stop> {
 
 fn invalidate(txn: &Txn<'_>, change: &Change<'_>, listeners: u64) -> Result<(), Stop> {
     let Some(key) = change.key else {
-        to_all(txn, interest::TRACKERS | interest::BROADCAST, &Letter::ChangedAll);
+        // As in Redis, databases that change places tell nobody.
+        if change.event != "swapdb" {
+            to_all(txn, interest::TRACKERS | interest::BROADCAST, &Letter::ChangedAll);
+        }
         return Ok(());
     };
     let origin = txn.origin();

@@ -184,6 +184,12 @@ impl Record {
         self.face().session.watches
     }
 
+    /// Whether the client has subscribed to something, and whether it tracks keys.
+    pub fn hears(&self) -> (bool, bool) {
+        let session = &self.face().session;
+        (session.channels + session.patterns + session.shard_channels > 0, session.redirect >= 0)
+    }
+
     /// Bytes that the connection takes, without what waits for EXEC.
     pub fn memory(&self, pulse: &Pulse) -> usize {
         pulse.query_bytes + pulse.query_room + pulse.reply_room + size_of::<Record>()

@@ -222,6 +222,9 @@ impl Host for Process {
             statistics.clients += 1;
             statistics.clients_blocked += u64::from(pulse.waiting);
             statistics.clients_watching += u64::from(watches > 0);
+            let (listens, tracks) = record.hears();
+            statistics.clients_listening += u64::from(listens);
+            statistics.clients_tracking += u64::from(tracks);
             statistics.keys_watched += watches;
             statistics.client_bytes += record.memory(&pulse) as u64;
             statistics.query_bytes_max = statistics.query_bytes_max.max((pulse.query_bytes + pulse.query_room) as u64);

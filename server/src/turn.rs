@@ -25,7 +25,7 @@ use mio::event::Event;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use polder_base::time::{now_ms, now_us};
-use polder_commands::command::{ALLOW_BUSY, Run, SCRIPTS};
+use polder_commands::command::{ALLOW_BUSY, PUBSUB, Run, SCRIPTS};
 use polder_commands::debug::inside;
 use polder_commands::{Host, Progress, Session, TOGETHER_MAX, acl, execute};
 use polder_engine::{Counter, Outlook};
@@ -601,7 +601,7 @@ impl Loop {
     fn after_calls(&mut self, slot: Option<usize>) {
         let Some(connection) = slot.and_then(|slot| self.slots[slot].as_mut()) else { return };
         let session = &connection.session;
-        if session.multi.is_some() || session.last.is_some_and(|command| matches!(command.run, Run::Session(_))) {
+        if session.multi.is_some() || session.last.is_some_and(|command| command.has(PUBSUB) || matches!(command.run, Run::Session(_))) {
             connection.record.show(session);
         }
     }
@@ -686,7 +686,7 @@ impl Loop {
         if self.now_ms >= self.sweep_due_ms {
             self.sweep_due_ms = self.now_ms + SWEEP_MS;
             self.sweep();
-            polder_hub::ears::tick(self.process.memory.table());
+            self.tick();
         }
         self.end_waits();
         if self.accept_due_ms != 0 && self.now_ms >= self.accept_due_ms {

@@ -173,6 +173,7 @@ fn trial(case: &Case, n: u64, m: Option<u64>, old: &Sight, new: &Sight) -> Resul
     table.segment().recover_dead();
     check(table)?;
     let found = read(table, old.keys().chain(new.keys()));
+    heard(case, table, first.contains_key(&(0, kill_cases::TOLD.to_vec())))?;
     if case.whole == Whole::All && found != expected {
         return Err(format!("recovery changed what was read before: {}", difference(&found, &expected)));
     }
@@ -182,6 +183,21 @@ fn trial(case: &Case, n: u64, m: Option<u64>, old: &Sight, new: &Sight) -> Resul
     kill_cases::do_chores(table, 20);
     check(table)?;
     Ok(ended)
+}
+
+/// Whether the letters that an operation sends have come with what they tell of, and else none.
+fn heard(case: &Case, table: &Table, told: bool) -> Result<(), String> {
+    let seat = table.seat().expect("a seat");
+    let (mut letter, mut lengths) = (Vec::new(), Vec::new());
+    while !case.letters.is_empty() && seat.receive(&mut letter).map_err(|fault| fault.to_string())? {
+        let whole = letter[0] as usize == lengths.len() && letter[1..].iter().all(|byte| *byte == 7);
+        if !whole {
+            return Err(format!("letter {} of {} bytes is not what was sent", lengths.len(), letter.len()));
+        }
+        lengths.push(letter.len() - 1);
+    }
+    let expected: &[usize] = if told { case.letters } else { &[] };
+    if lengths == expected { Ok(()) } else { Err(format!("letters of {lengths:?} bytes came, not of {expected:?}")) }
 }
 
 /// The child's seat, unless taking it is what is tested.

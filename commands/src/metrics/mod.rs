@@ -19,7 +19,8 @@ mod rows;
 pub use recorder::Recorder;
 pub use rows::SECTIONS;
 
-use polder_table::{Counter, Db, Expiries, Limits, Table, Usage};
+use polder_hub::subject::{self, Subject};
+use polder_table::{Counter, Db, Expiries, Limits, Mode, Table, Usage};
 
 use crate::persistence::keeper::Report;
 use crate::session::Host;
@@ -37,6 +38,9 @@ pub struct Statistics {
     /// Those who watch keys, and how many keys all of them watch together.
     pub clients_watching: u64,
     pub keys_watched: u64,
+    /// Those who have subscribed to something, and those who track keys.
+    pub clients_listening: u64,
+    pub clients_tracking: u64,
     /// Bytes that clients' buffers take.
     pub client_bytes: u64,
     /// The longest query and reply buffer that a client has now, in bytes.
@@ -82,6 +86,15 @@ pub struct Database {
 }
 
 impl<'c> Facts<'c> {
+    /// How many channels, patterns or shard channels anybody has subscribed to, in all processes.
+    pub fn subjects(&self, subject: Subject) -> u64 {
+        if self.table.interest() & polder_shm::layout::interest::SUBSCRIBERS == 0 {
+            return 0;
+        }
+        let txn = self.table.begin(Mode::Read).map_err(polder_table::Stop::from);
+        txn.and_then(|txn| subject::subjects(&txn, subject, &|_| true)).map_or(0, |found| found.len() as u64)
+    }
+
     /// Gathers everything as it is now; `databases` is counted by whoever has a transaction.
     pub fn gather(table: &'c Table, host: &'c dyn Host, databases: Vec<Database>) -> Facts<'c> {
         let now_us = polder_base::time::now_us();

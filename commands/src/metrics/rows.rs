@@ -1,4 +1,5 @@
 //! The rows: INFO's sections with their fields, in Redis 7.4's order, and Polder's own at the end.
+use polder_hub::subject::Subject;
 use polder_table::Counter;
 
 use super::Figure::{Always, Count, Text};
@@ -86,8 +87,8 @@ const CLIENTS: &[Metric] = &[
     metric("client_recent_max_input_buffer", Count(|facts| facts.statistics.query_bytes_max)),
     metric("client_recent_max_output_buffer", Count(|facts| facts.statistics.reply_bytes_max)),
     metric("blocked_clients", Count(|facts| facts.statistics.clients_blocked)),
-    none("tracking_clients"),
-    none("pubsub_clients"),
+    metric("tracking_clients", Count(|facts| facts.statistics.clients_tracking)),
+    metric("pubsub_clients", Count(|facts| facts.statistics.clients_listening)),
     metric("watching_clients", Count(|facts| facts.statistics.clients_watching)),
     none("clients_in_timeout_table"),
     metric("total_watched_keys", Count(|facts| facts.statistics.keys_watched)),
@@ -215,9 +216,9 @@ const STATS: &[Metric] = &[
     none("current_eviction_exceeded_time"),
     metric("keyspace_hits", Count(|facts| facts.counter(Counter::Hits))),
     metric("keyspace_misses", Count(|facts| facts.counter(Counter::Misses))),
-    none("pubsub_channels"),
-    none("pubsub_patterns"),
-    none("pubsubshard_channels"),
+    metric("pubsub_channels", Count(|facts| facts.subjects(Subject::Channel))),
+    metric("pubsub_patterns", Count(|facts| facts.subjects(Subject::Pattern))),
+    metric("pubsubshard_channels", Count(|facts| facts.subjects(Subject::Shard))),
     none("latest_fork_usec"),
     none("total_forks"),
     none("migrate_cached_sockets"),

@@ -55,6 +55,12 @@ impl Loop {
         self.more_mail = hear(process.memory.table(), self);
     }
 
+    /// What is due once a second.
+    pub(super) fn tick(&mut self) {
+        let process = self.process.clone();
+        polder_hub::ears::tick(process.memory.table(), self);
+    }
+
     /// Ends a turn's hearing: what was kept back so that it makes one message.
     pub(super) fn close_hearing(&mut self) {
         let process = self.process.clone();

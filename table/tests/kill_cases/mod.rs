@@ -28,9 +28,14 @@ pub struct Case {
     pub whole: Whole,
     /// The operation includes taking a seat.
     pub attaches: bool,
+    /// How long the letters are that the operation sends to the survivor together with [`TOLD`].
+    pub letters: &'static [usize],
     /// Bytes of nodes that the segment may have.
     ceiling: u64,
 }
+
+/// The key that an operation writes in the transaction that sends letters.
+pub const TOLD: &[u8] = b"told";
 
 impl Case {
     /// A segment as it is before the operation. Its hash is always the same, so that each run takes the same steps.
@@ -49,7 +54,15 @@ fn case(
     before: impl Fn(&Place) + RefUnwindSafe + 'static,
     operation: impl Fn(&Table) + RefUnwindSafe + 'static,
 ) -> Case {
-    Case { name, before: Box::new(before), operation: Box::new(operation), whole: Whole::All, attaches: false, ceiling: 1 << 30 }
+    Case {
+        name,
+        before: Box::new(before),
+        operation: Box::new(operation),
+        whole: Whole::All,
+        attaches: false,
+        letters: &[],
+        ceiling: 1 << 30,
+    }
 }
 
 fn many(
@@ -67,7 +80,44 @@ pub fn cases() -> Vec<Case> {
     cases.extend(growth());
     cases.extend(databases());
     cases.extend(chores());
+    cases.extend(letters());
     cases
+}
+
+/// Sends letters of these lengths to seat 0 with a transaction that writes a key.
+fn tell(table: &Table, lengths: &[usize]) {
+    run(table, |txn| {
+        let life = txn.table().segment().inbox_life(0);
+        txn.write(0, TOLD, &New::of(Kind::String, Value::Packed(b"yes")), Replaces::Whole)?;
+        lengths.iter().enumerate().for_each(|(number, length)| txn.post(0, life, &[&[number as u8], &vec![7; *length]]));
+        Ok(())
+    });
+}
+
+/// Letters to a survivor, and the inbox of who dies.
+fn letters() -> Vec<Case> {
+    let open = |place: &Place| {
+        bystanders(place);
+        place.table.seat().expect("a seat").open_inbox(1 << 20).expect("room");
+    };
+    const SHORT: &[usize] = &[0, 5, 100];
+    const LONG: &[usize] = &[10, 40_000, 20_000, 3];
+    vec![
+        Case { letters: SHORT, ..case("tell", open, |table| tell(table, SHORT)) },
+        Case { letters: LONG, ..case("tell-at-length", open, |table| tell(table, LONG)) },
+        case("inbox-of-the-dead", bystanders, |table| {
+            let seat = table.seat().expect("a seat");
+            seat.open_inbox(1 << 20).expect("room");
+            for length in [5, 40_000] {
+                let txn = table.begin(Mode::Read).expect("a seat");
+                txn.post(seat.index(), seat.life(), &[&vec![1; length]]);
+                txn.commit().expect("nobody is in the way");
+            }
+            let mut letter = Vec::new();
+            while seat.receive(&mut letter).expect("whole") {}
+            seat.close_inbox();
+        }),
+    ]
 }
 
 fn set(table: &Table, db: u16, key: &[u8], value: &[u8]) {
