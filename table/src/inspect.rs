@@ -60,6 +60,8 @@ pub struct Inspection {
     /// Bytes of a string, entries of a stream, elements of any other collection.
     pub size: u64,
     pub expiry_ms: Option<u64>,
+    /// When the first field of a hash expires.
+    pub inner_expiry_ms: Option<u64>,
     pub flags: u32,
     /// Nanoseconds of each step, the clock's own included.
     pub hash_ns: u64,
@@ -183,7 +185,7 @@ impl Txn<'_> {
             return Ok(inspection);
         }
         let record = self.record(image.record())?;
-        (inspection.expiry_ms, inspection.flags) = (record.expiry_ms, record.flags);
+        (inspection.expiry_ms, inspection.inner_expiry_ms, inspection.flags) = (record.expiry_ms, record.inner_expiry_ms, record.flags);
         self.count_node(image.record(), &mut inspection)?;
         inspection.key_bytes = match record.key {
             record::Key::Short(key) => key.len() as u64,
@@ -237,6 +239,7 @@ impl Inspection {
             ("version", self.version.to_string()),
             ("clock", self.clock.to_string()),
             ("expiry_ms", self.expiry_ms.map_or("null".into(), |expiry_ms| expiry_ms.to_string())),
+            ("inner_expiry_ms", self.inner_expiry_ms.map_or("null".into(), |expiry_ms| expiry_ms.to_string())),
             ("flags", self.flags.to_string()),
             ("position", self.position.to_string()),
             ("tag", self.tag.to_string()),
@@ -272,7 +275,7 @@ fn offset_text(offset: u64) -> String {
 
 impl Display for Inspection {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        let lines = self.fields().into_iter().map(|(name, value)| format!("{name:<12} {}", value.trim_matches('"')));
+        let lines = self.fields().into_iter().map(|(name, value)| format!("{name:<15} {}", value.trim_matches('"')));
         out.write_str(&lines.collect::<Vec<_>>().join("\n"))
     }
 }
