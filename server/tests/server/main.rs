@@ -1,4 +1,5 @@
 //! The server on real sockets: serving, starting and stopping.
+mod acl;
 mod barred;
 mod door;
 mod hub;
