@@ -78,7 +78,11 @@ impl fmt::Display for Id {
 }
 
 /// Blocks by their first ids.
-const BLOCKS: Rule = Rule { word: |block| block::first_id(block).ms, compare: |one, two| one[..16].cmp(&two[..16]), packed_sorted: true };
+const BLOCKS: Rule = Rule {
+    word: |block| block::first_id(block).ms,
+    compare: |one, two| block::first_id(one).cmp(&block::first_id(two)),
+    packed_sorted: true,
+};
 
 const DAMAGED: Fault = Fault::Damaged { what: "a stream" };
 
@@ -481,10 +485,11 @@ impl Draft {
 
     /// So many entries are there no more.
     fn shrunk(&mut self, count: u64) {
-        self.len -= count;
+        // What the root says is not believed where the blocks say otherwise.
+        self.len = self.len.saturating_sub(count);
         let empty = self.len == 0;
         let head = self.head_mut();
-        head.removed += count;
+        head.removed = head.removed.wrapping_add(count);
         if empty {
             head.schemas = Default::default();
         }

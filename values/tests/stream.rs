@@ -318,3 +318,78 @@ fn short_entries_take_little_more_than_their_values() {
     assert!(bytes < 10_000 * 30, "{} bytes an entry", bytes / 10_000);
     assert!(matches!(value, Value::Tree(_)));
 }
+
+/// Everything that is read of a stream, whatever comes of it.
+fn read_all(nodes: &Memory<'_>, value: &Value<'_>) {
+    let Ok(stream) = Stream::of(nodes, value) else { return };
+    let _ = (stream.first(), stream.last(), stream.last_given());
+    let end = Id { ms: 30, seq: 0 };
+    for range in [Range::ALL, Range { back: true, ..Range::ALL }, Range { start: Id { ms: 3, seq: 0 }, end, back: false, limit: 9 }] {
+        let _ = (stream.count(&range), stream.walk(&range, &mut |entry| assert!(entry.pairs().count() <= entry.len())));
+    }
+    for group in stream.groups().take(5).flatten() {
+        let number = group.number;
+        let _ = (stream.pending_len(number), stream.consumers_len(number), stream.pending_last(number));
+        stream.pending(number, Id::MIN).into_iter().flatten().take(50).flatten().for_each(|pending| {
+            let _ = stream.consumer_name(number, pending.consumer);
+        });
+        for consumer in stream.consumers(number).into_iter().flatten().take(5).flatten() {
+            let _ = (stream.owned_len(number, consumer.number), stream.owned(number, consumer.number, Id::MIN).map(Iterator::count));
+        }
+    }
+}
+
+/// Changes of a stream, up to the first that fails.
+fn change_all(nodes: &Memory<'_>, value: &Value<'_>) -> Result<(), polder_base::Fault> {
+    let mut draft = Draft::of(nodes, value)?;
+    let group = draft.view(nodes).group(&name(1))?.map(Group::owned);
+    if let Some(group) = group {
+        draft.remove_pending(nodes, group.number, Id { ms: 5, seq: 0 })?;
+        draft.put_pending(nodes, group.number, &Pending { id: Id { ms: 6, seq: 0 }, consumer: 0, delivered_ms: 1, deliveries: 1 })?;
+    }
+    draft.remove(nodes, Id { ms: 4, seq: 0 })?;
+    draft.trim(nodes, 3)?;
+    if let Some(id) = draft.last_given(nodes)?.next() {
+        draft.append(nodes, id, &[b"field", b"value"])?;
+    }
+    draft.value(nodes).map(drop)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(200), ..ProptestConfig::default() })]
+    #[test]
+    fn damage_is_a_fault_and_no_more(which in 0usize..1000, at in 0usize..2000, byte in any::<u8>(), cut in 0usize..40, swap in 0usize..1000) {
+        let arena = Bump::new();
+        let memory = Memory::new(&arena);
+        let mut draft = Draft::default();
+        for number in 1..120u64 {
+            draft.append(&memory, Id { ms: number, seq: 0 }, &[b"field", &vec![b'v'; 30 + (number % 40) as usize]]).unwrap();
+        }
+        let group = draft.create_group(&memory, &name(1), Id::MIN, None).unwrap().number;
+        let consumer = draft.create_consumer(&memory, group, &name(2), 1).unwrap().number;
+        for number in 1..60u64 {
+            let pending = Pending { id: Id { ms: number, seq: 0 }, consumer, delivered_ms: 1, deliveries: 1 };
+            draft.put_pending(&memory, group, &pending).unwrap();
+        }
+        let value = draft.value(&memory).unwrap();
+        memory.commit();
+        let nodes: Vec<Ref> = memory.live().into_iter().collect();
+        let node = nodes[which % nodes.len()];
+        use polder_values::Nodes;
+        let (mut refs, mut data) = (memory.refs(node).unwrap().to_vec(), memory.data(node).unwrap().to_vec());
+        let len = data.len().max(1);
+        if let Some(target) = data.get_mut(at % len) {
+            *target = byte;
+        }
+        data.truncate(data.len() - cut.saturating_sub(20).min(data.len()));
+        if let (Some(first), true) = (refs.first_mut(), swap < 100) {
+            *first = nodes[swap % nodes.len()];
+        }
+        memory.damage(node, &refs, &data);
+        read_all(&memory, &value);
+        let Value::Tree(root) = value else { panic!("a stream is a tree") };
+        if stream::check(&memory, &root, &mut |_| {}).is_ok() {
+            change_all(&memory, &value).unwrap();
+        }
+    }
+}

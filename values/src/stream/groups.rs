@@ -220,7 +220,8 @@ fn ranks_of_group(nodes: &dyn Nodes, trees: &[Tree], tree: usize, group: u32) ->
         };
         Sequence::Tree(trees[tree]).seek(nodes, &RULES[tree], word, seek).map(|place| place.rank)
     };
-    Ok((at(group)?, at(group + 1)?))
+    let (first, end) = (at(group)?, at(group.saturating_add(1))?);
+    Ok((first, end.max(first)))
 }
 
 impl<'a> Stream<'a> {
@@ -341,7 +342,8 @@ impl<'a> Stream<'a> {
     /// The ranks of what a consumer owns, from an id on.
     fn ranks_owned(&self, group: u32, consumer: u32, from: Id) -> Result<(u64, u64), Fault> {
         let at = |key: [u8; OWNED_KEY]| seek_key(self.nodes, &self.head.trees, OWNED, &key).map(|place| place.rank);
-        Ok((at(owned_key(group, consumer, from))?, at(owned_key(group, consumer + 1, Id::MIN))?))
+        let (first, end) = (at(owned_key(group, consumer, from))?, at(owned_key(group, consumer.saturating_add(1), Id::MIN))?);
+        Ok((first, end.max(first)))
     }
 
     /// How much a consumer has pending.
