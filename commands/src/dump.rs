@@ -129,24 +129,40 @@ fn restore(call: &mut Call<'_>) -> Outcome {
         call.reply.ok();
         return Ok(());
     }
-    let mut builder = None;
-    each_item(&payload, &mut |item| match item {
-        Item::Begin(begin) => {
-            builder = Some(Builder::new(begin.kind, call.host.settings(), now_ms));
-            Ok(())
-        }
-        Item::End => Ok(()),
-        item => builder.as_mut().map_or(Ok(()), |builder| builder.add(call.txn, item)).map_err(refused),
-    })?;
-    let mut builder = builder.ok_or(BAD_FORMAT)?;
-    match builder.finish(call.txn) {
-        Ok(new) => call.put(key, &New { expiry_ms, ..new })?,
-        Err(problem) => return Err(refused(problem)),
-    }
+    let Some(mut builder) = build(call, &payload)? else {
+        // All fields of a hash have expired.
+        call.remove(key)?;
+        call.reply.ok();
+        return Ok(());
+    };
+    let new = builder.finish(call.txn).map_err(refused)?.ok_or(BAD_FORMAT)?;
+    call.put(key, &New { expiry_ms, ..new })?;
     set_clock(call.table, call.txn, call.db(), key, options.idle_seconds, options.frequency)?;
     call.notify('g', "restore", key);
     call.reply.ok();
     Ok(())
+}
+
+/// Builds the value of a payload that was found readable; `None` where nothing is left of it.
+fn build(call: &Call<'_>, payload: &rdb::Payload<'_>) -> Result<Option<Builder>, Stop> {
+    let mut builder = None;
+    let built = each_item(payload, &mut |item| match item {
+        Item::Begin(begin) => {
+            builder = Some(Builder::new(begin.kind, begin.count, call.host.settings(), call.txn.now_ms()));
+            Ok(())
+        }
+        Item::End => Ok(()),
+        item => builder.as_mut().map_or(Ok(()), |builder| builder.add(call.txn, item)).map_err(refused),
+    });
+    let mut builder = builder.ok_or(BAD_FORMAT)?;
+    match built.and_then(|()| builder.finish(call.txn).map(|new| new.is_some()).map_err(refused)) {
+        Ok(true) => Ok(Some(builder)),
+        Ok(false) => Ok(None),
+        Err(stop) => {
+            builder.discard(call.txn);
+            Err(stop)
+        }
+    }
 }
 
 /// What a client hears of a value that cannot be built.

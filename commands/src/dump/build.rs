@@ -1,10 +1,13 @@
 //! Values on their way in: nodes made of what an RDB reader tells.
 use polder_base::Fault;
+use polder_base::number::NumberMode;
+use polder_base::score::Score;
 use polder_table::{New, Txn};
-use polder_values::{Kind, string};
+use polder_values::stream::{Id, Pending};
+use polder_values::{Kind, Nodes, Value, hash, set, sorted_set, stream, string};
 use polder_wire::rdb::{self, Item, Malformed};
 
-use crate::settings::Settings;
+use crate::settings::{Id as SettingId, Settings, id};
 
 /// Why a value cannot be built.
 #[derive(Debug)]
@@ -26,19 +29,75 @@ impl From<&'static str> for Problem {
     }
 }
 
+type Added = Result<(), Problem>;
+
+const TWICE: &str = "an element comes twice";
+
 /// A value in the making, of the elements between `Begin` and `End`.
 pub(crate) enum Builder {
     Text(string::Draft),
+    Hash(hash::Draft, u64),
+    Set(Option<set::Draft>, u64, set::Thresholds),
+    Scores(Box<Scores>),
+    Stream(Box<Streaming>),
     /// A kind that has no layout yet.
     Unknown,
 }
 
+/// A sorted set in the making.
+pub(crate) struct Scores {
+    draft: sorted_set::Draft,
+    mode: NumberMode,
+    entries_max: u64,
+    member_max: u64,
+    is_large: bool,
+}
+
+/// A stream in the making.
+#[derive(Default)]
+pub(crate) struct Streaming {
+    draft: stream::Draft,
+    /// The entry at hand: its id, and its fields and values in turn.
+    id: Id,
+    pairs: Vec<Vec<u8>>,
+    /// Pairs that are still to come; none between entries.
+    left: u64,
+    length: Option<u64>,
+    group: u32,
+    /// What the group has pending, in the order of the ids, until somebody owns it.
+    pending: Vec<(Pending, bool)>,
+    consumer: u32,
+}
+
 impl Builder {
     /// Of this kind, under thresholds of these settings.
-    pub fn new(kind: rdb::Kind, _settings: &Settings, _now_ms: u64) -> Builder {
+    pub fn new(kind: rdb::Kind, count: Option<u64>, settings: &Settings, now_ms: u64) -> Builder {
+        let number = |id: SettingId| settings.number(id).max(0) as u64;
         match kind {
             rdb::Kind::String => Builder::Text(string::Draft::empty()),
-            _ => Builder::Unknown,
+            rdb::Kind::Hash => {
+                let entries = number(const { id("hash-max-listpack-entries") });
+                let value = number(const { id("hash-max-listpack-value") });
+                Builder::Hash(hash::Draft::empty(hash::Thresholds { entries, value }), now_ms)
+            }
+            rdb::Kind::Set => {
+                let thresholds = set::Thresholds {
+                    intset_entries: number(const { id("set-max-intset-entries") }),
+                    entries: number(const { id("set-max-listpack-entries") }),
+                    value: number(const { id("set-max-listpack-value") }),
+                };
+                // How many it says decides about a name only.
+                Builder::Set(None, count.unwrap_or(0), thresholds)
+            }
+            rdb::Kind::SortedSet => Builder::Scores(Box::new(Scores {
+                draft: sorted_set::Draft::empty(),
+                mode: if settings.number(const { id("number-mode") }) == 0 { NumberMode::Decimal } else { NumberMode::Redis },
+                entries_max: number(const { id("zset-max-listpack-entries") }),
+                member_max: number(const { id("zset-max-listpack-value") }),
+                is_large: false,
+            })),
+            rdb::Kind::Stream => Builder::Stream(Box::default()),
+            rdb::Kind::List => Builder::Unknown,
         }
     }
 
@@ -46,21 +105,184 @@ impl Builder {
     ///
     /// # Errors
     /// What the memory says; an element that was there already. The value must then be given up.
-    pub fn add(&mut self, txn: &Txn<'_>, item: Item<'_>) -> Result<(), Problem> {
+    pub fn add(&mut self, txn: &Txn<'_>, item: Item<'_>) -> Added {
         match (self, item) {
             (Builder::Text(draft), Item::Text(text)) => Ok(draft.write(txn, 0, text)?),
+            (Builder::Hash(draft, now_ms), Item::Field { field, value, expiry_ms }) => {
+                // One that has expired is left out; the reader of a file has no other use for it.
+                if expiry_ms.is_some_and(|expiry_ms| expiry_ms <= *now_ms) {
+                    return Ok(());
+                }
+                let spot = draft.find(txn, field, || 0)?;
+                if spot.lives {
+                    return Err(TWICE.into());
+                }
+                Ok(draft.put(txn, &spot, field, value, expiry_ms.map_or(hash::Expiry::None, hash::Expiry::At))?)
+            }
+            (Builder::Set(draft, count, thresholds), Item::Member(member)) => {
+                let draft = draft.get_or_insert_with(|| set::Draft::for_members(member, *count, *thresholds));
+                if draft.add(txn, member)? { Ok(()) } else { Err(TWICE.into()) }
+            }
+            (Builder::Scores(scores), Item::Scored { member, score, text }) => scores.add(txn, member, score, text),
+            (Builder::Stream(stream), item) => stream.add(txn, item),
             _ => Err("an element of another kind of value".into()),
         }
     }
 
-    /// The value.
+    /// The value; `None` when nothing is left of it, since all fields of a hash had expired.
     ///
     /// # Errors
     /// As [`Builder::add`].
-    pub fn finish(&mut self, _txn: &Txn<'_>) -> Result<New<'_>, Problem> {
-        match self {
-            Builder::Text(draft) => Ok(New::of(Kind::String, draft.value())),
-            Builder::Unknown => Err("a kind of value that there is not".into()),
+    pub fn finish(&mut self, txn: &Txn<'_>) -> Result<Option<New<'_>>, Problem> {
+        Ok(Some(match self {
+            Builder::Text(draft) => New::of(Kind::String, draft.value()),
+            Builder::Hash(draft, _) if draft.count()? == 0 => return Ok(None),
+            Builder::Hash(draft, _) => {
+                let (value, inner_expiry_ms) = draft.finish(txn)?;
+                New { inner_expiry_ms, ..New::of(Kind::Hash, value) }
+            }
+            Builder::Set(None, ..) => return Ok(None),
+            Builder::Set(Some(draft), ..) => New::of(Kind::Set, draft.value()),
+            Builder::Scores(scores) => {
+                if scores.is_large {
+                    scores.draft.set_large();
+                }
+                New::of(Kind::SortedSet, scores.draft.value())
+            }
+            Builder::Stream(stream) => New::of(Kind::Stream, stream.finish(txn)?),
+            Builder::Unknown => return Err("a kind of value that there is not".into()),
+        }))
+    }
+
+    /// Gives back what was made, of a value that is given up in a transaction that is not.
+    pub fn discard(&mut self, txn: &Txn<'_>) {
+        let value = match self {
+            Builder::Text(draft) => draft.value(),
+            Builder::Hash(draft, _) => match draft.finish(txn) {
+                Ok((value, _)) => value,
+                Err(_) => return,
+            },
+            Builder::Set(Some(draft), ..) => draft.value(),
+            Builder::Scores(scores) => scores.draft.value(),
+            Builder::Stream(stream) => match stream.draft.value(txn) {
+                Ok(value) => value,
+                Err(_) => return,
+            },
+            Builder::Set(None, ..) | Builder::Unknown => return,
+        };
+        if let Value::Tree(root) = value {
+            root.refs.into_iter().filter(|node| !node.is_none()).for_each(|node| txn.release_tree(node));
         }
+    }
+}
+
+impl Scores {
+    fn add(&mut self, txn: &Txn<'_>, member: &[u8], score: f64, text: Option<&[u8]>) -> Added {
+        let spot = self.draft.spot(txn, member)?;
+        if spot.score.is_some() {
+            return Err(TWICE.into());
+        }
+        // Seventeen digits are how Redis writes a double, and not what somebody gave.
+        let text = text.filter(|text| digits(text) < 17);
+        let score = text.and_then(|text| Score::parse(self.mode, text)).unwrap_or_else(|| Score::of(score));
+        self.draft.put(txn, spot, &score, member)?;
+        if !self.is_large {
+            self.is_large = member.len() as u64 > self.member_max || self.draft.set().count()? > self.entries_max;
+        }
+        Ok(())
+    }
+}
+
+/// Significant digits of a number's text.
+fn digits(text: &[u8]) -> usize {
+    let mantissa = text.iter().take_while(|byte| !matches!(byte, b'e' | b'E'));
+    mantissa.filter(|byte| byte.is_ascii_digit()).skip_while(|byte| **byte == b'0').count()
+}
+
+fn id_of(id: rdb::Id) -> Id {
+    Id { ms: id.ms, seq: id.sequence }
+}
+
+impl Streaming {
+    fn add(&mut self, txn: &Txn<'_>, item: Item<'_>) -> Added {
+        match item {
+            Item::Entry { id, pairs } => {
+                (self.id, self.left) = (id_of(id), pairs);
+                if pairs == 0 { Err("an entry of a stream without fields".into()) } else { Ok(()) }
+            }
+            Item::Pair { field, value } => {
+                self.pairs.extend([field.to_vec(), value.to_vec()]);
+                self.left = self.left.saturating_sub(1);
+                if self.left > 0 {
+                    return Ok(());
+                }
+                let pairs: Vec<&[u8]> = self.pairs.iter().map(Vec::as_slice).collect();
+                self.draft.append(txn, self.id, &pairs)?;
+                self.pairs.clear();
+                Ok(())
+            }
+            Item::Stream(facts) => {
+                let last = self.draft.last_given(txn)?;
+                if facts.length != self.draft.len() || id_of(facts.last) < last || facts.added < facts.length {
+                    return Err("a stream that contradicts itself".into());
+                }
+                self.draft.set_last_given(id_of(facts.last));
+                self.draft.set_max_deleted(id_of(facts.deleted));
+                self.draft.set_added(facts.added);
+                self.length = Some(facts.length);
+                Ok(())
+            }
+            Item::Group { name, last, read } => {
+                self.check_owners()?;
+                if self.draft.view(txn).group(name)?.is_some() {
+                    return Err(TWICE.into());
+                }
+                self.group = self.draft.create_group(txn, name, id_of(last), read)?.number;
+                Ok(())
+            }
+            Item::Pending { id, delivered_ms, deliveries } => {
+                let pending = Pending { id: id_of(id), consumer: 0, delivered_ms, deliveries };
+                if self.pending.last().is_some_and(|(last, _)| last.id >= pending.id) {
+                    return Err("what is pending is not in order".into());
+                }
+                self.pending.push((pending, false));
+                Ok(())
+            }
+            Item::Consumer { name, seen_ms, active_ms } => {
+                if self.draft.view(txn).consumer(self.group, name)?.is_some() {
+                    return Err(TWICE.into());
+                }
+                let mut consumer = self.draft.create_consumer(txn, self.group, name, seen_ms)?;
+                consumer.active_ms = active_ms;
+                self.draft.put_consumer(txn, &consumer)?;
+                self.consumer = consumer.number;
+                Ok(())
+            }
+            Item::Owned(id) => {
+                let at = self.pending.binary_search_by_key(&id_of(id), |(pending, _)| pending.id);
+                let (pending, is_owned) = at.ok().map(|at| &mut self.pending[at]).ok_or("a consumer owns what is not pending")?;
+                if std::mem::replace(is_owned, true) {
+                    return Err(TWICE.into());
+                }
+                pending.consumer = self.consumer;
+                Ok(self.draft.put_pending(txn, self.group, pending)?)
+            }
+            _ => Err("an element of another kind of value".into()),
+        }
+    }
+
+    /// All that the group has pending belongs to somebody.
+    fn check_owners(&mut self) -> Added {
+        let all = self.pending.iter().all(|(_, is_owned)| *is_owned);
+        self.pending.clear();
+        if all { Ok(()) } else { Err("something is pending that nobody owns".into()) }
+    }
+
+    fn finish(&mut self, txn: &Txn<'_>) -> Result<Value<'static>, Problem> {
+        self.check_owners()?;
+        if self.length.is_none() || self.left > 0 {
+            return Err("a stream that ends too early".into());
+        }
+        Ok(self.draft.value(txn)?)
     }
 }

@@ -1,14 +1,25 @@
 //! Values on their way out: what lies in nodes, told to an RDB writer.
 use polder_table::{Stop, Txn};
-use polder_values::{Kind, Value, string};
-use polder_wire::rdb::Writer;
+use polder_values::hash::Hash;
+use polder_values::sequence::Sequence;
+use polder_values::sorted_set::SortedSet;
+use polder_values::stream::{Range, Stream};
+use polder_values::{Kind, Value, stream, string};
+use polder_wire::rdb::{self, StreamFacts, StreamPlan, Writer};
 
 use crate::call::Outcome;
+
+/// What is said of a hash that the version asked for cannot hold.
+const LOST_EXPIRIES: &str =
+    "ERR rdb-version 10 and 11 cannot hold the expiries of a hash's fields: choose another, or set rdb-drop-field-expiries to yes";
 
 /// A string longer than this, in bytes, is written in pieces and not compressed.
 const WHOLE_MAX: u64 = 16 << 20;
 
-/// Tells the writer a value, whose key it knows already. `drain` is called between elements, for whoever empties the writer's buffer.
+/// Called between elements, for whoever empties the writer's buffer.
+type Drain<'d> = &'d mut dyn FnMut(&mut Writer) -> Outcome;
+
+/// Tells the writer a value, whose key it knows already.
 ///
 /// # Errors
 /// What the memory or `drain` says; a refusal where expiries of fields would be lost and `drops_expiries` does not allow it.
@@ -18,18 +29,21 @@ pub(crate) fn encode(
     kind: Kind,
     value: &Value<'_>,
     drops_expiries: bool,
-    drain: &mut dyn FnMut(&mut Writer) -> Outcome,
+    drain: Drain<'_>,
 ) -> Outcome {
     match kind {
         Kind::String => encode_string(writer, txn, value, drain)?,
-        _ => return Err(Stop::from("ERR values of this type have no payload yet")),
+        Kind::Hash => encode_hash(writer, txn, value, drops_expiries, drain)?,
+        Kind::Set => encode_set(writer, txn, value, drain)?,
+        Kind::SortedSet => encode_sorted_set(writer, txn, value, drain)?,
+        Kind::Stream => encode_stream(writer, txn, value, drain)?,
+        Kind::List => return Err(Stop::from("ERR values of this type have no payload yet")),
     }
-    let _ = drops_expiries;
     writer.end();
     drain(writer)
 }
 
-fn encode_string(writer: &mut Writer, txn: &Txn<'_>, value: &Value<'_>, drain: &mut dyn FnMut(&mut Writer) -> Outcome) -> Outcome {
+fn encode_string(writer: &mut Writer, txn: &Txn<'_>, value: &Value<'_>, drain: Drain<'_>) -> Outcome {
     let len = string::len(value);
     if len <= WHOLE_MAX {
         writer.text(&string::contiguous(txn, value)?);
@@ -42,3 +56,100 @@ fn encode_string(writer: &mut Writer, txn: &Txn<'_>, value: &Value<'_>, drain: &
     }
     Ok(())
 }
+
+/// Fields that have expired are left out: their number is told first.
+fn encode_hash(writer: &mut Writer, txn: &Txn<'_>, value: &Value<'_>, drops_expiries: bool, drain: Drain<'_>) -> Outcome {
+    let (hash, now_ms) = (Hash::of(value), txn.now_ms());
+    let mut least = None;
+    if hash.first_expiry(txn)?.is_some() {
+        if !writer.holds_field_expiries() && !drops_expiries {
+            return Err(LOST_EXPIRIES.into());
+        }
+        for field in hash.iter(txn, 0) {
+            let expiry_ms = field?.expiry_ms().filter(|expiry_ms| *expiry_ms > now_ms);
+            least = least.into_iter().chain(expiry_ms).min();
+        }
+    }
+    writer.begin_hash(hash.len(txn, || now_ms)?, least.filter(|_| writer.holds_field_expiries()));
+    for field in hash.iter(txn, 0) {
+        let field = field?;
+        if field.lives(|| now_ms) {
+            writer.field(&field.name().bytes(txn)?, &field.value().bytes(txn)?, field.expiry_ms());
+            drain(writer)?;
+        }
+    }
+    Ok(())
+}
+
+fn encode_set(writer: &mut Writer, txn: &Txn<'_>, value: &Value<'_>, drain: Drain<'_>) -> Outcome {
+    let members = Sequence::of(value);
+    writer.begin_set(members.count()?);
+    for member in members.iter(txn, 0) {
+        writer.member(&member?.bytes(txn)?);
+        drain(writer)?;
+    }
+    Ok(())
+}
+
+fn encode_sorted_set(writer: &mut Writer, txn: &Txn<'_>, value: &Value<'_>, drain: Drain<'_>) -> Outcome {
+    let set = SortedSet::of(value);
+    writer.begin_sorted_set(set.count()?);
+    for entry in set.iter(txn, 0) {
+        let entry = entry?;
+        let text = Some(entry.text()).filter(|text| !text.is_empty());
+        writer.scored(entry.member(), entry.value(), text.map(str::as_bytes));
+        drain(writer)?;
+    }
+    Ok(())
+}
+
+fn encode_stream(writer: &mut Writer, txn: &Txn<'_>, value: &Value<'_>, drain: Drain<'_>) -> Outcome {
+    let stream = Stream::of(txn, value)?;
+    let mut plan = StreamPlan::default();
+    stream.walk(&Range::ALL, &mut |entry| {
+        plan.add(entry.pairs().map(|(field, value)| field.len() + value.len()).sum());
+    })?;
+    writer.begin_stream(plan.nodes());
+    let mut drained = Ok(());
+    stream.walk(&Range::ALL, &mut |entry| {
+        if drained.is_ok() {
+            let pairs: Vec<(&[u8], &[u8])> = entry.pairs().collect();
+            writer.entry(id(entry.id), &pairs);
+            drained = drain(writer);
+        }
+    })?;
+    drained?;
+    let facts = StreamFacts {
+        length: stream.len(),
+        last: id(stream.last_given()?),
+        first: Some(stream.first()?.map(id).unwrap_or_default()),
+        deleted: id(stream.max_deleted()),
+        added: stream.added(),
+    };
+    writer.facts(&facts, stream.groups_len());
+    for group in stream.groups() {
+        let group = group?;
+        writer.group(&group.name, id(group.last), group.read, stream.pending_len(group.number)?);
+        for pending in stream.pending(group.number, stream::Id::MIN)? {
+            let pending = pending?;
+            writer.pending(id(pending.id), pending.delivered_ms, pending.deliveries);
+            drain(writer)?;
+        }
+        writer.consumers(stream.consumers_len(group.number)?);
+        for consumer in stream.consumers(group.number)? {
+            let consumer = consumer?;
+            let owned = stream.owned_len(group.number, consumer.number)?;
+            writer.consumer(&consumer.name, consumer.seen_ms, consumer.active_ms, owned);
+            for own in stream.owned(group.number, consumer.number, stream::Id::MIN)? {
+                writer.owned(id(own?));
+                drain(writer)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn id(id: stream::Id) -> rdb::Id {
+    rdb::Id { ms: id.ms, sequence: id.seq }
+}
+

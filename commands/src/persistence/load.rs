@@ -179,6 +179,15 @@ impl From<Problem> for Trouble {
     }
 }
 
+/// What has become of a value.
+enum Stored {
+    New,
+    /// Another one was there and stays.
+    Kept,
+    /// All its fields had expired.
+    Expired,
+}
+
 /// What is known on the way through a file.
 struct Loading<'t> {
     table: &'t Table,
@@ -245,7 +254,7 @@ impl<'t> Loading<'t> {
         if self.is_dropped {
             self.loaded.expired += 1;
         }
-        self.builder = (!self.is_dropped).then(|| Builder::new(begin.kind, self.settings, txn.now_ms()));
+        self.builder = (!self.is_dropped).then(|| Builder::new(begin.kind, begin.count, self.settings, txn.now_ms()));
         self.begin = Some(Begin { key: b"", ..begin });
         self.txn = Some(txn);
         Ok(())
@@ -263,8 +272,9 @@ impl<'t> Loading<'t> {
         }
         let stored = self.store(&txn, &begin, &mut builder);
         match stored {
-            Ok(true) => self.loaded.keys += 1,
-            Ok(false) => self.loaded.kept += 1,
+            Ok(Stored::New) => self.loaded.keys += 1,
+            Ok(Stored::Kept) => self.loaded.kept += 1,
+            Ok(Stored::Expired) => self.loaded.expired += 1,
             Err(Trouble::Again) => {
                 txn.abort();
                 self.txn = Some(txn);
@@ -275,8 +285,8 @@ impl<'t> Loading<'t> {
         Ok(())
     }
 
-    /// Puts the finished value under its key; answers false where another one stays.
-    fn store(&self, txn: &Txn<'t>, begin: &Begin<'_>, builder: &mut Builder) -> Result<bool, Trouble> {
+    /// Puts the finished value under its key.
+    fn store(&self, txn: &Txn<'t>, begin: &Begin<'_>, builder: &mut Builder) -> Result<Stored, Trouble> {
         txn.declare(&[(self.db, &self.key[..])])?;
         let is_there = self.present != Present::Replaced && txn.peek(self.db, &self.key)?.is_some();
         if is_there && self.present == Present::Refused {
@@ -284,12 +294,13 @@ impl<'t> Loading<'t> {
         }
         if is_there {
             // What was built is given back with the transaction.
-            return Ok(false);
+            return Ok(Stored::Kept);
         }
-        let new = builder.finish(txn)?;
+        // All fields of a hash had expired.
+        let Some(new) = builder.finish(txn)? else { return Ok(Stored::Expired) };
         txn.write(self.db, &self.key, &New { expiry_ms: begin.expiry_ms, ..new }, Replaces::Whole)?;
         set_clock(self.table, txn, self.db, &self.key, begin.idle_seconds, begin.frequency)?;
         txn.commit()?;
-        Ok(true)
+        Ok(Stored::New)
     }
 }
