@@ -7,16 +7,18 @@
 //! later, and then what was made is given back.
 mod build;
 mod encode;
+mod migrate;
 
 use polder_table::{Db, New, Stop, Table, Txn, clock};
 use polder_wire::rdb::{self, Form, Item, Thresholds, Writer};
 
 use crate::call::{Call, Outcome, SYNTAX, integer, is};
-use crate::command::{ASKING, Command, DANGEROUS, GROWS, read, write};
+use crate::command::{ASKING, Command, DANGEROUS, GROWS, WRITE, read, session, write};
 use crate::settings::{Id, Settings, id};
 
 pub(crate) use build::{Builder, Problem};
 pub(crate) use encode::encode;
+pub use migrate::Journey;
 
 const BUSY_KEY: &str = "BUSYKEY Target key name already exists.";
 const WRONG_FOOTER: &str = "ERR DUMP payload version or checksum are wrong";
@@ -29,6 +31,18 @@ pub const COMMANDS: &[Command] = &[
         .since("2.6.0")
         .costs("O(N) where N is the size of the value.")
         .about("Returns a serialized representation of the value stored at a key."),
+    session(
+        "MIGRATE",
+        "host port key destination-db timeout [COPY] [REPLACE] [AUTH password|AUTH2 username password] [KEYS key [key ...]]",
+        migrate::migrate,
+    )
+    .locates(migrate::locate)
+    .with(WRITE | DANGEROUS)
+    .touches(&["RW access delete"])
+    .tips(&["nondeterministic_output"])
+    .since("2.6.0")
+    .costs("That of DUMP and DEL here and of RESTORE in the target instance, and O(N) for the transfer.")
+    .about("Transfers keys to another server, and takes them away here."),
     write("RESTORE", "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]", restore)
         .with(GROWS | DANGEROUS)
         .touches(&["OW update"])

@@ -4,12 +4,14 @@
 //! other clients or the process (who else is connected, shutting down, the configuration file) is asked of the
 //! [`Host`]: the server implements it, an embedder is [`Bare`].
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use polder_base::Protocol;
 use polder_table::{Db, Watch};
 
 use crate::acl::Rights;
 use crate::command::Command;
+use crate::dump::Journey;
 use crate::metrics::{Recorder, Statistics};
 use crate::persistence::Keeper;
 use crate::pubsub::Subscriptions;
@@ -83,6 +85,8 @@ pub struct Session {
     pub patience_us: u64,
     /// Its calls are part of a whole (EXEC, a script): they cannot wait.
     pub atomic: bool,
+    /// The keys that its MIGRATE has sent off.
+    pub journey: Option<Arc<Journey>>,
     /// What its last call waits for.
     pub waiting: Option<Box<Waiting>>,
     /// What it has subscribed to, if anything.
@@ -126,6 +130,7 @@ impl Default for Session {
             turn_ms: 0,
             patience_us: 0,
             atomic: false,
+            journey: None,
             waiting: None,
             subscriptions: None,
             tracking: None,

@@ -223,3 +223,49 @@ fn debug_reload_brings_everything_back() {
     assert_eq!(ask(&mut connection, "DEBUG DIGEST"), digest);
     assert!(ask(&mut connection, "DEBUG RELOAD NONSENSE").contains("only supports"));
 }
+
+/// Runs `polder` with these words; answers what it prints.
+fn tool(words: &[&str]) -> String {
+    let run = std::process::Command::new(polder()).args(words).output().unwrap();
+    assert!(run.status.success(), "{words:?}: {}", String::from_utf8_lossy(&run.stderr));
+    String::from_utf8(run.stdout).unwrap()
+}
+
+#[test]
+fn files_go_out_of_segments_and_servers_and_into_them() {
+    let place = Place::new("tools");
+    let (server, mut connection) = place.start(&[]);
+    for line in
+        ["SET text value", "SET soon v PX 10000000", "RPUSH list a b c", "HSET hash f 1 g 2", "SADD set a 1 b", "ZADD zset 1.50 a 2 b"]
+    {
+        assert!(!ask(&mut connection, line).starts_with("(error)"), "{line}");
+    }
+    ask(&mut connection, "XADD stream 1-1 f v");
+    ask(&mut connection, "SELECT 3");
+    ask(&mut connection, "SET other db");
+    let digest = ask(&mut connection, "DEBUG DIGEST");
+    let (one, two) = (place.folder.join("one.rdb"), place.folder.join("two.rdb"));
+    let (one, two) = (one.to_str().unwrap(), two.to_str().unwrap());
+    assert!(tool(&["export", one, "--segment", &place.segment]).starts_with("8 keys written"));
+    let port = server.port().to_string();
+    assert!(tool(&["export", two, "-p", &port]).starts_with("8 keys written"));
+    for file in [one, two] {
+        let other = Place::new("tools-other");
+        let (_server, mut connection) = other.start(&[]);
+        ask(&mut connection, "SET text mine");
+        assert_eq!(tool(&["import", file, "--segment", &other.segment]), "7 keys loaded, 1 were there and stayed\n");
+        assert_eq!(ask(&mut connection, "GET text"), "\"mine\"");
+        assert_eq!(tool(&["import", file, "--segment", &other.segment, "--replace"]), "8 keys loaded\n");
+        assert_eq!(ask(&mut connection, "DEBUG DIGEST"), digest);
+    }
+    if let Some(program) = polder_testkit::process::on_path("redis-server") {
+        let redis = Server::start_redis(&program).unwrap();
+        let mut connection = Connection::open(&redis.address()).unwrap();
+        let port = redis.port().to_string();
+        for file in [one, two] {
+            assert_eq!(tool(&["import", file, "-p", &port, "--replace"]), "8 keys loaded\n");
+            assert_eq!(ask(&mut connection, "DEBUG DIGEST"), digest);
+        }
+        assert_eq!(tool(&["import", one, "-p", &port]), "0 keys loaded, 8 were there and stayed\n");
+    }
+}

@@ -4,7 +4,7 @@ use polder_base::number::NumberMode;
 use polder_base::score::Score;
 use polder_table::{New, Txn};
 use polder_values::stream::{Id, Pending};
-use polder_values::{Kind, Nodes, Value, hash, set, sorted_set, stream, string};
+use polder_values::{Kind, Nodes, Value, hash, list, set, sorted_set, stream, string};
 use polder_wire::rdb::{self, Item, Malformed};
 
 use crate::settings::{Id as SettingId, Settings, id};
@@ -40,9 +40,20 @@ pub(crate) enum Builder {
     Set(Option<set::Draft>, u64, set::Thresholds),
     Scores(Box<Scores>),
     Stream(Box<Streaming>),
-    /// A kind that has no layout yet.
-    Unknown,
+    List(Box<Listing>),
 }
+
+/// A list in the making.
+pub(crate) struct Listing {
+    draft: list::Draft,
+    limit: list::Limit,
+    /// Elements that are not in the draft yet, with their bytes.
+    fresh: Vec<Vec<u8>>,
+    fresh_bytes: usize,
+}
+
+/// Bytes of elements that are put into a list together.
+const TOGETHER: usize = 64 << 10;
 
 /// A sorted set in the making.
 pub(crate) struct Scores {
@@ -97,7 +108,10 @@ impl Builder {
                 is_large: false,
             })),
             rdb::Kind::Stream => Builder::Stream(Box::default()),
-            rdb::Kind::List => Builder::Unknown,
+            rdb::Kind::List => {
+                let limit = list::Limit::of(settings.number(const { id("list-max-listpack-size") }));
+                Builder::List(Box::new(Listing { draft: list::Draft::empty(), limit, fresh: Vec::new(), fresh_bytes: 0 }))
+            }
         }
     }
 
@@ -122,6 +136,11 @@ impl Builder {
             (Builder::Set(draft, count, thresholds), Item::Member(member)) => {
                 let draft = draft.get_or_insert_with(|| set::Draft::for_members(member, *count, *thresholds));
                 if draft.add(txn, member)? { Ok(()) } else { Err(TWICE.into()) }
+            }
+            (Builder::List(list), Item::Element(element)) => {
+                list.fresh.push(element.to_vec());
+                list.fresh_bytes += element.len() + 16;
+                if list.fresh_bytes >= TOGETHER { list.settle(txn) } else { Ok(()) }
             }
             (Builder::Scores(scores), Item::Scored { member, score, text }) => scores.add(txn, member, score, text),
             (Builder::Stream(stream), item) => stream.add(txn, item),
@@ -150,7 +169,10 @@ impl Builder {
                 New::of(Kind::SortedSet, scores.draft.value())
             }
             Builder::Stream(stream) => New::of(Kind::Stream, stream.finish(txn)?),
-            Builder::Unknown => return Err("a kind of value that there is not".into()),
+            Builder::List(list) => {
+                list.settle(txn)?;
+                New::of(Kind::List, list.draft.value(txn)?)
+            }
         }))
     }
 
@@ -168,11 +190,28 @@ impl Builder {
                 Ok(value) => value,
                 Err(_) => return,
             },
-            Builder::Set(None, ..) | Builder::Unknown => return,
+            Builder::List(list) => match list.draft.value(txn) {
+                Ok(value) => value,
+                Err(_) => return,
+            },
+            Builder::Set(None, ..) => return,
         };
         if let Value::Tree(root) = value {
             root.refs.into_iter().filter(|node| !node.is_none()).for_each(|node| txn.release_tree(node));
         }
+    }
+}
+
+impl Listing {
+    /// Puts what waits into the list.
+    fn settle(&mut self, txn: &Txn<'_>) -> Added {
+        let elements = self.fresh.iter().map(Vec::as_slice);
+        let bytes = elements.clone().map(|element| list::listpack_bytes(element.len() as u64, Some(element))).sum();
+        self.draft.expect(txn, self.limit, elements.len() as u64, bytes)?;
+        self.draft.extend(txn, elements)?;
+        self.fresh.clear();
+        self.fresh_bytes = 0;
+        Ok(())
     }
 }
 

@@ -1,11 +1,11 @@
 //! Values on their way out: what lies in nodes, told to an RDB writer.
-use polder_table::{Stop, Txn};
+use polder_table::Txn;
 use polder_values::hash::Hash;
 use polder_values::sequence::Sequence;
 use polder_values::sorted_set::SortedSet;
 use polder_values::stream::{Range, Stream};
-use polder_values::{Kind, Value, stream, string};
-use polder_wire::rdb::{self, StreamFacts, StreamPlan, Writer};
+use polder_values::{Kind, Value, list, stream, string};
+use polder_wire::rdb::{self, ListPlan, StreamFacts, StreamPlan, Writer};
 
 use crate::call::Outcome;
 
@@ -23,21 +23,14 @@ type Drain<'d> = &'d mut dyn FnMut(&mut Writer) -> Outcome;
 ///
 /// # Errors
 /// What the memory or `drain` says; a refusal where expiries of fields would be lost and `drops_expiries` does not allow it.
-pub(crate) fn encode(
-    writer: &mut Writer,
-    txn: &Txn<'_>,
-    kind: Kind,
-    value: &Value<'_>,
-    drops_expiries: bool,
-    drain: Drain<'_>,
-) -> Outcome {
+pub(crate) fn encode(writer: &mut Writer, txn: &Txn<'_>, kind: Kind, value: &Value<'_>, drops_expiries: bool, drain: Drain<'_>) -> Outcome {
     match kind {
         Kind::String => encode_string(writer, txn, value, drain)?,
         Kind::Hash => encode_hash(writer, txn, value, drops_expiries, drain)?,
         Kind::Set => encode_set(writer, txn, value, drain)?,
         Kind::SortedSet => encode_sorted_set(writer, txn, value, drain)?,
         Kind::Stream => encode_stream(writer, txn, value, drain)?,
-        Kind::List => return Err(Stop::from("ERR values of this type have no payload yet")),
+        Kind::List => encode_list(writer, txn, value, drain)?,
     }
     writer.end();
     drain(writer)
@@ -77,6 +70,19 @@ fn encode_hash(writer: &mut Writer, txn: &Txn<'_>, value: &Value<'_>, drops_expi
             writer.field(&field.name().bytes(txn)?, &field.value().bytes(txn)?, field.expiry_ms());
             drain(writer)?;
         }
+    }
+    Ok(())
+}
+
+fn encode_list(writer: &mut Writer, txn: &Txn<'_>, value: &Value<'_>, drain: Drain<'_>) -> Outcome {
+    let (elements, mut plan) = (list::sequence(value), ListPlan::default());
+    for element in elements.iter(txn, 0) {
+        plan.add(&element?.bytes(txn)?);
+    }
+    writer.begin_list(plan.nodes());
+    for element in elements.iter(txn, 0) {
+        writer.element(&element?.bytes(txn)?);
+        drain(writer)?;
     }
     Ok(())
 }
@@ -152,4 +158,3 @@ fn encode_stream(writer: &mut Writer, txn: &Txn<'_>, value: &Value<'_>, drain: D
 fn id(id: stream::Id) -> rdb::Id {
     rdb::Id { ms: id.ms, sequence: id.seq }
 }
-

@@ -8,6 +8,8 @@ use polder_table::{Db, Mode, New, Replaces, SYSTEM, Stop, Table, Txn};
 use polder_wire::rdb::{Begin, Item, Malformed, Mark, Reader};
 
 use crate::dump::{Builder, Problem, set_clock};
+use crate::execute::retry;
+use crate::scripting::add_codes;
 use crate::settings::{Settings, id};
 
 /// Bytes that are read at once.
@@ -102,7 +104,16 @@ pub fn load(
         }
     }
     progress(reader.taken());
-    Ok(loading.loaded)
+    let Loading { loaded, .. } = loading;
+    if !loaded.functions.is_empty() {
+        add_functions(table, &loaded.functions, present == Present::Replaced).map_err(|stop| format!("functions: {stop}"))?;
+    }
+    Ok(loaded)
+}
+
+fn add_functions(table: &Table, functions: &[Vec<u8>], replaces: bool) -> Result<(), Stop> {
+    let txn = table.begin(Mode::Write)?;
+    retry(&txn, || add_codes(&txn, functions, replaces))
 }
 
 fn told_at(why: &str, byte: u64) -> String {

@@ -14,6 +14,7 @@ use polder_table::{Db, Mode, Policy, SYSTEM, Stop, Table, Txn, clock};
 use polder_wire::rdb::Writer;
 
 use crate::dump::{encode, writer};
+use crate::execute::retry;
 use crate::settings::{Settings, id};
 
 /// Keys that a scan shows at once.
@@ -95,6 +96,7 @@ impl Plan {
         writer.aux(b"ctime", (now_ms() / 1000).to_string().as_bytes());
         writer.aux(b"used-mem", table.usage().used.to_string().as_bytes());
         writer.aux(b"aof-base", b"0");
+        functions(table).map_err(|stop| stop.to_string())?.iter().for_each(|code| writer.functions(code));
         let mut walk = Walk { table, progress, out: &mut out, drops_expiries: self.drops_expiries, key_delay: self.key_delay, keys: 0 };
         for db in (0..SYSTEM).filter(|db| table.keys(*db).0 > 0) {
             let (keys, expiries) = table.keys(db);
@@ -110,6 +112,16 @@ impl Plan {
         }
         Ok(keys)
     }
+}
+
+fn functions(table: &Table) -> Result<Vec<Vec<u8>>, Stop> {
+    let txn = table.begin(Mode::Read)?;
+    let mut codes = Vec::new();
+    retry(&txn, || {
+        codes = crate::scripting::codes(&txn)?;
+        Ok(())
+    })?;
+    Ok(codes)
 }
 
 /// A number that this process has not given yet: two saves of it must not write the same temporary file.

@@ -115,6 +115,47 @@ fn read(mut codes: &[u8], before: &View, lua: &dyn Scripts) -> Vec<Arc<Library>>
     all
 }
 
+/// The codes of all libraries, for whoever writes them to a file.
+///
+/// # Errors
+/// Those of the table.
+pub(crate) fn codes(txn: &Txn<'_>) -> Result<Vec<Vec<u8>>, Stop> {
+    let stored = fetch(txn, CODES)?.unwrap_or_default();
+    let (mut rest, mut all) = (&stored[..], Vec::new());
+    while let Some((len, more)) = rest.split_first_chunk::<4>() {
+        let Some((code, more)) = more.split_at_checked(u32::from_le_bytes(*len) as usize) else { break };
+        all.push(code.to_vec());
+        rest = more;
+    }
+    Ok(all)
+}
+
+/// Adds the codes of libraries that a file holds; one of the same name gives way if `replaces`, else it stays. They are looked at by
+/// whoever uses them first.
+///
+/// # Errors
+/// Those of the table; a code that names no library.
+pub(crate) fn add_codes(txn: &Txn<'_>, fresh: &[Vec<u8>], replaces: bool) -> Result<(), Stop> {
+    txn.declare(&[(SYSTEM, CODES), (SYSTEM, TOKEN)])?;
+    let mut all = codes(txn)?;
+    for code in fresh {
+        let (name, _) = shebang::of_library(code)?;
+        let known = all.iter().position(|old| shebang::of_library(old).is_ok_and(|(old, _)| old == name));
+        match known {
+            Some(at) if replaces => all[at].clone_from(code),
+            Some(_) => {}
+            None => all.push(code.clone()),
+        }
+    }
+    let mut stored = Vec::new();
+    for code in &all {
+        stored.extend_from_slice(&(code.len() as u32).to_le_bytes());
+        stored.extend_from_slice(code);
+    }
+    store(txn, CODES, &stored)?;
+    store(txn, TOKEN, &fresh_token())
+}
+
 /// Writes what the libraries are to be.
 ///
 /// # Errors

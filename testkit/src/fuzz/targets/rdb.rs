@@ -1,7 +1,11 @@
 //! RDB files and payloads of strangers.
-use polder_wire::rdb::{Form, Id, Malformed, Reader, StreamFacts, Thresholds, Writer};
+use polder_base::Protocol;
+use polder_wire::rdb::{Form, Id, Malformed, Reader, StreamFacts, Thresholds, Writer, seal};
 
 use super::cuts;
+use crate::answer::Answer;
+use crate::caller::Caller;
+use crate::scratch::Scratch;
 
 /// A value of every form that we write; the first byte says as what version the rest is read (0: as a file).
 pub(super) fn seeds() -> Vec<Vec<u8>> {
@@ -94,4 +98,51 @@ fn read(input: &[u8], cuts: impl Iterator<Item = usize>) -> (Vec<String>, Option
 pub(super) fn it_is_read_alike_however_it_is_cut(input: &[u8]) {
     let whole = read(input, std::iter::once(input.len()));
     assert_eq!(whole, read(input, cuts(input)));
+}
+
+/// As [`seeds`], without files.
+pub(super) fn payload_seeds() -> Vec<Vec<u8>> {
+    seeds().into_iter().filter(|seed| seed[0] != 0).collect()
+}
+
+std::thread_local! {
+    static MEMORY: Scratch = Scratch::new();
+}
+
+/// A payload with a right footer: it becomes a key that can be dumped and restored again, or is refused.
+pub(super) fn a_payload_is_restored_or_refused(input: &[u8]) {
+    let Some((version, body)) = input.split_first() else { return };
+    let mut payload = body.to_vec();
+    seal((*version).into(), &mut payload);
+    MEMORY.with(|scratch| {
+        let mut caller = Caller::new(1, Protocol::Resp3);
+        let mut call = |words: &[&[u8]]| {
+            let words: Vec<Vec<u8>> = words.iter().map(|word| word.to_vec()).collect();
+            caller.call(&scratch.embedder, &words).unwrap_or_else(|problem| panic!("{problem}"))
+        };
+        let answer = call(&[b"RESTORE", b"key", b"0", &payload, b"REPLACE"]);
+        if answer == Answer::Status("OK".into())
+            && let Answer::Bulk(again) = call(&[b"DUMP", b"key"])
+        {
+            let digest = call(&[b"DEBUG", b"DIGEST-VALUE", b"key"]);
+            assert_eq!(call(&[b"RESTORE", b"key", b"0", &again, b"REPLACE"]), Answer::Status("OK".into()));
+            assert_eq!(call(&[b"DEBUG", b"DIGEST-VALUE", b"key"]), digest);
+        }
+    });
+    if cfg!(debug_assertions) {
+        verify();
+    }
+}
+
+/// Every so often the whole memory is looked at: what was refused half-way has left nothing behind.
+fn verify() {
+    std::thread_local! {
+        static TRIED: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+    }
+    if TRIED.replace(TRIED.get() + 1) % 1000 == 999 {
+        MEMORY.with(|scratch| {
+            let report = scratch.embedder.memory.table().verify().unwrap_or_else(|fault| panic!("{fault}"));
+            assert!(report.is_clean(), "{report}");
+        });
+    }
 }
