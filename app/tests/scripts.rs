@@ -1,0 +1,172 @@
+//! Scripts across real processes, some of which are killed: what is atomic stays so, what was loaded stays known, who is busy says so.
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use polder_engine::Memory;
+use polder_testkit::process::Server;
+use polder_testkit::random::Random;
+use polder_testkit::resp::Connection;
+use polder_testkit::scratch::fresh_name;
+
+/// A segment that goes with the test.
+struct Segment(String);
+
+impl Segment {
+    fn new() -> Segment {
+        Segment(fresh_name())
+    }
+
+    fn serve(&self, flags: &[&str]) -> Server {
+        let size = ["--segment-size", "256mb"];
+        Server::start_polder(Path::new(env!("CARGO_BIN_EXE_polder")), &self.0, &[&size, flags].concat()).expect("a server")
+    }
+
+    /// Has everything walked and counted.
+    fn verify(&self) {
+        let output = Command::new(env!("CARGO_BIN_EXE_polder")).args(["verify", &self.0]).output().expect("polder runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        let _ = Memory::remove(&self.0);
+    }
+}
+
+fn connect(server: &Server) -> Connection {
+    Connection::open(&server.address()).expect("a connection")
+}
+
+fn ask(client: &mut Connection, words: &[&str]) -> String {
+    client.call(words).expect("a reply").shown()
+}
+
+const ACCOUNTS: usize = 20;
+const MOVE: &str = "local from, to = 'account:' .. ARGV[1], 'account:' .. ARGV[2] \
+                    local sum = tonumber(redis.call('GET', from)) \
+                    redis.call('SET', from, sum - 1) redis.call('INCR', to) return sum";
+const SUM: &str = "local sum = 0 for i = 0, 19 do sum = sum + redis.call('GET', 'account:' .. i) end return sum";
+
+#[test]
+fn scripts_that_reach_for_undeclared_keys_stay_atomic_among_many() {
+    let segment = Segment::new();
+    let servers = [segment.serve(&["--threads", "2"]), segment.serve(&[])];
+    let mut client = connect(&servers[0]);
+    for account in 0..ACCOUNTS {
+        ask(&mut client, &["SET", &format!("account:{account}"), "100"]);
+    }
+    std::thread::scope(|scope| {
+        for worker in 0..4 {
+            let server = &servers[worker % 2];
+            scope.spawn(move || {
+                let (mut client, mut random) = (connect(server), Random::new(worker as u64));
+                for _ in 0..400 {
+                    let [from, to] = [0; 2].map(|_| random.below(ACCOUNTS).to_string());
+                    let answer = ask(&mut client, &["EVAL", MOVE, "0", &from, &to]);
+                    assert!(answer.starts_with("(integer)"), "{answer}");
+                }
+            });
+        }
+        for _ in 0..50 {
+            assert_eq!(ask(&mut client, &["EVAL", SUM, "0"]), format!("(integer) {}", 100 * ACCOUNTS));
+        }
+    });
+    assert_eq!(ask(&mut client, &["EVAL", SUM, "0"]), format!("(integer) {}", 100 * ACCOUNTS));
+    drop(servers);
+    segment.verify();
+}
+
+#[test]
+fn a_killed_process_leaves_no_half_of_a_script() {
+    const ALL: &str = "for i = 0, 29 do redis.call('SET', 'half:' .. i, ARGV[1] .. ('x'):rep(100)) end return 'OK'";
+    const SAME: &str = "local first = redis.call('GET', 'half:0') \
+                        for i = 1, 29 do if redis.call('GET', 'half:' .. i) ~= first then return 'half' end end return 'whole'";
+    let segment = Segment::new();
+    let mut random = Random::new(7);
+    for round in 0..8 {
+        let mut server = segment.serve(&[]);
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for worker in 0..2 {
+                let (server, stop) = (server.address(), &stop);
+                scope.spawn(move || {
+                    let Ok(mut client) = Connection::open(&server) else { return };
+                    for number in 0.. {
+                        let value = format!("{round}-{worker}-{number}-");
+                        if stop.load(Ordering::Relaxed) || client.call(&["EVAL", ALL, "0", &value]).is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+            std::thread::sleep(Duration::from_millis(30 + random.below(60) as u64));
+            server.kill();
+            stop.store(true, Ordering::Relaxed);
+        });
+        let server = segment.serve(&[]);
+        assert_eq!(ask(&mut connect(&server), &["EVAL", SAME, "0"]), "\"whole\"", "round {round}");
+    }
+    segment.verify();
+}
+
+#[test]
+fn what_one_process_has_loaded_others_run_and_find_again() {
+    const LIBRARY: &str = "#!lua name=lib\nredis.register_function('version', function() return 'NUMBER' end)";
+    let segment = Segment::new();
+    let (mut one, two) = (segment.serve(&[]), segment.serve(&[]));
+    let (mut first, mut second) = (connect(&one), connect(&two));
+    let sha = ask(&mut first, &["SCRIPT", "LOAD", "return 'loaded'"]);
+    let sha = sha.trim_matches('"').to_owned();
+    assert_eq!(ask(&mut second, &["EVALSHA", &sha, "0"]), "\"loaded\"");
+    assert_eq!(ask(&mut first, &["SCRIPT", "FLUSH"]), "OK");
+    assert!(ask(&mut second, &["EVALSHA", &sha, "0"]).contains("NOSCRIPT"));
+    ask(&mut second, &["SCRIPT", "LOAD", "return 'loaded'"]);
+    for number in ["one", "two"] {
+        let code = LIBRARY.replace("NUMBER", number);
+        assert_eq!(ask(&mut first, &["FUNCTION", "LOAD", "REPLACE", &code]), "\"lib\"");
+        assert_eq!(ask(&mut second, &["FCALL", "version", "0"]), format!("\"{number}\""));
+        assert_eq!(ask(&mut first, &["FCALL", "version", "0"]), format!("\"{number}\""));
+    }
+    one.kill();
+    drop(two);
+    let third = segment.serve(&[]);
+    let mut client = connect(&third);
+    assert_eq!(ask(&mut client, &["FCALL", "version", "0"]), "\"two\"");
+    assert_eq!(ask(&mut client, &["EVALSHA", &sha, "0"]), "\"loaded\"");
+    assert_eq!(ask(&mut client, &["FUNCTION", "FLUSH"]), "OK");
+    assert!(ask(&mut client, &["FCALL", "version", "0"]).contains("Function not found"));
+    segment.verify();
+}
+
+/// Asks until the answer is a wanted one.
+fn until(client: &mut Connection, words: &[&str], wanted: &str) {
+    let begun = Instant::now();
+    loop {
+        let answer = ask(client, words);
+        if answer.contains(wanted) {
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "{words:?}: {answer}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_slow_script_is_reported_and_can_be_killed_on_its_own_thread() {
+    let segment = Segment::new();
+    let server = segment.serve(&["--threads", "1", "--busy-reply-threshold", "50"]);
+    let mut other = connect(&server);
+    let mut slow = connect(&server);
+    slow.send(&["EVAL", "while true do pcall(function() while true do end end) end", "0"]).expect("it is sent");
+    until(&mut other, &["GET", "x"], "BUSY Redis is busy running a script. You can only call SCRIPT KILL");
+    assert!(ask(&mut other, &["FUNCTION", "KILL"]).contains("BUSY"));
+    assert!(ask(&mut connect(&server), &["PING"]).contains("BUSY"));
+    assert_eq!(ask(&mut other, &["SCRIPT", "KILL"]), "OK");
+    assert!(slow.receive().expect("a reply").shown().contains("Script killed by user with SCRIPT KILL"));
+    assert_eq!(ask(&mut other, &["PING"]), "PONG");
+    drop(server);
+    segment.verify();
+}
