@@ -2,7 +2,7 @@
 use polder_table::{Found, New, Replaces, Stop};
 use polder_values::Kind;
 use polder_values::sequence::Sequence;
-use polder_values::set::{Draft, Encoding, Thresholds, by_number, find};
+use polder_values::set::{Draft, Thresholds, by_number, find};
 
 use crate::call::{Call, Outcome, WRONG_TYPE};
 use crate::collection::reply_element;
@@ -232,9 +232,4 @@ fn reply_all<'c>(call: &mut Call<'c>, found: Option<Found<'c>>) -> Outcome {
         reply_element(call.reply, txn, &member?)?;
     }
     Ok(())
-}
-
-/// The layout that Redis would give the result of an intersection whose first set is laid out so.
-fn like(found: &Found<'_>) -> Encoding {
-    polder_values::set::encoding(&found.value)
 }

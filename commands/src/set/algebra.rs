@@ -6,7 +6,7 @@ use polder_values::sequence::Sequence;
 use polder_values::set::algebra::{Members, difference, intersection, union};
 use polder_values::set::{Draft, Encoding};
 
-use super::{like, thresholds};
+use super::thresholds;
 use crate::call::{Call, Outcome, SYNTAX, is};
 use crate::collection::reply_element;
 
@@ -69,24 +69,23 @@ fn answer(call: &mut Call<'_>, members: &Members<'_>) -> Outcome {
 pub(super) fn sinterstore(call: &mut Call<'_>) -> Outcome {
     let sets = sets(call, &call.args[2..])?;
     let members = common(call, &sets)?;
-    let encoding = sets.iter().flatten().min_by_key(|found| Sequence::of(&found.value).count().unwrap_or(0)).map(like);
-    store(call, &members, encoding.unwrap_or(Encoding::Intset), "sinterstore")
+    store(call, &members, "sinterstore")
 }
 
 pub(super) fn sunionstore(call: &mut Call<'_>) -> Outcome {
     let sets = sets(call, &call.args[2..])?;
     let members = union(call.txn, &present(&sets))?;
-    store(call, &members, Encoding::Intset, "sunionstore")
+    store(call, &members, "sunionstore")
 }
 
 pub(super) fn sdiffstore(call: &mut Call<'_>) -> Outcome {
     let sets = sets(call, &call.args[2..])?;
     let members = left(call, &sets)?;
-    store(call, &members, Encoding::Intset, "sdiffstore")
+    store(call, &members, "sdiffstore")
 }
 
 /// Makes the destination a set of these members, or takes it away when there are none.
-fn store(call: &mut Call<'_>, members: &Members<'_>, encoding: Encoding, event: &'static str) -> Outcome {
+fn store(call: &mut Call<'_>, members: &Members<'_>, event: &'static str) -> Outcome {
     let (txn, key) = (call.txn, call.args[1]);
     call.reply.integer(members.elements.len() as i64);
     if members.elements.is_empty() {
@@ -95,7 +94,7 @@ fn store(call: &mut Call<'_>, members: &Members<'_>, encoding: Encoding, event: 
         }
         return Ok(());
     }
-    let mut draft = Draft::empty(encoding, thresholds(call));
+    let mut draft = Draft::empty(Encoding::Intset, thresholds(call));
     if members.sorted {
         draft.fill(txn, &members.elements)?;
     } else {
