@@ -29,6 +29,9 @@ pub const BY_MEMBER: Rule = Rule { word: hash_word, compare: compare_by_member, 
 /// The flag of a set that once was too large for what Redis calls a listpack: it stays on.
 const LARGE: u8 = 1;
 
+/// Sets that are small to Redis are walked by lex up to so many members.
+const WALKED_MAX: u64 = 512;
+
 /// Bytes before the text.
 const HEAD_MAX: usize = 1 + 8;
 
@@ -362,15 +365,15 @@ impl<'a> SortedSet<'a> {
         Ok((from, upto.max(from)))
     }
 
-    /// The ranks of a range of members, all of which must have one score for this to mean anything: else a packed set shows
-    /// what Redis shows of a listpack, and a tree what its order leads to.
+    /// The ranks of a range of members, all of which must have one score for this to mean anything: else a small set shows
+    /// what Redis shows of a listpack, and a large one what its order leads to.
     pub fn ranks_by_lex(&self, nodes: &'a dyn Nodes, min: LexBound<'_>, max: LexBound<'_>, back: bool) -> Result<(u64, u64), Fault> {
         let count = self.count()?;
         if count == 0 || min.excludes_all(&max) {
             return Ok((0, 0));
         }
-        if self.is_packed() {
-            return self.ranks_by_lex_packed(nodes, min, max, back);
+        if self.is_packed() || !self.is_large() && count <= WALKED_MAX {
+            return self.ranks_by_lex_walked(nodes, min, max, back);
         }
         let first = self.at(nodes, 0)?.ok_or(Fault::Damaged { what: "an empty tree" })?;
         let word = score_word(first.value);
@@ -386,7 +389,7 @@ impl<'a> SortedSet<'a> {
         Ok((from, upto.max(from)))
     }
 
-    fn ranks_by_lex_packed(&self, nodes: &'a dyn Nodes, min: LexBound<'_>, max: LexBound<'_>, back: bool) -> Result<(u64, u64), Fault> {
+    fn ranks_by_lex_walked(&self, nodes: &'a dyn Nodes, min: LexBound<'_>, max: LexBound<'_>, back: bool) -> Result<(u64, u64), Fault> {
         let mut lets: Vec<(bool, bool)> = Vec::new();
         for entry in self.iter(nodes, 0) {
             let entry = entry?;

@@ -167,16 +167,73 @@ fn lists(templates: &[Template], random: &mut Random) -> Vec<Line> {
     lines
 }
 
+/// What the sorted set that a sequence begins with allows: by lex only a set of one score means anything.
+#[derive(Clone, Copy, PartialEq)]
+enum Scores {
+    /// There is no large one.
+    Free,
+    One,
+    Many,
+    /// Only among places are distances seldom equal, whose order is each server's own.
+    Places,
+}
+
+impl Scores {
+    fn allows(self, line: &Line) -> bool {
+        let name = String::from_utf8_lossy(&line[0]).to_uppercase();
+        let by_lex = name.contains("LEX") || line.iter().any(|word| word.eq_ignore_ascii_case(b"BYLEX"));
+        let scores = ["ADD", "INCR", "STORE", "GEORADIUS", "COPY"].iter().any(|part| name.contains(part));
+        match self {
+            Scores::Free => true,
+            Scores::One => !scores && !name.starts_with("GEO"),
+            Scores::Many => !by_lex && !name.starts_with("GEO"),
+            Scores::Places => !by_lex,
+        }
+    }
+}
+
+/// A sorted set of some size, if they are compared: of places, of one score or of many.
+fn sorted_sets(templates: &[Template], random: &mut Random) -> (Vec<Line>, Scores) {
+    let adds = templates.iter().any(|template| template.words()[0] == b"ZADD");
+    if !adds || random.chance(60) {
+        return (Vec::new(), Scores::Free);
+    }
+    let size = *random.pick(&[20, 100, 130, 500, 500, 2_000, 2_000, 10_000, 100_000]);
+    let key = random.pick(&KEYS).as_bytes().to_vec();
+    let kind = random.below(3);
+    let mut lines = Vec::new();
+    for first in (0..size).step_by(5_000) {
+        let mut line = vec![if kind == 2 { b"GEOADD".to_vec() } else { b"ZADD".to_vec() }, key.clone()];
+        for number in first..size.min(first + 5_000) {
+            match kind {
+                0 => line.push(b"1".to_vec()),
+                1 => line.push((number * 7 % 1_000).to_string().into_bytes()),
+                _ => line.extend(
+                    [number * 7 % 360, number * 11 % 170]
+                        .iter()
+                        .zip([180, 85])
+                        .map(|(degrees, half)| format!("{}.{:04}", *degrees as i64 - half, number % 10_000).into_bytes()),
+                ),
+            }
+            line.push(format!("m{number}").into_bytes());
+        }
+        lines.push(line);
+    }
+    (lines, [Scores::One, Scores::Many, Scores::Places][kind])
+}
+
 /// Random commands, and then what they left behind.
 fn sequence(templates: &[Template], known: &Differences, random: &mut Random) -> Vec<Line> {
     let mut lines = lists(templates, random);
+    let (sorted, scores) = sorted_sets(templates, random);
+    lines.extend(sorted);
     let upto = lines.len() + SEQUENCE;
     let mut in_multi = false;
     while lines.len() < upto {
         let line = random.pick(templates).line(random);
         let rule = known.rule(&line);
         // EXEC answers for everything that was queued: what may differ has no place in between.
-        if rule == Some(Rule::Skip) || (in_multi && rule.is_some()) {
+        if rule == Some(Rule::Skip) || (in_multi && rule.is_some()) || !scores.allows(&line) {
             continue;
         }
         match line[0].as_slice() {

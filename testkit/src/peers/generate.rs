@@ -239,9 +239,9 @@ impl Maker<'_> {
 impl Maker<'_> {
     /// An end of a range of a sorted set: a rank, a score or a member, mostly as the command's name has it.
     fn bound(&mut self) -> Vec<u8> {
-        const LEX: [&str; 11] = ["-", "+", "[a", "(a", "[b", "(b", "[c", "[aa", "(", "[", "a"];
-        const SCORES: [&str; 11] = ["-inf", "+inf", "0", "1", "(1", "2", "(2", "(0", "2.5", "-1", "x"];
-        const RANKS: [&str; 8] = ["0", "-1", "1", "2", "-2", "100", "-100", "1.5"];
+        const LEX: [&str; 13] = ["-", "+", "[a", "(a", "[b", "(b", "[c", "[aa", "(", "[", "a", "[m17", "(m4"];
+        const SCORES: [&str; 13] = ["-inf", "+inf", "0", "1", "(1", "2", "(2", "(0", "2.5", "-1", "x", "500", "(505"];
+        const RANKS: [&str; 10] = ["0", "-1", "1", "2", "-2", "100", "-100", "1.5", "450", "-1490"];
         let by_name = if self.name.contains("LEX") {
             0
         } else if self.name.contains("SCORE") || self.name == "ZCOUNT" {
@@ -277,7 +277,11 @@ fn degrees(random: &mut Random, hundredths_max: usize, edges: &[&str]) -> Vec<u8
 
 /// A member: mostly one of few, so that they meet.
 fn member(random: &mut Random) -> Vec<u8> {
-    if random.chance(85) { pick(random, &["a", "b", "c", "d", "e", "aa", "ab", ""]) } else { value(random) }
+    if random.chance(85) {
+        pick(random, &["a", "b", "c", "d", "e", "aa", "ab", "", "m1", "m17", "m99", "m400", "m1999"])
+    } else {
+        value(random)
+    }
 }
 
 /// Whether what is repeated are the elements of a collection.
