@@ -85,6 +85,9 @@ pub enum Run {
     Container,
 }
 
+/// Says whether a call with these arguments is of some kind.
+pub type Where = fn(&[&[u8]]) -> bool;
+
 /// Says what a call with these arguments does with its keys.
 pub type Decide = fn(&[&[u8]]) -> &'static str;
 
@@ -112,7 +115,7 @@ pub struct Command {
     /// Where the grammar alone does not find its keys.
     pub locate: Option<Locate>,
     /// Whether a call with these arguments writes nothing, though others do.
-    pub reads_where: Option<fn(&[&[u8]]) -> bool>,
+    pub reads_where: Option<Where>,
     /// Hints for clients of a cluster, as in COMMAND INFO.
     pub tips: &'static [&'static str],
     pub since: &'static str,

@@ -247,8 +247,11 @@ fn scripting(host: &dyn Host) -> Result<&Scripting, Stop> {
     host.scripting().ok_or_else(|| "ERR this process runs no scripts: it was built or started without them".into())
 }
 
+/// A stretch of a call's arguments.
+type Words<'a> = &'a [&'a [u8]];
+
 /// The keys and arguments behind `numkeys`, which stands at 2.
-fn input<'a>(args: &'a [&'a [u8]], not_a_number: &'static str) -> Result<(&'a [&'a [u8]], &'a [&'a [u8]]), Stop> {
+fn input<'a>(args: &'a [&'a [u8]], not_a_number: &'static str) -> Result<(Words<'a>, Words<'a>), Stop> {
     let count = polder_base::number::integer(args[2]).ok_or(not_a_number)?;
     let rest = &args[3..];
     if count > rest.len() as i64 {
@@ -301,7 +304,7 @@ fn perform(
     let now_us = call.txn.now_us();
     let input = Input { keys, args, seed: now_us };
     let Call { table, txn, session, host, args: command, .. } = call;
-    let actors = stage::Actors { table, txn, session: &mut *session, host: *host, scripting, command };
+    let actors = stage::Actors { table, txn, session, host: *host, scripting, command };
     let mut stage = stage::Stage::new(actors, kind, name, limits, now_us);
     let ended = run(&input, &mut stage, &mut *call.reply);
     let stop = stage.leave();

@@ -23,7 +23,9 @@ const SHIFTS: &[(&str, Shift)] = &[
     ("ror", |a, n| (a as u32).rotate_right(n) as i32),
 ];
 
-const ONES: &[(&str, fn(i32) -> i32)] = &[("tobit", |a| a), ("bnot", |a| !a), ("bswap", i32::swap_bytes)];
+/// A function of one number, by its name.
+type One = (&'static str, fn(i32) -> i32);
+const ONES: &[One] = &[("tobit", |a| a), ("bnot", |a| !a), ("bswap", i32::swap_bytes)];
 
 /// The number as hexadecimal digits: so many of them, upper case where that is negative.
 fn to_hex(value: i32, digits: i32) -> String {

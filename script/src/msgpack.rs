@@ -38,7 +38,7 @@ fn put(out: &mut Vec<u8>, value: &Value, level: usize) -> Result<(), Complaint> 
 }
 
 fn is_integer(value: f64) -> bool {
-    (-9.223_372_036_854_775_8e18..9.223_372_036_854_775_8e18).contains(&value) && value as i64 as f64 == value
+    (-9.223_372_036_854_776e18..9.223_372_036_854_776e18).contains(&value) && value as i64 as f64 == value
 }
 
 /// A head of one byte with so many bytes of a length behind it.

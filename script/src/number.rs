@@ -2,7 +2,7 @@
 
 /// A double as C converts it to a 64-bit integer on the machines that Redis runs on.
 pub fn whole(value: f64) -> i64 {
-    if value.is_nan() || !(-9.223_372_036_854_775_8e18..9.223_372_036_854_775_8e18).contains(&value) { i64::MIN } else { value as i64 }
+    if value.is_nan() || !(-9.223_372_036_854_776e18..9.223_372_036_854_776e18).contains(&value) { i64::MIN } else { value as i64 }
 }
 
 /// `%.{precision}g`: so many significant digits, without trailing zeros.

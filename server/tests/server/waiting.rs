@@ -123,9 +123,9 @@ fn waiters_of_two_servers_are_served_in_the_order_of_arrival() {
         // One by one, and several at once.
         let actor = &mut actors[round % 2];
         if round % 4 < 2 {
-            for number in 0..8 {
+            for (number, waiter) in waiters.iter_mut().enumerate() {
                 assert_eq!(actor.ask(&format!("ZADD z {number} m{number}")), ":1");
-                assert_eq!(waiters[number].reply(), format!("*[$z $m{number} ${number}]"));
+                assert_eq!(waiter.reply(), format!("*[$z $m{number} ${number}]"));
             }
         } else {
             assert_eq!(actor.ask("ZADD z 0 m0 1 m1 2 m2 3 m3 4 m4 5 m5 6 m6 7 m7"), ":8");
