@@ -135,7 +135,8 @@ pub fn refs_size(refs: usize) -> usize {
 
 #[inline]
 fn word_at(data: &[u8], index: usize) -> u64 {
-    u64::from_le_bytes(std::array::from_fn(|byte| data[index * 8 + byte]))
+    // One load: byte by byte, each with its check, it was a tenth of a search.
+    u64::from_le_bytes(data[index * 8..][..8].try_into().expect("eight bytes"))
 }
 
 /// A leaf (S5: it is a run, not empty, and not too long).
