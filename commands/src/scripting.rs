@@ -47,24 +47,24 @@ const DEPENDS_ON_FUNCTION: &str = "Depends on the function that is executed.";
 
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[
-    neutral("EVAL", "script numkeys [key [key ...]] [arg [arg ...]]", Mode::Write, eval)
+    neutral("EVAL", "script numkeys [key ...] [arg ...]", Mode::Write, eval)
         .with(RUNS)
         .touches(&["RW access update"])
         .since("2.6.0")
         .costs(DEPENDS)
         .about("Executes a server-side Lua script."),
-    neutral("EVAL_RO", "script numkeys [key [key ...]] [arg [arg ...]]", Mode::Write, eval)
+    neutral("EVAL_RO", "script numkeys [key ...] [arg ...]", Mode::Write, eval)
         .with(RUNS | READONLY)
         .since("7.0.0")
         .costs(DEPENDS)
         .about("Executes a read-only server-side Lua script."),
-    neutral("EVALSHA", "sha1 numkeys [key [key ...]] [arg [arg ...]]", Mode::Write, eval_sha)
+    neutral("EVALSHA", "sha1 numkeys [key ...] [arg ...]", Mode::Write, eval_sha)
         .with(RUNS)
         .touches(&["RW access update"])
         .since("2.6.0")
         .costs(DEPENDS)
         .about("Executes a server-side Lua script by SHA1 digest."),
-    neutral("EVALSHA_RO", "sha1 numkeys [key [key ...]] [arg [arg ...]]", Mode::Write, eval_sha)
+    neutral("EVALSHA_RO", "sha1 numkeys [key ...] [arg ...]", Mode::Write, eval_sha)
         .with(RUNS | READONLY)
         .since("7.0.0")
         .costs(DEPENDS)
@@ -102,13 +102,13 @@ pub const COMMANDS: &[Command] = &[
         .with(NOSCRIPT)
         .since("8.0.0")
         .about("Shows a server-side Lua script of the script cache."),
-    neutral("FCALL", "function numkeys [key [key ...]] [arg [arg ...]]", Mode::Write, function::call)
+    neutral("FCALL", "function numkeys [key ...] [arg ...]", Mode::Write, function::call)
         .with(RUNS)
         .touches(&["RW access update"])
         .since("7.0.0")
         .costs(DEPENDS_ON_FUNCTION)
         .about("Invokes a function."),
-    neutral("FCALL_RO", "function numkeys [key [key ...]] [arg [arg ...]]", Mode::Write, function::call)
+    neutral("FCALL_RO", "function numkeys [key ...] [arg ...]", Mode::Write, function::call)
         .with(RUNS | READONLY)
         .since("7.0.0")
         .costs(DEPENDS_ON_FUNCTION)

@@ -7,6 +7,14 @@ use polder_commands::introspect::{categories, flag_names};
 
 /// Rows that differ from Redis 7.0 on purpose, each with the reason.
 const DIFFER: &[(&str, &str)] = &[
+    ("blmove", "scripts may call it since 7.2"),
+    ("blpop", "scripts may call it since 7.2"),
+    ("brpop", "scripts may call it since 7.2"),
+    ("brpoplpush", "scripts may call it since 7.2"),
+    ("pubsub|help", "It is of its family's category, as all of PUBSUB."),
+    ("spublish", "Rows have no word for what is no key but is spread over a cluster like one; there is no cluster."),
+    ("ssubscribe", "As SPUBLISH."),
+    ("sunsubscribe", "As SPUBLISH."),
     ("bzpopmax", "scripts may call it since 7.2"),
     ("bzpopmin", "scripts may call it since 7.2"),
     ("zrank", "WITHSCORE came with 7.2"),
