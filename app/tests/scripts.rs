@@ -160,9 +160,11 @@ fn a_slow_script_is_reported_and_can_be_killed_on_its_own_thread() {
     let server = segment.serve(&["--threads", "1", "--busy-reply-threshold", "50"]);
     let mut other = connect(&server);
     let mut slow = connect(&server);
+    // Who comes in, or asks, in the very turn of the server's loop that runs the script waits for the script's end.
+    assert_eq!([ask(&mut other, &["PING"]), ask(&mut slow, &["PING"])], ["PONG", "PONG"]);
+    std::thread::sleep(Duration::from_millis(100));
     slow.send(&["EVAL", "while true do pcall(function() while true do end end) end", "0"]).expect("it is sent");
-    // Whoever asks in the same turn of the server's loop waits for the script's end.
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    std::thread::sleep(Duration::from_millis(300));
     until(&mut other, &["GET", "x"], "BUSY Redis is busy running a script. You can only call SCRIPT KILL");
     assert!(ask(&mut other, &["FUNCTION", "KILL"]).contains("BUSY"));
     assert!(ask(&mut connect(&server), &["PING"]).contains("BUSY"));

@@ -1,3 +1,4 @@
+//! Rules, their canonical texts, and what they let pass.
 use super::*;
 use crate::acl::check::check_user;
 use crate::acl::user::{Wrong, merged};
