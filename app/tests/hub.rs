@@ -1,42 +1,11 @@
 //! The hub across real processes, some of which are killed: what others hear, who is served, and what is left behind.
-use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use polder_engine::Memory;
-use polder_testkit::process::Server;
 use polder_testkit::resp::Connection;
-use polder_testkit::scratch::fresh_name;
 
-/// A segment that goes with the test.
-struct Segment(String);
-
-impl Segment {
-    fn new() -> Segment {
-        Segment(fresh_name())
-    }
-
-    fn serve(&self, flags: &[&str]) -> Server {
-        let size = ["--segment-size", "256mb"];
-        Server::start_polder(Path::new(env!("CARGO_BIN_EXE_polder")), &self.0, &[&size, flags].concat()).expect("a server")
-    }
-
-    /// Has everything walked and counted.
-    fn verify(&self) {
-        let output = Command::new(env!("CARGO_BIN_EXE_polder")).args(["verify", &self.0]).output().expect("polder runs");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-    }
-}
-
-impl Drop for Segment {
-    fn drop(&mut self) {
-        let _ = Memory::remove(&self.0);
-    }
-}
-
-fn connect(server: &Server) -> Connection {
-    Connection::open(&server.address()).expect("a connection")
-}
+mod stage;
+use stage::{Segment, connect};
 
 fn words(line: &str) -> Vec<&str> {
     line.split(' ').collect()

@@ -95,6 +95,7 @@ pub static FAMILIES: &[Family] = &[
     Family { group: "stream", category: "stream", commands: stream::COMMANDS },
     Family { group: "hyperloglog", category: "hyperloglog", commands: hyperloglog::COMMANDS },
     Family { group: "pubsub", category: "pubsub", commands: pubsub::COMMANDS },
+    Family { group: "pubsub", category: "", commands: pubsub::HELP },
     Family { group: "scripting", category: "scripting", commands: scripting::COMMANDS },
     Family { group: "transactions", category: "transaction", commands: transaction::COMMANDS },
     Family { group: "server", category: "", commands: acl::COMMANDS },

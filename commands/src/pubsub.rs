@@ -36,7 +36,6 @@ pub const COMMANDS: &[Command] = &[
         .since("2.8.0")
         .costs("O(N) where N is the number of active channels, and assuming constant time pattern matching (relatively short channels and patterns)")
         .about("Returns the active channels."),
-    session("PUBSUB|HELP", "", help).with(LOADING | STALE).since("6.2.0").about("Prints this help."),
     neutral("PUBSUB|NUMPAT", "", Mode::Read, count_patterns)
         .with(ASK)
         .since("2.8.0")
@@ -87,6 +86,9 @@ pub const COMMANDS: &[Command] = &[
         .costs("O(N) where N is the number of channels to unsubscribe.")
         .about("Stops listening to messages posted to channels."),
 ];
+
+/// Of no ACL category, as in Redis.
+pub const HELP: &[Command] = &[session("PUBSUB|HELP", "", help).with(LOADING | STALE).since("6.2.0").about("Prints this help.")];
 
 const CHANNEL: usize = Subject::Channel as usize;
 const PATTERN: usize = Subject::Pattern as usize;

@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 
 use crate::call::{Outcome, SessionCall};
 use crate::command::{BLOCKING, Command, FAST, Run};
-use crate::execute::{Progress, admit, begin, execute, retry, run_inside};
+use crate::execute::{Progress, admit, begin, execute, permit, retry, run_inside};
 use crate::session::{Host, Replies, Session};
 
 /// The most calls that share a transaction: others wait for the key meanwhile.
@@ -77,7 +77,7 @@ fn company(table: &Table, session: &mut Session, host: &dyn Host, calls: &[&[&[u
         return rows;
     }
     for args in calls.iter().take(TOGETHER_MAX) {
-        match admit(table, session, host, args, false) {
+        match admit(table, session, host, args, false).and_then(|command| permit(host, command)) {
             Ok(command) if command.is_sociable() && args[1] == calls[0][1] => rows.push(command),
             _ => break,
         }

@@ -11,7 +11,6 @@ const DIFFER: &[(&str, &str)] = &[
     ("blpop", "scripts may call it since 7.2"),
     ("brpop", "scripts may call it since 7.2"),
     ("brpoplpush", "scripts may call it since 7.2"),
-    ("pubsub|help", "It is of its family's category, as all of PUBSUB."),
     ("spublish", "Rows have no word for what is no key but is spread over a cluster like one; there is no cluster."),
     ("ssubscribe", "As SPUBLISH."),
     ("sunsubscribe", "As SPUBLISH."),

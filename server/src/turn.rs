@@ -308,7 +308,9 @@ impl Loop {
 
     /// Begins to serve a client; `burdened` is the thread that counts it.
     fn adopt(&mut self, arrival: Arrival, burdened: usize) {
-        let slot = self.free.pop().unwrap_or_else(|| {
+        // While a script runs, clients come and go in the midst of a turn: who was killed leaves requests behind that name his slot.
+        let free = self.free.iter().rposition(|slot| !self.turning.contains(slot)).map(|at| self.free.swap_remove(at));
+        let slot = free.unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() - 1
         });
@@ -456,13 +458,12 @@ impl Loop {
 
     /// Executes all whole requests of the ready connections, in batches.
     fn execute(&mut self, ready: &[usize]) {
-        self.turning.clear();
-        self.turning.extend_from_slice(ready);
         let mut inputs = std::mem::take(&mut self.inputs);
         let mut spare = std::mem::take(&mut self.spare);
         inputs.extend(ready.iter().map(|slot| self.slots[*slot].as_mut().map_or(Vec::new(), |found| std::mem::take(&mut found.input))));
+        self.turning.extend(ready.iter().zip(&inputs).filter(|(_, input)| !input.is_empty()).map(|(slot, _)| slot));
         let mut batch = Batch::new(&mut spare);
-        for (place, slot) in ready.iter().enumerate() {
+        for (place, slot) in ready.iter().enumerate().filter(|(place, _)| !inputs[*place].is_empty()) {
             let Some(mut at) = self.slots[*slot].as_ref().map(|connection| connection.taken) else { continue };
             while self.parse(*slot, place, &inputs[place], &mut at, &mut batch) == resp::Left::Perhaps {
                 self.run_batch(ready, &mut batch);
@@ -471,10 +472,12 @@ impl Loop {
         self.run_batch(ready, &mut batch);
         batch.end(&mut spare);
         for (slot, input) in ready.iter().zip(inputs.drain(..)) {
-            if let Some(connection) = &mut self.slots[*slot] {
+            // Who had sent nothing may have been read from meanwhile, beside a slow script.
+            if let Some(connection) = self.slots[*slot].as_mut().filter(|connection| connection.input.is_empty()) {
                 connection.input = input;
             }
         }
+        self.turning.clear();
         self.inputs = inputs;
         self.spare = spare;
     }

@@ -253,8 +253,9 @@ impl Seat {
                 _ => {}
             }
         }
-        self.release_locks(len);
-        self.ring_bells(len);
+        if self.release_locks(len) {
+            self.ring_bells(len);
+        }
         if olds {
             self.retire_old(len);
         }
@@ -293,23 +294,26 @@ impl Seat {
         }
     }
 
-    fn release_locks(&self, len: u64) {
+    /// Answers whether inboxes were among them, whose owners are to be woken.
+    fn release_locks(&self, len: u64) -> bool {
+        let mut rings = false;
         for index in (0..len).rev() {
-            if let Some((Tag::Lock, offset, how)) = self.item(index)
-                && lock::owner(self.segment.load(offset)) == Some(self.index)
-            {
+            let Some((Tag::Lock, offset, how)) = self.item(index) else { continue };
+            rings |= how & RING != 0;
+            if lock::owner(self.segment.load(offset)) == Some(self.index) {
                 self.segment.unlock(offset, how & CHANGED != 0, how & DEATH != 0);
             }
         }
+        rings
     }
 
     /// Wakes those whose inboxes got something. Whoever dies before the journal is forgotten leaves that to who recovers him.
     fn ring_bells(&self, len: u64) {
         for index in 0..len {
-            match self.item(index) {
-                Some((Tag::Lock, offset, how)) if how & RING != 0 => self.segment.ring(inbox::seat_of(offset)),
-                // Inboxes are locked last: most journals end their locks soon after they begin.
-                _ => {}
+            if let Some((Tag::Lock, offset, how)) = self.item(index)
+                && how & RING != 0
+            {
+                self.segment.ring(inbox::seat_of(offset));
             }
         }
     }

@@ -143,6 +143,11 @@ impl Table {
     /// Takes away a key that has expired, if it still has, nobody holds it for long, and the database is still the one of `root`: after
     /// SWAPDB or a FLUSH it is not the one whose bound is to be lifted.
     fn collect(&self, db: Db, root: u64, key: &[u8]) -> Result<(), Stop> {
+        self.collecting(db, root, key, |_| Ok(false)).map(drop)
+    }
+
+    /// Holds a key, which takes it away if it has expired, does `more`, and commits; answers what that answers.
+    fn collecting(&self, db: Db, root: u64, key: &[u8], more: impl Fn(&Txn<'_>) -> Result<bool, Stop>) -> Result<bool, Stop> {
         let txn = self.begin(Mode::Write)?;
         txn.limit_patience(PATIENCE);
         for _ in 0..COLLECT_ATTEMPTS {
@@ -150,50 +155,33 @@ impl Table {
             if txn.scratch.held.borrow().iter().any(|held| held.extent.root != root) {
                 return Err(Stop::Busy);
             }
-            match held.and_then(|_| txn.commit()) {
-                Err(Stop::Retry) => txn.abort(),
-                outcome => return outcome,
-            }
-        }
-        Err(Stop::Retry)
-    }
-
-    /// Takes away keys that a reader has found expired ([`crate::Txn::take_stale`]), as far as nobody is in the way.
-    #[cold]
-    pub fn collect_stale(&self, keys: &[(Db, Vec<u8>)]) {
-        for (db, key) in keys {
-            let root = self.segment().observe(directory::map_at(*db) + 8);
-            // Whatever stands in the way: it stays expired, and the chores come by.
-            let _ = self.collect(*db, root, key);
-        }
-    }
-
-    /// As [`Table::collect`], of the fields of a hash that have expired.
-    fn collect_fields(&self, db: Db, root: u64, key: &[u8], end: Instant) -> Result<(), Stop> {
-        while self.collect_some_fields(db, root, key)? {
-            if Instant::now() > end {
-                return Err(Stop::Busy);
-            }
-        }
-        Ok(())
-    }
-
-    /// One transaction of [`Table::collect_fields`]; answers whether more fields have expired.
-    fn collect_some_fields(&self, db: Db, root: u64, key: &[u8]) -> Result<bool, Stop> {
-        let txn = self.begin(Mode::Write)?;
-        txn.limit_patience(PATIENCE);
-        for _ in 0..COLLECT_ATTEMPTS {
-            let held = txn.hold(db, key, true);
-            if txn.scratch.held.borrow().iter().any(|held| held.extent.root != root) {
-                return Err(Stop::Busy);
-            }
-            let done = held.and_then(|_| txn.take_expired_fields(db, key));
+            let done = held.and_then(|_| more(&txn));
             match done.and_then(|left| txn.commit().map(|()| left)) {
                 Err(Stop::Retry) => txn.abort(),
                 outcome => return outcome,
             }
         }
         Err(Stop::Retry)
+    }
+
+    /// Takes away keys and fields that a reader has found expired ([`crate::Txn::take_stale`]), as far as nobody is in the way.
+    #[cold]
+    pub fn collect_stale(&self, keys: &[(Db, Vec<u8>)]) {
+        for (db, key) in keys {
+            let root = self.segment().observe(directory::map_at(*db) + 8);
+            // An expired key goes by being held. Whatever stands in the way: it stays expired, and the chores come by.
+            let _ = self.collect_fields(*db, root, key, Instant::now());
+        }
+    }
+
+    /// As [`Table::collect`], of the fields of a hash that have expired.
+    fn collect_fields(&self, db: Db, root: u64, key: &[u8], end: Instant) -> Result<(), Stop> {
+        while self.collecting(db, root, key, |txn| txn.take_expired_fields(db, key))? {
+            if Instant::now() > end {
+                return Err(Stop::Busy);
+            }
+        }
+        Ok(())
     }
 
     /// Makes room by the eviction policy until memory is below the limit; answers false when that is impossible.

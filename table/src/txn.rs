@@ -227,7 +227,7 @@ impl<'t> Txn<'t> {
         Ok(())
     }
 
-    /// Keys that were found expired without being locked, for [`Table::collect_stale`] once this transaction is over.
+    /// Keys that were found expired (or fields of which have) without being locked, for [`Table::collect_stale`] once this transaction is over.
     pub fn take_stale(&self) -> Vec<(Db, Vec<u8>)> {
         self.scratch.stale.take()
     }
@@ -299,6 +299,9 @@ impl<'t> Txn<'t> {
         if found.expiry_ms.is_some_and(|expiry_ms| expiry_ms <= self.now_ms()) {
             self.scratch.note_stale(db, key);
             return Ok(None);
+        }
+        if found.inner_expiry_ms.is_some_and(|expiry_ms| expiry_ms <= self.now_ms()) {
+            self.scratch.note_stale(db, key);
         }
         if access {
             self.note_access(&hit, &found);

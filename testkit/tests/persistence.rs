@@ -193,6 +193,11 @@ fn after_a_save_that_failed_writes_stop_if_they_are_to() {
         let answer = ask(&mut connection, write);
         assert!(answer.starts_with("(error) MISCONF Redis is configured to save RDB snapshots"), "{write}: {answer}");
     }
+    // Those of one key in a row, too, which share a transaction.
+    for _ in 0..2 {
+        connection.send(&["APPEND", "k", "x"]).unwrap();
+    }
+    assert!((0..2).all(|_| connection.receive().unwrap().shown().starts_with("(error) MISCONF")));
     assert_eq!(ask(&mut connection, "GET k"), "\"v\"");
     ask(&mut connection, "CONFIG SET stop-writes-on-bgsave-error no");
     assert_eq!(ask(&mut connection, "SET k w"), "OK");

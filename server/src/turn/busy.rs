@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Who calls something else than what can end the script is answered BUSY. A connection whose requests were taken up in the same turn as
-//! the script waits for its end, since its input is not at hand; other threads and processes go on, and wait only for what it has locked.
+//! the script waits for its end, since its input is not at hand (who had sent none is read from), and its slot stays its own; other threads and processes go on, and wait only for what it has locked.
 use std::sync::{Mutex, PoisonError};
 
 use polder_commands::metrics::{Recorder, Statistics};
