@@ -24,6 +24,14 @@ pub trait Reply {
     fn error(&mut self, text: &str);
     fn integer(&mut self, value: i64);
     fn bulk(&mut self, bytes: &[u8]);
+    /// Bulk strings that lie side by side in `bytes`, each up to where `ends` says; the last ends with the bytes.
+    fn bulks(&mut self, bytes: &[u8], ends: &[u16]) {
+        let mut start = 0;
+        for end in ends {
+            self.bulk(&bytes[start..usize::from(*end)]);
+            start = usize::from(*end);
+        }
+    }
     /// A bulk string in pieces whose lengths add up to `len`: `begin_bulk`, any number of `piece`, `end_bulk`.
     fn begin_bulk(&mut self, len: u64);
     fn piece(&mut self, bytes: &[u8]);

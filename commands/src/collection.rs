@@ -2,8 +2,9 @@
 use polder_base::{Reply, glob};
 use polder_table::{Stop, Table};
 use polder_values::part::Part;
-use polder_values::sequence::Element;
+use polder_values::sequence::{Element, Sequence};
 use polder_values::{Nodes, string as strings};
+use smallvec::SmallVec;
 
 use crate::call::{Outcome, SYNTAX, integer, is};
 use crate::string::reply_range;
@@ -29,6 +30,22 @@ pub(crate) fn reply_part(reply: &mut dyn Reply, nodes: &dyn Nodes, part: &Part<'
 pub(crate) fn reply_element(reply: &mut dyn Reply, nodes: &dyn Nodes, element: &Element<'_>) -> Outcome {
     let value = element.value();
     reply_range(reply, nodes, value, 0, strings::len(&value))
+}
+
+/// Replies with up to `count` elements from `rank` on.
+///
+/// # Errors
+/// As [`reply_part`].
+pub(crate) fn reply_elements<'a>(reply: &mut dyn Reply, nodes: &'a dyn Nodes, elements: &Sequence<'a>, rank: u64, count: u64) -> Outcome {
+    let mut ends = SmallVec::new();
+    for stretch in elements.stretches(nodes, rank, count) {
+        let stretch = stretch?;
+        match stretch.bytes(&mut ends) {
+            Some(bytes) => reply.bulks(bytes, &ends),
+            None => stretch.elements().try_for_each(|element| reply_element(reply, nodes, &element?))?,
+        }
+    }
+    Ok(())
 }
 
 /// A number below `of`, each as likely as the others.

@@ -8,7 +8,7 @@
 //!
 //! A subcommand is a row of its own, `CLIENT|LIST`, beside the row of its [`container`].
 use polder_base::Reply;
-use polder_table::{Mode, Sight, Table};
+use polder_table::{Mode, Sight, Stop, Table};
 
 use crate::call::{Call, Outcome, SessionCall};
 use crate::grammar::{Begin, Find, Shape};
@@ -98,6 +98,11 @@ pub type Locate = fn(&[&[u8]], &mut dyn FnMut(usize, usize));
 /// time (ms), reply. Answers false, having done and written nothing, where the form is another one or anything is in the way.
 pub type Quick = fn(&Table, &Sight, &[&[u8]], u64, &mut dyn Reply) -> bool;
 
+/// Runs calls of one command on one key that follow each other in a pipeline, all inside one transaction: what each of them would open and
+/// publish is opened and published once. Answers how many of the first ones it has run and answered (0: none), the
+/// others are of a form that it leaves to the command's own function. What it cannot refuse before it writes it must leave alone (C1).
+pub type Many = fn(&mut Call<'_>, &[&[&[u8]]]) -> Result<usize, Stop>;
+
 /// One command: its name, its grammar, its function, and what the documentation says.
 #[derive(Clone, Copy)]
 pub struct Command {
@@ -106,6 +111,7 @@ pub struct Command {
     pub grammar: &'static str,
     pub run: Run,
     pub quick: Option<Quick>,
+    pub many: Option<Many>,
     pub flags: Flags,
     /// What it does with the keys of each source, as Redis writes it (`RW access update`); empty where the default of
     /// reading or writing commands holds.
@@ -135,6 +141,7 @@ const fn row(name: &'static str, grammar: &'static str, run: Run, flags: Flags) 
         grammar,
         run,
         quick: None,
+        many: None,
         flags,
         touches: &[],
         varies: None,
@@ -216,6 +223,11 @@ impl Command {
     /// Gives the command a short way for its commonest form.
     pub const fn quick(mut self, quick: Quick) -> Command {
         self.quick = Some(quick);
+        self
+    }
+    /// Gives the command a way for many calls of a pipeline at once.
+    pub const fn many(mut self, many: Many) -> Command {
+        self.many = Some(many);
         self
     }
 

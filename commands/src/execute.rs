@@ -267,7 +267,18 @@ fn quieten(session: &mut Session, reply: &mut dyn Reply, mark: usize) {
 /// The row of a call that may go on: known, of the right length, by someone who may, with memory to grow into. `logs`: what he may not do is
 /// entered into ACL LOG.
 pub(crate) fn admit(table: &Table, session: &mut Session, host: &dyn Host, args: &[&[u8]], logs: bool) -> Result<&'static Command, Stop> {
-    let command = resolve(args)?;
+    admit_as(resolve(args)?, table, session, host, args, logs)
+}
+
+/// As [`admit`], of a call whose row is known.
+pub(crate) fn admit_as(
+    command: &'static Command,
+    table: &Table,
+    session: &mut Session,
+    host: &dyn Host,
+    args: &[&[u8]],
+    logs: bool,
+) -> Result<&'static Command, Stop> {
     if !command.arity_fits(args.len()) {
         return Err(wrong_arity(command));
     }
@@ -436,6 +447,28 @@ pub(crate) fn run_inside(call: &mut SessionCall<'_>, txn: &Txn<'_>, counts: bool
     }
 }
 
+/// Runs the first of several calls of one command on one key, and those behind it that can go with it; answers how many, 0 where the
+/// command has no way for many of them, or these are too few. The first `counted` of them have been counted before.
+pub(crate) fn run_many_inside(call: &mut SessionCall<'_>, txn: &Txn<'_>, calls: &[&[&[u8]]], counted: usize) -> Result<usize, Stop> {
+    let (command, args, table, host) = (call.command, call.args, call.table, call.host);
+    let (Some(many), 2..) = (command.many, calls.len()) else { return Ok(0) };
+    let Some(start) = host.recorder().begin_many(host.settings()).filter(|_| !monitor::is_watched(table)) else { return Ok(0) };
+    let (reply, session) = (&mut *call.reply, &mut *call.session);
+    let mark = reply.mark();
+    let done = match many(&mut Call { command, args, table, txn, reply: &mut *reply, session, host }, calls) {
+        // The first call says so by itself (C1: nothing has been written).
+        Err(Stop::Refused(_)) => {
+            reply.rewind(mark);
+            0
+        }
+        outcome => outcome?,
+    };
+    if done > counted {
+        host.recorder().end_many(host.settings(), command, start, (done - counted) as u64);
+    }
+    Ok(done)
+}
+
 /// Runs a call in a transaction of its own.
 fn run_on_table(
     table: &Table,
@@ -448,7 +481,11 @@ fn run_on_table(
     let reads = command.reads_where.is_some_and(|reads| reads(args));
     let txn = begin(table, session, if reads { Mode::Read } else { mode })?;
     let mut keys = Keys::new();
-    command.each_key(args, |at, _| keys.push((session.db, args[at])));
+    command.each_key(args, |at, _| {
+        if keys.last().is_none_or(|last| last.1 != args[at]) {
+            keys.push((session.db, args[at]));
+        }
+    });
     let mark = reply.mark();
     let mut place = None;
     let outcome = retry(&txn, || {

@@ -151,6 +151,7 @@ pub const COMMANDS: &[Command] = &[
         .touches(UPDATES)
         .since("2.0.0")
         .costs(EACH)
+        .many(hset_many)
         .about("Creates or modifies the value of a field in a hash."),
     write(
         "HSETEX",
@@ -225,6 +226,18 @@ impl<'c> Edit<'c> {
         let found = call.find_kind(key, Kind::Hash)?;
         let draft = found.map_or_else(|| Draft::empty(thresholds), |found| Draft::of(&found.value, thresholds));
         Ok(Edit { key, found, draft })
+    }
+
+    /// Sets fields to values; answers how many fields are new.
+    fn set(&mut self, call: &Call<'_>, pairs: &[[&[u8]; 2]]) -> Result<i64, Stop> {
+        let (txn, mut created) = (call.txn, 0);
+        self.draft.expect(pairs.len() as u64);
+        for [field, value] in pairs {
+            let spot = self.draft.find(txn, field, || txn.now_ms())?;
+            self.draft.put(txn, &spot, field, value, Expiry::None)?;
+            created += i64::from(!spot.lives);
+        }
+        Ok(created)
     }
 
     /// Publishes what has become of the hash, and tells that it was `event`.
@@ -363,16 +376,26 @@ fn hmset(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
+fn hset_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> {
+    let (mut edit, mut done) = (Edit::open(call)?, 0);
+    for args in calls {
+        let (pairs, []) = args[2..].as_chunks() else { break };
+        let created = edit.set(call, pairs)?;
+        call.notify('h', "hset", edit.key);
+        call.reply.integer(created);
+        done += 1;
+    }
+    if done > 0 {
+        edit.publish_silently(call)?;
+    }
+    Ok(done)
+}
+
 /// Sets the fields and values of a call; answers how many fields are new.
 fn set_pairs(call: &Call<'_>) -> Result<i64, Stop> {
     let (pairs, []) = call.args[2..].as_chunks() else { return Err(wrong_arity(call.command)) };
-    let (txn, mut edit, mut created) = (call.txn, Edit::open(call)?, 0);
-    edit.draft.expect(pairs.len() as u64);
-    for [field, value] in pairs {
-        let spot = edit.draft.find(txn, field, || txn.now_ms())?;
-        edit.draft.put(txn, &spot, field, value, Expiry::None)?;
-        created += i64::from(!spot.lives);
-    }
+    let mut edit = Edit::open(call)?;
+    let created = edit.set(call, pairs)?;
     edit.publish(call, "hset")?;
     Ok(created)
 }

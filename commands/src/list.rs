@@ -2,13 +2,14 @@
 //!
 //! How a list is laid out is `values::sequence`'s business. Elements are answered straight from the nodes, and before anything
 //! is changed: what has been looked at is not looked at again after an edit.
-use polder_base::{Reply, number};
+use polder_base::number;
 use polder_table::{Found, New, Stop};
 use polder_values::list::{Draft, Limit};
-use polder_values::sequence::{Element, Sequence};
-use polder_values::{Kind, Nodes, Value, list, string};
+use polder_values::sequence::Sequence;
+use polder_values::{Kind, list};
 
 use crate::call::{Call, Outcome, SYNTAX, integer, is};
+use crate::collection::{reply_element, reply_elements};
 use crate::command::{BLOCKING, Command, FAST, GROWS, read, write};
 use crate::settings::id;
 
@@ -70,6 +71,7 @@ pub const COMMANDS: &[Command] = &[
         .with(FAST)
         .touches(&["RW access delete"])
         .costs("O(log(N) + M) where N is the length of the list and M the number of elements returned.")
+        .many(pop::lpop_many)
         .about("Returns and removes one or more elements from the beginning of a list."),
     read("LPOS", "key element [RANK rank] [COUNT num-matches] [MAXLEN len]", search::lpos)
         .since("6.0.6")
@@ -79,6 +81,7 @@ pub const COMMANDS: &[Command] = &[
         .with(GROWS | FAST)
         .touches(&["RW insert"])
         .costs("O(M) where M is the number of elements pushed.")
+        .many(edit::lpush_many)
         .about("Prepends one or more elements to a list. Creates the key if it doesn't exist."),
     write("LPUSHX", "key element [element ...]", edit::lpushx)
         .with(GROWS | FAST)
@@ -106,6 +109,7 @@ pub const COMMANDS: &[Command] = &[
         .with(FAST)
         .touches(&["RW access delete"])
         .costs("O(log(N) + M) where N is the length of the list and M the number of elements returned.")
+        .many(pop::rpop_many)
         .about("Returns and removes one or more elements from the end of a list."),
     write("RPOPLPUSH", "source destination", pop::rpoplpush)
         .with(GROWS)
@@ -116,6 +120,7 @@ pub const COMMANDS: &[Command] = &[
         .with(GROWS | FAST)
         .touches(&["RW insert"])
         .costs("O(M) where M is the number of elements pushed.")
+        .many(edit::rpush_many)
         .about("Appends one or more elements to a list. Creates the key if it doesn't exist."),
     write("RPUSHX", "key element [element ...]", edit::rpushx)
         .with(GROWS | FAST)
@@ -230,31 +235,11 @@ fn notify_taken(call: &Call<'_>, event: &'static str, key: &[u8], held: &Held<'_
     }
 }
 
-/// Replies with an element.
-fn reply_element(reply: &mut dyn Reply, nodes: &dyn Nodes, element: &Element<'_>) -> Outcome {
-    match element {
-        Element::Short(bytes) => reply.bulk(bytes),
-        Element::Long(root) => {
-            reply.begin_bulk(root.count);
-            for piece in string::pieces(nodes, Value::Tree(*root), 0, root.count) {
-                reply.piece(piece?.bytes());
-            }
-            reply.end_bulk();
-        }
-    }
-    Ok(())
-}
-
 /// Replies with `count` elements from an end on, the one at the end first.
-fn reply_from(call: &mut Call<'_>, held: &Held<'_>, end: End, count: u64) -> Outcome {
+fn reply_each(call: &mut Call<'_>, held: &Held<'_>, end: End, count: u64) -> Outcome {
     let nodes = call.txn;
-    call.reply.array(count as usize);
     match end {
-        End::Left => {
-            for element in held.elements.iter(nodes, 0).take(count as usize) {
-                reply_element(call.reply, nodes, &element?)?;
-            }
-        }
+        End::Left => reply_elements(call.reply, nodes, &held.elements, 0, count)?,
         End::Right => {
             for element in held.elements.iter_back(nodes, held.count - 1).take(count as usize) {
                 reply_element(call.reply, nodes, &element?)?;

@@ -5,7 +5,7 @@ use polder_values::sequence::Sequence;
 use polder_values::set::{Draft, Thresholds, by_number, find};
 
 use crate::call::{Call, Outcome, WRONG_TYPE};
-use crate::collection::reply_element;
+use crate::collection::{reply_element, reply_elements};
 use crate::command::{Command, FAST, GROWS, read, write};
 use crate::settings::id;
 
@@ -27,6 +27,7 @@ pub const COMMANDS: &[Command] = &[
         .with(GROWS | FAST)
         .touches(&["RW insert"])
         .costs(EACH)
+        .many(sadd_many)
         .about("Adds one or more members to a set. Creates the key if it doesn't exist."),
     read("SCARD", "key", scard).with(FAST).touches(LOOKS).about("Returns the number of members in a set."),
     read("SDIFF", "key [key ...]", algebra::sdiff).tips(UNORDERED).costs(COMBINES).about("Returns the difference of multiple sets."),
@@ -62,6 +63,7 @@ pub const COMMANDS: &[Command] = &[
         .touches(&["RW access delete"])
         .tips(RANDOM)
         .costs("O(N*log(M)) where N is the number of members returned and M that of the set's.")
+        .many(walk::spop_many)
         .about("Returns one or more random members from a set after removing them. Deletes the set if the last member was popped."),
     read("SRANDMEMBER", "key [count]", walk::srandmember)
         .tips(RANDOM)
@@ -131,6 +133,29 @@ fn sadd(call: &mut Call<'_>) -> Outcome {
     }
     call.reply.integer(added);
     Ok(())
+}
+
+/// Adds to a set that is there.
+fn sadd_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> {
+    let (txn, key) = (call.txn, call.args[1]);
+    let Some(found) = call.find_kind(key, Kind::Set)? else { return Ok(0) };
+    let (mut draft, mut changed) = (Draft::of(&found.value, thresholds(call)), false);
+    for args in calls {
+        draft.expect(args.len() as u64 - 2);
+        let mut added = 0;
+        for member in &args[2..] {
+            added += i64::from(draft.add(txn, member)?);
+        }
+        if added > 0 {
+            call.notify('s', "sadd", key);
+            changed = true;
+        }
+        call.reply.integer(added);
+    }
+    if changed {
+        publish(call, key, Some(found), &mut draft)?;
+    }
+    Ok(calls.len())
 }
 
 fn srem(call: &mut Call<'_>) -> Outcome {
@@ -228,8 +253,5 @@ fn reply_all<'c>(call: &mut Call<'c>, found: Option<Found<'c>>) -> Outcome {
     }
     let members = Sequence::of(&found.value);
     call.reply.set(members.count()? as usize);
-    for member in members.iter(txn, 0) {
-        reply_element(call.reply, txn, &member?)?;
-    }
-    Ok(())
+    reply_elements(call.reply, txn, &members, 0, u64::MAX)
 }

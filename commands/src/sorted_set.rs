@@ -52,6 +52,7 @@ pub const COMMANDS: &[Command] = &[
         .touches(&["RW update"])
         .since("1.2.0")
         .costs("O(log(N)) for each item added, where N is the number of elements in the sorted set.")
+        .many(add::zadd_many)
         .about("Adds one or more members to a sorted set, or updates their scores. Creates the key if it doesn't exist."),
     read("ZCARD", "key", look::zcard)
         .with(FAST)
@@ -112,12 +113,14 @@ pub const COMMANDS: &[Command] = &[
         .touches(POPS)
         .since("5.0.0")
         .costs("O(log(N)*M) with N being the number of elements in the sorted set, and M being the number of elements popped.")
+        .many(pop::zpopmax_many)
         .about("Returns the highest-scoring members from a sorted set after removing them. Deletes the sorted set if the last member was popped."),
     write("ZPOPMIN", "key [count]", pop::zpopmin)
         .with(FAST)
         .touches(POPS)
         .since("5.0.0")
         .costs("O(log(N)*M) with N being the number of elements in the sorted set, and M being the number of elements popped.")
+        .many(pop::zpopmin_many)
         .about("Returns the lowest-scoring members from a sorted set after removing them. Deletes the sorted set if the last member was popped."),
     read("ZRANDMEMBER", "key [count [WITHSCORES]]", look::zrandmember)
         .tips(&["nondeterministic_output"])

@@ -135,18 +135,17 @@ impl Memory {
         let mut keys: SmallVec<[(Db, &[u8]); 64]> = SmallVec::new();
         for (db, args) in calls {
             let command = args.first().and_then(|name| polder_commands::find(name));
-            let first = keys.len();
             let mut only = usize::MAX;
-            match (command, args) {
-                (Some(command), [_, key, ..]) if command.has_one_key() => {
+            // One that is named again and again is looked up once.
+            let mut add = |key, most| {
+                if keys.last() != Some(&(db, key)) && keys.len() < most {
                     keys.push((db, key));
-                    only = first;
                 }
-                (Some(command), _) => command.each_key(args, |at, _| {
-                    if keys.len() < PREFETCH_KEYS_MAX {
-                        keys.push((db, args[at]));
-                    }
-                }),
+                keys.len() - 1
+            };
+            match (command, args) {
+                (Some(command), [_, key, ..]) if command.has_one_key() => only = add(*key, usize::MAX),
+                (Some(command), _) => command.each_key(args, |at, _| _ = add(args[at], PREFETCH_KEYS_MAX)),
                 (None, _) => {}
             }
             outlook.calls.push((command, only));

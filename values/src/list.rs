@@ -188,6 +188,27 @@ impl Draft {
         Ok(())
     }
 
+    /// As [`Draft::expect`], for several groups of elements that are put in one after the other.
+    ///
+    /// # Errors
+    /// [`Fault::Damaged`].
+    pub fn expect_each<'e>(&mut self, nodes: &dyn Nodes, limit: Limit, groups: impl Iterator<Item = &'e [&'e [u8]]>) -> Result<(), Fault> {
+        if self.large {
+            return Ok(());
+        }
+        let (mut bytes, mut count) = (self.listpack(nodes)?, self.count()?);
+        for group in groups {
+            count += group.len() as u64;
+            let raw: u64 = group.iter().map(|element| element.len() as u64).sum();
+            if limit.is_exceeded(bytes + raw, count) {
+                (self.large, self.bytes) = (true, None);
+                return Ok(());
+            }
+            bytes += group.iter().map(|element| listpack_bytes(element.len() as u64, Some(element))).sum::<u64>();
+        }
+        Ok(())
+    }
+
     /// Says that elements have been taken out: a large list may be small now.
     ///
     /// # Errors
@@ -244,6 +265,16 @@ impl Draft {
         elements.clone().for_each(|element| self.grown(element));
         let mut elements = elements;
         self.inner.extend(nodes, &BY_POSITION, &mut elements)
+    }
+
+    /// Adds elements before the first one, each before the one that came before it.
+    ///
+    /// # Errors
+    /// As [`sequence::Draft::insert`].
+    pub fn extend_front<'e>(&mut self, nodes: &dyn Nodes, elements: impl Iterator<Item = &'e [u8]> + Clone) -> Result<(), Fault> {
+        elements.clone().for_each(|element| self.grown(element));
+        let mut elements = elements;
+        self.inner.extend_front(nodes, &BY_POSITION, &mut elements)
     }
 
     fn grown(&mut self, element: &[u8]) {

@@ -23,6 +23,7 @@
 //! used after a change. A damaged segment gives [`Fault::Damaged`] (S5): heights, counts and places are checked where used.
 
 mod edit;
+mod extend;
 mod run;
 mod search;
 mod tree;
@@ -36,7 +37,7 @@ use polder_base::{Fault, Ref};
 use crate::{Nodes, Root, Value, string};
 use run::Run;
 pub use tree::{check, check_shape};
-pub use walk::{Iter, IterBack};
+pub use walk::{Iter, IterBack, Stretch, Stretches};
 
 /// Elements longer than this, in bytes, live in a tree of chunks of their own.
 pub const SHORT_MAX: usize = 512;
@@ -179,6 +180,11 @@ impl<'a> Sequence<'a> {
     /// The elements from `rank` upwards.
     pub fn iter(&self, nodes: &'a dyn Nodes, rank: u64) -> Iter<'a> {
         Iter::new(nodes, self, rank)
+    }
+
+    /// Up to `count` elements from `rank` upwards, those of a node together.
+    pub fn stretches(&self, nodes: &'a dyn Nodes, rank: u64, count: u64) -> Stretches<'a> {
+        Stretches::new(nodes, self, rank, count)
     }
 
     /// The elements from `rank` downwards to the first one; none if there are not so many.
@@ -368,7 +374,16 @@ impl Draft {
     /// # Errors
     /// As [`Draft::insert`].
     pub fn extend(&mut self, nodes: &dyn Nodes, rule: &Rule, elements: &mut dyn Iterator<Item = &[u8]>) -> Result<(), Fault> {
-        edit::extend(self, nodes, rule, elements)
+        extend::extend(self, nodes, rule, elements)
+    }
+
+    /// Adds elements before the first one, each before the one that came before it, in full leaves. They must be where the rule wants them, which
+    /// must be one that keeps packed sequences sorted.
+    ///
+    /// # Errors
+    /// As [`Draft::insert`].
+    pub fn extend_front(&mut self, nodes: &dyn Nodes, rule: &Rule, elements: &mut dyn Iterator<Item = &[u8]>) -> Result<(), Fault> {
+        extend::extend_front(self, nodes, rule, elements)
     }
 
     /// Makes a packed sequence a tree, sorted by the rule.

@@ -26,6 +26,7 @@ enum Step {
     Replace { place: usize, length: usize },
     Remove { place: usize, many: usize },
     Extend { many: usize, length: usize },
+    ExtendFront { many: usize, length: usize },
     MakeTree,
     Commit,
 }
@@ -45,6 +46,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (place(), length()).prop_map(|(place, length)| Step::Replace { place, length }),
         3 => (place(), many).prop_map(|(place, many)| Step::Remove { place, many }),
         1 => (0usize..1500, 0usize..130).prop_map(|(many, length)| Step::Extend { many, length }),
+        1 => (0usize..1500, length()).prop_map(|(many, length)| Step::ExtendFront { many, length }),
         1 => Just(Step::MakeTree),
         3 => Just(Step::Commit),
     ]
@@ -137,9 +139,15 @@ impl Pair<'_> {
                 self.draft.extend(self.memory, self.rule, &mut new.iter().map(|bytes| &bytes[..]))?;
                 self.model.extend(new);
             }
+            // At this end only lists grow.
+            Step::ExtendFront { many, length } if self.by_position => {
+                let new: Vec<Vec<u8>> = (0..many).map(|_| self.bytes(length)).collect();
+                self.draft.extend_front(self.memory, self.rule, &mut new.iter().map(|bytes| &bytes[..]))?;
+                self.model.splice(0..0, new.into_iter().rev());
+            }
             Step::MakeTree => self.draft.make_tree(self.memory, self.rule)?,
             Step::Commit => self.memory.commit(),
-            Step::Replace { .. } => {}
+            Step::Replace { .. } | Step::ExtendFront { .. } => {}
         }
         self.sort_model();
         Ok(())

@@ -21,6 +21,35 @@ pub(super) fn rpushx(call: &mut Call<'_>) -> Outcome {
     push(call, End::Right, true)
 }
 
+pub(super) fn lpush_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> {
+    push_many(call, calls, End::Left)
+}
+
+pub(super) fn rpush_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> {
+    push_many(call, calls, End::Right)
+}
+
+/// Pushes to a list that is there, the elements of all calls at once.
+fn push_many(call: &mut Call<'_>, calls: &[&[&[u8]]], end: End) -> Result<usize, Stop> {
+    let key = call.args[1];
+    let Some(held) = find(call, key)? else { return Ok(0) };
+    let mut draft = held.draft();
+    draft.expect_each(call.txn, limit(call), calls.iter().map(|args| &args[2..]))?;
+    let elements = calls.iter().flat_map(|args| args[2..].iter().copied());
+    match end {
+        End::Left => draft.extend_front(call.txn, elements)?,
+        End::Right => draft.extend(call.txn, elements)?,
+    }
+    let mut count = held.count;
+    for args in calls {
+        count += args.len() as u64 - 2;
+        call.notify('l', end.events().0, key);
+        call.reply.integer(count as i64);
+    }
+    publish(call, key, Some(&held), &mut draft)?;
+    Ok(calls.len())
+}
+
 fn push(call: &mut Call<'_>, end: End, only_existing: bool) -> Outcome {
     let (key, elements) = (call.args[1], &call.args[2..]);
     let held = find(call, key)?;
@@ -33,8 +62,7 @@ fn push(call: &mut Call<'_>, end: End, only_existing: bool) -> Outcome {
     draft.expect(call.txn, limit(call), elements.len() as u64, bytes)?;
     match end {
         End::Right => draft.extend(call.txn, elements.iter().copied())?,
-        End::Left if held.is_none() => draft.extend(call.txn, elements.iter().rev().copied())?,
-        End::Left => elements.iter().try_for_each(|element| draft.insert(call.txn, 0, element))?,
+        End::Left => draft.extend_front(call.txn, elements.iter().copied())?,
     }
     let count = draft.count()?;
     publish(call, key, held.as_ref(), &mut draft)?;

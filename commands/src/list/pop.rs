@@ -4,8 +4,9 @@ use polder_table::Stop;
 use polder_values::Kind;
 use polder_values::list::Draft;
 
-use super::{End, Held, find, limit, notify_taken, positive, publish, reply_from, take};
+use super::{End, Held, find, limit, notify_taken, positive, publish, reply_each, take};
 use crate::call::{Call, Outcome, SYNTAX, is};
+use crate::collection::reply_element;
 use crate::execute::wrong_arity;
 use crate::waiting::{Otherwise, Wait, seconds};
 
@@ -15,6 +16,29 @@ pub(super) fn lpop(call: &mut Call<'_>) -> Outcome {
 
 pub(super) fn rpop(call: &mut Call<'_>) -> Outcome {
     pop(call, End::Right)
+}
+
+pub(super) fn lpop_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> {
+    pop_many(call, calls, End::Left)
+}
+
+pub(super) fn rpop_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> {
+    pop_many(call, calls, End::Right)
+}
+
+/// Pops for as many calls as ask for one element, all elements at once.
+fn pop_many(call: &mut Call<'_>, calls: &[&[&[u8]]], end: End) -> Result<usize, Stop> {
+    let (key, many) = (call.args[1], calls.iter().take_while(|args| args.len() == 2).count());
+    let held = find(call, key)?;
+    let there = held.map_or(0, |held| held.count.min(many as u64));
+    if let Some(held) = held.filter(|_| there > 0) {
+        reply_each(call, &held, end, there)?;
+        take(call, key, &held, end.rank(there, held.count), there)?;
+        (1..there).for_each(|_| call.notify('l', end.events().1, key));
+        notify_taken(call, end.events().1, key, &held, there);
+    }
+    (there..many as u64).for_each(|_| call.reply.null());
+    Ok(many)
 }
 
 fn pop(call: &mut Call<'_>, end: End) -> Outcome {
@@ -44,7 +68,7 @@ fn pop(call: &mut Call<'_>, end: End) -> Outcome {
 fn pop_one(call: &mut Call<'_>, key: &[u8], held: &Held<'_>, end: End) -> Outcome {
     let rank = end.rank(1, held.count);
     match held.elements.at(call.txn, rank)? {
-        Some(element) => super::reply_element(call.reply, call.txn, &element)?,
+        Some(element) => reply_element(call.reply, call.txn, &element)?,
         None => call.reply.null(),
     }
     take(call, key, held, rank, 1)?;
@@ -55,7 +79,8 @@ fn pop_one(call: &mut Call<'_>, key: &[u8], held: &Held<'_>, end: End) -> Outcom
 /// Replies with an array of up to `count` elements from an end and takes them out.
 fn pop_some(call: &mut Call<'_>, key: &[u8], held: &Held<'_>, end: End, count: u64) -> Outcome {
     let count = count.min(held.count);
-    reply_from(call, held, end, count)?;
+    call.reply.array(count as usize);
+    reply_each(call, held, end, count)?;
     take(call, key, held, end.rank(count, held.count), count)?;
     notify_taken(call, end.events().1, key, held, count);
     Ok(())
@@ -181,7 +206,7 @@ fn shift(call: &mut Call<'_>, from: End, to: End, timeout_ms: Option<u64>) -> Ou
     let other = if source == target { Some(held) } else { find(call, target)? };
     let rank = from.rank(1, held.count);
     let element = held.elements.at(call.txn, rank)?.ok_or("ERR no such element")?;
-    super::reply_element(call.reply, call.txn, &element)?;
+    reply_element(call.reply, call.txn, &element)?;
     let bytes = element.bytes(call.txn)?.into_owned();
     let mut draft = other.map_or_else(Draft::empty, |other| other.draft());
     if source == target {

@@ -2,8 +2,9 @@
 use polder_table::Stop;
 use polder_values::list;
 
-use super::{Held, find, positive, range, reply_element, reversible};
+use super::{Held, find, positive, range, reversible};
 use crate::call::{Call, Outcome, SYNTAX, integer, is};
+use crate::collection::{reply_element, reply_elements};
 
 pub(super) fn llen(call: &mut Call<'_>) -> Outcome {
     let held = find(call, call.args[1])?;
@@ -36,10 +37,7 @@ pub(super) fn lrange(call: &mut Call<'_>) -> Outcome {
     };
     let (from, upto) = range(start, stop, held.count);
     call.reply.array((upto - from) as usize);
-    for element in held.elements.iter(call.txn, from).take((upto - from) as usize) {
-        reply_element(call.reply, call.txn, &element?)?;
-    }
-    Ok(())
+    reply_elements(call.reply, call.txn, &held.elements, from, upto - from)
 }
 
 /// What LPOS looks for.

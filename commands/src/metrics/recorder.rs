@@ -231,6 +231,23 @@ impl Recorder {
         })
     }
 
+    /// Calls begin that are run in one go; `None` where each is to be timed by itself.
+    pub fn begin_many(&self, settings: &Settings) -> Option<Instant> {
+        (!wants_every_call(settings)).then(Instant::now)
+    }
+
+    /// Calls end that were run in one go: each took the same part of the time.
+    pub fn end_many(&self, settings: &Settings, command: &'static Command, start: Instant, calls: u64) {
+        self.with_row(command, |row, _| {
+            let nanoseconds = start.elapsed().as_nanos() as u64;
+            add(&row.calls, calls);
+            add(&row.nanoseconds, nanoseconds);
+            if settings.is_on(const { id("latency-tracking") }) {
+                row.histogram.get_or_init(Histogram::default).record(nanoseconds / calls, calls);
+            }
+        });
+    }
+
     /// A call was refused before it began.
     pub fn reject(&self, command: &'static Command) {
         self.with_row(command, |row, _| add(&row.rejected, 1));

@@ -1,6 +1,6 @@
 //! Random picks from a set, and walks through it by cursor.
 use polder_base::number;
-use polder_table::Found;
+use polder_table::{Found, Stop};
 use polder_values::Kind;
 use polder_values::order::member_word;
 use polder_values::sequence::Sequence;
@@ -94,6 +94,28 @@ pub(super) fn spop(call: &mut Call<'_>) -> Outcome {
     call.remove(key)?;
     call.notify('g', "del", key);
     Ok(())
+}
+
+/// Pops for as many calls as ask for one member.
+pub(super) fn spop_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> {
+    let (txn, key, many) = (call.txn, call.args[1], calls.iter().take_while(|args| args.len() == 2).count());
+    let mut left = many;
+    if let Some(found) = call.find_kind(key, Kind::Set)?.filter(|_| many > 0) {
+        let mut draft = Draft::of(&found.value, thresholds(call));
+        let mut all = draft.count()?;
+        while left > 0 && all > 0 {
+            let rank = draw_below(call.table, all);
+            reply_at(call, &draft.members(), rank)?;
+            draft.remove_at(txn, rank)?;
+            call.notify('s', "spop", key);
+            (left, all) = (left - 1, all - 1);
+        }
+        if publish(call, key, Some(found), &mut draft)? {
+            call.notify('g', "del", key);
+        }
+    }
+    (0..left).for_each(|_| call.reply.null());
+    Ok(many)
 }
 
 /// Takes away the members of some ranks, which are in order; others are left.

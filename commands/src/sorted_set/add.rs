@@ -2,7 +2,7 @@
 use polder_base::number::NumberMode;
 use polder_base::score::Score;
 use polder_table::Stop;
-use polder_values::sorted_set::{Draft, Spot};
+use polder_values::sorted_set::{Draft, SortedSet, Spot};
 use smallvec::SmallVec;
 
 use super::{Thresholds, find, publish, reply_score, set_of};
@@ -96,6 +96,29 @@ pub(super) fn zadd(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
+/// Adds for as many calls as have no options and are in order, to a set that is there.
+pub(super) fn zadd_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> {
+    let (key, mode, options) = (call.args[1], number_mode(call), Options::default());
+    let Some(found) = find(call, key)? else { return Ok(0) };
+    let (mut draft, mut changed, mut answered) = (Draft::of(&SortedSet::of(&found.value)), false, 0);
+    for args in calls {
+        let (pairs, []) = args[2..].as_chunks::<2>() else { break };
+        let scored = pairs.iter().map(|[score, member]| Some((Score::parse(mode, score)?, *member)));
+        let Some(scored) = scored.collect::<Option<Pairs<'_>>>() else { break };
+        let mut done = Added::default();
+        changed |= add_to(call, &mut draft, mode, options, &scored, &mut done)?;
+        if done.added + done.updated > 0 {
+            call.notify('z', "zadd", key);
+        }
+        reply(call, mode, options, &done);
+        answered += 1;
+    }
+    if changed {
+        publish(call, key, Some(found), &mut draft)?;
+    }
+    Ok(answered)
+}
+
 pub(super) fn zincrby(call: &mut Call<'_>) -> Outcome {
     // Redis reads the options of ZADD here, too, and then misses the pair.
     if Options::read(&call.args[2..3]).1 > 0 {
@@ -128,30 +151,42 @@ pub(crate) fn add(call: &Call<'_>, mode: NumberMode, options: Options, pairs: &[
     }
     let set = set_of(&found);
     let mut draft = Draft::of(&set);
-    let mut changed = false;
-    for (score, member) in pairs {
-        let spot = draft.spot(call.txn, member)?;
-        let new = options.decide(mode, spot.score.as_ref(), score)?;
-        if let Some(new) = &new {
-            changed |= put(call, &mut draft, spot, new, member, &mut done)?;
-        }
-        done.last = new;
-    }
-    if !changed {
+    if !add_to(call, &mut draft, mode, options, pairs, &mut done)? {
         return Ok(done);
-    }
-    if !draft.set().is_large() {
-        let longest = pairs.iter().map(|(_, member)| member.len()).max().unwrap_or(0);
-        let entries = draft.set().count()?.max(pairs.len() as u64);
-        if Thresholds::of(call).exceeded(entries, longest) {
-            draft.set_large();
-        }
     }
     publish(call, key, found, &mut draft)?;
     if done.added + done.updated > 0 {
         call.notify('z', if options.increments { "zincr" } else { "zadd" }, key);
     }
     Ok(done)
+}
+
+/// Gives members of a draft their scores; answers whether that changed anything.
+fn add_to(
+    call: &Call<'_>,
+    draft: &mut Draft,
+    mode: NumberMode,
+    options: Options,
+    pairs: &[(Score, &[u8])],
+    done: &mut Added,
+) -> Result<bool, Stop> {
+    let mut changed = false;
+    for (score, member) in pairs {
+        let spot = draft.spot(call.txn, member)?;
+        let new = options.decide(mode, spot.score.as_ref(), score)?;
+        if let Some(new) = &new {
+            changed |= put(call, draft, spot, new, member, done)?;
+        }
+        done.last = new;
+    }
+    if changed && !draft.set().is_large() {
+        let longest = pairs.iter().map(|(_, member)| member.len()).max().unwrap_or(0);
+        let entries = draft.set().count()?.max(pairs.len() as u64);
+        if Thresholds::of(call).exceeded(entries, longest) {
+            draft.set_large();
+        }
+    }
+    Ok(changed)
 }
 
 /// Gives one member its score; answers whether that changed anything. Another text of the same double is no update.

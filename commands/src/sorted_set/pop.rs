@@ -86,6 +86,33 @@ pub(super) fn zpopmax(call: &mut Call<'_>) -> Outcome {
     pop_one_key(call, End::Max)
 }
 
+pub(super) fn zpopmin_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> {
+    pop_many(call, calls, End::Min)
+}
+
+pub(super) fn zpopmax_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> {
+    pop_many(call, calls, End::Max)
+}
+
+/// Pops for as many calls as ask for one member, all members at once.
+fn pop_many(call: &mut Call<'_>, calls: &[&[&[u8]]], end: End) -> Result<usize, Stop> {
+    let (key, mode) = (call.args[1], number_mode(call));
+    let many = calls.iter().take_while(|args| args.len() == 2).count();
+    let found = find(call, key)?;
+    let set = set_of(&found);
+    let (from, upto) = end.ranks(set.count()?, many as u64);
+    each(&set, call.txn, (from, upto), end == End::Max, |entry| {
+        call.reply.array(2);
+        call.reply.bulk(entry.member());
+        reply_score_of(call.reply, mode, &entry);
+    })?;
+    let there = (upto - from) as usize;
+    (1..there).for_each(|_| call.notify('z', end.event(), key));
+    take_out(call, key, found, (from, upto), end.event())?;
+    (there..many).for_each(|_| call.reply.array(0));
+    Ok(many)
+}
+
 fn pop_one_key(call: &mut Call<'_>, end: End) -> Outcome {
     let key = call.args[1];
     let count = match &call.args[2..] {

@@ -9,13 +9,11 @@ use smallvec::{SmallVec, smallvec};
 
 use super::run::{self, Patch, Run};
 use super::tree::{self, Child, FANOUT, Inner, LEAF_MAX, Leaves};
-use super::{Draft, Element, Form, RUN_MAX, Rule, SHORT_MAX, Sequence, Tree};
+use super::{Element, RUN_MAX, Rule, SHORT_MAX, Sequence, Tree};
 use crate::{Nodes, string};
 
 /// A tree with at most so many bytes of elements becomes packed again: far less than what makes a tree, lest it go to and fro.
 const PACK_MAX: usize = RUN_MAX / 2;
-/// So many elements are put at the end of a tree one by one, in place if they can be; more are built into full leaves.
-const FEW: usize = 16;
 
 const DAMAGED: Fault = Fault::Damaged { what: "a tree of elements" };
 
@@ -114,7 +112,10 @@ impl Change<'_> {
         let root = Child { node: tree.root, count: tree.count, word };
         let row = self.node(root, height, from, upto, Edges { left: true, right: true })?;
         let lower = row.len() == 1 && self.new.is_none();
-        *tree = tree::raise(self.nodes, row.to_vec(), height)?;
+        *tree = match row[..] {
+            [top] => Tree { root: top.node, count: top.count, height },
+            _ => tree::raise(self.nodes, row.to_vec(), height)?,
+        };
         while lower && tree.height > 0 {
             let inner = Inner::read(self.nodes, tree.root)?;
             if inner.len() > 1 {
@@ -133,10 +134,12 @@ impl Change<'_> {
             return self.leaf(child, from, upto, edges);
         }
         let inner = Inner::read(self.nodes, child.node)?;
-        let (first, below) = if self.new.is_some() && from == upto { inner.find_gap(from)? } else { inner.find(from)? };
+        let (first, below) =
+            if self.new.is_some() && from == upto { inner.find_gap(from, child.count)? } else { inner.find(from, child.count)? };
         let (old, many) = (inner.child(first), inner.len());
         let length = upto - from;
-        if self.new.is_none() && below + length >= old.count {
+        // A child that loses its end only is one that has changed, as any other.
+        if self.new.is_none() && (below + length > old.count || length == old.count) {
             return self.range(child, level, from, upto, edges);
         }
         let row = self.node(old, level - 1, below, below + length, edges.of(first, many))?;
@@ -156,7 +159,7 @@ impl Change<'_> {
         self.rebuild(child.node, children)
     }
 
-    /// Takes out a range that ends past the child in which it begins, or takes that child's end.
+    /// Takes out a range that ends past the child in which it begins, or takes all of that child.
     fn range(&self, child: Child, level: u8, from: u64, upto: u64, edges: Edges) -> Result<Row, Fault> {
         let inner = Inner::read(self.nodes, child.node)?;
         let (mut children, mut start, mut seam) = (Vec::with_capacity(inner.len()), 0u64, None);
@@ -431,7 +434,7 @@ pub fn tree_of_packed(nodes: &dyn Nodes, rule: &Rule, packed: &[u8]) -> Result<T
 }
 
 /// The tree of elements, which are sorted first if they come in any order.
-fn build(nodes: &dyn Nodes, rule: &Rule, elements: Vec<&[u8]>) -> Result<Tree, Fault> {
+pub fn build(nodes: &dyn Nodes, rule: &Rule, elements: Vec<&[u8]>) -> Result<Tree, Fault> {
     let mut leaves = Leaves::default();
     for (word, bytes) in sorted(rule, elements) {
         leaves.add(nodes, bytes, word)?;
@@ -441,7 +444,7 @@ fn build(nodes: &dyn Nodes, rule: &Rule, elements: Vec<&[u8]>) -> Result<Tree, F
 }
 
 /// Elements with their words, sorted if the rule has them come in any order.
-fn sorted<'e>(rule: &Rule, elements: Vec<&'e [u8]>) -> Vec<(u64, &'e [u8])> {
+pub fn sorted<'e>(rule: &Rule, elements: Vec<&'e [u8]>) -> Vec<(u64, &'e [u8])> {
     let mut elements: Vec<_> = elements.into_iter().map(|bytes| ((rule.word)(bytes), bytes)).collect();
     if !rule.packed_sorted {
         elements.sort_unstable_by(|one, two| one.0.cmp(&two.0).then_with(|| (rule.compare)(one.1, two.1)));
@@ -467,85 +470,4 @@ pub fn packed(nodes: &dyn Nodes, tree: &Tree) -> Result<Option<Vec<u8>>, Fault> 
         nodes.release_tree(tree.root);
     }
     Ok(Some(packed))
-}
-
-/// See [`Draft::extend`].
-pub fn extend(draft: &mut Draft, nodes: &dyn Nodes, rule: &Rule, elements: &mut dyn Iterator<Item = &[u8]>) -> Result<(), Fault> {
-    match &mut draft.form {
-        Form::Packed(packed) => {
-            draft.form = extended(nodes, rule, packed, &elements.collect::<Vec<_>>())?;
-            Ok(())
-        }
-        Form::Tree(tree) if rule.packed_sorted => append(nodes, rule, tree, elements),
-        Form::Tree(tree) if tree.count == 0 => {
-            *tree = build(nodes, rule, elements.collect())?;
-            Ok(())
-        }
-        Form::Tree(tree) => {
-            for (word, bytes) in sorted(rule, elements.collect()) {
-                let mut compare = |other: &[u8]| (rule.compare)(other, bytes);
-                let place = Sequence::Tree(*tree).seek(nodes, rule, word, &mut compare)?;
-                splice(nodes, rule, tree, place.rank, false, &[bytes])?;
-            }
-            Ok(())
-        }
-    }
-}
-
-/// A packed sequence and what comes behind it: packed if it may be, else a tree.
-fn extended(nodes: &dyn Nodes, rule: &Rule, packed: &[u8], elements: &[&[u8]]) -> Result<Form, Fault> {
-    let run = Run::read(&packed[1..], &[])?;
-    let mut all = (0..run.count()).map(|index| run.slice(index, index + 1)).collect::<Result<Vec<_>, _>>()?;
-    all.extend(elements);
-    let bytes = 1 + run::HEAD + all.iter().map(|bytes| bytes.len() + run::ENTRY).sum::<usize>();
-    if bytes > RUN_MAX || all.iter().any(|bytes| bytes.len() > SHORT_MAX) {
-        return Ok(Form::Tree(build(nodes, rule, all)?));
-    }
-    let mut builder = run::Builder::default();
-    all.iter().for_each(|bytes| builder.push(bytes, false));
-    Ok(Form::Packed([&[0][..], &builder.bytes()].concat()))
-}
-
-/// Adds elements at the end of a tree.
-fn append(nodes: &dyn Nodes, rule: &Rule, tree: &mut Tree, elements: &mut dyn Iterator<Item = &[u8]>) -> Result<(), Fault> {
-    let few: SmallVec<[&[u8]; FEW]> = elements.take(FEW).collect();
-    if tree.count > 0 && few.len() < FEW {
-        for bytes in few {
-            splice(nodes, rule, tree, tree.count, false, &[bytes])?;
-        }
-        return Ok(());
-    }
-    // The right edge is taken off, goes through the builder as if it had just come, and everything is put back from the leaves up.
-    let mut path: SmallVec<[Ref; 4]> = SmallVec::new();
-    let mut leaves = Leaves::default();
-    let height = tree::checked_height(tree)?;
-    if tree.count > 0 {
-        let mut node = tree.root;
-        for _ in 0..height {
-            path.push(node);
-            let inner = Inner::read(nodes, node)?;
-            node = inner.node(inner.len() - 1);
-        }
-        let run = tree::leaf(nodes, node)?;
-        let mut trees = run.refs().iter();
-        for index in 0..run.count() {
-            let own = if run.is_long(index) { Some(*trees.next().ok_or(DAMAGED)?) } else { None };
-            leaves.push(nodes, run.slice(index, index + 1)?, own, tree::word_of(nodes, rule, &run, index)?)?;
-        }
-        nodes.release(node);
-    }
-    for bytes in few.into_iter().chain(elements) {
-        leaves.add(nodes, bytes, (rule.word)(bytes))?;
-    }
-    leaves.flush(nodes)?;
-    let mut row = leaves.row;
-    for node in path.into_iter().rev() {
-        let mut children = Inner::read(nodes, node)?.children();
-        children.pop();
-        children.extend(row);
-        row = tree::row_above(nodes, &children)?;
-        nodes.release(node);
-    }
-    *tree = tree::raise(nodes, row, height)?;
-    Ok(())
 }

@@ -107,6 +107,13 @@ impl<'a> Run<'a> {
         data.get(self.start(from)..self.start(upto)).ok_or(DAMAGED)
     }
 
+    /// Adds where the elements from `from` up to `upto` end, counted from the beginning of the first of them; none is long.
+    pub fn ends(&self, from: usize, upto: usize, ends: &mut SmallVec<[u16; 256]>) {
+        let start = self.start(from) as u16;
+        let table = self.bytes[HEAD + from * ENTRY..HEAD + upto * ENTRY].chunks_exact(ENTRY);
+        ends.extend(table.map(|entry| u16::from_le_bytes([entry[0], entry[1]]).wrapping_sub(start)));
+    }
+
     /// Stubs among the first `index` elements.
     pub fn stubs(&self, index: usize) -> usize {
         if self.refs.is_empty() { 0 } else { (0..index).filter(|at| self.is_long(*at)).count() }
@@ -229,7 +236,9 @@ pub fn patch_in_place(bytes: &mut [u8], patch: &Patch<'_>) {
     let end = head + patch.length();
     let by = (end as u16).wrapping_sub(gone_upto as u16);
     let tail = old_data + gone_upto..old_data + all;
-    if patch.added() >= patch.gone {
+    if new_count == count && by == 0 {
+        // As long as what was there: nothing moves.
+    } else if patch.added() >= patch.gone {
         // Everything moves up, the last first.
         bytes.copy_within(tail, new_data + end);
         bytes.copy_within(old_data..old_data + head, new_data);
@@ -239,7 +248,9 @@ pub fn patch_in_place(bytes: &mut [u8], patch: &Patch<'_>) {
         bytes.copy_within(old_data..old_data + head, new_data);
         bytes.copy_within(tail, new_data + end);
     }
-    shift(&mut bytes[HEAD + (at + patch.added()) * ENTRY..new_data], by);
+    if by != 0 {
+        shift(&mut bytes[HEAD + (at + patch.added()) * ENTRY..new_data], by);
+    }
     if patch.new.is_some() {
         bytes[HEAD + at * ENTRY..][..ENTRY].copy_from_slice(&(end as u16 | if patch.long { LONG } else { 0 }).to_le_bytes());
         fill(&mut bytes[new_data + head..], patch);
@@ -260,6 +271,15 @@ impl Builder {
         self.data.extend_from_slice(bytes);
         let end = self.data.len() as u16 | if long { LONG } else { 0 };
         self.table.extend_from_slice(&end.to_le_bytes());
+    }
+
+    /// Adds the elements of a run from `from` up to `upto`, as they are.
+    pub fn push_run(&mut self, run: &Run<'_>, from: usize, upto: usize) -> Result<(), Fault> {
+        let (base, added) = (self.data.len() as u16, self.table.len());
+        self.data.extend_from_slice(run.slice(from, upto)?);
+        self.table.extend_from_slice(&run.bytes[HEAD + from * ENTRY..HEAD + upto * ENTRY]);
+        shift(&mut self.table[added..], base.wrapping_sub(run.start(from) as u16));
+        Ok(())
     }
 
     /// Elements so far.

@@ -71,31 +71,48 @@ impl<'a> Inner<'a> {
         Child { node: self.node(index), count: self.count(index), word: self.word(index) }
     }
 
-    /// The counts of all children.
+    /// The child that holds the element at `rank` of `total`, and the element's rank below it. Looks at the last child first, then
+    /// at several at once: half of all changes are at the ends.
     #[inline]
-    fn counts(&self) -> impl Iterator<Item = u64> {
-        self.data[..self.refs.len() * 8].chunks_exact(8).map(|bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes")))
-    }
-
-    /// The child that holds the element at `rank`, and the element's rank below it.
-    #[inline]
-    pub fn find(&self, mut rank: u64) -> Result<(usize, u64), Fault> {
-        for (index, count) in self.counts().enumerate() {
+    pub fn find(&self, mut rank: u64, total: u64) -> Result<(usize, u64), Fault> {
+        const TOGETHER: usize = 8;
+        let last = self.len() - 1;
+        let before_last = total.wrapping_sub(self.count(last));
+        if before_last <= rank && rank < total {
+            return Ok((last, rank - before_last));
+        }
+        let (mut index, many) = (0, self.len());
+        while index + TOGETHER <= many {
+            let sum = self.sum(index, index + TOGETHER);
+            if rank < sum {
+                break;
+            }
+            (index, rank) = (index + TOGETHER, rank - sum);
+        }
+        while index < many {
+            let count = self.count(index);
             if rank < count {
                 return Ok((index, rank));
             }
-            rank -= count;
+            (index, rank) = (index + 1, rank - count);
         }
         Err(DAMAGED)
     }
 
-    /// The child in which an element that comes at `rank` is put, and its rank there: at the end of one rather than before the next.
+    /// The child in which an element that comes at `rank` of `total` is put, and its rank there: at the end of one rather than before the next.
     #[inline]
-    pub fn find_gap(&self, rank: u64) -> Result<(usize, u64), Fault> {
+    pub fn find_gap(&self, rank: u64, total: u64) -> Result<(usize, u64), Fault> {
         match rank.checked_sub(1) {
-            Some(before) => self.find(before).map(|(index, below)| (index, below + 1)),
+            Some(before) => self.find(before, total).map(|(index, below)| (index, below + 1)),
             None => Ok((0, 0)),
         }
+    }
+
+    /// Elements below the children from `from` up to `upto`.
+    #[inline]
+    fn sum(&self, from: usize, upto: usize) -> u64 {
+        let counts = self.data[from * 8..upto * 8].chunks_exact(8);
+        counts.fold(0, |sum, bytes| sum.wrapping_add(u64::from_le_bytes(bytes.try_into().expect("eight bytes"))))
     }
 
     pub fn children(&self) -> Vec<Child> {
@@ -116,7 +133,7 @@ impl<'a> Inner<'a> {
 
     /// Elements below the first `index` children.
     pub fn before(&self, index: usize) -> u64 {
-        self.counts().take(index).fold(0, u64::wrapping_add)
+        self.sum(0, index)
     }
 }
 
@@ -157,11 +174,11 @@ pub fn checked_height(tree: &Tree) -> Result<u8, Fault> {
 
 /// The leaf that holds the element at `rank`, and its index there.
 pub fn leaf_at<'a>(nodes: &'a dyn Nodes, tree: &Tree, mut rank: u64) -> Result<(Run<'a>, usize), Fault> {
-    let mut node = tree.root;
+    let (mut node, mut total) = (tree.root, tree.count);
     for _ in 0..checked_height(tree)? {
         let inner = Inner::read(nodes, node)?;
-        let (index, below) = inner.find(rank)?;
-        (node, rank) = (inner.node(index), below);
+        let (index, below) = inner.find(rank, total)?;
+        (node, rank, total) = (inner.node(index), below, inner.count(index));
     }
     let run = leaf(nodes, node)?;
     if rank >= run.count() as u64 {
@@ -232,6 +249,18 @@ impl Leaves {
         }
         self.run.push(bytes, tree.is_some());
         self.refs.extend(tree);
+        Ok(())
+    }
+
+    /// Adds the elements of a leaf from `from` up to `upto`, with the references of its long ones. They must fit.
+    pub fn push_run(&mut self, nodes: &dyn Nodes, rule: &Rule, run: &Run<'_>, from: usize, upto: usize) -> Result<(), Fault> {
+        if from < upto {
+            if self.run.count() == 0 {
+                self.word = word_of(nodes, rule, run, from)?;
+            }
+            self.refs.extend_from_slice(run.refs().get(run.stubs(from)..run.stubs(upto)).ok_or(DAMAGED)?);
+            self.run.push_run(run, from, upto)?;
+        }
         Ok(())
     }
 

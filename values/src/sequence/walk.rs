@@ -40,12 +40,12 @@ impl<'a> Walk<'a> {
                 self.index = rank as usize;
             }
             Sequence::Tree(tree) => {
-                let (mut node, mut rank) = (tree.root, rank);
+                let (mut node, mut rank, mut total) = (tree.root, rank, tree.count);
                 for _ in 0..tree::checked_height(tree)? {
                     let inner = Inner::read(self.nodes, node)?;
-                    let (index, below) = inner.find(rank)?;
+                    let (index, below) = inner.find(rank, total)?;
                     self.path.push((inner, index));
-                    (node, rank) = (inner.node(index), below);
+                    (node, rank, total) = (inner.node(index), below, inner.count(index));
                 }
                 let run = tree::leaf(self.nodes, node)?;
                 if rank >= run.count() as u64 {
@@ -96,6 +96,65 @@ impl<'a> Walk<'a> {
             (self.fault, self.left) = (None, 0);
         }
         Some(element)
+    }
+}
+
+/// Elements that lie side by side.
+pub struct Stretch<'a> {
+    run: Run<'a>,
+    from: usize,
+    upto: usize,
+}
+
+impl<'a> Stretch<'a> {
+    /// Each of them.
+    pub fn elements(&self) -> impl Iterator<Item = Result<Element<'a>, Fault>> {
+        let run = self.run;
+        (self.from..self.upto).map(move |index| run.at(index))
+    }
+
+    /// All their bytes, and in `ends` where in them each ends; `None` where long ones are among them.
+    pub fn bytes(&self, ends: &mut SmallVec<[u16; 256]>) -> Option<&'a [u8]> {
+        if !self.run.refs().is_empty() {
+            return None;
+        }
+        let bytes = self.run.slice(self.from, self.upto).ok()?;
+        ends.clear();
+        self.run.ends(self.from, self.upto, ends);
+        // S5: who takes them apart may rely on it.
+        (ends.is_sorted() && ends.last().is_none_or(|last| usize::from(*last) == bytes.len())).then_some(bytes)
+    }
+}
+
+/// See [`Sequence::stretches`].
+pub struct Stretches<'a>(Walk<'a>);
+
+impl<'a> Stretches<'a> {
+    pub(super) fn new(nodes: &'a dyn Nodes, sequence: &Sequence<'a>, rank: u64, count: u64) -> Stretches<'a> {
+        let mut walk = Walk::new(nodes, sequence, rank, false);
+        walk.left = walk.left.min(count);
+        Stretches(walk)
+    }
+}
+
+impl<'a> Iterator for Stretches<'a> {
+    type Item = Result<Stretch<'a>, Fault>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let walk = &mut self.0;
+        if let Some(fault) = walk.fault.take() {
+            return Some(Err(fault));
+        }
+        let run = walk.run.filter(|_| walk.left > 0)?;
+        let many = walk.left.min((run.count() - walk.index) as u64);
+        let stretch = Stretch { run, from: walk.index, upto: walk.index + many as usize };
+        walk.left -= many;
+        if walk.left > 0
+            && let Err(fault) = walk.step(false)
+        {
+            (walk.fault, walk.left) = (Some(fault), 0);
+        }
+        Some(Ok(stretch))
     }
 }
 

@@ -214,6 +214,47 @@ impl Reply for Output {
         self.tail.extend_from_slice(b"\r\n");
     }
 
+    fn bulks(&mut self, bytes: &[u8], ends: &[u16]) {
+        // Room for all at once; short ones are copied as whole words, and what is too much of that is written over by what follows.
+        const WORDS: usize = 16;
+        self.room(bytes.len() + ends.len() * NUMBER_BYTES + WORDS);
+        let begin = self.tail.len();
+        self.tail.resize(begin + bytes.len() + ends.len() * NUMBER_BYTES + WORDS, 0);
+        let (mut at, mut start) = (begin, 0);
+        for end in ends.iter().map(|end| usize::from(*end)) {
+            let length = end - start;
+            let head = &mut self.tail[at..];
+            at += match length {
+                0..=9 => {
+                    head[..4].copy_from_slice(&[b'$', b'0' + length as u8, b'\r', b'\n']);
+                    4
+                }
+                10..=99 => {
+                    head[..5].copy_from_slice(&[b'$', b'0' + (length / 10) as u8, b'0' + (length % 10) as u8, b'\r', b'\n']);
+                    5
+                }
+                _ => {
+                    let (mut digits, mark) = (itoa::Buffer::new(), head.len());
+                    let digits = digits.format(length).as_bytes();
+                    let mut rest = &mut *head;
+                    for part in [b"$", digits, b"\r\n"] {
+                        let (now, later) = rest.split_at_mut(part.len());
+                        now.copy_from_slice(part);
+                        rest = later;
+                    }
+                    mark - rest.len()
+                }
+            };
+            match bytes[start..].first_chunk::<WORDS>() {
+                Some(words) if length <= WORDS => self.tail[at..at + WORDS].copy_from_slice(words),
+                _ => self.tail[at..at + length].copy_from_slice(&bytes[start..end]),
+            }
+            self.tail[at + length..at + length + 2].copy_from_slice(b"\r\n");
+            (at, start) = (at + length + 2, end);
+        }
+        self.tail.truncate(at);
+    }
+
     fn begin_bulk(&mut self, len: u64) {
         self.header(b'$', len as usize);
     }
@@ -315,6 +356,19 @@ mod tests {
     type Write = fn(&mut Output);
 
     #[test]
+    fn bulks_are_what_each_of_them_is() {
+        let bytes: Vec<u8> = (0..2000).map(|number| number as u8).collect();
+        for step in [1, 7, 16, 17, 99, 100, 101, 1000] {
+            let ends: Vec<u16> = (1..=bytes.len() / step).map(|number| (number * step) as u16).collect();
+            let bytes = &bytes[..usize::from(ends[ends.len() - 1])];
+            let (mut whole, mut single) = (Output::new(Protocol::Resp2), Output::new(Protocol::Resp2));
+            whole.bulks(bytes, &ends);
+            bytes.chunks(step).for_each(|piece| single.bulk(piece));
+            assert_eq!(whole.single(), single.single(), "{step}");
+        }
+    }
+
+    #[test]
     fn every_reply_has_its_form_in_both_protocols() {
         let cases: &[(Write, &str, &str)] = &[
             (|o| o.ok(), "+OK\r\n", "+OK\r\n"),
@@ -327,6 +381,12 @@ mod tests {
             (|o| o.bulk(&[b'x'; 100]), &format!("$100\r\n{}\r\n", "x".repeat(100)), &format!("$100\r\n{}\r\n", "x".repeat(100))),
             (|o| o.null(), "$-1\r\n", "_\r\n"),
             (|o| o.null_array(), "*-1\r\n", "_\r\n"),
+            (|o| o.bulks(b"", &[0, 0]), "$0\r\n\r\n$0\r\n\r\n", "$0\r\n\r\n$0\r\n\r\n"),
+            (
+                |o| o.bulks(b"onetwothree", &[3, 6, 11]),
+                "$3\r\none\r\n$3\r\ntwo\r\n$5\r\nthree\r\n",
+                "$3\r\none\r\n$3\r\ntwo\r\n$5\r\nthree\r\n",
+            ),
             (|o| o.array(0), "*0\r\n", "*0\r\n"),
             (|o| o.map(2), "*4\r\n", "%2\r\n"),
             (|o| o.set(2), "*2\r\n", "~2\r\n"),

@@ -1,0 +1,120 @@
+//! Calls of a pipeline that share a transaction: replies and memory are those of the same calls one by one.
+use std::io::IoSlice;
+
+use polder_base::Protocol;
+use polder_engine::{Memory, Options, Session};
+use polder_testkit::caller::Embedder;
+use polder_testkit::random::Random;
+use polder_testkit::scratch;
+use polder_wire::resp::Output;
+
+type Words = Vec<Vec<u8>>;
+
+/// A client of a memory of its own, with all that it was answered.
+struct Client {
+    embedder: Embedder,
+    segment: String,
+    session: Session,
+    output: Output,
+}
+
+impl Client {
+    fn new() -> Client {
+        let segment = scratch::fresh_name();
+        let options = Options { segment: segment.clone(), ceiling: 256 << 20, ..Options::default() };
+        let embedder = Embedder::attach(&options).expect("a segment");
+        Client { embedder, segment, session: Session { id: 1, ..Session::default() }, output: Output::new(Protocol::Resp2) }
+    }
+
+    /// Makes the calls, as many together as may be, or one by one.
+    fn call(&mut self, calls: &[Words], together: bool) -> Vec<u8> {
+        let words: Vec<Vec<&[u8]>> = calls.iter().map(|call| call.iter().map(Vec::as_slice).collect()).collect();
+        let mut rest: Vec<&[&[u8]]> = words.iter().map(Vec::as_slice).collect();
+        let Client { embedder, session, output, .. } = self;
+        while !rest.is_empty() {
+            let done = if together {
+                embedder.memory.execute_together(session, &embedder.host, &rest, output).0
+            } else {
+                embedder.memory.execute(session, &embedder.host, rest[0], output);
+                1
+            };
+            rest.drain(..done);
+        }
+        let mut slices = [IoSlice::new(&[]); 256];
+        let count = output.slices(&mut slices);
+        let bytes = slices[..count].iter().flat_map(|slice| slice.to_vec()).collect();
+        output.consume(output.waiting());
+        bytes
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        Memory::remove(&self.segment).expect("it is there");
+    }
+}
+
+fn words(text: &str) -> Words {
+    text.split(' ').map(|word| word.as_bytes().to_vec()).collect()
+}
+
+/// A name of one of `most`, of any length.
+fn name(random: &mut Random, most: usize) -> String {
+    let number = random.below(most);
+    let length = if number.is_multiple_of(97) { 700 } else { number % 40 };
+    format!("{number}{}", "x".repeat(length))
+}
+
+/// One call of a kind; a few are of an unusual form.
+fn one(random: &mut Random, kind: usize) -> Words {
+    let odd = random.below(40) == 0;
+    let (name, other, score) = (name(random, 3000), name(random, 3000), random.below(500) as f64 / 4.0);
+    let text = match (kind, odd) {
+        (0, false) => format!("RPUSH l {name}"),
+        (0, true) => format!("RPUSH l {name} {other} {name}"),
+        (1, false) => format!("LPUSH l {name}"),
+        (1, true) => format!("LPUSH l {name} {other} {name}"),
+        (2, false) => "LPOP l".into(),
+        (2, true) => "LPOP l 3".into(),
+        (3, false) => "RPOP l".into(),
+        (3, true) => "RPOP l -1".into(),
+        (4 | 5, false) => format!("HSET h {name} {other}"),
+        (4, true) => format!("HSET h {name} {other} {other} {name} {name} 1"),
+        (5, true) => format!("HSET h {name}"),
+        (6, false) => format!("SADD s {name}"),
+        (6, true) => format!("SADD s {name} {other} {name}"),
+        (7 | 8, false) => format!("ZADD z {score} {name}"),
+        (7, true) => format!("ZADD z NX {score} {name} 1.50 {other}"),
+        (8, true) => format!("ZADD z {score} {name} x {other}"),
+        (9, false) => "ZPOPMIN z".into(),
+        (9, true) => "ZPOPMIN z 2".into(),
+        (10, false) => "ZPOPMAX z".into(),
+        (10, true) => "SADD z wrong".into(),
+        (11, _) => format!("SREM s {name}"),
+        _ => format!("HDEL h {name}"),
+    };
+    words(&text)
+}
+
+#[test]
+fn pipelined_calls_are_answered_as_if_made_one_by_one() {
+    let looks = ["LRANGE l 0 -1", "HGETALL h", "SMEMBERS s", "ZRANGE z 0 -1 WITHSCORES", "OBJECT ENCODING l", "OBJECT ENCODING z"];
+    for seed in 0..6 {
+        let (mut together, mut alone, mut random) = (Client::new(), Client::new(), Random::new(seed));
+        // At first everything grows; later it shrinks as well.
+        for round in 0..400 {
+            let kinds = if round < 200 { [0, 1, 4, 6, 7, 8][random.below(6)] } else { random.below(13) };
+            let many = [1, 3, 20, 128][random.below(4)];
+            let calls: Vec<Words> = (0..many).map(|_| one(&mut random, kinds)).collect();
+            let shown = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+            assert_eq!(shown(together.call(&calls, true)), shown(alone.call(&calls, false)), "seed {seed}, round {round}: {kinds}");
+            if round % 20 == 0 {
+                for look in looks {
+                    let look = [words(look)];
+                    assert_eq!(together.call(&look, false), alone.call(&look, false), "seed {seed}, round {round}");
+                }
+                together.embedder.memory.table().verify().expect("a sound memory");
+            }
+        }
+    }
+}
