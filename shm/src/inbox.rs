@@ -17,6 +17,8 @@
 //! (DESIGN.md section 7 thought of a ring of references set by CAS. Between that CAS and the note that it was done a dead sender leaves open
 //! whether the message went out, and the node may be gone by then.)
 //!
+//! Restated in tests/models.rs (`inbox`), where a checker chooses the schedule: change both.
+//!
 //! The owner takes no lock: it reads up to the tail and moves the head. A slow or stopped owner delays nobody; from INBOX_LIMIT bytes
 //! on messages are counted as lost instead, and the owner finds out by that count.
 //!
@@ -26,6 +28,7 @@
 //!   the redo of a dead sender writes into no other node.
 //! - **I3** An inbox belongs to one life of its seat: who sends to another life sends to nobody.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use polder_base::Fault;
@@ -34,8 +37,8 @@ use smallvec::SmallVec;
 use crate::class::{CLASSES, NODE_MAX};
 use crate::journal::{CHANGED, RING, Tag};
 use crate::layout::{SEATS_AT, SEATS_MAX, seat as at};
-use crate::lock::Locked;
-use crate::node::NodeKind;
+use crate::lock::{self, Locked};
+use crate::node::{NodeHeader, NodeKind};
 use crate::seat::Seat;
 use crate::segment::{Segment, offset_of, ref_to};
 
@@ -43,6 +46,8 @@ use crate::segment::{Segment, offset_of, ref_to};
 const BLOCK_HEAD: u64 = 16;
 const BLOCK_BYTES: u64 = NODE_MAX as u64 - BLOCK_HEAD;
 const NEXT: u64 = 8;
+/// How many bytes may wait however full the segment is: what those who do not read would take beyond that, others need.
+const FREELY: u64 = 1 << 20;
 /// How long the end of an inbox waits for a sender who holds it and may be stopped; others come back.
 const PATIENCE: Duration = Duration::from_millis(2);
 /// How long an opening one waits.
@@ -85,6 +90,7 @@ impl Seat {
                 "the inbox of this thread's seat is held by a process that is stopped: let it go on or end it".into(),
             ));
         }
+        self.inbox_limit.set(limit);
         let made = self.begin_inbox(deadline, limit);
         if made.is_err() {
             self.rollback();
@@ -104,6 +110,7 @@ impl Seat {
         }
         self.note(Tag::Cover, 0, 0)?;
         self.note(Tag::Word, self.base + at::INBOX_FIRST, block)?;
+        self.inbox_passed.set(0);
         self.commit(0)
     }
 
@@ -133,10 +140,11 @@ impl Seat {
         let lock = self.base + at::INBOX_LOCK;
         let Locked::Ours(_) = self.lock(lock, Some(deadline))? else { return Ok(false) };
         self.amend(self.journal_len() - 1, CHANGED);
-        let (mut block, mut olds) = (self.get(at::INBOX_FIRST), 0);
-        while self.is_block(block) && olds * BLOCK_BYTES <= self.segment.geometry().ceiling {
+        let mut block = self.get(at::INBOX_FIRST);
+        // A chain that comes back to where it was is damaged (S5): no node goes twice.
+        let mut seen = HashSet::new();
+        while self.is_block(block) && seen.insert(block) {
             self.note_old(ref_to(block), false)?;
-            olds += 1;
             block = self.segment.load(block + NEXT);
         }
         self.note(Tag::Cover, lock, 0)?;
@@ -147,12 +155,16 @@ impl Seat {
         for word in [at::INBOX_FIRST, at::INBOX_HEAD] {
             self.note(Tag::Word, self.base + word, 0)?;
         }
-        self.commit(olds)?;
+        self.commit(seen.len() as u64)?;
         Ok(true)
     }
 
     fn is_block(&self, block: u64) -> bool {
-        self.segment.node_class(block) == Some(CLASSES - 1)
+        self.segment.node_class(block) == Some(CLASSES - 1) && NodeHeader(self.segment.load(block)).kind() == Some(NodeKind::Inbox)
+    }
+
+    fn next_block(&self, block: u64) -> Option<u64> {
+        Some(self.segment.observe(block + NEXT)).filter(|next| self.is_block(*next))
     }
 
     /// Whether the inbox has something in it. Two loads.
@@ -170,62 +182,101 @@ impl Seat {
     /// Takes the next message into `into`, in place of what is there; answers false when there is none. Not inside a transaction.
     ///
     /// # Errors
-    /// [`Fault::Damaged`] when the chain makes no sense (the inbox is empty then); [`Fault::Full`] when a block cannot be retired.
+    /// [`Fault::Damaged`] when the inbox makes no sense: it is made anew then, and what was in it counts as lost.
     pub fn receive(&self, into: &mut Vec<u8>) -> Result<bool, Fault> {
         let tail = self.segment.observe(self.base + at::INBOX_TAIL);
-        let mut head = self.get(at::INBOX_HEAD);
+        let head = self.get(at::INBOX_HEAD);
         if head == tail {
             return Ok(false);
         }
         into.clear();
-        let whole = self.receive_words(&mut head, tail, into);
-        self.set(at::INBOX_HEAD, if whole.is_ok() { head } else { tail });
-        whole.map(|()| true)
+        let Some(end) = self.receive_words(head, tail, into) else {
+            self.renew_inbox(tail);
+            return Err(Fault::Damaged { what: "an inbox" });
+        };
+        self.set(at::INBOX_HEAD, end);
+        self.drop_read_blocks(end / BLOCK_BYTES);
+        Ok(true)
     }
 
-    fn receive_words(&self, head: &mut u64, tail: u64, into: &mut Vec<u8>) -> Result<(), Fault> {
-        let damaged = Fault::Damaged { what: "an inbox" };
-        let length = self.segment.load(self.block_at(*head)? + *head % BLOCK_BYTES);
-        *head += 8;
-        if length > tail - *head {
-            return Err(damaged);
+    /// Reads the message at `head`; answers where it ends. `None`: that cannot be one (S5).
+    fn receive_words(&self, head: u64, tail: u64, into: &mut Vec<u8>) -> Option<u64> {
+        // No more than this is ever let in, so whatever the words say, no more is walked through or copied.
+        if !head.is_multiple_of(8) || !tail.is_multiple_of(8) || tail.checked_sub(head)? > self.inbox_limit.get() {
+            return None;
+        }
+        let mut block = Some(self.get(at::INBOX_FIRST)).filter(|first| self.is_block(*first))?;
+        let behind = (head / BLOCK_BYTES).checked_sub(self.inbox_passed.get())?;
+        for _ in 0..behind {
+            block = self.next_block(block)?;
+        }
+        let length = self.segment.load(block + BLOCK_HEAD + head % BLOCK_BYTES);
+        let mut at = head + 8;
+        if length > tail - at {
+            return None;
         }
         let mut left = length as usize;
         while left > 0 {
-            let inside = *head % BLOCK_BYTES;
+            let inside = at % BLOCK_BYTES;
+            if inside == 0 {
+                block = self.next_block(block)?;
+            }
             let here = left.min((BLOCK_BYTES - inside) as usize);
-            let place = self.block_at(*head)? + inside;
             // SAFETY: I1, nobody writes between head and tail; S5, the block is a node of the largest class and the range lies inside.
-            into.extend_from_slice(unsafe { std::slice::from_raw_parts(self.segment.address(place), here) });
+            into.extend_from_slice(unsafe { std::slice::from_raw_parts(self.segment.address(block + BLOCK_HEAD + inside), here) });
             left -= here;
-            *head += here as u64;
+            at += here as u64;
         }
-        *head = head.next_multiple_of(8);
-        Ok(())
+        Some(at.next_multiple_of(8))
     }
 
-    /// Where the words of the block that holds position `head` begin; the block before it goes.
-    fn block_at(&self, head: u64) -> Result<u64, Fault> {
-        let damaged = Fault::Damaged { what: "an inbox" };
-        let mut first = self.get(at::INBOX_FIRST);
-        if !self.is_block(first) {
-            return Err(damaged);
-        }
-        if head.is_multiple_of(BLOCK_BYTES) && head != 0 {
-            let next = self.segment.observe(first + NEXT);
-            if !self.is_block(next) {
-                return Err(damaged);
+    /// Retires the blocks before block `number`, as far as others follow (I2). What cannot go now, since there is no room to note it,
+    /// goes with the next message.
+    fn drop_read_blocks(&self, number: u64) {
+        while self.inbox_passed.get() < number {
+            let first = self.get(at::INBOX_FIRST);
+            let Some(next) = self.next_block(first) else { return };
+            if self.drop_block(first, next).is_err() {
+                return self.rollback();
             }
-            self.note_old(ref_to(first), false)?;
-            self.note(Tag::Cover, 0, 0)?;
-            self.note(Tag::Word, self.base + at::INBOX_FIRST, next)?;
-            if let Err(fault) = self.commit(1) {
-                self.rollback();
-                return Err(fault);
-            }
-            first = next;
+            self.inbox_passed.set(self.inbox_passed.get() + 1);
         }
-        Ok(first + BLOCK_HEAD)
+    }
+
+    fn drop_block(&self, first: u64, next: u64) -> Result<(), Fault> {
+        self.note_old(ref_to(first), false)?;
+        self.note(Tag::Cover, 0, 0)?;
+        self.note(Tag::Word, self.base + at::INBOX_FIRST, next)?;
+        self.commit(1)
+    }
+
+    /// Has a look at what senders need to find right, which reading does not show, and makes a damaged inbox anew (S5). To be called now and then.
+    pub fn mend_inbox(&self) {
+        let lock = || self.segment.observe(self.base + at::INBOX_LOCK);
+        let (limit, before) = (self.inbox_limit.get(), lock());
+        let last = self.get(at::INBOX_LAST);
+        let (head, tail) = (self.get(at::INBOX_HEAD), self.segment.observe(self.base + at::INBOX_TAIL));
+        let sound = self.get(at::INBOX_LIFE) == self.life()
+            && self.get(at::INBOX_LIMIT) == limit
+            && self.is_block(last)
+            // Who has read everything has one block left, if the others could go.
+            && (head != tail || last == self.get(at::INBOX_FIRST) || self.inbox_passed.get() < head / BLOCK_BYTES);
+        self.segment.acquire_fence();
+        if limit != 0 && !sound && lock::owner(before).is_none() && lock() == before {
+            self.renew_inbox(self.segment.observe(self.base + at::INBOX_TAIL));
+        }
+    }
+
+    /// Ends a damaged inbox and opens another one; if a sender holds it, what is in it is left out at least.
+    fn renew_inbox(&self, tail: u64) {
+        let deadline = Instant::now() + PATIENCE;
+        if !self.end_inbox(deadline) {
+            self.set(at::INBOX_HEAD, tail);
+        } else if self.begin_inbox(deadline, self.inbox_limit.get()).is_err() {
+            self.rollback();
+        }
+        // No count of lost messages: the owner finds out with his next look.
+        self.lost_seen.set(u64::MAX);
     }
 
     /// Begins to write to the inbox of seat `to`, whose lock LOCK item `item` has just taken; `None` when that life of it is over. The seat
@@ -240,7 +291,9 @@ impl Seat {
         // I2: the last block stays the last one under our lock; the pin must reach to its birth.
         while !self.covers_now() {}
         let (tail, lost) = (word(at::INBOX_TAIL), word(at::INBOX_LOST));
-        self.is_block(last).then_some(Posting { seat: self, base, item, tail, last, lost, old_last: last, link: 0, olds: 0 })
+        // More than fits, or half a word, is damage (S5), which the owner meets.
+        let sound = tail.is_multiple_of(8) && tail.wrapping_sub(word(at::INBOX_HEAD)) <= word(at::INBOX_LIMIT) && self.is_block(last);
+        sound.then_some(Posting { seat: self, base, item, tail, last, lost, old_last: last, link: 0, olds: 0 })
     }
 }
 
@@ -265,10 +318,11 @@ impl Posting<'_> {
     /// [`Fault::Full`] when the journal finds no room; nothing has happened then that the transaction's end does not undo.
     pub fn append(&mut self, parts: &[&[u8]]) -> Result<(), Fault> {
         let length: u64 = parts.iter().map(|part| part.len() as u64).sum();
-        let end = self.tail + 8 + length.next_multiple_of(8);
+        let end = self.tail.saturating_add(8 + length.next_multiple_of(8));
         let segment = &self.seat.segment;
         let waiting = end.saturating_sub(segment.load(self.base + at::INBOX_HEAD));
-        if waiting > segment.load(self.base + at::INBOX_LIMIT) {
+        let most = segment.load(self.base + at::INBOX_LIMIT);
+        if waiting > most || waiting > most.min(FREELY) && self.needs_blocks(end) && segment.is_nearly_full() {
             self.lost += 1;
             return Ok(());
         }
@@ -284,11 +338,19 @@ impl Posting<'_> {
         Ok(())
     }
 
+    /// How many blocks there have been until the tail.
+    fn blocks(&self) -> u64 {
+        self.tail.max(1).div_ceil(BLOCK_BYTES)
+    }
+
+    fn needs_blocks(&self, end: u64) -> bool {
+        end.div_ceil(BLOCK_BYTES) > self.blocks()
+    }
+
     /// The blocks that a message needs which ends at `end`; `None` when there is no memory for them.
     fn blocks_until(&mut self, end: u64) -> Result<Option<SmallVec<[u64; 2]>>, Fault> {
-        let have = self.tail.max(1).div_ceil(BLOCK_BYTES);
         let mut blocks = SmallVec::new();
-        for _ in have..end.div_ceil(BLOCK_BYTES) {
+        for _ in self.blocks()..end.div_ceil(BLOCK_BYTES) {
             match self.seat.make_block() {
                 Ok(block) => blocks.push(block),
                 Err(Fault::Full(_)) => {

@@ -249,7 +249,8 @@ impl Seat {
         for index in 0..len {
             match self.item(index) {
                 Some((Tag::Cover, offset, _)) => covered = offset == 0 || lock::owner(self.segment.load(offset)) == Some(self.index),
-                Some((Tag::Word, offset, value)) if covered => self.segment.store(offset, value),
+                // SYNC: inbox. Who sees an inbox's tail, its last word, sees the link to the block that it lies in.
+                Some((Tag::Word, offset, value)) if covered => self.segment.publish(offset, value),
                 _ => {}
             }
         }
@@ -312,6 +313,7 @@ impl Seat {
         for index in 0..len {
             if let Some((Tag::Lock, offset, how)) = self.item(index)
                 && how & RING != 0
+                && inbox::is_lock(offset)
             {
                 self.segment.ring(inbox::seat_of(offset));
             }

@@ -43,6 +43,11 @@ pub struct Seat {
     pub(crate) collisions: Cell<u32>,
     /// Lost messages that the owner knows of.
     pub(crate) lost_seen: Cell<u64>,
+    /// Of the inbox of this life: how many bytes wait in it at most, and how many of its blocks are gone.
+    pub(crate) inbox_limit: Cell<u64>,
+    pub(crate) inbox_passed: Cell<u64>,
+    /// How often the owner has slept.
+    pub(crate) sleeps: Cell<u64>,
     /// In use by a transaction: a seat runs one at a time.
     busy: Cell<bool>,
     generation: u64,
@@ -122,6 +127,9 @@ impl Seat {
             pins: Cell::new(0),
             collisions: Cell::new(0),
             lost_seen: Cell::new(0),
+            inbox_limit: Cell::new(0),
+            inbox_passed: Cell::new(0),
+            sleeps: Cell::new(0),
             busy: Cell::new(false),
             generation: fork::generation(),
             owned,

@@ -242,6 +242,11 @@ impl Segment {
         self.fixed_bytes().saturating_add(nodes).saturating_add(bookkeeping)
     }
 
+    /// Whether less than an eighth of the room for nodes is left.
+    pub fn is_nearly_full(&self) -> bool {
+        self.sum_over_seats(seat::NODE_BYTES) > self.geometry.slabs_max * SLAB_BYTES / 8 * 7
+    }
+
     /// An ordering point of the writer's half of a seqlock: what follows is not seen before what precedes.
     #[inline(always)]
     pub fn release_fence(&self) {

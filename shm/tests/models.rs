@@ -561,3 +561,408 @@ fn an_extent_is_replaced_under_readers_and_writers() {
 fn the_model_catches_a_writer_that_takes_a_dead_bucket() {
     explore(|| extents::replacing(false));
 }
+
+/// Mirrors `inbox.rs` (`Posting`, `receive`, `drop_read_blocks`) and what `journal.rs` does with it: letters of two senders, one of whom dies
+/// at any step and is recovered. A block has room for one letter, so that each but the first needs a link.
+mod inbox {
+    use super::*;
+
+    const OWNED: u64 = 1;
+    const BLOCKS: usize = 8;
+    const NONE: u64 = u64::MAX;
+
+    struct World {
+        /// Who holds the inbox: sender + 1.
+        lock: AtomicU64,
+        tail: AtomicU64,
+        last: AtomicU64,
+        first: AtomicU64,
+        head: AtomicU64,
+        letter: [AtomicU64; BLOCKS],
+        link: [AtomicU64; BLOCKS],
+        freed: [AtomicBool; BLOCKS],
+        fresh: AtomicU64,
+        pinned: [AtomicBool; 2],
+        committed: [AtomicBool; 2],
+        /// Journal: the last block as it was, the new one, the tail to be.
+        noted: [[AtomicU64; 3]; 2],
+        /// How far the journal has been forgotten: letters of a sender that are done.
+        done: [AtomicU64; 2],
+        dead: [AtomicBool; 2],
+        rules: Rules,
+    }
+
+    #[derive(Clone, Copy)]
+    pub struct Rules {
+        /// A sender pins the last block that it saw.
+        pub pins: bool,
+        /// A recoverer writes only what the dead one's lock still covers.
+        pub minds_cover: bool,
+    }
+
+    impl World {
+        fn new(rules: Rules) -> World {
+            World {
+                lock: AtomicU64::new(0),
+                tail: AtomicU64::new(0),
+                last: AtomicU64::new(0),
+                first: AtomicU64::new(0),
+                head: AtomicU64::new(0),
+                letter: words([0; BLOCKS]),
+                link: words([NONE; BLOCKS]),
+                freed: [false; BLOCKS].map(AtomicBool::new),
+                fresh: AtomicU64::new(1),
+                pinned: [false; 2].map(AtomicBool::new),
+                committed: [false; 2].map(AtomicBool::new),
+                noted: [words([NONE; 3]), words([NONE; 3])],
+                done: words([0; 2]),
+                dead: [false; 2].map(AtomicBool::new),
+                rules,
+            }
+        }
+
+        /// Sends one letter; dies before step `dies_at`. Answers whether it lived.
+        fn send(&self, me: usize, letter: u64, dies_at: u32) -> bool {
+            while self.lock.compare_exchange(0, me as u64 + OWNED, SeqCst, SeqCst).is_err() {
+                thread::yield_now();
+                self.probe();
+            }
+            let mut step = 0;
+            let mut dies = || {
+                step += 1;
+                step > dies_at
+            };
+            self.pinned[me].store(self.rules.pins, SeqCst);
+            let (tail, last) = (self.tail.load(SeqCst), self.last.load(SeqCst));
+            if dies() {
+                return self.die(me);
+            }
+            // The first letter goes into the block that is there, each other one into a block of its own.
+            let place = if tail == 0 { last } else { self.fresh.fetch_add(1, SeqCst) };
+            self.letter[place as usize].store(letter, SeqCst);
+            for (word, value) in self.noted[me].iter().zip([last, if place == last { NONE } else { place }, tail + 1]) {
+                word.store(value, SeqCst);
+            }
+            if dies() {
+                return self.die(me);
+            }
+            self.committed[me].store(true, SeqCst);
+            if !self.redo(me, true, &mut dies) {
+                return self.die(me);
+            }
+            self.pinned[me].store(false, SeqCst);
+            true
+        }
+
+        fn die(&self, me: usize) -> bool {
+            self.dead[me].store(true, SeqCst);
+            false
+        }
+
+        /// Writes a committed letter out: link, last, tail, in this order, then the lock.
+        fn redo(&self, me: usize, covered: bool, dies: &mut dyn FnMut() -> bool) -> bool {
+            let [last, link, tail] = [0, 1, 2].map(|word| self.noted[me][word].load(SeqCst));
+            if covered {
+                if link != NONE {
+                    assert!(!self.freed[last as usize].load(SeqCst), "wrote into a freed block");
+                    self.link[last as usize].store(link, SeqCst);
+                    if dies() {
+                        return false;
+                    }
+                    self.last.store(link, SeqCst);
+                }
+                if dies() {
+                    return false;
+                }
+                self.tail.store(tail, SeqCst);
+            }
+            if dies() {
+                return false;
+            }
+            let _ = self.lock.compare_exchange(me as u64 + OWNED, 0, SeqCst, SeqCst);
+            if dies() {
+                return false;
+            }
+            self.committed[me].store(false, SeqCst);
+            self.done[me].fetch_add(1, SeqCst);
+            true
+        }
+
+        /// Whoever finds the dead one first recovers him.
+        fn probe(&self) {
+            for me in 0..2 {
+                if self.dead[me].compare_exchange(true, false, SeqCst, SeqCst).is_err() {
+                    continue;
+                }
+                if self.committed[me].load(SeqCst) {
+                    let covered = !self.rules.minds_cover || self.lock.load(SeqCst) == me as u64 + OWNED;
+                    self.redo(me, covered, &mut || false);
+                } else {
+                    let _ = self.lock.compare_exchange(me as u64 + OWNED, 0, SeqCst, SeqCst);
+                }
+                self.pinned[me].store(false, SeqCst);
+            }
+        }
+
+        /// The owner: takes the next letter, if there is one.
+        fn receive(&self, retired: &mut Vec<u64>) -> Option<u64> {
+            let head = self.head.load(SeqCst);
+            if head == self.tail.load(SeqCst) {
+                return None;
+            }
+            let mut block = self.first.load(SeqCst);
+            // Only what has been read goes, once another block follows.
+            if head > 0 {
+                let next = self.link[block as usize].load(SeqCst);
+                assert!(next != NONE, "the tail was seen before the link");
+                retired.push(block);
+                self.first.store(next, SeqCst);
+                block = next;
+            }
+            let letter = self.letter[block as usize].load(SeqCst);
+            self.head.store(head + 1, SeqCst);
+            // Reclaim: nobody who may have seen it is pinned. (One interval stands for all: each sender's pin begins before it looks.)
+            if self.pinned.iter().all(|pinned| !pinned.load(SeqCst)) {
+                retired.drain(..).for_each(|block| self.freed[block as usize].store(true, SeqCst));
+            }
+            Some(letter)
+        }
+    }
+
+    pub fn sending(rules: Rules) {
+        let world = Arc::new(World::new(rules));
+        let senders: Vec<_> = (0..2)
+            .map(|me| {
+                let world = world.clone();
+                thread::spawn(move || {
+                    let mut sent = Vec::new();
+                    for number in 1..=2u64 {
+                        let letter = (me as u64 + 1) * 10 + number;
+                        let dies_at = if me == 0 { shuttle::rand::thread_rng().gen_range(0..8) } else { u32::MAX };
+                        if !world.send(me, letter, dies_at) {
+                            return (sent, Some(letter));
+                        }
+                        sent.push(letter);
+                    }
+                    (sent, None)
+                })
+            })
+            .collect();
+        let (mut got, mut retired) = (Vec::new(), Vec::new());
+        for _ in 0..4 {
+            got.extend(world.receive(&mut retired));
+            thread::yield_now();
+        }
+        let outcomes: Vec<_> = senders.into_iter().map(|sender| sender.join().unwrap()).collect();
+        world.probe();
+        while let Some(letter) = world.receive(&mut retired) {
+            got.push(letter);
+        }
+        for (sent, perhaps) in outcomes {
+            let theirs: Vec<u64> =
+                got.iter().copied().filter(|letter| Some(letter / 10) == sent.first().or(perhaps.as_ref()).map(|one| one / 10)).collect();
+            let with = sent.iter().copied().chain(perhaps).collect::<Vec<_>>();
+            assert!(theirs == sent || theirs == with, "sent {sent:?} and perhaps {perhaps:?}, got {theirs:?} of {got:?}");
+        }
+        assert_eq!(world.lock.load(SeqCst), 0);
+    }
+}
+
+#[test]
+fn letters_come_once_and_in_order_whoever_dies() {
+    explore(|| inbox::sending(inbox::Rules { pins: true, minds_cover: true }));
+}
+
+#[test]
+#[should_panic(expected = "wrote into a freed block")]
+fn the_model_catches_a_sender_that_does_not_pin() {
+    explore(|| inbox::sending(inbox::Rules { pins: false, minds_cover: true }));
+}
+
+#[test]
+#[should_panic(expected = "and perhaps")]
+fn the_model_catches_a_recoverer_that_writes_what_is_not_covered() {
+    explore(|| inbox::sending(inbox::Rules { pins: true, minds_cover: false }));
+}
+
+/// Mirrors `bell.rs`: `ring_loudly`, `lie_down`, `rise`, for who sleeps in a poll of his FIFO. Sleeps end only by a ring: a lost one is a
+/// deadlock here, not a second's delay.
+mod bell {
+    use super::*;
+
+    const AWAKE: u64 = 0;
+
+    #[derive(Clone, Copy, PartialEq)]
+    pub enum Rules {
+        /// The ring, then the word, if it is still of that sleep.
+        AsBuilt,
+        /// The word first: who dies then has said that he has rung.
+        WordFirst,
+        /// No two sleeps differ.
+        AllSleepsAlike,
+    }
+
+    struct World {
+        mail: AtomicU64,
+        sleeping: AtomicU64,
+        rings: Mutex<u64>,
+        rung: Condvar,
+        rules: Rules,
+    }
+
+    impl World {
+        /// Delivers a letter and rings; dies at step `dies_at`, and whoever recovers him does it again.
+        fn deliver(&self, dies_at: u32) {
+            self.mail.fetch_add(1, SeqCst);
+            if !self.ring(dies_at) {
+                self.ring(u32::MAX);
+            }
+        }
+
+        fn ring(&self, dies_at: u32) -> bool {
+            let sleep = self.sleeping.load(SeqCst);
+            if sleep == AWAKE {
+                return true;
+            }
+            let clear = || {
+                let _ = self.sleeping.compare_exchange(sleep, AWAKE, SeqCst, SeqCst);
+            };
+            let ring = || {
+                *self.rings.lock().unwrap() += 1;
+                self.rung.notify_one();
+            };
+            if dies_at == 0 {
+                return false;
+            }
+            if self.rules == Rules::WordFirst {
+                clear()
+            } else {
+                ring()
+            }
+            if dies_at == 1 {
+                return false;
+            }
+            if self.rules == Rules::WordFirst {
+                ring()
+            } else {
+                clear()
+            }
+            true
+        }
+
+        fn hear(&self, wanted: u64) {
+            let (mut heard, mut sleeps) = (0, 0);
+            while heard < wanted {
+                sleeps += 1;
+                self.sleeping.store(if self.rules == Rules::AllSleepsAlike { 1 } else { sleeps }, SeqCst);
+                if self.mail.load(SeqCst) == heard {
+                    let mut rings = self.rings.lock().unwrap();
+                    while *rings == 0 {
+                        rings = self.rung.wait(rings).unwrap();
+                    }
+                    *rings = 0;
+                }
+                self.sleeping.store(AWAKE, SeqCst);
+                heard = self.mail.load(SeqCst);
+            }
+        }
+    }
+
+    pub fn ringing(rules: Rules) {
+        let world =
+            Arc::new(World { mail: AtomicU64::new(0), sleeping: AtomicU64::new(AWAKE), rings: Mutex::new(0), rung: Condvar::new(), rules });
+        let senders: Vec<_> = (0..3)
+            .map(|_| {
+                let world = world.clone();
+                thread::spawn(move || world.deliver(shuttle::rand::thread_rng().gen_range(0..4)))
+            })
+            .collect();
+        world.hear(3);
+        senders.into_iter().for_each(|sender| sender.join().unwrap());
+    }
+}
+
+#[test]
+fn a_sleeper_is_woken_for_every_letter_whoever_dies() {
+    explore(|| bell::ringing(bell::Rules::AsBuilt));
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn the_model_catches_a_ringer_that_clears_the_word_first() {
+    explore(|| bell::ringing(bell::Rules::WordFirst));
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn the_model_catches_sleeps_that_look_alike() {
+    explore(|| bell::ringing(bell::Rules::AllSleepsAlike));
+}
+
+/// Mirrors the table's `change.rs`: `take_interest`, `lose_interest`, `settle_interest`. Two seats come and go; whoever has said that it
+/// listens and has not taken that back is heard of in the header.
+mod interest {
+    use super::*;
+
+    const BIT: u64 = 1;
+    const CHANGE: u64 = 2;
+
+    struct World {
+        header: AtomicU64,
+        seats: [AtomicU64; 2],
+        always_counts: bool,
+    }
+
+    impl World {
+        fn take(&self, me: usize) {
+            self.seats[me].store(BIT, SeqCst);
+            if self.always_counts || self.header.load(SeqCst) & BIT == 0 {
+                loop {
+                    let now = self.header.load(SeqCst);
+                    if self.header.compare_exchange(now, (now | BIT) + CHANGE, SeqCst, SeqCst).is_ok() {
+                        break;
+                    }
+                }
+            }
+            assert!(self.header.load(SeqCst) & BIT != 0, "nobody knows that we listen");
+        }
+
+        fn lose(&self, me: usize) {
+            self.seats[me].store(0, SeqCst);
+            let now = self.header.load(SeqCst);
+            let wanted = self.seats.iter().fold(0, |bits, seat| bits | seat.load(SeqCst));
+            if now & BIT & !wanted != 0 {
+                let _ = self.header.compare_exchange(now, now & !BIT, SeqCst, SeqCst);
+            }
+        }
+    }
+
+    pub fn coming_and_going(always_counts: bool) {
+        let world = Arc::new(World { header: AtomicU64::new(0), seats: words([0; 2]), always_counts });
+        let threads: Vec<_> = (0..2)
+            .map(|me| {
+                let world = world.clone();
+                thread::spawn(move || {
+                    for _ in 0..2 {
+                        world.take(me);
+                        thread::yield_now();
+                        assert!(world.header.load(SeqCst) & BIT != 0, "nobody knows that we listen");
+                        world.lose(me);
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    }
+}
+
+#[test]
+fn who_listens_is_known_to_listen_whoever_stops_listening() {
+    explore(|| interest::coming_and_going(true));
+}
+
+#[test]
+#[should_panic(expected = "nobody knows that we listen")]
+fn the_model_catches_a_listener_that_finds_the_bit_set_and_leaves_it_at_that() {
+    explore(|| interest::coming_and_going(false));
+}
