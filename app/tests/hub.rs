@@ -173,3 +173,20 @@ fn who_waits_behind_a_stopped_one_is_served_after_a_while() {
     assert_eq!(ask(&mut actor, "ZADD z 2 n"), "(integer) 1");
     assert_eq!(hear(&mut first), "1) \"z\"\n2) \"n\"\n3) \"2\"");
 }
+
+#[test]
+fn who_has_missed_a_message_learns_of_it_by_the_end_of_its_connection() {
+    let segment = Segment::new();
+    let one = segment.serve(&[]);
+    let (mut hearer, mut publisher) = (connect(&one), connect(&one));
+    ask(&mut hearer, "SUBSCRIBE news");
+    // More than a sixteenth of the segment: no inbox takes that.
+    let payload = "x".repeat(20 << 20);
+    assert_eq!(publisher.call(&["PUBLISH", "news", &payload]).expect("a reply").shown(), "(integer) 1");
+    assert!(hearer.receive().is_err(), "a message that was lost is not passed over in silence");
+    let mut again = connect(&one);
+    ask(&mut again, "SUBSCRIBE news");
+    assert_eq!(ask(&mut publisher, "PUBLISH news short"), "(integer) 1");
+    assert_eq!(hear(&mut again), "1) \"message\"\n2) \"news\"\n3) \"short\"");
+    segment.verify();
+}

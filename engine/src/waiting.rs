@@ -35,6 +35,8 @@ impl Hearer for Caller<'_> {
         client == self.session.id
     }
 
+    fn missed(&mut self, _clients: &[u64]) {}
+
     fn obey(&mut self, client: u64, order: Order) {
         if client == self.session.id && self.progress != Progress::Answered {
             give_up(self.table, self.session, self.host, order == Order::UnblockWithError, self.reply);
@@ -64,6 +66,7 @@ pub(crate) fn wait(table: &Table, session: &mut Session, host: &dyn Host, reply:
             return Progress::Answered;
         }
         match table.seat() {
+            Ok(seat) if polder_hub::ears::owes(table) => seat.sleep(Some(left.min(BUSY_REST))),
             Ok(seat) => seat.sleep(Some(left.min(NAP))),
             Err(_) => std::thread::sleep(NAP),
         }

@@ -64,6 +64,9 @@ pub trait Hearer {
     /// Whether there is such a client in this process.
     fn knows(&self, client: u64) -> bool;
 
+    /// Messages have been lost that these clients may have been meant to get: they must not believe that they have heard everything.
+    fn missed(&mut self, clients: &[u64]);
+
     /// Does to a client what another process asks.
     fn obey(&mut self, client: u64, order: Order);
 }
@@ -129,12 +132,18 @@ pub fn has_mail(table: &Table) -> bool {
     table.seat().is_ok_and(|seat| seat.has_mail())
 }
 
+/// Whether others wait for something that this thread could not put right yet: [`hear`] tries again.
+pub fn owes(table: &Table) -> bool {
+    with(table, |ears| ears.waiters.owe()).unwrap_or(false)
+}
+
 /// Reads the letters that have come; answers whether there are more.
 pub fn hear(table: &Table, hearer: &mut dyn Hearer) -> bool {
     let Ok(seat) = table.seat() else { return false };
     if !with(table, |ears| !std::mem::replace(&mut ears.hearing, true)).unwrap_or(false) {
         return false;
     }
+    queue::settle_debts(table);
     let mut letter = Vec::new();
     let mut more = true;
     for _ in 0..LETTERS_MAX {
@@ -183,8 +192,14 @@ fn open(table: &Table, hearer: &mut dyn Hearer, letter: Letter<'_>) {
     }
 }
 
-/// Letters have been lost: whatever they said may be so.
+/// Letters have been lost: whatever they said may be so. Messages cannot be had again: as where a client reads too slowly, its connection ends,
+/// so that it learns of it.
 fn catch_up(table: &Table, hearer: &mut dyn Hearer) {
+    let listeners = with(table, |ears| {
+        let subscribers = ears.subscribers.iter().flat_map(HashMap::values).flatten();
+        subscribers.chain(&ears.monitors).copied().collect::<BTreeSet<u64>>()
+    });
+    hearer.missed(&listeners.unwrap_or_default().into_iter().collect::<Vec<_>>());
     queue::woken_all(table, hearer, None);
     crate::track::changed_all(table, hearer);
 }
@@ -248,7 +263,9 @@ pub fn note_monitor(table: &Table, client: u64, begins: bool) {
 
 /// Does what is to be done now and then: forgets interests that nobody has any more, makes good what was left, sweeps for the dead.
 pub fn tick(table: &Table, hearer: &mut dyn Hearer) {
-    queue::settle_debts(table);
+    if let Ok(seat) = table.seat() {
+        seat.mend_inbox();
+    }
     queue::look_again(table, hearer);
     let owed = with(table, |ears| std::mem::take(&mut ears.owed)).unwrap_or_default();
     withdraw(table, owed);
@@ -261,7 +278,7 @@ fn review_interest(table: &Table) {
     let Ok(seat) = table.seat() else { return };
     let idle = with(table, |ears| {
         let nobody = [
-            (ears.subscribers.iter().all(HashMap::is_empty), interest::SUBSCRIBERS),
+            (ears.subscribers.iter().all(HashMap::is_empty) && ears.owed.is_empty(), interest::SUBSCRIBERS),
             (ears.waiters.is_empty(), interest::WAITERS),
             (ears.tracking.reads_nothing(), interest::TRACKERS),
             (ears.tracking.hears_nothing(), interest::BROADCAST),

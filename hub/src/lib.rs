@@ -18,7 +18,8 @@
 //! Invariants:
 //! - **H1** Interest is recorded before anything is read that must not be missed, by the transaction that reads or before it.
 //! - **H2** A message leaves with the commit of the transaction that caused it, or not at all; once.
-//! - **H3** Nobody waits for a listener: an inbox that is full loses messages and counts them, and its owner, told so, looks at everything again.
+//! - **H3** Nobody waits for a listener: an inbox that is full loses messages and counts them, and its owner, told so, looks at everything again and lets those go whom
+//!   he may owe messages.
 //! - **H4** Those who wait for a key are served by the numbers that they drew, whichever process they are in.
 #![forbid(unsafe_code)]
 

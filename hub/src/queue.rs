@@ -48,9 +48,9 @@ pub struct Waiters {
     places: HashMap<u64, Place>,
     /// Keys of records that could not be put right when somebody left.
     debts: Vec<(Kind, Db, Vec<u8>)>,
-    /// See [`look_again`]: up to which ticket it has come, and keys in which it found something.
+    /// See [`look_again`]: up to which ticket it has come, and who was to be served first where it found something, by the key of the records.
     looked_at: u64,
-    suspects: Vec<(Kind, Db, Vec<u8>)>,
+    suspects: HashMap<Vec<u8>, Record>,
 }
 
 impl Waiters {
@@ -70,10 +70,16 @@ impl Waiters {
                 queue.remove(&place.ticket);
                 if queue.is_empty() {
                     self.queues.remove(&records_key);
+                    self.suspects.remove(&records_key);
                 }
             }
         }
         Some(place)
+    }
+
+    /// Whether others wait for what could not be put right yet.
+    pub(crate) fn owe(&self) -> bool {
+        !self.debts.is_empty()
     }
 
     /// Whether nobody waits.
@@ -126,8 +132,9 @@ pub fn leave(table: &Table, client: u64) {
     settle(table, owed);
 }
 
-/// Looks whether something has lain for a while in a key that clients of ours wait for: then whoever is before them was woken and does not
-/// take it, because his process is stopped. They go first.
+/// Looks whether something lies in a key that clients of ours wait for, and still the same one is to be served first as a while ago: then he
+/// was woken and does not take it, because his process is stopped. Ours go first. (That something lies there twice proves nothing: it may
+/// come and go all the time, in good order.)
 pub(crate) fn look_again(table: &Table, hearer: &mut dyn Hearer) {
     const KEYS_MAX: usize = 500;
     let some = ears::with(table, |ears| {
@@ -137,31 +144,39 @@ pub(crate) fn look_again(table: &Table, hearer: &mut dyn Hearer) {
         places.sort_unstable_by_key(|place| place.ticket);
         places.truncate(KEYS_MAX);
         waiters.looked_at = if places.len() < KEYS_MAX { 0 } else { places.last().map_or(0, |place| place.ticket) };
-        let mut keys: Vec<(Kind, Db, Vec<u8>)> =
-            places.iter().flat_map(|place| place.keys.iter().map(|key| (place.kind, place.db, key.clone()))).collect();
-        keys.sort_unstable_by(|one, other| (one.0 as u8, one.1, &one.2).cmp(&(other.0 as u8, other.1, &other.2)));
-        keys.dedup();
-        let still: Vec<_> = keys.iter().filter(|key| waiters.suspects.contains(key)).cloned().collect();
-        (keys, still)
+        distinct(places.iter().flat_map(|place| place.keys.iter().map(|key| (place.kind, place.db, key.clone()))).collect())
     });
-    let Some((keys, still)) = some else { return };
-    let full = |(kind, db, key): &(Kind, Db, Vec<u8>)| {
-        table.begin(Mode::Read).ok().and_then(|txn| holds(&txn, *kind, *db, key).ok()).unwrap_or(false)
-    };
-    let suspects: Vec<_> = keys.into_iter().filter(full).collect();
-    for (kind, db, key) in still.iter().filter(|key| suspects.contains(key)) {
-        let first = ears::with(table, |ears| ears.waiters.first(&waiters_key(*kind, *db, key))).flatten();
-        if let Some((_, client)) = first {
+    for (kind, db, key) in some.unwrap_or_default() {
+        let records_key = waiters_key(kind, db, &key);
+        let first = whose_turn(table, kind, db, &key, &records_key).ok().flatten();
+        let ours = ears::with(table, |ears| {
+            let waiters = &mut ears.waiters;
+            let before = match first {
+                Some(first) => waiters.suspects.insert(records_key.clone(), first),
+                None => waiters.suspects.remove(&records_key),
+            };
+            waiters.first(&records_key).filter(|_| first.is_some() && before == first)
+        });
+        if let Some((_, client)) = ours.flatten() {
             hearer.retry(client);
         }
     }
-    ears::with(table, |ears| ears.waiters.suspects = suspects);
 }
 
-/// Makes good what could not be put right earlier.
+fn distinct(mut keys: Vec<(Kind, Db, Vec<u8>)>) -> Vec<(Kind, Db, Vec<u8>)> {
+    keys.sort_unstable_by(|one, other| (one.0 as u8, one.1, &one.2).cmp(&(other.0 as u8, other.1, &other.2)));
+    keys.dedup();
+    keys
+}
+
+/// Makes some of that good which could not be put right earlier: others wait for it.
 pub(crate) fn settle_debts(table: &Table) {
-    let debts = ears::with(table, |ears| std::mem::take(&mut ears.waiters.debts)).unwrap_or_default();
-    settle(table, debts);
+    const SOME: usize = 16;
+    let debts = ears::with(table, |ears| {
+        let debts = &mut ears.waiters.debts;
+        debts.drain(..debts.len().min(SOME)).collect()
+    });
+    settle(table, debts.unwrap_or_default());
 }
 
 fn settle(table: &Table, owed: Vec<(Kind, Db, Vec<u8>)>) {
@@ -260,13 +275,20 @@ fn whose_turn(table: &Table, kind: Kind, db: Db, key: &[u8], records_key: &[u8])
     Ok(record::glimpse(&txn, records_key)?.iter().min_by_key(|record| record.number).copied())
 }
 
-/// Has everybody of this thread try again who waits in a database (none: in any).
+/// Every key of a database (none: of any) has changed: readers of streams try again, others where it is their turn.
 pub(crate) fn woken_all(table: &Table, hearer: &mut dyn Hearer, db: Option<Db>) {
-    let mut clients = ears::with(table, |ears| {
-        let places = ears.waiters.places.iter().filter(|(_, place)| db.is_none_or(|db| place.db == db));
-        places.map(|(client, place)| (place.ticket, *client)).collect::<Vec<_>>()
+    let (mut readers, keys) = ears::with(table, |ears| {
+        let (mut readers, mut keys) = (Vec::new(), Vec::new());
+        for (client, place) in ears.waiters.places.iter().filter(|(_, place)| db.is_none_or(|db| place.db == db)) {
+            match place.kind {
+                Kind::Stream => readers.push((place.ticket, *client)),
+                kind => keys.extend(place.keys.iter().map(|key| (kind, place.db, key.clone()))),
+            }
+        }
+        (readers, distinct(keys))
     })
     .unwrap_or_default();
-    clients.sort_unstable();
-    clients.into_iter().for_each(|(_, client)| hearer.retry(client));
+    readers.sort_unstable();
+    readers.into_iter().for_each(|(_, client)| hearer.retry(client));
+    keys.into_iter().for_each(|(kind, db, key)| woken(table, hearer, kind, db, &key));
 }

@@ -1,5 +1,6 @@
 //! Who is told of a change: subscribers of keyspace events, those who wait for the key, those whose clients have read it.
 
+use hashbrown::HashSet;
 use polder_shm::layout::{header, interest};
 use polder_table::change::{EVENT_CLASSES, interest_at};
 use polder_table::{Change, ChangeSink, Stop, Txn};
@@ -18,20 +19,20 @@ pub struct Sink;
 impl ChangeSink for Sink {
     fn tell(&self, txn: &Txn<'_>, changes: &[Change<'_>]) -> Result<(), Stop> {
         let listeners = txn.interest();
-        for (at, change) in changes.iter().enumerate() {
+        // What several events say of a key is said once.
+        let (mut seen, mut told) = (HashSet::new(), HashSet::new());
+        let alone = changes.len() == 1;
+        for change in changes {
             if listeners & (interest::EVENTS | interest::MISSES) != 0 {
                 publish(txn, change)?;
             }
-            // What several events say of a key is said once.
-            let again = |earlier: &Change<'_>| earlier.key == change.key && earlier.db == change.db && earlier.class == change.class;
-            if changes[..at].iter().any(again) {
+            if !alone && !seen.insert((change.db, change.class, change.key)) {
                 continue;
             }
             if listeners & interest::WAITERS != 0 {
                 wake(txn, change)?;
             }
-            let told = changes[..at].iter().any(|earlier| earlier.key == change.key && is_change(earlier));
-            if listeners & (interest::TRACKERS | interest::BROADCAST) != 0 && is_change(change) && !told {
+            if listeners & (interest::TRACKERS | interest::BROADCAST) != 0 && is_change(change) && (alone || told.insert(change.key)) {
                 invalidate(txn, change, listeners)?;
             }
         }

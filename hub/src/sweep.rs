@@ -41,8 +41,9 @@ pub(crate) fn at_once(table: &Table) {
 
 fn sweep(table: &Table, end: Instant) {
     let Some(mut sweep) = ears::with(table, |ears| std::mem::take(&mut ears.sweep)) else { return };
-    if sweep.dead.is_empty() {
-        sweep = Sweep { dead: deaf(table.segment()), ..Sweep::default() };
+    if sweep.cursor == 0 {
+        let new = deaf(table.segment()).into_iter().filter(|dead| !sweep.dead.contains(dead)).collect::<Vec<_>>();
+        sweep.dead.extend(new);
     }
     while !sweep.dead.is_empty() {
         match portion(table, sweep.cursor) {
@@ -50,11 +51,14 @@ fn sweep(table: &Table, end: Instant) {
             Err(_) => break,
         }
         if sweep.cursor == 0 {
-            // What could not be put right is met again in a sweep of its own.
-            if !sweep.failed {
-                sweep.dead.iter().for_each(|dead| forget_deaf(table.segment(), *dead));
-                settle_interest(table.segment());
+            // What could not be put right is met again in another round, next time. Not by way of `deaf`: a new owner of the seat may have
+            // said by then what he listens to.
+            if sweep.failed {
+                sweep.failed = false;
+                break;
             }
+            sweep.dead.iter().for_each(|dead| forget_deaf(table.segment(), *dead));
+            settle_interest(table.segment());
             sweep = Sweep::default();
         }
         if Instant::now() > end {

@@ -29,7 +29,7 @@ use polder_commands::command::{ALLOW_BUSY, PUBSUB, Run, SCRIPTS};
 use polder_commands::debug::inside;
 use polder_commands::{Host, Progress, Session, TOGETHER_MAX, acl, execute};
 use polder_engine::{Counter, Outlook};
-use polder_hub::ears::has_mail;
+use polder_hub::ears::{has_mail, owes};
 use polder_wire::resp::{Limits, Output, Requests};
 use smallvec::SmallVec;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -65,6 +65,8 @@ const SPENT_PATIENCE_US: u64 = 1;
 /// How long after the last time those who wait for locks are tried again, and how many of them at once.
 const LOCK_RETRY_US: u64 = 1000;
 const LOCK_RETRIES_MAX: usize = 64;
+/// How long is waited before something is tried again that others wait for.
+const OWED_MS: u64 = 2;
 /// How long a connection that is to be closed may take to read its last replies.
 const CLOSE_PATIENCE_MS: u64 = 10_000;
 
@@ -243,11 +245,14 @@ impl Loop {
         if self.accept_due_ms != 0 {
             due_ms = due_ms.min(self.accept_due_ms);
         }
-        if let Some(pause) = self.process.pause_at(now_ms).filter(|_| !self.parked.is_empty()) {
+        if let Some(pause) = self.process.pause_at(now_ms).filter(|_| !self.parked.is_empty() || !self.postponed.is_empty()) {
             due_ms = due_ms.min(pause.until_ms);
         }
         if !self.barred.is_empty() {
             due_ms = due_ms.min(self.retry_due_us.div_ceil(1000));
+        }
+        if owes(self.process.memory.table()) {
+            due_ms = due_ms.min(now_ms + OWED_MS);
         }
         if let Some((until_ms, _)) = self.deadlines.first() {
             due_ms = due_ms.min(*until_ms);
@@ -506,16 +511,19 @@ impl Loop {
         self.process.memory.prefetch(calls, &mut outlook);
         let (mut last, mut number) = (None, 0);
         while let Some(frame) = frames.get(number) {
+            // What has been said before a call comes before it: what the last one has caused, and what others had been answered already.
+            if has_mail(self.process.memory.table()) {
+                self.hear();
+            }
             let slot = ready[frame.place];
             if last.is_some_and(|last| last != slot) {
                 self.after_calls(last);
             }
             number += self.run_frame(slot, &frames[number..], args, odds, (&outlook, number));
             last = Some(slot);
-            // What a call has caused comes before the next call.
-            if has_mail(self.process.memory.table()) {
-                self.hear();
-            }
+        }
+        if has_mail(self.process.memory.table()) {
+            self.hear();
         }
         self.after_calls(last);
         self.outlook = outlook;

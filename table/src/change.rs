@@ -6,11 +6,10 @@
 //!
 //! Where nobody listens a change costs one load: see [`Table::interest`].
 
-use polder_base::Fault;
 use polder_shm::layout::{header, interest, seat as at};
 use polder_shm::{Locked, Seat, Segment};
 
-use crate::api::{Db, Found, Mode, SYSTEM, Stop};
+use crate::api::{Db, Found, SYSTEM, Stop};
 use crate::lookup::{self, Marks};
 use crate::table::Table;
 use crate::txn::Txn;
@@ -93,9 +92,8 @@ pub fn take_interest(seat: &Seat, bits: u64) {
     let mine = if of == life { mine } else { 0 };
     if mine & bits != bits {
         seat.set(at::INTEREST, life << 8 | mine | bits);
-    }
-    if segment.load(header::INTEREST) & bits != bits {
-        // SYNC: interest. The count of changes goes on with every bit that is set, so that who clears bits finds out.
+        // SYNC: interest. The count of changes goes on although the bits may be set already, so that who has looked at the seats before
+        // this and is about to clear them finds out. Restated in shm's tests/models.rs (`interest`): change both.
         let word = segment.word(header::INTEREST);
         let set = |now: u64| Some((now | bits).wrapping_add(interest::CHANGE));
         let _ = word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, set);
@@ -150,6 +148,11 @@ pub fn set_events(segment: &Segment, mask: u64, misses: bool) {
         let set = |now: u64| Some(((now & !mine) | bits).wrapping_add(interest::CHANGE));
         let _ = segment.word(header::INTEREST).fetch_update(Ordering::SeqCst, Ordering::SeqCst, set);
     }
+}
+
+/// Whether `whole` is these parts in a row.
+fn is_made_of(mut whole: &[u8], parts: &[&[u8]]) -> bool {
+    parts.iter().all(|part| whole.strip_prefix(*part).map(|rest| whole = rest).is_some()) && whole.is_empty()
 }
 
 impl Txn<'_> {
@@ -214,10 +217,17 @@ impl Txn<'_> {
 
     /// Sends a message to a seat, in one of its lives, when this transaction commits.
     pub fn post(&self, to: u64, life: u64, parts: &[&[u8]]) {
-        let mut mail = self.scratch.mail.borrow_mut();
-        let begin = mail.len();
-        parts.iter().for_each(|part| mail.extend_from_slice(part));
-        self.scratch.posts.borrow_mut().push(Post { to, life, bytes: (begin, mail.len()) });
+        let (mut mail, mut posts) = (self.scratch.mail.borrow_mut(), self.scratch.posts.borrow_mut());
+        // What goes to many is kept once.
+        let bytes = match posts.last().map(|last| last.bytes) {
+            Some((begin, end)) if is_made_of(&mail[begin..end], parts) => (begin, end),
+            _ => {
+                let begin = mail.len();
+                parts.iter().for_each(|part| mail.extend_from_slice(part));
+                (begin, mail.len())
+            }
+        };
+        posts.push(Post { to, life, bytes });
     }
 
     /// Shows the sink what has been noted.
@@ -263,29 +273,23 @@ impl Txn<'_> {
         Ok(())
     }
 
-    /// The commit of a transaction that has read only, but has something to tell.
-    pub(crate) fn commit_posts(&self) -> Result<(), Stop> {
+    /// Locks the inboxes to which a transaction that has read only has something to tell.
+    pub(crate) fn lock_posts(&self) -> Result<(), Stop> {
         self.tell()?;
+        if self.has_posts() {
+            self.dirty.set(true);
+            self.note_posts()?;
+        }
+        Ok(())
+    }
+
+    /// The commit of such a transaction.
+    pub(crate) fn commit_posts(&self) -> Result<(), Stop> {
         if !self.has_posts() {
             return Ok(());
         }
-        self.dirty.set(true);
-        self.note_posts()?;
         self.seat.commit(self.scratch.olds.get())?;
         self.dirty.set(false);
         Ok(())
-    }
-}
-
-/// Sends messages at once, in a transaction of their own.
-///
-/// # Errors
-/// As [`Table::begin`]; [`Fault::Full`].
-pub fn post_now(table: &Table, posts: &[(u64, u64, &[&[u8]])]) -> Result<(), Stop> {
-    let txn = table.begin(Mode::Read)?;
-    posts.iter().for_each(|(to, life, parts)| txn.post(*to, *life, parts));
-    match txn.commit() {
-        Err(Stop::Retry) => Err(Fault::Damaged { what: "an inbox" }.into()),
-        outcome => outcome,
     }
 }

@@ -766,9 +766,11 @@ impl<'t> Txn<'t> {
     /// [`Stop::Retry`] when something that was read has changed, or room must be made first; [`Fault::Full`].
     pub fn commit(&self) -> Result<(), Stop> {
         if !self.locks() {
-            // One lookup is one state already; several must have been true at the same time.
-            let marks = self.scratch.marks.borrow();
-            if self.lookups.get() > 1 && !lookup::still(self.segment(), &marks) {
+            self.lock_posts()?;
+            // One lookup is one state already; several, or one and a message, must have been true at the same time. Looked at with the
+            // inboxes locked: who changes what was read here, and tells of it, comes behind these messages.
+            let moments = self.lookups.get() + u32::from(self.has_posts());
+            if moments > 1 && !lookup::still(self.segment(), &self.scratch.marks.borrow()) {
                 return Err(Stop::Retry);
             }
             return self.commit_posts();

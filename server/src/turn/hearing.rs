@@ -217,6 +217,17 @@ impl Hearer for Loop {
         self.process.clients.find(client).is_some()
     }
 
+    fn missed(&mut self, clients: &[u64]) {
+        for client in clients {
+            let Some(&slot) = self.slots_by_client.get(client) else { continue };
+            let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.session.closing) else { continue };
+            tracing::warn!(client, "closed: more messages came for this thread's clients than it could keep, and some of them are lost");
+            self.process.mailboxes[self.number].tally.reply_limit_closed.add(1);
+            connection.session.closing = true;
+            self.told.push(slot);
+        }
+    }
+
     fn obey(&mut self, client: u64, order: Order) {
         match order {
             Order::Kill => drop(self.process.clone().kill(client)),

@@ -1,0 +1,333 @@
+//! Threads that wait and listen, each with a seat of its own: who is woken, and what becomes of what goes wrong.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use polder_hub::letter::Order;
+use polder_hub::queue::{self, Place};
+use polder_hub::subject::{self, Subject};
+use polder_hub::{Delivery, Hearer, SINK, attend, ears, hear};
+use polder_shm::layout::interest;
+use polder_shm::{Segment, SegmentName, SegmentOptions};
+use polder_table::{Mode, New, Replaces, SYSTEM, Stop, Table, Txn};
+use polder_values::{Kind, Value};
+
+/// A segment for one test.
+struct Memory {
+    name: SegmentName,
+    table: Arc<Table>,
+}
+
+impl Memory {
+    fn new() -> Memory {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let text = format!("shm:polder-test-{}-hub-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let name: SegmentName = text.parse().expect("a name");
+        let options = SegmentOptions { ceiling: 1 << 28, ..SegmentOptions::default() };
+        let table = Arc::new(Table::over(Segment::create(&name, &options).expect("a segment")));
+        table.listen(&SINK);
+        Memory { name, table }
+    }
+
+    fn thread(&self) -> Thread {
+        let (jobs, received) = channel::<Job>();
+        let (tell, done) = channel();
+        let table = self.table.clone();
+        let handle = std::thread::spawn(move || {
+            let mut heard = Heard::default();
+            for job in received {
+                job(&table, &mut heard);
+                tell.send(()).expect("somebody waits");
+            }
+        });
+        Thread { jobs: Some(jobs), done, handle: Some(handle) }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let report = self.table.verify().expect("a seat");
+            assert!(report.is_clean(), "{report}");
+        }
+        let _ = Segment::remove(&self.name);
+    }
+}
+
+type Job = Box<dyn FnOnce(&Table, &mut Heard) + Send>;
+
+/// What a thread's clients have been told.
+#[derive(Default)]
+struct Heard {
+    retried: Vec<u64>,
+    messages: Vec<(Vec<u64>, Vec<u8>)>,
+    missed: Vec<u64>,
+}
+
+impl Hearer for Heard {
+    fn deliver(&mut self, clients: &[u64], delivery: Delivery<'_>) {
+        if let Delivery::Message { payload, .. } = delivery {
+            self.messages.push((clients.to_vec(), payload.to_vec()));
+        }
+    }
+
+    fn retry(&mut self, client: u64) {
+        self.retried.push(client);
+    }
+
+    fn knows(&self, _client: u64) -> bool {
+        true
+    }
+
+    fn missed(&mut self, clients: &[u64]) {
+        self.missed.extend_from_slice(clients);
+    }
+
+    fn obey(&mut self, _client: u64, _order: Order) {}
+}
+
+/// A thread that does what it is told, one thing after the other.
+struct Thread {
+    jobs: Option<Sender<Job>>,
+    done: Receiver<()>,
+    handle: Option<JoinHandle<()>>,
+}
+
+impl Thread {
+    fn run<R: Send + 'static>(&self, work: impl FnOnce(&Table, &mut Heard) -> R + Send + 'static) -> R {
+        let (tell, told) = channel();
+        let job: Job = Box::new(move |table, heard| tell.send(work(table, heard)).expect("somebody waits"));
+        self.jobs.as_ref().expect("it has not ended").send(job).expect("it lives");
+        self.done.recv().expect("it has not panicked");
+        told.recv().expect("it has answered")
+    }
+
+    /// A client of the thread waits for a list.
+    fn wait(&self, client: u64) -> u64 {
+        self.run(move |table, _| {
+            attend(table).expect("room");
+            let place = Place { ticket: queue::draw_ticket(table), kind: Kind::List, db: 0, keys: vec![b"list".to_vec()] };
+            let ticket = place.ticket;
+            run(table, |txn| {
+                txn.find(0, b"list")?;
+                queue::enlist(txn, &place)
+            });
+            queue::join(table, client, place);
+            ticket
+        })
+    }
+
+    /// Which clients were woken by what has come.
+    fn retried(&self) -> Vec<u64> {
+        self.run(|table, heard| {
+            while hear(table, heard) {}
+            std::mem::take(&mut heard.retried)
+        })
+    }
+
+    fn tick(&self) -> Vec<u64> {
+        self.run(|table, heard| {
+            ears::tick(table, heard);
+            std::mem::take(&mut heard.retried)
+        })
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        drop(self.jobs.take());
+        let _ = self.handle.take().map(JoinHandle::join);
+    }
+}
+
+fn run<R>(table: &Table, work: impl Fn(&Txn<'_>) -> Result<R, Stop>) -> R {
+    let txn = table.begin(Mode::Write).expect("a seat");
+    loop {
+        match work(&txn).and_then(|done| txn.commit().map(|()| done)) {
+            Ok(done) => return done,
+            Err(Stop::Retry) => txn.abort(),
+            Err(stop) => panic!("{stop:?}"),
+        }
+    }
+}
+
+fn write_list(table: &Table, db: u16) {
+    run(table, |txn| {
+        txn.write(db, b"list", &New::of(Kind::List, Value::Packed(b"\0")), Replaces::Whole)?;
+        txn.note_change('l', "lpush", db, b"list");
+        Ok(())
+    });
+}
+
+fn remove_list(table: &Table) {
+    run(table, |txn| txn.remove(0, b"list", Replaces::Whole));
+}
+
+#[test]
+fn nobody_is_served_out_of_turn_while_elements_come_and_go() {
+    let memory = Memory::new();
+    let (one, other) = (memory.thread(), memory.thread());
+    one.wait(1);
+    one.wait(2);
+    other.wait(3);
+    // Something lies there at each of the other's looks, but it is somebody else's each time.
+    write_list(&memory.table, 0);
+    assert!(other.tick().is_empty());
+    assert_eq!(one.retried(), [1]);
+    one.run(|table, _| queue::leave(table, 1));
+    assert!(other.tick().is_empty(), "the first one was served: nobody is stopped");
+    assert_eq!(one.retried(), [2], "who left has woken the next");
+    assert_eq!(other.tick(), [3], "the second one does not come");
+    remove_list(&memory.table);
+    one.run(|table, _| queue::leave(table, 2));
+    other.run(|table, _| queue::leave(table, 3));
+}
+
+#[test]
+fn who_waits_longest_is_served_first_when_databases_change_places() {
+    let memory = Memory::new();
+    let (one, other) = (memory.thread(), memory.thread());
+    one.wait(1);
+    other.wait(2);
+    write_list(&memory.table, 1);
+    run(&memory.table, |txn| txn.swap(0, 1));
+    assert!(other.retried().is_empty(), "another one was there before");
+    assert_eq!(one.retried().first(), Some(&1));
+    one.run(|table, _| queue::leave(table, 1));
+    assert_eq!(other.retried(), [2]);
+    remove_list(&memory.table);
+    other.run(|table, _| queue::leave(table, 2));
+}
+
+#[test]
+fn many_waiters_for_many_keys_are_all_looked_after() {
+    let memory = Memory::new();
+    let (stopped, other) = (memory.thread(), memory.thread());
+    let wait = |thread: &Thread, client: u64, key: u32| {
+        thread.run(move |table, _| {
+            attend(table).expect("room");
+            let keys = vec![key.to_le_bytes().to_vec()];
+            let place = Place { ticket: queue::draw_ticket(table), kind: Kind::List, db: 0, keys };
+            run(table, |txn| queue::enlist(txn, &place));
+            queue::join(table, client, place);
+        });
+    };
+    wait(&stopped, 1, 7);
+    (0..700).for_each(|key| wait(&other, 10 + key as u64, key));
+    run(&memory.table, |txn| {
+        txn.write(0, &7u32.to_le_bytes(), &New::of(Kind::List, Value::Packed(b"\0")), Replaces::Whole)?;
+        txn.note_change('l', "lpush", 0, &7u32.to_le_bytes());
+        Ok(())
+    });
+    // Who was woken does not take it; however many wait, somebody finds out.
+    assert!((0..6).any(|_| other.tick().contains(&17)));
+    run(&memory.table, |txn| txn.remove(0, &7u32.to_le_bytes(), Replaces::Whole));
+}
+
+#[test]
+fn what_the_dead_have_left_is_swept_although_somebody_was_in_the_way_and_the_seat_is_used_again() {
+    let memory = Memory::new();
+    let holder = memory.thread();
+    holder.run(|table, _| drop(table.seat().expect("a seat")));
+    let records = queue_key();
+    let first = memory.thread();
+    first.wait(1);
+    let seat = first.run(|table, _| table.seat().expect("a seat").index());
+    // Its thread ends without a word.
+    drop(first);
+    let (locked, is_locked) = channel();
+    let (release, released) = channel::<()>();
+    let key = records.clone();
+    holder
+        .jobs
+        .as_ref()
+        .expect("it lives")
+        .send(Box::new(move |table, _| {
+            let txn = table.begin(Mode::Write).expect("a seat");
+            txn.peek(SYSTEM, &key).expect("nobody is in the way");
+            locked.send(()).expect("somebody waits");
+            released.recv().expect("an end");
+        }))
+        .expect("it lives");
+    is_locked.recv().expect("locked");
+    let second = memory.thread();
+    second.run(move |table, _| {
+        assert_eq!(table.seat().expect("a seat").index(), seat, "the seat is used again");
+        attend(table).expect("room");
+        run(table, |txn| subject::subscribe(txn, Subject::Channel, b"news", 1));
+        ears::note_subscription(table, 9, Subject::Channel, b"news", true);
+    });
+    release.send(()).expect("it waits");
+    holder.done.recv().expect("it lives");
+    let there = || memory.table.begin(Mode::Read).expect("a seat").glimpse(SYSTEM, &records).expect("readable").is_some();
+    assert!(there());
+    (0..5).for_each(|_| drop(second.tick()));
+    assert!(!there(), "the dead one still waits");
+}
+
+fn queue_key() -> Vec<u8> {
+    polder_hub::record::waiters_key(Kind::List, 0, b"list")
+}
+
+#[test]
+fn who_may_have_missed_a_message_is_told_so() {
+    let memory = Memory::new();
+    let listener = memory.thread();
+    listener.run(|table, _| {
+        attend(table).expect("room");
+        run(table, |txn| subject::subscribe(txn, Subject::Channel, b"news", 1));
+        ears::note_subscription(table, 5, Subject::Channel, b"news", true);
+        ears::note_monitor(table, 6, true);
+    });
+    let publish = |payload: &[u8]| run(&memory.table, |txn| subject::publish(txn, false, b"news", payload));
+    assert_eq!(publish(b"short"), 1);
+    publish(&vec![1; 40 << 20]);
+    assert_eq!(publish(b"last"), 1);
+    let (messages, missed) = listener.run(|table, heard| {
+        while hear(table, heard) {}
+        (std::mem::take(&mut heard.messages), std::mem::take(&mut heard.missed))
+    });
+    assert_eq!(messages, [(vec![5], b"short".to_vec()), (vec![5], b"last".to_vec())]);
+    assert_eq!(missed, [5, 6]);
+}
+
+#[test]
+fn a_subscription_that_is_not_withdrawn_yet_is_still_known() {
+    let memory = Memory::new();
+    let listener = memory.thread();
+    listener.run(|table, _| {
+        attend(table).expect("room");
+        run(table, |txn| subject::subscribe(txn, Subject::Channel, b"news", 1));
+        ears::note_subscription(table, 5, Subject::Channel, b"news", true);
+    });
+    let (segment, key) = (memory.table.segment(), b"hub:c:news");
+    let known = || memory.table.interest() & interest::SUBSCRIBERS != 0;
+    let txn = memory.table.begin(Mode::Write).expect("a seat");
+    txn.peek(SYSTEM, key).expect("nobody is in the way");
+    listener.run(|table, _| ears::unsubscribe(table, 5, Subject::Channel, vec![b"news".to_vec()]));
+    listener.tick();
+    assert!(known(), "the record is there, so its owner must be found when he dies");
+    drop(txn);
+    listener.tick();
+    listener.tick();
+    assert!(!known());
+    assert!(segment.seats_high() > 0);
+}
+
+#[test]
+fn a_change_of_many_keys_is_told_in_time() {
+    let memory = Memory::new();
+    let waiter = memory.thread();
+    waiter.wait(1);
+    let begun = Instant::now();
+    run(&memory.table, |txn| {
+        (0..100_000u32).for_each(|number| txn.note_change('g', "del", 0, &number.to_le_bytes()));
+        txn.note_change('l', "lpush", 0, b"list");
+        Ok(())
+    });
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    waiter.run(|table, _| queue::leave(table, 1));
+}
