@@ -15,6 +15,7 @@
 pub mod actor;
 pub mod driver;
 pub mod journal;
+pub mod listening;
 pub mod points;
 pub mod value;
 

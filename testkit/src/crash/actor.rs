@@ -219,17 +219,17 @@ pub fn group_stamp(keys: &[String], answer: &Answer) -> Result<Option<Stamp>, St
 }
 
 /// How long this thread has waited for a CPU: a busy machine's doing, not ours.
-struct Delays {
+pub(super) struct Delays {
     file: File,
 }
 
 impl Delays {
-    fn open() -> io::Result<Delays> {
+    pub(super) fn open() -> io::Result<Delays> {
         Ok(Delays { file: File::open("/proc/thread-self/schedstat")? })
     }
 
     /// The second number of schedstat: nanoseconds spent runnable without running.
-    fn waited(&self) -> Duration {
+    pub(super) fn waited(&self) -> Duration {
         let mut text = [0; 64];
         let length = self.file.read_at(&mut text, 0).unwrap_or(0);
         let text = String::from_utf8_lossy(&text[..length]);

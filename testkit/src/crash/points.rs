@@ -10,23 +10,63 @@ use std::time::Instant;
 use polder_base::Protocol;
 
 use super::STALL_MAX;
+use super::actor::Delays;
 use crate::answer::Answer;
 use crate::arguments;
 use crate::caller::{Caller, Embedder};
+use crate::crash::listening::Client;
 use crate::scratch::{self, Scratch};
 
-/// One write path: what was there before, and the operation that is not survived.
+/// One write path: what was there before, and the operation (a line for each call) that is not survived.
 pub struct Route {
     pub name: &'static str,
     before: &'static [&'static str],
     operation: &'static str,
+    beside: Beside,
+    /// What it takes away is drawn: the keys are compared by how much is in them.
+    drawn: bool,
     /// Every how many stores the process dies: 1 but for operations with thousands.
     step: u64,
 }
 
-const fn route(name: &'static str, before: &'static [&'static str], operation: &'static str) -> Route {
-    Route { name, before, operation, step: 1 }
+/// What a client of the survivor does meanwhile.
+#[derive(Clone, Copy, PartialEq)]
+enum Beside {
+    Nothing,
+    /// It has subscribed, too: no message reaches the dead one as well.
+    Counts,
+    /// It has subscribed to two channels: it hears what belongs to the new state, once, and nothing otherwise.
+    Hears(&'static str),
+    /// It waits for `k1` before: it is served if there is something, and else goes on waiting.
+    Waits,
+    /// It waits for `k1` afterwards, behind the dead one, and is served what comes then.
+    Rivals,
 }
+
+const fn route(name: &'static str, before: &'static [&'static str], operation: &'static str) -> Route {
+    Route { name, before, operation, beside: Beside::Nothing, drawn: false, step: 1 }
+}
+
+/// An operation with many stores.
+const fn long(name: &'static str, before: &'static [&'static str], operation: &'static str) -> Route {
+    Route { step: 7, ..route(name, before, operation) }
+}
+
+const fn with(beside: Beside, route: Route) -> Route {
+    Route { beside, ..route }
+}
+
+const fn drawn(route: Route) -> Route {
+    Route { drawn: true, ..route }
+}
+
+const BIG_LIST: &str = "EVAL \"for i=1,1500 do redis.call('RPUSH',KEYS[1],'element-'..i) end\" 1 k1";
+const BIG_HASH: &str = "EVAL \"for i=1,1500 do redis.call('HSET',KEYS[1],'field-'..i,i) end\" 1 k1";
+const BIG_SET: &str = "EVAL \"for i=1,1500 do redis.call('SADD',KEYS[1],'member-'..i) end\" 1 k1";
+const BIG_ZSET: &str = "EVAL \"for i=1,1500 do redis.call('ZADD',KEYS[1],i%97,'member-'..i) end\" 1 k1";
+const BIG_STREAM: &str = "EVAL \"for i=1,1500 do redis.call('XADD',KEYS[1],i..'-1','field','value-'..i) end\" 1 k1";
+const GROUP: &str = "XGROUP CREATE k1 group 0 MKSTREAM";
+const READ: &str = "XREADGROUP GROUP group me COUNT 2 STREAMS k1 >";
 
 /// Every write path.
 pub const ROUTES: &[Route] = &[
@@ -52,6 +92,70 @@ pub const ROUTES: &[Route] = &[
     route("bitop", &["SET k1 repeat:9000:o", "SET k2 abc"], "BITOP XOR k3 k1 k2"),
     route("flushdb", &["MSET k1 1 k2 repeat:300:o k3 repeat:70000:o"], "FLUSHDB"),
     route("swapdb", &["MSET k1 1 k2 2", "COPY k1 k3 DB 1"], "SWAPDB 0 1"),
+    route("list-new", &[], "RPUSH k1 a b c"),
+    route("list-push", &["RPUSH k1 a b c"], "LPUSH k1 d"),
+    route("list-pop", &["RPUSH k1 a b c"], "LPOP k1"),
+    route("list-pop-last", &["RPUSH k1 a"], "RPOP k1"),
+    route("list-long-element", &["RPUSH k1 a"], "RPUSH k1 repeat:3000:x"),
+    route("list-move", &["RPUSH k1 a b", "RPUSH k2 c"], "LMOVE k1 k2 LEFT RIGHT"),
+    long("list-tree-push", &[BIG_LIST], "RPUSH k1 x y z"),
+    long("list-tree-pop", &[BIG_LIST], "LPOP k1 3"),
+    long("list-tree-insert", &[BIG_LIST], "LINSERT k1 BEFORE element-700 new"),
+    long("list-tree-trim", &[BIG_LIST], "LTRIM k1 10 20"),
+    route("hash-set", &["HSET k1 a 1 b 2"], "HSET k1 b 3 c 4"),
+    route("hash-delete-last", &["HSET k1 a 1"], "HDEL k1 a"),
+    route("hash-expire", &["HSET k1 a 1 b 2"], "HEXPIREAT k1 4000000000 FIELDS 1 a"),
+    long("hash-tree-set", &[BIG_HASH], "HSET k1 field-7 new another repeat:700:v"),
+    long("hash-tree-delete", &[BIG_HASH], "HDEL k1 field-1 field-700 field-1500"),
+    long("hash-tree-increment", &[BIG_HASH], "HINCRBY k1 field-9 5"),
+    route("set-add", &["SADD k1 a b"], "SADD k1 c d"),
+    route("set-of-integers-add", &["SADD k1 1 2 3"], "SADD k1 x"),
+    drawn(route("set-pop", &["SADD k1 a b c"], "SPOP k1")),
+    route("set-pop-all", &["SADD k1 a b c"], "SPOP k1 5"),
+    route("set-move", &["SADD k1 a b", "SADD k2 c"], "SMOVE k1 k2 a"),
+    long("set-tree-add", &[BIG_SET], "SADD k1 x y z"),
+    long("set-tree-remove", &[BIG_SET], "SREM k1 member-1 member-900"),
+    drawn(long("set-tree-pop", &[BIG_SET], "SPOP k1 2")),
+    long("set-store", &[BIG_SET, "SADD k2 member-1 member-2 x"], "SUNIONSTORE k3 k1 k2"),
+    route("zset-add", &["ZADD k1 1 a 2 b"], "ZADD k1 3 a 1.5 c"),
+    route("zset-increment", &["ZADD k1 1.10 a 2 b"], "ZINCRBY k1 2.2 a"),
+    route("zset-pop", &["ZADD k1 1 a 2 b"], "ZPOPMIN k1"),
+    route("zset-pop-last", &["ZADD k1 1 a"], "ZPOPMAX k1"),
+    long("zset-tree-add", &[BIG_ZSET], "ZADD k1 50 member-1 60 new"),
+    long("zset-tree-increment", &[BIG_ZSET], "ZINCRBY k1 40 member-700"),
+    long("zset-tree-pop", &[BIG_ZSET], "ZPOPMIN k1 3"),
+    route("stream-new", &[], "XADD k1 1-1 field value"),
+    route("stream-add", &["XADD k1 1-1 f v"], "XADD k1 MAXLEN 1 2-1 f w"),
+    route("stream-read", &[GROUP, "XADD k1 1-1 f v", "XADD k1 2-1 f w"], READ),
+    route("stream-acknowledge", &[GROUP, "XADD k1 1-1 f v", "XADD k1 2-1 f w", READ], "XACK k1 group 1-1 2-1"),
+    route("stream-delete", &["XADD k1 1-1 f v", "XADD k1 2-1 f w"], "XDEL k1 1-1"),
+    long("stream-tree-add", &[BIG_STREAM], "XADD k1 1501-1 field value"),
+    long("stream-tree-read", &[BIG_STREAM, GROUP], "XREADGROUP GROUP group me COUNT 50 STREAMS k1 >"),
+    long("stream-tree-acknowledge", &[BIG_STREAM, GROUP, "XREADGROUP GROUP group me COUNT 50 STREAMS k1 >"], "XACK k1 group 3-1 17-1 49-1"),
+    long("stream-tree-trim", &[BIG_STREAM], "XTRIM k1 MAXLEN 700"),
+    route("hyperloglog", &["PFADD k1 a b c"], "PFADD k1 d e f"),
+    route("geo", &["GEOADD k1 13.3 38.1 a"], "GEOADD k1 15.0 37.5 b"),
+    long(
+        "multi",
+        &["RPUSH k1 old", "SADD k3 old"],
+        "MULTI\nRPUSH k1 a\nHSET k2 f v\nSADD k3 m\nZADD k4 1 m\nXADD k5 1-1 f v\nSET k6 repeat:9000:x\nEXEC",
+    ),
+    long(
+        "script",
+        &["RPUSH k1 old"],
+        "EVAL \"redis.call('RPUSH',KEYS[1],'a') redis.call('ZADD',KEYS[2],1,'m') redis.call('HSET','k3','f','v') return 1\" 2 k1 k2",
+    ),
+    with(Beside::Hears("hello"), route("publish", &["SET k1 old"], "MULTI\nSET k1 new\nPUBLISH news hello\nEXEC")),
+    with(
+        Beside::Hears("hello"),
+        route("publish-in-script", &[], "EVAL \"redis.call('SET',KEYS[1],'new') return redis.call('PUBLISH','news','hello')\" 1 k1"),
+    ),
+    with(Beside::Hears("k1"), route("event", &["CONFIG SET notify-keyspace-events E$"], "SET k1 new")),
+    with(Beside::Waits, route("push-for-a-waiter", &[], "RPUSH k1 a b")),
+    with(Beside::Rivals, route("wait", &[], "BLPOP k1 0")),
+    with(Beside::Rivals, route("wait-and-pop", &[], "BLPOP k1 0\nRPUSH k1 x")),
+    with(Beside::Rivals, route("wait-for-several", &[], "BLPOP k2 k1 k3 0\nMULTI\nRPUSH k3 x\nRPUSH k1 y\nEXEC")),
+    with(Beside::Counts, route("subscribe", &[], "SUBSCRIBE news\nSUBSCRIBE other\nUNSUBSCRIBE other")),
 ];
 
 /// What a route came to.
@@ -70,15 +174,27 @@ pub fn run(route: &Route, program: &Path) -> Result<Report, String> {
     let mut caller = Caller::new(1, Protocol::Resp2);
     let (old, new) = states(route)?;
     let mut report = Report::default();
+    let mut client = Client::default();
+    let delays = Delays::open().map_err(|error| error.to_string())?;
+    if let Beside::Hears(_) | Beside::Counts = route.beside {
+        client.call(&scratch.embedder, "SUBSCRIBE news")?;
+        client.call(&scratch.embedder, "SUBSCRIBE __keyevent@0__:set")?;
+    }
     let mut used_early = 0;
     for n in (1..).step_by(route.step as usize) {
         prepare(route, &scratch.embedder, &mut caller)?;
+        if route.beside == Beside::Waits {
+            client.call(&scratch.embedder, "BLPOP k1 0")?;
+        }
+        client.hear(&scratch.embedder);
+        client.heard.clear();
         let survived = play(route, program, &scratch.options.segment, n)?;
-        let started = Instant::now();
-        let first = values(&scratch.embedder, &mut caller)?;
-        let stalled = started.elapsed();
-        let found = sight(&scratch.embedder, &mut caller)?;
-        if let Err(complaint) = judge(&first, &found, &old, &new) {
+        let (started, waited) = (Instant::now(), delays.waited());
+        let first = values(route, &scratch.embedder, &mut caller)?;
+        let stalled = started.elapsed().saturating_sub(delays.waited() - waited);
+        let found = sight(route, &scratch.embedder, &mut caller)?;
+        let told = tell(route, &scratch.embedder, &mut caller, &mut client, found == new);
+        if let Err(complaint) = judge(route, &first, &found, &old, &new).and(told) {
             report.failures.push(format!("{}: dead at store {n}, {complaint}", route.name));
             break;
         }
@@ -114,8 +230,47 @@ pub fn run(route: &Route, program: &Path) -> Result<Report, String> {
     Ok(report)
 }
 
+/// Whether the client beside has heard what it should, once; afterwards it has nothing to do with all this any more.
+fn tell(route: &Route, embedder: &Embedder, caller: &mut Caller, client: &mut Client, is_new: bool) -> Result<(), String> {
+    if route.beside == Beside::Nothing {
+        return Ok(());
+    }
+    if route.beside == Beside::Rivals {
+        typed(embedder, caller, "DEL k1")?;
+        if client.call(embedder, "BLPOP k1 0")?.is_some() {
+            return Err("there is something in a key that is not there".into());
+        }
+        typed(embedder, caller, "RPUSH k1 later")?;
+    }
+    if route.beside == Beside::Counts && typed(embedder, caller, "PUBLISH news hello")? != Answer::Integer(1) {
+        return Err("a message reaches the dead".into());
+    }
+    client.listen(embedder);
+    let heard: Vec<String> = client.heard.iter().cloned().chain(client.answers.iter().map(Answer::shown)).collect();
+    let waits = client.waits();
+    client.rest(embedder);
+    let expected = match route.beside {
+        Beside::Hears(payload) if is_new => vec![payload.to_owned()],
+        Beside::Counts => vec!["hello".to_owned()],
+        Beside::Waits if is_new => vec![popped("a")],
+        Beside::Rivals => vec![popped("later")],
+        _ => Vec::new(),
+    };
+    let settled = route.beside != Beside::Waits || waits != is_new;
+    if heard == expected && settled { Ok(()) } else { Err(format!("a client heard {heard:?}, not {expected:?}; it waits: {waits}")) }
+}
+
+/// What BLPOP answers.
+fn popped(element: &str) -> String {
+    Answer::Array(vec![Answer::Bulk(b"k1".to_vec()), Answer::Bulk(element.into())]).shown()
+}
+
 /// Whether this is the old or the new state, at once and for good.
-fn judge(first: &str, found: &Sight, old: &Sight, new: &Sight) -> Result<(), String> {
+fn judge(route: &Route, first: &str, found: &Sight, old: &Sight, new: &Sight) -> Result<(), String> {
+    if route.beside == Beside::Rivals {
+        // There are states in between; what matters is what becomes of who comes later.
+        return Ok(());
+    }
     let shown = |what: &str, values: &str, counts: &str| format!("{what}\n{values}{counts}");
     let whole = (found == old && first == old.values) || (found == new && (first == old.values || first == new.values));
     if whole {
@@ -150,10 +305,23 @@ pub fn child(segment: &str, name: &str, n: u64) -> Result<(), String> {
     let route = ROUTES.iter().find(|route| route.name == name).ok_or_else(|| format!("no route {name}"))?;
     let options = polder_engine::Options { segment: segment.into(), create: false, ..Default::default() };
     let embedder = Embedder::attach(&options).map_err(|fault| fault.to_string())?;
-    let mut caller = Caller::new(2, Protocol::Resp2);
     arm(n)?;
-    typed(&embedder, &mut caller, route.operation)?;
+    operate(route, &embedder)?;
     arm(0)
+}
+
+/// Runs the operation; a call that waits is served by what the next one does.
+fn operate(route: &Route, embedder: &Embedder) -> Result<(), String> {
+    let (mut client, mut caller) = (Client::default(), Caller::new(2, Protocol::Resp2));
+    for line in route.operation.lines() {
+        if route.beside == Beside::Rivals && line.starts_with("BLPOP") || line.contains("SUBSCRIBE") {
+            client.call(embedder, line)?;
+        } else {
+            typed(embedder, &mut caller, line)?;
+        }
+        client.hear(embedder);
+    }
+    Ok(())
 }
 
 /// Says which store is not made; release builds have no such points.
@@ -193,9 +361,9 @@ fn states(route: &Route) -> Result<(Sight, Sight), String> {
     let scratch = Scratch::new();
     let mut caller = Caller::new(1, Protocol::Resp2);
     prepare(route, &scratch.embedder, &mut caller)?;
-    let old = sight(&scratch.embedder, &mut caller)?;
-    typed(&scratch.embedder, &mut caller, route.operation)?;
-    Ok((old, sight(&scratch.embedder, &mut caller)?))
+    let old = sight(route, &scratch.embedder, &mut caller)?;
+    operate(route, &scratch.embedder)?;
+    Ok((old, sight(route, &scratch.embedder, &mut caller)?))
 }
 
 fn prepare(route: &Route, embedder: &Embedder, caller: &mut Caller) -> Result<(), String> {
@@ -223,16 +391,12 @@ struct Sight {
 }
 
 /// Everything that the routes' keys hold, in databases 0 and 1.
-fn values(embedder: &Embedder, caller: &mut Caller) -> Result<String, String> {
+fn values(route: &Route, embedder: &Embedder, caller: &mut Caller) -> Result<String, String> {
     let mut text = String::new();
     for db in ["0", "1"] {
         typed(embedder, caller, &format!("SELECT {db}"))?;
         for key in ["k1", "k2", "k3", "k4", "k5", "k6"] {
-            let value = match typed(embedder, caller, &format!("GET {key}"))? {
-                Answer::Nil => continue,
-                Answer::Bulk(bytes) if bytes.len() > 100 => format!("{} bytes, sum {:x}", bytes.len(), super::value::checksum(&bytes)),
-                other => other.shown(),
-            };
+            let Some(value) = value(route, embedder, caller, key)? else { continue };
             let expires = matches!(typed(embedder, caller, &format!("TTL {key}"))?, Answer::Integer(1..));
             text += &format!("  {db} {key} {value}{}\n", if expires { ", expires" } else { "" });
         }
@@ -241,10 +405,40 @@ fn values(embedder: &Embedder, caller: &mut Caller) -> Result<String, String> {
     Ok(text)
 }
 
+/// What one key holds.
+fn value(route: &Route, embedder: &Embedder, caller: &mut Caller, key: &str) -> Result<Option<String>, String> {
+    let Answer::Status(kind) = typed(embedder, caller, &format!("TYPE {key}"))? else { return Err("TYPE answers no status".into()) };
+    let lines = match kind.as_str() {
+        "none" => return Ok(None),
+        "set" if route.drawn => vec![format!("SCARD {key}")],
+        "string" => vec![format!("GET {key}")],
+        // Its payload tells when consumers were seen.
+        "stream" => {
+            let groups = matches!(typed(embedder, caller, &format!("XINFO GROUPS {key}"))?, Answer::Array(groups) if !groups.is_empty());
+            let group = groups.then(|| format!("XPENDING {key} group"));
+            [format!("XRANGE {key} - +"), format!("XINFO GROUPS {key}")].into_iter().chain(group).collect()
+        }
+        _ => vec![format!("DUMP {key}")],
+    };
+    let mut text = kind;
+    for line in lines {
+        let shown = match typed(embedder, caller, &line)? {
+            Answer::Bulk(bytes) if bytes.len() > 100 || line.starts_with("DUMP") => {
+                format!("{} bytes, sum {:x}", bytes.len(), super::value::checksum(&bytes))
+            }
+            other => other.shown(),
+        };
+        let long = shown.len() > 200;
+        let shown = if long { format!("{} characters, sum {:x}", shown.len(), super::value::checksum(shown.as_bytes())) } else { shown };
+        text += &format!(" {shown}");
+    }
+    Ok(Some(text))
+}
+
 /// Values and counts once the dead have been recovered.
-fn sight(embedder: &Embedder, caller: &mut Caller) -> Result<Sight, String> {
+fn sight(route: &Route, embedder: &Embedder, caller: &mut Caller) -> Result<Sight, String> {
     embedder.memory.table().chores(CHORES_US);
-    let values = values(embedder, caller)?;
+    let values = values(route, embedder, caller)?;
     let mut counts = String::new();
     for db in ["1", "0"] {
         typed(embedder, caller, &format!("SELECT {db}"))?;
