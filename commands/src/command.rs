@@ -296,6 +296,12 @@ impl Command {
         matches!(self.shape.specs(), [spec] if matches!((spec.begin, spec.find), (Begin::Index(1), Find::Range { last: 0, .. })))
     }
 
+    /// Whether it reads one key and nothing else, and never waits.
+    #[inline]
+    pub fn reads_one_key(&self) -> bool {
+        self.has(READONLY) && !self.has(GROWS | BLOCKING | PUBSUB | SCRIPTS) && self.has_one_key()
+    }
+
     /// Shows the positions of the keys among `args`, each with the number of its source. Arguments that do not fit show
     /// fewer keys.
     pub fn each_key(&self, args: &[&[u8]], mut visit: impl FnMut(usize, usize)) {

@@ -17,7 +17,7 @@ use polder_table::{Counter, Db, Mode, Sight, Stop, Table, Txn};
 use smallvec::SmallVec;
 
 use crate::call::{Call, Outcome, SessionCall, WRONG_TYPE};
-use crate::command::{BLOCKING, CONTAINER, Command, GROWS, NO_AUTH, NO_MULTI, PUBSUB, Run, SCRIPTS};
+use crate::command::{BLOCKING, CONTAINER, Command, FAST, GROWS, NO_AUTH, NO_MULTI, PUBSUB, Run, SCRIPTS};
 use crate::lookup::{find, find_subcommand};
 use crate::metrics::recorder::Watch;
 use crate::persistence::has_save_points;
@@ -96,7 +96,10 @@ fn run_quickly(
         && !session.no_touch
         && !session.is_special()
         && !monitor::is_watched(table);
-    let (Some(quick), true) = (command.quick, plain && command.arity_fits(args.len())) else { return false };
+    if !plain || !command.arity_fits(args.len()) {
+        return false;
+    }
+    let Some(quick) = command.quick else { return command.reads_one_key() && read_quickly(table, session, host, foresight, args, reply) };
     if command.has(GROWS) && !table.make_room() || command.is_write() && host.keeper().is_failing() {
         return false;
     }
@@ -121,6 +124,43 @@ fn run_quickly(
     }
     session.last = Some(command);
     session.calls += 1;
+    true
+}
+
+/// Runs a call that reads one key: nothing of what the long way looks at can be in its way.
+fn read_quickly(
+    table: &Table,
+    session: &mut Session,
+    host: &dyn Host,
+    Foresight { command, sight }: Foresight<'_>,
+    args: &[&[u8]],
+    reply: &mut dyn Reply,
+) -> bool {
+    let (Run::Table(Mode::Read, function), Ok(mut txn)) = (command.run, begin(table, session, Mode::Read)) else { return false };
+    if let Some(sight) = sight {
+        txn.foresee(args[1], sight);
+    }
+    let passed = command.has(FAST) && host.recorder().pass(host.settings(), command);
+    let watch = (!passed).then(|| host.recorder().begin(host.settings(), command));
+    let mark = reply.mark();
+    let outcome = function(&mut Call { command, args, table, txn: &txn, reply: &mut *reply, session: &mut *session, host });
+    let outcome = outcome.and_then(|()| txn.commit());
+    if matches!(outcome, Err(Stop::Retry | Stop::Busy | Stop::Wait)) {
+        reply.rewind(mark);
+        if passed {
+            host.recorder().take_back(command);
+        }
+        return false;
+    }
+    txn.count(Counter::Calls, 1);
+    end_transaction(table, txn);
+    match watch {
+        Some(watch) => note(host, session, command, args, watch, outcome.is_err()),
+        None if outcome.is_err() => host.recorder().fail(command),
+        None => {}
+    }
+    session.last = Some(command);
+    end(session, host, outcome, reply, mark);
     true
 }
 

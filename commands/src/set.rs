@@ -2,7 +2,7 @@
 use polder_table::{Found, New, Replaces, Stop};
 use polder_values::Kind;
 use polder_values::sequence::Sequence;
-use polder_values::set::{Draft, Thresholds, by_number, find};
+use polder_values::set::{Draft, Thresholds, by_number, contains, find};
 
 use crate::call::{Call, Outcome, WRONG_TYPE};
 use crate::collection::{reply_element, reply_elements};
@@ -216,7 +216,7 @@ fn scard(call: &mut Call<'_>) -> Outcome {
 
 fn sismember(call: &mut Call<'_>) -> Outcome {
     let there = match open(call, call.args[1])? {
-        Some(members) => find(call.txn, &members, call.args[2])?.is_some(),
+        Some(members) => contains(call.txn, &members, call.args[2])?,
         None => false,
     };
     call.reply.integer(there.into());
@@ -228,7 +228,7 @@ fn smismember(call: &mut Call<'_>) -> Outcome {
     call.reply.array(call.args.len() - 2);
     for member in &call.args[2..] {
         let there = match &members {
-            Some(members) => find(call.txn, members, member)?.is_some(),
+            Some(members) => contains(call.txn, members, member)?,
             None => false,
         };
         call.reply.integer(there.into());

@@ -220,7 +220,7 @@ impl Txn<'_> {
             return Err(Fault::Damaged { what: "a tree" });
         }
         self.count_node(node, inspection)?;
-        raw::refs(self.segment(), node)?.iter().try_for_each(|named| self.count_tree(*named, depth_left - 1, inspection))
+        raw::parts(self.segment(), node)?.0.iter().try_for_each(|named| self.count_tree(*named, depth_left - 1, inspection))
     }
 }
 

@@ -10,6 +10,7 @@
 //!         other buckets in which the entry lies, or is to lie, are locked too, by try
 //! ```
 
+use polder_base::Fault;
 use polder_shm::brief::Brief;
 use polder_shm::layout::{interest, seat as at};
 use polder_shm::{Locked, Seat, Segment, lock};
@@ -22,11 +23,12 @@ use crate::clock;
 use crate::directory::{self, Bucket};
 use crate::entry::{self, Image, Inline};
 use crate::hash::{CONTINUED, FREE, Hash};
-use crate::lookup::Live;
+use crate::lookup::{Hit, Live};
 use crate::raw;
 use crate::record::{self, Key};
 use crate::sight::Sight;
 use crate::table::Table;
+use crate::txn::{Met, Txn, found_in};
 
 const _: () = assert!(COUNTERS > Counter::Misses as usize);
 
@@ -220,6 +222,42 @@ impl Table {
         seat.unpin();
         seat.leave();
         done
+    }
+}
+
+impl Txn<'_> {
+    /// Finds a key by the short way, whatever it holds; the answer was true at one moment of this transaction. `None`: take the long way.
+    pub(crate) fn find_sighted(&self, sight: &Sight, key: &[u8]) -> Result<Option<Option<Met<'_>>>, Fault> {
+        let segment = self.segment();
+        let Some(home) = Reading::begin(segment, sight.bucket) else { return Ok(None) };
+        let (reading, found) = match glance(&Live { segment, bucket: sight.bucket }, &sight.hash, key) {
+            Glance::Miss(0, 0) => return Ok((home.holds(segment) && sight.is_current(segment)).then_some(None)),
+            Glance::Miss(next, stash) => match self.table.find_displaced(sight, key, home, next, stash) {
+                Some(Some(found)) => found,
+                Some(None) => return Ok(Some(None)),
+                None => return Ok(None),
+            },
+            found => (home, found),
+        };
+        let (Glance::Here(unit) | Glance::Record(unit)) = found else { return Ok(None) };
+        let mut image = Image::EMPTY;
+        bucket::read_image(&Live { segment, bucket: reading.bucket }, unit, &mut image);
+        // T3: as in `read_record`.
+        if !self.seat.covers_now() || !reading.holds(segment) || !sight.is_current(segment) {
+            return Ok(None);
+        }
+        let found = if image.is_reference() {
+            let record = self.record(image.record())?;
+            // Another key of the same 24 bits, or a long one: rare.
+            if !matches!(record.key, Key::Short(stored) if stored == key) {
+                return Ok(None);
+            }
+            found_in(&image, &record)
+        } else {
+            self.found(&image)?
+        };
+        let hit = Hit { image, first_at: reading.bucket.word_at(LINE_WORDS + unit * 2) };
+        Ok(Some(found.map(|found| (hit, found))))
     }
 }
 

@@ -17,9 +17,9 @@ const DAMAGED: Fault = Fault::Damaged { what: "a node" };
 #[inline]
 pub fn header(segment: &Segment, node: Ref) -> Result<(NodeHeader, NodeKind), Fault> {
     let offset = offset_of(node);
-    let (_, class) = segment.class_at(offset).ok_or(DAMAGED)?;
+    let Some((_, class)) = segment.class_at(offset) else { return Err(DAMAGED) };
     let header = NodeHeader(segment.load(offset));
-    let kind = header.kind().ok_or(DAMAGED)?;
+    let Some(kind) = header.kind() else { return Err(DAMAGED) };
     if header.length() + HEADER_BYTES as usize > SIZES[class] as usize {
         return Err(DAMAGED);
     }
@@ -39,39 +39,29 @@ pub fn payload(segment: &Segment, node: Ref) -> Result<(NodeKind, &[u8]), Fault>
     Ok((kind, unsafe { std::slice::from_raw_parts(address, header.length()) }))
 }
 
-/// The references of a value's node.
+/// The references and the data of a value's node.
 ///
 /// # Errors
 /// As [`payload`].
-pub fn refs(segment: &Segment, node: Ref) -> Result<&[Ref], Fault> {
+#[inline]
+pub fn parts(segment: &Segment, node: Ref) -> Result<(&[Ref], &[u8]), Fault> {
     let (kind, bytes) = payload(segment, node)?;
     if !kind.has_refs() {
-        return Ok(&[]);
+        return Ok((&[], bytes));
     }
     let count = refs_in(bytes)?;
     // SAFETY: as in `payload`; Ref is a transparent u64, the node is aligned to 8 bytes, and `count` of them fit.
-    Ok(unsafe { std::slice::from_raw_parts(bytes.as_ptr().add(8).cast(), count) })
+    Ok((unsafe { std::slice::from_raw_parts(bytes.as_ptr().add(8).cast(), count) }, &bytes[8 + count * 8..]))
 }
 
 /// How many references a payload with references begins with.
+#[inline]
 pub fn refs_in(payload: &[u8]) -> Result<usize, Fault> {
-    let count = payload.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes)).ok_or(DAMAGED)?;
+    let Some(count) = payload.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes)) else { return Err(DAMAGED) };
     if count > (payload.len() as u64 - 8) / 8 {
         return Err(DAMAGED);
     }
     Ok(count as usize)
-}
-
-/// The data of a value's node.
-///
-/// # Errors
-/// As [`payload`].
-pub fn data(segment: &Segment, node: Ref) -> Result<&[u8], Fault> {
-    let (kind, bytes) = payload(segment, node)?;
-    if !kind.has_refs() {
-        return Ok(bytes);
-    }
-    Ok(&bytes[8 + refs_in(bytes)? * 8..])
 }
 
 /// The key of the inline entry at `unit` of a bucket that this transaction has locked, where it lies; `None` if its lengths lead

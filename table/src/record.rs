@@ -104,7 +104,7 @@ pub fn read(kind: NodeKind, payload: &[u8]) -> Result<Record<'_>, Fault> {
 }
 
 fn take<'a>(rest: &mut &'a [u8], count: usize) -> Result<&'a [u8], Fault> {
-    let (taken, tail) = rest.split_at_checked(count).ok_or(DAMAGED)?;
+    let Some((taken, tail)) = rest.split_at_checked(count) else { return Err(DAMAGED) };
     *rest = tail;
     Ok(taken)
 }

@@ -269,8 +269,8 @@ impl<'a> Hash<'a> {
     /// # Errors
     /// [`Fault::Damaged`].
     pub fn get(&self, nodes: &'a dyn Nodes, field: &[u8], now_ms: impl FnOnce() -> u64) -> Result<Option<Field<'a>>, Fault> {
-        let place = seek(&self.fields, nodes, field)?;
-        let Some(element) = place.found else { return Ok(None) };
+        let (word, mut compare) = search(matches!(self.fields, Sequence::Packed(_)), field);
+        let Some(element) = self.fields.find(nodes, &FIELDS, word, &mut compare)? else { return Ok(None) };
         Ok(Some(Field::of(nodes, element)?).filter(|field| field.lives(now_ms)))
     }
 
@@ -351,16 +351,20 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-fn seek<'a>(fields: &Sequence<'a>, nodes: &'a dyn Nodes, field: &[u8]) -> Result<sequence::Place<'a>, Fault> {
-    let word = member_word(field);
-    if let Sequence::Packed(_) = fields {
-        // The order of arrival: only whether it is there counts, and no word has to be computed for that.
-        return fields.seek(nodes, &FIELDS, word, &mut |element| if name(element) == field { Ordering::Equal } else { Ordering::Less });
-    }
-    fields.seek(nodes, &FIELDS, word, &mut |element| {
-        let name = name(element);
-        member_word(name).cmp(&word).then_with(|| name.cmp(field))
-    })
+/// What steers the search for a field: its word, and how an element of the same word stands to it. Packed fields are in the order of
+/// arrival: only whether one is the field counts, and no word has to be computed for that.
+fn search(packed: bool, field: &[u8]) -> (u64, impl FnMut(&[u8]) -> Ordering) {
+    let compare = move |element: &[u8]| match name(element) {
+        name if name == field => Ordering::Equal,
+        name => {
+            if packed {
+                Ordering::Less
+            } else {
+                name.cmp(field)
+            }
+        }
+    };
+    (if packed { 0 } else { member_word(field) }, compare)
 }
 
 /// Where the elements of the index that begin with `key` end, and the tie of the last one of them.
@@ -472,7 +476,9 @@ impl Draft {
         field: &[u8],
         now_ms: impl FnOnce() -> u64,
     ) -> Result<(Spot, Option<Field<'s>>), Fault> {
-        let place = seek(&self.fields.sequence(), nodes, field)?;
+        let fields = self.fields.sequence();
+        let (word, mut compare) = search(matches!(fields, Sequence::Packed(_)), field);
+        let place = fields.seek(nodes, &FIELDS, word, &mut compare)?;
         let Some(element) = place.found else {
             return Ok((Spot { rank: place.rank, stored: false, expiry_ms: None, lives: false }, None));
         };

@@ -137,6 +137,14 @@ pub trait Nodes {
     /// As [`Nodes::data`].
     fn refs(&self, node: Ref) -> Result<&[Ref], Fault>;
 
+    /// References and data of a node: one look at what both need.
+    ///
+    /// # Errors
+    /// As [`Nodes::data`].
+    fn parts(&self, node: Ref) -> Result<(&[Ref], &[u8]), Fault> {
+        Ok((self.refs(node)?, self.data(node)?))
+    }
+
     /// Makes a node of `refs` and the concatenation of `parts`, private until the transaction commits.
     ///
     /// # Errors

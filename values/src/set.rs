@@ -65,15 +65,35 @@ pub fn encoding(value: &Value<'_>) -> Encoding {
 /// # Errors
 /// [`Fault::Damaged`].
 pub fn find(nodes: &dyn Nodes, members: &Sequence<'_>, member: &[u8]) -> Result<Option<u64>, Fault> {
-    let place = seek(nodes, members, member_word(member), member)?;
+    let (word, mut compare) = search(members, member);
+    let place = members.seek(nodes, &MEMBERS, word, &mut compare)?;
     Ok(place.found.map(|_| place.rank))
 }
 
-fn seek<'a>(nodes: &'a dyn Nodes, members: &Sequence<'a>, word: u64, member: &[u8]) -> Result<sequence::Place<'a>, Fault> {
-    if let Sequence::Packed(_) = members {
-        return members.seek(nodes, &MEMBERS, word, &mut |element| if element == member { Ordering::Equal } else { Ordering::Less });
-    }
-    members.seek(nodes, &MEMBERS, word, &mut |element| member_word(element).cmp(&word).then_with(|| element.cmp(member)))
+/// Whether a member is there: less work than [`find`].
+///
+/// # Errors
+/// [`Fault::Damaged`].
+pub fn contains(nodes: &dyn Nodes, members: &Sequence<'_>, member: &[u8]) -> Result<bool, Fault> {
+    let (word, mut compare) = search(members, member);
+    Ok(members.find(nodes, &MEMBERS, word, &mut compare)?.is_some())
+}
+
+/// What steers the search for a member: its word, and how an element of the same word stands to it. Packed members are not in the order
+/// of words: only whether one is the member counts, and no word has to be computed for that.
+fn search(members: &Sequence<'_>, member: &[u8]) -> (u64, impl FnMut(&[u8]) -> Ordering) {
+    let packed = matches!(members, Sequence::Packed(_));
+    let compare = move |element: &[u8]| match element {
+        element if element == member => Ordering::Equal,
+        element => {
+            if packed {
+                Ordering::Less
+            } else {
+                element.cmp(member)
+            }
+        }
+    };
+    (if packed { 0 } else { member_word(member) }, compare)
 }
 
 /// The rank of the first member whose word is not less than `word`, in a set that is a tree.
@@ -172,7 +192,9 @@ impl Draft {
             // In the order of the numbers, which are few.
             Some(number) if !self.members.is_tree() => self.place_of_number(nodes, number)?,
             _ => {
-                let place = seek(nodes, &self.members.sequence(), member_word(member), member)?;
+                let members = self.members.sequence();
+                let (word, mut compare) = search(&members, member);
+                let place = members.seek(nodes, &MEMBERS, word, &mut compare)?;
                 (place.rank, place.found.is_some())
             }
         };

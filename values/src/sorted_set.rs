@@ -305,7 +305,12 @@ impl<'a> SortedSet<'a> {
 
     /// A member's entry.
     pub fn find(&self, nodes: &'a dyn Nodes, member: &[u8]) -> Result<Option<Entry<'a>>, Fault> {
-        Ok(self.spot(nodes, member)?.1)
+        if self.is_packed() {
+            return Ok(self.spot(nodes, member)?.1);
+        }
+        let mut compare = |bytes: &[u8]| member_of(bytes).cmp(member);
+        let found = Sequence::Tree(self.by_member).find(nodes, &BY_MEMBER, member_word(member), &mut compare)?;
+        found.map(|element| Entry::read(nodes, element)).transpose()
     }
 
     /// A member's rank and entry.
@@ -332,10 +337,7 @@ impl<'a> SortedSet<'a> {
             return Ok((self.count()?, None));
         }
         let word = member_word(member);
-        let mut compare = |bytes: &[u8]| {
-            let held = member_of(bytes);
-            member_word(held).cmp(&word).then_with(|| held.cmp(member))
-        };
+        let mut compare = |bytes: &[u8]| member_of(bytes).cmp(member);
         let place = Sequence::Tree(self.by_member).seek(nodes, &BY_MEMBER, word, &mut compare)?;
         Ok((place.rank, place.found.map(|element| Entry::read(nodes, element)).transpose()?))
     }
@@ -343,10 +345,8 @@ impl<'a> SortedSet<'a> {
     /// Where a member of this score stands, or would.
     fn rank_of(&self, nodes: &'a dyn Nodes, value: f64, member: &[u8]) -> Result<sequence::Place<'a>, Fault> {
         let word = score_word(value);
-        let mut compare = |bytes: &[u8]| match split(bytes) {
-            Some(parts) => score_word(parts.value).cmp(&word).then_with(|| parts.member.cmp(member)),
-            None => Ordering::Less,
-        };
+        // Asked only where the words, which are the scores, are the same.
+        let mut compare = |bytes: &[u8]| member_of(bytes).cmp(member);
         self.by_score.seek(nodes, &BY_SCORE, word, &mut compare)
     }
 

@@ -183,6 +183,11 @@ impl Recorder {
         self.with_row(command, |row, _| row.calls.store(row.calls.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed));
     }
 
+    /// A call that was counted by [`Recorder::pass`] has failed.
+    pub fn fail(&self, command: &'static Command) {
+        self.with_row(command, |row, _| add(&row.failed, 1));
+    }
+
     /// A call begins.
     pub fn begin(&self, settings: &Settings, command: &'static Command) -> Watch {
         self.with_row(command, |row, turn_ns| {

@@ -106,7 +106,7 @@ impl<'c> Source<'c> {
     fn find(&self, call: &Call<'c>, member: &[u8]) -> Result<Option<Score>, Stop> {
         let score = match self.members {
             Members::Scored(set) => set.find(call.txn, member)?.map(|entry| entry.score()),
-            Members::Plain(members) => set::find(call.txn, &members, member)?.map(|_| Score::of(1.0)),
+            Members::Plain(members) => set::contains(call.txn, &members, member)?.then(|| Score::of(1.0)),
         };
         Ok(score.map(|score| self.weighed(score)))
     }

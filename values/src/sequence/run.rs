@@ -104,7 +104,11 @@ impl<'a> Run<'a> {
     #[inline]
     pub fn slice(&self, from: usize, upto: usize) -> Result<&'a [u8], Fault> {
         let data = &self.bytes[HEAD + self.count * ENTRY..];
-        data.get(self.start(from)..self.start(upto)).ok_or(DAMAGED)
+        // Not `ok_or`, which makes a fault and drops it again each time; so in all that is called for each element.
+        match data.get(self.start(from)..self.start(upto)) {
+            Some(bytes) => Ok(bytes),
+            None => Err(DAMAGED),
+        }
     }
 
     /// Adds where the elements from `from` up to `upto` end, counted from the beginning of the first of them; none is long.

@@ -19,11 +19,34 @@ pub fn seek<'a>(nodes: &'a dyn Nodes, sequence: &Sequence<'a>, rule: &Rule, word
                 if rule.packed_sorted { halve(nodes, rule, &run, word, (0, 0), compare)? } else { look_through(nodes, &run, compare)? };
             Ok(Place { rank: index as u64, found: if equal { Some(run.at(index)?) } else { None } })
         }
-        Sequence::Tree(tree) => seek_tree(nodes, rule, tree, word, compare),
+        Sequence::Tree(tree) => seek_tree::<true>(nodes, rule, tree, word, compare),
     }
 }
 
-fn seek_tree<'a>(nodes: &'a dyn Nodes, rule: &Rule, tree: &Tree, word: u64, compare: Compare<'_>) -> Result<Place<'a>, Fault> {
+/// See [`Sequence::find`].
+pub fn find<'a>(
+    nodes: &'a dyn Nodes,
+    sequence: &Sequence<'a>,
+    rule: &Rule,
+    word: u64,
+    compare: Compare<'_>,
+) -> Result<Option<Element<'a>>, Fault> {
+    let place = match sequence {
+        Sequence::Packed(_) => seek(nodes, sequence, rule, word, compare)?,
+        Sequence::Tree(tree) => seek_tree::<false>(nodes, rule, tree, word, compare)?,
+    };
+    Ok(place.found)
+}
+
+/// The way down a tree. Without `RANKED` the rank of the place is wrong: nobody who does not want it pays for the counts of all children
+/// that stand before the way, which are ten cache lines a node.
+fn seek_tree<'a, const RANKED: bool>(
+    nodes: &'a dyn Nodes,
+    rule: &Rule,
+    tree: &Tree,
+    word: u64,
+    compare: Compare<'_>,
+) -> Result<Place<'a>, Fault> {
     let height = tree::checked_height(tree)?;
     if tree.count == 0 {
         return Ok(Place { rank: 0, found: None });
@@ -43,7 +66,9 @@ fn seek_tree<'a>(nodes: &'a dyn Nodes, rule: &Rule, tree: &Tree, word: u64, comp
             words.1 = inner.word(index + 1);
             next = (words.1 == word).then(|| (inner.node(index + 1), level));
         }
-        rank = rank.wrapping_add(inner.before(index));
+        if RANKED {
+            rank = rank.wrapping_add(inner.before(index));
+        }
         node = inner.node(index);
     }
     let run = tree::leaf(nodes, node)?;

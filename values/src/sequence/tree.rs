@@ -41,7 +41,7 @@ impl<'a> Inner<'a> {
     /// The inner node (S5: it has as many counts and words as children).
     #[inline]
     pub fn read(nodes: &'a dyn Nodes, node: Ref) -> Result<Inner<'a>, Fault> {
-        let (refs, data) = (nodes.refs(node)?, nodes.data(node)?);
+        let (refs, data) = nodes.parts(node)?;
         if refs.is_empty() || refs.len() > FANOUT || data.len() != refs.len() * 16 {
             return Err(DAMAGED);
         }
@@ -159,7 +159,7 @@ fn word_at(data: &[u8], index: usize) -> u64 {
 /// A leaf (S5: it is a run, not empty, and not too long).
 #[inline]
 pub fn leaf(nodes: &dyn Nodes, node: Ref) -> Result<Run<'_>, Fault> {
-    let (data, refs) = (nodes.data(node)?, nodes.refs(node)?);
+    let (refs, data) = nodes.parts(node)?;
     let run = Run::read(data, refs)?;
     if run.count() == 0 || data.len() + refs_size(refs.len()) > LEAF_MAX {
         return Err(DAMAGED);
