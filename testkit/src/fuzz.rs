@@ -54,6 +54,15 @@ pub fn run(target: &'static Target, seed: u64, duration: Duration) -> Result<u64
     Ok(tried)
 }
 
+/// Tries one input.
+///
+/// # Errors
+/// What the target said when it died of it.
+pub fn attempt(target: &'static Target, input: &[u8]) -> Result<u64, String> {
+    let (inputs, verdicts) = worker(target);
+    ask(&inputs, &verdicts, input.to_vec()).map_or(Ok(1), |complaint| Err(format!("{}: {complaint}", target.name)))
+}
+
 type Verdict = Option<String>;
 
 /// Another thread tries the inputs, so that one that hangs can be told.

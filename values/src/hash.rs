@@ -625,7 +625,7 @@ impl Draft {
         let key = index_element(expiry_ms, word);
         let (rank, tie) = match seek_index(&self.index.sequence(), nodes, &key)? {
             (rank, None) => (rank, None),
-            (rank, Some(last)) => (rank, Some(last + 1)),
+            (rank, Some(last)) => (rank, Some(last.checked_add(1).ok_or(DAMAGED)?)),
         };
         let tie = tie.map(u32::to_be_bytes);
         self.index.insert(nodes, &INDEX, rank, &[&key, tie.as_ref().map_or(&[], |tie| &tie[..])])

@@ -29,13 +29,7 @@ impl<'a> Part<'a> {
     pub fn bytes(&self, nodes: &'a dyn Nodes) -> Result<Cow<'a, [u8]>, Fault> {
         match self.value {
             Value::Packed(bytes) => Ok(Cow::Borrowed(&bytes[self.start as usize..self.end as usize])),
-            value => {
-                let mut bytes = Vec::with_capacity(self.len() as usize);
-                for piece in string::pieces(nodes, value, self.start, self.end) {
-                    bytes.extend_from_slice(piece?.bytes());
-                }
-                Ok(Cow::Owned(bytes))
-            }
+            value => string::gather(nodes, &value, self.start, self.end).map(Cow::Owned),
         }
     }
 }

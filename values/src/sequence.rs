@@ -292,10 +292,7 @@ impl Draft {
     /// sorted it is then, and ranks are others. The parts may lie in nodes of this very sequence.
     ///
     /// # Errors
-    /// [`Fault::Full`] when there is no room for new nodes, [`Fault::Damaged`].
-    ///
-    /// # Panics
-    /// When `rank` is past the end.
+    /// [`Fault::Full`] when there is no room for new nodes; [`Fault::Damaged`], also when `rank` is past the end.
     pub fn insert(&mut self, nodes: &dyn Nodes, rule: &Rule, rank: u64, parts: &[&[u8]]) -> Result<(), Fault> {
         self.splice(nodes, rule, rank, false, parts)
     }
@@ -304,9 +301,6 @@ impl Draft {
     ///
     /// # Errors
     /// As [`Draft::insert`].
-    ///
-    /// # Panics
-    /// When there is no element at `rank`.
     pub fn replace(&mut self, nodes: &dyn Nodes, rule: &Rule, rank: u64, parts: &[&[u8]]) -> Result<(), Fault> {
         self.splice(nodes, rule, rank, true, parts)
     }
@@ -348,9 +342,6 @@ impl Draft {
     ///
     /// # Errors
     /// As [`Draft::insert`].
-    ///
-    /// # Panics
-    /// When there are not so many.
     pub fn remove(&mut self, nodes: &dyn Nodes, rule: &Rule, rank: u64, count: u64) -> Result<(), Fault> {
         if count == 0 {
             return Ok(());

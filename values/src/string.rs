@@ -177,15 +177,24 @@ impl<'a> Iterator for Pieces<'a> {
 pub fn contiguous<'a>(nodes: &'a dyn Nodes, value: &Value<'a>) -> Result<Cow<'a, [u8]>, Fault> {
     match *value {
         Value::Packed(bytes) => Ok(Cow::Borrowed(bytes)),
-        Value::Tree(root) => {
-            checked_height(&root)?;
-            let mut bytes = Vec::with_capacity(root.count as usize);
-            for piece in pieces(nodes, *value, 0, root.count) {
-                bytes.extend_from_slice(piece?.bytes());
-            }
-            Ok(Cow::Owned(bytes))
-        }
+        Value::Tree(root) => gather(nodes, value, 0, root.count).map(Cow::Owned),
     }
+}
+
+/// A copy of the bytes from `start` up to (not including) `end`, which lie inside.
+///
+/// # Errors
+/// [`Fault::Damaged`] when the tree is not one; [`Fault::Full`] when the process has no memory for so many bytes.
+pub fn gather(nodes: &dyn Nodes, value: &Value<'_>, start: u64, end: u64) -> Result<Vec<u8>, Fault> {
+    if let Value::Tree(root) = value {
+        checked_height(root)?;
+    }
+    let (len, mut bytes) = (end.min(len(value)).saturating_sub(start), Vec::new());
+    bytes.try_reserve_exact(len as usize).map_err(|_| Fault::Full(format!("this process has no memory for {len} bytes")))?;
+    for piece in pieces(nodes, *value, start, end) {
+        bytes.extend_from_slice(piece?.bytes());
+    }
+    Ok(bytes)
 }
 
 /// Fills `target` with the bytes from `offset` on; past the value's end they are zeros.
@@ -398,9 +407,10 @@ fn capacity(height: u64) -> u64 {
     CHUNK as u64 * (FANOUT as u64).pow(height as u32)
 }
 
-/// The height of a tree whose root can be true (S5: no walk is deeper or longer than this allows).
+/// The height of a tree whose root can be true (S5: no walk is deeper or longer than this allows). No tree is higher than it must be.
 fn checked_height(root: &Root) -> Result<u64, Fault> {
-    if root.extra > HEIGHT_MAX || root.count > capacity(root.extra) {
+    let least = root.extra.checked_sub(1).map_or(0, |lower| capacity(lower.min(HEIGHT_MAX)) + 1);
+    if root.extra > HEIGHT_MAX || root.count > capacity(root.extra) || root.count < least {
         return Err(Fault::Damaged { what: "the root of a string" });
     }
     Ok(root.extra)

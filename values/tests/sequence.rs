@@ -313,6 +313,27 @@ fn a_value_that_is_none_is_damage_and_no_panic() {
     }
 }
 
+#[test]
+fn a_rank_past_the_end_is_damage_and_no_panic() {
+    let arena = Bump::new();
+    let memory = Memory::new(&arena);
+    let fresh = || {
+        let mut tree = Draft::index(Tree::default());
+        tree.insert(&memory, &BY_POSITION, 0, &[b"one"]).unwrap();
+        let mut packed = Draft::empty();
+        packed.insert(&memory, &BY_POSITION, 0, &[b"one"]).unwrap();
+        [tree, packed]
+    };
+    for (number, mut draft) in fresh().into_iter().chain(fresh()).chain(fresh()).enumerate() {
+        let outcome = match number / 2 {
+            0 => draft.insert(&memory, &BY_POSITION, 2, &[b"two"]),
+            1 => draft.replace(&memory, &BY_POSITION, 1, &[b"two"]),
+            _ => draft.remove(&memory, &BY_POSITION, u64::MAX, 2),
+        };
+        assert!(matches!(outcome, Err(Fault::Damaged { .. })), "{number}: {outcome:?}");
+    }
+}
+
 /// A memory with damage in it: what is released is not looked for, since it may be named twice or not at all.
 struct Damaged<'m>(&'m Memory<'m>);
 

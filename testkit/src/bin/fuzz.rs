@@ -1,8 +1,10 @@
-//! `fuzz smoke | NAME [--seed N] [--seconds N]`: tries one target, or every one for a short while.
+//! `fuzz smoke | NAME [--seed N] [--seconds N] [--input QUOTED]`: tries one target, or every one for a short while; or one input, as a
+//! complaint has shown it.
 use std::process::ExitCode;
 use std::time::Duration;
 
-use polder_testkit::fuzz::{TARGETS, run};
+use polder_testkit::arguments;
+use polder_testkit::fuzz::{TARGETS, attempt, run};
 use polder_testkit::random::Random;
 
 fn main() -> ExitCode {
@@ -19,9 +21,15 @@ fn main() -> ExitCode {
     if std::env::var_os("FUZZ_LOUD").is_none() {
         std::panic::set_hook(Box::new(|_| {}));
     }
+    let input = words.iter().position(|word| word == "--input").and_then(|at| words.get(at + 1));
+    let input = input.map(|quoted| arguments::split(quoted).expect("one quoted word").concat());
     let (mut passed, mut failed) = (0, 0);
     for target in TARGETS.iter().filter(|target| (smoke && target.smoke) || target.name == name) {
-        match run(target, seed, Duration::from_secs(seconds)) {
+        let tried = match &input {
+            Some(input) => attempt(target, input),
+            None => run(target, seed, Duration::from_secs(seconds)),
+        };
+        match tried {
             Ok(tried) => {
                 println!("{}: {tried} inputs", target.name);
                 passed += 1;

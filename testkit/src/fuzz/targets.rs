@@ -11,6 +11,7 @@ use crate::caller::{Caller, Embedder};
 use crate::scratch::Scratch;
 
 mod rdb;
+mod values;
 
 /// Every target.
 pub const TARGETS: &[Target] = &[
@@ -20,6 +21,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "restore", seeds: rdb::payload_seeds, try_input: rdb::a_payload_is_restored_or_refused, smoke: true },
     Target { name: "commands", seeds: request_seeds, try_input: commands_answer_once, smoke: true },
     Target { name: "damaged-segment", seeds: damage_seeds, try_input: a_damaged_segment_gives_errors, smoke: true },
+    Target { name: "damaged-values", seeds: values::seeds, try_input: values::damaged_values_give_errors, smoke: true },
 ];
 
 fn request_seeds() -> Vec<Vec<u8>> {

@@ -69,9 +69,14 @@ struct Change<'c> {
     prepend: bool,
 }
 
+/// Whether so many elements from `rank` on are there: ranks are found by counts that may be damaged (S5).
+fn within(rank: u64, gone: u64, count: u64) -> Result<(), Fault> {
+    if rank.checked_add(gone).is_some_and(|end| end <= count) { Ok(()) } else { Err(DAMAGED) }
+}
+
 /// Puts an element into a tree, in the place of the one at `rank` or before it. A long one gets a tree of its own.
 pub fn splice(nodes: &dyn Nodes, rule: &Rule, tree: &mut Tree, rank: u64, replaces: bool, parts: &[&[u8]]) -> Result<(), Fault> {
-    assert!(rank.checked_add(replaces as u64).is_some_and(|end| end <= tree.count), "past the end of a sequence");
+    within(rank, replaces as u64, tree.count)?;
     if parts.iter().map(|part| part.len()).sum::<usize>() <= SHORT_MAX {
         return put(nodes, rule, tree, rank, replaces, &New { parts, long: None });
     }
@@ -93,7 +98,7 @@ fn put(nodes: &dyn Nodes, rule: &Rule, tree: &mut Tree, rank: u64, replaces: boo
 
 /// Takes elements out of a tree.
 pub fn remove(nodes: &dyn Nodes, rule: &Rule, tree: &mut Tree, rank: u64, count: u64) -> Result<(), Fault> {
-    assert!(rank.checked_add(count).is_some_and(|end| end <= tree.count), "past the end of a sequence");
+    within(rank, count, tree.count)?;
     Change { nodes, rule, new: None, append: false, prepend: false }.apply(tree, rank, rank + count)
 }
 
@@ -412,7 +417,7 @@ impl Change<'_> {
 /// Puts an element into a packed sequence in the place of `gone` ones.
 pub fn splice_packed(packed: &mut Vec<u8>, rank: u64, gone: u64, parts: Option<&[&[u8]]>) -> Result<(), Fault> {
     let run = Run::read(&packed[1..], &[])?;
-    assert!(rank.checked_add(gone).is_some_and(|end| end <= run.count() as u64), "past the end of a sequence");
+    within(rank, gone, run.count() as u64)?;
     let patch = Patch { at: rank as usize, gone: gone as usize, new: parts, long: false };
     let length = run.patched_len(&patch)?;
     if packed.len() < 1 + length {
