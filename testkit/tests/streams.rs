@@ -36,6 +36,18 @@ fn an_entry_wakes_all_who_wait_for_it() {
 }
 
 #[test]
+fn a_payload_with_the_id_0_0_is_refused() {
+    let scratch = Scratch::new();
+    // One entry: its id would be one that no entry can follow.
+    let pack = b"\x1d\0\0\0\x0a\0\x01\x01\0\x01\x01\x01\x81f\x02\0\x01\x02\x01\0\x01\0\x01\x81v\x02\x04\x01\xff";
+    let mut payload = [&b"\x0f\x01\x10"[..], &[0; 16], b"\x1d", pack, b"\x01\0\0\0"].concat();
+    polder_wire::rdb::seal(10, &mut payload);
+    let call = [&b"RESTORE"[..], b"s", b"0", &payload];
+    let answer = Caller::new(1, Protocol::Resp2).call(&scratch.embedder, &call).expect("one reply");
+    assert_eq!(answer.shown(), "(error) ERR Bad data format");
+}
+
+#[test]
 fn one_of_a_group_is_served_and_the_others_wait_on() {
     let scratch = Scratch::new();
     typed(&scratch, 1, "XGROUP CREATE s g $ MKSTREAM");

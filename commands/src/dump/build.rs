@@ -247,7 +247,11 @@ impl Streaming {
         match item {
             Item::Entry { id, pairs } => {
                 (self.id, self.left) = (id_of(id), pairs);
-                if pairs == 0 { Err("an entry of a stream without fields".into()) } else { Ok(()) }
+                match pairs {
+                    0 => Err("an entry of a stream without fields".into()),
+                    _ if self.id == Id::MIN => Err("an entry of a stream with the id 0-0".into()),
+                    _ => Ok(()),
+                }
             }
             Item::Pair { field, value } => {
                 self.pairs.extend([field.to_vec(), value.to_vec()]);

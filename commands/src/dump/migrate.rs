@@ -293,9 +293,15 @@ pub(super) fn locate(args: &[&[u8]], show: &mut dyn FnMut(usize, usize)) {
     if !key.is_empty() {
         return show(3, 0);
     }
-    if let Some(at) = args.iter().skip(6).position(|word| is(word, "KEYS")) {
-        (at + 7..args.len()).for_each(|at| show(at, 0));
-    } else {
-        show(3, 0);
+    let mut at = 6;
+    while let Some(word) = args.get(at) {
+        at += match () {
+            () if is(word, "KEYS") => return (at + 1..args.len()).for_each(|at| show(at, 0)),
+            // A password may be any word.
+            () if is(word, "AUTH") => 2,
+            () if is(word, "AUTH2") => 3,
+            () => 1,
+        };
     }
+    show(3, 0);
 }

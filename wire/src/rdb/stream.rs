@@ -51,8 +51,9 @@ enum Place {
 struct Node {
     walk: Walk,
     first: Id,
-    live: i64,
-    deleted: i64,
+    /// Entries that are still to come.
+    live: u64,
+    deleted: u64,
     fields: u64,
     /// At the first of the master's fields, and at the next one.
     master: Walk,
@@ -174,6 +175,11 @@ fn integer(walk: &mut Walk, blob: &[u8]) -> Result<i64, Malformed> {
     }
 }
 
+/// The next entry, which must be a number of things.
+fn many(walk: &mut Walk, blob: &[u8]) -> Result<u64, Malformed> {
+    u64::try_from(integer(walk, blob)?).map_err(|_| BAD_NODE.into())
+}
+
 fn entry(walk: &mut Walk, blob: &[u8]) -> Result<Entry, Malformed> {
     walk.next(blob)?.ok_or(BAD_NODE.into())
 }
@@ -181,8 +187,7 @@ fn entry(walk: &mut Walk, blob: &[u8]) -> Result<Entry, Malformed> {
 impl Node {
     fn open(first: Id, blob: &[u8]) -> Result<Node, Malformed> {
         let mut walk = Walk::new(Form::Listpack, blob)?;
-        let (live, deleted) = (integer(&mut walk, blob)?, integer(&mut walk, blob)?);
-        let fields = u64::try_from(integer(&mut walk, blob)?).map_err(|_| BAD_NODE)?;
+        let (live, deleted, fields) = (many(&mut walk, blob)?, many(&mut walk, blob)?, many(&mut walk, blob)?);
         let master = walk.clone();
         for _ in 0..fields {
             entry(&mut walk, blob)?;
@@ -208,15 +213,15 @@ impl Node {
             self.same = flags & SAME_FIELDS != 0;
             self.pairs = match self.same {
                 true => self.fields,
-                false => u64::try_from(integer(&mut self.walk, blob)?).map_err(|_| BAD_NODE)?,
+                false => many(&mut self.walk, blob)?,
             };
             if flags & DELETED == 0 {
-                self.live -= 1;
+                self.live = self.live.checked_sub(1).ok_or(BAD_NODE)?;
                 self.field = self.master.clone();
                 self.in_entry = true;
                 return Ok(Some(Found::Plain(Item::Entry { id, pairs: self.pairs })));
             }
-            self.deleted -= 1;
+            self.deleted = self.deleted.checked_sub(1).ok_or(BAD_NODE)?;
             // Each takes a byte at least, so that no number makes this long (R2).
             let skipped = if self.same { self.pairs } else { self.pairs.saturating_mul(2) };
             for _ in 0..skipped {

@@ -441,6 +441,18 @@ fn sizes_that_a_file_names_take_no_memory() {
 }
 
 #[test]
+fn a_stream_that_says_it_has_less_than_nothing_is_refused() {
+    // Live or deleted entries: -2^63. The other one is 1, or 0.
+    let counts: [&[u8]; 2] = [b"\xf4\0\0\0\0\0\0\0\x80\x09\x00\x01", b"\x01\x01\xf4\0\0\0\0\0\0\0\x80\x09"];
+    for (counts, flags) in counts.into_iter().zip([2, 3]) {
+        let entries = [counts, b"\x01\x01\x81f\x02\0\x01", &[flags], b"\x01\0\x01\0\x01\x81v\x02\x04\x01\xff"].concat();
+        let pack = [&(entries.len() as u32 + 6).to_le_bytes()[..], &[10, 0], &entries].concat();
+        let body = [b"\x0f\x01\x10\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0", &[pack.len() as u8][..], &pack, b"\x01\x01\0\0"].concat();
+        assert!(read(Reader::value(10), &body, usize::MAX).is_err());
+    }
+}
+
+#[test]
 fn the_lowest_version_that_holds_the_value_is_written() {
     let version = |value: &Value, form: Form| {
         let payload = check(value, form, true);
