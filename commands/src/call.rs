@@ -110,6 +110,14 @@ impl<'c> Call<'c> {
     }
 }
 
+/// Whether a reply shows as many things as it has announced: a damaged value may count itself wrong, and then the reply is none.
+///
+/// # Errors
+/// [`polder_base::Fault::Damaged`].
+pub fn is_whole(announced: usize, shown: usize) -> Outcome {
+    if announced == shown { Ok(()) } else { Err(polder_base::Fault::Damaged { what: "the count of a value" }.into()) }
+}
+
 /// Whether an argument is this word, in any case.
 pub fn is(arg: &[u8], word: &str) -> bool {
     arg.eq_ignore_ascii_case(word.as_bytes())

@@ -8,7 +8,7 @@ use polder_table::{Found, New, Replaces, Stop};
 use polder_values::Kind;
 use polder_values::hash::{Draft, Expiry, Field, Hash, Thresholds};
 
-use crate::call::{Call, Outcome, integer};
+use crate::call::{Call, Outcome, integer, is_whole};
 use crate::collection::reply_part;
 use crate::command::{Command, FAST, GROWS, read, write};
 use crate::execute::wrong_arity;
@@ -302,7 +302,7 @@ fn hmget(call: &mut Call<'_>) -> Outcome {
 fn hgetall(call: &mut Call<'_>) -> Outcome {
     let (len, hash) = sized(call)?;
     call.reply.map(len);
-    each(call, hash, |call, field| {
+    each(call, len, hash, |call, field| {
         reply_part(call.reply, call.txn, &field.name())?;
         reply_part(call.reply, call.txn, &field.value())
     })
@@ -311,13 +311,13 @@ fn hgetall(call: &mut Call<'_>) -> Outcome {
 fn hkeys(call: &mut Call<'_>) -> Outcome {
     let (len, hash) = sized(call)?;
     call.reply.array(len);
-    each(call, hash, |call, field| reply_part(call.reply, call.txn, &field.name()))
+    each(call, len, hash, |call, field| reply_part(call.reply, call.txn, &field.name()))
 }
 
 fn hvals(call: &mut Call<'_>) -> Outcome {
     let (len, hash) = sized(call)?;
     call.reply.array(len);
-    each(call, hash, |call, field| reply_part(call.reply, call.txn, &field.value()))
+    each(call, len, hash, |call, field| reply_part(call.reply, call.txn, &field.value()))
 }
 
 /// The hash with the number of its fields.
@@ -327,16 +327,17 @@ fn sized<'c>(call: &Call<'c>) -> Result<(usize, Option<Hash<'c>>), Stop> {
     Ok((len as usize, hash))
 }
 
-/// Shows every field that is there.
-fn each<'c>(call: &mut Call<'c>, hash: Option<Hash<'c>>, mut show: impl FnMut(&mut Call<'c>, Field<'c>) -> Outcome) -> Outcome {
-    let (txn, Some(hash)) = (call.txn, hash) else { return Ok(()) };
-    for field in hash.iter(txn, 0) {
+/// Shows every field that is there, `len` of them.
+fn each<'c>(call: &mut Call<'c>, len: usize, hash: Option<Hash<'c>>, mut show: impl FnMut(&mut Call<'c>, Field<'c>) -> Outcome) -> Outcome {
+    let (txn, mut shown) = (call.txn, 0);
+    for field in hash.iter().flat_map(|hash| hash.iter(txn, 0)) {
         let field = field?;
         if field.lives(|| txn.now_ms()) {
             show(call, field)?;
+            shown += 1;
         }
     }
-    Ok(())
+    is_whole(len, shown)
 }
 
 fn hlen(call: &mut Call<'_>) -> Outcome {

@@ -10,7 +10,7 @@ use polder_table::{Found, New, Stop};
 use polder_values::Kind;
 use polder_values::stream::{Draft, Entry, Id, Range, Stream};
 
-use crate::call::{Call, Outcome};
+use crate::call::{Call, Outcome, is_whole};
 use crate::command::{BLOCKING, Command, FAST, GROWS, LOADING, STALE, container, read, session, write};
 use crate::introspect::help;
 
@@ -205,9 +205,13 @@ fn reply_entry(reply: &mut dyn Reply, entry: &Entry<'_>) {
 
 /// Replies with the entries of a range.
 fn reply_range(reply: &mut dyn Reply, stream: &Stream<'_>, range: &Range) -> Outcome {
-    reply.array(stream.count(range)? as usize);
-    stream.walk(range, &mut |entry| reply_entry(reply, entry))?;
-    Ok(())
+    let (count, mut shown) = (stream.count(range)? as usize, 0);
+    reply.array(count);
+    stream.walk(range, &mut |entry| {
+        reply_entry(reply, entry);
+        shown += 1;
+    })?;
+    is_whole(count, shown)
 }
 
 /// A name as Redis shows it in an error: up to the first NUL.

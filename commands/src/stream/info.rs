@@ -5,7 +5,7 @@ use polder_values::stream::{Group, Id, Pending, Range, Stream};
 
 use super::group::Measure;
 use super::{bad_subcommand, find, no_such_group, reply_entry, reply_id, reply_range};
-use crate::call::{Call, Outcome, integer, is};
+use crate::call::{Call, Outcome, integer, is, is_whole};
 use crate::settings::id as setting;
 
 /// Entries that FULL shows of each thing, unless it is told otherwise.
@@ -31,20 +31,22 @@ pub(super) fn consumers(call: &mut Call<'_>) -> Outcome {
     let (stream, name) = (existing(call)?, call.args[3]);
     let group = stream.group(name)?.ok_or_else(|| no_such_group(call.args[2], name))?;
     let now = call.txn.now_ms() as i64;
-    call.reply.array(stream.consumers_len(group.number)? as usize);
+    let (count, mut shown) = (stream.consumers_len(group.number)? as usize, 0);
+    call.reply.array(count);
     for consumer in stream.consumers(group.number)? {
         let consumer = consumer?;
+        shown += 1;
         call.reply.map(4);
         call.reply.bulk(b"name");
         call.reply.bulk(&consumer.name);
         call.reply.bulk(b"pending");
         call.reply.integer(stream.owned_len(group.number, consumer.number)? as i64);
         call.reply.bulk(b"idle");
-        call.reply.integer((now - consumer.seen_ms as i64).max(0));
+        call.reply.integer(now.saturating_sub(consumer.seen_ms as i64).max(0));
         call.reply.bulk(b"inactive");
-        call.reply.integer(consumer.active_ms.map_or(-1, |active| now - active as i64));
+        call.reply.integer(consumer.active_ms.map_or(-1, |active| now.wrapping_sub(active as i64)));
     }
-    Ok(())
+    is_whole(count, shown)
 }
 
 pub(super) fn groups(call: &mut Call<'_>) -> Outcome {
@@ -116,10 +118,14 @@ fn reply_short(reply: &mut dyn Reply, stream: &Stream<'_>) -> Outcome {
     reply.integer(stream.groups_len() as i64);
     for (name, back) in [("first-entry", false), ("last-entry", true)] {
         reply.bulk(name.as_bytes());
-        if stream.is_empty() {
+        let mut shown = false;
+        stream.walk(&Range { back, limit: 1, ..Range::ALL }, &mut |entry| {
+            shown = true;
+            reply_entry(reply, entry);
+        })?;
+        if !shown {
             reply.null();
         }
-        stream.walk(&Range { back, limit: 1, ..Range::ALL }, &mut |entry| reply_entry(reply, entry))?;
     }
     Ok(())
 }
@@ -165,9 +171,11 @@ fn reply_delivery(reply: &mut dyn Reply, pending: &Pending) {
 
 fn reply_consumers(reply: &mut dyn Reply, stream: &Stream<'_>, group: u32, limit: u64) -> Outcome {
     reply.bulk(b"consumers");
-    reply.array(stream.consumers_len(group)? as usize);
+    let (count, mut shown) = (stream.consumers_len(group)? as usize, 0);
+    reply.array(count);
     for consumer in stream.consumers(group)? {
         let consumer = consumer?;
+        shown += 1;
         let owned = stream.owned_len(group, consumer.number)?;
         reply.map(5);
         reply.bulk(b"name");
@@ -187,5 +195,5 @@ fn reply_consumers(reply: &mut dyn Reply, stream: &Stream<'_>, group: u32, limit
             reply_delivery(reply, &pending);
         }
     }
-    Ok(())
+    is_whole(count, shown)
 }

@@ -11,7 +11,7 @@ use polder_values::stream::{Consumer, Group, Id, Pending, Range, Stream};
 
 use super::group::Measure;
 use super::{find, find_draft, id, publish, reply_entry, reply_id, reply_range, shown};
-use crate::call::{Call, Outcome, SYNTAX, integer, is};
+use crate::call::{Call, Outcome, SYNTAX, integer, is, is_whole};
 use crate::waiting::{Otherwise, Wait, milliseconds};
 
 /// What a call asks for.
@@ -303,12 +303,13 @@ fn reply_new(call: &mut Call<'_>, stream: &Stream<'_>, group: &mut Group<'_>, li
     let measure = Measure::of(stream)?;
     let start = group.last.next().unwrap_or(Id::MAX);
     let range = Range { start, limit, ..Range::ALL };
-    call.reply.array(stream.count(&range)? as usize);
+    let (count, before) = (stream.count(&range)? as usize, pending.len());
+    call.reply.array(count);
     let (reply, delivered_ms) = (&mut *call.reply, call.txn.now_ms());
     stream.walk(&range, &mut |entry| {
         measure.advance(group, entry.id);
         reply_entry(reply, entry);
         pending.push(Pending { id: entry.id, consumer: 0, delivered_ms, deliveries: 1 });
     })?;
-    Ok(())
+    is_whole(count, pending.len() - before)
 }
