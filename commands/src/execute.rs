@@ -233,7 +233,12 @@ pub fn resume(table: &Table, session: &mut Session, host: &dyn Host, reply: &mut
     let (command, owned, mark) = (waiting.command, waiting.args.clone(), reply.mark());
     let args: Vec<&[u8]> = owned.iter().map(|arg| &**arg).collect();
     let watch = host.recorder().begin(host.settings(), command);
-    let outcome = run(table, session, host, command, &args, reply);
+    // What it may do can have changed meanwhile.
+    let allowed = match session.is_free(host) {
+        true => Ok(()),
+        false => identify(table, session, host, command).and_then(|()| acl::admit(session, host, command, &args, true)),
+    };
+    let outcome = allowed.and_then(|()| run(table, session, host, command, &args, reply));
     let outlasts = |stop: &Stop| *stop == WRONG_TYPE.into() && command.name != "XREADGROUP" && waiting::is_in_vain(table, session);
     match &outcome {
         Err(Stop::Busy) => {

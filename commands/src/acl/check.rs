@@ -243,7 +243,7 @@ pub(crate) fn admit_queued(
         let reason = match denied.reason {
             Reason::Command | Reason::Auth => "no permission to execute the command or subcommand",
             Reason::Key => "no permission to touch the specified keys",
-            Reason::Channel => "no permission to access one of the channels used as arguments to the command",
+            Reason::Channel => "no permission to access one of the channels used as arguments",
         };
         format!(
             "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This command is no longer \

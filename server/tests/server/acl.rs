@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 use polder_testkit::process::free_port;
 
 use crate::door::{Door, Place};
+use crate::waiting::{send, until_waiting};
 
 /// Two servers on one memory.
 fn two_doors(flags: &str) -> (Door, Door) {
@@ -48,6 +49,27 @@ fn who_is_deleted_is_disconnected_everywhere() {
     assert!(idle.is_closed());
     assert!(began.elapsed() < Duration::from_secs(10));
     assert_eq!(admin.ask("GET key"), "_");
+}
+
+#[test]
+fn who_may_no_longer_pop_gets_nothing_of_what_he_waits_for() {
+    let (one, other) = two_doors("");
+    let (mut admin, mut waits, mut next) = (one.client(), other.client(), other.client());
+    for (change, complaint) in [
+        ("-blpop", "-NOPERM User ann has no permissions to run the 'blpop' command"),
+        ("resetkeys", "-NOPERM No permissions to access a key"),
+    ] {
+        assert_eq!(admin.ask("ACL SETUSER ann reset on nopass ~* +@all"), "+OK");
+        assert_eq!(waits.ask("AUTH ann x"), "+OK");
+        send(&mut waits, "BLPOP list 0");
+        until_waiting(&mut next, 1);
+        send(&mut next, "BLPOP list 0");
+        until_waiting(&mut other.client(), 2);
+        assert_eq!(admin.ask(&format!("ACL SETUSER ann {change}")), "+OK");
+        assert_eq!(admin.ask("RPUSH list element"), ":1");
+        assert_eq!(waits.reply(), complaint);
+        assert_eq!(next.reply(), "*[$list $element]");
+    }
 }
 
 #[test]
