@@ -1,6 +1,6 @@
 //! What a script returns, as a reply.
 use mlua::{Table, Value};
-use polder_base::{Protocol, Reply, number};
+use polder_base::{Protocol, Reply};
 
 use crate::number::whole;
 
@@ -90,7 +90,7 @@ pub fn thrown(value: &Value, name: &str) -> (String, bool) {
     };
     let message = match field(table, "err") {
         Value::String(text) => line(&text),
-        Value::Number(value) => number::double_text(value).as_str().to_owned(),
+        Value::Number(value) => crate::number::text(value),
         Value::Integer(value) => value.to_string(),
         _ => "ERR unknown error".into(),
     };

@@ -41,7 +41,8 @@ pub fn library(lua: &Lua) -> mlua::Result<Table> {
     for &(name, fold) in FOLDS {
         let run = move |args: &Args, results: &mut Results| {
             let mut sum = arg(args, 1, name)?;
-            for at in 2..=args.count() {
+            // The last one first: it is the one that an error names.
+            for at in (2..=args.count()).rev() {
                 sum = fold(sum, arg(args, at, name)?);
             }
             results.add(sum)

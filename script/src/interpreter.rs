@@ -7,12 +7,13 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use bstr::BStr;
-use mlua::{BorrowedBytes, ChunkMode, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value, Variadic, VmState};
+use mlua::{ChunkMode, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value, Variadic, VmState};
 use polder_base::script::{Called, Ended, Function, Input, Library, Program, World};
 use polder_base::{Protocol, Reply};
 use smallvec::SmallVec;
 
 use crate::drand::Drand;
+use crate::native::Text;
 use crate::sink::Sink;
 use crate::{Shared, answer, json, native, number, register};
 
@@ -35,6 +36,8 @@ pub struct Desk {
     pub json: Rc<Cell<json::Choices>>,
     /// What the library that is being loaded registers.
     pub registering: RefCell<Option<register::Register>>,
+    /// The way to the world while a function of a library runs, behind the `redis.call` that libraries may keep.
+    pub gate: RefCell<Option<mlua::Function>>,
     loading_since: Cell<Option<Instant>>,
     /// Has the world look at the time.
     tick: OnceCell<mlua::Function>,
@@ -132,6 +135,7 @@ impl Interpreter {
     }
 
     fn compile_text(&self, text: &[u8], name: &str, face: &Table) -> Result<mlua::Function, String> {
+        self.make_room();
         let chunk = self.lua.load(text).set_name(name).set_mode(ChunkMode::Text).set_environment(face.clone());
         chunk.into_function().map_err(|error| match error {
             mlua::Error::SyntaxError { message, .. } => message,
@@ -164,6 +168,7 @@ impl Interpreter {
             return Ended::Failed { text, counted: false };
         }
         self.within(world, input.seed, name, reply, |gate| {
+            self.desk.gate.replace(Some(gate.clone()));
             self.prelude.call.call((gate, library.number, name, self.sequence(input.keys)?, self.sequence(input.args)?))
         })
     }
@@ -222,11 +227,15 @@ impl Interpreter {
         self.desk.protocol.set(Protocol::Resp2);
         self.desk.json.set(json::Choices::default());
         self.desk.random.set(Some(Drand::seeded((seed ^ (seed >> 32)) as u32)));
+        self.make_room();
+    }
+
+    /// Sets the limit of the memory, and sees to it that what the last runs have left does not count for the next.
+    fn make_room(&self) {
         let limit = self.shared.memory_max.load(Ordering::Relaxed);
         if let Err(error) = self.lua.set_memory_limit(limit as usize) {
             unreachable!("the allocator is mlua's own: {error}");
         }
-        // What the last runs have left is not this one's.
         if limit > 0
             && self.lua.used_memory() as u64 > limit / 4
             && let Err(error) = self.lua.gc_collect()
@@ -240,6 +249,7 @@ impl Interpreter {
         let used = self.lua.used_memory() as u64;
         let before = self.counted.replace(used);
         self.shared.memory.fetch_add(used.wrapping_sub(before), Ordering::Relaxed);
+        self.desk.gate.take();
         let ending = self.desk.ending.take();
         if ending.is_some() {
             // The triggers that made it end are not the next run's.
@@ -314,24 +324,31 @@ pub fn message(error: &mlua::Error) -> String {
 fn watch(lua: &Lua, desk: &Rc<Desk>, instructions: u32) -> mlua::Result<()> {
     let clerk = desk.clone();
     lua.set_global_hook(HookTriggers::new().every_nth_instruction(instructions), move |lua, _| {
-        if clerk.loading_since.get().is_some_and(|since| since.elapsed() > LOAD_PATIENCE) {
-            clerk.ending.replace(Some(Ending::Killed("ERR FUNCTION LOAD timeout".into(), None)));
-        } else if clerk.loading_since.get().is_none()
-            && clerk.ending.borrow().is_none()
-            && let Some(tick) = clerk.tick.get()
-        {
-            tick.call::<()>(())?;
-        }
-        if let Some(Ending::Killed(_, at @ None)) = &mut *clerk.ending.borrow_mut() {
-            *at = native::whereabouts(lua, 0);
-        }
-        if clerk.ending.borrow().is_none() {
+        if goes_on(lua, &clerk)? {
             return Ok(VmState::Continue);
         }
-        // From now on every step raises this, whatever the script catches.
-        watch(lua, &clerk, 1)?;
         native::raise("", false)
     })
+}
+
+/// Looks at the world; answers false when the script is to end. From then on every step of it raises an error, whatever it catches.
+pub fn goes_on(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<bool> {
+    if desk.loading_since.get().is_some_and(|since| since.elapsed() > LOAD_PATIENCE) {
+        desk.ending.replace(Some(Ending::Killed("ERR FUNCTION LOAD timeout".into(), None)));
+    } else if desk.loading_since.get().is_none()
+        && desk.ending.borrow().is_none()
+        && let Some(tick) = desk.tick.get()
+    {
+        tick.call::<()>(())?;
+    }
+    if let Some(Ending::Killed(_, at @ None)) = &mut *desk.ending.borrow_mut() {
+        *at = native::whereabouts(lua, 0);
+    }
+    if desk.ending.borrow().is_none() {
+        return Ok(true);
+    }
+    watch(lua, desk, 1)?;
+    Ok(false)
 }
 
 /// One passage from Lua to the world.
@@ -396,28 +413,11 @@ impl Gate<'_, '_> {
 const NO_ARGUMENT: &str = "ERR Please specify at least one argument for this redis lib call";
 const NOT_TEXT: &str = "ERR Lua redis lib command arguments must be strings or integers";
 
-/// An argument of a called command.
-enum Text<'v> {
-    Bytes(BorrowedBytes<'v>),
-    Number(String),
-}
-
-impl std::ops::Deref for Text<'_> {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            Text::Bytes(bytes) => bytes,
-            Text::Number(text) => text.as_bytes(),
-        }
-    }
-}
-
 /// The arguments as texts, unless one is neither a string nor a number.
 fn texts<'v>(values: impl Iterator<Item = &'v Value>) -> Option<SmallVec<[Text<'v>; 6]>> {
     let text = |value: &'v Value| match value {
         Value::String(text) => Some(Text::Bytes(text.as_bytes())),
-        Value::Integer(value) => Some(Text::Number(value.to_string())),
+        Value::Integer(value) => Some(Text::Number(number::argument(*value as f64))),
         Value::Number(value) => Some(Text::Number(number::argument(*value))),
         _ => None,
     };

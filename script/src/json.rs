@@ -71,9 +71,10 @@ pub fn library(lua: &Lua, choices: &Shelf) -> mlua::Result<Table> {
         let shelf = choices.clone();
         let run = move |args: &Args, results: &mut Results| {
             let mut choices = shelf.get();
-            choose(&mut choices, args, results)?;
+            // What stood before a wrong argument holds.
+            let chosen = choose(&mut choices, args, results);
             shelf.set(choices);
-            Ok(())
+            chosen
         };
         table.set(*name, function(lua, run)?)?;
     }
@@ -226,7 +227,7 @@ fn put_string(out: &mut Vec<u8>, text: &[u8]) {
 
 /// How long a table is as an array; `None` if it is none.
 fn array_len(choices: &Choices, table: &Table) -> Result<Option<i64>, Complaint> {
-    let (mut most, mut items) = (0i64, 0i64);
+    let (mut most, mut items) = (0i32, 0i64);
     for pair in table.pairs::<Value, Value>() {
         let key = match pair?.0 {
             Value::Integer(key) => key as f64,
@@ -236,9 +237,12 @@ fn array_len(choices: &Choices, table: &Table) -> Result<Option<i64>, Complaint>
         if key < 1.0 || key.fract() != 0.0 {
             return Ok(None);
         }
-        most = most.max(number::whole(key));
+        if key > f64::from(most) {
+            most = number::short(key);
+        }
         items += 1;
     }
+    let most = i64::from(most);
     if choices.sparse_ratio > 0 && most > items.saturating_mul(choices.sparse_ratio) && most > choices.sparse_safe {
         if !choices.sparse_convert {
             return Err("Cannot serialise table: excessively sparse array".into());

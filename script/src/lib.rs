@@ -6,7 +6,8 @@
 //!          reply sink <- answer.rs <- what the script returned      Lua values <- sink.rs <- the command's reply
 //! ```
 //!
-//! What scripts find around them is `prelude.lua`, over natives of this crate: `json.rs`, `msgpack.rs`, `pack.rs` (struct), `bits.rs`.
+//! What scripts find around them is `prelude.lua`, over natives of this crate: `json.rs`, `msgpack.rs`, `pack.rs` (struct), `bits.rs`,
+//! `pattern.rs` (what `string` finds and replaces).
 //! A reply of a called command becomes Lua values as it is written, without RESP in between.
 //!
 //! **Invariant:** nothing that a script does outlives its run but what the command says that it called, and the upvalues of a
@@ -24,6 +25,7 @@ mod msgpack;
 mod native;
 mod number;
 mod pack;
+mod pattern;
 mod register;
 mod sink;
 

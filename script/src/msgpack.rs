@@ -149,7 +149,7 @@ fn read_all(text: &[u8], limit: i64, offset: i64, results: &mut Results) -> Resu
         return Err(format!("Invalid request to unpack with offset of {} and limit of {}.", offset as i32, text.len()).into());
     }
     if offset > text.len() as i64 {
-        return Err(format!("Start offset {offset} greater than input length {}.", text.len()).into());
+        return Err(format!("Start offset {} greater than input length {}.", offset as i32, text.len()).into());
     }
     let mut rest = &text[offset as usize..];
     if !all {
@@ -194,11 +194,11 @@ fn read(rest: &mut &[u8], results: &Results, depth: usize) -> Result<Value, Comp
         0xcc => whole(bits(rest, 1)?),
         0xcd => whole(bits(rest, 2)?),
         0xce => whole(bits(rest, 4)?),
-        0xcf => whole(bits(rest, 8)?),
         0xd0 => signed(i64::from(bits(rest, 1)? as i8)),
         0xd1 => signed(i64::from(bits(rest, 2)? as i16)),
         0xd2 => signed(i64::from(bits(rest, 4)? as i32)),
-        0xd3 => signed(bits(rest, 8)? as i64),
+        // Redis takes unsigned ones for signed.
+        0xcf | 0xd3 => signed(bits(rest, 8)? as i64),
         0xca => Ok(Value::Number(f64::from(f32::from_bits(bits(rest, 4)? as u32)))),
         0xcb => Ok(Value::Number(f64::from_bits(bits(rest, 8)?))),
         0xa0..=0xbf => read_string(rest, usize::from(head & 31), results),

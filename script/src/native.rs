@@ -1,30 +1,34 @@
 //! The functions that the prelude builds on.
 use std::rc::Rc;
 
-use mlua::{IntoLua, Lua, MultiValue, Table, Value};
+use mlua::{BorrowedBytes, IntoLua, Lua, MultiValue, Table, Value};
 use polder_base::Protocol;
 use sha1::{Digest, Sha1};
 
 use crate::drand::Drand;
-use crate::interpreter::Desk;
-use crate::{bits, json, msgpack, number, pack};
+use crate::interpreter::{Desk, goes_on};
+use crate::{bits, json, msgpack, number, pack, pattern};
 
 /// Forty hexadecimal digits.
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A string or number as text; anything else is empty.
-fn text(value: &Value) -> Vec<u8> {
+/// A string, or a number as its text.
+pub fn text(value: &Value) -> Option<Vec<u8>> {
     match value {
-        Value::String(text) => text.as_bytes().to_vec(),
-        Value::Integer(_) | Value::Number(_) => value.to_string().unwrap_or_default().into_bytes(),
-        _ => Vec::new(),
+        Value::String(text) => Some(text.as_bytes().to_vec()),
+        // Lua has but one kind of numbers.
+        Value::Integer(value) => Some(number::text(*value as f64).into_bytes()),
+        Value::Number(value) => Some(number::text(*value).into_bytes()),
+        _ => None,
     }
 }
 
 /// The text of an error as `redis.error_reply` makes it: a code and a message.
 fn error_text(given: &[u8]) -> Vec<u8> {
+    // As in C, a zero ends it.
+    let given = given.split(|byte| *byte == 0).next().unwrap_or_default();
     let given = given.strip_prefix(b"-").unwrap_or(given);
     let (code, message) = match given.iter().position(|byte| *byte == b' ') {
         Some(at) => (&given[..at], &given[at + 1..]),
@@ -78,11 +82,16 @@ pub fn raise<T>(text: impl Into<std::borrow::Cow<'static, str>>, counted: bool) 
 
 /// What is wrong with a call of a native, with where the call stands.
 fn complain<T>(lua: &Lua, complaint: Complaint) -> mlua::Result<T> {
-    let place = lua.inspect_stack(1, |frame| {
-        let source = frame.source();
-        frame.current_line().map(|line| format!("{}:{line}: ", source.short_src.unwrap_or_default()))
+    // What the prelude calls for a script is the script's own call.
+    let place = (1..).find_map(|level| {
+        let place = lua.inspect_stack(level, |frame| {
+            let source = frame.source();
+            let line = frame.current_line().map(|line| format!("{}:{line}: ", source.short_src.unwrap_or_default()));
+            (source.source.as_deref() != Some("=polder")).then(|| line.unwrap_or_default())
+        });
+        place.unwrap_or_else(|| Some(String::new()))
     });
-    let text = place.flatten().unwrap_or_default() + &complaint.0;
+    let text = place.unwrap_or_default() + &complaint.0;
     Err(mlua::Error::external(Thrown { text, table: None }))
 }
 
@@ -117,7 +126,7 @@ fn log(args: &MultiValue) -> mlua::Result<()> {
         return raise("ERR redis.log() requires two arguments or more.", false);
     }
     let Some(level) = as_number(&args[0]) else { return raise("ERR First argument must be a number (log level).", false) };
-    let line = args.iter().skip(1).map(text).collect::<Vec<_>>().join(&b' ');
+    let line = args.iter().skip(1).map(|word| text(word).unwrap_or_default()).collect::<Vec<_>>().join(&b' ');
     let line = String::from_utf8_lossy(&line);
     match number::whole(level) {
         0 => tracing::trace!(target: "script", "{line}"),
@@ -156,7 +165,7 @@ fn redis(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<Table> {
     table.set("error_reply", lua.create_function(|lua, args: MultiValue| reply(lua, &args, "err", error_text))?)?;
     table.set("status_reply", lua.create_function(|lua, args: MultiValue| reply(lua, &args, "ok", <[u8]>::to_vec))?)?;
     let sha = |_: &Lua, args: MultiValue| match args.len() {
-        1 => Ok(hex(&Sha1::digest(text(&args[0])))),
+        1 => Ok(hex(&Sha1::digest(text(&args[0]).unwrap_or_default()))),
         _ => raise("ERR wrong number of arguments", false),
     };
     table.set("sha1hex", lua.create_function(sha)?)?;
@@ -193,14 +202,14 @@ fn random(desk: &Desk, args: &Args) -> Result<f64, Complaint> {
     desk.random.set(Some(drand));
     let (low, high) = match args.count() {
         0 => return Ok(drawn),
-        1 => (1, args.whole(1, "random")?),
-        2 => (args.whole(1, "random")?, args.whole(2, "random")?),
+        1 => (1, args.whole(1, "random")? as i32),
+        2 => (args.whole(1, "random")? as i32, args.whole(2, "random")? as i32),
         _ => return Err("wrong number of arguments".into()),
     };
     if low > high {
         return Err(args.bad(args.count(), "random", "interval is empty"));
     }
-    Ok((drawn * (high - low + 1) as f64).floor() + low as f64)
+    Ok((drawn * f64::from(high.wrapping_sub(low).wrapping_add(1))).floor() + f64::from(low))
 }
 
 /// All of them, by name.
@@ -233,11 +242,24 @@ pub fn table(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<Table> {
         register.add(&args).or_else(|text| raise(text, false))
     };
     natives.set("register", lua.create_function(register)?)?;
+    let clerk = desk.clone();
+    let call = move |_: &Lua, args: MultiValue| match clerk.gate.borrow().clone() {
+        Some(gate) => gate.call::<Value>(args),
+        None => raise("ERR redis.call can only be called while a function runs", false),
+    };
+    natives.set("call", lua.create_function(call)?)?;
     natives.set("cjson", json::library(lua, &desk.json)?)?;
     natives.set("new_cjson", lua.create_function(|lua, ()| json::library(lua, &Rc::default()))?)?;
     natives.set("bit", bits::library(lua)?)?;
     natives.set("cmsgpack", functions(lua, msgpack::FUNCTIONS)?)?;
     natives.set("struct", functions(lua, pack::FUNCTIONS)?)?;
+    let patterns = lua.create_table()?;
+    for (name, native) in pattern::FUNCTIONS {
+        let clerk = desk.clone();
+        let watch = move |lua: &Lua| goes_on(lua, &clerk).unwrap_or(false);
+        patterns.set(*name, function(lua, move |args, results| native(args, results, &watch))?)?;
+    }
+    natives.set("pattern", patterns)?;
     Ok(natives)
 }
 
@@ -261,6 +283,23 @@ impl Results<'_> {
     }
 }
 
+/// A string, or a number's text.
+pub enum Text<'v> {
+    Bytes(BorrowedBytes<'v>),
+    Number(String),
+}
+
+impl std::ops::Deref for Text<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Text::Bytes(bytes) => bytes,
+            Text::Number(text) => text.as_bytes(),
+        }
+    }
+}
+
 /// The arguments of a native.
 pub struct Args(pub MultiValue);
 
@@ -276,9 +315,14 @@ impl Args {
 
     /// A string argument, or a number as its text.
     pub fn string(&self, at: usize, function: &str) -> Result<Vec<u8>, Complaint> {
+        text(self.get(at)).ok_or_else(|| self.bad(at, function, &format!("string expected, got {}", self.kind(at))))
+    }
+
+    /// As [`Args::string`], where it lies.
+    pub fn text(&self, at: usize, function: &str) -> Result<Text<'_>, Complaint> {
         match self.get(at) {
-            value @ (Value::String(_) | Value::Integer(_) | Value::Number(_)) => Ok(text(value)),
-            _ => Err(self.bad(at, function, &format!("string expected, got {}", self.kind(at)))),
+            Value::String(text) => Ok(Text::Bytes(text.as_bytes())),
+            _ => self.string(at, function).map(|text| Text::Number(String::from_utf8_lossy(&text).into_owned())),
         }
     }
 

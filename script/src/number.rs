@@ -1,8 +1,27 @@
 //! Numbers as C prints and converts them.
+use polder_base::number;
 
 /// A double as C converts it to a 64-bit integer on the machines that Redis runs on.
 pub fn whole(value: f64) -> i64 {
     if value.is_nan() || !(-9.223_372_036_854_776e18..9.223_372_036_854_776e18).contains(&value) { i64::MIN } else { value as i64 }
+}
+
+/// A double as C converts it to an unsigned 64-bit integer there.
+pub fn unsigned(value: f64) -> u64 {
+    const HALF: f64 = 9.223_372_036_854_776e18;
+    // The machine converts signed numbers; what is not less than half of the range is brought there and back.
+    if value >= HALF { whole(value - HALF) as u64 ^ 1 << 63 } else { whole(value) as u64 }
+}
+
+/// A double as C converts it to a 32-bit integer there.
+pub fn short(value: f64) -> i32 {
+    let fits = value > f64::from(i32::MIN) - 1.0 && value < f64::from(i32::MAX) + 1.0;
+    if fits { value as i32 } else { i32::MIN }
+}
+
+/// A number as Lua shows it.
+pub fn text(value: f64) -> String {
+    general(value, 14)
 }
 
 /// `%.{precision}g`: so many significant digits, without trailing zeros.
@@ -25,12 +44,14 @@ pub fn general(value: f64, precision: usize) -> String {
     trimmed(&format!("{value:.decimals$}"))
 }
 
-/// A number as an argument of a called command: `%.17g`.
+/// A number as an argument of a called command, as since Redis 7.2: the shortest text that reads back the same, whole numbers without
+/// an exponent.
 pub fn argument(value: f64) -> String {
-    if value.fract() == 0.0 && value.abs() < 1e15 && (value != 0.0 || value.is_sign_positive()) {
-        return (value as i64).to_string();
+    match value {
+        0.0 => "0".into(),
+        _ if value.is_nan() => text(value),
+        _ => number::double_text(value).as_str().into(),
     }
-    general(value, 17)
 }
 
 /// The number that a text begins with, as C's `strtod` reads it without white space in front, and how long it is.
@@ -101,7 +122,8 @@ fn hexadecimal(text: &[u8]) -> Option<(f64, usize)> {
             len += 1 + sign + digits;
         }
     }
-    Some((value * 2.0f64.powi(scale), len))
+    // Nothing stays nothing, however far it is moved.
+    Some((if value == 0.0 { value } else { value * 2.0f64.powi(scale) }, len))
 }
 
 /// The number that a whole text is, as Lua converts strings.
@@ -133,7 +155,11 @@ mod tests {
             assert_eq!(&general(*value, *precision), text);
         }
         assert_eq!(argument(3.0), "3");
-        assert_eq!(argument(-0.0), "-0");
+        let arguments =
+            [(-0.0, "0"), (0.1, "0.1"), (1e17, "100000000000000000"), (1e300, "1e+300"), (f64::INFINITY, "inf"), (1e-7, "1e-7")];
+        for (value, text) in arguments {
+            assert_eq!(argument(value), text);
+        }
     }
 
     #[test]
@@ -142,5 +168,13 @@ mod tests {
             assert_eq!(whole(value), i64::MIN);
         }
         assert_eq!((whole(1.9), whole(-1.9)), (1, -1));
+        for (value, converted) in
+            [(f64::NAN, 1 << 63), (f64::INFINITY, 0), (1e20, 0), (-1.0, u64::MAX), (1.8e19, 18_000_000_000_000_000_000)]
+        {
+            assert_eq!(unsigned(value), converted, "{value}");
+        }
+        for (value, converted) in [(f64::NAN, i32::MIN), (1e10, i32::MIN), (2_147_483_647.9, i32::MAX), (-1.9, -1)] {
+            assert_eq!(short(value), converted, "{value}");
+        }
     }
 }

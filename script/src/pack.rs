@@ -161,7 +161,7 @@ fn put<const N: usize>(out: &mut Vec<u8>, mut bytes: [u8; N], big: bool) {
 }
 
 fn put_integer(out: &mut Vec<u8>, value: f64, size: usize, big: bool) {
-    let bits = if value < 0.0 { number::whole(value) as u64 } else { value as u64 };
+    let bits = number::unsigned(value);
     let begin = out.len();
     out.extend((0..size).map(|at| if at < 8 { (bits >> (at * 8)) as u8 } else { 0 }));
     if big {
@@ -182,12 +182,13 @@ fn integer(bytes: &[u8], signed: bool, big: bool) -> f64 {
 fn unpack(args: &Args, results: &mut Results) -> Result<(), Complaint> {
     let text = args.string(1, "unpack")?;
     let data = args.string(2, "unpack")?;
-    let first = if args.get(3).is_nil() { 1 } else { number::whole(args.number(3, "unpack")?) };
-    if first <= 0 {
+    // As in C, what is negative is far behind the end.
+    let first = if args.get(3).is_nil() { 1 } else { args.whole(3, "unpack")? as usize };
+    if first == 0 {
         return Err(args.bad(3, "unpack", "offset must be 1 or greater"));
     }
     let short = || args.bad(2, "unpack", "data string too short");
-    let mut at = first as usize - 1;
+    let mut at = first - 1;
     let mut format = Format::new(&text, "unpack");
     // The last number, which `c0` takes back.
     let mut last = None;
@@ -241,7 +242,7 @@ fn unpack(args: &Args, results: &mut Results) -> Result<(), Complaint> {
         }
         at += taken;
     }
-    results.add((at + 1) as f64)
+    results.add((at as i64).wrapping_add(1) as f64)
 }
 
 fn size(args: &Args, results: &mut Results) -> Result<(), Complaint> {

@@ -10,6 +10,9 @@ local rawget, rawset, setmetatable, getmetatable, setfenv = rawget, rawset, setm
 local raw_next, raw_pcall, raw_xpcall, raw_loadstring = next, pcall, xpcall, loadstring
 local raw_insert, raw_foreach, gsub, concat = table.insert, table.foreach, string.gsub, table.concat
 
+-- What is raised in a script that is made to end.
+local UNWIND = native.unwind
+
 local READONLY = "Attempt to modify a readonly table"
 local real, shown = {}, {}
 
@@ -37,7 +40,7 @@ local function a_table(t, name)
 end
 
 local base = {}
-for _, name in ipairs { "assert", "collectgarbage", "error", "gcinfo", "ipairs", "rawequal", "select", "tonumber", "tostring",
+for _, name in ipairs { "assert", "error", "gcinfo", "ipairs", "rawequal", "select", "tonumber", "tostring",
   "type", "unpack", "_VERSION" } do
   base[name] = _G[name]
 end
@@ -99,8 +102,30 @@ function base.pcall(...)
   return caught(raw_pcall(...))
 end
 
+-- What a script does to the collector would be the next one's burden.
+local collect, collector_changed = collectgarbage, false
+
+function base.collectgarbage(what, ...)
+  local ok, answer = raw_pcall(collect, what, ...)
+  if not ok then complain("collectgarbage", collect, what, ...) end
+  collector_changed = collector_changed or what == "stop" or what == "setpause" or what == "setstepmul"
+  return answer
+end
+
+local function mend_collector()
+  collect("restart")
+  collect("setpause", 200)
+  collect("setstepmul", 200)
+  collector_changed = false
+end
+
 function base.xpcall(f, handler)
-  return raw_xpcall(f, function(thrown) return handler(translate(thrown)) end)
+  return raw_xpcall(f, function(thrown)
+    thrown = translate(thrown)
+    -- Who is made to end gets no more to say: here nobody would look at the time.
+    if thrown == UNWIND then return thrown end
+    return handler(thrown)
+  end)
 end
 
 local coroutine_library = {}
@@ -120,6 +145,64 @@ local table_library, string_library, math_library = {}, {}, {}
 for name, f in raw_next, table do table_library[name] = f end
 for name, f in raw_next, string do string_library[name] = f end
 for name, f in raw_next, math do math_library[name] = f end
+
+local pattern = native.pattern
+local sub = string.sub
+string_library.find, string_library.match = pattern.find, pattern.match
+
+function string_library.gmatch(s, p)
+  local text, each = pattern.each(s, p)
+  local at = 1
+  local function shown(from, behind, ...)
+    if not from then
+      at = #text + 2
+      return
+    end
+    at = behind > from and behind or behind + 1
+    return ...
+  end
+  return function()
+    if at <= #text + 1 then return shown(pattern.next(text, each, at)) end
+  end
+end
+string_library.gfind = string_library.gmatch
+
+local function both(...) return ... end
+
+-- What a table or a function has to say of a match.
+local function answer(with, from, behind, first, ...)
+  if not from then return nil end
+  if type(with) == "table" then return from, behind, with[first] end
+  return from, behind, (with(first, ...))
+end
+
+function string_library.gsub(s, p, with, most)
+  if type(with) ~= "table" and type(with) ~= "function" then return both(pattern.substitute(s, p, with, most)) end
+  local text, each, left, anchored = pattern.begin(s, p, with, most)
+  local pieces, count, at = {}, 0, 1
+  while count < left do
+    local from, behind, value = answer(with, pattern.next(text, each, at, anchored))
+    if not from then break end
+    count = count + 1
+    pieces[#pieces + 1] = sub(text, at, from - 1)
+    if not value then
+      pieces[#pieces + 1] = sub(text, from, behind - 1)
+    elseif type(value) == "string" or type(value) == "number" then
+      pieces[#pieces + 1] = value
+    else
+      error("invalid replacement value (a " .. type(value) .. ")", 2)
+    end
+    at = behind
+    if behind == from then
+      if at > #text then break end
+      pieces[#pieces + 1] = sub(text, at, at)
+      at = at + 1
+    end
+    if anchored then break end
+  end
+  pieces[#pieces + 1] = sub(text, at)
+  return concat(pieces), count
+end
 
 function table_library.insert(t, ...)
   if real[t] then error(READONLY, 0) end
@@ -149,7 +232,6 @@ cmsgpack._COPYRIGHT, cmsgpack._DESCRIPTION = "Copyright (C) 2012, Salvatore Sanf
 
 -- The way to the world while a script runs: `redis.call` itself. With `UNWIND` in front it does other things, by their names.
 local gate
-local UNWIND = native.unwind
 
 local redis = {
   LOG_DEBUG = 0, LOG_VERBOSE = 1, LOG_NOTICE = 2, LOG_WARNING = 3,
@@ -178,6 +260,7 @@ end
 -- Functions of libraries have all of this but what concerns scripts alone.
 local function_redis = {}
 for name, value in raw_next, redis do function_redis[name] = value end
+function_redis.call = native.call
 
 function redis.replicate_commands() return true end
 function redis.breakpoint() return false end
@@ -273,6 +356,7 @@ function M.forget_library(number) libraries[number] = nil end
 
 local function ended(ok, value)
   gate = nil
+  if collector_changed then mend_collector() end
   return ok, value
 end
 
@@ -294,7 +378,7 @@ function M.run_with(way, number, keys, args)
 end
 
 function M.call(way, number, name, keys, args)
-  gate, function_redis.call = way, way
+  gate = way
   local f = libraries[number][name]
   return ended(raw_xpcall(function() return f(keys, args) end, handler))
 end
@@ -305,7 +389,7 @@ function M.load(f)
   function_guard.__index, real[function_face] = load_globals, load_globals
   local ok, thrown = raw_xpcall(f, handler)
   function_guard.__index, real[function_face] = function_globals, function_globals
-  return ok, thrown
+  return ended(ok, thrown)
 end
 
 function M.tick()

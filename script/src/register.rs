@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use mlua::{MultiValue, Table, Value};
 use polder_base::script::{FLAG_NAMES, Flags, Function};
 
+use crate::native::text;
+
 /// What has been registered so far.
 #[derive(Default)]
 pub struct Register {
@@ -12,15 +14,6 @@ pub struct Register {
 }
 
 const BAD_NAME: &str = "ERR Library names can only contain letters, numbers, or underscores(_) and must be at least one character long";
-
-/// A string, or a number as its text.
-fn text(value: &Value) -> Option<Vec<u8>> {
-    match value {
-        Value::String(text) => Some(text.as_bytes().to_vec()),
-        Value::Integer(_) | Value::Number(_) => value.to_string().ok().map(String::into_bytes),
-        _ => None,
-    }
-}
 
 impl Register {
     /// Registers by the arguments of a call; answers what is wrong with them.

@@ -192,6 +192,63 @@ fn random_numbers_follow_the_seed() {
 }
 
 #[test]
+fn a_long_pattern_is_refused_and_does_not_overflow_the_stack() {
+    let long = "-user_script:1: pattern too complex script: sha, on @user_script:1.";
+    check(&[
+        ("return string.find(string.rep('a', 200000), string.rep('a?', 200000) .. 'b')", &format!("-ERR {}", &long[1..])),
+        ("return string.find(string.rep('a', 9999), string.rep('a?', 9999) .. 'a')", ":1"),
+        ("return {string.gsub('abc', '(b)', '%1%1')}", "*2 abbc :1"),
+    ]);
+}
+
+#[test]
+fn a_script_that_tries_very_many_ways_can_be_killed() {
+    let lua = Lua::new("7.4.0");
+    let mut world = Echo { kills: true, ..Echo::default() };
+    let many = "return string.find(string.rep('a', 40), string.rep('a?', 40) .. string.rep('a', 40) .. 'b')";
+    let answer = run_in(&lua, &mut world, &format!("pcall(function() {many} end) return 'went on'"), &[], &[]);
+    assert!(answer.starts_with("-ERR killed"), "{answer}");
+    assert_eq!(world.ticks, 1);
+}
+
+#[test]
+fn a_script_that_took_all_memory_leaves_room_for_the_next() {
+    let lua = Lua::new("7.4.0");
+    lua.limit_memory(8 << 20);
+    let bombs = ["local t = {} while true do t[#t + 1] = {} end", "local s = 'x' while true do s = s .. s end"];
+    for (number, bomb) in bombs.iter().cycle().take(6).enumerate() {
+        let answer = run_in(&lua, &mut Echo::default(), &format!("{bomb} -- {number}"), &[], &[]);
+        assert!(answer.contains("not enough memory") && !answer.contains("compiling"), "{answer}");
+        assert_eq!(run_in(&lua, &mut Echo::default(), &format!("return {number}"), &[], &[]), format!(":{number}"));
+    }
+}
+
+#[test]
+fn the_handler_of_an_error_can_be_killed() {
+    for body in [
+        "xpcall(function() error('x') end, function() while true do end end)",
+        "xpcall(function() while true do end end, function() while true do end end)",
+    ] {
+        let mut world = Echo { kills: true, ..Echo::default() };
+        let answer = run_in(&Lua::new("7.4.0"), &mut world, body, &[], &[]);
+        assert!(answer.starts_with("-ERR killed"), "{answer}");
+    }
+}
+
+#[test]
+fn what_a_script_does_to_the_collector_ends_with_it() {
+    check(&[
+        ("return collectgarbage('setpause', 1000)", ":200"),
+        ("return collectgarbage('setpause', 300)", ":200"),
+        ("collectgarbage('stop') return collectgarbage('setstepmul', 1)", ":200"),
+        (
+            "local before = collectgarbage('count') for i = 1, 1e6 do local t = {} end return collectgarbage('count') < before + 10000 and 1 or 0",
+            ":1",
+        ),
+    ]);
+}
+
+#[test]
 fn memory_has_a_limit_and_many_arguments_are_no_end_of_the_thread() {
     let lua = Lua::new("7.4.0");
     lua.limit_memory(8 << 20);
