@@ -47,6 +47,13 @@ impl Hearer for Caller<'_> {
 
 /// Waits until the session's call has come to its end or its time is over.
 pub(crate) fn wait(table: &Table, session: &mut Session, host: &dyn Host, reply: &mut dyn Reply) -> Progress {
+    let progress = wait_long(table, session, host, reply);
+    // This thread may never wait again, and all who write would go on looking for somebody who does.
+    polder_hub::ears::rest(table);
+    progress
+}
+
+fn wait_long(table: &Table, session: &mut Session, host: &dyn Host, reply: &mut dyn Reply) -> Progress {
     let until_ms = session.waiting.as_ref().map_or(0, |waiting| waiting.until_ms);
     let mut caller = Caller { table, session, host, reply, progress: Progress::Waiting };
     loop {

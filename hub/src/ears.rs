@@ -8,7 +8,7 @@ use polder_shm::layout::interest;
 use polder_table::change::{interest_at, lose_interest};
 use polder_table::{Stop, Table, Txn};
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::letter::{Letter, Order};
 use crate::queue::{self, Waiters};
@@ -76,7 +76,8 @@ pub trait Hearer {
 pub struct Ears {
     /// Whose they are: segment, seat and life.
     owner: (u64, u64, u64),
-    subscribers: [HashMap<Vec<u8>, BTreeSet<u64>>; 3],
+    /// By client, from where in the inbox on it hears: what was sent before it came is not for it, read or not.
+    subscribers: [HashMap<Vec<u8>, BTreeMap<u64, u64>>; 3],
     pub(crate) waiters: Waiters,
     pub(crate) tracking: Tracking,
     pub(crate) monitors: BTreeSet<u64>,
@@ -132,7 +133,12 @@ pub fn has_mail(table: &Table) -> bool {
     table.seat().is_ok_and(|seat| seat.has_mail())
 }
 
-/// Whether others wait for something that this thread could not put right yet: [`hear`] tries again.
+/// Makes good what could not be put right when somebody was in the way: not more often than once in a turn, since he may still be.
+pub fn settle(table: &Table) {
+    queue::settle_debts(table);
+}
+
+/// Whether others wait for something that this thread could not put right yet: see [`settle`].
 pub fn owes(table: &Table) -> bool {
     with(table, |ears| ears.waiters.owe()).unwrap_or(false)
 }
@@ -143,35 +149,36 @@ pub fn hear(table: &Table, hearer: &mut dyn Hearer) -> bool {
     if !with(table, |ears| !std::mem::replace(&mut ears.hearing, true)).unwrap_or(false) {
         return false;
     }
-    queue::settle_debts(table);
     let mut letter = Vec::new();
     let mut more = true;
     for _ in 0..LETTERS_MAX {
         if seat.note_lost() {
             catch_up(table, hearer);
         }
+        let at = seat.mail().start;
         more = matches!(seat.receive(&mut letter), Ok(true));
         if !more {
             break;
         }
         if let Some(letter) = Letter::read(&letter) {
-            open(table, hearer, letter);
+            open(table, hearer, letter, at);
         }
     }
     with(table, |ears| ears.hearing = false);
     more
 }
 
-fn open(table: &Table, hearer: &mut dyn Hearer, letter: Letter<'_>) {
+/// Does what a letter says that lay at a place of the inbox.
+fn open(table: &Table, hearer: &mut dyn Hearer, letter: Letter<'_>, at: u64) {
     match letter {
         Letter::Message { shard: true, channel, payload } => {
-            let clients = with(table, |ears| ears.clients(Subject::Shard, channel)).unwrap_or_default();
+            let clients = with(table, |ears| ears.clients(Subject::Shard, channel, at)).unwrap_or_default();
             hearer.deliver(&clients, Delivery::ShardMessage { channel, payload });
         }
         Letter::Message { shard: false, channel, payload } => {
-            let clients = with(table, |ears| ears.clients(Subject::Channel, channel)).unwrap_or_default();
+            let clients = with(table, |ears| ears.clients(Subject::Channel, channel, at)).unwrap_or_default();
             hearer.deliver(&clients, Delivery::Message { channel, payload });
-            for (pattern, clients) in with(table, |ears| ears.matching(channel)).unwrap_or_default() {
+            for (pattern, clients) in with(table, |ears| ears.matching(channel, at)).unwrap_or_default() {
                 hearer.deliver(&clients, Delivery::PatternMessage { pattern: &pattern, channel, payload });
             }
         }
@@ -196,7 +203,7 @@ fn open(table: &Table, hearer: &mut dyn Hearer, letter: Letter<'_>) {
 /// so that it learns of it.
 fn catch_up(table: &Table, hearer: &mut dyn Hearer) {
     let listeners = with(table, |ears| {
-        let subscribers = ears.subscribers.iter().flat_map(HashMap::values).flatten();
+        let subscribers = ears.subscribers.iter().flat_map(HashMap::values).flat_map(BTreeMap::keys);
         subscribers.chain(&ears.monitors).copied().collect::<BTreeSet<u64>>()
     });
     hearer.missed(&listeners.unwrap_or_default().into_iter().collect::<Vec<_>>());
@@ -205,23 +212,30 @@ fn catch_up(table: &Table, hearer: &mut dyn Hearer) {
 }
 
 impl Ears {
-    fn clients(&self, subject: Subject, name: &[u8]) -> Vec<u64> {
-        self.subscribers[subject as usize].get(name).map_or(Vec::new(), |clients| clients.iter().copied().collect())
+    fn clients(&self, subject: Subject, name: &[u8], at: u64) -> Vec<u64> {
+        self.subscribers[subject as usize].get(name).map_or(Vec::new(), |clients| there_at(clients, at))
     }
 
-    fn matching(&self, channel: &[u8]) -> Vec<(Vec<u8>, Vec<u64>)> {
+    fn matching(&self, channel: &[u8], at: u64) -> Vec<(Vec<u8>, Vec<u64>)> {
         let patterns = self.subscribers[Subject::Pattern as usize].iter();
         let matching = patterns.filter(|(pattern, _)| glob::matches(pattern, channel));
-        matching.map(|(pattern, clients)| (pattern.clone(), clients.iter().copied().collect())).collect()
+        matching.map(|(pattern, clients)| (pattern.clone(), there_at(clients, at))).collect()
     }
+}
+
+/// Those of a subject's clients who were there when what lies at a place of the inbox was sent.
+fn there_at(clients: &BTreeMap<u64, u64>, at: u64) -> Vec<u64> {
+    clients.iter().filter(|(_, from)| **from <= at).map(|(client, _)| *client).collect()
 }
 
 /// Notes that a client of this thread hears a subject, or does not any more: after the transaction that said so in the segment.
 pub fn note_subscription(table: &Table, client: u64, subject: Subject, name: &[u8], begins: bool) {
+    // Read after the commit: of what is sent behind this place, nothing is missing.
+    let from = table.seat().map_or(0, |seat| seat.mail().end);
     with(table, |ears| {
         let names = &mut ears.subscribers[subject as usize];
         if begins {
-            names.entry_ref(name).or_default().insert(client);
+            names.entry_ref(name).or_default().insert(client, from);
         } else if let Some(clients) = names.get_mut(name) {
             clients.remove(&client);
             if clients.is_empty() {
@@ -263,6 +277,7 @@ pub fn note_monitor(table: &Table, client: u64, begins: bool) {
 
 /// Does what is to be done now and then: forgets interests that nobody has any more, makes good what was left, sweeps for the dead.
 pub fn tick(table: &Table, hearer: &mut dyn Hearer) {
+    settle(table);
     if let Ok(seat) = table.seat() {
         seat.mend_inbox();
     }
@@ -272,6 +287,11 @@ pub fn tick(table: &Table, hearer: &mut dyn Hearer) {
     crate::track::forget_stale(table);
     review_interest(table);
     sweep::some(table);
+}
+
+/// Forgets interests that nobody has any more: for who does not [`tick`].
+pub fn rest(table: &Table) {
+    review_interest(table);
 }
 
 fn review_interest(table: &Table) {

@@ -99,7 +99,7 @@ pub fn draw_ticket(table: &Table) -> u64 {
 /// # Errors
 /// As [`Txn::write`].
 pub fn enlist(txn: &Txn<'_>, place: &Place) -> Result<(), Stop> {
-    // H1: whoever changes one of the keys locks it after us and sees this.
+    // H1: whoever changes one of the keys, or a whole database, locks it after us and sees this.
     take_interest(txn.seat(), interest::WAITERS);
     let own = Record::own(txn.seat(), place.ticket);
     for key in &place.keys {
@@ -112,7 +112,7 @@ pub fn enlist(txn: &Txn<'_>, place: &Place) -> Result<(), Stop> {
             true
         })?;
     }
-    Ok(())
+    txn.await_map()
 }
 
 /// Notes that a client of this thread waits at a place.
@@ -171,7 +171,7 @@ fn distinct(mut keys: Vec<(Kind, Db, Vec<u8>)>) -> Vec<(Kind, Db, Vec<u8>)> {
 
 /// Makes some of that good which could not be put right earlier: others wait for it.
 pub(crate) fn settle_debts(table: &Table) {
-    const SOME: usize = 16;
+    const SOME: usize = 4;
     let debts = ears::with(table, |ears| {
         let debts = &mut ears.waiters.debts;
         debts.drain(..debts.len().min(SOME)).collect()

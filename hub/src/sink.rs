@@ -26,13 +26,18 @@ impl ChangeSink for Sink {
             if listeners & (interest::EVENTS | interest::MISSES) != 0 {
                 publish(txn, change)?;
             }
-            if !alone && !seen.insert((change.db, change.class, change.key)) {
+            // Of whole databases each event says something else.
+            let event = if change.key.is_none() { change.event } else { "" };
+            if !alone && !seen.insert((change.db, change.class, change.key, event)) {
                 continue;
             }
             if listeners & interest::WAITERS != 0 {
                 wake(txn, change)?;
             }
-            if listeners & (interest::TRACKERS | interest::BROADCAST) != 0 && is_change(change) && (alone || told.insert(change.key)) {
+            if listeners & (interest::TRACKERS | interest::BROADCAST) != 0
+                && is_change(change)
+                && (alone || told.insert((change.key, event)))
+            {
                 invalidate(txn, change, listeners)?;
             }
         }

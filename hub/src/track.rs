@@ -103,7 +103,8 @@ pub fn note_reads<'k>(table: &Table, client: u64, keys: &[&'k [u8]]) -> Vec<&'k 
                     records.push(own);
                 }
                 new
-            })
+            })?;
+            txn.await_map()
         })
         .is_ok()
     };

@@ -1,18 +1,18 @@
 //! Threads that wait and listen, each with a seat of its own: who is woken, and what becomes of what goes wrong.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use polder_hub::letter::Order;
 use polder_hub::queue::{self, Place};
 use polder_hub::subject::{self, Subject};
-use polder_hub::{Delivery, Hearer, SINK, attend, ears, hear};
+use polder_hub::{Delivery, Hearer, SINK, attend, ears, hear, track};
 use polder_shm::layout::interest;
 use polder_shm::{Segment, SegmentName, SegmentOptions};
-use polder_table::{Mode, New, Replaces, SYSTEM, Stop, Table, Txn};
+use polder_table::{Change, ChangeSink, Mode, New, Replaces, SYSTEM, Stop, Table, Txn};
 use polder_values::{Kind, Value};
 
 /// A segment for one test.
@@ -23,12 +23,16 @@ struct Memory {
 
 impl Memory {
     fn new() -> Memory {
+        Memory::with(&SINK)
+    }
+
+    fn with(sink: &'static dyn ChangeSink) -> Memory {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let text = format!("shm:polder-test-{}-hub-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         let name: SegmentName = text.parse().expect("a name");
         let options = SegmentOptions { ceiling: 1 << 28, ..SegmentOptions::default() };
         let table = Arc::new(Table::over(Segment::create(&name, &options).expect("a segment")));
-        table.listen(&SINK);
+        table.listen(sink);
         Memory { name, table }
     }
 
@@ -65,12 +69,16 @@ struct Heard {
     retried: Vec<u64>,
     messages: Vec<(Vec<u64>, Vec<u8>)>,
     missed: Vec<u64>,
+    invalidated: Vec<Option<usize>>,
 }
 
 impl Hearer for Heard {
     fn deliver(&mut self, clients: &[u64], delivery: Delivery<'_>) {
         if let Delivery::Message { payload, .. } = delivery {
             self.messages.push((clients.to_vec(), payload.to_vec()));
+        }
+        if let Delivery::Invalidation { keys, .. } = delivery {
+            self.invalidated.push(keys.map(<[_]>::len));
         }
     }
 
@@ -295,6 +303,50 @@ fn who_may_have_missed_a_message_is_told_so() {
 }
 
 #[test]
+fn what_was_sent_before_a_subscription_is_not_for_it_although_it_is_read_afterwards() {
+    let memory = Memory::new();
+    let listener = memory.thread();
+    let subscribe = |client: u64| {
+        listener.run(move |table, _| {
+            attend(table).expect("room");
+            run(table, |txn| subject::subscribe(txn, Subject::Channel, b"news", 1));
+            ears::note_subscription(table, client, Subject::Channel, b"news", true);
+        });
+    };
+    let publish = |payload: &[u8]| run(&memory.table, |txn| subject::publish(txn, false, b"news", payload));
+    subscribe(1);
+    assert_eq!(publish(b"one"), 1);
+    subscribe(2);
+    assert_eq!(publish(b"two"), 2);
+    let messages = listener.run(|table, heard| {
+        while hear(table, heard) {}
+        std::mem::take(&mut heard.messages)
+    });
+    assert_eq!(messages, [(vec![1], b"one".to_vec()), (vec![1, 2], b"two".to_vec())]);
+}
+
+#[test]
+fn a_flush_is_told_whatever_else_happens_to_databases_in_its_transaction() {
+    let memory = Memory::new();
+    let reader = memory.thread();
+    reader.run(|table, _| {
+        attend(table).expect("room");
+        track::note_terms(table, 1, Some(track::Terms::default()));
+        assert!(track::note_reads(table, 1, &[b"key"]).is_empty());
+    });
+    write_list(&memory.table, 0);
+    run(&memory.table, |txn| {
+        txn.swap(0, 1)?;
+        txn.flush(None)
+    });
+    let invalidated = reader.run(|table, heard| {
+        while hear(table, heard) {}
+        std::mem::take(&mut heard.invalidated)
+    });
+    assert_eq!(invalidated, [None]);
+}
+
+#[test]
 fn a_subscription_that_is_not_withdrawn_yet_is_still_known() {
     let memory = Memory::new();
     let listener = memory.thread();
@@ -330,4 +382,49 @@ fn a_change_of_many_keys_is_told_in_time() {
     });
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     waiter.run(|table, _| queue::leave(table, 1));
+}
+
+/// Says that it has told of a change, and waits before that is committed.
+struct Slow;
+
+static GATE: Mutex<Option<(Sender<()>, Receiver<()>)>> = Mutex::new(None);
+
+impl ChangeSink for Slow {
+    fn tell(&self, txn: &Txn<'_>, changes: &[Change<'_>]) -> Result<(), Stop> {
+        SINK.tell(txn, changes)?;
+        let gate = GATE.lock().expect("sound").take();
+        if let Some((told, go)) = gate {
+            told.send(()).expect("somebody waits");
+            go.recv().expect("somebody lets us go on");
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn who_begins_to_wait_while_databases_change_places_finds_what_came() {
+    let memory = Memory::with(&Slow);
+    let (swapper, waiter) = (memory.thread(), memory.thread());
+    write_list(&memory.table, 1);
+    let ((told, is_told), (go, goes)) = (channel(), channel());
+    *GATE.lock().expect("sound") = Some((told, goes));
+    let swap: Job = Box::new(|table, _| run(table, |txn| txn.swap(0, 1)));
+    swapper.jobs.as_ref().expect("it lives").send(swap).expect("it lives");
+    is_told.recv().expect("told");
+    let letting = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(50));
+        go.send(()).expect("it waits");
+    });
+    let found = waiter.run(|table, _| {
+        attend(table).expect("room");
+        let place = Place { ticket: queue::draw_ticket(table), kind: Kind::List, db: 0, keys: vec![b"list".to_vec()] };
+        run(table, |txn| match txn.find(0, b"list")? {
+            Some(_) => Ok(true),
+            None => queue::enlist(txn, &place).map(|()| false),
+        })
+    });
+    letting.join().expect("done");
+    swapper.done.recv().expect("it lives");
+    assert!(found, "it waits for what is there, and nobody tells it");
+    remove_list(&memory.table);
 }

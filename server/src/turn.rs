@@ -29,7 +29,7 @@ use polder_commands::command::{ALLOW_BUSY, PUBSUB, Run, SCRIPTS};
 use polder_commands::debug::inside;
 use polder_commands::{Host, Progress, Session, TOGETHER_MAX, acl, execute};
 use polder_engine::{Counter, Outlook};
-use polder_hub::ears::{has_mail, owes};
+use polder_hub::ears::{has_mail, owes, settle};
 use polder_wire::resp::{Limits, Output, Requests};
 use smallvec::SmallVec;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -196,6 +196,7 @@ impl Loop {
             self.notice(event);
         }
         self.read_letters();
+        settle(self.process.memory.table());
         self.hear();
         self.unpark();
         self.retry_postponed();

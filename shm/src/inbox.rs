@@ -173,6 +173,12 @@ impl Seat {
         self.segment.load(self.base + at::INBOX_TAIL) != self.get(at::INBOX_HEAD)
     }
 
+    /// Where the inbox begins, and where it ends: every message that is sent from now on lies behind that.
+    #[inline]
+    pub fn mail(&self) -> std::ops::Range<u64> {
+        self.get(at::INBOX_HEAD)..self.segment.observe(self.base + at::INBOX_TAIL)
+    }
+
     /// Messages that did not fit, ever.
     #[inline]
     pub fn lost_mail(&self) -> u64 {

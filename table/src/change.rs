@@ -190,9 +190,9 @@ impl Txn<'_> {
         }
     }
 
-    /// As [`Txn::note_change`], of all keys of a database at once.
+    /// As [`Txn::note_change`], of all keys of a database at once. Whether somebody listens is asked with the map's lock: see [`Txn::await_map`].
     pub(crate) fn note_change_of_all(&self, event: &'static str, db: Db) {
-        if self.interest() & interest::CHANGES != 0 && db != SYSTEM {
+        if db != SYSTEM {
             self.keep_change('\0', event, db, None);
         }
     }

@@ -9,7 +9,7 @@
 //! writes, and SWAPDB renames the databases for the commands after it.
 
 use polder_shm::journal::{CHANGED, Tag};
-use polder_shm::{Locked, ref_to};
+use polder_shm::{Locked, lock, ref_to};
 
 use crate::api::{DATABASES, Db, SYSTEM, Stop};
 use crate::directory::{self, GARBAGE_AT, GARBAGE_SLOTS, MAP_LOCK, map_at};
@@ -124,6 +124,19 @@ impl Txn<'_> {
             passed: false,
         });
         held.len() - 1
+    }
+
+    /// To be called by who has said that he listens and relies on what he reads: whoever changes the map of databases and may not have
+    /// seen that is waited for, and then what was read is not so any more. After all buckets (T2).
+    ///
+    /// # Errors
+    /// [`Stop::Busy`]; a fault.
+    pub fn await_map(&self) -> Result<(), Stop> {
+        if lock::owner(self.segment().observe(MAP_LOCK)).is_some_and(|owner| owner != self.seat.index()) {
+            self.dirty.set(true);
+            self.lock_patiently(MAP_LOCK)?;
+        }
+        Ok(())
     }
 
     /// Notes what becomes of the map of databases.

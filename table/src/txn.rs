@@ -819,8 +819,8 @@ impl<'t> Txn<'t> {
             }
             Err(Deficit::Stop(stop)) => return Err(stop),
         }
-        self.tell()?;
         self.note_databases()?;
+        self.tell()?;
         self.publish()?;
         self.dirty.set(false);
         Ok(())

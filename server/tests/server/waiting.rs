@@ -72,7 +72,8 @@ fn waits_end_by_timeout_by_unblock_by_kill_and_with_the_client() {
     let (mut one, mut two, mut three, mut actor) = (door.client(), door.client(), door.client(), door.client());
     let begun = Instant::now();
     assert_eq!(one.ask("BZPOPMIN z 0.05"), "_");
-    assert!((50..5000).contains(&begun.elapsed().as_millis()));
+    // Clocks are read in whole milliseconds.
+    assert!((49..5000).contains(&begun.elapsed().as_millis()));
     let ids = [&mut one, &mut two, &mut three].map(|client| client.ask("CLIENT ID").trim_start_matches(':').to_owned());
     send(&mut one, "BZPOPMIN z 0");
     send(&mut two, "BZMPOP 0 2 z y MIN");

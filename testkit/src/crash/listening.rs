@@ -54,11 +54,16 @@ impl Client {
         while hear(table, &mut ear) {}
     }
 
-    /// Hears what has come, and does what is due now and then.
+    /// Does what is due now and then.
+    pub fn tick(&mut self, embedder: &Embedder) {
+        ears::tick(embedder.memory.table(), &mut Ear { client: self, embedder });
+    }
+
+    /// Hears what has come, and does what is due, until nothing is left to find out.
     pub fn listen(&mut self, embedder: &Embedder) {
         for _ in 0..TICKS {
             self.hear(embedder);
-            ears::tick(embedder.memory.table(), &mut Ear { client: self, embedder });
+            self.tick(embedder);
         }
         self.hear(embedder);
     }
@@ -83,7 +88,10 @@ impl Ear<'_> {
 }
 
 impl Hearer for Ear<'_> {
-    fn deliver(&mut self, _clients: &[u64], delivery: Delivery<'_>) {
+    fn deliver(&mut self, clients: &[u64], delivery: Delivery<'_>) {
+        if !clients.contains(&self.client.session.id) {
+            return;
+        }
         if let Delivery::Message { payload, .. } | Delivery::PatternMessage { payload, .. } = delivery {
             self.client.heard.push(String::from_utf8_lossy(payload).into_owned());
         }
