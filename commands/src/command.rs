@@ -94,6 +94,9 @@ pub type Decide = fn(&[&[u8]]) -> &'static str;
 /// Shows the positions of the keys of a call, each with the number of its source, where the grammar cannot say.
 pub type Locate = fn(&[&[u8]], &mut dyn FnMut(usize, usize));
 
+/// Shows which argument of a call is the one key that it changes, if it may share its transaction with the calls around it.
+pub type Shares = fn(&[&[u8]]) -> Option<usize>;
+
 /// A command's short way for its commonest form, without a transaction of its own: table, where its key belongs, arguments, the
 /// time (ms), reply. Answers false, having done and written nothing, where the form is another one or anything is in the way.
 pub type Quick = fn(&Table, &Sight, &[&[u8]], u64, &mut dyn Reply) -> bool;
@@ -122,6 +125,8 @@ pub struct Command {
     pub locate: Option<Locate>,
     /// Whether a call with these arguments writes nothing, though others do.
     pub reads_where: Option<Where>,
+    /// Where only some calls may share a transaction, or their key stands elsewhere than first.
+    pub shares: Option<Shares>,
     /// Hints for clients of a cluster, as in COMMAND INFO.
     pub tips: &'static [&'static str],
     pub since: &'static str,
@@ -147,6 +152,7 @@ const fn row(name: &'static str, grammar: &'static str, run: Run, flags: Flags) 
         varies: None,
         locate: None,
         reads_where: None,
+        shares: None,
         tips: &[],
         since: "1.0.0",
         costs: "O(1)",
@@ -206,6 +212,11 @@ impl Command {
     /// Some calls of it write nothing: they lock nothing either.
     pub const fn reads_where(mut self, reads: fn(&[&[u8]]) -> bool) -> Command {
         self.reads_where = Some(reads);
+        self
+    }
+    /// Some calls of it share transactions with those around them.
+    pub const fn shares(mut self, shares: Shares) -> Command {
+        self.shares = Some(shares);
         self
     }
     /// What a container does when no subcommand is named.
@@ -300,6 +311,19 @@ impl Command {
     #[inline]
     pub fn reads_one_key(&self) -> bool {
         self.has(READONLY) && !self.has(GROWS | BLOCKING | PUBSUB | SCRIPTS) && self.has_one_key()
+    }
+
+    /// The key of a call that may share a transaction with others of the same key: short writes that do not wait and have no short way.
+    #[inline]
+    pub fn shared_key<'a>(&self, args: &[&'a [u8]]) -> Option<&'a [u8]> {
+        if self.quick.is_some() || !matches!(self.run, Run::Table(Mode::Write, _)) {
+            return None;
+        }
+        match self.shares {
+            Some(shares) => args.get(shares(args)?).copied(),
+            None if self.has(FAST) && !self.has(BLOCKING) && self.has_one_key() => args.get(1).copied(),
+            None => None,
+        }
     }
 
     /// Shows the positions of the keys among `args`, each with the number of its source. Arguments that do not fit show

@@ -3,12 +3,11 @@
 //! How a stream is laid out is `values::stream`'s business. Adding and trimming, reading, groups, what is pending, and XINFO have files of
 //! their own; here are the rows, and what all of them need.
 use std::borrow::Cow;
-use std::io::Write as _;
 
 use polder_base::Reply;
 use polder_table::{Found, New, Stop};
 use polder_values::Kind;
-use polder_values::stream::{Draft, Entry, Id, Range, Stream};
+use polder_values::stream::{Draft, Entry, Group, Id, Range, Stream};
 
 use crate::call::{Call, Outcome, is_whole};
 use crate::command::{BLOCKING, Command, FAST, GROWS, LOADING, STALE, container, read, session, write};
@@ -32,6 +31,7 @@ const DELETES: &[&str] = &["RW delete"];
 pub const COMMANDS: &[Command] = &[
     write("XACK", "key group id [id ...]", pending::xack)
         .with(FAST)
+        .many(pending::xack_many)
         .touches(UPDATES)
         .since("5.0.0")
         .costs("O(log N) for each id, with N being the number of pending entries of all groups.")
@@ -42,6 +42,7 @@ pub const COMMANDS: &[Command] = &[
         add::xadd,
     )
     .with(GROWS | FAST)
+    .many(add::xadd_many)
     .touches(UPDATES)
     .tips(NONDETERMINISTIC)
     .since("5.0.0")
@@ -135,6 +136,8 @@ pub const COMMANDS: &[Command] = &[
         receive::xreadgroup,
     )
     .with(BLOCKING)
+    .shares(receive::shares)
+    .many(receive::xreadgroup_many)
     .touches(READS)
     .since("5.0.0")
     .costs("For each stream O(M log N) with M being the number of elements returned.")
@@ -162,6 +165,9 @@ pub const COMMANDS: &[Command] = &[
 /// A key's state and the stream that it holds.
 type Held<'c> = (Found<'c>, Stream<'c>);
 
+/// A key's state and stream, to be changed, and one of its groups.
+type Grouped<'c> = (Found<'c>, Draft<'c>, Group<'static>);
+
 /// The stream that a key holds, if it is there.
 ///
 /// # Errors
@@ -172,25 +178,33 @@ fn find<'c>(call: &Call<'c>, key: &[u8]) -> Result<Option<Held<'c>>, Stop> {
 }
 
 /// As [`find`], for a change.
-fn find_draft<'c>(call: &Call<'c>, key: &[u8]) -> Result<Option<(Found<'c>, Draft)>, Stop> {
+fn find_draft<'c>(call: &Call<'c>, key: &[u8]) -> Result<Option<(Found<'c>, Draft<'c>)>, Stop> {
     let Some(found) = call.find_kind(key, Kind::Stream)? else { return Ok(None) };
     Ok(Some((found, Draft::of(call.txn, &found.value)?)))
 }
 
+/// As [`find_draft`], with one of its groups; none where either is not there.
+fn find_group<'c>(call: &Call<'c>, key: &[u8], name: &[u8]) -> Result<Option<Grouped<'c>>, Stop> {
+    let Some((found, draft)) = find_draft(call, key)? else { return Ok(None) };
+    let group = draft.view(call.txn).group(name)?.map(Group::owned);
+    Ok(group.map(|group| (found, draft, group)))
+}
+
 /// Gives a key a changed stream; its expiry stays.
-fn publish(call: &Call<'_>, key: &[u8], found: Option<Found<'_>>, draft: &mut Draft) -> Outcome {
+fn publish(call: &Call<'_>, key: &[u8], found: Option<Found<'_>>, draft: &mut Draft<'_>) -> Outcome {
     let value = draft.value(call.txn)?;
     let old = found.map_or(New::of(Kind::Stream, value), New::from);
     call.edit(key, &New { value, ..old })
 }
 
 fn reply_id(reply: &mut dyn Reply, id: Id) {
-    let mut text = [0; 41];
-    let mut rest = &mut text[..];
+    let (mut ms, mut seq) = (itoa::Buffer::new(), itoa::Buffer::new());
+    let (ms, seq) = (ms.format(id.ms).as_bytes(), seq.format(id.seq).as_bytes());
     // Two numbers of twenty digits fit.
-    let _ = write!(rest, "{id}");
-    let left = rest.len();
-    reply.bulk(&text[..text.len() - left]);
+    let mut text = [b'-'; 41];
+    text[..ms.len()].copy_from_slice(ms);
+    text[ms.len() + 1..][..seq.len()].copy_from_slice(seq);
+    reply.bulk(&text[..ms.len() + 1 + seq.len()]);
 }
 
 fn reply_entry(reply: &mut dyn Reply, entry: &Entry<'_>) {

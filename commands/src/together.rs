@@ -19,24 +19,12 @@ use polder_table::{Counter, Mode, Stop, Table};
 use smallvec::SmallVec;
 
 use crate::call::{Outcome, SessionCall};
-use crate::command::{BLOCKING, Command, FAST, Run};
+use crate::command::Command;
 use crate::execute::{Progress, admit_as, begin, execute, permit, resolve, retry, run_inside, run_many_inside};
 use crate::session::{Host, Replies, Session};
 
 /// The most calls that share a transaction: others wait for the key meanwhile.
 pub const TOGETHER_MAX: usize = 128;
-
-impl Command {
-    /// Whether calls of this command may share a transaction: short writes of one key that never wait and have no short way.
-    #[inline]
-    pub fn is_sociable(&self) -> bool {
-        self.quick.is_none()
-            && self.has(FAST)
-            && !self.has(BLOCKING)
-            && matches!(self.run, Run::Table(Mode::Write, _))
-            && self.has_one_key()
-    }
-}
 
 /// Runs the first of `calls`, and with it those directly behind it that may share its transaction; answers how many have been run and answered.
 /// None ([`Progress::Busy`]) means that it is as if no call had been made.
@@ -77,14 +65,17 @@ fn company(table: &Table, session: &mut Session, host: &dyn Host, calls: &[&[&[u
     if session.multi.is_some() || session.replies != Replies::On || table.interest() != 0 {
         return rows;
     }
-    let mut last: Option<(&[u8], &'static Command)> = None;
+    let (mut key, mut last) = (None, None::<(&[u8], &'static Command)>);
     for args in calls.iter().take(TOGETHER_MAX) {
         let row = match last {
             Some((name, row)) if name == args[0] => Ok(row),
             _ => resolve(args),
         };
         match row.and_then(|row| admit_as(row, table, session, host, args, false)).and_then(|row| permit(host, row)) {
-            Ok(row) if row.is_sociable() && args[1] == calls[0][1] => rows.push(row),
+            Ok(row) => match row.shared_key(args) {
+                Some(own) if *key.get_or_insert(own) == own => rows.push(row),
+                _ => break,
+            },
             _ => break,
         }
         last = rows.last().map(|row| (args[0], *row));
@@ -110,7 +101,7 @@ fn run_together(
     reply: &mut dyn Reply,
 ) -> Outcome {
     let txn = begin(table, session, Mode::Write)?;
-    let keys = [(session.db, calls[0][1])];
+    let keys = [(session.db, rows[0].shared_key(calls[0]).unwrap_or_default())];
     // However often a call is run, it is counted at its first end.
     let (mark, mut counted) = (reply.mark(), 0usize);
     retry(&txn, || {

@@ -170,12 +170,11 @@ impl Memory {
         self.see_through(progress, session, host, reply)
     }
 
-    /// How many of the calls from `number` on may share a transaction, judging by their rows alone; whether they change the same key, see
+    /// The key of a call that may share its transaction with calls before and behind it that change the same key: see
     /// [`Memory::execute_together`].
     #[inline]
-    pub fn sociable(&self, outlook: &Outlook, number: usize) -> usize {
-        let rows = outlook.calls[number..].iter().take(polder_commands::TOGETHER_MAX);
-        rows.take_while(|(command, _)| command.is_some_and(Command::is_sociable)).count()
+    pub fn shared_key<'a>(&self, outlook: &Outlook, number: usize, args: &[&'a [u8]]) -> Option<&'a [u8]> {
+        outlook.command(number).and_then(|command| command.shared_key(args))
     }
 
     /// Runs the first of `calls` and those directly behind it that change the same key, as far as they may share a transaction; answers how

@@ -28,7 +28,7 @@ use polder_base::time::{now_ms, now_us};
 use polder_commands::command::{ALLOW_BUSY, PUBSUB, Run, SCRIPTS};
 use polder_commands::debug::inside;
 use polder_commands::{Host, Progress, Session, TOGETHER_MAX, acl, execute};
-use polder_engine::{Counter, Outlook};
+use polder_engine::{Counter, Memory, Outlook};
 use polder_hub::ears::{has_mail, owes, settle};
 use polder_wire::resp::{Limits, Output, Requests};
 use smallvec::SmallVec;
@@ -559,7 +559,7 @@ impl Loop {
         let host: &dyn Host = &*self.process;
         let answered = |progress| ((progress == Progress::Answered).into(), progress);
         let (done, progress) = match frame.content {
-            Content::Args { from, to } => match company(frames, args, self.process.memory.sociable(foresight.0, foresight.1)) {
+            Content::Args { from, to } => match company(frames, args, &self.process.memory, foresight) {
                 calls if calls.len() > 1 => self.process.memory.execute_together(session, host, &calls, output),
                 _ => answered(self.process.memory.execute_foreseen(session, host, foresight.0, foresight.1, &args[from..to], output)),
             },
@@ -789,16 +789,21 @@ impl Drop for Alarm {
     }
 }
 
-/// The first of the requests in `frames` and those behind it, at most `most`, that are of the same connection and name the same key.
-fn company<'f, 'a>(frames: &[Frame], args: &'f [&'a [u8]], most: usize) -> SmallVec<[&'f [&'a [u8]]; TOGETHER_MAX]> {
-    let mut calls: SmallVec<[&[&[u8]]; TOGETHER_MAX]> = SmallVec::new();
-    for frame in &frames[..most.min(frames.len())] {
+/// The first of the requests in `frames` and those behind it that are of the same connection and may share its transaction.
+fn company<'f, 'a>(
+    frames: &[Frame],
+    args: &'f [&'a [u8]],
+    memory: &Memory,
+    (outlook, number): (&Outlook, usize),
+) -> SmallVec<[&'f [&'a [u8]]; TOGETHER_MAX]> {
+    let (mut calls, mut shared) = (SmallVec::new(), None);
+    for (at, frame) in frames.iter().take(TOGETHER_MAX).enumerate() {
         let Content::Args { from, to } = frame.content else { break };
         let call = &args[from..to];
-        if frame.place != frames[0].place || call.len() < 2 || calls.first().is_some_and(|first| call[1] != first[1]) {
-            break;
+        match memory.shared_key(outlook, number + at, call) {
+            Some(key) if frame.place == frames[0].place && *shared.get_or_insert(key) == key => calls.push(call),
+            _ => break,
         }
-        calls.push(call);
     }
     calls
 }

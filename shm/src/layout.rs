@@ -17,7 +17,7 @@ use crate::class::{CACHE_STARTS, CLASSES, NODE_MIN, SLAB_BYTES};
 /// The first eight bytes of every segment.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"POLDER\r\n");
 /// The layout's number: another one is refused, with the way out (export and import).
-pub const LAYOUT: u32 = 3;
+pub const LAYOUT: u32 = 4;
 
 /// Header words, as byte offsets.
 pub mod header {

@@ -83,6 +83,13 @@ pub fn fill(segment: &Segment, node: Ref, parts: &[&[u8]]) {
     copy(segment, offset_of(node) + HEADER_BYTES, parts);
 }
 
+/// Writes two words into the payload of a node that this transaction has made, at an offset that is a multiple of eight and inside of it.
+pub fn fill_words(segment: &Segment, node: Ref, at: u64, words: [u64; 2]) {
+    let place = offset_of(node) + HEADER_BYTES + at;
+    segment.store(place, words[0]);
+    segment.store(place + 8, words[1]);
+}
+
 fn copy(segment: &Segment, mut at: u64, parts: &[&[u8]]) {
     for part in parts {
         // SAFETY: S2, the node is unpublished and ours; the caller made it long enough for all that goes in.

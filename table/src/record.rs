@@ -103,6 +103,12 @@ pub fn read(kind: NodeKind, payload: &[u8]) -> Result<Record<'_>, Fault> {
     Ok(Record { key, value, expiry_ms, inner_expiry_ms, flags, raw: options & RAW != 0, text: options & TEXT != 0 })
 }
 
+/// Where a record that can be read has the references of a value's root, and where its count and extra word.
+pub fn root_places(kind: NodeKind, payload: &[u8]) -> Option<[u64; 2]> {
+    let named = payload.first_chunk().map(|bytes| u64::from_le_bytes(*bytes)).filter(|_| kind == NodeKind::RecordRefs)?;
+    Some([8, 8 + named * 8])
+}
+
 fn take<'a>(rest: &mut &'a [u8], count: usize) -> Result<&'a [u8], Fault> {
     let Some((taken, tail)) = rest.split_at_checked(count) else { return Err(DAMAGED) };
     *rest = tail;

@@ -596,11 +596,10 @@ impl<'t> Txn<'t> {
         if !same {
             return Ok(false);
         }
-        let draft = record::Draft::new(self, key, new)?;
-        if draft.kind != kind || draft.len() != payload.len() {
-            return Ok(false);
-        }
-        raw::fill(self.segment(), image.record(), &draft.parts());
+        let Value::Tree(root) = new.value else { return Ok(false) };
+        let Some(places) = record::root_places(kind, payload) else { return Ok(false) };
+        raw::fill_words(self.segment(), image.record(), places[0], root.refs.map(|node| node.0));
+        raw::fill_words(self.segment(), image.record(), places[1], [root.count, root.extra]);
         Ok(true)
     }
 

@@ -69,6 +69,7 @@ fn name(random: &mut Random, most: usize) -> String {
 fn one(random: &mut Random, kind: usize) -> Words {
     let odd = random.below(40) == 0;
     let (name, other, score) = (name(random, 3000), name(random, 3000), random.below(500) as f64 / 4.0);
+    let group = random.below(2);
     let text = match (kind, odd) {
         (0, false) => format!("RPUSH l {name}"),
         (0, true) => format!("RPUSH l {name} {other} {name}"),
@@ -91,6 +92,19 @@ fn one(random: &mut Random, kind: usize) -> Words {
         (10, false) => "ZPOPMAX z".into(),
         (10, true) => "SADD z wrong".into(),
         (11, _) => format!("SREM s {name}"),
+        (12 | 13, false) => format!("XADD x 1-* field {name}"),
+        (12, true) => format!("XADD x 1-* {name} {other} field {name}"),
+        (13, true) => {
+            ["XADD x 1-1 a b", "XADD x MAXLEN ~ 900 1-* a b", "XADD x MAXLEN 800 1-* a b", "XADD x 1-* a"][random.below(4)].into()
+        }
+        (14, false) => format!("XREADGROUP GROUP g{group} c COUNT {} STREAMS x >", random.below(3)),
+        (14, true) => match random.below(4) {
+            0 => format!("XREADGROUP GROUP g{group} {other} NOACK COUNT 3 STREAMS x >"),
+            1 => format!("XREADGROUP GROUP g{group} c COUNT 2 STREAMS x 0"),
+            2 => format!("XGROUP SETID x g{group} 1-{}", random.below(900)),
+            _ => format!("XREADGROUP GROUP none c STREAMS x {other}"),
+        },
+        (15, _) => format!("XACK x g{group} 1-{} 1-{} 1-{}", random.below(900), random.below(900), random.below(900)),
         _ => format!("HDEL h {name}"),
     };
     words(&text)
@@ -98,12 +112,26 @@ fn one(random: &mut Random, kind: usize) -> Words {
 
 #[test]
 fn pipelined_calls_are_answered_as_if_made_one_by_one() {
-    let looks = ["LRANGE l 0 -1", "HGETALL h", "SMEMBERS s", "ZRANGE z 0 -1 WITHSCORES", "OBJECT ENCODING l", "OBJECT ENCODING z"];
+    let looks = [
+        "XRANGE x - +",
+        "XINFO GROUPS x",
+        "XPENDING x g0",
+        "XPENDING x g1",
+        "LRANGE l 0 -1",
+        "HGETALL h",
+        "SMEMBERS s",
+        "ZRANGE z 0 -1 WITHSCORES",
+        "OBJECT ENCODING l",
+        "OBJECT ENCODING z",
+    ];
     for seed in 0..6 {
         let (mut together, mut alone, mut random) = (Client::new(), Client::new(), Random::new(seed));
+        for group in ["XGROUP CREATE x g0 0 MKSTREAM", "XGROUP CREATE x g1 0"] {
+            assert_eq!(together.call(&[words(group)], true), alone.call(&[words(group)], false));
+        }
         // At first everything grows; later it shrinks as well.
         for round in 0..400 {
-            let kinds = if round < 200 { [0, 1, 4, 6, 7, 8][random.below(6)] } else { random.below(13) };
+            let kinds = if round < 200 { [0, 1, 4, 6, 7, 8, 12, 14][random.below(8)] } else { random.below(17) };
             let many = [1, 3, 20, 128][random.below(4)];
             let calls: Vec<Words> = (0..many).map(|_| one(&mut random, kinds)).collect();
             let shown = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();

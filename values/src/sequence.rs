@@ -110,6 +110,20 @@ pub struct Tree {
     pub height: u8,
 }
 
+impl Tree {
+    /// The last element, if there is one, and the leaf that holds it.
+    ///
+    /// # Errors
+    /// [`Fault::Damaged`] when the nodes are not what they should be.
+    pub fn last<'a>(&self, nodes: &'a dyn Nodes) -> Result<Option<(Ref, Element<'a>)>, Fault> {
+        if self.count == 0 {
+            return Ok(None);
+        }
+        let (leaf, run) = tree::last_leaf(nodes, self)?;
+        Ok(Some((leaf, run.at(run.count() - 1)?)))
+    }
+}
+
 /// A sequence, for reading.
 #[derive(Clone, Copy, Debug)]
 pub enum Sequence<'a> {
@@ -336,6 +350,19 @@ impl Draft {
             self.sequence().seek(nodes, rule, (rule.word)(&bytes), &mut |other| (rule.compare)(other, &bytes))?.rank
         };
         self.splice(nodes, rule, rank, false, &[&bytes])
+    }
+
+    /// Puts `head` over the first bytes of a tree's last element, which is not shorter, and `tail`, piece by piece, behind it. Its place in
+    /// the order must stay what it was. `leaf` is the one that holds it ([`Tree::last`]); answers whether it still does.
+    ///
+    /// # Errors
+    /// As [`Draft::insert`].
+    ///
+    /// # Panics
+    /// When it is no tree, or has no element.
+    pub fn lengthen_last(&mut self, nodes: &dyn Nodes, rule: &Rule, leaf: Ref, head: &[u8], tail: &[&[u8]]) -> Result<bool, Fault> {
+        let Form::Tree(tree) = &mut self.form else { panic!("a packed sequence is lengthened by replacing") };
+        edit::lengthen_last(nodes, rule, tree, leaf, head, tail)
     }
 
     /// Takes `count` elements out, from the one at `rank` on, and releases their nodes. A tree that has become small becomes packed.

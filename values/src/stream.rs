@@ -31,7 +31,7 @@ mod check;
 mod groups;
 mod head;
 
-use block::{BLOCK_MAX, Entries, HEAD, Schemas, Writer};
+use block::{Beginning, Entries, HEAD, Schemas, Writer};
 pub use block::{Entry, Pairs};
 pub use check::check;
 pub use groups::{Consumer, Group, Pending};
@@ -65,6 +65,12 @@ impl Id {
         }
     }
 
+    /// A word that sorts as ids do, and is usually another one for another id: 42 bits are enough for milliseconds up to the year 2109.
+    fn word(self) -> u64 {
+        const SEQ: u32 = 22;
+        if self.ms >> (u64::BITS - SEQ) == 0 { self.ms << SEQ | self.seq.min((1 << SEQ) - 1) } else { u64::MAX }
+    }
+
     /// Sixteen bytes that sort as ids do.
     pub fn bytes(self) -> [u8; 16] {
         ((u128::from(self.ms)) << 64 | u128::from(self.seq)).to_be_bytes()
@@ -79,7 +85,7 @@ impl fmt::Display for Id {
 
 /// Blocks by their first ids.
 const BLOCKS: Rule = Rule {
-    word: |block| block::first_id(block).ms,
+    word: |block| block::first_id(block).word(),
     compare: |one, two| block::first_id(one).cmp(&block::first_id(two)),
     packed_sorted: true,
 };
@@ -149,9 +155,7 @@ impl<'a> Stream<'a> {
     /// # Errors
     /// [`Fault::Damaged`].
     pub fn last(&self) -> Result<Option<Id>, Fault> {
-        let mut last = None;
-        self.walk(&Range { back: true, limit: 1, ..Range::ALL }, &mut |entry| last = Some(entry.id))?;
-        Ok(last)
+        Ok(end_of(self.nodes, &self.blocks)?.map(|end| block::last_id(&end.beginning)))
     }
 
     /// The last id that was given (X1).
@@ -300,16 +304,23 @@ fn blocks_of(root: &Root) -> Tree {
 /// The rank of the block that has an id, or would have it; the first one for ids before all.
 fn block_of(nodes: &dyn Nodes, blocks: &Sequence<'_>, id: Id) -> Result<u64, Fault> {
     let key = id.bytes();
-    let place = blocks.seek(nodes, &BLOCKS, id.ms, &mut |block| match block.get(..16) {
+    let place = blocks.seek(nodes, &BLOCKS, id.word(), &mut |block| match block.get(..16) {
         Some(first) if first <= &key[..] => Ordering::Less,
         _ => Ordering::Greater,
     })?;
     Ok(place.rank.saturating_sub(1))
 }
 
-/// What a block begins with: its first id and its count.
-fn beginning(nodes: &dyn Nodes, element: &Element<'_>) -> Result<[u8; HEAD], Fault> {
-    let mut bytes = [0; HEAD];
+/// Where blocks end.
+fn end_of(nodes: &dyn Nodes, blocks: &Tree) -> Result<Option<End>, Fault> {
+    let Some((leaf, element)) = blocks.last(nodes)? else { return Ok(None) };
+    let len = matches!(element, Element::Short(_)).then_some(element.len() as usize);
+    Ok(Some(End { leaf, beginning: beginning(nodes, &element)?, len }))
+}
+
+/// What a block begins with: its first and its last id, and its count.
+fn beginning(nodes: &dyn Nodes, element: &Element<'_>) -> Result<Beginning, Fault> {
+    let mut bytes: Beginning = [0; HEAD];
     match element {
         Element::Short(block) => bytes = *block.first_chunk().ok_or(DAMAGED)?,
         Element::Long(_) => string::read_at(nodes, &element.value(), 0, &mut bytes)?,
@@ -321,34 +332,44 @@ fn beginning(nodes: &dyn Nodes, element: &Element<'_>) -> Result<[u8; HEAD], Fau
 ///
 /// Start from the key's value (or from nothing), change it, and publish [`Draft::value`] as an edit. When an error comes out of a
 /// change the transaction must be given up: the draft is between two states.
-pub struct Draft {
+pub struct Draft<'a> {
     blocks: Tree,
     len: u64,
-    head: Head<'static>,
+    /// Of the node below until it is changed.
+    head: Head<'a>,
     /// The node that holds the head, [`Ref::NONE`] for a new stream.
     node: Ref,
     head_changed: bool,
-    /// The id of the last entry, if it is known.
-    tail: Option<Id>,
+    /// Where the blocks end, if that is known: none where there is no block.
+    end: Option<Option<End>>,
 }
 
-impl Default for Draft {
+/// The last block of a stream.
+#[derive(Clone, Copy)]
+struct End {
+    leaf: Ref,
+    beginning: Beginning,
+    /// How long it is, if it may become longer.
+    len: Option<usize>,
+}
+
+impl Default for Draft<'_> {
     /// A stream to which nothing was ever added.
-    fn default() -> Draft {
-        Draft { blocks: Tree::default(), len: 0, head: Head::default(), node: Ref::NONE, head_changed: true, tail: None }
+    fn default() -> Self {
+        Draft { blocks: Tree::default(), len: 0, head: Head::default(), node: Ref::NONE, head_changed: true, end: None }
     }
 }
 
-impl Draft {
+impl<'a> Draft<'a> {
     /// The stream of a value, whose nodes are shared until they are changed.
     ///
     /// # Errors
     /// [`Fault::Damaged`].
-    pub fn of(nodes: &dyn Nodes, value: &Value<'_>) -> Result<Draft, Fault> {
+    pub fn of(nodes: &'a dyn Nodes, value: &Value<'_>) -> Result<Draft<'a>, Fault> {
         let Value::Tree(root) = value else { return Err(DAMAGED) };
         let node = root.refs[1];
-        let head = Head::read(nodes.data(node)?, nodes.refs(node)?)?.owned();
-        Ok(Draft { blocks: blocks_of(root), len: root.count, head, node, head_changed: false, tail: None })
+        let head = Head::read(nodes.data(node)?, nodes.refs(node)?)?;
+        Ok(Draft { blocks: blocks_of(root), len: root.count, head, node, head_changed: false, end: None })
     }
 
     /// It as it is now.
@@ -368,18 +389,24 @@ impl Draft {
         Ok(Value::Tree(Root { refs: [self.blocks.root, self.node], count: self.len, extra }))
     }
 
-    /// The head, to be changed.
-    fn head_mut(&mut self) -> &mut Head<'static> {
+    /// The head, to be changed: nothing of it lies any more in the node that may be written.
+    fn head_mut(&mut self) -> &mut Head<'a> {
         self.head_changed = true;
+        self.head.schemas.to_mut();
         &mut self.head
+    }
+
+    /// Where the blocks end.
+    fn end(&mut self, nodes: &dyn Nodes) -> Result<Option<End>, Fault> {
+        match self.end {
+            Some(end) => Ok(end),
+            None => Ok(*self.end.insert(end_of(nodes, &self.blocks)?)),
+        }
     }
 
     /// The id of the last entry; 0-0 without one.
     fn tail(&mut self, nodes: &dyn Nodes) -> Result<Id, Fault> {
-        match self.tail {
-            Some(tail) => Ok(tail),
-            None => Ok(*self.tail.insert(self.view(nodes).last()?.unwrap_or(Id::MIN))),
-        }
+        Ok(self.end(nodes)?.map_or(Id::MIN, |end| block::last_id(&end.beginning)))
     }
 
     /// As [`Stream::last_given`].
@@ -407,32 +434,23 @@ impl Draft {
     pub fn append(&mut self, nodes: &dyn Nodes, id: Id, pairs: &[&[u8]]) -> Result<(), Fault> {
         assert!(id > self.last_given(nodes)? && !pairs.is_empty() && pairs.len().is_multiple_of(2), "an id that was given before");
         let before = self.head.schemas.len();
-        let (schema, body) = block::body(self.head.schemas.to_mut(), pairs)?;
+        let (schema, body) = block::body(&mut self.head.schemas, pairs)?;
         self.head_changed |= self.head.schemas.len() != before;
         let mut blocks = sequence::Draft::index(self.blocks);
-        let last = match self.blocks.count.checked_sub(1) {
-            Some(rank) => match blocks.sequence().at(nodes, rank)? {
-                Some(Element::Short(block)) if block.len() + 1 + body.len() <= BLOCK_MAX => {
-                    Some((rank, Writer::of(block, self.tail(nodes)?)))
-                }
-                _ => None,
-            },
-            None => None,
-        };
-        let mut appended = None;
-        if let Some((rank, mut writer)) = last {
-            appended = writer.push(id, schema, &body).then_some((rank, writer));
-        }
-        if let Some((rank, writer)) = appended {
-            blocks.replace(nodes, &BLOCKS, rank, &[&writer.bytes])?;
-        } else {
-            let mut writer = Writer::default();
-            writer.push(id, schema, &body);
-            blocks.insert(nodes, &BLOCKS, self.blocks.count, &[&writer.bytes])?;
+        let lengthened = self.end(nodes)?.and_then(|end| Some((end, block::lengthened(&end.beginning, end.len?, id, schema, &body)?)));
+        match lengthened {
+            Some((end, (beginning, step))) => {
+                let in_place = blocks.lengthen_last(nodes, &BLOCKS, end.leaf, &beginning, &[step.bytes(), &body])?;
+                let len = end.len.map(|len| len + step.bytes().len() + body.len());
+                self.end = in_place.then_some(Some(End { beginning, len, ..end }));
+            }
+            None => {
+                blocks.insert(nodes, &BLOCKS, self.blocks.count, &[&block::begun(id, schema), &body])?;
+                self.end = None;
+            }
         }
         self.blocks = blocks.tree().unwrap_or_default();
         self.len += 1;
-        self.tail = Some(id);
         Ok(())
     }
 
@@ -447,7 +465,6 @@ impl Draft {
         }
         if self.tail(nodes)? == id {
             self.head_mut().last = self.last_given(nodes)?;
-            self.tail = None;
         }
         let rank = block_of(nodes, &blocks, id)?;
         let rest = self.kept(nodes, rank, &mut |entry| entry.id != id)?;
@@ -480,6 +497,7 @@ impl Draft {
             blocks.insert(nodes, &BLOCKS, rank, &[&block])?;
         }
         self.blocks = blocks.tree().unwrap_or_default();
+        self.end = None;
         Ok(())
     }
 
@@ -506,7 +524,6 @@ impl Draft {
         }
         if count == self.len {
             self.head_mut().last = self.last_given(nodes)?;
-            self.tail = None;
         }
         let (mut left, mut whole) = (count, 0);
         for element in Sequence::Tree(self.blocks).iter(nodes, 0) {

@@ -67,7 +67,7 @@ pub(crate) struct Scores {
 /// A stream in the making.
 #[derive(Default)]
 pub(crate) struct Streaming {
-    draft: stream::Draft,
+    draft: stream::Draft<'static>,
     /// The entry at hand: its id, and its fields and values in turn.
     id: Id,
     pairs: Vec<Vec<u8>>,

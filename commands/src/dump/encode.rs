@@ -144,9 +144,9 @@ fn encode_stream(writer: &mut Writer, txn: &Txn<'_>, value: &Value<'_>, drain: D
         writer.consumers(stream.consumers_len(group.number)?);
         for consumer in stream.consumers(group.number)? {
             let consumer = consumer?;
-            let owned = stream.owned_len(group.number, consumer.number)?;
+            let owned = stream.owned_len(consumer.number)?;
             writer.consumer(&consumer.name, consumer.seen_ms, consumer.active_ms, owned);
-            for own in stream.owned(group.number, consumer.number, stream::Id::MIN)? {
+            for own in stream.owned(consumer.number, stream::Id::MIN)? {
                 writer.owned(id(own?));
                 drain(writer)?;
             }

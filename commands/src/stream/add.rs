@@ -35,11 +35,11 @@ struct Options {
 }
 
 /// Reads the options that stand from argument 2 on; those of XADD end with an id.
-fn options(call: &Call<'_>, adds: bool) -> Result<Options, Stop> {
+fn options(call: &Call<'_>, args: &[&[u8]], adds: bool) -> Result<Options, Stop> {
     let (mut threshold, mut approximate, mut limit) = (None, false, None);
     let (mut may_make, mut wanted, mut at) = (true, Wanted::Any, 2);
-    while let Some(&option) = call.args.get(at) {
-        let next = call.args.get(at + 1).copied();
+    while let Some(&option) = args.get(at) {
+        let next = args.get(at + 1).copied();
         match next {
             _ if adds && option == b"*" => break,
             Some(mut next) if is(option, "MAXLEN") || is(option, "MINID") => {
@@ -47,7 +47,7 @@ fn options(call: &Call<'_>, adds: bool) -> Result<Options, Stop> {
                     return Err("ERR syntax error, MAXLEN and MINID options at the same time are not compatible".into());
                 }
                 approximate = false;
-                if let (b"~" | b"=", Some(&after)) = (next, call.args.get(at + 2)) {
+                if let (b"~" | b"=", Some(&after)) = (next, args.get(at + 2)) {
                     approximate = next == b"~";
                     (next, at) = (after, at + 1);
                 }
@@ -97,16 +97,15 @@ fn checked_trim(
     if limit.is_some() && !approximate {
         return Err("ERR syntax error, LIMIT cannot be used without the special ~ option".into());
     }
-    let usual = match node_entries(call).saturating_mul(100) {
-        0 => 10_000,
-        entries => entries.min(1_000_000),
-    };
-    let most = match limit {
+    let most = || match limit {
         Some(0) => u64::MAX,
         Some(limit) => limit,
-        None => usual,
+        None => match node_entries(call).saturating_mul(100) {
+            0 => 10_000,
+            entries => entries.min(1_000_000),
+        },
     };
-    Ok(threshold.map(|threshold| Trim { threshold, approximate: approximate.then_some(most) }))
+    Ok(threshold.map(|threshold| Trim { threshold, approximate: approximate.then(most) }))
 }
 
 /// Entries that a node of Redis would have at most; 0 for no such limit.
@@ -115,7 +114,7 @@ fn node_entries(call: &Call<'_>) -> u64 {
 }
 
 /// Trims; answers how many entries went.
-fn trim(call: &Call<'_>, draft: &mut Draft, trim: &Trim) -> Result<u64, Stop> {
+fn trim(call: &Call<'_>, draft: &mut Draft<'_>, trim: &Trim) -> Result<u64, Stop> {
     let most = trim.approximate.unwrap_or(u64::MAX);
     let may_go = match trim.threshold {
         Threshold::Length(length) => draft.len().saturating_sub(length),
@@ -136,23 +135,21 @@ fn whole_nodes(len: u64, may_go: u64, most: u64, node: u64) -> u64 {
     if enough == len || node == 0 { enough } else { enough - enough % node }
 }
 
-pub(super) fn xadd(call: &mut Call<'_>) -> Outcome {
-    let (key, options) = (call.args[1], options(call, true)?);
-    let pairs = call.args.get(options.at + 1..).unwrap_or_default();
+/// What an XADD says, as far as it can be understood without its stream: its options, and fields and values in turn.
+fn entry<'c>(call: &Call<'_>, args: &'c [&'c [u8]]) -> Result<(Options, &'c [&'c [u8]]), Stop> {
+    let options = options(call, args, true)?;
+    let pairs = args.get(options.at + 1..).unwrap_or_default();
     if pairs.is_empty() || !pairs.len().is_multiple_of(2) {
         return Err(wrong_arity(call.command));
     }
     if options.wanted == Wanted::Exactly(Id::MIN) {
         return Err("ERR The ID specified in XADD must be greater than 0-0".into());
     }
-    let (found, mut draft) = match find_draft(call, key)? {
-        Some((found, draft)) => (Some(found), draft),
-        None if options.may_make => (None, Draft::default()),
-        None => {
-            call.reply.null();
-            return Ok(());
-        }
-    };
+    Ok((options, pairs))
+}
+
+/// Adds an entry to a stream, and trims it; what is refused has changed nothing.
+fn add(call: &Call<'_>, draft: &mut Draft<'_>, options: &Options, pairs: &[&[u8]]) -> Result<Id, Stop> {
     let last = draft.last_given(call.txn)?;
     if last == Id::MAX {
         return Err("ERR The stream has exhausted the last possible ID, unable to add more items".into());
@@ -161,21 +158,52 @@ pub(super) fn xadd(call: &mut Call<'_>) -> Outcome {
         return Err("ERR The ID specified in XADD is equal or smaller than the target stream top item".into());
     };
     draft.append(call.txn, id, pairs)?;
-    let gone = match &options.trim {
-        Some(wanted) => trim(call, &mut draft, wanted)?,
-        None => 0,
-    };
-    publish(call, key, found, &mut draft)?;
-    call.notify('t', "xadd", key);
-    if gone > 0 {
-        call.notify('t', "xtrim", key);
+    call.notify('t', "xadd", call.args[1]);
+    if let Some(wanted) = &options.trim
+        && trim(call, draft, wanted)? > 0
+    {
+        call.notify('t', "xtrim", call.args[1]);
     }
+    Ok(id)
+}
+
+pub(super) fn xadd(call: &mut Call<'_>) -> Outcome {
+    let (key, (options, pairs)) = (call.args[1], entry(call, call.args)?);
+    let (found, mut draft) = match find_draft(call, key)? {
+        Some((found, draft)) => (Some(found), draft),
+        None if options.may_make => (None, Draft::default()),
+        None => {
+            call.reply.null();
+            return Ok(());
+        }
+    };
+    let id = add(call, &mut draft, &options, pairs)?;
+    publish(call, key, found, &mut draft)?;
     reply_id(call.reply, id);
     Ok(())
 }
 
+/// Adds for as many calls as are not refused, to a stream that is there.
+pub(super) fn xadd_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> {
+    let Some((found, mut draft)) = find_draft(call, call.args[1])? else { return Ok(0) };
+    let mut done = 0;
+    for args in calls {
+        let added = entry(call, args).and_then(|(options, pairs)| add(call, &mut draft, &options, pairs));
+        match added {
+            Ok(id) => reply_id(call.reply, id),
+            Err(Stop::Refused(_)) => break,
+            Err(other) => return Err(other),
+        }
+        done += 1;
+    }
+    if done > 0 {
+        publish(call, call.args[1], Some(found), &mut draft)?;
+    }
+    Ok(done)
+}
+
 pub(super) fn xtrim(call: &mut Call<'_>) -> Outcome {
-    let (key, options) = (call.args[1], options(call, false)?);
+    let (key, options) = (call.args[1], options(call, call.args, false)?);
     let mut gone = 0;
     if let (Some((found, mut draft)), Some(wanted)) = (find_draft(call, key)?, &options.trim) {
         gone = trim(call, &mut draft, wanted)?;

@@ -40,12 +40,12 @@ fn options(call: &Call<'_>, creates: bool) -> Result<Options, Stop> {
 }
 
 /// The stream that XGROUP changes.
-fn existing<'c>(call: &Call<'c>) -> Result<(Found<'c>, Draft), Stop> {
+fn existing<'c>(call: &Call<'c>) -> Result<(Found<'c>, Draft<'c>), Stop> {
     find_draft(call, call.args[2])?.ok_or_else(|| NO_KEY.into())
 }
 
 /// The group that XGROUP changes.
-fn existing_group(call: &Call<'_>, draft: &Draft) -> Result<Group<'static>, Stop> {
+fn existing_group(call: &Call<'_>, draft: &Draft<'_>) -> Result<Group<'static>, Stop> {
     let group = draft.view(call.txn).group(call.args[3])?.map(Group::owned);
     group.ok_or_else(|| no_such_group(call.args[2], call.args[3]))
 }

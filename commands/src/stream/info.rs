@@ -40,7 +40,7 @@ pub(super) fn consumers(call: &mut Call<'_>) -> Outcome {
         call.reply.bulk(b"name");
         call.reply.bulk(&consumer.name);
         call.reply.bulk(b"pending");
-        call.reply.integer(stream.owned_len(group.number, consumer.number)? as i64);
+        call.reply.integer(stream.owned_len(consumer.number)? as i64);
         call.reply.bulk(b"idle");
         call.reply.integer(now.saturating_sub(consumer.seen_ms as i64).max(0));
         call.reply.bulk(b"inactive");
@@ -176,7 +176,7 @@ fn reply_consumers(reply: &mut dyn Reply, stream: &Stream<'_>, group: u32, limit
     for consumer in stream.consumers(group)? {
         let consumer = consumer?;
         shown += 1;
-        let owned = stream.owned_len(group, consumer.number)?;
+        let owned = stream.owned_len(consumer.number)?;
         reply.map(5);
         reply.bulk(b"name");
         reply.bulk(&consumer.name);
@@ -188,7 +188,7 @@ fn reply_consumers(reply: &mut dyn Reply, stream: &Stream<'_>, group: u32, limit
         reply.integer(owned as i64);
         reply.bulk(b"pending");
         reply.array(owned.min(limit) as usize);
-        for id in stream.owned(group, consumer.number, Id::MIN)?.take(limit as usize) {
+        for id in stream.owned(consumer.number, Id::MIN)?.take(limit as usize) {
             let pending = stream.pending_of(group, id?)?;
             reply.array(3);
             reply_id(reply, pending.id);

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use polder_base::number;
-use polder_table::{Found, Stop};
+use polder_table::Stop;
 use polder_values::stream::{Consumer, Draft, Group, Id, Pending, Stream};
+use smallvec::SmallVec;
 
-use super::{find, find_draft, id, no_group, publish, reply_entry, reply_id, shown};
+use super::{find, find_group, id, no_group, publish, reply_entry, reply_id, shown};
 use crate::call::{Call, Outcome, SYNTAX, integer, is};
 
 /// XAUTOCLAIM looks at so many entries for each that it may claim, and claims so many unless it is told otherwise.
@@ -15,30 +16,39 @@ const LOOKS: u64 = 10;
 const CLAIMS: u64 = 100;
 const CLAIMS_MAX: i64 = i64::MAX / 16;
 
-/// A key's state and stream, and one of its groups.
-type Held<'c> = (Found<'c>, Draft, Group<'static>);
-
-fn find_group<'c>(call: &Call<'c>) -> Result<Option<Held<'c>>, Stop> {
-    let Some((found, draft)) = find_draft(call, call.args[1])? else { return Ok(None) };
-    let group = draft.view(call.txn).group(call.args[2])?.map(Group::owned);
-    Ok(group.map(|group| (found, draft, group)))
-}
-
 pub(super) fn xack(call: &mut Call<'_>) -> Outcome {
-    let Some((found, mut draft, group)) = find_group(call)? else {
+    let Some((found, mut draft, group)) = find_group(call, call.args[1], call.args[2])? else {
         call.reply.integer(0);
         return Ok(());
     };
     let ids = call.args[3..].iter().map(|text| id::exact(text)).collect::<Result<Vec<_>, _>>()?;
-    let mut gone = 0;
-    for id in ids {
-        gone += i64::from(draft.remove_pending(call.txn, group.number, id)?);
-    }
+    let gone = draft.remove_all_pending(call.txn, group.number, &ids)?.into_iter().filter(|gone| *gone).count();
     if gone > 0 {
         publish(call, call.args[1], Some(found), &mut draft)?;
     }
-    call.reply.integer(gone);
+    call.reply.integer(gone as i64);
     Ok(())
+}
+
+/// Acknowledges for as many calls as name the same group and ids that can be read.
+pub(super) fn xack_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> {
+    let Some((found, mut draft, group)) = find_group(call, call.args[1], call.args[2])? else { return Ok(0) };
+    let (mut ids, mut ends) = (Vec::new(), Vec::new());
+    for args in calls.iter().take_while(|args| args[2] == call.args[2]) {
+        let Ok(own) = args[3..].iter().map(|text| id::exact(text)).collect::<Result<SmallVec<[Id; 4]>, _>>() else { break };
+        ids.extend(own);
+        ends.push(ids.len());
+    }
+    let gone = draft.remove_all_pending(call.txn, group.number, &ids)?;
+    if gone.contains(&true) {
+        publish(call, call.args[1], Some(found), &mut draft)?;
+    }
+    let mut begin = 0;
+    for end in &ends {
+        call.reply.integer(gone[begin..*end].iter().filter(|gone| **gone).count() as i64);
+        begin = *end;
+    }
+    Ok(ends.len())
 }
 
 /// What XPENDING is asked for besides the summary.
@@ -93,7 +103,7 @@ fn reply_summary(call: &mut Call<'_>, stream: &Stream<'_>, group: u32) -> Outcom
     let mut owners = Vec::new();
     for consumer in stream.consumers(group)? {
         let consumer = consumer?;
-        match stream.owned_len(group, consumer.number)? {
+        match stream.owned_len(consumer.number)? {
             0 => {}
             owned => owners.push((consumer.name, owned)),
         }
@@ -123,7 +133,7 @@ fn reply_pending(call: &mut Call<'_>, stream: &Stream<'_>, group: u32, wanted: &
             call.reply.array(0);
             return Ok(());
         };
-        for id in stream.owned(group, consumer.number, wanted.start)? {
+        for id in stream.owned(consumer.number, wanted.start)? {
             let id = id?;
             if id > wanted.end || !take(stream.pending_of(group, id)?) {
                 break;
@@ -172,7 +182,7 @@ impl Claim {
     }
 
     /// Makes an entry the consumer's own.
-    fn take(&self, call: &Call<'_>, draft: &mut Draft, old: &Pending) -> Outcome {
+    fn take(&self, call: &Call<'_>, draft: &mut Draft<'_>, old: &Pending) -> Outcome {
         let more = u64::from(!self.just_id);
         let deliveries = self.deliveries.unwrap_or(old.deliveries.wrapping_add(more));
         let pending = Pending { id: old.id, consumer: self.consumer.number, delivered_ms: self.delivered_ms, deliveries };
@@ -181,7 +191,7 @@ impl Claim {
 }
 
 /// The consumer that claims, who need not be there yet.
-fn claimant(call: &Call<'_>, draft: &mut Draft, group: &Group<'_>) -> Result<Consumer<'static>, Stop> {
+fn claimant(call: &Call<'_>, draft: &mut Draft<'_>, group: &Group<'_>) -> Result<Consumer<'static>, Stop> {
     let (name, now) = (call.args[3], call.txn.now_ms());
     let consumer = draft.view(call.txn).consumer(group.number, name)?.map(Consumer::owned);
     match consumer {
@@ -194,7 +204,7 @@ fn claimant(call: &Call<'_>, draft: &mut Draft, group: &Group<'_>) -> Result<Con
 }
 
 /// Shows what was claimed.
-fn reply_claimed(call: &mut Call<'_>, draft: &Draft, claimed: &[Id], just_id: bool) -> Outcome {
+fn reply_claimed(call: &mut Call<'_>, draft: &Draft<'_>, claimed: &[Id], just_id: bool) -> Outcome {
     call.reply.array(claimed.len());
     let stream = draft.view(call.txn);
     for id in claimed {
@@ -258,7 +268,8 @@ fn claim_options(call: &Call<'_>) -> Result<Options, Stop> {
 }
 
 pub(super) fn xclaim(call: &mut Call<'_>) -> Outcome {
-    let (found, mut draft, mut group) = find_group(call)?.ok_or_else(|| no_group(call.args[1], call.args[2]))?;
+    let (found, mut draft, mut group) =
+        find_group(call, call.args[1], call.args[2])?.ok_or_else(|| no_group(call.args[1], call.args[2]))?;
     let idle_min = number::integer(call.args[4]).ok_or("ERR Invalid min-idle-time argument for XCLAIM")?.max(0);
     let options = claim_options(call)?;
     if options.last > group.last {
@@ -315,7 +326,7 @@ pub(super) fn xautoclaim(call: &mut Call<'_>) -> Outcome {
             _ => return Err(SYNTAX.into()),
         }
     }
-    let (found, mut draft, group) = find_group(call)?.ok_or_else(|| no_group(call.args[1], call.args[2]))?;
+    let (found, mut draft, group) = find_group(call, call.args[1], call.args[2])?.ok_or_else(|| no_group(call.args[1], call.args[2]))?;
     let now_ms = call.txn.now_ms();
     let consumer = claimant(call, &mut draft, &group)?;
     let mut claim = Claim { consumer, group, idle_min, delivered_ms: now_ms, deliveries: None, just_id, now_ms };
@@ -349,7 +360,7 @@ struct Sorted {
     next: Id,
 }
 
-fn sort_out(call: &Call<'_>, draft: &Draft, claim: &Claim, start: Id, count: u64) -> Result<Sorted, Stop> {
+fn sort_out(call: &Call<'_>, draft: &Draft<'_>, claim: &Claim, start: Id, count: u64) -> Result<Sorted, Stop> {
     let stream = draft.view(call.txn);
     let mut sorted = Sorted { claimed: Vec::new(), deleted: Vec::new(), next: Id::MIN };
     let (mut left, mut looks) = (count, count * LOOKS);

@@ -5,12 +5,13 @@
 use std::collections::HashMap;
 
 use polder_base::Protocol;
-use polder_table::Stop;
+use polder_table::{Found, Stop};
 use polder_values::Kind;
-use polder_values::stream::{Consumer, Group, Id, Pending, Range, Stream};
+use polder_values::stream::{Consumer, Draft, Group, Id, Pending, Range, Stream};
+use smallvec::SmallVec;
 
 use super::group::Measure;
-use super::{find, find_draft, id, publish, reply_entry, reply_id, reply_range, shown};
+use super::{find, find_group, id, publish, reply_entry, reply_id, reply_range, shown};
 use crate::call::{Call, Outcome, SYNTAX, integer, is, is_whole};
 use crate::waiting::{Otherwise, Wait, milliseconds};
 
@@ -26,9 +27,9 @@ struct Request<'c> {
     ids: &'c [&'c [u8]],
 }
 
-fn request<'c>(call: &Call<'c>, grouped: bool) -> Result<Request<'c>, Stop> {
+fn request<'c>(call: &Call<'_>, args: &'c [&'c [u8]], grouped: bool) -> Result<Request<'c>, Stop> {
     let mut request = Request { timeout_ms: None, limit: u64::MAX, no_ack: false, group: None, keys: &[], ids: &[] };
-    let mut rest = &call.args[1..];
+    let mut rest = &args[1..];
     loop {
         rest = match rest {
             [word, ms, rest @ ..] if is(word, "BLOCK") => {
@@ -75,7 +76,7 @@ fn unbalanced(call: &Call<'_>, grouped: bool) -> Stop {
 }
 
 pub(super) fn xread(call: &mut Call<'_>) -> Outcome {
-    let request = request(call, false)?;
+    let request = request(call, call.args, false)?;
     let mut ids = Vec::with_capacity(request.ids.len());
     let memo: Vec<Id> = call.memo().map(ids_of).unwrap_or_default();
     for (at, (key, text)) in request.keys.iter().zip(request.ids).enumerate() {
@@ -158,31 +159,56 @@ enum Serving {
     New,
 }
 
+/// A call that reads one stream and does not wait may share a transaction.
+pub(super) fn shares(args: &[&[u8]]) -> Option<usize> {
+    let streams = args.len().checked_sub(3)?;
+    let waits = args.iter().any(|arg| is(arg, "BLOCK"));
+    (is(args[streams], "STREAMS") && !waits).then_some(streams + 1)
+}
+
 pub(super) fn xreadgroup(call: &mut Call<'_>) -> Outcome {
-    let request = request(call, true)?;
+    let request = request(call, call.args, true)?;
     let Some((group, consumer)) = request.group else { unreachable!("a call without a group was refused") };
-    let mut seen = Vec::with_capacity(request.ids.len());
+    let mut targets = SmallVec::<[Option<Target<'_>>; 1]>::new();
     for (key, text) in request.keys.iter().zip(request.ids) {
-        let stream = find(call, key)?.map(|(_, stream)| stream);
-        if stream.map_or(Ok(None), |stream| stream.group(group))?.is_none() {
-            return Err(missing(key, group));
-        }
-        seen.push(match *text {
+        let mut target = Target::find(call, key, group)?;
+        target.seen = match *text {
             b">" => Id::MAX,
             b"$" | b"+" => return Err(meaningless(text)),
             text => id::exact(text)?,
-        });
+        };
+        targets.push(Some(target));
     }
-    let servings = servings(call, &request, group, &seen)?;
+    let servings = servings(call, &request, &targets)?;
     let served = servings.iter().filter(|serving| **serving != Serving::Nothing).count();
     if served > 0 {
         call.reply_streams(served);
     }
+    // A stream that is named again is looked at again, when what came before has been done to it.
+    for at in 1..targets.len() {
+        targets[at] = targets[at].take().filter(|_| !request.keys[..at].contains(&request.keys[at]));
+    }
     // Who waits is known as a consumer meanwhile: the transaction that puts the call down for its keys commits this, too.
-    for (key, serving) in request.keys.iter().zip(servings) {
-        serve(call, &request, key, (group, consumer), serving)?;
+    for ((key, target), serving) in request.keys.iter().zip(targets).zip(servings) {
+        let target = target.map_or_else(|| Target::find(call, key, group), Ok)?;
+        serve(call, &request, key, target, consumer, serving)?;
     }
     if served == 0 { finish(call, &request, Vec::new()) } else { Ok(()) }
+}
+
+/// A stream of a call, the group that reads it, and which id was seen last: none with `>`, which is as if it were the greatest.
+struct Target<'c> {
+    found: Found<'c>,
+    draft: Draft<'c>,
+    group: Group<'static>,
+    seen: Id,
+}
+
+impl<'c> Target<'c> {
+    fn find(call: &Call<'c>, key: &[u8], group: &[u8]) -> Result<Target<'c>, Stop> {
+        let (found, draft, group) = find_group(call, key, group)?.ok_or_else(|| missing(key, group))?;
+        Ok(Target { found, draft, group, seen: Id::MAX })
+    }
 }
 
 fn missing(key: &[u8], group: &[u8]) -> Stop {
@@ -200,24 +226,21 @@ fn meaningless(text: &[u8]) -> Stop {
 }
 
 /// What each stream of a call has to be served. One that is named more than once has for the second time what the first has left.
-fn servings(call: &Call<'_>, request: &Request<'_>, group: &[u8], seen: &[Id]) -> Result<Vec<Serving>, Stop> {
+fn servings(call: &Call<'_>, request: &Request<'_>, targets: &[Option<Target<'_>>]) -> Result<SmallVec<[Serving; 1]>, Stop> {
     let mut delivered: HashMap<&[u8], Id> = HashMap::new();
-    let mut servings = Vec::with_capacity(seen.len());
-    for (key, seen) in request.keys.iter().zip(seen) {
-        let Some(start) = seen.next() else {
-            let Some((_, stream)) = find(call, key)? else { unreachable!("it was there a moment ago") };
-            let last = match delivered.get(key) {
-                Some(last) => *last,
-                None => stream.group(group)?.map_or(Id::MAX, |group| group.last),
-            };
-            let has_new = stream.last()?.is_some_and(|top| top > last);
-            if has_new && request.keys.len() > 1 {
-                delivered.insert(key, reached(&stream, last, request.limit)?);
-            }
-            servings.push(if has_new { Serving::New } else { Serving::Nothing });
+    let mut servings = SmallVec::with_capacity(targets.len());
+    for (key, target) in request.keys.iter().zip(targets.iter().flatten()) {
+        if let Some(start) = target.seen.next() {
+            servings.push(Serving::History(start));
             continue;
-        };
-        servings.push(Serving::History(start));
+        }
+        let stream = target.draft.view(call.txn);
+        let last = delivered.get(key).copied().unwrap_or(target.group.last);
+        let has_new = stream.last()?.is_some_and(|top| top > last);
+        if has_new && request.keys.len() > 1 {
+            delivered.insert(key, reached(&stream, last, request.limit)?);
+        }
+        servings.push(if has_new { Serving::New } else { Serving::Nothing });
     }
     Ok(servings)
 }
@@ -234,19 +257,10 @@ fn reached(stream: &Stream<'_>, last: Id, limit: u64) -> Result<Id, Stop> {
 }
 
 /// Serves one stream to a consumer, who is made if need be.
-fn serve(call: &mut Call<'_>, request: &Request<'_>, key: &[u8], names: (&[u8], &[u8]), serving: Serving) -> Outcome {
-    let Some((found, mut draft)) = find_draft(call, key)? else { unreachable!("it was there a moment ago") };
+fn serve(call: &mut Call<'_>, request: &Request<'_>, key: &[u8], target: Target<'_>, name: &[u8], serving: Serving) -> Outcome {
+    let Target { found, mut draft, mut group, .. } = target;
     let now_ms = call.txn.now_ms();
-    let group = draft.view(call.txn).group(names.0)?.map(Group::owned);
-    let Some(mut group) = group else { unreachable!("it was there a moment ago") };
-    let consumer = draft.view(call.txn).consumer(group.number, names.1)?.map(Consumer::owned);
-    let mut consumer = match consumer {
-        Some(consumer) => Consumer { seen_ms: now_ms, ..consumer },
-        None => {
-            call.notify('t', "xgroup-createconsumer", key);
-            draft.create_consumer(call.txn, group.number, names.1, now_ms)?
-        }
-    };
+    let mut consumer = reader(call, key, &mut draft, &group, name)?;
     let mut pending = Vec::new();
     if serving != Serving::Nothing {
         call.reply_stream(key);
@@ -256,8 +270,8 @@ fn serve(call: &mut Call<'_>, request: &Request<'_>, key: &[u8], names: (&[u8], 
         Serving::Nothing => {}
         Serving::History(start) => reply_history(call, &stream, &consumer, start, request.limit, &mut pending)?,
         Serving::New => {
-            reply_new(call, &stream, &mut group, request.limit, &mut pending)?;
-            pending.iter_mut().for_each(|pending| pending.consumer = consumer.number);
+            let measure = Measure::of(&stream)?;
+            reply_new(call, &stream, &measure, &mut group, (consumer.number, request.limit), &mut pending)?;
             if request.no_ack {
                 pending.clear();
             } else if !pending.is_empty() {
@@ -266,11 +280,51 @@ fn serve(call: &mut Call<'_>, request: &Request<'_>, key: &[u8], names: (&[u8], 
             draft.put_group(call.txn, &group)?;
         }
     }
-    for pending in &pending {
-        draft.put_pending(call.txn, group.number, pending)?;
-    }
+    draft.put_delivered(call.txn, group.number, &pending)?;
     draft.put_consumer(call.txn, &consumer)?;
     publish(call, key, Some(found), &mut draft)
+}
+
+/// The consumer that reads, who need not be there yet.
+fn reader(call: &Call<'_>, key: &[u8], draft: &mut Draft<'_>, group: &Group<'_>, name: &[u8]) -> Result<Consumer<'static>, Stop> {
+    let now_ms = call.txn.now_ms();
+    let consumer = draft.view(call.txn).consumer(group.number, name)?.map(Consumer::owned);
+    if let Some(consumer) = consumer {
+        return Ok(Consumer { seen_ms: now_ms, ..consumer });
+    }
+    call.notify('t', "xgroup-createconsumer", key);
+    Ok(draft.create_consumer(call.txn, group.number, name, now_ms)?)
+}
+
+/// Serves as many calls as read what is new of one stream for one consumer, who has it pending then.
+pub(super) fn xreadgroup_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> {
+    let first = request(call, call.args, true)?;
+    let alike = |wanted: &Request<'_>| wanted.group == first.group && *wanted.ids == [b">"] && !wanted.no_ack;
+    // What is left to the command's own function is left before anything is made (C1).
+    let ([key], Some((group, name)), true) = (first.keys, first.group, alike(&first)) else { return Ok(0) };
+    let Target { found, mut draft, mut group, .. } = Target::find(call, key, group)?;
+    let mut consumer = reader(call, key, &mut draft, &group, name)?;
+    let (stream, mut pending, mut done) = (draft.view(call.txn), Vec::new(), 0);
+    let (measure, last) = (Measure::of(&stream)?, stream.last()?);
+    for args in calls {
+        let Some(wanted) = request(call, args, true).ok().filter(alike) else { break };
+        if last.is_some_and(|last| last > group.last) {
+            call.reply_streams(1);
+            call.reply_stream(key);
+            reply_new(call, &stream, &measure, &mut group, (consumer.number, wanted.limit), &mut pending)?;
+        } else {
+            call.reply.null_array();
+        }
+        done += 1;
+    }
+    if !pending.is_empty() {
+        consumer.active_ms = Some(consumer.seen_ms);
+        draft.put_group(call.txn, &group)?;
+        draft.put_delivered(call.txn, group.number, &pending)?;
+    }
+    draft.put_consumer(call.txn, &consumer)?;
+    publish(call, key, Some(found), &mut draft)?;
+    Ok(done)
 }
 
 /// Replies with what a consumer has pending; what is still there counts as delivered once more.
@@ -282,7 +336,7 @@ fn reply_history(
     limit: u64,
     pending: &mut Vec<Pending>,
 ) -> Outcome {
-    let owned = stream.owned(consumer.group, consumer.number, start)?;
+    let owned = stream.owned(consumer.number, start)?;
     let ids = owned.take(usize::try_from(limit).unwrap_or(usize::MAX)).collect::<Result<Vec<_>, _>>()?;
     call.reply.array(ids.len());
     for id in ids {
@@ -298,18 +352,25 @@ fn reply_history(
     Ok(())
 }
 
-/// Replies with what a group has not seen yet, and moves the group on. Whose it is to be is left open.
-fn reply_new(call: &mut Call<'_>, stream: &Stream<'_>, group: &mut Group<'_>, limit: u64, pending: &mut Vec<Pending>) -> Outcome {
-    let measure = Measure::of(stream)?;
+/// Replies with what a group has not seen yet, of which there is something, and moves the group on. What is delivered is to belong to the
+/// consumer with this number; as many entries as that at most.
+fn reply_new(
+    call: &mut Call<'_>,
+    stream: &Stream<'_>,
+    measure: &Measure,
+    group: &mut Group<'_>,
+    (consumer, limit): (u32, u64),
+    pending: &mut Vec<Pending>,
+) -> Outcome {
     let start = group.last.next().unwrap_or(Id::MAX);
     let range = Range { start, limit, ..Range::ALL };
-    let (count, before) = (stream.count(&range)? as usize, pending.len());
+    let (count, before) = (if limit == 1 { 1 } else { stream.count(&range)? as usize }, pending.len());
     call.reply.array(count);
     let (reply, delivered_ms) = (&mut *call.reply, call.txn.now_ms());
     stream.walk(&range, &mut |entry| {
         measure.advance(group, entry.id);
         reply_entry(reply, entry);
-        pending.push(Pending { id: entry.id, consumer: 0, delivered_ms, deliveries: 1 });
+        pending.push(Pending { id: entry.id, consumer, delivered_ms, deliveries: 1 });
     })?;
     is_whole(count, pending.len() - before)
 }

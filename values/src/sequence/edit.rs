@@ -86,6 +86,21 @@ pub fn splice(nodes: &dyn Nodes, rule: &Rule, tree: &mut Tree, rank: u64, replac
     put(nodes, rule, tree, rank, replaces, &New { parts: &[&stub], long: Some((root.refs[0], word)) })
 }
 
+/// See [`Draft::lengthen_last`]. A leaf of this transaction is lengthened where it lies; nodes of its path are of this transaction, too,
+/// and say the same of it as before.
+pub fn lengthen_last(nodes: &dyn Nodes, rule: &Rule, tree: &mut Tree, leaf: Ref, head: &[u8], tail: &[&[u8]]) -> Result<bool, Fault> {
+    let mut done = false;
+    nodes.edit(leaf, &mut |_, data| done = run::lengthen_in_place(data, head, tail));
+    if done {
+        return Ok(true);
+    }
+    let old = tree.last(nodes)?.ok_or(DAMAGED)?.1.bytes(nodes)?.into_owned();
+    let mut parts: SmallVec<[&[u8]; 6]> = smallvec![head, old.get(head.len()..).ok_or(DAMAGED)?];
+    parts.extend_from_slice(tail);
+    splice(nodes, rule, tree, tree.count - 1, true, &parts)?;
+    Ok(false)
+}
+
 fn put(nodes: &dyn Nodes, rule: &Rule, tree: &mut Tree, rank: u64, replaces: bool, new: &New<'_>) -> Result<(), Fault> {
     let change = Change { nodes, rule, new: Some(new), append: rank == tree.count, prepend: rank == 0 && !replaces };
     if tree.count > 0 {

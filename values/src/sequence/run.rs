@@ -262,6 +262,25 @@ pub fn patch_in_place(bytes: &mut [u8], patch: &Patch<'_>) {
     bytes[..HEAD].copy_from_slice(&(new_count as u16).to_le_bytes());
 }
 
+/// Puts `head` over the first bytes of the last element and `tail` behind it; answers false, having done nothing, where that cannot be.
+pub fn lengthen_in_place(bytes: &mut [u8], head: &[u8], tail: &[&[u8]]) -> bool {
+    let Ok(run) = Run::read(bytes, &[]) else { return false };
+    let Some(last) = run.count.checked_sub(1) else { return false };
+    let (start, end, is_long, data) = (run.start(last), run.start(run.count), run.is_long(last), HEAD + run.count * ENTRY);
+    let length = tail.iter().map(|part| part.len()).sum::<usize>();
+    if is_long || start + head.len() > end || data + end + length > bytes.len() {
+        return false;
+    }
+    bytes[data + start..][..head.len()].copy_from_slice(head);
+    let mut at = data + end;
+    for part in tail {
+        bytes[at..][..part.len()].copy_from_slice(part);
+        at += part.len();
+    }
+    bytes[data - ENTRY..data].copy_from_slice(&((end + length) as u16).to_le_bytes());
+    true
+}
+
 /// A run that is being built from its first element to its last.
 #[derive(Default)]
 pub struct Builder {

@@ -187,6 +187,16 @@ pub fn leaf_at<'a>(nodes: &'a dyn Nodes, tree: &Tree, mut rank: u64) -> Result<(
     Ok((run, rank as usize))
 }
 
+/// The last leaf of a tree that has one.
+pub fn last_leaf<'a>(nodes: &'a dyn Nodes, tree: &Tree) -> Result<(Ref, Run<'a>), Fault> {
+    let mut node = tree.root;
+    for _ in 0..checked_height(tree)? {
+        let inner = Inner::read(nodes, node)?;
+        node = inner.node(inner.len() - 1);
+    }
+    Ok((node, leaf(nodes, node)?))
+}
+
 /// The first element below a node.
 pub fn first_of(nodes: &dyn Nodes, mut node: Ref, level: u8) -> Result<(Run<'_>, Element<'_>), Fault> {
     for _ in 0..level {

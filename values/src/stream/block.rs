@@ -3,8 +3,9 @@
 //! ```text
 //! OFFSET  SIZE  WHAT
 //!      0    16  the first entry's id: milliseconds and number, high bytes first, so that blocks sort as their bytes do
-//!     16     1  entries
-//!     17     -  the entries
+//!     16    16  the last entry's id
+//!     32     1  entries
+//!     33     -  the entries
 //!
 //! an entry      1  low half: the schema its fields follow, 15: they stand here; high half: its id (not of the first one)
 //!                    0        the milliseconds of the one before, the next number
@@ -15,6 +16,8 @@
 //! ```
 //! Numbers are LEB128; a string is its length and its bytes. A schema is a list of fields that many entries share; the stream keeps
 //! up to fifteen of them, one after the other: how many fields, then each.
+use std::borrow::Cow;
+
 use polder_base::Fault;
 
 use super::Id;
@@ -26,7 +29,13 @@ pub const BLOCK_MAX: usize = 505;
 const ENTRIES_MAX: usize = 64;
 
 /// Bytes of a block before its entries.
-pub const HEAD: usize = 17;
+pub const HEAD: usize = 33;
+
+/// What a block begins with.
+pub type Beginning = [u8; HEAD];
+
+/// Where the last entry's id stands.
+const LAST: usize = 16;
 
 /// Schemas of a stream, and the bytes that they may take in all.
 const SCHEMAS_MAX: usize = 15;
@@ -119,29 +128,43 @@ impl<'b> Schemas<'b> {
     fn get(&self, number: u8) -> Result<Schema<'b>, Fault> {
         self.all[..self.count].get(usize::from(number)).copied().ok_or(DAMAGED)
     }
+}
 
-    /// The schema of fields and values in turn, if there is one.
-    fn of(&self, pairs: &[&[u8]]) -> Option<u8> {
-        let fits = |schema: &Schema<'_>| {
-            let mut reader = Reader(schema.fields);
-            schema.count == pairs.len() / 2 && pairs.iter().step_by(2).all(|field| reader.string() == Ok(*field))
-        };
-        self.all[..self.count].iter().position(fits).map(|at| at as u8)
+/// The number of the schema of fields and values in turn, if there is one; else how many others there are.
+fn schema_of(bytes: &[u8], pairs: &[&[u8]]) -> Result<Result<u8, u8>, Fault> {
+    let mut reader = Reader(bytes);
+    for number in 0..=SCHEMAS_MAX as u8 {
+        if reader.0.is_empty() {
+            return Ok(Err(number));
+        }
+        let count = reader.number()?;
+        let mut fits = count == pairs.len() as u64 / 2;
+        for at in 0..count {
+            let field = reader.string()?;
+            fits = fits && pairs[at as usize * 2] == field;
+        }
+        if fits {
+            return Ok(Ok(number));
+        }
     }
+    Err(DAMAGED)
 }
 
 /// The schema and the body of an entry; if its fields make a new schema that pays, `schemas` is longer by that.
-pub fn body(schemas: &mut Vec<u8>, pairs: &[&[u8]]) -> Result<(u8, Vec<u8>), Fault> {
-    let known = Schemas::read(schemas)?;
-    let (mut schema, count) = (known.of(pairs), known.count);
-    if schema.is_none() && count < SCHEMAS_MAX {
-        let bytes: usize = pairs.iter().step_by(2).map(|field| field.len() + 3).sum();
-        if schemas.len() + bytes + 2 <= SCHEMA_BYTES_MAX {
-            write_number(schemas, pairs.len() as u64 / 2);
-            pairs.iter().step_by(2).for_each(|field| write_string(schemas, field));
-            schema = Some(count as u8);
+pub fn body(schemas: &mut Cow<'_, [u8]>, pairs: &[&[u8]]) -> Result<(u8, Vec<u8>), Fault> {
+    let schema = match schema_of(schemas, pairs)? {
+        Ok(known) => Some(known),
+        Err(count) => {
+            let bytes: usize = pairs.iter().step_by(2).map(|field| field.len() + 3).sum();
+            let pays = usize::from(count) < SCHEMAS_MAX && schemas.len() + bytes + 2 <= SCHEMA_BYTES_MAX;
+            if pays {
+                let schemas = schemas.to_mut();
+                write_number(schemas, pairs.len() as u64 / 2);
+                pairs.iter().step_by(2).for_each(|field| write_string(schemas, field));
+            }
+            pays.then_some(count)
         }
-    }
+    };
     let mut body = Vec::with_capacity(pairs.iter().map(|bytes| bytes.len() + 2).sum::<usize>() + 8);
     if schema.is_none() {
         write_number(&mut body, pairs.len() as u64 / 2);
@@ -208,6 +231,11 @@ pub fn first_id(block: &[u8]) -> Id {
     Id { ms: word(0), seq: word(8) }
 }
 
+/// The last id of a block, by the bytes that it begins with.
+pub fn last_id(block: &[u8]) -> Id {
+    first_id(block.get(LAST..).unwrap_or_default())
+}
+
 /// How many entries a block has, by the bytes that it begins with.
 pub fn count(block: &[u8]) -> Result<u64, Fault> {
     match block.get(HEAD - 1) {
@@ -220,14 +248,18 @@ pub fn count(block: &[u8]) -> Result<u64, Fault> {
 pub struct Entries<'b> {
     schemas: &'b Schemas<'b>,
     reader: Reader<'b>,
+    /// The id of the one before.
     last: Id,
+    /// What the block says is the last one's.
+    end: Id,
     left: u64,
     first: bool,
 }
 
 impl<'b> Entries<'b> {
     pub fn of(block: &'b [u8], schemas: &'b Schemas<'b>) -> Result<Entries<'b>, Fault> {
-        Ok(Entries { schemas, left: count(block)?, last: first_id(block), reader: Reader(&block[HEAD..]), first: true })
+        let (left, last, end) = (count(block)?, first_id(block), last_id(block));
+        Ok(Entries { schemas, left, last, end, reader: Reader(&block[HEAD..]), first: true })
     }
 
     fn read(&mut self) -> Result<Entry<'b>, Fault> {
@@ -267,7 +299,7 @@ impl<'b> Iterator for Entries<'b> {
     fn next(&mut self) -> Option<Self::Item> {
         self.left = self.left.checked_sub(1)?;
         let entry = self.read();
-        let damaged = entry.is_err() || self.left == 0 && !self.reader.0.is_empty();
+        let damaged = entry.is_err() || self.left == 0 && (!self.reader.0.is_empty() || self.last != self.end);
         if damaged {
             self.left = 0;
             return Some(Err(DAMAGED));
@@ -276,60 +308,91 @@ impl<'b> Iterator for Entries<'b> {
     }
 }
 
+/// The first bytes of an entry: how its id differs from the one before.
+#[derive(Default)]
+pub struct Step {
+    bytes: [u8; 21],
+    len: usize,
+}
+
+impl Step {
+    fn of(last: Id, id: Id, schema: u8) -> Step {
+        let mut step = Step::default();
+        match (id.ms - last.ms, id.seq) {
+            (0, seq) if seq - last.seq == 1 => step.push(schema),
+            (0, seq) => {
+                step.push(14 << 4 | schema);
+                step.push_number(seq - last.seq);
+            }
+            (later @ 1..=13, 0) => step.push((later as u8) << 4 | schema),
+            (later, seq) => {
+                step.push(15 << 4 | schema);
+                step.push_number(later);
+                step.push_number(seq);
+            }
+        }
+        step
+    }
+
+    fn push(&mut self, byte: u8) {
+        self.bytes[self.len] = byte;
+        self.len += 1;
+    }
+
+    fn push_number(&mut self, mut number: u64) {
+        while number >= 0x80 {
+            self.push(number as u8 | 0x80);
+            number >>= 7;
+        }
+        self.push(number as u8);
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// What one more entry makes of a block of `len` bytes: its new beginning, and what stands between its last entry and the new one's
+/// body. None where it would be too long.
+pub fn lengthened(beginning: &Beginning, len: usize, id: Id, schema: u8, body: &[u8]) -> Option<(Beginning, Step)> {
+    if usize::from(beginning[HEAD - 1]) >= ENTRIES_MAX || len + 1 + body.len() > BLOCK_MAX {
+        return None;
+    }
+    let step = Step::of(last_id(beginning), id, schema);
+    let mut beginning = *beginning;
+    beginning[LAST..HEAD - 1].copy_from_slice(&id.bytes());
+    beginning[HEAD - 1] += 1;
+    (len + step.len + body.len() <= BLOCK_MAX).then_some((beginning, step))
+}
+
+/// A block of one entry, before its body.
+pub fn begun(id: Id, schema: u8) -> [u8; HEAD + 1] {
+    let mut bytes = [0; HEAD + 1];
+    bytes[..LAST].copy_from_slice(&id.bytes());
+    bytes[LAST..HEAD - 1].copy_from_slice(&id.bytes());
+    bytes[HEAD - 1..].copy_from_slice(&[1, schema]);
+    bytes
+}
+
 /// A block that is being written.
 #[derive(Default)]
 pub struct Writer {
     pub bytes: Vec<u8>,
-    last: Id,
 }
 
 impl Writer {
-    /// A block that gets more entries behind its last one, whose id is `last`.
-    pub fn of(block: &[u8], last: Id) -> Writer {
-        let mut bytes = Vec::with_capacity(BLOCK_MAX);
-        bytes.extend_from_slice(block);
-        Writer { bytes, last }
-    }
-
     /// Adds an entry; answers false, having added nothing, when the block would be too long. A first one always finds room.
     pub fn push(&mut self, id: Id, schema: u8, body: &[u8]) -> bool {
-        let before = self.bytes.len();
-        if before == 0 {
-            self.bytes.reserve(HEAD + 1 + body.len());
-            self.bytes.extend_from_slice(&id.bytes());
-            self.bytes.extend_from_slice(&[1, schema]);
-        } else {
-            if usize::from(self.bytes[HEAD - 1]) == ENTRIES_MAX || before + 1 + body.len() > BLOCK_MAX {
-                return false;
+        match self.bytes.first_chunk::<HEAD>() {
+            None => self.bytes.extend_from_slice(&begun(id, schema)),
+            Some(beginning) => {
+                let Some((beginning, step)) = lengthened(beginning, self.bytes.len(), id, schema, body) else { return false };
+                self.bytes[..HEAD].copy_from_slice(&beginning);
+                self.bytes.extend_from_slice(step.bytes());
             }
-            self.push_head(id, schema);
-            if self.bytes.len() + body.len() > BLOCK_MAX {
-                self.bytes.truncate(before);
-                return false;
-            }
-            self.bytes[HEAD - 1] += 1;
         }
         self.bytes.extend_from_slice(body);
-        self.last = id;
         true
-    }
-
-    fn push_head(&mut self, id: Id, schema: u8) {
-        let (later, last) = (id.ms - self.last.ms, self.last);
-        let bytes = &mut self.bytes;
-        match (later, id.seq) {
-            (0, seq) if seq - last.seq == 1 => bytes.push(schema),
-            (0, seq) => {
-                bytes.push(14 << 4 | schema);
-                write_number(bytes, seq - last.seq);
-            }
-            (1..=13, 0) => bytes.push((later as u8) << 4 | schema),
-            (_, seq) => {
-                bytes.push(15 << 4 | schema);
-                write_number(bytes, later);
-                write_number(bytes, seq);
-            }
-        }
     }
 
     /// Adds an entry of another block of the same stream; as [`Writer::push`].
@@ -345,7 +408,7 @@ mod tests {
     #[test]
     fn entries_are_read_as_they_were_written() {
         let ids = [(5, 0), (5, 1), (5, 9), (6, 0), (19, 0), (19, 1), (19, u64::MAX), (20, 5), (1 << 60, 7), (u64::MAX, u64::MAX)];
-        let (mut schemas, mut writer) = (Vec::new(), Writer::default());
+        let (mut schemas, mut writer) = (Cow::default(), Writer::default());
         let pairs: Vec<Vec<&[u8]>> =
             (0..ids.len()).map(|at| if at % 3 == 2 { vec![&b"x"[..], b"", b"y", b"2"] } else { vec![&b"f"[..], b"value"] }).collect();
         for (id, pairs) in ids.iter().zip(&pairs) {
@@ -363,14 +426,14 @@ mod tests {
 
     #[test]
     fn more_than_fifteen_schemas_stand_with_their_entries() {
-        let mut schemas = Vec::new();
+        let mut schemas = Cow::default();
         for number in 0..20u8 {
             let field = [b'f', number];
             let (schema, _) = body(&mut schemas, &[&field, b"v"]).unwrap();
             assert_eq!(schema, number.min(OWN));
         }
         let long = vec![b'l'; 2000];
-        assert_eq!(body(&mut Vec::new(), &[&long, b"v"]).unwrap().0, OWN);
+        assert_eq!(body(&mut Cow::default(), &[&long, b"v"]).unwrap().0, OWN);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Whether a stream is whole.
 use polder_base::{Fault, Ref};
 
+use super::block::BLOCK_MAX;
 use super::groups::{CONSUMERS, NAMES, OWNED, PENDING, RULES};
-use super::{BLOCK_MAX, BLOCKS, Entries, HEAD, Id, Schemas, Stream, block};
+use super::{BLOCKS, Entries, HEAD, Id, Schemas, Stream, block};
 use crate::sequence::{self, Sequence};
 use crate::{Nodes, Root, Value};
 
@@ -57,7 +58,7 @@ fn check_groups(stream: &Stream<'_>) -> Result<(), Fault> {
                 return damaged("the name of a consumer");
             }
             consumers += 1;
-            for id in stream.owned(group.number, consumer.number, Id::MIN)? {
+            for id in stream.owned(consumer.number, Id::MIN)? {
                 if stream.find_pending(group.number, id?)?.is_none_or(|pending| pending.consumer != consumer.number) {
                     return damaged("what a consumer has pending");
                 }

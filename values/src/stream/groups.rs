@@ -5,10 +5,10 @@
 //!   consumers   group (4) | number (4) | seen (8) | active (8, all ones: never) | name            by group and name
 //!   names       group (4) | number (4) | name                                                     by group and number
 //!   pending     group (4) | id (16) | consumer (4) | delivered (8) | deliveries (8)               by group and id
-//!   owned       group (4) | consumer (4) | id (16)                                                by group, consumer and id
+//!   owned       consumer (4) | id (16)                                                            by consumer and id
 //! ```
-//! with the high bytes first, so that keys sort as bytes. Groups and consumers have numbers that are never given twice. How much a group or a
-//! consumer has pending is the distance of two ranks.
+//! with the high bytes first, so that keys sort as bytes. Groups and consumers of a stream have numbers that are never given twice: no two
+//! groups have a consumer of the same number. How much a group or a consumer has pending is the distance of two ranks.
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
@@ -30,7 +30,9 @@ const CONSUMER_NAME: usize = 24;
 /// Bytes of the whole key of each of the last three.
 const NAMES_KEY: usize = 8;
 const PENDING_KEY: usize = 20;
-const OWNED_KEY: usize = 24;
+const OWNED_KEY: usize = 20;
+/// Bytes of an element of what is pending.
+const PENDING_LEN: usize = 40;
 
 const UNKNOWN: u64 = u64::MAX;
 
@@ -74,15 +76,18 @@ fn consumer_word(group: u32, name: &[u8]) -> u64 {
     u64::from(group) << 32 | name_word(name) >> 32
 }
 
-/// A group's number and most of the bits of an id that differ; what does not fit is as if it were the greatest that does.
-fn pending_word(bytes: &[u8]) -> u64 {
-    const GROUP_MAX: u64 = (1 << 24) - 1;
-    const MS_MAX: u64 = (1 << 40) - 1;
-    match u64::from(half(bytes, 0)) {
-        group @ ..GROUP_MAX => group << 40 | (word(bytes, 4) >> 8).min(MS_MAX),
-        _ => u64::MAX,
-    }
+/// The number of a group or a consumer and the id behind it, in as many bits as usually tell them apart: `NUMBER` for the one, 42 for
+/// milliseconds (up to the year 2109), the rest for what comes in the same millisecond. What does not fit is as if it were the greatest that does.
+fn id_word<const NUMBER: u32>(bytes: &[u8]) -> u64 {
+    const MS: u32 = 42;
+    let seq_bits = u64::BITS - NUMBER - MS;
+    let (number, ms, seq) = (u64::from(half(bytes, 0)), word(bytes, 4), word(bytes, 12));
+    let id = if ms >> MS == 0 { ms << seq_bits | seq.min((1 << seq_bits) - 1) } else { (1 << (MS + seq_bits)) - 1 };
+    if number >> NUMBER == 0 { number << (MS + seq_bits) | id } else { u64::MAX }
 }
+
+const GROUP_BITS: u32 = 8;
+const CONSUMER_BITS: u32 = 12;
 
 pub(super) const RULES: [Rule; 5] = [
     Rule {
@@ -96,8 +101,8 @@ pub(super) const RULES: [Rule; 5] = [
         packed_sorted: true,
     },
     Rule { word: |bytes| word(bytes, 0), compare: by_key::<NAMES_KEY>, packed_sorted: true },
-    Rule { word: pending_word, compare: by_key::<PENDING_KEY>, packed_sorted: true },
-    Rule { word: |bytes| word(bytes, 0), compare: by_key::<OWNED_KEY>, packed_sorted: true },
+    Rule { word: id_word::<GROUP_BITS>, compare: by_key::<PENDING_KEY>, packed_sorted: true },
+    Rule { word: id_word::<CONSUMER_BITS>, compare: by_key::<OWNED_KEY>, packed_sorted: true },
 ];
 
 /// A group.
@@ -158,7 +163,9 @@ fn read_consumer(bytes: Cow<'_, [u8]>) -> Consumer<'_> {
 
 fn read_pending(bytes: &[u8]) -> Result<Pending, Fault> {
     match bytes.len() {
-        40 => Ok(Pending { id: id(bytes, 4), consumer: half(bytes, 20), delivered_ms: word(bytes, 24), deliveries: word(bytes, 32) }),
+        PENDING_LEN => {
+            Ok(Pending { id: id(bytes, 4), consumer: half(bytes, 20), delivered_ms: word(bytes, 24), deliveries: word(bytes, 32) })
+        }
         _ => Err(DAMAGED),
     }
 }
@@ -170,19 +177,21 @@ fn tail(bytes: Cow<'_, [u8]>, at: usize) -> Cow<'_, [u8]> {
     }
 }
 
-/// The key of what is pending in a group.
-fn pending_key(group: u32, id: Id) -> [u8; PENDING_KEY] {
-    let mut key = [0; PENDING_KEY];
-    key[..4].copy_from_slice(&group.to_be_bytes());
-    key[4..].copy_from_slice(&id.bytes());
-    key
+/// What a group has pending, as it is stored.
+fn pending_bytes(group: u32, pending: &Pending) -> [u8; PENDING_LEN] {
+    let mut bytes = [0; PENDING_LEN];
+    bytes[..PENDING_KEY].copy_from_slice(&id_key(group, pending.id));
+    bytes[20..24].copy_from_slice(&pending.consumer.to_be_bytes());
+    bytes[24..32].copy_from_slice(&pending.delivered_ms.to_be_bytes());
+    bytes[32..].copy_from_slice(&pending.deliveries.to_be_bytes());
+    bytes
 }
 
-fn owned_key(group: u32, consumer: u32, id: Id) -> [u8; OWNED_KEY] {
-    let mut key = [0; OWNED_KEY];
-    key[..4].copy_from_slice(&group.to_be_bytes());
-    key[4..8].copy_from_slice(&consumer.to_be_bytes());
-    key[8..].copy_from_slice(&id.bytes());
+/// The key of what is pending in a group, or owned by a consumer.
+fn id_key(number: u32, id: Id) -> [u8; PENDING_KEY] {
+    let mut key = [0; PENDING_KEY];
+    key[..4].copy_from_slice(&number.to_be_bytes());
+    key[4..].copy_from_slice(&id.bytes());
     key
 }
 
@@ -194,6 +203,39 @@ fn names_key(group: u32, number: u32) -> [u8; NAMES_KEY] {
 fn seek_key<'a>(nodes: &'a dyn Nodes, trees: &[Tree], tree: usize, key: &[u8]) -> Result<Place<'a>, Fault> {
     let rule = &RULES[tree];
     Sequence::Tree(trees[tree]).seek(nodes, rule, (rule.word)(key), &mut |bytes| bytes[..bytes.len().min(key.len())].cmp(key))
+}
+
+/// What is done with an element that was found: the number of its key, its rank, its bytes.
+type Visit<'v> = &'v mut dyn FnMut(usize, u64, &[u8]) -> Result<(), Fault>;
+
+/// Shows the elements that have these keys, which rise. Those that follow each other are found by one search.
+fn seek_keys<'k, const N: usize>(
+    nodes: &dyn Nodes,
+    trees: &[Tree],
+    tree: usize,
+    keys: impl Iterator<Item = &'k [u8; N]>,
+    visit: Visit<'_>,
+) -> Result<(), Fault> {
+    let mut behind: Option<(u64, sequence::Iter<'_>)> = None;
+    for (at, key) in keys.enumerate() {
+        if let Some((rank, elements)) = &mut behind
+            && let Some(element) = elements.next()
+        {
+            let bytes = element?.bytes(nodes)?;
+            if bytes.starts_with(key) {
+                *rank += 1;
+                visit(at, *rank, &bytes)?;
+                continue;
+            }
+        }
+        let place = seek_key(nodes, trees, tree, key)?;
+        behind = None;
+        if let Some(element) = place.found {
+            visit(at, place.rank, &element.bytes(nodes)?)?;
+            behind = Some((place.rank, Sequence::Tree(trees[tree]).iter(nodes, place.rank + 1)));
+        }
+    }
+    Ok(())
 }
 
 fn seek_group<'a>(nodes: &'a dyn Nodes, trees: &[Tree], name: &[u8]) -> Result<Place<'a>, Fault> {
@@ -211,7 +253,7 @@ fn ranks_of_group(nodes: &dyn Nodes, trees: &[Tree], tree: usize, group: u32) ->
     let at = |group: u32| {
         let key = group.to_be_bytes();
         let word = match tree {
-            PENDING => pending_word(&pending_key(group, Id::MIN)),
+            PENDING => id_word::<GROUP_BITS>(&id_key(group, Id::MIN)),
             _ => u64::from(group) << 32,
         };
         let seek = &mut |bytes: &[u8]| match bytes[..bytes.len().min(4)].cmp(&key) {
@@ -305,7 +347,7 @@ impl<'a> Stream<'a> {
     /// # Errors
     /// [`Fault::Damaged`].
     pub fn pending(&self, group: u32, from: Id) -> Result<impl Iterator<Item = Result<Pending, Fault>> + use<'a>, Fault> {
-        let first = seek_key(self.nodes, &self.head.trees, PENDING, &pending_key(group, from))?.rank;
+        let first = seek_key(self.nodes, &self.head.trees, PENDING, &id_key(group, from))?.rank;
         let (_, end) = ranks_of_group(self.nodes, &self.head.trees, PENDING, group)?;
         Ok(self.elements(PENDING, (first, end)).map(|bytes| read_pending(&bytes?)))
     }
@@ -327,7 +369,7 @@ impl<'a> Stream<'a> {
     /// # Errors
     /// [`Fault::Damaged`].
     pub fn find_pending(&self, group: u32, id: Id) -> Result<Option<Pending>, Fault> {
-        let place = seek_key(self.nodes, &self.head.trees, PENDING, &pending_key(group, id))?;
+        let place = seek_key(self.nodes, &self.head.trees, PENDING, &id_key(group, id))?;
         place.found.map(|element| read_pending(&element.bytes(self.nodes)?)).transpose()
     }
 
@@ -340,9 +382,9 @@ impl<'a> Stream<'a> {
     }
 
     /// The ranks of what a consumer owns, from an id on.
-    fn ranks_owned(&self, group: u32, consumer: u32, from: Id) -> Result<(u64, u64), Fault> {
+    fn ranks_owned(&self, consumer: u32, from: Id) -> Result<(u64, u64), Fault> {
         let at = |key: [u8; OWNED_KEY]| seek_key(self.nodes, &self.head.trees, OWNED, &key).map(|place| place.rank);
-        let (first, end) = (at(owned_key(group, consumer, from))?, at(owned_key(group, consumer.saturating_add(1), Id::MIN))?);
+        let (first, end) = (at(id_key(consumer, from))?, at(id_key(consumer.saturating_add(1), Id::MIN))?);
         Ok((first, end.max(first)))
     }
 
@@ -350,8 +392,8 @@ impl<'a> Stream<'a> {
     ///
     /// # Errors
     /// [`Fault::Damaged`].
-    pub fn owned_len(&self, group: u32, consumer: u32) -> Result<u64, Fault> {
-        let (first, end) = self.ranks_owned(group, consumer, Id::MIN)?;
+    pub fn owned_len(&self, consumer: u32) -> Result<u64, Fault> {
+        let (first, end) = self.ranks_owned(consumer, Id::MIN)?;
         Ok(end - first)
     }
 
@@ -359,13 +401,13 @@ impl<'a> Stream<'a> {
     ///
     /// # Errors
     /// [`Fault::Damaged`].
-    pub fn owned(&self, group: u32, consumer: u32, from: Id) -> Result<impl Iterator<Item = Result<Id, Fault>> + use<'a>, Fault> {
-        let ranks = self.ranks_owned(group, consumer, from)?;
-        Ok(self.elements(OWNED, ranks).map(|bytes| Ok(id(&bytes?, 8))))
+    pub fn owned(&self, consumer: u32, from: Id) -> Result<impl Iterator<Item = Result<Id, Fault>> + use<'a>, Fault> {
+        let ranks = self.ranks_owned(consumer, from)?;
+        Ok(self.elements(OWNED, ranks).map(|bytes| Ok(id(&bytes?, 4))))
     }
 }
 
-impl Draft {
+impl Draft<'_> {
     /// Changes tree number `tree`.
     fn edit(&mut self, tree: usize, change: impl FnOnce(&mut sequence::Draft) -> Result<(), Fault>) -> Result<(), Fault> {
         let trees = &mut self.head_mut().trees;
@@ -418,7 +460,13 @@ impl Draft {
     /// # Errors
     /// As [`Draft::create_group`].
     pub fn destroy_group(&mut self, nodes: &dyn Nodes, group: &Group<'_>) -> Result<(), Fault> {
-        for tree in [CONSUMERS, NAMES, PENDING, OWNED] {
+        let consumers =
+            self.view(nodes).consumers(group.number)?.map(|consumer| Ok(consumer?.number)).collect::<Result<Vec<_>, Fault>>()?;
+        for consumer in consumers {
+            let ranks = self.view(nodes).ranks_owned(consumer, Id::MIN)?;
+            self.cut(nodes, OWNED, ranks)?;
+        }
+        for tree in [CONSUMERS, NAMES, PENDING] {
             let ranks = ranks_of_group(nodes, &self.head.trees, tree, group.number)?;
             self.cut(nodes, tree, ranks)?;
         }
@@ -459,10 +507,10 @@ impl Draft {
     /// As [`Draft::create_group`].
     pub fn delete_consumer(&mut self, nodes: &dyn Nodes, consumer: &Consumer<'_>) -> Result<u64, Fault> {
         let (group, number) = (consumer.group, consumer.number);
-        let ranks = self.view(nodes).ranks_owned(group, number, Id::MIN)?;
-        let ids = self.view(nodes).owned(group, number, Id::MIN)?.collect::<Result<Vec<_>, _>>()?;
+        let ranks = self.view(nodes).ranks_owned(number, Id::MIN)?;
+        let ids = self.view(nodes).owned(number, Id::MIN)?.collect::<Result<Vec<_>, _>>()?;
         for id in ids {
-            let rank = seek_key(nodes, &self.head.trees, PENDING, &pending_key(group, id))?.rank;
+            let rank = seek_key(nodes, &self.head.trees, PENDING, &id_key(group, id))?.rank;
             self.cut(nodes, PENDING, (rank, rank + 1))?;
         }
         self.cut(nodes, OWNED, ranks)?;
@@ -478,22 +526,85 @@ impl Draft {
     /// # Errors
     /// As [`Draft::create_group`].
     pub fn put_pending(&mut self, nodes: &dyn Nodes, group: u32, pending: &Pending) -> Result<(), Fault> {
-        let key = pending_key(group, pending.id);
+        let key = id_key(group, pending.id);
         let place = seek_key(nodes, &self.head.trees, PENDING, &key)?;
         let rank = place.rank;
         let old = place.found.map(|element| read_pending(&element.bytes(nodes)?)).transpose()?;
-        let parts: [&[u8]; 4] =
-            [&key, &pending.consumer.to_be_bytes(), &pending.delivered_ms.to_be_bytes(), &pending.deliveries.to_be_bytes()];
-        self.put(nodes, PENDING, rank, old.is_some(), &parts)?;
+        self.put(nodes, PENDING, rank, old.is_some(), &[&pending_bytes(group, pending)])?;
         if old.is_some_and(|old| old.consumer == pending.consumer) {
             return Ok(());
         }
         if let Some(old) = old {
-            self.disown(nodes, group, &old)?;
+            self.disown(nodes, &old)?;
         }
-        let key = owned_key(group, pending.consumer, pending.id);
+        let key = id_key(pending.consumer, pending.id);
         let rank = seek_key(nodes, &self.head.trees, OWNED, &key)?.rank;
         self.put(nodes, OWNED, rank, false, &[&key])
+    }
+
+    /// Notes that entries are pending that were delivered to one consumer of a group, by rising ids.
+    ///
+    /// # Errors
+    /// As [`Draft::create_group`].
+    pub fn put_delivered(&mut self, nodes: &dyn Nodes, group: u32, delivered: &[Pending]) -> Result<(), Fault> {
+        let [first, .., last] = delivered else {
+            return delivered.iter().try_for_each(|pending| self.put_pending(nodes, group, pending));
+        };
+        let rank = seek_key(nodes, &self.head.trees, PENDING, &id_key(group, first.id))?.rank;
+        let next = Sequence::Tree(self.head.trees[PENDING]).at(nodes, rank)?.map(|element| element.bytes(nodes)).transpose()?;
+        if next.is_some_and(|next| next[..next.len().min(PENDING_KEY)] <= id_key(group, last.id)[..]) {
+            // Some of them are pending already: XGROUP SETID has put the group back.
+            return delivered.iter().try_for_each(|pending| self.put_pending(nodes, group, pending));
+        }
+        let elements: Vec<[u8; PENDING_LEN]> = delivered.iter().map(|pending| pending_bytes(group, pending)).collect();
+        self.put_row(nodes, PENDING, rank, &mut elements.iter().map(|bytes| &bytes[..]))?;
+        let keys: Vec<[u8; OWNED_KEY]> = delivered.iter().map(|pending| id_key(pending.consumer, pending.id)).collect();
+        let rank = seek_key(nodes, &self.head.trees, OWNED, &keys[0])?.rank;
+        self.put_row(nodes, OWNED, rank, &mut keys.iter().map(|bytes| &bytes[..]))
+    }
+
+    /// Puts elements that follow each other before the one at `rank`.
+    fn put_row(&mut self, nodes: &dyn Nodes, tree: usize, rank: u64, elements: &mut dyn Iterator<Item = &[u8]>) -> Result<(), Fault> {
+        let at_end = rank == self.head.trees[tree].count;
+        self.edit(tree, |draft| match at_end {
+            true => draft.extend(nodes, &RULES[tree], elements),
+            false => elements.zip(rank..).try_for_each(|(bytes, rank)| draft.insert(nodes, &RULES[tree], rank, &[bytes])),
+        })
+    }
+
+    /// Notes that entries are not pending any more; answers of each whether it was. One that is named twice is so once.
+    ///
+    /// # Errors
+    /// As [`Draft::create_group`].
+    pub fn remove_all_pending(&mut self, nodes: &dyn Nodes, group: u32, ids: &[Id]) -> Result<Vec<bool>, Fault> {
+        let mut keys: Vec<([u8; PENDING_KEY], usize)> = ids.iter().enumerate().map(|(at, id)| (id_key(group, *id), at)).collect();
+        keys.sort_unstable();
+        keys.dedup_by_key(|(key, _)| *key);
+        let (mut gone, mut ranks, mut owned) = (vec![false; ids.len()], Vec::new(), Vec::new());
+        seek_keys(nodes, &self.head.trees, PENDING, keys.iter().map(|(key, _)| key), &mut |at, rank, bytes| {
+            let pending = read_pending(bytes)?;
+            gone[keys[at].1] = true;
+            ranks.push(rank);
+            owned.push(id_key(pending.consumer, pending.id));
+            Ok(())
+        })?;
+        self.cut_ranks(nodes, PENDING, &ranks)?;
+        owned.sort_unstable();
+        ranks.clear();
+        seek_keys(nodes, &self.head.trees, OWNED, owned.iter(), &mut |_, rank, _| {
+            ranks.push(rank);
+            Ok(())
+        })?;
+        if ranks.len() != owned.len() {
+            return Err(DAMAGED);
+        }
+        self.cut_ranks(nodes, OWNED, &ranks)?;
+        Ok(gone)
+    }
+
+    /// Takes out the elements at these ranks, which rise; those side by side at once.
+    fn cut_ranks(&mut self, nodes: &dyn Nodes, tree: usize, ranks: &[u64]) -> Result<(), Fault> {
+        ranks.chunk_by(|one, two| one + 1 == *two).rev().try_for_each(|row| self.cut(nodes, tree, (row[0], row[0] + row.len() as u64)))
     }
 
     /// Notes that an entry is not pending any more; answers whether it was.
@@ -501,16 +612,16 @@ impl Draft {
     /// # Errors
     /// As [`Draft::create_group`].
     pub fn remove_pending(&mut self, nodes: &dyn Nodes, group: u32, id: Id) -> Result<bool, Fault> {
-        let place = seek_key(nodes, &self.head.trees, PENDING, &pending_key(group, id))?;
+        let place = seek_key(nodes, &self.head.trees, PENDING, &id_key(group, id))?;
         let Some(element) = place.found else { return Ok(false) };
         let (old, rank) = (read_pending(&element.bytes(nodes)?)?, place.rank);
         self.cut(nodes, PENDING, (rank, rank + 1))?;
-        self.disown(nodes, group, &old)?;
+        self.disown(nodes, &old)?;
         Ok(true)
     }
 
-    fn disown(&mut self, nodes: &dyn Nodes, group: u32, old: &Pending) -> Result<(), Fault> {
-        let place = seek_key(nodes, &self.head.trees, OWNED, &owned_key(group, old.consumer, old.id))?;
+    fn disown(&mut self, nodes: &dyn Nodes, old: &Pending) -> Result<(), Fault> {
+        let place = seek_key(nodes, &self.head.trees, OWNED, &id_key(old.consumer, old.id))?;
         if place.found.is_none() {
             return Err(DAMAGED);
         }

@@ -15,6 +15,11 @@ const NUMBERS: usize = 8;
 
 const DAMAGED: Fault = Fault::Damaged { what: "the head of a stream" };
 
+/// The word at a place that is there.
+fn word(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
 #[derive(Clone, Default)]
 pub struct Head<'a> {
     pub last: Id,
@@ -30,21 +35,20 @@ impl<'a> Head<'a> {
     /// The head that a node holds.
     pub fn read(data: &'a [u8], refs: &[Ref]) -> Result<Head<'a>, Fault> {
         let (plain, mut rest) = data.split_at_checked(PLAIN).ok_or(DAMAGED)?;
-        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|index| plain[at + index]));
         let mut head = Head {
-            last: Id { ms: word(0), seq: word(8) },
-            max_deleted: Id { ms: word(16), seq: word(24) },
-            removed: word(32),
+            last: Id { ms: word(plain, 0), seq: word(plain, 8) },
+            max_deleted: Id { ms: word(plain, 16), seq: word(plain, 24) },
+            removed: word(plain, 32),
             ..Head::default()
         };
         match plain[PLAIN - 1] {
             0 if refs.is_empty() => {}
             1 if refs.len() == TREES => {
                 let (numbers, schemas) = rest.split_at_checked(NUMBERS + 8 * TREES).ok_or(DAMAGED)?;
-                let half = |at: usize| u32::from_le_bytes(std::array::from_fn(|index| numbers[at + index]));
-                (head.next_group, head.next_consumer) = (half(0), half(4));
+                let both = word(numbers, 0);
+                (head.next_group, head.next_consumer) = (both as u32, (both >> 32) as u32);
                 for (at, root) in refs.iter().enumerate() {
-                    let word = u64::from_le_bytes(std::array::from_fn(|index| numbers[NUMBERS + 8 * at + index]));
+                    let word = word(numbers, NUMBERS + 8 * at);
                     head.trees[at] = Tree { root: *root, count: word >> 8, height: word as u8 };
                 }
                 rest = schemas;
@@ -53,11 +57,6 @@ impl<'a> Head<'a> {
         }
         head.schemas = Cow::Borrowed(rest);
         Ok(head)
-    }
-
-    /// The same, by itself.
-    pub fn owned(self) -> Head<'static> {
-        Head { schemas: Cow::Owned(self.schemas.into_owned()), ..self }
     }
 
     /// The same, borrowed.
