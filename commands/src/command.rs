@@ -94,8 +94,17 @@ pub type Decide = fn(&[&[u8]]) -> &'static str;
 /// Shows the positions of the keys of a call, each with the number of its source, where the grammar cannot say.
 pub type Locate = fn(&[&[u8]], &mut dyn FnMut(usize, usize));
 
-/// Shows which argument of a call is the one key that it changes, if it may share its transaction with the calls around it.
-pub type Shares = fn(&[&[u8]]) -> Option<usize>;
+/// Says what a call has in common with those around it, if it may share its transaction with them.
+pub type Shares = for<'a> fn(&[&'a [u8]]) -> Option<Common<'a>>;
+
+/// What calls have in common that share a transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Common<'a> {
+    /// The one key that each of them changes.
+    Key(&'a [u8]),
+    /// They post messages, and do nothing else.
+    Messages,
+}
 
 /// A command's short way for its commonest form, without a transaction of its own: table, where its key belongs, arguments, the
 /// time (ms), reply. Answers false, having done and written nothing, where the form is another one or anything is in the way.
@@ -313,17 +322,14 @@ impl Command {
         self.has(READONLY) && !self.has(GROWS | BLOCKING | PUBSUB | SCRIPTS) && self.has_one_key()
     }
 
-    /// The key of a call that may share a transaction with others of the same key: short writes that do not wait and have no short way.
+    /// What a call may share a transaction by: short writes that do not wait and have no short way, if their row says nothing else.
     #[inline]
-    pub fn shared_key<'a>(&self, args: &[&'a [u8]]) -> Option<&'a [u8]> {
-        if self.quick.is_some() || !matches!(self.run, Run::Table(Mode::Write, _)) {
-            return None;
+    pub fn common<'a>(&self, args: &[&'a [u8]]) -> Option<Common<'a>> {
+        if let Some(shares) = self.shares {
+            return shares(args);
         }
-        match self.shares {
-            Some(shares) => args.get(shares(args)?).copied(),
-            None if self.has(FAST) && !self.has(BLOCKING) && self.has_one_key() => args.get(1).copied(),
-            None => None,
-        }
+        let is_short = self.quick.is_none() && self.has(FAST) && !self.has(BLOCKING) && matches!(self.run, Run::Table(Mode::Write, _));
+        if is_short && self.has_one_key() { args.get(1).copied().map(Common::Key) } else { None }
     }
 
     /// Shows the positions of the keys among `args`, each with the number of its source. Arguments that do not fit show

@@ -56,7 +56,7 @@ pub mod transaction;
 pub mod waiting;
 
 pub use call::{Call, Outcome, SessionCall};
-pub use command::Command;
+pub use command::{Command, Common};
 pub use execute::{Foresight, Progress, execute, execute_foreseen, give_up, resume};
 pub use lookup::{all, find, find_subcommand};
 pub use session::{Host, Session};

@@ -11,7 +11,7 @@ use polder_hub::subject::{self, Subject};
 use polder_table::{Mode, Table};
 
 use crate::call::{Call, Outcome};
-use crate::command::{Command, FAST, LOADING, NOSCRIPT, PUBSUB, STALE, container, neutral, session};
+use crate::command::{Command, Common, FAST, LOADING, NOSCRIPT, PUBSUB, STALE, container, neutral, session};
 use crate::introspect::help;
 use crate::session::Session;
 
@@ -27,6 +27,7 @@ pub const COMMANDS: &[Command] = &[
         .about("Listens for messages published to channels that match one or more patterns."),
     neutral("PUBLISH", "channel message", Mode::Read, publish::<false>)
         .with(PUBSUB | LOADING | STALE | FAST)
+        .shares(|_| Some(Common::Messages))
         .since("2.0.0")
         .costs("O(N+M) where N is the number of clients subscribed to the receiving channel and M is the total number of subscribed patterns (by any client).")
         .about("Posts a message to a channel."),

@@ -1,4 +1,4 @@
-//! Calls that follow each other in a pipeline and change the same key share one transaction.
+//! Calls that follow each other in a pipeline and change the same key share one transaction; so do those that post messages.
 //!
 //! Each alone would lock the bucket, copy the leaves and the path that it changes, commit and unlock. Together they lock once, edit
 //! in place what the first of them has copied, and commit once; that is three quarters of the cost of a push to a long list. Calls of one
@@ -15,11 +15,12 @@
 //! **Invariant:** it is as if the calls had been made one by one with nobody between them. Should the transaction fail (no memory left for
 //! new nodes, a damaged value), nothing has happened, and each call is made by itself, so that only the one that fails is told so.
 use polder_base::Reply;
+use polder_shm::layout::interest;
 use polder_table::{Counter, Mode, Stop, Table};
 use smallvec::SmallVec;
 
 use crate::call::{Outcome, SessionCall};
-use crate::command::Command;
+use crate::command::{Command, Common};
 use crate::execute::{Progress, admit_as, begin, execute, permit, resolve, retry, run_inside, run_many_inside};
 use crate::session::{Host, Replies, Session};
 
@@ -61,26 +62,37 @@ pub fn execute_together(
 /// The rows of the calls that may share a transaction, from the first on.
 fn company(table: &Table, session: &mut Session, host: &dyn Host, calls: &[&[&[u8]]]) -> SmallVec<[&'static Command; TOGETHER_MAX]> {
     let mut rows = SmallVec::new();
-    // Where somebody listens, each call is heard of before the next.
-    if session.multi.is_some() || session.replies != Replies::On || table.interest() != 0 {
+    if session.multi.is_some() || session.replies != Replies::On {
         return rows;
     }
-    let (mut key, mut last) = (None, None::<(&[u8], &'static Command)>);
+    let (mut common, mut last) = (None, None::<(&[u8], &'static Command)>);
     for args in calls.iter().take(TOGETHER_MAX) {
         let row = match last {
             Some((name, row)) if name == args[0] => Ok(row),
             _ => resolve(args),
         };
         match row.and_then(|row| admit_as(row, table, session, host, args, false)).and_then(|row| permit(host, row)) {
-            Ok(row) => match row.shared_key(args) {
-                Some(own) if *key.get_or_insert(own) == own => rows.push(row),
+            Ok(row) => match row.common(args) {
+                Some(own) if *common.get_or_insert(own) == own => rows.push(row),
                 _ => break,
             },
             _ => break,
         }
+        // Nobody may stand between the first call and the next.
+        if rows.len() == 1 && common.is_some_and(|common| is_heard(table, session, common)) {
+            break;
+        }
         last = rows.last().map(|row| (args[0], *row));
     }
     rows
+}
+
+/// Whether each call is to be heard of before the next: by somebody who listens to changes of keys, by the very client that makes them.
+fn is_heard(table: &Table, session: &Session, common: Common<'_>) -> bool {
+    match common {
+        Common::Key(_) => table.interest() != 0,
+        Common::Messages => table.interest() & !interest::SUBSCRIBERS != 0 || session.is_special(),
+    }
 }
 
 fn one_by_one(table: &Table, session: &mut Session, host: &dyn Host, calls: &[&[&[u8]]], reply: &mut dyn Reply) -> (usize, Progress) {
@@ -100,13 +112,19 @@ fn run_together(
     calls: &[&[&[u8]]],
     reply: &mut dyn Reply,
 ) -> Outcome {
-    let txn = begin(table, session, Mode::Write)?;
-    let keys = [(session.db, rows[0].shared_key(calls[0]).unwrap_or_default())];
+    let (mode, key) = match rows[0].common(calls[0]) {
+        Some(Common::Key(key)) => (Mode::Write, Some((session.db, key))),
+        _ => (Mode::Read, None),
+    };
+    if key.is_none() {
+        polder_hub::attend(table)?;
+    }
+    let txn = begin(table, session, mode)?;
     // However often a call is run, it is counted at its first end.
     let (mark, mut counted) = (reply.mark(), 0usize);
     retry(&txn, || {
         reply.rewind(mark);
-        txn.declare(&keys)?;
+        txn.declare(key.as_slice())?;
         let mut number = 0;
         while number < calls.len() {
             let command = rows[number];

@@ -6,6 +6,7 @@ mod waiting;
 
 pub use database::{Database, Keys};
 pub use polder_base::{Fault, Protocol, Ref, Reply};
+use polder_commands::Common;
 use polder_commands::scripting::Scripting;
 use polder_commands::{Command, Db, Foresight};
 pub use polder_commands::{Host, Progress, Session, session::Bare, settings};
@@ -170,11 +171,10 @@ impl Memory {
         self.see_through(progress, session, host, reply)
     }
 
-    /// The key of a call that may share its transaction with calls before and behind it that change the same key: see
-    /// [`Memory::execute_together`].
+    /// What a call of a batch has in common with those around it that share its transaction: see [`Memory::execute_together`].
     #[inline]
-    pub fn shared_key<'a>(&self, outlook: &Outlook, number: usize, args: &[&'a [u8]]) -> Option<&'a [u8]> {
-        outlook.command(number).and_then(|command| command.shared_key(args))
+    pub fn common<'a>(&self, outlook: &Outlook, number: usize, args: &[&'a [u8]]) -> Option<Common<'a>> {
+        outlook.command(number).and_then(|command| command.common(args))
     }
 
     /// Runs the first of `calls` and those directly behind it that change the same key, as far as they may share a transaction; answers how

@@ -176,9 +176,10 @@ fn open(table: &Table, hearer: &mut dyn Hearer, letter: Letter<'_>, at: u64) {
             hearer.deliver(&clients, Delivery::ShardMessage { channel, payload });
         }
         Letter::Message { shard: false, channel, payload } => {
-            let clients = with(table, |ears| ears.clients(Subject::Channel, channel, at)).unwrap_or_default();
+            let heard = with(table, |ears| (ears.clients(Subject::Channel, channel, at), ears.matching(channel, at)));
+            let (clients, matching) = heard.unwrap_or_default();
             hearer.deliver(&clients, Delivery::Message { channel, payload });
-            for (pattern, clients) in with(table, |ears| ears.matching(channel, at)).unwrap_or_default() {
+            for (pattern, clients) in matching {
                 hearer.deliver(&clients, Delivery::PatternMessage { pattern: &pattern, channel, payload });
             }
         }

@@ -78,6 +78,8 @@ pub struct Connection {
     pub blocked: bool,
     /// The connection stands in the list of the next turn.
     pub queued: bool,
+    /// It is among those who are told something at the end of the turn.
+    pub told: bool,
     /// It waits for the end of a pause, or for a lock; nothing more of its input is executed before.
     pub parked: bool,
     /// Whole requests wait in the input since it was parked in front of them.

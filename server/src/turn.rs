@@ -16,11 +16,12 @@
 mod busy;
 mod hearing;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hashbrown::HashMap;
 use mio::event::Event;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
@@ -349,6 +350,7 @@ impl Loop {
             half_closed: false,
             blocked: false,
             queued: true,
+            told: false,
             parked: false,
             held_up: false,
             barred: false,
@@ -796,12 +798,12 @@ fn company<'f, 'a>(
     memory: &Memory,
     (outlook, number): (&Outlook, usize),
 ) -> SmallVec<[&'f [&'a [u8]]; TOGETHER_MAX]> {
-    let (mut calls, mut shared) = (SmallVec::new(), None);
+    let (mut calls, mut common) = (SmallVec::new(), None);
     for (at, frame) in frames.iter().take(TOGETHER_MAX).enumerate() {
         let Content::Args { from, to } = frame.content else { break };
         let call = &args[from..to];
-        match memory.shared_key(outlook, number + at, call) {
-            Some(key) if frame.place == frames[0].place && *shared.get_or_insert(key) == key => calls.push(call),
+        match memory.common(outlook, number + at, call) {
+            Some(own) if frame.place == frames[0].place && *common.get_or_insert(own) == own => calls.push(call),
             _ => break,
         }
     }

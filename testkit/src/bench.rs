@@ -5,6 +5,7 @@
 //!  core 0 (and 1): threads in this process    which keep nothing from before   medians are compared
 //! ```
 //! Every run appends one line to bench/history.jsonl: what, when, which commit, which machine, the figures.
+pub mod calls;
 pub mod contention;
 pub mod in_process;
 pub mod memory;
@@ -32,6 +33,7 @@ pub const BENCHES: &[Bench] = &[
     Bench { name: "p1", about: "server CPU time per operation at pipeline 1, and of a bare epoll loop", run: network::pipeline_1 },
     Bench { name: "types", about: "redis-benchmark's tests of collections at pipeline 128", run: types::defaults },
     Bench { name: "large", about: "collections of a million members at pipeline 128, and their bytes an element", run: types::large },
+    Bench { name: "calls", about: "server CPU time of XADD, scripts, EXEC, groups and PUBLISH", run: calls::calls },
     Bench { name: "inprocess", about: "GET and SET in this process against hashbrown", run: in_process::single },
     Bench { name: "batch", about: "GET of 16 keys at once against one at a time", run: in_process::batch },
     Bench { name: "memory", about: "bytes per key, everything counted", run: memory::per_key },

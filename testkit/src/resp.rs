@@ -48,6 +48,14 @@ impl Connection {
         self.reader.get_mut().write_all(&framed(args))
     }
 
+    /// Sends commands that are framed already.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn send_framed(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.reader.get_mut().write_all(bytes)
+    }
+
     /// The next frame.
     ///
     /// # Errors

@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 use super::group::Measure;
 use super::{find, find_group, id, publish, reply_entry, reply_id, reply_range, shown};
 use crate::call::{Call, Outcome, SYNTAX, integer, is, is_whole};
+use crate::command::Common;
 use crate::waiting::{Otherwise, Wait, milliseconds};
 
 /// What a call asks for.
@@ -160,10 +161,11 @@ enum Serving {
 }
 
 /// A call that reads one stream and does not wait may share a transaction.
-pub(super) fn shares(args: &[&[u8]]) -> Option<usize> {
-    let streams = args.len().checked_sub(3)?;
-    let waits = args.iter().any(|arg| is(arg, "BLOCK"));
-    (is(args[streams], "STREAMS") && !waits).then_some(streams + 1)
+pub(super) fn shares<'a>(args: &[&'a [u8]]) -> Option<Common<'a>> {
+    match args {
+        [options @ .., streams, key, _] if is(streams, "STREAMS") && !options.iter().any(|arg| is(arg, "BLOCK")) => Some(Common::Key(key)),
+        _ => None,
+    }
 }
 
 pub(super) fn xreadgroup(call: &mut Call<'_>) -> Outcome {

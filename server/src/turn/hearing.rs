@@ -140,7 +140,9 @@ impl Loop {
         self.deadlines.remove(&(until_ms, connection.session.id));
         self.barred.retain(|barred| *barred != slot);
         self.revived.push(slot);
-        self.told.push(slot);
+        if !std::mem::replace(&mut connection.told, true) {
+            self.told.push(slot);
+        }
     }
 
     /// Ends the waits whose time is over.
@@ -160,10 +162,10 @@ impl Loop {
         for slot in std::mem::take(&mut self.revived) {
             self.set_free(slot);
         }
-        let mut told = std::mem::take(&mut self.told);
-        told.sort_unstable();
-        told.dedup();
-        for slot in told {
+        for slot in std::mem::take(&mut self.told) {
+            if let Some(connection) = &mut self.slots[slot] {
+                connection.told = false;
+            }
             self.send(slot);
         }
     }
@@ -197,15 +199,21 @@ impl Hearer for Loop {
                 }
                 _ => {}
             }
-            let protocol = connection.session.protocol;
-            let form = forms[protocol as usize].get_or_insert_with(|| {
-                let mut form = Output::new(protocol);
-                pubsub::write(&mut form, &delivery);
-                form
-            });
             connection.output.lend(|| self.pool.take());
-            connection.output.copy(form);
-            self.told.push(slot);
+            if let [_] = clients {
+                pubsub::write(&mut connection.output, &delivery);
+            } else {
+                let protocol = connection.session.protocol;
+                let form = forms[protocol as usize].get_or_insert_with(|| {
+                    let mut form = Output::new(protocol);
+                    pubsub::write(&mut form, &delivery);
+                    form
+                });
+                connection.output.copy(form);
+            }
+            if !std::mem::replace(&mut connection.told, true) {
+                self.told.push(slot);
+            }
         }
     }
 
@@ -224,7 +232,9 @@ impl Hearer for Loop {
             tracing::warn!(client, "closed: more messages came for this thread's clients than it could keep, and some of them are lost");
             self.process.mailboxes[self.number].tally.reply_limit_closed.add(1);
             connection.session.closing = true;
-            self.told.push(slot);
+            if !std::mem::replace(&mut connection.told, true) {
+                self.told.push(slot);
+            }
         }
     }
 
