@@ -378,17 +378,23 @@ fn hmset(call: &mut Call<'_>) -> Outcome {
 }
 
 fn hset_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> {
-    let (mut edit, mut done) = (Edit::open(call)?, 0);
-    for args in calls {
-        let (pairs, []) = args[2..].as_chunks() else { break };
-        let created = edit.set(call, pairs)?;
+    let (mut edit, mut pairs) = (Edit::open(call)?, Vec::with_capacity(calls.len()));
+    let groups = calls.iter().map_while(|args| args[2..].as_chunks::<2>().1.is_empty().then(|| args[2..].as_chunks().0));
+    let done = groups.clone().inspect(|group| pairs.extend_from_slice(group)).count();
+    if done == 0 {
+        return Ok(0);
+    }
+    let new = edit.draft.put_all(call.txn, &pairs)?;
+    let mut new = new.as_ref().map(|new| new.iter());
+    for group in groups {
+        let created = match &mut new {
+            Some(new) => new.take(group.len()).map(|new| i64::from(*new)).sum(),
+            None => edit.set(call, group)?,
+        };
         call.notify('h', "hset", edit.key);
         call.reply.integer(created);
-        done += 1;
     }
-    if done > 0 {
-        edit.publish_silently(call)?;
-    }
+    edit.publish_silently(call)?;
     Ok(done)
 }
 

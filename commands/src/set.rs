@@ -140,11 +140,18 @@ fn sadd_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> {
     let (txn, key) = (call.txn, call.args[1]);
     let Some(found) = call.find_kind(key, Kind::Set)? else { return Ok(0) };
     let (mut draft, mut changed) = (Draft::of(&found.value, thresholds(call)), false);
+    let members: Vec<&[u8]> = calls.iter().flat_map(|args| &args[2..]).copied().collect();
+    let new = draft.add_all(txn, &members)?;
+    let mut new = new.as_ref().map(|new| new.iter());
     for args in calls {
         draft.expect(args.len() as u64 - 2);
         let mut added = 0;
         for member in &args[2..] {
-            added += i64::from(draft.add(txn, member)?);
+            let new = match &mut new {
+                Some(new) => new.next() == Some(&true),
+                None => draft.add(txn, member)?,
+            };
+            added += i64::from(new);
         }
         if added > 0 {
             call.notify('s', "sadd", key);

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use polder_base::{Fault, Ref};
 use polder_shm::node::NodeKind;
-use polder_shm::{Locked, Seat, Segment};
+use polder_shm::{Locked, Seat, Segment, offset_of};
 use polder_values::{Kind, Nodes, Value};
 
 use crate::api::*;
@@ -914,6 +914,11 @@ impl Nodes for Txn<'_> {
     #[inline]
     fn parts(&self, node: Ref) -> Result<(&[Ref], &[u8]), Fault> {
         raw::parts(self.segment(), node)
+    }
+
+    fn prefetch(&self, node: Ref, lines: usize) {
+        let segment = self.segment();
+        (0..lines as u64).for_each(|line| segment.prefetch(offset_of(node) + line * 64));
     }
 
     fn make(&self, refs: &[Ref], parts: &[&[u8]]) -> Result<Ref, Fault> {

@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 
 use crate::order::{compare_members, member_word};
 use crate::part::Part;
-use crate::sequence::{self, Element, Iter, Rule, Sequence, Tree};
+use crate::sequence::{self, Element, Item, Iter, Rule, Sequence, Tree};
 use crate::string;
 use crate::{Fault, Nodes, Value};
 
@@ -504,6 +504,30 @@ impl Draft {
             self.flags |= LARGE;
         }
         Ok(())
+    }
+
+    /// Gives fields of a large hash values, as [`Draft::put`] does without an expiry; answers of each whether it is new. `None`, having done
+    /// nothing, where they must be put in one by one: two are the same, or some field may have an expiry.
+    ///
+    /// # Errors
+    /// As [`Draft::put`].
+    pub fn put_all(&mut self, nodes: &dyn Nodes, pairs: &[[&[u8]; 2]]) -> Result<Option<Vec<bool>>, Fault> {
+        if self.flags != LARGE || !self.fields.is_tree() {
+            return Ok(None);
+        }
+        let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(pairs.len()));
+        for [field, value] in pairs {
+            bytes.extend_from_slice(&Head::write(field.len(), None));
+            bytes.extend_from_slice(field);
+            bytes.extend_from_slice(value);
+            ends.push(bytes.len());
+        }
+        let mut start = 0;
+        let items = pairs.iter().zip(&ends).enumerate().map(|(number, ([field, _], end))| {
+            let bytes = &bytes[std::mem::replace(&mut start, *end)..*end];
+            Item { word: member_word(field), name: field, bytes, number, found: false }
+        });
+        self.fields.upsert_all(nodes, &FIELDS, |element, field| name(element).cmp(field), items, true)
     }
 
     /// Stores the parts of an element at `spot`, and keeps the index right.

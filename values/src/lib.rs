@@ -145,6 +145,9 @@ pub trait Nodes {
         Ok((self.refs(node)?, self.data(node)?))
     }
 
+    /// Says that the first cache lines of a node are going to be looked at soon.
+    fn prefetch(&self, _node: Ref, _lines: usize) {}
+
     /// Makes a node of `refs` and the concatenation of `parts`, private until the transaction commits.
     ///
     /// # Errors

@@ -24,6 +24,7 @@
 
 mod edit;
 mod extend;
+mod merge;
 mod run;
 mod search;
 mod tree;
@@ -35,6 +36,7 @@ use std::cmp::Ordering;
 use polder_base::{Fault, Ref};
 
 use crate::{Nodes, Root, Value, string};
+pub use merge::{ByName, Item};
 use run::Run;
 pub use tree::{check, check_shape};
 pub use walk::{Iter, IterBack, Stretch, Stretches};
@@ -416,6 +418,43 @@ impl Draft {
     /// As [`Draft::insert`].
     pub fn extend_front(&mut self, nodes: &dyn Nodes, rule: &Rule, elements: &mut dyn Iterator<Item = &[u8]>) -> Result<(), Fault> {
         extend::extend_front(self, nodes, rule, elements)
+    }
+
+    /// Puts items into a tree that is not empty, each where it belongs: one that is there is replaced if `replaces` says so. Answers of each, by
+    /// its number, whether it is new; `None`, having done nothing, where two have the same name, or it is no such tree.
+    ///
+    /// # Errors
+    /// As [`Draft::insert`].
+    pub fn upsert_all<'e>(
+        &mut self,
+        nodes: &dyn Nodes,
+        rule: &Rule,
+        by_name: ByName,
+        items: impl Iterator<Item = Item<'e>>,
+        replaces: bool,
+    ) -> Result<Option<Vec<bool>>, Fault> {
+        let mut items: Vec<Item<'e>> = items.collect();
+        items.sort_unstable_by(|one, two| one.word.cmp(&two.word).then_with(|| one.name.cmp(two.name)));
+        if items.windows(2).any(|pair| pair[0].word == pair[1].word && pair[0].name == pair[1].name) {
+            return Ok(None);
+        }
+        let Form::Tree(tree) = &mut self.form else { return Ok(None) };
+        if tree.count == 0 {
+            return Ok(None);
+        }
+        if !items.is_empty() {
+            merge::upsert(nodes, rule, by_name, tree, &mut items, replaces)?;
+        }
+        let mut new = vec![false; items.len()];
+        items.iter().for_each(|item| new[item.number] = !item.found);
+        Ok(Some(new))
+    }
+
+    /// Brings near what is going to be looked at for elements with these words.
+    pub fn warm(&self, nodes: &dyn Nodes, words: impl Iterator<Item = u64>) {
+        if let Form::Tree(tree) = &self.form {
+            merge::warm(nodes, tree, words);
+        }
     }
 
     /// Makes a packed sequence a tree, sorted by the rule.

@@ -13,7 +13,7 @@ use std::cmp::Ordering;
 use polder_base::number;
 
 use crate::order::{compare_members, member_word};
-use crate::sequence::{self, Element, Rule, Sequence, Tree};
+use crate::sequence::{self, Element, Item, Rule, Sequence, Tree};
 use crate::{Fault, Nodes, Value};
 
 /// How members are sorted.
@@ -202,6 +202,20 @@ impl Draft {
         self.members.insert(nodes, &MEMBERS, rank, &[member])?;
         self.fit(nodes, member, number.is_some())?;
         Ok(true)
+    }
+
+    /// Adds members, no two of them the same, to a large set; answers of each whether it is new. `None`, having done nothing, where they
+    /// must be added one by one.
+    ///
+    /// # Errors
+    /// As [`Draft::add`].
+    pub fn add_all(&mut self, nodes: &dyn Nodes, members: &[&[u8]]) -> Result<Option<Vec<bool>>, Fault> {
+        if self.flags & LARGE == 0 || !self.members.is_tree() {
+            return Ok(None);
+        }
+        let items = members.iter().copied().enumerate();
+        let items = items.map(|(number, bytes)| Item { word: member_word(bytes), name: bytes, bytes, number, found: false });
+        self.members.upsert_all(nodes, &MEMBERS, <[u8]>::cmp, items, false)
     }
 
     /// Where a number stands in a packed intset, or would, and whether it does.

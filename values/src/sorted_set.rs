@@ -17,7 +17,7 @@ use std::cmp::Ordering;
 use polder_base::score::{Score, TEXT_MAX};
 
 use crate::order::{compare_members, member_word, score_word};
-use crate::sequence::{self, Element, Rule, Sequence, Tree};
+use crate::sequence::{self, ByName, Element, Item, Rule, Sequence, Tree};
 use crate::{Fault, Nodes, Ref, Value};
 
 /// The order of the first sequence (Z1).
@@ -420,6 +420,29 @@ pub struct Spot {
     pub score: Option<Score>,
 }
 
+/// What has become of a member that was given a score.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Became {
+    New,
+    /// It has another score.
+    Moved,
+    /// It has another text of the same double.
+    Retold,
+    Same,
+}
+
+impl Became {
+    /// What it means to give the score `new` to who has `old`.
+    pub fn of(old: Option<&Score>, new: &Score) -> Became {
+        match old {
+            None => Became::New,
+            Some(old) if old != new => Became::Moved,
+            Some(old) if old.text() != new.text() => Became::Retold,
+            Some(_) => Became::Same,
+        }
+    }
+}
+
 /// A sorted set that is being changed inside one transaction.
 ///
 /// After a fault the transaction must be given up: the draft is between two states.
@@ -486,6 +509,51 @@ impl Draft {
         let rank = self.set().rank_of(nodes, score.value(), member)?.rank;
         self.by_score.insert(nodes, &BY_SCORE, rank, &parts)?;
         self.settle(nodes)
+    }
+
+    /// Gives members of a large set their scores; answers what has become of each. `None`, having done nothing, where they must be put one by one:
+    /// two are the same, or the set might become packed meanwhile.
+    pub fn put_all(&mut self, nodes: &dyn Nodes, pairs: &[(Score, &[u8])]) -> Result<Option<Vec<Became>>, Fault> {
+        const FEW: u64 = 1024;
+        if self.flags & LARGE == 0 || !self.by_score.is_tree() || self.set().count()? < FEW + pairs.len() as u64 {
+            return Ok(None);
+        }
+        self.by_member.warm(nodes, pairs.iter().map(|(_, member)| member_word(member)));
+        let (mut became, mut moved, mut bytes, mut ends) = (Vec::with_capacity(pairs.len()), Vec::new(), Vec::new(), Vec::new());
+        for (score, member) in pairs {
+            let old = self.set().find(nodes, member)?.map(|entry| entry.score());
+            let what = Became::of(old.as_ref(), score);
+            if let (Became::Moved, Some(old)) = (what, old) {
+                moved.push((old.value(), *member));
+            }
+            became.push(what);
+            bytes.extend_from_slice(Prefix::of(score).bytes());
+            bytes.extend_from_slice(member);
+            ends.push(bytes.len());
+        }
+        let elements = slices(&bytes, &ends);
+        let changed = || became.iter().enumerate().filter(|(_, what)| **what != Became::Same).map(|(number, _)| number);
+        let items = |word: fn(&[u8]) -> u64| {
+            changed().map(|at| (at, elements[at])).enumerate().map(move |(number, (at, bytes))| Item {
+                word: word(bytes),
+                name: pairs[at].1,
+                bytes,
+                number,
+                found: false,
+            })
+        };
+        let by_name: ByName = |element, member| member_of(element).cmp(member);
+        if self.by_member.upsert_all(nodes, &BY_MEMBER, by_name, items(hash_word), true)?.is_none() {
+            return Ok(None);
+        }
+        let words = moved.iter().map(|(old, _)| *old).chain(pairs.iter().map(|(score, _)| score.value()));
+        self.by_score.warm(nodes, words.map(score_word));
+        for (old, member) in moved {
+            let rank = self.rank_in_tree(nodes, old, member)?;
+            self.by_score.remove(nodes, &BY_SCORE, rank, 1)?;
+        }
+        self.by_score.upsert_all(nodes, &BY_SCORE, by_name, items(element_word), true)?;
+        Ok(Some(became))
     }
 
     /// The rank of a member that is there.

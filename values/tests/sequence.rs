@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use bumpalo::Bump;
 use polder_base::{Fault, Ref};
 use polder_values::order::{compare_members, member_word};
-use polder_values::sequence::{self, BY_POSITION, Draft, Element, Rule, SHORT_MAX, Sequence, Tree};
+use polder_values::sequence::{self, BY_POSITION, Draft, Element, Item, Rule, SHORT_MAX, Sequence, Tree};
 use polder_values::testing::Memory;
 use polder_values::{Nodes, Value};
 use proptest::prelude::*;
@@ -27,6 +27,7 @@ enum Step {
     Remove { place: usize, many: usize },
     Extend { many: usize, length: usize },
     ExtendFront { many: usize, length: usize },
+    Upsert { many: usize, length: usize },
     MakeTree,
     Commit,
 }
@@ -47,6 +48,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (place(), many).prop_map(|(place, many)| Step::Remove { place, many }),
         1 => (0usize..1500, 0usize..130).prop_map(|(many, length)| Step::Extend { many, length }),
         1 => (0usize..1500, length()).prop_map(|(many, length)| Step::ExtendFront { many, length }),
+        2 => (1usize..300, length()).prop_map(|(many, length)| Step::Upsert { many, length }),
         1 => Just(Step::MakeTree),
         3 => Just(Step::Commit),
     ]
@@ -145,9 +147,20 @@ impl Pair<'_> {
                 self.draft.extend_front(self.memory, self.rule, &mut new.iter().map(|bytes| &bytes[..]))?;
                 self.model.splice(0..0, new.into_iter().rev());
             }
+            Step::Upsert { many, length } if !self.by_position && self.draft.is_tree() && !self.model.is_empty() => {
+                let mut all: Vec<Vec<u8>> = (0..many).map(|_| self.bytes(length)).collect();
+                all.extend(self.model.iter().step_by(7).take(many / 2).cloned());
+                let word = self.rule.word;
+                let items = all.iter().enumerate();
+                let items = items.map(|(number, bytes)| Item { word: word(bytes), name: bytes, bytes, number, found: false });
+                let new = self.draft.upsert_all(self.memory, self.rule, <[u8]>::cmp, items, many % 2 == 0)?;
+                let new = new.expect("no two are the same");
+                assert!(new.iter().enumerate().all(|(number, new)| *new == (number < many)));
+                self.model.extend(all.drain(..many));
+            }
             Step::MakeTree => self.draft.make_tree(self.memory, self.rule)?,
             Step::Commit => self.memory.commit(),
-            Step::Replace { .. } | Step::ExtendFront { .. } => {}
+            Step::Replace { .. } | Step::ExtendFront { .. } | Step::Upsert { .. } => {}
         }
         self.sort_model();
         Ok(())

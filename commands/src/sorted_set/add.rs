@@ -2,7 +2,7 @@
 use polder_base::number::NumberMode;
 use polder_base::score::Score;
 use polder_table::Stop;
-use polder_values::sorted_set::{Draft, SortedSet, Spot};
+use polder_values::sorted_set::{Became, Draft, SortedSet, Spot};
 use smallvec::SmallVec;
 
 use super::{Thresholds, find, publish, reply_score, set_of};
@@ -81,6 +81,15 @@ pub(crate) struct Added {
     pub last: Option<Score>,
 }
 
+impl Added {
+    /// Counts what has become of a member; answers whether that is a change. Another text of the same double is no update.
+    fn count(&mut self, became: Became) -> bool {
+        self.added += i64::from(became == Became::New);
+        self.updated += i64::from(became == Became::Moved);
+        became != Became::Same
+    }
+}
+
 pub(super) fn zadd(call: &mut Call<'_>) -> Outcome {
     let (options, at) = Options::read(&call.args[2..]);
     let (pairs, rest) = call.args[2 + at..].as_chunks::<2>();
@@ -100,23 +109,40 @@ pub(super) fn zadd(call: &mut Call<'_>) -> Outcome {
 pub(super) fn zadd_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> {
     let (key, mode, options) = (call.args[1], number_mode(call), Options::default());
     let Some(found) = find(call, key)? else { return Ok(0) };
-    let (mut draft, mut changed, mut answered) = (Draft::of(&SortedSet::of(&found.value)), false, 0);
+    let (mut draft, mut changed) = (Draft::of(&SortedSet::of(&found.value)), false);
+    let mut scored = Pairs::new();
+    let mut ends: SmallVec<[usize; 128]> = SmallVec::new();
     for args in calls {
         let (pairs, []) = args[2..].as_chunks::<2>() else { break };
-        let scored = pairs.iter().map(|[score, member]| Some((Score::parse(mode, score)?, *member)));
-        let Some(scored) = scored.collect::<Option<Pairs<'_>>>() else { break };
-        let mut done = Added::default();
-        changed |= add_to(call, &mut draft, mode, options, &scored, &mut done)?;
+        let before = scored.len();
+        scored.extend(pairs.iter().map_while(|[score, member]| Some((Score::parse(mode, score)?, *member))));
+        if scored.len() < before + pairs.len() {
+            scored.truncate(before);
+            break;
+        }
+        ends.push(scored.len());
+    }
+    if ends.is_empty() {
+        return Ok(0);
+    }
+    let became = draft.put_all(call.txn, &scored)?;
+    let mut start = 0;
+    for end in &ends {
+        let (mut done, range) = (Added::default(), start..*end);
+        match &became {
+            Some(became) => became[range].iter().for_each(|became| changed |= done.count(*became)),
+            None => changed |= add_to(call, &mut draft, mode, options, &scored[range], &mut done)?,
+        }
         if done.added + done.updated > 0 {
             call.notify('z', "zadd", key);
         }
         reply(call, mode, options, &done);
-        answered += 1;
+        start = *end;
     }
     if changed {
         publish(call, key, Some(found), &mut draft)?;
     }
-    Ok(answered)
+    Ok(ends.len())
 }
 
 pub(super) fn zincrby(call: &mut Call<'_>) -> Outcome {
@@ -189,14 +215,11 @@ fn add_to(
     Ok(changed)
 }
 
-/// Gives one member its score; answers whether that changed anything. Another text of the same double is no update.
+/// Gives one member its score; answers whether that changed anything.
 fn put(call: &Call<'_>, draft: &mut Draft, spot: Spot, new: &Score, member: &[u8], done: &mut Added) -> Result<bool, Stop> {
-    match &spot.score {
-        Some(old) if old == new && old.text() == new.text() => return Ok(false),
-        Some(old) if old == new => {}
-        Some(_) => done.updated += 1,
-        None => done.added += 1,
+    let changed = done.count(Became::of(spot.score.as_ref(), new));
+    if changed {
+        draft.put(call.txn, spot, new, member)?;
     }
-    draft.put(call.txn, spot, new, member)?;
-    Ok(true)
+    Ok(changed)
 }

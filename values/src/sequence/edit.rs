@@ -21,14 +21,14 @@ const DAMAGED: Fault = Fault::Damaged { what: "a tree of elements" };
 static ROOM: [u8; LEAF_MAX] = [0; LEAF_MAX];
 
 /// Nodes side by side.
-type Row = SmallVec<[Child; 4]>;
+pub type Row = SmallVec<[Child; 4]>;
 
 /// An element to put in.
-struct New<'n> {
+pub struct New<'n> {
     /// Its bytes, or those of its stub.
-    parts: &'n [&'n [u8]],
+    pub parts: &'n [&'n [u8]],
     /// Of a long one: its tree and its word.
-    long: Option<(Ref, u64)>,
+    pub long: Option<(Ref, u64)>,
 }
 
 impl New<'_> {
@@ -47,26 +47,29 @@ impl New<'_> {
 
 /// Whether a node lies on the left or right edge of its tree.
 #[derive(Clone, Copy)]
-struct Edges {
-    left: bool,
-    right: bool,
+pub struct Edges {
+    pub left: bool,
+    pub right: bool,
 }
 
 impl Edges {
+    /// Of a root.
+    pub const WHOLE: Edges = Edges { left: true, right: true };
+
     /// Of a child among `many`.
-    fn of(self, index: usize, many: usize) -> Edges {
+    pub fn of(self, index: usize, many: usize) -> Edges {
         Edges { left: self.left && index == 0, right: self.right && index + 1 == many }
     }
 }
 
 /// One change on its way through a tree: the elements from `from` up to `upto` go, and `new` comes in their place.
-struct Change<'c> {
-    nodes: &'c dyn Nodes,
-    rule: &'c Rule,
-    new: Option<&'c New<'c>>,
+pub struct Change<'c> {
+    pub nodes: &'c dyn Nodes,
+    pub rule: &'c Rule,
+    pub new: Option<&'c New<'c>>,
     /// The new element comes after all others, or before.
-    append: bool,
-    prepend: bool,
+    pub append: bool,
+    pub prepend: bool,
 }
 
 /// Whether so many elements from `rank` on are there: ranks are found by counts that may be damaged (S5).
@@ -125,12 +128,9 @@ impl Change<'_> {
             *tree = Tree::default();
             return Ok(());
         }
-        let word = match height {
-            0 => tree::word_of(self.nodes, self.rule, &tree::leaf(self.nodes, tree.root)?, 0)?,
-            _ => Inner::read(self.nodes, tree.root)?.word(0),
-        };
+        let word = tree::first_word(self.nodes, self.rule, tree)?;
         let root = Child { node: tree.root, count: tree.count, word };
-        let row = self.node(root, height, from, upto, Edges { left: true, right: true })?;
+        let row = self.node(root, height, from, upto, Edges::WHOLE)?;
         let lower = row.len() == 1 && self.new.is_none();
         *tree = match row[..] {
             [top] => Tree { root: top.node, count: top.count, height },
@@ -308,7 +308,8 @@ impl Change<'_> {
         self.copy_leaf(&Run::read(&[0, 0], &[])?, &self.patch(0, 0), word, 0)
     }
 
-    fn leaf(&self, child: Child, from: u64, upto: u64, edges: Edges) -> Result<Row, Fault> {
+    /// Changes a leaf; answers the leaves that take its place.
+    pub fn leaf(&self, child: Child, from: u64, upto: u64, edges: Edges) -> Result<Row, Fault> {
         let run = tree::leaf(self.nodes, child.node)?;
         if from > upto || upto > run.count() as u64 {
             return Err(DAMAGED);

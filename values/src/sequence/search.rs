@@ -178,7 +178,7 @@ fn ordering(
 }
 
 /// The first element that is not `Less`, and whether it is `Equal`.
-fn halve(
+pub fn halve(
     nodes: &dyn Nodes,
     rule: &Rule,
     run: &Run<'_>,

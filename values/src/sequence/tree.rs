@@ -121,6 +121,23 @@ impl<'a> Inner<'a> {
         children
     }
 
+    /// The last child whose word is at most this one; the first one if there is none.
+    #[inline]
+    pub fn last_upto(&self, word: u64) -> usize {
+        let (mut low, mut many) = (0, self.len());
+        while many > 1 {
+            let half = many / 2;
+            low = if self.word(low + half) <= word { low + half } else { low };
+            many -= half;
+        }
+        low
+    }
+
+    /// A new node like this one.
+    pub fn duplicate(&self, nodes: &dyn Nodes) -> Result<Ref, Fault> {
+        nodes.make(self.refs, &[self.data])
+    }
+
     /// A new node with another child at `at`.
     pub fn copied(&self, nodes: &dyn Nodes, at: usize, new: Child) -> Result<Ref, Fault> {
         let mut refs: SmallVec<[Ref; 96]> = SmallVec::from_slice(self.refs);
@@ -170,6 +187,14 @@ pub fn leaf(nodes: &dyn Nodes, node: Ref) -> Result<Run<'_>, Fault> {
 /// A tree's height, if it can be true.
 pub fn checked_height(tree: &Tree) -> Result<u8, Fault> {
     if tree.height > HEIGHT_MAX || tree.root.is_none() != (tree.count == 0) { Err(DAMAGED) } else { Ok(tree.height) }
+}
+
+/// The word of the first element, as the root tells it.
+pub fn first_word(nodes: &dyn Nodes, rule: &Rule, tree: &Tree) -> Result<u64, Fault> {
+    match tree.height {
+        0 => word_of(nodes, rule, &leaf(nodes, tree.root)?, 0),
+        _ => Ok(Inner::read(nodes, tree.root)?.word(0)),
+    }
 }
 
 /// The leaf that holds the element at `rank`, and its index there.
