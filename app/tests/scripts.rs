@@ -128,15 +128,100 @@ fn a_slow_script_is_reported_and_can_be_killed_on_its_own_thread() {
     let server = segment.serve(&["--threads", "1", "--busy-reply-threshold", "50"]);
     let mut other = connect(&server);
     let mut slow = connect(&server);
+    let mut queuer = connect(&server);
+    for words in [&["MULTI"][..], &["SET", "x", "1"]] {
+        ask(&mut queuer, words);
+    }
     slow.send(&["EVAL", "while true do pcall(function() while true do end end) end", "0"]).expect("it is sent");
-    // Who asks in the very turn of the server's loop that runs the script waits for the script's end.
-    std::thread::sleep(Duration::from_millis(300));
+    // Who asks in the very turn of the server's loop that runs the script is answered as well.
+    for client in &mut [connect(&server), connect(&server)] {
+        client.send(&["INCR", "y"]).expect("it is sent");
+        client.send(&["INCR", "y"]).expect("it is sent");
+        for _ in 0..2 {
+            let answer = client.receive().expect("a reply").shown();
+            assert!(answer.starts_with("(integer)") || answer.contains("BUSY"), "{answer}");
+        }
+    }
     until(&mut other, &["GET", "x"], "BUSY Redis is busy running a script. You can only call SCRIPT KILL");
+    // A transaction that cannot be made now is over.
+    assert!(ask(&mut queuer, &["EXEC"]).contains("EXECABORT Transaction discarded because of: BUSY"));
     assert!(ask(&mut other, &["FUNCTION", "KILL"]).contains("BUSY"));
     assert!(ask(&mut connect(&server), &["PING"]).contains("BUSY"));
     assert_eq!(ask(&mut other, &["SCRIPT", "KILL"]), "OK");
     assert!(slow.receive().expect("a reply").shown().contains("Script killed by user with SCRIPT KILL"));
-    assert_eq!(ask(&mut other, &["PING"]), "PONG");
+    assert_eq!(ask(&mut queuer, &["PING"]), "PONG");
+    assert_eq!(ask(&mut other, &["EXISTS", "x"]), "(integer) 0");
     drop(server);
     segment.verify();
+}
+
+#[test]
+fn those_who_monitor_see_a_script_and_what_it_calls() {
+    let segment = Segment::new();
+    let server = segment.serve(&[]);
+    let (mut monitor, mut actor) = (connect(&server), connect(&server));
+    assert_eq!(ask(&mut monitor, &["MONITOR"]), "OK");
+    let script = "redis.call('GET','a') return redis.call('NONSENSE')";
+    for words in
+        [&["EVAL", script, "0"][..], &["EVALSHA", "nonsense", "0"], &["MULTI"], &["EVAL", "return redis.call('GET','b')", "0"], &["EXEC"]]
+    {
+        ask(&mut actor, words);
+    }
+    let shown = [
+        format!(r#""EVAL" "{script}" "0""#),
+        r#" lua] "GET" "a""#.into(),
+        r#""EVALSHA" "nonsense" "0""#.into(),
+        r#""MULTI""#.into(),
+        r#""EVAL" "return redis.call('GET','b')" "0""#.into(),
+        r#" lua] "GET" "b""#.into(),
+        r#""EXEC""#.into(),
+    ];
+    for expected in shown {
+        let line = monitor.receive().expect("a line").shown();
+        assert!(line.ends_with(&expected), "{line}, not {expected}");
+    }
+}
+
+#[test]
+fn what_a_script_reads_is_tracked_and_what_it_writes_is_not() {
+    let segment = Segment::new();
+    let (one, other) = (segment.serve(&[]), segment.serve(&[]));
+    let (mut reader, mut writer) = (connect(&one), connect(&other));
+    ask(&mut reader, &["HELLO", "3"]);
+    ask(&mut reader, &["CLIENT", "TRACKING", "ON"]);
+    let script = "redis.call('SET','written',1) redis.call('GET','read') return redis.call('STRLEN',KEYS[1])";
+    assert_eq!(ask(&mut reader, &["EVAL", script, "2", "named", "unread"]), "(integer) 0");
+    let figures = ask(&mut reader, &["INFO", "stats"]);
+    assert!(figures.contains("tracking_total_keys:2") && figures.contains("tracking_total_items:2"), "{figures}");
+    // A script that only reads, and one that is part of a whole.
+    let get = "return redis.call('GET',ARGV[1])";
+    for words in [&["EVAL_RO", get, "1", "unread", "a"][..], &["MULTI"], &["EVAL", get, "0", "b"], &["EXEC"]] {
+        ask(&mut reader, words);
+    }
+    for key in ["written", "unread", "read", "named", "a", "b"] {
+        ask(&mut writer, &["SET", key, "2"]);
+    }
+    for key in ["read", "named", "a", "b"] {
+        let told = reader.receive().expect("a message").shown();
+        assert!(told.contains("invalidate") && told.contains(&format!("\"{key}\"")), "{told}, not {key}");
+    }
+}
+
+#[test]
+fn what_a_whole_reads_is_tracked_unless_it_changes_it_itself() {
+    let segment = Segment::new();
+    let server = segment.serve(&[]);
+    let (mut reader, mut writer) = (connect(&server), connect(&server));
+    ask(&mut reader, &["HELLO", "3"]);
+    ask(&mut reader, &["CLIENT", "TRACKING", "ON"]);
+    for words in [&["MULTI"][..], &["SET", "before", "1"], &["GET", "before"], &["GET", "after"], &["SET", "after", "1"], &["EXEC"]] {
+        ask(&mut reader, words);
+    }
+    // What was read and then changed is told at once, what was changed and then read when it changes again.
+    assert!(reader.receive().expect("a message").shown().contains("\"after\""));
+    assert_eq!(ask(&mut reader, &["PING"]), "PONG");
+    ask(&mut writer, &["SET", "after", "2"]);
+    ask(&mut writer, &["SET", "before", "2"]);
+    assert!(reader.receive().expect("a message").shown().contains("\"before\""));
+    assert_eq!(ask(&mut reader, &["PING"]), "PONG");
 }

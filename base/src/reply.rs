@@ -64,6 +64,11 @@ pub trait Reply {
     /// Forgets everything written since `mark`: the call is run again or fails.
     fn rewind(&mut self, mark: usize);
 
+    /// Whether so much waits that nothing of it will be sent: who writes without end may stop.
+    fn is_overfull(&self) -> bool {
+        false
+    }
+
     /// `OK`, the commonest answer.
     fn ok(&mut self) {
         self.status("OK");

@@ -328,7 +328,8 @@ fn path(host: &dyn Host) -> Result<String, Stop> {
 fn load(call: &mut Call<'_>) -> Outcome {
     let path = path(call.host)?;
     let before = call.host.settings().users().within(call.txn)?;
-    let users = file::read(&path, &before, all_channels(call.host)).map_err(|wrong| Stop::from(format!("ERR {wrong}")))?;
+    let users = file::read(&users::folder(call.host.settings()), &path, &before, all_channels(call.host))
+        .map_err(|wrong| Stop::from(format!("ERR {wrong}")))?;
     users::replace(call.txn, &before, users)?;
     call.session.changed_users = true;
     call.reply.ok();
@@ -338,7 +339,8 @@ fn load(call: &mut Call<'_>) -> Outcome {
 fn save(call: &mut Call<'_>) -> Outcome {
     let path = path(call.host)?;
     let users = call.host.settings().users().within(call.txn)?;
-    file::write(&path, &users).map_err(|error| Stop::from(format!("{NOT_SAVED} ({path}: {error})")))?;
+    file::write(&users::folder(call.host.settings()), &path, &users)
+        .map_err(|error| Stop::from(format!("{NOT_SAVED} ({path}: {error})")))?;
     call.reply.ok();
     Ok(())
 }

@@ -12,6 +12,8 @@ use crate::session::{Client, Host, Replies};
 use crate::tracking;
 
 const QUIET: u32 = NOSCRIPT | LOADING | STALE;
+/// Redis's first buffer of replies; what is beyond it counts as `omem`.
+const REPLY_CHUNK_BYTES: usize = 16 * 1024;
 const NONDETERMINISTIC: &[&str] = &["nondeterministic_output"];
 
 /// The family's rows.
@@ -131,14 +133,17 @@ pub(crate) fn line(client: &Client) -> Vec<u8> {
         client.queued,
         client.watches,
     );
+    let more_bytes = client.reply_bytes.saturating_sub(REPLY_CHUNK_BYTES);
     let memory = format!(
-        " qbuf={} qbuf-free={} argv-mem=0 multi-mem={} rbs={} rbp={} obl={} oll=0 omem=0 tot-mem={} events={} cmd={} user=",
+        " qbuf={} qbuf-free={} argv-mem=0 multi-mem={} rbs={} rbp={} obl={} oll={} omem={} tot-mem={} events={} cmd={} user=",
         client.query_bytes,
         client.query_room,
         client.queued_bytes,
-        client.reply_bytes,
-        client.reply_peak,
-        client.reply_bytes,
+        client.reply_room,
+        client.reply_room,
+        client.reply_bytes.min(REPLY_CHUNK_BYTES),
+        more_bytes.div_ceil(REPLY_CHUNK_BYTES),
+        more_bytes,
         client.memory,
         client.events,
         client.command,

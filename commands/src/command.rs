@@ -39,6 +39,8 @@ pub const NO_MULTI: Flags = 1 << 17;
 pub const MOVABLE_KEYS: Flags = 1 << 18;
 /// Runs while a script is busy.
 pub const ALLOW_BUSY: Flags = 1 << 19;
+/// May reach others or keep something, though it is no write: a pause of writers holds it back, and no reading script calls it.
+pub const MAY_WRITE: Flags = 1 << 20;
 /// It runs scripts: what memory it may need is not known before.
 pub const SCRIPTS: Flags = 1 << 23;
 /// In the ACL category `@dangerous`, though not of the administrator's.
@@ -330,6 +332,12 @@ impl Command {
         }
         let is_short = self.quick.is_none() && self.has(FAST) && !self.has(BLOCKING) && matches!(self.run, Run::Table(Mode::Write, _));
         if is_short && self.has_one_key() { args.get(1).copied().map(Common::Key) } else { None }
+    }
+
+    /// Whether each count of keys in the arguments says how many keys follow it.
+    pub fn counts_its_keys(&self, args: &[&[u8]]) -> bool {
+        let counted = |spec: &crate::grammar::KeySpec| spec.find != Find::Numkeys || reach(spec.begin, spec.find, args).is_some();
+        self.locate.is_some() || self.shape.specs().iter().all(counted)
     }
 
     /// Shows the positions of the keys among `args`, each with the number of its source. Arguments that do not fit show

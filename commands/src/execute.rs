@@ -17,7 +17,7 @@ use polder_table::{Counter, Db, Mode, Sight, Stop, Table, Txn};
 use smallvec::SmallVec;
 
 use crate::call::{Call, Outcome, SessionCall, WRONG_TYPE};
-use crate::command::{BLOCKING, CONTAINER, Command, FAST, GROWS, NO_AUTH, NO_MULTI, PUBSUB, Run, SCRIPTS};
+use crate::command::{BLOCKING, CONTAINER, Command, FAST, GROWS, MAY_WRITE, NO_AUTH, NO_MULTI, PUBSUB, Run, SCRIPTS};
 use crate::lookup::{find, find_subcommand};
 use crate::metrics::recorder::Watch;
 use crate::persistence::has_save_points;
@@ -197,7 +197,10 @@ fn execute_fully(table: &Table, session: &mut Session, host: &dyn Host, args: &[
                     acl::settle(table, session, host);
                 }
                 if monitor::is_watched(table) {
-                    monitor::show(table, session, host, command, args);
+                    match &outcome {
+                        Err(_) if command.has(SCRIPTS) => monitor::show_refused_program(table, session, host, command, args),
+                        _ => monitor::show(table, session, host, command, args),
+                    }
                 }
                 session.end_caching(command);
                 outcome
@@ -232,13 +235,18 @@ pub fn resume(table: &Table, session: &mut Session, host: &dyn Host, reply: &mut
     let Some(waiting) = session.waiting.as_deref() else { return Progress::Answered };
     let (command, owned, mark) = (waiting.command, waiting.args.clone(), reply.mark());
     let args: Vec<&[u8]> = owned.iter().map(|arg| &**arg).collect();
-    let watch = host.recorder().begin(host.settings(), command);
     // What it may do can have changed meanwhile.
     let allowed = match session.is_free(host) {
         true => Ok(()),
         false => identify(table, session, host, command).and_then(|()| acl::admit(session, host, command, &args, true)),
     };
-    let outcome = allowed.and_then(|()| run(table, session, host, command, &args, reply));
+    if allowed.is_err() {
+        host.recorder().reject(command);
+        waiting::leave(table, session);
+        return end(session, host, allowed, reply, mark);
+    }
+    let watch = host.recorder().begin(host.settings(), command);
+    let outcome = run(table, session, host, command, &args, reply);
     let outlasts = |stop: &Stop| *stop == WRONG_TYPE.into() && command.name != "XREADGROUP" && waiting::is_in_vain(table, session);
     match &outcome {
         Err(Stop::Busy) => {
@@ -265,6 +273,12 @@ pub fn give_up(table: &Table, session: &mut Session, host: &dyn Host, with_error
     if !with_error {
         waiting::answer(session, reply);
     }
+    if let Some(waiting) = session.waiting.as_deref() {
+        let (command, args) = (waiting.command, waiting.args.clone());
+        let args: Vec<&[u8]> = args.iter().map(|arg| &**arg).collect();
+        let watch = host.recorder().begin(host.settings(), command);
+        note(host, session, command, &args, watch, with_error);
+    }
     waiting::leave(table, session);
     let outcome = if with_error { Err("UNBLOCKED client unblocked via CLIENT UNBLOCK".into()) } else { Ok(()) };
     end(session, host, outcome, reply, mark);
@@ -279,6 +293,27 @@ pub(crate) fn refuse(host: &dyn Host, reply: &mut dyn Reply, stop: Stop) {
     };
     host.recorder().count_error(&text);
     reply.error(&text);
+}
+
+/// Whether a pause of those who write holds a call back. What is wrong at first sight is answered at once.
+pub fn may_write(table: &Table, session: &Session, host: &dyn Host, args: &[&[u8]]) -> bool {
+    let may = |command: &Command, args: &[&[u8]]| {
+        command.is_write()
+            || command.has(MAY_WRITE) && !(command.has(SCRIPTS) && scripting::only_reads(table, session, host, command, args))
+    };
+    match resolve(args) {
+        Ok(command) if command.name == "EXEC" => session.multi.as_ref().is_some_and(|multi| {
+            multi.queue.iter().any(|queued| may(queued.command, &queued.args.iter().map(|arg| &**arg).collect::<Vec<_>>()))
+        }),
+        Ok(command) => command.arity_fits(args.len()) && may(command, args),
+        Err(_) => false,
+    }
+}
+
+/// Refuses a call that cannot be made while something else goes on; the transaction that it is part of will not be made either.
+pub fn turn_away(session: &mut Session, host: &dyn Host, args: &[&[u8]], why: &'static str, reply: &mut dyn Reply) {
+    let stop = transaction::spoil(session, args, why.into());
+    refuse(host, reply, stop);
 }
 
 /// Counts a call that has run, and shows it to the slow log and the latency monitor if it took long.
@@ -465,6 +500,12 @@ pub(crate) fn run_inside(call: &mut SessionCall<'_>, txn: &Txn<'_>, counts: bool
     let (command, args, table, host, mark) = (call.command, call.args, call.table, call.host, call.reply.mark());
     let (reply, session) = (&mut *call.reply, &mut *call.session);
     let watch = counts.then(|| host.recorder().begin(host.settings(), command));
+    if command.has(SCRIPTS) && monitor::is_watched(table) {
+        monitor::show_program(txn, session, host, command, args);
+    }
+    if txn.mode() == Mode::Write {
+        session.note_reads_inside(table, txn, command, args)?;
+    }
     let outcome = match command.run {
         Run::Table(_, function) => function(&mut Call { command, args, table, txn, reply, session, host }),
         Run::Session(function) => function(&mut SessionCall { command, args, table, reply, session, host }),
@@ -531,19 +572,23 @@ fn run_on_table(
             keys.push((session.db, args[at]));
         }
     });
-    let mark = reply.mark();
+    let (mark, unsure) = (reply.mark(), session.unsure.len());
     let mut place = None;
     let outcome = retry(&txn, || {
         reply.rewind(mark);
+        session.unsure.truncate(unsure);
         place = None;
         session.take_back_news();
         txn.declare(&keys)?;
+        if command.has(SCRIPTS) && monitor::is_watched(table) {
+            monitor::show_program(&txn, session, host, command, args);
+        }
         let outcome = function(&mut Call { command, args, table, txn: &txn, reply, session, host });
         if outcome == Err(Stop::Wait) && mode == Mode::Write && !waiting::has_place(session) {
             place = Some(waiting::enlist(table, &txn, session)?);
             return Ok(());
         }
-        outcome
+        outcome.and_then(|()| session.settle_reads(&txn))
     });
     txn.count(Counter::Calls, (was_run(&outcome) && place.is_none()).into());
     end_transaction(table, txn);

@@ -240,19 +240,14 @@ impl<'c> Edit<'c> {
         Ok(created)
     }
 
-    /// Publishes what has become of the hash, and tells that it was `event`.
-    fn publish(mut self, call: &Call<'_>, event: &'static str) -> Outcome {
-        call.notify('h', event, self.key);
-        self.publish_silently(call)
-    }
-
-    /// Publishes what has become of the hash.
-    fn publish_silently(&mut self, call: &Call<'_>) -> Outcome {
+    /// Publishes what has become of the hash, and tells that it was `events`. What had expired before goes first.
+    fn publish(mut self, call: &Call<'_>, events: &[&'static str]) -> Outcome {
         let (txn, key) = (call.txn, self.key);
         let purged = self.draft.purge(txn, || txn.now_ms(), PURGED_PER_WRITE)?;
         if purged > 0 {
             call.notify('h', "hexpired", key);
         }
+        events.iter().for_each(|event| call.notify('h', event, key));
         if purged == PURGED_PER_WRITE && self.draft.len(txn, || txn.now_ms())? == 0 {
             self.draft.clear(txn)?;
         }
@@ -391,10 +386,9 @@ fn hset_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> {
             Some(new) => new.take(group.len()).map(|new| i64::from(*new)).sum(),
             None => edit.set(call, group)?,
         };
-        call.notify('h', "hset", edit.key);
         call.reply.integer(created);
     }
-    edit.publish_silently(call)?;
+    edit.publish(call, &vec!["hset"; done])?;
     Ok(done)
 }
 
@@ -403,7 +397,7 @@ fn set_pairs(call: &Call<'_>) -> Result<i64, Stop> {
     let (pairs, []) = call.args[2..].as_chunks() else { return Err(wrong_arity(call.command)) };
     let mut edit = Edit::open(call)?;
     let created = edit.set(call, pairs)?;
-    edit.publish(call, "hset")?;
+    edit.publish(call, &["hset"])?;
     Ok(created)
 }
 
@@ -412,7 +406,7 @@ fn hsetnx(call: &mut Call<'_>) -> Outcome {
     let spot = edit.draft.find(txn, field, || txn.now_ms())?;
     if !spot.lives {
         edit.draft.put(txn, &spot, field, call.args[3], Expiry::None)?;
-        edit.publish(call, "hset")?;
+        edit.publish(call, &["hset"])?;
     }
     call.reply.integer((!spot.lives).into());
     Ok(())
@@ -428,7 +422,7 @@ fn hdel(call: &mut Call<'_>) -> Outcome {
         }
     }
     if deleted > 0 {
-        edit.publish(call, "hdel")?;
+        edit.publish(call, &["hdel"])?;
     }
     call.reply.integer(deleted);
     Ok(())
@@ -444,7 +438,7 @@ fn hincrby(call: &mut Call<'_>) -> Outcome {
     };
     let new = old.checked_add(by).ok_or("ERR increment or decrement would overflow")?;
     edit.draft.put(txn, &spot, name, itoa::Buffer::new().format(new).as_bytes(), Expiry::Keep)?;
-    edit.publish(call, "hincrby")?;
+    edit.publish(call, &["hincrby"])?;
     call.reply.integer(new);
     Ok(())
 }
@@ -463,7 +457,7 @@ fn hincrbyfloat(call: &mut Call<'_>) -> Outcome {
     };
     let sum = old.sum_text(by).ok_or("ERR increment would produce NaN or Infinity")?;
     edit.draft.put(txn, &spot, name, sum.as_bytes(), Expiry::Keep)?;
-    edit.publish(call, "hincrbyfloat")?;
+    edit.publish(call, &["hincrbyfloat"])?;
     call.reply.bulk(sum.as_bytes());
     Ok(())
 }

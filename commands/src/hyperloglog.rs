@@ -8,7 +8,7 @@ use polder_values::hyperloglog::{self, BYTES_MAX, Corrupt, Sketch, Union};
 use polder_values::{Kind, string};
 
 use crate::call::{Call, Outcome, SessionCall, is};
-use crate::command::{ADMIN, Command, FAST, GROWS, READONLY, neutral, session, write};
+use crate::command::{ADMIN, Command, FAST, GROWS, MAY_WRITE, READONLY, neutral, session, write};
 use crate::settings::id;
 use crate::string::{edit_draft, find};
 
@@ -21,7 +21,7 @@ pub const COMMANDS: &[Command] = &[
         .costs("O(1) to add every element.")
         .about("Adds elements to a HyperLogLog key. Creates the key if it doesn't exist."),
     neutral("PFCOUNT", "key [key ...]", Mode::Write, pfcount)
-        .with(READONLY)
+        .with(READONLY | MAY_WRITE)
         .touches(&["RW access"])
         .since("2.8.9")
         .costs("O(1) with a very small average constant time when called with a single key. O(N) with N being the number of keys, and much bigger constant times, when called with multiple keys.")

@@ -310,7 +310,7 @@ fn keys_of<'a>(args: &'a [&'a [u8]]) -> Result<Vec<(&'a [u8], &'static str)>, St
     }
     let mut keys = Vec::new();
     command.each_key(args, |at, spec| keys.push((args[at], command.touched_by(spec, args))));
-    if keys.is_empty() && !command.may_lack_keys() {
+    if !command.may_lack_keys() && (keys.is_empty() || !command.counts_its_keys(args)) {
         return Err("ERR Invalid arguments specified for command".into());
     }
     Ok(keys)

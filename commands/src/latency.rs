@@ -90,14 +90,17 @@ pub struct Monitor {
     events: BTreeMap<&'static str, Event>,
 }
 
-/// Samples a call if it took long enough.
-pub(crate) fn note(host: &dyn Host, command: &Command, nanoseconds: u64) {
+/// Samples something that is no call, if it took long enough.
+pub fn note_event(host: &dyn Host, event: &'static str, milliseconds: u64) {
     let threshold = host.settings().number(const { id("latency-monitor-threshold") }) as u64;
-    let milliseconds = nanoseconds / 1_000_000;
     if threshold != 0 && milliseconds >= threshold {
-        let event = if command.has(FAST) { "fast-command" } else { "command" };
         lock(&host.recorder().monitor).events.entry(event).or_default().add(time::now_ms() / 1000, milliseconds);
     }
+}
+
+/// Samples a call if it took long enough.
+pub(crate) fn note(host: &dyn Host, command: &Command, nanoseconds: u64) {
+    note_event(host, if command.has(FAST) { "fast-command" } else { "command" }, nanoseconds / 1_000_000);
 }
 
 fn latest(call: &mut SessionCall<'_>) -> Outcome {

@@ -56,10 +56,22 @@ pub(crate) fn show_inside(txn: &Txn<'_>, session: &Session, host: &dyn Host, com
     }
 }
 
-/// `1339518083.107412 [0 127.0.0.1:60866] "keys" "*"`
+/// Shows a call that runs a program, before what the program calls.
+#[cold]
+pub(crate) fn show_program(txn: &Txn<'_>, session: &Session, host: &dyn Host, command: &Command, args: &[&[u8]]) {
+    ears::post_call(txn, &line(session, host, command, args));
+}
+
+/// As [`show_program`], where it was refused and its transaction with it.
+#[cold]
+pub(crate) fn show_refused_program(table: &Table, session: &Session, host: &dyn Host, command: &Command, args: &[&[u8]]) {
+    ears::show_call(table, &line(session, host, command, args));
+}
+
+/// `1339518083.107412 [0 127.0.0.1:60866] "keys" "*"`; a script's calls have `lua` for the address.
 fn line(session: &Session, host: &dyn Host, command: &Command, args: &[&[u8]]) -> Vec<u8> {
     let now_us = polder_base::time::now_us();
-    let address = host.address(session);
+    let address = if session.is_in_script() { "lua".into() } else { host.address(session) };
     let mut line = format!("{}.{:06} [{} {address}]", now_us / 1_000_000, now_us % 1_000_000, session.db).into_bytes();
     for arg in redacted(command, args) {
         line.push(b' ');

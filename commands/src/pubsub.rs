@@ -8,10 +8,11 @@ use std::collections::BTreeSet;
 use polder_base::{Protocol, Reply, glob};
 use polder_hub::ears::{self, Delivery};
 use polder_hub::subject::{self, Subject};
+use polder_hub::track;
 use polder_table::{Mode, Table};
 
 use crate::call::{Call, Outcome};
-use crate::command::{Command, Common, FAST, LOADING, NOSCRIPT, PUBSUB, STALE, container, neutral, session};
+use crate::command::{Command, Common, FAST, LOADING, MAY_WRITE, NOSCRIPT, PUBSUB, STALE, container, neutral, session};
 use crate::introspect::help;
 use crate::session::Session;
 
@@ -26,7 +27,7 @@ pub const COMMANDS: &[Command] = &[
         .costs("O(N) where N is the number of patterns to subscribe to.")
         .about("Listens for messages published to channels that match one or more patterns."),
     neutral("PUBLISH", "channel message", Mode::Read, publish::<false>)
-        .with(PUBSUB | LOADING | STALE | FAST)
+        .with(MAY_WRITE | PUBSUB | LOADING | STALE | FAST)
         .shares(|_| Some(Common::Messages))
         .since("2.0.0")
         .costs("O(N+M) where N is the number of clients subscribed to the receiving channel and M is the total number of subscribed patterns (by any client).")
@@ -62,7 +63,7 @@ pub const COMMANDS: &[Command] = &[
         .costs("O(N) where N is the number of patterns to unsubscribe.")
         .about("Stops listening to messages published to channels that match one or more patterns."),
     neutral("SPUBLISH", "shardchannel message", Mode::Read, publish::<true>)
-        .with(PUBSUB | LOADING | STALE | FAST)
+        .with(MAY_WRITE | PUBSUB | LOADING | STALE | FAST)
         .since("7.0.0")
         .costs("O(N) where N is the number of clients subscribed to the receiving shard channel.")
         .about("Post a message to a shard channel"),
@@ -152,6 +153,7 @@ impl Session {
 
     /// Takes back what an attempt of a transaction has changed that is run again, or has failed.
     pub(crate) fn take_back_news(&mut self) {
+        self.reads.clear();
         let Some(subscriptions) = &mut self.subscriptions else { return };
         for (subject, name, begun) in std::mem::take(&mut subscriptions.news).into_iter().rev() {
             let names = &mut subscriptions.names[subject as usize];
@@ -168,6 +170,10 @@ impl Session {
 
     /// Makes true for this thread what has become true in the segment.
     pub(crate) fn apply_news(&mut self, table: &Table) {
+        if !self.reads.is_empty() {
+            let keys: Vec<Vec<u8>> = self.reads.drain(..).map(|read| read.key).collect();
+            track::have_read(table, self.id, &keys);
+        }
         let Some(subscriptions) = &mut self.subscriptions else { return };
         if subscriptions.news.is_empty() {
             return;

@@ -14,13 +14,15 @@
 //! **Invariant:** a program sees no more of the clock than one moment.
 use std::sync::Arc;
 
-use polder_base::script::{Ended, Input};
-use polder_table::{Mode, Stop};
+use polder_base::script::{Ended, Input, NO_WRITES};
+use polder_table::{Mode, Stop, Table};
 
 use crate::call::{Call, NOT_AN_INTEGER, Outcome};
 use crate::command::{
-    ALLOW_BUSY, Command, GROWS, NO_MANDATORY_KEYS, NOSCRIPT, READONLY, SCRIPTS, SKIP_MONITOR, STALE, container, neutral, session, write,
+    ALLOW_BUSY, Command, GROWS, MAY_WRITE, NO_MANDATORY_KEYS, NOSCRIPT, READONLY, SCRIPTS, SKIP_MONITOR, STALE, container, neutral,
+    session, write,
 };
+use crate::execute::begin;
 use crate::introspect::help;
 use crate::session::{Host, Session};
 use crate::settings::id;
@@ -48,7 +50,7 @@ const DEPENDS_ON_FUNCTION: &str = "Depends on the function that is executed.";
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[
     neutral("EVAL", "script numkeys [key ...] [arg ...]", Mode::Write, eval)
-        .with(RUNS)
+        .with(RUNS | MAY_WRITE)
         .touches(&["RW access update"])
         .since("2.6.0")
         .costs(DEPENDS)
@@ -59,7 +61,7 @@ pub const COMMANDS: &[Command] = &[
         .costs(DEPENDS)
         .about("Executes a read-only server-side Lua script."),
     neutral("EVALSHA", "sha1 numkeys [key ...] [arg ...]", Mode::Write, eval_sha)
-        .with(RUNS)
+        .with(RUNS | MAY_WRITE)
         .touches(&["RW access update"])
         .since("2.6.0")
         .costs(DEPENDS)
@@ -103,7 +105,7 @@ pub const COMMANDS: &[Command] = &[
         .since("8.0.0")
         .about("Shows a server-side Lua script of the script cache."),
     neutral("FCALL", "function numkeys [key ...] [arg ...]", Mode::Write, function::call)
-        .with(RUNS)
+        .with(RUNS | MAY_WRITE)
         .touches(&["RW access update"])
         .since("7.0.0")
         .costs(DEPENDS_ON_FUNCTION)
@@ -227,8 +229,30 @@ pub struct Memo {
     pub(crate) now_us: u64,
 }
 
+impl Session {
+    /// Whether its calls are a script's just now.
+    pub(crate) fn is_in_script(&self) -> bool {
+        self.script.now_us != 0
+    }
+}
+
+/// Whether the program that a call runs declares that it writes nothing.
+pub(crate) fn only_reads(table: &Table, session: &Session, host: &dyn Host, command: &Command, args: &[&[u8]]) -> bool {
+    let (Some(scripting), Some(name)) = (host.scripting(), args.get(1)) else { return false };
+    let flags = match (command.name, begin(table, session, Mode::Read)) {
+        ("EVAL", _) => shebang::of_script(name).ok().and_then(|(flags, _)| flags),
+        ("EVALSHA", Ok(txn)) => scripting.shelf.find(table, &txn, name).ok().flatten().and_then(|program| program.flags),
+        (_, Ok(txn)) => {
+            let view = scripting.libraries.now(table, &txn, &*scripting.lua).ok();
+            view.and_then(|view| view.function(name).map(|(_, function)| function.flags))
+        }
+        (_, Err(_)) => None,
+    };
+    flags.is_some_and(|flags| flags & NO_WRITES != 0)
+}
+
 /// Before a call that may run scripts: makes room, or notes that there is none.
-pub(crate) fn prepare(session: &mut Session, table: &polder_table::Table) {
+pub(crate) fn prepare(session: &mut Session, table: &Table) {
     session.script = Memo { short_of_memory: !table.make_room(), ..Memo::default() };
 }
 

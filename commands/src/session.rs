@@ -17,7 +17,7 @@ use crate::persistence::Keeper;
 use crate::pubsub::Subscriptions;
 use crate::scripting::{Memo, Running, Scripting};
 use crate::settings::{Settings, id};
-use crate::tracking::Tracking;
+use crate::tracking::{Read, Tracking};
 use crate::waiting::Waiting;
 
 /// Whether a client hears the replies to its commands (`CLIENT REPLY`).
@@ -95,6 +95,8 @@ pub struct Session {
     pub tracking: Option<Box<Tracking>>,
     /// Keys that it has read and that could not be noted: it is told at once that they have changed.
     pub unsure: Vec<Vec<u8>>,
+    /// Keys that the running transaction has read, for a client that tracks.
+    pub reads: Vec<Read>,
     /// It sees every call.
     pub monitors: bool,
     /// Whoever makes its calls can do something else while one waits.
@@ -135,6 +137,7 @@ impl Default for Session {
             subscriptions: None,
             tracking: None,
             unsure: Vec::new(),
+            reads: Vec::new(),
             monitors: false,
             parks: false,
             last: None,
@@ -204,8 +207,8 @@ pub struct Client {
     pub query_bytes: usize,
     pub query_room: usize,
     pub queued_bytes: usize,
-    /// The most bytes of replies that waited, and those that wait now.
-    pub reply_peak: usize,
+    /// Bytes that replies take, and those of them that wait now.
+    pub reply_room: usize,
     pub reply_bytes: usize,
     pub memory: usize,
     /// What the event loop waits for: `r`, `w` or both.

@@ -66,6 +66,9 @@ pub(crate) fn note(host: &dyn Host, session: &Session, command: &Command, args: 
         return;
     }
     let kept = settings.number(const { id("slowlog-max-len") }) as usize;
+    if kept == 0 {
+        return;
+    }
     let args = shortened(&redacted(command, args));
     let address = host.client(session).address;
     let mut log = lock(&host.recorder().slow);

@@ -175,8 +175,8 @@ fn sort(call: &mut Call<'_>) -> Outcome {
     let chosen = match call.find(call.args[1])? {
         None => Vec::new(),
         Some(found) => {
-            // The members of a set have no order of their own that could be stored.
-            if !plan.sorts && found.kind == Kind::Set && plan.store.is_some() {
+            // The members of a set have no order of their own that could be stored, or that a script could rely on.
+            if !plan.sorts && found.kind == Kind::Set && (plan.store.is_some() || call.session.is_in_script()) {
                 (plan.sorts, plan.alpha) = (true, true);
             }
             let (first, end) = plan.range(count(&found)?);

@@ -1,10 +1,10 @@
 //! CLIENT TRACKING and what belongs to it: clients that cache what they read are told when it changes.
 use polder_base::number;
 use polder_hub::track::{self, Terms};
-use polder_table::{Stop, Table};
+use polder_table::{Db, Stop, Table, Txn};
 
 use crate::call::{Outcome, SYNTAX, SessionCall, is};
-use crate::command::{Command, READONLY};
+use crate::command::{Command, READONLY, SCRIPTS};
 use crate::session::Session;
 
 const OTHER_CACHING: &str =
@@ -201,13 +201,56 @@ impl Session {
 
     /// Notes the keys that a call is about to read, if its client wants to be told of their changes.
     pub(crate) fn note_reads(&mut self, table: &Table, command: &Command, args: &[&[u8]]) {
-        if command.has(READONLY) && self.tracking.as_ref().is_some_and(|tracking| tracking.remembers()) {
+        // What a script reads is noted when it reads it.
+        if command.has(READONLY) && !command.has(SCRIPTS) && self.remembers_reads() {
             let mut keys: Vec<&[u8]> = Vec::new();
             command.each_key(args, |at, _| keys.push(args[at]));
             let unsure = track::note_reads(table, self.id, &keys);
             self.unsure.extend(unsure.into_iter().map(<[u8]>::to_vec));
         }
     }
+
+    fn remembers_reads(&self) -> bool {
+        self.tracking.as_ref().is_some_and(|tracking| tracking.remembers())
+    }
+
+    /// As [`Session::note_reads`], inside a transaction that writes as well: they are noted with its commit.
+    pub(crate) fn note_reads_inside(&mut self, table: &Table, txn: &Txn<'_>, command: &Command, args: &[&[u8]]) -> Outcome {
+        if !command.has(READONLY) || command.has(SCRIPTS) || !self.remembers_reads() {
+            return Ok(());
+        }
+        let mut keys: Vec<&[u8]> = Vec::new();
+        command.each_key(args, |at, _| keys.push(args[at]));
+        for key in keys {
+            track::note_read_inside(table, txn, key)?;
+            self.reads.push(Read { db: self.db, key: key.to_vec(), changes_before: txn.changes_noted() });
+        }
+        Ok(())
+    }
+
+    /// Before the commit: what has been read and was changed after that is not worth being remembered.
+    pub(crate) fn settle_reads(&mut self, txn: &Txn<'_>) -> Outcome {
+        if self.reads.is_empty() {
+            return Ok(());
+        }
+        let no_loop = self.tracking.as_ref().is_some_and(|tracking| tracking.terms.no_loop);
+        let is_old = |read: &Read| txn.has_changed_since(read.changes_before, read.db, &read.key);
+        let (old, fresh) = std::mem::take(&mut self.reads).into_iter().partition(is_old);
+        self.reads = fresh;
+        if !no_loop {
+            self.unsure.extend(Vec::into_iter(old).map(|read: Read| read.key));
+        }
+        txn.await_map()
+    }
+}
+
+/// A key that a transaction which is going on has read, for a client that tracks.
+#[derive(Clone, Debug)]
+pub struct Read {
+    db: Db,
+    pub(crate) key: Vec<u8>,
+    /// Changes that the transaction had made by then.
+    changes_before: usize,
 }
 
 /// CLIENT CACHING

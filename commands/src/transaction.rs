@@ -135,7 +135,8 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
     }
     let writes = multi.queue.iter().any(|queued| matches!(queued.command.run, Run::Table(Mode::Write, _)));
     let tracks = call.session.tracking.is_some();
-    for queued in multi.queue.iter().filter(|_| tracks) {
+    // Where something is written they are noted in their place among the changes.
+    for queued in multi.queue.iter().filter(|_| tracks && !writes) {
         let args: Vec<&[u8]> = queued.args.iter().map(|arg| &**arg).collect();
         call.session.note_reads(call.table, queued.command, &args);
     }
@@ -159,7 +160,7 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
             run_queued(call, &txn, queued, number >= counted)?;
             counted = counted.max(number + 1);
         }
-        Ok(())
+        call.session.settle_reads(&txn)
     });
     if outcome.is_err() {
         *call.session = before;

@@ -69,6 +69,11 @@ impl Waiting {
     pub fn has_place(&self) -> bool {
         self.ticket != 0
     }
+
+    /// The database, the keys, and whether the call ends as well where one of them goes.
+    pub fn subject(&self) -> (Db, &[Vec<u8>], bool) {
+        (self.db, &self.keys, self.command.name == "XREADGROUP")
+    }
 }
 
 impl Call<'_> {

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
 use polder_shm::layout::interest;
-use polder_table::Table;
 use polder_table::change::take_interest;
+use polder_table::{Stop, Table, Txn};
 use smallvec::SmallVec;
 
 use crate::ears::{self, Delivery, Hearer};
@@ -39,6 +39,9 @@ pub struct Terms {
 pub struct Tracking {
     clients: HashMap<u64, Terms>,
     keys: HashMap<Vec<u8>, SmallVec<[u64; 2]>>,
+    /// How often one of them has read a key, and prefixes of all.
+    items: usize,
+    prefixes: usize,
     /// Keys of which the segment still says that we have read them.
     stale: Vec<Vec<u8>>,
     /// Changes for those who hear of every one, until the end of the turn: the client that made it, and the key.
@@ -57,8 +60,13 @@ impl Tracking {
     /// Forgets what was read if nobody is left who wants to hear of it.
     fn review(&mut self) {
         if !self.clients.values().any(|terms| terms.prefixes.is_none()) {
-            self.stale.extend(self.keys.drain().map(|(key, _)| key));
+            self.forget_all();
         }
+    }
+
+    fn forget_all(&mut self) {
+        self.stale.extend(self.keys.drain().map(|(key, _)| key));
+        self.items = 0;
     }
 }
 
@@ -79,7 +87,9 @@ pub fn note_terms(table: &Table, client: u64, terms: Option<Terms>) {
             Some(terms) => drop(ears.tracking.clients.insert(client, terms)),
             None => drop(ears.tracking.clients.remove(&client)),
         }
-        ears.tracking.review();
+        let tracking = &mut ears.tracking;
+        tracking.prefixes = tracking.clients.values().filter_map(|terms| terms.prefixes.as_ref()).map(Vec::len).sum();
+        tracking.review();
     });
 }
 
@@ -96,38 +106,57 @@ pub fn note_reads<'k>(table: &Table, client: u64, keys: &[&'k [u8]]) -> Vec<&'k 
     }
     let noted = |key: &&[u8]| {
         queue::run(table, &mut |txn| {
-            let own = Record::own(txn.seat(), 0);
-            record::edit(txn, &readers_key(key), |records| {
-                let new = !records.iter().any(|record| record.same_owner(&own));
-                if new {
-                    records.push(own);
-                }
-                new
-            })?;
+            note_reader(txn, key)?;
             txn.await_map()
         })
         .is_ok()
     };
     let failed: Vec<&[u8]> = unknown.into_iter().filter(|key| !noted(key)).collect();
+    let known: Vec<&[u8]> = keys.iter().filter(|key| !failed.contains(key)).copied().collect();
+    have_read(table, client, &known);
+    failed
+}
+
+/// As [`note_reads`] of one key, by a transaction that is to read it and awaits the map before it commits; [`have_read`] follows then.
+///
+/// # Errors
+/// As [`Txn::write`].
+pub fn note_read_inside(table: &Table, txn: &Txn<'_>, key: &[u8]) -> Result<(), Stop> {
+    if ears::with(table, |ears| ears.tracking.keys.contains_key(key)) == Some(true) {
+        return Ok(());
+    }
+    // H1: whoever changes the key commits before us, or locks it after us and sees this.
+    take_interest(txn.seat(), interest::TRACKERS);
+    note_reader(txn, key)
+}
+
+fn note_reader(txn: &Txn<'_>, key: &[u8]) -> Result<(), Stop> {
+    let own = Record::own(txn.seat(), 0);
+    record::edit(txn, &readers_key(key), |records| {
+        let new = !records.iter().any(|record| record.same_owner(&own));
+        if new {
+            records.push(own);
+        }
+        new
+    })
+}
+
+/// A client of this thread has read keys for which the seat is put down.
+pub fn have_read(table: &Table, client: u64, keys: &[impl AsRef<[u8]>]) {
     ears::with(table, |ears| {
-        for key in keys.iter().filter(|key| !failed.contains(key)) {
-            let clients = ears.tracking.keys.entry_ref(*key).or_default();
+        for key in keys {
+            let clients = ears.tracking.keys.entry_ref(key.as_ref()).or_default();
             if !clients.contains(&client) {
                 clients.push(client);
+                ears.tracking.items += 1;
             }
         }
     });
-    failed
 }
 
 /// How many keys, readers of them and prefixes this thread knows.
 pub fn counts(table: &Table) -> (usize, usize, usize) {
-    ears::with(table, |ears| {
-        let tracking = &ears.tracking;
-        let prefixes = tracking.clients.values().filter_map(|terms| terms.prefixes.as_ref()).map(Vec::len).sum();
-        (tracking.keys.len(), tracking.keys.values().map(|clients| clients.len()).sum(), prefixes)
-    })
-    .unwrap_or_default()
+    ears::with(table, |ears| (ears.tracking.keys.len(), ears.tracking.items, ears.tracking.prefixes)).unwrap_or_default()
 }
 
 /// Forgets keys until there are no more than `most`; those who have read them are told as if they had changed.
@@ -148,8 +177,10 @@ pub fn limit(table: &Table, hearer: &mut dyn Hearer, most: usize) {
 pub(crate) fn changed(table: &Table, hearer: &mut dyn Hearer, origin: u64, key: &[u8]) {
     let told = ears::with(table, |ears| {
         let clients = ears.tracking.keys.remove(key).unwrap_or_default();
+        ears.tracking.items -= clients.len();
         let terms = clients.into_iter().filter_map(|client| ears.tracking.clients.get(&client).map(|terms| (client, terms.clone())));
-        terms.filter(|(client, terms)| !(terms.no_loop && *client == origin)).collect::<Vec<_>>()
+        // Whoever hears of prefixes by now has read the key before.
+        terms.filter(|(client, terms)| terms.prefixes.is_none() && !(terms.no_loop && *client == origin)).collect::<Vec<_>>()
     });
     forget(table, key);
     for (client, terms) in told.unwrap_or_default() {
@@ -220,7 +251,7 @@ pub fn close_turn(table: &Table, hearer: &mut dyn Hearer) {
 pub(crate) fn changed_all(table: &Table, hearer: &mut dyn Hearer) {
     let told = ears::with(table, |ears| {
         let tracking = &mut ears.tracking;
-        tracking.stale.extend(tracking.keys.drain().map(|(key, _)| key));
+        tracking.forget_all();
         tracking.clients.iter().map(|(client, terms)| (*client, terms.redirect)).collect::<Vec<_>>()
     });
     for (client, redirect) in told.unwrap_or_default() {

@@ -82,7 +82,7 @@ type Outcome = mlua::Result<(bool, Value)>;
 
 impl Interpreter {
     pub fn new(shared: Arc<Shared>) -> Interpreter {
-        let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
+        let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::OS;
         let lua = Lua::new_with(libraries, LuaOptions::new().catch_rust_panics(true)).expect("these libraries are safe");
         let desk = Rc::new(Desk::default());
         let made = Interpreter::furnish(&lua, &desk, &shared.version).expect("the prelude is ours");

@@ -13,6 +13,10 @@ local raw_insert, raw_foreach, gsub, concat = table.insert, table.foreach, strin
 -- What is raised in a script that is made to end.
 local UNWIND = native.unwind
 
+-- All that anybody gets of this library.
+local clock = os.clock
+os = nil
+
 local READONLY = "Attempt to modify a readonly table"
 local real, shown = {}, {}
 
@@ -282,14 +286,15 @@ string_meta.__metatable = protect { __index = strings }
 
 local shared = {
   string = strings, table = protect(table_library), math = protect(math_library), coroutine = protect(coroutine_library), cjson = protect(cjson),
-  cmsgpack = protect(cmsgpack), struct = protect(native.struct), bit = protect(native.bit),
+  os = protect { clock = clock }, cmsgpack = protect(cmsgpack), struct = protect(native.struct), bit = protect(native.bit),
 }
 for name, value in raw_next, shared do base[name] = value end
 
 local function environment(redis)
   local content = {}
   for name, value in raw_next, base do content[name] = value end
-  content.redis = redis
+  -- Valkey's name for it.
+  content.redis, content.server = redis, redis
   setmetatable(content, { __index = absent })
   local face, guard = protect(content, (protect { __index = absent }))
   content._G = face
@@ -323,7 +328,8 @@ end
 
 local script_face, script_globals = environment((protect(redis)))
 local function_face, function_globals, function_guard = environment((protect(function_redis)))
-local load_globals = setmetatable({ redis = protect(setmetatable(load_redis, { __index = absent })) }, { __index = absent })
+local load_face = protect(setmetatable(load_redis, { __index = absent }))
+local load_globals = setmetatable({ redis = load_face, server = load_face }, { __index = absent })
 
 -- Where an error came about, as Redis's handler finds it: the function at fault, or who called it if it is not written in Lua.
 local function handler(thrown)

@@ -1,4 +1,5 @@
 //! The limits that a turn needs, out of the settings; read again only when a setting has changed.
+use polder_commands::Session;
 use polder_commands::settings::value::{OutputLimit, output_limits};
 use polder_commands::settings::{Id, Settings, id};
 
@@ -9,6 +10,9 @@ const BULK: Id = id("proto-max-bulk-len");
 const QUERY: Id = id("client-query-buffer-limit");
 const OUTPUT: Id = id("client-output-buffer-limit");
 const TRACKED: Id = id("tracking-table-max-keys");
+
+/// As in Redis, where it is no setting either.
+const STRANGERS_OUTPUT_BYTES: u64 = 1024;
 
 /// What clients may do and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +26,8 @@ pub struct Bounds {
     pub bulk_bytes_max: usize,
     pub query_bytes_max: usize,
     /// Of normal clients, and of those who have subscribed.
-    pub output: OutputLimit,
-    pub output_of_listeners: OutputLimit,
+    output: OutputLimit,
+    output_of_listeners: OutputLimit,
     /// Keys that tracking clients of a thread have read; 0 for no limit.
     pub tracked_keys_max: usize,
 }
@@ -43,6 +47,12 @@ impl Bounds {
             output: output_limits(&settings.text(OUTPUT))[0],
             output_of_listeners: output_limits(&settings.text(OUTPUT))[2],
         }
+    }
+
+    /// How much may wait to be sent to a client; nobody who has not said who it is makes us keep much.
+    pub fn output_of(&self, session: &Session) -> OutputLimit {
+        let limit = if session.listens() { self.output_of_listeners } else { self.output };
+        if session.authenticated { limit } else { OutputLimit { hard: STRANGERS_OUTPUT_BYTES, ..limit } }
     }
 
     /// Reads the settings again if any has changed.

@@ -22,6 +22,8 @@ pub struct Pulse {
     pub reply_room: usize,
     /// It waits for the end of a pause, or for a lock.
     pub waiting: bool,
+    /// It takes no more for now.
+    pub blocked: bool,
 }
 
 /// What others may know of a client.
@@ -30,7 +32,12 @@ struct Face {
     /// Name, user, library and flags: renewed only when a command on the session may have changed them.
     session: Client,
     pulse: Pulse,
+    /// The keys that its call waits for.
+    awaits: Vec<Awaited>,
 }
+
+/// A key that somebody waits for: its database, its name, and whether its end ends the wait as well.
+pub type Awaited = (u16, Vec<u8>, bool);
 
 /// One connected client.
 pub struct Record {
@@ -137,14 +144,24 @@ impl Record {
         &self.address
     }
 
-    /// Says that a call waits for a key.
-    pub fn begin_wait(&self) {
+    /// Says that a call waits for keys.
+    pub fn begin_wait(&self, keys: Vec<Awaited>) {
+        self.face().awaits = keys;
         self.waits.store(true, Ordering::Relaxed);
     }
 
     /// Says that it is not to wait any longer; answers whether it did.
     pub fn end_wait(&self) -> bool {
-        self.waits.swap(false, Ordering::Relaxed)
+        let waited = self.waits.swap(false, Ordering::Relaxed);
+        if waited {
+            self.face().awaits.clear();
+        }
+        waited
+    }
+
+    /// The keys that a call waits for.
+    pub fn awaits(&self) -> Vec<Awaited> {
+        self.face().awaits.clone()
     }
 
     /// Whether the connection is to be closed.
@@ -204,14 +221,14 @@ impl Record {
         client.query_bytes = pulse.query_bytes;
         client.query_room = pulse.query_room;
         client.reply_bytes = pulse.reply_bytes;
-        client.reply_peak = pulse.reply_room;
+        client.reply_room = pulse.reply_room;
         client.memory = self.memory(pulse) + client.queued_bytes;
         for (set, mark) in [(pulse.waiting, "b"), (self.by_unix, "U")] {
             if set {
                 client.flags = client.flags.replace('N', "") + mark;
             }
         }
-        if pulse.reply_bytes > 0 {
+        if pulse.blocked {
             client.events = "rw".into();
         }
     }

@@ -185,17 +185,28 @@ impl Connection {
         self.session.waiting.is_some()
     }
 
-    /// Renews what others see.
-    pub fn beat(&self) {
+    /// Renews what others see, with so many bytes of replies that wait.
+    pub fn beat(&self, reply_bytes: usize) {
+        self.show(self.input.len() - self.taken, self.input.capacity() - self.input.len(), reply_bytes);
+    }
+
+    /// Renews what the client sees of itself by a call in the middle of a turn: the input is with the turn, and `query_bytes` of it
+    /// are being executed.
+    pub fn show_call(&self, query_bytes: usize) {
+        self.show(query_bytes, self.record.pulse().query_room, self.output.waiting());
+    }
+
+    fn show(&self, query_bytes: usize, query_room: usize, reply_bytes: usize) {
         self.record.beat(Pulse {
             active_ms: self.session.active_ms,
             db: self.session.db,
             last: self.session.last,
-            query_bytes: self.input.len() - self.taken,
-            query_room: self.input.capacity() - self.input.len(),
-            reply_bytes: self.output.waiting(),
+            query_bytes,
+            query_room,
+            reply_bytes,
             reply_room: self.output.capacity(),
             waiting: self.parked,
+            blocked: self.blocked,
         });
     }
 

@@ -1,4 +1,5 @@
 //! The process that serves: what its threads share, and what commands may ask of it.
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -214,9 +215,19 @@ impl Host for Process {
             reply_limit_closed: total(|tally| &tally.reply_limit_closed),
             turns: total(|tally| &tally.turns),
             turn_us: total(|tally| &tally.turn_us),
+            tracked_keys: total(|tally| &tally.tracked_keys),
+            tracked_items: total(|tally| &tally.tracked_items),
+            tracked_prefixes: total(|tally| &tally.tracked_prefixes),
             ..Statistics::default()
         };
+        let (mut awaited, mut awaited_or_gone) = (HashSet::new(), HashSet::new());
         for record in self.clients.all() {
+            for (db, key, or_its_end) in record.awaits() {
+                if or_its_end {
+                    awaited_or_gone.insert((db, key.clone()));
+                }
+                awaited.insert((db, key));
+            }
             let pulse = record.pulse();
             let watches = record.watches() as u64;
             statistics.clients += 1;
@@ -230,6 +241,7 @@ impl Host for Process {
             statistics.query_bytes_max = statistics.query_bytes_max.max((pulse.query_bytes + pulse.query_room) as u64);
             statistics.reply_bytes_max = statistics.reply_bytes_max.max(pulse.reply_room as u64);
         }
+        (statistics.keys_awaited, statistics.keys_awaited_or_gone) = (awaited.len() as u64, awaited_or_gone.len() as u64);
         statistics
     }
 

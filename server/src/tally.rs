@@ -13,6 +13,11 @@ impl Count {
         self.0.store(self.get() + by, Ordering::Relaxed);
     }
 
+    /// Says how many there are now; the owner only.
+    pub fn set(&self, to: u64) {
+        self.0.store(to, Ordering::Relaxed);
+    }
+
     /// The count now.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
@@ -31,4 +36,8 @@ pub struct Tally {
     /// Clients closed for what they had sent, or not read.
     pub query_limit_closed: Count,
     pub reply_limit_closed: Count,
+    /// What the thread's tracking clients have read and hear of, now.
+    pub tracked_keys: Count,
+    pub tracked_items: Count,
+    pub tracked_prefixes: Count,
 }

@@ -28,7 +28,8 @@ use mio::{Events, Interest, Poll, Token};
 use polder_base::time::{now_ms, now_us};
 use polder_commands::command::{ALLOW_BUSY, PUBSUB, Run, SCRIPTS};
 use polder_commands::debug::inside;
-use polder_commands::{Host, Progress, Session, TOGETHER_MAX, acl, execute};
+use polder_commands::settings::{Id, id};
+use polder_commands::{Host, Progress, Session, TOGETHER_MAX, acl, execute, latency};
 use polder_engine::{Counter, Memory, Outlook};
 use polder_hub::ears::{has_mail, owes, settle};
 use polder_wire::resp::{Limits, Output, Requests};
@@ -41,6 +42,9 @@ use crate::connection::{Connection, Flow, Pool};
 use crate::host::{Letter, Pause, Process};
 use crate::listener::{Arrival, Listener, prepare};
 use crate::sessions::resp;
+
+/// The connections of a turn, and what each of them has sent.
+type Turn<'t> = (&'t [usize], &'t [Vec<u8>]);
 
 /// The token of the waker.
 pub const WAKER: Token = Token(0);
@@ -55,6 +59,7 @@ const SWEEP_MS: u64 = 1000;
 const ACCEPT_REST_MS: u64 = 100;
 /// How much of the memory's chores is done at a time.
 const CHORES_US: u64 = 500;
+const HZ: Id = id("hz");
 /// How long a stopping thread waits for others to close their doors, and for slow readers to take their replies.
 const STOP_PATIENCE_MS: u64 = 2000;
 /// How long a stopping thread waits for the first request of a client that has just come, so that where another server
@@ -106,6 +111,8 @@ pub struct Loop {
     inputs: Vec<Vec<u8>>,
     /// Whose requests this turn has taken up.
     turning: Vec<usize>,
+    /// Those of them whose part in the turn is over, because a script has become slow: their input is their own again.
+    released: Vec<usize>,
     bounds: Bounds,
     /// The version of the users that all sessions are of.
     users_version: u64,
@@ -154,6 +161,7 @@ impl Loop {
             outlook: Outlook::default(),
             inputs: Vec::new(),
             turning: Vec::new(),
+            released: Vec::new(),
             bounds,
             users_version: 0,
             now_ms: now_ms(),
@@ -356,7 +364,7 @@ impl Loop {
             barred: false,
             over_soft_since_ms: None,
         };
-        connection.beat();
+        connection.beat(0);
         self.slots_by_client.insert(id, slot);
         self.slots[slot] = Some(Box::new(connection));
         self.ready.push(slot);
@@ -473,19 +481,21 @@ impl Loop {
         let mut batch = Batch::new(&mut spare);
         for (place, slot) in ready.iter().enumerate().filter(|(place, _)| !inputs[*place].is_empty()) {
             let Some(mut at) = self.slots[*slot].as_ref().map(|connection| connection.taken) else { continue };
-            while self.parse(*slot, place, &inputs[place], &mut at, &mut batch) == resp::Left::Perhaps {
-                self.run_batch(ready, &mut batch);
+            while !self.released.contains(slot) && self.parse(*slot, place, &inputs[place], &mut at, &mut batch) == resp::Left::Perhaps {
+                self.run_batch((ready, &inputs), &mut batch);
             }
         }
-        self.run_batch(ready, &mut batch);
+        self.run_batch((ready, &inputs), &mut batch);
         batch.end(&mut spare);
         for (slot, input) in ready.iter().zip(inputs.drain(..)) {
             // Who had sent nothing may have been read from meanwhile, beside a slow script.
-            if let Some(connection) = self.slots[*slot].as_mut().filter(|connection| connection.input.is_empty()) {
+            let taken_out = |connection: &&mut Box<Connection>| connection.input.is_empty() && !self.released.contains(slot);
+            if let Some(connection) = self.slots[*slot].as_mut().filter(taken_out) {
                 connection.input = input;
             }
         }
         self.turning.clear();
+        self.released.clear();
         self.inputs = inputs;
         self.spare = spare;
     }
@@ -498,8 +508,9 @@ impl Loop {
         resp::read(&mut connection.requests, &limits, input, at, place, batch)
     }
 
-    /// Prefetches what the batch will touch, then executes it.
-    fn run_batch(&mut self, ready: &[usize], batch: &mut Batch<'_>) {
+    /// Prefetches what the batch will touch, then executes it. `turn`: the ready connections and their inputs.
+    fn run_batch(&mut self, turn: Turn<'_>, batch: &mut Batch<'_>) {
+        let ready = turn.0;
         let Batch { args, frames, odds } = &*batch;
         // One pin for all: those of the calls cost nothing then. Without a seat the calls say why themselves.
         let _pinned = self.process.memory.table().pinned();
@@ -522,7 +533,11 @@ impl Loop {
             if last.is_some_and(|last| last != slot) {
                 self.after_calls(last);
             }
-            number += self.run_frame(slot, &frames[number..], args, odds, (&outlook, number));
+            if self.released.contains(&slot) {
+                number += 1;
+                continue;
+            }
+            number += self.run_frame(slot, &frames[number..], args, odds, (&outlook, number), turn);
             last = Some(slot);
         }
         if has_mail(self.process.memory.table()) {
@@ -535,13 +550,21 @@ impl Loop {
 
     /// Runs the first of the requests in `frames`, and those behind it that share its transaction; answers how many are done with.
     /// `foresight` is what is known of the batch, and the first request's number in it.
-    fn run_frame(&mut self, slot: usize, frames: &[Frame], args: &[&[u8]], odds: &[Odd], foresight: (&Outlook, usize)) -> usize {
+    fn run_frame(
+        &mut self,
+        slot: usize,
+        frames: &[Frame],
+        args: &[&[u8]],
+        odds: &[Odd],
+        foresight: (&Outlook, usize),
+        turn: Turn<'_>,
+    ) -> usize {
         let frame = &frames[0];
         let Some(connection) = &mut self.slots[slot] else { return 1 };
         if connection.is_halted() {
             return 1;
         }
-        if self.pause.is_some_and(|pause| holds_back(pause, &connection.session, frame.content, args, odds)) {
+        if self.pause.is_some_and(|pause| holds_back(pause, &connection.session, &self.process, frame.content, args, odds)) {
             connection.park();
             self.parked.push(slot);
             return 1;
@@ -549,15 +572,21 @@ impl Loop {
         if let Content::Args { from, to } = frame.content
             && self.runs_scripts(slot, foresight)
         {
-            let progress = self.run_long(slot, &args[from..to]);
+            let progress = self.run_long(slot, &args[from..to], turn);
             return self.after_frame(slot, frames, usize::from(progress == Progress::Answered), progress);
         }
         let Some(connection) = &mut self.slots[slot] else { return 1 };
         let Connection { session, output, .. } = &mut **connection;
         output.lend(|| self.pool.take());
+        output.limit(self.bounds.output_of(session).hard as usize);
         session.turn_ms = self.now_ms;
         session.patience_us = self.patience_us;
         session.active_ms = self.now_ms;
+        if foresight.0.command(foresight.1).is_some_and(|command| command.name == "CLIENT") {
+            let last = frames.iter().take_while(|other| other.place == frame.place).last().unwrap_or(frame);
+            connection.show_call(last.end - connection.taken);
+        }
+        let Connection { session, output, .. } = &mut **connection;
         let host: &dyn Host = &*self.process;
         let answered = |progress| ((progress == Progress::Answered).into(), progress);
         let (done, progress) = match frame.content {
@@ -600,7 +629,7 @@ impl Loop {
             return done.max(1);
         }
         let unsure = std::mem::take(&mut session.unsure);
-        let hard = if session.listens() { self.bounds.output_of_listeners.hard } else { self.bounds.output.hard };
+        let hard = self.bounds.output_of(session).hard;
         // It is closed at the end of the turn; what it asked for beyond that would only take memory.
         if hard != 0 && output.waiting() as u64 > hard {
             session.closing = true;
@@ -629,7 +658,8 @@ impl Loop {
         if connection.record.is_doomed() {
             return self.close(slot);
         }
-        connection.beat();
+        // Who reads the reply may ask at once, so it is shown as sent before it is.
+        connection.beat(0);
         let tally = &self.process.mailboxes[self.number].tally;
         while !connection.output.is_empty() && !connection.blocked {
             tally.writes.add(1);
@@ -641,6 +671,9 @@ impl Loop {
                     connection.blocked = true;
                 }
             }
+        }
+        if !connection.output.is_empty() {
+            connection.beat(connection.output.waiting());
         }
         connection.settle(&mut self.pool);
         if connection.output.is_empty() {
@@ -659,7 +692,7 @@ impl Loop {
     /// Whether more waits to be sent to a connection than `client-output-buffer-limit` allows.
     fn is_over_output_limit(&mut self, slot: usize) -> bool {
         let Some(connection) = &mut self.slots[slot] else { return false };
-        let limit = if connection.session.listens() { self.bounds.output_of_listeners } else { self.bounds.output };
+        let limit = self.bounds.output_of(&connection.session);
         let waiting = connection.output.waiting() as u64;
         if limit.soft == 0 || waiting <= limit.soft {
             connection.over_soft_since_ms = None;
@@ -710,7 +743,9 @@ impl Loop {
         if !inside::chores_rest() && self.process.claim_chores(self.now_ms) {
             let process = &*self.process;
             let table = process.memory.table();
-            let pause_ms = table.chores(CHORES_US);
+            let expiry_us = table.counter(Counter::ExpiryUs);
+            let pause_ms = table.chores(CHORES_US).min(1000 / process.settings.number(HZ).clamp(1, 500) as u64);
+            latency::note_event(process, "expire-cycle", table.counter(Counter::ExpiryUs).saturating_sub(expiry_us) / 1000);
             // Another process may have changed what all share.
             if let Err(stop) = process.settings.join(table) {
                 tracing::error!(?stop, "the settings of the segment cannot be read");
@@ -811,14 +846,11 @@ fn company<'f, 'a>(
 }
 
 /// Whether a pause makes this request wait.
-fn holds_back(pause: Pause, session: &Session, content: Content, args: &[&[u8]], odds: &[Odd]) -> bool {
+fn holds_back(pause: Pause, session: &Session, process: &Process, content: Content, args: &[&[u8]], odds: &[Odd]) -> bool {
     if !pause.writers_only {
         return true;
     }
-    let writes = |args: &[&[u8]]| {
-        let queued = session.multi.as_ref().is_some_and(|multi| multi.queue.iter().any(|queued| queued.command.is_write()));
-        execute::resolve(args).is_ok_and(|command| command.is_write() || queued && command.name == "EXEC")
-    };
+    let writes = |args: &[&[u8]]| execute::may_write(process.memory.table(), session, process, args);
     match content {
         Content::Args { from, to } => writes(&args[from..to]),
         Content::Odd(number) => match &odds[number] {

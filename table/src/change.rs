@@ -9,7 +9,7 @@
 use polder_shm::layout::{header, interest, seat as at};
 use polder_shm::{Locked, Seat, Segment};
 
-use crate::api::{Db, Found, SYSTEM, Stop};
+use crate::api::{Db, Found, Mode, SYSTEM, Stop};
 use crate::lookup::{self, Marks};
 use crate::table::Table;
 use crate::txn::Txn;
@@ -161,6 +161,11 @@ impl Txn<'_> {
         self.table
     }
 
+    /// Whether it may write.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
     /// The calling thread's seat.
     pub fn seat(&self) -> &Seat {
         &self.seat
@@ -188,6 +193,18 @@ impl Txn<'_> {
         if self.interest() & (interest::CHANGES | interest::MISSES) != 0 && db != SYSTEM {
             self.keep_change(class, event, db, Some(key));
         }
+    }
+
+    /// How many changes have been noted so far.
+    pub fn changes_noted(&self) -> usize {
+        self.scratch.changes.borrow().len()
+    }
+
+    /// Whether a change of a key has been noted after so many others; only where somebody listens.
+    pub fn has_changed_since(&self, noted: usize, db: Db, key: &[u8]) -> bool {
+        let changes = self.scratch.changes.borrow();
+        let later = changes.iter().skip(noted).filter(|change| change.db == db && !matches!(change.class, 'm' | 'n'));
+        later.into_iter().any(|change| change.key.is_none_or(|at| self.scratch.key_of(at) == key))
     }
 
     /// As [`Txn::note_change`], of all keys of a database at once. Whether somebody listens is asked with the map's lock: see [`Txn::await_map`].

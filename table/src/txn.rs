@@ -44,7 +44,7 @@ const FREE_ATTEMPTS: u32 = 4;
 pub struct Txn<'t> {
     pub(crate) table: &'t Table,
     pub(crate) seat: Rc<Seat>,
-    mode: Mode,
+    pub(crate) mode: Mode,
     pub(crate) scratch: Loan,
     now: Cell<u64>,
     now_us: Cell<u64>,
@@ -304,7 +304,15 @@ impl<'t> Txn<'t> {
             };
             // What this very transaction wrote may have been born expired (SET with a time in the past).
             let lives = |found: &Found<'_>| found.expiry_ms.is_none_or(|expiry_ms| expiry_ms > self.now_ms());
-            return Ok(self.found(&image)?.filter(lives));
+            let found = self.found(&image)?.filter(lives);
+            if found.is_some_and(|found| found.inner_expiry_ms.is_some_and(|expiry_ms| expiry_ms <= self.now_ms())) {
+                self.scratch.note_stale(db, key);
+            }
+            if let (true, None, Some(spot), Some(found)) = (access, held[index].pending, held[index].spot, &found) {
+                let bucket = self.scratch.shadows.borrow()[spot.shadow].bucket;
+                self.note_access(&lookup::Hit { image, first_at: bucket.word_at(bucket::LINE_WORDS + spot.unit * 2) }, found);
+            }
+            return Ok(found);
         }
         self.lookups.set(self.lookups.get() + 1);
         let sighted = match self.foreseen {
@@ -843,7 +851,9 @@ impl<'t> Txn<'t> {
         self.scratch.note_tallies(&self.seat, self.segment())?;
         self.note_posts()?;
         self.seat.commit(self.scratch.olds.get())?;
-        self.count(Counter::Changes, self.scratch.held.borrow().iter().filter(|held| held.pending.is_some()).count() as u64);
+        // What is kept about clients and settings is no change of the data.
+        let changes = self.scratch.held.borrow().iter().filter(|held| held.pending.is_some() && held.db != SYSTEM).count();
+        self.count(Counter::Changes, changes as u64);
         Ok(())
     }
 

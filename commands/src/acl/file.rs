@@ -13,12 +13,12 @@ use crate::settings::file::Declaration;
 /// What follows everything else that is wrong with a file.
 const NOTHING_CHANGED: &str = "WARNING: ACL errors detected, no change to the previously active ACL rules was performed";
 
-/// The users that a file names. Whoever has the name of one in `known` is the same one still.
+/// The users that a file names, which may lie in `folder`. Whoever has the name of one in `known` is the same one still.
 ///
 /// # Errors
 /// All that is wrong with it, in Redis's words.
-pub fn read(path: &str, known: &Snapshot, all_channels: bool) -> Result<Vec<User>, String> {
-    let content = fs::read(path).map_err(|error| format!("Error loading ACLs, opening file '{path}': {}", plain(&error)))?;
+pub fn read(folder: &Path, path: &str, known: &Snapshot, all_channels: bool) -> Result<Vec<User>, String> {
+    let content = fs::read(folder.join(path)).map_err(|error| format!("Error loading ACLs, opening file '{path}': {}", plain(&error)))?;
     let (mut users, mut wrongs): (Vec<User>, String) = Default::default();
     for (number, line) in content.split(|byte| *byte == b'\n').enumerate() {
         let line = line.trim_ascii();
@@ -93,27 +93,29 @@ pub fn declared(lines: &[Declaration], known: &Snapshot, all_channels: bool) -> 
     Ok(users)
 }
 
-/// Puts a file with these users in the place of the old one: to a temporary file, synced, renamed, and the folder synced.
+/// Puts a file with these users in the place of the old one, in `folder` if need be: to a temporary file, synced, renamed, and the folder synced.
 ///
 /// # Errors
 /// What the file system says; the old file is still there then.
-pub fn write(path: &str, users: &Snapshot) -> io::Result<()> {
-    let fresh = format!("{path}.tmp-{}-{}", std::process::id(), time::now_ms());
+pub fn write(folder: &Path, path: &str, users: &Snapshot) -> io::Result<()> {
+    let path = folder.join(path);
+    let mut fresh = path.clone().into_os_string();
+    fresh.push(format!(".tmp-{}-{}", std::process::id(), time::now_ms()));
     let lines: Vec<u8> = users.all().flat_map(|user| [&user.line()[..], b"\n"].concat()).collect();
     let written = File::create(&fresh).and_then(|mut file| {
         file.write_all(&lines)?;
-        if let Ok(old) = fs::metadata(path) {
+        if let Ok(old) = fs::metadata(&path) {
             file.set_permissions(old.permissions())?;
         }
         file.sync_all()
     });
-    let replaced = written.and_then(|()| fs::rename(&fresh, path));
+    let replaced = written.and_then(|()| fs::rename(&fresh, &path));
     if replaced.is_err() {
         // The reason matters more than a file that could not be removed either.
         let _ = fs::remove_file(&fresh);
         return replaced;
     }
-    let folder = Path::new(path).parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder)?.sync_all()
 }
 

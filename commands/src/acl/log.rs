@@ -7,7 +7,7 @@ use super::check::Denied;
 use crate::client;
 use crate::command::Command;
 use crate::metrics::recorder::lock;
-use crate::session::{Client, Host, Session};
+use crate::session::{Host, Session};
 use crate::settings::id;
 
 /// What was denied, from the nearest to the farthest that a call gets.
@@ -94,7 +94,11 @@ impl Log {
 #[cold]
 pub fn note(host: &dyn Host, session: &Session, command: &Command, user: &[u8], context: Context, denied: &Denied) {
     let most = host.settings().number(const { id("acllog-max-len") }) as usize;
-    let client = Client { command: command.label(), ..host.client(session) };
+    let mut client = host.client(session);
+    // What is part of a whole is the whole's.
+    if !session.atomic {
+        client.command = command.label();
+    }
     let client = client::line(&client).trim_ascii_end().to_vec();
     let now_ms = time::now_ms();
     let mut log = lock(&host.recorder().denials);

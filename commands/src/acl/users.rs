@@ -17,6 +17,7 @@
 //!   later in any process does.
 //! - **U3** Without a mark there is the user `default` alone, who may do everything.
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
@@ -38,6 +39,11 @@ const BOTH_DECLARED: &str =
     "users are declared in the configuration file, and aclfile names a file of users: polder takes one or the other";
 /// How long one who reads the users waits for somebody who changes them; he comes back.
 const PATIENCE: Duration = Duration::from_micros(100);
+
+/// Where the ACL file lies whose name is no whole path.
+pub(crate) fn folder(settings: &Settings) -> PathBuf {
+    settings.string(const { id("dir") }).into()
+}
 
 /// All users at one moment.
 #[derive(Clone, Debug)]
@@ -129,7 +135,7 @@ impl Users {
             }
             (true, false) => {
                 let before = load(txn, None)?;
-                replace(txn, &before, file::read(&path, &before, all_channels)?)
+                replace(txn, &before, file::read(&folder(settings), &path, &before, all_channels)?)
             }
         }
     }

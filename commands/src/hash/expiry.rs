@@ -127,7 +127,7 @@ fn expire(call: &mut Call<'_>, unit: Unit, base_ms: u64) -> Outcome {
             DONE
         });
     }
-    if updated || deleted { edit.publish(call, if deleted { "hdel" } else { "hexpire" }) } else { Ok(()) }
+    if updated || deleted { edit.publish(call, &[if deleted { "hdel" } else { "hexpire" }]) } else { Ok(()) }
 }
 
 pub(super) fn hpersist(call: &mut Call<'_>) -> Outcome {
@@ -147,7 +147,7 @@ pub(super) fn hpersist(call: &mut Call<'_>) -> Outcome {
             DONE
         });
     }
-    if changed { edit.publish(call, "hpersist") } else { Ok(()) }
+    if changed { edit.publish(call, &["hpersist"]) } else { Ok(()) }
 }
 
 pub(super) fn httl(call: &mut Call<'_>) -> Outcome {
@@ -199,7 +199,7 @@ pub(super) fn hgetdel(call: &mut Call<'_>) -> Outcome {
             deleted = true;
         }
     }
-    if deleted { edit.publish(call, "hdel") } else { Ok(()) }
+    if deleted { edit.publish(call, &["hdel"]) } else { Ok(()) }
 }
 
 /// The words that say when something expires, with their unit and whether they count from now.
@@ -246,8 +246,8 @@ pub(super) fn hgetex(call: &mut Call<'_>) -> Outcome {
         }
     }
     match (updated, deleted) {
-        (true, _) => edit.publish(call, if wanted == Expiry::None { "hpersist" } else { "hexpire" }),
-        (_, true) => edit.publish(call, "hdel"),
+        (true, _) => edit.publish(call, &[if wanted == Expiry::None { "hpersist" } else { "hexpire" }]),
+        (_, true) => edit.publish(call, &["hdel"]),
         _ => Ok(()),
     }
 }
@@ -341,9 +341,12 @@ pub(super) fn hsetex(call: &mut Call<'_>) -> Outcome {
             edit.draft.put(txn, &spot, field, value, expiry)?;
         }
     }
-    call.notify('h', "hset", call.args[1]);
-    match expiry {
-        Expiry::At(_) => edit.publish(call, if gone { "hdel" } else { "hexpire" }),
-        _ => edit.publish_silently(call),
-    }
+    edit.publish(
+        call,
+        match expiry {
+            Expiry::At(_) if gone => &["hset", "hdel"],
+            Expiry::At(_) => &["hset", "hexpire"],
+            _ => &["hset"],
+        },
+    )
 }

@@ -91,6 +91,9 @@ fn pick<'c>(call: &mut Call<'c>, living: &Living<'c>, wanted: i64, with_values: 
         for _ in 0..len {
             let field = living.at(call, draw_below(call.table, living.len))?;
             show(call, field, with_values)?;
+            if call.reply.is_overfull() {
+                break;
+            }
         }
     } else if len == living.len && living.ranks.is_none() {
         for field in living.hash.iter(call.txn, 0) {

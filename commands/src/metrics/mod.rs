@@ -35,12 +35,19 @@ pub struct Statistics {
     pub clients: u64,
     /// Those whose next request waits: for the end of a pause, or for a lock.
     pub clients_blocked: u64,
+    /// Keys that clients wait for, and those of them whose end ends the wait as well.
+    pub keys_awaited: u64,
+    pub keys_awaited_or_gone: u64,
     /// Those who watch keys, and how many keys all of them watch together.
     pub clients_watching: u64,
     pub keys_watched: u64,
     /// Those who have subscribed to something, and those who track keys.
     pub clients_listening: u64,
     pub clients_tracking: u64,
+    /// Keys that they have read, how often each of them one, and prefixes that they hear of.
+    pub tracked_keys: u64,
+    pub tracked_items: u64,
+    pub tracked_prefixes: u64,
     /// Bytes that clients' buffers take.
     pub client_bytes: u64,
     /// The longest query and reply buffer that a client has now, in bytes.

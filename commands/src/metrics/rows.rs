@@ -92,8 +92,8 @@ const CLIENTS: &[Metric] = &[
     metric("watching_clients", Count(|facts| facts.statistics.clients_watching)),
     none("clients_in_timeout_table"),
     metric("total_watched_keys", Count(|facts| facts.statistics.keys_watched)),
-    none("total_blocking_keys"),
-    none("total_blocking_keys_on_nokey"),
+    metric("total_blocking_keys", Count(|facts| facts.statistics.keys_awaited)),
+    metric("total_blocking_keys_on_nokey", Count(|facts| facts.statistics.keys_awaited_or_gone)),
 ];
 
 const MEMORY: &[Metric] = &[
@@ -229,9 +229,9 @@ const STATS: &[Metric] = &[
     none("active_defrag_key_misses"),
     none("total_active_defrag_time"),
     none("current_active_defrag_time"),
-    none("tracking_total_keys"),
-    none("tracking_total_items"),
-    none("tracking_total_prefixes"),
+    metric("tracking_total_keys", Count(|facts| facts.statistics.tracked_keys)),
+    metric("tracking_total_items", Count(|facts| facts.statistics.tracked_items)),
+    metric("tracking_total_prefixes", Count(|facts| facts.statistics.tracked_prefixes)),
     none("unexpected_error_replies"),
     metric("total_error_replies", Count(|facts| facts.recorder.errors().values().sum())),
     none("dump_payload_sanitizations"),

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 
 use polder_base::script::{Function, Library, Scripts};
-use polder_table::{Replaces, SYSTEM, Stop, Table, Txn};
+use polder_table::{Counter, Replaces, SYSTEM, Stop, Table, Txn};
 
 use super::shebang;
 use super::shelf::{Token, fetch, fresh_token, store, token};
@@ -171,6 +171,8 @@ pub fn write<'l>(txn: &Txn<'_>, all: impl Iterator<Item = &'l Library>) -> Resul
     } else {
         store(txn, CODES, &codes)?;
     }
+    // Libraries are data, and worth a save.
+    txn.count(Counter::Changes, 1);
     store(txn, TOKEN, &fresh_token())
 }
 

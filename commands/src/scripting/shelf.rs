@@ -200,7 +200,10 @@ impl Shelf {
         for (db, key) in owned {
             txn.remove(db, key, Replaces::Whole)?;
         }
-        store(txn, TOKEN, &fresh_token())
+        let token = fresh_token();
+        // INFO shows at once that they are gone.
+        self.stock(token, |_| ());
+        store(txn, TOKEN, &token)
     }
 
     /// Programs, their bytes, and how many have been dropped for want of room.

@@ -9,13 +9,13 @@ use polder_base::script::{ALLOW_OOM, Called, Flags, NO_WRITES, World};
 use polder_table::{Db, Stop, Table, Txn};
 
 use super::{Kind, Running, Scripting};
-use crate::acl;
 use crate::call::{Call, SessionCall};
-use crate::command::{Command, GROWS, NOSCRIPT, READONLY, Run};
+use crate::command::{Command, GROWS, MAY_WRITE, NOSCRIPT, READONLY, Run};
 use crate::debug::inside::scripts_may_call_all;
 use crate::execute::{NO_MEMORY, note, resolve};
 use crate::session::{Host, Session};
 use crate::settings::id;
+use crate::{acl, monitor};
 
 /// What the flags of a program and the command that runs it let it do.
 #[derive(Clone, Copy)]
@@ -108,7 +108,9 @@ impl<'s, 'c: 's> Stage<'s, 'c> {
         }
         let refusal = match () {
             () if command.has(NOSCRIPT) && !scripts_may_call_all() => "ERR This Redis command is not allowed from script",
-            () if command.is_write() && self.limits.read_only => "ERR Write commands are not allowed from read-only scripts.",
+            () if (command.is_write() || command.has(MAY_WRITE)) && self.limits.read_only => {
+                "ERR Write commands are not allowed from read-only scripts."
+            }
             // Who has written may go on: a script is not stopped in the middle.
             () if command.has(GROWS) && !self.limits.may_grow && !self.wrote => NO_MEMORY,
             () => {
@@ -160,13 +162,16 @@ impl World for Stage<'_, '_> {
         };
         self.wrote |= command.is_write();
         let watch = counts.then(|| self.host.recorder().begin(self.host.settings(), command));
-        let outcome = self.run(command, args, reply);
+        let outcome = self.session.note_reads_inside(self.table, self.txn, command, args).and_then(|()| self.run(command, args, reply));
         if let Err(stop @ (Stop::Retry | Stop::Busy | Stop::Wait | Stop::Fault(_))) = outcome {
             self.stop = Some(stop);
             return Called::Unwind;
         }
         if let Some(watch) = watch {
             note(self.host, self.session, command, args, watch, outcome.is_err());
+        }
+        if monitor::is_watched(self.table) {
+            monitor::show_inside(self.txn, self.session, self.host, command, args);
         }
         self.calls += 1;
         self.session.script.counted = self.session.script.counted.max(self.calls);

@@ -33,6 +33,9 @@ pub(super) fn srandmember(call: &mut Call<'_>) -> Outcome {
         call.reply.array(wanted.unsigned_abs() as usize);
         for _ in 0..wanted.unsigned_abs() {
             reply_at(call, &members, draw_below(call.table, all))?;
+            if call.reply.is_overfull() {
+                break;
+            }
         }
         return Ok(());
     }

@@ -35,7 +35,9 @@ pub(super) const SETTINGS: &[Setting] = &[
         .about("Milliseconds that a script may run before other clients of its thread are answered BUSY and may kill it; 0: for ever."),
     memory("lua-memory-limit", 0, i64::MAX, 1 << 30)
         .about("The most that the scripts of one thread may take, in bytes, beside the data; 0 is no limit."),
-    integer("hz", 0, INT_MAX, 10).inert(),
+    integer("hz", 0, INT_MAX, 10).about(
+        "How often in a second the chores are done at least: what has expired is collected, memory of the dead is recovered (1 to 500).",
+    ),
     switch("dynamic-hz", true).inert(),
     switch("activerehashing", true).inert(),
     switch("always-show-logo", false).at_start().inert(),

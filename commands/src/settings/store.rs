@@ -89,6 +89,8 @@ impl Settings {
             let parsed = value::parse(row, &words, &settings.text(assignment.id)).map_err(|reason| assignment.wrong(&reason))?;
             settings.set(assignment.id, parsed.clone());
             if row.scope == Scope::Segment {
+                // The last word counts, as with the settings of the process.
+                settings.pending().retain(|earlier| earlier.id != assignment.id);
                 settings.pending().push(Pending { id: assignment.id, parsed, wins });
             }
         }

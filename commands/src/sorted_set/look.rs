@@ -106,7 +106,13 @@ pub(super) fn zrandmember(call: &mut Call<'_>) -> Outcome {
     };
     if wanted < 0 && size > 0 {
         begin_entries(call.reply, wanted.unsigned_abs() as usize, with_scores);
-        return (0..wanted.unsigned_abs()).try_for_each(|_| reply_at(call, &set, draw(call, size), with_scores));
+        for _ in 0..wanted.unsigned_abs() {
+            reply_at(call, &set, draw(call, size), with_scores)?;
+            if call.reply.is_overfull() {
+                break;
+            }
+        }
+        return Ok(());
     }
     let ranks = distinct(call, size, wanted.unsigned_abs());
     begin_entries(call.reply, ranks.len(), with_scores);

@@ -5,8 +5,8 @@
 //!                 every so many instructions, once it is slow: Host::while_busy -> poll, accept, read, answer
 //! ```
 //!
-//! Who calls something else than what can end the script is answered BUSY. A connection whose requests were taken up in the same turn as
-//! the script waits for its end, since its input is not at hand (who had sent none is read from), and its slot stays its own; other threads and processes go on, and wait only for what it has locked.
+//! Who calls something else than what can end the script is answered BUSY. Connections whose requests were taken up in the same turn as
+//! the script leave that turn with what is left of their input; other threads and processes go on, and wait only for what it has locked.
 use std::sync::{Mutex, PoisonError};
 
 use polder_commands::metrics::{Recorder, Statistics};
@@ -24,6 +24,7 @@ const BUSY_EVENTS: usize = 256;
 struct Stuck<'l> {
     process: &'l Process,
     turns: Mutex<&'l mut Loop>,
+    turn: Turn<'l>,
 }
 
 impl Host for Stuck<'_> {
@@ -76,7 +77,7 @@ impl Host for Stuck<'_> {
         self.process.scripting()
     }
     fn while_busy(&self, running: &Running) {
-        self.turns.lock().unwrap_or_else(PoisonError::into_inner).answer_others(running.kind);
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner).answer_others(running.kind, self.turn);
     }
     fn is_ending(&self) -> bool {
         self.process.is_ending()
@@ -100,14 +101,15 @@ impl Loop {
     }
 
     /// Runs a request that may take long, with the connection out of its slot so that the loop is free for others.
-    pub(super) fn run_long(&mut self, slot: usize, args: &[&[u8]]) -> Progress {
+    pub(super) fn run_long(&mut self, slot: usize, args: &[&[u8]], turn: Turn<'_>) -> Progress {
         let Some(mut connection) = self.slots[slot].take() else { return Progress::Answered };
         connection.output.lend(|| self.pool.take());
+        connection.output.limit(self.bounds.output_of(&connection.session).hard as usize);
         connection.session.turn_ms = self.now_ms;
         connection.session.patience_us = self.patience_us;
         connection.session.active_ms = self.now_ms;
         let process = self.process.clone();
-        let stuck = Stuck { process: &process, turns: Mutex::new(self) };
+        let stuck = Stuck { process: &process, turns: Mutex::new(self), turn };
         let progress = process.memory.execute(&mut connection.session, &stuck, args, &mut connection.output);
         // An event that came meanwhile found no connection: look.
         connection.readable = true;
@@ -116,7 +118,8 @@ impl Loop {
     }
 
     /// Answers whoever has something to say while the thread's script runs.
-    fn answer_others(&mut self, kind: Kind) {
+    fn answer_others(&mut self, kind: Kind, turn: Turn<'_>) {
+        self.release(turn);
         let mut events = Events::with_capacity(BUSY_EVENTS);
         if let Err(error) = self.poll.poll(&mut events, Some(Duration::ZERO))
             && error.kind() != io::ErrorKind::Interrupted
@@ -129,11 +132,28 @@ impl Loop {
         }
         self.read_letters();
         for slot in std::mem::take(&mut self.ready) {
-            if self.turning.contains(&slot) {
-                // It stays in the list for the next turn.
-                self.ready.push(slot);
-            } else if self.receive(slot) {
+            if self.receive(slot) {
                 self.answer_busy(slot, kind);
+            }
+        }
+    }
+
+    /// Ends the turn for all but the script's own connection, which is not in its slot: each gets back what it has sent and what was not
+    /// executed, and what was executed is answered now.
+    fn release(&mut self, (ready, inputs): Turn<'_>) {
+        if !self.released.is_empty() {
+            return;
+        }
+        for (slot, input) in ready.iter().zip(inputs).filter(|(_, input)| !input.is_empty()) {
+            let Some(connection) = self.slots[*slot].as_mut() else { continue };
+            connection.input = self.pool.take();
+            connection.input.extend_from_slice(&input[connection.taken..]);
+            connection.taken = 0;
+            connection.requests = Requests::default();
+            self.released.push(*slot);
+            if !connection.queued {
+                connection.queued = true;
+                self.ready.push(*slot);
             }
         }
     }
@@ -184,11 +204,7 @@ impl Loop {
             let progress = self.process.memory.execute(session, &*self.process, &words, output);
             tracing::debug!(?progress, "a request was obeyed while a script runs");
         } else {
-            if let Some(multi) = &mut session.multi {
-                multi.broken = true;
-            }
-            self.process.recorder().count_error(kind.busy_text());
-            polder_engine::Reply::error(output, kind.busy_text());
+            execute::turn_away(session, &*self.process, &words, kind.busy_text(), output);
         }
     }
 }

@@ -6,7 +6,7 @@ use mio::unix::SourceFd;
 use polder_base::Protocol;
 use polder_commands::{Progress, Session, give_up, pubsub, resume, waiting};
 use polder_hub::letter::Order;
-use polder_hub::track::{close_turn, limit};
+use polder_hub::track::{close_turn, counts, limit};
 use polder_hub::{Delivery, Hearer, attend, hear};
 
 use super::*;
@@ -70,6 +70,16 @@ impl Loop {
         if most != 0 {
             limit(table, self, most);
         }
+        self.count_tracked();
+    }
+
+    /// Notes for INFO what this thread's clients track.
+    fn count_tracked(&self) {
+        let (keys, items, prefixes) = counts(self.process.memory.table());
+        let tally = &self.process.mailboxes[self.number].tally;
+        for (count, number) in [(&tally.tracked_keys, keys), (&tally.tracked_items, items), (&tally.tracked_prefixes, prefixes)] {
+            count.set(number as u64);
+        }
     }
 
     /// Tells a client that tracks what it must not keep: keys that it has read, and of whose change it would not hear.
@@ -85,7 +95,9 @@ impl Loop {
     pub(super) fn begin_wait(&mut self, slot: usize) {
         let Some(connection) = &mut self.slots[slot] else { return };
         connection.park();
-        connection.record.begin_wait();
+        let awaited = connection.session.waiting.as_ref().map(|waiting| waiting.subject());
+        let awaited = awaited.into_iter().flat_map(|(db, keys, or_its_end)| keys.iter().map(move |key| (db, key.clone(), or_its_end)));
+        connection.record.begin_wait(awaited.collect());
         let until_ms = connection.session.waiting.as_ref().map_or(0, |waiting| waiting.until_ms);
         if until_ms != u64::MAX {
             self.deadlines.insert((until_ms, connection.session.id));

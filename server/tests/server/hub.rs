@@ -76,6 +76,21 @@ fn keyspace_events_of_all_servers_are_published_as_they_are_asked_for() {
 }
 
 #[test]
+fn fields_that_had_expired_are_told_of_before_what_a_command_does() {
+    let (one, _other) = two_doors("");
+    let (mut listener, mut actor) = (one.client(), one.client());
+    actor.ask("CONFIG SET notify-keyspace-events Kh");
+    listener.ask("SUBSCRIBE __keyspace@0__:h");
+    actor.ask("HSETEX h PX 5 FIELDS 1 a 1");
+    actor.ask("HSET h b 1");
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(actor.ask("HGETEX h EX 100 FIELDS 2 a b"), "*[_ $1]");
+    for event in ["hset", "hexpire", "hset", "hexpired", "hexpire"] {
+        assert_eq!(listener.reply(), format!("*[$message $__keyspace@0__:h ${event}]"));
+    }
+}
+
+#[test]
 fn monitors_of_all_servers_see_every_call_and_no_passwords() {
     let (one, other) = two_doors("");
     let (mut monitor, mut actor) = (one.client(), other.client());

@@ -32,12 +32,20 @@ pub struct Output {
     tail: Vec<u8>,
     /// How much of the first segment has been sent.
     sent: usize,
+    /// More than this closes the connection, so that nothing beyond it is kept; 0 for no limit.
+    bytes_max: usize,
+    overfull: bool,
 }
 
 impl Output {
     /// A sink for `protocol` that writes into `buffer` first.
     pub fn new(protocol: Protocol) -> Output {
         Output { protocol, ..Output::default() }
+    }
+
+    /// Sets how much may wait; what is beyond that, and all that follows, is thrown away.
+    pub fn limit(&mut self, bytes_max: usize) {
+        self.bytes_max = bytes_max;
     }
 
     /// Whether there is nothing to send.
@@ -126,8 +134,13 @@ impl Output {
     #[cold]
     fn grow(&mut self, bytes: usize) {
         if self.tail.len() + bytes > SEGMENT_BYTES && !self.tail.is_empty() {
-            self.sealed_bytes += self.tail.len();
-            self.sealed.push_back(std::mem::take(&mut self.tail));
+            if self.overfull {
+                self.tail.clear();
+            } else {
+                self.sealed_bytes += self.tail.len();
+                self.sealed.push_back(std::mem::take(&mut self.tail));
+                self.overfull = self.bytes_max != 0 && self.waiting() > self.bytes_max;
+            }
         }
         // A doubling Vec, until it is a segment; a long bulk gets a segment of its own size.
         let wanted = self.tail.len() + bytes;
@@ -332,7 +345,15 @@ impl Reply for Output {
         self.sealed_bytes + self.tail.len()
     }
 
+    fn is_overfull(&self) -> bool {
+        self.overfull
+    }
+
     fn rewind(&mut self, mark: usize) {
+        // The connection will be closed, and where the mark was is not known any more.
+        if self.overfull {
+            return;
+        }
         while mark < self.sealed_bytes {
             let Some(last) = self.sealed.pop_back() else { break };
             self.sealed_bytes -= last.len();
@@ -439,6 +460,24 @@ mod tests {
         }
         assert!(sent == expected);
         assert!(output.reclaim().is_some());
+    }
+
+    #[test]
+    fn what_is_beyond_the_limit_is_not_kept() {
+        let mut output = Output::default();
+        output.limit(200_000);
+        for number in 0.. {
+            output.bulk(&[0; 50_000]);
+            assert!(number < 8);
+            if output.is_overfull() {
+                break;
+            }
+        }
+        let held = output.waiting();
+        (0..100).for_each(|_| output.bulk(&[0; 50_000]));
+        assert!((200_001..400_000).contains(&held) && output.waiting() < held + 100_000 && output.waiting() > 200_000);
+        output.rewind(0);
+        assert!(output.waiting() > 200_000);
     }
 
     #[test]
