@@ -22,8 +22,8 @@ use crate::text;
 const BATCH: &str = "256";
 const DRAIN_BYTES: usize = 256 << 10;
 
-/// Writes the keys of a segment or a server to an RDB file that Redis and Valkey load. Servers may go on working meanwhile: each key
-/// is in the file as it was at some moment.
+/// Writes the keys of a segment or a server to an RDB file that Redis and Valkey load. Servers may go on working meanwhile: the keys of a
+/// segment are in the file as they were at one instant, each key of a server as it was at some moment.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub struct Arguments {

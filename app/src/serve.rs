@@ -85,6 +85,7 @@ fn load(memory: &Memory, settings: &Settings) -> Result<Loaded, String> {
         let advice = if undone { "put it right or move it away" } else { "remove the segment before the next start" };
         format!("the RDB file cannot be read: {why}; {advice}, or start with '--load-rdb no'")
     })?;
+    persistence::confirm_loaded(table).map_err(|stop| format!("the segment cannot be written: {stop}"))?;
     if let Some(loaded) = &loaded {
         let Loaded { keys, expired, kept, foreign_count, .. } = loaded;
         tracing::info!(keys, expired, kept, "the RDB file was read");

@@ -17,7 +17,7 @@ use crate::command::{ASKING, Command, DANGEROUS, GROWS, WRITE, read, session, wr
 use crate::settings::{Id, Settings, id};
 
 pub(crate) use build::{Builder, Problem};
-pub(crate) use encode::encode;
+pub(crate) use encode::{Source, encode};
 pub use migrate::Journey;
 
 const BUSY_KEY: &str = "BUSYKEY Target key name already exists.";
@@ -84,8 +84,9 @@ fn dump(call: &mut Call<'_>) -> Outcome {
         Some(found) => {
             let settings = call.host.settings();
             let mut writer = writer(settings);
-            let drops = settings.is_on(const { id("rdb-drop-field-expiries") });
-            encode(&mut writer, call.txn, found.kind, &found.value, drops, &mut |_| Ok(()))?;
+            let drops_expiries = settings.is_on(const { id("rdb-drop-field-expiries") });
+            let source = Source { nodes: call.txn, now_ms: call.txn.now_ms(), drops_expiries };
+            encode(&mut writer, &source, found.kind, &found.value, &mut |_| Ok(()))?;
             call.reply.bulk(&writer.seal());
         }
         None => call.reply.null(),

@@ -1,11 +1,11 @@
 //! SAVE, BGSAVE and their kin: the memory in a file that Redis understands.
 //!
 //! The memory survives every process, so a file is for moving data, for backups, and for a power cut. Nothing forks and nothing
-//! stops: a save reads key after key while everybody goes on ([`save`] says what the file then holds).
+//! stops: a save reads the keys as they were at one instant while everybody goes on.
 use std::fs::File;
 
 use polder_table::{Mode, New, Replaces, SYSTEM, Stop, Table};
-use polder_values::{Kind, Value};
+use polder_values::{Kind, Value, string};
 
 use crate::call::{Outcome, SYNTAX, SessionCall, is};
 use crate::command::{ADMIN, Command, DANGEROUS, FAST, LOADING, NO_ASYNC_LOADING, NO_MULTI, NOSCRIPT, STALE, session};
@@ -24,11 +24,11 @@ pub const COMMANDS: &[Command] = &[
     session("SAVE", "", save_now)
         .with(ADMIN | NOSCRIPT | NO_ASYNC_LOADING | NO_MULTI)
         .costs("O(N) where N is the total number of keys in all databases")
-        .about("Writes the databases to the RDB file and waits until that is done. Each key is in it as it was at some moment meanwhile."),
+        .about("Writes the databases to the RDB file and waits until that is done. All keys are in it as they were at one instant."),
     session("BGSAVE", "[SCHEDULE|CANCEL]", save_meanwhile)
         .with(ADMIN | NOSCRIPT | NO_ASYNC_LOADING)
         .costs("O(1)")
-        .about("Writes the databases to the RDB file in the background. Each key is in it as it was at some moment meanwhile."),
+        .about("Writes the databases to the RDB file in the background. All keys are in it as they were at one instant."),
     session("BGREWRITEAOF", "", rewrite_log)
         .with(ADMIN | NOSCRIPT | NO_ASYNC_LOADING)
         .about("Refused: there is no append-only file, the memory survives every process."),
@@ -66,6 +66,12 @@ fn save_meanwhile(call: &mut SessionCall<'_>) -> Outcome {
         }
         _ => return Err(SYNTAX.into()),
     }
+    if call.session.atomic && !keeper.is_saving() {
+        // What this transaction writes belongs to it, too.
+        keeper.schedule();
+        call.reply.status("Background saving scheduled");
+        return Ok(());
+    }
     if !keeper.save_meanwhile(call.table, call.host.settings()).map_err(|why| format!("ERR {why}"))? {
         return Err(IN_PROGRESS.into());
     }
@@ -88,25 +94,54 @@ pub fn has_save_points(settings: &Settings) -> bool {
     !settings.text(const { id("save") }).is_empty()
 }
 
-/// The key by which it is known that a segment was opened by a server before.
+/// The key by which it is known that a segment was opened by a server before: [`OPEN`], or who is loading a file into it.
 const OPENED: &[u8] = b"persistence:opened";
+const OPEN: &[u8] = b"1";
 
-/// Whether the segment is new: nobody has asked before, and there are no keys. Of several who ask at once one is told so.
+/// Whether the segment is to have what is in the RDB file: nobody has asked before, and there are no keys; or who was told so died before
+/// [`confirm_loaded`]. Of several who ask at once one is told so.
 ///
 /// # Errors
 /// What the memory says.
 pub fn claim_new(table: &Table) -> Result<bool, Stop> {
+    let seat = table.seat()?;
+    let mine = format!("{} {}", seat.index(), seat.life());
     let txn = table.begin(Mode::Write)?;
-    let mut is_new = false;
+    let mut is_ours = false;
     retry(&txn, || {
         txn.declare(&[(SYSTEM, OPENED)])?;
-        is_new = txn.peek(SYSTEM, OPENED)?.is_none();
-        if is_new {
-            txn.write(SYSTEM, OPENED, &New::of(Kind::String, Value::Packed(b"1")), Replaces::Whole)?;
+        let before =
+            txn.peek(SYSTEM, OPENED)?.map(|found| string::contiguous(&txn, &found.value).map(|text| text.into_owned())).transpose()?;
+        is_ours = match &before {
+            None => (0..SYSTEM).all(|db| table.keys(db).0 == 0),
+            Some(before) => is_abandoned(table, before),
+        };
+        if is_ours || before.is_none() {
+            let value = Value::Packed(if is_ours { mine.as_bytes() } else { OPEN });
+            txn.write(SYSTEM, OPENED, &New::of(Kind::String, value), Replaces::Whole)?;
         }
         Ok(())
     })?;
-    Ok(is_new && (0..SYSTEM).all(|db| table.keys(db).0 == 0))
+    Ok(is_ours)
+}
+
+/// Whether a file was being loaded by somebody who is no more. What he has loaded stays, as it is by now: the rest is added.
+fn is_abandoned(table: &Table, opened: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(opened);
+    let who = text.split_once(' ').and_then(|(seat, life)| Some((seat.parse().ok()?, life.parse().ok()?)));
+    who.is_some_and(|(seat, life)| !table.segment().lives(seat, life))
+}
+
+/// The segment has what it was to have.
+///
+/// # Errors
+/// What the memory says.
+pub fn confirm_loaded(table: &Table) -> Outcome {
+    let txn = table.begin(Mode::Write)?;
+    retry(&txn, || {
+        txn.declare(&[(SYSTEM, OPENED)])?;
+        txn.write(SYSTEM, OPENED, &New::of(Kind::String, Value::Packed(OPEN)), Replaces::Whole)
+    })
 }
 
 /// The new segment is new again: what was to be read into it could not be.

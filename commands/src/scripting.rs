@@ -37,7 +37,7 @@ mod shelf;
 mod stage;
 
 pub use board::{Kind, Running};
-pub(crate) use library::{add_codes, codes};
+pub(crate) use library::{add_codes, codes_at};
 pub use polder_base::script::Scripts;
 
 const EVERYWHERE: &[&str] = &["request_policy:all_nodes", "response_policy:all_succeeded"];

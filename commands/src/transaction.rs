@@ -177,6 +177,7 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
         txn.count(Counter::Calls, multi.queue.len() as u64);
     }
     end_transaction(call.table, txn);
+    call.host.keeper().begin_scheduled(call.table, call.host.settings());
     outcome
 }
 

@@ -188,6 +188,7 @@ impl<'s> Audit<'s> {
             self.retired(index, alive);
             self.pending(index, alive);
             self.inbox(index);
+            self.chain(self.seat_word(index, at::OVERLAY_FIRST), 0, &format_args!("what seat {index} has saved for a snapshot"));
         }
     }
 

@@ -14,10 +14,12 @@
 
 use crate::class::{CACHE_STARTS, CLASSES, NODE_MIN, SLAB_BYTES};
 
+/// From here on versions (of which entries keep 40 bits) come around.
+pub const VERSIONS_END: u64 = (1 << 40) - (1 << 20);
 /// The first eight bytes of every segment.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"POLDER\r\n");
 /// The layout's number: another one is refused, with the way out (export and import).
-pub const LAYOUT: u32 = 4;
+pub const LAYOUT: u32 = 5;
 
 /// Header words, as byte offsets.
 pub mod header {
@@ -65,6 +67,20 @@ pub mod header {
     pub const PREFIXES: u64 = 2248;
     /// A random word in the names of this segment's bells.
     pub const BELLS: u64 = 2256;
+    /// The snapshot that is on ([`overlay`](crate::overlay)): its number, 0 without one. Beside the word of interest, which every writer reads, too.
+    pub const SNAPSHOT: u64 = 2056;
+    /// The seat, plus one, that the snapshot belongs to; the epochs that it needs; the last version that belongs to it; a line of its own.
+    pub const SNAPSHOT_OWNER: u64 = 2304;
+    pub const SNAPSHOT_LOWER: u64 = 2312;
+    pub const SNAPSHOT_UPPER: u64 = 2320;
+    pub const SNAPSHOT_WATERMARK: u64 = 2328;
+    /// The last snapshot for which a writer found no memory; the last number that was given.
+    pub const SNAPSHOT_BROKEN: u64 = 2336;
+    pub const SNAPSHOTS: u64 = 2344;
+    /// How far the snapshot's reader has come; a line of its own.
+    pub const SNAPSHOT_PASSED: u64 = 2368;
+    /// The order of what was saved; a line of its own.
+    pub const SNAPSHOT_SERIAL: u64 = 2432;
     pub const BYTES: u64 = 4096;
 }
 
@@ -112,6 +128,10 @@ pub mod seat {
     pub const LIFTED_WORDS: u64 = 2;
     /// 1 while nodes go from the retired list into the cache: one of them may be in both.
     pub const RECLAIMING: u64 = 16;
+    /// What this seat has saved for a snapshot ([`overlay`](crate::overlay)): the first block, and for which.
+    pub const OVERLAY_FIRST: u64 = 24;
+    pub const OVERLAY_NUMBER: u64 = 32;
+    pub const OVERLAY_BYTES: u64 = 40;
     /// Transaction state: sequence number << 2 | [`IDLE`] or [`COMMITTED`]. The store that sets COMMITTED is the commit.
     pub const STATUS: u64 = 64;
     /// Items in the journal.

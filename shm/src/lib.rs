@@ -29,6 +29,7 @@ pub mod mapping;
 mod memory;
 pub mod name;
 pub mod node;
+pub mod overlay;
 pub mod overview;
 pub mod pages;
 mod place;

@@ -103,13 +103,20 @@ impl Seat {
     pub(crate) fn chain_block(&self, kind: NodeKind, link: u64) -> Result<u64, Fault> {
         let class = CLASSES - 1;
         let node = self.top(class).or_else(|fault| self.draw_reserve(fault))?;
+        Ok(self.link_block(node, kind, link))
+    }
+
+    /// Takes the newest node out of the cache of the largest class and into a chain of this seat's own, at the word `link`.
+    pub(crate) fn link_block(&self, node: u64, kind: NodeKind, link: u64) -> u64 {
+        let class = CLASSES - 1;
         self.set(at::PENDING, node);
         self.pop(class);
         self.segment.store(node, NodeHeader::new(self.segment.load(header::EPOCH), kind, SIZES[class] as usize - 9).0);
         self.segment.store(node + 8, 0);
+        self.segment.store(node + 16, 0);
         self.segment.publish(link, node);
         self.set(at::PENDING, 0);
-        Ok(node)
+        node
     }
 
     /// Takes a block out of a chain (`link` becomes `next`) and into the cache.

@@ -37,6 +37,8 @@ pub enum NodeKind {
     Plain = 11,
     /// Messages in a seat's inbox.
     Inbox = 12,
+    /// What a seat has saved for a snapshot.
+    Overlay = 13,
 }
 
 impl NodeKind {
@@ -56,6 +58,7 @@ impl NodeKind {
             10 => Database,
             11 => Plain,
             12 => Inbox,
+            13 => Overlay,
             _ => return None,
         })
     }

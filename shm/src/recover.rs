@@ -17,6 +17,7 @@ pub(crate) fn settle(seat: &Seat) {
     seat.check_caches();
     // What it had lifted bounds everything again, until somebody looks at all of it.
     (0..at::LIFTED_WORDS).filter(|slot| seat.get(at::LIFTED + slot * 8) != 0).for_each(|slot| seat.land(slot, 0));
+    seat.end_snapshot();
     settle_pending(seat);
     seat.settle_retired();
     seat.set(at::RECLAIMING, 0);
@@ -35,7 +36,9 @@ fn settle_pending(seat: &Seat) {
     if pending == 0 {
         return;
     }
-    let chained = seat.journal_blocks.borrow().contains(&pending) || seat.retired_blocks.borrow().contains(&pending);
+    let chained = seat.journal_blocks.borrow().contains(&pending)
+        || seat.retired_blocks.borrow().contains(&pending)
+        || seat.chain(seat.get(at::OVERLAY_FIRST)).contains(&pending);
     if !chained && seat.segment().node_class(pending) == Some(CLASSES - 1) && !seat.caches(CLASSES - 1, pending) {
         seat.push(CLASSES - 1, pending);
     }

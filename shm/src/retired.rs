@@ -25,6 +25,7 @@ use crate::class::CLASSES;
 use crate::journal::BLOCK_PAIRS;
 use crate::layout::{header, seat as at};
 use crate::node::{HEADER_BYTES, NodeHeader, NodeKind};
+use crate::overlay::DROPPED_MAX;
 use crate::seat::Seat;
 use crate::segment::{class_bytes, offset_of};
 use polder_base::Ref;
@@ -77,18 +78,19 @@ impl Seat {
             self.set(at::EXPANDING, 0);
         }
         *self.retired_blocks.borrow_mut() = retired;
+        self.find_overlay();
         self.reclaim_at.set(self.get(at::RETIRED_TAIL) + BATCH);
     }
 
     /// Ends a chain at the word that links to what is no block.
-    fn cut(&self, link: u64) {
+    pub(crate) fn cut(&self, link: u64) {
         if self.segment.load(link) != 0 {
             self.segment.store(link, 0);
         }
     }
 
     /// The blocks of a chain, as far as they are blocks and none comes twice.
-    fn chain(&self, first: u64) -> Vec<u64> {
+    pub(crate) fn chain(&self, first: u64) -> Vec<u64> {
         let mut blocks = Vec::new();
         let mut seen = HashSet::new();
         let mut block = first;
@@ -159,6 +161,9 @@ impl Seat {
     /// Frees what nobody can be looking at any more, as far as one look goes; answers how many entries are left.
     #[cold]
     pub fn reclaim(&self) -> u64 {
+        if self.has_old_overlay() {
+            self.drop_overlay(DROPPED_MAX);
+        }
         let pins = self.pins_now();
         self.set(at::RECLAIMING, 1);
         let (mut head, end) = (self.get(at::RETIRED_HEAD), self.get(at::RETIRED_TAIL));
@@ -200,6 +205,7 @@ impl Seat {
             .map(|index| self.segment.seat_at(index))
             .map(|seat| (self.segment.observe(seat + at::PIN_LOWER), self.segment.observe(seat + at::PIN_UPPER)))
             .filter(|(lower, _)| *lower != at::NO_PIN)
+            .chain(self.segment.snapshot_pin())
             .collect()
     }
 

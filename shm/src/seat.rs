@@ -30,6 +30,8 @@ pub struct Seat {
     pub(crate) journal_blocks: RefCell<Vec<u64>>,
     /// Blocks of the retired list, in order.
     pub(crate) retired_blocks: RefCell<Vec<u64>>,
+    /// The last block of what was saved for a snapshot; 0 without one.
+    pub(crate) overlay_last: Cell<u64>,
     /// The slab that served each class last: tried first.
     pub(crate) slab_cursor: [Cell<u32>; CLASSES],
     /// When slabs that others hold locked were last waited for in vain.
@@ -120,6 +122,7 @@ impl Seat {
             index,
             journal_blocks: RefCell::default(),
             retired_blocks: RefCell::default(),
+            overlay_last: Cell::new(0),
             slab_cursor: [const { Cell::new(u32::MAX) }; CLASSES],
             waited_in_vain: Cell::new(None),
             last_epoch: Cell::new(0),
@@ -275,7 +278,8 @@ impl Seat {
             self.segment.word(self.base + at::VERSION_NEXT).store(next + 1, Ordering::Relaxed);
             return next;
         }
-        let next = self.segment.word(header::VERSIONS).fetch_add(BLOCK, Ordering::Relaxed).wrapping_add(1);
+        // SYNC: snapshot-watermark.
+        let next = self.segment.word(header::VERSIONS).fetch_add(BLOCK, Ordering::AcqRel).wrapping_add(1);
         // NEXT before END: who dies in between leaves an empty block, never one that overlaps others.
         self.set(at::VERSION_NEXT, next.wrapping_add(1));
         self.set(at::VERSION_END, next.wrapping_add(BLOCK));
@@ -371,7 +375,11 @@ impl Segment {
                     found += 1;
                 }
                 // Nobody would free this, until the next thread happens to sit here.
-                Life::Free if word(at::RETIRED_HEAD) != word(at::RETIRED_TAIL) || word(at::INBOX_FIRST) != 0 => {
+                Life::Free
+                    if word(at::RETIRED_HEAD) != word(at::RETIRED_TAIL)
+                        || word(at::INBOX_FIRST) != 0
+                        || word(at::OVERLAY_FIRST) != 0 && word(at::OVERLAY_NUMBER) != self.load(header::SNAPSHOT) =>
+                {
                     self.attend(index, &|seat| {
                         seat.reclaim();
                     })

@@ -18,6 +18,7 @@ use crate::directory::{self, Extent, GARBAGE_AT, GARBAGE_SLOTS, MAP_LOCK, SWEEP_
 use crate::entry::{self, Image};
 use crate::lookup::{Live, view};
 use crate::place::is_key;
+use crate::snapshot;
 use crate::table::Table;
 use crate::txn::Txn;
 
@@ -209,10 +210,11 @@ impl Table {
         true
     }
 
-    /// Bytes in use that are not on their way out already.
+    /// Bytes in use that are not on their way out already, nor kept for a snapshot.
     pub fn claimed(&self) -> u64 {
         let segment = self.segment();
-        segment.used_bytes().saturating_sub(segment.sum_over_seats(at::RETIRED_BYTES))
+        let passing = segment.sum_over_seats(at::RETIRED_BYTES).wrapping_add(segment.sum_over_seats(at::OVERLAY_BYTES));
+        segment.used_bytes().saturating_sub(passing)
     }
 
     fn evict_one(&self, limits: &Limits, draws: &mut u32) -> Result<bool, Stop> {
@@ -278,7 +280,7 @@ impl Table {
         let segment = self.segment();
         for cell in (0..GARBAGE_SLOTS).map(|cell| GARBAGE_AT + cell * 8) {
             let node = segment.observe(cell);
-            if node == 0 {
+            if node == 0 || snapshot::is_wanted(segment, node) {
                 continue;
             }
             let Ok(txn) = self.begin(Mode::Write) else { return false };
@@ -394,8 +396,13 @@ impl Txn<'_> {
     /// Sweeps one flushed database wholly; the transaction has just been rolled back.
     pub(crate) fn sweep_some(&self) {
         let segment = self.segment();
-        let filled = (0..GARBAGE_SLOTS).map(|cell| GARBAGE_AT + cell * 8).find(|cell| segment.observe(*cell) != 0);
-        let Some(cell) = filled else { return };
+        let filled: Vec<u64> = (0..GARBAGE_SLOTS).map(|cell| GARBAGE_AT + cell * 8).filter(|cell| segment.observe(*cell) != 0).collect();
+        let free = filled.iter().find(|cell| !snapshot::is_wanted(segment, segment.observe(**cell)));
+        if free.is_none() {
+            // Nobody waits for who takes a snapshot.
+            segment.break_snapshot(segment.snapshot());
+        }
+        let Some(cell) = free.or(filled.first()).copied() else { return };
         let node = segment.observe(cell);
         loop {
             match self.sweep_step(cell, node) {

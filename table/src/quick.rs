@@ -27,8 +27,9 @@ use crate::lookup::{Hit, Live};
 use crate::raw;
 use crate::record::{self, Key};
 use crate::sight::Sight;
+use crate::snapshot;
 use crate::table::Table;
-use crate::txn::{Met, Txn, found_in};
+use crate::txn::{Met, Txn};
 
 const _: () = assert!(COUNTERS > Counter::Misses as usize);
 
@@ -252,7 +253,7 @@ impl Txn<'_> {
             if !matches!(record.key, Key::Short(stored) if stored == key) {
                 return Ok(None);
             }
-            found_in(&image, &record)
+            record::found_in(&image, &record)
         } else {
             self.found(&image)?
         };
@@ -327,6 +328,11 @@ impl Edit<'_> {
             Some(spot) => self.resize(spot, before.units, &image)?,
             None => self.insert(&image)?,
         };
+        let snapshot = segment.snapshot();
+        if snapshot != 0 {
+            let before = spot.map(|_| &before);
+            snapshot::save(seat, snapshot, sight.root, &sight.hash, self.key, before, Some(&image));
+        }
         notes.commit();
         seat.add(at::COUNTERS + 8 * Counter::Calls as u64, self.calls);
         seat.add(at::COUNTERS + 8 * Counter::Changes as u64, self.calls);

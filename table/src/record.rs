@@ -10,11 +10,13 @@
 //! A key of more than [`KEY_MAX`] bytes is a tree of its own, named by the third reference.
 
 use polder_base::{Fault, Ref};
+use polder_shm::Segment;
 use polder_shm::node::NodeKind;
-use polder_values::{Nodes, Root, Value, string};
+use polder_values::{Kind, Nodes, Root, Value, string};
 
-use crate::api::New;
-use crate::entry::expiry_bytes;
+use crate::api::{Found, New};
+use crate::entry::{self, Image, expiry_bytes};
+use crate::raw;
 
 const EXPIRY: u8 = 1;
 const FLAGS: u8 = 2;
@@ -107,6 +109,45 @@ pub fn read(kind: NodeKind, payload: &[u8]) -> Result<Record<'_>, Fault> {
 pub fn root_places(kind: NodeKind, payload: &[u8]) -> Option<[u64; 2]> {
     let named = payload.first_chunk().map(|bytes| u64::from_le_bytes(*bytes)).filter(|_| kind == NodeKind::RecordRefs)?;
     Some([8, 8 + named * 8])
+}
+
+/// Takes an entry apart; `None` for a marker. Who calls is pinned.
+///
+/// # Errors
+/// [`Fault::Damaged`].
+pub fn found<'s>(segment: &'s Segment, image: &'s Image) -> Result<Option<Found<'s>>, Fault> {
+    if image.is_reference() {
+        let (node, payload) = raw::payload(segment, image.record())?;
+        return Ok(found_in(image, &read(node, payload)?));
+    }
+    let Some(kind) = Kind::from_stored(image.meta() & 0x0f) else { return Ok(None) };
+    let (version, clock) = (image.version(), image.clock());
+    let fields = entry::inline_fields(image.bytes()).ok_or(Fault::Damaged { what: "an entry" })?;
+    let (value, raw) = (Value::Packed(fields.value), fields.meta & entry::RAW != 0);
+    let (expiry_ms, flags) = (fields.expiry_ms, fields.flags);
+    Ok(Some(Found { kind, value, expiry_ms, inner_expiry_ms: None, flags, raw, text: false, version, clock }))
+}
+
+/// What an entry with a record says; `None` for a marker.
+pub fn found_in<'a>(image: &Image, record: &Record<'a>) -> Option<Found<'a>> {
+    let Record { value, expiry_ms, inner_expiry_ms, flags, raw, text, .. } = *record;
+    let (kind, version, clock) = (Kind::from_stored(image.meta() & 0x0f)?, image.version(), image.clock());
+    Some(Found { kind, value, expiry_ms, inner_expiry_ms, flags, raw, text, version, clock })
+}
+
+/// The whole key of an entry. Who calls is pinned.
+///
+/// # Errors
+/// [`Fault::Damaged`].
+pub fn key_of(nodes: &dyn Nodes, segment: &Segment, image: &Image) -> Result<Vec<u8>, Fault> {
+    if !image.is_reference() {
+        return Ok(entry::inline_fields(image.bytes()).ok_or(Fault::Damaged { what: "an entry" })?.key.to_vec());
+    }
+    let (node, payload) = raw::payload(segment, image.record())?;
+    match read(node, payload)?.key {
+        Key::Short(key) => Ok(key.to_vec()),
+        Key::Long(root) => Ok(string::contiguous(nodes, &Value::Tree(root))?.into_owned()),
+    }
 }
 
 fn take<'a>(rest: &mut &'a [u8], count: usize) -> Result<&'a [u8], Fault> {

@@ -12,9 +12,13 @@ use crate::api::{Db, Scanned, Stop};
 use crate::bucket::{self, UNITS};
 use crate::directory::{self, Extent, map_at};
 use crate::entry::Image;
+use crate::hash::Hash;
 use crate::lookup::{self, Marks, view};
 use crate::place::is_key;
 use crate::txn::{Pending, Txn};
+
+/// What [`Txn::bucket_from`] finds.
+pub(crate) type AtHome = (Vec<(Hash, Image)>, Option<u64>);
 
 /// Attempts to read buckets before what cannot be read counts as damage (S5).
 const ATTEMPTS_MAX: u32 = 100_000;
@@ -43,12 +47,10 @@ impl Txn<'_> {
             if root == 0 {
                 return Ok(0);
             }
-            let Some(extent) = self.walk(db, root, position)? else { continue };
-            let home = extent.home_of(position);
-            let images = match self.at_home(&extent, home) {
-                Some(images) => {
+            let (images, next) = match self.bucket_from(db, root, position)? {
+                Some(found) => {
                     attempts = 0;
-                    images
+                    found
                 }
                 None if attempts < ATTEMPTS_MAX => {
                     attempts += 1;
@@ -56,15 +58,8 @@ impl Txn<'_> {
                 }
                 None => return Err(Fault::Damaged { what: "a bucket" }.into()),
             };
-            if !extent.covers(position) {
-                return Err(Fault::Damaged { what: "an extent" }.into());
-            }
-            let next = if home + 1 < extent.homes { Some(extent.first_position(home + 1)) } else { extent.end() };
-            for image in &images {
-                let at = self.hash_of_entry(image)?.position;
-                if at >= position && extent.home_of(at) == home {
-                    seen += self.show(db, image, visit)? as usize;
-                }
+            for (_, image) in &images {
+                seen += self.show(db, image, visit)? as usize;
             }
             match next {
                 Some(next) if seen >= count => return Ok((next >> CURSOR_SHIFT).max(1)),
@@ -72,6 +67,26 @@ impl Txn<'_> {
                 None => return Ok(0),
             }
         }
+    }
+
+    /// The entries at home in the bucket of a position below `root`, as far as they do not come before it, and where the next bucket begins
+    /// (nothing at the end of the hash space). `None`: changed meanwhile.
+    pub(crate) fn bucket_from(&self, db: Db, root: u64, position: u64) -> Result<Option<AtHome>, Stop> {
+        let Some(extent) = self.walk(db, root, position)? else { return Ok(None) };
+        let home = extent.home_of(position);
+        let Some(images) = self.at_home(&extent, home) else { return Ok(None) };
+        if !extent.covers(position) {
+            return Err(Fault::Damaged { what: "an extent" }.into());
+        }
+        let next = if home + 1 < extent.homes { Some(extent.first_position(home + 1)) } else { extent.end() };
+        let mut found = Vec::with_capacity(images.len());
+        for image in images {
+            let hash = self.hash_of_entry(&image)?;
+            if hash.position >= position && extent.home_of(hash.position) == home {
+                found.push((hash, image));
+            }
+        }
+        Ok(Some((found, next)))
     }
 
     /// The entries that may be at home in a bucket: its own, and its neighbour's and stash's if any of them lie there. `None`: changed

@@ -35,7 +35,7 @@ use crate::scratch::Loan;
 use crate::shadow::Editing;
 use crate::sight::Sight;
 use crate::table::{PREFETCH_KEYS, Table};
-use crate::{clock, raw};
+use crate::{clock, raw, snapshot};
 
 /// Attempts in read mode before the keys are locked.
 const FREE_ATTEMPTS: u32 = 4;
@@ -377,26 +377,14 @@ impl<'t> Txn<'t> {
     /// Takes an entry apart; `None` for a marker.
     pub(crate) fn found(&self, image: &Image) -> Result<Option<Found<'_>>, Fault> {
         if image.is_reference() {
-            return Ok(found_in(image, &self.record(image.record())?));
+            return Ok(record::found_in(image, &self.record(image.record())?));
         }
-        let Some(kind) = Kind::from_stored(image.meta() & 0x0f) else { return Ok(None) };
-        let (version, clock) = (image.version(), image.clock());
-        let image: &Image = self.scratch.arena.alloc(*image);
-        let fields = entry::inline_fields(image.bytes()).ok_or(Fault::Damaged { what: "an entry" })?;
-        let (value, raw) = (Value::Packed(fields.value), fields.meta & entry::RAW != 0);
-        let (expiry_ms, flags) = (fields.expiry_ms, fields.flags);
-        Ok(Some(Found { kind, value, expiry_ms, inner_expiry_ms: None, flags, raw, text: false, version, clock }))
+        record::found(self.segment(), self.scratch.arena.alloc(*image))
     }
 
     /// The whole key of an entry.
     pub(crate) fn key_of(&self, image: &Image) -> Result<Vec<u8>, Fault> {
-        if !image.is_reference() {
-            return Ok(entry::inline_fields(image.bytes()).ok_or(Fault::Damaged { what: "an entry" })?.key.to_vec());
-        }
-        match self.record(image.record())?.key {
-            record::Key::Short(key) => Ok(key.to_vec()),
-            record::Key::Long(root) => Ok(polder_values::string::contiguous(self, &Value::Tree(root))?.into_owned()),
-        }
+        record::key_of(self, self.segment(), image)
     }
 
     pub(crate) fn record(&self, node: Ref) -> Result<Record<'_>, Fault> {
@@ -850,11 +838,31 @@ impl<'t> Txn<'t> {
         }
         self.scratch.note_tallies(&self.seat, self.segment())?;
         self.note_posts()?;
+        // N1: once for all keys, and last of all that can fail without a trace.
+        let snapshot = self.segment().snapshot();
+        if snapshot != 0 {
+            self.save_for(snapshot);
+        }
         self.seat.commit(self.scratch.olds.get())?;
         // What is kept about clients and settings is no change of the data.
         let changes = self.scratch.held.borrow().iter().filter(|held| held.pending.is_some() && held.db != SYSTEM).count();
         self.count(Counter::Changes, changes as u64);
         Ok(())
+    }
+
+    /// Saves what a snapshot may need of the keys that change.
+    #[cold]
+    fn save_for(&self, snapshot: u64) {
+        for held in self.scratch.held.borrow().iter().filter(|held| !held.fresh) {
+            let after = match held.pending {
+                Some(Pending::Write(ref image)) => Some(image),
+                Some(Pending::Remove) => None,
+                None if held.spot.is_some_and(|spot| spot.expired) => None,
+                None => continue,
+            };
+            let before = held.spot.as_ref().map(|spot| &spot.image);
+            snapshot::save(&self.seat, snapshot, held.extent.root, &held.hash, &self.scratch.key_of(held.key), before, after);
+        }
     }
 
     /// Forgets everything, as if the transaction had not been; it can then be used again for a retry, for which it makes the
@@ -889,13 +897,6 @@ impl<'t> Txn<'t> {
         let mut shadows = self.scratch.shadows.borrow_mut();
         change(&mut Editing { shadow: &mut shadows[index], segment: self.segment() })
     }
-}
-
-/// What an entry with a record says; `None` for a marker.
-pub(crate) fn found_in<'a>(image: &Image, record: &Record<'a>) -> Option<Found<'a>> {
-    let Record { value, expiry_ms, inner_expiry_ms, flags, raw, text, .. } = *record;
-    let (kind, version, clock) = (Kind::from_stored(image.meta() & 0x0f)?, image.version(), image.clock());
-    Some(Found { kind, value, expiry_ms, inner_expiry_ms, flags, raw, text, version, clock })
 }
 
 impl Drop for Txn<'_> {

@@ -151,7 +151,8 @@ fn step(table: &Table, draw: &mut Draw) {
             txn.flush(Some(db))?;
             set(txn, db, &other, &value, None)
         }),
-        _ => try_run(table, |txn| txn.flush(None)),
+        999 if draw.below(2) == 0 => try_run(table, |txn| txn.flush(None)),
+        _ => take_snapshot(table, draw),
     };
     match done {
         Ok(()) => {}
@@ -160,6 +161,24 @@ fn step(table: &Table, draw: &mut Draw) {
         Err(Stop::Refused(text)) if text.starts_with("BUSY") => drop(table.chores(5_000)),
         Err(stop) => panic!("{stop:?}"),
     }
+}
+
+/// Reads everything as it is now, unless somebody else does, or there is no memory for it.
+fn take_snapshot(table: &Table, draw: &mut Draw) -> Result<(), Stop> {
+    let mut patience = draw.below(20);
+    let begun = table.snapshot(&mut || {
+        patience = patience.saturating_sub(1);
+        patience > 0
+    });
+    let Ok(mut snapshot) = begun else { return Ok(()) };
+    while let Some((_, items)) = snapshot.advance()? {
+        for item in &items {
+            if let Some(found) = snapshot.found(item)? {
+                string::contiguous(&snapshot, &found.value)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn set(txn: &Txn<'_>, db: u16, key: &[u8], value: &[u8], expiry_ms: Option<u64>) -> Result<(), Stop> {

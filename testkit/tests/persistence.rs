@@ -76,6 +76,7 @@ fn what_was_saved_is_there_in_a_new_segment() {
     ask(&mut connection, "SELECT 9");
     ask(&mut connection, "SET other db");
     ask(&mut connection, "SELECT 0");
+    wait_for("the end of 'gone'", || ask(&mut connection, "GET gone") == "(nil)");
     let digest = ask(&mut connection, "DEBUG DIGEST");
     assert_ne!(info(&mut connection, "rdb_changes_since_last_save"), "0");
     assert_eq!(ask(&mut connection, "SAVE"), "OK");
@@ -227,6 +228,133 @@ fn debug_reload_brings_everything_back() {
     assert_eq!(ask(&mut connection, "DEBUG RELOAD NOSAVE"), "OK");
     assert_eq!(ask(&mut connection, "DEBUG DIGEST"), digest);
     assert!(ask(&mut connection, "DEBUG RELOAD NONSENSE").contains("only supports"));
+}
+
+#[test]
+fn a_save_is_of_one_instant_while_everybody_writes() {
+    let place = Place::new("instant");
+    // Slow enough that nearly everything is overwritten while it is saved.
+    let (mut server, mut connection) = place.start(&["--rdb-key-save-delay", "300"]);
+    for number in 0..2000 {
+        ask(&mut connection, &format!("SET account:{number} 100"));
+        ask(&mut connection, &format!("RPUSH list:{number} a b"));
+    }
+    let ends = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for writer in 0..3u64 {
+            let (address, ends) = (server.address(), &ends);
+            scope.spawn(move || {
+                let mut connection = Connection::open(&address).unwrap();
+                let mut state = writer * 7919 + 1;
+                let mut draw = |end: u64| {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    (state >> 33) % end
+                };
+                while !ends.load(std::sync::atomic::Ordering::Relaxed) {
+                    let (from, to, amount) = (draw(2000), draw(2000), draw(50));
+                    ask(&mut connection, "MULTI");
+                    ask(&mut connection, &format!("DECRBY account:{from} {amount}"));
+                    ask(&mut connection, &format!("INCRBY account:{to} {amount}"));
+                    ask(&mut connection, &format!("INCR writer:{writer}"));
+                    ask(&mut connection, &format!("SET copy:{writer}:{} 1", draw(1 << 40)));
+                    assert!(!ask(&mut connection, "EXEC").contains("ERR"));
+                    ask(&mut connection, &format!("LMOVE list:{from} list:{to} LEFT RIGHT"));
+                    ask(
+                        &mut connection,
+                        &format!("EVAL redis.call('INCRBY',KEYS[1],-3)redis.call('INCRBY',KEYS[2],3) 2 account:{to} account:{from}"),
+                    );
+                }
+            });
+        }
+        assert_eq!(ask(&mut connection, "BGSAVE"), "Background saving started");
+        std::thread::sleep(Duration::from_millis(300));
+        // Gone from the memory, and not from the file.
+        ask(&mut connection, "SELECT 1");
+        ask(&mut connection, "SWAPDB 0 1");
+        ask(&mut connection, "SWAPDB 0 1");
+        wait_for("the file", || info(&mut connection, "rdb_bgsave_in_progress") == "0");
+        ends.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    assert_eq!(info(&mut connection, "rdb_last_bgsave_status"), "ok");
+    server.kill();
+    place.forget();
+    let (_server, mut connection) = place.start(&[]);
+    let sum = "local sum = 0 for n = 0, 1999 do sum = sum + redis.call(ARGV[1], ARGV[2] .. n) end return sum";
+    let total = connection.call(&["EVAL", sum, "0", "GET", "account:"]).unwrap();
+    assert_eq!(total.shown().trim_end(), "(integer) 200000");
+    let elements = connection.call(&["EVAL", sum, "0", "LLEN", "list:"]).unwrap();
+    assert_eq!(elements.shown().trim_end(), "(integer) 4000");
+    for writer in 0..3 {
+        let count = ask(&mut connection, &format!("GET writer:{writer}"));
+        let Answer::Array(copies) = connection.call(&["KEYS", &format!("copy:{writer}:*")]).unwrap() else { panic!("KEYS is an array") };
+        assert_eq!(count.trim_matches('"'), if copies.is_empty() { "(nil)".into() } else { copies.len().to_string() });
+    }
+}
+
+#[test]
+fn a_server_that_is_killed_while_it_saves_leaves_nothing_behind_in_the_memory() {
+    let place = Place::new("killed");
+    let (mut dying, mut connection) = place.start(&["--rdb-key-save-delay", "1000"]);
+    for number in 0..3000 {
+        ask(&mut connection, &format!("SET key:{number} {}", "x".repeat(number % 200)));
+    }
+    let (_server, mut other) = place.start(&[]);
+    assert_eq!(ask(&mut connection, "BGSAVE"), "Background saving started");
+    wait_for("progress", || info(&mut connection, "current_save_keys_processed") != "0");
+    for number in 0..1500 {
+        assert_eq!(ask(&mut other, &format!("SET key:{number} overwritten")), "OK");
+    }
+    dying.kill();
+    let began = Instant::now();
+    for number in 1500..3000 {
+        assert_eq!(ask(&mut other, &format!("SET key:{number} overwritten")), "OK");
+    }
+    assert!(began.elapsed() < Duration::from_secs(5), "nobody waits for the dead");
+    // The next one begins as soon as the dead one is found.
+    ask(&mut other, "CONFIG SET rdb-key-save-delay 0");
+    assert_eq!(ask(&mut other, "BGSAVE"), "Background saving started");
+    wait_for("the file", || info(&mut other, "rdb_bgsave_in_progress") == "0");
+    assert_eq!((info(&mut other, "rdb_last_bgsave_status"), place.file().is_file()), ("ok".into(), true));
+    tool(&["verify", &place.segment]);
+}
+
+#[test]
+fn a_server_that_is_killed_while_it_loads_is_made_good_by_the_next_one() {
+    let place = Place::new("loading");
+    let (mut server, mut connection) = place.start(&[]);
+    assert_eq!(ask(&mut connection, "DEBUG POPULATE 60000"), "OK");
+    assert_eq!(ask(&mut connection, "DBSIZE"), "(integer) 60000");
+    assert_eq!(ask(&mut connection, "SAVE"), "OK");
+    let digest = ask(&mut connection, "DEBUG DIGEST");
+    server.kill();
+    for wait_ms in [5, 20, 40, 60, 80, 110, 150, 200] {
+        place.forget();
+        let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).unwrap().port().to_string();
+        let flags = ["serve", "--port", &port, "--segment", &place.segment, "--segment-size", "256mb", "--dir"];
+        let mut dying =
+            std::process::Command::new(polder()).args(flags).arg(&place.folder).stdout(std::process::Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(wait_ms));
+        dying.kill().unwrap();
+        dying.wait().unwrap();
+        let (mut server, mut connection) = place.start(&[]);
+        assert_eq!(ask(&mut connection, "DEBUG DIGEST"), digest, "killed after {wait_ms} ms");
+        server.kill();
+    }
+}
+
+#[test]
+fn a_save_that_is_asked_for_in_a_transaction_begins_after_it() {
+    let place = Place::new("scheduled");
+    let (mut server, mut connection) = place.start(&[]);
+    ask(&mut connection, "MULTI");
+    ask(&mut connection, "BGSAVE");
+    ask(&mut connection, "SET key value");
+    assert_eq!(ask(&mut connection, "EXEC"), "1) Background saving scheduled\n2) OK");
+    wait_for("the file", || info(&mut connection, "rdb_saves") == "1");
+    server.kill();
+    place.forget();
+    let (_server, mut connection) = place.start(&[]);
+    assert_eq!(ask(&mut connection, "GET key"), "\"value\"");
 }
 
 /// Runs `polder` with these words; answers what it prints.

@@ -1,10 +1,9 @@
 //! Values on their way out: what lies in nodes, told to an RDB writer.
-use polder_table::Txn;
 use polder_values::hash::Hash;
 use polder_values::sequence::Sequence;
 use polder_values::sorted_set::SortedSet;
 use polder_values::stream::{Range, Stream};
-use polder_values::{Kind, Value, list, stream, string};
+use polder_values::{Kind, Nodes, Value, list, stream, string};
 use polder_wire::rdb::{self, ListPlan, StreamFacts, StreamPlan, Writer};
 
 use crate::call::Outcome;
@@ -19,31 +18,40 @@ const WHOLE_MAX: u64 = 16 << 20;
 /// Called between elements, for whoever empties the writer's buffer.
 type Drain<'d> = &'d mut dyn FnMut(&mut Writer) -> Outcome;
 
+/// Where a value's nodes are, and by which time parts of it have expired.
+pub(crate) struct Source<'n> {
+    pub nodes: &'n dyn Nodes,
+    pub now_ms: u64,
+    /// Expiries of fields are left out where the version cannot hold them.
+    pub drops_expiries: bool,
+}
+
 /// Tells the writer a value, whose key it knows already.
 ///
 /// # Errors
-/// What the memory or `drain` says; a refusal where expiries of fields would be lost and `drops_expiries` does not allow it.
-pub(crate) fn encode(writer: &mut Writer, txn: &Txn<'_>, kind: Kind, value: &Value<'_>, drops_expiries: bool, drain: Drain<'_>) -> Outcome {
+/// What the memory or `drain` says; a refusal where expiries of fields would be lost and that is not allowed.
+pub(crate) fn encode(writer: &mut Writer, source: &Source<'_>, kind: Kind, value: &Value<'_>, drain: Drain<'_>) -> Outcome {
+    let nodes = source.nodes;
     match kind {
-        Kind::String => encode_string(writer, txn, value, drain)?,
-        Kind::Hash => encode_hash(writer, txn, value, drops_expiries, drain)?,
-        Kind::Set => encode_set(writer, txn, value, drain)?,
-        Kind::SortedSet => encode_sorted_set(writer, txn, value, drain)?,
-        Kind::Stream => encode_stream(writer, txn, value, drain)?,
-        Kind::List => encode_list(writer, txn, value, drain)?,
+        Kind::String => encode_string(writer, nodes, value, drain)?,
+        Kind::Hash => encode_hash(writer, source, value, drain)?,
+        Kind::Set => encode_set(writer, nodes, value, drain)?,
+        Kind::SortedSet => encode_sorted_set(writer, nodes, value, drain)?,
+        Kind::Stream => encode_stream(writer, nodes, value, drain)?,
+        Kind::List => encode_list(writer, nodes, value, drain)?,
     }
     writer.end();
     drain(writer)
 }
 
-fn encode_string(writer: &mut Writer, txn: &Txn<'_>, value: &Value<'_>, drain: Drain<'_>) -> Outcome {
+fn encode_string(writer: &mut Writer, nodes: &dyn Nodes, value: &Value<'_>, drain: Drain<'_>) -> Outcome {
     let len = string::len(value);
     if len <= WHOLE_MAX {
-        writer.text(&string::contiguous(txn, value)?);
+        writer.text(&string::contiguous(nodes, value)?);
         return Ok(());
     }
     writer.begin_text(len);
-    for piece in string::pieces(txn, *value, 0, len) {
+    for piece in string::pieces(nodes, *value, 0, len) {
         writer.piece(piece?.bytes());
         drain(writer)?;
     }
@@ -51,56 +59,57 @@ fn encode_string(writer: &mut Writer, txn: &Txn<'_>, value: &Value<'_>, drain: D
 }
 
 /// Fields that have expired are left out: their number is told first.
-fn encode_hash(writer: &mut Writer, txn: &Txn<'_>, value: &Value<'_>, drops_expiries: bool, drain: Drain<'_>) -> Outcome {
-    let (hash, now_ms) = (Hash::of(value), txn.now_ms());
+fn encode_hash(writer: &mut Writer, source: &Source<'_>, value: &Value<'_>, drain: Drain<'_>) -> Outcome {
+    let Source { nodes, now_ms, drops_expiries } = *source;
+    let hash = Hash::of(value);
     let mut least = None;
-    if hash.first_expiry(txn)?.is_some() {
+    if hash.first_expiry(nodes)?.is_some() {
         if !writer.holds_field_expiries() && !drops_expiries {
             return Err(LOST_EXPIRIES.into());
         }
-        for field in hash.iter(txn, 0) {
+        for field in hash.iter(nodes, 0) {
             let expiry_ms = field?.expiry_ms().filter(|expiry_ms| *expiry_ms > now_ms);
             least = least.into_iter().chain(expiry_ms).min();
         }
     }
-    writer.begin_hash(hash.len(txn, || now_ms)?, least.filter(|_| writer.holds_field_expiries()));
-    for field in hash.iter(txn, 0) {
+    writer.begin_hash(hash.len(nodes, || now_ms)?, least.filter(|_| writer.holds_field_expiries()));
+    for field in hash.iter(nodes, 0) {
         let field = field?;
         if field.lives(|| now_ms) {
-            writer.field(&field.name().bytes(txn)?, &field.value().bytes(txn)?, field.expiry_ms());
+            writer.field(&field.name().bytes(nodes)?, &field.value().bytes(nodes)?, field.expiry_ms());
             drain(writer)?;
         }
     }
     Ok(())
 }
 
-fn encode_list(writer: &mut Writer, txn: &Txn<'_>, value: &Value<'_>, drain: Drain<'_>) -> Outcome {
+fn encode_list(writer: &mut Writer, nodes: &dyn Nodes, value: &Value<'_>, drain: Drain<'_>) -> Outcome {
     let (elements, mut plan) = (list::sequence(value), ListPlan::default());
-    for element in elements.iter(txn, 0) {
-        plan.add(&element?.bytes(txn)?);
+    for element in elements.iter(nodes, 0) {
+        plan.add(&element?.bytes(nodes)?);
     }
     writer.begin_list(plan.nodes());
-    for element in elements.iter(txn, 0) {
-        writer.element(&element?.bytes(txn)?);
+    for element in elements.iter(nodes, 0) {
+        writer.element(&element?.bytes(nodes)?);
         drain(writer)?;
     }
     Ok(())
 }
 
-fn encode_set(writer: &mut Writer, txn: &Txn<'_>, value: &Value<'_>, drain: Drain<'_>) -> Outcome {
+fn encode_set(writer: &mut Writer, nodes: &dyn Nodes, value: &Value<'_>, drain: Drain<'_>) -> Outcome {
     let members = Sequence::of(value);
     writer.begin_set(members.count()?);
-    for member in members.iter(txn, 0) {
-        writer.member(&member?.bytes(txn)?);
+    for member in members.iter(nodes, 0) {
+        writer.member(&member?.bytes(nodes)?);
         drain(writer)?;
     }
     Ok(())
 }
 
-fn encode_sorted_set(writer: &mut Writer, txn: &Txn<'_>, value: &Value<'_>, drain: Drain<'_>) -> Outcome {
+fn encode_sorted_set(writer: &mut Writer, nodes: &dyn Nodes, value: &Value<'_>, drain: Drain<'_>) -> Outcome {
     let set = SortedSet::of(value);
     writer.begin_sorted_set(set.count()?);
-    for entry in set.iter(txn, 0) {
+    for entry in set.iter(nodes, 0) {
         let entry = entry?;
         let text = Some(entry.text()).filter(|text| !text.is_empty());
         writer.scored(entry.member(), entry.value(), text.map(str::as_bytes));
@@ -109,8 +118,8 @@ fn encode_sorted_set(writer: &mut Writer, txn: &Txn<'_>, value: &Value<'_>, drai
     Ok(())
 }
 
-fn encode_stream(writer: &mut Writer, txn: &Txn<'_>, value: &Value<'_>, drain: Drain<'_>) -> Outcome {
-    let stream = Stream::of(txn, value)?;
+fn encode_stream(writer: &mut Writer, nodes: &dyn Nodes, value: &Value<'_>, drain: Drain<'_>) -> Outcome {
+    let stream = Stream::of(nodes, value)?;
     let mut plan = StreamPlan::default();
     stream.walk(&Range::ALL, &mut |entry| {
         plan.add(entry.pairs().map(|(field, value)| field.len() + value.len()).sum());

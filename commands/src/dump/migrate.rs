@@ -17,7 +17,7 @@ use polder_base::number;
 use polder_table::{Db, Mode, Replaces, Stop};
 use polder_wire::resp::{Replies, Value, command};
 
-use super::{encode, writer};
+use super::{Source, encode, writer};
 use crate::call::{NOT_AN_INTEGER, Outcome, SYNTAX, SessionCall, is};
 use crate::execute::{begin, retry};
 use crate::settings::id;
@@ -159,7 +159,9 @@ fn depart(call: &SessionCall<'_>, order: Order, attempts: u32) -> Result<Option<
         for key in &order.keys {
             let Some(found) = txn.find(db, key)? else { continue };
             let mut writer = writer(settings);
-            encode(&mut writer, &txn, found.kind, &found.value, settings.is_on(const { id("rdb-drop-field-expiries") }), &mut |_| Ok(()))?;
+            let drops_expiries = settings.is_on(const { id("rdb-drop-field-expiries") });
+            let source = Source { nodes: &txn, now_ms: txn.now_ms(), drops_expiries };
+            encode(&mut writer, &source, found.kind, &found.value, &mut |_| Ok(()))?;
             let left_ms = found.expiry_ms.map_or(0, |expiry_ms| expiry_ms.saturating_sub(txn.now_ms()).max(1));
             parcels.push(Parcel { key: key.clone(), version: found.version, left_ms, payload: writer.seal() });
         }

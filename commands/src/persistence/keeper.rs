@@ -23,13 +23,21 @@ struct Shared {
     state: Mutex<State>,
     /// Writes are refused: save points are set, and the last save failed.
     failing: AtomicBool,
+    /// A save was asked for by who was in the midst of a transaction.
+    scheduled: AtomicBool,
     /// Saves that went well.
     saves: AtomicU64,
 }
 
 impl Default for Shared {
     fn default() -> Shared {
-        Shared { started_seconds: now_ms() / 1000, state: Mutex::default(), failing: AtomicBool::new(false), saves: AtomicU64::new(0) }
+        Shared {
+            started_seconds: now_ms() / 1000,
+            state: Mutex::default(),
+            failing: AtomicBool::new(false),
+            scheduled: AtomicBool::new(false),
+            saves: AtomicU64::new(0),
+        }
     }
 }
 
@@ -151,7 +159,7 @@ impl Keeper {
         let plan = Plan::of(settings, path(settings));
         let (shared, segment) = (self.0.clone(), table.segment().clone());
         let thread = std::thread::Builder::new().name("polder-save".into()).spawn(move || {
-            let written = plan.save(&Table::over(segment), &progress);
+            let written = plan.save_gently(&Table::over(segment), &progress);
             shared.end(&written, changes);
         });
         match thread {
@@ -164,15 +172,34 @@ impl Keeper {
         }
     }
 
-    /// Stops a save in the background; answers false when there is none.
+    /// Has a save begin when the transaction at hand is over.
+    pub fn schedule(&self) {
+        self.0.scheduled.store(true, Ordering::Relaxed);
+    }
+
+    /// Stops a save in the background, or one that is to begin; answers false when there is none.
     pub fn cancel(&self) -> bool {
+        if self.0.scheduled.swap(false, Ordering::Relaxed) {
+            return true;
+        }
         let state = self.0.state();
         let current = state.current.as_ref().filter(|current| current.in_background);
         current.is_some_and(|current| !current.progress.cancelled.swap(true, Ordering::Relaxed))
     }
 
-    /// Begins a save if one of the save points says so. To be called every now and then.
+    /// Begins the save that was scheduled, if one was.
+    #[inline]
+    pub fn begin_scheduled(&self, table: &Table, settings: &Settings) {
+        if self.0.scheduled.load(Ordering::Relaxed) && !self.is_saving() {
+            self.0.scheduled.store(false, Ordering::Relaxed);
+            // Should no thread be had, INFO tells of a save that failed.
+            let _ = self.save_meanwhile(table, settings);
+        }
+    }
+
+    /// Begins a save if one was scheduled or one of the save points says so. To be called every now and then.
     pub fn attend(&self, table: &Table, settings: &Settings) {
+        self.begin_scheduled(table, settings);
         let text = settings.text(const { id("save") });
         if text.is_empty() {
             return;

@@ -1,24 +1,25 @@
-//! Writing an RDB file: every database key by key, each read in a transaction of its own.
+//! Writing an RDB file: every database as it was at one instant ([`polder_table::Snapshot`]), while everybody goes on.
 //!
-//! Each key's value is one that it had while the file was written; keys that change meanwhile are in it as they were at different
-//! moments. The file is written under a temporary name, synced, and renamed, so that there is a whole one at any time.
-use std::collections::HashSet;
+//! The file is written under a temporary name, synced, and renamed, so that there is a whole one at any time.
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use polder_base::time::now_ms;
-use polder_table::{Db, Mode, Policy, SYSTEM, Stop, Table, Txn, clock};
+use polder_table::snapshot::Item;
+use polder_table::{Policy, SYSTEM, Snapshot, Stop, Table, clock};
 use polder_wire::rdb::Writer;
 
-use crate::dump::{encode, writer};
-use crate::execute::retry;
+use crate::dump::{Source, encode, writer};
+use crate::scripting::codes_at;
 use crate::settings::{Settings, id};
 
-/// Keys that a scan shows at once.
-const BATCH: usize = 256;
+/// How long a save waits for transactions that were begun before it, and for another save of the same memory.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// By how much a save in the background gives way to those who answer clients, where there is no core for all.
+const NICENESS: i32 = 10;
 /// Bytes that are handed to the file at once, and after how many they are synced on the way.
 const DRAIN_BYTES: usize = 256 << 10;
 const SYNC_BYTES: u64 = 32 << 20;
@@ -63,6 +64,16 @@ impl Plan {
         }
     }
 
+    /// As [`Plan::save`], in a thread of its own, which others come before.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn save_gently(self, table: &Table, progress: &Progress) -> Result<u64, String> {
+        // Linux knows this of each thread. Where it is not allowed, all are alike.
+        let _ = rustix::process::nice(NICENESS);
+        self.save(table, progress)
+    }
+
     /// Writes the file. Answers how many keys it holds.
     ///
     /// # Errors
@@ -96,15 +107,25 @@ impl Plan {
         writer.aux(b"ctime", (now_ms() / 1000).to_string().as_bytes());
         writer.aux(b"used-mem", table.usage().used.to_string().as_bytes());
         writer.aux(b"aof-base", b"0");
-        functions(table).map_err(|stop| stop.to_string())?.iter().for_each(|code| writer.functions(code));
+        let end = Instant::now() + PATIENCE;
+        let mut goes_on = || Instant::now() < end && !progress.cancelled.load(Ordering::Relaxed);
+        let mut snapshot = table.snapshot(&mut goes_on).map_err(|fault| fault.to_string())?;
+        codes_at(&mut snapshot).map_err(|stop| stop.to_string())?.iter().for_each(|code| writer.functions(code));
         let mut walk = Walk { table, progress, out: &mut out, drops_expiries: self.drops_expiries, key_delay: self.key_delay, keys: 0 };
-        for db in (0..SYSTEM).filter(|db| table.keys(*db).0 > 0) {
-            let (keys, expiries) = table.keys(db);
-            writer.database(db.into());
-            writer.sizes(keys, expiries);
-            walk.database(&mut writer, db)?;
+        let mut current = None;
+        while let Some((number, items)) = snapshot.advance().map_err(|stop| stop.to_string())? {
+            let captured = snapshot.databases()[number];
+            if captured.db == SYSTEM || items.is_empty() {
+                continue;
+            }
+            if current.replace(number) != Some(number) {
+                writer.database(captured.db.into());
+                writer.sizes(captured.keys, captured.expires);
+            }
+            items.iter().try_for_each(|item| walk.key(&mut writer, &snapshot, item))?;
         }
         let keys = walk.keys;
+        drop(snapshot);
         let line = writer.end_file();
         out.drain(&mut writer, true)?;
         if let Some(line) = line {
@@ -112,16 +133,6 @@ impl Plan {
         }
         Ok(keys)
     }
-}
-
-fn functions(table: &Table) -> Result<Vec<Vec<u8>>, Stop> {
-    let txn = table.begin(Mode::Read)?;
-    let mut codes = Vec::new();
-    retry(&txn, || {
-        codes = crate::scripting::codes(&txn)?;
-        Ok(())
-    })?;
-    Ok(codes)
 }
 
 /// A number that this process has not given yet: two saves of it must not write the same temporary file.
@@ -161,7 +172,7 @@ impl Out<'_> {
     }
 }
 
-/// The way through a database.
+/// The way through the keys.
 struct Walk<'w, 'f> {
     table: &'w Table,
     progress: &'w Progress,
@@ -172,69 +183,29 @@ struct Walk<'w, 'f> {
 }
 
 impl Walk<'_, '_> {
-    fn database(&mut self, writer: &mut Writer, db: Db) -> Result<(), String> {
-        let (mut cursor, mut before) = (0, HashSet::new());
-        loop {
-            let (batch, next) = self.batch(db, cursor).map_err(|stop| stop.to_string())?;
-            for key in &batch {
-                // A cursor is a little coarser than a place: the next batch may begin with what ended the one before.
-                if !before.contains(key) {
-                    self.key(writer, db, key)?;
-                }
-            }
-            if next == 0 {
-                return Ok(());
-            }
-            (cursor, before) = (next, batch);
-        }
-    }
-
-    fn batch(&self, db: Db, cursor: u64) -> Result<(HashSet<Vec<u8>>, u64), Stop> {
-        loop {
-            let mut keys = HashSet::with_capacity(BATCH * 2);
-            let txn = self.table.begin(Mode::Read)?;
-            let scanned = txn.scan(db, cursor, BATCH, &mut |shown| {
-                keys.insert(shown.key.to_vec());
-            });
-            match scanned {
-                Ok(next) => return Ok((keys, next)),
-                Err(Stop::Retry) => txn.abort(),
-                Err(stop) => return Err(stop),
-            }
-        }
-    }
-
-    fn key(&mut self, writer: &mut Writer, db: Db, key: &[u8]) -> Result<(), String> {
+    fn key(&mut self, writer: &mut Writer, snapshot: &Snapshot<'_>, item: &Item) -> Result<(), String> {
         if self.progress.cancelled.load(Ordering::Relaxed) {
             return Err("it was cancelled".into());
         }
         if !self.key_delay.is_zero() {
             std::thread::sleep(self.key_delay);
         }
-        let txn = self.table.begin(Mode::Read).map_err(|fault| fault.to_string())?;
-        let found = loop {
-            match txn.peek(db, key) {
-                Ok(found) => break found,
-                Err(Stop::Retry) => txn.abort(),
-                Err(stop) => return Err(stop.to_string()),
-            }
-        };
-        // Gone since the scan showed it.
-        let Some(found) = found else { return Ok(()) };
-        let (idle, frequency) = self.clock(&txn, found.clock);
-        writer.key(key, found.expiry_ms, idle, frequency);
+        // Expired by then, else.
+        let Some(found) = snapshot.found(item).map_err(|fault| fault.to_string())? else { return Ok(()) };
+        let (idle, frequency) = self.clock(snapshot.now_ms(), found.clock);
+        writer.key(&item.key, found.expiry_ms, idle, frequency);
         let mut drain = |writer: &mut Writer| self.out.drain(writer, false).map_err(Stop::from);
-        // One lookup was one state, and what it names does not change under the transaction's pin.
-        encode(writer, &txn, found.kind, &found.value, self.drops_expiries, &mut drain)
-            .map_err(|stop| format!("the key '{}': {stop}", key.escape_ascii()))?;
+        let source = Source { nodes: snapshot, now_ms: snapshot.now_ms(), drops_expiries: self.drops_expiries };
+        encode(writer, &source, found.kind, &found.value, &mut drain)
+            .map_err(|stop| format!("the key '{}': {stop}", item.key.escape_ascii()))?;
         self.keys += 1;
         self.progress.keys.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
     /// What the policy of eviction knows of a key's accesses, where it knows anything.
-    fn clock(&self, txn: &Txn<'_>, word: u32) -> (Option<u64>, Option<u8>) {
-        let (limits, now_ms) = (self.table.limits(), txn.now_ms());
+    fn clock(&self, now_ms: u64, word: u32) -> (Option<u64>, Option<u8>) {
+        let limits = self.table.limits();
         match limits.policy {
             Policy::AllkeysLru | Policy::VolatileLru => (Some(clock::idle_seconds(word, now_ms)), None),
             Policy::AllkeysLfu | Policy::VolatileLfu => (None, Some(clock::frequency(word, now_ms, limits.lfu_decay_minutes))),

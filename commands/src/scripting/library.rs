@@ -12,7 +12,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 
 use polder_base::script::{Function, Library, Scripts};
-use polder_table::{Counter, Replaces, SYSTEM, Stop, Table, Txn};
+use polder_table::{Counter, Replaces, SYSTEM, Snapshot, Stop, Table, Txn};
+use polder_values::string;
 
 use super::shebang;
 use super::shelf::{Token, fetch, fresh_token, store, token};
@@ -119,15 +120,28 @@ fn read(mut codes: &[u8], before: &View, lua: &dyn Scripts) -> Vec<Arc<Library>>
 ///
 /// # Errors
 /// Those of the table.
-pub(crate) fn codes(txn: &Txn<'_>) -> Result<Vec<Vec<u8>>, Stop> {
-    let stored = fetch(txn, CODES)?.unwrap_or_default();
-    let (mut rest, mut all) = (&stored[..], Vec::new());
+fn codes(txn: &Txn<'_>) -> Result<Vec<Vec<u8>>, Stop> {
+    Ok(apart(&fetch(txn, CODES)?.unwrap_or_default()))
+}
+
+/// The codes of the libraries at the instant of a snapshot, which has not begun to walk.
+///
+/// # Errors
+/// Those of the table.
+pub(crate) fn codes_at(snapshot: &mut Snapshot<'_>) -> Result<Vec<Vec<u8>>, Stop> {
+    let Some(item) = snapshot.find(SYSTEM, CODES)? else { return Ok(Vec::new()) };
+    let Some(found) = snapshot.found(&item)? else { return Ok(Vec::new()) };
+    Ok(apart(&string::contiguous(snapshot, &found.value)?))
+}
+
+fn apart(stored: &[u8]) -> Vec<Vec<u8>> {
+    let (mut rest, mut all) = (stored, Vec::new());
     while let Some((len, more)) = rest.split_first_chunk::<4>() {
         let Some((code, more)) = more.split_at_checked(u32::from_le_bytes(*len) as usize) else { break };
         all.push(code.to_vec());
         rest = more;
     }
-    Ok(all)
+    all
 }
 
 /// Adds the codes of libraries that a file holds; one of the same name gives way if `replaces`, else it stays. They are looked at by

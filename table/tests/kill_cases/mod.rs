@@ -3,7 +3,7 @@
 use std::panic::RefUnwindSafe;
 
 use polder_shm::layout::{header, seat};
-use polder_table::{Limits, Mode, New, Policy, Replaces, Stop, Table, Txn};
+use polder_table::{Limits, Mode, New, Policy, Replaces, Snapshot, Stop, Table, Txn};
 use polder_values::string::{self, Draft};
 use polder_values::{Kind, Value, hash};
 
@@ -81,7 +81,43 @@ pub fn cases() -> Vec<Case> {
     cases.extend(databases());
     cases.extend(chores());
     cases.extend(letters());
+    cases.extend(snapshots());
     cases
+}
+
+/// Who dies has a snapshot, and is the one who saves for it.
+fn snapshots() -> Vec<Case> {
+    let furnish = |place: &Place| {
+        bystanders(place);
+        (0..400).for_each(|number| place.set(0, &numbered(number), &[5; 30], None));
+        place.set_string(0, b"tree", &[1; 50_000]);
+        (0..9).for_each(|number| place.set(1, &numbered(number), &vec![6; number as usize * 30], None));
+    };
+    let walk = |snapshot: &mut Snapshot<'_>| while snapshot.advance().expect("whole").is_some() {};
+    vec![
+        case("snapshot", furnish, move |table| walk(&mut table.snapshot(&mut || true).expect("nobody is in the way"))),
+        // More than a block of records.
+        Case {
+            whole: Whole::Each,
+            ..case("save-for-a-snapshot", furnish, move |table| {
+                let mut snapshot = table.snapshot(&mut || true).expect("nobody is in the way");
+                (0..300).for_each(|number| set(table, 0, &numbered(number), b"new"));
+                run(table, |txn| txn.remove(0, b"tree", Replaces::Whole));
+                run(table, |txn| txn.flush(Some(1)));
+                walk(&mut snapshot);
+                drop(snapshot);
+                do_chores(table, 2);
+            })
+        },
+        case("save-many-at-once", furnish, |table| {
+            let _snapshot = table.snapshot(&mut || true).expect("nobody is in the way");
+            run(table, |txn| {
+                (0..20).try_for_each(|number| {
+                    txn.write(0, &numbered(number * 31), &New::of(Kind::String, Value::Packed(&[8; 90])), Replaces::Whole)
+                })
+            });
+        }),
+    ]
 }
 
 /// Sends letters of these lengths to seat 0 with a transaction that writes a key.

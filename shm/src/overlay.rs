@@ -1,0 +1,276 @@
+//! The memory's part of a snapshot: who has one, which nodes it needs, and where writers keep what they are about to replace.
+//!
+//! ```text
+//! header   SNAPSHOT (number, 0: none)  OWNER (seat + 1)  PIN (an interval of epochs)  WATERMARK  PASSED  BROKEN  SERIAL
+//! seat     OVERLAY_FIRST -> [ node header (8) | next block (8) | bytes used (8) | records ... ] -> [ ... ]    OVERLAY_NUMBER
+//! ```
+//!
+//! A snapshot is told by [`Segment::snapshot`]: who changes keys looks once, with all its locks held, right before its commit, and if
+//! one is on it appends the old states to its own seat's chain ([`Seat::save`]). What the records mean, and why this is one instant,
+//! is said in `table/src/snapshot.rs`; here is what has to be right when somebody dies:
+//!
+//! - **O1** A record counts once the block's count of bytes has passed it, and what is counted is never written again; blocks stay as long
+//!   as the snapshot of OVERLAY_NUMBER is on. So its reader needs no lock.
+//! - **O2** Only the seat's owner takes its chain apart, or who has acquired the seat (S2): when it begins one for another snapshot, or
+//!   when it reclaims, as with the retired list.
+//! - **O3** The snapshot belongs to a seat (S4). Whoever brings that seat in order ends it ([`Seat::end_snapshot`]).
+//! - **O4** The pin is no seat's: the owner goes on pinning and unpinning for its own short reads. While those who may belong to the
+//!   snapshot are waited for it has no upper end, for nobody knows yet what is born last of all that belongs to it.
+//! - **O5** Numbers are never used twice.
+//!
+//! Looking, saving and waiting are restated in tests/snapshot.rs: change both.
+
+use std::sync::atomic::{Ordering, fence};
+use std::time::Duration;
+
+use polder_base::Fault;
+
+use crate::class::{CLASSES, NODE_MAX};
+use crate::layout::{header, seat as at};
+use crate::lock;
+use crate::node::NodeKind;
+use crate::seat::Seat;
+use crate::segment::Segment;
+
+const NEXT: u64 = 8;
+const USED: u64 = 16;
+/// Where a block's records begin.
+const RECORDS: u64 = 24;
+/// Bytes of records in a block.
+const BLOCK_BYTES: u64 = NODE_MAX as u64 - RECORDS;
+/// Words of the longest record.
+pub const RECORD_WORDS_MAX: usize = BLOCK_BYTES as usize / 8;
+/// Blocks that one reclamation gives back, so that no call pays for a whole snapshot.
+pub(crate) const DROPPED_MAX: u64 = 256;
+/// How long is waited between two looks at those whose transactions have not come to their end.
+const LOOK_AGAIN: Duration = Duration::from_micros(50);
+
+/// A reader's place in one seat's chain.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Place {
+    block: u64,
+    taken: u64,
+}
+
+impl Segment {
+    /// The number of the snapshot that is on; 0 without one. To be asked once by each transaction, right before its commit.
+    #[inline(always)]
+    pub fn snapshot(&self) -> u64 {
+        // SYNC: snapshot-look. The journal tells of us before we look (on x86 the lock's CAS is a full barrier, and each journal begins with
+        // a lock): who has set the word either sees the journal and waits, or is seen.
+        if cfg!(not(target_arch = "x86_64")) {
+            fence(Ordering::SeqCst);
+        }
+        self.observe(header::SNAPSHOT)
+    }
+
+    /// Says that a snapshot cannot be completed: a writer had no memory to save what it replaces. It ends with an error.
+    pub fn break_snapshot(&self, number: u64) {
+        self.word(header::SNAPSHOT_BROKEN).fetch_max(number, Ordering::AcqRel);
+    }
+
+    /// Whether nobody can complete the snapshot any more.
+    pub fn is_broken(&self, number: u64) -> bool {
+        self.observe(header::SNAPSHOT_BROKEN) >= number
+    }
+
+    /// The interval of epochs that a snapshot needs; none without one.
+    pub(crate) fn snapshot_pin(&self) -> Option<(u64, u64)> {
+        // The owner comes first and goes last: in between the interval may be an old one, which holds too much for a moment.
+        let owned = lock::owner(self.observe(header::SNAPSHOT_OWNER)).is_some();
+        let (lower, upper) = (self.observe(header::SNAPSHOT_LOWER), self.observe(header::SNAPSHOT_UPPER));
+        (owned && lower != at::NO_PIN).then_some((lower, upper))
+    }
+
+    /// Waits until every transaction that may have looked before the snapshot came has come to its end. `goes_on` is asked now and then.
+    ///
+    /// # Errors
+    /// The seat that is still at it when `goes_on` says no.
+    pub fn await_transactions(self: &std::sync::Arc<Segment>, own: u64, goes_on: &mut dyn FnMut() -> bool) -> Result<(), u64> {
+        // SYNC: snapshot-look, the other half.
+        fence(Ordering::SeqCst);
+        for index in (0..self.seats_high()).filter(|index| *index != own) {
+            let word = |word: u64| self.observe(self.seat_at(index) + word);
+            let status = word(at::STATUS);
+            let mut looks = 0u32;
+            while word(at::JOURNAL_LEN) != 0 && word(at::STATUS) >> 2 == status >> 2 {
+                looks += 1;
+                if looks < 100 {
+                    std::hint::spin_loop();
+                    continue;
+                }
+                if looks.is_multiple_of(64) {
+                    self.recover_dead();
+                }
+                if !goes_on() {
+                    return Err(index);
+                }
+                std::thread::sleep(LOOK_AGAIN);
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows the records that a seat has saved for a snapshot since `place`: their offsets, and how many words there are up to the end of
+    /// their block. `visit` answers how many words the record has.
+    ///
+    /// # Errors
+    /// [`Fault::Damaged`] when the chain makes no sense (S5).
+    pub fn saved_since(
+        &self,
+        index: u64,
+        number: u64,
+        place: &mut Place,
+        visit: &mut dyn FnMut(u64, u64) -> Result<u64, Fault>,
+    ) -> Result<(), Fault> {
+        let damaged = Fault::Damaged { what: "what was saved for a snapshot" };
+        let seat = self.seat_at(index);
+        if self.observe(seat + at::OVERLAY_NUMBER) != number {
+            return Ok(());
+        }
+        if place.block == 0 {
+            *place = Place { block: self.observe(seat + at::OVERLAY_FIRST), taken: 0 };
+        }
+        while place.block != 0 {
+            if self.node_class(place.block) != Some(CLASSES - 1) {
+                return Err(damaged);
+            }
+            // Before what has been used: who sees a next block sees all of this one.
+            let next = self.observe(place.block + NEXT);
+            let used = self.observe(place.block + USED);
+            if used > BLOCK_BYTES || !used.is_multiple_of(8) {
+                return Err(damaged);
+            }
+            while place.taken < used {
+                let words = visit(place.block + RECORDS + place.taken, (used - place.taken) / 8)?;
+                if words == 0 || words > (used - place.taken) / 8 {
+                    return Err(damaged);
+                }
+                place.taken += words * 8;
+            }
+            if next == 0 {
+                break;
+            }
+            *place = Place { block: next, taken: 0 };
+        }
+        Ok(())
+    }
+}
+
+impl Seat {
+    /// Takes the snapshot's place, if nobody has it, and pins all that there is; answers its number. Nobody saves anything before
+    /// [`Seat::announce_snapshot`].
+    pub fn begin_snapshot(&self) -> Option<u64> {
+        let segment = &self.segment;
+        if segment.exchange(header::SNAPSHOT_OWNER, 0, self.index + 1).is_err() {
+            return None;
+        }
+        let number = segment.load(header::SNAPSHOTS) + 1;
+        segment.publish(header::SNAPSHOTS, number);
+        segment.publish(header::SNAPSHOT_WATERMARK, u64::MAX);
+        segment.publish(header::SNAPSHOT_PASSED, 0);
+        segment.publish(header::SNAPSHOT_UPPER, u64::MAX);
+        segment.publish(header::SNAPSHOT_LOWER, segment.observe(header::EPOCH));
+        // SYNC: seat-pin. As a seat's own.
+        fence(Ordering::SeqCst);
+        Some(number)
+    }
+
+    /// From here on writers save what they replace.
+    pub fn announce_snapshot(&self, number: u64) {
+        self.segment.publish(header::SNAPSHOT, number);
+    }
+
+    /// The transactions of before have ended: what is born from now on is not needed, and what has a higher version than
+    /// the one answered is of later.
+    pub fn settle_snapshot(&self) -> u64 {
+        let segment = &self.segment;
+        segment.publish(header::SNAPSHOT_UPPER, segment.observe(header::EPOCH));
+        // SYNC: snapshot-watermark. Who draws versions after this draws higher ones, and has seen the snapshot.
+        let drawn = segment.word(header::VERSIONS).fetch_add(0, Ordering::AcqRel);
+        // Versions have come around: they tell nothing, and some things are saved more than once.
+        let watermark = if drawn >= crate::layout::VERSIONS_END { u64::MAX } else { drawn };
+        segment.publish(header::SNAPSHOT_WATERMARK, watermark);
+        watermark
+    }
+
+    /// What lies before `order` is not needed any more.
+    pub fn pass_snapshot(&self, order: u64) {
+        self.segment.publish(header::SNAPSHOT_PASSED, order);
+    }
+
+    /// Ends the snapshot, if it is this seat's. Run by its owner or by a recoverer, any number of times.
+    pub fn end_snapshot(&self) {
+        let segment = &self.segment;
+        if lock::owner(segment.observe(header::SNAPSHOT_OWNER)) != Some(self.index) {
+            return;
+        }
+        segment.publish(header::SNAPSHOT, 0);
+        segment.publish(header::SNAPSHOT_LOWER, at::NO_PIN);
+        segment.publish(header::SNAPSHOT_OWNER, 0);
+    }
+
+    /// Appends a record for the snapshot `number`, whose first word becomes its place in the order of all.
+    ///
+    /// # Errors
+    /// [`Fault::Full`].
+    pub fn save(&self, number: u64, record: &mut [u64]) -> Result<(), Fault> {
+        let segment = &self.segment;
+        assert!(record.len() <= RECORD_WORDS_MAX, "a record fits into a block");
+        if self.get(at::OVERLAY_NUMBER) != number {
+            self.drop_overlay(u64::MAX);
+            self.set(at::OVERLAY_NUMBER, number);
+        }
+        let bytes = record.len() as u64 * 8;
+        let mut block = self.overlay_last.get();
+        if block == 0 || segment.load(block + USED) + bytes > BLOCK_BYTES {
+            let link = if block == 0 { self.base + at::OVERLAY_FIRST } else { block + NEXT };
+            // Not out of the reserve, which is there for those who make room.
+            let node = self.top(CLASSES - 1)?;
+            block = self.link_block(node, NodeKind::Overlay, link);
+            self.overlay_last.set(block);
+            self.add(at::OVERLAY_BYTES, NODE_MAX as u64);
+        }
+        record[0] = segment.word(header::SNAPSHOT_SERIAL).fetch_add(1, Ordering::AcqRel);
+        let used = segment.load(block + USED);
+        for (number, word) in record.iter().enumerate() {
+            segment.store(block + RECORDS + used + number as u64 * 8, *word);
+        }
+        // SYNC: snapshot-saved. Before the commit of what it tells of.
+        segment.publish(block + USED, used + bytes);
+        Ok(())
+    }
+
+    /// Finds the last block of the chain, which is cut where it makes no sense (S5).
+    pub(crate) fn find_overlay(&self) {
+        let blocks = self.chain(self.get(at::OVERLAY_FIRST));
+        let last = blocks.last().copied().unwrap_or(0);
+        self.cut(if last == 0 { self.base + at::OVERLAY_FIRST } else { last + NEXT });
+        self.overlay_last.set(last);
+        // The sum is kept without care for deaths.
+        self.set(at::OVERLAY_BYTES, blocks.len() as u64 * NODE_MAX as u64);
+    }
+
+    /// Whether the chain holds what no snapshot needs.
+    pub(crate) fn has_old_overlay(&self) -> bool {
+        self.get(at::OVERLAY_FIRST) != 0 && self.get(at::OVERLAY_NUMBER) != self.segment.observe(header::SNAPSHOT)
+    }
+
+    /// Gives `most` blocks of the chain back, which no snapshot needs any more.
+    #[cold]
+    pub(crate) fn drop_overlay(&self, most: u64) {
+        let mut dropped = 0;
+        while dropped < most {
+            let first = self.get(at::OVERLAY_FIRST);
+            if first == 0 {
+                break;
+            }
+            self.unchain(first, self.base + at::OVERLAY_FIRST, self.segment.load(first + NEXT));
+            self.add(at::OVERLAY_BYTES, (NODE_MAX as u64).wrapping_neg());
+            dropped += 1;
+        }
+        if self.get(at::OVERLAY_FIRST) == 0 {
+            self.overlay_last.set(0);
+        }
+    }
+}

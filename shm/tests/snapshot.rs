@@ -1,0 +1,170 @@
+//! A snapshot of one instant, restated as the protocols in models.rs are: writers that change two keys together, and one who reads both as
+//! they were at one instant, one after the other. Mirrors `overlay.rs` and the table's `snapshot.rs`: who changes one changes the other.
+
+use std::sync::Arc;
+
+use shuttle::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use shuttle::{check_pct, check_random, thread};
+
+/// As in models.rs.
+const SCHEDULES: usize = 8_000;
+const SWITCHES: usize = 4;
+
+fn explore(model: impl Fn() + Send + Sync + Clone + 'static) {
+    check_random(model.clone(), SCHEDULES);
+    check_pct(model, SCHEDULES, SWITCHES);
+}
+
+fn words<const N: usize>(values: [u64; N]) -> [AtomicU64; N] {
+    values.map(AtomicU64::new)
+}
+
+const KEYS: usize = 2;
+const SEATS: usize = 2;
+const ROUNDS: usize = 2;
+const SUM: u64 = 200;
+/// Versions that a seat draws at once.
+const BLOCK: u64 = 2;
+
+/// What a careless edit would leave out.
+#[derive(Clone, Copy, PartialEq)]
+enum Flaw {
+    None,
+    /// The reader does not wait for who may have looked before it came.
+    WaitsForNobody,
+    /// A writer looks for each key.
+    LooksForEachKey,
+    /// A writer saves after its commit.
+    SavesLate,
+}
+
+struct World {
+    locks: [AtomicU64; KEYS],
+    /// version << 32 | value
+    entries: [AtomicU64; KEYS],
+    /// Whether a seat is in the midst of a transaction, and how many it has ended.
+    journals: [AtomicU64; SEATS],
+    ended: [AtomicU64; SEATS],
+    announced: AtomicU64,
+    watermark: AtomicU64,
+    versions: AtomicU64,
+    /// For each key, what was saved, in the order of the serial: made under the key's lock, so one list a key says the same.
+    saved: [[AtomicU64; SEATS * ROUNDS]; KEYS],
+    counts: [AtomicU64; KEYS],
+}
+
+impl World {
+    fn save(&self, key: usize, before: u64, version: u64) {
+        let watermark = self.watermark.load(SeqCst);
+        let says_all = |version: u64| version > watermark;
+        if says_all(before >> 32) && says_all(version) {
+            return;
+        }
+        let count = self.counts[key].load(SeqCst);
+        self.saved[key][count as usize].store(before, SeqCst);
+        self.counts[key].store(count + 1, SeqCst);
+    }
+
+    fn write(&self, seat: usize, flaw: Flaw) {
+        let (mut next, mut end) = (0, 0);
+        for _ in 0..ROUNDS {
+            self.journals[seat].store(1, SeqCst);
+            for lock in &self.locks {
+                while lock.compare_exchange(0, 1, SeqCst, SeqCst).is_err() {
+                    thread::yield_now();
+                }
+            }
+            if next == end {
+                next = self.versions.fetch_add(BLOCK, SeqCst) + 1;
+                end = next + BLOCK;
+            }
+            let version = next;
+            next += 1;
+            let before: Vec<u64> = self.entries.iter().map(|entry| entry.load(SeqCst)).collect();
+            let value = |key: usize| (before[key] & 0xffff_ffff).wrapping_add(if key == 0 { 1 } else { u64::MAX });
+            let looked = self.announced.load(SeqCst);
+            let save = |key: usize| {
+                let on = if flaw == Flaw::LooksForEachKey { self.announced.load(SeqCst) } else { looked };
+                if on != 0 {
+                    self.save(key, before[key], version);
+                }
+            };
+            if flaw != Flaw::SavesLate {
+                (0..KEYS).for_each(save);
+            }
+            (0..KEYS).for_each(|key| self.entries[key].store(version << 32 | value(key), SeqCst));
+            if flaw == Flaw::SavesLate {
+                (0..KEYS).for_each(save);
+            }
+            self.locks.iter().for_each(|lock| lock.store(0, SeqCst));
+            self.journals[seat].store(0, SeqCst);
+            self.ended[seat].fetch_add(1, SeqCst);
+        }
+    }
+
+    fn read(&self, flaw: Flaw) {
+        self.announced.store(1, SeqCst);
+        for seat in (0..SEATS).filter(|_| flaw != Flaw::WaitsForNobody) {
+            let ended = self.ended[seat].load(SeqCst);
+            while self.journals[seat].load(SeqCst) != 0 && self.ended[seat].load(SeqCst) == ended {
+                thread::yield_now();
+            }
+        }
+        let watermark = self.versions.load(SeqCst);
+        self.watermark.store(watermark, SeqCst);
+        let mut sum = 0;
+        for key in 0..KEYS {
+            let live = self.entries[key].load(SeqCst);
+            let first = (self.counts[key].load(SeqCst) > 0).then(|| self.saved[key][0].load(SeqCst));
+            let state = first.unwrap_or(live);
+            assert!(state >> 32 <= watermark, "a state of later");
+            sum += state & 0xffff_ffff;
+        }
+        assert_eq!(sum, SUM, "not of one instant");
+    }
+}
+
+fn instant(flaw: Flaw) {
+    let world = Arc::new(World {
+        locks: words([0; KEYS]),
+        entries: words([SUM / 2; KEYS]),
+        journals: words([0; SEATS]),
+        ended: words([0; SEATS]),
+        announced: AtomicU64::new(0),
+        watermark: AtomicU64::new(u64::MAX),
+        versions: AtomicU64::new(0),
+        saved: [(); KEYS].map(|()| words([0; SEATS * ROUNDS])),
+        counts: words([0; KEYS]),
+    });
+    let writers: Vec<_> = (0..SEATS)
+        .map(|seat| {
+            let world = world.clone();
+            thread::spawn(move || world.write(seat, flaw))
+        })
+        .collect();
+    world.read(flaw);
+    writers.into_iter().for_each(|writer| writer.join().unwrap());
+}
+
+#[test]
+fn a_snapshot_is_of_one_instant_beside_writers_of_two_keys() {
+    explore(|| instant(Flaw::None));
+}
+
+#[test]
+#[should_panic(expected = "not of one instant")]
+fn the_model_catches_a_snapshot_that_waits_for_nobody() {
+    explore(|| instant(Flaw::WaitsForNobody));
+}
+
+#[test]
+#[should_panic(expected = "not of one instant")]
+fn the_model_catches_a_writer_that_looks_for_each_key() {
+    explore(|| instant(Flaw::LooksForEachKey));
+}
+
+#[test]
+#[should_panic]
+fn the_model_catches_a_writer_that_saves_after_its_commit() {
+    explore(|| instant(Flaw::SavesLate));
+}

@@ -1,0 +1,495 @@
+//! A snapshot: every key as it was at one instant, read at leisure while everybody goes on writing.
+//!
+//! Nodes are immutable, so a pin keeps all values of an instant. What a writer replaces in a bucket is the entry alone; that it saves for the
+//! snapshot, before its commit. Nothing is copied that is not overwritten, nobody forks, nobody waits for the reader.
+//!
+//! ```text
+//!  reader   lock the map - read the roots - announce - unlock | wait for who is in the midst | watermark | walk ...
+//!  writer   lock buckets ... build ... LOOK: announced? save the old entries - commit - write out - unlock
+//!
+//!  record   serial | root | position | words, what, tag, extra | key's length, key      what: an entry, or that there was none
+//!           (8)      (8)    (8)        (2)    (1)   (1)  (2)     (8, ..)  not for entries that lie inline
+//!           followed by the entry's words
+//! ```
+//!
+//! Why it is one instant. A transaction looks once, with all its locks in hand, when it has read all that it reads, right before its commit:
+//!
+//! - **N1** Who looks before the announcement is *in*: the reader waits for its end before it reads anything (its journal is not empty, see
+//!   `shm/overlay.rs`). Who looks after it is *out*: it saves the old state of each key that it changes before it commits. So of each
+//!   transaction the snapshot has all or nothing. Who is in has read nothing of who is out: reading it would be seeing its look.
+//! - **N2** The state of a key is that of its first record (the serial; records of one key are made under its lock, so they have an order),
+//!   else what is in its bucket now. The bucket is read first and the records afterwards: a state of later comes with its record.
+//!   To save too early, or by a transaction that fails after all, is harmless: the old state is the state.
+//! - **N3** An entry whose version is above the watermark was written by who is out. It is no state of the instant, wherever it is found:
+//!   before it there was a record, or no key. So a change from such an entry (or none) to such an entry (or none) needs no record: each key is
+//!   saved once. (Seats draw versions in blocks, and use up what they had drawn before: these, a thousand a seat, say nothing, and
+//!   what they replace or become is saved again.)
+//! - **N4** The roots are read and the announcement is made under the map's lock, which FLUSH, SWAPDB and the making of a database hold
+//!   when they look. So the map is that of the same instant. A database that is flushed later keeps its directory until the reader has
+//!   come by: the sweeper leaves it alone ([`is_wanted`]).
+//! - **N5** What lies before PASSED (by tally of the root and position) has been captured: nobody saves it any more.
+//! - **N6** A node is followed only if it belongs to the instant: entries of the first record or, without one, of the bucket, with a version
+//!   up to the watermark. Such nodes were born before the pin's upper end was fixed, and are held.
+//!
+//! Growth moves entries but changes no key: it neither looks nor saves, and a walk by position sees through it as SCAN does.
+//! A reader that dies is recovered like any seat, and its snapshot is over; what was saved goes back with its writers' next reclamations. A
+//! writer that dies in the midst of a record leaves none. A writer for whose record there is no memory breaks the snapshot, never waits.
+
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use polder_base::{Fault, Ref};
+use polder_shm::layout::header;
+use polder_shm::node::NodeHeader;
+use polder_shm::overlay::Place;
+use polder_shm::{Locked, Seat, Segment};
+use polder_values::Nodes;
+
+use crate::api::{DATABASES, Db, Found, Mode, Stop};
+use crate::directory::{self, MAP_LOCK, database, map_at};
+use crate::entry::{self, Image, WORDS_MAX};
+use crate::hash::Hash;
+use crate::place::is_key;
+use crate::table::Table;
+use crate::{raw, record};
+
+/// Entries that one step of a walk captures, about.
+const STRETCH: usize = 256;
+/// How long one look for the place, or for a lock, lasts.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
+/// Attempts to read one bucket before it counts as damaged (S5).
+const ATTEMPTS_MAX: u32 = 100_000;
+/// Bits of a position that [`order`] leaves out: those of a tally take their place.
+const TALLY_BITS: u32 = 10;
+const _: () = assert!(polder_shm::layout::seat::TALLY_SLOTS < 1 << TALLY_BITS);
+/// Bytes of a key that a record holds. What is longer is told apart by its length and 88 bits of its hash, too.
+const KEY_KEPT: usize = 2048;
+
+/// What a record tells of: an entry that lies inline, one with a reference, none.
+const INLINE: u64 = 1;
+const REFERENCE: u64 = 2;
+const NOTHING: u64 = 3;
+/// Bits of a record's place that are its offset.
+const OFFSET_BITS: u32 = 48;
+const OFFSET_MASK: u64 = (1 << OFFSET_BITS) - 1;
+const DAMAGED: Fault = Fault::Damaged { what: "what was saved for a snapshot" };
+/// Words before a record's key.
+const HEAD_WORDS: usize = 4;
+
+/// Where a key comes in a walk: by the tally of its database, which no two of a snapshot's share, and by its hash.
+fn order(root: u64, position: u64) -> u64 {
+    directory::tally_of(root) << (64 - TALLY_BITS) | position >> TALLY_BITS
+}
+
+/// Saves the state that a key has, for the snapshot `number` that the transaction has looked at. `after`: what the key is to become.
+#[cold]
+#[inline(never)]
+pub(crate) fn save(seat: &Seat, number: u64, root: u64, hash: &Hash, key: &[u8], before: Option<&Image>, after: Option<&Image>) {
+    let segment = seat.segment();
+    let watermark = segment.observe(header::SNAPSHOT_WATERMARK);
+    let says_all = |image: &Image| image.version() > watermark;
+    // N3. Both: versions of one key need not rise, since each seat draws its own.
+    let known = before.is_none_or(says_all) && after.is_none_or(says_all);
+    if known || order(root, hash.position) < segment.observe(header::SNAPSHOT_PASSED) {
+        return;
+    }
+    let mut record = [0u64; HEAD_WORDS + 1 + KEY_KEPT / 8 + WORDS_MAX];
+    let mut len = HEAD_WORDS;
+    if before.is_none_or(Image::is_reference) {
+        let kept = &key[..key.len().min(KEY_KEPT)];
+        record[len] = key.len() as u64;
+        len += 1;
+        for chunk in kept.chunks(8) {
+            let mut bytes = [0; 8];
+            bytes[..chunk.len()].copy_from_slice(chunk);
+            record[len] = u64::from_le_bytes(bytes);
+            len += 1;
+        }
+    }
+    let what = match before {
+        None => NOTHING,
+        Some(image) if image.is_reference() => REFERENCE,
+        Some(_) => INLINE,
+    };
+    let words = before.map_or(&[][..], Image::words);
+    record[len..len + words.len()].copy_from_slice(words);
+    len += words.len();
+    record[1] = root;
+    record[2] = hash.position;
+    record[3] = len as u64 | what << 16 | (hash.tag as u64) << 24 | (hash.extra as u64) << 32;
+    if seat.save(number, &mut record[..len]).is_err() {
+        // The writer goes on; who reads has to begin again when there is more room.
+        segment.break_snapshot(number);
+    }
+}
+
+/// Whether a snapshot has not come by a flushed database yet, whose node is `node`.
+pub(crate) fn is_wanted(segment: &Segment, node: u64) -> bool {
+    let number = segment.observe(header::SNAPSHOT);
+    if number == 0 || segment.is_broken(number) || !segment.check(node, 64) {
+        return false;
+    }
+    let tally = segment.load(node + database::TALLY);
+    let end = tally << (64 - TALLY_BITS) | u64::MAX >> TALLY_BITS;
+    NodeHeader(segment.load(node)).birth() <= segment.observe(header::SNAPSHOT_UPPER) && end >= segment.observe(header::SNAPSHOT_PASSED)
+}
+
+/// What is known of a key besides its bytes, as a record tells it.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Name {
+    hash: (u64, u8, u16),
+    len: usize,
+    kept: Vec<u8>,
+}
+
+impl Name {
+    fn of(hash: &Hash, key: &[u8]) -> Name {
+        let kept = key[..key.len().min(KEY_KEPT)].to_vec();
+        Name { hash: (hash.position, hash.tag, hash.extra), len: key.len(), kept }
+    }
+}
+
+/// A record, taken apart.
+struct Saved {
+    root: u64,
+    name: Name,
+    /// What there was.
+    image: Option<Image>,
+}
+
+/// Reads the record at `at`, of at most `room` words.
+fn read_saved(segment: &Segment, at: u64, room: u64) -> Result<Saved, Fault> {
+    let word = |index: u64| if index < room { Ok(segment.load(at + index * 8)) } else { Err(DAMAGED) };
+    let (root, position, shape) = (word(1)?, word(2)?, word(3)?);
+    let (words, what) = (shape & 0xffff, shape >> 16 & 0xff);
+    let hash = (position, (shape >> 24) as u8, (shape >> 32) as u16);
+    let read_image = |from: u64| {
+        let mut image = Image::EMPTY;
+        let count =
+            words.checked_sub(from).filter(|count| (2..=WORDS_MAX as u64).contains(count) && count.is_multiple_of(2)).ok_or(DAMAGED)?;
+        for number in 0..count {
+            image.words[number as usize] = word(from + number)?;
+        }
+        image.units = count as usize / 2;
+        if image.is_reference() == (what == REFERENCE) { Ok(image) } else { Err(DAMAGED) }
+    };
+    let begin = HEAD_WORDS as u64;
+    if what == INLINE {
+        let image = read_image(begin)?;
+        let key = entry::inline_fields(image.bytes()).ok_or(DAMAGED)?.key.to_vec();
+        return Ok(Saved { root, name: Name { hash, len: key.len(), kept: key }, image: Some(image) });
+    }
+    let len = word(begin)? as usize;
+    let kept_words = len.min(KEY_KEPT).div_ceil(8) as u64;
+    let mut kept = Vec::with_capacity(kept_words as usize * 8);
+    for number in 0..kept_words {
+        kept.extend_from_slice(&word(begin + 1 + number)?.to_le_bytes());
+    }
+    kept.truncate(len.min(KEY_KEPT));
+    let image = if what == REFERENCE { Some(read_image(begin + 1 + kept_words)?) } else { None };
+    Ok(Saved { root, name: Name { hash, len, kept }, image })
+}
+
+/// A key as it was at the instant.
+pub struct Item {
+    pub key: Vec<u8>,
+    image: Image,
+}
+
+/// A database of the instant.
+#[derive(Clone, Copy, Debug)]
+pub struct Captured {
+    pub db: Db,
+    root: u64,
+    /// How many keys there are, and how many of them with an expiry: about.
+    pub keys: u64,
+    pub expires: u64,
+}
+
+/// All databases at one instant. One at a time in a segment; the calling thread's.
+pub struct Snapshot<'t> {
+    table: &'t Table,
+    seat: Rc<Seat>,
+    number: u64,
+    now_ms: u64,
+    watermark: u64,
+    /// In the order of the walk, and how far it has come.
+    databases: Vec<Captured>,
+    at: usize,
+    position: u64,
+    /// How far the seats' records have been read.
+    places: Vec<Place>,
+    /// Where the records lie that the walk has not come by (in the lower 48 bits) and how many words they have, by order and serial.
+    records: BTreeMap<(u64, u64), u64>,
+}
+
+impl Table {
+    /// Takes a snapshot. `goes_on` is asked now and then while somebody is waited for: another snapshot, or transactions that are in the
+    /// midst of their work. The thread has no transaction.
+    ///
+    /// # Errors
+    /// [`Fault::System`] when `goes_on` says no, and says who was waited for; a fault.
+    pub fn snapshot(&self, goes_on: &mut dyn FnMut() -> bool) -> Result<Snapshot<'_>, Fault> {
+        let seat = self.seat()?;
+        if !seat.enter() {
+            return Err(Fault::System("this thread has a transaction already: end it first".into()));
+        }
+        let begun = self.begin_snapshot(&seat, goes_on);
+        seat.leave();
+        begun
+    }
+
+    fn begin_snapshot(&self, seat: &Rc<Seat>, goes_on: &mut dyn FnMut() -> bool) -> Result<Snapshot<'_>, Fault> {
+        let segment = self.segment();
+        let number = loop {
+            if let Some(number) = seat.begin_snapshot() {
+                break number;
+            }
+            segment.recover_dead();
+            if !goes_on() {
+                let owner = polder_shm::lock::owner(segment.observe(header::SNAPSHOT_OWNER)).unwrap_or(0);
+                return Err(waiting(segment, owner, "has a snapshot of its own"));
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        };
+        // From here on it ends when it is dropped.
+        let mut snapshot = Snapshot {
+            table: self,
+            seat: seat.clone(),
+            number,
+            now_ms: 0,
+            watermark: 0,
+            databases: Vec::new(),
+            at: 0,
+            position: 0,
+            places: Vec::new(),
+            records: BTreeMap::new(),
+        };
+        let locked = loop {
+            match seat.lock(MAP_LOCK, Some(Instant::now() + LOOK_AGAIN))? {
+                Locked::Busy if goes_on() => {}
+                locked => break locked,
+            }
+        };
+        let Locked::Ours(_) = locked else {
+            return Err(Fault::System("the map of databases is held by a process that is stopped: let it go on or end it".into()));
+        };
+        // N4.
+        let roots: Vec<(Db, u64)> =
+            (0..DATABASES as Db).map(|db| (db, segment.observe(map_at(db) + 8))).filter(|(_, root)| *root != 0).collect();
+        seat.announce_snapshot(number);
+        snapshot.now_ms = polder_base::time::now_ms();
+        seat.rollback();
+        // N1.
+        segment.await_transactions(seat.index(), goes_on).map_err(|seat| waiting(segment, seat, "is in the midst of a transaction"))?;
+        snapshot.watermark = seat.settle_snapshot();
+        snapshot.databases.extend(roots.into_iter().map(|(db, root)| {
+            let (keys, expires) = self.keys(db);
+            Captured { db, root, keys, expires }
+        }));
+        snapshot.databases.sort_by_key(|captured| directory::tally_of(captured.root));
+        Ok(snapshot)
+    }
+}
+
+/// Why nothing comes of a snapshot: `seat` does not let it.
+fn waiting(segment: &Segment, seat: u64, does: &str) -> Fault {
+    let process = segment.load(segment.seat_at(seat) + polder_shm::layout::seat::OWNER) as u32;
+    Fault::System(format!("no snapshot: seat {seat} (process {process}) {does}, and may be stopped"))
+}
+
+impl Snapshot<'_> {
+    /// The time of the instant: keys that had expired by then are not in it.
+    pub fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    /// The databases that had keys, in the order in which the walk comes by.
+    pub fn databases(&self) -> &[Captured] {
+        &self.databases
+    }
+
+    /// The next keys, and the number (among [`Snapshot::databases`]) of their database; nothing at the end. They can be read until the
+    /// snapshot ends.
+    ///
+    /// # Errors
+    /// [`Fault::Full`] when somebody had no memory to save what he replaced; [`Fault::Damaged`].
+    pub fn advance(&mut self) -> Result<Option<(usize, Vec<Item>)>, Stop> {
+        let Some(captured) = self.databases.get(self.at).copied() else { return Ok(None) };
+        let begin = self.position;
+        // N2: first the buckets, then the records.
+        let (live, next) = self.live(&captured, begin, STRETCH)?;
+        let saved = self.saved(captured.root, begin, next)?;
+        let mut items = Vec::with_capacity(live.len() + saved.len());
+        for (hash, key, image) in live {
+            if saved.is_empty() || !saved.contains_key(&Name::of(&hash, &key)) {
+                items.push(Item { key, image });
+            }
+        }
+        for (name, image) in saved {
+            items.extend(self.item(name, image)?);
+        }
+        let number = self.at;
+        match next {
+            Some(next) => self.position = next,
+            None => (self.at, self.position) = (self.at + 1, 0),
+        }
+        // N5.
+        let passed = self.order();
+        self.seat.pass_snapshot(passed);
+        while self.records.first_key_value().is_some_and(|((order, _), _)| *order < passed) {
+            self.records.pop_first();
+        }
+        Ok(Some((number, items)))
+    }
+
+    /// One key, of what the walk has not come by yet.
+    ///
+    /// # Errors
+    /// As [`Snapshot::advance`].
+    pub fn find(&mut self, db: Db, key: &[u8]) -> Result<Option<Item>, Stop> {
+        let Some(captured) = self.databases.iter().find(|captured| captured.db == db).copied() else { return Ok(None) };
+        let hash = crate::hash::hash(key, self.table.segment().secret());
+        let (live, _) = self.live(&captured, hash.position, 0)?;
+        let saved = self.saved(captured.root, hash.position, hash.position.checked_add(1))?;
+        if let Some((name, image)) = saved.into_iter().find(|(name, _)| *name == Name::of(&hash, key)) {
+            return Ok(self.item(name, image)?);
+        }
+        Ok(live.into_iter().find(|(_, found, _)| found == key).map(|(_, key, image)| Item { key, image }))
+    }
+
+    /// What a key was; nothing for one that had expired.
+    ///
+    /// # Errors
+    /// [`Fault::Damaged`].
+    pub fn found<'s>(&'s self, item: &'s Item) -> Result<Option<Found<'s>>, Fault> {
+        let found = record::found(self.table.segment(), &item.image)?;
+        Ok(found.filter(|found| found.expiry_ms.is_none_or(|expiry_ms| expiry_ms > self.now_ms)))
+    }
+
+    /// Where the walk is.
+    fn order(&self) -> u64 {
+        match self.databases.get(self.at) {
+            Some(captured) => order(captured.root, self.position),
+            None => u64::MAX,
+        }
+    }
+
+    /// N3 and N6: whether an entry may be a key of the instant.
+    fn may_be(&self, image: &Image) -> bool {
+        is_key(image) && image.version() <= self.watermark
+    }
+
+    fn item(&self, name: Name, image: Option<Image>) -> Result<Option<Item>, Fault> {
+        let Some(image) = image.filter(|image| self.may_be(image)) else { return Ok(None) };
+        let key = if name.len == name.kept.len() { name.kept } else { record::key_of(self, self.table.segment(), &image)? };
+        Ok(Some(Item { key, image }))
+    }
+
+    /// What lies in the buckets from a position on, about `count` entries at least, and where the next position is.
+    #[allow(clippy::type_complexity)]
+    fn live(&self, captured: &Captured, begin: u64, count: usize) -> Result<(Vec<(Hash, Vec<u8>, Image)>, Option<u64>), Stop> {
+        let txn = self.table.begin(Mode::Read)?;
+        let (mut live, mut next, mut attempts) = (Vec::new(), Some(begin), 0);
+        while let Some(position) = next {
+            let Some((entries, after)) = txn.bucket_from(captured.db, captured.root, position)? else {
+                attempts += 1;
+                if attempts > ATTEMPTS_MAX || self.table.segment().is_broken(self.number) {
+                    return Err(self.broken().unwrap_or(Fault::Damaged { what: "a bucket" }).into());
+                }
+                continue;
+            };
+            attempts = 0;
+            for (hash, image) in entries {
+                if self.may_be(&image) {
+                    live.push((hash, txn.key_of(&image)?, image));
+                }
+            }
+            next = after;
+            if live.len() >= count {
+                break;
+            }
+        }
+        Ok((live, next))
+    }
+
+    /// What has been saved of the keys from a position up to before another one: the first of each.
+    fn saved(&mut self, root: u64, begin: u64, next: Option<u64>) -> Result<HashMap<Name, Option<Image>>, Fault> {
+        self.collect()?;
+        if let Some(fault) = self.broken() {
+            return Err(fault);
+        }
+        let mut saved = HashMap::new();
+        let range = (order(root, begin), 0)..=(order(root, next.unwrap_or(u64::MAX)), u64::MAX);
+        for packed in self.records.range(range).map(|(_, packed)| *packed) {
+            let record = read_saved(self.table.segment(), packed & OFFSET_MASK, packed >> OFFSET_BITS)?;
+            let position = record.name.hash.0;
+            if record.root == root && position >= begin && next.is_none_or(|next| position < next) {
+                saved.entry(record.name).or_insert(record.image);
+            }
+        }
+        Ok(saved)
+    }
+
+    /// Reads the records that have been saved since the last time.
+    fn collect(&mut self) -> Result<(), Fault> {
+        let segment = self.table.segment();
+        let passed = self.order();
+        self.places.resize(segment.seats_high() as usize, Place::default());
+        let Snapshot { places, records, number, .. } = self;
+        for (seat, place) in places.iter_mut().enumerate() {
+            segment.saved_since(seat as u64, *number, place, &mut |at, room| {
+                if room < HEAD_WORDS as u64 {
+                    return Err(DAMAGED);
+                }
+                let order = order(segment.load(at + 8), segment.load(at + 16));
+                let words = segment.load(at + 24) & 0xffff;
+                if order >= passed {
+                    records.insert((order, segment.load(at)), at | words << OFFSET_BITS);
+                }
+                Ok(words)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn broken(&self) -> Option<Fault> {
+        let text = "the snapshot is not whole: there was no memory to save what was overwritten meanwhile";
+        self.table.segment().is_broken(self.number).then(|| Fault::Full(text.into()))
+    }
+}
+
+impl Drop for Snapshot<'_> {
+    fn drop(&mut self) {
+        if self.seat.is_own() {
+            self.seat.end_snapshot();
+        }
+    }
+}
+
+impl Nodes for Snapshot<'_> {
+    fn data(&self, node: Ref) -> Result<&[u8], Fault> {
+        Ok(self.parts(node)?.1)
+    }
+
+    fn refs(&self, node: Ref) -> Result<&[Ref], Fault> {
+        Ok(self.parts(node)?.0)
+    }
+
+    fn parts(&self, node: Ref) -> Result<(&[Ref], &[u8]), Fault> {
+        raw::parts(self.table.segment(), node)
+    }
+
+    fn make(&self, _: &[Ref], _: &[&[u8]]) -> Result<Ref, Fault> {
+        Err(Fault::System("nothing is made in a snapshot".into()))
+    }
+
+    fn edit(&self, _: Ref, _: &mut dyn FnMut(&mut [Ref], &mut [u8])) -> bool {
+        false
+    }
+
+    fn release(&self, _: Ref) {}
+
+    fn release_tree(&self, _: Ref) {}
+}
