@@ -174,6 +174,13 @@ impl<'m> Pair<'m> {
                 let gone = (before - model.pending.len()) as u64;
                 assert_eq!(self.draft.delete_consumer(nodes, &consumer).unwrap(), gone);
             }
+            other => self.run_pending(other),
+        }
+    }
+
+    fn run_pending(&mut self, step: &Step) {
+        let nodes = self.memory;
+        match step {
             Step::PutPending { group, consumer, place, many } => {
                 let Some(group) = self.group(*group) else { return };
                 let Some(consumer) = self.view().consumer(group.number, &name(*consumer)).unwrap().map(|found| found.owned()) else {
