@@ -265,8 +265,8 @@ fn what_the_dead_have_left_is_swept_although_somebody_was_in_the_way_and_the_sea
     second.run(move |table, _| {
         assert_eq!(table.seat().expect("a seat").index(), seat, "the seat is used again");
         attend(table).expect("room");
-        run(table, |txn| subject::subscribe(txn, Subject::Channel, b"news", 1));
-        ears::note_subscription(table, 9, Subject::Channel, b"news", true);
+        let channel = subscribe_beside(table);
+        ears::note_subscription(table, 9, Subject::Channel, &channel, true);
     });
     release.send(()).expect("it waits");
     holder.done.recv().expect("it lives");
@@ -274,6 +274,23 @@ fn what_the_dead_have_left_is_swept_although_somebody_was_in_the_way_and_the_sea
     assert!(there());
     (0..5).for_each(|_| drop(second.tick()));
     assert!(!there(), "the dead one still waits");
+}
+
+/// Subscribes to a channel whose record lies elsewhere than those that somebody has locked, and answers its name.
+fn subscribe_beside(table: &Table) -> Vec<u8> {
+    let subscribe = |channel: &[u8]| {
+        let txn = table.begin(Mode::Write).expect("a seat");
+        txn.limit_patience(Duration::from_millis(5));
+        loop {
+            match subject::subscribe(&txn, Subject::Channel, channel, 1).and_then(|()| txn.commit()) {
+                Ok(()) => return true,
+                Err(Stop::Retry) => txn.abort(),
+                Err(Stop::Busy) => return false,
+                Err(stop) => panic!("{stop:?}"),
+            }
+        }
+    };
+    (0..200).map(|number| format!("news {number}").into_bytes()).find(|channel| subscribe(channel)).expect("a channel elsewhere")
 }
 
 fn queue_key() -> Vec<u8> {

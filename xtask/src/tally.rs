@@ -96,9 +96,12 @@ impl Tally {
     }
 }
 
+/// How long a layer may take, a first build included: what hangs is a failure that names its layer.
+const LAYER_SECONDS_MAX: &str = "2400";
+
 fn cargo(args: &[&str]) -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(args);
+    let mut command = Command::new("timeout");
+    command.arg(LAYER_SECONDS_MAX).arg(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())).args(args);
     command
 }
 
