@@ -38,6 +38,18 @@ const _: () = assert!(LINES_AT.is_multiple_of(64) && PIECE_BYTES == 6528 && WORD
 /// A bucket's words: 0 to 7 are its line, the others its units.
 pub trait Words {
     fn word(&self, index: usize) -> u64;
+
+    /// Word `index` of the units.
+    #[inline(always)]
+    fn unit_word(&self, index: usize) -> u64 {
+        self.word(LINE_WORDS + index)
+    }
+
+    /// The words of the line that hold tags.
+    #[inline(always)]
+    fn tag_words(&self) -> [u64; 7] {
+        [self.word(1), self.word(2), self.word(3), self.word(4), self.word(5), self.word(6), self.word(7)]
+    }
 }
 
 /// A bucket that can be changed.
@@ -89,12 +101,6 @@ fn same_bytes_portable(words: &[u64; 7], byte: u8) -> u64 {
     found
 }
 
-/// The words of a line that hold tags.
-#[inline]
-pub fn tag_words(bucket: &(impl Words + ?Sized)) -> [u64; 7] {
-    std::array::from_fn(|at| bucket.word(at + 1))
-}
-
 /// Entries at home in this bucket that lie in the next one, and in the stash.
 pub fn displaced(last_word: u64) -> (u8, u8) {
     ((last_word >> 48) as u8, (last_word >> 56) as u8)
@@ -139,19 +145,24 @@ pub fn image_at(bucket: &(impl Words + ?Sized), unit: usize) -> Image {
 /// Reads the entry that begins at `unit` into an empty image.
 #[inline(always)]
 pub fn read_image(bucket: &(impl Words + ?Sized), unit: usize, image: &mut Image) {
-    let at = LINE_WORDS + unit * 2;
-    image.words[0] = bucket.word(at);
-    image.words[1] = bucket.word(at + 1);
+    let at = unit * 2;
+    image.words[0] = bucket.unit_word(at);
+    image.words[1] = bucket.unit_word(at + 1);
     image.units = 1;
     if image.words[1] as u8 & entry::REFERENCE != 0 {
         return;
     }
     image.units = entry::inline_units(image.words[1]).clamp(1, WORDS_MAX / 2).min(UNITS - unit);
-    let mut number = 2;
-    while number < image.units * 2 {
-        image.words[number] = bucket.word(at + number);
-        number += 1;
-    }
+    let mut pair = |number: usize| {
+        if image.units > number {
+            image.words[number * 2] = bucket.unit_word(at + number * 2);
+            image.words[number * 2 + 1] = bucket.unit_word(at + number * 2 + 1);
+        }
+    };
+    const { assert!(WORDS_MAX == 8, "four units") };
+    pair(1);
+    pair(2);
+    pair(3);
 }
 
 /// Writes an entry's words over those at `unit`, where exactly its units are reserved.
@@ -173,7 +184,7 @@ pub fn erase(bucket: &mut impl WordsMut, unit: usize, units: usize) {
 
 /// Puts an entry into free units, moving others together if need be; answers its first unit, or `None` when it is full.
 pub fn insert(bucket: &mut impl WordsMut, tag: u8, image: &Image) -> Option<usize> {
-    let free = matches(&tag_words(bucket), FREE);
+    let free = matches(&bucket.tag_words(), FREE);
     if (free.count_ones() as usize) < image.units {
         return None;
     }
@@ -228,7 +239,7 @@ pub fn beginnings(words: &[u64; 7]) -> u64 {
 
 /// The first units of all entries.
 pub fn entries<W: Words + ?Sized>(bucket: &W) -> impl Iterator<Item = (usize, u8)> + use<W> {
-    let words = tag_words(bucket);
+    let words = bucket.tag_words();
     let mut left = beginnings(&words);
     std::iter::from_fn(move || {
         let unit = left.trailing_zeros() as usize;
@@ -268,7 +279,7 @@ mod tests {
             assert_eq!(insert(&mut bucket, 9, &image), Some(number * 3));
         }
         assert_eq!(insert(&mut bucket, 9, &image(b"k", b"v")), None);
-        assert_eq!(matches(&tag_words(&bucket), 9).count_ones(), 18);
+        assert_eq!(matches(&bucket.tag_words(), 9).count_ones(), 18);
     }
 
     #[test]
@@ -312,7 +323,7 @@ mod tests {
         for unit in 0..UNITS {
             let mut bucket = Plain([0; WORDS]);
             set_tag(&mut bucket, unit, 77);
-            assert_eq!(matches(&tag_words(&bucket), 77), 1 << unit);
+            assert_eq!(matches(&bucket.tag_words(), 77), 1 << unit);
         }
     }
 }

@@ -14,7 +14,7 @@ use polder_values::{Kind, hash};
 use crate::api::*;
 use crate::bucket;
 use crate::clock;
-use crate::directory::{self, Extent, GARBAGE_AT, GARBAGE_SLOTS, MAP_LOCK, SWEEP_LOCK, Slot, database, extent, map_at};
+use crate::directory::{self, Extent, GARBAGE_AT, GARBAGE_SLOTS, MAP_LOCK, Named, SWEEP_LOCK, Slot, database, extent, map_at};
 use crate::entry::{self, Image};
 use crate::lookup::{Live, view};
 use crate::place::is_key;
@@ -460,7 +460,7 @@ impl Txn<'_> {
             match directory::slot_of(segment, word) {
                 Slot::Empty => {}
                 Slot::Extent(at) => {
-                    let found = Extent::read(segment, at, slot_at, word, node, level)
+                    let found = Extent::read(segment, &Named { extent: at, slot_at, slot: word, node, level })
                         .filter(|found| found.first_slot() == slot_at && index + found.slots() <= directory::SLOTS)
                         .ok_or(Fault::Damaged { what: "an extent" })?;
                     return Ok(Some((found, slot_at)));

@@ -24,7 +24,7 @@ use polder_shm::node::HEADER_BYTES;
 use polder_shm::{Segment, offset_of, ref_to};
 
 use crate::api::{DATABASES, Db};
-use crate::bucket::{BUCKET_BYTES, LINES_AT, PIECE_BUCKETS, UNITS_AT};
+use crate::bucket::{BUCKET_BYTES, LINES_AT, PIECE_BUCKETS, PIECE_BYTES, UNITS_AT};
 
 /// The lock over the map of databases.
 pub const MAP_LOCK: u64 = ROOTS_AT;
@@ -171,14 +171,9 @@ impl Bucket {
 impl Extent {
     /// Reads an extent's node.
     #[inline]
-    pub fn read(segment: &Segment, at: u64, slot_at: u64, slot: u64, node: u64, level: u32) -> Option<Extent> {
-        let shape = segment.load(at + extent::SHAPE);
-        let (homes, pieces, depth) = (shape & 0xffff, shape >> 16 & 0xffff, (shape >> 32) as u32);
-        // An extent has one slot of its node at least, and at most all. One without pieces has no homes.
-        let deep = depth.wrapping_sub(level * LEVEL_BITS) > LEVEL_BITS;
-        if deep || pieces > PIECES_MAX || homes.wrapping_sub(1) >= (pieces * PIECE_BUCKETS).saturating_sub(1) {
-            return None;
-        }
+    pub fn read(segment: &Segment, named: &Named) -> Option<Extent> {
+        let &Named { extent: at, slot_at, slot, node, level } = named;
+        let (homes, pieces, depth) = shape(segment, at, level)?;
         Some(Extent { at, slot_at, slot, node, level, homes, pieces, depth, prefix: segment.load(at + extent::PREFIX), root: 0 })
     }
 
@@ -208,8 +203,7 @@ impl Extent {
     /// Bucket `index`; `None` when the extent's node is damaged (S5).
     #[inline]
     pub fn bucket(&self, segment: &Segment, index: u64) -> Option<Bucket> {
-        let piece = offset_of(Ref(segment.load(self.at + extent::PIECES + index / PIECE_BUCKETS * 8)));
-        segment.has_node(piece, crate::bucket::PIECE_BYTES).then(|| Bucket::of(piece, index % PIECE_BUCKETS))
+        bucket(segment, self.at, index)
     }
 
     /// No expiry in this extent is earlier.
@@ -253,6 +247,26 @@ impl Extent {
     }
 }
 
+/// Bucket `index` of the extent at `extent`; `None` when its node is damaged (S5).
+#[inline(always)]
+pub fn bucket(segment: &Segment, extent: u64, index: u64) -> Option<Bucket> {
+    let piece = offset_of(Ref(segment.load(extent + extent::PIECES + index / PIECE_BUCKETS * 8)));
+    segment.has_node(piece, PIECE_BYTES).then(|| Bucket::of(piece, index % PIECE_BUCKETS))
+}
+
+/// Homes, pieces and depth of an extent that a slot at `level` names; `None` when they make no sense (S5).
+#[inline(always)]
+pub fn shape(segment: &Segment, extent: u64, level: u32) -> Option<(u64, u64, u32)> {
+    let shape = segment.load(extent + extent::SHAPE);
+    let (homes, pieces, depth) = (shape & 0xffff, shape >> 16 & 0xffff, (shape >> 32) as u32);
+    // An extent has one slot of its node at least, and at most all. One without pieces has no homes.
+    let deep = depth.wrapping_sub(level * LEVEL_BITS) > LEVEL_BITS;
+    if deep || pieces > PIECES_MAX || homes.wrapping_sub(1) >= (pieces * PIECE_BUCKETS).saturating_sub(1) {
+        return None;
+    }
+    Some((homes, pieces, depth))
+}
+
 /// Where an entry may lie whose home this is, in the order in which they are looked at: there, in the next bucket, in one of two
 /// buckets of the stash (the smallest extents have one, named twice). The last home's next bucket is the first of the stash.
 #[inline]
@@ -278,24 +292,41 @@ pub fn slot_at(node: u64, index: u64) -> u64 {
     node + HEADER_BYTES + index * 8
 }
 
-/// Walks from a database's directory to the extent of a position. `None` when something on the way makes no sense, which after
+/// A slot that names an extent.
+#[derive(Clone, Copy)]
+pub struct Named {
+    /// The extent's node.
+    pub extent: u64,
+    /// Where the slot is, and what it says.
+    pub slot_at: u64,
+    pub slot: u64,
+    /// The directory node of that slot, and its level.
+    pub node: u64,
+    pub level: u32,
+}
+
+/// Walks from a database's directory to the slot of a position. `None` when something on the way makes no sense, which after
 /// a look at the root word means damage, or else that the directory has changed.
-#[inline]
-pub fn walk(segment: &Segment, root: u64, position: u64) -> Option<Extent> {
+#[inline(always)]
+pub fn find(segment: &Segment, root: u64, position: u64) -> Option<Named> {
     let mut node = directory_of(root);
     if !segment.has_node(node, HEADER_BYTES + SLOTS * 8) {
         return None;
     }
     for level in 0..LEVELS_MAX {
         let at = slot_at(node, index_at(position, level));
-        let word = segment.observe(at);
-        match slot_of(segment, word) {
-            Slot::Extent(extent) => {
-                return Extent::read(segment, extent, at, word, node, level).map(|extent| Extent { root, ..extent });
-            }
+        let slot = segment.observe(at);
+        match slot_of(segment, slot) {
+            Slot::Extent(extent) => return Some(Named { extent, slot_at: at, slot, node, level }),
             Slot::Node(below) => node = below,
             Slot::Empty => return None,
         }
     }
     None
+}
+
+/// As [`find`], to the extent itself.
+#[inline]
+pub fn walk(segment: &Segment, root: u64, position: u64) -> Option<Extent> {
+    Extent::read(segment, &find(segment, root, position)?).map(|extent| Extent { root, ..extent })
 }

@@ -131,15 +131,15 @@ pub struct Inline<'a> {
 }
 
 /// Bytes that an inline entry with these fields takes behind its head.
-pub fn inline_bytes(key: usize, value: usize, expires: bool, flags: bool) -> usize {
+pub const fn inline_bytes(key: usize, value: usize, expires: bool, flags: bool) -> usize {
     key + value + if expires { 6 } else { 0 } + if flags { 4 } else { 0 }
 }
 
 /// Units of an inline entry, from its second word.
+#[inline(always)]
 pub fn inline_units(second: u64) -> usize {
-    let meta = second as u8;
-    let (key, value) = ((second >> 8 & 0xff) as usize, (second >> 16 & 0xff) as usize);
-    (INLINE_HEAD + inline_bytes(key, value, meta & EXPIRY != 0, meta & FLAGS != 0)).div_ceil(UNIT_BYTES)
+    let (at, key) = inline_key_place(second);
+    (at + key + (second >> 16 & 0xff) as usize).div_ceil(UNIT_BYTES)
 }
 
 /// An expiry as it is stored, in 48 bits: what lies behind the year 10889 is moved there, never cut to something past.
@@ -192,29 +192,27 @@ fn append(words: &mut [u64; WORDS_MAX], at: &mut usize, bytes: &[u8]) {
     }
 }
 
-/// Whether an inline entry's key is `key`. Works on words, so that nothing is copied and no byte is read twice.
-#[inline]
+/// Whether an inline entry's key is `key`. Works on words, so that nothing is copied. `word` is asked for words of the entry and for
+/// one behind it, whose bytes do not matter.
+#[inline(always)]
 pub fn inline_key_is(word: impl Fn(usize) -> u64, second: u64, key: &[u8]) -> bool {
-    if (second >> 8 & 0xff) as usize != key.len() {
+    let (at, length) = inline_key_place(second);
+    if length != key.len() {
         return false;
     }
-    let (at, _) = inline_key_place(second);
+    const { assert!(no_head_is_aligned(), "each word of a key lies in two") };
     let (mut number, shift) = (at / 8, at % 8 * 8);
     let mut low = word(number);
-    for chunk in key.chunks(8) {
+    let mut next = || {
         number += 1;
-        let mut stored = low >> shift;
-        if shift != 0 && (shift / 8 + chunk.len() > 8) {
-            low = word(number.min(WORDS_MAX - 1));
-            stored |= low << (64 - shift);
-        } else if shift == 0 {
-            low = word(number.min(WORDS_MAX - 1));
-        }
-        if (stored ^ key_word(chunk)) & (u64::MAX >> (64 - chunk.len() * 8)) != 0 {
-            return false;
-        }
-    }
-    true
+        let high = word(number);
+        let stored = low >> shift | high << (64 - shift);
+        low = high;
+        stored
+    };
+    let (chunks, rest) = key.as_chunks::<8>();
+    chunks.iter().all(|chunk| next() == u64::from_le_bytes(*chunk))
+        && (rest.is_empty() || (next() ^ short_word(rest)) & (u64::MAX >> (64 - rest.len() * 8)) == 0)
 }
 
 /// Up to eight bytes as a word.
@@ -239,11 +237,32 @@ fn short_word(bytes: &[u8]) -> u64 {
     }
 }
 
+/// Bytes before the key of an inline entry: as it is, with [`EXPIRY`], with [`FLAGS`], with both.
+const HEADS: [u8; 4] = {
+    assert!(FLAGS == EXPIRY << 1);
+    [
+        INLINE_HEAD as u8,
+        (INLINE_HEAD + inline_bytes(0, 0, true, false)) as u8,
+        (INLINE_HEAD + inline_bytes(0, 0, false, true)) as u8,
+        (INLINE_HEAD + inline_bytes(0, 0, true, true)) as u8,
+    ]
+};
+
+const fn no_head_is_aligned() -> bool {
+    let mut number = 0;
+    while number < HEADS.len() {
+        if HEADS[number].is_multiple_of(8) {
+            return false;
+        }
+        number += 1;
+    }
+    true
+}
+
 /// Where in an inline entry its key begins, and the key's length, from the second word.
 #[inline(always)]
 pub fn inline_key_place(second: u64) -> (usize, usize) {
-    let meta = second as u8;
-    (INLINE_HEAD + inline_bytes(0, 0, meta & EXPIRY != 0, meta & FLAGS != 0), (second >> 8 & 0xff) as usize)
+    (HEADS[(second as u8 >> EXPIRY.trailing_zeros() & 3) as usize] as usize, (second >> 8 & 0xff) as usize)
 }
 
 /// The value of an inline entry; `None` if its lengths lead outside (S5).

@@ -168,7 +168,7 @@ impl Txn<'_> {
     fn used_units(&self, extent: &Extent, index: u64) -> u64 {
         let segment = self.segment();
         let Some(bucket) = extent.bucket(segment, index) else { return UNITS as u64 };
-        UNITS as u64 - bucket::matches(&bucket::tag_words(&Live { segment, bucket }), FREE).count_ones() as u64
+        UNITS as u64 - bucket::matches(&Live { segment, bucket }.tag_words(), FREE).count_ones() as u64
     }
 
     /// Replaces the extent around a position by what `shapes` makes of it, if it makes something.

@@ -8,7 +8,7 @@ use polder_shm::lock;
 use polder_values::{Kind, Value};
 
 use crate::api::{Db, Mode};
-use crate::bucket;
+use crate::bucket::{self, Words};
 use crate::directory::{self, Bucket, Extent, map_at};
 use crate::entry::{self, Image};
 use crate::hash::{Hash, hash};
@@ -136,7 +136,7 @@ impl Txn<'_> {
     fn inspect_bucket(&self, bucket: Bucket, hash: &Hash, key: &[u8]) -> Result<Option<(usize, Image, [u64; 3])>, Fault> {
         let live = Live { segment: self.segment(), bucket };
         let mut clock = Instant::now();
-        let mut candidates = bucket::matches(&bucket::tag_words(&live), hash.tag);
+        let mut candidates = bucket::matches(&live.tag_words(), hash.tag);
         let header_ns = lap(&mut clock);
         while candidates != 0 {
             let unit = candidates.trailing_zeros() as usize;

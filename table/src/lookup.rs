@@ -50,6 +50,17 @@ impl Words for Live<'_> {
     fn word(&self, index: usize) -> u64 {
         self.segment.load(self.bucket.word_at(index))
     }
+
+    #[inline(always)]
+    fn unit_word(&self, index: usize) -> u64 {
+        self.segment.load(self.bucket.units + index as u64 * 8)
+    }
+
+    #[inline(always)]
+    fn tag_words(&self) -> [u64; 7] {
+        let word = |number: u64| self.segment.load(self.bucket.line + number * 8);
+        [word(1), word(2), word(3), word(4), word(5), word(6), word(7)]
+    }
 }
 
 /// A private copy of a bucket with a committed journal's words laid over it.
@@ -294,7 +305,7 @@ fn look_at(
     key: &impl KeyTest,
     steady: &impl Fn() -> bool,
 ) -> Result<Look, Fault> {
-    let tags = bucket::tag_words(words);
+    let tags = words.tag_words();
     let mut candidates = bucket::matches(&tags, hash.tag);
     while candidates != 0 {
         let unit = candidates.trailing_zeros() as usize;

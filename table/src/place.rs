@@ -3,7 +3,7 @@
 use polder_shm::layout::seat as at;
 
 use crate::api::{Counter, Db, Stop};
-use crate::bucket;
+use crate::bucket::{self, Words};
 use crate::directory::{self, database, extent, map_at};
 use crate::entry::{self, Image};
 use crate::hash::FREE;
@@ -139,7 +139,7 @@ impl Txn<'_> {
         }
         // The emptier one of the two, which lets an extent be 95 % full where one bucket of the stash alone lets it be 90 % full.
         let stashes = [lock(one)?, lock(other)?];
-        let free = stashes.map(|shadow| self.shadow_mut(shadow, |words| bucket::matches(&bucket::tag_words(words), FREE)).count_ones());
+        let free = stashes.map(|shadow| self.shadow_mut(shadow, |words| bucket::matches(&words.tag_words(), FREE)).count_ones());
         let done = put(stashes[(free[1] > free[0]) as usize]);
         if done {
             self.shadow_mut(home, |words| bucket::count_displaced(words, true, 1));

@@ -46,17 +46,17 @@ enum Glance {
 /// Looks for `key` in a bucket.
 #[inline(always)]
 fn glance(live: &Live<'_>, hash: &Hash, key: &[u8]) -> Glance {
-    let tags = bucket::tag_words(live);
+    let tags = live.tag_words();
     let mut candidates = bucket::matches(&tags, hash.tag);
     while candidates != 0 {
         let unit = candidates.trailing_zeros() as usize;
         candidates &= candidates - 1;
-        let second = live.word(LINE_WORDS + unit * 2 + 1);
+        let second = live.unit_word(unit * 2 + 1);
         if second as u8 & entry::REFERENCE != 0 {
             if entry::extra_of(second) == hash.extra {
                 return Glance::Record(unit);
             }
-        } else if entry::inline_key_is(|number| live.word(LINE_WORDS + (unit * 2 + number).min(UNITS * 2 - 1)), second, key) {
+        } else if entry::inline_key_is(|number| live.unit_word((unit * 2 + number).min(UNITS * 2 - 1)), second, key) {
             return Glance::Here(unit);
         }
     }
@@ -423,7 +423,7 @@ impl Edit<'_> {
             return Some((held, false));
         }
         let stashes = [self.hold(one)?, self.hold(other)?];
-        let free = stashes.map(|(bucket, _)| bucket::matches(&bucket::tag_words(&self.live(bucket)), FREE).count_ones());
+        let free = stashes.map(|(bucket, _)| bucket::matches(&self.live(bucket).tag_words(), FREE).count_ones());
         let held = stashes[(free[1] > free[0]) as usize];
         has_room(&self.live(held.0), units).then_some((held, true))
     }
@@ -432,7 +432,7 @@ impl Edit<'_> {
 /// Whether so many units are free, in a row or not.
 #[inline(always)]
 fn has_room(live: &Live<'_>, units: usize) -> bool {
-    bucket::matches(&bucket::tag_words(live), FREE).count_ones() as usize >= units
+    bucket::matches(&live.tag_words(), FREE).count_ones() as usize >= units
 }
 
 /// A private copy of a bucket, to be rearranged.
@@ -478,7 +478,7 @@ fn note_words(notes: &mut Brief<'_>, live: &Live<'_>, unit: usize, image: &Image
 /// Finds free units and notes the entry there, with its tags; the bytes of `gone` are set for tags that are to be free.
 #[inline(always)]
 fn put(notes: &mut Brief<'_>, live: &Live<'_>, tag: u8, image: &Image, gone: &[u64; 7]) -> Option<()> {
-    let old = bucket::tag_words(live);
+    let old = live.tag_words();
     let mut tags: [u64; 7] = std::array::from_fn(|word| old[word] & !gone[word]);
     let Some(unit) = bucket::run_of(bucket::matches(&tags, FREE), image.units) else {
         return put_compacting(notes, live, tag, image, &tags);

@@ -4,12 +4,11 @@
 //! names this extent. Both words are never the same twice, so whoever looks at them again afterwards knows. It may be made without
 //! a pin: what it names is only read until then, and what was read is not believed before.
 
-use polder_base::Ref;
-use polder_shm::{Segment, lock, offset_of};
+use polder_shm::{Segment, lock};
 
 use crate::api::Db;
-use crate::bucket::{PIECE_BUCKETS, PIECE_BYTES};
-use crate::directory::{self, Bucket, MAP_LOCK, extent, map_at};
+use crate::bucket::PIECE_BUCKETS;
+use crate::directory::{self, Bucket, MAP_LOCK, Named, map_at};
 use crate::hash::{Hash, hash};
 
 /// See the module.
@@ -38,11 +37,11 @@ impl Sight {
     pub(crate) fn of(segment: &Segment, db: Db, key: &[u8]) -> Option<Sight> {
         let hash = hash(key, segment.secret());
         let root = segment.observe(map_at(db) + 8);
-        let found = directory::walk(segment, root, hash.position)?;
-        let home = found.home_of(hash.position);
-        let bucket = found.bucket(segment, home)?;
-        let (slot_at, slot, extent, homes, buckets) = (found.slot_at, found.slot, found.at, found.homes, found.buckets());
-        Some(Sight { db, hash, root, home, bucket, slot_at, slot, extent, homes, buckets })
+        let Named { extent, slot_at, slot, level, .. } = directory::find(segment, root, hash.position)?;
+        let (homes, pieces, depth) = directory::shape(segment, extent, level)?;
+        let home = directory::home_of(hash.position, depth, homes);
+        let bucket = directory::bucket(segment, extent, home)?;
+        Some(Sight { db, hash, root, home, bucket, slot_at, slot, extent, homes, buckets: pieces * PIECE_BUCKETS })
     }
 
     /// Whether the extent is the one that the key belongs to, now.
@@ -63,7 +62,6 @@ impl Sight {
 
     /// Bucket `index` of the extent; `None` when its node is damaged (S5).
     pub(crate) fn bucket(&self, segment: &Segment, index: u64) -> Option<Bucket> {
-        let piece = offset_of(Ref(segment.load(self.extent + extent::PIECES + index / PIECE_BUCKETS * 8)));
-        segment.has_node(piece, PIECE_BYTES).then(|| Bucket::of(piece, index % PIECE_BUCKETS))
+        directory::bucket(segment, self.extent, index)
     }
 }

@@ -9,7 +9,7 @@ use polder_shm::{Seat, Segment, offset_of};
 use smallvec::SmallVec;
 
 use crate::api::*;
-use crate::bucket::{self, LINE_WORDS, UNITS};
+use crate::bucket::{self, LINE_WORDS, UNITS, Words};
 use crate::change::ChangeSink;
 use crate::directory::{self, Slot, database, map_at};
 use crate::entry;
@@ -138,7 +138,7 @@ impl Table {
         for sights in sights.chunks(PREFETCH_KEYS) {
             let mut entries: SmallVec<[u64; PREFETCH_KEYS]> = SmallVec::new();
             for sight @ Sight { bucket, hash, .. } in sights.iter().flatten() {
-                let tags = bucket::tag_words(&Live { segment, bucket: *bucket });
+                let tags = Live { segment, bucket: *bucket }.tag_words();
                 let found = bucket::matches(&tags, hash.tag);
                 if found != 0 {
                     let entry = bucket.word_at(LINE_WORDS + found.trailing_zeros() as usize * 2);

@@ -24,7 +24,7 @@ use polder_shm::{Locked, Seat, Segment, offset_of};
 use polder_values::{Kind, Nodes, Value};
 
 use crate::api::*;
-use crate::bucket;
+use crate::bucket::{self, Words};
 use crate::directory::{self, Extent};
 use crate::entry::{self, Image};
 use crate::hash::{Hash, hash};
@@ -494,7 +494,7 @@ impl<'t> Txn<'t> {
     /// Finds the entry of a key whose home is locked, locking the neighbour and the stash as far as entries of this home lie there.
     fn search(&self, db: Db, extent: &Extent, home: usize, hash: &Hash, key: &[u8]) -> Result<Option<Spot>, Stop> {
         let number = extent.home_of(hash.position);
-        let (next, stash) = bucket::displaced(self.scratch.with_shadow(home, self.segment(), |words| bucket::tag_words(words)[6]));
+        let (next, stash) = bucket::displaced(self.scratch.with_shadow(home, self.segment(), |words| words.tag_words()[6]));
         let [_, beside, one, other] = extent.places(number);
         for (hop, there, index) in [(0, 1, number), (1, next, beside), (2, stash, one), (2, stash, other)] {
             if there == 0 {
@@ -510,7 +510,7 @@ impl<'t> Txn<'t> {
     }
 
     fn search_in(&self, shadow: usize, hop: u8, hash: &Hash, key: &[u8]) -> Result<Option<Spot>, Stop> {
-        let mut candidates = self.scratch.with_shadow(shadow, self.segment(), |words| bucket::matches(&bucket::tag_words(words), hash.tag));
+        let mut candidates = self.scratch.with_shadow(shadow, self.segment(), |words| bucket::matches(&words.tag_words(), hash.tag));
         while candidates != 0 {
             let unit = candidates.trailing_zeros() as usize;
             candidates &= candidates - 1;

@@ -25,7 +25,7 @@ use polder_values::{Kind, Value};
 use crate::api::{DATABASES, Db, Mode};
 use crate::bucket::{self, PIECE_BUCKETS, UNITS, WORDS, Words};
 use crate::directory::{
-    self, Extent, GARBAGE_AT, GARBAGE_SLOTS, LEVEL_BITS, LEVELS_MAX, MAP_LOCK, SLOTS, SWEEP_LOCK, Slot, database, extent, map_at,
+    self, Extent, GARBAGE_AT, GARBAGE_SLOTS, LEVEL_BITS, LEVELS_MAX, MAP_LOCK, Named, SLOTS, SWEEP_LOCK, Slot, database, extent, map_at,
 };
 use crate::entry::{self, Image};
 use crate::grow::stash_buckets;
@@ -287,7 +287,7 @@ impl<'t> Pass<'t> {
                 Slot::Empty if walked.garbage => {}
                 Slot::Empty => self.audit.find(format!("{}: nothing is told of the positions from {position:#x} on", walked.name)),
                 Slot::Node(below) => self.directory(seat, below, (level + 1, position), walked, extents),
-                Slot::Extent(place) => match Extent::read(segment, place, slot_at, word, node, level) {
+                Slot::Extent(place) => match Extent::read(segment, &Named { extent: place, slot_at, slot: word, node, level }) {
                     Some(found) => slots = self.slots(&found, position, index, walked, extents),
                     None => self.audit.find(format!("{}: the extent at {place:#x} has no shape", walked.name)),
                 },
