@@ -52,7 +52,7 @@ fn a_killed_subscriber_is_not_counted_and_leaves_nothing() {
         assert_eq!(hear(&mut hearer), "1) \"message\"\n2) \"news\"\n3) \"hello\"");
         // Letters that nobody reads any more.
         let payload = "x".repeat(3000);
-        assert!(Command::new("kill").args(["-STOP", &other.pid().to_string()]).status().expect("kill runs").success());
+        other.stop();
         (0..200).for_each(|_| assert_eq!(ask(&mut publisher, &format!("PUBLISH news {payload}")), "(integer) 2"));
         other.kill();
         until(&mut publisher, "PUBLISH news gone", |count| count == "(integer) 0");
@@ -117,7 +117,7 @@ fn who_waits_behind_a_killed_one_is_served() {
         second.send(&words("BZPOPMIN z 0")).expect("sent");
         blocked(&mut actor, 1);
         // Stopped, it is woken and does not serve its client; killed, it never will.
-        assert!(Command::new("kill").args(["-STOP", &other.pid().to_string()]).status().expect("kill runs").success());
+        other.stop();
         assert_eq!(ask(&mut actor, &format!("ZADD z {round} m")), "(integer) 1");
         other.kill();
         assert_eq!(hear(&mut second), format!("1) \"z\"\n2) \"m\"\n3) \"{round}\""));
@@ -165,11 +165,10 @@ fn who_waits_behind_a_stopped_one_is_served_after_a_while() {
     blocked(&mut asker, 1);
     second.send(&words("BZPOPMIN z 0")).expect("sent");
     blocked(&mut actor, 1);
-    let signal = |name: &str| assert!(Command::new("kill").args([name, &other.pid().to_string()]).status().expect("kill runs").success());
-    signal("-STOP");
+    other.stop();
     assert_eq!(ask(&mut actor, "ZADD z 1 m"), "(integer) 1");
     assert_eq!(hear(&mut second), "1) \"z\"\n2) \"m\"\n3) \"1\"");
-    signal("-CONT");
+    other.go_on();
     assert_eq!(ask(&mut actor, "ZADD z 2 n"), "(integer) 1");
     assert_eq!(hear(&mut first), "1) \"z\"\n2) \"n\"\n3) \"2\"");
 }

@@ -83,6 +83,38 @@ impl Server {
         self.child.id()
     }
 
+    /// Stops it with SIGSTOP and waits until none of its threads runs any more: the signal alone lets them go on for a while.
+    ///
+    /// # Panics
+    /// When it has ended, or does not stop.
+    pub fn stop(&self) {
+        self.signal("-STOP");
+        let begun = Instant::now();
+        while !self.is_stopped() {
+            assert!(begun.elapsed() < Duration::from_secs(20), "the server does not stop");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Lets it go on after [`Server::stop`].
+    ///
+    /// # Panics
+    /// When it has ended.
+    pub fn go_on(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, which: &str) {
+        assert!(Command::new("kill").args([which, &self.pid().to_string()]).status().is_ok_and(|status| status.success()), "kill {which}");
+    }
+
+    /// Whether every thread is stopped: the third field of its `stat`, behind the name in parentheses (proc(5)).
+    fn is_stopped(&self) -> bool {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.pid())).into_iter().flatten().flatten();
+        let mut stats = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok()).peekable();
+        stats.peek().is_some() && stats.all(|stat| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T')))
+    }
+
     /// Kills it with SIGKILL and waits until it is gone.
     pub fn kill(&mut self) {
         // Both fail only when it is gone already.
