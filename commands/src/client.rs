@@ -1,14 +1,18 @@
 //! CLIENT: what is known of the clients, and what can be done to them.
 //!
-//! Everything about the caller is in its session; everything about the others is asked of the host.
+//! Everything about the caller is in its session; everything about the others is asked of the host, and of the other processes of the
+//! segment ([`ask`]).
+use std::collections::BTreeMap;
+
 use polder_base::number;
+use polder_hub::ask::{self, Thread};
 use polder_table::Stop;
 
 use crate::call::{Outcome, SYNTAX, SessionCall, integer, is};
 use crate::command::{ADMIN, Command, LOADING, NOSCRIPT, STALE, container, session};
 use crate::connection::name_client;
 use crate::introspect::help;
-use crate::session::{Client, Host, Replies};
+use crate::session::{Client, Host, Replies, Session};
 use crate::tracking;
 
 const QUIET: u32 = NOSCRIPT | LOADING | STALE;
@@ -169,22 +173,110 @@ fn info(call: &mut SessionCall<'_>) -> Outcome {
     Ok(())
 }
 
-fn list(call: &mut SessionCall<'_>) -> Outcome {
-    let clients = call.host.clients(call.session);
-    let shown: Vec<&Client> = match &call.args[2..] {
-        [] => clients.iter().collect(),
-        [word, kind] if is(word, "TYPE") => {
-            let kind = ClientKind::named(kind)?;
-            clients.iter().filter(|client| ClientKind::of(client) == kind).collect()
+/// What the other processes of the segment say to a question about their clients; see [`answer`]. Who cannot be parked asks nobody.
+fn elsewhere(call: &mut SessionCall<'_>, words: &[&[u8]]) -> Result<Vec<Vec<u8>>, Stop> {
+    let (table, session) = (call.table, &mut *call.session);
+    if !session.parks {
+        return Ok(Vec::new());
+    }
+    let answers = ask::ask(table, (session.id, session.questions), words, &call.host.threads()).ok_or(Stop::Busy)?;
+    if session.atomic {
+        // Should the transaction run again, they are there already.
+        session.questions += 1;
+    } else {
+        ask::forget(table, session.id);
+    }
+    Ok(answers)
+}
+
+/// Answers a question of another process about the clients of this one:
+///
+/// `LIST ...` as the command, `KILL caller ...` and `UNBLOCK id ...` with a number, `HOME id` with the client's thread.
+pub fn answer(host: &dyn Host, words: &[&[u8]]) -> Vec<u8> {
+    let (Some((question, rest)), nobody) = (words.split_first(), Session::default()) else { return Vec::new() };
+    match (*question, rest) {
+        (b"LIST", options) => {
+            let lines = Selection::read(options).map(|selection| selection.lines(&host.clients(&nobody)));
+            lines.unwrap_or_default().into_values().flatten().collect()
         }
-        [word, ids @ ..] if is(word, "ID") && !ids.is_empty() => {
-            let wanted = ids.iter().map(|id| number::integer(id).ok_or("ERR Invalid client ID"));
-            let wanted = wanted.collect::<Result<Vec<_>, _>>()?;
-            wanted.iter().filter_map(|id| clients.iter().find(|client| client.id == *id as u64)).collect()
+        (b"KILL", [caller, options @ ..]) => {
+            let killed = Filter::read(options, host).map(|filter| filter.kill(host, &nobody, number::integer(caller).unwrap_or(0) as u64));
+            killed.unwrap_or(0).to_string().into_bytes()
         }
-        _ => return Err(SYNTAX.into()),
+        (b"UNBLOCK", [id, options @ ..]) => {
+            let id = number::integer(id).and_then(|id| u64::try_from(id).ok());
+            let unblocked = id.is_some_and(|id| host.unblock(id, !options.is_empty()));
+            i64::from(unblocked).to_string().into_bytes()
+        }
+        (b"HOME", [id]) => {
+            let thread = number::integer(id).and_then(|id| host.home(id as u64));
+            thread.map_or(Vec::new(), |(seat, life)| format!("{seat} {life}").into_bytes())
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The sum of what several processes have counted.
+fn sum(answers: &[Vec<u8>]) -> i64 {
+    answers.iter().filter_map(|answer| number::integer(answer)).sum()
+}
+
+/// The thread of another process that serves a client.
+pub(crate) fn home_elsewhere(call: &mut SessionCall<'_>, id: u64) -> Result<Option<Thread>, Stop> {
+    let answers = elsewhere(call, &[b"HOME", id.to_string().as_bytes()])?;
+    let thread = |answer: &Vec<u8>| {
+        let (seat, life) = std::str::from_utf8(answer).ok()?.split_once(' ')?;
+        Some((seat.parse().ok()?, life.parse().ok()?))
     };
-    let text: Vec<u8> = shown.into_iter().flat_map(line).collect();
+    Ok(answers.iter().find_map(thread))
+}
+
+/// Which clients CLIENT LIST means.
+enum Selection {
+    All,
+    Kind(ClientKind),
+    Ids(Vec<u64>),
+}
+
+impl Selection {
+    fn read(options: &[&[u8]]) -> Result<Selection, Stop> {
+        match options {
+            [] => Ok(Selection::All),
+            [word, kind] if is(word, "TYPE") => Ok(Selection::Kind(ClientKind::named(kind)?)),
+            [word, ids @ ..] if is(word, "ID") && !ids.is_empty() => {
+                let ids = ids.iter().map(|id| number::integer(id).map(|id| id as u64).ok_or("ERR Invalid client ID".into()));
+                Ok(Selection::Ids(ids.collect::<Result<_, Stop>>()?))
+            }
+            _ => Err(SYNTAX.into()),
+        }
+    }
+
+    fn means(&self, client: &Client) -> bool {
+        match self {
+            Selection::All => true,
+            Selection::Kind(kind) => ClientKind::of(client) == *kind,
+            Selection::Ids(ids) => ids.contains(&client.id),
+        }
+    }
+
+    fn lines(&self, clients: &[Client]) -> BTreeMap<u64, Vec<u8>> {
+        clients.iter().filter(|client| self.means(client)).map(|client| (client.id, line(client))).collect()
+    }
+}
+
+fn list(call: &mut SessionCall<'_>) -> Outcome {
+    let args = call.args;
+    let selection = Selection::read(&args[2..])?;
+    let answers = elsewhere(call, &[&[&b"LIST"[..]], &args[2..]].concat())?;
+    let mut lines = selection.lines(&call.host.clients(call.session));
+    for line in answers.iter().flat_map(|answer| answer.split_inclusive(|byte| *byte == b'\n')) {
+        let id = line.strip_prefix(b"id=").and_then(|rest| rest.split(|byte| *byte == b' ').next()).and_then(number::integer);
+        lines.extend(id.map(|id| (id as u64, line.to_vec())));
+    }
+    let text: Vec<u8> = match &selection {
+        Selection::Ids(ids) => ids.iter().filter_map(|id| lines.get(id)).flatten().copied().collect(),
+        _ => lines.into_values().flatten().collect(),
+    };
     call.reply.verbatim("txt", &text);
     Ok(())
 }
@@ -203,6 +295,9 @@ struct Filter<'a> {
 
 impl<'a> Filter<'a> {
     fn read(options: &[&'a [u8]], host: &dyn Host) -> Result<Filter<'a>, Stop> {
+        if let [address] = options {
+            return Ok(Filter { address: Some(address), ..Filter::default() });
+        }
         let mut filter = Filter { spare_caller: true, ..Filter::default() };
         for pair in options.chunks(2) {
             let &[option, value] = pair else { return Err(SYNTAX.into()) };
@@ -242,24 +337,28 @@ impl<'a> Filter<'a> {
             && self.older_seconds.is_none_or(|age| client.age_seconds >= age)
             && !(self.spare_caller && client.id == caller)
     }
+
+    /// Kills those of this process, but for the caller, who is to be answered first; answers how many.
+    fn kill(&self, host: &dyn Host, session: &Session, caller: u64) -> i64 {
+        let clients = host.clients(session);
+        let killed = clients.iter().filter(|client| self.means(client, caller) && client.id != caller && host.kill(client.id));
+        killed.count() as i64
+    }
 }
 
 fn kill(call: &mut SessionCall<'_>) -> Outcome {
-    let (filter, by_address) = match call.args[2..] {
-        [address] => (Filter { address: Some(address), ..Filter::default() }, true),
-        _ => (Filter::read(&call.args[2..], call.host)?, false),
-    };
+    let args = call.args;
+    let filter = Filter::read(&args[2..], call.host)?;
     let caller = call.session.id;
-    let mut killed = 0;
-    for client in call.host.clients(call.session).iter().filter(|client| filter.means(client, caller)) {
-        if client.id == caller {
-            call.session.closing = true;
-            killed += 1;
-        } else if call.host.kill(client.id) {
-            killed += 1;
-        }
+    let is_here = filter.id.is_some_and(|id| id == caller || call.host.home(id).is_some());
+    let answers =
+        if is_here { Vec::new() } else { elsewhere(call, &[&[&b"KILL"[..], caller.to_string().as_bytes()], &args[2..]].concat())? };
+    let mut killed = sum(&answers) + filter.kill(call.host, call.session, caller);
+    if call.host.clients(call.session).iter().any(|client| client.id == caller && filter.means(client, caller)) {
+        call.session.closing = true;
+        killed += 1;
     }
-    match (by_address, killed) {
+    match (args.len() == 3, killed) {
         (false, _) => call.reply.integer(killed),
         (true, 0) => return Err("ERR No such client".into()),
         (true, _) => call.reply.ok(),
@@ -346,13 +445,14 @@ fn pause(call: &mut SessionCall<'_>) -> Outcome {
     let timeout_ms = u64::try_from(timeout_ms).map_err(|_| "ERR timeout is negative")?;
     let now_ms = if call.session.turn_ms == 0 { polder_base::time::now_ms() } else { call.session.turn_ms };
     let until_ms = now_ms.checked_add(timeout_ms).filter(|until| i64::try_from(*until).is_ok());
-    call.host.pause(until_ms.ok_or("ERR timeout is out of range")?, writers_only);
+    ask::pause(call.table, until_ms.ok_or("ERR timeout is out of range")?, writers_only);
     call.reply.ok();
     Ok(())
 }
 
 fn unpause(call: &mut SessionCall<'_>) -> Outcome {
-    call.host.unpause();
+    ask::unpause(call.table);
+    call.host.rouse();
     call.reply.ok();
     Ok(())
 }
@@ -365,7 +465,14 @@ fn unblock(call: &mut SessionCall<'_>) -> Outcome {
         _ => return Err("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR".into()),
     };
     let id = integer(call.args[2])?;
-    let unblocked = u64::try_from(id).is_ok_and(|id| call.host.unblock(id, with_error));
-    call.reply.integer(unblocked.into());
+    let here = u64::try_from(id).ok().filter(|id| call.host.home(*id).is_some());
+    let unblocked = match here {
+        Some(id) => call.host.unblock(id, with_error).into(),
+        None => {
+            let (id, reason): (_, &[&[u8]]) = (id.to_string(), if with_error { &[b"ERROR"] } else { &[] });
+            sum(&elsewhere(call, &[&[&b"UNBLOCK"[..], id.as_bytes()], reason].concat())?)
+        }
+    };
+    call.reply.integer(unblocked);
     Ok(())
 }

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use polder_base::Protocol;
+use polder_hub::ask::Thread;
 use polder_table::{Db, Watch};
 
 use crate::acl::Rights;
@@ -101,6 +102,8 @@ pub struct Session {
     pub monitors: bool,
     /// Whoever makes its calls can do something else while one waits.
     pub parks: bool,
+    /// Questions to other processes ([`polder_hub::ask`]) that its transactions have had answered.
+    pub questions: usize,
     pub last: Option<&'static Command>,
     pub calls: u64,
     /// Of the script that runs, or ran last.
@@ -140,6 +143,7 @@ impl Default for Session {
             reads: Vec::new(),
             monitors: false,
             parks: false,
+            questions: 0,
             last: None,
             calls: 0,
             script: Memo::default(),
@@ -295,7 +299,7 @@ pub trait Host: Send + Sync {
         Statistics::default()
     }
 
-    /// Everyone who is connected, the caller included (whose own state `caller` is the freshest there is).
+    /// Everyone who is connected to this process, the caller included (whose own state `caller` is the freshest there is).
     fn clients(&self, caller: &Session) -> Vec<Client> {
         vec![self.client(caller)]
     }
@@ -305,9 +309,14 @@ pub trait Host: Send + Sync {
         Client::of(caller, caller.active_ms)
     }
 
-    /// Whether there is a client with this number.
-    fn knows(&self, caller: &Session, id: u64) -> bool {
-        caller.id == id
+    /// The thread of this process that serves the client with this number.
+    fn home(&self, _id: u64) -> Option<Thread> {
+        None
+    }
+
+    /// The threads of this process that serve clients.
+    fn threads(&self) -> Vec<Thread> {
+        Vec::new()
     }
 
     /// The caller's address.
@@ -315,18 +324,12 @@ pub trait Host: Send + Sync {
         self.client(caller).address
     }
 
-    /// Closes the connection of another client; answers whether there was one.
+    /// Closes the connection of another client of this process; answers whether there was one.
     fn kill(&self, _id: u64) -> bool {
         false
     }
 
-    /// Lets no client, or none that writes, go on before `until_ms`.
-    fn pause(&self, _until_ms: u64, _writers_only: bool) {}
-
-    /// Ends a pause.
-    fn unpause(&self) {}
-
-    /// Ends the wait of a blocked client, as by its timeout or with an error; answers whether it was blocked.
+    /// Ends the wait of a blocked client of this process, as by its timeout or with an error; answers whether it was blocked.
     fn unblock(&self, _id: u64, _with_error: bool) -> bool {
         false
     }

@@ -89,9 +89,10 @@ fn company(table: &Table, session: &mut Session, host: &dyn Host, calls: &[&[&[u
 
 /// Whether each call is to be heard of before the next: by somebody who listens to changes of keys, by the very client that makes them.
 fn is_heard(table: &Table, session: &Session, common: Common<'_>) -> bool {
+    let listeners = table.interest() & !interest::CLIENTS;
     match common {
-        Common::Key(_) => table.interest() != 0,
-        Common::Messages => table.interest() & !interest::SUBSCRIBERS != 0 || session.is_special(),
+        Common::Key(_) => listeners != 0,
+        Common::Messages => listeners & !interest::SUBSCRIBERS != 0 || session.is_special(),
     }
 }
 

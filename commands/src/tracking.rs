@@ -1,9 +1,10 @@
 //! CLIENT TRACKING and what belongs to it: clients that cache what they read are told when it changes.
 use polder_base::number;
-use polder_hub::track::{self, Terms};
+use polder_hub::track::{self, Redirect, Terms};
 use polder_table::{Db, Stop, Table, Txn};
 
 use crate::call::{Outcome, SYNTAX, SessionCall, is};
+use crate::client;
 use crate::command::{Command, READONLY, SCRIPTS};
 use crate::session::Session;
 
@@ -37,7 +38,7 @@ pub struct Tracking {
 impl Tracking {
     /// The client that is told instead, 0 for none.
     pub fn redirect(&self) -> u64 {
-        self.terms.redirect
+        self.terms.redirect.map_or(0, |redirect| redirect.client)
     }
 
     /// Whether it hears of all keys with certain prefixes.
@@ -58,7 +59,7 @@ impl Tracking {
 /// What the words of a CLIENT TRACKING say.
 #[derive(Default)]
 struct Wanted {
-    redirect: u64,
+    redirect: Option<Redirect>,
     broadcast: bool,
     opt_in: bool,
     opt_out: bool,
@@ -67,9 +68,10 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn read(call: &SessionCall<'_>) -> Result<Wanted, Stop> {
+    fn read(call: &mut SessionCall<'_>) -> Result<Wanted, Stop> {
         let mut wanted = Wanted::default();
-        let mut words = call.args[3..].iter();
+        let args = call.args;
+        let mut words = args[3..].iter();
         while let Some(word) = words.next() {
             match *word {
                 word if is(word, "BCAST") => wanted.broadcast = true,
@@ -78,12 +80,12 @@ impl Wanted {
                 word if is(word, "NOLOOP") => wanted.no_loop = true,
                 word if is(word, "REDIRECT") => {
                     let target = words.next().ok_or(SYNTAX)?;
-                    if wanted.redirect != 0 {
+                    if wanted.redirect.is_some() {
                         return Err("ERR A client can only redirect to a single other client".into());
                     }
                     let id = number::integer(target).ok_or(crate::call::NOT_AN_INTEGER)?;
-                    let known = u64::try_from(id).ok().filter(|id| call.host.knows(call.session, *id));
-                    wanted.redirect = known.ok_or("ERR The client ID you want redirect to does not exist")?;
+                    let known = u64::try_from(id).map_or(Ok(None), |id| redirect_to(call, id))?;
+                    wanted.redirect = Some(known.ok_or("ERR The client ID you want redirect to does not exist")?);
                 }
                 word if is(word, "PREFIX") => wanted.prefixes.push(words.next().ok_or(SYNTAX)?.to_vec()),
                 _ => return Err(SYNTAX.into()),
@@ -116,6 +118,16 @@ impl Wanted {
         }
         Ok(())
     }
+}
+
+/// The client with this number, wherever it is.
+fn redirect_to(call: &mut SessionCall<'_>, id: u64) -> Result<Option<Redirect>, Stop> {
+    let own = if id == call.session.id { call.table.seat().ok().map(|seat| (seat.index(), seat.life())) } else { call.host.home(id) };
+    let thread = match own {
+        Some(thread) => Some(thread),
+        None => client::home_elsewhere(call, id)?,
+    };
+    Ok(thread.map(|thread| Redirect { client: id, thread }))
 }
 
 fn check_prefixes(known: &[Vec<u8>], new: &[Vec<u8>]) -> Outcome {

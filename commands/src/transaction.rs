@@ -175,6 +175,7 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
         call.session.watches = watches;
     } else {
         txn.count(Counter::Calls, multi.queue.len() as u64);
+        polder_hub::ask::forget(call.table, call.session.id);
     }
     end_transaction(call.table, txn);
     call.host.keeper().begin_scheduled(call.table, call.host.settings());

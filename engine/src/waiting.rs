@@ -4,7 +4,6 @@ use std::time::Duration;
 use polder_base::Reply;
 use polder_base::time::now_ms;
 use polder_commands::{Host, Progress, Session, give_up, resume};
-use polder_hub::letter::Order;
 use polder_hub::{Delivery, Hearer};
 use polder_table::Table;
 
@@ -36,13 +35,6 @@ impl Hearer for Caller<'_> {
     }
 
     fn missed(&mut self, _clients: &[u64]) {}
-
-    fn obey(&mut self, client: u64, order: Order) {
-        if client == self.session.id && self.progress != Progress::Answered {
-            give_up(self.table, self.session, self.host, order == Order::UnblockWithError, self.reply);
-            self.progress = Progress::Answered;
-        }
-    }
 }
 
 /// Waits until the session's call has come to its end or its time is over.

@@ -6,11 +6,12 @@ use hashbrown::HashMap;
 use polder_base::{Fault, glob};
 use polder_shm::layout::interest;
 use polder_table::change::{interest_at, lose_interest};
-use polder_table::{Stop, Table, Txn};
+use polder_table::{Table, Txn};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::letter::{Letter, Order};
+use crate::ask::{self, Asker, Question, Thread};
+use crate::letter::{Letter, unpack};
 use crate::queue::{self, Waiters};
 use crate::subject::Subject;
 use crate::sweep::{self, Sweep};
@@ -67,8 +68,11 @@ pub trait Hearer {
     /// Messages have been lost that these clients may have been meant to get: they must not believe that they have heard everything.
     fn missed(&mut self, clients: &[u64]);
 
-    /// Does to a client what another process asks.
-    fn obey(&mut self, client: u64, order: Order);
+    /// Answers what another process asks about the clients of this one ([`ask::answer`]). Only for who [`ask::serve`]s.
+    fn asked(&mut self, _asker: Asker, _words: &[&[u8]]) {}
+
+    /// Looks at what the segment says to all who serve clients, before it sleeps again.
+    fn look(&mut self) {}
 }
 
 /// See the module.
@@ -84,6 +88,10 @@ pub struct Ears {
     pub(crate) sweep: Sweep,
     /// Ended subscriptions of which the segment does not know yet.
     owed: Vec<(Subject, Vec<u8>)>,
+    /// What clients of this thread have asked other processes, by client and by how many questions came before in the same call.
+    pub(crate) questions: HashMap<(u64, usize), Question>,
+    /// Questions ever.
+    pub(crate) asked: u64,
     /// Letters are being read: whoever comes to read some in the midst of that leaves them to who is at it.
     hearing: bool,
 }
@@ -123,8 +131,13 @@ pub fn attend(table: &Table) -> Result<(), Fault> {
         // What the seat's last owner has left would be forgotten with the first that we say.
         sweep::at_once(table);
     }
+    seat.open_inbox(inbox_bytes(table))
+}
+
+/// How many bytes wait in an inbox of this segment at most.
+pub(crate) fn inbox_bytes(table: &Table) -> u64 {
     let geometry = table.segment().geometry();
-    seat.open_inbox(INBOX_BYTES.min((geometry.ceiling - geometry.slabs_at) / INBOX_PART))
+    INBOX_BYTES.min((geometry.ceiling - geometry.slabs_at) / INBOX_PART)
 }
 
 /// Whether there is something to hear. A few loads.
@@ -192,12 +205,25 @@ fn open(table: &Table, hearer: &mut dyn Hearer, letter: Letter<'_>, at: u64) {
             let clients = with(table, |ears| ears.monitors.iter().copied().collect::<Vec<_>>()).unwrap_or_default();
             hearer.deliver(&clients, Delivery::Call { line });
         }
-        Letter::Redirected { client, all, keys } => {
-            let keys = crate::track::keys_of(keys);
-            hearer.deliver(&[client], Delivery::Invalidation { keys: (!all).then_some(&keys), redirected: true });
-        }
-        Letter::Order { client, order } => hearer.obey(client, order),
+        Letter::Redirected { reader, client, all, keys } => redirected(table, hearer, reader, client, (!all).then(|| unpack(keys))),
+        Letter::Unredirected { client, redirect } => hearer.deliver(&[client], Delivery::RedirectionBroken { client: redirect }),
+        Letter::Question { asker, words } => hearer.asked(asker, &unpack(words)),
+        Letter::Answer { number, threads, text } => ask::answered(table, number, threads, text),
+        Letter::Rise => hearer.look(),
     }
+}
+
+/// Tells a client what another one has read and was changed; if it is gone, that one's thread learns of it.
+fn redirected(table: &Table, hearer: &mut dyn Hearer, reader: (Thread, u64), client: u64, keys: Option<Vec<&[u8]>>) {
+    if hearer.knows(client) {
+        return hearer.deliver(&[client], Delivery::Invalidation { keys: keys.as_deref(), redirected: true });
+    }
+    let ((seat, life), reader) = reader;
+    // What cannot be posted is said with the next change.
+    let _ = queue::run(table, &mut |txn| {
+        Letter::Unredirected { client: reader, redirect: client }.write(|parts| txn.post(seat, life, parts));
+        Ok(())
+    });
 }
 
 /// Letters have been lost: whatever they said may be so. Messages cannot be had again: as where a client reads too slowly, its connection ends,
@@ -321,22 +347,4 @@ pub fn show_call(table: &Table, line: &[u8]) {
 /// As [`show_call`], with a transaction's commit.
 pub fn post_call(txn: &Txn<'_>, line: &[u8]) {
     crate::sink::to_all(txn, interest::MONITORS, &Letter::Call { line });
-}
-
-/// Posts a letter to everybody who can hear at all.
-pub(crate) fn post_to_all(txn: &Txn<'_>, letter: &Letter<'_>) {
-    let segment = txn.table().segment();
-    let lives = (0..segment.seats_high()).map(|index| (index, segment.inbox_life(index))).filter(|(_, life)| *life != 0);
-    lives.for_each(|(index, life)| letter.write(|parts| txn.post(index, life, parts)));
-}
-
-/// Asks the thread that has a client to do something to it. Whoever has it not does not mind.
-///
-/// # Errors
-/// As `Table::begin`.
-pub fn order(table: &Table, client: u64, order: Order) -> Result<(), Stop> {
-    queue::run(table, &mut |txn| {
-        post_to_all(txn, &Letter::Order { client, order });
-        Ok(())
-    })
 }

@@ -7,6 +7,8 @@
 use polder_table::Db;
 use polder_values::Kind;
 
+use crate::ask::{Asker, Thread};
+
 /// A letter from one seat to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Letter<'l> {
@@ -24,19 +26,16 @@ pub enum Letter<'l> {
     ChangedAll,
     /// Somebody has made a call: the line that MONITOR shows, and who.
     Call { line: &'l [u8] },
-    /// Keys have changed that another client has read, who wants this one to be told.
-    Redirected { client: u64, all: bool, keys: &'l [u8] },
-    /// Something to be done by the thread that has a client: see [`Order`].
-    Order { client: u64, order: Order },
-}
-
-/// What another process may ask of the thread that serves a client.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum Order {
-    Kill = 1,
-    UnblockAsTimeout = 2,
-    UnblockWithError = 3,
+    /// Keys have changed that client `reader` of another thread has read, who wants this one of yours to be told.
+    Redirected { reader: (Thread, u64), client: u64, all: bool, keys: &'l [u8] },
+    /// The client that was to be told in place of yours is gone.
+    Unredirected { client: u64, redirect: u64 },
+    /// Somebody wants to know something of the clients of your process.
+    Question { asker: Asker, words: &'l [u8] },
+    /// What a process with these threads says to your question.
+    Answer { number: u64, threads: &'l [u8], text: &'l [u8] },
+    /// Nothing but that something in the segment is worth a look.
+    Rise,
 }
 
 const MESSAGE: u8 = 1;
@@ -47,8 +46,11 @@ const CHANGED: u8 = 5;
 const BROADCAST: u8 = 6;
 const CHANGED_ALL: u8 = 7;
 const CALL: u8 = 8;
-const ORDER: u8 = 9;
-const REDIRECTED: u8 = 10;
+const REDIRECTED: u8 = 11;
+const UNREDIRECTED: u8 = 12;
+const QUESTION: u8 = 13;
+const ANSWER: u8 = 14;
+const RISE: u8 = 15;
 
 /// A database number that stands for all.
 const EVERY: u16 = u16::MAX;
@@ -67,8 +69,17 @@ impl<'l> Letter<'l> {
             Letter::Broadcast { origin, key } => send(&[&[BROADCAST], &origin.to_le_bytes(), key]),
             Letter::ChangedAll => send(&[&[CHANGED_ALL]]),
             Letter::Call { line } => send(&[&[CALL], line]),
-            Letter::Redirected { client, all, keys } => send(&[&[REDIRECTED, (*all).into()], &client.to_le_bytes(), keys]),
-            Letter::Order { client, order } => send(&[&[ORDER, *order as u8], &client.to_le_bytes()]),
+            Letter::Redirected { reader: ((seat, life), reader), client, all, keys } => {
+                send(&[&[REDIRECTED, (*all).into()], &words([*seat, *life, *reader, *client]), keys]);
+            }
+            Letter::Unredirected { client, redirect } => send(&[&[UNREDIRECTED], &words([*client, *redirect])]),
+            Letter::Question { asker: Asker { thread: (seat, life), number }, words: asked } => {
+                send(&[&[QUESTION], &words([*seat, *life, *number]), asked]);
+            }
+            Letter::Answer { number, threads, text } => {
+                send(&[&[ANSWER], &number.to_le_bytes(), &(threads.len() as u32).to_le_bytes(), threads, text]);
+            }
+            Letter::Rise => send(&[&[RISE]]),
         }
     }
 
@@ -76,11 +87,14 @@ impl<'l> Letter<'l> {
     pub fn read(bytes: &'l [u8]) -> Option<Letter<'l>> {
         let (mark, rest) = bytes.split_first()?;
         let word = |rest: &'l [u8]| rest.split_first_chunk::<8>().map(|(word, rest)| (u64::from_le_bytes(*word), rest));
+        let piece = |rest: &'l [u8]| {
+            let (length, rest) = rest.split_first_chunk::<4>()?;
+            rest.split_at_checked(u32::from_le_bytes(*length) as usize)
+        };
         let short = |rest: &'l [u8]| rest.split_first_chunk::<2>().map(|(word, rest)| (u16::from_le_bytes(*word), rest));
         Some(match *mark {
             MESSAGE | SHARD_MESSAGE => {
-                let (length, rest) = rest.split_first_chunk::<4>()?;
-                let (channel, payload) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+                let (channel, payload) = piece(rest)?;
                 Letter::Message { shard: *mark == SHARD_MESSAGE, channel, payload }
             }
             WAKE => {
@@ -101,22 +115,55 @@ impl<'l> Letter<'l> {
             CALL => Letter::Call { line: rest },
             REDIRECTED => {
                 let (all, rest) = rest.split_first()?;
-                let (client, keys) = word(rest)?;
-                Letter::Redirected { client, all: *all != 0, keys }
+                let ([seat, life, reader, client], keys) = read_words(rest)?;
+                Letter::Redirected { reader: ((seat, life), reader), client, all: *all != 0, keys }
             }
-            ORDER => {
-                let (order, rest) = rest.split_first()?;
-                let order = match order {
-                    1 => Order::Kill,
-                    2 => Order::UnblockAsTimeout,
-                    3 => Order::UnblockWithError,
-                    _ => return None,
-                };
-                Letter::Order { client: word(rest)?.0, order }
+            UNREDIRECTED => {
+                let ([client, redirect], _) = read_words(rest)?;
+                Letter::Unredirected { client, redirect }
             }
+            QUESTION => {
+                let ([seat, life, number], words) = read_words(rest)?;
+                Letter::Question { asker: Asker { thread: (seat, life), number }, words }
+            }
+            ANSWER => {
+                let (number, rest) = word(rest)?;
+                let (threads, text) = piece(rest)?;
+                Letter::Answer { number, threads, text }
+            }
+            RISE => Letter::Rise,
             _ => return None,
         })
     }
+}
+
+fn words<const COUNT: usize>(words: [u64; COUNT]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+fn read_words<const COUNT: usize>(mut bytes: &[u8]) -> Option<([u64; COUNT], &[u8])> {
+    let mut words = [0; COUNT];
+    for word in &mut words {
+        let (first, rest) = bytes.split_first_chunk::<8>()?;
+        (*word, bytes) = (u64::from_le_bytes(*first), rest);
+    }
+    Some((words, bytes))
+}
+
+/// Puts several byte strings together, so that [`unpack`] finds them again.
+pub(crate) fn pack(parts: &[&[u8]]) -> Vec<u8> {
+    parts.iter().flat_map(|part| [&(part.len() as u32).to_le_bytes()[..], part].concat()).collect()
+}
+
+/// The byte strings that [`pack`] has put together.
+pub fn unpack(mut bytes: &[u8]) -> Vec<&[u8]> {
+    let mut parts = Vec::new();
+    while let Some((length, rest)) = bytes.split_first_chunk::<4>() {
+        let Some((part, rest)) = rest.split_at_checked(u32::from_le_bytes(*length) as usize) else { break };
+        parts.push(part);
+        bytes = rest;
+    }
+    parts
 }
 
 #[cfg(test)]
@@ -135,8 +182,11 @@ mod tests {
             Letter::Broadcast { origin: u64::MAX, key: b"" },
             Letter::ChangedAll,
             Letter::Call { line: b"1.2 [0 lua] \"get\"" },
-            Letter::Redirected { client: 1, all: true, keys: b"" },
-            Letter::Order { client: 9, order: Order::UnblockWithError },
+            Letter::Redirected { reader: ((3, 4), 5), client: 1, all: true, keys: b"" },
+            Letter::Unredirected { client: 9, redirect: u64::MAX },
+            Letter::Question { asker: Asker { thread: (1, 2), number: 3 }, words: b"LIST" },
+            Letter::Answer { number: 3, threads: &[7; 16], text: b"id=1\n" },
+            Letter::Rise,
         ];
         for letter in letters {
             let mut bytes = Vec::new();

@@ -23,6 +23,7 @@
 //! - **H4** Those who wait for a key are served by the numbers that they drew, whichever process they are in.
 #![forbid(unsafe_code)]
 
+pub mod ask;
 pub mod ears;
 pub mod letter;
 pub mod queue;

@@ -15,8 +15,9 @@ use polder_table::change::take_interest;
 use polder_table::{Stop, Table, Txn};
 use smallvec::SmallVec;
 
+use crate::ask::Thread;
 use crate::ears::{self, Delivery, Hearer};
-use crate::letter::Letter;
+use crate::letter::{self, Letter};
 use crate::queue;
 use crate::record::{self, Record, readers_key};
 
@@ -26,12 +27,19 @@ const STALE_MAX: usize = 1000;
 /// How a client wants to be told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
-    /// The client that is told instead; 0: itself.
-    pub redirect: u64,
+    /// The client that is told instead; none: itself.
+    pub redirect: Option<Redirect>,
     /// Not of changes that it makes itself.
     pub no_loop: bool,
     /// Of all keys with these prefixes; none: of what it has read.
     pub prefixes: Option<Vec<Vec<u8>>>,
+}
+
+/// A client that is told in the place of another, and the thread that serves it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Redirect {
+    pub client: u64,
+    pub thread: Thread,
 }
 
 /// What the tracking clients of one thread have read.
@@ -259,32 +267,21 @@ pub(crate) fn changed_all(table: &Table, hearer: &mut dyn Hearer) {
     }
 }
 
-fn tell(table: &Table, hearer: &mut dyn Hearer, client: u64, redirect: u64, keys: Option<&[&[u8]]>) {
-    if redirect == 0 {
+fn tell(table: &Table, hearer: &mut dyn Hearer, client: u64, redirect: Option<Redirect>, keys: Option<&[&[u8]]>) {
+    let Some(Redirect { client: target, thread: (seat, life) }) = redirect else {
         return hearer.deliver(&[client], Delivery::Invalidation { keys, redirected: false });
+    };
+    let Ok(own) = table.seat() else { return };
+    let own = (own.index(), own.life());
+    // Whether it is there, its own thread knows.
+    if own == (seat, life) && !hearer.knows(target) || !table.segment().lives(seat, life) {
+        return hearer.deliver(&[client], Delivery::RedirectionBroken { client: target });
     }
-    if !hearer.knows(redirect) {
-        return hearer.deliver(&[client], Delivery::RedirectionBroken { client: redirect });
-    }
-    let mut bytes = Vec::new();
-    for key in keys.unwrap_or_default() {
-        bytes.extend_from_slice(&(key.len() as u32).to_le_bytes());
-        bytes.extend_from_slice(key);
-    }
-    // It may be another thread's. What cannot be posted is lost with a stopped process: the client learns of the next change.
+    let bytes = letter::pack(keys.unwrap_or_default());
+    // What cannot be posted is lost with a stopped process: the client learns of the next change.
     let _ = queue::run(table, &mut |txn| {
-        ears::post_to_all(txn, &Letter::Redirected { client: redirect, all: keys.is_none(), keys: &bytes });
+        let letter = Letter::Redirected { reader: (own, client), client: target, all: keys.is_none(), keys: &bytes };
+        letter.write(|parts| txn.post(seat, life, parts));
         Ok(())
     });
-}
-
-/// Takes the keys of a redirected letter apart.
-pub(crate) fn keys_of(mut bytes: &[u8]) -> Vec<&[u8]> {
-    let mut keys = Vec::new();
-    while let Some((length, rest)) = bytes.split_first_chunk::<4>() {
-        let Some((key, rest)) = rest.split_at_checked(u32::from_le_bytes(*length) as usize) else { break };
-        keys.push(key);
-        bytes = rest;
-    }
-    keys
 }

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use polder_hub::letter::Order;
 use polder_hub::queue::{self, Place};
 use polder_hub::subject::{self, Subject};
 use polder_hub::{Delivery, Hearer, SINK, attend, ears, hear, track};
@@ -93,8 +92,6 @@ impl Hearer for Heard {
     fn missed(&mut self, clients: &[u64]) {
         self.missed.extend_from_slice(clients);
     }
-
-    fn obey(&mut self, _client: u64, _order: Order) {}
 }
 
 /// A thread that does what it is told, one thing after the other.

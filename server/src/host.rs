@@ -1,5 +1,5 @@
 //! The process that serves: what its threads share, and what commands may ask of it.
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -12,10 +12,14 @@ use polder_commands::session::{Client, Shutdown};
 use polder_commands::settings::Settings;
 use polder_commands::{Host, Session};
 use polder_engine::Memory;
+use polder_hub::ask::{self, Asker, Thread};
 
 use crate::clients::Clients;
 use crate::listener::Arrival;
 use crate::tally::{Count, Tally};
+
+/// Questions that are remembered as answered.
+const ANSWERED_MAX: usize = 256;
 
 /// What one thread tells another.
 pub enum Letter {
@@ -34,12 +38,14 @@ pub struct Mailbox {
     /// Clients that the thread serves or has been given.
     load: AtomicUsize,
     pub tally: Tally,
+    /// The thread's seat, once it hears what others ask.
+    pub thread: OnceLock<Thread>,
 }
 
 impl Mailbox {
     /// A mailbox whose thread sleeps where `waker` wakes it.
     pub fn new(waker: Waker) -> Mailbox {
-        Mailbox { letters: Mutex::default(), waker, load: AtomicUsize::new(0), tally: Tally::default() }
+        Mailbox { letters: Mutex::default(), waker, load: AtomicUsize::new(0), tally: Tally::default(), thread: OnceLock::new() }
     }
 
     /// Leaves a letter and wakes the thread.
@@ -80,9 +86,10 @@ pub struct Process {
     scripting: Scripting,
     pub clients: Clients,
     pub mailboxes: Vec<Mailbox>,
-    /// Until when clients wait (`CLIENT PAUSE`); 0 for no pause.
-    paused_until_ms: AtomicU64,
-    paused_writers_only: AtomicBool,
+    /// Pauses (`CLIENT PAUSE`) hold nobody back any more.
+    heedless: AtomicBool,
+    /// The last questions of other processes that have been answered: each of the threads is asked.
+    answered: Mutex<VecDeque<Asker>>,
     stopping: AtomicBool,
     /// Threads that have stopped accepting, on the way out.
     closed_doors: AtomicUsize,
@@ -101,6 +108,10 @@ pub struct Pause {
 impl Process {
     /// A process with one mailbox for each of its threads.
     pub fn new(memory: Arc<Memory>, settings: Arc<Settings>, mailboxes: Vec<Mailbox>) -> Process {
+        // A pause outlives who began it, but not all servers: nobody could end it.
+        if ask::others(memory.table(), &[]).is_empty() {
+            ask::unpause(memory.table());
+        }
         Process {
             memory,
             scripting: polder_engine::scripting(&settings),
@@ -109,8 +120,8 @@ impl Process {
             keeper: Keeper::default(),
             clients: Clients::default(),
             mailboxes,
-            paused_until_ms: AtomicU64::new(0),
-            paused_writers_only: AtomicBool::new(false),
+            heedless: AtomicBool::new(false),
+            answered: Mutex::default(),
             stopping: AtomicBool::new(false),
             closed_doors: AtomicUsize::new(0),
             chores_due_ms: AtomicU64::new(0),
@@ -124,10 +135,26 @@ impl Process {
         loads.enumerate().min_by_key(|(_, load)| *load).map_or(0, |(thread, _)| thread)
     }
 
-    /// The pause that holds at `now_ms`.
+    /// The pause that holds at `now_ms`. Who ends does not wait for its end.
     pub fn pause_at(&self, now_ms: u64) -> Option<Pause> {
-        let until_ms = self.paused_until_ms.load(Ordering::Acquire);
-        (until_ms > now_ms).then(|| Pause { until_ms, writers_only: self.paused_writers_only.load(Ordering::Relaxed) })
+        let (until_ms, writers_only) = ask::paused(self.memory.table());
+        (until_ms > now_ms && !self.heedless.load(Ordering::Relaxed)).then_some(Pause { until_ms, writers_only })
+    }
+
+    /// Lets everybody go on who waits for the end of a pause.
+    pub fn ignore_pauses(&self) {
+        self.heedless.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether nobody of this process has answered a question of another one yet.
+    pub fn claim(&self, asker: Asker) -> bool {
+        let mut answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = !answered.contains(&asker);
+        if new {
+            answered.push_front(asker);
+            answered.truncate(ANSWERED_MAX);
+        }
+        new
     }
 
     /// Saves, if save points are set, and stops: what a signal asks for.
@@ -271,22 +298,12 @@ impl Host for Process {
         self.wake_all();
     }
 
-    fn pause(&self, until_ms: u64, writers_only: bool) {
-        // As in Redis: a pause never gets shorter or milder by another one, until it is ended.
-        let now = self.pause_at(now_ms());
-        let milder = now.is_none_or(|pause| pause.writers_only) && writers_only;
-        self.paused_writers_only.store(milder, Ordering::Relaxed);
-        self.paused_until_ms.store(now.map_or(until_ms, |pause| pause.until_ms.max(until_ms)), Ordering::Release);
-        self.wake_all();
+    fn home(&self, id: u64) -> Option<Thread> {
+        self.clients.find(id).and_then(|record| self.mailboxes[record.thread].thread.get().copied())
     }
 
-    fn unpause(&self) {
-        self.paused_until_ms.store(0, Ordering::Release);
-        self.wake_all();
-    }
-
-    fn knows(&self, _caller: &Session, id: u64) -> bool {
-        self.clients.find(id).is_some()
+    fn threads(&self) -> Vec<Thread> {
+        self.mailboxes.iter().filter_map(|mailbox| mailbox.thread.get().copied()).collect()
     }
 
     fn address(&self, caller: &Session) -> String {

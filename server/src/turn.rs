@@ -616,6 +616,7 @@ impl Loop {
         // A call may have begun a pause or ended it, for those who come after it in the same pipeline, too.
         self.pause = self.process.pause_at(self.now_ms);
         if progress == Progress::Busy {
+            polder_hub::ask::send(self.process.memory.table());
             self.patience_us = SPENT_PATIENCE_US;
             connection.barred = true;
             connection.park();
@@ -784,7 +785,7 @@ impl Loop {
         while !self.process.all_doors_closed() && now_ms() < patience_ms {
             self.turn(events, 1);
         }
-        self.process.unpause();
+        self.process.ignore_pauses();
         for slot in 0..self.slots.len() {
             if let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.queued) {
                 connection.readable = true;

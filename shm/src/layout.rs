@@ -81,6 +81,8 @@ pub mod header {
     pub const SNAPSHOT_PASSED: u64 = 2368;
     /// The order of what was saved; a line of its own.
     pub const SNAPSHOT_SERIAL: u64 = 2432;
+    /// Until when clients are to wait (`CLIENT PAUSE`), shifted by one, and whether only those who write; 0: nobody waits. A line of its own.
+    pub const PAUSE: u64 = 2496;
     pub const BYTES: u64 = 4096;
 }
 
@@ -100,6 +102,8 @@ pub mod interest {
     pub const MISSES: u64 = 32;
     /// Somebody has subscribed.
     pub const SUBSCRIBERS: u64 = 64;
+    /// A thread answers for the clients of its process.
+    pub const CLIENTS: u64 = 128;
     /// What makes a change of a key worth telling.
     pub const CHANGES: u64 = EVENTS | WAITERS | TRACKERS | BROADCAST;
     pub const ALL: u64 = 0xff;

@@ -14,6 +14,7 @@ use polder_commands::persistence::Keeper;
 use polder_commands::scripting::{Kind, Running, Scripting};
 use polder_commands::session::{Client, Shutdown};
 use polder_commands::settings::Settings;
+use polder_hub::ask::Thread;
 
 use super::*;
 
@@ -46,20 +47,17 @@ impl Host for Stuck<'_> {
     fn client(&self, caller: &Session) -> Client {
         self.process.client(caller)
     }
-    fn knows(&self, caller: &Session, id: u64) -> bool {
-        self.process.knows(caller, id)
+    fn home(&self, id: u64) -> Option<Thread> {
+        self.process.home(id)
+    }
+    fn threads(&self) -> Vec<Thread> {
+        self.process.threads()
     }
     fn address(&self, caller: &Session) -> String {
         self.process.address(caller)
     }
     fn kill(&self, id: u64) -> bool {
         self.process.kill(id)
-    }
-    fn pause(&self, until_ms: u64, writers_only: bool) {
-        self.process.pause(until_ms, writers_only);
-    }
-    fn unpause(&self) {
-        self.process.unpause();
     }
     fn unblock(&self, id: u64, with_error: bool) -> bool {
         self.process.unblock(id, with_error)

@@ -4,8 +4,8 @@
 //! what follows stays unexecuted. It is run again where it is woken, in the middle of a turn; the connection goes on with the next.
 use mio::unix::SourceFd;
 use polder_base::Protocol;
-use polder_commands::{Progress, Session, give_up, pubsub, resume, waiting};
-use polder_hub::letter::Order;
+use polder_commands::{Host, Progress, Session, client, give_up, pubsub, resume, waiting};
+use polder_hub::ask::{self, Asker};
 use polder_hub::track::{close_turn, counts, limit};
 use polder_hub::{Delivery, Hearer, attend, hear};
 
@@ -23,7 +23,14 @@ impl Loop {
             Ok(bell)
         });
         match hung {
-            Ok(bell) => self.bell = Some(bell),
+            Ok(bell) => {
+                self.bell = Some(bell);
+                if let Ok(seat) = table.seat() {
+                    // Set once: a thread has one seat.
+                    let _ = process.mailboxes[self.number].thread.set((seat.index(), seat.life()));
+                }
+                ask::serve(table);
+            }
             Err(fault) => tracing::warn!(%fault, "this thread cannot be woken by other processes: their messages wait until it wakes"),
         }
     }
@@ -189,6 +196,7 @@ impl Loop {
         }
         waiting::leave(self.process.memory.table(), session);
         session.end_listening(self.process.memory.table());
+        ask::forget(self.process.memory.table(), session.id);
     }
 }
 
@@ -202,8 +210,9 @@ impl Hearer for Loop {
             match delivery {
                 // Whoever could not tell it from a reply is not told.
                 Delivery::Invalidation { redirected, .. } if !connection.session.listens_in_any_way(redirected) => continue,
-                Delivery::RedirectionBroken { .. } => {
-                    let Some(tracking) = connection.session.tracking.as_mut() else { continue };
+                Delivery::RedirectionBroken { client: redirect } => {
+                    let tracking = connection.session.tracking.as_mut().filter(|tracking| tracking.redirect() == redirect);
+                    let Some(tracking) = tracking else { continue };
                     tracking.broken = true;
                     if connection.session.protocol == Protocol::Resp2 {
                         continue;
@@ -250,11 +259,14 @@ impl Hearer for Loop {
         }
     }
 
-    fn obey(&mut self, client: u64, order: Order) {
-        match order {
-            Order::Kill => drop(self.process.clone().kill(client)),
-            Order::UnblockAsTimeout => self.give_up(client, false),
-            Order::UnblockWithError => self.give_up(client, true),
+    fn asked(&mut self, asker: Asker, words: &[&[u8]]) {
+        let process = self.process.clone();
+        if process.claim(asker) {
+            ask::answer(process.memory.table(), asker, &process.threads(), &client::answer(&*process, words));
         }
+    }
+
+    fn look(&mut self) {
+        self.process.mailboxes[self.number].wake();
     }
 }

@@ -2,7 +2,6 @@
 use polder_base::Protocol;
 use polder_commands::{Progress, Session, give_up, resume};
 use polder_engine::Table;
-use polder_hub::letter::Order;
 use polder_hub::{Delivery, Hearer, ears, hear};
 
 use crate::answer::Answer;
@@ -117,6 +116,4 @@ impl Hearer for Ear<'_> {
     fn missed(&mut self, _clients: &[u64]) {
         self.client.heard.push("(missed some)".into());
     }
-
-    fn obey(&mut self, _client: u64, _order: Order) {}
 }

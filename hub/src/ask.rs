@@ -1,0 +1,190 @@
+//! Questions to the other processes of a segment about the clients that they serve, and their answers.
+//!
+//! ```text
+//!   CLIENT LIST       asks: one letter to every thread that serves clients elsewhere           ->  parks (Stop::Busy), is tried again
+//!   their processes   the first thread that reads it answers for all clients of its process    ->  one letter back
+//!   CLIENT LIST       all have answered, have died, or PATIENCE_MS are over: goes on with the answers that have come
+//! ```
+//!
+//! What a client is doing is known to its process alone, and nothing of it is kept in the segment: a question costs two letters for each
+//! process, not being asked costs nothing. A process that is stopped is left out when the time is over, a dead one at once. The call
+//! that asks runs again until it is answered; what it has asked lies here, since its session may be put back to what it was (EXEC).
+
+use polder_base::time::now_ms;
+use polder_shm::layout::{header, interest};
+use polder_table::Table;
+use polder_table::change::{interest_at, take_interest};
+use std::sync::atomic::Ordering;
+
+use crate::ears::{self, inbox_bytes};
+use crate::letter::{self, Letter};
+use crate::queue;
+
+/// How long is waited for who does not answer.
+const PATIENCE_MS: u64 = 500;
+/// The part of an inbox that one answer takes at most; a longer one is cut at the end of a line.
+const ANSWER_PART: u64 = 4;
+
+/// A seat in one of its lives: a thread.
+pub type Thread = (u64, u64);
+
+/// Who has asked, and which of his questions it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Asker {
+    pub thread: Thread,
+    pub number: u64,
+}
+
+/// What a client has asked, as it has come so far.
+pub struct Question {
+    number: u64,
+    words: Vec<u8>,
+    until_ms: u64,
+    /// Threads that have not been asked yet, and threads whose processes have not answered.
+    unsent: Vec<Thread>,
+    silent: Vec<Thread>,
+    answers: Vec<Vec<u8>>,
+}
+
+/// Says that the calling thread answers for the clients of its process.
+pub fn serve(table: &Table) {
+    if let Ok(seat) = table.seat() {
+        take_interest(&seat, interest::CLIENTS);
+    }
+}
+
+/// The threads that answer for clients, those of `own` left out.
+pub fn others(table: &Table, own: &[Thread]) -> Vec<Thread> {
+    let segment = table.segment();
+    let said = (0..segment.seats_high()).map(|index| (index, interest_at(segment, index)));
+    let serving = said.filter(|(index, (bits, life))| bits & interest::CLIENTS != 0 && segment.lives(*index, *life));
+    serving.map(|(index, (_, life))| (index, life)).filter(|thread| !own.contains(thread)).collect()
+}
+
+/// What the other processes say to the `nth` question of a client's call; `None` as long as an answer may still come. `own` are the threads
+/// of this process. The question leaves with [`send`].
+pub fn ask(table: &Table, (client, nth): (u64, usize), words: &[&[u8]], own: &[Thread]) -> Option<Vec<Vec<u8>>> {
+    let now = now_ms();
+    let known = ears::with(table, |ears| {
+        // What a call has asked that was never run again is nothing to this one.
+        if ears.questions.get(&(client, nth)).is_some_and(|question| now > question.until_ms + PATIENCE_MS) {
+            ears.questions.remove(&(client, nth));
+        }
+        let question = ears.questions.get_mut(&(client, nth))?;
+        question.silent.retain(|(seat, life)| table.segment().lives(*seat, *life));
+        let done = question.silent.is_empty() || now >= question.until_ms;
+        Some(done.then(|| question.answers.clone()))
+    });
+    if let Some(answers) = known.flatten() {
+        return answers;
+    }
+    let silent = others(table, own);
+    if silent.is_empty() {
+        return Some(Vec::new());
+    }
+    let until_ms = now + PATIENCE_MS;
+    ears::with(table, |ears| {
+        ears.asked += 1;
+        let (unsent, words) = (silent.clone(), letter::pack(words));
+        let question = Question { number: ears.asked, words, until_ms, unsent, silent, answers: Vec::new() };
+        ears.questions.insert((client, nth), question);
+    });
+    None
+}
+
+/// Sends the questions that have not left yet. Outside of any transaction. What cannot be sent because somebody holds an inbox goes with the next
+/// attempt.
+pub fn send(table: &Table) {
+    let unsent = ears::with(table, |ears| {
+        let questions = ears.questions.values_mut().filter(|question| !question.unsent.is_empty());
+        questions.map(|question| (question.number, question.words.clone(), std::mem::take(&mut question.unsent))).collect::<Vec<_>>()
+    });
+    for (number, words, threads) in unsent.unwrap_or_default() {
+        let posted = |(seat, life): &Thread| {
+            queue::run(table, &mut |txn| {
+                let asker = Asker { thread: (txn.seat().index(), txn.seat().life()), number };
+                Letter::Question { asker, words: &words }.write(|parts| txn.post(*seat, *life, parts));
+                Ok(())
+            })
+        };
+        let left: Vec<Thread> = threads.into_iter().filter(|thread| posted(thread).is_err()).collect();
+        if !left.is_empty() {
+            ears::with(table, |ears| {
+                if let Some(question) = ears.questions.values_mut().find(|question| question.number == number) {
+                    question.unsent = left;
+                }
+            });
+        }
+    }
+}
+
+/// Forgets what a client has asked: its call has been answered, or the client is gone.
+pub fn forget(table: &Table, client: u64) {
+    ears::with(table, |ears| ears.questions.retain(|(asker, _), _| *asker != client));
+}
+
+/// Answers a question for a whole process, whose threads are `own`.
+pub fn answer(table: &Table, asker: Asker, own: &[Thread], text: &[u8]) {
+    let most = (inbox_bytes(table) / ANSWER_PART) as usize;
+    let text = match text.get(..most) {
+        Some(fitting) => &fitting[..fitting.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1)],
+        None => text,
+    };
+    let threads: Vec<u8> = own.iter().flat_map(|(seat, life)| [seat.to_le_bytes(), life.to_le_bytes()].concat()).collect();
+    let (seat, life) = asker.thread;
+    // What cannot be posted, because somebody who is stopped holds the inbox, is left out, as if this process were stopped.
+    let _ = queue::run(table, &mut |txn| {
+        Letter::Answer { number: asker.number, threads: &threads, text }.write(|parts| txn.post(seat, life, parts));
+        Ok(())
+    });
+}
+
+/// An answer has come.
+pub(crate) fn answered(table: &Table, number: u64, threads: &[u8], text: &[u8]) {
+    let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
+    let threads: Vec<Thread> = threads.chunks_exact(16).map(|pair| (word(&pair[..8]), word(&pair[8..]))).collect();
+    ears::with(table, |ears| {
+        if let Some(question) = ears.questions.values_mut().find(|question| question.number == number) {
+            let before = question.silent.len();
+            question.silent.retain(|thread| !threads.contains(thread));
+            // Who is not waited for any more has answered, or was not asked.
+            if question.silent.len() != before {
+                question.answers.push(text.to_vec());
+            }
+        }
+    });
+}
+
+/// Lets no client of the segment, or none that writes, go on before `until_ms`. As in Redis a pause never gets shorter or milder by another
+/// one, until it is ended.
+pub fn pause(table: &Table, until_ms: u64, writers_only: bool) {
+    let now = now_ms();
+    let longer = |word: u64| {
+        let (old_ms, old_writers) = unpack(word);
+        let holds = old_ms > now;
+        let writers_only = writers_only && (!holds || old_writers);
+        let until_ms = if holds { until_ms.max(old_ms) } else { until_ms };
+        Some(until_ms << 1 | u64::from(writers_only))
+    };
+    let _ = table.segment().word(header::PAUSE).fetch_update(Ordering::AcqRel, Ordering::Acquire, longer);
+}
+
+/// Ends the pause, and wakes the threads whose clients wait for that. One that cannot be told looks by itself within a second.
+pub fn unpause(table: &Table) {
+    table.segment().word(header::PAUSE).store(0, Ordering::Release);
+    let threads = others(table, &[]);
+    let _ = queue::run(table, &mut |txn| {
+        threads.iter().for_each(|(seat, life)| Letter::Rise.write(|parts| txn.post(*seat, *life, parts)));
+        Ok(())
+    });
+}
+
+/// Until when clients wait, and whether only those who write do. One load.
+#[inline]
+pub fn paused(table: &Table) -> (u64, bool) {
+    unpack(table.segment().load(header::PAUSE))
+}
+
+fn unpack(word: u64) -> (u64, bool) {
+    (word >> 1, word & 1 != 0)
+}
