@@ -19,7 +19,16 @@ pub fn is_literal(pattern: &[u8]) -> bool {
     !pattern.iter().any(|byte| matches!(byte, b'*' | b'?' | b'[' | b'\\'))
 }
 
+/// Whether a walk over names that asks for a pattern shows this one: a lone star means all of them, as in Redis.
+pub fn selects(pattern: &[u8], name: &[u8]) -> bool {
+    pattern == b"*" || matches(pattern, name)
+}
+
 fn search(pattern: &[u8], text: &[u8], fold: impl Fn(u8) -> u8) -> bool {
+    // As in Redis: no pattern but the empty one matches the empty text, not even a star.
+    if text.is_empty() {
+        return pattern.is_empty();
+    }
     let (mut p, mut t) = (0, 0);
     // The pattern behind the last star, and the text from which that part was tried last.
     let mut star: Option<(usize, usize)> = None;
@@ -98,7 +107,9 @@ mod tests {
         let cases: &[(&str, &str, bool)] = &[
             ("", "", true),
             ("", "a", false),
-            ("*", "", true),
+            ("*", "", false),
+            ("**", "", false),
+            ("a*", "a", true),
             ("**", "abc", true),
             ("a", "a", true),
             ("a", "ab", false),

@@ -4,10 +4,10 @@
 //! committed all the same, and there is no going back for one command alone.
 //! **Rule C2** A function on the table changes nothing but the table and the reply, since it may be run again.
 use polder_base::{Reply, number};
-use polder_table::{Counter, Db, Found, New, Replaces, Stop, Table, Txn};
+use polder_table::{Db, Found, New, Replaces, Stop, Table, Txn};
 use polder_values::Kind;
 
-use crate::command::{Command, READONLY};
+use crate::command::{COUNTS, Command, READONLY};
 use crate::session::{Host, Session};
 
 /// A command function's result: the reply has been written, or the reason why not.
@@ -62,15 +62,20 @@ impl<'c> Call<'c> {
         self.counted(key, self.txn.peek(self.session.db, key)?)
     }
 
-    /// Counts a hit or a miss; commands that write do not count, as in Redis.
+    /// Counts a hit or a miss; most commands that write do not count, as in Redis.
     fn counted(&self, key: &[u8], found: Option<Found<'c>>) -> Result<Option<Found<'c>>, Stop> {
-        if self.command.has(READONLY) {
-            if found.is_none() {
-                self.notify('m', "keymiss", key);
-            }
-            self.txn.count(if found.is_some() { Counter::Hits } else { Counter::Misses }, 1);
+        if self.command.has(READONLY | COUNTS) {
+            self.count_look(key, found.is_some());
         }
         Ok(found)
+    }
+
+    /// Counts a hit or a miss, for commands that only sometimes do.
+    pub fn count_look(&self, key: &[u8], found: bool) {
+        if !found {
+            self.notify('m', "keymiss", key);
+        }
+        self.txn.count_look(found);
     }
 
     /// The key's state, if it is there and of `kind`.

@@ -122,7 +122,7 @@ impl<'a> Scan<'a> {
 
     /// Whether a member or field is to be shown.
     pub fn shows(&self, name: &[u8]) -> bool {
-        self.pattern.is_none_or(|pattern| glob::matches(pattern, name))
+        self.pattern.is_none_or(|pattern| glob::selects(pattern, name))
     }
 
     /// The least word that this step looks at.

@@ -53,6 +53,9 @@ pub const CONTAINER: Flags = 1 << 26;
 /// In the ACL categories of lists, sets and sorted sets, which it works on alike.
 pub const COLLECTIONS: Flags = 1 << 27;
 
+/// What it finds counts as a hit or a miss, although it writes.
+pub const COUNTS: Flags = 1 << 28;
+
 /// The names that COMMAND INFO gives the flags, in its order.
 pub const FLAG_NAMES: [(Flags, &str); 19] = [
     (WRITE, "write"),
@@ -208,6 +211,14 @@ impl Command {
     /// What it does with the keys of each source, in the grammar's order.
     pub const fn touches(mut self, flags: &'static [&'static str]) -> Command {
         self.touches = flags;
+        let mut at = 0;
+        while at < flags.len() {
+            // Sources of what is written elsewhere are read.
+            if let [b'R', b'O', ..] = flags[at].as_bytes() {
+                self.flags |= COUNTS;
+            }
+            at += 1;
+        }
         self
     }
     /// What it does with its keys where the arguments decide (`variable_flags`).

@@ -8,6 +8,7 @@ use polder_table::{Scanned, Stop};
 use crate::call::{Call, Outcome, SYNTAX, SessionCall, integer, is};
 use crate::command::{Command, DANGEROUS, FAST, KEYSPACE, LOADING, STALE, read, session, write};
 use crate::key::database_of;
+use crate::persistence::has_save_points;
 
 /// Keys looked at between two checks of a walk over everything.
 const WALK_STEP: usize = 1024;
@@ -67,7 +68,7 @@ fn keys(call: &mut Call<'_>) -> Outcome {
         let mut cursor = 0;
         loop {
             let mut visit = |scanned: Scanned<'_>| {
-                if glob::matches(pattern, scanned.key) {
+                if glob::selects(pattern, scanned.key) {
                     found.push(scanned.key.to_vec());
                 }
             };
@@ -115,7 +116,7 @@ fn scan(call: &mut Call<'_>) -> Outcome {
     let mut found: Vec<Vec<u8>> = Vec::new();
     let mut visit = |scanned: Scanned<'_>| {
         let fits = kind.is_none_or(|kind| is(kind, scanned.kind.name()));
-        if fits && pattern.is_none_or(|pattern| glob::matches(pattern, scanned.key)) {
+        if fits && pattern.is_none_or(|pattern| glob::selects(pattern, scanned.key)) {
             found.push(scanned.key.to_vec());
         }
     };
@@ -145,6 +146,10 @@ fn check_flush(call: &Call<'_>) -> Outcome {
 fn flush_all(call: &mut Call<'_>) -> Outcome {
     check_flush(call)?;
     call.txn.flush(None)?;
+    if has_save_points(call.host.settings()) {
+        // Else the next start would bring back what is gone. As part of EXEC or a script it begins after that.
+        call.host.keeper().schedule();
+    }
     call.reply.ok();
     Ok(())
 }

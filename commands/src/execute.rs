@@ -146,6 +146,7 @@ fn read_quickly(
     let outcome = function(&mut Call { command, args, table, txn: &txn, reply: &mut *reply, session: &mut *session, host });
     let outcome = outcome.and_then(|()| txn.commit());
     if matches!(outcome, Err(Stop::Retry | Stop::Busy | Stop::Wait)) {
+        txn.forget_looks();
         reply.rewind(mark);
         if passed {
             host.recorder().take_back(command);
@@ -477,13 +478,17 @@ fn run(table: &Table, session: &mut Session, host: &dyn Host, command: &'static 
                 polder_hub::attend(table)?;
             }
             session.note_reads(table, command, args);
-            match run_on_table(table, session, host, (command, args), (mode, function), reply) {
+            let outcome = match run_on_table(table, session, host, (command, args), (mode, function), reply) {
                 // Who waits is put down in the transaction that found nothing, and that needs locks.
                 Err(Stop::Wait) if mode == Mode::Read && !waiting::has_place(session) => {
                     run_on_table(table, session, host, (command, args), (Mode::Write, function), reply)
                 }
                 outcome => outcome,
+            };
+            if command.name == "FLUSHALL" && outcome.is_ok() && has_save_points(host.settings()) {
+                host.keeper().save_anew(table, host.settings());
             }
+            outcome
         }
         Run::Session(function) => {
             let outcome = function(&mut SessionCall { command, args, table, reply, session, host });
@@ -638,6 +643,9 @@ pub(crate) fn retry(txn: &Txn<'_>, mut work: impl FnMut() -> Outcome) -> Outcome
         match work().and_then(|()| txn.commit()) {
             Ok(()) => return Ok(()),
             Err(stop) => {
+                if matches!(stop, Stop::Retry | Stop::Busy | Stop::Wait) {
+                    txn.forget_looks();
+                }
                 txn.abort();
                 if stop != Stop::Retry {
                     return Err(stop);

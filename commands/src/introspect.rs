@@ -156,7 +156,12 @@ fn info(call: &mut SessionCall<'_>) -> Outcome {
 }
 
 fn write_info(reply: &mut dyn Reply, command: &'static Command) {
-    let (first, last, step) = command.shape.legacy();
+    let channels = shard_channels(command);
+    let (first, last, step) = match channels {
+        Some(KeySpec { find: Find::Range { last: 0, .. }, .. }) => (1, 1, 1),
+        Some(_) => (1, -1, 1),
+        None => command.shape.legacy(),
+    };
     reply.array(10);
     reply.bulk(command.label().as_bytes());
     reply.integer(command.shape.arity.into());
@@ -168,9 +173,12 @@ fn write_info(reply: &mut dyn Reply, command: &'static Command) {
     reply.set(command.tips.len());
     command.tips.iter().for_each(|tip| reply.bulk(tip.as_bytes()));
     let specs = command.shape.specs();
-    reply.set(specs.len());
+    reply.set(specs.len() + usize::from(channels.is_some()));
     for (number, spec) in specs.iter().enumerate() {
         write_spec(reply, *spec, command.touched(number));
+    }
+    if let Some(spec) = channels {
+        write_spec(reply, spec, "not_key");
     }
     let inner: Vec<_> = if command.has(CONTAINER) { subcommands(command).collect() } else { Vec::new() };
     if inner.is_empty() {
@@ -184,6 +192,16 @@ fn write_info(reply: &mut dyn Reply, command: &'static Command) {
 fn write_statuses(reply: &mut dyn Reply, names: Vec<String>) {
     reply.set(names.len());
     names.iter().for_each(|name| reply.status(name));
+}
+
+/// Where a command has channels that are spread over a cluster as keys are.
+fn shard_channels(command: &Command) -> Option<KeySpec> {
+    let last = match command.name {
+        "SPUBLISH" => 0,
+        "SSUBSCRIBE" | "SUNSUBSCRIBE" => -1,
+        _ => return None,
+    };
+    Some(KeySpec { begin: Begin::Index(1), find: Find::Range { last, step: 1, limit: 0 } })
 }
 
 fn write_spec(reply: &mut dyn Reply, spec: KeySpec, touched: &str) {

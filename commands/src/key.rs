@@ -104,7 +104,11 @@ fn exists(call: &mut Call<'_>) -> Outcome {
 
 /// Touches even for a client in NO-TOUCH mode: it is what was asked for.
 fn touch(call: &mut Call<'_>) -> Outcome {
-    tally(call, |call, key| Ok(call.txn.find(call.db(), key)?.is_some()))
+    tally(call, |call, key| {
+        let found = call.txn.find(call.db(), key)?.is_some();
+        call.count_look(key, found);
+        Ok(found)
+    })
 }
 
 fn kind(call: &mut Call<'_>) -> Outcome {

@@ -264,8 +264,16 @@ fn publish<const IS_SHARD: bool>(call: &mut Call<'_>) -> Outcome {
 }
 
 fn channels<const SUBJECT: usize>(call: &mut Call<'_>) -> Outcome {
-    let pattern = call.args.get(2).copied().unwrap_or(b"*");
-    let found = subject::subjects(call.txn, SUBJECTS[SUBJECT], &|name| glob::matches(pattern, name))?;
+    let pattern = match call.args[2..] {
+        [] => None,
+        [pattern] => Some(pattern),
+        _ => {
+            let name = String::from_utf8_lossy(call.args[1]);
+            return Err(format!("ERR unknown subcommand or wrong number of arguments for '{name}'. Try PUBSUB HELP.").into());
+        }
+    };
+    let asked = |name: &[u8]| pattern.is_none_or(|pattern| glob::matches(pattern, name));
+    let found = subject::subjects(call.txn, SUBJECTS[SUBJECT], &asked)?;
     call.reply.array(found.len());
     found.iter().for_each(|name| call.reply.bulk(name));
     Ok(())

@@ -10,7 +10,7 @@ use polder_values::Kind;
 use polder_values::stream::{Draft, Entry, Group, Id, Range, Stream};
 
 use crate::call::{Call, Outcome, is_whole};
-use crate::command::{BLOCKING, Command, FAST, GROWS, LOADING, STALE, container, read, session, write};
+use crate::command::{BLOCKING, COUNTS, Command, FAST, GROWS, LOADING, STALE, container, read, session, write};
 use crate::introspect::help;
 
 mod add;
@@ -30,7 +30,7 @@ const DELETES: &[&str] = &["RW delete"];
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[
     write("XACK", "key group id [id ...]", pending::xack)
-        .with(FAST)
+        .with(FAST | COUNTS)
         .many(pending::xack_many)
         .touches(UPDATES)
         .since("5.0.0")
@@ -49,7 +49,7 @@ pub const COMMANDS: &[Command] = &[
     .costs("O(log N) when adding a new entry, O(M) when trimming where M being the number of entries evicted.")
     .about("Appends a new message to a stream. Creates the key if it doesn't exist."),
     write("XAUTOCLAIM", "key group consumer min-idle-time start [COUNT count] [JUSTID]", pending::xautoclaim)
-        .with(FAST)
+        .with(FAST | COUNTS)
         .touches(DELETES)
         .tips(NONDETERMINISTIC)
         .since("6.2.0")
@@ -60,7 +60,7 @@ pub const COMMANDS: &[Command] = &[
         "key group consumer min-idle-time id [id ...] [IDLE milliseconds] [TIME unix-time-milliseconds] [RETRYCOUNT count] [FORCE] [JUSTID] [LASTID lastid]",
         pending::xclaim,
     )
-    .with(FAST)
+    .with(FAST | COUNTS)
     .touches(UPDATES)
     .tips(NONDETERMINISTIC)
     .since("5.0.0")

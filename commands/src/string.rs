@@ -11,7 +11,7 @@ use polder_values::string::{self, Draft, LEN_MAX};
 use polder_values::{Kind, Nodes, Value};
 
 use crate::call::{Call, Outcome, integer};
-use crate::command::{Command, FAST, GROWS, read, write};
+use crate::command::{COUNTS, Command, FAST, GROWS, read, write};
 use crate::execute::wrong_arity;
 use crate::settings::id;
 
@@ -33,12 +33,12 @@ pub const COMMANDS: &[Command] = &[
     write("DECRBY", "key decrement", count::decrby).with(GROWS | FAST).about("Decrements a number from the integer value of a key."),
     read("GET", "key", get).quick(quick::get).with(FAST).about("Returns the string value of a key."),
     write("GETDEL", "key", getdel)
-        .with(FAST)
+        .with(FAST | COUNTS)
         .touches(&["RW access delete"])
         .since("6.2.0")
         .about("Returns the string value of a key after deleting the key."),
     write("GETEX", "key [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|PERSIST]", set::getex)
-        .with(FAST)
+        .with(FAST | COUNTS)
         .since("6.2.0")
         .about("Returns the string value of a key after setting its expiration time."),
     read("GETRANGE", "key start end", getrange)
@@ -46,7 +46,7 @@ pub const COMMANDS: &[Command] = &[
         .costs("O(N) where N is the length of the returned string.")
         .about("Returns a substring of the string stored at a key."),
     write("GETSET", "key value", set::getset)
-        .with(GROWS | FAST)
+        .with(GROWS | FAST | COUNTS)
         .about("Returns the previous string value of a key after setting it to a new value."),
     write("INCR", "key", count::incr).quick(quick::incr).with(GROWS | FAST).about("Increments the integer value of a key by one."),
     write("INCRBY", "key increment", count::incrby)

@@ -598,7 +598,7 @@ impl Loop {
                 Odd::Words(words) => answered(resp::call_inline(&self.process.memory, session, host, words, output)),
                 Odd::Nothing => (1, Progress::Answered),
                 Odd::Malformed(malformed) => {
-                    resp::reject(session, &malformed.0, output);
+                    resp::reject(session, host, &malformed.0, output);
                     (1, Progress::Answered)
                 }
             },

@@ -58,7 +58,9 @@ impl Table {
             due_ms = due_ms.min(self.expire(end));
             self.count(Counter::ExpiryUs, begun.elapsed().as_micros() as u64);
         }
-        if !self.sweep(end) {
+        // A limit that was lowered holds before somebody writes.
+        let evicts = self.limits().policy != Policy::NoEviction;
+        if !self.sweep(end) || evicts && self.evict(Some(end)) && self.claimed() > self.limits().memory_max {
             due_ms = due_ms.min(1);
         }
         if let Ok(seat) = self.seat()
@@ -187,6 +189,11 @@ impl Table {
 
     /// Makes room by the eviction policy until memory is below the limit; answers false when that is impossible.
     pub fn make_room(&self) -> bool {
+        self.evict(None)
+    }
+
+    /// As [`Table::make_room`], until `end` at most; answers whether there is hope then.
+    fn evict(&self, end: Option<Instant>) -> bool {
         let limits = self.limits();
         if limits.memory_max == 0 {
             return true;
@@ -195,6 +202,9 @@ impl Table {
         while self.claimed() > limits.memory_max {
             // Room shows only when enough of an extent is free: what it takes until then is spread over many calls.
             if evicted >= EVICTED_PER_CALL && self.claimed() <= limits.memory_max + limits.memory_max / 20 {
+                return true;
+            }
+            if end.is_some_and(|end| Instant::now() > end) {
                 return true;
             }
             if limits.policy == Policy::NoEviction || draws > DRAWS_MAX {

@@ -61,6 +61,8 @@ pub struct Txn<'t> {
     foreseen: Option<(&'t [u8], &'t Sight)>,
     /// What was found by the short way left no marks.
     unmarked: Cell<bool>,
+    /// Hits and misses of this attempt.
+    looks: Cell<[u32; 2]>,
 }
 
 /// Where a locked key's entry lies.
@@ -134,6 +136,7 @@ impl<'t> Txn<'t> {
             until: Cell::new(None),
             origin: Cell::new(0),
             foreseen: None,
+            looks: Cell::new([0; 2]),
             unmarked: Cell::new(false),
         }
     }
@@ -252,6 +255,18 @@ impl<'t> Txn<'t> {
     #[inline]
     pub fn count(&self, counter: Counter, by: u64) {
         self.seat.add(polder_shm::layout::seat::COUNTERS + 8 * counter as u64, by);
+    }
+
+    /// Counts a key that was sought, and found or not: with the transaction's end, unless what has been done until then is done again.
+    #[inline]
+    pub fn count_look(&self, found: bool) {
+        let [hits, misses] = self.looks.get();
+        self.looks.set(if found { [hits + 1, misses] } else { [hits, misses + 1] });
+    }
+
+    /// What was sought is to be sought again.
+    pub fn forget_looks(&self) {
+        self.looks.set([0; 2]);
     }
 
     /// Milliseconds since the Unix epoch, the same during the whole transaction and its retries.
@@ -907,6 +922,11 @@ impl Drop for Txn<'_> {
         }
         if self.dirty.get() {
             self.seat.rollback();
+        }
+        for (count, counter) in self.looks.get().into_iter().zip([Counter::Hits, Counter::Misses]) {
+            if count != 0 {
+                self.count(counter, count.into());
+            }
         }
         self.seat.unpin();
         self.seat.leave();

@@ -4,6 +4,7 @@ use std::sync::mpsc;
 use polder_engine::{Memory, Progress, Session};
 use polder_shm::Locked;
 use polder_shm::layout::ROOTS_AT;
+use polder_table::Counter;
 use polder_testkit::answer::Answer;
 use polder_testkit::arguments::split;
 use polder_testkit::caller::{Caller, Embedder};
@@ -58,4 +59,66 @@ fn the_commands_of_an_exec_that_had_to_wait_are_counted_once() {
         assert!(line.contains(&format!(":calls={calls},")) && line.ends_with(&format!("failed_calls={failed}")), "{line}");
     }
     assert!(info.contains("errorstat_ERR:count=1\r\n"), "{info}");
+}
+
+/// Keys that were found, and keys that were not, so far.
+fn looks(embedder: &Embedder) -> (u64, u64) {
+    let table = embedder.memory.table();
+    (table.counter(Counter::Hits), table.counter(Counter::Misses))
+}
+
+#[test]
+fn what_is_read_in_an_exec_that_had_to_wait_is_found_once() {
+    let scratch = Scratch::new();
+    let embedder = &scratch.embedder;
+    let mut session = Session { patience_us: 100, ..Session::default() };
+    for line in ["SET key text", "MULTI", "GET key", "GET none", "FLUSHDB"] {
+        assert_eq!(call(embedder, &mut session, line), Progress::Answered);
+    }
+    let before = looks(embedder);
+    while_locked(&embedder.memory, MAP_LOCK, || {
+        (0..3).for_each(|_| assert_eq!(call(embedder, &mut session, "EXEC"), Progress::Busy));
+    });
+    assert_eq!(looks(embedder), before);
+    assert_eq!(call(embedder, &mut session, "EXEC"), Progress::Answered);
+    assert_eq!(looks(embedder), (before.0 + 1, before.1 + 1));
+}
+
+#[test]
+fn hits_and_misses_are_counted_as_in_redis() {
+    let scratch = Scratch::new();
+    let embedder = &scratch.embedder;
+    let mut session = Session::default();
+    for (line, hits, misses) in [
+        ("GET s", 1, 0),
+        ("MGET s none", 1, 1),
+        ("GETSET s v", 1, 0),
+        ("GETSET none v", 0, 1),
+        ("GETDEL none", 0, 1),
+        ("GETEX s", 1, 0),
+        ("SET s v GET", 1, 0),
+        ("SET none v GET", 0, 1),
+        ("SET l v GET", 1, 0),
+        ("SET s v", 0, 0),
+        ("SET s v XX", 0, 0),
+        ("APPEND s v", 0, 0),
+        ("COPY s t", 1, 0),
+        ("SORT l ALPHA", 1, 0),
+        ("SINTERSTORE t st none", 1, 1),
+        ("ZUNIONSTORE t 2 z none", 1, 1),
+        ("ZRANGESTORE t none 0 -1", 0, 1),
+        ("BITOP AND t s none", 1, 1),
+        ("TOUCH s none", 1, 1),
+        ("BITFIELD s GET u8 0", 1, 0),
+        ("BITFIELD s SET u8 0 65", 0, 0),
+        ("XACK x g 1-1", 1, 0),
+        ("LPOP none", 0, 0),
+    ] {
+        for setup in ["FLUSHALL", "SET s v", "RPUSH l b a", "SADD st 1", "ZADD z 1 a", "XADD x 1-1 f v", "XGROUP CREATE x g 0"] {
+            call(embedder, &mut session, setup);
+        }
+        let before = looks(embedder);
+        call(embedder, &mut session, line);
+        assert_eq!(looks(embedder), (before.0 + hits, before.1 + misses), "{line}");
+    }
 }

@@ -9,6 +9,7 @@ use polder_values::{Nodes, Value};
 
 use super::OFFSET;
 use crate::call::{Call, Outcome, SYNTAX, integer, is};
+use crate::command::READONLY;
 use crate::string::{edit_draft, find, len_max, value_or_empty};
 
 /// The width and signedness of a field.
@@ -192,7 +193,11 @@ pub(super) fn bitfield_ro(call: &mut Call<'_>) -> Outcome {
 }
 
 fn show(call: &mut Call<'_>, steps: &[Step]) -> Outcome {
-    let value = value_or_empty(&find(call, call.args[1])?);
+    let found = find(call, call.args[1])?;
+    if !call.command.has(READONLY) {
+        call.count_look(call.args[1], found.is_some());
+    }
+    let value = value_or_empty(&found);
     call.reply.array(steps.len());
     for step in steps {
         let number = step.read(call.txn, &value)?;

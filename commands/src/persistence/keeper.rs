@@ -13,6 +13,9 @@ use crate::settings::{Settings, id};
 /// How long after a save that failed the save points wait, in milliseconds.
 const RETRY_MS: u64 = 5000;
 
+/// How long FLUSHALL waits for its save, which goes on then.
+const ANEW_PATIENCE: Duration = Duration::from_millis(50);
+
 /// A process's saves. Other processes on the segment have their own.
 #[derive(Default)]
 pub struct Keeper(Arc<Shared>);
@@ -185,6 +188,19 @@ impl Keeper {
         let state = self.0.state();
         let current = state.current.as_ref().filter(|current| current.in_background);
         current.is_some_and(|current| !current.progress.cancelled.swap(true, Ordering::Relaxed))
+    }
+
+    /// Begins the save that FLUSHALL has scheduled, in the place of one that is under way and would bring back what is gone. Waits a little for the
+    /// end, since an empty memory is soon saved.
+    pub fn save_anew(&self, table: &Table, settings: &Settings) {
+        if let Some(current) = self.0.state().current.as_ref().filter(|current| current.in_background) {
+            current.progress.cancelled.store(true, Ordering::Relaxed);
+        }
+        let end = Instant::now() + ANEW_PATIENCE;
+        while (self.0.scheduled.load(Ordering::Relaxed) || self.is_saving()) && Instant::now() < end {
+            self.begin_scheduled(table, settings);
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Begins the save that was scheduled, if one was.

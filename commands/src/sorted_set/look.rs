@@ -182,7 +182,7 @@ pub(super) fn zscan(call: &mut Call<'_>) -> Outcome {
     let (from, count) = if at_once { (0, u64::MAX) } else { (from, count as u64) };
     let mut entries = Vec::new();
     let next = set.scan(call.txn, from, count, &mut |entry| {
-        if pattern.is_none_or(|pattern| glob::matches(pattern, entry.member())) {
+        if pattern.is_none_or(|pattern| glob::selects(pattern, entry.member())) {
             entries.push(entry);
         }
     })?;

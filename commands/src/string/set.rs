@@ -4,7 +4,7 @@ use polder_values::string;
 use polder_values::{Kind, Value};
 
 use super::{find, reply_found};
-use crate::call::{Call, Outcome, SYNTAX, integer, is};
+use crate::call::{Call, Outcome, SYNTAX, WRONG_TYPE, integer, is};
 
 /// When SET sets.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -144,7 +144,14 @@ fn set_with(call: &mut Call<'_>, key: &[u8], bytes: &[u8]) -> Outcome {
     };
     let blind = options.condition == Condition::Always && options.expiry != Expiry::Keep;
     let old = match options.get {
-        true => find(call, key)?,
+        true => {
+            let old = call.find(key)?;
+            call.count_look(key, old.is_some());
+            if old.is_some_and(|old| old.kind != Kind::String) {
+                return Err(WRONG_TYPE.into());
+            }
+            old
+        }
         false if blind => None,
         false => call.find(key)?,
     };

@@ -65,7 +65,8 @@ pub fn call_inline(memory: &Memory, session: &mut Session, host: &dyn Host, word
 }
 
 /// Answers nonsense and ends the session.
-pub fn reject(session: &mut Session, text: &str, output: &mut Output) {
+pub fn reject(session: &mut Session, host: &dyn Host, text: &str, output: &mut Output) {
+    host.recorder().count_error(text);
     output.error(text);
     session.closing = true;
 }

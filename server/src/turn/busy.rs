@@ -189,7 +189,7 @@ impl Loop {
                 Odd::Words(words) => words.iter().map(Vec::as_slice).collect(),
                 Odd::Nothing => Vec::new(),
                 Odd::Malformed(malformed) => {
-                    resp::reject(session, &malformed.0, output);
+                    resp::reject(session, &*self.process, &malformed.0, output);
                     Vec::new()
                 }
             },

@@ -102,6 +102,9 @@ fn nonsense_is_answered_after_what_came_before_it_and_ends_the_connection() {
     assert_eq!(client.reply(), "+PONG");
     assert_eq!(client.reply(), "-ERR Protocol error: invalid bulk length");
     assert!(client.is_closed());
+    let mut other = door.client();
+    assert!(other.ask("INFO stats").contains("total_error_replies:1\r\n"));
+    assert!(other.ask("INFO errorstats").contains("errorstat_ERR:count=1\r\n"));
 }
 
 #[test]
