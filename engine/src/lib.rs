@@ -1,25 +1,47 @@
 //! Attaches a segment and runs commands: the API boundary. No sockets.
+//!
+//! - [`Memory`] is an attached segment; [`Memory::database`] has typed calls on strings and transactions in Rust ([`Database`]).
+//! - [`Caller`] runs every command by its arguments: replies as trees ([`Answer`]), calls that wait, subscriptions, [`Batch`]es.
+//! - [`Listener`] calls back from a thread of its own.
 #![forbid(unsafe_code)]
 
+mod answer;
+mod batch;
+mod caller;
 mod database;
+mod home;
+mod listener;
 mod waiting;
 
+pub use answer::{Answer, Item, Items};
+pub use batch::Batch;
+pub use caller::{Caller, Error};
 pub use database::{Database, Keys};
+pub use listener::Listener;
+use polder_base::time::coarse_ms;
 pub use polder_base::{Fault, Protocol, Ref, Reply};
 use polder_commands::Common;
+use polder_commands::debug::inside;
 use polder_commands::scripting::Scripting;
 use polder_commands::{Command, Db, Foresight};
 pub use polder_commands::{Host, Progress, Session, session::Bare, settings};
+use polder_shm::layout::header;
 use polder_shm::mapping::{AttachError, CreateError, Residence};
 pub use polder_shm::pages::PageChoice;
 use polder_shm::{Segment, SegmentName, SegmentOptions};
 use polder_table::Sight;
 pub use polder_table::{Counter, Limits, Policy, Stop, Table, Usage};
 use smallvec::SmallVec;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// An attached segment. Cheap to share between threads; every thread that calls gets a seat of its own.
 pub struct Memory {
     table: Table,
+    /// What its callers share where there is no server; made with the first of them.
+    host: OnceLock<Bare>,
+    /// When the memory's chores are due, if nobody else has done them; `u64::MAX` while somebody does them.
+    chores_due_ms: AtomicU64,
 }
 
 /// What runs scripts in a process with these settings.
@@ -55,6 +77,10 @@ impl Default for Options {
         Options { segment: "shm:polder".into(), ceiling: made.ceiling, create: true, pages: made.pages, mode: made.mode, group: made.group }
     }
 }
+
+/// How often callers look whether chores are due, and how much of them one does at a time.
+const CHORES_PAUSE_MS: u64 = 100;
+const CHORES_US: u64 = 200;
 
 /// Beyond so many keys in a batch those of calls with several are not looked ahead for: the first ones would have left the cache before
 /// they are used, and what is known of them takes memory that stays.
@@ -105,7 +131,41 @@ impl Memory {
     fn over(segment: std::sync::Arc<Segment>) -> Memory {
         let table = Table::over(segment);
         table.listen(&polder_hub::SINK);
-        Memory { table }
+        Memory { table, host: OnceLock::new(), chores_due_ms: AtomicU64::new(0) }
+    }
+
+    /// The process around the callers of this memory, where that is no server.
+    pub fn host(&self) -> &Bare {
+        self.host.get_or_init(|| {
+            let host = embedder(settings::Settings::default());
+            // What the segment says of settings is read again with the chores.
+            let _ = host.settings().join(&self.table);
+            host
+        })
+    }
+
+    /// Does a little of what is due in the memory where no server does it.
+    fn tend(&self) {
+        let now_ms = coarse_ms();
+        let due_ms = self.chores_due_ms.load(Ordering::Relaxed);
+        if now_ms >= due_ms && self.chores_due_ms.compare_exchange(due_ms, u64::MAX, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            let pause_ms = self.do_chores(now_ms);
+            self.chores_due_ms.store(now_ms + pause_ms, Ordering::Release);
+        }
+    }
+
+    #[cold]
+    fn do_chores(&self, now_ms: u64) -> u64 {
+        let host = self.host();
+        // A setting of the segment that cannot be read stays as it was; the call that reads the settings says why.
+        let _ = host.settings().join(&self.table);
+        host.recorder().sample(&self.table, now_ms);
+        host.keeper().attend(&self.table, host.settings());
+        let others_ms = self.table.segment().load(header::WARDEN);
+        if inside::chores_rest() || now_ms.saturating_sub(others_ms) < CHORES_PAUSE_MS {
+            return CHORES_PAUSE_MS;
+        }
+        self.table.chores(CHORES_US).clamp(1, CHORES_PAUSE_MS)
     }
 
     /// Takes a segment's name away and tells all who are attached.

@@ -4,37 +4,53 @@ use std::time::Duration;
 use polder_base::Reply;
 use polder_base::time::now_ms;
 use polder_commands::{Host, Progress, Session, give_up, resume};
+use polder_hub::letter::Order;
 use polder_hub::{Delivery, Hearer};
 use polder_table::Table;
 
-/// The longest nap: the chores are done in between where no server does them.
-const NAP: Duration = Duration::from_millis(500);
+use crate::home::{self, Ear};
+
 /// How long it is rested before a lock is tried again that somebody holds.
 const BUSY_REST: Duration = Duration::from_millis(1);
 
-/// One caller that waits.
-struct Caller<'c> {
+/// One caller that waits; what is heard for others of the thread goes to them.
+struct Waiter<'c> {
     table: &'c Table,
     session: &'c mut Session,
     host: &'c dyn Host,
     reply: &'c mut dyn Reply,
     progress: Progress,
+    others: Ear<'c>,
 }
 
-impl Hearer for Caller<'_> {
-    fn deliver(&mut self, _clients: &[u64], _delivery: Delivery<'_>) {}
+impl Hearer for Waiter<'_> {
+    fn deliver(&mut self, clients: &[u64], delivery: Delivery<'_>) {
+        self.others.deliver(clients, delivery);
+    }
 
     fn retry(&mut self, client: u64) {
-        if client == self.session.id && self.progress != Progress::Answered {
+        if client != self.session.id {
+            self.others.retry(client);
+        } else if self.progress != Progress::Answered {
             self.progress = resume(self.table, self.session, self.host, self.reply);
         }
     }
 
     fn knows(&self, client: u64) -> bool {
-        client == self.session.id
+        client == self.session.id || self.others.knows(client)
     }
 
-    fn missed(&mut self, _clients: &[u64]) {}
+    fn missed(&mut self, clients: &[u64]) {
+        self.others.missed(clients);
+    }
+
+    fn obey(&mut self, client: u64, order: Order) {
+        self.others.obey(client, order);
+        if client == self.session.id && self.progress != Progress::Answered {
+            give_up(self.table, self.session, self.host, order == Order::UnblockWithError, self.reply);
+            self.progress = Progress::Answered;
+        }
+    }
 }
 
 /// Waits until the session's call has come to its end or its time is over.
@@ -42,33 +58,29 @@ pub(crate) fn wait(table: &Table, session: &mut Session, host: &dyn Host, reply:
     let progress = wait_long(table, session, host, reply);
     // This thread may never wait again, and all who write would go on looking for somebody who does.
     polder_hub::ears::rest(table);
+    home::arm(table);
     progress
 }
 
 fn wait_long(table: &Table, session: &mut Session, host: &dyn Host, reply: &mut dyn Reply) -> Progress {
     let until_ms = session.waiting.as_ref().map_or(0, |waiting| waiting.until_ms);
-    let mut caller = Caller { table, session, host, reply, progress: Progress::Waiting };
+    let mut waiter = Waiter { table, session, host, reply, progress: Progress::Waiting, others: Ear { table } };
     loop {
-        polder_hub::hear(table, &mut caller);
-        if caller.progress == Progress::Answered {
+        home::take_in(table, &mut waiter);
+        if waiter.progress == Progress::Answered {
             return Progress::Answered;
         }
-        if caller.progress == Progress::Busy {
+        if waiter.progress == Progress::Busy {
             std::thread::sleep(BUSY_REST);
-            let client = caller.session.id;
-            caller.retry(client);
+            let client = waiter.session.id;
+            waiter.retry(client);
             continue;
         }
         let left = Duration::from_millis(until_ms.saturating_sub(now_ms()));
         if left.is_zero() {
-            give_up(table, caller.session, host, false, caller.reply);
+            give_up(table, waiter.session, host, false, waiter.reply);
             return Progress::Answered;
         }
-        match table.seat() {
-            Ok(seat) if polder_hub::ears::owes(table) => seat.sleep(Some(left.min(BUSY_REST))),
-            Ok(seat) => seat.sleep(Some(left.min(NAP))),
-            Err(_) => std::thread::sleep(NAP),
-        }
-        polder_hub::ears::tick(table, &mut caller);
+        home::nap(table, left);
     }
 }

@@ -6,12 +6,12 @@ use hashbrown::HashMap;
 use polder_base::{Fault, glob};
 use polder_shm::layout::interest;
 use polder_table::change::{interest_at, lose_interest};
-use polder_table::{Table, Txn};
+use polder_table::{Stop, Table, Txn};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ask::{self, Asker, Question, Thread};
-use crate::letter::{Letter, unpack};
+use crate::letter::{Letter, Order, unpack};
 use crate::queue::{self, Waiters};
 use crate::subject::Subject;
 use crate::sweep::{self, Sweep};
@@ -70,6 +70,9 @@ pub trait Hearer {
 
     /// Answers what another process asks about the clients of this one ([`ask::answer`]). Only for who [`ask::serve`]s.
     fn asked(&mut self, _asker: Asker, _words: &[&[u8]]) {}
+
+    /// Does to a client what somebody asks. Only for who has clients without serving them.
+    fn obey(&mut self, _client: u64, _order: Order) {}
 
     /// Looks at what the segment says to all who serve clients, before it sleeps again.
     fn look(&mut self) {}
@@ -209,6 +212,7 @@ fn open(table: &Table, hearer: &mut dyn Hearer, letter: Letter<'_>, at: u64) {
         Letter::Unredirected { client, redirect } => hearer.deliver(&[client], Delivery::RedirectionBroken { client: redirect }),
         Letter::Question { asker, words } => hearer.asked(asker, &unpack(words)),
         Letter::Answer { number, threads, text } => ask::answered(table, number, threads, text),
+        Letter::Order { client, order } => hearer.obey(client, order),
         Letter::Rise => hearer.look(),
     }
 }
@@ -347,4 +351,17 @@ pub fn show_call(table: &Table, line: &[u8]) {
 /// As [`show_call`], with a transaction's commit.
 pub fn post_call(txn: &Txn<'_>, line: &[u8]) {
     crate::sink::to_all(txn, interest::MONITORS, &Letter::Call { line });
+}
+
+/// Asks the thread that has a client to do something to it. Whoever has it not does not mind.
+///
+/// # Errors
+/// As `Table::begin`.
+pub fn order(table: &Table, client: u64, order: Order) -> Result<(), Stop> {
+    let segment = table.segment();
+    queue::run(table, &mut |txn| {
+        let lives = (0..segment.seats_high()).map(|index| (index, segment.inbox_life(index))).filter(|(_, life)| *life != 0);
+        lives.for_each(|(index, life)| Letter::Order { client, order }.write(|parts| txn.post(index, life, parts)));
+        Ok(())
+    })
 }

@@ -1,0 +1,457 @@
+//! Every command by its arguments, in this process: a [`Caller`] is to a memory what a connection is to a server.
+//!
+//! It has a database (SELECT), a protocol (HELLO), an open MULTI, watched keys and subscriptions of its own, and runs one call at a time.
+//!
+//! ```
+//! # let name = format!("shm:polder-doc-caller-{}", std::process::id());
+//! use polder_engine::{Caller, Item, Memory, Options};
+//! use std::sync::Arc;
+//!
+//! let memory = Arc::new(Memory::attach(&Options { segment: name.clone(), ceiling: 64 << 20, ..Options::default() })?);
+//! let mut caller = Caller::new(&memory);
+//! caller.run(&["RPUSH", "colours", "red", "green"])?;
+//! // A reply to keep ...
+//! let answer = caller.run(&["LRANGE", "colours", "0", "-1"])?;
+//! let colours: Vec<_> = answer.item().items().into_iter().flatten().filter_map(Item::bytes).collect();
+//! assert_eq!(colours, [&b"red"[..], b"green"]);
+//! // ... and one that is only looked at, for which no memory is taken.
+//! let count = caller.show(&["LLEN", "colours"], |reply| reply.integer())?;
+//! assert_eq!(count, Some(2));
+//! // What a command says no to is an error.
+//! let error = caller.run(&["INCR", "colours"]).unwrap_err();
+//! assert!(error.to_string().starts_with("WRONGTYPE"));
+//! // Calls that wait keep the thread, here for a tenth of a second.
+//! assert_eq!(caller.show(&["BLPOP", "nothing", "0.1"], |reply| reply == Item::Null)?, true);
+//! # Memory::remove(&name)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! What a caller hears without asking (messages of what it has subscribed to, invalidations of keys that it tracks) waits in its thread
+//! until it looks: [`Caller::hear`].
+//!
+//! ```
+//! # let name = format!("shm:polder-doc-hear-{}", std::process::id());
+//! # use polder_engine::{Caller, Item, Memory, Options};
+//! # use std::{sync::Arc, time::Duration};
+//! # let memory = Arc::new(Memory::attach(&Options { segment: name.clone(), ceiling: 64 << 20, ..Options::default() })?);
+//! let (mut listener, mut publisher) = (Caller::new(&memory), Caller::new(&memory));
+//! listener.run(&["SUBSCRIBE", "news"])?;
+//! publisher.run(&["PUBLISH", "news", "hello"])?;
+//! let mut heard = Vec::new();
+//! listener.hear(Duration::from_secs(1), |message| {
+//!     heard.extend(message.items().into_iter().flatten().filter_map(Item::bytes).map(<[u8]>::to_vec));
+//! })?;
+//! assert_eq!(heard, [b"message".to_vec(), b"news".to_vec(), b"hello".to_vec()]);
+//! # Memory::remove(&name)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Threads: a caller may move between threads as long as it neither listens nor waits; then it belongs to its thread, and another one is
+//! told so ([`Error::WrongThread`]). Forks: a child goes on with a seat of its own; a caller that listened stays its parent's
+//! ([`Error::Forked`]).
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::thread::ThreadId;
+use std::time::{Duration, Instant};
+
+use polder_base::time::now_ms;
+use polder_base::{Fault, Protocol, Reply};
+use polder_commands::settings::{Id, id};
+use polder_commands::{Host, Progress, Session, waiting};
+use polder_hub::letter::Order;
+use polder_hub::{Delivery, Hearer, track};
+use polder_shm::fork;
+
+use crate::answer::{Answer, Item};
+use crate::batch::{self, Batch};
+use crate::home::{self, Ear};
+use crate::{Memory, Outlook};
+
+/// How long it is rested before a lock is tried again that somebody holds.
+const BUSY_REST: Duration = Duration::from_millis(1);
+const TRACKED_MAX: Id = id("tracking-table-max-keys");
+
+/// Why a call came to nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The command says no: the whole error text, its code first.
+    #[error("{0}")]
+    Refused(String),
+    /// The medium, the memory or another process failed.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+    #[error("ERR this caller listens or waits in another thread: use it there, or make one for each thread")]
+    WrongThread,
+    #[error("ERR this caller listened or waited when the process was forked: it is the parent's, make a new one")]
+    Forked,
+    #[error("ERR messages came faster than they were heard, and some are lost: read again what they were about")]
+    Lost,
+    #[error("ERR the caller was ended by CLIENT KILL or by QUIT")]
+    Closed,
+    #[error("ERR another call of this caller waits: let it end, or cancel it")]
+    Waiting,
+}
+
+/// See the module.
+pub struct Caller {
+    memory: Arc<Memory>,
+    session: Session,
+    /// What the last call answered; kept for its memory.
+    answer: Answer,
+    /// Where it listens or waits.
+    thread: Option<ThreadId>,
+    generation: u64,
+}
+
+impl Caller {
+    /// One that speaks RESP3: maps, sets, doubles and pushes are what they are.
+    pub fn new(memory: &Arc<Memory>) -> Caller {
+        Caller::speaking(memory, Protocol::Resp3)
+    }
+
+    /// One whose replies have the shapes of a protocol.
+    pub fn speaking(memory: &Arc<Memory>, protocol: Protocol) -> Caller {
+        let now_ms = now_ms();
+        let id = polder_hub::next_client(memory.table());
+        let session = Session { id, protocol, created_ms: now_ms, active_ms: now_ms, ..Session::default() };
+        Caller { memory: memory.clone(), session, answer: Answer::new(protocol), thread: None, generation: fork::generation() }
+    }
+
+    /// The memory that it calls.
+    pub fn memory(&self) -> &Arc<Memory> {
+        &self.memory
+    }
+
+    /// Its number, as in CLIENT ID: never used twice in a segment.
+    pub fn id(&self) -> u64 {
+        self.session.id
+    }
+
+    /// The database that its calls are about.
+    pub fn database(&self) -> u16 {
+        self.session.db
+    }
+
+    /// Runs a call; the reply is the caller's to keep. A call that waits keeps the thread for as long.
+    ///
+    /// # Errors
+    /// What the command answers where that is an error, and those of [`Error`].
+    pub fn run(&mut self, args: &[impl AsRef<[u8]>]) -> Result<Answer, Error> {
+        self.run_here(args)?;
+        self.outcome()?;
+        let fresh = Answer::new(self.session.protocol);
+        Ok(std::mem::replace(&mut self.answer, fresh))
+    }
+
+    /// As [`Caller::run`], with a reply that is shown and not kept: where replies are small, no memory is taken.
+    ///
+    /// # Errors
+    /// As [`Caller::run`].
+    pub fn show<R>(&mut self, args: &[impl AsRef<[u8]>], show: impl FnOnce(Item<'_>) -> R) -> Result<R, Error> {
+        self.run_here(args)?;
+        self.outcome()?;
+        Ok(show(self.answer.item()))
+    }
+
+    /// As [`Caller::run`], into a sink of one's own: errors are written like any reply. Large values come in pieces, as slices of the memory
+    /// itself. What is written may be rewound ([`Reply::rewind`]) and said again, when another process was in between.
+    ///
+    /// # Errors
+    /// Those of [`Error`] that are about the caller.
+    pub fn write(&mut self, args: &[impl AsRef<[u8]>], reply: &mut dyn Reply) -> Result<(), Error> {
+        self.admit()?;
+        if self.session.waiting.is_some() {
+            return Err(Error::Waiting);
+        }
+        let args: smallvec::SmallVec<[&[u8]; 8]> = args.iter().map(AsRef::as_ref).collect();
+        self.execute(&args, reply);
+        Ok(())
+    }
+
+    /// Runs the calls of a batch one after another, as a pipeline; their cache misses are taken together. Answers all their replies, errors among
+    /// them.
+    ///
+    /// # Errors
+    /// Those of [`Error`] that are about the caller.
+    pub fn run_batch(&mut self, batch: &Batch) -> Result<Answer, Error> {
+        self.admit()?;
+        if self.session.waiting.is_some() {
+            return Err(Error::Waiting);
+        }
+        let mut answer = Answer::new(self.session.protocol);
+        let mut outlook = Outlook::default();
+        batch.each_chunk(|calls| batch::run_chunk(self, calls, &mut outlook, &mut answer));
+        answer.seal();
+        Ok(answer)
+    }
+
+    /// Runs the calls of a batch as one transaction (MULTI and EXEC): all of them or none, with nobody between them. Answers an array of their
+    /// replies, or null when a watched key has changed.
+    ///
+    /// # Errors
+    /// As [`Caller::run`]; EXECABORT when one of the calls cannot be made at all.
+    pub fn run_atomically(&mut self, batch: &Batch) -> Result<Answer, Error> {
+        self.run(&["MULTI"])?;
+        let queued = self.run_batch(batch);
+        let done = self.run(&["EXEC"]);
+        queued.and(done)
+    }
+
+    /// Begins a call without keeping the thread: `None` says that it waits. [`Caller::resume`] goes on with it, best when
+    /// [`Caller::descriptor`] has become readable or [`Caller::until_ms`] is over.
+    ///
+    /// # Errors
+    /// As [`Caller::run`].
+    pub fn start(&mut self, args: &[impl AsRef<[u8]>]) -> Result<Option<Answer>, Error> {
+        self.session.parks = true;
+        let done = self.run_here(args);
+        self.session.parks = false;
+        done?;
+        if self.session.waiting.is_some() {
+            home::with(self.memory.table(), |home| home.begin_wait(self.session.id));
+            self.settle_down();
+            return Ok(None);
+        }
+        self.take_answer()
+    }
+
+    /// Looks whether a call that was begun has come to its end: `None` says that it still waits.
+    ///
+    /// # Errors
+    /// As [`Caller::run`]; [`Error::Refused`] where no call waits.
+    pub fn resume(&mut self) -> Result<Option<Answer>, Error> {
+        self.admit()?;
+        let Some(until_ms) = self.until_ms() else { return Err(Error::Refused("ERR no call of this caller waits".into())) };
+        let memory = self.memory.clone();
+        let (table, host) = (memory.table(), memory.host());
+        home::look(table);
+        let (woken, order) =
+            home::with(table, |home| (home.take_woken(self.session.id), home.take_order(self.session.id))).unwrap_or_default();
+        let mut progress = Progress::Waiting;
+        if woken {
+            self.session.parks = true;
+            progress = polder_commands::resume(table, &mut self.session, host, &mut self.answer);
+            self.session.parks = false;
+        }
+        if progress == Progress::Busy {
+            home::with(table, |home| {
+                home.begin_wait(self.session.id);
+                Hearer::retry(&mut Ear { table }, self.session.id);
+            });
+        }
+        if progress != Progress::Answered && (order.is_some() || until_ms <= now_ms()) {
+            polder_commands::give_up(table, &mut self.session, host, order == Some(Order::UnblockWithError), &mut self.answer);
+            progress = Progress::Answered;
+        }
+        if progress == Progress::Answered {
+            home::with(table, |home| home.end_wait(self.session.id));
+            self.after();
+        }
+        home::arm(table);
+        if progress == Progress::Answered { self.take_answer() } else { Ok(None) }
+    }
+
+    /// Until when a call that was begun waits, in milliseconds since the Unix epoch; `u64::MAX`: for ever; `None`: no call waits.
+    pub fn until_ms(&self) -> Option<u64> {
+        self.session.waiting.as_ref().map(|waiting| waiting.until_ms)
+    }
+
+    /// Ends a call that waits as its timeout would.
+    ///
+    /// # Errors
+    /// Those of [`Error`] that are about the caller.
+    pub fn cancel(&mut self) -> Result<(), Error> {
+        self.admit()?;
+        let memory = self.memory.clone();
+        waiting::leave(memory.table(), &mut self.session);
+        home::with(memory.table(), |home| home.end_wait(self.session.id));
+        self.after();
+        Ok(())
+    }
+
+    /// A file descriptor that is readable when this caller, or another one of the thread, has something to hear or to go on with: for an event
+    /// loop of one's own. It is a copy to be closed when it is not needed any more, stands for the thread and the memory, is level-triggered, and must
+    /// not be read. When it is readable,
+    /// look at all callers of the thread that listen ([`Caller::hear`] with no patience) or wait ([`Caller::resume`]).
+    ///
+    /// # Errors
+    /// [`Error::Fault`] where no bell can be made beside the segment's name.
+    pub fn descriptor(&mut self) -> Result<OwnedFd, Error> {
+        self.admit()?;
+        Ok(home::descriptor(self.memory.table())?)
+    }
+
+    /// Shows what has come for this caller, and waits at most `patience` for something to come; answers how many messages that were. Each is an
+    /// [`Item::Push`] (in RESP2 an array) as a client of a server gets it. `show` may use other callers, and this memory.
+    ///
+    /// # Errors
+    /// [`Error::Lost`], once, behind what was not lost; [`Error::Closed`].
+    pub fn hear(&mut self, patience: Duration, mut show: impl FnMut(Item<'_>)) -> Result<usize, Error> {
+        self.admit()?;
+        let memory = self.memory.clone();
+        let table = memory.table();
+        let began = Instant::now();
+        loop {
+            home::look(table);
+            let heard = self.show_messages(&mut show);
+            home::arm(table);
+            let left = patience.saturating_sub(began.elapsed());
+            match heard {
+                Ok(0) if !left.is_zero() => home::nap(table, left),
+                heard => return heard,
+            }
+            memory.tend();
+        }
+    }
+
+    fn show_messages(&mut self, show: &mut impl FnMut(Item<'_>)) -> Result<usize, Error> {
+        let table = self.memory.table();
+        let taken = home::with(table, |home| {
+            let mailbox = home.mailbox(self.session.id)?;
+            let fresh = Answer::new(mailbox.protocol);
+            let messages = std::mem::replace(&mut mailbox.messages, fresh);
+            Some((messages, std::mem::take(&mut mailbox.lost), mailbox.killed))
+        });
+        let Some((messages, lost, killed)) = taken.flatten() else { return Ok(0) };
+        let mut count = 0;
+        for message in messages.items() {
+            show(message);
+            count += 1;
+        }
+        home::with(table, |home| {
+            if let Some(mailbox) = home.mailbox(self.session.id) {
+                mailbox.messages.take_memory_of(messages);
+                // What was not lost has been shown; the loss is told next time.
+                mailbox.lost |= lost && count > 0;
+            }
+        });
+        match count {
+            0 if lost => Err(Error::Lost),
+            0 if killed => Err(Error::Closed),
+            count => Ok(count),
+        }
+    }
+
+    /// Drops it where its thread is ending: what it heard and waited for ends with the thread's seat.
+    pub fn abandon(mut self) {
+        self.thread = None;
+    }
+
+    /// Whether calls may be made now: not by a child of its owner, nor elsewhere than where it listens or waits. Every call looks by itself.
+    ///
+    /// # Errors
+    /// Those of [`Error`] that are about the caller.
+    pub fn admit(&mut self) -> Result<(), Error> {
+        let generation = fork::generation();
+        if generation != self.generation {
+            if self.thread.is_some() {
+                return Err(Error::Forked);
+            }
+            self.generation = generation;
+            self.session.id = polder_hub::next_client(self.memory.table());
+        }
+        if let Some(thread) = self.thread
+            && thread != std::thread::current().id()
+        {
+            return Err(Error::WrongThread);
+        }
+        if self.session.closing {
+            return Err(Error::Closed);
+        }
+        Ok(())
+    }
+
+    /// Runs a call into the caller's own answer.
+    fn run_here(&mut self, args: &[impl AsRef<[u8]>]) -> Result<(), Error> {
+        let mut answer = std::mem::take(&mut self.answer);
+        answer.clear();
+        let done = self.write(args, &mut answer);
+        answer.seal();
+        self.answer = answer;
+        done
+    }
+
+    pub(crate) fn execute(&mut self, args: &[&[u8]], reply: &mut dyn Reply) {
+        // The memory is borrowed, not counted: a count that many threads change would be the slowest part of a call.
+        let Caller { memory, session, .. } = self;
+        while memory.execute(session, memory.host(), args, reply) == Progress::Busy {
+            std::thread::sleep(BUSY_REST);
+        }
+        self.after();
+    }
+
+    pub(crate) fn parts(&mut self) -> (&Memory, &mut Session) {
+        (&self.memory, &mut self.session)
+    }
+
+    /// What follows from a call: where the caller belongs now, what it is to be told, what is due in the memory.
+    pub(crate) fn after(&mut self) {
+        if self.thread.is_some() || self.is_bound() {
+            self.settle_down();
+        }
+        self.memory.tend();
+    }
+
+    /// Whether it has been ended, so that nothing more is run.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.session.closing
+    }
+
+    /// Whether it has something that is known to its thread only.
+    fn is_bound(&self) -> bool {
+        let session = &self.session;
+        session.listens() || session.tracking.is_some() || session.monitors || session.waiting.is_some()
+    }
+
+    fn settle_down(&mut self) {
+        let memory = self.memory.clone();
+        let table = memory.table();
+        let (id, protocol) = (self.session.id, self.session.protocol);
+        if !self.is_bound() {
+            self.thread = None;
+            home::with(table, |home| home.leave(id));
+            return;
+        }
+        self.thread = Some(std::thread::current().id());
+        let unsure = std::mem::take(&mut self.session.unsure);
+        home::with(table, |home| home.enter(id, protocol, self.session.listens()));
+        for key in &unsure {
+            let keys: &[&[u8]] = &[key];
+            Ear { table }.deliver(&[id], Delivery::Invalidation { keys: Some(keys), redirected: false });
+        }
+        let most = memory.host().settings().number(TRACKED_MAX);
+        if self.session.tracking.is_some() && most > 0 {
+            track::limit(table, &mut Ear { table }, most as usize);
+        }
+        home::arm(table);
+    }
+
+    fn take_answer(&mut self) -> Result<Option<Answer>, Error> {
+        self.answer.seal();
+        self.outcome()?;
+        let fresh = Answer::new(self.session.protocol);
+        Ok(Some(std::mem::replace(&mut self.answer, fresh)))
+    }
+
+    /// The error that the last call has answered.
+    fn outcome(&self) -> Result<(), Error> {
+        match self.answer.item() {
+            Item::Error(text) => Err(Error::Refused(String::from_utf8_lossy(text).into_owned())),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        if self.thread.is_none() || self.generation != fork::generation() {
+            return;
+        }
+        let memory = self.memory.clone();
+        let mut session = std::mem::take(&mut self.session);
+        match self.thread {
+            Some(thread) if thread != std::thread::current().id() => home::orphan(memory.table(), thread, session),
+            _ => home::bury(memory.table(), &mut session),
+        }
+    }
+}

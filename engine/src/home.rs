@@ -1,0 +1,288 @@
+//! What one thread's callers of a memory have in common: the letters in its inbox, and the bell that says that some have come.
+//!
+//! ```text
+//!   inbox of the thread's seat --hear()--> Home --> mailbox of each caller that listens     (bounded: H3)
+//!                                               `-> callers whose call waits: look again
+//! ```
+//!
+//! Whoever of the thread hears first takes in the letters of all. A caller that polls a descriptor polls the seat's bell, which then stays
+//! *armed*: while it runs nothing here, the seat counts as asleep, so that the first letter rings.
+//!
+//! **Invariant:** an armed bell is readable whenever a caller of this thread has something that it has not been shown.
+use std::cell::RefCell;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread::ThreadId;
+use std::time::Duration;
+
+use hashbrown::{HashMap, HashSet};
+use polder_base::time::coarse_ms;
+use polder_base::{Fault, Protocol, Reply};
+use polder_commands::{Session, pubsub, waiting};
+use polder_hub::letter::Order;
+use polder_hub::{Delivery, Hearer, ears};
+use polder_shm::fork;
+use polder_table::Table;
+
+use crate::answer::Answer;
+
+/// What waits for one caller at most, in bytes: as much as an inbox.
+const MAILBOX_BYTES_MAX: usize = 64 << 20;
+/// How often what is due now and then is done.
+const TICK_MS: u64 = 1000;
+
+/// The messages for one caller.
+#[derive(Default)]
+pub(crate) struct Mailbox {
+    pub messages: Answer,
+    pub protocol: Protocol,
+    /// It has subscribed to something.
+    pub listens: bool,
+    /// Some messages were lost.
+    pub lost: bool,
+    /// It was told to end.
+    pub killed: bool,
+}
+
+impl Mailbox {
+    fn has_news(&self) -> bool {
+        self.lost || self.killed || self.messages.items().next().is_some()
+    }
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Home {
+    boxes: HashMap<u64, Mailbox>,
+    /// Callers whose call waits without keeping the thread, and those of them that are to look again; and who is to give up, how.
+    waiting: HashSet<u64>,
+    woken: HashSet<u64>,
+    orders: HashMap<u64, Order>,
+    bell: Option<OwnedFd>,
+    ticked_ms: u64,
+}
+
+/// Whose: the segment, and the process as forks count it.
+type Key = (u64, u64);
+
+thread_local! {
+    static HOMES: RefCell<HashMap<Key, Home>> = RefCell::default();
+}
+
+/// Uses the thread's home in a memory; `None` at the thread's end.
+pub(crate) fn with<R>(table: &Table, work: impl FnOnce(&mut Home) -> R) -> Option<R> {
+    let key = (table.segment().id(), fork::generation());
+    HOMES.try_with(|homes| work(homes.borrow_mut().entry(key).or_default())).ok()
+}
+
+impl Home {
+    /// Makes or renews the mailbox of a caller that listens.
+    pub fn enter(&mut self, client: u64, protocol: Protocol, listens: bool) {
+        let mailbox = self.boxes.entry(client).or_default();
+        mailbox.messages.speak(protocol);
+        (mailbox.protocol, mailbox.listens) = (protocol, listens);
+    }
+
+    /// Forgets a caller.
+    pub fn leave(&mut self, client: u64) {
+        self.boxes.remove(&client);
+        self.end_wait(client);
+    }
+
+    pub fn mailbox(&mut self, client: u64) -> Option<&mut Mailbox> {
+        self.boxes.get_mut(&client)
+    }
+
+    /// Notes that a caller's call waits, and does not keep the thread.
+    pub fn begin_wait(&mut self, client: u64) {
+        self.waiting.insert(client);
+    }
+
+    pub fn end_wait(&mut self, client: u64) {
+        self.waiting.remove(&client);
+        self.woken.remove(&client);
+        self.orders.remove(&client);
+    }
+
+    /// Whether a caller's call is to look again; says so once.
+    pub fn take_woken(&mut self, client: u64) -> bool {
+        self.woken.remove(&client)
+    }
+
+    pub fn take_order(&mut self, client: u64) -> Option<Order> {
+        self.orders.remove(&client)
+    }
+
+    fn has_news(&self) -> bool {
+        !self.woken.is_empty() || !self.orders.is_empty() || self.boxes.values().any(Mailbox::has_news)
+    }
+
+    fn deliver(&mut self, client: u64, delivery: &Delivery<'_>) {
+        let Some(mailbox) = self.boxes.get_mut(&client) else { return };
+        if let Delivery::Invalidation { redirected, .. } = delivery
+            && mailbox.protocol == Protocol::Resp2
+            && !(*redirected && mailbox.listens)
+        {
+            return;
+        }
+        if mailbox.messages.weight() > MAILBOX_BYTES_MAX {
+            mailbox.lost = true;
+            return;
+        }
+        pubsub::write(&mut mailbox.messages, delivery);
+        mailbox.messages.seal();
+    }
+}
+
+/// Sessions of callers that were dropped elsewhere than where they listened: by segment and thread.
+static ORPHANS: Mutex<Vec<(u64, ThreadId, Session)>> = Mutex::new(Vec::new());
+static ORPHANS_COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// Ends all that a caller of this thread hears and waits for.
+pub(crate) fn bury(table: &Table, session: &mut Session) {
+    waiting::leave(table, session);
+    session.end_listening(table);
+    with(table, |home| home.leave(session.id));
+}
+
+/// Leaves it to a thread to do so: only it knows its callers. Should it never come by, its seat's end does it.
+pub(crate) fn orphan(table: &Table, thread: ThreadId, session: Session) {
+    let mut orphans = ORPHANS.lock().unwrap_or_else(PoisonError::into_inner);
+    orphans.push((table.segment().id(), thread, session));
+    ORPHANS_COUNT.store(orphans.len(), Ordering::Release);
+}
+
+#[cold]
+fn bury_orphans(table: &Table) {
+    let (segment, thread) = (table.segment().id(), std::thread::current().id());
+    let mut orphans = ORPHANS.lock().unwrap_or_else(PoisonError::into_inner);
+    let (own, others) = std::mem::take(&mut *orphans).into_iter().partition(|(of, at, _)| *of == segment && *at == thread);
+    *orphans = others;
+    ORPHANS_COUNT.store(orphans.len(), Ordering::Release);
+    drop(orphans);
+    let own: Vec<(u64, ThreadId, Session)> = own;
+    own.into_iter().for_each(|(_, _, mut session)| bury(table, &mut session));
+}
+
+/// The thread as the hub knows it: everything goes to its callers, who look at it when they are asked to.
+pub(crate) struct Ear<'e> {
+    pub table: &'e Table,
+}
+
+impl Hearer for Ear<'_> {
+    fn deliver(&mut self, clients: &[u64], delivery: Delivery<'_>) {
+        with(self.table, |home| clients.iter().for_each(|client| home.deliver(*client, &delivery)));
+    }
+
+    fn retry(&mut self, client: u64) {
+        with(self.table, |home| home.waiting.contains(&client) && home.woken.insert(client));
+    }
+
+    fn knows(&self, client: u64) -> bool {
+        with(self.table, |home| home.boxes.contains_key(&client) || home.waiting.contains(&client)).unwrap_or(false)
+    }
+
+    fn missed(&mut self, clients: &[u64]) {
+        with(self.table, |home| {
+            for client in clients {
+                if let Some(mailbox) = home.boxes.get_mut(client) {
+                    mailbox.lost = true;
+                }
+            }
+        });
+    }
+
+    fn obey(&mut self, client: u64, order: Order) {
+        with(self.table, |home| {
+            if order == Order::Kill
+                && let Some(mailbox) = home.boxes.get_mut(&client)
+            {
+                mailbox.killed = true;
+            }
+            if home.waiting.contains(&client) {
+                home.orders.insert(client, order);
+            }
+        });
+    }
+}
+
+/// Takes in the letters that have come, for all callers of the thread.
+pub(crate) fn take_in(table: &Table, hearer: &mut dyn Hearer) {
+    if ORPHANS_COUNT.load(Ordering::Acquire) != 0 {
+        bury_orphans(table);
+    }
+    ears::settle(table);
+    while polder_hub::hear(table, hearer) {}
+    polder_hub::track::close_turn(table, hearer);
+    let now_ms = coarse_ms();
+    let last_ms = with(table, |home| home.ticked_ms).unwrap_or(now_ms);
+    if now_ms.saturating_sub(last_ms) >= TICK_MS {
+        with(table, |home| home.ticked_ms = now_ms);
+        ears::tick(table, hearer);
+    }
+}
+
+/// Takes in letters, shows the descriptor's readers that there is something for them, or that there is nothing.
+pub(crate) fn look(table: &Table) {
+    silence(table);
+    take_in(table, &mut Ear { table });
+}
+
+/// The descriptor that becomes readable when a caller of this thread has something to hear.
+pub(crate) fn descriptor(table: &Table) -> Result<OwnedFd, Fault> {
+    if with(table, |home| home.bell.is_none()).unwrap_or(false) {
+        polder_hub::attend(table)?;
+        let bell = table.seat()?.bell()?;
+        with(table, |home| home.bell = Some(bell));
+        arm(table);
+    }
+    let copy = with(table, |home| home.bell.as_ref().map(OwnedFd::try_clone));
+    match copy.flatten() {
+        Some(copy) => copy.map_err(|error| Fault::System(format!("no descriptor can be had: {error}"))),
+        None => Err(Fault::System("the thread ends".into())),
+    }
+}
+
+/// Leaves the bell as the invariant wants it: at the end of everything here that takes in letters or sleeps.
+pub(crate) fn arm(table: &Table) {
+    /// What our own calls have caused is taken in at once, not rung for.
+    const ROUNDS: u32 = 4;
+    for round in 1..=ROUNDS {
+        let Some(news) = with(table, |home| home.bell.as_ref().map(|_| home.has_news())).flatten() else { return };
+        if !news && table.seat().is_ok_and(|seat| seat.doze()) {
+            return;
+        }
+        if news || round == ROUNDS {
+            // A bell that is full is readable as well.
+            with(table, |home| home.bell.as_ref().map(|bell| rustix::io::write(bell, b"!")));
+            return;
+        }
+        take_in(table, &mut Ear { table });
+    }
+}
+
+/// Takes what rang out of the bell.
+fn silence(table: &Table) {
+    with(table, |home| {
+        let Some(bell) = &home.bell else { return };
+        let mut rings = [0; 256];
+        while rustix::io::read(bell, &mut rings).is_ok_and(|count| count == rings.len()) {}
+    });
+    if let Ok(seat) = table.seat() {
+        seat.rise();
+    }
+}
+
+/// Sleeps until letters come, at most `timeout`. It may wake for nothing.
+pub(crate) fn nap(table: &Table, timeout: Duration) {
+    /// The longest nap: chores and ticks are done in between where no server does them.
+    const NAP: Duration = Duration::from_millis(500);
+    /// How soon something is tried again that others wait for.
+    const OWED: Duration = Duration::from_millis(1);
+    let most = if ears::owes(table) { OWED } else { NAP };
+    match table.seat() {
+        Ok(seat) => seat.sleep(Some(timeout.min(most))),
+        Err(_) => std::thread::sleep(timeout.min(most)),
+    }
+}
