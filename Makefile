@@ -1,10 +1,11 @@
 # make run     builds Polder and serves a memory on 127.0.0.1:6379 (ARGS='--port 7000' adds flags)
 # make test    runs every layer of tests
 # make build   leaves target/release/polder
+# make install PREFIX=/usr/local   installs the program, the C library and its headers (DESTDIR as usual)
 #
 # Each installs what it lacks by itself on Debian 12 (see xtask/needs.sh) and says nothing when nothing is missing.
 
-.PHONY: run test build needs-build needs-test
+.PHONY: run test build install needs-build needs-test
 .DEFAULT_GOAL := build
 
 run: build
@@ -15,6 +16,12 @@ test: needs-test
 
 build: needs-build
 	cargo build --release --locked --package polder
+
+PREFIX ?= /usr/local
+
+install: build
+	@DESTDIR="$(DESTDIR)" capi/build.sh $(PREFIX)
+	install -D -m 755 $${CARGO_TARGET_DIR:-target}/release/polder $(DESTDIR)$(PREFIX)/bin/polder
 
 needs-build:
 	@xtask/needs.sh build

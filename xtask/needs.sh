@@ -87,6 +87,9 @@ build)
 test)
     install redis-server redis-server redis-tools
     install memcached memcached
+    install pkg-config pkg-config
+    install valgrind valgrind
+    install man man-db
     install python3 python3 python3-venv
     python3 -c 'import ensurepip' 2>/dev/null || { as_root apt-get -qq update && as_root apt-get -qq -y install python3-venv >/dev/null; }
     # The real input of a test is the package catalogue.

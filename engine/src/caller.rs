@@ -281,6 +281,22 @@ impl Caller {
         Ok(home::descriptor(self.memory.table())?)
     }
 
+    /// Sleeps until something has come for a caller of this thread, at most half a second and `patience`; it may wake for nothing. For loops that
+    /// have something else to look after, around [`Caller::resume`] and [`Caller::hear`] without patience.
+    ///
+    /// # Errors
+    /// Those of [`Error`] that are about the caller.
+    pub fn rest(&mut self, patience: Duration) -> Result<(), Error> {
+        self.admit()?;
+        let table = self.memory.table();
+        home::look(table);
+        if !home::has_news(table) {
+            home::nap(table, patience);
+        }
+        home::arm(table);
+        Ok(())
+    }
+
     /// Shows what has come for this caller, and waits at most `patience` for something to come; answers how many messages that were. Each is an
     /// [`Item::Push`] (in RESP2 an array) as a client of a server gets it. `show` may use other callers, and this memory.
     ///

@@ -223,6 +223,11 @@ pub(crate) fn take_in(table: &Table, hearer: &mut dyn Hearer) {
     }
 }
 
+/// Whether a caller of the thread has something that it has not been shown.
+pub(crate) fn has_news(table: &Table) -> bool {
+    with(table, |home| home.has_news()).unwrap_or(false)
+}
+
 /// Takes in letters, shows the descriptor's readers that there is something for them, or that there is nothing.
 pub(crate) fn look(table: &Table) {
     silence(table);

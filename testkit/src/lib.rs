@@ -11,6 +11,7 @@
 pub mod answer;
 pub mod arguments;
 pub mod bench;
+pub mod c_header;
 pub mod caller;
 pub mod crash;
 pub mod door;

@@ -9,7 +9,7 @@ mod tally;
 mod tidy;
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use tally::Tally;
 
@@ -28,7 +28,7 @@ cargo x crash [--seed N] [--kills N] [--actors N] [--pause MS] [--stall MS]
                               kill -9 under load, against the journals of what was acknowledged
 cargo x fuzz smoke | NAME [--seed N] [--seconds N]
 cargo x bench [NAME]          ratios against peers in one run, appended to bench/history.jsonl
-cargo x docs                  writes docs/commands.md and docs/settings.md";
+cargo x docs                  writes docs/commands.md, docs/settings.md and the C headers";
 
 /// The seed of the parts that `cargo x test` runs: the same changes give the same result.
 const SEED: &str = "20260711";
@@ -71,9 +71,17 @@ fn test(tally: &mut Tally) {
     testkit(tally, "peers", "peers", &["--seed", SEED, "--seconds", "30", "--sequences", "8000"]);
     transcripts(tally, "--serve");
     testkit(tally, "stock clients", "stock_clients", &[]);
+    tally.run("C door", script("capi/test.sh"));
     testkit(tally, "real input", "real_input", &[]);
     testkit(tally, "crash points", "crash", &["points"]);
     testkit(tally, "crash", "crash", &["--seed", SEED, "--kills", "200", "--actors", "4", "--stall", "500"]);
+}
+
+/// A script of ours, which is stopped when it hangs.
+fn script(path: &str) -> Command {
+    let mut command = Command::new("timeout");
+    command.arg("900").arg(root().join(path));
+    command
 }
 
 /// Runs the transcripts against servers.

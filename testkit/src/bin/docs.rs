@@ -1,18 +1,31 @@
-//! Writes what is derived from the tables: `docs` writes docs/commands.md and docs/settings.md, `docs --check` only
-//! says which of them are stale.
+//! Writes what is derived from the tables and sources: `docs` writes docs/commands.md, docs/settings.md and the C headers, `docs --check`
+//! only says which of them are stale.
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use polder_commands::command::{Command, Run};
 use polder_commands::{FAMILIES, settings};
+use polder_testkit::c_header;
 
 fn main() -> ExitCode {
     let only_check = std::env::args().any(|word| word == "--check");
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
-    let pages = [("commands.md", commands()), ("settings.md", settings::document::markdown())];
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let header = match c_header::functions(&root) {
+        Ok(header) => header,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let pages = [
+        ("docs/commands.md", commands()),
+        ("docs/settings.md", settings::document::markdown()),
+        ("capi/include/polder.h", header),
+        ("capi/include/polder_commands.h", c_header::commands()),
+    ];
     let mut stale = Vec::new();
     for (name, text) in &pages {
-        let path: PathBuf = folder.join(name);
+        let path: PathBuf = root.join(name);
         if std::fs::read_to_string(&path).is_ok_and(|old| old == *text) {
             continue;
         }

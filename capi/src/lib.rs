@@ -1,0 +1,31 @@
+//! The C door: `libpolder.so`, `libpolder.a` and `polder.h`, which is made from these sources and the command table by `cargo x docs`.
+//!
+//! ```text
+//!   C            handle (a number)  -->  threads.rs: what the calling thread has by that number  -->  polder_engine
+//!   status code, polder_message()   <--  status.rs: every way in goes through `guarded`
+//!   polder_reply (plain structs)    <--  reply.rs: laid over the bytes of an answer, which are not copied
+//! ```
+//!
+//! Invariants:
+//! - **C1** Nothing that C hands in is believed but that its pointers lead to as much as it says: handles are numbers that are looked up, never
+//!   addresses; NULL and impossible sizes are told.
+//! - **C2** No panic leaves: it becomes a status, and the caller that was in use is closed.
+//! - **C3** What the thread-local registry lends is taken out of it meanwhile, so that a callback that comes back in finds it in use.
+#![allow(non_camel_case_types)]
+// C has no word for what a caller must see to: the header says it, and C1 what is not believed.
+#![allow(clippy::not_unsafe_ptr_arg_deref)]
+
+mod calls;
+mod memory;
+mod reply;
+mod status;
+mod strings;
+mod text;
+mod threads;
+
+pub use calls::*;
+pub use memory::*;
+pub use reply::{polder_reply, polder_type};
+pub use status::{polder_message, polder_status};
+pub use strings::*;
+pub use text::polder_text;

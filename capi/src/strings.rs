@@ -1,0 +1,100 @@
+//! Strings the short way: without arguments to be put together and replies to be released. They see nothing of an open MULTI.
+use std::ffi::c_void;
+
+use polder_engine::Database;
+
+use crate::memory::polder_caller;
+use crate::status::polder_status::{self, POLDER_ABSENT, POLDER_TOO_SMALL};
+use crate::status::{Done, Failure, guarded, misuse};
+use crate::text::{give, polder_text};
+use crate::threads::lend;
+
+/// Is shown the string in a key where it lies; NULL where there is none. It must not call Polder, and must not keep the address.
+pub type polder_seen = Option<unsafe extern "C" fn(context: *mut c_void, bytes: *const u8, length: usize)>;
+
+fn on_database<R>(caller: polder_caller, work: impl FnOnce(Database<'_>) -> Done<R>) -> Done<R> {
+    lend(caller.handle, |door| {
+        let number = u8::try_from(door.caller.database()).or_else(|_| misuse("a database beyond 255"))?;
+        door.caller.admit()?;
+        work(door.caller.memory().database(number))
+    })
+}
+
+fn absent<T>() -> Done<T> {
+    Err(Failure(POLDER_ABSENT, "ERR no such key".into()))
+}
+
+/// Copies the string in a key to `buffer`. `length` gets its length, also when the room is too small (POLDER_TOO_SMALL: nothing is copied). No such
+/// key: POLDER_ABSENT.
+#[unsafe(no_mangle)]
+pub extern "C" fn polder_string_copy(
+    caller: polder_caller,
+    key: polder_text,
+    buffer: *mut u8,
+    room: usize,
+    length: *mut usize,
+) -> polder_status {
+    guarded(|| {
+        let key = key.read()?;
+        if buffer.is_null() && room > 0 {
+            return misuse("NULL where the string should be written");
+        }
+        let copied = on_database(caller, |database| {
+            Ok(database.read(key, |value| {
+                let value = value?;
+                if !value.is_empty() && value.len() <= room {
+                    // SAFETY: C1, there is room for so many; what the memory holds does not lie in C's own buffer.
+                    unsafe { std::ptr::copy_nonoverlapping(value.as_ptr(), buffer, value.len()) };
+                }
+                Some(value.len())
+            })?)
+        })?;
+        let Some(whole) = copied else { return absent() };
+        give(length, whole);
+        if whole > room { Err(Failure(POLDER_TOO_SMALL, format!("ERR the string has {whole} bytes"))) } else { Ok(()) }
+    })
+}
+
+/// Shows the string in a key where it lies, without a copy of anything long. It may be shown twice, when a writer was in between: the last time
+/// counts.
+#[unsafe(no_mangle)]
+pub extern "C" fn polder_string_see(caller: polder_caller, key: polder_text, seen: polder_seen, context: *mut c_void) -> polder_status {
+    guarded(|| {
+        let (key, Some(seen)) = (key.read()?, seen) else { return misuse("NULL where the callback should be") };
+        on_database(caller, |database| {
+            Ok(database.read(key, |value| {
+                let (bytes, length) = value.map_or((std::ptr::null(), 0), |value| (value.as_ptr(), value.len()));
+                // SAFETY: C1, a function that takes these.
+                unsafe { seen(context, bytes, length) };
+            })?)
+        })
+    })
+}
+
+/// Gives a key a string; an expiry that it had is gone.
+#[unsafe(no_mangle)]
+pub extern "C" fn polder_string_put(caller: polder_caller, key: polder_text, value: polder_text) -> polder_status {
+    guarded(|| {
+        let (key, value) = (key.read()?, value.read()?);
+        on_database(caller, |database| Ok(database.set(key, value)?))
+    })
+}
+
+/// As `polder_string_put`, with an expiry in milliseconds since the Unix epoch.
+#[unsafe(no_mangle)]
+pub extern "C" fn polder_string_put_until(caller: polder_caller, key: polder_text, value: polder_text, expiry_ms: u64) -> polder_status {
+    guarded(|| {
+        let (key, value) = (key.read()?, value.read()?);
+        on_database(caller, |database| Ok(database.set_until(key, value, expiry_ms)?))
+    })
+}
+
+/// Adds to the integer in a key, where an absent one counts as 0; `sum` gets the sum.
+#[unsafe(no_mangle)]
+pub extern "C" fn polder_string_add(caller: polder_caller, key: polder_text, by: i64, sum: *mut i64) -> polder_status {
+    guarded(|| {
+        let key = key.read()?;
+        give(sum, on_database(caller, |database| Ok(database.add(key, by)?))?);
+        Ok(())
+    })
+}

@@ -1,0 +1,73 @@
+#!/bin/sh
+# The layer "C door" of `make test`: installs the library, builds its tests and examples against what was installed, and runs them under the
+# address sanitizer, linked statically, and under valgrind; the examples beside a server.
+set -eu
+root=$(cd "$(dirname "$0")/.." && pwd)
+target=${CARGO_TARGET_DIR:-$root/target}
+place=$target/capi
+name=capi-$$
+passed=0
+
+rm -rf "$place"
+mkdir -p "$place"
+"$root/capi/build.sh" "$place/prefix" debug
+export PKG_CONFIG_PATH="$place/prefix/lib/pkgconfig" LD_LIBRARY_PATH="$place/prefix/lib"
+server=
+clean() {
+    [ -z "$server" ] || kill "$server" 2>/dev/null || true
+    rm -f /dev/shm/"$name"-* /dev/shm/polder-"$name"-* /dev/shm/.polder-bell-*"$name"-* 2>/dev/null || true
+}
+trap clean EXIT
+
+step() {
+    what=$1
+    shift
+    if timeout 120 "$@" >"$place/log" 2>&1; then
+        passed=$((passed + 1))
+    else
+        tail -20 "$place/log"
+        echo "C door: $what fails"
+        echo "C door: $passed passed, 1 failed"
+        exit 1
+    fi
+}
+# expect WHAT TEXT COMMAND...: the command's output has the text in it.
+expect() {
+    what=$1 text=$2
+    shift 2
+    step "$what" "$@"
+    grep -q -- "$text" "$place/log" || { cat "$place/log"; echo "C door: $what does not say $text"; echo "C door: $passed passed, 1 failed"; exit 1; }
+}
+
+warn="-std=gnu11 -g -Wall -Wextra -Werror -Wno-unused-function"
+shared=$(pkg-config --cflags --libs polder)
+static="$(pkg-config --cflags polder) $place/prefix/lib/libpolder.a $place/prefix/lib/libpolder-lua.a -lpthread -ldl -lm -lgcc_s"
+cd "$root/capi"
+step "the sanitized build" cc $warn -fsanitize=address,undefined -fno-sanitize-recover=undefined tests/door.c -o "$place/door-asan" $shared
+step "the static build" cc $warn tests/door.c -o "$place/door-static" $static
+step "the feed's build" cc $warn examples/feed.c -o "$place/feed" $shared
+step "the leaderboard's build" cc $warn -fsanitize=address examples/leaderboard.c -o "$place/leaderboard" $shared
+printf '#include <polder_commands.h>\nint main() { return 0; }\n' >"$place/cxx.cc"
+step "the build as C++" c++ -std=c++11 -Wall -Wextra -Werror -Wno-unused-function "$place/cxx.cc" -o "$place/cxx" $shared
+step "a strict build" cc -std=c99 -pedantic -Wall -Wextra -Werror -Wno-unused-function -x c "$place/cxx.cc" -o "$place/c99" $shared
+step "the man page" man -l --warnings=w "$place/prefix/share/man/man3/polder.3"
+
+expect "the sanitized run" "checks hold" "$place/door-asan" "shm:$name-asan"
+expect "the static run" "checks hold" "$place/door-static" "shm:$name-static"
+if command -v valgrind >/dev/null; then
+    expect "the run under valgrind" "checks hold" valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite --child-silent-after-fork=yes \
+        "$place/door-static" "shm:$name-valgrind"
+fi
+
+# A feed handler, read by a Redis client of a server and by another process.
+port=$((20000 + $$ % 20000))
+"$target/debug/polder" serve --segment "shm:$name-feed" --port "$port" --threads 1 >"$place/serve" 2>&1 &
+server=$!
+for _ in $(seq 100); do redis-cli -p "$port" ping >/dev/null 2>&1 && break; sleep 0.1; done
+expect "the feed" "2000 quotes of ACME" "$place/feed" "shm:$name-feed" ACME 2000
+expect "a Redis client beside the feed" "^2000$" redis-cli -p "$port" hget quote:ACME serial
+expect "the leaderboard" "ann: 7 points, place 1" "$place/leaderboard" "shm:$name-feed" add ann 7
+expect "a second player" "bob: 3.5 points, place 2" "$place/leaderboard" "shm:$name-feed" add bob 3.5
+expect "the best" "1. ann 7" "$place/leaderboard" "shm:$name-feed" top 10
+expect "a Redis client beside the leaderboard" "^3.5$" redis-cli -p "$port" zscore leaderboard bob
+echo "C door: $passed passed, 0 failed"

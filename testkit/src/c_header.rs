@@ -1,0 +1,230 @@
+//! The C headers: `polder.h` from the sources of capi (by cbindgen), `polder_commands.h` from the command table.
+//!
+//! A command's function takes the arguments that every call has, with the types that the grammar names; what is optional, repeated or a choice
+//! follows as a list of texts. They are `static inline`, so that a program takes what it uses and the library need not know them.
+use std::path::Path;
+
+use polder_commands::command::{CONTAINER, Command};
+use polder_commands::grammar::{Argument, arguments};
+use polder_commands::{FAMILIES, Family};
+
+const ABOUT: &str = "\
+/* Polder: a memory that many processes share. Made by `cargo x docs`; do not edit.
+ *
+ * Every function answers a polder_status; polder_message() has the text to it, for the calling thread.
+ *
+ * Threads: memories and listeners may be used by any thread. A caller is its thread's: in another one it is refused
+ * (POLDER_WRONG_THREAD). Replies are released by the thread that got them. Handles that were closed are refused
+ * (POLDER_CLOSED); handles are numbers, so neither does any harm.
+ *
+ * What is handed in must lie where it is said to lie, and must not be changed by others, while a call lasts. NULL with
+ * a length, and sizes that nothing can have, are refused (POLDER_MISUSE). Callbacks must return: no longjmp, no C++ exception.
+ *
+ * fork: a child may go on with memories and callers, which get a place of their own in the memory; a caller that
+ * listened or waited is the parent's (POLDER_FORKED). Replies that the parent had are copied like all of its memory.
+ */";
+
+/// `polder.h`.
+///
+/// # Errors
+/// When the sources cannot be read.
+pub fn functions(root: &Path) -> Result<String, String> {
+    let config = cbindgen::Config {
+        language: cbindgen::Language::C,
+        header: Some(ABOUT.into()),
+        include_guard: Some("POLDER_H".into()),
+        cpp_compat: true,
+        usize_is_size_t: true,
+        documentation_style: cbindgen::DocumentationStyle::Doxy,
+        line_length: 140,
+        no_includes: true,
+        sys_includes: ["stddef.h", "stdint.h"].map(String::from).to_vec(),
+        ..cbindgen::Config::default()
+    };
+    let sources = root.join("capi/src");
+    let mut files: Vec<_> = std::fs::read_dir(&sources).map_err(|error| format!("{}: {error}", sources.display()))?.flatten().collect();
+    files.sort_by_key(std::fs::DirEntry::file_name);
+    let builder = files.iter().fold(cbindgen::Builder::new().with_config(config), |builder, file| builder.with_src(file.path()));
+    let mut text = Vec::new();
+    builder.generate().map_err(|error| format!("polder.h: {error}"))?.write(&mut text);
+    String::from_utf8(text).map_err(|error| format!("polder.h: {error}"))
+}
+
+/// `polder_commands.h`.
+pub fn commands() -> String {
+    let mut text = String::from(PREFACE);
+    for Family { group, commands, .. } in FAMILIES {
+        text += &format!("\n/* ---- {group} ---- */\n");
+        for command in commands.iter().filter(|command| !command.has(CONTAINER)) {
+            text += &function(command);
+        }
+    }
+    text + "\n#ifdef __cplusplus\n}\n#endif\n\n#endif /* POLDER_COMMANDS_H */\n"
+}
+
+const PREFACE: &str = r#"/* A function for each command of Polder. Made from the command table by `cargo x docs`; do not edit.
+ *
+ * Arguments that every call has come first; what is optional, repeated or a choice follows as `more`, in the order in
+ * which the command wants it. `reply` may be NULL; otherwise it gets the reply, to be released (polder_release).
+ */
+#ifndef POLDER_COMMANDS_H
+#define POLDER_COMMANDS_H
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "polder.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Room for a number as text. */
+typedef struct polder_digits {
+    char text[40];
+} polder_digits;
+
+/* The bytes of a C string. */
+static inline polder_text polder_string(const char *string)
+{
+    polder_text text;
+    text.bytes = (const uint8_t *)string;
+    text.length = string ? strlen(string) : 0;
+    return text;
+}
+
+/* Some bytes. */
+static inline polder_text polder_bytes(const void *bytes, size_t length)
+{
+    polder_text text;
+    text.bytes = (const uint8_t *)bytes;
+    text.length = length;
+    return text;
+}
+
+/* An integer as text, which lies in `digits`. */
+static inline polder_text polder_integer(polder_digits *digits, int64_t value)
+{
+    snprintf(digits->text, sizeof digits->text, "%" PRId64, value);
+    return polder_string(digits->text);
+}
+
+/* A double as text that reads back the same, which lies in `digits`. */
+static inline polder_text polder_double(polder_digits *digits, double value)
+{
+    snprintf(digits->text, sizeof digits->text, "%.17g", value);
+    return polder_string(digits->text);
+}
+"#;
+
+/// What a parameter is in C, by the argument that it stands for.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Text,
+    Integer,
+    Double,
+}
+
+/// The grammar says "integer" of some words that are texts to some commands (`ZRANGE key (1 +inf BYSCORE`) or have fractions: the widest holds.
+fn kind(command: &Command, argument: &Argument) -> Kind {
+    const BY_INDEX: [&str; 6] = ["LRANGE", "LTRIM", "GETRANGE", "SUBSTR", "ZREMRANGEBYRANK", "SETRANGE"];
+    match (argument.kind, argument.name.as_str()) {
+        (_, "timeout") | ("double", _) => Kind::Double,
+        ("integer", "increment") if command.name == "ZINCRBY" => Kind::Double,
+        ("integer", "start" | "stop" | "end" | "limit" | "rank") if !BY_INDEX.contains(&command.name) => Kind::Text,
+        ("integer", "cursor") => Kind::Text,
+        ("integer" | "unix-time", _) => Kind::Integer,
+        _ => Kind::Text,
+    }
+}
+
+fn function(command: &Command) -> String {
+    let all = arguments(command.grammar);
+    let plain = |argument: &&Argument| {
+        let single = matches!(argument.kind, "key" | "string" | "pattern" | "integer" | "double" | "unix-time");
+        single && !argument.optional && !argument.multiple && argument.token.is_none()
+    };
+    let named: Vec<&Argument> = all.iter().take_while(plain).collect();
+    let open = named.len() < all.len();
+    let names = distinct(&named);
+    let (mut parameters, mut room, mut words) = (String::new(), String::new(), Vec::new());
+    for word in command.name.split('|') {
+        words.push(format!("polder_string(\"{word}\")"));
+    }
+    for (argument, name) in named.iter().zip(&names) {
+        let (c_type, conversion) = match kind(command, argument) {
+            Kind::Text => ("polder_text", None),
+            Kind::Integer => ("int64_t", Some("polder_integer")),
+            Kind::Double => ("double", Some("polder_double")),
+        };
+        parameters += &format!(", {c_type} {name}");
+        words.push(match conversion {
+            None => name.clone(),
+            Some(conversion) => {
+                room += &format!("    polder_digits {name}_digits;\n");
+                format!("{conversion}(&{name}_digits, {name})")
+            }
+        });
+    }
+    if open {
+        parameters += ", size_t more_count, const polder_text *more";
+    }
+    let assign: String = words.iter().enumerate().map(|(at, word)| format!("    args[{at}] = {word};\n")).collect();
+    let count = words.len();
+    let run = match open {
+        true => format!("polder_run_more(caller, {count}, args, more_count, more, reply)"),
+        false => format!("polder_run(caller, {count}, args, reply)"),
+    };
+    let name = command.name.to_ascii_lowercase().replace(['|', '-'], "_");
+    format!(
+        "\n/* {} {}\n * {} */\nstatic inline polder_status polder_{}(polder_caller caller{parameters}, const polder_reply **reply)\n{{\n    polder_text args[{count}];\n{room}{assign}    return {run};\n}}\n",
+        command.name.replace('|', " "),
+        command.grammar,
+        command.about,
+        renamed(&name),
+    )
+}
+
+/// Names that the library itself or C has already.
+fn renamed(name: &str) -> String {
+    match name {
+        "type" => "type_of".into(),
+        name => name.into(),
+    }
+}
+
+/// The arguments' names as C takes them, each once.
+fn distinct(named: &[&Argument]) -> Vec<String> {
+    const TAKEN: [&str; 7] = ["double", "default", "register", "caller", "reply", "args", "more"];
+    let mut names: Vec<String> = Vec::new();
+    for argument in named {
+        let mut name: String = argument.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        if TAKEN.contains(&name.as_str()) {
+            name.push('_');
+        }
+        while names.contains(&name) {
+            name.push('2');
+        }
+        names.push(name);
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_has_what_every_call_has_and_the_rest_as_a_list() {
+        let shown = |name: &str| function(polder_commands::find(name.as_bytes()).expect("a command"));
+        assert!(shown("HINCRBY").contains(
+            "polder_hincrby(polder_caller caller, polder_text key, polder_text field, int64_t increment, const polder_reply **reply)"
+        ));
+        assert!(shown("SET").contains(
+            "polder_set(polder_caller caller, polder_text key, polder_text value, size_t more_count, const polder_text *more, const"
+        ));
+        assert!(shown("PING").contains("polder_ping(polder_caller caller, size_t more_count"));
+        assert!(shown("DBSIZE").contains("polder_dbsize(polder_caller caller, const polder_reply **reply)"));
+    }
+}
