@@ -72,6 +72,7 @@ fn test(tally: &mut Tally) {
     transcripts(tally, "--serve");
     testkit(tally, "stock clients", "stock_clients", &[]);
     tally.run("C door", script("capi/test.sh"));
+    tally.run("Python door", script("python/test.sh"));
     testkit(tally, "real input", "real_input", &[]);
     testkit(tally, "crash points", "crash", &["points"]);
     testkit(tally, "crash", "crash", &["--seed", SEED, "--kills", "200", "--actors", "4", "--stall", "500"]);

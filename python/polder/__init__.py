@@ -1,0 +1,24 @@
+"""Polder: one memory that many processes share, in this process.
+
+``attach("name")`` gives an object with redis-py's methods and reply types; no server is needed, and those that serve the same memory see the same
+keys. It is a ``redis.Redis``, so pipelines, scripts, locks, subscriptions and ``decode_responses`` are what they are there::
+
+    import polder
+    r = polder.attach("app")          # instead of redis.Redis(host=...)
+    r.hset("user:1", mapping={"name": "ann"})
+
+For plain caching it is a mapping of its own, and the fastest way in::
+
+    cache = polder.cache("app")
+    cache["k"] = b"v"
+    cache.set("k", b"v", ttl=60)
+
+    @cache.memoize(ttl=60)            # computed once, however many processes want it at once
+    def price(symbol): ...
+"""
+from polder import aio
+from polder._polder import Fault, Memory, Refused
+from polder.cache import Cache
+from polder.client import Connection, Polder, attach, cache, memory
+
+__all__ = ["Cache", "Connection", "Fault", "Memory", "Polder", "Refused", "aio", "attach", "cache", "memory"]

@@ -1,0 +1,168 @@
+"""redis-py's asyncio client over an attached memory: calls that wait and subscriptions wait in the event loop, by a descriptor that it polls::
+
+    r = polder.aio.attach("app")
+    await r.blpop("jobs")
+"""
+import asyncio
+import os
+import time
+from collections import deque
+
+import redis
+import redis.asyncio
+from redis.asyncio.connection import AbstractConnection
+
+from polder._polder import Caller, Fault
+from polder.client import Connection as _Sync
+from polder.client import _error, memory
+
+
+class Connection(AbstractConnection):
+    """What redis-py's asyncio client takes for a connection. It belongs to the thread of its event loop."""
+
+    def __init__(self, memory=None, **options):
+        self._memory = memory
+        self._caller = None
+        self._descriptor = None
+        self._replies = deque()
+        # Packed calls that wait behind one that waits for a key.
+        self._behind = deque()
+        self._waits = False
+        super().__init__(**options)
+
+    def __del__(self, *_):
+        self._forget()
+
+    def repr_pieces(self):
+        return [("db", self.db)]
+
+    def _host_error(self):
+        return "memory"
+
+    async def _connect(self):
+        return None
+
+    @property
+    def is_connected(self):
+        return self._caller is not None
+
+    async def connect(self):
+        if self._caller is not None:
+            return
+        self._caller = Caller(self._memory, int(self.protocol or 2), _error)
+        self._descriptor = self._caller.fileno()
+        if self.db:
+            _Sync._expect(self._caller.run([b"SELECT", str(self.db).encode()]))
+        if self.client_name:
+            _Sync._expect(self._caller.run([b"CLIENT", b"SETNAME", self.encoder.encode(self.client_name)]))
+        for reference in self._connect_callbacks:
+            callback = reference()
+            if callback:
+                done = callback(self)
+                if asyncio.iscoroutine(done):
+                    await done
+
+    def _forget(self):
+        descriptor, self._descriptor, self._caller = self._descriptor, None, None
+        if descriptor is not None:
+            os.close(descriptor)
+        self._replies.clear()
+        self._behind.clear()
+        self._waits = False
+
+    async def disconnect(self, nowait=False):
+        self._forget()
+
+    async def check_health(self):
+        pass
+
+    pack_command = _Sync.pack_command
+    pack_commands = _Sync.pack_commands
+    _decoded = _Sync._decoded
+
+    async def send_packed_command(self, command, check_health=True):
+        if self._caller is None:
+            await self.connect()
+        self._behind.extend(command)
+        self._advance()
+
+    async def send_command(self, *args, **kwargs):
+        await self.send_packed_command(self.pack_command(*args))
+
+    def _advance(self):
+        """Runs what can be run."""
+        try:
+            waits = self._waits
+            while waits or self._behind:
+                answered = self._caller.resume() if waits else self._caller.start(self._behind.popleft())
+                self._waits = waits = answered is None
+                if waits:
+                    return
+                self._replies.extend(answered)
+        except Fault as fault:
+            raise redis.ConnectionError(str(fault)) from fault
+
+    def _look(self):
+        if self._waits:
+            self._advance()
+        else:
+            self._replies.extend(self._caller.hear(0.0))
+        return bool(self._replies)
+
+    async def _wait(self, seconds):
+        """Waits for a reply or a message; says whether there is one."""
+        loop = asyncio.get_running_loop()
+        until = None if seconds is None else time.monotonic() + seconds
+        while not self._replies and not self._look():
+            left = None if until is None else until - time.monotonic()
+            due_ms = self._caller.until_ms()
+            if due_ms is not None:
+                own = max(due_ms / 1000 - time.time(), 0.001)
+                left = own if left is None else min(left, own)
+            if left is not None and left <= 0:
+                return False
+            ring = loop.create_future()
+            loop.add_reader(self._descriptor, lambda ring=ring: ring.done() or ring.set_result(None))
+            try:
+                # Now and then by itself, for chores and for letters that could not ring.
+                await asyncio.wait([ring], timeout=1.0 if left is None else min(left, 1.0))
+            finally:
+                if self._descriptor is not None:
+                    loop.remove_reader(self._descriptor)
+            if self._caller is None:
+                raise redis.ConnectionError("the connection has been closed")
+        return True
+
+    async def can_read_destructive(self):
+        return bool(self._replies) or self._look()
+
+    async def read_response(self, disable_decoding=False, timeout=None, *, disconnect_on_error=True, push_request=False, **_):
+        if self._caller is None:
+            await self.connect()
+        try:
+            if not await self._wait(timeout if timeout is not None else self.socket_timeout):
+                if timeout is not None:
+                    return None
+                raise redis.TimeoutError("Timeout reading from memory")
+        except BaseException:
+            # As redis-py: a call and its reply go together, or the connection ends.
+            if disconnect_on_error:
+                self._cancel()
+            raise
+        reply = self._replies.popleft()
+        if isinstance(reply, redis.ResponseError):
+            raise reply
+        if not disable_decoding and self.encoder.decode_responses:
+            return self._decoded(reply)
+        return reply
+
+    def _cancel(self):
+        if self._caller is not None and self._waits:
+            self._caller.cancel()
+        self._forget()
+
+
+def attach(name="polder", *, db=0, ceiling=None, create=True, **options):
+    """redis-py's asyncio client on the memory of a name; as ``polder.attach``."""
+    pool = redis.asyncio.ConnectionPool(connection_class=Connection, memory=memory(name, ceiling, create), db=db, **options)
+    return redis.asyncio.Redis.from_pool(pool)

@@ -1,0 +1,274 @@
+"""What the Python door promises. Run by python/test.sh, with the wheel installed."""
+import asyncio
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+import unittest
+
+import redis
+
+import polder
+
+SEGMENT = f"shm:python-{os.getpid()}"
+
+
+def computed(name, results):
+    """Asks for one slow result, in a process of its own."""
+    cache = polder.cache(name)
+
+    @cache.memoize(ttl=60, name="slow", patience=20)
+    def slow(argument):
+        cache.add("computed")
+        time.sleep(0.3)
+        return argument * 2
+
+    results.put(slow(21))
+
+
+def limited(name, results):
+    """A rate limiter that all workers share: at most 50 in a window."""
+    r = polder.attach(name)
+    passed = 0
+    for _ in range(40):
+        with r.pipeline() as pipe:
+            pipe.incr("window")
+            pipe.expire("window", 60, nx=True)
+            count, _ = pipe.execute()
+        passed += count <= 50
+    results.put(passed)
+
+
+def waiter(name, results):
+    results.put(polder.attach(name).blpop("q", timeout=20))
+
+
+class Door(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.r = polder.attach(SEGMENT, ceiling=128 << 20)
+
+    @classmethod
+    def tearDownClass(cls):
+        polder.Memory.remove(SEGMENT)
+
+    def setUp(self):
+        self.r.flushall()
+
+    def test_redis_py_examples(self):
+        r = self.r
+        self.assertIs(r.set("foo", "bar"), True)
+        self.assertEqual(r.get("foo"), b"bar")
+        self.assertEqual(r.hset("user", mapping={"name": "Ann", "age": 29}), 2)
+        self.assertEqual(r.hgetall("user"), {b"name": b"Ann", b"age": b"29"})
+        self.assertEqual(r.zadd("z", {"a": 1, "b": 2.5}), 2)
+        self.assertEqual(r.zrange("z", 0, -1, withscores=True), [(b"a", 1.0), (b"b", 2.5)])
+        self.assertEqual(r.lpush("l", *range(5)), 5)
+        self.assertEqual(r.lrange("l", 0, 1), [b"4", b"3"])
+        self.assertEqual(r.sadd("s", "x", "y"), 2)
+        self.assertEqual(r.smembers("s"), {b"x", b"y"})
+        entry = r.xadd("x", {"f": "v"})
+        self.assertEqual(r.xrange("x"), [(entry, {b"f": b"v"})])
+        self.assertEqual(r.info("server")["redis_mode"], "standalone")
+        self.assertEqual(r.eval("return {KEYS[1], ARGV[1]}", 1, "k", "a"), [b"k", b"a"])
+        self.assertIs(r.ping(), True)
+        self.assertEqual(sorted(r.scan_iter()), [b"foo", b"l", b"s", b"user", b"x", b"z"])
+        with self.assertRaisesRegex(redis.ResponseError, "WRONGTYPE"):
+            r.incr("l")
+        self.assertEqual(r.client_list()[0]["db"], "0")
+
+    def test_texts_are_decoded_and_protocol_3_has_its_shapes(self):
+        r = polder.attach(SEGMENT, decode_responses=True, protocol=3, db=3)
+        r.hset("h", "f", "v")
+        self.assertEqual(r.hgetall("h"), {"f": "v"})
+        r.zadd("z", {"a": 1.5})
+        self.assertEqual(r.zscore("z", "a"), 1.5)
+        self.assertEqual(self.r.exists("h"), 0)
+
+    def test_pipelines_transactions_and_watch(self):
+        with self.r.pipeline() as pipe:
+            self.assertEqual(pipe.set("a", 1).incr("a").get("a").execute(), [True, 2, b"2"])
+        with self.r.pipeline(transaction=False) as pipe:
+            pipe.set("t", "x").incr("t").get("t")
+            replies = pipe.execute(raise_on_error=False)
+            self.assertIsInstance(replies[1], redis.ResponseError)
+            self.assertEqual(replies[2], b"x")
+        with self.r.pipeline() as pipe:
+            pipe.watch("a")
+            self.r.set("a", 5)
+            pipe.multi()
+            pipe.set("a", 6)
+            self.assertRaises(redis.WatchError, pipe.execute)
+
+    def test_locks_and_scripts(self):
+        with self.r.lock("lock", timeout=5):
+            self.assertFalse(self.r.lock("lock").acquire(blocking=False))
+        script = self.r.register_script("return redis.call('INCRBY', KEYS[1], ARGV[1])")
+        self.assertEqual(script(keys=["n"], args=[7]), 7)
+
+    def test_subscriptions(self):
+        with self.r.pubsub() as p:
+            p.subscribe("c")
+            p.psubscribe("n*")
+            self.assertEqual([p.get_message(timeout=1)["type"] for _ in range(2)], ["subscribe", "psubscribe"])
+            self.assertEqual(self.r.publish("c", "one"), 1)
+            self.assertEqual(p.get_message(timeout=1)["data"], b"one")
+            self.r.publish("news", "two")
+            self.assertEqual(p.get_message(timeout=1)["channel"], b"news")
+            self.assertIsNone(p.get_message(timeout=0.01))
+        self.assertEqual(self.r.publish("c", "nobody"), 0)
+
+    def test_calls_that_wait_let_other_threads_run(self):
+        seen = []
+        thread = threading.Thread(target=lambda: seen.append(self.r.blpop("q", timeout=10)))
+        thread.start()
+        time.sleep(0.05)
+        self.r.rpush("q", "x")
+        thread.join(10)
+        self.assertEqual(seen, [(b"q", b"x")])
+        self.assertIsNone(self.r.blpop("q", timeout=0.05))
+
+    def test_a_call_that_waits_heeds_signals(self):
+        def interrupt(*_):
+            raise KeyboardInterrupt
+
+        before = signal.signal(signal.SIGALRM, interrupt)
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        try:
+            self.assertRaises(KeyboardInterrupt, self.r.blpop, "none", 10)
+        finally:
+            signal.signal(signal.SIGALRM, before)
+        self.r.rpush("none", "x")
+        self.assertEqual(self.r.llen("none"), 1)
+
+    def test_threads_share_a_client(self):
+        def work():
+            for _ in range(500):
+                self.r.incr("n")
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        self.assertEqual(self.r.get("n"), b"2000")
+
+    def test_cache_is_a_mapping(self):
+        cache = self.r.cache("cache:")
+        cache["k"] = b"v"
+        self.assertEqual((cache["k"], cache.get("none"), "k" in cache, len(cache)), (b"v", None, True, 1))
+        self.assertEqual(self.r.get("cache:k"), b"v")
+        cache.set("t", "x", ttl=10)
+        self.assertTrue(9 < cache.ttl("t") <= 10)
+        self.assertIsNone(cache.ttl("k"))
+        cache.set("gone", "x", ttl=0.01)
+        time.sleep(0.03)
+        self.assertRaises(KeyError, lambda: cache["gone"])
+        del cache["k"]
+        self.assertRaises(KeyError, cache.__delitem__, "k")
+        self.assertEqual(list(cache), [b"t"])
+        self.assertEqual((cache.add("n", 5), cache.add("n")), (5, 6))
+        self.r.rpush("cache:l", 1)
+        self.assertRaises(polder.Refused, lambda: cache["l"])
+        self.assertRaises(TypeError, cache.__setitem__, "k", 5)
+
+    def processes(self, how, work, count):
+        context = multiprocessing.get_context(how)
+        results = context.Queue()
+        started = [context.Process(target=work, args=(SEGMENT, results)) for _ in range(count)]
+        [process.start() for process in started]
+        return started, results
+
+    def finished(self, started, results):
+        seen = [results.get(timeout=60) for _ in started]
+        [process.join(60) for process in started]
+        self.assertEqual([process.exitcode for process in started], [0] * len(started))
+        return seen
+
+    def test_one_process_computes_for_all(self):
+        for how in ("fork", "spawn"):
+            self.r.flushall()
+            self.assertEqual(self.finished(*self.processes(how, computed, 4)), [42] * 4)
+            self.assertEqual(self.r.get("computed"), b"1", how)
+
+    def test_workers_share_a_rate_limit(self):
+        for how in ("fork", "spawn"):
+            self.r.flushall()
+            self.assertEqual(sum(self.finished(*self.processes(how, limited, 4))), 50, how)
+
+    def test_a_forked_child_waits_and_its_parent_wakes_it(self):
+        with self.r.pubsub() as p:
+            p.subscribe("c")
+            p.get_message(timeout=1)
+            started, results = self.processes("fork", waiter, 1)
+            time.sleep(0.1)
+            self.r.rpush("q", "x")
+            self.assertEqual(self.finished(started, results), [(b"q", b"x")])
+            self.assertEqual(self.r.publish("c", "still here"), 1)
+            self.assertEqual(p.get_message(timeout=1)["data"], b"still here")
+
+    def test_asyncio(self):
+        async def scene():
+            r = polder.aio.attach(SEGMENT)
+            self.assertTrue(await r.set("a", 1))
+            waits = [asyncio.create_task(r.blpop(f"q{n}", timeout=10)) for n in range(3)]
+            await asyncio.sleep(0.05)
+            await asyncio.gather(*(r.rpush(f"q{n}", n) for n in range(3)))
+            self.assertEqual(await asyncio.gather(*waits), [(f"q{n}".encode(), str(n).encode()) for n in range(3)])
+            self.assertIsNone(await r.blpop("none", timeout=0.05))
+            gone = asyncio.create_task(r.blpop("gone"))
+            await asyncio.sleep(0.02)
+            gone.cancel()
+            await asyncio.gather(gone, return_exceptions=True)
+            self.assertEqual(await r.rpush("gone", "x"), 1)
+            self.assertEqual(await r.llen("gone"), 1)
+            async with r.pubsub() as p:
+                await p.subscribe("c")
+                self.assertEqual((await p.get_message(timeout=1))["type"], "subscribe")
+                sender = threading.Timer(0.05, self.r.publish, ("c", "hello"))
+                sender.start()
+                self.assertEqual((await p.get_message(timeout=5))["data"], b"hello")
+                self.assertIsNone(await p.get_message(timeout=0.01))
+            async with r.pipeline() as pipe:
+                self.assertEqual(await pipe.set("b", 2).incr("b").execute(), [True, 3])
+            await r.aclose()
+
+        asyncio.run(scene())
+
+    def test_misuse_is_told(self):
+        self.assertRaises(polder.Fault, polder.Memory, "shm:a/b/c")
+        self.assertRaises(polder.Fault, polder.Memory, "shm:none-there", create=False)
+        p = self.r.pubsub()
+        p.subscribe("c")
+        p.get_message(timeout=1)
+        seen = []
+
+        def elsewhere():
+            try:
+                p.get_message(timeout=0)
+            except RuntimeError as error:
+                seen.append(str(error))
+
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+        self.assertIn("another thread", seen[0])
+        p.close()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--speed"]:
+        r = polder.attach(SEGMENT, ceiling=128 << 20)
+        m, count = r.memory, 300_000
+        m.set("k", b"x" * 16)
+        for label, call, number in [("get", lambda: m.get("k"), count), ("set", lambda: m.set("k", b"x" * 16), count), ("redis-py get", lambda: r.get("k"), count // 30)]:
+            began = time.perf_counter()
+            for _ in range(number):
+                call()
+            print(f"{label}: {number / (time.perf_counter() - began) / 1e6:.3f} M/s")
+        polder.Memory.remove(SEGMENT)
+    else:
+        outcome = unittest.main(exit=False, verbosity=0).result
+        bad = len(outcome.failures) + len(outcome.errors)
+        print(f"Python door: {outcome.testsRun - bad} passed, {bad} failed")
+        sys.exit(bad != 0)
