@@ -32,7 +32,11 @@ pub const BENCHES: &[Bench] = &[
     Bench { name: "p16", about: "server CPU time per operation at pipeline 16", run: network::pipeline_16 },
     Bench { name: "p1", about: "server CPU time per operation at pipeline 1, and of a bare epoll loop", run: network::pipeline_1 },
     Bench { name: "types", about: "redis-benchmark's tests of collections at pipeline 128", run: types::defaults },
-    Bench { name: "large", about: "collections of a million members at pipeline 128, and their bytes an element", run: types::large },
+    Bench {
+        name: "large",
+        about: "server CPU time a call on collections of a million members, and their bytes an element",
+        run: types::large,
+    },
     Bench { name: "calls", about: "server CPU time of XADD, scripts, EXEC, groups and PUBLISH", run: calls::calls },
     Bench { name: "inprocess", about: "GET and SET in this process against hashbrown", run: in_process::single },
     Bench { name: "batch", about: "GET of 16 keys at once against one at a time", run: in_process::batch },

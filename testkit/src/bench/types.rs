@@ -1,5 +1,6 @@
-//! Collections under redis-benchmark: its default tests, and single collections of a million members.
-use super::network::{Test, cpu_ns, load, measure, report, rivals};
+//! Collections under redis-benchmark: its default tests, and single collections of a million members. What a call on a large one costs is the
+//! server's CPU time: redis-benchmark cannot ask as fast as it is answered.
+use super::network::{Test, load, measure, report, rivals};
 use super::{Figures, Scale, median};
 use crate::process::Server;
 use crate::resp::Connection;
@@ -39,13 +40,13 @@ const LARGE: [(&str, &[&str], &str); 14] = [
     ("SET for comparison", &["SET", "key:__rand_int__", "0123456789abcdef"], ""),
 ];
 
-/// One collection of each type with up to a million random members (three million requests fill it), at pipeline 128: operations a second,
-/// bytes an element, and ratios.
+/// One collection of each type with up to a million random members (three million requests fill it), at pipeline 128: nanoseconds of the
+/// server's CPU time a call, bytes an element, and ratios of the former.
 ///
 /// # Errors
 /// When a server or redis-benchmark fails.
 pub fn large(scale: &Scale) -> Result<Figures, String> {
-    let mut rates: Vec<Vec<Vec<f64>>> = Vec::new();
+    let mut costs: Vec<Vec<Vec<f64>>> = Vec::new();
     let mut bytes: Vec<Vec<f64>> = Vec::new();
     let rivals = rivals()?;
     for rival in &rivals {
@@ -63,17 +64,17 @@ pub fn large(scale: &Scale) -> Result<Figures, String> {
                 }
             }
         }
-        rates.push(rounds);
+        costs.push(rounds);
         bytes.push(sizes);
     }
     let mut figures = Figures::new();
     for (at, (test, ..)) in LARGE.iter().enumerate() {
-        let rate = |rival: usize| median(rates[rival][at].clone());
+        let cost = |rival: usize| median(costs[rival][at].clone());
         for (number, rival) in rivals.iter().enumerate() {
-            figures.push((format!("{test} {} ops/s", rival.name), rate(number)));
+            figures.push((format!("{test} {} cpu ns", rival.name), cost(number)));
         }
         figures.extend(
-            rivals.iter().enumerate().skip(1).map(|(number, rival)| (format!("{test} polder / {}", rival.name), rate(0) / rate(number))),
+            rivals.iter().enumerate().skip(1).map(|(number, rival)| (format!("{test} polder / {}", rival.name), cost(0) / cost(number))),
         );
         for (number, rival) in rivals.iter().enumerate().filter(|(number, _)| bytes[*number][at].is_finite()) {
             figures.push((format!("{test} {} bytes", rival.name), bytes[number][at]));
@@ -82,16 +83,14 @@ pub fn large(scale: &Scale) -> Result<Figures, String> {
     Ok(figures)
 }
 
-/// A run of a command with random words; what takes long for a rival is bounded by its own count of requests.
+/// What a call of a command with random words costs the server.
 fn run(server: &Server, name: &'static str, words: &[&str], requests: u64, scale: &Scale) -> Result<f64, String> {
-    let before = cpu_ns(server.pid());
     let keys = scale.of(1_000_000);
     let words = std::iter::once(format!("-P 128 -r {keys}")).chain(words.iter().map(|word| word.replace(' ', "\u{1}"))).collect::<Vec<_>>();
-    let run = load(server, &Test { name, words: words.join(" "), requests })?;
-    if cpu_ns(server.pid()) <= before {
-        return Err(format!("{name}: the server did nothing"));
+    match load(server, &Test { name, words: words.join(" "), requests })?.cpu_ns {
+        cost if cost > 0.0 => Ok(cost),
+        _ => Err(format!("{name}: the server did nothing")),
     }
-    Ok(run.per_second)
 }
 
 fn used_memory(server: &Server) -> Result<f64, String> {
