@@ -43,7 +43,7 @@ impl Score {
 
     /// The score that an argument is: what [`number::double`] reads, but for NaN.
     pub fn parse(mode: NumberMode, argument: &[u8]) -> Option<Score> {
-        if let Some(whole) = number::integer(argument).filter(|whole| (-WHOLE_MAX..=WHOLE_MAX).contains(whole)) {
+        if let Some(whole) = whole(argument) {
             return Some(Score::of(whole as f64));
         }
         let value = number::double(argument).filter(|value| !value.is_nan())?;
@@ -108,6 +108,23 @@ impl PartialEq for Score {
     }
 }
 
+/// The whole number that digits are, with zeros in front or without; none where a double may be another, or has a sign and is 0.
+fn whole(argument: &[u8]) -> Option<i64> {
+    const DIGITS_MAX: usize = 15;
+    let (negative, digits) = match argument {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    let zeros = digits.iter().take_while(|digit| **digit == b'0').count();
+    let rest = &digits[zeros..];
+    if digits.is_empty() || rest.len() > DIGITS_MAX || negative && rest.is_empty() || !rest.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let number = rest.iter().fold(0, |number, digit| number * 10 + i64::from(digit - b'0'));
+    Some(if negative { -number } else { number })
+}
+
 /// Whether a number is written as digits with a point perhaps: without exponent, and in no other base.
 fn is_plain(text: &[u8]) -> bool {
     text.iter().all(|byte| byte.is_ascii_digit() || matches!(byte, b'+' | b'-' | b'.'))
@@ -126,6 +143,10 @@ mod tests {
         for (given, value, kept) in [
             ("3", 3.0, ""),
             ("-7", -7.0, ""),
+            ("000000123456", 123456.0, ""),
+            ("-0070", -70.0, ""),
+            ("+0", 0.0, ""),
+            ("0009007199254740993", 9007199254740992.0, "9007199254740993"),
             ("0.5", 0.5, ""),
             ("1e3", 1000.0, ""),
             ("0x10", 16.0, ""),

@@ -32,6 +32,11 @@ pub(crate) fn reply_element(reply: &mut dyn Reply, nodes: &dyn Nodes, element: &
     reply_range(reply, nodes, value, 0, strings::len(&value))
 }
 
+/// What each of many calls names behind its key: one field or member.
+pub(crate) fn named<'a>(calls: &[&[&'a [u8]]]) -> SmallVec<[&'a [u8]; 128]> {
+    calls.iter().map(|args| args[2]).collect()
+}
+
 /// Replies with up to `count` elements from `rank` on.
 ///
 /// # Errors

@@ -107,6 +107,8 @@ pub type Shares = for<'a> fn(&[&'a [u8]]) -> Option<Common<'a>>;
 pub enum Common<'a> {
     /// The one key that each of them changes.
     Key(&'a [u8]),
+    /// The one key that each of them reads, and nothing else.
+    Reads(&'a [u8]),
     /// They post messages, and do nothing else.
     Messages,
 }
@@ -116,7 +118,7 @@ pub enum Common<'a> {
 pub type Quick = fn(&Table, &Sight, &[&[u8]], u64, &mut dyn Reply) -> bool;
 
 /// Runs calls of one command on one key that follow each other in a pipeline, all inside one transaction: what each of them would open and
-/// publish is opened and published once. Answers how many of the first ones it has run and answered (0: none), the
+/// publish is opened and published once; of a command that only reads, its calls find the key once. Answers how many of the first ones it has run and answered (0: none), the
 /// others are of a form that it leaves to the command's own function. What it cannot refuse before it writes it must leave alone (C1).
 pub type Many = fn(&mut Call<'_>, &[&[&[u8]]]) -> Result<usize, Stop>;
 
@@ -335,11 +337,14 @@ impl Command {
         self.has(READONLY) && !self.has(GROWS | BLOCKING | PUBSUB | SCRIPTS) && self.has_one_key()
     }
 
-    /// What a call may share a transaction by: short writes that do not wait and have no short way, if their row says nothing else.
+    /// What a call may share a transaction by: short writes that do not wait, and reads, if they have no short way and their row says nothing else.
     #[inline]
     pub fn common<'a>(&self, args: &[&'a [u8]]) -> Option<Common<'a>> {
         if let Some(shares) = self.shares {
             return shares(args);
+        }
+        if self.quick.is_none() && self.reads_one_key() && matches!(self.run, Run::Table(Mode::Read, _)) {
+            return args.get(1).copied().map(Common::Reads);
         }
         let is_short = self.quick.is_none() && self.has(FAST) && !self.has(BLOCKING) && matches!(self.run, Run::Table(Mode::Write, _));
         if is_short && self.has_one_key() { args.get(1).copied().map(Common::Key) } else { None }

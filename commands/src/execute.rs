@@ -79,6 +79,17 @@ pub fn execute_foreseen(
     execute_fully(table, session, host, args, reply)
 }
 
+/// Whether nothing about the session makes a call more than the call itself.
+#[inline]
+pub fn is_plain(table: &Table, session: &Session, host: &dyn Host) -> bool {
+    session.is_free(host)
+        && session.multi.is_none()
+        && session.replies == Replies::On
+        && !session.no_touch
+        && !session.is_special()
+        && !monitor::is_watched(table)
+}
+
 /// Runs a call by its command's short way, if that is all that it needs; answers false when nothing has happened.
 #[inline]
 fn run_quickly(
@@ -90,13 +101,7 @@ fn run_quickly(
     reply: &mut dyn Reply,
 ) -> bool {
     let Foresight { command, sight } = foresight;
-    let plain = session.is_free(host)
-        && session.multi.is_none()
-        && session.replies == Replies::On
-        && !session.no_touch
-        && !session.is_special()
-        && !monitor::is_watched(table);
-    if !plain || !command.arity_fits(args.len()) {
+    if !is_plain(table, session, host) || !command.arity_fits(args.len()) {
         return false;
     }
     let Some(quick) = command.quick else { return command.reads_one_key() && read_quickly(table, session, host, foresight, args, reply) };
@@ -146,7 +151,7 @@ fn read_quickly(
     let outcome = function(&mut Call { command, args, table, txn: &txn, reply: &mut *reply, session: &mut *session, host });
     let outcome = outcome.and_then(|()| txn.commit());
     if matches!(outcome, Err(Stop::Retry | Stop::Busy | Stop::Wait)) {
-        txn.forget_looks();
+        txn.looks().set([0; 2]);
         reply.rewind(mark);
         if passed {
             host.recorder().take_back(command);
@@ -545,7 +550,7 @@ pub(crate) fn run_many_inside(call: &mut SessionCall<'_>, txn: &Txn<'_>, calls: 
     let (Some(many), 2..) = (command.many, calls.len()) else { return Ok(0) };
     let Some(start) = host.recorder().begin_many(host.settings()).filter(|_| !monitor::is_watched(table)) else { return Ok(0) };
     let (reply, session) = (&mut *call.reply, &mut *call.session);
-    let mark = reply.mark();
+    let (mark, looks) = (reply.mark(), txn.looks().get());
     let done = match many(&mut Call { command, args, table, txn, reply: &mut *reply, session, host }, calls) {
         // The first call says so by itself (C1: nothing has been written).
         Err(Stop::Refused(_)) => {
@@ -554,6 +559,12 @@ pub(crate) fn run_many_inside(call: &mut SessionCall<'_>, txn: &Txn<'_>, calls: 
         }
         outcome => outcome?,
     };
+    if done == 0 {
+        txn.looks().set(looks);
+    } else if txn.mode() == Mode::Read {
+        // It has found the key once, for all of them.
+        (1..done).for_each(|_| txn.count_look(true));
+    }
     if done > counted {
         host.recorder().end_many(host.settings(), command, start, (done - counted) as u64);
     }
@@ -644,7 +655,7 @@ pub(crate) fn retry(txn: &Txn<'_>, mut work: impl FnMut() -> Outcome) -> Outcome
             Ok(()) => return Ok(()),
             Err(stop) => {
                 if matches!(stop, Stop::Retry | Stop::Busy | Stop::Wait) {
-                    txn.forget_looks();
+                    txn.looks().set([0; 2]);
                 }
                 txn.abort();
                 if stop != Stop::Retry {

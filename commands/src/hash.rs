@@ -9,7 +9,7 @@ use polder_values::Kind;
 use polder_values::hash::{Draft, Expiry, Field, Hash, Thresholds};
 
 use crate::call::{Call, Outcome, integer, is_whole};
-use crate::collection::reply_part;
+use crate::collection::{named, reply_part};
 use crate::command::{Command, FAST, GROWS, read, write};
 use crate::execute::wrong_arity;
 use crate::settings::id;
@@ -56,7 +56,7 @@ pub const COMMANDS: &[Command] = &[
         .since("7.4.0")
         .costs(EACH)
         .about("Returns the expiration time of hash fields as a Unix timestamp in seconds."),
-    read("HGET", "key field", hget).with(FAST).since("2.0.0").costs(LOG).about("Returns the value of a field in a hash."),
+    read("HGET", "key field", hget).with(FAST).since("2.0.0").costs(LOG).many(hget_many).about("Returns the value of a field in a hash."),
     read("HGETALL", "key", hgetall)
         .tips(UNORDERED)
         .since("2.0.0")
@@ -281,17 +281,22 @@ fn reply_value(call: &mut Call<'_>, field: Option<Field<'_>>) -> Outcome {
     Ok(())
 }
 
-fn hmget(call: &mut Call<'_>) -> Outcome {
-    let (txn, hash) = (call.txn, open(call)?);
-    call.reply.array(call.args.len() - 2);
-    for name in &call.args[2..] {
-        let field = match &hash {
-            Some(hash) => hash.get(txn, name, || txn.now_ms())?,
-            None => None,
-        };
+fn hget_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> {
+    let (txn, Some(hash)) = (call.txn, open(call)?) else { return Ok(0) };
+    for field in hash.get_all(txn, &named(calls), || txn.now_ms())? {
         reply_value(call, field)?;
     }
-    Ok(())
+    Ok(calls.len())
+}
+
+fn hmget(call: &mut Call<'_>) -> Outcome {
+    let (txn, hash, names) = (call.txn, open(call)?, &call.args[2..]);
+    call.reply.array(names.len());
+    let fields = match &hash {
+        Some(hash) => hash.get_all(txn, names, || txn.now_ms())?,
+        None => vec![None; names.len()],
+    };
+    fields.into_iter().try_for_each(|field| reply_value(call, field))
 }
 
 fn hgetall(call: &mut Call<'_>) -> Outcome {

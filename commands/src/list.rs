@@ -48,6 +48,7 @@ pub const COMMANDS: &[Command] = &[
         .since("2.2.0")
         .about("Pops an element from a list, pushes it to another list and returns it. Waits until there is one."),
     read("LINDEX", "key index", search::lindex)
+        .many(search::lindex_many)
         .costs("O(log(N)) where N is the length of the list.")
         .about("Returns an element from a list by its index."),
     write("LINSERT", "key <BEFORE|AFTER> pivot element", edit::linsert)

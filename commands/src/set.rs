@@ -2,10 +2,10 @@
 use polder_table::{Found, New, Replaces, Stop};
 use polder_values::Kind;
 use polder_values::sequence::Sequence;
-use polder_values::set::{Draft, Thresholds, by_number, contains, find};
+use polder_values::set::{Draft, Thresholds, by_number, contains, contains_all, find};
 
 use crate::call::{Call, Outcome, WRONG_TYPE};
-use crate::collection::{reply_element, reply_elements};
+use crate::collection::{named, reply_element, reply_elements};
 use crate::command::{Command, FAST, GROWS, read, write};
 use crate::settings::id;
 
@@ -46,7 +46,12 @@ pub const COMMANDS: &[Command] = &[
         .touches(&["RW update", "RO access"])
         .costs(INTERSECTS)
         .about("Stores the intersect of multiple sets in a key."),
-    read("SISMEMBER", "key member", sismember).with(FAST).touches(LOOKS).costs(LOG).about("Determines whether a member belongs to a set."),
+    read("SISMEMBER", "key member", sismember)
+        .with(FAST)
+        .touches(LOOKS)
+        .costs(LOG)
+        .many(sismember_many)
+        .about("Determines whether a member belongs to a set."),
     read("SMEMBERS", "key", smembers).tips(UNORDERED).costs("O(N) where N is the set cardinality.").about("Returns all members of a set."),
     read("SMISMEMBER", "key member [member ...]", smismember)
         .with(FAST)
@@ -230,16 +235,20 @@ fn sismember(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
+fn sismember_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> {
+    let Some(members) = open(call, call.args[1])? else { return Ok(0) };
+    contains_all(call.txn, &members, &named(calls))?.into_iter().for_each(|there| call.reply.integer(there.into()));
+    Ok(calls.len())
+}
+
 fn smismember(call: &mut Call<'_>) -> Outcome {
-    let members = open(call, call.args[1])?;
-    call.reply.array(call.args.len() - 2);
-    for member in &call.args[2..] {
-        let there = match &members {
-            Some(members) => contains(call.txn, members, member)?,
-            None => false,
-        };
-        call.reply.integer(there.into());
-    }
+    let (members, sought) = (open(call, call.args[1])?, &call.args[2..]);
+    call.reply.array(sought.len());
+    let there = match &members {
+        Some(members) => contains_all(call.txn, members, sought)?,
+        None => vec![false; sought.len()],
+    };
+    there.into_iter().for_each(|there| call.reply.integer(there.into()));
     Ok(())
 }
 

@@ -147,6 +147,7 @@ pub const COMMANDS: &[Command] = &[
         .about("Stores a range of members from sorted set in a key."),
     read("ZRANK", "key member [WITHSCORE]", look::zrank)
         .with(FAST)
+        .many(look::zrank_many)
         .since("2.0.0")
         .costs("O(log(N))")
         .about("Returns the index of a member in a sorted set ordered by ascending scores."),
@@ -185,6 +186,7 @@ pub const COMMANDS: &[Command] = &[
         .about("Returns members in a sorted set within a range of scores in reverse order."),
     read("ZREVRANK", "key member [WITHSCORE]", look::zrevrank)
         .with(FAST)
+        .many(look::zrevrank_many)
         .since("2.0.0")
         .costs("O(log(N))")
         .about("Returns the index of a member in a sorted set ordered by descending scores."),
@@ -195,6 +197,7 @@ pub const COMMANDS: &[Command] = &[
         .about("Iterates over members and scores of a sorted set."),
     read("ZSCORE", "key member", look::zscore)
         .with(FAST)
+        .many(look::zscore_many)
         .since("1.2.0")
         .costs("O(log(N)) with N being the number of elements in the sorted set.")
         .about("Returns the score of a member in a sorted set."),

@@ -1,8 +1,10 @@
-//! Calls that follow each other in a pipeline and change the same key share one transaction; so do those that post messages.
+//! Calls that follow each other in a pipeline and change the same key share one transaction; so do those that read the same key, and those that
+//! post messages.
 //!
 //! Each alone would lock the bucket, copy the leaves and the path that it changes, commit and unlock. Together they lock once, edit
 //! in place what the first of them has copied, and commit once; that is three quarters of the cost of a push to a long list. Calls of one
-//! command go further where its row has a way for many of them ([`Command::many`]): a hundred pushes are one longer push.
+//! command go further where its row has a way for many of them ([`Command::many`]): a hundred pushes are one longer push. Reads find the key once,
+//! and see it as it was then; those with a way for many go down its tree side by side, so that their cache misses are taken together.
 //!
 //! ```text
 //!   call 1  call 2  ...  call n      each checked as ever before the transaction begins (admit)
@@ -21,7 +23,7 @@ use smallvec::SmallVec;
 
 use crate::call::{Outcome, SessionCall};
 use crate::command::{Command, Common};
-use crate::execute::{Progress, admit_as, begin, execute, permit, resolve, retry, run_inside, run_many_inside};
+use crate::execute::{Progress, admit_as, begin, end_transaction, execute, is_plain, permit, resolve, retry, run_inside, run_many_inside};
 use crate::session::{Host, Replies, Session};
 
 /// The most calls that share a transaction: others wait for the key meanwhile.
@@ -67,11 +69,16 @@ fn company(table: &Table, session: &mut Session, host: &dyn Host, calls: &[&[&[u
     }
     let (mut common, mut last) = (None, None::<(&[u8], &'static Command)>);
     for args in calls.iter().take(TOGETHER_MAX) {
-        let row = match last {
-            Some((name, row)) if name == args[0] => Ok(row),
-            _ => resolve(args),
+        let again = last.filter(|(name, _)| *name == args[0]).map(|(_, row)| row);
+        let row = match again {
+            // What has let in the call before lets this one in, too: nothing has happened since.
+            Some(row) if row.arity_fits(args.len()) && session.is_free(host) => Ok(row),
+            _ => again.map_or_else(|| resolve(args), Ok).and_then(|row| {
+                let row = admit_as(row, table, session, host, args, false)?;
+                permit(host, row)
+            }),
         };
-        match row.and_then(|row| admit_as(row, table, session, host, args, false)).and_then(|row| permit(host, row)) {
+        match row {
             Ok(row) => match row.common(args) {
                 Some(own) if *common.get_or_insert(own) == own => rows.push(row),
                 _ => break,
@@ -79,7 +86,7 @@ fn company(table: &Table, session: &mut Session, host: &dyn Host, calls: &[&[&[u
             _ => break,
         }
         // Nobody may stand between the first call and the next.
-        if rows.len() == 1 && common.is_some_and(|common| is_heard(table, session, common)) {
+        if rows.len() == 1 && common.is_some_and(|common| !may_share(table, session, host, common)) {
             break;
         }
         last = rows.last().map(|row| (args[0], *row));
@@ -87,13 +94,20 @@ fn company(table: &Table, session: &mut Session, host: &dyn Host, calls: &[&[&[u
     rows
 }
 
-/// Whether each call is to be heard of before the next: by somebody who listens to changes of keys, by the very client that makes them.
-fn is_heard(table: &Table, session: &Session, common: Common<'_>) -> bool {
+/// Whether calls need not be made one by one: nobody hears of each before the next, be it somebody who listens to changes of keys or the very
+/// client that makes them, and each access of a key need not be counted.
+fn may_share(table: &Table, session: &Session, host: &dyn Host, common: Common<'_>) -> bool {
     let listeners = table.interest() & !interest::CLIENTS;
     match common {
-        Common::Key(_) => listeners != 0,
-        Common::Messages => listeners & !interest::SUBSCRIBERS != 0 || session.is_special(),
+        Common::Key(_) => listeners == 0,
+        Common::Reads(_) => reads_share(table, session, host),
+        Common::Messages => listeners & !interest::SUBSCRIBERS == 0 && !session.is_special(),
     }
+}
+
+/// Whether a session's reads of one key may share a transaction.
+pub fn reads_share(table: &Table, session: &Session, host: &dyn Host) -> bool {
+    is_plain(table, session, host) && !table.counts_frequency() && table.interest() & interest::MISSES == 0
 }
 
 fn one_by_one(table: &Table, session: &mut Session, host: &dyn Host, calls: &[&[&[u8]]], reply: &mut dyn Reply) -> (usize, Progress) {
@@ -115,12 +129,16 @@ fn run_together(
 ) -> Outcome {
     let (mode, key) = match rows[0].common(calls[0]) {
         Some(Common::Key(key)) => (Mode::Write, Some((session.db, key))),
+        Some(Common::Reads(key)) => (Mode::Read, Some((session.db, key))),
         _ => (Mode::Read, None),
     };
     if key.is_none() {
         polder_hub::attend(table)?;
     }
-    let txn = begin(table, session, mode)?;
+    let mut txn = begin(table, session, mode)?;
+    if let (Mode::Read, Some((db, key))) = (mode, key) {
+        txn.share(db, key);
+    }
     // However often a call is run, it is counted at its first end.
     let (mark, mut counted) = (reply.mark(), 0usize);
     retry(&txn, || {
@@ -141,5 +159,6 @@ fn run_together(
         Ok(())
     })?;
     txn.count(Counter::Calls, calls.len() as u64);
+    end_transaction(table, txn);
     Ok(())
 }

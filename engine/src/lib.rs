@@ -237,7 +237,13 @@ impl Memory {
         outlook.command(number).and_then(|command| command.common(args))
     }
 
-    /// Runs the first of `calls` and those directly behind it that change the same key, as far as they may share a transaction; answers how
+    /// Whether a session's reads of one key may share a transaction now.
+    #[inline]
+    pub fn reads_share(&self, session: &Session, host: &dyn Host) -> bool {
+        polder_commands::reads_share(&self.table, session, host)
+    }
+
+    /// Runs the first of `calls` and those directly behind it that change the same key, or read it, as far as they may share a transaction; answers how
     /// many have been run and answered, none if the session's patience was at its end.
     pub fn execute_together(&self, session: &mut Session, host: &dyn Host, calls: &[&[&[u8]]], reply: &mut dyn Reply) -> (usize, Progress) {
         polder_commands::execute_together(&self.table, session, host, calls, reply)

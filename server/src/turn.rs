@@ -29,7 +29,7 @@ use polder_base::time::{now_ms, now_us};
 use polder_commands::command::{ALLOW_BUSY, PUBSUB, Run, SCRIPTS};
 use polder_commands::debug::inside;
 use polder_commands::settings::{Id, id};
-use polder_commands::{Host, Progress, Session, TOGETHER_MAX, acl, execute, latency};
+use polder_commands::{Common, Host, Progress, Session, TOGETHER_MAX, acl, execute, latency};
 use polder_engine::{Counter, Memory, Outlook};
 use polder_hub::ears::{has_mail, owes, settle};
 use polder_wire::resp::{Limits, Output, Requests};
@@ -590,7 +590,7 @@ impl Loop {
         let host: &dyn Host = &*self.process;
         let answered = |progress| ((progress == Progress::Answered).into(), progress);
         let (done, progress) = match frame.content {
-            Content::Args { from, to } => match company(frames, args, &self.process.memory, foresight) {
+            Content::Args { from, to } => match company(frames, args, (&*session, host, &self.process.memory), foresight) {
                 calls if calls.len() > 1 => self.process.memory.execute_together(session, host, &calls, output),
                 _ => answered(self.process.memory.execute_foreseen(session, host, foresight.0, foresight.1, &args[from..to], output)),
             },
@@ -831,7 +831,7 @@ impl Drop for Alarm {
 fn company<'f, 'a>(
     frames: &[Frame],
     args: &'f [&'a [u8]],
-    memory: &Memory,
+    (session, host, memory): (&Session, &dyn Host, &Memory),
     (outlook, number): (&Outlook, usize),
 ) -> SmallVec<[&'f [&'a [u8]]; TOGETHER_MAX]> {
     let (mut calls, mut common) = (SmallVec::new(), None);
@@ -841,6 +841,11 @@ fn company<'f, 'a>(
         match memory.common(outlook, number + at, call) {
             Some(own) if frame.place == frames[0].place && *common.get_or_insert(own) == own => calls.push(call),
             _ => break,
+        }
+        // Where two have something in common that may not go together, the others need not be looked at.
+        if calls.len() == 2 && matches!(common, Some(Common::Reads(_))) && !memory.reads_share(session, host) {
+            calls.truncate(1);
+            break;
         }
     }
     calls

@@ -63,6 +63,9 @@ pub struct Txn<'t> {
     unmarked: Cell<bool>,
     /// Hits and misses of this attempt.
     looks: Cell<[u32; 2]>,
+    /// See [`Txn::share`], and what the first lookup found.
+    shared: Option<(Db, &'t [u8])>,
+    shared_hit: Cell<Option<Option<lookup::Hit>>>,
 }
 
 /// Where a locked key's entry lies.
@@ -138,7 +141,14 @@ impl<'t> Txn<'t> {
             foreseen: None,
             looks: Cell::new([0; 2]),
             unmarked: Cell::new(false),
+            shared: None,
+            shared_hit: Cell::new(None),
         }
+    }
+
+    /// Says that a reader's calls will ask for this key again and again: it is looked up once, and accessed once, and they see it as it was then.
+    pub fn share(&mut self, db: Db, key: &'t [u8]) {
+        self.shared = Some((db, key));
     }
 
     /// Says where a key belongs; a reader's first look for these very bytes then takes the short way.
@@ -264,9 +274,9 @@ impl<'t> Txn<'t> {
         self.looks.set(if found { [hits + 1, misses] } else { [hits, misses + 1] });
     }
 
-    /// What was sought is to be sought again.
-    pub fn forget_looks(&self) {
-        self.looks.set([0; 2]);
+    /// Hits and misses so far; set back where what was sought is to be sought again.
+    pub fn looks(&self) -> &Cell<[u32; 2]> {
+        &self.looks
     }
 
     /// Milliseconds since the Unix epoch, the same during the whole transaction and its retries.
@@ -329,20 +339,13 @@ impl<'t> Txn<'t> {
             }
             return Ok(found);
         }
-        self.lookups.set(self.lookups.get() + 1);
-        let sighted = match self.foreseen {
-            Some((seen, sight)) if self.lookups.get() + self.attempts.get() == 1 && std::ptr::eq(seen, key) && sight.db() == db => {
-                self.find_sighted(sight, key)?
-            }
-            _ => None,
-        };
-        let met = match sighted {
-            Some(met) => {
-                self.unmarked.set(true);
-                met
-            }
+        let is_shared = self.shared == Some((db, key));
+        let again = if is_shared { self.shared_hit.get() } else { None };
+        let met = match again {
+            Some(hit) => hit.map(|hit| Ok::<_, Fault>(self.found(&hit.image)?.map(|found| (hit, found)))).transpose()?.flatten(),
             None => self.look_up(db, key)?,
         };
+        is_shared.then(|| self.shared_hit.set(Some(met.map(|(hit, _)| hit))));
         let Some((hit, found)) = met else { return Ok(None) };
         if found.expiry_ms.is_some_and(|expiry_ms| expiry_ms <= self.now_ms()) {
             self.scratch.note_stale(db, key);
@@ -351,13 +354,21 @@ impl<'t> Txn<'t> {
         if found.inner_expiry_ms.is_some_and(|expiry_ms| expiry_ms <= self.now_ms()) {
             self.scratch.note_stale(db, key);
         }
-        if access {
+        if access && again.is_none() {
             self.note_access(&hit, &found);
         }
         Ok(Some(found))
     }
 
     fn look_up(&self, db: Db, key: &[u8]) -> Result<Option<Met<'_>>, Stop> {
+        self.lookups.set(self.lookups.get() + 1);
+        let first = self.lookups.get() + self.attempts.get() == 1;
+        if let Some((seen, sight)) = self.foreseen.filter(|(seen, sight)| first && std::ptr::eq(*seen, key) && sight.db() == db)
+            && let Some(met) = self.find_sighted(sight, seen)?
+        {
+            self.unmarked.set(true);
+            return Ok(met);
+        }
         let hash = self.hash_of(key);
         let mut marks = self.scratch.marks.borrow_mut();
         let hit = lookup::lookup(&self.seat, db, &hash, &(self, key), &mut marks)?;
@@ -889,6 +900,7 @@ impl<'t> Txn<'t> {
         self.scratch.forget();
         self.lookups.set(0);
         self.unmarked.set(false);
+        self.shared_hit.set(None);
         self.attempts.set(self.attempts.get() + 1);
         self.count(Counter::Retries, 1);
         if let Some(db) = self.scratch.missing.take() {
@@ -947,9 +959,10 @@ impl Nodes for Txn<'_> {
         raw::parts(self.segment(), node)
     }
 
-    fn prefetch(&self, node: Ref, lines: usize) {
-        let segment = self.segment();
-        (0..lines as u64).for_each(|line| segment.prefetch(offset_of(node) + line * 64));
+    #[inline]
+    fn prefetch(&self, node: Ref, at: usize, lines: usize) {
+        let (segment, first) = (self.segment(), offset_of(node).wrapping_add(at as u64));
+        (0..lines as u64).for_each(|line| segment.prefetch(first.wrapping_add(line * 64)));
     }
 
     fn make(&self, refs: &[Ref], parts: &[&[u8]]) -> Result<Ref, Fault> {

@@ -65,6 +65,9 @@ fn name(random: &mut Random, most: usize) -> String {
     format!("{number}{}", "x".repeat(length))
 }
 
+/// The first kind of calls that read.
+const READS: usize = 17;
+
 /// One call of a kind; a few are of an unusual form.
 fn one(random: &mut Random, kind: usize) -> Words {
     let odd = random.below(40) == 0;
@@ -105,9 +108,49 @@ fn one(random: &mut Random, kind: usize) -> Words {
             _ => format!("XREADGROUP GROUP none c STREAMS x {other}"),
         },
         (15, _) => format!("XACK x g{group} 1-{} 1-{} 1-{}", random.below(900), random.below(900), random.below(900)),
-        _ => format!("HDEL h {name}"),
+        (16, _) => format!("HDEL h {name}"),
+        _ => return read(random, &name, &other),
     };
     words(&text)
+}
+
+/// A call that reads, or that writes among those that do.
+fn read(random: &mut Random, name: &str, other: &str) -> Words {
+    words(&match random.below(40) {
+        0..8 => format!("HGET h {name}"),
+        8..12 => format!("SISMEMBER s {name}"),
+        12..16 => format!("ZSCORE z {name}"),
+        16..20 => format!("ZRANK z {name}"),
+        20..22 => format!("ZREVRANK z {name}"),
+        22 => format!("ZRANK z {name} WITHSCORE"),
+        23 => format!("HMGET h {name} {other} {name}"),
+        24 => format!("SMISMEMBER s {name} {other}"),
+        25 => format!("ZMSCORE z {name} {other}"),
+        26 => format!("LINDEX l {}", random.below(2000)),
+        27 => format!("ZRANGE z {} 7", random.below(2000)),
+        28 => format!("HGET s {name}"),
+        29 => "HGET h".into(),
+        30 => format!("HGET none {name}"),
+        31 => "HLEN h".into(),
+        32 => "PTTL h".into(),
+        33 => "HRANDFIELD none".into(),
+        34 => format!("HSET h {name} {other}"),
+        35 => format!("HDEL h {name}"),
+        36 => "GET text".into(),
+        37 => format!("HSTRLEN h {name}"),
+        38 => format!("HEXISTS h {name}"),
+        _ => "OBJECT ENCODING s".into(),
+    })
+}
+
+/// Calls of a pipeline that are all of one kind, as a rule.
+fn several(random: &mut Random, kind: usize, many: usize) -> Vec<Words> {
+    if kind < READS || random.below(2) == 0 {
+        return (0..many).map(|_| one(random, kind)).collect();
+    }
+    let first = one(random, kind);
+    let names = |random: &mut Random| if first.len() == 3 { name(random, 3000).into_bytes() } else { first[first.len() - 1].clone() };
+    (0..many).map(|_| [&first[..first.len() - 1], &[names(random)]].concat()).collect()
 }
 
 #[test]
@@ -131,9 +174,9 @@ fn pipelined_calls_are_answered_as_if_made_one_by_one() {
         }
         // At first everything grows; later it shrinks as well.
         for round in 0..400 {
-            let kinds = if round < 200 { [0, 1, 4, 6, 7, 8, 12, 14][random.below(8)] } else { random.below(17) };
+            let kinds = if round < 200 { [0, 1, 4, 6, 7, 8, 12, 14, READS][random.below(9)] } else { random.below(READS + 6) };
             let many = [1, 3, 20, 128][random.below(4)];
-            let calls: Vec<Words> = (0..many).map(|_| one(&mut random, kinds)).collect();
+            let calls = several(&mut random, kinds, many);
             let shown = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
             assert_eq!(shown(together.call(&calls, true)), shown(alone.call(&calls, false)), "seed {seed}, round {round}: {kinds}");
             if round % 20 == 0 {
@@ -145,4 +188,14 @@ fn pipelined_calls_are_answered_as_if_made_one_by_one() {
             }
         }
     }
+}
+
+#[test]
+fn a_member_that_gets_its_old_score_back_in_the_same_pipeline_has_it() {
+    let mut client = Client::new();
+    let many: String = (0..2000).map(|number| format!(" {number} member{number}")).collect();
+    client.call(&[words(&format!("ZADD z{many}"))], false);
+    client.call(&["ZADD z 7000 member5", "ZADD z 5 member5"].map(words), true);
+    assert_eq!(client.call(&[words("ZSCORE z member5")], false), b"$1\r\n5\r\n");
+    assert_eq!(client.call(&[words("ZRANK z member5")], false), b":5\r\n");
 }

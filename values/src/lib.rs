@@ -145,8 +145,8 @@ pub trait Nodes {
         Ok((self.refs(node)?, self.data(node)?))
     }
 
-    /// Says that the first cache lines of a node are going to be looked at soon.
-    fn prefetch(&self, _node: Ref, _lines: usize) {}
+    /// Says that some cache lines of a node, from the one with its byte `at` on, are going to be looked at soon. A hint.
+    fn prefetch(&self, _node: Ref, _at: usize, _lines: usize) {}
 
     /// Makes a node of `refs` and the concatenation of `parts`, private until the transaction commits.
     ///

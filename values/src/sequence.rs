@@ -25,6 +25,7 @@
 mod edit;
 mod extend;
 mod merge;
+mod near;
 mod run;
 mod search;
 mod tree;
@@ -36,7 +37,7 @@ use std::cmp::Ordering;
 use polder_base::{Fault, Ref};
 
 use crate::{Nodes, Root, Value, string};
-pub use merge::{ByName, Item};
+pub use merge::{ByName, Decide, Item};
 use run::Run;
 pub use tree::{check, check_shape};
 pub use walk::{Iter, IterBack, Stretch, Stretches};
@@ -131,6 +132,12 @@ impl Tree {
 pub enum Sequence<'a> {
     Packed(&'a [u8]),
     Tree(Tree),
+}
+
+/// What lies between the ends, from the beginning on.
+pub(crate) fn slices<'b>(bytes: &'b [u8], ends: &[usize]) -> Vec<&'b [u8]> {
+    let starts = std::iter::once(0).chain(ends.iter().copied());
+    starts.zip(ends).map(|(start, end)| &bytes[start..*end]).collect()
 }
 
 /// Where something is, or would be.
@@ -237,6 +244,34 @@ impl<'a> Sequence<'a> {
         compare: &mut dyn FnMut(&[u8]) -> Ordering,
     ) -> Result<Option<Element<'a>>, Fault> {
         search::find(nodes, self, rule, word, compare)
+    }
+
+    /// Brings near what is going to be looked at for elements with these words, the misses of all together.
+    pub fn bring(&self, nodes: &dyn Nodes, words: impl Iterator<Item = u64>) {
+        if let Sequence::Tree(tree) = self {
+            near::bring(nodes, tree, words);
+        }
+    }
+
+    /// Looks for many elements at once, those with these words: as [`Sequence::find`] for each, whose `compare` is told its number. In a tree their
+    /// cache misses are taken together.
+    ///
+    /// # Errors
+    /// As [`Sequence::seek`].
+    pub fn find_all(
+        &self,
+        nodes: &'a dyn Nodes,
+        rule: &Rule,
+        words: &[u64],
+        compare: &mut dyn FnMut(usize, &[u8]) -> Ordering,
+    ) -> Result<Vec<Option<Element<'a>>>, Fault> {
+        match self {
+            Sequence::Tree(tree) if words.len() > 1 => near::find_all(nodes, rule, tree, words, compare),
+            _ => {
+                let each = words.iter().enumerate();
+                each.map(|(number, word)| self.find(nodes, rule, *word, &mut |bytes| compare(number, bytes))).collect()
+            }
+        }
     }
 }
 
@@ -420,8 +455,8 @@ impl Draft {
         extend::extend_front(self, nodes, rule, elements)
     }
 
-    /// Puts items into a tree that is not empty, each where it belongs: one that is there is replaced if `replaces` says so. Answers of each, by
-    /// its number, whether it is new; `None`, having done nothing, where two have the same name, or it is no such tree.
+    /// Puts items into a tree that is not empty, each where it belongs, or takes them out: one that is there is replaced if `decide` says so.
+    /// Answers of each, by its number, whether it is new; `None`, having done nothing, where two have the same name, or it is no such tree.
     ///
     /// # Errors
     /// As [`Draft::insert`].
@@ -431,7 +466,7 @@ impl Draft {
         rule: &Rule,
         by_name: ByName,
         items: impl Iterator<Item = Item<'e>>,
-        replaces: bool,
+        decide: Decide<'_>,
     ) -> Result<Option<Vec<bool>>, Fault> {
         let mut items: Vec<Item<'e>> = items.collect();
         items.sort_unstable_by(|one, two| one.word.cmp(&two.word).then_with(|| one.name.cmp(two.name)));
@@ -443,18 +478,11 @@ impl Draft {
             return Ok(None);
         }
         if !items.is_empty() {
-            merge::upsert(nodes, rule, by_name, tree, &mut items, replaces)?;
+            merge::upsert(nodes, rule, by_name, tree, &mut items, decide)?;
         }
         let mut new = vec![false; items.len()];
         items.iter().for_each(|item| new[item.number] = !item.found);
         Ok(Some(new))
-    }
-
-    /// Brings near what is going to be looked at for elements with these words.
-    pub fn warm(&self, nodes: &dyn Nodes, words: impl Iterator<Item = u64>) {
-        if let Form::Tree(tree) = &self.form {
-            merge::warm(nodes, tree, words);
-        }
     }
 
     /// Makes a packed sequence a tree, sorted by the rule.

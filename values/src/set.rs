@@ -11,6 +11,7 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use polder_base::number;
+use smallvec::SmallVec;
 
 use crate::order::{compare_members, member_word};
 use crate::sequence::{self, Element, Item, Rule, Sequence, Tree};
@@ -77,6 +78,19 @@ pub fn find(nodes: &dyn Nodes, members: &Sequence<'_>, member: &[u8]) -> Result<
 pub fn contains(nodes: &dyn Nodes, members: &Sequence<'_>, member: &[u8]) -> Result<bool, Fault> {
     let (word, mut compare) = search(members, member);
     Ok(members.find(nodes, &MEMBERS, word, &mut compare)?.is_some())
+}
+
+/// Whether each of these members is there: in a large set less work than one after the other.
+///
+/// # Errors
+/// [`Fault::Damaged`].
+pub fn contains_all(nodes: &dyn Nodes, members: &Sequence<'_>, sought: &[&[u8]]) -> Result<Vec<bool>, Fault> {
+    if matches!(members, Sequence::Packed(_)) {
+        return sought.iter().map(|member| contains(nodes, members, member)).collect();
+    }
+    let words: SmallVec<[u64; 128]> = sought.iter().map(|member| member_word(member)).collect();
+    let found = members.find_all(nodes, &MEMBERS, &words, &mut |number, element| element.cmp(sought[number]))?;
+    Ok(found.iter().map(Option::is_some).collect())
 }
 
 /// What steers the search for a member: its word, and how an element of the same word stands to it. Packed members are not in the order
@@ -214,8 +228,8 @@ impl Draft {
             return Ok(None);
         }
         let items = members.iter().copied().enumerate();
-        let items = items.map(|(number, bytes)| Item { word: member_word(bytes), name: bytes, bytes, number, found: false });
-        self.members.upsert_all(nodes, &MEMBERS, <[u8]>::cmp, items, false)
+        let items = items.map(|(number, bytes)| Item { word: member_word(bytes), name: bytes, bytes, number, goes: false, found: false });
+        self.members.upsert_all(nodes, &MEMBERS, <[u8]>::cmp, items, &mut |_, _| Ok(false))
     }
 
     /// Where a number stands in a packed intset, or would, and whether it does.

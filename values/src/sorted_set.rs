@@ -15,9 +15,10 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use polder_base::score::{Score, TEXT_MAX};
+use smallvec::SmallVec;
 
 use crate::order::{compare_members, member_word, score_word};
-use crate::sequence::{self, ByName, Element, Item, Rule, Sequence, Tree};
+use crate::sequence::{self, ByName, Element, Item, Rule, Sequence, Tree, slices};
 use crate::{Fault, Nodes, Ref, Value};
 
 /// The order of the first sequence (Z1).
@@ -25,6 +26,9 @@ pub const BY_SCORE: Rule = Rule { word: element_word, compare: compare_by_score,
 
 /// The order of the second one.
 pub const BY_MEMBER: Rule = Rule { word: hash_word, compare: compare_by_member, packed_sorted: true };
+
+/// For looking through a packed set.
+const AS_THEY_STAND: Rule = Rule { packed_sorted: false, ..BY_SCORE };
 
 /// The flag of a set that once was too large for what Redis calls a listpack: it stays on.
 const LARGE: u8 = 1;
@@ -37,6 +41,8 @@ const HEAD_MAX: usize = 1 + 8;
 
 /// Bytes before the member at most.
 const PREFIX_MAX: usize = HEAD_MAX + TEXT_MAX;
+
+const DAMAGED: Fault = Fault::Damaged { what: "a member of a sorted set" };
 
 /// The parts of an element's bytes.
 #[derive(Clone, Copy)]
@@ -138,7 +144,7 @@ pub struct Entry<'a> {
 impl<'a> Entry<'a> {
     fn read(nodes: &'a dyn Nodes, element: Element<'a>) -> Result<Entry<'a>, Fault> {
         let bytes = element.bytes(nodes)?;
-        let parts = split(&bytes).filter(|parts| !parts.value.is_nan()).ok_or(Fault::Damaged { what: "a member of a sorted set" })?;
+        let parts = split(&bytes).filter(|parts| !parts.value.is_nan()).ok_or(DAMAGED)?;
         let member_at = bytes.len() - parts.member.len();
         let text_at = member_at - parts.text.len();
         Ok(Entry { value: parts.value, text_at: text_at as u8, member_at: member_at as u8, bytes })
@@ -277,6 +283,24 @@ impl<'a> SortedSet<'a> {
         self.by_score.iter_back(nodes, rank).map(move |element| Entry::read(nodes, element?))
     }
 
+    /// Shows up to `count` members from a rank upwards; answers how many there were. Less work than taking their entries.
+    pub fn each_member(&self, nodes: &'a dyn Nodes, rank: u64, count: u64, visit: &mut dyn FnMut(&[u8])) -> Result<usize, Fault> {
+        let mut shown = 0;
+        for stretch in self.by_score.stretches(nodes, rank, count) {
+            for element in stretch?.elements() {
+                match element? {
+                    Element::Short(bytes) => match split(bytes) {
+                        Some(parts) => visit(parts.member),
+                        None => return Err(DAMAGED),
+                    },
+                    long => visit(Entry::read(nodes, long)?.member()),
+                }
+                shown += 1;
+            }
+        }
+        Ok(shown)
+    }
+
     /// Shows the members behind a cursor (0: all) to `visit`, at least `count` of them if there are so many; answers the next cursor,
     /// 0 at the end. Whoever is there all the while is shown at least once. A packed set is shown at once.
     pub fn scan(&self, nodes: &'a dyn Nodes, cursor: u64, count: u64, visit: &mut dyn FnMut(Entry<'a>)) -> Result<u64, Fault> {
@@ -313,6 +337,17 @@ impl<'a> SortedSet<'a> {
         found.map(|element| Entry::read(nodes, element)).transpose()
     }
 
+    /// The entry of each of these members, if it is there: in a large set less work than one after the other.
+    pub fn find_all(&self, nodes: &'a dyn Nodes, members: &[&[u8]]) -> Result<Vec<Option<Entry<'a>>>, Fault> {
+        if self.is_packed() {
+            return members.iter().map(|member| self.find(nodes, member)).collect();
+        }
+        let words: SmallVec<[u64; 128]> = members.iter().map(|member| member_word(member)).collect();
+        let mut compare = |number: usize, bytes: &[u8]| member_of(bytes).cmp(members[number]);
+        let found = Sequence::Tree(self.by_member).find_all(nodes, &BY_MEMBER, &words, &mut compare)?.into_iter();
+        found.map(|element| element.map(|element| Entry::read(nodes, element)).transpose()).collect()
+    }
+
     /// A member's rank and entry.
     pub fn rank(&self, nodes: &'a dyn Nodes, member: &[u8]) -> Result<Option<(u64, Entry<'a>)>, Fault> {
         match self.spot(nodes, member)? {
@@ -322,19 +357,26 @@ impl<'a> SortedSet<'a> {
         }
     }
 
+    /// The rank and entry of each of these members, as [`SortedSet::find_all`].
+    pub fn rank_all(&self, nodes: &'a dyn Nodes, members: &[&[u8]]) -> Result<Vec<Option<(u64, Entry<'a>)>>, Fault> {
+        if self.is_packed() {
+            return members.iter().map(|member| self.rank(nodes, member)).collect();
+        }
+        let entries = self.find_all(nodes, members)?;
+        self.by_score.bring(nodes, entries.iter().flatten().map(|entry| score_word(entry.value)));
+        let ranked = entries.into_iter().zip(members).map(|(entry, member)| match entry {
+            Some(entry) => Ok(Some((self.rank_of(nodes, entry.value, member)?.rank, entry))),
+            None => Ok(None),
+        });
+        ranked.collect()
+    }
+
     /// The member's rank in the run of a packed set, in the second sequence of a tree; and its entry if it is there.
     fn spot(&self, nodes: &'a dyn Nodes, member: &[u8]) -> Result<(u64, Option<Entry<'a>>), Fault> {
         if self.is_packed() {
-            for (rank, element) in self.by_score.iter(nodes, 0).enumerate() {
-                let element = element?;
-                // Packed elements are short, so the bytes are at hand.
-                if let Element::Short(bytes) = element
-                    && member_of(bytes) == member
-                {
-                    return Ok((rank as u64, Some(Entry::read(nodes, element)?)));
-                }
-            }
-            return Ok((self.count()?, None));
+            let mut compare = |bytes: &[u8]| if member_of(bytes) == member { Ordering::Equal } else { Ordering::Less };
+            let place = self.by_score.seek(nodes, &AS_THEY_STAND, 0, &mut compare)?;
+            return Ok((place.rank, place.found.map(|element| Entry::read(nodes, element)).transpose()?));
         }
         let word = member_word(member);
         let mut compare = |bytes: &[u8]| member_of(bytes).cmp(member);
@@ -518,41 +560,43 @@ impl Draft {
         if self.flags & LARGE == 0 || !self.by_score.is_tree() || self.set().count()? < FEW + pairs.len() as u64 {
             return Ok(None);
         }
-        self.by_member.warm(nodes, pairs.iter().map(|(_, member)| member_word(member)));
-        let (mut became, mut moved, mut bytes, mut ends) = (Vec::with_capacity(pairs.len()), Vec::new(), Vec::new(), Vec::new());
+        // What the second score of a member changes, the first one decides.
+        let mut words: SmallVec<[u64; 128]> = pairs.iter().map(|(_, member)| member_word(member)).collect();
+        words.sort_unstable();
+        if !words.is_sorted_by(|one, two| one < two) {
+            return Ok(None);
+        }
+        let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(pairs.len()));
         for (score, member) in pairs {
-            let old = self.set().find(nodes, member)?.map(|entry| entry.score());
-            let what = Became::of(old.as_ref(), score);
-            if let (Became::Moved, Some(old)) = (what, old) {
-                moved.push((old.value(), *member));
-            }
-            became.push(what);
             bytes.extend_from_slice(Prefix::of(score).bytes());
             bytes.extend_from_slice(member);
             ends.push(bytes.len());
         }
-        let elements = slices(&bytes, &ends);
-        let changed = || became.iter().enumerate().filter(|(_, what)| **what != Became::Same).map(|(number, _)| number);
-        let items = |word: fn(&[u8]) -> u64| {
-            changed().map(|at| (at, elements[at])).enumerate().map(move |(number, (at, bytes))| Item {
-                word: word(bytes),
-                name: pairs[at].1,
-                bytes,
-                number,
-                found: false,
-            })
+        let elements = &slices(&bytes, &ends)[..];
+        let item = |at: usize, number, word: fn(&[u8]) -> u64| {
+            let (bytes, name) = (elements[at], pairs[at].1);
+            Item { word: word(bytes), name, bytes, number, goes: false, found: false }
         };
         let by_name: ByName = |element, member| member_of(element).cmp(member);
-        if self.by_member.upsert_all(nodes, &BY_MEMBER, by_name, items(hash_word), true)?.is_none() {
+        let (mut became, mut moved) = (vec![Became::New; pairs.len()], Vec::new());
+        let mut decide = |at: usize, element: Element<'_>| {
+            let (old, (score, member)) = (Entry::read(nodes, element)?.score(), &pairs[at]);
+            became[at] = Became::of(Some(&old), score);
+            if became[at] == Became::Moved {
+                moved.push((score_word(old.value()), *member));
+            }
+            Ok(became[at] != Became::Same)
+        };
+        let items = (0..pairs.len()).map(|at| item(at, at, hash_word));
+        if self.by_member.upsert_all(nodes, &BY_MEMBER, by_name, items, &mut decide)?.is_none() {
             return Ok(None);
         }
-        let words = moved.iter().map(|(old, _)| *old).chain(pairs.iter().map(|(score, _)| score.value()));
-        self.by_score.warm(nodes, words.map(score_word));
-        for (old, member) in moved {
-            let rank = self.rank_in_tree(nodes, old, member)?;
-            self.by_score.remove(nodes, &BY_SCORE, rank, 1)?;
-        }
-        self.by_score.upsert_all(nodes, &BY_SCORE, by_name, items(element_word), true)?;
+        let changed = (0..pairs.len()).filter(|at| became[*at] != Became::Same).enumerate();
+        let mut items: Vec<Item<'_>> = changed.map(|(number, at)| item(at, number, element_word)).collect();
+        let many = items.len();
+        let gone = moved.into_iter().enumerate();
+        items.extend(gone.map(|(number, (word, name))| Item { word, name, bytes: &[], number: many + number, goes: true, found: false }));
+        self.by_score.upsert_all(nodes, &BY_SCORE, by_name, items.into_iter(), &mut |_, _| Ok(true))?;
         Ok(Some(became))
     }
 
@@ -633,12 +677,6 @@ impl Draft {
         }
         self.index(nodes, slices(&bytes, &ends))
     }
-}
-
-/// What lies between the ends, from the beginning on.
-fn slices<'b>(bytes: &'b [u8], ends: &[usize]) -> Vec<&'b [u8]> {
-    let starts = std::iter::once(0).chain(ends.iter().copied());
-    starts.zip(ends).map(|(start, end)| &bytes[start..*end]).collect()
 }
 
 /// Looks at every node of a sorted set and shows each to `visit`: all rules at the head of this file must hold.

@@ -150,12 +150,18 @@ impl Pair<'_> {
             Step::Upsert { many, length } if !self.by_position && self.draft.is_tree() && !self.model.is_empty() => {
                 let mut all: Vec<Vec<u8>> = (0..many).map(|_| self.bytes(length)).collect();
                 all.extend(self.model.iter().step_by(7).take(many / 2).cloned());
+                let there = all.len();
+                all.extend(
+                    self.model.iter().enumerate().filter(|(at, _)| at % 7 != 0 && at % 1000 < many * 3).map(|(_, bytes)| bytes.clone()),
+                );
                 let word = self.rule.word;
-                let items = all.iter().enumerate();
-                let items = items.map(|(number, bytes)| Item { word: word(bytes), name: bytes, bytes, number, found: false });
-                let new = self.draft.upsert_all(self.memory, self.rule, <[u8]>::cmp, items, many % 2 == 0)?;
+                let item = |(number, bytes)| Item { word: word(bytes), name: bytes, bytes, number, goes: number >= there, found: false };
+                let items = all.iter().map(Vec::as_slice).enumerate().map(item);
+                let new = self.draft.upsert_all(self.memory, self.rule, <[u8]>::cmp, items, &mut |_, _| Ok(many % 2 == 0))?;
                 let new = new.expect("no two are the same");
                 assert!(new.iter().enumerate().all(|(number, new)| *new == (number < many)));
+                let gone: BTreeSet<Vec<u8>> = all.drain(there..).collect();
+                self.model.retain(|bytes| !gone.contains(bytes));
                 self.model.extend(all.drain(..many));
             }
             Step::MakeTree => self.draft.make_tree(self.memory, self.rule)?,
@@ -207,6 +213,19 @@ impl Pair<'_> {
                 assert_eq!(place.rank as usize, rank);
                 assert_eq!(place.found.map(|element| read(Ok(element))).as_ref(), Some(bytes));
             }
+            self.compare_all();
+        }
+    }
+
+    /// Elements that are there and such as are not, all sought at once.
+    fn compare_all(&self) {
+        let sought: Vec<Vec<u8>> = self.model.iter().flat_map(|bytes| [bytes.clone(), [bytes, &b"?"[..]].concat()]).collect();
+        let words: Vec<u64> = sought.iter().map(|bytes| (self.rule.word)(bytes)).collect();
+        let mut compare = |number: usize, other: &[u8]| (self.rule.compare)(other, &sought[number]);
+        let found = self.draft.sequence().find_all(self.memory, self.rule, &words, &mut compare).expect("a sound tree");
+        for (number, element) in found.iter().enumerate() {
+            let found = element.map(|element| element.bytes(self.memory).expect("a sound tree").into_owned());
+            assert_eq!(found, number.is_multiple_of(2).then(|| sought[number].clone()));
         }
     }
 }

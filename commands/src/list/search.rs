@@ -1,4 +1,5 @@
 //! Looking at lists.
+use polder_base::number;
 use polder_table::Stop;
 use polder_values::list;
 
@@ -18,6 +19,18 @@ pub(super) fn lindex(call: &mut Call<'_>) -> Outcome {
         return Ok(());
     };
     let rank = held.rank(integer(call.args[2])?);
+    reply_at(call, &held, rank)
+}
+
+/// For as many calls as name an index.
+pub(super) fn lindex_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> {
+    let Some(held) = find(call, call.args[1])? else { return Ok(0) };
+    let indices = calls.iter().map_while(|args| number::integer(args[2]));
+    indices.map(|index| reply_at(call, &held, held.rank(index))).try_fold(0, |done, outcome| outcome.map(|()| done + 1))
+}
+
+/// Replies with the element of a rank, or with null where there is none.
+fn reply_at(call: &mut Call<'_>, held: &Held<'_>, rank: Option<u64>) -> Outcome {
     let element = match rank {
         Some(rank) => held.elements.at(call.txn, rank)?,
         None => None,

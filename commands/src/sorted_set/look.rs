@@ -6,8 +6,9 @@ use polder_table::Stop;
 use polder_values::sorted_set::{Entry, SortedSet};
 
 use super::range::{begin_entries, begin_entry};
-use super::{find_set, reply_score_of};
+use super::{find, find_set, reply_score_of};
 use crate::call::{Call, Outcome, SYNTAX, integer, is};
+use crate::collection::named;
 use crate::database::cursor;
 use crate::execute::wrong_arity;
 use crate::string::number_mode;
@@ -19,26 +20,34 @@ pub(super) fn zcard(call: &mut Call<'_>) -> Outcome {
 }
 
 /// Replies with a member's score, or with null when it is not there.
-fn reply_member(call: &mut Call<'_>, set: &SortedSet<'_>, member: &[u8]) -> Outcome {
-    match set.find(call.txn, member)? {
+fn reply_member(call: &mut Call<'_>, entry: Option<Entry<'_>>) {
+    match entry {
         Some(entry) => {
             let mode = number_mode(call);
             reply_score_of(call.reply, mode, &entry);
         }
         None => call.reply.null(),
     }
-    Ok(())
 }
 
 pub(super) fn zscore(call: &mut Call<'_>) -> Outcome {
-    let set = find_set(call, call.args[1])?;
-    reply_member(call, &set, call.args[2])
+    let entry = find_set(call, call.args[1])?.find(call.txn, call.args[2])?;
+    reply_member(call, entry);
+    Ok(())
+}
+
+pub(super) fn zscore_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> {
+    let Some(found) = find(call, call.args[1])? else { return Ok(0) };
+    let entries = SortedSet::of(&found.value).find_all(call.txn, &named(calls))?;
+    entries.into_iter().for_each(|entry| reply_member(call, entry));
+    Ok(calls.len())
 }
 
 pub(super) fn zmscore(call: &mut Call<'_>) -> Outcome {
-    let set = find_set(call, call.args[1])?;
-    call.reply.array(call.args.len() - 2);
-    call.args[2..].iter().try_for_each(|member| reply_member(call, &set, member))
+    let (set, members) = (find_set(call, call.args[1])?, &call.args[2..]);
+    call.reply.array(members.len());
+    set.find_all(call.txn, members)?.into_iter().for_each(|entry| reply_member(call, entry));
+    Ok(())
 }
 
 pub(super) fn zrank(call: &mut Call<'_>) -> Outcome {
@@ -57,9 +66,33 @@ fn rank(call: &mut Call<'_>, reverse: bool) -> Outcome {
         _ => return Err(wrong_arity(call.command)),
     };
     let set = find_set(call, call.args[1])?;
-    match set.rank(call.txn, call.args[2])? {
+    let ranked = set.rank(call.txn, call.args[2])?;
+    reply_rank(call, &set, ranked, reverse, with_score)
+}
+
+pub(super) fn zrank_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> {
+    rank_many(call, calls, false)
+}
+
+pub(super) fn zrevrank_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> {
+    rank_many(call, calls, true)
+}
+
+/// For as many calls as have no options.
+fn rank_many(call: &mut Call<'_>, calls: &[&[&[u8]]], reverse: bool) -> Result<usize, Stop> {
+    let done = calls.iter().take_while(|args| args.len() == 3).count();
+    let Some(found) = find(call, call.args[1])? else { return Ok(0) };
+    let set = SortedSet::of(&found.value);
+    for ranked in set.rank_all(call.txn, &named(&calls[..done]))? {
+        reply_rank(call, &set, ranked, reverse, false)?;
+    }
+    Ok(done)
+}
+
+fn reply_rank(call: &mut Call<'_>, set: &SortedSet<'_>, ranked: Option<(u64, Entry<'_>)>, reverse: bool, with_score: bool) -> Outcome {
+    match ranked {
         Some((rank, entry)) => {
-            let rank = if reverse { set.count()? - 1 - rank } else { rank };
+            let rank = if reverse { set.count()?.saturating_sub(rank + 1) } else { rank };
             if with_score {
                 call.reply.array(2);
             }

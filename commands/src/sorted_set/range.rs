@@ -7,7 +7,7 @@ use polder_values::Nodes;
 use polder_values::sorted_set::{Entry, LexBound, ScoreBound, SortedSet};
 
 use super::{find_set, reply_score_of, store};
-use crate::call::{Call, Outcome, SYNTAX, integer, is};
+use crate::call::{Call, Outcome, SYNTAX, integer, is, is_whole};
 use crate::string::number_mode;
 
 const NOT_A_SCORE: &str = "ERR min or max is not a float";
@@ -181,6 +181,10 @@ fn show(call: &mut Call<'_>, form: Form) -> Outcome {
     let (from, upto) = query.ranks(&set, call.txn)?;
     let mode = number_mode(call);
     begin_entries(call.reply, (upto - from) as usize, query.with_scores);
+    if !query.with_scores && !query.reverse {
+        let (reply, many) = (&mut *call.reply, upto - from);
+        return is_whole(many as usize, set.each_member(call.txn, from, many, &mut |member| reply.bulk(member))?);
+    }
     each(&set, call.txn, (from, upto), query.reverse, |entry| {
         begin_entry(call.reply, query.with_scores);
         call.reply.bulk(entry.member());

@@ -8,12 +8,13 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use polder_base::Protocol;
+use polder_engine::Session;
 
 use super::STALL_MAX;
 use super::actor::Delays;
 use crate::answer::Answer;
 use crate::arguments;
-use crate::caller::{Caller, Embedder};
+use crate::caller::{Caller, Embedder, Quiet};
 use crate::crash::listening::Client;
 use crate::scratch::{self, Scratch};
 
@@ -27,6 +28,8 @@ pub struct Route {
     drawn: bool,
     /// Every how many stores the process dies: 1 but for operations with thousands.
     step: u64,
+    /// The calls come in one pipeline and share one transaction.
+    pipelined: bool,
 }
 
 /// What a client of the survivor does meanwhile.
@@ -44,12 +47,17 @@ enum Beside {
 }
 
 const fn route(name: &'static str, before: &'static [&'static str], operation: &'static str) -> Route {
-    Route { name, before, operation, beside: Beside::Nothing, drawn: false, step: 1 }
+    Route { name, before, operation, beside: Beside::Nothing, drawn: false, step: 1, pipelined: false }
 }
 
 /// An operation with many stores.
 const fn long(name: &'static str, before: &'static [&'static str], operation: &'static str) -> Route {
     Route { step: 7, ..route(name, before, operation) }
+}
+
+/// Calls that share a transaction.
+const fn pipeline(name: &'static str, before: &'static [&'static str], operation: &'static str) -> Route {
+    Route { pipelined: true, ..long(name, before, operation) }
 }
 
 const fn with(beside: Beside, route: Route) -> Route {
@@ -122,6 +130,12 @@ pub const ROUTES: &[Route] = &[
     route("zset-pop", &["ZADD k1 1 a 2 b"], "ZPOPMIN k1"),
     route("zset-pop-last", &["ZADD k1 1 a"], "ZPOPMAX k1"),
     long("zset-tree-add", &[BIG_ZSET], "ZADD k1 50 member-1 60 new"),
+    pipeline(
+        "zset-tree-pipeline",
+        &[BIG_ZSET],
+        "ZADD k1 50 member-1\nZADD k1 3 member-1400\nZADD k1 17.5 new\nZADD k1 96 member-2\nZADD k1 12 member-96\nZADD k1 1 member-500",
+    ),
+    pipeline("hash-tree-pipeline", &[BIG_HASH], "HSET k1 field-7 new\nHSET k1 another repeat:700:v\nHSET k1 field-1400 x"),
     long("zset-tree-increment", &[BIG_ZSET], "ZINCRBY k1 40 member-700"),
     long("zset-tree-pop", &[BIG_ZSET], "ZPOPMIN k1 3"),
     route("stream-new", &[], "XADD k1 1-1 field value"),
@@ -312,6 +326,9 @@ pub fn child(segment: &str, name: &str, n: u64) -> Result<(), String> {
 
 /// Runs the operation; a call that waits is served by what the next one does.
 fn operate(route: &Route, embedder: &Embedder) -> Result<(), String> {
+    if route.pipelined {
+        return run_pipeline(route, embedder);
+    }
     let (mut client, mut caller) = (Client::default(), Caller::new(2, Protocol::Resp2));
     for line in route.operation.lines() {
         if route.beside == Beside::Rivals && line.starts_with("BLPOP") || line.contains("SUBSCRIBE") {
@@ -322,6 +339,17 @@ fn operate(route: &Route, embedder: &Embedder) -> Result<(), String> {
         client.hear(embedder);
     }
     Ok(())
+}
+
+fn run_pipeline(route: &Route, embedder: &Embedder) -> Result<(), String> {
+    let calls = route.operation.lines().map(arguments::split).collect::<Result<Vec<_>, _>>()?;
+    let calls: Vec<Vec<&[u8]>> = calls.iter().map(|call| call.iter().map(AsRef::as_ref).collect()).collect();
+    let slices: Vec<&[&[u8]]> = calls.iter().map(Vec::as_slice).collect();
+    let mut session = Session { id: 2, ..Session::default() };
+    match embedder.memory.execute_together(&mut session, &embedder.host, &slices, &mut Quiet::default()).0 {
+        done if done == calls.len() => Ok(()),
+        done => Err(format!("{done} of {} calls went together", calls.len())),
+    }
 }
 
 /// Says which store is not made; release builds have no such points.

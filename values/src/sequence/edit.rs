@@ -120,6 +120,20 @@ pub fn remove(nodes: &dyn Nodes, rule: &Rule, tree: &mut Tree, rank: u64, count:
     Change { nodes, rule, new: None, append: false, prepend: false }.apply(tree, rank, rank + count)
 }
 
+/// Takes away what stands above a single node.
+pub fn lower(nodes: &dyn Nodes, tree: &mut Tree) -> Result<(), Fault> {
+    while tree.height > 0 {
+        let inner = Inner::read(nodes, tree.root)?;
+        if inner.len() > 1 {
+            break;
+        }
+        let below = inner.node(0);
+        nodes.release(tree.root);
+        (tree.root, tree.height) = (below, tree.height - 1);
+    }
+    Ok(())
+}
+
 impl Change<'_> {
     fn apply(&self, tree: &mut Tree, from: u64, upto: u64) -> Result<(), Fault> {
         let height = tree::checked_height(tree)?;
@@ -136,16 +150,7 @@ impl Change<'_> {
             [top] => Tree { root: top.node, count: top.count, height },
             _ => tree::raise(self.nodes, row.to_vec(), height)?,
         };
-        while lower && tree.height > 0 {
-            let inner = Inner::read(self.nodes, tree.root)?;
-            if inner.len() > 1 {
-                break;
-            }
-            let below = inner.node(0);
-            self.nodes.release(tree.root);
-            (tree.root, tree.height) = (below, tree.height - 1);
-        }
-        Ok(())
+        if lower { self::lower(self.nodes, tree) } else { Ok(()) }
     }
 
     /// Changes what is below a node; answers the nodes that take its place.
@@ -243,7 +248,7 @@ impl Change<'_> {
     }
 
     /// Whether a node is so empty that it must be joined with a sibling.
-    fn is_thin(&self, node: Ref, level: u8) -> Result<bool, Fault> {
+    pub fn is_thin(&self, node: Ref, level: u8) -> Result<bool, Fault> {
         if level > 0 {
             return Ok(Inner::read(self.nodes, node)?.len() < tree::INNER_MIN);
         }
@@ -251,7 +256,7 @@ impl Change<'_> {
     }
 
     /// Joins the child at `at` of an inner node with a sibling, if it is too empty. `level` is the child's, `edges` are the node's.
-    fn mend(&self, children: &mut Vec<Child>, at: usize, level: u8, edges: Edges) -> Result<(), Fault> {
+    pub fn mend(&self, children: &mut Vec<Child>, at: usize, level: u8, edges: Edges) -> Result<(), Fault> {
         let many = children.len();
         let own = edges.of(at, many);
         if many < 2 || own.left || own.right || !self.is_thin(children[at].node, level)? {
@@ -330,21 +335,20 @@ impl Change<'_> {
         let (length, room) = (run.patched_len(&patch)?, run.room());
         let new_count = count - gone + self.new.is_some() as usize;
         let (mut done, keeps_refs) = (false, lost.is_empty() && new_tree.is_none());
-        // What comes may have been read from this very leaf: then it is copied.
-        let held = self.nodes.data(child.node)?.as_ptr_range();
-        let borrowed = patch.new.unwrap_or_default().iter().any(|part| held.contains(&part.as_ptr()));
-        let ours = !borrowed
-            && self.nodes.edit(child.node, &mut |_, data| {
-                if keeps_refs && length <= room {
-                    run::patch_in_place(data, &patch);
-                    done = true;
-                }
-            });
+        let ours = self.nodes.edit(child.node, &mut |_, data| {
+            // What comes may have been read from this very leaf: then it is copied.
+            let held = data.as_ptr_range();
+            let borrowed = patch.new.unwrap_or_default().iter().any(|part| held.contains(&part.as_ptr()));
+            if keeps_refs && length <= room && !borrowed {
+                run::patch_in_place(data, &patch);
+                done = true;
+            }
+        });
         if done {
             return Ok(smallvec![Child { node: child.node, count: new_count as u64, word }]);
         }
-        // The edit may have written: nothing that was read before is looked at again.
-        let run = tree::leaf(self.nodes, child.node)?;
+        // It has been lent for writing: nothing that was read before is looked at again.
+        let run = if ours { tree::leaf(self.nodes, child.node)? } else { run };
         let refs = run.refs().len() - lost.len() + new_tree.is_some() as usize;
         let size = length + tree::refs_size(refs);
         if size > LEAF_MAX && gone == 0 && (self.append && edges.right || self.prepend && edges.left) {
@@ -384,9 +388,17 @@ impl Change<'_> {
     fn copy_leaf(&self, run: &Run<'_>, patch: &Patch<'_>, word: u64, room: usize) -> Result<Child, Fault> {
         let table = run.patched_table(patch)?;
         let (before, after) = (run.slice(0, patch.at)?, run.slice(patch.at + patch.gone, run.count())?);
-        let mut parts: SmallVec<[&[u8]; 8]> = smallvec![&table[..], before];
-        parts.extend_from_slice(patch.new.unwrap_or_default());
-        parts.extend([after, ROOM.get(..room).ok_or(DAMAGED)?]);
+        let joined: Vec<u8>;
+        let (one, two): (&[u8], &[u8]) = match patch.new.unwrap_or_default() {
+            [] => (&[], &[]),
+            [one] => (one, &[]),
+            [one, two] => (one, two),
+            many => {
+                joined = many.concat();
+                (&joined, &[])
+            }
+        };
+        let parts = [&table[..], before, one, two, after, ROOM.get(..room).ok_or(DAMAGED)?];
         let node = match (run.refs(), patch.long) {
             ([], false) => self.nodes.make(&[], &parts)?,
             _ => self.nodes.make(&self.refs_after(run, patch)?, &parts)?,

@@ -154,17 +154,24 @@ fn prepend(nodes: &dyn Nodes, rule: &Rule, tree: &mut Tree, elements: &[&[u8]]) 
 
 /// With which of the elements, those of the run behind the new ones, leaves must begin for all but the first to be full; the first of them last.
 fn starts_from_the_right(elements: &[&[u8]], run: &Run<'_>) -> Vec<usize> {
-    let new = elements.iter().map(|bytes| if bytes.len() > SHORT_MAX { (run::STUB, true) } else { (bytes.len(), false) });
-    let old = (0..run.count()).map(|index| (run.start(index + 1).saturating_sub(run.start(index)), run.is_long(index)));
-    let sizes: Vec<(usize, bool)> = new.chain(old).collect();
     let (mut starts, mut bytes, mut refs) = (Vec::new(), run::HEAD, 0);
-    for (index, (length, long)) in sizes.into_iter().enumerate().rev() {
+    let mut add = |index: usize, length: usize, long: bool| {
         bytes += run::ENTRY + length;
-        refs += long as usize;
+        refs += usize::from(long);
         if bytes + tree::refs_size(refs) > LEAF_MAX {
             starts.push(index + 1);
-            (bytes, refs) = (run::HEAD + run::ENTRY + length, long as usize);
+            (bytes, refs) = (run::HEAD + run::ENTRY + length, usize::from(long));
         }
+    };
+    let mut end = run.start(run.count());
+    for index in (0..run.count()).rev() {
+        let start = run.start(index);
+        add(elements.len() + index, end.saturating_sub(start), run.is_long(index));
+        end = start;
+    }
+    for (index, bytes) in elements.iter().enumerate().rev() {
+        let long = bytes.len() > SHORT_MAX;
+        add(index, if long { run::STUB } else { bytes.len() }, long);
     }
     starts
 }

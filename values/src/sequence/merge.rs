@@ -1,4 +1,4 @@
-//! Many elements put into a sorted tree at once: one way down and one way up for all of them.
+//! Many elements put into a sorted tree at once, and others taken out: one way down and one way up for all of them.
 //!
 //! ```text
 //!                 inner                 items, in the order of the rule:   a b | c | d e f
@@ -13,11 +13,12 @@ use std::cmp::Ordering;
 use polder_base::{Fault, Ref};
 use smallvec::{SmallVec, smallvec};
 
-use super::edit::{Change, Edges, New, Row};
+use super::edit::{self, Change, Edges, New, Row};
+use super::near;
 use super::run;
 use super::search;
 use super::tree::{self, Child, FANOUT, Inner};
-use super::{Rule, SHORT_MAX, Tree};
+use super::{Element, Rule, SHORT_MAX, Tree};
 use crate::{Nodes, string};
 
 const DAMAGED: Fault = Fault::Damaged { what: "a tree of elements" };
@@ -25,7 +26,10 @@ const DAMAGED: Fault = Fault::Damaged { what: "a tree of elements" };
 /// How an element stands to a name with the same word.
 pub type ByName = fn(&[u8], &[u8]) -> Ordering;
 
-/// An element that is put in with others.
+/// Says whether the item of this number is put in the place of the element that has its name.
+pub type Decide<'d> = &'d mut dyn FnMut(usize, Element<'_>) -> Result<bool, Fault>;
+
+/// An element that is put in with others, or taken out.
 #[derive(Clone, Copy, Debug)]
 pub struct Item<'e> {
     pub word: u64,
@@ -34,62 +38,54 @@ pub struct Item<'e> {
     pub bytes: &'e [u8],
     /// Its number among the items before they were sorted.
     pub number: usize,
+    /// It is there, and is taken out.
+    pub goes: bool,
     /// Whether it was there: the answer.
     pub found: bool,
 }
 
-/// Puts items, which are some and sorted, into a tree that is not empty. An element that is there is replaced if the caller says so, else it stays.
+/// What has become of a child of an inner node.
+struct Changed {
+    index: usize,
+    row: Row,
+    /// It has lost elements, so that it may be too empty.
+    lost: bool,
+}
+
+/// Puts items, which are some and sorted, into a tree that is not empty, or takes them out. An element that is there is replaced if `decide` says
+/// so, else it stays.
 pub fn upsert(
     nodes: &dyn Nodes,
     rule: &Rule,
     by_name: ByName,
     tree: &mut Tree,
     items: &mut [Item<'_>],
-    replaces: bool,
+    decide: Decide<'_>,
 ) -> Result<(), Fault> {
     let height = tree::checked_height(tree)?;
-    warm(nodes, tree, items.iter().map(|item| item.word));
-    let merge = Merge { nodes, rule, by_name, replaces };
+    near::bring_leaves(nodes, tree, items.iter().map(|item| item.word));
+    let mut merge = Merge { nodes, rule, by_name, decide };
     let root = Child { node: tree.root, count: tree.count, word: tree::first_word(nodes, rule, tree)? };
     let row = merge.node(root, height, items, Edges::WHOLE, u64::MAX)?;
     *tree = tree::raise(nodes, row.to_vec(), height)?;
-    Ok(())
-}
-
-/// Brings the leaves near in which elements with these words are, or would be. A hint: what is damaged is found by who looks again.
-pub fn warm(nodes: &dyn Nodes, tree: &Tree, words: impl Iterator<Item = u64>) {
-    /// Most leaves have so many; inner nodes are few enough to be near.
-    const LEAF_LINES: usize = 12;
-    if tree.height == 0 {
-        return;
-    }
-    let mut places: SmallVec<[(u64, Ref); 128]> = words.map(|word| (word, tree.root)).collect();
-    for level in (0..tree.height.min(tree::HEIGHT_MAX)).rev() {
-        for (word, place) in &mut places {
-            let Ok(inner) = Inner::read(nodes, *place) else { return };
-            *place = inner.node(inner.last_upto(*word));
-            if level == 0 {
-                nodes.prefetch(*place, LEAF_LINES);
-            }
-        }
-    }
+    edit::lower(nodes, tree)
 }
 
 struct Merge<'m> {
     nodes: &'m dyn Nodes,
     rule: &'m Rule,
     by_name: ByName,
-    replaces: bool,
+    decide: Decide<'m>,
 }
 
-impl Merge<'_> {
+impl<'m> Merge<'m> {
     /// Puts items in below a node, behind which words from `bound` on begin; answers the nodes that take its place.
-    fn node(&self, child: Child, level: u8, items: &mut [Item<'_>], edges: Edges, bound: u64) -> Result<Row, Fault> {
+    fn node(&mut self, child: Child, level: u8, items: &mut [Item<'_>], edges: Edges, bound: u64) -> Result<Row, Fault> {
         if level == 0 {
             return self.leaf(child, items, edges, bound);
         }
         let inner = Inner::read(self.nodes, child.node)?;
-        let mut changed: SmallVec<[(usize, Row); 4]> = SmallVec::new();
+        let mut changed: SmallVec<[Changed; 4]> = SmallVec::new();
         let mut rest = items;
         let mut next = self.child_of(&inner, level, &rest[0])?;
         while !rest.is_empty() {
@@ -103,25 +99,53 @@ impl Merge<'_> {
             }
             let (now, later) = rest.split_at_mut(upto);
             let bound = if index + 1 < inner.len() { inner.word(index + 1) } else { bound };
-            let row = self.node(inner.child(index), level - 1, now, edges.of(index, inner.len()), bound)?;
-            if row[..] != [inner.child(index)] {
-                changed.push((index, row));
+            let (old, lost) = (inner.child(index), now.iter().any(|item| item.goes));
+            let row = self.node(old, level - 1, now, edges.of(index, inner.len()), bound)?;
+            // What was edited in place may look as before, and be too empty now.
+            if lost || row[..] != [old] {
+                changed.push(Changed { index, row, lost });
             }
             rest = later;
         }
-        if changed.iter().all(|(_, row)| row.len() == 1) {
-            return self.patch(child, &inner, &changed);
+        let only_patched = |changed: &Changed| -> Result<bool, Fault> {
+            let own = edges.of(changed.index, inner.len());
+            Ok(changed.row.len() == 1
+                && (!changed.lost || own.left || own.right || !self.edit().is_thin(changed.row[0].node, level - 1)?))
+        };
+        for one in &changed {
+            if !only_patched(one)? {
+                return self.rebuild(child, &inner, level, changed, edges);
+            }
         }
-        let grows_right = edges.right && matches!(changed[..], [(index, _)] if index + 1 == inner.len());
-        let mut children = inner.children();
-        for (index, row) in changed.into_iter().rev() {
-            children.splice(index..=index, row);
+        self.patch(child, &inner, &changed)
+    }
+
+    /// New inner nodes where children have become more, or fewer, or too empty.
+    fn rebuild(&self, node: Child, inner: &Inner<'_>, level: u8, changed: SmallVec<[Changed; 4]>, edges: Edges) -> Result<Row, Fault> {
+        let grows_right = edges.right && matches!(&changed[..], [one] if one.index + 1 == inner.len() && one.row.len() > 1);
+        let (mut children, mut lost, mut next) = (Vec::with_capacity(inner.len() + 8), SmallVec::<[usize; 8]>::new(), 0);
+        for one in changed {
+            children.extend((next..one.index).map(|index| inner.child(index)));
+            if one.lost {
+                lost.extend(children.len()..children.len() + one.row.len());
+            }
+            children.extend(one.row);
+            next = one.index + 1;
         }
+        children.extend((next..inner.len()).map(|index| inner.child(index)));
+        // From the right: what is joined with its left neighbour is looked at again in that one's turn.
+        for at in lost.into_iter().rev() {
+            self.edit().mend(&mut children, at, level - 1, edges)?;
+        }
+        self.nodes.release(node.node);
         // A tree that grows at its end keeps full nodes behind it.
-        let each = if grows_right { FANOUT } else { children.len().div_ceil(children.len().div_ceil(FANOUT)) };
-        let row = children.chunks(each).map(|group| tree::make_inner(self.nodes, group)).collect::<Result<_, _>>()?;
-        self.nodes.release(child.node);
-        Ok(row)
+        let each = if grows_right { FANOUT } else { children.len().div_ceil(children.len().div_ceil(FANOUT).max(1)).max(1) };
+        children.chunks(each).map(|group| tree::make_inner(self.nodes, group)).collect()
+    }
+
+    /// What takes nothing in.
+    fn edit(&self) -> Change<'m> {
+        Change { nodes: self.nodes, rule: self.rule, new: None, append: false, prepend: false }
     }
 
     /// The child in which an item belongs: the last one whose first element is not behind it, or the first one.
@@ -140,17 +164,16 @@ impl Merge<'_> {
     }
 
     /// The inner node with other children in the places of some.
-    fn patch(&self, node: Child, inner: &Inner<'_>, changed: &[(usize, Row)]) -> Result<Row, Fault> {
-        let Some((first, _)) = changed.first() else { return Ok(smallvec![node]) };
+    fn patch(&self, node: Child, inner: &Inner<'_>, changed: &[Changed]) -> Result<Row, Fault> {
+        let Some(first) = changed.first() else { return Ok(smallvec![node]) };
         let (mut count, mut word) = (node.count, node.word);
-        for (index, row) in changed {
+        for Changed { index, row, .. } in changed {
             count = count.wrapping_sub(inner.count(*index)).wrapping_add(row[0].count);
         }
-        if *first == 0 {
-            word = changed[0].1[0].word;
+        if first.index == 0 {
+            word = first.row[0].word;
         }
-        let mut set =
-            |refs: &mut [Ref], data: &mut [u8]| changed.iter().for_each(|(index, row)| tree::set_child(refs, data, *index, row[0]));
+        let mut set = |refs: &mut [Ref], data: &mut [u8]| changed.iter().for_each(|one| tree::set_child(refs, data, one.index, one.row[0]));
         if self.nodes.edit(node.node, &mut set) {
             return Ok(smallvec![Child { node: node.node, count, word }]);
         }
@@ -162,30 +185,40 @@ impl Merge<'_> {
         Ok(smallvec![Child { node: copy, count, word }])
     }
 
-    /// Puts items into a leaf, one after the other: from the second on that is done in place.
-    fn leaf(&self, child: Child, items: &mut [Item<'_>], edges: Edges, bound: u64) -> Result<Row, Fault> {
+    /// Puts items into a leaf, one after the other: from the second on that is done in place. Then it takes out the others: until then there is
+    /// something to put them into.
+    fn leaf(&mut self, child: Child, items: &mut [Item<'_>], edges: Edges, bound: u64) -> Result<Row, Fault> {
+        if let [item] = items {
+            return self.put(child, item, edges, bound);
+        }
         let mut row: Row = smallvec![child];
-        for item in items {
-            let mut at = row.len() - 1;
-            while at > 0 && (row[at].word > item.word || row[at].word == item.word && self.begins_behind(row[at].node, 0, item)?) {
-                at -= 1;
+        for goes in [false, true] {
+            for item in items.iter_mut().filter(|item| item.goes == goes) {
+                let mut at = row.len().checked_sub(1).ok_or(DAMAGED)?;
+                while at > 0 && (row[at].word > item.word || row[at].word == item.word && self.begins_behind(row[at].node, 0, item)?) {
+                    at -= 1;
+                }
+                let edges = edges.of(at, row.len());
+                let bound = row.get(at + 1).map_or(bound, |next| next.word);
+                let new = self.put(row[at], item, edges, bound)?;
+                row.remove(at);
+                row.insert_many(at, new);
             }
-            let edges = edges.of(at, row.len());
-            let bound = row.get(at + 1).map_or(bound, |next| next.word);
-            let new = self.put(row[at], item, edges, bound)?;
-            row.remove(at);
-            row.insert_many(at, new);
         }
         Ok(row)
     }
 
-    /// Puts one item into a leaf.
-    fn put(&self, leaf: Child, item: &mut Item<'_>, edges: Edges, bound: u64) -> Result<Row, Fault> {
+    /// Puts one item into a leaf, or takes it out.
+    fn put(&mut self, leaf: Child, item: &mut Item<'_>, edges: Edges, bound: u64) -> Result<Row, Fault> {
         let run = tree::leaf(self.nodes, leaf.node)?;
         let mut compare = |element: &[u8]| (self.by_name)(element, item.name);
         let (index, found) = search::halve(self.nodes, self.rule, &run, item.word, (leaf.word, bound), &mut compare)?;
         item.found = found;
-        if found && !self.replaces {
+        if item.goes {
+            // Whoever has it taken out has seen it.
+            return if found { self.edit().leaf(leaf, index as u64, index as u64 + 1, edges) } else { Err(DAMAGED) };
+        }
+        if found && !(self.decide)(item.number, run.at(index)?)? {
             return Ok(smallvec![leaf]);
         }
         let (append, prepend) = (!found && index == run.count(), !found && index == 0);

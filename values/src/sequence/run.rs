@@ -15,7 +15,7 @@ use polder_base::{Fault, Ref};
 use smallvec::SmallVec;
 
 use super::Element;
-use super::tree::refs_size;
+use super::tree::{LEAF_MAX, NODE_HEAD, refs_size};
 use crate::Root;
 
 /// Bytes of a stub.
@@ -118,6 +118,11 @@ impl<'a> Run<'a> {
         ends.extend(table.map(|entry| u16::from_le_bytes([entry[0], entry[1]]).wrapping_sub(start)));
     }
 
+    /// Where the element at `index` of a leaf begins, in bytes from the node's beginning: for `Nodes::prefetch`.
+    pub fn place_of(&self, index: usize) -> usize {
+        NODE_HEAD + refs_size(self.refs.len()) + HEAD + self.count * ENTRY + self.start(index)
+    }
+
     /// Stubs among the first `index` elements.
     pub fn stubs(&self, index: usize) -> usize {
         if self.refs.is_empty() { 0 } else { (0..index).filter(|at| self.is_long(*at)).count() }
@@ -189,15 +194,15 @@ impl<'a> Run<'a> {
     pub fn patched_table(&self, patch: &Patch<'_>) -> Result<Table, Fault> {
         let (at, after) = (patch.at, patch.at + patch.gone);
         let count = self.count - patch.gone + patch.added();
-        let mut table = Table::new();
-        table.extend_from_slice(&(count as u16).to_le_bytes());
-        table.extend_from_slice(&self.bytes[HEAD..HEAD + at * ENTRY]);
+        let (kept, moved) = (HEAD + at * ENTRY, HEAD + (at + patch.added()) * ENTRY);
+        let mut table = Table::from_elem(0, HEAD + count * ENTRY);
+        table[HEAD..kept].copy_from_slice(&self.bytes[HEAD..kept]);
+        table[..HEAD].copy_from_slice(&(count as u16).to_le_bytes());
         let end = self.start(at) + patch.length();
         if patch.new.is_some() {
-            table.extend_from_slice(&(end as u16 | if patch.long { LONG } else { 0 }).to_le_bytes());
+            table[kept..moved].copy_from_slice(&(end as u16 | if patch.long { LONG } else { 0 }).to_le_bytes());
         }
-        let moved = table.len();
-        table.extend_from_slice(&self.bytes[HEAD + after * ENTRY..HEAD + self.count * ENTRY]);
+        table[moved..].copy_from_slice(&self.bytes[HEAD + after * ENTRY..HEAD + self.count * ENTRY]);
         shift(&mut table[moved..], (end as u16).wrapping_sub(self.start(after) as u16));
         Ok(table)
     }
@@ -213,12 +218,20 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Moves the ends of a table by `by`; their marks stay.
+/// Moves the ends of a table by `by`; their marks stay. Four of them at a time: an end and `by` have 15 bits each, so nothing is carried
+/// from one to the next.
 #[inline]
 fn shift(table: &mut [u8], by: u16) {
-    for entry in table.chunks_exact_mut(ENTRY) {
-        let old = u16::from_le_bytes([entry[0], entry[1]]);
-        entry.copy_from_slice(&((old & !LONG).wrapping_add(by) & !LONG | old & LONG).to_le_bytes());
+    const EACH: u64 = 0x0001_0001_0001_0001;
+    const MARKS: u64 = LONG as u64 * EACH;
+    let all = u64::from(by & !LONG) * EACH;
+    let moved = |old: u64| ((old & !MARKS) + all) & !MARKS | old & MARKS;
+    let (words, rest) = table.as_chunks_mut::<8>();
+    for word in words {
+        *word = moved(u64::from_le_bytes(*word)).to_le_bytes();
+    }
+    for entry in rest.as_chunks_mut::<ENTRY>().0 {
+        *entry = (moved(u64::from(u16::from_le_bytes(*entry))) as u16).to_le_bytes();
     }
 }
 
@@ -282,10 +295,16 @@ pub fn lengthen_in_place(bytes: &mut [u8], head: &[u8], tail: &[&[u8]]) -> bool 
 }
 
 /// A run that is being built from its first element to its last.
-#[derive(Default)]
 pub struct Builder {
     table: Vec<u8>,
     data: Vec<u8>,
+}
+
+impl Default for Builder {
+    /// With room for most leaves.
+    fn default() -> Builder {
+        Builder { table: Vec::with_capacity(LEAF_MAX / 8), data: Vec::with_capacity(LEAF_MAX) }
+    }
 }
 
 impl Builder {

@@ -16,6 +16,9 @@ pub const FANOUT: usize = 84;
 /// than a quarter: what halves of uneven elements can be.
 pub const LEAF_MIN: usize = 240;
 pub const INNER_MIN: usize = FANOUT / 4;
+/// Bytes of a node before its payload, and in that before its references: only hints of what is to be looked at depend on them.
+pub const NODE_HEAD: usize = 8;
+const REFS_HEAD: usize = 8;
 /// No tree is higher (S5).
 pub const HEIGHT_MAX: u8 = 16;
 
@@ -65,6 +68,11 @@ impl<'a> Inner<'a> {
     #[inline]
     pub fn word(&self, index: usize) -> u64 {
         word_at(self.data, self.refs.len() + index)
+    }
+
+    /// The words of the first child and the last.
+    pub fn bounds(&self) -> (u64, u64) {
+        (self.word(0), self.word(self.len() - 1))
     }
 
     pub fn child(&self, index: usize) -> Child {
@@ -131,6 +139,34 @@ impl<'a> Inner<'a> {
             many -= half;
         }
         low
+    }
+
+    /// As [`Inner::last_upto`], for whom it should be about `guess`: few words are looked at then.
+    #[inline]
+    pub fn last_upto_near(&self, word: u64, guess: usize) -> usize {
+        const STEPS: usize = 8;
+        let many = self.len();
+        if self.word(guess) <= word {
+            let upto = many.min(guess + 1 + STEPS);
+            match (guess + 1..upto).find(|index| self.word(*index) > word) {
+                Some(behind) => return behind - 1,
+                None if upto == many => return many - 1,
+                None => {}
+            }
+        } else if let Some(index) = (guess.saturating_sub(STEPS)..guess).rev().find(|index| self.word(*index) <= word) {
+            return index;
+        }
+        self.last_upto(word)
+    }
+
+    /// Where the word of a child lies, in bytes from the node's beginning: for [`Nodes::prefetch`].
+    pub fn place_of_word(&self, index: usize) -> usize {
+        NODE_HEAD + REFS_HEAD + (self.refs.len() * 2 + index) * 8
+    }
+
+    /// As above, of its reference.
+    pub fn place_of_node(&self, index: usize) -> usize {
+        NODE_HEAD + REFS_HEAD + index * 8
     }
 
     /// A new node like this one.

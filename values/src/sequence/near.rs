@@ -1,0 +1,136 @@
+//! Many elements looked for at once: a pipeline's reads of one large collection.
+//!
+//! ```text
+//!   root     word a   word b   word c   ...      on each level first all ways are brought near the place where they should go on,
+//!    |        |        |        |                and then each goes on: so the misses of all of them are under way
+//!   inner    ...      ...      ...               together, and a level costs one, not one for each
+//!    |
+//!   leaf     head, then about the element, then the search
+//! ```
+
+use std::cmp::Ordering;
+
+use polder_base::Fault;
+use smallvec::SmallVec;
+
+use super::run::Run;
+use super::search;
+use super::tree::{self, Inner};
+use super::{Element, Rule, Sequence, Tree};
+use crate::{Nodes, Ref};
+
+/// Cache lines of a leaf that hold its head and the table of most leaves.
+const HEAD_LINES: usize = 2;
+/// And those in which an element lies that is looked for where it should be: it lies two off as a rule.
+const ELEMENT_LINES: usize = 3;
+
+/// How far the search for one element has come.
+struct Way {
+    word: u64,
+    node: Ref,
+    /// About the words of the node's first element and of what comes behind the node.
+    words: (u64, u64),
+    /// The node's first element has the very word.
+    tied: bool,
+}
+
+impl Way {
+    /// Where among so many the word should lie, if words are spread evenly.
+    #[inline]
+    fn guess(&self, many: usize) -> usize {
+        let (first, last) = self.words;
+        if first >= last || self.word < first {
+            return many / 2;
+        }
+        let part = (self.word - first) as f64 / (last - first) as f64;
+        ((part * many as f64) as usize).min(many - 1)
+    }
+
+    /// Goes on to the last child that does not begin behind the word.
+    #[inline]
+    fn descend(&mut self, inner: &Inner<'_>) {
+        let index = inner.last_upto_near(self.word, self.guess(inner.len()));
+        let first = inner.word(index);
+        if index + 1 < inner.len() {
+            self.words.1 = inner.word(index + 1);
+        }
+        (self.node, self.words.0, self.tied) = (inner.node(index), first, first == self.word);
+    }
+}
+
+/// The ways of elements with these words down to their leaves, whose heads are on their way here. There must be a leaf.
+fn descend_all(nodes: &dyn Nodes, tree: &Tree, words: impl Iterator<Item = u64>) -> Result<SmallVec<[Way; 128]>, Fault> {
+    let height = tree::checked_height(tree)?;
+    let bounds = if height == 0 { (0, u64::MAX) } else { Inner::read(nodes, tree.root)?.bounds() };
+    let mut ways: SmallVec<[Way; 128]> = words.map(|word| Way { word, node: tree.root, words: bounds, tied: false }).collect();
+    for level in (0..height).rev() {
+        // The root is the same for all.
+        for way in if level + 1 < height { &ways[..] } else { &[] } {
+            let inner = Inner::read(nodes, way.node)?;
+            let guess = way.guess(inner.len());
+            nodes.prefetch(way.node, inner.place_of_word(guess), 1);
+            nodes.prefetch(way.node, inner.place_of_node(guess), 1);
+        }
+        for way in &mut ways {
+            way.descend(&Inner::read(nodes, way.node)?);
+            nodes.prefetch(way.node, 0, if level == 0 { HEAD_LINES } else { 1 });
+        }
+    }
+    Ok(ways)
+}
+
+/// The leaves of ways; the elements are on their way here.
+fn leaves<'a>(nodes: &'a dyn Nodes, ways: &[Way]) -> Result<SmallVec<[Run<'a>; 128]>, Fault> {
+    let mut leaves = SmallVec::with_capacity(ways.len());
+    for way in ways {
+        let run = tree::leaf(nodes, way.node)?;
+        nodes.prefetch(way.node, run.place_of(way.guess(run.count()).saturating_sub(1)), ELEMENT_LINES);
+        leaves.push(run);
+    }
+    Ok(leaves)
+}
+
+/// The elements with these words that `compare`, which is told the number of the word, calls `Equal`.
+pub fn find_all<'a>(
+    nodes: &'a dyn Nodes,
+    rule: &Rule,
+    tree: &Tree,
+    words: &[u64],
+    compare: &mut dyn FnMut(usize, &[u8]) -> Ordering,
+) -> Result<Vec<Option<Element<'a>>>, Fault> {
+    if tree.count == 0 {
+        return Ok(vec![None; words.len()]);
+    }
+    let ways = descend_all(nodes, tree, words.iter().copied())?;
+    let leaves = leaves(nodes, &ways)?;
+    let found = ways.iter().zip(&leaves).enumerate().map(|(number, (way, run))| {
+        let mut compare = |bytes: &[u8]| compare(number, bytes);
+        if way.tied {
+            // It may stand before this leaf: rare where words are hashes.
+            return search::find(nodes, &Sequence::Tree(*tree), rule, way.word, &mut compare);
+        }
+        let (index, equal) = search::halve(nodes, rule, run, way.word, way.words, &mut compare)?;
+        if equal { run.at(index).map(Some) } else { Ok(None) }
+    });
+    found.collect()
+}
+
+/// Brings near what is looked at for elements with these words. A hint: what is damaged is found by who looks again.
+pub fn bring(nodes: &dyn Nodes, tree: &Tree, words: impl Iterator<Item = u64>) {
+    if tree.count > 0
+        && let Ok(ways) = descend_all(nodes, tree, words)
+    {
+        let _ = leaves(nodes, &ways);
+    }
+}
+
+/// As [`bring`], of whole leaves: they are going to be copied.
+pub fn bring_leaves(nodes: &dyn Nodes, tree: &Tree, words: impl Iterator<Item = u64>) {
+    /// Most leaves have so many.
+    const LEAF_LINES: usize = 12;
+    if tree.height > 0
+        && let Ok(ways) = descend_all(nodes, tree, words)
+    {
+        ways.iter().for_each(|way| nodes.prefetch(way.node, 0, LEAF_LINES));
+    }
+}
