@@ -163,7 +163,7 @@ impl Txn<'_> {
 
     /// Whether it may write.
     pub fn mode(&self) -> Mode {
-        self.mode
+        self.mode.get()
     }
 
     /// The calling thread's seat.

@@ -6,6 +6,7 @@ pub mod change;
 mod chores;
 pub mod clock;
 mod database;
+mod declare;
 pub mod directory;
 pub mod entry;
 mod grow;

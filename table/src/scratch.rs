@@ -95,6 +95,8 @@ pub struct Scratch {
     by_key: RefCell<std::collections::HashMap<(Db, Vec<u8>), usize>>,
     /// Held keys that have gone through `by_key`.
     indexed: Cell<usize>,
+    /// The key that was asked for last: mostly they are asked for in the order in which they were declared.
+    last: Cell<usize>,
     pub(crate) shadows: RefCell<Vec<Shadow>>,
     shadows_used: Cell<usize>,
     pub(crate) marks: RefCell<Marks>,
@@ -129,13 +131,17 @@ impl Scratch {
     /// The number of a key that is held already.
     #[inline]
     pub(crate) fn held_index(&self, db: Db, key: &[u8]) -> Option<usize> {
-        let held = self.held.borrow();
+        let (held, keys) = (self.held.borrow(), self.keys.borrow());
+        let is = |held: &Held| held.db == db && !held.passed && &keys[held.key.0..held.key.1] == key;
+        let last = self.last.get();
+        if let Some(index) = (last..held.len().min(last + 2)).find(|index| is(&held[*index])) {
+            self.last.set(index);
+            return Some(index);
+        }
         if held.len() <= LOOK_AT_EACH {
-            let keys = self.keys.borrow();
-            return held.iter().position(|held| held.db == db && !held.passed && &keys[held.key.0..held.key.1] == key);
+            return held.iter().position(is);
         }
         let mut by_key = self.by_key.borrow_mut();
-        let keys = self.keys.borrow();
         let unknown = held.iter().enumerate().skip(self.indexed.replace(held.len()));
         for (index, held) in unknown.filter(|(_, held)| !held.passed) {
             by_key.insert((held.db, keys[held.key.0..held.key.1].to_vec()), index);
@@ -244,6 +250,7 @@ impl Scratch {
         self.highest.set((0, 0, 0));
         self.tallies.borrow_mut().clear();
         self.keys.borrow_mut().clear();
+        self.last.set(0);
         if self.held.borrow().len() > LOOK_AT_EACH {
             self.forget_index();
         }

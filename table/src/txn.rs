@@ -34,7 +34,7 @@ use crate::record::{self, Record};
 use crate::scratch::Loan;
 use crate::shadow::Editing;
 use crate::sight::Sight;
-use crate::table::{PREFETCH_KEYS, Table};
+use crate::table::Table;
 use crate::{clock, raw, snapshot};
 
 /// Attempts in read mode before the keys are locked.
@@ -44,7 +44,7 @@ const FREE_ATTEMPTS: u32 = 4;
 pub struct Txn<'t> {
     pub(crate) table: &'t Table,
     pub(crate) seat: Rc<Seat>,
-    pub(crate) mode: Mode,
+    pub(crate) mode: Cell<Mode>,
     pub(crate) scratch: Loan,
     now: Cell<u64>,
     now_us: Cell<u64>,
@@ -128,7 +128,7 @@ impl<'t> Txn<'t> {
         Txn {
             table,
             seat,
-            mode,
+            mode: Cell::new(mode),
             scratch,
             now: Cell::new(0),
             now_us: Cell::new(0),
@@ -149,6 +149,11 @@ impl<'t> Txn<'t> {
     /// Says that a reader's calls will ask for this key again and again: it is looked up once, and accessed once, and they see it as it was then.
     pub fn share(&mut self, db: Db, key: &'t [u8]) {
         self.shared = Some((db, key));
+    }
+
+    /// Makes a reader a writer. Whoever has read something already asks for another run; others declare their keys now.
+    pub fn become_writer(&self) {
+        self.mode.set(Mode::Write);
     }
 
     /// Says where a key belongs; a reader's first look for these very bytes then takes the short way.
@@ -193,67 +198,13 @@ impl<'t> Txn<'t> {
         if locked == Locked::Busy { Err(Stop::Busy) } else { Ok(locked) }
     }
 
-    fn locks(&self) -> bool {
-        self.mode == Mode::Write || self.attempts.get() >= FREE_ATTEMPTS
+    pub(crate) fn locks(&self) -> bool {
+        self.mode.get() == Mode::Write || self.attempts.get() >= FREE_ATTEMPTS
     }
 
     #[inline]
     pub(crate) fn hash_of(&self, key: &[u8]) -> Hash {
         hash(key, self.segment().secret())
-    }
-
-    /// Names the keys that the call will touch: write mode locks their buckets, read mode fetches them into the cache.
-    ///
-    /// # Errors
-    /// [`Stop::Retry`] when a database was swapped or flushed meanwhile; [`Stop::Busy`]; a fault.
-    pub fn declare(&self, keys: &[(Db, &[u8])]) -> Result<(), Stop> {
-        self.scratch.take_trouble()?;
-        if !self.locks() {
-            if keys.len() > 1 {
-                let mut sights = self.scratch.sights.borrow_mut();
-                for keys in keys.chunks(PREFETCH_KEYS) {
-                    self.table.prefetch(keys.iter().copied(), &mut sights);
-                    sights.clear();
-                }
-            }
-            return Ok(());
-        }
-        let alone = self.scratch.extra.borrow().is_empty();
-        if let ([(db, key)], true) = (keys, alone) {
-            return self.hold(*db, key, true).map(drop);
-        }
-        self.lock_homes(keys)?;
-        // A copy: a bucket next door that is busy adds to what the next attempt declares.
-        let extra = self.scratch.extra.borrow().clone();
-        let mut all = keys.iter().copied().chain(extra.iter().map(|(db, key)| (*db, &key[..])));
-        all.try_for_each(|(db, key)| self.hold(db, key, false).map(drop))
-    }
-
-    /// Locks the home buckets of all keys in order (T2); in a wide retry, the neighbours and stashes too.
-    fn lock_homes(&self, keys: &[(Db, &[u8])]) -> Result<(), Stop> {
-        self.dirty.set(true);
-        let extra = self.scratch.extra.borrow();
-        let mut wanted: Vec<(Db, Extent, u64)> = Vec::with_capacity(keys.len() + extra.len());
-        for (db, key) in keys.iter().copied().chain(extra.iter().map(|(db, key)| (*db, &key[..]))) {
-            let position = self.hash_of(key).position;
-            let extent = loop {
-                if let Some(extent) = self.walk(db, self.root_of(db)?, position)? {
-                    break extent;
-                }
-            };
-            let home = extent.home_of(position);
-            let places = extent.places(home);
-            let places = if self.scratch.wide.get() { &places[..] } else { &places[..1] };
-            wanted.extend(places.iter().map(|index| (db, extent, *index)));
-        }
-        wanted.sort_unstable_by_key(|(_, extent, index)| extent.order(*index));
-        wanted.dedup_by_key(|(_, extent, index)| extent.order(*index));
-        for (db, extent, index) in wanted {
-            if self.lock_bucket(db, &extent, index, true, b"")?.is_none() {
-                return Err(Stop::Retry);
-            }
-        }
-        Ok(())
     }
 
     /// Keys that were found expired (or fields of which have) without being locked, for [`Table::collect_stale`] once this transaction is over.
@@ -436,23 +387,28 @@ impl<'t> Txn<'t> {
             let Some(extent) = self.walk(db, root, hash.position)? else { continue };
             let home = extent.home_of(hash.position);
             let Some(home) = self.lock_bucket(db, &extent, home, declared, key)? else { continue };
-            if !self.is_root(db, root) || !extent.is_current(self.segment()) {
-                // The database was swapped or flushed: its new directory is another lock order.
-                return Err(Stop::Retry);
-            }
-            let spot = self.search(db, &extent, home, &hash, key)?;
-            if spot.is_some_and(|spot| spot.expired && is_key(&spot.image)) {
-                self.note_change('x', "expired", db, key);
-            }
-            let at = self.scratch.keep_key(key);
-            let mut held = self.scratch.held.borrow_mut();
-            held.push(Held { db, key: at, hash, extent, home, spot, pending: None, retires: None, fresh: false, passed: false });
-            return Ok(held.len() - 1);
+            return self.hold_at(db, key, hash, extent, home);
         }
     }
 
+    /// As [`Txn::hold`], of a key whose home bucket is locked and has this shadow.
+    pub(crate) fn hold_at(&self, db: Db, key: &[u8], hash: Hash, extent: Extent, home: usize) -> Result<usize, Stop> {
+        if !self.is_root(db, extent.root) || !extent.is_current(self.segment()) {
+            // The database was swapped or flushed: its new directory is another lock order.
+            return Err(Stop::Retry);
+        }
+        let spot = self.search(db, &extent, home, &hash, key)?;
+        if spot.is_some_and(|spot| spot.expired && is_key(&spot.image)) {
+            self.note_change('x', "expired", db, key);
+        }
+        let at = self.scratch.keep_key(key);
+        let mut held = self.scratch.held.borrow_mut();
+        held.push(Held { db, key: at, hash, extent, home, spot, pending: None, retires: None, fresh: false, passed: false });
+        Ok(held.len() - 1)
+    }
+
     /// The root word of a database, which is made if it is not there: at once while nothing is locked, else before the retry.
-    fn root_of(&self, db: Db) -> Result<u64, Stop> {
+    pub(crate) fn root_of(&self, db: Db) -> Result<u64, Stop> {
         // Who writes below a root that a committed FLUSH has already taken away would lose what is acknowledged later.
         while lookup::map_is_changing(&self.seat) {
             if self.deadline().is_some_and(|deadline| Instant::now() >= deadline) {

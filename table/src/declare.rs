@@ -1,0 +1,112 @@
+//! The keys of a transaction, named before it begins: locked in order, or fetched into the cache.
+//!
+//! ```text
+//!   key -> hash, walk -> extent, home --.
+//!   key -> hash, walk -> extent, home --+-- sorted by order (T2) -- locked, each bucket once -- each key's entry searched for
+//!   key -> ...                        --'
+//! ```
+//!
+//! Each key is hashed and walked to once; what is found on the way goes into the held keys.
+
+use smallvec::SmallVec;
+
+use crate::api::*;
+use crate::directory::Extent;
+use crate::hash::Hash;
+use crate::table::PREFETCH_KEYS;
+use crate::txn::{Order, Txn};
+
+/// Where a declared key belongs.
+struct Wanted<'k> {
+    db: Db,
+    key: &'k [u8],
+    hash: Hash,
+    extent: Extent,
+    /// The shadow of its home, once that is locked.
+    home: usize,
+    /// Another key before it has the same home: it may be the same key.
+    shares: bool,
+}
+
+/// A bucket to lock, and for which of the keys; a neighbour is for none of them.
+type Lock = (Order, usize, u64);
+
+/// Calls with fewer keys need no allocation.
+const FEW: usize = 12;
+
+impl Txn<'_> {
+    /// Names the keys that the call will touch: write mode locks their buckets, read mode fetches them into the cache.
+    ///
+    /// # Errors
+    /// [`Stop::Retry`] when a database was swapped or flushed meanwhile; [`Stop::Busy`]; a fault.
+    pub fn declare(&self, keys: &[(Db, &[u8])]) -> Result<(), Stop> {
+        self.scratch.take_trouble()?;
+        if !self.locks() {
+            if keys.len() > 1 {
+                let mut sights = self.scratch.sights.borrow_mut();
+                for keys in keys.chunks(PREFETCH_KEYS) {
+                    self.table.prefetch(keys.iter().copied(), &mut sights);
+                    sights.clear();
+                }
+            }
+            return Ok(());
+        }
+        // A copy: a bucket next door that is busy adds to what the next attempt declares.
+        let extra = self.scratch.extra.borrow().clone();
+        if let ([(db, key)], true) = (keys, extra.is_empty()) {
+            return self.hold(*db, key, true).map(drop);
+        }
+        let mut all = keys.iter().copied().chain(extra.iter().map(|(db, key)| (*db, &key[..])));
+        if !self.scratch.flushes.borrow().is_empty() || !self.scratch.swaps.borrow().is_empty() {
+            // In the midst of a transaction: what the numbers of databases stand for is its own affair.
+            return all.try_for_each(|(db, key)| self.hold(db, key, false).map(drop));
+        }
+        let mut wanted: SmallVec<[Wanted<'_>; FEW]> = all.map(|(db, key)| self.wanted(db, key)).collect::<Result<_, Stop>>()?;
+        self.lock_homes(&mut wanted)?;
+        for Wanted { db, key, hash, extent, home, shares } in &wanted {
+            if !shares || self.scratch.held_index(*db, key).is_none() {
+                self.hold_at(*db, key, *hash, *extent, *home)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn wanted<'k>(&self, db: Db, key: &'k [u8]) -> Result<Wanted<'k>, Stop> {
+        let hash = self.hash_of(key);
+        let extent = loop {
+            if let Some(extent) = self.walk(db, self.root_of(db)?, hash.position)? {
+                break extent;
+            }
+        };
+        Ok(Wanted { db, key, hash, extent, home: 0, shares: false })
+    }
+
+    /// Locks the home buckets of all keys in order (T2); in a wide retry, the neighbours and stashes too.
+    fn lock_homes(&self, wanted: &mut [Wanted<'_>]) -> Result<(), Stop> {
+        self.dirty.set(true);
+        let wide = self.scratch.wide.get();
+        let mut locks: SmallVec<[Lock; FEW]> = SmallVec::with_capacity(wanted.len() * if wide { 4 } else { 1 });
+        for (number, Wanted { hash, extent, .. }) in wanted.iter().enumerate() {
+            let places = extent.places(extent.home_of(hash.position));
+            let places = if wide { &places[..] } else { &places[..1] };
+            locks.extend(places.iter().map(|index| (extent.order(*index), number, *index)));
+        }
+        // Of keys with the same home, the one named first comes first.
+        locks.sort_unstable();
+        let mut last = None::<(Order, usize)>;
+        for (order, number, index) in locks {
+            let Wanted { db, extent, hash, .. } = &wanted[number];
+            let is_home = extent.home_of(hash.position) == index;
+            let known = last.filter(|(locked, _)| *locked == order).map(|(_, shadow)| shadow);
+            let shadow = match known {
+                Some(shadow) => shadow,
+                None => self.lock_bucket(*db, extent, index, true, b"")?.ok_or(Stop::Retry)?,
+            };
+            if is_home {
+                (wanted[number].home, wanted[number].shares) = (shadow, known.is_some());
+            }
+            last = Some((order, shadow));
+        }
+        Ok(())
+    }
+}
