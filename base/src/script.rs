@@ -9,7 +9,7 @@
 //! of programs and libraries is shared by the threads of a process and lives with commands.
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use crate::reply::Reply;
 
@@ -54,12 +54,44 @@ pub struct Program {
     pub dropped: AtomicBool,
     /// When it was last used, by the cache's clock.
     pub used: AtomicU64,
+    habit: AtomicU8,
+}
+
+/// What the runs of a program have done so far: by this the next one begins with locks or without.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Habit {
+    /// It has not run yet.
+    Unknown,
+    /// Each run has only read, and not for long.
+    Reads,
+    /// A run has written, or has taken its time.
+    Writes,
 }
 
 impl Program {
     /// A program that nobody has compiled yet.
     pub fn new(sha: String, body: &[u8], shebang: usize, flags: Option<Flags>) -> Program {
-        Program { number: fresh_number(), sha, body: body.into(), shebang, flags, dropped: AtomicBool::new(false), used: AtomicU64::new(0) }
+        let (number, body) = (fresh_number(), body.into());
+        let (dropped, used, habit) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU8::new(Habit::Unknown as u8));
+        Program { number, sha, body, shebang, flags, dropped, used, habit }
+    }
+
+    /// What its runs have done so far.
+    pub fn habit(&self) -> Habit {
+        match self.habit.load(Ordering::Relaxed) {
+            1 => Habit::Reads,
+            2 => Habit::Writes,
+            _ => Habit::Unknown,
+        }
+    }
+
+    /// Notes what a run has done. Who has written once is a writer.
+    pub fn note_run(&self, only_read: bool) {
+        let (before, after) = (self.habit(), if only_read { Habit::Reads } else { Habit::Writes });
+        if before != after && before != Habit::Writes {
+            self.habit.store(after as u8, Ordering::Relaxed);
+        }
     }
 }
 

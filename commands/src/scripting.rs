@@ -14,7 +14,7 @@
 //! **Invariant:** a program sees no more of the clock than one moment.
 use std::sync::Arc;
 
-use polder_base::script::{Ended, Input, NO_WRITES};
+use polder_base::script::{Ended, Habit, Input, NO_WRITES};
 use polder_table::{Mode, Stop, Table};
 
 use crate::call::{Call, NOT_AN_INTEGER, Outcome};
@@ -22,7 +22,7 @@ use crate::command::{
     ALLOW_BUSY, Command, GROWS, MAY_WRITE, NO_MANDATORY_KEYS, NOSCRIPT, READONLY, SCRIPTS, SKIP_MONITOR, STALE, container, neutral,
     session, write,
 };
-use crate::execute::begin;
+use crate::execute::{Keys, begin};
 use crate::introspect::help;
 use crate::session::{Host, Session};
 use crate::settings::id;
@@ -40,6 +40,11 @@ pub use board::{Kind, Running};
 pub(crate) use library::{add_codes, codes_at};
 pub use polder_base::script::Scripts;
 
+/// Scripts begin as readers; [`run_program`] makes writers of them.
+fn at_first(_: &[&[u8]]) -> bool {
+    true
+}
+
 const EVERYWHERE: &[&str] = &["request_policy:all_nodes", "response_policy:all_succeeded"];
 const SHARDS: &[&str] = &["request_policy:all_shards", "response_policy:all_succeeded"];
 const KILLERS: &[&str] = &["request_policy:all_shards", "response_policy:one_succeeded"];
@@ -50,23 +55,27 @@ const DEPENDS_ON_FUNCTION: &str = "Depends on the function that is executed.";
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[
     neutral("EVAL", "script numkeys [key ...] [arg ...]", Mode::Write, eval)
+        .reads_where(at_first)
         .with(RUNS | MAY_WRITE)
         .touches(&["RW access update"])
         .since("2.6.0")
         .costs(DEPENDS)
         .about("Executes a server-side Lua script."),
     neutral("EVAL_RO", "script numkeys [key ...] [arg ...]", Mode::Write, eval)
+        .reads_where(at_first)
         .with(RUNS | READONLY)
         .since("7.0.0")
         .costs(DEPENDS)
         .about("Executes a read-only server-side Lua script."),
     neutral("EVALSHA", "sha1 numkeys [key ...] [arg ...]", Mode::Write, eval_sha)
+        .reads_where(at_first)
         .with(RUNS | MAY_WRITE)
         .touches(&["RW access update"])
         .since("2.6.0")
         .costs(DEPENDS)
         .about("Executes a server-side Lua script by SHA1 digest."),
     neutral("EVALSHA_RO", "sha1 numkeys [key ...] [arg ...]", Mode::Write, eval_sha)
+        .reads_where(at_first)
         .with(RUNS | READONLY)
         .since("7.0.0")
         .costs(DEPENDS)
@@ -306,12 +315,24 @@ fn run_program(
     keys: &[&[u8]],
     args: &[&[u8]],
 ) -> Outcome {
-    perform(call, scripting, Kind::Script, &program.sha, program.flags, keys, args, |input, stage, reply| {
+    let reads = program.habit() == Habit::Reads && call.session.tracking.is_none();
+    if !reads && call.txn.mode() == Mode::Read {
+        let keys: Keys<'_> = keys.iter().map(|key| (call.session.db, *key)).collect();
+        call.txn.become_writer();
+        call.txn.declare(&keys)?;
+    }
+    let run = |input: &Input<'_>, stage: &mut stage::Stage<'_, '_>, reply: &mut dyn polder_base::Reply| {
         scripting.lua.run(program, input, stage, reply)
-    })
+    };
+    let (outcome, only_read) = perform(call, scripting, Kind::Script, &program.sha, program.flags, keys, args, run)?;
+    program.note_run(only_read);
+    outcome
 }
 
-/// Runs something that is compiled, with what its flags let it do.
+/// Runs something that is compiled, with what its flags let it do; answers how it came out and whether it has only read, and not for long.
+///
+/// # Errors
+/// It may not run at all.
 #[allow(clippy::too_many_arguments, reason = "what the two kinds of programs have in common")]
 fn perform(
     call: &mut Call<'_>,
@@ -322,7 +343,9 @@ fn perform(
     keys: &[&[u8]],
     args: &[&[u8]],
     run: impl FnOnce(&Input<'_>, &mut stage::Stage<'_, '_>, &mut dyn polder_base::Reply) -> Ended,
-) -> Outcome {
+) -> Result<(Outcome, bool), Stop> {
+    // That of an attempt which came to nothing.
+    call.session.script.failure = None;
     let limits = stage::Limits::of(call, flags)?;
     scripting.lua.limit_memory(call.host.settings().number(const { id("lua-memory-limit") }) as u64);
     let now_us = call.txn.now_us();
@@ -331,8 +354,8 @@ fn perform(
     let actors = stage::Actors { table, txn, session, host: *host, scripting, command };
     let mut stage = stage::Stage::new(actors, kind, name, limits, now_us);
     let ended = run(&input, &mut stage, &mut *call.reply);
-    let stop = stage.leave();
-    match ended {
+    let (stop, only_read) = stage.leave();
+    let outcome = match ended {
         Ended::Answered => Ok(()),
         Ended::Failed { text, counted } => {
             call.reply.error(&text);
@@ -340,5 +363,6 @@ fn perform(
             Ok(())
         }
         Ended::Unwound => Err(stop.unwrap_or(Stop::Retry)),
-    }
+    };
+    Ok((outcome, only_read))
 }

@@ -23,8 +23,15 @@ pub fn error_of(value: &Value) -> Option<(String, bool)> {
     Some((line(&text), field(table, "ignore_error_stats_update").as_boolean() == Some(true)))
 }
 
-/// Writes a value. `spoken`: what the script has chosen by `redis.setresp`, which matters for truth values.
-pub fn write(value: &Value, spoken: Protocol, reply: &mut dyn Reply, depth: usize) {
+/// Writes a value that is no error. `spoken`: what the script has chosen by `redis.setresp`, which matters for truth values.
+pub fn write(value: &Value, spoken: Protocol, reply: &mut dyn Reply) {
+    match value {
+        Value::Table(table) => write_harmless(table, spoken, reply, 0),
+        other => write_inner(other, spoken, reply, 0),
+    }
+}
+
+fn write_inner(value: &Value, spoken: Protocol, reply: &mut dyn Reply, depth: usize) {
     match value {
         Value::String(text) => reply.bulk(&text.as_bytes()),
         Value::Integer(value) => reply.integer(*value),
@@ -38,11 +45,19 @@ pub fn write(value: &Value, spoken: Protocol, reply: &mut dyn Reply, depth: usiz
 }
 
 fn write_table(table: &Table, spoken: Protocol, reply: &mut dyn Reply, depth: usize) {
-    if let Value::String(text) = field(table, "err") {
-        return reply.error(&line(&text));
+    match field(table, "err") {
+        Value::String(text) => reply.error(&line(&text)),
+        _ => write_harmless(table, spoken, reply, depth),
     }
+}
+
+/// Writes a table that is no error.
+fn write_harmless(table: &Table, spoken: Protocol, reply: &mut dyn Reply, depth: usize) {
     if let Value::String(text) = field(table, "ok") {
-        return reply.status(&line(&text).replace(['\r', '\n'], " "));
+        return match text.to_str() {
+            Ok(text) if !text.contains(['\r', '\n']) => reply.status(&text),
+            _ => reply.status(&line(&text).replace(['\r', '\n'], " ")),
+        };
     }
     match field(table, "double") {
         Value::Number(value) => return reply.double(value),
@@ -52,15 +67,15 @@ fn write_table(table: &Table, spoken: Protocol, reply: &mut dyn Reply, depth: us
     if let Value::Table(map) = field(table, "map") {
         reply.map(map.pairs::<Value, Value>().count());
         for pair in map.pairs::<Value, Value>().flatten() {
-            write(&pair.0, spoken, reply, depth + 1);
-            write(&pair.1, spoken, reply, depth + 1);
+            write_inner(&pair.0, spoken, reply, depth + 1);
+            write_inner(&pair.1, spoken, reply, depth + 1);
         }
         return;
     }
     if let Value::Table(set) = field(table, "set") {
         reply.set(set.pairs::<Value, Value>().count());
         for pair in set.pairs::<Value, Value>().flatten() {
-            write(&pair.0, spoken, reply, depth + 1);
+            write_inner(&pair.0, spoken, reply, depth + 1);
         }
         return;
     }
@@ -78,7 +93,7 @@ fn write_table(table: &Table, spoken: Protocol, reply: &mut dyn Reply, depth: us
     }
     reply.array(len);
     for at in 1..=len {
-        write(&table.raw_get(at).unwrap_or(Value::Nil), spoken, reply, depth + 1);
+        write_inner(&table.raw_get(at).unwrap_or(Value::Nil), spoken, reply, depth + 1);
     }
 }
 

@@ -1,19 +1,19 @@
 //! One thread's interpreter: what it has compiled, and how it runs it.
-use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::HashMap;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use bstr::BStr;
-use mlua::{ChunkMode, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value, Variadic, VmState};
+use hashbrown::HashMap;
+use mlua::{ChunkMode, HookTriggers, IntoLua, Lua, LuaOptions, MultiValue, StdLib, Table, Value, VmState};
 use polder_base::script::{Called, Ended, Function, Input, Library, Program, World};
 use polder_base::{Protocol, Reply};
+use scoped_tls_hkt::scoped_thread_local;
 use smallvec::SmallVec;
 
 use crate::drand::Drand;
-use crate::native::Text;
+use crate::native::{Text, pushable};
 use crate::sink::Sink;
 use crate::{Shared, answer, json, native, number, register};
 
@@ -21,10 +21,16 @@ use crate::{Shared, answer, json, native, number, register};
 const TICK: u32 = 100_000;
 /// How long the code of a library may take.
 const LOAD_PATIENCE: Duration = Duration::from_millis(500);
-/// More keys and arguments than these are handed over in tables.
-const FEW: usize = 32;
+/// More keys and arguments than these are handed over in tables of their own.
+const FEW_KEYS: usize = 1;
+const FEW_ARGS: usize = 2;
 /// Programs beyond the live ones that are kept before the dead are looked for.
 const SPARE: usize = 256;
+
+scoped_thread_local!(
+    /// What the running script can call: natives outlive runs, and find the world of this one here.
+    static mut WORLD: for<'w> &'w mut (dyn World + 'w)
+);
 
 /// What natives share with their interpreter.
 #[derive(Default)]
@@ -36,11 +42,9 @@ pub struct Desk {
     pub json: Rc<Cell<json::Choices>>,
     /// What the library that is being loaded registers.
     pub registering: RefCell<Option<register::Register>>,
-    /// The way to the world while a function of a library runs, behind the `redis.call` that libraries may keep.
-    pub gate: RefCell<Option<mlua::Function>>,
     loading_since: Cell<Option<Instant>>,
-    /// Has the world look at the time.
-    tick: OnceCell<mlua::Function>,
+    /// The most memory that Lua code may take; 0 for no limit.
+    memory_max: Cell<u64>,
     /// Why the run must end.
     ending: RefCell<Option<Ending>>,
 }
@@ -74,7 +78,6 @@ struct Prelude {
     keep: mlua::Function,
     keep_function: mlua::Function,
     forget_library: mlua::Function,
-    unwind: Table,
 }
 
 /// What came of running something, before anybody was told.
@@ -98,9 +101,7 @@ impl Interpreter {
             keep: part("keep"),
             keep_function: part("keep_function"),
             forget_library: part("forget_library"),
-            unwind: face("unwind"),
         };
-        assert!(desk.tick.set(part("tick")).is_ok(), "the desk is new");
         watch(&lua, &desk, TICK).expect("a hook can be set");
         let (programs, libraries) = (RefCell::default(), RefCell::default());
         Interpreter { shared, lua, desk, programs, libraries, prelude, counted: Cell::new(0) }
@@ -137,7 +138,10 @@ impl Interpreter {
     fn compile_text(&self, text: &[u8], name: &str, face: &Table) -> Result<mlua::Function, String> {
         self.make_room();
         let chunk = self.lua.load(text).set_name(name).set_mode(ChunkMode::Text).set_environment(face.clone());
-        chunk.into_function().map_err(|error| match error {
+        limit_memory(&self.lua, self.desk.memory_max.get());
+        let function = chunk.into_function();
+        limit_memory(&self.lua, 0);
+        function.map_err(|error| match error {
             mlua::Error::SyntaxError { message, .. } => message,
             other => other.to_string(),
         })
@@ -147,18 +151,24 @@ impl Interpreter {
         if let Err(text) = self.compile(program) {
             return Ended::Failed { text: format!("ERR Error compiling script (new function): {text}"), counted: false };
         }
-        self.within(world, input.seed, &program.sha, reply, |gate| {
-            if input.keys.len() <= 1 && input.args.len() <= FEW {
-                let rest: SmallVec<[&BStr; FEW]> = input.keys.iter().chain(input.args).map(|text| BStr::new(*text)).collect();
-                self.prelude.run.call((gate, program.number, input.keys.len(), Variadic::from_iter(rest)))
+        self.within(world, input.seed, &program.sha, reply, || {
+            if input.keys.len() <= FEW_KEYS && input.args.len() <= FEW_ARGS {
+                let mut args = input.args.iter().map(|text| pushable(text));
+                let (key, first, second) = (input.keys.first().map(|key| pushable(key)), args.next(), args.next());
+                self.prelude.run.call((program.number, key, first, second, self.limit()))
             } else {
-                self.prelude.run_with.call((gate, program.number, self.sequence(input.keys)?, self.sequence(input.args)?))
+                self.prelude.run_with.call((program.number, self.sequence(input.keys)?, self.sequence(input.args)?, self.limit()))
             }
         })
     }
 
+    /// The last argument of a call into Lua code.
+    fn limit(&self) -> Limit {
+        Limit(self.desk.memory_max.get())
+    }
+
     fn sequence(&self, texts: &[&[u8]]) -> mlua::Result<Table> {
-        self.lua.create_sequence_from(texts.iter().map(|text| BStr::new(*text)))
+        self.lua.create_sequence_from(texts.iter().map(|text| pushable(text)))
     }
 
     pub fn call(&self, library: &Arc<Library>, name: &str, input: &Input<'_>, world: &mut dyn World, reply: &mut dyn Reply) -> Ended {
@@ -167,9 +177,8 @@ impl Interpreter {
         {
             return Ended::Failed { text, counted: false };
         }
-        self.within(world, input.seed, name, reply, |gate| {
-            self.desk.gate.replace(Some(gate.clone()));
-            self.prelude.call.call((gate, library.number, name, self.sequence(input.keys)?, self.sequence(input.args)?))
+        self.within(world, input.seed, name, reply, || {
+            self.prelude.call.call((library.number, name, self.sequence(input.keys)?, self.sequence(input.args)?, self.limit()))
         })
     }
 
@@ -202,7 +211,7 @@ impl Interpreter {
         self.begin(0);
         self.desk.registering.replace(Some(register::Register::default()));
         self.desk.loading_since.set(Some(Instant::now()));
-        let outcome: Outcome = self.prelude.load.call(function);
+        let outcome: Outcome = self.prelude.load.call((function, self.limit()));
         self.desk.loading_since.set(None);
         let registered = self.desk.registering.take().unwrap_or_default();
         let ending = self.end();
@@ -230,12 +239,10 @@ impl Interpreter {
         self.make_room();
     }
 
-    /// Sets the limit of the memory, and sees to it that what the last runs have left does not count for the next.
+    /// Sees to it that what the last runs have left does not count for the next.
     fn make_room(&self) {
         let limit = self.shared.memory_max.load(Ordering::Relaxed);
-        if let Err(error) = self.lua.set_memory_limit(limit as usize) {
-            unreachable!("the allocator is mlua's own: {error}");
-        }
+        self.desk.memory_max.set(limit);
         if limit > 0
             && self.lua.used_memory() as u64 > limit / 4
             && let Err(error) = self.lua.gc_collect()
@@ -246,10 +253,10 @@ impl Interpreter {
 
     /// A run ends; answers whether and why it was made to.
     fn end(&self) -> Option<Ending> {
+        limit_memory(&self.lua, 0);
         let used = self.lua.used_memory() as u64;
         let before = self.counted.replace(used);
         self.shared.memory.fetch_add(used.wrapping_sub(before), Ordering::Relaxed);
-        self.desk.gate.take();
         let ending = self.desk.ending.take();
         if ending.is_some() {
             // The triggers that made it end are not the next run's.
@@ -259,24 +266,12 @@ impl Interpreter {
     }
 
     /// Runs something that may call the world, and writes what it returns.
-    fn within(
-        &self,
-        world: &mut dyn World,
-        seed: u64,
-        name: &str,
-        reply: &mut dyn Reply,
-        body: impl FnOnce(mlua::Function) -> Outcome,
-    ) -> Ended {
+    fn within(&self, world: &mut dyn World, seed: u64, name: &str, reply: &mut dyn Reply, body: impl FnOnce() -> Outcome) -> Ended {
         self.begin(seed);
-        let (world, desk, unwind) = (RefCell::new(world), &self.desk, &self.prelude.unwind);
-        let outcome = self.lua.scope(|scope| {
-            let world = &world;
-            let gate = scope
-                .create_function(move |lua, args: MultiValue| Gate { lua, desk, world: &mut **world.borrow_mut() }.pass(&args, unwind))?;
-            // Only what Lua cannot hold panics: more arguments of one call than it has places for.
-            let run = std::panic::AssertUnwindSafe(|| body(gate));
-            std::panic::catch_unwind(run).unwrap_or_else(|_| Err(mlua::Error::RuntimeError("too many arguments for one call".into())))
-        });
+        // Only what Lua cannot hold panics: more arguments of one call than it has places for.
+        let run = std::panic::AssertUnwindSafe(body);
+        let outcome = WORLD.set(world, || std::panic::catch_unwind(run));
+        let outcome = outcome.unwrap_or_else(|_| Err(mlua::Error::RuntimeError("too many arguments for one call".into())));
         let ending = self.end();
         match (ending, outcome) {
             (Some(Ending::Unwound), _) => Ended::Unwound,
@@ -287,7 +282,7 @@ impl Interpreter {
             (None, Ok((true, value))) => match answer::error_of(&value) {
                 Some((text, counted)) => Ended::Failed { text, counted },
                 None => {
-                    answer::write(&value, self.desk.protocol.get(), reply, 0);
+                    answer::write(&value, self.desk.protocol.get(), reply);
                     Ended::Answered
                 }
             },
@@ -297,6 +292,24 @@ impl Interpreter {
             }
             (None, Err(error)) => Ended::Failed { text: format!("ERR {} script: {name}", message(&error)), counted: false },
         }
+    }
+}
+
+/// Puts the limit of memory into force: as the last argument of a call, when all others are where they belong. What we put into Lua ourselves
+/// is bounded by what we were sent and by what the table holds, and is several times cheaper while no allocation can fail.
+struct Limit(u64);
+
+impl IntoLua for Limit {
+    fn into_lua(self, lua: &Lua) -> mlua::Result<Value> {
+        limit_memory(lua, self.0);
+        Ok(Value::Nil)
+    }
+}
+
+/// Sets how much memory an interpreter may take; 0 for no limit.
+fn limit_memory(lua: &Lua, bytes: u64) {
+    if let Err(error) = lua.set_memory_limit(bytes as usize) {
+        unreachable!("the allocator is mlua's own: {error}");
     }
 }
 
@@ -337,9 +350,10 @@ pub fn goes_on(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<bool> {
         desk.ending.replace(Some(Ending::Killed("ERR FUNCTION LOAD timeout".into(), None)));
     } else if desk.loading_since.get().is_none()
         && desk.ending.borrow().is_none()
-        && let Some(tick) = desk.tick.get()
+        && WORLD.is_set()
+        && let Some(why) = WORLD.with(|world| world.tick())
     {
-        tick.call::<()>(())?;
+        desk.ending.replace(Some(if why.is_empty() { Ending::Unwound } else { Ending::Killed(why.into_owned(), None) }));
     }
     if let Some(Ending::Killed(_, at @ None)) = &mut *desk.ending.borrow_mut() {
         *at = native::whereabouts(lua, 0);
@@ -351,62 +365,53 @@ pub fn goes_on(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<bool> {
     Ok(false)
 }
 
-/// One passage from Lua to the world.
-struct Gate<'g, 'w> {
-    lua: &'g Lua,
-    desk: &'g Rc<Desk>,
-    world: &'g mut (dyn World + 'w),
+/// `redis.call`, for all runs of an interpreter.
+pub fn gate(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<mlua::Function> {
+    let desk = desk.clone();
+    lua.create_function(move |lua, args: MultiValue| {
+        limit_memory(lua, 0);
+        let answer = pass(lua, &desk, &args);
+        drop(args);
+        limit_memory(lua, desk.memory_max.get());
+        answer
+    })
 }
 
-impl Gate<'_, '_> {
-    /// `redis.call`, unless the first argument is the one that no script has.
-    fn pass(self, args: &MultiValue, unwind: &Table) -> mlua::Result<Value> {
-        match args.front() {
-            None => native::raise(NO_ARGUMENT, false),
-            Some(Value::Table(first)) if first == unwind => self.serve(args),
-            Some(_) => match texts(args.iter()) {
-                Some(texts) => self.call(&texts),
-                None => native::raise(NOT_TEXT, false),
-            },
+fn pass(lua: &Lua, desk: &Rc<Desk>, args: &MultiValue) -> mlua::Result<Value> {
+    if args.is_empty() {
+        return native::raise(NO_ARGUMENT, false);
+    }
+    let Some(texts) = texts(args) else { return native::raise(NOT_TEXT, false) };
+    if desk.ending.borrow().is_some() {
+        return native::raise("", false);
+    }
+    if !WORLD.is_set() {
+        return native::raise("ERR redis.call can only be called while a script or a function runs", false);
+    }
+    let args: SmallVec<[&[u8]; 8]> = texts.iter().map(|text| &**text).collect();
+    let mut sink = Sink::new(lua, desk.protocol.get());
+    match WORLD.with(|world| world.call(&args, &mut sink)) {
+        Called::Answered if sink.failed.is_none() => sink.finish(),
+        Called::Answered => native::raise(sink.failed.take().unwrap_or_default(), true),
+        Called::Refused(text) => native::raise(text, true),
+        Called::Unwind => {
+            desk.ending.replace(Some(Ending::Unwound));
+            watch(lua, desk, 1)?;
+            native::raise("", false)
         }
     }
+}
 
-    /// What the prelude and the hook ask for.
-    fn serve(self, args: &MultiValue) -> mlua::Result<Value> {
-        let Some(Value::String(what)) = args.get(1) else { return native::raise(NOT_TEXT, false) };
-        if *what.as_bytes() == *b"tick" {
-            if let Some(why) = self.world.tick() {
-                self.desk.ending.replace(Some(if why.is_empty() { Ending::Unwound } else { Ending::Killed(why.into_owned(), None) }));
-            }
-            return Ok(Value::Nil);
-        }
-        if args.len() < 3 {
-            return native::raise(NO_ARGUMENT, false);
-        }
-        let Some(texts) = texts(args.iter().skip(2)) else { return native::raise(NOT_TEXT, false) };
-        let args: SmallVec<[&[u8]; 8]> = texts.iter().map(|text| &**text).collect();
-        match self.world.may_call(&args) {
-            Some(allowed) => Ok(Value::Boolean(allowed)),
-            None => native::raise("ERR Invalid command passed to redis.acl_check_cmd()", false),
-        }
+/// `redis.acl_check_cmd`.
+pub fn may(_: &Lua, args: MultiValue) -> mlua::Result<bool> {
+    if args.is_empty() || !WORLD.is_set() {
+        return native::raise(NO_ARGUMENT, false);
     }
-
-    fn call(self, texts: &[Text<'_>]) -> mlua::Result<Value> {
-        if self.desk.ending.borrow().is_some() {
-            return native::raise("", false);
-        }
-        let args: SmallVec<[&[u8]; 8]> = texts.iter().map(|text| &**text).collect();
-        let mut sink = Sink::new(self.lua, self.desk.protocol.get());
-        match self.world.call(&args, &mut sink) {
-            Called::Answered if sink.failed.is_none() => sink.finish(),
-            Called::Answered => native::raise(sink.failed.take().unwrap_or_default(), true),
-            Called::Refused(text) => native::raise(text, true),
-            Called::Unwind => {
-                self.desk.ending.replace(Some(Ending::Unwound));
-                watch(self.lua, self.desk, 1)?;
-                native::raise("", false)
-            }
-        }
+    let Some(texts) = texts(&args) else { return native::raise(NOT_TEXT, false) };
+    let args: SmallVec<[&[u8]; 8]> = texts.iter().map(|text| &**text).collect();
+    match WORLD.with(|world| world.may_call(&args)) {
+        Some(allowed) => Ok(allowed),
+        None => native::raise("ERR Invalid command passed to redis.acl_check_cmd()", false),
     }
 }
 
@@ -414,12 +419,15 @@ const NO_ARGUMENT: &str = "ERR Please specify at least one argument for this red
 const NOT_TEXT: &str = "ERR Lua redis lib command arguments must be strings or integers";
 
 /// The arguments as texts, unless one is neither a string nor a number.
-fn texts<'v>(values: impl Iterator<Item = &'v Value>) -> Option<SmallVec<[Text<'v>; 6]>> {
-    let text = |value: &'v Value| match value {
-        Value::String(text) => Some(Text::Bytes(text.as_bytes())),
-        Value::Integer(value) => Some(Text::Number(number::argument(*value as f64))),
-        Value::Number(value) => Some(Text::Number(number::argument(*value))),
-        _ => None,
-    };
-    values.map(text).collect()
+fn texts(values: &MultiValue) -> Option<SmallVec<[Text<'_>; 6]>> {
+    let mut texts = SmallVec::new();
+    for value in values {
+        texts.push(match value {
+            Value::String(text) => Text::Bytes(text.as_bytes()),
+            Value::Integer(value) => Text::Number(number::argument(*value as f64)),
+            Value::Number(value) => Text::Number(number::argument(*value)),
+            _ => return None,
+        });
+    }
+    Some(texts)
 }

@@ -1,12 +1,13 @@
 //! The functions that the prelude builds on.
 use std::rc::Rc;
 
-use mlua::{BorrowedBytes, IntoLua, Lua, MultiValue, Table, Value};
+use bstr::BStr;
+use mlua::{BorrowedBytes, Either, IntoLua, Lua, MultiValue, Table, Value};
 use polder_base::Protocol;
 use sha1::{Digest, Sha1};
 
 use crate::drand::Drand;
-use crate::interpreter::{Desk, goes_on};
+use crate::interpreter::{Desk, gate, goes_on, may};
 use crate::{bits, json, msgpack, number, pack, pattern};
 
 /// Forty hexadecimal digits.
@@ -23,6 +24,11 @@ pub fn text(value: &Value) -> Option<Vec<u8>> {
         Value::Number(value) => Some(number::text(*value).into_bytes()),
         _ => None,
     }
+}
+
+/// Bytes on their way into Lua; most are text, which mlua puts on the stack at once.
+pub fn pushable(bytes: &[u8]) -> Either<&str, &BStr> {
+    std::str::from_utf8(bytes).map_or_else(|_| Either::Right(BStr::new(bytes)), Either::Left)
 }
 
 /// The text of an error as `redis.error_reply` makes it: a code and a message.
@@ -242,12 +248,8 @@ pub fn table(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<Table> {
         register.add(&args).or_else(|text| raise(text, false))
     };
     natives.set("register", lua.create_function(register)?)?;
-    let clerk = desk.clone();
-    let call = move |_: &Lua, args: MultiValue| match clerk.gate.borrow().clone() {
-        Some(gate) => gate.call::<Value>(args),
-        None => raise("ERR redis.call can only be called while a function runs", false),
-    };
-    natives.set("call", lua.create_function(call)?)?;
+    natives.set("call", gate(lua, desk)?)?;
+    natives.set("may", lua.create_function(may)?)?;
     natives.set("cjson", json::library(lua, &desk.json)?)?;
     natives.set("new_cjson", lua.create_function(|lua, ()| json::library(lua, &Rc::default()))?)?;
     natives.set("bit", bits::library(lua)?)?;

@@ -80,9 +80,13 @@ function base.getmetatable(value)
   return getmetatable(value)
 end
 
+-- The tables of keys and arguments: most scripts leave them as they are, and then the next one has the same.
+local keys, args, altered = { false }, { false, false }, false
+
 function base.setmetatable(t, meta)
   if real[t] then error(READONLY, 0) end
   if type(t) ~= "table" or meta ~= nil and type(meta) ~= "table" or getmetatable(t) ~= nil then complain("setmetatable", setmetatable, t, meta) end
+  altered = altered or t == keys or t == args
   return setmetatable(t, meta)
 end
 
@@ -234,8 +238,8 @@ local cmsgpack = native.cmsgpack
 cmsgpack._NAME, cmsgpack._VERSION = "cmsgpack", "lua-cmsgpack 0.4.0"
 cmsgpack._COPYRIGHT, cmsgpack._DESCRIPTION = "Copyright (C) 2012, Salvatore Sanfilippo", "MessagePack C implementation for Lua"
 
--- The way to the world while a script runs: `redis.call` itself. With `UNWIND` in front it does other things, by their names.
-local gate
+-- The way to the world while something runs: `redis.call` itself.
+local gate = native.call
 
 local redis = {
   LOG_DEBUG = 0, LOG_VERBOSE = 1, LOG_NOTICE = 2, LOG_WARNING = 3,
@@ -251,20 +255,15 @@ local function tried(ok, ...)
   return thrown
 end
 
-function redis.call() end
+redis.call, redis.acl_check_cmd = gate, native.may
 
 function redis.pcall(...)
   return tried(raw_pcall(gate, ...))
 end
 
-function redis.acl_check_cmd(...)
-  return gate(UNWIND, "may", ...)
-end
-
 -- Functions of libraries have all of this but what concerns scripts alone.
 local function_redis = {}
 for name, value in raw_next, redis do function_redis[name] = value end
-function_redis.call = native.call
 
 function redis.replicate_commands() return true end
 function redis.breakpoint() return false end
@@ -361,45 +360,46 @@ end
 function M.forget_library(number) libraries[number] = nil end
 
 local function ended(ok, value)
-  gate = nil
   if collector_changed then mend_collector() end
   return ok, value
 end
 
--- The first argument is `redis.call` for this run, the second names what is to run.
-function M.run(way, number, count, ...)
-  gate, redis.call = way, way
-  if count == 0 then
-    script_globals.KEYS, script_globals.ARGV = {}, { ... }
-  else
-    script_globals.KEYS, script_globals.ARGV = { (...) }, { select(2, ...) }
+keys[1], args[1], args[2] = nil, nil, nil
+script_globals.KEYS, script_globals.ARGV = keys, args
+
+-- Runs a script with one key and two arguments at most; what is not there is nil.
+function M.run(number, key, first, second)
+  local k, a = keys, args
+  if not altered then k[1], a[1], a[2] = nil, nil, nil end
+  if altered or raw_next(k) ~= nil or raw_next(a) ~= nil then
+    k, a = { false }, { false, false }
+    keys, args, altered = k, a, false
+    script_globals.KEYS, script_globals.ARGV = k, a
   end
-  return ended(raw_xpcall(programs[number], handler))
+  k[1] = key
+  if first then a[1], a[2] = first, second end
+  local ok, value = raw_xpcall(programs[number], handler)
+  if collector_changed then mend_collector() end
+  return ok, value
 end
 
-function M.run_with(way, number, keys, args)
-  gate, redis.call = way, way
+function M.run_with(number, some_keys, some_args)
+  keys, args, altered = some_keys, some_args, false
   script_globals.KEYS, script_globals.ARGV = keys, args
   return ended(raw_xpcall(programs[number], handler))
 end
 
-function M.call(way, number, name, keys, args)
-  gate = way
+function M.call(number, name, keys, args)
   local f = libraries[number][name]
   return ended(raw_xpcall(function() return f(keys, args) end, handler))
 end
 
 -- Runs a library's code, which sees nothing of the world.
 function M.load(f)
-  gate = nil
   function_guard.__index, real[function_face] = load_globals, load_globals
   local ok, thrown = raw_xpcall(f, handler)
   function_guard.__index, real[function_face] = function_globals, function_globals
   return ended(ok, thrown)
-end
-
-function M.tick()
-  if gate then return gate(UNWIND, "tick") end
 end
 
 return M

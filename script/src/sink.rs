@@ -6,8 +6,10 @@
 //! ```
 use std::cell::Cell;
 
-use mlua::{Lua, Table, Value};
+use mlua::{IntoLua, Lua, Table, Value};
 use polder_base::{Protocol, Reply, number};
+
+use crate::native::pushable;
 
 /// A container that is being filled.
 struct Frame {
@@ -60,8 +62,14 @@ impl<'l> Sink<'l> {
 
     /// Puts a value where it belongs.
     fn put(&mut self, value: Value) {
+        let placed = self.place(value);
+        self.settle(placed);
+    }
+
+    /// After a value has come.
+    fn settle(&mut self, placed: mlua::Result<()>) {
         self.written.set(self.written.get() + 1);
-        if let Err(error) = self.place(value) {
+        if let Err(error) = placed {
             self.full = Some(error);
         }
         while self.frames.last().is_some_and(|frame| frame.left == 0) {
@@ -119,6 +127,12 @@ impl<'l> Sink<'l> {
     }
 
     fn text(&mut self, text: &[u8]) {
+        if let Some(Frame { table, kind: Kind::Array, at, left }) = self.frames.last_mut() {
+            *at += 1;
+            *left -= 1;
+            let set = table.raw_set(*at, pushable(text));
+            return self.settle(set);
+        }
         match self.lua.create_string(text) {
             Ok(string) => self.put(Value::String(string)),
             Err(error) => {
@@ -129,7 +143,7 @@ impl<'l> Sink<'l> {
     }
 
     /// A table of one field.
-    fn field(&mut self, name: &str, value: Value) {
+    fn field(&mut self, name: &str, value: impl IntoLua) {
         let made = self.lua.create_table_with_capacity(0, 1).and_then(|table| table.raw_set(name, value).map(|()| table));
         match made {
             Ok(table) => self.put(Value::Table(table)),
@@ -141,13 +155,7 @@ impl<'l> Sink<'l> {
     }
 
     fn text_field(&mut self, name: &str, text: &[u8]) {
-        match self.lua.create_string(text) {
-            Ok(string) => self.field(name, Value::String(string)),
-            Err(error) => {
-                self.full = Some(error);
-                self.put(Value::Nil);
-            }
-        }
+        self.field(name, pushable(text));
     }
 }
 

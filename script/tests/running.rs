@@ -166,6 +166,29 @@ fn what_all_scripts_see_cannot_be_changed() {
 }
 
 #[test]
+fn what_a_script_does_to_its_keys_and_arguments_ends_with_it() {
+    let lua = Lua::new("7.4.0");
+    let show =
+        "local all = {} for k, v in pairs(KEYS) do all[#all + 1] = v end for k, v in pairs(ARGV) do all[#all + 1] = v end return all";
+    let changes = [
+        "KEYS[2], KEYS.x, ARGV[7] = 'x', 'y', 'z' return 1",
+        "KEYS[1], ARGV[1], ARGV[2] = nil, nil, nil KEYS[false] = 'x' return 1",
+        "setmetatable(KEYS, { __index = function() return 'x' end }) return 1",
+        "setmetatable(ARGV, { __newindex = error }) return 1",
+        "table.insert(ARGV, 1, 'x') error('x')",
+    ];
+    for change in changes {
+        for args in [&[b"a1" as &[u8], b"a2"] as &[&[u8]], &[], &[b"a1"]] {
+            run_in(&lua, &mut Echo::default(), change, &[b"k1"], args);
+            assert_eq!(run_in(&lua, &mut Echo::default(), show, &[b"k1"], &[b"a1"]), "*2 k1 a1", "{change}");
+            assert_eq!(run_in(&lua, &mut Echo::default(), "return {#KEYS, #ARGV, ARGV[1] == nil}", &[], &[]), "*3 :0 :0 :1", "{change}");
+        }
+    }
+    let kept = "return {KEYS, ARGV, KEYS == ARGV}";
+    assert_eq!(run_in(&lua, &mut Echo::default(), kept, &[b"k1"], &[b"a1"]), "*3 *1 k1 *1 a1 _");
+}
+
+#[test]
 fn a_script_that_is_to_end_ends_whatever_it_catches() {
     let lua = Lua::new("7.4.0");
     let mut world = Echo { unwinds: true, ..Echo::default() };

@@ -1,10 +1,11 @@
 //! FUNCTION and FCALL: libraries of functions.
 use std::sync::Arc;
 
-use polder_base::script::{FLAG_NAMES, Function, Library};
+use polder_base::script::{FLAG_NAMES, Function, Input, Library};
 use polder_base::{Reply, glob};
 use polder_table::{Mode, Stop};
 
+use super::stage::Stage;
 use super::{Kind, Scripting, input, library, payload, perform, scripting, shebang};
 use crate::call::{Call, Outcome, SessionCall, is};
 use crate::execute::begin;
@@ -14,9 +15,10 @@ pub fn call(call: &mut Call<'_>) -> Outcome {
     let view = scripting.libraries.now(call.table, call.txn, &*scripting.lua)?;
     let (library, function) = view.function(call.args[1]).ok_or("ERR Function not found")?;
     let (keys, args) = input(call.args, "ERR Bad number of keys provided")?;
-    perform(call, scripting, Kind::Function, &function.name, Some(function.flags), keys, args, |input, stage, reply| {
+    let run = |input: &Input<'_>, stage: &mut Stage<'_, '_>, reply: &mut dyn Reply| {
         scripting.lua.call(library, &function.name, input, stage, reply)
-    })
+    };
+    perform(call, scripting, Kind::Function, &function.name, Some(function.flags), keys, args, run)?.0
 }
 
 /// Too many arguments for a subcommand that looks at them itself.

@@ -9,10 +9,10 @@
 //! servers. SCRIPT FLUSH changes the token; whoever sees another token than his shelf's clears it. Programs that only EVAL has brought
 //! are dropped when there are more than [`EVALUATED_MAX`], the least lately used first.
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use hashbrown::HashMap;
 use polder_base::script::{Program, Scripts};
 use polder_table::{Db, New, Replaces, SYSTEM, Stop, Table, Txn};
 use polder_values::{Kind, string};

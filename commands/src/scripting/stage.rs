@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use polder_base::Reply;
 use polder_base::script::{ALLOW_OOM, Called, Flags, NO_WRITES, World};
-use polder_table::{Db, Stop, Table, Txn};
+use polder_table::{Db, Mode, Stop, Table, Txn};
 
 use super::{Kind, Running, Scripting};
 use crate::call::{Call, SessionCall};
@@ -59,6 +59,8 @@ pub struct Stage<'s, 'c> {
     /// When the first look at the clock was taken, which a short run never takes.
     began: Option<Instant>,
     wrote: bool,
+    /// No call has been but a read, so far.
+    only_reads: bool,
     calls: usize,
     running: Option<Arc<Running>>,
     stop: Option<Stop>,
@@ -83,21 +85,28 @@ impl<'s, 'c: 's> Stage<'s, 'c> {
             atomic,
             began: None,
             wrote: false,
+            only_reads: true,
             calls: 0,
             running: None,
             stop: None,
         }
     }
 
-    /// The end: the session is as it was before. Answers why the run was made to end, if it was.
-    pub fn leave(self) -> Option<Stop> {
+    /// The end: the session is as it was before. Answers why the run was made to end, if it was, and whether it has only read, and not for long.
+    pub fn leave(self) -> (Option<Stop>, bool) {
         self.session.db = self.db;
         self.session.atomic = self.atomic;
         self.session.script.now_us = 0;
         if let Some(running) = &self.running {
             self.scripting.board.leave(running);
         }
-        self.stop
+        (self.stop, self.only_reads && self.began.is_none())
+    }
+
+    /// What follows is not for who holds no locks: the script runs again with them, as if it had not begun.
+    fn begin_again(&mut self) {
+        self.txn.become_writer();
+        self.stop = Some(Stop::Retry);
     }
 
     /// The row of a command that may be called.
@@ -134,6 +143,11 @@ impl<'s, 'c: 's> Stage<'s, 'c> {
     }
 }
 
+/// Whether a command does nothing but read keys.
+fn is_read(command: &Command) -> bool {
+    !command.has(MAY_WRITE) && matches!(command.run, Run::Table(Mode::Read, _))
+}
+
 /// Who takes part in a run.
 pub struct Actors<'s, 'c> {
     pub table: &'s Table,
@@ -160,6 +174,13 @@ impl World for Stage<'_, '_> {
                 return Called::Refused(text);
             }
         };
+        if !is_read(command) {
+            self.only_reads = false;
+            if self.txn.mode() == Mode::Read {
+                self.begin_again();
+                return Called::Unwind;
+            }
+        }
         self.wrote |= command.is_write();
         let watch = counts.then(|| self.host.recorder().begin(self.host.settings(), command));
         let outcome = self.session.note_reads_inside(self.table, self.txn, command, args).and_then(|()| self.run(command, args, reply));
@@ -193,6 +214,11 @@ impl World for Stage<'_, '_> {
     fn tick(&mut self) -> Option<Cow<'static, str>> {
         let threshold_ms = self.host.settings().number(const { id("busy-reply-threshold") }) as u64;
         let began = *self.began.get_or_insert_with(Instant::now);
+        // What it has read may have changed meanwhile, so that it never comes to its end.
+        if self.txn.mode() == Mode::Read {
+            self.begin_again();
+            return Some("".into());
+        }
         if threshold_ms == 0 || began.elapsed() < Duration::from_millis(threshold_ms) {
             return None;
         }
