@@ -76,7 +76,9 @@ pub fn execute_foreseen(
     {
         return Progress::Answered;
     }
-    execute_fully(table, session, host, args, reply)
+    // A container's row is found by two words.
+    let known = foresight.map(|foresight| foresight.command).filter(|command| !command.has(CONTAINER) && command.subcommand().is_none());
+    execute_fully(table, session, host, known, args, reply)
 }
 
 /// Whether nothing about the session makes a call more than the call itself.
@@ -170,10 +172,18 @@ fn read_quickly(
     true
 }
 
-fn execute_fully(table: &Table, session: &mut Session, host: &dyn Host, args: &[&[u8]], reply: &mut dyn Reply) -> Progress {
+fn execute_fully(
+    table: &Table,
+    session: &mut Session,
+    host: &dyn Host,
+    known: Option<&'static Command>,
+    args: &[&[u8]],
+    reply: &mut dyn Reply,
+) -> Progress {
     let (mark, last) = (reply.mark(), session.last);
     session.waiting = None;
-    let outcome = match admit(table, session, host, args, true).and_then(|command| permit(host, command)) {
+    let row = known.map_or_else(|| resolve(args), Ok);
+    let outcome = match row.and_then(|row| admit(row, table, session, host, args, true)).and_then(|command| permit(host, command)) {
         Ok(command) => {
             session.last = Some(command);
             if session.multi.is_some() && !transaction::is_immediate(command) {
@@ -309,7 +319,8 @@ pub fn may_write(table: &Table, session: &Session, host: &dyn Host, args: &[&[u8
     };
     match resolve(args) {
         Ok(command) if command.name == "EXEC" => session.multi.as_ref().is_some_and(|multi| {
-            multi.queue.iter().any(|queued| may(queued.command, &queued.args.iter().map(|arg| &**arg).collect::<Vec<_>>()))
+            let words = multi.queue.words();
+            multi.queue.calls(&words).any(|(command, args)| may(command, args))
         }),
         Ok(command) => command.arity_fits(args.len()) && may(command, args),
         Err(_) => false,
@@ -350,14 +361,9 @@ fn quieten(session: &mut Session, reply: &mut dyn Reply, mark: usize) {
     };
 }
 
-/// The row of a call that may go on: known, of the right length, by someone who may, with memory to grow into. `logs`: what he may not do is
+/// The row of a call that may go on: of the right length, by someone who may, with memory to grow into. `logs`: what he may not do is
 /// entered into ACL LOG.
-pub(crate) fn admit(table: &Table, session: &mut Session, host: &dyn Host, args: &[&[u8]], logs: bool) -> Result<&'static Command, Stop> {
-    admit_as(resolve(args)?, table, session, host, args, logs)
-}
-
-/// As [`admit`], of a call whose row is known.
-pub(crate) fn admit_as(
+pub(crate) fn admit(
     command: &'static Command,
     table: &Table,
     session: &mut Session,

@@ -33,17 +33,69 @@ pub enum Replies {
     Skip,
 }
 
-/// A command that waits for EXEC.
-#[derive(Clone)]
-pub struct Queued {
-    pub command: &'static Command,
-    pub args: Vec<Box<[u8]>>,
+/// Calls that wait for EXEC; the bytes of all arguments lie one behind the other.
+#[derive(Clone, Default)]
+pub struct Queue {
+    /// The rows, each with the number of its last argument plus one.
+    calls: Vec<(&'static Command, usize)>,
+    /// Where each argument ends.
+    ends: Vec<usize>,
+    bytes: Vec<u8>,
+}
+
+impl Queue {
+    /// Puts off one more call.
+    pub fn push(&mut self, command: &'static Command, args: &[&[u8]]) {
+        // Room for a few small calls at once.
+        if self.calls.is_empty() {
+            self.calls.reserve(16);
+            self.ends.reserve(48);
+            self.bytes.reserve(512);
+        }
+        for arg in args {
+            self.bytes.extend_from_slice(arg);
+            self.ends.push(self.bytes.len());
+        }
+        self.calls.push((command, self.ends.len()));
+    }
+
+    /// How many calls wait.
+    pub fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    /// Bytes of all arguments.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The rows of the calls.
+    pub fn commands(&self) -> impl Iterator<Item = &'static Command> {
+        self.calls.iter().map(|(command, _)| *command)
+    }
+
+    /// The arguments of all calls, for [`Queue::calls`].
+    pub fn words(&self) -> Vec<&[u8]> {
+        let mut begin = 0;
+        self.ends.iter().map(|end| &self.bytes[std::mem::replace(&mut begin, *end)..*end]).collect()
+    }
+
+    /// The calls, with their [`Queue::words`].
+    pub fn calls<'w, 'b>(&self, words: &'w [&'b [u8]]) -> impl Iterator<Item = (&'static Command, &'w [&'b [u8]])> {
+        let mut begin = 0;
+        self.calls.iter().map(move |(command, end)| (*command, &words[std::mem::replace(&mut begin, *end)..*end]))
+    }
 }
 
 /// What a client has queued since MULTI.
 #[derive(Clone, Default)]
 pub struct Multi {
-    pub queue: Vec<Queued>,
+    pub queue: Queue,
     /// A command was refused while queueing: EXEC will abort.
     pub broken: bool,
     /// Commands of the queue that have been counted, by attempts of EXEC that came to nothing: they run again, and count once.
@@ -245,7 +297,6 @@ impl Client {
         if flags.is_empty() {
             flags.push('N');
         }
-        let bytes = |multi: &Multi| multi.queue.iter().flat_map(|queued| &queued.args).map(|arg| arg.len()).sum();
         Client {
             id: session.id,
             name: session.name.clone(),
@@ -259,7 +310,7 @@ impl Client {
             redirect: tracking.map_or(-1, |tracking| tracking.redirect() as i64),
             queued: session.multi.as_ref().map_or(-1, |multi| multi.queue.len() as i64),
             watches: session.watches.len(),
-            queued_bytes: session.multi.as_deref().map_or(0, bytes),
+            queued_bytes: session.multi.as_deref().map_or(0, |multi| multi.queue.bytes()),
             events: "r".into(),
             command: session.last.map_or("NULL".into(), Command::label),
             user: session.user.to_vec(),

@@ -23,7 +23,7 @@ use smallvec::SmallVec;
 
 use crate::call::{Outcome, SessionCall};
 use crate::command::{Command, Common};
-use crate::execute::{Progress, admit_as, begin, end_transaction, execute, is_plain, permit, resolve, retry, run_inside, run_many_inside};
+use crate::execute::{Progress, admit, begin, end_transaction, execute, is_plain, permit, resolve, retry, run_inside, run_many_inside};
 use crate::session::{Host, Replies, Session};
 
 /// The most calls that share a transaction: others wait for the key meanwhile.
@@ -74,7 +74,7 @@ fn company(table: &Table, session: &mut Session, host: &dyn Host, calls: &[&[&[u
             // What has let in the call before lets this one in, too: nothing has happened since.
             Some(row) if row.arity_fits(args.len()) && session.is_free(host) => Ok(row),
             _ => again.map_or_else(|| resolve(args), Ok).and_then(|row| {
-                let row = admit_as(row, table, session, host, args, false)?;
+                let row = admit(row, table, session, host, args, false)?;
                 permit(host, row)
             }),
         };

@@ -12,7 +12,7 @@ use crate::call::{Outcome, SessionCall, is};
 use crate::command::{ALLOW_BUSY, Command, FAST, GROWS, LOADING, NOSCRIPT, PUBSUB, Run, SCRIPTS, SKIP_SLOWLOG, STALE, session};
 use crate::execute::{Keys, begin, end_transaction, retry, run_inside, spare_memory};
 use crate::scripting;
-use crate::session::{Multi, Queued, Session};
+use crate::session::{Multi, Session};
 
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[
@@ -48,7 +48,7 @@ pub(crate) fn is_immediate(command: &Command) -> bool {
 pub(crate) fn queue(session: &mut Session, command: &'static Command, args: &[&[u8]], reply: &mut dyn Reply) {
     if let Some(multi) = &mut session.multi {
         if !multi.broken {
-            multi.queue.push(Queued { command, args: args.iter().map(|arg| Box::from(*arg)).collect() });
+            multi.queue.push(command, args);
         }
         reply.status("QUEUED");
     }
@@ -122,30 +122,33 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
     if multi.broken {
         return Err("EXECABORT Transaction discarded because of previous errors.".into());
     }
-    if multi.queue.iter().any(|queued| queued.command.has(GROWS))
+    if multi.queue.commands().any(|command| command.has(GROWS))
         && let Err(stop) = spare_memory(call.table)
     {
         return Err(spoil(call.session, call.args, stop));
     }
-    if multi.queue.iter().any(|queued| queued.command.has(PUBSUB)) {
+    if multi.queue.commands().any(|command| command.has(PUBSUB)) {
         polder_hub::attend(call.table)?;
     }
-    if multi.queue.iter().any(|queued| queued.command.has(SCRIPTS)) {
+    if multi.queue.commands().any(|command| command.has(SCRIPTS)) {
         scripting::prepare(call.session, call.table);
     }
-    let writes = multi.queue.iter().any(|queued| matches!(queued.command.run, Run::Table(Mode::Write, _)));
+    let writes = multi.queue.commands().any(|command| matches!(command.run, Run::Table(Mode::Write, _)));
+    let words = multi.queue.words();
     let tracks = call.session.tracking.is_some();
     // Where something is written they are noted in their place among the changes.
-    for queued in multi.queue.iter().filter(|_| tracks && !writes) {
-        let args: Vec<&[u8]> = queued.args.iter().map(|arg| &**arg).collect();
-        call.session.note_reads(call.table, queued.command, &args);
+    for (command, args) in multi.queue.calls(&words).filter(|_| tracks && !writes) {
+        call.session.note_reads(call.table, command, args);
     }
     let txn = begin(call.table, call.session, if writes { Mode::Write } else { Mode::Read })?;
-    let mut keys = declared(&multi, call.session);
+    let mut keys = declared(&multi, &words, call.session);
     keys.extend(watches.iter().map(|watch| (watch.db, &watch.key[..])));
     let (before, mark, mut counted) = (call.session.clone(), call.reply.mark(), multi.counted);
+    let mut again = false;
     let outcome = retry(&txn, || {
-        call.session.clone_from(&before);
+        if std::mem::replace(&mut again, true) {
+            call.session.clone_from(&before);
+        }
         call.session.atomic = true;
         call.reply.rewind(mark);
         txn.declare(&keys)?;
@@ -156,8 +159,8 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
             }
         }
         call.reply.array(multi.queue.len());
-        for (number, queued) in multi.queue.iter().enumerate() {
-            run_queued(call, &txn, queued, number >= counted)?;
+        for (number, (command, args)) in multi.queue.calls(&words).enumerate() {
+            run_queued(call, &txn, (command, args), number >= counted)?;
             counted = counted.max(number + 1);
         }
         call.session.settle_reads(&txn)
@@ -168,13 +171,14 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
         call.session.atomic = before.atomic;
         call.session.apply_news(call.table);
     }
+    let many = multi.queue.len() as u64;
     drop(keys);
     if let Err(Stop::Busy) = outcome {
         multi.counted = counted;
         call.session.multi = Some(multi);
         call.session.watches = watches;
     } else {
-        txn.count(Counter::Calls, multi.queue.len() as u64);
+        txn.count(Counter::Calls, many);
         polder_hub::ask::forget(call.table, call.session.id);
     }
     end_transaction(call.table, txn);
@@ -183,29 +187,31 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
 }
 
 /// The keys of all queued commands, each in the database that will be selected by then.
-fn declared<'m>(multi: &'m Multi, session: &Session) -> Keys<'m> {
+fn declared<'w>(multi: &Multi, words: &[&'w [u8]], session: &Session) -> Keys<'w> {
     let (mut db, mut keys) = (session.db, Keys::new());
-    for queued in &multi.queue {
-        let args: Vec<&[u8]> = queued.args.iter().map(|arg| &**arg).collect();
-        queued.command.each_key(&args, |at, _| keys.push((db, &queued.args[at])));
-        if queued.command.name == "SELECT" {
-            db = number::integer(&queued.args[1]).and_then(|number| number.try_into().ok()).unwrap_or(db);
+    for (command, args) in multi.queue.calls(words) {
+        command.each_key(args, |at, _| {
+            if keys.last() != Some(&(db, args[at])) {
+                keys.push((db, args[at]));
+            }
+        });
+        if command.name == "SELECT" {
+            db = number::integer(args[1]).and_then(|number| number.try_into().ok()).unwrap_or(db);
         }
     }
     keys
 }
 
 /// Runs one queued command inside the transaction.
-fn run_queued(call: &mut SessionCall<'_>, txn: &Txn<'_>, queued: &Queued, counts: bool) -> Outcome {
-    let args: Vec<&[u8]> = queued.args.iter().map(|arg| &**arg).collect();
+fn run_queued(call: &mut SessionCall<'_>, txn: &Txn<'_>, (command, args): (&'static Command, &[&[u8]]), counts: bool) -> Outcome {
     let (table, host) = (call.table, call.host);
-    if let Err(text) = acl::admit_queued(call.session, host, queued.command, &args, counts) {
+    if let Err(text) = acl::admit_queued(call.session, host, command, args, counts) {
         if counts {
             host.recorder().count_error(&text);
         }
         call.reply.error(&text);
         return Ok(());
     }
-    let mut inner = SessionCall { command: queued.command, args: &args, table, reply: &mut *call.reply, session: &mut *call.session, host };
+    let mut inner = SessionCall { command, args, table, reply: &mut *call.reply, session: &mut *call.session, host };
     run_inside(&mut inner, txn, counts)
 }

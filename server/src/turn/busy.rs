@@ -92,7 +92,7 @@ impl Loop {
             Some(command) if command.has(SCRIPTS) => true,
             Some(command) if command.name == "EXEC" => {
                 let multi = self.slots[slot].as_ref().and_then(|connection| connection.session.multi.as_ref());
-                multi.is_some_and(|multi| multi.queue.iter().any(|queued| queued.command.has(SCRIPTS)))
+                multi.is_some_and(|multi| multi.queue.commands().any(|command| command.has(SCRIPTS)))
             }
             _ => false,
         }
