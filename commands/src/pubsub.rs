@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 
 use polder_base::{Protocol, Reply, glob};
 use polder_hub::ears::{self, Delivery};
-use polder_hub::subject::{self, Subject};
+use polder_hub::subject::{self, Hearers, Subject};
 use polder_hub::track;
-use polder_table::{Mode, Table};
+use polder_table::{Mode, Stop, Table};
 
 use crate::call::{Call, Outcome};
 use crate::command::{Command, Common, FAST, LOADING, MAY_WRITE, NOSCRIPT, PUBSUB, STALE, container, neutral, session};
@@ -29,6 +29,7 @@ pub const COMMANDS: &[Command] = &[
     neutral("PUBLISH", "channel message", Mode::Read, publish::<false>)
         .with(MAY_WRITE | PUBSUB | LOADING | STALE | FAST)
         .shares(|_| Some(Common::Messages))
+        .many(publish_many::<false>)
         .since("2.0.0")
         .costs("O(N+M) where N is the number of clients subscribed to the receiving channel and M is the total number of subscribed patterns (by any client).")
         .about("Posts a message to a channel."),
@@ -261,6 +262,14 @@ fn publish<const IS_SHARD: bool>(call: &mut Call<'_>) -> Outcome {
     let reached = subject::publish(call.txn, IS_SHARD, call.args[1], call.args[2])?;
     call.reply.integer(reached as i64);
     Ok(())
+}
+
+/// Messages on one channel: who hears it is looked up once.
+fn publish_many<const IS_SHARD: bool>(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> {
+    let channel = calls[0][1];
+    let hearers = Hearers::of(call.txn, IS_SHARD, channel)?;
+    let alike = calls.iter().take_while(|args| args[1] == channel);
+    Ok(alike.map(|args| call.reply.integer(hearers.tell(call.txn, args[2]) as i64)).count())
 }
 
 fn channels<const SUBJECT: usize>(call: &mut Call<'_>) -> Outcome {

@@ -105,30 +105,63 @@ pub fn subscribe(txn: &Txn<'_>, subject: Subject, name: &[u8], by: i64) -> Resul
     record::put(txn, &key, &write_group(&group))
 }
 
-/// Publishes a message with the transaction; answers how many subscribers it will reach, over all processes.
+/// Who hears what a transaction publishes on a channel, over all processes.
+pub struct Hearers<'c> {
+    shard: bool,
+    channel: &'c [u8],
+    /// One of each seat.
+    records: Records,
+    subscribers: u64,
+}
+
+impl<'c> Hearers<'c> {
+    /// Those of this moment.
+    ///
+    /// # Errors
+    /// A fault.
+    pub fn of(txn: &Txn<'_>, shard: bool, channel: &'c [u8]) -> Result<Hearers<'c>, Stop> {
+        let mut hearers = Hearers { shard, channel, records: Records::new(), subscribers: 0 };
+        if txn.interest() & interest::SUBSCRIBERS == 0 {
+            return Ok(hearers);
+        }
+        let subject = if shard { Subject::Shard } else { Subject::Channel };
+        hearers.add(record::glimpse(txn, &channel_key(subject, channel))?);
+        if !shard {
+            each_group(txn, channel, &mut |group| {
+                for (_, mut records) in group.into_iter().filter(|(pattern, _)| glob::matches(pattern, channel)) {
+                    records.retain(|record| record.lives(txn));
+                    hearers.add(records);
+                }
+            })?;
+        }
+        Ok(hearers)
+    }
+
+    fn add(&mut self, records: Records) {
+        for record in records {
+            self.subscribers = self.subscribers.saturating_add(record.number);
+            if !self.records.iter().any(|earlier| earlier.same_owner(&record)) {
+                self.records.push(record);
+            }
+        }
+    }
+
+    /// Publishes a message with the transaction; answers how many subscribers it will reach.
+    pub fn tell(&self, txn: &Txn<'_>, payload: &[u8]) -> u64 {
+        let letter = Letter::Message { shard: self.shard, channel: self.channel, payload };
+        for record in &self.records {
+            letter.write(|parts| txn.post(record.seat.into(), record.life, parts));
+        }
+        self.subscribers
+    }
+}
+
+/// Publishes one message with the transaction; answers how many subscribers it will reach.
 ///
 /// # Errors
 /// A fault.
 pub fn publish(txn: &Txn<'_>, shard: bool, channel: &[u8], payload: &[u8]) -> Result<u64, Stop> {
-    if txn.interest() & interest::SUBSCRIBERS == 0 {
-        return Ok(0);
-    }
-    let subject = if shard { Subject::Shard } else { Subject::Channel };
-    let mut reached = record::glimpse(txn, &channel_key(subject, channel))?;
-    if !shard {
-        each_group(txn, channel, &mut |group| {
-            for (_, records) in group.into_iter().filter(|(pattern, _)| glob::matches(pattern, channel)) {
-                reached.extend(records.into_iter().filter(|record| record.lives(txn)));
-            }
-        })?;
-    }
-    let letter = Letter::Message { shard, channel, payload };
-    for (at, record) in reached.iter().enumerate() {
-        if !reached[..at].iter().any(|earlier| earlier.same_owner(record)) {
-            letter.write(|parts| txn.post(record.seat.into(), record.life, parts));
-        }
-    }
-    Ok(reached.iter().map(|record| record.number).sum())
+    Ok(Hearers::of(txn, shard, channel)?.tell(txn, payload))
 }
 
 /// Shows the groups of patterns whose beginning `channel` has.

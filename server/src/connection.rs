@@ -25,6 +25,8 @@ const READ_BYTES: usize = 16 << 10;
 const KEPT_BYTES_MAX: usize = 64 << 10;
 /// How many buffers are kept.
 const KEPT_MAX: usize = 256;
+/// What is lent to each of very many who are told something.
+const SMALL_BYTES: usize = 1 << 10;
 /// Pieces of one gathered write.
 const PIECES_MAX: usize = 64;
 
@@ -38,6 +40,12 @@ impl Pool {
     /// An empty buffer.
     pub fn take(&mut self) -> Vec<u8> {
         self.kept.pop().unwrap_or_else(|| Vec::with_capacity(READ_BYTES))
+    }
+
+    /// An empty buffer for one of so many connections that need one at the same time. For more than the pool keeps, large ones would be fresh
+    /// memory each time, which the system clears first.
+    pub fn take_one_of(&mut self, many: usize) -> Vec<u8> {
+        if many > KEPT_MAX { Vec::with_capacity(SMALL_BYTES) } else { self.take() }
     }
 
     /// Takes a buffer back, unless it is of an odd size or there are enough.

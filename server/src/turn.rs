@@ -42,6 +42,7 @@ use crate::connection::{Connection, Flow, Pool};
 use crate::host::{Letter, Pause, Process};
 use crate::listener::{Arrival, Listener, prepare};
 use crate::sessions::resp;
+use hearing::Cast;
 
 /// The connections of a turn, and what each of them has sent.
 type Turn<'t> = (&'t [usize], &'t [Vec<u8>]);
@@ -99,6 +100,7 @@ pub struct Loop {
     postponed: Vec<u64>,
     /// Who has something to be sent that is no answer to what he sent in this turn, and who waits no longer.
     told: Vec<usize>,
+    cast: Cast,
     revived: Vec<usize>,
     /// Rings when the thread's inbox gets something while it sleeps.
     bell: Option<OwnedFd>,
@@ -142,6 +144,7 @@ impl Loop {
             deadlines: BTreeSet::new(),
             postponed: Vec::new(),
             told: Vec::new(),
+            cast: Cast::default(),
             revived: Vec::new(),
             bell: None,
             more_mail: false,

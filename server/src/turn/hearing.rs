@@ -60,12 +60,14 @@ impl Loop {
     pub(super) fn hear(&mut self) {
         let process = self.process.clone();
         self.more_mail = hear(process.memory.table(), self);
+        self.end_cast();
     }
 
     /// What is due once a second.
     pub(super) fn tick(&mut self) {
         let process = self.process.clone();
         polder_hub::ears::tick(process.memory.table(), self);
+        self.end_cast();
     }
 
     /// Ends a turn's hearing: what was kept back so that it makes one message.
@@ -73,6 +75,7 @@ impl Loop {
         let process = self.process.clone();
         let table = process.memory.table();
         close_turn(table, self);
+        self.end_cast();
         let most = self.bounds.tracked_keys_max;
         if most != 0 {
             limit(table, self, most);
@@ -200,8 +203,55 @@ impl Loop {
     }
 }
 
+/// Messages on their way to the same many clients: they are written once, and each client is visited once for all of them.
+#[derive(Default)]
+pub(super) struct Cast {
+    clients: Vec<u64>,
+    /// By protocol.
+    forms: [Output; 2],
+}
+
+/// So many clients are worth a cast, and so many bytes of messages are enough for one.
+const CAST_MIN: usize = 16;
+const CAST_BYTES_MAX: usize = 32 << 10;
+
+impl Loop {
+    /// Adds a message to what its many hearers are about to get.
+    fn cast(&mut self, clients: &[u64], delivery: &Delivery<'_>) {
+        if self.cast.clients != clients || self.cast.forms[0].waiting() > CAST_BYTES_MAX {
+            self.end_cast();
+            self.cast.clients.extend_from_slice(clients);
+            self.cast.forms = [Protocol::Resp2, Protocol::Resp3].map(Output::new);
+        }
+        self.cast.forms.iter_mut().for_each(|form| pubsub::write(form, delivery));
+    }
+
+    /// Gives the hearers of a cast what there is for them: before anything else is written to anybody.
+    fn end_cast(&mut self) {
+        if self.cast.clients.is_empty() {
+            return;
+        }
+        let Cast { clients, forms } = std::mem::take(&mut self.cast);
+        for client in &clients {
+            let Some(&slot) = self.slots_by_client.get(client) else { continue };
+            let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.session.closing) else { continue };
+            connection.output.lend(|| self.pool.take_one_of(clients.len()));
+            let protocol = connection.session.protocol;
+            connection.output.copy(&forms[usize::from(protocol == Protocol::Resp3)]);
+            if !std::mem::replace(&mut connection.told, true) {
+                self.told.push(slot);
+            }
+        }
+    }
+}
+
 impl Hearer for Loop {
     fn deliver(&mut self, clients: &[u64], delivery: Delivery<'_>) {
+        let is_message = matches!(delivery, Delivery::Message { .. } | Delivery::PatternMessage { .. } | Delivery::ShardMessage { .. });
+        if is_message && clients.len() >= CAST_MIN {
+            return self.cast(clients, &delivery);
+        }
+        self.end_cast();
         // Each form is written once, however many hear it.
         let mut forms = [None::<Output>, None];
         for client in clients {
@@ -220,7 +270,7 @@ impl Hearer for Loop {
                 }
                 _ => {}
             }
-            connection.output.lend(|| self.pool.take());
+            connection.output.lend(|| self.pool.take_one_of(clients.len()));
             if let [_] = clients {
                 pubsub::write(&mut connection.output, &delivery);
             } else {
@@ -239,6 +289,7 @@ impl Hearer for Loop {
     }
 
     fn retry(&mut self, client: u64) {
+        self.end_cast();
         self.retry_waiting(client);
     }
 
@@ -247,6 +298,7 @@ impl Hearer for Loop {
     }
 
     fn missed(&mut self, clients: &[u64]) {
+        self.end_cast();
         for client in clients {
             let Some(&slot) = self.slots_by_client.get(client) else { continue };
             let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.session.closing) else { continue };
@@ -260,6 +312,7 @@ impl Hearer for Loop {
     }
 
     fn asked(&mut self, asker: Asker, words: &[&[u8]]) {
+        self.end_cast();
         let process = self.process.clone();
         if process.claim(asker) {
             ask::answer(process.memory.table(), asker, &process.threads(), &client::answer(&*process, words));

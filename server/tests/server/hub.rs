@@ -38,6 +38,37 @@ fn a_message_reaches_subscribers_of_all_servers_and_the_publisher_hears_how_many
 }
 
 #[test]
+fn many_subscribers_of_several_subjects_hear_everything_in_its_order() {
+    let (one, other) = two_doors("");
+    let mut hearers: Vec<_> = (0..40).map(|number| if number % 2 == 0 { one.client() } else { other.client() }).collect();
+    for (number, hearer) in hearers.iter_mut().enumerate() {
+        if number % 4 == 0 {
+            assert!(hearer.ask("HELLO 3").starts_with('%'));
+        }
+        hearer.write(b"SUBSCRIBE a b\r\nPSUBSCRIBE a*\r\n");
+        (0..3).for_each(|_| _ = hearer.reply());
+    }
+    let mut publisher = one.client();
+    let channels = ["a", "a", "a", "b", "a", "ab", "b", "b", "a"];
+    let calls: String = channels.iter().enumerate().map(|(number, channel)| format!("PUBLISH {channel} {number}\r\n")).collect();
+    publisher.write(calls.as_bytes());
+    for channel in channels {
+        assert_eq!(publisher.reply(), if channel == "a" { ":80" } else { ":40" });
+    }
+    for (number, hearer) in hearers.iter_mut().enumerate() {
+        let mark = if number % 4 == 0 { '>' } else { '*' };
+        for (message, channel) in channels.iter().enumerate() {
+            if *channel != "ab" {
+                assert_eq!(hearer.reply(), format!("{mark}[$message ${channel} ${message}]"));
+            }
+            if *channel != "b" {
+                assert_eq!(hearer.reply(), format!("{mark}[$pmessage $a* ${channel} ${message}]"));
+            }
+        }
+    }
+}
+
+#[test]
 fn keyspace_events_of_all_servers_are_published_as_they_are_asked_for() {
     let (one, other) = two_doors("");
     let (mut hearer, mut actor) = (one.client(), other.client());
