@@ -18,6 +18,8 @@ use crate::cli::{Link, reason};
 use crate::peer::{self, Opened, Peer, call};
 use crate::text;
 
+/// The lowest version in which a file is written.
+const VERSION_MIN: u32 = 10;
 /// Keys asked of a server at once, and bytes handed to the file at once.
 const BATCH: &str = "256";
 const DRAIN_BYTES: usize = 256 << 10;
@@ -112,6 +114,9 @@ struct Export<'e> {
     file: File,
     bar: ProgressBar,
     keys: u64,
+    /// The file's version, and the highest of what the server has dumped.
+    version: u32,
+    newest: u32,
 }
 
 fn from_server(link: &mut Link, path: &Path) -> Result<u64, String> {
@@ -129,12 +134,24 @@ fn from_server(link: &mut Link, path: &Path) -> Result<u64, String> {
 }
 
 fn write_from_server(link: &mut Link, path: &Path) -> Result<u64, String> {
+    // What the server dumps says which version the file must have. One that dumps each value in the lowest version that can hold it shows a higher
+    // one only with the value that needs it: the file is begun again then.
+    let mut version = probe_version(link)?.max(VERSION_MIN);
+    loop {
+        let (keys, newest) = write_as(link, path, version)?;
+        if newest <= version {
+            return Ok(keys);
+        }
+        version = newest;
+    }
+}
+
+/// Writes a file of a version, up to the first value that needs a higher one; answers how many keys it holds, and the version that it should have.
+fn write_as(link: &mut Link, path: &Path, version: u32) -> Result<(u64, u32), String> {
     let told = |error: std::io::Error| format!("{}: {error}", path.display());
-    // What the server dumps says which version the file must have.
-    let version = probe_version(link)?;
-    let form = if version == polder_wire::rdb::VALKEY { Form::Fixed(version) } else { Form::Fixed(version.max(10)) };
     let file = File::create(path).map_err(told)?;
-    let mut export = Export { link, writer: Writer::new(form, true, Thresholds::default()), file, bar: peer::bar(0, "keys"), keys: 0 };
+    let writer = Writer::new(Form::Fixed(version), true, Thresholds::default());
+    let mut export = Export { link, writer, file, bar: peer::bar(0, "keys"), keys: 0, version, newest: version };
     export.writer.begin_file(true);
     export.writer.aux(b"ctime", (now_ms() / 1000).to_string().as_bytes());
     if let Ok(Value::Bulk(functions)) = call(export.link, &["FUNCTION", "DUMP"]) {
@@ -145,10 +162,12 @@ fn write_from_server(link: &mut Link, path: &Path) -> Result<u64, String> {
         export.database(db)?;
     }
     export.bar.finish_and_clear();
-    export.writer.end_file();
-    export.drain(true).map_err(told)?;
-    export.file.sync_all().map_err(told)?;
-    Ok(export.keys)
+    if export.newest == version {
+        export.writer.end_file();
+        export.drain(true).map_err(told)?;
+        export.file.sync_all().map_err(told)?;
+    }
+    Ok((export.keys, export.newest))
 }
 
 /// The version of what the server's FUNCTION DUMP or DUMP answers; that of Redis 7.4, which holds whatever older ones do, where it has nothing
@@ -194,7 +213,7 @@ impl Export<'_> {
             let keys = keys.iter().filter_map(|key| if let Value::Bulk(key) = key { Some(&key[..]) } else { None });
             let keys: Vec<&[u8]> = keys.filter(|key| seen.add(key)).collect();
             self.batch(&keys)?;
-            if next == b"0" {
+            if next == b"0" || self.newest > self.version {
                 return Ok(());
             }
             cursor.clone_from(next);
@@ -217,6 +236,7 @@ impl Export<'_> {
             };
             let expiry_ms = if let Value::Integer(left @ 0..) = left { Some(now_ms() + left as u64) } else { None };
             let payload = open(&payload, true).map_err(|why| format!("DUMP '{}': {why}", key.escape_ascii()))?;
+            self.newest = self.newest.max(payload.version);
             self.writer.key(key, expiry_ms, None, None);
             self.writer.payload(payload.body);
             self.keys += 1;

@@ -148,7 +148,7 @@ fn flush_all(call: &mut Call<'_>) -> Outcome {
     call.txn.flush(None)?;
     if has_save_points(call.host.settings()) {
         // Else the next start would bring back what is gone. As part of EXEC or a script it begins after that.
-        call.host.keeper().schedule();
+        call.host.keeper().schedule_anew();
     }
     call.reply.ok();
     Ok(())

@@ -496,8 +496,8 @@ fn run(table: &Table, session: &mut Session, host: &dyn Host, command: &'static 
                 }
                 outcome => outcome,
             };
-            if command.name == "FLUSHALL" && outcome.is_ok() && has_save_points(host.settings()) {
-                host.keeper().save_anew(table, host.settings());
+            if command.name == "FLUSHALL" && outcome.is_ok() {
+                host.keeper().begin_scheduled(table, host.settings());
             }
             outcome
         }

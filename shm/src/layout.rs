@@ -6,7 +6,7 @@
 //! 0                 4 KiB                   header
 //! 4 KiB             12 KiB                  roots: words that the table owns (its map of databases)
 //! 16 KiB            seats_max x 64          witnesses: who lives (witness.rs)
-//! 80 KiB            seats_max x 84 KiB      seats, backed by memory once they have been used
+//! 80 KiB            seats_max x 88 KiB      seats, backed by memory once they have been used
 //! slab_words_at     slabs_max x 16          a lock and a state for each slab
 //! slab_bits_at      slabs_max x 256         a bitmap for each slab: 1 = taken out of the slab
 //! slabs_at          slabs_max x 64 KiB      nodes
@@ -19,7 +19,7 @@ pub const VERSIONS_END: u64 = (1 << 40) - (1 << 20);
 /// The first eight bytes of every segment.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"POLDER\r\n");
 /// The layout's number: another one is refused, with the way out (export and import).
-pub const LAYOUT: u32 = 5;
+pub const LAYOUT: u32 = 6;
 
 /// Header words, as byte offsets.
 pub mod header {
@@ -173,7 +173,7 @@ pub mod seat {
     pub const COUNTERS: u64 = 320; // 32 words
     /// Keys and keys with expiry per directory slot: two words each.
     pub const TALLIES: u64 = 576;
-    pub const CACHE_COUNTS: u64 = TALLIES + TALLY_SLOTS * 16;
+    pub const CACHE_COUNTS: u64 = TALLIES + TALLY_SLOTS * TALLY_BYTES;
     pub const CACHE: u64 = CACHE_COUNTS + 8 * (CLASSES as u64 + 1);
     pub const MEMORY_JOURNAL: u64 = CACHE + 8 * CACHE_STARTS[CLASSES] as u64;
     pub const JOURNAL: u64 = MEMORY_JOURNAL + MEMORY_PAIRS * 16;
@@ -195,6 +195,8 @@ pub mod seat {
     pub const END: u64 = INBOX_LOCK + 192;
 
     pub const TALLY_SLOTS: u64 = 520;
+    /// Keys, keys with an expiry, keys with fields that have one.
+    pub const TALLY_BYTES: u64 = 24;
     pub const MEMORY_PAIRS: u64 = 288;
     pub const JOURNAL_PAIRS: u64 = 512;
     pub const RETIRED_INLINE: u64 = 1022;
@@ -202,7 +204,7 @@ pub mod seat {
     pub const COMMITTED: u64 = 1;
     pub const NO_PIN: u64 = u64::MAX;
     /// Whole pages, so that a seat can be backed by memory by itself.
-    pub const BYTES: u64 = 84 * 1024;
+    pub const BYTES: u64 = 88 * 1024;
     const _: () = assert!(END <= BYTES && BYTES.is_multiple_of(4096));
 }
 

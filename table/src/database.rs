@@ -15,7 +15,7 @@ use crate::api::{DATABASES, Db, SYSTEM, Stop};
 use crate::directory::{self, GARBAGE_AT, GARBAGE_SLOTS, MAP_LOCK, map_at};
 use crate::entry::Image;
 use crate::hash::Hash;
-use crate::place::{has_expiry, is_key};
+use crate::place::{has_expiry, has_inner_expiry, is_key};
 use crate::txn::{Held, Pending, Txn};
 use polder_base::Fault;
 
@@ -203,7 +203,7 @@ impl Txn<'_> {
                 buildings.iter().for_each(|building| building.finish(self.segment()));
                 let tally = directory::tally_of(root);
                 for (_, image) in &writes {
-                    self.scratch.tally(tally, is_key(image) as i64, has_expiry(image) as i64);
+                    self.scratch.tally(tally, [is_key, has_expiry, has_inner_expiry].map(|test| test(image) as i64));
                     if let Some(expiry_ms) = self.bound_of(image)? {
                         self.segment().lower(node + directory::database::EXPIRY_MIN, expiry_ms);
                         buildings.iter().for_each(|building| building.lower(self.segment(), expiry_ms));

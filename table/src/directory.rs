@@ -73,11 +73,12 @@ pub mod database {
     pub const TALLY: u64 = 8;
     pub const KEYS_BASE: u64 = 16;
     pub const EXPIRES_BASE: u64 = 24;
+    pub const FIELDS_BASE: u64 = 32;
     /// No expiry in this database is earlier (ms): a designated word.
-    pub const EXPIRY_MIN: u64 = 32;
-    pub const DIRECTORY: u64 = 40;
+    pub const EXPIRY_MIN: u64 = 40;
+    pub const DIRECTORY: u64 = 48;
     /// Payload bytes of the node.
-    pub const PAYLOAD: usize = 40;
+    pub const PAYLOAD: usize = 48;
 }
 
 /// The first of a database's two map words: its node. The second is [`root_word`].

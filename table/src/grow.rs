@@ -361,10 +361,11 @@ impl Txn<'_> {
         }
         let directory = self.make_directory(&buildings)?;
         let node = offset_of(self.seat.make(NodeKind::Database, database::PAYLOAD)?);
-        let sum = |word: u64| segment.sum_over_seats(at::TALLIES + tally * 16 + word * 8);
+        let sum = |word: u64| segment.sum_over_seats(at::TALLIES + tally * at::TALLY_BYTES + word * 8);
         segment.store(node + database::TALLY, tally);
         segment.store(node + database::KEYS_BASE, sum(0));
         segment.store(node + database::EXPIRES_BASE, sum(1));
+        segment.store(node + database::FIELDS_BASE, sum(2));
         segment.store(node + database::EXPIRY_MIN, u64::MAX);
         segment.store(node + database::DIRECTORY, directory);
         Ok((node, directory::root_word(directory, tally), buildings))

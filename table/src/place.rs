@@ -31,6 +31,11 @@ pub(crate) fn has_expiry(image: &Image) -> bool {
     is_key(image) && image.meta() & entry::EXPIRY != 0
 }
 
+/// Whether an entry is a key's, parts of whose value expire.
+pub(crate) fn has_inner_expiry(image: &Image) -> bool {
+    is_key(image) && image.meta() & (entry::REFERENCE | entry::INNER) == entry::REFERENCE | entry::INNER
+}
+
 impl Txn<'_> {
     /// Places every pending change; expired entries that were met go too.
     pub(crate) fn place_all(&self) -> Result<(), Deficit> {
@@ -147,17 +152,16 @@ impl Txn<'_> {
         Ok(done)
     }
 
-    /// Counts what the change does to the numbers of keys and of keys with expiry.
+    /// Counts what the change does to the numbers of keys, of keys with expiry, and of keys with fields that have one.
     fn tally(&self, tally: u64, before: Option<&Image>, pending: Pending) {
         let after = match &pending {
             Pending::Write(image) => Some(image),
             Pending::Remove => None,
         };
         let count = |image: Option<&Image>, test: fn(&Image) -> bool| image.is_some_and(test) as i64;
-        let keys = count(after, is_key) - count(before, is_key);
-        let expires = count(after, has_expiry) - count(before, has_expiry);
-        if keys != 0 || expires != 0 {
-            self.scratch.tally(tally, keys, expires);
+        let counts = [is_key, has_expiry, has_inner_expiry].map(|test| count(after, test) - count(before, test));
+        if counts != [0; 3] {
+            self.scratch.tally(tally, counts);
         }
     }
 

@@ -408,7 +408,7 @@ impl Edit<'_> {
     fn insert_at<'n>(&self, mut notes: Brief<'n>, (bucket, lock_item): (Bucket, u64), image: &Image) -> Option<Brief<'n>> {
         notes.cover(lock_item, bucket.line);
         put(&mut notes, &self.live(bucket), self.sight.hash.tag, image, &[0; 7])?;
-        let tally = at::TALLIES + directory::tally_of(self.sight.root) * 16;
+        let tally = at::TALLIES + directory::tally_of(self.sight.root) * at::TALLY_BYTES;
         notes.cover_own();
         notes.word(self.seat.segment().seat_at(self.seat.index()) + tally, self.seat.get(tally).wrapping_add(1));
         Some(notes)

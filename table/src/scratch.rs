@@ -105,7 +105,7 @@ pub struct Scratch {
     pub(crate) made: RefCell<HashSet<Ref, BuildHasherDefault<Spread>>>,
     pub(crate) olds: Cell<u64>,
     pub(crate) highest: Cell<Order>,
-    tallies: RefCell<Vec<(u64, i64, i64)>>,
+    tallies: RefCell<Vec<(u64, [i64; 3])>>,
     /// What a retry does before it begins: keys to declare, places to make room in, a database to make.
     pub(crate) wide: Cell<bool>,
     pub(crate) extra: RefCell<Vec<(Db, Vec<u8>)>>,
@@ -194,11 +194,11 @@ impl Scratch {
     }
 
     /// Adds to the tallies.
-    pub(crate) fn tally(&self, tally: u64, keys: i64, expires: i64) {
+    pub(crate) fn tally(&self, tally: u64, counts: [i64; 3]) {
         let mut tallies = self.tallies.borrow_mut();
-        match tallies.iter_mut().find(|(number, ..)| *number == tally) {
-            Some((_, k, e)) => (*k, *e) = (*k + keys, *e + expires),
-            None => tallies.push((tally, keys, expires)),
+        match tallies.iter_mut().find(|(number, _)| *number == tally) {
+            Some((_, sums)) => sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count),
+            None => tallies.push((tally, counts)),
         }
     }
 
@@ -231,12 +231,11 @@ impl Scratch {
             return Ok(());
         }
         seat.note(Tag::Cover, 0, 0)?;
-        for (tally, keys, expires) in tallies.iter() {
-            let place = segment.seat_at(seat.index()) + at::TALLIES + tally * 16;
-            for (place, by) in [(place, keys), (place + 8, expires)] {
-                if *by != 0 {
-                    seat.note(Tag::Word, place, segment.load(place).wrapping_add_signed(*by))?;
-                }
+        for (tally, counts) in tallies.iter() {
+            let place = segment.seat_at(seat.index()) + at::TALLIES + tally * at::TALLY_BYTES;
+            for (word, by) in counts.iter().enumerate().filter(|(_, by)| **by != 0) {
+                let place = place + word as u64 * 8;
+                seat.note(Tag::Word, place, segment.load(place).wrapping_add_signed(*by))?;
             }
         }
         Ok(())

@@ -266,6 +266,11 @@ impl Table {
         (self.tally_of(db, 0), self.tally_of(db, 1))
     }
 
+    /// Keys of a database with fields that expire, as [`Table::keys`].
+    pub fn keys_with_field_expiry(&self, db: Db) -> u64 {
+        self.tally_of(db, 2)
+    }
+
     /// What the table of a database is made of.
     pub fn shape(&self, db: Db) -> TableShape {
         let mut shape = TableShape::default();
@@ -315,7 +320,7 @@ impl Table {
         position.is_none()
     }
 
-    /// Keys in a database (`word` 0) or keys with an expiry (`word` 1), from the tallies of all seats.
+    /// Keys in a database (`word` 0), keys with an expiry (1) or with fields that have one (2), from the tallies of all seats.
     pub(crate) fn tally_of(&self, db: Db, word: u64) -> u64 {
         const ATTEMPTS_MAX: u32 = 1_000;
         let Ok(seat) = self.seat() else { return 0 };
@@ -331,7 +336,7 @@ impl Table {
             // A node that names another tally is damaged, or somebody else's by now (S5).
             let known = segment.check(node, 64) && segment.load(node + database::TALLY) == tally;
             let base = if known { segment.load(node + database::KEYS_BASE + word * 8) } else { 0 };
-            keys = segment.sum_over_seats(at::TALLIES + tally * 16 + word * 8).wrapping_sub(base);
+            keys = segment.sum_over_seats(at::TALLIES + tally * at::TALLY_BYTES + word * 8).wrapping_sub(base);
             if lookup::map_words(&seat, db) == (node, root) {
                 break;
             }

@@ -31,7 +31,7 @@ use crate::entry::{self, Image};
 use crate::grow::stash_buckets;
 use crate::hash::{CONTINUED, FREE};
 use crate::lookup::view;
-use crate::place::{has_expiry, is_key};
+use crate::place::{has_expiry, has_inner_expiry, is_key};
 use crate::record::{self, Key};
 use crate::report::Report;
 use crate::table::Table;
@@ -136,6 +136,7 @@ struct Walked {
     garbage: bool,
     keys: u64,
     expires: u64,
+    inner: u64,
     expiry_min: u64,
 }
 
@@ -218,7 +219,7 @@ impl<'t> Pass<'t> {
         } else if let Some(other) = self.tallies.insert(tally, name.clone()) {
             self.audit.find(format!("{name} and {other} are counted in one tally"));
         }
-        let mut walked = Walked { name, garbage: root.is_none(), keys: 0, expires: 0, expiry_min: u64::MAX };
+        let mut walked = Walked { name, garbage: root.is_none(), keys: 0, expires: 0, inner: 0, expiry_min: u64::MAX };
         for found in self.extents(directory, &walked)? {
             self.extent(&found, &mut walked)?;
         }
@@ -231,9 +232,11 @@ impl<'t> Pass<'t> {
     /// Compares what was counted with the tallies, and the earliest expiry with its bound.
     fn sums(&mut self, node: u64, tally: u64, walked: &Walked) {
         let segment = self.segment();
-        for (word, what, there) in [(0, "keys", walked.keys), (1, "keys with an expiry", walked.expires)] {
+        for (word, what, there) in
+            [(0, "keys", walked.keys), (1, "keys with an expiry", walked.expires), (2, "keys with fields that expire", walked.inner)]
+        {
             let base = segment.load(node + database::KEYS_BASE + word * 8);
-            let told = segment.sum_over_seats(at::TALLIES + tally * 16 + word * 8).wrapping_sub(base);
+            let told = segment.sum_over_seats(at::TALLIES + tally * at::TALLY_BYTES + word * 8).wrapping_sub(base);
             if told != there {
                 self.audit.find_sum(format!("{}: {there} {what} are there, and {} are told", walked.name, told as i64));
             }
@@ -438,6 +441,7 @@ impl<'t> Pass<'t> {
         }
         walked.keys += is_key(image) as u64;
         walked.expires += has_expiry(image) as u64;
+        walked.inner += has_inner_expiry(image) as u64;
         homes.expiry_min = homes.expiry_min.min(bound_ms.unwrap_or(u64::MAX));
         Ok(())
     }

@@ -123,7 +123,7 @@ fn a_tally_that_there_is_not_is_not_counted_in() {
     let place = with_a_key();
     let segment = segment(&place);
     segment.store(ROOT_AT, segment.load(ROOT_AT) | 0xffff);
-    let beyond = segment.seat_at(place.table.seat().expect("a seat").index()) + seat::TALLIES + 0xffff * 16;
+    let beyond = segment.seat_at(place.table.seat().expect("a seat").index()) + seat::TALLIES + 0xffff * seat::TALLY_BYTES;
     let before = segment.load(beyond);
     assert!(try_to_set(&place, b"another").is_ok());
     assert_eq!(segment.load(beyond), before, "what is no tally is not written");

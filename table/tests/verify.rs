@@ -34,12 +34,13 @@ fn a_changed_word_is_found() {
     let stored = |db, key: &[u8]| place.table.inspect(db, key).expect("readable").expect("there");
     let seat = segment.seat_at(place.table.seat().expect("a seat").index());
     assert_eq!(stored(0, b"tree").layout, "tree");
-    let damages: [(&str, u64, u64); 6] = [
+    let damages: [(&str, u64, u64); 7] = [
         ("the map of database", ROOTS_AT + 1024, 0),
         ("has no shape", inline.extent + 8, 0),
         ("keys are there", seat + at::TALLIES, 77),
+        ("keys with fields that expire are there", seat + at::TALLIES + 16, 77),
         ("bytes out of the slabs", seat + at::NODE_BYTES, 77),
-        ("expires at", segment.load(ROOTS_AT + 1024 + 32) + 32, u64::MAX - 1),
+        ("expires at", segment.load(ROOTS_AT + 1024 + 32) + 40, u64::MAX - 1),
         ("is locked by seat 900", segment.slab_lock_at(0), 901),
     ];
     for (told, word, value) in damages {

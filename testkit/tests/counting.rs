@@ -122,3 +122,31 @@ fn hits_and_misses_are_counted_as_in_redis() {
         assert_eq!(looks(embedder), (before.0 + hits, before.1 + misses), "{line}");
     }
 }
+
+#[test]
+fn keys_with_fields_that_expire_are_counted() {
+    let scratch = Scratch::new();
+    let embedder = &scratch.embedder;
+    let mut session = Session::default();
+    for (line, count) in [
+        ("HSET h f v g v", 0),
+        ("HEXPIRE h 1000 FIELDS 1 f", 1),
+        ("HEXPIRE h 1000 FIELDS 1 g", 1),
+        ("HSET i f v", 1),
+        ("HPEXPIRE i 100000 FIELDS 1 f", 2),
+        ("RENAME i j", 2),
+        ("COPY j k", 3),
+        ("EXPIRE k 1000", 3),
+        ("HPERSIST h FIELDS 1 f", 3),
+        ("HPERSIST h FIELDS 1 g", 2),
+        ("HDEL j f", 1),
+        ("SET k text", 0),
+        ("HSETEX m EX 1000 FIELDS 1 f v", 1),
+        ("HPEXPIRE m 0 FIELDS 1 f", 0),
+        ("HSETEX m EX 1000 FIELDS 1 f v", 1),
+        ("FLUSHDB", 0),
+    ] {
+        call(embedder, &mut session, line);
+        assert_eq!(embedder.memory.table().keys_with_field_expiry(0), count, "{line}");
+    }
+}

@@ -333,7 +333,8 @@ fn latency_lines(facts: &Facts<'_>) -> Vec<String> {
 fn keyspace_lines(facts: &Facts<'_>) -> Vec<String> {
     let line = |database: &Database| {
         let Database { db, keys, expiring, expiries } = database;
-        format!("db{db}:keys={keys},expires={expiring},avg_ttl={},subexpiry=0", expiries.left_ms)
+        let inner = facts.table.keys_with_field_expiry(*db);
+        format!("db{db}:keys={keys},expires={expiring},avg_ttl={},subexpiry={inner}", expiries.left_ms)
     };
     facts.databases.iter().map(line).collect()
 }

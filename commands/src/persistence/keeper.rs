@@ -28,6 +28,8 @@ struct Shared {
     failing: AtomicBool,
     /// A save was asked for by who was in the midst of a transaction.
     scheduled: AtomicBool,
+    /// It is to be begun in the place of the one at hand.
+    anew: AtomicBool,
     /// Saves that went well.
     saves: AtomicU64,
 }
@@ -39,6 +41,7 @@ impl Default for Shared {
             state: Mutex::default(),
             failing: AtomicBool::new(false),
             scheduled: AtomicBool::new(false),
+            anew: AtomicBool::new(false),
             saves: AtomicU64::new(0),
         }
     }
@@ -190,9 +193,15 @@ impl Keeper {
         current.is_some_and(|current| !current.progress.cancelled.swap(true, Ordering::Relaxed))
     }
 
-    /// Begins the save that FLUSHALL has scheduled, in the place of one that is under way and would bring back what is gone. Waits a little for the
-    /// end, since an empty memory is soon saved.
-    pub fn save_anew(&self, table: &Table, settings: &Settings) {
+    /// As [`Keeper::schedule`], in the place of a save that is under way and would bring back what is gone.
+    pub fn schedule_anew(&self) {
+        self.0.anew.store(true, Ordering::Relaxed);
+        self.schedule();
+    }
+
+    /// Ends the save at hand, and begins another one. Waits a little for its end, since an empty memory is soon saved.
+    #[cold]
+    fn begin_anew(&self, table: &Table, settings: &Settings) {
         if let Some(current) = self.0.state().current.as_ref().filter(|current| current.in_background) {
             current.progress.cancelled.store(true, Ordering::Relaxed);
         }
@@ -206,7 +215,12 @@ impl Keeper {
     /// Begins the save that was scheduled, if one was.
     #[inline]
     pub fn begin_scheduled(&self, table: &Table, settings: &Settings) {
-        if self.0.scheduled.load(Ordering::Relaxed) && !self.is_saving() {
+        if !self.0.scheduled.load(Ordering::Relaxed) {
+            return;
+        }
+        if self.0.anew.swap(false, Ordering::Relaxed) {
+            self.begin_anew(table, settings);
+        } else if !self.is_saving() {
             self.0.scheduled.store(false, Ordering::Relaxed);
             // Should no thread be had, INFO tells of a save that failed.
             let _ = self.save_meanwhile(table, settings);
