@@ -52,9 +52,9 @@ class Connection(AbstractConnection):
         self._caller = Caller(self._memory, int(self.protocol or 2), _error)
         self._descriptor = self._caller.fileno()
         if self.db:
-            _Sync._expect(self._caller.run([b"SELECT", str(self.db).encode()]))
+            _Sync._expect(self._caller.start([b"SELECT", str(self.db).encode()]))
         if self.client_name:
-            _Sync._expect(self._caller.run([b"CLIENT", b"SETNAME", self.encoder.encode(self.client_name)]))
+            _Sync._expect(self._caller.start([b"CLIENT", b"SETNAME", self.encoder.encode(self.client_name)]))
         for reference in self._connect_callbacks:
             callback = reference()
             if callback:
@@ -106,7 +106,7 @@ class Connection(AbstractConnection):
         if self._waits:
             self._advance()
         else:
-            self._replies.extend(self._caller.hear(0.0))
+            self._replies.extend(self._caller.hear())
         return bool(self._replies)
 
     async def _wait(self, seconds):

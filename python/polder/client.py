@@ -1,6 +1,7 @@
 """redis-py over an attached memory: a connection class whose requests go nowhere but into this process."""
 import os
 import threading
+import time
 from collections import deque
 
 import redis
@@ -31,6 +32,23 @@ def _renew_lock():
 
 
 os.register_at_fork(after_in_child=_renew_lock)
+
+# How long a caller rests before Python looks for signals.
+_NAP = 0.1
+
+
+def _run(caller, words):
+    """The replies to a call, however long it waits."""
+    replies = caller.start(words)
+    try:
+        while replies is None:
+            caller.rest(_NAP)
+            replies = caller.resume()
+    except BaseException:
+        caller.cancel()
+        raise
+    return replies
+
 
 _parse_error = BaseParser.parse_error
 
@@ -68,9 +86,9 @@ class Connection(AbstractConnection):
         caller = Caller(self._memory, protocol, _error)
         self._caller = caller
         if self.db:
-            self._expect(caller.run([b"SELECT", str(self.db).encode()]))
+            self._expect(_run(caller, [b"SELECT", str(self.db).encode()]))
         if self.client_name:
-            self._expect(caller.run([b"CLIENT", b"SETNAME", self.encoder.encode(self.client_name)]))
+            self._expect(_run(caller, [b"CLIENT", b"SETNAME", self.encoder.encode(self.client_name)]))
         for reference in self._connect_callbacks:
             callback = reference()
             if callback:
@@ -105,10 +123,13 @@ class Connection(AbstractConnection):
     def send_packed_command(self, command, check_health=True):
         if self._caller is None:
             self.connect()
-        run = self._caller.run
         try:
             for words in command:
-                self._replies.extend(run(words))
+                self._replies.extend(_run(self._caller, words))
+                if words[0].upper() == b"QUIT":
+                    # The next call connects again.
+                    self._caller = None
+                    break
         except Fault as fault:
             raise redis.ConnectionError(str(fault)) from fault
 
@@ -118,15 +139,20 @@ class Connection(AbstractConnection):
     def can_read(self, timeout=0):
         if self._caller is None:
             self.connect()
-        if not self._replies:
-            self._replies.extend(self._caller.hear(timeout or 0))
+        until = time.monotonic() + (timeout or 0)
+        while not self._replies:
+            self._replies.extend(self._caller.hear())
+            left = until - time.monotonic()
+            if self._replies or left <= 0:
+                break
+            self._caller.rest(min(left, _NAP))
         return bool(self._replies)
 
     def read_response(self, disable_decoding=False, *, disconnect_on_error=True, push_request=False, **_):
         while not self._replies:
             if self._caller is None:
                 raise redis.ConnectionError("nothing has been asked of this connection")
-            self._replies.extend(self._caller.hear(3600.0))
+            self.can_read(3600.0)
         reply = self._replies.popleft()
         if isinstance(reply, redis.ResponseError):
             raise reply

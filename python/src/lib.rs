@@ -1,6 +1,7 @@
 //! The Python door: what `polder/__init__.py` stands on. Bytes in, bytes out; names and reply types are made in Python.
 //!
-//! The GIL is released where a call may wait, and where taking it again costs less than the call: not for a GET of 0.1 us.
+//! The GIL is released where a caller rests, not for a GET of 0.1 us: taking it again would cost more than the call. Waiting is a loop in Python, so
+//! that signals and exceptions that other threads send reach it.
 #![forbid(unsafe_code)]
 
 use std::os::fd::IntoRawFd;
@@ -113,9 +114,6 @@ struct Caller {
     error: Py<PyAny>,
 }
 
-/// How long a call waits before Python may look for signals.
-const SIGNALS: Duration = Duration::from_millis(100);
-
 #[pymethods]
 impl Caller {
     /// `protocol`: 2 or 3, the shapes of replies; `error`: makes an exception of an error's text.
@@ -127,29 +125,6 @@ impl Caller {
             other => return Err(PyValueError::new_err(format!("there is no protocol {other}"))),
         };
         Ok(Caller { caller: Mutex::new(polder_engine::Caller::speaking(&memory.memory, protocol)), error })
-    }
-
-    /// Runs a call; a list of its replies: one, but for subscriptions. A call that waits releases the GIL and heeds signals.
-    fn run<'p>(&self, py: Python<'p>, args: Vec<Bound<'p, PyBytes>>) -> PyResult<Bound<'p, PyList>> {
-        let mut caller = self.own()?;
-        let args: Vec<&[u8]> = args.iter().map(|arg| arg.as_bytes()).collect();
-        let mut answered = caller.start(&args);
-        loop {
-            match answered {
-                Ok(Some(answer)) => return self.replies(py, &answer),
-                Ok(None) => {}
-                Err(Error::Refused(text)) => return PyList::new(py, [self.error(py, text.as_bytes())?]),
-                Err(error) => return Err(failed(error)),
-            }
-            let own = &mut *caller;
-            let rested = py.detach(|| own.rest(SIGNALS));
-            let heeded = rested.map_err(failed).and_then(|()| py.check_signals());
-            if let Err(error) = heeded {
-                caller.cancel().map_err(failed)?;
-                return Err(error);
-            }
-            answered = caller.resume();
-        }
     }
 
     /// Begins a call that may wait: its replies, or None while it waits.
@@ -170,34 +145,29 @@ impl Caller {
         self.own()?.cancel().map_err(failed)
     }
 
+    /// Sleeps until there may be something to go on with or to hear, at most so many seconds and half a second; others run meanwhile.
+    fn rest(&self, py: Python<'_>, seconds: f64) -> PyResult<()> {
+        let mut caller = self.own()?;
+        let own = &mut *caller;
+        let patience = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
+        py.detach(|| own.rest(patience)).map_err(failed)
+    }
+
     /// Until when it waits, in milliseconds since the Unix epoch; None: for ever, or not at all.
     fn until_ms(&self) -> PyResult<Option<u64>> {
         Ok(self.own()?.until_ms().filter(|until_ms| *until_ms != u64::MAX))
     }
 
-    /// What has been heard, waiting at most so many seconds for something.
-    fn hear<'p>(&self, py: Python<'p>, seconds: f64) -> PyResult<Bound<'p, PyList>> {
-        let mut caller = self.own()?;
-        let mut left = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
+    /// What has been heard.
+    fn hear<'p>(&self, py: Python<'p>) -> PyResult<Bound<'p, PyList>> {
         let heard = PyList::empty(py);
-        loop {
-            let mut failure = Ok(());
-            let hear = |item: Item<'_>| {
-                let told = self.value(py, item).and_then(|message| heard.append(message));
-                failure = std::mem::replace(&mut failure, Ok(())).and(told);
-            };
-            let count = caller.hear(Duration::ZERO, hear).map_err(failed)?;
-            failure?;
-            if count > 0 || left.is_zero() {
-                return Ok(heard);
-            }
-            let rest = left.min(SIGNALS);
-            let began = std::time::Instant::now();
-            let own = &mut *caller;
-            py.detach(|| own.rest(rest)).map_err(failed)?;
-            left = left.saturating_sub(began.elapsed());
-            py.check_signals()?;
-        }
+        let mut failure = Ok(());
+        let hear = |item: Item<'_>| {
+            let told = self.value(py, item).and_then(|message| heard.append(message));
+            failure = std::mem::replace(&mut failure, Ok(())).and(told);
+        };
+        self.own()?.hear(Duration::ZERO, hear).map_err(failed)?;
+        failure.map(|()| heard)
     }
 
     /// A descriptor that is readable when there is something to hear or to go on with. Close it.
