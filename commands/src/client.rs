@@ -173,13 +173,15 @@ fn info(call: &mut SessionCall<'_>) -> Outcome {
     Ok(())
 }
 
-/// What the other processes of the segment say to a question about their clients; see [`answer`]. Who cannot be parked asks nobody.
+/// What the other processes of the segment say to a question about their clients; see [`answer`]. Who cannot be parked, or serves nobody,
+/// asks nobody.
 fn elsewhere(call: &mut SessionCall<'_>, words: &[&[u8]]) -> Result<Vec<Vec<u8>>, Stop> {
     let (table, session) = (call.table, &mut *call.session);
-    if !session.parks {
+    let own = call.host.threads();
+    if !session.parks || own.is_empty() {
         return Ok(Vec::new());
     }
-    let answers = ask::ask(table, (session.id, session.questions), words, &call.host.threads()).ok_or(Stop::Busy)?;
+    let answers = ask::ask(table, (session.id, session.questions), words, &own).ok_or(Stop::Busy)?;
     if session.atomic {
         // Should the transaction run again, they are there already.
         session.questions += 1;

@@ -17,7 +17,7 @@ use polder_table::{Counter, Db, Mode, Sight, Stop, Table, Txn};
 use smallvec::SmallVec;
 
 use crate::call::{Call, Outcome, SessionCall, WRONG_TYPE};
-use crate::command::{BLOCKING, CONTAINER, Command, FAST, GROWS, MAY_WRITE, NO_AUTH, NO_MULTI, PUBSUB, Run, SCRIPTS};
+use crate::command::{BLOCKING, CONTAINER, Command, FAST, GROWS, MAY_WRITE, NO_AUTH, NO_MULTI, PUBSUB, READONLY, Run, SCRIPTS};
 use crate::lookup::{find, find_subcommand};
 use crate::metrics::recorder::Watch;
 use crate::persistence::has_save_points;
@@ -567,7 +567,7 @@ pub(crate) fn run_many_inside(call: &mut SessionCall<'_>, txn: &Txn<'_>, calls: 
     };
     if done == 0 {
         txn.looks().set(looks);
-    } else if txn.mode() == Mode::Read {
+    } else if txn.mode() == Mode::Read && command.has(READONLY) {
         // It has found the key once, for all of them.
         (1..done).for_each(|_| txn.count_look(true));
     }

@@ -40,6 +40,8 @@ pub struct Question {
     number: u64,
     words: Vec<u8>,
     until_ms: u64,
+    /// When the call that asks has looked last.
+    seen_ms: u64,
     /// Threads that have not been asked yet, and threads whose processes have not answered.
     unsent: Vec<Thread>,
     silent: Vec<Thread>,
@@ -64,13 +66,14 @@ pub fn others(table: &Table, own: &[Thread]) -> Vec<Thread> {
 /// What the other processes say to the `nth` question of a client's call; `None` as long as an answer may still come. `own` are the threads
 /// of this process. The question leaves with [`send`].
 pub fn ask(table: &Table, (client, nth): (u64, usize), words: &[&[u8]], own: &[Thread]) -> Option<Vec<Vec<u8>>> {
-    let now = now_ms();
+    let (now, words) = (now_ms(), letter::pack(words));
     let known = ears::with(table, |ears| {
-        // What a call has asked that was never run again is nothing to this one.
-        if ears.questions.get(&(client, nth)).is_some_and(|question| now > question.until_ms + PATIENCE_MS) {
+        // What a call has asked that was never run again, or another one, is nothing to this one.
+        if ears.questions.get(&(client, nth)).is_some_and(|question| now > question.seen_ms + PATIENCE_MS || question.words != words) {
             ears.questions.remove(&(client, nth));
         }
         let question = ears.questions.get_mut(&(client, nth))?;
+        question.seen_ms = now;
         question.silent.retain(|(seat, life)| table.segment().lives(*seat, *life));
         let done = question.silent.is_empty() || now >= question.until_ms;
         Some(done.then(|| question.answers.clone()))
@@ -85,8 +88,8 @@ pub fn ask(table: &Table, (client, nth): (u64, usize), words: &[&[u8]], own: &[T
     let until_ms = now + PATIENCE_MS;
     ears::with(table, |ears| {
         ears.asked += 1;
-        let (unsent, words) = (silent.clone(), letter::pack(words));
-        let question = Question { number: ears.asked, words, until_ms, unsent, silent, answers: Vec::new() };
+        let unsent = silent.clone();
+        let question = Question { number: ears.asked, words, until_ms, seen_ms: now, unsent, silent, answers: Vec::new() };
         ears.questions.insert((client, nth), question);
     });
     None

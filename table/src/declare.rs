@@ -63,8 +63,10 @@ impl Txn<'_> {
         }
         let mut wanted: SmallVec<[Wanted<'_>; FEW]> = all.map(|(db, key)| self.wanted(db, key)).collect::<Result<_, Stop>>()?;
         self.lock_homes(&mut wanted)?;
+        // A second declaration, of a reader that has become a writer, may name what is held already.
+        let first = self.scratch.held.borrow().is_empty();
         for Wanted { db, key, hash, extent, home, shares } in &wanted {
-            if !shares || self.scratch.held_index(*db, key).is_none() {
+            if (first && !shares) || self.scratch.held_index(*db, key).is_none() {
                 self.hold_at(*db, key, *hash, *extent, *home)?;
             }
         }

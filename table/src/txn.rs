@@ -66,6 +66,8 @@ pub struct Txn<'t> {
     /// See [`Txn::share`], and what the first lookup found.
     shared: Option<(Db, &'t [u8])>,
     shared_hit: Cell<Option<Option<lookup::Hit>>>,
+    /// One of the calls that share it has counted as its access.
+    shared_access: Cell<bool>,
 }
 
 /// Where a locked key's entry lies.
@@ -143,6 +145,7 @@ impl<'t> Txn<'t> {
             unmarked: Cell::new(false),
             shared: None,
             shared_hit: Cell::new(None),
+            shared_access: Cell::new(false),
         }
     }
 
@@ -305,7 +308,7 @@ impl<'t> Txn<'t> {
         if found.inner_expiry_ms.is_some_and(|expiry_ms| expiry_ms <= self.now_ms()) {
             self.scratch.note_stale(db, key);
         }
-        if access && again.is_none() {
+        if access && !(is_shared && self.shared_access.replace(true)) {
             self.note_access(&hit, &found);
         }
         Ok(Some(found))
@@ -465,6 +468,8 @@ impl<'t> Txn<'t> {
             // By the time a bucket dies, the slot names another extent: or else it is damaged (S5).
             Locked::Dead if extent.is_current(self.segment()) => Err(Fault::Damaged { what: "a bucket" }.into()),
             Locked::Dead => Ok(None),
+            // Who declares nothing comes this way again and again.
+            Locked::Busy if self.deadline().is_some_and(|deadline| Instant::now() >= deadline) => Err(Stop::Busy),
             Locked::Busy => {
                 self.scratch.wide.set(true);
                 self.scratch.extra.borrow_mut().push((db, key.to_vec()));
@@ -498,7 +503,7 @@ impl<'t> Txn<'t> {
             candidates &= candidates - 1;
             let image = self.scratch.with_shadow(shadow, self.segment(), |words| bucket::image_at(words, unit));
             let same = if !image.is_reference() {
-                entry::inline_key_is(|number| image.words[number], image.words[1], key)
+                entry::inline_key_is(|number| image.words[number.min(entry::WORDS_MAX - 1)], image.words[1], key)
             } else if entry::extra_of(image.words[1]) == hash.extra {
                 // The lock keeps the entry from changing, but the pin must reach to its record's birth.
                 while !self.seat.covers_now() {}
@@ -857,6 +862,7 @@ impl<'t> Txn<'t> {
         self.lookups.set(0);
         self.unmarked.set(false);
         self.shared_hit.set(None);
+        self.shared_access.set(false);
         self.attempts.set(self.attempts.get() + 1);
         self.count(Counter::Retries, 1);
         if let Some(db) = self.scratch.missing.take() {

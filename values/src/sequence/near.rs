@@ -43,7 +43,7 @@ impl Way {
             return many / 2;
         }
         let part = (self.word - first) as f64 / (last - first) as f64;
-        ((part * many as f64) as usize).min(many - 1)
+        ((part * many as f64) as usize).min(many.saturating_sub(1))
     }
 
     /// Goes on to the last child that does not begin behind the word.
