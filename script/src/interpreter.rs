@@ -306,11 +306,14 @@ impl IntoLua for Limit {
     }
 }
 
-/// Sets how much memory an interpreter may take; 0 for no limit.
-fn limit_memory(lua: &Lua, bytes: u64) {
-    if let Err(error) = lua.set_memory_limit(bytes as usize) {
+/// Sets how much memory an interpreter may take; 0 for no limit. Answers whether it takes more already: then it may take no more, but
+/// what it has may still be made smaller, which the allocator refuses above the limit.
+fn limit_memory(lua: &Lua, bytes: u64) -> bool {
+    let used = if bytes == 0 { 0 } else { lua.used_memory() as u64 };
+    if let Err(error) = lua.set_memory_limit(bytes.max(used) as usize) {
         unreachable!("the allocator is mlua's own: {error}");
     }
+    used > bytes
 }
 
 /// Whether nobody will run a program any more.
@@ -370,11 +373,31 @@ pub fn gate(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<mlua::Function> {
     let desk = desk.clone();
     lua.create_function(move |lua, args: MultiValue| {
         limit_memory(lua, 0);
-        let answer = pass(lua, &desk, &args);
+        let mut answer = pass(lua, &desk, &args);
         drop(args);
-        limit_memory(lua, desk.memory_max.get());
+        if limit_memory(lua, desk.memory_max.get()) {
+            answer = make_fit(lua, &desk, answer);
+            limit_memory(lua, desk.memory_max.get());
+        }
         answer
     })
+}
+
+/// With an answer, the script has more than it may: what nobody needs any more is collected, and if that is not enough, it gets none.
+fn make_fit(lua: &Lua, desk: &Rc<Desk>, answer: mlua::Result<Value>) -> mlua::Result<Value> {
+    limit_memory(lua, 0);
+    lua.gc_collect()?;
+    // No instruction takes as long as this.
+    if !goes_on(lua, desk)? {
+        return native::raise("", false);
+    }
+    if answer.is_err() || lua.used_memory() as u64 <= desk.memory_max.get() {
+        return answer;
+    }
+    // To say so takes memory, too.
+    drop(answer);
+    lua.gc_collect()?;
+    Err(mlua::Error::MemoryError("not enough memory".into()))
 }
 
 fn pass(lua: &Lua, desk: &Rc<Desk>, args: &MultiValue) -> mlua::Result<Value> {

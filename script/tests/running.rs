@@ -6,7 +6,7 @@ use polder_base::script::{Called, Ended, Input, Program, Scripts, World};
 use polder_base::{Protocol, Reply};
 use polder_script::Lua;
 
-/// Answers a call with its arguments; `no` is refused.
+/// Answers a call with its arguments; `no` is refused, and `big` gets another megabyte each time.
 #[derive(Default)]
 struct Echo {
     calls: usize,
@@ -23,6 +23,12 @@ impl World for Echo {
         }
         if args[0] == b"no" {
             return Called::Refused("ERR no".into());
+        }
+        if args[0] == b"big" {
+            let mut text = vec![b' '; 1 << 20];
+            text[..8].copy_from_slice(&self.calls.to_le_bytes());
+            reply.bulk(&text);
+            return Called::Answered;
         }
         reply.array(args.len());
         args.iter().for_each(|arg| reply.bulk(arg));
@@ -284,4 +290,37 @@ fn memory_has_a_limit_and_many_arguments_are_no_end_of_the_thread() {
     let answer = run_in(&lua, &mut Echo::default(), more, &[], &[]);
     assert!(answer == ":7990" || answer.contains("too many arguments") || answer.contains("C stack overflow"), "{answer}");
     assert_eq!(run_in(&lua, &mut Echo::default(), "return redis.call('a')", &[], &[]), "*1 a");
+}
+
+#[test]
+fn replies_that_a_script_keeps_count_against_the_limit() {
+    let lua = Lua::new("7.4.0");
+    lua.limit_memory(8 << 20);
+    let slots = "local t = {} for i = 1, 64 do t[i] = false end ";
+    let keep = format!("{slots} for i = 1, 64 do t[i] = redis.call('big') end return #t");
+    let mut world = Echo::default();
+    for number in 0..3 {
+        let answer = run_in(&lua, &mut world, &format!("{keep} -- {number}"), &[], &[]);
+        assert!(answer.contains("not enough memory"), "{answer}");
+        assert!(world.calls <= 8 * (number + 1), "{}", world.calls);
+        assert_eq!(run_in(&lua, &mut Echo::default(), "return redis.call('a')", &[], &[]), "*1 a");
+    }
+    // Who catches it goes on with what there is, and who keeps nothing is not concerned.
+    let caught = format!(
+        "{slots} local n = 0 for i = 1, 64 do local ok, text = pcall(redis.call, 'big') if ok then t[i] = text n = n + 1 end end return n"
+    );
+    let answer = run_in(&lua, &mut world, &caught, &[], &[]);
+    assert!((":4"..=":7").contains(&answer.as_str()), "{answer}");
+    assert_eq!(run_in(&lua, &mut world, "local n = 0 for i = 1, 64 do n = n + #redis.call('big') end return n", &[], &[]), ":67108864");
+}
+
+#[test]
+fn a_script_whose_replies_are_too_much_again_and_again_can_be_killed() {
+    let lua = Lua::new("7.4.0");
+    lua.limit_memory(8 << 20);
+    let mut world = Echo { kills: true, ..Echo::default() };
+    let body = "local t = {} for i = 1, 64 do t[i] = false end for i = 1, 64 do local ok, text = pcall(redis.call, 'big') t[i] = ok and text end return 1";
+    let answer = run_in(&lua, &mut world, body, &[], &[]);
+    assert!(answer.starts_with("-ERR killed"), "{answer}");
+    assert_eq!((world.ticks, world.calls <= 8), (1, true));
 }

@@ -2,6 +2,7 @@
 //! transactions that others see whole or not at all.
 use polder_base::Protocol;
 use polder_engine::{Limits, Policy, Progress, Session};
+use polder_table::Mode;
 use polder_testkit::answer::Answer;
 use polder_testkit::caller::Caller;
 use polder_testkit::gather::Gather;
@@ -146,6 +147,26 @@ fn counting_under_watch_loses_nothing() {
         }
     });
     assert_eq!(shown(&scratch, &mut Caller::new(9, Protocol::Resp2), "GET n"), format!("\"{}\"", 3 * ROUNDS));
+}
+
+#[test]
+fn a_script_that_only_reads_waits_for_no_lock_however_often_it_has_run() {
+    const READS: &str = "for i = 1, 100 do end return redis.call('GET', KEYS[1])";
+    let (scratch, mut caller) = (Scratch::new(), Caller::new(1, Protocol::Resp2));
+    let read = |caller: &mut Caller| caller.call(&scratch.embedder, &["EVAL", READS, "1", "k"]).map(|answer| answer.shown());
+    check(&scratch, &mut caller, &[("SET k 1", "OK")]);
+    // The interpreter looks up from its work at each 100,000th instruction of all of them.
+    (0..5000).for_each(|_| assert_eq!(read(&mut caller).as_deref(), Ok("\"1\"")));
+    let writer = scratch.embedder.memory.table().begin(Mode::Write).expect("a transaction");
+    writer.declare(&[(0, b"k")]).expect("the lock");
+    std::thread::scope(|scope| {
+        let (tell, told) = std::sync::mpsc::channel();
+        let read = &read;
+        scope.spawn(move || tell.send(read(&mut Caller::new(2, Protocol::Resp2))));
+        let answer = told.recv_timeout(std::time::Duration::from_secs(5));
+        drop(writer);
+        assert_eq!(answer.expect("it is a reader"), Ok("\"1\"".into()));
+    });
 }
 
 #[test]

@@ -58,6 +58,8 @@ pub struct Stage<'s, 'c> {
     atomic: bool,
     /// When the first look at the clock was taken, which a short run never takes.
     began: Option<Instant>,
+    /// Looks at the clock. They come by what all scripts of a thread have done, so that the first one says nothing of this one.
+    ticks: usize,
     wrote: bool,
     /// No call has been but a read, so far.
     only_reads: bool,
@@ -84,6 +86,7 @@ impl<'s, 'c: 's> Stage<'s, 'c> {
             db,
             atomic,
             began: None,
+            ticks: 0,
             wrote: false,
             only_reads: true,
             calls: 0,
@@ -100,7 +103,7 @@ impl<'s, 'c: 's> Stage<'s, 'c> {
         if let Some(running) = &self.running {
             self.scripting.board.leave(running);
         }
-        (self.stop, self.only_reads && self.began.is_none())
+        (self.stop, self.only_reads && self.ticks < 2)
     }
 
     /// What follows is not for who holds no locks: the script runs again with them, as if it had not begun.
@@ -214,8 +217,12 @@ impl World for Stage<'_, '_> {
     fn tick(&mut self) -> Option<Cow<'static, str>> {
         let threshold_ms = self.host.settings().number(const { id("busy-reply-threshold") }) as u64;
         let began = *self.began.get_or_insert_with(Instant::now);
-        // What it has read may have changed meanwhile, so that it never comes to its end.
+        self.ticks += 1;
         if self.txn.mode() == Mode::Read {
+            if self.ticks < 2 {
+                return None;
+            }
+            // What it has read may have changed meanwhile, so that it never comes to its end.
             self.begin_again();
             return Some("".into());
         }
