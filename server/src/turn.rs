@@ -432,6 +432,8 @@ impl Loop {
     fn work(&mut self) {
         let mut ready = std::mem::take(&mut self.ready);
         ready.retain(|slot| self.receive(*slot));
+        // What has been read may have been sent after a pause that began since the turn did.
+        self.pause = self.process.pause_at(self.now_ms);
         self.execute(&ready);
         for slot in ready.drain(..) {
             self.send(slot);
