@@ -9,6 +9,8 @@ pub mod calls;
 pub mod contention;
 pub mod in_process;
 pub mod memory;
+pub mod messages;
+pub mod mix;
 pub mod network;
 pub mod probe;
 pub mod types;
@@ -44,6 +46,13 @@ pub const BENCHES: &[Bench] = &[
     Bench { name: "growth", about: "latency of SET while the table grows", run: in_process::growth },
     Bench { name: "attach", about: "time to attach a large segment", run: memory::attach },
     Bench { name: "scaling", about: "two processes writing different keys against one", run: contention::scaling },
+    Bench {
+        name: "messages",
+        about: "how long messages and elements take from process to process, and how many come through",
+        run: messages::messages,
+    },
+    Bench { name: "mix", about: "GET and SET by 1 to 16 threads and processes, uniform and zipfian keys", run: mix::mix },
+    Bench { name: "threads", about: "servers with two threads against the peers' ways to use two cores", run: mix::servers },
     Bench { name: "fairness", about: "threads hammering one key", run: contention::fairness },
 ];
 

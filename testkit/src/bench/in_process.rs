@@ -118,7 +118,7 @@ fn timed(keys: &[[u8; 16]], mut operation: impl FnMut(&[u8; 16]) -> Result<(), S
 }
 
 /// A minute: nothing that lasts longer is a latency.
-const LATENCY_NS_MAX: u64 = 60_000_000_000;
+pub(super) const LATENCY_NS_MAX: u64 = 60_000_000_000;
 
 /// Latency of SET from the first to the ten-millionth key, in microseconds.
 ///

@@ -53,10 +53,14 @@ pub fn pipeline_16(scale: &Scale) -> Result<Figures, String> {
 /// As above.
 pub fn pipeline_1(scale: &Scale) -> Result<Figures, String> {
     let mut rivals = rivals()?;
-    let bare = std::env::current_exe().map_err(|error| error.to_string())?.with_file_name("bare_loop");
-    rivals.push(Rival { name: "bare", start: Box::new(move || start_pinned(&bare, &["{port}"])) });
+    rivals.push(Rival { name: "bare", start: Box::new(bare) });
     let measured = measure(&rivals, scale, &strings(scale, 1, scale.of(300_000), &[("SET", "set"), ("GET", "get")]))?;
     Ok(report(&measured, "cpu ns", |run| run.cpu_ns))
+}
+
+/// A loop that does nothing but answer.
+pub(super) fn bare() -> std::io::Result<Server> {
+    start_pinned(&std::env::current_exe()?.with_file_name("bare_loop"), &["{port}"])
 }
 
 /// Polder, and the servers it is compared with.
@@ -82,10 +86,15 @@ fn start_peer(program: &Path) -> std::io::Result<Server> {
     start_pinned(program, &["--port", "{port}", "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
 }
 
-/// Starts a server on core 0. `taskset` becomes the server, so that the process is the one we hold.
+/// Starts a server on core 0.
 fn start_pinned(program: &Path, flags: &[&str]) -> std::io::Result<Server> {
+    start_on("0", program, flags)
+}
+
+/// Starts a server on some cores. `taskset` becomes the server, so that the process is the one we hold.
+pub(super) fn start_on(cores: &str, program: &Path, flags: &[&str]) -> std::io::Result<Server> {
     let program = program.to_string_lossy();
-    let mut words = vec!["-c", "0", &*program];
+    let mut words = vec!["-c", cores, &*program];
     words.extend(flags);
     Server::start(&PathBuf::from("taskset"), &words)
 }

@@ -3,6 +3,8 @@ use std::time::{Duration, Instant};
 
 use polder_engine::Options;
 
+use super::messages;
+use super::mix::{self, Mix};
 use crate::caller::{Embedder, Quiet};
 use crate::random::Random;
 
@@ -16,8 +18,22 @@ pub fn run(words: &[&str]) -> Result<f64, String> {
         ["write", segment, prefix, seconds] => {
             write(segment, prefix, Duration::from_secs_f64(seconds.parse().map_err(|_| "probe write SEGMENT PREFIX SECONDS")?))
         }
-        _ => Err("probe attach SEGMENT KEY | write SEGMENT PREFIX SECONDS".into()),
+        ["send", target, command, count, pause_us] => messages::send(target, command, whole(count)?, whole(pause_us)?),
+        ["pour", segment, count, batch] => messages::pour(segment, whole(count)?, whole(batch)?),
+        ["mix", segment, reads, skew, begin_ms, seed] => {
+            let mix = Mix { reads_percent: whole(reads)?, skewed: *skew == "zipfian" };
+            mix::worker(&open(segment)?.memory, mix, whole(begin_ms)?, whole(seed)?)
+        }
+        _ => {
+            Err("probe attach SEGMENT KEY | write SEGMENT PREFIX SECONDS | send TARGET COMMAND COUNT PAUSE_US | pour SEGMENT COUNT BATCH \
+                  | mix SEGMENT READS% uniform|zipfian BEGIN_MS SEED"
+                .into())
+        }
     }
+}
+
+fn whole(word: &str) -> Result<u64, String> {
+    word.parse().map_err(|_| format!("{word} is no whole number"))
 }
 
 /// Milliseconds from nothing to the first value.
