@@ -193,16 +193,11 @@ fn generate_password(call: &mut SessionCall<'_>) -> Outcome {
 fn show_log(call: &mut SessionCall<'_>) -> Outcome {
     let count = match call.args[2..] {
         [] => 10,
-        [word] if is(word, "RESET") => {
-            log::reset(call.host);
-            call.reply.ok();
-            return Ok(());
-        }
+        [word] if is(word, "RESET") => return log::reset(call),
         [count] => crate::call::integer(count)?,
         _ => return Err(unfit(call)),
     };
-    log::show(call.host, count.try_into().unwrap_or(0), call.reply);
-    Ok(())
+    log::show(call, count.try_into().unwrap_or(0))
 }
 
 fn list(call: &mut Call<'_>) -> Outcome {

@@ -11,6 +11,7 @@ use polder_table::Stop;
 use crate::call::{Outcome, SYNTAX, SessionCall, integer, is};
 use crate::command::{ADMIN, Command, LOADING, NOSCRIPT, STALE, container, session};
 use crate::connection::name_client;
+use crate::elsewhere;
 use crate::introspect::help;
 use crate::session::{Client, Host, Replies, Session};
 use crate::tracking;
@@ -173,28 +174,14 @@ fn info(call: &mut SessionCall<'_>) -> Outcome {
     Ok(())
 }
 
-/// What the other processes of the segment say to a question about their clients; see [`answer`]. Who cannot be parked, or serves nobody,
-/// asks nobody.
 fn elsewhere(call: &mut SessionCall<'_>, words: &[&[u8]]) -> Result<Vec<Vec<u8>>, Stop> {
-    let (table, session) = (call.table, &mut *call.session);
-    let own = call.host.threads();
-    if !session.parks || own.is_empty() {
-        return Ok(Vec::new());
-    }
-    let answers = ask::ask(table, (session.id, session.questions), words, &own).ok_or(Stop::Busy)?;
-    if session.atomic {
-        // Should the transaction run again, they are there already.
-        session.questions += 1;
-    } else {
-        ask::forget(table, session.id);
-    }
-    Ok(answers)
+    elsewhere::ask(call.table, call.session, call.host, words)
 }
 
 /// Answers a question of another process about the clients of this one:
 ///
 /// `LIST ...` as the command, `KILL caller ...` and `UNBLOCK id ...` with a number, `HOME id` with the client's thread.
-pub fn answer(host: &dyn Host, words: &[&[u8]]) -> Vec<u8> {
+pub(crate) fn answer(host: &dyn Host, words: &[&[u8]]) -> Vec<u8> {
     let (Some((question, rest)), nobody) = (words.split_first(), Session::default()) else { return Vec::new() };
     match (*question, rest) {
         (b"LIST", options) => {

@@ -10,6 +10,7 @@ use polder_table::{Mode, Stop};
 
 use crate::call::{Call, Outcome, SYNTAX, SessionCall};
 use crate::command::{ADMIN, Command, LOADING, NOSCRIPT, STALE, container, neutral, session};
+use crate::elsewhere;
 use crate::introspect::help;
 use crate::session::{Host, Session};
 use crate::settings::rewrite::rewrite;
@@ -140,6 +141,7 @@ fn is_local(address: &str) -> bool {
 }
 
 fn reset_statistics(call: &mut SessionCall<'_>) -> Outcome {
+    elsewhere::ask(call.table, call.session, call.host, &[b"RESETSTAT"])?;
     call.table.reset_counters();
     call.host.recorder().reset();
     call.reply.ok();

@@ -3,6 +3,7 @@ use polder_table::{Expiries, Mode, Txn};
 
 use crate::call::{Call, Outcome};
 use crate::command::{Command, DANGEROUS, LOADING, STALE, neutral};
+use crate::elsewhere;
 use crate::metrics::{Database, Facts, SECTIONS, Section};
 use crate::session::Host;
 
@@ -15,10 +16,15 @@ pub const COMMANDS: &[Command] = &[neutral("INFO", "[section ...]", Mode::Read, 
 
 fn info(call: &mut Call<'_>) -> Outcome {
     call.host.settings().refresh(call.table, call.txn)?;
-    let facts = Facts::gather(call.table, call.host, databases(call.txn, call.host));
     let wanted: Vec<String> = call.args[1..].iter().map(|arg| String::from_utf8_lossy(arg).to_ascii_lowercase()).collect();
-    let shown = SECTIONS.iter().filter(|section| is_wanted(section, &wanted));
-    let texts: Vec<String> = shown.map(|section| section.render(&facts)).collect();
+    let shown: Vec<&Section> = SECTIONS.iter().filter(|section| is_wanted(section, &wanted)).collect();
+    let answers = match shown.iter().any(|section| section.of_processes) {
+        true => elsewhere::ask(call.table, call.session, call.host, &[b"INFO"])?,
+        false => Vec::new(),
+    };
+    let mut facts = Facts::gather(call.table, call.host, databases(call.txn, call.host));
+    facts.whole.add(elsewhere::lines(&answers));
+    let texts: Vec<String> = shown.iter().map(|section| section.render(&facts)).collect();
     call.reply.verbatim("txt", texts.join("\r\n").as_bytes());
     Ok(())
 }

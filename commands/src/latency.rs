@@ -2,15 +2,18 @@
 //!
 //! A spike belongs to an event: `command`, or `fast-command` for the commands that are flagged so. The worst of each
 //! second is one sample; an event keeps the last 160.
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use polder_base::time;
+use polder_table::Stop;
 
 use crate::call::{Outcome, SessionCall};
 use crate::command::{ADMIN, Command, FAST, LOADING, NOSCRIPT, STALE, container, session};
+use crate::elsewhere::{self, number};
 use crate::introspect::help;
 use crate::lookup::{find, subcommands};
 use crate::metrics::recorder::lock;
+use crate::metrics::report::Whole;
 use crate::session::Host;
 use crate::settings::id;
 
@@ -64,7 +67,7 @@ struct Sample {
     milliseconds: u64,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Event {
     samples: VecDeque<Sample>,
     /// Over the event's whole life.
@@ -82,19 +85,68 @@ impl Event {
             self.samples.pop_front();
         }
     }
+
+    /// Puts what another process has sampled to it.
+    fn join(&mut self, other: &Event) {
+        let mut samples: Vec<Sample> = self.samples.drain(..).chain(other.samples.iter().copied()).collect();
+        samples.sort_by_key(|sample| sample.time);
+        samples.iter().for_each(|sample| self.add(sample.time, sample.milliseconds));
+        self.worst = self.worst.max(other.worst);
+    }
+}
+
+/// The events of one process, or of all.
+type Events = BTreeMap<String, Event>;
+
+/// What all processes have sampled.
+fn gathered(call: &mut SessionCall<'_>) -> Result<Events, Stop> {
+    let answers = elsewhere::ask(call.table, call.session, call.host, &[b"LATENCY", b"SAMPLES"])?;
+    let mut events = lock(&call.host.recorder().monitor).events.clone();
+    for words in elsewhere::lines(&answers) {
+        let [name, worst, samples @ ..] = words.as_slice() else { continue };
+        let samples = samples.chunks_exact(2).map(|pair| Sample { time: number(&pair[0]), milliseconds: number(&pair[1]) });
+        let told = Event { samples: samples.collect(), worst: number(worst) };
+        events.entry(String::from_utf8_lossy(name).into_owned()).or_default().join(&told);
+    }
+    Ok(events)
+}
+
+/// Answers another process: a line for each event, or the names of those that were forgotten.
+pub(crate) fn answer(host: &dyn Host, words: &[&[u8]]) -> String {
+    let mut monitor = lock(&host.recorder().monitor);
+    let line = |(name, event): (&String, &Event)| {
+        let samples: String = event.samples.iter().map(|sample| format!(" {} {}", sample.time, sample.milliseconds)).collect();
+        format!("{name} {}{samples}\n", event.worst)
+    };
+    match words {
+        [b"SAMPLES"] => monitor.events.iter().map(line).collect(),
+        [b"RESET", names @ ..] => monitor.forget(names).iter().map(|name| format!("{name}\n")).collect(),
+        _ => String::new(),
+    }
 }
 
 /// Every event that had a spike.
 #[derive(Default)]
 pub struct Monitor {
-    events: BTreeMap<&'static str, Event>,
+    events: Events,
+}
+
+impl Monitor {
+    /// Forgets events by their names, or all; answers which there were.
+    fn forget(&mut self, names: &[&[u8]]) -> BTreeSet<String> {
+        let (gone, kept) =
+            std::mem::take(&mut self.events).into_iter().partition(|(name, _)| names.is_empty() || names.contains(&name.as_bytes()));
+        self.events = kept;
+        let gone: Events = gone;
+        gone.into_keys().collect()
+    }
 }
 
 /// Samples something that is no call, if it took long enough.
 pub fn note_event(host: &dyn Host, event: &'static str, milliseconds: u64) {
     let threshold = host.settings().number(const { id("latency-monitor-threshold") }) as u64;
     if threshold != 0 && milliseconds >= threshold {
-        lock(&host.recorder().monitor).events.entry(event).or_default().add(time::now_ms() / 1000, milliseconds);
+        lock(&host.recorder().monitor).events.entry(event.to_owned()).or_default().add(time::now_ms() / 1000, milliseconds);
     }
 }
 
@@ -104,9 +156,9 @@ pub(crate) fn note(host: &dyn Host, command: &Command, nanoseconds: u64) {
 }
 
 fn latest(call: &mut SessionCall<'_>) -> Outcome {
-    let monitor = lock(&call.host.recorder().monitor);
-    call.reply.array(monitor.events.len());
-    for (name, event) in &monitor.events {
+    let events = gathered(call)?;
+    call.reply.array(events.len());
+    for (name, event) in &events {
         let last = event.samples.back().map_or((0, 0), |last| (last.time, last.milliseconds));
         call.reply.array(4);
         call.reply.bulk(name.as_bytes());
@@ -116,8 +168,8 @@ fn latest(call: &mut SessionCall<'_>) -> Outcome {
 }
 
 fn history(call: &mut SessionCall<'_>) -> Outcome {
-    let monitor = lock(&call.host.recorder().monitor);
-    let event = std::str::from_utf8(call.args[2]).ok().and_then(|name| monitor.events.get(name));
+    let events = gathered(call)?;
+    let event = std::str::from_utf8(call.args[2]).ok().and_then(|name| events.get(name));
     call.reply.array(event.map_or(0, |event| event.samples.len()));
     for sample in event.iter().flat_map(|event| &event.samples) {
         call.reply.array(2);
@@ -128,20 +180,18 @@ fn history(call: &mut SessionCall<'_>) -> Outcome {
 }
 
 fn reset(call: &mut SessionCall<'_>) -> Outcome {
-    let mut monitor = lock(&call.host.recorder().monitor);
-    let before = monitor.events.len();
-    match &call.args[2..] {
-        [] => monitor.events.clear(),
-        names => monitor.events.retain(|name, _| !names.contains(&name.as_bytes())),
-    }
-    call.reply.integer((before - monitor.events.len()) as i64);
+    let names = &call.args[2..];
+    let answers = elsewhere::ask(call.table, call.session, call.host, &[&[&b"LATENCY"[..], b"RESET"], names].concat())?;
+    let mut gone = lock(&call.host.recorder().monitor).forget(names);
+    gone.extend(elsewhere::lines(&answers).flatten().map(|name| String::from_utf8_lossy(&name).into_owned()));
+    call.reply.integer(gone.len() as i64);
     Ok(())
 }
 
 fn graph(call: &mut SessionCall<'_>) -> Outcome {
-    let monitor = lock(&call.host.recorder().monitor);
+    let events = gathered(call)?;
     let name = String::from_utf8_lossy(call.args[2]);
-    let Some(event) = monitor.events.get(&*name) else {
+    let Some(event) = events.get(&*name) else {
         return Err(format!("ERR No samples available for event '{name}'").into());
     };
     let drawing = draw(&name, event, time::now_ms() / 1000);
@@ -191,26 +241,26 @@ fn age(seconds: u64) -> Vec<char> {
 }
 
 fn doctor(call: &mut SessionCall<'_>) -> Outcome {
+    let events = gathered(call)?;
     let settings = call.host.settings();
-    let monitor = lock(&call.host.recorder().monitor);
     let threshold = settings.number(const { id("latency-monitor-threshold") });
     let mut report = String::new();
-    if threshold == 0 && monitor.events.is_empty() {
+    if threshold == 0 && events.is_empty() {
         report.push_str("Latency is not monitored. 'CONFIG SET latency-monitor-threshold <milliseconds>' begins to watch.\n");
-    } else if monitor.events.is_empty() {
+    } else if events.is_empty() {
         report.push_str("No call has taken longer than the monitor's threshold.\n");
     }
-    for (name, event) in &monitor.events {
+    for (name, event) in &events {
         let count = event.samples.len() as u64;
         let mean = event.samples.iter().map(|sample| sample.milliseconds).sum::<u64>() / count.max(1);
         let deviation = event.samples.iter().map(|sample| sample.milliseconds.abs_diff(mean)).sum::<u64>() / count.max(1);
         report
             .push_str(&format!("{name}: {count} spikes, {mean} ms on average, mean deviation {deviation} ms, worst {} ms.\n", event.worst));
     }
-    if monitor.events.contains_key("fast-command") {
+    if events.contains_key("fast-command") {
         report.push_str("- Even fast commands were slow: look at the machine (other processes, swapping, a frozen virtual machine).\n");
     }
-    if !monitor.events.is_empty() {
+    if !events.is_empty() {
         let slower = settings.number(const { id("slowlog-log-slower-than") });
         if slower < 0 || slower > threshold * 1000 {
             let advice = threshold * 1000;
@@ -225,7 +275,10 @@ fn doctor(call: &mut SessionCall<'_>) -> Outcome {
 
 fn histogram(call: &mut SessionCall<'_>) -> Outcome {
     let wanted: Vec<&Command> = call.args[2..].iter().filter_map(|name| find(name)).flat_map(with_subcommands).collect();
-    let mut totals = call.host.recorder().totals();
+    let answers = elsewhere::ask(call.table, call.session, call.host, &[b"INFO"])?;
+    let mut whole = Whole::of(call.host);
+    whole.add(elsewhere::lines(&answers));
+    let mut totals = whole.calls;
     totals.retain(|(command, total)| {
         total.latency.total() > 0 && (call.args.len() == 2 || wanted.iter().any(|own| std::ptr::eq(*own, *command)))
     });

@@ -20,6 +20,7 @@ pub mod database;
 pub mod debug;
 pub mod dump;
 pub mod durability;
+pub mod elsewhere;
 pub mod execute;
 pub mod expiry;
 pub mod geo;

@@ -119,7 +119,7 @@ fn statistics(call: &mut Call<'_>) -> Outcome {
         ("startup.allocated", Figure::Count(memory.fixed)),
         ("replication.backlog", Figure::Count(0)),
         ("clients.slaves", Figure::Count(0)),
-        ("clients.normal", Figure::Count(facts.statistics.client_bytes)),
+        ("clients.normal", Figure::Count(facts.whole.statistics.client_bytes)),
         ("cluster.links", Figure::Count(0)),
         ("aof.buffer", Figure::Count(0)),
         ("lua.caches", Figure::Count(0)),

@@ -1,12 +1,13 @@
-//! SLOWLOG: the calls that took longer than `slowlog-log-slower-than`, newest first, in a ring of this process.
+//! SLOWLOG: the calls that took longer than `slowlog-log-slower-than`, newest first, in a ring of each process that are shown as one.
 use std::collections::VecDeque;
 
 use polder_base::time;
 
 use crate::call::{Outcome, SessionCall, is};
 use crate::command::{ADMIN, Command, LOADING, SKIP_SLOWLOG, STALE, container, session};
+use crate::elsewhere;
 use crate::introspect::help;
-use crate::metrics::recorder::lock;
+use crate::metrics::recorder::{Note, lock};
 use crate::session::{Host, Session};
 use crate::settings::id;
 
@@ -47,7 +48,7 @@ struct Entry {
     time: u64,
     microseconds: u64,
     args: Vec<Vec<u8>>,
-    address: String,
+    address: Vec<u8>,
     name: Vec<u8>,
 }
 
@@ -55,7 +56,6 @@ struct Entry {
 #[derive(Default)]
 pub struct SlowLog {
     entries: VecDeque<Entry>,
-    next: u64,
 }
 
 /// Enters a call into the slow log if it took long enough.
@@ -70,10 +70,9 @@ pub(crate) fn note(host: &dyn Host, session: &Session, command: &Command, args: 
         return;
     }
     let args = shortened(&redacted(command, args));
-    let address = host.client(session).address;
+    let address = host.client(session).address.into_bytes();
+    let id = host.recorder().next_note(Note::SlowCall);
     let mut log = lock(&host.recorder().slow);
-    let id = log.next;
-    log.next += 1;
     let (time, microseconds) = (time::now_ms() / 1000, nanoseconds / 1000);
     log.entries.push_front(Entry { id, time, microseconds, args, address, name: session.name.clone() });
     log.entries.truncate(kept);
@@ -125,34 +124,83 @@ fn get(call: &mut SessionCall<'_>) -> Outcome {
             .ok_or_else(|| crate::Stop::from("ERR count should be greater than or equal to -1"))?,
         _ => return Err(crate::execute::wrong_arity(call.command)),
     };
-    let log = lock(&call.host.recorder().slow);
-    let count = usize::try_from(count).unwrap_or(usize::MAX).min(log.entries.len());
+    let entries = entries(call)?;
+    let count = usize::try_from(count).unwrap_or(usize::MAX).min(entries.len());
     call.reply.array(count);
-    for entry in log.entries.iter().take(count) {
+    for entry in entries.iter().take(count) {
         call.reply.array(6);
         [entry.id, entry.time, entry.microseconds].into_iter().for_each(|number| call.reply.integer(number as i64));
         call.reply.array(entry.args.len());
         entry.args.iter().for_each(|arg| call.reply.bulk(arg));
-        call.reply.bulk(entry.address.as_bytes());
+        call.reply.bulk(&entry.address);
         call.reply.bulk(&entry.name);
     }
     Ok(())
 }
 
 fn length(call: &mut SessionCall<'_>) -> Outcome {
-    call.reply.integer(lock(&call.host.recorder().slow).entries.len() as i64);
+    let count = entries(call)?.len();
+    call.reply.integer(count as i64);
     Ok(())
 }
 
 fn reset(call: &mut SessionCall<'_>) -> Outcome {
+    elsewhere::ask(call.table, call.session, call.host, &[b"SLOWLOG", b"RESET"])?;
     lock(&call.host.recorder().slow).entries.clear();
     call.reply.ok();
     Ok(())
 }
 
+/// The entries of all processes, newest first, no more than one of them may keep.
+fn entries(call: &mut SessionCall<'_>) -> Result<Vec<Entry>, crate::Stop> {
+    let answers = elsewhere::ask(call.table, call.session, call.host, &[b"SLOWLOG", b"GET"])?;
+    let mut entries: Vec<Entry> = lock(&call.host.recorder().slow).entries.iter().cloned().collect();
+    entries.extend(elsewhere::lines(&answers).filter_map(Entry::read));
+    entries.sort_by_key(|entry| std::cmp::Reverse(entry.id));
+    entries.truncate(call.host.settings().number(const { id("slowlog-max-len") }) as usize);
+    Ok(entries)
+}
+
+/// Answers another process: a line for each entry, or nothing.
+pub(crate) fn answer(host: &dyn Host, words: &[&[u8]]) -> String {
+    let mut log = lock(&host.recorder().slow);
+    match words {
+        [b"GET"] => log.entries.iter().map(Entry::line).collect(),
+        [b"RESET"] => {
+            log.entries.clear();
+            String::new()
+        }
+        _ => String::new(),
+    }
+}
+
+impl Entry {
+    fn line(&self) -> String {
+        let texts = [&self.address, &self.name].into_iter().chain(&self.args);
+        let words: Vec<String> = texts.map(|text| elsewhere::word(text)).collect();
+        format!("{} {} {} {}\n", self.id, self.time, self.microseconds, words.join(" "))
+    }
+
+    fn read(words: Vec<Vec<u8>>) -> Option<Entry> {
+        let mut words = words.into_iter();
+        let mut next = || words.next();
+        let [id, time, microseconds] = [next()?, next()?, next()?].map(|word| elsewhere::number(&word));
+        let (address, name) = (next()?, next()?);
+        Some(Entry { id, time, microseconds, address, name, args: words.collect() })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_entry_survives_as_a_line() {
+        let args = vec![b"set".to_vec(), Vec::new(), b"a b\n".to_vec()];
+        let entry = Entry { id: 3, time: 7, microseconds: 9, args, address: b"127.0.0.1:1".to_vec(), name: Vec::new() };
+        let lines = elsewhere::lines(&[entry.line().into_bytes()]).filter_map(Entry::read).collect::<Vec<_>>();
+        assert_eq!(lines, [entry]);
+    }
 
     #[test]
     fn long_calls_are_shortened_and_passwords_hidden() {

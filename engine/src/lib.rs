@@ -140,6 +140,7 @@ impl Memory {
             let host = embedder(settings::Settings::default());
             // What the segment says of settings is read again with the chores.
             let _ = host.settings().join(&self.table);
+            host.recorder().belong(&self.table);
             host
         })
     }

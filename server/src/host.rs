@@ -112,11 +112,13 @@ impl Process {
         if ask::others(memory.table(), &[]).is_empty() {
             ask::unpause(memory.table());
         }
+        let recorder = Recorder::default();
+        recorder.belong(memory.table());
         Process {
             memory,
             scripting: polder_engine::scripting(&settings),
             settings,
-            recorder: Recorder::default(),
+            recorder,
             keeper: Keeper::default(),
             clients: Clients::default(),
             mailboxes,

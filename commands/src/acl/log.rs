@@ -1,14 +1,15 @@
-//! ACL LOG: who was not let in, and who was not allowed something, newest first, in a ring of this process.
+//! ACL LOG: who was not let in, and who was not allowed something, newest first, in a ring of each process that are shown as one.
 use std::collections::VecDeque;
 
 use polder_base::{Reply, time};
 
 use super::check::Denied;
-use crate::client;
+use crate::call::{Outcome, SessionCall};
 use crate::command::Command;
-use crate::metrics::recorder::lock;
+use crate::metrics::recorder::{Note, lock};
 use crate::session::{Host, Session};
 use crate::settings::id;
+use crate::{client, elsewhere};
 
 /// What was denied, from the nearest to the farthest that a call gets.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -19,7 +20,12 @@ pub enum Reason {
     Channel,
 }
 
+/// How many reasons there are.
+pub const REASONS: usize = 4;
+
 impl Reason {
+    const ALL: [Reason; REASONS] = [Reason::Command, Reason::Key, Reason::Auth, Reason::Channel];
+
     fn text(self) -> &'static str {
         match self {
             Reason::Command => "command",
@@ -39,6 +45,8 @@ pub enum Context {
 }
 
 impl Context {
+    const ALL: [Context; 3] = [Context::Toplevel, Context::Multi, Context::Lua];
+
     /// That of a call which a session makes now.
     pub fn of(session: &Session) -> Context {
         if session.multi.is_some() { Context::Multi } else { Context::Toplevel }
@@ -54,7 +62,7 @@ impl Context {
 }
 
 /// Denials of one kind.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 struct Entry {
     id: u64,
     count: i64,
@@ -70,8 +78,7 @@ struct Entry {
 #[derive(Default)]
 pub struct Log {
     entries: VecDeque<Entry>,
-    next: u64,
-    counts: [u64; 4],
+    counts: [u64; REASONS],
 }
 
 /// How far apart denials may be that count as one entry, and how many entries are looked at for that.
@@ -79,14 +86,14 @@ const GROUPING_MS: u64 = 60_000;
 const GROUPING_DEPTH: usize = 10;
 
 impl Log {
-    /// How often something was denied for a reason.
-    pub fn count(&self, reason: Reason) -> u64 {
-        self.counts[reason as usize]
+    /// How often something was denied, by reason.
+    pub fn counts(&self) -> [u64; REASONS] {
+        self.counts
     }
 
     /// Counts from nothing again.
     pub fn reset_counts(&mut self) {
-        self.counts = [0; 4];
+        self.counts = [0; REASONS];
     }
 }
 
@@ -103,37 +110,102 @@ pub fn note(host: &dyn Host, session: &Session, command: &Command, user: &[u8], 
     let now_ms = time::now_ms();
     let mut log = lock(&host.recorder().denials);
     log.counts[denied.reason as usize] += 1;
-    let same = |entry: &Entry| {
-        entry.denied == *denied && entry.context == context && entry.user == user && now_ms.saturating_sub(entry.updated_ms) <= GROUPING_MS
-    };
-    match log.entries.iter().take(GROUPING_DEPTH).position(same).and_then(|at| log.entries.remove(at)) {
+    let (denied, user) = (denied.clone(), user.to_vec());
+    let fresh = Entry { id: 0, count: 1, denied, context, user, client, created_ms: now_ms, updated_ms: now_ms };
+    match log.entries.iter().take(GROUPING_DEPTH).position(|entry| entry.is_like(&fresh)).and_then(|at| log.entries.remove(at)) {
         Some(mut entry) => {
             entry.count += 1;
-            entry.client = client;
+            entry.client = fresh.client;
             entry.updated_ms = now_ms;
             log.entries.push_front(entry);
         }
         None => {
-            let id = log.next;
-            log.next += 1;
-            let (denied, user) = (denied.clone(), user.to_vec());
-            log.entries.push_front(Entry { id, count: 1, denied, context, user, client, created_ms: now_ms, updated_ms: now_ms });
+            log.entries.push_front(Entry { id: host.recorder().next_note(Note::Denial), ..fresh });
             log.entries.truncate(most);
         }
     }
 }
 
-/// Forgets everything.
-pub fn reset(host: &dyn Host) {
-    lock(&host.recorder().denials).entries.clear();
+impl Entry {
+    /// Whether this and a newer denial count as one.
+    fn is_like(&self, newer: &Entry) -> bool {
+        let close = newer.updated_ms.saturating_sub(self.updated_ms) <= GROUPING_MS;
+        close && self.denied == newer.denied && self.context == newer.context && self.user == newer.user
+    }
+
+    fn line(&self) -> String {
+        let texts = [&self.denied.object, &self.user, &self.client].map(|text| elsewhere::word(text)).join(" ");
+        let (reason, context) = (self.denied.reason as usize, self.context as usize);
+        format!("{} {} {reason} {context} {} {} {texts}\n", self.id, self.count, self.created_ms, self.updated_ms)
+    }
+
+    fn read(words: Vec<Vec<u8>>) -> Option<Entry> {
+        let words: [Vec<u8>; 9] = words.try_into().ok()?;
+        let [id, count, reason, context, created_ms, updated_ms] = [0, 1, 2, 3, 4, 5].map(|at| elsewhere::number(&words[at]));
+        let [.., object, user, client] = words;
+        let denied = Denied { reason: *Reason::ALL.get(reason as usize)?, object };
+        let context = *Context::ALL.get(context as usize)?;
+        Some(Entry { id, count: count as i64, denied, context, user, client, created_ms, updated_ms })
+    }
 }
 
-/// Writes the newest `count` entries.
-pub fn show(host: &dyn Host, count: usize, reply: &mut dyn Reply) {
+/// Forgets everything, in all processes.
+///
+/// # Errors
+/// As [`show`].
+pub fn reset(call: &mut SessionCall<'_>) -> Outcome {
+    elsewhere::ask(call.table, call.session, call.host, &[b"DENIALS", b"RESET"])?;
+    lock(&call.host.recorder().denials).entries.clear();
+    call.reply.ok();
+    Ok(())
+}
+
+/// Answers another process: a line for each entry, or nothing.
+pub(crate) fn answer(host: &dyn Host, words: &[&[u8]]) -> String {
+    let mut log = lock(&host.recorder().denials);
+    match words {
+        [b"GET"] => log.entries.iter().map(Entry::line).collect(),
+        [b"RESET"] => {
+            log.entries.clear();
+            String::new()
+        }
+        _ => String::new(),
+    }
+}
+
+/// The entries of several processes as one log, newest first: those that would be one entry in one process are one.
+fn joined(mut entries: Vec<Entry>) -> Vec<Entry> {
+    entries.sort_by_key(|entry| std::cmp::Reverse((entry.updated_ms, entry.id)));
+    let mut joined: Vec<Entry> = Vec::new();
+    for older in entries {
+        match joined.iter_mut().find(|newer| older.is_like(newer)) {
+            Some(newer) => {
+                newer.count += older.count;
+                newer.created_ms = newer.created_ms.min(older.created_ms);
+                newer.id = newer.id.min(older.id);
+            }
+            None => joined.push(older),
+        }
+    }
+    joined
+}
+
+/// Writes the newest `count` entries of all processes.
+///
+/// # Errors
+/// [`polder_table::Stop::Busy`] while the others have not answered.
+pub fn show(call: &mut SessionCall<'_>, count: usize) -> Outcome {
     let now_ms = time::now_ms();
-    let log = lock(&host.recorder().denials);
-    reply.array(log.entries.len().min(count));
-    for entry in log.entries.iter().take(count) {
+    let answers = elsewhere::ask(call.table, call.session, call.host, &[b"DENIALS", b"GET"])?;
+    let mut entries: Vec<Entry> = lock(&call.host.recorder().denials).entries.iter().cloned().collect();
+    if !answers.is_empty() {
+        entries.extend(elsewhere::lines(&answers).filter_map(Entry::read));
+        entries = joined(entries);
+    }
+    entries.truncate(call.host.settings().number(const { id("acllog-max-len") }) as usize);
+    let reply = &mut *call.reply;
+    reply.array(entries.len().min(count));
+    for entry in entries.iter().take(count) {
         reply.map(10);
         number(reply, "count", entry.count);
         text(reply, "reason", entry.denied.reason.text().as_bytes());
@@ -147,6 +219,7 @@ pub fn show(host: &dyn Host, count: usize, reply: &mut dyn Reply) {
         number(reply, "timestamp-created", entry.created_ms as i64);
         number(reply, "timestamp-last-updated", entry.updated_ms as i64);
     }
+    Ok(())
 }
 
 fn text(reply: &mut dyn Reply, name: &str, value: &[u8]) {
@@ -157,4 +230,31 @@ fn text(reply: &mut dyn Reply, name: &str, value: &[u8]) {
 fn number(reply: &mut dyn Reply, name: &str, value: i64) {
     reply.bulk(name.as_bytes());
     reply.integer(value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_logs_of_two_processes_are_one() {
+        let denied = Denied { reason: Reason::Key, object: b"a key\n".to_vec() };
+        let entry = |id, updated_ms, user: &[u8]| Entry {
+            id,
+            count: 2,
+            denied: denied.clone(),
+            context: Context::Multi,
+            user: user.to_vec(),
+            client: b"id=3 name=".to_vec(),
+            created_ms: updated_ms - 10,
+            updated_ms,
+        };
+        let told = [entry(4, 200_000, b"ann"), entry(2, 190_000, b"bob")].map(|entry| entry.line()).concat();
+        let mut entries: Vec<Entry> = elsewhere::lines(&[told.into_bytes()]).filter_map(Entry::read).collect();
+        assert_eq!(entries[0], entry(4, 200_000, b"ann"));
+        entries.extend([entry(3, 180_000, b"ann"), entry(1, 100_000, b"ann")]);
+        let joined = joined(entries);
+        let shown: Vec<_> = joined.iter().map(|entry| (entry.id, entry.count, entry.created_ms, entry.user.as_slice())).collect();
+        assert_eq!(shown, [(3, 4, 179_990, &b"ann"[..]), (2, 2, 189_990, b"bob"), (1, 2, 99_990, b"ann")]);
+    }
 }

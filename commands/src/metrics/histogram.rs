@@ -73,6 +73,19 @@ pub struct Distribution {
 }
 
 impl Distribution {
+    /// Every bucket that has any, with its count.
+    pub fn counts(&self) -> impl Iterator<Item = (usize, u64)> {
+        self.counts.iter().copied().enumerate().filter(|(_, count)| *count > 0)
+    }
+
+    /// Adds to a bucket; to one that there is not, nothing.
+    pub fn add(&mut self, bucket: usize, count: u64) {
+        self.counts.resize(BUCKETS, 0);
+        if let Some(sum) = self.counts.get_mut(bucket) {
+            *sum += count;
+        }
+    }
+
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }

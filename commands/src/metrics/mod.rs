@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   Facts, gathered once per INFO:  usage and counters (of the segment: all its processes)
-//!                                   statistics (the host's), recorder (this process's calls), machine (/proc)
+//!                                   whole (what its processes that serve have counted), machine (/proc)
 //!        |
 //!   SECTIONS[..].rows[..] --> "name:figure\r\n"
 //! ```
@@ -14,6 +14,7 @@ pub mod histogram;
 pub mod machine;
 pub mod rates;
 pub mod recorder;
+pub mod report;
 mod rows;
 
 pub use recorder::Recorder;
@@ -27,6 +28,7 @@ use crate::session::Host;
 use crate::settings::Settings;
 use machine::Machine;
 use rates::Rates;
+use report::Whole;
 
 /// What only the host knows; an embedder has nothing of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,6 +66,41 @@ pub struct Statistics {
     pub turn_us: u64,
 }
 
+impl Statistics {
+    /// Every count with its name.
+    fn parts(&mut self) -> [(&'static str, &mut u64); 20] {
+        [
+            ("clients", &mut self.clients),
+            ("clients_blocked", &mut self.clients_blocked),
+            ("keys_awaited", &mut self.keys_awaited),
+            ("keys_awaited_or_gone", &mut self.keys_awaited_or_gone),
+            ("clients_watching", &mut self.clients_watching),
+            ("keys_watched", &mut self.keys_watched),
+            ("clients_listening", &mut self.clients_listening),
+            ("clients_tracking", &mut self.clients_tracking),
+            ("tracked_keys", &mut self.tracked_keys),
+            ("tracked_items", &mut self.tracked_items),
+            ("tracked_prefixes", &mut self.tracked_prefixes),
+            ("client_bytes", &mut self.client_bytes),
+            ("query_bytes_max", &mut self.query_bytes_max),
+            ("reply_bytes_max", &mut self.reply_bytes_max),
+            ("reads", &mut self.reads),
+            ("writes", &mut self.writes),
+            ("query_limit_closed", &mut self.query_limit_closed),
+            ("reply_limit_closed", &mut self.reply_limit_closed),
+            ("turns", &mut self.turns),
+            ("turn_us", &mut self.turn_us),
+        ]
+    }
+
+    /// Adds what another process has counted; the largest of all stays the largest.
+    fn add(&mut self, name: &str, count: u64) {
+        if let Some((name, sum)) = self.parts().into_iter().find(|(known, _)| *known == name) {
+            *sum = if name.ends_with("_max") { count.max(*sum) } else { *sum + count };
+        }
+    }
+}
+
 /// Everything a figure may be made of.
 pub struct Facts<'c> {
     pub table: &'c Table,
@@ -72,7 +109,7 @@ pub struct Facts<'c> {
     pub host: &'c dyn Host,
     pub usage: Usage,
     pub limits: Limits,
-    pub statistics: Statistics,
+    pub whole: Whole,
     pub saves: Report,
     pub machine: Machine,
     pub rates: Rates,
@@ -114,7 +151,7 @@ impl<'c> Facts<'c> {
             host,
             usage: table.usage(),
             limits: table.limits(),
-            statistics: host.statistics(),
+            whole: Whole::of(host),
             saves: host.keeper().report(table),
             machine: Machine::look(),
             rates: recorder.rates(),
@@ -182,6 +219,8 @@ pub struct Section {
     pub title: &'static str,
     /// Whether INFO shows it when nothing is asked for.
     pub usual: bool,
+    /// Whether something in it is a sum over processes.
+    pub of_processes: bool,
     pub body: Body,
 }
 

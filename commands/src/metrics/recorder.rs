@@ -19,6 +19,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
+use polder_shm::Segment;
+use polder_shm::layout::header;
 use polder_table::{Counter, Table};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -68,6 +70,16 @@ pub struct Recorder {
     track: Mutex<Track>,
     started_ms: u64,
     run_id: String,
+    /// The segment whose processes number what they note together; until it is known, this process numbers by itself.
+    segment: OnceLock<Arc<Segment>>,
+    notes: [AtomicU64; 2],
+}
+
+/// What is noted under a number.
+#[derive(Clone, Copy)]
+pub enum Note {
+    SlowCall,
+    Denial,
 }
 
 /// What a thread remembers between calls.
@@ -97,6 +109,8 @@ impl Default for Recorder {
             track: Mutex::default(),
             started_ms: polder_base::time::now_ms(),
             run_id: fresh_id(),
+            segment: OnceLock::new(),
+            notes: Default::default(),
         }
     }
 }
@@ -154,6 +168,18 @@ fn add(count: &AtomicU64, by: u64) {
 }
 
 impl Recorder {
+    /// Says which segment's process this is.
+    pub fn belong(&self, table: &Table) {
+        // It stays with its first one: there is a recorder for each.
+        let _ = self.segment.set(table.segment().clone());
+    }
+
+    /// A number that no process of the segment has given to anything else of the kind; from 0 on.
+    pub fn next_note(&self, note: Note) -> u64 {
+        let shared = self.segment.get().map(|segment| segment.word(header::NOTES + 8 * note as u64));
+        shared.unwrap_or(&self.notes[note as usize]).fetch_add(1, Ordering::Relaxed)
+    }
+
     /// A turn begins: its calls follow each other, so that the end of one is the beginning of the next.
     pub fn begin_turn(&self) {
         CURRENT.with_borrow_mut(|current| current.turn_ns = coarse_ns());

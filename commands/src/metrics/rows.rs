@@ -3,7 +3,7 @@ use polder_hub::subject::Subject;
 use polder_table::Counter;
 
 use super::Figure::{Always, Count, Text};
-use super::recorder::lock;
+use super::recorder::Totals;
 use super::{Body, Database, Facts, Figure, Metric, Section, human, ratio};
 use crate::acl::log::Reason;
 use crate::scripting::{Figures, Scripting};
@@ -24,29 +24,35 @@ fn seconds(took: Option<u64>) -> String {
 }
 
 const fn section(title: &'static str, body: Body) -> Section {
-    Section { title, usual: true, body }
+    Section { title, usual: true, of_processes: false, body }
 }
 
 const fn unusual(title: &'static str, body: Body) -> Section {
-    Section { title, usual: false, body }
+    Section { usual: false, ..section(title, body) }
+}
+
+/// One that sums up what each process has counted.
+const fn of_processes(section: Section) -> Section {
+    Section { of_processes: true, ..section }
 }
 
 /// Every section, in the order in which INFO shows them.
 pub static SECTIONS: &[Section] = &[
     section("Server", Body::Fields(SERVER)),
-    section("Clients", Body::Fields(CLIENTS)),
-    section("Memory", Body::Fields(MEMORY)),
+    of_processes(section("Clients", Body::Fields(CLIENTS))),
+    of_processes(section("Memory", Body::Fields(MEMORY))),
     section("Persistence", Body::Fields(PERSISTENCE)),
-    section("Stats", Body::Fields(STATS)),
+    of_processes(section("Stats", Body::Fields(STATS))),
     section("Replication", Body::Fields(REPLICATION)),
     section("CPU", Body::Fields(CPU)),
     section("Modules", Body::Fields(&[])),
-    unusual("Commandstats", Body::Lines(command_lines)),
-    section("Errorstats", Body::Lines(error_lines)),
-    unusual("Latencystats", Body::Lines(latency_lines)),
+    of_processes(unusual("Commandstats", Body::Lines(command_lines))),
+    of_processes(section("Errorstats", Body::Lines(error_lines))),
+    of_processes(unusual("Latencystats", Body::Lines(latency_lines))),
     section("Cluster", Body::Fields(&[none("cluster_enabled")])),
     section("Keyspace", Body::Lines(keyspace_lines)),
     section("Polder", Body::Fields(POLDER)),
+    of_processes(section("Processes", Body::Lines(process_lines))),
 ];
 
 fn scripts(facts: &Facts<'_>) -> Figures {
@@ -81,19 +87,19 @@ const SERVER: &[Metric] = &[
 ];
 
 const CLIENTS: &[Metric] = &[
-    metric("connected_clients", Count(|facts| facts.statistics.clients)),
+    metric("connected_clients", Count(|facts| facts.whole.statistics.clients)),
     none("cluster_connections"),
     metric("maxclients", Count(|facts| facts.settings.number(const { id("maxclients") }) as u64)),
-    metric("client_recent_max_input_buffer", Count(|facts| facts.statistics.query_bytes_max)),
-    metric("client_recent_max_output_buffer", Count(|facts| facts.statistics.reply_bytes_max)),
-    metric("blocked_clients", Count(|facts| facts.statistics.clients_blocked)),
-    metric("tracking_clients", Count(|facts| facts.statistics.clients_tracking)),
-    metric("pubsub_clients", Count(|facts| facts.statistics.clients_listening)),
-    metric("watching_clients", Count(|facts| facts.statistics.clients_watching)),
+    metric("client_recent_max_input_buffer", Count(|facts| facts.whole.statistics.query_bytes_max)),
+    metric("client_recent_max_output_buffer", Count(|facts| facts.whole.statistics.reply_bytes_max)),
+    metric("blocked_clients", Count(|facts| facts.whole.statistics.clients_blocked)),
+    metric("tracking_clients", Count(|facts| facts.whole.statistics.clients_tracking)),
+    metric("pubsub_clients", Count(|facts| facts.whole.statistics.clients_listening)),
+    metric("watching_clients", Count(|facts| facts.whole.statistics.clients_watching)),
     none("clients_in_timeout_table"),
-    metric("total_watched_keys", Count(|facts| facts.statistics.keys_watched)),
-    metric("total_blocking_keys", Count(|facts| facts.statistics.keys_awaited)),
-    metric("total_blocking_keys_on_nokey", Count(|facts| facts.statistics.keys_awaited_or_gone)),
+    metric("total_watched_keys", Count(|facts| facts.whole.statistics.keys_watched)),
+    metric("total_blocking_keys", Count(|facts| facts.whole.statistics.keys_awaited)),
+    metric("total_blocking_keys_on_nokey", Count(|facts| facts.whole.statistics.keys_awaited_or_gone)),
 ];
 
 const MEMORY: &[Metric] = &[
@@ -145,7 +151,7 @@ const MEMORY: &[Metric] = &[
     none("mem_replication_backlog"),
     none("mem_total_replication_buffers"),
     none("mem_clients_slaves"),
-    metric("mem_clients_normal", Count(|facts| facts.statistics.client_bytes)),
+    metric("mem_clients_normal", Count(|facts| facts.whole.statistics.client_bytes)),
     none("mem_cluster_links"),
     none("mem_aof_buffer"),
     metric("mem_allocator", Always("polder")),
@@ -229,26 +235,23 @@ const STATS: &[Metric] = &[
     none("active_defrag_key_misses"),
     none("total_active_defrag_time"),
     none("current_active_defrag_time"),
-    metric("tracking_total_keys", Count(|facts| facts.statistics.tracked_keys)),
-    metric("tracking_total_items", Count(|facts| facts.statistics.tracked_items)),
-    metric("tracking_total_prefixes", Count(|facts| facts.statistics.tracked_prefixes)),
+    metric("tracking_total_keys", Count(|facts| facts.whole.statistics.tracked_keys)),
+    metric("tracking_total_items", Count(|facts| facts.whole.statistics.tracked_items)),
+    metric("tracking_total_prefixes", Count(|facts| facts.whole.statistics.tracked_prefixes)),
     none("unexpected_error_replies"),
-    metric("total_error_replies", Count(|facts| facts.recorder.errors().values().sum())),
+    metric("total_error_replies", Count(|facts| facts.whole.errors.values().sum())),
     none("dump_payload_sanitizations"),
-    metric("total_reads_processed", Count(|facts| facts.statistics.reads)),
-    metric("total_writes_processed", Count(|facts| facts.statistics.writes)),
+    metric("total_reads_processed", Count(|facts| facts.whole.statistics.reads)),
+    metric("total_writes_processed", Count(|facts| facts.whole.statistics.writes)),
     none("io_threaded_reads_processed"),
     none("io_threaded_writes_processed"),
-    metric("client_query_buffer_limit_disconnections", Count(|facts| facts.statistics.query_limit_closed)),
-    metric("client_output_buffer_limit_disconnections", Count(|facts| facts.statistics.reply_limit_closed)),
+    metric("client_query_buffer_limit_disconnections", Count(|facts| facts.whole.statistics.query_limit_closed)),
+    metric("client_output_buffer_limit_disconnections", Count(|facts| facts.whole.statistics.reply_limit_closed)),
     none("reply_buffer_shrinks"),
     none("reply_buffer_expands"),
-    metric("eventloop_cycles", Count(|facts| facts.statistics.turns)),
-    metric("eventloop_duration_sum", Count(|facts| facts.statistics.turn_us)),
-    metric(
-        "eventloop_duration_cmd_sum",
-        Count(|facts| facts.recorder.totals().iter().map(|(_, total)| total.nanoseconds).sum::<u64>() / 1000),
-    ),
+    metric("eventloop_cycles", Count(|facts| facts.whole.statistics.turns)),
+    metric("eventloop_duration_sum", Count(|facts| facts.whole.statistics.turn_us)),
+    metric("eventloop_duration_cmd_sum", Count(|facts| facts.whole.calls.iter().map(|(_, total)| total.nanoseconds).sum::<u64>() / 1000)),
     none("instantaneous_eventloop_cycles_per_sec"),
     none("instantaneous_eventloop_duration_usec"),
     metric("acl_access_denied_auth", Count(|facts| denied(facts, Reason::Auth))),
@@ -298,26 +301,30 @@ const POLDER: &[Metric] = &[
 
 /// How often somebody was denied something.
 fn denied(facts: &Facts<'_>, reason: Reason) -> u64 {
-    lock(&facts.recorder.denials).count(reason)
+    facts.whole.denied[reason as usize]
+}
+
+fn process_lines(facts: &Facts<'_>) -> Vec<String> {
+    facts.whole.processes.iter().map(|(pid, process)| format!("process_{pid}:{process}")).collect()
 }
 
 fn command_lines(facts: &Facts<'_>) -> Vec<String> {
-    let line = |(command, total): (&crate::Command, super::recorder::Totals)| {
+    let line = |(command, total): &(&crate::Command, Totals)| {
         let microseconds = total.nanoseconds / 1000;
         let each = if total.calls == 0 { 0.0 } else { total.nanoseconds as f64 / 1000.0 / total.calls as f64 };
         let (name, calls, rejected, failed) = (command.label(), total.calls, total.rejected, total.failed);
         format!("cmdstat_{name}:calls={calls},usec={microseconds},usec_per_call={each:.2},rejected_calls={rejected},failed_calls={failed}")
     };
-    facts.recorder.totals().into_iter().map(line).collect()
+    facts.whole.calls.iter().map(line).collect()
 }
 
 fn error_lines(facts: &Facts<'_>) -> Vec<String> {
-    facts.recorder.errors().iter().map(|(code, count)| format!("errorstat_{code}:count={count}")).collect()
+    facts.whole.errors.iter().map(|(code, count)| format!("errorstat_{code}:count={count}")).collect()
 }
 
 fn latency_lines(facts: &Facts<'_>) -> Vec<String> {
     let wanted = value::percentiles(&facts.settings.text(const { id("latency-tracking-info-percentiles") }));
-    let line = |(command, total): (&crate::Command, super::recorder::Totals)| {
+    let line = |(command, total): &(&crate::Command, Totals)| {
         let figure = |percent: &f64| {
             let microseconds = total.latency.percentile(*percent) as f64 / 1000.0;
             format!("p{}={microseconds:.3}", value::format_percentile(*percent))
@@ -325,9 +332,7 @@ fn latency_lines(facts: &Facts<'_>) -> Vec<String> {
         let figures: Vec<String> = wanted.iter().map(figure).collect();
         format!("latency_percentiles_usec_{}:{}", command.label(), figures.join(","))
     };
-    let mut totals = facts.recorder.totals();
-    totals.retain(|(_, total)| total.latency.total() > 0);
-    totals.into_iter().map(line).collect()
+    facts.whole.calls.iter().filter(|(_, total)| total.latency.total() > 0).map(line).collect()
 }
 
 fn keyspace_lines(facts: &Facts<'_>) -> Vec<String> {

@@ -4,7 +4,7 @@
 //! what follows stays unexecuted. It is run again where it is woken, in the middle of a turn; the connection goes on with the next.
 use mio::unix::SourceFd;
 use polder_base::Protocol;
-use polder_commands::{Host, Progress, Session, client, give_up, pubsub, resume, waiting};
+use polder_commands::{Host, Progress, Session, elsewhere, give_up, pubsub, resume, waiting};
 use polder_hub::ask::{self, Asker};
 use polder_hub::track::{close_turn, counts, limit};
 use polder_hub::{Delivery, Hearer, attend, hear};
@@ -315,7 +315,7 @@ impl Hearer for Loop {
         self.end_cast();
         let process = self.process.clone();
         if process.claim(asker) {
-            ask::answer(process.memory.table(), asker, &process.threads(), &client::answer(&*process, words));
+            ask::answer(process.memory.table(), asker, &process.threads(), &elsewhere::answer(&*process, words));
         }
     }
 

@@ -1,0 +1,148 @@
+//! What a process tells the others of its segment for INFO, and the sum of what all of them have told.
+//!
+//! ```text
+//!   process PID port PORT uptime SECONDS ...     what its line in the section Processes says
+//!   statistic NAME COUNT                         a field of Statistics
+//!   call COMMAND CALLS NS REJECTED FAILED [BUCKET:COUNT ...]
+//!   error CODE COUNT
+//!   denied COUNT COUNT COUNT COUNT
+//! ```
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use super::Statistics;
+use super::machine::Machine;
+use super::recorder::{Totals, lock};
+use crate::acl::log::REASONS;
+use crate::command::Command;
+use crate::elsewhere::{number, word};
+use crate::session::Host;
+use crate::settings::id;
+
+/// What all processes have counted together.
+#[derive(Default)]
+pub struct Whole {
+    pub statistics: Statistics,
+    /// The commands that were called or refused, in the order of the rows.
+    pub calls: Vec<(&'static Command, Totals)>,
+    pub errors: BTreeMap<String, u64>,
+    /// How often each reason was given for not letting somebody do something.
+    pub denied: [u64; REASONS],
+    /// A line for each process, by its number.
+    pub processes: BTreeMap<u64, String>,
+}
+
+impl Whole {
+    /// What this process has counted.
+    pub fn of(host: &dyn Host) -> Whole {
+        let recorder = host.recorder();
+        let statistics = host.statistics();
+        let processes = BTreeMap::from([(std::process::id().into(), process(host, &statistics))]);
+        let denied = lock(&recorder.denials).counts();
+        Whole { statistics, calls: recorder.totals(), errors: recorder.errors(), denied, processes }
+    }
+
+    /// Adds what other processes have told.
+    pub fn add(&mut self, lines: impl Iterator<Item = Vec<Vec<u8>>>) {
+        for words in lines {
+            let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+            match words.as_slice() {
+                [b"process", pid, text] => _ = self.processes.insert(number(pid), String::from_utf8_lossy(text).into_owned()),
+                [b"statistic", name, count] => self.statistics.add(&String::from_utf8_lossy(name), number(count)),
+                [b"call", name, rest @ ..] => self.add_call(name, rest),
+                [b"error", code, count] => {
+                    *self.errors.entry(String::from_utf8_lossy(code).into_owned()).or_default() += number(count);
+                }
+                [b"denied", counts @ ..] => self.denied.iter_mut().zip(counts).for_each(|(sum, count)| *sum += number(count)),
+                _ => {}
+            }
+        }
+    }
+
+    fn add_call(&mut self, name: &[u8], words: &[&[u8]]) {
+        let (Some(command), [calls, nanoseconds, rejected, failed, buckets @ ..]) = (find(name), words) else { return };
+        let at = self.calls.partition_point(|(known, _)| known.number < command.number);
+        if self.calls.get(at).is_none_or(|(known, _)| known.number != command.number) {
+            self.calls.insert(at, (command, Totals::default()));
+        }
+        let total = &mut self.calls[at].1;
+        let counts = [&mut total.calls, &mut total.nanoseconds, &mut total.rejected, &mut total.failed];
+        counts.into_iter().zip([calls, nanoseconds, rejected, failed]).for_each(|(sum, count)| *sum += number(count));
+        for bucket in buckets {
+            let mut parts = bucket.split(|byte| *byte == b':').map(number);
+            if let (Some(bucket), Some(count)) = (parts.next(), parts.next()) {
+                total.latency.add(bucket as usize, count);
+            }
+        }
+    }
+}
+
+/// A command by the name of its row: that of a subcommand has both names in it.
+fn find(name: &[u8]) -> Option<&'static Command> {
+    crate::lookup::find(name)
+}
+
+/// What this process tells.
+pub(crate) fn write(host: &dyn Host) -> String {
+    let mut text = String::new();
+    let mut whole = Whole::of(host);
+    let mut line = |parts: std::fmt::Arguments<'_>| _ = writeln!(text, "{parts}");
+    for (pid, process) in &whole.processes {
+        line(format_args!("process {pid} {}", word(process.as_bytes())));
+    }
+    for (name, count) in whole.statistics.parts() {
+        line(format_args!("statistic {name} {count}"));
+    }
+    for (command, total) in &whole.calls {
+        let buckets: String = total.latency.counts().map(|(bucket, count)| format!(" {bucket}:{count}")).collect();
+        let Totals { calls, nanoseconds, rejected, failed, .. } = total;
+        line(format_args!("call {} {calls} {nanoseconds} {rejected} {failed}{buckets}", command.name));
+    }
+    for (code, count) in &whole.errors {
+        line(format_args!("error {} {count}", word(code.as_bytes())));
+    }
+    let denied: Vec<String> = whole.denied.iter().map(u64::to_string).collect();
+    line(format_args!("denied {}", denied.join(" ")));
+    text
+}
+
+/// What the section Processes says of this one.
+fn process(host: &dyn Host, statistics: &Statistics) -> String {
+    let machine = Machine::look();
+    let uptime = polder_base::time::now_ms().saturating_sub(host.recorder().started_ms()) / 1000;
+    let number = |id| host.settings().number(id);
+    let (port, threads) = (number(const { id("port") }), number(const { id("threads") }));
+    let (clients, blocked) = (statistics.clients, statistics.clients_blocked);
+    format!(
+        "polder_version={},tcp_port={port},threads={threads},uptime_in_seconds={uptime},connected_clients={clients},blocked_clients={blocked},\
+         used_memory_rss={},used_cpu_user={:.6},used_cpu_sys={:.6}",
+        env!("CARGO_PKG_VERSION"),
+        machine.resident_bytes,
+        machine.cpu[0],
+        machine.cpu[1],
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::elsewhere::lines;
+    use crate::session::Bare;
+
+    #[test]
+    fn two_processes_that_tell_the_same_count_twice_as_much() {
+        let (host, settings) = (Bare::default(), crate::settings::Settings::default());
+        let get = crate::lookup::find(b"GET").unwrap();
+        for failed in [false, true] {
+            host.recorder().end(&settings, host.recorder().begin(&settings, get), failed);
+        }
+        host.recorder().count_error("WRONGTYPE what");
+        let mut whole = Whole::of(&host);
+        whole.statistics.clients = 3;
+        whole.add(lines(&[write(&host).into_bytes(), b"statistic clients 4\nstatistic query_bytes_max 7\ndenied 1 2 3 4\n".to_vec()]));
+        let (command, total) = &whole.calls[0];
+        assert_eq!((whole.calls.len(), command.name, total.calls, total.failed, total.latency.total()), (1, "GET", 4, 2, 4));
+        assert_eq!(whole.errors["WRONGTYPE"], 2);
+        assert_eq!((whole.statistics.clients, whole.statistics.query_bytes_max, whole.denied), (7, 7, [1, 2, 3, 4]));
+    }
+}
