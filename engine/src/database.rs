@@ -26,7 +26,7 @@
 use polder_base::number;
 use polder_commands::Db;
 use polder_commands::call::{NOT_AN_INTEGER, WRONG_TYPE};
-use polder_table::{Found, Mode, New, Replaces, Sight, Stop, Table, Txn};
+use polder_table::{Found, Hash, Mode, New, Replaces, Sight, Stop, Table, Txn};
 use polder_values::{Kind, Value, string};
 
 /// One database of an attached memory.
@@ -59,7 +59,17 @@ impl<'m> Database<'m> {
     /// As [`Database::get`].
     #[inline]
     pub fn read<R>(&self, key: &[u8], mut read: impl FnMut(Option<&[u8]>) -> R) -> Result<R, Stop> {
-        self.read_at(self.table.sight(self.number, key).as_ref(), key, &mut read)
+        let hash = self.table.hash(key);
+        match self.table.read_plain(self.number, hash, key, |value| read(Some(value))) {
+            Some(answer) => Ok(answer),
+            None => self.read_elsewhere(hash, key, &mut read),
+        }
+    }
+
+    /// Reads what is not a plain string at home, or not there at all.
+    #[inline(never)]
+    fn read_elsewhere<R>(&self, hash: Hash, key: &[u8], mut read: &mut dyn FnMut(Option<&[u8]>) -> R) -> Result<R, Stop> {
+        self.read_at(self.table.sight_of(self.number, hash).as_ref(), key, &mut read)
     }
 
     #[inline(always)]
@@ -86,12 +96,19 @@ impl<'m> Database<'m> {
     /// A fault, such as a segment that is full.
     #[inline]
     pub fn set(&self, key: &[u8], value: &[u8]) -> Result<(), Stop> {
-        self.set_at(self.table.sight(self.number, key).as_ref(), key, value)
+        self.spare()?;
+        let hash = self.table.hash(key);
+        if self.table.write_plain(self.number, hash, key, value) { Ok(()) } else { self.set_elsewhere(hash, key, value) }
+    }
+
+    /// Sets a key that has no plain string of this size at home.
+    #[inline(never)]
+    fn set_elsewhere(&self, hash: Hash, key: &[u8], value: &[u8]) -> Result<(), Stop> {
+        self.set_at(self.table.sight_of(self.number, hash).as_ref(), key, value)
     }
 
     #[inline(always)]
     fn set_at(&self, sight: Option<&Sight>, key: &[u8], value: &[u8]) -> Result<(), Stop> {
-        self.spare()?;
         match sight.and_then(|sight| self.table.quick_edit(sight, key, polder_base::time::coarse_ms(), 0, |_| (Some(value), ()))) {
             Some(()) => Ok(()),
             None => self.run(Mode::Write, &[key], |keys| keys.set(key, value)),
@@ -158,7 +175,10 @@ impl<'m> Database<'m> {
         for batch in pairs.chunks(BATCH) {
             let _pinned = self.table.pinned()?;
             self.prefetch(batch.iter().map(|(key, _)| *key), &mut sights);
-            batch.iter().zip(&sights).try_for_each(|((key, value), sight)| self.set_at(sight.as_ref(), key, value))?;
+            batch
+                .iter()
+                .zip(&sights)
+                .try_for_each(|((key, value), sight)| self.spare().and_then(|()| self.set_at(sight.as_ref(), key, value)))?;
         }
         Ok(())
     }

@@ -7,6 +7,9 @@
 //! Before the commit nobody reads these items (a reader asks for COMMITTED first), so it does not matter when the length is stored, as
 //! long as each LOCK item was part of the journal before its lock was taken; [`Seat::lock_now`] does that.
 
+use std::sync::atomic::Ordering;
+
+use crate::crash;
 use crate::journal::{CHANGED, Tag};
 use crate::layout::seat as at;
 use crate::seat::Seat;
@@ -16,7 +19,8 @@ pub struct Brief<'s> {
     seat: &'s Seat,
     /// LOCK items at the journal's beginning.
     locks: u64,
-    len: u64,
+    /// Where in the seat the next item lies.
+    next: u64,
 }
 
 impl Seat {
@@ -24,7 +28,29 @@ impl Seat {
     #[inline(always)]
     pub fn brief(&self) -> Brief<'_> {
         let locks = self.journal_len();
-        Brief { seat: self, locks, len: locks }
+        Brief { seat: self, locks, next: at::JOURNAL + locks * 16 }
+    }
+
+    /// Locks the word at `offset` if it is still `word`, which was free; the journal is empty. Whatever the word guards has then not changed
+    /// since that was read, apart from access clocks.
+    #[inline(always)]
+    pub fn lock_as_seen(&self, offset: u64, word: u64) -> bool {
+        // The intent first (see `lock.rs`).
+        self.write_item(at::JOURNAL, Tag::Lock, offset, 0);
+        self.set(at::JOURNAL_LEN, 1);
+        let ours = self.segment.exchange(offset, word, word | (self.index + 1)).is_ok();
+        if !ours {
+            self.set(at::JOURNAL_LEN, 0);
+        }
+        ours
+    }
+
+    #[inline(always)]
+    fn write_item(&self, place: u64, tag: Tag, offset: u64, value: u64) {
+        crash::point();
+        self.own(place).store(tag.stored(offset), Ordering::Relaxed);
+        crash::point();
+        self.own(place + 8).store(value, Ordering::Relaxed);
     }
 }
 
@@ -32,11 +58,9 @@ impl Brief<'_> {
     #[inline(always)]
     fn item(&mut self, tag: Tag, offset: u64, value: u64) {
         // Short: it needs no chained block. A bucket has 116 words.
-        assert!(self.len < at::JOURNAL_PAIRS, "a brief journal is brief");
-        let item = self.seat.item_at(self.len);
-        self.seat.segment.store(item, tag.stored(offset));
-        self.seat.segment.store(item + 8, value);
-        self.len += 1;
+        assert!(self.next < at::JOURNAL + at::JOURNAL_PAIRS * 16, "a brief journal is brief");
+        self.seat.write_item(self.next, tag, offset, value);
+        self.next += 16;
     }
 
     /// The words that follow are covered by the lock that LOCK item `number` took.
@@ -61,24 +85,30 @@ impl Brief<'_> {
     /// The commit, and all that follows from it, as [`Seat::commit`].
     #[inline(always)]
     pub fn commit(self) {
-        let Brief { seat, locks, len } = self;
+        let Brief { seat, locks, next } = self;
         let segment = &*seat.segment;
-        seat.set(at::JOURNAL_LEN, len);
-        segment.store(seat.base + at::RETIRE_BASE, seat.get(at::RETIRED_TAIL));
+        let first = at::JOURNAL + locks * 16;
+        seat.set(at::JOURNAL_LEN, (next - at::JOURNAL) / 16);
+        crash::point();
+        seat.own(at::RETIRE_BASE).store(seat.get(at::RETIRED_TAIL), Ordering::Relaxed);
         // SYNC: seat-commit. Who sees COMMITTED sees the whole journal.
         let status = seat.get(at::STATUS);
         seat.set(at::STATUS, status | at::COMMITTED);
         // SYNC: seat-commit. Who sees a word that is written here sees COMMITTED, too.
         segment.release_fence();
-        for number in locks..len {
-            if let Some((Tag::Word, offset, value)) = seat.item(number) {
-                segment.store(offset, value);
+        let mut item = first;
+        while item < next {
+            // Our own notes of a moment ago: what they name was checked when it was found.
+            let what = seat.get(item);
+            if what >> Tag::OFFSET_BITS == Tag::Word as u64 {
+                segment.store(what & Tag::OFFSET_MASK, seat.get(item + 8));
             }
+            item += 16;
         }
-        for number in (0..locks).rev() {
-            if let Some((Tag::Lock, offset, how)) = seat.item(number) {
-                segment.unlock(offset, how & CHANGED != 0, false);
-            }
+        let mut item = first;
+        while item > at::JOURNAL {
+            item -= 16;
+            segment.unlock(seat.get(item) & Tag::OFFSET_MASK, seat.get(item + 8) & CHANGED != 0, false);
         }
         seat.set(at::JOURNAL_LEN, 0);
         seat.set(at::STATUS, (status & !3) + 4);

@@ -56,23 +56,24 @@ pub const BLOCK_PAIRS: u64 = (NODE_MAX as u64 - 16) / 16;
 /// See [`Seat::stand_back`]: a collision counts two, a lock that was free takes one back.
 const COLLISIONS: u32 = 8;
 
-const OFFSET_BITS: u32 = 56;
-
 impl Tag {
+    /// Bits of an item's first word that are its offset; the tag is above.
+    pub(crate) const OFFSET_BITS: u32 = 56;
+
     /// The bits of an item's first word that are its offset.
-    pub(crate) const OFFSET_MASK: u64 = (1 << OFFSET_BITS) - 1;
+    pub(crate) const OFFSET_MASK: u64 = (1 << Tag::OFFSET_BITS) - 1;
 
     /// An item's first word.
     #[inline(always)]
     pub(crate) const fn stored(self, offset: u64) -> u64 {
-        (self as u64) << OFFSET_BITS | offset
+        (self as u64) << Tag::OFFSET_BITS | offset
     }
 }
 
 /// Takes an item's first word apart; `None` for one that no writer made (S5).
 #[inline(always)]
 pub fn item_of(word: u64) -> Option<(Tag, u64)> {
-    let tag = match word >> OFFSET_BITS {
+    let tag = match word >> Tag::OFFSET_BITS {
         1 => Tag::Lock,
         2 => Tag::New,
         3 => Tag::Cover,

@@ -56,3 +56,10 @@ pub const PARKS: u64 = 11;
 pub fn now_ms() -> u64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
+
+/// Seconds since the Unix epoch by the kernel's coarse clock, for access clocks: a dozen instructions.
+#[inline]
+pub fn coarse_seconds() -> u64 {
+    // SAFETY: without a place to write to, it only answers.
+    unsafe { libc::time(std::ptr::null_mut()) as u64 }
+}

@@ -10,7 +10,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Instant;
 
 use polder_base::Fault;
@@ -26,6 +26,8 @@ pub struct Seat {
     pub(crate) segment: Arc<Segment>,
     pub(crate) index: u64,
     pub(crate) base: u64,
+    /// Where it begins in this process.
+    words: *const AtomicU64,
     /// Journal blocks past the inline one, in order.
     pub(crate) journal_blocks: RefCell<Vec<u64>>,
     /// Blocks of the retired list, in order.
@@ -58,6 +60,8 @@ pub struct Seat {
 
 thread_local! {
     static SEATS: RefCell<Vec<Rc<Seat>>> = const { RefCell::new(Vec::new()) };
+    /// The seat that was used last by [`Segment::with_seat`], and its segment's id: one of [`SEATS`], or none.
+    static LAST: Cell<(u64, *const Seat)> = const { Cell::new((0, std::ptr::null())) };
 }
 
 impl Segment {
@@ -75,6 +79,25 @@ impl Segment {
             }
             self.take_seat(seats)
         })
+    }
+
+    /// Lends the calling thread's seat to `work`: as [`Segment::seat`], in a fifth of the instructions.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline(always)]
+    pub fn with_seat<R>(self: &Arc<Segment>, work: impl FnOnce(&Seat) -> R) -> Result<R, Fault> {
+        let (id, last) = LAST.get();
+        if id == self.id() {
+            // SAFETY: a seat that ends takes its name from here first, and one whose segment somebody else holds (`self`) stays.
+            let seat = unsafe { &*last };
+            if seat.generation == fork::generation() {
+                return Ok(work(seat));
+            }
+        }
+        let seat = self.seat()?;
+        LAST.set((self.id(), Rc::as_ptr(&seat)));
+        Ok(work(&seat))
     }
 
     #[cold]
@@ -118,6 +141,7 @@ impl Seat {
     pub(crate) fn adopt(segment: &Arc<Segment>, index: u64, owned: bool) -> Seat {
         let seat = Seat {
             base: segment.seat_at(index),
+            words: segment.word(segment.seat_at(index)),
             segment: segment.clone(),
             index,
             journal_blocks: RefCell::default(),
@@ -165,19 +189,28 @@ impl Seat {
     /// Reads one of the seat's own words.
     #[inline(always)]
     pub fn get(&self, word: u64) -> u64 {
-        self.segment.load(self.base + word)
+        self.own(word).load(Ordering::Relaxed)
+    }
+
+    /// One of the seat's own words.
+    #[inline(always)]
+    pub(crate) fn own(&self, word: u64) -> &AtomicU64 {
+        debug_assert!(word.is_multiple_of(8) && word < at::BYTES);
+        // SAFETY: the seat lies in the mapping, which lives as long as the segment that this holds; words are inside of it.
+        unsafe { &*self.words.byte_add(word as usize) }
     }
 
     /// Writes one of the seat's own words, after everything written before.
     #[inline(always)]
     pub fn set(&self, word: u64, value: u64) {
-        self.segment.publish(self.base + word, value);
+        crash::point();
+        self.own(word).store(value, Ordering::Release);
     }
 
     /// Adds to one of the seat's own counters, which need not survive to the last call.
     #[inline(always)]
     pub fn add(&self, word: u64, by: u64) {
-        self.segment.word(self.base + word).store(self.get(word).wrapping_add(by), Ordering::Relaxed);
+        self.own(word).store(self.get(word).wrapping_add(by), Ordering::Relaxed);
     }
 
     /// Which of the seat's lives this is: no other owner had the same number, so what names both dies with this one.
@@ -209,7 +242,7 @@ impl Seat {
         self.pins.set(pins + 1);
         if pins == 0 {
             let epoch = self.segment.load(header::EPOCH);
-            self.segment.word(self.base + at::PIN_UPPER).store(epoch, Ordering::Relaxed);
+            self.own(at::PIN_UPPER).store(epoch, Ordering::Relaxed);
             self.publish_pin(at::PIN_LOWER, epoch);
         }
     }
@@ -219,7 +252,7 @@ impl Seat {
     /// SYNC: seat-pin. A reclaimer either sees this pin or unlinked its nodes before we read any entry.
     #[inline]
     fn publish_pin(&self, word: u64, epoch: u64) {
-        let word = self.segment.word(self.base + word);
+        let word = self.own(word);
         if cfg!(target_arch = "x86_64") {
             // XCHG is the full barrier, and half the price of MFENCE.
             word.swap(epoch, Ordering::SeqCst);
@@ -248,7 +281,7 @@ impl Seat {
         let pins = self.pins.get() - 1;
         self.pins.set(pins);
         if pins == 0 {
-            self.segment.word(self.base + at::PIN_LOWER).store(at::NO_PIN, Ordering::Release);
+            self.own(at::PIN_LOWER).store(at::NO_PIN, Ordering::Release);
         }
     }
 
@@ -275,7 +308,7 @@ impl Seat {
         const BLOCK: u64 = 1024;
         let next = self.get(at::VERSION_NEXT);
         if next < self.get(at::VERSION_END) {
-            self.segment.word(self.base + at::VERSION_NEXT).store(next + 1, Ordering::Relaxed);
+            self.own(at::VERSION_NEXT).store(next + 1, Ordering::Relaxed);
             return next;
         }
         // SYNC: snapshot-watermark.
@@ -289,6 +322,9 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
+        if std::ptr::eq(LAST.get().1, self) {
+            LAST.set((0, std::ptr::null()));
+        }
         if self.owned && self.generation == fork::generation() {
             recover::settle(self);
             self.set(at::PIN_LOWER, at::NO_PIN);

@@ -15,11 +15,17 @@ use crate::crash;
 use crate::layout::{self, Geometry, header, seat};
 use crate::mapping::Mapping;
 
+/// See [`Segment::has_any_node`]. A slab is larger, and there are several.
+pub const ANY_NODE: u64 = 8 << 10;
+const _: () = assert!(ANY_NODE < SLAB_BYTES);
+
 /// An attached segment. Shared by all threads of the process.
 pub struct Segment {
     map: Mapping,
     base: *mut u8,
     geometry: Geometry,
+    /// Where the last node of [`ANY_NODE`] bytes may begin, counted from where the first slab does.
+    reach: u64,
     /// Tells attachments of this process apart, also when the same segment is attached twice.
     id: u64,
     /// Bells that this process has rung.
@@ -36,7 +42,14 @@ impl Segment {
     pub(crate) fn over(map: Mapping, geometry: Geometry) -> Segment {
         static IDS: AtomicU64 = AtomicU64::new(1);
         let base = map.base();
-        Segment { map, base, geometry, id: IDS.fetch_add(1, Ordering::Relaxed), bells: Bells::default() }
+        Segment {
+            map,
+            base,
+            geometry,
+            reach: geometry.ceiling - geometry.slabs_at - ANY_NODE,
+            id: IDS.fetch_add(1, Ordering::Relaxed),
+            bells: Bells::default(),
+        }
     }
 
     /// Tells attachments of this process apart.
@@ -120,6 +133,12 @@ impl Segment {
         debug_assert!(length <= SLAB_BYTES && offset.is_multiple_of(8));
         // A segment has room for many slabs, so nothing wraps but an offset below the first.
         offset.wrapping_sub(self.geometry.slabs_at) <= self.geometry.ceiling - self.geometry.slabs_at - length
+    }
+
+    /// The same for any node of up to [`ANY_NODE`] bytes, in fewer instructions. It may refuse one that lies at the very end.
+    #[inline(always)]
+    pub fn has_any_node(&self, offset: u64) -> bool {
+        offset.wrapping_sub(self.geometry.slabs_at) <= self.reach
     }
 
     /// The address of `length` bytes at a checked offset.

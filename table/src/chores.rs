@@ -188,8 +188,9 @@ impl Table {
     }
 
     /// Makes room by the eviction policy until memory is below the limit; answers false when that is impossible.
+    #[inline]
     pub fn make_room(&self) -> bool {
-        self.evict(None)
+        self.is_unlimited() || self.evict(None)
     }
 
     /// As [`Table::make_room`], until `end` at most; answers whether there is hope then.

@@ -251,8 +251,14 @@ impl Extent {
 /// Bucket `index` of the extent at `extent`; `None` when its node is damaged (S5).
 #[inline(always)]
 pub fn bucket(segment: &Segment, extent: u64, index: u64) -> Option<Bucket> {
+    bucket_where(segment, extent, index, |offset, length| segment.has_node(offset, length))
+}
+
+/// The same, with a judge as in [`find_where`].
+#[inline(always)]
+pub fn bucket_where(segment: &Segment, extent: u64, index: u64, has_node: impl Fn(u64, u64) -> bool) -> Option<Bucket> {
     let piece = offset_of(Ref(segment.load(extent + extent::PIECES + index / PIECE_BUCKETS * 8)));
-    segment.has_node(piece, PIECE_BYTES).then(|| Bucket::of(piece, index % PIECE_BUCKETS))
+    has_node(piece, PIECE_BYTES).then(|| Bucket::of(piece, index % PIECE_BUCKETS))
 }
 
 /// Homes, pieces and depth of an extent that a slot at `level` names; `None` when they make no sense (S5).
@@ -266,6 +272,14 @@ pub fn shape(segment: &Segment, extent: u64, level: u32) -> Option<(u64, u64, u3
         return None;
     }
     Some((homes, pieces, depth))
+}
+
+/// The home of a position in an extent, without judging the extent's shape further than that the home's piece is one (S5).
+#[inline(always)]
+pub fn nearly_home(segment: &Segment, extent: u64, position: u64) -> Option<u64> {
+    let shape = segment.load(extent + extent::SHAPE);
+    let homes = shape & 0xffff;
+    (homes <= PIECES_MAX * PIECE_BUCKETS).then(|| home_of(position, (shape >> 32) as u32 & 63, homes))
 }
 
 /// Where an entry may lie whose home this is, in the order in which they are looked at: there, in the next bucket, in one of two
@@ -310,18 +324,30 @@ pub struct Named {
 /// a look at the root word means damage, or else that the directory has changed.
 #[inline(always)]
 pub fn find(segment: &Segment, root: u64, position: u64) -> Option<Named> {
+    find_where(segment, root, position, |offset, length| segment.has_node(offset, length))
+}
+
+/// The same, where `has_node` judges what may be a node of so many bytes (S5).
+#[inline(always)]
+pub fn find_where(segment: &Segment, root: u64, position: u64, has_node: impl Fn(u64, u64) -> bool) -> Option<Named> {
     let mut node = directory_of(root);
-    if !segment.has_node(node, HEADER_BYTES + SLOTS * 8) {
-        return None;
-    }
+    let mut rest = position;
     for level in 0..LEVELS_MAX {
-        let at = slot_at(node, index_at(position, level));
-        let slot = segment.observe(at);
-        match slot_of(segment, slot) {
-            Slot::Extent(extent) => return Some(Named { extent, slot_at: at, slot, node, level }),
-            Slot::Node(below) => node = below,
-            Slot::Empty => return None,
+        if !has_node(node, HEADER_BYTES + SLOTS * 8) {
+            return None;
         }
+        let at = slot_at(node, rest >> (64 - LEVEL_BITS));
+        let slot = segment.observe(at);
+        let named = offset_of(Ref(slot >> 24));
+        if slot & KIND_EXTENT != 0 {
+            let found = Named { extent: named, slot_at: at, slot, node, level };
+            return has_node(named, HEADER_BYTES + extent::PAYLOAD as u64).then_some(found);
+        }
+        if slot & KIND_NODE == 0 {
+            return None;
+        }
+        rest <<= LEVEL_BITS;
+        node = named;
     }
     None
 }

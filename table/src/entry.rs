@@ -192,6 +192,27 @@ fn append(words: &mut [u64; WORDS_MAX], at: &mut usize, bytes: &[u8]) {
     }
 }
 
+/// The words of an inline entry from the one in which its value begins, at byte `at`, to its end, with another value that fits; `old`
+/// is asked for the first of them, whose bytes before `at` stay.
+#[inline(always)]
+pub fn value_words(value: &[u8], at: usize, old: impl FnOnce(usize) -> u64, words: usize, mut each: impl FnMut(usize, u64)) {
+    let (mut number, shift) = (at / 8, at % 8 * 8);
+    let mut carried = old(number) & !(u64::MAX << shift);
+    let mut left = value;
+    while number < words {
+        let bytes = match left.split_first_chunk::<8>() {
+            Some((chunk, rest)) => {
+                left = rest;
+                u64::from_le_bytes(*chunk)
+            }
+            None => short_word(std::mem::take(&mut left)),
+        };
+        each(number, bytes << shift | carried);
+        carried = bytes >> 1 >> (63 - shift);
+        number += 1;
+    }
+}
+
 /// Whether an inline entry's key is `key`. Works on words, so that nothing is copied. `word` is asked for words of the entry and for
 /// one behind it, whose bytes do not matter.
 #[inline(always)]
@@ -226,7 +247,7 @@ fn key_word(chunk: &[u8]) -> u64 {
 
 /// Fewer than eight bytes as a word: two loads that overlap, instead of a loop.
 #[inline(always)]
-fn short_word(bytes: &[u8]) -> u64 {
+pub fn short_word(bytes: &[u8]) -> u64 {
     match (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
         (Some(low), Some(high)) => u32::from_le_bytes(*low) as u64 | (u32::from_le_bytes(*high) as u64) << ((bytes.len() - 4) * 8),
         _ if bytes.is_empty() => 0,
@@ -351,6 +372,26 @@ mod tests {
                     other[at] ^= 0x80;
                     assert!(!is(&other), "length {len}, byte {at}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn another_value_of_as_many_units_makes_the_words_of_a_new_entry() {
+        for key_len in 0..INLINE_MAX {
+            for (old_len, new_len) in (0..=INLINE_MAX - key_len).flat_map(|old| (0..=INLINE_MAX - key_len).map(move |new| (old, new))) {
+                let key: Vec<u8> = (1..=key_len as u8).collect();
+                let image = |len: usize, byte: u8| {
+                    inline(first_word(9, 3), &Inline { meta: 1, expiry_ms: None, flags: 0, key: &key, value: &vec![byte; len] })
+                };
+                let (mut old, new) = (image(old_len, 0xaa), image(new_len, 0xbb));
+                if old.units != new.units {
+                    continue;
+                }
+                let first = old.words;
+                value_words(&vec![0xbb; new_len], INLINE_HEAD + key_len, |at| first[at], old.units * 2, |at, word| old.words[at] = word);
+                old.words[1] = old.words[1] & !(0xff << 16) | (new_len as u64) << 16;
+                assert_eq!(old.words, new.words, "key {key_len}, from {old_len} to {new_len}");
             }
         }
     }

@@ -14,6 +14,7 @@ pub mod hash;
 mod inspect;
 mod lookup;
 mod place;
+mod plain;
 mod quick;
 mod raw;
 mod record;
@@ -30,6 +31,7 @@ mod verify;
 
 pub use api::*;
 pub use change::{Change, ChangeSink};
+pub use hash::Hash;
 pub use inspect::Inspection;
 pub use report::Report;
 pub use sight::Sight;

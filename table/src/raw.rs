@@ -3,6 +3,8 @@
 //! Everything else in this crate is safe code over words. A slice of a published node is sound as long as nobody writes the node:
 //! that is S1, for as long as the seat's pin lasts. A mutable slice exists only of a node that this very transaction made.
 
+use std::mem::MaybeUninit;
+
 use crate::bucket::{LINE_WORDS, UNITS};
 use crate::directory::Bucket;
 use crate::entry::{self, UNIT_BYTES};
@@ -135,4 +137,166 @@ pub fn same_bytes(words: &[u64; 7], byte: u8) -> u64 {
         unsafe { _mm_movemask_epi8(_mm_cmpeq_epi8(_mm_set_epi64x(high as i64, low as i64), _mm_set1_epi8(byte as i8))) as u64 }
     };
     part(words[0], words[1]) | part(words[2], words[3]) << 16 | part(words[4], words[5]) << 32 | (part(words[6], 0) & 0xff) << 48
+}
+
+/// A bit for each unit of the bucket whose line this is whose tag is `tag`. Others may write the line meanwhile.
+#[inline(always)]
+pub fn units_tagged(segment: &Segment, line: u64, tag: u8) -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{__m128i, _mm_cmpeq_epi8, _mm_movemask_epi8, _mm_set1_epi8};
+        let (one, two, three, four): (__m128i, __m128i, __m128i, __m128i);
+        // SAFETY: S5, the line lies in the mapping. The loads are the machine's, not the language's: what they say of a line that is
+        // being written is judged by its word.
+        unsafe {
+            std::arch::asm!(
+                "movdqu {one}, [{at}]", "movdqu {two}, [{at} + 16]", "movdqu {three}, [{at} + 32]", "movdqu {four}, [{at} + 48]",
+                at = in(reg) segment.address(line), one = out(xmm_reg) one, two = out(xmm_reg) two, three = out(xmm_reg) three,
+                four = out(xmm_reg) four, options(nostack, preserves_flags, readonly)
+            );
+        }
+        // SAFETY: every x86-64 CPU has SSE2, and these instructions touch registers only.
+        let part = |bytes| unsafe { _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_set1_epi8(tag as i8))) as u32 };
+        let all = (part(one) | part(two) << 16) as u64 | ((part(three) | part(four) << 16) as u64) << 32;
+        all >> 8 & ((1 << UNITS) - 1)
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    crate::bucket::matches(&std::array::from_fn(|number| segment.load(line + 8 + number as u64 * 8)), tag)
+}
+
+/// Eight bytes of the mapping, anywhere in it. Others may write them meanwhile.
+#[inline(always)]
+fn eight(segment: &Segment, at: u64) -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let word: u64;
+        // SAFETY: as in `units_tagged`.
+        unsafe {
+            std::arch::asm!("mov {word}, [{at}]", at = in(reg) segment.address(at), word = out(reg) word, options(nostack, preserves_flags, readonly));
+        }
+        word
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    eight_portable(segment, at)
+}
+
+/// The same on any CPU, for a place that is not the mapping's last word.
+#[cfg(any(test, not(target_arch = "x86_64")))]
+fn eight_portable(segment: &Segment, at: u64) -> u64 {
+    let (low, shift) = (segment.load(at & !7), at % 8 * 8);
+    if shift == 0 { low } else { low >> shift | segment.load((at & !7) + 8) << (64 - shift) }
+}
+
+/// Whether these bytes are at `at`, which has 64 more behind it. Others may write there meanwhile.
+#[inline(always)]
+pub fn bytes_are(segment: &Segment, at: u64, bytes: &[u8]) -> bool {
+    let (Some(first), Some(last)) = (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) else {
+        let mask = !(u64::MAX << (bytes.len() * 8));
+        return (eight(segment, at) ^ entry::short_word(bytes)) & mask == 0;
+    };
+    let mut differ = eight(segment, at) ^ u64::from_le_bytes(*first);
+    differ |= eight(segment, at + bytes.len() as u64 - 8) ^ u64::from_le_bytes(*last);
+    if bytes.len() > 16 {
+        for (number, chunk) in bytes.as_chunks::<8>().0.iter().enumerate().skip(1) {
+            differ |= eight(segment, at + number as u64 * 8) ^ u64::from_le_bytes(*chunk);
+        }
+    }
+    differ == 0
+}
+
+/// Room for a copy of a short value.
+#[repr(align(16))]
+pub struct Short([MaybeUninit<u8>; SHORT_MAX]);
+
+/// The most that a [`Short`] holds.
+const SHORT_MAX: usize = 64;
+
+#[cfg(target_arch = "x86_64")]
+type Sixteen = std::arch::x86_64::__m128i;
+#[cfg(not(target_arch = "x86_64"))]
+type Sixteen = [u64; 2];
+
+impl Short {
+    pub const EMPTY: Short = Short([MaybeUninit::uninit(); SHORT_MAX]);
+
+    /// Copies `len` bytes from `at`, which has 64 more behind it. Others may write there meanwhile.
+    #[inline(always)]
+    pub fn take(&mut self, segment: &Segment, at: u64, len: usize) -> &[u8] {
+        assert!(len <= SHORT_MAX);
+        // Sixteen at a time: whoever reads them right away must find them in one store, or the processor waits until it is written.
+        self.take_sixteen(segment, at, 0);
+        if len > 16 {
+            self.take_sixteen(segment, at, 16);
+            if len > 32 {
+                self.take_sixteen(segment, at, 32);
+                self.take_sixteen(segment, at, 48);
+            }
+        }
+        // SAFETY: so many bytes have been written.
+        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), len) }
+    }
+
+    #[inline(always)]
+    fn take_sixteen(&mut self, segment: &Segment, at: u64, behind: usize) {
+        let at = at + behind as u64;
+        #[cfg(target_arch = "x86_64")]
+        let bytes: Sixteen = {
+            let bytes;
+            // SAFETY: as in `units_tagged`.
+            unsafe {
+                std::arch::asm!(
+                    "movdqu {bytes}, [{at}]", at = in(reg) segment.address(at), bytes = out(xmm_reg) bytes,
+                    options(nostack, preserves_flags, readonly)
+                );
+            }
+            bytes
+        };
+        #[cfg(not(target_arch = "x86_64"))]
+        let bytes: Sixteen = [eight(segment, at), eight(segment, at + 8)];
+        // SAFETY: `behind` is 48 at most, and any bytes may be written there.
+        unsafe { self.0.as_mut_ptr().add(behind).cast::<Sixteen>().write_unaligned(bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bucket;
+    use polder_shm::{SegmentName, SegmentOptions};
+
+    #[test]
+    fn what_is_read_in_one_piece_is_what_words_say() {
+        let name: SegmentName = format!("shm:polder-test-raw-{}", std::process::id()).parse().expect("a name");
+        let segment = Segment::create(&name, &SegmentOptions { ceiling: 64 << 20, ..SegmentOptions::default() }).expect("a segment");
+        let mut word = 88_172_645_463_325_252u64;
+        let begin = polder_shm::layout::header::LIMITS;
+        for _ in 0..500 {
+            for number in 0..16 {
+                word ^= word << 13;
+                word ^= word >> 7;
+                word ^= word << 17;
+                segment.store(begin + number * 8, word & 0x0301_0003_0100_0201);
+            }
+            let bytes: Vec<u8> = (0..16).flat_map(|number| segment.load(begin + number * 8).to_le_bytes()).collect();
+            let line = std::array::from_fn(|number| segment.load(begin + 8 + number as u64 * 8));
+            for tag in 0..4 {
+                assert_eq!(units_tagged(&segment, begin, tag), bucket::matches(&line, tag));
+            }
+            for at in 0..24 {
+                assert_eq!(eight(&segment, begin + at), eight_portable(&segment, begin + at));
+                for len in 0..=53 {
+                    let there = &bytes[at as usize..at as usize + len];
+                    let mut copy = Short::EMPTY;
+                    assert_eq!(copy.take(&segment, begin + at, len), there);
+                    assert!(bytes_are(&segment, begin + at, there));
+                    for other in 0..len {
+                        let mut changed = there.to_vec();
+                        changed[other] ^= 0x10;
+                        assert!(!bytes_are(&segment, begin + at, &changed), "byte {other} of {len}");
+                    }
+                }
+            }
+        }
+        Segment::remove(&name).expect("it is there");
+    }
 }

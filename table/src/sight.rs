@@ -35,7 +35,12 @@ impl Sight {
     /// The home bucket of a key; `None` when the database has no keys or makes no sense.
     #[inline(always)]
     pub(crate) fn of(segment: &Segment, db: Db, key: &[u8]) -> Option<Sight> {
-        let hash = hash(key, segment.secret());
+        Sight::of_hash(segment, db, hash(key, segment.secret()))
+    }
+
+    /// The same of a key with this hash.
+    #[inline(always)]
+    pub(crate) fn of_hash(segment: &Segment, db: Db, hash: Hash) -> Option<Sight> {
         let root = segment.observe(map_at(db) + 8);
         let Named { extent, slot_at, slot, level, .. } = directory::find(segment, root, hash.position)?;
         let (homes, pieces, depth) = directory::shape(segment, extent, level)?;

@@ -223,6 +223,12 @@ impl Table {
         }
     }
 
+    /// Whether there is no limit to what may be used.
+    #[inline]
+    pub(crate) fn is_unlimited(&self) -> bool {
+        self.segment.load(LIMITED) == 0 || self.segment.load(MEMORY_MAX) == 0
+    }
+
     /// Whether access clocks count how often (LFU), not when (LRU).
     #[inline]
     pub fn counts_frequency(&self) -> bool {

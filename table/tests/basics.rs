@@ -112,6 +112,7 @@ fn the_short_way_writes_every_byte() {
     let place = Place::new();
     place.set(0, b"first", b"so that there is a database", None);
     let now_ms = polder_base::time::now_ms();
+    let mut plain = 0;
     for byte in [0, 0x7f, 0xff] {
         for length in 0..=40 {
             let (key, value) = (format!("{byte}:{length}").into_bytes(), vec![byte; length]);
@@ -123,9 +124,19 @@ fn the_short_way_writes_every_byte() {
                     assert_ne!(same, Some(false));
                 }
             }
+            for other in [0x80, byte] {
+                let value = vec![other; length];
+                let hash = place.table.hash(&key);
+                if place.table.write_plain(0, hash, &key, &value) {
+                    assert_eq!(place.get(0, &key), Some(value.clone()));
+                    assert_eq!(place.table.read_plain(0, hash, &key, <[u8]>::to_vec), Some(value));
+                    plain += 1;
+                }
+            }
             place.remove(0, &key);
         }
     }
+    assert!(plain > 200, "the shortest way was hardly ever taken: {plain}");
 }
 
 #[test]
@@ -168,6 +179,11 @@ fn an_old_sight_is_right_or_of_no_use() {
             });
             used[written.is_some() as usize] += 1;
             assert!(written.is_none() || place.get(0, key) == Some(value), "round {round}");
+            let hash = place.table.hash(key);
+            let plain = place.table.read_plain(0, hash, key, <[u8]>::to_vec);
+            assert!(plain.is_none() || plain == place.get(0, key), "round {round}");
+            let written = place.table.write_plain(0, hash, key, &[round as u8; 6]);
+            assert!(!written || place.get(0, key) == Some(vec![round as u8; 6]), "round {round}");
         }
         if round % 3 == 2 {
             place.run(|txn| txn.flush(Some(0)));

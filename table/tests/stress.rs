@@ -221,6 +221,50 @@ fn a_record_that_is_read_the_short_way_is_whole_however_often_it_is_replaced() {
 }
 
 #[test]
+fn plain_values_are_whole_whoever_writes_them_how() {
+    const KEYS: usize = 40;
+    let place = &Place::new();
+    let name = |number: usize| format!("plain:{number:03}").into_bytes();
+    (0..KEYS).for_each(|number| place.set(0, &name(number), &[0; 12], None));
+    let end = &AtomicBool::new(false);
+    let (read, written) = (&AtomicU64::new(0), &AtomicU64::new(0));
+    let seen = |key: &[u8]| {
+        place.table.read_plain(0, place.table.hash(key), key, |value| {
+            assert!(matches!(value.len(), 6..=20) && value.iter().all(|byte| *byte == value[0]), "{value:?}");
+        })
+    };
+    std::thread::scope(|scope| {
+        for seed in 0..2u64 {
+            scope.spawn(move || {
+                let mut draws = Draws(seed + 20);
+                for round in 0..40_000usize {
+                    let key = name(draws.below(KEYS));
+                    let value = vec![round as u8; 6 + draws.below(15)];
+                    if place.table.write_plain(0, place.table.hash(&key), &key, &value) {
+                        written.fetch_add(1, Ordering::Relaxed);
+                    } else if round % 7 == 0 {
+                        place.set(0, &key, &value, None);
+                    } else if round % 97 == 1 {
+                        place.remove(0, &key);
+                    }
+                }
+                end.store(true, Ordering::Relaxed);
+            });
+        }
+        scope.spawn(move || {
+            let mut draws = Draws(31);
+            while !end.load(Ordering::Relaxed) {
+                if seen(&name(draws.below(KEYS))).is_some() {
+                    read.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        });
+    });
+    let (read, written) = (read.load(Ordering::Relaxed), written.load(Ordering::Relaxed));
+    assert!(read > 1_000 && written > 1_000, "the shortest way was hardly ever taken: {read} reads, {written} writes");
+}
+
+#[test]
 fn a_scan_shows_every_stable_key_while_the_table_grows() {
     const STABLE: usize = 2_000;
     let place = &Place::new();

@@ -113,6 +113,8 @@ fn step(table: &Table, draw: &mut Draw) {
             if let (Some(sight), Some(look)) = (table.sight(db, &name), table.sight(db, &other)) {
                 table.quick_edit(&sight, &name, now_ms, 0, |_| (Some(&value[..value.len().min(30)]), ()));
                 table.quick_get(&look, &other, now_ms, |_| ());
+                table.write_plain(db, table.hash(&other), &other, &value[..value.len().min(30)]);
+                table.read_plain(db, table.hash(&name), &name, |_| ());
             }
             Ok(())
         }

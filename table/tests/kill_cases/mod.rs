@@ -188,6 +188,11 @@ fn set_quickly(table: &Table, db: u16, key: &[u8], value: &[u8]) {
     table.quick_edit(&sight, key, polder_base::time::now_ms(), 0, |_| (Some(value), ())).expect("nothing is in the way");
 }
 
+/// The shortest way of SET, which these cases must be able to take.
+fn set_plainly(table: &Table, db: u16, key: &[u8], value: &[u8]) {
+    assert!(table.write_plain(db, table.hash(key), key, value), "nothing is in the way");
+}
+
 fn remove(table: &Table, db: u16, key: &[u8]) {
     run(table, |txn| txn.remove(db, key, Replaces::Whole));
 }
@@ -296,6 +301,8 @@ fn entries() -> Vec<Case> {
         case("overwrite-inline-longer", bystanders, |table| set(table, 0, &numbered(0), &[9; 30])),
         case("insert-quickly", bystanders, |table| set_quickly(table, 0, b"new", &[0xff; 24])),
         case("overwrite-quickly", bystanders, |table| set_quickly(table, 0, &numbered(1), b"seven 7")),
+        case("overwrite-plainly", bystanders, |table| set_plainly(table, 0, &numbered(1), b"seven 7")),
+        case("overwrite-longer-plainly", bystanders, |table| set_plainly(table, 0, &numbered(1), b"eleven byte")),
         case("resize-quickly", bystanders, |table| set_quickly(table, 0, &numbered(1), &[7; 30])),
         case("next-door-quickly", move |place| fill(&place.table, 0..next), move |table| fill_quickly(table, next)),
         case("stash-quickly", move |place| fill(&place.table, 0..stash), move |table| fill_quickly(table, stash)),
