@@ -287,6 +287,10 @@ impl Command {
     pub const fn has(&self, flags: Flags) -> bool {
         self.flags & flags != 0
     }
+    /// Its place among all commands.
+    pub const fn number(&self) -> u16 {
+        self.number
+    }
     /// The name of a subcommand's container, or of the command itself.
     pub fn container(&self) -> &'static str {
         &self.name[..bar(self.name)]

@@ -6,20 +6,21 @@
 //!   the call, run again    puts their lines to its own
 //! ```
 //!
-//! What a process has noted lives and ends with it, as it does in Redis; embedders are not asked, since nobody is there to answer.
+//! What a process has noted lives and ends with it, as it does in Redis.
+//! An embedder answers while one of its threads rests in Polder.
 use polder_hub::ask;
 use polder_table::{Stop, Table};
 
 use crate::session::{Host, Session};
 use crate::{acl, client, latency, metrics, slowlog};
 
-/// What the other processes of the segment say to a question; see [`answer`]. Who cannot be parked, or serves nobody, asks nobody.
+/// What the other processes of the segment say to a question; see [`answer`]. Who cannot hear them asks nobody.
 ///
 /// # Errors
 /// [`Stop::Busy`] as long as answers may still come: the call is to be run again.
 pub(crate) fn ask(table: &Table, session: &mut Session, host: &dyn Host, words: &[&[u8]]) -> Result<Vec<Vec<u8>>, Stop> {
     let own = host.threads();
-    if !session.parks || own.is_empty() {
+    if own.is_empty() {
         return Ok(Vec::new());
     }
     let answers = ask::ask(table, (session.id, session.questions), words, &own).ok_or(Stop::Busy)?;

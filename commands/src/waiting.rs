@@ -60,7 +60,7 @@ pub struct Waiting {
     pub until_ms: u64,
     otherwise: Otherwise,
     memo: Vec<u8>,
-    pub(crate) command: &'static Command,
+    pub command: &'static Command,
     pub(crate) args: Vec<Box<[u8]>>,
 }
 

@@ -21,6 +21,7 @@ use smallvec::SmallVec;
 
 use crate::answer::Answer;
 use crate::caller::Caller;
+use crate::presence::Presence;
 use crate::{Memory, Outlook};
 
 /// How many calls are looked ahead for: enough to hide the memory's latency, few enough to stay in the first cache.
@@ -99,13 +100,15 @@ pub(crate) fn run_chunk(caller: &mut Caller, calls: &[&[&[u8]]], outlook: &mut O
     let mut at = 0;
     while at < calls.len() {
         let company = company(caller.memory(), outlook, &calls[at..], at);
+        caller.sit_out(calls[at]);
         let (memory, session) = caller.parts();
+        let host = &Presence { memory };
         let (done, progress) = match company.len() {
             0 | 1 => {
-                let progress = memory.execute_foreseen(session, memory.host(), outlook, at, calls[at], answer);
+                let progress = memory.execute_foreseen(session, host, outlook, at, calls[at], answer);
                 (usize::from(progress == Progress::Answered), progress)
             }
-            _ => memory.execute_together(session, memory.host(), &company, answer),
+            _ => memory.execute_together(session, host, &company, answer),
         };
         if progress == Progress::Busy {
             // As a single call does it, from the first that was not run on.

@@ -56,15 +56,17 @@ use std::time::{Duration, Instant};
 
 use polder_base::time::now_ms;
 use polder_base::{Fault, Protocol, Reply};
+use polder_commands::command::Run;
 use polder_commands::settings::{Id, id};
-use polder_commands::{Host, Progress, Session, waiting};
-use polder_hub::letter::Order;
+use polder_commands::{Host, Progress, Session, execute, waiting};
+use polder_hub::ask;
 use polder_hub::{Delivery, Hearer, track};
 use polder_shm::fork;
 
 use crate::answer::{Answer, Item};
 use crate::batch::{self, Batch};
 use crate::home::{self, Ear};
+use crate::presence::{Card, Order, Presence};
 use crate::{Memory, Outlook};
 
 /// How long it is rested before a lock is tried again that somebody holds.
@@ -101,6 +103,7 @@ pub struct Caller {
     /// Where it listens or waits.
     thread: Option<ThreadId>,
     generation: u64,
+    card: Arc<Card>,
 }
 
 impl Caller {
@@ -114,7 +117,8 @@ impl Caller {
         let now_ms = now_ms();
         let id = polder_hub::next_client(memory.table());
         let session = Session { id, protocol, created_ms: now_ms, active_ms: now_ms, ..Session::default() };
-        Caller { memory: memory.clone(), session, answer: Answer::new(protocol), thread: None, generation: fork::generation() }
+        let card = memory.callers().enter(&session);
+        Caller { memory: memory.clone(), session, answer: Answer::new(protocol), thread: None, generation: fork::generation(), card }
     }
 
     /// The memory that it calls.
@@ -209,6 +213,7 @@ impl Caller {
         done?;
         if self.session.waiting.is_some() {
             home::with(self.memory.table(), |home| home.begin_wait(self.session.id));
+            self.card.begin_wait(&self.session);
             self.settle_down();
             return Ok(None);
         }
@@ -223,10 +228,9 @@ impl Caller {
         self.admit()?;
         let Some(until_ms) = self.until_ms() else { return Err(Error::Refused("ERR no call of this caller waits".into())) };
         let memory = self.memory.clone();
-        let (table, host) = (memory.table(), memory.host());
-        home::look(table);
-        let (woken, order) =
-            home::with(table, |home| (home.take_woken(self.session.id), home.take_order(self.session.id))).unwrap_or_default();
+        let (table, host) = (memory.table(), &Presence { memory: &memory });
+        home::look(&memory);
+        let woken = home::with(table, |home| home.take_woken(self.session.id)).unwrap_or_default();
         let mut progress = Progress::Waiting;
         if woken {
             self.session.parks = true;
@@ -236,18 +240,21 @@ impl Caller {
         if progress == Progress::Busy {
             home::with(table, |home| {
                 home.begin_wait(self.session.id);
-                Hearer::retry(&mut Ear { table }, self.session.id);
+                Hearer::retry(&mut Ear { memory: &memory }, self.session.id);
             });
         }
-        if progress != Progress::Answered && (order.is_some() || until_ms <= now_ms()) {
-            polder_commands::give_up(table, &mut self.session, host, order == Some(Order::UnblockWithError), &mut self.answer);
+        let order = self.card.order();
+        if progress != Progress::Answered && (order != Order::None || until_ms <= now_ms()) {
+            let order = if order == Order::None { Order::Timeout } else { order };
+            crate::waiting::obey(table, &mut self.session, host, order, &mut self.answer);
             progress = Progress::Answered;
         }
         if progress == Progress::Answered {
             home::with(table, |home| home.end_wait(self.session.id));
+            self.card.end_wait();
             self.after();
         }
-        home::arm(table);
+        home::arm(&memory);
         if progress == Progress::Answered { self.take_answer() } else { Ok(None) }
     }
 
@@ -265,6 +272,7 @@ impl Caller {
         let memory = self.memory.clone();
         waiting::leave(memory.table(), &mut self.session);
         home::with(memory.table(), |home| home.end_wait(self.session.id));
+        self.card.end_wait();
         self.after();
         Ok(())
     }
@@ -278,7 +286,7 @@ impl Caller {
     /// [`Error::Fault`] where no bell can be made beside the segment's name.
     pub fn descriptor(&mut self) -> Result<OwnedFd, Error> {
         self.admit()?;
-        Ok(home::descriptor(self.memory.table())?)
+        Ok(home::descriptor(&self.memory)?)
     }
 
     /// Sleeps until something has come for a caller of this thread, at most half a second and `patience`; it may wake for nothing. For loops that
@@ -289,11 +297,11 @@ impl Caller {
     pub fn rest(&mut self, patience: Duration) -> Result<(), Error> {
         self.admit()?;
         let table = self.memory.table();
-        home::look(table);
+        home::look(&self.memory);
         if !home::has_news(table) {
             home::nap(table, patience);
         }
-        home::arm(table);
+        home::arm(&self.memory);
         Ok(())
     }
 
@@ -303,14 +311,17 @@ impl Caller {
     /// # Errors
     /// [`Error::Lost`], once, behind what was not lost; [`Error::Closed`].
     pub fn hear(&mut self, patience: Duration, mut show: impl FnMut(Item<'_>)) -> Result<usize, Error> {
-        self.admit()?;
+        self.belong()?;
+        if self.session.closing {
+            return Err(Error::Closed);
+        }
         let memory = self.memory.clone();
         let table = memory.table();
         let began = Instant::now();
         loop {
-            home::look(table);
+            home::look(&memory);
             let heard = self.show_messages(&mut show);
-            home::arm(table);
+            home::arm(&memory);
             let left = patience.saturating_sub(began.elapsed());
             match heard {
                 Ok(0) if !left.is_zero() => home::nap(table, left),
@@ -326,9 +337,10 @@ impl Caller {
             let mailbox = home.mailbox(self.session.id)?;
             let fresh = Answer::new(mailbox.protocol);
             let messages = std::mem::replace(&mut mailbox.messages, fresh);
-            Some((messages, std::mem::take(&mut mailbox.lost), mailbox.killed))
+            Some((messages, std::mem::take(&mut mailbox.lost)))
         });
-        let Some((messages, lost, killed)) = taken.flatten() else { return Ok(0) };
+        let killed = self.card.order() == Order::Kill;
+        let Some((messages, lost)) = taken.flatten() else { return Ok(0) };
         let mut count = 0;
         for message in messages.items() {
             show(message);
@@ -343,7 +355,10 @@ impl Caller {
         });
         match count {
             0 if lost => Err(Error::Lost),
-            0 if killed => Err(Error::Closed),
+            0 if killed => {
+                self.session.closing = true;
+                Err(Error::Closed)
+            }
             count => Ok(count),
         }
     }
@@ -353,11 +368,22 @@ impl Caller {
         self.thread = None;
     }
 
-    /// Whether calls may be made now: not by a child of its owner, nor elsewhere than where it listens or waits. Every call looks by itself.
+    /// Whether calls may be made now: not by a child of its owner, nor elsewhere than where it listens or waits, nor after its end. Every call looks by
+    /// itself.
     ///
     /// # Errors
     /// Those of [`Error`] that are about the caller.
     pub fn admit(&mut self) -> Result<(), Error> {
+        self.belong()?;
+        // One whose call waits is told by how that ends.
+        if self.card.order() == Order::Kill && self.session.waiting.is_none() {
+            self.session.closing = true;
+        }
+        if self.session.closing { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// Whether it may be used here.
+    fn belong(&mut self) -> Result<(), Error> {
         let generation = fork::generation();
         if generation != self.generation {
             if self.thread.is_some() {
@@ -365,16 +391,12 @@ impl Caller {
             }
             self.generation = generation;
             self.session.id = polder_hub::next_client(self.memory.table());
+            self.card = self.memory.callers().enter(&self.session);
         }
-        if let Some(thread) = self.thread
-            && thread != std::thread::current().id()
-        {
-            return Err(Error::WrongThread);
+        match self.thread {
+            Some(thread) if thread != std::thread::current().id() => Err(Error::WrongThread),
+            _ => Ok(()),
         }
-        if self.session.closing {
-            return Err(Error::Closed);
-        }
-        Ok(())
     }
 
     /// Runs a call into the caller's own answer.
@@ -388,12 +410,46 @@ impl Caller {
     }
 
     pub(crate) fn execute(&mut self, args: &[&[u8]], reply: &mut dyn Reply) {
+        self.sit_out(args);
         // The memory is borrowed, not counted: a count that many threads change would be the slowest part of a call.
         let Caller { memory, session, .. } = self;
-        while memory.execute(session, memory.host(), args, reply) == Progress::Busy {
+        let host = &Presence { memory };
+        while memory.execute(session, host, args, reply) == Progress::Busy {
+            // What it asks other processes leaves now, and their answers are taken in.
+            ask::send(memory.table());
             std::thread::sleep(BUSY_REST);
+            home::take_in(memory.table(), &mut Ear { memory });
         }
         self.after();
+    }
+
+    /// What comes before a call: waiting for the end of a pause, and an inbox for the answers where others may be asked.
+    #[inline]
+    pub(crate) fn sit_out(&mut self, args: &[&[u8]]) {
+        if args.first().is_some_and(|name| name.eq_ignore_ascii_case(b"CLIENT")) {
+            // Without one, nobody is asked.
+            let _ = polder_hub::attend(self.memory.table());
+        }
+        if self.memory.is_paused() {
+            self.rest_paused(args);
+        }
+    }
+
+    /// Waits for the end of a pause, if that holds a call back.
+    #[cold]
+    fn rest_paused(&mut self, args: &[&[u8]]) {
+        /// An end that comes early is seen within this time.
+        const NAP: Duration = Duration::from_millis(20);
+        let table = self.memory.table();
+        loop {
+            let (until_ms, writers_only) = ask::paused(table);
+            let left = Duration::from_millis(until_ms.saturating_sub(now_ms()));
+            if left.is_zero() || writers_only && !execute::may_write(table, &self.session, &Presence { memory: &self.memory }, args) {
+                return;
+            }
+            std::thread::sleep(left.min(NAP));
+            home::take_in(table, &mut Ear { memory: &self.memory });
+        }
     }
 
     pub(crate) fn parts(&mut self) -> (&Memory, &mut Session) {
@@ -405,7 +461,10 @@ impl Caller {
         if self.thread.is_some() || self.is_bound() {
             self.settle_down();
         }
-        self.memory.tend();
+        if self.session.last.is_some_and(|command| matches!(command.run, Run::Session(_))) {
+            self.card.show(&self.session);
+        }
+        self.card.beat(self.session.last, self.memory.tend());
     }
 
     /// Whether it has been ended, so that nothing more is run.
@@ -425,21 +484,24 @@ impl Caller {
         let (id, protocol) = (self.session.id, self.session.protocol);
         if !self.is_bound() {
             self.thread = None;
+            self.card.settle(None);
             home::with(table, |home| home.leave(id));
             return;
         }
         self.thread = Some(std::thread::current().id());
         let unsure = std::mem::take(&mut self.session.unsure);
-        home::with(table, |home| home.enter(id, protocol, self.session.listens()));
+        self.card.settle(table.seat().ok().map(|seat| (seat.index(), seat.life())));
+        self.card.show(&self.session);
+        home::with(table, |home| home.enter(id, protocol, self.session.listens(), &self.card));
         for key in &unsure {
             let keys: &[&[u8]] = &[key];
-            Ear { table }.deliver(&[id], Delivery::Invalidation { keys: Some(keys), redirected: false });
+            Ear { memory: &memory }.deliver(&[id], Delivery::Invalidation { keys: Some(keys), redirected: false });
         }
         let most = memory.host().settings().number(TRACKED_MAX);
         if self.session.tracking.is_some() && most > 0 {
-            track::limit(table, &mut Ear { table }, most as usize);
+            track::limit(table, &mut Ear { memory: &memory }, most as usize);
         }
-        home::arm(table);
+        home::arm(&memory);
     }
 
     fn take_answer(&mut self) -> Result<Option<Answer>, Error> {
@@ -452,6 +514,8 @@ impl Caller {
     /// The error that the last call has answered.
     fn outcome(&self) -> Result<(), Error> {
         match self.answer.item() {
+            // The error is how the call ended that waited when the caller was killed.
+            Item::Error(_) if self.session.closing => Err(Error::Closed),
             Item::Error(text) => Err(Error::Refused(String::from_utf8_lossy(text).into_owned())),
             _ => Ok(()),
         }
@@ -460,6 +524,7 @@ impl Caller {
 
 impl Drop for Caller {
     fn drop(&mut self) {
+        self.memory.callers().leave(self.session.id);
         if self.thread.is_none() || self.generation != fork::generation() {
             return;
         }

@@ -11,21 +11,23 @@
 //! **Invariant:** an armed bell is readable whenever a caller of this thread has something that it has not been shown.
 use std::cell::RefCell;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread::ThreadId;
 use std::time::Duration;
 
 use hashbrown::{HashMap, HashSet};
 use polder_base::time::coarse_ms;
 use polder_base::{Fault, Protocol, Reply};
-use polder_commands::{Session, pubsub, waiting};
-use polder_hub::letter::Order;
+use polder_commands::{Session, elsewhere, pubsub, waiting};
+use polder_hub::ask::{self, Asker};
 use polder_hub::{Delivery, Hearer, ears};
-use polder_shm::fork;
+use polder_shm::fork::{self, Shelter};
 use polder_table::Table;
 
+use crate::Memory;
 use crate::answer::Answer;
+use crate::presence::{Card, Order, Presence};
 
 /// What waits for one caller at most, in bytes: as much as an inbox.
 const MAILBOX_BYTES_MAX: usize = 64 << 20;
@@ -41,13 +43,11 @@ pub(crate) struct Mailbox {
     pub listens: bool,
     /// Some messages were lost.
     pub lost: bool,
-    /// It was told to end.
-    pub killed: bool,
 }
 
 impl Mailbox {
     fn has_news(&self) -> bool {
-        self.lost || self.killed || self.messages.items().next().is_some()
+        self.lost || self.messages.items().next().is_some()
     }
 }
 
@@ -55,10 +55,11 @@ impl Mailbox {
 #[derive(Default)]
 pub(crate) struct Home {
     boxes: HashMap<u64, Mailbox>,
-    /// Callers whose call waits without keeping the thread, and those of them that are to look again; and who is to give up, how.
+    /// Callers whose call waits, and does not keep the thread, and those of them that are to look again.
     waiting: HashSet<u64>,
     woken: HashSet<u64>,
-    orders: HashMap<u64, Order>,
+    /// Of those who listen or wait.
+    cards: HashMap<u64, Arc<Card>>,
     bell: Option<OwnedFd>,
     ticked_ms: u64,
 }
@@ -77,8 +78,9 @@ pub(crate) fn with<R>(table: &Table, work: impl FnOnce(&mut Home) -> R) -> Optio
 }
 
 impl Home {
-    /// Makes or renews the mailbox of a caller that listens.
-    pub fn enter(&mut self, client: u64, protocol: Protocol, listens: bool) {
+    /// Makes or renews the mailbox of a caller that listens or waits.
+    pub fn enter(&mut self, client: u64, protocol: Protocol, listens: bool, card: &Arc<Card>) {
+        self.cards.entry(client).or_insert_with(|| card.clone());
         let mailbox = self.boxes.entry(client).or_default();
         mailbox.messages.speak(protocol);
         (mailbox.protocol, mailbox.listens) = (protocol, listens);
@@ -87,6 +89,7 @@ impl Home {
     /// Forgets a caller.
     pub fn leave(&mut self, client: u64) {
         self.boxes.remove(&client);
+        self.cards.remove(&client);
         self.end_wait(client);
     }
 
@@ -102,7 +105,6 @@ impl Home {
     pub fn end_wait(&mut self, client: u64) {
         self.waiting.remove(&client);
         self.woken.remove(&client);
-        self.orders.remove(&client);
     }
 
     /// Whether a caller's call is to look again; says so once.
@@ -110,12 +112,8 @@ impl Home {
         self.woken.remove(&client)
     }
 
-    pub fn take_order(&mut self, client: u64) -> Option<Order> {
-        self.orders.remove(&client)
-    }
-
     fn has_news(&self) -> bool {
-        !self.woken.is_empty() || !self.orders.is_empty() || self.boxes.values().any(Mailbox::has_news)
+        !self.woken.is_empty() || self.cards.values().any(|card| card.order() != Order::None) || self.boxes.values().any(Mailbox::has_news)
     }
 
     fn deliver(&mut self, client: u64, delivery: &Delivery<'_>) {
@@ -136,7 +134,7 @@ impl Home {
 }
 
 /// Sessions of callers that were dropped elsewhere than where they listened: by segment and thread.
-static ORPHANS: Mutex<Vec<(u64, ThreadId, Session)>> = Mutex::new(Vec::new());
+static ORPHANS: Shelter<Vec<(u64, ThreadId, Session)>> = Shelter::new(Vec::new());
 static ORPHANS_COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// Ends all that a caller of this thread hears and waits for.
@@ -148,7 +146,7 @@ pub(crate) fn bury(table: &Table, session: &mut Session) {
 
 /// Leaves it to a thread to do so: only it knows its callers. Should it never come by, its seat's end does it.
 pub(crate) fn orphan(table: &Table, thread: ThreadId, session: Session) {
-    let mut orphans = ORPHANS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut orphans = ORPHANS.lock();
     orphans.push((table.segment().id(), thread, session));
     ORPHANS_COUNT.store(orphans.len(), Ordering::Release);
 }
@@ -156,7 +154,7 @@ pub(crate) fn orphan(table: &Table, thread: ThreadId, session: Session) {
 #[cold]
 fn bury_orphans(table: &Table) {
     let (segment, thread) = (table.segment().id(), std::thread::current().id());
-    let mut orphans = ORPHANS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut orphans = ORPHANS.lock();
     let (own, others) = std::mem::take(&mut *orphans).into_iter().partition(|(of, at, _)| *of == segment && *at == thread);
     *orphans = others;
     ORPHANS_COUNT.store(orphans.len(), Ordering::Release);
@@ -167,24 +165,30 @@ fn bury_orphans(table: &Table) {
 
 /// The thread as the hub knows it: everything goes to its callers, who look at it when they are asked to.
 pub(crate) struct Ear<'e> {
-    pub table: &'e Table,
+    pub memory: &'e Memory,
+}
+
+impl Ear<'_> {
+    fn with<R>(&self, work: impl FnOnce(&mut Home) -> R) -> Option<R> {
+        with(self.memory.table(), work)
+    }
 }
 
 impl Hearer for Ear<'_> {
     fn deliver(&mut self, clients: &[u64], delivery: Delivery<'_>) {
-        with(self.table, |home| clients.iter().for_each(|client| home.deliver(*client, &delivery)));
+        self.with(|home| clients.iter().for_each(|client| home.deliver(*client, &delivery)));
     }
 
     fn retry(&mut self, client: u64) {
-        with(self.table, |home| home.waiting.contains(&client) && home.woken.insert(client));
+        self.with(|home| home.waiting.contains(&client) && home.woken.insert(client));
     }
 
     fn knows(&self, client: u64) -> bool {
-        with(self.table, |home| home.boxes.contains_key(&client) || home.waiting.contains(&client)).unwrap_or(false)
+        self.with(|home| home.boxes.contains_key(&client) || home.waiting.contains(&client)).unwrap_or(false)
     }
 
     fn missed(&mut self, clients: &[u64]) {
-        with(self.table, |home| {
+        self.with(|home| {
             for client in clients {
                 if let Some(mailbox) = home.boxes.get_mut(client) {
                     mailbox.lost = true;
@@ -193,17 +197,12 @@ impl Hearer for Ear<'_> {
         });
     }
 
-    fn obey(&mut self, client: u64, order: Order) {
-        with(self.table, |home| {
-            if order == Order::Kill
-                && let Some(mailbox) = home.boxes.get_mut(&client)
-            {
-                mailbox.killed = true;
-            }
-            if home.waiting.contains(&client) {
-                home.orders.insert(client, order);
-            }
-        });
+    fn asked(&mut self, asker: Asker, words: &[&[u8]]) {
+        let table = self.memory.table();
+        if let Ok(seat) = table.seat() {
+            let text = elsewhere::answer(&Presence { memory: self.memory }, words);
+            ask::answer(table, asker, &[(seat.index(), seat.life())], &text);
+        }
     }
 }
 
@@ -229,18 +228,19 @@ pub(crate) fn has_news(table: &Table) -> bool {
 }
 
 /// Takes in letters, shows the descriptor's readers that there is something for them, or that there is nothing.
-pub(crate) fn look(table: &Table) {
-    silence(table);
-    take_in(table, &mut Ear { table });
+pub(crate) fn look(memory: &Memory) {
+    silence(memory.table());
+    take_in(memory.table(), &mut Ear { memory });
 }
 
 /// The descriptor that becomes readable when a caller of this thread has something to hear.
-pub(crate) fn descriptor(table: &Table) -> Result<OwnedFd, Fault> {
+pub(crate) fn descriptor(memory: &Memory) -> Result<OwnedFd, Fault> {
+    let table = memory.table();
     if with(table, |home| home.bell.is_none()).unwrap_or(false) {
         polder_hub::attend(table)?;
         let bell = table.seat()?.bell()?;
         with(table, |home| home.bell = Some(bell));
-        arm(table);
+        arm(memory);
     }
     let copy = with(table, |home| home.bell.as_ref().map(OwnedFd::try_clone));
     match copy.flatten() {
@@ -250,11 +250,14 @@ pub(crate) fn descriptor(table: &Table) -> Result<OwnedFd, Fault> {
 }
 
 /// Leaves the bell as the invariant wants it: at the end of everything here that takes in letters or sleeps.
-pub(crate) fn arm(table: &Table) {
+pub(crate) fn arm(memory: &Memory) {
+    let table = memory.table();
     /// What our own calls have caused is taken in at once, not rung for.
     const ROUNDS: u32 = 4;
     for round in 1..=ROUNDS {
         let Some(news) = with(table, |home| home.bell.as_ref().map(|_| home.has_news())).flatten() else { return };
+        // Before it dozes: a question that comes from then on rings.
+        ask::rest(table, true);
         if !news && table.seat().is_ok_and(|seat| seat.doze()) {
             return;
         }
@@ -263,7 +266,7 @@ pub(crate) fn arm(table: &Table) {
             with(table, |home| home.bell.as_ref().map(|bell| rustix::io::write(bell, b"!")));
             return;
         }
-        take_in(table, &mut Ear { table });
+        take_in(table, &mut Ear { memory });
     }
 }
 
@@ -274,6 +277,7 @@ fn silence(table: &Table) {
         let mut rings = [0; 256];
         while rustix::io::read(bell, &mut rings).is_ok_and(|count| count == rings.len()) {}
     });
+    ask::rest(table, false);
     if let Ok(seat) = table.seat() {
         seat.rise();
     }
@@ -286,8 +290,10 @@ pub(crate) fn nap(table: &Table, timeout: Duration) {
     /// How soon something is tried again that others wait for.
     const OWED: Duration = Duration::from_millis(1);
     let most = if ears::owes(table) { OWED } else { NAP };
+    ask::rest(table, true);
     match table.seat() {
         Ok(seat) => seat.sleep(Some(timeout.min(most))),
         Err(_) => std::thread::sleep(timeout.min(most)),
     }
+    ask::rest(table, false);
 }

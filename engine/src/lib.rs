@@ -11,6 +11,7 @@ mod caller;
 mod database;
 mod home;
 mod listener;
+mod presence;
 mod waiting;
 
 pub use answer::{Answer, Item, Items};
@@ -21,10 +22,13 @@ pub use listener::Listener;
 use polder_base::time::coarse_ms;
 pub use polder_base::{Fault, Protocol, Ref, Reply};
 use polder_commands::Common;
+use polder_commands::command::{ADMIN, BLOCKING, CONTAINER, DANGEROUS, NOSCRIPT, Run, SCRIPTS};
 use polder_commands::debug::inside;
 use polder_commands::scripting::Scripting;
 use polder_commands::{Command, Db, Foresight};
 pub use polder_commands::{Host, Progress, Session, session::Bare, settings};
+use polder_shm::fork;
+pub use polder_shm::fork::Shelter;
 use polder_shm::layout::header;
 use polder_shm::mapping::{AttachError, CreateError, Residence};
 pub use polder_shm::pages::PageChoice;
@@ -39,9 +43,48 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Memory {
     table: Table,
     /// What its callers share where there is no server; made with the first of them.
-    host: OnceLock<Bare>,
+    hosts: OnceLock<Box<Hosts>>,
+    callers: presence::Callers,
     /// When the memory's chores are due, if nobody else has done them; `u64::MAX` while somebody does them.
     chores_due_ms: AtomicU64,
+}
+
+/// What a door may know of a command before it calls it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Nature {
+    /// In upper case.
+    pub name: &'static str,
+    /// It works on keys alone: it never waits, and neither needs nor changes what a caller remembers from call to call.
+    pub plain: bool,
+    /// It may take long (a script, KEYS, a save): whoever holds a lock of the program lets it go meanwhile.
+    pub long: bool,
+}
+
+impl Nature {
+    fn of(command: &Command) -> Nature {
+        let plain =
+            matches!(command.run, Run::Table(..)) && !command.has(BLOCKING | CONTAINER | NOSCRIPT) && command.subcommand().is_none();
+        let long = command.has(SCRIPTS) || command.has(DANGEROUS) || command.has(ADMIN);
+        Nature { name: command.name, plain: plain && !long, long }
+    }
+}
+
+/// What is known of a command by its name, if there is one.
+pub fn nature(name: &[u8]) -> Option<Nature> {
+    polder_commands::find(name).map(Nature::of)
+}
+
+/// What is known of all commands.
+pub fn natures() -> impl Iterator<Item = Nature> {
+    polder_commands::all().map(|(_, command)| Nature::of(command))
+}
+
+/// What the callers of a process share, and what those of its forked children do: a child takes nothing over of which another thread may have held
+/// a lock.
+struct Hosts {
+    generation: u64,
+    host: Bare,
+    next: OnceLock<Box<Hosts>>,
 }
 
 /// What runs scripts in a process with these settings.
@@ -131,28 +174,42 @@ impl Memory {
     fn over(segment: std::sync::Arc<Segment>) -> Memory {
         let table = Table::over(segment);
         table.listen(&polder_hub::SINK);
-        Memory { table, host: OnceLock::new(), chores_due_ms: AtomicU64::new(0) }
+        Memory { table, hosts: OnceLock::new(), callers: presence::Callers::default(), chores_due_ms: AtomicU64::new(0) }
     }
 
     /// The process around the callers of this memory, where that is no server.
     pub fn host(&self) -> &Bare {
-        self.host.get_or_init(|| {
-            let host = embedder(settings::Settings::default());
-            // What the segment says of settings is read again with the chores.
-            let _ = host.settings().join(&self.table);
-            host.recorder().belong(&self.table);
-            host
-        })
+        let generation = fork::generation();
+        let mut place = &self.hosts;
+        loop {
+            match place.get() {
+                Some(hosts) if hosts.generation == generation => return &hosts.host,
+                Some(hosts) => place = &hosts.next,
+                None => {
+                    let host = embedder(settings::Settings::default());
+                    // What the segment says of settings is read again with the chores.
+                    let _ = host.settings().join(&self.table);
+                    host.recorder().belong(&self.table);
+                    // Whoever is first; not while it is made, when a fork may come.
+                    let _ = place.set(Box::new(Hosts { generation, host, next: OnceLock::new() }));
+                }
+            }
+        }
     }
 
-    /// Does a little of what is due in the memory where no server does it.
-    fn tend(&self) {
+    pub(crate) fn callers(&self) -> &presence::Callers {
+        &self.callers
+    }
+
+    /// Does a little of what is due in the memory where no server does it; answers the time.
+    fn tend(&self) -> u64 {
         let now_ms = coarse_ms();
         let due_ms = self.chores_due_ms.load(Ordering::Relaxed);
         if now_ms >= due_ms && self.chores_due_ms.compare_exchange(due_ms, u64::MAX, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             let pause_ms = self.do_chores(now_ms);
             self.chores_due_ms.store(now_ms + pause_ms, Ordering::Release);
         }
+        now_ms
     }
 
     #[cold]
@@ -176,6 +233,13 @@ impl Memory {
     pub fn remove(segment: &str) -> Result<(), Fault> {
         let name: SegmentName = segment.parse().map_err(|error| Fault::System(format!("{error}")))?;
         Segment::remove(&name)
+    }
+
+    /// Whether CLIENT PAUSE holds callers back at present: one that runs a call waits for the end. Typed calls do not.
+    #[inline]
+    pub fn is_paused(&self) -> bool {
+        let (until_ms, _) = polder_hub::ask::paused(&self.table);
+        until_ms != 0 && until_ms > polder_base::time::now_ms()
     }
 
     /// Typed calls on a database (0 to 255).
@@ -260,7 +324,7 @@ impl Memory {
     #[inline]
     fn see_through(&self, progress: Progress, session: &mut Session, host: &dyn Host, reply: &mut dyn Reply) -> Progress {
         if progress == Progress::Waiting && !session.parks {
-            return waiting::wait(&self.table, session, host, reply);
+            return waiting::wait(self, session, host, reply);
         }
         progress
     }

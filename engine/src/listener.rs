@@ -23,12 +23,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use polder_base::Fault;
-use polder_hub::{ears, letter};
+use polder_commands::Host;
 use polder_shm::fork;
 
 use crate::Memory;
 use crate::answer::Item;
 use crate::caller::{Caller, Error};
+use crate::presence::Presence;
 
 /// A thread that listens. It ends when this is dropped, after the callback that runs has returned.
 pub struct Listener {
@@ -86,8 +87,8 @@ impl Drop for Listener {
             return;
         }
         self.stopping.store(true, Ordering::Release);
-        // By a letter, which wakes it; one that cannot be posted is made up for by its patience.
-        let _ = ears::order(self.memory.table(), self.client, letter::Order::Kill);
+        // It is woken, and told to end.
+        Presence { memory: &self.memory }.kill(self.client);
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != std::thread::current().id()
         {

@@ -4,11 +4,13 @@ use std::time::Duration;
 use polder_base::Reply;
 use polder_base::time::now_ms;
 use polder_commands::{Host, Progress, Session, give_up, resume};
-use polder_hub::letter::Order;
+use polder_hub::ask::Asker;
 use polder_hub::{Delivery, Hearer};
 use polder_table::Table;
 
+use crate::Memory;
 use crate::home::{self, Ear};
+use crate::presence::{Card, Order};
 
 /// How long it is rested before a lock is tried again that somebody holds.
 const BUSY_REST: Duration = Duration::from_millis(1);
@@ -44,27 +46,39 @@ impl Hearer for Waiter<'_> {
         self.others.missed(clients);
     }
 
-    fn obey(&mut self, client: u64, order: Order) {
-        self.others.obey(client, order);
-        if client == self.session.id && self.progress != Progress::Answered {
-            give_up(self.table, self.session, self.host, order == Order::UnblockWithError, self.reply);
-            self.progress = Progress::Answered;
-        }
+    fn asked(&mut self, asker: Asker, words: &[&[u8]]) {
+        self.others.asked(asker, words);
     }
 }
 
 /// Waits until the session's call has come to its end or its time is over.
-pub(crate) fn wait(table: &Table, session: &mut Session, host: &dyn Host, reply: &mut dyn Reply) -> Progress {
-    let progress = wait_long(table, session, host, reply);
+pub(crate) fn wait(memory: &Memory, session: &mut Session, host: &dyn Host, reply: &mut dyn Reply) -> Progress {
+    let table = memory.table();
+    let card = memory.callers().find(session.id);
+    if let (Some(card), Ok(seat)) = (&card, table.seat()) {
+        card.settle(Some((seat.index(), seat.life())));
+        card.begin_wait(session);
+    }
+    let progress = wait_long(memory, session, host, card.as_deref(), reply);
+    if let Some(card) = &card {
+        card.end_wait();
+    }
     // This thread may never wait again, and all who write would go on looking for somebody who does.
     polder_hub::ears::rest(table);
-    home::arm(table);
+    home::arm(memory);
     progress
 }
 
-fn wait_long(table: &Table, session: &mut Session, host: &dyn Host, reply: &mut dyn Reply) -> Progress {
+/// Ends a call that waits as somebody has asked for.
+pub(crate) fn obey(table: &Table, session: &mut Session, host: &dyn Host, order: Order, reply: &mut dyn Reply) {
+    give_up(table, session, host, order != Order::Timeout, reply);
+    session.closing |= order == Order::Kill;
+}
+
+fn wait_long(memory: &Memory, session: &mut Session, host: &dyn Host, card: Option<&Card>, reply: &mut dyn Reply) -> Progress {
+    let table = memory.table();
     let until_ms = session.waiting.as_ref().map_or(0, |waiting| waiting.until_ms);
-    let mut waiter = Waiter { table, session, host, reply, progress: Progress::Waiting, others: Ear { table } };
+    let mut waiter = Waiter { table, session, host, reply, progress: Progress::Waiting, others: Ear { memory } };
     loop {
         home::take_in(table, &mut waiter);
         if waiter.progress == Progress::Answered {
@@ -75,6 +89,10 @@ fn wait_long(table: &Table, session: &mut Session, host: &dyn Host, reply: &mut 
             let client = waiter.session.id;
             waiter.retry(client);
             continue;
+        }
+        if let Some(order) = card.map(Card::order).filter(|order| *order != Order::None) {
+            obey(table, waiter.session, host, order, waiter.reply);
+            return Progress::Answered;
         }
         let left = Duration::from_millis(until_ms.saturating_sub(now_ms()));
         if left.is_zero() {

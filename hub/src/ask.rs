@@ -13,7 +13,7 @@
 use polder_base::time::now_ms;
 use polder_shm::layout::{header, interest};
 use polder_table::Table;
-use polder_table::change::{interest_at, take_interest};
+use polder_table::change::{interest_at, show_interest, take_interest};
 use std::sync::atomic::Ordering;
 
 use crate::ears::{self, inbox_bytes};
@@ -52,6 +52,16 @@ pub struct Question {
 pub fn serve(table: &Table) {
     if let Ok(seat) = table.seat() {
         take_interest(&seat, interest::CLIENTS);
+    }
+}
+
+/// Says that the calling thread answers for its clients as long as it rests, or that it does something else again. Two stores of its own: who asks
+/// looks at every seat.
+pub fn rest(table: &Table, rests: bool) {
+    if let Ok(seat) = table.seat() {
+        // Without an inbox, it could not be asked.
+        let rests = rests && table.segment().inbox_life(seat.index()) == seat.life();
+        show_interest(&seat, interest::CLIENTS, rests);
     }
 }
 

@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ask::{self, Asker, Question, Thread};
-use crate::letter::{Letter, Order, unpack};
+use crate::letter::{Letter, unpack};
 use crate::queue::{self, Waiters};
 use crate::subject::Subject;
 use crate::sweep::{self, Sweep};
@@ -70,9 +70,6 @@ pub trait Hearer {
 
     /// Answers what another process asks about the clients of this one ([`ask::answer`]). Only for who [`ask::serve`]s.
     fn asked(&mut self, _asker: Asker, _words: &[&[u8]]) {}
-
-    /// Does to a client what somebody asks. Only for who has clients without serving them.
-    fn obey(&mut self, _client: u64, _order: Order) {}
 
     /// Looks at what the segment says to all who serve clients, before it sleeps again.
     fn look(&mut self) {}
@@ -212,7 +209,6 @@ fn open(table: &Table, hearer: &mut dyn Hearer, letter: Letter<'_>, at: u64) {
         Letter::Unredirected { client, redirect } => hearer.deliver(&[client], Delivery::RedirectionBroken { client: redirect }),
         Letter::Question { asker, words } => hearer.asked(asker, &unpack(words)),
         Letter::Answer { number, threads, text } => ask::answered(table, number, threads, text),
-        Letter::Order { client, order } => hearer.obey(client, order),
         Letter::Rise => hearer.look(),
     }
 }
@@ -353,15 +349,13 @@ pub fn post_call(txn: &Txn<'_>, line: &[u8]) {
     crate::sink::to_all(txn, interest::MONITORS, &Letter::Call { line });
 }
 
-/// Asks the thread that has a client to do something to it. Whoever has it not does not mind.
+/// Wakes a thread, since there is something for it to look at.
 ///
 /// # Errors
 /// As `Table::begin`.
-pub fn order(table: &Table, client: u64, order: Order) -> Result<(), Stop> {
-    let segment = table.segment();
+pub fn rouse(table: &Table, (seat, life): Thread) -> Result<(), Stop> {
     queue::run(table, &mut |txn| {
-        let lives = (0..segment.seats_high()).map(|index| (index, segment.inbox_life(index))).filter(|(_, life)| *life != 0);
-        lives.for_each(|(index, life)| Letter::Order { client, order }.write(|parts| txn.post(index, life, parts)));
+        Letter::Rise.write(|parts| txn.post(seat, life, parts));
         Ok(())
     })
 }

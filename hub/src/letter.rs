@@ -34,19 +34,8 @@ pub enum Letter<'l> {
     Question { asker: Asker, words: &'l [u8] },
     /// What a process with these threads says to your question.
     Answer { number: u64, threads: &'l [u8], text: &'l [u8] },
-    /// Something to be done by the thread that has a client: see [`Order`].
-    Order { client: u64, order: Order },
     /// Nothing but that something in the segment is worth a look.
     Rise,
-}
-
-/// What may be asked of the thread that a client in this or another process belongs to, where that is no server.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum Order {
-    Kill = 1,
-    UnblockAsTimeout = 2,
-    UnblockWithError = 3,
 }
 
 const MESSAGE: u8 = 1;
@@ -62,7 +51,7 @@ const UNREDIRECTED: u8 = 12;
 const QUESTION: u8 = 13;
 const ANSWER: u8 = 14;
 const RISE: u8 = 15;
-const ORDER: u8 = 16;
+// 16 is retired.
 
 /// A database number that stands for all.
 const EVERY: u16 = u16::MAX;
@@ -91,7 +80,6 @@ impl<'l> Letter<'l> {
             Letter::Answer { number, threads, text } => {
                 send(&[&[ANSWER], &number.to_le_bytes(), &(threads.len() as u32).to_le_bytes(), threads, text]);
             }
-            Letter::Order { client, order } => send(&[&[ORDER, *order as u8], &client.to_le_bytes()]),
             Letter::Rise => send(&[&[RISE]]),
         }
     }
@@ -143,16 +131,6 @@ impl<'l> Letter<'l> {
                 let (number, rest) = word(rest)?;
                 let (threads, text) = piece(rest)?;
                 Letter::Answer { number, threads, text }
-            }
-            ORDER => {
-                let (order, rest) = rest.split_first()?;
-                let order = match order {
-                    1 => Order::Kill,
-                    2 => Order::UnblockAsTimeout,
-                    3 => Order::UnblockWithError,
-                    _ => return None,
-                };
-                Letter::Order { client: word(rest)?.0, order }
             }
             RISE => Letter::Rise,
             _ => return None,
@@ -209,7 +187,6 @@ mod tests {
             Letter::Unredirected { client: 9, redirect: u64::MAX },
             Letter::Question { asker: Asker { thread: (1, 2), number: 3 }, words: b"LIST" },
             Letter::Answer { number: 3, threads: &[7; 16], text: b"id=1\n" },
-            Letter::Order { client: 9, order: Order::UnblockWithError },
             Letter::Rise,
         ];
         for letter in letters {

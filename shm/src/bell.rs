@@ -19,13 +19,13 @@ use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use polder_base::Fault;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::fork::Shelter;
 use crate::layout::{header, seat as at};
 use crate::name::SegmentName;
 use crate::seat::Seat;
@@ -40,7 +40,7 @@ const WHERE: u64 = 3;
 
 /// The other ends of FIFOs that a process has opened, by seat.
 #[derive(Default)]
-pub(crate) struct Bells(Mutex<HashMap<u64, OwnedFd>>);
+pub(crate) struct Bells(Shelter<HashMap<u64, OwnedFd>>);
 
 impl Segment {
     /// Wakes who sits at seat `index`, if he sleeps.
@@ -66,7 +66,7 @@ impl Segment {
     }
 
     fn write_bell(&self, index: u64) {
-        let mut bells = self.bells.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bells = self.bells.0.lock();
         let bell = match bells.entry(index) {
             std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
             std::collections::hash_map::Entry::Vacant(entry) => {

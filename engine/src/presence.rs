@@ -1,0 +1,244 @@
+//! How others see the callers of a process without a server: CLIENT LIST, KILL and UNBLOCK.
+//!
+//! ```text
+//!   CLIENT LIST of a server  --question-->  every thread that rests in Polder at that moment: it waits, hears, or its descriptor is polled
+//!                            <--answer----  all callers of its process, by their cards
+//!   Caller --- Card --- Callers of the memory         what one says of itself, and what others want of it
+//! ```
+//!
+//! A process of which no thread rests is not asked, since nobody knows when it would answer: its callers are not shown to others, who cannot wait
+//! for them. A caller finds out that it was killed with its next call, or is woken.
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering};
+
+use polder_base::time::coarse_ms;
+use polder_commands::metrics::{Recorder, Statistics};
+use polder_commands::persistence::Keeper;
+use polder_commands::scripting::Scripting;
+use polder_commands::session::Client;
+use polder_commands::settings::Settings;
+use polder_commands::{Command, Host, Session};
+use polder_hub::ask::Thread;
+use polder_hub::ears;
+use polder_shm::fork::{self, Shelter};
+
+use crate::Memory;
+
+/// What somebody wants of a caller.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Order {
+    None = 0,
+    /// Its call is to end as by its timeout.
+    Timeout = 1,
+    /// Its call is to end with an error.
+    Error = 2,
+    /// It is to end, and with it its call.
+    Kill = 3,
+}
+
+impl Order {
+    fn of(stored: u8) -> Order {
+        [Order::None, Order::Timeout, Order::Error, Order::Kill][usize::from(stored & 3)]
+    }
+}
+
+/// What others may know of a caller, and want of it.
+pub(crate) struct Card {
+    generation: u64,
+    created_ms: u64,
+    face: Shelter<Client>,
+    /// Where it listens or waits.
+    thread: Shelter<Option<Thread>>,
+    active_ms: AtomicU64,
+    /// The number of the last command.
+    last: AtomicU16,
+    waits: AtomicBool,
+    order: AtomicU8,
+}
+
+impl Card {
+    /// What is wanted.
+    #[inline]
+    pub fn order(&self) -> Order {
+        Order::of(self.order.load(Ordering::Relaxed))
+    }
+
+    /// Forgets what is wanted of its call: that has come to its end. Who was killed stays so.
+    pub fn end_wait(&self) {
+        self.waits.store(false, Ordering::Relaxed);
+        for order in [Order::Timeout, Order::Error] {
+            let _ = self.order.compare_exchange(order as u8, Order::None as u8, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// Says that its call waits.
+    pub fn begin_wait(&self, session: &Session) {
+        self.beat(session.waiting.as_deref().map(|waiting| waiting.command), coarse_ms());
+        self.waits.store(true, Ordering::Relaxed);
+    }
+
+    /// Renews what a call may have changed that is about the session.
+    pub fn show(&self, session: &Session) {
+        *self.face.lock() = Client::of(session, session.active_ms);
+    }
+
+    /// Says where it listens or waits.
+    pub fn settle(&self, thread: Option<Thread>) {
+        *self.thread.lock() = thread;
+    }
+
+    /// Says that it has made a call.
+    #[inline]
+    pub fn beat(&self, last: Option<&Command>, now_ms: u64) {
+        self.active_ms.store(now_ms, Ordering::Relaxed);
+        self.last.store(last.map_or(u16::MAX, Command::number), Ordering::Relaxed);
+    }
+
+    fn kill(&self) -> bool {
+        self.order.swap(Order::Kill as u8, Ordering::Relaxed) != Order::Kill as u8
+    }
+
+    fn unblock(&self, order: Order) -> bool {
+        self.waits.load(Ordering::Relaxed)
+            && self.order.compare_exchange(Order::None as u8, order as u8, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+}
+
+/// The callers that a process has on a memory.
+#[derive(Default)]
+pub(crate) struct Callers(Shelter<BTreeMap<u64, Arc<Card>>>);
+
+impl Callers {
+    pub fn enter(&self, session: &Session) -> Arc<Card> {
+        let card = Arc::new(Card {
+            generation: fork::generation(),
+            created_ms: session.created_ms,
+            face: Shelter::new(Client::of(session, session.active_ms)),
+            thread: Shelter::new(None),
+            active_ms: AtomicU64::new(session.active_ms),
+            last: AtomicU16::new(u16::MAX),
+            waits: AtomicBool::new(false),
+            order: AtomicU8::new(Order::None as u8),
+        });
+        self.0.lock().insert(session.id, card.clone());
+        card
+    }
+
+    pub fn leave(&self, id: u64) {
+        // What it held goes when nobody is kept out any more.
+        let card = self.0.lock().remove(&id);
+        drop(card);
+    }
+
+    /// Those of this process: a child's have begun anew.
+    fn all(&self) -> Vec<(u64, Arc<Card>)> {
+        let all: Vec<_> = self.0.lock().iter().map(|(id, card)| (*id, card.clone())).collect();
+        let generation = fork::generation();
+        all.into_iter().filter(|(_, card)| card.generation == generation).collect()
+    }
+
+    pub fn find(&self, id: u64) -> Option<Arc<Card>> {
+        let card = self.0.lock().get(&id).cloned();
+        card.filter(|card| card.generation == fork::generation())
+    }
+}
+
+/// The process around its callers, as commands see it.
+pub(crate) struct Presence<'m> {
+    pub memory: &'m Memory,
+}
+
+impl Presence<'_> {
+    /// Where a connection has addresses, a caller has its process and the memory.
+    fn placed(&self, face: Client) -> Client {
+        let address = format!("pid:{}/{}", std::process::id(), face.id);
+        let local_address = self.memory.table().segment().mapping().name().to_string();
+        Client { address, local_address, descriptor: -1, ..face }
+    }
+
+    fn rouse_thread(&self, card: &Card) {
+        let thread = *card.thread.lock();
+        if let Some(thread) = thread {
+            // One that cannot be told looks by itself within half a second.
+            let _ = ears::rouse(self.memory.table(), thread);
+        }
+    }
+}
+
+impl Host for Presence<'_> {
+    fn settings(&self) -> &Settings {
+        self.memory.host().settings()
+    }
+
+    fn recorder(&self) -> &Recorder {
+        self.memory.host().recorder()
+    }
+
+    fn keeper(&self) -> &Keeper {
+        self.memory.host().keeper()
+    }
+
+    fn statistics(&self) -> Statistics {
+        let all = self.memory.callers().all();
+        let blocked = all.iter().filter(|(_, card)| card.waits.load(Ordering::Relaxed)).count();
+        Statistics { clients: all.len() as u64, clients_blocked: blocked as u64, ..self.memory.host().statistics() }
+    }
+
+    fn scripting(&self) -> Option<&Scripting> {
+        self.memory.host().scripting()
+    }
+
+    fn clients(&self, caller: &Session) -> Vec<Client> {
+        let now_ms = coarse_ms();
+        let alive = self.memory.callers().all().into_iter().filter(|(id, card)| *id == caller.id || card.order() != Order::Kill);
+        let shown = alive.map(|(id, card)| {
+            if id == caller.id {
+                return self.client(caller);
+            }
+            let mut face = card.face.lock().clone();
+            face.age_seconds = now_ms.saturating_sub(card.created_ms) / 1000;
+            face.idle_seconds = now_ms.saturating_sub(card.active_ms.load(Ordering::Relaxed)) / 1000;
+            let last = polder_commands::all().nth(card.last.load(Ordering::Relaxed).into());
+            face.command = last.map_or("NULL".into(), |(_, command)| command.label());
+            if card.waits.load(Ordering::Relaxed) {
+                face.flags = face.flags.replace('N', "") + "b";
+            }
+            self.placed(face)
+        });
+        shown.collect()
+    }
+
+    fn client(&self, caller: &Session) -> Client {
+        self.placed(Client::of(caller, coarse_ms()))
+    }
+
+    fn home(&self, id: u64) -> Option<Thread> {
+        let card = self.memory.callers().find(id)?;
+        let thread = *card.thread.lock();
+        thread.or_else(|| self.memory.table().seat().ok().map(|seat| (seat.index(), seat.life())))
+    }
+
+    fn threads(&self) -> Vec<Thread> {
+        // Who asks is answered by a letter.
+        let own = self.memory.table().seat().ok().map(|seat| (seat.index(), seat.life()));
+        own.filter(|(index, life)| self.memory.table().segment().inbox_life(*index) == *life).into_iter().collect()
+    }
+
+    fn kill(&self, id: u64) -> bool {
+        let Some(card) = self.memory.callers().find(id) else { return false };
+        let first = card.kill();
+        self.rouse_thread(&card);
+        first
+    }
+
+    fn unblock(&self, id: u64, with_error: bool) -> bool {
+        let Some(card) = self.memory.callers().find(id) else { return false };
+        let waited = card.unblock(if with_error { Order::Error } else { Order::Timeout });
+        if waited {
+            self.rouse_thread(&card);
+        }
+        waited
+    }
+}
