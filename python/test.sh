@@ -14,4 +14,53 @@ PATH=$place/venv/bin:$PATH
 "$root/python/build.sh" "$place/wheel" debug
 pip -q install --force-reinstall --no-deps "$place"/wheel/polder-*.whl
 cd "$place"
-exec timeout 300 python "$root/python/tests/test_polder.py"
+tests=$root/python/tests
+passed=0
+failed() {
+    echo "Python door: $1 fails"
+    echo "Python door: $passed passed, 1 failed"
+    exit 1
+}
+# step WHAT COMMAND...: a check of its own.
+step() {
+    what=$1
+    shift
+    timeout 200 "$@" >"$place/log" 2>&1 || { tail -30 "$place/log"; failed "$what"; }
+    passed=$((passed + 1))
+}
+step "test_polder.py" python "$tests/test_polder.py"
+step "test_processes.py" python "$tests/test_processes.py"
+step "hostile input" python "$tests/test_hostile.py"
+
+# Examples, each of them with what it is to say.
+name=python-examples-$$
+trap 'rm -f /dev/shm/"$name" /dev/shm/.polder-bell-"$name"-*' EXIT
+examples=$root/python/examples
+step "the workers" python "$examples/workers.py" "$name" 4 40
+grep -q "160 requests of 4 workers: 30 calls" "$place/log" || { cat "$place/log"; failed "what the workers say"; }
+step "the leaderboard" python "$examples/leaderboard.py" "$name" add ann 7
+step "the leaderboard" python "$examples/leaderboard.py" "$name" add bob 3.5
+grep -q "bob: 3.5 points, place 2, 1 updates" "$place/log" || { cat "$place/log"; failed "what the leaderboard says"; }
+step "its best" python "$examples/leaderboard.py" "$name" top 10
+grep -q "1. ann 7" "$place/log" || { cat "$place/log"; failed "what the leaderboard says"; }
+
+# The feed handler in C, where the C door's tests have left it, read by a Python process that hears of each quote.
+feed=$target/capi/feed
+if [ -x "$feed" ]; then
+    timeout 100 python "$examples/quotes.py" "$name" ACME 2000 >"$place/quotes" 2>&1 &
+    reader=$!
+    for _ in $(seq 200); do grep -q ready "$place/quotes" && break; sleep 0.1; done
+    step "the feed" env LD_LIBRARY_PATH="$target/capi/prefix/lib" "$feed" "$name" ACME 2000
+    wait "$reader" || { cat "$place/quotes"; failed "the reader of quotes"; }
+    grep -q "2000 quotes of ACME, the last one 2000" "$place/quotes" || { cat "$place/quotes"; failed "what the reader of quotes says"; }
+    passed=$((passed + 1))
+fi
+
+# Types: the stubs are those of the module, and a typed program passes at its strictest. Left out, and said so, where mypy cannot be had.
+if [ -x "$place/venv/bin/mypy" ] || pip -q install 'mypy>=1.8,<2' 2>"$place/log"; then
+    step "mypy --strict" python -m mypy --strict --cache-dir "$place/mypy" "$examples/leaderboard.py"
+    step "the stub of the module" python -m mypy.stubtest --ignore-missing-stub polder._polder
+else
+    echo "Python door: mypy could not be had; the stubs are not checked"
+fi
+echo "Python door: $passed passed, 0 failed"

@@ -15,10 +15,16 @@ For plain caching it is a mapping of its own, and the fastest way in::
 
     @cache.memoize(ttl=60)            # computed once, however many processes want it at once
     def price(symbol): ...
+
+And with a typed method for each command, whose replies are as the protocol has them::
+
+    calls = polder.Commands(polder.memory("app"))
+    calls.zadd("board", "NX", 1.5, "ann")
 """
 from polder import aio
-from polder._polder import Fault, Memory, Refused
+from polder._polder import Ended, Fault, Memory, Refused
 from polder.cache import Cache
 from polder.client import Connection, Polder, attach, cache, memory
+from polder.commands import Commands
 
-__all__ = ["Cache", "Connection", "Fault", "Memory", "Polder", "Refused", "aio", "attach", "cache", "memory"]
+__all__ = ["Cache", "Commands", "Connection", "Ended", "Fault", "Memory", "Polder", "Refused", "aio", "attach", "cache", "memory"]

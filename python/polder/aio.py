@@ -7,14 +7,15 @@ import asyncio
 import os
 import time
 from collections import deque
+from typing import Any, Optional
 
 import redis
 import redis.asyncio
 from redis.asyncio.connection import AbstractConnection
 
-from polder._polder import Caller, Fault
+from polder._polder import Ended, Fault
 from polder.client import Connection as _Sync
-from polder.client import _error, memory
+from polder.client import told, memory
 
 
 class Connection(AbstractConnection):
@@ -49,12 +50,8 @@ class Connection(AbstractConnection):
     async def connect(self):
         if self._caller is not None:
             return
-        self._caller = Caller(self._memory, int(self.protocol or 2), _error)
+        self._caller = self._introduced()
         self._descriptor = self._caller.fileno()
-        if self.db:
-            _Sync._expect(self._caller.start([b"SELECT", str(self.db).encode()]))
-        if self.client_name:
-            _Sync._expect(self._caller.start([b"CLIENT", b"SETNAME", self.encoder.encode(self.client_name)]))
         for reference in self._connect_callbacks:
             callback = reference()
             if callback:
@@ -76,6 +73,8 @@ class Connection(AbstractConnection):
     async def check_health(self):
         pass
 
+    _introduced = _Sync._introduced
+    _greeting = _Sync._greeting
     pack_command = _Sync.pack_command
     pack_commands = _Sync.pack_commands
     _decoded = _Sync._decoded
@@ -99,14 +98,16 @@ class Connection(AbstractConnection):
                 if waits:
                     return
                 self._replies.extend(answered)
-        except Fault as fault:
-            raise redis.ConnectionError(str(fault)) from fault
+        except (Ended, Fault) as failure:
+            self._forget()
+            raise redis.ConnectionError(str(failure)) from failure
 
     def _look(self):
         if self._waits:
             self._advance()
         else:
-            self._replies.extend(self._caller.hear())
+            with told():
+                self._replies.extend(self._caller.hear())
         return bool(self._replies)
 
     async def _wait(self, seconds):
@@ -150,7 +151,7 @@ class Connection(AbstractConnection):
                 self._cancel()
             raise
         reply = self._replies.popleft()
-        if isinstance(reply, redis.ResponseError):
+        if isinstance(reply, redis.RedisError):
             raise reply
         if not disable_decoding and self.encoder.decode_responses:
             return self._decoded(reply)
@@ -162,7 +163,7 @@ class Connection(AbstractConnection):
         self._forget()
 
 
-def attach(name="polder", *, db=0, ceiling=None, create=True, **options):
+def attach(name: str = "polder", *, db: int = 0, ceiling: Optional[int] = None, create: bool = True, **options: Any) -> "redis.asyncio.Redis":
     """redis-py's asyncio client on the memory of a name; as ``polder.attach``."""
     pool = redis.asyncio.ConnectionPool(connection_class=Connection, memory=memory(name, ceiling, create), db=db, **options)
     return redis.asyncio.Redis.from_pool(pool)

@@ -4,7 +4,18 @@ import hashlib
 import pickle
 import time
 import uuid
-from collections.abc import MutableMapping
+from collections.abc import Iterator, MutableMapping
+from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar, Union
+
+from polder._polder import Memory, Strings
+
+if TYPE_CHECKING:
+    # The mapping of the keys and values that come back; keys may be texts as well.
+    _Mapping = MutableMapping[Any, Any]
+else:
+    _Mapping = MutableMapping
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 # How long a wait for somebody who computes lasts at a time.
 _NAP = 1.0
@@ -15,10 +26,13 @@ redis.call('PUBLISH', KEYS[1], '')
 """
 
 
-class Cache(MutableMapping):
+class Cache(Strings, _Mapping):
     """Bytes by keys that are text or bytes. Every process that attaches the memory has the same ones."""
 
-    def __init__(self, memory, client, prefix="", db=0):
+    def __new__(cls, memory: Memory, client: Any, prefix: Union[str, bytes] = "", db: int = 0) -> "Cache":
+        return super().__new__(cls, memory, prefix.encode() if isinstance(prefix, str) else prefix, db)
+
+    def __init__(self, memory: Memory, client: Any, prefix: Union[str, bytes] = "", db: int = 0) -> None:
         self._memory = memory
         self._client = client
         self._prefix = prefix.encode() if isinstance(prefix, str) else prefix
@@ -27,49 +41,34 @@ class Cache(MutableMapping):
     def _key(self, key):
         return self._prefix + (key.encode() if isinstance(key, str) else key) if self._prefix else key
 
-    def __getitem__(self, key):
-        value = self._memory.get(self._key(key), self._db)
-        if value is None:
-            raise KeyError(key)
-        return value
-
-    def get(self, key, default=None):
-        value = self._memory.get(self._key(key), self._db)
-        return default if value is None else value
-
-    def __setitem__(self, key, value):
-        self._memory.set(self._key(key), value, None, self._db)
-
-    def set(self, key, value, ttl=None):
+    def set(self, key: Union[str, bytes], value: Union[str, bytes], ttl: Optional[float] = None) -> None:
         """Sets a key, for ever or for ``ttl`` seconds."""
-        until = None if ttl is None else int((time.time() + ttl) * 1000)
-        self._memory.set(self._key(key), value, until, self._db)
+        if ttl is None:
+            self[key] = value
+        else:
+            self.set_until(key, value, int((time.time() + ttl) * 1000))
 
-    def __delitem__(self, key):
-        if not self._memory.delete(self._key(key), self._db):
-            raise KeyError(key)
-
-    def __contains__(self, key):
-        return self._memory.get(self._key(key), self._db) is not None
-
-    def add(self, key, by=1):
-        """Adds to the integer in a key, where an absent one counts as 0; answers the sum."""
-        return self._memory.add(self._key(key), by, self._db)
-
-    def ttl(self, key):
+    def ttl(self, key: Union[str, bytes]) -> Optional[float]:
         """Seconds that a key has left; None: for ever, or not there."""
         left = self._client.pttl(self._key(key))
         return left / 1000 if left >= 0 else None
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[bytes]:
         pattern = b"".join(b"\\" + bytes([byte]) if byte in b"*?[]\\" else bytes([byte]) for byte in self._prefix) + b"*"
         for key in self._client.scan_iter(match=pattern, count=1000, _type="string"):
             yield key[len(self._prefix):]
 
-    def __len__(self):
+    def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def memoize(self, ttl=None, name=None, patience=30.0, dumps=pickle.dumps, loads=pickle.loads):
+    def memoize(
+        self,
+        ttl: Optional[float] = None,
+        name: Optional[str] = None,
+        patience: float = 30.0,
+        dumps: Callable[[Any], bytes] = pickle.dumps,
+        loads: Callable[[bytes], Any] = pickle.loads,
+    ) -> Callable[[_Function], _Function]:
         """Keeps a function's results. Of all who want one at once, in whatever process, one computes it and the others wait for it; should
         he die, the next one computes after ``patience`` seconds (longer than the function ever takes). Arguments must be picklable, and equal ones must pickle alike."""
 

@@ -2,20 +2,25 @@
 import os
 import threading
 import time
+import weakref
 from collections import deque
+from contextlib import contextmanager
+from typing import Any, Optional, Union
 
 import redis
 from redis._parsers import BaseParser
+from redis.client import EMPTY_RESPONSE, NEVER_DECODE
 from redis.connection import AbstractConnection
 
-from polder._polder import Caller, Fault, Memory
+from polder._polder import PLAIN, Caller, Ended, Fault, Memory
 from polder.cache import Cache
 
 _memories = {}
 _lock = threading.Lock()
+_pools = weakref.WeakSet()
 
 
-def memory(name, ceiling=None, create=True):
+def memory(name: str, ceiling: Optional[int] = None, create: bool = True) -> Memory:
     """The memory of a name, attached once in a process; a forked child goes on with its parent's."""
     segment = name if ":" in name else f"shm:{name}"
     with _lock:
@@ -25,28 +30,35 @@ def memory(name, ceiling=None, create=True):
         return known
 
 
-def _renew_lock():
-    # A thread of the parent may have held it.
+def _renew_locks():
+    # A thread of the parent may have held them, and redis-py makes none of them anew.
     global _lock
     _lock = threading.Lock()
+    for pool in list(_pools):
+        pool._lock, pool._fork_lock = threading.Lock(), threading.Lock()
 
 
-os.register_at_fork(after_in_child=_renew_lock)
+os.register_at_fork(after_in_child=_renew_locks)
 
 # How long a caller rests before Python looks for signals.
 _NAP = 0.1
 
 
-def _run(caller, words):
-    """The replies to a call, however long it waits."""
+def run_words(caller, words, patience=None):
+    """The replies to a call, however long it waits, or for so many seconds at most."""
     replies = caller.start(words)
-    try:
-        while replies is None:
-            caller.rest(_NAP)
-            replies = caller.resume()
-    except BaseException:
-        caller.cancel()
-        raise
+    if replies is None:
+        until = None if patience is None else time.monotonic() + patience
+        try:
+            while replies is None:
+                left = _NAP if until is None else until - time.monotonic()
+                if left <= 0:
+                    raise redis.TimeoutError("Timeout reading from memory")
+                caller.rest(min(left, _NAP))
+                replies = caller.resume()
+        except BaseException:
+            caller.cancel()
+            raise
     return replies
 
 
@@ -57,8 +69,18 @@ def _error(text):
     return _parse_error(text)
 
 
+@contextmanager
+def told():
+    """What a caller says, as redis-py says it of a connection."""
+    try:
+        yield
+    except (Ended, Fault) as failure:
+        raise redis.ConnectionError(str(failure)) from failure
+
+
 class Connection(AbstractConnection):
-    """What redis-py takes for a connection. It belongs to the thread that listens with it, like every caller that listens."""
+    """What redis-py takes for a connection. While it listens it belongs to its thread, like every caller that listens: another thread that goes on
+    with it subscribes again, and what the first one had not been shown by then is lost."""
 
     def __init__(self, memory=None, **options):
         self._memory = memory
@@ -82,22 +104,44 @@ class Connection(AbstractConnection):
     def connect(self):
         if self._caller is not None:
             return
-        protocol = int(self.protocol or 2)
-        caller = Caller(self._memory, protocol, _error)
-        self._caller = caller
-        if self.db:
-            self._expect(_run(caller, [b"SELECT", str(self.db).encode()]))
-        if self.client_name:
-            self._expect(_run(caller, [b"CLIENT", b"SETNAME", self.encoder.encode(self.client_name)]))
+        self._caller = self._introduced()
+        if self.redis_connect_func is not None:
+            self.redis_connect_func(self)
+        self._connect_callbacks = [reference for reference in self._connect_callbacks if reference()]
         for reference in self._connect_callbacks:
             callback = reference()
             if callback:
                 callback(self)
 
-    @staticmethod
-    def _expect(replies):
-        if isinstance(replies[0], Exception):
-            raise replies[0]
+    def _introduced(self, decode=False):
+        """A new caller that has said who it is."""
+        with told():
+            caller = Caller(self._memory, int(self.protocol or 2), _error, decode)
+            for words in self._greeting():
+                (reply,) = caller.start(words)
+                # Who may not say what library he uses goes on without.
+                if isinstance(reply, Exception) and words[1] != b"SETINFO":
+                    raise reply
+        return caller
+
+    def plain_call(self):
+        """What runs calls that never wait, with replies decoded as this connection's are."""
+        return self._introduced(self.encoder.decode_responses).call
+
+    def _greeting(self):
+        """What a connection says first."""
+        encode = self.encoder.encode
+        if self.credential_provider or self.username or self.password:
+            provider = self.credential_provider or redis.UsernamePasswordCredentialProvider(self.username, self.password)
+            yield [b"AUTH", *(bytes(encode(word)) for word in provider.get_credentials())]
+        if self.client_name:
+            yield [b"CLIENT", b"SETNAME", bytes(encode(self.client_name))]
+        if self.lib_name:
+            yield [b"CLIENT", b"SETINFO", b"LIB-NAME", bytes(encode(self.lib_name))]
+        if self.lib_version:
+            yield [b"CLIENT", b"SETINFO", b"LIB-VER", bytes(encode(self.lib_version))]
+        if self.db:
+            yield [b"SELECT", str(self.db).encode()]
 
     def disconnect(self, *args):
         self._caller = None
@@ -124,37 +168,61 @@ class Connection(AbstractConnection):
         if self._caller is None:
             self.connect()
         try:
-            for words in command:
-                self._replies.extend(_run(self._caller, words))
-                if words[0].upper() == b"QUIT":
-                    # The next call connects again.
-                    self._caller = None
-                    break
-        except Fault as fault:
-            raise redis.ConnectionError(str(fault)) from fault
+            with told():
+                for words in command:
+                    self._replies.extend(run_words(self._here(), words, self.socket_timeout))
+                    if words[0].upper() == b"QUIT":
+                        # The next call connects again.
+                        self._caller = None
+                        break
+        except redis.ConnectionError:
+            self.disconnect()
+            raise
 
     def send_command(self, *args, **kwargs):
         self.send_packed_command(self.pack_command(*args))
+
+    def _here(self):
+        """The caller, or another one that has subscribed to the same where that belongs to another thread."""
+        try:
+            self._caller.admit()
+        except Ended:
+            if not self._caller.is_elsewhere():
+                raise
+            self._caller = None
+            self.connect()
+        return self._caller
+
+    def _give_up_thread(self):
+        """Takes over what has been heard, and ends what listens in this thread, so that another one can go on without a loss."""
+        with told():
+            self._replies.extend(self._caller.hear())
+        self._caller = None
 
     def can_read(self, timeout=0):
         if self._caller is None:
             self.connect()
         until = time.monotonic() + (timeout or 0)
         while not self._replies:
-            self._replies.extend(self._caller.hear())
-            left = until - time.monotonic()
-            if self._replies or left <= 0:
-                break
-            self._caller.rest(min(left, _NAP))
+            with told():
+                self._replies.extend(self._here().hear())
+                left = until - time.monotonic()
+                if self._replies or left <= 0:
+                    break
+                self._caller.rest(min(left, _NAP))
         return bool(self._replies)
 
     def read_response(self, disable_decoding=False, *, disconnect_on_error=True, push_request=False, **_):
+        patience = self.socket_timeout
         while not self._replies:
             if self._caller is None:
                 raise redis.ConnectionError("nothing has been asked of this connection")
-            self.can_read(3600.0)
+            if not self.can_read(3600.0 if patience is None else patience) and patience is not None:
+                if disconnect_on_error:
+                    self.disconnect()
+                raise redis.TimeoutError("Timeout reading from memory")
         reply = self._replies.popleft()
-        if isinstance(reply, redis.ResponseError):
+        if isinstance(reply, redis.RedisError):
             raise reply
         if not disable_decoding and self.encoder.decode_responses:
             return self._decoded(reply)
@@ -170,29 +238,105 @@ class Connection(AbstractConnection):
         return reply
 
 
+class PubSub(redis.client.PubSub):
+    """redis-py's, whose worker threads take the subscriptions with them."""
+
+    def run_in_thread(self, *args, **kwargs):
+        connection = self.connection
+        if isinstance(connection, Connection) and connection.is_connected:
+            connection._give_up_thread()
+        return super().run_in_thread(*args, **kwargs)
+
+
 class Polder(redis.Redis):
-    """redis-py's client on an attached memory; see ``attach``."""
+    """redis-py's client on an attached memory; see ``attach``.
+
+    Calls that never wait and belong to no connection (``PLAIN``: GET, HSET, ZADD, ...) take a shorter way than through a pool of connections: one
+    caller serves all threads, since such a call is over before another thread gets its turn.
+    """
+
+    def __init__(self, *args, **options):
+        self._call = None
+        super().__init__(*args, **options)
 
     @property
-    def memory(self):
+    def memory(self) -> Memory:
         """The memory itself, for the shortest ways in."""
         return self.connection_pool.connection_kwargs["memory"]
 
-    def cache(self, prefix=""):
+    def cache(self, prefix: Union[str, bytes] = "") -> Cache:
         """The mapping of the strings in this database."""
         return Cache(self.memory, self, prefix, self.connection_pool.connection_kwargs.get("db", 0))
 
+    def pubsub(self, **kwargs):
+        return PubSub(self.connection_pool, event_dispatcher=self._event_dispatcher, **kwargs)
 
-def attach(name="polder", *, db=0, ceiling=None, create=True, **options):
+    def close(self):
+        self._call = None
+        super().close()
+
+    def _open(self):
+        """Makes the short way, if there is one: what runs a call, or says that it does not."""
+        pool = self.connection_pool
+        encoder = pool.get_encoder()
+        usual = encoder.encoding.lower() in ("utf-8", "utf8") and encoder.encoding_errors == "strict"
+        if not usual or self.connection is not None or not issubclass(pool.connection_class, Connection):
+            call = self._call = _unfit
+            return call
+        connection = pool.connection_class(**pool.connection_kwargs)
+        call = self._call = connection.plain_call()
+        return call
+
+    def execute_command(self, *args, **options):
+        name = args[0]
+        if name in PLAIN and NEVER_DECODE not in options:
+            try:
+                reply = (self._call or self._open())(*args)
+            except redis.ResponseError:
+                if EMPTY_RESPONSE in options:
+                    return options[EMPTY_RESPONSE]
+                raise
+            except (Ended, Fault) as failure:
+                self._call = None
+                raise redis.ConnectionError(str(failure)) from failure
+            if reply is not NotImplemented:
+                callback = _get(self.response_callbacks, name)
+                if callback is None:
+                    return reply
+                options.pop("keys", None)
+                options.pop(EMPTY_RESPONSE, None)
+                return callback(reply, **options)
+        return super().execute_command(*args, **options)
+
+    # The two that are called most, without a look at options that are not there.
+    def get(self, name):
+        return self.execute_command("GET", name)
+
+    def set(self, name, value, *args, **options):
+        if args or options:
+            return super().set(name, value, *args, **options)
+        return self.execute_command("SET", name, value)
+
+
+def _unfit(*_):
+    return NotImplemented
+
+
+# The callbacks' own way to look a name up makes it upper-case first, which those in PLAIN are.
+_get = dict.get
+
+
+def attach(name: str = "polder", *, db: int = 0, ceiling: Optional[int] = None, create: bool = True, **options: Any) -> "Polder":
     """redis-py's client on the memory of a name: ``shm:NAME`` (or just NAME), ``sysv:NAME`` or ``file:PATH``.
 
     ``ceiling`` is the most bytes it may grow to, where it is made. ``options`` are those of a redis-py connection: ``decode_responses``,
     ``encoding``, ``protocol``, ``client_name`` ...
     """
     pool = redis.ConnectionPool(connection_class=Connection, memory=memory(name, ceiling, create), db=db, **options)
+    _pools.add(pool)
     return Polder(connection_pool=pool)
 
 
-def cache(name="polder", *, prefix="", db=0, ceiling=None, create=True):
+def cache(name: str = "polder", *, prefix: Union[str, bytes] = "", db: int = 0, ceiling: Optional[int] = None, create: bool = True) -> Cache:
     """The mapping of the strings in a memory's database."""
     return attach(name, db=db, ceiling=ceiling, create=create).cache(prefix)

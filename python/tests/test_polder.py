@@ -168,6 +168,9 @@ class Door(unittest.TestCase):
         self.assertRaises(KeyError, cache.__delitem__, "k")
         self.assertEqual(list(cache), [b"t"])
         self.assertEqual((cache.add("n", 5), cache.add("n")), (5, 6))
+        self.assertEqual((cache.setdefault("n", b"0"), cache.pop("n"), sorted(cache.keys())), (b"6", b"6", [b"t"]))
+        cache.update({"u": b"1", b"w": "2"})
+        self.assertEqual(dict(cache.items()), {b"t": b"x", b"u": b"1", b"w": b"2"})
         self.r.rpush("cache:l", 1)
         self.assertRaises(polder.Refused, lambda: cache["l"])
         self.assertRaises(TypeError, cache.__setitem__, "k", 5)
@@ -238,22 +241,118 @@ class Door(unittest.TestCase):
     def test_misuse_is_told(self):
         self.assertRaises(polder.Fault, polder.Memory, "shm:a/b/c")
         self.assertRaises(polder.Fault, polder.Memory, "shm:none-there", create=False)
-        p = self.r.pubsub()
+        for wrong in (5, None, 1.5, ["k"], bytearray(b"k")):
+            self.assertRaises(TypeError, self.r.memory.get, wrong)
+            self.assertRaises(TypeError, self.r.memory.set, "k", wrong)
+        self.assertRaises(OverflowError, self.r.memory.get, "k", 256)
+        self.assertRaises(redis.DataError, self.r.set, "k", None)
+        self.assertRaises(redis.DataError, self.r.set, "k", True)
+        self.assertRaises(UnicodeEncodeError, self.r.get, "\ud800")
+
+    def test_a_subscription_goes_on_in_another_thread(self):
+        p = self.r.pubsub(ignore_subscribe_messages=True)
         p.subscribe("c")
         p.get_message(timeout=1)
         seen = []
 
-        def elsewhere():
-            try:
-                p.get_message(timeout=0)
-            except RuntimeError as error:
-                seen.append(str(error))
+        def listen():
+            # The first look subscribes again: from then on, it hears.
+            p.get_message(timeout=0.01)
+            listens.set()
+            seen.append(p.get_message(timeout=20))
 
-        thread = threading.Thread(target=elsewhere)
+        listens = threading.Event()
+        thread = threading.Thread(target=listen)
         thread.start()
-        thread.join()
-        self.assertIn("another thread", seen[0])
+        listens.wait(20)
+        self.r.publish("c", "there")
+        thread.join(20)
+        self.assertEqual(seen[0]["data"], b"there")
         p.close()
+
+    def test_run_in_thread(self):
+        heard, done = [], threading.Event()
+
+        def handle(message):
+            heard.append(message["data"])
+            if len(heard) == 3:
+                done.set()
+
+        p = self.r.pubsub(ignore_subscribe_messages=True)
+        p.subscribe(c=handle)
+        p.psubscribe(**{"n*": handle})
+        # What has come before is not lost.
+        self.r.publish("c", "one")
+        thread = p.run_in_thread(sleep_time=0.01)
+        deadline = time.monotonic() + 20
+        while self.r.pubsub_numsub("c") != [(b"c", 1)] and time.monotonic() < deadline:
+            time.sleep(0.005)
+        while self.r.pubsub_numpat() != 1 and time.monotonic() < deadline:
+            time.sleep(0.005)
+        self.r.publish("c", "two")
+        self.r.publish("news", "three")
+        self.assertTrue(done.wait(20), heard)
+        thread.stop()
+        thread.join(20)
+        self.assertEqual(heard, [b"one", b"two", b"three"])
+
+    def test_socket_timeout(self):
+        r = polder.attach(SEGMENT, socket_timeout=0.05)
+        began = time.monotonic()
+        self.assertRaises(redis.TimeoutError, r.blpop, "none", 20)
+        self.assertLess(time.monotonic() - began, 10)
+        self.assertIsNone(r.blpop("none", timeout=0.01))
+        self.r.rpush("none", "x")
+        self.assertEqual(r.llen("none"), 1)
+        with r.pubsub(ignore_subscribe_messages=True) as p:
+            p.subscribe("c")
+            p.get_message(timeout=0.01)
+            self.assertRaises(redis.TimeoutError, p.get_message, timeout=None)
+
+    def test_who_is_there_can_be_listed_and_ended(self):
+        other = polder.attach(SEGMENT, client_name="other")
+        other.client_id()
+        names = {client["name"]: client for client in self.r.client_list()}
+        self.assertTrue(names["other"]["addr"].startswith(f"pid:{os.getpid()}/"))
+        self.assertEqual(self.r.client_kill_filter(_id=names["other"]["id"]), 1)
+        # As where a server closes a connection: another one takes its place.
+        self.assertGreater(other.client_id(), int(names["other"]["id"]))
+        ended = []
+        thread = threading.Thread(target=lambda: ended.append(other.blpop("none", timeout=20)))
+        thread.start()
+        deadline = time.monotonic() + 20
+        blocked = []
+        while not blocked and time.monotonic() < deadline:
+            blocked = [client["id"] for client in self.r.client_list() if "b" in client["flags"]]
+        self.assertTrue(self.r.client_unblock(blocked[0]))
+        thread.join(20)
+        self.assertEqual(ended, [None])
+
+    def test_texts_of_other_encodings(self):
+        r = polder.attach(SEGMENT, encoding="latin-1", decode_responses=True)
+        r.set("k", "\xe9")
+        self.assertEqual(r.get("k"), "\xe9")
+        self.assertEqual(self.r.get("k"), b"\xe9")
+        r = polder.attach(SEGMENT, decode_responses=True)
+        self.assertRaises(UnicodeDecodeError, r.get, "k")
+        self.assertIs(r.set("k", "\u20ac", ex=10), True)
+        self.assertEqual(r.get("k"), "\u20ac")
+        self.assertIsNone(r.set("k", "x", nx=True))
+        r.set_response_callback("GET", lambda reply, **_: reply * 2)
+        self.assertEqual(r.get("k"), "\u20ac\u20ac")
+
+    def test_each_command_by_its_name(self):
+        calls = polder.Commands(self.r.memory, decode=True)
+        self.assertEqual(calls.zadd("z", "NX", 1.5, "a", 2, "b"), 2)
+        self.assertEqual(calls.zrange("z", 0, -1, "WITHSCORES"), [["a", 1.5], ["b", 2.0]])
+        self.assertEqual((calls.hset("h", "f", 1), calls.hgetall("h"), calls.del_("h", "z")), (1, {"f": "1"}, 2))
+        self.assertIsNone(calls.blpop("none", 0.01))
+        self.assertIn("maxmemory", calls.config_get("maxmemory"))
+        self.assertEqual(polder.Commands(self.r.memory, db=3).get("none"), None)
+        with self.assertRaisesRegex(redis.ResponseError, "wrong number"):
+            calls.get()
+        with self.assertRaises(AttributeError):
+            calls.no_such_command
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 //!
 //! A command's function takes the arguments that every call has, with the types that the grammar names; what is optional, repeated or a choice
 //! follows as a list of texts. They are `static inline`, so that a program takes what it uses and the library need not know them.
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use polder_commands::command::{CONTAINER, Command};
 use polder_commands::grammar::{Argument, arguments};
@@ -41,13 +41,19 @@ pub fn functions(root: &Path) -> Result<String, String> {
         sys_includes: ["stddef.h", "stdint.h"].map(String::from).to_vec(),
         ..cbindgen::Config::default()
     };
-    let sources = root.join("capi/src");
-    let mut files: Vec<_> = std::fs::read_dir(&sources).map_err(|error| format!("{}: {error}", sources.display()))?.flatten().collect();
-    files.sort_by_key(std::fs::DirEntry::file_name);
-    let builder = files.iter().fold(cbindgen::Builder::new().with_config(config), |builder, file| builder.with_src(file.path()));
+    let builder =
+        sources(&root.join("capi/src"))?.into_iter().fold(cbindgen::Builder::new().with_config(config), cbindgen::Builder::with_src);
     let mut text = Vec::new();
     builder.generate().map_err(|error| format!("polder.h: {error}"))?.write(&mut text);
     String::from_utf8(text).map_err(|error| format!("polder.h: {error}"))
+}
+
+/// The files that say what there is; the crate's own would lead to all of them a second time.
+fn sources(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let files = std::fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut paths: Vec<PathBuf> = files.flatten().map(|file| file.path()).filter(|path| !path.ends_with("lib.rs")).collect();
+    paths.sort();
+    Ok(paths)
 }
 
 /// `polder_commands.h`.
@@ -118,16 +124,16 @@ static inline polder_text polder_double(polder_digits *digits, double value)
 }
 "#;
 
-/// What a parameter is in C, by the argument that it stands for.
+/// What a parameter is, by the argument that it stands for.
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+pub(crate) enum Kind {
     Text,
     Integer,
     Double,
 }
 
 /// The grammar says "integer" of some words that are texts to some commands (`ZRANGE key (1 +inf BYSCORE`) or have fractions: the widest holds.
-fn kind(command: &Command, argument: &Argument) -> Kind {
+pub(crate) fn kind(command: &Command, argument: &Argument) -> Kind {
     const BY_INDEX: [&str; 6] = ["LRANGE", "LTRIM", "GETRANGE", "SUBSTR", "ZREMRANGEBYRANK", "SETRANGE"];
     match (argument.kind, argument.name.as_str()) {
         (_, "timeout") | ("double", _) => Kind::Double,
@@ -147,7 +153,7 @@ fn function(command: &Command) -> String {
     };
     let named: Vec<&Argument> = all.iter().take_while(plain).collect();
     let open = named.len() < all.len();
-    let names = distinct(&named);
+    let names = distinct(&named, &TAKEN);
     let (mut parameters, mut room, mut words) = (String::new(), String::new(), Vec::new());
     for word in command.name.split('|') {
         words.push(format!("polder_string(\"{word}\")"));
@@ -194,13 +200,15 @@ fn renamed(name: &str) -> String {
     }
 }
 
-/// The arguments' names as C takes them, each once.
-fn distinct(named: &[&Argument]) -> Vec<String> {
-    const TAKEN: [&str; 7] = ["double", "default", "register", "caller", "reply", "args", "more"];
+/// What C, and the functions, call something else.
+const TAKEN: [&str; 7] = ["double", "default", "register", "caller", "reply", "args", "more"];
+
+/// The arguments' names as a language takes them that has some names `taken`, each once.
+pub(crate) fn distinct(named: &[&Argument], taken: &[&str]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for argument in named {
         let mut name: String = argument.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-        if TAKEN.contains(&name.as_str()) {
+        if taken.contains(&name.as_str()) {
             name.push('_');
         }
         while names.contains(&name) {

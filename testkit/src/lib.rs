@@ -19,6 +19,7 @@ pub mod fuzz;
 pub mod gather;
 pub mod peers;
 pub mod process;
+pub mod python_stub;
 pub mod random;
 pub mod resp;
 pub mod runner;

@@ -1,11 +1,11 @@
-//! Writes what is derived from the tables and sources: `docs` writes docs/commands.md, docs/settings.md and the C headers, `docs --check`
-//! only says which of them are stale.
+//! Writes what is derived from the tables and sources: `docs` writes docs/commands.md, docs/settings.md, the C headers and the Python stub,
+//! `docs --check` only says which of them are stale.
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use polder_commands::command::{Command, Run};
 use polder_commands::{FAMILIES, settings};
-use polder_testkit::c_header;
+use polder_testkit::{c_header, python_stub};
 
 fn main() -> ExitCode {
     let only_check = std::env::args().any(|word| word == "--check");
@@ -22,6 +22,7 @@ fn main() -> ExitCode {
         ("docs/settings.md", settings::document::markdown()),
         ("capi/include/polder.h", header),
         ("capi/include/polder_commands.h", c_header::commands()),
+        ("python/polder/commands.pyi", python_stub::commands()),
     ];
     let mut stale = Vec::new();
     for (name, text) in &pages {

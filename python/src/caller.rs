@@ -1,0 +1,195 @@
+//! Every command by its arguments: what redis-py takes for a connection stands on this.
+use std::os::fd::IntoRawFd;
+use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::time::Duration;
+
+use polder_engine::{Answer, Error, Item, Protocol};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyFloat, PyInt, PyList, PyNotImplemented, PyString, PyTuple};
+use smallvec::SmallVec;
+
+use crate::{Memory, failed};
+
+/// An argument as redis-py encodes it with its default encoding, where it is of one of the four types that need no thought.
+fn word<'p>(arg: &Bound<'p, PyAny>) -> PyResult<Option<Bound<'p, PyBytes>>> {
+    if let Ok(bytes) = arg.cast_exact::<PyBytes>() {
+        return Ok(Some(bytes.clone()));
+    }
+    if let Ok(text) = arg.cast_exact::<PyString>() {
+        return text.encode_utf8().map(Some);
+    }
+    if arg.is_exact_instance_of::<PyInt>() || arg.is_exact_instance_of::<PyFloat>() {
+        return arg.repr()?.encode_utf8().map(Some);
+    }
+    Ok(None)
+}
+
+/// To a memory what a connection is to a server. One call at a time.
+#[pyclass(frozen, module = "polder._polder")]
+pub struct Caller {
+    caller: Mutex<polder_engine::Caller>,
+    /// Makes an exception of an error's text.
+    error: Py<PyAny>,
+    /// Texts come as str (UTF-8) and not as bytes.
+    decode: bool,
+}
+
+#[pymethods]
+impl Caller {
+    /// `protocol`: 2 or 3, the shapes of replies; `error`: makes an exception of an error's text; `decode`: texts as str.
+    #[new]
+    #[pyo3(signature = (memory, protocol, error, decode=false))]
+    fn open(memory: &Memory, protocol: u8, error: Py<PyAny>, decode: bool) -> PyResult<Caller> {
+        let protocol = match protocol {
+            2 => Protocol::Resp2,
+            3 => Protocol::Resp3,
+            other => return Err(PyValueError::new_err(format!("there is no protocol {other}"))),
+        };
+        Ok(Caller { caller: Mutex::new(polder_engine::Caller::speaking(&memory.memory, protocol)), error, decode })
+    }
+
+    /// Begins a call that may wait: its replies, or None while it waits.
+    fn start<'p>(&self, py: Python<'p>, args: Vec<Bound<'p, PyBytes>>) -> PyResult<Option<Bound<'p, PyList>>> {
+        let args: Vec<&[u8]> = args.iter().map(|arg| arg.as_bytes()).collect();
+        let mut caller = self.own()?;
+        let own = &mut *caller;
+        let answered = match args.first().and_then(|name| polder_engine::nature(name)) {
+            Some(nature) if nature.long => py.detach(|| own.start(&args)),
+            _ => own.start(&args),
+        };
+        drop(caller);
+        self.progressed(py, answered)
+    }
+
+    /// Runs a call that is in PLAIN: its reply. NotImplemented, and nothing has happened, where an argument is of a type that is left to Python, or
+    /// another thread is at it.
+    #[pyo3(signature = (*args))]
+    fn call<'p>(&self, args: &Bound<'p, PyTuple>) -> PyResult<Bound<'p, PyAny>> {
+        let py = args.py();
+        let mut words: SmallVec<[Bound<'p, PyBytes>; 8]> = SmallVec::new();
+        for arg in args.iter_borrowed() {
+            match word(&arg)? {
+                Some(word) => words.push(word),
+                None => return Ok(PyNotImplemented::get(py).to_owned().into_any()),
+            }
+        }
+        let words: SmallVec<[&[u8]; 8]> = words.iter().map(|word| word.as_bytes()).collect();
+        // Python code may run while a reply is taken over (the collector's finalizers), and call in here again.
+        let Ok(mut caller) = self.caller.try_lock() else { return Ok(PyNotImplemented::get(py).to_owned().into_any()) };
+        match caller.show(&words, |item| self.value(py, item)) {
+            Ok(reply) => reply,
+            Err(Error::Refused(text)) => {
+                drop(caller);
+                Err(PyErr::from_value(self.error(py, text.as_bytes())?))
+            }
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Raises Ended where it cannot be used here any more.
+    fn admit(&self) -> PyResult<()> {
+        self.own()?.admit().map_err(failed)
+    }
+
+    /// Whether that is so because it listens in another thread, or in the process that this one was forked from.
+    fn is_elsewhere(&self) -> PyResult<bool> {
+        Ok(matches!(self.own()?.admit(), Err(Error::WrongThread | Error::Forked)))
+    }
+
+    /// Goes on with it.
+    fn resume<'p>(&self, py: Python<'p>) -> PyResult<Option<Bound<'p, PyList>>> {
+        let answered = self.own()?.resume();
+        self.progressed(py, answered)
+    }
+
+    /// Ends it as its timeout would.
+    fn cancel(&self) -> PyResult<()> {
+        self.own()?.cancel().map_err(failed)
+    }
+
+    /// Sleeps until there may be something to go on with or to hear, at most so many seconds and half a second; others run meanwhile.
+    fn rest(&self, py: Python<'_>, seconds: f64) -> PyResult<()> {
+        let mut caller = self.own()?;
+        let own = &mut *caller;
+        let patience = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
+        py.detach(|| own.rest(patience)).map_err(failed)
+    }
+
+    /// Until when it waits, in milliseconds since the Unix epoch; None: for ever, or not at all.
+    fn until_ms(&self) -> PyResult<Option<u64>> {
+        Ok(self.own()?.until_ms().filter(|until_ms| *until_ms != u64::MAX))
+    }
+
+    /// What has been heard.
+    fn hear<'p>(&self, py: Python<'p>) -> PyResult<Bound<'p, PyList>> {
+        let heard = PyList::empty(py);
+        let mut failure = Ok(());
+        let hear = |item: Item<'_>| {
+            let told = self.value(py, item).and_then(|message| heard.append(message));
+            failure = std::mem::replace(&mut failure, Ok(())).and(told);
+        };
+        self.own()?.hear(Duration::ZERO, hear).map_err(failed)?;
+        failure.map(|()| heard)
+    }
+
+    /// A descriptor that is readable when there is something to hear or to go on with. Close it.
+    fn fileno(&self) -> PyResult<i32> {
+        Ok(self.own()?.descriptor().map_err(failed)?.into_raw_fd())
+    }
+
+    fn __traverse__(&self, visit: pyo3::gc::PyVisit<'_>) -> Result<(), pyo3::gc::PyTraverseError> {
+        visit.call(&self.error)
+    }
+}
+
+impl Caller {
+    fn own(&self) -> PyResult<MutexGuard<'_, polder_engine::Caller>> {
+        match self.caller.try_lock() {
+            Ok(caller) => Ok(caller),
+            Err(TryLockError::Poisoned(_)) => Err(PyRuntimeError::new_err("a defect of Polder has ended this caller")),
+            Err(TryLockError::WouldBlock) => Err(PyRuntimeError::new_err("this caller runs a call in another thread")),
+        }
+    }
+
+    fn progressed<'p>(&self, py: Python<'p>, answered: Result<Option<Answer>, Error>) -> PyResult<Option<Bound<'p, PyList>>> {
+        match answered {
+            Ok(Some(answer)) => self.replies(py, &answer).map(Some),
+            Ok(None) => Ok(None),
+            Err(Error::Refused(text)) => PyList::new(py, [self.error(py, text.as_bytes())?]).map(Some),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    fn replies<'p>(&self, py: Python<'p>, answer: &Answer) -> PyResult<Bound<'p, PyList>> {
+        PyList::new(py, answer.items().map(|item| self.value(py, item)).collect::<PyResult<Vec<_>>>()?)
+    }
+
+    fn error<'p>(&self, py: Python<'p>, text: &[u8]) -> PyResult<Bound<'p, PyAny>> {
+        self.error.bind(py).call1((String::from_utf8_lossy(text),))
+    }
+
+    fn value<'p>(&self, py: Python<'p>, item: Item<'_>) -> PyResult<Bound<'p, PyAny>> {
+        let list = |items: polder_engine::Items<'_>| -> PyResult<Bound<'p, PyAny>> {
+            Ok(PyList::new(py, items.map(|item| self.value(py, item)).collect::<PyResult<Vec<_>>>()?)?.into_any())
+        };
+        Ok(match item {
+            Item::Null => py.None().into_bound(py),
+            Item::Status(text) | Item::Bulk(text) | Item::Verbatim(_, text) if self.decode => PyString::from_bytes(py, text)?.into_any(),
+            Item::Status(text) | Item::Bulk(text) | Item::Verbatim(_, text) => PyBytes::new(py, text).into_any(),
+            Item::Error(text) => self.error(py, text)?,
+            Item::Integer(value) => value.into_pyobject(py)?.into_any(),
+            Item::Double(value) => value.into_pyobject(py)?.into_any(),
+            Item::Boolean(value) => value.into_pyobject(py)?.to_owned().into_any(),
+            Item::BigNumber(text) => py.get_type::<pyo3::types::PyInt>().call1((String::from_utf8_lossy(text),))?,
+            Item::Array(items) | Item::Set(items) | Item::Push(items) => list(items)?,
+            Item::Map(mut items) => {
+                let dict = PyDict::new(py);
+                while let (Some(key), Some(value)) = (items.next(), items.next()) {
+                    dict.set_item(self.value(py, key)?, self.value(py, value)?)?;
+                }
+                dict.into_any()
+            }
+        })
+    }
+}

@@ -1,0 +1,163 @@
+"""Forks, threads and preloading: what a server such as gunicorn does to an attachment. Run by python/test.sh."""
+import concurrent.futures
+import functools
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+import unittest
+
+import polder
+
+SEGMENT = f"shm:python-processes-{os.getpid()}"
+PATIENCE = 60
+
+
+def child(work):
+    """Runs something in a forked child: its process."""
+    number = os.fork()
+    if number:
+        return number
+    code = 1
+    try:
+        # Who hangs is ended, and told apart.
+        signal.alarm(PATIENCE)
+        work()
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def serve(r, worker):
+    """What a preloaded worker does with the client that its parent has made."""
+    assert r.get("config") == b"preloaded"
+    for _ in range(200):
+        r.incr("requests")
+    cache = r.cache("cache:")
+    cache[f"worker:{worker}"] = b"x"
+    with r.pipeline() as pipe:
+        assert pipe.set(f"p:{worker}", 1).incr(f"p:{worker}").execute() == [True, 2]
+    assert r.eval("return redis.call('GET', KEYS[1])", 1, "config") == b"preloaded"
+    assert r.config_get("maxmemory") and r.client_list()
+    with r.pubsub(ignore_subscribe_messages=True) as p:
+        p.subscribe(f"news:{worker}")
+        p.get_message(timeout=0.01)
+        assert r.publish(f"news:{worker}", "x") == 1
+        assert p.get_message(timeout=PATIENCE)["data"] == b"x"
+    assert r.blpop(f"none:{worker}", timeout=0.01) is None
+
+
+def squared(name, number):
+    r = polder.attach(name)
+    return int(r.incrby("sum", number * number)) and number * number
+
+
+class Processes(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.r = polder.attach(SEGMENT, ceiling=128 << 20)
+
+    @classmethod
+    def tearDownClass(cls):
+        polder.Memory.remove(SEGMENT)
+
+    def setUp(self):
+        self.r.flushall()
+        self.r.set("config", "preloaded")
+
+    def ended(self, children):
+        self.assertEqual([os.waitpid(number, 0)[1] for number in children], [0] * len(children))
+
+    def test_workers_go_on_with_what_was_preloaded(self):
+        self.r.get("config")
+        with self.r.pubsub(ignore_subscribe_messages=True) as p:
+            p.subscribe("parent")
+            p.get_message(timeout=0.01)
+            self.ended([child(lambda worker=worker: serve(self.r, worker)) for worker in range(4)])
+            self.assertEqual(self.r.publish("parent", "m"), 1)
+            self.assertEqual(p.get_message(timeout=PATIENCE)["data"], b"m")
+        self.assertEqual(self.r.get("requests"), b"800")
+        self.assertEqual(len(self.r.cache("cache:")), 4)
+
+    def test_forks_between_busy_threads_leave_no_child_behind(self):
+        over = threading.Event()
+        failed = []
+
+        def guarded(work):
+            try:
+                while not over.is_set():
+                    work()
+            except BaseException as failure:
+                failed.append(failure)
+
+        def calls():
+            self.r.set("k", "v")
+            self.r.eval("return 1", 0)
+            self.r.config_get("*")
+            self.r.info()
+
+        def subscriptions():
+            with self.r.pubsub() as p:
+                p.subscribe("busy")
+                p.get_message(timeout=0.001)
+                self.r.publish("busy", "m")
+
+        def waits():
+            self.r.blpop("none", timeout=0.002)
+            polder.Commands(self.r.memory).client_list()
+
+        threads = [threading.Thread(target=guarded, args=(work,)) for work in (calls, subscriptions, waits, calls)]
+        [thread.start() for thread in threads]
+        try:
+            for turn in range(12):
+                self.ended([child(lambda: serve(self.r, turn))])
+        finally:
+            over.set()
+            [thread.join(PATIENCE) for thread in threads]
+        self.assertEqual(failed, [])
+
+    def test_a_child_of_a_child(self):
+        def first():
+            self.r.incr("requests")
+            status = os.waitpid(child(lambda: serve(self.r, 1)), 0)[1]
+            assert status == 0
+            self.r.incr("requests")
+
+        self.ended([child(first)])
+        self.assertEqual(self.r.get("requests"), b"202")
+
+    def test_pools_of_processes_and_threads(self):
+        for how in ("fork", "spawn"):
+            self.r.delete("sum")
+            with multiprocessing.get_context(how).Pool(3) as pool:
+                self.assertEqual(pool.map(functools.partial(squared, SEGMENT), range(1, 20)), [number * number for number in range(1, 20)], how)
+            self.assertEqual(int(self.r.get("sum")), sum(number * number for number in range(1, 20)))
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda number: [self.r.hincrby("h", "f", number) for _ in range(50)], range(8)))
+        self.assertEqual(self.r.hget("h", "f"), str(50 * 28).encode())
+
+    def test_a_killed_worker_holds_nobody_up(self):
+        def busy():
+            while True:
+                self.r.incr("n")
+                self.r.rpush("l", "x")
+
+        for _ in range(5):
+            workers = [child(busy) for _ in range(3)]
+            time.sleep(0.1)
+            [os.kill(worker, signal.SIGKILL) for worker in workers]
+            [os.waitpid(worker, 0) for worker in workers]
+            self.assertEqual(self.r.incr("n") - self.r.rpush("l", "x") in range(-3, 18), True)
+
+
+if __name__ == "__main__":
+    outcome = unittest.main(exit=False, verbosity=0).result
+    bad = len(outcome.failures) + len(outcome.errors)
+    print(f"Python processes: {outcome.testsRun - bad} passed, {bad} failed")
+    sys.exit(bad != 0)
