@@ -45,6 +45,8 @@ static="$(pkg-config --cflags polder) $place/prefix/lib/libpolder.a $place/prefi
 cd "$root/capi"
 step "the sanitized build" cc $warn -fsanitize=address,undefined -fno-sanitize-recover=undefined tests/door.c -o "$place/door-asan" $shared
 step "the static build" cc $warn tests/door.c -o "$place/door-static" $static
+step "the sanitized hostile build" cc $warn -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined tests/hostile.c -o "$place/hostile-asan" $shared
+step "the static hostile build" cc $warn -O1 tests/hostile.c -o "$place/hostile-static" $static
 step "the feed's build" cc $warn examples/feed.c -o "$place/feed" $shared
 step "the leaderboard's build" cc $warn -fsanitize=address examples/leaderboard.c -o "$place/leaderboard" $shared
 printf '#include <polder_commands.h>\nint main() { return 0; }\n' >"$place/cxx.cc"
@@ -57,6 +59,12 @@ expect "the static run" "checks hold" "$place/door-static" "shm:$name-static"
 if command -v valgrind >/dev/null; then
     expect "the run under valgrind" "checks hold" valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite --child-silent-after-fork=yes \
         "$place/door-static" "shm:$name-valgrind"
+fi
+
+# Everything handed in wrongly, at random.
+expect "hostile input under the sanitizer" "calls" "$place/hostile-asan" "shm:$name-hostile" "$$" 20000
+if command -v valgrind >/dev/null; then
+    expect "hostile input under valgrind" "calls" valgrind -q --error-exitcode=9 "$place/hostile-static" "shm:$name-hostile-valgrind" "$$" 700
 fi
 
 # A feed handler, read by a Redis client of a server and by another process.

@@ -1,10 +1,10 @@
 //! Memories and listeners: what any thread may use.
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ffi::{c_char, c_void};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-use polder_engine::{Caller, Listener, Memory, Options};
+use polder_engine::{Caller, Listener, Memory, Options, Shelter};
 
 use crate::reply::{lay_out, polder_reply};
 use crate::status::polder_status::{self, POLDER_CLOSED};
@@ -48,16 +48,12 @@ pub struct polder_options {
 /// Is shown a message; `message` lives until it returns.
 pub type polder_heard = Option<unsafe extern "C" fn(context: *mut c_void, message: *const polder_reply)>;
 
-static MEMORIES: LazyLock<Mutex<HashMap<u64, Arc<Memory>>>> = LazyLock::new(Mutex::default);
-static LISTENERS: LazyLock<Mutex<HashMap<u64, Listener>>> = LazyLock::new(Mutex::default);
+static MEMORIES: Shelter<BTreeMap<u64, Arc<Memory>>> = Shelter::new(BTreeMap::new());
+static LISTENERS: Shelter<BTreeMap<u64, Listener>> = Shelter::new(BTreeMap::new());
 static HANDLES: AtomicU64 = AtomicU64::new(1);
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn memory_of(memory: polder_memory) -> Done<Arc<Memory>> {
-    let known = locked(&MEMORIES).get(&memory.handle).cloned();
+    let known = MEMORIES.lock().get(&memory.handle).cloned();
     known.ok_or_else(|| Failure(POLDER_CLOSED, "ERR there is no such memory: it has been detached".into()))
 }
 
@@ -76,7 +72,7 @@ pub extern "C" fn polder_attach(segment: *const c_char, options: *const polder_o
         }
         let attached = Arc::new(Memory::attach(&how)?);
         let handle = HANDLES.fetch_add(1, Ordering::Relaxed);
-        locked(&MEMORIES).insert(handle, attached);
+        MEMORIES.lock().insert(handle, attached);
         give(memory, polder_memory { handle });
         Ok(())
     })
@@ -87,7 +83,7 @@ pub extern "C" fn polder_attach(segment: *const c_char, options: *const polder_o
 pub extern "C" fn polder_detach(memory: polder_memory) -> polder_status {
     guarded(|| {
         memory_of(memory)?;
-        let detached = locked(&MEMORIES).remove(&memory.handle);
+        let detached = MEMORIES.lock().remove(&memory.handle);
         drop(detached);
         Ok(())
     })
@@ -155,7 +151,7 @@ pub extern "C" fn polder_listen(
             unsafe { heard(shown.context, shown.nodes.as_ptr()) };
         })?;
         let handle = HANDLES.fetch_add(1, Ordering::Relaxed);
-        locked(&LISTENERS).insert(handle, started);
+        LISTENERS.lock().insert(handle, started);
         give(listener, polder_listener { handle });
         Ok(())
     })
@@ -165,7 +161,7 @@ pub extern "C" fn polder_listen(
 #[unsafe(no_mangle)]
 pub extern "C" fn polder_stop(listener: polder_listener) -> polder_status {
     guarded(|| {
-        let stopped = locked(&LISTENERS).remove(&listener.handle);
+        let stopped = LISTENERS.lock().remove(&listener.handle);
         match stopped {
             Some(stopped) => stopped.stop(),
             None => return Err(Failure(POLDER_CLOSED, "ERR there is no such listener: it has been stopped".into())),

@@ -1,6 +1,7 @@
 //! What a function answers, and the text to it.
+use std::borrow::Cow;
 use std::cell::RefCell;
-use std::ffi::{CString, c_char};
+use std::ffi::{CStr, CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use polder_engine::{Error, Fault, Stop};
@@ -76,7 +77,7 @@ impl From<Stop> for Failure {
 }
 
 thread_local! {
-    static MESSAGE: RefCell<CString> = RefCell::default();
+    static MESSAGE: RefCell<Cow<'static, CStr>> = const { RefCell::new(Cow::Borrowed(c"")) };
 }
 
 /// Runs what a function does (C2), and keeps the text of what went wrong.
@@ -87,7 +88,11 @@ pub(crate) fn guarded(work: impl FnOnce() -> Done) -> polder_status {
         Err(_) => Failure(POLDER_PANIC, "ERR a defect of Polder: please report what was written to the error stream".into()),
     };
     let Failure(status, text) = failure;
-    let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
+    let text = match status {
+        // Said too often for a text to be made each time.
+        POLDER_ABSENT => Cow::Borrowed(c"ERR no such key"),
+        _ => Cow::Owned(CString::new(text.replace('\0', " ")).unwrap_or_default()),
+    };
     // At the thread's end there is nobody left to read it.
     let _ = MESSAGE.try_with(|message| message.replace(text));
     status

@@ -21,7 +21,7 @@ fn on_database<R>(caller: polder_caller, work: impl FnOnce(Database<'_>) -> Done
 }
 
 fn absent<T>() -> Done<T> {
-    Err(Failure(POLDER_ABSENT, "ERR no such key".into()))
+    Err(Failure(POLDER_ABSENT, String::new()))
 }
 
 /// Copies the string in a key to `buffer`. `length` gets its length, also when the room is too small (POLDER_TOO_SMALL: nothing is copied). No such

@@ -66,8 +66,16 @@ pub(crate) fn leave(handle: u64) -> Done<Box<Door>> {
 }
 
 fn take(handle: u64) -> Done<Box<Door>> {
-    with(|thread| match thread.doors.iter_mut().find(|(known, _)| *known == handle) {
-        Some((_, door)) => door.take().map_or_else(|| misuse("this caller is in use: its own callback may not call it"), Ok),
+    take_at(handle).map(|(_, door)| door)
+}
+
+/// Takes a caller out of its place, which is answered too.
+fn take_at(handle: u64) -> Done<(usize, Box<Door>)> {
+    with(|thread| match thread.doors.iter_mut().enumerate().find(|(_, (known, _))| *known == handle) {
+        Some((at, (_, door))) => match door.take() {
+            Some(door) => Ok((at, door)),
+            None => misuse("this caller is in use: its own callback may not call it"),
+        },
         None if handle >> SERIAL_BITS != thread.number && handle >> SERIAL_BITS != 0 => {
             Err(Failure(POLDER_WRONG_THREAD, "ERR this caller is another thread's: open one in each thread".into()))
         }
@@ -76,23 +84,29 @@ fn take(handle: u64) -> Done<Box<Door>> {
 }
 
 /// Uses a caller of this thread. One that panics is not put back.
+#[inline]
 pub(crate) fn lend<R>(handle: u64, work: impl FnOnce(&mut Door) -> Done<R>) -> Done<R> {
-    /// Forgets the caller, unless it is put back first.
+    /// Forgets the caller, unless it is put back.
     struct Lent(u64);
     impl Drop for Lent {
         fn drop(&mut self) {
-            let _ = with(|thread| thread.doors.retain(|(known, door)| *known != self.0 || door.is_some()));
+            let _ = with(|thread| thread.doors.retain(|(known, _)| *known != self.0));
         }
     }
-    let mut door = take(handle)?;
+    let (at, mut door) = take_at(handle)?;
     let lent = Lent(handle);
     let done = work(&mut door);
+    std::mem::forget(lent);
     with(|thread| {
-        if let Some((_, place)) = thread.doors.iter_mut().find(|(known, _)| *known == handle) {
+        // A callback may have closed others, so that it stands elsewhere now.
+        let place = match thread.doors.get_mut(at) {
+            Some((known, place)) if *known == handle => Some(place),
+            _ => thread.doors.iter_mut().find(|(known, _)| *known == handle).map(|(_, place)| place),
+        };
+        if let Some(place) = place {
             *place = Some(door);
         }
     })?;
-    drop(lent);
     done
 }
 
