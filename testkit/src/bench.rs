@@ -7,6 +7,7 @@
 //! Every run appends one line to bench/history.jsonl: what, when, which commit, which machine, the figures.
 pub mod calls;
 pub mod contention;
+pub mod doors;
 pub mod in_process;
 pub mod memory;
 pub mod messages;
@@ -42,6 +43,8 @@ pub const BENCHES: &[Bench] = &[
     Bench { name: "calls", about: "server CPU time of XADD, scripts, EXEC, groups and PUBLISH", run: calls::calls },
     Bench { name: "inprocess", about: "GET and SET in this process against hashbrown", run: in_process::single },
     Bench { name: "batch", about: "GET of 16 keys at once against one at a time", run: in_process::batch },
+    Bench { name: "c", about: "GET and SET by the C library against Rust", run: doors::c },
+    Bench { name: "python", about: "get and set by Python against redis-py over a Unix socket", run: doors::python },
     Bench { name: "memory", about: "bytes per key, everything counted", run: memory::per_key },
     Bench { name: "growth", about: "latency of SET while the table grows", run: in_process::growth },
     Bench { name: "attach", about: "time to attach a large segment", run: memory::attach },

@@ -10,6 +10,7 @@ use crate::arguments;
 use crate::caller::{Caller, Embedder};
 use crate::scratch::Scratch;
 
+mod door;
 mod rdb;
 mod values;
 
@@ -20,6 +21,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "rdb", seeds: rdb::seeds, try_input: rdb::it_is_read_alike_however_it_is_cut, smoke: true },
     Target { name: "restore", seeds: rdb::payload_seeds, try_input: rdb::a_payload_is_restored_or_refused, smoke: true },
     Target { name: "commands", seeds: request_seeds, try_input: commands_answer_once, smoke: true },
+    Target { name: "door", seeds: door::seeds, try_input: door::callers_are_used_in_any_order, smoke: true },
     Target { name: "damaged-segment", seeds: damage_seeds, try_input: a_damaged_segment_gives_errors, smoke: true },
     Target { name: "damaged-values", seeds: values::seeds, try_input: values::damaged_values_give_errors, smoke: true },
 ];
