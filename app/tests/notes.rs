@@ -103,18 +103,23 @@ fn info_sums_up_what_all_processes_have_counted() {
         assert!(figure(client, "latencystats", "latency_percentiles_usec_hset").starts_with("p50="));
         let section = ask(client, "INFO processes");
         for server in &servers {
-            let line = format!("process_{}:polder_version=", server.pid());
+            let line = format!(":pid={},polder_version=", server.pid());
             assert!(section.contains(&line) && section.contains(&format!("tcp_port={}", server.port())), "{section}");
         }
         // Scripts are told the same.
-        let told = ask(client, "EVAL return(redis.call('INFO','clients')) 0");
+        let told = ask(client, "EVAL redis.call('INFO')return(redis.call('INFO','clients')) 0");
         assert!(told.contains("connected_clients:3"), "{told}");
+        ask(client, "MULTI");
+        ask(client, "EVAL redis.call('INCR','runs')redis.call('INFO')return(#redis.call('INFO','clients')>100) 0");
+        ask(client, "INFO clients");
+        assert!(ask(client, "EXEC").contains("connected_clients:3"));
     }
+    assert_eq!(ask(&mut one, "GET runs"), "\"2\"");
     ask(&mut one, "CONFIG RESETSTAT");
     assert!(!ask(&mut other, "INFO commandstats").contains("cmdstat_hset"));
     servers[1].kill();
     assert_eq!(figure(&mut one, "clients", "connected_clients"), "1");
-    assert_eq!(ask(&mut one, "INFO processes").matches("process_").count(), 1);
+    assert_eq!(ask(&mut one, "INFO processes").matches("\\nprocess").count(), 1);
     segment.verify();
 }
 

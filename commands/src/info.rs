@@ -23,7 +23,7 @@ fn info(call: &mut Call<'_>) -> Outcome {
         false => Vec::new(),
     };
     let mut facts = Facts::gather(call.table, call.host, databases(call.txn, call.host));
-    facts.whole.add(elsewhere::lines(&answers));
+    facts.whole.add(&answers);
     let texts: Vec<String> = shown.iter().map(|section| section.render(&facts)).collect();
     call.reply.verbatim("txt", texts.join("\r\n").as_bytes());
     Ok(())

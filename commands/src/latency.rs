@@ -277,7 +277,7 @@ fn histogram(call: &mut SessionCall<'_>) -> Outcome {
     let wanted: Vec<&Command> = call.args[2..].iter().filter_map(|name| find(name)).flat_map(with_subcommands).collect();
     let answers = elsewhere::ask(call.table, call.session, call.host, &[b"INFO"])?;
     let mut whole = Whole::of(call.host);
-    whole.add(elsewhere::lines(&answers));
+    whole.add(&answers);
     let mut totals = whole.calls;
     totals.retain(|(command, total)| {
         total.latency.total() > 0 && (call.args.len() == 2 || wanted.iter().any(|own| std::ptr::eq(*own, *command)))

@@ -157,6 +157,8 @@ fn entries(call: &mut SessionCall<'_>) -> Result<Vec<Entry>, crate::Stop> {
     let mut entries: Vec<Entry> = lock(&call.host.recorder().slow).entries.iter().cloned().collect();
     entries.extend(elsewhere::lines(&answers).filter_map(Entry::read));
     entries.sort_by_key(|entry| std::cmp::Reverse(entry.id));
+    // Two threads of a process may have told of it.
+    entries.dedup_by_key(|entry| entry.id);
     entries.truncate(call.host.settings().number(const { id("slowlog-max-len") }) as usize);
     Ok(entries)
 }

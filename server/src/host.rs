@@ -1,5 +1,5 @@
 //! The process that serves: what its threads share, and what commands may ask of it.
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -17,9 +17,6 @@ use polder_hub::ask::{self, Asker, Thread};
 use crate::clients::Clients;
 use crate::listener::Arrival;
 use crate::tally::{Count, Tally};
-
-/// Questions that are remembered as answered.
-const ANSWERED_MAX: usize = 256;
 
 /// What one thread tells another.
 pub enum Letter {
@@ -88,8 +85,8 @@ pub struct Process {
     pub mailboxes: Vec<Mailbox>,
     /// Pauses (`CLIENT PAUSE`) hold nobody back any more.
     heedless: AtomicBool,
-    /// The last questions of other processes that have been answered: each of the threads is asked.
-    answered: Mutex<VecDeque<Asker>>,
+    /// The last question of each thread elsewhere that has been answered, by its seat: each of our threads is asked, in the same order.
+    answered: Mutex<HashMap<u64, Asker>>,
     stopping: AtomicBool,
     /// Threads that have stopped accepting, on the way out.
     closed_doors: AtomicUsize,
@@ -151,10 +148,10 @@ impl Process {
     /// Whether nobody of this process has answered a question of another one yet.
     pub fn claim(&self, asker: Asker) -> bool {
         let mut answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = !answered.contains(&asker);
+        let last = answered.get(&asker.thread.0).filter(|last| last.thread == asker.thread);
+        let new = last.is_none_or(|last| last.number < asker.number);
         if new {
-            answered.push_front(asker);
-            answered.truncate(ANSWERED_MAX);
+            answered.insert(asker.thread.0, asker);
         }
         new
     }

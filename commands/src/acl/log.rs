@@ -176,6 +176,8 @@ pub(crate) fn answer(host: &dyn Host, words: &[&[u8]]) -> String {
 /// The entries of several processes as one log, newest first: those that would be one entry in one process are one.
 fn joined(mut entries: Vec<Entry>) -> Vec<Entry> {
     entries.sort_by_key(|entry| std::cmp::Reverse((entry.updated_ms, entry.id)));
+    // Two threads of a process may have told of it.
+    entries.dedup_by_key(|entry| entry.id);
     let mut joined: Vec<Entry> = Vec::new();
     for older in entries {
         match joined.iter_mut().find(|newer| older.is_like(newer)) {

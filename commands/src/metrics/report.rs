@@ -1,7 +1,7 @@
 //! What a process tells the others of its segment for INFO, and the sum of what all of them have told.
 //!
 //! ```text
-//!   process PID port PORT uptime SECONDS ...     what its line in the section Processes says
+//!   process RUN_ID STARTED_MS TEXT               what its line in the section Processes says; it comes first
 //!   statistic NAME COUNT                         a field of Statistics
 //!   call COMMAND CALLS NS REJECTED FAILED [BUCKET:COUNT ...]
 //!   error CODE COUNT
@@ -15,7 +15,7 @@ use super::machine::Machine;
 use super::recorder::{Totals, lock};
 use crate::acl::log::REASONS;
 use crate::command::Command;
-use crate::elsewhere::{number, word};
+use crate::elsewhere::{lines, number, word};
 use crate::session::Host;
 use crate::settings::id;
 
@@ -28,8 +28,8 @@ pub struct Whole {
     pub errors: BTreeMap<String, u64>,
     /// How often each reason was given for not letting somebody do something.
     pub denied: [u64; REASONS],
-    /// A line for each process, by its number.
-    pub processes: BTreeMap<u64, String>,
+    /// A line for each process, by when it began and its run's name.
+    pub processes: BTreeMap<(u64, String), String>,
 }
 
 impl Whole {
@@ -37,26 +37,39 @@ impl Whole {
     pub fn of(host: &dyn Host) -> Whole {
         let recorder = host.recorder();
         let statistics = host.statistics();
-        let processes = BTreeMap::from([(std::process::id().into(), process(host, &statistics))]);
+        let own = (recorder.started_ms(), recorder.run_id().to_owned());
+        let processes = BTreeMap::from([(own, process(host, &statistics))]);
         let denied = lock(&recorder.denials).counts();
         Whole { statistics, calls: recorder.totals(), errors: recorder.errors(), denied, processes }
     }
 
-    /// Adds what other processes have told.
-    pub fn add(&mut self, lines: impl Iterator<Item = Vec<Vec<u8>>>) {
-        for words in lines {
-            let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-            match words.as_slice() {
-                [b"process", pid, text] => _ = self.processes.insert(number(pid), String::from_utf8_lossy(text).into_owned()),
-                [b"statistic", name, count] => self.statistics.add(&String::from_utf8_lossy(name), number(count)),
-                [b"call", name, rest @ ..] => self.add_call(name, rest),
-                [b"error", code, count] => {
-                    *self.errors.entry(String::from_utf8_lossy(code).into_owned()).or_default() += number(count);
-                }
-                [b"denied", counts @ ..] => self.denied.iter_mut().zip(counts).for_each(|(sum, count)| *sum += number(count)),
-                _ => {}
+    /// Adds what other processes have told; what one has told twice, by two of its threads, counts once.
+    pub fn add(&mut self, answers: &[Vec<u8>]) {
+        for answer in answers {
+            let mut known = false;
+            for words in lines(std::slice::from_ref(answer)) {
+                known = known || !self.add_line(&words);
             }
         }
+    }
+
+    /// Adds one line; answers false for the first one of a process that is known.
+    fn add_line(&mut self, words: &[Vec<u8>]) -> bool {
+        let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        match words.as_slice() {
+            [b"process", run, started_ms, text] => {
+                let text_of = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
+                return self.processes.insert((number(started_ms), text_of(run)), text_of(text)).is_none();
+            }
+            [b"statistic", name, count] => self.statistics.add(&String::from_utf8_lossy(name), number(count)),
+            [b"call", name, rest @ ..] => self.add_call(name, rest),
+            [b"error", code, count] => {
+                *self.errors.entry(String::from_utf8_lossy(code).into_owned()).or_default() += number(count);
+            }
+            [b"denied", counts @ ..] => self.denied.iter_mut().zip(counts).for_each(|(sum, count)| *sum += number(count)),
+            _ => {}
+        }
+        true
     }
 
     fn add_call(&mut self, name: &[u8], words: &[&[u8]]) {
@@ -87,8 +100,8 @@ pub(crate) fn write(host: &dyn Host) -> String {
     let mut text = String::new();
     let mut whole = Whole::of(host);
     let mut line = |parts: std::fmt::Arguments<'_>| _ = writeln!(text, "{parts}");
-    for (pid, process) in &whole.processes {
-        line(format_args!("process {pid} {}", word(process.as_bytes())));
+    for ((started_ms, run), process) in &whole.processes {
+        line(format_args!("process {run} {started_ms} {}", word(process.as_bytes())));
     }
     for (name, count) in whole.statistics.parts() {
         line(format_args!("statistic {name} {count}"));
@@ -114,8 +127,9 @@ fn process(host: &dyn Host, statistics: &Statistics) -> String {
     let (port, threads) = (number(const { id("port") }), number(const { id("threads") }));
     let (clients, blocked) = (statistics.clients, statistics.clients_blocked);
     format!(
-        "polder_version={},tcp_port={port},threads={threads},uptime_in_seconds={uptime},connected_clients={clients},blocked_clients={blocked},\
+        "pid={},polder_version={},tcp_port={port},threads={threads},uptime_in_seconds={uptime},connected_clients={clients},blocked_clients={blocked},\
          used_memory_rss={},used_cpu_user={:.6},used_cpu_sys={:.6}",
+        std::process::id(),
         env!("CARGO_PKG_VERSION"),
         machine.resident_bytes,
         machine.cpu[0],
@@ -126,7 +140,6 @@ fn process(host: &dyn Host, statistics: &Statistics) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::elsewhere::lines;
     use crate::session::Bare;
 
     #[test]
@@ -139,7 +152,10 @@ mod tests {
         host.recorder().count_error("WRONGTYPE what");
         let mut whole = Whole::of(&host);
         whole.statistics.clients = 3;
-        whole.add(lines(&[write(&host).into_bytes(), b"statistic clients 4\nstatistic query_bytes_max 7\ndenied 1 2 3 4\n".to_vec()]));
+        let other = write(&host).replace(host.recorder().run_id(), "other");
+        let third = b"statistic clients 4\nstatistic query_bytes_max 7\ndenied 1 2 3 4\n".to_vec();
+        // Its own thread has told, too, and one of the others twice.
+        whole.add(&[other.clone().into_bytes(), third, other.into_bytes(), write(&host).into_bytes()]);
         let (command, total) = &whole.calls[0];
         assert_eq!((whole.calls.len(), command.name, total.calls, total.failed, total.latency.total()), (1, "GET", 4, 2, 4));
         assert_eq!(whole.errors["WRONGTYPE"], 2);

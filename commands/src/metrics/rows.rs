@@ -305,7 +305,7 @@ fn denied(facts: &Facts<'_>, reason: Reason) -> u64 {
 }
 
 fn process_lines(facts: &Facts<'_>) -> Vec<String> {
-    facts.whole.processes.iter().map(|(pid, process)| format!("process_{pid}:{process}")).collect()
+    facts.whole.processes.values().enumerate().map(|(number, process)| format!("process{number}:{process}")).collect()
 }
 
 fn command_lines(facts: &Facts<'_>) -> Vec<String> {

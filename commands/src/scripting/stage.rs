@@ -57,6 +57,8 @@ pub struct Stage<'s, 'c> {
     db: Db,
     atomic: bool,
     /// When the first look at the clock was taken, which a short run never takes.
+    /// The questions to other processes that its caller has asked before it.
+    questions: usize,
     began: Option<Instant>,
     /// Looks at the clock. They come by what all scripts of a thread have done, so that the first one says nothing of this one.
     ticks: usize,
@@ -72,7 +74,7 @@ impl<'s, 'c: 's> Stage<'s, 'c> {
     pub fn new(call: Actors<'s, 'c>, kind: Kind, name: &'s str, limits: Limits, now_us: u64) -> Stage<'s, 'c> {
         let Actors { table, txn, session, host, scripting, command } = call;
         session.script.now_us = now_us;
-        let (db, atomic) = (session.db, std::mem::replace(&mut session.atomic, true));
+        let (db, atomic, questions) = (session.db, std::mem::replace(&mut session.atomic, true), session.questions);
         Stage {
             table,
             txn,
@@ -85,6 +87,7 @@ impl<'s, 'c: 's> Stage<'s, 'c> {
             limits,
             db,
             atomic,
+            questions,
             began: None,
             ticks: 0,
             wrote: false,
@@ -100,6 +103,13 @@ impl<'s, 'c: 's> Stage<'s, 'c> {
         self.session.db = self.db;
         self.session.atomic = self.atomic;
         self.session.script.now_us = 0;
+        // A run that is to begin again asks the same questions, whose answers may be there by then; a whole that it is part of ends with them later.
+        if self.stop.is_some() || !self.atomic {
+            let asked = std::mem::replace(&mut self.session.questions, self.questions);
+            if self.stop.is_none() && asked != self.questions {
+                polder_hub::ask::forget(self.table, self.session.id);
+            }
+        }
         if let Some(running) = &self.running {
             self.scripting.board.leave(running);
         }
