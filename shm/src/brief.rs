@@ -31,8 +31,8 @@ impl Seat {
         Brief { seat: self, locks, next: at::JOURNAL + locks * 16 }
     }
 
-    /// Locks the word at `offset` if it is still `word`, which was free; the journal is empty. Whatever the word guards has then not changed
-    /// since that was read, apart from access clocks.
+    /// Locks the word at `offset` if it is still `word`, which was free; the journal is empty. Whatever the word guards has then not
+    /// changed since that was read, apart from access clocks.
     #[inline(always)]
     pub fn lock_as_seen(&self, offset: u64, word: u64) -> bool {
         // The intent first (see `lock.rs`).

@@ -1,9 +1,9 @@
 //! The shortest ways: a GET, and a SET of a key that is there, of a short string that lies inline in its home bucket.
 //!
 //! A processor overlaps the cache misses of calls that follow each other as far as its window of some 500 instructions reaches, and a
-//! miss costs as much as 500 instructions; so a call of 200 instructions is more than twice as fast as one of 500. That is why this
-//! exists beside `quick.rs`: the same protocols for one case, in line, without what other cases need. No branch depends on what a miss
-//! brings, but for those that nearly always go the same way.
+//! miss costs as much as 500 instructions; so a call of 200 instructions is more than twice as fast as one of 500 (`bench floor`).
+//! That is why this exists beside `quick.rs`: the same protocols for one case, in line, without what other cases need. No branch
+//! depends on what a miss brings, but for those that nearly always go the same way.
 //!
 //! ```text
 //!  read   root -> slot -> extent -> the word of the line -> tag -> key and value -> word, slot, map's lock and root again
@@ -165,18 +165,13 @@ fn write(seat: &Seat, db: Db, hash: Hash, key: &[u8], value: &[u8]) -> Option<()
     let mut notes = seat.brief();
     notes.cover(0, seen.line);
     notes.word(seen.at, entry::first_word(seat.next_version(), coarse_seconds() as u32 & 0xff_ffff));
-    if value.len() != seen.value_len() {
-        notes.word(seen.at + 8, seen.second & !(0xff << 16) | (value.len() as u64) << 16);
+    let second = seen.second & !(0xff << 16) | (value.len() as u64) << 16;
+    if second != seen.second {
+        notes.word(seen.at + 8, second);
     }
-    entry::value_words(
-        value,
-        value_at,
-        |number| segment.load(seen.at + number as u64 * 8),
-        units * 2,
-        |number, word| {
-            notes.word(seen.at + number as u64 * 8, word);
-        },
-    );
+    // The value may begin in that very word.
+    let old = |number| if number == 1 { second } else { segment.load(seen.at + number as u64 * 8) };
+    entry::value_words(value, value_at, old, units * 2, |number, word| notes.word(seen.at + number as u64 * 8, word));
     notes.commit();
     Some(())
 }

@@ -172,7 +172,10 @@ fn eight(segment: &Segment, at: u64) -> u64 {
         let word: u64;
         // SAFETY: as in `units_tagged`.
         unsafe {
-            std::arch::asm!("mov {word}, [{at}]", at = in(reg) segment.address(at), word = out(reg) word, options(nostack, preserves_flags, readonly));
+            std::arch::asm!(
+                "mov {word}, [{at}]", at = in(reg) segment.address(at), word = out(reg) word,
+                options(nostack, preserves_flags, readonly)
+            );
         }
         word
     }

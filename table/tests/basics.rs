@@ -140,6 +140,25 @@ fn the_short_way_writes_every_byte() {
 }
 
 #[test]
+fn the_shortest_way_writes_values_of_other_lengths() {
+    let place = Place::new();
+    let mut plain = 0;
+    for key_len in 0..30 {
+        let key = vec![b'k'; key_len];
+        let hash = place.table.hash(&key);
+        for (before, after) in (0..24).flat_map(|before| (0..24).map(move |after| (before, after))) {
+            place.set(0, &key, &vec![0xaa; before], None);
+            let value = vec![0x55; after];
+            if place.table.write_plain(0, hash, &key, &value) {
+                assert_eq!(place.get(0, &key), Some(value), "key {key_len}, from {before} to {after}");
+                plain += 1;
+            }
+        }
+    }
+    assert!(plain > 5_000, "{plain}");
+}
+
+#[test]
 fn a_database_may_be_filled_anew_by_one_transaction_however_large() {
     const KEYS: u32 = 100_000;
     let place = Place::new();

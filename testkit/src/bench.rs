@@ -8,7 +8,9 @@
 pub mod calls;
 pub mod contention;
 pub mod doors;
+pub mod floor;
 pub mod in_process;
+pub mod in_process_types;
 pub mod memory;
 pub mod messages;
 pub mod mix;
@@ -42,6 +44,8 @@ pub const BENCHES: &[Bench] = &[
     },
     Bench { name: "calls", about: "server CPU time of XADD, scripts, EXEC, groups and PUBLISH", run: calls::calls },
     Bench { name: "inprocess", about: "GET and SET in this process against hashbrown", run: in_process::single },
+    Bench { name: "inprocess-types", about: "commands on one small collection in this process", run: in_process_types::types },
+    Bench { name: "floor", about: "what a lookup of two dependent memory accesses costs here at least", run: floor::floor },
     Bench { name: "batch", about: "GET of 16 keys at once against one at a time", run: in_process::batch },
     Bench { name: "c", about: "GET and SET by the C library against Rust", run: doors::c },
     Bench { name: "python", about: "get and set by Python against redis-py over a Unix socket", run: doors::python },
