@@ -195,6 +195,10 @@ fn execute_fully(
                 }
                 let watch = host.recorder().begin(host.settings(), command);
                 let outcome = run(table, session, host, command, args, reply);
+                if outcome != Err(Stop::Wait) {
+                    // It may have meant to wait, and then have met a lock or found something: a call that does not wait must not be run again.
+                    session.waiting = None;
+                }
                 if let Err(Stop::Busy) = outcome {
                     reply.rewind(mark);
                     session.last = last;

@@ -2,15 +2,20 @@
 //! and in the end whoever waits is served.
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use polder_base::Protocol;
+use polder_engine::{Progress, Session};
+use polder_hub::record::{self, waiters_key};
+use polder_table::Mode;
 use polder_testkit::answer::Answer;
 use polder_testkit::caller::{Caller, Embedder};
 use polder_testkit::crash::listening::Client;
+use polder_testkit::gather::Gather;
 use polder_testkit::random::Random;
 use polder_testkit::scratch::Scratch;
+use polder_values::Kind;
 
 const THREADS: usize = 4;
 const WORK: Duration = Duration::from_secs(3);
@@ -233,4 +238,30 @@ fn who_has_waited_once_does_not_cost_others_anything_afterwards() {
     let mut caller = Caller::new(0, Protocol::Resp2);
     assert_eq!(caller.call(&scratch.embedder, &["BLPOP", "k", "0.01"]), Ok(Answer::Nil));
     assert_eq!(scratch.embedder.memory.table().interest(), 0);
+}
+
+#[test]
+fn a_call_that_cannot_even_be_put_down_as_waiting_does_not_wait() {
+    let scratch = Scratch::new();
+    let memory = &scratch.embedder.memory;
+    let (held, is_held) = mpsc::channel();
+    let (done, is_done) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let txn = memory.table().begin(Mode::Write).expect("a seat");
+            let key = waiters_key(Kind::List, 0, b"k");
+            record::edit(&txn, &key, |_| true).expect("nobody else has it");
+            held.send(()).expect("somebody waits for that");
+            // Ends with the other side, also where that fails.
+            let _ = is_done.recv();
+        });
+        is_held.recv().expect("the thread holds the record");
+        let mut session = Session { id: 7, parks: true, patience_us: 100, ..Session::default() };
+        let mut reply = Gather::new(Protocol::Resp2);
+        let progress = memory.execute(&mut session, &scratch.embedder.host, &[b"BLPOP", b"k", b"0"], &mut reply);
+        drop(done);
+        assert_eq!(progress, Progress::Busy);
+        // Or its connection would be served by a wake-up, and run the call again afterwards: two replies to one request.
+        assert!(session.waiting.is_none());
+    });
 }
