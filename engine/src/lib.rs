@@ -223,6 +223,8 @@ impl Memory {
         if inside::chores_rest() || now_ms.saturating_sub(others_ms) < CHORES_PAUSE_MS {
             return CHORES_PAUSE_MS;
         }
+        // Or the subscriptions of the dead would cost every change, where nobody is left who listens.
+        polder_hub::sweep::some(&self.table);
         self.table.chores(CHORES_US).clamp(1, CHORES_PAUSE_MS)
     }
 

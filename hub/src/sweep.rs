@@ -28,8 +28,8 @@ pub struct Sweep {
     failed: bool,
 }
 
-/// Sweeps for a while, if somebody has died who listened.
-pub(crate) fn some(table: &Table) {
+/// Sweeps for a while, if somebody has died who listened: a part of the chores.
+pub fn some(table: &Table) {
     sweep(table, Instant::now() + ROUND);
 }
 
