@@ -111,6 +111,8 @@ impl Seat {
         self.note(Tag::Cover, 0, 0)?;
         self.note(Tag::Word, self.base + at::INBOX_FIRST, block)?;
         self.inbox_passed.set(0);
+        // What an earlier life of the seat has lost, and this one may have looked at already, is nobody's business any more.
+        self.lost_seen.set(0);
         self.commit(0)
     }
 

@@ -461,6 +461,19 @@ impl Seat {
         }
     }
 
+    /// Gives the cached nodes of a seat that nobody sits on back to their slabs, but for slabs that others hold: they may be stopped. Nobody
+    /// would use what lies there until the next thread happens to sit down, and many have come and gone.
+    pub(crate) fn return_caches(&self) {
+        for class in 0..CLASSES {
+            loop {
+                let count = self.get(cache_count(class));
+                let slab_of = |slot: u64| (self.get(cache_slot(class, slot)) - self.segment.geometry().slabs_at) / crate::class::SLAB_BYTES;
+                let Some(slab) = (0..count).map(slab_of).find(|&slab| self.lock_memory(slab, |_| true)) else { break };
+                self.give_nodes(slab, class, count);
+            }
+        }
+    }
+
     /// Gives all cached nodes back to their slabs: what a seat holds at hand is free for everybody again.
     pub fn empty_caches(&self) {
         for class in 0..CLASSES {

@@ -130,6 +130,8 @@ impl Seat {
                         segment.witness_settle(index);
                     }
                     seat.sign();
+                    // What came for a dead owner, as long as the seat's new one does not listen, would be kept for nobody.
+                    seat.close_inbox();
                     return Ok(seat);
                 }
             }
@@ -330,6 +332,7 @@ impl Drop for Seat {
             self.set(at::PIN_LOWER, at::NO_PIN);
             self.set(at::OWNER, 0);
             self.close_inbox();
+            self.return_caches();
             self.segment.witness_release(self.index);
         }
     }
@@ -390,6 +393,7 @@ impl Segment {
                 seat.set(at::OWNER, 0);
                 seat.close_inbox();
                 more(&seat);
+                seat.return_caches();
                 if taken == Taken::Dead {
                     self.witness_settle(index);
                 }
