@@ -11,12 +11,25 @@
 //! - **Owned groups** are written by MSET: all keys of a group always carry the same sequence number.
 //! - **Shared groups** have all actors as writers: whoever reads one finds a single writer's single MSET.
 //! - **Shared counters**: at least all acknowledged INCRs, at most one more per death.
+//! - **Ledgers** have one writer, whose every transaction or script writes a key of each type: they always agree ([`deeds`]).
+//! - **Accounts** of several types, between which everybody moves amounts: their sum is 0, always.
+//! - **Tokens** that are pushed on queues, moved between them and popped: each is there once, until it is popped, once ([`tokens`]).
+//! - **Ears**: who waits for a key or listens to a subject gets what is pushed or published there ([`ears`]).
 //! - No operation of a survivor takes longer than [`STALL_MAX`], its time without a CPU not counted.
+//!
+//! [`mixed`] does this with processes of all kinds on one memory: servers with clients, and embedders in Rust, C and Python.
 pub mod actor;
+pub mod cast;
+pub mod deeds;
 pub mod driver;
+pub mod ears;
 pub mod journal;
+pub mod judge;
 pub mod listening;
+pub mod mixed;
+
 pub mod points;
+pub mod tokens;
 pub mod value;
 
 use std::time::Duration;
@@ -31,6 +44,13 @@ pub const SHARED_GROUPS: u32 = 4;
 pub const GROUP_KEYS: u32 = 6;
 /// Counters that everybody increments.
 pub const COUNTERS: u32 = 4;
+
+/// Ledgers, per actor.
+pub const LEDGERS: u32 = 2;
+/// Accounts of each type.
+pub const ACCOUNTS: u32 = 4;
+/// Lists that tokens go through.
+pub const QUEUES: u32 = 3;
 
 /// The longest that a key may be unusable after a death.
 pub const STALL_MAX: Duration = Duration::from_millis(50);

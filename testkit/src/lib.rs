@@ -17,6 +17,7 @@ pub mod crash;
 pub mod door;
 pub mod fuzz;
 pub mod gather;
+pub mod history;
 pub mod peers;
 pub mod process;
 pub mod python_stub;
@@ -25,6 +26,7 @@ pub mod resp;
 pub mod runner;
 pub mod scratch;
 pub mod transcript;
+pub mod way;
 
 pub use answer::Answer;
 pub use door::Door;

@@ -26,6 +26,10 @@ cargo x crash torture [SEED [SECONDS]]
                               processes that do everything and die all the time
 cargo x crash [--seed N] [--kills N] [--actors N] [--pause MS] [--stall MS]
                               kill -9 under load, against the journals of what was acknowledged
+cargo x crash --seconds N [--seed N] [--processes N] [--pause MS] [--stall MS]
+                              the torture run: servers, Rust, C and Python embedders, killed and stopped all the time
+cargo x crash --histories [--seed N] [--seconds N] [--players N] [--pause MS]
+                              recorded histories under kills and stops: linearizable, transactions strictly serialisable
 cargo x fuzz smoke | NAME [--seed N] [--seconds N]
 cargo x bench [NAME]          ratios against peers in one run, appended to bench/history.jsonl
 cargo x docs                  writes docs/commands.md, docs/settings.md and the C headers";
@@ -44,6 +48,7 @@ fn main() -> ExitCode {
         ["peers", "--transcripts"] => transcripts(&mut tally, "--redis-server"),
         ["crash", "stores", rest @ ..] => table(&mut tally, "kill", &[&["--all"], rest].concat()),
         ["crash", "torture", rest @ ..] => table(&mut tally, "torture", rest),
+        ["crash", rest @ ..] if rest.contains(&"--seconds") && !rest.contains(&"--histories") => torture(&mut tally, rest),
         [name @ ("peers" | "crash" | "fuzz"), rest @ ..] => testkit(&mut tally, name, name, rest),
         ["bench", rest @ ..] => bench(&mut tally, rest),
         _ => {
@@ -75,7 +80,15 @@ fn test(tally: &mut Tally) {
     tally.run("Python door", script("python/test.sh"));
     testkit(tally, "real input", "real_input", &[]);
     testkit(tally, "crash points", "crash", &["points"]);
+    torture(tally, &["--seed", SEED, "--seconds", "20", "--processes", "10"]);
+    testkit(tally, "histories", "crash", &["--histories", "--seed", SEED, "--seconds", "10"]);
     testkit(tally, "crash", "crash", &["--seed", SEED, "--kills", "200", "--actors", "4", "--stall", "500"]);
+}
+
+/// Processes of all kinds, those in C and Python among them.
+fn torture(tally: &mut Tally, words: &[&str]) {
+    tally.run("actors in C and Python", script("testkit/actors/build.sh"));
+    testkit(tally, "torture", "crash", words);
 }
 
 /// A script of ours, which is stopped when it hangs.

@@ -1,16 +1,22 @@
 //! The crash test: `crash [--seed N] [--kills N] [--actors N] [--pause MS] [--stall MS]` kills at random under load, `crash points`
-//! at every store of every write path. See `polder_testkit::crash`.
-use std::path::PathBuf;
+//! at every store of every write path. See `polder_testkit::crash`. `crash --histories [--seed N] [--seconds N] [--players N] [--pause MS]` checks that
+//! what killed processes leave is a history that one process could have made: see `polder_testkit::history`. `crash --seconds N [--seed N] [--processes N]
+//! [--pause MS] [--stall MS]` is the torture run of all kinds of processes: see `polder_testkit::crash::mixed`.
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use polder_testkit::crash::STALL_MAX;
 use polder_testkit::crash::driver::{self, Plan};
-use polder_testkit::crash::points;
+use polder_testkit::crash::{mixed, points};
+use polder_testkit::history;
+use polder_testkit::process;
 use polder_testkit::random::Random;
 
 fn main() -> ExitCode {
     let outcome = match std::env::args().nth(1).as_deref() {
         Some("points") => run_points(),
+        Some("--histories") => run_histories(),
+        _ if std::env::args().any(|word| word == "--seconds") => run_mixed(),
         _ => plan().and_then(|plan| run(&plan)),
     };
     match outcome {
@@ -50,6 +56,65 @@ fn run(plan: &Plan) -> Result<bool, String> {
     println!("{} processes killed, {} writes acknowledged", report.kills, report.acknowledged);
     let whole = report.failures.is_empty();
     println!("crash: {} passed, {} failed", u32::from(whole), u32::from(!whole));
+    Ok(whole)
+}
+
+/// The torture run of all kinds of processes.
+fn run_mixed() -> Result<bool, String> {
+    let mut plan = mixed::Plan { seed: Random::seed_of_the_day(), seconds: 600, processes: 16, pause_ms: 100, stall_ms_max: 15_000 };
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let value: u64 = words.next().and_then(|value| value.parse().ok()).ok_or_else(|| format!("{word} needs a number"))?;
+        match word.as_str() {
+            "--seed" => plan.seed = value,
+            "--seconds" => plan.seconds = value,
+            "--processes" => plan.processes = value as usize,
+            "--pause" => plan.pause_ms = value,
+            "--stall" => plan.stall_ms_max = value,
+            _ => return Err("crash --seconds N [--seed N] [--processes N] [--pause MS] [--stall MS]".into()),
+        }
+    }
+    println!("seed {}", plan.seed);
+    let actors = Path::new(env!("CARGO_MANIFEST_DIR")).join("actors");
+    let target = process::target_folder();
+    let programs = mixed::Programs {
+        rust: actor()?,
+        c: target.join("actors/actor"),
+        python: target.join("python/venv/bin/python"),
+        script: actors.join("actor.py"),
+    };
+    if let Some(missing) = [&programs.c, &programs.python].into_iter().find(|program| !program.exists()) {
+        return Err(format!("there is no {}: testkit/actors/build.sh makes it", missing.display()));
+    }
+    let report = mixed::run(&plan, &programs)?;
+    report.failures.iter().for_each(|failure| println!("{failure}"));
+    println!("{} processes killed, {} stopped, {} writes acknowledged", report.kills, report.stops, report.acknowledged);
+    let whole = report.failures.is_empty();
+    println!("torture: {} passed, {} failed", u32::from(whole), u32::from(!whole));
+    Ok(whole)
+}
+
+/// Records histories and checks them.
+fn run_histories() -> Result<bool, String> {
+    let mut plan = history::run::Plan { seed: Random::seed_of_the_day(), seconds: 60, players: 3, servers: 2, pause_ms_max: 60 };
+    let mut words = std::env::args().skip(2);
+    while let Some(word) = words.next() {
+        let value: u64 = words.next().and_then(|value| value.parse().ok()).ok_or_else(|| format!("{word} needs a number"))?;
+        match word.as_str() {
+            "--seed" => plan.seed = value,
+            "--seconds" => plan.seconds = value,
+            "--players" => plan.players = value as usize,
+            "--pause" => plan.pause_ms_max = value as usize,
+            _ => return Err("crash --histories [--seed N] [--seconds N] [--players N] [--pause MS]".into()),
+        }
+    }
+    println!("seed {}", plan.seed);
+    let report = history::run::run(&plan, &actor()?)?;
+    report.failures.iter().for_each(|failure| println!("{failure}"));
+    let history::run::Report { operations, open, groups, kills, stops, .. } = report;
+    println!("{operations} operations, {open} of them cut short, in {groups} groups; {kills} processes killed, {stops} stopped");
+    let whole = report.failures.is_empty();
+    println!("histories: {} passed, {} failed", u32::from(whole), u32::from(!whole));
     Ok(whole)
 }
 

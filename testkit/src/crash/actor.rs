@@ -2,52 +2,72 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use polder_base::Protocol;
-use polder_engine::Options;
-
+use super::ears::Ear;
 use super::journal::{Deed, History, Intent, Journal};
+use super::tokens::Tokens;
 use super::value::{self, Stamp};
-use super::{COUNTERS, GROUP_KEYS, OWNED_GROUPS, OWNED_KEYS, SHARED_GROUPS};
+use super::{COUNTERS, GROUP_KEYS, OWNED_GROUPS, OWNED_KEYS, SHARED_GROUPS, deeds};
 use crate::answer::Answer;
-use crate::caller::{Caller, Embedder};
 use crate::random::Random;
+use crate::way::Way;
 
 /// Lengths that reach every layout: inline, packed in classes of all sizes, trees of chunks.
 const LENGTHS: [usize; 9] = [0, 30, 60, 200, 1_000, 4_000, 9_000, 70_000, 300_000];
 
 /// The process's state.
 pub struct Actor {
-    embedder: Embedder,
-    caller: Caller,
+    pub(super) way: Way,
     journal: Journal,
+    pub(super) tokens: Tokens,
     delays: Delays,
-    random: Random,
-    id: u32,
+    pub(super) random: Random,
+    pub(super) id: u32,
+    /// What makes names that no predecessor has used.
+    pub(super) nonce: u64,
+    pub(super) next_token: u64,
+    pub(super) waiter: Option<Ear>,
+    pub(super) listener: Option<Ear>,
     sequence: u64,
     stall_max: Duration,
 }
 
+/// The journal of an actor and his predecessors.
+pub fn journal_of(folder: &Path, id: u32) -> PathBuf {
+    folder.join(format!("journal-{id}"))
+}
+
+/// The file of tokens of an actor and his predecessors.
+pub fn tokens_of(folder: &Path, id: u32) -> PathBuf {
+    folder.join(format!("tokens-{id}"))
+}
+
 impl Actor {
-    /// Attaches the segment, takes over the journal of whoever had this id before, and checks what is said there.
+    /// Goes the way to `place` ([`Way::to`]), takes over the journal of whoever had this id before, and checks what is said there.
     ///
     /// # Errors
     /// What was lost or torn, or why there is no memory.
-    pub fn start(segment: &str, journal: &Path, id: u32, stall_max: Duration, seed: u64) -> Result<Actor, String> {
-        let options = Options { segment: segment.into(), create: false, ..Options::default() };
-        let embedder = Embedder::attach(&options).map_err(|fault| fault.to_string())?;
-        let history = History::read(journal).map_err(|error| error.to_string())?;
-        let mut caller = Caller::new(u64::from(id), Protocol::Resp3);
-        check_history(&embedder, &mut caller, id, &history)?;
+    pub fn start(place: &str, folder: &Path, id: u32, stall_max: Duration, seed: u64) -> Result<Actor, String> {
+        let mut way = Way::to(place)?;
+        let said = |error: io::Error| error.to_string();
+        let journal = journal_of(folder, id);
+        let history = History::read(&journal).map_err(said)?;
+        check_history(&mut way, id, &history)?;
         Ok(Actor {
-            embedder,
-            caller,
-            journal: Journal::succeed(journal, &history).map_err(|error| error.to_string())?,
-            delays: Delays::open().map_err(|error| error.to_string())?,
+            way,
+            journal: Journal::succeed(&journal, &history).map_err(said)?,
+            tokens: Tokens::open(&tokens_of(folder, id)).map_err(said)?,
+            delays: Delays::open().map_err(said)?,
             random: Random::new(seed),
             id,
+            nonce: seed % 1_000_000_000,
+            next_token: 0,
+            waiter: None,
+            listener: None,
             sequence: history.sequence,
             stall_max,
         })
@@ -58,14 +78,26 @@ impl Actor {
     /// # Errors
     /// What is wrong with the memory.
     pub fn step(&mut self) -> Result<(), String> {
+        if !self.way.is_open() {
+            // All servers are on their way.
+            std::thread::sleep(Duration::from_millis(5));
+            return Ok(());
+        }
         match self.random.below(100) {
-            0..=34 => self.set(),
-            35..=39 => self.delete(),
-            40..=54 => self.write_group(),
-            55..=64 => self.write_shared(),
-            65..=79 => self.count(),
-            80..=89 => self.look_at_shared(),
-            _ => self.look_at_others(),
+            0..=24 => self.set(),
+            25..=28 => self.delete(),
+            29..=38 => self.write_group(),
+            39..=46 => self.write_shared(),
+            47..=56 => self.count(),
+            57..=64 => self.write_ledger(),
+            65..=71 => self.transfer(),
+            72..=78 => self.look_at_shared(),
+            79..=84 => self.look_at_others(),
+            85..=89 => self.push(),
+            90..=94 => self.pop(),
+            95 => self.wake(),
+            96 => self.talk(),
+            _ => self.look_at_accounts(),
         }
     }
 
@@ -110,15 +142,15 @@ impl Actor {
         self.stamp();
         let key = super::counter_key(target);
         match self.deed(Deed::Count, target, &[b"INCR", key.as_bytes()])? {
-            Answer::Integer(_) => Ok(()),
-            other => Err(format!("INCR {key}: {}", other.shown())),
+            None | Some(Answer::Integer(_)) => Ok(()),
+            Some(other) => Err(format!("INCR {key}: {}", other.shown())),
         }
     }
 
     fn look_at_shared(&mut self) -> Result<(), String> {
         let group = self.random.below(SHARED_GROUPS as usize) as u32;
         let keys: Vec<String> = (0..GROUP_KEYS).map(|at| super::shared_key(group, at)).collect();
-        group_stamp(&keys, &self.look("MGET", &keys)?).map(drop)
+        self.look("MGET", &keys)?.map_or(Ok(()), |found| group_stamp(&keys, &found).map(drop))
     }
 
     /// Reads a key or a group of another actor: it must prove itself, whatever its writer is doing.
@@ -127,72 +159,142 @@ impl Actor {
         if self.random.chance(50) {
             let key = super::owned_key(other, self.random.below(OWNED_KEYS as usize) as u32);
             let found = self.look("GET", std::slice::from_ref(&key))?;
-            return key_stamp(&key, &found).map(drop);
+            return found.map_or(Ok(()), |found| key_stamp(&key, &found).map(drop));
         }
         let group = self.random.below(OWNED_GROUPS as usize) as u32;
         let keys: Vec<String> = (0..GROUP_KEYS).map(|at| super::group_key(other, group, at)).collect();
-        group_stamp(&keys, &self.look("MGET", &keys)?).map(drop)
+        self.look("MGET", &keys)?.map_or(Ok(()), |found| group_stamp(&keys, &found).map(drop))
     }
 
-    fn stamp(&mut self) -> Stamp {
+    pub(super) fn stamp(&mut self) -> Stamp {
         self.sequence += 1;
         Stamp { writer: self.id, sequence: self.sequence }
     }
 
-    /// Intent, deed, acknowledgement.
-    fn deed(&mut self, deed: Deed, target: u32, args: &[&[u8]]) -> Result<Answer, String> {
-        let noted = |result: io::Result<()>| result.map_err(|error| error.to_string());
-        noted(self.journal.intend(Intent { deed, target, sequence: self.sequence }))?;
+    /// Intent, deed, acknowledgement. No answer: the server has gone, and nobody knows.
+    pub(super) fn deed(&mut self, deed: Deed, target: u32, args: &[&[u8]]) -> Result<Option<Answer>, String> {
+        self.intend(deed, target)?;
         let answer = self.timed(args)?;
-        if let Answer::Error(error) = &answer {
-            return Err(format!("{}: {error}", String::from_utf8_lossy(args[0])));
+        self.acknowledge(answer)
+    }
+
+    /// As [`Actor::deed`], of several commands in one transaction.
+    pub(super) fn deed_together(&mut self, deed: Deed, target: u32, lines: &[String]) -> Result<(), String> {
+        self.intend(deed, target)?;
+        let answer = self.timed_together(lines)?;
+        self.acknowledge(answer).map(drop)
+    }
+
+    fn intend(&mut self, deed: Deed, target: u32) -> Result<(), String> {
+        self.journal.intend(Intent { deed, target, sequence: self.sequence }).map_err(|error| error.to_string())
+    }
+
+    fn acknowledge(&mut self, answer: Option<Answer>) -> Result<Option<Answer>, String> {
+        if answer.is_some() {
+            self.journal.acknowledge().map_err(|error| error.to_string())?;
         }
-        noted(self.journal.acknowledge())?;
         Ok(answer)
     }
 
-    fn look(&mut self, command: &str, keys: &[String]) -> Result<Answer, String> {
+    fn look(&mut self, command: &str, keys: &[String]) -> Result<Option<Answer>, String> {
         let mut args = vec![command.as_bytes()];
         args.extend(keys.iter().map(String::as_bytes));
         self.timed(&args)
     }
 
-    /// Runs a command and fails when it stood still for too long.
-    fn timed(&mut self, args: &[&[u8]]) -> Result<Answer, String> {
-        let (started, waited) = (Instant::now(), self.delays.waited());
-        let answer = self.caller.call(&self.embedder, args)?;
-        let stalled = started.elapsed().saturating_sub(self.delays.waited().saturating_sub(waited));
-        if stalled > self.stall_max {
-            let name = String::from_utf8_lossy(args[0]);
-            let key = args.get(1).map(|key| String::from_utf8_lossy(key));
-            return Err(format!("{name} {} stood still for {} ms", key.unwrap_or_default(), stalled.as_millis()));
-        }
-        Ok(answer)
+    /// Runs a command and fails when it stood still for too long, or answers an error.
+    pub(super) fn timed(&mut self, args: &[impl AsRef<[u8]>]) -> Result<Option<Answer>, String> {
+        let name = || format!("{} {}", shown(args.first()), shown(args.get(1)));
+        self.watched(|way| way.call(args), name)
     }
+
+    /// As [`Actor::timed`], with several commands in one transaction.
+    pub(super) fn timed_together(&mut self, lines: &[String]) -> Result<Option<Answer>, String> {
+        let split: Vec<Vec<String>> = lines.iter().map(deeds::words).collect();
+        self.watched(|way| way.call_together(&split), || lines.join("; "))
+    }
+
+    fn watched(
+        &mut self,
+        call: impl FnOnce(&mut Way) -> Result<Option<Answer>, String>,
+        name: impl Fn() -> String,
+    ) -> Result<Option<Answer>, String> {
+        let (started, waited, ticks) = (Instant::now(), self.delays.waited(), ticks());
+        let answer = call(&mut self.way)?;
+        let stalled = started.elapsed().saturating_sub(self.delays.waited().saturating_sub(waited)).min(TICK * (self::ticks() - ticks + 1));
+        if stalled > self.stall_max {
+            return Err(format!("{} stood still for {} ms", name(), stalled.as_millis()));
+        }
+        let is_error = |answer: &Answer| match answer {
+            Answer::Error(_) => true,
+            Answer::Array(items) => items.iter().any(|item| matches!(item, Answer::Error(_))),
+            _ => false,
+        };
+        match answer {
+            Some(answer) if is_error(&answer) => Err(format!("{}: {}", name(), answer.shown())),
+            answer => Ok(answer),
+        }
+    }
+}
+
+fn shown(word: Option<&impl AsRef<[u8]>>) -> String {
+    word.map_or(String::new(), |word| String::from_utf8_lossy(word.as_ref()).into_owned())
+}
+
+/// How often time is looked at, and how many of these looks there were: none while the whole process is stopped.
+const TICK: Duration = Duration::from_millis(5);
+
+fn ticks() -> u32 {
+    static TICKS: OnceLock<&'static AtomicU64> = OnceLock::new();
+    let ticks = TICKS.get_or_init(|| {
+        let ticks: &'static AtomicU64 = Box::leak(Box::default());
+        std::thread::spawn(move || {
+            loop {
+                std::thread::sleep(TICK);
+                ticks.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        ticks
+    });
+    ticks.load(Ordering::Relaxed) as u32
 }
 
 /// Checks an actor's keys and groups against its journal.
 ///
 /// # Errors
 /// What was lost, torn or never written.
-pub fn check_history(embedder: &Embedder, caller: &mut Caller, id: u32, history: &History) -> Result<(), String> {
+pub fn check_history(way: &mut Way, id: u32, history: &History) -> Result<(), String> {
     for (&target, expected) in &history.keys {
         let key = super::owned_key(id, target);
-        let found = key_stamp(&key, &caller.call(embedder, &["GET", &key])?)?.map(|stamp| stamp.sequence);
+        let found = key_stamp(&key, &way.ask(&["GET", &key])?)?.map(|stamp| stamp.sequence);
         if !expected.allows(found) {
             return Err(format!("{key} holds {found:?}, and {expected:?} is expected"));
         }
     }
     for (&target, expected) in &history.groups {
         let keys: Vec<String> = (0..GROUP_KEYS).map(|at| super::group_key(id, target, at)).collect();
-        let mut args = vec!["MGET"];
-        args.extend(keys.iter().map(String::as_str));
-        let found = group_stamp(&keys, &caller.call(embedder, &args)?)?.map(|stamp| stamp.sequence);
+        let found = group_of(way, &keys)?.map(|stamp| stamp.sequence);
         if !expected.allows(found) {
             return Err(format!("group {} holds {found:?}, and {expected:?} is expected", keys[0]));
         }
     }
+    for (&target, expected) in &history.ledgers {
+        let found = deeds::ledger_sequence(way, id, target)?;
+        if !expected.allows(found) {
+            return Err(format!("ledger {target} of actor {id} holds {found:?}, and {expected:?} is expected"));
+        }
+    }
     Ok(())
+}
+
+/// The one stamp of all keys of a group, which is asked for.
+///
+/// # Errors
+/// As [`group_stamp`].
+pub fn group_of(way: &mut Way, keys: &[String]) -> Result<Option<Stamp>, String> {
+    let mut args = vec!["MGET"];
+    args.extend(keys.iter().map(String::as_str));
+    group_stamp(keys, &way.ask(&args)?)
 }
 
 fn key_stamp(key: &str, answer: &Answer) -> Result<Option<Stamp>, String> {

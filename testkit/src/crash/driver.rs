@@ -5,12 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use polder_base::Protocol;
-
-use super::journal::History;
-use super::{COUNTERS, GROUP_KEYS, SHARED_GROUPS, actor, counter_key, shared_key};
-use crate::answer::Answer;
-use crate::caller::{Caller, Embedder};
+use super::judge;
 use crate::random::Random;
 use crate::scratch::Scratch;
 
@@ -70,51 +65,14 @@ pub fn run(plan: &Plan, program: &Path) -> Result<Report, String> {
     report.failures.extend(stage.exit());
     let errors = std::fs::read_to_string(folder.join(ERRORS)).unwrap_or_default();
     report.failures.extend(errors.lines().take(2).map(|line| format!("an actor panicked: {line}")));
-    judge(plan, &scratch.embedder, &folder, &mut report)?;
+    report.acknowledged = judge::journals(&scratch.options.segment, &folder, plan.actors, &mut report.failures)?;
+    report.failures.extend(super::points::verify(&scratch.embedder));
     if report.failures.is_empty() {
         std::fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     } else {
         report.failures.push(format!("the journals are in {}", folder.display()));
     }
     Ok(report)
-}
-
-/// Every journal against the memory.
-fn judge(plan: &Plan, embedder: &Embedder, folder: &Path, report: &mut Report) -> Result<(), String> {
-    let mut caller = Caller::new(1, Protocol::Resp3);
-    let mut histories = Vec::new();
-    for id in 0..plan.actors {
-        let history = History::read(&journal_of(folder, id)).map_err(|error| error.to_string())?;
-        report.acknowledged += history.acknowledged;
-        report.failures.extend(actor::check_history(embedder, &mut caller, id, &history).err());
-        histories.push(history);
-    }
-    report.failures.extend(super::points::verify(embedder));
-    for group in 0..SHARED_GROUPS {
-        let keys: Vec<String> = (0..GROUP_KEYS).map(|at| shared_key(group, at)).collect();
-        let mut args = vec!["MGET"];
-        args.extend(keys.iter().map(String::as_str));
-        report.failures.extend(actor::group_stamp(&keys, &caller.call(embedder, &args)?).err());
-    }
-    for counter in 0..COUNTERS {
-        let sum = |of: fn(&History) -> &std::collections::BTreeMap<u32, u64>| -> u64 {
-            histories.iter().filter_map(|history| of(history).get(&counter)).sum()
-        };
-        let (least, more) = (sum(|history| &history.counted), sum(|history| &history.perhaps_counted));
-        let key = counter_key(counter);
-        let found = match caller.call(embedder, &["GET", &key])? {
-            Answer::Bulk(text) => String::from_utf8_lossy(&text).parse().unwrap_or(u64::MAX),
-            _ => 0,
-        };
-        if !(least..=least + more).contains(&found) {
-            report.failures.push(format!("{key} is {found}; {least} were acknowledged and {more} more begun"));
-        }
-    }
-    Ok(())
-}
-
-fn journal_of(folder: &Path, id: u32) -> PathBuf {
-    folder.join(format!("journal-{id}"))
 }
 
 /// The actors at work.
@@ -136,7 +94,7 @@ impl Stage {
     fn spawn(&self, id: u32, seed: u64) -> Result<Child, String> {
         Command::new(&self.program)
             .arg(&self.segment)
-            .arg(journal_of(&self.folder, id))
+            .arg(&self.folder)
             .args([id.to_string(), self.stall_ms_max.to_string(), seed.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

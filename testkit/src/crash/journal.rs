@@ -5,6 +5,7 @@
 //! I D 12 346     intends: delete owned key 12
 //! I M 3 347      intends: write owned group 3
 //! I C 1 348      intends: increment counter 1
+//! I L 1 348      intends: write ledger 1
 //! I X 2 349      intends: write shared group 2 (checked by its readers alone)
 //! A              the last intent was acknowledged
 //! H 349 1200     a successor's summary begins: sequence number and acknowledged deeds so far
@@ -25,9 +26,11 @@ pub enum Deed {
     Group,
     Count,
     Shared,
+    Ledger,
 }
 
-const DEEDS: [(Deed, &str); 5] = [(Deed::Set, "S"), (Deed::Delete, "D"), (Deed::Group, "M"), (Deed::Count, "C"), (Deed::Shared, "X")];
+const DEEDS: [(Deed, &str); 6] =
+    [(Deed::Set, "S"), (Deed::Delete, "D"), (Deed::Group, "M"), (Deed::Count, "C"), (Deed::Shared, "X"), (Deed::Ledger, "L")];
 
 /// One intent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,6 +102,7 @@ impl Expected {
 pub struct History {
     pub keys: BTreeMap<u32, Expected>,
     pub groups: BTreeMap<u32, Expected>,
+    pub ledgers: BTreeMap<u32, Expected>,
     /// Acknowledged increments by counter.
     pub counted: BTreeMap<u32, u64>,
     /// Increments that were intended and never acknowledged, by counter.
@@ -161,7 +165,7 @@ impl History {
     /// A journal that says the same.
     fn summary(&self) -> String {
         let mut text = String::new();
-        for (owned, write) in [(&self.keys, Deed::Set), (&self.groups, Deed::Group)] {
+        for (owned, write) in [(&self.keys, Deed::Set), (&self.groups, Deed::Group), (&self.ledgers, Deed::Ledger)] {
             for (&target, expected) in owned {
                 let line = |found: Option<u64>| match found {
                     Some(sequence) => Intent { deed: write, target, sequence }.line(),
@@ -184,6 +188,7 @@ impl History {
         match intent.deed {
             Deed::Set | Deed::Delete => Some(self.keys.entry(intent.target).or_default()),
             Deed::Group => Some(self.groups.entry(intent.target).or_default()),
+            Deed::Ledger => Some(self.ledgers.entry(intent.target).or_default()),
             Deed::Count | Deed::Shared => None,
         }
     }
@@ -238,11 +243,13 @@ mod tests {
 
     #[test]
     fn a_summary_says_what_the_journal_said() {
-        let history =
-            History::of("I S 1 5\nA\nI S 1 6\nI D 1 7\nI S 2 8\nA\nI D 2 9\nA\nI M 3 9\nA\nI C 0 10\nA\nI C 0 11\nI X 1 12\nA\nI S 4 13\n");
+        let history = History::of(
+            "I S 1 5\nA\nI S 1 6\nI D 1 7\nI S 2 8\nA\nI D 2 9\nA\nI M 3 9\nA\nI C 0 10\nA\nI C 0 11\nI X 1 12\nA\nI S 4 13\nI L 0 14\nA\nI L 0 15\n",
+        );
         assert_eq!(history.keys[&1].intended, [Some(6), None]);
         let again = History::of(&history.summary());
-        assert_eq!((&again.groups, &again.counted, &again.perhaps_counted), (&history.groups, &history.counted, &history.perhaps_counted));
+        assert_eq!((&again.groups, &again.ledgers), (&history.groups, &history.ledgers));
+        assert_eq!((&again.counted, &again.perhaps_counted), (&history.counted, &history.perhaps_counted));
         assert_eq!((again.sequence, again.acknowledged), (history.sequence, history.acknowledged));
         for key in [1, 2, 4] {
             assert_eq!(again.keys.get(&key).cloned().unwrap_or_default(), history.keys[&key], "key {key}");

@@ -476,7 +476,7 @@ fn sight(route: &Route, embedder: &Embedder, caller: &mut Caller) -> Result<Sigh
 }
 
 /// Bytes in use when nothing is there and the chores are done.
-fn settled(embedder: &Embedder, caller: &mut Caller) -> Result<u64, String> {
+pub(super) fn settled(embedder: &Embedder, caller: &mut Caller) -> Result<u64, String> {
     flush(embedder, caller)?;
     let used = || embedder.memory.table().usage().used;
     let (mut least, mut unchanged) = (used(), 0);

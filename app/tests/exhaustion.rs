@@ -1,0 +1,232 @@
+//! What runs out (memory, seats, inboxes, descriptors, the file system) is told in words that say what to do, and comes back.
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use polder_engine::{Caller, Error, Memory, Options};
+use polder_shm::layout::SEATS_MAX;
+use polder_testkit::answer::Answer;
+use polder_testkit::process::{Server, free_port};
+use polder_testkit::resp::Connection;
+
+mod stage;
+use stage::{Segment, connect};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn attach(segment: &Segment, ceiling: u64) -> Arc<Memory> {
+    let options = Options { segment: segment.0.clone(), ceiling, ..Options::default() };
+    Arc::new(Memory::attach(&options).expect("attached"))
+}
+
+/// Sets keys of 10 KB until that is refused: how many there are, and the words of the refusal.
+fn fill(mut set: impl FnMut(&str, &str) -> Result<(), String>) -> (usize, String) {
+    let value = "x".repeat(10_000);
+    let refused = (0..1_000_000).find_map(|number| set(&format!("key:{number}"), &value).err().map(|text| (number, text)));
+    refused.expect("no memory is so large")
+}
+
+#[test]
+fn a_full_segment_says_so_and_takes_more_when_something_has_gone() {
+    let segment = Segment::new();
+    let mut caller = Caller::new(&attach(&segment, 16 << 20));
+    let (count, text) = fill(|key, value| caller.run(&["SET", key, value]).map(drop).map_err(|error| error.to_string()));
+    assert!(count > 500 && text.contains("ceiling") && text.contains("larger"), "{count}: {text}");
+    // What is there is read and removed, and then there is room for as much.
+    assert_eq!(caller.show(&["STRLEN", "key:1"], |reply| reply.integer()), Ok(Some(10_000)));
+    for _ in 0..3 {
+        (0..200).for_each(|number| assert_eq!(caller.show(&["DEL", &format!("key:{number}")], |reply| reply.integer()), Ok(Some(1))));
+        // What nobody can be looking at any more is given back with the next changes.
+        let mut tries = 0;
+        for number in 0..150 {
+            while let Err(error) = caller.run(&["SET", &format!("key:{number}"), &"y".repeat(10_000)]) {
+                tries += 1;
+                assert!(tries < 10_000, "{number}: {error}");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        (150..200).for_each(|number| drop(caller.run(&["SET", &format!("key:{number}"), "y"])));
+    }
+    caller.run(&["FLUSHALL"]).expect("always possible");
+    // What was flushed is swept up by the chores that callers do.
+    let begun = Instant::now();
+    let mut again = 0;
+    while again <= count * 9 / 10 {
+        assert!(begun.elapsed() < PATIENCE, "{again} of {count} fit again");
+        std::thread::sleep(Duration::from_millis(10));
+        again = fill(|key, value| caller.run(&["SET", key, value]).map(drop).map_err(|error| error.to_string())).0;
+    }
+    segment.verify();
+}
+
+#[test]
+fn when_all_seats_are_taken_the_next_thread_is_told_and_seats_come_back() {
+    let segment = Segment::new();
+    let memory = attach(&segment, 512 << 20);
+    let mut caller = Caller::new(&memory);
+    caller.run(&["SET", "k", "v"]).expect("a seat of our own");
+    let (seated, seats) = mpsc::channel();
+    let (keep, threads): (Vec<_>, Vec<_>) = (0..SEATS_MAX)
+        .map(|_| {
+            let (memory, seated) = (memory.clone(), seated.clone());
+            let (kept, is_kept) = mpsc::channel::<()>();
+            let thread = std::thread::Builder::new().stack_size(256 << 10).spawn(move || {
+                let answer = Caller::new(&memory).run(&["INCR", "seated"]).map(drop);
+                seated.send(answer).expect("the test waits");
+                // Until the test lets go.
+                let _ = is_kept.recv();
+            });
+            (kept, thread.expect("a thread"))
+        })
+        .unzip();
+    let answers: Vec<Result<(), Error>> = (0..SEATS_MAX).map(|_| seats.recv_timeout(PATIENCE).expect("an answer")).collect();
+    let refused: Vec<String> = answers.iter().filter_map(|answer| answer.as_ref().err().map(ToString::to_string)).collect();
+    assert!(!refused.is_empty(), "one seat was ours");
+    for text in &refused {
+        assert!(text.contains("seats of the segment are taken") && text.contains("end some"), "{text}");
+    }
+    // Who has a seat goes on; a server says why it cannot begin.
+    assert_eq!(caller.show(&["GET", "k"], |reply| reply.bytes() == Some(b"v")), Ok(true));
+    let port = free_port().expect("a port").to_string();
+    let args = ["20", env!("CARGO_BIN_EXE_polder"), "serve", "--port", &port, "--segment", &segment.0];
+    let output = Command::new("timeout").args(args).output().expect("polder runs");
+    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(!output.status.success() && text.contains("seats of the segment are taken"), "{:?}: {text}", output.status);
+    drop(keep);
+    threads.into_iter().for_each(|thread| thread.join().expect("an end"));
+    let begun = Instant::now();
+    let serves = || {
+        let server = Server::start_polder(env!("CARGO_BIN_EXE_polder").as_ref(), &segment.0, &["--threads", "2"]);
+        let answer = server.and_then(|server| Connection::open(&server.address())?.call(&["GET", "k"]));
+        answer.is_ok_and(|answer| answer == Answer::Bulk(b"v".to_vec()))
+    };
+    while !serves() {
+        assert!(begun.elapsed() < PATIENCE, "seats do not come back");
+    }
+}
+
+#[test]
+fn a_full_inbox_delays_no_publisher_and_its_owner_is_told() {
+    let segment = Segment::new();
+    let memory = attach(&segment, 256 << 20);
+    let (mut listener, mut publisher) = (Caller::new(&memory), Caller::new(&memory));
+    listener.run(&["SUBSCRIBE", "news"]).expect("subscribed");
+    let memory = &memory;
+    std::thread::scope(|scope| {
+        // In a thread of its own: the listener's thread would hear while it publishes.
+        let publishing = scope.spawn(move || {
+            let mut caller = Caller::new(memory);
+            let payload = "x".repeat(1000);
+            let begun = Instant::now();
+            for _ in 0..100_000 {
+                assert_eq!(caller.show(&["PUBLISH", "news", &payload], |reply| reply.integer()), Ok(Some(1)));
+            }
+            begun.elapsed()
+        });
+        let took = publishing.join().expect("no error");
+        assert!(took < PATIENCE, "{took:?} for 100,000 messages that nobody hears");
+    });
+    assert!(memory.table().usage().used < 64 << 20, "the inbox is bounded");
+    let mut heard = 0;
+    let lost = loop {
+        match listener.hear(Duration::ZERO, |_| heard += 1) {
+            Ok(0) => break false,
+            Ok(_) => {}
+            Err(Error::Lost) => break true,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert!(lost && heard > 0, "{heard} were heard, and nothing was said of the others");
+    publisher.run(&["PUBLISH", "news", "again"]).expect("published");
+    assert_eq!(listener.hear(Duration::from_secs(10), |_| ()), Ok(1));
+}
+
+#[test]
+fn without_descriptors_clients_are_turned_away_and_come_back() {
+    let segment = Segment::new();
+    let port = free_port().expect("a port");
+    let line = format!("ulimit -n 64; exec {} serve --threads 2 --segment {} --port {port}", env!("CARGO_BIN_EXE_polder"), segment.0);
+    let server = Server::start_at("sh".as_ref(), &["-c", &line], port).expect("a server");
+    let mut first = connect(&server);
+    let mut clients: Vec<Connection> = Vec::new();
+    let (mut served, mut refused) = (0, String::new());
+    for _ in 0..100 {
+        let mut client = connect(&server);
+        match client.call(&["PING"]) {
+            Ok(Answer::Status(pong)) if pong == "PONG" => served += 1,
+            Ok(Answer::Error(text)) => refused = text,
+            Ok(other) => panic!("{}", other.shown()),
+            // Turned away before it could read why.
+            Err(_) => {}
+        }
+        clients.push(client);
+        if served >= 10 && !refused.is_empty() {
+            break;
+        }
+    }
+    assert!(served >= 10 && refused.contains("max number of clients reached"), "{served} served; {refused}");
+    assert_eq!(first.call(&["SET", "k", "v"]).expect("a reply"), Answer::Status("OK".into()));
+    drop(clients);
+    let begun = Instant::now();
+    while !connect(&server).call(&["PING"]).is_ok_and(|answer| answer == Answer::Status("PONG".into())) {
+        assert!(begun.elapsed() < PATIENCE, "nobody is served any more");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // A process that can open nothing says so and ends.
+    let line = format!("ulimit -n 4; exec {} verify {}", env!("CARGO_BIN_EXE_polder"), segment.0);
+    let output = Command::new("timeout").args(["20", "sh", "-c", &line]).output().expect("sh runs");
+    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(!output.status.success() && !text.contains("panicked") && !text.trim().is_empty(), "{:?}: {text}", output.status);
+}
+
+/// A small file system of our own, gone when the test ends.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn new(size: &str) -> Option<Mounted> {
+        let place = std::env::temp_dir().join(format!("polder-mount-{}", std::process::id()));
+        std::fs::create_dir(&place).expect("a folder");
+        let size = format!("size={size}");
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "none"]).arg(&place).output();
+        if mounted.is_ok_and(|output| output.status.success()) {
+            return Some(Mounted(place));
+        }
+        std::fs::remove_dir(&place).expect("removed");
+        println!("skipped: no permission to mount a tmpfs");
+        None
+    }
+
+    fn resize(&self, size: &str) {
+        let options = format!("remount,size={size}");
+        assert!(Command::new("mount").args(["-o", &options]).arg(&self.0).status().is_ok_and(|status| status.success()));
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // Lazily: a server may not be gone yet.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn a_full_file_system_is_an_error_that_says_so_and_ends_with_more_room() {
+    let Some(mounted) = Mounted::new("24m") else { return };
+    let segment = Segment(format!("file:{}", mounted.0.join("segment").display()));
+    let server = segment.serve(&["--threads", "2"]);
+    let mut client = connect(&server);
+    let mut fill = || {
+        fill(|key, value| match client.call(&["SET", key, value]).expect("the server lives") {
+            Answer::Error(text) => Err(text),
+            _ => Ok(()),
+        })
+    };
+    let (count, text) = fill();
+    assert!(count > 300 && text.contains("file system"), "{count}: {text}");
+    mounted.resize("64m");
+    let (more, _) = fill();
+    assert!(more > count * 2, "{more} keys fit with more room, {count} before");
+    assert_eq!(connect(&server).call(&["STRLEN", "key:0"]).expect("a reply"), Answer::Integer(10_000));
+}

@@ -1,0 +1,159 @@
+//! Clients that wait for a key or listen to a subject, each in a thread of its own that really sleeps: what is meant for them must come.
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use super::cast::Patience;
+use crate::answer::Answer;
+use crate::way::Way;
+
+/// How long a wake-up may take before it counts as lost: processes are stopped for far shorter.
+const PATIENCE: Duration = Duration::from_secs(15);
+const PAUSE: Duration = Duration::from_millis(20);
+/// How long a client waits at most, in seconds: longer than the patience, or a lost wake-up would not be seen.
+const WAIT: &str = "25";
+
+/// What an ear has to tell.
+enum Heard {
+    /// It listens from now on.
+    Ready,
+    Token(String),
+    /// Its server has gone, perhaps with what was meant for it.
+    Lost,
+    Wrong(String),
+}
+
+/// One client in its thread.
+pub struct Ear {
+    name: String,
+    heard: Receiver<Heard>,
+    ready: bool,
+}
+
+impl Ear {
+    /// One that waits for elements of a list, with BLPOP, again and again.
+    pub fn waiter(way: Way, key: &str) -> Ear {
+        let (sender, heard) = channel();
+        let name = key.to_string();
+        let owned = name.clone();
+        std::thread::spawn(move || wait(way, &owned, &sender));
+        Ear { name, heard, ready: true }
+    }
+
+    /// One that subscribes to a subject, and to another one that is everybody's.
+    pub fn listener(way: Way, subject: &str, common: &str) -> Ear {
+        let (sender, heard) = channel();
+        let (name, common) = (subject.to_string(), common.to_string());
+        let owned = name.clone();
+        std::thread::spawn(move || listen(way, &[&owned, &common], &sender));
+        Ear { name, heard, ready: false }
+    }
+
+    /// Waits until it listens; false when its servers are away.
+    ///
+    /// # Errors
+    /// What was wrong.
+    pub fn is_ready(&mut self) -> Result<bool, String> {
+        let mut patience = Patience::new(PATIENCE);
+        loop {
+            match self.heard.try_recv() {
+                Ok(heard) => {
+                    self.note(heard)?;
+                }
+                Err(_) if self.ready => return Ok(true),
+                Err(_) => {
+                    if !patience.rest(PAUSE) {
+                        return Ok(false);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits for a token; what came before it is forgotten. Where the server went away meanwhile, that may be why nothing comes.
+    ///
+    /// # Errors
+    /// When nothing comes, or something wrong.
+    pub fn expect(&mut self, token: &str) -> Result<(), String> {
+        let mut left = PATIENCE;
+        while !left.is_zero() {
+            match self.heard.recv_timeout(PAUSE) {
+                Ok(Heard::Token(other)) if other == token => return Ok(()),
+                Ok(heard) => {
+                    if self.note(heard)? {
+                        return Ok(());
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => left = left.saturating_sub(PAUSE),
+                Err(RecvTimeoutError::Disconnected) => return Err(format!("who listens at {} has ended", self.name)),
+            }
+        }
+        Err(format!("a wake-up was lost: {token} never came to who waits at {}", self.name))
+    }
+
+    /// Takes note of what is no token that is awaited; whether the server has gone.
+    fn note(&mut self, heard: Heard) -> Result<bool, String> {
+        match heard {
+            Heard::Ready => self.ready = true,
+            Heard::Token(_) => {}
+            Heard::Lost => {
+                // Who waits with BLPOP is always ready: its key keeps what is pushed.
+                self.ready = false;
+                return Ok(true);
+            }
+            Heard::Wrong(why) => return Err(format!("{}: {why}", self.name)),
+        }
+        Ok(false)
+    }
+}
+
+fn wait(mut way: Way, key: &str, heard: &Sender<Heard>) {
+    loop {
+        if !way.is_open() {
+            std::thread::sleep(PAUSE);
+            continue;
+        }
+        let what = match way.call(&["BLPOP", key, WAIT]) {
+            Ok(Some(Answer::Array(items))) => match items.last() {
+                Some(Answer::Bulk(token)) => Heard::Token(String::from_utf8_lossy(token).into_owned()),
+                _ => Heard::Wrong("BLPOP answers something else".into()),
+            },
+            Ok(Some(Answer::Nil)) => continue,
+            Ok(None) => Heard::Lost,
+            Ok(Some(other)) => Heard::Wrong(other.shown()),
+            Err(error) => Heard::Wrong(error),
+        };
+        let (is_over, is_lost) = (matches!(what, Heard::Wrong(_)), matches!(what, Heard::Lost));
+        // Nobody listens to us any more: the actor ends.
+        if heard.send(what).is_err() || is_lost && heard.send(Heard::Ready).is_err() || is_over {
+            return;
+        }
+    }
+}
+
+fn listen(mut way: Way, subjects: &[&str], heard: &Sender<Heard>) {
+    loop {
+        if !way.is_open() {
+            std::thread::sleep(PAUSE);
+            continue;
+        }
+        let subscribed = subjects.iter().all(|subject| matches!(way.call(&["SUBSCRIBE", subject]), Ok(Some(_))));
+        if subscribed && heard.send(Heard::Ready).is_err() {
+            return;
+        }
+        while !way.is_lost() {
+            let news = match way.hear() {
+                Ok(tokens) => tokens.into_iter().map(Heard::Token).collect(),
+                Err(error) => vec![Heard::Wrong(error)],
+            };
+            if news.into_iter().any(|what| {
+                let is_over = matches!(what, Heard::Wrong(_));
+                heard.send(what).is_err() || is_over
+            }) {
+                return;
+            }
+        }
+        if heard.send(Heard::Lost).is_err() {
+            return;
+        }
+    }
+}
