@@ -238,6 +238,33 @@ class Door(unittest.TestCase):
 
         asyncio.run(scene())
 
+    def test_asyncio_calls_are_unblocked_and_ended(self):
+        async def blocked(r):
+            call = asyncio.create_task(r.blpop("none", timeout=20))
+            ids = []
+            while not ids:
+                await asyncio.sleep(0.005)
+                ids = [client["id"] for client in self.r.client_list() if "b" in client["flags"]]
+            return call, ids[0]
+
+        async def scene():
+            r = polder.aio.attach(SEGMENT)
+            call, number = await blocked(r)
+            self.assertTrue(self.r.client_unblock(number))
+            self.assertIsNone(await call)
+            call, number = await blocked(r)
+            self.assertTrue(self.r.client_unblock(number, error=True))
+            with self.assertRaisesRegex(redis.ResponseError, "UNBLOCKED"):
+                await call
+            call, number = await blocked(r)
+            self.assertEqual(self.r.client_kill_filter(_id=number), 1)
+            with self.assertRaisesRegex(redis.ConnectionError, "KILL"):
+                await call
+            self.assertTrue(await r.ping())
+            await r.aclose()
+
+        asyncio.run(scene())
+
     def test_misuse_is_told(self):
         self.assertRaises(polder.Fault, polder.Memory, "shm:a/b/c")
         self.assertRaises(polder.Fault, polder.Memory, "shm:none-there", create=False)
