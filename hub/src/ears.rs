@@ -9,6 +9,7 @@ use polder_table::change::{interest_at, lose_interest};
 use polder_table::{Stop, Table, Txn};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use crate::ask::{self, Asker, Question, Thread};
 use crate::letter::{Letter, unpack};
@@ -94,6 +95,16 @@ pub struct Ears {
     pub(crate) asked: u64,
     /// Letters are being read: whoever comes to read some in the midst of that leaves them to who is at it.
     hearing: bool,
+    /// Whom the last message went to.
+    audience: Audience,
+}
+
+/// Those who hear a subject, while nobody comes or goes: messages come in runs, and its clients may be very many.
+#[derive(Default)]
+struct Audience {
+    subject: Option<Subject>,
+    name: Vec<u8>,
+    clients: Rc<[u64]>,
 }
 
 thread_local! {
@@ -239,8 +250,21 @@ fn catch_up(table: &Table, hearer: &mut dyn Hearer) {
 }
 
 impl Ears {
-    fn clients(&self, subject: Subject, name: &[u8], at: u64) -> Vec<u64> {
-        self.subscribers[subject as usize].get(name).map_or(Vec::new(), |clients| there_at(clients, at))
+    fn clients(&mut self, subject: Subject, name: &[u8], at: u64) -> Rc<[u64]> {
+        let audience = &mut self.audience;
+        if audience.subject == Some(subject) && audience.name == name {
+            return audience.clients.clone();
+        }
+        let Some(all) = self.subscribers[subject as usize].get(name) else { return Rc::default() };
+        let clients: Rc<[u64]> = there_at(all, at).into();
+        // Whoever was there for this message is there for those behind it.
+        if clients.len() == all.len() {
+            audience.subject = Some(subject);
+            audience.name.clear();
+            audience.name.extend_from_slice(name);
+            audience.clients = clients.clone();
+        }
+        clients
     }
 
     fn matching(&self, channel: &[u8], at: u64) -> Vec<(Vec<u8>, Vec<u64>)> {
@@ -260,6 +284,7 @@ pub fn note_subscription(table: &Table, client: u64, subject: Subject, name: &[u
     // Read after the commit: of what is sent behind this place, nothing is missing.
     let from = table.seat().map_or(0, |seat| seat.mail().end);
     with(table, |ears| {
+        ears.audience.subject = None;
         let names = &mut ears.subscribers[subject as usize];
         if begins {
             names.entry_ref(name).or_default().insert(client, from);

@@ -136,7 +136,8 @@ impl Connection {
     /// Writes once, all that fits.
     pub fn send(&mut self) -> Flow {
         let (offered, written) = match self.output.single() {
-            Some(bytes) => (bytes.len(), rustix::io::write(&self.socket, bytes)),
+            // Less work for the kernel than write(2), which looks at the socket's file as well: who watches it, whether it is frozen.
+            Some(bytes) => (bytes.len(), self.socket.send(bytes).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))),
             None => {
                 let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
                 let count = self.output.slices(&mut pieces);

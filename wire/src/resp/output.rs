@@ -6,13 +6,15 @@
 //! ```
 //!
 //! Replies go to the tail. A segment that is full is sealed and a new one begun, so that a reply of any length is
-//! never moved once it is written; a socket takes all segments in one gathered write.
+//! never moved once it is written; a socket takes all segments in one gathered write. What very many clients get is written once
+//! and shared: it comes before all segments ([`Output::share`]), and a client for whom there is nothing else needs no buffer.
 //!
 //! Invariant: [`Reply::rewind`] goes back over what was written since a mark, and nothing of that can have been sent,
 //! because a server sends between calls only.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
+use std::sync::Arc;
 
 use polder_base::number::double_text;
 use polder_base::{Protocol, Reply};
@@ -27,10 +29,13 @@ const NUMBER_BYTES: usize = 24;
 pub struct Output {
     /// The client's protocol; HELLO changes it.
     protocol: Protocol,
+    /// What others get as well, before the segments.
+    shared: Option<Arc<[u8]>>,
     sealed: VecDeque<Vec<u8>>,
+    /// Of what is shared and of the sealed segments.
     sealed_bytes: usize,
     tail: Vec<u8>,
-    /// How much of the first segment has been sent.
+    /// How much of the first piece has been sent.
     sent: usize,
     /// More than this closes the connection, so that nothing beyond it is kept; 0 for no limit.
     bytes_max: usize,
@@ -77,9 +82,9 @@ impl Output {
 
     /// What waits, in pieces, for one gathered write.
     pub fn slices<'o>(&'o self, into: &mut [IoSlice<'o>]) -> usize {
-        let pieces = self.sealed.iter().chain(std::iter::once(&self.tail));
         let mut sent = self.sent;
         let mut count = 0;
+        let pieces = self.pieces();
         for (slot, piece) in into.iter_mut().zip(pieces) {
             *slot = IoSlice::new(&piece[std::mem::take(&mut sent)..]);
             count += 1;
@@ -89,12 +94,33 @@ impl Output {
 
     /// What waits, when it is all in one piece.
     pub fn single(&self) -> Option<&[u8]> {
-        self.sealed.is_empty().then(|| &self.tail[self.sent..])
+        match &self.shared {
+            None => self.sealed.is_empty().then(|| &self.tail[self.sent..]),
+            Some(shared) => (self.sealed.is_empty() && self.tail.is_empty()).then(|| &shared[self.sent..]),
+        }
+    }
+
+    /// Whether all that waits belongs to others as well.
+    pub fn is_shared(&self) -> bool {
+        self.shared.is_some() && self.sealed.is_empty() && self.tail.is_empty()
+    }
+
+    /// All pieces in their order; of the first, something may have been sent.
+    fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        self.shared.as_deref().into_iter().chain(self.sealed.iter().map(Vec::as_slice)).chain(std::iter::once(&*self.tail))
     }
 
     /// Forgets the first `count` bytes: they have been sent.
     pub fn consume(&mut self, count: usize) {
         self.sent += count;
+        if let Some(shared) = &self.shared {
+            if self.sent < shared.len() {
+                return;
+            }
+            self.sent -= shared.len();
+            self.sealed_bytes -= shared.len();
+            self.shared = None;
+        }
         while let Some(first) = self.sealed.front() {
             if self.sent < first.len() {
                 return;
@@ -118,9 +144,19 @@ impl Output {
     /// Appends what waits in another output.
     pub fn copy(&mut self, other: &Output) {
         let mut sent = other.sent;
-        for piece in other.sealed.iter().chain(std::iter::once(&other.tail)) {
+        for piece in other.pieces() {
             self.raw(&piece[std::mem::take(&mut sent)..]);
         }
+    }
+
+    /// Puts down what others get as well, without a copy of its own; answers whether it did, which needs that nothing waits yet.
+    pub fn share(&mut self, bytes: &Arc<[u8]>) -> bool {
+        let free = self.is_empty() && !self.overfull && !bytes.is_empty();
+        if free {
+            self.sealed_bytes = bytes.len();
+            self.shared = Some(bytes.clone());
+        }
+        free
     }
 
     /// Makes room for `bytes` in the tail.
@@ -460,6 +496,31 @@ mod tests {
         }
         assert!(sent == expected);
         assert!(output.reclaim().is_some());
+    }
+
+    #[test]
+    fn what_is_shared_comes_first_however_little_is_sent_at_a_time() {
+        let shared: Arc<[u8]> = Arc::from(&b"+to all\r\n"[..]);
+        let mut output = Output::default();
+        assert!(output.share(&shared) && output.is_shared());
+        assert!(!output.share(&shared), "something waits");
+        assert_eq!(output.single(), Some(&shared[..]));
+        output.consume(shared.len());
+        assert!(output.is_empty() && output.share(&shared));
+        let mark = output.mark();
+        output.bulk(&[b'x'; 70_000]);
+        output.rewind(mark);
+        output.integer(1);
+        assert!(!output.is_shared() && output.single().is_none());
+        let mut sent = Vec::new();
+        while !output.is_empty() {
+            let rest = gathered(&output);
+            assert_eq!(rest.len(), output.waiting());
+            sent.extend_from_slice(&rest[..1]);
+            output.consume(1);
+        }
+        assert_eq!(sent, b"+to all\r\n:1\r\n");
+        assert!(output.reclaim().is_some() && Arc::strong_count(&shared) == 1);
     }
 
     #[test]
