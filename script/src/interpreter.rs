@@ -1,12 +1,13 @@
 //! One thread's interpreter: what it has compiled, and how it runs it.
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use bstr::{BString, ByteSlice};
 use hashbrown::HashMap;
-use mlua::{ChunkMode, HookTriggers, IntoLua, Lua, LuaOptions, MultiValue, StdLib, Table, Value, VmState};
+use mlua::{ChunkMode, Either, HookTriggers, IntoLuaMulti, Lua, LuaOptions, MultiValue, StdLib, Table, Value, VmState};
 use polder_base::script::{Called, Ended, Function, Input, Library, Program, World};
 use polder_base::{Protocol, Reply};
 use scoped_tls_hkt::scoped_thread_local;
@@ -42,6 +43,10 @@ pub struct Desk {
     pub json: Rc<Cell<json::Choices>>,
     /// What the library that is being loaded registers.
     pub registering: RefCell<Option<register::Register>>,
+    /// The status OK as a table that all scripts may share which are [`Manners::Blind`].
+    okay: OnceCell<Table>,
+    /// The one that runs is.
+    is_blind: Cell<bool>,
     loading_since: Cell<Option<Instant>>,
     /// The most memory that Lua code may take; 0 for no limit.
     memory_max: Cell<u64>,
@@ -61,9 +66,11 @@ pub struct Interpreter {
     lua: Lua,
     desk: Rc<Desk>,
     /// What is compiled and loaded; the functions themselves are in tables of the prelude, since Lua bounds how many can be held.
-    programs: RefCell<HashMap<u64, Weak<Program>>>,
+    programs: RefCell<HashMap<u64, (Weak<Program>, Manners)>>,
     libraries: RefCell<HashMap<u64, Weak<Library>>>,
     prelude: Prelude,
+    /// The last script may have left something in the tables of keys and arguments.
+    wild: Cell<bool>,
     counted: Cell<u64>,
 }
 
@@ -72,6 +79,7 @@ struct Prelude {
     script_face: Table,
     function_face: Table,
     run: mlua::Function,
+    run_again: mlua::Function,
     run_with: mlua::Function,
     call: mlua::Function,
     load: mlua::Function,
@@ -80,8 +88,16 @@ struct Prelude {
     forget_library: mlua::Function,
 }
 
-/// What came of running something, before anybody was told.
-type Outcome = mlua::Result<(bool, Value)>;
+/// What came of running something, before anybody was told: one of the numbers below, the text, or what else was returned or thrown.
+type Outcome = mlua::Result<(u8, Option<BString>, Value)>;
+
+/// The prelude's FAILED, TEXT and OK.
+const FAILED: u8 = 0;
+const TEXT: u8 = 2;
+const STATUS_OK: u8 = 3;
+
+/// What a called command has answered: a text goes to Lua as it is, without a handle of its own.
+type Answer = mlua::Result<Either<String, Value>>;
 
 impl Interpreter {
     pub fn new(shared: Arc<Shared>) -> Interpreter {
@@ -95,6 +111,7 @@ impl Interpreter {
             script_face: face("script"),
             function_face: face("functions"),
             run: part("run"),
+            run_again: part("run_again"),
             run_with: part("run_with"),
             call: part("call"),
             load: part("load"),
@@ -102,9 +119,10 @@ impl Interpreter {
             keep_function: part("keep_function"),
             forget_library: part("forget_library"),
         };
+        assert!(desk.okay.set(face("okay")).is_ok(), "the desk is new");
         watch(&lua, &desk, TICK).expect("a hook can be set");
         let (programs, libraries) = (RefCell::default(), RefCell::default());
-        Interpreter { shared, lua, desk, programs, libraries, prelude, counted: Cell::new(0) }
+        Interpreter { shared, lua, desk, programs, libraries, prelude, wild: Cell::new(true), counted: Cell::new(0) }
     }
 
     /// Runs the prelude.
@@ -116,26 +134,31 @@ impl Interpreter {
         prelude.call((natives, version, version_number))
     }
 
-    /// Compiles a program, if it was not yet.
-    pub fn compile(&self, program: &Arc<Program>) -> Result<(), String> {
-        if self.programs.borrow().contains_key(&program.number) {
-            return Ok(());
+    /// Compiles a program, if it was not yet; answers what it can do to its tables.
+    pub fn compile(&self, program: &Arc<Program>) -> Result<Manners, String> {
+        if let Some((_, manners)) = self.programs.borrow().get(&program.number) {
+            return Ok(*manners);
         }
+        let manners = Manners::of(&program.body);
         let function = self.compile_text(&program.body[program.shebang..], "@user_script", &self.prelude.script_face)?;
         let mut programs = self.programs.borrow_mut();
         if programs.len() >= SPARE && programs.len().is_multiple_of(SPARE) {
-            let forgotten: Vec<u64> = programs.iter().filter(|(_, program)| is_dropped(program)).map(|(number, _)| *number).collect();
+            let forgotten: Vec<u64> = programs.iter().filter(|(_, (program, _))| is_dropped(program)).map(|(number, _)| *number).collect();
             for number in forgotten {
                 programs.remove(&number);
                 self.prelude.keep.call::<()>((number, Value::Nil)).map_err(|error| message(&error))?;
             }
         }
         self.prelude.keep.call::<()>((program.number, function)).map_err(|error| message(&error))?;
-        programs.insert(program.number, Arc::downgrade(program));
-        Ok(())
+        programs.insert(program.number, (Arc::downgrade(program), manners));
+        Ok(manners)
     }
 
     fn compile_text(&self, text: &[u8], name: &str, face: &Table) -> Result<mlua::Function, String> {
+        if text.first() == Some(&27) {
+            // What compiled code begins with: as Redis, whose Lua does not know that there is any.
+            return Err(format!("{}:1: unexpected symbol near 'char(27)'", name.trim_start_matches('@')));
+        }
         self.make_room();
         let chunk = self.lua.load(text).set_name(name).set_mode(ChunkMode::Text).set_environment(face.clone());
         limit_memory(&self.lua, self.desk.memory_max.get());
@@ -148,15 +171,19 @@ impl Interpreter {
     }
 
     pub fn run(&self, program: &Arc<Program>, input: &Input<'_>, world: &mut dyn World, reply: &mut dyn Reply) -> Ended {
-        if let Err(text) = self.compile(program) {
-            return Ended::Failed { text: format!("ERR Error compiling script (new function): {text}"), counted: false };
-        }
+        let manners = match self.compile(program) {
+            Ok(manners) => manners,
+            Err(text) => return Ended::Failed { text: format!("ERR Error compiling script (new function): {text}"), counted: false },
+        };
+        self.desk.is_blind.set(manners == Manners::Blind);
         self.within(world, input.seed, &program.sha, reply, || {
             if input.keys.len() <= FEW_KEYS && input.args.len() <= FEW_ARGS {
                 let mut args = input.args.iter().map(|text| pushable(text));
                 let (key, first, second) = (input.keys.first().map(|key| pushable(key)), args.next(), args.next());
-                self.prelude.run.call((program.number, key, first, second, self.limit()))
+                let run = if self.wild.replace(manners == Manners::Wild) { &self.prelude.run } else { &self.prelude.run_again };
+                run.call((program.number, key, first, second, self.limit()))
             } else {
+                self.wild.set(true);
                 self.prelude.run_with.call((program.number, self.sequence(input.keys)?, self.sequence(input.args)?, self.limit()))
             }
         })
@@ -177,6 +204,7 @@ impl Interpreter {
         {
             return Ended::Failed { text, counted: false };
         }
+        self.desk.is_blind.set(false);
         self.within(world, input.seed, name, reply, || {
             self.prelude.call.call((library.number, name, self.sequence(input.keys)?, self.sequence(input.args)?, self.limit()))
         })
@@ -217,15 +245,15 @@ impl Interpreter {
         let ending = self.end();
         match (ending, outcome) {
             (Some(Ending::Killed(text, _)), _) => Err(format!("ERR Error registering functions: {text}")),
-            (_, Ok((true, _))) if registered.functions.is_empty() => Err("ERR No functions registered".into()),
-            (_, Ok((true, _))) => Ok(registered),
-            (_, Ok((false, thrown))) => {
+            (_, Ok((FAILED, _, thrown))) => {
                 let text = match &thrown {
                     Value::Table(table) => table.raw_get::<String>("err").unwrap_or_else(|_| "ERR unknown error".into()),
                     other => other.to_string().unwrap_or_default(),
                 };
                 Err(format!("ERR Error registering functions: {text}"))
             }
+            (_, Ok(_)) if registered.functions.is_empty() => Err("ERR No functions registered".into()),
+            (_, Ok(_)) => Ok(registered),
             (_, Err(error)) => Err(format!("ERR Error registering functions: {}", message(&error))),
         }
     }
@@ -272,6 +300,9 @@ impl Interpreter {
         let run = std::panic::AssertUnwindSafe(body);
         let outcome = WORLD.set(world, || std::panic::catch_unwind(run));
         let outcome = outcome.unwrap_or_else(|_| Err(mlua::Error::RuntimeError("too many arguments for one call".into())));
+        if outcome.is_err() {
+            self.wild.set(true);
+        }
         let ending = self.end();
         match (ending, outcome) {
             (Some(Ending::Unwound), _) => Ended::Unwound,
@@ -279,41 +310,78 @@ impl Interpreter {
                 let text = at.map_or_else(|| text.clone(), |(source, line)| format!("{text} script: {name}, on {source}:{line}."));
                 Ended::Failed { text, counted: false }
             }
-            (None, Ok((true, value))) => match answer::error_of(&value) {
+            (None, Ok((TEXT, Some(text), _))) => {
+                reply.bulk(&text);
+                Ended::Answered
+            }
+            (None, Ok((STATUS_OK, ..))) => {
+                reply.ok();
+                Ended::Answered
+            }
+            (None, Ok((FAILED, _, thrown))) => {
+                let (text, counted) = answer::thrown(&thrown, name);
+                Ended::Failed { text, counted }
+            }
+            (None, Ok((_, _, value))) => match answer::error_of(&value) {
                 Some((text, counted)) => Ended::Failed { text, counted },
                 None => {
                     answer::write(&value, self.desk.protocol.get(), reply);
                     Ended::Answered
                 }
             },
-            (None, Ok((false, thrown))) => {
-                let (text, counted) = answer::thrown(&thrown, name);
-                Ended::Failed { text, counted }
-            }
             (None, Err(error)) => Ended::Failed { text: format!("ERR {} script: {name}", message(&error)), counted: false },
         }
     }
 }
 
-/// Puts the limit of memory into force: as the last argument of a call, when all others are where they belong. What we put into Lua ourselves
-/// is bounded by what we were sent and by what the table holds, and is several times cheaper while no allocation can fail.
+/// Puts the limit of memory into force: behind the last argument of a call, or the last result, when all of them are where they belong. What we
+/// put into Lua ourselves is bounded by what we were sent and by what the table holds, and is several times cheaper while no allocation can fail.
 struct Limit(u64);
 
-impl IntoLua for Limit {
-    fn into_lua(self, lua: &Lua) -> mlua::Result<Value> {
+impl IntoLuaMulti for Limit {
+    fn into_lua_multi(self, lua: &Lua) -> mlua::Result<MultiValue> {
         limit_memory(lua, self.0);
-        Ok(Value::Nil)
+        Ok(MultiValue::new())
     }
 }
 
-/// Sets how much memory an interpreter may take; 0 for no limit. Answers whether it takes more already: then it may take no more, but
-/// what it has may still be made smaller, which the allocator refuses above the limit.
-fn limit_memory(lua: &Lua, bytes: u64) -> bool {
+/// Sets how much memory an interpreter may take; 0 for no limit. If it takes more already, it may take no more, but what it has may still be
+/// made smaller, which the allocator refuses above the limit.
+fn limit_memory(lua: &Lua, bytes: u64) {
     let used = if bytes == 0 { 0 } else { lua.used_memory() as u64 };
     if let Err(error) = lua.set_memory_limit(bytes.max(used) as usize) {
         unreachable!("the allocator is mlua's own: {error}");
     }
-    used > bytes
+}
+
+/// What a script can do to tables, whatever it is given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Manners {
+    /// It may write them.
+    Wild,
+    /// It leaves them as they are: it assigns nothing, and names nothing by which a table is written, by which text becomes a program, or by
+    /// which names are found that it does not name. Most scripts of one line are so.
+    Tame,
+    /// Nor can it tell one from another that looks the same.
+    Blind,
+}
+
+impl Manners {
+    fn of(body: &[u8]) -> Manners {
+        // What is raised is written as well: the handler adds where that was.
+        const WRITES: [&str; 8] = ["function", "table", "rawset", "load", "_G", "__", "error", "assert"];
+        const COMPARES: [&str; 4] = ["==", "~=", "rawequal", "tostring"];
+        let assigns = |at: usize| {
+            let before = at.checked_sub(1).map_or(b' ', |before| body[before]);
+            !matches!(before, b'=' | b'~' | b'<' | b'>') && body.get(at + 1) != Some(&b'=')
+        };
+        let has = |names: &[&str]| names.iter().any(|name| body.contains_str(name));
+        match () {
+            () if has(&WRITES) || body.iter().enumerate().any(|(at, byte)| *byte == b'=' && assigns(at)) => Manners::Wild,
+            () if has(&COMPARES) => Manners::Tame,
+            () => Manners::Blind,
+        }
+    }
 }
 
 /// Whether nobody will run a program any more.
@@ -375,23 +443,34 @@ pub fn gate(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<mlua::Function> {
         limit_memory(lua, 0);
         let mut answer = pass(lua, &desk, &args);
         drop(args);
-        if limit_memory(lua, desk.memory_max.get()) {
+        let limit = desk.memory_max.get();
+        if limit != 0 && needed(lua, &answer) > limit {
             answer = make_fit(lua, &desk, answer);
-            limit_memory(lua, desk.memory_max.get());
         }
-        answer
+        match answer {
+            Ok(answer) => Ok((answer, Limit(limit))),
+            Err(error) => {
+                limit_memory(lua, limit);
+                Err(error)
+            }
+        }
     })
 }
 
+/// How much memory is in use once an answer is in Lua.
+fn needed(lua: &Lua, answer: &Answer) -> u64 {
+    let text = if let Ok(Either::Left(text)) = answer { text.len() } else { 0 };
+    (lua.used_memory() + text) as u64
+}
+
 /// With an answer, the script has more than it may: what nobody needs any more is collected, and if that is not enough, it gets none.
-fn make_fit(lua: &Lua, desk: &Rc<Desk>, answer: mlua::Result<Value>) -> mlua::Result<Value> {
-    limit_memory(lua, 0);
+fn make_fit(lua: &Lua, desk: &Rc<Desk>, answer: Answer) -> Answer {
     lua.gc_collect()?;
     // No instruction takes as long as this.
     if !goes_on(lua, desk)? {
         return native::raise("", false);
     }
-    if answer.is_err() || lua.used_memory() as u64 <= desk.memory_max.get() {
+    if answer.is_err() || needed(lua, &answer) <= desk.memory_max.get() {
         return answer;
     }
     // To say so takes memory, too.
@@ -400,7 +479,7 @@ fn make_fit(lua: &Lua, desk: &Rc<Desk>, answer: mlua::Result<Value>) -> mlua::Re
     Err(mlua::Error::MemoryError("not enough memory".into()))
 }
 
-fn pass(lua: &Lua, desk: &Rc<Desk>, args: &MultiValue) -> mlua::Result<Value> {
+fn pass(lua: &Lua, desk: &Rc<Desk>, args: &MultiValue) -> Answer {
     if args.is_empty() {
         return native::raise(NO_ARGUMENT, false);
     }
@@ -412,7 +491,7 @@ fn pass(lua: &Lua, desk: &Rc<Desk>, args: &MultiValue) -> mlua::Result<Value> {
         return native::raise("ERR redis.call can only be called while a script or a function runs", false);
     }
     let args: SmallVec<[&[u8]; 8]> = texts.iter().map(|text| &**text).collect();
-    let mut sink = Sink::new(lua, desk.protocol.get());
+    let mut sink = Sink::new(lua, desk.protocol.get(), desk.okay.get().filter(|_| desk.is_blind.get()));
     match WORLD.with(|world| world.call(&args, &mut sink)) {
         Called::Answered if sink.failed.is_none() => sink.finish(),
         Called::Answered => native::raise(sink.failed.take().unwrap_or_default(), true),
@@ -453,4 +532,35 @@ fn texts(values: &MultiValue) -> Option<SmallVec<[Text<'_>; 6]>> {
         });
     }
     Some(texts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_scripts_that_cannot_write_a_table_are_tame() {
+        let cases: &[(Manners, &[u8])] = &[
+            (Manners::Blind, b"return 1"),
+            (Manners::Blind, b"return redis.call('SET',KEYS[1],ARGV[1])"),
+            (Manners::Blind, b"for _, key in ipairs(KEYS) do redis.call('DEL', key) end"),
+            (Manners::Tame, b"if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end"),
+            (Manners::Tame, b"return {#KEYS >= 1, #ARGV <= 2, KEYS[1] ~= 'x'}"),
+            (Manners::Tame, b"return rawequal(redis.call('PING'), redis.call('PING'))"),
+            (Manners::Tame, b"return tostring(redis.call('PING'))"),
+            (Manners::Wild, b"KEYS[2] = 'x'"),
+            (Manners::Wild, b"KEYS[2]='x'"),
+            (Manners::Wild, b"local a = KEYS a.x=1"),
+            (Manners::Wild, b"function KEYS.f() end"),
+            (Manners::Wild, b"table.insert(KEYS, 'x')"),
+            (Manners::Wild, b"rawset(KEYS, 2, 'x')"),
+            (Manners::Wild, b"return loadstring('KEYS[2]' .. string.char(61) .. '1')()"),
+            (Manners::Wild, b"_G['table'].insert(KEYS, 'x')"),
+            (Manners::Wild, b"__redis__err__handler(KEYS)"),
+            (Manners::Wild, b"error(redis.call('SET','a','b'))"),
+        ];
+        for (manners, body) in cases {
+            assert_eq!(Manners::of(body), *manners, "{}", body.as_bstr());
+        }
+    }
 }

@@ -6,7 +6,7 @@
 //! ```
 use std::cell::Cell;
 
-use mlua::{IntoLua, Lua, Table, Value};
+use mlua::{Either, IntoLua, Lua, Table, Value};
 use polder_base::{Protocol, Reply, number};
 
 use crate::native::pushable;
@@ -34,8 +34,10 @@ pub struct Sink<'l> {
     lua: &'l Lua,
     protocol: Protocol,
     frames: Vec<Frame>,
-    whole: Option<Value>,
+    whole: Option<Either<String, Value>>,
     bulk: Vec<u8>,
+    /// What the status OK is, if it need not be made.
+    okay: Option<&'l Table>,
     /// The reply as a whole is an error.
     pub failed: Option<String>,
     /// Lua had no memory for it.
@@ -44,15 +46,15 @@ pub struct Sink<'l> {
 }
 
 impl<'l> Sink<'l> {
-    pub fn new(lua: &'l Lua, protocol: Protocol) -> Sink<'l> {
-        Sink { lua, protocol, frames: Vec::new(), whole: None, bulk: Vec::new(), failed: None, full: None, written: Cell::new(0) }
+    pub fn new(lua: &'l Lua, protocol: Protocol, okay: Option<&'l Table>) -> Sink<'l> {
+        Sink { lua, protocol, frames: Vec::new(), whole: None, bulk: Vec::new(), okay, failed: None, full: None, written: Cell::new(0) }
     }
 
     /// What has been written, as a value.
-    pub fn finish(self) -> Result<Value, mlua::Error> {
+    pub fn finish(self) -> Result<Either<String, Value>, mlua::Error> {
         match self.full {
             Some(error) => Err(error),
-            None => Ok(self.whole.unwrap_or(Value::Nil)),
+            None => Ok(self.whole.unwrap_or(Either::Right(Value::Nil))),
         }
     }
 
@@ -79,7 +81,7 @@ impl<'l> Sink<'l> {
 
     fn place(&mut self, value: Value) -> mlua::Result<()> {
         let Some(frame) = self.frames.last_mut() else {
-            self.whole = Some(value);
+            self.whole = Some(Either::Right(value));
             return Ok(());
         };
         frame.left -= 1;
@@ -133,6 +135,11 @@ impl<'l> Sink<'l> {
             let set = table.raw_set(*at, pushable(text));
             return self.settle(set);
         }
+        if let (true, Ok(text)) = (self.frames.is_empty(), std::str::from_utf8(text)) {
+            self.whole = Some(Either::Left(text.into()));
+            self.written.set(self.written.get() + 1);
+            return;
+        }
         match self.lua.create_string(text) {
             Ok(string) => self.put(Value::String(string)),
             Err(error) => {
@@ -144,8 +151,7 @@ impl<'l> Sink<'l> {
 
     /// A table of one field.
     fn field(&mut self, name: &str, value: impl IntoLua) {
-        let made = self.lua.create_table_with_capacity(0, 1).and_then(|table| table.raw_set(name, value).map(|()| table));
-        match made {
+        match self.lua.create_table_from([(name, value)]) {
             Ok(table) => self.put(Value::Table(table)),
             Err(error) => {
                 self.full = Some(error);
@@ -164,6 +170,9 @@ impl Reply for Sink<'_> {
         self.protocol
     }
     fn status(&mut self, text: &str) {
+        if let (Some(okay), "OK") = (self.okay, text) {
+            return self.put(Value::Table(okay.clone()));
+        }
         self.text_field("ok", text.as_bytes());
     }
     fn error(&mut self, text: &str) {
