@@ -111,6 +111,8 @@ pub enum Common<'a> {
     Reads(&'a [u8]),
     /// They post messages, and do nothing else.
     Messages,
+    /// They run this program, named by its text or by its SHA1, with one key or none.
+    Program { by_sha: bool, program: &'a [u8], key: Option<&'a [u8]> },
 }
 
 /// A command's short way for its commonest form, without a transaction of its own: table, where its key belongs, arguments, the

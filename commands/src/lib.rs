@@ -61,7 +61,7 @@ pub use command::{Command, Common};
 pub use execute::{Foresight, Progress, execute, execute_foreseen, give_up, resume};
 pub use lookup::{all, find, find_subcommand};
 pub use session::{Host, Session};
-pub use together::{TOGETHER_MAX, execute_together, reads_share};
+pub use together::{TOGETHER_MAX, execute_together, may_share};
 
 /// A family: what COMMAND DOCS calls a group, the ACL category of its commands, and their rows.
 pub struct Family {

@@ -14,12 +14,12 @@
 //! **Invariant:** a program sees no more of the clock than one moment.
 use std::sync::Arc;
 
-use polder_base::script::{Ended, Habit, Input, NO_WRITES};
+use polder_base::script::{Ended, Habit, Input, NO_WRITES, Program};
 use polder_table::{Mode, Stop, Table};
 
 use crate::call::{Call, NOT_AN_INTEGER, Outcome};
 use crate::command::{
-    ALLOW_BUSY, Command, GROWS, MAY_WRITE, NO_MANDATORY_KEYS, NOSCRIPT, READONLY, SCRIPTS, SKIP_MONITOR, STALE, container, neutral,
+    ALLOW_BUSY, Command, Common, GROWS, MAY_WRITE, NO_MANDATORY_KEYS, NOSCRIPT, READONLY, SCRIPTS, SKIP_MONITOR, STALE, container, neutral,
     session, write,
 };
 use crate::execute::{Keys, begin};
@@ -45,6 +45,23 @@ fn at_first(_: &[&[u8]]) -> bool {
     true
 }
 
+/// What calls of EVAL have in common that share a transaction.
+fn by_body<'a>(args: &[&'a [u8]]) -> Option<Common<'a>> {
+    shared(args, false)
+}
+
+fn by_sha<'a>(args: &[&'a [u8]]) -> Option<Common<'a>> {
+    shared(args, true)
+}
+
+fn shared<'a>(args: &[&'a [u8]], by_sha: bool) -> Option<Common<'a>> {
+    match *args {
+        [_, program, b"0", ..] => Some(Common::Program { by_sha, program, key: None }),
+        [_, program, b"1", key, ..] => Some(Common::Program { by_sha, program, key: Some(key) }),
+        _ => None,
+    }
+}
+
 const EVERYWHERE: &[&str] = &["request_policy:all_nodes", "response_policy:all_succeeded"];
 const SHARDS: &[&str] = &["request_policy:all_shards", "response_policy:all_succeeded"];
 const KILLERS: &[&str] = &["request_policy:all_shards", "response_policy:one_succeeded"];
@@ -56,6 +73,7 @@ const DEPENDS_ON_FUNCTION: &str = "Depends on the function that is executed.";
 pub const COMMANDS: &[Command] = &[
     neutral("EVAL", "script numkeys [key ...] [arg ...]", Mode::Write, eval)
         .reads_where(at_first)
+        .shares(by_body)
         .with(RUNS | MAY_WRITE)
         .touches(&["RW access update"])
         .since("2.6.0")
@@ -63,12 +81,14 @@ pub const COMMANDS: &[Command] = &[
         .about("Executes a server-side Lua script."),
     neutral("EVAL_RO", "script numkeys [key ...] [arg ...]", Mode::Write, eval)
         .reads_where(at_first)
+        .shares(by_body)
         .with(RUNS | READONLY)
         .since("7.0.0")
         .costs(DEPENDS)
         .about("Executes a read-only server-side Lua script."),
     neutral("EVALSHA", "sha1 numkeys [key ...] [arg ...]", Mode::Write, eval_sha)
         .reads_where(at_first)
+        .shares(by_sha)
         .with(RUNS | MAY_WRITE)
         .touches(&["RW access update"])
         .since("2.6.0")
@@ -76,6 +96,7 @@ pub const COMMANDS: &[Command] = &[
         .about("Executes a server-side Lua script by SHA1 digest."),
     neutral("EVALSHA_RO", "sha1 numkeys [key ...] [arg ...]", Mode::Write, eval_sha)
         .reads_where(at_first)
+        .shares(by_sha)
         .with(RUNS | READONLY)
         .since("7.0.0")
         .costs(DEPENDS)
@@ -236,6 +257,12 @@ pub struct Memo {
     pub(crate) failure: Option<(String, bool)>,
     /// The moment that scripts see, in microseconds since the epoch; 0 outside of them.
     pub(crate) now_us: u64,
+    /// Which of several runs of one program in one transaction this is.
+    number: u64,
+    /// The program, where several of its runs share a transaction.
+    program: Option<Arc<Program>>,
+    /// The run has taken its time.
+    pub(crate) slow: bool,
 }
 
 impl Session {
@@ -263,6 +290,13 @@ pub(crate) fn only_reads(table: &Table, session: &Session, host: &dyn Host, comm
 /// Before a call that may run scripts: makes room, or notes that there is none.
 pub(crate) fn prepare(session: &mut Session, table: &Table) {
     session.script = Memo { short_of_memory: !table.make_room(), ..Memo::default() };
+}
+
+/// Before the `number`th of several runs of one program that share a transaction. `counted`: so many of its calls have been counted by an
+/// attempt that came to nothing.
+pub(crate) fn prepare_next(session: &mut Session, table: &Table, number: usize, counted: usize) {
+    let program = if number == 0 { None } else { session.script.program.take() };
+    session.script = Memo { short_of_memory: !table.make_room(), counted, number: number as u64 + 1, program, ..Memo::default() };
 }
 
 /// After a call: counts the error of a script that has failed, and answers whether one has.
@@ -297,24 +331,24 @@ fn input<'a>(args: &'a [&'a [u8]], not_a_number: &'static str) -> Result<(Words<
 fn eval(call: &mut Call<'_>) -> Outcome {
     let scripting = scripting(call.host)?;
     let (keys, args) = input(call.args, NOT_AN_INTEGER)?;
-    let program = scripting.shelf.get(call.table, call.txn, &*scripting.lua, call.args[1])?;
-    run_program(call, scripting, &program, keys, args)
+    let program = match call.session.script.program.take() {
+        Some(program) => program,
+        None => scripting.shelf.get(call.table, call.txn, &*scripting.lua, call.args[1])?,
+    };
+    run_program(call, scripting, program, keys, args)
 }
 
 fn eval_sha(call: &mut Call<'_>) -> Outcome {
     let scripting = scripting(call.host)?;
     let (keys, args) = input(call.args, NOT_AN_INTEGER)?;
-    let program = scripting.shelf.find(call.table, call.txn, call.args[1])?.ok_or(script::ABSENT)?;
-    run_program(call, scripting, &program, keys, args)
+    let program = match call.session.script.program.take() {
+        Some(program) => program,
+        None => scripting.shelf.find(call.table, call.txn, call.args[1])?.ok_or(script::ABSENT)?,
+    };
+    run_program(call, scripting, program, keys, args)
 }
 
-fn run_program(
-    call: &mut Call<'_>,
-    scripting: &Scripting,
-    program: &Arc<polder_base::script::Program>,
-    keys: &[&[u8]],
-    args: &[&[u8]],
-) -> Outcome {
+fn run_program(call: &mut Call<'_>, scripting: &Scripting, program: Arc<Program>, keys: &[&[u8]], args: &[&[u8]]) -> Outcome {
     let reads = program.habit() == Habit::Reads && call.session.tracking.is_none();
     if !reads && call.txn.mode() == Mode::Read {
         let keys: Keys<'_> = keys.iter().map(|key| (call.session.db, *key)).collect();
@@ -322,10 +356,13 @@ fn run_program(
         call.txn.declare(&keys)?;
     }
     let run = |input: &Input<'_>, stage: &mut stage::Stage<'_, '_>, reply: &mut dyn polder_base::Reply| {
-        scripting.lua.run(program, input, stage, reply)
+        scripting.lua.run(&program, input, stage, reply)
     };
     let (outcome, only_read) = perform(call, scripting, Kind::Script, &program.sha, program.flags, keys, args, run)?;
     program.note_run(only_read);
+    if call.session.script.number != 0 {
+        call.session.script.program = Some(program);
+    }
     outcome
 }
 
@@ -349,7 +386,8 @@ fn perform(
     let limits = stage::Limits::of(call, flags)?;
     scripting.lua.limit_memory(call.host.settings().number(const { id("lua-memory-limit") }) as u64);
     let now_us = call.txn.now_us();
-    let input = Input { keys, args, seed: now_us };
+    // Runs that share a transaction, and so the clock, do not draw the same random numbers.
+    let input = Input { keys, args, seed: now_us.wrapping_add(call.session.script.number << 8) };
     let Call { table, txn, session, host, args: command, .. } = call;
     let actors = stage::Actors { table, txn, session, host: *host, scripting, command };
     let mut stage = stage::Stage::new(actors, kind, name, limits, now_us);

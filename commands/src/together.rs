@@ -1,5 +1,5 @@
-//! Calls that follow each other in a pipeline and change the same key share one transaction; so do those that read the same key, and those that
-//! post messages.
+//! Calls that follow each other in a pipeline and change the same key share one transaction; so do those that read the same key, those that
+//! post messages, runs of one script on one key, and EXECs ([`transaction::exec_together`]).
 //!
 //! Each alone would lock the bucket, copy the leaves and the path that it changes, commit and unlock. Together they lock once, edit
 //! in place what the first of them has copied, and commit once; that is three quarters of the cost of a push to a long list. Calls of one
@@ -21,10 +21,11 @@ use polder_shm::layout::interest;
 use polder_table::{Counter, Mode, Stop, Table};
 use smallvec::SmallVec;
 
-use crate::call::{Outcome, SessionCall};
+use crate::call::SessionCall;
 use crate::command::{Command, Common};
 use crate::execute::{Progress, admit, begin, end_transaction, execute, is_plain, permit, resolve, retry, run_inside, run_many_inside};
 use crate::session::{Host, Replies, Session};
+use crate::{scripting, transaction};
 
 /// The most calls that share a transaction: others wait for the key meanwhile.
 pub const TOGETHER_MAX: usize = 128;
@@ -38,6 +39,11 @@ pub fn execute_together(
     calls: &[&[&[u8]]],
     reply: &mut dyn Reply,
 ) -> (usize, Progress) {
+    if session.multi.is_some()
+        && let Some(done) = transaction::exec_together(table, session, host, calls, reply)
+    {
+        return done;
+    }
     let rows = company(table, session, host, calls);
     if rows.len() < 2 || host.keeper().is_failing() {
         return one_by_one(table, session, host, &calls[..1], reply);
@@ -45,10 +51,10 @@ pub fn execute_together(
     let calls = &calls[..rows.len()];
     let mark = reply.mark();
     match run_together(table, session, host, &rows, calls, reply) {
-        Ok(()) => {
-            session.last = rows.last().copied();
-            session.calls += calls.len() as u64;
-            (calls.len(), Progress::Answered)
+        Ok(done) => {
+            session.last = rows.get(done - 1).copied();
+            session.calls += done as u64;
+            (done, Progress::Answered)
         }
         Err(Stop::Busy) => {
             reply.rewind(mark);
@@ -96,17 +102,18 @@ fn company(table: &Table, session: &mut Session, host: &dyn Host, calls: &[&[&[u
 
 /// Whether calls need not be made one by one: nobody hears of each before the next, be it somebody who listens to changes of keys or the very
 /// client that makes them, and each access of a key need not be counted.
-fn may_share(table: &Table, session: &Session, host: &dyn Host, common: Common<'_>) -> bool {
+pub fn may_share(table: &Table, session: &Session, host: &dyn Host, common: Common<'_>) -> bool {
     let listeners = table.interest() & !interest::CLIENTS;
     match common {
         Common::Key(_) => listeners == 0,
         Common::Reads(_) => reads_share(table, session, host),
+        Common::Program { .. } => listeners == 0 && reads_share(table, session, host),
         Common::Messages => listeners & !interest::SUBSCRIBERS == 0 && !session.is_special(),
     }
 }
 
 /// Whether a session's reads of one key may share a transaction.
-pub fn reads_share(table: &Table, session: &Session, host: &dyn Host) -> bool {
+fn reads_share(table: &Table, session: &Session, host: &dyn Host) -> bool {
     is_plain(table, session, host) && !table.counts_frequency() && table.interest() & interest::MISSES == 0
 }
 
@@ -126,39 +133,56 @@ fn run_together(
     rows: &[&'static Command],
     calls: &[&[&[u8]]],
     reply: &mut dyn Reply,
-) -> Outcome {
-    let (mode, key) = match rows[0].common(calls[0]) {
+) -> Result<usize, Stop> {
+    let common = rows[0].common(calls[0]);
+    let (mode, key) = match common {
         Some(Common::Key(key)) => (Mode::Write, Some((session.db, key))),
         Some(Common::Reads(key)) => (Mode::Read, Some((session.db, key))),
+        Some(Common::Program { key, .. }) => (Mode::Read, key.map(|key| (session.db, key))),
         _ => (Mode::Read, None),
     };
-    if key.is_none() {
+    if common == Some(Common::Messages) {
         polder_hub::attend(table)?;
     }
+    let scripts = matches!(common, Some(Common::Program { .. }));
     let mut txn = begin(table, session, mode)?;
     if let (Mode::Read, Some((db, key))) = (mode, key) {
         txn.share(db, key);
     }
     // However often a call is run, it is counted at its first end.
-    let (mark, mut counted) = (reply.mark(), 0usize);
-    retry(&txn, || {
+    let (mark, mut counted, mut done) = (reply.mark(), 0usize, calls.len());
+    session.script.counted = 0;
+    let outcome = retry(&txn, || {
         reply.rewind(mark);
         txn.declare(key.as_slice())?;
-        let mut number = 0;
+        let (mut number, mut begun) = (0, std::mem::take(&mut session.script.counted));
         while number < calls.len() {
             let command = rows[number];
-            let alike = rows[number..].iter().take_while(|row| std::ptr::eq(**row, command)).count();
+            if scripts {
+                scripting::prepare_next(session, table, number, if number < counted { usize::MAX } else { std::mem::take(&mut begun) });
+            }
+            let alike = match command.many {
+                Some(_) => rows[number..].iter().take_while(|row| std::ptr::eq(**row, command)).count(),
+                None => 1,
+            };
             let mut call = SessionCall { command, args: calls[number], table, reply: &mut *reply, session: &mut *session, host };
-            let done = run_many_inside(&mut call, &txn, &calls[number..number + alike], counted.saturating_sub(number))?;
-            if done == 0 {
+            let many = run_many_inside(&mut call, &txn, &calls[number..number + alike], counted.saturating_sub(number))?;
+            if many == 0 {
                 run_inside(&mut call, &txn, number >= counted)?;
             }
-            number += done.max(1);
+            number += many.max(1);
             counted = counted.max(number);
+            // Others have waited for long enough: those behind it begin anew.
+            if session.script.slow {
+                break;
+            }
         }
+        done = number;
         Ok(())
-    })?;
-    txn.count(Counter::Calls, calls.len() as u64);
+    });
+    session.script = scripting::Memo::default();
+    outcome?;
+    txn.count(Counter::Calls, done as u64);
     end_transaction(table, txn);
-    Ok(())
+    Ok(done)
 }

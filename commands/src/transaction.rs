@@ -4,15 +4,28 @@
 //! its reply behind the others', and one commit publishes all of it. Should the table ask for another run, the replies are
 //! rewound and the session (SELECT, CLIENT SETNAME and the like may stand in the queue) is put back as it was. Should a lock stay
 //! taken for too long, the queue is put back, too. However often a queued command runs, it is counted at its first end.
+//!
+//! EXECs that follow each other in a pipeline share a transaction where all of it has come already ([`exec_together`]):
+//!
+//! ```text
+//!   EXEC | MULTI  call ... call  EXEC | MULTI  call ... call  EXEC
+//!    queue '------ a block -----------' '------ a block ----------'     one declaration of all keys, one commit
+//! ```
+use std::time::Instant;
+
 use polder_base::{Reply, number};
-use polder_table::{Counter, Mode, Stop, Txn, Watch};
+use polder_shm::layout::interest;
+use polder_table::{Counter, Mode, Stop, Table, Txn, Watch};
 
 use crate::acl;
 use crate::call::{Outcome, SessionCall, is};
-use crate::command::{ALLOW_BUSY, Command, FAST, GROWS, LOADING, NOSCRIPT, PUBSUB, Run, SCRIPTS, SKIP_SLOWLOG, STALE, session};
-use crate::execute::{Keys, begin, end_transaction, retry, run_inside, spare_memory};
+use crate::command::{
+    ADMIN, ALLOW_BUSY, BLOCKING, Command, DANGEROUS, FAST, GROWS, LOADING, NOSCRIPT, PUBSUB, Run, SCRIPTS, SKIP_SLOWLOG, STALE, session,
+};
+use crate::execute::{Keys, Progress, admit, begin, end_transaction, is_plain, resolve, retry, run_inside, spare_memory};
+use crate::lookup::find;
 use crate::scripting;
-use crate::session::{Multi, Session};
+use crate::session::{Host, Multi, Session};
 
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[
@@ -183,6 +196,117 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
     }
     end_transaction(call.table, txn);
     call.host.keeper().begin_scheduled(call.table, call.host.settings());
+    outcome
+}
+
+/// Calls that an EXEC makes, with their rows.
+type Block<'a> = Vec<(&'static Command, &'a [&'a [u8]])>;
+
+/// Runs the EXEC that is the first of `calls` and the whole MULTIs to EXECs directly behind it in one transaction, as if they had been made one
+/// by one with nobody between them. Answers how many calls are done with; `None`, having done nothing, where the EXEC is to be made by itself.
+pub(crate) fn exec_together(
+    table: &Table,
+    session: &mut Session,
+    host: &dyn Host,
+    calls: &[&[&[u8]]],
+    reply: &mut dyn Reply,
+) -> Option<(usize, Progress)> {
+    let listeners = table.interest() & !interest::CLIENTS;
+    let is_exec = matches!(calls, [[name], _, ..] if is(name, "EXEC"));
+    if !is_exec || listeners != 0 || !session.watches.is_empty() || host.keeper().is_failing() {
+        return None;
+    }
+    let multi = session.multi.take_if(|multi| !multi.broken && multi.queue.commands().all(is_simple))?;
+    let grows = multi.queue.commands().any(|command| command.has(GROWS));
+    if !is_plain(table, session, host) || grows && !table.make_room() {
+        session.multi = Some(multi);
+        return None;
+    }
+    let words = multi.queue.words();
+    let mut blocks: Vec<Block<'_>> = vec![multi.queue.calls(&words).collect()];
+    // Whoever is let in now is let in when it is his turn: nothing else happens before.
+    session.multi = Some(Box::default());
+    blocks.extend(whole_blocks(table, session, host, calls));
+    session.multi = None;
+    let begun = host.recorder().begin_many(host.settings()).filter(|_| blocks.len() > 1);
+    let outcome = begun.and_then(|begun| run_blocks(table, session, host, &blocks, reply).ok().map(|()| begun));
+    let Some(begun) = outcome else {
+        drop(blocks);
+        drop(words);
+        session.multi = Some(multi);
+        return None;
+    };
+    let (queued, execs) = (blocks[1..].iter().map(Vec::len).sum::<usize>(), blocks.len());
+    let done = 1 + queued + 2 * (execs - 1);
+    for (name, begun, many) in [("MULTI", Instant::now(), execs - 1), ("EXEC", begun, execs)] {
+        session.last = find(name.as_bytes());
+        session.last.into_iter().for_each(|row| host.recorder().end_many(host.settings(), row, begun, many as u64));
+    }
+    session.calls += done as u64;
+    Some((done, Progress::Answered))
+}
+
+/// Whether a command does nothing but to the table, so that a queue of such commands needs no preparation and leaves the session alone.
+fn is_simple(command: &'static Command) -> bool {
+    matches!(command.run, Run::Table(..)) && !command.has(PUBSUB | SCRIPTS | BLOCKING | NOSCRIPT | ADMIN | DANGEROUS)
+}
+
+/// The blocks behind an EXEC that have come whole, and whose calls would all be queued.
+fn whole_blocks<'a>(table: &Table, session: &mut Session, host: &dyn Host, calls: &'a [&'a [&'a [u8]]]) -> Vec<Block<'a>> {
+    let (mut blocks, mut block) = (Vec::new(), None::<Block<'a>>);
+    for args in &calls[1..] {
+        let row = resolve(args).and_then(|row| admit(row, table, session, host, args, false));
+        match (row, &mut block) {
+            (Ok(row), None) if row.name == "MULTI" => block = Some(Vec::new()),
+            (Ok(row), Some(_)) if row.name == "EXEC" => blocks.extend(block.take()),
+            (Ok(row), Some(block)) if is_simple(row) => block.push((row, *args)),
+            _ => break,
+        }
+    }
+    blocks
+}
+
+/// The one transaction of several EXECs.
+fn run_blocks(table: &Table, session: &mut Session, host: &dyn Host, blocks: &[Block<'_>], reply: &mut dyn Reply) -> Outcome {
+    let writes = |(command, _): &(&'static Command, _)| matches!(command.run, Run::Table(Mode::Write, _));
+    let mode = if blocks.iter().flatten().any(writes) { Mode::Write } else { Mode::Read };
+    let mut keys = Keys::new();
+    for (command, args) in blocks.iter().flatten() {
+        command.each_key(args, |at, _| keys.push((session.db, args[at])));
+    }
+    keys.sort_unstable();
+    keys.dedup();
+    let txn = begin(table, session, mode)?;
+    let (mark, mut counted) = (reply.mark(), 0);
+    session.atomic = true;
+    let outcome = retry(&txn, || {
+        reply.rewind(mark);
+        txn.declare(&keys)?;
+        let mut number = 0;
+        for (at, block) in blocks.iter().enumerate() {
+            if at > 0 {
+                reply.ok();
+                block.iter().for_each(|_| reply.status("QUEUED"));
+            }
+            reply.array(block.len());
+            for (command, args) in block {
+                let mut call = SessionCall { command, args, table, reply: &mut *reply, session: &mut *session, host };
+                run_inside(&mut call, &txn, number >= counted)?;
+                number += 1;
+                counted = counted.max(number);
+            }
+        }
+        Ok(())
+    });
+    session.atomic = false;
+    drop(keys);
+    if outcome.is_err() {
+        reply.rewind(mark);
+    } else {
+        // The MULTIs and EXECs, and what they have run.
+        txn.count(Counter::Calls, (counted + 2 * blocks.len() - 1) as u64);
+        end_transaction(table, txn);
+    }
     outcome
 }
 

@@ -304,10 +304,9 @@ impl Memory {
         outlook.command(number).and_then(|command| command.common(args))
     }
 
-    /// Whether a session's reads of one key may share a transaction now.
-    #[inline]
-    pub fn reads_share(&self, session: &Session, host: &dyn Host) -> bool {
-        polder_commands::reads_share(&self.table, session, host)
+    /// Whether a session's calls that have this in common may share a transaction now.
+    pub fn may_share(&self, session: &Session, host: &dyn Host, common: Common<'_>) -> bool {
+        polder_commands::may_share(&self.table, session, host, common)
     }
 
     /// Runs the first of `calls` and those directly behind it that change the same key, or read it, as far as they may share a transaction; answers how

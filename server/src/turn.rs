@@ -29,7 +29,7 @@ use polder_base::time::{now_ms, now_us};
 use polder_commands::command::{ALLOW_BUSY, PUBSUB, Run, SCRIPTS};
 use polder_commands::debug::inside;
 use polder_commands::settings::{Id, id};
-use polder_commands::{Common, Host, Progress, Session, TOGETHER_MAX, acl, execute, latency};
+use polder_commands::{Host, Progress, Session, TOGETHER_MAX, acl, execute, latency};
 use polder_engine::{Counter, Memory, Outlook};
 use polder_hub::ears::{has_mail, owes, settle};
 use polder_wire::resp::{Limits, Output, Requests};
@@ -529,9 +529,10 @@ impl Loop {
         });
         self.process.memory.prefetch(calls, &mut outlook);
         let (mut last, mut number) = (None, 0);
+        let seat = self.process.memory.table().seat();
         while let Some(frame) = frames.get(number) {
             // What has been said before a call comes before it: what the last one has caused, and what others had been answered already.
-            if has_mail(self.process.memory.table()) {
+            if seat.as_ref().is_ok_and(|seat| seat.has_mail()) {
                 self.hear();
             }
             let slot = ready[frame.place];
@@ -565,6 +566,10 @@ impl Loop {
         turn: Turn<'_>,
     ) -> usize {
         let frame = &frames[0];
+        // What a listener was told before its call comes before the reply.
+        if self.slots[slot].as_ref().is_some_and(|connection| connection.session.listens()) {
+            self.end_cast();
+        }
         let Some(connection) = &mut self.slots[slot] else { return 1 };
         if connection.is_halted() {
             return 1;
@@ -574,11 +579,14 @@ impl Loop {
             self.parked.push(slot);
             return 1;
         }
-        if let Content::Args { from, to } = frame.content
-            && self.runs_scripts(slot, foresight)
-        {
-            let progress = self.run_long(slot, &args[from..to], turn);
-            return self.after_frame(slot, frames, usize::from(progress == Progress::Answered), progress);
+        // While others are held back, each request is looked at by itself.
+        let candidates = if self.pause.is_some() { &frames[..1] } else { frames };
+        if matches!(frame.content, Content::Args { .. }) && self.runs_scripts(slot, foresight) {
+            let host: &dyn Host = &*self.process;
+            let session = self.slots[slot].as_ref().map(|connection| &connection.session);
+            let many = session.map_or(1, |session| company(candidates, args, (session, host, &self.process.memory), foresight));
+            let (done, progress) = self.run_long(slot, &calls_of(&frames[..many.max(1)], args), turn);
+            return self.after_frame(slot, frames, done, progress);
         }
         let Some(connection) = &mut self.slots[slot] else { return 1 };
         let Connection { session, output, .. } = &mut **connection;
@@ -594,13 +602,14 @@ impl Loop {
         let Connection { session, output, .. } = &mut **connection;
         let host: &dyn Host = &*self.process;
         let answered = |progress| ((progress == Progress::Answered).into(), progress);
+        let memory = &self.process.memory;
         let (done, progress) = match frame.content {
-            Content::Args { from, to } => match company(frames, args, (&*session, host, &self.process.memory), foresight) {
-                calls if calls.len() > 1 => self.process.memory.execute_together(session, host, &calls, output),
-                _ => answered(self.process.memory.execute_foreseen(session, host, foresight.0, foresight.1, &args[from..to], output)),
+            Content::Args { from, to } => match company(candidates, args, (&*session, host, memory), foresight) {
+                many @ 2.. => memory.execute_together(session, host, &calls_of(&frames[..many], args), output),
+                _ => answered(memory.execute_foreseen(session, host, foresight.0, foresight.1, &args[from..to], output)),
             },
             Content::Odd(number) => match &odds[number] {
-                Odd::Words(words) => answered(resp::call_inline(&self.process.memory, session, host, words, output)),
+                Odd::Words(words) => answered(resp::call_inline(memory, session, host, words, output)),
                 Odd::Nothing => (1, Progress::Answered),
                 Odd::Malformed(malformed) => {
                     resp::reject(session, host, &malformed.0, output);
@@ -634,13 +643,13 @@ impl Loop {
             self.begin_wait(slot);
             return done.max(1);
         }
-        let unsure = std::mem::take(&mut session.unsure);
         let hard = self.bounds.output_of(session).hard;
         // It is closed at the end of the turn; what it asked for beyond that would only take memory.
         if hard != 0 && output.waiting() as u64 > hard {
             session.closing = true;
         }
-        if !unsure.is_empty() {
+        if !session.unsure.is_empty() {
+            let unsure = std::mem::take(&mut session.unsure);
             self.tell_unsure(slot, &unsure);
         }
         done
@@ -664,8 +673,10 @@ impl Loop {
         if connection.record.is_doomed() {
             return self.close(slot);
         }
-        // Who reads the reply may ask at once, so it is shown as sent before it is.
-        connection.beat(0);
+        // Who reads the reply may ask at once, so it is shown as sent before it is. Who only listens has done nothing that would be news.
+        if !connection.output.is_shared() {
+            connection.beat(0);
+        }
         let tally = &self.process.mailboxes[self.number].tally;
         while !connection.output.is_empty() && !connection.blocked {
             tally.writes.add(1);
@@ -832,28 +843,53 @@ impl Drop for Alarm {
     }
 }
 
-/// The first of the requests in `frames` and those behind it that are of the same connection and may share its transaction.
-fn company<'f, 'a>(
+/// How many of the requests in `frames`, from the first on, are of the same connection and may share a transaction.
+fn company(
     frames: &[Frame],
-    args: &'f [&'a [u8]],
+    args: &[&[u8]],
     (session, host, memory): (&Session, &dyn Host, &Memory),
     (outlook, number): (&Outlook, usize),
-) -> SmallVec<[&'f [&'a [u8]]; TOGETHER_MAX]> {
-    let (mut calls, mut common) = (SmallVec::new(), None);
+) -> usize {
+    if session.multi.is_some() {
+        return exec_company(frames, outlook, number);
+    }
+    let (mut many, mut common) = (0, None);
     for (at, frame) in frames.iter().take(TOGETHER_MAX).enumerate() {
         let Content::Args { from, to } = frame.content else { break };
-        let call = &args[from..to];
-        match memory.common(outlook, number + at, call) {
-            Some(own) if frame.place == frames[0].place && *common.get_or_insert(own) == own => calls.push(call),
+        match memory.common(outlook, number + at, &args[from..to]) {
+            Some(own) if frame.place == frames[0].place && *common.get_or_insert(own) == own => many += 1,
             _ => break,
         }
         // Where two have something in common that may not go together, the others need not be looked at.
-        if calls.len() == 2 && matches!(common, Some(Common::Reads(_))) && !memory.reads_share(session, host) {
-            calls.truncate(1);
-            break;
+        if many == 2 && common.is_some_and(|common| !memory.may_share(session, host, common)) {
+            return 1;
         }
     }
-    calls
+    many
+}
+
+/// How many of the requests in `frames` are an EXEC and whole MULTIs to EXECs behind it, if the first is one.
+fn exec_company(frames: &[Frame], outlook: &Outlook, number: usize) -> usize {
+    let name = |at: usize| outlook.command(number + at).map_or("", |command| command.name);
+    let (mut many, mut is_inside) = (1, false);
+    if name(0) != "EXEC" {
+        return many;
+    }
+    for at in 1..frames.iter().take(TOGETHER_MAX).take_while(|frame| frame.place == frames[0].place).count() {
+        match (name(at), is_inside) {
+            ("MULTI", false) => is_inside = true,
+            ("EXEC", true) => (many, is_inside) = (at + 1, false),
+            ("" | "EXEC" | "MULTI", _) | (_, false) => break,
+            _ => {}
+        }
+    }
+    many
+}
+
+/// The arguments of requests that are not odd.
+fn calls_of<'f, 'a>(frames: &[Frame], args: &'f [&'a [u8]]) -> SmallVec<[&'f [&'a [u8]]; TOGETHER_MAX]> {
+    let of = |frame: &Frame| if let Content::Args { from, to } = frame.content { Some(&args[from..to]) } else { None };
+    frames.iter().filter_map(of).collect()
 }
 
 /// Whether a pause makes this request wait.

@@ -190,6 +190,92 @@ fn pipelined_calls_are_answered_as_if_made_one_by_one() {
     }
 }
 
+/// What scripts and queues of EXEC do: to two keys, one of which may be a list.
+fn small(random: &mut Random) -> String {
+    let key = ["a", "b"][random.below(2)];
+    match random.below(12) {
+        0..3 => format!("SET {key} {}", random.below(100)),
+        3..6 => format!("GET {key}"),
+        6 => format!("INCR {key}"),
+        7 => format!("APPEND {key} x"),
+        8 => format!("LPUSH {key} {}", random.below(9)),
+        9 => format!("DEL {key}"),
+        10 => format!("MSET a {} b 2", random.below(100)),
+        _ => format!("LRANGE {key} 0 -1"),
+    }
+}
+
+/// Runs of one script, MULTIs and EXECs behind each other, and what disturbs them.
+fn programs(random: &mut Random) -> Vec<Words> {
+    const BODIES: [&str; 10] = [
+        "return redis.call('GET',KEYS[1])",
+        "return redis.call('SET',KEYS[1],ARGV[1])",
+        "return redis.call('INCR',KEYS[1])",
+        "return {redis.pcall('INCRBY',KEYS[1],ARGV[1]),redis.call('GET',KEYS[1]),#KEYS,#ARGV}",
+        "redis.call('APPEND',KEYS[1],ARGV[1]) return redis.call('LPUSH',KEYS[1],1)",
+        "KEYS[2],ARGV[3]=KEYS[1],'left' return redis.call('GET','a')",
+        "return {KEYS[1] or 'none',KEYS[2] or 'none',ARGV[1] or 'none',ARGV[3] or 'none'}",
+        "if redis.call('EXISTS',KEYS[1])==1 then return redis.call('SET','b',ARGV[1]) end return redis.status_reply('OK')",
+        "return {err='MINE of the script'}",
+        "return redis.call('NONE')",
+    ];
+    let many = [1, 2, 20, 128][random.below(4)];
+    if random.below(2) == 0 {
+        let body = BODIES[random.below(BODIES.len())];
+        let (name, keys) = ([&b"EVAL"[..], b"eval"][random.below(2)], random.below(20));
+        let run = |random: &mut Random| {
+            let text = if keys == 0 { "0 x" } else { ["1 a", "1 a", "1 a", "1 b"][random.below(4)] };
+            let tail = words(&format!("{text} {}", random.below(9)));
+            [&[name.to_vec(), body.as_bytes().to_vec()], &tail[..]].concat()
+        };
+        return (0..many).map(|_| run(random)).collect();
+    }
+    let mut calls = Vec::new();
+    while calls.len() < many {
+        calls.push(words("MULTI"));
+        (0..random.below(6)).for_each(|_| calls.push(words(&small(random))));
+        match random.below(40) {
+            0 => calls.push(words("WATCH a")),
+            1 => calls.push(words("GET")),
+            2 => calls.push(words("DISCARD")),
+            3 => calls.push(words("SELECT 0")),
+            4 => calls.push(words("EXEC x")),
+            5 => calls.push(words("EVAL return{} 0")),
+            _ => {}
+        }
+        calls.push(words("EXEC"));
+        if random.below(20) == 0 {
+            calls.push(words(["WATCH b", "GET a", "UNWATCH", "PING"][random.below(4)]));
+        }
+    }
+    calls
+}
+
+#[test]
+fn pipelined_scripts_and_transactions_are_answered_as_if_made_one_by_one() {
+    let statistics = ["GET a", "GET b", "INFO commandstats", "INFO errorstats"].map(words);
+    for seed in 0..4 {
+        let (mut together, mut alone, mut random) = (Client::new(), Client::new(), Random::new(seed));
+        let statistics = statistics.clone();
+        for round in 0..300 {
+            let calls = programs(&mut random);
+            let shown = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+            assert_eq!(shown(together.call(&calls, true)), shown(alone.call(&calls, false)), "seed {seed}, round {round}");
+        }
+        for look in statistics {
+            // Times differ, counts do not.
+            let counts = |bytes: Vec<u8>| {
+                let text = String::from_utf8_lossy(&bytes).into_owned();
+                let without_times = |field: &&str| !field.starts_with("usec") && !field.starts_with("$");
+                text.split([',', '\r', '\n']).filter(without_times).collect::<Vec<_>>().join(" ")
+            };
+            let look = [look];
+            assert_eq!(counts(together.call(&look, false)), counts(alone.call(&look, false)), "seed {seed}");
+        }
+        together.embedder.memory.table().verify().expect("a sound memory");
+    }
+}
+
 #[test]
 fn a_member_that_gets_its_old_score_back_in_the_same_pipeline_has_it() {
     let mut client = Client::new();

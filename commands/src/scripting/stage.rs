@@ -110,6 +110,7 @@ impl<'s, 'c: 's> Stage<'s, 'c> {
                 polder_hub::ask::forget(self.table, self.session.id);
             }
         }
+        self.session.script.slow |= self.ticks > 1;
         if let Some(running) = &self.running {
             self.scripting.board.leave(running);
         }

@@ -98,9 +98,11 @@ impl Loop {
         }
     }
 
-    /// Runs a request that may take long, with the connection out of its slot so that the loop is free for others.
-    pub(super) fn run_long(&mut self, slot: usize, args: &[&[u8]], turn: Turn<'_>) -> Progress {
-        let Some(mut connection) = self.slots[slot].take() else { return Progress::Answered };
+    /// Runs a request that may take long, and those behind it that share its transaction, with the connection out of its slot so that the loop
+    /// is free for others. Answers how many are done with.
+    pub(super) fn run_long(&mut self, slot: usize, calls: &[&[&[u8]]], turn: Turn<'_>) -> (usize, Progress) {
+        self.end_cast();
+        let Some(mut connection) = self.slots[slot].take() else { return (1, Progress::Answered) };
         connection.output.lend(|| self.pool.take());
         connection.output.limit(self.bounds.output_of(&connection.session).hard as usize);
         connection.session.turn_ms = self.now_ms;
@@ -108,11 +110,18 @@ impl Loop {
         connection.session.active_ms = self.now_ms;
         let process = self.process.clone();
         let stuck = Stuck { process: &process, turns: Mutex::new(self), turn };
-        let progress = process.memory.execute(&mut connection.session, &stuck, args, &mut connection.output);
+        let (session, output) = (&mut connection.session, &mut connection.output);
+        let outcome = match calls {
+            [args] => {
+                let progress = process.memory.execute(session, &stuck, args, output);
+                ((progress == Progress::Answered).into(), progress)
+            }
+            _ => process.memory.execute_together(session, &stuck, calls, output),
+        };
         // An event that came meanwhile found no connection: look.
         connection.readable = true;
         self.slots[slot] = Some(connection);
-        progress
+        outcome
     }
 
     /// Answers whoever has something to say while the thread's script runs.

@@ -60,7 +60,6 @@ impl Loop {
     pub(super) fn hear(&mut self) {
         let process = self.process.clone();
         self.more_mail = hear(process.memory.table(), self);
-        self.end_cast();
     }
 
     /// What is due once a second.
@@ -75,7 +74,7 @@ impl Loop {
         let process = self.process.clone();
         let table = process.memory.table();
         close_turn(table, self);
-        self.end_cast();
+        self.end_cast_with(true);
         let most = self.bounds.tracked_keys_max;
         if most != 0 {
             limit(table, self, most);
@@ -119,6 +118,7 @@ impl Loop {
 
     /// Runs the call again that a client waits with.
     pub(super) fn retry_waiting(&mut self, client: u64) {
+        self.end_cast();
         let Some(&slot) = self.slots_by_client.get(&client) else { return };
         let Some(connection) = self.slots[slot].as_mut().filter(|connection| connection.waits()) else { return };
         if self.pause.is_some_and(|pause| !pause.writers_only || waiting::writes(&connection.session)) {
@@ -146,6 +146,7 @@ impl Loop {
 
     /// Ends a client's wait without what it waited for.
     pub(super) fn give_up(&mut self, client: u64, with_error: bool) {
+        self.end_cast();
         let Some(&slot) = self.slots_by_client.get(&client) else { return };
         let Some(connection) = self.slots[slot].as_mut().filter(|connection| connection.waits()) else { return };
         let until_ms = connection.session.waiting.as_ref().map_or(0, |waiting| waiting.until_ms);
@@ -203,7 +204,8 @@ impl Loop {
     }
 }
 
-/// Messages on their way to the same many clients: they are written once, and each client is visited once for all of them.
+/// Messages on their way to the same many clients: they are written once, each client is visited once for all of them, and whoever has nothing
+/// else to get shares the bytes with the others.
 #[derive(Default)]
 pub(super) struct Cast {
     clients: Vec<u64>,
@@ -226,19 +228,37 @@ impl Loop {
         self.cast.forms.iter_mut().for_each(|form| pubsub::write(form, delivery));
     }
 
-    /// Gives the hearers of a cast what there is for them: before anything else is written to anybody.
-    fn end_cast(&mut self) {
-        if self.cast.clients.is_empty() {
-            return;
+    /// Gives the hearers of a cast what there is for them: before anything else is written to one of them.
+    #[inline]
+    pub(super) fn end_cast(&mut self) {
+        self.end_cast_with(false);
+    }
+
+    /// As [`Loop::end_cast`]; at the end of a turn each of them is sent it on the same visit, while what is known of the connection is at hand.
+    fn end_cast_with(&mut self, sends: bool) {
+        if !self.cast.clients.is_empty() {
+            self.hand_out(sends);
         }
+    }
+
+    fn hand_out(&mut self, sends: bool) {
         let Cast { clients, forms } = std::mem::take(&mut self.cast);
+        let shared = forms.each_ref().map(|form| form.single().map(Arc::<[u8]>::from));
         for client in &clients {
             let Some(&slot) = self.slots_by_client.get(client) else { continue };
             let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.session.closing) else { continue };
-            connection.output.lend(|| self.pool.take_one_of(clients.len()));
-            let protocol = connection.session.protocol;
-            connection.output.copy(&forms[usize::from(protocol == Protocol::Resp3)]);
-            if !std::mem::replace(&mut connection.told, true) {
+            let form = usize::from(connection.session.protocol == Protocol::Resp3);
+            if !shared[form].as_ref().is_some_and(|shared| connection.output.share(shared)) {
+                connection.output.lend(|| self.pool.take_one_of(clients.len()));
+                connection.output.copy(&forms[form]);
+            }
+            if connection.told {
+                continue;
+            }
+            if sends {
+                self.send(slot);
+            } else {
+                connection.told = true;
                 self.told.push(slot);
             }
         }
@@ -289,7 +309,6 @@ impl Hearer for Loop {
     }
 
     fn retry(&mut self, client: u64) {
-        self.end_cast();
         self.retry_waiting(client);
     }
 
