@@ -79,11 +79,13 @@ pub const fn per_slab(class: usize) -> usize {
 }
 
 /// How many free nodes of `class` a seat keeps at hand. What a server's batch of 64 calls frees comes back all at once when its pin ends,
-/// and the next batch takes as much: smaller caches would go through the slabs' bitmaps each time (a third of a SET of 100 bytes).
+/// and the next batch takes as much: smaller caches would go through the slabs' bitmaps each time (a third of a SET of 100 bytes). From 257
+/// bytes on they are leaves and inner nodes of trees, of which a batch replaces some twenty of each class.
 pub const fn cache_slots(class: usize) -> usize {
     match SIZES[class] {
-        ..=256 => 192,
-        257..=1024 => 64,
+        ..=256 => 160,
+        257..=1024 => 80,
+        1025..=2048 => 64,
         _ => 16,
     }
 }

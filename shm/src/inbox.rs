@@ -266,13 +266,26 @@ impl Seat {
         let (head, tail) = (self.get(at::INBOX_HEAD), self.segment.observe(self.base + at::INBOX_TAIL));
         let sound = self.get(at::INBOX_LIFE) == self.life()
             && self.get(at::INBOX_LIMIT) == limit
-            && self.is_block(last)
+            && self.leads_to(last)
             // Who has read everything has one block left, if the others could go.
             && (head != tail || last == self.get(at::INBOX_FIRST) || self.inbox_passed.get() < head / BLOCK_BYTES);
         self.segment.acquire_fence();
         if limit != 0 && !sound && lock::owner(before).is_none() && lock() == before {
             self.renew_inbox(self.segment.observe(self.base + at::INBOX_TAIL));
         }
+    }
+
+    /// Whether the chain from the first block on comes to this one, which need not be so where the first is a block of an earlier inbox.
+    fn leads_to(&self, last: u64) -> bool {
+        let mut block = Some(self.get(at::INBOX_FIRST)).filter(|first| self.is_block(*first));
+        for _ in 0..self.inbox_limit.get() / BLOCK_BYTES + 2 {
+            match block {
+                Some(found) if found == last => return true,
+                Some(found) => block = self.next_block(found),
+                None => return false,
+            }
+        }
+        false
     }
 
     /// Ends a damaged inbox and opens another one; if a sender holds it, what is in it is left out at least.

@@ -19,7 +19,7 @@ pub const VERSIONS_END: u64 = (1 << 40) - (1 << 20);
 /// The first eight bytes of every segment.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"POLDER\r\n");
 /// The layout's number: another one is refused, with the way out (export and import).
-pub const LAYOUT: u32 = 6;
+pub const LAYOUT: u32 = 7;
 
 /// Header words, as byte offsets.
 pub mod header {

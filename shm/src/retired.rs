@@ -37,10 +37,23 @@ const FIRST_INDEX: u64 = 16;
 const HEAD_BYTES: u64 = 24;
 /// Entries that make a reclamation worth its cost.
 const BATCH: u64 = 96;
-/// Entries that one reclamation looks at.
+/// Entries that one look of a reclamation sees, and how many looks it takes at most.
 const LOOKED_AT_MAX: u64 = 512;
+const LOOKS_MAX: usize = 12;
+/// How far ahead of a look the nodes are brought near.
+const AHEAD: u64 = 12;
 /// No list gets to this index: a greater one is damage.
 const INDEX_MAX: u64 = 1 << 60;
+
+/// What a look at retired nodes has come to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    /// All that it saw are freed, and there may be more.
+    Freed,
+    /// Most of them are held back; they stand behind the others now.
+    HeldBack,
+    Enough,
+}
 
 impl Seat {
     /// Finds the blocks of the journal and of the retired list. A record that makes no sense is cut down to what does (S5): what it
@@ -158,21 +171,40 @@ impl Seat {
         }
     }
 
-    /// Frees what nobody can be looking at any more, as far as one look goes; answers how many entries are left.
+    /// Frees what nobody can be looking at any more: looks again as long as a look has freed all that it saw, lest large transactions retire more
+    /// than is freed. Answers how many entries are left.
     #[cold]
     pub fn reclaim(&self) -> u64 {
         if self.has_old_overlay() {
             self.drop_overlay(DROPPED_MAX);
         }
         let pins = self.pins_now();
+        let mut looks = 1;
+        let seen = loop {
+            match self.reclaim_some(&pins) {
+                Seen::Freed if looks < LOOKS_MAX => looks += 1,
+                seen => break seen,
+            }
+        };
+        // Where most are held back, by a snapshot say, the next look is later: each goes through many of them for the few that are not.
+        self.reclaim_at.set(self.get(at::RETIRED_TAIL) + if seen == Seen::HeldBack { 2 * BATCH } else { BATCH });
+        self.get(at::RETIRED_TAIL) - self.get(at::RETIRED_HEAD)
+    }
+
+    /// One look.
+    fn reclaim_some(&self, pins: &[(u64, u64)]) -> Seen {
         self.set(at::RECLAIMING, 1);
-        let (mut head, end) = (self.get(at::RETIRED_HEAD), self.get(at::RETIRED_TAIL));
-        let stop = end.min(head + LOOKED_AT_MAX);
-        let mut index = head;
+        let (first, end) = (self.get(at::RETIRED_HEAD), self.get(at::RETIRED_TAIL));
+        let stop = end.min(first + LOOKED_AT_MAX);
+        let (mut head, mut index) = (first, first);
         while index < stop {
+            // Whom a pin holds back shows in nodes that nobody has looked at for long.
+            if index + AHEAD < stop {
+                self.segment.prefetch(self.segment.load(self.entry_at(index + AHEAD)) & !WHOLE);
+            }
             let entry = self.entry_at(index);
             let (what, epoch) = (self.segment.load(entry), self.segment.load(entry + 8));
-            if what != 0 && (!self.segment.check(what & !WHOLE, HEADER_BYTES) || self.free_for_all(what & !WHOLE, epoch, &pins)) {
+            if what != 0 && (!self.segment.check(what & !WHOLE, HEADER_BYTES) || self.free_for_all(what & !WHOLE, epoch, pins)) {
                 self.free_entry(index, entry, what, epoch);
             }
             if index == head && self.segment.load(entry) == 0 {
@@ -180,16 +212,20 @@ impl Seat {
             }
             index += 1;
         }
-        // What the whole look could not free is moved behind, so that it is not looked at again at once.
-        if head != self.get(at::RETIRED_HEAD) {
+        if head != first {
             self.set(at::RETIRED_HEAD, head);
             self.drop_passed_blocks();
-        } else if stop - head == LOOKED_AT_MAX {
-            self.rotate(head);
         }
+        let seen = match stop - first {
+            LOOKED_AT_MAX if head == stop => Seen::Freed,
+            LOOKED_AT_MAX if head < first + LOOKED_AT_MAX / 2 => {
+                self.rotate(head, stop);
+                Seen::HeldBack
+            }
+            _ => Seen::Enough,
+        };
         self.set(at::RECLAIMING, 0);
-        self.reclaim_at.set(self.get(at::RETIRED_TAIL) + BATCH);
-        self.get(at::RETIRED_TAIL) - self.get(at::RETIRED_HEAD)
+        seen
     }
 
     /// The intervals in use. Moves the epoch on first, if nobody has since the last time.
@@ -281,9 +317,9 @@ impl Seat {
             .collect()
     }
 
-    /// Moves the first entries, which a reader holds back, behind the others, so that the next look sees those.
-    fn rotate(&self, head: u64) {
-        for index in head..head + LOOKED_AT_MAX {
+    /// Moves the entries from the first one up to `stop`, which a reader holds back, behind the others, so that the next look sees those.
+    fn rotate(&self, head: u64, stop: u64) {
+        for index in head..stop {
             let entry = self.entry_at(index);
             let (what, epoch) = (self.segment.load(entry), self.segment.load(entry + 8));
             if what == 0 {
@@ -299,7 +335,7 @@ impl Seat {
             self.set(at::RETIRED_TAIL, tail + 1);
             self.segment.store(entry, 0);
         }
-        self.set(at::RETIRED_HEAD, head + LOOKED_AT_MAX);
+        self.set(at::RETIRED_HEAD, stop);
         self.drop_passed_blocks();
     }
 
