@@ -489,6 +489,10 @@ impl Nodes for Snapshot<'_> {
         false
     }
 
+    fn is_private(&self, _: Ref) -> bool {
+        false
+    }
+
     fn release(&self, _: Ref) {}
 
     fn release_tree(&self, _: Ref) {}

@@ -947,6 +947,18 @@ impl Nodes for Txn<'_> {
         self.scratch.made.borrow().contains(&node) && raw::edit(self.segment(), node, change).is_ok()
     }
 
+    fn copy(&self, node: Ref, change: &mut dyn FnMut(&mut [Ref], &mut [u8])) -> Result<Ref, Fault> {
+        let (refs, data) = self.parts(node)?;
+        let copy = self.make(refs, &[data])?;
+        raw::edit(self.segment(), copy, change)?;
+        Ok(copy)
+    }
+
+    #[inline]
+    fn is_private(&self, node: Ref) -> bool {
+        self.scratch.made.borrow().contains(&node)
+    }
+
     fn release(&self, node: Ref) {
         if let Err(Stop::Fault(fault)) = self.retire(node, false) {
             self.trouble(fault);

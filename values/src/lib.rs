@@ -158,6 +158,19 @@ pub trait Nodes {
     /// done nothing, for any other node (which must be copied instead). No slice of this node may be alive.
     fn edit(&self, node: Ref, change: &mut dyn FnMut(&mut [Ref], &mut [u8])) -> bool;
 
+    /// Makes a node like another one, but for what `change` writes.
+    ///
+    /// # Errors
+    /// As [`Nodes::make`] and [`Nodes::data`].
+    fn copy(&self, node: Ref, change: &mut dyn FnMut(&mut [Ref], &mut [u8])) -> Result<Ref, Fault> {
+        let (refs, data) = self.parts(node)?;
+        let copy = self.make(refs, &[data])?;
+        if self.edit(copy, change) { Ok(copy) } else { Err(Fault::Damaged { what: "a new node" }) }
+    }
+
+    /// Whether this very transaction made a node, so that it can be edited. A node that is published names only such as are.
+    fn is_private(&self, node: Ref) -> bool;
+
     /// Says that this node alone is not part of the value any more: freed once nobody can see it.
     fn release(&self, node: Ref);
 

@@ -102,6 +102,10 @@ impl Nodes for Memory<'_> {
         true
     }
 
+    fn is_private(&self, node: Ref) -> bool {
+        self.inside.borrow().private.contains(&node)
+    }
+
     fn release(&self, node: Ref) {
         assert!(self.inside.borrow_mut().nodes.remove(&node).is_some(), "a node was released twice");
     }

@@ -386,6 +386,10 @@ impl Nodes for Damaged<'_> {
         self.0.edit(node, change)
     }
 
+    fn is_private(&self, node: Ref) -> bool {
+        self.0.is_private(node)
+    }
+
     fn release(&self, _: Ref) {}
 
     fn release_tree(&self, _: Ref) {}

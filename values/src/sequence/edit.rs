@@ -70,6 +70,8 @@ pub struct Change<'c> {
     /// The new element comes after all others, or before.
     pub append: bool,
     pub prepend: bool,
+    /// False: no leaf that is changed is of this transaction.
+    pub private: bool,
 }
 
 /// Whether so many elements from `rank` on are there: ranks are found by counts that may be damaged (S5).
@@ -105,7 +107,7 @@ pub fn lengthen_last(nodes: &dyn Nodes, rule: &Rule, tree: &mut Tree, leaf: Ref,
 }
 
 fn put(nodes: &dyn Nodes, rule: &Rule, tree: &mut Tree, rank: u64, replaces: bool, new: &New<'_>) -> Result<(), Fault> {
-    let change = Change { nodes, rule, new: Some(new), append: rank == tree.count, prepend: rank == 0 && !replaces };
+    let change = Change { nodes, rule, new: Some(new), append: rank == tree.count, prepend: rank == 0 && !replaces, private: true };
     if tree.count > 0 {
         return change.apply(tree, rank, rank + replaces as u64);
     }
@@ -117,7 +119,7 @@ fn put(nodes: &dyn Nodes, rule: &Rule, tree: &mut Tree, rank: u64, replaces: boo
 /// Takes elements out of a tree.
 pub fn remove(nodes: &dyn Nodes, rule: &Rule, tree: &mut Tree, rank: u64, count: u64) -> Result<(), Fault> {
     within(rank, count, tree.count)?;
-    Change { nodes, rule, new: None, append: false, prepend: false }.apply(tree, rank, rank + count)
+    Change { nodes, rule, new: None, append: false, prepend: false, private: true }.apply(tree, rank, rank + count)
 }
 
 /// Takes away what stands above a single node.
@@ -335,15 +337,16 @@ impl Change<'_> {
         let (length, room) = (run.patched_len(&patch)?, run.room());
         let new_count = count - gone + self.new.is_some() as usize;
         let (mut done, keeps_refs) = (false, lost.is_empty() && new_tree.is_none());
-        let ours = self.nodes.edit(child.node, &mut |_, data| {
-            // What comes may have been read from this very leaf: then it is copied.
-            let held = data.as_ptr_range();
-            let borrowed = patch.new.unwrap_or_default().iter().any(|part| held.contains(&part.as_ptr()));
-            if keeps_refs && length <= room && !borrowed {
-                run::patch_in_place(data, &patch);
-                done = true;
-            }
-        });
+        let ours = self.private
+            && self.nodes.edit(child.node, &mut |_, data| {
+                // What comes may have been read from this very leaf: then it is copied.
+                let held = data.as_ptr_range();
+                let borrowed = patch.new.unwrap_or_default().iter().any(|part| held.contains(&part.as_ptr()));
+                if keeps_refs && length <= room && !borrowed {
+                    run::patch_in_place(data, &patch);
+                    done = true;
+                }
+            });
         if done {
             return Ok(smallvec![Child { node: child.node, count: new_count as u64, word }]);
         }

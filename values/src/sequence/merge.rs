@@ -14,7 +14,7 @@ use polder_base::{Fault, Ref};
 use smallvec::{SmallVec, smallvec};
 
 use super::edit::{self, Change, Edges, New, Row};
-use super::near;
+use super::near::{self, Way};
 use super::run;
 use super::search;
 use super::tree::{self, Child, FANOUT, Inner};
@@ -63,12 +63,24 @@ pub fn upsert(
     decide: Decide<'_>,
 ) -> Result<(), Fault> {
     let height = tree::checked_height(tree)?;
-    near::bring_leaves(nodes, tree, items.iter().map(|item| item.word));
+    let mut ways = near::bring_leaves(nodes, tree, items.iter().map(|item| item.word))?;
     let mut merge = Merge { nodes, rule, by_name, decide };
     let root = Child { node: tree.root, count: tree.count, word: tree::first_word(nodes, rule, tree)? };
-    let row = merge.node(root, height, items, Edges::WHOLE, u64::MAX)?;
+    let row = merge.node(Visit { child: root, level: height, edges: Edges::WHOLE, bound: u64::MAX, private: true }, items, &mut ways)?;
     *tree = tree::raise(nodes, row.to_vec(), height)?;
     edit::lower(nodes, tree)
+}
+
+/// A node that is gone to.
+#[derive(Clone, Copy)]
+struct Visit {
+    child: Child,
+    level: u8,
+    edges: Edges,
+    /// Behind it words from this one on begin.
+    bound: u64,
+    /// It may be of this transaction: a node that is published names only published ones.
+    private: bool,
 }
 
 struct Merge<'m> {
@@ -79,33 +91,37 @@ struct Merge<'m> {
 }
 
 impl<'m> Merge<'m> {
-    /// Puts items in below a node, behind which words from `bound` on begin; answers the nodes that take its place.
-    fn node(&mut self, child: Child, level: u8, items: &mut [Item<'_>], edges: Edges, bound: u64) -> Result<Row, Fault> {
+    /// Puts items, which have these ways, in below a node; answers the nodes that take its place.
+    fn node(&mut self, visit: Visit, items: &mut [Item<'_>], ways: &mut [Way]) -> Result<Row, Fault> {
+        let Visit { child, level, edges, .. } = visit;
+        let private = visit.private && self.nodes.is_private(child.node);
         if level == 0 {
-            return self.leaf(child, items, edges, bound);
+            return self.leaf(Visit { private, ..visit }, items);
         }
         let inner = Inner::read(self.nodes, child.node)?;
         let mut changed: SmallVec<[Changed; 4]> = SmallVec::new();
-        let mut rest = items;
-        let mut next = self.child_of(&inner, level, &rest[0])?;
+        let (mut rest, mut ways) = (items, ways);
+        let mut next = self.child_of(&inner, level, &rest[0], &mut ways[0])?;
         while !rest.is_empty() {
             let (index, mut upto) = (next, 1);
             while upto < rest.len() {
-                next = self.child_of(&inner, level, &rest[upto])?;
+                next = self.child_of(&inner, level, &rest[upto], &mut ways[upto])?;
                 if next != index {
                     break;
                 }
                 upto += 1;
             }
             let (now, later) = rest.split_at_mut(upto);
-            let bound = if index + 1 < inner.len() { inner.word(index + 1) } else { bound };
+            let (own_ways, later_ways) = ways.split_at_mut(upto);
+            let bound = if index + 1 < inner.len() { inner.word(index + 1) } else { visit.bound };
             let (old, lost) = (inner.child(index), now.iter().any(|item| item.goes));
-            let row = self.node(old, level - 1, now, edges.of(index, inner.len()), bound)?;
+            let below = Visit { child: old, level: level - 1, edges: edges.of(index, inner.len()), bound, private };
+            let row = self.node(below, now, own_ways)?;
             // What was edited in place may look as before, and be too empty now.
             if lost || row[..] != [old] {
                 changed.push(Changed { index, row, lost });
             }
-            rest = later;
+            (rest, ways) = (later, later_ways);
         }
         let only_patched = |changed: &Changed| -> Result<bool, Fault> {
             let own = edges.of(changed.index, inner.len());
@@ -117,7 +133,7 @@ impl<'m> Merge<'m> {
                 return self.rebuild(child, &inner, level, changed, edges);
             }
         }
-        self.patch(child, &inner, &changed)
+        self.patch(child, &inner, &changed, private)
     }
 
     /// New inner nodes where children have become more, or fewer, or too empty.
@@ -145,14 +161,15 @@ impl<'m> Merge<'m> {
 
     /// What takes nothing in.
     fn edit(&self) -> Change<'m> {
-        Change { nodes: self.nodes, rule: self.rule, new: None, append: false, prepend: false }
+        Change { nodes: self.nodes, rule: self.rule, new: None, append: false, prepend: false, private: true }
     }
 
     /// The child in which an item belongs: the last one whose first element is not behind it, or the first one.
-    fn child_of(&self, inner: &Inner<'_>, level: u8, item: &Item<'_>) -> Result<usize, Fault> {
-        let mut index = inner.last_upto(item.word);
+    fn child_of(&self, inner: &Inner<'_>, level: u8, item: &Item<'_>, way: &mut Way) -> Result<usize, Fault> {
+        let mut index = way.child_of(inner, level - 1);
         while index > 0 && inner.word(index) == item.word && self.begins_behind(inner.node(index), level - 1, item)? {
             index -= 1;
+            way.leave();
         }
         Ok(index)
     }
@@ -164,7 +181,7 @@ impl<'m> Merge<'m> {
     }
 
     /// The inner node with other children in the places of some.
-    fn patch(&self, node: Child, inner: &Inner<'_>, changed: &[Changed]) -> Result<Row, Fault> {
+    fn patch(&self, node: Child, inner: &Inner<'_>, changed: &[Changed], private: bool) -> Result<Row, Fault> {
         let Some(first) = changed.first() else { return Ok(smallvec![node]) };
         let (mut count, mut word) = (node.count, node.word);
         for Changed { index, row, .. } in changed {
@@ -174,23 +191,21 @@ impl<'m> Merge<'m> {
             word = first.row[0].word;
         }
         let mut set = |refs: &mut [Ref], data: &mut [u8]| changed.iter().for_each(|one| tree::set_child(refs, data, one.index, one.row[0]));
-        if self.nodes.edit(node.node, &mut set) {
+        if private && self.nodes.edit(node.node, &mut set) {
             return Ok(smallvec![Child { node: node.node, count, word }]);
         }
-        let copy = inner.duplicate(self.nodes)?;
-        if !self.nodes.edit(copy, &mut set) {
-            return Err(DAMAGED);
-        }
+        let copy = self.nodes.copy(node.node, &mut set)?;
         self.nodes.release(node.node);
         Ok(smallvec![Child { node: copy, count, word }])
     }
 
     /// Puts items into a leaf, one after the other: from the second on that is done in place. Then it takes out the others: until then there is
     /// something to put them into.
-    fn leaf(&mut self, child: Child, items: &mut [Item<'_>], edges: Edges, bound: u64) -> Result<Row, Fault> {
+    fn leaf(&mut self, visit: Visit, items: &mut [Item<'_>]) -> Result<Row, Fault> {
         if let [item] = items {
-            return self.put(child, item, edges, bound);
+            return self.put(visit, item);
         }
+        let Visit { child, edges, bound, .. } = visit;
         let mut row: Row = smallvec![child];
         for goes in [false, true] {
             for item in items.iter_mut().filter(|item| item.goes == goes) {
@@ -200,7 +215,7 @@ impl<'m> Merge<'m> {
                 }
                 let edges = edges.of(at, row.len());
                 let bound = row.get(at + 1).map_or(bound, |next| next.word);
-                let new = self.put(row[at], item, edges, bound)?;
+                let new = self.put(Visit { child: row[at], edges, bound, private: true, ..visit }, item)?;
                 row.remove(at);
                 row.insert_many(at, new);
             }
@@ -209,22 +224,24 @@ impl<'m> Merge<'m> {
     }
 
     /// Puts one item into a leaf, or takes it out.
-    fn put(&mut self, leaf: Child, item: &mut Item<'_>, edges: Edges, bound: u64) -> Result<Row, Fault> {
+    fn put(&mut self, visit: Visit, item: &mut Item<'_>) -> Result<Row, Fault> {
+        let Visit { child: leaf, edges, bound, private, .. } = visit;
         let run = tree::leaf(self.nodes, leaf.node)?;
         let mut compare = |element: &[u8]| (self.by_name)(element, item.name);
         let (index, found) = search::halve(self.nodes, self.rule, &run, item.word, (leaf.word, bound), &mut compare)?;
         item.found = found;
         if item.goes {
             // Whoever has it taken out has seen it.
-            return if found { self.edit().leaf(leaf, index as u64, index as u64 + 1, edges) } else { Err(DAMAGED) };
+            return if found { Change { private, ..self.edit() }.leaf(leaf, index as u64, index as u64 + 1, edges) } else { Err(DAMAGED) };
         }
         if found && !(self.decide)(item.number, run.at(index)?)? {
             return Ok(smallvec![leaf]);
         }
         let (append, prepend) = (!found && index == run.count(), !found && index == 0);
         let (from, upto) = (index as u64, index as u64 + found as u64);
-        let change =
-            |new: &New<'_>| Change { nodes: self.nodes, rule: self.rule, new: Some(new), append, prepend }.leaf(leaf, from, upto, edges);
+        let change = |new: &New<'_>| {
+            Change { nodes: self.nodes, rule: self.rule, new: Some(new), append, prepend, private }.leaf(leaf, from, upto, edges)
+        };
         if item.bytes.len() <= SHORT_MAX {
             return change(&New { parts: &[item.bytes], long: None });
         }

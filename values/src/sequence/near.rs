@@ -24,14 +24,21 @@ const HEAD_LINES: usize = 2;
 /// And those in which an element lies that is looked for where it should be: it lies two off as a rule.
 const ELEMENT_LINES: usize = 3;
 
+/// Levels of a tree on which a way notes where it goes: such a tree has more elements than memory has room for.
+const LEVELS: usize = 8;
+
 /// How far the search for one element has come.
-struct Way {
+pub struct Way {
     word: u64,
     node: Ref,
+    /// Which child it takes of the inner node of each level, from below.
+    path: [u8; LEVELS],
     /// About the words of the node's first element and of what comes behind the node.
     words: (u64, u64),
     /// The node's first element has the very word.
     tied: bool,
+    /// Who goes this way has left it: what it says of the levels below is of no use.
+    left: bool,
 }
 
 impl Way {
@@ -48,13 +55,33 @@ impl Way {
 
     /// Goes on to the last child that does not begin behind the word.
     #[inline]
-    fn descend(&mut self, inner: &Inner<'_>) {
+    fn descend(&mut self, inner: &Inner<'_>, level: u8) {
         let index = inner.last_upto_near(self.word, self.guess(inner.len()));
         let first = inner.word(index);
         if index + 1 < inner.len() {
             self.words.1 = inner.word(index + 1);
         }
+        if let Some(place) = self.path.get_mut(usize::from(level)) {
+            *place = index as u8;
+        }
         (self.node, self.words.0, self.tied) = (inner.node(index), first, first == self.word);
+    }
+}
+
+impl Way {
+    /// The child of an inner node, whose children are at `level`, in which the element is, or would be: the last one that does not begin behind
+    /// the word, or the first one.
+    #[inline]
+    pub fn child_of(&self, inner: &Inner<'_>, level: u8) -> usize {
+        match self.path.get(usize::from(level)) {
+            Some(index) if !self.left => usize::from(*index).min(inner.len() - 1),
+            _ => inner.last_upto(self.word),
+        }
+    }
+
+    /// Says that another child is taken.
+    pub fn leave(&mut self) {
+        self.left = true;
     }
 }
 
@@ -62,7 +89,8 @@ impl Way {
 fn descend_all(nodes: &dyn Nodes, tree: &Tree, words: impl Iterator<Item = u64>) -> Result<SmallVec<[Way; 128]>, Fault> {
     let height = tree::checked_height(tree)?;
     let bounds = if height == 0 { (0, u64::MAX) } else { Inner::read(nodes, tree.root)?.bounds() };
-    let mut ways: SmallVec<[Way; 128]> = words.map(|word| Way { word, node: tree.root, words: bounds, tied: false }).collect();
+    let mut ways: SmallVec<[Way; 128]> =
+        words.map(|word| Way { word, node: tree.root, path: [0; LEVELS], words: bounds, tied: false, left: false }).collect();
     for level in (0..height).rev() {
         // The root is the same for all.
         for way in if level + 1 < height { &ways[..] } else { &[] } {
@@ -72,7 +100,7 @@ fn descend_all(nodes: &dyn Nodes, tree: &Tree, words: impl Iterator<Item = u64>)
             nodes.prefetch(way.node, inner.place_of_node(guess), 1);
         }
         for way in &mut ways {
-            way.descend(&Inner::read(nodes, way.node)?);
+            way.descend(&Inner::read(nodes, way.node)?, level);
             nodes.prefetch(way.node, 0, if level == 0 { HEAD_LINES } else { 1 });
         }
     }
@@ -124,13 +152,11 @@ pub fn bring(nodes: &dyn Nodes, tree: &Tree, words: impl Iterator<Item = u64>) {
     }
 }
 
-/// As [`bring`], of whole leaves: they are going to be copied.
-pub fn bring_leaves(nodes: &dyn Nodes, tree: &Tree, words: impl Iterator<Item = u64>) {
+/// As [`bring`], of whole leaves, which are going to be copied; answers the ways to them.
+pub fn bring_leaves(nodes: &dyn Nodes, tree: &Tree, words: impl Iterator<Item = u64>) -> Result<SmallVec<[Way; 128]>, Fault> {
     /// Most leaves have so many.
     const LEAF_LINES: usize = 12;
-    if tree.height > 0
-        && let Ok(ways) = descend_all(nodes, tree, words)
-    {
-        ways.iter().for_each(|way| nodes.prefetch(way.node, 0, LEAF_LINES));
-    }
+    let ways = descend_all(nodes, tree, words)?;
+    ways.iter().for_each(|way| nodes.prefetch(way.node, 0, LEAF_LINES));
+    Ok(ways)
 }

@@ -169,11 +169,6 @@ impl<'a> Inner<'a> {
         NODE_HEAD + REFS_HEAD + index * 8
     }
 
-    /// A new node like this one.
-    pub fn duplicate(&self, nodes: &dyn Nodes) -> Result<Ref, Fault> {
-        nodes.make(self.refs, &[self.data])
-    }
-
     /// A new node with another child at `at`.
     pub fn copied(&self, nodes: &dyn Nodes, at: usize, new: Child) -> Result<Ref, Fault> {
         let mut refs: SmallVec<[Ref; 96]> = SmallVec::from_slice(self.refs);

@@ -223,3 +223,41 @@ fn packed_sets_of_several_scores_show_by_lex_what_redis_shows() {
     assert_eq!(draft.set().ranks_by_lex(&nodes, min, max, false).unwrap(), (0, 3));
     assert_eq!(draft.set().ranks_by_lex(&nodes, min, max, true).unwrap(), (2, 3));
 }
+
+/// Members of one score lie below many inner nodes whose first words are all the same.
+#[test]
+fn many_members_of_a_few_scores_move_together() {
+    const MEMBERS: u64 = 30_000;
+    let arena = Bump::new();
+    let nodes = Memory::new(&arena);
+    let mut model: BTreeMap<Vec<u8>, Score> =
+        (0..MEMBERS).map(|number| (format!("member:{number}").into_bytes(), Score::of((number % 3) as f64))).collect();
+    let mut sorted: Vec<(&Vec<u8>, &Score)> = model.iter().collect();
+    sorted.sort_by(|one, two| one.1.value().total_cmp(&two.1.value()).then_with(|| one.0.cmp(two.0)));
+    let mut draft = Draft::empty();
+    draft.extend(&nodes, sorted.into_iter().map(|(member, score)| (score, &member[..]))).unwrap();
+    draft.set_large();
+    let mut next = 7u64;
+    for round in 0..60 {
+        let names: BTreeSet<Vec<u8>> = (0..100)
+            .map(|_| {
+                next = next.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                format!("member:{}", (next >> 33) % (MEMBERS + 500)).into_bytes()
+            })
+            .collect();
+        let pairs: Vec<(Score, &[u8])> = names.iter().enumerate().map(|(at, name)| (Score::of((at % 3) as f64), &name[..])).collect();
+        let became = draft.put_all(&nodes, &pairs).unwrap().expect("a large set, no two the same");
+        for ((score, member), became) in pairs.iter().zip(became) {
+            assert_eq!(became, Became::of(model.insert(member.to_vec(), score.clone()).as_ref(), score));
+        }
+        // Nodes of one transaction are edited in place, those of two are not.
+        if round % 3 != 0 {
+            nodes.commit();
+        }
+    }
+    let value = draft.value();
+    check(&nodes, &value, &mut |_| {}).unwrap();
+    let found = SortedSet::of(&value).iter(&nodes, 0).map(|entry| entry.map(|entry| (entry.member().to_vec(), entry.value())));
+    let found: BTreeMap<Vec<u8>, f64> = found.collect::<Result<_, _>>().unwrap();
+    assert_eq!(found, model.into_iter().map(|(member, score)| (member, score.value())).collect());
+}
