@@ -16,6 +16,7 @@ pub mod messages;
 pub mod mix;
 pub mod network;
 pub mod probe;
+pub mod saving;
 pub mod types;
 
 use std::io::Write;
@@ -43,6 +44,7 @@ pub const BENCHES: &[Bench] = &[
         run: types::large,
     },
     Bench { name: "calls", about: "server CPU time of XADD, scripts, EXEC, groups and PUBLISH", run: calls::calls },
+    Bench { name: "bgsave", about: "throughput, longest reply and memory while a gigabyte is saved", run: saving::bgsave },
     Bench { name: "inprocess", about: "GET and SET in this process against hashbrown", run: in_process::single },
     Bench { name: "inprocess-types", about: "commands on one small collection in this process", run: in_process_types::types },
     Bench { name: "floor", about: "what a lookup of two dependent memory accesses costs here at least", run: floor::floor },

@@ -87,7 +87,7 @@ fn start_peer(program: &Path) -> std::io::Result<Server> {
 }
 
 /// Starts a server on core 0.
-fn start_pinned(program: &Path, flags: &[&str]) -> std::io::Result<Server> {
+pub(super) fn start_pinned(program: &Path, flags: &[&str]) -> std::io::Result<Server> {
     start_on("0", program, flags)
 }
 

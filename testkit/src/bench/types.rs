@@ -57,7 +57,7 @@ pub fn large(scale: &Scale) -> Result<Figures, String> {
             for (at, (name, words, filled)) in LARGE.iter().enumerate() {
                 let before = used_memory(&server)?;
                 let requests =
-                    scale.of(if filled.is_empty() { if name.starts_with("LINDEX") { 2_000 } else { 500_000 } } else { 3_000_000 });
+                    scale.of(if filled.is_empty() { if name.starts_with("LINDEX") { 100_000 } else { 500_000 } } else { 3_000_000 });
                 rounds[at].push(run(&server, name, words, requests, scale)?);
                 if !filled.is_empty() {
                     sizes[at] = (used_memory(&server)? - before) / elements(&server, filled)?;
