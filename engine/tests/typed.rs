@@ -97,3 +97,19 @@ fn the_memory_limit_binds_typed_calls_but_taking_away_is_never_refused() {
     assert_eq!(cache.get(b"key").expect("readable"), Some(b"1".to_vec()));
     assert!(cache.remove(b"key").expect("removable"));
 }
+
+#[test]
+fn every_way_to_write_a_string_is_a_change_and_leaves_what_was_set() {
+    let scratch = Scratch::new("ways");
+    let (cache, table) = (scratch.0.database(0), scratch.0.table());
+    for key_len in [0usize, 1, 2, 3, 4, 5, 12, 16, 30] {
+        let key = vec![b'k'; key_len];
+        // New, of the same size, longer and shorter within the same entry, too large for it, and inline again.
+        for size in [3usize, 3, 4, 1, 9, 2, 20, 21, 19, 200, 5, 0, 1] {
+            let (value, before) = (vec![b'0' + size as u8 % 10; size], table.changes());
+            cache.set(&key, &value).expect("room");
+            assert_eq!(table.changes(), before + 1, "a key of {key_len}, a value of {size} bytes");
+            assert_eq!(cache.get(&key).expect("readable"), Some(value), "a key of {key_len}");
+        }
+    }
+}

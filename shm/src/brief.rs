@@ -31,15 +31,21 @@ impl Seat {
         Brief { seat: self, locks, next: at::JOURNAL + locks * 16 }
     }
 
-    /// Locks the word at `offset` if it is still `word`, which was free; the journal is empty. Whatever the word guards has then not
+    /// Locks the word at `offset` if it is still `word`, which was free, and the journal is empty. Whatever the word guards has then not
     /// changed since that was read, apart from access clocks.
     #[inline(always)]
     pub fn lock_as_seen(&self, offset: u64, word: u64) -> bool {
+        if self.journal_len() != 0 {
+            return false;
+        }
         // The intent first (see `lock.rs`).
         self.write_item(at::JOURNAL, Tag::Lock, offset, 0);
         self.set(at::JOURNAL_LEN, 1);
         let ours = self.segment.exchange(offset, word, word | (self.index + 1)).is_ok();
-        if !ours {
+        if ours {
+            self.collisions.set(self.collisions.get().saturating_sub(1));
+        } else {
+            self.collisions.set(self.collisions.get() + 2);
             self.set(at::JOURNAL_LEN, 0);
         }
         ours

@@ -143,7 +143,7 @@ impl Seat {
     pub(crate) fn adopt(segment: &Arc<Segment>, index: u64, owned: bool) -> Seat {
         let seat = Seat {
             base: segment.seat_at(index),
-            words: segment.word(segment.seat_at(index)),
+            words: segment.address(segment.seat_at(index)).cast::<AtomicU64>().cast_const(),
             segment: segment.clone(),
             index,
             journal_blocks: RefCell::default(),

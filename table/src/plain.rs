@@ -16,11 +16,11 @@
 //!
 //! Whatever is not the plain case answers that nothing has happened.
 
-use polder_shm::layout::interest;
+use polder_shm::layout::{interest, seat as at};
 use polder_shm::{Seat, Segment, coarse_seconds, lock};
 use polder_values::Kind;
 
-use crate::api::Db;
+use crate::api::{Counter, Db};
 use crate::change::interest_of;
 use crate::directory::{self, Bucket, MAP_LOCK, map_at};
 use crate::entry::{self, INLINE_HEAD, INLINE_MAX, UNIT_BYTES};
@@ -145,6 +145,12 @@ fn note_access(segment: &Segment, first_at: u64, first: u64, clock: u32) {
     let _ = segment.exchange(first_at, first, entry::first_word(entry::version_of(first), clock));
 }
 
+/// Whether somebody is to be told of changes, or a snapshot to keep what was before: `quick.rs` and `txn.rs` see to that.
+#[inline(always)]
+fn is_watched(segment: &Segment) -> bool {
+    interest_of(segment) & (interest::CHANGES & !interest::WAITERS) != 0 || segment.snapshot() != 0
+}
+
 #[inline(always)]
 fn write(seat: &Seat, db: Db, hash: Hash, key: &[u8], value: &[u8]) -> Option<()> {
     let segment = &**seat.segment();
@@ -154,12 +160,12 @@ fn write(seat: &Seat, db: Db, hash: Hash, key: &[u8], value: &[u8]) -> Option<()
     if seen.second as u8 & entry::RAW != 0 || (value_at + value.len()).div_ceil(UNIT_BYTES) != units {
         return None;
     }
-    // T3: all that we walked over was there after we pinned, and was born before.
-    if !seat.covers_now() || !seat.lock_as_seen(seen.line, seen.word) || !seen.is_current(segment, db) {
+    // T3: all that we walked over was there after we pinned, and was born before. The look before the lock only saves one for nothing.
+    if is_watched(segment) || !seat.covers_now() || !seat.lock_as_seen(seen.line, seen.word) || !seen.is_current(segment, db) {
         return None;
     }
-    // Under the lock: see `Table::interest`. As `Edit::run`, which also sees to snapshots.
-    if interest_of(segment) & (interest::CHANGES & !interest::WAITERS) != 0 || segment.snapshot() != 0 {
+    // Under the lock: see `Table::interest`.
+    if is_watched(segment) {
         return None;
     }
     let mut notes = seat.brief();
@@ -173,5 +179,6 @@ fn write(seat: &Seat, db: Db, hash: Hash, key: &[u8], value: &[u8]) -> Option<()
     let old = |number| if number == 1 { second } else { segment.load(seen.at + number as u64 * 8) };
     entry::value_words(value, value_at, old, units * 2, |number, word| notes.word(seen.at + number as u64 * 8, word));
     notes.commit();
+    seat.add(at::COUNTERS + 8 * Counter::Changes as u64, 1);
     Some(())
 }

@@ -340,7 +340,7 @@ impl Edit<'_> {
         }
         notes.commit();
         seat.add(at::COUNTERS + 8 * Counter::Calls as u64, self.calls);
-        seat.add(at::COUNTERS + 8 * Counter::Changes as u64, self.calls);
+        seat.add(at::COUNTERS + 8 * Counter::Changes as u64, self.calls.max(1));
         Some(answer)
     }
 

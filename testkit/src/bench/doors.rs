@@ -38,12 +38,12 @@ pub fn c(scale: &Scale) -> Result<Figures, String> {
     let count = scale.of(1_000_000) as usize;
     let scratch = Scratch::with_ceiling(2 << 30);
     let db = scratch.embedder.memory.database(0);
-    let key = |number: usize| format!("key:{number:012}").into_bytes();
+    let key = |number: usize| -> [u8; 16] { format!("key:{number:012}").into_bytes().try_into().unwrap_or([b'k'; 16]) };
     (0..count).try_for_each(|number| db.set(&key(number), VALUE)).map_err(|stop| stop.to_string())?;
     let mut random = crate::random::Random::new(7);
-    let spread: Vec<Vec<u8>> = (0..count).map(|_| key(random.below(count))).collect();
+    let spread: Vec<[u8; 16]> = (0..count).map(|_| key(random.below(count))).collect();
     let hot = vec![key(1); count];
-    let timed = |keys: &[Vec<u8>], call: &dyn Fn(&[u8])| {
+    let timed = |keys: &[[u8; 16]], call: &dyn Fn(&[u8])| {
         let began = Instant::now();
         keys.iter().for_each(|key| call(key));
         began.elapsed().as_nanos() as f64 / keys.len() as f64
@@ -102,7 +102,8 @@ pub fn python(scale: &Scale) -> Result<Figures, String> {
 
     let redis = on_path("redis-server").ok_or("redis-server is not installed")?;
     let socket = place.join(format!("redis-{}.sock", std::process::id()));
-    let _server = Server::start(&redis, &["--save", "", "--unixsocket", &socket.to_string_lossy()]).map_err(|error| error.to_string())?;
+    let _server = Server::start(&redis, &["--port", "{port}", "--save", "", "--unixsocket", &socket.to_string_lossy()])
+        .map_err(|error| error.to_string())?;
     let scratch = Scratch::with_ceiling(256 << 20);
     let seconds = (3.0 / scale.divisor as f64).max(0.2).to_string();
     let mut figures: Vec<(String, Vec<f64>)> = Vec::new();
