@@ -16,6 +16,7 @@ const ACCOUNTS: usize = 20;
 const MOVE: &str = "local from, to = 'account:' .. ARGV[1], 'account:' .. ARGV[2] \
                     local sum = tonumber(redis.call('GET', from)) \
                     redis.call('SET', from, sum - 1) redis.call('INCR', to) return sum";
+const SET_TO: &str = "return redis.call('SET',KEYS[1],ARGV[1])";
 const SUM: &str = "local sum = 0 for i = 0, 19 do sum = sum + redis.call('GET', 'account:' .. i) end return sum";
 
 #[test]
@@ -224,4 +225,28 @@ fn what_a_whole_reads_is_tracked_unless_it_changes_it_itself() {
     ask(&mut writer, &["SET", "before", "2"]);
     assert!(reader.receive().expect("a message").shown().contains("\"before\""));
     assert_eq!(ask(&mut reader, &["PING"]), "PONG");
+}
+
+#[test]
+fn pipelined_scripts_make_room_in_a_full_cache_as_single_ones_do() {
+    let segment = Segment::new();
+    let server = segment.serve(&["--maxmemory", "12mb", "--maxmemory-policy", "allkeys-lru"]);
+    let mut client = connect(&server);
+    let (value, calls) = ("x".repeat(1000), 64);
+    for number in 0..16_000 {
+        assert_eq!(ask(&mut client, &["SET", &format!("key:{number}"), &value]), "OK");
+    }
+    let calls_of = |number: usize| polder_testkit::resp::framed(&["EVAL", SET_TO, "1", "key", &format!("{number}{value}")]);
+    for _ in 0..4 {
+        client.send_framed(&(0..calls).flat_map(calls_of).collect::<Vec<u8>>()).expect("sent");
+        for _ in 0..calls {
+            assert_eq!(client.receive().expect("a reply").shown(), "OK");
+        }
+        let transaction =
+            ["MULTI", "SET a 1", "SET b 2", "EXEC"].map(|line| polder_testkit::resp::framed(&line.split(' ').collect::<Vec<_>>()));
+        client.send_framed(&transaction.concat().repeat(8)).expect("sent");
+        let replies: Vec<String> = (0..32).map(|_| client.receive().expect("a reply").shown()).collect();
+        assert!(replies.iter().all(|reply| !reply.contains("OOM")), "{replies:?}");
+    }
+    segment.verify();
 }

@@ -294,9 +294,9 @@ pub(crate) fn prepare(session: &mut Session, table: &Table) {
 
 /// Before the `number`th of several runs of one program that share a transaction. `counted`: so many of its calls have been counted by an
 /// attempt that came to nothing.
-pub(crate) fn prepare_next(session: &mut Session, table: &Table, number: usize, counted: usize) {
+pub(crate) fn prepare_next(session: &mut Session, number: usize, counted: usize) {
     let program = if number == 0 { None } else { session.script.program.take() };
-    session.script = Memo { short_of_memory: !table.make_room(), counted, number: number as u64 + 1, program, ..Memo::default() };
+    session.script = Memo { counted, number: number as u64 + 1, program, ..Memo::default() };
 }
 
 /// After a call: counts the error of a script that has failed, and answers whether one has.

@@ -23,7 +23,9 @@ use smallvec::SmallVec;
 
 use crate::call::SessionCall;
 use crate::command::{Command, Common};
-use crate::execute::{Progress, admit, begin, end_transaction, execute, is_plain, permit, resolve, retry, run_inside, run_many_inside};
+use crate::execute::{
+    Progress, admit, begin, end_transaction, execute, is_plain, permit, refuse, resolve, retry, run_inside, run_many_inside,
+};
 use crate::session::{Host, Replies, Session};
 use crate::{scripting, transaction};
 
@@ -59,6 +61,11 @@ pub fn execute_together(
         Err(Stop::Busy) => {
             reply.rewind(mark);
             (0, Progress::Busy)
+        }
+        Err(stop) if host.is_ending() => {
+            reply.rewind(mark);
+            calls.iter().for_each(|_| refuse(host, reply, stop.clone()));
+            (calls.len(), Progress::Answered)
         }
         Err(_) => {
             reply.rewind(mark);
@@ -107,7 +114,8 @@ pub fn may_share(table: &Table, session: &Session, host: &dyn Host, common: Comm
     match common {
         Common::Key(_) => listeners == 0,
         Common::Reads(_) => reads_share(table, session, host),
-        Common::Program { .. } => listeners == 0 && reads_share(table, session, host),
+        // Room is made between scripts, outside of any transaction.
+        Common::Program { .. } => listeners == 0 && table.is_unlimited() && reads_share(table, session, host),
         Common::Messages => listeners & !interest::SUBSCRIBERS == 0 && !session.is_special(),
     }
 }
@@ -159,7 +167,7 @@ fn run_together(
         while number < calls.len() {
             let command = rows[number];
             if scripts {
-                scripting::prepare_next(session, table, number, if number < counted { usize::MAX } else { std::mem::take(&mut begun) });
+                scripting::prepare_next(session, number, if number < counted { usize::MAX } else { std::mem::take(&mut begun) });
             }
             let alike = match command.many {
                 Some(_) => rows[number..].iter().take_while(|row| std::ptr::eq(**row, command)).count(),

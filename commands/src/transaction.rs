@@ -253,8 +253,14 @@ fn is_simple(command: &'static Command) -> bool {
 
 /// The blocks behind an EXEC that have come whole, and whose calls would all be queued.
 fn whole_blocks<'a>(table: &Table, session: &mut Session, host: &dyn Host, calls: &'a [&'a [&'a [u8]]]) -> Vec<Block<'a>> {
-    let (mut blocks, mut block) = (Vec::new(), None::<Block<'a>>);
+    /// Beyond so many bytes of arguments the limit of memory is to be looked at again.
+    const BYTES_MAX: usize = 64 << 10;
+    let (mut blocks, mut block, mut bytes) = (Vec::new(), None::<Block<'a>>, 0);
     for args in &calls[1..] {
+        bytes += args.iter().map(|arg| arg.len()).sum::<usize>();
+        if bytes > BYTES_MAX && !table.is_unlimited() {
+            break;
+        }
         let row = resolve(args).and_then(|row| admit(row, table, session, host, args, false));
         match (row, &mut block) {
             (Ok(row), None) if row.name == "MULTI" => block = Some(Vec::new()),

@@ -238,10 +238,8 @@ impl Caller {
             self.session.parks = false;
         }
         if progress == Progress::Busy {
-            home::with(table, |home| {
-                home.begin_wait(self.session.id);
-                Hearer::retry(&mut Ear { memory: &memory }, self.session.id);
-            });
+            home::with(table, |home| home.begin_wait(self.session.id));
+            Hearer::retry(&mut Ear { memory: &memory }, self.session.id);
         }
         let order = self.card.order();
         if progress != Progress::Answered && (order != Order::None || until_ms <= now_ms()) {
@@ -357,6 +355,8 @@ impl Caller {
             0 if lost => Err(Error::Lost),
             0 if killed => {
                 self.session.closing = true;
+                // It has been told; the other callers of the thread may rest.
+                home::with(table, |home| home.forget_order(self.session.id));
                 Err(Error::Closed)
             }
             count => Ok(count),

@@ -93,6 +93,11 @@ impl Home {
         self.end_wait(client);
     }
 
+    /// Looks no longer for what others want of a caller: it knows.
+    pub fn forget_order(&mut self, client: u64) {
+        self.cards.remove(&client);
+    }
+
     pub fn mailbox(&mut self, client: u64) -> Option<&mut Mailbox> {
         self.boxes.get_mut(&client)
     }

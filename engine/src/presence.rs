@@ -67,16 +67,22 @@ impl Card {
 
     /// Forgets what is wanted of its call: that has come to its end. Who was killed stays so.
     pub fn end_wait(&self) {
-        self.waits.store(false, Ordering::Relaxed);
+        self.waits.store(false, Ordering::SeqCst);
+        self.forget_unblock();
+    }
+
+    fn forget_unblock(&self) {
         for order in [Order::Timeout, Order::Error] {
-            let _ = self.order.compare_exchange(order as u8, Order::None as u8, Ordering::Relaxed, Ordering::Relaxed);
+            let _ = self.order.compare_exchange(order as u8, Order::None as u8, Ordering::SeqCst, Ordering::SeqCst);
         }
     }
 
     /// Says that its call waits.
     pub fn begin_wait(&self, session: &Session) {
         self.beat(session.waiting.as_deref().map(|waiting| waiting.command), coarse_ms());
-        self.waits.store(true, Ordering::Relaxed);
+        // What came too late for the wait before is not for this one.
+        self.forget_unblock();
+        self.waits.store(true, Ordering::SeqCst);
     }
 
     /// Renews what a call may have changed that is about the session.
@@ -101,8 +107,16 @@ impl Card {
     }
 
     fn unblock(&self, order: Order) -> bool {
-        self.waits.load(Ordering::Relaxed)
-            && self.order.compare_exchange(Order::None as u8, order as u8, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        let waits = || self.waits.load(Ordering::SeqCst);
+        if !waits() || self.order.compare_exchange(Order::None as u8, order as u8, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+            return false;
+        }
+        // The wait may have ended in between: either its end sees the order, or this sees the end.
+        let in_time = waits();
+        if !in_time {
+            self.forget_unblock();
+        }
+        in_time
     }
 }
 

@@ -689,7 +689,8 @@ impl Loop {
                 }
             }
         }
-        if !connection.output.is_empty() {
+        // A listener whose socket had been full is shown once more when all has gone.
+        if !connection.output.is_empty() || connection.session.listens() && connection.record.pulse().reply_bytes != 0 {
             connection.beat(connection.output.waiting());
         }
         connection.settle(&mut self.pool);

@@ -225,7 +225,7 @@ impl Table {
 
     /// Whether there is no limit to what may be used.
     #[inline]
-    pub(crate) fn is_unlimited(&self) -> bool {
+    pub fn is_unlimited(&self) -> bool {
         self.segment.load(LIMITED) == 0 || self.segment.load(MEMORY_MAX) == 0
     }
 

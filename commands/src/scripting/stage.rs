@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use polder_base::Reply;
 use polder_base::script::{ALLOW_OOM, Called, Flags, NO_WRITES, World};
+use polder_base::{Fault, Reply};
 use polder_table::{Db, Mode, Stop, Table, Txn};
 
 use super::{Kind, Running, Scripting};
@@ -255,9 +255,11 @@ impl World for Stage<'_, '_> {
         running.wrote.store(self.wrote, Ordering::Release);
         self.host.while_busy(running);
         if self.host.is_ending() {
-            self.stop = Some("ERR the server is shutting down: nothing of this script has happened".into());
+            // No refusal, which would let a whole that it is part of (EXEC) go on and keep what it has written.
+            self.stop = Some(Fault::System("the server is shutting down: nothing of this script has happened".into()).into());
             return Some("".into());
         }
-        running.killed.load(Ordering::Acquire).then(|| "ERR Script killed by user with SCRIPT KILL...".into())
+        // Who has written since the kill found that it had not would leave half of its work behind.
+        (running.killed.load(Ordering::Acquire) && !self.wrote).then(|| "ERR Script killed by user with SCRIPT KILL...".into())
     }
 }
