@@ -90,6 +90,8 @@ test)
     install pkg-config pkg-config
     install valgrind valgrind
     install man man-db
+    # Tests stop processes by kill(1), which is no part of the smallest Debian.
+    install pgrep procps
     install python3 python3 python3-venv
     python3 -c 'import ensurepip' 2>/dev/null || { as_root apt-get -qq update && as_root apt-get -qq -y install python3-venv >/dev/null; }
     # The real input of a test is the package catalogue.
