@@ -32,9 +32,13 @@ fn until(client: &mut Connection, line: &str, wanted: impl Fn(&str) -> bool) {
     }
 }
 
+/// Waits until so many clients of this client's server wait; the section Clients counts those of all.
 fn blocked(client: &mut Connection, count: usize) {
-    until(client, "INFO clients", |info| {
-        info.contains(&format!("blocked_clients:{count}\\r")) || info.contains(&format!("blocked_clients:{count}\r"))
+    let server = ask(client, "INFO server");
+    let run = server.split("\\nrun_id:").nth(1).and_then(|rest| rest.split("\\r").next()).expect("a run").to_owned();
+    until(client, "INFO processes", |info| {
+        let line = info.split("\\n").find(|line| line.contains(&run)).expect("its line");
+        line.contains(&format!(",blocked_clients={count},"))
     });
 }
 

@@ -103,7 +103,7 @@ fn info_sums_up_what_all_processes_have_counted() {
         assert!(figure(client, "latencystats", "latency_percentiles_usec_hset").starts_with("p50="));
         let section = ask(client, "INFO processes");
         for server in &servers {
-            let line = format!(":pid={},polder_version=", server.pid());
+            let line = format!(":pid={},run_id=", server.pid());
             assert!(section.contains(&line) && section.contains(&format!("tcp_port={}", server.port())), "{section}");
         }
         // Scripts are told the same.

@@ -196,7 +196,7 @@ impl Connection {
 
     /// Renews what others see, with so many bytes of replies that wait.
     pub fn beat(&self, reply_bytes: usize) {
-        self.show(self.input.len() - self.taken, self.input.capacity() - self.input.len(), reply_bytes);
+        self.show(self.input.len().saturating_sub(self.taken), self.input.capacity() - self.input.len(), reply_bytes);
     }
 
     /// Renews what the client sees of itself by a call in the middle of a turn: the input is with the turn, and `query_bytes` of it

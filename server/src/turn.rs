@@ -422,6 +422,8 @@ impl Loop {
     fn set_free(&mut self, slot: usize) {
         let Some(connection) = &mut self.slots[slot] else { return };
         connection.parked = false;
+        // Its call may ask who waits, and it does not.
+        connection.beat(connection.output.waiting());
         if !connection.queued {
             connection.queued = true;
             self.ready.push(slot);

@@ -127,9 +127,10 @@ fn process(host: &dyn Host, statistics: &Statistics) -> String {
     let (port, threads) = (number(const { id("port") }), number(const { id("threads") }));
     let (clients, blocked) = (statistics.clients, statistics.clients_blocked);
     format!(
-        "pid={},polder_version={},tcp_port={port},threads={threads},uptime_in_seconds={uptime},connected_clients={clients},blocked_clients={blocked},\
+        "pid={},run_id={},polder_version={},tcp_port={port},threads={threads},uptime_in_seconds={uptime},connected_clients={clients},blocked_clients={blocked},\
          used_memory_rss={},used_cpu_user={:.6},used_cpu_sys={:.6}",
         std::process::id(),
+        host.recorder().run_id(),
         env!("CARGO_PKG_VERSION"),
         machine.resident_bytes,
         machine.cpu[0],

@@ -16,10 +16,14 @@ pub fn send(client: &mut Caller, line: &str) {
 
 /// Waits until so many clients of the server wait for a key.
 pub fn until_waiting(asker: &mut Caller, count: usize) {
+    let server = asker.ask("INFO server");
+    let run = server.split("\nrun_id:").nth(1).and_then(|rest| rest.split('\r').next()).expect("a run");
     let begun = Instant::now();
     loop {
-        let info = asker.ask("INFO clients");
-        if info.contains(&format!("blocked_clients:{count}\r\n")) {
+        // The section Clients counts those of all servers.
+        let info = asker.ask("INFO processes");
+        let line = info.lines().find(|line| line.contains(run)).expect("its line");
+        if line.contains(&format!(",blocked_clients={count},")) {
             return;
         }
         assert!(begun.elapsed() < Duration::from_secs(30), "{info}");
