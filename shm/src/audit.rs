@@ -406,7 +406,7 @@ impl Segment {
             }
             let counts = (0..CLASSES).map(cache_count);
             for value in
-                [at::STATUS, at::NODE_BYTES, at::RETIRED_HEAD, at::RETIRED_TAIL, at::RETIRED_BYTES].into_iter().chain(counts).map(word)
+                [at::STATUS, at::NODE_BYTES, at::RETIRED_HEAD, at::RETIRED_TAIL, at::RETIRED_MOVES, at::RETIRED_BYTES].into_iter().chain(counts).map(word)
             {
                 pulse = (pulse ^ value).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
             }

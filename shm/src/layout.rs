@@ -19,7 +19,7 @@ pub const VERSIONS_END: u64 = (1 << 40) - (1 << 20);
 /// The first eight bytes of every segment.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"POLDER\r\n");
 /// The layout's number: another one is refused, with the way out (export and import).
-pub const LAYOUT: u32 = 7;
+pub const LAYOUT: u32 = 8;
 
 /// Header words, as byte offsets.
 pub mod header {
@@ -132,7 +132,8 @@ pub mod seat {
     /// Designated words that this seat has lifted, to lower them again to what it finds (0: none): two words.
     pub const LIFTED: u64 = 0;
     pub const LIFTED_WORDS: u64 = 2;
-    /// 1 while nodes go from the retired list into the cache: one of them may be in both.
+    /// 1 while nodes go from the retired list into the cache: one of them may be in both. Index + 2 of an entry that is being moved to a place before it:
+    /// it may be in both.
     pub const RECLAIMING: u64 = 16;
     /// What this seat has saved for a snapshot ([`overlay`](crate::overlay)): the first block, and for which.
     pub const OVERLAY_FIRST: u64 = 24;
@@ -164,8 +165,9 @@ pub mod seat {
     pub const VERSION_END: u64 = 224;
     /// Bytes of nodes taken out of slabs by this seat less those it put back; the sum over all seats is what is in use.
     pub const NODE_BYTES: u64 = 232;
-    /// The retired list: its first block, and the index of its first entry and of the entry after its last.
+    /// The retired list: its first block, how many entries have been moved within it, the index of its first entry and of the entry after its last.
     pub const RETIRED_FIRST: u64 = 256;
+    pub const RETIRED_MOVES: u64 = 264;
     pub const RETIRED_HEAD: u64 = 272;
     pub const RETIRED_TAIL: u64 = 280;
     /// The expansion of a retired tree: index + 1 of the entry being expanded, and the tail after it.

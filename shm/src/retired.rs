@@ -9,7 +9,8 @@
 //! entry = offset | WHOLE in bit 63; 0 once freed    (8)   retirement epoch (8)
 //! ```
 //!
-//! Entries have indices that only grow: head is the oldest that may be unfreed, tail the next to be written. The first
+//! Entries have indices: head is the first that may be unfreed, tail the next to be written. A reclamation moves what it cannot free to the front
+//! ([`Pass`]), so the list is as long as what is held back, and what came since the last reclamation. The first
 //! block is the seat's inline one or a node; a WHOLE entry is expanded, one node at a time, into entries for what the node
 //! names, so a huge value is freed step by step. Its header is wiped then: a damaged tree that names a node of its own again finds
 //! no node there, and comes to an end (S5).
@@ -45,14 +46,22 @@ const AHEAD: u64 = 12;
 /// No list gets to this index: a greater one is damage.
 const INDEX_MAX: u64 = 1 << 60;
 
-/// What a look at retired nodes has come to.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Seen {
-    /// All that it saw are freed, and there may be more.
-    Freed,
-    /// Most of them are held back; they stand behind the others now.
-    HeldBack,
-    Enough,
+/// How far the owner has come with its list; nothing of it is shared.
+///
+/// ```text
+///   head ---------- held ---------- kept .......... cursor ---------- tail
+///      | the holder   | others hold   | freed         | not looked at  |
+///      | holds these  | these, too    |               | in this pass   |
+/// ```
+/// A snapshot, or a reader that is stopped, holds back most of what is retired for as long as it lasts. While it does, nobody looks again at what
+/// it was once seen to hold.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Pass {
+    /// The interval of the pin that holds what lies before `held`.
+    holder: (u64, u64),
+    held: u64,
+    kept: u64,
+    cursor: u64,
 }
 
 impl Seat {
@@ -93,6 +102,8 @@ impl Seat {
         *self.retired_blocks.borrow_mut() = retired;
         self.find_overlay();
         self.reclaim_at.set(self.get(at::RETIRED_TAIL) + BATCH);
+        let head = self.get(at::RETIRED_HEAD);
+        self.pass.set(Pass { held: head, kept: head, cursor: head, ..Pass::default() });
     }
 
     /// Ends a chain at the word that links to what is no block.
@@ -171,61 +182,98 @@ impl Seat {
         }
     }
 
-    /// Frees what nobody can be looking at any more: looks again as long as a look has freed all that it saw, lest large transactions retire more
-    /// than is freed. Answers how many entries are left.
+    /// Frees what nobody can be looking at any more: looks again as long as a look has freed most of what it saw, lest large transactions
+    /// retire more than is freed. Answers how many entries are left.
     #[cold]
     pub fn reclaim(&self) -> u64 {
         if self.has_old_overlay() {
             self.drop_overlay(DROPPED_MAX);
         }
         let pins = self.pins_now();
-        let mut looks = 1;
-        let seen = loop {
-            match self.reclaim_some(&pins) {
-                Seen::Freed if looks < LOOKS_MAX => looks += 1,
-                seen => break seen,
-            }
-        };
-        // Where most are held back, by a snapshot say, the next look is later: each goes through many of them for the few that are not.
-        self.reclaim_at.set(self.get(at::RETIRED_TAIL) + if seen == Seen::HeldBack { 2 * BATCH } else { BATCH });
-        self.get(at::RETIRED_TAIL) - self.get(at::RETIRED_HEAD)
+        self.set(at::RECLAIMING, 1);
+        self.choose_holder(&pins);
+        (0..LOOKS_MAX).any(|_| !self.look(&pins));
+        self.set(at::RECLAIMING, 0);
+        let tail = self.get(at::RETIRED_TAIL);
+        self.reclaim_at.set(tail + BATCH);
+        tail - self.get(at::RETIRED_HEAD)
     }
 
-    /// One look.
-    fn reclaim_some(&self, pins: &[(u64, u64)]) -> Seen {
-        self.set(at::RECLAIMING, 1);
-        let (first, end) = (self.get(at::RETIRED_HEAD), self.get(at::RETIRED_TAIL));
-        let stop = end.min(first + LOOKED_AT_MAX);
-        let (mut head, mut index) = (first, first);
-        while index < stop {
+    /// Whose entries need not be looked at: of the pins that hold something back, the one that has for longest.
+    fn choose_holder(&self, pins: &[(u64, u64)]) {
+        let mut pass = self.pass.get();
+        let (lower, upper) = pass.holder;
+        if !pins.iter().any(|pin| pin.0 <= lower && pin.1 >= upper) {
+            pass.held = self.get(at::RETIRED_HEAD);
+            pass.holder = pins.iter().copied().min_by_key(|pin| pin.0).unwrap_or_default();
+            self.pass.set(pass);
+        }
+    }
+
+    /// One look at entries that this pass has not seen: frees those that are free, and moves the others together. Answers whether another one
+    /// is worth its while.
+    fn look(&self, pins: &[(u64, u64)]) -> bool {
+        let mut pass = self.pass.get();
+        let end = self.get(at::RETIRED_TAIL);
+        let stop = end.min(pass.cursor + LOOKED_AT_MAX);
+        let first_kept = pass.kept;
+        for index in pass.cursor..stop {
             // Whom a pin holds back shows in nodes that nobody has looked at for long.
             if index + AHEAD < stop {
                 self.segment.prefetch(self.segment.load(self.entry_at(index + AHEAD)) & !WHOLE);
             }
             let entry = self.entry_at(index);
             let (what, epoch) = (self.segment.load(entry), self.segment.load(entry + 8));
-            if what != 0 && (!self.segment.check(what & !WHOLE, HEADER_BYTES) || self.free_for_all(what & !WHOLE, epoch, pins)) {
+            let offset = what & !WHOLE;
+            if what != 0 && (!self.segment.check(offset, HEADER_BYTES) || self.free_for_all(offset, epoch, pins)) {
                 self.free_entry(index, entry, what, epoch);
             }
-            if index == head && self.segment.load(entry) == 0 {
-                head += 1;
+            if self.segment.load(entry) != 0 {
+                let held = pass.held == pass.kept && self.is_held(offset, epoch, pass.holder);
+                self.move_down(index, pass.kept);
+                pass.kept += 1;
+                pass.held += held as u64;
             }
-            index += 1;
         }
-        if head != first {
-            self.set(at::RETIRED_HEAD, head);
+        let looked_at = stop - pass.cursor;
+        let kept = pass.kept - first_kept;
+        pass.cursor = stop;
+        self.pass.set(pass);
+        self.end_pass();
+        looked_at == LOOKED_AT_MAX && kept < LOOKED_AT_MAX / 2
+    }
+
+    /// Leaves behind what has been freed; begins again once everything has been seen.
+    fn end_pass(&self) {
+        let mut pass = self.pass.get();
+        if pass.kept == self.get(at::RETIRED_HEAD) {
+            (pass.held, pass.kept) = (pass.cursor, pass.cursor);
+            self.set(at::RETIRED_HEAD, pass.cursor);
             self.drop_passed_blocks();
         }
-        let seen = match stop - first {
-            LOOKED_AT_MAX if head == stop => Seen::Freed,
-            LOOKED_AT_MAX if head < first + LOOKED_AT_MAX / 2 => {
-                self.rotate(head, stop);
-                Seen::HeldBack
+        // What was freed has left entries at the end, too.
+        if pass.cursor == self.get(at::RETIRED_TAIL) {
+            if pass.kept < pass.cursor {
+                self.set(at::RETIRED_TAIL, pass.kept);
             }
-            _ => Seen::Enough,
-        };
-        self.set(at::RECLAIMING, 0);
-        seen
+            (pass.kept, pass.cursor) = (pass.held, pass.held);
+        }
+        self.pass.set(pass);
+    }
+
+    /// Moves an entry to a place before it that is free.
+    fn move_down(&self, from: u64, to: u64) {
+        if from == to {
+            return;
+        }
+        let (source, target) = (self.entry_at(from), self.entry_at(to));
+        self.set(at::RECLAIMING, from + 2);
+        // The place counts as taken with its first word.
+        self.segment.store(target + 8, self.segment.load(source + 8));
+        self.segment.store(target, self.segment.load(source));
+        self.segment.store(source, 0);
+        self.set(at::RECLAIMING, 1);
+        self.add(at::RETIRED_MOVES, 1);
     }
 
     /// The intervals in use. Moves the epoch on first, if nobody has since the last time.
@@ -249,8 +297,11 @@ impl Seat {
         if pins.iter().all(|(lower, _)| retired < *lower) {
             return true;
         }
-        let birth = NodeHeader(self.segment.load(offset)).birth();
-        pins.iter().all(|(lower, upper)| retired < *lower || birth > *upper)
+        pins.iter().all(|pin| !self.is_held(offset, retired, *pin))
+    }
+
+    fn is_held(&self, offset: u64, retired: u64, (lower, upper): (u64, u64)) -> bool {
+        retired >= lower && NodeHeader(self.segment.load(offset)).birth() <= upper
     }
 
     /// Frees one entry's node; a WHOLE one leaves entries for what it named.
@@ -317,28 +368,6 @@ impl Seat {
             .collect()
     }
 
-    /// Moves the entries from the first one up to `stop`, which a reader holds back, behind the others, so that the next look sees those.
-    fn rotate(&self, head: u64, stop: u64) {
-        for index in head..stop {
-            let entry = self.entry_at(index);
-            let (what, epoch) = (self.segment.load(entry), self.segment.load(entry + 8));
-            if what == 0 {
-                continue;
-            }
-            if self.reserve_retired(1).is_err() {
-                return;
-            }
-            let tail = self.get(at::RETIRED_TAIL);
-            let copy = self.entry_at(tail);
-            self.segment.store(copy, what);
-            self.segment.store(copy + 8, epoch);
-            self.set(at::RETIRED_TAIL, tail + 1);
-            self.segment.store(entry, 0);
-        }
-        self.set(at::RETIRED_HEAD, stop);
-        self.drop_passed_blocks();
-    }
-
     /// Gives back the blocks that the head has passed.
     fn drop_passed_blocks(&self) {
         loop {
@@ -368,19 +397,27 @@ impl Seat {
             let entry = self.entry_at(expanding - 1);
             self.finish_expansion(entry, self.segment.load(entry) & !WHOLE);
         }
+        let (head, tail) = (self.get(at::RETIRED_HEAD), self.get(at::RETIRED_TAIL));
+        self.settle_move(head, tail);
         let tops = self.cache_tops();
-        let tail = self.get(at::RETIRED_TAIL);
-        for index in self.get(at::RETIRED_HEAD)..tail {
+        for index in head..tail {
             let entry = self.entry_at(index);
-            let what = self.segment.load(entry);
-            if what == 0 {
-                continue;
-            }
-            // Freed into the cache, or moved behind, but not yet struck out here.
-            let moved = index + 1 < tail && self.segment.load(self.entry_at(tail - 1)) == what;
-            if tops.contains(&(what & !WHOLE)) || moved {
+            // Freed into the cache, but not yet struck out here.
+            if self.segment.load(entry) != 0 && tops.contains(&(self.segment.load(entry) & !WHOLE)) {
                 self.segment.store(entry, 0);
             }
+        }
+    }
+
+    /// Strikes out the entry that was being moved if it is in its new place already.
+    fn settle_move(&self, head: u64, tail: u64) {
+        let from = self.get(at::RECLAIMING).wrapping_sub(2);
+        if !(head..tail).contains(&from) {
+            return;
+        }
+        let what = self.segment.load(self.entry_at(from));
+        if what != 0 && (head..from).any(|index| self.segment.load(self.entry_at(index)) == what) {
+            self.segment.store(self.entry_at(from), 0);
         }
     }
 

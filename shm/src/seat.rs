@@ -17,6 +17,7 @@ use polder_base::Fault;
 
 use crate::class::CLASSES;
 use crate::layout::{self, header, seat as at};
+use crate::retired::Pass;
 use crate::segment::Segment;
 use crate::witness::{Life, Taken, Witness};
 use crate::{crash, fork, lock, recover};
@@ -42,6 +43,8 @@ pub struct Seat {
     pub(crate) last_epoch: Cell<u64>,
     /// Retired entries at which the next reclamation is worth its cost.
     pub(crate) reclaim_at: Cell<u64>,
+    /// How far the reclamation has come.
+    pub(crate) pass: Cell<Pass>,
     pins: Cell<u32>,
     /// How often others had the lock of late: see [`Seat::stand_back`].
     pub(crate) collisions: Cell<u32>,
@@ -153,6 +156,7 @@ impl Seat {
             waited_in_vain: Cell::new(None),
             last_epoch: Cell::new(0),
             reclaim_at: Cell::new(0),
+            pass: Cell::default(),
             pins: Cell::new(0),
             collisions: Cell::new(0),
             lost_seen: Cell::new(0),

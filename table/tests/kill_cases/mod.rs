@@ -109,6 +109,17 @@ fn snapshots() -> Vec<Case> {
                 do_chores(table, 2);
             })
         },
+        // Of what is retired the snapshot holds every sixth, which moves to the front of the list.
+        many(
+            "reclaim-beside-a-snapshot",
+            |place| (0..60).for_each(|number| place.set(0, &numbered(number), &[5; 100], None)),
+            |table| {
+                let snapshot = table.snapshot(&mut || true).expect("nobody is in the way");
+                (0..360).for_each(|number| set(table, 0, &numbered(number % 60), &[6; 120]));
+                drop(snapshot);
+                (0..200).for_each(|number| set(table, 0, &numbered(number % 60), &[6; 120]));
+            },
+        ),
         case("save-many-at-once", furnish, |table| {
             let _snapshot = table.snapshot(&mut || true).expect("nobody is in the way");
             run(table, |txn| {
