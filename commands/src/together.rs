@@ -62,7 +62,8 @@ pub fn execute_together(
             reply.rewind(mark);
             (0, Progress::Busy)
         }
-        Err(stop) if host.is_ending() => {
+        // No script begins any more; other calls are made by themselves, so that each is told what it meets.
+        Err(stop) if host.is_ending() && matches!(rows[0].common(calls[0]), Some(Common::Program { .. })) => {
             reply.rewind(mark);
             calls.iter().for_each(|_| refuse(host, reply, stop.clone()));
             (calls.len(), Progress::Answered)

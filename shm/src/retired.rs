@@ -38,9 +38,11 @@ const FIRST_INDEX: u64 = 16;
 const HEAD_BYTES: u64 = 24;
 /// Entries that make a reclamation worth its cost.
 const BATCH: u64 = 96;
-/// Entries that one look of a reclamation sees, and how many looks it takes at most.
+/// Entries that one look of a reclamation sees; how many that came since the last one are worth another look, and how many looks are taken
+/// at most. More is freed than comes, without a long wait for whoever frees what a snapshot has held.
 const LOOKED_AT_MAX: u64 = 512;
-const LOOKS_MAX: usize = 12;
+const NEW_PER_LOOK: u64 = 128;
+const LOOKS_MAX: u64 = 12;
 /// How far ahead of a look the nodes are brought near.
 const AHEAD: u64 = 12;
 /// No list gets to this index: a greater one is damage.
@@ -182,8 +184,7 @@ impl Seat {
         }
     }
 
-    /// Frees what nobody can be looking at any more: looks again as long as a look has freed most of what it saw, lest large transactions
-    /// retire more than is freed. Answers how many entries are left.
+    /// Frees what nobody can be looking at any more: looks again as long as a look has freed most of what it saw and much has come. Answers how many entries are left.
     #[cold]
     pub fn reclaim(&self) -> u64 {
         if self.has_old_overlay() {
@@ -192,7 +193,9 @@ impl Seat {
         let pins = self.pins_now();
         self.set(at::RECLAIMING, 1);
         self.choose_holder(&pins);
-        (0..LOOKS_MAX).any(|_| !self.look(&pins));
+        let came = (self.get(at::RETIRED_TAIL) + BATCH).saturating_sub(self.reclaim_at.get());
+        let looks = 1 + came.div_ceil(NEW_PER_LOOK).min(LOOKS_MAX - 1);
+        (0..looks).any(|_| !self.look(&pins));
         self.set(at::RECLAIMING, 0);
         let tail = self.get(at::RETIRED_TAIL);
         self.reclaim_at.set(tail + BATCH);
