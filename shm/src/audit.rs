@@ -125,6 +125,11 @@ impl<'s> Audit<'s> {
         (slab < self.slabs && inside.is_multiple_of(class_bytes(class)) && number < per_slab(class) as u64).then_some((slab, number))
     }
 
+    fn is_claimed(&self, node: u64) -> bool {
+        self.number_of(node)
+            .is_some_and(|(slab, number)| self.claimed[(slab * BITMAP_WORDS + number / 64) as usize] >> (number % 64) & 1 != 0)
+    }
+
     /// Claims a node of a value and all that it names; answers how many these are, if all could be claimed.
     pub fn claim_tree(&mut self, node: Ref, place: &dyn std::fmt::Display) -> Option<u64> {
         self.claim_below(node, DEPTH_MAX, place)
@@ -289,7 +294,8 @@ impl<'s> Audit<'s> {
             let past = entry - begin;
             let place = blocks[(past / at::RETIRED_INLINE) as usize] + 24 + past % at::RETIRED_INLINE * 16;
             let what = self.segment.load(place);
-            if alive && self.is_moving(index, what & !RETIRED_WHOLE) {
+            let moves = || self.seat_word(index, at::RECLAIMING) == entry + 2 && self.is_claimed(what & !RETIRED_WHOLE);
+            if alive && (self.is_moving(index, what & !RETIRED_WHOLE) || moves()) {
                 continue;
             }
             bytes += self.retired_entry(index, what);
@@ -405,8 +411,10 @@ impl Segment {
                 return None;
             }
             let counts = (0..CLASSES).map(cache_count);
-            for value in
-                [at::STATUS, at::NODE_BYTES, at::RETIRED_HEAD, at::RETIRED_TAIL, at::RETIRED_MOVES, at::RETIRED_BYTES].into_iter().chain(counts).map(word)
+            for value in [at::STATUS, at::NODE_BYTES, at::RETIRED_HEAD, at::RETIRED_TAIL, at::RETIRED_MOVES, at::RETIRED_BYTES]
+                .into_iter()
+                .chain(counts)
+                .map(word)
             {
                 pulse = (pulse ^ value).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
             }

@@ -174,6 +174,8 @@ pub mod seat {
     pub const EXPANDING: u64 = 288;
     pub const EXPANDED_TAIL: u64 = 296;
     pub const RETIRED_BYTES: u64 = 304;
+    /// How far the list has been looked at.
+    pub const RETIRED_CURSOR: u64 = 312;
     pub const COUNTERS: u64 = 320; // 32 words
     /// Keys and keys with expiry per directory slot: two words each.
     pub const TALLIES: u64 = 576;

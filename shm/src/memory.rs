@@ -51,13 +51,23 @@ impl Seat {
         let class = class_of(length + HEADER_BYTES as usize);
         // First, since a new block of the journal comes out of a cache, too, perhaps this one.
         self.ready_item()?;
-        let node = self.top(class)?;
+        let node = self.top(class).or_else(|fault| self.top_after_all(class, fault))?;
         self.note(Tag::New, node, class as u64)?;
         self.pop(class);
         self.prefetch_top(class, length);
         let epoch = self.segment.observe(header::EPOCH);
         self.segment.store(node, NodeHeader::new(epoch, kind, length).0);
         Ok(ref_to(node))
+    }
+
+    /// The same where there is no memory: unless what this seat has retired can be freed now.
+    #[cold]
+    fn top_after_all(&self, class: usize, fault: Fault) -> Result<u64, Fault> {
+        if !matches!(fault, Fault::Full(_)) || self.get(at::RETIRED_TAIL) == self.get(at::RETIRED_HEAD) {
+            return Err(fault);
+        }
+        self.reclaim_until(Instant::now() + SLAB_PATIENCE);
+        self.top(class)
     }
 
     /// Brings the node near that will be taken next, if it is one of those that trees are made of: it was freed a while ago, and all of it is written

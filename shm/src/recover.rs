@@ -11,8 +11,8 @@ use crate::layout::seat as at;
 use crate::memory::{cache_count, cache_slot};
 use crate::seat::Seat;
 
-/// Brings a seat in order. Does nothing to a seat that is.
-pub(crate) fn settle(seat: &Seat) {
+/// Brings a seat in order. Does nothing to a seat that is. `died`: its last owner, or a recoverer, in the midst of something.
+pub(crate) fn settle(seat: &Seat, died: bool) {
     seat.settle_memory();
     seat.check_caches();
     // What it had lifted bounds everything again, until somebody looks at all of it.
@@ -27,7 +27,9 @@ pub(crate) fn settle(seat: &Seat) {
     } else if seat.journal_len() > 0 || seat.get(at::JOURNAL_NEXT) != 0 {
         seat.rollback();
     }
-    seat.recount_retired();
+    if died {
+        seat.recount_retired();
+    }
 }
 
 /// A node on its way between the cache and a chain: it stays where it already is, or goes back into the cache.

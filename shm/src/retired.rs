@@ -17,8 +17,10 @@
 //!
 //! Pins and reclamation are restated in tests/models.rs (`pins`): change both.
 
+use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::sync::atomic::{Ordering, fence};
+use std::time::Instant;
 
 use polder_base::Fault;
 
@@ -38,11 +40,16 @@ const FIRST_INDEX: u64 = 16;
 const HEAD_BYTES: u64 = 24;
 /// Entries that make a reclamation worth its cost.
 const BATCH: u64 = 96;
-/// Entries that one look of a reclamation sees; how many that came since the last one are worth another look, and how many looks are taken
-/// at most. More is freed than comes, without a long wait for whoever frees what a snapshot has held.
+/// The same where trees wait to be freed, which may be large.
+const TREES_BATCH: u64 = 8;
+/// Entries that one look of a reclamation sees: as many as each reclamation that is due sees at least.
 const LOOKED_AT_MAX: u64 = 512;
-const NEW_PER_LOOK: u64 = 128;
-const LOOKS_MAX: u64 = 12;
+/// More is looked at than comes, or the list would grow for ever.
+const LOOKS_PER_ENTRY: u64 = 2;
+/// Of what a reclamation has itself brought forth, by expanding trees, it looks at so much at most, and one in so many of all that wait: the rest
+/// is left to the next ones, lest somebody wait for long.
+const EXPANDED_MAX: u64 = 6144;
+const BACKLOG_SHARE: u64 = 32;
 /// How far ahead of a look the nodes are brought near.
 const AHEAD: u64 = 12;
 /// No list gets to this index: a greater one is damage.
@@ -64,6 +71,18 @@ pub(crate) struct Pass {
     held: u64,
     kept: u64,
     cursor: u64,
+}
+
+/// What a look has come to.
+struct Look {
+    seen: u64,
+    freed: u64,
+    /// Trees are left.
+    trees: bool,
+    /// Entries that trees have been expanded into.
+    expanded: u64,
+    /// It has come to the list's end.
+    ended: bool,
 }
 
 impl Seat {
@@ -104,8 +123,8 @@ impl Seat {
         *self.retired_blocks.borrow_mut() = retired;
         self.find_overlay();
         self.reclaim_at.set(self.get(at::RETIRED_TAIL) + BATCH);
-        let head = self.get(at::RETIRED_HEAD);
-        self.pass.set(Pass { held: head, kept: head, cursor: head, ..Pass::default() });
+        // Where the last owner of the seat had come to: each of those who look after it may have time for some of it alone.
+        self.begin_passes(self.get(at::RETIRED_CURSOR).clamp(self.get(at::RETIRED_HEAD), self.get(at::RETIRED_TAIL)));
     }
 
     /// Ends a chain at the word that links to what is no block.
@@ -174,6 +193,14 @@ impl Seat {
         if let Some((_, class)) = self.segment.class_at(offset) {
             self.add(at::RETIRED_BYTES, class_bytes(class));
         }
+        // A tree may be large.
+        if whole && self.is_tree(offset) {
+            self.reclaim_at.set(self.reclaim_at.get().min(index + 1));
+        }
+    }
+
+    fn is_tree(&self, offset: u64) -> bool {
+        NodeHeader(self.segment.load(offset)).kind().is_some_and(NodeKind::has_refs)
     }
 
     /// Reclaims when enough entries have come together.
@@ -184,43 +211,82 @@ impl Seat {
         }
     }
 
-    /// Frees what nobody can be looking at any more: looks again as long as a look has freed most of what it saw and much has come. Answers how many entries are left.
+    /// Frees what nobody can be looking at any more, in a time that goes with how much has come since the last time.
     #[cold]
-    pub fn reclaim(&self) -> u64 {
+    pub(crate) fn reclaim(&self) {
+        let tail = self.get(at::RETIRED_TAIL);
+        let came = (tail + BATCH).saturating_sub(self.reclaim_at.get());
+        let expanded_max = EXPANDED_MAX + tail.saturating_sub(self.pass.get().cursor) / BACKLOG_SHARE;
+        self.reclaim_some(LOOKED_AT_MAX + LOOKS_PER_ENTRY * came, expanded_max, None);
+    }
+
+    /// The same until there is nothing left to free, or time has run out. Answers whether there may be more.
+    pub fn reclaim_until(&self, end: Instant) -> bool {
+        (0..2).any(|_| self.reclaim_some(u64::MAX, 0, Some(end)))
+    }
+
+    /// Looks at so many entries, and at so many of those that are expanded meanwhile, in any case until a time. Answers whether there is more that
+    /// may be free.
+    fn reclaim_some(&self, entries: u64, mut expanded_max: u64, end: Option<Instant>) -> bool {
         if self.has_old_overlay() {
             self.drop_overlay(DROPPED_MAX);
         }
         let pins = self.pins_now();
+        if self.get(at::RECLAIMING) != 0 {
+            // We were torn out of the last one.
+            self.begin_passes(self.get(at::RETIRED_HEAD));
+        }
         self.set(at::RECLAIMING, 1);
         self.choose_holder(&pins);
-        let came = (self.get(at::RETIRED_TAIL) + BATCH).saturating_sub(self.reclaim_at.get());
-        let looks = 1 + came.div_ceil(NEW_PER_LOOK).min(LOOKS_MAX - 1);
-        (0..looks).any(|_| !self.look(&pins));
+        let (mut left, mut seen, mut freed, mut trees) = (entries, 0, 0, false);
+        let ended = loop {
+            let look = self.look(&pins, left.min(LOOKED_AT_MAX));
+            let expanded = look.expanded.saturating_mul(LOOKS_PER_ENTRY).min(expanded_max);
+            expanded_max -= expanded;
+            left = (left - look.seen).saturating_add(expanded);
+            (seen, freed, trees) = (seen + look.seen, freed + look.freed, trees | look.trees);
+            if look.ended || left == 0 || end.is_some_and(|end| Instant::now() > end) {
+                break look.ended;
+            }
+        };
         self.set(at::RECLAIMING, 0);
-        let tail = self.get(at::RETIRED_TAIL);
-        self.reclaim_at.set(tail + BATCH);
-        tail - self.get(at::RETIRED_HEAD)
+        // Where most are held back, it is no use to hurry.
+        let more = !ended && freed * 4 >= seen;
+        self.reclaim_at.set(
+            self.get(at::RETIRED_TAIL)
+                + match () {
+                    () if more => 1,
+                    () if trees => TREES_BATCH,
+                    () => BATCH,
+                },
+        );
+        more
     }
 
     /// Whose entries need not be looked at: of the pins that hold something back, the one that has for longest.
     fn choose_holder(&self, pins: &[(u64, u64)]) {
         let mut pass = self.pass.get();
         let (lower, upper) = pass.holder;
-        if !pins.iter().any(|pin| pin.0 <= lower && pin.1 >= upper) {
-            pass.held = self.get(at::RETIRED_HEAD);
-            pass.holder = pins.iter().copied().min_by_key(|pin| pin.0).unwrap_or_default();
-            self.pass.set(pass);
+        let covers = |pin: &&(u64, u64)| pin.0 <= lower && pin.1 >= upper;
+        match pins.iter().find(covers) {
+            // It holds all that the other did, and more from now on.
+            Some(pin) if !pins.contains(&pass.holder) => pass.holder = *pin,
+            Some(_) => {}
+            None => {
+                pass.held = self.get(at::RETIRED_HEAD);
+                pass.holder = pins.iter().copied().min_by_key(|&(lower, upper)| (lower, Reverse(upper))).unwrap_or_default();
+            }
         }
+        self.pass.set(pass);
     }
 
-    /// One look at entries that this pass has not seen: frees those that are free, and moves the others together. Answers whether another one
-    /// is worth its while.
-    fn look(&self, pins: &[(u64, u64)]) -> bool {
+    /// One look at entries that this pass has not seen: frees those that are free, and moves the others together.
+    fn look(&self, pins: &[(u64, u64)], most: u64) -> Look {
         let mut pass = self.pass.get();
-        let end = self.get(at::RETIRED_TAIL);
-        let stop = end.min(pass.cursor + LOOKED_AT_MAX);
-        let first_kept = pass.kept;
-        for index in pass.cursor..stop {
+        let (begin, end) = (pass.cursor, self.get(at::RETIRED_TAIL));
+        let stop = end.min(begin + most);
+        let (mut freed, mut trees) = (0, false);
+        for index in begin..stop {
             // Whom a pin holds back shows in nodes that nobody has looked at for long.
             if index + AHEAD < stop {
                 self.segment.prefetch(self.segment.load(self.entry_at(index + AHEAD)) & !WHOLE);
@@ -231,19 +297,22 @@ impl Seat {
             if what != 0 && (!self.segment.check(offset, HEADER_BYTES) || self.free_for_all(offset, epoch, pins)) {
                 self.free_entry(index, entry, what, epoch);
             }
-            if self.segment.load(entry) != 0 {
-                let held = pass.held == pass.kept && self.is_held(offset, epoch, pass.holder);
-                self.move_down(index, pass.kept);
-                pass.kept += 1;
-                pass.held += held as u64;
+            if self.segment.load(entry) == 0 {
+                freed += 1;
+                continue;
             }
+            let held = pass.held == pass.kept && self.is_held(offset, epoch, pass.holder);
+            self.move_down(index, pass.kept);
+            pass.kept += 1;
+            pass.held += held as u64;
+            trees |= !held && what & WHOLE != 0 && self.is_tree(offset);
         }
-        let looked_at = stop - pass.cursor;
-        let kept = pass.kept - first_kept;
         pass.cursor = stop;
         self.pass.set(pass);
+        let tail = self.get(at::RETIRED_TAIL);
         self.end_pass();
-        looked_at == LOOKED_AT_MAX && kept < LOOKED_AT_MAX / 2
+        self.set(at::RETIRED_CURSOR, self.pass.get().cursor);
+        Look { seen: stop - begin, freed, trees, expanded: tail - end, ended: stop == tail }
     }
 
     /// Leaves behind what has been freed; begins again once everything has been seen.
@@ -259,9 +328,16 @@ impl Seat {
             if pass.kept < pass.cursor {
                 self.set(at::RETIRED_TAIL, pass.kept);
             }
+            self.drop_spare_blocks();
             (pass.kept, pass.cursor) = (pass.held, pass.held);
         }
         self.pass.set(pass);
+    }
+
+    /// Begins anew with entries that nobody has looked at from `cursor` on; what lies before is looked at in the next pass.
+    fn begin_passes(&self, cursor: u64) {
+        let head = self.get(at::RETIRED_HEAD);
+        self.pass.set(Pass { held: head, kept: cursor, cursor, ..Pass::default() });
     }
 
     /// Moves an entry to a place before it that is free.
@@ -271,10 +347,11 @@ impl Seat {
         }
         let (source, target) = (self.entry_at(from), self.entry_at(to));
         self.set(at::RECLAIMING, from + 2);
-        // The place counts as taken with its first word.
+        self.segment.release_fence();
+        // The place counts as taken with its first word, and the other one is free after that.
         self.segment.store(target + 8, self.segment.load(source + 8));
-        self.segment.store(target, self.segment.load(source));
-        self.segment.store(source, 0);
+        self.segment.publish(target, self.segment.load(source));
+        self.segment.publish(source, 0);
         self.set(at::RECLAIMING, 1);
         self.add(at::RETIRED_MOVES, 1);
     }
@@ -393,6 +470,21 @@ impl Seat {
         }
     }
 
+    /// Gives back the blocks that the list has no use for since it became shorter, but for one.
+    fn drop_spare_blocks(&self) {
+        let tail = self.get(at::RETIRED_TAIL);
+        let inline = self.base + at::RETIRED;
+        while self.retired_capacity() >= tail + 2 * ENTRIES {
+            let [.., last_but_one, last] = self.retired_blocks.borrow()[..] else { return };
+            if last == inline {
+                self.segment.publish(last_but_one + NEXT, 0);
+            } else {
+                self.unchain(last, last_but_one + NEXT, 0);
+            }
+            self.retired_blocks.borrow_mut().pop();
+        }
+    }
+
     /// Brings a dead seat's list in order: an expansion that was begun is ended, and what is in two places leaves one.
     pub(crate) fn settle_retired(&self) {
         let expanding = self.get(at::EXPANDING);
@@ -402,8 +494,8 @@ impl Seat {
         }
         let (head, tail) = (self.get(at::RETIRED_HEAD), self.get(at::RETIRED_TAIL));
         self.settle_move(head, tail);
-        let tops = self.cache_tops();
-        for index in head..tail {
+        let tops = if self.get(at::RECLAIMING) == 0 { Vec::new() } else { self.cache_tops() };
+        for index in head..if tops.is_empty() { head } else { tail } {
             let entry = self.entry_at(index);
             // Freed into the cache, but not yet struck out here.
             if self.segment.load(entry) != 0 && tops.contains(&(self.segment.load(entry) & !WHOLE)) {

@@ -11,7 +11,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use polder_base::Fault;
 
@@ -21,6 +21,9 @@ use crate::retired::Pass;
 use crate::segment::Segment;
 use crate::witness::{Life, Taken, Witness};
 use crate::{crash, fork, lock, recover};
+
+/// How long whoever looks after a gone seat frees what was retired there; the next one goes on.
+const GONE_PATIENCE: Duration = Duration::from_millis(2);
 
 /// A thread's place in a segment. Not shared between threads.
 pub struct Seat {
@@ -128,7 +131,7 @@ impl Seat {
                     }
                     segment.word(header::SEATS_HIGH).fetch_max(index + 1, Ordering::AcqRel);
                     let seat = Seat::adopt(segment, index, true);
-                    recover::settle(&seat);
+                    recover::settle(&seat, taken == Taken::Dead);
                     if taken == Taken::Dead {
                         segment.witness_settle(index);
                     }
@@ -332,7 +335,8 @@ impl Drop for Seat {
             LAST.set((0, std::ptr::null()));
         }
         if self.owned && self.generation == fork::generation() {
-            recover::settle(self);
+            // A panic may have torn it out of something.
+            recover::settle(self, true);
             self.set(at::PIN_LOWER, at::NO_PIN);
             self.set(at::OWNER, 0);
             self.close_inbox();
@@ -392,7 +396,7 @@ impl Segment {
             Taken::Busy | Taken::Damaged => {}
             taken => {
                 let seat = Seat::adopt(self, index, false);
-                recover::settle(&seat);
+                recover::settle(&seat, taken == Taken::Dead);
                 seat.set(at::PIN_LOWER, at::NO_PIN);
                 seat.set(at::OWNER, 0);
                 seat.close_inbox();
@@ -425,7 +429,7 @@ impl Segment {
                         || word(at::OVERLAY_FIRST) != 0 && word(at::OVERLAY_NUMBER) != self.load(header::SNAPSHOT) =>
                 {
                     self.attend(index, &|seat| {
-                        seat.reclaim();
+                        seat.reclaim_until(Instant::now() + GONE_PATIENCE);
                     })
                 }
                 Life::Free => {}

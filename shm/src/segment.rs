@@ -166,6 +166,24 @@ impl Segment {
         }
     }
 
+    /// The same of a line that is going to be written, so that it comes from another core's cache once: not first to be read, and then again
+    /// to be owned.
+    #[inline(always)]
+    pub fn prefetch_to_write(&self, offset: u64) {
+        if offset < self.geometry.ceiling {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above. Processors that do not know the instruction do nothing.
+            unsafe {
+                std::arch::asm!("prefetchw [{0}]", in(reg) self.address(offset), options(nostack, preserves_flags));
+            }
+            #[cfg(target_arch = "aarch64")]
+            // SAFETY: as above.
+            unsafe {
+                std::arch::asm!("prfm pstl1keep, [{0}]", in(reg) self.address(offset), options(nostack, preserves_flags));
+            }
+        }
+    }
+
     /// The random secret of the hash.
     pub fn secret(&self) -> &[u8; header::SECRET_BYTES] {
         // SAFETY: S1, the secret is written before the segment has a name and never again.

@@ -66,7 +66,9 @@ impl Table {
         if let Ok(seat) = self.seat()
             && seat.enter()
         {
-            seat.reclaim();
+            if seat.reclaim_until(end) {
+                due_ms = due_ms.min(1);
+            }
             seat.leave();
         }
         due_ms

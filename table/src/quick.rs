@@ -21,7 +21,7 @@ use crate::bucket::{self, LINE_WORDS, UNITS, WORDS, Words, WordsMut};
 use crate::change::interest_of;
 use crate::clock;
 use crate::directory::{self, Bucket};
-use crate::entry::{self, Image, Inline};
+use crate::entry::{self, Image, Inline, UNIT_BYTES};
 use crate::hash::{CONTINUED, FREE, Hash};
 use crate::lookup::{Hit, Live};
 use crate::raw;
@@ -290,6 +290,7 @@ impl Edit<'_> {
     fn run<'v, R>(&self, now_ms: u64, edit: impl FnOnce(Option<&[u8]>) -> (Option<&'v [u8]>, R)) -> Option<R> {
         let (seat, sight) = (self.seat, self.sight);
         let segment = &**seat.segment();
+        segment.prefetch_to_write(sight.bucket.line);
         // T3: the pin reaches to the bucket before it is locked: it is there now, and we are pinned now.
         if !seat.covers_now() || !sight.is_current(segment) || !self.lock(sight.bucket) || !sight.is_current(segment) {
             return None;
@@ -298,7 +299,10 @@ impl Edit<'_> {
         if interest_of(segment) & (interest::CHANGES & !interest::WAITERS) != 0 {
             return None;
         }
-        let spot = match glance(&Live { segment, bucket: sight.bucket }, &sight.hash, self.key) {
+        let home = Live { segment, bucket: sight.bucket };
+        let nearly = bucket::matches(&home.tag_words(), sight.hash.tag).trailing_zeros() as u64 * UNIT_BYTES as u64;
+        segment.prefetch_to_write(sight.bucket.units + nearly);
+        let spot = match glance(&home, &sight.hash, self.key) {
             Glance::Here(unit) => Some(Spot { bucket: sight.bucket, lock_item: 0, unit }),
             Glance::Miss(0, 0) => None,
             Glance::Miss(next, stash) => self.find_displaced(next, stash)?,

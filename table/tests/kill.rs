@@ -72,7 +72,8 @@ fn damaged_records() {
         .wait();
         // The words that say how much there is and where, and what is at hand; not the items of a journal, which say what to write.
         let control = [at::JOURNAL_LEN, at::JOURNAL_NEXT, at::RETIRE_BASE, at::PENDING, at::MEMORY_LOCK, at::LIFTED];
-        let retired = [at::RETIRED_FIRST, at::RETIRED_HEAD, at::RETIRED_TAIL, at::EXPANDING, at::EXPANDED_TAIL];
+        let retired =
+            [at::RETIRED_FIRST, at::RETIRED_HEAD, at::RETIRED_TAIL, at::EXPANDING, at::EXPANDED_TAIL, at::RECLAIMING, at::RETIRED_CURSOR];
         let words: Vec<u64> = control.into_iter().chain(retired).chain((at::CACHE_COUNTS..at::MEMORY_JOURNAL).step_by(8)).collect();
         let word = words[if round % 2 == 0 { draw(11) } else { draw(words.len() as u64) } as usize];
         let value = [draw(u64::MAX >> 9), draw(2_000), segment.slab_at(0) + draw(1 << 17) * 8, u64::MAX][draw(4) as usize];

@@ -120,6 +120,16 @@ fn snapshots() -> Vec<Case> {
                 (0..200).for_each(|number| set(table, 0, &numbered(number % 60), &[6; 120]));
             },
         ),
+        many(
+            "reclaim-trees-beside-a-snapshot",
+            |place| (0..6).for_each(|number| place.set_string(0, &numbered(number), &vec![5; 400_000])),
+            |table| {
+                let snapshot = table.snapshot(&mut || true).expect("nobody is in the way");
+                (0..12).for_each(|number| set(table, 0, &numbered(number % 6), &vec![6; 900_000]));
+                drop(snapshot);
+                do_chores(table, 2);
+            },
+        ),
         case("save-many-at-once", furnish, |table| {
             let _snapshot = table.snapshot(&mut || true).expect("nobody is in the way");
             run(table, |txn| {

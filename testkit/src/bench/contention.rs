@@ -15,22 +15,30 @@ const ROUND: Duration = Duration::from_secs(2);
 /// # Errors
 /// When a process cannot be had.
 pub fn scaling(scale: &Scale) -> Result<Figures, String> {
-    let scratch = Scratch::with_ceiling(1 << 30);
-    let (mut alone, mut together) = (vec![], vec![]);
+    let (scratch, other) = (Scratch::with_ceiling(1 << 30), Scratch::with_ceiling(1 << 30));
+    let (one, two) = (scratch.options.segment.as_str(), other.options.segment.as_str());
+    let (mut alone, mut together, mut apart) = (vec![], vec![], vec![]);
     for _ in 0..scale.rounds {
-        alone.push(writers(&scratch.options.segment, 1)?);
-        together.push(writers(&scratch.options.segment, 2)?);
+        alone.push(writers(&[one])?);
+        together.push(writers(&[one, one])?);
+        apart.push(writers(&[one, two])?);
     }
-    let (alone, together) = (median(alone), median(together));
-    Ok(vec![("one process SET/s".into(), alone), ("two processes SET/s".into(), together), ("two / one".into(), together / alone)])
+    let (alone, together, apart) = (median(alone), median(together), median(apart));
+    Ok(vec![
+        ("one process SET/s".into(), alone),
+        ("two processes SET/s".into(), together),
+        ("two / one".into(), together / alone),
+        ("two processes, a segment each, SET/s".into(), apart),
+        ("one segment / a segment each".into(), together / apart),
+    ])
 }
 
-/// The writes a second of so many processes at once, each on a core of its own.
-fn writers(segment: &str, count: usize) -> Result<f64, String> {
+/// The writes a second of processes at once, each on a core of its own and on its segment.
+fn writers(segments: &[&str]) -> Result<f64, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let seconds = ROUND.as_secs_f64().to_string();
     let mut children = Vec::new();
-    for core in 0..count {
+    for (core, segment) in segments.iter().enumerate() {
         let mut command = Command::new("taskset");
         command.args(["-c", &core.to_string()]).arg(&program);
         command.args(["probe", "write", segment, &format!("writer{core}:"), &seconds]);
