@@ -50,7 +50,8 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         let status = match error {
             Error::Refused(_) => POLDER_REFUSED,
-            Error::Fault(_) => POLDER_FAULT,
+            // Nobody hurries here.
+            Error::Fault(_) | Error::Busy => POLDER_FAULT,
             Error::WrongThread => POLDER_WRONG_THREAD,
             Error::Forked => POLDER_FORKED,
             Error::Lost => POLDER_LOST,

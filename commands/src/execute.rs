@@ -664,11 +664,12 @@ pub(crate) fn retry(txn: &Txn<'_>, mut work: impl FnMut() -> Outcome) -> Outcome
         match work().and_then(|()| txn.commit()) {
             Ok(()) => return Ok(()),
             Err(stop) => {
-                if matches!(stop, Stop::Retry | Stop::Busy | Stop::Wait) {
+                txn.abort();
+                let stop = if stop == Stop::Retry { None } else { txn.await_room(stop).err() };
+                if matches!(stop, None | Some(Stop::Busy | Stop::Wait)) {
                     txn.looks().set([0; 2]);
                 }
-                txn.abort();
-                if stop != Stop::Retry {
+                if let Some(stop) = stop {
                     return Err(stop);
                 }
             }

@@ -51,7 +51,6 @@
 //! ([`Error::Forked`]).
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use polder_base::time::now_ms;
@@ -67,10 +66,12 @@ use crate::answer::{Answer, Item};
 use crate::batch::{self, Batch};
 use crate::home::{self, Ear};
 use crate::presence::{Card, Order, Presence};
-use crate::{Memory, Outlook};
+use crate::{Memory, Outlook, PAUSE_NAP};
 
 /// How long it is rested before a lock is tried again that somebody holds.
 const BUSY_REST: Duration = Duration::from_millis(1);
+/// How long a call waits for locks where the caller hurries.
+const HURRY_US: u64 = 100;
 const TRACKED_MAX: Id = id("tracking-table-max-keys");
 
 /// Why a call came to nothing.
@@ -92,6 +93,8 @@ pub enum Error {
     Closed,
     #[error("ERR another call of this caller waits: let it end, or cancel it")]
     Waiting,
+    #[error("ERR somebody holds what the call needs, and this caller hurries: call again")]
+    Busy,
 }
 
 /// See the module.
@@ -101,7 +104,7 @@ pub struct Caller {
     /// What the last call answered; kept for its memory.
     answer: Answer,
     /// Where it listens or waits.
-    thread: Option<ThreadId>,
+    thread: Option<u64>,
     generation: u64,
     card: Arc<Card>,
 }
@@ -168,8 +171,13 @@ impl Caller {
             return Err(Error::Waiting);
         }
         let args: smallvec::SmallVec<[&[u8]; 8]> = args.iter().map(AsRef::as_ref).collect();
-        self.execute(&args, reply);
-        Ok(())
+        if self.execute(&args, reply) { Ok(()) } else { Err(Error::Busy) }
+    }
+
+    /// Has calls answer [`Error::Busy`] in place of waiting for a lock that somebody holds, or for the end of a CLIENT PAUSE: nothing has happened then.
+    /// For who keeps others from their work meanwhile; whoever is told so calls again when that is right, or without hurry. Batches wait.
+    pub fn hurry(&mut self, hurries: bool) {
+        self.session.patience_us = if hurries { HURRY_US } else { 0 };
     }
 
     /// Runs the calls of a batch one after another, as a pipeline; their cache misses are taken together. Answers all their replies, errors among
@@ -184,7 +192,9 @@ impl Caller {
         }
         let mut answer = Answer::new(self.session.protocol);
         let mut outlook = Outlook::default();
+        let patience_us = std::mem::take(&mut self.session.patience_us);
         batch.each_chunk(|calls| batch::run_chunk(self, calls, &mut outlook, &mut answer));
+        self.session.patience_us = patience_us;
         answer.seal();
         Ok(answer)
     }
@@ -234,7 +244,7 @@ impl Caller {
         let mut progress = Progress::Waiting;
         if woken {
             self.session.parks = true;
-            progress = polder_commands::resume(table, &mut self.session, host, &mut self.answer);
+            progress = crate::waiting::try_again(table, &mut self.session, host, Some(&self.card), &mut self.answer);
             self.session.parks = false;
         }
         if progress == Progress::Busy {
@@ -394,7 +404,7 @@ impl Caller {
             self.card = self.memory.callers().enter(&self.session);
         }
         match self.thread {
-            Some(thread) if thread != std::thread::current().id() => Err(Error::WrongThread),
+            Some(thread) if thread != home::thread_number() => Err(Error::WrongThread),
             _ => Ok(()),
         }
     }
@@ -409,45 +419,49 @@ impl Caller {
         done
     }
 
-    pub(crate) fn execute(&mut self, args: &[&[u8]], reply: &mut dyn Reply) {
-        self.sit_out(args);
+    /// Runs a call; answers false when it has not been made, since it would have waited and the caller hurries.
+    pub(crate) fn execute(&mut self, args: &[&[u8]], reply: &mut dyn Reply) -> bool {
+        if !self.sit_out(args) {
+            return false;
+        }
         // The memory is borrowed, not counted: a count that many threads change would be the slowest part of a call.
         let Caller { memory, session, .. } = self;
         let host = &Presence { memory };
         while memory.execute(session, host, args, reply) == Progress::Busy {
             // What it asks other processes leaves now, and their answers are taken in.
             ask::send(memory.table());
+            if session.patience_us != 0 {
+                return false;
+            }
             std::thread::sleep(BUSY_REST);
             home::take_in(memory.table(), &mut Ear { memory });
         }
         self.after();
+        true
     }
 
-    /// What comes before a call: waiting for the end of a pause, and an inbox for the answers where others may be asked.
+    /// What comes before a call: waiting for the end of a pause, and an inbox for the answers where others may be asked. Answers whether the call
+    /// may be made: not in a pause by a caller that hurries.
     #[inline]
-    pub(crate) fn sit_out(&mut self, args: &[&[u8]]) {
+    pub(crate) fn sit_out(&mut self, args: &[&[u8]]) -> bool {
         if args.first().is_some_and(|name| name.eq_ignore_ascii_case(b"CLIENT")) {
             // Without one, nobody is asked.
             let _ = polder_hub::attend(self.memory.table());
         }
-        if self.memory.is_paused() {
-            self.rest_paused(args);
-        }
+        self.memory.paused_for(true).is_zero() || self.rest_paused(args)
     }
 
-    /// Waits for the end of a pause, if that holds a call back.
+    /// Waits for the end of a pause, if that holds a call back and the caller does not hurry.
     #[cold]
-    fn rest_paused(&mut self, args: &[&[u8]]) {
-        /// An end that comes early is seen within this time.
-        const NAP: Duration = Duration::from_millis(20);
+    fn rest_paused(&mut self, args: &[&[u8]]) -> bool {
         let table = self.memory.table();
+        let writes = execute::may_write(table, &self.session, &Presence { memory: &self.memory }, args);
         loop {
-            let (until_ms, writers_only) = ask::paused(table);
-            let left = Duration::from_millis(until_ms.saturating_sub(now_ms()));
-            if left.is_zero() || writers_only && !execute::may_write(table, &self.session, &Presence { memory: &self.memory }, args) {
-                return;
+            let left = self.memory.paused_for(writes);
+            if left.is_zero() || self.session.patience_us != 0 {
+                return left.is_zero();
             }
-            std::thread::sleep(left.min(NAP));
+            std::thread::sleep(left.min(PAUSE_NAP));
             home::take_in(table, &mut Ear { memory: &self.memory });
         }
     }
@@ -488,7 +502,7 @@ impl Caller {
             home::with(table, |home| home.leave(id));
             return;
         }
-        self.thread = Some(std::thread::current().id());
+        self.thread = Some(home::thread_number());
         let unsure = std::mem::take(&mut self.session.unsure);
         self.card.settle(table.seat().ok().map(|seat| (seat.index(), seat.life())));
         self.card.show(&self.session);
@@ -531,7 +545,7 @@ impl Drop for Caller {
         let memory = self.memory.clone();
         let mut session = std::mem::take(&mut self.session);
         match self.thread {
-            Some(thread) if thread != std::thread::current().id() => home::orphan(memory.table(), thread, session),
+            Some(thread) if thread != home::thread_number() => home::orphan(memory.table(), thread, session),
             _ => home::bury(memory.table(), &mut session),
         }
     }

@@ -23,25 +23,43 @@
 //!
 //! Errors are those of the commands: a text that says what to do ([`Stop::Refused`]) or a fault of the medium ([`Stop::Fault`]).
 
-use polder_base::number;
+use std::time::Duration;
+
+use polder_base::{Fault, number};
 use polder_commands::Db;
 use polder_commands::call::{NOT_AN_INTEGER, WRONG_TYPE};
 use polder_table::{Found, Hash, Mode, New, Replaces, Sight, Stop, Table, Txn};
 use polder_values::{Kind, Value, string};
 
+use crate::Memory;
+
 /// One database of an attached memory.
 #[derive(Clone, Copy)]
 pub struct Database<'m> {
+    memory: &'m Memory,
     table: &'m Table,
     number: Db,
+    patience: Option<Duration>,
 }
 
 /// How many keys a batch brings near at once.
 const BATCH: usize = 16;
 
 impl<'m> Database<'m> {
-    pub(crate) fn of(table: &'m Table, number: Db) -> Database<'m> {
-        Database { table, number }
+    pub(crate) fn of(memory: &'m Memory, number: Db) -> Database<'m> {
+        Database { memory, table: memory.table(), number, patience: None }
+    }
+
+    /// The same with calls that wait no longer than this for locks that others hold, and not at all for the end of a CLIENT PAUSE: they answer
+    /// [`Stop::Busy`] then, and nothing has happened. For who would keep others from their work meanwhile.
+    pub fn impatient(self, patience: Duration) -> Database<'m> {
+        Database { patience: Some(patience), ..self }
+    }
+
+    /// What comes before every call: waiting for the end of a pause and, now and then, a little of the chores.
+    #[inline(always)]
+    fn begin(&self, writes: bool) -> Result<(), Stop> {
+        if self.memory.is_due() { self.memory.see_to(writes, self.patience.is_none()) } else { Ok(()) }
     }
 
     /// A copy of the string in a key.
@@ -59,6 +77,7 @@ impl<'m> Database<'m> {
     /// As [`Database::get`].
     #[inline]
     pub fn read<R>(&self, key: &[u8], mut read: impl FnMut(Option<&[u8]>) -> R) -> Result<R, Stop> {
+        self.begin(false)?;
         let hash = self.table.hash(key);
         match self.table.read_plain(self.number, hash, key, |value| read(Some(value))) {
             Some(answer) => Ok(answer),
@@ -96,6 +115,7 @@ impl<'m> Database<'m> {
     /// A fault, such as a segment that is full.
     #[inline]
     pub fn set(&self, key: &[u8], value: &[u8]) -> Result<(), Stop> {
+        self.begin(true)?;
         self.spare()?;
         let hash = self.table.hash(key);
         if self.table.write_plain(self.number, hash, key, value) { Ok(()) } else { self.set_elsewhere(hash, key, value) }
@@ -120,6 +140,7 @@ impl<'m> Database<'m> {
     /// # Errors
     /// As [`Database::set`].
     pub fn set_until(&self, key: &[u8], value: &[u8], expiry_ms: u64) -> Result<(), Stop> {
+        self.begin(true)?;
         self.spare()?;
         self.run(Mode::Write, &[key], |keys| keys.put(key, value, Some(expiry_ms)))
     }
@@ -129,6 +150,7 @@ impl<'m> Database<'m> {
     /// # Errors
     /// WRONGTYPE, not an integer, an overflow, a fault.
     pub fn add(&self, key: &[u8], by: i64) -> Result<i64, Stop> {
+        self.begin(true)?;
         self.spare()?;
         self.run(Mode::Write, &[key], |keys| {
             let sum = keys.number(key)?.checked_add(by).ok_or("ERR increment or decrement would overflow")?;
@@ -147,6 +169,7 @@ impl<'m> Database<'m> {
     /// # Errors
     /// A fault.
     pub fn remove(&self, key: &[u8]) -> Result<bool, Stop> {
+        self.begin(true)?;
         self.run(Mode::Write, &[key], |keys| keys.remove(key))
     }
 
@@ -156,6 +179,7 @@ impl<'m> Database<'m> {
     /// # Errors
     /// As [`Database::get`], at the first key that gives one.
     pub fn read_batch(&self, keys: &[&[u8]], mut visit: impl FnMut(usize, Option<&[u8]>)) -> Result<(), Stop> {
+        self.begin(false)?;
         let mut sights = Vec::with_capacity(BATCH.min(keys.len()));
         for (number, batch) in keys.chunks(BATCH).enumerate() {
             self.prefetch(batch.iter().copied(), &mut sights);
@@ -171,14 +195,19 @@ impl<'m> Database<'m> {
     /// # Errors
     /// As [`Database::set`], at the first key that gives one.
     pub fn set_batch(&self, pairs: &[(&[u8], &[u8])]) -> Result<(), Stop> {
+        self.begin(true)?;
         let mut sights = Vec::with_capacity(BATCH.min(pairs.len()));
         for batch in pairs.chunks(BATCH) {
-            let _pinned = self.table.pinned()?;
+            let mut pinned = Some(self.table.pinned()?);
             self.prefetch(batch.iter().map(|(key, _)| *key), &mut sights);
-            batch
-                .iter()
-                .zip(&sights)
-                .try_for_each(|((key, value), sight)| self.spare().and_then(|()| self.set_at(sight.as_ref(), key, value)))?;
+            for ((key, value), sight) in batch.iter().zip(&sights) {
+                self.spare()?;
+                match self.set_at(sight.as_ref(), key, value) {
+                    // The pin itself may hold back what there could be room in.
+                    Err(Stop::Fault(Fault::Full(_))) if pinned.take().is_some() => self.set_at(None, key, value)?,
+                    done => done?,
+                }
+            }
         }
         Ok(())
     }
@@ -195,6 +224,7 @@ impl<'m> Database<'m> {
     /// # Errors
     /// What `work` answers (nothing has happened then), a fault.
     pub fn transaction<R>(&self, keys: &[&[u8]], work: impl FnMut(&Keys<'_>) -> Result<R, Stop>) -> Result<R, Stop> {
+        self.begin(true)?;
         self.spare()?;
         self.run(Mode::Write, keys, work)
     }
@@ -207,12 +237,17 @@ impl<'m> Database<'m> {
 
     fn run<R>(&self, mode: Mode, keys: &[&[u8]], mut work: impl FnMut(&Keys<'_>) -> Result<R, Stop>) -> Result<R, Stop> {
         let txn = self.table.begin(mode)?;
+        self.patience.into_iter().for_each(|patience| txn.limit_patience(patience));
         let declared: Vec<(Db, &[u8])> = keys.iter().map(|key| (self.number, *key)).collect();
         loop {
             let outcome = txn.declare(&declared).and_then(|()| work(&Keys { txn: &txn, number: self.number }));
             match outcome.and_then(|answer| txn.commit().map(|()| answer)) {
                 Err(Stop::Retry) => txn.abort(),
-                outcome => return outcome,
+                Err(stop) => {
+                    txn.abort();
+                    txn.await_room(stop)?;
+                }
+                done => return done,
             }
         }
     }

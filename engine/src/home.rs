@@ -10,10 +10,10 @@
 //!
 //! **Invariant:** an armed bell is readable whenever a caller of this thread has something that it has not been shown.
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::ThreadId;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hashbrown::{HashMap, HashSet};
@@ -68,13 +68,13 @@ pub(crate) struct Home {
 type Key = (u64, u64);
 
 thread_local! {
-    static HOMES: RefCell<HashMap<Key, Home>> = RefCell::default();
+    static HOMES: RefCell<HashMap<Key, (Tenancy, Home)>> = RefCell::default();
 }
 
 /// Uses the thread's home in a memory; `None` at the thread's end.
 pub(crate) fn with<R>(table: &Table, work: impl FnOnce(&mut Home) -> R) -> Option<R> {
     let key = (table.segment().id(), fork::generation());
-    HOMES.try_with(|homes| work(homes.borrow_mut().entry(key).or_default())).ok()
+    HOMES.try_with(|homes| work(&mut homes.borrow_mut().entry(key).or_insert_with(|| (Tenancy::begin(key), Home::default())).1)).ok()
 }
 
 impl Home {
@@ -138,9 +138,51 @@ impl Home {
     }
 }
 
-/// Sessions of callers that were dropped elsewhere than where they listened: by segment and thread.
-static ORPHANS: Shelter<Vec<(u64, ThreadId, Session)>> = Shelter::new(Vec::new());
+/// Sessions of callers that were dropped elsewhere than where they listened, by where that was. Threads that have ended are not among them.
+static ORPHANS: Shelter<BTreeMap<Tenant, Vec<Session>>> = Shelter::new(BTreeMap::new());
 static ORPHANS_COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// A thread's home: its segment and the process's generation, and the thread by a number of ours.
+type Tenant = (Key, u64);
+
+/// The number of the calling thread: never used twice in a process.
+pub(crate) fn thread_number() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    thread_local! {
+        static NUMBER: u64 = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+    }
+    NUMBER.try_with(|number| *number).unwrap_or(0)
+}
+
+/// Says that a thread has a home, as long as it lives.
+struct Tenancy(Tenant);
+
+impl Tenancy {
+    fn begin(key: Key) -> Tenancy {
+        let tenant = (key, thread_number());
+        let mut orphans = ORPHANS.lock();
+        // A child of fork has no thread of its parent's.
+        orphans.retain(|((_, generation), _), _| *generation == key.1);
+        orphans.insert(tenant, Vec::new());
+        count(&orphans);
+        Tenancy(tenant)
+    }
+}
+
+impl Drop for Tenancy {
+    /// What its callers heard and waited for ends with the thread's seat.
+    fn drop(&mut self) {
+        let mut orphans = ORPHANS.lock();
+        let left = orphans.remove(&self.0);
+        count(&orphans);
+        drop(orphans);
+        drop(left);
+    }
+}
+
+fn count(orphans: &BTreeMap<Tenant, Vec<Session>>) {
+    ORPHANS_COUNT.store(orphans.values().map(Vec::len).sum(), Ordering::Release);
+}
 
 /// Ends all that a caller of this thread hears and waits for.
 pub(crate) fn bury(table: &Table, session: &mut Session) {
@@ -149,23 +191,23 @@ pub(crate) fn bury(table: &Table, session: &mut Session) {
     with(table, |home| home.leave(session.id));
 }
 
-/// Leaves it to a thread to do so: only it knows its callers. Should it never come by, its seat's end does it.
-pub(crate) fn orphan(table: &Table, thread: ThreadId, session: Session) {
+/// Leaves it to a thread to do so: only it knows its callers. If it has ended, that has.
+pub(crate) fn orphan(table: &Table, thread: u64, session: Session) {
     let mut orphans = ORPHANS.lock();
-    orphans.push((table.segment().id(), thread, session));
-    ORPHANS_COUNT.store(orphans.len(), Ordering::Release);
+    if let Some(own) = orphans.get_mut(&((table.segment().id(), fork::generation()), thread)) {
+        own.push(session);
+    }
+    count(&orphans);
 }
 
 #[cold]
 fn bury_orphans(table: &Table) {
-    let (segment, thread) = (table.segment().id(), std::thread::current().id());
+    let tenant = ((table.segment().id(), fork::generation()), thread_number());
     let mut orphans = ORPHANS.lock();
-    let (own, others) = std::mem::take(&mut *orphans).into_iter().partition(|(of, at, _)| *of == segment && *at == thread);
-    *orphans = others;
-    ORPHANS_COUNT.store(orphans.len(), Ordering::Release);
+    let own = orphans.get_mut(&tenant).map(std::mem::take).unwrap_or_default();
+    count(&orphans);
     drop(orphans);
-    let own: Vec<(u64, ThreadId, Session)> = own;
-    own.into_iter().for_each(|(_, _, mut session)| bury(table, &mut session));
+    own.into_iter().for_each(|mut session| bury(table, &mut session));
 }
 
 /// The thread as the hub knows it: everything goes to its callers, who look at it when they are asked to.
@@ -301,4 +343,41 @@ pub(crate) fn nap(table: &Table, timeout: Duration) {
         Err(_) => std::thread::sleep(timeout.min(most)),
     }
     ask::rest(table, false);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Caller, Options};
+
+    #[test]
+    fn what_is_handed_from_a_thread_that_ends_leaves_nothing_behind() {
+        let segment = format!("shm:polder-orphans-{}", std::process::id());
+        let options = Options { segment: segment.clone(), ceiling: 64 << 20, ..Options::default() };
+        let memory = Arc::new(Memory::attach(&options).expect("a segment"));
+        let listening = || {
+            let mut caller = Caller::new(&memory);
+            caller.run(&["SUBSCRIBE", "news"]).expect("subscribed");
+            caller
+        };
+        let kept = |thread: u64| ORPHANS.lock().iter().filter(|((_, at), _)| *at == thread).map(|(_, left)| left.len()).collect::<Vec<_>>();
+        std::thread::scope(|scope| {
+            // One is dropped while its thread lives and does not come by, one when it has ended.
+            let (sent, handed) = std::sync::mpsc::channel();
+            let (go, gone) = std::sync::mpsc::channel::<()>();
+            let thread = scope.spawn(move || {
+                sent.send((listening(), listening(), thread_number())).expect("the test waits");
+                gone.recv().expect("a word");
+            });
+            let (first, second, number) = handed.recv().expect("callers");
+            drop(first);
+            assert_eq!(kept(number), [1]);
+            go.send(()).expect("it waits");
+            thread.join().expect("an end");
+            assert_eq!(kept(number), [0; 0]);
+            drop(second);
+            assert_eq!(kept(number), [0; 0]);
+        });
+        Memory::remove(&segment).expect("it is there");
+    }
 }

@@ -19,7 +19,7 @@ pub use batch::Batch;
 pub use caller::{Caller, Error};
 pub use database::{Database, Keys};
 pub use listener::Listener;
-use polder_base::time::coarse_ms;
+use polder_base::time::{coarse_ms, now_ms};
 pub use polder_base::{Fault, Protocol, Ref, Reply};
 use polder_commands::Common;
 use polder_commands::command::{ADMIN, BLOCKING, CONTAINER, DANGEROUS, NOSCRIPT, Run, SCRIPTS};
@@ -28,7 +28,7 @@ use polder_commands::scripting::Scripting;
 use polder_commands::{Command, Db, Foresight};
 pub use polder_commands::{Host, Progress, Session, session::Bare, settings};
 use polder_shm::fork;
-pub use polder_shm::fork::Shelter;
+pub use polder_shm::fork::{Shelter, generation};
 use polder_shm::layout::header;
 use polder_shm::mapping::{AttachError, CreateError, Residence};
 pub use polder_shm::pages::PageChoice;
@@ -36,8 +36,10 @@ use polder_shm::{Segment, SegmentName, SegmentOptions};
 use polder_table::Sight;
 pub use polder_table::{Counter, Limits, Policy, Stop, Table, Usage};
 use smallvec::SmallVec;
+use std::cell::Cell;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// An attached segment. Cheap to share between threads; every thread that calls gets a seat of its own.
 pub struct Memory {
@@ -47,6 +49,8 @@ pub struct Memory {
     callers: presence::Callers,
     /// When the memory's chores are due, if nobody else has done them; `u64::MAX` while somebody does them.
     chores_due_ms: AtomicU64,
+    /// What the segment said of who did them last, when it was this process.
+    tended_ms: AtomicU64,
 }
 
 /// What a door may know of a command before it calls it.
@@ -124,6 +128,8 @@ impl Default for Options {
 /// How often callers look whether chores are due, and how much of them one does at a time.
 const CHORES_PAUSE_MS: u64 = 100;
 const CHORES_US: u64 = 200;
+/// An end of a pause that comes early is seen within this time.
+pub(crate) const PAUSE_NAP: Duration = Duration::from_millis(20);
 
 /// Beyond so many keys in a batch those of calls with several are not looked ahead for: the first ones would have left the cache before
 /// they are used, and what is known of them takes memory that stays.
@@ -174,7 +180,13 @@ impl Memory {
     fn over(segment: std::sync::Arc<Segment>) -> Memory {
         let table = Table::over(segment);
         table.listen(&polder_hub::SINK);
-        Memory { table, hosts: OnceLock::new(), callers: presence::Callers::default(), chores_due_ms: AtomicU64::new(0) }
+        Memory {
+            table,
+            hosts: OnceLock::new(),
+            callers: presence::Callers::default(),
+            chores_due_ms: AtomicU64::new(0),
+            tended_ms: AtomicU64::new(0),
+        }
     }
 
     /// The process around the callers of this memory, where that is no server.
@@ -219,13 +231,16 @@ impl Memory {
         let _ = host.settings().join(&self.table);
         host.recorder().sample(&self.table, now_ms);
         host.keeper().attend(&self.table, host.settings());
-        let others_ms = self.table.segment().load(header::WARDEN);
-        if inside::chores_rest() || now_ms.saturating_sub(others_ms) < CHORES_PAUSE_MS {
+        let warden_ms = || self.table.segment().load(header::WARDEN);
+        let others = warden_ms() != self.tended_ms.load(Ordering::Relaxed);
+        if inside::chores_rest() || others && now_ms.saturating_sub(warden_ms()) < CHORES_PAUSE_MS {
             return CHORES_PAUSE_MS;
         }
         // Or the subscriptions of the dead would cost every change, where nobody is left who listens.
         polder_hub::sweep::some(&self.table);
-        self.table.chores(CHORES_US).clamp(1, CHORES_PAUSE_MS)
+        let pause_ms = self.table.chores(CHORES_US).clamp(1, CHORES_PAUSE_MS);
+        self.tended_ms.store(warden_ms(), Ordering::Relaxed);
+        pause_ms
     }
 
     /// Takes a segment's name away and tells all who are attached.
@@ -237,16 +252,59 @@ impl Memory {
         Segment::remove(&name)
     }
 
-    /// Whether CLIENT PAUSE holds callers back at present: one that runs a call waits for the end. Typed calls do not.
-    #[inline]
-    pub fn is_paused(&self) -> bool {
-        let (until_ms, _) = polder_hub::ask::paused(&self.table);
-        until_ms != 0 && until_ms > polder_base::time::now_ms()
+    /// How long CLIENT PAUSE holds back callers who write, or those who only read.
+    pub fn paused_for(&self, writes: bool) -> Duration {
+        match polder_hub::ask::paused(&self.table) {
+            (0, _) => Duration::ZERO,
+            (_, writers_only) if writers_only && !writes => Duration::ZERO,
+            (until_ms, _) => Duration::from_millis(until_ms.saturating_sub(now_ms())),
+        }
+    }
+
+    /// Whether there may be a pause, or a look at the chores is due: for calls that are too short to look at a clock.
+    #[inline(always)]
+    fn is_due(&self) -> bool {
+        /// A power of two: so many calls are shorter than the pause between two rounds of the chores.
+        const CALLS: u32 = 64;
+        thread_local! {
+            static MADE: Cell<u32> = const { Cell::new(0) };
+        }
+        let made = MADE.get().wrapping_add(1);
+        MADE.set(made);
+        made.is_multiple_of(CALLS) || self.table.segment().load(header::PAUSE) != 0
+    }
+
+    /// What is due before a short call.
+    #[cold]
+    #[inline(never)]
+    fn see_to(&self, writes: bool, waits: bool) -> Result<(), Stop> {
+        // In the midst of a transaction nothing else is begun, nor is waited with locks in hand.
+        let free = self.table.seat().is_ok_and(|seat| {
+            let free = seat.enter();
+            if free {
+                seat.leave();
+            }
+            free
+        });
+        if !free {
+            return Ok(());
+        }
+        self.tend();
+        loop {
+            let left = self.paused_for(writes);
+            if left.is_zero() {
+                return Ok(());
+            }
+            if !waits {
+                return Err(Stop::Busy);
+            }
+            std::thread::sleep(left.min(PAUSE_NAP));
+        }
     }
 
     /// Typed calls on a database (0 to 255).
     pub fn database(&self, number: u8) -> Database<'_> {
-        Database::of(&self.table, number.into())
+        Database::of(self, number.into())
     }
 
     /// The table, for floors that work below commands (verify, inspect, chores).

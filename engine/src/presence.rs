@@ -62,13 +62,28 @@ impl Card {
     /// What is wanted.
     #[inline]
     pub fn order(&self) -> Order {
-        Order::of(self.order.load(Ordering::Relaxed))
+        Order::of(self.order.load(Ordering::SeqCst))
     }
 
     /// Forgets what is wanted of its call: that has come to its end. Who was killed stays so.
     pub fn end_wait(&self) {
         self.waits.store(false, Ordering::SeqCst);
         self.forget_unblock();
+    }
+
+    /// Before its call is run again: keeps others from ending the wait. Answers false when somebody has done so, or is about to.
+    pub fn claim_wait(&self) -> bool {
+        self.waits.store(false, Ordering::SeqCst);
+        let free = self.order() == Order::None;
+        if !free {
+            self.go_on_waiting();
+        }
+        free
+    }
+
+    /// The end of what [`Card::claim_wait`] began, where it goes on waiting.
+    pub fn go_on_waiting(&self) {
+        self.waits.store(true, Ordering::SeqCst);
     }
 
     fn forget_unblock(&self) {

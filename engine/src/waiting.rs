@@ -21,6 +21,7 @@ struct Waiter<'c> {
     session: &'c mut Session,
     host: &'c dyn Host,
     reply: &'c mut dyn Reply,
+    card: Option<&'c Card>,
     progress: Progress,
     others: Ear<'c>,
 }
@@ -34,7 +35,7 @@ impl Hearer for Waiter<'_> {
         if client != self.session.id {
             self.others.retry(client);
         } else if self.progress != Progress::Answered {
-            self.progress = resume(self.table, self.session, self.host, self.reply);
+            self.progress = try_again(self.table, self.session, self.host, self.card, self.reply);
         }
     }
 
@@ -49,6 +50,18 @@ impl Hearer for Waiter<'_> {
     fn asked(&mut self, asker: Asker, words: &[&[u8]]) {
         self.others.asked(asker, words);
     }
+}
+
+/// Runs a call again that waits, unless somebody ends the wait: he has been told so ([`Progress::Busy`], to be looked at again).
+pub(crate) fn try_again(table: &Table, session: &mut Session, host: &dyn Host, card: Option<&Card>, reply: &mut dyn Reply) -> Progress {
+    if card.is_some_and(|card| !card.claim_wait()) {
+        return Progress::Busy;
+    }
+    let progress = resume(table, session, host, reply);
+    if let Some(card) = card.filter(|_| progress != Progress::Answered) {
+        card.go_on_waiting();
+    }
+    progress
 }
 
 /// Waits until the session's call has come to its end or its time is over.
@@ -78,10 +91,14 @@ pub(crate) fn obey(table: &Table, session: &mut Session, host: &dyn Host, order:
 fn wait_long(memory: &Memory, session: &mut Session, host: &dyn Host, card: Option<&Card>, reply: &mut dyn Reply) -> Progress {
     let table = memory.table();
     let until_ms = session.waiting.as_ref().map_or(0, |waiting| waiting.until_ms);
-    let mut waiter = Waiter { table, session, host, reply, progress: Progress::Waiting, others: Ear { memory } };
+    let mut waiter = Waiter { table, session, host, reply, card, progress: Progress::Waiting, others: Ear { memory } };
     loop {
         home::take_in(table, &mut waiter);
         if waiter.progress == Progress::Answered {
+            return Progress::Answered;
+        }
+        if let Some(order) = card.map(Card::order).filter(|order| *order != Order::None) {
+            obey(table, waiter.session, host, order, waiter.reply);
             return Progress::Answered;
         }
         if waiter.progress == Progress::Busy {
@@ -89,10 +106,6 @@ fn wait_long(memory: &Memory, session: &mut Session, host: &dyn Host, card: Opti
             let client = waiter.session.id;
             waiter.retry(client);
             continue;
-        }
-        if let Some(order) = card.map(Card::order).filter(|order| *order != Order::None) {
-            obey(table, waiter.session, host, order, waiter.reply);
-            return Progress::Answered;
         }
         let left = Duration::from_millis(until_ms.saturating_sub(now_ms()));
         if left.is_zero() {

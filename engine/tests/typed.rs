@@ -1,6 +1,9 @@
 //! The typed calls: what a program without a server sees.
 
-use polder_engine::{Memory, Options, Stop};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use polder_engine::{Caller, Counter, Memory, Options, Stop};
 
 /// A memory of its own, removed at the end.
 struct Scratch(Memory, String);
@@ -111,5 +114,44 @@ fn every_way_to_write_a_string_is_a_change_and_leaves_what_was_set() {
             assert_eq!(table.changes(), before + 1, "a key of {key_len}, a value of {size} bytes");
             assert_eq!(cache.get(&key).expect("readable"), Some(value), "a key of {key_len}");
         }
+    }
+}
+
+#[test]
+fn typed_calls_wait_for_the_end_of_a_pause() {
+    let scratch = Arc::new(Scratch::new("paused"));
+    let memory = Arc::new(Memory::attach(&Options { segment: scratch.1.clone(), ..Options::default() }).expect("attached"));
+    let mut caller = Caller::new(&memory);
+    scratch.0.database(0).set(b"k", b"v").expect("room");
+    for (mode, reads) in [("WRITE", true), ("ALL", false)] {
+        caller.run(&["CLIENT", "PAUSE", "60000", mode]).expect("paused");
+        let impatient = scratch.0.database(0).impatient(Duration::ZERO);
+        assert_eq!(impatient.get(b"k").is_ok(), reads);
+        let refused = [impatient.set(b"k", b"w").err(), impatient.add(b"n", 1).err(), impatient.remove(b"k").err()];
+        assert_eq!(refused, [const { Some(Stop::Busy) }; 3]);
+        let (said, heard) = std::sync::mpsc::channel();
+        let (other, begun) = (scratch.clone(), Instant::now());
+        let waiter = std::thread::spawn(move || said.send(other.0.database(0).set(b"k", b"v")).expect("the test waits"));
+        assert!(heard.recv_timeout(Duration::from_millis(100)).is_err());
+        // Nobody could say that it is over while all wait.
+        polder_hub::ask::unpause(memory.table());
+        assert_eq!(heard.recv_timeout(Duration::from_secs(20)), Ok(Ok(())));
+        assert!(begun.elapsed() < Duration::from_secs(20));
+        waiter.join().expect("an end");
+    }
+}
+
+#[test]
+fn typed_calls_alone_do_the_chores() {
+    let scratch = Scratch::new("chores");
+    let cache = scratch.0.database(0);
+    let soon = polder_base::time::now_ms() + 20;
+    (0..2_000u32).for_each(|number| cache.set_until(&number.to_le_bytes(), b"brief", soon).expect("room"));
+    cache.set(b"lasting", b"v").expect("room");
+    let begun = Instant::now();
+    // Nobody touches them.
+    while scratch.0.table().counter(Counter::Expired) < 2_000 {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{} are gone", scratch.0.table().counter(Counter::Expired));
+        assert!(cache.read(b"lasting", |value| value.is_some()).expect("readable"));
     }
 }

@@ -152,11 +152,19 @@ impl Record {
 
     /// Says that it is not to wait any longer; answers whether it did.
     pub fn end_wait(&self) -> bool {
-        let waited = self.waits.swap(false, Ordering::Relaxed);
-        if waited {
-            self.face().awaits.clear();
-        }
+        let waited = self.claim_wait();
+        self.face().awaits.clear();
         waited
+    }
+
+    /// Keeps others from ending its wait; answers false when somebody has ended it, who will say so to its thread.
+    pub fn claim_wait(&self) -> bool {
+        self.waits.swap(false, Ordering::Relaxed)
+    }
+
+    /// The end of what [`Record::claim_wait`] began: it goes on waiting.
+    pub fn go_on_waiting(&self) {
+        self.waits.store(true, Ordering::Relaxed);
     }
 
     /// The keys that a call waits for.

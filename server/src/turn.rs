@@ -60,6 +60,10 @@ const SWEEP_MS: u64 = 1000;
 const ACCEPT_REST_MS: u64 = 100;
 /// How much of the memory's chores is done at a time.
 const CHORES_US: u64 = 500;
+/// How soon what was swept is looked at again that somebody was reading.
+const RECLAIM_MS: u64 = 1;
+/// How often a thread frees some of what it has replaced, one after the other, at most: some milliseconds.
+const RECLAIMS_MAX: usize = 16;
 const HZ: Id = id("hz");
 /// How long a stopping thread waits for others to close their doors, and for slow readers to take their replies.
 const STOP_PATIENCE_MS: u64 = 2000;
@@ -263,6 +267,9 @@ impl Loop {
         }
         if !self.barred.is_empty() {
             due_ms = due_ms.min(self.retry_due_us.div_ceil(1000));
+        }
+        if self.process.memory.table().is_relieving() {
+            due_ms = due_ms.min(now_ms + RECLAIM_MS);
         }
         if owes(self.process.memory.table()) {
             due_ms = due_ms.min(now_ms + OWED_MS);
@@ -754,6 +761,11 @@ impl Loop {
             self.sweep_due_ms = self.now_ms + SWEEP_MS;
             self.sweep();
             self.tick();
+            // Or what it has replaced last would stay as long as it has nothing to do.
+            self.reclaim();
+        }
+        if self.process.memory.table().is_relieving() {
+            self.reclaim();
         }
         self.end_waits();
         if self.accept_due_ms != 0 && self.now_ms >= self.accept_due_ms {
@@ -774,6 +786,11 @@ impl Loop {
             process.keeper().attend(table, &process.settings);
             process.chores_done(now_ms() + pause_ms);
         }
+    }
+
+    /// Frees what the thread has replaced, as far as nobody reads it any more.
+    fn reclaim(&self) {
+        (0..RECLAIMS_MAX).take_while(|_| self.process.memory.table().reclaim()).for_each(drop);
     }
 
     /// Closes who has been idle, or has read too little, for too long.

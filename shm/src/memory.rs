@@ -51,23 +51,13 @@ impl Seat {
         let class = class_of(length + HEADER_BYTES as usize);
         // First, since a new block of the journal comes out of a cache, too, perhaps this one.
         self.ready_item()?;
-        let node = self.top(class).or_else(|fault| self.top_after_all(class, fault))?;
+        let node = self.top(class)?;
         self.note(Tag::New, node, class as u64)?;
         self.pop(class);
         self.prefetch_top(class, length);
         let epoch = self.segment.observe(header::EPOCH);
         self.segment.store(node, NodeHeader::new(epoch, kind, length).0);
         Ok(ref_to(node))
-    }
-
-    /// The same where there is no memory: unless what this seat has retired can be freed now.
-    #[cold]
-    fn top_after_all(&self, class: usize, fault: Fault) -> Result<u64, Fault> {
-        if !matches!(fault, Fault::Full(_)) || self.get(at::RETIRED_TAIL) == self.get(at::RETIRED_HEAD) {
-            return Err(fault);
-        }
-        self.reclaim_until(Instant::now() + SLAB_PATIENCE);
-        self.top(class)
     }
 
     /// Brings the node near that will be taken next, if it is one of those that trees are made of: it was freed a while ago, and all of it is written
@@ -100,12 +90,17 @@ impl Seat {
 
     /// Puts a node into the cache, which is emptied by half into the slabs first if it is full.
     pub(crate) fn push(&self, class: usize, node: u64) {
-        if self.get(cache_count(class)) as usize >= cache_slots(class) {
+        if self.get(cache_count(class)) >= self.cache_most(class) {
             self.flush(class);
         }
         let count = self.get(cache_count(class));
         self.set(cache_slot(class, count), node);
         self.set(cache_count(class), count + 1);
+    }
+
+    /// How many nodes of `class` the seat keeps at hand: few in a small segment, since each may keep a slab from other sizes.
+    fn cache_most(&self, class: usize) -> u64 {
+        self.cache_share.min(cache_slots(class) as u64)
     }
 
     /// Whether the cache of `class` holds `node`.
@@ -159,7 +154,7 @@ impl Seat {
             let mut busy = None;
             match self.lock_slab(class, everywhere) {
                 Search::Locked(slab) => {
-                    self.take_nodes(slab, class, cache_slots(class) as u64 / 2);
+                    self.take_nodes(slab, class, self.cache_most(class) / 2);
                     if self.get(cache_count(class)) > 0 {
                         return Ok(());
                     }
@@ -370,7 +365,7 @@ impl Seat {
     /// Puts half of the cache of `class` back into its slabs.
     #[cold]
     fn flush(&self, class: usize) {
-        let goal = cache_slots(class) as u64 / 2;
+        let goal = self.cache_most(class) / 2;
         while self.get(cache_count(class)) > goal {
             let count = self.get(cache_count(class));
             let slab_of = |slot: u64| (self.get(cache_slot(class, slot)) - self.segment.geometry().slabs_at) / crate::class::SLAB_BYTES;
@@ -501,9 +496,9 @@ impl Seat {
         }
     }
 
-    /// Gives the cached nodes of a seat that nobody sits on back to their slabs, but for slabs that others hold: they may be stopped. Nobody
-    /// would use what lies there until the next thread happens to sit down, and many have come and gone.
-    pub(crate) fn return_caches(&self) {
+    /// Gives the cached nodes back to their slabs, but for slabs that others hold: they may be stopped. For a seat that nobody sits on, where nobody
+    /// would use what lies there until the next thread happens to sit down, and many have come and gone; and for who finds no memory.
+    pub fn return_caches(&self) {
         for class in 0..CLASSES {
             loop {
                 let count = self.get(cache_count(class));

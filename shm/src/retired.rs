@@ -263,6 +263,11 @@ impl Seat {
         more
     }
 
+    /// How many retired nodes this seat has freed.
+    pub fn freed(&self) -> u64 {
+        self.freed.get()
+    }
+
     /// Whose entries need not be looked at: of the pins that hold something back, the one that has for longest.
     fn choose_holder(&self, pins: &[(u64, u64)]) {
         let mut pass = self.pass.get();
@@ -397,6 +402,7 @@ impl Seat {
             self.push(class, offset);
         }
         self.segment.store(entry, 0);
+        self.freed.set(self.freed.get() + 1);
         self.add(at::RETIRED_BYTES, (class_bytes(class)).wrapping_neg());
     }
 

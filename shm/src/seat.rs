@@ -24,6 +24,9 @@ use crate::{crash, fork, lock, recover};
 
 /// How long whoever looks after a gone seat frees what was retired there; the next one goes on.
 const GONE_PATIENCE: Duration = Duration::from_millis(2);
+/// A seat keeps so many nodes of each class at hand as there are slabs, divided by this, and no less than the other.
+const CACHE_SHARE: u64 = 32;
+const CACHE_SHARE_MIN: u64 = 4;
 
 /// A thread's place in a segment. Not shared between threads.
 pub struct Seat {
@@ -48,6 +51,10 @@ pub struct Seat {
     pub(crate) reclaim_at: Cell<u64>,
     /// How far the reclamation has come.
     pub(crate) pass: Cell<Pass>,
+    /// How many nodes of a class it keeps at hand at most: a part of the segment's slabs.
+    pub(crate) cache_share: u64,
+    /// Retired nodes that have been freed.
+    pub(crate) freed: Cell<u64>,
     pins: Cell<u32>,
     /// How often others had the lock of late: see [`Seat::stand_back`].
     pub(crate) collisions: Cell<u32>,
@@ -160,6 +167,8 @@ impl Seat {
             last_epoch: Cell::new(0),
             reclaim_at: Cell::new(0),
             pass: Cell::default(),
+            cache_share: (segment.geometry().slabs_max / CACHE_SHARE).max(CACHE_SHARE_MIN),
+            freed: Cell::new(0),
             pins: Cell::new(0),
             collisions: Cell::new(0),
             lost_seen: Cell::new(0),

@@ -63,13 +63,11 @@ impl Table {
         if !self.sweep(end) || evicts && self.evict(Some(end)) && self.claimed() > self.limits().memory_max {
             due_ms = due_ms.min(1);
         }
-        if let Ok(seat) = self.seat()
-            && seat.enter()
-        {
-            if seat.reclaim_until(end) {
+        while self.reclaim() {
+            if Instant::now() >= end {
                 due_ms = due_ms.min(1);
+                break;
             }
-            seat.leave();
         }
         due_ms
     }
@@ -210,6 +208,17 @@ impl Table {
             if end.is_some_and(|end| Instant::now() > end) {
                 return true;
             }
+            // What a FLUSH has left goes before any key does. Trees count until they have been taken apart.
+            if self.litter().next().is_some() || self.relief.is_hopeful() {
+                let swept = self.sweep_once();
+                self.reclaim();
+                if self.claimed() <= limits.memory_max + limits.memory_max / 20 {
+                    return true;
+                }
+                if matches!(swept, Ok(Swept::Some | Swept::All)) {
+                    continue;
+                }
+            }
             if limits.policy == Policy::NoEviction || draws > DRAWS_MAX {
                 return false;
             }
@@ -290,31 +299,65 @@ impl Table {
 
     /// Frees flushed databases, extent by extent; answers whether all is swept.
     fn sweep(&self, end: Instant) -> bool {
-        let segment = self.segment();
-        for cell in (0..GARBAGE_SLOTS).map(|cell| GARBAGE_AT + cell * 8) {
-            let node = segment.observe(cell);
-            if node == 0 || snapshot::is_wanted(segment, node) {
-                continue;
+        loop {
+            let swept = self.sweep_once();
+            // At once, or the list of what it retires would take the memory that it is to free.
+            let freed = self.reclaim();
+            match swept {
+                Ok(Swept::Some | Swept::All) => {}
+                // Somebody else is at it, or it is done.
+                Ok(Swept::Nothing) => return self.litter().next().is_none(),
+                Err(Stop::Fault(Fault::Full(_))) if freed => {}
+                Err(_) => return false,
             }
-            let Ok(txn) = self.begin(Mode::Write) else { return false };
-            loop {
-                match txn.sweep_step(cell, node) {
-                    Ok(true) if Instant::now() < end => continue,
-                    Ok(more) => {
-                        if more {
-                            return false;
-                        }
-                        break;
-                    }
-                    Err(_) => {
-                        txn.seat.rollback();
-                        return false;
-                    }
-                }
+            if Instant::now() >= end {
+                return self.litter().next().is_none();
             }
         }
-        true
     }
+
+    /// One step of the sweep.
+    fn sweep_once(&self) -> Result<Swept, Stop> {
+        let mut outcome = Ok(Swept::Nothing);
+        for (cell, node) in self.litter() {
+            let txn = self.begin(Mode::Write)?;
+            outcome = txn.sweep_step(cell, node);
+            match &outcome {
+                Ok(Swept::Some | Swept::All) | Err(Stop::Fault(_)) => break,
+                // Somebody holds a key there, and may be stopped: there may be another one.
+                _ => {}
+            }
+        }
+        outcome
+    }
+
+    /// Flushed databases that may be swept, and the cells that name them.
+    pub(crate) fn litter(&self) -> impl Iterator<Item = (u64, u64)> {
+        let segment = self.segment();
+        let cells = (0..GARBAGE_SLOTS).map(|cell| GARBAGE_AT + cell * 8);
+        let filled = cells.map(|cell| (cell, segment.observe(cell))).filter(|(_, node)| *node != 0);
+        filled.filter(|(_, node)| !snapshot::is_wanted(segment, *node))
+    }
+
+    /// Frees some of what this thread has retired and nobody can be looking at any more; answers whether there was any.
+    pub fn reclaim(&self) -> bool {
+        let Some(seat) = self.seat().ok().filter(|seat| seat.enter()) else { return false };
+        let freed = seat.freed();
+        seat.reclaim_until(Instant::now());
+        seat.leave();
+        seat.freed() != freed
+    }
+}
+
+/// What a step of the sweep has come to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Swept {
+    /// An extent is gone, and there may be more.
+    Some,
+    /// The rest is gone.
+    All,
+    /// Somebody else is at it, or has been.
+    Nothing,
 }
 
 /// What of a key has expired.
@@ -409,52 +452,52 @@ impl Txn<'_> {
     /// Sweeps one flushed database wholly; the transaction has just been rolled back.
     pub(crate) fn sweep_some(&self) {
         let segment = self.segment();
-        let filled: Vec<u64> = (0..GARBAGE_SLOTS).map(|cell| GARBAGE_AT + cell * 8).filter(|cell| segment.observe(*cell) != 0).collect();
-        let free = filled.iter().find(|cell| !snapshot::is_wanted(segment, segment.observe(**cell)));
-        if free.is_none() {
+        if self.table.litter().next().is_none() {
             // Nobody waits for who takes a snapshot.
             segment.break_snapshot(segment.snapshot());
         }
-        let Some(cell) = free.or(filled.first()).copied() else { return };
-        let node = segment.observe(cell);
+        let Some((cell, node)) = self.table.litter().next() else { return };
         loop {
             match self.sweep_step(cell, node) {
-                Ok(true) => {}
-                Ok(false) => {
+                Ok(Swept::Some) => {}
+                Ok(Swept::All | Swept::Nothing) => {
                     // Another sweeper is at it, and may be stopped.
                     if self.is_impatient() && segment.observe(cell) == node {
                         self.trouble(Stop::Busy);
                     }
                     return;
                 }
-                Err(stop) => {
-                    self.seat.rollback();
-                    match stop {
-                        Stop::Retry if self.is_impatient() => return self.trouble(Stop::Busy),
-                        Stop::Retry => {}
-                        stop => return self.trouble(stop),
-                    }
-                }
+                Err(Stop::Retry) if self.is_impatient() => return self.trouble(Stop::Busy),
+                Err(Stop::Retry) => {}
+                Err(stop) => return self.trouble(stop),
             }
         }
     }
 
-    /// Frees one extent of a flushed database, or, when none is left, the database; answers whether there is more to do.
-    fn sweep_step(&self, cell: u64, node: u64) -> Result<bool, Stop> {
+    /// Frees one extent of a flushed database or, when none is left, the database.
+    pub(crate) fn sweep_step(&self, cell: u64, node: u64) -> Result<Swept, Stop> {
+        let swept = self.sweep_some_of(cell, node);
+        match swept {
+            Ok(Swept::Some | Swept::All) => self.table.relief.hope(),
+            _ => self.seat.rollback(),
+        }
+        swept
+    }
+
+    fn sweep_some_of(&self, cell: u64, node: u64) -> Result<Swept, Stop> {
         let segment = self.segment();
         // Somebody who is stopped while he sweeps or holds a key stops the sweep, and nobody else.
         let ours = matches!(self.seat.lock(SWEEP_LOCK, Some(Instant::now() + PATIENCE))?, Locked::Ours(_));
         if !ours || node == 0 || segment.observe(cell) != node {
-            self.seat.rollback();
-            return Ok(false);
+            return Ok(Swept::Nothing);
         }
         if !segment.check(node, 64) {
             return Err(Fault::Damaged { what: "a flushed database" }.into());
         }
         let directory = segment.load(node + database::DIRECTORY);
         match self.first_extent(directory, 0)? {
-            Some((found, _)) => self.sweep_extent(&found).map(|()| true),
-            None => self.sweep_rest(cell, node, directory).map(|()| false),
+            Some((found, _)) => self.sweep_extent(&found).map(|()| Swept::Some),
+            None => self.sweep_rest(cell, node, directory).map(|()| Swept::All),
         }
     }
 

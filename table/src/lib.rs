@@ -18,6 +18,7 @@ mod plain;
 mod quick;
 mod raw;
 mod record;
+mod relief;
 mod report;
 mod sample;
 mod scan;

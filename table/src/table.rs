@@ -15,6 +15,7 @@ use crate::directory::{self, Slot, database, map_at};
 use crate::entry;
 use crate::hash::FREE;
 use crate::lookup::{self, Live};
+use crate::relief::Relief;
 use crate::scratch::Loan;
 use crate::sight::Sight;
 use crate::txn::Txn;
@@ -25,6 +26,7 @@ pub struct Table {
     random: AtomicU64,
     /// The densest extent met so far (bits of an f64): what makes a draw of a key fair.
     density: AtomicU64,
+    pub(crate) relief: Relief,
     /// Who is told of changes.
     pub(crate) sink: std::sync::OnceLock<&'static dyn ChangeSink>,
 }
@@ -65,7 +67,13 @@ impl Table {
     /// The table of an attached segment. A new segment's table needs no making: databases come with their first key.
     pub fn over(segment: Arc<Segment>) -> Table {
         let seed = segment.load(header::SECRET) ^ polder_base::time::now_us();
-        Table { segment, random: AtomicU64::new(seed | 1), density: AtomicU64::new(0), sink: std::sync::OnceLock::new() }
+        Table {
+            segment,
+            random: AtomicU64::new(seed | 1),
+            density: AtomicU64::new(0),
+            relief: Relief::default(),
+            sink: std::sync::OnceLock::new(),
+        }
     }
 
     /// The segment.

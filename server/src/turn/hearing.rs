@@ -127,14 +127,19 @@ impl Loop {
             }
             return;
         }
+        // Who has unblocked it has been told that it gets nothing.
+        if !connection.record.claim_wait() {
+            return;
+        }
         let until_ms = connection.session.waiting.as_ref().map_or(0, |waiting| waiting.until_ms);
-        let Connection { session, output, .. } = &mut **connection;
+        let Connection { session, output, record, .. } = &mut **connection;
         output.lend(|| self.pool.take());
         session.turn_ms = self.now_ms;
         session.patience_us = self.patience_us;
         match resume(self.process.memory.table(), session, &*self.process, output) {
-            Progress::Waiting => {}
+            Progress::Waiting => record.go_on_waiting(),
             Progress::Busy => {
+                record.go_on_waiting();
                 self.patience_us = SPENT_PATIENCE_US;
                 if !self.barred.contains(&slot) {
                     self.barred.push_back(slot);
@@ -174,7 +179,10 @@ impl Loop {
             && until_ms <= self.now_ms
         {
             self.deadlines.pop_first();
-            self.give_up(client, false);
+            // Unless somebody has unblocked it: that is told by a letter.
+            if self.process.clients.find(client).is_some_and(|record| record.claim_wait()) {
+                self.give_up(client, false);
+            }
         }
         self.send_told();
     }

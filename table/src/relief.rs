@@ -1,0 +1,120 @@
+//! Relief: who writes and finds no memory, while some is on its way back, helps it along and tries again.
+//!
+//! FLUSHALL leaves its keys to the sweep, and what goes out of use is free when no pin can see it any more. So memory may seem full for a
+//! moment. Who meets that moment sweeps a step and frees what its own seat has retired; it tries again as long as it frees something, and for
+//! [`HOPE_MS`] after the last step of a sweep, whoever made it. Then memory is full.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use polder_base::Fault;
+use polder_base::time::coarse_ms;
+use polder_shm::layout::seat as at;
+
+use crate::api::Stop;
+use crate::chores::Swept;
+use crate::table::Table;
+use crate::txn::Txn;
+
+/// How long after the last step of a sweep something may be expected to come free: when the turns end that hold pins, and who swept comes
+/// by again.
+const HOPE_MS: u64 = 300;
+/// How often it is looked for what has come free, one time after the other, at most.
+const RECLAIMS_MAX: usize = 16;
+/// How long who waits for that rests.
+const REST: Duration = Duration::from_millis(1);
+
+/// What this process has seen of it.
+#[derive(Default)]
+pub(crate) struct Relief {
+    /// The flushed databases, and the bytes that wait for readers, at the last look.
+    litter: AtomicU64,
+    retired: AtomicU64,
+    /// Until when there is hope.
+    until_ms: AtomicU64,
+}
+
+impl Relief {
+    /// Says that a step of a sweep has been made.
+    pub fn hope(&self) {
+        self.until_ms.store(coarse_ms() + HOPE_MS, Ordering::Relaxed);
+    }
+
+    /// Whether what steps have freed may still be on its way.
+    pub fn is_hopeful(&self) -> bool {
+        let until_ms = self.until_ms.load(Ordering::Relaxed);
+        until_ms != 0 && coarse_ms() < until_ms
+    }
+}
+
+/// A part of the segment that makes a difference.
+const PART: u64 = 64;
+
+impl Table {
+    /// Whether this process has swept of late: what its threads have retired by that goes as soon as the pins of others allow it.
+    pub fn is_relieving(&self) -> bool {
+        self.relief.is_hopeful()
+    }
+
+    /// Whether others have swept since the last look, or what is on its way back has become much more or less.
+    fn others_move(&self) -> bool {
+        let (relief, segment) = (&self.relief, self.segment());
+        let litter = self.litter().fold(0u64, |sum, (cell, node)| sum.wrapping_mul(31).wrapping_add(cell ^ node));
+        let retired = segment.sum_over_seats(at::RETIRED_BYTES);
+        let (old_litter, old) = (relief.litter.swap(litter, Ordering::Relaxed), relief.retired.load(Ordering::Relaxed));
+        let differs = retired.abs_diff(old) > segment.geometry().ceiling / PART;
+        if differs {
+            relief.retired.store(retired, Ordering::Relaxed);
+        }
+        litter != old_litter || differs
+    }
+}
+
+impl Txn<'_> {
+    /// To be asked by an aborted transaction whose work has stopped with this: whether it is to be run again, since there may be memory now.
+    ///
+    /// # Errors
+    /// [`Stop::Busy`] where there may be some soon and the transaction does not wait for that; `stop`.
+    #[cold]
+    pub fn await_room(&self, stop: Stop) -> Result<(), Stop> {
+        if !matches!(stop, Stop::Fault(Fault::Full(_))) {
+            return Err(stop);
+        }
+        let freed = self.seat.freed();
+        self.sweep_for_room();
+        if self.table.others_move() {
+            self.table.relief.hope();
+        }
+        // Nothing that was found is used any more (T3). What its thread's own pin holds back comes free with the end of a server's turn.
+        self.seat.unpin();
+        let mut before = self.seat.freed();
+        for _ in 0..RECLAIMS_MAX {
+            self.seat.reclaim_until(Instant::now() + REST);
+            if self.seat.freed() == std::mem::replace(&mut before, self.seat.freed()) {
+                break;
+            }
+        }
+        self.seat.pin();
+        if self.seat.freed() != freed {
+            // Nodes at hand may be all that keeps slabs from another size.
+            self.seat.return_caches();
+            return Ok(());
+        }
+        if !self.table.relief.is_hopeful() {
+            return Err(stop);
+        }
+        if self.is_impatient() {
+            return Err(Stop::Busy);
+        }
+        self.seat.unpin();
+        std::thread::sleep(REST);
+        self.seat.pin();
+        Ok(())
+    }
+
+    /// Sweeps a step.
+    fn sweep_for_room(&self) {
+        let mut steps = self.table.litter().map(|(cell, node)| self.sweep_step(cell, node));
+        steps.any(|step| matches!(step, Ok(Swept::Some | Swept::All)));
+    }
+}
