@@ -49,3 +49,18 @@ class Caller:
     def rest(self, seconds: float) -> None: ...
     def hear(self) -> List[Any]: ...
     def fileno(self) -> int: ...
+
+@final
+class Short:
+    def __new__(
+        cls,
+        caller: Caller,
+        command: bytes,
+        least: int,
+        most: int,
+        defaults: List[bytes],
+        callback: Optional[Callable[..., Any]],
+        client: Callable[[], Any],
+        method: str,
+    ) -> Short: ...
+    def __call__(self, *args: Any, **options: Any) -> Any: ...

@@ -12,12 +12,13 @@ from redis._parsers import BaseParser
 from redis.client import EMPTY_RESPONSE, NEVER_DECODE
 from redis.connection import AbstractConnection
 
-from polder._polder import PLAIN, Caller, Ended, Fault, Memory
+from polder._polder import PLAIN, Caller, Ended, Fault, Memory, Short
 from polder.cache import Cache
 
 _memories = {}
 _lock = threading.Lock()
 _pools = weakref.WeakSet()
+_clients = weakref.WeakSet()
 
 
 def memory(name: str, ceiling: Optional[int] = None, create: bool = True) -> Memory:
@@ -36,6 +37,9 @@ def _renew_locks():
     _lock = threading.Lock()
     for pool in list(_pools):
         pool._lock, pool._fork_lock = threading.Lock(), threading.Lock()
+    # It may have been inside a call, too.
+    for client in list(_clients):
+        client._shut()
 
 
 os.register_at_fork(after_in_child=_renew_locks)
@@ -124,9 +128,9 @@ class Connection(AbstractConnection):
                     raise reply
         return caller
 
-    def plain_call(self):
-        """What runs calls that never wait, with replies decoded as this connection's are."""
-        return self._introduced(self.encoder.decode_responses).call
+    def plain_caller(self):
+        """One for calls that never wait, with replies decoded as this connection's are."""
+        return self._introduced(self.encoder.decode_responses)
 
     def _greeting(self):
         """What a connection says first."""
@@ -248,16 +252,63 @@ class PubSub(redis.client.PubSub):
         return super().run_in_thread(*args, **kwargs)
 
 
+# The methods that are called most: the command, how many arguments they may have, and what the last of them are if they are left out. Their
+# arguments are those of the command, in its order.
+_SHORT = {
+    "append": ("APPEND", 2, 2),
+    "decr": ("DECRBY", 1, 2, b"1"),
+    "decrby": ("DECRBY", 1, 2, b"1"),
+    "delete": ("DEL", 1, 100),
+    "exists": ("EXISTS", 1, 100),
+    "expire": ("EXPIRE", 2, 2),
+    "get": ("GET", 1, 1),
+    "getdel": ("GETDEL", 1, 1),
+    "hdel": ("HDEL", 2, 100),
+    "hexists": ("HEXISTS", 2, 2),
+    "hget": ("HGET", 2, 2),
+    "hgetall": ("HGETALL", 1, 1),
+    "hincrby": ("HINCRBY", 2, 3, b"1"),
+    "hlen": ("HLEN", 1, 1),
+    "hset": ("HSET", 3, 3),
+    "incr": ("INCRBY", 1, 2, b"1"),
+    "incrby": ("INCRBY", 1, 2, b"1"),
+    "lindex": ("LINDEX", 2, 2),
+    "llen": ("LLEN", 1, 1),
+    "lpop": ("LPOP", 1, 1),
+    "lpush": ("LPUSH", 2, 100),
+    "lrange": ("LRANGE", 3, 3),
+    "pexpire": ("PEXPIRE", 2, 2),
+    "pttl": ("PTTL", 1, 1),
+    "rpop": ("RPOP", 1, 1),
+    "rpush": ("RPUSH", 2, 100),
+    "sadd": ("SADD", 2, 100),
+    "scard": ("SCARD", 1, 1),
+    "set": ("SET", 2, 2),
+    "setex": ("SETEX", 3, 3),
+    "sismember": ("SISMEMBER", 2, 2),
+    "smembers": ("SMEMBERS", 1, 1),
+    "srem": ("SREM", 2, 100),
+    "strlen": ("STRLEN", 1, 1),
+    "ttl": ("TTL", 1, 1),
+    "zcard": ("ZCARD", 1, 1),
+    "zincrby": ("ZINCRBY", 3, 3),
+    "zrem": ("ZREM", 2, 100),
+    "zscore": ("ZSCORE", 2, 2),
+}
+
+
 class Polder(redis.Redis):
     """redis-py's client on an attached memory; see ``attach``.
 
     Calls that never wait and belong to no connection (``PLAIN``: GET, HSET, ZADD, ...) take a shorter way than through a pool of connections: one
-    caller serves all threads, since such a call is over before another thread gets its turn.
+    caller serves all threads, since such a call is over before another thread gets its turn. The methods in ``_SHORT`` are hidden behind ways to the
+    very caller, as attributes of the client, once it has made its first call; a subclass's own methods are not.
     """
 
     def __init__(self, *args, **options):
         self._call = None
         super().__init__(*args, **options)
+        _clients.add(self)
 
     @property
     def memory(self) -> Memory:
@@ -272,19 +323,36 @@ class Polder(redis.Redis):
         return PubSub(self.connection_pool, event_dispatcher=self._event_dispatcher, **kwargs)
 
     def close(self):
-        self._call = None
+        self._shut()
         super().close()
 
+    def set_response_callback(self, command, callback):
+        super().set_response_callback(command, callback)
+        self._shut()
+
+    def _shut(self):
+        """Forgets the short ways; the next call opens them again."""
+        self._call = None
+        for name in _SHORT:
+            self.__dict__.pop(name, None)
+
     def _open(self):
-        """Makes the short way, if there is one: what runs a call, or says that it does not."""
+        """Makes the short ways, if there are any: answers what runs a call, or says that it does not."""
         pool = self.connection_pool
         encoder = pool.get_encoder()
         usual = encoder.encoding.lower() in ("utf-8", "utf8") and encoder.encoding_errors == "strict"
         if not usual or self.connection is not None or not issubclass(pool.connection_class, Connection):
             call = self._call = _unfit
             return call
-        connection = pool.connection_class(**pool.connection_kwargs)
-        call = self._call = connection.plain_call()
+        caller = pool.connection_class(**pool.connection_kwargs).plain_caller()
+        call = self._call = caller.call
+        own, kind = weakref.ref(self), type(self)
+        # What a subclass sees all calls by, it is to see them by.
+        hidden = _SHORT.items() if kind.execute_command is Polder.execute_command else ()
+        for name, (command, least, most, *rest) in hidden:
+            if getattr(kind, name) is getattr(Polder, name):
+                callback = _get(self.response_callbacks, command)
+                self.__dict__[name] = Short(caller, command.encode(), least, most, rest, callback, own, name)
         return call
 
     def execute_command(self, *args, **options):
@@ -297,7 +365,7 @@ class Polder(redis.Redis):
                     return options[EMPTY_RESPONSE]
                 raise
             except (Ended, Fault) as failure:
-                self._call = None
+                self._shut()
                 raise redis.ConnectionError(str(failure)) from failure
             if reply is not NotImplemented:
                 callback = _get(self.response_callbacks, name)
@@ -307,15 +375,6 @@ class Polder(redis.Redis):
                 options.pop(EMPTY_RESPONSE, None)
                 return callback(reply, **options)
         return super().execute_command(*args, **options)
-
-    # The two that are called most, without a look at options that are not there.
-    def get(self, name):
-        return self.execute_command("GET", name)
-
-    def set(self, name, value, *args, **options):
-        if args or options:
-            return super().set(name, value, *args, **options)
-        return self.execute_command("SET", name, value)
 
 
 def _unfit(*_):

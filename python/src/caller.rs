@@ -1,18 +1,19 @@
 //! Every command by its arguments: what redis-py takes for a connection stands on this.
 use std::os::fd::IntoRawFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
-use polder_engine::{Answer, Error, Item, Protocol};
+use polder_engine::{Answer, Error, Item, Protocol, generation};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyFloat, PyInt, PyList, PyNotImplemented, PyString, PyTuple};
 use smallvec::SmallVec;
 
-use crate::{Memory, failed};
+use crate::{Ended, Memory, failed};
 
 /// An argument as redis-py encodes it with its default encoding, where it is of one of the four types that need no thought.
-fn word<'p>(arg: &Bound<'p, PyAny>) -> PyResult<Option<Bound<'p, PyBytes>>> {
+pub fn word<'p>(arg: &Bound<'p, PyAny>) -> PyResult<Option<Bound<'p, PyBytes>>> {
     if let Ok(bytes) = arg.cast_exact::<PyBytes>() {
         return Ok(Some(bytes.clone()));
     }
@@ -25,10 +26,25 @@ fn word<'p>(arg: &Bound<'p, PyAny>) -> PyResult<Option<Bound<'p, PyBytes>>> {
     Ok(None)
 }
 
+/// The words of a call.
+pub type Words<'p> = SmallVec<[Bound<'p, PyBytes>; 8]>;
+
+/// Runs what may take its time, while others run.
+fn patiently<R: Send>(py: Python<'_>, caller: &mut polder_engine::Caller, work: impl FnOnce(&mut polder_engine::Caller) -> R + Send) -> R {
+    py.detach(|| {
+        caller.hurry(false);
+        let done = work(caller);
+        caller.hurry(true);
+        done
+    })
+}
+
 /// To a memory what a connection is to a server. One call at a time.
 #[pyclass(frozen, module = "polder._polder")]
 pub struct Caller {
     caller: Mutex<polder_engine::Caller>,
+    /// The generation of the process that used it last.
+    generation: AtomicU64,
     /// Makes an exception of an error's text.
     error: Py<PyAny>,
     /// Texts come as str (UTF-8) and not as bytes.
@@ -46,7 +62,9 @@ impl Caller {
             3 => Protocol::Resp3,
             other => return Err(PyValueError::new_err(format!("there is no protocol {other}"))),
         };
-        Ok(Caller { caller: Mutex::new(polder_engine::Caller::speaking(&memory.memory, protocol)), error, decode })
+        let mut caller = polder_engine::Caller::speaking(&memory.memory, protocol);
+        caller.hurry(true);
+        Ok(Caller { caller: Mutex::new(caller), generation: AtomicU64::new(generation()), error, decode })
     }
 
     /// Begins a call that may wait: its replies, or None while it waits.
@@ -54,9 +72,10 @@ impl Caller {
         let args: Vec<&[u8]> = args.iter().map(|arg| arg.as_bytes()).collect();
         let mut caller = self.own()?;
         let own = &mut *caller;
-        let answered = match args.first().and_then(|name| polder_engine::nature(name)) {
-            Some(nature) if nature.long => py.detach(|| own.start(&args)),
-            _ => own.start(&args),
+        let long = args.first().and_then(|name| polder_engine::nature(name)).is_some_and(|nature| nature.long);
+        let answered = match if long { Err(Error::Busy) } else { own.start(&args) } {
+            Err(Error::Busy) => patiently(py, own, |own| own.start(&args)),
+            answered => answered,
         };
         drop(caller);
         self.progressed(py, answered)
@@ -67,23 +86,16 @@ impl Caller {
     #[pyo3(signature = (*args))]
     fn call<'p>(&self, args: &Bound<'p, PyTuple>) -> PyResult<Bound<'p, PyAny>> {
         let py = args.py();
-        let mut words: SmallVec<[Bound<'p, PyBytes>; 8]> = SmallVec::new();
+        let mut words = Words::new();
         for arg in args.iter_borrowed() {
             match word(&arg)? {
                 Some(word) => words.push(word),
                 None => return Ok(PyNotImplemented::get(py).to_owned().into_any()),
             }
         }
-        let words: SmallVec<[&[u8]; 8]> = words.iter().map(|word| word.as_bytes()).collect();
-        // Python code may run while a reply is taken over (the collector's finalizers), and call in here again.
-        let Ok(mut caller) = self.caller.try_lock() else { return Ok(PyNotImplemented::get(py).to_owned().into_any()) };
-        match caller.show(&words, |item| self.value(py, item)) {
-            Ok(reply) => reply,
-            Err(Error::Refused(text)) => {
-                drop(caller);
-                Err(PyErr::from_value(self.error(py, text.as_bytes())?))
-            }
-            Err(error) => Err(failed(error)),
+        match self.attempt(py, &words)? {
+            Some(reply) => Ok(reply),
+            None => Ok(PyNotImplemented::get(py).to_owned().into_any()),
         }
     }
 
@@ -93,8 +105,12 @@ impl Caller {
     }
 
     /// Whether that is so because it listens in another thread, or in the process that this one was forked from.
-    fn is_elsewhere(&self) -> PyResult<bool> {
-        Ok(matches!(self.own()?.admit(), Err(Error::WrongThread | Error::Forked)))
+    fn is_elsewhere(&self, py: Python<'_>) -> PyResult<bool> {
+        match self.own() {
+            Ok(mut caller) => Ok(matches!(caller.admit(), Err(Error::WrongThread | Error::Forked))),
+            Err(busy) if busy.is_instance_of::<Ended>(py) => Ok(true),
+            Err(error) => Err(error),
+        }
     }
 
     /// Goes on with it.
@@ -144,12 +160,49 @@ impl Caller {
 }
 
 impl Caller {
+    /// The reply to a call that never waits for a key; `None` where another thread is at it.
+    pub fn attempt<'p>(&self, py: Python<'p>, words: &Words<'p>) -> PyResult<Option<Bound<'p, PyAny>>> {
+        let words: SmallVec<[&[u8]; 8]> = words.iter().map(|word| word.as_bytes()).collect();
+        // Python code may run while a reply is taken over (the collector's finalizers), and call in here again.
+        let Ok(mut caller) = self.caller.try_lock() else { return Ok(None) };
+        self.generation.store(generation(), Ordering::Relaxed);
+        let shown = match caller.show(&words, |item| self.value(py, item)) {
+            Err(Error::Busy) => patiently(py, &mut caller, |own| own.run(&words)).map(|answer| self.value(py, answer.item())),
+            shown => shown,
+        };
+        match shown {
+            Ok(reply) => reply.map(Some),
+            Err(Error::Refused(text)) => {
+                drop(caller);
+                Err(PyErr::from_value(self.error(py, text.as_bytes())?))
+            }
+            Err(error) => Err(failed(error)),
+        }
+    }
+
     fn own(&self) -> PyResult<MutexGuard<'_, polder_engine::Caller>> {
         match self.caller.try_lock() {
-            Ok(caller) => Ok(caller),
+            Ok(caller) => {
+                self.generation.store(generation(), Ordering::Relaxed);
+                Ok(caller)
+            }
             Err(TryLockError::Poisoned(_)) => Err(PyRuntimeError::new_err("a defect of Polder has ended this caller")),
+            Err(TryLockError::WouldBlock) if self.is_parents() => {
+                Err(Ended::new_err("ERR a thread of the parent was using this caller when the process was forked: make a new one"))
+            }
             Err(TryLockError::WouldBlock) => Err(PyRuntimeError::new_err("this caller runs a call in another thread")),
         }
+    }
+
+    /// Whether it is in use for good: by a thread that a forked child does not have.
+    fn is_parents(&self) -> bool {
+        /// Who has just taken it says so within this time.
+        const A_MOMENT: Duration = Duration::from_millis(20);
+        let is_old = || self.generation.load(Ordering::Relaxed) != generation();
+        if is_old() {
+            std::thread::sleep(A_MOMENT);
+        }
+        is_old() && matches!(self.caller.try_lock(), Err(TryLockError::WouldBlock))
     }
 
     fn progressed<'p>(&self, py: Python<'p>, answered: Result<Option<Answer>, Error>) -> PyResult<Option<Bound<'p, PyList>>> {

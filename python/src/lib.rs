@@ -1,20 +1,24 @@
 //! The Python door: what `polder/__init__.py` stands on. Bytes in, bytes out; names and reply types are made in Python.
 //!
-//! The GIL is released where a caller rests, not for a GET of 0.1 us: taking it again would cost more than the call. Waiting is a loop in Python, so
+//! The GIL is released where a caller rests, not for a GET of 0.1 us: taking it again would cost more than the call. A call that meets a lock that is
+//! not to be had at once, or a CLIENT PAUSE, is made again without the GIL: whoever holds the lock may be stopped. Waiting is a loop in Python, so
 //! that signals and exceptions that other threads send reach it.
 #![forbid(unsafe_code)]
 
 mod caller;
+mod short;
 mod strings;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use caller::Caller;
-use polder_engine::{Error, Options, Stop};
+use polder_engine::{Database, Error, Options, Stop};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyFrozenSet, PyString, PyTuple};
+use short::Short;
 use strings::Strings;
 
 create_exception!(_polder, Fault, PyException, "The memory, the system or another process failed.");
@@ -88,34 +92,67 @@ impl Memory {
     /// Takes a key of any kind away; says whether it was there.
     #[pyo3(signature = (key, db=0))]
     fn delete(&self, key: &Bound<'_, PyAny>, db: u8) -> PyResult<bool> {
-        self.memory.database(db).remove(text(key)?.as_bytes()).map_err(stopped)
+        remove(&self.memory, db, text(key)?.as_bytes(), key.py())
     }
 
     /// Adds to the integer in a key; answers the sum.
     #[pyo3(signature = (key, by, db=0))]
     fn add(&self, key: &Bound<'_, PyAny>, by: i64, db: u8) -> PyResult<i64> {
-        self.memory.database(db).add(text(key)?.as_bytes(), by).map_err(stopped)
+        add(&self.memory, db, text(key)?.as_bytes(), by, key.py())
     }
 }
 
+/// How long a call may keep the GIL while it waits for a lock.
+const PATIENCE: Duration = Duration::from_micros(100);
+
+/// Does something with a database; what would wait for long is done again while others run.
+fn on_database<'m, R: Send>(
+    py: Python<'_>,
+    memory: &'m polder_engine::Memory,
+    db: u8,
+    work: impl Fn(Database<'m>) -> Result<R, Stop> + Send + Sync,
+) -> PyResult<R> {
+    let database = memory.database(db);
+    let done = match work(database.impatient(PATIENCE)) {
+        Err(Stop::Busy) => py.detach(|| work(memory.database(db))),
+        done => done,
+    };
+    done.map_err(stopped)
+}
+
 fn read<'p>(memory: &polder_engine::Memory, db: u8, key: &[u8], py: Python<'p>) -> PyResult<Option<Bound<'p, PyBytes>>> {
-    memory.database(db).read(key, |value| value.map(|value| PyBytes::new(py, value))).map_err(stopped)
+    let database = memory.database(db).impatient(PATIENCE);
+    match database.read(key, |value| value.map(|value| PyBytes::new(py, value))) {
+        Err(Stop::Busy) => {
+            let copy = on_database(py, memory, db, |database| database.get(key))?;
+            Ok(copy.map(|value| PyBytes::new(py, &value)))
+        }
+        shown => shown.map_err(stopped),
+    }
 }
 
 fn write(memory: &polder_engine::Memory, db: u8, key: &[u8], value: &Bound<'_, PyAny>, expiry_ms: Option<u64>) -> PyResult<()> {
-    let (database, value) = (memory.database(db), text(value)?);
-    let done = match expiry_ms {
-        Some(expiry_ms) => database.set_until(key, value.as_bytes(), expiry_ms),
-        None => database.set(key, value.as_bytes()),
-    };
-    done.map_err(stopped)
+    let (py, value) = (value.py(), text(value)?);
+    let value = value.as_bytes();
+    on_database(py, memory, db, |database| match expiry_ms {
+        Some(expiry_ms) => database.set_until(key, value, expiry_ms),
+        None => database.set(key, value),
+    })
+}
+
+fn remove(memory: &polder_engine::Memory, db: u8, key: &[u8], py: Python<'_>) -> PyResult<bool> {
+    on_database(py, memory, db, |database| database.remove(key))
+}
+
+fn add(memory: &polder_engine::Memory, db: u8, key: &[u8], by: i64, py: Python<'_>) -> PyResult<i64> {
+    on_database(py, memory, db, |database| database.add(key, by))
 }
 
 #[pymodule]
 mod _polder {
     use super::*;
     #[pymodule_export]
-    use super::{Caller, Ended, Fault, Memory, Refused, Strings};
+    use super::{Caller, Ended, Fault, Memory, Refused, Short, Strings};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use smallvec::SmallVec;
 
-use crate::{Memory, read, stopped, text, write};
+use crate::{Memory, add, read, remove, text, write};
 
 /// The strings whose keys begin with a prefix; Python makes a whole mapping of it (`polder.Cache`).
 #[pyclass(frozen, subclass, module = "polder._polder")]
@@ -53,12 +53,12 @@ impl Strings {
     }
 
     fn __delitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
-        let there = self.named(key, |name| self.memory.database(self.db).remove(name).map_err(stopped))?;
+        let there = self.named(key, |name| remove(&self.memory, self.db, name, key.py()))?;
         if there { Ok(()) } else { Err(Strings::missing(key)) }
     }
 
     fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
-        self.named(key, |name| self.memory.database(self.db).read(name, |value| value.is_some()).map_err(stopped))
+        Ok(self.read(key)?.is_some())
     }
 
     /// The string in a key, or `default`.
@@ -75,6 +75,6 @@ impl Strings {
     /// Adds to the integer in a key, where an absent one counts as 0; answers the sum.
     #[pyo3(signature = (key, by=1))]
     fn add(&self, key: &Bound<'_, PyAny>, by: i64) -> PyResult<i64> {
-        self.named(key, |name| self.memory.database(self.db).add(name, by).map_err(stopped))
+        self.named(key, |name| add(&self.memory, self.db, name, by, key.py()))
     }
 }

@@ -1,5 +1,6 @@
 """What the Python door promises. Run by python/test.sh, with the wheel installed."""
 import asyncio
+import datetime
 import multiprocessing
 import os
 import signal
@@ -39,6 +40,13 @@ def limited(name, results):
             count, _ = pipe.execute()
         passed += count <= 50
     results.put(passed)
+
+
+class Unhidden(polder.Polder):
+    """A client whose methods are all its class's."""
+
+    def execute_command(self, *args, **options):
+        return super().execute_command(*args, **options)
 
 
 def waiter(name, results):
@@ -86,6 +94,48 @@ class Door(unittest.TestCase):
         r.zadd("z", {"a": 1.5})
         self.assertEqual(r.zscore("z", "a"), 1.5)
         self.assertEqual(self.r.exists("h"), 0)
+
+    def test_short_ways_answer_as_the_methods_that_they_hide(self):
+        calls = [
+            ("set", "a", "1"), ("get", "a"), ("get", b"none"), ("set", "a", 2.5, ("nx", True)), ("set", "b", "x", ("ex", 100)), ("ttl", "b"),
+            ("set", "b", "y", ("xx", True), ("px", 5000)), ("set", "b", "z", ("keepttl", True)), ("pttl", "c"), ("set", "b", "w", ("get", True)),
+            ("set", "b", "v", ("nx", True), ("get", True)), ("set", "b", "u", ("ex", 5), ("px", 5)), ("set", "b", "u", ("ex", "5")), ("set", "b", None),
+            ("set", "c", "x", ("ex", 0)), ("set", "c", "x", ("nx", False), ("ex", None)), ("set", "c", "\u20ac"), ("get", "c"), ("set", "c", True),
+            ("set", "c"), ("get",), ("get", "a", "b"), ("get", ["a"]), ("set", "n", 10), ("incr", "n"), ("incr", "n", 5), ("incrby", "n", -2), ("decr", "n"),
+            ("decrby", "n", 3), ("incr", "c"), ("incr", "n", 2**70), ("append", "n", "0"), ("strlen", "n"), ("getdel", "n"), ("exists", "a", "b", "none"),
+            ("delete", "a", "none"), ("exists", "a"), ("expire", "b", 50), ("expire", "none", 50), ("expire", "b", datetime.timedelta(seconds=9)),
+            ("expire", "b", 5, ("nx", True)), ("pexpire", "b", 60000), ("setex", "e", 10, "v"), ("hset", "h", "f", "v"), ("hset", "h", "f", None),
+            ("hset", "h", ("mapping", {"g": 2})), ("hget", "h", "f"), ("hget", "h", "none"), ("hget", "c", "f"), ("hgetall", "h"), ("hgetall", "none"),
+            ("hexists", "h", "f"), ("hexists", "h", "none"), ("hincrby", "h", "n"), ("hincrby", "h", "n", 5), ("hlen", "h"), ("hdel", "h", "f", "none"),
+            ("lpush", "l", "a", "b", 3), ("rpush", "l", b"c"), ("lpush", "l"), ("llen", "l"), ("lindex", "l", 0), ("lindex", "l", 99), ("lrange", "l", 0, -1),
+            ("lpop", "l"), ("lpop", "l", 2), ("rpop", "l"), ("rpop", "l"), ("sadd", "s", "x", "y"), ("sadd", "s", "x"), ("scard", "s"), ("sismember", "s", "x"),
+            ("smembers", "s"), ("smembers", "none"), ("srem", "s", "x"), ("zincrby", "z", 1.5, "m"), ("zscore", "z", "m"), ("zscore", "z", "none"),
+            ("zcard", "z"), ("zrem", "z", "m"), ("set", ("name", "d"), ("value", "v")), ("get", ("name", "d")),
+        ]
+        for options in ({}, {"decode_responses": True}, {"protocol": 3}, {"protocol": 3, "decode_responses": True}):
+            short = polder.attach(SEGMENT, db=5, **options)
+            short.ping()
+            short.get("open the ways")
+            self.assertIn("get", vars(short))
+            unhidden = Unhidden(connection_pool=short.connection_pool)
+            outcomes = []
+            for client in (short, unhidden):
+                self.r.flushall()
+                for name, *args in calls:
+                    plain = [arg for arg in args if not isinstance(arg, tuple)]
+                    try:
+                        outcome = getattr(client, name)(*plain, **dict(arg for arg in args if isinstance(arg, tuple)))
+                        outcomes.append((name, args, type(outcome), outcome))
+                    except Exception as failure:
+                        outcomes.append((name, args, type(failure), str(failure).replace("Unhidden", "Polder")))
+            self.assertNotIn("get", vars(unhidden))
+            for one, other in zip(outcomes, outcomes[len(calls):]):
+                self.assertEqual(one, other, options)
+            short.set_response_callback("GET", lambda reply, **_: "called back")
+            self.assertEqual((short.get("c"), short.get("c")), ("called back", "called back"))
+            short.close()
+            self.assertNotIn("get", vars(short))
+            self.assertEqual(short.strlen("c"), 3)
 
     def test_pipelines_transactions_and_watch(self):
         with self.r.pipeline() as pipe:

@@ -10,6 +10,8 @@ import time
 import traceback
 import unittest
 
+import redis
+
 import polder
 
 SEGMENT = f"shm:python-processes-{os.getpid()}"
@@ -121,6 +123,73 @@ class Processes(unittest.TestCase):
             over.set()
             [thread.join(PATIENCE) for thread in threads]
         self.assertEqual(failed, [])
+
+    def test_a_child_is_told_of_a_caller_that_a_thread_of_the_parent_uses(self):
+        commands = polder.Commands(self.r.memory)
+        thread = threading.Thread(target=commands.eval, args=("local n = 0 while n < 3e7 do n = n + 1 end return n", 0))
+        thread.start()
+        # As long as it runs.
+        while True:
+            try:
+                commands.get("config")
+            except RuntimeError:
+                break
+
+        def first():
+            with self.assertRaisesRegex(redis.ConnectionError, "parent"):
+                commands.get("config")
+            assert polder.Commands(self.r.memory).get("config") == b"preloaded"
+            serve(self.r, 1)
+
+        self.ended([child(first)])
+        thread.join(PATIENCE)
+        self.assertEqual(commands.get("config"), b"preloaded")
+
+    def while_it_waits(self, work, end):
+        """Whether other threads run while one waits in `work`, until `end` lets it go on."""
+        done = []
+        thread = threading.Thread(target=lambda: done.append(work()))
+        thread.start()
+        began, most, last = time.monotonic(), 0, time.monotonic()
+        while time.monotonic() - began < 0.3:
+            time.sleep(0.001)
+            most, last = max(most, time.monotonic() - last), time.monotonic()
+        self.assertEqual(done, [])
+        end()
+        thread.join(PATIENCE)
+        self.assertEqual(len(done), 1)
+        return most
+
+    def test_who_waits_for_a_stopped_writer_lets_other_threads_run(self):
+        def hold():
+            self.r.eval("redis.call('SET', KEYS[1], 1) redis.call('SET', 'held', 1) while true do redis.sha1hex('x') end", 1, "k")
+
+        cache, memory = self.r.cache(), self.r.memory
+        for work in (lambda: memory.set("k", "v"), lambda: memory.add("k", 1), lambda: memory.delete("k"), lambda: cache.__setitem__("k", "v"),
+                     lambda: self.r.set("k", "v"), lambda: self.r.lpush("k", "v") if self.r.delete("k") else None,
+                     lambda: self.r.pipeline().set("k", 1).incr("k").execute(), lambda: polder.Commands(memory).append("k", "v")):
+            writer = child(hold)
+            time.sleep(0.3)
+            os.kill(writer, signal.SIGSTOP)
+            os.waitpid(writer, os.WUNTRACED)
+
+            def end():
+                os.kill(writer, signal.SIGKILL)
+                os.waitpid(writer, 0)
+
+            self.assertLess(self.while_it_waits(work, end), 0.25)
+            self.r.delete("k")
+
+    def test_a_pause_holds_typed_calls_back_and_lets_other_threads_run(self):
+        cache, memory = self.r.cache(), self.r.memory
+        for work in (lambda: memory.set("k", "v"), lambda: memory.add("n", 1), lambda: cache.__setitem__("k", "v"), lambda: self.r.set("k", "v")):
+            self.r.client_pause(60000, all=False)
+            self.assertEqual((memory.get("config"), cache.get("config"), self.r.get("config")), (b"preloaded",) * 3)
+            self.assertLess(self.while_it_waits(work, self.r.client_unpause), 0.25)
+        for work in (lambda: memory.get("k"), lambda: "k" in cache, lambda: self.r.get("k")):
+            # It ends by itself: nobody may end it either.
+            self.r.client_pause(600)
+            self.assertLess(self.while_it_waits(work, lambda: None), 0.25)
 
     def test_a_child_of_a_child(self):
         def first():

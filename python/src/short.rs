@@ -1,0 +1,139 @@
+//! The methods of redis-py that are called most, without the Python between their arguments and a call.
+//!
+//! ```text
+//!   client.get -> (instance attribute) Short -> Caller -> memory
+//!              \-> whatever it does not know how to do: the class's own method, as redis-py has it
+//! ```
+//!
+//! **Invariant:** a short way answers as the class's method does, or leaves the call to it before anything has happened.
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyBytes, PyDict, PyInt, PyString, PyTuple, PyType};
+
+use crate::caller::{Caller, Words, word};
+
+/// What becomes of a reply.
+enum Shape {
+    Raw,
+    Truth,
+    /// True for OK.
+    Set,
+    /// By a function of Python's.
+    By(Py<PyAny>),
+}
+
+/// A method of a client. It holds the client's caller, and the client only by a weak reference: they belong to it.
+#[pyclass(frozen, module = "polder._polder")]
+pub struct Short {
+    caller: Py<Caller>,
+    command: Py<PyBytes>,
+    /// How many arguments it may have without names; those behind the first `least` have these values if they are left out.
+    least: usize,
+    most: usize,
+    defaults: Vec<Py<PyBytes>>,
+    shape: Shape,
+    client: Py<PyAny>,
+    method: Py<PyString>,
+}
+
+#[pymethods]
+impl Short {
+    /// `command` for `least` to `most` arguments, with defaults for the last of them; `callback` as redis-py has it for the command; `client`: a weak
+    /// reference to a client whose class has `method`.
+    #[new]
+    #[pyo3(signature = (caller, command, least, most, defaults, callback, client, method))]
+    #[expect(clippy::too_many_arguments, reason = "they are told once, by one place in Python")]
+    fn over(
+        caller: Py<Caller>,
+        command: Bound<'_, PyBytes>,
+        least: usize,
+        most: usize,
+        defaults: Vec<Py<PyBytes>>,
+        callback: Option<Bound<'_, PyAny>>,
+        client: Py<PyAny>,
+        method: Py<PyString>,
+    ) -> Short {
+        let shape = match callback {
+            _ if command.as_bytes() == b"SET" => Shape::Set,
+            None => Shape::Raw,
+            Some(callback) if callback.is(PyType::new::<PyBool>(callback.py())) => Shape::Truth,
+            Some(callback) => Shape::By(callback.unbind()),
+        };
+        Short { caller, command: command.unbind(), least, most, defaults, shape, client, method }
+    }
+
+    #[pyo3(signature = (*args, **options))]
+    fn __call__<'p>(&self, args: &Bound<'p, PyTuple>, options: Option<&Bound<'p, PyDict>>) -> PyResult<Bound<'p, PyAny>> {
+        let py = args.py();
+        if let Some(words) = self.words(args, options)?
+            && let Some(reply) = self.caller.get().attempt(py, &words)?
+        {
+            return self.shaped(reply);
+        }
+        let client = self.client.bind(py).call0()?;
+        let way = client.get_type().getattr(self.method.bind(py))?;
+        let whole: Vec<Bound<'p, PyAny>> = std::iter::once(client).chain(args.iter()).collect();
+        way.call(PyTuple::new(py, whole)?, options)
+    }
+
+    fn __traverse__(&self, visit: pyo3::gc::PyVisit<'_>) -> Result<(), pyo3::gc::PyTraverseError> {
+        visit.call(&self.caller)?;
+        visit.call(&self.client)?;
+        if let Shape::By(callback) = &self.shape { visit.call(callback) } else { Ok(()) }
+    }
+}
+
+impl Short {
+    /// The words of a call; `None` where it is not one for here.
+    fn words<'p>(&self, args: &Bound<'p, PyTuple>, options: Option<&Bound<'p, PyDict>>) -> PyResult<Option<Words<'p>>> {
+        let (py, count) = (args.py(), args.len());
+        if !(self.least..=self.most).contains(&count) {
+            return Ok(None);
+        }
+        let mut words = Words::new();
+        words.push(self.command.bind(py).clone());
+        for arg in args.iter_borrowed() {
+            let Some(word) = word(&arg)? else { return Ok(None) };
+            words.push(word);
+        }
+        words.extend(self.defaults.iter().skip(count - self.least).map(|word| word.bind(py).clone()));
+        match options {
+            Some(options) if !matches!(self.shape, Shape::Set) || !set_options(options, &mut words)? => Ok(None),
+            _ => Ok(Some(words)),
+        }
+    }
+
+    fn shaped<'p>(&self, reply: Bound<'p, PyAny>) -> PyResult<Bound<'p, PyAny>> {
+        let py = reply.py();
+        let truth = |truth: bool| Ok(PyBool::new(py, truth).to_owned().into_any());
+        match &self.shape {
+            Shape::Raw => Ok(reply),
+            Shape::Truth => truth(reply.is_truthy()?),
+            // Without GET it answers OK or nothing.
+            Shape::Set if reply.is_none() => Ok(reply),
+            Shape::Set => truth(true),
+            Shape::By(callback) => callback.bind(py).call1((reply,)),
+        }
+    }
+}
+
+/// The options of SET that are told by name, as redis-py checks and orders them; false where that is better left to it.
+fn set_options<'p>(options: &Bound<'p, PyDict>, words: &mut Words<'p>) -> PyResult<bool> {
+    let py = options.py();
+    for (name, value) in options.iter() {
+        let name = name.cast_into::<PyString>()?;
+        let amount = name == "ex" || name == "px";
+        if value.is_none() || !amount && value.cast::<PyBool>().is_ok_and(|flag| !flag.is_true()) {
+            continue;
+        }
+        let known = amount || name == "nx" || name == "xx" || name == "keepttl";
+        let fits = if amount { value.is_exact_instance_of::<PyInt>() } else { value.cast::<PyBool>().is_ok_and(|flag| flag.is_true()) };
+        if !known || !fits {
+            return Ok(false);
+        }
+        words.push(PyBytes::new(py, name.to_string_lossy().to_ascii_uppercase().as_bytes()));
+        if amount {
+            words.push(value.repr()?.encode_utf8()?);
+        }
+    }
+    Ok(true)
+}
