@@ -8,6 +8,8 @@
 //!
 //! What a process has noted lives and ends with it, as it does in Redis.
 //! An embedder answers while one of its threads rests in Polder.
+use std::collections::VecDeque;
+
 use polder_hub::ask;
 use polder_table::{Stop, Table};
 
@@ -45,6 +47,18 @@ pub fn answer(host: &dyn Host, words: &[&[u8]]) -> Vec<u8> {
         [b"LATENCY", words @ ..] => latency::answer(host, words).into_bytes(),
         [b"DENIALS", words @ ..] => acl::log::answer(host, words).into_bytes(),
         words => client::answer(host, words),
+    }
+}
+
+/// Answers another process about entries that it shows or forgets: a line for each of them, or nothing.
+pub(crate) fn answer_entries<Entry>(entries: &mut VecDeque<Entry>, words: &[&[u8]], line: impl Fn(&Entry) -> String) -> String {
+    match words {
+        [b"GET"] => entries.iter().map(line).collect(),
+        [b"RESET"] => {
+            entries.clear();
+            String::new()
+        }
+        _ => String::new(),
     }
 }
 

@@ -165,15 +165,7 @@ fn entries(call: &mut SessionCall<'_>) -> Result<Vec<Entry>, crate::Stop> {
 
 /// Answers another process: a line for each entry, or nothing.
 pub(crate) fn answer(host: &dyn Host, words: &[&[u8]]) -> String {
-    let mut log = lock(&host.recorder().slow);
-    match words {
-        [b"GET"] => log.entries.iter().map(Entry::line).collect(),
-        [b"RESET"] => {
-            log.entries.clear();
-            String::new()
-        }
-        _ => String::new(),
-    }
+    elsewhere::answer_entries(&mut lock(&host.recorder().slow).entries, words, Entry::line)
 }
 
 impl Entry {

@@ -12,21 +12,10 @@ use std::sync::Arc;
 
 use shuttle::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use shuttle::sync::{Condvar, Mutex};
-use shuttle::{check_pct, check_random, rand::Rng, thread};
+use shuttle::{rand::Rng, thread};
 
-/// Schedules per model: some drawn evenly, some with few but well placed switches.
-const SCHEDULES: usize = 8_000;
-const SWITCHES: usize = 4;
-
-/// Runs a model through its schedules; panics with the schedule that breaks it.
-fn explore(model: impl Fn() + Send + Sync + Clone + 'static) {
-    check_random(model.clone(), SCHEDULES);
-    check_pct(model, SCHEDULES, SWITCHES);
-}
-
-fn words<const N: usize>(values: [u64; N]) -> [AtomicU64; N] {
-    values.map(AtomicU64::new)
-}
+mod common;
+use common::schedules::{explore, words};
 
 /// Mirrors `lock.rs`: `lock_try`, `lock_wait`, `unlock`. Naps are left out, being but another attempt, and so is the last attempt of who has
 /// no patience (a test in table/tests/chores.rs): here everybody sleeps at once, which is the hardest case for waking.

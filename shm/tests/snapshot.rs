@@ -4,20 +4,10 @@
 use std::sync::Arc;
 
 use shuttle::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use shuttle::{check_pct, check_random, thread};
+use shuttle::thread;
 
-/// As in models.rs.
-const SCHEDULES: usize = 8_000;
-const SWITCHES: usize = 4;
-
-fn explore(model: impl Fn() + Send + Sync + Clone + 'static) {
-    check_random(model.clone(), SCHEDULES);
-    check_pct(model, SCHEDULES, SWITCHES);
-}
-
-fn words<const N: usize>(values: [u64; N]) -> [AtomicU64; N] {
-    values.map(AtomicU64::new)
-}
+mod common;
+use common::schedules::{explore, words};
 
 const KEYS: usize = 2;
 const SEATS: usize = 2;

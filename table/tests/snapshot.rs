@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Place, run, try_run_as};
+use common::{Draw, Place, run, try_run_as};
 use polder_base::Fault;
 use polder_shm::layout::seat as at;
 use polder_table::{Db, Limits, Mode, New, Policy, Replaces, Snapshot, Stop, Table, Txn};
@@ -15,17 +15,6 @@ use polder_values::{Kind, string};
 /// Accounts, and what all of them hold together.
 const ACCOUNTS: u64 = 60;
 const TOTAL: i64 = 60_000;
-
-struct Draw(u64);
-
-impl Draw {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % end
-    }
-}
 
 /// Everything that a snapshot holds, read with a pause after each step.
 fn everything(snapshot: &mut Snapshot<'_>, pause: Duration) -> HashMap<(Db, Vec<u8>), Vec<u8>> {

@@ -7,7 +7,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{Place, run, try_run_as};
+use common::{Draw, Place, run, try_run_as};
 use polder_shm::crash::{self, Child, End};
 use polder_table::{Limits, Mode, New, Policy, Replaces, Stop, Table, Txn};
 use polder_values::string::{self, Draft};
@@ -19,18 +19,6 @@ const ACTORS: usize = 5;
 const KEYS: u64 = 600;
 /// How long an actor may live, in stores.
 const STORES_MAX: u64 = 60_000;
-
-/// Numbers that a seed decides.
-struct Draw(u64);
-
-impl Draw {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % end
-    }
-}
 
 fn main() {
     let mut words = std::env::args().skip(1).filter(|word| !word.starts_with('-'));

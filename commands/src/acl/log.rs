@@ -162,15 +162,7 @@ pub fn reset(call: &mut SessionCall<'_>) -> Outcome {
 
 /// Answers another process: a line for each entry, or nothing.
 pub(crate) fn answer(host: &dyn Host, words: &[&[u8]]) -> String {
-    let mut log = lock(&host.recorder().denials);
-    match words {
-        [b"GET"] => log.entries.iter().map(Entry::line).collect(),
-        [b"RESET"] => {
-            log.entries.clear();
-            String::new()
-        }
-        _ => String::new(),
-    }
+    elsewhere::answer_entries(&mut lock(&host.recorder().denials).entries, words, Entry::line)
 }
 
 /// The entries of several processes as one log, newest first: those that would be one entry in one process are one.

@@ -1,6 +1,8 @@
 //! What the tests of this crate share: names that nobody else uses, and children that are told what to do.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub mod schedules;
+
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use polder_base::Fault;

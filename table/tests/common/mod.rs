@@ -7,6 +7,18 @@ use polder_shm::{Segment, SegmentName, SegmentOptions};
 use polder_table::{Found, Mode, New, Replaces, Stop, Table, Txn};
 use polder_values::{Kind, Value, string};
 
+/// Numbers that a seed, which is not 0, decides.
+pub struct Draw(pub u64);
+
+impl Draw {
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % end
+    }
+}
+
 /// A segment for one test.
 pub struct Place {
     pub name: SegmentName,
