@@ -131,7 +131,8 @@ impl Way {
         }
     }
 
-    /// What a subscriber is told next, its last part: a message's payload. Inside it waits a second at most; nothing: the server has gone, or nothing came.
+    /// What a listener is told next, its last text: a message's payload, a key that it must not keep, a line of MONITOR. Inside it waits a second at
+    /// most; nothing: the server has gone, or nothing came.
     ///
     /// # Errors
     /// As [`Way::call`].
@@ -139,17 +140,12 @@ impl Way {
         let mut heard = Vec::new();
         match self {
             Way::Inside(caller) => {
-                let payload = |item: Item<'_>| item.items().into_iter().flatten().filter_map(Item::bytes).last().map(<[u8]>::to_vec);
-                let mut note = |item: Item<'_>| heard.extend(payload(item).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()));
+                let mut note = |item: Item<'_>| heard.extend(last_text(item));
                 caller.hear(Duration::from_secs(1), &mut note).map_err(|error| error.to_string())?;
             }
             Way::Outside { connection, .. } => match connection.as_mut().and_then(|connection| connection.receive().ok()) {
-                Some(Answer::Array(items)) => {
-                    if let Some(Answer::Bulk(bytes)) = items.last() {
-                        heard.push(String::from_utf8_lossy(bytes).into_owned());
-                    }
-                }
-                Some(other) => return Err(format!("a subscriber hears {}", other.shown())),
+                Some(Answer::Error(text)) => return Err(format!("a listener hears {text}")),
+                Some(answer) => heard.extend(last_words(&answer)),
                 None => *connection = None,
             },
         }
@@ -159,5 +155,21 @@ impl Way {
     /// Whether a server that it had is gone.
     pub fn is_lost(&self) -> bool {
         matches!(self, Way::Outside { connection: None, .. })
+    }
+}
+
+fn last_text(item: Item<'_>) -> Option<String> {
+    match item.items() {
+        Some(items) => items.filter_map(last_text).last(),
+        None => item.bytes().map(|bytes| String::from_utf8_lossy(bytes).into_owned()),
+    }
+}
+
+fn last_words(answer: &Answer) -> Option<String> {
+    match answer {
+        Answer::Array(items) | Answer::Push(items) => items.iter().filter_map(last_words).next_back(),
+        Answer::Bulk(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        Answer::Status(line) => Some(line.clone()),
+        _ => None,
     }
 }

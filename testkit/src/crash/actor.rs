@@ -32,6 +32,9 @@ pub struct Actor {
     pub(super) next_token: u64,
     pub(super) waiter: Option<Ear>,
     pub(super) listener: Option<Ear>,
+    pub(super) reader: Option<Ear>,
+    /// It has loaded the library, which nobody takes away.
+    pub(super) has_library: bool,
     sequence: u64,
     stall_max: Duration,
 }
@@ -68,6 +71,8 @@ impl Actor {
             next_token: 0,
             waiter: None,
             listener: None,
+            reader: None,
+            has_library: false,
             sequence: history.sequence,
             stall_max,
         })
@@ -88,7 +93,9 @@ impl Actor {
             25..=28 => self.delete(),
             29..=38 => self.write_group(),
             39..=46 => self.write_shared(),
-            47..=56 => self.count(),
+            47..=51 => self.count(),
+            52..=54 => self.count_watched(),
+            55..=56 => self.count_by_function(),
             57..=64 => self.write_ledger(),
             65..=71 => self.transfer(),
             72..=78 => self.look_at_shared(),
@@ -97,6 +104,7 @@ impl Actor {
             90..=94 => self.pop(),
             95 => self.wake(),
             96 => self.talk(),
+            97 => self.change(),
             _ => self.look_at_accounts(),
         }
     }
@@ -141,9 +149,14 @@ impl Actor {
         let target = self.random.below(COUNTERS as usize) as u32;
         self.stamp();
         let key = super::counter_key(target);
-        match self.deed(Deed::Count, target, &[b"INCR", key.as_bytes()])? {
+        self.counted(target, &[b"INCR", key.as_bytes()])
+    }
+
+    /// Makes a call that adds 1 to a counter, and answers what it is then.
+    pub(super) fn counted(&mut self, target: u32, args: &[&[u8]]) -> Result<(), String> {
+        match self.deed(Deed::Count, target, args)? {
             None | Some(Answer::Integer(_)) => Ok(()),
-            Some(other) => Err(format!("INCR {key}: {}", other.shown())),
+            Some(other) => Err(format!("{}: {}", shown(args.first()), other.shown())),
         }
     }
 
@@ -185,11 +198,11 @@ impl Actor {
         self.acknowledge(answer).map(drop)
     }
 
-    fn intend(&mut self, deed: Deed, target: u32) -> Result<(), String> {
+    pub(super) fn intend(&mut self, deed: Deed, target: u32) -> Result<(), String> {
         self.journal.intend(Intent { deed, target, sequence: self.sequence }).map_err(|error| error.to_string())
     }
 
-    fn acknowledge(&mut self, answer: Option<Answer>) -> Result<Option<Answer>, String> {
+    pub(super) fn acknowledge(&mut self, answer: Option<Answer>) -> Result<Option<Answer>, String> {
         if answer.is_some() {
             self.journal.acknowledge().map_err(|error| error.to_string())?;
         }

@@ -1,7 +1,7 @@
 //! What an actor does with keys of all types: ledgers, accounts, tokens, and ears.
 use super::actor::Actor;
 use super::journal::Deed;
-use super::{ACCOUNTS, LEDGERS, QUEUES};
+use super::{ACCOUNTS, COUNTERS, LEDGERS, QUEUES, counter_key};
 use crate::answer::Answer;
 use crate::way::Way;
 
@@ -18,6 +18,9 @@ const LEDGER: &str = "redis.call('RPUSH', KEYS[1], ARGV[1]) redis.call('LTRIM', 
      redis.call('HSET', KEYS[2], 'last', ARGV[1], 'f' .. ARGV[2], ARGV[1]) redis.call('HINCRBY', KEYS[2], 'count', 1) \
      redis.call('ZADD', KEYS[3], ARGV[1], 'm' .. ARGV[2]) redis.call('SADD', KEYS[4], 'm' .. ARGV[2]) \
      redis.call('XADD', KEYS[5], 'MAXLEN', 100, '*', 's', ARGV[1]) redis.call('SET', KEYS[6], ARGV[1]) return redis.call('INCR', KEYS[7])";
+
+/// The library of [`Actor::count_by_function`].
+const LIBRARY: &str = "#!lua name=torture\nredis.register_function('count', function(keys) return redis.call('INCR', keys[1]) end)";
 
 /// Moves amounts between accounts of three types: KEYS are a text, the hash and the sorted set, ARGV the amount, a field, a member.
 const TRANSFER: &str = "redis.call('DECRBY', KEYS[1], 3 * ARGV[1]) redis.call('HINCRBY', KEYS[2], ARGV[2], ARGV[1]) \
@@ -109,6 +112,53 @@ impl Actor {
             Some(Answer::Nil) => self.note_token("="),
             Some(other) => Err(format!("a pop of {queue} answers {}", other.shown())),
             None => Ok(()),
+        }
+    }
+
+    /// Adds 1 to a counter as who has only WATCH: if it was another's meanwhile, nothing has happened.
+    pub(super) fn count_watched(&mut self) -> Result<(), String> {
+        let target = self.random.below(COUNTERS as usize) as u32;
+        self.stamp();
+        let key = counter_key(target);
+        self.intend(Deed::Count, target)?;
+        if self.timed(&["WATCH", &key])?.is_none() {
+            return Ok(());
+        }
+        let value = match self.timed(&["GET", &key])? {
+            Some(Answer::Bulk(text)) => String::from_utf8_lossy(&text).parse().unwrap_or(0u64),
+            Some(_) => 0,
+            None => return Ok(()),
+        };
+        match self.timed_together(&[format!("SET {key} {}", value + 1)])? {
+            Some(Answer::Nil) | None => Ok(()),
+            done => self.acknowledge(done).map(drop),
+        }
+    }
+
+    /// Adds 1 to a counter by a function of a library that others replace meanwhile.
+    pub(super) fn count_by_function(&mut self) -> Result<(), String> {
+        if self.random.chance(10) || !self.has_library {
+            let loaded = self.timed(&["FUNCTION", "LOAD", "REPLACE", LIBRARY])?;
+            self.has_library |= loaded.is_some();
+            return Ok(());
+        }
+        let target = self.random.below(COUNTERS as usize) as u32;
+        self.stamp();
+        self.counted(target, &[b"FCALL", b"count", b"1", counter_key(target).as_bytes()])
+    }
+
+    /// Changes a key that a client of its own has read, and is told of.
+    pub(super) fn change(&mut self) -> Result<(), String> {
+        let (key, token) = (format!("read:{}:{}", self.id, self.nonce), self.token());
+        let way = self.way.beside();
+        let reader = self.reader.get_or_insert_with(|| super::ears::Ear::reader(way, &key));
+        if !reader.is_ready()? {
+            return Ok(());
+        }
+        let written = self.timed(&["SET", &key, &token])?;
+        match (written, self.reader.as_mut()) {
+            (Some(_), Some(reader)) => reader.expect(&key),
+            _ => Ok(()),
         }
     }
 

@@ -27,6 +27,8 @@ pub struct Ear {
     name: String,
     heard: Receiver<Heard>,
     ready: bool,
+    /// It must say anew that it listens before something is meant for it again.
+    once: bool,
 }
 
 impl Ear {
@@ -36,7 +38,7 @@ impl Ear {
         let name = key.to_string();
         let owned = name.clone();
         std::thread::spawn(move || wait(way, &owned, &sender));
-        Ear { name, heard, ready: true }
+        Ear { name, heard, ready: true, once: false }
     }
 
     /// One that subscribes to a subject, and to another one that is everybody's.
@@ -45,7 +47,16 @@ impl Ear {
         let (name, common) = (subject.to_string(), common.to_string());
         let owned = name.clone();
         std::thread::spawn(move || listen(way, &[&owned, &common], &sender));
-        Ear { name, heard, ready: false }
+        Ear { name, heard, ready: false, once: false }
+    }
+
+    /// One that reads a key again and again, and is told when it has changed. Now and then it looks at all calls for a while instead.
+    pub fn reader(way: Way, key: &str) -> Ear {
+        let (sender, heard) = channel();
+        let name = key.to_string();
+        let owned = name.clone();
+        std::thread::spawn(move || track(way, &owned, &sender));
+        Ear { name, heard, ready: false, once: true }
     }
 
     /// Waits until it listens; false when its servers are away.
@@ -77,7 +88,10 @@ impl Ear {
         let mut left = PATIENCE;
         while !left.is_zero() {
             match self.heard.recv_timeout(PAUSE) {
-                Ok(Heard::Token(other)) if other == token => return Ok(()),
+                Ok(Heard::Token(other)) if other == token => {
+                    self.ready &= !self.once;
+                    return Ok(());
+                }
                 Ok(heard) => {
                     if self.note(heard)? {
                         return Ok(());
@@ -156,4 +170,59 @@ fn listen(mut way: Way, subjects: &[&str], heard: &Sender<Heard>) {
             return;
         }
     }
+}
+
+/// The calls that a reader looks at by MONITOR before it tracks its key again: each time it has been told so often.
+const TOLD_BEFORE: usize = 20;
+const CALLS_SEEN: usize = 500;
+
+fn track(mut way: Way, key: &str, heard: &Sender<Heard>) {
+    let mut told = 0;
+    loop {
+        if !way.is_open() {
+            std::thread::sleep(PAUSE);
+            continue;
+        }
+        let begun = [&["HELLO", "3"][..], &["CLIENT", "TRACKING", "ON"]].iter().all(|words| matches!(way.call(words), Ok(Some(_))));
+        while begun && !way.is_lost() {
+            match way.call(&["GET", key]) {
+                Ok(Some(Answer::Error(text))) => drop(heard.send(Heard::Wrong(text))),
+                Ok(Some(_)) if heard.send(Heard::Ready).is_err() => return,
+                _ => {}
+            }
+            let mut news = Vec::new();
+            while news.is_empty() && !way.is_lost() {
+                match way.hear() {
+                    Ok(tokens) => news = tokens,
+                    Err(error) => return drop(heard.send(Heard::Wrong(error))),
+                }
+            }
+            told += news.len();
+            if news.into_iter().any(|token| heard.send(Heard::Token(token)).is_err()) {
+                return;
+            }
+            if told >= TOLD_BEFORE {
+                told = 0;
+                way = watch_calls(way.beside());
+                break;
+            }
+        }
+        if heard.send(Heard::Lost).is_err() {
+            return;
+        }
+    }
+}
+
+/// Looks at all calls for a while, as long as its server lives; another client goes on.
+fn watch_calls(mut way: Way) -> Way {
+    if way.is_open() && matches!(way.call(&["MONITOR"]), Ok(Some(Answer::Status(_)))) {
+        let mut seen = 0;
+        while seen < CALLS_SEEN && !way.is_lost() {
+            match way.hear() {
+                Ok(lines) if !lines.is_empty() => seen += lines.len(),
+                _ => break,
+            }
+        }
+    }
+    way.beside()
 }
