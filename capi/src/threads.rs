@@ -6,6 +6,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use polder_engine::{Batch, Caller};
@@ -27,15 +28,15 @@ pub(crate) struct Door {
 
 struct Thread {
     number: u64,
-    /// `None` while one is in use (C3).
-    doors: Vec<(u64, Option<Box<Door>>)>,
+    /// Borrowed while one is in use (C3), and counted, so that the registry is entered once a call.
+    doors: Vec<(u64, Rc<RefCell<Door>>)>,
     replies: HashMap<usize, Kept>,
 }
 
 impl Drop for Thread {
     fn drop(&mut self) {
         // The thread ends, and with it all that it could be told: its seat's end says so to everybody.
-        self.doors.drain(..).filter_map(|(_, door)| door).for_each(|door| door.caller.abandon());
+        self.doors.drain(..).filter_map(|(_, door)| Rc::into_inner(door)).for_each(|door| door.into_inner().caller.abandon());
     }
 }
 
@@ -53,60 +54,69 @@ pub(crate) fn enter(caller: Caller) -> Done<u64> {
     let serial = SERIALS.fetch_add(1, Ordering::Relaxed) & ((1 << SERIAL_BITS) - 1);
     with(|thread| {
         let handle = thread.number << SERIAL_BITS | serial;
-        thread.doors.push((handle, Some(Box::new(Door { caller, batch: Batch::new(), descriptor: None }))));
+        thread.doors.push((handle, Rc::new(RefCell::new(Door { caller, batch: Batch::new(), descriptor: None }))));
         handle
     })
 }
 
 /// Takes a caller out of the registry for good.
-pub(crate) fn leave(handle: u64) -> Done<Box<Door>> {
-    let door = take(handle)?;
-    with(|thread| thread.doors.retain(|(known, _)| *known != handle))?;
-    Ok(door)
+pub(crate) fn leave(handle: u64) -> Done<Door> {
+    let door = find(handle)?;
+    if door.try_borrow_mut().is_err() {
+        return in_use();
+    }
+    forget(handle);
+    Rc::into_inner(door).map(RefCell::into_inner).map_or_else(in_use, Ok)
 }
 
-fn take(handle: u64) -> Done<Box<Door>> {
-    take_at(handle).map(|(_, door)| door)
+fn in_use<T>() -> Done<T> {
+    misuse("this caller is in use: its own callback may not call it")
 }
 
-/// Takes a caller out of its place, which is answered too.
-fn take_at(handle: u64) -> Done<(usize, Box<Door>)> {
-    with(|thread| match thread.doors.iter_mut().enumerate().find(|(_, (known, _))| *known == handle) {
-        Some((at, (_, door))) => match door.take() {
-            Some(door) => Ok((at, door)),
-            None => misuse("this caller is in use: its own callback may not call it"),
-        },
-        None if handle >> SERIAL_BITS != thread.number && handle >> SERIAL_BITS != 0 => {
-            Err(Failure(POLDER_WRONG_THREAD, "ERR this caller is another thread's: open one in each thread".into()))
-        }
-        None => Err(Failure(POLDER_CLOSED, "ERR there is no such caller: it has been closed".into())),
+/// A caller of this thread.
+#[inline]
+fn find(handle: u64) -> Done<Rc<RefCell<Door>>> {
+    with(|thread| match thread.doors.iter().find(|(known, _)| *known == handle) {
+        Some((_, door)) => Ok(door.clone()),
+        None => unknown(handle, thread.number),
     })?
 }
 
-/// Uses a caller of this thread. One that panics is not put back.
+#[cold]
+fn unknown<T>(handle: u64, thread: u64) -> Done<T> {
+    match handle >> SERIAL_BITS {
+        number if number != thread && number != 0 => {
+            Err(Failure(POLDER_WRONG_THREAD, "ERR this caller is another thread's: open one in each thread".into()))
+        }
+        _ => Err(Failure(POLDER_CLOSED, "ERR there is no such caller: it has been closed".into())),
+    }
+}
+
+/// Takes a caller out of the registry, if it is there.
+#[cold]
+fn forget(handle: u64) {
+    let gone = with(|thread| {
+        let at = thread.doors.iter().position(|(known, _)| *known == handle)?;
+        Some(thread.doors.swap_remove(at))
+    });
+    // What ends here may call back into the registry: only behind it.
+    drop(gone);
+}
+
+/// Uses a caller of this thread. One that panics is not used again.
 #[inline]
 pub(crate) fn lend<R>(handle: u64, work: impl FnOnce(&mut Door) -> Done<R>) -> Done<R> {
-    /// Forgets the caller, unless it is put back.
     struct Lent(u64);
     impl Drop for Lent {
         fn drop(&mut self) {
-            let _ = with(|thread| thread.doors.retain(|(known, _)| *known != self.0));
+            forget(self.0);
         }
     }
-    let (at, mut door) = take_at(handle)?;
+    let door = find(handle)?;
+    let Ok(mut lent_door) = door.try_borrow_mut() else { return in_use() };
     let lent = Lent(handle);
-    let done = work(&mut door);
+    let done = work(&mut lent_door);
     std::mem::forget(lent);
-    with(|thread| {
-        // A callback may have closed others, so that it stands elsewhere now.
-        let place = match thread.doors.get_mut(at) {
-            Some((known, place)) if *known == handle => Some(place),
-            _ => thread.doors.iter_mut().find(|(known, _)| *known == handle).map(|(_, place)| place),
-        };
-        if let Some(place) = place {
-            *place = Some(door);
-        }
-    })?;
     done
 }
 

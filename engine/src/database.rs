@@ -28,7 +28,7 @@ use std::time::Duration;
 use polder_base::{Fault, number};
 use polder_commands::Db;
 use polder_commands::call::{NOT_AN_INTEGER, WRONG_TYPE};
-use polder_table::{Found, Hash, Mode, New, Replaces, Sight, Stop, Table, Txn};
+use polder_table::{Found, Mode, New, Replaces, Sight, Stop, Table, Txn};
 use polder_values::{Kind, Value, string};
 
 use crate::Memory;
@@ -81,14 +81,14 @@ impl<'m> Database<'m> {
         let hash = self.table.hash(key);
         match self.table.read_plain(self.number, hash, key, |value| read(Some(value))) {
             Some(answer) => Ok(answer),
-            None => self.read_elsewhere(hash, key, &mut read),
+            None => self.read_elsewhere(key, &mut read),
         }
     }
 
     /// Reads what is not a plain string at home, or not there at all.
     #[inline(never)]
-    fn read_elsewhere<R>(&self, hash: Hash, key: &[u8], mut read: &mut dyn FnMut(Option<&[u8]>) -> R) -> Result<R, Stop> {
-        self.read_at(self.table.sight_of(self.number, hash).as_ref(), key, &mut read)
+    fn read_elsewhere<R>(&self, key: &[u8], mut read: &mut dyn FnMut(Option<&[u8]>) -> R) -> Result<R, Stop> {
+        self.read_at(self.table.sight(self.number, key).as_ref(), key, &mut read)
     }
 
     #[inline(always)]
@@ -118,13 +118,13 @@ impl<'m> Database<'m> {
         self.begin(true)?;
         self.spare()?;
         let hash = self.table.hash(key);
-        if self.table.write_plain(self.number, hash, key, value) { Ok(()) } else { self.set_elsewhere(hash, key, value) }
+        if self.table.write_plain(self.number, hash, key, value) { Ok(()) } else { self.set_elsewhere(key, value) }
     }
 
     /// Sets a key that has no plain string of this size at home.
     #[inline(never)]
-    fn set_elsewhere(&self, hash: Hash, key: &[u8], value: &[u8]) -> Result<(), Stop> {
-        self.set_at(self.table.sight_of(self.number, hash).as_ref(), key, value)
+    fn set_elsewhere(&self, key: &[u8], value: &[u8]) -> Result<(), Stop> {
+        self.set_at(self.table.sight(self.number, key).as_ref(), key, value)
     }
 
     #[inline(always)]

@@ -31,22 +31,22 @@ impl Seat {
         Brief { seat: self, locks, next: at::JOURNAL + locks * 16 }
     }
 
-    /// Locks the word at `offset` if it is still `word`, which was free, and the journal is empty. Whatever the word guards has then not
-    /// changed since that was read, apart from access clocks.
+    /// Locks the word at `offset` as the journal's item `number`, its next one, if it is still `word`, which was free. Whatever the word guards has
+    /// then not changed since that was read, apart from access clocks.
     #[inline(always)]
-    pub fn lock_as_seen(&self, offset: u64, word: u64) -> bool {
-        if self.journal_len() != 0 {
+    pub fn lock_as_seen(&self, number: u64, offset: u64, word: u64) -> bool {
+        if self.journal_len() != number {
             return false;
         }
         // The intent first (see `lock.rs`).
-        self.write_item(at::JOURNAL, Tag::Lock, offset, 0);
-        self.set(at::JOURNAL_LEN, 1);
+        self.write_item(at::JOURNAL + number * 16, Tag::Lock, offset, 0);
+        self.set(at::JOURNAL_LEN, number + 1);
         let ours = self.segment.exchange(offset, word, word | (self.index + 1)).is_ok();
         if ours {
             self.collisions.set(self.collisions.get().saturating_sub(1));
         } else {
             self.collisions.set(self.collisions.get() + 2);
-            self.set(at::JOURNAL_LEN, 0);
+            self.set(at::JOURNAL_LEN, number);
         }
         ours
     }

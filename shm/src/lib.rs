@@ -47,7 +47,7 @@ pub use journal::Tag;
 pub use lock::Locked;
 pub use name::SegmentName;
 pub use seat::Seat;
-pub use segment::{Segment, offset_of, ref_to};
+pub use segment::{Lens, Segment, offset_of, ref_to};
 
 /// The seat's counter of sleeps for a lock, among `layout::seat::COUNTERS`.
 pub const PARKS: u64 = 11;

@@ -5,6 +5,7 @@
 //!
 //! Never here: what the words mean. Never anywhere: an address stored in the segment.
 
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use polder_base::Ref;
@@ -15,7 +16,7 @@ use crate::crash;
 use crate::layout::{self, Geometry, header, seat};
 use crate::mapping::Mapping;
 
-/// See [`Segment::has_any_node`]. A slab is larger, and there are several.
+/// See [`Lens::has`]. A slab is larger, and there are several.
 pub const ANY_NODE: u64 = 8 << 10;
 const _: () = assert!(ANY_NODE < SLAB_BYTES);
 
@@ -24,7 +25,8 @@ pub struct Segment {
     map: Mapping,
     base: *mut u8,
     geometry: Geometry,
-    /// Where the last node of [`ANY_NODE`] bytes may begin, counted from where the first slab does.
+    /// The granule in which the first slab begins, and how many behind it the last node of [`ANY_NODE`] bytes may begin.
+    first: u64,
     reach: u64,
     /// Tells attachments of this process apart, also when the same segment is attached twice.
     id: u64,
@@ -46,7 +48,8 @@ impl Segment {
             map,
             base,
             geometry,
-            reach: geometry.ceiling - geometry.slabs_at - ANY_NODE,
+            first: geometry.slabs_at >> 3,
+            reach: (geometry.ceiling - geometry.slabs_at - ANY_NODE) >> 3,
             id: IDS.fetch_add(1, Ordering::Relaxed),
             bells: Bells::default(),
         }
@@ -135,10 +138,10 @@ impl Segment {
         offset.wrapping_sub(self.geometry.slabs_at) <= self.geometry.ceiling - self.geometry.slabs_at - length
     }
 
-    /// The same for any node of up to [`ANY_NODE`] bytes, in fewer instructions. It may refuse one that lies at the very end.
+    /// What the shortest ways look through.
     #[inline(always)]
-    pub fn has_any_node(&self, offset: u64) -> bool {
-        offset.wrapping_sub(self.geometry.slabs_at) <= self.reach
+    pub fn lens(&self) -> Lens<'_> {
+        Lens { base: self.base, first: self.first, reach: self.reach, segment: PhantomData }
     }
 
     /// The address of `length` bytes at a checked offset.
@@ -294,6 +297,51 @@ impl Segment {
     #[inline(always)]
     pub fn acquire_fence(&self) {
         fence(Ordering::Acquire);
+    }
+}
+
+/// A segment's words, for ways of some hundred instructions: after each acquire, the compiler would read the fields of a [`Segment`] again,
+/// and this it keeps in registers.
+#[derive(Clone, Copy)]
+pub struct Lens<'s> {
+    base: *mut u8,
+    /// The first node that there can be, and how far behind it the last one of [`ANY_NODE`] bytes may begin: in granules of references.
+    first: u64,
+    reach: u64,
+    segment: PhantomData<&'s Segment>,
+}
+
+impl Lens<'_> {
+    /// Where the node that a reference names lies, if it can be one of up to [`ANY_NODE`] bytes (S5); one at the very end may be refused.
+    #[inline(always)]
+    pub fn node(&self, node: Ref) -> Option<u64> {
+        (node.0.wrapping_sub(self.first) <= self.reach).then_some(node.0 << 3)
+    }
+
+    /// As [`Segment::address`].
+    #[inline(always)]
+    pub fn address(&self, offset: u64) -> *mut u8 {
+        // SAFETY: S5, as there.
+        unsafe { self.base.add(offset as usize) }
+    }
+
+    #[inline(always)]
+    fn word(&self, offset: u64) -> &AtomicU64 {
+        debug_assert!(offset.is_multiple_of(8));
+        // SAFETY: S5, as in `Segment::word`; a lens does not outlive its segment.
+        unsafe { &*(self.address(offset) as *const AtomicU64) }
+    }
+
+    /// As [`Segment::load`].
+    #[inline(always)]
+    pub fn load(&self, offset: u64) -> u64 {
+        self.word(offset).load(Ordering::Relaxed)
+    }
+
+    /// As [`Segment::observe`].
+    #[inline(always)]
+    pub fn observe(&self, offset: u64) -> u64 {
+        self.word(offset).load(Ordering::Acquire)
     }
 }
 

@@ -21,7 +21,8 @@ use polder_base::Ref;
 use polder_shm::layout::seat::TALLY_SLOTS;
 use polder_shm::layout::{ROOTS_AT, ROOTS_BYTES};
 use polder_shm::node::HEADER_BYTES;
-use polder_shm::{Segment, offset_of, ref_to};
+use polder_shm::segment::ANY_NODE;
+use polder_shm::{Lens, Segment, offset_of, ref_to};
 
 use crate::api::{DATABASES, Db};
 use crate::bucket::{BUCKET_BYTES, LINES_AT, PIECE_BUCKETS, PIECE_BYTES, UNITS_AT};
@@ -251,14 +252,8 @@ impl Extent {
 /// Bucket `index` of the extent at `extent`; `None` when its node is damaged (S5).
 #[inline(always)]
 pub fn bucket(segment: &Segment, extent: u64, index: u64) -> Option<Bucket> {
-    bucket_where(segment, extent, index, |offset, length| segment.has_node(offset, length))
-}
-
-/// The same, with a judge as in [`find_where`].
-#[inline(always)]
-pub fn bucket_where(segment: &Segment, extent: u64, index: u64, has_node: impl Fn(u64, u64) -> bool) -> Option<Bucket> {
     let piece = offset_of(Ref(segment.load(extent + extent::PIECES + index / PIECE_BUCKETS * 8)));
-    has_node(piece, PIECE_BYTES).then(|| Bucket::of(piece, index % PIECE_BUCKETS))
+    segment.has_node(piece, PIECE_BYTES).then(|| Bucket::of(piece, index % PIECE_BUCKETS))
 }
 
 /// Homes, pieces and depth of an extent that a slot at `level` names; `None` when they make no sense (S5).
@@ -274,12 +269,45 @@ pub fn shape(segment: &Segment, extent: u64, level: u32) -> Option<(u64, u64, u3
     Some((homes, pieces, depth))
 }
 
-/// The home of a position in an extent, without judging the extent's shape further than that the home's piece is one (S5).
+/// A home bucket, as the shortest ways find it.
+#[derive(Clone, Copy)]
+pub struct Near {
+    /// The slot that names its extent, and what that says.
+    pub slot_at: u64,
+    pub slot: u64,
+    /// The piece that it is in, and which of its buckets it is.
+    pub piece: u64,
+    pub number: u64,
+}
+
+/// The home bucket of a position, judging nothing but that all that is read lies among the nodes (S5). `None`: it is not found so, nor
+/// perhaps there.
 #[inline(always)]
-pub fn nearly_home(segment: &Segment, extent: u64, position: u64) -> Option<u64> {
-    let shape = segment.load(extent + extent::SHAPE);
-    let homes = shape & 0xffff;
-    (homes <= PIECES_MAX * PIECE_BUCKETS).then(|| home_of(position, (shape >> 32) as u32 & 63, homes))
+pub fn nearly_home(lens: Lens<'_>, root: u64, position: u64) -> Option<Near> {
+    /// Enough for two thousand million keys.
+    const LEVELS: u32 = 3;
+    const HOMES: u64 = 0x7f;
+    const { assert!(PIECES_MAX * PIECE_BUCKETS <= HOMES && HOMES * 8 < ANY_NODE && PIECE_BYTES <= ANY_NODE) };
+    let mut node = lens.node(Ref(root >> 24))?;
+    let mut rest = position;
+    for _ in 0..LEVELS {
+        let slot_at = slot_at(node, rest >> (64 - LEVEL_BITS));
+        let slot = lens.observe(slot_at);
+        // One that names nothing is 0, and no node is there.
+        let named = lens.node(Ref(slot >> 24))?;
+        if slot & KIND_EXTENT != 0 {
+            let shape = lens.load(named + extent::SHAPE);
+            let home = home_of(position, (shape >> 32) as u32 & 63, shape & HOMES);
+            // A seventh, in fewer instructions.
+            const { assert!(PIECE_BUCKETS == 7 && (HOMES * 9363) >> 16 == HOMES / 7 && 9363 * 7 > 1 << 16) };
+            let index = (home * 9363) >> 16;
+            let piece = lens.node(Ref(lens.load(named + extent::PIECES + index * 8)))?;
+            return Some(Near { slot_at, slot, piece, number: home - index * PIECE_BUCKETS });
+        }
+        rest <<= LEVEL_BITS;
+        node = named;
+    }
+    None
 }
 
 /// Where an entry may lie whose home this is, in the order in which they are looked at: there, in the next bucket, in one of two
@@ -324,16 +352,10 @@ pub struct Named {
 /// a look at the root word means damage, or else that the directory has changed.
 #[inline(always)]
 pub fn find(segment: &Segment, root: u64, position: u64) -> Option<Named> {
-    find_where(segment, root, position, |offset, length| segment.has_node(offset, length))
-}
-
-/// The same, where `has_node` judges what may be a node of so many bytes (S5).
-#[inline(always)]
-pub fn find_where(segment: &Segment, root: u64, position: u64, has_node: impl Fn(u64, u64) -> bool) -> Option<Named> {
     let mut node = directory_of(root);
     let mut rest = position;
     for level in 0..LEVELS_MAX {
-        if !has_node(node, HEADER_BYTES + SLOTS * 8) {
+        if !segment.has_node(node, HEADER_BYTES + SLOTS * 8) {
             return None;
         }
         let at = slot_at(node, rest >> (64 - LEVEL_BITS));
@@ -341,7 +363,7 @@ pub fn find_where(segment: &Segment, root: u64, position: u64, has_node: impl Fn
         let named = offset_of(Ref(slot >> 24));
         if slot & KIND_EXTENT != 0 {
             let found = Named { extent: named, slot_at: at, slot, node, level };
-            return has_node(named, HEADER_BYTES + extent::PAYLOAD as u64).then_some(found);
+            return segment.has_node(named, HEADER_BYTES + extent::PAYLOAD as u64).then_some(found);
         }
         if slot & KIND_NODE == 0 {
             return None;

@@ -1,9 +1,10 @@
-//! The shortest ways: a GET, and a SET of a key that is there, of a short string that lies inline in its home bucket.
+//! The shortest ways: a GET, and a SET of a key that is there, of a short string that lies inline.
 //!
 //! A processor overlaps the cache misses of calls that follow each other as far as its window of some 500 instructions reaches, and a
 //! miss costs as much as 500 instructions; so a call of 200 instructions is more than twice as fast as one of 500 (`bench floor`).
 //! That is why this exists beside `quick.rs`: the same protocols for one case, in line, without what other cases need. No branch
-//! depends on what a miss brings, but for those that nearly always go the same way.
+//! depends on what a miss brings, but for those that nearly always go the same way. One key in twelve of a table that is 90 % full does not lie at
+//! home: half of those lie in the next line, which the processor fetches along and GET looks into at once, the others are looked for apart.
 //!
 //! ```text
 //!  read   root -> slot -> extent -> the word of the line -> tag -> key and value -> word, slot, map's lock and root again
@@ -17,77 +18,129 @@
 //! Whatever is not the plain case answers that nothing has happened.
 
 use polder_shm::layout::{interest, seat as at};
-use polder_shm::{Seat, Segment, coarse_seconds, lock};
+use polder_shm::{Lens, Seat, Segment, coarse_seconds, lock};
 use polder_values::Kind;
 
 use crate::api::{Counter, Db};
+use crate::bucket::{self, PIECE_BUCKETS};
 use crate::change::interest_of;
-use crate::directory::{self, Bucket, MAP_LOCK, map_at};
+use crate::directory::{self, Bucket, MAP_LOCK, Near, map_at};
 use crate::entry::{self, INLINE_HEAD, INLINE_MAX, UNIT_BYTES};
 use crate::hash::Hash;
 use crate::raw;
+use crate::sight::Sight;
 use crate::table::Table;
 
-/// What an entry's second word begins with where it is a plain string with a key of this length.
-#[inline(always)]
-fn plain_with(key_len: usize) -> u64 {
-    Kind::String as u64 | (key_len as u64) << 8
-}
-
-/// A plain entry in its home bucket, as it was seen.
+/// A plain entry, as it was seen.
 struct Seen {
     root: u64,
     slot_at: u64,
     slot: u64,
-    /// The bucket's line, and its word before the entry was looked at.
+    /// The line of the bucket in which it lies, and its word before the entry was looked at.
     line: u64,
     word: u64,
     /// Where the entry begins, and its first two words.
     at: u64,
     first: u64,
     second: u64,
+    value_len: usize,
 }
 
 impl Seen {
-    /// Finds the entry of a key; [`entry::RAW`] or not.
+    /// Finds the entry of a key, [`entry::RAW`] or not: at home or, if `BESIDE`, in the next bucket.
     #[inline(always)]
-    fn find(segment: &Segment, db: Db, hash: Hash, key: &[u8]) -> Option<Seen> {
-        let root = segment.observe(map_at(db) + 8);
-        let (slot_at, slot, bucket) = place(segment, root, hash.position)?;
-        let word = segment.observe(bucket.line);
-        let found = raw::units_tagged(segment, bucket.line, hash.tag);
-        if word & (lock::OWNER | lock::STARVING | lock::DEAD) != 0 || found == 0 || key.len() > INLINE_MAX {
-            return None;
+    fn find<const BESIDE: bool>(lens: Lens<'_>, db: Db, hash: Hash, key: &[u8]) -> Option<Seen> {
+        let root = lens.observe(map_at(db) + 8);
+        let Near { slot_at, slot, piece, mut number } = directory::nearly_home(lens, root, hash.position)?;
+        let (mut line, mut found) = (Bucket::of(piece, number).line, 0);
+        let mut word = lens.observe(line);
+        if word & BUSY == 0 {
+            found = raw::units_tagged(lens, line, hash.tag);
         }
-        let at = bucket.units + found.trailing_zeros() as u64 * UNIT_BYTES as u64;
-        let (first, second) = (segment.load(at), segment.load(at + 8));
-        let seen = Seen { root, slot_at, slot, line: bucket.line, word, at, first, second };
-        const SPOKEN: u64 = 0xffff & !(entry::RAW as u64);
-        let plain = second & SPOKEN == plain_with(key.len()) && seen.value_len() <= INLINE_MAX - key.len();
-        (plain && raw::bytes_are(segment, at + INLINE_HEAD as u64, key)).then_some(seen)
+        if BESIDE && found == 0 && word & BUSY == 0 && number + 1 < PIECE_BUCKETS {
+            (number, line) = (number + 1, line + 64);
+            word = lens.observe(line);
+            if word & BUSY == 0 {
+                found = raw::units_tagged(lens, line, hash.tag);
+            }
+        }
+        let (at, first, second, value_len) = pick(lens, Bucket::of(piece, number).units, found, key)?;
+        Some(Seen { root, slot_at, slot, line, word, at, first, second, value_len })
     }
 
+    /// Finds an entry that lies in another bucket than its home.
+    #[cold]
+    #[inline(never)]
+    fn find_displaced(segment: &Segment, db: Db, key: &[u8]) -> Option<(Seen, Home)> {
+        let (lens, sight) = (segment.lens(), Sight::of(segment, db, key)?);
+        let home = Home { line: sight.bucket.line, word: lens.observe(sight.bucket.line) };
+        if home.word & BUSY != 0 {
+            return None;
+        }
+        let (next, stash) = bucket::displaced(lens.load(sight.bucket.word_at(7)));
+        for (index, in_stash) in sight.others() {
+            if (if in_stash { stash } else { next }) == 0 {
+                continue;
+            }
+            let Bucket { line, units } = sight.bucket(segment, index)?;
+            let word = lens.observe(line);
+            if word & BUSY != 0 {
+                return None;
+            }
+            if let Some((at, first, second, value_len)) = pick(lens, units, raw::units_tagged(lens, line, sight.hash.tag), key) {
+                let Sight { root, slot_at, slot, .. } = sight;
+                return Some((Seen { root, slot_at, slot, line, word, at, first, second, value_len }, home));
+            }
+        }
+        None
+    }
+
+    /// Whether it stays plain, and as long in units, with this value.
     #[inline(always)]
-    fn value_len(&self) -> usize {
-        (self.second >> 16 & 0xff) as usize
+    fn takes(&self, key: &[u8], value: &[u8]) -> bool {
+        let units = |value_len: usize| (INLINE_HEAD + key.len() + value_len).div_ceil(UNIT_BYTES);
+        self.second as u8 & entry::RAW == 0 && units(value.len()) == units(self.value_len)
     }
 
     /// As `Sight::is_current`.
     #[inline(always)]
-    fn is_current(&self, segment: &Segment, db: Db) -> bool {
-        segment.observe(self.slot_at) == self.slot
-            && segment.observe(MAP_LOCK) & lock::OWNER == 0
-            && segment.observe(map_at(db) + 8) == self.root
+    fn is_current(&self, lens: Lens<'_>, db: Db) -> bool {
+        lens.observe(self.slot_at) == self.slot && lens.observe(MAP_LOCK) & lock::OWNER == 0 && lens.observe(map_at(db) + 8) == self.root
     }
 }
 
-/// The home bucket of a position, and the slot that names its extent.
+/// The home of a displaced entry, and its word before it was looked into.
+struct Home {
+    line: u64,
+    word: u64,
+}
+
+/// The plain entry of a key among those that begin at the units that `found` has bits of: where, its first two words, its value's length.
 #[inline(always)]
-fn place(segment: &Segment, root: u64, position: u64) -> Option<(u64, u64, Bucket)> {
-    let has_node = |offset, _| segment.has_any_node(offset);
-    let named = directory::find_where(segment, root, position, has_node)?;
-    let home = directory::nearly_home(segment, named.extent, position)?;
-    Some((named.slot_at, named.slot, directory::bucket_where(segment, named.extent, home, has_node)?))
+fn pick(lens: Lens<'_>, units: u64, mut found: u64, key: &[u8]) -> Option<(u64, u64, u64, usize)> {
+    while found != 0 {
+        let at = units + found.trailing_zeros() as u64 * UNIT_BYTES as u64;
+        let (first, second) = (lens.load(at), lens.load(at + 8));
+        if let Some(value_len) = plain_value_len(second, key.len())
+            && raw::bytes_are::<INLINE_HEAD>(lens, at, key)
+        {
+            return Some((at, first, second, value_len));
+        }
+        found &= found - 1;
+    }
+    None
+}
+
+/// What sends the plain ways elsewhere, in a bucket's word.
+const BUSY: u64 = lock::OWNER | lock::STARVING | lock::DEAD;
+
+/// The length of the value, if this is the second word of a plain string's entry with a key of this length; one that fits.
+#[inline(always)]
+fn plain_value_len(second: u64, key_len: usize) -> Option<usize> {
+    // Kind and key's length are taken away; what is left of them, if they are others, becomes a length that cannot be.
+    let plain = Kind::String as u32 | (key_len as u32) << 8;
+    let len = (second as u32 & (0xff_ffff & !(entry::RAW as u32))).wrapping_sub(plain).rotate_right(16) as usize;
+    (key_len <= INLINE_MAX && len <= INLINE_MAX - key_len).then_some(len)
 }
 
 impl Table {
@@ -97,22 +150,38 @@ impl Table {
         crate::hash::hash(key, self.segment().secret())
     }
 
-    /// Reads a string that is packed, inline, without expiry and at home. `None`: it is not there, or not like this.
+    /// Reads a string that is packed, inline and without expiry. `None`: it is not there, or not like this.
     #[inline(always)]
     pub fn read_plain<R>(&self, db: Db, hash: Hash, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Option<R> {
         let segment = &**self.segment();
-        let seen = Seen::find(segment, db, hash, key)?;
+        let lens = segment.lens();
+        let seen = match Seen::find::<true>(lens, db, hash, key) {
+            Some(seen) => seen,
+            None => Seen::find_displaced(segment, db, key)?.0,
+        };
         let mut copy = raw::Short::EMPTY;
-        let value = copy.take(segment, seen.at + (INLINE_HEAD + key.len()) as u64, seen.value_len());
+        let value = copy.take(lens, seen.at + (INLINE_HEAD + key.len()) as u64, seen.value_len);
         segment.acquire_fence();
-        if segment.load(seen.line) != seen.word || !seen.is_current(segment, db) || self.counts_frequency() {
+        if lens.load(seen.line) != seen.word || !seen.is_current(lens, db) {
             return None;
         }
         let clock = coarse_seconds() as u32 & 0xff_ffff;
-        if clock != entry::clock_of(seen.first) {
-            note_access(segment, seen.at, seen.first, clock);
+        if clock != entry::clock_of(seen.first) && !self.note_plain(seen.at, seen.first, clock) {
+            return None;
         }
         Some(read(value))
+    }
+
+    /// Moves the access clock on, as `Table::note_glance`; `false`: accesses are counted otherwise.
+    #[cold]
+    #[inline(never)]
+    fn note_plain(&self, first_at: u64, first: u64, clock: u32) -> bool {
+        // Where accesses are counted the clock is another, whose bits are by chance the same once in 16 million reads: one that is not counted.
+        if self.counts_frequency() {
+            return false;
+        }
+        let _ = self.segment().exchange(first_at, first, entry::first_word(entry::version_of(first), clock));
+        true
     }
 
     /// Gives a key that has a plain short string another one that takes as many units. `false`: take another way.
@@ -138,13 +207,6 @@ impl Table {
     }
 }
 
-/// Moves the access clock on, as `Table::note_glance`.
-#[cold]
-#[inline(never)]
-fn note_access(segment: &Segment, first_at: u64, first: u64, clock: u32) {
-    let _ = segment.exchange(first_at, first, entry::first_word(entry::version_of(first), clock));
-}
-
 /// Whether somebody is to be told of changes, or a snapshot to keep what was before: `quick.rs` and `txn.rs` see to that.
 #[inline(always)]
 fn is_watched(segment: &Segment) -> bool {
@@ -154,22 +216,44 @@ fn is_watched(segment: &Segment) -> bool {
 #[inline(always)]
 fn write(seat: &Seat, db: Db, hash: Hash, key: &[u8], value: &[u8]) -> Option<()> {
     let segment = &**seat.segment();
-    let seen = Seen::find(segment, db, hash, key)?;
-    let value_at = INLINE_HEAD + key.len();
-    let units = (value_at + seen.value_len()).div_ceil(UNIT_BYTES);
-    if seen.second as u8 & entry::RAW != 0 || (value_at + value.len()).div_ceil(UNIT_BYTES) != units {
+    let Some(seen) = Seen::find::<false>(segment.lens(), db, hash, key) else { return write_displaced(seat, db, key, value) };
+    if !seen.takes(key, value) || !may_lock(seat) || !seat.lock_as_seen(0, seen.line, seen.word) {
         return None;
     }
-    // T3: all that we walked over was there after we pinned, and was born before. The look before the lock only saves one for nothing.
-    if is_watched(segment) || !seat.covers_now() || !seat.lock_as_seen(seen.line, seen.word) || !seen.is_current(segment, db) {
+    replace(seat, db, &seen, 0, key, value)
+}
+
+/// The same where the entry lies elsewhere: its home is locked, too, as everybody does who changes a key of that home.
+#[cold]
+#[inline(never)]
+fn write_displaced(seat: &Seat, db: Db, key: &[u8], value: &[u8]) -> Option<()> {
+    let (seen, home) = Seen::find_displaced(seat.segment(), db, key)?;
+    if !seen.takes(key, value)
+        || !may_lock(seat)
+        || !seat.lock_as_seen(0, home.line, home.word)
+        || !seat.lock_as_seen(1, seen.line, seen.word)
+    {
         return None;
     }
-    // Under the lock: see `Table::interest`.
-    if is_watched(segment) {
+    replace(seat, db, &seen, 1, key, value)
+}
+
+/// T3: all that we walked over was there after we pinned, and was born before. The look at who watches only saves a lock for nothing.
+#[inline(always)]
+fn may_lock(seat: &Seat) -> bool {
+    !is_watched(seat.segment()) && seat.covers_now()
+}
+
+/// Writes another value into an entry whose bucket was locked by the journal's item `lock`.
+#[inline(always)]
+fn replace(seat: &Seat, db: Db, seen: &Seen, lock: u64, key: &[u8], value: &[u8]) -> Option<()> {
+    let segment = &**seat.segment();
+    // Who watches: under the lock, see `Table::interest`.
+    if !seen.is_current(segment.lens(), db) || is_watched(segment) {
         return None;
     }
     let mut notes = seat.brief();
-    notes.cover(0, seen.line);
+    notes.cover(lock, seen.line);
     notes.word(seen.at, entry::first_word(seat.next_version(), coarse_seconds() as u32 & 0xff_ffff));
     let second = seen.second & !(0xff << 16) | (value.len() as u64) << 16;
     if second != seen.second {
@@ -177,7 +261,9 @@ fn write(seat: &Seat, db: Db, hash: Hash, key: &[u8], value: &[u8]) -> Option<()
     }
     // The value may begin in that very word.
     let old = |number| if number == 1 { second } else { segment.load(seen.at + number as u64 * 8) };
-    entry::value_words(value, value_at, old, units * 2, |number, word| notes.word(seen.at + number as u64 * 8, word));
+    let value_at = INLINE_HEAD + key.len();
+    let words = (value_at + value.len()).div_ceil(UNIT_BYTES) * 2;
+    entry::value_words(value, value_at, old, words, |number, word| notes.word(seen.at + number as u64 * 8, word));
     notes.commit();
     seat.add(at::COUNTERS + 8 * Counter::Changes as u64, 1);
     Some(())

@@ -101,11 +101,6 @@ impl Table {
         Sight::of(self.segment(), db, key)
     }
 
-    /// As [`Table::sight`], of a key with this hash.
-    pub fn sight_of(&self, db: Db, hash: Hash) -> Option<Sight> {
-        Sight::of_hash(self.segment(), db, hash)
-    }
-
     /// Reads a string that is packed: `read` gets its bytes, or nothing if there is no such key. `None`: take the long way.
     #[inline(always)]
     pub fn quick_get<R>(&self, sight: &Sight, key: &[u8], now_ms: u64, read: impl FnOnce(Option<&[u8]>) -> R) -> Option<R> {

@@ -11,7 +11,7 @@ use crate::entry::{self, UNIT_BYTES};
 use polder_base::{Fault, Ref};
 use polder_shm::class::SIZES;
 use polder_shm::node::{HEADER_BYTES, NodeHeader, NodeKind};
-use polder_shm::{Segment, offset_of};
+use polder_shm::{Lens, Segment, offset_of};
 
 const DAMAGED: Fault = Fault::Damaged { what: "a node" };
 
@@ -141,67 +141,68 @@ pub fn same_bytes(words: &[u64; 7], byte: u8) -> u64 {
 
 /// A bit for each unit of the bucket whose line this is whose tag is `tag`. Others may write the line meanwhile.
 #[inline(always)]
-pub fn units_tagged(segment: &Segment, line: u64, tag: u8) -> u64 {
+pub fn units_tagged(lens: Lens<'_>, line: u64, tag: u8) -> u64 {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{__m128i, _mm_cmpeq_epi8, _mm_movemask_epi8, _mm_set1_epi8};
+        const { assert!(UNITS == 54, "the last sixteen tags begin at 46") };
         let (one, two, three, four): (__m128i, __m128i, __m128i, __m128i);
         // SAFETY: S5, the line lies in the mapping. The loads are the machine's, not the language's: what they say of a line that is
         // being written is judged by its word.
         unsafe {
             std::arch::asm!(
-                "movdqu {one}, [{at}]", "movdqu {two}, [{at} + 16]", "movdqu {three}, [{at} + 32]", "movdqu {four}, [{at} + 48]",
-                at = in(reg) segment.address(line), one = out(xmm_reg) one, two = out(xmm_reg) two, three = out(xmm_reg) three,
+                "movdqu {one}, [{at} + 8]", "movdqu {two}, [{at} + 24]", "movdqu {three}, [{at} + 40]", "movdqu {four}, [{at} + 46]",
+                at = in(reg) lens.address(line), one = out(xmm_reg) one, two = out(xmm_reg) two, three = out(xmm_reg) three,
                 four = out(xmm_reg) four, options(nostack, preserves_flags, readonly)
             );
         }
         // SAFETY: every x86-64 CPU has SSE2, and these instructions touch registers only.
-        let part = |bytes| unsafe { _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_set1_epi8(tag as i8))) as u32 };
-        let all = (part(one) | part(two) << 16) as u64 | ((part(three) | part(four) << 16) as u64) << 32;
-        all >> 8 & ((1 << UNITS) - 1)
+        let part = |bytes| unsafe { _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_set1_epi8(tag as i8))) as u32 as u64 };
+        // The last two overlap, and agree.
+        part(one) | part(two) << 16 | part(three) << 32 | part(four) << 38
     }
     #[cfg(not(target_arch = "x86_64"))]
-    crate::bucket::matches(&std::array::from_fn(|number| segment.load(line + 8 + number as u64 * 8)), tag)
+    crate::bucket::matches(&std::array::from_fn(|number| lens.load(line + 8 + number as u64 * 8)), tag)
 }
 
-/// Eight bytes of the mapping, anywhere in it. Others may write them meanwhile.
+/// Eight bytes of the mapping, `BEHIND` behind `at`. Others may write them meanwhile.
 #[inline(always)]
-fn eight(segment: &Segment, at: u64) -> u64 {
+fn eight<const BEHIND: usize>(lens: Lens<'_>, at: u64) -> u64 {
     #[cfg(target_arch = "x86_64")]
     {
         let word: u64;
         // SAFETY: as in `units_tagged`.
         unsafe {
             std::arch::asm!(
-                "mov {word}, [{at}]", at = in(reg) segment.address(at), word = out(reg) word,
+                "mov {word}, [{at} + {behind}]", at = in(reg) lens.address(at), behind = const BEHIND, word = out(reg) word,
                 options(nostack, preserves_flags, readonly)
             );
         }
         word
     }
     #[cfg(not(target_arch = "x86_64"))]
-    eight_portable(segment, at)
+    eight_portable(lens, at + BEHIND as u64)
 }
 
 /// The same on any CPU, for a place that is not the mapping's last word.
 #[cfg(any(test, not(target_arch = "x86_64")))]
-fn eight_portable(segment: &Segment, at: u64) -> u64 {
-    let (low, shift) = (segment.load(at & !7), at % 8 * 8);
-    if shift == 0 { low } else { low >> shift | segment.load((at & !7) + 8) << (64 - shift) }
+fn eight_portable(lens: Lens<'_>, at: u64) -> u64 {
+    let (low, shift) = (lens.load(at & !7), at % 8 * 8);
+    if shift == 0 { low } else { low >> shift | lens.load((at & !7) + 8) << (64 - shift) }
 }
 
-/// Whether these bytes are at `at`, which has 64 more behind it. Others may write there meanwhile.
+/// Whether these bytes are `BEHIND` behind `at`, with 64 more behind them. Others may write there meanwhile.
 #[inline(always)]
-pub fn bytes_are(segment: &Segment, at: u64, bytes: &[u8]) -> bool {
+pub fn bytes_are<const BEHIND: usize>(lens: Lens<'_>, at: u64, bytes: &[u8]) -> bool {
     let (Some(first), Some(last)) = (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) else {
         let mask = !(u64::MAX << (bytes.len() * 8));
-        return (eight(segment, at) ^ entry::short_word(bytes)) & mask == 0;
+        return (eight::<BEHIND>(lens, at) ^ entry::short_word(bytes)) & mask == 0;
     };
-    let mut differ = eight(segment, at) ^ u64::from_le_bytes(*first);
-    differ |= eight(segment, at + bytes.len() as u64 - 8) ^ u64::from_le_bytes(*last);
+    let mut differ = eight::<BEHIND>(lens, at) ^ u64::from_le_bytes(*first);
+    differ |= eight::<BEHIND>(lens, at + bytes.len() as u64 - 8) ^ u64::from_le_bytes(*last);
     if bytes.len() > 16 {
         for (number, chunk) in bytes.as_chunks::<8>().0.iter().enumerate().skip(1) {
-            differ |= eight(segment, at + number as u64 * 8) ^ u64::from_le_bytes(*chunk);
+            differ |= eight::<BEHIND>(lens, at + number as u64 * 8) ^ u64::from_le_bytes(*chunk);
         }
     }
     differ == 0
@@ -224,15 +225,15 @@ impl Short {
 
     /// Copies `len` bytes from `at`, which has 64 more behind it. Others may write there meanwhile.
     #[inline(always)]
-    pub fn take(&mut self, segment: &Segment, at: u64, len: usize) -> &[u8] {
+    pub fn take(&mut self, lens: Lens<'_>, at: u64, len: usize) -> &[u8] {
         assert!(len <= SHORT_MAX);
         // Sixteen at a time: whoever reads them right away must find them in one store, or the processor waits until it is written.
-        self.take_sixteen(segment, at, 0);
+        self.take_sixteen::<0>(lens, at);
         if len > 16 {
-            self.take_sixteen(segment, at, 16);
+            self.take_sixteen::<16>(lens, at);
             if len > 32 {
-                self.take_sixteen(segment, at, 32);
-                self.take_sixteen(segment, at, 48);
+                self.take_sixteen::<32>(lens, at);
+                self.take_sixteen::<48>(lens, at);
             }
         }
         // SAFETY: so many bytes have been written.
@@ -240,24 +241,24 @@ impl Short {
     }
 
     #[inline(always)]
-    fn take_sixteen(&mut self, segment: &Segment, at: u64, behind: usize) {
-        let at = at + behind as u64;
+    fn take_sixteen<const BEHIND: usize>(&mut self, lens: Lens<'_>, at: u64) {
         #[cfg(target_arch = "x86_64")]
         let bytes: Sixteen = {
             let bytes;
             // SAFETY: as in `units_tagged`.
             unsafe {
                 std::arch::asm!(
-                    "movdqu {bytes}, [{at}]", at = in(reg) segment.address(at), bytes = out(xmm_reg) bytes,
-                    options(nostack, preserves_flags, readonly)
+                    "movdqu {bytes}, [{at} + {behind}]", at = in(reg) lens.address(at), behind = const BEHIND,
+                    bytes = out(xmm_reg) bytes, options(nostack, preserves_flags, readonly)
                 );
             }
             bytes
         };
         #[cfg(not(target_arch = "x86_64"))]
-        let bytes: Sixteen = [eight(segment, at), eight(segment, at + 8)];
-        // SAFETY: `behind` is 48 at most, and any bytes may be written there.
-        unsafe { self.0.as_mut_ptr().add(behind).cast::<Sixteen>().write_unaligned(bytes) };
+        let bytes: Sixteen = [eight::<BEHIND>(lens, at), eight::<BEHIND>(lens, at + 8)];
+        const { assert!(BEHIND + 16 <= SHORT_MAX) };
+        // SAFETY: it is inside, and any bytes may be written there.
+        unsafe { self.0.as_mut_ptr().add(BEHIND).cast::<Sixteen>().write_unaligned(bytes) };
     }
 }
 
@@ -272,6 +273,7 @@ mod tests {
         let name: SegmentName = format!("shm:polder-test-raw-{}", std::process::id()).parse().expect("a name");
         let segment = Segment::create(&name, &SegmentOptions { ceiling: 64 << 20, ..SegmentOptions::default() }).expect("a segment");
         let mut word = 88_172_645_463_325_252u64;
+        let lens = segment.lens();
         let begin = polder_shm::layout::header::LIMITS;
         for _ in 0..500 {
             for number in 0..16 {
@@ -283,19 +285,20 @@ mod tests {
             let bytes: Vec<u8> = (0..16).flat_map(|number| segment.load(begin + number * 8).to_le_bytes()).collect();
             let line = std::array::from_fn(|number| segment.load(begin + 8 + number as u64 * 8));
             for tag in 0..4 {
-                assert_eq!(units_tagged(&segment, begin, tag), bucket::matches(&line, tag));
+                assert_eq!(units_tagged(lens, begin, tag), bucket::matches(&line, tag));
             }
             for at in 0..24 {
-                assert_eq!(eight(&segment, begin + at), eight_portable(&segment, begin + at));
+                assert_eq!(eight::<0>(lens, begin + at), eight_portable(lens, begin + at));
                 for len in 0..=53 {
                     let there = &bytes[at as usize..at as usize + len];
                     let mut copy = Short::EMPTY;
-                    assert_eq!(copy.take(&segment, begin + at, len), there);
-                    assert!(bytes_are(&segment, begin + at, there));
+                    assert_eq!(copy.take(lens, begin + at, len), there);
+                    assert!(bytes_are::<0>(lens, begin + at, there));
+                    assert!(bytes_are::<8>(lens, begin + at - 8, there));
                     for other in 0..len {
                         let mut changed = there.to_vec();
                         changed[other] ^= 0x10;
-                        assert!(!bytes_are(&segment, begin + at, &changed), "byte {other} of {len}");
+                        assert!(!bytes_are::<0>(lens, begin + at, &changed), "byte {other} of {len}");
                     }
                 }
             }

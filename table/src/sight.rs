@@ -19,8 +19,8 @@ pub struct Sight {
     pub(crate) root: u64,
     pub(crate) home: u64,
     pub(crate) bucket: Bucket,
-    slot_at: u64,
-    slot: u64,
+    pub(crate) slot_at: u64,
+    pub(crate) slot: u64,
     extent: u64,
     homes: u64,
     buckets: u64,
@@ -35,12 +35,7 @@ impl Sight {
     /// The home bucket of a key; `None` when the database has no keys or makes no sense.
     #[inline(always)]
     pub(crate) fn of(segment: &Segment, db: Db, key: &[u8]) -> Option<Sight> {
-        Sight::of_hash(segment, db, hash(key, segment.secret()))
-    }
-
-    /// The same of a key with this hash.
-    #[inline(always)]
-    pub(crate) fn of_hash(segment: &Segment, db: Db, hash: Hash) -> Option<Sight> {
+        let hash = hash(key, segment.secret());
         let root = segment.observe(map_at(db) + 8);
         let Named { extent, slot_at, slot, level, .. } = directory::find(segment, root, hash.position)?;
         let (homes, pieces, depth) = directory::shape(segment, extent, level)?;

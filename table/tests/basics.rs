@@ -159,6 +159,37 @@ fn the_shortest_way_writes_values_of_other_lengths() {
 }
 
 #[test]
+fn the_shortest_way_leads_to_displaced_entries_too() {
+    const KEYS: u32 = 20_000;
+    let place = Place::new();
+    let key = |number: u32| format!("key:{number:012}").into_bytes();
+    (0..KEYS).for_each(|number| place.set(0, &key(number), &[1; 16], None));
+    let mut displaced = std::collections::BTreeMap::new();
+    for number in 0..KEYS {
+        let (key, value) = (key(number), [number as u8; 14]);
+        let hash = place.table.hash(&key);
+        assert!(place.table.write_plain(0, hash, &key, &value), "key {number}");
+        assert_eq!(place.table.read_plain(0, hash, &key, <[u8]>::to_vec), Some(value.to_vec()));
+        assert_eq!(place.get(0, &key), Some(value.to_vec()));
+        *displaced.entry(place.table.inspect(0, &key).expect("readable").expect("there").displacement).or_insert(0) += 1;
+    }
+    assert!(displaced.len() == 3 && displaced.values().all(|count| *count > 50), "{displaced:?}");
+    // Somebody in the way at home, as any writer of the key would be.
+    let stray = (0..KEYS)
+        .map(key)
+        .find(|key| place.table.inspect(0, key).is_ok_and(|shown| shown.is_some_and(|shown| shown.displacement == "stash")));
+    let stray = stray.expect("there are some");
+    let txn = place.table.begin(Mode::Write).expect("a transaction");
+    txn.declare(&[(0, &stray)]).expect("nobody holds it");
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| place.table.write_plain(0, place.table.hash(&stray), &stray, b"fourteen bytes"));
+        assert!(!other.join().expect("it ends"));
+    });
+    drop(txn);
+    assert!(place.table.write_plain(0, place.table.hash(&stray), &stray, b"fourteen bytes"));
+}
+
+#[test]
 fn a_database_may_be_filled_anew_by_one_transaction_however_large() {
     const KEYS: u32 = 100_000;
     let place = Place::new();

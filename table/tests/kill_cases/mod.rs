@@ -339,6 +339,16 @@ fn entries() -> Vec<Case> {
             move |table| set_quickly(table, 0, &numbered(far), &[0xff; 41]),
         ),
         case(
+            "overwrite-next-door-plainly",
+            move |place| fill(&place.table, 0..next + 1),
+            move |table| set_plainly(table, 0, &numbered(next), &[0xff; 41]),
+        ),
+        case(
+            "overwrite-in-stash-plainly",
+            move |place| fill(&place.table, 0..far + 1),
+            move |table| set_plainly(table, 0, &numbered(far), &[0xff; 41]),
+        ),
+        case(
             "resize-in-stash-quickly",
             move |place| fill(&place.table, 0..far + 1),
             move |table| set_quickly(table, 0, &numbered(far), b"short"),
