@@ -50,6 +50,7 @@ impl<'c> Call<'c> {
     }
 
     /// The key's state, if it is there.
+    #[inline]
     pub fn find(&self, key: &[u8]) -> Result<Option<Found<'c>>, Stop> {
         if self.session.no_touch {
             return self.peek(key);
@@ -58,11 +59,13 @@ impl<'c> Call<'c> {
     }
 
     /// As [`Call::find`], without counting as an access of the key (TTL, TYPE, OBJECT and the like).
+    #[inline]
     pub fn peek(&self, key: &[u8]) -> Result<Option<Found<'c>>, Stop> {
         self.counted(key, self.txn.peek(self.session.db, key)?)
     }
 
     /// Counts a hit or a miss; most commands that write do not count, as in Redis.
+    #[inline]
     fn counted(&self, key: &[u8], found: Option<Found<'c>>) -> Result<Option<Found<'c>>, Stop> {
         if self.command.has(READONLY | COUNTS) {
             self.count_look(key, found.is_some());
@@ -82,6 +85,7 @@ impl<'c> Call<'c> {
     ///
     /// # Errors
     /// WRONGTYPE when it holds another kind.
+    #[inline]
     pub fn find_kind(&self, key: &[u8], kind: Kind) -> Result<Option<Found<'c>>, Stop> {
         match self.find(key)? {
             Some(found) if found.kind != kind => Err(WRONG_TYPE.into()),
@@ -90,11 +94,13 @@ impl<'c> Call<'c> {
     }
 
     /// Gives the key a wholly new value.
+    #[inline]
     pub fn put(&self, key: &[u8], new: &New<'_>) -> Outcome {
         self.txn.write(self.session.db, key, new, Replaces::Whole)
     }
 
     /// Gives the key an edited form of its old value: what was replaced in its trees has been released.
+    #[inline]
     pub fn edit(&self, key: &[u8], new: &New<'_>) -> Outcome {
         self.txn.write(self.session.db, key, new, Replaces::Edited)
     }

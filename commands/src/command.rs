@@ -124,6 +124,14 @@ pub type Quick = fn(&Table, &Sight, &[&[u8]], u64, &mut dyn Reply) -> bool;
 /// others are of a form that it leaves to the command's own function. What it cannot refuse before it writes it must leave alone (C1).
 pub type Many = fn(&mut Call<'_>, &[&[&[u8]]]) -> Result<usize, Stop>;
 
+/// Whether a call can be made by a transaction that knows of nothing but one key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Alone {
+    No,
+    Reads,
+    Writes,
+}
+
 /// One command: its name, its grammar, its function, and what the documentation says.
 #[derive(Clone, Copy)]
 pub struct Command {
@@ -154,6 +162,8 @@ pub struct Command {
     /// Its place among all rows, and that of its family among the families; set where all rows are put together.
     pub(crate) number: u16,
     pub(crate) family: u8,
+    /// See [`Command::works_alone`]; set there, too.
+    pub(crate) alone: Alone,
 }
 
 const fn row(name: &'static str, grammar: &'static str, run: Run, flags: Flags) -> Command {
@@ -178,6 +188,7 @@ const fn row(name: &'static str, grammar: &'static str, run: Run, flags: Flags) 
         shape,
         number: 0,
         family: 0,
+        alone: Alone::No,
     }
 }
 
@@ -331,15 +342,31 @@ impl Command {
         self.has(NO_MANDATORY_KEYS)
     }
 
+    /// Whether it only reads, or writes, the one key that is its first argument.
+    #[inline]
+    pub fn works_alone(&self) -> Alone {
+        self.alone
+    }
+
+    /// Finds that out.
+    pub(crate) const fn alone(&self) -> Alone {
+        let Run::Table(mode, _) = self.run else { return Alone::No };
+        if self.reads_one_key() && matches!(mode, Mode::Read) {
+            return Alone::Reads;
+        }
+        let writes = self.is_write() && !self.has(BLOCKING | PUBSUB | SCRIPTS) && self.has_one_key() && self.locate.is_none();
+        if writes && self.reads_where.is_none() && matches!(mode, Mode::Write) { Alone::Writes } else { Alone::No }
+    }
+
     /// Whether its one key is its first argument, whatever else is said.
     #[inline]
-    pub fn has_one_key(&self) -> bool {
+    pub const fn has_one_key(&self) -> bool {
         matches!(self.shape.specs(), [spec] if matches!((spec.begin, spec.find), (Begin::Index(1), Find::Range { last: 0, .. })))
     }
 
     /// Whether it reads one key and nothing else, and never waits.
     #[inline]
-    pub fn reads_one_key(&self) -> bool {
+    pub const fn reads_one_key(&self) -> bool {
         self.has(READONLY) && !self.has(GROWS | BLOCKING | PUBSUB | SCRIPTS) && self.has_one_key()
     }
 

@@ -17,7 +17,9 @@ use polder_table::{Counter, Db, Mode, Sight, Stop, Table, Txn};
 use smallvec::SmallVec;
 
 use crate::call::{Call, Outcome, SessionCall, WRONG_TYPE};
-use crate::command::{BLOCKING, CONTAINER, Command, FAST, GROWS, MAY_WRITE, NO_AUTH, NO_MULTI, PUBSUB, READONLY, Run, SCRIPTS};
+use crate::command::{
+    Alone, BLOCKING, CONTAINER, Command, FAST, GROWS, MAY_WRITE, NO_AUTH, NO_MULTI, PUBSUB, Quick, READONLY, Run, SCRIPTS,
+};
 use crate::lookup::{find, find_subcommand};
 use crate::metrics::recorder::Watch;
 use crate::persistence::has_save_points;
@@ -106,21 +108,48 @@ fn run_quickly(
     if !is_plain(table, session, host) || !command.arity_fits(args.len()) {
         return false;
     }
-    let Some(quick) = command.quick else { return command.reads_one_key() && read_quickly(table, session, host, foresight, args, reply) };
+    let alone = command.works_alone();
+    if command.quick.is_none() && alone == Alone::No {
+        return false;
+    }
+    let Some(&key) = args.get(1) else { return false };
     if command.has(GROWS) && !table.make_room() || command.is_write() && host.keeper().is_failing() {
         return false;
     }
-    let passed = host.recorder().pass(host.settings(), command);
-    let watch = (!passed).then(|| host.recorder().begin(host.settings(), command));
     let fresh;
     let sight = match sight {
         Some(sight) if sight.db() == session.db => Some(sight),
         _ => {
-            fresh = table.sight(session.db, args[1]);
+            fresh = table.sight(session.db, key);
             fresh.as_ref()
         }
     };
-    if !sight.is_some_and(|sight| quick(table, sight, args, session.clock_ms(), reply)) {
+    if let (Some(quick), Some(sight)) = (command.quick, sight)
+        && run_shortest(table, session, host, (command, quick), sight, args, reply)
+    {
+        return true;
+    }
+    match (alone, command.run) {
+        (Alone::No, _) => false,
+        (_, Run::Table(mode, function)) => run_alone(table, session, host, Foresight { command, sight }, (mode, function), args, reply),
+        _ => false,
+    }
+}
+
+/// Runs a call by its command's short way; answers false when nothing has happened.
+#[inline]
+fn run_shortest(
+    table: &Table,
+    session: &mut Session,
+    host: &dyn Host,
+    (command, quick): (&'static Command, Quick),
+    sight: &Sight,
+    args: &[&[u8]],
+    reply: &mut dyn Reply,
+) -> bool {
+    let passed = host.recorder().pass(host.settings(), command);
+    let watch = (!passed).then(|| host.recorder().begin(host.settings(), command));
+    if !quick(table, sight, args, session.clock_ms(), reply) {
         if passed {
             host.recorder().take_back(command);
         }
@@ -134,26 +163,35 @@ fn run_quickly(
     true
 }
 
-/// Runs a call that reads one key: nothing of what the long way looks at can be in its way.
-fn read_quickly(
+/// Runs a call that reads or writes one key, in a transaction of its own: nothing else of what the long way looks at can be in its way. Answers
+/// false when nothing has happened, but that room may have been made for what it is going to write.
+fn run_alone(
     table: &Table,
     session: &mut Session,
     host: &dyn Host,
     Foresight { command, sight }: Foresight<'_>,
+    (mode, function): (Mode, fn(&mut Call<'_>) -> Outcome),
     args: &[&[u8]],
     reply: &mut dyn Reply,
 ) -> bool {
-    let (Run::Table(Mode::Read, function), Ok(mut txn)) = (command.run, begin(table, session, Mode::Read)) else { return false };
+    let Ok(mut txn) = begin(table, session, mode) else { return false };
     if let Some(sight) = sight {
         txn.foresee(args[1], sight);
     }
+    session.waiting = None;
     let passed = command.has(FAST) && host.recorder().pass(host.settings(), command);
     let watch = (!passed).then(|| host.recorder().begin(host.settings(), command));
     let mark = reply.mark();
-    let outcome = function(&mut Call { command, args, table, txn: &txn, reply: &mut *reply, session: &mut *session, host });
-    let outcome = outcome.and_then(|()| txn.commit());
+    let declared = if mode == Mode::Write { txn.declare(&[(session.db, args[1])]) } else { Ok(()) };
+    let outcome = declared.and_then(|()| {
+        function(&mut Call { command, args, table, txn: &txn, reply: &mut *reply, session: &mut *session, host })?;
+        txn.commit()
+    });
     if matches!(outcome, Err(Stop::Retry | Stop::Busy | Stop::Wait)) {
         txn.looks().set([0; 2]);
+        if mode == Mode::Write {
+            txn.abort();
+        }
         reply.rewind(mark);
         if passed {
             host.recorder().take_back(command);

@@ -194,8 +194,8 @@ impl Shape {
     }
 
     /// The sources of keys.
-    pub fn specs(&self) -> &[KeySpec] {
-        &self.specs[..self.specs_len]
+    pub const fn specs(&self) -> &[KeySpec] {
+        self.specs.split_at(self.specs_len).0
     }
 
     /// Redis's older notation: first key, last key, step; zeros without fixed keys.

@@ -36,6 +36,7 @@ const fn rows() -> [Command; COUNT] {
             rows[number] = FAMILIES[family].commands[row];
             rows[number].number = number as u16;
             rows[number].family = family as u8;
+            rows[number].alone = rows[number].alone();
             number += 1;
             row += 1;
         }

@@ -154,9 +154,12 @@ fn run_together(
         polder_hub::attend(table)?;
     }
     let scripts = matches!(common, Some(Common::Program { .. }));
+    let sight = key.filter(|_| mode == Mode::Write).and_then(|(db, key)| table.sight(db, key));
     let mut txn = begin(table, session, mode)?;
-    if let (Mode::Read, Some((db, key))) = (mode, key) {
-        txn.share(db, key);
+    match (mode, key, &sight) {
+        (Mode::Read, Some((db, key)), _) => txn.share(db, key),
+        (Mode::Write, Some((_, key)), Some(sight)) => txn.foresee(key, sight),
+        _ => {}
     }
     // However often a call is run, it is counted at its first end.
     let (mark, mut counted, mut done) = (reply.mark(), 0usize, calls.len());

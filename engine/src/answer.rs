@@ -43,6 +43,12 @@ enum Kind {
     Attribute,
 }
 
+impl Kind {
+    fn is_container(self) -> bool {
+        matches!(self, Kind::Array | Kind::Map | Kind::Set | Kind::Push | Kind::Attribute)
+    }
+}
+
 #[derive(Clone, Copy)]
 struct Part {
     kind: Kind,
@@ -133,7 +139,19 @@ impl Answer {
 
     /// Notes for all that has been written since what is behind each part. A container that was announced longer than it became ends with
     /// what there is.
+    #[inline]
     pub(crate) fn seal(&mut self) {
+        // Most replies are one part that holds nothing.
+        match &mut self.parts[self.sealed..] {
+            [only] if !only.kind.is_container() => {
+                only.behind = self.sealed + 1;
+                self.sealed += 1;
+            }
+            _ => self.seal_all(),
+        }
+    }
+
+    fn seal_all(&mut self) {
         let mut open: Vec<(usize, usize)> = Vec::new();
         for at in self.sealed..self.parts.len() {
             let Part { kind, len, .. } = self.parts[at];

@@ -156,8 +156,10 @@ impl Caller {
     /// As [`Caller::run`].
     pub fn show<R>(&mut self, args: &[impl AsRef<[u8]>], show: impl FnOnce(Item<'_>) -> R) -> Result<R, Error> {
         self.run_here(args)?;
-        self.outcome()?;
-        Ok(show(self.answer.item()))
+        match self.answer.item() {
+            Item::Error(_) => Err(self.outcome().expect_err("an error is one")),
+            item => Ok(show(item)),
+        }
     }
 
     /// As [`Caller::run`], into a sink of one's own: errors are written like any reply. Large values come in pieces, as slices of the memory

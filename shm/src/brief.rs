@@ -5,30 +5,40 @@
 //! noted, without asking item by item whose lock covers it. A recoverer runs the journal's own redo.
 //!
 //! Before the commit nobody reads these items (a reader asks for COMMITTED first), so it does not matter when the length is stored, as
-//! long as each LOCK item was part of the journal before its lock was taken; [`Seat::lock_now`] does that.
+//! long as each LOCK item was part of the journal before its lock was taken; [`Seat::lock_now`] does that. Nodes that the transaction has made
+//! or is done with (NEW and OLD items) stand between the locks and what is noted here.
 
 use std::sync::atomic::Ordering;
 
 use crate::crash;
-use crate::journal::{CHANGED, Tag};
-use crate::layout::seat as at;
+use crate::journal::{CHANGED, Tag, WHOLE, item_of};
+use crate::layout::{header, seat as at};
 use crate::seat::Seat;
+use polder_base::Fault;
 
-/// The notes of one short transaction, which holds a few locks and nothing else.
+/// The most that is noted here: each word of a bucket, and what covers them.
+const ITEMS_MAX: u64 = 128;
+
+/// The notes of one short transaction, which holds a few locks.
 pub struct Brief<'s> {
     seat: &'s Seat,
-    /// LOCK items at the journal's beginning.
-    locks: u64,
-    /// Where in the seat the next item lies.
+    /// Where in the seat the first and the next item lie.
+    first: u64,
     next: u64,
 }
 
 impl Seat {
-    /// Begins the notes of a transaction whose journal holds LOCK items alone.
+    /// Begins the notes of a transaction whose journal holds LOCK, NEW and OLD items alone, and of these few enough: [`Seat::has_brief_room`].
     #[inline(always)]
     pub fn brief(&self) -> Brief<'_> {
-        let locks = self.journal_len();
-        Brief { seat: self, locks, next: at::JOURNAL + locks * 16 }
+        let first = at::JOURNAL + self.journal_len() * 16;
+        Brief { seat: self, first, next: first }
+    }
+
+    /// Whether a brief journal has room behind the items that there are, and a few more.
+    #[inline]
+    pub fn has_brief_room(&self) -> bool {
+        self.journal_len() + 2 * ITEMS_MAX <= at::JOURNAL_PAIRS
     }
 
     /// Locks the word at `offset` as the journal's item `number`, its next one, if it is still `word`, which was free. Whatever the word guards has
@@ -49,6 +59,21 @@ impl Seat {
             self.set(at::JOURNAL_LEN, number);
         }
         ours
+    }
+
+    /// Writes the OLD items that lie before `end` into the retired list.
+    #[inline]
+    fn retire_up_to(&self, end: u64) {
+        let (mut item, mut tail) = (at::JOURNAL, self.get(at::RETIRE_BASE));
+        let epoch = self.segment.observe(header::EPOCH);
+        while item < end {
+            if let Some((Tag::Old, offset)) = item_of(self.get(item)) {
+                self.write_retired(tail, offset, self.get(item + 8) & WHOLE != 0, epoch);
+                tail += 1;
+            }
+            item += 16;
+        }
+        self.set(at::RETIRED_TAIL, tail);
     }
 
     #[inline(always)]
@@ -91,9 +116,26 @@ impl Brief<'_> {
     /// The commit, and all that follows from it, as [`Seat::commit`].
     #[inline(always)]
     pub fn commit(self) {
-        let Brief { seat, locks, next } = self;
+        self.publish(0);
+    }
+
+    /// The same where `olds` nodes go out of use with it.
+    ///
+    /// # Errors
+    /// As [`Seat::commit`].
+    #[inline]
+    pub fn commit_with(self, olds: u64) -> Result<(), Fault> {
+        if olds > 0 {
+            self.seat.reserve_retired(olds)?;
+        }
+        self.publish(olds);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn publish(self, olds: u64) {
+        let Brief { seat, first, next } = self;
         let segment = &*seat.segment;
-        let first = at::JOURNAL + locks * 16;
         seat.set(at::JOURNAL_LEN, (next - at::JOURNAL) / 16);
         crash::point();
         seat.own(at::RETIRE_BASE).store(seat.get(at::RETIRED_TAIL), Ordering::Relaxed);
@@ -114,7 +156,13 @@ impl Brief<'_> {
         let mut item = first;
         while item > at::JOURNAL {
             item -= 16;
-            segment.unlock(seat.get(item) & Tag::OFFSET_MASK, seat.get(item + 8) & CHANGED != 0, false);
+            let what = seat.get(item);
+            if what >> Tag::OFFSET_BITS == Tag::Lock as u64 {
+                segment.unlock(what & Tag::OFFSET_MASK, seat.get(item + 8) & CHANGED != 0, false);
+            }
+        }
+        if olds > 0 {
+            seat.retire_up_to(first);
         }
         seat.set(at::JOURNAL_LEN, 0);
         seat.set(at::STATUS, (status & !3) + 4);

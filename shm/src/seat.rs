@@ -84,14 +84,32 @@ impl Segment {
     /// [`Fault::System`] when all seats are taken, [`Fault::Full`] when there is no memory to back one.
     #[inline]
     pub fn seat(self: &Arc<Segment>) -> Result<Rc<Seat>, Fault> {
-        SEATS.with(|seats| {
-            if let Some(seat) = seats.borrow().iter().find(|seat| seat.segment.id() == self.id())
-                && seat.generation == fork::generation()
-            {
-                return Ok(seat.clone());
+        let (id, last) = LAST.get();
+        // SAFETY: as in `with_seat`; it lies in one of the `Rc`s of SEATS.
+        if id == self.id() && unsafe { (*last).generation } == fork::generation() {
+            // SAFETY: as above, so that there is at least one that counts it.
+            return Ok(unsafe {
+                Rc::increment_strong_count(last);
+                Rc::from_raw(last)
+            });
+        }
+        self.find_seat()
+    }
+
+    fn find_seat(self: &Arc<Segment>) -> Result<Rc<Seat>, Fault> {
+        let seat = SEATS.with(|seats| {
+            let seats_now = seats.borrow();
+            let known = seats_now.iter().find(|seat| seat.segment.id() == self.id() && seat.generation == fork::generation());
+            match known.cloned() {
+                Some(seat) => Ok(seat),
+                None => {
+                    drop(seats_now);
+                    self.take_seat(seats)
+                }
             }
-            self.take_seat(seats)
-        })
+        })?;
+        LAST.set((self.id(), Rc::as_ptr(&seat)));
+        Ok(seat)
     }
 
     /// Lends the calling thread's seat to `work`: as [`Segment::seat`], in a fifth of the instructions.
@@ -108,9 +126,7 @@ impl Segment {
                 return Ok(work(seat));
             }
         }
-        let seat = self.seat()?;
-        LAST.set((self.id(), Rc::as_ptr(&seat)));
-        Ok(work(&seat))
+        Ok(work(&*self.find_seat()?))
     }
 
     #[cold]

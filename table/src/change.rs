@@ -226,6 +226,7 @@ impl Txn<'_> {
 
     #[cold]
     fn keep_change(&self, class: char, event: &'static str, db: Db, key: Option<&[u8]>) {
+        self.scratch.used.set(true);
         let key = key.map(|key| self.scratch.keep_key(key));
         self.scratch.changes.borrow_mut().push(Noted { class, event, db, key });
     }

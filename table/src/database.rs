@@ -31,6 +31,8 @@ impl Txn<'_> {
     }
 
     fn tallied(&self, db: Db, word: u64, test: fn(&Image) -> bool) -> u64 {
+        // Where that cannot be, the transaction will be run again.
+        let _ = self.unfold();
         let db = self.physical(db);
         let fresh = self.scratch.flushes.borrow().contains(&db);
         let shared = if fresh { 0 } else { self.table.tally_of(db, word) };
@@ -51,6 +53,7 @@ impl Txn<'_> {
     /// # Errors
     /// As [`Txn::commit`], where it becomes true.
     pub fn flush(&self, db: Option<Db>) -> Result<(), Stop> {
+        self.unfold()?;
         self.dirty.set(true);
         match db {
             Some(db) => self.note_change_of_all("flushdb", db),
@@ -76,9 +79,10 @@ impl Txn<'_> {
             }
         }
         self.scratch.forget_index();
-        records.iter().try_for_each(|image| self.retire_record(image, true))?;
+        records.iter().try_for_each(|image| self.retire_record(image, true, usize::MAX))?;
         let mut flushes = self.scratch.flushes.borrow_mut();
         if !flushes.contains(&db) {
+            self.scratch.used.set(true);
             flushes.push(db);
         }
         Ok(())
@@ -90,9 +94,11 @@ impl Txn<'_> {
     /// As [`Txn::commit`], where it becomes true.
     pub fn swap(&self, a: Db, b: Db) -> Result<(), Stop> {
         if a != b {
+            self.unfold()?;
             self.dirty.set(true);
             self.note_change_of_all("swapdb", a);
             self.note_change_of_all("swapdb", b);
+            self.scratch.used.set(true);
             self.scratch.swaps.borrow_mut().push((a, b));
         }
         Ok(())

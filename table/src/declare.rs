@@ -51,6 +51,12 @@ impl Txn<'_> {
             }
             return Ok(());
         }
+        if let [(db, key)] = keys
+            && self.declare_solo(*db, key)?
+        {
+            return Ok(());
+        }
+        self.unfold()?;
         // A copy: a bucket next door that is busy adds to what the next attempt declares.
         let extra = self.scratch.extra.borrow().clone();
         if let ([(db, key)], true) = (keys, extra.is_empty()) {

@@ -46,6 +46,12 @@ pub struct Image {
     pub units: usize,
 }
 
+impl Default for Image {
+    fn default() -> Image {
+        Image::EMPTY
+    }
+}
+
 impl Image {
     /// To be filled in place. An image is written word by word, and whoever moves it right away makes the processor wait for its own stores.
     pub const EMPTY: Image = Image { words: [0; WORDS_MAX], units: 0 };

@@ -401,6 +401,7 @@ impl Txn<'_> {
             .chain(self.scratch.fresh_tallies.borrow().iter().copied())
             .collect();
         let free = (0..at::TALLY_SLOTS).find(|tally| !used.contains(tally))?;
+        self.scratch.used.set(true);
         self.scratch.fresh_tallies.borrow_mut().push(free);
         Some(free)
     }

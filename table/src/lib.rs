@@ -26,9 +26,11 @@ mod scratch;
 mod shadow;
 mod sight;
 pub mod snapshot;
+mod solo;
 mod table;
 mod txn;
 mod verify;
+mod watch;
 
 pub use api::*;
 pub use change::{Change, ChangeSink};

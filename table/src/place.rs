@@ -66,13 +66,13 @@ impl Txn<'_> {
 
     /// Places one change; answers false when there is no room for it.
     fn place(&self, index: usize, pending: Pending) -> Result<bool, Stop> {
-        let (spot, retires, root, home, tag) = {
+        let (spot, retires, root, home, tag, key) = {
             let held = &self.scratch.held.borrow()[index];
-            (held.spot, held.retires, held.extent.root, held.home, held.hash.tag)
+            (held.spot, held.retires, held.extent.root, held.home, held.hash.tag, held.key)
         };
         self.tally(directory::tally_of(root), spot.as_ref().map(|spot| &spot.image), pending);
         if let (Some(spot), Some(whole)) = (spot, retires) {
-            self.retire_record(&spot.image, whole)?;
+            self.retire_record(&spot.image, whole, key.1 - key.0)?;
             if spot.expired && is_key(&spot.image) {
                 self.seat.add(at::COUNTERS + 8 * Counter::Expired as u64, 1);
             }

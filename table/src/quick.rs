@@ -34,7 +34,7 @@ use crate::txn::{Met, Txn};
 const _: () = assert!(COUNTERS > Counter::Misses as usize);
 
 /// What one look into a bucket finds.
-enum Glance {
+pub(crate) enum Glance {
     /// The unit at which the key's inline entry begins.
     Here(usize),
     /// The unit of an entry with a record that is the key's by 24 bits of the hash.
@@ -45,7 +45,7 @@ enum Glance {
 
 /// Looks for `key` in a bucket.
 #[inline(always)]
-fn glance(live: &Live<'_>, hash: &Hash, key: &[u8]) -> Glance {
+pub(crate) fn glance(live: &Live<'_>, hash: &Hash, key: &[u8]) -> Glance {
     let tags = live.tag_words();
     let mut candidates = bucket::matches(&tags, hash.tag);
     while candidates != 0 {
@@ -384,13 +384,9 @@ impl Edit<'_> {
     /// Notes an entry of another size in place of the one of `units` that is there, in the same bucket; `None` when that has no room.
     #[inline(never)]
     fn resize(&self, spot: Spot, units: usize, image: &Image) -> Option<Brief<'_>> {
-        let mut gone = [0; 7];
-        for number in spot.unit..spot.unit + units {
-            gone[number / 8] |= 0xff << (number % 8 * 8);
-        }
         let mut notes = self.seat.brief();
         notes.cover(spot.lock_item, spot.bucket.line);
-        put(&mut notes, &self.live(spot.bucket), self.sight.hash.tag, image, &gone)?;
+        put(&mut notes, &self.live(spot.bucket), self.sight.hash.tag, image, &tags_of(spot.unit, units))?;
         Some(notes)
     }
 
@@ -435,7 +431,7 @@ impl Edit<'_> {
 
 /// Whether so many units are free, in a row or not.
 #[inline(always)]
-fn has_room(live: &Live<'_>, units: usize) -> bool {
+pub(crate) fn has_room(live: &Live<'_>, units: usize) -> bool {
     bucket::matches(&live.tag_words(), FREE).count_ones() as usize >= units
 }
 
@@ -470,7 +466,7 @@ fn put_compacting(notes: &mut Brief<'_>, live: &Live<'_>, tag: u8, image: &Image
 
 /// Notes an entry's words, as far as they differ from what is there.
 #[inline(always)]
-fn note_words(notes: &mut Brief<'_>, live: &Live<'_>, unit: usize, image: &Image) {
+pub(crate) fn note_words(notes: &mut Brief<'_>, live: &Live<'_>, unit: usize, image: &Image) {
     for (number, word) in image.words[..image.units * 2].iter().enumerate() {
         let index = LINE_WORDS + unit * 2 + number;
         if live.word(index) != *word {
@@ -479,9 +475,19 @@ fn note_words(notes: &mut Brief<'_>, live: &Live<'_>, unit: usize, image: &Image
     }
 }
 
+/// The bytes of the tags of so many units.
+#[inline]
+pub(crate) fn tags_of(unit: usize, units: usize) -> [u64; 7] {
+    let mut tags = [0; 7];
+    for number in unit..unit + units {
+        tags[number / 8] |= 0xff << (number % 8 * 8);
+    }
+    tags
+}
+
 /// Finds free units and notes the entry there, with its tags; the bytes of `gone` are set for tags that are to be free.
 #[inline(always)]
-fn put(notes: &mut Brief<'_>, live: &Live<'_>, tag: u8, image: &Image, gone: &[u64; 7]) -> Option<()> {
+pub(crate) fn put(notes: &mut Brief<'_>, live: &Live<'_>, tag: u8, image: &Image, gone: &[u64; 7]) -> Option<()> {
     let old = live.tag_words();
     let mut tags: [u64; 7] = std::array::from_fn(|word| old[word] & !gone[word]);
     let Some(unit) = bucket::run_of(bucket::matches(&tags, FREE), image.units) else {

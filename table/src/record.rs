@@ -166,6 +166,14 @@ fn word(rest: &mut &[u8]) -> Result<u64, Fault> {
     Ok(u64::from_le_bytes(take(rest, 8)?.try_into().map_err(|_| DAMAGED)?))
 }
 
+/// What stands before key and value of a record that says nothing else; `None` where it does, or the value is a tree.
+#[inline]
+pub fn plain_head(key: &[u8], new: &New<'_>) -> Option<[u8; 1]> {
+    let never = new.expiry_ms.is_none() && new.inner_expiry_ms.is_none();
+    let plain = matches!(new.value, Value::Packed(_)) && never && new.flags == 0 && !new.raw && !new.text;
+    u8::try_from(key.len()).ok().filter(|_| plain).map(|length| [length])
+}
+
 /// The payload of the record of `key` and `new`, in pieces, for a node of the kind that comes with it.
 pub struct Draft<'a> {
     pub kind: NodeKind,
@@ -186,16 +194,15 @@ impl<'a> Draft<'a> {
             Value::Packed(bytes) => (None, bytes),
             Value::Tree(root) => (Some(root), &[][..]),
         };
-        let never = new.expiry_ms.is_none() && new.inner_expiry_ms.is_none();
-        let plain = tree.is_none() && key.len() < 256 && never && new.flags == 0 && !new.raw && !new.text;
+        let plain = plain_head(key, new);
         let kind = match (tree.is_some() || long.is_some(), plain) {
             (true, _) => NodeKind::RecordRefs,
-            (_, true) => NodeKind::Plain,
+            (_, Some(_)) => NodeKind::Plain,
             _ => NodeKind::Record,
         };
         let mut draft = Draft { kind, head: [0; HEAD_MAX], head_len: 0, key: if long.is_some() { &[] } else { key }, value };
-        if plain {
-            draft.put(&[key.len() as u8]);
+        if let Some(head) = plain {
+            draft.put(&head);
             return Ok(draft);
         }
         if kind == NodeKind::RecordRefs {
@@ -248,10 +255,20 @@ impl<'a> Draft<'a> {
     pub fn parts(&self) -> [&[u8]; 3] {
         [&self.head[..self.head_len], self.key, self.value]
     }
+}
 
-    /// The payload's length in bytes.
-    pub fn len(&self) -> usize {
-        self.head_len + self.key.len() + self.value.len()
+/// Whether the node is the record of `key`.
+///
+/// # Errors
+/// [`Fault::Damaged`].
+#[inline]
+pub fn is_of(nodes: &dyn Nodes, kind: NodeKind, payload: &[u8], key: &[u8]) -> Result<bool, Fault> {
+    if kind != NodeKind::Plain {
+        return key_is(nodes, &read(kind, payload)?.key, key);
+    }
+    match payload.split_first().and_then(|(length, rest)| rest.get(..usize::from(*length))) {
+        Some(stored) => Ok(stored == key),
+        None => Err(DAMAGED),
     }
 }
 

@@ -13,6 +13,7 @@ use polder_shm::{Seat, Segment};
 use crate::api::{Db, Stop};
 use crate::change::{Noted, Post};
 use crate::directory::Bucket;
+use crate::entry::Image;
 use crate::lookup::Marks;
 use crate::shadow::{Editing, Shadow};
 use crate::sight::Sight;
@@ -90,7 +91,12 @@ impl Hasher for Spread {
 #[derive(Default)]
 pub struct Scratch {
     pub(crate) arena: Bump,
+    /// Keys have been kept, buckets locked, databases emptied or swapped: what only such transactions use is to be forgotten.
+    pub(crate) used: Cell<bool>,
     pub(crate) held: RefCell<Vec<Held>>,
+    /// The entry of the only key, as it is and as it is going to be (`solo.rs`).
+    pub(crate) before: RefCell<Image>,
+    pub(crate) after: RefCell<Image>,
     keys: RefCell<Vec<u8>>,
     by_key: RefCell<std::collections::HashMap<(Db, Vec<u8>), usize>>,
     /// Held keys that have gone through `by_key`.
@@ -157,10 +163,17 @@ impl Scratch {
 
     /// Copies a key's bytes to where they last as long as the transaction.
     pub(crate) fn keep_key(&self, key: &[u8]) -> (usize, usize) {
+        self.used.set(true);
         let mut keys = self.keys.borrow_mut();
         let begin = keys.len();
         keys.extend_from_slice(key);
         (begin, keys.len())
+    }
+
+    /// Whether nothing is held or to be declared, and databases are what their numbers say.
+    #[inline]
+    pub(crate) fn is_untouched(&self) -> bool {
+        !self.used.get() && self.extra.borrow().is_empty()
     }
 
     /// A kept key.
@@ -177,6 +190,7 @@ impl Scratch {
     /// Adds the shadow of a bucket that has just been locked.
     #[inline]
     pub(crate) fn push_shadow(&self, bucket: Bucket, lock_item: u64) -> usize {
+        self.used.set(true);
         let index = self.shadows_used.get();
         let mut shadows = self.shadows.borrow_mut();
         match shadows.get_mut(index) {
@@ -195,6 +209,7 @@ impl Scratch {
 
     /// Adds to the tallies.
     pub(crate) fn tally(&self, tally: u64, counts: [i64; 3]) {
+        self.used.set(true);
         let mut tallies = self.tallies.borrow_mut();
         match tallies.iter_mut().find(|(number, _)| *number == tally) {
             Some((_, sums)) => sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count),
@@ -242,10 +257,25 @@ impl Scratch {
     }
 
     /// Forgets the attempt, but not what the retry needs to know.
+    #[inline]
     pub(crate) fn forget(&self) {
         self.marks.borrow_mut().clear();
-        self.shadows_used.set(0);
         self.olds.set(0);
+        if !self.made.borrow().is_empty() {
+            self.made.borrow_mut().clear();
+        }
+        if !self.posts.borrow().is_empty() {
+            self.posts.borrow_mut().clear();
+            self.mail.borrow_mut().clear();
+        }
+        if self.used.replace(false) {
+            self.forget_held();
+        }
+        debug_assert!(self.is_bare(), "whoever fills these says so");
+    }
+
+    fn forget_held(&self) {
+        self.shadows_used.set(0);
         self.highest.set((0, 0, 0));
         self.tallies.borrow_mut().clear();
         self.keys.borrow_mut().clear();
@@ -254,17 +284,17 @@ impl Scratch {
             self.forget_index();
         }
         self.held.borrow_mut().clear();
-        if !self.made.borrow().is_empty() {
-            self.made.borrow_mut().clear();
-        }
         self.changes.borrow_mut().clear();
-        if !self.posts.borrow().is_empty() {
-            self.posts.borrow_mut().clear();
-            self.mail.borrow_mut().clear();
-        }
         self.flushes.borrow_mut().clear();
         self.swaps.borrow_mut().clear();
         self.fresh_tallies.borrow_mut().clear();
+    }
+
+    /// Whether there is nothing that [`Scratch::forget_held`] would forget.
+    fn is_bare(&self) -> bool {
+        let lists = [self.held.borrow().len(), self.keys.borrow().len(), self.tallies.borrow().len(), self.changes.borrow().len()];
+        let others = [self.flushes.borrow().len(), self.swaps.borrow().len(), self.fresh_tallies.borrow().len(), self.shadows_used.get()];
+        lists == [0; 4] && others == [0; 4]
     }
 
     /// Makes the buffers ready for another transaction.

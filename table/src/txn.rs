@@ -34,6 +34,7 @@ use crate::record::{self, Record};
 use crate::scratch::Loan;
 use crate::shadow::Editing;
 use crate::sight::Sight;
+use crate::solo::Solo;
 use crate::table::Table;
 use crate::{clock, raw, snapshot};
 
@@ -50,7 +51,7 @@ pub struct Txn<'t> {
     now_us: Cell<u64>,
     attempts: Cell<u32>,
     /// Lookups without locks in this attempt.
-    lookups: Cell<u32>,
+    pub(crate) lookups: Cell<u32>,
     /// Locks have been taken or things noted: there is something to roll back.
     pub(crate) dirty: Cell<bool>,
     /// How long locks are waited for in all, and until when that is once something has been waited for.
@@ -58,7 +59,8 @@ pub struct Txn<'t> {
     until: Cell<Option<Instant>>,
     pub(crate) origin: Cell<u64>,
     /// Where a key that the call is about to ask for belongs.
-    foreseen: Option<(&'t [u8], &'t Sight)>,
+    pub(crate) foreseen: Option<(&'t [u8], &'t Sight)>,
+    pub(crate) solo: Cell<Solo>,
     /// What was found by the short way left no marks.
     unmarked: Cell<bool>,
     /// Hits and misses of this attempt.
@@ -120,7 +122,7 @@ impl KeyTest for (&Txn<'_>, &[u8]) {
     fn is_key_of(&self, record: Ref) -> Result<bool, Fault> {
         let (txn, key) = self;
         let (kind, payload) = raw::payload(txn.segment(), record)?;
-        record::key_is(*txn, &record::read(kind, payload)?.key, key)
+        record::is_of(*txn, kind, payload, key)
     }
 }
 
@@ -141,6 +143,7 @@ impl<'t> Txn<'t> {
             until: Cell::new(None),
             origin: Cell::new(0),
             foreseen: None,
+            solo: Cell::default(),
             looks: Cell::new([0; 2]),
             unmarked: Cell::new(false),
             shared: None,
@@ -199,6 +202,16 @@ impl<'t> Txn<'t> {
             done => done,
         };
         if locked == Locked::Busy { Err(Stop::Busy) } else { Ok(locked) }
+    }
+
+    pub(crate) fn is_first_attempt(&self) -> bool {
+        self.attempts.get() == 0
+    }
+
+    /// Where a key belongs, if that was foreseen.
+    #[inline]
+    pub(crate) fn foreseen_sight(&self, db: Db, key: &[u8]) -> Option<&'t Sight> {
+        self.foreseen.filter(|(seen, sight)| std::ptr::eq(*seen, key) && sight.db() == db).map(|(_, sight)| sight)
     }
 
     pub(crate) fn locks(&self) -> bool {
@@ -274,6 +287,9 @@ impl<'t> Txn<'t> {
     #[inline]
     fn find_as(&self, db: Db, key: &[u8], access: bool) -> Result<Option<Found<'_>>, Stop> {
         if self.locks() {
+            if let Some(found) = self.find_solo(db, key, access)? {
+                return Ok(found);
+            }
             let index = self.hold(db, key, false)?;
             let held = self.scratch.held.borrow();
             let image = match (held[index].pending, held[index].spot) {
@@ -333,6 +349,12 @@ impl<'t> Txn<'t> {
     /// Moves the access clock of an entry on, by one CAS that fails when the entry is another one by now (S2: a designated word;
     /// versions are never used twice). A lost note is no harm.
     fn note_access(&self, hit: &lookup::Hit, found: &Found<'_>) {
+        self.note_access_at(hit.first_at, hit.image.words[0], found);
+    }
+
+    /// The same of an entry whose first word lies there and was `first`.
+    #[inline]
+    pub(crate) fn note_access_at(&self, first_at: u64, first: u64, found: &Found<'_>) {
         let now = self.coarse_ms();
         let clock = if self.table.counts_frequency() {
             let limits = self.table.limits();
@@ -342,7 +364,7 @@ impl<'t> Txn<'t> {
             clock::lru(now)
         };
         if clock != found.clock {
-            let _ = self.segment().exchange(hit.first_at, hit.image.words[0], entry::first_word(found.version, clock));
+            let _ = self.segment().exchange(first_at, first, entry::first_word(found.version, clock));
         }
     }
 
@@ -376,6 +398,7 @@ impl<'t> Txn<'t> {
     ///
     /// `declared`: the lock may be waited for (T2 is kept by the caller's order).
     pub(crate) fn hold(&self, db: Db, key: &[u8], declared: bool) -> Result<usize, Stop> {
+        self.unfold()?;
         let db = self.physical(db);
         if let Some(index) = self.scratch.held_index(db, key) {
             return Ok(index);
@@ -544,6 +567,9 @@ impl<'t> Txn<'t> {
     /// # Errors
     /// [`Stop::Retry`], [`Fault::Full`].
     pub fn write(&self, db: Db, key: &[u8], new: &New<'_>, replaces: Replaces) -> Result<(), Stop> {
+        if self.write_solo(db, key, new, replaces)? {
+            return Ok(());
+        }
         let index = self.hold(db, key, false)?;
         let (hash, old, pending) = {
             let held = &self.scratch.held.borrow()[index];
@@ -592,6 +618,9 @@ impl<'t> Txn<'t> {
     /// # Errors
     /// [`Stop::Retry`], a fault.
     pub fn remove(&self, db: Db, key: &[u8], replaces: Replaces) -> Result<bool, Stop> {
+        if let Some(there) = self.remove_solo(db, key, replaces) {
+            return Ok(there);
+        }
         let index = self.hold(db, key, false)?;
         let (pending, spot) = {
             let held = &self.scratch.held.borrow()[index];
@@ -614,7 +643,7 @@ impl<'t> Txn<'t> {
     }
 
     /// Makes `pending` what the key is going to be, and retires what it was going to be.
-    fn replace(&self, index: usize, pending: Pending, replaces: Replaces) -> Result<(), Stop> {
+    pub(crate) fn replace(&self, index: usize, pending: Pending, replaces: Replaces) -> Result<(), Stop> {
         let whole = replaces == Replaces::Whole;
         let before = {
             let mut held = self.scratch.held.borrow_mut();
@@ -627,18 +656,19 @@ impl<'t> Txn<'t> {
             before
         };
         match before {
-            Some(Pending::Write(image)) => self.retire_record(&image, whole),
+            Some(Pending::Write(image)) => self.retire_record(&image, whole, usize::MAX),
             _ => Ok(()),
         }
     }
 
-    /// Notes that the record of an entry, if it has one, goes out of use; `whole`: its value, too.
-    pub(crate) fn retire_record(&self, image: &Image, whole: bool) -> Result<(), Stop> {
+    /// Notes that the record of an entry, if it has one, goes out of use; `whole`: its value, too. Its key is at most `key_max` bytes long.
+    pub(crate) fn retire_record(&self, image: &Image, whole: bool, key_max: usize) -> Result<(), Stop> {
         if !image.is_reference() {
             return Ok(());
         }
         // An edit shares the value's tree with its successor, but each record has a tree of its own for a long key.
         if !whole
+            && key_max > record::KEY_MAX
             && let record::Key::Long(key) = self.record(image.record())?.key
             && !key.refs[0].is_none()
         {
@@ -655,7 +685,7 @@ impl<'t> Txn<'t> {
     }
 
     /// The clock of an entry that is written now.
-    fn new_clock(&self, old: Option<&Image>) -> u32 {
+    pub(crate) fn new_clock(&self, old: Option<&Image>) -> u32 {
         let now = self.coarse_ms();
         if !self.table.counts_frequency() {
             return clock::lru(now);
@@ -669,7 +699,7 @@ impl<'t> Txn<'t> {
     }
 
     /// Builds the entry of `key` with `new`: inline if it fits, else with a record, which is made here.
-    fn image(&self, key: &[u8], hash: &Hash, new: &New<'_>, clock: u32) -> Result<Image, Fault> {
+    pub(crate) fn image(&self, key: &[u8], hash: &Hash, new: &New<'_>, clock: u32) -> Result<Image, Fault> {
         let first = entry::first_word(self.seat.next_version(), clock);
         if let Value::Packed(value) = new.value
             && !new.text
@@ -679,14 +709,25 @@ impl<'t> Txn<'t> {
             let meta = new.kind as u8 | if new.raw { entry::RAW } else { 0 };
             return Ok(entry::inline(first, &entry::Inline { meta, expiry_ms: new.expiry_ms, flags: new.flags, key, value }));
         }
-        let draft = record::Draft::new(self, key, new)?;
-        let node = self.seat.make(draft.kind, draft.len())?;
-        raw::fill(self.segment(), node, &draft.parts());
+        let node = match (new.value, record::plain_head(key, new)) {
+            (Value::Packed(value), Some(head)) => self.make_record(NodeKind::Plain, [&head, key, value])?,
+            _ => {
+                let draft = record::Draft::new(self, key, new)?;
+                self.make_record(draft.kind, draft.parts())?
+            }
+        };
         if let Value::Tree(_) = new.value {
             self.scratch.made.borrow_mut().insert(node);
         }
         let expires = (new.expiry_ms.is_some(), new.inner_expiry_ms.is_some());
         Ok(entry::with_reference(first, new.kind as u8, expires, hash.extra, node))
+    }
+
+    #[inline]
+    fn make_record(&self, kind: NodeKind, parts: [&[u8]; 3]) -> Result<Ref, Fault> {
+        let node = self.seat.make(kind, parts[0].len() + parts[1].len() + parts[2].len())?;
+        raw::fill(self.segment(), node, &parts);
+        Ok(node)
     }
 
     /// Sets the access clock of a key (RESTORE's IDLETIME and FREQ).
@@ -709,70 +750,6 @@ impl<'t> Txn<'t> {
         Ok(())
     }
 
-    /// Remembers the key's state for [`Txn::unchanged`]. In write mode an absent key gets a marker, whose disappearance tells.
-    ///
-    /// # Errors
-    /// [`Stop::Retry`], a fault.
-    pub fn watch(&self, db: Db, key: &[u8]) -> Result<Watch, Stop> {
-        let index = self.hold(db, key, false)?;
-        let (spot, hash) = {
-            let held = &self.scratch.held.borrow()[index];
-            (held.spot, held.hash)
-        };
-        let watch = |version, absent, expired| Watch { db, key: key.to_vec(), version, absent, expired, root: self.root_now(db) };
-        if let Some(Spot { image, expired, .. }) = spot {
-            return Ok(watch(image.version(), expired || !is_key(&image), expired));
-        }
-        let image = self.marker(key, &hash)?;
-        self.replace(index, Pending::Write(image), Replaces::Whole)?;
-        Ok(watch(image.version(), true, false))
-    }
-
-    /// The root word of a database as it is now; 0 where it has none.
-    fn root_now(&self, db: Db) -> u64 {
-        self.segment().observe(directory::map_at(self.physical(db)) + 8)
-    }
-
-    /// An entry that says: there is no such key, and somebody wants to know when there is. It goes away by itself.
-    fn marker(&self, key: &[u8], hash: &Hash) -> Result<Image, Fault> {
-        const MARKER_MS: u64 = 3_600_000;
-        let mut new = New::of(Kind::String, Value::Packed(b""));
-        new.expiry_ms = Some(self.now_ms() + MARKER_MS);
-        let mut image = self.image(key, hash, &new, clock::lru(self.now_ms()))?;
-        image.words[1] &= !0x0f;
-        Ok(image)
-    }
-
-    /// Whether nothing has happened to the watched key since. Who watched no key (or one that had expired) is not touched by FLUSHALL or
-    /// SWAPDB as long as there is still none.
-    ///
-    /// # Errors
-    /// As [`Txn::find`].
-    pub fn unchanged(&self, watch: &Watch) -> Result<bool, Stop> {
-        let other_root = self.root_now(watch.db) != watch.root;
-        let entry = if self.locks() {
-            let index = self.hold(watch.db, &watch.key, false)?;
-            self.scratch.held.borrow()[index].spot.map(|spot| (spot.image, spot.expired))
-        } else {
-            let mut marks = self.scratch.marks.borrow_mut();
-            self.lookups.set(self.lookups.get() + 1);
-            let hash = self.hash_of(&watch.key);
-            match lookup::lookup(&self.seat, watch.db, &hash, &(self, &watch.key[..]), &mut marks)? {
-                Some(hit) => {
-                    let expired = self.expiry_of(&hit.image)?.is_some_and(|expiry_ms| expiry_ms <= self.now_ms());
-                    Some((hit.image, expired))
-                }
-                None => None,
-            }
-        };
-        Ok(match entry {
-            Some((image, expired)) if !watch.absent => image.version() == watch.version && !expired,
-            // A marker with another version: there was a key meanwhile.
-            Some((image, expired)) => (expired || !is_key(&image)) && (image.version() == watch.version || other_root),
-            None => watch.expired || watch.absent && other_root,
-        })
-    }
-
     /// Publishes everything at once.
     ///
     /// # Errors
@@ -790,6 +767,9 @@ impl<'t> Txn<'t> {
         }
         // First: who could not make room must not try for ever.
         self.scratch.take_trouble()?;
+        if self.commit_solo()? {
+            return Ok(());
+        }
         if !self.is_of_one_time() {
             return Err(Stop::Retry);
         }
@@ -859,6 +839,7 @@ impl<'t> Txn<'t> {
             self.seat.rollback();
         }
         self.scratch.forget();
+        self.forget_solo();
         self.lookups.set(0);
         self.unmarked.set(false);
         self.shared_hit.set(None);

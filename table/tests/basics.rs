@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::Place;
+use common::{Place, run_alone};
 use polder_table::{Mode, New, Replaces, Stop};
 use polder_values::{Kind, Value};
 
@@ -244,4 +244,54 @@ fn an_old_sight_is_right_or_of_no_use() {
     }
     assert!(used[0] > 1_000 && used[1] > 1_000, "{used:?}");
     assert_eq!(place.keys(0), place.table.keys(0).0);
+}
+
+#[test]
+fn transactions_of_one_key_do_what_others_do() {
+    let place = Place::new();
+    let mut model = std::collections::BTreeMap::new();
+    let mut state = 0x2545_f491_4f6c_dd1du64;
+    let mut draw = |end: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 9) % end
+    };
+    let now_ms = polder_base::time::now_ms();
+    for _ in 0..60_000 {
+        let key = format!("key:{}", draw(2000)).into_bytes();
+        let length = [draw(40), draw(300), draw(2000)][draw(3) as usize] as usize;
+        let (value, kind, way) = (vec![length as u8; length], Kind::String, draw(8));
+        let expiry_ms = (way == 0).then_some(now_ms + 10_000_000);
+        let new = New { expiry_ms, ..New::of(kind, Value::Packed(&value)) };
+        let there = run_alone(&place.table, 0, &key, |txn| {
+            let found = txn.find(0, &key)?.map(|found| match found.value {
+                Value::Packed(bytes) => bytes.to_vec(),
+                Value::Tree(_) => panic!("short strings are packed"),
+            });
+            match way {
+                // Refused, or nothing to do.
+                1 => {}
+                2 | 3 => assert_eq!(txn.remove(0, &key, Replaces::Whole)?, found.is_some()),
+                // The same key twice, and another one.
+                4 => {
+                    txn.write(0, &key, &New::of(kind, Value::Packed(b"first")), Replaces::Whole)?;
+                    txn.write(0, &key, &new, Replaces::Whole)?;
+                    txn.write(1, b"other", &new, Replaces::Whole)?;
+                }
+                _ => txn.write(0, &key, &new, Replaces::Whole)?,
+            }
+            let after = txn.find(0, &key)?;
+            assert_eq!(after.is_some(), if way == 1 { found.is_some() } else { !matches!(way, 2 | 3) });
+            Ok(found)
+        });
+        assert_eq!(there, model.get(&key).cloned());
+        match way {
+            1 => {}
+            2 | 3 => drop(model.remove(&key)),
+            _ => drop(model.insert(key, value)),
+        }
+    }
+    assert_eq!(place.keys(0), model.len() as u64);
+    model.iter().for_each(|(key, value)| assert_eq!(place.get(0, key).as_ref(), Some(value)));
 }

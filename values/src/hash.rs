@@ -377,6 +377,17 @@ fn word_sought(packed: bool, field: &[u8]) -> u64 {
 
 #[inline]
 fn compare_sought(packed: bool, element: &[u8], field: &[u8]) -> Ordering {
+    /// The first byte of a head tells the length of a shorter field.
+    const TOLD: usize = 1 << 6;
+    if packed && field.len() < TOLD {
+        match element {
+            [first, ..] if usize::from(first >> 1) != field.len() => return Ordering::Less,
+            [first, rest @ ..] if first & 1 == 0 => {
+                return if rest.starts_with(field) { Ordering::Equal } else { Ordering::Less };
+            }
+            _ => {}
+        }
+    }
     match name(element) {
         name if name == field => Ordering::Equal,
         _ if packed => Ordering::Less,

@@ -60,11 +60,14 @@ fn push(call: &mut Call<'_>, end: End, only_existing: bool) -> Outcome {
     let mut draft = held.map_or_else(Draft::empty, |held| held.draft());
     let bytes = elements.iter().map(|element| element.len() as u64).sum();
     draft.expect(call.txn, limit(call), elements.len() as u64, bytes)?;
-    match end {
-        End::Right => draft.extend(call.txn, elements.iter().copied())?,
-        End::Left => draft.extend_front(call.txn, elements.iter().copied())?,
+    let there = held.map_or(0, |held| held.count);
+    match (end, elements) {
+        (End::Right, [element]) => draft.insert(call.txn, there, element)?,
+        (End::Left, [element]) => draft.insert(call.txn, 0, element)?,
+        (End::Right, _) => draft.extend(call.txn, elements.iter().copied())?,
+        (End::Left, _) => draft.extend_front(call.txn, elements.iter().copied())?,
     }
-    let count = draft.count()?;
+    let count = there + elements.len() as u64;
     publish(call, key, held.as_ref(), &mut draft)?;
     call.notify('l', end.events().0, key);
     call.reply.integer(count as i64);

@@ -100,6 +100,23 @@ pub fn run<R>(table: &Table, call: impl Fn(&Txn<'_>) -> Result<R, Stop>) -> R {
     run_as(table, Mode::Write, call)
 }
 
+/// Runs a writing transaction of one key, which it foresees, until it is done.
+pub fn run_alone<R>(table: &Table, db: u16, key: &[u8], call: impl Fn(&Txn<'_>) -> Result<R, Stop>) -> R {
+    let sight = table.sight(db, key);
+    let mut txn = table.begin(Mode::Write).expect("a seat");
+    if let Some(sight) = &sight {
+        txn.foresee(key, sight);
+    }
+    loop {
+        let outcome = txn.declare(&[(db, key)]).and_then(|()| call(&txn));
+        match outcome.and_then(|outcome| txn.commit().map(|()| outcome)) {
+            Ok(outcome) => return outcome,
+            Err(Stop::Retry) => txn.abort(),
+            Err(stop) => panic!("{stop:?}"),
+        }
+    }
+}
+
 /// Runs a transaction until it is done.
 pub fn run_as<R>(table: &Table, mode: Mode, call: impl Fn(&Txn<'_>) -> Result<R, Stop>) -> R {
     try_run_as(table, mode, call).unwrap_or_else(|stop| panic!("{stop:?}"))

@@ -7,7 +7,7 @@ use polder_table::{Limits, Mode, New, Policy, Replaces, Snapshot, Stop, Table, T
 use polder_values::string::{self, Draft};
 use polder_values::{Kind, Value, hash};
 
-use crate::common::{Place, run, try_run_as};
+use crate::common::{Place, run, run_alone, try_run_as};
 
 /// What a death may leave.
 #[derive(Clone, Copy, PartialEq)]
@@ -77,6 +77,7 @@ fn many(
 pub fn cases() -> Vec<Case> {
     let mut cases = entries();
     cases.extend(records());
+    cases.extend(alone());
     cases.extend(growth());
     cases.extend(databases());
     cases.extend(chores());
@@ -439,6 +440,51 @@ fn records() -> Vec<Case> {
                 do_chores(table, 6);
             },
         ),
+    ]
+}
+
+/// Transactions that know of one key only, in their short form, and where they leave it.
+fn alone() -> Vec<Case> {
+    let write = |table: &Table, key: &[u8], length: usize| {
+        run_alone(table, 0, key, |txn| {
+            let old = txn.find(0, key)?.is_some();
+            txn.write(0, key, &New::of(Kind::String, string::make(txn, &vec![7; length])?), Replaces::Whole).map(|()| old)
+        });
+    };
+    let drop_key = |table: &Table, key: &[u8]| {
+        run_alone(table, 0, key, |txn| txn.remove(0, key, Replaces::Whole));
+    };
+    let tree = |place: &Place| place.set_string(0, b"t", &[1; 90_000]);
+    vec![
+        case("alone-insert-inline", bystanders, move |table| write(table, b"new", 5)),
+        case("alone-insert-record", bystanders, move |table| write(table, b"new", 300)),
+        case("alone-insert-tree", bystanders, move |table| write(table, b"new", 100_000)),
+        case("alone-overwrite-record", bystanders, move |table| write(table, &numbered(19), 400)),
+        case("alone-record-to-inline", bystanders, move |table| write(table, &numbered(19), 40)),
+        case("alone-overwrite-tree", tree, move |table| write(table, b"t", 70_000)),
+        case("alone-delete-record", bystanders, move |table| drop_key(table, &numbered(19))),
+        case("alone-delete-tree", tree, move |table| drop_key(table, b"t")),
+        case("alone-write-into-tree", tree, |table| {
+            run_alone(table, 0, b"t", |txn| edit(txn, 0, b"t", 20_000, &[2; 20_000]));
+        }),
+        case("alone-twice", bystanders, |table| {
+            run_alone(table, 0, b"new", |txn| {
+                txn.write(0, b"new", &New::of(Kind::String, Value::Packed(&[1; 200])), Replaces::Whole)?;
+                txn.write(0, b"new", &New::of(Kind::String, Value::Packed(&[2; 300])), Replaces::Whole)
+            });
+        }),
+        case("alone-with-another", bystanders, |table| {
+            run_alone(table, 0, &numbered(19), |txn| {
+                txn.remove(0, &numbered(19), Replaces::Whole)?;
+                txn.write(0, b"new", &New::of(Kind::String, Value::Packed(&[2; 300])), Replaces::Whole)
+            });
+        }),
+        case("alone-with-expiry", bystanders, |table| {
+            run_alone(table, 0, &numbered(19), |txn| {
+                let expiry_ms = Some(txn.now_ms() + 1_000_000);
+                txn.write(0, &numbered(19), &New { expiry_ms, ..New::of(Kind::String, Value::Packed(b"short")) }, Replaces::Whole)
+            });
+        }),
     ]
 }
 

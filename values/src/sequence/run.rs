@@ -27,7 +27,7 @@ pub const HEAD: usize = 2;
 /// Marks the end of a stub.
 const LONG: u16 = 1 << 15;
 
-const DAMAGED: Fault = Fault::Damaged { what: "a run of elements" };
+pub const DAMAGED: Fault = Fault::Damaged { what: "a run of elements" };
 
 /// Head and table of a run.
 pub type Table = SmallVec<[u8; 256]>;
@@ -109,6 +109,18 @@ impl<'a> Run<'a> {
             Some(bytes) => Ok(bytes),
             None => Err(DAMAGED),
         }
+    }
+
+    /// The elements of a run without long ones; `None` stands for one that is long all the same, or does not lie in the run (S5).
+    #[inline]
+    pub fn short_ones(&self) -> impl Iterator<Item = Option<&'a [u8]>> + use<'a> {
+        let (table, data) = self.bytes[HEAD..].split_at(self.count * ENTRY);
+        let mut start = 0;
+        table.chunks_exact(ENTRY).map(move |entry| {
+            // The mark of a long one makes it end far outside.
+            let end = usize::from(u16::from_le_bytes([entry[0], entry[1]]));
+            data.get(std::mem::replace(&mut start, end)..end)
+        })
     }
 
     /// Adds where the elements from `from` up to `upto` end, counted from the beginning of the first of them; none is long.

@@ -3,7 +3,7 @@ use std::cmp::Ordering;
 
 use polder_base::{Fault, Ref};
 
-use super::run::Run;
+use super::run::{self, Run};
 use super::tree::{self, Inner};
 use super::{Element, Place, Rule, Sequence, Tree};
 use crate::Nodes;
@@ -16,7 +16,7 @@ pub fn seek<'a>(nodes: &'a dyn Nodes, sequence: &Sequence<'a>, rule: &Rule, word
         Sequence::Packed(bytes) => {
             let run = Run::read(bytes, &[])?;
             let (index, equal) =
-                if rule.packed_sorted { halve(nodes, rule, &run, word, (0, 0), compare)? } else { look_through(nodes, &run, compare)? };
+                if rule.packed_sorted { halve(nodes, rule, &run, word, (0, 0), compare)? } else { look_through(&run, compare)? };
             Ok(Place { rank: index as u64, found: if equal { Some(run.at(index)?) } else { None } })
         }
         Sequence::Tree(tree) => seek_tree::<true>(nodes, rule, tree, word, compare),
@@ -195,10 +195,11 @@ pub fn halve(
     Ok((range.low, equal))
 }
 
-/// The first element that is `Equal`.
-fn look_through(nodes: &dyn Nodes, run: &Run<'_>, compare: Compare<'_>) -> Result<(usize, bool), Fault> {
-    for index in 0..run.count() {
-        if compare(&run.at(index)?.bytes(nodes)?) == Ordering::Equal {
+/// The first element of a packed run that is `Equal`.
+fn look_through(run: &Run<'_>, compare: Compare<'_>) -> Result<(usize, bool), Fault> {
+    for (index, element) in run.short_ones().enumerate() {
+        let Some(element) = element else { return Err(run::DAMAGED) };
+        if compare(element) == Ordering::Equal {
             return Ok((index, true));
         }
     }

@@ -1,0 +1,258 @@
+//! A transaction that has declared one key and touches no other, whose entry lies at home: the commonest there is, in a third of the steps.
+//!
+//! ```text
+//!   declare ---> lock home, find entry ---> Solo ---> find, write, remove ---> note the entry's words, commit (`shm::brief`)
+//!                  | no such entry at home,  |
+//!                  | somebody in the way     | another key, a second write, listeners, an expiry, no room: unfold
+//!                  v                         v
+//!                hold: Held, Shadow, place, journal as ever
+//! ```
+//!
+//! What a [`Solo`] holds is what one [`Held`] and one shadow would: a locked bucket (the journal's first item) and the key's entry. So it can
+//! be unfolded into these at any time before the commit, and `Txn::hold`, through which every other key comes, does so first.
+
+use polder_shm::Locked;
+use polder_shm::layout::seat as at;
+
+use crate::api::{Counter, Db, Found, New, Replaces, SYSTEM, Stop};
+use crate::bucket::{self, LINE_WORDS, Words};
+use crate::directory;
+use crate::entry::Image;
+use crate::lookup::{KeyTest, Live};
+use crate::place::is_key;
+use crate::quick::{Glance, glance, has_room, note_words, put, tags_of};
+use crate::sight::Sight;
+use crate::snapshot;
+use crate::txn::{Held, Pending, Spot, Txn};
+
+/// See the module. Key and sight are what the transaction was told to foresee ([`Txn::foresee`]).
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Solo {
+    active: bool,
+    /// Where the entry begins, whose image is the scratch's `before`. It is a key, and has not expired.
+    unit: Option<u8>,
+    pending: Plan,
+    /// The entry that was there goes with all that its record names.
+    whole: bool,
+}
+
+/// What the key is going to be.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Plan {
+    #[default]
+    Same,
+    /// As the scratch's `after`.
+    Write,
+    Remove,
+}
+
+impl<'t> Txn<'t> {
+    /// Declares the key that was foreseen, the only one so far, in the short form; answers false, having done nothing, where that cannot be.
+    #[inline]
+    pub(crate) fn declare_solo(&self, db: Db, key: &[u8]) -> Result<bool, Stop> {
+        let Some(sight) = self.foreseen_sight(db, key) else { return Ok(false) };
+        let segment = self.segment();
+        // T3: as in `quick.rs`, the pin reaches to the bucket before it is locked.
+        let may = self.is_first_attempt() && self.seat.journal_len() == 0 && self.scratch.is_untouched();
+        if !may || !self.seat.covers_now() || !sight.is_current(segment) {
+            return Ok(false);
+        }
+        if !matches!(self.seat.lock_now(sight.bucket.line)?, Locked::Ours(_)) {
+            return Ok(false);
+        }
+        self.dirty.set(true);
+        match self.look_alone(sight, key) {
+            Ok(Some(unit)) => {
+                self.solo.set(Solo { active: true, unit, ..Solo::default() });
+                Ok(true)
+            }
+            outcome => {
+                self.seat.rollback();
+                self.dirty.set(false);
+                outcome.map(|_| false)
+            }
+        }
+    }
+
+    /// Finds the key's entry in its home, which is locked; `None` where it is no case for this.
+    #[inline]
+    fn look_alone(&self, sight: &Sight, key: &[u8]) -> Result<Option<Option<u8>>, Stop> {
+        let live = Live { segment: self.segment(), bucket: sight.bucket };
+        if !sight.is_current(live.segment) {
+            return Ok(None);
+        }
+        let unit = match glance(&live, &sight.hash, key) {
+            Glance::Here(unit) | Glance::Record(unit) => unit,
+            Glance::Miss(0, 0) => return Ok(Some(None)),
+            Glance::Miss(..) => return Ok(None),
+        };
+        let image = &mut *self.scratch.before.borrow_mut();
+        *image = Image::EMPTY;
+        bucket::read_image(&live, unit, image);
+        if image.is_reference() {
+            // The lock keeps the entry from changing, but the pin must reach to its record's birth.
+            while !self.seat.covers_now() {}
+            if !(self, key).is_key_of(image.record())? {
+                return Ok(None);
+            }
+        }
+        let expired = self.expiry_of(image)?.is_some_and(|expiry_ms| expiry_ms <= self.now_ms());
+        Ok((is_key(image) && !expired).then_some(Some(unit as u8)))
+    }
+
+    /// What there is of the only key, if this is it.
+    #[inline]
+    fn solo_of(&self, db: Db, key: &[u8]) -> Option<(Solo, &'t Sight)> {
+        let solo = self.solo.get();
+        let (seen, sight) = self.foreseen.filter(|_| solo.active)?;
+        (sight.db() == db && (std::ptr::eq(seen, key) || seen == key)).then_some((solo, sight))
+    }
+
+    /// As [`Txn::find`], of the only key; `None`: it is another one, or there is none.
+    #[inline]
+    pub(crate) fn find_solo(&self, db: Db, key: &[u8], access: bool) -> Result<Option<Option<Found<'_>>>, Stop> {
+        let Some((solo, sight)) = self.solo_of(db, key) else { return Ok(None) };
+        let image = match (solo.pending, solo.unit) {
+            (Plan::Write, _) => self.scratch.after.borrow(),
+            (Plan::Same, Some(_)) => self.scratch.before.borrow(),
+            _ => return Ok(Some(None)),
+        };
+        let Some(found) = self.found(&image)? else { return Ok(Some(None)) };
+        if found.expiry_ms.is_some_and(|expiry_ms| expiry_ms <= self.now_ms()) {
+            return Ok(Some(None));
+        }
+        if found.inner_expiry_ms.is_some_and(|expiry_ms| expiry_ms <= self.now_ms()) {
+            self.scratch.note_stale(db, key);
+        }
+        if let (true, Plan::Same, Some(unit)) = (access, solo.pending, solo.unit) {
+            self.note_access_at(sight.bucket.word_at(LINE_WORDS + unit as usize * 2), image.words[0], &found);
+        }
+        Ok(Some(Some(found)))
+    }
+
+    /// As [`Txn::write`], of the only key, for the first time; answers false, having done nothing, where it is not that.
+    #[inline]
+    pub(crate) fn write_solo(&self, db: Db, key: &[u8], new: &New<'_>, replaces: Replaces) -> Result<bool, Stop> {
+        let Some((solo, sight)) = self.solo_of(db, key).filter(|(solo, _)| solo.pending == Plan::Same) else { return Ok(false) };
+        if solo.unit.is_none() {
+            self.note_change('n', "new", db, key);
+        }
+        let before = self.scratch.before.borrow();
+        let clock = self.new_clock(solo.unit.map(|_| &*before));
+        *self.scratch.after.borrow_mut() = self.image(key, &sight.hash, new, clock)?;
+        self.solo.set(Solo { pending: Plan::Write, whole: replaces == Replaces::Whole, ..solo });
+        Ok(true)
+    }
+
+    /// As [`Txn::remove`], of the only key that nothing has been written to; `None`: it is not that.
+    #[inline]
+    pub(crate) fn remove_solo(&self, db: Db, key: &[u8], replaces: Replaces) -> Option<bool> {
+        let (solo, _) = self.solo_of(db, key).filter(|(solo, _)| solo.pending == Plan::Same)?;
+        if solo.unit.is_none() {
+            return Some(false);
+        }
+        self.solo.set(Solo { pending: Plan::Remove, whole: replaces == Replaces::Whole, ..solo });
+        Some(true)
+    }
+
+    /// Forgets the only key, with the attempt.
+    pub(crate) fn forget_solo(&self) {
+        self.solo.set(Solo::default());
+    }
+
+    /// Goes on as a transaction like any other.
+    #[inline]
+    pub(crate) fn unfold(&self) -> Result<(), Stop> {
+        if self.solo.get().active { self.unfold_now() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn unfold_now(&self) -> Result<(), Stop> {
+        let (solo, Some((key, sight))) = (self.solo.get(), self.foreseen) else { return Ok(()) };
+        // An extent of which a bucket is locked stays; but its database may be another one by now, or none.
+        let extent = directory::walk(self.segment(), sight.root, sight.hash.position).ok_or(Stop::Retry)?;
+        let home = self.scratch.push_shadow(sight.bucket, 0);
+        self.scratch.highest.set(extent.order(sight.home));
+        let image = *self.scratch.before.borrow();
+        let spot = solo.unit.map(|unit| Spot { shadow: home, unit: unit.into(), image, hop: 0, expired: false });
+        let pending = match solo.pending {
+            Plan::Same => None,
+            Plan::Write => Some(Pending::Write(*self.scratch.after.borrow())),
+            Plan::Remove => Some(Pending::Remove),
+        };
+        let (db, hash, retires) = (sight.db(), sight.hash, pending.is_some().then_some(solo.whole));
+        let key = self.scratch.keep_key(key);
+        let held = Held { db, key, hash, extent, home, spot, pending, retires, fresh: false, passed: false };
+        self.scratch.held.borrow_mut().push(held);
+        self.forget_solo();
+        Ok(())
+    }
+
+    /// As [`Txn::commit`], where the only key is all that there is; answers false where it goes on the long way.
+    #[inline]
+    pub(crate) fn commit_solo(&self) -> Result<bool, Stop> {
+        let (solo, Some((key, sight))) = (self.solo.get(), self.foreseen) else { return Ok(false) };
+        if !solo.active {
+            return Ok(false);
+        }
+        let done = match solo.pending {
+            _ if self.changes_noted() > 0 || self.has_posts() => false,
+            Plan::Same if self.scratch.olds.get() == 0 => {
+                self.seat.rollback();
+                true
+            }
+            Plan::Same => false,
+            Plan::Write | Plan::Remove => self.publish_solo(solo, key, sight)?,
+        };
+        if done {
+            self.dirty.set(false);
+        } else {
+            self.unfold()?;
+        }
+        Ok(done)
+    }
+
+    /// Notes what becomes of the entry, and commits; answers false, having done nothing, where more than the entry is concerned.
+    #[inline]
+    fn publish_solo(&self, solo: Solo, key: &[u8], sight: &Sight) -> Result<bool, Stop> {
+        let live = Live { segment: self.segment(), bucket: sight.bucket };
+        let (before, after) = (self.scratch.before.borrow(), self.scratch.after.borrow());
+        let before = solo.unit.map(|unit| (usize::from(unit), &*before));
+        let after = if solo.pending == Plan::Write { Some(&*after) } else { None };
+        let (old_units, new_units) = (before.map_or(0, |(_, image)| image.units), after.map_or(0, |image| image.units));
+        let may_expire = before.is_some_and(|(_, image)| image.may_expire()) || after.is_some_and(Image::may_expire);
+        if may_expire || !self.seat.has_brief_room() || new_units > old_units && !has_room(&live, new_units - old_units) {
+            return Ok(false);
+        }
+        if let Some((_, image)) = before {
+            self.retire_record(image, solo.whole, key.len())?;
+        }
+        let mut notes = self.seat.brief();
+        notes.cover(0, sight.bucket.line);
+        let gone = before.map(|(unit, image)| tags_of(unit, image.units)).unwrap_or_default();
+        match (before, after) {
+            (Some((unit, _)), Some(image)) if old_units == new_units => note_words(&mut notes, &live, unit, image),
+            (_, Some(image)) => put(&mut notes, &live, sight.hash.tag, image, &gone).expect("there is room"),
+            (_, None) => {
+                for (number, old) in live.tag_words().into_iter().enumerate().filter(|(number, _)| gone[*number] != 0) {
+                    notes.word(live.bucket.word_at(1 + number), old & !gone[number]);
+                }
+            }
+        }
+        let by = i64::from(after.is_some()) - i64::from(before.is_some());
+        if by != 0 {
+            let tally = at::TALLIES + directory::tally_of(sight.root) * at::TALLY_BYTES;
+            notes.cover_own();
+            notes.word(live.segment.seat_at(self.seat.index()) + tally, self.seat.get(tally).wrapping_add_signed(by));
+        }
+        let snapshot = live.segment.snapshot();
+        if snapshot != 0 {
+            snapshot::save(&self.seat, snapshot, sight.root, &sight.hash, key, before.map(|(_, image)| image), after);
+        }
+        notes.commit_with(self.scratch.olds.get())?;
+        if sight.db() != SYSTEM {
+            self.count(Counter::Changes, 1);
+        }
+        Ok(true)
+    }
+}
