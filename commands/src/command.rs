@@ -124,14 +124,6 @@ pub type Quick = fn(&Table, &Sight, &[&[u8]], u64, &mut dyn Reply) -> bool;
 /// others are of a form that it leaves to the command's own function. What it cannot refuse before it writes it must leave alone (C1).
 pub type Many = fn(&mut Call<'_>, &[&[&[u8]]]) -> Result<usize, Stop>;
 
-/// Whether a call can be made by a transaction that knows of nothing but one key.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Alone {
-    No,
-    Reads,
-    Writes,
-}
-
 /// One command: its name, its grammar, its function, and what the documentation says.
 #[derive(Clone, Copy)]
 pub struct Command {
@@ -163,7 +155,7 @@ pub struct Command {
     pub(crate) number: u16,
     pub(crate) family: u8,
     /// See [`Command::works_alone`]; set there, too.
-    pub(crate) alone: Alone,
+    pub(crate) alone: bool,
 }
 
 const fn row(name: &'static str, grammar: &'static str, run: Run, flags: Flags) -> Command {
@@ -188,7 +180,7 @@ const fn row(name: &'static str, grammar: &'static str, run: Run, flags: Flags) 
         shape,
         number: 0,
         family: 0,
-        alone: Alone::No,
+        alone: false,
     }
 }
 
@@ -342,20 +334,22 @@ impl Command {
         self.has(NO_MANDATORY_KEYS)
     }
 
-    /// Whether it only reads, or writes, the one key that is its first argument.
+    /// Whether its calls read or write the one key that is their first argument, and nothing else, and never wait.
     #[inline]
-    pub fn works_alone(&self) -> Alone {
+    pub fn works_alone(&self) -> bool {
         self.alone
     }
 
     /// Finds that out.
-    pub(crate) const fn alone(&self) -> Alone {
-        let Run::Table(mode, _) = self.run else { return Alone::No };
-        if self.reads_one_key() && matches!(mode, Mode::Read) {
-            return Alone::Reads;
+    pub(crate) const fn alone(&self) -> bool {
+        match self.run {
+            Run::Table(Mode::Read, _) => self.reads_one_key(),
+            Run::Table(Mode::Write, _) => {
+                let one = self.has_one_key() && self.locate.is_none() && self.reads_where.is_none();
+                one && self.is_write() && !self.has(BLOCKING | PUBSUB | SCRIPTS)
+            }
+            _ => false,
         }
-        let writes = self.is_write() && !self.has(BLOCKING | PUBSUB | SCRIPTS) && self.has_one_key() && self.locate.is_none();
-        if writes && self.reads_where.is_none() && matches!(mode, Mode::Write) { Alone::Writes } else { Alone::No }
     }
 
     /// Whether its one key is its first argument, whatever else is said.

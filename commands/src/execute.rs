@@ -17,9 +17,7 @@ use polder_table::{Counter, Db, Mode, Sight, Stop, Table, Txn};
 use smallvec::SmallVec;
 
 use crate::call::{Call, Outcome, SessionCall, WRONG_TYPE};
-use crate::command::{
-    Alone, BLOCKING, CONTAINER, Command, FAST, GROWS, MAY_WRITE, NO_AUTH, NO_MULTI, PUBSUB, Quick, READONLY, Run, SCRIPTS,
-};
+use crate::command::{BLOCKING, CONTAINER, Command, FAST, GROWS, MAY_WRITE, NO_AUTH, NO_MULTI, PUBSUB, Quick, READONLY, Run, SCRIPTS};
 use crate::lookup::{find, find_subcommand};
 use crate::metrics::recorder::Watch;
 use crate::persistence::has_save_points;
@@ -74,9 +72,9 @@ pub fn execute_foreseen(
     reply: &mut dyn Reply,
 ) -> Progress {
     if let Some(foresight) = foresight
-        && run_quickly(table, session, host, foresight, args, reply)
+        && let Some(progress) = run_quickly(table, session, host, foresight, args, reply)
     {
-        return Progress::Answered;
+        return progress;
     }
     // A container's row is found by two words.
     let known = foresight.map(|foresight| foresight.command).filter(|command| !command.has(CONTAINER) && command.subcommand().is_none());
@@ -94,7 +92,7 @@ pub fn is_plain(table: &Table, session: &Session, host: &dyn Host) -> bool {
         && !monitor::is_watched(table)
 }
 
-/// Runs a call by its command's short way, if that is all that it needs; answers false when nothing has happened.
+/// Runs a call by its command's short way, if that is all that it needs; answers nothing when nothing has happened.
 #[inline]
 fn run_quickly(
     table: &Table,
@@ -103,18 +101,17 @@ fn run_quickly(
     foresight: Foresight<'_>,
     args: &[&[u8]],
     reply: &mut dyn Reply,
-) -> bool {
+) -> Option<Progress> {
     let Foresight { command, sight } = foresight;
     if !is_plain(table, session, host) || !command.arity_fits(args.len()) {
-        return false;
+        return None;
     }
-    let alone = command.works_alone();
-    if command.quick.is_none() && alone == Alone::No {
-        return false;
+    if command.quick.is_none() && !command.works_alone() {
+        return None;
     }
-    let Some(&key) = args.get(1) else { return false };
+    let &key = args.get(1)?;
     if command.has(GROWS) && !table.make_room() || command.is_write() && host.keeper().is_failing() {
-        return false;
+        return None;
     }
     let fresh;
     let sight = match sight {
@@ -127,12 +124,13 @@ fn run_quickly(
     if let (Some(quick), Some(sight)) = (command.quick, sight)
         && run_shortest(table, session, host, (command, quick), sight, args, reply)
     {
-        return true;
+        return Some(Progress::Answered);
     }
-    match (alone, command.run) {
-        (Alone::No, _) => false,
-        (_, Run::Table(mode, function)) => run_alone(table, session, host, Foresight { command, sight }, (mode, function), args, reply),
-        _ => false,
+    match command.run {
+        Run::Table(mode, function) if command.works_alone() => {
+            run_alone(table, session, host, Foresight { command, sight }, (mode, function), args, reply)
+        }
+        _ => None,
     }
 }
 
@@ -164,7 +162,7 @@ fn run_shortest(
 }
 
 /// Runs a call that reads or writes one key, in a transaction of its own: nothing else of what the long way looks at can be in its way. Answers
-/// false when nothing has happened, but that room may have been made for what it is going to write.
+/// nothing when nothing has happened, but that room may have been made for what it is going to write.
 fn run_alone(
     table: &Table,
     session: &mut Session,
@@ -173,8 +171,8 @@ fn run_alone(
     (mode, function): (Mode, fn(&mut Call<'_>) -> Outcome),
     args: &[&[u8]],
     reply: &mut dyn Reply,
-) -> bool {
-    let Ok(mut txn) = begin(table, session, mode) else { return false };
+) -> Option<Progress> {
+    let Ok(mut txn) = begin(table, session, mode) else { return None };
     if let Some(sight) = sight {
         txn.foresee(args[1], sight);
     }
@@ -196,7 +194,7 @@ fn run_alone(
         if passed {
             host.recorder().take_back(command);
         }
-        return false;
+        return (outcome == Err(Stop::Busy)).then_some(Progress::Busy);
     }
     txn.count(Counter::Calls, 1);
     end_transaction(table, txn);
@@ -206,8 +204,7 @@ fn run_alone(
         None => {}
     }
     session.last = Some(command);
-    end(session, host, outcome, reply, mark);
-    true
+    Some(end(session, host, outcome, reply, mark))
 }
 
 fn execute_fully(
@@ -670,6 +667,7 @@ fn run_on_table(
 }
 
 /// Ends a transaction; expired keys that it has met go now, as they do in Redis.
+#[inline]
 pub(crate) fn end_transaction(table: &Table, txn: Txn<'_>) {
     let stale = txn.take_stale();
     drop(txn);

@@ -67,7 +67,16 @@ impl Txn<'_> {
             // In the midst of a transaction: what the numbers of databases stand for is its own affair.
             return all.try_for_each(|(db, key)| self.hold(db, key, false).map(drop));
         }
-        let mut wanted: SmallVec<[Wanted<'_>; FEW]> = all.map(|(db, key)| self.wanted(db, key)).collect::<Result<_, Stop>>()?;
+        let mut wanted: SmallVec<[Wanted<'_>; FEW]> = SmallVec::with_capacity(keys.len());
+        // Mostly all of one database; whether it has changed meanwhile is looked at once its buckets are locked.
+        let mut known = None;
+        for (db, key) in all {
+            let (_, root) = match known.filter(|(of, _)| *of == db) {
+                Some(known) => known,
+                None => *known.insert((db, self.root_of(db)?)),
+            };
+            wanted.push(self.wanted(db, root, key)?);
+        }
         self.lock_homes(&mut wanted)?;
         // A second declaration, of a reader that has become a writer, may name what is held already.
         let first = self.scratch.held.borrow().is_empty();
@@ -79,12 +88,16 @@ impl Txn<'_> {
         Ok(())
     }
 
-    fn wanted<'k>(&self, db: Db, key: &'k [u8]) -> Result<Wanted<'k>, Stop> {
+    #[inline]
+    fn wanted<'k>(&self, db: Db, root: u64, key: &'k [u8]) -> Result<Wanted<'k>, Stop> {
         let hash = self.hash_of(key);
-        let extent = loop {
-            if let Some(extent) = self.walk(db, self.root_of(db)?, hash.position)? {
-                break extent;
-            }
+        let extent = match self.walk(db, root, hash.position)? {
+            Some(extent) => extent,
+            None => loop {
+                if let Some(extent) = self.walk(db, self.root_of(db)?, hash.position)? {
+                    break extent;
+                }
+            },
         };
         Ok(Wanted { db, key, hash, extent, home: 0, shares: false })
     }

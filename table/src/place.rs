@@ -7,7 +7,7 @@ use crate::bucket::{self, Words};
 use crate::directory::{self, database, extent, map_at};
 use crate::entry::{self, Image};
 use crate::hash::FREE;
-use crate::txn::{Pending, Spot, Txn};
+use crate::txn::{Held, Pending, Spot, Txn};
 
 /// Why a transaction cannot be placed as it is.
 pub(crate) enum Deficit {
@@ -47,8 +47,8 @@ impl Txn<'_> {
                 if held.fresh {
                     continue;
                 }
-                match (held.pending, held.spot) {
-                    (Some(pending), _) => pending,
+                match (&held.pending, &held.spot) {
+                    (Some(pending), _) => *pending,
                     (None, Some(spot)) if spot.expired => {
                         held.retires = Some(true);
                         Pending::Remove
@@ -66,20 +66,19 @@ impl Txn<'_> {
 
     /// Places one change; answers false when there is no room for it.
     fn place(&self, index: usize, pending: Pending) -> Result<bool, Stop> {
-        let (spot, retires, root, home, tag, key) = {
-            let held = &self.scratch.held.borrow()[index];
-            (held.spot, held.retires, held.extent.root, held.home, held.hash.tag, held.key)
-        };
-        self.tally(directory::tally_of(root), spot.as_ref().map(|spot| &spot.image), pending);
-        if let (Some(spot), Some(whole)) = (spot, retires) {
-            self.retire_record(&spot.image, whole, key.1 - key.0)?;
+        let all = self.scratch.held.borrow();
+        let Held { spot, home, .. } = &all[index];
+        let (home, tag, key_len) = (*home, all[index].hash.tag, all[index].key.1 - all[index].key.0);
+        self.tally(directory::tally_of(all[index].extent.root), spot.as_ref().map(|spot| &spot.image), &pending);
+        if let (Some(spot), Some(whole)) = (spot, all[index].retires) {
+            self.retire_record(&spot.image, whole, key_len)?;
             if spot.expired && is_key(&spot.image) {
                 self.seat.add(at::COUNTERS + 8 * Counter::Expired as u64, 1);
             }
         }
         let Pending::Write(image) = pending else {
             if let Some(spot) = spot {
-                self.take_out(&spot, home);
+                self.take_out(spot, home);
             }
             return Ok(true);
         };
@@ -88,11 +87,11 @@ impl Txn<'_> {
         }
         if let Some(spot) = spot {
             if spot.image.units == image.units {
-                let unit = self.unit_of(&spot);
+                let unit = self.unit_of(spot);
                 self.shadow_mut(spot.shadow, |words| bucket::overwrite(words, unit, &image));
                 return Ok(true);
             }
-            self.take_out(&spot, home);
+            self.take_out(spot, home);
         }
         self.put_in(index, home, tag, &image)
     }
@@ -103,9 +102,9 @@ impl Txn<'_> {
             return spot.unit;
         }
         self.shadow_mut(spot.shadow, |words| {
+            // By version, not by all of the first word: its clock is anybody's to move on.
             let is_it = |unit: usize| {
-                let image = bucket::image_at(words, unit);
-                image.version() == spot.image.version() && image.words[1] == spot.image.words[1]
+                entry::version_of(words.unit_word(unit * 2)) == spot.image.version() && words.unit_word(unit * 2 + 1) == spot.image.words[1]
             };
             // Free units still hold what was moved away from them: only tags say where entries begin.
             if bucket::begins_at(words, spot.unit) && is_it(spot.unit) {
@@ -153,8 +152,8 @@ impl Txn<'_> {
     }
 
     /// Counts what the change does to the numbers of keys, of keys with expiry, and of keys with fields that have one.
-    fn tally(&self, tally: u64, before: Option<&Image>, pending: Pending) {
-        let after = match &pending {
+    fn tally(&self, tally: u64, before: Option<&Image>, pending: &Pending) {
+        let after = match pending {
             Pending::Write(image) => Some(image),
             Pending::Remove => None,
         };

@@ -15,7 +15,7 @@ use crate::change::{Noted, Post};
 use crate::directory::Bucket;
 use crate::entry::Image;
 use crate::lookup::Marks;
-use crate::shadow::{Editing, Shadow};
+use crate::shadow::Shadow;
 use crate::sight::Sight;
 use crate::txn::{Held, Order};
 
@@ -138,7 +138,11 @@ impl Scratch {
     #[inline]
     pub(crate) fn held_index(&self, db: Db, key: &[u8]) -> Option<usize> {
         let (held, keys) = (self.held.borrow(), self.keys.borrow());
-        let is = |held: &Held| held.db == db && !held.passed && &keys[held.key.0..held.key.1] == key;
+        // Keys of one call mostly differ in their last byte.
+        let is = |held: &Held| {
+            let kept = &keys[held.key.0..held.key.1];
+            held.db == db && !held.passed && kept.len() == key.len() && kept.last() == key.last() && kept == key
+        };
         let last = self.last.get();
         if let Some(index) = (last..held.len().min(last + 2)).find(|index| is(&held[*index])) {
             self.last.set(index);
@@ -199,12 +203,6 @@ impl Scratch {
         }
         self.shadows_used.set(index + 1);
         index
-    }
-
-    /// Reads a shadow.
-    #[inline]
-    pub(crate) fn with_shadow<R>(&self, index: usize, segment: &Segment, read: impl FnOnce(&Editing<'_>) -> R) -> R {
-        read(&Editing { shadow: &mut self.shadows.borrow_mut()[index], segment })
     }
 
     /// Adds to the tallies.

@@ -229,11 +229,12 @@ impl<'t> Txn<'t> {
         }
         let mut notes = self.seat.brief();
         notes.cover(0, sight.bucket.line);
-        let gone = before.map(|(unit, image)| tags_of(unit, image.units)).unwrap_or_default();
+        let gone = || before.map(|(unit, image)| tags_of(unit, image.units)).unwrap_or_default();
         match (before, after) {
             (Some((unit, _)), Some(image)) if old_units == new_units => note_words(&mut notes, &live, unit, image),
-            (_, Some(image)) => put(&mut notes, &live, sight.hash.tag, image, &gone).expect("there is room"),
+            (_, Some(image)) => put(&mut notes, &live, sight.hash.tag, image, &gone()).expect("there is room"),
             (_, None) => {
+                let gone = gone();
                 for (number, old) in live.tag_words().into_iter().enumerate().filter(|(number, _)| gone[*number] != 0) {
                     notes.word(live.bucket.word_at(1 + number), old & !gone[number]);
                 }

@@ -85,7 +85,7 @@ impl Table {
     ///
     /// # Errors
     /// [`Fault::System`] when all seats are taken or the thread has a transaction already, [`Fault::Full`].
-    #[inline]
+    #[inline(always)]
     pub fn begin(&self, mode: Mode) -> Result<Txn<'_>, Fault> {
         let seat = self.seat()?;
         if !seat.enter() {

@@ -24,7 +24,7 @@ use polder_shm::{Locked, Seat, Segment, offset_of};
 use polder_values::{Kind, Nodes, Value};
 
 use crate::api::*;
-use crate::bucket::{self, Words};
+use crate::bucket::{self, UNITS, Words};
 use crate::directory::{self, Extent};
 use crate::entry::{self, Image};
 use crate::hash::{Hash, hash};
@@ -49,6 +49,7 @@ pub struct Txn<'t> {
     pub(crate) scratch: Loan,
     now: Cell<u64>,
     now_us: Cell<u64>,
+    coarse: Cell<u64>,
     attempts: Cell<u32>,
     /// Lookups without locks in this attempt.
     pub(crate) lookups: Cell<u32>,
@@ -127,6 +128,7 @@ impl KeyTest for (&Txn<'_>, &[u8]) {
 }
 
 impl<'t> Txn<'t> {
+    #[inline(always)]
     pub(crate) fn new(table: &'t Table, seat: Rc<Seat>, mode: Mode, scratch: Loan) -> Txn<'t> {
         seat.pin();
         Txn {
@@ -136,6 +138,7 @@ impl<'t> Txn<'t> {
             scratch,
             now: Cell::new(0),
             now_us: Cell::new(0),
+            coarse: Cell::new(0),
             attempts: Cell::new(0),
             lookups: Cell::new(0),
             dirty: Cell::new(false),
@@ -370,9 +373,13 @@ impl<'t> Txn<'t> {
 
     /// The time for access clocks: exact if it is known anyway, else the kernel's coarse one, which costs little.
     fn coarse_ms(&self) -> u64 {
-        match self.now.get() {
-            0 => polder_base::time::coarse_ms(),
-            now => now,
+        match (self.now.get(), self.coarse.get()) {
+            (0, 0) => {
+                self.coarse.set(polder_base::time::coarse_ms());
+                self.coarse.get()
+            }
+            (0, coarse) => coarse,
+            (now, _) => now,
         }
     }
 
@@ -501,45 +508,53 @@ impl<'t> Txn<'t> {
         }
     }
 
-    /// Finds the entry of a key whose home is locked, locking the neighbour and the stash as far as entries of this home lie there.
+    /// Finds the entry of a key whose home is locked, locking the neighbour and the stash as far as entries of this home lie there. Nothing is
+    /// placed before the commit, so that the bucket itself is what is there.
     fn search(&self, db: Db, extent: &Extent, home: usize, hash: &Hash, key: &[u8]) -> Result<Option<Spot>, Stop> {
-        let number = extent.home_of(hash.position);
-        let (next, stash) = bucket::displaced(self.scratch.with_shadow(home, self.segment(), |words| words.tag_words()[6]));
-        let [_, beside, one, other] = extent.places(number);
-        for (hop, there, index) in [(0, 1, number), (1, next, beside), (2, stash, one), (2, stash, other)] {
+        let (next, stash) = match self.search_in(home, 0, hash, key)? {
+            Ok(spot) => return Ok(Some(spot)),
+            Err((0, 0)) => return Ok(None),
+            Err(elsewhere) => elsewhere,
+        };
+        let [_, beside, one, other] = extent.places(extent.home_of(hash.position));
+        for (hop, there, index) in [(1, next, beside), (2, stash, one), (2, stash, other)] {
             if there == 0 {
                 continue;
             }
             // A bucket under a lock of ours cannot be dead, nor its extent's other buckets.
             let Some(shadow) = self.lock_bucket(db, extent, index, false, key)? else { return Err(Stop::Retry) };
-            if let Some(spot) = self.search_in(shadow, hop, hash, key)? {
+            if let Ok(spot) = self.search_in(shadow, hop, hash, key)? {
                 return Ok(Some(spot));
             }
         }
         Ok(None)
     }
 
-    fn search_in(&self, shadow: usize, hop: u8, hash: &Hash, key: &[u8]) -> Result<Option<Spot>, Stop> {
-        let mut candidates = self.scratch.with_shadow(shadow, self.segment(), |words| bucket::matches(&words.tag_words(), hash.tag));
+    /// Looks into one bucket; where the key is not there, answers how many entries at home there lie next door and in the stash.
+    fn search_in(&self, shadow: usize, hop: u8, hash: &Hash, key: &[u8]) -> Result<Result<Spot, (u8, u8)>, Stop> {
+        let live = lookup::Live { segment: self.segment(), bucket: self.scratch.shadows.borrow()[shadow].bucket };
+        let tags = live.tag_words();
+        let mut candidates = bucket::matches(&tags, hash.tag);
         while candidates != 0 {
             let unit = candidates.trailing_zeros() as usize;
             candidates &= candidates - 1;
-            let image = self.scratch.with_shadow(shadow, self.segment(), |words| bucket::image_at(words, unit));
-            let same = if !image.is_reference() {
-                entry::inline_key_is(|number| image.words[number.min(entry::WORDS_MAX - 1)], image.words[1], key)
-            } else if entry::extra_of(image.words[1]) == hash.extra {
+            let second = live.unit_word(unit * 2 + 1);
+            let same = if second as u8 & entry::REFERENCE == 0 {
+                entry::inline_key_is(|number| live.unit_word((unit * 2 + number).min(UNITS * 2 - 1)), second, key)
+            } else if entry::extra_of(second) == hash.extra {
                 // The lock keeps the entry from changing, but the pin must reach to its record's birth.
                 while !self.seat.covers_now() {}
-                (self, key).is_key_of(image.record())?
+                (self, key).is_key_of(entry::record_of(second))?
             } else {
                 false
             };
             if same {
+                let image = bucket::image_at(&live, unit);
                 let expired = self.expiry_of(&image)?.is_some_and(|expiry_ms| expiry_ms <= self.now_ms());
-                return Ok(Some(Spot { shadow, unit, image, hop, expired }));
+                return Ok(Ok(Spot { shadow, unit, image, hop, expired }));
             }
         }
-        Ok(None)
+        Ok(Err(bucket::displaced(tags[6])))
     }
 
     /// The expiry of an entry, if it has one.
@@ -571,22 +586,23 @@ impl<'t> Txn<'t> {
             return Ok(());
         }
         let index = self.hold(db, key, false)?;
-        let (hash, old, pending) = {
+        let image = {
             let held = &self.scratch.held.borrow()[index];
-            let absent = |spot: Spot| spot.expired || !is_key(&spot.image);
-            if matches!((held.pending, held.spot), (Some(Pending::Remove), _) | (None, None))
-                || held.pending.is_none() && held.spot.is_some_and(absent)
-            {
+            let absent = |spot: &Spot| spot.expired || !is_key(&spot.image);
+            let is_new = match &held.pending {
+                Some(pending) => matches!(pending, Pending::Remove),
+                None => held.spot.as_ref().is_none_or(absent),
+            };
+            if is_new {
                 self.note_change('n', "new", db, key);
             }
-            (held.hash, held.spot.map(|spot| spot.image), held.pending)
+            if let (Some(Pending::Write(image)), Value::Tree(_), Replaces::Edited) = (&held.pending, new.value, replaces)
+                && self.rewrite(image, key, new)?
+            {
+                return Ok(());
+            }
+            self.image(key, &held.hash, new, self.new_clock(held.spot.as_ref().map(|spot| &spot.image)))?
         };
-        if let (Some(Pending::Write(image)), Value::Tree(_), Replaces::Edited) = (pending, new.value, replaces)
-            && self.rewrite(&image, key, new)?
-        {
-            return Ok(());
-        }
-        let image = self.image(key, &hash, new, self.new_clock(old.as_ref()))?;
         self.replace(index, Pending::Write(image), replaces)
     }
 
