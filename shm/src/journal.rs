@@ -21,6 +21,7 @@
 use std::time::Instant;
 
 use polder_base::{Fault, Ref};
+use smallvec::SmallVec;
 
 use crate::class::NODE_MAX;
 use crate::inbox;
@@ -151,7 +152,27 @@ impl Seat {
     /// Item `index`: its tag, offset and second word.
     #[inline(always)]
     pub fn item(&self, index: u64) -> Option<(Tag, u64, u64)> {
-        let place = self.item_at(index);
+        self.item_in(self.item_at(index))
+    }
+
+    /// Shows the first `len` items in their order: less work than finding the place of each.
+    #[inline(always)]
+    fn each_item(&self, len: u64, mut visit: impl FnMut(Tag, u64, u64)) {
+        let (blocks, mut left) = (self.journal_blocks.borrow(), len);
+        let inline = (self.base + at::JOURNAL, at::JOURNAL_PAIRS);
+        for (begin, pairs) in std::iter::once(inline).chain(blocks.iter().map(|block| (block + 16, BLOCK_PAIRS))) {
+            for number in 0..pairs.min(left) {
+                if let Some((tag, offset, value)) = self.item_in(begin + number * 16) {
+                    visit(tag, offset, value);
+                }
+            }
+            left = left.saturating_sub(pairs);
+        }
+    }
+
+    /// The item that lies at `place`.
+    #[inline(always)]
+    fn item_in(&self, place: u64) -> Option<(Tag, u64, u64)> {
         let (tag, offset) = item_of(self.segment.load(place))?;
         if offset % 8 != 0 || offset >= self.segment.geometry().ceiling {
             return None;
@@ -246,16 +267,15 @@ impl Seat {
         // SYNC: seat-commit. Who sees a word that is written here, by the owner or a recoverer, sees COMMITTED, too.
         self.segment.release_fence();
         let len = self.journal_len();
-        let mut covered = true;
-        for index in 0..len {
-            match self.item(index) {
-                Some((Tag::Cover, offset, _)) => covered = offset == 0 || lock::owner(self.segment.load(offset)) == Some(self.index),
-                // SYNC: inbox. Who sees an inbox's tail, its last word, sees the link to the block that it lies in.
-                Some((Tag::Word, offset, value)) if covered => self.segment.publish(offset, value),
-                _ => {}
-            }
-        }
-        if self.release_locks(len) {
+        let (mut covered, mut locks) = (true, SmallVec::<[(u64, u64); 8]>::new());
+        self.each_item(len, |tag, offset, value| match tag {
+            Tag::Cover => covered = offset == 0 || lock::owner(self.segment.load(offset)) == Some(self.index),
+            // SYNC: inbox. Who sees an inbox's tail, its last word, sees the link to the block that it lies in.
+            Tag::Word if covered => self.segment.publish(offset, value),
+            Tag::Lock => locks.push((offset, value)),
+            _ => {}
+        });
+        if self.release_locks(&locks) {
             self.ring_bells(len);
         }
         if olds {
@@ -297,13 +317,12 @@ impl Seat {
     }
 
     /// Answers whether inboxes were among them, whose owners are to be woken.
-    fn release_locks(&self, len: u64) -> bool {
+    fn release_locks(&self, locks: &[(u64, u64)]) -> bool {
         let mut rings = false;
-        for index in (0..len).rev() {
-            let Some((Tag::Lock, offset, how)) = self.item(index) else { continue };
+        for (offset, how) in locks.iter().rev() {
             rings |= how & RING != 0;
-            if lock::owner(self.segment.load(offset)) == Some(self.index) {
-                self.segment.unlock(offset, how & CHANGED != 0, how & DEATH != 0);
+            if lock::owner(self.segment.load(*offset)) == Some(self.index) {
+                self.segment.unlock(*offset, how & CHANGED != 0, how & DEATH != 0);
             }
         }
         rings
@@ -324,14 +343,13 @@ impl Seat {
     fn retire_old(&self, len: u64) {
         let mut tail = self.get(at::RETIRE_BASE);
         let epoch = self.segment.observe(crate::layout::header::EPOCH);
-        for index in 0..len {
-            if let Some((Tag::Old, offset, flags)) = self.item(index)
-                && tail < self.retired_capacity()
-            {
+        let capacity = self.retired_capacity();
+        self.each_item(len, |tag, offset, flags| {
+            if tag == Tag::Old && tail < capacity {
                 self.write_retired(tail, offset, flags & WHOLE != 0, epoch);
                 tail += 1;
             }
-        }
+        });
         // Never back: who died while forgetting the journal had retired everything, and its items are gone.
         if tail > self.get(at::RETIRED_TAIL) {
             self.set(at::RETIRED_TAIL, tail);

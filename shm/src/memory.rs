@@ -68,7 +68,7 @@ impl Seat {
         let count = self.get(cache_count(class));
         if length > SMALL_MAX && count > 0 {
             let next = self.get(cache_slot(class, count - 1));
-            (0..=length as u64 / 64).for_each(|line| self.segment.prefetch(next + line * 64));
+            self.segment.prefetch_lines(next, length as u64 / 64 + 1);
         }
     }
 

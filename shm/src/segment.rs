@@ -155,16 +155,25 @@ impl Segment {
     /// Brings the cache line at `offset` near. A wrong offset does no harm.
     #[inline(always)]
     pub fn prefetch(&self, offset: u64) {
-        if offset < self.geometry.ceiling {
+        self.prefetch_lines(offset, 1);
+    }
+
+    /// Brings so many cache lines from the one at `offset` on near. A wrong offset does no harm.
+    #[inline(always)]
+    pub fn prefetch_lines(&self, offset: u64, lines: u64) {
+        if offset >= self.geometry.ceiling || lines > (self.geometry.ceiling - offset).div_ceil(64) {
+            return;
+        }
+        for at in (0..lines).map(|line| offset + line * 64) {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: a prefetch has no effect on memory and the address is inside the mapping.
             unsafe {
-                std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(self.address(offset) as *const i8);
+                std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(self.address(at) as *const i8);
             }
             #[cfg(target_arch = "aarch64")]
             // SAFETY: as above.
             unsafe {
-                std::arch::asm!("prfm pldl1keep, [{0}]", in(reg) self.address(offset), options(nostack, preserves_flags, readonly));
+                std::arch::asm!("prfm pldl1keep, [{0}]", in(reg) self.address(at), options(nostack, preserves_flags, readonly));
             }
         }
     }
@@ -196,12 +205,10 @@ impl Segment {
     /// The slab that holds `offset`, and the class of its nodes, if it is a node's offset.
     #[inline]
     pub fn class_at(&self, offset: u64) -> Option<(u64, usize)> {
-        if !self.check(offset, 8) {
-            return None;
-        }
-        let inside = offset - self.geometry.slabs_at;
+        // One comparison for both ends: what lies before the slabs wraps, and all slabs lie in the segment.
+        let inside = offset.wrapping_sub(self.geometry.slabs_at);
         let slab = inside / SLAB_BYTES;
-        if slab >= self.geometry.slabs_max {
+        if slab >= self.geometry.slabs_max || !offset.is_multiple_of(8) {
             return None;
         }
         let class = slab_class(self.load(self.slab_state_at(slab)))?;

@@ -92,6 +92,13 @@ pub fn fill_words(segment: &Segment, node: Ref, at: u64, words: [u64; 2]) {
     segment.store(place + 8, words[1]);
 }
 
+/// Lets `fill` write the data of a node without references that this transaction has just made for so many bytes.
+pub fn fill_by(segment: &Segment, node: Ref, length: usize, fill: &mut dyn FnMut(&mut [u8])) {
+    let address = segment.address(offset_of(node) + HEADER_BYTES);
+    // SAFETY: S2, the node is unpublished and ours, nobody has a slice of it, and it was made for `length` bytes.
+    fill(unsafe { std::slice::from_raw_parts_mut(address, length) });
+}
+
 fn copy(segment: &Segment, mut at: u64, parts: &[&[u8]]) {
     for part in parts {
         // SAFETY: S2, the node is unpublished and ours; the caller made it long enough for all that goes in.

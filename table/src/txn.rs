@@ -920,8 +920,7 @@ impl Nodes for Txn<'_> {
 
     #[inline]
     fn prefetch(&self, node: Ref, at: usize, lines: usize) {
-        let (segment, first) = (self.segment(), offset_of(node).wrapping_add(at as u64));
-        (0..lines as u64).for_each(|line| segment.prefetch(first.wrapping_add(line * 64)));
+        self.segment().prefetch_lines(offset_of(node).wrapping_add(at as u64), lines as u64);
     }
 
     fn make(&self, refs: &[Ref], parts: &[&[u8]]) -> Result<Ref, Fault> {
@@ -936,6 +935,14 @@ impl Nodes for Txn<'_> {
             raw::fill_refs(self.segment(), node, refs, parts);
             node
         };
+        self.scratch.made.borrow_mut().insert(node);
+        Ok(node)
+    }
+
+    fn make_by(&self, length: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<Ref, Fault> {
+        self.dirty.set(true);
+        let node = self.seat.make(NodeKind::Data, length)?;
+        raw::fill_by(self.segment(), node, length, fill);
         self.scratch.made.borrow_mut().insert(node);
         Ok(node)
     }

@@ -535,7 +535,7 @@ impl Draft {
     }
 
     /// Gives fields of a large hash values, as [`Draft::put`] does without an expiry; answers of each whether it is new. `None`, having done
-    /// nothing, where they must be put in one by one: two are the same, or some field may have an expiry.
+    /// nothing, where they must be put in one by one: some field may have an expiry.
     ///
     /// # Errors
     /// As [`Draft::put`].

@@ -154,6 +154,16 @@ pub trait Nodes {
     /// [`Fault::Full`] when the segment has no room.
     fn make(&self, refs: &[Ref], parts: &[&[u8]]) -> Result<Ref, Fault>;
 
+    /// Makes a node of `length` data bytes, which `fill` writes where they lie: what it leaves out may hold anything.
+    ///
+    /// # Errors
+    /// As [`Nodes::make`].
+    fn make_by(&self, length: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<Ref, Fault> {
+        let mut data = vec![0; length];
+        fill(&mut data);
+        self.make(&[], &[&data])
+    }
+
     /// Lets `change` write the data and references of a node that this very transaction made; answers false, having
     /// done nothing, for any other node (which must be copied instead). No slice of this node may be alive.
     fn edit(&self, node: Ref, change: &mut dyn FnMut(&mut [Ref], &mut [u8])) -> bool;

@@ -456,7 +456,8 @@ impl Draft {
     }
 
     /// Puts items into a tree that is not empty, each where it belongs, or takes them out: one that is there is replaced if `decide` says so.
-    /// Answers of each, by its number, whether it is new; `None`, having done nothing, where two have the same name, or it is no such tree.
+    /// Answers of each, by its number, whether it is new; `None`, having done nothing, where it is no such tree. Those with the same name are put in one
+    /// after the other, in the order of their numbers.
     ///
     /// # Errors
     /// As [`Draft::insert`].
@@ -468,18 +469,12 @@ impl Draft {
         items: impl Iterator<Item = Item<'e>>,
         decide: Decide<'_>,
     ) -> Result<Option<Vec<bool>>, Fault> {
-        let mut items: Vec<Item<'e>> = items.collect();
-        items.sort_unstable_by(|one, two| one.word.cmp(&two.word).then_with(|| one.name.cmp(two.name)));
-        if items.windows(2).any(|pair| pair[0].word == pair[1].word && pair[0].name == pair[1].name) {
-            return Ok(None);
-        }
         let Form::Tree(tree) = &mut self.form else { return Ok(None) };
         if tree.count == 0 {
             return Ok(None);
         }
-        if !items.is_empty() {
-            merge::upsert(nodes, rule, by_name, tree, &mut items, decide)?;
-        }
+        let mut items: Vec<Item<'e>> = items.collect();
+        merge::upsert_in_turn(nodes, rule, by_name, tree, &mut items, decide)?;
         let mut new = vec![false; items.len()];
         items.iter().for_each(|item| new[item.number] = !item.found);
         Ok(Some(new))

@@ -218,7 +218,7 @@ impl Draft {
         Ok(true)
     }
 
-    /// Adds members, no two of them the same, to a large set; answers of each whether it is new. `None`, having done nothing, where they
+    /// Adds members to a large set; answers of each whether it is new. `None`, having done nothing, where they
     /// must be added one by one.
     ///
     /// # Errors

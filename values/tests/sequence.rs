@@ -158,7 +158,7 @@ impl Pair<'_> {
                 let item = |(number, bytes)| Item { word: word(bytes), name: bytes, bytes, number, goes: number >= there, found: false };
                 let items = all.iter().map(Vec::as_slice).enumerate().map(item);
                 let new = self.draft.upsert_all(self.memory, self.rule, <[u8]>::cmp, items, &mut |_, _| Ok(many % 2 == 0))?;
-                let new = new.expect("no two are the same");
+                let new = new.expect("a tree that is not empty");
                 assert!(new.iter().enumerate().all(|(number, new)| *new == (number < many)));
                 let gone: BTreeSet<Vec<u8>> = all.drain(there..).collect();
                 self.model.retain(|bytes| !gone.contains(bytes));

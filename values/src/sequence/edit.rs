@@ -17,11 +17,8 @@ const PACK_MAX: usize = RUN_MAX / 2;
 
 const DAMAGED: Fault = Fault::Damaged { what: "a tree of elements" };
 
-/// What is put behind a leaf that is given room.
-static ROOM: [u8; LEAF_MAX] = [0; LEAF_MAX];
-
 /// Nodes side by side.
-pub type Row = SmallVec<[Child; 4]>;
+pub type Row = SmallVec<[Child; 2]>;
 
 /// An element to put in.
 pub struct New<'n> {
@@ -312,7 +309,8 @@ impl Change<'_> {
     /// A leaf of the new element alone.
     fn alone(&self) -> Result<Child, Fault> {
         let word = self.new.map_or(0, |new| new.word(self.rule));
-        self.copy_leaf(&Run::read(&[0, 0], &[])?, &self.patch(0, 0), word, 0)
+        let (empty, patch) = (Run::read(&[0, 0], &[])?, self.patch(0, 0));
+        self.copy_leaf(&empty, &patch, word, empty.patched_len(&patch)?)
     }
 
     /// Changes a leaf; answers the leaves that take its place.
@@ -331,11 +329,16 @@ impl Change<'_> {
             Some(new) => new.word(self.rule),
             None => tree::word_of(self.nodes, self.rule, &run, gone)?,
         };
-        let new_tree = self.new.and_then(New::tree);
-        let lost: SmallVec<[Ref; 2]> = run.refs().get(run.stubs(at)..run.stubs(at + gone)).ok_or(DAMAGED)?.into();
         let patch = self.patch(at, gone);
         let (length, room) = (run.patched_len(&patch)?, run.room());
         let new_count = count - gone + self.new.is_some() as usize;
+        if !self.private && length <= LEAF_MAX && run.refs().is_empty() && !patch.long {
+            let node = self.nodes.make_by(length, &mut |bytes| run.patch_into(&patch, bytes))?;
+            self.nodes.release(child.node);
+            return Ok(smallvec![Child { node, count: new_count as u64, word }]);
+        }
+        let new_tree = self.new.and_then(New::tree);
+        let lost: SmallVec<[Ref; 2]> = run.refs().get(run.stubs(at)..run.stubs(at + gone)).ok_or(DAMAGED)?.into();
         let (mut done, keeps_refs) = (false, lost.is_empty() && new_tree.is_none());
         let ours = self.private
             && self.nodes.edit(child.node, &mut |_, data| {
@@ -361,12 +364,10 @@ impl Change<'_> {
         let row = if size <= LEAF_MAX {
             // A leaf that changes for a second time in one transaction will most likely do so again.
             let room = if ours { LEAF_MAX - size } else { 0 };
-            smallvec![self.copy_leaf(&run, &patch, word, room)?]
+            smallvec![self.copy_leaf(&run, &patch, word, length + room)?]
         } else {
-            let mut bytes = run.patched_table(&patch)?.to_vec();
-            bytes.extend_from_slice(run.slice(0, at)?);
-            self.new.iter().flat_map(|new| new.parts).for_each(|part| bytes.extend_from_slice(part));
-            bytes.extend_from_slice(run.slice(at + gone, count)?);
+            let mut bytes = vec![0; length];
+            run.patch_into(&patch, &mut bytes);
             self.cut_leaf(&Run::read(&bytes, &self.refs_after(&run, &patch)?)?, at)?
         };
         for tree in lost {
@@ -387,24 +388,15 @@ impl Change<'_> {
         Ok(refs)
     }
 
-    /// A new leaf of a patched run that fits.
-    fn copy_leaf(&self, run: &Run<'_>, patch: &Patch<'_>, word: u64, room: usize) -> Result<Child, Fault> {
-        let table = run.patched_table(patch)?;
-        let (before, after) = (run.slice(0, patch.at)?, run.slice(patch.at + patch.gone, run.count())?);
-        let joined: Vec<u8>;
-        let (one, two): (&[u8], &[u8]) = match patch.new.unwrap_or_default() {
-            [] => (&[], &[]),
-            [one] => (one, &[]),
-            [one, two] => (one, two),
-            many => {
-                joined = many.concat();
-                (&joined, &[])
-            }
-        };
-        let parts = [&table[..], before, one, two, after, ROOM.get(..room).ok_or(DAMAGED)?];
+    /// A new leaf of a patched run, which has been checked and fits into so many bytes: the rest of them are room.
+    fn copy_leaf(&self, run: &Run<'_>, patch: &Patch<'_>, word: u64, length: usize) -> Result<Child, Fault> {
         let node = match (run.refs(), patch.long) {
-            ([], false) => self.nodes.make(&[], &parts)?,
-            _ => self.nodes.make(&self.refs_after(run, patch)?, &parts)?,
+            ([], false) => self.nodes.make_by(length, &mut |bytes| run.patch_into(patch, bytes))?,
+            _ => {
+                let mut bytes = vec![0; length];
+                run.patch_into(patch, &mut bytes);
+                self.nodes.make(&self.refs_after(run, patch)?, &[&bytes])?
+            }
         };
         let count = run.count() - patch.gone + patch.new.is_some() as usize;
         Ok(Child { node, count: count as u64, word })

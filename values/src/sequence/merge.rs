@@ -52,9 +52,28 @@ struct Changed {
     lost: bool,
 }
 
+/// Puts items into a tree that is not empty, or takes them out, as [`upsert`] does; where two have the same name, the first half of them first.
+pub fn upsert_in_turn(
+    nodes: &dyn Nodes,
+    rule: &Rule,
+    by_name: ByName,
+    tree: &mut Tree,
+    items: &mut [Item<'_>],
+    decide: Decide<'_>,
+) -> Result<(), Fault> {
+    items.sort_unstable_by(|one, two| one.word.cmp(&two.word).then_with(|| one.name.cmp(two.name)));
+    if items.windows(2).any(|pair| pair[0].word == pair[1].word && pair[0].name == pair[1].name) {
+        items.sort_unstable_by_key(|item| item.number);
+        let (first, second) = items.split_at_mut(items.len() / 2);
+        upsert_in_turn(nodes, rule, by_name, tree, first, decide)?;
+        return upsert_in_turn(nodes, rule, by_name, tree, second, decide);
+    }
+    if items.is_empty() { Ok(()) } else { upsert(nodes, rule, by_name, tree, items, decide) }
+}
+
 /// Puts items, which are some and sorted, into a tree that is not empty, or takes them out. An element that is there is replaced if `decide` says
 /// so, else it stays.
-pub fn upsert(
+fn upsert(
     nodes: &dyn Nodes,
     rule: &Rule,
     by_name: ByName,
@@ -99,7 +118,7 @@ impl<'m> Merge<'m> {
             return self.leaf(Visit { private, ..visit }, items);
         }
         let inner = Inner::read(self.nodes, child.node)?;
-        let mut changed: SmallVec<[Changed; 4]> = SmallVec::new();
+        let mut changed: SmallVec<[Changed; 16]> = SmallVec::new();
         let (mut rest, mut ways) = (items, ways);
         let mut next = self.child_of(&inner, level, &rest[0], &mut ways[0])?;
         while !rest.is_empty() {
@@ -137,7 +156,7 @@ impl<'m> Merge<'m> {
     }
 
     /// New inner nodes where children have become more, or fewer, or too empty.
-    fn rebuild(&self, node: Child, inner: &Inner<'_>, level: u8, changed: SmallVec<[Changed; 4]>, edges: Edges) -> Result<Row, Fault> {
+    fn rebuild(&self, node: Child, inner: &Inner<'_>, level: u8, changed: SmallVec<[Changed; 16]>, edges: Edges) -> Result<Row, Fault> {
         let grows_right = edges.right && matches!(&changed[..], [one] if one.index + 1 == inner.len() && one.row.len() > 1);
         let (mut children, mut lost, mut next) = (Vec::with_capacity(inner.len() + 8), SmallVec::<[usize; 8]>::new(), 0);
         for one in changed {

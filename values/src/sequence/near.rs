@@ -91,17 +91,29 @@ fn descend_all(nodes: &dyn Nodes, tree: &Tree, words: impl Iterator<Item = u64>)
     let bounds = if height == 0 { (0, u64::MAX) } else { Inner::read(nodes, tree.root)?.bounds() };
     let mut ways: SmallVec<[Way; 128]> =
         words.map(|word| Way { word, node: tree.root, path: [0; LEVELS], words: bounds, tied: false, left: false }).collect();
+    let mut inners: SmallVec<[Inner<'_>; 128]> = SmallVec::new();
     for level in (0..height).rev() {
+        let lines = if level == 0 { HEAD_LINES } else { 1 };
         // The root is the same for all.
-        for way in if level + 1 < height { &ways[..] } else { &[] } {
+        if level + 1 == height {
+            let root = Inner::read(nodes, tree.root)?;
+            for way in &mut ways {
+                way.descend(&root, level);
+                nodes.prefetch(way.node, 0, lines);
+            }
+            continue;
+        }
+        inners.clear();
+        for way in &ways {
             let inner = Inner::read(nodes, way.node)?;
             let guess = way.guess(inner.len());
             nodes.prefetch(way.node, inner.place_of_word(guess), 1);
             nodes.prefetch(way.node, inner.place_of_node(guess), 1);
+            inners.push(inner);
         }
-        for way in &mut ways {
-            way.descend(&Inner::read(nodes, way.node)?, level);
-            nodes.prefetch(way.node, 0, if level == 0 { HEAD_LINES } else { 1 });
+        for (way, inner) in ways.iter_mut().zip(&inners) {
+            way.descend(inner, level);
+            nodes.prefetch(way.node, 0, lines);
         }
     }
     Ok(ways)

@@ -35,28 +35,30 @@ pub type Table = SmallVec<[u8; 256]>;
 /// A run that is being read, with the references of its node.
 #[derive(Clone, Copy)]
 pub struct Run<'a> {
-    bytes: &'a [u8],
+    table: &'a [[u8; ENTRY]],
+    /// The elements, and the room behind them.
+    data: &'a [u8],
     refs: &'a [Ref],
-    count: usize,
 }
 
 impl<'a> Run<'a> {
     /// The run in `bytes` (S5: its table lies inside; each element is checked when it is looked at).
     #[inline]
     pub fn read(bytes: &'a [u8], refs: &'a [Ref]) -> Result<Run<'a>, Fault> {
-        let count = u16::from_le_bytes(*bytes.first_chunk().ok_or(DAMAGED)?) as usize;
-        if HEAD + count * ENTRY > bytes.len() {
-            return Err(DAMAGED);
-        }
-        Ok(Run { bytes, refs, count })
+        // Not `ok_or`, which makes a fault and drops it again each time; so in all that is called for each element.
+        let Some((head, rest)) = bytes.split_first_chunk::<HEAD>() else { return Err(DAMAGED) };
+        let Some((table, data)) = rest.split_at_checked(u16::from_le_bytes(*head) as usize * ENTRY) else { return Err(DAMAGED) };
+        Ok(Run { table: table.as_chunks().0, data, refs })
     }
 
     /// Elements in the run.
+    #[inline]
     pub fn count(&self) -> usize {
-        self.count
+        self.table.len()
     }
 
     /// The references of the node.
+    #[inline]
     pub fn refs(&self) -> &'a [Ref] {
         self.refs
     }
@@ -64,8 +66,7 @@ impl<'a> Run<'a> {
     /// The word of the table at `index`.
     #[inline]
     fn entry(&self, index: usize) -> u16 {
-        let at = HEAD + index * ENTRY;
-        u16::from_le_bytes([self.bytes[at], self.bytes[at + 1]])
+        u16::from_le_bytes(self.table[index])
     }
 
     /// Where the element before `index` ends.
@@ -76,12 +77,12 @@ impl<'a> Run<'a> {
 
     /// Bytes of the run without the room behind it.
     pub fn used(&self) -> usize {
-        HEAD + self.count * ENTRY + self.start(self.count)
+        HEAD + self.table.len() * ENTRY + self.start(self.count())
     }
 
     /// Bytes that there are for the run, and for what it may become.
     pub fn room(&self) -> usize {
-        self.bytes.len()
+        HEAD + self.table.len() * ENTRY + self.data.len()
     }
 
     /// Bytes of the elements from `from` up to `upto` as a leaf of their own, its references included.
@@ -92,10 +93,11 @@ impl<'a> Run<'a> {
 
     /// As [`Run::size_of`], of all elements.
     pub fn size(&self) -> usize {
-        self.size_of(0, self.count)
+        self.size_of(0, self.count())
     }
 
     /// Whether the element at `index` is a stub.
+    #[inline]
     pub fn is_long(&self, index: usize) -> bool {
         self.entry(index) & LONG != 0
     }
@@ -103,9 +105,7 @@ impl<'a> Run<'a> {
     /// The bytes that the run has of the elements from `from` up to `upto`.
     #[inline]
     pub fn slice(&self, from: usize, upto: usize) -> Result<&'a [u8], Fault> {
-        let data = &self.bytes[HEAD + self.count * ENTRY..];
-        // Not `ok_or`, which makes a fault and drops it again each time; so in all that is called for each element.
-        match data.get(self.start(from)..self.start(upto)) {
+        match self.data.get(self.start(from)..self.start(upto)) {
             Some(bytes) => Ok(bytes),
             None => Err(DAMAGED),
         }
@@ -126,13 +126,12 @@ impl<'a> Run<'a> {
     /// Adds where the elements from `from` up to `upto` end, counted from the beginning of the first of them; none is long.
     pub fn ends(&self, from: usize, upto: usize, ends: &mut SmallVec<[u16; 256]>) {
         let start = self.start(from) as u16;
-        let table = self.bytes[HEAD + from * ENTRY..HEAD + upto * ENTRY].chunks_exact(ENTRY);
-        ends.extend(table.map(|entry| u16::from_le_bytes([entry[0], entry[1]]).wrapping_sub(start)));
+        ends.extend(self.table[from..upto].iter().map(|entry| u16::from_le_bytes(*entry).wrapping_sub(start)));
     }
 
     /// Where the element at `index` of a leaf begins, in bytes from the node's beginning: for `Nodes::prefetch`.
     pub fn place_of(&self, index: usize) -> usize {
-        NODE_HEAD + refs_size(self.refs.len()) + HEAD + self.count * ENTRY + self.start(index)
+        NODE_HEAD + refs_size(self.refs.len()) + HEAD + self.table.len() * ENTRY + self.start(index)
     }
 
     /// Stubs among the first `index` elements.
@@ -196,27 +195,40 @@ impl Patch<'_> {
 impl<'a> Run<'a> {
     /// Bytes of the run once it is patched (S5: its parts lie inside, one behind the other).
     pub fn patched_len(&self, patch: &Patch<'_>) -> Result<usize, Fault> {
-        let after = patch.at + patch.gone;
-        self.slice(patch.at, after)?;
-        let stays = self.slice(0, patch.at)?.len() + self.slice(after, self.count)?.len();
-        Ok(HEAD + (self.count - patch.gone + patch.added()) * ENTRY + stays + patch.length())
+        let (count, after) = (self.count(), patch.at + patch.gone);
+        let (head, tail, all) = (self.start(patch.at), self.start(after), self.start(count));
+        if head > tail || tail > all || all > self.data.len() {
+            return Err(DAMAGED);
+        }
+        Ok(HEAD + (count - patch.gone + patch.added()) * ENTRY + head + (all - tail) + patch.length())
     }
 
-    /// The head and table of the patched run, which has been checked ([`Run::patched_len`]).
-    pub fn patched_table(&self, patch: &Patch<'_>) -> Result<Table, Fault> {
+    /// Writes the patched run, which has been checked ([`Run::patched_len`]), to the beginning of `target`.
+    pub fn patch_into(&self, patch: &Patch<'_>, target: &mut [u8]) {
         let (at, after) = (patch.at, patch.at + patch.gone);
-        let count = self.count - patch.gone + patch.added();
-        let (kept, moved) = (HEAD + at * ENTRY, HEAD + (at + patch.added()) * ENTRY);
-        let mut table = Table::from_elem(0, HEAD + count * ENTRY);
-        table[HEAD..kept].copy_from_slice(&self.bytes[HEAD..kept]);
-        table[..HEAD].copy_from_slice(&(count as u16).to_le_bytes());
-        let end = self.start(at) + patch.length();
-        if patch.new.is_some() {
-            table[kept..moved].copy_from_slice(&(end as u16 | if patch.long { LONG } else { 0 }).to_le_bytes());
+        let count = self.count() - patch.gone + patch.added();
+        let (begin, tail) = (self.start(at), self.start(after));
+        let end = begin + patch.length();
+        let (head, rest) = target.split_at_mut(HEAD);
+        let (table, mut data) = rest.split_at_mut(count * ENTRY);
+        head.copy_from_slice(&(count as u16).to_le_bytes());
+        let (kept, moved) = table.split_at_mut(at * ENTRY);
+        kept.copy_from_slice(self.table[..at].as_flattened());
+        let moved = if patch.new.is_some() {
+            let (own, moved) = moved.split_at_mut(ENTRY);
+            own.copy_from_slice(&(end as u16 | if patch.long { LONG } else { 0 }).to_le_bytes());
+            moved
+        } else {
+            moved
+        };
+        moved.copy_from_slice(self.table[after..].as_flattened());
+        shift(moved, (end as u16).wrapping_sub(tail as u16));
+        let new = patch.new.unwrap_or_default().iter().copied();
+        for part in std::iter::once(&self.data[..begin]).chain(new).chain([&self.data[tail..self.start(self.count())]]) {
+            let (now, later) = data.split_at_mut(part.len());
+            now.copy_from_slice(part);
+            data = later;
         }
-        table[moved..].copy_from_slice(&self.bytes[HEAD + after * ENTRY..HEAD + self.count * ENTRY]);
-        shift(&mut table[moved..], (end as u16).wrapping_sub(self.start(after) as u16));
-        Ok(table)
     }
 
     /// The elements from `from` up to `upto` as a run of their own: its head and table, and its data.
@@ -224,7 +236,7 @@ impl<'a> Run<'a> {
         let data = self.slice(from, upto)?;
         let mut table = Table::new();
         table.extend_from_slice(&((upto - from) as u16).to_le_bytes());
-        table.extend_from_slice(&self.bytes[HEAD + from * ENTRY..HEAD + upto * ENTRY]);
+        table.extend_from_slice(self.table[from..upto].as_flattened());
         shift(&mut table[HEAD..], 0u16.wrapping_sub(self.start(from) as u16));
         Ok((table, data))
     }
@@ -258,7 +270,7 @@ fn fill(mut target: &mut [u8], patch: &Patch<'_>) {
 /// Patches the run in `bytes` where it lies. It has been checked ([`Run::patched_len`]), and there is room for what it becomes.
 pub fn patch_in_place(bytes: &mut [u8], patch: &Patch<'_>) {
     let Ok(run) = Run::read(bytes, &[]) else { return };
-    let (count, at, after) = (run.count, patch.at, patch.at + patch.gone);
+    let (count, at, after) = (run.count(), patch.at, patch.at + patch.gone);
     let (head, gone_upto, all) = (run.start(at), run.start(after), run.start(count));
     let new_count = count - patch.gone + patch.added();
     let (old_data, new_data) = (HEAD + count * ENTRY, HEAD + new_count * ENTRY);
@@ -290,8 +302,8 @@ pub fn patch_in_place(bytes: &mut [u8], patch: &Patch<'_>) {
 /// Puts `head` over the first bytes of the last element and `tail` behind it; answers false, having done nothing, where that cannot be.
 pub fn lengthen_in_place(bytes: &mut [u8], head: &[u8], tail: &[&[u8]]) -> bool {
     let Ok(run) = Run::read(bytes, &[]) else { return false };
-    let Some(last) = run.count.checked_sub(1) else { return false };
-    let (start, end, is_long, data) = (run.start(last), run.start(run.count), run.is_long(last), HEAD + run.count * ENTRY);
+    let Some(last) = run.count().checked_sub(1) else { return false };
+    let (start, end, is_long, data) = (run.start(last), run.start(last + 1), run.is_long(last), HEAD + run.count() * ENTRY);
     let length = tail.iter().map(|part| part.len()).sum::<usize>();
     if is_long || start + head.len() > end || data + end + length > bytes.len() {
         return false;
@@ -331,7 +343,7 @@ impl Builder {
     pub fn push_run(&mut self, run: &Run<'_>, from: usize, upto: usize) -> Result<(), Fault> {
         let (base, added) = (self.data.len() as u16, self.table.len());
         self.data.extend_from_slice(run.slice(from, upto)?);
-        self.table.extend_from_slice(&run.bytes[HEAD + from * ENTRY..HEAD + upto * ENTRY]);
+        self.table.extend_from_slice(run.table[from..upto].as_flattened());
         shift(&mut self.table[added..], base.wrapping_sub(run.start(from) as u16));
         Ok(())
     }

@@ -169,12 +169,18 @@ fn ordering(
     word: u64,
     compare: Compare<'_>,
 ) -> Result<(Ordering, u64), Fault> {
-    let element = run.at(index)?;
-    let own = match element {
-        Element::Short(bytes) => (rule.word)(bytes),
-        Element::Long(_) => run.stub_word(index)?,
-    };
-    Ok((if own == word { compare(&element.bytes(nodes)?) } else { own.cmp(&word) }, own))
+    if run.is_long(index) {
+        return ordering_of_long(nodes, run, index, word, compare);
+    }
+    let bytes = run.slice(index, index + 1)?;
+    let own = (rule.word)(bytes);
+    Ok((if own == word { compare(bytes) } else { own.cmp(&word) }, own))
+}
+
+#[cold]
+fn ordering_of_long(nodes: &dyn Nodes, run: &Run<'_>, index: usize, word: u64, compare: Compare<'_>) -> Result<(Ordering, u64), Fault> {
+    let own = run.stub_word(index)?;
+    Ok((if own == word { compare(&run.at(index)?.bytes(nodes)?) } else { own.cmp(&word) }, own))
 }
 
 /// The first element that is not `Less`, and whether it is `Equal`.

@@ -37,7 +37,8 @@ pub struct Child {
 #[derive(Clone, Copy)]
 pub struct Inner<'a> {
     refs: &'a [Ref],
-    data: &'a [u8],
+    counts: &'a [[u8; 8]],
+    words: &'a [[u8; 8]],
 }
 
 impl<'a> Inner<'a> {
@@ -48,26 +49,29 @@ impl<'a> Inner<'a> {
         if refs.is_empty() || refs.len() > FANOUT || data.len() != refs.len() * 16 {
             return Err(DAMAGED);
         }
-        Ok(Inner { refs, data })
+        let (counts, words) = data.as_chunks().0.split_at(refs.len());
+        Ok(Inner { refs, counts, words })
     }
 
     /// How many children it has.
+    #[inline]
     pub fn len(&self) -> usize {
         self.refs.len()
     }
 
+    #[inline]
     pub fn node(&self, index: usize) -> Ref {
         self.refs[index]
     }
 
     #[inline]
     pub fn count(&self, index: usize) -> u64 {
-        word_at(self.data, index)
+        u64::from_le_bytes(self.counts[index])
     }
 
     #[inline]
     pub fn word(&self, index: usize) -> u64 {
-        word_at(self.data, self.refs.len() + index)
+        u64::from_le_bytes(self.words[index])
     }
 
     /// The words of the first child and the last.
@@ -75,6 +79,7 @@ impl<'a> Inner<'a> {
         (self.word(0), self.word(self.len() - 1))
     }
 
+    #[inline]
     pub fn child(&self, index: usize) -> Child {
         Child { node: self.node(index), count: self.count(index), word: self.word(index) }
     }
@@ -119,8 +124,7 @@ impl<'a> Inner<'a> {
     /// Elements below the children from `from` up to `upto`.
     #[inline]
     fn sum(&self, from: usize, upto: usize) -> u64 {
-        let counts = self.data[from * 8..upto * 8].chunks_exact(8);
-        counts.fold(0, |sum, bytes| sum.wrapping_add(u64::from_le_bytes(bytes.try_into().expect("eight bytes"))))
+        self.counts[from..upto].iter().fold(0, |sum, bytes| sum.wrapping_add(u64::from_le_bytes(*bytes)))
     }
 
     pub fn children(&self) -> Vec<Child> {
@@ -146,15 +150,19 @@ impl<'a> Inner<'a> {
     pub fn last_upto_near(&self, word: u64, guess: usize) -> usize {
         const STEPS: usize = 8;
         let many = self.len();
+        let is_upto = |held: &[u8; 8]| u64::from_le_bytes(*held) <= word;
         if self.word(guess) <= word {
             let upto = many.min(guess + 1 + STEPS);
-            match (guess + 1..upto).find(|index| self.word(*index) > word) {
-                Some(behind) => return behind - 1,
+            match self.words[guess + 1..upto].iter().position(|held| !is_upto(held)) {
+                Some(more) => return guess + more,
                 None if upto == many => return many - 1,
                 None => {}
             }
-        } else if let Some(index) = (guess.saturating_sub(STEPS)..guess).rev().find(|index| self.word(*index) <= word) {
-            return index;
+        } else {
+            let from = guess.saturating_sub(STEPS);
+            if let Some(more) = self.words[from..guess].iter().rposition(is_upto) {
+                return from + more;
+            }
         }
         self.last_upto(word)
     }
@@ -174,7 +182,7 @@ impl<'a> Inner<'a> {
         let mut refs: SmallVec<[Ref; 96]> = SmallVec::from_slice(self.refs);
         refs[at] = new.node;
         let (count, word) = (new.count.to_le_bytes(), new.word.to_le_bytes());
-        let (counts, words) = self.data.split_at(self.refs.len() * 8);
+        let (counts, words) = (self.counts.as_flattened(), self.words.as_flattened());
         let place = at * 8;
         nodes.make(&refs, &[&counts[..place], &count, &counts[place + 8..], &words[..place], &word, &words[place + 8..]])
     }
@@ -196,12 +204,6 @@ pub fn set_child(refs: &mut [Ref], data: &mut [u8], at: usize, new: Child) {
 /// What references cost a leaf, in bytes.
 pub fn refs_size(refs: usize) -> usize {
     if refs == 0 { 0 } else { 8 + refs * 8 }
-}
-
-#[inline]
-fn word_at(data: &[u8], index: usize) -> u64 {
-    // One load: byte by byte, each with its check, it was a tenth of a search.
-    u64::from_le_bytes(data[index * 8..][..8].try_into().expect("eight bytes"))
 }
 
 /// A leaf (S5: it is a run, not empty, and not too long).
