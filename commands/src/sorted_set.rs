@@ -128,6 +128,7 @@ pub const COMMANDS: &[Command] = &[
         .costs("O(N*log(M)) where N is the number of members returned and M the number of elements in the sorted set.")
         .about("Returns one or more random members from a sorted set."),
     read("ZRANGE", "key start stop [BYSCORE|BYLEX] [REV] [LIMIT offset count] [WITHSCORES]", range::zrange)
+        .many(range::zrange_many)
         .since("1.2.0")
         .costs("O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements returned.")
         .about("Returns members in a sorted set within a range of indexes, of scores or of members."),
@@ -136,6 +137,7 @@ pub const COMMANDS: &[Command] = &[
         .costs("O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements being returned.")
         .about("Returns members in a sorted set within a lexicographical range."),
     read("ZRANGEBYSCORE", "key min max [WITHSCORES] [LIMIT offset count]", range::zrangebyscore)
+        .many(range::zrangebyscore_many)
         .since("1.0.5")
         .costs("O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements being returned.")
         .about("Returns members in a sorted set within a range of scores."),
@@ -173,6 +175,7 @@ pub const COMMANDS: &[Command] = &[
         .costs("O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements removed by the operation.")
         .about("Removes members in a sorted set within a range of scores. Deletes the sorted set if all members were removed."),
     read("ZREVRANGE", "key start stop [WITHSCORES]", range::zrevrange)
+        .many(range::zrevrange_many)
         .since("1.2.0")
         .costs("O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements returned.")
         .about("Returns members in a sorted set within a range of indexes in reverse order."),
@@ -181,6 +184,7 @@ pub const COMMANDS: &[Command] = &[
         .costs("O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements being returned.")
         .about("Returns members in a sorted set within a lexicographical range in reverse order."),
     read("ZREVRANGEBYSCORE", "key max min [WITHSCORES] [LIMIT offset count]", range::zrevrangebyscore)
+        .many(range::zrevrangebyscore_many)
         .since("2.2.0")
         .costs("O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements being returned.")
         .about("Returns members in a sorted set within a range of scores in reverse order."),

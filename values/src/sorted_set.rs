@@ -232,6 +232,17 @@ impl LexBound<'_> {
     }
 }
 
+/// Members that are shown together.
+#[derive(Clone, Copy, Debug)]
+pub enum Members<'m> {
+    /// They lie side by side, each up to its end.
+    Some {
+        bytes: &'m [u8],
+        ends: &'m [u16],
+    },
+    One(&'m [u8]),
+}
+
 /// A sorted set, for reading.
 #[derive(Clone, Copy, Debug)]
 pub struct SortedSet<'a> {
@@ -284,19 +295,32 @@ impl<'a> SortedSet<'a> {
     }
 
     /// Shows up to `count` members from a rank upwards; answers how many there were. Less work than taking their entries.
-    pub fn each_member(&self, nodes: &'a dyn Nodes, rank: u64, count: u64, visit: &mut dyn FnMut(&[u8])) -> Result<usize, Fault> {
-        let mut shown = 0;
+    pub fn each_members(&self, nodes: &'a dyn Nodes, rank: u64, count: u64, visit: &mut dyn FnMut(Members<'_>)) -> Result<usize, Fault> {
+        let (mut shown, mut bytes, mut ends) = (0, SmallVec::<[u8; 1024]>::new(), SmallVec::<[u16; 64]>::new());
         for stretch in self.by_score.stretches(nodes, rank, count) {
             for element in stretch?.elements() {
                 match element? {
-                    Element::Short(bytes) => match split(bytes) {
-                        Some(parts) => visit(parts.member),
+                    Element::Short(element) => match split(element) {
+                        Some(parts) => {
+                            bytes.extend_from_slice(parts.member);
+                            // S5: elements of one node that lie over each other.
+                            let Ok(end) = u16::try_from(bytes.len()) else { return Err(DAMAGED) };
+                            ends.push(end);
+                        }
                         None => return Err(DAMAGED),
                     },
-                    long => visit(Entry::read(nodes, long)?.member()),
+                    long => {
+                        visit(Members::Some { bytes: &bytes, ends: &ends });
+                        bytes.clear();
+                        ends.clear();
+                        visit(Members::One(Entry::read(nodes, long)?.member()));
+                    }
                 }
                 shown += 1;
             }
+            visit(Members::Some { bytes: &bytes, ends: &ends });
+            bytes.clear();
+            ends.clear();
         }
         Ok(shown)
     }
@@ -392,8 +416,18 @@ impl<'a> SortedSet<'a> {
         self.by_score.seek(nodes, &BY_SCORE, word, &mut compare)
     }
 
+    /// Brings near what is going to be looked at where these scores are, the misses of all together.
+    pub fn bring(&self, nodes: &dyn Nodes, scores: impl Iterator<Item = f64>) {
+        self.by_score.bring(nodes, scores.map(score_word));
+    }
+
     /// How many members have a score below `value`, and below or equal where `equal`.
     fn count_below(&self, nodes: &'a dyn Nodes, value: f64, equal: bool) -> Result<u64, Fault> {
+        match (value, equal) {
+            (f64::NEG_INFINITY, false) => return Ok(0),
+            (f64::INFINITY, true) => return self.count(),
+            _ => {}
+        }
         let word = score_word(value);
         let below = |held: u64| held < word || equal && held == word;
         let mut compare = |bytes: &[u8]| if below(element_word(bytes)) { Ordering::Less } else { Ordering::Greater };
@@ -553,19 +587,33 @@ impl Draft {
         self.settle(nodes)
     }
 
-    /// Gives members of a large set their scores; answers what has become of each. `None`, having done nothing, where they must be put one by one:
-    /// two are the same, or the set might become packed meanwhile.
+    /// Gives members of a large set their scores, one after the other; answers what has become of each. `None`, having done nothing, where they
+    /// must be put one by one: the set might become packed meanwhile.
     pub fn put_all(&mut self, nodes: &dyn Nodes, pairs: &[(Score, &[u8])]) -> Result<Option<Vec<Became>>, Fault> {
         const FEW: u64 = 1024;
         if self.flags & LARGE == 0 || !self.by_score.is_tree() || self.set().count()? < FEW + pairs.len() as u64 {
             return Ok(None);
         }
-        // What the second score of a member changes, the first one decides.
+        let mut became = Vec::with_capacity(pairs.len());
+        self.put_parts(nodes, pairs, &mut became)?;
+        Ok(Some(became))
+    }
+
+    /// As [`Draft::put_all`], of a set that stays large.
+    fn put_parts(&mut self, nodes: &dyn Nodes, pairs: &[(Score, &[u8])], became: &mut Vec<Became>) -> Result<(), Fault> {
+        // What the second score of a member changes, the first one decides: these two go different ways.
         let mut words: SmallVec<[u64; 128]> = pairs.iter().map(|(_, member)| member_word(member)).collect();
         words.sort_unstable();
-        if !words.is_sorted_by(|one, two| one < two) {
-            return Ok(None);
+        if words.is_sorted_by(|one, two| one < two) {
+            return self.put_different(nodes, pairs, became);
         }
+        let (first, second) = pairs.split_at(pairs.len() / 2);
+        self.put_parts(nodes, first, became)?;
+        self.put_parts(nodes, second, became)
+    }
+
+    /// Gives members, no two of them the same, their scores.
+    fn put_different(&mut self, nodes: &dyn Nodes, pairs: &[(Score, &[u8])], all: &mut Vec<Became>) -> Result<(), Fault> {
         let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(pairs.len()));
         for (score, member) in pairs {
             bytes.extend_from_slice(Prefix::of(score).bytes());
@@ -588,16 +636,15 @@ impl Draft {
             Ok(became[at] != Became::Same)
         };
         let items = (0..pairs.len()).map(|at| item(at, at, hash_word));
-        if self.by_member.upsert_all(nodes, &BY_MEMBER, by_name, items, &mut decide)?.is_none() {
-            return Ok(None);
-        }
+        self.by_member.upsert_all(nodes, &BY_MEMBER, by_name, items, &mut decide)?;
         let changed = (0..pairs.len()).filter(|at| became[*at] != Became::Same).enumerate();
         let mut items: Vec<Item<'_>> = changed.map(|(number, at)| item(at, number, element_word)).collect();
         let many = items.len();
         let gone = moved.into_iter().enumerate();
         items.extend(gone.map(|(number, (word, name))| Item { word, name, bytes: &[], number: many + number, goes: true, found: false }));
         self.by_score.upsert_all(nodes, &BY_SCORE, by_name, items.into_iter(), &mut |_, _| Ok(true))?;
-        Ok(Some(became))
+        all.extend(became);
+        Ok(())
     }
 
     /// The rank of a member that is there.

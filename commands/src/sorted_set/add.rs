@@ -57,6 +57,11 @@ impl Options {
         Ok(())
     }
 
+    /// Whether each member gets the score that it is given.
+    fn is_plain(&self) -> bool {
+        !(self.if_absent || self.if_there || self.if_greater || self.if_less || self.increments)
+    }
+
     /// The score that a member gets, if it gets one: `old` is what it has.
     fn decide(&self, mode: NumberMode, old: Option<&Score>, new: &Score) -> Result<Option<Score>, Stop> {
         let Some(old) = old else { return Ok((!self.if_there).then(|| new.clone())) };
@@ -197,6 +202,13 @@ fn add_to(
     done: &mut Added,
 ) -> Result<bool, Stop> {
     let mut changed = false;
+    if options.is_plain()
+        && pairs.len() > 1
+        && let Some(became) = draft.put_all(call.txn, pairs)?
+    {
+        became.into_iter().for_each(|became| changed |= done.count(became));
+        return Ok(changed);
+    }
     for (score, member) in pairs {
         let spot = draft.spot(call.txn, member)?;
         let new = options.decide(mode, spot.score.as_ref(), score)?;

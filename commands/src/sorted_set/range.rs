@@ -4,9 +4,10 @@ use polder_base::score::Score;
 use polder_base::{Protocol, Reply};
 use polder_table::Stop;
 use polder_values::Nodes;
-use polder_values::sorted_set::{Entry, LexBound, ScoreBound, SortedSet};
+use polder_values::sorted_set::{Entry, LexBound, Members, ScoreBound, SortedSet};
+use smallvec::SmallVec;
 
-use super::{find_set, reply_score_of, store};
+use super::{find, find_set, reply_score_of, store};
 use crate::call::{Call, Outcome, SYNTAX, integer, is, is_whole};
 use crate::string::number_mode;
 
@@ -143,6 +144,12 @@ impl<'a> Query<'a> {
         let shown = u64::try_from(self.limit).map_or(left, |limit| limit.min(left));
         Ok(if self.reverse { (upto - skipped - shown, upto - skipped) } else { (from + skipped, from + skipped + shown) })
     }
+
+    /// The score with which what is shown begins, if that is a matter of scores.
+    fn first_score(&self) -> Option<f64> {
+        let Bounds::Score(min, max) = self.bounds else { return None };
+        Some(if self.reverse { max.value } else { min.value }).filter(|score| score.is_finite())
+    }
 }
 
 /// Shows each entry of some ranks, upwards or downwards.
@@ -178,14 +185,32 @@ pub(super) fn begin_entry(reply: &mut dyn Reply, with_scores: bool) {
 fn show(call: &mut Call<'_>, form: Form) -> Outcome {
     let query = Query::read(form, &call.args[2..])?;
     let set = find_set(call, call.args[1])?;
-    let (from, upto) = query.ranks(&set, call.txn)?;
+    show_range(call, &set, &query)
+}
+
+/// For as many calls as make sense.
+fn show_many(call: &mut Call<'_>, calls: &[&[&[u8]]], form: Form) -> Result<usize, Stop> {
+    let Some(found) = find(call, call.args[1])? else { return Ok(0) };
+    let set = SortedSet::of(&found.value);
+    let queries: SmallVec<[Query<'_>; 8]> = calls.iter().map_while(|args| Query::read(form, &args[2..]).ok()).collect();
+    set.bring(call.txn, queries.iter().filter_map(Query::first_score));
+    queries.iter().try_for_each(|query| show_range(call, &set, query))?;
+    Ok(queries.len())
+}
+
+fn show_range(call: &mut Call<'_>, set: &SortedSet<'_>, query: &Query<'_>) -> Outcome {
+    let (from, upto) = query.ranks(set, call.txn)?;
     let mode = number_mode(call);
     begin_entries(call.reply, (upto - from) as usize, query.with_scores);
     if !query.with_scores && !query.reverse {
         let (reply, many) = (&mut *call.reply, upto - from);
-        return is_whole(many as usize, set.each_member(call.txn, from, many, &mut |member| reply.bulk(member))?);
+        let shown = set.each_members(call.txn, from, many, &mut |members| match members {
+            Members::Some { bytes, ends } => reply.bulks(bytes, ends),
+            Members::One(member) => reply.bulk(member),
+        })?;
+        return is_whole(many as usize, shown);
     }
-    each(&set, call.txn, (from, upto), query.reverse, |entry| {
+    each(set, call.txn, (from, upto), query.reverse, |entry| {
         begin_entry(call.reply, query.with_scores);
         call.reply.bulk(entry.member());
         if query.with_scores {
@@ -194,20 +219,41 @@ fn show(call: &mut Call<'_>, form: Form) -> Outcome {
     })
 }
 
+const ZRANGE: Form = Form { by: None, reverse: None, stores: false };
+const ZREVRANGE: Form = Form { by: Some(By::Rank), reverse: Some(true), stores: false };
+const ZRANGEBYSCORE: Form = Form { by: Some(By::Score), reverse: Some(false), stores: false };
+const ZREVRANGEBYSCORE: Form = Form { by: Some(By::Score), reverse: Some(true), stores: false };
+
 pub(super) fn zrange(call: &mut Call<'_>) -> Outcome {
-    show(call, Form { by: None, reverse: None, stores: false })
+    show(call, ZRANGE)
+}
+
+pub(super) fn zrange_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> {
+    show_many(call, calls, ZRANGE)
 }
 
 pub(super) fn zrevrange(call: &mut Call<'_>) -> Outcome {
-    show(call, Form { by: Some(By::Rank), reverse: Some(true), stores: false })
+    show(call, ZREVRANGE)
+}
+
+pub(super) fn zrevrange_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> {
+    show_many(call, calls, ZREVRANGE)
 }
 
 pub(super) fn zrangebyscore(call: &mut Call<'_>) -> Outcome {
-    show(call, Form { by: Some(By::Score), reverse: Some(false), stores: false })
+    show(call, ZRANGEBYSCORE)
+}
+
+pub(super) fn zrangebyscore_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> {
+    show_many(call, calls, ZRANGEBYSCORE)
 }
 
 pub(super) fn zrevrangebyscore(call: &mut Call<'_>) -> Outcome {
-    show(call, Form { by: Some(By::Score), reverse: Some(true), stores: false })
+    show(call, ZREVRANGEBYSCORE)
+}
+
+pub(super) fn zrevrangebyscore_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> {
+    show_many(call, calls, ZREVRANGEBYSCORE)
 }
 
 pub(super) fn zrangebylex(call: &mut Call<'_>) -> Outcome {
