@@ -114,11 +114,11 @@ impl<'a> Run<'a> {
     /// The elements of a run without long ones; `None` stands for one that is long all the same, or does not lie in the run (S5).
     #[inline]
     pub fn short_ones(&self) -> impl Iterator<Item = Option<&'a [u8]>> + use<'a> {
-        let (table, data) = self.bytes[HEAD..].split_at(self.count * ENTRY);
+        let data = self.data;
         let mut start = 0;
-        table.chunks_exact(ENTRY).map(move |entry| {
+        self.table.iter().map(move |entry| {
             // The mark of a long one makes it end far outside.
-            let end = usize::from(u16::from_le_bytes([entry[0], entry[1]]));
+            let end = usize::from(u16::from_le_bytes(*entry));
             data.get(std::mem::replace(&mut start, end)..end)
         })
     }
