@@ -150,10 +150,12 @@ fn when_all_seats_are_taken_the_next_thread_is_told_and_seats_come_back() {
     keep.truncate(SEATS_MAX as usize - 2);
     threads.drain(keep.len()..).for_each(|thread| thread.join().expect("an end"));
     let server = Server::start_polder(env!("CARGO_BIN_EXE_polder").as_ref(), &segment.0, &["--threads", "2"]).expect("a server");
-    // Reading takes no seat, writing does.
-    let ask = |words: &[&str]| connect(&server).call(words).expect("a reply");
-    assert_eq!(ask(&["GET", "k"]), Answer::Bulk(b"v".to_vec()));
-    let said: Vec<Answer> = (0..6).map(|_| ask(&["APPEND", "long", "x"])).collect();
+    // Reading takes no seat, writing does. They are spread over both threads.
+    let mut clients: Vec<Connection> = (0..6).map(|_| connect(&server)).collect();
+    for client in &mut clients {
+        assert_eq!(client.call(&["GET", "k"]).expect("a reply"), Answer::Bulk(b"v".to_vec()));
+    }
+    let said: Vec<Answer> = clients.iter_mut().map(|client| client.call(&["APPEND", "long", "x"]).expect("a reply")).collect();
     let is_told = |answer: &Answer| matches!(answer, Answer::Error(text) if text.contains("seats of the segment are taken"));
     assert!(said.iter().all(|answer| is_told(answer) || matches!(answer, Answer::Integer(_))), "{said:?}");
     assert!(said.iter().any(is_told), "{said:?}");

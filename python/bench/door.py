@@ -23,7 +23,7 @@ def doors(name, socket):
         "cache set": lambda key, cache=cache: cache.__setitem__(key, VALUE),
         "memory get": memory.get,
         "memory set": lambda key, set=memory.set: set(key, VALUE),
-        "client get": r.get,
+        "client get": lambda key: r.get(key),
         "client set": lambda key: r.set(key, VALUE),
         "socket get": over_socket.get,
         "socket set": lambda key: over_socket.set(key, VALUE),
