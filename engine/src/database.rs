@@ -28,7 +28,7 @@ use std::time::Duration;
 use polder_base::{Fault, number};
 use polder_commands::Db;
 use polder_commands::call::{NOT_AN_INTEGER, WRONG_TYPE};
-use polder_table::{Found, Mode, New, Replaces, Sight, Stop, Table, Txn};
+use polder_table::{Foreseen, Found, Mode, New, Replaces, Sight, Stop, Table, Txn};
 use polder_values::{Kind, Value, string};
 
 use crate::Memory;
@@ -180,11 +180,14 @@ impl<'m> Database<'m> {
     /// As [`Database::get`], at the first key that gives one.
     pub fn read_batch(&self, keys: &[&[u8]], mut visit: impl FnMut(usize, Option<&[u8]>)) -> Result<(), Stop> {
         self.begin(false)?;
-        let mut sights = Vec::with_capacity(BATCH.min(keys.len()));
+        let mut foreseen = [Foreseen::NOTHING; BATCH];
         for (number, batch) in keys.chunks(BATCH).enumerate() {
-            self.prefetch(batch.iter().copied(), &mut sights);
-            for (at, key) in batch.iter().enumerate() {
-                self.read_at(sights[at].as_ref(), key, &mut |value| visit(number * BATCH + at, value))?;
+            self.table.foresee(self.number, batch, &mut foreseen);
+            for (at, (key, Foreseen { hash, .. })) in batch.iter().zip(&foreseen).enumerate() {
+                let mut visit = |value: Option<&[u8]>| visit(number * BATCH + at, value);
+                if self.table.read_plain(self.number, *hash, key, |value| visit(Some(value))).is_none() {
+                    self.read_elsewhere(key, &mut visit)?;
+                }
             }
         }
         Ok(())
@@ -196,25 +199,25 @@ impl<'m> Database<'m> {
     /// As [`Database::set`], at the first key that gives one.
     pub fn set_batch(&self, pairs: &[(&[u8], &[u8])]) -> Result<(), Stop> {
         self.begin(true)?;
-        let mut sights = Vec::with_capacity(BATCH.min(pairs.len()));
+        let mut foreseen = [Foreseen::NOTHING; BATCH];
         for batch in pairs.chunks(BATCH) {
             let mut pinned = Some(self.table.pinned()?);
-            self.prefetch(batch.iter().map(|(key, _)| *key), &mut sights);
-            for ((key, value), sight) in batch.iter().zip(&sights) {
+            let mut keys = [&b""[..]; BATCH];
+            keys.iter_mut().zip(batch).for_each(|(place, (key, _))| *place = key);
+            self.table.foresee(self.number, &keys[..batch.len()], &mut foreseen);
+            for ((key, value), Foreseen { hash, .. }) in batch.iter().zip(&foreseen) {
                 self.spare()?;
-                match self.set_at(sight.as_ref(), key, value) {
+                if self.table.write_plain(self.number, *hash, key, value) {
+                    continue;
+                }
+                match self.set_elsewhere(key, value) {
                     // The pin itself may hold back what there could be room in.
-                    Err(Stop::Fault(Fault::Full(_))) if pinned.take().is_some() => self.set_at(None, key, value)?,
+                    Err(Stop::Fault(Fault::Full(_))) if pinned.take().is_some() => self.set_elsewhere(key, value)?,
                     done => done?,
                 }
             }
         }
         Ok(())
-    }
-
-    fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>, sights: &mut Vec<Option<Sight>>) {
-        sights.clear();
-        self.table.prefetch(keys.map(|key| (self.number, key)), sights);
     }
 
     /// Runs `work` on keys that become true together, or not at all, whoever dies when. It may be run several times: nothing it

@@ -25,9 +25,12 @@ pub struct Segment {
     map: Mapping,
     base: *mut u8,
     geometry: Geometry,
-    /// The granule in which the first slab begins, and how many behind it the last node of [`ANY_NODE`] bytes may begin.
+    /// The granule in which the first slab begins.
     first: u64,
-    reach: u64,
+    /// Bytes of slabs that are known to be backed by memory: behind them nothing may be touched (M1, S5). More may be by now.
+    backed: AtomicU64,
+    /// Of them, in how many granules a node of [`ANY_NODE`] bytes may begin.
+    reach: AtomicU64,
     /// Tells attachments of this process apart, also when the same segment is attached twice.
     id: u64,
     /// Bells that this process has rung.
@@ -49,7 +52,8 @@ impl Segment {
             base,
             geometry,
             first: geometry.slabs_at >> 3,
-            reach: (geometry.ceiling - geometry.slabs_at - ANY_NODE) >> 3,
+            backed: AtomicU64::new(0),
+            reach: AtomicU64::new(0),
             id: IDS.fetch_add(1, Ordering::Relaxed),
             bells: Bells::default(),
         }
@@ -121,27 +125,39 @@ impl Segment {
         }
     }
 
-    /// Whether `length` bytes at a stored `offset` lie among the nodes, aligned to a granule (S5).
+    /// Whether `length` bytes at a stored `offset` lie among the nodes, in memory that is there, aligned to a word (S5).
     #[inline(always)]
     pub fn check(&self, offset: u64, length: u64) -> bool {
-        offset.is_multiple_of(8)
-            && offset >= self.geometry.slabs_at
-            && offset < self.geometry.ceiling
-            && length <= self.geometry.ceiling - offset
+        offset.is_multiple_of(8) && self.has_node(offset, length)
     }
 
-    /// [`Segment::check`] for what a reference names, which is aligned by nature; for a length that is known to be smaller than a slab.
+    /// [`Segment::check`] for what a reference names, which is aligned by nature.
     #[inline(always)]
     pub fn has_node(&self, offset: u64, length: u64) -> bool {
-        debug_assert!(length <= SLAB_BYTES && offset.is_multiple_of(8));
-        // A segment has room for many slabs, so nothing wraps but an offset below the first.
-        offset.wrapping_sub(self.geometry.slabs_at) <= self.geometry.ceiling - self.geometry.slabs_at - length
+        let inside = offset.wrapping_sub(self.geometry.slabs_at);
+        let ends_in = |backed: u64| inside < backed && length <= backed - inside;
+        ends_in(self.backed.load(Ordering::Relaxed)) || ends_in(self.look_what_is_backed(inside))
+    }
+
+    /// Others may have had more slabs backed.
+    #[cold]
+    #[inline(never)]
+    fn look_what_is_backed(&self, inside: u64) -> u64 {
+        // Hardly ever: it is nonsense, or it was true when this process last looked.
+        if inside >= self.geometry.slabs_max * SLAB_BYTES {
+            return 0;
+        }
+        let backed = self.slabs_ready() * SLAB_BYTES;
+        // Two that look at once may leave the smaller number: then somebody looks again.
+        self.backed.store(backed, Ordering::Relaxed);
+        self.reach.store(backed.saturating_sub(ANY_NODE) >> 3, Ordering::Relaxed);
+        backed
     }
 
     /// What the shortest ways look through.
     #[inline(always)]
     pub fn lens(&self) -> Lens<'_> {
-        Lens { base: self.base, first: self.first, reach: self.reach, segment: PhantomData }
+        Lens { base: self.base, first: self.first, reach: self.reach.load(Ordering::Relaxed), segment: PhantomData }
     }
 
     /// The address of `length` bytes at a checked offset.
@@ -312,7 +328,7 @@ impl Segment {
 #[derive(Clone, Copy)]
 pub struct Lens<'s> {
     base: *mut u8,
-    /// The first node that there can be, and how far behind it the last one of [`ANY_NODE`] bytes may begin: in granules of references.
+    /// The first node that there can be, and in how many granules of references behind it one of [`ANY_NODE`] bytes may begin.
     first: u64,
     reach: u64,
     segment: PhantomData<&'s Segment>,
@@ -322,7 +338,7 @@ impl Lens<'_> {
     /// Where the node that a reference names lies, if it can be one of up to [`ANY_NODE`] bytes (S5); one at the very end may be refused.
     #[inline(always)]
     pub fn node(&self, node: Ref) -> Option<u64> {
-        (node.0.wrapping_sub(self.first) <= self.reach).then_some(node.0 << 3)
+        (node.0.wrapping_sub(self.first) < self.reach).then_some(node.0 << 3)
     }
 
     /// As [`Segment::address`].
@@ -388,3 +404,31 @@ pub fn ref_to(offset: u64) -> Ref {
 
 /// The 40 bits of a reference.
 pub const REF_MASK: u64 = (1 << 40) - 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{SegmentName, SegmentOptions};
+
+    #[test]
+    fn what_no_memory_is_behind_is_no_node() {
+        let name: SegmentName = format!("shm:polder-test-backed-{}", std::process::id()).parse().expect("a name");
+        let segment = Segment::create(&name, &SegmentOptions { ceiling: 256 << 20, ..SegmentOptions::default() }).expect("a segment");
+        let is_node = |offset: u64| {
+            let answer = segment.has_node(offset, 64);
+            assert_eq!(segment.check(offset, 64), answer);
+            // The lens may refuse more, and must not accept more.
+            assert!(answer || segment.lens().node(ref_to(offset)).is_none(), "{offset:#x}");
+            answer
+        };
+        for _ in 0..3 {
+            segment.grow().expect("there is room");
+            let end = segment.slab_at(segment.slabs_ready());
+            assert!(is_node(segment.slab_at(0)) && is_node(end - 64) && segment.lens().node(ref_to(end - ANY_NODE - 64)).is_some());
+            assert!(!segment.has_node(end - 64, 72) && !segment.check(end - 60, 8) && !segment.has_node(end - SLAB_BYTES, SLAB_BYTES + 8));
+            assert!(!is_node(end) && !is_node(segment.slab_at(0) - 64) && !is_node(segment.geometry.ceiling - 64));
+            assert!(!is_node(0) && !is_node(!63) && !is_node(!7));
+        }
+        Segment::remove(&name).expect("it is there");
+    }
+}

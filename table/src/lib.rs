@@ -36,6 +36,7 @@ pub use api::*;
 pub use change::{Change, ChangeSink};
 pub use hash::Hash;
 pub use inspect::Inspection;
+pub use plain::Foreseen;
 pub use report::Report;
 pub use sight::Sight;
 pub use snapshot::Snapshot;

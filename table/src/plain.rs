@@ -18,7 +18,7 @@
 //! Whatever is not the plain case answers that nothing has happened.
 
 use polder_shm::layout::{interest, seat as at};
-use polder_shm::{Lens, Seat, Segment, coarse_seconds, lock};
+use polder_shm::{Lens, Seat, Segment, coarse_seconds, lock, offset_of};
 use polder_values::Kind;
 
 use crate::api::{Counter, Db};
@@ -46,26 +46,38 @@ struct Seen {
     value_len: usize,
 }
 
+/// Why nothing was found.
+enum Missed {
+    /// It may lie elsewhere.
+    NotHere,
+    /// Somebody is at the home, or it is not found in so few steps: another way will see.
+    Unclear,
+}
+
 impl Seen {
     /// Finds the entry of a key, [`entry::RAW`] or not: at home or, if `BESIDE`, in the next bucket.
     #[inline(always)]
-    fn find<const BESIDE: bool>(lens: Lens<'_>, db: Db, hash: Hash, key: &[u8]) -> Option<Seen> {
+    fn find<const BESIDE: bool>(lens: Lens<'_>, db: Db, hash: Hash, key: &[u8]) -> Result<Seen, Missed> {
         let root = lens.observe(map_at(db) + 8);
-        let Near { slot_at, slot, piece, mut number } = directory::nearly_home(lens, root, hash.position)?;
-        let (mut line, mut found) = (Bucket::of(piece, number).line, 0);
+        let Some(near) = directory::nearly_home(lens, root, hash.position) else { return Err(Missed::Unclear) };
+        let Near { slot_at, slot, piece, mut number } = near;
+        let mut line = Bucket::of(piece, number).line;
         let mut word = lens.observe(line);
-        if word & BUSY == 0 {
-            found = raw::units_tagged(lens, line, hash.tag);
+        if word & BUSY != 0 {
+            return Err(Missed::Unclear);
         }
-        if BESIDE && found == 0 && word & BUSY == 0 && number + 1 < PIECE_BUCKETS {
+        let mut found = raw::units_tagged(lens, line, hash.tag);
+        if BESIDE && found == 0 && number + 1 < PIECE_BUCKETS {
             (number, line) = (number + 1, line + 64);
             word = lens.observe(line);
             if word & BUSY == 0 {
                 found = raw::units_tagged(lens, line, hash.tag);
             }
         }
-        let (at, first, second, value_len) = pick(lens, Bucket::of(piece, number).units, found, key)?;
-        Some(Seen { root, slot_at, slot, line, word, at, first, second, value_len })
+        match pick(lens, Bucket::of(piece, number).units, found, key) {
+            Some((at, first, second, value_len)) => Ok(Seen { root, slot_at, slot, line, word, at, first, second, value_len }),
+            None => Err(Missed::NotHere),
+        }
     }
 
     /// Finds an entry that lies in another bucket than its home.
@@ -131,6 +143,22 @@ fn pick(lens: Lens<'_>, units: u64, mut found: u64, key: &[u8]) -> Option<(u64, 
     None
 }
 
+/// What [`Table::foresee`] has found out about a key.
+#[derive(Clone, Copy)]
+pub struct Foreseen {
+    pub hash: Hash,
+    home: Bucket,
+    /// Where an entry of this tag begins, or 0.
+    entry: u64,
+}
+
+impl Foreseen {
+    /// Room for one.
+    pub const NOTHING: Foreseen = Foreseen { hash: Hash { position: 0, tag: 0, extra: 0 }, home: NOWHERE, entry: 0 };
+}
+
+const NOWHERE: Bucket = Bucket { line: 0, units: 0 };
+
 /// What sends the plain ways elsewhere, in a bucket's word.
 const BUSY: u64 = lock::OWNER | lock::STARVING | lock::DEAD;
 
@@ -150,14 +178,48 @@ impl Table {
         crate::hash::hash(key, self.segment().secret())
     }
 
+    /// Brings near what the shortest ways will look at for each of these keys (as many as there is room for in `foreseen`), all keys' misses at once:
+    /// first the lines, then the entries whose tags match, then records that these name. A hint: nothing is believed.
+    #[inline]
+    pub fn foresee(&self, db: Db, keys: &[&[u8]], foreseen: &mut [Foreseen]) {
+        let segment = &**self.segment();
+        let lens = segment.lens();
+        let root = lens.observe(map_at(db) + 8);
+        let count = keys.len().min(foreseen.len());
+        let foreseen = &mut foreseen[..count];
+        for (key, seen) in keys.iter().zip(&mut *foreseen) {
+            let hash = self.hash(key);
+            let near = directory::nearly_home(lens, root, hash.position);
+            let home = near.map_or(NOWHERE, |near| Bucket::of(near.piece, near.number));
+            segment.prefetch(home.line);
+            *seen = Foreseen { hash, home, entry: 0 };
+        }
+        for seen in &mut *foreseen {
+            let found = if seen.home == NOWHERE { 0 } else { raw::units_tagged(lens, seen.home.line, seen.hash.tag) };
+            if found != 0 {
+                seen.entry = seen.home.units + found.trailing_zeros() as u64 * UNIT_BYTES as u64;
+                segment.prefetch(seen.entry);
+                // It may reach into the next line.
+                segment.prefetch(seen.entry + 2 * UNIT_BYTES as u64);
+            }
+        }
+        for seen in foreseen.iter().filter(|seen| seen.entry != 0) {
+            let second = lens.load(seen.entry + 8);
+            if second as u8 & entry::REFERENCE != 0 {
+                segment.prefetch(offset_of(entry::record_of(second)));
+            }
+        }
+    }
+
     /// Reads a string that is packed, inline and without expiry. `None`: it is not there, or not like this.
     #[inline(always)]
     pub fn read_plain<R>(&self, db: Db, hash: Hash, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Option<R> {
         let segment = &**self.segment();
         let lens = segment.lens();
         let seen = match Seen::find::<true>(lens, db, hash, key) {
-            Some(seen) => seen,
-            None => Seen::find_displaced(segment, db, key)?.0,
+            Ok(seen) => seen,
+            Err(Missed::NotHere) => Seen::find_displaced(segment, db, key)?.0,
+            Err(Missed::Unclear) => return None,
         };
         let mut copy = raw::Short::EMPTY;
         let value = copy.take(lens, seen.at + (INLINE_HEAD + key.len()) as u64, seen.value_len);
@@ -216,7 +278,11 @@ fn is_watched(segment: &Segment) -> bool {
 #[inline(always)]
 fn write(seat: &Seat, db: Db, hash: Hash, key: &[u8], value: &[u8]) -> Option<()> {
     let segment = &**seat.segment();
-    let Some(seen) = Seen::find::<false>(segment.lens(), db, hash, key) else { return write_displaced(seat, db, key, value) };
+    let seen = match Seen::find::<false>(segment.lens(), db, hash, key) {
+        Ok(seen) => seen,
+        Err(Missed::NotHere) => return write_displaced(seat, db, key, value),
+        Err(Missed::Unclear) => return None,
+    };
     if !seen.takes(key, value) || !may_lock(seat) || !seat.lock_as_seen(0, seen.line, seen.word) {
         return None;
     }
