@@ -221,6 +221,11 @@ impl Seat {
         Ok(outcome)
     }
 
+    /// Takes back that the last [`Seat::lock_now`] has counted a collision: it is going to be met again.
+    pub fn forget_collision(&self) {
+        self.collisions.set(self.collisions.get().saturating_sub(2));
+    }
+
     /// To be called before a lock is waited for: two threads that hammer one word would go on taking its cache line from each other, at
     /// half the speed of one alone. Who has collided several times in a row naps, and the other goes on undisturbed.
     pub fn stand_back(&self, deadline: Option<Instant>) {

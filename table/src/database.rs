@@ -31,8 +31,9 @@ impl Txn<'_> {
     }
 
     fn tallied(&self, db: Db, word: u64, test: fn(&Image) -> bool) -> u64 {
-        // Where that cannot be, the transaction will be run again.
-        let _ = self.unfold();
+        if let Err(stop) = self.unfold() {
+            self.trouble(stop);
+        }
         let db = self.physical(db);
         let fresh = self.scratch.flushes.borrow().contains(&db);
         let shared = if fresh { 0 } else { self.table.tally_of(db, word) };

@@ -11,6 +11,7 @@
 //! What a [`Solo`] holds is what one [`Held`] and one shadow would: a locked bucket (the journal's first item) and the key's entry. So it can
 //! be unfolded into these at any time before the commit, and `Txn::hold`, through which every other key comes, does so first.
 
+use polder_base::Fault;
 use polder_shm::Locked;
 use polder_shm::layout::seat as at;
 
@@ -58,6 +59,8 @@ impl<'t> Txn<'t> {
             return Ok(false);
         }
         if !matches!(self.seat.lock_now(sight.bucket.line)?, Locked::Ours(_)) {
+            // The long way meets the same lock, and counts it.
+            self.seat.forget_collision();
             return Ok(false);
         }
         self.dirty.set(true);
@@ -232,7 +235,10 @@ impl<'t> Txn<'t> {
         let gone = || before.map(|(unit, image)| tags_of(unit, image.units)).unwrap_or_default();
         match (before, after) {
             (Some((unit, _)), Some(image)) if old_units == new_units => note_words(&mut notes, &live, unit, image),
-            (_, Some(image)) => put(&mut notes, &live, sight.hash.tag, image, &gone()).expect("there is room"),
+            (_, Some(image)) => {
+                // Unless the tags do not say what the entry's own lengths do (S5).
+                put(&mut notes, &live, sight.hash.tag, image, &gone()).ok_or(Fault::Damaged { what: "a bucket" })?;
+            }
             (_, None) => {
                 let gone = gone();
                 for (number, old) in live.tag_words().into_iter().enumerate().filter(|(number, _)| gone[*number] != 0) {
