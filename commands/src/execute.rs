@@ -12,7 +12,7 @@
 //! either, but for what an EXEC had run of its queue when it met a lock on a key that its commands do not name.
 use std::time::Duration;
 
-use polder_base::Reply;
+use polder_base::{Fault, Reply};
 use polder_table::{Counter, Db, Mode, Sight, Stop, Table, Txn};
 use smallvec::SmallVec;
 
@@ -185,7 +185,8 @@ fn run_alone(
         function(&mut Call { command, args, table, txn: &txn, reply: &mut *reply, session: &mut *session, host })?;
         txn.commit()
     });
-    if matches!(outcome, Err(Stop::Retry | Stop::Busy | Stop::Wait)) {
+    // Where there is no memory, the long way sees whether some can be had.
+    if matches!(outcome, Err(Stop::Retry | Stop::Busy | Stop::Wait | Stop::Fault(Fault::Full(_)))) {
         txn.looks().set([0; 2]);
         if mode == Mode::Write {
             txn.abort();
