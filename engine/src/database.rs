@@ -25,7 +25,7 @@
 
 use std::time::Duration;
 
-use polder_base::{Fault, number};
+use polder_base::number;
 use polder_commands::Db;
 use polder_commands::call::{NOT_AN_INTEGER, WRONG_TYPE};
 use polder_table::{Foreseen, Found, Mode, New, Replaces, Sight, Stop, Table, Txn};
@@ -201,19 +201,13 @@ impl<'m> Database<'m> {
         self.begin(true)?;
         let mut foreseen = [Foreseen::NOTHING; BATCH];
         for batch in pairs.chunks(BATCH) {
-            let mut pinned = Some(self.table.pinned()?);
             let mut keys = [&b""[..]; BATCH];
             keys.iter_mut().zip(batch).for_each(|(place, (key, _))| *place = key);
             self.table.foresee(self.number, &keys[..batch.len()], &mut foreseen);
             for ((key, value), Foreseen { hash, .. }) in batch.iter().zip(&foreseen) {
                 self.spare()?;
-                if self.table.write_plain(self.number, *hash, key, value) {
-                    continue;
-                }
-                match self.set_elsewhere(key, value) {
-                    // The pin itself may hold back what there could be room in.
-                    Err(Stop::Fault(Fault::Full(_))) if pinned.take().is_some() => self.set_elsewhere(key, value)?,
-                    done => done?,
+                if !self.table.write_plain(self.number, *hash, key, value) {
+                    self.set_elsewhere(key, value)?;
                 }
             }
         }

@@ -127,6 +127,8 @@ impl Default for Options {
 
 /// How often callers look whether chores are due, and how much of them one does at a time.
 const CHORES_PAUSE_MS: u64 = 100;
+/// Whoever does the chores is not waited for any longer: it may be the memory of a process that was forked in the midst of them.
+const CHORES_MS_MAX: u64 = 10_000;
 const CHORES_US: u64 = 200;
 /// An end of a pause that comes early is seen within this time.
 pub(crate) const PAUSE_NAP: Duration = Duration::from_millis(20);
@@ -217,7 +219,9 @@ impl Memory {
     fn tend(&self) -> u64 {
         let now_ms = coarse_ms();
         let due_ms = self.chores_due_ms.load(Ordering::Relaxed);
-        if now_ms >= due_ms && self.chores_due_ms.compare_exchange(due_ms, u64::MAX, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+        if now_ms >= due_ms
+            && self.chores_due_ms.compare_exchange(due_ms, now_ms + CHORES_MS_MAX, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        {
             let pause_ms = self.do_chores(now_ms);
             self.chores_due_ms.store(now_ms + pause_ms, Ordering::Release);
         }
@@ -257,7 +261,13 @@ impl Memory {
         match polder_hub::ask::paused(&self.table) {
             (0, _) => Duration::ZERO,
             (_, writers_only) if writers_only && !writes => Duration::ZERO,
-            (until_ms, _) => Duration::from_millis(until_ms.saturating_sub(now_ms())),
+            (until_ms, _) => {
+                let left_ms = until_ms.saturating_sub(now_ms());
+                if left_ms == 0 {
+                    polder_hub::ask::forget_pause(&self.table);
+                }
+                Duration::from_millis(left_ms)
+            }
         }
     }
 

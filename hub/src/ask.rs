@@ -192,6 +192,16 @@ pub fn unpause(table: &Table) {
     });
 }
 
+/// Forgets a pause that is over, so that nobody looks at the clock because of it any more.
+pub fn forget_pause(table: &Table) {
+    let word = table.segment().word(header::PAUSE);
+    let seen = word.load(Ordering::Relaxed);
+    if seen != 0 && unpack(seen).0 <= now_ms() {
+        // Not one that somebody has just begun.
+        let _ = word.compare_exchange(seen, 0, Ordering::AcqRel, Ordering::Relaxed);
+    }
+}
+
 /// Until when clients wait, and whether only those who write do. One load.
 #[inline]
 pub fn paused(table: &Table) -> (u64, bool) {

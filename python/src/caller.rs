@@ -176,6 +176,8 @@ impl Caller {
                 drop(caller);
                 Err(PyErr::from_value(self.error(py, text.as_bytes())?))
             }
+            // Somebody has ended this caller, and nothing has happened: the long way makes another one, or says so as redis-py does.
+            Err(Error::Closed) => Ok(None),
             Err(error) => Err(failed(error)),
         }
     }

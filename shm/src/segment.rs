@@ -224,7 +224,8 @@ impl Segment {
         // One comparison for both ends: what lies before the slabs wraps, and all slabs lie in the segment.
         let inside = offset.wrapping_sub(self.geometry.slabs_at);
         let slab = inside / SLAB_BYTES;
-        if slab >= self.geometry.slabs_max || !offset.is_multiple_of(8) {
+        let is_backed = || inside < self.backed.load(Ordering::Relaxed) || inside < self.look_what_is_backed(inside);
+        if slab >= self.geometry.slabs_max || !offset.is_multiple_of(8) || !is_backed() {
             return None;
         }
         let class = slab_class(self.load(self.slab_state_at(slab)))?;

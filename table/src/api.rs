@@ -157,6 +157,13 @@ pub enum Policy {
     VolatileTtl = 7,
 }
 
+impl Policy {
+    /// Whether it evicts keys with an expiry alone.
+    pub fn is_volatile(self) -> bool {
+        matches!(self, Policy::VolatileLru | Policy::VolatileLfu | Policy::VolatileRandom | Policy::VolatileTtl)
+    }
+}
+
 /// Every policy with the name `maxmemory-policy` gives it.
 pub const POLICIES: [(Policy, &str); 8] = [
     (Policy::NoEviction, "noeviction"),

@@ -243,13 +243,21 @@ impl Table {
         let Some((db, key)) = self.victim(limits, draws)? else { return Ok(false) };
         let txn = self.begin(Mode::Write)?;
         txn.limit_patience(PATIENCE);
+        let mut evicted = false;
         txn.retrying(|| {
-            if txn.remove(db, &key, Replaces::Whole)? {
+            // It may have lost its expiry since it was drawn.
+            let found = txn.peek(db, &key)?;
+            evicted = found.is_some_and(|found| !limits.policy.is_volatile() || found.expiry_ms.is_some())
+                && txn.remove(db, &key, Replaces::Whole)?;
+            if evicted {
                 txn.note_change('e', "evicted", db, &key);
             }
             Ok(())
         })?;
         drop(txn);
+        if !evicted {
+            return Ok(true);
+        }
         self.count(Counter::Evicted, 1);
         if self.seat()?.get(at::COUNTERS + 8 * Counter::Evicted as u64).is_multiple_of(EVICTIONS_PER_LOOK) {
             let txn = self.begin(Mode::Write)?;
@@ -393,7 +401,7 @@ impl Txn<'_> {
     }
 
     /// Runs `call` and commits, again as long as that asks for it.
-    pub(crate) fn retrying(&self, call: impl Fn() -> Result<(), Stop>) -> Result<(), Stop> {
+    pub(crate) fn retrying(&self, mut call: impl FnMut() -> Result<(), Stop>) -> Result<(), Stop> {
         loop {
             match call().and_then(|()| self.commit()) {
                 Err(Stop::Retry) => self.abort(),
@@ -440,7 +448,7 @@ impl Txn<'_> {
     fn worth(&self, image: &Image, limits: &Limits, now: u64) -> Result<Option<u64>, Fault> {
         let volatile = image.meta() & entry::EXPIRY != 0;
         Ok(match limits.policy {
-            Policy::VolatileLru | Policy::VolatileLfu | Policy::VolatileRandom | Policy::VolatileTtl if !volatile => None,
+            policy if policy.is_volatile() && !volatile => None,
             Policy::NoEviction => None,
             Policy::AllkeysLru | Policy::VolatileLru => Some(u64::MAX - clock::idle_seconds(image.clock(), now)),
             Policy::AllkeysLfu | Policy::VolatileLfu => Some(clock::frequency(image.clock(), now, limits.lfu_decay_minutes) as u64),

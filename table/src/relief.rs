@@ -19,6 +19,9 @@ use crate::txn::Txn;
 /// How long after the last step of a sweep something may be expected to come free: when the turns end that hold pins, and who swept comes
 /// by again.
 const HOPE_MS: u64 = 300;
+/// How long there is hope at most, and then none until this has passed again: or who wants more than there ever is would hope for as long as others
+/// move anything.
+const HOPE_MS_MAX: u64 = 2000;
 /// How often it is looked for what has come free, one time after the other, at most.
 const RECLAIMS_MAX: usize = 16;
 /// How long who waits for that rests.
@@ -30,14 +33,20 @@ pub(crate) struct Relief {
     /// The flushed databases, and the bytes that wait for readers, at the last look.
     litter: AtomicU64,
     retired: AtomicU64,
-    /// Until when there is hope.
+    /// Since when, and until when, there is hope.
+    since_ms: AtomicU64,
     until_ms: AtomicU64,
 }
 
 impl Relief {
     /// Says that a step of a sweep has been made.
     pub fn hope(&self) {
-        self.until_ms.store(coarse_ms() + HOPE_MS, Ordering::Relaxed);
+        let (now_ms, mut since_ms) = (coarse_ms(), self.since_ms.load(Ordering::Relaxed));
+        if now_ms >= since_ms + 2 * HOPE_MS_MAX {
+            self.since_ms.store(now_ms, Ordering::Relaxed);
+            since_ms = now_ms;
+        }
+        self.until_ms.store((now_ms + HOPE_MS).min(since_ms + HOPE_MS_MAX), Ordering::Relaxed);
     }
 
     /// Whether what steps have freed may still be on its way.
@@ -89,8 +98,8 @@ impl Txn<'_> {
         self.seat.unpin();
         let mut before = self.seat.freed();
         for _ in 0..RECLAIMS_MAX {
-            self.seat.reclaim_until(Instant::now() + REST);
-            if self.seat.freed() == std::mem::replace(&mut before, self.seat.freed()) {
+            let more = self.seat.reclaim_until(Instant::now() + REST);
+            if self.seat.freed() == std::mem::replace(&mut before, self.seat.freed()) && !more {
                 break;
             }
         }

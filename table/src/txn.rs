@@ -25,7 +25,7 @@ use polder_values::{Kind, Nodes, Value};
 
 use crate::api::*;
 use crate::bucket::{self, UNITS, Words};
-use crate::directory::{self, Extent};
+use crate::directory::{self, Extent, MAP_LOCK};
 use crate::entry::{self, Image};
 use crate::hash::{Hash, hash};
 use crate::lookup::{self, KeyTest};
@@ -809,7 +809,10 @@ impl<'t> Txn<'t> {
     /// one key twice because SWAPDB gave it another name.
     fn is_of_one_time(&self) -> bool {
         let held = self.scratch.held.borrow();
-        held.len() <= 1 || held.iter().all(|held| held.fresh || self.is_root(held.db, held.extent.root))
+        let map = self.segment().observe(MAP_LOCK);
+        let are_roots = || held.iter().all(|held| held.fresh || self.is_root(held.db, held.extent.root));
+        // All of them at one moment: nobody has had the map's lock meanwhile.
+        held.len() <= 1 || are_roots() && self.segment().observe(MAP_LOCK) == map
     }
 
     /// Notes what differs in the shadows, and commits.
