@@ -19,8 +19,8 @@ use crate::txn::Txn;
 /// How long after the last step of a sweep something may be expected to come free: when the turns end that hold pins, and who swept comes
 /// by again.
 const HOPE_MS: u64 = 300;
-/// How long there is hope at most, and then none until this has passed again: or who wants more than there ever is would hope for as long as others
-/// move anything.
+/// How long there is hope at most because others free something, and then none until this has passed again: or who wants more than there ever is
+/// would hope for as long as others do anything.
 const HOPE_MS_MAX: u64 = 2000;
 /// How often it is looked for what has come free, one time after the other, at most.
 const RECLAIMS_MAX: usize = 16;
@@ -33,7 +33,7 @@ pub(crate) struct Relief {
     /// The flushed databases, and the bytes that wait for readers, at the last look.
     litter: AtomicU64,
     retired: AtomicU64,
-    /// Since when, and until when, there is hope.
+    /// Since when there is hope because of others, and until when there is any.
     since_ms: AtomicU64,
     until_ms: AtomicU64,
 }
@@ -41,12 +41,18 @@ pub(crate) struct Relief {
 impl Relief {
     /// Says that a step of a sweep has been made.
     pub fn hope(&self) {
-        let (now_ms, mut since_ms) = (coarse_ms(), self.since_ms.load(Ordering::Relaxed));
+        self.until_ms.store(coarse_ms() + HOPE_MS, Ordering::Relaxed);
+    }
+
+    /// Says that others have freed something.
+    fn hope_a_while(&self) {
+        let (now_ms, since_ms) = (coarse_ms(), self.since_ms.load(Ordering::Relaxed));
         if now_ms >= since_ms + 2 * HOPE_MS_MAX {
             self.since_ms.store(now_ms, Ordering::Relaxed);
-            since_ms = now_ms;
+            self.hope();
+        } else if now_ms < since_ms + HOPE_MS_MAX {
+            self.hope();
         }
-        self.until_ms.store((now_ms + HOPE_MS).min(since_ms + HOPE_MS_MAX), Ordering::Relaxed);
     }
 
     /// Whether what steps have freed may still be on its way.
@@ -65,8 +71,8 @@ impl Table {
         self.relief.is_hopeful()
     }
 
-    /// Whether others have swept since the last look, or what is on its way back has become much more or less.
-    fn others_move(&self) -> bool {
+    /// Hopes if others have swept since the last look, or what is on its way back has become much more or less.
+    fn watch_others(&self) {
         let (relief, segment) = (&self.relief, self.segment());
         let litter = self.litter().fold(0u64, |sum, (cell, node)| sum.wrapping_mul(31).wrapping_add(cell ^ node));
         let retired = segment.sum_over_seats(at::RETIRED_BYTES);
@@ -75,7 +81,11 @@ impl Table {
         if differs {
             relief.retired.store(retired, Ordering::Relaxed);
         }
-        litter != old_litter || differs
+        if litter != old_litter || differs && self.litter().next().is_some() {
+            relief.hope();
+        } else if differs {
+            relief.hope_a_while();
+        }
     }
 }
 
@@ -91,9 +101,7 @@ impl Txn<'_> {
         }
         let freed = self.seat.freed();
         self.sweep_for_room();
-        if self.table.others_move() {
-            self.table.relief.hope();
-        }
+        self.table.watch_others();
         // Nothing that was found is used any more (T3). What its thread's own pin holds back comes free with the end of a server's turn.
         self.seat.unpin();
         let mut before = self.seat.freed();
