@@ -103,18 +103,17 @@ impl<'t> Txn<'t> {
         Ok((is_key(image) && !expired).then_some(Some(unit as u8)))
     }
 
-    /// What there is of the only key, if this is it.
+    /// Where the only key belongs, if this is it.
     #[inline]
-    fn solo_of(&self, db: Db, key: &[u8]) -> Option<(Solo, &'t Sight)> {
-        let solo = self.solo.get();
-        let (seen, sight) = self.foreseen.filter(|_| solo.active)?;
-        (sight.db() == db && (std::ptr::eq(seen, key) || seen == key)).then_some((solo, sight))
+    fn solo_sight(&self, db: Db, key: &[u8]) -> Option<&'t Sight> {
+        let (seen, sight) = self.foreseen.filter(|_| self.solo.get().active)?;
+        (sight.db() == db && (std::ptr::eq(seen, key) || seen == key)).then_some(sight)
     }
 
     /// As [`Txn::find`], of the only key; `None`: it is another one, or there is none.
     #[inline]
     pub(crate) fn find_solo(&self, db: Db, key: &[u8], access: bool) -> Result<Option<Option<Found<'_>>>, Stop> {
-        let Some((solo, sight)) = self.solo_of(db, key) else { return Ok(None) };
+        let (solo, Some(sight)) = (self.solo.get(), self.solo_sight(db, key)) else { return Ok(None) };
         let image = match (solo.pending, solo.unit) {
             (Plan::Write, _) => self.scratch.after.borrow(),
             (Plan::Same, Some(_)) => self.scratch.before.borrow(),
@@ -136,7 +135,7 @@ impl<'t> Txn<'t> {
     /// As [`Txn::write`], of the only key, for the first time; answers false, having done nothing, where it is not that.
     #[inline]
     pub(crate) fn write_solo(&self, db: Db, key: &[u8], new: &New<'_>, replaces: Replaces) -> Result<bool, Stop> {
-        let Some((solo, sight)) = self.solo_of(db, key).filter(|(solo, _)| solo.pending == Plan::Same) else { return Ok(false) };
+        let (solo @ Solo { pending: Plan::Same, .. }, Some(sight)) = (self.solo.get(), self.solo_sight(db, key)) else { return Ok(false) };
         if solo.unit.is_none() {
             self.note_change('n', "new", db, key);
         }
@@ -150,7 +149,7 @@ impl<'t> Txn<'t> {
     /// As [`Txn::remove`], of the only key that nothing has been written to; `None`: it is not that.
     #[inline]
     pub(crate) fn remove_solo(&self, db: Db, key: &[u8], replaces: Replaces) -> Option<bool> {
-        let (solo, _) = self.solo_of(db, key).filter(|(solo, _)| solo.pending == Plan::Same)?;
+        let (solo @ Solo { pending: Plan::Same, .. }, Some(_)) = (self.solo.get(), self.solo_sight(db, key)) else { return None };
         if solo.unit.is_none() {
             return Some(false);
         }

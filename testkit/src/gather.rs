@@ -88,8 +88,8 @@ impl Reply for Gather {
     fn bulk(&mut self, bytes: &[u8]) {
         self.leaf(Answer::Bulk(bytes.to_vec()));
     }
-    fn begin_bulk(&mut self, len: u64) {
-        self.piecewise = Vec::with_capacity(len as usize);
+    fn begin_bulk(&mut self, _len: u64) {
+        self.piecewise.clear();
     }
     fn piece(&mut self, bytes: &[u8]) {
         self.piecewise.extend_from_slice(bytes);
