@@ -270,6 +270,17 @@ proptest! {
 }
 
 #[test]
+fn what_becomes_too_empty_in_the_only_leaf_is_joined_with_a_new_one() {
+    let steps = [
+        Step::MakeTree,
+        Step::Insert { place: 0, many: 1, length: 38 },
+        Step::Extend { many: 241, length: 93 },
+        Step::Upsert { many: 50, length: 0 },
+    ];
+    run(&MEMBERS, false, &steps, 0);
+}
+
+#[test]
 fn a_range_begins_where_the_comparison_turns() {
     let arena = Bump::new();
     let memory = Memory::new(&arena);

@@ -86,7 +86,12 @@ fn upsert(
     let mut merge = Merge { nodes, rule, by_name, decide };
     let root = Child { node: tree.root, count: tree.count, word: tree::first_word(nodes, rule, tree)? };
     let row = merge.node(Visit { child: root, level: height, edges: Edges::WHOLE, bound: u64::MAX, private: true }, items, &mut ways)?;
-    *tree = tree::raise(nodes, row.to_vec(), height)?;
+    let mut row = row.to_vec();
+    // Leaves of a tree without an inner node: there was nobody above them to join what became too empty.
+    for at in (0..if height == 0 { row.len() } else { 0 }).rev() {
+        merge.edit().mend(&mut row, at, 0, Edges::WHOLE)?;
+    }
+    *tree = tree::raise(nodes, row, height)?;
     edit::lower(nodes, tree)
 }
 
