@@ -1,8 +1,10 @@
 //! Servers that a test starts and surely ends.
+use std::fs::File;
 use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a server may take until it answers.
@@ -129,12 +131,29 @@ impl Drop for Server {
     }
 }
 
-/// A port that nobody listens on at the moment.
+/// The ports that are handed out: below those that the kernel gives to clients, so that no client's own end takes one first.
+const PORTS: std::ops::Range<u16> = 10_240..32_000;
+
+/// A port that nobody listens on, and that no other test gets as long as this process lives: servers of Polder share a port with each other, so two
+/// tests with one port would get each other's clients.
 ///
 /// # Errors
-/// Those of the socket.
+/// When there is none.
 pub fn free_port() -> io::Result<u16> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+    static TAKEN: Mutex<Vec<File>> = Mutex::new(Vec::new());
+    let folder = std::env::temp_dir().join("polder-test-ports");
+    std::fs::create_dir_all(&folder)?;
+    let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let first = std::process::id() as usize * 61 + taken.len();
+    for number in 0..PORTS.len() {
+        let port = PORTS.start + ((first + number) % PORTS.len()) as u16;
+        let claim = File::create(folder.join(port.to_string()))?;
+        if claim.try_lock().is_ok() && TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            taken.push(claim);
+            return Ok(port);
+        }
+    }
+    Err(io::Error::other("no port is free"))
 }
 
 /// A program of the given name on the PATH.
