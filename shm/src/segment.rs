@@ -336,6 +336,23 @@ pub struct Lens<'s> {
 }
 
 impl Lens<'_> {
+    /// Brings the cache line at an offset in a node, and the next one, near.
+    #[inline(always)]
+    pub fn prefetch_two_lines(&self, offset: u64) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch has no effect on memory and no address is wrong for it; this one is inside the mapping or just behind.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(self.address(offset) as *const i8);
+            _mm_prefetch::<_MM_HINT_T0>(self.address(offset).wrapping_add(64) as *const i8);
+        }
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: as above.
+        unsafe {
+            std::arch::asm!("prfm pldl1keep, [{0}]", "prfm pldl1keep, [{0}, 64]", in(reg) self.address(offset), options(nostack, preserves_flags, readonly));
+        }
+    }
+
     /// Where the node that a reference names lies, if it can be one of up to [`ANY_NODE`] bytes (S5); one at the very end may be refused.
     #[inline(always)]
     pub fn node(&self, node: Ref) -> Option<u64> {

@@ -188,7 +188,7 @@ pub fn insert(bucket: &mut impl WordsMut, tag: u8, image: &Image) -> Option<usiz
     if (free.count_ones() as usize) < image.units {
         return None;
     }
-    let unit = match run_of(free, image.units) {
+    let unit = match place_for(free, image.units, tag) {
         Some(unit) => unit,
         None => {
             compact(bucket);
@@ -203,9 +203,23 @@ pub fn insert(bucket: &mut impl WordsMut, tag: u8, image: &Image) -> Option<usiz
     Some(unit)
 }
 
-/// The lowest place of `units` free units in a row.
-pub fn run_of(free: u64, units: usize) -> Option<usize> {
+/// The unit at which, or not far behind which, an entry of this tag is put if it can be: who looks for it fetches the line there together with
+/// the header line, instead of after it. Seven of ten entries of a table that is 90 % full lie there; it is a hint, nothing relies on it.
+#[inline(always)]
+pub const fn preferred_unit(tag: u8) -> u64 {
+    (tag as u64 * UNITS as u64) >> 8
+}
+
+/// A place of `units` free units in a row for an entry of this tag, as near to the preferred one as there is.
+#[inline(always)]
+pub fn place_for(free: u64, units: usize, tag: u8) -> Option<usize> {
+    /// Every unit, every second, third and fourth: entries of one size leave no gaps between them that none of them fits into.
+    const MULTIPLES: [u64; 4] = [u64::MAX, 0x5555_5555_5555_5555, 0x9249_2492_4924_9249, 0x1111_1111_1111_1111];
     let runs = (1..units).fold(free, |runs, shift| runs & free >> shift);
+    let even = runs & MULTIPLES[(units - 1) & 3];
+    let runs = if even != 0 { even } else { runs };
+    let behind = runs & u64::MAX << preferred_unit(tag);
+    let runs = if behind != 0 { behind } else { runs };
     (runs != 0).then(|| runs.trailing_zeros() as usize)
 }
 
@@ -274,12 +288,28 @@ mod tests {
     #[test]
     fn a_bucket_holds_eighteen_short_entries() {
         let mut bucket = Plain([0; WORDS]);
-        for number in 0..18 {
-            let image = image(format!("key:{number:07}").as_bytes(), &[number as u8; 16]);
-            assert_eq!(insert(&mut bucket, 9, &image), Some(number * 3));
-        }
+        let mut put = |number: usize| insert(&mut bucket, 9, &image(format!("key:{number:07}").as_bytes(), &[number as u8; 16]));
+        let mut units: Vec<usize> = (0..18).filter_map(&mut put).collect();
+        units.sort_unstable();
+        assert!(units.iter().copied().eq((0..UNITS).step_by(3)), "{units:?}");
         assert_eq!(insert(&mut bucket, 9, &image(b"k", b"v")), None);
         assert_eq!(matches(&bucket.tag_words(), 9).count_ones(), 18);
+    }
+
+    #[test]
+    fn an_entry_lies_where_its_tag_says_or_not_far_behind_if_there_is_room() {
+        for tag in crate::hash::FIRST_TAG..=u8::MAX {
+            let preferred = preferred_unit(tag) as usize;
+            for units in 1..=4 {
+                let unit = place_for((1 << UNITS) - 1, units, tag).expect("all is free");
+                let fits_behind = preferred.next_multiple_of(units) + units <= UNITS;
+                assert_eq!(unit, if fits_behind { preferred.next_multiple_of(units) } else { 0 });
+            }
+        }
+        assert_eq!(place_for(0b1011_0110, 3, 200), None);
+        assert_eq!(place_for(0b1011_0110, 2, 200), Some(4), "even places before others");
+        assert_eq!(place_for(0b1011_0110, 2, 2), Some(4));
+        assert_eq!(place_for(0b0110, 2, 2), Some(1), "any rather than none");
     }
 
     #[test]

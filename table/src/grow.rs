@@ -17,10 +17,10 @@ use polder_shm::{Locked, Segment, offset_of, ref_to};
 use smallvec::SmallVec;
 
 use crate::api::{DATABASES, Db, Stop};
-use crate::bucket::{self, LINE_WORDS, PIECE_BUCKETS, PIECE_BYTES, UNITS, Words};
+use crate::bucket::{self, LINE_WORDS, PIECE_BUCKETS, PIECE_BYTES, UNITS, Words, WordsMut};
 use crate::directory::{self, Bucket, Extent, MAP_LOCK, PIECES_MAX, SLOTS, database, extent, map_at};
 use crate::entry::{self, Image};
-use crate::hash::{CONTINUED, FREE, Hash, hash};
+use crate::hash::{FREE, Hash, hash};
 use crate::lookup::Live;
 use crate::raw;
 use crate::record::Key;
@@ -42,14 +42,36 @@ pub(crate) struct Building {
     lines: Vec<Line>,
 }
 
-/// The line of a bucket under construction, whose units are filled from the front.
+/// The line of a bucket under construction.
 #[derive(Clone, Copy)]
 struct Line {
-    /// What is behind `used` means nothing.
-    tags: [u8; UNITS],
-    /// Entries at home here that lie in the next bucket, and in the stash.
-    displaced: [u8; 2],
+    /// Its words; the first, the lock's, is not used.
+    words: [u64; LINE_WORDS],
     used: usize,
+}
+
+/// A bucket under construction: its line is kept here, its units are where they are going to be.
+struct Founded<'b> {
+    segment: &'b Segment,
+    bucket: Bucket,
+    line: &'b mut [u64; LINE_WORDS],
+}
+
+impl Words for Founded<'_> {
+    #[inline(always)]
+    fn word(&self, index: usize) -> u64 {
+        if index < LINE_WORDS { self.line[index] } else { self.segment.load(self.bucket.word_at(index)) }
+    }
+}
+
+impl WordsMut for Founded<'_> {
+    #[inline(always)]
+    fn set_word(&mut self, index: usize, value: u64) {
+        match self.line.get_mut(index) {
+            Some(word) => *word = value,
+            None => self.segment.store(self.bucket.word_at(index), value),
+        }
+    }
 }
 
 /// How an attempt to grow ended.
@@ -97,9 +119,10 @@ impl Building {
         }
         let [_, beside, one, other] = directory::places(home, self.homes, self.lines.len() as u64 - self.homes);
         let stash = if self.lines[one as usize].used <= self.lines[other as usize].used { one } else { other };
-        for (which, index) in [beside, stash].into_iter().enumerate() {
+        for (in_stash, index) in [(false, beside), (true, stash)] {
             if self.put(segment, index, tag, image) {
-                self.lines[home as usize].displaced[which] += 1;
+                let line = &mut self.lines[home as usize].words;
+                line[7] = bucket::with_displaced(line[7], in_stash, 1);
                 return true;
             }
         }
@@ -110,27 +133,17 @@ impl Building {
     fn put(&mut self, segment: &Segment, index: u64, tag: u8, image: &Image) -> bool {
         let bucket = self.bucket(index);
         let line = &mut self.lines[index as usize];
-        let unit = line.used;
-        if unit + image.units > UNITS {
-            return false;
-        }
-        line.used += image.units;
-        line.tags[unit] = tag;
-        for (number, word) in image.words().iter().enumerate() {
-            segment.store(bucket.word_at(LINE_WORDS + unit * 2 + number), *word);
-        }
-        true
+        let placed = bucket::insert(&mut Founded { segment, bucket, line: &mut line.words }, tag, image).is_some();
+        line.used += if placed { image.units } else { 0 };
+        placed
     }
 
     /// Writes the lines, but for their locks.
     pub(crate) fn finish(&self, segment: &Segment) {
         for (index, line) in self.lines.iter().enumerate() {
-            let mut bytes = [FREE; 56];
-            bytes[..line.used].copy_from_slice(&line.tags[..line.used]);
-            bytes[UNITS..].copy_from_slice(&line.displaced);
             let at = self.bucket(index as u64).line;
-            for (number, word) in bytes.as_chunks::<8>().0.iter().enumerate() {
-                segment.store(at + 8 + number as u64 * 8, u64::from_le_bytes(*word));
+            for (number, word) in line.words.iter().enumerate().skip(1) {
+                segment.store(at + number as u64 * 8, *word);
             }
         }
     }
@@ -240,7 +253,7 @@ impl Txn<'_> {
             let piece = places.get(index as usize).map_or(0, |piece| ref_to(*piece).0);
             segment.store(at + extent::PIECES + index * 8, piece);
         }
-        let lines = vec![Line { tags: [CONTINUED; UNITS], displaced: [0; 2], used: 0 }; (pieces * PIECE_BUCKETS) as usize];
+        let lines = vec![Line { words: [FREE as u64; LINE_WORDS], used: 0 }; (pieces * PIECE_BUCKETS) as usize];
         Ok(Building { at, pieces: places, homes, depth, prefix, lines })
     }
 

@@ -61,7 +61,8 @@ impl Seen {
         let root = lens.observe(map_at(db) + 8);
         let Some(near) = directory::nearly_home(lens, root, hash.position) else { return Err(Missed::Unclear) };
         let Near { slot_at, slot, piece, mut number } = near;
-        let mut line = Bucket::of(piece, number).line;
+        let Bucket { mut line, units } = Bucket::of(piece, number);
+        lens.prefetch_two_lines(units + bucket::preferred_unit(hash.tag) * UNIT_BYTES as u64);
         let mut word = lens.observe(line);
         if word & BUSY != 0 {
             return Err(Missed::Unclear);

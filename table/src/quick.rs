@@ -490,7 +490,7 @@ pub(crate) fn tags_of(unit: usize, units: usize) -> [u64; 7] {
 pub(crate) fn put(notes: &mut Brief<'_>, live: &Live<'_>, tag: u8, image: &Image, gone: &[u64; 7]) -> Option<()> {
     let old = live.tag_words();
     let mut tags: [u64; 7] = std::array::from_fn(|word| old[word] & !gone[word]);
-    let Some(unit) = bucket::run_of(bucket::matches(&tags, FREE), image.units) else {
+    let Some(unit) = bucket::place_for(bucket::matches(&tags, FREE), image.units, tag) else {
         return put_compacting(notes, live, tag, image, &tags);
     };
     for number in unit..unit + image.units {
