@@ -10,6 +10,7 @@
 //! - **S4** No lock, list or count has an owner that is not a seat.
 //! - **S5** Every stored offset is checked for bounds and kind before it is followed, every walk is limited.
 
+mod ahead;
 pub mod attach;
 pub mod audit;
 mod bell;

@@ -37,6 +37,7 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, MlockFlags, MsyncFlags, ProtFlags};
 
+use crate::ahead::Ahead;
 use crate::name::SegmentName;
 use crate::pages::{Ground, LARGE, PageChoice, PageReport};
 use crate::place::{self, HEAD_BYTES, Memory};
@@ -127,6 +128,7 @@ pub struct Mapping {
     residence: Residence,
     /// Up to where this process knows that memory has been taken; others may have taken more.
     taken: AtomicU64,
+    ahead: Ahead,
 }
 
 // SAFETY: the mapping is plain shared memory, valid in every thread; what lies in it is synchronised by its users.
@@ -220,8 +222,8 @@ impl Mapping {
             let mut length = stride.min(end - begin);
             if self.pages.transparent {
                 length = length.min(LARGE as u64 - begin % LARGE as u64);
-                if length == LARGE as u64 {
-                    self.enlarge(file, begin);
+                if length == LARGE as u64 && !self.ahead.has(begin) {
+                    self.enlarge(begin);
                 }
             }
             match rustix::fs::fallocate(file, FallocateFlags::empty(), begin, length) {
@@ -239,11 +241,24 @@ impl Mapping {
     ///
     /// The page is made out of a single small one and holes, which the kernel fills with zeros; so this costs no more than small pages
     /// would (94 us where 512 small ones take 128, on the machine of ANCHORS). A block in use stays in use meanwhile.
-    fn enlarge(&self, file: &OwnedFd, block: u64) {
-        if rustix::fs::fallocate(file, FallocateFlags::empty(), block, rustix::param::page_size() as u64).is_ok() {
+    pub(crate) fn enlarge(&self, block: u64) {
+        if let Backing::File { file, .. } = &self.backing
+            && rustix::fs::fallocate(file, FallocateFlags::empty(), block, rustix::param::page_size() as u64).is_ok()
+        {
             // SAFETY: the block is inside the mapping; what it holds is not changed by the size of its pages.
             unsafe { libc::madvise(self.base.as_ptr().add(block as usize).cast(), LARGE, MADV_COLLAPSE) };
         }
+    }
+
+    /// How far, at most so many blocks from `begin` on, growth would make large pages.
+    pub(crate) fn enlargeable(&self, begin: u64, blocks: u64) -> u64 {
+        let end = self.bytes as u64 / LARGE as u64 * LARGE as u64;
+        let enlarges = self.pages.transparent && matches!(self.backing, Backing::File { .. });
+        if enlarges { (begin + blocks * LARGE as u64).min(end) } else { 0 }
+    }
+
+    pub(crate) fn ahead(&self) -> &Ahead {
+        &self.ahead
     }
 
     /// The words for a file system without space: who is full, by how much, what to do.
@@ -334,8 +349,16 @@ impl Mapping {
 
     /// A mapping of System V memory that is already at `base`, all of it taken.
     pub(crate) fn of_sysv(base: NonNull<u8>, bytes: usize, name: &SegmentName, pages: PageReport, residence: Residence) -> Mapping {
-        let mapping =
-            Mapping { base, bytes, backing: Backing::Sysv, name: name.clone(), pages, residence, taken: AtomicU64::new(bytes as u64) };
+        let mapping = Mapping {
+            base,
+            bytes,
+            backing: Backing::Sysv,
+            name: name.clone(),
+            pages,
+            residence,
+            taken: AtomicU64::new(bytes as u64),
+            ahead: Ahead::default(),
+        };
         mapping.advise(true);
         mapping
     }
@@ -353,7 +376,16 @@ impl Mapping {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let base = map_aligned(&file, bytes, protection, ground.page_bytes.max(LARGE)).map_err(|errno| fault("map", name, errno))?;
         let backing = Backing::File { file, ground };
-        let mapping = Mapping { base, bytes, backing, name: name.clone(), pages, residence, taken: AtomicU64::new(sizes.taken) };
+        let mapping = Mapping {
+            base,
+            bytes,
+            backing,
+            name: name.clone(),
+            pages,
+            residence,
+            taken: AtomicU64::new(sizes.taken),
+            ahead: Ahead::default(),
+        };
         mapping.advise(ground.in_memory);
         Ok(mapping)
     }

@@ -169,7 +169,10 @@ impl Seat {
                 Search::Busy(slab) => busy = Some(slab),
                 Search::Nothing => {}
             }
-            let Err(fault) = self.segment.grow() else { continue };
+            let Err(fault) = self.segment.grow() else {
+                self.segment.look_ahead();
+                continue;
+            };
             // Hints are lost with who dies between a change and its hint, and out of sight while others search: before the answer
             // is no, look everywhere.
             if !everywhere {
