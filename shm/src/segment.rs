@@ -194,21 +194,11 @@ impl Segment {
         }
     }
 
-    /// The same of a line that is going to be written, so that it comes from another core's cache once: not first to be read, and then again
-    /// to be owned.
+    /// As [`Lens::prefetch_to_write`]. A wrong offset does no harm.
     #[inline(always)]
     pub fn prefetch_to_write(&self, offset: u64) {
         if offset < self.geometry.ceiling {
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: as above. Processors that do not know the instruction do nothing.
-            unsafe {
-                std::arch::asm!("prefetchw [{0}]", in(reg) self.address(offset), options(nostack, preserves_flags));
-            }
-            #[cfg(target_arch = "aarch64")]
-            // SAFETY: as above.
-            unsafe {
-                std::arch::asm!("prfm pstl1keep, [{0}]", in(reg) self.address(offset), options(nostack, preserves_flags));
-            }
+            self.lens().prefetch_to_write(offset);
         }
     }
 
@@ -350,6 +340,22 @@ impl Lens<'_> {
         // SAFETY: as above.
         unsafe {
             std::arch::asm!("prfm pldl1keep, [{0}]", "prfm pldl1keep, [{0}, 64]", in(reg) self.address(offset), options(nostack, preserves_flags, readonly));
+        }
+    }
+
+    /// The same of a line that is going to be written, so that it comes from another core's cache once: not first to be read, and then again
+    /// to be owned.
+    #[inline(always)]
+    pub fn prefetch_to_write(&self, offset: u64) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above. Processors that do not know the instruction do nothing.
+        unsafe {
+            std::arch::asm!("prefetchw [{0}]", in(reg) self.address(offset), options(nostack, preserves_flags));
+        }
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: as above.
+        unsafe {
+            std::arch::asm!("prfm pstl1keep, [{0}]", in(reg) self.address(offset), options(nostack, preserves_flags));
         }
     }
 

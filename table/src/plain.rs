@@ -55,20 +55,26 @@ enum Missed {
 }
 
 impl Seen {
-    /// Finds the entry of a key, [`entry::RAW`] or not: at home or, if `BESIDE`, in the next bucket.
+    /// Finds the entry of a key, [`entry::RAW`] or not: to write it, at home; else also in the next bucket.
     #[inline(always)]
-    fn find<const BESIDE: bool>(lens: Lens<'_>, db: Db, hash: Hash, key: &[u8]) -> Result<Seen, Missed> {
+    fn find<const TO_WRITE: bool>(lens: Lens<'_>, db: Db, hash: Hash, key: &[u8]) -> Result<Seen, Missed> {
         let root = lens.observe(map_at(db) + 8);
         let Some(near) = directory::nearly_home(lens, root, hash.position) else { return Err(Missed::Unclear) };
         let Near { slot_at, slot, piece, mut number } = near;
         let Bucket { mut line, units } = Bucket::of(piece, number);
-        lens.prefetch_two_lines(units + bucket::preferred_unit(hash.tag) * UNIT_BYTES as u64);
+        let preferred = units + bucket::preferred_unit(hash.tag) * UNIT_BYTES as u64;
+        if TO_WRITE {
+            // From another core's cache they come once: not first to be read, and then again to be owned.
+            lens.prefetch_to_write(line);
+            lens.prefetch_to_write(preferred);
+        }
+        lens.prefetch_two_lines(preferred);
         let mut word = lens.observe(line);
         if word & BUSY != 0 {
             return Err(Missed::Unclear);
         }
         let mut found = raw::units_tagged(lens, line, hash.tag);
-        if BESIDE && found == 0 && number + 1 < PIECE_BUCKETS {
+        if !TO_WRITE && found == 0 && number + 1 < PIECE_BUCKETS {
             (number, line) = (number + 1, line + 64);
             word = lens.observe(line);
             if word & BUSY == 0 {
@@ -217,7 +223,7 @@ impl Table {
     pub fn read_plain<R>(&self, db: Db, hash: Hash, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Option<R> {
         let segment = &**self.segment();
         let lens = segment.lens();
-        let seen = match Seen::find::<true>(lens, db, hash, key) {
+        let seen = match Seen::find::<false>(lens, db, hash, key) {
             Ok(seen) => seen,
             Err(Missed::NotHere) => Seen::find_displaced(segment, db, key)?.0,
             Err(Missed::Unclear) => return None,
@@ -279,7 +285,7 @@ fn is_watched(segment: &Segment) -> bool {
 #[inline(always)]
 fn write(seat: &Seat, db: Db, hash: Hash, key: &[u8], value: &[u8]) -> Option<()> {
     let segment = &**seat.segment();
-    let seen = match Seen::find::<false>(segment.lens(), db, hash, key) {
+    let seen = match Seen::find::<true>(segment.lens(), db, hash, key) {
         Ok(seen) => seen,
         Err(Missed::NotHere) => return write_displaced(seat, db, key, value),
         Err(Missed::Unclear) => return None,
