@@ -4,6 +4,9 @@
 //! not there yet: the longest of all calls that write. So whoever has grown the segment has a thread enlarge what comes next, which
 //! ends with that. Extents grow at about the same time all over a table, hence several blocks where much is used.
 //!
+//! The first 8 MiB stay small pages, which the processor's address cache still reaches: whoever has little, and tests that make a
+//! thousand segments, pay nothing for pages that they do not need.
+//!
 //! It is a hint: these blocks belong to nobody, are asked for again when they are needed, and what a thread that died or
 //! failed has left is what small pages would be. Another process that gets there first finds pages that are large already.
 
@@ -16,10 +19,13 @@ use crate::fork;
 use crate::pages::LARGE;
 use crate::segment::Segment;
 
+/// So many bytes of nodes come in small pages.
+const SMALL_BYTES: u64 = 8 << 20;
 /// One block is made ready for so many that are in use, within these bounds.
 const SHARE: u64 = 32;
 const BLOCKS_MIN: u64 = 2;
 const BLOCKS_MAX: u64 = 16;
+const BLOCK: u64 = LARGE as u64;
 /// How long growth waits at most for the thread that makes its block ready: a few times what that takes.
 const PATIENCE: Duration = Duration::from_millis(20);
 const NAP: Duration = Duration::from_micros(50);
@@ -31,13 +37,25 @@ pub(crate) struct Ahead {
     upto: AtomicU64,
     /// Up to where it is wanted.
     goal: AtomicU64,
+    /// Blocks before this are not made large.
+    from: AtomicU64,
     /// The generation of the process, plus one, whose thread is at work: a forked child has no such thread.
     at_work: AtomicU64,
 }
 
 impl Ahead {
+    /// Says where nodes begin.
+    pub(crate) fn begin_at(&self, slabs_at: u64) {
+        self.from.store((slabs_at + SMALL_BYTES).next_multiple_of(BLOCK), Ordering::Relaxed);
+    }
+
+    /// Whether growth makes this block a large page, and nobody has done so yet.
+    pub(crate) fn wants(&self, block: u64) -> bool {
+        block >= self.from.load(Ordering::Relaxed) && !self.has(block)
+    }
+
     /// Whether a block has been made ready; it is waited for if that is under way.
-    pub(crate) fn has(&self, block: u64) -> bool {
+    fn has(&self, block: u64) -> bool {
         let is_ready = || block < self.upto.load(Ordering::Acquire);
         if !is_ready() && block < self.goal.load(Ordering::Acquire) {
             let end = Instant::now() + PATIENCE;
@@ -65,10 +83,13 @@ impl Segment {
     /// Has what lies behind what is backed made ready.
     #[cold]
     pub(crate) fn look_ahead(self: &Arc<Segment>) {
-        const BLOCK: u64 = LARGE as u64;
         let ahead = self.mapping().ahead();
         let slabs = self.slabs_ready();
-        let begin = self.slab_at(slabs).next_multiple_of(BLOCK);
+        let (end, from) = (self.slab_at(slabs).next_multiple_of(BLOCK), ahead.from.load(Ordering::Relaxed));
+        if end + BLOCKS_MIN * BLOCK < from {
+            return;
+        }
+        let begin = end.max(from);
         let blocks = (slabs * SLAB_BYTES / BLOCK / SHARE).clamp(BLOCKS_MIN, BLOCKS_MAX);
         ahead.upto.fetch_max(begin, Ordering::AcqRel);
         ahead.goal.fetch_max(self.mapping().enlargeable(begin, blocks), Ordering::AcqRel);
@@ -109,13 +130,16 @@ mod tests {
     fn the_block_behind_is_made_ready_once() {
         let name: SegmentName = format!("shm:polder-test-ahead-{}", std::process::id()).parse().expect("a name");
         let segment = Segment::create(&name, &SegmentOptions { ceiling: 64 << 20, ..SegmentOptions::default() }).expect("a segment");
-        segment.grow().expect("there is room");
-        let block = segment.slab_at(segment.slabs_ready()).next_multiple_of(LARGE as u64);
+        let end = || segment.slab_at(segment.slabs_ready()).next_multiple_of(BLOCK);
+        while end() < segment.slab_at(0) + SMALL_BYTES + BLOCK {
+            segment.grow().expect("there is room");
+        }
+        let block = end();
         let ahead = segment.mapping().ahead();
         assert!(!ahead.has(block));
         segment.look_ahead();
         let large = segment.mapping().enlargeable(block, 1) > block;
-        assert_eq!((ahead.has(block), ahead.has(block + (BLOCKS_MIN * LARGE as u64))), (large, false));
+        assert_eq!((ahead.has(block), ahead.has(block + BLOCKS_MIN * BLOCK)), (large, false));
         // What is ready is not in use: it is backed when growth comes to it, and is all zeros.
         segment.grow().expect("there is room");
         let last = segment.slab_at(segment.slabs_ready() - 1);

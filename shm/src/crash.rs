@@ -35,6 +35,10 @@ mod armed {
 #[cfg(any(feature = "crash-points", debug_assertions))]
 mod children {
     use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::time::{Duration, Instant};
+
+    /// How long a fork waits for other threads to end.
+    const PATIENCE: Duration = Duration::from_secs(5);
 
     /// A forked process that is going to die.
     pub struct Child(libc::pid_t);
@@ -56,8 +60,13 @@ mod children {
         /// # Panics
         /// In a process of several threads, whose locks a child could find taken for ever.
         pub fn of(work: impl FnOnce()) -> Child {
-            let threads = std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count);
-            assert_eq!(threads, 1, "only a process of one thread forks");
+            let threads = || std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count);
+            // Those that make memory ready ahead of growth end by themselves.
+            let end = Instant::now() + PATIENCE;
+            while threads() > 1 && Instant::now() < end {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            assert_eq!(threads(), 1, "only a process of one thread forks");
             // SAFETY: this process has one thread.
             let child = unsafe { libc::fork() };
             assert!(child >= 0, "no process to be had");

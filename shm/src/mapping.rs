@@ -222,7 +222,7 @@ impl Mapping {
             let mut length = stride.min(end - begin);
             if self.pages.transparent {
                 length = length.min(LARGE as u64 - begin % LARGE as u64);
-                if length == LARGE as u64 && !self.ahead.has(begin) {
+                if length == LARGE as u64 && self.ahead.wants(begin) {
                     self.enlarge(begin);
                 }
             }

@@ -47,6 +47,7 @@ impl Segment {
     pub(crate) fn over(map: Mapping, geometry: Geometry) -> Segment {
         static IDS: AtomicU64 = AtomicU64::new(1);
         let base = map.base();
+        map.ahead().begin_at(geometry.slabs_at);
         Segment {
             map,
             base,

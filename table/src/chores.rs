@@ -24,6 +24,8 @@ use crate::txn::Txn;
 
 /// The longest time between two rounds, in milliseconds: the dead are looked after at least so often.
 const ROUND_MS: u64 = 1_000;
+/// The pause between two rounds while extents are found that can shrink.
+const THINNING_MS: u64 = 5;
 /// How long a chore waits for a lock, whose holder may be stopped. It comes back. A server's loop does chores: as long as for a call.
 const PATIENCE: Duration = Duration::from_micros(100);
 /// Victims whose holders do not let go before eviction gives up.
@@ -62,6 +64,9 @@ impl Table {
         let evicts = self.limits().policy != Policy::NoEviction;
         if !self.sweep(end) || evicts && self.evict(Some(end)) && self.claimed() > self.limits().memory_max {
             due_ms = due_ms.min(1);
+        }
+        if self.thin(end) {
+            due_ms = due_ms.min(THINNING_MS);
         }
         while self.reclaim() {
             if Instant::now() >= end {

@@ -166,16 +166,35 @@ impl Txn<'_> {
     }
 
     /// Gives back the pieces that the extent around a position does not need any more, if nobody is in the way: an entry that lies
-    /// inline gives no memory back by going. The transaction has done nothing yet.
-    pub(crate) fn shrink(&self, db: Db, position: u64) {
+    /// inline gives no memory back by going. The transaction has done nothing yet. Answers whether it became smaller.
+    pub(crate) fn shrink(&self, db: Db, position: u64) -> bool {
         let shape = |old: &Extent| {
-            let used: u64 = (0..old.buckets()).map(|index| self.used_units(old, index)).sum();
-            let pieces = (used * 100).div_ceil(SHRUNK_PERCENT * PIECE_BUCKETS * UNITS as u64).max(1);
+            let pieces = self.needed_pieces(old);
             (pieces < old.pieces).then(|| vec![(pieces, old.depth, old.prefix)])
         };
-        if !matches!(self.try_reshape(db, position, shape), Ok(Grown::Done)) {
+        let shrunk = matches!(self.try_reshape(db, position, shape), Ok(Grown::Done));
+        if !shrunk {
             self.seat.rollback();
         }
+        shrunk
+    }
+
+    /// Shrinks the extent around a position if a quarter of it is to be had; answers whether it did, and where the next extent of the database
+    /// begins.
+    pub(crate) fn thin(&self, db: Db, position: u64) -> (bool, Option<u64>) {
+        let segment = self.segment();
+        let root = segment.observe(map_at(db) + 8);
+        let found = (root != 0).then(|| directory::walk(segment, root, position)).flatten();
+        match found.filter(|extent| self.seat.covers_now() && extent.covers(position)) {
+            Some(extent) => (self.needed_pieces(&extent) * 4 <= extent.pieces * 3 && self.shrink(db, position), extent.end()),
+            // Somebody is at it, or it is damaged: the next round sees.
+            None => (false, None),
+        }
+    }
+
+    fn needed_pieces(&self, extent: &Extent) -> u64 {
+        let used: u64 = (0..extent.buckets()).map(|index| self.used_units(extent, index)).sum();
+        (used * 100).div_ceil(SHRUNK_PERCENT * PIECE_BUCKETS * UNITS as u64).max(1)
     }
 
     fn used_units(&self, extent: &Extent, index: u64) -> u64 {

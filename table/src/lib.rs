@@ -28,6 +28,7 @@ mod sight;
 pub mod snapshot;
 mod solo;
 mod table;
+mod thin;
 mod txn;
 mod verify;
 mod watch;

@@ -290,3 +290,35 @@ fn a_free_lock_that_the_dead_left_starving_is_taken_by_who_has_little_patience()
     seat.rollback();
     assert_eq!(segment.load(sweep_lock) & (polder_shm::lock::STARVING | polder_shm::lock::OWNER), 0);
 }
+
+#[test]
+fn what_deleted_keys_took_of_the_table_is_given_back() {
+    const KEYS: u32 = 60_000;
+    let place = &Place::new();
+    let key = |number: u32| format!("key:{number:07}");
+    let used = || place.table.usage().used;
+    let settle = || {
+        // Looks go round the table, and what has shrunk is found at once in the next round.
+        (0..60).for_each(|_| chore(place));
+        used()
+    };
+    let empty = used();
+    (0..KEYS).for_each(|number| place.set(number as u16 % 2, key(number).as_bytes(), b"0123456789abcdef", None));
+    let full = settle() - empty;
+    // Nothing is taken from a table that is as it grew.
+    assert_eq!(used() - empty, full);
+    (0..KEYS).filter(|number| number % 4 > 1).for_each(|number| assert!(place.remove(number as u16 % 2, key(number).as_bytes())));
+    let half = settle() - empty;
+    assert!(half < full * 2 / 3, "{half} bytes of {full} for half of the keys");
+    for number in 0..KEYS {
+        let found = place.get(number as u16 % 2, key(number).as_bytes());
+        assert_eq!(found.is_some(), number % 4 < 2, "{number}");
+    }
+    (0..KEYS).filter(|number| number % 4 < 2).for_each(|number| assert!(place.remove(number as u16 % 2, key(number).as_bytes())));
+    let none = settle() - empty;
+    assert!(none < full / 6, "{none} bytes of {full} for no keys");
+    assert!(place.table.verify().is_ok());
+    // And it grows again.
+    (0..KEYS).for_each(|number| place.set(0, key(number).as_bytes(), b"0123456789abcdef", None));
+    assert_eq!(place.keys(0), KEYS as u64);
+}

@@ -559,6 +559,14 @@ fn chores() -> Vec<Case> {
         many("collect-expired", expired, |table| do_chores(table, 1)),
         many("collect-fields", expired_fields, |table| do_chores(table, 1)),
         many("meet-expired", expired, |table| set(table, 0, &numbered(3), b"again")),
+        case(
+            "thin",
+            |place| {
+                (0..1_000).for_each(|number| place.set(0, &numbered(number), &[1; 30], None));
+                (100..1_000).for_each(|number| assert!(place.remove(0, &numbered(number))));
+            },
+            |table| do_chores(table, 1),
+        ),
         Case {
             whole: Whole::Gone,
             ..case(
