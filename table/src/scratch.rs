@@ -180,6 +180,15 @@ impl Scratch {
         !self.used.get() && self.extra.borrow().is_empty()
     }
 
+    /// Whether earlier attempts have met keys that this one, which holds none yet, is to declare.
+    #[inline]
+    pub(crate) fn owes_declaration(&self) -> bool {
+        !self.extra.borrow().is_empty()
+            && self.held.borrow().is_empty()
+            && self.flushes.borrow().is_empty()
+            && self.swaps.borrow().is_empty()
+    }
+
     /// A kept key.
     pub(crate) fn key_of(&self, at: (usize, usize)) -> Vec<u8> {
         self.keys.borrow()[at.0..at.1].to_vec()

@@ -406,6 +406,10 @@ impl<'t> Txn<'t> {
     /// `declared`: the lock may be waited for (T2 is kept by the caller's order).
     pub(crate) fn hold(&self, db: Db, key: &[u8], declared: bool) -> Result<usize, Stop> {
         self.unfold()?;
+        if !declared && self.scratch.owes_declaration() {
+            // Who names no keys has met a busy one out of order: it is waited for now, before all others.
+            self.declare(&[])?;
+        }
         let db = self.physical(db);
         if let Some(index) = self.scratch.held_index(db, key) {
             return Ok(index);
@@ -498,7 +502,6 @@ impl<'t> Txn<'t> {
             // By the time a bucket dies, the slot names another extent: or else it is damaged (S5).
             Locked::Dead if extent.is_current(self.segment()) => Err(Fault::Damaged { what: "a bucket" }.into()),
             Locked::Dead => Ok(None),
-            // Who declares nothing comes this way again and again.
             Locked::Busy if self.deadline().is_some_and(|deadline| Instant::now() >= deadline) => Err(Stop::Busy),
             Locked::Busy => {
                 self.scratch.wide.set(true);

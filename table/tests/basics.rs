@@ -2,8 +2,11 @@
 
 mod common;
 
+use std::sync::mpsc;
+use std::time::Duration;
+
 use common::{Place, run_alone};
-use polder_table::{Mode, New, Replaces, Stop};
+use polder_table::{Counter, Mode, New, Replaces, Stop};
 use polder_values::{Kind, Value};
 
 #[test]
@@ -294,4 +297,32 @@ fn transactions_of_one_key_do_what_others_do() {
     }
     assert_eq!(place.keys(0), model.len() as u64);
     model.iter().for_each(|(key, value)| assert_eq!(place.get(0, key).as_ref(), Some(value)));
+}
+
+#[test]
+fn who_declares_nothing_waits_for_what_was_met_out_of_order() {
+    let place = Place::new();
+    let keys = [&b"one"[..], b"other"];
+    // One of the two orders is the wrong one.
+    for (first, second) in [(keys[0], keys[1]), (keys[1], keys[0])] {
+        let (held, is_held) = mpsc::channel();
+        let before = place.table.counter(Counter::Retries);
+        std::thread::scope(|scope| {
+            let table = &place.table;
+            scope.spawn(move || {
+                let txn = table.begin(Mode::Write).expect("a seat");
+                txn.declare(&[(0, second)]).expect("nobody holds it");
+                held.send(()).expect("somebody waits");
+                std::thread::sleep(Duration::from_millis(50));
+            });
+            is_held.recv().expect("it is held");
+            place.run(|txn| {
+                let new = New::of(Kind::String, Value::Packed(b"2"));
+                [first, second].iter().try_for_each(|key| txn.write(0, key, &new, Replaces::Whole))
+            });
+        });
+        let retries = place.table.counter(Counter::Retries) - before;
+        assert!(retries < 5, "{retries} retries");
+    }
+    assert_eq!(keys.map(|key| place.get(0, key)), [(); 2].map(|()| Some(b"2".to_vec())));
 }
