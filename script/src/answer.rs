@@ -113,8 +113,13 @@ pub fn thrown(value: &Value, name: &str) -> (String, bool) {
     match (field(table, "source"), field(table, "line")) {
         (Value::String(source), line_number) if !line_number.is_nil() => {
             let at = line_number.as_i64().unwrap_or(-1);
-            (format!("{message} script: {name}, on {}:{at}.", line(&source)), counted)
+            (placed(&message, name, &line(&source), at), counted)
         }
         _ => (message, counted),
     }
+}
+
+/// The text of an error with where it came about.
+pub fn placed(message: &str, name: &str, source: &str, line: i64) -> String {
+    format!("{message} script: {name}, on {source}:{line}.")
 }

@@ -16,6 +16,7 @@ use smallvec::SmallVec;
 use crate::drand::Drand;
 use crate::native::{Text, pushable};
 use crate::sink::Sink;
+use crate::straight::Straight;
 use crate::{Shared, answer, json, native, number, register};
 
 /// How many instructions a script runs between two looks at the world.
@@ -61,12 +62,20 @@ enum Ending {
     Killed(String, Option<(String, i64)>),
 }
 
+/// What is known of a program that is compiled.
+#[derive(Clone)]
+struct Compiled {
+    program: Weak<Program>,
+    manners: Manners,
+    straight: Option<Rc<Straight>>,
+}
+
 pub struct Interpreter {
     pub shared: Arc<Shared>,
     lua: Lua,
     desk: Rc<Desk>,
     /// What is compiled and loaded; the functions themselves are in tables of the prelude, since Lua bounds how many can be held.
-    programs: RefCell<HashMap<u64, (Weak<Program>, Manners)>>,
+    programs: RefCell<HashMap<u64, Compiled>>,
     libraries: RefCell<HashMap<u64, Weak<Library>>>,
     prelude: Prelude,
     /// The last script may have left something in the tables of keys and arguments.
@@ -134,24 +143,31 @@ impl Interpreter {
         prelude.call((natives, version, version_number))
     }
 
-    /// Compiles a program, if it was not yet; answers what it can do to its tables.
-    pub fn compile(&self, program: &Arc<Program>) -> Result<Manners, String> {
-        if let Some((_, manners)) = self.programs.borrow().get(&program.number) {
-            return Ok(*manners);
+    /// Compiles a program, if it was not yet.
+    pub fn compile(&self, program: &Arc<Program>) -> Result<(), String> {
+        self.compiled(program).map(drop)
+    }
+
+    /// What is known of a program, which is compiled first if it was not yet: what it can do to its tables, and whether it needs Lua.
+    fn compiled(&self, program: &Arc<Program>) -> Result<(Manners, Option<Rc<Straight>>), String> {
+        if let Some(known) = self.programs.borrow().get(&program.number) {
+            return Ok((known.manners, known.straight.clone()));
         }
         let manners = Manners::of(&program.body);
-        let function = self.compile_text(&program.body[program.shebang..], "@user_script", &self.prelude.script_face)?;
+        let text = &program.body[program.shebang..];
+        let function = self.compile_text(text, "@user_script", &self.prelude.script_face)?;
+        let straight = Straight::of(text).map(Rc::new);
         let mut programs = self.programs.borrow_mut();
         if programs.len() >= SPARE && programs.len().is_multiple_of(SPARE) {
-            let forgotten: Vec<u64> = programs.iter().filter(|(_, (program, _))| is_dropped(program)).map(|(number, _)| *number).collect();
+            let forgotten: Vec<u64> = programs.iter().filter(|(_, known)| is_dropped(&known.program)).map(|(number, _)| *number).collect();
             for number in forgotten {
                 programs.remove(&number);
                 self.prelude.keep.call::<()>((number, Value::Nil)).map_err(|error| message(&error))?;
             }
         }
         self.prelude.keep.call::<()>((program.number, function)).map_err(|error| message(&error))?;
-        programs.insert(program.number, (Arc::downgrade(program), manners));
-        Ok(manners)
+        programs.insert(program.number, Compiled { program: Arc::downgrade(program), manners, straight: straight.clone() });
+        Ok((manners, straight))
     }
 
     fn compile_text(&self, text: &[u8], name: &str, face: &Table) -> Result<mlua::Function, String> {
@@ -171,10 +187,15 @@ impl Interpreter {
     }
 
     pub fn run(&self, program: &Arc<Program>, input: &Input<'_>, world: &mut dyn World, reply: &mut dyn Reply) -> Ended {
-        let manners = match self.compile(program) {
-            Ok(manners) => manners,
+        let (manners, straight) = match self.compiled(program) {
+            Ok(known) => known,
             Err(text) => return Ended::Failed { text: format!("ERR Error compiling script (new function): {text}"), counted: false },
         };
+        if let Some(straight) = straight.filter(|straight| straight.fits(input)) {
+            let limit = self.shared.memory_max.load(Ordering::Relaxed);
+            let room = if limit == 0 { usize::MAX } else { limit as usize };
+            return straight.run(input, (&program.sha, room), world, reply);
+        }
         self.desk.is_blind.set(manners == Manners::Blind);
         self.within(world, input.seed, &program.sha, reply, || {
             if input.keys.len() <= FEW_KEYS && input.args.len() <= FEW_ARGS {
@@ -518,7 +539,7 @@ pub fn may(_: &Lua, args: MultiValue) -> mlua::Result<bool> {
 }
 
 const NO_ARGUMENT: &str = "ERR Please specify at least one argument for this redis lib call";
-const NOT_TEXT: &str = "ERR Lua redis lib command arguments must be strings or integers";
+pub const NOT_TEXT: &str = "ERR Lua redis lib command arguments must be strings or integers";
 
 /// The arguments as texts, unless one is neither a string nor a number.
 fn texts(values: &MultiValue) -> Option<SmallVec<[Text<'_>; 6]>> {

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! What scripts find around them is `prelude.lua`, over natives of this crate: `json.rs`, `msgpack.rs`, `pack.rs` (struct), `bits.rs`,
-//! `pattern.rs` (what `string` finds and replaces).
+//! `pattern.rs` (what `string` finds and replaces). The simplest scripts need none of it (`straight.rs`).
 //! A reply of a called command becomes Lua values as it is written, without RESP in between.
 //!
 //! **Invariant:** nothing that a script does outlives its run but what the command says that it called, and the upvalues of a
@@ -28,6 +28,7 @@ mod pack;
 mod pattern;
 mod register;
 mod sink;
+mod straight;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -79,7 +80,7 @@ impl Lua {
 
 impl Scripts for Lua {
     fn compile(&self, program: &Arc<Program>) -> Result<(), String> {
-        self.interpreter().compile(program).map(drop)
+        self.interpreter().compile(program)
     }
 
     fn run(&self, program: &Arc<Program>, input: &Input<'_>, world: &mut dyn World, reply: &mut dyn Reply) -> Ended {

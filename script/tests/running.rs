@@ -65,9 +65,11 @@ impl Reply for Text {
     }
     fn begin_bulk(&mut self, _len: u64) {}
     fn piece(&mut self, bytes: &[u8]) {
-        self.bulk(bytes);
+        self.0 += &String::from_utf8_lossy(bytes);
     }
-    fn end_bulk(&mut self) {}
+    fn end_bulk(&mut self) {
+        self.0 += " ";
+    }
     fn null(&mut self) {
         self.0 += "_ ";
     }
@@ -323,4 +325,142 @@ fn a_script_whose_replies_are_too_much_again_and_again_can_be_killed() {
     let answer = run_in(&lua, &mut world, body, &[], &[]);
     assert!(answer.starts_with("-ERR killed"), "{answer}");
     assert_eq!((world.ticks, world.calls <= 8), (1, true));
+}
+
+/// Answers in every form that there is, by the name of the call.
+#[derive(Default)]
+struct Forms(Vec<Vec<Vec<u8>>>);
+
+impl World for Forms {
+    fn call(&mut self, args: &[&[u8]], reply: &mut dyn Reply) -> Called {
+        self.0.push(args.iter().map(|arg| arg.to_vec()).collect());
+        match args[0] {
+            b"integer" => reply.integer((1 << 60) + 1),
+            b"one" => reply.integer(1),
+            b"status" => reply.status("FINE"),
+            b"ok" => reply.ok(),
+            b"null" => reply.null(),
+            b"no-array" => reply.null_array(),
+            b"nothing" => {}
+            b"text" => reply.bulk(args.get(1).unwrap_or(&&b"a1"[..])),
+            b"bytes" => reply.bulk(b"\xff\x00"),
+            b"double" => reply.double(2.5),
+            b"double-text" => reply.double_text("3.30"),
+            b"boolean" => reply.boolean(true),
+            b"big" => reply.big_number("12345678901234567890"),
+            b"verbatim" => reply.verbatim("txt", b"words"),
+            b"error" => reply.error("WRONG way"),
+            b"refused" => return Called::Refused("NO such call".into()),
+            b"refused-late" => {
+                reply.array(2);
+                return Called::Refused("NO such call".into());
+            }
+            b"unwind" => return Called::Unwind,
+            b"pieces" => {
+                reply.begin_bulk(4);
+                reply.piece(b"wo");
+                reply.piece(b"rd");
+                reply.end_bulk();
+            }
+            b"again" => {
+                reply.array(2);
+                reply.integer(1);
+                reply.rewind(0);
+                reply.status("again");
+            }
+            _ => {
+                reply.array(10);
+                reply.map(1);
+                reply.bulks(b"keyvalue", &[3, 8]);
+                reply.set(1);
+                reply.null();
+                reply.array(0);
+                reply.status("OK");
+                reply.error("ERR inside");
+                reply.integer(i64::MAX);
+                reply.boolean(false);
+                reply.double(0.1);
+                reply.null_array();
+                reply.push(1);
+                reply.bulk(b"last");
+            }
+        }
+        Called::Answered
+    }
+    fn may_call(&mut self, _args: &[&[u8]]) -> Option<bool> {
+        None
+    }
+    fn tick(&mut self) -> Option<Cow<'static, str>> {
+        None
+    }
+}
+
+/// What a script answers and calls.
+fn run_with_forms(lua: &Lua, body: &str) -> (String, Vec<Vec<Vec<u8>>>) {
+    let (mut world, mut reply) = (Forms::default(), Text::default());
+    let program = Arc::new(Program::new("sha".into(), body.as_bytes(), 0, None));
+    let input = Input { keys: &[b"k1", b"k2"], args: &[b"a1", b"\xfe"], seed: 7 };
+    let ended = lua.run(&program, &input, &mut world, &mut reply);
+    // Who begins again takes back what has been written.
+    let written = if ended == Ended::Unwound { String::new() } else { reply.0 };
+    (format!("{ended:?} {written}"), world.0)
+}
+
+#[test]
+fn the_simplest_scripts_do_what_lua_would_do() {
+    const FORMS: [&str; 21] = [
+        "integer",
+        "one",
+        "status",
+        "ok",
+        "null",
+        "no-array",
+        "nothing",
+        "text",
+        "bytes",
+        "double",
+        "double-text",
+        "boolean",
+        "big",
+        "verbatim",
+        "error",
+        "refused",
+        "refused-late",
+        "unwind",
+        "pieces",
+        "again",
+        "many",
+    ];
+    const SHAPES: [&str; 14] = [
+        "return redis.call('FORM')",
+        "redis.call('FORM')",
+        "redis.call('FORM', KEYS[1], ARGV[2], 10, -3) return KEYS[2]",
+        "local it = redis.call('FORM') return it",
+        "if redis.call('FORM') then return 'yes' else return 'no' end",
+        "if not redis.call('FORM') then return 'no' end",
+        "if redis.call('FORM') == ARGV[1] then return redis.call('text', KEYS[1]) elseif redis.call('FORM') ~= 1 then return -7 end return true",
+        "local it = redis.call('FORM') local same = it if it == same then redis.call('text', 'same') end return false",
+        "local it = redis.call('FORM')\nif it ~= redis.call('FORM') then redis.call('text', 'differs') end",
+        "return redis.call('text', redis.call('FORM'))",
+        "\n\nlocal a = nil local b = redis.call('text',\nredis.call('FORM')) return b",
+        "local it = 'outer' if it then local it = redis.call('FORM') redis.call('text', 'in') end return it",
+        "if redis.call('FORM') == nil then return 1 elseif redis.call('FORM') == false then return 2 elseif true then return 3 end",
+        "-- nothing but\nserver.call( 'FORM' ) ; return ;",
+    ];
+    let lua = Lua::new("7.4.0");
+    for (shape, form) in SHAPES.iter().flat_map(|shape| FORMS.map(|form| (shape, form))) {
+        let body = shape.replace("FORM", form);
+        let by_lua = run_with_forms(&lua, &format!("local never = {{}} {body}"));
+        assert_eq!(run_with_forms(&lua, &body), by_lua, "{body}");
+    }
+}
+
+#[test]
+fn a_reply_that_a_simple_script_keeps_counts_against_the_limit() {
+    let lua = Lua::new("7.4.0");
+    lua.limit_memory(1 << 19);
+    let answer = run_in(&lua, &mut Echo::default(), "local it = redis.call('big') return 1", &[], &[]);
+    assert_eq!(answer, "-ERR not enough memory script: sha, on @user_script:1.");
+    assert_eq!(run_in(&lua, &mut Echo::default(), "redis.call('big') return 1", &[], &[]), ":1");
+    assert!(run_in(&lua, &mut Echo::default(), "return redis.call('big')", &[], &[]).starts_with('\u{1}'));
 }
