@@ -10,6 +10,7 @@
 //!
 //! **Invariant:** a call that ends [`Progress::Busy`] has answered and changed nothing, so its caller can run it again. It is not counted
 //! either, but for what an EXEC had run of its queue when it met a lock on a key that its commands do not name.
+use std::borrow::Cow;
 use std::time::Duration;
 
 use polder_base::{Fault, Reply};
@@ -72,6 +73,7 @@ pub fn execute_foreseen(
     reply: &mut dyn Reply,
 ) -> Progress {
     if let Some(foresight) = foresight
+        && session.counted.calls == 0
         && let Some(progress) = run_quickly(table, session, host, foresight, args, reply)
     {
         return progress;
@@ -216,7 +218,7 @@ fn execute_fully(
     args: &[&[u8]],
     reply: &mut dyn Reply,
 ) -> Progress {
-    let (mark, last) = (reply.mark(), session.last);
+    let (mark, last, mut counts) = (reply.mark(), session.last, true);
     session.waiting = None;
     let row = known.map_or_else(|| resolve(args), Ok);
     let outcome = match row.and_then(|row| admit(row, table, session, host, args, true)).and_then(|command| permit(host, command)) {
@@ -229,7 +231,8 @@ fn execute_fully(
                 if command.has(SCRIPTS) {
                     scripting::prepare(session, table);
                 }
-                let watch = host.recorder().begin(host.settings(), command);
+                counts = session.counted.begin(session, 0);
+                let watch = counts.then(|| host.recorder().begin(host.settings(), command));
                 let outcome = run(table, session, host, command, args, reply);
                 if outcome != Err(Stop::Wait) {
                     // It may have meant to wait, and then have met a lock or found something: a call that does not wait must not be run again.
@@ -238,6 +241,9 @@ fn execute_fully(
                 if let Err(Stop::Busy) = outcome {
                     reply.rewind(mark);
                     session.last = last;
+                    let mut counted = session.counted;
+                    counted.end(session, 0, false);
+                    session.counted = counted;
                     return Progress::Busy;
                 }
                 if let Err(Stop::Wait) = outcome {
@@ -247,8 +253,10 @@ fn execute_fully(
                     }
                     return Progress::Waiting;
                 }
-                let failed = outcome.is_err() || command.has(SCRIPTS) && scripting::settle(session, host);
-                note(host, session, command, args, watch, failed);
+                if let Some(watch) = watch {
+                    let failed = outcome.is_err() || command.has(SCRIPTS) && scripting::settle(session, host);
+                    note(host, session, command, args, watch, failed);
+                }
                 if session.changed_users {
                     acl::settle(table, session, host);
                 }
@@ -267,7 +275,19 @@ fn execute_fully(
             Err(transaction::spoil(session, args, stop))
         }
     };
+    session.counted = session.counted.behind(1);
+    let outcome = if counts { outcome } else { answer_uncounted(outcome, reply, mark) };
     end(session, host, outcome, reply, mark)
+}
+
+/// Answers what a call says whose error an earlier attempt has counted.
+#[cold]
+fn answer_uncounted(outcome: Outcome, reply: &mut dyn Reply, mark: usize) -> Outcome {
+    if let Err(stop) = outcome {
+        reply.rewind(mark);
+        reply.error(&text_of(stop));
+    }
+    Ok(())
 }
 
 /// Ends a call: counted, answered, the answer kept back if that was asked for.
@@ -342,13 +362,18 @@ pub fn give_up(table: &Table, session: &mut Session, host: &dyn Host, with_error
 
 /// Writes why a call stopped, and counts it.
 pub(crate) fn refuse(host: &dyn Host, reply: &mut dyn Reply, stop: Stop) {
-    let text = match stop {
+    let text = text_of(stop);
+    host.recorder().count_error(&text);
+    reply.error(&text);
+}
+
+/// What a client is told of why a call stopped.
+fn text_of(stop: Stop) -> Cow<'static, str> {
+    match stop {
         Stop::Refused(text) => text,
         Stop::Fault(fault) => fault.to_string().into(),
         Stop::Retry | Stop::Busy | Stop::Wait => unreachable!("whoever begins a transaction runs it again, and who has patience waits"),
-    };
-    host.recorder().count_error(&text);
-    reply.error(&text);
+    }
 }
 
 /// Whether a pause of those who write holds a call back. What is wrong at first sight is answered at once.
@@ -567,7 +592,8 @@ pub(crate) fn run_inside(call: &mut SessionCall<'_>, txn: &Txn<'_>, counts: bool
         Run::Session(function) => function(&mut SessionCall { command, args, table, reply, session, host }),
         Run::Container => unreachable!("a container alone does not pass the arity check"),
     };
-    if !matches!(outcome, Err(Stop::Retry | Stop::Busy)) {
+    // What else stops it has it made again, or is the end of the whole.
+    if matches!(outcome, Ok(()) | Err(Stop::Refused(_))) {
         if let Some(watch) = watch {
             let failed = outcome.is_err() || command.has(SCRIPTS) && scripting::settle(call.session, host);
             note(host, call.session, command, args, watch, failed);
@@ -626,14 +652,14 @@ fn run_on_table(
     (mode, function): (Mode, fn(&mut Call<'_>) -> Outcome),
     reply: &mut dyn Reply,
 ) -> Outcome {
-    let reads = command.reads_where.is_some_and(|reads| reads(args));
-    let txn = begin(table, session, if reads { Mode::Read } else { mode })?;
     let mut keys = Keys::new();
     command.each_key(args, |at, _| {
         if keys.last().is_none_or(|last| last.1 != args[at]) {
             keys.push((session.db, args[at]));
         }
     });
+    let reads = command.reads_where.is_some_and(|reads| reads(args));
+    let txn = begin(table, session, if reads { Mode::Read } else { mode })?;
     let (mark, unsure) = (reply.mark(), session.unsure.len());
     let mut place = None;
     let outcome = retry(&txn, || {

@@ -16,6 +16,7 @@ mod collection;
 pub mod command;
 pub mod config;
 pub mod connection;
+pub mod counted;
 pub mod database;
 pub mod debug;
 pub mod dump;

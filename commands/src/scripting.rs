@@ -292,16 +292,14 @@ pub(crate) fn prepare(session: &mut Session, table: &Table) {
     session.script = Memo { short_of_memory: !table.make_room(), ..Memo::default() };
 }
 
-/// Before the `number`th of several runs of one program that share a transaction. `counted`: so many of its calls have been counted by an
-/// attempt that came to nothing.
-pub(crate) fn prepare_next(session: &mut Session, number: usize, counted: usize) {
+/// Before the `number`th of several runs of one program that share a transaction.
+pub(crate) fn prepare_next(session: &mut Session, number: usize) {
     let program = if number == 0 { None } else { session.script.program.take() };
-    session.script = Memo { counted, number: number as u64 + 1, program, ..Memo::default() };
+    session.script = Memo { number: number as u64 + 1, program, ..Memo::default() };
 }
 
-/// After a call: counts the error of a script that has failed, and answers whether one has.
+/// After a call that is to be counted: counts the error of a script that has failed, and answers whether one has.
 pub(crate) fn settle(session: &mut Session, host: &dyn Host) -> bool {
-    session.script.counted = 0;
     let Some((text, counted)) = session.script.failure.take() else { return false };
     if !counted {
         host.recorder().count_error(&text);

@@ -12,6 +12,7 @@ use polder_table::{Db, Watch};
 
 use crate::acl::Rights;
 use crate::command::Command;
+use crate::counted::Counted;
 use crate::dump::Journey;
 use crate::metrics::{Recorder, Statistics};
 use crate::persistence::Keeper;
@@ -98,8 +99,8 @@ pub struct Multi {
     pub queue: Queue,
     /// A command was refused while queueing: EXEC will abort.
     pub broken: bool,
-    /// Commands of the queue that have been counted, by attempts of EXEC that came to nothing: they run again, and count once.
-    pub counted: usize,
+    /// What has been counted of the queue, by attempts of EXEC that came to nothing: it runs again, and counts once.
+    pub counted: Counted,
 }
 
 /// One client's state.
@@ -160,6 +161,9 @@ pub struct Session {
     pub calls: u64,
     /// Of the script that runs, or ran last.
     pub script: Memo,
+    /// What has been counted of its next calls, and of what the EXECs among them will run.
+    pub counted: Counted,
+    pub counted_queued: usize,
 }
 
 impl Default for Session {
@@ -199,6 +203,8 @@ impl Default for Session {
             last: None,
             calls: 0,
             script: Memo::default(),
+            counted: Counted::default(),
+            counted_queued: 0,
         }
     }
 }

@@ -162,28 +162,27 @@ fn run_together(
         _ => {}
     }
     // However often a call is run, it is counted at its first end.
-    let (mark, mut counted, mut done) = (reply.mark(), 0usize, calls.len());
-    session.script.counted = 0;
+    let (mark, mut counted, mut done) = (reply.mark(), std::mem::take(&mut session.counted), calls.len());
     let outcome = retry(&txn, || {
         reply.rewind(mark);
         txn.declare(key.as_slice())?;
-        let (mut number, mut begun) = (0, std::mem::take(&mut session.script.counted));
+        let mut number = 0;
         while number < calls.len() {
             let command = rows[number];
             if scripts {
-                scripting::prepare_next(session, number, if number < counted { usize::MAX } else { std::mem::take(&mut begun) });
+                scripting::prepare_next(session, number);
             }
             let alike = match command.many {
                 Some(_) => rows[number..].iter().take_while(|row| std::ptr::eq(**row, command)).count(),
                 None => 1,
             };
+            let counts = counted.begin(session, number);
             let mut call = SessionCall { command, args: calls[number], table, reply: &mut *reply, session: &mut *session, host };
-            let many = run_many_inside(&mut call, &txn, &calls[number..number + alike], counted.saturating_sub(number))?;
-            if many == 0 {
-                run_inside(&mut call, &txn, number >= counted)?;
-            }
+            let many = run_many_inside(&mut call, &txn, &calls[number..number + alike], counted.calls.saturating_sub(number))?;
+            let outcome = if many == 0 { run_inside(&mut call, &txn, counts) } else { Ok(()) };
             number += many.max(1);
-            counted = counted.max(number);
+            counted.end(session, number - 1, outcome.is_ok());
+            outcome?;
             // Others have waited for long enough: those behind it begin anew.
             if session.script.slow {
                 break;
@@ -193,6 +192,7 @@ fn run_together(
         Ok(())
     });
     session.script = scripting::Memo::default();
+    session.counted = if outcome.is_ok() { counted.behind(done) } else { counted };
     outcome?;
     txn.count(Counter::Calls, done as u64);
     end_transaction(table, txn);

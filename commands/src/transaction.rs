@@ -153,6 +153,7 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
     for (command, args) in multi.queue.calls(&words).filter(|_| tracks && !writes) {
         call.session.note_reads(call.table, command, args);
     }
+    multi.counted.calls += std::mem::take(&mut call.session.counted_queued);
     let txn = begin(call.table, call.session, if writes { Mode::Write } else { Mode::Read })?;
     let mut keys = declared(&multi, &words, call.session);
     keys.extend(watches.iter().map(|watch| (watch.db, &watch.key[..])));
@@ -173,8 +174,10 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
         }
         call.reply.array(multi.queue.len());
         for (number, (command, args)) in multi.queue.calls(&words).enumerate() {
-            run_queued(call, &txn, (command, args), number >= counted)?;
-            counted = counted.max(number + 1);
+            let counts = counted.begin(call.session, number);
+            let outcome = run_queued(call, &txn, (command, args), counts);
+            counted.end(call.session, number, outcome.is_ok());
+            outcome?;
         }
         call.session.settle_reads(&txn)
     });
@@ -184,14 +187,15 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
         call.session.atomic = before.atomic;
         call.session.apply_news(call.table);
     }
-    let many = multi.queue.len() as u64;
+    let many = multi.queue.len();
     drop(keys);
     if let Err(Stop::Busy) = outcome {
         multi.counted = counted;
         call.session.multi = Some(multi);
         call.session.watches = watches;
     } else {
-        txn.count(Counter::Calls, many);
+        txn.count(Counter::Calls, many as u64);
+        call.session.counted_queued = counted.behind(many).calls;
         polder_hub::ask::forget(call.table, call.session.id);
     }
     end_transaction(call.table, txn);
@@ -216,7 +220,10 @@ pub(crate) fn exec_together(
     if !is_exec || listeners != 0 || !session.watches.is_empty() || host.keeper().is_failing() {
         return None;
     }
-    let multi = session.multi.take_if(|multi| !multi.broken && multi.queue.commands().all(is_simple))?;
+    // Where some of them have been counted, each EXEC is made by itself.
+    let is_fresh = session.counted_queued == 0;
+    let fits = |multi: &mut Box<Multi>| !multi.broken && multi.counted.calls == 0 && multi.queue.commands().all(is_simple);
+    let mut multi = session.multi.take_if(|multi| is_fresh && fits(multi))?;
     let grows = multi.queue.commands().any(|command| command.has(GROWS));
     if !is_plain(table, session, host) || grows && !table.make_room() {
         session.multi = Some(multi);
@@ -229,12 +236,16 @@ pub(crate) fn exec_together(
     blocks.extend(whole_blocks(table, session, host, calls));
     session.multi = None;
     let begun = host.recorder().begin_many(host.settings()).filter(|_| blocks.len() > 1);
-    let outcome = begun.and_then(|begun| run_blocks(table, session, host, &blocks, reply).ok().map(|()| begun));
-    let Some(begun) = outcome else {
-        drop(blocks);
-        drop(words);
-        session.multi = Some(multi);
-        return None;
+    let outcome = begun.ok_or(0).and_then(|begun| run_blocks(table, session, host, &blocks, reply).map(|()| begun));
+    let begun = match outcome {
+        Ok(begun) => begun,
+        Err(counted) => {
+            drop(blocks);
+            drop(words);
+            multi.counted.calls = counted;
+            session.multi = Some(multi);
+            return None;
+        }
     };
     let (queued, execs) = (blocks[1..].iter().map(Vec::len).sum::<usize>(), blocks.len());
     let done = 1 + queued + 2 * (execs - 1);
@@ -272,8 +283,8 @@ fn whole_blocks<'a>(table: &Table, session: &mut Session, host: &dyn Host, calls
     blocks
 }
 
-/// The one transaction of several EXECs.
-fn run_blocks(table: &Table, session: &mut Session, host: &dyn Host, blocks: &[Block<'_>], reply: &mut dyn Reply) -> Outcome {
+/// The one transaction of several EXECs; where it comes to nothing, answers how many of the calls have been counted by then.
+fn run_blocks(table: &Table, session: &mut Session, host: &dyn Host, blocks: &[Block<'_>], reply: &mut dyn Reply) -> Result<(), usize> {
     let writes = |(command, _): &(&'static Command, _)| matches!(command.run, Run::Table(Mode::Write, _));
     let mode = if blocks.iter().flatten().any(writes) { Mode::Write } else { Mode::Read };
     let mut keys = Keys::new();
@@ -282,7 +293,7 @@ fn run_blocks(table: &Table, session: &mut Session, host: &dyn Host, blocks: &[B
     }
     keys.sort_unstable();
     keys.dedup();
-    let txn = begin(table, session, mode)?;
+    let txn = begin(table, session, mode).map_err(|_| 0usize)?;
     let (mark, mut counted) = (reply.mark(), 0);
     session.atomic = true;
     let outcome = retry(&txn, || {
@@ -313,7 +324,7 @@ fn run_blocks(table: &Table, session: &mut Session, host: &dyn Host, blocks: &[B
         txn.count(Counter::Calls, (counted + 2 * blocks.len() - 1) as u64);
         end_transaction(table, txn);
     }
-    outcome
+    outcome.map_err(|_| counted)
 }
 
 /// The keys of all queued commands, each in the database that will be selected by then.

@@ -1,15 +1,17 @@
 //! A call is counted once, however often it had to be run.
 use std::sync::mpsc;
 
+use polder_base::Protocol;
 use polder_engine::{Memory, Progress, Session};
 use polder_shm::Locked;
 use polder_shm::layout::ROOTS_AT;
-use polder_table::Counter;
+use polder_table::{Counter, Mode};
 use polder_testkit::answer::Answer;
 use polder_testkit::arguments::split;
 use polder_testkit::caller::{Caller, Embedder};
 use polder_testkit::gather::Gather;
 use polder_testkit::scratch::Scratch;
+use polder_wire::resp::Output;
 
 /// The lock of the map of databases, which a FLUSHDB takes at its end.
 const MAP_LOCK: u64 = ROOTS_AT;
@@ -82,6 +84,90 @@ fn what_is_read_in_an_exec_that_had_to_wait_is_found_once() {
     assert_eq!(looks(embedder), before);
     assert_eq!(call(embedder, &mut session, "EXEC"), Progress::Answered);
     assert_eq!(looks(embedder), (before.0 + 1, before.1 + 1));
+}
+
+/// Runs `work` while another thread holds a key.
+fn while_held(memory: &Memory, key: &[u8], work: impl FnOnce()) {
+    let (held, is_held) = mpsc::channel();
+    let (done, is_done) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let txn = memory.table().begin(Mode::Write).unwrap();
+            txn.declare(&[(0, key)]).unwrap();
+            held.send(()).unwrap();
+            let _ = is_done.recv();
+        });
+        is_held.recv().unwrap();
+        work();
+        drop(done);
+    });
+}
+
+#[test]
+fn scripts_that_share_a_transaction_and_had_to_wait_are_counted_once() {
+    const SCRIPTS: usize = 6;
+    let scratch = Scratch::new();
+    let embedder = &scratch.embedder;
+    let mut session = Session { patience_us: 100, ..Session::default() };
+    assert_eq!(call(embedder, &mut session, "SET text words"), Progress::Answered);
+    let script: &[u8] = b"redis.call('INCR', KEYS[1]) redis.pcall('INCR', 'text') return redis.call('INCR', 'other')";
+    let words: [&[u8]; 4] = [b"EVAL", script, b"1", b"key"];
+    let calls = [&words[..]; SCRIPTS];
+    let mut output = Output::new(Protocol::Resp2);
+    while_held(&embedder.memory, b"other", || {
+        for _ in 0..3 {
+            assert_eq!(embedder.memory.execute_together(&mut session, &embedder.host, &calls, &mut output), (0, Progress::Busy));
+            assert!(output.is_empty());
+        }
+    });
+    let mut done = 0;
+    while done < SCRIPTS {
+        let (more, progress) = embedder.memory.execute_together(&mut session, &embedder.host, &calls[done..], &mut output);
+        assert!(more > 0 && progress == Progress::Answered);
+        done += more;
+    }
+    let info = Caller::new(2, session.protocol).call(embedder, &split("INFO commandstats errorstats").unwrap());
+    let Ok(Answer::Bulk(info)) = info else { panic!("{info:?}") };
+    let info = String::from_utf8_lossy(&info).into_owned();
+    for (name, calls, failed) in [("eval", SCRIPTS, 0), ("incr", 3 * SCRIPTS, SCRIPTS)] {
+        let line = info.lines().find(|line| line.starts_with(&format!("cmdstat_{name}:"))).unwrap_or_default();
+        assert!(line.contains(&format!(":calls={calls},")) && line.ends_with(&format!("failed_calls={failed}")), "{line}");
+    }
+    assert!(info.contains(&format!("errorstat_ERR:count={SCRIPTS}\r\n")), "{info}");
+}
+
+/// Checks how often commands have been called, and have failed.
+#[track_caller]
+fn check_calls(embedder: &Embedder, wanted: &[(&str, usize, usize)]) {
+    let info = Caller::new(2, Protocol::Resp2).call(embedder, &split("INFO commandstats").unwrap());
+    let Ok(Answer::Bulk(info)) = info else { panic!("{info:?}") };
+    let info = String::from_utf8_lossy(&info).into_owned();
+    for (name, calls, failed) in wanted {
+        let line = info.lines().find(|line| line.starts_with(&format!("cmdstat_{name}:"))).unwrap_or_default();
+        assert!(line.contains(&format!(":calls={calls},")) && line.ends_with(&format!("failed_calls={failed}")), "{name}: {line}");
+    }
+}
+
+#[test]
+fn what_a_script_calls_that_had_to_wait_is_counted_once() {
+    const SCRIPT: &str = r#"EVAL "redis.call('INCR', 'mine') redis.pcall('INCR', 'text') return redis.call('INCR', 'other')" 0"#;
+    let scratch = Scratch::new();
+    let embedder = &scratch.embedder;
+    let mut session = Session { patience_us: 100, ..Session::default() };
+    assert_eq!(call(embedder, &mut session, "SET text words"), Progress::Answered);
+    while_held(&embedder.memory, b"other", || {
+        (0..3).for_each(|_| assert_eq!(call(embedder, &mut session, SCRIPT), Progress::Busy));
+    });
+    assert_eq!(call(embedder, &mut session, SCRIPT), Progress::Answered);
+    check_calls(embedder, &[("eval", 1, 0), ("incr", 3, 1)]);
+    for line in ["MULTI", "INCR key", SCRIPT, SCRIPT] {
+        assert_eq!(call(embedder, &mut session, line), Progress::Answered);
+    }
+    while_held(&embedder.memory, b"other", || {
+        (0..3).for_each(|_| assert_eq!(call(embedder, &mut session, "EXEC"), Progress::Busy));
+    });
+    assert_eq!(call(embedder, &mut session, "EXEC"), Progress::Answered);
+    check_calls(embedder, &[("eval", 3, 0), ("incr", 10, 3), ("exec", 1, 0)]);
 }
 
 #[test]

@@ -123,8 +123,14 @@ impl<'s, 'c: 's> Stage<'s, 'c> {
         self.stop = Some(Stop::Retry);
     }
 
+    /// One more of its calls has come to its end.
+    fn count(&mut self) {
+        self.calls += 1;
+        self.session.script.counted = self.session.script.counted.max(self.calls);
+    }
+
     /// The row of a command that may be called.
-    fn admit(&self, args: &[&[u8]]) -> Result<&'static Command, Cow<'static, str>> {
+    fn admit(&self, args: &[&[u8]], counts: bool) -> Result<&'static Command, Cow<'static, str>> {
         let command = resolve(args).map_err(|_| "ERR Unknown Redis command called from script")?;
         if !command.arity_fits(args.len()) || matches!(command.run, Run::Container) {
             return Err("ERR Wrong number of args calling Redis command from script".into());
@@ -143,7 +149,9 @@ impl<'s, 'c: 's> Stage<'s, 'c> {
                 });
             }
         };
-        self.host.recorder().reject(command);
+        if counts {
+            self.host.recorder().reject(command);
+        }
         Err(refusal.into())
     }
 
@@ -179,12 +187,13 @@ impl World for Stage<'_, '_> {
         }
         // However often a script runs, each of its calls is counted at its first end.
         let counts = self.calls >= self.session.script.counted;
-        let command = match self.admit(args) {
+        let command = match self.admit(args, counts) {
             Ok(command) => command,
             Err(text) => {
                 if counts {
                     self.host.recorder().count_error(&text);
                 }
+                self.count();
                 return Called::Refused(text);
             }
         };
@@ -208,8 +217,7 @@ impl World for Stage<'_, '_> {
         if monitor::is_watched(self.table) {
             monitor::show_inside(self.txn, self.session, self.host, command, args);
         }
-        self.calls += 1;
-        self.session.script.counted = self.session.script.counted.max(self.calls);
+        self.count();
         match outcome {
             Err(Stop::Refused(text)) => {
                 if counts {
