@@ -129,23 +129,30 @@ fn unwatch(call: &mut SessionCall<'_>) -> Outcome {
     Ok(())
 }
 
+/// Before the transaction of an EXEC: what its commands need.
+fn prepare(call: &mut SessionCall<'_>, multi: &Multi) -> Outcome {
+    let has = |flags| multi.queue.commands().any(|command| command.has(flags));
+    if has(GROWS)
+        && let Err(stop) = spare_memory(call.table)
+    {
+        return Err(spoil(call.session, call.args, stop));
+    }
+    if has(PUBSUB) {
+        polder_hub::attend(call.table)?;
+    }
+    if has(SCRIPTS) {
+        scripting::prepare(call.session, call.table);
+    }
+    Ok(())
+}
+
 fn exec(call: &mut SessionCall<'_>) -> Outcome {
     let Some(mut multi) = call.session.multi.take() else { return Err("ERR EXEC without MULTI".into()) };
     let watches = std::mem::take(&mut call.session.watches);
     if multi.broken {
         return Err("EXECABORT Transaction discarded because of previous errors.".into());
     }
-    if multi.queue.commands().any(|command| command.has(GROWS))
-        && let Err(stop) = spare_memory(call.table)
-    {
-        return Err(spoil(call.session, call.args, stop));
-    }
-    if multi.queue.commands().any(|command| command.has(PUBSUB)) {
-        polder_hub::attend(call.table)?;
-    }
-    if multi.queue.commands().any(|command| command.has(SCRIPTS)) {
-        scripting::prepare(call.session, call.table);
-    }
+    prepare(call, &multi)?;
     let writes = multi.queue.commands().any(|command| matches!(command.run, Run::Table(Mode::Write, _)));
     let words = multi.queue.words();
     let tracks = call.session.tracking.is_some();
@@ -287,12 +294,15 @@ fn whole_blocks<'a>(table: &Table, session: &mut Session, host: &dyn Host, calls
 fn run_blocks(table: &Table, session: &mut Session, host: &dyn Host, blocks: &[Block<'_>], reply: &mut dyn Reply) -> Result<(), usize> {
     let writes = |(command, _): &(&'static Command, _)| matches!(command.run, Run::Table(Mode::Write, _));
     let mode = if blocks.iter().flatten().any(writes) { Mode::Write } else { Mode::Read };
+    // In the order in which they are going to be asked for, so that each is found at once; the next key is often the last one again.
     let mut keys = Keys::new();
     for (command, args) in blocks.iter().flatten() {
-        command.each_key(args, |at, _| keys.push((session.db, args[at])));
+        command.each_key(args, |at, _| {
+            if keys.last().is_none_or(|last| last.1 != args[at]) {
+                keys.push((session.db, args[at]));
+            }
+        });
     }
-    keys.sort_unstable();
-    keys.dedup();
     let txn = begin(table, session, mode).map_err(|_| 0usize)?;
     let (mark, mut counted) = (reply.mark(), 0);
     session.atomic = true;

@@ -81,7 +81,7 @@ impl Txn<'_> {
         // A second declaration, of a reader that has become a writer, may name what is held already.
         let first = self.scratch.held.borrow().is_empty();
         for Wanted { db, key, hash, extent, home, shares } in &wanted {
-            if (first && !shares) || self.scratch.held_index(*db, key).is_none() {
+            if (first && !shares) || self.scratch.held_index(*db, key, || *hash).is_none() {
                 self.hold_at(*db, key, *hash, *extent, *home)?;
             }
         }

@@ -125,7 +125,7 @@ impl Txn<'_> {
         let Some(kind) = Kind::from_stored(image.meta() & 0x0f) else { return Ok(false) };
         let expiry_ms = self.expiry_of(image)?;
         let key = self.key_of(image)?;
-        if self.scratch.held_index(db, &key).is_some() {
+        if self.scratch.held_index(db, &key, || self.hash_of(&key)).is_some() {
             return Ok(false);
         }
         if expiry_ms.is_some_and(|expiry_ms| expiry_ms <= self.now_ms()) {

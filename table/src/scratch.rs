@@ -1,7 +1,7 @@
 //! What a transaction needs for its work and leaves to the next one of the thread: buffers, so that nothing is allocated.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use bumpalo::Bump;
@@ -14,6 +14,7 @@ use crate::api::{Db, Stop};
 use crate::change::{Noted, Post};
 use crate::directory::Bucket;
 use crate::entry::Image;
+use crate::hash::Hash;
 use crate::lookup::Marks;
 use crate::shadow::Shadow;
 use crate::sight::Sight;
@@ -98,8 +99,9 @@ pub struct Scratch {
     pub(crate) before: RefCell<Image>,
     pub(crate) after: RefCell<Image>,
     keys: RefCell<Vec<u8>>,
-    by_key: RefCell<std::collections::HashMap<(Db, Vec<u8>), usize>>,
-    /// Held keys that have gone through `by_key`.
+    /// Held keys by database and hash; where several have the same, the last of them.
+    by_hash: RefCell<HashMap<u64, usize, BuildHasherDefault<Spread>>>,
+    /// Held keys that have gone through `by_hash`.
     indexed: Cell<usize>,
     /// The key that was asked for last: mostly they are asked for in the order in which they were declared.
     last: Cell<usize>,
@@ -134,9 +136,9 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// The number of a key that is held already.
+    /// The number of a key that is held already; its hash is asked for where many are held.
     #[inline]
-    pub(crate) fn held_index(&self, db: Db, key: &[u8]) -> Option<usize> {
+    pub(crate) fn held_index(&self, db: Db, key: &[u8], hash: impl FnOnce() -> Hash) -> Option<usize> {
         let (held, keys) = (self.held.borrow(), self.keys.borrow());
         // Keys of one call mostly differ in their last byte.
         let is = |held: &Held| {
@@ -151,17 +153,22 @@ impl Scratch {
         if held.len() <= LOOK_AT_EACH {
             return held.iter().position(is);
         }
-        let mut by_key = self.by_key.borrow_mut();
+        let mut by_hash = self.by_hash.borrow_mut();
+        let name = |db: Db, hash: &Hash| hash.position.wrapping_add(db.into());
         let unknown = held.iter().enumerate().skip(self.indexed.replace(held.len()));
         for (index, held) in unknown.filter(|(_, held)| !held.passed) {
-            by_key.insert((held.db, keys[held.key.0..held.key.1].to_vec()), index);
+            by_hash.insert(name(held.db, &held.hash), index);
         }
-        by_key.get(&(db, key.to_vec())).copied()
+        let index = *by_hash.get(&name(db, &hash()))?;
+        // Another key may have the same hash.
+        let index = if is(&held[index]) { index } else { held.iter().position(is)? };
+        self.last.set(index);
+        Some(index)
     }
 
     /// Has the held keys' map made anew: some of them are not to be found any more.
     pub(crate) fn forget_index(&self) {
-        self.by_key.borrow_mut().clear();
+        self.by_hash.borrow_mut().clear();
         self.indexed.set(0);
     }
 

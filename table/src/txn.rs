@@ -411,7 +411,7 @@ impl<'t> Txn<'t> {
             self.declare(&[])?;
         }
         let db = self.physical(db);
-        if let Some(index) = self.scratch.held_index(db, key) {
+        if let Some(index) = self.scratch.held_index(db, key, || self.hash_of(key)) {
             return Ok(index);
         }
         self.dirty.set(true);
