@@ -658,8 +658,12 @@ fn run_on_table(
             keys.push((session.db, args[at]));
         }
     });
+    let sight = if let [(db, key)] = keys[..] { table.sight(db, key) } else { None };
     let reads = command.reads_where.is_some_and(|reads| reads(args));
-    let txn = begin(table, session, if reads { Mode::Read } else { mode })?;
+    let mut txn = begin(table, session, if reads { Mode::Read } else { mode })?;
+    if let ([(_, key)], Some(sight)) = (&keys[..], &sight) {
+        txn.foresee(key, sight);
+    }
     let (mark, unsure) = (reply.mark(), session.unsure.len());
     let mut place = None;
     let outcome = retry(&txn, || {

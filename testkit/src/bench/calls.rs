@@ -13,6 +13,7 @@ use crate::resp::{Connection, framed};
 /// Requests that are under way at a time.
 const BATCH: u64 = 64;
 const GET: &str = "return\u{1}redis.call('GET',KEYS[1])";
+const SET: &str = "return\u{1}redis.call('SET',KEYS[1],ARGV[1])";
 const GET_SHA1: &str = "620cd258c2c9c88c9d10db67812ccf663d96bdc6";
 const EVENTS_MAX: usize = 1024;
 
@@ -38,7 +39,9 @@ pub fn calls(scale: &Scale) -> Result<Figures, String> {
         test("EVAL of a number", "EVAL return\u{1}1 0".into()),
         test("EVAL of GET", format!("EVAL {GET} 1 key")),
         test("EVALSHA of GET", format!("EVALSHA {GET_SHA1} 1 key")),
-        test("EVAL of SET", "EVAL return\u{1}redis.call('SET',KEYS[1],ARGV[1]) 1 key value".into()),
+        test("EVAL of SET", format!("EVAL {SET} 1 key value")),
+        test("EVAL of SET, random keys", format!("-r 100000 EVAL {SET} 1 key:__rand_int__ value")),
+        test("EVAL of a sum, by Lua", "EVAL return\u{1}redis.call('INCR',KEYS[1])+1 1 key".into()),
     ];
     let rivals = rivals()?;
     let mut figures = report(&measure(&rivals, scale, &tests)?, "cpu ns", |run| run.cpu_ns);
