@@ -580,27 +580,30 @@ fn run(table: &Table, session: &mut Session, host: &dyn Host, command: &'static 
 pub(crate) fn run_inside(call: &mut SessionCall<'_>, txn: &Txn<'_>, counts: bool) -> Outcome {
     let (command, args, table, host, mark) = (call.command, call.args, call.table, call.host, call.reply.mark());
     let (reply, session) = (&mut *call.reply, &mut *call.session);
-    let watch = counts.then(|| host.recorder().begin(host.settings(), command));
+    let passed = counts && command.has(FAST) && host.recorder().pass(host.settings(), command);
+    let watch = (counts && !passed).then(|| host.recorder().begin(host.settings(), command));
     if command.has(SCRIPTS) && monitor::is_watched(table) {
         monitor::show_program(txn, session, host, command, args);
     }
-    if txn.mode() == Mode::Write {
-        session.note_reads_inside(table, txn, command, args)?;
-    }
-    let outcome = match command.run {
+    let noted = if txn.mode() == Mode::Write { session.note_reads_inside(table, txn, command, args) } else { Ok(()) };
+    let outcome = noted.and_then(|()| match command.run {
         Run::Table(_, function) => function(&mut Call { command, args, table, txn, reply, session, host }),
         Run::Session(function) => function(&mut SessionCall { command, args, table, reply, session, host }),
         Run::Container => unreachable!("a container alone does not pass the arity check"),
-    };
+    });
     // What else stops it has it made again, or is the end of the whole.
     if matches!(outcome, Ok(()) | Err(Stop::Refused(_))) {
         if let Some(watch) = watch {
             let failed = outcome.is_err() || command.has(SCRIPTS) && scripting::settle(call.session, host);
             note(host, call.session, command, args, watch, failed);
+        } else if passed && outcome.is_err() {
+            host.recorder().fail(command);
         }
         if monitor::is_watched(table) {
             monitor::show_inside(txn, call.session, host, command, args);
         }
+    } else if passed {
+        host.recorder().take_back(command);
     }
     match outcome {
         Err(Stop::Refused(text)) => {

@@ -210,6 +210,9 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
     outcome
 }
 
+/// Among so many of the last keys one is looked for before it is declared again.
+const KEYS_LOOKED_AT: usize = 8;
+
 /// Calls that an EXEC makes, with their rows.
 type Block<'a> = Vec<(&'static Command, &'a [&'a [u8]])>;
 
@@ -294,11 +297,12 @@ fn whole_blocks<'a>(table: &Table, session: &mut Session, host: &dyn Host, calls
 fn run_blocks(table: &Table, session: &mut Session, host: &dyn Host, blocks: &[Block<'_>], reply: &mut dyn Reply) -> Result<(), usize> {
     let writes = |(command, _): &(&'static Command, _)| matches!(command.run, Run::Table(Mode::Write, _));
     let mode = if blocks.iter().flatten().any(writes) { Mode::Write } else { Mode::Read };
-    // In the order in which they are going to be asked for, so that each is found at once; the next key is often the last one again.
+    // In the order in which they are going to be asked for, so that each is found at once. Most that come again come soon.
     let mut keys = Keys::new();
     for (command, args) in blocks.iter().flatten() {
         command.each_key(args, |at, _| {
-            if keys.last().is_none_or(|last| last.1 != args[at]) {
+            let is = |(_, near): &(_, &[u8])| near.len() == args[at].len() && near.last() == args[at].last() && *near == args[at];
+            if !keys.iter().rev().take(KEYS_LOOKED_AT).any(is) {
                 keys.push((session.db, args[at]));
             }
         });
