@@ -149,8 +149,8 @@ fn when_all_seats_are_taken_the_next_thread_is_told_and_seats_come_back() {
     // One or two are free: for a server's first thread, and for one at most of those that serve.
     keep.truncate(SEATS_MAX as usize - 2);
     threads.drain(keep.len()..).for_each(|thread| thread.join().expect("an end"));
-    let server = Server::start_polder(env!("CARGO_BIN_EXE_polder").as_ref(), &segment.0, &["--threads", "2"]).expect("a server");
-    // Reading takes no seat, writing does. They are spread over both threads.
+    let server = Server::start_polder(env!("CARGO_BIN_EXE_polder").as_ref(), &segment.0, &["--threads", "4"]).expect("a server");
+    // Reading takes no seat, writing does. They are spread over all threads.
     let mut clients: Vec<Connection> = (0..6).map(|_| connect(&server)).collect();
     for client in &mut clients {
         assert_eq!(client.call(&["GET", "k"]).expect("a reply"), Answer::Bulk(b"v".to_vec()));
@@ -159,8 +159,25 @@ fn when_all_seats_are_taken_the_next_thread_is_told_and_seats_come_back() {
     let is_told = |answer: &Answer| matches!(answer, Answer::Error(text) if text.contains("seats of the segment are taken"));
     assert!(said.iter().all(|answer| is_told(answer) || matches!(answer, Answer::Integer(_))), "{said:?}");
     assert!(said.iter().any(is_told), "{said:?}");
-    drop((server, keep));
+    // When there are seats again, the thread that began without one is woken by what comes for its clients, as any.
+    drop(keep);
     threads.into_iter().for_each(|thread| thread.join().expect("an end"));
+    std::thread::sleep(Duration::from_millis(500));
+    let mut waits: Vec<Duration> = Vec::new();
+    for client in &mut clients {
+        client.call(&["SUBSCRIBE", "news"]).expect("a seat for each thread");
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    for round in 0..7 {
+        let begun = Instant::now();
+        assert_eq!(caller.show(&["PUBLISH", "news", "x"], |reply| reply.integer()), Ok(Some(6)), "round {round}");
+        clients.iter_mut().for_each(|client| drop(client.receive().expect("a message")));
+        waits.push(begun.elapsed());
+        std::thread::sleep(Duration::from_millis(30));
+    }
+    waits.sort();
+    assert!(waits[3] < Duration::from_millis(200), "messages came after {waits:?}");
+    drop(server);
     // All seats are free, and a server serves its first client.
     let server = Server::start_polder(env!("CARGO_BIN_EXE_polder").as_ref(), &segment.0, &["--threads", "2"]).expect("a server");
     let answer = Connection::open(&server.address()).and_then(|mut client| client.call(&["GET", "k"]));

@@ -248,3 +248,139 @@ fn those_who_wait_in_several_processes_are_served_in_the_order_in_which_they_cam
         assert_eq!(served, expected, "round {round}");
     }
 }
+
+/// How many places have been drawn.
+fn tickets(memory: &Memory) -> u64 {
+    memory.table().segment().observe(header::TICKETS)
+}
+
+/// Begins a call that waits, and sees to it that it has its place.
+fn wait_in_line(memory: &Memory, client: &mut Connection, line: &str) {
+    let before = tickets(memory);
+    client.send(&line.split(' ').collect::<Vec<_>>()).expect("sent");
+    until("a place in the queue", || tickets(memory) > before);
+}
+
+fn popped(client: &mut Connection) -> String {
+    client.receive().expect("a reply").shown()
+}
+
+fn pair(key: &str, element: &str) -> String {
+    format!("1) \"{key}\"\n2) \"{element}\"")
+}
+
+fn attach(segment: &Segment) -> Arc<Memory> {
+    Arc::new(Memory::attach(&Options { segment: segment.0.clone(), create: false, ..Options::default() }).expect("attached"))
+}
+
+#[test]
+fn whoever_comes_right_behind_a_push_leaves_it_to_who_was_there_before() {
+    let segment = Segment::new();
+    let servers = [segment.serve(&["--threads", "2"]), segment.serve(&[]), segment.serve(&[])];
+    let memory = attach(&segment);
+    let mut asker = connect(&servers[0]);
+    let mut here = Caller::new(&memory);
+    for round in 0..60 {
+        let (mut first, mut pusher) = (connect(&servers[round % 3]), connect(&servers[(round + 1) % 3]));
+        let (key, command) = [("q", "BLPOP"), ("q", "BRPOP")][round % 2];
+        wait_in_line(&memory, &mut first, &format!("{command} none {key} 0"));
+        let before = tickets(&memory);
+        if round % 4 < 2 {
+            // In one go, by a server, and nothing is between them.
+            pusher.send(&["RPUSH", key, "one"]).expect("sent");
+            pusher.send(&["BLPOP", key, "0"]).expect("sent");
+            assert_eq!(popped(&mut pusher), "(integer) 1");
+        } else {
+            here.run(&["RPUSH", key, "one"]).expect("pushed");
+            assert!(here.start(&["BLMOVE", key, "other", "LEFT", "LEFT", "0"]).expect("begun").is_none(), "round {round}");
+        }
+        assert_eq!(popped(&mut first), pair(key, "one"), "round {round}");
+        until("the newcomer's place", || tickets(&memory) > before);
+        assert_eq!(ask(&mut asker, &format!("RPUSH {key} two")), Answer::Integer(1));
+        if round % 4 < 2 {
+            assert_eq!(popped(&mut pusher), pair(key, "two"), "round {round}");
+        } else {
+            let begun = Instant::now();
+            while here.resume().expect("it waits").is_none() {
+                here.rest(Duration::from_millis(10)).expect("it may");
+                assert!(begun.elapsed() < PATIENCE, "round {round}");
+            }
+        }
+        assert_eq!(ask(&mut asker, &format!("EXISTS {key}")), Answer::Integer(0));
+    }
+    segment.verify();
+}
+
+#[test]
+fn newcomers_of_three_processes_wait_behind_who_was_woken_and_are_served_in_their_order() {
+    /// A little less than the time after which somebody is thought to be stopped for good.
+    const MOMENT: Duration = Duration::from_millis(800);
+    let segment = Segment::new();
+    let servers = [segment.serve(&[]), segment.serve(&["--threads", "2"]), segment.serve(&[])];
+    let memory = attach(&segment);
+    let mut actor = connect(&servers[1]);
+    let mut shown = 0;
+    for round in 0..8 {
+        let mut line: Vec<Connection> = [0, 1, 2, 2].into_iter().map(|at| connect(&servers[at])).collect();
+        wait_in_line(&memory, &mut line[0], "BZPOPMIN z 0");
+        // Woken, it does not run.
+        servers[0].stop();
+        let begun = Instant::now();
+        assert_eq!(ask(&mut actor, "ZADD z 0 m0"), Answer::Integer(1));
+        line[1..].iter_mut().for_each(|newcomer| wait_in_line(&memory, newcomer, "BZPOPMIN z 0"));
+        let late = begun.elapsed() > MOMENT;
+        servers[0].go_on();
+        (1..4).for_each(|number| drop(ask(&mut actor, &format!("ZADD z {number} m{number}"))));
+        let served: Vec<String> = line.iter_mut().map(popped).collect();
+        if !late && begun.elapsed() < MOMENT {
+            let expected: Vec<String> = (0..4).map(|number| format!("{}\n3) \"{number}\"", pair("z", &format!("m{number}")))).collect();
+            assert_eq!(served, expected, "round {round}");
+            shown += 1;
+        }
+    }
+    println!("{shown} of 8 rounds were quick enough to show something");
+    segment.verify();
+}
+
+#[test]
+fn who_is_stopped_while_it_is_his_turn_delays_others_once_and_comes_back_to_his_place() {
+    let segment = Segment::new();
+    let (one, mut other) = (segment.serve(&[]), segment.serve(&[]));
+    let memory = attach(&segment);
+    let (mut first, mut actor, mut newcomer) = (connect(&other), connect(&one), connect(&one));
+    wait_in_line(&memory, &mut first, "BLPOP q 0");
+    other.stop();
+    // Who has little time takes it at the end of that.
+    ask(&mut actor, "RPUSH q a");
+    let begun = Instant::now();
+    assert_eq!(ask(&mut newcomer, "BLPOP q 0.2").shown(), pair("q", "a"));
+    assert!(begun.elapsed() > Duration::from_millis(150), "nobody waits for who was there before");
+    // Who has more sees that nobody comes; from then on nobody waits for the stopped one.
+    ask(&mut actor, "RPUSH q b");
+    assert_eq!(ask(&mut newcomer, "BLPOP q 0").shown(), pair("q", "b"));
+    let begun = Instant::now();
+    for number in 0..50 {
+        ask(&mut actor, &format!("RPUSH q {number}"));
+        assert_eq!(ask(&mut newcomer, "BLPOP q 20").shown(), pair("q", &number.to_string()));
+        wait_in_line(&memory, &mut newcomer, "BLPOP q 20");
+        ask(&mut actor, "RPUSH q again");
+        assert_eq!(popped(&mut newcomer), pair("q", "again"));
+    }
+    assert!(begun.elapsed() < Duration::from_secs(10), "each push waits: {:?}", begun.elapsed());
+    // He is there again, and was the first.
+    other.go_on();
+    std::thread::sleep(Duration::from_millis(2500));
+    wait_in_line(&memory, &mut newcomer, "BLPOP q 0");
+    ask(&mut actor, "RPUSH q his");
+    assert_eq!(popped(&mut first), pair("q", "his"));
+    // And once more, killed.
+    wait_in_line(&memory, &mut first, "BLPOP q 0");
+    ask(&mut actor, "RPUSH q c");
+    assert_eq!(popped(&mut newcomer), pair("q", "c"));
+    other.stop();
+    ask(&mut actor, "RPUSH q d");
+    wait_in_line(&memory, &mut newcomer, "BLPOP q 0");
+    other.kill();
+    assert_eq!(popped(&mut newcomer), pair("q", "d"));
+    segment.verify();
+}

@@ -37,6 +37,9 @@ pub enum Fault {
     /// The segment has no room and cannot grow; the text says who holds memory and what to do.
     #[error("OOM {0}")]
     Full(String),
+    /// More than there can be, however much room there is.
+    #[error("OOM {0}")]
+    TooLarge(String),
     /// A stored offset, kind or length is impossible: the segment is damaged.
     #[error("ERR the segment is damaged at {what}: run 'polder verify', then export what is readable and import it into a new segment")]
     Damaged { what: &'static str },

@@ -45,7 +45,7 @@ fn wait_for_log(call: &mut Call<'_>) -> Outcome {
 fn wait_or_answer(call: &mut Call<'_>, waits: bool, timeout_ms: u64, otherwise: Otherwise) -> Outcome {
     if waits {
         // No key ever brings what is waited for.
-        return call.wait(Wait { kind: Kind::List, keys: &[], timeout_ms, otherwise, memo: Vec::new() });
+        return call.wait(Wait { kind: Kind::List, keys: &[], timeout_ms, otherwise, memo: Vec::new(), yields: false });
     }
     otherwise.write(call.reply);
     Ok(())

@@ -360,6 +360,15 @@ pub fn give_up(table: &Table, session: &mut Session, host: &dyn Host, with_error
     end(session, host, outcome, reply, mark);
 }
 
+/// Ends a call that waits because its time is over. What it has left to others who have not taken it, since they are stopped, it takes.
+pub fn time_out(table: &Table, session: &mut Session, host: &dyn Host, reply: &mut dyn Reply) {
+    let paused = polder_hub::ask::paused(table).0 > polder_base::time::now_ms();
+    if !paused && waiting::insist(session) && resume(table, session, host, reply) == Progress::Answered {
+        return;
+    }
+    give_up(table, session, host, false, reply);
+}
+
 /// Writes why a call stopped, and counts it.
 pub(crate) fn refuse(host: &dyn Host, reply: &mut dyn Reply, stop: Stop) {
     let text = text_of(stop);

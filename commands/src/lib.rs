@@ -59,7 +59,7 @@ pub mod waiting;
 
 pub use call::{Call, Outcome, SessionCall};
 pub use command::{Command, Common};
-pub use execute::{Foresight, Progress, execute, execute_foreseen, give_up, resume};
+pub use execute::{Foresight, Progress, execute, execute_foreseen, give_up, resume, time_out};
 pub use lookup::{all, find, find_subcommand};
 pub use session::{Host, Session};
 pub use together::{TOGETHER_MAX, execute_together, may_share};

@@ -46,6 +46,8 @@ pub struct Wait<'k> {
     pub otherwise: Otherwise,
     /// What later runs must know of the first: see [`Call::memo`].
     pub memo: Vec<u8>,
+    /// It has left something to others who came before it: see [`Call::first_for_us`].
+    pub yields: bool,
 }
 
 /// A call that waits, until it is run again.
@@ -60,6 +62,9 @@ pub struct Waiting {
     pub until_ms: u64,
     otherwise: Otherwise,
     memo: Vec<u8>,
+    /// Its last run has left something to others; it does so no more, since its time is over.
+    yields: bool,
+    insists: bool,
     pub command: &'static Command,
     pub(crate) args: Vec<Box<[u8]>>,
 }
@@ -91,7 +96,9 @@ impl Call<'_> {
             wait.otherwise.write(self.reply);
             return Ok(());
         }
-        if self.session.waiting.as_ref().is_none_or(|waiting| !waiting.has_place()) {
+        if let Some(waiting) = self.session.waiting.as_mut().filter(|waiting| waiting.has_place()) {
+            waiting.yields = wait.yields;
+        } else {
             let until_ms = if wait.timeout_ms == 0 { u64::MAX } else { self.txn.now_ms().saturating_add(wait.timeout_ms) };
             let mut keys: Vec<Vec<u8>> = wait.keys.iter().map(|key| key.to_vec()).collect();
             keys.sort_unstable();
@@ -104,11 +111,38 @@ impl Call<'_> {
                 until_ms,
                 otherwise: wait.otherwise,
                 memo: wait.memo,
+                yields: wait.yields,
+                insists: false,
                 command: self.command,
                 args: self.args.iter().map(|arg| Box::from(*arg)).collect(),
             }));
         }
         Err(Stop::Wait)
+    }
+
+    /// The first of some keys in which `find` finds something for this call, which may wait: what others have waited for who came before it is
+    /// theirs, and then it `yields`.
+    ///
+    /// # Errors
+    /// Those of `find`, a fault.
+    pub(crate) fn first_for_us<'k, T>(
+        &self,
+        kind: Kind,
+        keys: &[&'k [u8]],
+        yields: &mut bool,
+        find: impl Fn(&Self, &[u8]) -> Result<Option<T>, Stop>,
+    ) -> Result<Option<(&'k [u8], T)>, Stop> {
+        let waiting = self.session.waiting.as_deref();
+        let ticket = waiting.filter(|waiting| waiting.has_place()).map_or(u64::MAX, |waiting| waiting.ticket);
+        let asks = self.may_wait() && waiting.is_none_or(|waiting| !waiting.insists);
+        for key in keys {
+            let Some(found) = find(self, key)? else { continue };
+            if !asks || !queue::is_for_others(self.txn, kind, self.session.db, key, ticket)? {
+                return Ok(Some((key, found)));
+            }
+            *yields = true;
+        }
+        Ok(None)
     }
 
     /// What the first run of this call, which had to wait, left for the later ones; `None` in the first.
@@ -120,6 +154,12 @@ impl Call<'_> {
 /// Whether the session's call has a place in the queues, so that this is not its first run.
 pub(crate) fn has_place(session: &Session) -> bool {
     session.waiting.as_ref().is_some_and(|waiting| waiting.has_place())
+}
+
+/// Whether the call that a session waits with has left something to others who have not taken it yet; if so, its next run takes it.
+pub(crate) fn insist(session: &mut Session) -> bool {
+    let waiting = session.waiting.as_deref_mut().filter(|waiting| waiting.yields);
+    waiting.map(|waiting| waiting.insists = true).is_some()
 }
 
 /// Whether the call that a session waits with may change keys.

@@ -71,7 +71,7 @@ use crate::{Memory, Outlook, PAUSE_NAP};
 /// How long it is rested before a lock is tried again that somebody holds.
 const BUSY_REST: Duration = Duration::from_millis(1);
 /// How long a call waits for locks where the caller hurries.
-const HURRY_US: u64 = 100;
+const HURRY: Duration = Duration::from_micros(100);
 const TRACKED_MAX: Id = id("tracking-table-max-keys");
 
 /// Why a call came to nothing.
@@ -179,7 +179,20 @@ impl Caller {
     /// Has calls answer [`Error::Busy`] in place of waiting for a lock that somebody holds, or for the end of a CLIENT PAUSE: nothing has happened then.
     /// For who keeps others from their work meanwhile; whoever is told so calls again when that is right, or without hurry. Batches wait.
     pub fn hurry(&mut self, hurries: bool) {
-        self.session.patience_us = if hurries { HURRY_US } else { 0 };
+        self.limit_patience(hurries.then_some(HURRY));
+    }
+
+    /// As [`Caller::hurry`], for who has so much time before something else is to be looked at; `None` is for ever.
+    pub fn limit_patience(&mut self, patience: Option<Duration>) {
+        self.session.patience_us = patience.map_or(0, |patience| patience.as_micros().max(1) as u64);
+    }
+
+    /// How much is left of the patience that began at a time.
+    fn patience_left(&self, began: Instant) -> Duration {
+        match self.session.patience_us {
+            0 => Duration::MAX,
+            patience_us => Duration::from_micros(patience_us).saturating_sub(began.elapsed()),
+        }
     }
 
     /// Runs the calls of a batch one after another, as a pipeline; their cache misses are taken together. Answers all their replies, errors among
@@ -238,7 +251,9 @@ impl Caller {
     /// As [`Caller::run`]; [`Error::Refused`] where no call waits.
     pub fn resume(&mut self) -> Result<Option<Answer>, Error> {
         self.admit()?;
-        let Some(until_ms) = self.until_ms() else { return Err(Error::Refused("ERR no call of this caller waits".into())) };
+        let Some(until_ms) = self.session.waiting.as_ref().map(|waiting| waiting.until_ms) else {
+            return Err(Error::Refused("ERR no call of this caller waits".into()));
+        };
         let memory = self.memory.clone();
         let (table, host) = (memory.table(), &Presence { memory: &memory });
         home::look(&memory);
@@ -246,16 +261,18 @@ impl Caller {
         let mut progress = Progress::Waiting;
         if woken {
             self.session.parks = true;
-            progress = crate::waiting::try_again(table, &mut self.session, host, Some(&self.card), &mut self.answer);
+            progress = crate::waiting::try_again(&memory, &mut self.session, host, Some(&self.card), &mut self.answer);
             self.session.parks = false;
         }
         if progress == Progress::Busy {
-            home::with(table, |home| home.begin_wait(self.session.id));
-            Hearer::retry(&mut Ear { memory: &memory }, self.session.id);
+            let paused = !crate::waiting::paused_for(&memory, &self.session).is_zero();
+            home::with(table, |home| home.wake_again(self.session.id, paused));
+        }
+        if progress != Progress::Answered && self.card.order() == Order::None && until_ms <= now_ms() {
+            progress = crate::waiting::end_in_time(table, &mut self.session, host, Some(&self.card), &mut self.answer);
         }
         let order = self.card.order();
-        if progress != Progress::Answered && (order != Order::None || until_ms <= now_ms()) {
-            let order = if order == Order::None { Order::Timeout } else { order };
+        if progress != Progress::Answered && order != Order::None {
             crate::waiting::obey(table, &mut self.session, host, order, &mut self.answer);
             progress = Progress::Answered;
         }
@@ -268,9 +285,12 @@ impl Caller {
         if progress == Progress::Answered { self.take_answer() } else { Ok(None) }
     }
 
-    /// Until when a call that was begun waits, in milliseconds since the Unix epoch; `u64::MAX`: for ever; `None`: no call waits.
+    /// When a call that was begun and waits is to be looked at again at the latest, in milliseconds since the Unix epoch: its time is over then, or
+    /// a CLIENT PAUSE that holds it back may be. `u64::MAX`: never; `None`: no call waits.
     pub fn until_ms(&self) -> Option<u64> {
-        self.session.waiting.as_ref().map(|waiting| waiting.until_ms)
+        let until_ms = self.session.waiting.as_ref()?.until_ms;
+        let postponed = home::with(self.memory.table(), |home| home.is_postponed(self.session.id)) == Some(true);
+        Some(if postponed { until_ms.min(now_ms() + PAUSE_NAP.as_millis() as u64) } else { until_ms })
     }
 
     /// Ends a call that waits as its timeout would.
@@ -428,18 +448,31 @@ impl Caller {
         }
         // The memory is borrowed, not counted: a count that many threads change would be the slowest part of a call.
         let Caller { memory, session, .. } = self;
-        let host = &Presence { memory };
-        while memory.execute(session, host, args, reply) == Progress::Busy {
-            // What it asks other processes leaves now, and their answers are taken in.
-            ask::send(memory.table());
-            if session.patience_us != 0 {
-                return false;
-            }
-            std::thread::sleep(BUSY_REST);
-            home::take_in(memory.table(), &mut Ear { memory });
+        if memory.execute(session, &Presence { memory }, args, reply) == Progress::Busy && !self.insist(args, reply) {
+            return false;
         }
         self.after();
         true
+    }
+
+    /// Makes a call again and again that somebody keeps from its end, or that waits for answers of other processes; answers false at the end of the
+    /// caller's patience.
+    #[cold]
+    fn insist(&mut self, args: &[&[u8]], reply: &mut dyn Reply) -> bool {
+        let began = Instant::now();
+        loop {
+            // What it asks other processes leaves now, and their answers are taken in.
+            ask::send(self.memory.table());
+            if self.patience_left(began) <= BUSY_REST {
+                return false;
+            }
+            std::thread::sleep(BUSY_REST);
+            let Caller { memory, session, .. } = self;
+            home::take_in(memory.table(), &mut Ear { memory });
+            if memory.execute(session, &Presence { memory }, args, reply) != Progress::Busy {
+                return true;
+            }
+        }
     }
 
     /// What comes before a call: waiting for the end of a pause, and an inbox for the answers where others may be asked. Answers whether the call
@@ -458,12 +491,13 @@ impl Caller {
     fn rest_paused(&mut self, args: &[&[u8]]) -> bool {
         let table = self.memory.table();
         let writes = execute::may_write(table, &self.session, &Presence { memory: &self.memory }, args);
+        let began = Instant::now();
         loop {
-            let left = self.memory.paused_for(writes);
-            if left.is_zero() || self.session.patience_us != 0 {
+            let (left, patience) = (self.memory.paused_for(writes), self.patience_left(began));
+            if left.is_zero() || patience <= HURRY {
                 return left.is_zero();
             }
-            std::thread::sleep(left.min(PAUSE_NAP));
+            std::thread::sleep(left.min(PAUSE_NAP).min(patience));
             home::take_in(table, &mut Ear { memory: &self.memory });
         }
     }

@@ -25,9 +25,9 @@ use polder_hub::{Delivery, Hearer, ears};
 use polder_shm::fork::{self, Shelter};
 use polder_table::Table;
 
-use crate::Memory;
 use crate::answer::Answer;
 use crate::presence::{Card, Order, Presence};
+use crate::{Memory, PAUSE_NAP};
 
 /// What waits for one caller at most, in bytes: as much as an inbox.
 const MAILBOX_BYTES_MAX: usize = 64 << 20;
@@ -58,6 +58,8 @@ pub(crate) struct Home {
     /// Callers whose call waits, and does not keep the thread, and those of them that are to look again.
     waiting: HashSet<u64>,
     woken: HashSet<u64>,
+    /// Those whom a CLIENT PAUSE keeps from that.
+    postponed: HashSet<u64>,
     /// Of those who listen or wait.
     cards: HashMap<u64, Arc<Card>>,
     bell: Option<OwnedFd>,
@@ -109,12 +111,26 @@ impl Home {
 
     pub fn end_wait(&mut self, client: u64) {
         self.waiting.remove(&client);
-        self.woken.remove(&client);
+        self.take_woken(client);
     }
 
     /// Whether a caller's call is to look again; says so once.
     pub fn take_woken(&mut self, client: u64) -> bool {
-        self.woken.remove(&client)
+        let postponed = self.postponed.remove(&client);
+        self.woken.remove(&client) || postponed
+    }
+
+    /// Notes that a call could not look: again at once, or now and then where a pause is in the way.
+    pub fn wake_again(&mut self, client: u64, paused: bool) {
+        if paused {
+            self.postponed.insert(client)
+        } else {
+            self.woken.insert(client)
+        };
+    }
+
+    pub fn is_postponed(&self, client: u64) -> bool {
+        self.postponed.contains(&client)
     }
 
     fn has_news(&self) -> bool {
@@ -336,7 +352,12 @@ pub(crate) fn nap(table: &Table, timeout: Duration) {
     const NAP: Duration = Duration::from_millis(500);
     /// How soon something is tried again that others wait for.
     const OWED: Duration = Duration::from_millis(1);
-    let most = if ears::owes(table) { OWED } else { NAP };
+    let postponed = with(table, |home| !home.postponed.is_empty()).unwrap_or(false);
+    let most = match () {
+        () if ears::owes(table) => OWED,
+        () if postponed => PAUSE_NAP,
+        () => NAP,
+    };
     ask::rest(table, true);
     match table.seat() {
         Ok(seat) => seat.sleep(Some(timeout.min(most))),

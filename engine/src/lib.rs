@@ -133,6 +133,11 @@ const CHORES_US: u64 = 200;
 /// An end of a pause that comes early is seen within this time.
 pub(crate) const PAUSE_NAP: Duration = Duration::from_millis(20);
 
+thread_local! {
+    /// How many short calls the thread makes, of any memory, before one looks whether something is due.
+    static CALLS_LEFT: Cell<u32> = const { Cell::new(0) };
+}
+
 /// Beyond so many keys in a batch those of calls with several are not looked ahead for: the first ones would have left the cache before
 /// they are used, and what is known of them takes memory that stays.
 const PREFETCH_KEYS_MAX: usize = 1024;
@@ -274,20 +279,30 @@ impl Memory {
     /// Whether there may be a pause, or a look at the chores is due: for calls that are too short to look at a clock.
     #[inline(always)]
     fn is_due(&self) -> bool {
-        /// A power of two: so many calls are shorter than the pause between two rounds of the chores.
-        const CALLS: u32 = 64;
+        let left = CALLS_LEFT.get();
+        CALLS_LEFT.set(left.wrapping_sub(1));
+        left == 0 || self.table.segment().load(header::PAUSE) != 0
+    }
+
+    /// Draws after how many calls the thread looks again: never in step with whoever goes round between several memories, all of which are to be
+    /// looked after.
+    fn draw_calls_left() {
+        /// So many calls are shorter than the pause between two rounds of the chores.
+        const CALLS: u32 = 32;
         thread_local! {
-            static MADE: Cell<u32> = const { Cell::new(0) };
+            static DRAWN: Cell<u32> = const { Cell::new(1) };
         }
-        let made = MADE.get().wrapping_add(1);
-        MADE.set(made);
-        made.is_multiple_of(CALLS) || self.table.segment().load(header::PAUSE) != 0
+        // The constants are those of Numerical Recipes.
+        let drawn = DRAWN.get().wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        DRAWN.set(drawn);
+        CALLS_LEFT.set(CALLS + (drawn >> 16) % (2 * CALLS));
     }
 
     /// What is due before a short call.
     #[cold]
     #[inline(never)]
     fn see_to(&self, writes: bool, waits: bool) -> Result<(), Stop> {
+        Memory::draw_calls_left();
         // In the midst of a transaction nothing else is begun, nor is waited with locks in hand.
         let free = self.table.seat().is_ok_and(|seat| {
             let free = seat.enter();
@@ -402,6 +417,21 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_goes_round_between_memories_looks_after_all_of_them() {
+        for count in [2, 3, 4, 8, 64] {
+            let names: Vec<String> = (0..count).map(|number| format!("shm:polder-round-{number}-{}", std::process::id())).collect();
+            let attach = |name: &String| Memory::attach(&Options { segment: name.clone(), ceiling: 16 << 20, ..Options::default() });
+            let memories: Vec<Memory> = names.iter().map(|name| attach(name).expect("a segment")).collect();
+            for _ in 0..2_000 {
+                memories.iter().for_each(|memory| assert!(memory.database(0).read(b"key", |value| value.is_none()).expect("readable")));
+            }
+            let idle = memories.iter().filter(|memory| memory.chores_due_ms.load(Ordering::Relaxed) == 0).count();
+            names.iter().for_each(|name| Memory::remove(name).expect("it is there"));
+            assert_eq!(idle, 0, "of {count}");
+        }
+    }
 
     #[test]
     fn a_call_with_very_many_keys_leaves_little_behind() {

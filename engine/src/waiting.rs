@@ -3,21 +3,21 @@ use std::time::Duration;
 
 use polder_base::Reply;
 use polder_base::time::now_ms;
-use polder_commands::{Host, Progress, Session, give_up, resume};
+use polder_commands::{Host, Progress, Session, give_up, resume, time_out, waiting};
 use polder_hub::ask::Asker;
 use polder_hub::{Delivery, Hearer};
 use polder_table::Table;
 
-use crate::Memory;
 use crate::home::{self, Ear};
 use crate::presence::{Card, Order};
+use crate::{Memory, PAUSE_NAP};
 
 /// How long it is rested before a lock is tried again that somebody holds.
 const BUSY_REST: Duration = Duration::from_millis(1);
 
 /// One caller that waits; what is heard for others of the thread goes to them.
 struct Waiter<'c> {
-    table: &'c Table,
+    memory: &'c Memory,
     session: &'c mut Session,
     host: &'c dyn Host,
     reply: &'c mut dyn Reply,
@@ -35,7 +35,7 @@ impl Hearer for Waiter<'_> {
         if client != self.session.id {
             self.others.retry(client);
         } else if self.progress != Progress::Answered {
-            self.progress = try_again(self.table, self.session, self.host, self.card, self.reply);
+            self.progress = try_again(self.memory, self.session, self.host, self.card, self.reply);
         }
     }
 
@@ -52,16 +52,34 @@ impl Hearer for Waiter<'_> {
     }
 }
 
-/// Runs a call again that waits, unless somebody ends the wait: he has been told so ([`Progress::Busy`], to be looked at again).
-pub(crate) fn try_again(table: &Table, session: &mut Session, host: &dyn Host, card: Option<&Card>, reply: &mut dyn Reply) -> Progress {
+/// How long CLIENT PAUSE keeps the session's call from being run again.
+pub(crate) fn paused_for(memory: &Memory, session: &Session) -> Duration {
+    memory.paused_for(waiting::writes(session))
+}
+
+/// Runs a call again that waits, unless there is a pause, or somebody ends the wait: he has been told so ([`Progress::Busy`], to be looked at again).
+pub(crate) fn try_again(memory: &Memory, session: &mut Session, host: &dyn Host, card: Option<&Card>, reply: &mut dyn Reply) -> Progress {
+    if paused_for(memory, session).is_zero() { claiming(card, || resume(memory.table(), session, host, reply)) } else { Progress::Busy }
+}
+
+/// Does something with a call that waits, which nobody ends meanwhile; [`Progress::Busy`] where somebody has done so.
+fn claiming(card: Option<&Card>, work: impl FnOnce() -> Progress) -> Progress {
     if card.is_some_and(|card| !card.claim_wait()) {
         return Progress::Busy;
     }
-    let progress = resume(table, session, host, reply);
+    let progress = work();
     if let Some(card) = card.filter(|_| progress != Progress::Answered) {
         card.go_on_waiting();
     }
     progress
+}
+
+/// Ends a call that waits because its time is over; [`Progress::Busy`] where somebody ends it otherwise.
+pub(crate) fn end_in_time(table: &Table, session: &mut Session, host: &dyn Host, card: Option<&Card>, reply: &mut dyn Reply) -> Progress {
+    claiming(card, || {
+        time_out(table, session, host, reply);
+        Progress::Answered
+    })
 }
 
 /// Waits until the session's call has come to its end or its time is over.
@@ -91,7 +109,7 @@ pub(crate) fn obey(table: &Table, session: &mut Session, host: &dyn Host, order:
 fn wait_long(memory: &Memory, session: &mut Session, host: &dyn Host, card: Option<&Card>, reply: &mut dyn Reply) -> Progress {
     let table = memory.table();
     let until_ms = session.waiting.as_ref().map_or(0, |waiting| waiting.until_ms);
-    let mut waiter = Waiter { table, session, host, reply, card, progress: Progress::Waiting, others: Ear { memory } };
+    let mut waiter = Waiter { memory, session, host, reply, card, progress: Progress::Waiting, others: Ear { memory } };
     loop {
         home::take_in(table, &mut waiter);
         if waiter.progress == Progress::Answered {
@@ -101,16 +119,16 @@ fn wait_long(memory: &Memory, session: &mut Session, host: &dyn Host, card: Opti
             obey(table, waiter.session, host, order, waiter.reply);
             return Progress::Answered;
         }
+        let left = Duration::from_millis(until_ms.saturating_sub(now_ms()));
+        if left.is_zero() {
+            waiter.progress = end_in_time(table, waiter.session, host, card, waiter.reply);
+            continue;
+        }
         if waiter.progress == Progress::Busy {
-            std::thread::sleep(BUSY_REST);
+            std::thread::sleep(paused_for(memory, waiter.session).clamp(BUSY_REST, PAUSE_NAP).min(left));
             let client = waiter.session.id;
             waiter.retry(client);
             continue;
-        }
-        let left = Duration::from_millis(until_ms.saturating_sub(now_ms()));
-        if left.is_zero() {
-            give_up(table, waiter.session, host, false, waiter.reply);
-            return Progress::Answered;
         }
         home::nap(table, left);
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use polder_engine::{Caller, Counter, Memory, Options, Stop};
+use polder_engine::{Caller, Counter, Limits, Memory, Options, Policy, Stop};
 
 /// A memory of its own, removed at the end.
 struct Scratch(Memory, String);
@@ -153,5 +153,29 @@ fn typed_calls_alone_do_the_chores() {
     while scratch.0.table().counter(Counter::Expired) < 2_000 {
         assert!(begun.elapsed() < Duration::from_secs(20), "{} are gone", scratch.0.table().counter(Counter::Expired));
         assert!(cache.read(b"lasting", |value| value.is_some()).expect("readable"));
+    }
+}
+
+#[test]
+fn nothing_expires_or_is_evicted_during_a_pause() {
+    let scratch = Scratch::new("still");
+    let (cache, table) = (scratch.0.database(0), scratch.0.table());
+    let soon = polder_base::time::now_ms() + 20;
+    (0..500u32).for_each(|number| cache.set_until(&number.to_le_bytes(), b"brief", soon).expect("room"));
+    (500..4_000u32).for_each(|number| cache.set(&number.to_le_bytes(), &[1; 1000]).expect("room"));
+    polder_hub::ask::pause(table, soon + 600_000, true);
+    table.set_limits(Limits { memory_max: 1 << 20, policy: Policy::AllkeysRandom, ..table.limits() });
+    let paused = Instant::now();
+    while paused.elapsed() < Duration::from_millis(400) {
+        // What has expired is not there for readers, whoever looks after it.
+        let brief = cache.read(&7u32.to_le_bytes(), |value| value.is_some()).expect("readable");
+        assert!(!brief || polder_base::time::now_ms() <= soon + 5);
+        table.chores(1_000);
+    }
+    assert_eq!((table.counter(Counter::Expired), table.counter(Counter::Evicted)), (0, 0));
+    polder_hub::ask::unpause(table);
+    while table.counter(Counter::Expired) < 500 || table.counter(Counter::Evicted) == 0 {
+        assert!(paused.elapsed() < Duration::from_secs(20), "{}", table.counter(Counter::Expired));
+        table.chores(1_000);
     }
 }

@@ -173,7 +173,7 @@ pub(crate) fn answered(table: &Table, number: u64, threads: &[u8], text: &[u8]) 
 pub fn pause(table: &Table, until_ms: u64, writers_only: bool) {
     let now = now_ms();
     let longer = |word: u64| {
-        let (old_ms, old_writers) = unpack(word);
+        let (old_ms, old_writers) = (word >> 1, word & 1 != 0);
         let holds = old_ms > now;
         let writers_only = writers_only && (!holds || old_writers);
         let until_ms = if holds { until_ms.max(old_ms) } else { until_ms };
@@ -196,7 +196,7 @@ pub fn unpause(table: &Table) {
 pub fn forget_pause(table: &Table) {
     let word = table.segment().word(header::PAUSE);
     let seen = word.load(Ordering::Relaxed);
-    if seen != 0 && unpack(seen).0 <= now_ms() {
+    if seen != 0 && seen >> 1 <= now_ms() {
         // Not one that somebody has just begun.
         let _ = word.compare_exchange(seen, 0, Ordering::AcqRel, Ordering::Relaxed);
     }
@@ -205,9 +205,5 @@ pub fn forget_pause(table: &Table) {
 /// Until when clients wait, and whether only those who write do. One load.
 #[inline]
 pub fn paused(table: &Table) -> (u64, bool) {
-    unpack(table.segment().load(header::PAUSE))
-}
-
-fn unpack(word: u64) -> (u64, bool) {
-    (word >> 1, word & 1 != 0)
+    table.paused()
 }

@@ -12,8 +12,18 @@
 //!
 //! An element is never handed over, it would die with who it was handed to. A seat that dies with a Wake unread is swept away, and the
 //! sweeper wakes the next ([`crate::sweep`]). Streams are read, not emptied: all seats that wait are woken, and all their clients try.
+//!
+//! Between a push and the run of who it has woken others may come. So whoever may wait leaves what is there to those with earlier records
+//! ([`is_for_others`]) and waits behind them.
+//!
+//! **Invariant:** when a record goes, or its number grows, while its key holds something, the same transaction wakes whose turn it is then (or,
+//! where the dead are dropped, the sweep does): who has waited because of that record is not forgotten.
+//!
+//! A first one who does not come, because his process is stopped, keeps the others up for one to two seconds, once: then one of them marks him as
+//! [`LATE`], behind all who wait and all who come, until he is there again and takes his own place.
 
 use hashbrown::HashMap;
+use polder_base::time::now_ms;
 use polder_shm::layout::{header, interest};
 use polder_table::change::take_interest;
 use polder_table::{Db, Mode, Stop, Table, Txn};
@@ -30,6 +40,8 @@ use crate::record::{self, Record, waiters_key};
 const PATIENCE: Duration = Duration::from_micros(100);
 /// How often a transaction of ours is tried again at once.
 const ATTEMPTS: u32 = 100;
+/// The bit in the number of a record whose owner did not come when it was his turn. There are fewer tickets.
+const LATE: u64 = 1 << 63;
 
 /// One client's place in the queues of some keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,17 +105,19 @@ pub fn draw_ticket(table: &Table) -> u64 {
     table.segment().word(header::TICKETS).fetch_add(1, Ordering::Relaxed) + 1
 }
 
-/// Puts the calling thread's seat down for a place's keys, as part of the transaction that has found nothing there and holds the keys'
+/// Puts the calling thread's seat down for a place's keys, as part of the transaction that has found nothing there for it and holds the keys'
 /// locks. [`join`] follows when it has committed. Its inbox is open.
 ///
 /// # Errors
-/// As [`Txn::write`].
+/// As [`Txn::write`]; [`Stop::Retry`] when those are gone to whom something was left.
 pub fn enlist(txn: &Txn<'_>, place: &Place) -> Result<(), Stop> {
     // H1: whoever changes one of the keys, or a whole database, locks it after us and sees this.
     take_interest(txn.seat(), interest::WAITERS);
     let own = Record::own(txn.seat(), place.ticket);
     for key in &place.keys {
+        let mut is_first = true;
         record::edit(txn, &waiters_key(place.kind, place.db, key), |records| {
+            is_first = records.iter().all(|record| record.number >= own.number);
             match records.iter_mut().find(|record| record.same_owner(&own)) {
                 Some(record) if record.number <= own.number => return false,
                 Some(record) => record.number = own.number,
@@ -111,8 +125,23 @@ pub fn enlist(txn: &Txn<'_>, place: &Place) -> Result<(), Stop> {
             }
             true
         })?;
+        if is_first && place.kind != Kind::Stream && holds(txn, place.kind, place.db, key)? {
+            return Err(Stop::Retry);
+        }
     }
     txn.await_map()
+}
+
+/// Whether somebody has waited for a key to hold a value of a kind who came before the holder of `ticket`: then what it holds is his. The
+/// transaction holds the key's lock.
+///
+/// # Errors
+/// A fault.
+pub fn is_for_others(txn: &Txn<'_>, kind: Kind, db: Db, key: &[u8], ticket: u64) -> Result<bool, Stop> {
+    if txn.interest() & interest::WAITERS == 0 {
+        return Ok(false);
+    }
+    Ok(record::glimpse(txn, &waiters_key(kind, db, key))?.iter().any(|record| record.number < ticket.min(LATE)))
 }
 
 /// Notes that a client of this thread waits at a place.
@@ -133,10 +162,14 @@ pub fn leave(table: &Table, client: u64) {
 }
 
 /// Looks whether something lies in a key that clients of ours wait for, and still the same one is to be served first as a while ago: then he
-/// was woken and does not take it, because his process is stopped. Ours go first. (That something lies there twice proves nothing: it may
-/// come and go all the time, in good order.)
+/// was woken and does not take it, because his process is stopped, and goes to the end. (That something lies there twice proves nothing: it may
+/// come and go all the time, in good order.) And whether our own records say what they should, since others may have marked them.
 pub(crate) fn look_again(table: &Table, hearer: &mut dyn Hearer) {
     const KEYS_MAX: usize = 500;
+    // Whoever waits for the end of a pause is not late.
+    if crate::ask::paused(table).0 > now_ms() {
+        return;
+    }
     let some = ears::with(table, |ears| {
         let waiters = &mut ears.waiters;
         let from = waiters.looked_at;
@@ -148,19 +181,40 @@ pub(crate) fn look_again(table: &Table, hearer: &mut dyn Hearer) {
     });
     for (kind, db, key) in some.unwrap_or_default() {
         let records_key = waiters_key(kind, db, &key);
-        let first = whose_turn(table, kind, db, &key, &records_key).ok().flatten();
-        let ours = ears::with(table, |ears| {
-            let waiters = &mut ears.waiters;
-            let before = match first {
-                Some(first) => waiters.suspects.insert(records_key.clone(), first),
-                None => waiters.suspects.remove(&records_key),
+        let Ok((turn, own)) = look(table, kind, db, &key, &records_key) else { continue };
+        let (late, first) = ears::with(table, |ears| {
+            let suspects = &mut ears.waiters.suspects;
+            let before = match turn {
+                Some(turn) => suspects.insert(records_key.clone(), turn),
+                None => suspects.remove(&records_key),
             };
-            waiters.first(&records_key).filter(|_| first.is_some() && before == first)
-        });
-        if let Some((_, client)) = ours.flatten() {
+            (turn.filter(|_| before == turn), ears.waiters.first(&records_key))
+        })
+        .unwrap_or_default();
+        let Some((ticket, client)) = first else { continue };
+        if own.is_none_or(|own| own.number != ticket) {
+            settle(table, vec![(kind, db, key)]);
+        } else if late.is_some_and(|late| ticket <= late.number) {
             hearer.retry(client);
+        } else if let Some(late) = late {
+            // Where somebody is in the way: next time.
+            let _ = pass_over(table, kind, db, &key, late);
         }
     }
+}
+
+/// Marks a record as late, as long as it is what it was, and wakes whose turn it is then.
+fn pass_over(table: &Table, kind: Kind, db: Db, key: &[u8], late: Record) -> Result<(), Stop> {
+    run(table, &mut |txn| {
+        let mut next = None;
+        record::edit(txn, &waiters_key(kind, db, key), |records| {
+            let Some(record) = records.iter_mut().find(|record| **record == late) else { return false };
+            record.number |= LATE;
+            next = first_of(records);
+            true
+        })?;
+        wake_next(txn, next, kind, db, key)
+    })
 }
 
 fn distinct(mut keys: Vec<(Kind, Db, Vec<u8>)>) -> Vec<(Kind, Db, Vec<u8>)> {
@@ -212,18 +266,28 @@ fn advance(table: &Table, kind: Kind, db: Db, key: &[u8]) -> Result<(), Stop> {
             if first.is_some() {
                 records.push(own);
             }
-            next = records.iter().min_by_key(|record| record.number).copied();
+            next = first_of(records);
             let was = before.iter().find(|record| record.same_owner(&own));
             was.map(|record| record.number) != first.map(|(ticket, _)| ticket)
         })?;
-        if kind != Kind::Stream
-            && let Some(next) = next
-            && holds(txn, kind, db, key)?
-        {
-            Letter::Wake { kind, db, key }.write(|parts| txn.post(next.seat.into(), next.life, parts));
-        }
-        Ok(())
+        wake_next(txn, next, kind, db, key)
     })
+}
+
+/// The record of who is to be served first.
+pub(crate) fn first_of(records: &[Record]) -> Option<Record> {
+    records.iter().min_by_key(|record| record.number).copied()
+}
+
+/// Wakes whose turn it is at a key, if there is something for him.
+pub(crate) fn wake_next(txn: &Txn<'_>, next: Option<Record>, kind: Kind, db: Db, key: &[u8]) -> Result<(), Stop> {
+    if kind != Kind::Stream
+        && let Some(next) = next
+        && holds(txn, kind, db, key)?
+    {
+        Letter::Wake { kind, db, key }.write(|parts| txn.post(next.seat.into(), next.life, parts));
+    }
+    Ok(())
 }
 
 /// Whether a key holds a value of a kind.
@@ -257,7 +321,7 @@ pub(crate) fn woken(table: &Table, hearer: &mut dyn Hearer, kind: Kind, db: Db, 
         return;
     }
     let first = ears::with(table, |ears| ears.waiters.first(&records_key)).flatten();
-    let turn = whose_turn(table, kind, db, key, &records_key);
+    let turn = look(table, kind, db, key, &records_key).map(|(turn, _)| turn);
     match (first, turn) {
         (_, Ok(None)) => {}
         (Some((ticket, client)), Ok(Some(record))) if ticket <= record.number => hearer.retry(client),
@@ -266,13 +330,13 @@ pub(crate) fn woken(table: &Table, hearer: &mut dyn Hearer, kind: Kind, db: Db, 
     }
 }
 
-/// The first record of those who wait for a key, if that holds something for them.
-fn whose_turn(table: &Table, kind: Kind, db: Db, key: &[u8], records_key: &[u8]) -> Result<Option<Record>, Stop> {
+/// The first record of those who wait for a key, if that holds something for them; and the thread's own.
+fn look(table: &Table, kind: Kind, db: Db, key: &[u8], records_key: &[u8]) -> Result<(Option<Record>, Option<Record>), Stop> {
     let txn = table.begin(Mode::Read)?;
-    if !holds(&txn, kind, db, key)? {
-        return Ok(None);
-    }
-    Ok(record::glimpse(&txn, records_key)?.iter().min_by_key(|record| record.number).copied())
+    let records = record::glimpse(&txn, records_key)?;
+    let turn = if holds(&txn, kind, db, key)? { first_of(&records) } else { None };
+    let nobody = Record::own(txn.seat(), 0);
+    Ok((turn, records.into_iter().find(|record| record.same_owner(&nobody))))
 }
 
 /// Every key of a database (none: of any) has changed: readers of streams try again, others where it is their turn.

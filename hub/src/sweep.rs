@@ -9,7 +9,6 @@ use polder_table::{Mode, SYSTEM, Stop, Table, Txn};
 use polder_values::Kind;
 use std::time::{Duration, Instant};
 
-use crate::letter::Letter;
 use crate::record::{self, PREFIX};
 use crate::{ears, queue, subject};
 
@@ -95,18 +94,12 @@ fn clean(txn: &Txn<'_>, key: &[u8]) -> Result<(), Stop> {
 fn clean_queue(txn: &Txn<'_>, records_key: &[u8]) -> Result<(), Stop> {
     let mut next = None;
     record::edit(txn, records_key, |records| {
-        next = records.iter().min_by_key(|record| record.number).copied();
+        next = queue::first_of(records);
         false
     })?;
     let Some(([kind, low, high], key)) = records_key.get(PREFIX.len() + 2..).and_then(|rest| rest.split_first_chunk::<3>()) else {
         return Ok(());
     };
     let (Some(kind), db) = (Kind::from_stored(*kind), u16::from_le_bytes([*low, *high])) else { return Ok(()) };
-    if let Some(next) = next.filter(|_| kind != Kind::Stream)
-        && txn.interest() & interest::WAITERS != 0
-        && queue::holds(txn, kind, db, key)?
-    {
-        Letter::Wake { kind, db, key }.write(|parts| txn.post(next.seat.into(), next.life, parts));
-    }
-    Ok(())
+    if txn.interest() & interest::WAITERS == 0 { Ok(()) } else { queue::wake_next(txn, next, kind, db, key) }
 }

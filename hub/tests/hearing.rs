@@ -185,7 +185,8 @@ fn nobody_is_served_out_of_turn_while_elements_come_and_go() {
     one.run(|table, _| queue::leave(table, 1));
     assert!(other.tick().is_empty(), "the first one was served: nobody is stopped");
     assert_eq!(one.retried(), [2], "who left has woken the next");
-    assert_eq!(other.tick(), [3], "the second one does not come");
+    assert!(other.tick().is_empty());
+    assert_eq!(other.retried(), [3], "the second one does not come");
     remove_list(&memory.table);
     one.run(|table, _| queue::leave(table, 2));
     other.run(|table, _| queue::leave(table, 3));
@@ -228,7 +229,10 @@ fn many_waiters_for_many_keys_are_all_looked_after() {
         Ok(())
     });
     // Who was woken does not take it; however many wait, somebody finds out.
-    assert!((0..6).any(|_| other.tick().contains(&17)));
+    assert!((0..6).any(|_| {
+        other.tick();
+        other.retried().contains(&17)
+    }));
     run(&memory.table, |txn| txn.remove(0, &7u32.to_le_bytes(), Replaces::Whole));
 }
 

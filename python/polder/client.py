@@ -179,7 +179,8 @@ class Connection(AbstractConnection):
                         # The next call connects again.
                         self._caller = None
                         break
-        except redis.ConnectionError:
+        except BaseException:
+            # As redis-py: what comes next must not be part of this.
             self.disconnect()
             raise
 

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyFloat, PyInt, PyList, PyNotImplemented, PyString, PyTuple};
 use smallvec::SmallVec;
 
-use crate::{Ended, Memory, failed};
+use crate::{Ended, Memory, SIGNALS_LOOK, failed};
 
 /// An argument as redis-py encodes it with its default encoding, where it is of one of the four types that need no thought.
 pub fn word<'p>(arg: &Bound<'p, PyAny>) -> PyResult<Option<Bound<'p, PyBytes>>> {
@@ -29,14 +29,24 @@ pub fn word<'p>(arg: &Bound<'p, PyAny>) -> PyResult<Option<Bound<'p, PyBytes>>> 
 /// The words of a call.
 pub type Words<'p> = SmallVec<[Bound<'p, PyBytes>; 8]>;
 
-/// Runs what may take its time, while others run.
-fn patiently<R: Send>(py: Python<'_>, caller: &mut polder_engine::Caller, work: impl FnOnce(&mut polder_engine::Caller) -> R + Send) -> R {
-    py.detach(|| {
-        caller.hurry(false);
-        let done = work(caller);
-        caller.hurry(true);
-        done
-    })
+/// Runs what may take its time, while others run; signals are looked at now and then.
+fn patiently<R: Send>(
+    py: Python<'_>,
+    caller: &mut polder_engine::Caller,
+    mut work: impl FnMut(&mut polder_engine::Caller) -> Result<R, Error> + Send,
+) -> PyResult<Result<R, Error>> {
+    loop {
+        let done = py.detach(|| {
+            caller.limit_patience(Some(SIGNALS_LOOK));
+            let done = work(caller);
+            caller.hurry(true);
+            done
+        });
+        match done {
+            Err(Error::Busy) => py.check_signals()?,
+            done => return Ok(done),
+        }
+    }
 }
 
 /// To a memory what a connection is to a server. One call at a time.
@@ -74,7 +84,7 @@ impl Caller {
         let own = &mut *caller;
         let long = args.first().and_then(|name| polder_engine::nature(name)).is_some_and(|nature| nature.long);
         let answered = match if long { Err(Error::Busy) } else { own.start(&args) } {
-            Err(Error::Busy) => patiently(py, own, |own| own.start(&args)),
+            Err(Error::Busy) => patiently(py, own, |own| own.start(&args))?,
             answered => answered,
         };
         drop(caller);
@@ -167,7 +177,7 @@ impl Caller {
         let Ok(mut caller) = self.caller.try_lock() else { return Ok(None) };
         self.generation.store(generation(), Ordering::Relaxed);
         let shown = match caller.show(&words, |item| self.value(py, item)) {
-            Err(Error::Busy) => patiently(py, &mut caller, |own| own.run(&words)).map(|answer| self.value(py, answer.item())),
+            Err(Error::Busy) => patiently(py, &mut caller, |own| own.run(&words))?.map(|answer| self.value(py, answer.item())),
             shown => shown,
         };
         match shown {

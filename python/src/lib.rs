@@ -104,19 +104,27 @@ impl Memory {
 
 /// How long a call may keep the GIL while it waits for a lock.
 const PATIENCE: Duration = Duration::from_micros(100);
+/// How long one waits without it before signals are looked at.
+const SIGNALS_LOOK: Duration = Duration::from_millis(50);
+/// How soon an end of a pause is seen.
+const PAUSE_NAP: Duration = Duration::from_millis(20);
 
-/// Does something with a database; what would wait for long is done again while others run.
+/// Does something with a database; what would wait for long is done again while others run, and signals are looked at now and then.
 fn on_database<'m, R: Send>(
     py: Python<'_>,
     memory: &'m polder_engine::Memory,
     db: u8,
     work: impl Fn(Database<'m>) -> Result<R, Stop> + Send + Sync,
 ) -> PyResult<R> {
-    let database = memory.database(db);
-    let done = match work(database.impatient(PATIENCE)) {
-        Err(Stop::Busy) => py.detach(|| work(memory.database(db))),
-        done => done,
-    };
+    let mut done = work(memory.database(db).impatient(PATIENCE));
+    while matches!(done, Err(Stop::Busy)) {
+        py.check_signals()?;
+        done = py.detach(|| {
+            // Who is impatient does not wait for the end of a pause.
+            std::thread::sleep(memory.paused_for(true).min(PAUSE_NAP));
+            work(memory.database(db).impatient(SIGNALS_LOOK))
+        });
+    }
     done.map_err(stopped)
 }
 

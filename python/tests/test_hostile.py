@@ -10,9 +10,10 @@ import time
 import redis
 
 import polder
+import scene
 from polder._polder import NAMES, Caller, Memory, Strings
 
-SEGMENT = f"shm:python-hostile-{os.getpid()}"
+SEGMENT = scene.segment("hostile")
 # What a caller may be told; anything else is a defect (AssertionError, SystemError, PanicException ...).
 TOLD = (TypeError, ValueError, OverflowError, LookupError, AttributeError, RuntimeError, polder.Fault, polder.Refused, polder.Ended, redis.RedisError)
 # These wait for ever, stop the process, hold up everybody, or take the default user's rights away.

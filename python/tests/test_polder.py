@@ -3,17 +3,16 @@ import asyncio
 import datetime
 import multiprocessing
 import os
-import signal
 import sys
 import threading
 import time
-import unittest
 
 import redis
 
 import polder
+import scene
 
-SEGMENT = f"shm:python-{os.getpid()}"
+SEGMENT = scene.segment("door")
 
 
 def computed(name, results):
@@ -53,17 +52,8 @@ def waiter(name, results):
     results.put(polder.attach(name).blpop("q", timeout=20))
 
 
-class Door(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.r = polder.attach(SEGMENT, ceiling=128 << 20)
-
-    @classmethod
-    def tearDownClass(cls):
-        polder.Memory.remove(SEGMENT)
-
-    def setUp(self):
-        self.r.flushall()
+class Door(scene.Scene):
+    SEGMENT = SEGMENT
 
     def test_redis_py_examples(self):
         r = self.r
@@ -181,15 +171,7 @@ class Door(unittest.TestCase):
         self.assertIsNone(self.r.blpop("q", timeout=0.05))
 
     def test_a_call_that_waits_heeds_signals(self):
-        def interrupt(*_):
-            raise KeyboardInterrupt
-
-        before = signal.signal(signal.SIGALRM, interrupt)
-        signal.setitimer(signal.ITIMER_REAL, 0.05)
-        try:
-            self.assertRaises(KeyboardInterrupt, self.r.blpop, "none", 10)
-        finally:
-            signal.signal(signal.SIGALRM, before)
+        self.assert_heeds_signals(lambda: self.r.blpop("none", 10))
         self.r.rpush("none", "x")
         self.assertEqual(self.r.llen("none"), 1)
 
@@ -444,7 +426,4 @@ if __name__ == "__main__":
             print(f"{label}: {number / (time.perf_counter() - began) / 1e6:.3f} M/s")
         polder.Memory.remove(SEGMENT)
     else:
-        outcome = unittest.main(exit=False, verbosity=0).result
-        bad = len(outcome.failures) + len(outcome.errors)
-        print(f"Python door: {outcome.testsRun - bad} passed, {bad} failed")
-        sys.exit(bad != 0)
+        scene.main("Python door")

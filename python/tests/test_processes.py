@@ -8,13 +8,13 @@ import sys
 import threading
 import time
 import traceback
-import unittest
 
 import redis
 
 import polder
+import scene
 
-SEGMENT = f"shm:python-processes-{os.getpid()}"
+SEGMENT = scene.segment("processes")
 PATIENCE = 60
 
 
@@ -60,17 +60,11 @@ def squared(name, number):
     return int(r.incrby("sum", number * number)) and number * number
 
 
-class Processes(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.r = polder.attach(SEGMENT, ceiling=128 << 20)
-
-    @classmethod
-    def tearDownClass(cls):
-        polder.Memory.remove(SEGMENT)
+class Processes(scene.Scene):
+    SEGMENT = SEGMENT
 
     def setUp(self):
-        self.r.flushall()
+        super().setUp()
         self.r.set("config", "preloaded")
 
     def ended(self, children):
@@ -177,6 +171,7 @@ class Processes(unittest.TestCase):
                 os.kill(writer, signal.SIGKILL)
                 os.waitpid(writer, 0)
 
+            self.assert_heeds_signals(work)
             self.assertLess(self.while_it_waits(work, end), 0.25)
             self.r.delete("k")
 
@@ -185,6 +180,7 @@ class Processes(unittest.TestCase):
         for work in (lambda: memory.set("k", "v"), lambda: memory.add("n", 1), lambda: cache.__setitem__("k", "v"), lambda: self.r.set("k", "v")):
             self.r.client_pause(60000, all=False)
             self.assertEqual((memory.get("config"), cache.get("config"), self.r.get("config")), (b"preloaded",) * 3)
+            self.assert_heeds_signals(work)
             self.assertLess(self.while_it_waits(work, self.r.client_unpause), 0.25)
         for work in (lambda: memory.get("k"), lambda: "k" in cache, lambda: self.r.get("k")):
             # It ends by itself: nobody may end it either.
@@ -226,7 +222,4 @@ class Processes(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    outcome = unittest.main(exit=False, verbosity=0).result
-    bad = len(outcome.failures) + len(outcome.errors)
-    print(f"Python processes: {outcome.testsRun - bad} passed, {bad} failed")
-    sys.exit(bad != 0)
+    scene.main("Python processes")

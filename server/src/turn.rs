@@ -58,6 +58,8 @@ const EVENTS_MAX: usize = 1024;
 const SWEEP_MS: u64 = 1000;
 /// How long accepting rests after the system had no descriptor or memory for one more.
 const ACCEPT_REST_MS: u64 = 100;
+/// How long a thread without a bell waits before it tries again to get one.
+const BELL_REST_MS: u64 = 100;
 /// How much of the memory's chores is done at a time.
 const CHORES_US: u64 = 500;
 /// How soon what was swept is looked at again that somebody was reading.
@@ -108,6 +110,8 @@ pub struct Loop {
     revived: Vec<usize>,
     /// Rings when the thread's inbox gets something while it sleeps.
     bell: Option<OwnedFd>,
+    /// When it is tried again to hang it.
+    bell_due_ms: u64,
     /// There are more letters than one turn reads.
     more_mail: bool,
     pool: Pool,
@@ -151,6 +155,7 @@ impl Loop {
             cast: Cast::default(),
             revived: Vec::new(),
             bell: None,
+            bell_due_ms: 0,
             more_mail: false,
             number,
             poll,
@@ -185,8 +190,8 @@ impl Loop {
     pub fn run(mut self) {
         let _alarm = Alarm(self.process.clone());
         let mut events = Events::with_capacity(EVENTS_MAX);
-        self.hang_bell();
         while !self.process.is_stopping() {
+            self.hang_bell();
             let patience = self.patience_ms();
             self.turn(&mut events, patience);
         }
@@ -273,6 +278,9 @@ impl Loop {
         }
         if owes(self.process.memory.table()) {
             due_ms = due_ms.min(now_ms + OWED_MS);
+        }
+        if self.bell.is_none() {
+            due_ms = due_ms.min(self.bell_due_ms);
         }
         if let Some((until_ms, _)) = self.deadlines.first() {
             due_ms = due_ms.min(*until_ms);

@@ -22,7 +22,9 @@ use crate::segment::Segment;
 use crate::witness::{Life, Taken, Witness};
 use crate::{crash, fork, lock, recover};
 
-/// How long whoever looks after a gone seat frees what was retired there; the next one goes on.
+/// How long a thread that has found no free seat believes that there is none: to look means to try the locks of all.
+const TAKEN_REST: Duration = Duration::from_millis(100);
+/// How long whoever looks after a gone seat frees what was retired there at most; the next one goes on.
 const GONE_PATIENCE: Duration = Duration::from_millis(2);
 /// A seat keeps so many nodes of each class at hand as there are slabs, divided by this, and no less than the other.
 const CACHE_SHARE: u64 = 32;
@@ -75,6 +77,12 @@ thread_local! {
     static SEATS: RefCell<Vec<Rc<Seat>>> = const { RefCell::new(Vec::new()) };
     /// The seat that was used last by [`Segment::with_seat`], and its segment's id: one of [`SEATS`], or none.
     static LAST: Cell<(u64, *const Seat)> = const { Cell::new((0, std::ptr::null())) };
+    /// The segment in which all seats were taken when the thread looked last, and when that was.
+    static TAKEN: Cell<Option<(u64, Instant)>> = const { Cell::new(None) };
+}
+
+fn all_taken() -> Fault {
+    Fault::System(format!("all {} seats of the segment are taken: end some of the attached threads", layout::SEATS_MAX))
 }
 
 impl Segment {
@@ -131,6 +139,9 @@ impl Segment {
 
     #[cold]
     fn take_seat(self: &Arc<Segment>, seats: &RefCell<Vec<Rc<Seat>>>) -> Result<Rc<Seat>, Fault> {
+        if TAKEN.get().is_some_and(|(id, when)| id == self.id() && when.elapsed() < TAKEN_REST) {
+            return Err(all_taken());
+        }
         // A child of fork finds its parent's seats here: they are not its own, and dropping them must not release them.
         seats.borrow_mut().retain(|seat| seat.generation == fork::generation() && Arc::strong_count(&seat.segment) > 1);
         let seat = Rc::new(Seat::take(self)?);
@@ -165,7 +176,8 @@ impl Seat {
                 }
             }
         }
-        Err(Fault::System(format!("all {} seats of the segment are taken: end some of the attached threads", layout::SEATS_MAX)))
+        TAKEN.set(Some((segment.id(), Instant::now())));
+        Err(all_taken())
     }
 
     /// Takes up the words of seat `index`, which the caller has acquired.
@@ -435,31 +447,37 @@ impl Segment {
         }
     }
 
-    /// Looks after every seat: the dead are recovered, and what the gone have retired is freed. Answers how many were found dead.
+    /// Looks at every seat and recovers the dead. Answers how many there were.
     pub fn recover_dead(self: &Arc<Segment>) -> u64 {
-        let mut found = 0;
-        for index in 0..self.seats_high() {
-            let word = |word: u64| self.load(self.seat_at(index) + word);
-            match self.witness(index).life() {
-                Life::Held(_) => {}
-                // Whoever it was: an owner, or somebody who looked after one before us.
-                Life::Dead => {
-                    self.attend(index, &|_| {});
-                    found += 1;
-                }
-                // Nobody would free this, until the next thread happens to sit here.
-                Life::Free
-                    if word(at::RETIRED_HEAD) != word(at::RETIRED_TAIL)
-                        || word(at::INBOX_FIRST) != 0
-                        || word(at::OVERLAY_FIRST) != 0 && word(at::OVERLAY_NUMBER) != self.load(header::SNAPSHOT) =>
-                {
-                    self.attend(index, &|seat| {
-                        seat.reclaim_until(Instant::now() + GONE_PATIENCE);
-                    })
-                }
-                Life::Free => {}
+        // Whoever it was: an owner, or somebody who looked after one before us.
+        let dead = (0..self.seats_high()).filter(|index| matches!(self.witness(*index).life(), Life::Dead));
+        dead.map(|index| self.attend(index, &|_| {})).count() as u64
+    }
+
+    /// Frees what the gone have retired, one seat after the other, until a time, and of one seat in any case; the next call goes on with the next
+    /// seat. Nobody else would, until a thread happens to sit there. Answers whether it seems worth to go on at once.
+    pub fn free_gone(self: &Arc<Segment>, end: Instant) -> bool {
+        let (high, first) = (self.seats_high(), self.gone_next.load(Ordering::Relaxed));
+        let more = Cell::new(false);
+        for index in (0..high).map(|past| (first + past) % high).filter(|index| self.is_left_over(*index)) {
+            self.attend(index, &|seat| {
+                let more_here = seat.reclaim_until(end.min(Instant::now() + GONE_PATIENCE));
+                more.set(more.get() || more_here);
+            });
+            self.gone_next.store(index + 1, Ordering::Relaxed);
+            if Instant::now() >= end {
+                break;
             }
         }
-        found
+        more.get()
+    }
+
+    /// Whether nobody sits at a seat, and something lies there that may be freed.
+    fn is_left_over(&self, index: u64) -> bool {
+        let word = |word: u64| self.load(self.seat_at(index) + word);
+        matches!(self.witness(index).life(), Life::Free)
+            && (word(at::RETIRED_HEAD) != word(at::RETIRED_TAIL)
+                || word(at::INBOX_FIRST) != 0
+                || word(at::OVERLAY_FIRST) != 0 && word(at::OVERLAY_NUMBER) != self.load(header::SNAPSHOT))
     }
 }

@@ -35,6 +35,8 @@ pub struct Segment {
     id: u64,
     /// Bells that this process has rung.
     pub(crate) bells: Bells,
+    /// The seat at which this process looks next for what the gone have left.
+    pub(crate) gone_next: AtomicU64,
 }
 
 // SAFETY: all access to the mapping is through atomics or, for unpublished nodes, by their one owner (S1, S2).
@@ -57,6 +59,7 @@ impl Segment {
             reach: AtomicU64::new(0),
             id: IDS.fetch_add(1, Ordering::Relaxed),
             bells: Bells::default(),
+            gone_next: AtomicU64::new(0),
         }
     }
 

@@ -54,14 +54,16 @@ impl Table {
         let segment = self.segment();
         segment.publish(header::WARDEN, polder_base::time::now_ms());
         segment.recover_dead();
-        let mut due_ms = ROUND_MS;
-        if self.limits().active_expiry {
+        // Half of the time at most: what is due is due.
+        let mut due_ms = if segment.free_gone(Instant::now() + Duration::from_micros(budget_us / 2)) { 1 } else { ROUND_MS };
+        let stands_still = self.stands_still();
+        if self.limits().active_expiry && !stands_still {
             let begun = Instant::now();
             due_ms = due_ms.min(self.expire(end));
             self.count(Counter::ExpiryUs, begun.elapsed().as_micros() as u64);
         }
         // A limit that was lowered holds before somebody writes.
-        let evicts = self.limits().policy != Policy::NoEviction;
+        let evicts = self.limits().policy != Policy::NoEviction && !stands_still;
         if !self.sweep(end) || evicts && self.evict(Some(end)) && self.claimed() > self.limits().memory_max {
             due_ms = due_ms.min(1);
         }
@@ -75,6 +77,19 @@ impl Table {
             }
         }
         due_ms
+    }
+
+    /// Until when clients wait (CLIENT PAUSE), in milliseconds since the Unix epoch, and whether only those who write do. One load.
+    #[inline]
+    pub fn paused(&self) -> (u64, bool) {
+        let word = self.segment().load(header::PAUSE);
+        (word >> 1, word & 1 != 0)
+    }
+
+    /// Whether keys stay as they are while clients wait: what has expired is not seen, and goes when they go on. Nobody writes, so nothing is evicted.
+    fn stands_still(&self) -> bool {
+        let (until_ms, _) = self.paused();
+        until_ms != 0 && until_ms > polder_base::time::now_ms()
     }
 
     /// Collects what has expired; answers in how many milliseconds something else does.
@@ -175,6 +190,9 @@ impl Table {
     /// Takes away keys and fields that a reader has found expired ([`crate::Txn::take_stale`]), as far as nobody is in the way.
     #[cold]
     pub fn collect_stale(&self, keys: &[(Db, Vec<u8>)]) {
+        if self.stands_still() {
+            return;
+        }
         for (db, key) in keys {
             let root = self.segment().observe(directory::map_at(*db) + 8);
             // An expired key goes by being held. Whatever stands in the way: it stays expired, and the chores come by.
@@ -205,6 +223,9 @@ impl Table {
             return true;
         }
         let (mut draws, mut busy, mut evicted) = (0, 0, 0);
+        if self.claimed() > limits.memory_max && self.stands_still() {
+            return true;
+        }
         while self.claimed() > limits.memory_max {
             // Room shows only when enough of an extent is free: what it takes until then is spread over many calls.
             if evicted >= EVICTED_PER_CALL && self.claimed() <= limits.memory_max + limits.memory_max / 20 {

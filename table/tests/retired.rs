@@ -3,6 +3,7 @@
 mod common;
 
 use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 use common::Place;
 use polder_table::{New, Replaces};
@@ -10,6 +11,10 @@ use polder_values::{Kind, Value};
 
 /// Bytes that a record of 100 takes, with room to spare.
 const RECORD: u64 = 200;
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_millis(100)
+}
 
 fn retired(place: &Place) -> u64 {
     place.table.usage().retired
@@ -72,15 +77,52 @@ fn what_a_reader_holds_of_a_gone_thread_does_not_keep_the_rest() {
         });
         leaving.join().expect("no panic");
         assert!(retired(place) > 800 * 100, "the thread left {} bytes behind, so this test shows nothing", retired(place));
-        (0..3).for_each(|_| {
-            place.table.segment().recover_dead();
-        });
+        for _ in 0..3 {
+            place.table.segment().free_gone(soon());
+        }
         assert!((1..=200 * RECORD).contains(&retired(place)), "{} bytes are left", retired(place));
         done.send(()).expect("it waits");
         reader.join().expect("no panic");
     });
-    place.table.segment().recover_dead();
+    place.table.segment().free_gone(soon());
     assert_eq!(retired(place), 0);
+}
+
+#[test]
+fn what_gone_threads_have_left_is_freed_step_by_step_and_seat_by_seat() {
+    const THREADS: u64 = 12;
+    const RECORDS: u64 = 300;
+    let place = &Place::new();
+    let set_all = |thread: u64, value: u8| {
+        (0..RECORDS).for_each(|number| place.set(0, &(thread * RECORDS + number).to_le_bytes(), &[value; 100], None));
+    };
+    (0..THREADS).for_each(|thread| set_all(thread, 1));
+    let snapshot = place.table.snapshot(&mut || true).expect("nobody is in the way");
+    // All at once, so that each has a seat of its own.
+    let barrier = &std::sync::Barrier::new(THREADS as usize);
+    std::thread::scope(|scope| {
+        let leave = |thread| {
+            scope.spawn(move || {
+                set_all(thread, 2);
+                barrier.wait();
+            })
+        };
+        // Joined, not only awaited: their seats are free then.
+        let threads: Vec<_> = (0..THREADS).map(leave).collect();
+        threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+    });
+    let left = retired(place);
+    assert!(left > THREADS * RECORDS * 100, "{left} bytes were left behind");
+    // As long as they are held there is no haste, however many they are.
+    assert!((0..3 * THREADS).all(|_| !place.table.segment().free_gone(Instant::now())));
+    drop(snapshot);
+    while place.table.reclaim() {}
+    for _ in 0..4 * THREADS {
+        let before = retired(place);
+        place.table.segment().free_gone(Instant::now());
+        assert!(before - retired(place) <= 2 * RECORDS * RECORD, "{} bytes in one step", before - retired(place));
+    }
+    assert!(retired(place) < RECORDS * 100, "{} of {left} bytes are left", retired(place));
 }
 
 #[test]

@@ -4,8 +4,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use polder_engine::{Caller, Error, Item, Memory, Options};
+use polder_engine::{Caller, Error, Item, Memory, Options, Protocol, Session};
 use polder_testkit::answer::Answer;
+use polder_testkit::gather::Gather;
 use polder_testkit::process::{Server, polder};
 use polder_testkit::resp::Connection;
 
@@ -179,4 +180,48 @@ fn a_pause_holds_callers_back() {
     assert!(!writer.is_finished());
     client.call(&["CLIENT", "UNPAUSE"]).expect("a reply");
     assert_eq!(writer.join().expect("no panic"), Ok(()));
+}
+
+/// Makes a call that no pause holds back.
+fn force(memory: &Memory, args: &[&[u8]]) -> Answer {
+    let mut reply = Gather::new(Protocol::Resp2);
+    memory.execute(&mut Session::default(), memory.host(), args, &mut reply);
+    reply.answer().expect("a reply")
+}
+
+#[test]
+fn a_call_that_waits_takes_nothing_during_a_pause() {
+    let scene = Scene::new("postponed");
+    let (number, thread) = scene.waiting("list");
+    let mut begun = Caller::new(&scene.memory);
+    assert!(begun.start(&["BZPOPMIN", "z", "60"]).expect("begun").is_none());
+    let mut brief = Caller::new(&scene.memory);
+    assert!(brief.start(&["BLPOP", "list", "0.3"]).expect("begun").is_none());
+    let mut client = scene.client();
+    // Until the other one waits.
+    let flags = format!("id={number} ");
+    let waits = |text: String| text.split("\\n").any(|line| line.contains(&flags) && line.contains("flags=b"));
+    while !waits(client.call(&["CLIENT", "LIST"]).expect("a reply").shown()) {}
+    client.call(&["CLIENT", "PAUSE", "60000", "WRITE"]).expect("a reply");
+    force(&scene.memory, &[b"RPUSH", b"list", b"element"]);
+    force(&scene.memory, &[b"ZADD", b"z", b"1", b"m"]);
+    let paused = Instant::now();
+    let mut ended = false;
+    while paused.elapsed() < Duration::from_millis(500) {
+        assert!(begun.resume().expect("it waits").is_none());
+        assert!(begun.until_ms().is_some_and(|until_ms| until_ms < u64::MAX), "it is to look again");
+        // A timeout ends what waits, and takes nothing either.
+        ended = ended || brief.resume().expect("it waits").is_some_and(|answer| answer.item() == Item::Null);
+        begun.rest(Duration::from_millis(5)).expect("it may");
+    }
+    assert!(ended && !thread.is_finished());
+    assert_eq!(force(&scene.memory, &[b"LLEN", b"list"]), Answer::Integer(1));
+    assert_eq!(force(&scene.memory, &[b"ZCARD", b"z"]), Answer::Integer(1));
+    client.call(&["CLIENT", "UNPAUSE"]).expect("a reply");
+    assert_eq!(thread.join().expect("no panic"), Ok(false));
+    let unpaused = Instant::now();
+    while begun.resume().expect("it waits").is_none() {
+        assert!(unpaused.elapsed() < PATIENCE);
+        begun.rest(Duration::from_millis(5)).expect("it may");
+    }
 }

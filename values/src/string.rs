@@ -67,7 +67,7 @@ pub fn make<'a>(nodes: &dyn Nodes, bytes: &'a [u8]) -> Result<Value<'a>, Fault> 
 /// As [`make`].
 pub fn make_tree(nodes: &dyn Nodes, bytes: &[u8]) -> Result<Root, Fault> {
     if bytes.len() as u64 > LEN_MAX {
-        return Err(Fault::Full(format!("a string of {} bytes is longer than any can be, {LEN_MAX} bytes", bytes.len())));
+        return Err(Fault::TooLarge(format!("a string of {} bytes is longer than any can be, {LEN_MAX} bytes", bytes.len())));
     }
     let mut builder = Builder::new();
     for chunk in bytes.chunks(CHUNK) {
@@ -190,7 +190,7 @@ pub fn gather(nodes: &dyn Nodes, value: &Value<'_>, start: u64, end: u64) -> Res
         checked_height(root)?;
     }
     let (len, mut bytes) = (end.min(len(value)).saturating_sub(start), Vec::new());
-    bytes.try_reserve_exact(len as usize).map_err(|_| Fault::Full(format!("this process has no memory for {len} bytes")))?;
+    bytes.try_reserve_exact(len as usize).map_err(|_| Fault::TooLarge(format!("this process has no memory for {len} bytes")))?;
     for piece in pieces(nodes, *value, start, end) {
         bytes.extend_from_slice(piece?.bytes());
     }

@@ -142,14 +142,19 @@ fn pop_named(call: &mut Call<'_>, key: &[u8], held: &Held<'_>, end: End, count: 
 pub(super) fn blmpop(call: &mut Call<'_>) -> Outcome {
     let (keys, end, count) = many(&call.args[2..])?;
     let timeout_ms = seconds(call.args[1])?;
-    match first(call, keys)? {
+    let mut yields = false;
+    match first_for_us(call, keys, &mut yields)? {
         Some((key, held)) => pop_named(call, key, &held, end, count),
-        None => wait(call, keys, timeout_ms, Otherwise::NullArray),
+        None => wait(call, keys, timeout_ms, Otherwise::NullArray, yields),
     }
 }
 
-fn wait(call: &mut Call<'_>, keys: &[&[u8]], timeout_ms: u64, otherwise: Otherwise) -> Outcome {
-    call.wait(Wait { kind: Kind::List, keys, timeout_ms, otherwise, memo: Vec::new() })
+fn first_for_us<'c, 'k>(call: &Call<'c>, keys: &[&'k [u8]], yields: &mut bool) -> Result<Option<(&'k [u8], Held<'c>)>, Stop> {
+    call.first_for_us(Kind::List, keys, yields, find)
+}
+
+fn wait(call: &mut Call<'_>, keys: &[&[u8]], timeout_ms: u64, otherwise: Otherwise, yields: bool) -> Outcome {
+    call.wait(Wait { kind: Kind::List, keys, timeout_ms, otherwise, memo: Vec::new(), yields })
 }
 
 pub(super) fn blpop(call: &mut Call<'_>) -> Outcome {
@@ -163,13 +168,14 @@ pub(super) fn brpop(call: &mut Call<'_>) -> Outcome {
 fn blocking_pop(call: &mut Call<'_>, end: End) -> Outcome {
     let (timeout, keys) = call.args[1..].split_last().ok_or(SYNTAX)?;
     let timeout_ms = seconds(timeout)?;
-    match first(call, keys)? {
+    let mut yields = false;
+    match first_for_us(call, keys, &mut yields)? {
         Some((key, held)) => {
             call.reply.array(2);
             call.reply.bulk(key);
             pop_one(call, key, &held, end)
         }
-        None => wait(call, keys, timeout_ms, Otherwise::NullArray),
+        None => wait(call, keys, timeout_ms, Otherwise::NullArray, yields),
     }
 }
 
@@ -196,9 +202,14 @@ pub(super) fn brpoplpush(call: &mut Call<'_>) -> Outcome {
 /// Moves an element from one list to another, or from one end to the other. Without one it waits, or answers with nothing.
 fn shift(call: &mut Call<'_>, from: End, to: End, timeout_ms: Option<u64>) -> Outcome {
     let (source, target) = (call.args[1], call.args[2]);
-    let Some(held) = find(call, source)? else {
+    let mut yields = false;
+    let held = match timeout_ms {
+        Some(_) => first_for_us(call, &[source], &mut yields)?.map(|(_, held)| held),
+        None => find(call, source)?,
+    };
+    let Some(held) = held else {
         if let Some(timeout_ms) = timeout_ms {
-            return wait(call, &[source], timeout_ms, Otherwise::Null);
+            return wait(call, &[source], timeout_ms, Otherwise::Null, yields);
         }
         call.reply.null();
         return Ok(());

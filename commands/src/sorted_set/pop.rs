@@ -170,9 +170,9 @@ impl<'a> Several<'a> {
         Ok(Several { keys, end, count })
     }
 
-    /// Pops from the first key that is there; answers whether one was.
-    fn pop(&self, call: &mut Call<'_>) -> Result<bool, Stop> {
-        let Some((key, found)) = first_there(call, self.keys)? else { return Ok(false) };
+    /// Pops from a key, if one was there; answers whether one was.
+    fn pop(&self, call: &mut Call<'_>, there: Option<(&[u8], Found<'_>)>) -> Result<bool, Stop> {
+        let Some((key, found)) = there else { return Ok(false) };
         call.reply.array(2);
         call.reply.bulk(key);
         pop(call, key, found, self.end, self.count, Show::Pairs)?;
@@ -182,7 +182,8 @@ impl<'a> Several<'a> {
 
 pub(super) fn zmpop(call: &mut Call<'_>) -> Outcome {
     let several = Several::read(&call.args[1..])?;
-    if !several.pop(call)? {
+    let there = first_there(call, several.keys)?;
+    if !several.pop(call, there)? {
         call.reply.null_array();
     }
     Ok(())
@@ -191,10 +192,12 @@ pub(super) fn zmpop(call: &mut Call<'_>) -> Outcome {
 pub(super) fn wait_for_several(call: &mut Call<'_>) -> Outcome {
     let several = Several::read(&call.args[2..])?;
     let timeout_ms = seconds(call.args[1])?;
-    if several.pop(call)? {
+    let mut yields = false;
+    let there = call.first_for_us(Kind::SortedSet, several.keys, &mut yields, find)?;
+    if several.pop(call, there)? {
         return Ok(());
     }
-    wait(call, several.keys, timeout_ms)
+    wait(call, several.keys, timeout_ms, yields)
 }
 
 pub(super) fn wait_for_min(call: &mut Call<'_>) -> Outcome {
@@ -209,16 +212,17 @@ fn wait_for_one(call: &mut Call<'_>, end: End) -> Outcome {
     let last = call.args.len() - 1;
     let timeout_ms = seconds(call.args[last])?;
     let keys = &call.args[1..last];
-    match first_there(call, keys)? {
+    let mut yields = false;
+    match call.first_for_us(Kind::SortedSet, keys, &mut yields, find)? {
         Some((key, found)) => {
             call.reply.array(3);
             call.reply.bulk(key);
             pop(call, key, found, end, 1, Show::Flat)
         }
-        None => wait(call, keys, timeout_ms),
+        None => wait(call, keys, timeout_ms, yields),
     }
 }
 
-fn wait(call: &mut Call<'_>, keys: &[&[u8]], timeout_ms: u64) -> Outcome {
-    call.wait(Wait { kind: Kind::SortedSet, keys, timeout_ms, otherwise: Otherwise::NullArray, memo: Vec::new() })
+fn wait(call: &mut Call<'_>, keys: &[&[u8]], timeout_ms: u64, yields: bool) -> Outcome {
+    call.wait(Wait { kind: Kind::SortedSet, keys, timeout_ms, otherwise: Otherwise::NullArray, memo: Vec::new(), yields })
 }

@@ -125,7 +125,9 @@ fn ids_of(memo: &[u8]) -> Vec<Id> {
 /// Nothing could be served: the call waits, or says so.
 fn finish(call: &mut Call<'_>, request: &Request<'_>, memo: Vec<u8>) -> Outcome {
     match request.timeout_ms {
-        Some(timeout_ms) => call.wait(Wait { kind: Kind::Stream, keys: request.keys, timeout_ms, otherwise: Otherwise::NullArray, memo }),
+        Some(timeout_ms) => {
+            call.wait(Wait { kind: Kind::Stream, keys: request.keys, timeout_ms, otherwise: Otherwise::NullArray, memo, yields: false })
+        }
         None => {
             call.reply.null_array();
             Ok(())

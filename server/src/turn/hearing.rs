@@ -4,7 +4,8 @@
 //! what follows stays unexecuted. It is run again where it is woken, in the middle of a turn; the connection goes on with the next.
 use mio::unix::SourceFd;
 use polder_base::Protocol;
-use polder_commands::{Host, Progress, Session, elsewhere, give_up, pubsub, resume, waiting};
+use polder_commands::{Host, Progress, Session, elsewhere, give_up, pubsub, resume, time_out, waiting};
+use polder_engine::Table;
 use polder_hub::ask::{self, Asker};
 use polder_hub::track::{close_turn, counts, limit};
 use polder_hub::{Delivery, Hearer, attend, hear};
@@ -12,8 +13,11 @@ use polder_hub::{Delivery, Hearer, attend, hear};
 use super::*;
 
 impl Loop {
-    /// Makes the thread able to hear. Where no bell can be made it looks by itself each time it wakes.
+    /// Makes the thread able to hear, if it is not yet. Where no seat or no bell is to be had it looks by itself each time it wakes, and tries again.
     pub(super) fn hang_bell(&mut self) {
+        if self.bell.is_some() || self.ended_us / 1000 < self.bell_due_ms {
+            return;
+        }
         let process = self.process.clone();
         let table = process.memory.table();
         let bell = attend(table).and_then(|()| table.seat()).and_then(|seat| seat.bell());
@@ -31,7 +35,11 @@ impl Loop {
                 }
                 ask::serve(table);
             }
-            Err(fault) => tracing::warn!(%fault, "this thread cannot be woken by other processes: their messages wait until it wakes"),
+            Err(fault) => {
+                if std::mem::replace(&mut self.bell_due_ms, self.ended_us / 1000 + BELL_REST_MS) == 0 {
+                    tracing::warn!(%fault, "this thread cannot be woken by other processes yet: their messages wait until it wakes");
+                }
+            }
         }
     }
 
@@ -151,13 +159,20 @@ impl Loop {
 
     /// Ends a client's wait without what it waited for.
     pub(super) fn give_up(&mut self, client: u64, with_error: bool) {
+        self.end_wait_by(client, |table, session, host, output| give_up(table, session, host, with_error, output));
+    }
+
+    /// Ends a client's wait by a function that answers its call.
+    fn end_wait_by(&mut self, client: u64, end: impl FnOnce(&Table, &mut Session, &dyn Host, &mut Output)) {
         self.end_cast();
         let Some(&slot) = self.slots_by_client.get(&client) else { return };
         let Some(connection) = self.slots[slot].as_mut().filter(|connection| connection.waits()) else { return };
         let until_ms = connection.session.waiting.as_ref().map_or(0, |waiting| waiting.until_ms);
         let Connection { session, output, .. } = &mut **connection;
         output.lend(|| self.pool.take());
-        give_up(self.process.memory.table(), session, &*self.process, with_error, output);
+        session.turn_ms = self.now_ms;
+        session.patience_us = self.patience_us;
+        end(self.process.memory.table(), session, &*self.process, output);
         self.end_wait(slot, until_ms);
     }
 
@@ -181,7 +196,7 @@ impl Loop {
             self.deadlines.pop_first();
             // Unless somebody has unblocked it: that is told by a letter.
             if self.process.clients.find(client).is_some_and(|record| record.claim_wait()) {
-                self.give_up(client, false);
+                self.end_wait_by(client, |table, session, host, output| time_out(table, session, host, output));
             }
         }
         self.send_told();

@@ -636,5 +636,5 @@ fn successor(number: u32) -> Result<u32, Fault> {
     number
         .checked_add(1)
         .filter(|next| *next < u32::MAX)
-        .ok_or_else(|| Fault::Full("the stream has had too many groups or consumers".into()))
+        .ok_or_else(|| Fault::TooLarge("the stream has had too many groups or consumers".into()))
 }
