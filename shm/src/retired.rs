@@ -73,6 +73,19 @@ pub(crate) struct Pass {
     cursor: u64,
 }
 
+/// A block of the list, the last in which an entry was sought; nothing of it is shared.
+#[derive(Clone, Copy)]
+pub(crate) struct Entries {
+    /// The index of the first entry of it, and where that lies.
+    first: u64,
+    begin: u64,
+}
+
+impl Entries {
+    /// Those of no block.
+    pub(crate) const NONE: Entries = Entries { first: 2 * INDEX_MAX, begin: 0 };
+}
+
 /// What a look has come to.
 struct Look {
     seen: u64,
@@ -120,7 +133,7 @@ impl Seat {
         if self.get(at::EXPANDING) > self.get(at::RETIRED_TAIL) || self.get(at::EXPANDING).wrapping_sub(1) < begin {
             self.set(at::EXPANDING, 0);
         }
-        *self.retired_blocks.borrow_mut() = retired;
+        *self.blocks_mut() = retired;
         self.find_overlay();
         self.reclaim_at.set(self.get(at::RETIRED_TAIL) + BATCH);
         // Where the last owner of the seat had come to: each of those who look after it may have time for some of it alone.
@@ -148,10 +161,26 @@ impl Seat {
         blocks
     }
 
+    #[inline(always)]
     fn entry_at(&self, index: u64) -> u64 {
+        let near = self.near_entries.get();
+        let past = index.wrapping_sub(near.first);
+        if past < ENTRIES { near.begin + past * 16 } else { self.find_entry(index) }
+    }
+
+    #[cold]
+    fn find_entry(&self, index: u64) -> u64 {
         let blocks = self.retired_blocks.borrow();
         let past = index - self.segment.load(blocks[0] + FIRST_INDEX);
-        blocks[(past / ENTRIES) as usize] + HEAD_BYTES + past % ENTRIES * 16
+        let begin = blocks[(past / ENTRIES) as usize] + HEAD_BYTES;
+        self.near_entries.set(Entries { first: index - past % ENTRIES, begin });
+        begin + past % ENTRIES * 16
+    }
+
+    /// The list's blocks change.
+    fn blocks_mut(&self) -> std::cell::RefMut<'_, Vec<u64>> {
+        self.near_entries.set(Entries::NONE);
+        self.retired_blocks.borrow_mut()
     }
 
     /// The index of the first entry for which there is no room.
@@ -181,11 +210,12 @@ impl Seat {
                 self.segment.publish(last + NEXT, inline);
                 inline
             };
-            self.retired_blocks.borrow_mut().push(block);
+            self.blocks_mut().push(block);
         }
     }
 
     /// Writes entry `index`; it counts once the tail has passed it.
+    #[inline]
     pub(crate) fn write_retired(&self, index: u64, offset: u64, whole: bool, epoch: u64) {
         let entry = self.entry_at(index);
         self.segment.store(entry, offset | if whole { WHOLE } else { 0 });
@@ -203,10 +233,10 @@ impl Seat {
         NodeHeader(self.segment.load(offset)).kind().is_some_and(NodeKind::has_refs)
     }
 
-    /// Reclaims when enough entries have come together.
+    /// Reclaims when enough entries have come together: at the end of our pin, which would hold back all that has come since it began.
     #[inline]
     pub(crate) fn reclaim_if_due(&self) {
-        if self.get(at::RETIRED_TAIL) >= self.reclaim_at.get() {
+        if self.get(at::RETIRED_TAIL) >= self.reclaim_at.get() && !self.is_pinned() {
             self.reclaim();
         }
     }
@@ -291,15 +321,22 @@ impl Seat {
         let (begin, end) = (pass.cursor, self.get(at::RETIRED_TAIL));
         let stop = end.min(begin + most);
         let (mut freed, mut trees) = (0, false);
+        // What was retired before is free, whenever it was born: mostly everything.
+        let oldest = pins.iter().map(|(lower, _)| *lower).min().unwrap_or(u64::MAX);
         for index in begin..stop {
             // Whom a pin holds back shows in nodes that nobody has looked at for long.
             if index + AHEAD < stop {
-                self.segment.prefetch(self.segment.load(self.entry_at(index + AHEAD)) & !WHOLE);
+                let entry = self.entry_at(index + AHEAD);
+                let what = self.segment.load(entry);
+                if what & WHOLE != 0 || self.segment.load(entry + 8) >= oldest {
+                    self.segment.prefetch(what & !WHOLE);
+                }
             }
             let entry = self.entry_at(index);
             let (what, epoch) = (self.segment.load(entry), self.segment.load(entry + 8));
             let offset = what & !WHOLE;
-            if what != 0 && (!self.segment.check(offset, HEADER_BYTES) || self.free_for_all(offset, epoch, pins)) {
+            let is_free = || epoch < oldest || !self.segment.check(offset, HEADER_BYTES) || self.free_for_all(offset, epoch, pins);
+            if what != 0 && is_free() {
                 self.free_entry(index, entry, what, epoch);
             }
             if self.segment.load(entry) == 0 {
@@ -379,9 +416,6 @@ impl Seat {
     }
 
     fn free_for_all(&self, offset: u64, retired: u64, pins: &[(u64, u64)]) -> bool {
-        if pins.iter().all(|(lower, _)| retired < *lower) {
-            return true;
-        }
         pins.iter().all(|pin| !self.is_held(offset, retired, *pin))
     }
 
@@ -472,7 +506,7 @@ impl Seat {
             } else {
                 self.unchain(first, self.base + at::RETIRED_FIRST, next);
             }
-            self.retired_blocks.borrow_mut().remove(0);
+            self.blocks_mut().remove(0);
         }
     }
 
@@ -487,7 +521,7 @@ impl Seat {
             } else {
                 self.unchain(last, last_but_one + NEXT, 0);
             }
-            self.retired_blocks.borrow_mut().pop();
+            self.blocks_mut().pop();
         }
     }
 

@@ -17,7 +17,7 @@ use polder_base::Fault;
 
 use crate::class::CLASSES;
 use crate::layout::{self, header, seat as at};
-use crate::retired::Pass;
+use crate::retired::{Entries, Pass};
 use crate::segment::Segment;
 use crate::witness::{Life, Taken, Witness};
 use crate::{crash, fork, lock, recover};
@@ -41,6 +41,7 @@ pub struct Seat {
     pub(crate) journal_blocks: RefCell<Vec<u64>>,
     /// Blocks of the retired list, in order.
     pub(crate) retired_blocks: RefCell<Vec<u64>>,
+    pub(crate) near_entries: Cell<Entries>,
     /// The last block of what was saved for a snapshot; 0 without one.
     pub(crate) overlay_last: Cell<u64>,
     /// The slab that served each class last: tried first.
@@ -189,6 +190,7 @@ impl Seat {
             index,
             journal_blocks: RefCell::default(),
             retired_blocks: RefCell::default(),
+            near_entries: Cell::new(Entries::NONE),
             overlay_last: Cell::new(0),
             slab_cursor: [const { Cell::new(u32::MAX) }; CLASSES],
             waited_in_vain: Cell::new(None),
@@ -328,7 +330,14 @@ impl Seat {
         self.pins.set(pins);
         if pins == 0 {
             self.own(at::PIN_LOWER).store(at::NO_PIN, Ordering::Release);
+            self.reclaim_if_due();
         }
+    }
+
+    /// Whether something of ours is pinned, or the seat is not ours at all: a forked child's copy of its parent's.
+    #[inline]
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.pins.get() != 0 || self.owned && !self.is_own()
     }
 
     /// Lifts a designated word (S2), a lower bound, to the greatest value: until [`Seat::land`], who finds something lower says so

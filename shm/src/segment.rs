@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use polder_base::Ref;
 
 use crate::bell::Bells;
-use crate::class::{CLASSES, SIZES, SLAB_BYTES};
+use crate::class::{CLASSES, SIZES, SLAB_BYTES, begins_at};
 use crate::crash;
 use crate::layout::{self, Geometry, header, seat};
 use crate::mapping::Mapping;
@@ -184,17 +184,22 @@ impl Segment {
         if offset >= self.geometry.ceiling || lines > (self.geometry.ceiling - offset).div_ceil(64) {
             return;
         }
-        for at in (0..lines).map(|line| offset + line * 64) {
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: a prefetch has no effect on memory and the address is inside the mapping.
-            unsafe {
-                std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(self.address(at) as *const i8);
-            }
-            #[cfg(target_arch = "aarch64")]
-            // SAFETY: as above.
-            unsafe {
-                std::arch::asm!("prfm pldl1keep, [{0}]", in(reg) self.address(at), options(nostack, preserves_flags, readonly));
-            }
+        let (fours, ones) = (lines / 4, lines % 4);
+        (0..fours).for_each(|four| (0..4).for_each(|line| self.fetch(offset + (four * 4 + line) * 64)));
+        (0..ones).for_each(|line| self.fetch(offset + (fours * 4 + line) * 64));
+    }
+
+    #[inline(always)]
+    fn fetch(&self, at: u64) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch has no effect on memory and the address is inside the mapping.
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(self.address(at) as *const i8);
+        }
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: as above.
+        unsafe {
+            std::arch::asm!("prfm pldl1keep, [{0}]", in(reg) self.address(at), options(nostack, preserves_flags, readonly));
         }
     }
 
@@ -230,7 +235,7 @@ impl Segment {
     /// The class of the node that begins exactly at `offset`, if one can.
     pub(crate) fn node_class(&self, offset: u64) -> Option<usize> {
         let (slab, class) = self.class_at(offset)?;
-        (offset - self.slab_at(slab)).is_multiple_of(class_bytes(class)).then_some(class)
+        begins_at(class, offset - self.slab_at(slab)).then_some(class)
     }
 
     /// Slabs backed by memory.
