@@ -9,20 +9,22 @@ use crate::bucket::{LINE_WORDS, UNITS};
 use crate::directory::Bucket;
 use crate::entry::{self, UNIT_BYTES};
 use polder_base::{Fault, Ref};
-use polder_shm::class::SIZES;
 use polder_shm::node::{HEADER_BYTES, NodeHeader, NodeKind};
 use polder_shm::{Lens, Segment, offset_of};
 
 const DAMAGED: Fault = Fault::Damaged { what: "a node" };
 
-/// A node's header, if the reference names a node at all (S5: place, class, kind, length).
+/// A node's header, if the reference names what may be a node (S5: place, kind, length). Whether one of that size lies there, `verify` knows: the
+/// slab's own words would be one more cache line for each node that is read.
 #[inline]
 pub fn header(segment: &Segment, node: Ref) -> Result<(NodeHeader, NodeKind), Fault> {
     let offset = offset_of(node);
-    let Some((_, class)) = segment.class_at(offset) else { return Err(DAMAGED) };
+    if !segment.has_node(offset, HEADER_BYTES) {
+        return Err(DAMAGED);
+    }
     let header = NodeHeader(segment.load(offset));
     let Some(kind) = header.kind() else { return Err(DAMAGED) };
-    if header.length() + HEADER_BYTES as usize > SIZES[class] as usize {
+    if !segment.has_node(offset, HEADER_BYTES + header.length() as u64) {
         return Err(DAMAGED);
     }
     Ok((header, kind))

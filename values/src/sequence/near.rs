@@ -55,8 +55,8 @@ impl Way {
 
     /// Goes on to the last child that does not begin behind the word.
     #[inline]
-    fn descend(&mut self, inner: &Inner<'_>, level: u8) {
-        let index = inner.last_upto_near(self.word, self.guess(inner.len()));
+    fn descend(&mut self, inner: &Inner<'_>, guess: usize, level: u8) {
+        let index = inner.last_upto_near(self.word, guess);
         let first = inner.word(index);
         if index + 1 < inner.len() {
             self.words.1 = inner.word(index + 1);
@@ -91,14 +91,14 @@ fn descend_all(nodes: &dyn Nodes, tree: &Tree, words: impl Iterator<Item = u64>)
     let bounds = if height == 0 { (0, u64::MAX) } else { Inner::read(nodes, tree.root)?.bounds() };
     let mut ways: SmallVec<[Way; 128]> =
         words.map(|word| Way { word, node: tree.root, path: [0; LEVELS], words: bounds, tied: false, left: false }).collect();
-    let mut inners: SmallVec<[Inner<'_>; 128]> = SmallVec::new();
+    let mut inners: SmallVec<[(Inner<'_>, usize); 128]> = SmallVec::new();
     for level in (0..height).rev() {
         let lines = if level == 0 { HEAD_LINES } else { 1 };
         // The root is the same for all.
         if level + 1 == height {
             let root = Inner::read(nodes, tree.root)?;
             for way in &mut ways {
-                way.descend(&root, level);
+                way.descend(&root, way.guess(root.len()), level);
                 nodes.prefetch(way.node, 0, lines);
             }
             continue;
@@ -109,10 +109,10 @@ fn descend_all(nodes: &dyn Nodes, tree: &Tree, words: impl Iterator<Item = u64>)
             let guess = way.guess(inner.len());
             nodes.prefetch(way.node, inner.place_of_word(guess), 1);
             nodes.prefetch(way.node, inner.place_of_node(guess), 1);
-            inners.push(inner);
+            inners.push((inner, guess));
         }
-        for (way, inner) in ways.iter_mut().zip(&inners) {
-            way.descend(inner, level);
+        for (way, (inner, guess)) in ways.iter_mut().zip(&inners) {
+            way.descend(inner, *guess, level);
             nodes.prefetch(way.node, 0, lines);
         }
     }
