@@ -12,6 +12,7 @@ use polder_table::{Mode, Sight, Stop, Table};
 
 use crate::call::{Call, Outcome, SessionCall};
 use crate::grammar::{Begin, Find, Shape};
+use crate::settings::Settings;
 
 /// Redis's command flags, as bits. READONLY and WRITE are set by [`read`] and [`write`].
 pub type Flags = u32;
@@ -115,9 +116,19 @@ pub enum Common<'a> {
     Program { by_sha: bool, program: &'a [u8], key: Option<&'a [u8]> },
 }
 
-/// A command's short way for its commonest form, without a transaction of its own: table, where its key belongs, arguments, the
-/// time (ms), reply. Answers false, having done and written nothing, where the form is another one or anything is in the way.
-pub type Quick = fn(&Table, &Sight, &[&[u8]], u64, &mut dyn Reply) -> bool;
+/// A call that may go its command's short way.
+pub struct Short<'c> {
+    pub table: &'c Table,
+    /// Where its key belongs.
+    pub sight: &'c Sight,
+    pub args: &'c [&'c [u8]],
+    pub now_ms: u64,
+    pub settings: &'c Settings,
+}
+
+/// A command's short way for its commonest form, without a transaction of its own. Answers false, having done and written nothing, where the form is
+/// another one or anything is in the way.
+pub type Quick = fn(&Short<'_>, &mut dyn Reply) -> bool;
 
 /// Runs calls of one command on one key that follow each other in a pipeline, all inside one transaction: what each of them would open and
 /// publish is opened and published once; of a command that only reads, its calls find the key once. Answers how many of the first ones it has run and answered (0: none), the
@@ -364,16 +375,18 @@ impl Command {
         self.has(READONLY) && !self.has(GROWS | BLOCKING | PUBSUB | SCRIPTS) && self.has_one_key()
     }
 
-    /// What a call may share a transaction by: short writes that do not wait, and reads, if they have no short way and their row says nothing else.
+    /// What a call may share a transaction by: short writes that do not wait, and reads, if they have no short way (or one for many calls as well) and
+    /// their row says nothing else.
     #[inline]
     pub fn common<'a>(&self, args: &[&'a [u8]]) -> Option<Common<'a>> {
         if let Some(shares) = self.shares {
             return shares(args);
         }
-        if self.quick.is_none() && self.reads_one_key() && matches!(self.run, Run::Table(Mode::Read, _)) {
+        let shares = self.quick.is_none() || self.many.is_some();
+        if shares && self.reads_one_key() && matches!(self.run, Run::Table(Mode::Read, _)) {
             return args.get(1).copied().map(Common::Reads);
         }
-        let is_short = self.quick.is_none() && self.has(FAST) && !self.has(BLOCKING) && matches!(self.run, Run::Table(Mode::Write, _));
+        let is_short = shares && self.has(FAST) && !self.has(BLOCKING) && matches!(self.run, Run::Table(Mode::Write, _));
         if is_short && self.has_one_key() { args.get(1).copied().map(Common::Key) } else { None }
     }
 

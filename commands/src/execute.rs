@@ -18,7 +18,9 @@ use polder_table::{Counter, Db, Mode, Sight, Stop, Table, Txn};
 use smallvec::SmallVec;
 
 use crate::call::{Call, Outcome, SessionCall, WRONG_TYPE};
-use crate::command::{BLOCKING, CONTAINER, Command, FAST, GROWS, MAY_WRITE, NO_AUTH, NO_MULTI, PUBSUB, Quick, READONLY, Run, SCRIPTS};
+use crate::command::{
+    BLOCKING, CONTAINER, Command, FAST, GROWS, MAY_WRITE, NO_AUTH, NO_MULTI, PUBSUB, Quick, READONLY, Run, SCRIPTS, Short,
+};
 use crate::lookup::{find, find_subcommand};
 use crate::metrics::recorder::Watch;
 use crate::persistence::has_save_points;
@@ -147,11 +149,12 @@ fn run_shortest(
     args: &[&[u8]],
     reply: &mut dyn Reply,
 ) -> bool {
-    let passed = host.recorder().pass(host.settings(), command);
-    let watch = (!passed).then(|| host.recorder().begin(host.settings(), command));
-    if !quick(table, sight, args, session.clock_ms(), reply) {
+    let (recorder, settings) = (host.recorder(), host.settings());
+    let passed = recorder.pass(settings, command);
+    let watch = (!passed).then(|| recorder.begin(settings, command));
+    if !quick(&Short { table, sight, args, now_ms: session.clock_ms(), settings }, reply) {
         if passed {
-            host.recorder().take_back(command);
+            recorder.take_back(command);
         }
         return false;
     }

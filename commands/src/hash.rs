@@ -12,10 +12,11 @@ use crate::call::{Call, Outcome, integer, is_whole};
 use crate::collection::{named, reply_part};
 use crate::command::{Command, FAST, GROWS, read, write};
 use crate::execute::wrong_arity;
-use crate::settings::id;
+use crate::settings::{Settings, id};
 use crate::string::number_mode;
 
 mod expiry;
+mod quick;
 mod walk;
 
 pub(crate) use walk::count;
@@ -151,6 +152,7 @@ pub const COMMANDS: &[Command] = &[
         .touches(UPDATES)
         .since("2.0.0")
         .costs(EACH)
+        .quick(quick::hset)
         .many(hset_many)
         .about("Creates or modifies the value of a field in a hash."),
     write(
@@ -197,7 +199,10 @@ const PURGED_PER_WRITE: u64 = 64;
 
 /// Up to where OBJECT ENCODING calls a hash small.
 pub(crate) fn thresholds(call: &Call<'_>) -> Thresholds {
-    let settings = call.host.settings();
+    thresholds_of(call.host.settings())
+}
+
+fn thresholds_of(settings: &Settings) -> Thresholds {
     Thresholds {
         entries: settings.number(const { id("hash-max-listpack-entries") }) as u64,
         value: settings.number(const { id("hash-max-listpack-value") }) as u64,

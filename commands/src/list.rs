@@ -15,6 +15,7 @@ use crate::settings::id;
 
 mod edit;
 mod pop;
+mod quick;
 mod search;
 
 /// The family's rows.
@@ -72,6 +73,7 @@ pub const COMMANDS: &[Command] = &[
         .with(FAST)
         .touches(&["RW access delete"])
         .costs("O(log(N) + M) where N is the length of the list and M the number of elements returned.")
+        .quick(quick::lpop)
         .many(pop::lpop_many)
         .about("Returns and removes one or more elements from the beginning of a list."),
     read("LPOS", "key element [RANK rank] [COUNT num-matches] [MAXLEN len]", search::lpos)
@@ -82,6 +84,7 @@ pub const COMMANDS: &[Command] = &[
         .with(GROWS | FAST)
         .touches(&["RW insert"])
         .costs("O(M) where M is the number of elements pushed.")
+        .quick(quick::lpush)
         .many(edit::lpush_many)
         .about("Prepends one or more elements to a list. Creates the key if it doesn't exist."),
     write("LPUSHX", "key element [element ...]", edit::lpushx)
@@ -110,6 +113,7 @@ pub const COMMANDS: &[Command] = &[
         .with(FAST)
         .touches(&["RW access delete"])
         .costs("O(log(N) + M) where N is the length of the list and M the number of elements returned.")
+        .quick(quick::rpop)
         .many(pop::rpop_many)
         .about("Returns and removes one or more elements from the end of a list."),
     write("RPOPLPUSH", "source destination", pop::rpoplpush)
@@ -121,6 +125,7 @@ pub const COMMANDS: &[Command] = &[
         .with(GROWS | FAST)
         .touches(&["RW insert"])
         .costs("O(M) where M is the number of elements pushed.")
+        .quick(quick::rpush)
         .many(edit::rpush_many)
         .about("Appends one or more elements to a list. Creates the key if it doesn't exist."),
     write("RPUSHX", "key element [element ...]", edit::rpushx)

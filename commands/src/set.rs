@@ -7,9 +7,10 @@ use polder_values::set::{Draft, Thresholds, by_number, contains, contains_all, f
 use crate::call::{Call, Outcome, WRONG_TYPE};
 use crate::collection::{named, reply_element, reply_elements};
 use crate::command::{Command, FAST, GROWS, read, write};
-use crate::settings::id;
+use crate::settings::{Settings, id};
 
 mod algebra;
+mod quick;
 mod walk;
 
 const LOOKS: &[&str] = &["RO"];
@@ -27,6 +28,7 @@ pub const COMMANDS: &[Command] = &[
         .with(GROWS | FAST)
         .touches(&["RW insert"])
         .costs(EACH)
+        .quick(quick::sadd)
         .many(sadd_many)
         .about("Adds one or more members to a set. Creates the key if it doesn't exist."),
     read("SCARD", "key", scard).with(FAST).touches(LOOKS).about("Returns the number of members in a set."),
@@ -68,6 +70,7 @@ pub const COMMANDS: &[Command] = &[
         .touches(&["RW access delete"])
         .tips(RANDOM)
         .costs("O(N*log(M)) where N is the number of members returned and M that of the set's.")
+        .quick(quick::spop)
         .many(walk::spop_many)
         .about("Returns one or more random members from a set after removing them. Deletes the set if the last member was popped."),
     read("SRANDMEMBER", "key [count]", walk::srandmember)
@@ -94,7 +97,10 @@ pub const COMMANDS: &[Command] = &[
 
 /// Up to where OBJECT ENCODING calls a set small.
 pub(crate) fn thresholds(call: &Call<'_>) -> Thresholds {
-    let settings = call.host.settings();
+    thresholds_of(call.host.settings())
+}
+
+fn thresholds_of(settings: &Settings) -> Thresholds {
     Thresholds {
         intset_entries: settings.number(const { id("set-max-intset-entries") }) as u64,
         entries: settings.number(const { id("set-max-listpack-entries") }) as u64,

@@ -67,6 +67,7 @@ pub const COMMANDS: &[Command] = &[
         .costs("O(N) where N is the number of keys to retrieve.")
         .about("Returns the string values of one or more keys."),
     write("MSET", "key value [key value ...]", mset)
+        .quick(quick::mset)
         .with(GROWS)
         .touches(&["OW update"])
         .tips(&["request_policy:multi_shard", "response_policy:all_succeeded"])

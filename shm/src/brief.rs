@@ -94,6 +94,12 @@ impl Brief<'_> {
         self.next += 16;
     }
 
+    /// Whether there is room for all words of one more bucket, and a few items more.
+    #[inline(always)]
+    pub fn has_room(&self) -> bool {
+        self.next + (ITEMS_MAX + 2) * 16 <= at::JOURNAL + at::JOURNAL_PAIRS * 16
+    }
+
     /// The words that follow are covered by the lock that LOCK item `number` took.
     #[inline(always)]
     pub fn cover(&mut self, number: u64, lock: u64) {

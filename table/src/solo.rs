@@ -11,19 +11,17 @@
 //! What a [`Solo`] holds is what one [`Held`] and one shadow would: a locked bucket (the journal's first item) and the key's entry. So it can
 //! be unfolded into these at any time before the commit, and `Txn::hold`, through which every other key comes, does so first.
 
-use polder_base::Fault;
 use polder_shm::Locked;
-use polder_shm::layout::seat as at;
 
 use crate::api::{Counter, Db, Found, New, Replaces, SYSTEM, Stop};
-use crate::bucket::{self, LINE_WORDS, Words};
+use crate::bucket::{self, LINE_WORDS};
 use crate::directory;
 use crate::entry::Image;
 use crate::lookup::{KeyTest, Live};
 use crate::place::is_key;
-use crate::quick::{Glance, glance, has_room, note_words, put, tags_of};
+use crate::quick::{Glance, glance};
 use crate::sight::Sight;
-use crate::snapshot;
+use crate::small;
 use crate::txn::{Held, Pending, Spot, Txn};
 
 /// See the module. Key and sight are what the transaction was told to foresee ([`Txn::foresee`]).
@@ -221,41 +219,14 @@ impl<'t> Txn<'t> {
         let (before, after) = (self.scratch.before.borrow(), self.scratch.after.borrow());
         let before = solo.unit.map(|unit| (usize::from(unit), &*before));
         let after = if solo.pending == Plan::Write { Some(&*after) } else { None };
-        let (old_units, new_units) = (before.map_or(0, |(_, image)| image.units), after.map_or(0, |image| image.units));
         let may_expire = before.is_some_and(|(_, image)| image.may_expire()) || after.is_some_and(Image::may_expire);
-        if may_expire || !self.seat.has_brief_room() || new_units > old_units && !has_room(&live, new_units - old_units) {
+        if may_expire || !self.seat.has_brief_room() || !small::fits(&live, before, after) {
             return Ok(false);
         }
         if let Some((_, image)) = before {
             self.retire_record(image, solo.whole, key.len())?;
         }
-        let mut notes = self.seat.brief();
-        notes.cover(0, sight.bucket.line);
-        let gone = || before.map(|(unit, image)| tags_of(unit, image.units)).unwrap_or_default();
-        match (before, after) {
-            (Some((unit, _)), Some(image)) if old_units == new_units => note_words(&mut notes, &live, unit, image),
-            (_, Some(image)) => {
-                // Unless the tags do not say what the entry's own lengths do (S5).
-                put(&mut notes, &live, sight.hash.tag, image, &gone()).ok_or(Fault::Damaged { what: "a bucket" })?;
-            }
-            (_, None) => {
-                let gone = gone();
-                for (number, old) in live.tag_words().into_iter().enumerate().filter(|(number, _)| gone[*number] != 0) {
-                    notes.word(live.bucket.word_at(1 + number), old & !gone[number]);
-                }
-            }
-        }
-        let by = i64::from(after.is_some()) - i64::from(before.is_some());
-        if by != 0 {
-            let tally = at::TALLIES + directory::tally_of(sight.root) * at::TALLY_BYTES;
-            notes.cover_own();
-            notes.word(live.segment.seat_at(self.seat.index()) + tally, self.seat.get(tally).wrapping_add_signed(by));
-        }
-        let snapshot = live.segment.snapshot();
-        if snapshot != 0 {
-            snapshot::save(&self.seat, snapshot, sight.root, &sight.hash, key, before.map(|(_, image)| image), after);
-        }
-        notes.commit_with(self.scratch.olds.get())?;
+        small::publish(&self.seat, sight, key, (before, after), self.scratch.olds.get())?;
         if sight.db() != SYSTEM {
             self.count(Counter::Changes, 1);
         }

@@ -5,8 +5,9 @@ mod common;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use common::{Place, run_alone};
-use polder_table::{Counter, Mode, New, Replaces, Stop};
+use common::{Draw, Place, run_alone};
+use polder_table::{Becomes, Counter, Mode, New, Replaces, Stop};
+use polder_values::list::{Limit, popped, pushed};
 use polder_values::{Kind, Value};
 
 #[test]
@@ -325,4 +326,85 @@ fn who_declares_nothing_waits_for_what_was_met_out_of_order() {
         assert!(retries < 5, "{retries} retries");
     }
     assert_eq!(keys.map(|key| place.get(0, key)), [(); 2].map(|()| Some(b"2".to_vec())));
+}
+
+#[test]
+fn values_change_their_size_by_the_short_way_and_nothing_else_does() {
+    let (place, mut draw) = (Place::new(), Draw(88_172_645_463_325_252));
+    let key = |number: u64| format!("key:{number}").into_bytes();
+    let mut model: Vec<Vec<u8>> = (0..3_000u64).map(|number| vec![number as u8; number as usize % 40]).collect();
+    model.iter().enumerate().for_each(|(number, value)| place.set(0, &key(number as u64), value, None));
+    let mut quick = 0;
+    for _ in 0..60_000 {
+        let (number, value) = (draw.below(3_000), vec![draw.below(256) as u8; draw.below(44) as usize]);
+        let key = key(number);
+        let sight = place.table.sight(0, &key).expect("the database has keys");
+        if place.table.quick_edit(&sight, &key, polder_base::time::now_ms(), 1, |_| (Some(&value), ())).is_some() {
+            quick += 1;
+            model[number as usize] = value;
+        }
+    }
+    assert!(quick > 50_000, "the short way was hardly ever taken: {quick}");
+    for (number, value) in model.iter().enumerate() {
+        assert_eq!(place.get(0, &key(number as u64)).as_ref(), Some(value), "key:{number}");
+    }
+}
+
+#[test]
+fn several_keys_get_their_values_by_the_short_way_or_none_does() {
+    let (place, mut draw) = (Place::new(), Draw(88_172_645_463_325_252));
+    place.set(0, b"key:1", b"1", None);
+    let (mut model, mut quick) = (std::collections::BTreeMap::from([(b"key:1".to_vec(), b"1".to_vec())]), 0);
+    for _ in 0..20_000 {
+        let pairs: Vec<(Vec<u8>, Vec<u8>)> = (0..1 + draw.below(12))
+            .map(|_| (format!("key:{}", draw.below(400)).into_bytes(), vec![draw.below(256) as u8; draw.below(44) as usize]))
+            .collect();
+        let sight = place.table.sight(0, &pairs[0].0).expect("the database has keys");
+        let words: Vec<&[u8]> = pairs.iter().flat_map(|(key, value)| [&key[..], value]).collect();
+        if place.table.quick_set_all(&sight, &words, polder_base::time::now_ms()) {
+            quick += 1;
+        } else {
+            // The table grows by the long way alone.
+            pairs.iter().for_each(|(key, value)| place.set(0, key, value, None));
+        }
+        model.extend(pairs);
+    }
+    assert!(quick > 5_000, "the short way was hardly ever taken: {quick}");
+    assert_eq!(place.keys(0), model.len() as u64);
+    model.iter().for_each(|(key, value)| assert_eq!(place.get(0, key).as_ref(), Some(value)));
+}
+
+#[test]
+fn small_lists_are_pushed_to_and_popped_from_by_the_short_way() {
+    let (place, mut draw) = (Place::new(), Draw(88_172_645_463_325_252));
+    place.set(0, b"other", b"1", None);
+    let (mut model, mut quick) = (vec![std::collections::VecDeque::<Vec<u8>>::new(); 300], 0);
+    for _ in 0..60_000 {
+        let number = draw.below(300) as usize;
+        let key = format!("list:{number}").into_bytes();
+        let sight = place.table.sight(0, &key).expect("the database has keys");
+        let (pushes, at_end, element) = (draw.below(5) < 3, draw.below(2) == 0, vec![draw.below(256) as u8; draw.below(30) as usize]);
+        let parts = [&element[..]];
+        let done = place.table.quick_change(&sight, &key, Kind::List, polder_base::time::now_ms(), |old| {
+            if pushes {
+                let (edit, count) = pushed(old, &parts, at_end, Limit::of(-2))?;
+                return Some((Becomes::Edited(edit), (Vec::new(), count)));
+            }
+            let Some(old) = old else { return Some((Becomes::Same, (Vec::new(), 0))) };
+            let (element, rest) = popped(old, at_end)?;
+            Some((rest.map_or(Becomes::Gone, Becomes::Edited), (element.to_vec(), 0)))
+        });
+        let Some((popped, count)) = done else { continue };
+        quick += 1;
+        let list = &mut model[number];
+        match (pushes, at_end) {
+            (true, true) => list.push_back(element),
+            (true, false) => list.push_front(element),
+            (false, true) => assert_eq!(popped, list.pop_back().unwrap_or_default()),
+            (false, false) => assert_eq!(popped, list.pop_front().unwrap_or_default()),
+        }
+        assert!(!pushes || count == list.len() as u64);
+    }
+    assert!(quick > 40_000, "the short way was hardly ever taken: {quick}");
+    assert_eq!(place.keys(0), 1 + model.iter().filter(|list| !list.is_empty()).count() as u64);
 }

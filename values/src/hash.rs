@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 
 use crate::order::{compare_members, member_word};
 use crate::part::Part;
-use crate::sequence::{self, Element, Item, Iter, Rule, Sequence, Tree, slices};
+use crate::sequence::{self, Edit, Element, Item, Iter, Packed, Rule, Sequence, Tree, slices};
 use crate::string;
 use crate::{Fault, Nodes, Value};
 
@@ -423,6 +423,42 @@ fn first_due(nodes: &dyn Nodes, index: &Tree) -> Result<Option<(u64, u64)>, Faul
     let bytes = element.bytes(nodes)?;
     let (Some(expiry), Some(word)) = (bytes.first_chunk(), bytes.get(8..).and_then(<[u8]>::first_chunk)) else { return Err(DAMAGED) };
     Ok(Some((u64::from_be_bytes(*expiry), u64::from_be_bytes(*word))))
+}
+
+/// An element that is going to be put into a packed hash.
+pub struct Pair<'n> {
+    head: SmallVec<[u8; HEAD_MAX]>,
+    field: &'n [u8],
+    value: &'n [u8],
+}
+
+impl<'n> Pair<'n> {
+    /// A field with its value, without an expiry.
+    #[inline]
+    pub fn of(field: &'n [u8], value: &'n [u8]) -> Pair<'n> {
+        Pair { head: Head::write(field.len(), None), field, value }
+    }
+
+    /// Its bytes.
+    #[inline]
+    pub fn parts(&self) -> [&[u8]; 3] {
+        [&self.head, self.field, self.value]
+    }
+}
+
+/// A packed hash with a field that gets a value (`parts` of its [`Pair`]), and whether the field is new; `None` where that takes a [`Draft`].
+#[inline]
+pub fn set<'v, 'n>(value: Option<&'v [u8]>, parts: &'n [&'n [u8]; 3], thresholds: Thresholds) -> Option<(Edit<'v, 'n>, bool)> {
+    let (hash, [_, field, new]) = (Packed::of(value)?, parts);
+    if hash.flags & EXPIRING != 0 {
+        return None;
+    }
+    let (place, count) = (hash.position(|element| compare_sought(true, element, field).is_eq())?, hash.count());
+    let after = count as u64 + u64::from(place.is_none());
+    let large = field.len().max(new.len()) as u64 > thresholds.value || after > thresholds.entries;
+    let flags = hash.flags | if large { LARGE } else { 0 };
+    let edit = hash.with(flags, place.unwrap_or(count), place.is_some().into(), parts)?;
+    Some((edit, place.is_none()))
 }
 
 /// What becomes of a field's expiry when it gets a value.

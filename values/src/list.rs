@@ -8,7 +8,7 @@
 //! would have it: a list is small until a push goes past `list-max-listpack-size`, and small again when it has shrunk to half of that.
 use polder_base::{Fault, Ref, number};
 
-use crate::sequence::{self, BY_POSITION, Element, Sequence, Tree};
+use crate::sequence::{self, BY_POSITION, Edit, Element, Packed, Sequence, Tree};
 use crate::{Nodes, Root, Value};
 
 /// In the flags of a list that Redis would keep as a quicklist.
@@ -302,6 +302,33 @@ impl Draft {
         let bytes = if self.inner.is_tree() && !self.large { self.listpack(nodes)? } else { 0 };
         let flags = if self.large { LARGE } else { 0 };
         Ok(self.inner.value(flags, Tree { root: Ref::NONE, count: bytes, height: 0 }))
+    }
+}
+
+/// A packed list with one more element (`element` in one part), the first or the last, and how long it is then; `None` where that takes a [`Draft`].
+#[inline]
+pub fn pushed<'v, 'n>(value: Option<&'v [u8]>, element: &'n [&'n [u8]; 1], at_end: bool, limit: Limit) -> Option<(Edit<'v, 'n>, u64)> {
+    let list = Packed::of(value)?;
+    let there = list.count();
+    // See [`Draft::expect`].
+    if list.flags & LARGE == 0 && limit.is_exceeded((2 * sequence::RUN_MAX + element[0].len()) as u64, there as u64 + 1) {
+        return None;
+    }
+    Some((list.with(list.flags, if at_end { there } else { 0 }, 0, element)?, there as u64 + 1))
+}
+
+/// The first or the last element of a packed list, and the list without it, if there are others; `None` where that takes a [`Draft`].
+#[inline]
+pub fn popped<'v>(value: &'v [u8], at_end: bool) -> Option<(&'v [u8], Option<Edit<'v, 'static>>)> {
+    let list = Packed::of(Some(value))?;
+    let last = list.count().checked_sub(1)?;
+    let at = if at_end { last } else { 0 };
+    let element = list.at(at)?;
+    match last {
+        0 => Some((element, None)),
+        // It may be large no more.
+        _ if list.flags & LARGE != 0 => None,
+        _ => Some((element, Some(list.without(at)?))),
     }
 }
 

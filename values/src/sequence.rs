@@ -26,6 +26,7 @@ mod edit;
 mod extend;
 mod merge;
 mod near;
+mod packed;
 mod run;
 mod search;
 mod tree;
@@ -38,6 +39,7 @@ use polder_base::{Fault, Ref};
 
 use crate::{Nodes, Root, Value, string};
 pub use merge::{ByName, Decide, Item};
+pub use packed::{Edit, Packed};
 use run::Run;
 pub use tree::{check, check_shape};
 pub use walk::{Iter, IterBack, Stretch, Stretches};

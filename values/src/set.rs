@@ -14,7 +14,7 @@ use polder_base::number;
 use smallvec::SmallVec;
 
 use crate::order::{compare_members, member_word};
-use crate::sequence::{self, Element, Item, Rule, Sequence, Tree};
+use crate::sequence::{self, Edit, Element, Item, Packed, Rule, Sequence, Tree};
 use crate::{Fault, Nodes, Value};
 
 /// How members are sorted.
@@ -138,6 +138,33 @@ fn numbered<'a>(nodes: &'a dyn Nodes, members: &Sequence<'a>) -> Result<Vec<Elem
     }
     numbered.sort_unstable_by_key(|(number, _)| *number);
     Ok(numbered.into_iter().map(|(_, element)| element).collect())
+}
+
+/// A packed set with one more member (`member` in one part); nothing where it has that already. The outer `None`: it takes a [`Draft`].
+#[inline]
+pub fn added<'v, 'n>(value: Option<&'v [u8]>, member: &'n [&'n [u8]; 1], thresholds: Thresholds) -> Option<Option<Edit<'v, 'n>>> {
+    let (set, [bytes]) = (Packed::of(value)?, member);
+    // Numbers have an order and a layout of their own.
+    if set.flags & INTSET != 0 || value.is_none() && number::integer(bytes).is_some() {
+        return None;
+    }
+    if set.position(|element| element == *bytes)?.is_some() {
+        return Some(None);
+    }
+    let count = set.count();
+    let large = bytes.len() as u64 > thresholds.value || count as u64 >= thresholds.entries;
+    set.with(set.flags | if large { LARGE } else { 0 }, count, 0, member).map(Some)
+}
+
+/// The member of a packed set whose rank `choose` answers, being told how many there are, and the set without it, if there are others; `None` where that
+/// takes a [`Draft`].
+#[inline]
+pub fn taken<'v>(value: &'v [u8], choose: impl FnOnce(u64) -> u64) -> Option<(&'v [u8], Option<Edit<'v, 'static>>)> {
+    let set = Packed::of(Some(value))?;
+    let count = set.count();
+    let at = choose(count as u64) as usize;
+    let member = if at < count { set.at(at)? } else { return None };
+    Some((member, if count > 1 { Some(set.without(at)?) } else { None }))
 }
 
 /// A set that is being changed inside one transaction.

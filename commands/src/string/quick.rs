@@ -1,11 +1,13 @@
-//! The short ways of GET, SET and INCR (`table::quick`): a short string, no options, nobody in the way.
+//! The short ways of GET, SET and INCR (`table::quick`) and of MSET (`table::several`): short strings, no options, nobody in the way.
 //!
 //! **Invariant:** what they answer and leave behind is what the long ways would; whatever could be refused goes the long way.
 use polder_base::{Reply, number};
-use polder_table::{Counter, Sight, Table};
+use polder_table::Counter;
 
-pub(super) fn get(table: &Table, sight: &Sight, args: &[&[u8]], now_ms: u64, reply: &mut dyn Reply) -> bool {
-    let answered = table.quick_get(sight, args[1], now_ms, |value| match value {
+use crate::command::Short;
+
+pub(super) fn get(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+    let answered = call.table.quick_get(call.sight, call.args[1], call.now_ms, |value| match value {
         Some(bytes) => {
             reply.bulk(bytes);
             Counter::Hits
@@ -16,35 +18,43 @@ pub(super) fn get(table: &Table, sight: &Sight, args: &[&[u8]], now_ms: u64, rep
         }
     });
     if let Some(counter) = answered {
-        table.count_call(counter);
+        call.table.count_call(counter);
     }
     answered.is_some()
 }
 
-pub(super) fn set(table: &Table, sight: &Sight, args: &[&[u8]], now_ms: u64, reply: &mut dyn Reply) -> bool {
-    let [_, key, value] = args else { return false };
-    let done = table.quick_edit(sight, key, now_ms, 1, |_| (Some(*value), ())).is_some();
+pub(super) fn set(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+    let [_, key, value] = call.args else { return false };
+    let done = call.table.quick_edit(call.sight, key, call.now_ms, 1, |_| (Some(*value), ())).is_some();
     if done {
         reply.ok();
     }
     done
 }
 
-pub(super) fn incr(table: &Table, sight: &Sight, args: &[&[u8]], now_ms: u64, reply: &mut dyn Reply) -> bool {
-    add(table, sight, args[1], 1, now_ms, reply)
+pub(super) fn mset(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+    let done = call.table.quick_set_all(call.sight, &call.args[1..], call.now_ms);
+    if done {
+        reply.ok();
+    }
+    done
 }
 
-pub(super) fn decr(table: &Table, sight: &Sight, args: &[&[u8]], now_ms: u64, reply: &mut dyn Reply) -> bool {
-    add(table, sight, args[1], -1, now_ms, reply)
+pub(super) fn incr(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+    add(call, 1, reply)
 }
 
-pub(super) fn incrby(table: &Table, sight: &Sight, args: &[&[u8]], now_ms: u64, reply: &mut dyn Reply) -> bool {
-    number::integer(args[2]).is_some_and(|by| add(table, sight, args[1], by, now_ms, reply))
+pub(super) fn decr(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+    add(call, -1, reply)
 }
 
-fn add(table: &Table, sight: &Sight, key: &[u8], by: i64, now_ms: u64, reply: &mut dyn Reply) -> bool {
+pub(super) fn incrby(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+    number::integer(call.args[2]).is_some_and(|by| add(call, by, reply))
+}
+
+fn add(call: &Short<'_>, by: i64, reply: &mut dyn Reply) -> bool {
     let mut text = itoa::Buffer::new();
-    let sum = table.quick_edit(sight, key, now_ms, 1, |old| {
+    let sum = call.table.quick_edit(call.sight, call.args[1], call.now_ms, 1, |old| {
         let old = old.map_or(Some(0), number::integer);
         match old.and_then(|old| old.checked_add(by)) {
             Some(sum) => (Some(text.format(sum).as_bytes()), Some(sum)),

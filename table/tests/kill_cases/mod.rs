@@ -3,7 +3,8 @@
 use std::panic::RefUnwindSafe;
 
 use polder_shm::layout::{header, seat};
-use polder_table::{Limits, Mode, New, Policy, Replaces, Snapshot, Stop, Table, Txn};
+use polder_table::{Becomes, Limits, Mode, New, Policy, Replaces, Snapshot, Stop, Table, Txn};
+use polder_values::list::{self, Limit};
 use polder_values::string::{self, Draft};
 use polder_values::{Kind, Value, hash};
 
@@ -78,6 +79,7 @@ pub fn cases() -> Vec<Case> {
     let mut cases = entries();
     cases.extend(records());
     cases.extend(alone());
+    cases.extend(short());
     cases.extend(growth());
     cases.extend(databases());
     cases.extend(chores());
@@ -444,6 +446,64 @@ fn records() -> Vec<Case> {
 }
 
 /// Transactions that know of one key only, in their short form, and where they leave it.
+/// The short way of a push to a list, and of a pop, which these cases must be able to take.
+fn push_quickly(table: &Table, key: &[u8], element: &[u8]) {
+    let (sight, element) = (table.sight(0, key).expect("the database has keys"), [element]);
+    let done = table.quick_change(&sight, key, Kind::List, polder_base::time::now_ms(), |old| {
+        let (edit, _) = list::pushed(old, &element, true, Limit::of(-2))?;
+        Some((Becomes::Edited(edit), ()))
+    });
+    done.expect("nothing is in the way");
+}
+
+fn pop_quickly(table: &Table, key: &[u8]) {
+    let sight = table.sight(0, key).expect("the database has keys");
+    let done = table.quick_change(&sight, key, Kind::List, polder_base::time::now_ms(), |old| {
+        let (_, rest) = list::popped(old?, false)?;
+        Some((rest.map_or(Becomes::Gone, Becomes::Edited), ()))
+    });
+    done.expect("nothing is in the way");
+}
+
+/// The short way of MSET; answers whether it was taken.
+fn set_several(table: &Table, pairs: &[(u32, usize)]) -> bool {
+    let pairs: Vec<_> = pairs.iter().map(|(number, length)| (numbered(*number), vec![7; *length])).collect();
+    let sight = table.sight(0, &pairs[0].0).expect("the database has keys");
+    let words: Vec<&[u8]> = pairs.iter().flat_map(|(key, value)| [&key[..], value]).collect();
+    table.quick_set_all(&sight, &words, polder_base::time::now_ms())
+}
+
+fn short() -> Vec<Case> {
+    let listed = |elements: usize| {
+        move |place: &Place| {
+            bystanders(place);
+            (0..elements).for_each(|_| push_quickly(&place.table, b"list", b"an element"));
+        }
+    };
+    // Another one of another bucket.
+    let is_apart = |other: &u32| set_several(&case("", bystanders, |_| {}).prepare().table, &[(1, 30), (*other, 40)]);
+    let apart = (2..6).find(is_apart).expect("one of them is");
+    vec![
+        case("push-new-quickly", bystanders, |table| push_quickly(table, b"list", b"an element")),
+        case("push-inline-quickly", listed(1), |table| push_quickly(table, b"list", b"another one")),
+        case("push-into-record-quickly", listed(3), |table| push_quickly(table, b"list", b"another one")),
+        case("push-onto-record-quickly", listed(9), |table| push_quickly(table, b"list", b"another one")),
+        case("pop-last-quickly", listed(1), |table| pop_quickly(table, b"list")),
+        case("pop-inline-quickly", listed(4), |table| pop_quickly(table, b"list")),
+        case("pop-from-record-quickly", listed(9), |table| pop_quickly(table, b"list")),
+        many(
+            "push-to-many-quickly",
+            |place| {
+                place.set(0, b"other", b"1", None);
+                (0..30).for_each(|number| (0..9).for_each(|_| push_quickly(&place.table, &numbered(number), b"an element")));
+            },
+            |table| (0..30).for_each(|number| push_quickly(table, &numbered(number), b"another one")),
+        ),
+        case("several-quickly", bystanders, |table| assert!(set_several(table, &[(1, 7), (200, 9), (2, 14), (201, 30)]))),
+        case("several-resized-quickly", bystanders, move |table| assert!(set_several(table, &[(1, 30), (apart, 40)]))),
+    ]
+}
+
 fn alone() -> Vec<Case> {
     let write = |table: &Table, key: &[u8], length: usize| {
         run_alone(table, 0, key, |txn| {

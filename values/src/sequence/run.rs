@@ -223,11 +223,19 @@ impl<'a> Run<'a> {
         };
         moved.copy_from_slice(self.table[after..].as_flattened());
         shift(moved, (end as u16).wrapping_sub(tail as u16));
-        let new = patch.new.unwrap_or_default().iter().copied();
-        for part in std::iter::once(&self.data[..begin]).chain(new).chain([&self.data[tail..self.start(self.count())]]) {
-            let (now, later) = data.split_at_mut(part.len());
+        let mut put = |part: &[u8]| {
+            let (now, later) = std::mem::take(&mut data).split_at_mut(part.len());
             now.copy_from_slice(part);
             data = later;
+        };
+        // Mostly it is at an end.
+        if begin > 0 {
+            put(&self.data[..begin]);
+        }
+        patch.new.unwrap_or_default().iter().for_each(|part| put(part));
+        let kept = &self.data[tail..self.start(self.count())];
+        if !kept.is_empty() {
+            put(kept);
         }
     }
 

@@ -1,0 +1,56 @@
+//! The short ways of LPUSH, RPUSH, LPOP and RPOP (`table::small`): one element of a packed list, nobody in the way.
+//!
+//! **Invariant:** what they answer and leave behind is what the long ways would; whatever could be refused goes the long way.
+use polder_base::Reply;
+use polder_table::Becomes;
+use polder_values::Kind;
+use polder_values::list::{Limit, popped, pushed};
+
+use crate::command::Short;
+use crate::settings::id;
+
+pub(super) fn lpush(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+    push(call, false, reply)
+}
+
+pub(super) fn rpush(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+    push(call, true, reply)
+}
+
+pub(super) fn lpop(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+    pop(call, false, reply)
+}
+
+pub(super) fn rpop(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+    pop(call, true, reply)
+}
+
+fn push(call: &Short<'_>, at_end: bool, reply: &mut dyn Reply) -> bool {
+    let &[_, key, element] = call.args else { return false };
+    let limit = Limit::of(call.settings.number(const { id("list-max-listpack-size") }));
+    let element = [element];
+    let count = call.table.quick_change(call.sight, key, Kind::List, call.now_ms, |old| {
+        let (edit, count) = pushed(old, &element, at_end, limit)?;
+        Some((Becomes::Edited(edit), count))
+    });
+    let Some(count) = count else { return false };
+    reply.integer(count as i64);
+    true
+}
+
+fn pop(call: &Short<'_>, at_end: bool, reply: &mut dyn Reply) -> bool {
+    let (&[_, key], mark) = (call.args, reply.mark()) else { return false };
+    let done = call.table.quick_change(call.sight, key, Kind::List, call.now_ms, |old| {
+        let Some(old) = old else {
+            reply.null();
+            return Some((Becomes::Same, ()));
+        };
+        let (element, rest) = popped(old, at_end)?;
+        reply.bulk(element);
+        Some((rest.map_or(Becomes::Gone, Becomes::Edited), ()))
+    });
+    if done.is_none() {
+        reply.rewind(mark);
+    }
+    done.is_some()
+}

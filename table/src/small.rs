@@ -1,0 +1,255 @@
+//! The short way of small collections: one key, whose value is packed, whose entry lies at home, and nobody in the way.
+//!
+//! As the edit of a string in `quick.rs`, for a value that is made of what was there: the old one is looked at where it lies, and the new one is
+//! written once, where it is going to lie (`values::sequence::Edit`). A transaction takes three times the steps. Whatever is not that (a tree, an
+//! expiry, an entry that lies elsewhere, somebody who listens or waits, no room) answers `None`: nothing has happened then, and the caller takes
+//! a longer way.
+//!
+//! ```text
+//!  pin, slot, lock home -> slot and root -> entry -> its record -> the change -> NEW record, OLD record -> words -> commit (`shm::brief`)
+//! ```
+
+use polder_base::{Fault, Ref};
+use polder_shm::brief::Brief;
+use polder_shm::layout::{interest, seat as at};
+use polder_shm::node::NodeKind;
+use polder_shm::{Locked, Seat};
+use polder_values::Kind;
+use polder_values::sequence::Edit;
+
+use crate::api::Counter;
+use crate::bucket::{self, LINE_WORDS, Words};
+use crate::change::interest_of;
+use crate::directory;
+use crate::entry::{self, Image, Inline};
+use crate::lookup::Live;
+use crate::quick::{Glance, glance, has_room, note_words, put, tags_of};
+use crate::sight::Sight;
+use crate::snapshot;
+use crate::table::Table;
+use crate::{clock, raw};
+
+/// What a value is to become.
+pub enum Becomes<'v, 'n> {
+    Same,
+    Edited(Edit<'v, 'n>),
+    /// The key goes.
+    Gone,
+}
+
+impl Table {
+    /// Changes a packed value of `kind`: `change` gets it (nothing if there is no such key) and answers what it is to become, and what the caller is
+    /// to be told. `None`: take the long way; `change` may have been called.
+    #[inline]
+    pub fn quick_change<'n, R>(
+        &self,
+        sight: &Sight,
+        key: &[u8],
+        kind: Kind,
+        now_ms: u64,
+        change: impl for<'v> FnOnce(Option<&'v [u8]>) -> Option<(Becomes<'v, 'n>, R)>,
+    ) -> Option<R> {
+        let work = |seat: &Seat| {
+            if self.counts_frequency() || !seat.enter() {
+                return None;
+            }
+            seat.pin();
+            let done = Small { seat, sight, key, kind }.run(now_ms, change);
+            if done.is_none() && seat.journal_len() > 0 {
+                seat.rollback();
+            }
+            seat.unpin();
+            seat.leave();
+            done
+        };
+        self.segment().with_seat(work).ok()?
+    }
+}
+
+/// A change of one key, with the seat pinned.
+struct Small<'e> {
+    seat: &'e Seat,
+    sight: &'e Sight,
+    key: &'e [u8],
+    kind: Kind,
+}
+
+impl<'e> Small<'e> {
+    #[inline]
+    fn run<'n, R>(&self, now_ms: u64, change: impl for<'v> FnOnce(Option<&'v [u8]>) -> Option<(Becomes<'v, 'n>, R)>) -> Option<R> {
+        let (seat, sight) = (self.seat, self.sight);
+        let segment = &**seat.segment();
+        segment.prefetch_to_write(sight.bucket.line);
+        // T3: as in `quick.rs`, the pin reaches to the bucket before it is locked.
+        if !seat.covers_now() || !sight.is_current(segment) {
+            return None;
+        }
+        if !matches!(seat.lock_now(sight.bucket.line), Ok(Locked::Ours(_))) {
+            // The long way meets the same lock, and counts it.
+            seat.forget_collision();
+            return None;
+        }
+        // Under the lock: see `Table::interest`.
+        if !sight.is_current(segment) || interest_of(segment) & (interest::CHANGES | interest::MISSES) != 0 {
+            return None;
+        }
+        let live = Live { segment, bucket: sight.bucket };
+        let unit = match glance(&live, &sight.hash, self.key) {
+            Glance::Here(unit) | Glance::Record(unit) => Some(unit),
+            Glance::Miss(0, 0) => None,
+            Glance::Miss(..) => return None,
+        };
+        let mut before = Image::EMPTY;
+        let old = match unit {
+            Some(unit) => {
+                bucket::read_image(&live, unit, &mut before);
+                Some(self.value_of(&before)?)
+            }
+            None => None,
+        };
+        let (becomes, answer) = change(old)?;
+        let mut after = Image::EMPTY;
+        let after = match becomes {
+            Becomes::Same => {
+                if let Some(unit) = unit {
+                    self.note_access(&before, unit, now_ms);
+                }
+                seat.rollback();
+                seat.add(at::COUNTERS + 8 * Counter::Calls as u64, 1);
+                return Some(answer);
+            }
+            Becomes::Edited(edit) => {
+                self.make(&edit, now_ms, &mut after)?;
+                Some(&after)
+            }
+            Becomes::Gone => None,
+        };
+        let before = unit.map(|unit| (unit, &before));
+        if !fits(&live, before, after) {
+            return None;
+        }
+        let mut olds = 0;
+        if let Some((_, image)) = before.filter(|(_, image)| image.is_reference()) {
+            seat.note_old(image.record(), false).ok()?;
+            olds = 1;
+        }
+        publish(seat, sight, self.key, (before, after), olds).ok()?;
+        seat.add(at::COUNTERS + 8 * Counter::Calls as u64, 1);
+        seat.add(at::COUNTERS + 8 * Counter::Changes as u64, 1);
+        Some(answer)
+    }
+
+    /// The value of the key's entry, if it is a packed one of the right kind and the entry says no more than that.
+    #[inline]
+    fn value_of<'i>(&self, image: &'i Image) -> Option<&'i [u8]>
+    where
+        'e: 'i,
+    {
+        let kind = self.kind as u8;
+        if !image.is_reference() {
+            return if image.meta() == kind { entry::inline_value(image) } else { None };
+        }
+        if image.meta() != kind | entry::REFERENCE {
+            return None;
+        }
+        // The lock keeps the entry from changing, but the pin must reach to its record's birth.
+        while !self.seat.covers_now() {}
+        let (NodeKind::Plain, payload) = raw::payload(self.seat.segment(), image.record()).ok()? else { return None };
+        let (&length, rest) = payload.split_first()?;
+        let (key, value) = rest.split_at_checked(length.into())?;
+        (key == self.key).then_some(value)
+    }
+
+    /// Makes the entry with the new value: inline if it fits, else with a record.
+    #[inline]
+    fn make(&self, edit: &Edit<'_, '_>, now_ms: u64, image: &mut Image) -> Option<()> {
+        let (seat, key, length) = (self.seat, self.key, edit.bytes());
+        let first = entry::first_word(seat.next_version(), clock::lru(now_ms));
+        if entry::inline_bytes(key.len(), length, false, false) <= entry::INLINE_MAX {
+            let mut value = [0; entry::INLINE_MAX];
+            edit.write(&mut value[..length]);
+            entry::fill_inline(image, first, &Inline { meta: self.kind as u8, expiry_ms: None, flags: 0, key, value: &value[..length] });
+            return Some(());
+        }
+        let node = self.make_record(edit)?;
+        *image = entry::with_reference(first, self.kind as u8, (false, false), self.sight.hash.extra, node);
+        Some(())
+    }
+
+    #[inline]
+    fn make_record(&self, edit: &Edit<'_, '_>) -> Option<Ref> {
+        let (seat, key) = (self.seat, self.key);
+        let head = [u8::try_from(key.len()).ok()?];
+        let value_at = 1 + key.len();
+        let node = seat.make(NodeKind::Plain, value_at + edit.bytes()).ok()?;
+        raw::fill_by(seat.segment(), node, value_at + edit.bytes(), &mut |bytes| {
+            bytes[..1].copy_from_slice(&head);
+            bytes[1..value_at].copy_from_slice(key);
+            edit.write(&mut bytes[value_at..]);
+        });
+        Some(node)
+    }
+
+    /// As `Txn::note_access`.
+    fn note_access(&self, image: &Image, unit: usize, now_ms: u64) {
+        let clock = clock::lru(now_ms);
+        if clock != image.clock() {
+            let first_at = self.sight.bucket.word_at(LINE_WORDS + unit * 2);
+            let _ = self.seat.segment().exchange(first_at, image.words[0], entry::first_word(image.version(), clock));
+        }
+    }
+}
+
+/// An entry at home, as it is and where it begins, and as it is going to be.
+pub(crate) type Turn<'i> = (Option<(usize, &'i Image)>, Option<&'i Image>);
+
+/// Whether an entry can become what it is going to be where it lies.
+#[inline]
+pub(crate) fn fits(live: &Live<'_>, before: Option<(usize, &Image)>, after: Option<&Image>) -> bool {
+    let (old_units, new_units) = (before.map_or(0, |(_, image)| image.units), after.map_or(0, |image| image.units));
+    new_units <= old_units || has_room(live, new_units - old_units)
+}
+
+/// Notes what becomes of an entry that lies at home, whose lock is the journal's first item, and commits. There is room for it ([`fits`]), and in the
+/// journal ([`Seat::has_brief_room`]); `olds` items of it name what goes out of use.
+///
+/// # Errors
+/// [`Fault::Full`], [`Fault::Damaged`]: nothing has happened then.
+#[inline]
+pub(crate) fn publish(seat: &Seat, sight: &Sight, key: &[u8], (before, after): Turn<'_>, olds: u64) -> Result<(), Fault> {
+    let live = Live { segment: seat.segment(), bucket: sight.bucket };
+    let mut notes = seat.brief();
+    notes.cover(0, sight.bucket.line);
+    note_turn(&mut notes, &live, sight.hash.tag, (before, after))?;
+    let by = i64::from(after.is_some()) - i64::from(before.is_some());
+    if by != 0 {
+        let tally = at::TALLIES + directory::tally_of(sight.root) * at::TALLY_BYTES;
+        notes.cover_own();
+        notes.word(live.segment.seat_at(seat.index()) + tally, seat.get(tally).wrapping_add_signed(by));
+    }
+    let snapshot = live.segment.snapshot();
+    if snapshot != 0 {
+        snapshot::save(seat, snapshot, sight.root, &sight.hash, key, before.map(|(_, image)| image), after);
+    }
+    notes.commit_with(olds)
+}
+
+/// Notes the words of an entry's turn, and of its tags; their lock has been named.
+#[inline]
+pub(crate) fn note_turn(notes: &mut Brief<'_>, live: &Live<'_>, tag: u8, (before, after): Turn<'_>) -> Result<(), Fault> {
+    let gone = || before.map(|(unit, image)| tags_of(unit, image.units)).unwrap_or_default();
+    match (before, after) {
+        (Some((unit, old)), Some(image)) if old.units == image.units => note_words(notes, live, unit, image),
+        (_, Some(image)) => {
+            // Unless the tags do not say what the entry's own lengths do (S5).
+            put(notes, live, tag, image, &gone()).ok_or(Fault::Damaged { what: "a bucket" })?;
+        }
+        (_, None) => {
+            let gone = gone();
+            for (number, old) in live.tag_words().into_iter().enumerate().filter(|(number, _)| gone[*number] != 0) {
+                notes.word(live.bucket.word_at(1 + number), old & !gone[number]);
+            }
+        }
+    }
+    Ok(())
+}
