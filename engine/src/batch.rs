@@ -102,7 +102,7 @@ pub(crate) fn run_chunk(caller: &mut Caller, calls: &[&[&[u8]]], outlook: &mut O
         let company = company(caller.memory(), outlook, &calls[at..], at);
         caller.sit_out(calls[at]);
         let (memory, session) = caller.parts();
-        let host = &Presence { memory };
+        let host = &Presence::of(memory);
         let (done, progress) = match company.len() {
             0 | 1 => {
                 let progress = memory.execute_foreseen(session, host, outlook, at, calls[at], answer);
@@ -112,7 +112,7 @@ pub(crate) fn run_chunk(caller: &mut Caller, calls: &[&[&[u8]]], outlook: &mut O
         };
         if progress == Progress::Busy {
             // As a single call does it, from the first that was not run on.
-            caller.execute(calls[at + done], answer);
+            caller.execute(calls[at + done], Some(answer));
             at += 1;
         }
         at += done;

@@ -168,6 +168,12 @@ impl Caller {
     /// # Errors
     /// Those of [`Error`] that are about the caller.
     pub fn write(&mut self, args: &[impl AsRef<[u8]>], reply: &mut dyn Reply) -> Result<(), Error> {
+        self.call(args, Some(reply))
+    }
+
+    /// Runs a call, into the caller's own answer where no other sink is named.
+    #[inline]
+    fn call(&mut self, args: &[impl AsRef<[u8]>], reply: Option<&mut dyn Reply>) -> Result<(), Error> {
         self.admit()?;
         if self.session.waiting.is_some() {
             return Err(Error::Waiting);
@@ -255,7 +261,7 @@ impl Caller {
             return Err(Error::Refused("ERR no call of this caller waits".into()));
         };
         let memory = self.memory.clone();
-        let (table, host) = (memory.table(), &Presence { memory: &memory });
+        let (table, host) = (memory.table(), &Presence::of(&memory));
         home::look(&memory);
         let woken = home::with(table, |home| home.take_woken(self.session.id)).unwrap_or_default();
         let mut progress = Progress::Waiting;
@@ -433,22 +439,25 @@ impl Caller {
 
     /// Runs a call into the caller's own answer.
     fn run_here(&mut self, args: &[impl AsRef<[u8]>]) -> Result<(), Error> {
-        let mut answer = std::mem::take(&mut self.answer);
-        answer.clear();
-        let done = self.write(args, &mut answer);
-        answer.seal();
-        self.answer = answer;
+        self.answer.clear();
+        let done = self.call(args, None);
+        self.answer.seal();
         done
     }
 
-    /// Runs a call; answers false when it has not been made, since it would have waited and the caller hurries.
-    pub(crate) fn execute(&mut self, args: &[&[u8]], reply: &mut dyn Reply) -> bool {
+    /// Runs a call, into the caller's own answer where no other sink is named; answers false when it has not been made, since it would have waited and
+    /// the caller hurries.
+    pub(crate) fn execute(&mut self, args: &[&[u8]], mut reply: Option<&mut dyn Reply>) -> bool {
         if !self.sit_out(args) {
             return false;
         }
         // The memory is borrowed, not counted: a count that many threads change would be the slowest part of a call.
-        let Caller { memory, session, .. } = self;
-        if memory.execute(session, &Presence { memory }, args, reply) == Progress::Busy && !self.insist(args, reply) {
+        let Caller { memory, session, answer, .. } = self;
+        let out: &mut dyn Reply = match &mut reply {
+            Some(reply) => &mut **reply,
+            None => answer,
+        };
+        if memory.execute(session, &Presence::of(memory), args, out) == Progress::Busy && !self.insist(args, reply) {
             return false;
         }
         self.after();
@@ -458,7 +467,7 @@ impl Caller {
     /// Makes a call again and again that somebody keeps from its end, or that waits for answers of other processes; answers false at the end of the
     /// caller's patience.
     #[cold]
-    fn insist(&mut self, args: &[&[u8]], reply: &mut dyn Reply) -> bool {
+    fn insist(&mut self, args: &[&[u8]], mut reply: Option<&mut dyn Reply>) -> bool {
         let began = Instant::now();
         loop {
             // What it asks other processes leaves now, and their answers are taken in.
@@ -467,9 +476,13 @@ impl Caller {
                 return false;
             }
             std::thread::sleep(BUSY_REST);
-            let Caller { memory, session, .. } = self;
+            let Caller { memory, session, answer, .. } = self;
             home::take_in(memory.table(), &mut Ear { memory });
-            if memory.execute(session, &Presence { memory }, args, reply) != Progress::Busy {
+            let out: &mut dyn Reply = match &mut reply {
+                Some(reply) => &mut **reply,
+                None => answer,
+            };
+            if memory.execute(session, &Presence::of(memory), args, out) != Progress::Busy {
                 return true;
             }
         }
@@ -490,7 +503,7 @@ impl Caller {
     #[cold]
     fn rest_paused(&mut self, args: &[&[u8]]) -> bool {
         let table = self.memory.table();
-        let writes = execute::may_write(table, &self.session, &Presence { memory: &self.memory }, args);
+        let writes = execute::may_write(table, &self.session, &Presence::of(&self.memory), args);
         let began = Instant::now();
         loop {
             let (left, patience) = (self.memory.paused_for(writes), self.patience_left(began));

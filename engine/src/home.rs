@@ -263,7 +263,7 @@ impl Hearer for Ear<'_> {
     fn asked(&mut self, asker: Asker, words: &[&[u8]]) {
         let table = self.memory.table();
         if let Ok(seat) = table.seat() {
-            let text = elsewhere::answer(&Presence { memory: self.memory }, words);
+            let text = elsewhere::answer(&Presence::of(self.memory), words);
             ask::answer(table, asker, &[(seat.index(), seat.life())], &text);
         }
     }

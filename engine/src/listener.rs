@@ -88,7 +88,7 @@ impl Drop for Listener {
         }
         self.stopping.store(true, Ordering::Release);
         // It is woken, and told to end.
-        Presence { memory: &self.memory }.kill(self.client);
+        Presence::of(&self.memory).kill(self.client);
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != std::thread::current().id()
         {

@@ -16,7 +16,7 @@ use polder_base::time::coarse_ms;
 use polder_commands::metrics::{Recorder, Statistics};
 use polder_commands::persistence::Keeper;
 use polder_commands::scripting::Scripting;
-use polder_commands::session::Client;
+use polder_commands::session::{Bare, Client};
 use polder_commands::settings::Settings;
 use polder_commands::{Command, Host, Session};
 use polder_hub::ask::Thread;
@@ -176,10 +176,17 @@ impl Callers {
 
 /// The process around its callers, as commands see it.
 pub(crate) struct Presence<'m> {
-    pub memory: &'m Memory,
+    memory: &'m Memory,
+    host: &'m Bare,
 }
 
-impl Presence<'_> {
+impl<'m> Presence<'m> {
+    /// The process as it is now: for one call, in which it does not become another one.
+    #[inline]
+    pub fn of(memory: &'m Memory) -> Presence<'m> {
+        Presence { memory, host: memory.host() }
+    }
+
     /// Where a connection has addresses, a caller has its process and the memory.
     fn placed(&self, face: Client) -> Client {
         let address = format!("pid:{}/{}", std::process::id(), face.id);
@@ -198,25 +205,25 @@ impl Presence<'_> {
 
 impl Host for Presence<'_> {
     fn settings(&self) -> &Settings {
-        self.memory.host().settings()
+        self.host.settings()
     }
 
     fn recorder(&self) -> &Recorder {
-        self.memory.host().recorder()
+        self.host.recorder()
     }
 
     fn keeper(&self) -> &Keeper {
-        self.memory.host().keeper()
+        self.host.keeper()
     }
 
     fn statistics(&self) -> Statistics {
         let all = self.memory.callers().all();
         let blocked = all.iter().filter(|(_, card)| card.waits.load(Ordering::Relaxed)).count();
-        Statistics { clients: all.len() as u64, clients_blocked: blocked as u64, ..self.memory.host().statistics() }
+        Statistics { clients: all.len() as u64, clients_blocked: blocked as u64, ..self.host.statistics() }
     }
 
     fn scripting(&self) -> Option<&Scripting> {
-        self.memory.host().scripting()
+        self.host.scripting()
     }
 
     fn clients(&self, caller: &Session) -> Vec<Client> {
