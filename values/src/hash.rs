@@ -383,7 +383,9 @@ fn compare_sought(packed: bool, element: &[u8], field: &[u8]) -> Ordering {
         match element {
             [first, ..] if usize::from(first >> 1) != field.len() => return Ordering::Less,
             [first, rest @ ..] if first & 1 == 0 => {
-                return if rest.starts_with(field) { Ordering::Equal } else { Ordering::Less };
+                // They mostly differ in their last byte.
+                let may_be = field.last().is_none_or(|last| rest.get(field.len() - 1) == Some(last));
+                return if may_be && rest.starts_with(field) { Ordering::Equal } else { Ordering::Less };
             }
             _ => {}
         }

@@ -29,6 +29,12 @@ pub fn word_score(word: u64) -> f64 {
     f64::from_bits(if word >> 63 == 1 { word & !(1 << 63) } else { !word })
 }
 
+/// Whether two members are the same. Those of one collection are often as long as each other, and mostly differ in their last byte.
+#[inline]
+pub fn is_same(one: &[u8], two: &[u8]) -> bool {
+    one.len() == two.len() && one.last() == two.last() && one == two
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,7 +13,7 @@ use std::cmp::Ordering;
 use polder_base::number;
 use smallvec::SmallVec;
 
-use crate::order::{compare_members, member_word};
+use crate::order::{compare_members, is_same, member_word};
 use crate::sequence::{self, Edit, Element, Item, Packed, Rule, Sequence, Tree};
 use crate::{Fault, Nodes, Value};
 
@@ -98,7 +98,7 @@ pub fn contains_all(nodes: &dyn Nodes, members: &Sequence<'_>, sought: &[&[u8]])
 fn search(members: &Sequence<'_>, member: &[u8]) -> (u64, impl FnMut(&[u8]) -> Ordering) {
     let packed = matches!(members, Sequence::Packed(_));
     let compare = move |element: &[u8]| match element {
-        element if element == member => Ordering::Equal,
+        element if is_same(element, member) => Ordering::Equal,
         element => {
             if packed {
                 Ordering::Less
@@ -148,7 +148,7 @@ pub fn added<'v, 'n>(value: Option<&'v [u8]>, member: &'n [&'n [u8]; 1], thresho
     if set.flags & INTSET != 0 || value.is_none() && number::integer(bytes).is_some() {
         return None;
     }
-    if set.position(|element| element == *bytes)?.is_some() {
+    if set.position(|element| is_same(element, bytes))?.is_some() {
         return Some(None);
     }
     let count = set.count();
