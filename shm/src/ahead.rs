@@ -10,6 +10,7 @@
 //! It is a hint: these blocks belong to nobody, are asked for again when they are needed, and what a thread that died or
 //! failed has left is what small pages would be. Another process that gets there first finds pages that are large already.
 
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -26,8 +27,8 @@ const SHARE: u64 = 32;
 const BLOCKS_MIN: u64 = 2;
 const BLOCKS_MAX: u64 = 16;
 const BLOCK: u64 = LARGE as u64;
-/// How long growth waits at most for the thread that makes its block ready: a few times what that takes.
-const PATIENCE: Duration = Duration::from_millis(20);
+/// How long growth waits at most for the thread that makes its block ready: twice what that takes.
+const PATIENCE: Duration = Duration::from_millis(5);
 const NAP: Duration = Duration::from_micros(50);
 
 /// How far this process has made blocks ready.
@@ -67,15 +68,17 @@ impl Ahead {
     }
 
     /// Whether nobody is at work, and there is some; whoever gets this answer does it.
+    ///
+    /// SYNC: who asks for more raises the goal and then looks who is at work; who is at work says that he rests and then looks at the goal.
     fn begins(&self) -> bool {
-        let (worker, ours) = (self.at_work.load(Ordering::Acquire), fork::generation() + 1);
-        self.upto.load(Ordering::Acquire) < self.goal.load(Ordering::Acquire)
+        let (worker, ours) = (self.at_work.load(Ordering::SeqCst), fork::generation() + 1);
+        self.upto.load(Ordering::Acquire) < self.goal.load(Ordering::SeqCst)
             && worker != ours
-            && self.at_work.compare_exchange(worker, ours, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            && self.at_work.compare_exchange(worker, ours, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 
     fn rests(&self) {
-        self.at_work.store(0, Ordering::Release);
+        self.at_work.store(0, Ordering::SeqCst);
     }
 }
 
@@ -92,7 +95,7 @@ impl Segment {
         let begin = end.max(from);
         let blocks = (slabs * SLAB_BYTES / BLOCK / SHARE).clamp(BLOCKS_MIN, BLOCKS_MAX);
         ahead.upto.fetch_max(begin, Ordering::AcqRel);
-        ahead.goal.fetch_max(self.mapping().enlargeable(begin, blocks), Ordering::AcqRel);
+        ahead.goal.fetch_max(self.mapping().enlargeable(begin, blocks), Ordering::SeqCst);
         if !ahead.begins() {
             return;
         }
@@ -114,10 +117,24 @@ impl Segment {
                 }
             }
         };
-        if std::thread::Builder::new().name("polder-grow".into()).stack_size(64 << 10).spawn(work).is_err() {
+        if !spawned(work) {
             // Whoever needs a block enlarges it.
             ahead.rests();
         }
+    }
+}
+
+/// Runs `work` in a thread to which no signal is delivered: it is somebody else's process, whose handlers expect other threads.
+fn spawned(work: impl FnOnce() + Send + 'static) -> bool {
+    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
+    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: both sets are written before they are read; a thread's mask is its own, and it is put back.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+        let thread = std::thread::Builder::new().name("polder-grow".into()).stack_size(64 << 10).spawn(work);
+        libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut());
+        thread.is_ok()
     }
 }
 
@@ -139,6 +156,8 @@ mod tests {
         assert!(!ahead.has(block));
         segment.look_ahead();
         let large = segment.mapping().enlargeable(block, 1) > block;
+        let end = Instant::now() + Duration::from_secs(20);
+        while large && !ahead.has(block) && Instant::now() < end {}
         assert_eq!((ahead.has(block), ahead.has(block + BLOCKS_MIN * BLOCK)), (large, false));
         // What is ready is not in use: it is backed when growth comes to it, and is all zeros.
         segment.grow().expect("there is room");
