@@ -73,7 +73,10 @@ fn what_a_reader_holds_of_a_gone_thread_does_not_keep_the_rest() {
             // What is made from then on was made after the reader came.
             (0..1_000u32).for_each(|_| place.set(0, b"other", &[3; 100], None));
             (0..1_000u32).for_each(|number| place.set(0, &number.to_le_bytes(), &[3; 100], None));
+            (0..80u32).for_each(|number| place.set(1, &number.to_le_bytes(), &[3; 4_000], None));
             place.run(|txn| (0..1_000u32).try_for_each(|number| txn.remove(0, &number.to_le_bytes(), Replaces::Whole).map(|_| ())));
+            // Too few to make another reclamation due.
+            (0..80u32).for_each(|number| assert!(place.remove(1, &number.to_le_bytes())));
         });
         leaving.join().expect("no panic");
         assert!(retired(place) > 800 * 100, "the thread left {} bytes behind, so this test shows nothing", retired(place));
