@@ -2,7 +2,8 @@
 //!
 //! A star remembers only the last place it tried: when what follows it does not match, the *last* star takes one byte more.
 //! Earlier stars never need another try (whatever an earlier star could take, the last one can take too), so a match costs at
-//! most length of pattern times length of text, however many stars there are.
+//! most length of pattern times length of text, however many stars there are. Redis gives up behind the thousandth star, lest it
+//! overflow its stack, so that such a pattern fits nothing; clients see that, and here it is so as well.
 
 /// Whether `text` matches `pattern`.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
@@ -24,6 +25,9 @@ pub fn selects(pattern: &[u8], name: &[u8]) -> bool {
     pattern == b"*" || matches(pattern, name)
 }
 
+/// Stars, those that follow each other counted once and one at the end not, beyond which a pattern fits nothing, as in Redis.
+const STARS_MAX: usize = 1000;
+
 fn search(pattern: &[u8], text: &[u8], fold: impl Fn(u8) -> u8) -> bool {
     // As in Redis: no pattern but the empty one matches the empty text, not even a star.
     if text.is_empty() {
@@ -32,10 +36,15 @@ fn search(pattern: &[u8], text: &[u8], fold: impl Fn(u8) -> u8) -> bool {
     let (mut p, mut t) = (0, 0);
     // The pattern behind the last star, and the text from which that part was tried last.
     let mut star: Option<(usize, usize)> = None;
+    let mut stars = 0;
     loop {
         if p < pattern.len() && pattern[p] == b'*' {
-            p += 1;
+            p += pattern[p..].iter().take_while(|byte| **byte == b'*').count();
             star = Some((p, t));
+            stars += usize::from(p < pattern.len());
+            if stars > STARS_MAX {
+                return false;
+            }
             continue;
         }
         if t == text.len() {
@@ -141,6 +150,14 @@ mod tests {
     #[test]
     fn case_counts_unless_it_is_folded() {
         assert!(!matches(b"GET*", b"getex") && matches_folded(b"GET*", b"getex") && matches_folded(b"[A-Z]", b"q"));
+    }
+
+    #[test]
+    fn more_than_a_thousand_stars_fit_nothing() {
+        let text = "a".repeat(5_000);
+        let fits = |stars: usize, end: &str| matches(("*?".repeat(stars) + end).as_bytes(), text.as_bytes());
+        assert!(fits(1_000, "") && fits(1_000, "*") && !fits(1_001, "") && !fits(2_500, ""));
+        assert!(matches("*".repeat(3_000).as_bytes(), text.as_bytes()), "stars that follow each other are one");
     }
 
     #[test]

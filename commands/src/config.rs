@@ -67,6 +67,8 @@ fn get(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
+const IMMUTABLE: &str = "can't set immutable config";
+
 /// A setting with its new value.
 type New = (Id, Parsed);
 
@@ -74,16 +76,35 @@ fn set(call: &mut Call<'_>) -> Outcome {
     let settings = call.host.settings();
     settings.refresh(call.table, call.txn)?;
     let changes = read_changes(call)?;
-    for (id, parsed) in changes {
-        match id.row().scope {
-            Scope::Segment => store::publish(call.txn, id, &parsed)?,
-            // Should the call be run again it sets the same once more.
-            Scope::Process | Scope::Inert => settings.set(id, parsed),
-        }
+    for (id, parsed) in changes.iter().filter(|(id, _)| id.row().scope == Scope::Segment) {
+        store::publish(call.txn, *id, parsed)?;
+    }
+    // What follows does not end with the transaction. Should the call be run again it does the same once more.
+    listen_anew(call.host, &changes)?;
+    for (id, parsed) in changes.into_iter().filter(|(id, _)| id.row().scope != Scope::Segment) {
+        settings.set(id, parsed);
     }
     settings.refresh(call.table, call.txn)?;
     call.reply.ok();
     Ok(())
+}
+
+/// Goes to another port or other addresses, if the changes say so.
+fn listen_anew(host: &dyn Host, changes: &[New]) -> Result<(), Stop> {
+    const PORT: Id = id("port");
+    const BIND: Id = id("bind");
+    let settings = host.settings();
+    let differs = |(id, parsed): &&New| [PORT, BIND].contains(id) && *parsed.text != *settings.text(*id);
+    let Some((first, _)) = changes.iter().find(differs) else { return Ok(()) };
+    let new = |wanted| changes.iter().find(|(id, _)| *id == wanted).map(|(_, parsed)| parsed);
+    let port = new(PORT).map_or_else(|| settings.number(PORT), |parsed| parsed.number);
+    let bind = new(BIND).map_or_else(|| settings.text(BIND).to_vec(), |parsed| parsed.text.clone());
+    if host.listen(port as u16, &String::from_utf8_lossy(&bind)) {
+        return Ok(());
+    }
+    let reason =
+        if *first == PORT { "Unable to listen on this port. Check server logs." } else { "Failed to bind to specified addresses." };
+    Err(failed(first.row().name.as_bytes(), reason))
 }
 
 fn read_changes(call: &Call<'_>) -> Result<Vec<New>, Stop> {
@@ -101,6 +122,9 @@ fn read_changes(call: &Call<'_>) -> Result<Vec<New>, Stop> {
         let row = id.row();
         let words = value::split(row, pair[1]);
         let parsed = value::parse(row, &words, &settings.text(id)).map_err(|reason| failed(&pair[0].to_ascii_lowercase(), &reason))?;
+        if row.change == Change::AtStartHere && *parsed.text != *settings.text(id) {
+            return Err(failed(pair[0], IMMUTABLE));
+        }
         changes.push((id, parsed));
     }
     Ok(changes)
@@ -113,7 +137,7 @@ fn may_change(call: &Call<'_>, name: &[u8], before: &[Id]) -> Result<Id, Stop> {
         return Err(format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'").into());
     };
     match id.row().change {
-        Change::AtStart => Err(failed(name, "can't set immutable config")),
+        Change::AtStart => Err(failed(name, IMMUTABLE)),
         Change::Protected if !is_allowed(call.host, call.session, const { self::id("enable-protected-configs") }) => {
             Err(failed(name, "can't set protected config"))
         }
@@ -149,6 +173,16 @@ fn reset_statistics(call: &mut SessionCall<'_>) -> Outcome {
 }
 
 fn rewrite_file(call: &mut SessionCall<'_>) -> Outcome {
+    write_file(call, false)
+}
+
+/// DEBUG CONFIG-REWRITE-FORCE-ALL.
+pub(crate) fn rewrite_everything(call: &mut SessionCall<'_>) -> Outcome {
+    write_file(call, true)
+}
+
+/// Writes the values of now to the file: those that differ from their first ones, or all.
+fn write_file(call: &mut SessionCall<'_>, all: bool) -> Outcome {
     let settings = call.host.settings();
     let Some(path) = settings.file() else {
         return Err("ERR The server is running without a config file".into());
@@ -158,7 +192,7 @@ fn rewrite_file(call: &mut SessionCall<'_>) -> Outcome {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             read => read?,
         };
-        replace(path, &rewrite(settings, &old))
+        replace(path, &rewrite(settings, &old, all))
     };
     write().map_err(|error| Stop::from(format!("ERR Rewriting config file: {error}")))?;
     call.reply.ok();

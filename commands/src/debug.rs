@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use polder_base::{Protocol, glob, number};
-use polder_table::{Found, Mode, New, Replaces, Stop, clock};
+use polder_table::{Found, Inspection, Mode, New, Replaces, Stop, clock};
 use polder_values::{Kind, Value, string};
 
 use crate::call::{Outcome, SessionCall};
@@ -14,7 +14,7 @@ use crate::command::{ADMIN, Command, LOADING, NOSCRIPT, STALE, session};
 use crate::config::is_allowed;
 use crate::execute::{begin, retry};
 use crate::object::encoding;
-use crate::settings::id;
+use crate::settings::{Settings, id};
 
 mod digest;
 pub mod inside;
@@ -42,6 +42,13 @@ static SUBCOMMANDS: &[Subcommand] = &[
         count: 1..=1,
         run: inside::accept,
         about: "Accepted: replies always wait in one list.",
+    },
+    Subcommand {
+        name: "CONFIG-REWRITE-FORCE-ALL",
+        grammar: "",
+        count: 0..=0,
+        run: crate::config::rewrite_everything,
+        about: "Like CONFIG REWRITE but writes all configuration options, including the ones that have their first value.",
     },
     Subcommand {
         name: "DICT-RESIZING",
@@ -86,6 +93,7 @@ static SUBCOMMANDS: &[Subcommand] = &[
         run: inside::listpack,
         about: "Show the elements of the small collection at <key>, on the standard output.",
     },
+    Subcommand { name: "LOG", grammar: "<message>", count: 1..=1, run: log, about: "Write <message> to the server log." },
     Subcommand {
         name: "OBJECT",
         grammar: "<key>",
@@ -142,6 +150,13 @@ static SUBCOMMANDS: &[Subcommand] = &[
         count: 1..=1,
         run: inside::allow_scripts,
         about: "Let scripts call commands that are not for scripts.",
+    },
+    Subcommand {
+        name: "SET-SKIP-CHECKSUM-VALIDATION",
+        grammar: "<0|1>",
+        count: 1..=1,
+        run: inside::skip_checksums,
+        about: "Let RDB files and payloads of RESTORE have wrong checksums.",
     },
     Subcommand {
         name: "SLEEP",
@@ -229,25 +244,50 @@ fn match_string(call: &mut SessionCall<'_>) -> Outcome {
 }
 
 fn object(call: &mut SessionCall<'_>) -> Outcome {
+    let place = call.table.inspect(call.session.db, call.args[2])?.ok_or("ERR no such key")?;
     let txn = begin(call.table, call.session, Mode::Read)?;
-    let mut line = None;
+    let mut line = String::new();
     retry(&txn, || {
-        line = txn.peek(call.session.db, call.args[2])?.map(|found| describe(&found, txn.now_ms()));
+        line = match txn.peek(call.session.db, call.args[2])? {
+            Some(found) => {
+                let line = describe(&place, encoding(&found), serialized_bytes(&found), txn.now_ms());
+                let is_large_list = encoding(&found) == "quicklist";
+                line + &if is_large_list { describe_list(call.host.settings(), &place) } else { String::new() }
+            }
+            // It has expired, and nobody has collected it: there is a place, but no value any more.
+            None => describe(&place, place.layout, place.node_bytes, txn.now_ms()),
+        };
         Ok(())
     })?;
-    call.reply.status(&line.ok_or_else(|| Stop::from("ERR no such key"))?);
+    call.reply.status(&line);
     Ok(())
 }
 
-fn describe(found: &Found<'_>, now_ms: u64) -> String {
-    let idle = clock::idle_seconds(found.clock, now_ms);
+/// What DEBUG OBJECT says of every value. It is at the place of its entry in the table, which stays when the value changes.
+fn describe(place: &Inspection, encoding: &str, serialized_bytes: u64, now_ms: u64) -> String {
+    let idle = clock::idle_seconds(place.clock, now_ms);
     let used = (now_ms / 1000 - idle.min(now_ms / 1000)) & 0xff_ffff;
+    let at = place.bucket + place.unit as u64;
+    format!("Value at:{at:#x} refcount:1 encoding:{encoding} serializedlength:{serialized_bytes} lru:{used} lru_seconds_idle:{idle}")
+}
+
+/// What it says of a large list: nothing is compressed, whatever `list-compress-depth` asks for.
+fn describe_list(settings: &Settings, place: &Inspection) -> String {
+    let average = place.size as f64 / place.nodes.max(1) as f64;
     format!(
-        "Value at:{:#x} refcount:1 encoding:{} serializedlength:{} lru:{used} lru_seconds_idle:{idle}",
-        found.version,
-        encoding(found),
-        serialized_bytes(found)
+        " ql_nodes:{} ql_avg_node:{average:.2} ql_listpack_max:{} ql_compressed:{} ql_uncompressed_size:{}",
+        place.nodes,
+        settings.number(const { id("list-max-listpack-size") }),
+        u8::from(settings.number(const { id("list-compress-depth") }) != 0),
+        place.node_bytes
     )
+}
+
+/// DEBUG LOG.
+fn log(call: &mut SessionCall<'_>) -> Outcome {
+    tracing::warn!("DEBUG LOG: {}", String::from_utf8_lossy(call.args[2]));
+    call.reply.ok();
+    Ok(())
 }
 
 /// The length of a string in an RDB file, when nothing is compressed; a collection's is that of its packed form or its count.

@@ -14,6 +14,7 @@ use polder_wire::rdb::{self, Form, Item, Thresholds, Writer};
 
 use crate::call::{Call, Outcome, SYNTAX, integer, is};
 use crate::command::{ASKING, Command, DANGEROUS, GROWS, WRITE, read, session, write};
+use crate::debug::inside::checksums_rest;
 use crate::settings::{Id, Settings, id};
 
 pub(crate) use build::{Builder, Problem};
@@ -133,7 +134,7 @@ fn restore(call: &mut Call<'_>) -> Outcome {
     }
     let time = u64::try_from(integer(time)?).map_err(|_| "ERR Invalid TTL value, must be >= 0")?;
     let relaxed = call.host.settings().number(const { id("rdb-version-check") }) == 1;
-    let payload = rdb::open(payload, relaxed).map_err(|_| WRONG_FOOTER)?;
+    let payload = rdb::open_as(payload, relaxed, !checksums_rest()).map_err(|_| WRONG_FOOTER)?;
     check(&payload)?;
     let now_ms = call.txn.now_ms();
     let expiry_ms = (time > 0).then(|| if options.absolute { time } else { time.saturating_add(now_ms) });

@@ -25,7 +25,7 @@ use crate::lookup::{find, find_subcommand};
 use crate::metrics::recorder::Watch;
 use crate::persistence::has_save_points;
 use crate::session::{Host, Replies, Session};
-use crate::settings::{Id, id};
+use crate::settings::{Settings, id};
 use crate::{acl, latency, monitor, pubsub, scripting, slowlog, transaction, waiting};
 
 /// The keys of a call or of a whole EXEC; a few need no allocation.
@@ -114,7 +114,7 @@ fn run_quickly(
         return None;
     }
     let &key = args.get(1)?;
-    if command.has(GROWS) && !table.make_room() || command.is_write() && host.keeper().is_failing() {
+    if command.has(GROWS) && !table.make_room() || command.is_write() && is_wary(host) {
         return None;
     }
     let fresh;
@@ -496,12 +496,38 @@ fn identify(table: &Table, session: &mut Session, host: &dyn Host, command: &'st
     Ok(())
 }
 
-/// Refuses writes where the last save failed and they are to stop then.
-pub(crate) fn permit(host: &dyn Host, command: &'static Command) -> Result<&'static Command, Stop> {
-    const STOPS: Id = id("stop-writes-on-bgsave-error");
+/// Whether writes may have to be refused, which [`permit`] finds out.
+pub(crate) fn is_wary(host: &dyn Host) -> bool {
+    host.keeper().is_failing() || lacks_replicas(host.settings())
+}
+
+/// Whether writes want replicas, of which there are none.
+fn lacks_replicas(settings: &Settings) -> bool {
+    settings.number(const { id("min-replicas-to-write") }) > 0 && settings.number(const { id("min-replicas-max-lag") }) > 0
+}
+
+/// Whether the last save failed and writes are to stop then.
+fn is_unsaved(host: &dyn Host) -> bool {
     let settings = host.settings();
-    let concerns = command.is_write() || command.name == "PING";
-    if concerns && host.keeper().is_failing() && settings.is_on(STOPS) && has_save_points(settings) {
+    host.keeper().is_failing() && settings.is_on(const { id("stop-writes-on-bgsave-error") }) && has_save_points(settings)
+}
+
+/// Refuses writes that are not allowed to anybody now.
+pub(crate) fn permit_writes(host: &dyn Host) -> Outcome {
+    if is_unsaved(host) {
+        return Err(UNSAVED.into());
+    }
+    if lacks_replicas(host.settings()) {
+        return Err("NOREPLICAS Not enough good replicas to write.".into());
+    }
+    Ok(())
+}
+
+/// The same for a command, if it writes; PING tells of a save that failed, too.
+pub(crate) fn permit(host: &dyn Host, command: &'static Command) -> Result<&'static Command, Stop> {
+    if command.is_write() {
+        permit_writes(host)?;
+    } else if command.name == "PING" && is_unsaved(host) {
         return Err(UNSAVED.into());
     }
     Ok(command)

@@ -10,6 +10,7 @@ use polder_values::{Kind, Value, string};
 use crate::call::{Outcome, SYNTAX, SessionCall, is};
 use crate::command::{ADMIN, Command, DANGEROUS, FAST, LOADING, NO_ASYNC_LOADING, NO_MULTI, NOSCRIPT, STALE, session};
 use crate::execute::{begin, retry};
+use crate::scripting::clear_codes;
 use crate::settings::{Settings, id};
 use load::{Loaded, Present, load};
 
@@ -188,6 +189,9 @@ pub(crate) fn reload(call: &mut SessionCall<'_>) -> Outcome {
     if flushes {
         let txn = begin(call.table, call.session, Mode::Write)?;
         retry(&txn, || txn.flush(None))?;
+        drop(txn);
+        let txn = begin(call.table, call.session, Mode::Write)?;
+        retry(&txn, || clear_codes(&txn))?;
     }
     match load_file(call.table, settings, present) {
         Ok(Some(_)) => call.reply.ok(),

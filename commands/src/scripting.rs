@@ -37,7 +37,7 @@ mod shelf;
 mod stage;
 
 pub use board::{Kind, Running};
-pub(crate) use library::{add_codes, codes_at};
+pub(crate) use library::{add_codes, clear_codes, codes_at};
 pub use polder_base::script::Scripts;
 
 /// Scripts begin as readers; [`run_program`] makes writers of them.

@@ -417,6 +417,11 @@ pub trait Host: Send + Sync {
         false
     }
 
+    /// Listens on another port, or at other addresses, as CONFIG SET asks; answers whether it does. If not, all is as before.
+    fn listen(&self, _port: u16, _bind: &str) -> bool {
+        false
+    }
+
     /// Ends the process.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use crate::command::{BLOCKING, COUNTS, Command, FAST, GROWS, LOADING, STALE, con
 use crate::introspect::help;
 
 mod add;
-mod group;
+pub(crate) mod group;
 mod id;
 mod info;
 mod pending;

@@ -24,7 +24,7 @@ use smallvec::SmallVec;
 use crate::call::SessionCall;
 use crate::command::{Command, Common};
 use crate::execute::{
-    Progress, admit, begin, end_transaction, execute, is_plain, permit, refuse, resolve, retry, run_inside, run_many_inside,
+    Progress, admit, begin, end_transaction, execute, is_plain, is_wary, permit, refuse, resolve, retry, run_inside, run_many_inside,
 };
 use crate::session::{Host, Replies, Session};
 use crate::{scripting, transaction};
@@ -47,7 +47,7 @@ pub fn execute_together(
         return done;
     }
     let rows = company(table, session, host, calls);
-    if rows.len() < 2 || host.keeper().is_failing() {
+    if rows.len() < 2 || is_wary(host) {
         return one_by_one(table, session, host, &calls[..1], reply);
     }
     let calls = &calls[..rows.len()];

@@ -22,7 +22,7 @@ use crate::call::{Outcome, SessionCall, is};
 use crate::command::{
     ADMIN, ALLOW_BUSY, BLOCKING, Command, DANGEROUS, FAST, GROWS, LOADING, NOSCRIPT, PUBSUB, Run, SCRIPTS, SKIP_SLOWLOG, STALE, session,
 };
-use crate::execute::{Keys, Progress, admit, begin, end_transaction, is_plain, resolve, retry, run_inside, spare_memory};
+use crate::execute::{Keys, Progress, admit, begin, end_transaction, is_plain, is_wary, resolve, retry, run_inside, spare_memory};
 use crate::lookup::find;
 use crate::scripting;
 use crate::session::{Host, Multi, Session};
@@ -227,7 +227,7 @@ pub(crate) fn exec_together(
 ) -> Option<(usize, Progress)> {
     let listeners = table.interest() & !interest::CLIENTS;
     let is_exec = matches!(calls, [[name], _, ..] if is(name, "EXEC"));
-    if !is_exec || listeners != 0 || !session.watches.is_empty() || host.keeper().is_failing() {
+    if !is_exec || listeners != 0 || !session.watches.is_empty() || is_wary(host) {
         return None;
     }
     // Where some of them have been counted, each EXEC is made by itself.

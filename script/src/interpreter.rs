@@ -85,8 +85,9 @@ pub struct Interpreter {
 
 /// What the prelude answers.
 struct Prelude {
-    script_face: Table,
-    function_face: Table,
+    /// What programs see, and those that use `unpack`.
+    script_faces: [Table; 2],
+    function_faces: [Table; 2],
     run: mlua::Function,
     run_again: mlua::Function,
     run_with: mlua::Function,
@@ -117,8 +118,8 @@ impl Interpreter {
         let part = |name: &str| made.get::<mlua::Function>(name).expect("the prelude has it");
         let face = |name: &str| made.get::<Table>(name).expect("the prelude has it");
         let prelude = Prelude {
-            script_face: face("script"),
-            function_face: face("functions"),
+            script_faces: [face("script"), face("wide_script")],
+            function_faces: [face("functions"), face("wide_functions")],
             run: part("run"),
             run_again: part("run_again"),
             run_with: part("run_with"),
@@ -155,7 +156,7 @@ impl Interpreter {
         }
         let manners = Manners::of(&program.body);
         let text = &program.body[program.shebang..];
-        let function = self.compile_text(text, "@user_script", &self.prelude.script_face)?;
+        let function = self.compile_text(text, "@user_script", &self.prelude.script_faces)?;
         let straight = Straight::of(text).map(Rc::new);
         let mut programs = self.programs.borrow_mut();
         if programs.len() >= SPARE && programs.len().is_multiple_of(SPARE) {
@@ -170,13 +171,14 @@ impl Interpreter {
         Ok((manners, straight))
     }
 
-    fn compile_text(&self, text: &[u8], name: &str, face: &Table) -> Result<mlua::Function, String> {
+    fn compile_text(&self, text: &[u8], name: &str, faces: &[Table; 2]) -> Result<mlua::Function, String> {
         if text.first() == Some(&27) {
             // What compiled code begins with: as Redis, whose Lua does not know that there is any.
             return Err(format!("{}:1: unexpected symbol near 'char(27)'", name.trim_start_matches('@')));
         }
         self.make_room();
-        let chunk = self.lua.load(text).set_name(name).set_mode(ChunkMode::Text).set_environment(face.clone());
+        let face = faces[usize::from(text.contains_str("unpack"))].clone();
+        let chunk = self.lua.load(text).set_name(name).set_mode(ChunkMode::Text).set_environment(face);
         limit_memory(&self.lua, self.desk.memory_max.get());
         let function = chunk.into_function();
         limit_memory(&self.lua, 0);
@@ -255,7 +257,7 @@ impl Interpreter {
     fn load_functions(&self, library: &Library) -> Result<register::Register, String> {
         let code = &library.code[library.shebang..];
         let function = self
-            .compile_text(code, "@user_function", &self.prelude.function_face)
+            .compile_text(code, "@user_function", &self.prelude.function_faces)
             .map_err(|text| format!("ERR Error compiling function: {text}"))?;
         self.begin(0);
         self.desk.registering.replace(Some(register::Register::default()));
@@ -460,22 +462,41 @@ pub fn goes_on(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<bool> {
 /// `redis.call`, for all runs of an interpreter.
 pub fn gate(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<mlua::Function> {
     let desk = desk.clone();
-    lua.create_function(move |lua, args: MultiValue| {
-        limit_memory(lua, 0);
-        let mut answer = pass(lua, &desk, &args);
-        drop(args);
-        let limit = desk.memory_max.get();
-        if limit != 0 && needed(lua, &answer) > limit {
-            answer = make_fit(lua, &desk, answer);
-        }
-        match answer {
-            Ok(answer) => Ok((answer, Limit(limit))),
-            Err(error) => {
-                limit_memory(lua, limit);
-                Err(error)
+    lua.create_function(move |lua, args: MultiValue| answer(lua, &desk, move |lua, desk| pass(lua, desk, &args)))
+}
+
+/// The same for so many arguments that there may be no handle for each: they are the first ones of a table, and copied one by one.
+pub fn gate_of_many(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<mlua::Function> {
+    let desk = desk.clone();
+    lua.create_function(move |lua, (count, args): (usize, Table)| {
+        answer(lua, &desk, move |lua, desk| {
+            let mut copies = Vec::with_capacity(count);
+            for number in 1..=count {
+                let arg = MultiValue::from_iter([args.raw_get::<Value>(number)?]);
+                let Some(texts) = texts(&arg) else { return native::raise(NOT_TEXT, false) };
+                copies.extend(texts.iter().map(|text| text.to_vec()));
             }
-        }
+            let words: SmallVec<[&[u8]; 8]> = copies.iter().map(Vec::as_slice).collect();
+            pass_on(lua, desk, &words)
+        })
     })
+}
+
+/// What `ask` answers, if the script has room for it. Its memory has no limit meanwhile.
+fn answer(lua: &Lua, desk: &Rc<Desk>, ask: impl FnOnce(&Lua, &Rc<Desk>) -> Answer) -> mlua::Result<(Either<String, Value>, Limit)> {
+    limit_memory(lua, 0);
+    let mut answer = ask(lua, desk);
+    let limit = desk.memory_max.get();
+    if limit != 0 && needed(lua, &answer) > limit {
+        answer = make_fit(lua, desk, answer);
+    }
+    match answer {
+        Ok(answer) => Ok((answer, Limit(limit))),
+        Err(error) => {
+            limit_memory(lua, limit);
+            Err(error)
+        }
+    }
 }
 
 /// How much memory is in use once an answer is in Lua.
@@ -505,15 +526,20 @@ fn pass(lua: &Lua, desk: &Rc<Desk>, args: &MultiValue) -> Answer {
         return native::raise(NO_ARGUMENT, false);
     }
     let Some(texts) = texts(args) else { return native::raise(NOT_TEXT, false) };
+    let args: SmallVec<[&[u8]; 8]> = texts.iter().map(|text| &**text).collect();
+    pass_on(lua, desk, &args)
+}
+
+/// Has the world run a command.
+fn pass_on(lua: &Lua, desk: &Rc<Desk>, args: &[&[u8]]) -> Answer {
     if desk.ending.borrow().is_some() {
         return native::raise("", false);
     }
     if !WORLD.is_set() {
         return native::raise("ERR redis.call can only be called while a script or a function runs", false);
     }
-    let args: SmallVec<[&[u8]; 8]> = texts.iter().map(|text| &**text).collect();
     let mut sink = Sink::new(lua, desk.protocol.get(), desk.okay.get().filter(|_| desk.is_blind.get()));
-    match WORLD.with(|world| world.call(&args, &mut sink)) {
+    match WORLD.with(|world| world.call(args, &mut sink)) {
         Called::Answered if sink.failed.is_none() => sink.finish(),
         Called::Answered => native::raise(sink.failed.take().unwrap_or_default(), true),
         Called::Refused(text) => native::raise(text, true),

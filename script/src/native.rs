@@ -7,7 +7,7 @@ use polder_base::Protocol;
 use sha1::{Digest, Sha1};
 
 use crate::drand::Drand;
-use crate::interpreter::{Desk, gate, goes_on, may};
+use crate::interpreter::{Desk, gate, gate_of_many, goes_on, may};
 use crate::{bits, json, msgpack, number, pack, pattern};
 
 /// Forty hexadecimal digits.
@@ -249,6 +249,7 @@ pub fn table(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<Table> {
     };
     natives.set("register", lua.create_function(register)?)?;
     natives.set("call", gate(lua, desk)?)?;
+    natives.set("call_many", gate_of_many(lua, desk)?)?;
     natives.set("may", lua.create_function(may)?)?;
     natives.set("cjson", json::library(lua, &desk.json)?)?;
     natives.set("new_cjson", lua.create_function(|lua, ()| json::library(lua, &Rc::default()))?)?;

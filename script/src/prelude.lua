@@ -241,6 +241,17 @@ cmsgpack._COPYRIGHT, cmsgpack._DESCRIPTION = "Copyright (C) 2012, Salvatore Sanf
 -- The way to the world while something runs: `redis.call` itself.
 local gate = native.call
 
+-- A native can hold some 8,000 values in all, those of libraries with them. Who uses `unpack` may give as many: he comes by way of a table, and
+-- finds this in the place of the gate.
+local MANY = 2000
+
+local function wide(...)
+  local count = select("#", ...)
+  local answer
+  if count < MANY then answer = gate(...) else answer = native.call_many(count, { ... }) end
+  return answer
+end
+
 local redis = {
   LOG_DEBUG = 0, LOG_VERBOSE = 1, LOG_NOTICE = 2, LOG_WARNING = 3,
   REPL_NONE = 0, REPL_AOF = 1, REPL_SLAVE = 2, REPL_REPLICA = 2, REPL_ALL = 3,
@@ -327,6 +338,18 @@ end
 
 local script_face, script_globals = environment((protect(redis)))
 local function_face, function_globals, function_guard = environment((protect(function_redis)))
+
+-- The same for a program that uses `unpack`.
+local function widened(face, redis)
+  local more = { call = wide, pcall = function(...) return tried(raw_pcall(wide, ...)) end }
+  local wide_redis = protect(setmetatable(more, { __index = redis }))
+  local content = setmetatable({ redis = wide_redis, server = wide_redis }, { __index = face })
+  return (protect(content)), content, wide_redis
+end
+
+local wide_script_face = widened(script_face, redis)
+local wide_function_face, wide_function_globals, wide_function_redis = widened(function_face, function_redis)
+
 local load_face = protect(setmetatable(load_redis, { __index = absent }))
 local load_globals = setmetatable({ redis = load_face, server = load_face }, { __index = absent })
 
@@ -345,6 +368,7 @@ end
 script_globals.__redis__err__handler = handler
 
 local M = { script = script_face, functions = function_face, unwind = UNWIND }
+M.wide_script, M.wide_functions = wide_script_face, wide_function_face
 local programs, libraries = {}, {}
 
 function M.keep(number, f) programs[number] = f end
@@ -411,8 +435,10 @@ end
 -- Runs a library's code, which sees nothing of the world.
 function M.load(f)
   function_guard.__index, real[function_face] = load_globals, load_globals
+  wide_function_globals.redis, wide_function_globals.server = nil, nil
   local ok, thrown = raw_xpcall(f, handler)
   function_guard.__index, real[function_face] = function_globals, function_globals
+  wide_function_globals.redis, wide_function_globals.server = wide_function_redis, wide_function_redis
   return ended(ok, thrown)
 end
 

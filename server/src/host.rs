@@ -15,6 +15,7 @@ use polder_engine::Memory;
 use polder_hub::ask::{self, Asker, Thread};
 
 use crate::clients::Clients;
+use crate::doors::Doors;
 use crate::listener::Arrival;
 use crate::tally::{Count, Tally};
 
@@ -83,6 +84,8 @@ pub struct Process {
     scripting: Scripting,
     pub clients: Clients,
     pub mailboxes: Vec<Mailbox>,
+    /// Where clients come in.
+    pub doors: Doors,
     /// Pauses (`CLIENT PAUSE`) hold nobody back any more.
     heedless: AtomicBool,
     /// The last question of each thread elsewhere that has been answered, by its seat: each of our threads is asked, in the same order.
@@ -103,8 +106,8 @@ pub struct Pause {
 }
 
 impl Process {
-    /// A process with one mailbox for each of its threads.
-    pub fn new(memory: Arc<Memory>, settings: Arc<Settings>, mailboxes: Vec<Mailbox>) -> Process {
+    /// A process with one mailbox for each of its threads, and its doors.
+    pub fn new(memory: Arc<Memory>, settings: Arc<Settings>, mailboxes: Vec<Mailbox>, doors: Doors) -> Process {
         // A pause outlives who began it, but not all servers: nobody could end it.
         if ask::others(memory.table(), &[]).is_empty() {
             ask::unpause(memory.table());
@@ -119,6 +122,7 @@ impl Process {
             keeper: Keeper::default(),
             clients: Clients::default(),
             mailboxes,
+            doors,
             heedless: AtomicBool::new(false),
             answered: Mutex::default(),
             stopping: AtomicBool::new(false),
@@ -207,6 +211,15 @@ impl Process {
     pub fn claim_chores(&self, now_ms: u64) -> bool {
         let due_ms = self.chores_due_ms();
         due_ms <= now_ms && self.chores_due_ms.compare_exchange(due_ms, u64::MAX, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Makes the chores due, unless somebody does them.
+    pub fn hurry_chores(&self) {
+        // Whoever has changed it meanwhile does them or has done them.
+        let due_ms = self.chores_due_ms();
+        if due_ms != u64::MAX {
+            let _ = self.chores_due_ms.compare_exchange(due_ms, 0, Ordering::AcqRel, Ordering::Relaxed);
+        }
     }
 
     /// Ends what [`Process::claim_chores`] began.
@@ -324,6 +337,16 @@ impl Host for Process {
 
     fn is_ending(&self) -> bool {
         self.is_stopping()
+    }
+
+    fn listen(&self, port: u16, bind: &str) -> bool {
+        let moved = self.doors.move_to(port, bind, &self.settings);
+        self.wake_all();
+        match &moved {
+            Ok(()) => tracing::info!("listening on {} now", self.doors.names().join(", ")),
+            Err(failure) => tracing::warn!("{failure}"),
+        }
+        moved.is_ok()
     }
 
     fn shutdown(&self, how: Shutdown) -> Result<(), String> {

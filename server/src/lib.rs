@@ -14,6 +14,7 @@
 //! | `connection` | a socket with its session and its buffers |
 //! | `sessions/resp` | requests of one connection to frames, frames to calls |
 //! | `listener` | binding addresses and paths; who may come in |
+//! | `doors` | what a process listens on, which CONFIG SET may change |
 //! | `clients` | everyone who is connected to this process, as CLIENT LIST and KILL see them |
 //! | `host` | what commands may ask of this process |
 //! | `tally` | what each thread counts, for INFO |
@@ -27,6 +28,7 @@ mod batch;
 mod bounds;
 mod clients;
 mod connection;
+mod doors;
 mod host;
 mod listener;
 pub mod log;

@@ -51,26 +51,49 @@ pub struct Arrival {
 /// # Errors
 /// One line that says which address, why not, and what to do.
 pub fn bind_all(settings: &Settings) -> Result<Vec<Listener>, Failure> {
-    let mut listeners = Vec::new();
-    let port = settings.number(PORT) as u16;
-    if port != 0 {
-        for word in settings.string(BIND).split_whitespace() {
-            let (optional, host) = word.strip_prefix('-').map_or((false, word), |host| (true, host));
-            for address in resolve(host, port)? {
-                match bind_tcp(address, settings) {
-                    Ok(listener) => listeners.push(listener),
-                    Err(error) if optional && is_absent(&error) => tracing::debug!(%address, "this address is not there"),
-                    Err(error) => return Err(Failure::listen(&address.to_string(), &error)),
-                }
-            }
-        }
-    }
+    let mut listeners = bind_places(&places(settings.number(PORT) as u16, &settings.string(BIND))?, settings)?;
     let path = settings.string(UNIX_PATH);
     if !path.is_empty() {
         listeners.push(bind_unix(Path::new(&path), settings).map_err(|error| Failure::listen(&path, &error))?);
     }
     if listeners.is_empty() {
         return Err(Failure::nowhere());
+    }
+    Ok(listeners)
+}
+
+/// An address to listen at.
+pub struct Place {
+    pub address: SocketAddr,
+    /// This host need not have it.
+    optional: bool,
+}
+
+/// The addresses that `port` and `bind` mean together.
+///
+/// # Errors
+/// A word that means none.
+pub fn places(port: u16, bind: &str) -> Result<Vec<Place>, Failure> {
+    let mut places = Vec::new();
+    for word in bind.split_whitespace().filter(|_| port != 0) {
+        let (optional, host) = word.strip_prefix('-').map_or((false, word), |host| (true, host));
+        places.extend(resolve(host, port)?.into_iter().map(|address| Place { address, optional }));
+    }
+    Ok(places)
+}
+
+/// Binds these addresses.
+///
+/// # Errors
+/// One line that says which address, why not, and what to do.
+pub fn bind_places(places: &[Place], settings: &Settings) -> Result<Vec<Listener>, Failure> {
+    let mut listeners = Vec::new();
+    for Place { address, optional } in places {
+        match bind_tcp(*address, settings) {
+            Ok(listener) => listeners.push(listener),
+            Err(error) if *optional && is_absent(&error) => tracing::debug!(%address, "this address is not there"),
+            Err(error) => return Err(Failure::listen(&address.to_string(), &error)),
+        }
     }
     Ok(listeners)
 }
@@ -135,6 +158,25 @@ impl Listener {
     /// Those of the system: too many open files.
     pub fn share(&self) -> io::Result<Listener> {
         Ok(Listener { socket: self.socket.try_clone()?, path: None, name: self.name.clone() })
+    }
+
+    /// Whether it is a Unix socket.
+    pub fn is_local(&self) -> bool {
+        self.path.is_some()
+    }
+
+    /// Lets nobody in any more, by the hand of no thread.
+    pub fn rest(&self) {
+        if let Err(error) = self.socket.shutdown(std::net::Shutdown::Both) {
+            tracing::debug!(%error, listener = self.name, "closed already");
+        }
+    }
+
+    /// The end of [`Listener::rest`].
+    pub fn go_on(&self, settings: &Settings) {
+        if let Err(error) = listen(&self.socket, settings) {
+            tracing::error!(%error, listener = self.name, "cannot listen there any more");
+        }
     }
 
     /// Lets everyone in who waits, up to the limits; what may not come in is told why and closed.

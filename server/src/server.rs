@@ -9,8 +9,9 @@ use polder_commands::persistence::load::Loaded;
 use polder_commands::settings::{Id, Settings, id};
 use polder_engine::Memory;
 
+use crate::doors::Doors;
 use crate::host::{Mailbox, Process};
-use crate::listener::{self, Listener};
+use crate::listener;
 use crate::turn::{Loop, WAKER};
 
 const THREADS: Id = id("threads");
@@ -55,8 +56,6 @@ pub struct Server {
     threads: Vec<JoinHandle<()>>,
     /// Where it listens.
     pub names: Vec<String>,
-    /// Held here so that a Unix socket's path goes with the server.
-    listeners: Vec<Listener>,
 }
 
 impl Server {
@@ -76,12 +75,11 @@ impl Server {
             mailboxes.push(Mailbox::new(Waker::new(poll.registry(), WAKER).map_err(failed)?));
             polls.push(poll);
         }
-        let process = Arc::new(Process::new(memory, settings, mailboxes));
-        let mut server =
-            Server { process, threads: Vec::new(), names: listeners.iter().map(|listener| listener.name.clone()).collect(), listeners };
+        let process = Arc::new(Process::new(memory, settings, mailboxes, Doors::of(listeners)));
+        let names = process.doors.names();
+        let mut server = Server { process, threads: Vec::new(), names };
         for (number, poll) in polls.into_iter().enumerate() {
-            let doors = server.listeners.iter().map(Listener::share).collect::<io::Result<Vec<_>>>().map_err(failed)?;
-            let turns = Loop::new(number, poll, doors, server.process.clone()).map_err(failed)?;
+            let turns = Loop::new(number, poll, server.process.clone()).map_err(failed)?;
             let thread = std::thread::Builder::new().name(format!("polder-{number}")).spawn(move || turns.run()).map_err(failed)?;
             server.threads.push(thread);
         }
@@ -110,7 +108,7 @@ impl Server {
         for thread in self.threads.drain(..) {
             well &= thread.join().is_ok();
         }
-        self.listeners.clear();
+        self.process.doors.close();
         well
     }
 }

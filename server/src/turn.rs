@@ -60,6 +60,8 @@ const SWEEP_MS: u64 = 1000;
 const ACCEPT_REST_MS: u64 = 100;
 /// How long a thread without a bell waits before it tries again to get one.
 const BELL_REST_MS: u64 = 100;
+/// How long chores that were hurried because memory is beyond its limit are not hurried again.
+const CROWD_MS: u64 = 10;
 /// How much of the memory's chores is done at a time.
 const CHORES_US: u64 = 500;
 /// How soon what was swept is looked at again that somebody was reading.
@@ -89,6 +91,8 @@ pub struct Loop {
     poll: Poll,
     process: Arc<Process>,
     listeners: Vec<Listener>,
+    /// Which of the process's doors they are.
+    doors_version: u64,
     slots: Vec<Option<Box<Connection>>>,
     free: Vec<usize>,
     /// Connections that the next turn looks at.
@@ -133,21 +137,20 @@ pub struct Loop {
     sweep_due_ms: u64,
     /// When a listener that could not accept is tried again; 0 when none rests.
     accept_due_ms: u64,
+    /// When it is looked again whether memory is beyond its limit.
+    crowd_due_ms: u64,
     bytes_in: u64,
     bytes_out: u64,
 }
 
 impl Loop {
-    /// A loop that listens at `listeners`.
+    /// A loop that watches the doors of the process.
     ///
     /// # Errors
     /// When the poll takes no more descriptors.
-    pub fn new(number: usize, poll: Poll, listeners: Vec<Listener>, process: Arc<Process>) -> io::Result<Loop> {
-        for (at, listener) in listeners.iter().enumerate() {
-            poll.registry().register(&mut SourceFd(&listener.socket.as_raw_fd()), Token(at + 1), Interest::READABLE)?;
-        }
+    pub fn new(number: usize, poll: Poll, process: Arc<Process>) -> io::Result<Loop> {
         let bounds = Bounds::of(&process.settings);
-        Ok(Loop {
+        let mut turns = Loop {
             slots_by_client: HashMap::new(),
             deadlines: BTreeSet::new(),
             postponed: Vec::new(),
@@ -160,7 +163,8 @@ impl Loop {
             number,
             poll,
             process,
-            listeners,
+            listeners: Vec::new(),
+            doors_version: 0,
             slots: Vec::new(),
             free: Vec::new(),
             ready: Vec::new(),
@@ -181,9 +185,35 @@ impl Loop {
             pause: None,
             sweep_due_ms: 0,
             accept_due_ms: 0,
+            crowd_due_ms: 0,
             bytes_in: 0,
             bytes_out: 0,
-        })
+        };
+        turns.watch_doors()?;
+        Ok(turns)
+    }
+
+    /// Watches the doors that the process has now.
+    fn watch_doors(&mut self) -> io::Result<()> {
+        let (version, listeners) = self.process.doors.share()?;
+        for listener in self.listeners.drain(..) {
+            // Its socket is that of other threads, too: to close it here would not end the watching.
+            self.poll.registry().deregister(&mut SourceFd(&listener.socket.as_raw_fd()))?;
+        }
+        for (at, listener) in listeners.iter().enumerate() {
+            self.poll.registry().register(&mut SourceFd(&listener.socket.as_raw_fd()), Token(at + 1), Interest::READABLE)?;
+        }
+        (self.listeners, self.doors_version) = (listeners, version);
+        Ok(())
+    }
+
+    /// Learns whether the process listens elsewhere by now.
+    fn look_at_doors(&mut self) {
+        if self.doors_version != self.process.doors.version()
+            && let Err(error) = self.watch_doors()
+        {
+            tracing::error!(%error, "a thread cannot watch where clients come in; trying again");
+        }
     }
 
     /// Turns until the process stops, then answers what has come and ends.
@@ -212,6 +242,7 @@ impl Loop {
         self.now_ms = began_us / 1000;
         self.bounds.refresh(&self.process.settings);
         self.look_at_users();
+        self.look_at_doors();
         self.pause = self.process.pause_at(self.now_ms);
         for event in events.iter() {
             self.notice(event);
@@ -294,7 +325,7 @@ impl Loop {
             if Token(token) == BELL {
                 return self.silence_bell();
             }
-            if token > 0 {
+            if (1..=self.listeners.len()).contains(&token) {
                 self.accept(token - 1);
             }
             return;
@@ -322,8 +353,8 @@ impl Loop {
         let mut arrived = Vec::new();
         let most = self.bounds.clients_max;
         if let Err(error) = self.listeners[listener].accept_all(&self.process, most, &mut arrived) {
-            // A thread that stops closes the listeners of all.
-            if !self.process.is_stopping() {
+            // A thread that stops, or listens elsewhere, closes the listeners of all.
+            if !self.process.is_stopping() && self.doors_version == self.process.doors.version() {
                 tracing::error!(%error, "a client cannot be accepted; trying again");
                 self.accept_due_ms = self.now_ms + ACCEPT_REST_MS;
             }
@@ -780,6 +811,11 @@ impl Loop {
             self.accept_due_ms = 0;
             (0..self.listeners.len()).for_each(|listener| self.accept(listener));
         }
+        // At once, so that who has written hears what that has evicted before anything else; but what helps nothing waits for the others.
+        if self.now_ms >= self.crowd_due_ms && self.process.memory.table().is_crowded() {
+            self.crowd_due_ms = self.now_ms + CROWD_MS;
+            self.process.hurry_chores();
+        }
         if !inside::chores_rest() && self.process.claim_chores(self.now_ms) {
             let process = &*self.process;
             let table = process.memory.table();
@@ -815,16 +851,18 @@ impl Loop {
         }
     }
 
+    /// Accepts who waits, and ends the listening of all threads at once, so that another server on the port gets whoever comes then.
+    fn close_doors(&mut self) {
+        for listener in 0..self.listeners.len() {
+            self.accept(listener);
+            self.listeners[listener].rest();
+        }
+    }
+
     /// Accepts who waits, closes the doors, answers everything that has come, and closes all connections.
     fn end(mut self, events: &mut Events) {
         let patience_ms = now_ms() + STOP_PATIENCE_MS;
-        for listener in 0..self.listeners.len() {
-            self.accept(listener);
-            // Ends the listening of all threads at once, so that another server on the port gets whoever comes now.
-            if let Err(error) = self.listeners[listener].socket.shutdown(std::net::Shutdown::Both) {
-                tracing::debug!(%error, "another thread closed this listener first");
-            }
-        }
+        self.close_doors();
         self.process.close_door();
         while !self.process.all_doors_closed() && now_ms() < patience_ms {
             self.turn(events, 1);

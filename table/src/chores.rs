@@ -216,6 +216,16 @@ impl Table {
         self.is_unlimited() || self.evict(None)
     }
 
+    /// Whether what was written last has gone beyond the limit, so that something is to be evicted.
+    #[inline]
+    pub fn is_crowded(&self) -> bool {
+        !self.is_unlimited() && {
+            let limits = self.limits();
+            let most = limits.memory_max;
+            limits.policy != Policy::NoEviction && most > 0 && self.segment().used_bytes() > most && self.claimed() > most
+        }
+    }
+
     /// As [`Table::make_room`], until `end` at most; answers whether there is hope then.
     fn evict(&self, end: Option<Instant>) -> bool {
         let limits = self.limits();

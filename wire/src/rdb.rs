@@ -46,7 +46,7 @@ use std::borrow::Cow;
 
 pub use crc::Checksum;
 pub use pack::Thresholds;
-pub use payload::{Payload, open, seal};
+pub use payload::{Payload, open, open_as, seal};
 pub use read::{Mark, Reader};
 pub use write::{Form, ListPlan, Pairs, StreamFacts, StreamPlan, Writer};
 

@@ -18,6 +18,13 @@ use crate::settings::value;
 static CHORES_REST: AtomicBool = AtomicBool::new(false);
 static SCRIPTS_MAY_ALL: AtomicBool = AtomicBool::new(false);
 
+static CHECKSUMS_REST: AtomicBool = AtomicBool::new(false);
+
+/// Whether nobody looks at checksums of RDB files and payloads (`DEBUG SET-SKIP-CHECKSUM-VALIDATION`).
+pub fn checksums_rest() -> bool {
+    CHECKSUMS_REST.load(Ordering::Relaxed)
+}
+
 /// Whether this process does no chores for now (`DEBUG PAUSE-CRON`).
 pub fn chores_rest() -> bool {
     CHORES_REST.load(Ordering::Relaxed)
@@ -35,6 +42,12 @@ fn is_set(call: &SessionCall<'_>) -> bool {
 
 pub(super) fn pause_chores(call: &mut SessionCall<'_>) -> Outcome {
     CHORES_REST.store(is_set(call), Ordering::Relaxed);
+    call.reply.ok();
+    Ok(())
+}
+
+pub(super) fn skip_checksums(call: &mut SessionCall<'_>) -> Outcome {
+    CHECKSUMS_REST.store(is_set(call), Ordering::Relaxed);
     call.reply.ok();
     Ok(())
 }

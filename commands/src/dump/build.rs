@@ -8,6 +8,7 @@ use polder_values::{Kind, Nodes, Value, hash, list, set, sorted_set, stream, str
 use polder_wire::rdb::{self, Item, Malformed};
 
 use crate::settings::{Id as SettingId, Settings, id};
+use crate::stream::group::Measure;
 
 /// Why a value cannot be built.
 #[derive(Debug)]
@@ -74,6 +75,8 @@ pub(crate) struct Streaming {
     /// Pairs that are still to come; none between entries.
     left: u64,
     length: Option<u64>,
+    /// It was written before Redis 7, which began to count how many entries a group has read.
+    is_old: bool,
     group: u32,
     /// What the group has pending, in the order of the ids, until somebody owns it.
     pending: Vec<(Pending, bool)>,
@@ -273,6 +276,7 @@ impl Streaming {
                 self.draft.set_max_deleted(id_of(facts.deleted));
                 self.draft.set_added(facts.added);
                 self.length = Some(facts.length);
+                self.is_old = facts.first.is_none();
                 Ok(())
             }
             Item::Group { name, last, read } => {
@@ -280,6 +284,7 @@ impl Streaming {
                 if self.draft.view(txn).group(name)?.is_some() {
                     return Err(TWICE.into());
                 }
+                let read = if self.is_old { Measure::of(&self.draft.view(txn))?.distance(id_of(last)) } else { read };
                 self.group = self.draft.create_group(txn, name, id_of(last), read)?.number;
                 Ok(())
             }

@@ -100,7 +100,17 @@ const CLIENTS: &[Metric] = &[
     metric("total_watched_keys", Count(|facts| facts.whole.statistics.keys_watched)),
     metric("total_blocking_keys", Count(|facts| facts.whole.statistics.keys_awaited)),
     metric("total_blocking_keys_on_nokey", Count(|facts| facts.whole.statistics.keys_awaited_or_gone)),
+    // Since Valkey 8.
+    metric("paused_reason", Text(|facts| pause(facts).map_or("none", |_| "client_pause").to_owned())),
+    metric("paused_actions", Text(|facts| pause(facts).map_or("none", |(_, writes)| if writes { "write" } else { "all" }).to_owned())),
+    metric("paused_timeout_milliseconds", Count(|facts| pause(facts).map_or(0, |(left_ms, _)| left_ms))),
 ];
+
+/// How much longer clients are held back, and whether it is only those that write.
+fn pause(facts: &Facts<'_>) -> Option<(u64, bool)> {
+    let (until_ms, writes_only) = polder_hub::ask::paused(facts.table);
+    until_ms.checked_sub(facts.now_us / 1000).filter(|left_ms| *left_ms > 0).map(|left_ms| (left_ms, writes_only))
+}
 
 const MEMORY: &[Metric] = &[
     metric("used_memory", Count(|facts| facts.usage.used)),
@@ -123,14 +133,15 @@ const MEMORY: &[Metric] = &[
     none("allocator_muzzy"),
     metric("total_system_memory", Count(|facts| facts.machine.memory_bytes)),
     metric("total_system_memory_human", Text(|facts| human(facts.machine.memory_bytes))),
-    metric("used_memory_lua", Count(|facts| scripts(facts).lua_bytes)),
-    metric("used_memory_vm_eval", Count(|facts| scripts(facts).lua_bytes)),
-    metric("used_memory_lua_human", Text(|facts| human(scripts(facts).lua_bytes))),
+    // One interpreter runs scripts and functions: each is told half of its memory.
+    metric("used_memory_lua", Count(|facts| scripts(facts).lua_bytes.div_ceil(2))),
+    metric("used_memory_vm_eval", Count(|facts| scripts(facts).lua_bytes.div_ceil(2))),
+    metric("used_memory_lua_human", Text(|facts| human(scripts(facts).lua_bytes.div_ceil(2)))),
     metric("used_memory_scripts_eval", Count(|facts| scripts(facts).cached_bytes)),
     metric("number_of_cached_scripts", Count(|facts| scripts(facts).cached)),
     metric("number_of_functions", Count(|facts| scripts(facts).functions)),
     metric("number_of_libraries", Count(|facts| scripts(facts).libraries)),
-    none("used_memory_vm_functions"),
+    metric("used_memory_vm_functions", Count(|facts| scripts(facts).lua_bytes / 2)),
     metric("used_memory_vm_total", Count(|facts| scripts(facts).lua_bytes)),
     metric("used_memory_vm_total_human", Text(|facts| human(scripts(facts).lua_bytes))),
     metric("used_memory_functions", Count(|facts| scripts(facts).library_bytes)),

@@ -7,6 +7,7 @@ use polder_base::Fault;
 use polder_table::{Db, Mode, New, Replaces, SYSTEM, Stop, Table, Txn};
 use polder_wire::rdb::{Begin, Item, Malformed, Mark, Reader};
 
+use crate::debug::inside::checksums_rest;
 use crate::dump::{Builder, Problem, set_clock};
 use crate::execute::retry;
 use crate::scripting::add_codes;
@@ -57,7 +58,7 @@ pub fn load(
     present: Present,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Loaded, String> {
-    let checks = settings.is_on(const { id("rdbchecksum") });
+    let checks = settings.is_on(const { id("rdbchecksum") }) && !checksums_rest();
     let relaxed = settings.number(const { id("rdb-version-check") }) == 1;
     let mut reader = Reader::file(checks, relaxed);
     let mut source = Source { input, buffer: Vec::new(), at: 0, base: 0, ended: false };
@@ -106,14 +107,14 @@ pub fn load(
     progress(reader.taken());
     let Loading { loaded, .. } = loading;
     if !loaded.functions.is_empty() {
-        add_functions(table, &loaded.functions, present == Present::Replaced).map_err(|stop| format!("functions: {stop}"))?;
+        add_functions(table, &loaded.functions, present).map_err(|stop| format!("functions: {stop}"))?;
     }
     Ok(loaded)
 }
 
-fn add_functions(table: &Table, functions: &[Vec<u8>], replaces: bool) -> Result<(), Stop> {
+fn add_functions(table: &Table, functions: &[Vec<u8>], present: Present) -> Result<(), Stop> {
     let txn = table.begin(Mode::Write)?;
-    retry(&txn, || add_codes(&txn, functions, replaces))
+    retry(&txn, || add_codes(&txn, functions, present))
 }
 
 fn told_at(why: &str, byte: u64) -> String {

@@ -17,6 +17,7 @@ use polder_values::string;
 
 use super::shebang;
 use super::shelf::{Token, fetch, fresh_token, store, token};
+use crate::persistence::load::Present;
 
 const CODES: &[u8] = b"libraries";
 const TOKEN: &[u8] = b"libraries:token";
@@ -144,19 +145,19 @@ fn apart(stored: &[u8]) -> Vec<Vec<u8>> {
     all
 }
 
-/// Adds the codes of libraries that a file holds; one of the same name gives way if `replaces`, else it stays. They are looked at by
-/// whoever uses them first.
+/// Adds the codes of libraries that a file holds. They are looked at by whoever uses them first.
 ///
 /// # Errors
-/// Those of the table; a code that names no library.
-pub(crate) fn add_codes(txn: &Txn<'_>, fresh: &[Vec<u8>], replaces: bool) -> Result<(), Stop> {
+/// Those of the table; a code that names no library; a library that is there and may be neither kept nor replaced.
+pub(crate) fn add_codes(txn: &Txn<'_>, fresh: &[Vec<u8>], present: Present) -> Result<(), Stop> {
     txn.declare(&[(SYSTEM, CODES), (SYSTEM, TOKEN)])?;
     let mut all = codes(txn)?;
     for code in fresh {
         let (name, _) = shebang::of_library(code)?;
         let known = all.iter().position(|old| shebang::of_library(old).is_ok_and(|(old, _)| old == name));
         match known {
-            Some(at) if replaces => all[at].clone_from(code),
+            Some(at) if present == Present::Replaced => all[at].clone_from(code),
+            Some(_) if present == Present::Refused => return Err(format!("ERR Library {name} already exists").into()),
             Some(_) => {}
             None => all.push(code.clone()),
         }
@@ -168,6 +169,15 @@ pub(crate) fn add_codes(txn: &Txn<'_>, fresh: &[Vec<u8>], replaces: bool) -> Res
     }
     store(txn, CODES, &stored)?;
     store(txn, TOKEN, &fresh_token())
+}
+
+/// Takes all libraries away.
+///
+/// # Errors
+/// Those of the table.
+pub(crate) fn clear_codes(txn: &Txn<'_>) -> Result<(), Stop> {
+    txn.declare(&[(SYSTEM, CODES), (SYSTEM, TOKEN)])?;
+    write(txn, std::iter::empty())
 }
 
 /// Writes what the libraries are to be.

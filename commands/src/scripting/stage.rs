@@ -12,7 +12,7 @@ use super::{Kind, Running, Scripting};
 use crate::call::{Call, SessionCall};
 use crate::command::{Command, GROWS, MAY_WRITE, NOSCRIPT, READONLY, Run};
 use crate::debug::inside::scripts_may_call_all;
-use crate::execute::{NO_MEMORY, note, resolve};
+use crate::execute::{NO_MEMORY, is_wary, note, permit, permit_writes, resolve};
 use crate::session::{Host, Session};
 use crate::settings::id;
 use crate::{acl, monitor};
@@ -33,6 +33,9 @@ impl Limits {
         if let Some(flags) = flags {
             if flags & NO_WRITES == 0 && reader {
                 return Err("ERR Can not execute a script with write flag using *_ro command.".into());
+            }
+            if flags & NO_WRITES == 0 {
+                permit_writes(call.host)?;
             }
             if short && flags & (ALLOW_OOM | NO_WRITES) == 0 {
                 return Err("OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'".into());
@@ -143,16 +146,22 @@ impl<'s, 'c: 's> Stage<'s, 'c> {
             // Who has written may go on: a script is not stopped in the middle.
             () if command.has(GROWS) && !self.limits.may_grow && !self.wrote => NO_MEMORY,
             () => {
-                return acl::admit_scripted(self.session, self.host, command, args).map(|()| command).map_err(|stop| match stop {
-                    Stop::Refused(text) => text,
-                    other => other.to_string().into(),
-                });
+                self.permits(command)?;
+                return acl::admit_scripted(self.session, self.host, command, args).map(|()| command).map_err(text_of);
             }
         };
         if counts {
             self.host.recorder().reject(command);
         }
         Err(refusal.into())
+    }
+
+    /// Whether it may write now, if that is what it does, and somebody has seen to it that not everything may be written.
+    fn permits(&self, command: &'static Command) -> Result<(), Cow<'static, str>> {
+        if self.wrote || self.limits.read_only || !is_wary(self.host) {
+            return Ok(());
+        }
+        permit(self.host, command).map(|_| ()).map_err(text_of)
     }
 
     fn run(&mut self, command: &'static Command, args: &[&[u8]], reply: &mut dyn Reply) -> Result<(), Stop> {
@@ -162,6 +171,14 @@ impl<'s, 'c: 's> Stage<'s, 'c> {
             Run::Session(function) => function(&mut SessionCall { command, args, table, reply, session, host }),
             Run::Container => unreachable!("it is not admitted"),
         }
+    }
+}
+
+/// What a script hears of why a call is refused.
+fn text_of(stop: Stop) -> Cow<'static, str> {
+    match stop {
+        Stop::Refused(text) => text,
+        other => other.to_string().into(),
     }
 }
 

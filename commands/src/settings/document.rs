@@ -36,7 +36,7 @@ fn line(row: &Setting) -> String {
     let place = if row.scope == Scope::Segment { "segment" } else { "process" };
     let time = match row.change {
         Change::Anytime => "any time",
-        Change::AtStart => "at start",
+        Change::AtStart | Change::AtStartHere => "at start",
         Change::Protected => "protected",
     };
     let about = if row.refusal.is_empty() { row.about.to_owned() } else { format!("Other values are refused: {}.", row.refusal) };

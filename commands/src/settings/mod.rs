@@ -63,6 +63,9 @@ pub enum Change {
     Anytime,
     /// By file or flag at start only.
     AtStart,
+    /// The same, and not every Redis has such a setting that does not change: to set it to what it is is no error, for those who set all that
+    /// CONFIG GET shows.
+    AtStartHere,
     /// At run time only when `enable-protected-configs` allows it.
     Protected,
 }
@@ -190,6 +193,10 @@ impl Setting {
     }
     const fn at_start(mut self) -> Setting {
         self.change = Change::AtStart;
+        self
+    }
+    const fn at_start_here(mut self) -> Setting {
+        self.change = Change::AtStartHere;
         self
     }
     const fn protected(mut self) -> Setting {

@@ -5,9 +5,9 @@ const INT_MAX: i64 = i32::MAX as i64;
 const MIB: i64 = 1 << 20;
 
 pub(super) const SETTINGS: &[Setting] = &[
-    special("bind", Shape::Words, "127.0.0.1 -::1").at_start().about("Addresses to listen on; a leading `-` forgives one that is not there."),
+    special("bind", Shape::Words, "127.0.0.1 -::1").about("Addresses to listen on; a leading `-` forgives one that is not there."),
     text("bind-source-addr", "").inert(),
-    integer("port", 0, 65535, 6379).at_start().about("TCP port; 0 listens on none."),
+    integer("port", 0, 65535, 6379).about("TCP port; 0 listens on none."),
     text("unixsocket", "").at_start().about("Path of a Unix socket to listen on; empty listens on none."),
     setting("unixsocketperm", Shape::Octal { max: 0o777 }, Start::Number(0))
         .at_start()
@@ -35,5 +35,5 @@ pub(super) const SETTINGS: &[Setting] = &[
     integer("tracking-table-max-keys", 0, i64::MAX, 1_000_000)
         .about("Keys that a thread remembers for tracking clients; beyond that it tells them of changes that were none."),
     integer("io-threads", 1, 128, 1).at_start().inert().about("Polder executes commands on every one of its `threads`."),
-    switch("io-threads-do-reads", false).at_start().inert(),
+    switch("io-threads-do-reads", false).at_start_here().inert().about("Redis 8 has it no more."),
 ];

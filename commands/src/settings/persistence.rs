@@ -10,7 +10,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     ),
     text("dbfilename", "dump.rdb").protected().about("The name of the RDB file."),
     text("dir", "").protected().about("The folder of the RDB file; empty is the one in which the server was started."),
-    choice("load-rdb", &["new-segment", "always", "no"], 0).at_start().about(
+    choice("load-rdb", &["new-segment", "always", "no"], 0).at_start_here().about(
         "When the RDB file is read at start: into a new segment only, also into one that has data (what is there stays), or never.",
     ),
     switch("rdbcompression", true).about("Whether strings in RDB files and in what DUMP answers are compressed."),

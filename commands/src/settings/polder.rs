@@ -3,26 +3,26 @@ use super::{Setting, choice, integer, memory, setting, switch, text};
 use super::{Shape, Start};
 
 pub(super) const SETTINGS: &[Setting] = &[
-    text("segment", "shm:polder").at_start().about("The memory to attach to or create: `shm:NAME`, `sysv:NAME` or `file:PATH`."),
+    text("segment", "shm:polder").at_start_here().about("The memory to attach to or create: `shm:NAME`, `sysv:NAME` or `file:PATH`."),
     memory("segment-size", 0, i64::MAX, 0)
-        .at_start()
+        .at_start_here()
         .about("The most that a new segment may grow to; 0 takes three quarters of the machine's memory."),
     choice("segment-pages", &["auto", "4kb", "2mb", "1gb"], 0)
-        .at_start()
+        .at_start_here()
         .about("The page size to ask for when the segment is created; smaller ones are tried when it cannot be had."),
     setting("segment-mode", Shape::Octal { max: 0o777 }, Start::Number(0o600))
-        .at_start()
+        .at_start_here()
         .about("The permissions of a new segment, in octal. Whoever may write to it is fully trusted."),
     text("segment-group", "")
-        .at_start()
+        .at_start_here()
         .about("The group that a new segment belongs to, by name or number; empty leaves it to the system."),
-    integer("threads", 1, 512, 1).at_start().about("Event loops of this server, each with a seat of its own in the segment."),
+    integer("threads", 1, 512, 1).at_start_here().about("Event loops of this server, each with a seat of its own in the segment."),
     switch("share-port", false)
-        .at_start()
+        .at_start_here()
         .about("Whether other servers may listen on the same port: start a new one, then stop the old one, and nobody notices."),
     choice("number-mode", &["decimal", "redis"], 0)
         .segment()
         .about("How INCRBYFLOAT and its relatives count: `decimal` keeps 1.10 + 2.2 = 3.30, `redis` prints the nearest binary double."),
     text("redis-version", "7.4.0").about("The version that INFO and HELLO report, since clients choose their features by it."),
-    choice("log-format", &["text", "json"], 0).at_start().about("The form of a log line."),
+    choice("log-format", &["text", "json"], 0).at_start_here().about("The form of a log line."),
 ];

@@ -123,16 +123,27 @@ fn trim(call: &Call<'_>, draft: &mut Draft<'_>, trim: &Trim) -> Result<u64, Stop
             None => 0,
         },
     };
-    let gone = if trim.approximate.is_some() { whole_nodes(draft.len(), may_go, most, node_entries(call)) } else { may_go };
+    let gone = match trim.approximate {
+        Some(most) => {
+            let len = draft.len();
+            let before = draft.view(call.txn).added().saturating_sub(len);
+            whole_nodes(before, len, may_go.min(most), node_entries(call))
+        }
+        None => may_go,
+    };
     draft.trim(call.txn, gone)?;
     Ok(gone)
 }
 
-/// How many of `len` entries Redis would take with `~`: whole nodes of so many entries, of those that may go, up to `most` in all.
-fn whole_nodes(len: u64, may_go: u64, most: u64, node: u64) -> u64 {
-    let node = if node == 0 { len } else { node };
-    let enough = may_go.min(most);
-    if enough == len || node == 0 { enough } else { enough - enough % node }
+/// How many of `len` entries Redis would take with `~`: whole nodes of so many entries, of the first ones that may go. Where its nodes end is
+/// told by how many entries came before these, as long as none was deleted from the midst of them.
+fn whole_nodes(before: u64, len: u64, may_go: u64, node: u64) -> u64 {
+    if may_go >= len {
+        return len;
+    }
+    let Some(lacking) = before.checked_rem(node) else { return 0 };
+    let whole = lacking + may_go;
+    (whole - whole % node).saturating_sub(lacking)
 }
 
 /// What an XADD says, as far as it can be understood without its stream: its options, and fields and values in turn.
@@ -285,17 +296,21 @@ mod tests {
 
     #[test]
     fn approximate_trimming_takes_whole_nodes_and_never_more_than_asked() {
-        for (len, may_go, most, node, gone) in [
-            (250, 150, 10_000, 100, 100),
-            (250, 250, 10_000, 100, 250),
-            (250, 250, 120, 100, 100),
-            (250, 99, 10_000, 100, 0),
-            (250, 150, 10_000, 0, 0),
-            (250, 250, 10_000, 0, 250),
-            (50, 50, 50, 1, 50),
-            (0, 0, 10, 100, 0),
+        for (before, len, may_go, node, gone) in [
+            (0, 250, 150, 100, 100),
+            (0, 250, 250, 100, 250),
+            (0, 250, 120, 100, 100),
+            (0, 250, 99, 100, 0),
+            (0, 250, 150, 0, 0),
+            (0, 250, 250, 0, 250),
+            (0, 50, 50, 1, 50),
+            (0, 0, 0, 100, 0),
+            // 445 were trimmed exactly: 55 are left of the first node.
+            (445, 555, 111, 100, 55),
+            (445, 555, 54, 100, 0),
+            (500, 500, 100, 100, 100),
         ] {
-            assert_eq!(whole_nodes(len, may_go, most, node), gone, "{len} {may_go} {most} {node}");
+            assert_eq!(whole_nodes(before, len, may_go, node), gone, "{before} {len} {may_go} {node}");
         }
     }
 }

@@ -1,5 +1,5 @@
 //! XGROUP, and how far a group has read.
-use polder_base::number;
+use polder_base::{Fault, number};
 use polder_table::{Found, Stop};
 use polder_values::stream::{Draft, Group, Id, Stream};
 
@@ -135,7 +135,7 @@ pub(super) fn delete_consumer(call: &mut Call<'_>) -> Outcome {
 }
 
 /// What the reading of groups is measured by.
-pub(super) struct Measure {
+pub(crate) struct Measure {
     len: u64,
     added: u64,
     /// 0-0 without entries.
@@ -145,7 +145,7 @@ pub(super) struct Measure {
 }
 
 impl Measure {
-    pub fn of(stream: &Stream<'_>) -> Result<Measure, Stop> {
+    pub fn of(stream: &Stream<'_>) -> Result<Measure, Fault> {
         Ok(Measure {
             len: stream.len(),
             added: stream.added(),
@@ -161,7 +161,7 @@ impl Measure {
     }
 
     /// How many entries, from the very first one on, lie up to an id, where that can be told.
-    fn distance(&self, id: Id) -> Option<u64> {
+    pub fn distance(&self, id: Id) -> Option<u64> {
         if self.added == 0 {
             return Some(0);
         }

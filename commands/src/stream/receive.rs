@@ -72,8 +72,8 @@ fn request<'c>(call: &Call<'_>, args: &'c [&'c [u8]], grouped: bool) -> Result<R
 }
 
 fn unbalanced(call: &Call<'_>, grouped: bool) -> Stop {
-    let (name, symbol) = (call.command.label(), if grouped { '>' } else { '$' });
-    format!("ERR Unbalanced '{name}' list of streams: for each stream key an ID or '{symbol}' must be specified.").into()
+    let (name, symbols) = (call.command.label(), if grouped { " or '>'" } else { ", '+', or '$'" });
+    format!("ERR Unbalanced '{name}' list of streams: for each stream key an ID{symbols} must be specified.").into()
 }
 
 pub(super) fn xread(call: &mut Call<'_>) -> Outcome {

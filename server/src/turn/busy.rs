@@ -80,6 +80,9 @@ impl Host for Stuck<'_> {
     fn is_ending(&self) -> bool {
         self.process.is_ending()
     }
+    fn listen(&self, port: u16, bind: &str) -> bool {
+        self.process.listen(port, bind)
+    }
     fn shutdown(&self, how: Shutdown) -> Result<(), String> {
         self.process.shutdown(how)
     }
@@ -182,6 +185,10 @@ impl Loop {
         }
         if let Some(connection) = &mut self.slots[slot] {
             connection.input = input;
+        }
+        // Whoever has ended the server, and sees his connection end, finds nobody to listen any more.
+        if self.process.is_stopping() {
+            self.close_doors();
         }
         self.send(slot);
     }

@@ -4,6 +4,7 @@ mod barred;
 mod door;
 mod hub;
 mod list;
+mod moving;
 mod serving;
 mod sorted_set;
 mod stopping;

@@ -432,3 +432,15 @@ fn what_no_setting_allows_is_cut_off() {
     let _ = client.stream.write_all(&[b"*2\r\n$3\r\nGET\r\n$100000000\r\n".as_slice(), &vec![b'x'; 3 << 20]].concat());
     assert!(client.is_closed());
 }
+
+#[test]
+fn checksums_are_passed_over_when_asked_for() {
+    let door = Door::open("--enable-debug-command yes");
+    let mut client = door.client();
+    let wrong: [&[u8]; 4] = [b"RESTORE", b"key", b"0", b"\x00\x05hello\x0a\x00cr\xdfve4!!"];
+    assert_eq!(client.ask_words(&wrong), "-ERR DUMP payload version or checksum are wrong");
+    assert_eq!(client.ask("DEBUG SET-SKIP-CHECKSUM-VALIDATION 1"), "+OK");
+    assert_eq!(client.ask_words(&wrong), "+OK");
+    assert_eq!(client.ask("GET key"), "$hello");
+    assert_eq!(client.ask("DEBUG SET-SKIP-CHECKSUM-VALIDATION 0"), "+OK");
+}
