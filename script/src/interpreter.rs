@@ -168,6 +168,7 @@ impl Interpreter {
         }
         self.prelude.keep.call::<()>((program.number, function)).map_err(|error| message(&error))?;
         programs.insert(program.number, Compiled { program: Arc::downgrade(program), manners, straight: straight.clone() });
+        self.count_memory();
         Ok((manners, straight))
     }
 
@@ -302,12 +303,16 @@ impl Interpreter {
         }
     }
 
-    /// A run ends; answers whether and why it was made to.
-    fn end(&self) -> Option<Ending> {
-        limit_memory(&self.lua, 0);
+    fn count_memory(&self) {
         let used = self.lua.used_memory() as u64;
         let before = self.counted.replace(used);
         self.shared.memory.fetch_add(used.wrapping_sub(before), Ordering::Relaxed);
+    }
+
+    /// A run ends; answers whether and why it was made to.
+    fn end(&self) -> Option<Ending> {
+        limit_memory(&self.lua, 0);
+        self.count_memory();
         let ending = self.desk.ending.take();
         if ending.is_some() {
             // The triggers that made it end are not the next run's.

@@ -9,7 +9,8 @@
 //! Scripts that are run very often are mostly so, and the way into Lua, out of it for each call, and back costs more than the calls themselves.
 //! `read.rs` reads them, and `flat.rs` makes of a reply what Lua would make of it. All of it that is not understood to the last word is Lua's.
 //!
-//! **Invariant:** nobody can tell by what a script does or answers whether Lua has run it.
+//! **Invariant:** nobody can tell by what a script does or answers whether Lua has run it, but that what is returned as it was answered takes
+//! none of a script's memory.
 
 mod flat;
 mod read;

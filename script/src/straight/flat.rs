@@ -244,6 +244,10 @@ impl Reply for Flat<'_> {
         (self.failed, self.full, self.written) = (None, false, 0);
     }
     fn is_overfull(&self) -> bool {
-        matches!(self.out, Out::Reply) && self.reply.is_overfull()
+        match self.out {
+            Out::Reply => self.reply.is_overfull(),
+            Out::Nowhere => true,
+            Out::Kept(..) => self.full,
+        }
     }
 }

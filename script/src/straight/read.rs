@@ -34,11 +34,14 @@ struct Reader<'t> {
     args: usize,
 }
 
+/// The longest script that is looked at, in bytes.
+const TEXT_MAX: usize = 8 << 10;
+
 impl Straight {
     /// What a valid script does, if it is simple enough.
     pub fn of(text: &[u8]) -> Option<Straight> {
-        // How Lua counts such lines is its own affair.
-        if text.contains(&b'\r') {
+        // How Lua counts such lines is its own affair. Long ones may make many calls: Lua looks at the world between them.
+        if text.contains(&b'\r') || text.len() > TEXT_MAX {
             return None;
         }
         let mut reader = Reader { text, at: 0, line: 1, token: Token::Mark(b';'), names: Vec::new(), keys: 0, args: 0 };
