@@ -9,8 +9,10 @@
 //! Invariants:
 //! - **C1** Nothing that C hands in is believed but that its pointers lead to as much as it says: handles are numbers that are looked up, never
 //!   addresses; NULL and impossible sizes are told.
-//! - **C2** No panic leaves: it becomes a status, and the caller that was in use is closed.
+//! - **C2** No panic leaves: it becomes a status, and the caller that was in use is closed. The quick ways, which have nothing in them that panics,
+//!   come before that: there a defect would end the process.
 //! - **C3** What the thread-local registry lends is taken out of it meanwhile, so that a callback that comes back in finds it in use.
+//! - **C4** What a thread remembers as lent last is in its registry.
 #![allow(non_camel_case_types)]
 // C has no word for what a caller must see to: the header says it, and C1 what is not believed.
 #![allow(clippy::not_unsafe_ptr_arg_deref)]

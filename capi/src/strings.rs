@@ -4,10 +4,10 @@ use std::ffi::c_void;
 use polder_engine::Database;
 
 use crate::memory::polder_caller;
-use crate::status::polder_status::{self, POLDER_ABSENT, POLDER_TOO_SMALL};
+use crate::status::polder_status::{self, POLDER_ABSENT, POLDER_OK, POLDER_TOO_SMALL};
 use crate::status::{Done, Failure, guarded, misuse};
 use crate::text::{give, polder_text};
-use crate::threads::lend;
+use crate::threads::{lend, lend_again};
 
 /// Is shown the string in a key where it lies; NULL where there is none. It must not call Polder, and must not keep the address.
 pub type polder_seen = Option<unsafe extern "C" fn(context: *mut c_void, bytes: *const u8, length: usize)>;
@@ -34,6 +34,24 @@ pub extern "C" fn polder_string_copy(
     room: usize,
     length: *mut usize,
 ) -> polder_status {
+    let copied = lend_again(caller.handle, |door| {
+        let key = key.peek()?;
+        let fits = door.caller.read_quickly(key, |value| {
+            let fits = value.len() <= room && !buffer.is_null();
+            if fits {
+                // SAFETY: C1, as below.
+                unsafe { std::ptr::copy_nonoverlapping(value.as_ptr(), buffer, value.len()) };
+                give(length, value.len());
+            }
+            fits
+        });
+        fits.filter(|fits| *fits)
+    });
+    if copied.is_some() { POLDER_OK } else { copy_guarded(caller, key, (buffer, room), length) }
+}
+
+#[inline(never)]
+fn copy_guarded(caller: polder_caller, key: polder_text, (buffer, room): (*mut u8, usize), length: *mut usize) -> polder_status {
     guarded(|| {
         let key = key.read()?;
         if buffer.is_null() && room > 0 {
@@ -74,6 +92,12 @@ pub extern "C" fn polder_string_see(caller: polder_caller, key: polder_text, see
 /// Gives a key a string; an expiry that it had is gone.
 #[unsafe(no_mangle)]
 pub extern "C" fn polder_string_put(caller: polder_caller, key: polder_text, value: polder_text) -> polder_status {
+    let put = lend_again(caller.handle, |door| Some(door.caller.set_quickly(key.peek()?, value.peek()?)));
+    if put == Some(true) { POLDER_OK } else { put_guarded(caller, key, value) }
+}
+
+#[inline(never)]
+fn put_guarded(caller: polder_caller, key: polder_text, value: polder_text) -> polder_status {
     guarded(|| {
         let (key, value) = (key.read()?, value.read()?);
         on_database(caller, |database| Ok(database.set(key, value)?))

@@ -17,6 +17,16 @@ impl polder_text {
     pub(crate) fn read<'c>(self) -> Done<&'c [u8]> {
         read(self.bytes, self.length)
     }
+
+    /// The bytes where there are some; else [`polder_text::read`] says what is wrong, if anything is.
+    #[inline(always)]
+    pub(crate) fn peek<'c>(self) -> Option<&'c [u8]> {
+        if self.bytes.is_null() || self.length > isize::MAX as usize {
+            return None;
+        }
+        // SAFETY: C1, as in `read`.
+        Some(unsafe { std::slice::from_raw_parts(self.bytes, self.length) })
+    }
 }
 
 /// As many things as C says that lie there.

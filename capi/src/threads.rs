@@ -3,7 +3,7 @@
 //! ```text
 //!   handle of a caller = number of the thread (24 bits) | serial number (40 bits), never used twice
 //! ```
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -35,6 +35,7 @@ struct Thread {
 
 impl Drop for Thread {
     fn drop(&mut self) {
+        LAST.set((0, std::ptr::null()));
         // The thread ends, and with it all that it could be told: its seat's end says so to everybody.
         self.doors.drain(..).filter_map(|(_, door)| Rc::into_inner(door)).for_each(|door| door.into_inner().caller.abandon());
     }
@@ -43,6 +44,23 @@ impl Drop for Thread {
 thread_local! {
     static THREAD: RefCell<Thread> =
         RefCell::new(Thread { number: THREADS.fetch_add(1, Ordering::Relaxed), doors: Vec::new(), replies: HashMap::new() });
+}
+
+thread_local! {
+    /// The caller that was lent last, by its handle: nearly always the next one, too. One of [`THREAD`]'s, or none.
+    static LAST: Cell<(u64, *const RefCell<Door>)> = const { Cell::new((0, std::ptr::null())) };
+}
+
+/// Uses the caller that was lent last, if it is this one and not in use. `work` runs nothing of C's, and cannot panic.
+#[inline(always)]
+pub(crate) fn lend_again<R>(handle: u64, work: impl FnOnce(&mut Door) -> Option<R>) -> Option<R> {
+    let (last, door) = LAST.get();
+    if last != handle || last == 0 {
+        return None;
+    }
+    // SAFETY: C4, what LAST names lies in an `Rc` of this thread's registry: who takes that out empties LAST first.
+    let door = unsafe { &*door };
+    work(&mut *door.try_borrow_mut().ok()?)
 }
 
 fn with<R>(work: impl FnOnce(&mut Thread) -> R) -> Done<R> {
@@ -95,6 +113,7 @@ fn unknown<T>(handle: u64, thread: u64) -> Done<T> {
 /// Takes a caller out of the registry, if it is there.
 #[cold]
 fn forget(handle: u64) {
+    LAST.set((0, std::ptr::null()));
     let gone = with(|thread| {
         let at = thread.doors.iter().position(|(known, _)| *known == handle)?;
         Some(thread.doors.swap_remove(at))
@@ -117,6 +136,7 @@ pub(crate) fn lend<R>(handle: u64, work: impl FnOnce(&mut Door) -> Done<R>) -> D
     let lent = Lent(handle);
     let done = work(&mut lent_door);
     std::mem::forget(lent);
+    LAST.set((handle, Rc::as_ptr(&door)));
     done
 }
 

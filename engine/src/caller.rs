@@ -107,6 +107,8 @@ pub struct Caller {
     thread: Option<u64>,
     generation: u64,
     card: Arc<Card>,
+    /// So many calls the quick way are left before one looks whether something is due.
+    quick_left: u32,
 }
 
 impl Caller {
@@ -121,7 +123,15 @@ impl Caller {
         let id = polder_hub::next_client(memory.table());
         let session = Session { id, protocol, created_ms: now_ms, active_ms: now_ms, ..Session::default() };
         let card = memory.callers().enter(&session);
-        Caller { memory: memory.clone(), session, answer: Answer::new(protocol), thread: None, generation: fork::generation(), card }
+        Caller {
+            memory: memory.clone(),
+            session,
+            answer: Answer::new(protocol),
+            thread: None,
+            generation: fork::generation(),
+            card,
+            quick_left: 0,
+        }
     }
 
     /// The memory that it calls.
@@ -230,6 +240,41 @@ impl Caller {
         let queued = self.run_batch(batch);
         let done = self.run(&["EXEC"]);
         queued.and(done)
+    }
+
+    /// Shows the string in a key, as `Database::read` does, where there is nothing to it: a short one that is found at once, by a caller that is free, and
+    /// nothing is due. `None`: nothing has happened, and another way will see.
+    #[inline]
+    pub fn read_quickly<R>(&mut self, key: &[u8], read: impl FnMut(&[u8]) -> R) -> Option<R> {
+        if !self.is_at_ease() {
+            return None;
+        }
+        let table = self.memory.table();
+        table.read_plain(self.session.db, table.hash(key), key, read)
+    }
+
+    /// Gives a key a string, as `Database::set` does, where there is nothing to it. `false`: nothing has happened, and another way will see.
+    #[inline]
+    pub fn set_quickly(&mut self, key: &[u8], value: &[u8]) -> bool {
+        if !self.is_at_ease() {
+            return false;
+        }
+        let table = self.memory.table();
+        table.make_room() && table.write_plain(self.session.db, table.hash(key), key, value)
+    }
+
+    /// Whether a call may be made with nothing before it: no end of the caller, no pause, nothing that is due.
+    #[inline(always)]
+    fn is_at_ease(&mut self) -> bool {
+        const CALLS: u32 = 64;
+        let Some(left) = self.quick_left.checked_sub(1) else {
+            self.quick_left = CALLS;
+            Memory::make_due();
+            return false;
+        };
+        self.quick_left = left;
+        let free = self.thread.is_none() && !self.session.closing && self.generation == fork::generation();
+        free && self.card.order() == Order::None && !self.memory.may_be_paused()
     }
 
     /// Begins a call without keeping the thread: `None` says that it waits. [`Caller::resume`] goes on with it, best when

@@ -281,7 +281,18 @@ impl Memory {
     fn is_due(&self) -> bool {
         let left = CALLS_LEFT.get();
         CALLS_LEFT.set(left.wrapping_sub(1));
-        left == 0 || self.table.segment().load(header::PAUSE) != 0
+        left == 0 || self.may_be_paused()
+    }
+
+    /// Has the thread's next short call look whether something is due.
+    #[cold]
+    pub(crate) fn make_due() {
+        CALLS_LEFT.set(0);
+    }
+
+    #[inline(always)]
+    pub(crate) fn may_be_paused(&self) -> bool {
+        self.table.segment().load(header::PAUSE) != 0
     }
 
     /// Draws after how many calls the thread looks again: never in step with whoever goes round between several memories, all of which are to be
