@@ -93,6 +93,12 @@ fn damaged_records() {
     println!("damaged-records              200 seats recovered");
 }
 
+/// Ends what the dead were at, and frees what they had retired.
+fn recover(table: &Table) {
+    table.segment().recover_dead();
+    table.segment().free_gone(Instant::now() + Duration::from_secs(1));
+}
+
 /// Kills a case at its stores; answers how many there are, and how many deaths were tried.
 fn matrix(case: &Case, all: bool) -> Result<(u64, u64, u64), String> {
     let (stores, old, new) = rehearse(case)?;
@@ -153,7 +159,7 @@ fn trial(case: &Case, n: u64, m: Option<u64>, old: &Sight, new: &Sight) -> Resul
             table.seat().expect("a seat");
             let _ = die();
             crash::arm(m);
-            table.segment().recover_dead();
+            recover(table);
             crash::arm(0);
         })?,
     };
@@ -171,7 +177,7 @@ fn trial(case: &Case, n: u64, m: Option<u64>, old: &Sight, new: &Sight) -> Resul
         }
         expected.insert((*db, key.clone()), b"from a survivor".to_vec());
     }
-    table.segment().recover_dead();
+    recover(table);
     check(table)?;
     let found = read(table, old.keys().chain(new.keys()));
     heard(case, table, first.contains_key(&(0, kill_cases::TOLD.to_vec())))?;
