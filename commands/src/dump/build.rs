@@ -256,17 +256,7 @@ impl Streaming {
                     _ => Ok(()),
                 }
             }
-            Item::Pair { field, value } => {
-                self.pairs.extend([field.to_vec(), value.to_vec()]);
-                self.left = self.left.saturating_sub(1);
-                if self.left > 0 {
-                    return Ok(());
-                }
-                let pairs: Vec<&[u8]> = self.pairs.iter().map(Vec::as_slice).collect();
-                self.draft.append(txn, self.id, &pairs)?;
-                self.pairs.clear();
-                Ok(())
-            }
+            Item::Pair { field, value } => self.add_pair(txn, field, value),
             Item::Stream(facts) => {
                 let last = self.draft.last_given(txn)?;
                 if facts.length != self.draft.len() || id_of(facts.last) < last || facts.added < facts.length {
@@ -317,6 +307,18 @@ impl Streaming {
             }
             _ => Err("an element of another kind of value".into()),
         }
+    }
+
+    fn add_pair(&mut self, txn: &Txn<'_>, field: &[u8], value: &[u8]) -> Added {
+        self.pairs.extend([field.to_vec(), value.to_vec()]);
+        self.left = self.left.saturating_sub(1);
+        if self.left > 0 {
+            return Ok(());
+        }
+        let pairs: Vec<&[u8]> = self.pairs.iter().map(Vec::as_slice).collect();
+        self.draft.append(txn, self.id, &pairs)?;
+        self.pairs.clear();
+        Ok(())
     }
 
     /// All that the group has pending belongs to somebody.
