@@ -699,9 +699,10 @@ fn run_on_table(
             keys.push((session.db, args[at]));
         }
     });
-    let sight = if let [(db, key)] = keys[..] { table.sight(db, key) } else { None };
-    let reads = command.reads_where.is_some_and(|reads| reads(args));
-    let mut txn = begin(table, session, if reads { Mode::Read } else { mode })?;
+    let mode = if command.reads_where.is_some_and(|reads| reads(args)) { Mode::Read } else { mode };
+    // Who reads may look for the key twice, which a look by the short way does not bear: it would all be done again.
+    let sight = if let ([(db, key)], Mode::Write) = (&keys[..], mode) { table.sight(*db, key) } else { None };
+    let mut txn = begin(table, session, mode)?;
     if let ([(_, key)], Some(sight)) = (&keys[..], &sight) {
         txn.foresee(key, sight);
     }

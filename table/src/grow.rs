@@ -168,15 +168,22 @@ impl Txn<'_> {
     /// Gives back the pieces that the extent around a position does not need any more, if nobody is in the way: an entry that lies
     /// inline gives no memory back by going. The transaction has done nothing yet. Answers whether it became smaller.
     pub(crate) fn shrink(&self, db: Db, position: u64) -> bool {
-        let shape = |old: &Extent| {
-            let pieces = self.needed_pieces(old);
-            (pieces < old.pieces).then(|| vec![(pieces, old.depth, old.prefix)])
-        };
-        let shrunk = matches!(self.try_reshape(db, position, shape), Ok(Grown::Done));
-        if !shrunk {
-            self.seat.rollback();
+        // An unlucky hash may want one more than would do.
+        for extra in 0..2 {
+            let shape = |old: &Extent| {
+                let pieces = self.needed_pieces(old) + extra;
+                (pieces < old.pieces).then(|| vec![(pieces, old.depth, old.prefix)])
+            };
+            match self.try_reshape(db, position, shape) {
+                Ok(Grown::Done) => return true,
+                Ok(Grown::Cramped) => self.seat.rollback(),
+                _ => {
+                    self.seat.rollback();
+                    return false;
+                }
+            }
         }
-        shrunk
+        false
     }
 
     /// Shrinks the extent around a position if a quarter of it is to be had; answers whether it did, and where the next extent of the database

@@ -27,6 +27,7 @@ use crate::change::interest_of;
 use crate::directory::{self, Bucket, MAP_LOCK, Near, map_at};
 use crate::entry::{self, INLINE_HEAD, INLINE_MAX, UNIT_BYTES};
 use crate::hash::Hash;
+use crate::quick::Stint;
 use crate::raw;
 use crate::sight::Sight;
 use crate::table::Table;
@@ -260,19 +261,10 @@ impl Table {
             return false;
         }
         let written = self.segment().with_seat(|seat| {
-            if !seat.enter() {
-                return false;
-            }
-            seat.pin();
-            let done = write(seat, db, hash, key, value).is_some();
-            if !done && seat.journal_len() > 0 {
-                seat.rollback();
-            }
-            seat.unpin();
-            seat.leave();
-            done
+            let stint = Stint::begin(seat)?;
+            write(stint.seat, db, hash, key, value)
         });
-        written.unwrap_or(false)
+        matches!(written, Ok(Some(())))
     }
 }
 

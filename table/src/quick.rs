@@ -212,17 +212,35 @@ impl Table {
         edit: impl FnOnce(Option<&[u8]>) -> (Option<&'v [u8]>, R),
     ) -> Option<R> {
         let seat = self.seat().ok()?;
-        if self.counts_frequency() || !seat.enter() {
-            return None;
+        let stint = if self.counts_frequency() { None } else { Stint::begin(&seat) }?;
+        Edit { seat: stint.seat, sight, key, calls }.run(now_ms, edit)
+    }
+}
+
+/// A seat that is pinned for a short way. At its end what has come to nothing is taken back: also where a caller's function has panicked.
+pub(crate) struct Stint<'s> {
+    pub(crate) seat: &'s Seat,
+}
+
+impl<'s> Stint<'s> {
+    /// `None` in the midst of a transaction.
+    #[inline(always)]
+    pub(crate) fn begin(seat: &'s Seat) -> Option<Stint<'s>> {
+        seat.enter().then(|| {
+            seat.pin();
+            Stint { seat }
+        })
+    }
+}
+
+impl Drop for Stint<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.seat.journal_len() > 0 {
+            self.seat.rollback();
         }
-        seat.pin();
-        let done = Edit { seat: &seat, sight, key, calls }.run(now_ms, edit);
-        if done.is_none() && seat.journal_len() > 0 {
-            seat.rollback();
-        }
-        seat.unpin();
-        seat.leave();
-        done
+        self.seat.unpin();
+        self.seat.leave();
     }
 }
 

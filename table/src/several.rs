@@ -19,7 +19,7 @@ use crate::clock;
 use crate::directory;
 use crate::entry::{self, Image, Inline};
 use crate::lookup::Live;
-use crate::quick::{Glance, glance};
+use crate::quick::{Glance, Stint, glance};
 use crate::sight::Sight;
 use crate::small::{fits, note_turn};
 use crate::table::Table;
@@ -51,19 +51,10 @@ impl Table {
             sights.push(sight);
         }
         let done = self.segment().with_seat(|seat| {
-            if !seat.enter() {
-                return false;
-            }
-            seat.pin();
-            let done = set_all(seat, &sights, pairs, now_ms).is_some();
-            if !done && seat.journal_len() > 0 {
-                seat.rollback();
-            }
-            seat.unpin();
-            seat.leave();
-            done
+            let stint = Stint::begin(seat)?;
+            set_all(stint.seat, &sights, pairs, now_ms)
         });
-        done.unwrap_or(false)
+        matches!(done, Ok(Some(())))
     }
 }
 

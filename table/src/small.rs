@@ -23,7 +23,7 @@ use crate::change::interest_of;
 use crate::directory;
 use crate::entry::{self, Image, Inline};
 use crate::lookup::Live;
-use crate::quick::{Glance, glance, has_room, note_words, put, tags_of};
+use crate::quick::{Glance, Stint, glance, has_room, note_words, put, tags_of};
 use crate::sight::Sight;
 use crate::snapshot;
 use crate::table::Table;
@@ -50,17 +50,8 @@ impl Table {
         change: impl for<'v> FnOnce(Option<&'v [u8]>) -> Option<(Becomes<'v, 'n>, R)>,
     ) -> Option<R> {
         let work = |seat: &Seat| {
-            if self.counts_frequency() || !seat.enter() {
-                return None;
-            }
-            seat.pin();
-            let done = Small { seat, sight, key, kind }.run(now_ms, change);
-            if done.is_none() && seat.journal_len() > 0 {
-                seat.rollback();
-            }
-            seat.unpin();
-            seat.leave();
-            done
+            let stint = if self.counts_frequency() { None } else { Stint::begin(seat) }?;
+            Small { seat: stint.seat, sight, key, kind }.run(now_ms, change)
         };
         self.segment().with_seat(work).ok()?
     }

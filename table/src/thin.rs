@@ -12,8 +12,9 @@ use crate::api::{DATABASES, Db, Mode};
 use crate::directory::map_at;
 use crate::table::Table;
 
-/// Where the next look begins: a position, and the database in its lowest byte, which no extent's first position needs.
-const CURSOR: u64 = header::WARDEN + 8;
+/// Where the next look begins: the database, and the position.
+const DATABASE: u64 = header::WARDEN + 8;
+const POSITION: u64 = header::WARDEN + 16;
 /// Extents that one round looks at, at most: some 100 us, and a table of a million keys in a quarter of a minute.
 const EXTENTS_PER_ROUND: usize = 32;
 /// As of other chores: who holds a lock may be stopped.
@@ -23,15 +24,13 @@ impl Table {
     /// Looks at the next extents; answers whether one has become smaller.
     pub(crate) fn thin(&self, end: Instant) -> bool {
         let segment = self.segment();
-        let cursor = segment.load(CURSOR);
-        let (mut db, mut position) = ((cursor & 0xff) as Db, cursor & !0xff);
+        let (mut db, mut position) = (segment.load(DATABASE).min(DATABASES as u64) as Db, segment.load(POSITION));
         let mut found = false;
         for _ in 0..EXTENTS_PER_ROUND {
             while (db as usize) < DATABASES && segment.observe(map_at(db) + 8) == 0 {
                 (db, position) = (db + 1, 0);
             }
             if db as usize >= DATABASES {
-                (db, position) = (0, 0);
                 break;
             }
             let Ok(txn) = self.begin(Mode::Write) else { break };
@@ -43,9 +42,14 @@ impl Table {
                 break;
             }
         }
-        let next = position & !0xff | db as u64 & 0xff;
-        if next != cursor {
-            segment.publish(CURSOR, next);
+        if db as usize >= DATABASES {
+            (db, position) = (0, 0);
+        }
+        // Two who write at once may mix these up: then an extent waits for the next time round.
+        for (word, value) in [(DATABASE, db.into()), (POSITION, position)] {
+            if segment.load(word) != value {
+                segment.publish(word, value);
+            }
         }
         found
     }
