@@ -126,7 +126,7 @@ fn progressed(answered: Option<Answer>, reply: Out) -> Done {
 }
 
 /// Begins a call without keeping the thread: POLDER_WAITING says that it waits. `polder_resume` goes on with it when the descriptor is readable, or
-/// when its time is over. Nothing rings at the end of a CLIENT PAUSE: look again now and then.
+/// when its time is over. Nothing rings at the end of a CLIENT PAUSE, nor where a process was stopped whose turn it is: look again each second.
 #[unsafe(no_mangle)]
 pub extern "C" fn polder_start(
     caller: polder_caller,

@@ -22,7 +22,9 @@ use crate::call::{Outcome, SessionCall, is};
 use crate::command::{
     ADMIN, ALLOW_BUSY, BLOCKING, Command, DANGEROUS, FAST, GROWS, LOADING, NOSCRIPT, PUBSUB, Run, SCRIPTS, SKIP_SLOWLOG, STALE, session,
 };
-use crate::execute::{Keys, Progress, admit, begin, end_transaction, is_plain, is_wary, resolve, retry, run_inside, spare_memory};
+use crate::execute::{
+    Keys, Progress, admit, begin, end_transaction, is_plain, is_wary, permit_writes, resolve, retry, run_inside, spare_memory,
+};
 use crate::lookup::find;
 use crate::scripting;
 use crate::session::{Host, Multi, Session};
@@ -132,6 +134,11 @@ fn unwatch(call: &mut SessionCall<'_>) -> Outcome {
 /// Before the transaction of an EXEC: what its commands need.
 fn prepare(call: &mut SessionCall<'_>, multi: &Multi) -> Outcome {
     let has = |flags| multi.queue.commands().any(|command| command.has(flags));
+    if multi.queue.commands().any(|command| command.is_write())
+        && let Err(stop) = permit_writes(call.host)
+    {
+        return Err(spoil(call.session, call.args, stop));
+    }
     if has(GROWS)
         && let Err(stop) = spare_memory(call.table)
     {

@@ -75,6 +75,11 @@ impl Waiting {
         self.ticket != 0
     }
 
+    /// Whether its last run has left something to others who came before it.
+    pub fn yields(&self) -> bool {
+        self.yields
+    }
+
     /// The database, the keys, and whether the call ends as well where one of them goes.
     pub fn subject(&self) -> (Db, &[Vec<u8>], bool) {
         (self.db, &self.keys, self.command.name == "XREADGROUP")
@@ -137,7 +142,7 @@ impl Call<'_> {
         let asks = self.may_wait() && waiting.is_none_or(|waiting| !waiting.insists);
         for key in keys {
             let Some(found) = find(self, key)? else { continue };
-            if !asks || !queue::is_for_others(self.txn, kind, self.session.db, key, ticket)? {
+            if !asks || !queue::is_for_others(self.txn, kind, (self.session.db, key), ticket, !self.session.parks)? {
                 return Ok(Some((key, found)));
             }
             *yields = true;

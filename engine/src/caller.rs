@@ -72,6 +72,8 @@ use crate::{Memory, Outlook, PAUSE_NAP};
 const BUSY_REST: Duration = Duration::from_millis(1);
 /// How long a call waits for locks where the caller hurries.
 const HURRY: Duration = Duration::from_micros(100);
+/// How soon a call looks again that has left something to others, who may have been stopped.
+const YIELD_MS: u64 = 1_000;
 const TRACKED_MAX: Id = id("tracking-table-max-keys");
 
 /// Why a call came to nothing.
@@ -260,7 +262,8 @@ impl Caller {
             return false;
         }
         let table = self.memory.table();
-        table.make_room() && table.write_plain(self.session.db, table.hash(key), key, value)
+        // Making room is more than a moment's work.
+        table.is_unlimited() && table.write_plain(self.session.db, table.hash(key), key, value)
     }
 
     /// Whether a call may be made with nothing before it: no end of the caller, no pause, nothing that is due.
@@ -287,13 +290,7 @@ impl Caller {
         let done = self.run_here(args);
         self.session.parks = false;
         done?;
-        if self.session.waiting.is_some() {
-            home::with(self.memory.table(), |home| home.begin_wait(self.session.id));
-            self.card.begin_wait(&self.session);
-            self.settle_down();
-            return Ok(None);
-        }
-        self.take_answer()
+        if self.session.waiting.is_some() { Ok(None) } else { self.take_answer() }
     }
 
     /// Looks whether a call that was begun has come to its end: `None` says that it still waits.
@@ -337,11 +334,16 @@ impl Caller {
     }
 
     /// When a call that was begun and waits is to be looked at again at the latest, in milliseconds since the Unix epoch: its time is over then, or
-    /// a CLIENT PAUSE that holds it back may be. `u64::MAX`: never; `None`: no call waits.
+    /// a CLIENT PAUSE that holds it back may be, or somebody to whom it has left something may have been stopped. `u64::MAX`: never; `None`: no call waits.
     pub fn until_ms(&self) -> Option<u64> {
-        let until_ms = self.session.waiting.as_ref()?.until_ms;
+        let waiting = self.session.waiting.as_ref()?;
         let postponed = home::with(self.memory.table(), |home| home.is_postponed(self.session.id)) == Some(true);
-        Some(if postponed { until_ms.min(now_ms() + PAUSE_NAP.as_millis() as u64) } else { until_ms })
+        let look_ms = match (postponed, waiting.yields()) {
+            (true, _) => PAUSE_NAP.as_millis() as u64,
+            (false, true) => YIELD_MS,
+            (false, false) => return Some(waiting.until_ms),
+        };
+        Some(waiting.until_ms.min(now_ms() + look_ms))
     }
 
     /// Ends a call that waits as its timeout would.
@@ -601,6 +603,11 @@ impl Caller {
         self.card.settle(table.seat().ok().map(|seat| (seat.index(), seat.life())));
         self.card.show(&self.session);
         home::with(table, |home| home.enter(id, protocol, self.session.listens(), &self.card));
+        if self.session.waiting.is_some() {
+            // Before letters are taken in: one that wakes it may have come already.
+            home::with(table, |home| home.begin_wait(id));
+            self.card.begin_wait(&self.session);
+        }
         for key in &unsure {
             let keys: &[&[u8]] = &[key];
             Ear { memory: &memory }.deliver(&[id], Delivery::Invalidation { keys: Some(keys), redirected: false });

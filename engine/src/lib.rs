@@ -265,7 +265,7 @@ impl Memory {
     pub fn paused_for(&self, writes: bool) -> Duration {
         match polder_hub::ask::paused(&self.table) {
             (0, _) => Duration::ZERO,
-            (_, writers_only) if writers_only && !writes => Duration::ZERO,
+            (until_ms, writers_only) if writers_only && !writes && until_ms > now_ms() => Duration::ZERO,
             (until_ms, _) => {
                 let left_ms = until_ms.saturating_sub(now_ms());
                 if left_ms == 0 {

@@ -34,7 +34,9 @@ impl Hearer for Waiter<'_> {
     fn retry(&mut self, client: u64) {
         if client != self.session.id {
             self.others.retry(client);
-        } else if self.progress != Progress::Answered {
+        }
+        // Those have no use for it before this one has gone on: it keeps the thread.
+        if self.progress != Progress::Answered {
             self.progress = try_again(self.memory, self.session, self.host, self.card, self.reply);
         }
     }

@@ -161,6 +161,54 @@ fn a_call_that_was_begun_ends_by_its_time_or_is_cancelled() {
 }
 
 #[test]
+fn what_is_pushed_as_a_call_begins_to_wait_rings() {
+    let scratch = Scratch::new("begins");
+    let mut waiter = scratch.caller();
+    let descriptor = waiter.descriptor().expect("a bell");
+    let (go, gone) = mpsc::channel::<()>();
+    let memory = scratch.0.clone();
+    let pusher = thread::spawn(move || {
+        let mut pusher = Caller::new(&memory);
+        gone.iter().for_each(|()| pusher.run(&["RPUSH", "q", "x"]).map(drop).expect("room"));
+    });
+    for round in 0..2_000 {
+        go.send(()).expect("somebody pushes");
+        if round % 3 == 0 {
+            thread::yield_now();
+        }
+        let mut answer = waiter.start(&["BLPOP", "q", "0"]).expect("it may wait");
+        let began = Instant::now();
+        while answer.is_none() {
+            assert!(is_readable(&descriptor, PATIENCE) && began.elapsed() < PATIENCE, "round {round}");
+            answer = waiter.resume().expect("it waits");
+        }
+    }
+    drop(go);
+    pusher.join().expect("no panic");
+}
+
+#[test]
+fn a_call_that_keeps_its_thread_does_not_wait_for_one_that_the_thread_has_begun() {
+    let scratch = Scratch::new("keeps");
+    let (mut begun, mut waiter) = (scratch.caller(), scratch.caller());
+    assert_eq!(begun.start(&["BLPOP", "q", "0"]), Ok(None));
+    let push = |after: Duration| {
+        let memory = scratch.0.clone();
+        thread::spawn(move || {
+            thread::sleep(after);
+            Caller::new(&memory).run(&["RPUSH", "q", "x"]).map(drop)
+        })
+    };
+    push(Duration::ZERO).join().expect("no panic").expect("room");
+    assert_eq!(waiter.show(&["BLPOP", "q", "5"], |item| item == Item::Null), Ok(false));
+    let later = push(Duration::from_millis(50));
+    assert_eq!(waiter.show(&["BLPOP", "q", "5"], |item| item == Item::Null), Ok(false));
+    later.join().expect("no panic").expect("room");
+    push(Duration::ZERO).join().expect("no panic").expect("room");
+    assert!(begun.resume().expect("it waits").is_some());
+}
+
+#[test]
 fn batches_answer_every_call_and_transactions_are_whole() {
     let scratch = Scratch::new("batch");
     let mut caller = scratch.caller();

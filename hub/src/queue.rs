@@ -133,15 +133,17 @@ pub fn enlist(txn: &Txn<'_>, place: &Place) -> Result<(), Stop> {
 }
 
 /// Whether somebody has waited for a key to hold a value of a kind who came before the holder of `ticket`: then what it holds is his. The
-/// transaction holds the key's lock.
+/// transaction holds the key's lock. `keeps_thread`: those of this thread do not count, since none of them is going on before the asker has.
 ///
 /// # Errors
 /// A fault.
-pub fn is_for_others(txn: &Txn<'_>, kind: Kind, db: Db, key: &[u8], ticket: u64) -> Result<bool, Stop> {
+pub fn is_for_others(txn: &Txn<'_>, kind: Kind, (db, key): (Db, &[u8]), ticket: u64, keeps_thread: bool) -> Result<bool, Stop> {
     if txn.interest() & interest::WAITERS == 0 {
         return Ok(false);
     }
-    Ok(record::glimpse(txn, &waiters_key(kind, db, key))?.iter().any(|record| record.number < ticket.min(LATE)))
+    let own = Record::own(txn.seat(), ticket);
+    let counts = |record: &Record| record.number < ticket.min(LATE) && !(keeps_thread && record.same_owner(&own));
+    Ok(record::glimpse(txn, &waiters_key(kind, db, key))?.iter().any(counts))
 }
 
 /// Notes that a client of this thread waits at a place.
