@@ -231,7 +231,7 @@ enum polder_status polder_batch_clear(struct polder_caller caller);
 
 /**
  * Begins a call without keeping the thread: POLDER_WAITING says that it waits. `polder_resume` goes on with it when the descriptor is readable, or
- * when its time is over. Nothing rings at the end of a CLIENT PAUSE: look again now and then.
+ * when its time is over. Nothing rings at the end of a CLIENT PAUSE, nor where a process was stopped whose turn it is: look again each second.
  */
 enum polder_status polder_start(struct polder_caller caller,
                                 size_t count,
