@@ -8,7 +8,8 @@
 //! thousand segments, pay nothing for pages that they do not need.
 //!
 //! It is a hint: these blocks belong to nobody, are asked for again when they are needed, and what a thread that died or
-//! failed has left is what small pages would be. Another process that gets there first finds pages that are large already.
+//! failed has left is what small pages would be. A block that is needed before it is ready comes in small pages, too. Another process
+//! that gets there first finds pages that are large already.
 
 use std::mem::MaybeUninit;
 use std::sync::Arc;
@@ -23,12 +24,12 @@ use crate::segment::Segment;
 /// So many bytes of nodes come in small pages.
 const SMALL_BYTES: u64 = 8 << 20;
 /// One block is made ready for so many that are in use, within these bounds.
-const SHARE: u64 = 32;
+const SHARE: u64 = 16;
 const BLOCKS_MIN: u64 = 2;
 const BLOCKS_MAX: u64 = 16;
 const BLOCK: u64 = LARGE as u64;
-/// How long growth waits at most for the thread that makes its block ready: twice what that takes.
-const PATIENCE: Duration = Duration::from_millis(5);
+/// How long growth waits at most for the thread that makes its block ready; then small pages do.
+const PATIENCE: Duration = Duration::from_millis(1);
 const NAP: Duration = Duration::from_micros(50);
 
 /// How far this process has made blocks ready.
@@ -50,9 +51,20 @@ impl Ahead {
         self.from.store((slabs_at + SMALL_BYTES).next_multiple_of(BLOCK), Ordering::Relaxed);
     }
 
-    /// Whether growth makes this block a large page, and nobody has done so yet.
+    /// Whether growth is to make this block a large page by itself.
     pub(crate) fn wants(&self, block: u64) -> bool {
-        block >= self.from.load(Ordering::Relaxed) && !self.has(block)
+        if block < self.from.load(Ordering::Relaxed) || self.has(block) {
+            return false;
+        }
+        let is_behind = self.is_at_work();
+        if is_behind {
+            self.upto.fetch_max(block + BLOCK, Ordering::AcqRel);
+        }
+        !is_behind
+    }
+
+    fn is_at_work(&self) -> bool {
+        self.at_work.load(Ordering::Acquire) == fork::generation() + 1
     }
 
     /// Whether a block has been made ready; it is waited for if that is under way.
@@ -60,7 +72,7 @@ impl Ahead {
         let is_ready = || block < self.upto.load(Ordering::Acquire);
         if !is_ready() && block < self.goal.load(Ordering::Acquire) {
             let end = Instant::now() + PATIENCE;
-            while !is_ready() && self.at_work.load(Ordering::Acquire) == fork::generation() + 1 && Instant::now() < end {
+            while !is_ready() && self.is_at_work() && Instant::now() < end {
                 std::thread::sleep(NAP);
             }
         }

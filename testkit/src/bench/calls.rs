@@ -41,7 +41,7 @@ pub fn calls(scale: &Scale) -> Result<Figures, String> {
         test("EVALSHA of GET", format!("EVALSHA {GET_SHA1} 1 key")),
         test("EVAL of SET", format!("EVAL {SET} 1 key value")),
         test("EVAL of SET, random keys", format!("-r 100000 EVAL {SET} 1 key:__rand_int__ value")),
-        test("EVAL of a sum, by Lua", "EVAL return\u{1}redis.call('INCR',KEYS[1])+1 1 key".into()),
+        test("EVAL of a sum, by Lua", "EVAL return\u{1}redis.call('INCR',KEYS[1])+1 1 number".into()),
     ];
     let rivals = rivals()?;
     let mut figures = report(&measure(&rivals, scale, &tests)?, "cpu ns", |run| run.cpu_ns);
