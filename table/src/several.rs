@@ -50,6 +50,13 @@ impl Table {
             segment.prefetch_to_write(sight.bucket.line);
             sights.push(sight);
         }
+        // Before anything is locked for nothing: of many keys of a table that is nearly full, one often lies elsewhere.
+        let lies_here = |(sight, [key, _]): (&Sight, &[&[u8]; 2])| {
+            matches!(glance(&Live { segment, bucket: sight.bucket }, &sight.hash, key), Glance::Here(_) | Glance::Miss(0, 0))
+        };
+        if !sights.iter().zip(pairs).all(lies_here) {
+            return false;
+        }
         let done = self.segment().with_seat(|seat| {
             let stint = Stint::begin(seat)?;
             set_all(stint.seat, &sights, pairs, now_ms)
