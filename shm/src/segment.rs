@@ -184,23 +184,9 @@ impl Segment {
         if offset >= self.geometry.ceiling || lines > (self.geometry.ceiling - offset).div_ceil(64) {
             return;
         }
-        let (fours, ones) = (lines / 4, lines % 4);
-        (0..fours).for_each(|four| (0..4).for_each(|line| self.fetch(offset + (four * 4 + line) * 64)));
-        (0..ones).for_each(|line| self.fetch(offset + (fours * 4 + line) * 64));
-    }
-
-    #[inline(always)]
-    fn fetch(&self, at: u64) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch has no effect on memory and the address is inside the mapping.
-        unsafe {
-            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(self.address(at) as *const i8);
-        }
-        #[cfg(target_arch = "aarch64")]
-        // SAFETY: as above.
-        unsafe {
-            std::arch::asm!("prfm pldl1keep, [{0}]", in(reg) self.address(at), options(nostack, preserves_flags, readonly));
-        }
+        let (lens, fours, ones) = (self.lens(), lines / 4, lines % 4);
+        (0..fours).for_each(|four| (0..4).for_each(|line| lens.fetch(offset + (four * 4 + line) * 64)));
+        (0..ones).for_each(|line| lens.fetch(offset + (fours * 4 + line) * 64));
     }
 
     /// As [`Lens::prefetch_to_write`]. A wrong offset does no harm.
@@ -338,17 +324,23 @@ impl Lens<'_> {
     /// Brings the cache line at an offset in a node, and the next one, near.
     #[inline(always)]
     pub fn prefetch_two_lines(&self, offset: u64) {
+        self.fetch(offset);
+        self.fetch(offset + 64);
+    }
+
+    #[inline(always)]
+    fn fetch(&self, offset: u64) {
+        // Of two lines the second may lie just behind the mapping.
+        let address = self.base.wrapping_add(offset as usize);
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch has no effect on memory and no address is wrong for it; this one is inside the mapping or just behind.
+        // SAFETY: a prefetch has no effect on memory, and no address is wrong for it.
         unsafe {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(self.address(offset) as *const i8);
-            _mm_prefetch::<_MM_HINT_T0>(self.address(offset).wrapping_add(64) as *const i8);
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address as *const i8);
         }
         #[cfg(target_arch = "aarch64")]
         // SAFETY: as above.
         unsafe {
-            std::arch::asm!("prfm pldl1keep, [{0}]", "prfm pldl1keep, [{0}, 64]", in(reg) self.address(offset), options(nostack, preserves_flags, readonly));
+            std::arch::asm!("prfm pldl1keep, [{0}]", in(reg) address, options(nostack, preserves_flags, readonly));
         }
     }
 

@@ -190,11 +190,17 @@ impl Txn<'_> {
     /// begins.
     pub(crate) fn thin(&self, db: Db, position: u64) -> (bool, Option<u64>) {
         let segment = self.segment();
-        let root = segment.observe(map_at(db) + 8);
-        let found = (root != 0).then(|| directory::walk(segment, root, position)).flatten();
-        match found.filter(|extent| self.seat.covers_now() && extent.covers(position)) {
+        // Until the pin reaches to what was found: the walk through the database must not end where the epoch happens to change.
+        let found = loop {
+            let root = segment.observe(map_at(db) + 8);
+            let found = (root != 0).then(|| directory::walk(segment, root, position)).flatten();
+            if self.seat.covers_now() {
+                break found;
+            }
+        };
+        match found.filter(|extent| extent.covers(position)) {
             Some(extent) => (self.needed_pieces(&extent) * 4 <= extent.pieces * 3 && self.shrink(db, position), extent.end()),
-            // Somebody is at it, or it is damaged: the next round sees.
+            // It is gone, or damaged.
             None => (false, None),
         }
     }
