@@ -26,6 +26,8 @@ enum Flaw {
     LooksForEachKey,
     /// A writer saves after its commit.
     SavesLate,
+    /// The reader takes all records that it meets, also those that came while it read the chains.
+    ReadsWithoutEnd,
 }
 
 struct World {
@@ -38,21 +40,36 @@ struct World {
     announced: AtomicU64,
     watermark: AtomicU64,
     versions: AtomicU64,
-    /// For each key, what was saved, in the order of the serial: made under the key's lock, so one list a key says the same.
-    saved: [[AtomicU64; SEATS * ROUNDS]; KEYS],
-    counts: [AtomicU64; KEYS],
+    serial: AtomicU64,
+    /// The seats' chains: the serial and what was saved, for each key, and how many of them count.
+    saved: [[[[AtomicU64; 2]; ROUNDS]; KEYS]; SEATS],
+    counts: [[AtomicU64; KEYS]; SEATS],
 }
 
 impl World {
-    fn save(&self, key: usize, before: u64, version: u64) {
+    fn save(&self, seat: usize, key: usize, before: u64, version: u64) {
         let watermark = self.watermark.load(SeqCst);
         let says_all = |version: u64| version > watermark;
         if says_all(before >> 32) && says_all(version) {
             return;
         }
-        let count = self.counts[key].load(SeqCst);
-        self.saved[key][count as usize].store(before, SeqCst);
-        self.counts[key].store(count + 1, SeqCst);
+        let count = self.counts[seat][key].load(SeqCst);
+        let [serial, state] = &self.saved[seat][key][count as usize];
+        serial.store(self.serial.fetch_add(1, SeqCst), SeqCst);
+        state.store(before, SeqCst);
+        self.counts[seat][key].store(count + 1, SeqCst);
+    }
+
+    /// What the first record of a key says.
+    fn first_saved(&self, key: usize, flaw: Flaw) -> Option<u64> {
+        let serial_end = if flaw == Flaw::ReadsWithoutEnd { u64::MAX } else { self.serial.load(SeqCst) };
+        let mut first = None;
+        for seat in 0..SEATS {
+            let count = self.counts[seat][key].load(SeqCst) as usize;
+            let records = self.saved[seat][key][..count].iter().map(|record| (record[0].load(SeqCst), record[1].load(SeqCst)));
+            first = records.filter(|(serial, _)| *serial < serial_end).chain(first).min();
+        }
+        first.map(|(_, state)| state)
     }
 
     fn write(&self, seat: usize, flaw: Flaw) {
@@ -76,7 +93,7 @@ impl World {
             let save = |key: usize| {
                 let on = if flaw == Flaw::LooksForEachKey { self.announced.load(SeqCst) } else { looked };
                 if on != 0 {
-                    self.save(key, before[key], version);
+                    self.save(seat, key, before[key], version);
                 }
             };
             if flaw != Flaw::SavesLate {
@@ -105,8 +122,7 @@ impl World {
         let mut sum = 0;
         for key in 0..KEYS {
             let live = self.entries[key].load(SeqCst);
-            let first = (self.counts[key].load(SeqCst) > 0).then(|| self.saved[key][0].load(SeqCst));
-            let state = first.unwrap_or(live);
+            let state = self.first_saved(key, flaw).unwrap_or(live);
             assert!(state >> 32 <= watermark, "a state of later");
             sum += state & 0xffff_ffff;
         }
@@ -123,8 +139,9 @@ fn instant(flaw: Flaw) {
         announced: AtomicU64::new(0),
         watermark: AtomicU64::new(u64::MAX),
         versions: AtomicU64::new(0),
-        saved: [(); KEYS].map(|()| words([0; SEATS * ROUNDS])),
-        counts: words([0; KEYS]),
+        serial: AtomicU64::new(0),
+        saved: [(); SEATS].map(|()| [(); KEYS].map(|()| [(); ROUNDS].map(|()| words([0; 2])))),
+        counts: [(); SEATS].map(|()| words([0; KEYS])),
     });
     let writers: Vec<_> = (0..SEATS)
         .map(|seat| {
@@ -157,4 +174,10 @@ fn the_model_catches_a_writer_that_looks_for_each_key() {
 #[should_panic]
 fn the_model_catches_a_writer_that_saves_after_its_commit() {
     explore(|| instant(Flaw::SavesLate));
+}
+
+#[test]
+#[should_panic]
+fn the_model_catches_a_reader_that_takes_records_of_later() {
+    explore(|| instant(Flaw::ReadsWithoutEnd));
 }

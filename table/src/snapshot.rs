@@ -18,7 +18,9 @@
 //!   `shm/overlay.rs`). Who looks after it is *out*: it saves the old state of each key that it changes before it commits. So of each
 //!   transaction the snapshot has all or nothing. Who is in has read nothing of who is out: reading it would be seeing its look.
 //! - **N2** The state of a key is that of its first record (the serial; records of one key are made under its lock, so they have an order),
-//!   else what is in its bucket now. The bucket is read first and the records afterwards: a state of later comes with its record.
+//!   else what is in its bucket now. The bucket is read first, then the serial, then the records of before that serial: a state of later
+//!   comes with its record. Without the serial in between, a second record of a key could be met without its first, which another seat
+//!   appended after its chain had been read. Who draws a serial has seen the key's lock free, so all earlier records of that key are whole.
 //!   To save too early, or by a transaction that fails after all, is harmless: the old state is the state.
 //! - **N3** An entry whose version is above the watermark was written by who is out. It is no state of the instant, wherever it is found:
 //!   before it there was a record, or no key. So a change from such an entry (or none) to such an entry (or none) needs no record: each key is
@@ -414,15 +416,18 @@ impl Snapshot<'_> {
         Ok((live, next))
     }
 
-    /// What has been saved of the keys from a position up to before another one: the first of each.
+    /// What had been saved of the keys from a position up to before another one when this is called: the first of each.
     fn saved(&mut self, root: u64, begin: u64, next: Option<u64>) -> Result<HashMap<Name, Option<Image>>, Fault> {
+        // N2. SYNC: snapshot-serial. Whoever drew a lower one has published the earlier records of the same key.
+        let serial_end = self.table.segment().observe(header::SNAPSHOT_SERIAL);
         self.collect()?;
         if let Some(fault) = self.broken() {
             return Err(fault);
         }
         let mut saved = HashMap::new();
         let range = (order(root, begin), 0)..=(order(root, next.unwrap_or(u64::MAX)), u64::MAX);
-        for packed in self.records.range(range).map(|(_, packed)| *packed) {
+        for (_, packed) in self.records.range(range).filter(|((_, serial), _)| *serial < serial_end) {
+            let packed = *packed;
             let record = read_saved(self.table.segment(), packed & OFFSET_MASK, packed >> OFFSET_BITS)?;
             let position = record.name.hash.0;
             if record.root == root && position >= begin && next.is_none_or(|next| position < next) {
