@@ -129,7 +129,7 @@ impl<'m> Database<'m> {
 
     #[inline(always)]
     fn set_at(&self, sight: Option<&Sight>, key: &[u8], value: &[u8]) -> Result<(), Stop> {
-        match sight.and_then(|sight| self.table.quick_edit(sight, key, polder_base::time::coarse_ms(), 0, |_| (Some(value), ()))) {
+        match sight.and_then(|sight| self.table.quick_set(sight, key, value, polder_base::time::coarse_ms(), 0)) {
             Some(()) => Ok(()),
             None => self.run(Mode::Write, &[key], |keys| keys.set(key, value)),
         }

@@ -1,4 +1,5 @@
-//! The short way of small collections: one key, whose value is packed, whose entry lies at home, and nobody in the way.
+//! The short way of small collections and of strings that take a record: one key, whose value is packed, whose entry lies at home, and nobody in the
+//! way.
 //!
 //! As the edit of a string in `quick.rs`, for a value that is made of what was there: the old one is looked at where it lies, and the new one is
 //! written once, where it is going to lie (`values::sequence::Edit`). A transaction takes three times the steps. Whatever is not that (a tree, an
@@ -14,8 +15,8 @@ use polder_shm::brief::Brief;
 use polder_shm::layout::{interest, seat as at};
 use polder_shm::node::NodeKind;
 use polder_shm::{Locked, Seat};
-use polder_values::Kind;
 use polder_values::sequence::Edit;
+use polder_values::{Kind, PACKED_MAX};
 
 use crate::api::Counter;
 use crate::bucket::{self, LINE_WORDS, Words};
@@ -33,11 +34,30 @@ use crate::{clock, raw};
 pub enum Becomes<'v, 'n> {
     Same,
     Edited(Edit<'v, 'n>),
+    /// A string of at most `PACKED_MAX` bytes, whatever there was.
+    String(&'n [u8]),
     /// The key goes.
     Gone,
 }
 
 impl Table {
+    /// Gives a key a string, as [`Table::quick_edit`] does, one that may take a record, too. `calls` is added to the count of calls.
+    #[inline(always)]
+    pub fn quick_set(&self, sight: &Sight, key: &[u8], value: &[u8], now_ms: u64, calls: u64) -> Option<()> {
+        if entry::inline_bytes(key.len(), value.len(), false, false) <= entry::INLINE_MAX {
+            return self.quick_edit(sight, key, now_ms, calls, |_| (Some(value), ()));
+        }
+        self.quick_set_long(sight, key, value, now_ms, calls)
+    }
+
+    #[inline(never)]
+    fn quick_set_long(&self, sight: &Sight, key: &[u8], value: &[u8], now_ms: u64, calls: u64) -> Option<()> {
+        if value.len() > PACKED_MAX {
+            return None;
+        }
+        self.change_counted(sight, key, Kind::String, (now_ms, calls), |_| Some((Becomes::String(value), ())))
+    }
+
     /// Changes a packed value of `kind`: `change` gets it (nothing if there is no such key) and answers what it is to become, and what the caller is
     /// to be told. `None`: take the long way; `change` may have been called.
     #[inline]
@@ -49,9 +69,21 @@ impl Table {
         now_ms: u64,
         change: impl for<'v> FnOnce(Option<&'v [u8]>) -> Option<(Becomes<'v, 'n>, R)>,
     ) -> Option<R> {
+        self.change_counted(sight, key, kind, (now_ms, 1), change)
+    }
+
+    #[inline]
+    fn change_counted<'n, R>(
+        &self,
+        sight: &Sight,
+        key: &[u8],
+        kind: Kind,
+        (now_ms, calls): (u64, u64),
+        change: impl for<'v> FnOnce(Option<&'v [u8]>) -> Option<(Becomes<'v, 'n>, R)>,
+    ) -> Option<R> {
         let work = |seat: &Seat| {
             let stint = if self.counts_frequency() { None } else { Stint::begin(seat) }?;
-            Small { seat: stint.seat, sight, key, kind }.run(now_ms, change)
+            Small { seat: stint.seat, sight, key, kind, calls }.run(now_ms, change)
         };
         self.segment().with_seat(work).ok()?
     }
@@ -63,6 +95,8 @@ struct Small<'e> {
     sight: &'e Sight,
     key: &'e [u8],
     kind: Kind,
+    /// What is added to the count of calls.
+    calls: u64,
 }
 
 impl<'e> Small<'e> {
@@ -106,11 +140,15 @@ impl<'e> Small<'e> {
                     self.note_access(&before, unit, now_ms);
                 }
                 seat.rollback();
-                seat.add(at::COUNTERS + 8 * Counter::Calls as u64, 1);
+                seat.add(at::COUNTERS + 8 * Counter::Calls as u64, self.calls);
                 return Some(answer);
             }
             Becomes::Edited(edit) => {
-                self.make(&edit, now_ms, &mut after)?;
+                self.make(edit.bytes(), |place| edit.write(place), now_ms, &mut after)?;
+                Some(&after)
+            }
+            Becomes::String(bytes) => {
+                self.make(bytes.len(), |place| place.copy_from_slice(bytes), now_ms, &mut after)?;
                 Some(&after)
             }
             Becomes::Gone => None,
@@ -125,7 +163,7 @@ impl<'e> Small<'e> {
             olds = 1;
         }
         publish(seat, sight, self.key, (before, after), olds).ok()?;
-        seat.add(at::COUNTERS + 8 * Counter::Calls as u64, 1);
+        seat.add(at::COUNTERS + 8 * Counter::Calls as u64, self.calls);
         seat.add(at::COUNTERS + 8 * Counter::Changes as u64, 1);
         Some(answer)
     }
@@ -151,32 +189,32 @@ impl<'e> Small<'e> {
         (key == self.key).then_some(value)
     }
 
-    /// Makes the entry with the new value: inline if it fits, else with a record.
+    /// Makes the entry with the new value of so many bytes: inline if it fits, else with a record.
     #[inline]
-    fn make(&self, edit: &Edit<'_, '_>, now_ms: u64, image: &mut Image) -> Option<()> {
-        let (seat, key, length) = (self.seat, self.key, edit.bytes());
+    fn make(&self, length: usize, write: impl Fn(&mut [u8]), now_ms: u64, image: &mut Image) -> Option<()> {
+        let (seat, key) = (self.seat, self.key);
         let first = entry::first_word(seat.next_version(), clock::lru(now_ms));
         if entry::inline_bytes(key.len(), length, false, false) <= entry::INLINE_MAX {
             let mut value = [0; entry::INLINE_MAX];
-            edit.write(&mut value[..length]);
+            write(&mut value[..length]);
             entry::fill_inline(image, first, &Inline { meta: self.kind as u8, expiry_ms: None, flags: 0, key, value: &value[..length] });
             return Some(());
         }
-        let node = self.make_record(edit)?;
+        let node = self.make_record(length, write)?;
         *image = entry::with_reference(first, self.kind as u8, (false, false), self.sight.hash.extra, node);
         Some(())
     }
 
     #[inline]
-    fn make_record(&self, edit: &Edit<'_, '_>) -> Option<Ref> {
+    fn make_record(&self, length: usize, write: impl Fn(&mut [u8])) -> Option<Ref> {
         let (seat, key) = (self.seat, self.key);
         let head = [u8::try_from(key.len()).ok()?];
         let value_at = 1 + key.len();
-        let node = seat.make(NodeKind::Plain, value_at + edit.bytes()).ok()?;
-        raw::fill_by(seat.segment(), node, value_at + edit.bytes(), &mut |bytes| {
+        let node = seat.make(NodeKind::Plain, value_at + length).ok()?;
+        raw::fill_by(seat.segment(), node, value_at + length, &mut |bytes| {
             bytes[..1].copy_from_slice(&head);
             bytes[1..value_at].copy_from_slice(key);
-            edit.write(&mut bytes[value_at..]);
+            write(&mut bytes[value_at..]);
         });
         Some(node)
     }

@@ -375,6 +375,31 @@ fn several_keys_get_their_values_by_the_short_way_or_none_does() {
 }
 
 #[test]
+fn strings_of_any_length_are_set_by_the_short_way() {
+    let (place, mut draw) = (Place::new(), Draw(88_172_645_463_325_252));
+    place.set(0, b"other", b"1", None);
+    let (mut model, mut quick) = (std::collections::HashMap::new(), 0);
+    for round in 0..30_000 {
+        let key = vec![b'a' + (round % 26) as u8; 1 + draw.below(90) as usize];
+        let longest = [30, 60, 300, 9_000][draw.below(4) as usize];
+        let value = vec![draw.below(256) as u8; draw.below(longest) as usize];
+        let sight = place.table.sight(0, &key).expect("the database has keys");
+        if place.table.quick_set(&sight, &key, &value, polder_base::time::now_ms(), 1).is_some() {
+            quick += 1;
+            assert_eq!(place.get(0, &key).as_deref(), Some(&value[..]));
+            model.insert(key, value);
+        } else if draw.below(2) == 0 {
+            // What the short way leaves alone: a tree, an entry that lies elsewhere.
+            place.set(0, &key, &value, None);
+            model.insert(key, value);
+        }
+    }
+    assert!(quick > 15_000, "the short way was hardly ever taken: {quick}");
+    assert_eq!(place.keys(0), 1 + model.len() as u64);
+    model.iter().for_each(|(key, value)| assert_eq!(place.get(0, key).as_ref(), Some(value)));
+}
+
+#[test]
 fn small_lists_are_pushed_to_and_popped_from_by_the_short_way() {
     let (place, mut draw) = (Place::new(), Draw(88_172_645_463_325_252));
     place.set(0, b"other", b"1", None);

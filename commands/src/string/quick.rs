@@ -1,4 +1,4 @@
-//! The short ways of GET, SET and INCR (`table::quick`) and of MSET (`table::several`): short strings, no options, nobody in the way.
+//! The short ways of GET, SET and INCR (`table::quick`, `table::small`) and of MSET (`table::several`): packed strings, no options, nobody in the way.
 //!
 //! **Invariant:** what they answer and leave behind is what the long ways would; whatever could be refused goes the long way.
 use polder_base::{Reply, number};
@@ -25,7 +25,7 @@ pub(super) fn get(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
 
 pub(super) fn set(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
     let [_, key, value] = call.args else { return false };
-    let done = call.table.quick_edit(call.sight, key, call.now_ms, 1, |_| (Some(*value), ())).is_some();
+    let done = call.table.quick_set(call.sight, key, value, call.now_ms, 1).is_some();
     if done {
         reply.ok();
     }

@@ -445,7 +445,6 @@ fn records() -> Vec<Case> {
     ]
 }
 
-/// Transactions that know of one key only, in their short form, and where they leave it.
 /// The short way of a push to a list, and of a pop, which these cases must be able to take.
 fn push_quickly(table: &Table, key: &[u8], element: &[u8]) {
     let (sight, element) = (table.sight(0, key).expect("the database has keys"), [element]);
@@ -463,6 +462,12 @@ fn pop_quickly(table: &Table, key: &[u8]) {
         Some((rest.map_or(Becomes::Gone, Becomes::Edited), ()))
     });
     done.expect("nothing is in the way");
+}
+
+/// The short way of a SET whose string may take a record.
+fn set_record_quickly(table: &Table, key: &[u8], length: usize) {
+    let sight = table.sight(0, key).expect("the database has keys");
+    table.quick_set(&sight, key, &vec![7; length], polder_base::time::now_ms(), 1).expect("nothing is in the way");
 }
 
 /// The short way of MSET; answers whether it was taken.
@@ -499,11 +504,20 @@ fn short() -> Vec<Case> {
             },
             |table| (0..30).for_each(|number| push_quickly(table, &numbered(number), b"another one")),
         ),
+        case("set-new-record-quickly", bystanders, |table| set_record_quickly(table, b"new", 300)),
+        case("set-record-quickly", bystanders, |table| set_record_quickly(table, &numbered(19), 400)),
+        case("set-inline-to-record-quickly", bystanders, |table| set_record_quickly(table, &numbered(1), 8_000)),
+        many(
+            "set-many-records-quickly",
+            |place| (0..30).for_each(|number| place.set_string(0, &numbered(number), &[3; 200])),
+            |table| (0..30).for_each(|number| set_record_quickly(table, &numbered(number), 500)),
+        ),
         case("several-quickly", bystanders, |table| assert!(set_several(table, &[(1, 7), (200, 9), (2, 14), (201, 30)]))),
         case("several-resized-quickly", bystanders, move |table| assert!(set_several(table, &[(1, 30), (apart, 40)]))),
     ]
 }
 
+/// Transactions that know of one key only, in their short form, and where they leave it.
 fn alone() -> Vec<Case> {
     let write = |table: &Table, key: &[u8], length: usize| {
         run_alone(table, 0, key, |txn| {
