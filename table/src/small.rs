@@ -44,15 +44,16 @@ impl Table {
     /// Gives a key a string, as [`Table::quick_edit`] does, one that may take a record, too. `calls` is added to the count of calls.
     #[inline(always)]
     pub fn quick_set(&self, sight: &Sight, key: &[u8], value: &[u8], now_ms: u64, calls: u64) -> Option<()> {
-        if entry::inline_bytes(key.len(), value.len(), false, false) <= entry::INLINE_MAX {
-            return self.quick_edit(sight, key, now_ms, calls, |_| (Some(value), ()));
-        }
-        self.quick_set_long(sight, key, value, now_ms, calls)
+        let is_short = entry::inline_bytes(key.len(), value.len(), false, false) <= entry::INLINE_MAX;
+        let set = if is_short { self.quick_edit(sight, key, now_ms, calls, |_| (Some(value), ())) } else { None };
+        // What there is may have a record, too.
+        set.or_else(|| self.quick_set_long(sight, key, value, now_ms, calls))
     }
 
     #[inline(never)]
     fn quick_set_long(&self, sight: &Sight, key: &[u8], value: &[u8], now_ms: u64, calls: u64) -> Option<()> {
-        if value.len() > PACKED_MAX {
+        // Who listens: only not to lock in vain.
+        if value.len() > PACKED_MAX || interest_of(self.segment()) & (interest::CHANGES | interest::MISSES) != 0 {
             return None;
         }
         self.change_counted(sight, key, Kind::String, (now_ms, calls), |_| Some((Becomes::String(value), ())))
