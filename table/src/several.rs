@@ -1,11 +1,12 @@
 //! The short way of several keys that get short strings, all at once: each is as in `quick.rs`, and one commit makes them all true.
 //!
 //! ```text
-//!  where each key belongs -> pin, slots -> each home locked, by try -> each entry -> the words of all -> commit (`shm::brief`)
+//!  where each key belongs -> pin, slots -> each home locked, by try -> each entry, and where it goes -> the words of all -> commit (`shm::brief`)
+//!                                          so are the other buckets in which an entry lies, or is to lie
 //! ```
 //!
 //! T2: no lock is waited for, so that their order does not matter. Whatever is more than that answers false, having done nothing: somebody in the
-//! way, an entry that lies elsewhere or is no plain string, two keys of one bucket of which one changes what lies where.
+//! way, an entry that is no plain string, two keys of one bucket of which one changes what lies where.
 
 use polder_shm::layout::{interest, seat as at};
 use polder_shm::{Locked, Seat};
@@ -13,13 +14,14 @@ use polder_values::Kind;
 use smallvec::SmallVec;
 
 use crate::api::Counter;
-use crate::bucket;
+use crate::bucket::{self, Words};
 use crate::change::interest_of;
 use crate::clock;
-use crate::directory;
-use crate::entry::{self, Image, Inline};
+use crate::directory::{self, Bucket};
+use crate::entry::{self, Image, Inline, UNIT_BYTES};
+use crate::hash::FREE;
 use crate::lookup::Live;
-use crate::quick::{Glance, Stint, glance};
+use crate::quick::{Glance, Stint, glance, has_room};
 use crate::sight::Sight;
 use crate::small::{fits, note_turn};
 use crate::table::Table;
@@ -28,11 +30,21 @@ use crate::table::Table;
 const SEVERAL_MAX: usize = 20;
 
 /// A bucket that is locked, by the journal's item of the same number.
-struct Home {
-    line: u64,
-    /// The units that have got new words, and whether tags have, too.
+struct Held {
+    bucket: Bucket,
+    /// The units that are to have new words, and whether tags or counts are, too.
     written: u64,
     moved: bool,
+}
+
+/// What a key's entry is and what it is going to be, and in which of the buckets that are held.
+struct Plan {
+    held: usize,
+    unit: Option<usize>,
+    before: Image,
+    after: Image,
+    /// The home, of which one more entry is going to lie elsewhere, and whether that is the stash.
+    displaced: Option<(usize, bool)>,
 }
 
 impl Table {
@@ -50,88 +62,178 @@ impl Table {
             segment.prefetch_to_write(sight.bucket.line);
             sights.push(sight);
         }
-        // Before anything is locked for nothing: of many keys of a table that is nearly full, one often lies elsewhere.
-        let lies_here = |(sight, [key, _]): (&Sight, &[&[u8]; 2])| {
-            matches!(glance(&Live { segment, bucket: sight.bucket }, &sight.hash, key), Glance::Here(_) | Glance::Miss(0, 0))
-        };
-        if !sights.iter().zip(pairs).all(lies_here) {
-            return false;
+        // All at once, before the first lock, behind which nothing is brought near.
+        for sight in &sights {
+            let tags = Live { segment, bucket: sight.bucket }.tag_words();
+            let nearly = bucket::matches(&tags, sight.hash.tag).trailing_zeros() as u64 * UNIT_BYTES as u64;
+            segment.prefetch_to_write(sight.bucket.units + nearly);
         }
         let done = self.segment().with_seat(|seat| {
             let stint = Stint::begin(seat)?;
-            set_all(stint.seat, &sights, pairs, now_ms)
+            Several { seat: stint.seat, held: SmallVec::new() }.run(&sights, pairs, now_ms)
         });
         matches!(done, Ok(Some(())))
     }
 }
 
-/// Does it, with the seat pinned.
-fn set_all(seat: &Seat, sights: &[Sight], pairs: &[[&[u8]; 2]], now_ms: u64) -> Option<()> {
-    let segment = &**seat.segment();
-    // T3: the sights are older than this, and each bucket is there when it is locked.
-    if !seat.covers_now() || seat.journal_len() != 0 {
-        return None;
-    }
-    let (mut homes, mut numbers) = (SmallVec::<[Home; SEVERAL_MAX]>::new(), SmallVec::<[usize; SEVERAL_MAX]>::new());
-    for sight in sights {
-        let line = sight.bucket.line;
-        let known = homes.iter().position(|home| home.line == line);
-        if known.is_none() {
-            if !sight.is_current(segment) {
+/// A change of several keys, with the seat pinned.
+struct Several<'s> {
+    seat: &'s Seat,
+    held: SmallVec<[Held; SEVERAL_MAX]>,
+}
+
+impl Several<'_> {
+    fn run(&mut self, sights: &[Sight], pairs: &[[&[u8]; 2]], now_ms: u64) -> Option<()> {
+        let (seat, segment) = (self.seat, &**self.seat.segment());
+        // T3: the sights are older than this, and each bucket is there when it is locked.
+        if !seat.covers_now() || seat.journal_len() != 0 {
+            return None;
+        }
+        let mut homes = SmallVec::<[usize; SEVERAL_MAX]>::new();
+        for sight in sights {
+            homes.push(if sight.is_current(segment) { self.hold(sight.bucket)? } else { return None });
+        }
+        // With all homes locked: nothing has grown, been flushed or swapped, nobody listens (see `Table::interest`), no snapshot wants what was before.
+        let is_watched = interest_of(segment) & (interest::CHANGES & !interest::WAITERS) != 0 || segment.snapshot() != 0;
+        if is_watched || !sights.iter().all(|sight| sight.is_current(segment)) {
+            return None;
+        }
+        let mut plans = SmallVec::<[Plan; SEVERAL_MAX]>::new();
+        for ((sight, pair), home) in sights.iter().zip(pairs).zip(homes) {
+            plans.push(self.plan(sight, home, pair, now_ms)?);
+        }
+        // Every lock is an item of the journal by now.
+        let (mut notes, mut added) = (seat.brief(), 0);
+        for (plan, sight) in plans.iter().zip(sights) {
+            if !notes.has_room() {
                 return None;
             }
-            if !matches!(seat.lock_now(line), Ok(Locked::Ours(_))) {
-                // The long way meets the same lock, and counts it.
-                seat.forget_collision();
+            if let Some((home, in_stash)) = plan.displaced {
+                let home = (home, self.held[home].bucket);
+                notes.cover(home.0 as u64, home.1.line);
+                notes.word(home.1.word_at(7), bucket::with_displaced(self.live(home.1).word(7), in_stash, 1));
+            }
+            let bucket = self.held[plan.held].bucket;
+            notes.cover(plan.held as u64, bucket.line);
+            let old = plan.unit.map(|unit| (unit, &plan.before));
+            note_turn(&mut notes, &self.live(bucket), sight.hash.tag, (old, Some(&plan.after))).ok()?;
+            added += u64::from(old.is_none());
+        }
+        if added > 0 {
+            let tally = at::TALLIES + directory::tally_of(sights[0].root) * at::TALLY_BYTES;
+            notes.cover_own();
+            notes.word(segment.seat_at(seat.index()) + tally, seat.get(tally).wrapping_add(added));
+        }
+        notes.commit();
+        seat.add(at::COUNTERS + 8 * Counter::Calls as u64, 1);
+        seat.add(at::COUNTERS + 8 * Counter::Changes as u64, pairs.len() as u64);
+        Some(())
+    }
+
+    /// Finds a key's entry, and where the new one goes.
+    #[inline]
+    fn plan(&mut self, sight: &Sight, home: usize, [key, value]: &[&[u8]; 2], now_ms: u64) -> Option<Plan> {
+        if entry::inline_bytes(key.len(), value.len(), false, false) > entry::INLINE_MAX {
+            return None;
+        }
+        let mut plan = Plan { held: home, unit: None, before: Image::EMPTY, after: Image::EMPTY, displaced: None };
+        match glance(&self.live(self.held[home].bucket), &sight.hash, key) {
+            Glance::Here(unit) => plan.unit = Some(unit),
+            Glance::Miss(0, 0) => {}
+            Glance::Miss(next, stash) => {
+                if let Some((held, unit)) = self.find_displaced(sight, key, next, stash)? {
+                    (plan.held, plan.unit) = (held, Some(unit));
+                }
+            }
+            Glance::Record(_) => return None,
+        }
+        let kind = Kind::String as u8;
+        if let Some(unit) = plan.unit {
+            bucket::read_image(&self.live(self.held[plan.held].bucket), unit, &mut plan.before);
+            if plan.before.meta() != kind {
                 return None;
             }
-            homes.push(Home { line, written: 0, moved: false });
         }
-        numbers.push(known.unwrap_or(homes.len() - 1));
-    }
-    // With all locks held: nothing has grown, been flushed or swapped, nobody listens (see `Table::interest`), no snapshot wants what was before.
-    let is_watched = interest_of(segment) & (interest::CHANGES & !interest::WAITERS) != 0 || segment.snapshot() != 0;
-    if is_watched || !sights.iter().all(|sight| sight.is_current(segment)) {
-        return None;
-    }
-    let (mut notes, mut added) = (seat.brief(), 0);
-    for ((sight, [key, value]), number) in sights.iter().zip(pairs).zip(numbers) {
-        let live = Live { segment, bucket: sight.bucket };
-        let (mut before, mut after, kind) = (Image::EMPTY, Image::EMPTY, Kind::String as u8);
-        let unit = match glance(&live, &sight.hash, key) {
-            Glance::Here(unit) => {
-                bucket::read_image(&live, unit, &mut before);
-                Some(unit).filter(|_| before.meta() == kind)
+        let first = entry::first_word(self.seat.next_version(), clock::lru(now_ms));
+        entry::fill_inline(&mut plan.after, first, &Inline { meta: kind, expiry_ms: None, flags: 0, key, value });
+        let old = plan.unit.map(|unit| (unit, &plan.before));
+        if !fits(&self.live(self.held[plan.held].bucket), old, Some(&plan.after)) {
+            if plan.unit.is_some() {
+                return None;
             }
-            Glance::Miss(0, 0) => None,
-            _ => return None,
-        };
-        if unit.is_none() && before.units > 0 || entry::inline_bytes(key.len(), value.len(), false, false) > entry::INLINE_MAX {
-            return None;
+            let (held, in_stash) = self.find_room(sight, plan.after.units)?;
+            self.held[home].write(0, true)?;
+            (plan.held, plan.displaced) = (held, Some((home, in_stash)));
         }
-        let first = entry::first_word(seat.next_version(), clock::lru(now_ms));
-        entry::fill_inline(&mut after, first, &Inline { meta: kind, expiry_ms: None, flags: 0, key, value });
-        let (home, moves) = (&mut homes[number], before.units != after.units);
-        let written = unit.map_or(0, |unit| 1 << unit);
-        if home.moved || moves && home.written != 0 || home.written & written != 0 {
-            return None;
-        }
-        (home.written, home.moved) = (home.written | written, moves);
-        let old = unit.map(|unit| (unit, &before));
-        if !fits(&live, old, Some(&after)) || !notes.has_room() {
-            return None;
-        }
-        notes.cover(number as u64, home.line);
-        note_turn(&mut notes, &live, sight.hash.tag, (old, Some(&after))).ok()?;
-        added += u64::from(unit.is_none());
+        let written = plan.unit.map_or(0, |unit| 1 << unit);
+        self.held[plan.held].write(written, plan.before.units != plan.after.units)?;
+        Some(plan)
     }
-    if added > 0 {
-        let tally = at::TALLIES + directory::tally_of(sights[0].root) * at::TALLY_BYTES;
-        notes.cover_own();
-        notes.word(segment.seat_at(seat.index()) + tally, seat.get(tally).wrapping_add(added));
+
+    fn live(&self, bucket: Bucket) -> Live<'_> {
+        Live { segment: self.seat.segment(), bucket }
     }
-    notes.commit();
-    seat.add(at::COUNTERS + 8 * Counter::Calls as u64, 1);
-    seat.add(at::COUNTERS + 8 * Counter::Changes as u64, pairs.len() as u64);
-    Some(())
+
+    /// Locks a bucket, unless it is held; `None`: somebody is in the way.
+    #[inline]
+    fn hold(&mut self, bucket: Bucket) -> Option<usize> {
+        if let Some(known) = self.held.iter().position(|held| held.bucket.line == bucket.line) {
+            return Some(known);
+        }
+        if !matches!(self.seat.lock_now(bucket.line), Ok(Locked::Ours(_))) {
+            // The long way meets the same lock, and counts it.
+            self.seat.forget_collision();
+            return None;
+        }
+        self.held.push(Held { bucket, written: 0, moved: false });
+        Some(self.held.len() - 1)
+    }
+
+    /// The same by its number in the extent.
+    fn hold_other(&mut self, sight: &Sight, index: u64) -> Option<usize> {
+        self.hold(sight.bucket(self.seat.segment(), index)?)
+    }
+
+    /// Finds an entry that does not lie at home, and locks the buckets where it may; `None`: it is not a plain one, or somebody is in the way.
+    #[inline(never)]
+    fn find_displaced(&mut self, sight: &Sight, key: &[u8], next: u8, stash: u8) -> Option<Option<(usize, usize)>> {
+        for (index, in_stash) in sight.others() {
+            if (if in_stash { stash } else { next }) == 0 {
+                continue;
+            }
+            let held = self.hold_other(sight, index)?;
+            match glance(&self.live(self.held[held].bucket), &sight.hash, key) {
+                Glance::Here(unit) => return Some(Some((held, unit))),
+                Glance::Miss(..) => {}
+                Glance::Record(_) => return None,
+            }
+        }
+        Some(None)
+    }
+
+    /// Finds and locks a bucket with room for what has none at home, as in `quick.rs`, and whether it is the stash's.
+    #[inline(never)]
+    fn find_room(&mut self, sight: &Sight, units: usize) -> Option<(usize, bool)> {
+        let [(beside, _), (one, _), (other, _)] = sight.others();
+        let held = self.hold_other(sight, beside)?;
+        if has_room(&self.live(self.held[held].bucket), units) {
+            return Some((held, false));
+        }
+        let stashes = [self.hold_other(sight, one)?, self.hold_other(sight, other)?];
+        let free = stashes.map(|held| bucket::matches(&self.live(self.held[held].bucket).tag_words(), FREE).count_ones());
+        let held = stashes[(free[1] > free[0]) as usize];
+        has_room(&self.live(self.held[held].bucket), units).then_some((held, true))
+    }
+}
+
+impl Held {
+    /// Says which units are going to have new words, and whether others move for them, of which nobody else must know then.
+    #[inline]
+    fn write(&mut self, units: u64, moves: bool) -> Option<()> {
+        if self.moved || moves && self.written != 0 || self.written & units != 0 {
+            return None;
+        }
+        (self.written, self.moved) = (self.written | units, moves);
+        Some(())
+    }
 }

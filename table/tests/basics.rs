@@ -374,6 +374,31 @@ fn several_keys_get_their_values_by_the_short_way_or_none_does() {
     model.iter().for_each(|(key, value)| assert_eq!(place.get(0, key).as_ref(), Some(value)));
 }
 
+/// Values of one length: as the table fills up, more and more entries lie elsewhere than at home, and the short way finds them and makes them all the
+/// same.
+#[test]
+fn several_keys_are_written_by_the_short_way_wherever_they_lie() {
+    let (place, mut draw) = (Place::new(), Draw(88_172_645_463_325_252));
+    (0..100).for_each(|number| place.set(0, format!("key:{number}").as_bytes(), &[1; 16], None));
+    let (mut model, mut quick, mut displaced) = (std::collections::BTreeMap::new(), 0, 0);
+    for _ in 0..20_000 {
+        let pairs: Vec<(Vec<u8>, Vec<u8>)> =
+            (0..10).map(|_| (format!("key:{}", draw.below(50_000)).into_bytes(), vec![draw.below(256) as u8; 16])).collect();
+        let sight = place.table.sight(0, &pairs[0].0).expect("the database has keys");
+        let words: Vec<&[u8]> = pairs.iter().flat_map(|(key, value)| [&key[..], value]).collect();
+        if place.table.quick_set_all(&sight, &words, polder_base::time::now_ms()) {
+            quick += 1;
+            let is_displaced = |key: &[u8]| place.table.inspect(0, key).expect("readable").expect("there").displacement != "home";
+            displaced += pairs.iter().filter(|(key, _)| is_displaced(key)).count();
+        } else {
+            pairs.iter().for_each(|(key, value)| place.set(0, key, value, None));
+        }
+        model.extend(pairs);
+    }
+    assert!(quick > 18_000 && displaced > 5_000, "the short way was not often taken: {quick}, {displaced} displaced");
+    model.iter().for_each(|(key, value)| assert_eq!(place.get(0, key).as_ref(), Some(value)));
+}
+
 #[test]
 fn strings_of_any_length_are_set_by_the_short_way() {
     let (place, mut draw) = (Place::new(), Draw(88_172_645_463_325_252));

@@ -80,6 +80,7 @@ pub fn cases() -> Vec<Case> {
     cases.extend(records());
     cases.extend(alone());
     cases.extend(short());
+    cases.extend(several_displaced());
     cases.extend(growth());
     cases.extend(databases());
     cases.extend(chores());
@@ -514,6 +515,28 @@ fn short() -> Vec<Case> {
         ),
         case("several-quickly", bystanders, |table| assert!(set_several(table, &[(1, 7), (200, 9), (2, 14), (201, 30)]))),
         case("several-resized-quickly", bystanders, move |table| assert!(set_several(table, &[(1, 30), (apart, 40)]))),
+    ]
+}
+
+/// The short way of MSET where an entry lies elsewhere than at home, or is going to.
+fn several_displaced() -> Vec<Case> {
+    let (next, stash) = (displaced("next bucket"), displaced_in("stash", 4));
+    // Other keys whose buckets are not in the way.
+    let apart = |until: u32, first: (u32, usize)| {
+        let is_apart =
+            |other: &u32| set_several(&case("", move |place| fill(&place.table, 0..until), |_| {}).prepare().table, &[first, (*other, 41)]);
+        (0..until - 1).find(is_apart).expect("one of them is")
+    };
+    let (beside, behind) = (apart(next, (next, 41)), apart(stash, (stash, 41)));
+    let (beside_next, beside_stash) = (apart(next + 1, (next, 5)), apart(stash + 1, (stash, 5)));
+    let several = |name, end, pairs: [(u32, usize); 2]| {
+        case(name, move |place| fill(&place.table, 0..end), move |table| assert!(set_several(table, &pairs)))
+    };
+    vec![
+        several("several-next-door-quickly", next, [(next, 41), (beside, 41)]),
+        several("several-stash-quickly", stash, [(behind, 41), (stash, 41)]),
+        several("several-resized-next-door-quickly", next + 1, [(beside_next, 41), (next, 5)]),
+        several("several-resized-in-stash-quickly", stash + 1, [(stash, 5), (beside_stash, 41)]),
     ]
 }
 
