@@ -21,8 +21,14 @@ pub(super) struct Rival {
 
 /// Strings under many keys. The first run of a writer adds the keys, the second finds them there.
 fn strings(scale: &Scale, pipeline: u32, requests: u64, tests: &[(&'static str, &str)]) -> Vec<Test> {
+    strings_of(16, scale, pipeline, requests, tests)
+}
+
+/// The same of so many bytes.
+fn strings_of(bytes: u32, scale: &Scale, pipeline: u32, requests: u64, tests: &[(&'static str, &str)]) -> Vec<Test> {
     let keys = scale.of(1_000_000);
-    let test = |(name, test): &(&'static str, &str)| Test { name, words: format!("-t {test} -P {pipeline} -r {keys} -d 16"), requests };
+    let test =
+        |(name, test): &(&'static str, &str)| Test { name, words: format!("-t {test} -P {pipeline} -r {keys} -d {bytes}"), requests };
     tests.iter().map(test).collect()
 }
 
@@ -43,7 +49,12 @@ pub fn pipeline_128(scale: &Scale) -> Result<Figures, String> {
 /// # Errors
 /// As above.
 pub fn pipeline_16(scale: &Scale) -> Result<Figures, String> {
-    let measured = measure(&rivals()?, scale, &strings(scale, 16, scale.of(2_000_000), &TESTS))?;
+    let requests = scale.of(2_000_000);
+    let mut tests = strings(scale, 16, requests, &TESTS);
+    // No longer with their keys, but in nodes of their own.
+    let longer = [("SET of 100 bytes in place of 16", "set"), ("SET of 100 bytes", "set"), ("GET of 100 bytes", "get")];
+    tests.extend(strings_of(100, scale, 16, requests, &longer));
+    let measured = measure(&rivals()?, scale, &tests)?;
     Ok(report(&measured, "cpu ns", |run| run.cpu_ns))
 }
 
