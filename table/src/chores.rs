@@ -3,6 +3,7 @@
 //! Any attached thread may do them (the warden is a hint, not a daemon), and every chore is safe when two do it at once. With
 //! no server running, in-process callers do a little at a time.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use polder_base::Fault;
@@ -26,6 +27,8 @@ use crate::txn::Txn;
 const ROUND_MS: u64 = 1_000;
 /// The pause between two rounds while extents are found that can shrink.
 const THINNING_MS: u64 = 5;
+/// The longest pause between two attempts to sweep while somebody is in the way.
+const SWEEP_PAUSE_MS_MAX: u64 = 256;
 /// How long a chore waits for a lock, whose holder may be stopped. It comes back. A server's loop does chores: as long as for a call.
 const PATIENCE: Duration = Duration::from_micros(100);
 /// Victims whose holders do not let go before eviction gives up.
@@ -64,7 +67,8 @@ impl Table {
         }
         // A limit that was lowered holds before somebody writes.
         let evicts = self.limits().policy != Policy::NoEviction && !stands_still;
-        if !self.sweep(end) || evicts && self.evict(Some(end)) && self.claimed() > self.limits().memory_max {
+        due_ms = due_ms.min(self.sweep(end));
+        if evicts && self.evict(Some(end)) && self.claimed() > self.limits().memory_max {
             due_ms = due_ms.min(1);
         }
         if self.thin(end) {
@@ -341,23 +345,33 @@ impl Table {
         best.map(|(_, db, image)| Ok((db, txn.key_of(&image)?))).transpose()
     }
 
-    /// Frees flushed databases, extent by extent; answers whether all is swept.
-    fn sweep(&self, end: Instant) -> bool {
+    /// Frees flushed databases, extent by extent; answers in how many milliseconds it is to go on.
+    fn sweep(&self, end: Instant) -> u64 {
         loop {
             let swept = self.sweep_once();
             // At once, or the list of what it retires would take the memory that it is to free.
             let freed = self.reclaim();
             match swept {
-                Ok(Swept::Some | Swept::All) => {}
-                // Somebody else is at it, or it is done.
-                Ok(Swept::Nothing) => return self.litter().next().is_none(),
+                Ok(Swept::Some | Swept::All) => self.sweep_pause_ms.store(0, Ordering::Relaxed),
                 Err(Stop::Fault(Fault::Full(_))) if freed => {}
-                Err(_) => return false,
+                // Somebody else is at it, or holds a key there; or it is done.
+                Ok(Swept::Nothing) | Err(_) => return self.put_off_sweep(),
             }
             if Instant::now() >= end {
-                return self.litter().next().is_none();
+                return if self.litter().next().is_none() { ROUND_MS } else { 1 };
             }
         }
+    }
+
+    /// When to sweep again where there was nothing to be done: whoever is in the way may be stopped, so each time later than the last time. His
+    /// going on or his death then shows this much later, and nobody waits for that: who needs the room sweeps by himself.
+    fn put_off_sweep(&self) -> u64 {
+        let pause_ms = match self.litter().next() {
+            None => 0,
+            Some(_) => (self.sweep_pause_ms.load(Ordering::Relaxed) * 2).clamp(1, SWEEP_PAUSE_MS_MAX),
+        };
+        self.sweep_pause_ms.store(pause_ms, Ordering::Relaxed);
+        if pause_ms == 0 { ROUND_MS } else { pause_ms }
     }
 
     /// One step of the sweep.

@@ -27,6 +27,8 @@ pub struct Table {
     /// The densest extent met so far (bits of an f64): what makes a draw of a key fair.
     density: AtomicU64,
     pub(crate) relief: Relief,
+    /// How long this process has put its sweeping off because of others, in milliseconds.
+    pub(crate) sweep_pause_ms: AtomicU64,
     /// Who is told of changes.
     pub(crate) sink: std::sync::OnceLock<&'static dyn ChangeSink>,
 }
@@ -72,6 +74,7 @@ impl Table {
             random: AtomicU64::new(seed | 1),
             density: AtomicU64::new(0),
             relief: Relief::default(),
+            sweep_pause_ms: AtomicU64::new(0),
             sink: std::sync::OnceLock::new(),
         }
     }

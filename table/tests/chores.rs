@@ -1,11 +1,13 @@
 //! The chores: what they free, and what they do not wait for.
 
 mod common;
+#[path = "../../testkit/src/held.rs"]
+mod held;
 
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use common::Place;
+use held::while_held;
 use polder_shm::layout::{ROOTS_AT, seat as at};
 use polder_shm::{Locked, Tag};
 use polder_table::{Counter, Limits, Mode, New, Policy, Replaces, SYSTEM, Stop};
@@ -46,26 +48,6 @@ fn chore(place: &Place) {
     place.table.chores(100_000);
 }
 
-/// Runs `chores` while another thread has what `hold` takes, and answers how long that took.
-fn while_held(hold: impl FnOnce(&dyn Fn()) + Send, chores: impl FnOnce()) -> Duration {
-    let (held, is_held) = mpsc::channel();
-    let (done, is_done) = mpsc::channel::<()>();
-    std::thread::scope(|scope| {
-        scope.spawn(move || {
-            hold(&|| {
-                held.send(()).expect("the test waits");
-                let _ = is_done.recv();
-            });
-        });
-        is_held.recv().expect("held");
-        let begun = Instant::now();
-        chores();
-        let took = begun.elapsed();
-        drop(done);
-        took
-    })
-}
-
 #[test]
 fn a_stopped_sweeper_stops_nobody_else() {
     let place = &Place::new();
@@ -79,6 +61,40 @@ fn a_stopped_sweeper_stops_nobody_else() {
     };
     let took = while_held(hold, || chore(place));
     assert!(took < Duration::from_secs(5), "{took:?}");
+}
+
+#[test]
+fn who_cannot_sweep_because_somebody_is_stopped_looks_less_and_less_often() {
+    let place = &Place::new();
+    place.set(0, b"key", &[1; 500], None);
+    place.run(|txn| txn.flush(Some(0)));
+    let hold = |wait: &dyn Fn()| {
+        let seat = place.table.seat().expect("a seat");
+        assert!(matches!(seat.lock(SWEEP_LOCK, None), Ok(Locked::Ours(_))));
+        wait();
+        seat.rollback();
+    };
+    let round = || place.table.chores(100_000);
+    while_held(hold, || {
+        let pauses: Vec<u64> = (0..12).map(|_| round()).collect();
+        assert_eq!(pauses[0], 1, "mostly he is not stopped");
+        assert!(pauses.is_sorted() && pauses[11] > 100, "{pauses:?}");
+    });
+    let begun = Instant::now();
+    while round() < 1_000 {
+        assert!(begun.elapsed() < Duration::from_secs(20), "it is swept at last");
+    }
+    assert_eq!(place.table.usage().retired, 0);
+    // The next time begins anew.
+    place.set(0, b"key", &[1; 500], None);
+    place.run(|txn| txn.flush(Some(0)));
+    let hold = |wait: &dyn Fn()| {
+        let seat = place.table.seat().expect("a seat");
+        assert!(matches!(seat.lock(SWEEP_LOCK, None), Ok(Locked::Ours(_))));
+        wait();
+        seat.rollback();
+    };
+    while_held(hold, || assert_eq!(round(), 1));
 }
 
 #[test]

@@ -17,6 +17,7 @@ pub mod crash;
 pub mod door;
 pub mod fuzz;
 pub mod gather;
+pub mod held;
 pub mod history;
 pub mod peers;
 pub mod process;

@@ -1,13 +1,13 @@
 //! How the settings of several processes on one segment come to agree.
 use polder_engine::settings::store::publish;
 use polder_engine::settings::{Settings, file, find, value};
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use polder_engine::{Policy, Stop, Table};
 use polder_shm::Locked;
 use polder_shm::layout::{ROOTS_AT, seat as at};
 use polder_table::{Mode, SYSTEM};
+use polder_testkit::held::while_held;
 use polder_testkit::scratch::Scratch;
 
 /// A process that was started with a file of one line and with flags, and has joined the segment.
@@ -54,23 +54,6 @@ fn a_change_that_was_not_committed_is_forgotten() {
     drop(txn);
     settings.join(table).unwrap();
     assert_eq!((shown(&settings, "number-mode"), shown(&settings, "timeout")), ("decimal".into(), "3".into()));
-}
-
-/// Runs `work` while another thread has what `hold` takes.
-fn while_held(hold: impl FnOnce(&dyn Fn()) + Send, work: impl FnOnce()) {
-    let (held, is_held) = mpsc::channel();
-    let (done, is_done) = mpsc::channel::<()>();
-    std::thread::scope(|scope| {
-        scope.spawn(move || {
-            hold(&|| {
-                held.send(()).unwrap();
-                let _ = is_done.recv();
-            });
-        });
-        is_held.recv().unwrap();
-        work();
-        drop(done);
-    });
 }
 
 #[test]
