@@ -178,6 +178,37 @@ fn who_waits_behind_a_stopped_one_is_served_after_a_while() {
 }
 
 #[test]
+fn a_stopped_process_is_waited_for_once_however_many_of_its_threads_wait() {
+    const THREADS: usize = 6;
+    let segment = Segment::new();
+    let (one, other) = (segment.serve(&[]), segment.serve(&["--threads", &THREADS.to_string()]));
+    let (mut asker, mut second, mut actor) = (connect(&other), connect(&one), connect(&one));
+    // Each goes to the thread with the fewest.
+    let mut first: Vec<Connection> = (0..3 * THREADS).map(|_| connect(&other)).collect();
+    first.iter_mut().for_each(|waiter| waiter.send(&words("BZPOPMIN z 0")).expect("sent"));
+    blocked(&mut asker, 3 * THREADS);
+    second.send(&words("BZPOPMIN z 0")).expect("sent");
+    blocked(&mut actor, 1);
+    other.stop();
+    let begun = Instant::now();
+    assert_eq!(ask(&mut actor, "ZADD z 1 m"), "(integer) 1");
+    assert_eq!(hear(&mut second), "1) \"z\"\n2) \"m\"\n3) \"1\"");
+    // One to two seconds; one thread after the other takes two for each.
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    // They are there again, each thread at its own place.
+    second.send(&words("BZPOPMIN z 0")).expect("sent");
+    other.go_on();
+    for number in 0..=3 * THREADS {
+        assert_eq!(ask(&mut actor, &format!("ZADD z {number} m{number}")), "(integer) 1");
+    }
+    let mut served: Vec<String> = first.iter_mut().chain([&mut second]).map(hear).collect();
+    served.sort();
+    served.dedup();
+    assert_eq!(served.len(), 1 + 3 * THREADS);
+    segment.verify();
+}
+
+#[test]
 fn who_has_missed_a_message_learns_of_it_by_the_end_of_its_connection() {
     let segment = Segment::new();
     let one = segment.serve(&[]);

@@ -1,4 +1,6 @@
 //! What processes note about themselves, across real processes: whoever is asked, all of them are meant.
+use std::time::{Duration, Instant};
+
 use polder_testkit::process::Server;
 use polder_testkit::resp::Connection;
 
@@ -21,6 +23,26 @@ fn figure(client: &mut Connection, section: &str, field: &str) -> String {
     let shown = ask(client, &format!("INFO {section}"));
     let figure = shown.split(&format!("\\n{field}:")).nth(1).and_then(|rest| rest.split("\\r").next());
     figure.unwrap_or_else(|| panic!("{field} in {shown}")).to_owned()
+}
+
+#[test]
+fn who_is_stopped_is_not_waited_for_and_counts_as_he_did_last() {
+    let segment = Segment::new();
+    let (servers, [mut one, mut other]) = two(&segment);
+    ask(&mut other, "APPEND key text");
+    let clients = figure(&mut one, "clients", "connected_clients");
+    assert!(figure(&mut one, "commandstats", "cmdstat_append").starts_with("calls=1,"));
+    servers[1].stop();
+    for _ in 0..3 {
+        let begun = Instant::now();
+        assert!(figure(&mut one, "commandstats", "cmdstat_append").starts_with("calls=1,"));
+        assert_eq!(figure(&mut one, "clients", "connected_clients"), clients);
+        // Half a second for each without a look at who it is.
+        assert!(begun.elapsed() < Duration::from_millis(500), "{:?}", begun.elapsed());
+    }
+    servers[1].go_on();
+    ask(&mut other, "APPEND key text");
+    assert!(figure(&mut one, "commandstats", "cmdstat_append").starts_with("calls=2,"));
 }
 
 #[test]
@@ -88,7 +110,7 @@ fn info_sums_up_what_all_processes_have_counted() {
     let (mut servers, [mut one, mut other]) = two(&segment);
     let mut waiter = connect(&servers[1]);
     waiter.send(&["BLPOP", "nothing", "0"]).expect("sent");
-    let begun = std::time::Instant::now();
+    let begun = Instant::now();
     while figure(&mut one, "clients", "blocked_clients") != "1" {
         assert!(begun.elapsed().as_secs() < 20);
     }

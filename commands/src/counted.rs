@@ -3,6 +3,11 @@
 //! A call that meets a lock for too long, or finds no room, comes to nothing and is made again, and so are those before it in its transaction.
 //! By then they have been counted, and so has what its script had called. Whatever way a call takes the next time, it is counted at its first
 //! end only.
+//!
+//! Nobody has to make a call again: a caller who hurries may give up and make another one, which has been counted by nobody. So it is noted by a hash
+//! of its words whose counts these are, as soon as there are some. (Of a whole pipeline the first call is noted: who sends one does not take it back.)
+
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::session::Session;
 
@@ -13,9 +18,22 @@ pub struct Counted {
     pub(crate) calls: usize,
     /// What the script has called that is the first one behind them.
     pub(crate) inside: usize,
+    /// Which call it is that comes first; 0 where it is whichever comes.
+    first: u64,
 }
 
 impl Counted {
+    /// What is true of a call and of those that follow it: nothing, where it was another one that was to be made again.
+    #[inline]
+    pub(crate) fn of(self, args: &[&[u8]]) -> Counted {
+        if self.first == 0 || self.first == fingerprint(args) { self } else { Counted::default() }
+    }
+
+    /// Notes that a call is to be made again, as the first of all.
+    pub(crate) fn keep_for(self, args: &[&[u8]]) -> Counted {
+        if self.calls == 0 && self.inside == 0 { Counted::default() } else { Counted { first: fingerprint(args), ..self } }
+    }
+
     /// Before call `number` is made; answers whether it is to be counted.
     #[inline]
     pub(crate) fn begin(self, session: &mut Session, number: usize) -> bool {
@@ -29,13 +47,20 @@ impl Counted {
     pub(crate) fn end(&mut self, session: &Session, number: usize, ended: bool) {
         match ended {
             _ if number < self.calls => {}
-            true => *self = Counted { calls: number + 1, inside: 0 },
+            true => *self = Counted { calls: number + 1, inside: 0, ..*self },
             false => self.inside = session.script.counted,
         }
     }
 
     /// What is left for the calls behind the first `done`.
     pub(crate) fn behind(self, done: usize) -> Counted {
-        self.calls.checked_sub(done).map_or_else(Counted::default, |calls| Counted { calls, ..self })
+        self.calls.checked_sub(done).map_or_else(Counted::default, |calls| Counted { calls, first: 0, ..self })
     }
+}
+
+#[cold]
+fn fingerprint(args: &[&[u8]]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    args.hash(&mut hasher);
+    hasher.finish().max(1)
 }

@@ -10,9 +10,10 @@
 //! An embedder answers while one of its threads rests in Polder.
 use std::collections::VecDeque;
 
-use polder_hub::ask;
+use polder_hub::ask::{self, Answers};
 use polder_table::{Stop, Table};
 
+use crate::metrics::recorder::lock;
 use crate::session::{Host, Session};
 use crate::{acl, client, latency, metrics, slowlog};
 
@@ -21,9 +22,25 @@ use crate::{acl, client, latency, metrics, slowlog};
 /// # Errors
 /// [`Stop::Busy`] as long as answers may still come: the call is to be run again.
 pub(crate) fn ask(table: &Table, session: &mut Session, host: &dyn Host, words: &[&[u8]]) -> Result<Vec<Vec<u8>>, Stop> {
+    Ok(ask_all(table, session, host, words)?.told.into_iter().map(|(_, text)| text).collect())
+}
+
+/// What the other processes have counted: who does not answer has counted what he told this process last.
+///
+/// # Errors
+/// As [`ask`].
+pub(crate) fn ask_reports(table: &Table, session: &mut Session, host: &dyn Host) -> Result<Vec<Vec<u8>>, Stop> {
+    let Answers { told, silent } = ask_all(table, session, host, &[b"INFO"])?;
+    let mut reports = lock(&host.recorder().reports);
+    reports.retain(|(threads, _)| threads.iter().any(|thread| silent.contains(thread)));
+    reports.extend(told);
+    Ok(reports.iter().map(|(_, text)| text.clone()).collect())
+}
+
+fn ask_all(table: &Table, session: &mut Session, host: &dyn Host, words: &[&[u8]]) -> Result<Answers, Stop> {
     let own = host.threads();
     if own.is_empty() {
-        return Ok(Vec::new());
+        return Ok(Answers::default());
     }
     let answers = ask::ask(table, (session.id, session.questions), words, &own).ok_or(Stop::Busy)?;
     if session.atomic {

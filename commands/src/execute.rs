@@ -234,6 +234,7 @@ fn execute_fully(
                 if command.has(SCRIPTS) {
                     scripting::prepare(session, table);
                 }
+                session.counted = session.counted.of(args);
                 counts = session.counted.begin(session, 0);
                 let watch = counts.then(|| host.recorder().begin(host.settings(), command));
                 let outcome = run(table, session, host, command, args, reply);
@@ -246,7 +247,7 @@ fn execute_fully(
                     session.last = last;
                     let mut counted = session.counted;
                     counted.end(session, 0, false);
-                    session.counted = counted;
+                    session.counted = counted.keep_for(args);
                     return Progress::Busy;
                 }
                 if let Err(Stop::Wait) = outcome {
@@ -319,6 +320,7 @@ pub fn resume(table: &Table, session: &mut Session, host: &dyn Host, reply: &mut
         true => Ok(()),
         false => identify(table, session, host, command).and_then(|()| acl::admit(session, host, command, &args, true)),
     };
+    let allowed = allowed.and_then(|()| permit(host, command).map(drop));
     if allowed.is_err() {
         host.recorder().reject(command);
         waiting::leave(table, session);
@@ -334,6 +336,7 @@ pub fn resume(table: &Table, session: &mut Session, host: &dyn Host, reply: &mut
         }
         Err(stop) if *stop == Stop::Wait || outlasts(stop) => {
             reply.rewind(mark);
+            waiting::came(table, session);
             return Progress::Waiting;
         }
         _ => {}
@@ -496,8 +499,8 @@ fn identify(table: &Table, session: &mut Session, host: &dyn Host, command: &'st
     Ok(())
 }
 
-/// Whether writes may have to be refused, which [`permit`] finds out.
-pub(crate) fn is_wary(host: &dyn Host) -> bool {
+/// Whether writes may have to be refused, which [`permit_writes`] finds out.
+pub fn is_wary(host: &dyn Host) -> bool {
     host.keeper().is_failing() || lacks_replicas(host.settings())
 }
 
@@ -513,7 +516,10 @@ fn is_unsaved(host: &dyn Host) -> bool {
 }
 
 /// Refuses writes that are not allowed to anybody now.
-pub(crate) fn permit_writes(host: &dyn Host) -> Outcome {
+///
+/// # Errors
+/// Redis's texts: MISCONF after a save that failed, NOREPLICAS.
+pub fn permit_writes(host: &dyn Host) -> Outcome {
     if is_unsaved(host) {
         return Err(UNSAVED.into());
     }

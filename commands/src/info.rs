@@ -19,7 +19,7 @@ fn info(call: &mut Call<'_>) -> Outcome {
     let wanted: Vec<String> = call.args[1..].iter().map(|arg| String::from_utf8_lossy(arg).to_ascii_lowercase()).collect();
     let shown: Vec<&Section> = SECTIONS.iter().filter(|section| is_wanted(section, &wanted)).collect();
     let answers = match shown.iter().any(|section| section.of_processes) {
-        true => elsewhere::ask(call.table, call.session, call.host, &[b"INFO"])?,
+        true => elsewhere::ask_reports(call.table, call.session, call.host)?,
         false => Vec::new(),
     };
     let mut facts = Facts::gather(call.table, call.host, databases(call.txn, call.host));

@@ -275,7 +275,7 @@ fn doctor(call: &mut SessionCall<'_>) -> Outcome {
 
 fn histogram(call: &mut SessionCall<'_>) -> Outcome {
     let wanted: Vec<&Command> = call.args[2..].iter().filter_map(|name| find(name)).flat_map(with_subcommands).collect();
-    let answers = elsewhere::ask(call.table, call.session, call.host, &[b"INFO"])?;
+    let answers = elsewhere::ask_reports(call.table, call.session, call.host)?;
     let mut whole = Whole::of(call.host);
     whole.add(&answers);
     let mut totals = whole.calls;

@@ -162,7 +162,7 @@ fn run_together(
         _ => {}
     }
     // However often a call is run, it is counted at its first end.
-    let (mark, mut counted, mut done) = (reply.mark(), std::mem::take(&mut session.counted), calls.len());
+    let (mark, mut counted, mut done) = (reply.mark(), std::mem::take(&mut session.counted).of(calls[0]), calls.len());
     let outcome = retry(&txn, || {
         reply.rewind(mark);
         txn.declare(key.as_slice())?;
@@ -192,7 +192,7 @@ fn run_together(
         Ok(())
     });
     session.script = scripting::Memo::default();
-    session.counted = if outcome.is_ok() { counted.behind(done) } else { counted };
+    session.counted = if outcome.is_ok() { counted.behind(done) } else { counted.keep_for(calls[0]) };
     outcome?;
     txn.count(Counter::Calls, done as u64);
     end_transaction(table, txn);

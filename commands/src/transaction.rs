@@ -156,6 +156,8 @@ fn prepare(call: &mut SessionCall<'_>, multi: &Multi) -> Outcome {
 fn exec(call: &mut SessionCall<'_>) -> Outcome {
     let Some(mut multi) = call.session.multi.take() else { return Err("ERR EXEC without MULTI".into()) };
     let watches = std::mem::take(&mut call.session.watches);
+    // Of those EXECs whose calls have been counted together this was the next, however it ends.
+    let counted_queued = std::mem::take(&mut call.session.counted_queued);
     if multi.broken {
         return Err("EXECABORT Transaction discarded because of previous errors.".into());
     }
@@ -167,7 +169,7 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
     for (command, args) in multi.queue.calls(&words).filter(|_| tracks && !writes) {
         call.session.note_reads(call.table, command, args);
     }
-    multi.counted.calls += std::mem::take(&mut call.session.counted_queued);
+    multi.counted.calls += counted_queued;
     let txn = begin(call.table, call.session, if writes { Mode::Write } else { Mode::Read })?;
     let mut keys = declared(&multi, &words, call.session);
     keys.extend(watches.iter().map(|watch| (watch.db, &watch.key[..])));

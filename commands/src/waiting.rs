@@ -194,6 +194,11 @@ pub(crate) fn stay(table: &Table, session: &mut Session, place: Place) {
     queue::join(table, session.id, place);
 }
 
+/// The call has been run again and goes on waiting.
+pub(crate) fn came(table: &Table, session: &Session) {
+    queue::came(table, session.id);
+}
+
 /// Whether none of the keys that a session waits for holds what it waits for: a key that has become something else wakes nobody, but
 /// readers of its groups.
 pub(crate) fn is_in_vain(table: &Table, session: &Session) -> bool {

@@ -55,7 +55,7 @@ use std::time::{Duration, Instant};
 
 use polder_base::time::now_ms;
 use polder_base::{Fault, Protocol, Reply};
-use polder_commands::command::Run;
+use polder_commands::command::{ADMIN, Run};
 use polder_commands::settings::{Id, id};
 use polder_commands::{Host, Progress, Session, execute, waiting};
 use polder_hub::ask;
@@ -263,7 +263,7 @@ impl Caller {
         }
         let table = self.memory.table();
         // Making room is more than a moment's work.
-        table.is_unlimited() && table.write_plain(self.session.db, table.hash(key), key, value)
+        table.is_unlimited() && !self.memory.is_wary() && table.write_plain(self.session.db, table.hash(key), key, value)
     }
 
     /// Whether a call may be made with nothing before it: no end of the caller, no pause, nothing that is due.
@@ -573,6 +573,10 @@ impl Caller {
         }
         if self.session.last.is_some_and(|command| matches!(command.run, Run::Session(_))) {
             self.card.show(&self.session);
+        }
+        // What has been set is true of the next short call.
+        if self.session.last.is_some_and(|command| command.has(ADMIN)) {
+            self.memory.look_at_writes();
         }
         self.card.beat(self.session.last, self.memory.tend());
     }

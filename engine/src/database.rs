@@ -59,7 +59,10 @@ impl<'m> Database<'m> {
     /// What comes before every call: waiting for the end of a pause and, now and then, a little of the chores.
     #[inline(always)]
     fn begin(&self, writes: bool) -> Result<(), Stop> {
-        if self.memory.is_due() { self.memory.see_to(writes, self.patience.is_none()) } else { Ok(()) }
+        if self.memory.is_due() {
+            self.memory.see_to(writes, self.patience.is_none())?;
+        }
+        if writes { self.memory.permit_writes() } else { Ok(()) }
     }
 
     /// A copy of the string in a key.
@@ -112,7 +115,7 @@ impl<'m> Database<'m> {
     /// Gives a key a string; an expiry that it had is gone.
     ///
     /// # Errors
-    /// A fault, such as a segment that is full.
+    /// A fault, such as a segment that is full; NOREPLICAS, MISCONF or OOM where the settings refuse writes, as they do to SET.
     #[inline]
     pub fn set(&self, key: &[u8], value: &[u8]) -> Result<(), Stop> {
         self.begin(true)?;
@@ -221,7 +224,10 @@ impl<'m> Database<'m> {
     /// # Errors
     /// What `work` answers (nothing has happened then), a fault.
     pub fn transaction<R>(&self, keys: &[&[u8]], work: impl FnMut(&Keys<'_>) -> Result<R, Stop>) -> Result<R, Stop> {
-        self.begin(true)?;
+        // It may only read: what it writes is refused by itself.
+        if self.memory.is_due() {
+            self.memory.see_to(true, self.patience.is_none())?;
+        }
         self.spare()?;
         self.run(Mode::Write, keys, work)
     }
@@ -237,7 +243,7 @@ impl<'m> Database<'m> {
         self.patience.into_iter().for_each(|patience| txn.limit_patience(patience));
         let declared: Vec<(Db, &[u8])> = keys.iter().map(|key| (self.number, *key)).collect();
         loop {
-            let outcome = txn.declare(&declared).and_then(|()| work(&Keys { txn: &txn, number: self.number }));
+            let outcome = txn.declare(&declared).and_then(|()| work(&Keys { memory: self.memory, txn: &txn, number: self.number }));
             match outcome.and_then(|answer| txn.commit().map(|()| answer)) {
                 Err(Stop::Retry) => txn.abort(),
                 Err(stop) => {
@@ -252,6 +258,7 @@ impl<'m> Database<'m> {
 
 /// The keys of a transaction.
 pub struct Keys<'t> {
+    memory: &'t Memory,
     txn: &'t Txn<'t>,
     number: Db,
 }
@@ -299,6 +306,7 @@ impl<'t> Keys<'t> {
     /// # Errors
     /// As [`Keys::get`].
     pub fn put(&self, key: &[u8], value: &[u8], expiry_ms: Option<u64>) -> Result<(), Stop> {
+        self.memory.permit_writes()?;
         let value = string::make(self.txn, value)?;
         self.txn.write(self.number, key, &New { expiry_ms, ..New::of(Kind::String, value) }, Replaces::Whole)?;
         self.txn.note_change('$', "set", self.number, key);
@@ -313,6 +321,7 @@ impl<'t> Keys<'t> {
     /// # Errors
     /// As [`Keys::get`].
     pub fn remove(&self, key: &[u8]) -> Result<bool, Stop> {
+        self.memory.permit_writes()?;
         let there = self.txn.remove(self.number, key, Replaces::Whole)?;
         if there {
             self.txn.note_change('g', "del", self.number, key);

@@ -8,7 +8,8 @@
 //! Whoever of the thread hears first takes in the letters of all. A caller that polls a descriptor polls the seat's bell, which then stays
 //! *armed*: while it runs nothing here, the seat counts as asleep, so that the first letter rings.
 //!
-//! **Invariant:** an armed bell is readable whenever a caller of this thread has something that it has not been shown.
+//! **Invariant:** an armed bell is readable whenever a caller of this thread has something that it has not been shown; it becomes so at the end of a
+//! pause that holds one of its calls back.
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -26,6 +27,7 @@ use polder_shm::fork::{self, Shelter};
 use polder_table::Table;
 
 use crate::answer::Answer;
+use crate::bell::Bell;
 use crate::presence::{Card, Order, Presence};
 use crate::{Memory, PAUSE_NAP};
 
@@ -62,7 +64,7 @@ pub(crate) struct Home {
     postponed: HashSet<u64>,
     /// Of those who listen or wait.
     cards: HashMap<u64, Arc<Card>>,
-    bell: Option<OwnedFd>,
+    bell: Option<Bell>,
     ticked_ms: u64,
 }
 
@@ -301,11 +303,11 @@ pub(crate) fn descriptor(memory: &Memory) -> Result<OwnedFd, Fault> {
     let table = memory.table();
     if with(table, |home| home.bell.is_none()).unwrap_or(false) {
         polder_hub::attend(table)?;
-        let bell = table.seat()?.bell()?;
+        let bell = Bell::around(table.seat()?.bell()?)?;
         with(table, |home| home.bell = Some(bell));
         arm(memory);
     }
-    let copy = with(table, |home| home.bell.as_ref().map(OwnedFd::try_clone));
+    let copy = with(table, |home| home.bell.as_ref().map(Bell::copy));
     match copy.flatten() {
         Some(copy) => copy.map_err(|error| Fault::System(format!("no descriptor can be had: {error}"))),
         None => Err(Fault::System("the thread ends".into())),
@@ -317,6 +319,12 @@ pub(crate) fn arm(memory: &Memory) {
     let table = memory.table();
     /// What our own calls have caused is taken in at once, not rung for.
     const ROUNDS: u32 = 4;
+    with(table, |home| {
+        let holds = !home.postponed.is_empty();
+        if let Some(bell) = &mut home.bell {
+            bell.ring_at(holds.then(|| ask::paused(table).0));
+        }
+    });
     for round in 1..=ROUNDS {
         let Some(news) = with(table, |home| home.bell.as_ref().map(|_| home.has_news())).flatten() else { return };
         // Before it dozes: a question that comes from then on rings.
@@ -325,8 +333,7 @@ pub(crate) fn arm(memory: &Memory) {
             return;
         }
         if news || round == ROUNDS {
-            // A bell that is full is readable as well.
-            with(table, |home| home.bell.as_ref().map(|bell| rustix::io::write(bell, b"!")));
+            with(table, |home| home.bell.as_ref().map(Bell::ring));
             return;
         }
         take_in(table, &mut Ear { memory });
@@ -336,9 +343,9 @@ pub(crate) fn arm(memory: &Memory) {
 /// Takes what rang out of the bell.
 fn silence(table: &Table) {
     with(table, |home| {
-        let Some(bell) = &home.bell else { return };
-        let mut rings = [0; 256];
-        while rustix::io::read(bell, &mut rings).is_ok_and(|count| count == rings.len()) {}
+        if let Some(bell) = &mut home.bell {
+            bell.silence();
+        }
     });
     ask::rest(table, false);
     if let Ok(seat) = table.seat() {

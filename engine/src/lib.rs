@@ -7,6 +7,7 @@
 
 mod answer;
 mod batch;
+mod bell;
 mod caller;
 mod database;
 mod home;
@@ -25,7 +26,7 @@ use polder_commands::Common;
 use polder_commands::command::{ADMIN, BLOCKING, CONTAINER, DANGEROUS, NOSCRIPT, Run, SCRIPTS};
 use polder_commands::debug::inside;
 use polder_commands::scripting::Scripting;
-use polder_commands::{Command, Db, Foresight};
+use polder_commands::{Command, Db, Foresight, execute};
 pub use polder_commands::{Host, Progress, Session, session::Bare, settings};
 use polder_shm::fork;
 pub use polder_shm::fork::{Shelter, generation};
@@ -38,7 +39,7 @@ pub use polder_table::{Counter, Limits, Policy, Stop, Table, Usage};
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// An attached segment. Cheap to share between threads; every thread that calls gets a seat of its own.
@@ -51,6 +52,8 @@ pub struct Memory {
     chores_due_ms: AtomicU64,
     /// What the segment said of who did them last, when it was this process.
     tended_ms: AtomicU64,
+    /// See [`Memory::permit_writes`].
+    wary: AtomicBool,
 }
 
 /// What a door may know of a command before it calls it.
@@ -193,6 +196,7 @@ impl Memory {
             callers: presence::Callers::default(),
             chores_due_ms: AtomicU64::new(0),
             tended_ms: AtomicU64::new(0),
+            wary: AtomicBool::new(false),
         }
     }
 
@@ -240,6 +244,7 @@ impl Memory {
         let _ = host.settings().join(&self.table);
         host.recorder().sample(&self.table, now_ms);
         host.keeper().attend(&self.table, host.settings());
+        self.look_at_writes();
         let warden_ms = || self.table.segment().load(header::WARDEN);
         let others = warden_ms() != self.tended_ms.load(Ordering::Relaxed);
         if inside::chores_rest() || others && now_ms.saturating_sub(warden_ms()) < CHORES_PAUSE_MS {
@@ -259,6 +264,28 @@ impl Memory {
     pub fn remove(segment: &str) -> Result<(), Fault> {
         let name: SegmentName = segment.parse().map_err(|error| Fault::System(format!("{error}")))?;
         Segment::remove(&name)
+    }
+
+    /// Sees whether short calls may have to be refused their writes: with the chores, and after what may have changed the settings.
+    pub(crate) fn look_at_writes(&self) {
+        self.wary.store(execute::is_wary(self.host()), Ordering::Relaxed);
+    }
+
+    /// Whether writes may have to be refused. One load.
+    #[inline(always)]
+    pub(crate) fn is_wary(&self) -> bool {
+        self.wary.load(Ordering::Relaxed)
+    }
+
+    /// Refuses a write of a short call where the same command would be refused it: too few replicas, a save that failed.
+    #[inline(always)]
+    pub(crate) fn permit_writes(&self) -> Result<(), Stop> {
+        if self.is_wary() { self.look_at_permit() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn look_at_permit(&self) -> Result<(), Stop> {
+        execute::permit_writes(self.host())
     }
 
     /// How long CLIENT PAUSE holds back callers who write, or those who only read.

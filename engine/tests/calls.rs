@@ -336,3 +336,30 @@ fn an_answer_outlives_its_caller() {
     };
     assert_eq!(answer.item(), Item::Bulk(b"kept"));
 }
+
+#[test]
+fn who_polls_nothing_but_the_descriptor_is_rung_at_the_end_of_a_pause() {
+    const PAUSE_MS: u64 = 300;
+    let scratch = Scratch::new("rung");
+    let (mut waiter, mut pusher) = (scratch.caller(), scratch.caller());
+    let descriptor = waiter.descriptor().expect("a bell");
+    let rings = |patience: Duration| {
+        let patience = Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: patience.subsec_nanos().into() };
+        poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&patience)).expect("a poll") == 1
+    };
+    for round in 0..3 {
+        assert!(waiter.start(&["BLPOP", "q", "0"]).expect("begun").is_none());
+        thread::scope(|scope| {
+            scope.spawn(|| Caller::new(&scratch.0).run(&["RPUSH", "q", "a"]).map(drop)).join().expect("an end").expect("pushed");
+        });
+        assert!(rings(PATIENCE), "round {round}");
+        pusher.run(&["CLIENT", "PAUSE", &PAUSE_MS.to_string(), "WRITE"]).expect("paused");
+        let begun = Instant::now();
+        assert!(waiter.resume().expect("it waits").is_none(), "a pause holds it back");
+        assert!(!rings(Duration::from_millis(PAUSE_MS / 3)), "nothing to do in the pause");
+        assert!(rings(PATIENCE), "round {round}: nobody says that the pause is over");
+        assert!(begun.elapsed() >= Duration::from_millis(PAUSE_MS - 20), "{:?}", begun.elapsed());
+        assert!(waiter.resume().expect("it waits").is_some(), "round {round}");
+        assert!(!rings(Duration::ZERO), "nothing is left");
+    }
+}

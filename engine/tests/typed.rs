@@ -179,3 +179,29 @@ fn nothing_expires_or_is_evicted_during_a_pause() {
         table.chores(1_000);
     }
 }
+
+#[test]
+fn short_calls_are_refused_their_writes_as_the_commands_are() {
+    const REFUSAL: &str = "NOREPLICAS Not enough good replicas to write.";
+    let scratch = Scratch::new("replicas");
+    let memory = Arc::new(Memory::attach(&Options { segment: scratch.1.clone(), ..Options::default() }).expect("it is there"));
+    let cache = memory.database(0);
+    let mut caller = Caller::new(&memory);
+    cache.set(b"key", b"1").expect("room");
+    caller.run(&["CONFIG", "SET", "min-replicas-to-write", "1"]).expect("set");
+    let refused = || Stop::from(REFUSAL);
+    assert_eq!(caller.run(&["SET", "key", "2"]).unwrap_err().to_string(), REFUSAL);
+    assert_eq!(cache.set(b"key", b"2"), Err(refused()));
+    assert_eq!(cache.set_until(b"key", b"2", u64::MAX >> 1), Err(refused()));
+    assert_eq!(cache.add(b"key", 1), Err(refused()));
+    assert_eq!(cache.remove(b"key"), Err(refused()));
+    assert_eq!(cache.set_batch(&[(b"key", b"2")]), Err(refused()));
+    assert!(!caller.set_quickly(b"key", b"2") && !caller.set_quickly(b"key", b"2"));
+    assert_eq!(cache.transaction(&[b"key"], |keys| keys.set(b"key", b"2")), Err(refused()));
+    assert_eq!(cache.transaction(&[b"key"], |keys| keys.remove(b"key")), Err(refused()));
+    // Who reads is not.
+    assert_eq!(cache.transaction(&[b"key"], |keys| keys.get(b"key")), Ok(Some(b"1".to_vec())));
+    assert_eq!(cache.get(b"key"), Ok(Some(b"1".to_vec())));
+    caller.run(&["CONFIG", "SET", "min-replicas-to-write", "0"]).expect("set");
+    assert_eq!(cache.set(b"key", b"2"), Ok(()));
+}

@@ -7,10 +7,12 @@
 //! ```
 //!
 //! What a client is doing is known to its process alone, and nothing of it is kept in the segment: a question costs two letters for each
-//! process, not being asked costs nothing. A process that is stopped is left out when the time is over, a dead one at once. The call
+//! process, not being asked costs nothing. A process that is stopped is left out as soon as that is seen, at the latest when the time is over, and
+//! answers to nobody when it goes on; a dead one is left out at once. Who has been left out is told to who asks ([`Answers`]). The call
 //! that asks runs again until it is answered; what it has asked lies here, since its session may be put back to what it was (EXEC).
 
 use polder_base::time::now_ms;
+use polder_shm::Segment;
 use polder_shm::layout::{header, interest};
 use polder_table::Table;
 use polder_table::change::{interest_at, show_interest, take_interest};
@@ -18,10 +20,12 @@ use std::sync::atomic::Ordering;
 
 use crate::ears::{self, inbox_bytes};
 use crate::letter::{self, Letter};
-use crate::queue;
+use crate::{queue, stopped};
 
 /// How long is waited for who does not answer.
 const PATIENCE_MS: u64 = 500;
+/// How long who does not answer is only slow: a look at the system for each of them costs more than a moment.
+const LOOK_MS: u64 = 10;
 /// The part of an inbox that one answer takes at most; a longer one is cut at the end of a line.
 const ANSWER_PART: u64 = 4;
 
@@ -35,17 +39,44 @@ pub struct Asker {
     pub number: u64,
 }
 
+/// What has come of a question.
+#[derive(Clone, Debug, Default)]
+pub struct Answers {
+    /// What each process says, with its threads.
+    pub told: Vec<(Vec<Thread>, Vec<u8>)>,
+    /// Threads of processes that live and have not answered.
+    pub silent: Vec<Thread>,
+}
+
 /// What a client has asked, as it has come so far.
 pub struct Question {
     number: u64,
     words: Vec<u8>,
     until_ms: u64,
+    /// When it is looked whether who is silent is stopped.
+    look_ms: u64,
     /// When the call that asks has looked last.
     seen_ms: u64,
     /// Threads that have not been asked yet, and threads whose processes have not answered.
     unsent: Vec<Thread>,
     silent: Vec<Thread>,
-    answers: Vec<Vec<u8>>,
+    /// Those who were silent and are stopped.
+    stopped: Vec<Thread>,
+    told: Vec<(Vec<Thread>, Vec<u8>)>,
+}
+
+impl Question {
+    /// Waits no longer for who is dead, nor, now and then, for who is found to be stopped.
+    fn look_for_stopped(&mut self, segment: &Segment, now_ms: u64) {
+        self.silent.retain(|(seat, life)| segment.lives(*seat, *life));
+        if now_ms >= self.look_ms {
+            self.look_ms = now_ms + LOOK_MS;
+            let silent = std::mem::take(&mut self.silent);
+            let (stopped, silent): (Vec<_>, Vec<_>) = silent.into_iter().partition(|(seat, _)| stopped::is_stopped(segment, *seat));
+            self.stopped.extend(stopped);
+            self.silent = silent;
+        }
+    }
 }
 
 /// Says that the calling thread answers for the clients of its process.
@@ -75,7 +106,7 @@ pub fn others(table: &Table, own: &[Thread]) -> Vec<Thread> {
 
 /// What the other processes say to the `nth` question of a client's call; `None` as long as an answer may still come. `own` are the threads
 /// of this process. The question leaves with [`send`].
-pub fn ask(table: &Table, (client, nth): (u64, usize), words: &[&[u8]], own: &[Thread]) -> Option<Vec<Vec<u8>>> {
+pub fn ask(table: &Table, (client, nth): (u64, usize), words: &[&[u8]], own: &[Thread]) -> Option<Answers> {
     let (now, words) = (now_ms(), letter::pack(words));
     let known = ears::with(table, |ears| {
         // What a call has asked that was never run again, or another one, is nothing to this one.
@@ -84,22 +115,23 @@ pub fn ask(table: &Table, (client, nth): (u64, usize), words: &[&[u8]], own: &[T
         }
         let question = ears.questions.get_mut(&(client, nth))?;
         question.seen_ms = now;
-        question.silent.retain(|(seat, life)| table.segment().lives(*seat, *life));
+        question.look_for_stopped(table.segment(), now);
         let done = question.silent.is_empty() || now >= question.until_ms;
-        Some(done.then(|| question.answers.clone()))
+        Some(done.then(|| Answers { told: question.told.clone(), silent: [&question.silent[..], &question.stopped].concat() }))
     });
     if let Some(answers) = known.flatten() {
         return answers;
     }
     let silent = others(table, own);
     if silent.is_empty() {
-        return Some(Vec::new());
+        return Some(Answers::default());
     }
-    let until_ms = now + PATIENCE_MS;
+    let (until_ms, look_ms) = (now + PATIENCE_MS, now + LOOK_MS);
     ears::with(table, |ears| {
         ears.asked += 1;
         let unsent = silent.clone();
-        let question = Question { number: ears.asked, words, until_ms, seen_ms: now, unsent, silent, answers: Vec::new() };
+        let (stopped, told) = (Vec::new(), Vec::new());
+        let question = Question { number: ears.asked, words, until_ms, look_ms, seen_ms: now, unsent, silent, stopped, told };
         ears.questions.insert((client, nth), question);
     });
     None
@@ -162,7 +194,7 @@ pub(crate) fn answered(table: &Table, number: u64, threads: &[u8], text: &[u8]) 
             question.silent.retain(|thread| !threads.contains(thread));
             // Who is not waited for any more has answered, or was not asked.
             if question.silent.len() != before {
-                question.answers.push(text.to_vec());
+                question.told.push((threads, text.to_vec()));
             }
         }
     });

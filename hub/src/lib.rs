@@ -29,6 +29,7 @@ pub mod letter;
 pub mod queue;
 pub mod record;
 pub mod sink;
+mod stopped;
 pub mod subject;
 pub mod sweep;
 pub mod track;

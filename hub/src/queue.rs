@@ -20,9 +20,13 @@
 //! where the dead are dropped, the sweep does): who has waited because of that record is not forgotten.
 //!
 //! A first one who does not come, because his process is stopped, keeps the others up for one to two seconds, once: then one of them marks him as
-//! [`LATE`], behind all who wait and all who come, until he is there again and takes his own place.
+//! [`LATE`], behind all who wait and all who come, until he is there again and takes his own place; and with him those threads of his process of
+//! which the system says that they are stopped, too. Being there means that his call has been run again ([`came`]): a thread may do other
+//! things, look after its records among them, and never come back to a call that it has begun. So whoever finds his own record marked says to the
+//! call that it should look, and leaves the mark. A mark is no order: who is marked by mistake has lost a turn, and nothing lies there for which
+//! nobody is woken, since the transaction that marks wakes whose turn it is then. In a pause nobody comes, so what was suspected before it is forgotten.
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use polder_base::time::now_ms;
 use polder_shm::layout::{header, interest};
 use polder_table::change::take_interest;
@@ -34,12 +38,15 @@ use std::time::Duration;
 
 use crate::ears::{self, Hearer};
 use crate::letter::Letter;
-use crate::record::{self, Record, waiters_key};
+use crate::record::{self, Record, Records, waiters_key};
+use crate::stopped;
 
 /// How long it is waited for somebody who holds records and may be stopped; it is made good later.
 const PATIENCE: Duration = Duration::from_micros(100);
 /// How often a transaction of ours is tried again at once.
 const ATTEMPTS: u32 = 100;
+/// About how long somebody is suspected before he is late: the time between two ticks.
+const SUSPECTED_MS: u64 = 1_000;
 /// The bit in the number of a record whose owner did not come when it was his turn. There are fewer tickets.
 const LATE: u64 = 1 << 63;
 
@@ -63,6 +70,8 @@ pub struct Waiters {
     /// See [`look_again`]: up to which ticket it has come, and who was to be served first where it found something, by the key of the records.
     looked_at: u64,
     suspects: HashMap<Vec<u8>, Record>,
+    /// The keys of records of ours that others have marked as late, until one of the calls behind them has been run again.
+    marked: HashSet<Vec<u8>>,
 }
 
 impl Waiters {
@@ -83,6 +92,7 @@ impl Waiters {
                 if queue.is_empty() {
                     self.queues.remove(&records_key);
                     self.suspects.remove(&records_key);
+                    self.marked.remove(&records_key);
                 }
             }
         }
@@ -168,8 +178,9 @@ pub fn leave(table: &Table, client: u64) {
 /// come and go all the time, in good order.) And whether our own records say what they should, since others may have marked them.
 pub(crate) fn look_again(table: &Table, hearer: &mut dyn Hearer) {
     const KEYS_MAX: usize = 500;
-    // Whoever waits for the end of a pause is not late.
-    if crate::ask::paused(table).0 > now_ms() {
+    // Whoever waits for the end of a pause is not late, nor has he had the time since one that is just over.
+    if crate::ask::paused(table).0 + SUSPECTED_MS > now_ms() {
+        ears::with(table, |ears| ears.waiters.suspects.clear());
         return;
     }
     let some = ears::with(table, |ears| {
@@ -194,8 +205,10 @@ pub(crate) fn look_again(table: &Table, hearer: &mut dyn Hearer) {
         })
         .unwrap_or_default();
         let Some((ticket, client)) = first else { continue };
-        if own.is_none_or(|own| own.number != ticket) {
+        if own.is_none_or(|own| own.number & !LATE != ticket) {
             settle(table, vec![(kind, db, key)]);
+        } else if own.is_some_and(|own| own.number & LATE != 0) {
+            heed_mark(table, hearer, records_key, client);
         } else if late.is_some_and(|late| ticket <= late.number) {
             hearer.retry(client);
         } else if let Some(late) = late {
@@ -205,18 +218,56 @@ pub(crate) fn look_again(table: &Table, hearer: &mut dyn Hearer) {
     }
 }
 
-/// Marks a record as late, as long as it is what it was, and wakes whose turn it is then.
+/// A record of ours is marked as late: its call is to look, which is what takes the mark away.
+fn heed_mark(table: &Table, hearer: &mut dyn Hearer, records_key: Vec<u8>, client: u64) {
+    ears::with(table, |ears| ears.waiters.marked.insert(records_key));
+    hearer.retry(client);
+}
+
+/// A client's call has been run again, and goes on waiting: where it was marked as late, it takes its place again.
+pub fn came(table: &Table, client: u64) {
+    let places = ears::with(table, |ears| {
+        let Waiters { marked, places, .. } = &mut ears.waiters;
+        let place = places.get(&client).filter(|_| !marked.is_empty())?;
+        let keys = place.keys.iter().filter(|key| marked.remove(&waiters_key(place.kind, place.db, key)));
+        Some(keys.map(|key| (place.kind, place.db, key.clone())).collect::<Vec<_>>())
+    });
+    for (kind, db, key) in places.flatten().unwrap_or_default() {
+        // Where somebody is in the way: with the next tick, which finds it marked still.
+        let _ = advance(table, kind, db, &key, true);
+    }
+}
+
+/// Marks a record as late, as long as it is what it was, with those of threads that are stopped beside its own, and wakes whose turn it is then.
 fn pass_over(table: &Table, kind: Kind, db: Db, key: &[u8], late: Record) -> Result<(), Stop> {
+    let records_key = waiters_key(kind, db, key);
+    let stopped = stopped_beside(table, &records_key, &late)?;
     run(table, &mut |txn| {
         let mut next = None;
-        record::edit(txn, &waiters_key(kind, db, key), |records| {
-            let Some(record) = records.iter_mut().find(|record| **record == late) else { return false };
-            record.number |= LATE;
+        record::edit(txn, &records_key, |records| {
+            if !records.contains(&late) {
+                return false;
+            }
+            records.iter_mut().filter(|record| **record == late || stopped.contains(record)).for_each(|record| record.number |= LATE);
             next = first_of(records);
             true
         })?;
         wake_next(txn, next, kind, db, key)
     })
+}
+
+/// The records under a key of those threads of a record's process that stand still by a signal, as far as this process can see that: of another
+/// PID namespace it sees nothing, and each of those is waited for by itself.
+fn stopped_beside(table: &Table, records_key: &[u8], late: &Record) -> Result<Records, Stop> {
+    let txn = table.begin(Mode::Read)?;
+    let mut records = record::glimpse(&txn, records_key)?;
+    drop(txn);
+    let segment = table.segment();
+    records.retain(|record| {
+        let (seat, first) = (record.seat.into(), late.seat.into());
+        !record.same_owner(late) && stopped::are_together(segment, seat, first) && stopped::is_stopped(segment, seat)
+    });
+    Ok(records)
 }
 
 fn distinct(mut keys: Vec<(Kind, Db, Vec<u8>)>) -> Vec<(Kind, Db, Vec<u8>)> {
@@ -236,7 +287,7 @@ pub(crate) fn settle_debts(table: &Table) {
 }
 
 fn settle(table: &Table, owed: Vec<(Kind, Db, Vec<u8>)>) {
-    let left: Vec<_> = owed.into_iter().filter(|(kind, db, key)| advance(table, *kind, *db, key).is_err()).collect();
+    let left: Vec<_> = owed.into_iter().filter(|(kind, db, key)| advance(table, *kind, *db, key, false).is_err()).collect();
     if !left.is_empty() {
         ears::with(table, |ears| ears.waiters.debts.extend(left));
     }
@@ -255,22 +306,21 @@ pub(crate) fn run(table: &Table, work: &mut dyn FnMut(&Txn<'_>) -> Result<(), St
     Err(Stop::Busy)
 }
 
-/// Makes the seat's record tell the first ticket that its clients hold for a key, and wakes whose turn it is, if there is something for him.
-fn advance(table: &Table, kind: Kind, db: Db, key: &[u8]) -> Result<(), Stop> {
+/// Makes the seat's record tell the first ticket that its clients hold for a key, and wakes whose turn it is, if there is something for him. A mark of
+/// that ticket stays, unless its call `came`.
+fn advance(table: &Table, kind: Kind, db: Db, key: &[u8], came: bool) -> Result<(), Stop> {
     let records_key = waiters_key(kind, db, key);
     let first = ears::with(table, |ears| ears.waiters.first(&records_key)).flatten();
     run(table, &mut |txn| {
-        let own = Record::own(txn.seat(), first.map_or(0, |(ticket, _)| ticket));
+        let own = Record::own(txn.seat(), 0);
         let mut next = None;
         record::edit(txn, &records_key, |records| {
-            let before = records.clone();
+            let was = records.iter().find(|record| record.same_owner(&own)).map(|record| record.number);
+            let number = first.map(|(ticket, _)| if was == Some(ticket | LATE) && !came { ticket | LATE } else { ticket });
             records.retain(|record| !record.same_owner(&own));
-            if first.is_some() {
-                records.push(own);
-            }
+            records.extend(number.map(|number| Record { number, ..own }));
             next = first_of(records);
-            let was = before.iter().find(|record| record.same_owner(&own));
-            was.map(|record| record.number) != first.map(|(ticket, _)| ticket)
+            was != number
         })?;
         wake_next(txn, next, kind, db, key)
     })
@@ -323,10 +373,9 @@ pub(crate) fn woken(table: &Table, hearer: &mut dyn Hearer, kind: Kind, db: Db, 
         return;
     }
     let first = ears::with(table, |ears| ears.waiters.first(&records_key)).flatten();
-    let turn = look(table, kind, db, key, &records_key).map(|(turn, _)| turn);
-    match (first, turn) {
-        (_, Ok(None)) => {}
-        (Some((ticket, client)), Ok(Some(record))) if ticket <= record.number => hearer.retry(client),
+    match (first, look(table, kind, db, key, &records_key)) {
+        (_, Ok((None, _))) => {}
+        (Some((ticket, client)), Ok((Some(record), _))) if ticket <= record.number => hearer.retry(client),
         // Not ours, or our record is not right; whoever it is, a letter goes there.
         _ => settle(table, vec![(kind, db, key.to_vec())]),
     }

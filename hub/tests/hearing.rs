@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use polder_hub::queue::{self, Place};
 use polder_hub::subject::{self, Subject};
-use polder_hub::{Delivery, Hearer, SINK, attend, ears, hear, track};
+use polder_hub::{Delivery, Hearer, SINK, ask, attend, ears, hear, track};
 use polder_shm::layout::interest;
 use polder_shm::{Segment, SegmentName, SegmentOptions};
 use polder_table::{Change, ChangeSink, Mode, New, Replaces, SYSTEM, Stop, Table, Txn};
@@ -190,6 +190,54 @@ fn nobody_is_served_out_of_turn_while_elements_come_and_go() {
     remove_list(&memory.table);
     one.run(|table, _| queue::leave(table, 2));
     other.run(|table, _| queue::leave(table, 3));
+}
+
+#[test]
+fn a_late_one_is_late_until_his_call_is_run_again_whatever_else_his_thread_does() {
+    let memory = Memory::new();
+    let (one, other) = (memory.thread(), memory.thread());
+    one.wait(1);
+    other.wait(2);
+    write_list(&memory.table, 0);
+    assert!(other.tick().is_empty());
+    other.tick();
+    assert_eq!(other.retried(), [2], "the first one does not come");
+    // His thread looks after its records, and he is told, but he does not come back to his call.
+    (0..3).for_each(|_| assert!(one.tick().contains(&1)));
+    remove_list(&memory.table);
+    write_list(&memory.table, 0);
+    assert_eq!(other.retried(), [2], "nobody waits for him again");
+    one.run(|table, _| queue::came(table, 1));
+    remove_list(&memory.table);
+    one.retried();
+    write_list(&memory.table, 0);
+    assert_eq!((one.retried(), other.retried()), (vec![1], vec![]), "he is there again, and was the first");
+    remove_list(&memory.table);
+    one.run(|table, _| queue::leave(table, 1));
+    other.run(|table, _| queue::leave(table, 2));
+}
+
+#[test]
+fn who_was_suspected_before_a_pause_has_his_time_again_after_it() {
+    let memory = Memory::new();
+    let (one, other) = (memory.thread(), memory.thread());
+    one.wait(1);
+    other.wait(2);
+    write_list(&memory.table, 0);
+    assert!(other.tick().is_empty());
+    let ends_ms = polder_base::time::now_ms() + 50;
+    ask::pause(&memory.table, ends_ms, false);
+    assert!(other.tick().is_empty());
+    while polder_base::time::now_ms() <= ends_ms + 1_000 {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    other.tick();
+    assert!(other.retried().is_empty(), "the pause is no time in which he could have come");
+    other.tick();
+    assert_eq!(other.retried(), [2]);
+    remove_list(&memory.table);
+    one.run(|table, _| queue::leave(table, 1));
+    other.run(|table, _| queue::leave(table, 2));
 }
 
 #[test]

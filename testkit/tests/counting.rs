@@ -1,6 +1,4 @@
 //! A call is counted once, however often it had to be run.
-use std::sync::mpsc;
-
 use polder_base::Protocol;
 use polder_engine::{Memory, Progress, Session};
 use polder_shm::Locked;
@@ -10,6 +8,7 @@ use polder_testkit::answer::Answer;
 use polder_testkit::arguments::split;
 use polder_testkit::caller::{Caller, Embedder};
 use polder_testkit::gather::Gather;
+use polder_testkit::held::while_held;
 use polder_testkit::scratch::Scratch;
 use polder_wire::resp::Output;
 
@@ -25,20 +24,13 @@ fn call(embedder: &Embedder, session: &mut Session, line: &str) -> Progress {
 
 /// Runs `work` while another thread holds the lock at `offset`.
 fn while_locked(memory: &Memory, offset: u64, work: impl FnOnce()) {
-    let (held, is_held) = mpsc::channel();
-    let (done, is_done) = mpsc::channel::<()>();
-    std::thread::scope(|scope| {
-        scope.spawn(move || {
-            let seat = memory.table().seat().unwrap();
-            assert!(matches!(seat.lock(offset, None), Ok(Locked::Ours(_))));
-            held.send(()).unwrap();
-            let _ = is_done.recv();
-            seat.rollback();
-        });
-        is_held.recv().unwrap();
-        work();
-        drop(done);
-    });
+    let hold = |wait: &dyn Fn()| {
+        let seat = memory.table().seat().unwrap();
+        assert!(matches!(seat.lock(offset, None), Ok(Locked::Ours(_))));
+        wait();
+        seat.rollback();
+    };
+    while_held(hold, work);
 }
 
 #[test]
@@ -87,20 +79,13 @@ fn what_is_read_in_an_exec_that_had_to_wait_is_found_once() {
 }
 
 /// Runs `work` while another thread holds a key.
-fn while_held(memory: &Memory, key: &[u8], work: impl FnOnce()) {
-    let (held, is_held) = mpsc::channel();
-    let (done, is_done) = mpsc::channel::<()>();
-    std::thread::scope(|scope| {
-        scope.spawn(move || {
-            let txn = memory.table().begin(Mode::Write).unwrap();
-            txn.declare(&[(0, key)]).unwrap();
-            held.send(()).unwrap();
-            let _ = is_done.recv();
-        });
-        is_held.recv().unwrap();
-        work();
-        drop(done);
-    });
+fn while_key_held(memory: &Memory, key: &[u8], work: impl FnOnce()) {
+    let hold = |wait: &dyn Fn()| {
+        let txn = memory.table().begin(Mode::Write).unwrap();
+        txn.declare(&[(0, key)]).unwrap();
+        wait();
+    };
+    while_held(hold, work);
 }
 
 #[test]
@@ -114,7 +99,7 @@ fn scripts_that_share_a_transaction_and_had_to_wait_are_counted_once() {
     let words: [&[u8]; 4] = [b"EVAL", script, b"1", b"key"];
     let calls = [&words[..]; SCRIPTS];
     let mut output = Output::new(Protocol::Resp2);
-    while_held(&embedder.memory, b"other", || {
+    while_key_held(&embedder.memory, b"other", || {
         for _ in 0..3 {
             assert_eq!(embedder.memory.execute_together(&mut session, &embedder.host, &calls, &mut output), (0, Progress::Busy));
             assert!(output.is_empty());
@@ -136,12 +121,24 @@ fn scripts_that_share_a_transaction_and_had_to_wait_are_counted_once() {
     assert!(info.contains(&format!("errorstat_ERR:count={SCRIPTS}\r\n")), "{info}");
 }
 
+/// What INFO says of calls.
+fn command_statistics(embedder: &Embedder) -> String {
+    let info = Caller::new(2, Protocol::Resp2).call(embedder, &split("INFO commandstats").unwrap());
+    let Ok(Answer::Bulk(info)) = info else { panic!("{info:?}") };
+    String::from_utf8_lossy(&info).into_owned()
+}
+
+/// How often a command has been called.
+fn calls_of(embedder: &Embedder, name: &str) -> usize {
+    let info = command_statistics(embedder);
+    let calls = info.split(&format!("cmdstat_{name}:calls=")).nth(1).and_then(|rest| rest.split(',').next());
+    calls.and_then(|calls| calls.parse().ok()).unwrap_or(0)
+}
+
 /// Checks how often commands have been called, and have failed.
 #[track_caller]
 fn check_calls(embedder: &Embedder, wanted: &[(&str, usize, usize)]) {
-    let info = Caller::new(2, Protocol::Resp2).call(embedder, &split("INFO commandstats").unwrap());
-    let Ok(Answer::Bulk(info)) = info else { panic!("{info:?}") };
-    let info = String::from_utf8_lossy(&info).into_owned();
+    let info = command_statistics(embedder);
     for (name, calls, failed) in wanted {
         let line = info.lines().find(|line| line.starts_with(&format!("cmdstat_{name}:"))).unwrap_or_default();
         assert!(line.contains(&format!(":calls={calls},")) && line.ends_with(&format!("failed_calls={failed}")), "{name}: {line}");
@@ -155,7 +152,7 @@ fn what_a_script_calls_that_had_to_wait_is_counted_once() {
     let embedder = &scratch.embedder;
     let mut session = Session { patience_us: 100, ..Session::default() };
     assert_eq!(call(embedder, &mut session, "SET text words"), Progress::Answered);
-    while_held(&embedder.memory, b"other", || {
+    while_key_held(&embedder.memory, b"other", || {
         (0..3).for_each(|_| assert_eq!(call(embedder, &mut session, SCRIPT), Progress::Busy));
     });
     assert_eq!(call(embedder, &mut session, SCRIPT), Progress::Answered);
@@ -163,11 +160,37 @@ fn what_a_script_calls_that_had_to_wait_is_counted_once() {
     for line in ["MULTI", "INCR key", SCRIPT, SCRIPT] {
         assert_eq!(call(embedder, &mut session, line), Progress::Answered);
     }
-    while_held(&embedder.memory, b"other", || {
+    while_key_held(&embedder.memory, b"other", || {
         (0..3).for_each(|_| assert_eq!(call(embedder, &mut session, "EXEC"), Progress::Busy));
     });
     assert_eq!(call(embedder, &mut session, "EXEC"), Progress::Answered);
     check_calls(embedder, &[("eval", 3, 0), ("incr", 10, 3), ("exec", 1, 0)]);
+}
+
+#[test]
+fn what_was_counted_of_a_call_that_is_never_made_again_is_not_taken_off_the_next() {
+    const OTHER: &str = r#"EVAL "redis.call('INCR', 'mine') return redis.call('INCR', 'mine')" 0"#;
+    let scratch = Scratch::new();
+    let embedder = &scratch.embedder;
+    let mut session = Session { patience_us: 100, ..Session::default() };
+    while_key_held(&embedder.memory, b"other", || {
+        // One of them shares no bucket with what is held, and gets as far as that.
+        for key in 0..8 {
+            let script =
+                format!(r#"EVAL "redis.call('INCR', 'mine{key}') redis.call('INCR', 'mine{key}') return redis.call('INCR', 'other')" 0"#);
+            (0..3).for_each(|_| assert_eq!(call(embedder, &mut session, &script), Progress::Busy));
+        }
+    });
+    let before = calls_of(embedder, "incr");
+    assert!(before > 0);
+    assert_eq!(call(embedder, &mut session, OTHER), Progress::Answered);
+    check_calls(embedder, &[("eval", 1, 0), ("incr", before + 2, 0)]);
+    // What was counted of the calls of several EXECs, of which one is not made.
+    session.counted_queued = 2;
+    for line in ["MULTI", "NOSUCH", "EXEC", "MULTI", "INCR key", "EXEC"] {
+        assert_eq!(call(embedder, &mut session, line), Progress::Answered);
+    }
+    check_calls(embedder, &[("incr", before + 3, 0), ("exec", 2, 1)]);
 }
 
 #[test]

@@ -68,6 +68,8 @@ pub struct Recorder {
     pub denials: Mutex<acl::log::Log>,
     pub monitor: Mutex<Monitor>,
     track: Mutex<Track>,
+    /// What other processes have told of themselves last, with their threads: see [`crate::elsewhere::ask_reports`].
+    pub reports: Mutex<Vec<(Vec<polder_hub::ask::Thread>, Vec<u8>)>>,
     started_ms: u64,
     run_id: String,
     /// The segment whose processes number what they note together; until it is known, this process numbers by itself.
@@ -107,6 +109,7 @@ impl Default for Recorder {
             denials: Mutex::default(),
             monitor: Mutex::default(),
             track: Mutex::default(),
+            reports: Mutex::default(),
             started_ms: polder_base::time::now_ms(),
             run_id: fresh_id(),
             segment: OnceLock::new(),
@@ -350,6 +353,7 @@ impl Recorder {
     pub fn reset(&self) {
         lock(&self.errors).clear();
         lock(&self.denials).reset_counts();
+        lock(&self.reports).clear();
         for row in lock(&self.shards).iter().flat_map(|shard| &shard.rows) {
             [&row.calls, &row.nanoseconds, &row.rejected, &row.failed].into_iter().for_each(|count| count.store(0, Ordering::Relaxed));
             row.histogram.get().into_iter().for_each(Histogram::reset);

@@ -39,6 +39,19 @@ fn is_silent(client: &Caller) -> bool {
 }
 
 #[test]
+fn who_goes_on_may_do_what_he_may_do_then() {
+    let door = Door::open("");
+    let (mut one, mut actor) = (door.client(), door.client());
+    send(&mut one, "BLPOP q 0");
+    until_waiting(&mut actor, 1);
+    // Who pushes is let in; by the time at which the other one could pop, nobody writes.
+    ["MULTI", "RPUSH q a", "CONFIG SET min-replicas-to-write 1"].iter().for_each(|line| drop(actor.ask(line)));
+    assert_eq!(actor.ask("EXEC"), "*[:1 +OK]");
+    assert_eq!(one.reply(), "-NOREPLICAS Not enough good replicas to write.");
+    assert_eq!(actor.ask("LRANGE q 0 -1"), "*[$a]");
+}
+
+#[test]
 fn who_waits_is_served_at_once_in_the_order_of_arrival_before_the_next_call() {
     let door = Door::open("");
     let (mut one, mut two, mut actor) = (door.client(), door.client(), door.client());

@@ -1,0 +1,74 @@
+//! What an event loop of one's own polls: the bell of a thread's seat, and a clock for what no letter tells.
+//!
+//! ```text
+//!   FIFO of the seat   letters that come while nobody looks  --.
+//!                                                               >-- epoll: the one descriptor that callers are given
+//!   timerfd            the end of a CLIENT PAUSE             --'
+//! ```
+//!
+//! A pause ends by the clock, and nobody rings then: who does nothing but poll would never learn that the call which it held back may go on. The timer
+//! costs a system call where a pause begins to hold a call back, and one where it no longer does. An end that comes early is a letter (UNPAUSE), and
+//! a pause that has become longer meanwhile sets the timer again, since the call that looks is held back again.
+use std::os::fd::OwnedFd;
+
+use polder_base::Fault;
+use rustix::event::epoll;
+use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime};
+
+/// See the module.
+pub(crate) struct Bell {
+    fifo: OwnedFd,
+    timer: OwnedFd,
+    /// When the timer rings, in milliseconds since the Unix epoch; 0 for never.
+    timer_ms: u64,
+    both: OwnedFd,
+}
+
+impl Bell {
+    /// Around the bell of a seat.
+    pub fn around(fifo: OwnedFd) -> Result<Bell, Fault> {
+        let made = || {
+            let timer = timerfd_create(TimerfdClockId::Realtime, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+            let both = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+            for part in [&fifo, &timer] {
+                epoll::add(&both, part, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+            }
+            Ok((timer, both))
+        };
+        let (timer, both) = made().map_err(|error: rustix::io::Errno| Fault::System(format!("no descriptor can be had: {error}")))?;
+        Ok(Bell { fifo, timer, timer_ms: 0, both })
+    }
+
+    /// The descriptor, once more.
+    pub fn copy(&self) -> std::io::Result<OwnedFd> {
+        self.both.try_clone()
+    }
+
+    /// Makes it readable.
+    pub fn ring(&self) {
+        // A bell that is full is readable as well.
+        let _ = rustix::io::write(&self.fifo, b"!");
+    }
+
+    /// Makes it unreadable.
+    pub fn silence(&mut self) {
+        let mut rings = [0; 256];
+        while rustix::io::read(&self.fifo, &mut rings).is_ok_and(|count| count == rings.len()) {}
+        self.ring_at(None);
+    }
+
+    /// Makes it readable at a time, in milliseconds since the Unix epoch, or not by the clock.
+    pub fn ring_at(&mut self, time_ms: Option<u64>) {
+        // What is over is at once; nothing but zero takes the timer back.
+        let time_ms = time_ms.map_or(0, |time_ms| time_ms.max(1));
+        if std::mem::replace(&mut self.timer_ms, time_ms) == time_ms {
+            return;
+        }
+        let value = Timespec { tv_sec: (time_ms / 1000) as i64, tv_nsec: (time_ms % 1000 * 1_000_000) as _ };
+        let once = Itimerspec { it_interval: Timespec::default(), it_value: value };
+        if timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &once).is_err() {
+            // A time beyond what the system knows; whoever wants to see the end of that looks now and then.
+            self.timer_ms = 0;
+        }
+    }
+}
