@@ -80,26 +80,26 @@ fn set(call: &mut Call<'_>) -> Outcome {
         store::publish(call.txn, *id, parsed)?;
     }
     // What follows does not end with the transaction. Should the call be run again it does the same once more.
-    listen_anew(call.host, &changes)?;
-    for (id, parsed) in changes.into_iter().filter(|(id, _)| id.row().scope != Scope::Segment) {
-        settings.set(id, parsed);
-    }
+    let own: Vec<New> = changes.into_iter().filter(|(id, _)| id.row().scope != Scope::Segment).collect();
+    settle(call.host, &own)?;
     settings.refresh(call.table, call.txn)?;
     call.reply.ok();
     Ok(())
 }
 
-/// Goes to another port or other addresses, if the changes say so.
-fn listen_anew(host: &dyn Host, changes: &[New]) -> Result<(), Stop> {
+/// Takes the process's own settings over, having gone to another port or other addresses if they say so.
+fn settle(host: &dyn Host, changes: &[New]) -> Result<(), Stop> {
     const PORT: Id = id("port");
     const BIND: Id = id("bind");
-    let settings = host.settings();
-    let differs = |(id, parsed): &&New| [PORT, BIND].contains(id) && *parsed.text != *settings.text(*id);
-    let Some((first, _)) = changes.iter().find(differs) else { return Ok(()) };
+    let mut settle = || changes.iter().for_each(|(id, parsed)| host.settings().set(*id, parsed.clone()));
+    let Some((first, _)) = changes.iter().find(|(id, _)| [PORT, BIND].contains(id)) else {
+        settle();
+        return Ok(());
+    };
     let new = |wanted| changes.iter().find(|(id, _)| *id == wanted).map(|(_, parsed)| parsed);
-    let port = new(PORT).map_or_else(|| settings.number(PORT), |parsed| parsed.number);
-    let bind = new(BIND).map_or_else(|| settings.text(BIND).to_vec(), |parsed| parsed.text.clone());
-    if host.listen(port as u16, &String::from_utf8_lossy(&bind)) {
+    let bind = new(BIND).map(|parsed| String::from_utf8_lossy(&parsed.text).into_owned());
+    // What is not named is looked up by the host, whom nobody interrupts: another client may change it at the same time.
+    if host.listen(new(PORT).map(|parsed| parsed.number as u16), bind.as_deref(), &mut settle) {
         return Ok(());
     }
     let reason =

@@ -417,9 +417,14 @@ pub trait Host: Send + Sync {
         false
     }
 
-    /// Listens on another port, or at other addresses, as CONFIG SET asks; answers whether it does. If not, all is as before.
-    fn listen(&self, _port: u16, _bind: &str) -> bool {
-        false
+    /// Listens on another port, or at other addresses, as CONFIG SET asks (`None`: as now), and has `settle` say so in the settings, before anybody
+    /// else may go elsewhere. Answers whether it does; if not, all is as before. Where nobody listens, only what is so already can be asked.
+    fn listen(&self, port: Option<u16>, bind: Option<&str>, settle: &mut dyn FnMut()) -> bool {
+        let same = is_listening_at(self.settings(), port, bind);
+        if same {
+            settle();
+        }
+        same
     }
 
     /// Ends the process.
@@ -465,4 +470,10 @@ impl Host for Bare {
     fn scripting(&self) -> Option<&Scripting> {
         self.scripting.as_ref()
     }
+}
+
+/// Whether this is where the settings say that the process listens.
+pub fn is_listening_at(settings: &Settings, port: Option<u16>, bind: Option<&str>) -> bool {
+    let same_port = port.is_none_or(|port| settings.number(const { id("port") }) == port.into());
+    same_port && bind.is_none_or(|bind| *settings.text(const { id("bind") }) == *bind.as_bytes())
 }

@@ -1,13 +1,25 @@
 //! What a process listens on. CONFIG SET may change it while clients come: all threads watch all doors, and look at
 //! [`Doors::version`] once a turn to see whether theirs are still those of the process.
+//!
+//! - **D1** Who goes elsewhere holds the doors' lock from the look at the settings until they say the new place. So of two clients who change `port`
+//!   and `bind` at the same time the second goes on from where the first has come to, and settings and doors are the same whenever nobody is at it.
+//! - **D2** The new doors are open before an old one closes. Where one is in the way of another (all addresses of a port, and one of them) they share
+//!   the port for a moment. So there is no way back that could fail: what cannot be bound has changed nothing.
+//! - **D3** An old door closes when nobody waits at it, for all threads at once. Whoever comes between that look and the closing is turned away, as all
+//!   are in Redis.
+//! - **D4** Who ends does not move, and what has moved in his last turn is closed with the rest.
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use polder_commands::settings::Settings;
+use polder_commands::session::is_listening_at;
+use polder_commands::settings::{Id, Settings, id};
 
-use crate::listener::{Listener, Place, bind_places, places};
+use crate::host::Process;
+use crate::listener::{Listener, Place, SHARE, bind_places, places_of};
 use crate::server::Failure;
+
+const MAXCLIENTS: Id = id("maxclients");
 
 /// The doors of a process; here also so that a Unix socket's path goes with the server.
 #[derive(Default)]
@@ -47,36 +59,63 @@ impl Doors {
         self.lock().clear();
     }
 
-    /// Listens at these addresses in place of those of now; Unix sockets stay. Whoever waits at a door that closes is turned away, as in Redis.
+    /// Listens at another port, or at other addresses (`None`: as the settings say), in place of those of now, and has `settle` say so in the settings.
+    /// Unix sockets stay. Answers whether anything is different then.
     ///
     /// # Errors
-    /// Where it cannot listen; then the doors are those of before.
-    pub fn move_to(&self, port: u16, bind: &str, settings: &Settings) -> Result<(), Failure> {
-        let wanted = places(port, bind)?;
+    /// Where it cannot listen, or the process ends; then nothing has changed.
+    pub fn move_to(&self, port: Option<u16>, bind: Option<&str>, process: &Process, settle: &mut dyn FnMut()) -> Result<bool, Failure> {
+        let settings = &process.settings;
+        // D1: from the settings of now to those that follow.
         let mut listeners = self.lock();
-        // Whom a closing door wakes shall see that it was ours to close.
-        self.version.fetch_add(1, Ordering::AcqRel);
-        let stays = |listener: &Listener| listener.is_local() || wanted.iter().any(|place| place.address.to_string() == listener.name);
-        let (mut kept, left): (Vec<Listener>, Vec<Listener>) = listeners.drain(..).partition(stays);
-        // First, since one of them may be in the way: a socket of all addresses is in that of each.
-        left.iter().for_each(Listener::rest);
-        let is_new = |place: &Place| !kept.iter().any(|listener| listener.name == place.address.to_string());
-        let missing: Vec<Place> = wanted.into_iter().filter(is_new).collect();
-        let bound = bind_places(&missing, settings);
-        match bound {
-            Ok(new) => kept.extend(new),
-            Err(failure) => {
-                left.iter().for_each(|listener| listener.go_on(settings));
-                kept.extend(left);
-                *listeners = kept;
-                return Err(failure);
-            }
+        if is_listening_at(settings, port, bind) {
+            settle();
+            return Ok(false);
         }
+        if process.is_stopping() {
+            return Err(Failure::ending());
+        }
+        let wanted = places_of(settings, port, bind)?;
+        let stays = |listener: &Listener| listener.is_local() || wanted.iter().any(|place| place.address.to_string() == listener.name);
+        let is_new = |place: &&Place| !listeners.iter().any(|listener| listener.name == place.address.to_string());
+        let missing: Vec<Place> = wanted.iter().filter(is_new).cloned().collect();
+        let left: Vec<&Listener> = listeners.iter().filter(|listener| !stays(listener)).collect();
+        let new = bind_beside(&left, &missing, settings)?;
+        // D3: whom a closing door wakes shall see that it was ours to close.
+        self.version.fetch_add(1, Ordering::AcqRel);
+        let (mut kept, left): (Vec<Listener>, Vec<Listener>) = listeners.drain(..).partition(stays);
+        kept.extend(new);
         *listeners = kept;
-        Ok(())
+        settle();
+        left.iter().for_each(|listener| empty(listener, process));
+        Ok(true)
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Listener>> {
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Binds addresses beside doors that are about to close (D2).
+fn bind_beside(left: &[&Listener], missing: &[Place], settings: &Settings) -> Result<Vec<Listener>, Failure> {
+    let shares = settings.is_on(SHARE);
+    let is_in_the_way = |place: &Place| left.iter().any(|listener| listener.port() == Some(place.address.port()));
+    if shares || !missing.iter().any(is_in_the_way) {
+        return bind_places(missing, |_| shares, settings);
+    }
+    left.iter().for_each(|listener| listener.share_port(true));
+    let bound = bind_places(missing, is_in_the_way, settings);
+    // For no longer than that: a server that is to have its port for itself would find it shared.
+    left.iter().copied().chain(bound.iter().flatten()).for_each(|listener| listener.share_port(false));
+    bound
+}
+
+/// Lets in who waits at a door, and closes it for all threads (D3).
+fn empty(listener: &Listener, process: &Process) {
+    let mut arrived = Vec::new();
+    if let Err(error) = listener.accept_all(process, process.settings.number(MAXCLIENTS) as usize, &mut arrived) {
+        tracing::warn!(%error, listener = listener.name, "some clients who waited there are turned away");
+    }
+    listener.rest();
+    arrived.into_iter().for_each(|arrival| process.hand_over(arrival));
 }

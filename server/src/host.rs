@@ -138,6 +138,13 @@ impl Process {
         loads.enumerate().min_by_key(|(_, load)| *load).map_or(0, |(thread, _)| thread)
     }
 
+    /// Gives a client who was let in to the thread with the fewest.
+    pub fn hand_over(&self, arrival: Arrival) {
+        let thread = self.least_loaded();
+        self.mailboxes[thread].burden();
+        self.mailboxes[thread].post(Letter::Adopt(arrival));
+    }
+
     /// The pause that holds at `now_ms`. Who ends does not wait for its end.
     pub fn pause_at(&self, now_ms: u64) -> Option<Pause> {
         let (until_ms, writers_only) = ask::paused(self.memory.table());
@@ -339,11 +346,12 @@ impl Host for Process {
         self.is_stopping()
     }
 
-    fn listen(&self, port: u16, bind: &str) -> bool {
-        let moved = self.doors.move_to(port, bind, &self.settings);
+    fn listen(&self, port: Option<u16>, bind: Option<&str>, settle: &mut dyn FnMut()) -> bool {
+        let moved = self.doors.move_to(port, bind, self, settle);
         self.wake_all();
         match &moved {
-            Ok(()) => tracing::info!("listening on {} now", self.doors.names().join(", ")),
+            Ok(true) => tracing::info!("listening on {} now", self.doors.names().join(", ")),
+            Ok(false) => {}
             Err(failure) => tracing::warn!("{failure}"),
         }
         moved.is_ok()

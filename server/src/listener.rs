@@ -23,7 +23,7 @@ const BACKLOG: Id = id("tcp-backlog");
 const UNIX_PATH: Id = id("unixsocket");
 const UNIX_MODE: Id = id("unixsocketperm");
 const PROTECTED: Id = id("protected-mode");
-const SHARE: Id = id("share-port");
+pub const SHARE: Id = id("share-port");
 
 /// What a client from elsewhere is told in protected mode.
 const DENIED: &str = "-DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default user. In this mode connections are only accepted from the loopback interface. If you want to connect from external computers to Redis you may adopt one of the following solutions: 1) Just disable protected mode sending the command 'CONFIG SET protected-mode no' from the loopback interface by connecting to Redis from the same host the server is running, however MAKE SURE Redis is not publicly accessible from internet if you do so. Use CONFIG REWRITE to make this change permanent. 2) Alternatively you can just disable the protected mode by editing the Redis configuration file, and setting the protected mode option to 'no', and then restarting the server. 3) If you started the server manually just for testing, restart it with the '--protected-mode no' option. 4) Set up an authentication password for the default user. NOTE: You only need to do one of the above things in order for the server to start accepting connections from the outside.\r\n";
@@ -51,7 +51,8 @@ pub struct Arrival {
 /// # Errors
 /// One line that says which address, why not, and what to do.
 pub fn bind_all(settings: &Settings) -> Result<Vec<Listener>, Failure> {
-    let mut listeners = bind_places(&places(settings.number(PORT) as u16, &settings.string(BIND))?, settings)?;
+    let shares = settings.is_on(SHARE);
+    let mut listeners = bind_places(&places(settings.number(PORT) as u16, &settings.string(BIND))?, |_| shares, settings)?;
     let path = settings.string(UNIX_PATH);
     if !path.is_empty() {
         listeners.push(bind_unix(Path::new(&path), settings).map_err(|error| Failure::listen(&path, &error))?);
@@ -63,6 +64,7 @@ pub fn bind_all(settings: &Settings) -> Result<Vec<Listener>, Failure> {
 }
 
 /// An address to listen at.
+#[derive(Clone)]
 pub struct Place {
     pub address: SocketAddr,
     /// This host need not have it.
@@ -82,14 +84,22 @@ pub fn places(port: u16, bind: &str) -> Result<Vec<Place>, Failure> {
     Ok(places)
 }
 
-/// Binds these addresses.
+/// Where the settings say that a process listens, with what is named in their place.
+///
+/// # Errors
+/// As [`places`].
+pub fn places_of(settings: &Settings, port: Option<u16>, bind: Option<&str>) -> Result<Vec<Place>, Failure> {
+    places(port.unwrap_or_else(|| settings.number(PORT) as u16), bind.map_or_else(|| settings.string(BIND), str::to_owned).as_str())
+}
+
+/// Binds these addresses; where `shares` says so, beside others that are willing to share as well.
 ///
 /// # Errors
 /// One line that says which address, why not, and what to do.
-pub fn bind_places(places: &[Place], settings: &Settings) -> Result<Vec<Listener>, Failure> {
+pub fn bind_places(places: &[Place], shares: impl Fn(&Place) -> bool, settings: &Settings) -> Result<Vec<Listener>, Failure> {
     let mut listeners = Vec::new();
-    for Place { address, optional } in places {
-        match bind_tcp(*address, settings) {
+    for place @ Place { address, optional } in places {
+        match bind_tcp(*address, shares(place), settings) {
             Ok(listener) => listeners.push(listener),
             Err(error) if *optional && is_absent(&error) => tracing::debug!(%address, "this address is not there"),
             Err(error) => return Err(Failure::listen(&address.to_string(), &error)),
@@ -115,15 +125,13 @@ fn is_absent(error: &io::Error) -> bool {
         || matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EPROTONOSUPPORT | libc::ENOPROTOOPT))
 }
 
-fn bind_tcp(address: SocketAddr, settings: &Settings) -> io::Result<Listener> {
+fn bind_tcp(address: SocketAddr, shares: bool, settings: &Settings) -> io::Result<Listener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     socket.set_reuse_address(true)?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
-    if settings.is_on(SHARE) {
-        socket.set_reuse_port(true)?;
-    }
+    socket.set_reuse_port(shares)?;
     socket.bind(&address.into())?;
     listen(&socket, settings)?;
     Ok(Listener { socket, path: None, name: address.to_string() })
@@ -172,10 +180,15 @@ impl Listener {
         }
     }
 
-    /// The end of [`Listener::rest`].
-    pub fn go_on(&self, settings: &Settings) {
-        if let Err(error) = listen(&self.socket, settings) {
-            tracing::error!(%error, listener = self.name, "cannot listen there any more");
+    /// Its port, where it has one.
+    pub fn port(&self) -> Option<u16> {
+        self.socket.local_addr().ok()?.as_socket().map(|address| address.port())
+    }
+
+    /// Whether sockets of the same owner may be bound beside it from now on, if they say the same.
+    pub fn share_port(&self, shares: bool) {
+        if let Err(error) = self.socket.set_reuse_port(shares) {
+            tracing::error!(%error, listener = self.name, "its port cannot be shared, or is shared still");
         }
     }
 

@@ -45,6 +45,11 @@ impl Failure {
         Failure("there is nothing to listen on: give --port or --unixsocket, and an address of this host to --bind".into())
     }
 
+    /// Whoever ends goes nowhere any more.
+    pub(crate) fn ending() -> Failure {
+        Failure("the server is about to end, and listens where it did until then".into())
+    }
+
     fn system(what: &str, error: &io::Error) -> Failure {
         Failure(format!("{what}: {error}"))
     }

@@ -853,6 +853,8 @@ impl Loop {
 
     /// Accepts who waits, and ends the listening of all threads at once, so that another server on the port gets whoever comes then.
     fn close_doors(&mut self) {
+        // This very turn may have gone elsewhere.
+        self.look_at_doors();
         for listener in 0..self.listeners.len() {
             self.accept(listener);
             self.listeners[listener].rest();

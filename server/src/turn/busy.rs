@@ -80,8 +80,8 @@ impl Host for Stuck<'_> {
     fn is_ending(&self) -> bool {
         self.process.is_ending()
     }
-    fn listen(&self, port: u16, bind: &str) -> bool {
-        self.process.listen(port, bind)
+    fn listen(&self, port: Option<u16>, bind: Option<&str>, settle: &mut dyn FnMut()) -> bool {
+        self.process.listen(port, bind, settle)
     }
     fn shutdown(&self, how: Shutdown) -> Result<(), String> {
         self.process.shutdown(how)

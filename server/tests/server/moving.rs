@@ -58,3 +58,68 @@ fn where_it_cannot_listen_all_is_as_before() {
     assert_eq!(client.ask("CONFIG SET bind 127.0.0.1"), "+OK");
     assert_eq!(door.client().ask("PING"), "+PONG");
 }
+
+#[test]
+fn two_who_change_port_and_bind_at_once_leave_doors_and_settings_that_agree() {
+    let door = Door::open("--threads 2");
+    let ports = [door.address.port(), free_port().expect("a free port")];
+    let binds = ["127.0.0.1", "127.0.0.1 127.0.0.2"];
+    let (mut first, mut second) = (door.client(), door.client());
+    for round in 0..60 {
+        std::thread::scope(|scope| {
+            scope.spawn(|| assert_eq!(first.ask(&format!("CONFIG SET port {}", ports[(round + 1) % 2])), "+OK"));
+            scope.spawn(|| assert_eq!(second.ask_words(&["CONFIG", "SET", "bind", binds[round / 2 % 2]]), "+OK"));
+        });
+        let said = first.ask("CONFIG GET port bind");
+        let (port, other) = if said.contains(&ports[0].to_string()) { (ports[0], ports[1]) } else { (ports[1], ports[0]) };
+        let two = said.contains("127.0.0.2");
+        let open =
+            |host: [u8; 4], port: u16| client_at(SocketAddr::from((host, port))).is_some_and(|mut client| client.try_ask("PING").is_some());
+        assert!(open([127, 0, 0, 1], port), "round {round}: {said}");
+        assert_eq!(open([127, 0, 0, 2], port), two, "round {round}: {said}");
+        assert!(!open([127, 0, 0, 1], other) && !open([127, 0, 0, 2], other), "round {round}: {said}");
+    }
+}
+
+#[test]
+fn who_waits_at_a_door_that_closes_is_let_in() {
+    const COUNT: usize = 40;
+    let door = Door::open("--threads 1 --enable-debug-command yes");
+    let mut actor = door.client();
+    for _ in 0..3 {
+        let old = actor.ask("CONFIG GET port");
+        let port = old.rsplit('$').next().and_then(|text| text.trim_end_matches(']').parse().ok()).expect("a port");
+        let new = free_port().expect("a free port");
+        actor.write(format!("DEBUG SLEEP 0.3\r\nCONFIG SET port {new}\r\n").as_bytes());
+        std::thread::sleep(Duration::from_millis(50));
+        let mut waiting: Vec<_> =
+            (0..COUNT).map(|_| client_at(SocketAddr::from(([127, 0, 0, 1], port))).expect("a place in the queue")).collect();
+        assert_eq!((actor.reply(), actor.reply()), ("+OK".into(), "+OK".into()));
+        waiting.iter_mut().for_each(|client| assert_eq!(client.ask("PING"), "+PONG"));
+    }
+}
+
+#[test]
+fn a_move_that_fails_is_felt_by_nobody() {
+    let door = Door::open("--share-port no --threads 2");
+    let port = door.address.port();
+    let mut actor = door.client();
+    // In the way of all addresses, but not of ours.
+    let _taken = TcpListener::bind(("127.0.0.2", port)).expect("a listener");
+    let ended = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..100 {
+                let refused = actor.ask("CONFIG SET bind 0.0.0.0");
+                assert!(refused.starts_with("-ERR CONFIG SET failed"), "{refused}");
+            }
+            ended.store(true, std::sync::atomic::Ordering::Release);
+        });
+        while !ended.load(std::sync::atomic::Ordering::Acquire) {
+            assert_eq!(client_at(door.address).expect("the door is open").ask("PING"), "+PONG");
+        }
+    });
+    // It has the port for itself as before.
+    assert!(TcpListener::bind(door.address).is_err());
+    assert_eq!(actor.ask("CONFIG SET bind 127.0.0.1"), "+OK");
+}
