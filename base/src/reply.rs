@@ -61,6 +61,10 @@ pub trait Reply {
     fn verbatim(&mut self, format: &str, text: &[u8]);
     /// Bytes already in the client's own protocol (DEBUG PROTOCOL and the like need none; replays do).
     fn mark(&self) -> usize;
+    /// Bytes written since `mark`, if they are to leave the process.
+    fn bytes_since(&self, _mark: usize) -> usize {
+        0
+    }
     /// Forgets everything written since `mark`: the call is run again or fails.
     fn rewind(&mut self, mark: usize);
 

@@ -554,6 +554,16 @@ static inline polder_status polder_client_id(polder_caller caller, const polder_
     return polder_run(caller, 2, args, reply);
 }
 
+/* CLIENT IMPORT-SOURCE <ON|OFF>
+ * Mark this client as an import source when server is in import mode. */
+static inline polder_status polder_client_import_source(polder_caller caller, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[2];
+    args[0] = polder_string("CLIENT");
+    args[1] = polder_string("IMPORT-SOURCE");
+    return polder_run_more(caller, 2, args, more_count, more, reply);
+}
+
 /* CLIENT INFO 
  * Returns information about the connection. */
 static inline polder_status polder_client_info(polder_caller caller, const polder_reply **reply)
@@ -564,7 +574,7 @@ static inline polder_status polder_client_info(polder_caller caller, const polde
     return polder_run(caller, 2, args, reply);
 }
 
-/* CLIENT KILL <ip:port|filter> [ID client-id] [TYPE <NORMAL|MASTER|SLAVE|REPLICA|PUBSUB>] [USER username] [ADDR ip:port] [LADDR ip:port] [SKIPME <YES|NO>] [MAXAGE maxage]
+/* CLIENT KILL <ip:port|filter> [ID client-id [client-id ...]] [TYPE <NORMAL|MASTER|PRIMARY|SLAVE|REPLICA|PUBSUB>] [USER username] [ADDR ip:port] [LADDR ip:port] [SKIPME <YES|NO>] [MAXAGE maxage]
  * Terminates open connections. */
 static inline polder_status polder_client_kill(polder_caller caller, size_t more_count, const polder_text *more, const polder_reply **reply)
 {
@@ -574,7 +584,7 @@ static inline polder_status polder_client_kill(polder_caller caller, size_t more
     return polder_run_more(caller, 2, args, more_count, more, reply);
 }
 
-/* CLIENT LIST [TYPE <NORMAL|MASTER|REPLICA|PUBSUB>] [ID client-id [client-id ...]]
+/* CLIENT LIST [TYPE <NORMAL|MASTER|PRIMARY|REPLICA|PUBSUB>] [ID client-id [client-id ...]] [USER username] [ADDR ip:port] [LADDR ip:port] [SKIPME <YES|NO>] [MAXAGE maxage]
  * Lists open connections. */
 static inline polder_status polder_client_list(polder_caller caller, size_t more_count, const polder_text *more, const polder_reply **reply)
 {
@@ -2463,7 +2473,7 @@ static inline polder_status polder_zrevrank(polder_caller caller, polder_text ke
     return polder_run_more(caller, 3, args, more_count, more, reply);
 }
 
-/* ZSCAN key cursor [MATCH pattern] [COUNT count]
+/* ZSCAN key cursor [MATCH pattern] [COUNT count] [NOSCORES]
  * Iterates over members and scores of a sorted set. */
 static inline polder_status polder_zscan(polder_caller caller, polder_text key, polder_text cursor, size_t more_count, const polder_text *more, const polder_reply **reply)
 {
@@ -3907,6 +3917,51 @@ static inline polder_status polder_lolwut(polder_caller caller, size_t more_coun
 }
 
 /* ---- server ---- */
+
+/* COMMANDLOG GET count type
+ * Returns the specified command log's entries: slow, large-request or large-reply. */
+static inline polder_status polder_commandlog_get(polder_caller caller, int64_t count, polder_text type, const polder_reply **reply)
+{
+    polder_text args[4];
+    polder_digits count_digits;
+    args[0] = polder_string("COMMANDLOG");
+    args[1] = polder_string("GET");
+    args[2] = polder_integer(&count_digits, count);
+    args[3] = type;
+    return polder_run(caller, 4, args, reply);
+}
+
+/* COMMANDLOG HELP 
+ * Show helpful text about the different subcommands */
+static inline polder_status polder_commandlog_help(polder_caller caller, const polder_reply **reply)
+{
+    polder_text args[2];
+    args[0] = polder_string("COMMANDLOG");
+    args[1] = polder_string("HELP");
+    return polder_run(caller, 2, args, reply);
+}
+
+/* COMMANDLOG LEN type
+ * Returns the number of entries in the specified type of command log. */
+static inline polder_status polder_commandlog_len(polder_caller caller, polder_text type, const polder_reply **reply)
+{
+    polder_text args[3];
+    args[0] = polder_string("COMMANDLOG");
+    args[1] = polder_string("LEN");
+    args[2] = type;
+    return polder_run(caller, 3, args, reply);
+}
+
+/* COMMANDLOG RESET type
+ * Clears all entries from the specified type of command log. */
+static inline polder_status polder_commandlog_reset(polder_caller caller, polder_text type, const polder_reply **reply)
+{
+    polder_text args[3];
+    args[0] = polder_string("COMMANDLOG");
+    args[1] = polder_string("RESET");
+    args[2] = type;
+    return polder_run(caller, 3, args, reply);
+}
 
 /* SLOWLOG GET [count]
  * Returns the slow log's entries. */

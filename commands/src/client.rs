@@ -14,9 +14,12 @@ use crate::connection::name_client;
 use crate::elsewhere;
 use crate::introspect::help;
 use crate::session::{Client, Host, Replies, Session};
+use crate::settings::id;
 use crate::tracking;
 
 const QUIET: u32 = NOSCRIPT | LOADING | STALE;
+/// What CLIENT LIST and CLIENT KILL can be told, each with a value.
+const FILTERS: [&str; 7] = ["ID", "TYPE", "USER", "ADDR", "LADDR", "SKIPME", "MAXAGE"];
 /// Redis's first buffer of replies; what is beyond it counts as `omem`.
 const REPLY_CHUNK_BYTES: usize = 16 * 1024;
 const NONDETERMINISTIC: &[&str] = &["nondeterministic_output"];
@@ -35,10 +38,14 @@ pub const COMMANDS: &[Command] = &[
         .about("Returns the client ID to which the connection's tracking notifications are redirected."),
     session("CLIENT|HELP", "", help).with(LOADING | STALE).since("5.0.0").about("Prints this help."),
     session("CLIENT|ID", "", get_id).with(QUIET).since("5.0.0").about("Returns the unique client ID of the connection."),
+    session("CLIENT|IMPORT-SOURCE", "<ON|OFF>", import_source)
+        .with(QUIET)
+        .since("8.1.0")
+        .about("Mark this client as an import source when server is in import mode."),
     session("CLIENT|INFO", "", info).with(QUIET).tips(NONDETERMINISTIC).since("6.2.0").about("Returns information about the connection."),
     session(
         "CLIENT|KILL",
-        "<ip:port|filter> [ID client-id] [TYPE <NORMAL|MASTER|SLAVE|REPLICA|PUBSUB>] [USER username] [ADDR ip:port] [LADDR ip:port] \
+        "<ip:port|filter> [ID client-id [client-id ...]] [TYPE <NORMAL|MASTER|PRIMARY|SLAVE|REPLICA|PUBSUB>] [USER username] [ADDR ip:port] [LADDR ip:port] \
          [SKIPME <YES|NO>] [MAXAGE maxage]",
         kill,
     )
@@ -46,12 +53,17 @@ pub const COMMANDS: &[Command] = &[
     .since("2.4.0")
     .costs("O(N) where N is the number of client connections")
     .about("Terminates open connections."),
-    session("CLIENT|LIST", "[TYPE <NORMAL|MASTER|REPLICA|PUBSUB>] [ID client-id [client-id ...]]", list)
-        .with(QUIET | ADMIN)
-        .tips(NONDETERMINISTIC)
-        .since("2.4.0")
-        .costs("O(N) where N is the number of client connections")
-        .about("Lists open connections."),
+    session(
+        "CLIENT|LIST",
+        "[TYPE <NORMAL|MASTER|PRIMARY|REPLICA|PUBSUB>] [ID client-id [client-id ...]] [USER username] [ADDR ip:port] [LADDR ip:port] \
+         [SKIPME <YES|NO>] [MAXAGE maxage]",
+        list,
+    )
+    .with(QUIET | ADMIN)
+    .tips(NONDETERMINISTIC)
+    .since("2.4.0")
+    .costs("O(N) where N is the number of client connections")
+    .about("Lists open connections."),
     session("CLIENT|NO-EVICT", "<ON|OFF>", no_evict)
         .with(QUIET | ADMIN)
         .since("7.0.0")
@@ -108,7 +120,7 @@ impl ClientKind {
     fn named(word: &[u8]) -> Result<ClientKind, Stop> {
         match word {
             word if is(word, "NORMAL") => Ok(ClientKind::Normal),
-            word if is(word, "MASTER") => Ok(ClientKind::Primary),
+            word if is(word, "MASTER") || is(word, "PRIMARY") => Ok(ClientKind::Primary),
             word if is(word, "SLAVE") || is(word, "REPLICA") => Ok(ClientKind::Replica),
             word if is(word, "PUBSUB") => Ok(ClientKind::Pubsub),
             word => Err(format!("ERR Unknown client type '{}'", String::from_utf8_lossy(word)).into()),
@@ -180,16 +192,18 @@ fn elsewhere(call: &mut SessionCall<'_>, words: &[&[u8]]) -> Result<Vec<Vec<u8>>
 
 /// Answers a question of another process about the clients of this one:
 ///
-/// `LIST ...` as the command, `KILL caller ...` and `UNBLOCK id ...` with a number, `HOME id` with the client's thread.
+/// `LIST caller ...` and `KILL caller ...` as the commands, and `UNBLOCK id ...` with a number, `HOME id` with the client's thread.
 pub(crate) fn answer(host: &dyn Host, words: &[&[u8]]) -> Vec<u8> {
     let (Some((question, rest)), nobody) = (words.split_first(), Session::default()) else { return Vec::new() };
     match (*question, rest) {
-        (b"LIST", options) => {
-            let lines = Selection::read(options).map(|selection| selection.lines(&host.clients(&nobody)));
+        (b"LIST", [caller, options @ ..]) => {
+            let caller = number::integer(caller).unwrap_or(0) as u64;
+            let lines = Filter::to_list(options, host).map(|filter| filter.lines(&host.clients(&nobody), caller));
             lines.unwrap_or_default().into_values().flatten().collect()
         }
         (b"KILL", [caller, options @ ..]) => {
-            let killed = Filter::read(options, host).map(|filter| filter.kill(host, &nobody, number::integer(caller).unwrap_or(0) as u64));
+            let killed =
+                Filter::to_kill(options, host).map(|filter| filter.kill(host, &nobody, number::integer(caller).unwrap_or(0) as u64));
             killed.unwrap_or(0).to_string().into_bytes()
         }
         (b"UNBLOCK", [id, options @ ..]) => {
@@ -220,60 +234,28 @@ pub(crate) fn home_elsewhere(call: &mut SessionCall<'_>, id: u64) -> Result<Opti
     Ok(answers.iter().find_map(thread))
 }
 
-/// Which clients CLIENT LIST means.
-enum Selection {
-    All,
-    Kind(ClientKind),
-    Ids(Vec<u64>),
-}
-
-impl Selection {
-    fn read(options: &[&[u8]]) -> Result<Selection, Stop> {
-        match options {
-            [] => Ok(Selection::All),
-            [word, kind] if is(word, "TYPE") => Ok(Selection::Kind(ClientKind::named(kind)?)),
-            [word, ids @ ..] if is(word, "ID") && !ids.is_empty() => {
-                let ids = ids.iter().map(|id| number::integer(id).map(|id| id as u64).ok_or("ERR Invalid client ID".into()));
-                Ok(Selection::Ids(ids.collect::<Result<_, Stop>>()?))
-            }
-            _ => Err(SYNTAX.into()),
-        }
-    }
-
-    fn means(&self, client: &Client) -> bool {
-        match self {
-            Selection::All => true,
-            Selection::Kind(kind) => ClientKind::of(client) == *kind,
-            Selection::Ids(ids) => ids.contains(&client.id),
-        }
-    }
-
-    fn lines(&self, clients: &[Client]) -> BTreeMap<u64, Vec<u8>> {
-        clients.iter().filter(|client| self.means(client)).map(|client| (client.id, line(client))).collect()
-    }
-}
-
 fn list(call: &mut SessionCall<'_>) -> Outcome {
     let args = call.args;
-    let selection = Selection::read(&args[2..])?;
-    let answers = elsewhere(call, &[&[&b"LIST"[..]], &args[2..]].concat())?;
-    let mut lines = selection.lines(&call.host.clients(call.session));
+    let filter = Filter::to_list(&args[2..], call.host)?;
+    let caller = call.session.id;
+    let answers = elsewhere(call, &[&[&b"LIST"[..], caller.to_string().as_bytes()], &args[2..]].concat())?;
+    let mut lines = filter.lines(&call.host.clients(call.session), caller);
     for line in answers.iter().flat_map(|answer| answer.split_inclusive(|byte| *byte == b'\n')) {
         let id = line.strip_prefix(b"id=").and_then(|rest| rest.split(|byte| *byte == b' ').next()).and_then(number::integer);
         lines.extend(id.map(|id| (id as u64, line.to_vec())));
     }
-    let text: Vec<u8> = match &selection {
-        Selection::Ids(ids) => ids.iter().filter_map(|id| lines.get(id)).flatten().copied().collect(),
-        _ => lines.into_values().flatten().collect(),
+    let text: Vec<u8> = match &filter.ids {
+        Some(ids) => ids.iter().filter_map(|id| lines.get(id)).flatten().copied().collect(),
+        None => lines.into_values().flatten().collect(),
     };
     call.reply.verbatim("txt", &text);
     Ok(())
 }
 
-/// Which clients CLIENT KILL means; what is not said does not matter.
+/// Which clients CLIENT KILL and CLIENT LIST mean; what is not said does not matter.
 #[derive(Default)]
 struct Filter<'a> {
-    id: Option<u64>,
+    ids: Option<Vec<u64>>,
     kind: Option<ClientKind>,
     user: Option<&'a [u8]>,
     address: Option<&'a [u8]>,
@@ -283,17 +265,42 @@ struct Filter<'a> {
 }
 
 impl<'a> Filter<'a> {
-    fn read(options: &[&'a [u8]], host: &dyn Host) -> Result<Filter<'a>, Stop> {
+    /// What CLIENT KILL is told.
+    fn to_kill(options: &[&'a [u8]], host: &dyn Host) -> Result<Filter<'a>, Stop> {
         if let [address] = options {
             return Ok(Filter { address: Some(address), ..Filter::default() });
         }
-        let mut filter = Filter { spare_caller: true, ..Filter::default() };
-        for pair in options.chunks(2) {
-            let &[option, value] = pair else { return Err(SYNTAX.into()) };
-            match option {
+        Filter { spare_caller: true, ..Filter::default() }.read(options, host, false)
+    }
+
+    /// What CLIENT LIST is told.
+    fn to_list(options: &[&'a [u8]], host: &dyn Host) -> Result<Filter<'a>, Stop> {
+        Filter::default().read(options, host, true)
+    }
+
+    /// Reads options, each with a value; that of ID is the numbers that follow it, up to another option.
+    fn read(mut self, mut options: &[&'a [u8]], host: &dyn Host, lists: bool) -> Result<Filter<'a>, Stop> {
+        let id = |value: &[u8]| match number::integer(value) {
+            Some(id) if lists || id > 0 => Ok(id as u64),
+            _ if lists => Err(Stop::from("ERR Invalid client ID")),
+            _ => Err("ERR client-id should be greater than 0".into()),
+        };
+        let filter = &mut self;
+        while let [option, rest @ ..] = options {
+            let [value, rest @ ..] = rest else { return Err(SYNTAX.into()) };
+            options = rest;
+            match *option {
                 word if is(word, "ID") => {
-                    let id = number::integer(value).filter(|id| *id > 0);
-                    filter.id = Some(id.ok_or("ERR client-id should be greater than 0")? as u64);
+                    let ids = filter.ids.get_or_insert_default();
+                    ids.push(id(value)?);
+                    while let [value, rest @ ..] = options {
+                        // What Redis refuses where it stands keeps its text.
+                        if number::integer(value).is_none() && (!lists || FILTERS.iter().any(|name| is(value, name))) {
+                            break;
+                        }
+                        ids.push(id(value)?);
+                        options = rest;
+                    }
                 }
                 word if is(word, "MAXAGE") => {
                     let age = number::integer(value).ok_or("ERR maxage is not an integer or out of range")?;
@@ -314,11 +321,15 @@ impl<'a> Filter<'a> {
                 _ => return Err(SYNTAX.into()),
             }
         }
-        Ok(filter)
+        Ok(self)
+    }
+
+    fn lines(&self, clients: &[Client], caller: u64) -> BTreeMap<u64, Vec<u8>> {
+        clients.iter().filter(|client| self.means(client, caller)).map(|client| (client.id, line(client))).collect()
     }
 
     fn means(&self, client: &Client, caller: u64) -> bool {
-        self.id.is_none_or(|id| client.id == id)
+        self.ids.as_ref().is_none_or(|ids| ids.contains(&client.id))
             && self.kind.is_none_or(|kind| ClientKind::of(client) == kind)
             && self.user.is_none_or(|user| client.user == user)
             && self.address.is_none_or(|address| client.address.as_bytes() == address)
@@ -337,9 +348,9 @@ impl<'a> Filter<'a> {
 
 fn kill(call: &mut SessionCall<'_>) -> Outcome {
     let args = call.args;
-    let filter = Filter::read(&args[2..], call.host)?;
+    let filter = Filter::to_kill(&args[2..], call.host)?;
     let caller = call.session.id;
-    let is_here = filter.id.is_some_and(|id| id == caller || call.host.home(id).is_some());
+    let is_here = filter.ids.as_ref().is_some_and(|ids| ids.iter().all(|id| *id == caller || call.host.home(*id).is_some()));
     let answers =
         if is_here { Vec::new() } else { elsewhere(call, &[&[&b"KILL"[..], caller.to_string().as_bytes()], &args[2..]].concat())? };
     let mut killed = sum(&answers) + filter.kill(call.host, call.session, caller);
@@ -407,6 +418,15 @@ fn no_evict(call: &mut SessionCall<'_>) -> Outcome {
 
 fn no_touch(call: &mut SessionCall<'_>) -> Outcome {
     call.session.no_touch = switch(call)?;
+    call.reply.ok();
+    Ok(())
+}
+
+fn import_source(call: &mut SessionCall<'_>) -> Outcome {
+    if !call.host.settings().is_on(const { id("import-mode") }) && !is(call.args[2], "OFF") {
+        return Err("ERR Server is not in import mode".into());
+    }
+    call.session.imports = switch(call)?;
     call.reply.ok();
     Ok(())
 }

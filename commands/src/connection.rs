@@ -8,6 +8,7 @@ use crate::command::{ALLOW_BUSY, Command, FAST, LOADING, NO_AUTH, NOSCRIPT, STAL
 use crate::execute::wrong_arity;
 use crate::key::database;
 use crate::session::Session;
+use crate::settings::id;
 
 /// Flags of what a client may do before it has said who it is.
 const GREETING: u32 = NOSCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY;
@@ -149,7 +150,8 @@ fn hello(call: &mut SessionCall<'_>) -> Outcome {
 }
 
 fn greet(call: &mut SessionCall<'_>) {
-    let (version, id) = (call.host.version(), call.session.id as i64);
+    let (version, client) = (call.host.version(), call.session.id as i64);
+    let zone = call.host.settings().string(const { id("availability-zone") });
     let protocol = if call.session.protocol == Protocol::Resp3 { 3 } else { 2 };
     let reply = &mut *call.reply;
     let text = |reply: &mut dyn Reply, name: &str, value: &str| {
@@ -160,13 +162,17 @@ fn greet(call: &mut SessionCall<'_>) {
         reply.bulk(name.as_bytes());
         reply.integer(value);
     };
-    reply.map(7);
+    reply.map(if zone.is_empty() { 7 } else { 8 });
     text(reply, "server", "redis");
     text(reply, "version", &version);
     number(reply, "proto", protocol);
-    number(reply, "id", id);
+    number(reply, "id", client);
     text(reply, "mode", "standalone");
     text(reply, "role", "master");
     reply.bulk(b"modules");
     reply.array(0);
+    // Valkey's, at its end, where somebody has said where the server is.
+    if !zone.is_empty() {
+        text(reply, "availability_zone", &zone);
+    }
 }

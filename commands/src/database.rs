@@ -9,6 +9,7 @@ use crate::call::{Call, Outcome, SYNTAX, SessionCall, integer, is};
 use crate::command::{Command, DANGEROUS, FAST, KEYSPACE, LOADING, STALE, read, session, write};
 use crate::key::database_of;
 use crate::persistence::has_save_points;
+use crate::settings::id;
 
 /// Keys looked at between two checks of a walk over everything.
 const WALK_STEP: usize = 1024;
@@ -134,17 +135,22 @@ fn size(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// Checks ASYNC and SYNC, which mean the same here: nobody waits for the keys to be visited.
-fn check_flush(call: &Call<'_>) -> Outcome {
-    match &call.args[1..] {
-        [] => Ok(()),
-        [word] if is(word, "ASYNC") || is(word, "SYNC") => Ok(()),
-        _ => Err(SYNTAX.into()),
-    }
+/// Checks ASYNC and SYNC, which mean the same here: nobody waits for the keys to be visited. Answers whether another thread would free them in Redis,
+/// which does so as well where a SYNC can wait for that.
+fn check_flush(call: &Call<'_>) -> Result<bool, Stop> {
+    let freely = match &call.args[1..] {
+        [] => call.host.settings().is_on(const { id("lazyfree-lazy-user-flush") }),
+        [word] if is(word, "ASYNC") => true,
+        [word] if is(word, "SYNC") => false,
+        _ => return Err(SYNTAX.into()),
+    };
+    Ok(freely || !call.session.atomic)
 }
 
 fn flush_all(call: &mut Call<'_>) -> Outcome {
-    check_flush(call)?;
+    if check_flush(call)? {
+        call.txn.count_freed((0..call.host.databases()).map(|db| call.txn.keys(db)).sum());
+    }
     call.txn.flush(None)?;
     if has_save_points(call.host.settings()) {
         // Else the next start would bring back what is gone. As part of EXEC or a script it begins after that.
@@ -155,7 +161,9 @@ fn flush_all(call: &mut Call<'_>) -> Outcome {
 }
 
 fn flush_one(call: &mut Call<'_>) -> Outcome {
-    check_flush(call)?;
+    if check_flush(call)? {
+        call.txn.count_freed(call.txn.keys(call.db()));
+    }
     call.txn.flush(Some(call.db()))?;
     call.reply.ok();
     Ok(())

@@ -138,7 +138,7 @@ fn restore(call: &mut Call<'_>) -> Outcome {
     check(&payload)?;
     let now_ms = call.txn.now_ms();
     let expiry_ms = (time > 0).then(|| if options.absolute { time } else { time.saturating_add(now_ms) });
-    if expiry_ms.is_some_and(|expiry_ms| expiry_ms <= now_ms) {
+    if expiry_ms.is_some_and(|expiry_ms| expiry_ms <= now_ms) && !call.table.imports() {
         if call.remove(key)? {
             call.notify('g', "del", key);
         }

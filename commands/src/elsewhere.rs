@@ -15,7 +15,7 @@ use polder_table::{Stop, Table};
 
 use crate::metrics::recorder::lock;
 use crate::session::{Host, Session};
-use crate::{acl, client, latency, metrics, slowlog};
+use crate::{acl, client, commandlog, latency, metrics};
 
 /// What the other processes of the segment say to a question; see [`answer`]. Who cannot hear them asks nobody.
 ///
@@ -60,7 +60,7 @@ pub fn answer(host: &dyn Host, words: &[&[u8]]) -> Vec<u8> {
             host.recorder().reset();
             Vec::new()
         }
-        [b"SLOWLOG", words @ ..] => slowlog::answer(host, words).into_bytes(),
+        [b"COMMANDLOG", words @ ..] => commandlog::answer(host, words).into_bytes(),
         [b"LATENCY", words @ ..] => latency::answer(host, words).into_bytes(),
         [b"DENIALS", words @ ..] => acl::log::answer(host, words).into_bytes(),
         words => client::answer(host, words),

@@ -21,12 +21,13 @@ use crate::call::{Call, Outcome, SessionCall, WRONG_TYPE};
 use crate::command::{
     BLOCKING, CONTAINER, Command, FAST, GROWS, MAY_WRITE, NO_AUTH, NO_MULTI, PUBSUB, Quick, READONLY, Run, SCRIPTS, Short,
 };
+use crate::commandlog::Cost;
 use crate::lookup::{find, find_subcommand};
 use crate::metrics::recorder::Watch;
 use crate::persistence::has_save_points;
 use crate::session::{Host, Replies, Session};
 use crate::settings::{Settings, id};
-use crate::{acl, latency, monitor, pubsub, scripting, slowlog, transaction, waiting};
+use crate::{acl, commandlog, latency, monitor, pubsub, scripting, transaction, waiting};
 
 /// The keys of a call or of a whole EXEC; a few need no allocation.
 pub(crate) type Keys<'a> = SmallVec<[(Db, &'a [u8]); 4]>;
@@ -151,7 +152,7 @@ fn run_shortest(
 ) -> bool {
     let (recorder, settings) = (host.recorder(), host.settings());
     let passed = recorder.pass(settings, command);
-    let watch = (!passed).then(|| recorder.begin(settings, command));
+    let (watch, mark) = ((!passed).then(|| recorder.begin(settings, command)), if passed { 0 } else { reply.mark() });
     if !quick(&Short { table, sight, args, now_ms: session.clock_ms(), settings }, reply) {
         if passed {
             recorder.take_back(command);
@@ -159,7 +160,7 @@ fn run_shortest(
         return false;
     }
     if let Some(watch) = watch {
-        note(host, session, command, args, watch, false);
+        note(host, session, command, args, watch, false, reply.bytes_since(mark));
     }
     session.last = Some(command);
     session.calls += 1;
@@ -205,9 +206,8 @@ fn run_alone(
     txn.count(Counter::Calls, 1);
     end_transaction(table, txn);
     match watch {
-        Some(watch) => note(host, session, command, args, watch, outcome.is_err()),
-        None if outcome.is_err() => host.recorder().fail(command),
-        None => {}
+        Some(watch) => note(host, session, command, args, watch, outcome.is_err(), reply.bytes_since(mark)),
+        None => settle(host, session, command, args, outcome.is_err(), reply.bytes_since(mark)),
     }
     session.last = Some(command);
     Some(end(session, host, outcome, reply, mark))
@@ -259,7 +259,7 @@ fn execute_fully(
                 }
                 if let Some(watch) = watch {
                     let failed = outcome.is_err() || command.has(SCRIPTS) && scripting::settle(session, host);
-                    note(host, session, command, args, watch, failed);
+                    note(host, session, command, args, watch, failed, reply.bytes_since(mark));
                 }
                 if session.changed_users {
                     acl::settle(table, session, host);
@@ -341,7 +341,7 @@ pub fn resume(table: &Table, session: &mut Session, host: &dyn Host, reply: &mut
         }
         _ => {}
     }
-    note(host, session, command, &args, watch, outcome.is_err());
+    note(host, session, command, &args, watch, outcome.is_err(), reply.bytes_since(mark));
     waiting::leave(table, session);
     end(session, host, outcome, reply, mark)
 }
@@ -359,7 +359,7 @@ pub fn give_up(table: &Table, session: &mut Session, host: &dyn Host, with_error
         let (command, args) = (waiting.command, waiting.args.clone());
         let args: Vec<&[u8]> = args.iter().map(|arg| &**arg).collect();
         let watch = host.recorder().begin(host.settings(), command);
-        note(host, session, command, &args, watch, with_error);
+        note(host, session, command, &args, watch, with_error, reply.bytes_since(mark));
     }
     waiting::leave(table, session);
     let outcome = if with_error { Err("UNBLOCKED client unblocked via CLIENT UNBLOCK".into()) } else { Ok(()) };
@@ -413,12 +413,33 @@ pub fn turn_away(session: &mut Session, host: &dyn Host, args: &[&[u8]], why: &'
     refuse(host, reply, stop);
 }
 
-/// Counts a call that has run, and shows it to the slow log and the latency monitor if it took long.
-pub(crate) fn note(host: &dyn Host, session: &Session, command: &'static Command, args: &[&[u8]], watch: Watch, failed: bool) {
+/// Counts a call that has run, and shows it to the command log and the latency monitor if it took long or was large.
+pub(crate) fn note(
+    host: &dyn Host,
+    session: &Session,
+    command: &'static Command,
+    args: &[&[u8]],
+    watch: Watch,
+    failed: bool,
+    reply_bytes: usize,
+) {
     let lap = host.recorder().end(host.settings(), watch, failed);
+    if lap.notable || commandlog::is_large(host, args, reply_bytes) {
+        commandlog::note(host, session, command, args, Cost { nanoseconds: lap.nanoseconds, reply_bytes });
+    }
     if lap.notable {
-        slowlog::note(host, session, command, args, lap.nanoseconds);
         latency::note(host, command, lap.nanoseconds);
+    }
+}
+
+/// As [`note`], of a call that has been counted when it began and is not timed.
+#[inline]
+fn settle(host: &dyn Host, session: &Session, command: &'static Command, args: &[&[u8]], failed: bool, reply_bytes: usize) {
+    if failed {
+        host.recorder().fail(command);
+    }
+    if commandlog::is_large(host, args, reply_bytes) {
+        commandlog::note(host, session, command, args, Cost { nanoseconds: 0, reply_bytes });
     }
 }
 
@@ -639,9 +660,9 @@ pub(crate) fn run_inside(call: &mut SessionCall<'_>, txn: &Txn<'_>, counts: bool
     if matches!(outcome, Ok(()) | Err(Stop::Refused(_))) {
         if let Some(watch) = watch {
             let failed = outcome.is_err() || command.has(SCRIPTS) && scripting::settle(call.session, host);
-            note(host, call.session, command, args, watch, failed);
-        } else if passed && outcome.is_err() {
-            host.recorder().fail(command);
+            note(host, call.session, command, args, watch, failed, call.reply.bytes_since(mark));
+        } else if passed {
+            settle(host, call.session, command, args, outcome.is_err(), call.reply.bytes_since(mark));
         }
         if monitor::is_watched(table) {
             monitor::show_inside(txn, call.session, host, command, args);
@@ -663,10 +684,17 @@ pub(crate) fn run_inside(call: &mut SessionCall<'_>, txn: &Txn<'_>, counts: bool
 }
 
 /// Runs the first of several calls of one command on one key, and those behind it that can go with it; answers how many, 0 where the
-/// command has no way for many of them, or these are too few. The first `counted` of them have been counted before.
-pub(crate) fn run_many_inside(call: &mut SessionCall<'_>, txn: &Txn<'_>, calls: &[&[&[u8]]], counted: usize) -> Result<usize, Stop> {
+/// command has no way for many of them, or these are too few. The first `counted` of them have been counted before. Where one of them is to be noted as
+/// large, `singly` is set and they are to be run again ([`Stop::Retry`]), each by itself.
+pub(crate) fn run_many_inside(
+    call: &mut SessionCall<'_>,
+    txn: &Txn<'_>,
+    calls: &[&[&[u8]]],
+    counted: usize,
+    singly: &mut bool,
+) -> Result<usize, Stop> {
     let (command, args, table, host) = (call.command, call.args, call.table, call.host);
-    let (Some(many), 2..) = (command.many, calls.len()) else { return Ok(0) };
+    let (Some(many), 2.., false) = (command.many, calls.len(), *singly) else { return Ok(0) };
     let Some(start) = host.recorder().begin_many(host.settings()).filter(|_| !monitor::is_watched(table)) else { return Ok(0) };
     let (reply, session) = (&mut *call.reply, &mut *call.session);
     let (mark, looks) = (reply.mark(), txn.looks().get());
@@ -678,6 +706,11 @@ pub(crate) fn run_many_inside(call: &mut SessionCall<'_>, txn: &Txn<'_>, calls: 
         }
         outcome => outcome?,
     };
+    let reply_bytes = reply.bytes_since(mark);
+    if calls[..done].iter().any(|args| commandlog::is_large(host, args, reply_bytes)) {
+        *singly = true;
+        return Err(Stop::Retry);
+    }
     if done == 0 {
         txn.looks().set(looks);
     } else if txn.mode() == Mode::Read && command.has(READONLY) {
@@ -765,6 +798,9 @@ pub(crate) fn begin<'t>(table: &'t Table, session: &Session, mode: Mode) -> Resu
     let txn = table.begin(mode)?;
     if session.turn_ms != 0 {
         txn.set_now_ms(session.turn_ms);
+    }
+    if session.imports && table.imports() {
+        txn.see_expired();
     }
     txn.set_origin(session.id);
     if session.patience_us != 0 {

@@ -117,7 +117,8 @@ fn expire_in(call: &mut Call<'_>, unit: Unit, base_ms: u64) -> Outcome {
     let done = match call.find(key)? {
         Some(found) if condition.holds(found.expiry_ms, expiry_ms) => {
             match u64::try_from(expiry_ms) {
-                Ok(expiry_ms) if expiry_ms > call.txn.now_ms() => {
+                // While data is imported, what has expired stays.
+                Ok(expiry_ms) if expiry_ms > call.txn.now_ms() || call.table.imports() => {
                     call.edit(key, &New { expiry_ms: Some(expiry_ms), ..New::from(found) })?;
                     call.notify('g', "expire", key);
                 }

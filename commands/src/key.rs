@@ -3,11 +3,17 @@
 //! RENAME and MOVE carry the value's record to another name: the tree it names is neither copied nor freed. COPY makes a
 //! tree of its own, node by node.
 use polder_table::{Db, Found, New, Replaces, Stop};
+use polder_values::Kind;
 use polder_values::duplicate::duplicate;
+use polder_values::sequence::Sequence;
+use polder_values::sorted_set::SortedSet;
 
 use crate::call::{Call, Outcome, SYNTAX, integer, is};
 use crate::command::{Command, FAST, GROWS, read, write};
+use crate::object::encoding;
 use crate::session::Host;
+use crate::settings::id;
+use crate::stream::info as stream;
 
 const SUMMED: &[&str] = &["request_policy:multi_shard", "response_policy:agg_sum"];
 
@@ -50,7 +56,7 @@ pub const COMMANDS: &[Command] = &[
         .costs("O(N) where N is the number of keys that will be touched.")
         .about("Returns the number of existing keys out of those specified after updating the time they were last accessed."),
     read("TYPE", "key", kind).with(FAST).touches(&["RO"]).about("Determines the type of value stored at a key."),
-    write("UNLINK", "key [key ...]", del)
+    write("UNLINK", "key [key ...]", unlink)
         .with(FAST)
         .touches(&["RM delete"])
         .tips(SUMMED)
@@ -89,7 +95,37 @@ fn tally(call: &mut Call<'_>, mut holds: impl FnMut(&Call<'_>, &[u8]) -> Result<
 }
 
 fn del(call: &mut Call<'_>) -> Outcome {
+    let freely = call.host.settings().is_on(const { id("lazyfree-lazy-user-del") });
+    delete(call, freely)
+}
+
+fn unlink(call: &mut Call<'_>) -> Outcome {
+    delete(call, true)
+}
+
+/// What a value must be worth to be freed by somebody else, where it could be.
+const EFFORT_MIN: u64 = 64;
+/// Elements of a list that Redis keeps in one node, about.
+const LIST_NODE: u64 = 128;
+
+/// How many pieces of memory Redis would have to free, about; they decide whether `lazyfreed_objects` counts the value. Here nobody ever waits.
+fn effort(call: &Call<'_>, found: &Found<'_>) -> Result<u64, Stop> {
+    Ok(match (found.kind, encoding(found)) {
+        (Kind::Stream, _) => stream::effort(call, found)?,
+        (Kind::SortedSet, "skiplist") => SortedSet::of(&found.value).count()?,
+        (Kind::List, "quicklist") => Sequence::of(&found.value).count()?.div_ceil(LIST_NODE),
+        (Kind::Hash | Kind::Set, "hashtable") => Sequence::of(&found.value).count()?,
+        _ => 1,
+    })
+}
+
+/// Takes keys away; `freely`: as if another thread gave their memory back.
+fn delete(call: &mut Call<'_>, freely: bool) -> Outcome {
     tally(call, |call, key| {
+        if freely && let Some(found) = call.txn.peek(call.db(), key)? {
+            // What cannot be read goes all the same.
+            call.txn.count_freed(effort(call, &found).is_ok_and(|effort| effort > EFFORT_MIN).into());
+        }
         let there = call.remove(key)?;
         if there {
             call.notify('g', "del", key);

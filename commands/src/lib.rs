@@ -14,6 +14,7 @@ pub mod client;
 pub mod cluster;
 mod collection;
 pub mod command;
+pub mod commandlog;
 pub mod config;
 pub mod connection;
 pub mod counted;
@@ -47,7 +48,6 @@ pub mod server;
 pub mod session;
 pub mod set;
 pub mod settings;
-pub mod slowlog;
 pub mod sort;
 pub mod sorted_set;
 pub mod stream;
@@ -113,7 +113,7 @@ pub static FAMILIES: &[Family] = &[
     Family { group: "server", category: "", commands: monitor::COMMANDS },
     Family { group: "server", category: "", commands: debug::COMMANDS },
     Family { group: "server", category: "", commands: lolwut::COMMANDS },
-    Family { group: "server", category: "", commands: slowlog::COMMANDS },
+    Family { group: "server", category: "", commands: commandlog::COMMANDS },
     Family { group: "server", category: "", commands: latency::COMMANDS },
 ];
 

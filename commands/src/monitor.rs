@@ -7,8 +7,8 @@ use polder_table::{Table, Txn};
 
 use crate::call::{Outcome, SessionCall};
 use crate::command::{ADMIN, Command, LOADING, NOSCRIPT, READONLY, SKIP_MONITOR, STALE, WRITE, session};
+use crate::commandlog::redacted;
 use crate::session::{Host, Session};
-use crate::slowlog::redacted;
 
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[session("MONITOR", "", monitor)

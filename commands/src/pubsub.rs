@@ -141,10 +141,10 @@ impl Session {
         self.protocol == Protocol::Resp3 || redirected && self.listens()
     }
 
-    /// Whether its calls are anything but plain calls: it listens, tracks or monitors.
+    /// Whether its calls are anything but plain calls: it listens, tracks, monitors or imports.
     #[inline]
     pub(crate) fn is_special(&self) -> bool {
-        self.subscriptions.is_some() || self.tracking.is_some() || self.monitors
+        self.subscriptions.is_some() || self.tracking.is_some() || self.monitors || self.imports
     }
 
     /// Whether the client may do no more than listen: it has subscribed, and could not tell messages from replies.

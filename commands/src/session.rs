@@ -125,6 +125,8 @@ pub struct Session {
     pub no_evict: bool,
     /// Reading leaves the keys' access clocks alone.
     pub no_touch: bool,
+    /// It imports data (CLIENT IMPORT-SOURCE): while the server does as well, it sees keys that have expired.
+    pub imports: bool,
     /// Set by QUIT and by CLIENT KILL of oneself: the connection is closed once the reply is out.
     pub closing: bool,
     pub multi: Option<Box<Multi>>,
@@ -183,6 +185,7 @@ impl Default for Session {
             replies: Replies::On,
             no_evict: false,
             no_touch: false,
+            imports: false,
             closing: false,
             multi: None,
             watches: Vec::new(),
@@ -254,7 +257,7 @@ pub struct Client {
     pub name: Vec<u8>,
     pub age_seconds: u64,
     pub idle_seconds: u64,
-    /// Redis's letters (`N` for none); `x` in MULTI, `e` and `T` for NO-EVICT and NO-TOUCH, `b` blocked, `U` by Unix socket.
+    /// Redis's letters (`N` for none); `x` in MULTI, `e` and `T` for NO-EVICT and NO-TOUCH, `I` for IMPORT-SOURCE, `b` blocked, `U` by Unix socket.
     pub flags: String,
     pub db: Db,
     pub channels: usize,
@@ -292,6 +295,7 @@ impl Client {
             (session.multi.is_some(), 'x'),
             (session.no_evict, 'e'),
             (session.no_touch, 'T'),
+            (session.imports, 'I'),
         ];
         let tracking = session.tracking.as_deref();
         let marks = marks.into_iter().chain([

@@ -194,7 +194,7 @@ pub const COMMANDS: &[Command] = &[
         .since("2.0.0")
         .costs("O(log(N))")
         .about("Returns the index of a member in a sorted set ordered by descending scores."),
-    read("ZSCAN", "key cursor [MATCH pattern] [COUNT count]", look::zscan)
+    read("ZSCAN", "key cursor [MATCH pattern] [COUNT count] [NOSCORES]", look::zscan)
         .tips(&["nondeterministic_output"])
         .since("2.8.0")
         .costs("O(log(N)) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0.")

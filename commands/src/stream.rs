@@ -16,7 +16,7 @@ use crate::introspect::help;
 mod add;
 pub(crate) mod group;
 mod id;
-mod info;
+pub(crate) mod info;
 mod pending;
 mod range;
 mod receive;

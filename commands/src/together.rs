@@ -162,7 +162,7 @@ fn run_together(
         _ => {}
     }
     // However often a call is run, it is counted at its first end.
-    let (mark, mut counted, mut done) = (reply.mark(), std::mem::take(&mut session.counted).of(calls[0]), calls.len());
+    let (mark, mut counted, mut done, mut singly) = (reply.mark(), std::mem::take(&mut session.counted).of(calls[0]), calls.len(), false);
     let outcome = retry(&txn, || {
         reply.rewind(mark);
         txn.declare(key.as_slice())?;
@@ -178,7 +178,8 @@ fn run_together(
             };
             let counts = counted.begin(session, number);
             let mut call = SessionCall { command, args: calls[number], table, reply: &mut *reply, session: &mut *session, host };
-            let many = run_many_inside(&mut call, &txn, &calls[number..number + alike], counted.calls.saturating_sub(number))?;
+            let counted_before = counted.calls.saturating_sub(number);
+            let many = run_many_inside(&mut call, &txn, &calls[number..number + alike], counted_before, &mut singly)?;
             let outcome = if many == 0 { run_inside(&mut call, &txn, counts) } else { Ok(()) };
             number += many.max(1);
             counted.end(session, number - 1, outcome.is_ok());

@@ -130,12 +130,14 @@ class Commands:
         """CLIENT HELP: Prints this help."""
     def client_id(self) -> Any:
         """CLIENT ID: Returns the unique client ID of the connection."""
+    def client_import_source(self, *more: Word) -> Any:
+        """CLIENT IMPORT-SOURCE <ON|OFF>: Mark this client as an import source when server is in import mode."""
     def client_info(self) -> Any:
         """CLIENT INFO: Returns information about the connection."""
     def client_kill(self, *more: Word) -> Any:
-        """CLIENT KILL <ip:port|filter> [ID client-id] [TYPE <NORMAL|MASTER|SLAVE|REPLICA|PUBSUB>] [USER username] [ADDR ip:port] [LADDR ip:port] [SKIPME <YES|NO>] [MAXAGE maxage]: Terminates open connections."""
+        """CLIENT KILL <ip:port|filter> [ID client-id [client-id ...]] [TYPE <NORMAL|MASTER|PRIMARY|SLAVE|REPLICA|PUBSUB>] [USER username] [ADDR ip:port] [LADDR ip:port] [SKIPME <YES|NO>] [MAXAGE maxage]: Terminates open connections."""
     def client_list(self, *more: Word) -> Any:
-        """CLIENT LIST [TYPE <NORMAL|MASTER|REPLICA|PUBSUB>] [ID client-id [client-id ...]]: Lists open connections."""
+        """CLIENT LIST [TYPE <NORMAL|MASTER|PRIMARY|REPLICA|PUBSUB>] [ID client-id [client-id ...]] [USER username] [ADDR ip:port] [LADDR ip:port] [SKIPME <YES|NO>] [MAXAGE maxage]: Lists open connections."""
     def client_no_evict(self, *more: Word) -> Any:
         """CLIENT NO-EVICT <ON|OFF>: Sets the client eviction mode of the connection."""
     def client_no_touch(self, *more: Word) -> Any:
@@ -510,7 +512,7 @@ class Commands:
     def zrevrank(self, key: Word, member: Word, /, *more: Word) -> Any:
         """ZREVRANK key member [WITHSCORE]: Returns the index of a member in a sorted set ordered by descending scores."""
     def zscan(self, key: Word, cursor: Word, /, *more: Word) -> Any:
-        """ZSCAN key cursor [MATCH pattern] [COUNT count]: Iterates over members and scores of a sorted set."""
+        """ZSCAN key cursor [MATCH pattern] [COUNT count] [NOSCORES]: Iterates over members and scores of a sorted set."""
     def zscore(self, key: Word, member: Word, /) -> Any:
         """ZSCORE key member: Returns the score of a member in a sorted set."""
     def zunion(self, numkeys: int, /, *more: Word) -> Any:
@@ -840,6 +842,14 @@ class Commands:
 
     # ---- server ----
 
+    def commandlog_get(self, count: int, type: Word, /) -> Any:
+        """COMMANDLOG GET count type: Returns the specified command log's entries: slow, large-request or large-reply."""
+    def commandlog_help(self) -> Any:
+        """COMMANDLOG HELP: Show helpful text about the different subcommands."""
+    def commandlog_len(self, type: Word, /) -> Any:
+        """COMMANDLOG LEN type: Returns the number of entries in the specified type of command log."""
+    def commandlog_reset(self, type: Word, /) -> Any:
+        """COMMANDLOG RESET type: Clears all entries from the specified type of command log."""
     def slowlog_get(self, *more: Word) -> Any:
         """SLOWLOG GET [count]: Returns the slow log's entries."""
     def slowlog_help(self) -> Any:

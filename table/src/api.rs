@@ -188,11 +188,28 @@ pub struct Limits {
     pub lfu_decay_minutes: u32,
     /// Whether expired keys are collected actively (`DEBUG SET-ACTIVE-EXPIRE`).
     pub active_expiry: bool,
+    /// Whether what has expired stays, and nothing is evicted, since whoever imports the data says himself what goes (`import-mode`).
+    pub importing: bool,
+}
+
+impl Limits {
+    /// Whether keys go where memory is short.
+    pub fn evicts(&self) -> bool {
+        self.policy != Policy::NoEviction && !self.importing
+    }
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { memory_max: 0, policy: Policy::NoEviction, samples: 5, lfu_log_factor: 10, lfu_decay_minutes: 1, active_expiry: true }
+        Limits {
+            memory_max: 0,
+            policy: Policy::NoEviction,
+            samples: 5,
+            lfu_log_factor: 10,
+            lfu_decay_minutes: 1,
+            active_expiry: true,
+            importing: false,
+        }
     }
 }
 
@@ -223,6 +240,8 @@ pub enum Counter {
     ExpiredFields = 14,
     /// Keys changed by commits.
     Changes = 15,
+    /// Large values, and keys of flushed databases, whose memory went without anybody waiting for it.
+    Freed = 16,
 }
 
 /// How many counters a seat keeps ([`Counter`], with room for more).

@@ -39,6 +39,8 @@ const COLLECT_ATTEMPTS: u32 = 3;
 const FIELDS_PER_COMMIT: u64 = 256;
 /// Keys that one call evicts, at most, while memory is less than a twentieth above its limit.
 const EVICTED_PER_CALL: u32 = 8;
+/// Who changes fewer keys between two questions rests ([`Table::rest`]): to fill its caches again costs it less than that.
+const RESTING_CHANGES: u64 = 64;
 /// One in so many evictions looks whether the key's extent can shrink.
 const EVICTIONS_PER_LOOK: u64 = 16;
 /// Draws of a victim before eviction gives up.
@@ -60,15 +62,16 @@ impl Table {
         // Half of the time at most: what is due is due.
         let mut due_ms = if segment.free_gone(Instant::now() + Duration::from_micros(budget_us / 2)) { 1 } else { ROUND_MS };
         let stands_still = self.stands_still();
-        if self.limits().active_expiry && !stands_still {
+        let limits = self.limits();
+        if limits.active_expiry && !limits.importing && !stands_still {
             let begun = Instant::now();
             due_ms = due_ms.min(self.expire(end));
             self.count(Counter::ExpiryUs, begun.elapsed().as_micros() as u64);
         }
         // A limit that was lowered holds before somebody writes.
-        let evicts = self.limits().policy != Policy::NoEviction && !stands_still;
+        let evicts = limits.evicts() && !stands_still;
         due_ms = due_ms.min(self.sweep(end));
-        if evicts && self.evict(Some(end)) && self.claimed() > self.limits().memory_max {
+        if evicts && self.evict(Some(end)) && self.claimed() > limits.memory_max {
             due_ms = due_ms.min(1);
         }
         if self.thin(end) {
@@ -91,7 +94,7 @@ impl Table {
     }
 
     /// Whether keys stay as they are while clients wait: what has expired is not seen, and goes when they go on. Nobody writes, so nothing is evicted.
-    fn stands_still(&self) -> bool {
+    pub(crate) fn stands_still(&self) -> bool {
         let (until_ms, _) = self.paused();
         until_ms != 0 && until_ms > polder_base::time::now_ms()
     }
@@ -194,7 +197,7 @@ impl Table {
     /// Takes away keys and fields that a reader has found expired ([`crate::Txn::take_stale`]), as far as nobody is in the way.
     #[cold]
     pub fn collect_stale(&self, keys: &[(Db, Vec<u8>)]) {
-        if self.stands_still() {
+        if self.stands_still() || self.imports() {
             return;
         }
         for (db, key) in keys {
@@ -226,7 +229,7 @@ impl Table {
         !self.is_unlimited() && {
             let limits = self.limits();
             let most = limits.memory_max;
-            limits.policy != Policy::NoEviction && most > 0 && self.segment().used_bytes() > most && self.claimed() > most
+            limits.evicts() && most > 0 && self.segment().used_bytes() > most && self.claimed() > most
         }
     }
 
@@ -259,7 +262,7 @@ impl Table {
                     continue;
                 }
             }
-            if limits.policy == Policy::NoEviction || draws > DRAWS_MAX {
+            if !limits.evicts() || draws > DRAWS_MAX {
                 return false;
             }
             match self.evict_one(&limits, &mut draws) {
@@ -404,6 +407,17 @@ impl Table {
         seat.reclaim_until(Instant::now());
         seat.leave();
         seat.freed() != freed
+    }
+
+    /// Gives the free nodes that this thread keeps at hand back to their slabs, where all may take them, if it has changed little since it was asked the
+    /// last time; `changes` is what it had changed then.
+    pub fn rest(&self, changes: &mut u64) {
+        let Some(seat) = self.seat().ok().filter(|seat| seat.enter()) else { return };
+        let now = seat.get(at::COUNTERS + 8 * Counter::Changes as u64);
+        if now.wrapping_sub(std::mem::replace(changes, now)) < RESTING_CHANGES {
+            seat.return_caches();
+        }
+        seat.leave();
     }
 }
 

@@ -128,7 +128,7 @@ impl Txn<'_> {
         if self.scratch.held_index(db, &key, || self.hash_of(&key)).is_some() {
             return Ok(false);
         }
-        if expiry_ms.is_some_and(|expiry_ms| expiry_ms <= self.now_ms()) {
+        if expiry_ms.is_some_and(|expiry_ms| self.is_over(expiry_ms)) {
             self.scratch.note_stale(db, &key);
             return Ok(false);
         }
@@ -154,20 +154,32 @@ impl Txn<'_> {
         Ok(shown)
     }
 
-    /// A key drawn with equal chances, if there is one.
+    /// A key drawn with equal chances, if there is one. While nothing expires, since clients are paused or data is imported, it may be one that has expired,
+    /// if there are no others: as in Redis.
     ///
     /// # Errors
     /// A fault.
     pub fn random_key(&self, db: Db) -> Result<Option<Vec<u8>>, Stop> {
-        const DRAWS_MAX: usize = 2_000;
         let db = self.physical(db);
+        let found = self.draw_key(db)?;
+        if found.is_some() || !(self.table.stands_still() || self.table.imports()) {
+            return Ok(found);
+        }
+        let before = self.sees_expired.replace(true);
+        let found = self.draw_key(db);
+        self.sees_expired.set(before);
+        found
+    }
+
+    fn draw_key(&self, db: Db) -> Result<Option<Vec<u8>>, Stop> {
+        const DRAWS_MAX: usize = 2_000;
         for _ in 0..DRAWS_MAX {
             if self.tallied_none(db) {
                 break;
             }
             if let Some(image) = self.draw_entry(db)
                 && is_key(&image)
-                && self.expiry_of(&image)?.is_none_or(|expiry_ms| expiry_ms > self.now_ms())
+                && self.expiry_of(&image)?.is_none_or(|expiry_ms| !self.is_over(expiry_ms))
             {
                 return Ok(Some(self.key_of(&image)?));
             }

@@ -97,7 +97,7 @@ impl<'t> Txn<'t> {
                 return Ok(None);
             }
         }
-        let expired = self.expiry_of(image)?.is_some_and(|expiry_ms| expiry_ms <= self.now_ms());
+        let expired = self.expiry_of(image)?.is_some_and(|expiry_ms| self.is_over(expiry_ms));
         Ok((is_key(image) && !expired).then_some(Some(unit as u8)))
     }
 
@@ -118,7 +118,7 @@ impl<'t> Txn<'t> {
             _ => return Ok(Some(None)),
         };
         let Some(found) = self.found(&image)? else { return Ok(Some(None)) };
-        if found.expiry_ms.is_some_and(|expiry_ms| expiry_ms <= self.now_ms()) {
+        if found.expiry_ms.is_some_and(|expiry_ms| self.is_over(expiry_ms)) {
             return Ok(Some(None));
         }
         if found.inner_expiry_ms.is_some_and(|expiry_ms| expiry_ms <= self.now_ms()) {

@@ -60,6 +60,9 @@ const LFU_LOG_FACTOR: u64 = header::LIMITS + 24;
 const LFU_DECAY: u64 = header::LIMITS + 32;
 /// 1 where active expiry is off.
 const PASSIVE: u64 = header::LIMITS + 40;
+/// What stands at [`PASSIVE`].
+const LAZY: u64 = 1;
+const IMPORTING: u64 = 2;
 /// 1 once limits have been set; before that the defaults hold.
 const LIMITED: u64 = header::LIMITS + 48;
 /// What `reset_counters` found: counters are told relative to it.
@@ -230,7 +233,8 @@ impl Table {
             samples: segment.load(SAMPLES) as u32,
             lfu_log_factor: segment.load(LFU_LOG_FACTOR) as u32,
             lfu_decay_minutes: segment.load(LFU_DECAY) as u32,
-            active_expiry: segment.load(PASSIVE) == 0,
+            active_expiry: segment.load(PASSIVE) & LAZY == 0,
+            importing: self.imports(),
         }
     }
 
@@ -238,6 +242,12 @@ impl Table {
     #[inline]
     pub fn is_unlimited(&self) -> bool {
         self.segment.load(LIMITED) == 0 || self.segment.load(MEMORY_MAX) == 0
+    }
+
+    /// Whether nothing expires and nothing is evicted, since data is being imported.
+    #[inline]
+    pub fn imports(&self) -> bool {
+        self.segment.load(PASSIVE) & IMPORTING != 0
     }
 
     /// Whether access clocks count how often (LFU), not when (LRU).
@@ -255,7 +265,7 @@ impl Table {
         segment.publish(SAMPLES, limits.samples as u64);
         segment.publish(LFU_LOG_FACTOR, limits.lfu_log_factor as u64);
         segment.publish(LFU_DECAY, limits.lfu_decay_minutes as u64);
-        segment.publish(PASSIVE, !limits.active_expiry as u64);
+        segment.publish(PASSIVE, if limits.active_expiry { 0 } else { LAZY } | if limits.importing { IMPORTING } else { 0 });
         segment.publish(LIMITED, 1);
     }
 

@@ -47,9 +47,11 @@ pub struct Txn<'t> {
     pub(crate) seat: Rc<Seat>,
     pub(crate) mode: Cell<Mode>,
     pub(crate) scratch: Loan,
-    now: Cell<u64>,
-    now_us: Cell<u64>,
+    pub(crate) now: Cell<u64>,
+    pub(crate) now_us: Cell<u64>,
     coarse: Cell<u64>,
+    /// Keys that have expired are there all the same.
+    pub(crate) sees_expired: Cell<bool>,
     attempts: Cell<u32>,
     /// Lookups without locks in this attempt.
     pub(crate) lookups: Cell<u32>,
@@ -66,6 +68,8 @@ pub struct Txn<'t> {
     unmarked: Cell<bool>,
     /// Hits and misses of this attempt.
     looks: Cell<[u32; 2]>,
+    /// Values that went without anybody waiting for it ([`Txn::count_freed`]).
+    freed: Cell<u64>,
     /// See [`Txn::share`], and what the first lookup found.
     shared: Option<(Db, &'t [u8])>,
     shared_hit: Cell<Option<Option<lookup::Hit>>>,
@@ -139,6 +143,7 @@ impl<'t> Txn<'t> {
             now: Cell::new(0),
             now_us: Cell::new(0),
             coarse: Cell::new(0),
+            sees_expired: Cell::new(false),
             attempts: Cell::new(0),
             lookups: Cell::new(0),
             dirty: Cell::new(false),
@@ -148,6 +153,7 @@ impl<'t> Txn<'t> {
             foreseen: None,
             solo: Cell::default(),
             looks: Cell::new([0; 2]),
+            freed: Cell::new(0),
             unmarked: Cell::new(false),
             shared: None,
             shared_hit: Cell::new(None),
@@ -244,30 +250,14 @@ impl<'t> Txn<'t> {
         self.looks.set(if found { [hits + 1, misses] } else { [hits, misses + 1] });
     }
 
+    /// Counts values that are large and go without anybody waiting for it: with the transaction's end.
+    pub fn count_freed(&self, values: u64) {
+        self.freed.set(self.freed.get() + values);
+    }
+
     /// Hits and misses so far; set back where what was sought is to be sought again.
     pub fn looks(&self) -> &Cell<[u32; 2]> {
         &self.looks
-    }
-
-    /// Milliseconds since the Unix epoch, the same during the whole transaction and its retries.
-    pub fn now_ms(&self) -> u64 {
-        if self.now.get() == 0 {
-            self.now.set(polder_base::time::now_ms());
-        }
-        self.now.get()
-    }
-
-    /// Microseconds since the Unix epoch when this was asked for the first time: the same in all retries.
-    pub fn now_us(&self) -> u64 {
-        if self.now_us.get() == 0 {
-            self.now_us.set(polder_base::time::now_us());
-        }
-        self.now_us.get()
-    }
-
-    /// Fixes the clock of this transaction (a server's turn reads it once for all its calls).
-    pub fn set_now_ms(&self, now_ms: u64) {
-        self.now.set(now_ms);
     }
 
     /// The key's state, unless it is absent or expired. Counts as an access.
@@ -301,7 +291,7 @@ impl<'t> Txn<'t> {
                 _ => return Ok(None),
             };
             // What this very transaction wrote may have been born expired (SET with a time in the past).
-            let lives = |found: &Found<'_>| found.expiry_ms.is_none_or(|expiry_ms| expiry_ms > self.now_ms());
+            let lives = |found: &Found<'_>| found.expiry_ms.is_none_or(|expiry_ms| !self.is_over(expiry_ms));
             let found = self.found(&image)?.filter(lives);
             if found.is_some_and(|found| found.inner_expiry_ms.is_some_and(|expiry_ms| expiry_ms <= self.now_ms())) {
                 self.scratch.note_stale(db, key);
@@ -320,7 +310,7 @@ impl<'t> Txn<'t> {
         };
         is_shared.then(|| self.shared_hit.set(Some(met.map(|(hit, _)| hit))));
         let Some((hit, found)) = met else { return Ok(None) };
-        if found.expiry_ms.is_some_and(|expiry_ms| expiry_ms <= self.now_ms()) {
+        if found.expiry_ms.is_some_and(|expiry_ms| self.is_over(expiry_ms)) {
             self.scratch.note_stale(db, key);
             return Ok(None);
         }
@@ -553,7 +543,7 @@ impl<'t> Txn<'t> {
             };
             if same {
                 let image = bucket::image_at(&live, unit);
-                let expired = self.expiry_of(&image)?.is_some_and(|expiry_ms| expiry_ms <= self.now_ms());
+                let expired = self.expiry_of(&image)?.is_some_and(|expiry_ms| self.is_over(expiry_ms));
                 return Ok(Ok(Spot { shadow, unit, image, hop, expired }));
             }
         }
@@ -647,7 +637,7 @@ impl<'t> Txn<'t> {
         };
         let there = match (pending, spot) {
             // Written with an expiry in the past by this very transaction: it goes, but was never there.
-            (Some(Pending::Write(image)), _) if self.expiry_of(&image)?.is_some_and(|expiry_ms| expiry_ms <= self.now_ms()) => {
+            (Some(Pending::Write(image)), _) if self.expiry_of(&image)?.is_some_and(|expiry_ms| self.is_over(expiry_ms)) => {
                 self.replace(index, Pending::Remove, Replaces::Whole)?;
                 false
             }
@@ -862,6 +852,7 @@ impl<'t> Txn<'t> {
         }
         self.scratch.forget();
         self.forget_solo();
+        self.freed.set(0);
         self.lookups.set(0);
         self.unmarked.set(false);
         self.shared_hit.set(None);
@@ -904,6 +895,9 @@ impl Drop for Txn<'_> {
             if count != 0 {
                 self.count(counter, count.into());
             }
+        }
+        if self.freed.get() != 0 {
+            self.count(Counter::Freed, self.freed.get());
         }
         self.seat.unpin();
         self.seat.leave();

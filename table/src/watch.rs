@@ -61,7 +61,7 @@ impl Txn<'_> {
             let hash = self.hash_of(&watch.key);
             match lookup::lookup(&self.seat, watch.db, &hash, &(self, &watch.key[..]), &mut marks)? {
                 Some(hit) => {
-                    let expired = self.expiry_of(&hit.image)?.is_some_and(|expiry_ms| expiry_ms <= self.now_ms());
+                    let expired = self.expiry_of(&hit.image)?.is_some_and(|expiry_ms| self.is_over(expiry_ms));
                     Some((hit.image, expired))
                 }
                 None => None,

@@ -11,7 +11,7 @@
 //! call is noticed all the same, the others look at the kernel's coarse clock (5 to 10 ns, in steps of 1 to 4 ms): once
 //! if the thread has said when its turn began, else twice. Commands that are flagged as fast do not look, and are noticed
 //! only when they are timed; nor do calls that take a command's short way. When the slow log or the latency monitor is
-//! set to less than [`COARSE_NS`], every call is timed exactly, since someone wants to know.
+//! set to less than [`COARSE_NS`], or large calls are to be noted that are not so large, every call is timed exactly, since someone wants to know.
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -28,15 +28,15 @@ use super::histogram::{Distribution, Histogram};
 use super::rates::{self, Rates, Track};
 use crate::acl;
 use crate::command::{Command, FAST};
+use crate::commandlog::Log;
 use crate::latency::Monitor;
 use crate::settings::{Settings, id};
-use crate::slowlog::SlowLog;
 
 /// How many calls of a command each exactly timed one stands for, once it has been called often.
 const SAMPLE: u64 = 64;
 const EXACT_CALLS: u64 = 64;
 /// Thresholds below this are beneath the coarse clock.
-const COARSE_NS: u64 = 10_000_000;
+pub const COARSE_NS: u64 = 10_000_000;
 /// Different errors that are counted apart, as in Redis.
 const ERRORS_MAX: usize = 128;
 /// What further errors are counted under.
@@ -64,7 +64,8 @@ pub struct Recorder {
     number: u64,
     shards: Mutex<Vec<Arc<Shard>>>,
     errors: Mutex<BTreeMap<String, u64>>,
-    pub slow: Mutex<SlowLog>,
+    /// Slow calls, large requests, large replies.
+    pub logs: [Mutex<Log>; 3],
     pub denials: Mutex<acl::log::Log>,
     pub monitor: Mutex<Monitor>,
     track: Mutex<Track>,
@@ -74,7 +75,7 @@ pub struct Recorder {
     run_id: String,
     /// The segment whose processes number what they note together; until it is known, this process numbers by itself.
     segment: OnceLock<Arc<Segment>>,
-    notes: [AtomicU64; 2],
+    notes: [AtomicU64; 4],
 }
 
 /// What is noted under a number.
@@ -82,6 +83,8 @@ pub struct Recorder {
 pub enum Note {
     SlowCall,
     Denial,
+    LargeRequest,
+    LargeReply,
 }
 
 /// What a thread remembers between calls.
@@ -105,7 +108,7 @@ impl Default for Recorder {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             shards: Mutex::default(),
             errors: Mutex::default(),
-            slow: Mutex::default(),
+            logs: Default::default(),
             denials: Mutex::default(),
             monitor: Mutex::default(),
             track: Mutex::default(),
@@ -199,7 +202,7 @@ impl Recorder {
     pub fn pass(&self, settings: &Settings, command: &'static Command) -> bool {
         self.with_row(command, |row, _| {
             let calls = row.calls.load(Ordering::Relaxed);
-            let untimed = calls >= EXACT_CALLS && !calls.is_multiple_of(SAMPLE) && !wants_every_call(settings);
+            let untimed = calls >= EXACT_CALLS && !calls.is_multiple_of(SAMPLE) && !settings.wants_every_call();
             if untimed {
                 row.calls.store(calls + 1, Ordering::Relaxed);
             }
@@ -222,7 +225,7 @@ impl Recorder {
         self.with_row(command, |row, turn_ns| {
             let calls = row.calls.load(Ordering::Relaxed);
             let start = match () {
-                () if calls < EXACT_CALLS || wants_every_call(settings) => Start::Exact(Instant::now(), 1),
+                () if calls < EXACT_CALLS || settings.wants_every_call() => Start::Exact(Instant::now(), 1),
                 () if calls.is_multiple_of(SAMPLE) => Start::Exact(Instant::now(), SAMPLE),
                 () if command.has(FAST) => Start::Unseen,
                 () if *turn_ns != 0 => Start::Coarse(*turn_ns),
@@ -261,13 +264,13 @@ impl Recorder {
                     nanoseconds
                 }
             };
-            Lap { nanoseconds, notable: nanoseconds >= COARSE_NS || wants_every_call(settings) }
+            Lap { nanoseconds, notable: nanoseconds >= COARSE_NS || settings.wants_every_call() }
         })
     }
 
     /// Calls begin that are run in one go; `None` where each is to be timed by itself.
     pub fn begin_many(&self, settings: &Settings) -> Option<Instant> {
-        (!wants_every_call(settings)).then(Instant::now)
+        (!settings.wants_every_call()).then(Instant::now)
     }
 
     /// Calls end that were run in one go: each took the same part of the time.
@@ -384,13 +387,6 @@ impl Recorder {
         shards.push(shard.clone());
         shard
     }
-}
-
-/// Whether the coarse clock is too coarse for what is asked.
-fn wants_every_call(settings: &Settings) -> bool {
-    let slower_us = settings.number(const { id("slowlog-log-slower-than") });
-    let monitor_ms = settings.number(const { id("latency-monitor-threshold") });
-    (0..(COARSE_NS / 1000) as i64).contains(&slower_us) || (1..(COARSE_NS / 1_000_000) as i64).contains(&monitor_ms)
 }
 
 /// What a poisoned lock guards is a count: still good enough to show.

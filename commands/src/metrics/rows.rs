@@ -84,6 +84,8 @@ const SERVER: &[Metric] = &[
     metric("executable", Text(|facts| facts.machine.executable.clone())),
     metric("config_file", Text(|facts| facts.settings.file().map(|path| path.display().to_string()).unwrap_or_default())),
     none("io_threads_active"),
+    // Valkey 8.
+    metric("availability_zone", Text(|facts| facts.settings.string(const { id("availability-zone") }))),
 ];
 
 const CLIENTS: &[Metric] = &[
@@ -169,7 +171,7 @@ const MEMORY: &[Metric] = &[
     none("mem_overhead_db_hashtable_rehashing"),
     none("active_defrag_running"),
     none("lazyfree_pending_objects"),
-    none("lazyfreed_objects"),
+    metric("lazyfreed_objects", Count(|facts| facts.counter(Counter::Freed))),
 ];
 
 const PERSISTENCE: &[Metric] = &[

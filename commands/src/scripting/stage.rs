@@ -229,7 +229,7 @@ impl World for Stage<'_, '_> {
             return Called::Unwind;
         }
         if let Some(watch) = watch {
-            note(self.host, self.session, command, args, watch, outcome.is_err());
+            note(self.host, self.session, command, args, watch, outcome.is_err(), 0);
         }
         if monitor::is_watched(self.table) {
             monitor::show_inside(self.txn, self.session, self.host, command, args);

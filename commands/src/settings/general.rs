@@ -58,5 +58,6 @@ pub(super) const SETTINGS: &[Setting] = &[
     special("oom-score-adj-values", Shape::OomScores, "0 200 800").inert(),
     switch("disable-thp", true).at_start().inert(),
     switch("extended-redis-compatibility", false).inert(),
-    text("availability-zone", "").inert(),
+    text("availability-zone", "")
+        .about("Where this server is, as HELLO and INFO tell clients that choose the nearest; empty tells nothing."),
 ];

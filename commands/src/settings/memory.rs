@@ -16,12 +16,15 @@ pub(super) const SETTINGS: &[Setting] = &[
         .segment()
         .about("How many accesses saturate a key's frequency counter: the higher, the more."),
     integer("lfu-decay-time", 0, INT_MAX, 1).segment().about("Minutes after which an unused key's frequency counter falls by one."),
+    switch("import-mode", false)
+        .segment()
+        .about("While data is imported: nothing expires and nothing is evicted, and clients that have said CLIENT IMPORT-SOURCE see what has expired."),
     integer("active-expire-effort", 1, 10, 1).inert().about("Polder knows which keys are due and visits only those."),
     switch("lazyfree-lazy-eviction", false).inert().about("Memory is always given back lazily."),
     switch("lazyfree-lazy-expire", false).inert(),
     switch("lazyfree-lazy-server-del", false).inert(),
-    switch("lazyfree-lazy-user-del", false).inert(),
-    switch("lazyfree-lazy-user-flush", false).inert(),
+    switch("lazyfree-lazy-user-del", false).about("Whether INFO counts what DEL frees as it does for UNLINK. Nobody ever waits for memory to be freed."),
+    switch("lazyfree-lazy-user-flush", false).about("The same for FLUSHALL and FLUSHDB in EXEC and scripts, where neither ASYNC nor SYNC is said."),
     switch("activedefrag", false).inert().refuses("polder's slabs return whole by themselves, there is nothing to defragment"),
     memory("active-defrag-ignore-bytes", 1, i64::MAX, 100 << 20).inert(),
     integer("active-defrag-threshold-lower", 0, 1000, 10).inert(),

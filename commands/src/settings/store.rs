@@ -25,6 +25,7 @@ use super::file::{Assignment, Wrong};
 use super::value::{self, Parsed};
 use super::{Id, Scope, id};
 use crate::acl::{Users, users};
+use crate::metrics::recorder::COARSE_NS;
 
 /// The key that is written whenever a Segment-scope setting changes.
 const MARK: &[u8] = b"settings";
@@ -32,12 +33,18 @@ const MARK: &[u8] = b"settings";
 const START_PATIENCE: Duration = Duration::from_secs(2);
 /// How long one that serves does: a chore comes back.
 const PATIENCE: Duration = Duration::from_micros(100);
+/// What takes a command's short way is smaller than this, request and reply.
+const SHORT_BYTES: u64 = 256 << 10;
 
 /// One process's settings.
 pub struct Settings {
     numbers: Box<[AtomicI64]>,
     texts: RwLock<Box<[Arc<[u8]>]>>,
     version: AtomicU64,
+    /// Where requests or replies begin to be large; `u64::MAX` where nobody wants to know.
+    large_bytes: AtomicU64,
+    /// Each call is to be looked at by itself.
+    every_call: AtomicBool,
     /// The mark's version at the last refresh.
     seen: AtomicU64,
     /// The segment's settings have been read once.
@@ -63,6 +70,8 @@ impl Default for Settings {
             numbers: first.iter().map(|parsed| AtomicI64::new(parsed.number)).collect(),
             texts: RwLock::new(first.into_iter().map(|parsed| Arc::from(parsed.text)).collect()),
             version: AtomicU64::new(1),
+            large_bytes: AtomicU64::new(u64::MAX),
+            every_call: AtomicBool::new(false),
             seen: AtomicU64::new(0),
             joined: AtomicBool::new(false),
             pending: Mutex::default(),
@@ -179,6 +188,7 @@ impl Settings {
             lfu_log_factor: self.number(const { id("lfu-log-factor") }) as u32,
             lfu_decay_minutes: self.number(const { id("lfu-decay-time") }) as u32,
             active_expiry: now.active_expiry,
+            importing: self.is_on(const { id("import-mode") }),
         };
         if limits != now {
             table.set_limits(limits);
@@ -196,6 +206,35 @@ impl Settings {
     /// Whether a switch is on.
     pub fn is_on(&self, id: Id) -> bool {
         self.number(id) != 0
+    }
+
+    /// How large a request or reply must be to be noted; `u64::MAX` where nobody wants to know.
+    #[inline]
+    pub fn large_bytes(&self) -> u64 {
+        self.large_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether each call is to be looked at by itself: somebody wants to know of what is shorter than the coarse clock shows, or smaller than what
+    /// may take a short way.
+    #[inline]
+    pub fn wants_every_call(&self) -> bool {
+        self.every_call.load(Ordering::Relaxed)
+    }
+
+    /// Makes what hot paths ask of several settings at once.
+    fn derive(&self) {
+        let least =
+            |threshold, length| if self.number(length) == 0 { u64::MAX } else { u64::try_from(self.number(threshold)).unwrap_or(u64::MAX) };
+        let requests = least(const { id("commandlog-request-larger-than") }, const { id("commandlog-large-request-max-len") });
+        let replies = least(const { id("commandlog-reply-larger-than") }, const { id("commandlog-large-reply-max-len") });
+        let large = requests.min(replies);
+        let slower_us = self.number(const { id("slowlog-log-slower-than") });
+        let monitor_ms = self.number(const { id("latency-monitor-threshold") });
+        let closely = (0..(COARSE_NS / 1000) as i64).contains(&slower_us)
+            || (1..(COARSE_NS / 1_000_000) as i64).contains(&monitor_ms)
+            || large < SHORT_BYTES;
+        self.large_bytes.store(large, Ordering::Relaxed);
+        self.every_call.store(closely, Ordering::Relaxed);
     }
 
     /// The setting's canonical text.
@@ -222,6 +261,7 @@ impl Settings {
     pub fn set(&self, id: Id, parsed: Parsed) {
         let mut texts = self.texts.write().unwrap_or_else(PoisonError::into_inner);
         self.numbers[id.0].store(parsed.number, Ordering::Relaxed);
+        self.derive();
         if *texts[id.0] != *parsed.text {
             texts[id.0] = Arc::from(parsed.text);
             self.version.fetch_add(1, Ordering::AcqRel);

@@ -194,19 +194,28 @@ const AT_ONCE_MAX: u64 = 512;
 pub(super) fn zscan(call: &mut Call<'_>) -> Outcome {
     let from = cursor(call.args[2])?;
     let Some(found) = super::find(call, call.args[1])? else {
-        return reply_scan(call, 0, &[]);
+        return reply_scan(call, 0, &[], true);
     };
-    let (mut pattern, mut count) = (None, SCAN_COUNT);
-    for option in call.args[3..].chunks(2) {
-        match option {
-            [word, value] if is(word, "MATCH") => pattern = Some(*value),
-            [word, value] if is(word, "COUNT") => {
+    let (mut pattern, mut count, mut with_scores) = (None, SCAN_COUNT, true);
+    let mut options = &call.args[3..];
+    while let [word, rest @ ..] = options {
+        options = match rest {
+            [value, rest @ ..] if is(word, "MATCH") => {
+                pattern = Some(*value);
+                rest
+            }
+            [value, rest @ ..] if is(word, "COUNT") => {
                 count = integer(value)?;
                 if count < 1 {
                     return Err(SYNTAX.into());
                 }
+                rest
             }
-            [word, ..] if is(word, "NOVALUES") => return Err("ERR NOVALUES option can only be used in HSCAN".into()),
+            _ if is(word, "NOSCORES") => {
+                with_scores = false;
+                rest
+            }
+            _ if is(word, "NOVALUES") => return Err("ERR NOVALUES option can only be used in HSCAN".into()),
             _ => return Err(SYNTAX.into()),
         }
     }
@@ -219,18 +228,20 @@ pub(super) fn zscan(call: &mut Call<'_>) -> Outcome {
             entries.push(entry);
         }
     })?;
-    reply_scan(call, next, &entries)
+    reply_scan(call, next, &entries, with_scores)
 }
 
 /// Scores are text here in RESP3, too.
-fn reply_scan(call: &mut Call<'_>, next: u64, entries: &[Entry<'_>]) -> Outcome {
+fn reply_scan(call: &mut Call<'_>, next: u64, entries: &[Entry<'_>], with_scores: bool) -> Outcome {
     let mode = number_mode(call);
     call.reply.array(2);
     call.reply.bulk(itoa::Buffer::new().format(next).as_bytes());
-    call.reply.array(entries.len() * 2);
+    call.reply.array(if with_scores { entries.len() * 2 } else { entries.len() });
     for entry in entries {
         call.reply.bulk(entry.member());
-        call.reply.bulk(super::score_text(mode, entry).as_bytes());
+        if with_scores {
+            call.reply.bulk(super::score_text(mode, entry).as_bytes());
+        }
     }
     Ok(())
 }

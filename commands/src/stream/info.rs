@@ -1,6 +1,6 @@
 //! XINFO.
 use polder_base::Reply;
-use polder_table::Stop;
+use polder_table::{Found, Stop};
 use polder_values::stream::{Group, Id, Pending, Range, Stream};
 
 use super::group::Measure;
@@ -87,12 +87,24 @@ fn full_limit(call: &Call<'_>) -> Result<Option<u64>, Stop> {
     }))
 }
 
+/// As many nodes as Redis would need for full ones.
+fn node_count(call: &Call<'_>, stream: &Stream<'_>) -> u64 {
+    let node = call.host.settings().number(const { setting("stream-node-max-entries") }) as u64;
+    stream.len().div_ceil(if node == 0 { stream.len().max(1) } else { node })
+}
+
+/// Pieces of memory that Redis would have to free: nodes, groups, and what each of them has pending if they are all like the first.
+pub(crate) fn effort(call: &Call<'_>, found: &Found<'_>) -> Result<u64, Stop> {
+    let stream = Stream::of(call.txn, &found.value)?;
+    let first = stream.groups().next().transpose()?;
+    let pending = first.map_or(Ok(0), |group| stream.pending_len(group.number))?;
+    Ok(node_count(call, &stream) + 1 + stream.groups_len() * (1 + pending))
+}
+
 pub(super) fn stream(call: &mut Call<'_>) -> Outcome {
     let stream = existing(call)?;
     let limit = full_limit(call)?;
-    let node = call.host.settings().number(const { setting("stream-node-max-entries") }) as u64;
-    // As many nodes as Redis would need for full ones.
-    let nodes = stream.len().div_ceil(if node == 0 { stream.len().max(1) } else { node });
+    let nodes = node_count(call, &stream);
     let reply = &mut *call.reply;
     reply.map(if limit.is_some() { 9 } else { 10 });
     for (name, number) in [("length", stream.len()), ("radix-tree-keys", nodes), ("radix-tree-nodes", nodes + 1)] {

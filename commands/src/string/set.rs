@@ -249,7 +249,7 @@ pub(super) fn getex(call: &mut Call<'_>) -> Outcome {
     };
     let until = moment(call, unit, text)?;
     reply_found(call, &found)?;
-    if unit.absolute && until <= call.txn.now_ms() {
+    if unit.absolute && until <= call.txn.now_ms() && !call.table.imports() {
         call.remove(key)?;
         call.notify('g', "del", key);
         return Ok(());

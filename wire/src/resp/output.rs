@@ -381,6 +381,10 @@ impl Reply for Output {
         self.sealed_bytes + self.tail.len()
     }
 
+    fn bytes_since(&self, mark: usize) -> usize {
+        self.mark().saturating_sub(mark)
+    }
+
     fn is_overfull(&self) -> bool {
         self.overfull
     }
