@@ -139,6 +139,8 @@ pub struct Loop {
     accept_due_ms: u64,
     /// When it is looked again whether memory is beyond its limit.
     crowd_due_ms: u64,
+    /// What the thread had changed when it was asked last whether it rests.
+    changes_seen: u64,
     bytes_in: u64,
     bytes_out: u64,
 }
@@ -186,6 +188,7 @@ impl Loop {
             sweep_due_ms: 0,
             accept_due_ms: 0,
             crowd_due_ms: 0,
+            changes_seen: 0,
             bytes_in: 0,
             bytes_out: 0,
         };
@@ -579,11 +582,12 @@ impl Loop {
         let (mut last, mut number) = (None, 0);
         let seat = self.process.memory.table().seat();
         while let Some(frame) = frames.get(number) {
+            let slot = ready[frame.place];
+            self.make_room_for(slot);
             // What has been said before a call comes before it: what the last one has caused, and what others had been answered already.
             if seat.as_ref().is_ok_and(|seat| seat.has_mail()) {
                 self.hear();
             }
-            let slot = ready[frame.place];
             if last.is_some_and(|last| last != slot) {
                 self.after_calls(last);
             }
@@ -600,6 +604,15 @@ impl Loop {
         self.after_calls(last);
         self.outlook = outlook;
         batch.clear();
+    }
+
+    /// Evicts what has to go before a call of who tracks keys, who is to hear of it before the reply: as in Redis, where each call makes room first.
+    fn make_room_for(&self, slot: usize) {
+        let tracks = self.slots[slot].as_ref().is_some_and(|connection| connection.session.tracking.is_some());
+        let table = self.process.memory.table();
+        if tracks && table.is_crowded() {
+            table.make_room();
+        }
     }
 
     /// Runs the first of the requests in `frames`, and those behind it that share its transaction; answers how many are done with.
@@ -800,8 +813,9 @@ impl Loop {
             self.sweep_due_ms = self.now_ms + SWEEP_MS;
             self.sweep();
             self.tick();
-            // Or what it has replaced last would stay as long as it has nothing to do.
+            // Or what it has replaced last would stay as long as it has nothing to do, and what it keeps at hand would be nobody's.
             self.reclaim();
+            self.process.memory.table().rest(&mut self.changes_seen);
         }
         if self.process.memory.table().is_relieving() {
             self.reclaim();
