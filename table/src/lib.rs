@@ -13,6 +13,7 @@ mod grow;
 pub mod hash;
 mod inspect;
 mod lookup;
+mod made;
 mod place;
 mod plain;
 mod quick;

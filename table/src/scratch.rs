@@ -1,11 +1,11 @@
 //! What a transaction needs for its work and leaves to the next one of the thread: buffers, so that nothing is allocated.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use bumpalo::Bump;
-use polder_base::{Fault, Ref};
+use polder_base::Fault;
 use polder_shm::journal::{CHANGED, Tag};
 use polder_shm::layout::seat as at;
 use polder_shm::{Seat, Segment};
@@ -16,6 +16,7 @@ use crate::directory::Bucket;
 use crate::entry::Image;
 use crate::hash::Hash;
 use crate::lookup::Marks;
+use crate::made::Made;
 use crate::shadow::Shadow;
 use crate::sight::Sight;
 use crate::txn::{Held, Order};
@@ -70,9 +71,9 @@ impl Drop for Loan {
     }
 }
 
-/// A hash of references, which are different places in memory: nobody can choose them so that they collide.
+/// A hash of what is a hash of keys already: nobody can choose them so that they collide.
 #[derive(Default)]
-pub(crate) struct Spread(u64);
+struct Spread(u64);
 
 impl Hasher for Spread {
     fn write(&mut self, bytes: &[u8]) {
@@ -110,7 +111,7 @@ pub struct Scratch {
     pub(crate) marks: RefCell<Marks>,
     pub(crate) sights: RefCell<Vec<Option<Sight>>>,
     /// Nodes of values and records of trees that this transaction has made: they may be edited in place.
-    pub(crate) made: RefCell<HashSet<Ref, BuildHasherDefault<Spread>>>,
+    pub(crate) made: RefCell<Made>,
     pub(crate) olds: Cell<u64>,
     pub(crate) highest: Cell<Order>,
     tallies: RefCell<Vec<(u64, [i64; 3])>>,
@@ -275,9 +276,7 @@ impl Scratch {
     pub(crate) fn forget(&self) {
         self.marks.borrow_mut().clear();
         self.olds.set(0);
-        if !self.made.borrow().is_empty() {
-            self.made.borrow_mut().clear();
-        }
+        self.made.borrow_mut().clear();
         if !self.posts.borrow().is_empty() {
             self.posts.borrow_mut().clear();
             self.mail.borrow_mut().clear();

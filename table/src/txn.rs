@@ -602,7 +602,7 @@ impl<'t> Txn<'t> {
     /// Writes the root of a tree over the one in the record that this transaction has made for the same key, if nothing else about the
     /// record changes: calls that share a transaction do this again and again. S1: nobody else knows the record yet.
     fn rewrite(&self, image: &Image, key: &[u8], new: &New<'_>) -> Result<bool, Fault> {
-        let ours = image.is_reference() && self.scratch.made.borrow().contains(&image.record());
+        let ours = image.is_reference() && self.scratch.made.borrow().contains(image.record());
         if !ours || key.len() > record::KEY_MAX || image.meta() & 0x0f != new.kind as u8 {
             return Ok(false);
         }
@@ -948,7 +948,7 @@ impl Nodes for Txn<'_> {
     }
 
     fn edit(&self, node: Ref, change: &mut dyn FnMut(&mut [Ref], &mut [u8])) -> bool {
-        self.scratch.made.borrow().contains(&node) && raw::edit(self.segment(), node, change).is_ok()
+        self.scratch.made.borrow().contains(node) && raw::edit(self.segment(), node, change).is_ok()
     }
 
     fn copy(&self, node: Ref, change: &mut dyn FnMut(&mut [Ref], &mut [u8])) -> Result<Ref, Fault> {
@@ -960,7 +960,7 @@ impl Nodes for Txn<'_> {
 
     #[inline]
     fn is_private(&self, node: Ref) -> bool {
-        self.scratch.made.borrow().contains(&node)
+        self.scratch.made.borrow().contains(node)
     }
 
     fn release(&self, node: Ref) {

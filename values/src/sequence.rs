@@ -38,6 +38,7 @@ use std::cmp::Ordering;
 use polder_base::{Fault, Ref};
 
 use crate::{Nodes, Root, Value, string};
+use merge::Merge;
 pub use merge::{ByName, Decide, Item};
 pub use packed::{Edit, Packed};
 use run::Run;
@@ -476,7 +477,7 @@ impl Draft {
             return Ok(None);
         }
         let mut items: Vec<Item<'e>> = items.collect();
-        merge::upsert_in_turn(nodes, rule, by_name, tree, &mut items, decide)?;
+        Merge::new(nodes, rule, by_name, decide).upsert_in_turn(tree, &mut items)?;
         let mut new = vec![false; items.len()];
         items.iter().for_each(|item| new[item.number] = !item.found);
         Ok(Some(new))

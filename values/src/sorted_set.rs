@@ -602,31 +602,36 @@ impl Draft {
     /// As [`Draft::put_all`], of a set that stays large.
     fn put_parts(&mut self, nodes: &dyn Nodes, pairs: &[(Score, &[u8])], became: &mut Vec<Became>) -> Result<(), Fault> {
         // What the second score of a member changes, the first one decides: these two go different ways.
-        let mut words: SmallVec<[u64; 128]> = pairs.iter().map(|(_, member)| member_word(member)).collect();
-        words.sort_unstable();
-        if words.is_sorted_by(|one, two| one < two) {
-            return self.put_different(nodes, pairs, became);
+        let mut order: SmallVec<[(u64, usize); 128]> =
+            pairs.iter().enumerate().map(|(at, (_, member))| (member_word(member), at)).collect();
+        order.sort_unstable();
+        if order.is_sorted_by(|one, two| one.0 < two.0) {
+            return self.put_different(nodes, pairs, &order, became);
         }
         let (first, second) = pairs.split_at(pairs.len() / 2);
         self.put_parts(nodes, first, became)?;
         self.put_parts(nodes, second, became)
     }
 
-    /// Gives members, no two of them the same, their scores.
-    fn put_different(&mut self, nodes: &dyn Nodes, pairs: &[(Score, &[u8])], all: &mut Vec<Became>) -> Result<(), Fault> {
-        let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(pairs.len()));
+    /// Gives members, no two of which have the same word, their scores. `order`: the words in their order, and whose they are.
+    fn put_different(
+        &mut self,
+        nodes: &dyn Nodes,
+        pairs: &[(Score, &[u8])],
+        order: &[(u64, usize)],
+        all: &mut Vec<Became>,
+    ) -> Result<(), Fault> {
+        let length = pairs.iter().map(|(_, member)| HEAD_MAX + member.len()).sum();
+        let (mut bytes, mut ends) = (Vec::with_capacity(length), Vec::with_capacity(pairs.len()));
         for (score, member) in pairs {
             bytes.extend_from_slice(Prefix::of(score).bytes());
             bytes.extend_from_slice(member);
             ends.push(bytes.len());
         }
         let elements = &slices(&bytes, &ends)[..];
-        let item = |at: usize, number, word: fn(&[u8]) -> u64| {
-            let (bytes, name) = (elements[at], pairs[at].1);
-            Item { word: word(bytes), name, bytes, number, goes: false, found: false }
-        };
+        let item = |at: usize, number, word| Item { word, name: pairs[at].1, bytes: elements[at], number, goes: false, found: false };
         let by_name: ByName = |element, member| member_of(element).cmp(member);
-        let (mut became, mut moved) = (vec![Became::New; pairs.len()], Vec::new());
+        let (mut became, mut moved) = (vec![Became::New; pairs.len()], Vec::with_capacity(pairs.len()));
         let mut decide = |at: usize, element: Element<'_>| {
             let (old, (score, member)) = (Entry::read(nodes, element)?.score(), &pairs[at]);
             became[at] = Became::of(Some(&old), score);
@@ -635,10 +640,11 @@ impl Draft {
             }
             Ok(became[at] != Became::Same)
         };
-        let items = (0..pairs.len()).map(|at| item(at, at, hash_word));
+        let items = order.iter().map(|(word, at)| item(*at, *at, *word));
         self.by_member.upsert_all(nodes, &BY_MEMBER, by_name, items, &mut decide)?;
         let changed = (0..pairs.len()).filter(|at| became[*at] != Became::Same).enumerate();
-        let mut items: Vec<Item<'_>> = changed.map(|(number, at)| item(at, number, element_word)).collect();
+        let mut items: Vec<Item<'_>> = Vec::with_capacity(pairs.len() + moved.len());
+        items.extend(changed.map(|(number, at)| item(at, number, score_word(pairs[at].0.value()))));
         let many = items.len();
         let gone = moved.into_iter().enumerate();
         items.extend(gone.map(|(number, (word, name))| Item { word, name, bytes: &[], number: many + number, goes: true, found: false }));

@@ -6,7 +6,8 @@
 //!        a b -> o   o     o <- d e f    and is copied once, whatever becomes of its children
 //!                   ^ c
 //! ```
-//! Before that the leaves in question are brought near, all their misses at once: in a tree of a million elements that is most of the time.
+//! Before that the inner nodes in question are brought near, their misses together, and while a leaf is changed the next ones are on their way: in a
+//! tree of a million elements that would be most of the time.
 
 use std::cmp::Ordering;
 
@@ -44,55 +45,26 @@ pub struct Item<'e> {
     pub found: bool,
 }
 
+/// Leaves that are on their way here while one is changed: more than the processor can have under way would only be waited for.
+const AHEAD: usize = 4;
+
+/// Cache lines of most leaves.
+const LEAF_LINES: usize = 12;
+
 /// What has become of a child of an inner node.
 struct Changed {
     index: usize,
-    row: Row,
+    /// How many nodes have taken its place.
+    many: usize,
     /// It has lost elements, so that it may be too empty.
     lost: bool,
 }
 
-/// Puts items into a tree that is not empty, or takes them out, as [`upsert`] does; where two have the same name, the first half of them first.
-pub fn upsert_in_turn(
-    nodes: &dyn Nodes,
-    rule: &Rule,
-    by_name: ByName,
-    tree: &mut Tree,
-    items: &mut [Item<'_>],
-    decide: Decide<'_>,
-) -> Result<(), Fault> {
-    items.sort_unstable_by(|one, two| one.word.cmp(&two.word).then_with(|| one.name.cmp(two.name)));
-    if items.windows(2).any(|pair| pair[0].word == pair[1].word && pair[0].name == pair[1].name) {
-        items.sort_unstable_by_key(|item| item.number);
-        let (first, second) = items.split_at_mut(items.len() / 2);
-        upsert_in_turn(nodes, rule, by_name, tree, first, decide)?;
-        return upsert_in_turn(nodes, rule, by_name, tree, second, decide);
-    }
-    if items.is_empty() { Ok(()) } else { upsert(nodes, rule, by_name, tree, items, decide) }
-}
-
-/// Puts items, which are some and sorted, into a tree that is not empty, or takes them out. An element that is there is replaced if `decide` says
-/// so, else it stays.
-fn upsert(
-    nodes: &dyn Nodes,
-    rule: &Rule,
-    by_name: ByName,
-    tree: &mut Tree,
-    items: &mut [Item<'_>],
-    decide: Decide<'_>,
-) -> Result<(), Fault> {
-    let height = tree::checked_height(tree)?;
-    let mut ways = near::bring_leaves(nodes, tree, items.iter().map(|item| item.word))?;
-    let mut merge = Merge { nodes, rule, by_name, decide };
-    let root = Child { node: tree.root, count: tree.count, word: tree::first_word(nodes, rule, tree)? };
-    let row = merge.node(Visit { child: root, level: height, edges: Edges::WHOLE, bound: u64::MAX, private: true }, items, &mut ways)?;
-    let mut row = row.to_vec();
-    // Leaves of a tree without an inner node: there was nobody above them to join what became too empty.
-    for at in (0..if height == 0 { row.len() } else { 0 }).rev() {
-        merge.edit().mend(&mut row, at, 0, Edges::WHOLE)?;
-    }
-    *tree = tree::raise(nodes, row, height)?;
-    edit::lower(nodes, tree)
+/// What has become of children of an inner node: `row` holds what has taken their places, one after the other.
+#[derive(Default)]
+struct Changes {
+    list: SmallVec<[Changed; 16]>,
+    row: SmallVec<[Child; 24]>,
 }
 
 /// A node that is gone to.
@@ -107,24 +79,84 @@ struct Visit {
     private: bool,
 }
 
-struct Merge<'m> {
+/// Puts items into a tree, or takes them out.
+pub struct Merge<'m> {
     nodes: &'m dyn Nodes,
     rule: &'m Rule,
     by_name: ByName,
     decide: Decide<'m>,
+    /// The leaves that are going to be gone to, how many of them have been, and how many have been brought near.
+    leaves: SmallVec<[Ref; 128]>,
+    gone_to: usize,
+    brought: usize,
 }
 
 impl<'m> Merge<'m> {
+    /// An element that is there is replaced if `decide` says so, else it stays.
+    pub fn new(nodes: &'m dyn Nodes, rule: &'m Rule, by_name: ByName, decide: Decide<'m>) -> Merge<'m> {
+        Merge { nodes, rule, by_name, decide, leaves: SmallVec::new(), gone_to: 0, brought: 0 }
+    }
+
+    /// Puts items into a tree that is not empty, or takes them out; where two have the same name, the first half of them first.
+    pub fn upsert_in_turn(&mut self, tree: &mut Tree, items: &mut [Item<'_>]) -> Result<(), Fault> {
+        items.sort_unstable_by(|one, two| one.word.cmp(&two.word).then_with(|| one.name.cmp(two.name)));
+        if items.windows(2).any(|pair| pair[0].word == pair[1].word && pair[0].name == pair[1].name) {
+            items.sort_unstable_by_key(|item| item.number);
+            let (first, second) = items.split_at_mut(items.len() / 2);
+            self.upsert_in_turn(tree, first)?;
+            return self.upsert_in_turn(tree, second);
+        }
+        if items.is_empty() { Ok(()) } else { self.upsert(tree, items) }
+    }
+
+    /// Puts items, which are some and sorted, into a tree that is not empty, or takes them out.
+    fn upsert(&mut self, tree: &mut Tree, items: &mut [Item<'_>]) -> Result<(), Fault> {
+        let height = tree::checked_height(tree)?;
+        let mut ways = near::descend_all(self.nodes, tree, items.iter().map(|item| item.word), 0)?;
+        self.leaves.clear();
+        self.leaves.extend(ways.iter().map(|way| way.node));
+        self.leaves.dedup();
+        (self.gone_to, self.brought) = (0, 0);
+        self.bring();
+        let root = Child { node: tree.root, count: tree.count, word: tree::first_word(self.nodes, self.rule, tree)? };
+        let row = self.node(Visit { child: root, level: height, edges: Edges::WHOLE, bound: u64::MAX, private: true }, items, &mut ways)?;
+        let mut row = row.to_vec();
+        // Leaves of a tree without an inner node: there was nobody above them to join what became too empty.
+        for at in (0..if height == 0 { row.len() } else { 0 }).rev() {
+            self.edit().mend(&mut row, at, 0, Edges::WHOLE)?;
+        }
+        *tree = tree::raise(self.nodes, row, height)?;
+        edit::lower(self.nodes, tree)
+    }
+
+    /// Has the next leaves brought near.
+    fn bring(&mut self) {
+        let upto = self.leaves.len().min(self.gone_to + AHEAD);
+        while self.brought < upto {
+            self.nodes.prefetch(self.leaves[self.brought], 0, LEAF_LINES);
+            self.brought += 1;
+        }
+    }
+
+    /// Has the inner node that is gone to next brought near: all of it is going to be copied.
+    fn bring_inner(&self, node: Ref) -> Result<(), Fault> {
+        let bytes = Inner::read(self.nodes, node)?.bytes();
+        self.nodes.prefetch(node, 0, bytes.div_ceil(64));
+        Ok(())
+    }
+
     /// Puts items, which have these ways, in below a node; answers the nodes that take its place.
     fn node(&mut self, visit: Visit, items: &mut [Item<'_>], ways: &mut [Way]) -> Result<Row, Fault> {
         let Visit { child, level, edges, .. } = visit;
         let private = visit.private && self.nodes.is_private(child.node);
         if level == 0 {
+            self.gone_to += 1;
+            self.bring();
             return self.leaf(Visit { private, ..visit }, items);
         }
         let inner = Inner::read(self.nodes, child.node)?;
-        let mut changed: SmallVec<[Changed; 16]> = SmallVec::new();
-        let (mut rest, mut ways) = (items, ways);
+        let mut changes = Changes::default();
+        let (mut rest, mut ways, mut only_patched) = (items, ways, true);
         let mut next = self.child_of(&inner, level, &rest[0], &mut ways[0])?;
         while !rest.is_empty() {
             let (index, mut upto) = (next, 1);
@@ -135,42 +167,40 @@ impl<'m> Merge<'m> {
                 }
                 upto += 1;
             }
+            if level > 1 && upto < rest.len() {
+                self.bring_inner(inner.node(next))?;
+            }
             let (now, later) = rest.split_at_mut(upto);
             let (own_ways, later_ways) = ways.split_at_mut(upto);
             let bound = if index + 1 < inner.len() { inner.word(index + 1) } else { visit.bound };
             let (old, lost) = (inner.child(index), now.iter().any(|item| item.goes));
-            let below = Visit { child: old, level: level - 1, edges: edges.of(index, inner.len()), bound, private };
-            let row = self.node(below, now, own_ways)?;
+            let own = edges.of(index, inner.len());
+            let row = self.node(Visit { child: old, level: level - 1, edges: own, bound, private }, now, own_ways)?;
             // What was edited in place may look as before, and be too empty now.
             if lost || row[..] != [old] {
-                changed.push(Changed { index, row, lost });
+                let thin = lost && row.len() == 1 && !own.left && !own.right && self.edit().is_thin(row[0].node, level - 1)?;
+                only_patched &= row.len() == 1 && !thin;
+                changes.list.push(Changed { index, many: row.len(), lost });
+                changes.row.extend_from_slice(&row);
             }
             (rest, ways) = (later, later_ways);
         }
-        let only_patched = |changed: &Changed| -> Result<bool, Fault> {
-            let own = edges.of(changed.index, inner.len());
-            Ok(changed.row.len() == 1
-                && (!changed.lost || own.left || own.right || !self.edit().is_thin(changed.row[0].node, level - 1)?))
-        };
-        for one in &changed {
-            if !only_patched(one)? {
-                return self.rebuild(child, &inner, level, changed, edges);
-            }
-        }
-        self.patch(child, &inner, &changed, private)
+        if only_patched { self.patch(child, &inner, &changes, private) } else { self.rebuild(child, &inner, level, &changes, edges) }
     }
 
     /// New inner nodes where children have become more, or fewer, or too empty.
-    fn rebuild(&self, node: Child, inner: &Inner<'_>, level: u8, changed: SmallVec<[Changed; 16]>, edges: Edges) -> Result<Row, Fault> {
-        let grows_right = edges.right && matches!(&changed[..], [one] if one.index + 1 == inner.len() && one.row.len() > 1);
+    fn rebuild(&self, node: Child, inner: &Inner<'_>, level: u8, changes: &Changes, edges: Edges) -> Result<Row, Fault> {
+        let grows_right = edges.right && matches!(&changes.list[..], [one] if one.index + 1 == inner.len() && one.many > 1);
         let (mut children, mut lost, mut next) = (Vec::with_capacity(inner.len() + 8), SmallVec::<[usize; 8]>::new(), 0);
-        for one in changed {
+        let mut row = &changes.row[..];
+        for one in &changes.list {
             children.extend((next..one.index).map(|index| inner.child(index)));
             if one.lost {
-                lost.extend(children.len()..children.len() + one.row.len());
+                lost.extend(children.len()..children.len() + one.many);
             }
-            children.extend(one.row);
-            next = one.index + 1;
+            let (own, others) = row.split_at(one.many);
+            children.extend_from_slice(own);
+            (row, next) = (others, one.index + 1);
         }
         children.extend((next..inner.len()).map(|index| inner.child(index)));
         // From the right: what is joined with its left neighbour is looked at again in that one's turn.
@@ -184,7 +214,7 @@ impl<'m> Merge<'m> {
     }
 
     /// What takes nothing in.
-    fn edit(&self) -> Change<'m> {
+    fn edit(&self) -> Change<'_> {
         Change { nodes: self.nodes, rule: self.rule, new: None, append: false, prepend: false, private: true }
     }
 
@@ -204,17 +234,19 @@ impl<'m> Merge<'m> {
         Ok((self.by_name)(&first.bytes(self.nodes)?, item.name) == Ordering::Greater)
     }
 
-    /// The inner node with other children in the places of some.
-    fn patch(&self, node: Child, inner: &Inner<'_>, changed: &[Changed], private: bool) -> Result<Row, Fault> {
-        let Some(first) = changed.first() else { return Ok(smallvec![node]) };
-        let (mut count, mut word) = (node.count, node.word);
-        for Changed { index, row, .. } in changed {
-            count = count.wrapping_sub(inner.count(*index)).wrapping_add(row[0].count);
+    /// The inner node with another child in each of some places.
+    fn patch(&self, node: Child, inner: &Inner<'_>, changes: &Changes, private: bool) -> Result<Row, Fault> {
+        let Some(first) = changes.list.first() else { return Ok(smallvec![node]) };
+        let (list, row, mut count) = (&changes.list[..], &changes.row[..], node.count);
+        for (changed, new) in list.iter().zip(row) {
+            count = count.wrapping_sub(inner.count(changed.index)).wrapping_add(new.count);
         }
-        if first.index == 0 {
-            word = first.row[0].word;
-        }
-        let mut set = |refs: &mut [Ref], data: &mut [u8]| changed.iter().for_each(|one| tree::set_child(refs, data, one.index, one.row[0]));
+        let word = if first.index == 0 { row[0].word } else { node.word };
+        let mut set = |refs: &mut [Ref], data: &mut [u8]| {
+            for (changed, new) in list.iter().zip(row) {
+                tree::set_child(refs, data, changed.index, *new);
+            }
+        };
         if private && self.nodes.edit(node.node, &mut set) {
             return Ok(smallvec![Child { node: node.node, count, word }]);
         }

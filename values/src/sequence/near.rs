@@ -30,7 +30,8 @@ const LEVELS: usize = 8;
 /// How far the search for one element has come.
 pub struct Way {
     word: u64,
-    node: Ref,
+    /// The leaf that it leads to, once it is there.
+    pub node: Ref,
     /// Which child it takes of the inner node of each level, from below.
     path: [u8; LEVELS],
     /// About the words of the node's first element and of what comes behind the node.
@@ -85,35 +86,39 @@ impl Way {
     }
 }
 
-/// The ways of elements with these words down to their leaves, whose heads are on their way here. There must be a leaf.
-fn descend_all(nodes: &dyn Nodes, tree: &Tree, words: impl Iterator<Item = u64>) -> Result<SmallVec<[Way; 128]>, Fault> {
+/// The ways of elements with these words down to their leaves, of each of which the first `lines` are on their way here. There must be a leaf.
+/// Words that are in order share what they find on the levels near the root.
+pub fn descend_all(nodes: &dyn Nodes, tree: &Tree, words: impl Iterator<Item = u64>, lines: usize) -> Result<SmallVec<[Way; 128]>, Fault> {
     let height = tree::checked_height(tree)?;
     let bounds = if height == 0 { (0, u64::MAX) } else { Inner::read(nodes, tree.root)?.bounds() };
     let mut ways: SmallVec<[Way; 128]> =
         words.map(|word| Way { word, node: tree.root, path: [0; LEVELS], words: bounds, tied: false, left: false }).collect();
-    let mut inners: SmallVec<[(Inner<'_>, usize); 128]> = SmallVec::new();
+    let mut inners: SmallVec<[(Inner<'_>, usize); 128]> = SmallVec::with_capacity(ways.len());
     for level in (0..height).rev() {
-        let lines = if level == 0 { HEAD_LINES } else { 1 };
-        // The root is the same for all.
-        if level + 1 == height {
-            let root = Inner::read(nodes, tree.root)?;
-            for way in &mut ways {
-                way.descend(&root, way.guess(root.len()), level);
-                nodes.prefetch(way.node, 0, lines);
-            }
-            continue;
-        }
+        let lines = if level == 0 { lines } else { 1 };
         inners.clear();
+        let mut last = None;
         for way in &ways {
-            let inner = Inner::read(nodes, way.node)?;
+            let inner = match last {
+                Some((node, inner)) if node == way.node => inner,
+                _ => Inner::read(nodes, way.node)?,
+            };
             let guess = way.guess(inner.len());
-            nodes.prefetch(way.node, inner.place_of_word(guess), 1);
-            nodes.prefetch(way.node, inner.place_of_node(guess), 1);
+            // The root is near as a whole, and so is what others go through, too.
+            if level + 1 < height && last.is_none_or(|(node, _)| node != way.node) {
+                nodes.prefetch(way.node, inner.place_of_word(guess), 1);
+                nodes.prefetch(way.node, inner.place_of_node(guess), 1);
+            }
+            last = Some((way.node, inner));
             inners.push((inner, guess));
         }
+        let mut before = Ref::NONE;
         for (way, (inner, guess)) in ways.iter_mut().zip(&inners) {
             way.descend(inner, *guess, level);
-            nodes.prefetch(way.node, 0, lines);
+            if lines > 0 && way.node != before {
+                nodes.prefetch(way.node, 0, lines);
+            }
+            before = way.node;
         }
     }
     Ok(ways)
@@ -141,7 +146,7 @@ pub fn find_all<'a>(
     if tree.count == 0 {
         return Ok(vec![None; words.len()]);
     }
-    let ways = descend_all(nodes, tree, words.iter().copied())?;
+    let ways = descend_all(nodes, tree, words.iter().copied(), HEAD_LINES)?;
     let leaves = leaves(nodes, &ways)?;
     let found = ways.iter().zip(&leaves).enumerate().map(|(number, (way, run))| {
         let mut compare = |bytes: &[u8]| compare(number, bytes);
@@ -158,17 +163,8 @@ pub fn find_all<'a>(
 /// Brings near what is looked at for elements with these words. A hint: what is damaged is found by who looks again.
 pub fn bring(nodes: &dyn Nodes, tree: &Tree, words: impl Iterator<Item = u64>) {
     if tree.count > 0
-        && let Ok(ways) = descend_all(nodes, tree, words)
+        && let Ok(ways) = descend_all(nodes, tree, words, HEAD_LINES)
     {
         let _ = leaves(nodes, &ways);
     }
-}
-
-/// As [`bring`], of whole leaves, which are going to be copied; answers the ways to them.
-pub fn bring_leaves(nodes: &dyn Nodes, tree: &Tree, words: impl Iterator<Item = u64>) -> Result<SmallVec<[Way; 128]>, Fault> {
-    /// Most leaves have so many.
-    const LEAF_LINES: usize = 12;
-    let ways = descend_all(nodes, tree, words)?;
-    ways.iter().for_each(|way| nodes.prefetch(way.node, 0, LEAF_LINES));
-    Ok(ways)
 }

@@ -209,20 +209,17 @@ impl<'a> Run<'a> {
         let count = self.count() - patch.gone + patch.added();
         let (begin, tail) = (self.start(at), self.start(after));
         let end = begin + patch.length();
-        let (head, rest) = target.split_at_mut(HEAD);
-        let (table, mut data) = rest.split_at_mut(count * ENTRY);
-        head.copy_from_slice(&(count as u16).to_le_bytes());
-        let (kept, moved) = table.split_at_mut(at * ENTRY);
-        kept.copy_from_slice(self.table[..at].as_flattened());
-        let moved = if patch.new.is_some() {
-            let (own, moved) = moved.split_at_mut(ENTRY);
-            own.copy_from_slice(&(end as u16 | if patch.long { LONG } else { 0 }).to_le_bytes());
-            moved
-        } else {
-            moved
-        };
-        moved.copy_from_slice(self.table[after..].as_flattened());
-        shift(moved, (end as u16).wrapping_sub(tail as u16));
+        let (table, mut data) = target.split_at_mut(HEAD + count * ENTRY);
+        let (head, table) = table.as_chunks_mut::<ENTRY>().0.split_at_mut(1);
+        head[0] = (count as u16).to_le_bytes();
+        let (kept, moved) = table.split_at_mut(at);
+        kept.copy_from_slice(&self.table[..at]);
+        let (own, moved) = moved.split_at_mut(patch.added());
+        if let [own] = own {
+            *own = (end as u16 | if patch.long { LONG } else { 0 }).to_le_bytes();
+        }
+        moved.copy_from_slice(&self.table[after..]);
+        shift(moved.as_flattened_mut(), (end as u16).wrapping_sub(tail as u16));
         let mut put = |part: &[u8]| {
             let (now, later) = std::mem::take(&mut data).split_at_mut(part.len());
             now.copy_from_slice(part);

@@ -167,6 +167,11 @@ impl<'a> Inner<'a> {
         self.last_upto(word)
     }
 
+    /// Bytes of the node.
+    pub fn bytes(&self) -> usize {
+        self.place_of_word(self.len())
+    }
+
     /// Where the word of a child lies, in bytes from the node's beginning: for [`Nodes::prefetch`].
     pub fn place_of_word(&self, index: usize) -> usize {
         NODE_HEAD + REFS_HEAD + (self.refs.len() * 2 + index) * 8
@@ -194,11 +199,13 @@ impl<'a> Inner<'a> {
 }
 
 /// Puts a child into an inner node.
+#[inline]
 pub fn set_child(refs: &mut [Ref], data: &mut [u8], at: usize, new: Child) {
     let many = refs.len();
+    let words = data.as_chunks_mut().0;
     refs[at] = new.node;
-    data[at * 8..][..8].copy_from_slice(&new.count.to_le_bytes());
-    data[(many + at) * 8..][..8].copy_from_slice(&new.word.to_le_bytes());
+    words[at] = new.count.to_le_bytes();
+    words[many + at] = new.word.to_le_bytes();
 }
 
 /// What references cost a leaf, in bytes.
@@ -271,14 +278,14 @@ pub fn word_of(nodes: &dyn Nodes, rule: &Rule, run: &Run<'_>, index: usize) -> R
 
 /// Makes an inner node.
 pub fn make_inner(nodes: &dyn Nodes, children: &[Child]) -> Result<Child, Fault> {
-    let (mut refs, mut data) = ([Ref::NONE; FANOUT], [0; FANOUT * 16]);
+    let (mut refs, mut words) = ([Ref::NONE; FANOUT], [[0; 8]; FANOUT * 2]);
     let many = children.len();
     for (index, child) in children.iter().enumerate() {
         refs[index] = child.node;
-        data[index * 8..][..8].copy_from_slice(&child.count.to_le_bytes());
-        data[(many + index) * 8..][..8].copy_from_slice(&child.word.to_le_bytes());
+        words[index] = child.count.to_le_bytes();
+        words[many + index] = child.word.to_le_bytes();
     }
-    let node = nodes.make(&refs[..many], &[&data[..many * 16]])?;
+    let node = nodes.make(&refs[..many], &[words[..many * 2].as_flattened()])?;
     let count = children.iter().fold(0, |sum, child| child.count.wrapping_add(sum));
     Ok(Child { node, count, word: children[0].word })
 }

@@ -1,0 +1,95 @@
+//! Which nodes a transaction has made: they may be edited in place.
+//!
+//! Every node that is made is put in, and most are never asked for, so putting in is what must be cheap: a word in a table that is half empty, and its
+//! place in a list, by which the table is emptied however large an earlier transaction has left it.
+
+use polder_base::Ref;
+
+/// Places of the smallest table.
+const PLACES_MIN: usize = 64;
+
+/// See the module.
+#[derive(Default)]
+pub struct Made {
+    /// References, each at the first free place from its own on; 0 in the others. A power of two, or none.
+    places: Vec<u64>,
+    taken: Vec<u32>,
+}
+
+impl Made {
+    /// The place where a reference is looked for first. Nobody can choose places in memory so that they collide.
+    #[inline]
+    fn home(&self, node: Ref) -> usize {
+        let spread = node.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (spread >> 32) as usize & (self.places.len() - 1)
+    }
+
+    /// The place where a reference is, or the free one where it would be.
+    #[inline]
+    fn place(&self, node: Ref) -> usize {
+        let mut at = self.home(node);
+        while self.places[at] != 0 && self.places[at] != node.0 {
+            at = (at + 1) & (self.places.len() - 1);
+        }
+        at
+    }
+
+    /// Puts a node in.
+    #[inline]
+    pub fn insert(&mut self, node: Ref) {
+        if self.taken.len() * 2 >= self.places.len() {
+            self.grow();
+        }
+        let at = self.place(node);
+        if self.places[at] == 0 {
+            self.places[at] = node.0;
+            self.taken.push(at as u32);
+        }
+    }
+
+    /// Whether a node has been put in.
+    #[inline]
+    pub fn contains(&self, node: Ref) -> bool {
+        !self.taken.is_empty() && !node.is_none() && self.places[self.place(node)] == node.0
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let size = (self.places.len() * 2).max(PLACES_MIN);
+        let old = std::mem::replace(&mut self.places, vec![0; size]);
+        for at in std::mem::take(&mut self.taken) {
+            self.insert(Ref(old[at as usize]));
+        }
+    }
+
+    /// Takes all out.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.taken.drain(..).for_each(|at| self.places[at as usize] = 0);
+    }
+
+    /// For how many nodes there is room.
+    pub fn capacity(&self) -> usize {
+        self.places.len() / 2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_put_in_is_found_until_it_is_cleared() {
+        let mut made = Made::default();
+        for round in 1..4u64 {
+            let nodes = || (0..1000 * round).map(|number| Ref(8 + number * 3 * round));
+            assert!(nodes().all(|node| !made.contains(node)) && !made.contains(Ref::NONE));
+            nodes().chain(nodes()).for_each(|node| made.insert(node));
+            assert!(nodes().all(|node| made.contains(node)) && !made.contains(Ref::NONE) && !made.contains(Ref(7)));
+            assert_eq!(made.taken.len() as u64, 1000 * round);
+            assert!(made.capacity() as u64 >= 1000 * round);
+            made.clear();
+            assert!(made.places.iter().all(|place| *place == 0));
+        }
+    }
+}
