@@ -193,14 +193,15 @@ impl<'a> Sequence<'a> {
     /// # Errors
     /// [`Fault::Damaged`] when the nodes are not what they should be.
     pub fn at(&self, nodes: &'a dyn Nodes, rank: u64) -> Result<Option<Element<'a>>, Fault> {
-        if rank >= self.count()? {
-            return Ok(None);
-        }
-        let (run, index) = match self {
-            Sequence::Packed(bytes) => (Run::read(bytes, &[])?, rank as usize),
-            Sequence::Tree(tree) => tree::leaf_at(nodes, tree, rank)?,
-        };
-        run.at(index).map(Some)
+        self.by_rank(nodes)?.at(rank)
+    }
+
+    /// The same for several ranks, one after the other.
+    ///
+    /// # Errors
+    /// As [`Sequence::count`].
+    pub fn by_rank(&self, nodes: &'a dyn Nodes) -> Result<ByRank<'a>, Fault> {
+        Ok(ByRank { nodes, sequence: *self, count: self.count()?, leaf: None })
     }
 
     /// The elements from `rank` upwards.
@@ -275,6 +276,39 @@ impl<'a> Sequence<'a> {
                 each.map(|(number, word)| self.find(nodes, rule, *word, &mut |bytes| compare(number, bytes))).collect()
             }
         }
+    }
+}
+
+/// Elements of a sequence, looked at by their ranks: for one beside the last one there is no way down a tree.
+pub struct ByRank<'a> {
+    nodes: &'a dyn Nodes,
+    sequence: Sequence<'a>,
+    count: u64,
+    /// Where the last one lay, and the rank of the first one there.
+    leaf: Option<(Run<'a>, u64)>,
+}
+
+impl<'a> ByRank<'a> {
+    /// See [`Sequence::at`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn at(&mut self, rank: u64) -> Result<Option<Element<'a>>, Fault> {
+        if let Some((run, first)) = &self.leaf
+            && let Some(index) = rank.checked_sub(*first)
+            && index < run.count() as u64
+        {
+            return run.at(index as usize).map(Some);
+        }
+        if rank >= self.count {
+            return Ok(None);
+        }
+        let (run, index) = match &self.sequence {
+            Sequence::Packed(bytes) => (Run::read(bytes, &[])?, rank as usize),
+            Sequence::Tree(tree) => tree::leaf_at(self.nodes, tree, rank)?,
+        };
+        self.leaf = Some((run, rank - index as u64));
+        run.at(index).map(Some)
     }
 }
 

@@ -200,8 +200,9 @@ impl Pair<'_> {
         let back: Vec<_> = sequence.iter_back(memory, from as u64).map(read).collect();
         let expected: Vec<_> = self.model.get(..=from).map(|before| before.iter().rev().cloned().collect()).unwrap_or_default();
         assert_eq!(back, expected);
-        for rank in [0, from, self.model.len().saturating_sub(1)] {
-            let element = sequence.at(memory, rank as u64).expect("a sound tree").map(|element| read(Ok(element)));
+        let mut by_rank = sequence.by_rank(memory).expect("a sound tree");
+        for rank in [0, from, from + 1, from.saturating_sub(1), self.model.len().saturating_sub(1), from + 20, self.model.len()] {
+            let element = by_rank.at(rank as u64).expect("a sound tree").map(|element| read(Ok(element)));
             assert_eq!(element.as_ref(), self.model.get(rank));
         }
         assert!(sequence.at(memory, self.model.len() as u64).expect("a sound tree").is_none());

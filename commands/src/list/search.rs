@@ -2,6 +2,7 @@
 use polder_base::number;
 use polder_table::Stop;
 use polder_values::list;
+use polder_values::sequence::ByRank;
 
 use super::{Held, find, positive, range, reversible};
 use crate::call::{Call, Outcome, SYNTAX, integer, is};
@@ -19,23 +20,21 @@ pub(super) fn lindex(call: &mut Call<'_>) -> Outcome {
         return Ok(());
     };
     let rank = held.rank(integer(call.args[2])?);
-    reply_at(call, &held, rank)
+    let mut elements = held.elements.by_rank(call.txn)?;
+    reply_at(call, &mut elements, rank)
 }
 
 /// For as many calls as name an index.
 pub(super) fn lindex_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> {
     let Some(held) = find(call, call.args[1])? else { return Ok(0) };
+    let mut elements = held.elements.by_rank(call.txn)?;
     let indices = calls.iter().map_while(|args| number::integer(args[2]));
-    indices.map(|index| reply_at(call, &held, held.rank(index))).try_fold(0, |done, outcome| outcome.map(|()| done + 1))
+    indices.map(|index| reply_at(call, &mut elements, held.rank(index))).try_fold(0, |done, outcome| outcome.map(|()| done + 1))
 }
 
 /// Replies with the element of a rank, or with null where there is none.
-fn reply_at(call: &mut Call<'_>, held: &Held<'_>, rank: Option<u64>) -> Outcome {
-    let element = match rank {
-        Some(rank) => held.elements.at(call.txn, rank)?,
-        None => None,
-    };
-    match element {
+fn reply_at(call: &mut Call<'_>, elements: &mut ByRank<'_>, rank: Option<u64>) -> Outcome {
+    match rank.map(|rank| elements.at(rank)).transpose()?.flatten() {
         Some(element) => reply_element(call.reply, call.txn, &element)?,
         None => call.reply.null(),
     }
