@@ -153,7 +153,8 @@ fn run_shortest(
     let (recorder, settings) = (host.recorder(), host.settings());
     let passed = recorder.pass(settings, command);
     let (watch, mark) = ((!passed).then(|| recorder.begin(settings, command)), if passed { 0 } else { reply.mark() });
-    if !quick(&Short { table, sight, args, now_ms: session.clock_ms(), settings }, reply) {
+    let now_ms = session.clock_ms();
+    if !quick(&Short { table, sight, args, now_ms, settings }, reply) {
         if passed {
             recorder.take_back(command);
         }
@@ -162,7 +163,7 @@ fn run_shortest(
     if let Some(watch) = watch {
         note(host, session, command, args, watch, false, reply.bytes_since(mark));
     }
-    session.last = Some(command);
+    (session.last, session.clocked_ms) = (Some(command), now_ms);
     session.calls += 1;
     true
 }

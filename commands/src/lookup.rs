@@ -2,6 +2,8 @@
 //!
 //! Names are compared with their letters folded to upper case. Two rows of one name do not compile: the second would land
 //! on the first while the table is made.
+use polder_base::bytes;
+
 use crate::command::Command;
 use crate::{FAMILIES, Family};
 
@@ -146,7 +148,7 @@ const fn slot_of(word: u64) -> usize {
 #[inline]
 fn folded(name: &[u8]) -> u64 {
     const LOW: u64 = 0x0101_0101_0101_0101;
-    let word = name.iter().rev().fold(0u64, |word, byte| word << 8 | *byte as u64);
+    let word = bytes::word(name);
     let rest = word & (LOW * 0x7f);
     // The high bits of the bytes from 'a' on, without those past 'z' and those that are not ASCII.
     let lower = (rest + LOW * (0x80 - b'a' as u64)) & !(rest + LOW * (0x7f - b'z' as u64)) & !word & (LOW * 0x80);

@@ -160,6 +160,8 @@ pub struct Session {
     /// Questions to other processes ([`polder_hub::ask`]) that its transactions have had answered.
     pub questions: usize,
     pub last: Option<&'static Command>,
+    /// When its last call was made, where that has looked at the clock: for who wants to know right behind it, and takes it.
+    pub clocked_ms: u64,
     pub calls: u64,
     /// Of the script that runs, or ran last.
     pub script: Memo,
@@ -204,6 +206,7 @@ impl Default for Session {
             parks: false,
             questions: 0,
             last: None,
+            clocked_ms: 0,
             calls: 0,
             script: Memo::default(),
             counted: Counted::default(),

@@ -53,7 +53,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use polder_base::time::now_ms;
+use polder_base::time::{coarse_ms, now_ms};
 use polder_base::{Fault, Protocol, Reply};
 use polder_commands::command::{ADMIN, Run};
 use polder_commands::settings::{Id, id};
@@ -190,8 +190,14 @@ impl Caller {
         if self.session.waiting.is_some() {
             return Err(Error::Waiting);
         }
-        let args: smallvec::SmallVec<[&[u8]; 8]> = args.iter().map(AsRef::as_ref).collect();
-        if self.execute(&args, reply) { Ok(()) } else { Err(Error::Busy) }
+        let done = match args {
+            // The most common ones, which need not be counted out one by one.
+            [name, key] => self.execute(&[name.as_ref(), key.as_ref()], reply),
+            [name, key, one] => self.execute(&[name.as_ref(), key.as_ref(), one.as_ref()], reply),
+            [name, key, one, two] => self.execute(&[name.as_ref(), key.as_ref(), one.as_ref(), two.as_ref()], reply),
+            _ => self.execute(&args.iter().map(AsRef::as_ref).collect::<smallvec::SmallVec<[&[u8]; 32]>>(), reply),
+        };
+        if done { Ok(()) } else { Err(Error::Busy) }
     }
 
     /// Has calls answer [`Error::Busy`] in place of waiting for a lock that somebody holds, or for the end of a CLIENT PAUSE: nothing has happened then.
@@ -578,7 +584,12 @@ impl Caller {
         if self.session.last.is_some_and(|command| command.has(ADMIN)) {
             self.memory.look_at_writes();
         }
-        self.card.beat(self.session.last, self.memory.tend());
+        let now_ms = match std::mem::take(&mut self.session.clocked_ms) {
+            0 => coarse_ms(),
+            now_ms => now_ms,
+        };
+        self.memory.tend_at(now_ms);
+        self.card.beat(self.session.last, now_ms);
     }
 
     /// Whether it has been ended, so that nothing more is run.

@@ -201,6 +201,7 @@ impl Memory {
     }
 
     /// The process around the callers of this memory, where that is no server.
+    #[inline]
     pub fn host(&self) -> &Bare {
         let generation = fork::generation();
         let mut place = &self.hosts;
@@ -224,9 +225,14 @@ impl Memory {
         &self.callers
     }
 
-    /// Does a little of what is due in the memory where no server does it; answers the time.
-    fn tend(&self) -> u64 {
-        let now_ms = coarse_ms();
+    /// Does a little of what is due in the memory where no server does it.
+    fn tend(&self) {
+        self.tend_at(coarse_ms());
+    }
+
+    /// The same, at a time that has been looked at.
+    #[inline]
+    fn tend_at(&self, now_ms: u64) {
         let due_ms = self.chores_due_ms.load(Ordering::Relaxed);
         if now_ms >= due_ms
             && self.chores_due_ms.compare_exchange(due_ms, now_ms + CHORES_MS_MAX, Ordering::AcqRel, Ordering::Relaxed).is_ok()
@@ -234,7 +240,6 @@ impl Memory {
             let pause_ms = self.do_chores(now_ms);
             self.chores_due_ms.store(now_ms + pause_ms, Ordering::Release);
         }
-        now_ms
     }
 
     #[cold]

@@ -65,6 +65,7 @@ static SMALL: [u8; 513] = small_classes();
 ///
 /// # Panics
 /// When `bytes` exceeds [`NODE_MAX`]: callers split values before they come here.
+#[inline]
 pub fn class_of(bytes: usize) -> usize {
     if bytes <= 4096 {
         return SMALL[bytes.div_ceil(8)] as usize;

@@ -111,11 +111,17 @@ impl Seat {
     #[inline]
     pub fn note(&self, tag: Tag, offset: u64, value: u64) -> Result<(), Fault> {
         let len = self.ready_item()?;
+        self.write_item(len, tag, offset, value);
+        Ok(())
+    }
+
+    /// Writes the next item, `len`, for which there is a place.
+    #[inline(always)]
+    pub(crate) fn write_item(&self, len: u64, tag: Tag, offset: u64, value: u64) {
         let item = self.item_at(len);
         self.segment.store(item, tag.stored(offset));
         self.segment.store(item + 8, value);
         self.set(at::JOURNAL_LEN, len + 1);
-        Ok(())
     }
 
     /// Makes sure that there is a place for the next item; answers its index.

@@ -50,9 +50,9 @@ impl Seat {
     pub fn make(&self, kind: NodeKind, length: usize) -> Result<Ref, Fault> {
         let class = class_of(length + HEADER_BYTES as usize);
         // First, since a new block of the journal comes out of a cache, too, perhaps this one.
-        self.ready_item()?;
+        let item = self.ready_item()?;
         let node = self.top(class)?;
-        self.note(Tag::New, node, class as u64)?;
+        self.write_item(item, Tag::New, node, class as u64);
         self.pop(class);
         self.prefetch_top(class, length);
         let epoch = self.segment.observe(header::EPOCH);
@@ -89,6 +89,7 @@ impl Seat {
     }
 
     /// Puts a node into the cache, which is emptied by half into the slabs first if it is full.
+    #[inline]
     pub(crate) fn push(&self, class: usize, node: u64) {
         if self.get(cache_count(class)) >= self.cache_most(class) {
             self.flush(class);
@@ -99,6 +100,7 @@ impl Seat {
     }
 
     /// How many nodes of `class` the seat keeps at hand: few in a small segment, since each may keep a slab from other sizes.
+    #[inline]
     fn cache_most(&self, class: usize) -> u64 {
         self.cache_share.min(cache_slots(class) as u64)
     }
@@ -526,11 +528,13 @@ impl Seat {
 }
 
 /// The seat's word that counts the cached nodes of `class`.
+#[inline(always)]
 pub(crate) const fn cache_count(class: usize) -> u64 {
     at::CACHE_COUNTS + class as u64 * 8
 }
 
 /// The seat's word that holds the cached node number `slot` of `class`.
+#[inline(always)]
 pub(crate) const fn cache_slot(class: usize, slot: u64) -> u64 {
     at::CACHE + (CACHE_STARTS[class] as u64 + slot) * 8
 }

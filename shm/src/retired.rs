@@ -190,7 +190,14 @@ impl Seat {
     }
 
     /// Makes sure that `count` more entries can be written.
+    #[inline]
     pub(crate) fn reserve_retired(&self, count: u64) -> Result<(), Fault> {
+        // Mostly there is room for them in the block of the last one.
+        let last = (self.get(at::RETIRED_TAIL) + count).wrapping_sub(1);
+        if last.wrapping_sub(self.near_entries.get().first) < ENTRIES { Ok(()) } else { self.reserve_retired_blocks(count) }
+    }
+
+    fn reserve_retired_blocks(&self, count: u64) -> Result<(), Fault> {
         // What goes now needs no more memory; in the midst of going it asks for room itself.
         let mut may_reclaim = self.get(at::RECLAIMING) == 0;
         loop {

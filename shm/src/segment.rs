@@ -219,6 +219,7 @@ impl Segment {
     }
 
     /// The class of the node that begins exactly at `offset`, if one can.
+    #[inline]
     pub(crate) fn node_class(&self, offset: u64) -> Option<usize> {
         let (slab, class) = self.class_at(offset)?;
         begins_at(class, offset - self.slab_at(slab)).then_some(class)
@@ -411,6 +412,7 @@ pub(crate) const fn slab_free(state: u64) -> u64 {
 }
 
 /// Bytes of a node of `class`.
+#[inline(always)]
 pub(crate) fn class_bytes(class: usize) -> u64 {
     SIZES[class] as u64
 }

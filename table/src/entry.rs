@@ -14,6 +14,7 @@
 //! one it read: versions are never used twice.
 
 use polder_base::Ref;
+use polder_base::bytes::{self, short_word};
 
 /// Bytes of a unit.
 pub const UNIT_BYTES: usize = 16;
@@ -189,7 +190,7 @@ pub fn fill_inline(image: &mut Image, first: u64, fields: &Inline<'_>) {
 #[inline(always)]
 fn append(words: &mut [u64; WORDS_MAX], at: &mut usize, bytes: &[u8]) {
     for chunk in bytes.chunks(8) {
-        let (word, number, shift) = (key_word(chunk), *at / 8, *at % 8 * 8);
+        let (word, number, shift) = (bytes::word(chunk), *at / 8, *at % 8 * 8);
         words[number] |= word << shift;
         if shift / 8 + chunk.len() > 8 {
             words[number + 1] |= word >> (64 - shift);
@@ -240,28 +241,6 @@ pub fn inline_key_is(word: impl Fn(usize) -> u64, second: u64, key: &[u8]) -> bo
     let (chunks, rest) = key.as_chunks::<8>();
     chunks.iter().all(|chunk| next() == u64::from_le_bytes(*chunk))
         && (rest.is_empty() || (next() ^ short_word(rest)) & (u64::MAX >> (64 - rest.len() * 8)) == 0)
-}
-
-/// Up to eight bytes as a word.
-#[inline(always)]
-fn key_word(chunk: &[u8]) -> u64 {
-    match chunk.first_chunk::<8>() {
-        Some(bytes) => u64::from_le_bytes(*bytes),
-        None => short_word(chunk),
-    }
-}
-
-/// Fewer than eight bytes as a word: two loads that overlap, instead of a loop.
-#[inline(always)]
-pub fn short_word(bytes: &[u8]) -> u64 {
-    match (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
-        (Some(low), Some(high)) => u32::from_le_bytes(*low) as u64 | (u32::from_le_bytes(*high) as u64) << ((bytes.len() - 4) * 8),
-        _ if bytes.is_empty() => 0,
-        _ => {
-            let (middle, last) = (bytes.len() / 2, bytes.len() - 1);
-            bytes[0] as u64 | (bytes[middle] as u64) << (middle * 8) | (bytes[last] as u64) << (last * 8)
-        }
-    }
 }
 
 /// Bytes before the key of an inline entry: as it is, with [`EXPIRY`], with [`FLAGS`], with both.

@@ -15,9 +15,8 @@
 //! looked at. The secret is drawn with the segment and never leaves it: who does not know it cannot choose keys that collide. Each length has
 //! a secret of its own, or keys of different length whose words overlap alike would be related.
 
+use polder_base::bytes::short_word;
 use xxhash_rust::xxh3::xxh3_128_with_secret;
-
-use crate::entry::short_word;
 
 /// A key's hash, taken apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -17,9 +17,11 @@
 //!
 //! Whatever is not the plain case answers that nothing has happened.
 
+use polder_shm::brief::Brief;
 use polder_shm::layout::{interest, seat as at};
 use polder_shm::{Lens, Seat, Segment, coarse_seconds, lock, offset_of};
 use polder_values::Kind;
+use smallvec::SmallVec;
 
 use crate::api::{Counter, Db};
 use crate::bucket::{self, PIECE_BUCKETS};
@@ -29,6 +31,7 @@ use crate::entry::{self, INLINE_HEAD, INLINE_MAX, UNIT_BYTES};
 use crate::hash::Hash;
 use crate::quick::Stint;
 use crate::raw;
+use crate::several::SEVERAL_MAX;
 use crate::sight::Sight;
 use crate::table::Table;
 
@@ -168,7 +171,7 @@ impl Foreseen {
 const NOWHERE: Bucket = Bucket { line: 0, units: 0 };
 
 /// What sends the plain ways elsewhere, in a bucket's word.
-const BUSY: u64 = lock::OWNER | lock::STARVING | lock::DEAD;
+pub(crate) const BUSY: u64 = lock::OWNER | lock::STARVING | lock::DEAD;
 
 /// The length of the value, if this is the second word of a plain string's entry with a key of this length; one that fits.
 #[inline(always)]
@@ -309,6 +312,56 @@ fn may_lock(seat: &Seat) -> bool {
     !is_watched(seat.segment()) && seat.covers_now()
 }
 
+/// The same for several keys, each of which lies at home: see `several.rs`.
+pub(crate) fn write_all(seat: &Seat, db: Db, pairs: &[[&[u8]; 2]]) -> Option<()> {
+    let segment = &**seat.segment();
+    let lens = segment.lens();
+    let root = lens.observe(map_at(db) + 8);
+    let mut hashes = SmallVec::<[Hash; SEVERAL_MAX]>::new();
+    for [key, _] in pairs {
+        let hash = crate::hash::hash(key, segment.secret());
+        // All at once, before the first is looked into.
+        if let Some(near) = directory::nearly_home(lens, root, hash.position) {
+            lens.prefetch_to_write(Bucket::of(near.piece, near.number).line);
+        }
+        hashes.push(hash);
+    }
+    let mut all = SmallVec::<[Seen; SEVERAL_MAX]>::new();
+    for ([key, value], hash) in pairs.iter().zip(hashes) {
+        all.push(Seen::find::<true>(lens, db, hash, key).ok().filter(|seen| seen.takes(key, value))?);
+    }
+    if !may_lock(seat) {
+        return None;
+    }
+    // The lines that are locked, by the journal's item of the same number, and which of them is each key's.
+    let (mut lines, mut locks) = (SmallVec::<[(u64, u64); SEVERAL_MAX]>::new(), SmallVec::<[u64; SEVERAL_MAX]>::new());
+    for (number, seen) in all.iter().enumerate() {
+        let locked = (seen.line, seen.word);
+        let lock = lines.iter().position(|(line, _)| *line == seen.line).unwrap_or(lines.len());
+        match lines.get(lock) {
+            None if seat.lock_as_seen(lock as u64, seen.line, seen.word) => lines.push(locked),
+            // A key that comes twice changes its length with the first value.
+            Some(line) if *line == locked && all[..number].iter().all(|other| other.at != seen.at) => {}
+            Some(_) => return None,
+            None => {
+                seat.forget_collision();
+                return None;
+            }
+        }
+        locks.push(lock as u64);
+    }
+    // Who watches: under the locks, see `Table::interest`.
+    if is_watched(segment) || !all.iter().all(|seen| seen.is_current(lens, db)) {
+        return None;
+    }
+    let (mut notes, clock) = (seat.brief(), coarse_seconds() as u32 & 0xff_ffff);
+    for ((seen, lock), [key, value]) in all.iter().zip(locks).zip(pairs) {
+        note_value(&mut notes, seat, (seen, lock), entry::first_word(seat.next_version(), clock), key, value);
+    }
+    notes.commit();
+    Some(())
+}
+
 /// Writes another value into an entry whose bucket was locked by the journal's item `lock`.
 #[inline(always)]
 fn replace(seat: &Seat, db: Db, seen: &Seen, lock: u64, key: &[u8], value: &[u8]) -> Option<()> {
@@ -318,8 +371,19 @@ fn replace(seat: &Seat, db: Db, seen: &Seen, lock: u64, key: &[u8], value: &[u8]
         return None;
     }
     let mut notes = seat.brief();
+    let first = entry::first_word(seat.next_version(), coarse_seconds() as u32 & 0xff_ffff);
+    note_value(&mut notes, seat, (seen, lock), first, key, value);
+    notes.commit();
+    seat.add(at::COUNTERS + 8 * Counter::Changes as u64, 1);
+    Some(())
+}
+
+/// Notes the words of an entry with another value.
+#[inline(always)]
+fn note_value(notes: &mut Brief<'_>, seat: &Seat, (seen, lock): (&Seen, u64), first: u64, key: &[u8], value: &[u8]) {
+    let segment = &**seat.segment();
     notes.cover(lock, seen.line);
-    notes.word(seen.at, entry::first_word(seat.next_version(), coarse_seconds() as u32 & 0xff_ffff));
+    notes.word(seen.at, first);
     let second = seen.second & !(0xff << 16) | (value.len() as u64) << 16;
     if second != seen.second {
         notes.word(seen.at + 8, second);
@@ -329,7 +393,4 @@ fn replace(seat: &Seat, db: Db, seen: &Seen, lock: u64, key: &[u8], value: &[u8]
     let value_at = INLINE_HEAD + key.len();
     let words = (value_at + value.len()).div_ceil(UNIT_BYTES) * 2;
     entry::value_words(value, value_at, old, words, |number, word| notes.word(seen.at + number as u64 * 8, word));
-    notes.commit();
-    seat.add(at::COUNTERS + 8 * Counter::Changes as u64, 1);
-    Some(())
 }

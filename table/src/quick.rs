@@ -46,8 +46,7 @@ pub(crate) enum Glance {
 /// Looks for `key` in a bucket.
 #[inline(always)]
 pub(crate) fn glance(live: &Live<'_>, hash: &Hash, key: &[u8]) -> Glance {
-    let tags = live.tag_words();
-    let mut candidates = bucket::matches(&tags, hash.tag);
+    let mut candidates = raw::units_tagged(live.segment.lens(), live.bucket.line, hash.tag);
     while candidates != 0 {
         let unit = candidates.trailing_zeros() as usize;
         candidates &= candidates - 1;
@@ -60,7 +59,7 @@ pub(crate) fn glance(live: &Live<'_>, hash: &Hash, key: &[u8]) -> Glance {
             return Glance::Here(unit);
         }
     }
-    let (next, stash) = bucket::displaced(tags[6]);
+    let (next, stash) = bucket::displaced(live.word(7));
     Glance::Miss(next, stash)
 }
 
@@ -313,7 +312,7 @@ impl Edit<'_> {
             return None;
         }
         let home = Live { segment, bucket: sight.bucket };
-        let nearly = bucket::matches(&home.tag_words(), sight.hash.tag).trailing_zeros() as u64 * UNIT_BYTES as u64;
+        let nearly = raw::units_tagged(segment.lens(), sight.bucket.line, sight.hash.tag).trailing_zeros() as u64 * UNIT_BYTES as u64;
         segment.prefetch_to_write(sight.bucket.units + nearly);
         let spot = match glance(&home, &sight.hash, self.key) {
             Glance::Here(unit) => Some(Spot { bucket: sight.bucket, lock_item: 0, unit }),

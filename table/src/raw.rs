@@ -8,8 +8,10 @@ use std::mem::MaybeUninit;
 use crate::bucket::{LINE_WORDS, UNITS};
 use crate::directory::Bucket;
 use crate::entry::{self, UNIT_BYTES};
+use polder_base::bytes::short_word;
 use polder_base::{Fault, Ref};
 use polder_shm::node::{HEADER_BYTES, NodeHeader, NodeKind};
+use polder_shm::segment::ANY_NODE;
 use polder_shm::{Lens, Segment, offset_of};
 
 const DAMAGED: Fault = Fault::Damaged { what: "a node" };
@@ -18,6 +20,21 @@ const DAMAGED: Fault = Fault::Damaged { what: "a node" };
 /// slab's own words would be one more cache line for each node that is read.
 #[inline]
 pub fn header(segment: &Segment, node: Ref) -> Result<(NodeHeader, NodeKind), Fault> {
+    // Mostly it is short enough that one comparison says of all of it that it lies there.
+    if let Some(offset) = segment.lens().node(node) {
+        let header = NodeHeader(segment.load(offset));
+        if let Some(kind) = header.kind()
+            && header.length() as u64 <= ANY_NODE - HEADER_BYTES
+        {
+            return Ok((header, kind));
+        }
+    }
+    far_header(segment, node)
+}
+
+/// The same of a long one, or one that may lie at the segment's very end.
+#[inline(never)]
+fn far_header(segment: &Segment, node: Ref) -> Result<(NodeHeader, NodeKind), Fault> {
     let offset = offset_of(node);
     if !segment.has_node(offset, HEADER_BYTES) {
         return Err(DAMAGED);
@@ -95,7 +112,8 @@ pub fn fill_words(segment: &Segment, node: Ref, at: u64, words: [u64; 2]) {
 }
 
 /// Lets `fill` write the data of a node without references that this transaction has just made for so many bytes.
-pub fn fill_by(segment: &Segment, node: Ref, length: usize, fill: &mut dyn FnMut(&mut [u8])) {
+#[inline]
+pub fn fill_by(segment: &Segment, node: Ref, length: usize, fill: impl FnOnce(&mut [u8])) {
     let address = segment.address(offset_of(node) + HEADER_BYTES);
     // SAFETY: S2, the node is unpublished and ours, nobody has a slice of it, and it was made for `length` bytes.
     fill(unsafe { std::slice::from_raw_parts_mut(address, length) });
@@ -242,7 +260,7 @@ fn eight_portable(lens: Lens<'_>, at: u64) -> u64 {
 pub fn bytes_are<const BEHIND: usize>(lens: Lens<'_>, at: u64, bytes: &[u8]) -> bool {
     let (Some(first), Some(last)) = (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) else {
         let mask = !(u64::MAX << (bytes.len() * 8));
-        return (eight::<BEHIND>(lens, at) ^ entry::short_word(bytes)) & mask == 0;
+        return (eight::<BEHIND>(lens, at) ^ short_word(bytes)) & mask == 0;
     };
     let mut differ = eight::<BEHIND>(lens, at) ^ u64::from_le_bytes(*first);
     differ |= eight::<BEHIND>(lens, at + bytes.len() as u64 - 8) ^ u64::from_le_bytes(*last);

@@ -1,5 +1,7 @@
 //! The short way of several keys that get short strings, all at once: each is as in `quick.rs`, and one commit makes them all true.
 //!
+//! First of all it is tried whether there is nothing to it (`plain.rs`).
+//!
 //! ```text
 //!  where each key belongs -> pin, slots -> each home locked, by try -> each entry, and where it goes -> the words of all -> commit (`shm::brief`)
 //!                                          so are the other buckets in which an entry lies, or is to lie
@@ -13,7 +15,7 @@ use polder_shm::{Locked, Seat};
 use polder_values::Kind;
 use smallvec::SmallVec;
 
-use crate::api::Counter;
+use crate::api::{Counter, Db};
 use crate::bucket::{self, Words};
 use crate::change::interest_of;
 use crate::clock;
@@ -21,13 +23,15 @@ use crate::directory::{self, Bucket};
 use crate::entry::{self, Image, Inline, UNIT_BYTES};
 use crate::hash::FREE;
 use crate::lookup::Live;
+use crate::plain;
 use crate::quick::{Glance, Stint, glance, has_room};
+use crate::raw;
 use crate::sight::Sight;
 use crate::small::{fits, note_turn};
 use crate::table::Table;
 
 /// So many keys at most: their words fit into a brief journal, unless buckets are rearranged.
-const SEVERAL_MAX: usize = 20;
+pub(crate) const SEVERAL_MAX: usize = 20;
 
 /// A bucket that is locked, by the journal's item of the same number.
 struct Held {
@@ -55,6 +59,9 @@ impl Table {
         if pairs.len() > SEVERAL_MAX || self.counts_frequency() {
             return false;
         }
+        if self.write_all_plainly(first.db(), pairs) {
+            return true;
+        }
         let segment = &**self.segment();
         let mut sights: SmallVec<[Sight; SEVERAL_MAX]> = SmallVec::new();
         for (number, [key, _]) in pairs.iter().enumerate() {
@@ -64,8 +71,8 @@ impl Table {
         }
         // All at once, before the first lock, behind which nothing is brought near.
         for sight in &sights {
-            let tags = Live { segment, bucket: sight.bucket }.tag_words();
-            let nearly = bucket::matches(&tags, sight.hash.tag).trailing_zeros() as u64 * UNIT_BYTES as u64;
+            let found = raw::units_tagged(segment.lens(), sight.bucket.line, sight.hash.tag);
+            let nearly = found.trailing_zeros() as u64 * UNIT_BYTES as u64;
             segment.prefetch_to_write(sight.bucket.units + nearly);
         }
         let done = self.segment().with_seat(|seat| {
@@ -74,6 +81,23 @@ impl Table {
         });
         matches!(done, Ok(Some(())))
     }
+
+    /// The same where each key has a plain string at home that takes as many units: mostly, where keys are written again and again.
+    fn write_all_plainly(&self, db: Db, pairs: &[[&[u8]; 2]]) -> bool {
+        let done = self.segment().with_seat(|seat| {
+            let stint = Stint::begin(seat)?;
+            plain::write_all(stint.seat, db, pairs)?;
+            count(stint.seat, pairs);
+            Some(())
+        });
+        matches!(done, Ok(Some(())))
+    }
+}
+
+/// Counts the call and what it has changed.
+fn count(seat: &Seat, pairs: &[[&[u8]; 2]]) {
+    seat.add(at::COUNTERS + 8 * Counter::Calls as u64, 1);
+    seat.add(at::COUNTERS + 8 * Counter::Changes as u64, pairs.len() as u64);
 }
 
 /// A change of several keys, with the seat pinned.
@@ -125,8 +149,7 @@ impl Several<'_> {
             notes.word(segment.seat_at(seat.index()) + tally, seat.get(tally).wrapping_add(added));
         }
         notes.commit();
-        seat.add(at::COUNTERS + 8 * Counter::Calls as u64, 1);
-        seat.add(at::COUNTERS + 8 * Counter::Changes as u64, pairs.len() as u64);
+        count(seat, pairs);
         Some(())
     }
 

@@ -7,14 +7,15 @@
 //! a longer way.
 //!
 //! ```text
-//!  pin, slot, lock home -> slot and root -> entry -> its record -> the change -> NEW record, OLD record -> words -> commit (`shm::brief`)
+//!  pin, word of home's line -> entry -> slot and root, word again -> its record -> lock by a CAS of that word (as in `plain.rs`)
+//!  -> slot and root -> the change -> NEW record, OLD record -> words -> commit (`shm::brief`)
 //! ```
 
 use polder_base::{Fault, Ref};
 use polder_shm::brief::Brief;
 use polder_shm::layout::{interest, seat as at};
 use polder_shm::node::NodeKind;
-use polder_shm::{Locked, Seat};
+use polder_shm::{Seat, offset_of};
 use polder_values::sequence::Edit;
 use polder_values::{Kind, PACKED_MAX};
 
@@ -24,6 +25,7 @@ use crate::change::interest_of;
 use crate::directory;
 use crate::entry::{self, Image, Inline};
 use crate::lookup::Live;
+use crate::plain::BUSY;
 use crate::quick::{Glance, Stint, glance, has_room, note_words, put, tags_of};
 use crate::sight::Sight;
 use crate::snapshot;
@@ -106,17 +108,8 @@ impl<'e> Small<'e> {
         let (seat, sight) = (self.seat, self.sight);
         let segment = &**seat.segment();
         segment.prefetch_to_write(sight.bucket.line);
-        // T3: as in `quick.rs`, the pin reaches to the bucket before it is locked.
-        if !seat.covers_now() || !sight.is_current(segment) {
-            return None;
-        }
-        if !matches!(seat.lock_now(sight.bucket.line), Ok(Locked::Ours(_))) {
-            // The long way meets the same lock, and counts it.
-            seat.forget_collision();
-            return None;
-        }
-        // Under the lock: see `Table::interest`.
-        if !sight.is_current(segment) || interest_of(segment) & (interest::CHANGES | interest::MISSES) != 0 {
+        let word = segment.observe(sight.bucket.line);
+        if word & BUSY != 0 {
             return None;
         }
         let live = Live { segment, bucket: sight.bucket };
@@ -126,13 +119,25 @@ impl<'e> Small<'e> {
             Glance::Miss(..) => return None,
         };
         let mut before = Image::EMPTY;
-        let old = match unit {
-            Some(unit) => {
-                bucket::read_image(&live, unit, &mut before);
-                Some(self.value_of(&before)?)
-            }
-            None => None,
-        };
+        if let Some(unit) = unit {
+            bucket::read_image(&live, unit, &mut before);
+        }
+        // T3: as in `quick.rs`, the pin reaches to the bucket before it is locked, and to the record.
+        segment.acquire_fence();
+        if !seat.covers_now() || segment.load(sight.bucket.line) != word || !sight.is_current(segment) {
+            return None;
+        }
+        let old = if unit.is_some() { Some(self.value_of(&before)?) } else { None };
+        // As in `plain.rs`: whatever has been published since fails it.
+        if !seat.lock_as_seen(0, sight.bucket.line, word) {
+            // The long way meets the same lock, and counts it.
+            seat.forget_collision();
+            return None;
+        }
+        // Under the lock: see `Table::interest`.
+        if !sight.is_current(segment) || interest_of(segment) & (interest::CHANGES | interest::MISSES) != 0 {
+            return None;
+        }
         let (becomes, answer) = change(old)?;
         let mut after = Image::EMPTY;
         let after = match becomes {
@@ -155,6 +160,14 @@ impl<'e> Small<'e> {
             Becomes::Gone => None,
         };
         let before = unit.map(|unit| (unit, &before));
+        if let (Some((unit, old)), Some(new)) = (before, after)
+            && old.is_reference()
+            && new.is_reference()
+        {
+            self.swap(unit, old, new)?;
+            self.count();
+            return Some(answer);
+        }
         if !fits(&live, before, after) {
             return None;
         }
@@ -164,9 +177,27 @@ impl<'e> Small<'e> {
             olds = 1;
         }
         publish(seat, sight, self.key, (before, after), olds).ok()?;
-        seat.add(at::COUNTERS + 8 * Counter::Calls as u64, self.calls);
-        seat.add(at::COUNTERS + 8 * Counter::Changes as u64, 1);
+        self.count();
         Some(answer)
+    }
+
+    /// One record in the place of another: mostly.
+    #[inline]
+    fn swap(&self, unit: usize, old: &Image, new: &Image) -> Option<()> {
+        let (seat, sight) = (self.seat, self.sight);
+        let snapshot = seat.segment().snapshot();
+        if snapshot != 0 {
+            snapshot::save(seat, snapshot, sight.root, &sight.hash, self.key, Some(old), Some(new));
+        }
+        let at = sight.bucket.word_at(LINE_WORDS + unit * 2);
+        seat.commit_swap(sight.bucket.line, at, [new.words[0], new.words[1]], offset_of(old.record())).ok()
+    }
+
+    /// Counts a call that has changed something.
+    #[inline(always)]
+    fn count(&self) {
+        self.seat.add(at::COUNTERS + 8 * Counter::Calls as u64, self.calls);
+        self.seat.add(at::COUNTERS + 8 * Counter::Changes as u64, 1);
     }
 
     /// The value of the key's entry, if it is a packed one of the right kind and the entry says no more than that.
@@ -182,8 +213,6 @@ impl<'e> Small<'e> {
         if image.meta() != kind | entry::REFERENCE {
             return None;
         }
-        // The lock keeps the entry from changing, but the pin must reach to its record's birth.
-        while !self.seat.covers_now() {}
         let (NodeKind::Plain, payload) = raw::payload(self.seat.segment(), image.record()).ok()? else { return None };
         let (&length, rest) = payload.split_first()?;
         let (key, value) = rest.split_at_checked(length.into())?;
@@ -212,7 +241,7 @@ impl<'e> Small<'e> {
         let head = [u8::try_from(key.len()).ok()?];
         let value_at = 1 + key.len();
         let node = seat.make(NodeKind::Plain, value_at + length).ok()?;
-        raw::fill_by(seat.segment(), node, value_at + length, &mut |bytes| {
+        raw::fill_by(seat.segment(), node, value_at + length, |bytes| {
             bytes[..1].copy_from_slice(&head);
             bytes[1..value_at].copy_from_slice(key);
             write(&mut bytes[value_at..]);

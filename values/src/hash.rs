@@ -451,11 +451,16 @@ impl<'n> Pair<'n> {
 /// A packed hash with a field that gets a value (`parts` of its [`Pair`]), and whether the field is new; `None` where that takes a [`Draft`].
 #[inline]
 pub fn set<'v, 'n>(value: Option<&'v [u8]>, parts: &'n [&'n [u8]; 3], thresholds: Thresholds) -> Option<(Edit<'v, 'n>, bool)> {
-    let (hash, [_, field, new]) = (Packed::of(value)?, parts);
+    let (hash, [head, field, new]) = (Packed::of(value)?, parts);
     if hash.flags & EXPIRING != 0 {
         return None;
     }
-    let (place, count) = (hash.position(|element| compare_sought(true, element, field).is_eq())?, hash.count());
+    // No field has an expiry: each of this name begins with the same head.
+    let (end, last) = (head.len() + field.len(), field.last().or(head.last()));
+    let is_it = |element: &[u8]| {
+        element.len() >= end && element[..end].last() == last && element[head.len()..end] == **field && element.starts_with(head)
+    };
+    let (place, count) = (hash.position(is_it)?, hash.count());
     let after = count as u64 + u64::from(place.is_none());
     let large = field.len().max(new.len()) as u64 > thresholds.value || after > thresholds.entries;
     let flags = hash.flags | if large { LARGE } else { 0 };

@@ -364,6 +364,7 @@ impl Recorder {
     }
 
     /// Does `work` with this thread's row of a command and the clock of its turn.
+    #[inline]
     fn with_row<T>(&self, command: &'static Command, work: impl FnOnce(&Row, &mut u64) -> T) -> T {
         CURRENT.with_borrow_mut(|current| {
             if current.recorder != self.number {

@@ -199,11 +199,13 @@ impl Settings {
     }
 
     /// The setting's number: see [`value::Parsed`]. One load.
+    #[inline]
     pub fn number(&self, id: Id) -> i64 {
         self.numbers[id.0].load(Ordering::Relaxed)
     }
 
     /// Whether a switch is on.
+    #[inline]
     pub fn is_on(&self, id: Id) -> bool {
         self.number(id) != 0
     }

@@ -514,6 +514,7 @@ fn short() -> Vec<Case> {
             |table| (0..30).for_each(|number| set_record_quickly(table, &numbered(number), 500)),
         ),
         case("several-quickly", bystanders, |table| assert!(set_several(table, &[(1, 7), (200, 9), (2, 14), (201, 30)]))),
+        case("several-plainly", bystanders, |table| assert!(set_several(table, &[(1, 7), (2, 14), (3, 22), (4, 30)]))),
         case("several-resized-quickly", bystanders, move |table| assert!(set_several(table, &[(1, 30), (apart, 40)]))),
     ]
 }

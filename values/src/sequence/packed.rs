@@ -5,7 +5,7 @@
 //! value is, and writes it once. Answers `None` for all that is more than that: what would not stay packed, and what is damaged (S5), which the
 //! draft then says.
 
-use super::run::{Patch, Run};
+use super::run::{Patch, Run, length_of};
 use super::{RUN_MAX, SHORT_MAX};
 
 /// A packed sequence, for a change.
@@ -57,8 +57,7 @@ impl<'v> Packed<'v> {
     /// It with an element, `parts` one after the other, in the place of `gone` ones from `at` on.
     #[inline]
     pub fn with<'n>(self, flags: u8, at: usize, gone: usize, parts: &'n [&'n [u8]]) -> Option<Edit<'v, 'n>> {
-        let length: usize = parts.iter().map(|part| part.len()).sum();
-        if length > SHORT_MAX { None } else { self.patched(flags, Patch { at, gone, new: Some(parts), long: false }) }
+        if length_of(parts) > SHORT_MAX { None } else { self.patched(flags, Patch { at, gone, new: Some(parts), long: false }) }
     }
 
     /// It without the element at `at`.

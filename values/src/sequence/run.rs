@@ -187,13 +187,22 @@ impl Patch<'_> {
         self.new.is_some() as usize
     }
 
+    #[inline]
     fn length(&self) -> usize {
-        self.new.map_or(0, |parts| parts.iter().map(|part| part.len()).sum())
+        self.new.map_or(0, length_of)
     }
+}
+
+/// Bytes of an element in parts.
+#[inline]
+pub fn length_of(parts: &[&[u8]]) -> usize {
+    // Mostly there is one.
+    if let [whole] = parts { whole.len() } else { parts.iter().map(|part| part.len()).sum() }
 }
 
 impl<'a> Run<'a> {
     /// Bytes of the run once it is patched (S5: its parts lie inside, one behind the other).
+    #[inline]
     pub fn patched_len(&self, patch: &Patch<'_>) -> Result<usize, Fault> {
         let (count, after) = (self.count(), patch.at + patch.gone);
         let (head, tail, all) = (self.start(patch.at), self.start(after), self.start(count));
@@ -204,6 +213,7 @@ impl<'a> Run<'a> {
     }
 
     /// Writes the patched run, which has been checked ([`Run::patched_len`]), to the beginning of `target`.
+    #[inline]
     pub fn patch_into(&self, patch: &Patch<'_>, target: &mut [u8]) {
         let (at, after) = (patch.at, patch.at + patch.gone);
         let count = self.count() - patch.gone + patch.added();
