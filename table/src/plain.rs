@@ -328,7 +328,8 @@ pub(crate) fn write_all(seat: &Seat, db: Db, pairs: &[[&[u8]; 2]]) -> Option<()>
     }
     let mut all = SmallVec::<[Seen; SEVERAL_MAX]>::new();
     for ([key, value], hash) in pairs.iter().zip(hashes) {
-        all.push(Seen::find::<true>(lens, db, hash, key).ok().filter(|seen| seen.takes(key, value))?);
+        // One root for all: see `Table::quick_set_all`.
+        all.push(Seen::find::<true>(lens, db, hash, key).ok().filter(|seen| seen.root == root && seen.takes(key, value))?);
     }
     if !may_lock(seat) {
         return None;

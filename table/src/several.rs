@@ -66,6 +66,10 @@ impl Table {
         let mut sights: SmallVec<[Sight; SEVERAL_MAX]> = SmallVec::new();
         for (number, [key, _]) in pairs.iter().enumerate() {
             let Some(sight) = (if number == 0 { Some(*first) } else { Sight::of(segment, first.db(), key) }) else { return false };
+            // One root for all: then each look whether it is current is about one map, however often that is swapped in between.
+            if sight.root != first.root {
+                return false;
+            }
             segment.prefetch_to_write(sight.bucket.line);
             sights.push(sight);
         }
@@ -117,8 +121,8 @@ impl Several<'_> {
         for sight in sights {
             homes.push(if sight.is_current(segment) { self.hold(sight.bucket)? } else { return None });
         }
-        // With all homes locked: nothing has grown, been flushed or swapped, nobody listens (see `Table::interest`), no snapshot wants what was before.
-        let is_watched = interest_of(segment) & (interest::CHANGES & !interest::WAITERS) != 0 || segment.snapshot() != 0;
+        // With all homes locked: nothing has grown, been flushed or swapped, nobody listens (see `Table::interest`).
+        let is_watched = interest_of(segment) & (interest::CHANGES & !interest::WAITERS) != 0;
         if is_watched || !sights.iter().all(|sight| sight.is_current(segment)) {
             return None;
         }
@@ -147,6 +151,10 @@ impl Several<'_> {
             let tally = at::TALLIES + directory::tally_of(sights[0].root) * at::TALLY_BYTES;
             notes.cover_own();
             notes.word(segment.seat_at(seat.index()) + tally, seat.get(tally).wrapping_add(added));
+        }
+        // N1 of `snapshot.rs`: what was before is left to the long way.
+        if segment.snapshot() != 0 {
+            return None;
         }
         notes.commit();
         count(seat, pairs);

@@ -55,7 +55,7 @@ impl Table {
     #[inline(never)]
     fn quick_set_long(&self, sight: &Sight, key: &[u8], value: &[u8], now_ms: u64, calls: u64) -> Option<()> {
         // Who listens: only not to lock in vain.
-        if value.len() > PACKED_MAX || interest_of(self.segment()) & (interest::CHANGES | interest::MISSES) != 0 {
+        if value.len() > PACKED_MAX || interest_of(self.segment()) & who_listens(Kind::String) != 0 {
             return None;
         }
         self.change_counted(sight, key, Kind::String, (now_ms, calls), |_| Some((Becomes::String(value), ())))
@@ -90,6 +90,13 @@ impl Table {
         };
         self.segment().with_seat(work).ok()?
     }
+}
+
+/// Who is told of a change of such a value, by the long way. Nobody waits for a string.
+#[inline(always)]
+fn who_listens(kind: Kind) -> u64 {
+    let all = interest::CHANGES | interest::MISSES;
+    if kind == Kind::String { all & !interest::WAITERS } else { all }
 }
 
 /// A change of one key, with the seat pinned.
@@ -135,7 +142,7 @@ impl<'e> Small<'e> {
             return None;
         }
         // Under the lock: see `Table::interest`.
-        if !sight.is_current(segment) || interest_of(segment) & (interest::CHANGES | interest::MISSES) != 0 {
+        if !sight.is_current(segment) || interest_of(segment) & who_listens(self.kind) != 0 {
             return None;
         }
         let (becomes, answer) = change(old)?;
