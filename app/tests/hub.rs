@@ -195,7 +195,16 @@ fn a_stopped_process_is_waited_for_once_however_many_of_its_threads_wait() {
     assert_eq!(hear(&mut second), "1) \"z\"\n2) \"m\"\n3) \"1\"");
     // One to two seconds; one thread after the other takes two for each.
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    // They are there again, each thread at its own place.
+    second.send(&words("BZPOPMIN z 0")).expect("sent");
     other.go_on();
+    for number in 0..=3 * THREADS {
+        assert_eq!(ask(&mut actor, &format!("ZADD z {number} m{number}")), "(integer) 1");
+    }
+    let mut served: Vec<String> = first.iter_mut().chain([&mut second]).map(hear).collect();
+    served.sort();
+    served.dedup();
+    assert_eq!(served.len(), 1 + 3 * THREADS);
     segment.verify();
 }
 
