@@ -14,7 +14,6 @@ use crate::connection::name_client;
 use crate::elsewhere;
 use crate::introspect::help;
 use crate::session::{Client, Host, Replies, Session};
-use crate::settings::id;
 use crate::tracking;
 
 const QUIET: u32 = NOSCRIPT | LOADING | STALE;
@@ -423,7 +422,8 @@ fn no_touch(call: &mut SessionCall<'_>) -> Outcome {
 }
 
 fn import_source(call: &mut SessionCall<'_>) -> Outcome {
-    if !call.host.settings().is_on(const { id("import-mode") }) && !is(call.args[2], "OFF") {
+    // Of the segment, whatever process has set it.
+    if !call.table.imports() && !is(call.args[2], "OFF") {
         return Err("ERR Server is not in import mode".into());
     }
     call.session.imports = switch(call)?;

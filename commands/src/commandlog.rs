@@ -194,14 +194,35 @@ pub(crate) fn redacted<'a>(command: &Command, args: &[&'a [u8]]) -> Vec<&'a [u8]
         }
         "AUTH" => shown.iter_mut().skip(1).for_each(|arg| *arg = REDACTED),
         "ACL|SETUSER" | "ACL|GETUSER" | "ACL|DELUSER" => shown.iter_mut().skip(2).for_each(|arg| *arg = REDACTED),
-        "HELLO" => {
-            if let Some(at) = args.iter().position(|arg| is(arg, "AUTH")) {
-                shown.iter_mut().skip(at + 1).take(2).for_each(|arg| *arg = REDACTED);
-            }
-        }
+        "HELLO" => redact_options(args, &mut shown, 2, |option| match () {
+            () if is(option, "AUTH") => Some(2),
+            () if is(option, "SETNAME") => Some(0),
+            () => None,
+        }),
+        "MIGRATE" => redact_options(args, &mut shown, 6, |option| match () {
+            () if is(option, "AUTH") => Some(1),
+            () if is(option, "AUTH2") => Some(2),
+            () => None,
+        }),
         _ => {}
     }
     shown
+}
+
+/// Hides as many arguments behind an option from `at` on as `secrets` says; keys, which come last, are no options. An option without secrets has one
+/// argument.
+fn redact_options(args: &[&[u8]], shown: &mut [&[u8]], mut at: usize, secrets: impl Fn(&[u8]) -> Option<usize>) {
+    while at < args.len() && !is(args[at], "KEYS") {
+        let behind = match secrets(args[at]) {
+            None => 0,
+            Some(0) => 1,
+            Some(count) => {
+                shown.iter_mut().skip(at + 1).take(count).for_each(|arg| *arg = REDACTED);
+                count
+            }
+        };
+        at += 1 + behind;
+    }
 }
 
 fn shortened(args: &[&[u8]]) -> Vec<Vec<u8>> {
@@ -348,5 +369,18 @@ mod tests {
         let set = crate::lookup::find(b"CONFIG|SET").unwrap();
         let args: [&[u8]; 6] = [b"config", b"set", b"requirepass", b"x", b"timeout", b"3"];
         assert_eq!(redacted(set, &args)[3..], [REDACTED, b"timeout", b"3"]);
+    }
+
+    #[test]
+    fn passwords_are_hidden_wherever_they_stand() {
+        let hidden = |line: &str| {
+            let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+            let shown = redacted(crate::lookup::find(words[0]).expect("a command"), &words);
+            shown.into_iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(hidden("HELLO 3 SETNAME auth AUTH me secret"), "HELLO 3 SETNAME auth AUTH (redacted) (redacted)");
+        assert_eq!(hidden("MIGRATE h 1 key 0 10 COPY AUTH secret REPLACE"), "MIGRATE h 1 key 0 10 COPY AUTH (redacted) REPLACE");
+        assert_eq!(hidden("MIGRATE h 1  0 10 AUTH2 me secret KEYS AUTH b"), "MIGRATE h 1  0 10 AUTH2 (redacted) (redacted) KEYS AUTH b");
+        assert_eq!(hidden("AUTH me secret"), "AUTH (redacted) (redacted)");
     }
 }

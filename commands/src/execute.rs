@@ -280,7 +280,7 @@ fn execute_fully(
             Err(transaction::spoil(session, args, stop))
         }
     };
-    session.counted = session.counted.behind(1);
+    session.counted = session.counted.of(args).behind(1);
     let outcome = if counts { outcome } else { answer_uncounted(outcome, reply, mark) };
     end(session, host, outcome, reply, mark)
 }

@@ -122,9 +122,14 @@ fn effort(call: &Call<'_>, found: &Found<'_>) -> Result<u64, Stop> {
 /// Takes keys away; `freely`: as if another thread gave their memory back.
 fn delete(call: &mut Call<'_>, freely: bool) -> Outcome {
     tally(call, |call, key| {
-        if freely && let Some(found) = call.txn.peek(call.db(), key)? {
+        if freely {
             // What cannot be read goes all the same.
-            call.txn.count_freed(effort(call, &found).is_ok_and(|effort| effort > EFFORT_MIN).into());
+            let freed = match call.txn.peek(call.db(), key) {
+                Ok(found) => found.is_some_and(|found| effort(call, &found).is_ok_and(|effort| effort > EFFORT_MIN)),
+                Err(Stop::Fault(_)) => false,
+                Err(stop) => return Err(stop),
+            };
+            call.txn.count_freed(freed.into());
         }
         let there = call.remove(key)?;
         if there {

@@ -581,7 +581,7 @@ impl Caller {
             self.card.show(&self.session);
         }
         // What has been set is true of the next short call.
-        if self.session.last.is_some_and(|command| command.has(ADMIN)) {
+        if self.session.last.is_some_and(|command| command.has(ADMIN) || matches!(command.run, Run::Session(_))) {
             self.memory.look_at_writes();
         }
         let now_ms = match std::mem::take(&mut self.session.clocked_ms) {

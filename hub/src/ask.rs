@@ -190,10 +190,13 @@ pub(crate) fn answered(table: &Table, number: u64, threads: &[u8], text: &[u8]) 
     let threads: Vec<Thread> = threads.chunks_exact(16).map(|pair| (word(&pair[..8]), word(&pair[8..]))).collect();
     ears::with(table, |ears| {
         if let Some(question) = ears.questions.values_mut().find(|question| question.number == number) {
-            let before = question.silent.len();
+            let asked = |question: &Question| question.silent.len() + question.stopped.len();
+            let before = asked(question);
+            // One thread answers for all, also for those that were seen to be stopped.
             question.silent.retain(|thread| !threads.contains(thread));
+            question.stopped.retain(|thread| !threads.contains(thread));
             // Who is not waited for any more has answered, or was not asked.
-            if question.silent.len() != before {
+            if asked(question) != before {
                 question.told.push((threads, text.to_vec()));
             }
         }

@@ -17,8 +17,8 @@ use crate::clients::Origin;
 use crate::host::Process;
 use crate::server::Failure;
 
-const BIND: Id = id("bind");
-const PORT: Id = id("port");
+pub const BIND: Id = id("bind");
+pub const PORT: Id = id("port");
 const BACKLOG: Id = id("tcp-backlog");
 const UNIX_PATH: Id = id("unixsocket");
 const UNIX_MODE: Id = id("unixsocketperm");
@@ -82,14 +82,6 @@ pub fn places(port: u16, bind: &str) -> Result<Vec<Place>, Failure> {
         places.extend(resolve(host, port)?.into_iter().map(|address| Place { address, optional }));
     }
     Ok(places)
-}
-
-/// Where the settings say that a process listens, with what is named in their place.
-///
-/// # Errors
-/// As [`places`].
-pub fn places_of(settings: &Settings, port: Option<u16>, bind: Option<&str>) -> Result<Vec<Place>, Failure> {
-    places(port.unwrap_or_else(|| settings.number(PORT) as u16), bind.map_or_else(|| settings.string(BIND), str::to_owned).as_str())
 }
 
 /// Binds these addresses; where `shares` says so, beside others that are willing to share as well.
@@ -180,9 +172,9 @@ impl Listener {
         }
     }
 
-    /// Its port, where it has one.
-    pub fn port(&self) -> Option<u16> {
-        self.socket.local_addr().ok()?.as_socket().map(|address| address.port())
+    /// Its address, where it has one.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.socket.local_addr().ok()?.as_socket()
     }
 
     /// Whether sockets of the same owner may be bound beside it from now on, if they say the same.

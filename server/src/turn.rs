@@ -60,6 +60,8 @@ const SWEEP_MS: u64 = 1000;
 const ACCEPT_REST_MS: u64 = 100;
 /// How long a thread without a bell waits before it tries again to get one.
 const BELL_REST_MS: u64 = 100;
+/// How long room is made before a call of who tracks keys: as long as Redis evicts at once by default.
+const ROOM: Duration = Duration::from_micros(500);
 /// How long chores that were hurried because memory is beyond its limit are not hurried again.
 const CROWD_MS: u64 = 10;
 /// How much of the memory's chores is done at a time.
@@ -139,6 +141,8 @@ pub struct Loop {
     accept_due_ms: u64,
     /// When it is looked again whether memory is beyond its limit.
     crowd_due_ms: u64,
+    /// When room is made again before a call of who tracks keys.
+    room_due_ms: u64,
     /// What the thread had changed when it was asked last whether it rests.
     changes_seen: u64,
     bytes_in: u64,
@@ -188,6 +192,7 @@ impl Loop {
             sweep_due_ms: 0,
             accept_due_ms: 0,
             crowd_due_ms: 0,
+            room_due_ms: 0,
             changes_seen: 0,
             bytes_in: 0,
             bytes_out: 0,
@@ -607,11 +612,15 @@ impl Loop {
     }
 
     /// Evicts what has to go before a call of who tracks keys, who is to hear of it before the reply: as in Redis, where each call makes room first.
-    fn make_room_for(&self, slot: usize) {
+    /// For no longer than Redis does it at once; what helps nothing waits, as with the chores.
+    fn make_room_for(&mut self, slot: usize) {
         let tracks = self.slots[slot].as_ref().is_some_and(|connection| connection.session.tracking.is_some());
         let table = self.process.memory.table();
-        if tracks && table.is_crowded() {
-            table.make_room();
+        if tracks && self.now_ms >= self.room_due_ms && table.is_crowded() {
+            let hopeless = !table.make_room_within(ROOM);
+            if hopeless || table.is_crowded() {
+                self.room_due_ms = self.now_ms + CROWD_MS;
+            }
         }
     }
 

@@ -191,7 +191,7 @@ impl Seat {
 
     /// Makes sure that `count` more entries can be written.
     #[inline]
-    pub(crate) fn reserve_retired(&self, count: u64) -> Result<(), Fault> {
+    pub fn reserve_retired(&self, count: u64) -> Result<(), Fault> {
         // Mostly there is room for them in the block of the last one.
         let last = (self.get(at::RETIRED_TAIL) + count).wrapping_sub(1);
         if last.wrapping_sub(self.near_entries.get().first) < ENTRIES { Ok(()) } else { self.reserve_retired_blocks(count) }

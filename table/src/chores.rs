@@ -223,6 +223,11 @@ impl Table {
         self.is_unlimited() || self.evict(None)
     }
 
+    /// As [`Table::make_room`], for no longer than `most`.
+    pub fn make_room_within(&self, most: Duration) -> bool {
+        self.is_unlimited() || self.evict(Some(Instant::now() + most))
+    }
+
     /// Whether what was written last has gone beyond the limit, so that something is to be evicted.
     #[inline]
     pub fn is_crowded(&self) -> bool {

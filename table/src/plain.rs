@@ -24,7 +24,7 @@ use polder_values::Kind;
 use smallvec::SmallVec;
 
 use crate::api::{Counter, Db};
-use crate::bucket::{self, PIECE_BUCKETS};
+use crate::bucket::{self, BUCKET_BYTES, PIECE_BUCKETS};
 use crate::change::interest_of;
 use crate::directory::{self, Bucket, MAP_LOCK, Near, map_at};
 use crate::entry::{self, INLINE_HEAD, INLINE_MAX, UNIT_BYTES};
@@ -48,6 +48,8 @@ struct Seen {
     first: u64,
     second: u64,
     value_len: usize,
+    /// Where the units of that bucket begin.
+    units: u64,
 }
 
 /// Why nothing was found.
@@ -85,8 +87,9 @@ impl Seen {
                 found = raw::units_tagged(lens, line, hash.tag);
             }
         }
-        match pick(lens, Bucket::of(piece, number).units, found, key) {
-            Some((at, first, second, value_len)) => Ok(Seen { root, slot_at, slot, line, word, at, first, second, value_len }),
+        let units = Bucket::of(piece, number).units;
+        match pick(lens, units, found, key) {
+            Some((at, first, second, value_len)) => Ok(Seen { root, slot_at, slot, line, word, at, first, second, value_len, units }),
             None => Err(Missed::NotHere),
         }
     }
@@ -112,7 +115,7 @@ impl Seen {
             }
             if let Some((at, first, second, value_len)) = pick(lens, units, raw::units_tagged(lens, line, sight.hash.tag), key) {
                 let Sight { root, slot_at, slot, .. } = sight;
-                return Some((Seen { root, slot_at, slot, line, word, at, first, second, value_len }, home));
+                return Some((Seen { root, slot_at, slot, line, word, at, first, second, value_len, units }, home));
             }
         }
         None
@@ -121,8 +124,10 @@ impl Seen {
     /// Whether it stays plain, and as long in units, with this value.
     #[inline(always)]
     fn takes(&self, key: &[u8], value: &[u8]) -> bool {
-        let units = |value_len: usize| (INLINE_HEAD + key.len() + value_len).div_ceil(UNIT_BYTES);
-        self.second as u8 & entry::RAW == 0 && units(value.len()) == units(self.value_len)
+        let bytes = |value_len: usize| (INLINE_HEAD + key.len() + value_len).next_multiple_of(UNIT_BYTES);
+        // S5: no farther than its bucket, whatever its length says.
+        let is_inside = self.at + bytes(self.value_len) as u64 <= self.units + BUCKET_BYTES;
+        self.second as u8 & entry::RAW == 0 && bytes(value.len()) == bytes(self.value_len) && is_inside
     }
 
     /// As `Sight::is_current`.

@@ -114,27 +114,11 @@ impl<'e> Small<'e> {
     fn run<'n, R>(&self, now_ms: u64, change: impl for<'v> FnOnce(Option<&'v [u8]>) -> Option<(Becomes<'v, 'n>, R)>) -> Option<R> {
         let (seat, sight) = (self.seat, self.sight);
         let segment = &**seat.segment();
-        segment.prefetch_to_write(sight.bucket.line);
-        let word = segment.observe(sight.bucket.line);
-        if word & BUSY != 0 {
-            return None;
-        }
-        let live = Live { segment, bucket: sight.bucket };
-        let unit = match glance(&live, &sight.hash, self.key) {
-            Glance::Here(unit) | Glance::Record(unit) => Some(unit),
-            Glance::Miss(0, 0) => None,
-            Glance::Miss(..) => return None,
-        };
         let mut before = Image::EMPTY;
-        if let Some(unit) = unit {
-            bucket::read_image(&live, unit, &mut before);
-        }
-        // T3: as in `quick.rs`, the pin reaches to the bucket before it is locked, and to the record.
-        segment.acquire_fence();
-        if !seat.covers_now() || segment.load(sight.bucket.line) != word || !sight.is_current(segment) {
-            return None;
-        }
+        let (word, unit) = self.look(&mut before)?;
         let old = if unit.is_some() { Some(self.value_of(&before)?) } else { None };
+        // Before the lock: it may reclaim.
+        seat.reserve_retired(1).ok()?;
         // As in `plain.rs`: whatever has been published since fails it.
         if !seat.lock_as_seen(0, sight.bucket.line, word) {
             // The long way meets the same lock, and counts it.
@@ -175,7 +159,7 @@ impl<'e> Small<'e> {
             self.count();
             return Some(answer);
         }
-        if !fits(&live, before, after) {
+        if !fits(&Live { segment, bucket: sight.bucket }, before, after) {
             return None;
         }
         let mut olds = 0;
@@ -186,6 +170,33 @@ impl<'e> Small<'e> {
         publish(seat, sight, self.key, (before, after), olds).ok()?;
         self.count();
         Some(answer)
+    }
+
+    /// Looks for the key's entry without a lock; answers the bucket's word before that, and where the entry begins.
+    #[inline(always)]
+    fn look(&self, before: &mut Image) -> Option<(u64, Option<usize>)> {
+        let (seat, sight) = (self.seat, self.sight);
+        let segment = &**seat.segment();
+        segment.prefetch_to_write(sight.bucket.line);
+        let word = segment.observe(sight.bucket.line);
+        if word & BUSY != 0 {
+            return None;
+        }
+        let live = Live { segment, bucket: sight.bucket };
+        let unit = match glance(&live, &sight.hash, self.key) {
+            Glance::Here(unit) | Glance::Record(unit) => Some(unit),
+            Glance::Miss(0, 0) => None,
+            Glance::Miss(..) => return None,
+        };
+        if let Some(unit) = unit {
+            bucket::read_image(&live, unit, before);
+        }
+        // T3: as in `quick.rs`, the pin reaches to the bucket before it is locked, and to the record.
+        segment.acquire_fence();
+        if !seat.covers_now() || segment.load(sight.bucket.line) != word || !sight.is_current(segment) {
+            return None;
+        }
+        Some((word, unit))
     }
 
     /// One record in the place of another: mostly.

@@ -137,6 +137,7 @@ impl Loop {
             tracing::error!(%error, "the poll of a thread fails");
         }
         self.now_ms = now_ms();
+        self.look_at_doors();
         for event in events.iter() {
             self.notice(event);
         }
