@@ -97,6 +97,7 @@ pub fn python(scale: &Scale) -> Result<Figures, String> {
     said(Command::new(root().join("python/build.sh")).arg(&wheels).arg("release").env("PATH", &path))?;
     let wheel = std::fs::read_dir(&wheels).map_err(|error| error.to_string())?.flatten().next().ok_or("no wheel was built")?;
     let installed = place.join("release-site");
+    let _ = std::fs::remove_dir_all(&installed);
     let mut install = Command::new(venv.join("pip"));
     said(install.args(["-q", "install", "--force-reinstall", "--no-deps", "--target"]).arg(&installed).arg(wheel.path()))?;
 
