@@ -15,7 +15,7 @@ use shuttle::sync::{Condvar, Mutex};
 use shuttle::{rand::Rng, thread};
 
 mod common;
-use common::schedules::{explore, words};
+use common::schedules::{explore, find, words};
 
 /// Mirrors `lock.rs`: `lock_try`, `lock_wait`, `unlock`. Naps are left out, being but another attempt, and so is the last attempt of who has
 /// no patience (a test in table/tests/chores.rs): here everybody sleeps at once, which is the hardest case for waking.
@@ -113,7 +113,7 @@ fn parked_waiters_are_all_woken_and_handed_the_lock() {
 #[test]
 #[should_panic(expected = "deadlock")]
 fn the_model_catches_a_taker_that_forgets_the_other_sleepers() {
-    explore(|| lock::parking(false));
+    find(|| lock::parking(false));
 }
 
 /// Mirrors `Segment::probe` and `recover::settle` for a lock whose owner dies: `lock_wait` probes after each sleep.
@@ -193,7 +193,7 @@ fn a_dead_owner_is_recovered_once_even_if_a_recoverer_dies() {
 #[test]
 #[should_panic(expected = "two owners")]
 fn the_model_catches_recovery_without_the_witness() {
-    explore(|| death::recovery(false));
+    find(|| death::recovery(false));
 }
 
 /// Mirrors `Seat::pin`, `Seat::covers_now` and `retired.rs`: `pins_now`, `free_for_all`.
@@ -276,7 +276,7 @@ fn a_pinned_reader_never_sees_a_freed_node() {
 #[test]
 #[should_panic(expected = "read a freed node")]
 fn the_model_catches_a_reader_that_does_not_widen_its_pin() {
-    explore(|| pins::reclaiming(false));
+    find(|| pins::reclaiming(false));
 }
 
 /// Mirrors `journal.rs` (`commit`, `redo_with`, `rollback`) and the table's `lookup.rs` (`look`, `still`): two keys in two buckets,
@@ -448,7 +448,7 @@ fn readers_see_all_of_a_transaction_or_nothing_whoever_dies() {
 #[test]
 #[should_panic(expected = "half of a transaction")]
 fn the_model_catches_marks_without_the_owners_status() {
-    explore(|| publish::committing(false));
+    find(|| publish::committing(false));
 }
 
 /// Mirrors the table's `grow.rs` (`try_grow`), `txn.rs` (`hold`) and `lookup.rs` (`lookup`): an extent is replaced under readers and
@@ -548,7 +548,7 @@ fn an_extent_is_replaced_under_readers_and_writers() {
 #[test]
 #[should_panic(expected = "a write is lost")]
 fn the_model_catches_a_writer_that_takes_a_dead_bucket() {
-    explore(|| extents::replacing(false));
+    find(|| extents::replacing(false));
 }
 
 /// Mirrors `inbox.rs` (`Posting`, `receive`, `drop_read_blocks`) and what `journal.rs` does with it: letters of two senders, one of whom dies
@@ -765,13 +765,13 @@ fn letters_come_once_and_in_order_whoever_dies() {
 #[test]
 #[should_panic(expected = "wrote into a freed block")]
 fn the_model_catches_a_sender_that_does_not_pin() {
-    explore(|| inbox::sending(inbox::Rules { pins: false, minds_cover: true }));
+    find(|| inbox::sending(inbox::Rules { pins: false, minds_cover: true }));
 }
 
 #[test]
 #[should_panic(expected = "and perhaps")]
 fn the_model_catches_a_recoverer_that_writes_what_is_not_covered() {
-    explore(|| inbox::sending(inbox::Rules { pins: true, minds_cover: false }));
+    find(|| inbox::sending(inbox::Rules { pins: true, minds_cover: false }));
 }
 
 /// Mirrors `bell.rs`: `ring_loudly`, `lie_down`, `rise`, for who sleeps in a poll of his FIFO. Sleeps end only by a ring: a lost one is a
@@ -879,13 +879,13 @@ fn a_sleeper_is_woken_for_every_letter_whoever_dies() {
 #[test]
 #[should_panic(expected = "deadlock")]
 fn the_model_catches_a_ringer_that_clears_the_word_first() {
-    explore(|| bell::ringing(bell::Rules::WordFirst));
+    find(|| bell::ringing(bell::Rules::WordFirst));
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
 fn the_model_catches_sleeps_that_look_alike() {
-    explore(|| bell::ringing(bell::Rules::AllSleepsAlike));
+    find(|| bell::ringing(bell::Rules::AllSleepsAlike));
 }
 
 /// Mirrors the table's `change.rs`: `take_interest`, `lose_interest`, `settle_interest`. Two seats come and go; whoever has said that it
@@ -953,5 +953,5 @@ fn who_listens_is_known_to_listen_whoever_stops_listening() {
 #[test]
 #[should_panic(expected = "nobody knows that we listen")]
 fn the_model_catches_a_listener_that_finds_the_bit_set_and_leaves_it_at_that() {
-    explore(|| interest::coming_and_going(false));
+    find(|| interest::coming_and_going(false));
 }
