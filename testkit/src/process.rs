@@ -1,11 +1,14 @@
 //! Servers that a test starts and surely ends.
 use std::fs::File;
 use std::io;
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use socket2::{Domain, Socket, Type};
 
 /// How long a server may take until it answers.
 const START_PATIENCE: Duration = Duration::from_secs(20);
@@ -46,6 +49,9 @@ impl Server {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
+        if let Some(status) = server.child.try_wait()? {
+            return Err(io::Error::other(format!("{} ended at once, {status}: another listens on port {port}", program.display())));
+        }
         Ok(server)
     }
 
@@ -83,6 +89,16 @@ impl Server {
     /// The process.
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Whether it runs still, or how it has ended: what a test that fails has to say of it.
+    pub fn fate(&self) -> String {
+        let child = WaitId::Pid(Pid::from_child(&self.child));
+        match waitid(child, WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT) {
+            Ok(None) => "it runs".to_owned(),
+            Ok(Some(end)) => format!("it has ended, {end:?}"),
+            Err(error) => format!("what became of it is not known: {error}"),
+        }
     }
 
     /// Stops it with SIGSTOP and waits until none of its threads runs any more: the signal alone lets them go on for a while.
@@ -134,8 +150,8 @@ impl Drop for Server {
 /// The ports that are handed out: below those that the kernel gives to clients, so that no client's own end takes one first.
 const PORTS: std::ops::Range<u16> = 10_240..32_000;
 
-/// A port that nobody listens on, and that no other test gets as long as this process lives: servers of Polder share a port with each other, so two
-/// tests with one port would get each other's clients.
+/// A port that nobody listens on, and that no other test gets as long as this process lives: else two tests that found the same one would get each
+/// other's clients.
 ///
 /// # Errors
 /// When there is none.
@@ -148,12 +164,21 @@ pub fn free_port() -> io::Result<u16> {
     for number in 0..PORTS.len() {
         let port = PORTS.start + ((first + number) % PORTS.len()) as u16;
         let claim = File::create(folder.join(port.to_string()))?;
-        if claim.try_lock().is_ok() && TcpListener::bind(("127.0.0.1", port)).is_ok() {
+        if claim.try_lock().is_ok() && is_free(port)? {
             taken.push(claim);
             return Ok(port);
         }
     }
     Err(io::Error::other("no port is free"))
+}
+
+/// Whether a server may listen on a port. It is bound, but never listened on: a child that another thread forks at this moment has our socket open
+/// until it becomes its program, and who waits for his server would find that socket listening.
+fn is_free(port: u16) -> io::Result<bool> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    // As servers do: two that say this may be bound to one port as long as neither listens.
+    socket.set_reuse_address(true)?;
+    Ok(socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into()).is_ok())
 }
 
 /// A program of the given name on the PATH.
@@ -185,4 +210,28 @@ pub fn newer(name: &str) -> Option<PathBuf> {
 pub fn valkey() -> Option<PathBuf> {
     let unpacked = target_folder().join("peers/valkey/usr/bin/valkey-server");
     if unpacked.is_file() { Some(unpacked) } else { on_path("valkey-server") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    #[test]
+    fn nobody_listens_on_a_free_port_though_programs_are_started_beside() {
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while !over.load(Ordering::Relaxed) {
+                        Command::new("true").status().expect("it runs");
+                    }
+                });
+            }
+            let answered = (0..400).filter(|_| TcpStream::connect(("127.0.0.1", free_port().expect("a port"))).is_ok()).count();
+            over.store(true, Ordering::Relaxed);
+            assert_eq!(answered, 0, "of 400");
+        });
+    }
 }

@@ -59,8 +59,9 @@ impl Drop for Scratch {
 fn sweep() {
     let left = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten();
     for name in left.filter_map(|entry| entry.file_name().into_string().ok()) {
-        let owner = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
-        if owner.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+        // Some tests' segments say first what they are for: whose they are is not known.
+        let owner = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next()).and_then(|pid| pid.parse::<u32>().ok());
+        if owner.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
             // Another sweeper may be faster.
             let _ = Memory::remove(&format!("shm:{name}"));
         }

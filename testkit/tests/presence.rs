@@ -9,20 +9,30 @@ use polder_testkit::answer::Answer;
 use polder_testkit::gather::Gather;
 use polder_testkit::process::{Server, polder};
 use polder_testkit::resp::Connection;
+use polder_testkit::scratch::fresh_name;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Scene {
     memory: Arc<Memory>,
     server: Server,
-    segment: String,
+    segment: Segment,
+}
+
+/// Removed with the test, also with one whose server does not start.
+struct Segment(String);
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        let _ = Memory::remove(&self.0);
+    }
 }
 
 impl Scene {
-    fn new(name: &str) -> Scene {
-        let segment = format!("shm:presence-{name}-{}", std::process::id());
-        let memory = Memory::attach(&Options { segment: segment.clone(), ceiling: 64 << 20, ..Options::default() });
-        let server = Server::start_polder(&polder(), &segment, &["--threads", "1"]).expect("a server");
+    fn new() -> Scene {
+        let segment = Segment(fresh_name());
+        let memory = Memory::attach(&Options { segment: segment.0.clone(), ceiling: 64 << 20, ..Options::default() });
+        let server = Server::start_polder(&polder(), &segment.0, &["--threads", "1"]).expect("a server");
         Scene { memory: Arc::new(memory.expect("a segment")), server, segment }
     }
 
@@ -46,12 +56,6 @@ impl Scene {
             ended
         });
         (received(&number), thread)
-    }
-}
-
-impl Drop for Scene {
-    fn drop(&mut self) {
-        let _ = Memory::remove(&self.segment);
     }
 }
 
@@ -89,13 +93,13 @@ fn asks_until(client: &mut Connection, words: &[&str], wanted: &Answer) {
 
 #[test]
 fn a_server_lists_unblocks_and_kills_callers_of_another_process() {
-    let scene = Scene::new("server");
+    let scene = Scene::new();
     let mut client = scene.client();
     let own = format!("addr=pid:{}/", std::process::id());
     for (reason, wanted) in [(&["TIMEOUT"][..], Ok(true)), (&["ERROR"], Err(()))] {
         let (id, thread) = scene.waiting("nothing");
         let line = line_of(&mut client, &[&format!("id={id} "), "flags=b", "name=nothing ", "cmd=blpop"]);
-        assert!(line.contains(&own) && line.contains(&scene.segment), "{line}");
+        assert!(line.contains(&own) && line.contains(&scene.segment.0), "{line}");
         let number = id.to_string();
         asks_until(&mut client, &[&["CLIENT", "UNBLOCK", &number], reason].concat(), &Answer::Integer(1));
         assert_eq!(thread.join().expect("no panic").map_err(drop), wanted, "{reason:?}");
@@ -109,7 +113,7 @@ fn a_server_lists_unblocks_and_kills_callers_of_another_process() {
 
 #[test]
 fn a_listener_and_a_caller_beside_it_are_killed() {
-    let scene = Scene::new("listener");
+    let scene = Scene::new();
     let (memory, (told, numbers)) = (scene.memory.clone(), channel());
     let thread = std::thread::spawn(move || {
         let (mut plain, mut listener) = (Caller::new(&memory), Caller::new(&memory));
@@ -138,7 +142,7 @@ fn a_listener_and_a_caller_beside_it_are_killed() {
 
 #[test]
 fn a_caller_lists_and_kills_the_clients_of_a_server_and_of_its_own_process() {
-    let scene = Scene::new("caller");
+    let scene = Scene::new();
     let mut client = scene.client();
     client.call(&["CLIENT", "SETNAME", "far"]).expect("a reply");
     let (mut caller, mut other) = (Caller::new(&scene.memory), Caller::new(&scene.memory));
@@ -164,7 +168,7 @@ fn a_caller_lists_and_kills_the_clients_of_a_server_and_of_its_own_process() {
 
 #[test]
 fn a_pause_holds_callers_back() {
-    let scene = Scene::new("pause");
+    let scene = Scene::new();
     let mut client = scene.client();
     client.call(&["CLIENT", "PAUSE", "300", "WRITE"]).expect("a reply");
     let mut caller = Caller::new(&scene.memory);
@@ -191,7 +195,7 @@ fn force(memory: &Memory, args: &[&[u8]]) -> Answer {
 
 #[test]
 fn a_call_that_waits_takes_nothing_during_a_pause() {
-    let scene = Scene::new("postponed");
+    let scene = Scene::new();
     let (number, thread) = scene.waiting("list");
     let mut begun = Caller::new(&scene.memory);
     assert!(begun.start(&["BZPOPMIN", "z", "60"]).expect("begun").is_none());

@@ -37,5 +37,5 @@ impl Drop for Segment {
 
 /// A client of it.
 pub fn connect(server: &Server) -> Connection {
-    Connection::open(&server.address()).expect("a connection")
+    Connection::open(&server.address()).unwrap_or_else(|error| panic!("no connection to the server: {error}; {}", server.fate()))
 }
