@@ -6,6 +6,8 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 target=${CARGO_TARGET_DIR:-$root/target}
 place=$target/capi
 name=capi-$$
+# Not below the target folder, whose name may be longer than a socket's may.
+socket=${TMPDIR:-/tmp}/$name.sock
 passed=0
 
 rm -rf "$place"
@@ -15,7 +17,7 @@ export PKG_CONFIG_PATH="$place/prefix/lib/pkgconfig" LD_LIBRARY_PATH="$place/pre
 server=
 clean() {
     [ -z "$server" ] || kill "$server" 2>/dev/null || true
-    rm -f /dev/shm/"$name"-* /dev/shm/polder-"$name"-* /dev/shm/.polder-bell-*"$name"-* 2>/dev/null || true
+    rm -f /dev/shm/"$name"-* /dev/shm/polder-"$name"-* /dev/shm/.polder-bell-*"$name"-* "$socket" 2>/dev/null || true
 }
 trap clean EXIT
 
@@ -68,14 +70,13 @@ if command -v valgrind >/dev/null; then
 fi
 
 # A feed handler, read by a Redis client of a server and by another process.
-port=$((20000 + $$ % 20000))
-"$target/debug/polder" serve --segment "shm:$name-feed" --port "$port" --threads 1 >"$place/serve" 2>&1 &
+"$target/debug/polder" serve --segment "shm:$name-feed" --port 0 --unixsocket "$socket" --threads 1 >"$place/serve" 2>&1 &
 server=$!
-for _ in $(seq 100); do redis-cli -p "$port" ping >/dev/null 2>&1 && break; sleep 0.1; done
+for _ in $(seq 100); do redis-cli -s "$socket" ping >/dev/null 2>&1 && break; sleep 0.1; done
 expect "the feed" "2000 quotes of ACME" "$place/feed" "shm:$name-feed" ACME 2000
-expect "a Redis client beside the feed" "^2000$" redis-cli -p "$port" hget quote:ACME serial
+expect "a Redis client beside the feed" "^2000$" redis-cli -s "$socket" hget quote:ACME serial
 expect "the leaderboard" "ann: 7 points, place 1" "$place/leaderboard" "shm:$name-feed" add ann 7
 expect "a second player" "bob: 3.5 points, place 2" "$place/leaderboard" "shm:$name-feed" add bob 3.5
 expect "the best" "1. ann 7" "$place/leaderboard" "shm:$name-feed" top 10
-expect "a Redis client beside the leaderboard" "^3.5$" redis-cli -p "$port" zscore leaderboard bob
+expect "a Redis client beside the leaderboard" "^3.5$" redis-cli -s "$socket" zscore leaderboard bob
 echo "C door: $passed passed, 0 failed"
