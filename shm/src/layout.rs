@@ -53,6 +53,8 @@ pub mod header {
     pub const LIMITS: u64 = 1280; // 64 words
     /// The warden's heartbeat (milliseconds) and what it keeps.
     pub const WARDEN: u64 = 1792; // 8 words
+    /// When somebody who empties slabs was last at it, while slabs are marked (`drain`), in milliseconds; the fourth of the warden's words.
+    pub const MARKS: u64 = WARDEN + 24;
     /// The most bytes that were in use.
     pub const USED_PEAK: u64 = 1856;
     /// Who listens to changes and calls at all: bits of [`interest`](super::interest), and above them a count of changes. A line of its own.

@@ -18,6 +18,7 @@ pub mod brief;
 pub mod class;
 pub mod crash;
 pub mod directory;
+mod drain;
 mod files;
 pub mod fork;
 pub mod futex;

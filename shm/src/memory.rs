@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use polder_base::{Fault, Ref};
 
 use crate::class::{CACHE_STARTS, CLASSES, SIZES, SLAB_BYTES, cache_slots, class_of, per_slab};
+use crate::drain::{is_marked, mark_of};
 use crate::journal::Tag;
 use crate::layout::{header, seat as at};
 use crate::lock::{self, Locked};
@@ -151,10 +152,10 @@ impl Seat {
     /// Gets nodes of `class` out of a slab and into the cache.
     #[cold]
     fn refill(&self, class: usize) -> Result<(), Fault> {
-        let (mut everywhere, mut end) = (false, None);
+        let (mut everywhere, mut marked, mut end) = (false, false, None);
         loop {
             let mut busy = None;
-            match self.lock_slab(class, everywhere) {
+            match self.lock_slab(class, everywhere, marked) {
                 Search::Locked(slab) => {
                     self.take_nodes(slab, class, self.cache_most(class) / 2);
                     if self.get(cache_count(class)) > 0 {
@@ -177,8 +178,9 @@ impl Seat {
             };
             // Hints are lost with who dies between a change and its hint, and out of sight while others search: before the answer
             // is no, look everywhere.
-            if !everywhere {
-                everywhere = true;
+            if !everywhere || !marked {
+                // Last of all what is to be emptied.
+                (everywhere, marked) = (true, everywhere);
                 self.segment.hint_all();
                 continue;
             }
@@ -222,9 +224,9 @@ impl Seat {
         }
     }
 
-    /// Finds and locks a slab with free nodes of `class`.
-    fn lock_slab(&self, class: usize, everywhere: bool) -> Search {
-        let fits = |state: u64| slab_class(state) == Some(class) && slab_free(state) > 0;
+    /// Finds and locks a slab with free nodes of `class`; `marked`: one that is to be emptied will do, too.
+    fn lock_slab(&self, class: usize, everywhere: bool, marked: bool) -> Search {
+        let fits = |state: u64| slab_class(state) == Some(class) && slab_free(state) > 0 && (marked || !is_marked(state));
         let cursor = self.slab_cursor[class].get() as u64;
         if cursor < self.segment.geometry().slabs_max && self.lock_memory(cursor, fits) {
             return Search::Locked(cursor);
@@ -424,23 +426,24 @@ impl Seat {
                 pairs += 1;
             }
         }
-        let free = slab_free(segment.load(segment.slab_state_at(slab))) + given;
+        let state = segment.load(segment.slab_state_at(slab));
+        let free = slab_free(state) + given;
         let empty = free >= per_slab(class) as u64;
-        self.record(pairs, segment.slab_state_at(slab), if empty { 0 } else { slab_state(class, free) });
+        self.record(pairs, segment.slab_state_at(slab), if empty { 0 } else { slab_state(class, free) | mark_of(state) });
         self.record(pairs + 1, self.base + cache_count(class), kept);
         self.record(pairs + 2, self.base + at::NODE_BYTES, self.get(at::NODE_BYTES).wrapping_sub(given * class_bytes(class)));
         self.commit_memory(pairs + 3);
         segment.set_hint(if empty { 0 } else { class + 1 }, slab >> segment.group_shift());
     }
 
-    fn record(&self, index: u64, offset: u64, value: u64) {
+    pub(crate) fn record(&self, index: u64, offset: u64, value: u64) {
         assert!(index < at::MEMORY_PAIRS, "the memory journal holds one slab's change");
         let pair = self.base + at::MEMORY_JOURNAL + index * 16;
         self.segment.store(pair, offset);
         self.segment.store(pair + 8, value);
     }
 
-    fn commit_memory(&self, pairs: u64) {
+    pub(crate) fn commit_memory(&self, pairs: u64) {
         self.set(at::MEMORY_LEN, pairs);
         // SYNC: seat-memory-commit.
         self.set(at::MEMORY_STATUS, at::COMMITTED);

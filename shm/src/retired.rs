@@ -287,6 +287,9 @@ impl Seat {
             }
         };
         self.set(at::RECLAIMING, 0);
+        if self.segment.load(header::MARKS) != 0 {
+            self.return_marked();
+        }
         // Where most are held back, it is no use to hurry.
         let more = !ended && freed * 4 >= seen;
         self.reclaim_at.set(

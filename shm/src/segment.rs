@@ -226,7 +226,7 @@ impl Segment {
     }
 
     /// Slabs backed by memory.
-    pub(crate) fn slabs_ready(&self) -> u64 {
+    pub fn slabs_ready(&self) -> u64 {
         self.observe(header::SLABS_READY).min(self.geometry.slabs_max)
     }
 

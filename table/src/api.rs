@@ -242,6 +242,8 @@ pub enum Counter {
     Changes = 15,
     /// Large values, and keys of flushed databases, whose memory went without anybody waiting for it.
     Freed = 16,
+    /// Nodes that were moved so that slabs come free.
+    Moved = 17,
 }
 
 /// How many counters a seat keeps ([`Counter`], with room for more).

@@ -77,6 +77,9 @@ impl Table {
         if self.thin(end) {
             due_ms = due_ms.min(THINNING_MS);
         }
+        if self.compact_ahead(end) {
+            due_ms = due_ms.min(1);
+        }
         while self.reclaim() {
             if Instant::now() >= end {
                 due_ms = due_ms.min(1);

@@ -113,6 +113,13 @@ pub fn record_of(second: u64) -> Ref {
     Ref(second >> 24)
 }
 
+/// The same entry with another record.
+pub fn with_record(image: &Image, record: Ref) -> Image {
+    let mut image = *image;
+    image.words[1] = image.words[1] & 0xff_ffff | record.0 << 24;
+    image
+}
+
 /// The extra hash bits in the second word of an entry with a reference.
 pub fn extra_of(second: u64) -> u16 {
     (second >> 8) as u16

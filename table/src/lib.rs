@@ -5,6 +5,7 @@ pub mod bucket;
 pub mod change;
 mod chores;
 pub mod clock;
+mod compact;
 mod database;
 mod declare;
 pub mod directory;

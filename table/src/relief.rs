@@ -2,7 +2,8 @@
 //!
 //! FLUSHALL leaves its keys to the sweep, and what goes out of use is free when no pin can see it any more. So memory may seem full for a
 //! moment. Who meets that moment sweeps a step and frees what its own seat has retired; it tries again as long as it frees something, and for
-//! [`HOPE_MS`] after the last step of a sweep, whoever made it. Then memory is full.
+//! [`HOPE_MS`] after the last step of a sweep, whoever made it. Where there is memory enough, but for nodes of other sizes, it moves these
+//! together (`compact.rs`). Then memory is full.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use polder_shm::layout::seat as at;
 
 use crate::api::Stop;
 use crate::chores::Swept;
+use crate::compact;
 use crate::table::Table;
 use crate::txn::Txn;
 
@@ -117,7 +119,9 @@ impl Txn<'_> {
             self.seat.return_caches();
             return Ok(());
         }
-        if !self.table.relief.is_hopeful() {
+        // What one size has may do for another.
+        let compacted = self.table.compact(self, compact::SHARE, Instant::now() + REST);
+        if !compacted && !self.table.relief.is_hopeful() {
             return Err(stop);
         }
         if self.is_impatient() {

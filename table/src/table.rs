@@ -1,7 +1,7 @@
 //! The table of a segment, as one process holds it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use polder_base::Fault;
 use polder_shm::layout::{header, seat as at};
@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use crate::api::*;
 use crate::bucket::{self, LINE_WORDS, UNITS, Words};
 use crate::change::ChangeSink;
+use crate::compact::Pass;
 use crate::directory::{self, Slot, database, map_at};
 use crate::entry;
 use crate::hash::FREE;
@@ -27,6 +28,8 @@ pub struct Table {
     /// The densest extent met so far (bits of an f64): what makes a draw of a key fair.
     density: AtomicU64,
     pub(crate) relief: Relief,
+    /// How far this process has come with emptying slabs.
+    pub(crate) pass: Mutex<Pass>,
     /// How long this process has put its sweeping off because of others, in milliseconds.
     pub(crate) sweep_pause_ms: AtomicU64,
     /// Who is told of changes.
@@ -77,6 +80,7 @@ impl Table {
             random: AtomicU64::new(seed | 1),
             density: AtomicU64::new(0),
             relief: Relief::default(),
+            pass: Mutex::default(),
             sweep_pause_ms: AtomicU64::new(0),
             sink: std::sync::OnceLock::new(),
         }

@@ -188,6 +188,19 @@ impl<'t> Txn<'t> {
         self.patience.set(Some(patience));
     }
 
+    /// Has `work` done as a writer with a patience of its own, which begins anew; then all is as before, also what the next attempt is to declare.
+    pub(crate) fn as_chore<R>(&self, patience: Duration, work: impl FnOnce() -> R) -> R {
+        let before = (self.mode.replace(Mode::Write), self.patience.replace(Some(patience)), self.until.take());
+        let (wide, extra) = (self.scratch.wide.take(), self.scratch.extra.take());
+        let done = work();
+        self.mode.set(before.0);
+        self.patience.set(before.1);
+        self.until.set(before.2);
+        self.scratch.wide.set(wide);
+        self.scratch.extra.replace(extra);
+        done
+    }
+
     /// Whether the transaction gives up on locks after a time.
     pub(crate) fn is_impatient(&self) -> bool {
         self.patience.get().is_some()
@@ -823,8 +836,9 @@ impl<'t> Txn<'t> {
             self.save_for(snapshot);
         }
         self.seat.commit(self.scratch.olds.get())?;
-        // What is kept about clients and settings is no change of the data.
-        let changes = self.scratch.held.borrow().iter().filter(|held| held.pending.is_some() && held.db != SYSTEM).count();
+        // What is kept about clients and settings is no change of the data, nor is an entry that says the same as before.
+        let held = self.scratch.held.borrow();
+        let changes = held.iter().filter(|held| held.pending.is_some() && held.retires.is_some() && held.db != SYSTEM).count();
         self.count(Counter::Changes, changes as u64);
         Ok(())
     }

@@ -242,7 +242,7 @@ const STATS: &[Metric] = &[
     none("total_forks"),
     none("migrate_cached_sockets"),
     none("slave_expires_tracked_keys"),
-    none("active_defrag_hits"),
+    metric("active_defrag_hits", Count(|facts| facts.counter(Counter::Moved))),
     none("active_defrag_misses"),
     none("active_defrag_key_hits"),
     none("active_defrag_key_misses"),

@@ -25,7 +25,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     switch("lazyfree-lazy-server-del", false).inert(),
     switch("lazyfree-lazy-user-del", false).about("Whether INFO counts what DEL frees as it does for UNLINK. Nobody ever waits for memory to be freed."),
     switch("lazyfree-lazy-user-flush", false).about("The same for FLUSHALL and FLUSHDB in EXEC and scripts, where neither ASYNC nor SYNC is said."),
-    switch("activedefrag", false).inert().refuses("polder's slabs return whole by themselves, there is nothing to defragment"),
+    switch("activedefrag", false).inert().refuses("polder moves values together by itself, as soon as one size has taken all memory"),
     memory("active-defrag-ignore-bytes", 1, i64::MAX, 100 << 20).inert(),
     integer("active-defrag-threshold-lower", 0, 1000, 10).inert(),
     integer("active-defrag-threshold-upper", 0, 1000, 100).inert(),

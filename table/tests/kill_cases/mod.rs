@@ -3,7 +3,7 @@
 use std::panic::RefUnwindSafe;
 
 use polder_shm::layout::{header, seat};
-use polder_table::{Becomes, Limits, Mode, New, Policy, Replaces, Snapshot, Stop, Table, Txn};
+use polder_table::{Becomes, Counter, Limits, Mode, New, Policy, Replaces, Snapshot, Stop, Table, Txn};
 use polder_values::list::{self, Limit};
 use polder_values::string::{self, Draft};
 use polder_values::{Kind, Value, hash};
@@ -258,13 +258,33 @@ fn bystanders(place: &Place) {
 
 /// Leaves no room for a block of a journal or a retired list; small nodes of every size are still to be had.
 fn fill_up(place: &Place) {
-    (0..40u32).for_each(|number| place.set(0, format!("later:{number}").as_bytes(), &vec![3; number as usize * 9], None));
+    make_room_for_later(place);
     (0..900).for_each(|number| place.set(0, &numbered(number), &[1; 100], None));
     let try_to_set = |key: &[u8]| {
         let new = New::of(Kind::String, Value::Packed(&[1; 15_000]));
         try_run_as(&place.table, Mode::Write, |txn| txn.write(0, key, &new, Replaces::Whole))
     };
     while try_to_set(&place.keys(0).to_le_bytes()).is_ok() {}
+}
+
+/// What the survivor is going to write, so that it finds room.
+fn make_room_for_later(place: &Place) {
+    (0..40u32).for_each(|number| place.set(0, format!("later:{number}").as_bytes(), &vec![3; number as usize * 9], None));
+}
+
+/// Fills the memory with records and large values, and leaves one in five: in every slab there is something, and in none much.
+fn scatter(place: &Place) {
+    make_room_for_later(place);
+    let try_to_set = |number: u32| {
+        let value = vec![number as u8; if number.is_multiple_of(50) { 20_000 } else { 1_000 }];
+        try_run_as(&place.table, Mode::Write, |txn| {
+            let value = string::make(txn, &value)?;
+            txn.write(0, &numbered(number), &New::of(Kind::String, value), Replaces::Whole)
+        })
+    };
+    let count = (0..).take_while(|number| try_to_set(*number).is_ok()).count() as u32;
+    (0..count).filter(|number| number % 5 != 0).for_each(|number| assert!(place.remove(0, &numbered(number))));
+    while place.table.reclaim() {}
 }
 
 /// Entries of four units each: a bucket is soon full.
@@ -665,6 +685,13 @@ fn chores() -> Vec<Case> {
             },
             |table| do_chores(table, 1),
         ),
+        Case {
+            ceiling: 4 << 20,
+            ..case("move-out-of-slabs", scatter, |table| {
+                do_chores(table, 1);
+                assert!(table.counter(Counter::Moved) > 100, "nothing has moved, so this shows nothing");
+            })
+        },
         Case {
             whole: Whole::Gone,
             ..case(

@@ -1,0 +1,136 @@
+//! Slabs that are to be emptied: marked in their state words, they give no nodes to anybody who finds some elsewhere, so that what moves out of
+//! them does not come back, and they return whole to every size.
+//!
+//! ```text
+//!   slabs of one size     [####....] [##......] [.#......] [#######.]      # in use   . free
+//!   marked, being emptied             [mm      ] [ m      ]                what lies there moves to the others (`table/compact.rs`)
+//!   then                  [####mmm.]  -          -         [#######.]      - free for every size
+//! ```
+//!
+//! A mark is a hint. It is set and taken off under the slab's lock, by the journal of slabs; who needs a node and finds none elsewhere takes it
+//! here, and the mark off with it; older builds know no marks and overwrite them. So marks of somebody who has died keep no memory
+//! from anybody; whoever sees that nobody has been at it for [`MARKS_MS`] takes them off.
+
+use std::cmp::Reverse;
+
+use polder_base::Ref;
+
+use crate::class::{CLASSES, SLAB_BYTES, per_slab};
+use crate::layout::header;
+use crate::memory::{cache_count, cache_slot};
+use crate::seat::Seat;
+use crate::segment::{Segment, offset_of, slab_class, slab_free};
+
+/// The mark in a slab's state word.
+const MARK: u64 = 1 << 32;
+
+/// After this time who has marked slabs is not at it any more.
+const MARKS_MS: u64 = 10_000;
+
+/// So few of the 64 groups of slabs that have free ones are few.
+const FREE_GROUPS: u32 = 4;
+
+/// Whether a slab of this state is to be emptied.
+#[inline]
+pub(crate) fn is_marked(state: u64) -> bool {
+    state & MARK != 0
+}
+
+/// What a slab's mark adds to its state.
+#[inline]
+pub(crate) fn mark_of(state: u64) -> u64 {
+    state & MARK
+}
+
+impl Segment {
+    /// Whether a node lies in a slab that is to be emptied.
+    pub fn is_leaving(&self, node: Ref) -> bool {
+        self.class_at(offset_of(node)).is_some_and(|(slab, _)| is_marked(self.load(self.slab_state_at(slab))))
+    }
+
+    /// Says that somebody is emptying the marked slabs.
+    pub fn keep_marks(&self) {
+        self.publish(header::MARKS, polder_base::time::now_ms());
+    }
+
+    /// Whether slabs are marked and nobody empties them any more.
+    pub fn has_old_marks(&self) -> bool {
+        let kept_ms = self.observe(header::MARKS);
+        kept_ms != 0 && polder_base::time::now_ms().abs_diff(kept_ms) > MARKS_MS
+    }
+
+    /// Whether nearly all memory is handed out to sizes already, as far as the hints tell.
+    pub fn is_dedicated(&self) -> bool {
+        self.slabs_ready() >= self.geometry().slabs_max && self.observe(header::HINTS).count_ones() <= FREE_GROUPS
+    }
+}
+
+impl Seat {
+    /// Marks slabs to be emptied: of each size the emptiest, so many that what they hold finds room in the others. Answers how many are marked,
+    /// or 0, and marks none, where these are fewer than `least`.
+    pub fn mark_slabs(&self, least: u64) -> u64 {
+        let segment = self.segment();
+        let mut candidates: [Vec<(u64, u64)>; CLASSES] = [const { Vec::new() }; CLASSES];
+        for slab in segment.reserved_slabs()..segment.slabs_ready() {
+            let state = segment.load(segment.slab_state_at(slab));
+            if let Some(class) = slab_class(state).filter(|_| slab_free(state) > 0) {
+                candidates[class].push((slab_free(state), slab));
+            }
+        }
+        let spare = |class: usize| candidates[class].iter().map(|(free, _)| free).sum::<u64>() / per_slab(class) as u64;
+        let counts: [u64; CLASSES] = std::array::from_fn(spare);
+        let total = counts.iter().sum();
+        if total < least.max(1) {
+            return 0;
+        }
+        segment.keep_marks();
+        for (slabs, count) in candidates.iter_mut().zip(counts) {
+            slabs.sort_unstable_by_key(|(free, slab)| (Reverse(*free), *slab));
+            slabs.iter().take(count as usize).for_each(|(_, slab)| self.set_mark(*slab, MARK));
+        }
+        self.return_marked();
+        total
+    }
+
+    /// Takes all marks off; answers from how many slabs, which have not become empty.
+    pub fn unmark_slabs(&self) -> u64 {
+        let segment = self.segment();
+        segment.publish(header::MARKS, 0);
+        let mut count = 0;
+        for slab in segment.reserved_slabs()..segment.slabs_ready() {
+            let state = segment.load(segment.slab_state_at(slab));
+            if is_marked(state) {
+                count += 1;
+                self.set_mark(slab, 0);
+                if let Some(class) = slab_class(state) {
+                    segment.set_hint(class + 1, slab >> segment.group_shift());
+                }
+            }
+        }
+        count
+    }
+
+    /// Gives cached nodes of marked slabs back to these: taken from here they would be in use again.
+    #[cold]
+    pub(crate) fn return_marked(&self) {
+        let segment = self.segment();
+        let slab_of = |node: u64| (node - segment.geometry().slabs_at) / SLAB_BYTES;
+        for class in 0..CLASSES {
+            loop {
+                let count = self.get(cache_count(class));
+                let mut slabs = (0..count).map(|slot| slab_of(self.get(cache_slot(class, slot))));
+                let Some(slab) = slabs.find(|&slab| self.lock_memory(slab, is_marked)) else { break };
+                self.give_nodes(slab, class, count);
+            }
+        }
+    }
+
+    /// Sets a slab's mark, unless somebody holds its lock.
+    fn set_mark(&self, slab: u64, mark: u64) {
+        let at = self.segment().slab_state_at(slab);
+        if self.lock_memory(slab, |state| slab_class(state).is_some()) {
+            self.record(0, at, self.segment().load(at) & !MARK | mark);
+            self.commit_memory(1);
+        }
+    }
+}

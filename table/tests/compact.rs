@@ -1,0 +1,209 @@
+//! Compaction: memory that one size of node has taken and left nearly empty serves other sizes, and nobody sees anything move.
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use common::{Draw, Place};
+use polder_base::Fault;
+use polder_shm::layout::header;
+use polder_table::{Counter, Found, Mode, New, Replaces, Stop};
+use polder_values::{Kind, hash, string};
+
+const SECOND_MS: u64 = 1_000;
+
+/// Sets a string as the engine would: where there is no room it waits for some.
+fn try_to_set(place: &Place, key: &[u8], value: &[u8], expiry_ms: Option<u64>) -> Result<(), Stop> {
+    let txn = place.table.begin(Mode::Write)?;
+    loop {
+        let set = string::make(&txn, value).map_err(Stop::from).and_then(|value| {
+            let new = New { expiry_ms, ..New::of(Kind::String, value) };
+            txn.write(0, key, &new, Replaces::Whole)
+        });
+        match set.and_then(|()| txn.commit()) {
+            Err(Stop::Retry) => txn.abort(),
+            Err(stop) => {
+                txn.abort();
+                txn.await_room(stop)?;
+            }
+            Ok(()) => return Ok(()),
+        }
+    }
+}
+
+/// Sets strings of so many bytes until there is no more room; answers how many.
+fn fill(place: &Place, name: &str, bytes: usize) -> usize {
+    let mut count = 0;
+    loop {
+        let key = format!("{name}:{count}");
+        match try_to_set(place, key.as_bytes(), &content(&key, bytes), None) {
+            Ok(()) => count += 1,
+            Err(Stop::Fault(Fault::Full(_))) => return count,
+            Err(stop) => panic!("{stop:?}"),
+        }
+    }
+}
+
+/// Bytes that tell of which key they are.
+fn content(key: &str, bytes: usize) -> Vec<u8> {
+    key.bytes().cycle().take(bytes).collect()
+}
+
+/// Removes all but one in `keep` of `count` strings, anywhere; answers those that stay.
+fn thin_out(place: &Place, name: &str, count: usize, keep: u64) -> Vec<String> {
+    let mut draw = Draw(7);
+    let keys = (0..count).map(|number| format!("{name}:{number}"));
+    keys.filter(|key| draw.below(keep) == 0 || !place.remove(0, key.as_bytes())).collect()
+}
+
+fn moved(place: &Place) -> u64 {
+    place.table.counter(Counter::Moved)
+}
+
+fn entry_of(place: &Place, key: &str) -> (u64, Option<u64>, u32) {
+    place.run(|txn| {
+        let Found { version, expiry_ms, clock, .. } = txn.peek(0, key.as_bytes())?.expect("it is there");
+        Ok((version, expiry_ms, clock))
+    })
+}
+
+#[test]
+fn other_sizes_find_room_where_strings_have_left_gaps() {
+    let place = &Place::with_ceiling(24 << 20);
+    let count = fill(place, "old", 1_000);
+    assert!(count > 15_000, "{count}");
+    let left = thin_out(place, "old", count, 8);
+    let later = polder_base::time::now_ms() + 1_000 * SECOND_MS;
+    for key in left.iter().step_by(10) {
+        try_to_set(place, key.as_bytes(), &content(key, 1_000), Some(later)).expect("room");
+    }
+    let before: Vec<_> = left.iter().map(|key| entry_of(place, key)).collect();
+    let changes = place.table.changes();
+    let stored = fill(place, "new", 5_000);
+    assert!(stored * 5_000 > 14 << 20, "{stored} strings");
+    assert_eq!(place.table.changes() - changes, stored as u64, "what moves is no change");
+    assert!(moved(place) > 500, "{} moved", moved(place));
+    for (key, before) in left.iter().zip(before) {
+        assert_eq!(entry_of(place, key), before, "{key}");
+        assert_eq!(place.get(0, key.as_bytes()), Some(content(key, 1_000)), "{key}");
+    }
+}
+
+/// Adds ten fields to a hash; `None` where there is no more room.
+fn add_fields(place: &Place, key: &[u8], round: u32) -> Option<()> {
+    let txn = place.table.begin(Mode::Write).expect("a seat");
+    let names: Vec<[u8; 4]> = (round * 10..round * 10 + 10).map(u32::to_le_bytes).collect();
+    let add = || {
+        let found = txn.find(0, key)?;
+        let mut draft =
+            found.map_or_else(|| hash::Draft::empty(hash::Thresholds::NONE), |found| hash::Draft::of(&found.value, hash::Thresholds::NONE));
+        for name in &names {
+            let spot = draft.find(&txn, name, || 0)?;
+            draft.put(&txn, &spot, name, &content("value", 60), hash::Expiry::None)?;
+        }
+        let (value, inner_expiry_ms) = draft.finish(&txn)?;
+        txn.write(0, key, &New { inner_expiry_ms, ..New::of(Kind::Hash, value) }, Replaces::Edited)
+    };
+    loop {
+        match add().and_then(|()| txn.commit()) {
+            Ok(()) => return Some(()),
+            Err(Stop::Retry) => txn.abort(),
+            Err(stop) => {
+                txn.abort();
+                txn.await_room(stop).ok()?;
+            }
+        }
+    }
+}
+
+/// How many fields a hash has, each with the value that it was given.
+fn fields_of(place: &Place, key: &[u8]) -> u64 {
+    place.run(|txn| {
+        let found = txn.find(0, key)?.expect("it is there");
+        let hash = hash::Hash::of(&found.value);
+        for field in hash.iter(txn, 0) {
+            assert_eq!(field?.value().bytes(txn)?, content("value", 60));
+        }
+        Ok(hash.count()?)
+    })
+}
+
+#[test]
+fn nodes_of_large_values_move_too() {
+    const HASHES: u32 = 16;
+    let place = &Place::with_ceiling(24 << 20);
+    // In turns, so that the nodes of each lie in all slabs.
+    let names: Vec<String> = (0..HASHES).map(|number| format!("hash:{number}")).collect();
+    let rounds = (0..).take_while(|round| names.iter().all(|name| add_fields(place, name.as_bytes(), *round).is_some())).count() as u64;
+    let before: Vec<u64> = names.iter().map(|name| fields_of(place, name.as_bytes())).collect();
+    assert!(rounds > 500 && before.iter().all(|count| *count >= rounds * 10), "{rounds} rounds");
+    names.iter().skip(2).for_each(|name| assert!(place.remove(0, name.as_bytes())));
+    let stored = fill(place, "new", 5_000);
+    assert!(stored * 5_000 > 16 << 20, "{stored} strings, {} nodes moved", moved(place));
+    assert!(moved(place) > 500, "{} nodes moved", moved(place));
+    for (name, before) in names.iter().zip(before).take(2) {
+        assert_eq!(fields_of(place, name.as_bytes()), before);
+    }
+}
+
+#[test]
+fn who_reads_and_writes_meanwhile_finds_all_as_it_is() {
+    let place = &Place::with_ceiling(24 << 20);
+    let count = fill(place, "old", 1_000);
+    let left = &thin_out(place, "old", count, 6);
+    let over = &AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..2)
+            .map(|reader| {
+                scope.spawn(move || {
+                    let mut draw = Draw(reader + 1);
+                    let mut rounds = 0;
+                    while !over.load(Ordering::Relaxed) || rounds < 1_000 {
+                        let key = &left[draw.below(left.len() as u64) as usize];
+                        assert_eq!(place.get(0, key.as_bytes()), Some(content(key, 1_000)), "{key}");
+                        // What is written is of the same size, and takes what has just come free.
+                        if reader == 1 && rounds % 4 == 0 {
+                            try_to_set(place, key.as_bytes(), &content(key, 1_000), None).expect("room");
+                        }
+                        rounds += 1;
+                    }
+                })
+            })
+            .collect();
+        let stored = fill(place, "new", 5_000);
+        over.store(true, Ordering::Relaxed);
+        readers.into_iter().for_each(|reader| reader.join().expect("no panic"));
+        assert!(stored * 5_000 > 8 << 20 && moved(place) > 500, "{stored} strings, {} moved", moved(place));
+    });
+}
+
+#[test]
+fn a_full_memory_stays_full_and_says_so_soon() {
+    let place = &Place::with_ceiling(8 << 20);
+    fill(place, "full", 1_000);
+    let begun = std::time::Instant::now();
+    for number in 0..50 {
+        let key = format!("more:{number}");
+        assert!(matches!(try_to_set(place, key.as_bytes(), &[1; 5_000], None), Err(Stop::Fault(Fault::Full(_)))));
+    }
+    assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn marks_of_somebody_who_has_gone_keep_no_memory() {
+    let place = &Place::with_ceiling(8 << 20);
+    let count = fill(place, "old", 1_000);
+    thin_out(place, "old", count, 8);
+    while place.table.reclaim() {}
+    let (seat, segment) = (place.table.seat().expect("a seat"), place.table.segment());
+    assert!(seat.mark_slabs(1) > 10, "there is much to spare");
+    // Nobody goes on with it. The same size finds its nodes all the same.
+    for number in 0..count * 3 / 4 {
+        let key = format!("again:{number}");
+        try_to_set(place, key.as_bytes(), &content(&key, 1_000), None).expect("room");
+    }
+    segment.publish(header::MARKS, polder_base::time::now_ms() - 3_600 * SECOND_MS);
+    assert!(segment.has_old_marks());
+    place.table.chores(100_000);
+    assert!(!segment.has_old_marks() && seat.unmark_slabs() == 0);
+}
