@@ -3,12 +3,13 @@
 //! ```text
 //!   FIFO of the seat   letters that come while nobody looks  --.
 //!                                                               >-- epoll: the one descriptor that callers are given
-//!   timerfd            the end of a CLIENT PAUSE             --'
+//!   timerfd            the end of a CLIENT PAUSE, a debt     --'
 //! ```
 //!
 //! A pause ends by the clock, and nobody rings then: who does nothing but poll would never learn that the call which it held back may go on. The timer
 //! costs a system call where a pause begins to hold a call back, and one where it no longer does. An end that comes early is a letter (UNPAUSE), and
-//! a pause that has become longer meanwhile sets the timer again, since the call that looks is held back again.
+//! a pause that has become longer meanwhile sets the timer again, since the call that looks is held back again. Nor does anybody ring for what the thread
+//! owes others (`hub::queue`) because somebody was in the way: it tries again.
 use std::os::fd::OwnedFd;
 
 use polder_base::Fault;

@@ -9,7 +9,7 @@
 //! *armed*: while it runs nothing here, the seat counts as asleep, so that the first letter rings.
 //!
 //! **Invariant:** an armed bell is readable whenever a caller of this thread has something that it has not been shown; it becomes so at the end of a
-//! pause that holds one of its calls back.
+//! pause that holds one of its calls back, and soon where others wait for what the thread could not put right yet.
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hashbrown::{HashMap, HashSet};
-use polder_base::time::coarse_ms;
+use polder_base::time::{coarse_ms, now_ms};
 use polder_base::{Fault, Protocol, Reply};
 use polder_commands::{Session, elsewhere, pubsub, waiting};
 use polder_hub::ask::{self, Asker};
@@ -35,6 +35,8 @@ use crate::{Memory, PAUSE_NAP};
 const MAILBOX_BYTES_MAX: usize = 64 << 20;
 /// How often what is due now and then is done.
 const TICK_MS: u64 = 1000;
+/// How soon something is tried again that others wait for.
+const OWED: Duration = Duration::from_millis(1);
 
 /// The messages for one caller.
 #[derive(Default)]
@@ -319,14 +321,14 @@ pub(crate) fn arm(memory: &Memory) {
     let table = memory.table();
     /// What our own calls have caused is taken in at once, not rung for.
     const ROUNDS: u32 = 4;
-    with(table, |home| {
-        let holds = !home.postponed.is_empty();
-        if let Some(bell) = &mut home.bell {
-            bell.ring_at(holds.then(|| ask::paused(table).0));
-        }
-    });
     for round in 1..=ROUNDS {
-        let Some(news) = with(table, |home| home.bell.as_ref().map(|_| home.has_news())).flatten() else { return };
+        let owed_ms = ears::owes(table).then(|| now_ms() + OWED.as_millis() as u64);
+        let news = with(table, |home| {
+            let paused_ms = (!home.postponed.is_empty()).then(|| ask::paused(table).0);
+            home.bell.as_mut()?.ring_at(owed_ms.into_iter().chain(paused_ms).min());
+            Some(home.has_news())
+        });
+        let Some(news) = news.flatten() else { return };
         // Before it dozes: a question that comes from then on rings.
         ask::rest(table, true);
         if !news && table.seat().is_ok_and(|seat| seat.doze()) {
@@ -357,8 +359,6 @@ fn silence(table: &Table) {
 pub(crate) fn nap(table: &Table, timeout: Duration) {
     /// The longest nap: chores and ticks are done in between where no server does them.
     const NAP: Duration = Duration::from_millis(500);
-    /// How soon something is tried again that others wait for.
-    const OWED: Duration = Duration::from_millis(1);
     let postponed = with(table, |home| !home.postponed.is_empty()).unwrap_or(false);
     let most = match () {
         () if ears::owes(table) => OWED,

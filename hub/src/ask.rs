@@ -20,12 +20,15 @@ use std::sync::atomic::Ordering;
 
 use crate::ears::{self, inbox_bytes};
 use crate::letter::{self, Letter};
-use crate::{queue, stopped};
+use crate::queue;
+use crate::stopped::{self, State};
 
 /// How long is waited for who does not answer.
 const PATIENCE_MS: u64 = 500;
 /// How long who does not answer is only slow: a look at the system for each of them costs more than a moment.
 const LOOK_MS: u64 = 10;
+/// How long it may be that who does not answer is traced for a moment at each of his calls, and answers slowly: then he is stopped by a debugger.
+const TRACED_MS: u64 = 100;
 /// The part of an inbox that one answer takes at most; a longer one is cut at the end of a line.
 const ANSWER_PART: u64 = 4;
 
@@ -72,7 +75,13 @@ impl Question {
         if now_ms >= self.look_ms {
             self.look_ms = now_ms + LOOK_MS;
             let silent = std::mem::take(&mut self.silent);
-            let (stopped, silent): (Vec<_>, Vec<_>) = silent.into_iter().partition(|(seat, _)| stopped::is_stopped(segment, *seat));
+            let is_slow = now_ms + PATIENCE_MS < self.until_ms + TRACED_MS;
+            let is_stopped = |(seat, _): &Thread| match stopped::state_of(segment, *seat) {
+                State::Stopped => true,
+                State::Traced => !is_slow,
+                State::Runs | State::Hidden => false,
+            };
+            let (stopped, silent): (Vec<_>, Vec<_>) = silent.into_iter().partition(is_stopped);
             self.stopped.extend(stopped);
             self.silent = silent;
         }
@@ -219,6 +228,7 @@ pub fn pause(table: &Table, until_ms: u64, writers_only: bool) {
 
 /// Ends the pause, and wakes the threads whose clients wait for that. One that cannot be told looks by itself within a second.
 pub fn unpause(table: &Table) {
+    table.segment().word(header::PAUSED_UNTIL).fetch_max(now_ms(), Ordering::Relaxed);
     table.segment().word(header::PAUSE).store(0, Ordering::Release);
     let threads = others(table, &[]);
     let _ = queue::run(table, &mut |txn| {
@@ -232,6 +242,7 @@ pub fn forget_pause(table: &Table) {
     let word = table.segment().word(header::PAUSE);
     let seen = word.load(Ordering::Relaxed);
     if seen != 0 && seen >> 1 <= now_ms() {
+        table.segment().word(header::PAUSED_UNTIL).fetch_max(seen >> 1, Ordering::Relaxed);
         // Not one that somebody has just begun.
         let _ = word.compare_exchange(seen, 0, Ordering::AcqRel, Ordering::Relaxed);
     }
@@ -241,4 +252,11 @@ pub fn forget_pause(table: &Table) {
 #[inline]
 pub fn paused(table: &Table) -> (u64, bool) {
     table.paused()
+}
+
+/// Whether clients wait because of a pause, or one has ended less than some time ago.
+pub(crate) fn was_paused(table: &Table, lately_ms: u64) -> bool {
+    let (until_ms, now_ms) = (paused(table).0, now_ms());
+    // What is forgotten has been noted before that. A clock that was set back proves nothing.
+    until_ms + lately_ms > now_ms || table.segment().load(header::PAUSED_UNTIL).abs_diff(now_ms) < lately_ms
 }

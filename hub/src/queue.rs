@@ -21,13 +21,23 @@
 //!
 //! A first one who does not come, because his process is stopped, keeps the others up for one to two seconds, once: then one of them marks him as
 //! [`LATE`], behind all who wait and all who come, until he is there again and takes his own place; and with him those threads of his process of
-//! which the system says that they are stopped, too. Being there means that his call has been run again ([`came`]): a thread may do other
-//! things, look after its records among them, and never come back to a call that it has begun. So whoever finds his own record marked says to the
-//! call that it should look, and leaves the mark. A mark is no order: who is marked by mistake has lost a turn, and nothing lies there for which
-//! nobody is woken, since the transaction that marks wakes whose turn it is then. In a pause nobody comes, so what was suspected before it is forgotten.
+//! which the system says that they are stopped, or of which it says nothing. A mark is no order: who is marked by mistake has lost a turn, and nothing
+//! lies there for which nobody is woken, since the transaction that marks wakes whose turn it is then. In a pause nobody comes, nor has anybody had the
+//! time just behind one, so what was suspected before is forgotten.
+//!
+//! ```text
+//!   marked    record: TICKET | LATE, and a letter Wake to its thread             by the transaction of who waited for it
+//!   noticed   the thread puts the client behind its own others, too, and says to its call that it should look     any letter of the key, a tick
+//!   came      the call has been run again: record and client are at their place  by a transaction of the thread
+//! ```
+//!
+//! The letter is what brings a thread back that does nothing but wait for letters: without it nobody would have one for it as long as others wait. Being
+//! there means that the call has been run again ([`came`]): a thread may do other things, look after its records among them, and never come back to a
+//! call that it has begun. So the mark is of one client's place and stays until that client's call comes; the record of a thread tells the first of its
+//! clients who are not late, and only if all of them are, a late one. What could not be written because somebody was in the way is a *debt*, which keeps
+//! the thread from sleeping long until it is paid.
 
-use hashbrown::{HashMap, HashSet};
-use polder_base::time::now_ms;
+use hashbrown::HashMap;
 use polder_shm::layout::{header, interest};
 use polder_table::change::take_interest;
 use polder_table::{Db, Mode, Stop, Table, Txn};
@@ -59,24 +69,59 @@ pub struct Place {
     pub keys: Vec<Vec<u8>>,
 }
 
+/// A record that does not say yet what it should.
+struct Debt {
+    kind: Kind,
+    db: Db,
+    key: Vec<u8>,
+    /// The ticket of a call that is there again, whose mark goes; [`NOBODY`]'s without one.
+    came: u64,
+}
+
+/// No ticket.
+const NOBODY: u64 = 0;
+
 /// The clients of one thread that wait.
 #[derive(Default)]
 pub struct Waiters {
-    /// By the key of the records.
+    /// The clients by their numbers, as a record has them: a ticket, and [`LATE`] for whoever was seen to be marked. By the key of the records.
     queues: HashMap<Vec<u8>, BTreeMap<u64, u64>>,
     places: HashMap<u64, Place>,
-    /// Keys of records that could not be put right when somebody left.
-    debts: Vec<(Kind, Db, Vec<u8>)>,
+    debts: Vec<Debt>,
     /// See [`look_again`]: up to which ticket it has come, and who was to be served first where it found something, by the key of the records.
     looked_at: u64,
     suspects: HashMap<Vec<u8>, Record>,
-    /// The keys of records of ours that others have marked as late, until one of the calls behind them has been run again.
-    marked: HashSet<Vec<u8>>,
 }
 
 impl Waiters {
     fn first(&self, records_key: &[u8]) -> Option<(u64, u64)> {
-        self.queues.get(records_key)?.first_key_value().map(|(ticket, client)| (*ticket, *client))
+        self.queues.get(records_key)?.first_key_value().map(|(number, client)| (*number, *client))
+    }
+
+    /// Notices what a record of ours says: it may have been marked as late.
+    fn notice(&mut self, records_key: &[u8], number: u64) {
+        if let Some(queue) = self.queues.get_mut(records_key)
+            && let Some(client) = queue.remove(&(number & !LATE))
+        {
+            queue.insert(number, client);
+        }
+    }
+
+    /// The clients who are late.
+    fn late(&self, records_key: &[u8]) -> Vec<u64> {
+        self.queues.get(records_key).map_or(Vec::new(), |queue| queue.range(LATE..).map(|(_, client)| *client).collect())
+    }
+
+    /// What a record of ours that says `was` is to say, when the holder of the ticket `came` is there again.
+    fn number(&mut self, records_key: &[u8], was: Option<u64>, came: u64) -> Option<u64> {
+        if let Some(was) = was.filter(|was| was & !LATE != came) {
+            self.notice(records_key, was);
+        }
+        let queue = self.queues.get_mut(records_key)?;
+        if let Some(client) = queue.remove(&(came | LATE)) {
+            queue.insert(came, client);
+        }
+        queue.first_key_value().map(|(number, _)| *number)
     }
 
     fn all(&self, records_key: &[u8]) -> Vec<u64> {
@@ -89,10 +134,10 @@ impl Waiters {
             let records_key = waiters_key(place.kind, place.db, key);
             if let Some(queue) = self.queues.get_mut(&records_key) {
                 queue.remove(&place.ticket);
+                queue.remove(&(place.ticket | LATE));
                 if queue.is_empty() {
                     self.queues.remove(&records_key);
                     self.suspects.remove(&records_key);
-                    self.marked.remove(&records_key);
                 }
             }
         }
@@ -126,11 +171,16 @@ pub fn enlist(txn: &Txn<'_>, place: &Place) -> Result<(), Stop> {
     let own = Record::own(txn.seat(), place.ticket);
     for key in &place.keys {
         let mut is_first = true;
-        record::edit(txn, &waiters_key(place.kind, place.db, key), |records| {
+        let records_key = waiters_key(place.kind, place.db, key);
+        record::edit(txn, &records_key, |records| {
             is_first = records.iter().all(|record| record.number >= own.number);
             match records.iter_mut().find(|record| record.same_owner(&own)) {
                 Some(record) if record.number <= own.number => return false,
-                Some(record) => record.number = own.number,
+                Some(record) => {
+                    // Another client of ours is marked, and this one is there.
+                    ears::with(txn.table(), |ears| ears.waiters.notice(&records_key, record.number));
+                    record.number = own.number;
+                }
                 None => records.push(own),
             }
             true
@@ -169,8 +219,7 @@ pub fn join(table: &Table, client: u64, place: Place) {
 /// Ends a client's waiting, for whatever reason, and lets the next one have what there is.
 pub fn leave(table: &Table, client: u64) {
     let Some(place) = ears::with(table, |ears| ears.waiters.take(client)).flatten() else { return };
-    let owed: Vec<_> = place.keys.iter().map(|key| (place.kind, place.db, key.clone())).collect();
-    settle(table, owed);
+    settle(table, place.keys.into_iter().map(|key| Debt { kind: place.kind, db: place.db, key, came: NOBODY }).collect());
 }
 
 /// Looks whether something lies in a key that clients of ours wait for, and still the same one is to be served first as a while ago: then he
@@ -179,12 +228,12 @@ pub fn leave(table: &Table, client: u64) {
 pub(crate) fn look_again(table: &Table, hearer: &mut dyn Hearer) {
     const KEYS_MAX: usize = 500;
     // Whoever waits for the end of a pause is not late, nor has he had the time since one that is just over.
-    if crate::ask::paused(table).0 + SUSPECTED_MS > now_ms() {
-        ears::with(table, |ears| ears.waiters.suspects.clear());
-        return;
-    }
+    let suspects_nobody = crate::ask::was_paused(table, SUSPECTED_MS);
     let some = ears::with(table, |ears| {
         let waiters = &mut ears.waiters;
+        if suspects_nobody {
+            waiters.suspects.clear();
+        }
         let from = waiters.looked_at;
         let mut places: Vec<&Place> = waiters.places.values().filter(|place| place.kind != Kind::Stream && place.ticket > from).collect();
         places.sort_unstable_by_key(|place| place.ticket);
@@ -195,6 +244,7 @@ pub(crate) fn look_again(table: &Table, hearer: &mut dyn Hearer) {
     for (kind, db, key) in some.unwrap_or_default() {
         let records_key = waiters_key(kind, db, &key);
         let Ok((turn, own)) = look(table, kind, db, &key, &records_key) else { continue };
+        let turn = turn.filter(|_| !suspects_nobody);
         let (late, first) = ears::with(table, |ears| {
             let suspects = &mut ears.waiters.suspects;
             let before = match turn {
@@ -204,60 +254,79 @@ pub(crate) fn look_again(table: &Table, hearer: &mut dyn Hearer) {
             (turn.filter(|_| before == turn), ears.waiters.first(&records_key))
         })
         .unwrap_or_default();
-        let Some((ticket, client)) = first else { continue };
-        if own.is_none_or(|own| own.number & !LATE != ticket) {
-            settle(table, vec![(kind, db, key)]);
-        } else if own.is_some_and(|own| own.number & LATE != 0) {
-            heed_mark(table, hearer, records_key, client);
-        } else if late.is_some_and(|late| ticket <= late.number) {
+        let Some((number, client)) = first else { continue };
+        if put_right(table, hearer, (kind, db, &key), &records_key, own) {
+            continue;
+        }
+        let Some(late) = late else { continue };
+        if number <= late.number {
             hearer.retry(client);
-        } else if let Some(late) = late {
+        } else {
             // Where somebody is in the way: next time.
             let _ = pass_over(table, kind, db, &key, late);
         }
     }
 }
 
-/// A record of ours is marked as late: its call is to look, which is what takes the mark away.
-fn heed_mark(table: &Table, hearer: &mut dyn Hearer, records_key: Vec<u8>, client: u64) {
-    ears::with(table, |ears| ears.waiters.marked.insert(records_key));
-    hearer.retry(client);
-}
-
-/// A client's call has been run again, and goes on waiting: where it was marked as late, it takes its place again.
-pub fn came(table: &Table, client: u64) {
-    let places = ears::with(table, |ears| {
-        let Waiters { marked, places, .. } = &mut ears.waiters;
-        let place = places.get(&client).filter(|_| !marked.is_empty())?;
-        let keys = place.keys.iter().filter(|key| marked.remove(&waiters_key(place.kind, place.db, key)));
-        Some(keys.map(|key| (place.kind, place.db, key.clone())).collect::<Vec<_>>())
+/// Says to those calls of ours that are marked as late that they should look, which is what takes the mark away; and has our own record say what it
+/// should. Answers whether it did not, or was marked.
+fn put_right(table: &Table, hearer: &mut dyn Hearer, (kind, db, key): (Kind, Db, &[u8]), records_key: &[u8], own: Option<Record>) -> bool {
+    let number = own.map(|own| own.number);
+    let late = ears::with(table, |ears| {
+        number.inspect(|number| ears.waiters.notice(records_key, *number));
+        ears.waiters.late(records_key)
     });
-    for (kind, db, key) in places.flatten().unwrap_or_default() {
-        // Where somebody is in the way: with the next tick, which finds it marked still.
-        let _ = advance(table, kind, db, &key, true);
+    // Those that are run at once may have come.
+    late.unwrap_or_default().into_iter().for_each(|client| hearer.retry(client));
+    let first = ears::with(table, |ears| ears.waiters.first(records_key)).flatten();
+    let is_right = number == first.map(|(number, _)| number);
+    if !is_right {
+        settle(table, vec![Debt { kind, db, key: key.to_vec(), came: NOBODY }]);
     }
+    !is_right || number.is_some_and(|number| number & LATE != 0)
 }
 
-/// Marks a record as late, as long as it is what it was, with those of threads that are stopped beside its own, and wakes whose turn it is then.
+/// A client's call has been run again, and goes on waiting: where it was marked as late, it takes its place again. A mark that the thread has not noticed
+/// stays: the letter that tells of it has the call run once more.
+pub fn came(table: &Table, client: u64) {
+    let came = ears::with(table, |ears| {
+        let Waiters { queues, places, .. } = &mut ears.waiters;
+        let place = places.get(&client)?;
+        let is_late = |key: &&Vec<u8>| {
+            let queue = queues.get(&waiters_key(place.kind, place.db, key));
+            queue.is_some_and(|queue| queue.contains_key(&(place.ticket | LATE)))
+        };
+        let keys = place.keys.iter().filter(is_late);
+        Some(keys.map(|key| Debt { kind: place.kind, db: place.db, key: key.clone(), came: place.ticket }).collect())
+    });
+    settle(table, came.flatten().unwrap_or_default());
+}
+
+/// Marks a record as late, as long as it is what it was, with those of threads that are stopped beside its own, tells them so, and wakes whose turn it is
+/// then.
 fn pass_over(table: &Table, kind: Kind, db: Db, key: &[u8], late: Record) -> Result<(), Stop> {
     let records_key = waiters_key(kind, db, key);
     let stopped = stopped_beside(table, &records_key, &late)?;
     run(table, &mut |txn| {
-        let mut next = None;
+        let (mut next, mut marked) = (None, Records::new());
         record::edit(txn, &records_key, |records| {
             if !records.contains(&late) {
                 return false;
             }
-            records.iter_mut().filter(|record| **record == late || stopped.contains(record)).for_each(|record| record.number |= LATE);
+            for record in records.iter_mut().filter(|record| **record == late || stopped.contains(record)) {
+                record.number |= LATE;
+                marked.push(*record);
+            }
             next = first_of(records);
             true
         })?;
+        marked.iter().for_each(|record| post_wake(txn, record, kind, db, key));
         wake_next(txn, next, kind, db, key)
     })
 }
 
-/// The records under a key of those threads of a record's process that stand still by a signal, as far as this process can see that: of another
-/// PID namespace it sees nothing, and each of those is waited for by itself.
+/// The records under a key of those threads of a record's process that stand still by a signal, or may do so in another PID namespace: they are told,
+/// and who runs takes his place at once.
 fn stopped_beside(table: &Table, records_key: &[u8], late: &Record) -> Result<Records, Stop> {
     let txn = table.begin(Mode::Read)?;
     let mut records = record::glimpse(&txn, records_key)?;
@@ -265,7 +334,7 @@ fn stopped_beside(table: &Table, records_key: &[u8], late: &Record) -> Result<Re
     let segment = table.segment();
     records.retain(|record| {
         let (seat, first) = (record.seat.into(), late.seat.into());
-        !record.same_owner(late) && stopped::are_together(segment, seat, first) && stopped::is_stopped(segment, seat)
+        !record.same_owner(late) && stopped::are_together(segment, seat, first) && stopped::state_of(segment, seat).may_be_still()
     });
     Ok(records)
 }
@@ -286,8 +355,8 @@ pub(crate) fn settle_debts(table: &Table) {
     settle(table, debts.unwrap_or_default());
 }
 
-fn settle(table: &Table, owed: Vec<(Kind, Db, Vec<u8>)>) {
-    let left: Vec<_> = owed.into_iter().filter(|(kind, db, key)| advance(table, *kind, *db, key, false).is_err()).collect();
+fn settle(table: &Table, owed: Vec<Debt>) {
+    let left: Vec<_> = owed.into_iter().filter(|debt| advance(table, debt).is_err()).collect();
     if !left.is_empty() {
         ears::with(table, |ears| ears.waiters.debts.extend(left));
     }
@@ -306,23 +375,22 @@ pub(crate) fn run(table: &Table, work: &mut dyn FnMut(&Txn<'_>) -> Result<(), St
     Err(Stop::Busy)
 }
 
-/// Makes the seat's record tell the first ticket that its clients hold for a key, and wakes whose turn it is, if there is something for him. A mark of
-/// that ticket stays, unless its call `came`.
-fn advance(table: &Table, kind: Kind, db: Db, key: &[u8], came: bool) -> Result<(), Stop> {
-    let records_key = waiters_key(kind, db, key);
-    let first = ears::with(table, |ears| ears.waiters.first(&records_key)).flatten();
+/// Makes the seat's record tell the first number among its clients for a key, and wakes whose turn it is, if there is something for him. A mark stays,
+/// unless it is of the call that `came`.
+fn advance(table: &Table, Debt { kind, db, key, came }: &Debt) -> Result<(), Stop> {
+    let records_key = waiters_key(*kind, *db, key);
     run(table, &mut |txn| {
         let own = Record::own(txn.seat(), 0);
         let mut next = None;
         record::edit(txn, &records_key, |records| {
             let was = records.iter().find(|record| record.same_owner(&own)).map(|record| record.number);
-            let number = first.map(|(ticket, _)| if was == Some(ticket | LATE) && !came { ticket | LATE } else { ticket });
+            let number = ears::with(table, |ears| ears.waiters.number(&records_key, was, *came)).flatten();
             records.retain(|record| !record.same_owner(&own));
             records.extend(number.map(|number| Record { number, ..own }));
             next = first_of(records);
             was != number
         })?;
-        wake_next(txn, next, kind, db, key)
+        wake_next(txn, next, *kind, *db, key)
     })
 }
 
@@ -337,9 +405,13 @@ pub(crate) fn wake_next(txn: &Txn<'_>, next: Option<Record>, kind: Kind, db: Db,
         && let Some(next) = next
         && holds(txn, kind, db, key)?
     {
-        Letter::Wake { kind, db, key }.write(|parts| txn.post(next.seat.into(), next.life, parts));
+        post_wake(txn, &next, kind, db, key);
     }
     Ok(())
+}
+
+fn post_wake(txn: &Txn<'_>, record: &Record, kind: Kind, db: Db, key: &[u8]) {
+    Letter::Wake { kind, db, key }.write(|parts| txn.post(record.seat.into(), record.life, parts));
 }
 
 /// Whether a key holds a value of a kind.
@@ -357,13 +429,14 @@ pub(crate) fn wake(txn: &Txn<'_>, kinds: &[Kind], db: Db, key: &[u8]) -> Result<
         let records = record::glimpse(txn, &waiters_key(*kind, db, key))?;
         let first = records.iter().map(|record| record.number).min();
         for record in records.iter().filter(|record| *kind == Kind::Stream || Some(record.number) == first) {
-            Letter::Wake { kind: *kind, db, key }.write(|parts| txn.post(record.seat.into(), record.life, parts));
+            post_wake(txn, record, *kind, db, key);
         }
     }
     Ok(())
 }
 
-/// A Wake has come: serves the thread's first client, or all who wait for a stream, or hands it on to whose turn it is.
+/// A Wake has come: the thread's record is marked, or it is its turn, or something has come and gone. Serves the thread's first client, or all who wait for a
+/// stream, or hands it on to whose turn it is.
 pub(crate) fn woken(table: &Table, hearer: &mut dyn Hearer, kind: Kind, db: Db, key: &[u8]) {
     let records_key = waiters_key(kind, db, key);
     if kind == Kind::Stream {
@@ -372,12 +445,17 @@ pub(crate) fn woken(table: &Table, hearer: &mut dyn Hearer, kind: Kind, db: Db, 
         }
         return;
     }
-    let first = ears::with(table, |ears| ears.waiters.first(&records_key)).flatten();
-    match (first, look(table, kind, db, key, &records_key)) {
-        (_, Ok((None, _))) => {}
-        (Some((ticket, client)), Ok((Some(record), _))) if ticket <= record.number => hearer.retry(client),
-        // Not ours, or our record is not right; whoever it is, a letter goes there.
-        _ => settle(table, vec![(kind, db, key.to_vec())]),
+    let handed_on = |key: &[u8]| settle(table, vec![Debt { kind, db, key: key.to_vec(), came: NOBODY }]);
+    let Ok((turn, own)) = look(table, kind, db, key, &records_key) else { return handed_on(key) };
+    // Whoever changes a record wakes whose turn it is then.
+    if put_right(table, hearer, (kind, db, key), &records_key, own) {
+        return;
+    }
+    let Some(turn) = turn else { return };
+    match ears::with(table, |ears| ears.waiters.first(&records_key)).flatten() {
+        Some((number, client)) if number <= turn.number => hearer.retry(client),
+        // It is another one's, and a letter goes there.
+        _ => handed_on(key),
     }
 }
 

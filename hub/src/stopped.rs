@@ -1,4 +1,4 @@
-//! Whether a thread stands still by a signal (SIGSTOP, a debugger), as the system says it: for who would wait for it otherwise.
+//! Whether a thread stands still by a signal (SIGSTOP) or a debugger, as the system says it: for who would wait for it otherwise.
 //!
 //! It is a hint that saves waiting and nothing else: a moment later the thread may run again, and of a thread in another PID namespace it says
 //! nothing, or something about somebody else with the same numbers. So whoever passes a thread over because of it leaves things so that it finds
@@ -18,9 +18,32 @@ pub(crate) fn are_together(segment: &Segment, one: u64, other: u64) -> bool {
     owner(segment, one).0 == owner(segment, other).0
 }
 
-/// Whether the system says of a seat's thread that it is stopped: the third field of its `stat`, behind the name in parentheses (proc(5)).
-pub(crate) fn is_stopped(segment: &Segment, index: u64) -> bool {
+/// What the system says of a thread: the third field of its `stat`, behind the name in parentheses (proc(5)).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    Runs,
+    /// By SIGSTOP and its like, until somebody lets it go on.
+    Stopped,
+    /// In the hands of a debugger: as long as that wants, or, where calls are only listed, for a moment at each of them.
+    Traced,
+    /// It is not to be seen from here.
+    Hidden,
+}
+
+impl State {
+    /// Whether it may stand still: for who does no harm to a thread that runs.
+    pub fn may_be_still(self) -> bool {
+        self != State::Runs
+    }
+}
+
+/// The state of a seat's thread.
+pub(crate) fn state_of(segment: &Segment, index: u64) -> State {
     let (process, thread) = owner(segment, index);
-    let stat = std::fs::read_to_string(format!("/proc/{process}/task/{thread}/stat")).unwrap_or_default();
-    stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['T', 't']))
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{process}/task/{thread}/stat")) else { return State::Hidden };
+    match stat.rsplit(") ").next().and_then(|rest| rest.bytes().next()) {
+        Some(b'T') => State::Stopped,
+        Some(b't') => State::Traced,
+        _ => State::Runs,
+    }
 }

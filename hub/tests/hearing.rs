@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use polder_base::time::now_ms;
 use polder_hub::queue::{self, Place};
 use polder_hub::subject::{self, Subject};
-use polder_hub::{Delivery, Hearer, SINK, ask, attend, ears, hear, track};
+use polder_hub::{Delivery, Hearer, SINK, ask, attend, ears, hear, record, track};
 use polder_shm::layout::interest;
 use polder_shm::{Segment, SegmentName, SegmentOptions};
 use polder_table::{Change, ChangeSink, Mode, New, Replaces, SYSTEM, Stop, Table, Txn};
@@ -133,6 +134,21 @@ impl Thread {
         })
     }
 
+    /// Locks a key of the hidden database until it is told to end that; then `done` says so.
+    fn hold(&self, key: Vec<u8>) -> Sender<()> {
+        let (locked, is_locked) = channel();
+        let (release, released) = channel::<()>();
+        let job: Job = Box::new(move |table, _| {
+            let txn = table.begin(Mode::Write).expect("a seat");
+            txn.peek(SYSTEM, &key).expect("nobody is in the way");
+            locked.send(()).expect("somebody waits");
+            released.recv().expect("an end");
+        });
+        self.jobs.as_ref().expect("it lives").send(job).expect("it lives");
+        is_locked.recv().expect("locked");
+        release
+    }
+
     fn tick(&self) -> Vec<u64> {
         self.run(|table, heard| {
             ears::tick(table, heard);
@@ -187,9 +203,7 @@ fn nobody_is_served_out_of_turn_while_elements_come_and_go() {
     assert_eq!(one.retried(), [2], "who left has woken the next");
     assert!(other.tick().is_empty());
     assert_eq!(other.retried(), [3], "the second one does not come");
-    remove_list(&memory.table);
-    one.run(|table, _| queue::leave(table, 2));
-    other.run(|table, _| queue::leave(table, 3));
+    end(&memory, &[(&one, 2), (&other, 3)]);
 }
 
 #[test]
@@ -212,9 +226,75 @@ fn a_late_one_is_late_until_his_call_is_run_again_whatever_else_his_thread_does(
     one.retried();
     write_list(&memory.table, 0);
     assert_eq!((one.retried(), other.retried()), (vec![1], vec![]), "he is there again, and was the first");
+    end(&memory, &[(&one, 1), (&other, 2)]);
+}
+
+#[test]
+fn who_is_marked_by_mistake_takes_his_place_again_by_the_letter_that_tells_of_it() {
+    let memory = Memory::new();
+    let (one, other) = (memory.thread(), memory.thread());
+    one.wait(1);
+    one.wait(2);
+    other.wait(3);
+    write_list(&memory.table, 0);
+    assert_eq!(one.retried(), [1]);
+    // His thread has taken the letter in, and does not come back to the call before another one has taken the element.
+    (0..2).for_each(|_| drop(other.tick()));
+    assert_eq!(other.retried(), [3]);
     remove_list(&memory.table);
-    one.run(|table, _| queue::leave(table, 1));
-    other.run(|table, _| queue::leave(table, 2));
+    assert_eq!(one.retried(), [1], "he is told, although nothing is left");
+    // Another client of the thread is there, and he is not yet.
+    one.run(|table, _| queue::came(table, 2));
+    write_list(&memory.table, 0);
+    assert_eq!(one.retried(), [1, 2], "who is late is told again, and it is the other one's turn");
+    remove_list(&memory.table);
+    one.run(|table, _| queue::came(table, 1));
+    assert_eq!(numbers(&memory), [1, 3]);
+    write_list(&memory.table, 0);
+    assert_eq!((one.retried(), other.retried()), (vec![1], vec![]));
+    end(&memory, &[(&one, 1), (&one, 2), (&other, 3)]);
+}
+
+#[test]
+fn one_who_begins_to_wait_takes_no_mark_off_another_client_of_his_thread() {
+    let memory = Memory::new();
+    let (one, other) = (memory.thread(), memory.thread());
+    one.wait(1);
+    other.wait(2);
+    write_list(&memory.table, 0);
+    assert_eq!(one.retried(), [1]);
+    (0..2).for_each(|_| drop(other.tick()));
+    remove_list(&memory.table);
+    one.wait(3);
+    assert_eq!(numbers(&memory), [2, 3]);
+    assert_eq!(one.retried(), [1]);
+    assert_eq!(one.tick(), [1]);
+    assert_eq!(numbers(&memory), [2, 3]);
+    one.run(|table, _| queue::leave(table, 3));
+    assert_eq!(numbers(&memory), [2, 1 | LATE]);
+    one.run(|table, _| queue::came(table, 1));
+    assert_eq!(numbers(&memory), [1, 2]);
+}
+
+#[test]
+fn who_is_there_again_takes_his_place_although_somebody_was_in_the_way() {
+    let memory = Memory::new();
+    let (one, other, holder) = (memory.thread(), memory.thread(), memory.thread());
+    one.wait(1);
+    other.wait(2);
+    write_list(&memory.table, 0);
+    (0..2).for_each(|_| drop(other.tick()));
+    remove_list(&memory.table);
+    assert!(one.retried().contains(&1));
+    let release = holder.hold(queue_key());
+    one.run(|table, _| queue::came(table, 1));
+    let owes = || one.run(|table, _| ears::owes(table));
+    assert!(owes(), "it is tried again soon");
+    release.send(()).expect("it waits");
+    holder.done.recv().expect("it lives");
+    one.run(|table, _| ears::settle(table));
+    assert!(!owes());
+    assert_eq!(numbers(&memory), [1, 2]);
 }
 
 #[test]
@@ -225,19 +305,46 @@ fn who_was_suspected_before_a_pause_has_his_time_again_after_it() {
     other.wait(2);
     write_list(&memory.table, 0);
     assert!(other.tick().is_empty());
-    let ends_ms = polder_base::time::now_ms() + 50;
+    let ends_ms = now_ms() + 50;
     ask::pause(&memory.table, ends_ms, false);
     assert!(other.tick().is_empty());
-    while polder_base::time::now_ms() <= ends_ms + 1_000 {
+    while now_ms() <= ends_ms + 1_000 {
         std::thread::sleep(Duration::from_millis(20));
     }
     other.tick();
     assert!(other.retried().is_empty(), "the pause is no time in which he could have come");
     other.tick();
     assert_eq!(other.retried(), [2]);
-    remove_list(&memory.table);
-    one.run(|table, _| queue::leave(table, 1));
-    other.run(|table, _| queue::leave(table, 2));
+    end(&memory, &[(&one, 1), (&other, 2)]);
+}
+
+#[test]
+fn a_pause_is_no_time_to_come_although_nobody_has_looked_in_it_and_it_is_forgotten() {
+    let memory = Memory::new();
+    let (one, other) = (memory.thread(), memory.thread());
+    one.wait(1);
+    other.wait(2);
+    write_list(&memory.table, 0);
+    for ends_by_itself in [true, false] {
+        assert!(other.tick().is_empty());
+        let ends_ms = now_ms() + if ends_by_itself { 20 } else { 60_000 };
+        ask::pause(&memory.table, ends_ms, false);
+        while ends_by_itself && now_ms() <= ends_ms {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        if ends_by_itself {
+            ask::forget_pause(&memory.table)
+        } else {
+            ask::unpause(&memory.table)
+        }
+        assert_eq!(ask::paused(&memory.table).0, 0);
+        other.tick();
+        assert!(other.retried().is_empty(), "nobody had the time to come");
+        std::thread::sleep(Duration::from_millis(1_050));
+    }
+    (0..2).for_each(|_| drop(other.tick()));
+    assert_eq!(other.retried(), [2]);
+    end(&memory, &[(&one, 1), (&other, 2)]);
 }
 
 #[test]
@@ -252,8 +359,7 @@ fn who_waits_longest_is_served_first_when_databases_change_places() {
     assert_eq!(one.retried().first(), Some(&1));
     one.run(|table, _| queue::leave(table, 1));
     assert_eq!(other.retried(), [2]);
-    remove_list(&memory.table);
-    other.run(|table, _| queue::leave(table, 2));
+    end(&memory, &[(&other, 2)]);
 }
 
 #[test]
@@ -295,21 +401,7 @@ fn what_the_dead_have_left_is_swept_although_somebody_was_in_the_way_and_the_sea
     let seat = first.run(|table, _| table.seat().expect("a seat").index());
     // Its thread ends without a word.
     drop(first);
-    let (locked, is_locked) = channel();
-    let (release, released) = channel::<()>();
-    let key = records.clone();
-    holder
-        .jobs
-        .as_ref()
-        .expect("it lives")
-        .send(Box::new(move |table, _| {
-            let txn = table.begin(Mode::Write).expect("a seat");
-            txn.peek(SYSTEM, &key).expect("nobody is in the way");
-            locked.send(()).expect("somebody waits");
-            released.recv().expect("an end");
-        }))
-        .expect("it lives");
-    is_locked.recv().expect("locked");
+    let release = holder.hold(records.clone());
     let second = memory.thread();
     second.run(move |table, _| {
         assert_eq!(table.seat().expect("a seat").index(), seat, "the seat is used again");
@@ -343,7 +435,24 @@ fn subscribe_beside(table: &Table) -> Vec<u8> {
 }
 
 fn queue_key() -> Vec<u8> {
-    polder_hub::record::waiters_key(Kind::List, 0, b"list")
+    record::waiters_key(Kind::List, 0, b"list")
+}
+
+/// What the records of those say who wait for the list, the first one first.
+fn numbers(memory: &Memory) -> Vec<u64> {
+    let txn = memory.table.begin(Mode::Read).expect("a seat");
+    let mut numbers: Vec<u64> = record::glimpse(&txn, &queue_key()).expect("readable").iter().map(|record| record.number).collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+/// The mark of who did not come when it was his turn.
+const LATE: u64 = 1 << 63;
+
+/// Ends a test: nothing lies in the list, and nobody waits for it any more.
+fn end(memory: &Memory, waiting: &[(&Thread, u64)]) {
+    remove_list(&memory.table);
+    waiting.iter().for_each(|&(thread, client)| thread.run(move |table, _| queue::leave(table, client)));
 }
 
 #[test]

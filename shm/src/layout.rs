@@ -85,6 +85,8 @@ pub mod header {
     pub const SNAPSHOT_SERIAL: u64 = 2432;
     /// Until when clients are to wait (`CLIENT PAUSE`), shifted by one, and whether only those who write; 0: nobody waits. A line of its own.
     pub const PAUSE: u64 = 2496;
+    /// When the last pause ended of those that are forgotten, in milliseconds since the Unix epoch.
+    pub const PAUSED_UNTIL: u64 = 2504;
     /// Numbers of what processes note about their calls (slow ones, denied ones); a line of its own.
     pub const NOTES: u64 = 2560;
     pub const BYTES: u64 = 4096;
