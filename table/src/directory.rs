@@ -259,14 +259,18 @@ pub fn bucket(segment: &Segment, extent: u64, index: u64) -> Option<Bucket> {
 /// Homes, pieces and depth of an extent that a slot at `level` names; `None` when they make no sense (S5).
 #[inline(always)]
 pub fn shape(segment: &Segment, extent: u64, level: u32) -> Option<(u64, u64, u32)> {
-    let shape = segment.load(extent + extent::SHAPE);
+    let (homes, pieces, depth) = shape_of(segment.load(extent + extent::SHAPE))?;
+    // An extent has one slot of its node at least, and at most all.
+    (depth.wrapping_sub(level * LEVEL_BITS) <= LEVEL_BITS).then_some((homes, pieces, depth))
+}
+
+/// The same of the word that says it, but that its depth may be any.
+#[inline(always)]
+pub fn shape_of(shape: u64) -> Option<(u64, u64, u32)> {
     let (homes, pieces, depth) = (shape & 0xffff, shape >> 16 & 0xffff, (shape >> 32) as u32);
-    // An extent has one slot of its node at least, and at most all. One without pieces has no homes.
-    let deep = depth.wrapping_sub(level * LEVEL_BITS) > LEVEL_BITS;
-    if deep || pieces > PIECES_MAX || homes.wrapping_sub(1) >= (pieces * PIECE_BUCKETS).saturating_sub(1) {
-        return None;
-    }
-    Some((homes, pieces, depth))
+    // One without pieces has no homes.
+    let has_homes = pieces <= PIECES_MAX && homes.wrapping_sub(1) < (pieces * PIECE_BUCKETS).saturating_sub(1);
+    has_homes.then_some((homes, pieces, depth))
 }
 
 /// A home bucket, as the shortest ways find it.
@@ -275,6 +279,11 @@ pub struct Near {
     /// The slot that names its extent, and what that says.
     pub slot_at: u64,
     pub slot: u64,
+    /// The extent and its shape, as its node says.
+    pub extent: u64,
+    pub shape: u64,
+    /// Which of the homes it is.
+    pub home: u64,
     /// The piece that it is in, and which of its buckets it is.
     pub piece: u64,
     pub number: u64,
@@ -302,7 +311,8 @@ pub fn nearly_home(lens: Lens<'_>, root: u64, position: u64) -> Option<Near> {
             const { assert!(PIECE_BUCKETS == 7 && (HOMES * 9363) >> 16 == HOMES / 7 && 9363 * 7 > 1 << 16) };
             let index = (home * 9363) >> 16;
             let piece = lens.node(Ref(lens.load(named + extent::PIECES + index * 8)))?;
-            return Some(Near { slot_at, slot, piece, number: home - index * PIECE_BUCKETS });
+            let number = home - index * PIECE_BUCKETS;
+            return Some(Near { slot_at, slot, extent: named, shape, home, piece, number });
         }
         rest <<= LEVEL_BITS;
         node = named;

@@ -26,6 +26,7 @@ use smallvec::SmallVec;
 use crate::api::{Counter, Db};
 use crate::bucket::{self, BUCKET_BYTES, PIECE_BUCKETS};
 use crate::change::interest_of;
+use crate::clock;
 use crate::directory::{self, Bucket, MAP_LOCK, Near, map_at};
 use crate::entry::{self, INLINE_HEAD, INLINE_MAX, UNIT_BYTES};
 use crate::hash::Hash;
@@ -66,7 +67,7 @@ impl Seen {
     fn find<const TO_WRITE: bool>(lens: Lens<'_>, db: Db, hash: Hash, key: &[u8]) -> Result<Seen, Missed> {
         let root = lens.observe(map_at(db) + 8);
         let Some(near) = directory::nearly_home(lens, root, hash.position) else { return Err(Missed::Unclear) };
-        let Near { slot_at, slot, piece, mut number } = near;
+        let Near { slot_at, slot, piece, mut number, .. } = near;
         let Bucket { mut line, units } = Bucket::of(piece, number);
         let preferred = units + bucket::preferred_unit(hash.tag) * UNIT_BYTES as u64;
         if TO_WRITE {
@@ -94,11 +95,32 @@ impl Seen {
         }
     }
 
+    /// Finds the entry of a key that is to be written, from where it was seen to belong; and the home, where that is another bucket.
+    #[inline(always)]
+    fn find_sighted(segment: &Segment, sight: &Sight, key: &[u8]) -> Option<(Seen, Option<Home>)> {
+        let (lens, Bucket { line, units }) = (segment.lens(), sight.bucket);
+        let word = lens.observe(line);
+        if word & BUSY != 0 {
+            return None;
+        }
+        let found = raw::units_tagged(lens, line, sight.hash.tag);
+        segment.prefetch_to_write(units + found.trailing_zeros() as u64 * UNIT_BYTES as u64);
+        if let Some((at, first, second, value_len)) = pick(lens, units, found, key) {
+            let Sight { root, slot_at, slot, .. } = *sight;
+            return Some((Seen { root, slot_at, slot, line, word, at, first, second, value_len, units }, None));
+        }
+        // Most that are not at home are nowhere.
+        if bucket::displaced(lens.load(sight.bucket.word_at(7))) == (0, 0) {
+            return None;
+        }
+        Seen::find_displaced(segment, sight, key).map(|(seen, home)| (seen, Some(home)))
+    }
+
     /// Finds an entry that lies in another bucket than its home.
     #[cold]
     #[inline(never)]
-    fn find_displaced(segment: &Segment, db: Db, key: &[u8]) -> Option<(Seen, Home)> {
-        let (lens, sight) = (segment.lens(), Sight::of(segment, db, key)?);
+    fn find_displaced(segment: &Segment, sight: &Sight, key: &[u8]) -> Option<(Seen, Home)> {
+        let lens = segment.lens();
         let home = Home { line: sight.bucket.line, word: lens.observe(sight.bucket.line) };
         if home.word & BUSY != 0 {
             return None;
@@ -114,7 +136,7 @@ impl Seen {
                 return None;
             }
             if let Some((at, first, second, value_len)) = pick(lens, units, raw::units_tagged(lens, line, sight.hash.tag), key) {
-                let Sight { root, slot_at, slot, .. } = sight;
+                let Sight { root, slot_at, slot, .. } = *sight;
                 return Some((Seen { root, slot_at, slot, line, word, at, first, second, value_len, units }, home));
             }
         }
@@ -234,7 +256,7 @@ impl Table {
         let lens = segment.lens();
         let seen = match Seen::find::<false>(lens, db, hash, key) {
             Ok(seen) => seen,
-            Err(Missed::NotHere) => Seen::find_displaced(segment, db, key)?.0,
+            Err(Missed::NotHere) => Seen::find_displaced(segment, &Sight::at(segment, db, hash)?, key)?.0,
             Err(Missed::Unclear) => return None,
         };
         let mut copy = raw::Short::EMPTY;
@@ -243,7 +265,7 @@ impl Table {
         if lens.load(seen.line) != seen.word || !seen.is_current(lens, db) {
             return None;
         }
-        let clock = coarse_seconds() as u32 & 0xff_ffff;
+        let clock = now();
         if clock != entry::clock_of(seen.first) && !self.note_plain(seen.at, seen.first, clock) {
             return None;
         }
@@ -260,6 +282,29 @@ impl Table {
         }
         let _ = self.segment().exchange(first_at, first, entry::first_word(entry::version_of(first), clock));
         true
+    }
+
+    /// Gives a key that has a plain short string another one that takes as many units: what `edit` makes of it, which may be shown what never was, and
+    /// then nothing comes of it. `calls` is added to the count of calls. `None`: take another way.
+    #[inline(always)]
+    pub fn edit_plain<'v, R>(
+        &self,
+        sight: &Sight,
+        key: &[u8],
+        now_ms: u64,
+        calls: u64,
+        edit: impl FnOnce(&[u8]) -> Option<(&'v [u8], R)>,
+    ) -> Option<R> {
+        if self.counts_frequency() {
+            return None;
+        }
+        let edited = self.segment().with_seat(|seat| {
+            let stint = Stint::begin(seat)?;
+            let answer = edit_sighted(stint.seat, sight, key, clock::lru(now_ms), edit)?;
+            stint.seat.add(at::COUNTERS + 8 * Counter::Calls as u64, calls);
+            Some(answer)
+        });
+        edited.ok()?
     }
 
     /// Gives a key that has a plain short string another one that takes as many units. `false`: take another way.
@@ -287,28 +332,65 @@ fn write(seat: &Seat, db: Db, hash: Hash, key: &[u8], value: &[u8]) -> Option<()
     let segment = &**seat.segment();
     let seen = match Seen::find::<true>(segment.lens(), db, hash, key) {
         Ok(seen) => seen,
-        Err(Missed::NotHere) => return write_displaced(seat, db, key, value),
+        Err(Missed::NotHere) => return write_displaced(seat, &Sight::at(segment, db, hash)?, key, value),
         Err(Missed::Unclear) => return None,
     };
     if !seen.takes(key, value) || !may_lock(seat) || !seat.lock_as_seen(0, seen.line, seen.word) {
         return None;
     }
-    replace(seat, db, &seen, 0, key, value)
+    replace(seat, db, (&seen, 0), now(), (key, value))
 }
 
-/// The same where the entry lies elsewhere: its home is locked, too, as everybody does who changes a key of that home.
-#[cold]
-#[inline(never)]
-fn write_displaced(seat: &Seat, db: Db, key: &[u8], value: &[u8]) -> Option<()> {
-    let (seen, home) = Seen::find_displaced(seat.segment(), db, key)?;
-    if !seen.takes(key, value)
-        || !may_lock(seat)
-        || !seat.lock_as_seen(0, home.line, home.word)
-        || !seat.lock_as_seen(1, seen.line, seen.word)
-    {
+/// As `Table::edit_plain`.
+#[inline(always)]
+fn edit_sighted<'v, R>(seat: &Seat, sight: &Sight, key: &[u8], clock: u32, edit: impl FnOnce(&[u8]) -> Option<(&'v [u8], R)>) -> Option<R> {
+    let segment = &**seat.segment();
+    segment.prefetch_to_write(sight.bucket.line);
+    // T3: as in `quick.rs`, the pin reaches to the bucket before it is looked into, and locked.
+    if is_watched(segment) || !seat.covers_now() || !sight.is_current(segment) {
         return None;
     }
-    replace(seat, db, &seen, 1, key, value)
+    let (seen, home) = Seen::find_sighted(segment, sight, key)?;
+    let mut copy = raw::Short::EMPTY;
+    let old = copy.take(segment.lens(), seen.at + (INLINE_HEAD + key.len()) as u64, seen.value_len);
+    let (value, answer) = edit(old)?;
+    if !seen.takes(key, value) {
+        return None;
+    }
+    let (locked, lock) = match home {
+        None => (seat.lock_as_seen(0, seen.line, seen.word), 0),
+        Some(home) => (lock_both(seat, &home, &seen), 1),
+    };
+    if !locked {
+        // Who tries again meets the same lock, and counts it.
+        seat.forget_collision();
+        return None;
+    }
+    replace(seat, sight.db(), (&seen, lock), clock, (key, value))?;
+    Some(answer)
+}
+
+/// Locks the home of a displaced entry, as everybody does who changes a key of that home, and the bucket in which it lies.
+#[inline]
+fn lock_both(seat: &Seat, home: &Home, seen: &Seen) -> bool {
+    seat.lock_as_seen(0, home.line, home.word) && seat.lock_as_seen(1, seen.line, seen.word)
+}
+
+/// The access clock of now.
+#[inline(always)]
+fn now() -> u32 {
+    coarse_seconds() as u32 & 0xff_ffff
+}
+
+/// As [`write`], where the entry lies elsewhere.
+#[cold]
+#[inline(never)]
+fn write_displaced(seat: &Seat, sight: &Sight, key: &[u8], value: &[u8]) -> Option<()> {
+    let (seen, home) = Seen::find_displaced(seat.segment(), sight, key)?;
+    if !seen.takes(key, value) || !may_lock(seat) || !lock_both(seat, &home, &seen) {
+        return None;
+    }
+    replace(seat, sight.db(), (&seen, 1), now(), (key, value))
 }
 
 /// T3: all that we walked over was there after we pinned, and was born before. The look at who watches only saves a lock for nothing.
@@ -317,7 +399,7 @@ fn may_lock(seat: &Seat) -> bool {
     !is_watched(seat.segment()) && seat.covers_now()
 }
 
-/// The same for several keys, each of which lies at home: see `several.rs`.
+/// The same for several keys: see `several.rs`.
 pub(crate) fn write_all(seat: &Seat, db: Db, pairs: &[[&[u8]; 2]]) -> Option<()> {
     let segment = &**seat.segment();
     let lens = segment.lens();
@@ -331,36 +413,39 @@ pub(crate) fn write_all(seat: &Seat, db: Db, pairs: &[[&[u8]; 2]]) -> Option<()>
         }
         hashes.push(hash);
     }
-    let mut all = SmallVec::<[Seen; SEVERAL_MAX]>::new();
+    let (mut all, mut homes) = (SmallVec::<[Seen; SEVERAL_MAX]>::new(), SmallVec::<[Home; SEVERAL_MAX]>::new());
     for ([key, value], hash) in pairs.iter().zip(hashes) {
-        // One root for all: see `Table::quick_set_all`.
-        all.push(Seen::find::<true>(lens, db, hash, key).ok().filter(|seen| seen.root == root && seen.takes(key, value))?);
+        let seen = match Seen::find::<true>(lens, db, hash, key) {
+            Ok(seen) => seen,
+            Err(Missed::NotHere) => {
+                let (seen, home) = Seen::find_displaced(segment, &Sight::at(segment, db, hash)?, key)?;
+                homes.push(home);
+                seen
+            }
+            Err(Missed::Unclear) => return None,
+        };
+        // One root for all: see `Table::quick_set_all`. A key that comes twice changes its length with the first value.
+        if seen.root != root || !seen.takes(key, value) || all.iter().any(|other| other.at == seen.at) {
+            return None;
+        }
+        all.push(seen);
     }
     if !may_lock(seat) {
         return None;
     }
     // The lines that are locked, by the journal's item of the same number, and which of them is each key's.
-    let (mut lines, mut locks) = (SmallVec::<[(u64, u64); SEVERAL_MAX]>::new(), SmallVec::<[u64; SEVERAL_MAX]>::new());
-    for (number, seen) in all.iter().enumerate() {
-        let locked = (seen.line, seen.word);
-        let lock = lines.iter().position(|(line, _)| *line == seen.line).unwrap_or(lines.len());
-        match lines.get(lock) {
-            None if seat.lock_as_seen(lock as u64, seen.line, seen.word) => lines.push(locked),
-            // A key that comes twice changes its length with the first value.
-            Some(line) if *line == locked && all[..number].iter().all(|other| other.at != seen.at) => {}
-            Some(_) => return None,
-            None => {
-                seat.forget_collision();
-                return None;
-            }
-        }
-        locks.push(lock as u64);
+    let (mut lines, mut locks) = (Lines::new(), SmallVec::<[u64; SEVERAL_MAX]>::new());
+    for seen in &all {
+        locks.push(lock_among(seat, &mut lines, (seen.line, seen.word))?);
+    }
+    for home in &homes {
+        lock_among(seat, &mut lines, (home.line, home.word))?;
     }
     // Who watches: under the locks, see `Table::interest`.
     if is_watched(segment) || !all.iter().all(|seen| seen.is_current(lens, db)) {
         return None;
     }
-    let (mut notes, clock) = (seat.brief(), coarse_seconds() as u32 & 0xff_ffff);
+    let (mut notes, clock) = (seat.brief(), now());
     for ((seen, lock), [key, value]) in all.iter().zip(locks).zip(pairs) {
         note_value(&mut notes, seat, (seen, lock), entry::first_word(seat.next_version(), clock), key, value);
     }
@@ -368,16 +453,37 @@ pub(crate) fn write_all(seat: &Seat, db: Db, pairs: &[[&[u8]; 2]]) -> Option<()>
     Some(())
 }
 
+/// Lines that are locked, by the journal's items of the same numbers, and their words before that.
+type Lines = SmallVec<[(u64, u64); SEVERAL_MAX]>;
+
+/// Locks a line whose word was seen before what it guards was looked at, unless that is one of those that are locked; answers by which item of the
+/// journal. `None`: somebody was there first, or is.
+#[inline(always)]
+fn lock_among(seat: &Seat, lines: &mut Lines, (line, word): (u64, u64)) -> Option<u64> {
+    let lock = lines.iter().position(|(locked, _)| *locked == line).unwrap_or(lines.len());
+    match lines.get(lock) {
+        Some((_, seen)) => (*seen == word).then_some(lock as u64),
+        None if seat.lock_as_seen(lock as u64, line, word) => {
+            lines.push((line, word));
+            Some(lock as u64)
+        }
+        None => {
+            seat.forget_collision();
+            None
+        }
+    }
+}
+
 /// Writes another value into an entry whose bucket was locked by the journal's item `lock`.
 #[inline(always)]
-fn replace(seat: &Seat, db: Db, seen: &Seen, lock: u64, key: &[u8], value: &[u8]) -> Option<()> {
+fn replace(seat: &Seat, db: Db, (seen, lock): (&Seen, u64), clock: u32, (key, value): (&[u8], &[u8])) -> Option<()> {
     let segment = &**seat.segment();
     // Who watches: under the lock, see `Table::interest`.
     if !seen.is_current(segment.lens(), db) || is_watched(segment) {
         return None;
     }
     let mut notes = seat.brief();
-    let first = entry::first_word(seat.next_version(), coarse_seconds() as u32 & 0xff_ffff);
+    let first = entry::first_word(seat.next_version(), clock);
     note_value(&mut notes, seat, (seen, lock), first, key, value);
     notes.commit();
     seat.add(at::COUNTERS + 8 * Counter::Changes as u64, 1);

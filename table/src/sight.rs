@@ -8,7 +8,7 @@ use polder_shm::{Segment, lock};
 
 use crate::api::Db;
 use crate::bucket::PIECE_BUCKETS;
-use crate::directory::{self, Bucket, MAP_LOCK, Named, map_at};
+use crate::directory::{self, Bucket, MAP_LOCK, Named, Near, map_at};
 use crate::hash::{Hash, hash};
 
 /// See the module.
@@ -35,8 +35,35 @@ impl Sight {
     /// The home bucket of a key; `None` when the database has no keys or makes no sense.
     #[inline(always)]
     pub(crate) fn of(segment: &Segment, db: Db, key: &[u8]) -> Option<Sight> {
-        let hash = hash(key, segment.secret());
+        Sight::at(segment, db, hash(key, segment.secret()))
+    }
+
+    /// The same of a key with this hash.
+    #[inline(always)]
+    pub(crate) fn at(segment: &Segment, db: Db, hash: Hash) -> Option<Sight> {
         let root = segment.observe(map_at(db) + 8);
+        let Some(near) = directory::nearly_home(segment.lens(), root, hash.position) else {
+            return Sight::from_afar(segment, db, hash, root);
+        };
+        let Near { slot_at, slot, extent, shape, home, piece, number } = near;
+        let (homes, pieces, _) = directory::shape_of(shape)?;
+        Some(Sight {
+            db,
+            hash,
+            root,
+            home,
+            bucket: Bucket::of(piece, number),
+            slot_at,
+            slot,
+            extent,
+            homes,
+            buckets: pieces * PIECE_BUCKETS,
+        })
+    }
+
+    /// The same by way of a deeper directory, or one that makes no sense.
+    #[cold]
+    fn from_afar(segment: &Segment, db: Db, hash: Hash, root: u64) -> Option<Sight> {
         let Named { extent, slot_at, slot, level, .. } = directory::find(segment, root, hash.position)?;
         let (homes, pieces, depth) = directory::shape(segment, extent, level)?;
         let home = directory::home_of(hash.position, depth, homes);

@@ -9,13 +9,14 @@ use polder_shm::{Seat, Segment, offset_of};
 use smallvec::SmallVec;
 
 use crate::api::*;
-use crate::bucket::{self, LINE_WORDS, UNITS, Words};
+use crate::bucket::{self, LINE_WORDS, UNITS};
 use crate::change::ChangeSink;
 use crate::compact::Pass;
 use crate::directory::{self, Slot, database, map_at};
 use crate::entry;
 use crate::hash::FREE;
-use crate::lookup::{self, Live};
+use crate::lookup;
+use crate::raw;
 use crate::relief::Relief;
 use crate::scratch::Loan;
 use crate::sight::Sight;
@@ -156,15 +157,14 @@ impl Table {
         for sights in sights.chunks(PREFETCH_KEYS) {
             let mut entries: SmallVec<[u64; PREFETCH_KEYS]> = SmallVec::new();
             for sight @ Sight { bucket, hash, .. } in sights.iter().flatten() {
-                let tags = Live { segment, bucket: *bucket }.tag_words();
-                let found = bucket::matches(&tags, hash.tag);
+                let found = raw::units_tagged(segment.lens(), bucket.line, hash.tag);
                 if found != 0 {
                     let entry = bucket.word_at(LINE_WORDS + found.trailing_zeros() as usize * 2);
                     segment.prefetch(entry);
                     segment.prefetch(entry + 32);
                     entries.push(entry);
                 } else {
-                    prefetch_elsewhere(segment, sight, &tags);
+                    prefetch_elsewhere(segment, sight);
                 }
             }
             for entry in entries {
@@ -384,16 +384,16 @@ impl Table {
 
 /// Brings near what a key that does not lie at home may need: the units where a new entry would go, the lines of the other buckets where
 /// an old one may lie or a new one must go.
-fn prefetch_elsewhere(segment: &Segment, sight: &Sight, tags: &[u64; 7]) {
-    let unit = bucket::matches(tags, FREE).trailing_zeros() as usize;
-    if unit < UNITS {
-        let place = sight.bucket.word_at(LINE_WORDS + unit * 2);
+fn prefetch_elsewhere(segment: &Segment, sight: &Sight) {
+    let free = raw::units_tagged(segment.lens(), sight.bucket.line, FREE);
+    if free != 0 {
+        let place = sight.bucket.word_at(LINE_WORDS + free.trailing_zeros() as usize * 2);
         segment.prefetch(place);
         segment.prefetch(place + 32);
     }
-    let (next, stash) = bucket::displaced(tags[6]);
+    let (next, stash) = bucket::displaced(segment.load(sight.bucket.word_at(7)));
     for (index, in_stash) in sight.others() {
-        if unit >= UNITS || (if in_stash { stash } else { next }) > 0 {
+        if free == 0 || (if in_stash { stash } else { next }) > 0 {
             segment.prefetch(sight.bucket(segment, index).map_or(0, |bucket| bucket.line));
         }
     }

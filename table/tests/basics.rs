@@ -175,6 +175,10 @@ fn the_shortest_way_leads_to_displaced_entries_too() {
         assert!(place.table.write_plain(0, hash, &key, &value), "key {number}");
         assert_eq!(place.table.read_plain(0, hash, &key, <[u8]>::to_vec), Some(value.to_vec()));
         assert_eq!(place.get(0, &key), Some(value.to_vec()));
+        let sight = place.table.sight(0, &key).expect("the database has keys");
+        let edited =
+            place.table.edit_plain(&sight, &key, polder_base::time::now_ms(), 1, |old| (old == value).then_some((&[2; 15][..], ())));
+        assert_eq!((edited, place.get(0, &key)), (Some(()), Some(vec![2; 15])), "key {number}");
         *displaced.entry(place.table.inspect(0, &key).expect("readable").expect("there").displacement).or_insert(0) += 1;
     }
     assert!(displaced.len() == 3 && displaced.values().all(|count| *count > 50), "{displaced:?}");

@@ -53,13 +53,20 @@ pub(super) fn incrby(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
 }
 
 fn add(call: &Short<'_>, by: i64, reply: &mut dyn Reply) -> bool {
-    let mut text = itoa::Buffer::new();
-    let sum = call.table.quick_edit(call.sight, call.args[1], call.now_ms, 1, |old| {
-        let old = old.map_or(Some(0), number::integer);
-        match old.and_then(|old| old.checked_add(by)) {
-            Some(sum) => (Some(text.format(sum).as_bytes()), Some(sum)),
-            None => (None, None),
-        }
+    let (key, mut texts) = (call.args[1], [itoa::Buffer::new(), itoa::Buffer::new()]);
+    let [plain, other] = &mut texts;
+    let sum = call.table.edit_plain(call.sight, key, call.now_ms, 1, |old| {
+        let sum = number::integer(old)?.checked_add(by)?;
+        Some((plain.format(sum).as_bytes(), Some(sum)))
+    });
+    let sum = sum.or_else(|| {
+        call.table.quick_edit(call.sight, key, call.now_ms, 1, |old| {
+            let old = old.map_or(Some(0), number::integer);
+            match old.and_then(|old| old.checked_add(by)) {
+                Some(sum) => (Some(other.format(sum).as_bytes()), Some(sum)),
+                None => (None, None),
+            }
+        })
     });
     let Some(Some(sum)) = sum else { return false };
     reply.integer(sum);

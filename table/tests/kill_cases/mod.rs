@@ -218,6 +218,12 @@ fn set_plainly(table: &Table, db: u16, key: &[u8], value: &[u8]) {
     assert!(table.write_plain(db, table.hash(key), key, value), "nothing is in the way");
 }
 
+/// The shortest way of INCR, which these cases must be able to take.
+fn edit_plainly(table: &Table, key: &[u8], value: &[u8]) {
+    let sight = table.sight(0, key).expect("the database has keys");
+    table.edit_plain(&sight, key, polder_base::time::now_ms(), 1, |_| Some((value, ()))).expect("nothing is in the way");
+}
+
 fn remove(table: &Table, db: u16, key: &[u8]) {
     run(table, |txn| txn.remove(db, key, Replaces::Whole));
 }
@@ -371,6 +377,12 @@ fn entries() -> Vec<Case> {
             "overwrite-in-stash-plainly",
             move |place| fill(&place.table, 0..far + 1),
             move |table| set_plainly(table, 0, &numbered(far), &[0xff; 41]),
+        ),
+        case("edit-plainly", bystanders, |table| edit_plainly(table, &numbered(1), b"eleven byte")),
+        case(
+            "edit-in-stash-plainly",
+            move |place| fill(&place.table, 0..far + 1),
+            move |table| edit_plainly(table, &numbered(far), &[0xff; 41]),
         ),
         case(
             "resize-in-stash-quickly",
