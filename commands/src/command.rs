@@ -402,6 +402,12 @@ impl Command {
         if let Some(locate) = self.locate {
             return locate(args, &mut visit);
         }
+        if self.has_one_key() {
+            if args.len() > 1 {
+                visit(1, 0);
+            }
+            return;
+        }
         for (number, spec) in self.shape.specs().iter().enumerate() {
             let Some((mut at, end, step)) = reach(spec.begin, spec.find, args) else { continue };
             while at < end {

@@ -20,11 +20,10 @@ use polder_table::{Counter, Mode, Stop, Table, Txn, Watch};
 use crate::acl;
 use crate::call::{Outcome, SessionCall, is};
 use crate::command::{
-    ADMIN, ALLOW_BUSY, BLOCKING, Command, DANGEROUS, FAST, GROWS, LOADING, NOSCRIPT, PUBSUB, Run, SCRIPTS, SKIP_SLOWLOG, STALE, session,
+    ADMIN, ALLOW_BUSY, BLOCKING, Command, DANGEROUS, FAST, GROWS, LOADING, NO_MULTI, NOSCRIPT, PUBSUB, Run, SCRIPTS, SKIP_SLOWLOG, STALE,
+    session,
 };
-use crate::execute::{
-    Keys, Progress, admit, begin, end_transaction, is_plain, is_wary, permit_writes, resolve, retry, run_inside, spare_memory,
-};
+use crate::execute::{Keys, Progress, begin, end_transaction, is_plain, is_wary, permit_writes, retry, run_inside, spare_memory};
 use crate::lookup::find;
 use crate::scripting;
 use crate::session::{Host, Multi, Session};
@@ -250,10 +249,7 @@ pub(crate) fn exec_together(
     }
     let words = multi.queue.words();
     let mut blocks: Vec<Block<'_>> = vec![multi.queue.calls(&words).collect()];
-    // Whoever is let in now is let in when it is his turn: nothing else happens before.
-    session.multi = Some(Box::default());
-    blocks.extend(whole_blocks(table, session, host, calls));
-    session.multi = None;
+    blocks.extend(whole_blocks(table, calls));
     let begun = host.recorder().begin_many(host.settings()).filter(|_| blocks.len() > 1);
     let outcome = begun.ok_or(0).and_then(|begun| run_blocks(table, session, host, &blocks, reply).map(|()| begun));
     let begun = match outcome {
@@ -282,24 +278,36 @@ fn is_simple(command: &'static Command) -> bool {
 }
 
 /// The blocks behind an EXEC that have come whole, and whose calls would all be queued.
-fn whole_blocks<'a>(table: &Table, session: &mut Session, host: &dyn Host, calls: &'a [&'a [&'a [u8]]]) -> Vec<Block<'a>> {
+fn whole_blocks<'a>(table: &Table, calls: &'a [&'a [&'a [u8]]]) -> Vec<Block<'a>> {
     /// Beyond so many bytes of arguments the limit of memory is to be looked at again.
     const BYTES_MAX: usize = 64 << 10;
-    let (mut blocks, mut block, mut bytes) = (Vec::new(), None::<Block<'a>>, 0);
+    /// Calls of a block that there is room for at once.
+    const CALLS: usize = 16;
+    let (mut blocks, mut block, mut bytes, is_unlimited) = (Vec::new(), None::<Block<'a>>, 0, table.is_unlimited());
     for args in &calls[1..] {
-        bytes += args.iter().map(|arg| arg.len()).sum::<usize>();
-        if bytes > BYTES_MAX && !table.is_unlimited() {
-            break;
+        if !is_unlimited {
+            bytes += args.iter().map(|arg| arg.len()).sum::<usize>();
+            if bytes > BYTES_MAX {
+                break;
+            }
         }
-        let row = resolve(args).and_then(|row| admit(row, table, session, host, args, false));
-        match (row, &mut block) {
-            (Ok(row), None) if row.name == "MULTI" => block = Some(Vec::new()),
-            (Ok(row), Some(_)) if row.name == "EXEC" => blocks.extend(block.take()),
-            (Ok(row), Some(block)) if is_simple(row) => block.push((row, *args)),
+        let Some(row) = admitted(table, args) else { break };
+        match &mut block {
+            Some(block) if is_simple(row) => block.push((row, *args)),
+            Some(_) if row.name == "EXEC" => blocks.extend(block.take()),
+            None if row.name == "MULTI" => block = Some(Vec::with_capacity(CALLS)),
             _ => break,
         }
     }
     blocks
+}
+
+/// The row of a call that a session would let in that is plain ([`is_plain`]): as `execute::admit`. Whoever is let in now is let in when it is
+/// his turn: nothing else happens before.
+fn admitted(table: &Table, args: &[&[u8]]) -> Option<&'static Command> {
+    let row = find(args.first()?)?;
+    let is_whole = row.arity_fits(args.len()) && !row.has(NO_MULTI) && row.subcommand().is_none();
+    (is_whole && (!row.has(GROWS) || table.make_room())).then_some(row)
 }
 
 /// The one transaction of several EXECs; where it comes to nothing, answers how many of the calls have been counted by then.

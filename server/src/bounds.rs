@@ -52,7 +52,17 @@ impl Bounds {
     /// How much may wait to be sent to a client; nobody who has not said who it is makes us keep much.
     pub fn output_of(&self, session: &Session) -> OutputLimit {
         let limit = if session.listens() { self.output_of_listeners } else { self.output };
-        if session.authenticated { limit } else { OutputLimit { hard: STRANGERS_OUTPUT_BYTES, ..limit } }
+        OutputLimit { hard: self.hard_output_of(session), ..limit }
+    }
+
+    /// The hard one of these limits alone, in bytes; 0 for none.
+    #[inline]
+    pub fn hard_output_of(&self, session: &Session) -> u64 {
+        match session.authenticated {
+            false => STRANGERS_OUTPUT_BYTES,
+            true if session.listens() => self.output_of_listeners.hard,
+            true => self.output.hard,
+        }
     }
 
     /// Reads the settings again if any has changed.

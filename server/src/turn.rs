@@ -661,7 +661,7 @@ impl Loop {
         let Some(connection) = &mut self.slots[slot] else { return 1 };
         let Connection { session, output, .. } = &mut **connection;
         output.lend(|| self.pool.take());
-        output.limit(self.bounds.output_of(session).hard as usize);
+        output.limit(self.bounds.hard_output_of(session) as usize);
         session.turn_ms = self.now_ms;
         session.patience_us = self.patience_us;
         session.active_ms = self.now_ms;
@@ -713,7 +713,7 @@ impl Loop {
             self.begin_wait(slot);
             return done.max(1);
         }
-        let hard = self.bounds.output_of(session).hard;
+        let hard = self.bounds.hard_output_of(session);
         // It is closed at the end of the turn; what it asked for beyond that would only take memory.
         if hard != 0 && output.waiting() as u64 > hard {
             session.closing = true;

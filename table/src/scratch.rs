@@ -152,7 +152,9 @@ impl Scratch {
             return Some(index);
         }
         if held.len() <= LOOK_AT_EACH {
-            return held.iter().position(is);
+            let index = held.iter().position(is)?;
+            self.last.set(index);
+            return Some(index);
         }
         let mut by_hash = self.by_hash.borrow_mut();
         let name = |db: Db, hash: &Hash| hash.position.wrapping_add(db.into());

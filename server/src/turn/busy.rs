@@ -107,7 +107,7 @@ impl Loop {
         self.end_cast();
         let Some(mut connection) = self.slots[slot].take() else { return (1, Progress::Answered) };
         connection.output.lend(|| self.pool.take());
-        connection.output.limit(self.bounds.output_of(&connection.session).hard as usize);
+        connection.output.limit(self.bounds.hard_output_of(&connection.session) as usize);
         connection.session.turn_ms = self.now_ms;
         connection.session.patience_us = self.patience_us;
         connection.session.active_ms = self.now_ms;
