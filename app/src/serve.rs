@@ -54,8 +54,7 @@ fn serve(words: &[String]) -> Result<bool, String> {
     settings.join(memory.table()).map_err(|stop| format!("the settings of {} cannot be read: {stop}", options.segment))?;
     let (usage, pages) = (memory.table().usage(), memory.table().segment().mapping().pages().clone());
     let loaded = load(&memory, &settings)?;
-    let server = Server::start(Arc::new(memory), settings.clone()).map_err(|failure| failure.to_string())?;
-    server.note_loaded(loaded);
+    let server = Server::start(Arc::new(memory), settings.clone(), loaded).map_err(|failure| failure.to_string())?;
     let pid_file = PidFile::write(&settings.string(PID_FILE))?;
     // Before anybody is told that we are ready: who is told may send one at once.
     let signals = Signals::new([SIGTERM, SIGINT]).map_err(|error| format!("cannot listen to signals: {error}"))?;

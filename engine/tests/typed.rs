@@ -44,10 +44,10 @@ fn numbers_add_up_and_keep_their_expiry() {
     assert_eq!(cache.add(b"n", -7).expect("a number"), -2);
     cache.set(b"text", b"words").expect("room");
     assert!(matches!(cache.add(b"text", 1), Err(Stop::Refused(_))));
-    let soon = polder_base::time::now_ms() + 40;
+    let soon = polder_base::time::now_ms() + 400;
     cache.set_until(b"brief", b"1", soon).expect("room");
     assert_eq!(cache.add(b"brief", 1).expect("a number"), 2);
-    std::thread::sleep(std::time::Duration::from_millis(60));
+    std::thread::sleep(std::time::Duration::from_millis(420));
     assert_eq!(cache.get(b"brief").expect("readable"), None);
 }
 
@@ -160,19 +160,22 @@ fn typed_calls_alone_do_the_chores() {
 fn nothing_expires_or_is_evicted_during_a_pause() {
     let scratch = Scratch::new("still");
     let (cache, table) = (scratch.0.database(0), scratch.0.table());
-    let soon = polder_base::time::now_ms() + 20;
-    (0..500u32).for_each(|number| cache.set_until(&number.to_le_bytes(), b"brief", soon).expect("room"));
     (500..4_000u32).for_each(|number| cache.set(&number.to_le_bytes(), &[1; 1000]).expect("room"));
+    let soon = polder_base::time::now_ms() + 100;
+    (0..500u32).for_each(|number| cache.set_until(&number.to_le_bytes(), b"brief", soon).expect("room"));
     polder_hub::ask::pause(table, soon + 600_000, true);
+    // None, unless the machine is so slow.
+    let expired = table.counter(Counter::Expired);
     table.set_limits(Limits { memory_max: 1 << 20, policy: Policy::AllkeysRandom, ..table.limits() });
     let paused = Instant::now();
     while paused.elapsed() < Duration::from_millis(400) {
         // What has expired is not there for readers, whoever looks after it.
+        let now = polder_base::time::now_ms();
         let brief = cache.read(&7u32.to_le_bytes(), |value| value.is_some()).expect("readable");
-        assert!(!brief || polder_base::time::now_ms() <= soon + 5);
+        assert!(!brief || now <= soon + 20);
         table.chores(1_000);
     }
-    assert_eq!((table.counter(Counter::Expired), table.counter(Counter::Evicted)), (0, 0));
+    assert_eq!((table.counter(Counter::Expired), table.counter(Counter::Evicted)), (expired, 0));
     polder_hub::ask::unpause(table);
     while table.counter(Counter::Expired) < 500 || table.counter(Counter::Evicted) == 0 {
         assert!(paused.elapsed() < Duration::from_secs(20), "{}", table.counter(Counter::Expired));

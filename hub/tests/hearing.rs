@@ -305,7 +305,7 @@ fn who_was_suspected_before_a_pause_has_his_time_again_after_it() {
     other.wait(2);
     write_list(&memory.table, 0);
     assert!(other.tick().is_empty());
-    let ends_ms = now_ms() + 50;
+    let ends_ms = now_ms() + 500;
     ask::pause(&memory.table, ends_ms, false);
     assert!(other.tick().is_empty());
     while now_ms() <= ends_ms + 1_000 {

@@ -64,11 +64,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Binds everything and starts the threads; when it returns, clients are served.
+    /// Binds everything and starts the threads; when it returns, clients are served. `loaded` is what was read from the RDB file before: the first
+    /// client is told of it.
     ///
     /// # Errors
     /// A port in use, a missing permission, too many open files: see [`Failure`].
-    pub fn start(memory: Arc<Memory>, settings: Arc<Settings>) -> Result<Server, Failure> {
+    pub fn start(memory: Arc<Memory>, settings: Arc<Settings>, loaded: Loaded) -> Result<Server, Failure> {
         raise_descriptor_limit(&settings);
         let listeners = listener::bind_all(&settings)?;
         let count = usize::try_from(settings.number(THREADS)).unwrap_or(1);
@@ -81,6 +82,7 @@ impl Server {
             polls.push(poll);
         }
         let process = Arc::new(Process::new(memory, settings, mailboxes, Doors::of(listeners)));
+        process.keeper().loaded(loaded);
         let names = process.doors.names();
         let mut server = Server { process, threads: Vec::new(), names };
         for (number, poll) in polls.into_iter().enumerate() {
@@ -89,11 +91,6 @@ impl Server {
             server.threads.push(thread);
         }
         Ok(server)
-    }
-
-    /// Notes what was read from the RDB file before the server began.
-    pub fn note_loaded(&self, loaded: Loaded) {
-        self.process.keeper().loaded(loaded);
     }
 
     /// Ends the server, having saved where save points are set.

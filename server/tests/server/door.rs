@@ -4,6 +4,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
+use polder_commands::persistence::load::Loaded;
 use polder_commands::settings::{Settings, file};
 use polder_engine::{Memory, Options};
 use polder_server::Server;
@@ -60,7 +61,7 @@ impl Door {
     pub fn on(place: Arc<Place>, port: u16, flags: &str) -> Door {
         let settings = settings(&format!("--bind 127.0.0.1 --port {port} {flags}"));
         settings.join(place.memory.table()).expect("the settings of the segment");
-        let server = Server::start(place.memory.clone(), settings).expect("a server");
+        let server = Server::start(place.memory.clone(), settings, Loaded::default()).expect("a server");
         Door { server: Some(server), address: SocketAddr::from(([127, 0, 0, 1], port)), place }
     }
 

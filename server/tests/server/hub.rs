@@ -112,11 +112,11 @@ fn fields_that_had_expired_are_told_of_before_what_a_command_does() {
     let (mut listener, mut actor) = (one.client(), one.client());
     actor.ask("CONFIG SET notify-keyspace-events Kh");
     listener.ask("SUBSCRIBE __keyspace@0__:h");
-    actor.ask("HSETEX h PX 5 FIELDS 1 a 1");
     actor.ask("HSET h b 1");
+    actor.ask("HSETEX h PX 5 FIELDS 1 a 1");
     std::thread::sleep(Duration::from_millis(20));
     assert_eq!(actor.ask("HGETEX h EX 100 FIELDS 2 a b"), "*[_ $1]");
-    for event in ["hset", "hexpire", "hset", "hexpired", "hexpire"] {
+    for event in ["hset", "hset", "hexpire", "hexpired", "hexpire"] {
         assert_eq!(listener.reply(), format!("*[$message $__keyspace@0__:h ${event}]"));
     }
 }
@@ -170,7 +170,7 @@ fn clients_that_track_are_told_once_of_what_they_have_read() {
     assert_eq!(reader.ask("GET a"), "$1");
     assert_eq!(reader.ask("SET a 2"), "+OK");
     assert_eq!(reader.ask("GET a"), "$2");
-    writer.ask("SET a 3 PX 30");
+    writer.ask("SET a 3 PX 300");
     assert_eq!(reader.reply(), ">[$invalidate *[$a]]");
     assert_eq!(reader.ask("GET a"), "$3");
     assert_eq!(reader.reply(), ">[$invalidate *[$a]]");
