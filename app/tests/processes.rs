@@ -32,7 +32,7 @@ fn until(what: &str, mut wanted: impl FnMut() -> bool) {
 }
 
 /// A server in a PID namespace of its own; `None` where that is not permitted.
-fn serve_apart(segment: &Segment) -> Option<Server> {
+fn serve_apart(segment: &Segment, threads: usize) -> Option<Server> {
     let apart = ["--pid", "--fork", "--kill-child", "--mount-proc"];
     let permitted = Command::new("unshare").args(apart).arg("true").output().is_ok_and(|output| output.status.success());
     if !permitted {
@@ -40,7 +40,8 @@ fn serve_apart(segment: &Segment) -> Option<Server> {
         return None;
     }
     let program = env!("CARGO_BIN_EXE_polder");
-    let flags = [program, "serve", "--port", "{port}", "--threads", "2", "--segment", &segment.0];
+    let threads = threads.to_string();
+    let flags = [program, "serve", "--port", "{port}", "--threads", &threads, "--segment", &segment.0];
     Some(Server::start(Path::new("unshare"), &[&apart, &flags[..]].concat()).expect("a server"))
 }
 
@@ -50,7 +51,7 @@ fn the_death_of_a_server_in_another_pid_namespace_is_noticed() {
     let one = segment.serve(&["--threads", "2"]);
     let mut here = connect(&one);
     for round in 0..4 {
-        let Some(mut other) = serve_apart(&segment) else { return };
+        let Some(mut other) = serve_apart(&segment, 2) else { return };
         let (mut hearer, mut waiter) = (connect(&other), connect(&other));
         // What is stored is the same from both sides.
         ask(&mut here, &format!("SET round {round}"));
@@ -94,6 +95,40 @@ fn the_death_of_a_server_in_another_pid_namespace_is_noticed() {
         assert_eq!(ask(&mut here, "RPUSH queue element"), Answer::Integer(1));
         assert_eq!(ask(&mut here, "LPOP queue"), Answer::Bulk(b"element".to_vec()));
     }
+    segment.verify();
+}
+
+/// Sends a signal to the server that runs apart, which is the child of what began it.
+fn signal_apart(server: &Server, which: &str) {
+    let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", server.pid())).expect("the system tells of children");
+    assert!(Command::new("kill").args([which, children.trim()]).status().is_ok_and(|status| status.success()), "kill {which} {children}");
+}
+
+#[test]
+fn a_stopped_process_of_another_pid_namespace_is_waited_for_once_however_many_of_its_threads_wait() {
+    const THREADS: usize = 6;
+    let segment = Segment::new();
+    let one = segment.serve(&[]);
+    let Some(other) = serve_apart(&segment, THREADS) else { return };
+    let memory = attach(&segment);
+    let (mut second, mut actor) = (connect(&one), connect(&one));
+    // Each goes to the thread with the fewest.
+    let mut first: Vec<Connection> = (0..THREADS).map(|_| connect(&other)).collect();
+    first.iter_mut().for_each(|waiter| wait_in_line(&memory, waiter, "BLPOP q 0"));
+    wait_in_line(&memory, &mut second, "BLPOP q 0");
+    signal_apart(&other, "-STOP");
+    std::thread::sleep(Duration::from_millis(100));
+    let begun = Instant::now();
+    assert_eq!(ask(&mut actor, "RPUSH q a"), Answer::Integer(1));
+    assert_eq!(popped(&mut second), pair("q", "a"));
+    // One to two seconds; one thread after the other takes that for each.
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    // They are there again.
+    wait_in_line(&memory, &mut second, "BLPOP q 0");
+    signal_apart(&other, "-CONT");
+    (0..=THREADS).for_each(|number| drop(ask(&mut actor, &format!("RPUSH q {number}"))));
+    let served: BTreeSet<String> = first.iter_mut().chain([&mut second]).map(popped).collect();
+    assert_eq!(served, (0..=THREADS).map(|number| pair("q", &number.to_string())).collect());
     segment.verify();
 }
 

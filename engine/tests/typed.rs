@@ -183,28 +183,59 @@ fn nothing_expires_or_is_evicted_during_a_pause() {
     }
 }
 
+/// Sees to it that every way to write a key that holds 1 is refused with a text that begins like this, and none to read it.
+fn assert_refused(memory: &Memory, caller: &mut Caller, refusal: &str) {
+    let cache = memory.database(0);
+    let check = |way: &str, refused: Result<(), Stop>| {
+        assert!(matches!(&refused, Err(Stop::Refused(text)) if text.starts_with(refusal)), "{way}: {refused:?}");
+    };
+    assert!(caller.run(&["SET", "key", "2"]).unwrap_err().to_string().starts_with(refusal));
+    check("set", cache.set(b"key", b"2"));
+    check("set_until", cache.set_until(b"key", b"2", u64::MAX >> 1));
+    check("add", cache.add(b"key", 1).map(drop));
+    check("remove", cache.remove(b"key").map(drop));
+    check("set_batch", cache.set_batch(&[(b"key", b"2")]));
+    assert!(!caller.set_quickly(b"key", b"2") && !caller.set_quickly(b"key", b"2"));
+    check("set in a transaction", cache.transaction(&[b"key"], |keys| keys.set(b"key", b"2")));
+    check("remove in a transaction", cache.transaction(&[b"key"], |keys| keys.remove(b"key")).map(drop));
+    assert_eq!(cache.transaction(&[b"key"], |keys| keys.get(b"key")), Ok(Some(b"1".to_vec())));
+    assert_eq!(cache.get(b"key"), Ok(Some(b"1".to_vec())));
+}
+
 #[test]
 fn short_calls_are_refused_their_writes_as_the_commands_are() {
-    const REFUSAL: &str = "NOREPLICAS Not enough good replicas to write.";
     let scratch = Scratch::new("replicas");
     let memory = Arc::new(Memory::attach(&Options { segment: scratch.1.clone(), ..Options::default() }).expect("it is there"));
     let cache = memory.database(0);
     let mut caller = Caller::new(&memory);
     cache.set(b"key", b"1").expect("room");
     caller.run(&["CONFIG", "SET", "min-replicas-to-write", "1"]).expect("set");
-    let refused = || Stop::from(REFUSAL);
-    assert_eq!(caller.run(&["SET", "key", "2"]).unwrap_err().to_string(), REFUSAL);
-    assert_eq!(cache.set(b"key", b"2"), Err(refused()));
-    assert_eq!(cache.set_until(b"key", b"2", u64::MAX >> 1), Err(refused()));
-    assert_eq!(cache.add(b"key", 1), Err(refused()));
-    assert_eq!(cache.remove(b"key"), Err(refused()));
-    assert_eq!(cache.set_batch(&[(b"key", b"2")]), Err(refused()));
-    assert!(!caller.set_quickly(b"key", b"2") && !caller.set_quickly(b"key", b"2"));
-    assert_eq!(cache.transaction(&[b"key"], |keys| keys.set(b"key", b"2")), Err(refused()));
-    assert_eq!(cache.transaction(&[b"key"], |keys| keys.remove(b"key")), Err(refused()));
-    // Who reads is not.
-    assert_eq!(cache.transaction(&[b"key"], |keys| keys.get(b"key")), Ok(Some(b"1".to_vec())));
-    assert_eq!(cache.get(b"key"), Ok(Some(b"1".to_vec())));
+    assert_refused(&memory, &mut caller, "NOREPLICAS Not enough good replicas to write.");
     caller.run(&["CONFIG", "SET", "min-replicas-to-write", "0"]).expect("set");
     assert_eq!(cache.set(b"key", b"2"), Ok(()));
+}
+
+#[test]
+fn short_calls_are_refused_their_writes_after_a_save_that_failed() {
+    let scratch = Scratch::new("unsaved");
+    // Something is in the way of the file. No other test here has to do with files.
+    let folder = std::env::temp_dir().join(format!("polder-unsaved-{}", std::process::id()));
+    std::fs::create_dir_all(folder.join("dump.rdb")).expect("a folder");
+    std::env::set_current_dir(&folder).expect("it is there");
+    let memory = Arc::new(Memory::attach(&Options { segment: scratch.1.clone(), ..Options::default() }).expect("it is there"));
+    let cache = memory.database(0);
+    let mut caller = Caller::new(&memory);
+    caller.run(&["CONFIG", "SET", "save", "1000000 1"]).expect("set");
+    cache.set(b"key", b"1").expect("room");
+    caller.run(&["SAVE"]).expect_err("it cannot be written");
+    assert_refused(&memory, &mut caller, "MISCONF Redis is configured to save RDB snapshots");
+    caller.run(&["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"]).expect("set");
+    assert_eq!(cache.set(b"key", b"1"), Ok(()));
+    caller.run(&["CONFIG", "SET", "stop-writes-on-bgsave-error", "yes"]).expect("set");
+    assert_refused(&memory, &mut caller, "MISCONF");
+    // Once it is saved, all is well.
+    std::fs::remove_dir(folder.join("dump.rdb")).expect("it is there");
+    caller.run(&["SAVE"]).expect("saved");
+    assert_eq!(cache.set(b"key", b"2"), Ok(()));
+    std::fs::remove_dir_all(&folder).expect("it is there");
 }

@@ -49,6 +49,14 @@ impl Memory {
         });
         Thread { jobs: Some(jobs), done, handle: Some(handle) }
     }
+
+    /// Two threads whose clients 1 and 2 wait for the list, in this order.
+    fn two_who_wait(&self) -> (Thread, Thread) {
+        let (one, other) = (self.thread(), self.thread());
+        one.wait(1);
+        other.wait(2);
+        (one, other)
+    }
 }
 
 impl Drop for Memory {
@@ -126,12 +134,26 @@ impl Thread {
         })
     }
 
-    /// Which clients were woken by what has come.
-    fn retried(&self) -> Vec<u64> {
+    /// A client of the thread subscribes to the news.
+    fn subscribe(&self, client: u64) {
+        self.run(move |table, _| {
+            attend(table).expect("room");
+            run(table, |txn| subject::subscribe(txn, Subject::Channel, b"news", 1));
+            ears::note_subscription(table, client, Subject::Channel, b"news", true);
+        });
+    }
+
+    /// Reads all letters, and answers something of what its clients have been told.
+    fn hear<R: Send + 'static>(&self, take: impl FnOnce(&mut Heard) -> R + Send + 'static) -> R {
         self.run(|table, heard| {
             while hear(table, heard) {}
-            std::mem::take(&mut heard.retried)
+            take(heard)
         })
+    }
+
+    /// Which clients were woken by what has come.
+    fn retried(&self) -> Vec<u64> {
+        self.hear(|heard| std::mem::take(&mut heard.retried))
     }
 
     /// Locks a key of the hidden database until it is told to end that; then `done` says so.
@@ -183,6 +205,11 @@ fn write_list(table: &Table, db: u16) {
     });
 }
 
+/// Publishes news; answers to how many clients.
+fn publish(memory: &Memory, payload: &[u8]) -> u64 {
+    run(&memory.table, |txn| subject::publish(txn, false, b"news", payload))
+}
+
 fn remove_list(table: &Table) {
     run(table, |txn| txn.remove(0, b"list", Replaces::Whole));
 }
@@ -209,9 +236,7 @@ fn nobody_is_served_out_of_turn_while_elements_come_and_go() {
 #[test]
 fn a_late_one_is_late_until_his_call_is_run_again_whatever_else_his_thread_does() {
     let memory = Memory::new();
-    let (one, other) = (memory.thread(), memory.thread());
-    one.wait(1);
-    other.wait(2);
+    let (one, other) = memory.two_who_wait();
     write_list(&memory.table, 0);
     assert!(other.tick().is_empty());
     other.tick();
@@ -258,9 +283,7 @@ fn who_is_marked_by_mistake_takes_his_place_again_by_the_letter_that_tells_of_it
 #[test]
 fn one_who_begins_to_wait_takes_no_mark_off_another_client_of_his_thread() {
     let memory = Memory::new();
-    let (one, other) = (memory.thread(), memory.thread());
-    one.wait(1);
-    other.wait(2);
+    let (one, other) = memory.two_who_wait();
     write_list(&memory.table, 0);
     assert_eq!(one.retried(), [1]);
     (0..2).for_each(|_| drop(other.tick()));
@@ -279,9 +302,7 @@ fn one_who_begins_to_wait_takes_no_mark_off_another_client_of_his_thread() {
 #[test]
 fn who_is_there_again_takes_his_place_although_somebody_was_in_the_way() {
     let memory = Memory::new();
-    let (one, other, holder) = (memory.thread(), memory.thread(), memory.thread());
-    one.wait(1);
-    other.wait(2);
+    let ((one, other), holder) = (memory.two_who_wait(), memory.thread());
     write_list(&memory.table, 0);
     (0..2).for_each(|_| drop(other.tick()));
     remove_list(&memory.table);
@@ -300,9 +321,7 @@ fn who_is_there_again_takes_his_place_although_somebody_was_in_the_way() {
 #[test]
 fn who_was_suspected_before_a_pause_has_his_time_again_after_it() {
     let memory = Memory::new();
-    let (one, other) = (memory.thread(), memory.thread());
-    one.wait(1);
-    other.wait(2);
+    let (one, other) = memory.two_who_wait();
     write_list(&memory.table, 0);
     assert!(other.tick().is_empty());
     let ends_ms = now_ms() + 500;
@@ -321,9 +340,7 @@ fn who_was_suspected_before_a_pause_has_his_time_again_after_it() {
 #[test]
 fn a_pause_is_no_time_to_come_although_nobody_has_looked_in_it_and_it_is_forgotten() {
     let memory = Memory::new();
-    let (one, other) = (memory.thread(), memory.thread());
-    one.wait(1);
-    other.wait(2);
+    let (one, other) = memory.two_who_wait();
     write_list(&memory.table, 0);
     for ends_by_itself in [true, false] {
         assert!(other.tick().is_empty());
@@ -350,9 +367,7 @@ fn a_pause_is_no_time_to_come_although_nobody_has_looked_in_it_and_it_is_forgott
 #[test]
 fn who_waits_longest_is_served_first_when_databases_change_places() {
     let memory = Memory::new();
-    let (one, other) = (memory.thread(), memory.thread());
-    one.wait(1);
-    other.wait(2);
+    let (one, other) = memory.two_who_wait();
     write_list(&memory.table, 1);
     run(&memory.table, |txn| txn.swap(0, 1));
     assert!(other.retried().is_empty(), "another one was there before");
@@ -459,20 +474,12 @@ fn end(memory: &Memory, waiting: &[(&Thread, u64)]) {
 fn who_may_have_missed_a_message_is_told_so() {
     let memory = Memory::new();
     let listener = memory.thread();
-    listener.run(|table, _| {
-        attend(table).expect("room");
-        run(table, |txn| subject::subscribe(txn, Subject::Channel, b"news", 1));
-        ears::note_subscription(table, 5, Subject::Channel, b"news", true);
-        ears::note_monitor(table, 6, true);
-    });
-    let publish = |payload: &[u8]| run(&memory.table, |txn| subject::publish(txn, false, b"news", payload));
-    assert_eq!(publish(b"short"), 1);
-    publish(&vec![1; 40 << 20]);
-    assert_eq!(publish(b"last"), 1);
-    let (messages, missed) = listener.run(|table, heard| {
-        while hear(table, heard) {}
-        (std::mem::take(&mut heard.messages), std::mem::take(&mut heard.missed))
-    });
+    listener.subscribe(5);
+    listener.run(|table, _| ears::note_monitor(table, 6, true));
+    assert_eq!(publish(&memory, b"short"), 1);
+    publish(&memory, &vec![1; 40 << 20]);
+    assert_eq!(publish(&memory, b"last"), 1);
+    let (messages, missed) = listener.hear(|heard| (std::mem::take(&mut heard.messages), std::mem::take(&mut heard.missed)));
     assert_eq!(messages, [(vec![5], b"short".to_vec()), (vec![5], b"last".to_vec())]);
     assert_eq!(missed, [5, 6]);
 }
@@ -481,22 +488,11 @@ fn who_may_have_missed_a_message_is_told_so() {
 fn what_was_sent_before_a_subscription_is_not_for_it_although_it_is_read_afterwards() {
     let memory = Memory::new();
     let listener = memory.thread();
-    let subscribe = |client: u64| {
-        listener.run(move |table, _| {
-            attend(table).expect("room");
-            run(table, |txn| subject::subscribe(txn, Subject::Channel, b"news", 1));
-            ears::note_subscription(table, client, Subject::Channel, b"news", true);
-        });
-    };
-    let publish = |payload: &[u8]| run(&memory.table, |txn| subject::publish(txn, false, b"news", payload));
-    subscribe(1);
-    assert_eq!(publish(b"one"), 1);
-    subscribe(2);
-    assert_eq!(publish(b"two"), 2);
-    let messages = listener.run(|table, heard| {
-        while hear(table, heard) {}
-        std::mem::take(&mut heard.messages)
-    });
+    listener.subscribe(1);
+    assert_eq!(publish(&memory, b"one"), 1);
+    listener.subscribe(2);
+    assert_eq!(publish(&memory, b"two"), 2);
+    let messages = listener.hear(|heard| std::mem::take(&mut heard.messages));
     assert_eq!(messages, [(vec![1], b"one".to_vec()), (vec![1, 2], b"two".to_vec())]);
 }
 
@@ -514,10 +510,7 @@ fn a_flush_is_told_whatever_else_happens_to_databases_in_its_transaction() {
         txn.swap(0, 1)?;
         txn.flush(None)
     });
-    let invalidated = reader.run(|table, heard| {
-        while hear(table, heard) {}
-        std::mem::take(&mut heard.invalidated)
-    });
+    let invalidated = reader.hear(|heard| std::mem::take(&mut heard.invalidated));
     assert_eq!(invalidated, [None]);
 }
 
@@ -525,11 +518,7 @@ fn a_flush_is_told_whatever_else_happens_to_databases_in_its_transaction() {
 fn a_subscription_that_is_not_withdrawn_yet_is_still_known() {
     let memory = Memory::new();
     let listener = memory.thread();
-    listener.run(|table, _| {
-        attend(table).expect("room");
-        run(table, |txn| subject::subscribe(txn, Subject::Channel, b"news", 1));
-        ears::note_subscription(table, 5, Subject::Channel, b"news", true);
-    });
+    listener.subscribe(5);
     let (segment, key) = (memory.table.segment(), b"hub:c:news");
     let known = || memory.table.interest() & interest::SUBSCRIBERS != 0;
     let txn = memory.table.begin(Mode::Write).expect("a seat");

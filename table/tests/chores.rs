@@ -48,18 +48,31 @@ fn chore(place: &Place) {
     place.table.chores(100_000);
 }
 
+/// Has what sweepers of flushed databases lock.
+fn sweeping(place: &Place) -> impl FnOnce(&dyn Fn()) + Send {
+    move |wait| {
+        let seat = place.table.seat().expect("a seat");
+        assert!(matches!(seat.lock(SWEEP_LOCK, None), Ok(Locked::Ours(_))));
+        wait();
+        seat.rollback();
+    }
+}
+
+/// Has a key.
+fn locking<'p>(place: &'p Place, key: &'p [u8]) -> impl FnOnce(&dyn Fn()) + Send {
+    move |wait| {
+        let txn = place.table.begin(Mode::Write).expect("a seat");
+        txn.declare(&[(0, key)]).expect("free");
+        wait();
+    }
+}
+
 #[test]
 fn a_stopped_sweeper_stops_nobody_else() {
     let place = &Place::new();
     place.set(0, b"key", &[1; 500], None);
     place.run(|txn| txn.flush(Some(0)));
-    let hold = |wait: &dyn Fn()| {
-        let seat = place.table.seat().expect("a seat");
-        assert!(matches!(seat.lock(SWEEP_LOCK, None), Ok(Locked::Ours(_))));
-        wait();
-        seat.rollback();
-    };
-    let took = while_held(hold, || chore(place));
+    let took = while_held(sweeping(place), || chore(place));
     assert!(took < Duration::from_secs(5), "{took:?}");
 }
 
@@ -68,14 +81,8 @@ fn who_cannot_sweep_because_somebody_is_stopped_looks_less_and_less_often() {
     let place = &Place::new();
     place.set(0, b"key", &[1; 500], None);
     place.run(|txn| txn.flush(Some(0)));
-    let hold = |wait: &dyn Fn()| {
-        let seat = place.table.seat().expect("a seat");
-        assert!(matches!(seat.lock(SWEEP_LOCK, None), Ok(Locked::Ours(_))));
-        wait();
-        seat.rollback();
-    };
     let round = || place.table.chores(100_000);
-    while_held(hold, || {
+    while_held(sweeping(place), || {
         let pauses: Vec<u64> = (0..12).map(|_| round()).collect();
         assert_eq!(pauses[0], 1, "mostly he is not stopped");
         assert!(pauses.is_sorted() && pauses[11] > 100, "{pauses:?}");
@@ -88,13 +95,7 @@ fn who_cannot_sweep_because_somebody_is_stopped_looks_less_and_less_often() {
     // The next time begins anew.
     place.set(0, b"key", &[1; 500], None);
     place.run(|txn| txn.flush(Some(0)));
-    let hold = |wait: &dyn Fn()| {
-        let seat = place.table.seat().expect("a seat");
-        assert!(matches!(seat.lock(SWEEP_LOCK, None), Ok(Locked::Ours(_))));
-        wait();
-        seat.rollback();
-    };
-    while_held(hold, || assert_eq!(round(), 1));
+    while_held(sweeping(place), || assert_eq!(round(), 1));
 }
 
 #[test]
@@ -102,12 +103,7 @@ fn an_expired_key_that_somebody_holds_is_collected_later() {
     let place = &Place::new();
     place.set(0, b"key", b"1", Some(polder_base::time::now_ms() + 5));
     std::thread::sleep(Duration::from_millis(10));
-    let hold = |wait: &dyn Fn()| {
-        let txn = place.table.begin(Mode::Write).expect("a seat");
-        txn.declare(&[(0, b"key")]).expect("free");
-        wait();
-    };
-    let took = while_held(hold, || chore(place));
+    let took = while_held(locking(place, b"key"), || chore(place));
     assert!(took < Duration::from_secs(5), "{took:?}");
     assert_eq!(place.keys(0), 1);
     chore(place);
@@ -181,12 +177,7 @@ fn fields_that_have_expired_are_collected_and_the_key_goes_with_the_last() {
 fn fields_of_a_hash_that_somebody_holds_are_collected_later() {
     let place = &Place::new();
     set_fields(place, 0, b"key", 20, |_| Some(polder_base::time::now_ms()));
-    let hold = |wait: &dyn Fn()| {
-        let txn = place.table.begin(Mode::Write).expect("a seat");
-        txn.declare(&[(0, b"key")]).expect("free");
-        wait();
-    };
-    let took = while_held(hold, || chore(place));
+    let took = while_held(locking(place, b"key"), || chore(place));
     assert!(took < Duration::from_secs(5), "{took:?}");
     assert_eq!(place.keys(0), 1);
     chore(place);
@@ -200,12 +191,7 @@ fn eviction_passes_over_keys_that_somebody_holds() {
     let memory_max = place.table.claimed() - 100_000;
     place.table.set_limits(Limits { memory_max, policy: Policy::AllkeysRandom, ..Limits::default() });
     let held = 7u32.to_le_bytes();
-    let hold = |wait: &dyn Fn()| {
-        let txn = place.table.begin(Mode::Write).expect("a seat");
-        txn.declare(&[(0, &held)]).expect("free");
-        wait();
-    };
-    let took = while_held(hold, || assert!(place.table.make_room()));
+    let took = while_held(locking(place, &held), || assert!(place.table.make_room()));
     assert!(took < Duration::from_secs(5), "{took:?}");
     assert!(place.keys(0) < 400);
     assert!(place.get(0, &held).is_some());
@@ -242,12 +228,7 @@ fn eviction_ends_when_somebody_holds_every_key() {
     let place = &Place::new();
     place.set(0, b"key", &[1; 1_000], None);
     place.table.set_limits(Limits { memory_max: 1, policy: Policy::AllkeysLru, ..Limits::default() });
-    let hold = |wait: &dyn Fn()| {
-        let txn = place.table.begin(Mode::Write).expect("a seat");
-        txn.declare(&[(0, b"key")]).expect("free");
-        wait();
-    };
-    let took = while_held(hold, || assert!(!place.table.make_room()));
+    let took = while_held(locking(place, b"key"), || assert!(!place.table.make_room()));
     assert!(took < Duration::from_secs(5), "{took:?}");
     assert!(place.get(0, b"key").is_some());
 }
@@ -256,12 +237,7 @@ fn eviction_ends_when_somebody_holds_every_key() {
 fn who_has_little_patience_is_told_that_a_key_is_busy() {
     let place = &Place::new();
     place.set(0, b"key", b"1", None);
-    let hold = |wait: &dyn Fn()| {
-        let txn = place.table.begin(Mode::Write).expect("a seat");
-        txn.declare(&[(0, b"key")]).expect("free");
-        wait();
-    };
-    while_held(hold, || {
+    while_held(locking(place, b"key"), || {
         let txn = place.table.begin(Mode::Write).expect("a seat");
         txn.limit_patience(Duration::from_micros(100));
         assert_eq!(txn.declare(&[(0, b"key")]), Err(Stop::Busy));
@@ -299,12 +275,11 @@ fn keys_are_counted_while_a_stopped_process_changes_the_map() {
 fn a_free_lock_that_the_dead_left_starving_is_taken_by_who_has_little_patience() {
     let place = Place::new();
     let (segment, seat) = (place.table.segment(), place.table.seat().expect("a seat"));
-    let sweep_lock = polder_shm::layout::ROOTS_AT + 8;
-    segment.publish(sweep_lock, polder_shm::lock::STARVING);
-    let locked = seat.lock(sweep_lock, Some(Instant::now() + Duration::from_micros(100))).expect("room in the journal");
+    segment.publish(SWEEP_LOCK, polder_shm::lock::STARVING);
+    let locked = seat.lock(SWEEP_LOCK, Some(Instant::now() + Duration::from_micros(100))).expect("room in the journal");
     assert!(matches!(locked, polder_shm::Locked::Ours(_)), "{locked:?}");
     seat.rollback();
-    assert_eq!(segment.load(sweep_lock) & (polder_shm::lock::STARVING | polder_shm::lock::OWNER), 0);
+    assert_eq!(segment.load(SWEEP_LOCK) & (polder_shm::lock::STARVING | polder_shm::lock::OWNER), 0);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! CONFIG SET of port and addresses: clients come in elsewhere from then on.
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::door::{Client, Door, PATIENCE};
@@ -106,20 +107,69 @@ fn a_move_that_fails_is_felt_by_nobody() {
     let mut actor = door.client();
     // In the way of all addresses, but not of ours.
     let _taken = TcpListener::bind(("127.0.0.2", port)).expect("a listener");
-    let ended = std::sync::atomic::AtomicBool::new(false);
+    let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for _ in 0..100 {
                 let refused = actor.ask("CONFIG SET bind 0.0.0.0");
                 assert!(refused.starts_with("-ERR CONFIG SET failed"), "{refused}");
             }
-            ended.store(true, std::sync::atomic::Ordering::Release);
+            ended.store(true, Ordering::Release);
         });
-        while !ended.load(std::sync::atomic::Ordering::Acquire) {
+        while !ended.load(Ordering::Acquire) {
             assert_eq!(client_at(door.address).expect("the door is open").ask("PING"), "+PONG");
         }
     });
     // It has the port for itself as before.
     assert!(TcpListener::bind(door.address).is_err());
     assert_eq!(actor.ask("CONFIG SET bind 127.0.0.1"), "+OK");
+}
+
+#[test]
+fn a_server_that_stops_while_it_moves_stops_and_leaves_nobody_behind() {
+    for round in 0..12 {
+        let mut door = Door::open("--threads 2");
+        let ports = [door.address.port(), free_port().expect("a free port")];
+        let at = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+        let (mut movers, mut stopper) = ([door.client(), door.client()], door.client());
+        let (begun, ending, ended) = (Instant::now(), &AtomicBool::new(false), &AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            for (number, mover) in movers.iter_mut().enumerate() {
+                scope.spawn(move || {
+                    let mut steps = number..;
+                    while let Some(answer) = mover.try_ask(&format!("CONFIG SET port {}", ports[steps.next().unwrap_or(0) % 2])) {
+                        // Who ends does not move.
+                        let may_refuse = ending.load(Ordering::Acquire) && answer.starts_with("-ERR CONFIG SET failed");
+                        assert!(answer == "+OK" || may_refuse, "round {round}: {answer}");
+                    }
+                });
+            }
+            let comers = ports.map(|port| {
+                scope.spawn(move || {
+                    let mut served = 0;
+                    while !ended.load(Ordering::Acquire) {
+                        // Whoever is let in is answered, or sees the end at once.
+                        match client_at(at(port)).and_then(|mut client| client.try_ask("PING")) {
+                            Some(answer) => assert_eq!(answer, "+PONG"),
+                            None => std::thread::yield_now(),
+                        }
+                        served += 1;
+                    }
+                    served
+                })
+            });
+            std::thread::sleep(Duration::from_millis(20 + 7 * round));
+            ending.store(true, Ordering::Release);
+            if round % 2 == 0 {
+                door.close();
+            } else {
+                stopper.write(b"SHUTDOWN NOSAVE\r\n");
+                assert!(door.server.take().expect("an open door").wait());
+            }
+            ended.store(true, Ordering::Release);
+            assert!(comers.into_iter().map(|comer| comer.join().expect("no panic")).sum::<usize>() > 0);
+        });
+        assert!(begun.elapsed() < PATIENCE, "round {round}: {:?}", begun.elapsed());
+        ports.iter().for_each(|port| assert!(TcpListener::bind(at(*port)).is_ok(), "round {round}: {port} is still open"));
+    }
 }
