@@ -140,6 +140,7 @@ impl<S: Read + Write> Client<S> {
                 Ok(0) => return None,
                 Ok(count) => self.held.extend_from_slice(&part[..count]),
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) => panic!("no reply: {error}"),
             }
         }
