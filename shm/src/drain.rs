@@ -11,8 +11,6 @@
 //! here, and the mark off with it; older builds know no marks and overwrite them. So marks of somebody who has died keep no memory
 //! from anybody; whoever sees that nobody has been at it for [`MARKS_MS`] takes them off.
 
-use std::cmp::Reverse;
-
 use polder_base::Ref;
 
 use crate::class::{CLASSES, SLAB_BYTES, per_slab};
@@ -23,6 +21,16 @@ use crate::segment::{Segment, offset_of, slab_class, slab_free};
 
 /// The mark in a slab's state word.
 const MARK: u64 = 1 << 32;
+
+/// Slabs that are marked at once, at most: 1 GiB, so that marking them takes some milliseconds.
+const MARKED_MAX: u64 = 16_384;
+
+/// How empty slabs are, in steps of a sixteenth.
+const LEVELS: usize = 17;
+
+fn level_of(class: usize, free: u64) -> usize {
+    (free as usize * (LEVELS - 1) / per_slab(class)).min(LEVELS - 1)
+}
 
 /// After this time who has marked slabs is not at it any more.
 const MARKS_MS: u64 = 10_000;
@@ -48,6 +56,11 @@ impl Segment {
         self.class_at(offset_of(node)).is_some_and(|(slab, _)| is_marked(self.load(self.slab_state_at(slab))))
     }
 
+    /// Whether slabs are marked.
+    pub(crate) fn has_marks(&self) -> bool {
+        self.load(header::MARKS) != 0
+    }
+
     /// Says that somebody is emptying the marked slabs.
     pub fn keep_marks(&self) {
         self.publish(header::MARKS, polder_base::time::now_ms());
@@ -66,46 +79,80 @@ impl Segment {
 }
 
 impl Seat {
-    /// Marks slabs to be emptied: of each size the emptiest, so many that what they hold finds room in the others. Answers how many are marked,
-    /// or 0, and marks none, where these are fewer than `least`.
+    /// Marks slabs to be emptied: of each size the emptiest, so many that what they hold finds room in the others, and [`MARKED_MAX`] in all. Answers
+    /// how many are marked, or 0, and marks none, where these would be fewer than `least`.
     pub fn mark_slabs(&self, least: u64) -> u64 {
         let segment = self.segment();
-        let mut candidates: [Vec<(u64, u64)>; CLASSES] = [const { Vec::new() }; CLASSES];
-        for slab in segment.reserved_slabs()..segment.slabs_ready() {
-            let state = segment.load(segment.slab_state_at(slab));
-            if let Some(class) = slab_class(state).filter(|_| slab_free(state) > 0) {
-                candidates[class].push((slab_free(state), slab));
-            }
-        }
-        let spare = |class: usize| candidates[class].iter().map(|(free, _)| free).sum::<u64>() / per_slab(class) as u64;
-        let counts: [u64; CLASSES] = std::array::from_fn(spare);
-        let total = counts.iter().sum();
+        let mut emptiness = [[0u64; LEVELS]; CLASSES];
+        let mut free = [0u64; CLASSES];
+        self.each_gap(|_, class, nodes| {
+            emptiness[class][level_of(class, nodes)] += 1;
+            free[class] += nodes;
+        });
+        // Not to the last node, or who takes some meanwhile would have to take them here.
+        let mut left: [u64; CLASSES] = std::array::from_fn(|class| free[class] / per_slab(class) as u64 * 7 / 8);
+        let total = left.iter().sum::<u64>().min(MARKED_MAX);
         if total < least.max(1) {
             return 0;
         }
         segment.keep_marks();
-        for (slabs, count) in candidates.iter_mut().zip(counts) {
-            slabs.sort_unstable_by_key(|(free, slab)| (Reverse(*free), *slab));
-            slabs.iter().take(count as usize).for_each(|(_, slab)| self.set_mark(*slab, MARK));
-        }
+        // The level of which some are marked, and all above it.
+        let bounds: [usize; CLASSES] = std::array::from_fn(|class| {
+            let mut above = 0;
+            (0..LEVELS)
+                .rev()
+                .find(|level| {
+                    above += emptiness[class][*level];
+                    above >= left[class]
+                })
+                .unwrap_or(0)
+        });
+        let above = |class: usize| emptiness[class][bounds[class] + 1..].iter().sum::<u64>();
+        let mut of_bound: [u64; CLASSES] = std::array::from_fn(|class| left[class].saturating_sub(above(class)));
+        let mut marked = 0;
+        self.each_gap(|slab, class, nodes| {
+            let level = level_of(class, nodes);
+            let (at_bound, room) = (level == bounds[class], left[class] > 0 && marked < total);
+            if level < bounds[class] || !room || at_bound && of_bound[class] == 0 {
+                return;
+            }
+            of_bound[class] -= at_bound as u64;
+            left[class] -= 1;
+            marked += 1;
+            self.set_mark(slab, MARK);
+        });
         self.return_marked();
-        total
+        marked
+    }
+
+    /// Visits the slabs that have free nodes: their number, size and how many.
+    fn each_gap(&self, mut visit: impl FnMut(u64, usize, u64)) {
+        let segment = self.segment();
+        for slab in segment.reserved_slabs()..segment.slabs_ready() {
+            let state = segment.load(segment.slab_state_at(slab));
+            if let Some(class) = slab_class(state).filter(|_| slab_free(state) > 0) {
+                visit(slab, class, slab_free(state));
+            }
+        }
     }
 
     /// Takes all marks off; answers from how many slabs, which have not become empty.
     pub fn unmark_slabs(&self) -> u64 {
         let segment = self.segment();
-        segment.publish(header::MARKS, 0);
-        let mut count = 0;
+        let (mut count, mut all) = (0, true);
         for slab in segment.reserved_slabs()..segment.slabs_ready() {
             let state = segment.load(segment.slab_state_at(slab));
             if is_marked(state) {
                 count += 1;
-                self.set_mark(slab, 0);
+                all &= self.set_mark(slab, 0);
                 if let Some(class) = slab_class(state) {
                     segment.set_hint(class + 1, slab >> segment.group_shift());
                 }
             }
+        }
+        // Somebody holds one: it is tried again when the marks are old.
+        if all {
+            segment.publish(header::MARKS, 0);
         }
         count
     }
@@ -125,12 +172,13 @@ impl Seat {
         }
     }
 
-    /// Sets a slab's mark, unless somebody holds its lock.
-    fn set_mark(&self, slab: u64, mark: u64) {
+    /// Sets a slab's mark, unless somebody holds its lock; answers whether it is so now.
+    fn set_mark(&self, slab: u64, mark: u64) -> bool {
         let at = self.segment().slab_state_at(slab);
         if self.lock_memory(slab, |state| slab_class(state).is_some()) {
             self.record(0, at, self.segment().load(at) & !MARK | mark);
             self.commit_memory(1);
         }
+        mark_of(self.segment().load(at)) == mark
     }
 }

@@ -11,6 +11,7 @@
 //! Moves inside one seat need no record, only an order: *into* the new place first, *out of* the old one second.
 //! A death between the two leaves the node in both, always as the newest of each, and recovery drops it from one (`recover.rs`).
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use polder_base::{Fault, Ref};
@@ -32,6 +33,22 @@ const GROWTH_SLABS: u64 = 8;
 const SLAB_PATIENCE: Duration = Duration::from_millis(10);
 /// How long after that was in vain it is not tried again: who is stopped delays a server's loop once, not at each call.
 const VAIN_REST: Duration = Duration::from_millis(500);
+
+/// What a search does with slabs that are to be emptied (`drain.rs`): whether they will do, and whether it has passed over some.
+struct Marked {
+    fit: bool,
+    passed: Cell<bool>,
+}
+
+impl Marked {
+    fn admits(&self, state: u64) -> bool {
+        let admits = self.fit || !is_marked(state);
+        if !admits {
+            self.passed.set(true);
+        }
+        admits
+    }
+}
 
 /// What a search for a slab came to.
 enum Search {
@@ -152,10 +169,11 @@ impl Seat {
     /// Gets nodes of `class` out of a slab and into the cache.
     #[cold]
     fn refill(&self, class: usize) -> Result<(), Fault> {
-        let (mut everywhere, mut marked, mut end) = (false, false, None);
+        let (mut everywhere, mut end) = (false, None);
+        let mut marked = Marked { fit: false, passed: Cell::new(false) };
         loop {
             let mut busy = None;
-            match self.lock_slab(class, everywhere, marked) {
+            match self.lock_slab(class, everywhere, &marked) {
                 Search::Locked(slab) => {
                     self.take_nodes(slab, class, self.cache_most(class) / 2);
                     if self.get(cache_count(class)) > 0 {
@@ -178,10 +196,14 @@ impl Seat {
             };
             // Hints are lost with who dies between a change and its hint, and out of sight while others search: before the answer
             // is no, look everywhere.
-            if !everywhere || !marked {
-                // Last of all what is to be emptied.
-                (everywhere, marked) = (true, everywhere);
+            if !everywhere {
+                everywhere = true;
                 self.segment.hint_all();
+                continue;
+            }
+            // Last of all what is to be emptied.
+            if !marked.fit && marked.passed.get() {
+                marked.fit = true;
                 continue;
             }
             if !busy.is_some_and(|slab| self.await_slab(slab, &mut end)) {
@@ -224,9 +246,9 @@ impl Seat {
         }
     }
 
-    /// Finds and locks a slab with free nodes of `class`; `marked`: one that is to be emptied will do, too.
-    fn lock_slab(&self, class: usize, everywhere: bool, marked: bool) -> Search {
-        let fits = |state: u64| slab_class(state) == Some(class) && slab_free(state) > 0 && (marked || !is_marked(state));
+    /// Finds and locks a slab with free nodes of `class`.
+    fn lock_slab(&self, class: usize, everywhere: bool, marked: &Marked) -> Search {
+        let fits = |state: u64| slab_class(state) == Some(class) && slab_free(state) > 0 && marked.admits(state);
         let cursor = self.slab_cursor[class].get() as u64;
         if cursor < self.segment.geometry().slabs_max && self.lock_memory(cursor, fits) {
             return Search::Locked(cursor);

@@ -287,7 +287,7 @@ impl Seat {
             }
         };
         self.set(at::RECLAIMING, 0);
-        if self.segment.load(header::MARKS) != 0 {
+        if self.segment.has_marks() {
             self.return_marked();
         }
         // Where most are held back, it is no use to hurry.
@@ -301,6 +301,11 @@ impl Seat {
                 },
         );
         more
+    }
+
+    /// Bytes that this seat has retired and not freed yet.
+    pub fn retired_bytes(&self) -> u64 {
+        self.get(at::RETIRED_BYTES)
     }
 
     /// How many retired nodes this seat has freed.

@@ -11,9 +11,12 @@
 //! Who finds no memory does a stretch of a pass before he says so ([`Txn::await_room`]); so do the chores, where all slabs are taken and
 //! many could be spared. Extents, and what belongs to seats, stay where they are.
 
+use std::collections::HashSet;
+use std::sync::TryLockError;
 use std::time::{Duration, Instant};
 
 use polder_base::{Fault, Ref};
+use polder_shm::Seat;
 use polder_shm::node::NodeKind;
 use polder_values::{Nodes, Value};
 use smallvec::SmallVec;
@@ -21,7 +24,7 @@ use smallvec::SmallVec;
 use crate::api::*;
 use crate::bucket;
 use crate::directory::{self, Extent, map_at};
-use crate::entry;
+use crate::entry::{self, Image};
 use crate::lookup::view;
 use crate::place::is_key;
 use crate::raw;
@@ -35,19 +38,21 @@ const PATIENCE: Duration = Duration::from_micros(100);
 pub(crate) const SHARE: u64 = 64;
 /// The same where nobody has asked for memory yet.
 const SHARE_AHEAD: u64 = 8;
-/// How long no pass is begun after one, or after a look for slabs that can be spared: so many times as long as that took, at most so long.
+/// How long none is begun ahead after a pass, or by anybody after a look for slabs that can be spared: so many times as long as that took.
 const REST_FACTOR: u32 = 4;
 const REST_MAX: Duration = Duration::from_secs(10);
-/// Up to which time the end of that is worth waiting for.
-const REST_AWAITED: Duration = Duration::from_millis(100);
 /// How long after one that was in vain none is begun unless it may bring twice as much, twice as long each time: what lies there does not move, or
 /// others fill what comes free.
 const VAIN_REST: Duration = Duration::from_secs(1);
 const VAIN_REST_MAX: Duration = Duration::from_secs(64);
 /// A pass was in vain if fewer than one in so many of the marked slabs have come free.
 const VAIN_SHARE: u64 = 4;
-/// How long what has moved is waited for at the end of a pass.
-const SETTLING: Duration = Duration::from_millis(1);
+/// How long it is waited at the end of a pass for what has moved: the pins of others, and our own turn, hold it back.
+const SETTLING: Duration = Duration::from_millis(100);
+/// After this time a pass ends wherever it is: it should not take as long, and a damaged value must not make it endless.
+const PASS_MAX: Duration = Duration::from_secs(600);
+/// So many keys in succession that find no room elsewhere end it, too.
+const CRAMPED_MAX: u32 = 64;
 /// Nodes of a tree that one transaction looks at, and that it moves, at most: as long as others wait for the key.
 const VISITS_PER_COMMIT: usize = 4096;
 const MOVES_PER_COMMIT: usize = 256;
@@ -56,12 +61,13 @@ const ATTEMPTS: usize = 8;
 /// Levels of a tree; more are damage.
 const LEVELS_MAX: usize = 64;
 
-/// What comes next in a pass.
+/// What comes next in a pass: a bucket of the extent around a position, and there a key, in the order of their bytes, and how far its value has been
+/// gone through. Each call goes on behind that, whatever becomes of the extent.
 #[derive(Clone, Default)]
 struct Stretch {
     db: Db,
     position: u64,
-    /// A key there whose value has been gone through in part, and how far.
+    bucket: u64,
     inside: Option<(Vec<u8>, Vec<usize>)>,
 }
 
@@ -73,6 +79,7 @@ struct Walk {
     end: Option<Vec<usize>>,
     visits: usize,
     moves: usize,
+    moved: HashSet<Ref>,
 }
 
 impl Walk {
@@ -85,32 +92,28 @@ impl Walk {
 #[derive(Default)]
 pub(crate) struct Pass {
     at: Option<Stretch>,
-    /// How many slabs were marked.
+    /// All has been gone through, and what has moved is waited for until then.
+    settles_until: Option<Instant>,
+    /// How many slabs were marked, and when.
     marked: u64,
     begun: Option<Instant>,
-    rests_until: Option<Instant>,
+    /// Keys in succession for which there was no room.
+    cramped: u32,
+    looks_from: Option<Instant>,
+    ahead_from: Option<Instant>,
     vain_until: Option<Instant>,
     vain_rest: Duration,
 }
 
 impl Pass {
-    /// After a pass from which this many slabs have come free.
-    fn end(&mut self, freed: u64) {
-        self.rest();
-        let in_vain = freed * VAIN_SHARE < self.marked;
-        self.vain_rest = if in_vain { (self.vain_rest * 2).clamp(VAIN_REST, VAIN_REST_MAX) } else { Duration::ZERO };
-        self.vain_until = Some(Instant::now() + self.vain_rest);
+    fn is_on(&self) -> bool {
+        self.at.is_some() || self.settles_until.is_some()
     }
 
-    fn rest(&mut self) {
-        let took = self.begun.take().map_or(Duration::ZERO, |begun| begun.elapsed());
-        self.rests_until = Some(Instant::now() + (took * REST_FACTOR).min(REST_MAX));
-    }
-
-    /// How long nothing is begun.
-    fn is_resting(&self) -> Option<Duration> {
-        let left = self.rests_until?.saturating_duration_since(Instant::now());
-        (self.at.is_none() && !left.is_zero()).then_some(left)
+    /// Whether one may begin that is to bring one slab in `share`.
+    fn may_begin(&self, share: u64) -> bool {
+        let is_over = |from: Option<Instant>| from.is_none_or(|from| Instant::now() >= from);
+        is_over(self.looks_from) && (share == SHARE || is_over(self.ahead_from))
     }
 
     /// How many slabs must be worth marking so that one in `share` of all comes free.
@@ -118,13 +121,29 @@ impl Pass {
         let is_vain = self.vain_until.is_some_and(|until| Instant::now() < until);
         (slabs / share).max(if is_vain { 2 * self.marked } else { 0 })
     }
+
+    fn begin(&mut self, marked: u64) {
+        (self.marked, self.begun, self.cramped) = (marked, Some(Instant::now()), 0);
+        self.at = Some(Stretch::default());
+    }
+
+    /// After a pass in which this many slabs have not come free.
+    fn end(&mut self, left: u64) {
+        let took = self.begun.take().map_or(Duration::ZERO, |begun| begun.elapsed());
+        let in_vain = self.marked.saturating_sub(left) * VAIN_SHARE < self.marked;
+        self.vain_rest = if in_vain { (self.vain_rest * 2).clamp(VAIN_REST, VAIN_REST_MAX) } else { Duration::ZERO };
+        (self.at, self.settles_until) = (None, None);
+        self.ahead_from = Some(Instant::now() + (took * REST_FACTOR).min(REST_MAX));
+        self.vain_until = Some(Instant::now() + self.vain_rest);
+    }
 }
 
 impl Table {
-    /// As [`Table::compact`], where all slabs are taken, though nobody has asked for memory. Marks that somebody has left are taken off.
+    /// As [`Table::compact`], where all slabs are taken, though nobody has asked for memory. Marks that somebody has left are taken off. Answers
+    /// whether it is to go on soon.
     pub(crate) fn compact_ahead(&self, end: Instant) -> bool {
         let segment = self.segment();
-        let is_on = self.pass.try_lock().is_ok_and(|pass| pass.at.is_some());
+        let is_on = self.pass.try_lock().is_ok_and(|pass| pass.is_on());
         let is_left_over = !is_on && segment.has_old_marks();
         if !is_on && !is_left_over && !segment.is_dedicated() {
             return false;
@@ -133,127 +152,154 @@ impl Table {
         if is_left_over {
             txn.seat().unmark_slabs();
         }
-        self.compact(&txn, SHARE_AHEAD, end)
+        self.compact(&txn, SHARE_AHEAD, end);
+        self.pass.try_lock().is_ok_and(|pass| pass.is_on())
     }
 
-    /// Goes on with the pass that this process has begun, or begins one if that brings one slab in `share`; until a time. Answers whether there is hope of
-    /// more room by that.
-    pub(crate) fn compact(&self, txn: &Txn<'_>, share: u64, end: Instant) -> bool {
+    /// Goes on with the pass that this process has begun, or begins one if that brings one slab in `share`; until a time. As long as there is one, there
+    /// is hope of more room.
+    pub(crate) fn compact(&self, txn: &Txn<'_>, share: u64, end: Instant) {
         let segment = self.segment();
-        // A thread of ours that is at it says what it has freed. And what is replaced beside a snapshot would be kept for it.
-        let Some(mut pass) = self.pass.try_lock().ok().filter(|_| segment.snapshot() == 0) else { return false };
-        if let Some(left) = pass.is_resting() {
-            return left <= REST_AWAITED;
-        }
-        if pass.at.is_none() {
-            pass.begun = Some(Instant::now());
-            let marked = txn.seat().mark_slabs(pass.least(segment.slabs_ready(), share));
-            if marked == 0 {
-                pass.rest();
-                return false;
+        let mut pass = match self.pass.try_lock() {
+            Ok(pass) => pass,
+            Err(TryLockError::Poisoned(pass)) => pass.into_inner(),
+            // Somebody of ours is at it.
+            Err(TryLockError::WouldBlock) => return self.relief.hope_a_while(),
+        };
+        // What is replaced beside a snapshot would be kept for it.
+        if segment.snapshot() != 0 {
+            if pass.is_on() {
+                pass.end(txn.seat().unmark_slabs());
             }
-            (pass.marked, pass.at) = (marked, Some(Stretch::default()));
+            return;
         }
+        if !pass.is_on() {
+            if !pass.may_begin(share) {
+                return;
+            }
+            let begun = Instant::now();
+            let marked = txn.seat().mark_slabs(pass.least(segment.slabs_ready(), share));
+            pass.looks_from = Some(Instant::now() + begun.elapsed() * REST_FACTOR);
+            if marked == 0 {
+                return;
+            }
+            pass.begin(marked);
+        }
+        segment.keep_marks();
+        self.relief.hope_a_while();
         while let Some(stretch) = pass.at.take() {
-            segment.keep_marks();
-            self.relief.hope();
-            let next_db = Stretch { db: stretch.db + 1, ..Stretch::default() };
-            pass.at = match txn.as_chore(PATIENCE, || txn.empty_stretch(&stretch, end)) {
-                Ok(next) => next.or(Some(next_db)).filter(|next| (next.db as usize) < DATABASES),
-                // There is no room for what is to move.
-                Err(_) => None,
-            };
+            pass.at = txn.as_chore(PATIENCE, || txn.empty_stretch(stretch, &mut pass.cramped, end));
+            if pass.cramped >= CRAMPED_MAX || pass.begun.is_some_and(|begun| begun.elapsed() > PASS_MAX) {
+                pass.at = None;
+            }
             if pass.at.is_none() {
-                // Nothing that was found is used any more (T3).
-                txn.seat().unpin();
-                txn.seat().reclaim_until(Instant::now() + SETTLING);
-                txn.seat().pin();
-                let left = txn.seat().unmark_slabs();
-                let freed = pass.marked.saturating_sub(left);
-                pass.end(freed);
+                pass.settles_until = Some(Instant::now() + SETTLING);
             }
             if Instant::now() >= end {
                 break;
             }
         }
-        true
+        if pass.at.is_none() {
+            self.settle(&mut pass, txn.seat());
+        }
+    }
+
+    /// Waits for what has moved to come free, over several calls if need be, and ends the pass.
+    fn settle(&self, pass: &mut Pass, seat: &Seat) {
+        // Nothing that was found is used any more (T3).
+        seat.unpin();
+        seat.reclaim_until(Instant::now() + Duration::from_millis(1));
+        seat.pin();
+        if seat.retired_bytes() == 0 || pass.settles_until.is_none_or(|until| Instant::now() >= until) {
+            pass.end(seat.unmark_slabs());
+        }
     }
 }
 
 impl Txn<'_> {
-    /// Moves what lies in marked slabs out of the extent around a position, as far as nobody is in the way, for no longer than until `end` where one
-    /// value is large. The transaction has done nothing yet, and has done nothing then. Answers where to go on.
-    ///
-    /// # Errors
-    /// [`Fault::Full`]: there is no room elsewhere.
-    fn empty_stretch(&self, stretch: &Stretch, end: Instant) -> Result<Option<Stretch>, Stop> {
-        let (segment, db) = (self.segment(), stretch.db);
+    /// Moves what lies in marked slabs out of the extent around a position, as far as nobody is in the way and there is room elsewhere, until `end`,
+    /// but something in any case. The transaction has done nothing yet, and has done nothing then. Answers where to go on, unless that is all.
+    fn empty_stretch(&self, stretch: Stretch, cramped: &mut u32, end: Instant) -> Option<Stretch> {
+        let (segment, Stretch { db, position, bucket: first, mut inside }) = (self.segment(), stretch);
         let found = loop {
             let root = segment.observe(map_at(db) + 8);
-            let found = (root != 0).then(|| directory::walk(segment, root, stretch.position)).flatten();
+            let found = (root != 0).then(|| directory::walk(segment, root, position)).flatten();
             if self.seat.covers_now() {
                 break found;
             }
         };
-        let Some(extent) = found.filter(|extent| extent.covers(stretch.position)) else { return Ok(None) };
-        let inside = |key: &[u8]| stretch.inside.as_ref().filter(|(seen, _)| seen == key).map(|(_, path)| path.clone());
-        for key in self.leaving(&extent) {
-            let mut path = inside(&key);
-            loop {
-                let left = self.move_some(db, &key, path.unwrap_or_default())?;
-                match left {
-                    Some(path) if Instant::now() >= end => return Ok(Some(Stretch { inside: Some((key, path)), ..*stretch })),
-                    Some(_) => path = left,
-                    None => break,
+        let next_db = Some(Stretch { db: db + 1, ..Stretch::default() }).filter(|next| (next.db as usize) < DATABASES);
+        let Some(extent) = found.filter(|extent| extent.covers(position)) else { return next_db };
+        for bucket in first..extent.buckets() {
+            for key in self.leaving(&extent, bucket) {
+                if inside.as_ref().is_some_and(|(seen, _)| key < *seen) {
+                    continue;
+                }
+                let mut path = inside.take().filter(|(seen, _)| key == *seen).map(|(_, path)| path);
+                loop {
+                    path = self.move_some(db, &key, path.unwrap_or_default(), cramped);
+                    if path.is_none() {
+                        break;
+                    }
+                    if Instant::now() >= end {
+                        return Some(Stretch { db, position, bucket, inside: path.map(|path| (key, path)) });
+                    }
                 }
             }
+            inside = None;
+            if Instant::now() >= end || *cramped >= CRAMPED_MAX {
+                return Some(Stretch { db, position, bucket: bucket + 1, inside });
+            }
         }
-        Ok(extent.end().map(|position| Stretch { db, position, inside: None }))
+        extent.end().map_or(next_db, |position| Some(Stretch { db, position, ..Stretch::default() }))
     }
 
-    /// The keys of an extent whose record lies in a marked slab, or names a tree of which a part may.
-    fn leaving(&self, extent: &Extent) -> Vec<Vec<u8>> {
-        let mut keys = Vec::new();
-        for index in 0..extent.buckets() {
-            let Some(bucket) = extent.bucket(self.segment(), index) else { continue };
+    /// The keys of a bucket whose record lies in a marked slab, or names a tree of which a part may, in the order of their bytes.
+    fn leaving(&self, extent: &Extent, bucket: u64) -> Vec<Vec<u8>> {
+        let Some(bucket) = extent.bucket(self.segment(), bucket) else { return Vec::new() };
+        let look = || {
             let images = view(&self.seat, bucket, |words| {
                 let images = bucket::entries(words).map(|(unit, _)| bucket::image_at(words, unit));
                 images.filter(|image| image.is_reference() && is_key(image)).collect::<Vec<_>>()
             });
-            for image in images.filter(|_| self.seat.covers_now()).into_iter().flatten() {
-                let has_refs = || raw::payload(self.segment(), image.record()).is_ok_and(|(kind, _)| kind == NodeKind::RecordRefs);
-                if self.segment().is_leaving(image.record()) || has_refs() {
-                    keys.extend(self.key_of(&image));
-                }
-            }
-        }
+            images.filter(|_| self.seat.covers_now())
+        };
+        // Whoever is beside us may change it at each look.
+        let images = (0..ATTEMPTS).find_map(|_| look()).unwrap_or_default();
+        let has_refs = |record| raw::payload(self.segment(), record).is_ok_and(|(kind, _)| kind == NodeKind::RecordRefs);
+        let leaves = |image: &&Image| self.segment().is_leaving(image.record()) || has_refs(image.record());
+        let mut keys: Vec<_> = images.iter().filter(leaves).filter_map(|image| self.key_of(image).ok()).collect();
+        keys.sort_unstable();
         keys
     }
 
-    /// Moves some of what a key has in marked slabs, from a place in its tree on, in a transaction of its own. What somebody else holds, and what
-    /// is damaged, stays. Answers where in its tree to go on, if that is not all.
-    ///
-    /// # Errors
-    /// As [`Txn::empty_stretch`].
-    fn move_some(&self, db: Db, key: &[u8], path: Vec<usize>) -> Result<Option<Vec<usize>>, Stop> {
+    /// Moves some of what a key has in marked slabs, from a place in its tree on, in a transaction of its own. What somebody else holds, what is
+    /// damaged and what finds no room elsewhere stays. Answers where in its tree to go on, if that is not all.
+    fn move_some(&self, db: Db, key: &[u8], path: Vec<usize>, cramped: &mut u32) -> Option<Vec<usize>> {
         // Whom the key before has met is nobody's business any more.
         self.scratch.extra.borrow_mut().clear();
         for _ in 0..ATTEMPTS {
             let mut walk = Walk { begin: path.clone(), ..Walk::default() };
             let moved = self.move_key(db, key, &mut walk).and_then(|moves| if moves { self.commit() } else { Ok(()) });
             // Also what was committed: the next one begins anew.
-            self.abort();
+            self.reset();
+            self.scratch.trouble.take();
             match moved {
                 Err(Stop::Retry) => {}
-                Err(full @ Stop::Fault(Fault::Full(_))) => return Err(full),
-                Err(_) => return Ok(None),
+                Err(stop) => {
+                    *cramped += matches!(stop, Stop::Fault(Fault::Full(_))) as u32;
+                    return None;
+                }
                 Ok(()) => {
-                    self.count(Counter::Moved, walk.moves as u64);
-                    return Ok(walk.end);
+                    if walk.moves > 0 {
+                        *cramped = 0;
+                        self.count(Counter::Moved, walk.moves as u64);
+                    }
+                    return walk.end;
                 }
             }
         }
-        Ok(None)
+        None
     }
 
     /// Answers whether there is anything to commit.
@@ -311,6 +357,10 @@ impl Txn<'_> {
         let moved = self.move_all(old, walk, is_edge)?;
         if *moved == *old && !self.segment().is_leaving(node) {
             return Ok(node);
+        }
+        // A damaged tree may name a node twice: it must not retire twice (S5).
+        if !walk.moved.insert(node) {
+            return Err(Fault::Damaged { what: "a tree" }.into());
         }
         walk.moves += 1;
         let copy = self.copy(node, &mut |refs, _| refs.copy_from_slice(&moved))?;

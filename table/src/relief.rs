@@ -47,7 +47,7 @@ impl Relief {
     }
 
     /// Says that others have freed something.
-    fn hope_a_while(&self) {
+    pub fn hope_a_while(&self) {
         let (now_ms, since_ms) = (coarse_ms(), self.since_ms.load(Ordering::Relaxed));
         if now_ms >= since_ms + 2 * HOPE_MS_MAX {
             self.since_ms.store(now_ms, Ordering::Relaxed);
@@ -120,8 +120,8 @@ impl Txn<'_> {
             return Ok(());
         }
         // What one size has may do for another.
-        let compacted = self.table.compact(self, compact::SHARE, Instant::now() + REST);
-        if !compacted && !self.table.relief.is_hopeful() {
+        self.table.compact(self, compact::SHARE, Instant::now() + REST);
+        if !self.table.relief.is_hopeful() {
             return Err(stop);
         }
         if self.is_impatient() {

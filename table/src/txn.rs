@@ -191,13 +191,14 @@ impl<'t> Txn<'t> {
     /// Has `work` done as a writer with a patience of its own, which begins anew; then all is as before, also what the next attempt is to declare.
     pub(crate) fn as_chore<R>(&self, patience: Duration, work: impl FnOnce() -> R) -> R {
         let before = (self.mode.replace(Mode::Write), self.patience.replace(Some(patience)), self.until.take());
-        let (wide, extra) = (self.scratch.wide.take(), self.scratch.extra.take());
+        let (wide, extra, trouble) = (self.scratch.wide.take(), self.scratch.extra.take(), self.scratch.trouble.take());
         let done = work();
         self.mode.set(before.0);
         self.patience.set(before.1);
         self.until.set(before.2);
         self.scratch.wide.set(wide);
         self.scratch.extra.replace(extra);
+        self.scratch.trouble.replace(trouble);
         done
     }
 
@@ -861,6 +862,13 @@ impl<'t> Txn<'t> {
     /// Forgets everything, as if the transaction had not been; it can then be used again for a retry, for which it makes the
     /// room or the database that was missing.
     pub fn abort(&self) {
+        self.attempts.set(self.attempts.get() + 1);
+        self.count(Counter::Retries, 1);
+        self.reset();
+    }
+
+    /// The same, where that is no retry.
+    pub(crate) fn reset(&self) {
         if self.dirty.replace(false) {
             self.seat.rollback();
         }
@@ -871,8 +879,6 @@ impl<'t> Txn<'t> {
         self.unmarked.set(false);
         self.shared_hit.set(None);
         self.shared_access.set(false);
-        self.attempts.set(self.attempts.get() + 1);
-        self.count(Counter::Retries, 1);
         if let Some(db) = self.scratch.missing.take() {
             self.make_database(db);
         }
