@@ -228,8 +228,12 @@ pub fn pause(table: &Table, until_ms: u64, writers_only: bool) {
 
 /// Ends the pause, and wakes the threads whose clients wait for that. One that cannot be told looks by itself within a second.
 pub fn unpause(table: &Table) {
-    table.segment().word(header::PAUSED_UNTIL).fetch_max(now_ms(), Ordering::Relaxed);
-    table.segment().word(header::PAUSE).store(0, Ordering::Release);
+    let word = table.segment().word(header::PAUSE);
+    let seen = word.load(Ordering::Relaxed);
+    if seen != 0 {
+        note_end(table, now_ms().min(seen >> 1));
+        word.store(0, Ordering::Release);
+    }
     let threads = others(table, &[]);
     let _ = queue::run(table, &mut |txn| {
         threads.iter().for_each(|(seat, life)| Letter::Rise.write(|parts| txn.post(*seat, *life, parts)));
@@ -237,12 +241,18 @@ pub fn unpause(table: &Table) {
     });
 }
 
+/// Notes when a pause has ended, before it is forgotten. What was noted of a time that is yet to come was noted by a clock that has been set back.
+fn note_end(table: &Table, ended_ms: u64) {
+    let note = |old: u64| Some(if old > now_ms() { ended_ms } else { old.max(ended_ms) });
+    let _ = table.segment().word(header::PAUSED_UNTIL).fetch_update(Ordering::Relaxed, Ordering::Relaxed, note);
+}
+
 /// Forgets a pause that is over, so that nobody looks at the clock because of it any more.
 pub fn forget_pause(table: &Table) {
     let word = table.segment().word(header::PAUSE);
     let seen = word.load(Ordering::Relaxed);
     if seen != 0 && seen >> 1 <= now_ms() {
-        table.segment().word(header::PAUSED_UNTIL).fetch_max(seen >> 1, Ordering::Relaxed);
+        note_end(table, seen >> 1);
         // Not one that somebody has just begun.
         let _ = word.compare_exchange(seen, 0, Ordering::AcqRel, Ordering::Relaxed);
     }

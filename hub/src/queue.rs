@@ -70,12 +70,21 @@ pub struct Place {
 }
 
 /// A record that does not say yet what it should.
+#[derive(PartialEq, Eq)]
 struct Debt {
     kind: Kind,
     db: Db,
     key: Vec<u8>,
     /// The ticket of a call that is there again, whose mark goes; [`NOBODY`]'s without one.
     came: u64,
+}
+
+/// Who was marked and could not be told, since somebody who is stopped holds his inbox: it may have been himself.
+struct Untold {
+    kind: Kind,
+    db: Db,
+    key: Vec<u8>,
+    record: Record,
 }
 
 /// No ticket.
@@ -88,6 +97,7 @@ pub struct Waiters {
     queues: HashMap<Vec<u8>, BTreeMap<u64, u64>>,
     places: HashMap<u64, Place>,
     debts: Vec<Debt>,
+    untold: Vec<Untold>,
     /// See [`look_again`]: up to which ticket it has come, and who was to be served first where it found something, by the key of the records.
     looked_at: u64,
     suspects: HashMap<Vec<u8>, Record>,
@@ -227,6 +237,7 @@ pub fn leave(table: &Table, client: u64) {
 /// come and go all the time, in good order.) And whether our own records say what they should, since others may have marked them.
 pub(crate) fn look_again(table: &Table, hearer: &mut dyn Hearer) {
     const KEYS_MAX: usize = 500;
+    tell_late(table);
     // Whoever waits for the end of a pause is not late, nor has he had the time since one that is just over.
     let suspects_nobody = crate::ask::was_paused(table, SUSPECTED_MS);
     let some = ears::with(table, |ears| {
@@ -246,8 +257,8 @@ pub(crate) fn look_again(table: &Table, hearer: &mut dyn Hearer) {
         let Ok((turn, own)) = look(table, kind, db, &key, &records_key) else { continue };
         let turn = turn.filter(|_| !suspects_nobody);
         let (late, first) = ears::with(table, |ears| {
-            let suspects = &mut ears.waiters.suspects;
-            let before = match turn {
+            let Waiters { suspects, queues, .. } = &mut ears.waiters;
+            let before = match turn.filter(|_| queues.contains_key(&records_key)) {
                 Some(turn) => suspects.insert(records_key.clone(), turn),
                 None => suspects.remove(&records_key),
             };
@@ -303,26 +314,53 @@ pub fn came(table: &Table, client: u64) {
 }
 
 /// Marks a record as late, as long as it is what it was, with those of threads that are stopped beside its own, tells them so, and wakes whose turn it is
-/// then.
+/// then. Where one of them cannot be told, because somebody holds his inbox, they are told later ([`tell_late`]), and nobody waits for that.
 fn pass_over(table: &Table, kind: Kind, db: Db, key: &[u8], late: Record) -> Result<(), Stop> {
     let records_key = waiters_key(kind, db, key);
     let stopped = stopped_beside(table, &records_key, &late)?;
-    run(table, &mut |txn| {
-        let (mut next, mut marked) = (None, Records::new());
-        record::edit(txn, &records_key, |records| {
-            if !records.contains(&late) {
-                return false;
-            }
-            for record in records.iter_mut().filter(|record| **record == late || stopped.contains(record)) {
-                record.number |= LATE;
-                marked.push(*record);
-            }
-            next = first_of(records);
-            true
-        })?;
-        marked.iter().for_each(|record| post_wake(txn, record, kind, db, key));
-        wake_next(txn, next, kind, db, key)
-    })
+    let mut marked = Records::new();
+    let mut mark = |tells: bool| {
+        run(table, &mut |txn| {
+            let mut next = None;
+            marked.clear();
+            record::edit(txn, &records_key, |records| {
+                if !records.contains(&late) {
+                    return false;
+                }
+                for record in records.iter_mut().filter(|record| **record == late || stopped.contains(record)) {
+                    record.number |= LATE;
+                    marked.push(*record);
+                }
+                next = first_of(records);
+                true
+            })?;
+            marked.iter().filter(|_| tells).for_each(|record| post_wake(txn, record, kind, db, key));
+            wake_next(txn, next, kind, db, key)
+        })
+    };
+    match mark(true) {
+        Err(Stop::Busy) => mark(false)?,
+        told => return told,
+    }
+    let untold = marked.iter().map(|record| Untold { kind, db, key: key.to_vec(), record: *record });
+    ears::with(table, |ears| ears.waiters.untold.extend(untold));
+    Ok(())
+}
+
+/// Tells those who were marked without it, each in a transaction of his own.
+fn tell_late(table: &Table) {
+    let untold = ears::with(table, |ears| std::mem::take(&mut ears.waiters.untold)).unwrap_or_default();
+    let is_untold = |Untold { kind, db, key, record }: &Untold| {
+        run(table, &mut |txn| {
+            post_wake(txn, record, *kind, *db, key);
+            Ok(())
+        })
+        .is_err()
+    };
+    let left: Vec<_> = untold.into_iter().filter(is_untold).collect();
+    if !left.is_empty() {
+        ears::with(table, |ears| ears.waiters.untold.extend(left));
+    }
 }
 
 /// The records under a key of those threads of a record's process that stand still by a signal, or may do so in another PID namespace: they are told,
@@ -357,9 +395,15 @@ pub(crate) fn settle_debts(table: &Table) {
 
 fn settle(table: &Table, owed: Vec<Debt>) {
     let left: Vec<_> = owed.into_iter().filter(|debt| advance(table, debt).is_err()).collect();
-    if !left.is_empty() {
-        ears::with(table, |ears| ears.waiters.debts.extend(left));
-    }
+    ears::with(table, |ears| {
+        let debts = &mut ears.waiters.debts;
+        for debt in left {
+            // One that nobody can pay for a while is owed once.
+            if !debts.contains(&debt) {
+                debts.push(debt);
+            }
+        }
+    });
 }
 
 /// Runs a transaction of ours to its end, if nobody holds it up.

@@ -40,7 +40,12 @@ impl State {
 /// The state of a seat's thread.
 pub(crate) fn state_of(segment: &Segment, index: u64) -> State {
     let (process, thread) = owner(segment, index);
-    let Ok(stat) = std::fs::read_to_string(format!("/proc/{process}/task/{thread}/stat")) else { return State::Hidden };
+    let stat = match std::fs::read_to_string(format!("/proc/{process}/task/{thread}/stat")) {
+        Ok(stat) => stat,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return State::Hidden,
+        // Too many open files, say: that says nothing of the thread.
+        Err(_) => return State::Runs,
+    };
     match stat.rsplit(") ").next().and_then(|rest| rest.bytes().next()) {
         Some(b'T') => State::Stopped,
         Some(b't') => State::Traced,

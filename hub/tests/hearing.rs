@@ -11,7 +11,7 @@ use polder_hub::queue::{self, Place};
 use polder_hub::subject::{self, Subject};
 use polder_hub::{Delivery, Hearer, SINK, ask, attend, ears, hear, record, track};
 use polder_shm::layout::interest;
-use polder_shm::{Segment, SegmentName, SegmentOptions};
+use polder_shm::{Locked, Segment, SegmentName, SegmentOptions};
 use polder_table::{Change, ChangeSink, Mode, New, Replaces, SYSTEM, Stop, Table, Txn};
 use polder_values::{Kind, Value};
 
@@ -251,6 +251,29 @@ fn a_late_one_is_late_until_his_call_is_run_again_whatever_else_his_thread_does(
     one.retried();
     write_list(&memory.table, 0);
     assert_eq!((one.retried(), other.retried()), (vec![1], vec![]), "he is there again, and was the first");
+    end(&memory, &[(&one, 1), (&other, 2)]);
+}
+
+#[test]
+fn who_cannot_be_told_is_passed_over_all_the_same_and_told_later() {
+    let memory = Memory::new();
+    let (one, other) = memory.two_who_wait();
+    write_list(&memory.table, 0);
+    assert_eq!(one.retried(), [1]);
+    assert!(other.tick().is_empty());
+    let first = one.run(|table, _| table.seat().expect("a seat").index());
+    // Whoever was about to tell him something stands still in the midst of it.
+    let seat = memory.table.seat().expect("a seat");
+    assert!(matches!(seat.lock(memory.table.segment().inbox_lock(first), None), Ok(Locked::Ours(_))));
+    other.tick();
+    assert_eq!(other.retried(), [2], "nobody waits for that");
+    other.tick();
+    seat.rollback();
+    assert!(one.retried().is_empty());
+    other.tick();
+    assert_eq!(one.retried(), [1], "he is told as soon as that is possible");
+    one.run(|table, _| queue::came(table, 1));
+    assert_eq!(numbers(&memory), [1, 2]);
     end(&memory, &[(&one, 1), (&other, 2)]);
 }
 
