@@ -80,8 +80,8 @@ impl Segment {
 
 impl Seat {
     /// Marks slabs to be emptied: of each size the emptiest, so many that what they hold finds room in the others, and [`MARKED_MAX`] in all. Answers
-    /// how many are marked, or 0, and marks none, where these would be fewer than `least`.
-    pub fn mark_slabs(&self, least: u64) -> u64 {
+    /// how many are marked and how many could be; none are where these are fewer than `least`.
+    pub fn mark_slabs(&self, least: u64) -> (u64, u64) {
         let segment = self.segment();
         let mut emptiness = [[0u64; LEVELS]; CLASSES];
         let mut free = [0u64; CLASSES];
@@ -91,10 +91,11 @@ impl Seat {
         });
         // Not to the last node, or who takes some meanwhile would have to take them here.
         let mut left: [u64; CLASSES] = std::array::from_fn(|class| free[class] / per_slab(class) as u64 * 7 / 8);
-        let total = left.iter().sum::<u64>().min(MARKED_MAX);
-        if total < least.max(1) {
-            return 0;
+        let spare = left.iter().sum::<u64>();
+        if spare < least.max(1) {
+            return (0, spare);
         }
+        let total = spare.min(MARKED_MAX);
         segment.keep_marks();
         // The level of which some are marked, and all above it.
         let bounds: [usize; CLASSES] = std::array::from_fn(|class| {
@@ -122,7 +123,7 @@ impl Seat {
             self.set_mark(slab, MARK);
         });
         self.return_marked();
-        marked
+        (marked, spare)
     }
 
     /// Visits the slabs that have free nodes: their number, size and how many.
@@ -150,9 +151,11 @@ impl Seat {
                 }
             }
         }
-        // Somebody holds one: it is tried again when the marks are old.
+        // Where somebody holds one it is tried again when the marks are old.
         if all {
-            segment.publish(header::MARKS, 0);
+            segment.publish(header::MARKS, 0)
+        } else {
+            segment.keep_marks()
         }
         count
     }

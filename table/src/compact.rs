@@ -13,6 +13,7 @@
 
 use std::collections::HashSet;
 use std::sync::TryLockError;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use polder_base::{Fault, Ref};
@@ -94,8 +95,9 @@ pub(crate) struct Pass {
     at: Option<Stretch>,
     /// All has been gone through, and what has moved is waited for until then.
     settles_until: Option<Instant>,
-    /// How many slabs were marked, and when.
+    /// How many slabs were marked, of how many that could have been, and when.
     marked: u64,
+    spare: u64,
     begun: Option<Instant>,
     /// Keys in succession for which there was no room.
     cramped: u32,
@@ -119,11 +121,11 @@ impl Pass {
     /// How many slabs must be worth marking so that one in `share` of all comes free.
     fn least(&self, slabs: u64, share: u64) -> u64 {
         let is_vain = self.vain_until.is_some_and(|until| Instant::now() < until);
-        (slabs / share).max(if is_vain { 2 * self.marked } else { 0 })
+        (slabs / share).max(if is_vain { 2 * self.spare } else { 0 })
     }
 
-    fn begin(&mut self, marked: u64) {
-        (self.marked, self.begun, self.cramped) = (marked, Some(Instant::now()), 0);
+    fn begin(&mut self, marked: u64, spare: u64) {
+        (self.marked, self.spare, self.begun, self.cramped) = (marked, spare, Some(Instant::now()), 0);
         self.at = Some(Stretch::default());
     }
 
@@ -151,6 +153,7 @@ impl Table {
         let Ok(txn) = self.begin(Mode::Write) else { return false };
         if is_left_over {
             txn.seat().unmark_slabs();
+            return false;
         }
         self.compact(&txn, SHARE_AHEAD, end);
         self.pass.try_lock().is_ok_and(|pass| pass.is_on())
@@ -163,13 +166,14 @@ impl Table {
         let mut pass = match self.pass.try_lock() {
             Ok(pass) => pass,
             Err(TryLockError::Poisoned(pass)) => pass.into_inner(),
-            // Somebody of ours is at it.
-            Err(TryLockError::WouldBlock) => return self.relief.hope_a_while(),
+            // Somebody of ours is at it, or only looks whether it is worth it.
+            Err(TryLockError::WouldBlock) if self.is_compacting.load(Ordering::Relaxed) => return self.relief.hope_a_while(),
+            Err(TryLockError::WouldBlock) => return,
         };
         // What is replaced beside a snapshot would be kept for it.
         if segment.snapshot() != 0 {
             if pass.is_on() {
-                pass.end(txn.seat().unmark_slabs());
+                self.end(&mut pass, txn.seat());
             }
             return;
         }
@@ -178,12 +182,13 @@ impl Table {
                 return;
             }
             let begun = Instant::now();
-            let marked = txn.seat().mark_slabs(pass.least(segment.slabs_ready(), share));
+            let (marked, spare) = txn.seat().mark_slabs(pass.least(segment.slabs_ready(), share));
             pass.looks_from = Some(Instant::now() + begun.elapsed() * REST_FACTOR);
             if marked == 0 {
                 return;
             }
-            pass.begin(marked);
+            pass.begin(marked, spare);
+            self.is_compacting.store(true, Ordering::Relaxed);
         }
         segment.keep_marks();
         self.relief.hope_a_while();
@@ -211,8 +216,13 @@ impl Table {
         seat.reclaim_until(Instant::now() + Duration::from_millis(1));
         seat.pin();
         if seat.retired_bytes() == 0 || pass.settles_until.is_none_or(|until| Instant::now() >= until) {
-            pass.end(seat.unmark_slabs());
+            self.end(pass, seat);
         }
+    }
+
+    fn end(&self, pass: &mut Pass, seat: &Seat) {
+        pass.end(seat.unmark_slabs());
+        self.is_compacting.store(false, Ordering::Relaxed);
     }
 }
 

@@ -121,6 +121,9 @@ impl Txn<'_> {
         }
         // What one size has may do for another.
         self.table.compact(self, compact::SHARE, Instant::now() + REST);
+        if self.seat.freed() != freed {
+            return Ok(());
+        }
         if !self.table.relief.is_hopeful() {
             return Err(stop);
         }

@@ -1,6 +1,6 @@
 //! The table of a segment, as one process holds it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use polder_base::Fault;
@@ -31,6 +31,7 @@ pub struct Table {
     pub(crate) relief: Relief,
     /// How far this process has come with emptying slabs.
     pub(crate) pass: Mutex<Pass>,
+    pub(crate) is_compacting: AtomicBool,
     /// How long this process has put its sweeping off because of others, in milliseconds.
     pub(crate) sweep_pause_ms: AtomicU64,
     /// Who is told of changes.
@@ -82,6 +83,7 @@ impl Table {
             density: AtomicU64::new(0),
             relief: Relief::default(),
             pass: Mutex::default(),
+            is_compacting: AtomicBool::new(false),
             sweep_pause_ms: AtomicU64::new(0),
             sink: std::sync::OnceLock::new(),
         }
