@@ -127,12 +127,8 @@ impl<'m> Database<'m> {
     /// Sets a key that has no plain string of this size at home.
     #[inline(never)]
     fn set_elsewhere(&self, key: &[u8], value: &[u8]) -> Result<(), Stop> {
-        self.set_at(self.table.sight(self.number, key).as_ref(), key, value)
-    }
-
-    #[inline(always)]
-    fn set_at(&self, sight: Option<&Sight>, key: &[u8], value: &[u8]) -> Result<(), Stop> {
-        match sight.and_then(|sight| self.table.quick_set(sight, key, value, polder_base::time::coarse_ms(), 0)) {
+        let sight = self.table.sight(self.number, key);
+        match sight.and_then(|sight| self.table.quick_set_other(&sight, key, value, polder_base::time::coarse_ms(), 0)) {
             Some(()) => Ok(()),
             None => self.run(Mode::Write, &[key], |keys| keys.set(key, value)),
         }

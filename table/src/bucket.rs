@@ -152,7 +152,7 @@ pub fn read_image(bucket: &(impl Words + ?Sized), unit: usize, image: &mut Image
     if image.words[1] as u8 & entry::REFERENCE != 0 {
         return;
     }
-    image.units = entry::inline_units(image.words[1]).clamp(1, WORDS_MAX / 2).min(UNITS - unit);
+    image.units = units_of(image.words[1], unit);
     let mut pair = |number: usize| {
         if image.units > number {
             image.words[number * 2] = bucket.unit_word(at + number * 2);
@@ -163,6 +163,13 @@ pub fn read_image(bucket: &(impl Words + ?Sized), unit: usize, image: &mut Image
     pair(1);
     pair(2);
     pair(3);
+}
+
+/// Units of the inline entry at `unit` that has this second word: no more than there can be (S5).
+#[inline(always)]
+pub fn units_of(second: u64, unit: usize) -> usize {
+    let (units, max) = (entry::inline_units(second), (UNITS - unit).min(WORDS_MAX / 2));
+    if units > max { max } else { units }
 }
 
 /// Writes an entry's words over those at `unit`, where exactly its units are reserved.
@@ -224,7 +231,7 @@ pub fn place_for(free: u64, units: usize, tag: u8) -> Option<usize> {
 }
 
 /// Moves all entries together to the front.
-fn compact(bucket: &mut impl WordsMut) {
+pub fn compact(bucket: &mut impl WordsMut) {
     let old = tags(bucket);
     let mut target = 0;
     for (unit, &tag) in old.iter().enumerate() {
@@ -254,11 +261,16 @@ pub fn beginnings(words: &[u64; 7]) -> u64 {
 /// The first units of all entries.
 pub fn entries<W: Words + ?Sized>(bucket: &W) -> impl Iterator<Item = (usize, u8)> + use<W> {
     let words = bucket.tag_words();
-    let mut left = beginnings(&words);
+    bits(beginnings(&words)).map(move |unit| (unit, (words[unit / 8] >> (unit % 8 * 8)) as u8))
+}
+
+/// The units that these are the bits of, upwards.
+#[inline(always)]
+pub fn bits(mut left: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let unit = left.trailing_zeros() as usize;
         left &= left.wrapping_sub(1);
-        (unit < UNITS).then(|| (unit, (words[unit / 8] >> (unit % 8 * 8)) as u8))
+        (unit < UNITS).then_some(unit)
     })
 }
 

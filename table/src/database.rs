@@ -204,7 +204,10 @@ impl Txn<'_> {
             let (node, root, mut buildings) = self.new_database(directory::PIECES_MAX, doublings)?;
             let fits = writes.iter().all(|(held, image)| {
                 let number = if doublings == 0 { 0 } else { held.hash.position >> (64 - doublings) };
-                buildings[number as usize].settle(self.segment(), held.hash.position, held.hash.tag, image)
+                let place = buildings[number as usize].settle(self.segment(), held.hash.position, held.hash.tag, image.units);
+                let Some(at) = place else { return false };
+                image.words().iter().zip(0..).for_each(|(word, number)| self.segment().store(at + number * 8, *word));
+                true
             });
             if fits {
                 buildings.iter().for_each(|building| building.finish(self.segment()));

@@ -19,8 +19,8 @@ use smallvec::SmallVec;
 use crate::api::{DATABASES, Db, Stop};
 use crate::bucket::{self, LINE_WORDS, PIECE_BUCKETS, PIECE_BYTES, UNITS, Words, WordsMut};
 use crate::directory::{self, Bucket, Extent, MAP_LOCK, PIECES_MAX, SLOTS, database, extent, map_at};
-use crate::entry::{self, Image};
-use crate::hash::{FREE, Hash, hash};
+use crate::entry::{self, Image, UNIT_BYTES, WORDS_MAX};
+use crate::hash::{CONTINUED, FREE, Hash, hash};
 use crate::lookup::Live;
 use crate::raw;
 use crate::record::Key;
@@ -45,29 +45,69 @@ pub(crate) struct Building {
 /// The line of a bucket under construction.
 #[derive(Clone, Copy)]
 struct Line {
-    /// Its words; the first, the lock's, is not used.
-    words: [u64; LINE_WORDS],
-    used: usize,
+    bucket: Bucket,
+    /// A bit for each free unit, as the tags say.
+    free: u64,
+    /// Its words, but for the first, the lock's.
+    words: [u64; LINE_WORDS - 1],
+}
+
+impl Line {
+    const fn empty(bucket: Bucket) -> Line {
+        Line { bucket, free: (1 << UNITS) - 1, words: [FREE as u64; LINE_WORDS - 1] }
+    }
+
+    /// Gives free units to an entry. Tags are written one by one, and read as words when all are there: whoever reads them before makes the
+    /// processor wait.
+    #[inline(always)]
+    fn take(&mut self, unit: usize, units: usize, tag: u8) {
+        const { assert!(WORDS_MAX == 8 && cfg!(target_endian = "little"), "four units, and the first byte is the lowest") };
+        let tags = &mut bytemuck::cast_slice_mut::<u64, u8>(&mut self.words)[unit..];
+        tags[0] = tag;
+        // In turn: a loop would become a call.
+        if units > 1 {
+            tags[1] = CONTINUED;
+            if units > 2 {
+                tags[2] = CONTINUED;
+                if units > 3 {
+                    tags[3] = CONTINUED;
+                }
+            }
+        }
+        self.free &= !(((1 << units) - 1) << unit);
+    }
+
+    /// Moves the entries of the bucket together.
+    #[cold]
+    #[inline(never)]
+    fn compact(&mut self, segment: &Segment) {
+        bucket::compact(&mut Founded { segment, bucket: self.bucket, line: &mut self.words });
+        self.free = bucket::matches(&self.words, FREE);
+    }
 }
 
 /// A bucket under construction: its line is kept here, its units are where they are going to be.
 struct Founded<'b> {
     segment: &'b Segment,
     bucket: Bucket,
-    line: &'b mut [u64; LINE_WORDS],
+    /// All but the lock's, which nobody here asks for.
+    line: &'b mut [u64; LINE_WORDS - 1],
 }
 
 impl Words for Founded<'_> {
     #[inline(always)]
     fn word(&self, index: usize) -> u64 {
-        if index < LINE_WORDS { self.line[index] } else { self.segment.load(self.bucket.word_at(index)) }
+        match index.checked_sub(1).and_then(|index| self.line.get(index)) {
+            Some(word) => *word,
+            None => self.segment.load(self.bucket.word_at(index)),
+        }
     }
 }
 
 impl WordsMut for Founded<'_> {
     #[inline(always)]
     fn set_word(&mut self, index: usize, value: u64) {
-        match self.line.get_mut(index) {
+        match index.checked_sub(1).and_then(|index| self.line.get_mut(index)) {
             Some(word) => *word = value,
             None => self.segment.store(self.bucket.word_at(index), value),
         }
@@ -93,7 +133,7 @@ pub(crate) const fn stash_buckets(pieces: u64) -> u64 {
 
 impl Building {
     fn bucket(&self, index: u64) -> Bucket {
-        Bucket::of(self.pieces[(index / PIECE_BUCKETS) as usize], index % PIECE_BUCKETS)
+        self.lines[index as usize].bucket
     }
 
     /// Every node of it.
@@ -110,40 +150,48 @@ impl Building {
         self.depth == 0 || (position ^ self.prefix) >> (64 - self.depth) == 0
     }
 
-    /// Puts an entry where one of its home may lie; answers false when there is no room.
-    #[inline]
-    pub(crate) fn settle(&mut self, segment: &Segment, position: u64, tag: u8, image: &Image) -> bool {
+    /// Room for an entry of so many units, where one of its home may lie; the caller writes them there. `None` when there is none.
+    #[inline(always)]
+    pub(crate) fn settle(&mut self, segment: &Segment, position: u64, tag: u8, units: usize) -> Option<u64> {
         let home = directory::home_of(position, self.depth, self.homes);
-        if self.put(segment, home, tag, image) {
-            return true;
+        match self.put(segment, home, tag, units) {
+            Some(at) => Some(at),
+            None => self.settle_elsewhere(segment, home, tag, units),
         }
+    }
+
+    #[inline(never)]
+    fn settle_elsewhere(&mut self, segment: &Segment, home: u64, tag: u8, units: usize) -> Option<u64> {
         let [_, beside, one, other] = directory::places(home, self.homes, self.lines.len() as u64 - self.homes);
-        let stash = if self.lines[one as usize].used <= self.lines[other as usize].used { one } else { other };
-        for (in_stash, index) in [(false, beside), (true, stash)] {
-            if self.put(segment, index, tag, image) {
-                let line = &mut self.lines[home as usize].words;
-                line[7] = bucket::with_displaced(line[7], in_stash, 1);
-                return true;
-            }
-        }
-        false
+        let free = |index: u64| self.lines[index as usize].free.count_ones();
+        let stash = if free(one) >= free(other) { one } else { other };
+        let (at, in_stash) = match self.put(segment, beside, tag, units) {
+            Some(at) => (at, false),
+            None => (self.put(segment, stash, tag, units)?, true),
+        };
+        let line = &mut self.lines[home as usize].words;
+        line[6] = bucket::with_displaced(line[6], in_stash, 1);
+        Some(at)
     }
 
     #[inline(always)]
-    fn put(&mut self, segment: &Segment, index: u64, tag: u8, image: &Image) -> bool {
-        let bucket = self.bucket(index);
+    fn put(&mut self, segment: &Segment, index: u64, tag: u8, units: usize) -> Option<u64> {
         let line = &mut self.lines[index as usize];
-        let placed = bucket::insert(&mut Founded { segment, bucket, line: &mut line.words }, tag, image).is_some();
-        line.used += if placed { image.units } else { 0 };
-        placed
+        let mut unit = bucket::place_for(line.free, units, tag);
+        if unit.is_none() && line.free.count_ones() as usize >= units {
+            line.compact(segment);
+            unit = bucket::place_for(line.free, units, tag);
+        }
+        let unit = unit?;
+        line.take(unit, units, tag);
+        Some(line.bucket.units + (unit * UNIT_BYTES) as u64)
     }
 
     /// Writes the lines, but for their locks.
     pub(crate) fn finish(&self, segment: &Segment) {
-        for (index, line) in self.lines.iter().enumerate() {
-            let at = self.bucket(index as u64).line;
-            for (number, word) in line.words.iter().enumerate().skip(1) {
-                segment.store(at + number as u64 * 8, *word);
+        for line in &self.lines {
+            for (number, word) in line.words.iter().enumerate() {
+                segment.store(line.bucket.line + 8 + number as u64 * 8, *word);
             }
         }
     }
@@ -285,40 +333,53 @@ impl Txn<'_> {
             let piece = places.get(index as usize).map_or(0, |piece| ref_to(*piece).0);
             segment.store(at + extent::PIECES + index * 8, piece);
         }
-        let lines = vec![Line { words: [FREE as u64; LINE_WORDS], used: 0 }; (pieces * PIECE_BUCKETS) as usize];
+        let buckets = places.iter().flat_map(|&piece| (0..PIECE_BUCKETS).map(move |number| Bucket::of(piece, number)));
+        let lines = buckets.map(Line::empty).collect();
         Ok(Building { at, pieces: places, homes, depth, prefix, lines })
     }
 
     /// Copies every entry to its new home; answers false when one does not fit.
+    ///
+    /// Each key is moved some nine times on its way to a table of its size, so this is half of what a new key costs: each entry is copied from
+    /// where it lies to where it is going to lie.
     fn move_entries(&self, old: &Extent, buildings: &mut [Building]) -> Result<bool, Stop> {
         let segment = self.segment();
+        let lens = segment.lens();
         for index in 0..old.buckets() {
-            let bucket = old.bucket(segment, index).ok_or(Fault::Damaged { what: "an extent" })?;
+            let Some(bucket) = old.bucket(segment, index) else { return Err(Fault::Damaged { what: "an extent" }.into()) };
             let live = Live { segment, bucket };
-            for (unit, _) in bucket::entries(&live) {
-                let second = live.word(LINE_WORDS + unit * 2 + 1);
+            let begin = bucket::beginnings(&live.tag_words());
+            for unit in bucket::bits(begin) {
+                let second = lens.load(bucket.units + (unit * UNIT_BYTES) as u64 + 8);
                 if second as u8 & entry::REFERENCE != 0 {
                     segment.prefetch(offset_of(entry::record_of(second)));
                 }
             }
-            for (unit, tag) in bucket::entries(&live) {
-                let image = &bucket::image_at(&live, unit);
-                // Read where it lies: a copy that was made word by word, read at other places, makes the processor wait.
-                let position = match image.is_reference() {
-                    true => self.hash_of_entry(image)?.position,
-                    false => {
-                        let key = raw::inline_key(segment, &bucket, unit).ok_or(Fault::Damaged { what: "an entry" })?;
-                        hash(key, segment.secret()).position
-                    }
+            for unit in bucket::bits(begin) {
+                let from = bucket.units + (unit * UNIT_BYTES) as u64;
+                let second = lens.load(from + 8);
+                let (position, units) = if second as u8 & entry::REFERENCE != 0 {
+                    (self.hash_of_entry(&bucket::image_at(&live, unit))?.position, 1)
+                } else {
+                    // Read where it lies: a copy that was made word by word, read at other places, makes the processor wait.
+                    let Some(key) = raw::inline_key(segment, &bucket, unit) else { return Err(Fault::Damaged { what: "an entry" }.into()) };
+                    (hash(key, segment.secret()).position, bucket::units_of(second, unit))
                 };
                 let Some(building) = buildings.iter_mut().find(|building| building.covers(position)) else {
                     return Err(Fault::Damaged { what: "an entry's place" }.into());
                 };
-                if !building.settle(segment, position, tag, image) {
-                    return Ok(false);
+                let tag = (lens.load(bucket.line + 8 + (unit as u64 & !7)) >> (unit % 8 * 8)) as u8;
+                let Some(mut to) = building.settle(segment, position, tag, units) else { return Ok(false) };
+                let (mut from, behind) = (from, from + (units * UNIT_BYTES) as u64);
+                while from < behind {
+                    segment.store(to, lens.load(from));
+                    segment.store(to + 8, lens.load(from + 8));
+                    (from, to) = (from + 16, to + 16);
                 }
                 // From the entries: the old extent's own bound may just be lifted by who collects what has expired.
-                if let Some(expiry_ms) = self.bound_of(image)? {
+                if second as u8 & (entry::REFERENCE | entry::EXPIRY) != 0
+                    && let Some(expiry_ms) = self.bound_of(&bucket::image_at(&live, unit))?
+                {
                     building.lower(segment, expiry_ms);
                 }
             }

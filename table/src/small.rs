@@ -47,9 +47,14 @@ impl Table {
     #[inline(always)]
     pub fn quick_set(&self, sight: &Sight, key: &[u8], value: &[u8], now_ms: u64, calls: u64) -> Option<()> {
         let is_short = entry::inline_bytes(key.len(), value.len(), false, false) <= entry::INLINE_MAX;
-        if is_short && let Some(()) = self.edit_plain(sight, key, now_ms, calls, |_| Some((value, ()))) {
-            return Some(());
-        }
+        let edited = if is_short { self.edit_plain(sight, key, now_ms, calls, |_| Some((value, ()))) } else { None };
+        edited.or_else(|| self.quick_set_other(sight, key, value, now_ms, calls))
+    }
+
+    /// The same where there is no plain string that becomes another: [`Table::edit_plain`] or [`Table::write_plain`] have been tried.
+    #[inline(always)]
+    pub fn quick_set_other(&self, sight: &Sight, key: &[u8], value: &[u8], now_ms: u64, calls: u64) -> Option<()> {
+        let is_short = entry::inline_bytes(key.len(), value.len(), false, false) <= entry::INLINE_MAX;
         let set = if is_short { self.quick_edit(sight, key, now_ms, calls, |_| (Some(value), ())) } else { None };
         // What there is may have a record, too.
         set.or_else(|| self.quick_set_long(sight, key, value, now_ms, calls))
