@@ -303,11 +303,6 @@ impl Seat {
         more
     }
 
-    /// Bytes that this seat has retired and not freed yet.
-    pub fn retired_bytes(&self) -> u64 {
-        self.get(at::RETIRED_BYTES)
-    }
-
     /// How many retired nodes this seat has freed.
     pub fn freed(&self) -> u64 {
         self.freed.get()

@@ -18,15 +18,13 @@ use std::time::{Duration, Instant};
 
 use polder_base::{Fault, Ref};
 use polder_shm::Seat;
+use polder_shm::layout::seat as at;
 use polder_shm::node::NodeKind;
 use polder_values::{Nodes, Value};
 use smallvec::SmallVec;
 
 use crate::api::*;
-use crate::bucket;
-use crate::directory::{self, Extent, map_at};
-use crate::entry::{self, Image};
-use crate::lookup::view;
+use crate::entry;
 use crate::place::is_key;
 use crate::raw;
 use crate::record;
@@ -62,13 +60,12 @@ const ATTEMPTS: usize = 8;
 /// Levels of a tree; more are damage.
 const LEVELS_MAX: usize = 64;
 
-/// What comes next in a pass: a bucket of the extent around a position, and there a key, in the order of their bytes, and how far its value has been
-/// gone through. Each call goes on behind that, whatever becomes of the extent.
+/// What comes next in a pass: a position, which is what it is whatever becomes of the extent around it, and there a key, in the order of their bytes,
+/// and how far its value has been gone through.
 #[derive(Clone, Default)]
 struct Stretch {
     db: Db,
     position: u64,
-    bucket: u64,
     inside: Option<(Vec<u8>, Vec<usize>)>,
 }
 
@@ -99,6 +96,8 @@ pub(crate) struct Pass {
     marked: u64,
     spare: u64,
     begun: Option<Instant>,
+    /// See `Segment::keep_marks`.
+    kept: u64,
     /// Keys in succession for which there was no room.
     cramped: u32,
     looks_from: Option<Instant>,
@@ -124,8 +123,9 @@ impl Pass {
         (slabs / share).max(if is_vain { 2 * self.spare } else { 0 })
     }
 
-    fn begin(&mut self, marked: u64, spare: u64) {
-        (self.marked, self.spare, self.begun, self.cramped) = (marked, spare, Some(Instant::now()), 0);
+    fn begin(&mut self, (marked, spare, kept): (u64, u64, u64)) {
+        (self.marked, self.spare, self.kept) = (marked, spare, kept);
+        (self.begun, self.cramped) = (Some(Instant::now()), 0);
         self.at = Some(Stretch::default());
     }
 
@@ -152,7 +152,9 @@ impl Table {
         }
         let Ok(txn) = self.begin(Mode::Write) else { return false };
         if is_left_over {
-            txn.seat().unmark_slabs();
+            if segment.keep_marks(0).is_some() {
+                txn.seat().unmark_slabs();
+            }
             return false;
         }
         self.compact(&txn, SHARE_AHEAD, end);
@@ -178,19 +180,24 @@ impl Table {
             return;
         }
         if !pass.is_on() {
+            if segment.are_marks_kept() {
+                // What another process brings is there for all.
+                return self.relief.hope_a_while();
+            }
             if !pass.may_begin(share) {
                 return;
             }
             let begun = Instant::now();
-            let (marked, spare) = txn.seat().mark_slabs(pass.least(segment.slabs_ready(), share));
+            let marks = txn.seat().mark_slabs(pass.least(segment.slabs_ready(), share));
             pass.looks_from = Some(Instant::now() + begun.elapsed() * REST_FACTOR);
-            if marked == 0 {
+            if marks.0 == 0 {
                 return;
             }
-            pass.begin(marked, spare);
+            pass.begin(marks);
             self.is_compacting.store(true, Ordering::Relaxed);
         }
-        segment.keep_marks();
+        let Some(kept) = segment.keep_marks(pass.kept) else { return self.end(&mut pass, txn.seat()) };
+        pass.kept = kept;
         self.relief.hope_a_while();
         while let Some(stretch) = pass.at.take() {
             pass.at = txn.as_chore(PATIENCE, || txn.empty_stretch(stretch, &mut pass.cramped, end));
@@ -215,72 +222,70 @@ impl Table {
         seat.unpin();
         seat.reclaim_until(Instant::now() + Duration::from_millis(1));
         seat.pin();
-        if seat.retired_bytes() == 0 || pass.settles_until.is_none_or(|until| Instant::now() >= until) {
+        // Others of this process have moved some of it.
+        let is_all_free = self.segment().sum_over_seats(at::RETIRED_BYTES) == 0;
+        if is_all_free || pass.settles_until.is_none_or(|until| Instant::now() >= until) {
             self.end(pass, seat);
         }
     }
 
     fn end(&self, pass: &mut Pass, seat: &Seat) {
-        pass.end(seat.unmark_slabs());
+        // Who was away for long is not who keeps the marks any more.
+        let is_ours = self.segment().keep_marks(pass.kept).is_some();
+        pass.end(if is_ours { seat.unmark_slabs() } else { 0 });
         self.is_compacting.store(false, Ordering::Relaxed);
     }
 }
 
 impl Txn<'_> {
-    /// Moves what lies in marked slabs out of the extent around a position, as far as nobody is in the way and there is room elsewhere, until `end`,
-    /// but something in any case. The transaction has done nothing yet, and has done nothing then. Answers where to go on, unless that is all.
+    /// Moves what lies in marked slabs away from the keys that are at home in the bucket of a position, as far as nobody is in the way and there is room
+    /// elsewhere, until `end`, but something in any case. The transaction has done nothing yet, and has done nothing then. Answers where to go on,
+    /// unless that is all.
     fn empty_stretch(&self, stretch: Stretch, cramped: &mut u32, end: Instant) -> Option<Stretch> {
-        let (segment, Stretch { db, position, bucket: first, mut inside }) = (self.segment(), stretch);
-        let found = loop {
-            let root = segment.observe(map_at(db) + 8);
-            let found = (root != 0).then(|| directory::walk(segment, root, position)).flatten();
-            if self.seat.covers_now() {
-                break found;
+        let Stretch { db, position: first, mut inside } = stretch;
+        let (keys, next) = self.leaving(db, first);
+        for (position, key) in keys {
+            if position == first && inside.as_ref().is_some_and(|(seen, _)| key < *seen) {
+                continue;
             }
-        };
-        let next_db = Some(Stretch { db: db + 1, ..Stretch::default() }).filter(|next| (next.db as usize) < DATABASES);
-        let Some(extent) = found.filter(|extent| extent.covers(position)) else { return next_db };
-        for bucket in first..extent.buckets() {
-            for key in self.leaving(&extent, bucket) {
-                if inside.as_ref().is_some_and(|(seen, _)| key < *seen) {
-                    continue;
+            let mut path = inside.take().filter(|(seen, _)| key == *seen).map(|(_, path)| path).unwrap_or_default();
+            while let Some(further) = self.move_some(db, &key, path, cramped) {
+                if Instant::now() >= end {
+                    return Some(Stretch { db, position, inside: Some((key, further)) });
                 }
-                let mut path = inside.take().filter(|(seen, _)| key == *seen).map(|(_, path)| path);
-                loop {
-                    path = self.move_some(db, &key, path.unwrap_or_default(), cramped);
-                    if path.is_none() {
-                        break;
-                    }
-                    if Instant::now() >= end {
-                        return Some(Stretch { db, position, bucket, inside: path.map(|path| (key, path)) });
-                    }
-                }
-            }
-            inside = None;
-            if Instant::now() >= end || *cramped >= CRAMPED_MAX {
-                return Some(Stretch { db, position, bucket: bucket + 1, inside });
+                path = further;
             }
         }
-        extent.end().map_or(next_db, |position| Some(Stretch { db, position, ..Stretch::default() }))
+        match next {
+            Some(position) => Some(Stretch { db, position, inside: None }),
+            None => Some(Stretch { db: db + 1, ..Stretch::default() }).filter(|next| (next.db as usize) < DATABASES),
+        }
     }
 
-    /// The keys of a bucket whose record lies in a marked slab, or names a tree of which a part may, in the order of their bytes.
-    fn leaving(&self, extent: &Extent, bucket: u64) -> Vec<Vec<u8>> {
-        let Some(bucket) = extent.bucket(self.segment(), bucket) else { return Vec::new() };
-        let look = || {
-            let images = view(&self.seat, bucket, |words| {
-                let images = bucket::entries(words).map(|(unit, _)| bucket::image_at(words, unit));
-                images.filter(|image| image.is_reference() && is_key(image)).collect::<Vec<_>>()
-            });
-            images.filter(|_| self.seat.covers_now())
-        };
-        // Whoever is beside us may change it at each look.
-        let images = (0..ATTEMPTS).find_map(|_| look()).unwrap_or_default();
-        let has_refs = |record| raw::payload(self.segment(), record).is_ok_and(|(kind, _)| kind == NodeKind::RecordRefs);
-        let leaves = |image: &&Image| self.segment().is_leaving(image.record()) || has_refs(image.record());
-        let mut keys: Vec<_> = images.iter().filter(leaves).filter_map(|image| self.key_of(image).ok()).collect();
-        keys.sort_unstable();
-        keys
+    /// The keys that are at home in the bucket of a position, from there on, whose record lies in a marked slab, or names a tree of which a part may; in
+    /// the order of their positions and bytes. And where the next bucket begins, if there is one.
+    fn leaving(&self, db: Db, position: u64) -> (Vec<(u64, Vec<u8>)>, Option<u64>) {
+        let mut attempts = 0;
+        loop {
+            let Some(extent) = self.extent_around(db, position) else { return (Vec::new(), None) };
+            let home = extent.home_of(position);
+            attempts += 1;
+            let images = match self.at_home(&extent, home) {
+                // Whoever is beside us may change it at each look, or has put another extent in its place.
+                None if attempts < ATTEMPTS => continue,
+                images => images.unwrap_or_default(),
+            };
+            let may_leave = images.iter().filter(|image| image.is_reference() && is_key(image) && self.may_leave(image.record()));
+            let keys = may_leave.filter_map(|image| self.key_of(image).ok()).map(|key| (self.hash_of(&key).position, key));
+            let mut keys: Vec<_> = keys.filter(|(at, _)| *at >= position && extent.home_of(*at) == home).collect();
+            keys.sort_unstable();
+            return (keys, extent.behind(home));
+        }
+    }
+
+    fn may_leave(&self, record: Ref) -> bool {
+        let has_refs = || raw::payload(self.segment(), record).is_ok_and(|(kind, _)| kind == NodeKind::RecordRefs);
+        self.segment().is_leaving(record) || has_refs()
     }
 
     /// Moves some of what a key has in marked slabs, from a place in its tree on, in a transaction of its own. What somebody else holds, what is

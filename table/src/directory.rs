@@ -224,6 +224,11 @@ impl Extent {
         if self.depth == 0 { None } else { self.prefix.checked_add(1 << (64 - self.depth)) }
     }
 
+    /// The first position behind those whose home is `home`, or `None` at the end of the hash space.
+    pub fn behind(&self, home: u64) -> Option<u64> {
+        if home + 1 < self.homes { Some(self.first_position(home + 1)) } else { self.end() }
+    }
+
     /// Whether these are the positions around `position`, and their slots slots of one node. Who goes on from extent to extent, or writes
     /// all the slots, asks first (S5); who looks for one key needs no answer.
     pub fn covers(&self, position: u64) -> bool {

@@ -237,6 +237,15 @@ impl Txn<'_> {
     /// Shrinks the extent around a position if a quarter of it is to be had; answers whether it did, and where the next extent of the database
     /// begins.
     pub(crate) fn thin(&self, db: Db, position: u64) -> (bool, Option<u64>) {
+        match self.extent_around(db, position) {
+            Some(extent) => (self.needed_pieces(&extent) * 4 <= extent.pieces * 3 && self.shrink(db, position), extent.end()),
+            // It is gone, or damaged.
+            None => (false, None),
+        }
+    }
+
+    /// The extent around a position, for who goes on from extent to extent; `None` when there is none, or it is damaged.
+    pub(crate) fn extent_around(&self, db: Db, position: u64) -> Option<Extent> {
         let segment = self.segment();
         // Until the pin reaches to what was found: the walk through the database must not end where the epoch happens to change.
         let found = loop {
@@ -246,11 +255,7 @@ impl Txn<'_> {
                 break found;
             }
         };
-        match found.filter(|extent| extent.covers(position)) {
-            Some(extent) => (self.needed_pieces(&extent) * 4 <= extent.pieces * 3 && self.shrink(db, position), extent.end()),
-            // It is gone, or damaged.
-            None => (false, None),
-        }
+        found.filter(|extent| extent.covers(position))
     }
 
     fn needed_pieces(&self, extent: &Extent) -> u64 {

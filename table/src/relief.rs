@@ -5,11 +5,11 @@
 //! [`HOPE_MS`] after the last step of a sweep, whoever made it. Where there is memory enough, but for nodes of other sizes, it moves these
 //! together (`compact.rs`). Then memory is full.
 
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use polder_base::Fault;
-use polder_base::time::coarse_ms;
 use polder_shm::layout::seat as at;
 
 use crate::api::Stop;
@@ -29,6 +29,13 @@ const RECLAIMS_MAX: usize = 16;
 /// How long who waits for that rests.
 const REST: Duration = Duration::from_millis(1);
 
+/// Milliseconds of this process alone, by a clock that nobody sets: a wall clock that is set back would give hope, or none, for as long.
+fn ticks_ms() -> u64 {
+    static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
+    // As if all that counts from 0 were long ago.
+    2 * HOPE_MS_MAX + BEGUN.elapsed().as_millis() as u64
+}
+
 /// What this process has seen of it.
 #[derive(Default)]
 pub(crate) struct Relief {
@@ -43,12 +50,12 @@ pub(crate) struct Relief {
 impl Relief {
     /// Says that a step of a sweep has been made.
     pub fn hope(&self) {
-        self.until_ms.store(coarse_ms() + HOPE_MS, Ordering::Relaxed);
+        self.until_ms.store(ticks_ms() + HOPE_MS, Ordering::Relaxed);
     }
 
     /// Says that others have freed something.
     pub fn hope_a_while(&self) {
-        let (now_ms, since_ms) = (coarse_ms(), self.since_ms.load(Ordering::Relaxed));
+        let (now_ms, since_ms) = (ticks_ms(), self.since_ms.load(Ordering::Relaxed));
         if now_ms >= since_ms + 2 * HOPE_MS_MAX {
             self.since_ms.store(now_ms, Ordering::Relaxed);
             self.hope();
@@ -60,7 +67,7 @@ impl Relief {
     /// Whether what steps have freed may still be on its way.
     pub fn is_hopeful(&self) -> bool {
         let until_ms = self.until_ms.load(Ordering::Relaxed);
-        until_ms != 0 && coarse_ms() < until_ms
+        until_ms != 0 && ticks_ms() < until_ms
     }
 }
 

@@ -79,7 +79,6 @@ impl Txn<'_> {
         if !extent.covers(position) {
             return Err(Fault::Damaged { what: "an extent" }.into());
         }
-        let next = if home + 1 < extent.homes { Some(extent.first_position(home + 1)) } else { extent.end() };
         let mut found = Vec::with_capacity(images.len());
         for image in images {
             let hash = self.hash_of_entry(&image)?;
@@ -87,12 +86,12 @@ impl Txn<'_> {
                 found.push((hash, image));
             }
         }
-        Ok(Some((found, next)))
+        Ok(Some((found, extent.behind(home))))
     }
 
     /// The entries that may be at home in a bucket: its own, and its neighbour's and stash's if any of them lie there. `None`: changed
     /// meanwhile.
-    fn at_home(&self, extent: &Extent, home: u64) -> Option<Vec<Image>> {
+    pub(crate) fn at_home(&self, extent: &Extent, home: u64) -> Option<Vec<Image>> {
         let mut images = Vec::with_capacity(UNITS / 2);
         let mut marks = Marks::new();
         lookup::mark(&self.seat, extent.bucket(self.segment(), home)?, &mut marks);

@@ -3,13 +3,15 @@
 mod common;
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use common::{Draw, Place};
 use polder_base::Fault;
-use polder_shm::layout::header;
-use polder_table::{Counter, Found, Mode, New, Replaces, Stop};
-use polder_values::{Kind, hash, string};
+use polder_shm::layout::{header, seat as at};
+use polder_shm::ref_to;
+use polder_table::{Counter, Found, Mode, New, Replaces, Stop, Table};
+use polder_values::{Kind, Value, hash, string};
 
 const SECOND_MS: u64 = 1_000;
 
@@ -235,4 +237,108 @@ fn marks_of_somebody_who_has_gone_keep_no_memory() {
     assert!(segment.has_old_marks());
     place.table.chores(100_000);
     assert!(!segment.has_old_marks() && seat.unmark_slabs() == 0);
+}
+
+/// Memory of which strings have taken all, and of which so many are left that much is to spare; and their keys.
+fn sparse(place: &Place) -> Vec<String> {
+    let count = fill(place, "old", 1_000);
+    let left = thin_out(place, "old", count, 8);
+    while place.table.reclaim() {}
+    left
+}
+
+fn is_on(place: &Place) -> bool {
+    place.table.segment().load(header::MARKS) != 0
+}
+
+/// Goes on with a pass in the smallest steps until something is so.
+fn step_until(place: &Place, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it does not come");
+        place.table.chores(1);
+    }
+}
+
+/// Those of some keys whose record lies in a slab that is to be emptied.
+fn leaving<'k>(place: &Place, keys: &'k [String]) -> Vec<&'k String> {
+    let segment = place.table.segment();
+    let is_leaving = |key: &&String| {
+        place.run(|txn| match txn.peek(0, key.as_bytes())? {
+            Some(Found { value: Value::Packed(bytes), .. }) => {
+                let offset = bytes.as_ptr().addr() - segment.address(0).addr();
+                Ok(segment.is_leaving(ref_to(offset as u64)))
+            }
+            _ => panic!("{key} is there, and in one piece"),
+        })
+    };
+    keys.iter().filter(is_leaving).collect()
+}
+
+#[test]
+fn what_lies_in_an_extent_that_is_replaced_meanwhile_moves_too() {
+    let place = &Place::with_ceiling(24 << 20);
+    let short = |number: u32| format!("short:{number}").into_bytes();
+    (0..15_000).for_each(|number| place.set(0, &short(number), &[1; 20], None));
+    let left = sparse(place);
+    step_until(place, || is_on(place));
+    let before = leaving(place, &left);
+    assert!(before.len() > 500, "{}", before.len());
+    // In the midst of an extent, which shrinks before the next steps.
+    for _ in 0..40 {
+        place.table.chores(1);
+    }
+    (0..15_000).for_each(|number| assert!(place.remove(0, &short(number))));
+    let already = moved(place);
+    let goal = already + leaving(place, &left).len() as u64;
+    assert!(goal > already + 400, "{already} of {goal} had been moved already");
+    step_until(place, || !is_on(place));
+    assert!(moved(place) >= goal, "{} of {goal} have moved", moved(place));
+}
+
+#[test]
+fn a_process_leaves_the_marks_of_another_one_where_they_are() {
+    let place = &Place::with_ceiling(24 << 20);
+    let left = sparse(place);
+    step_until(place, || is_on(place));
+    let before = leaving(place, &left).len();
+    assert!(before > 500, "{before}");
+    // As another process has one of its own.
+    let other = Table::over(place.table.segment().clone());
+    other.chores(1_000_000);
+    assert_eq!(leaving(place, &left).len(), before);
+    step_until(place, || !is_on(place));
+    assert!(moved(place) >= before as u64, "{} of {before} have moved", moved(place));
+}
+
+#[test]
+fn a_pass_waits_for_what_another_thread_has_moved() {
+    let place = &Place::with_ceiling(24 << 20);
+    let left = &sparse(place);
+    step_until(place, || is_on(place));
+    let nearly_all = moved(place) + leaving(place, left).len() as u64 - 20;
+    let retired = || place.table.segment().sum_over_seats(at::RETIRED_BYTES);
+    // Nobody sees what is moved before this ends, and so it is not free.
+    let reader = place.table.begin(Mode::Read).expect("a seat");
+    assert_eq!(reader.find(0, b"nothing").map(|found| found.is_none()), Ok(true));
+    let ((tell, told), (go_on, goes_on)) = (channel(), channel());
+    // With all that the other thread waits for, so that it ends also when this one fails.
+    std::thread::scope(move |scope| {
+        scope.spawn(move || {
+            step_until(place, || moved(place) >= nearly_all);
+            tell.send(()).expect("somebody listens");
+            goes_on.recv().expect("somebody tells");
+            while place.table.reclaim() {}
+            tell.send(()).expect("somebody listens");
+        });
+        told.recv().expect("the other thread works");
+        drop(reader);
+        assert!(is_on(place) && retired() > 1 << 20);
+        place.table.chores(2_000_000);
+        assert!(leaving(place, left).is_empty() && is_on(place), "all has moved, and is not free yet");
+        go_on.send(()).expect("the other thread waits");
+        told.recv().expect("the other thread works");
+        step_until(place, || !is_on(place));
+        assert_eq!(retired(), 0);
+    });
 }
