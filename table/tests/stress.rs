@@ -31,7 +31,11 @@ fn bytes_of(txn: &Txn<'_>, db: u16, key: &[u8]) -> Result<Option<Vec<u8>>, Stop>
 }
 
 fn number_of(txn: &Txn<'_>, key: &[u8]) -> Result<u64, Stop> {
-    Ok(bytes_of(txn, 0, key)?.map_or(0, |bytes| u64::from_le_bytes(bytes[..8].try_into().expect("a number"))))
+    Ok(number_in(txn, 0, key)?.unwrap_or(0))
+}
+
+fn number_in(txn: &Txn<'_>, db: u16, key: &[u8]) -> Result<Option<u64>, Stop> {
+    Ok(bytes_of(txn, db, key)?.map(|bytes| u64::from_le_bytes(bytes[..8].try_into().expect("a number"))))
 }
 
 /// A number as a value of one of several lengths, so that entries move between buckets and records.
@@ -262,6 +266,87 @@ fn plain_values_are_whole_whoever_writes_them_how() {
     });
     let (read, written) = (read.load(Ordering::Relaxed), written.load(Ordering::Relaxed));
     assert!(read > 1_000 && written > 1_000, "the shortest way was hardly ever taken: {read} reads, {written} writes");
+}
+
+/// Adds one to numbers by sights that others have put out of date since, mostly; answers how many times it was done.
+fn count_by_old_sights(place: &Place, keys: &[Vec<u8>], seed: u64, end: &AtomicBool) -> u64 {
+    let (mut draws, mut done) = (Draws(seed), 0);
+    let sight = |key: usize, db: usize| place.table.sight(db as u16, &keys[key]).map(|sight| (key, sight));
+    let mut sights: Vec<_> = (0..keys.len()).map(|key| sight(key, 0)).collect();
+    while !end.load(Ordering::Relaxed) {
+        let at = draws.below(sights.len());
+        if let Some((key, sight)) = &sights[at] {
+            let next = &mut [0; 64];
+            let edited = place.table.edit_plain(sight, &keys[*key], polder_base::time::now_ms(), 1, move |old| {
+                // It may be shown what never was.
+                let (next, number) = (next.get_mut(..old.len())?, old.first_chunk()?);
+                next.copy_from_slice(old);
+                next[..8].copy_from_slice(&u64::from_le_bytes(*number).wrapping_add(1).to_le_bytes());
+                Some((&*next, ()))
+            });
+            done += u64::from(edited.is_some());
+        }
+        if draws.below(40) == 0 {
+            sights[at] = sight(draws.below(keys.len()), draws.below(2));
+        }
+    }
+    done
+}
+
+#[test]
+fn a_sight_that_is_out_of_date_changes_nothing_but_its_key() {
+    const ROUNDS: u64 = 25_000;
+    let place = &Place::new();
+    let keys: &Vec<Vec<u8>> = &(0..60).map(|number| format!("number:{number:02}").into_bytes()).collect();
+    keys.iter().for_each(|key| place.set(0, key, &padded(0, 0), None));
+    let end = &AtomicBool::new(false);
+    let done: u64 = std::thread::scope(|scope| {
+        let counters: Vec<_> = (0..2).map(|seed| scope.spawn(move || count_by_old_sights(place, keys, seed + 50, end))).collect();
+        // What lies between them comes and goes, so that extents grow, split and shrink.
+        scope.spawn(move || {
+            let _ends = Ends(end);
+            let filler = |number: u64| format!("filler:{}", number % 9_000).into_bytes();
+            for number in 0..ROUNDS {
+                place.set(0, &filler(number), &padded(number, number as usize % 30), None);
+                if number > 6_000 {
+                    place.remove(0, &filler(number - 6_000));
+                }
+                if number % 500 == 0 {
+                    place.table.chores(500);
+                }
+                if number % 3_000 == 1_500 {
+                    place.run(|txn| txn.swap(0, 1));
+                }
+            }
+        });
+        // They become longer and shorter, are displaced and come home, get a record, go away and come back, here or there.
+        let mut draws = Draws(60);
+        while !end.load(Ordering::Relaxed) {
+            let (key, db, to) = (&keys[draws.below(keys.len())][..], draws.below(2) as u16, draws.below(2) as u16);
+            let (length, way) = (draws.below(70), draws.below(4));
+            let taken = place.run(|txn| {
+                txn.declare(&[(db, key), (to, key)])?;
+                let Some(number) = number_in(txn, db, key)? else { return Ok(None) };
+                if way > 0 {
+                    write(txn, db, key, &padded(number, length))?;
+                    return Ok(None);
+                }
+                txn.remove(db, key, Replaces::Whole)?;
+                Ok(Some(number))
+            });
+            if let Some(number) = taken {
+                place.run(|txn| {
+                    let there = number_in(txn, to, key)?.unwrap_or(0);
+                    write(txn, to, key, &padded(there + number, length % 8))
+                });
+            }
+        }
+        counters.into_iter().map(|counter| counter.join().expect("no panic")).sum()
+    });
+    let sum_of =
+        |db| run_as(&place.table, Mode::Read, |txn| keys.iter().try_fold(0, |sum, key| Ok(sum + number_in(txn, db, key)?.unwrap_or(0))));
+    assert_eq!(sum_of(0) + sum_of(1), done);
+    assert!(done > 1_000, "the short way was hardly ever taken: {done}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use common::{Draw, Place, run, try_run_as};
 use polder_shm::crash::{self, Child, End};
-use polder_table::{Limits, Mode, New, Policy, Replaces, Stop, Table, Txn};
+use polder_table::{Limits, Mode, New, Policy, Replaces, Sight, Stop, Table, Txn};
 use polder_values::string::{self, Draft};
 use polder_values::{Kind, Value};
 
@@ -17,6 +17,8 @@ use polder_values::{Kind, Value};
 const ACTORS: usize = 5;
 /// Keys of each database: few, so that everybody meets.
 const KEYS: u64 = 600;
+/// Sights that an actor keeps, until others have put them out of date.
+const SIGHTS: usize = 16;
 /// How long an actor may live, in stores.
 const STORES_MAX: u64 = 60_000;
 
@@ -68,8 +70,9 @@ fn actor(table: &Table, seed: u64) -> Child {
     Child::of(|| {
         let mut draw = Draw(seed | 1);
         crash::arm(1 + draw.below(STORES_MAX));
+        let mut sights = [const { None }; SIGHTS];
         loop {
-            step(table, &mut draw);
+            step(table, &mut draw, &mut sights);
         }
     })
 }
@@ -90,13 +93,31 @@ fn length(draw: &mut Draw) -> usize {
     [0, 10, 30, 45, 100, 700, 3_000, 9_000, 60_000][draw.below(9) as usize]
 }
 
+/// A sight of a key.
+type Kept = Option<(Sight, Vec<u8>)>;
+
+/// Gives the key of a sight that may be out of date another value.
+fn edit_by_old_sight(table: &Table, kept: &Kept, value: &[u8]) {
+    if let Some((sight, name)) = kept {
+        table.edit_plain(sight, name, polder_base::time::now_ms(), 0, |_| Some((value, ())));
+    }
+}
+
 /// One operation on the memory. What it cannot get for lack of room it does without.
-fn step(table: &Table, draw: &mut Draw) {
+fn step(table: &Table, draw: &mut Draw, sights: &mut [Kept; SIGHTS]) {
     let db = draw.below(3) as u16;
     let (name, other) = (key(draw), key(draw));
     let value = vec![draw.below(256) as u8; length(draw)];
     let done = match draw.below(1000) {
-        0..=149 => {
+        0..=49 => {
+            let kept = &mut sights[draw.below(SIGHTS as u64) as usize];
+            edit_by_old_sight(table, kept, &value[..value.len().min(30)]);
+            if draw.below(4) == 0 {
+                *kept = table.sight(db, &name).map(|sight| (sight, name));
+            }
+            Ok(())
+        }
+        50..=149 => {
             let now_ms = polder_base::time::now_ms();
             if let (Some(sight), Some(look)) = (table.sight(db, &name), table.sight(db, &other)) {
                 table.quick_edit(&sight, &name, now_ms, 0, |_| (Some(&value[..value.len().min(30)]), ()));
