@@ -104,7 +104,8 @@ impl Call<'_> {
         if let Some(waiting) = self.session.waiting.as_mut().filter(|waiting| waiting.has_place()) {
             waiting.yields = wait.yields;
         } else {
-            let until_ms = if wait.timeout_ms == 0 { u64::MAX } else { self.txn.now_ms().saturating_add(wait.timeout_ms) };
+            // By the clock itself, since a turn may be old, and rounded up: nobody is sent away early.
+            let until_ms = if wait.timeout_ms == 0 { u64::MAX } else { self.txn.now_us().div_ceil(1000).saturating_add(wait.timeout_ms) };
             let mut keys: Vec<Vec<u8>> = wait.keys.iter().map(|key| key.to_vec()).collect();
             keys.sort_unstable();
             keys.dedup();

@@ -5,6 +5,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use polder_base::time::now_us;
 use polder_engine::{Answer, Batch, Caller, Error, Item, Listener, Memory, Options, Protocol};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -73,8 +74,20 @@ fn a_call_that_waits_is_woken_by_another_thread_or_by_time() {
     assert_eq!(waiter.join().expect("no panic"), ["q", "x"]);
     let began = Instant::now();
     assert_eq!(other.show(&["BLPOP", "q", "0.05"], |item| item == Item::Null), Ok(true));
-    // Its end is kept in whole milliseconds, rounded down, as in Redis.
-    assert!(began.elapsed() >= Duration::from_millis(49), "{:?}", began.elapsed());
+    assert!(began.elapsed() >= Duration::from_millis(50), "{:?}", began.elapsed());
+}
+
+#[test]
+fn no_wait_is_over_before_its_time() {
+    let scratch = Scratch::new("early");
+    let mut waiter = scratch.caller();
+    for round in 0..50 {
+        let began_us = now_us();
+        assert_eq!(waiter.start(&["BLPOP", "q", "0.05"]), Ok(None));
+        let until_ms = waiter.until_ms().expect("it waits");
+        waiter.cancel().expect("an end");
+        assert!(until_ms * 1000 >= began_us + 50_000, "round {round}");
+    }
 }
 
 #[test]
