@@ -17,7 +17,8 @@
 //! ([`is_for_others`]) and waits behind them.
 //!
 //! **Invariant:** when a record goes, or its number grows, while its key holds something, the same transaction wakes whose turn it is then (or,
-//! where the dead are dropped, the sweep does): who has waited because of that record is not forgotten.
+//! where the dead are dropped, the sweep does; where his inbox is held, who has marked does it later): who has waited because of that record is
+//! not forgotten.
 //!
 //! A first one who does not come, because his process is stopped, keeps the others up for one to two seconds, once: then one of them marks him as
 //! [`LATE`], behind all who wait and all who come, until he is there again and takes his own place; and with him those threads of his process of
@@ -38,11 +39,13 @@
 //! the thread from sleeping long until it is paid.
 
 use hashbrown::HashMap;
+use polder_base::Fault;
 use polder_shm::layout::{header, interest};
 use polder_table::change::take_interest;
 use polder_table::{Db, Mode, Stop, Table, Txn};
 use polder_values::Kind;
-use std::collections::BTreeMap;
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -79,7 +82,7 @@ struct Debt {
     came: u64,
 }
 
-/// Who was marked and could not be told, since somebody who is stopped holds his inbox: it may have been himself.
+/// Who was marked, or is to be served next, and could not be told, since somebody who is stopped holds his inbox: it may have been himself.
 struct Untold {
     kind: Kind,
     db: Db,
@@ -97,7 +100,7 @@ pub struct Waiters {
     queues: HashMap<Vec<u8>, BTreeMap<u64, u64>>,
     places: HashMap<u64, Place>,
     debts: Vec<Debt>,
-    untold: Vec<Untold>,
+    untold: VecDeque<Untold>,
     /// See [`look_again`]: up to which ticket it has come, and who was to be served first where it found something, by the key of the records.
     looked_at: u64,
     suspects: HashMap<Vec<u8>, Record>,
@@ -313,16 +316,24 @@ pub fn came(table: &Table, client: u64) {
     settle(table, came.flatten().unwrap_or_default());
 }
 
+/// Who is told by the transaction that marks; the others are told later.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Told {
+    All,
+    Next,
+    Nobody,
+}
+
 /// Marks a record as late, as long as it is what it was, with those of threads that are stopped beside its own, tells them so, and wakes whose turn it is
-/// then. Where one of them cannot be told, because somebody holds his inbox, they are told later ([`tell_late`]), and nobody waits for that.
+/// then. Where one of them cannot be told, because somebody holds his inbox, they are told later ([`tell_late`]), and nobody waits for that; he whose turn it
+/// is is told at once if that is possible.
 fn pass_over(table: &Table, kind: Kind, db: Db, key: &[u8], late: Record) -> Result<(), Stop> {
     let records_key = waiters_key(kind, db, key);
     let stopped = stopped_beside(table, &records_key, &late)?;
-    let mut marked = Records::new();
-    let mut mark = |tells: bool| {
+    let (mut marked, mut next) = (Records::new(), None);
+    let mut mark = |told: Told| {
         run(table, &mut |txn| {
-            let mut next = None;
-            marked.clear();
+            (marked, next) = (Records::new(), None);
             record::edit(txn, &records_key, |records| {
                 if !records.contains(&late) {
                     return false;
@@ -334,33 +345,63 @@ fn pass_over(table: &Table, kind: Kind, db: Db, key: &[u8], late: Record) -> Res
                 next = first_of(records);
                 true
             })?;
-            marked.iter().filter(|_| tells).for_each(|record| post_wake(txn, record, kind, db, key));
-            wake_next(txn, next, kind, db, key)
+            next = to_wake(txn, next, kind, db, key)?;
+            marked.iter().filter(|_| told == Told::All).for_each(|record| post_wake(txn, record, kind, db, key));
+            next.iter().filter(|_| told != Told::Nobody).for_each(|record| post_wake(txn, record, kind, db, key));
+            Ok(())
         })
     };
-    match mark(true) {
-        Err(Stop::Busy) => mark(false)?,
-        told => return told,
-    }
-    let untold = marked.iter().map(|record| Untold { kind, db, key: key.to_vec(), record: *record });
+    let told = with_fewer_letters(&mut mark)?;
+    // First he for whom something lies there.
+    let next = next.filter(|_| told == Told::Nobody);
+    let untold = next.into_iter().chain(marked.into_iter().filter(|_| told != Told::All));
+    let untold = untold.map(|record| Untold { kind, db, key: key.to_vec(), record });
     ears::with(table, |ears| ears.waiters.untold.extend(untold));
     Ok(())
 }
 
-/// Tells those who were marked without it, each in a transaction of his own.
+/// Has it done with all letters, or, where somebody holds an inbox or there is no room, with fewer; answers with which.
+fn with_fewer_letters(mark: &mut dyn FnMut(Told) -> Result<(), Stop>) -> Result<Told, Stop> {
+    for told in [Told::All, Told::Next] {
+        match mark(told) {
+            Err(Stop::Busy | Stop::Fault(Fault::Full(_))) => {}
+            done => return done.map(|()| told),
+        }
+    }
+    mark(Told::Nobody).map(|()| Told::Nobody)
+}
+
+/// Tells some of those who could not be told, each in a transaction of his own.
 fn tell_late(table: &Table) {
     let untold = ears::with(table, |ears| std::mem::take(&mut ears.waiters.untold)).unwrap_or_default();
-    let is_untold = |Untold { kind, db, key, record }: &Untold| {
-        run(table, &mut |txn| {
+    let left = tell_some(untold, |Untold { kind, db, key, record }| {
+        let told = run(table, &mut |txn| {
             post_wake(txn, record, *kind, *db, key);
             Ok(())
-        })
-        .is_err()
-    };
-    let left: Vec<_> = untold.into_iter().filter(is_untold).collect();
-    if !left.is_empty() {
-        ears::with(table, |ears| ears.waiters.untold.extend(left));
+        });
+        told.is_ok()
+    });
+    ears::with(table, |ears| ears.waiters.untold.extend(left));
+}
+
+/// Tells as many as it goes without waiting for somebody often; answers who is left, first those with whom it goes on the next time.
+fn tell_some(mut untold: VecDeque<Untold>, mut tell: impl FnMut(&Untold) -> bool) -> VecDeque<Untold> {
+    const SOME: usize = 500;
+    const HELD_MAX: usize = 4;
+    let mut held = SmallVec::<[u16; HELD_MAX]>::new();
+    for _ in 0..untold.len().min(SOME) {
+        if held.len() == HELD_MAX {
+            break;
+        }
+        let Some(one) = untold.pop_front() else { break };
+        let seat = one.record.seat;
+        let was_held = held.contains(&seat);
+        if was_held || !tell(&one) {
+            untold.push_back(one);
+            held.extend((!was_held).then_some(seat));
+        }
     }
+    untold
 }
 
 /// The records under a key of those threads of a record's process that stand still by a signal, or may do so in another PID namespace: they are told,
@@ -445,13 +486,14 @@ pub(crate) fn first_of(records: &[Record]) -> Option<Record> {
 
 /// Wakes whose turn it is at a key, if there is something for him.
 pub(crate) fn wake_next(txn: &Txn<'_>, next: Option<Record>, kind: Kind, db: Db, key: &[u8]) -> Result<(), Stop> {
-    if kind != Kind::Stream
-        && let Some(next) = next
-        && holds(txn, kind, db, key)?
-    {
-        post_wake(txn, &next, kind, db, key);
-    }
+    to_wake(txn, next, kind, db, key)?.iter().for_each(|next| post_wake(txn, next, kind, db, key));
     Ok(())
+}
+
+/// Whose turn it is, if there is something for him.
+fn to_wake(txn: &Txn<'_>, next: Option<Record>, kind: Kind, db: Db, key: &[u8]) -> Result<Option<Record>, Stop> {
+    let something = kind != Kind::Stream && next.is_some() && holds(txn, kind, db, key)?;
+    Ok(next.filter(|_| something))
 }
 
 fn post_wake(txn: &Txn<'_>, record: &Record, kind: Kind, db: Db, key: &[u8]) {
@@ -528,4 +570,56 @@ pub(crate) fn woken_all(table: &Table, hearer: &mut dyn Hearer, db: Option<Db>) 
     readers.sort_unstable();
     readers.into_iter().for_each(|(_, client)| hearer.retry(client));
     keys.into_iter().for_each(|(kind, db, key)| woken(table, hearer, kind, db, &key));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn untold(seats: impl IntoIterator<Item = u16>) -> VecDeque<Untold> {
+        let record = |seat| Record { seat, life: 1, number: 1 | LATE };
+        seats.into_iter().map(|seat| Untold { kind: Kind::List, db: 0, key: b"list".to_vec(), record: record(seat) }).collect()
+    }
+
+    fn seats(untold: &VecDeque<Untold>) -> Vec<u16> {
+        untold.iter().map(|one| one.record.seat).collect()
+    }
+
+    #[test]
+    fn few_are_tried_in_vain_at_once_and_the_others_come_first_the_next_time() {
+        let mut tried = Vec::new();
+        let left = tell_some(untold((0..6).flat_map(|seat| [seat, seat])), |one| {
+            tried.push(one.record.seat);
+            false
+        });
+        assert_eq!(tried, [0, 1, 2, 3], "each inbox once, and not all of them");
+        assert_eq!(seats(&left), [3, 4, 4, 5, 5, 0, 0, 1, 1, 2, 2, 3]);
+        let left = tell_some(left, |one| one.record.seat > 3);
+        assert_eq!(seats(&left), [2, 3, 3, 0, 0, 1, 1, 2]);
+    }
+
+    #[test]
+    fn as_many_are_told_as_can_be_up_to_a_bound() {
+        let left = tell_some(untold(0..1_000), |one| one.record.seat != 7);
+        assert_eq!(left.len(), 501);
+        assert_eq!(seats(&tell_some(left, |_| true)), [7]);
+    }
+
+    #[test]
+    fn where_a_letter_cannot_go_it_is_marked_with_fewer() {
+        let full = || Stop::Fault(Fault::Full("no room".to_owned()));
+        let busy = || Stop::Busy;
+        for trouble in [&full as &dyn Fn() -> Stop, &busy] {
+            for goes in [Told::All, Told::Next, Told::Nobody] {
+                let mut mark = |told: Told| if told == goes { Ok(()) } else { Err(trouble()) };
+                assert!(matches!(with_fewer_letters(&mut mark), Ok(told) if told == goes));
+            }
+        }
+        let mut tries = 0;
+        let damaged = with_fewer_letters(&mut |_| {
+            tries += 1;
+            Err(Stop::Fault(Fault::Damaged { what: "a record" }))
+        });
+        assert!(damaged.is_err() && tries == 1);
+    }
 }

@@ -278,6 +278,29 @@ fn who_cannot_be_told_is_passed_over_all_the_same_and_told_later() {
 }
 
 #[test]
+fn nobody_waits_for_the_inbox_of_the_next_one_either_and_he_is_told_later() {
+    let memory = Memory::new();
+    let ((one, other), last) = (memory.two_who_wait(), memory.thread());
+    last.wait(3);
+    write_list(&memory.table, 0);
+    assert_eq!(one.retried(), [1]);
+    assert!(last.tick().is_empty());
+    let seat = memory.table.seat().expect("a seat");
+    for thread in [&one, &other] {
+        let index = thread.run(|table, _| table.seat().expect("a seat").index());
+        assert!(matches!(seat.lock(memory.table.segment().inbox_lock(index), None), Ok(Locked::Ours(_))));
+    }
+    last.tick();
+    assert_eq!(numbers(&memory), [2, 3, 1 | LATE], "he is marked all the same");
+    seat.rollback();
+    assert!(other.retried().is_empty());
+    last.tick();
+    assert_eq!(other.retried(), [2], "something lies there for him");
+    assert_eq!(one.retried(), [1]);
+    end(&memory, &[(&one, 1), (&other, 2), (&last, 3)]);
+}
+
+#[test]
 fn who_is_marked_by_mistake_takes_his_place_again_by_the_letter_that_tells_of_it() {
     let memory = Memory::new();
     let (one, other) = (memory.thread(), memory.thread());
