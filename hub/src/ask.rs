@@ -16,7 +16,7 @@ use polder_shm::Segment;
 use polder_shm::layout::{header, interest};
 use polder_table::Table;
 use polder_table::change::{interest_at, show_interest, take_interest};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::ears::{self, inbox_bytes};
 use crate::letter::{self, Letter};
@@ -228,17 +228,25 @@ pub fn pause(table: &Table, until_ms: u64, writers_only: bool) {
 
 /// Ends the pause, and wakes the threads whose clients wait for that. One that cannot be told looks by itself within a second.
 pub fn unpause(table: &Table) {
-    let word = table.segment().word(header::PAUSE);
-    let seen = word.load(Ordering::Relaxed);
-    if seen != 0 {
-        note_end(table, now_ms().min(seen >> 1));
-        word.store(0, Ordering::Release);
-    }
+    end_pause(table.segment().word(header::PAUSE), |_| true, |ended_ms| note_end(table, ended_ms));
     let threads = others(table, &[]);
     let _ = queue::run(table, &mut |txn| {
         threads.iter().for_each(|(seat, life)| Letter::Rise.write(|parts| txn.post(*seat, *life, parts)));
         Ok(())
     });
+}
+
+/// Ends the pause of this word, as long as it `ends` by when it would be over, and notes first when it has ended: of each one that is found there, since
+/// somebody may begin another one meanwhile.
+fn end_pause(word: &AtomicU64, ends: impl Fn(u64) -> bool, note: impl Fn(u64)) {
+    let mut seen = word.load(Ordering::Relaxed);
+    while seen != 0 && ends(seen >> 1) {
+        note(now_ms().min(seen >> 1));
+        match word.compare_exchange(seen, 0, Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => return,
+            Err(now) => seen = now,
+        }
+    }
 }
 
 /// Notes when a pause has ended, before it is forgotten. What was noted of a time that is yet to come was noted by a clock that has been set back.
@@ -249,13 +257,7 @@ fn note_end(table: &Table, ended_ms: u64) {
 
 /// Forgets a pause that is over, so that nobody looks at the clock because of it any more.
 pub fn forget_pause(table: &Table) {
-    let word = table.segment().word(header::PAUSE);
-    let seen = word.load(Ordering::Relaxed);
-    if seen != 0 && seen >> 1 <= now_ms() {
-        note_end(table, seen >> 1);
-        // Not one that somebody has just begun.
-        let _ = word.compare_exchange(seen, 0, Ordering::AcqRel, Ordering::Relaxed);
-    }
+    end_pause(table.segment().word(header::PAUSE), |until_ms| until_ms <= now_ms(), |ended_ms| note_end(table, ended_ms));
 }
 
 /// Until when clients wait, and whether only those who write do. One load.
@@ -269,4 +271,36 @@ pub(crate) fn was_paused(table: &Table, lately_ms: u64) -> bool {
     let (until_ms, now_ms) = (paused(table).0, now_ms());
     // What is forgotten has been noted before that. A clock that was set back proves nothing.
     until_ms + lately_ms > now_ms || table.segment().load(header::PAUSED_UNTIL).abs_diff(now_ms) < lately_ms
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    #[test]
+    fn a_pause_that_begins_while_another_one_is_ended_has_an_end_of_its_own() {
+        let began_ms = now_ms();
+        let (old, new) = ((began_ms - 5_000) << 1, (began_ms + 60_000) << 1);
+        for ends_all in [true, false] {
+            let (word, noted) = (AtomicU64::new(old), RefCell::new(Vec::new()));
+            end_pause(
+                &word,
+                |until_ms| ends_all || until_ms <= began_ms,
+                |ended_ms| {
+                    if noted.borrow().is_empty() {
+                        word.store(new, Ordering::Relaxed);
+                    }
+                    noted.borrow_mut().push(ended_ms);
+                },
+            );
+            let (noted, left) = (noted.into_inner(), word.into_inner());
+            assert_eq!(noted[0], old >> 1);
+            if ends_all {
+                assert!(left == 0 && noted.len() == 2 && noted[1] >= began_ms, "{noted:?}");
+            } else {
+                assert_eq!((left, noted.len()), (new, 1), "it goes on");
+            }
+        }
+    }
 }
