@@ -8,7 +8,8 @@
 //!
 //! What a client is doing is known to its process alone, and nothing of it is kept in the segment: a question costs two letters for each
 //! process, not being asked costs nothing. A process that is stopped is left out as soon as that is seen, at the latest when the time is over, and
-//! answers to nobody when it goes on; a dead one is left out at once. Who has been left out is told to who asks ([`Answers`]). The call
+//! answers to nobody when it goes on; a dead one is left out at once. Who has let the time go by and has said nothing since is waited for only shortly:
+//! he may be stopped where that is not to be seen, as in another PID namespace. Who has been left out is told to who asks ([`Answers`]). The call
 //! that asks runs again until it is answered; what it has asked lies here, since its session may be put back to what it was (EXEC).
 
 use polder_base::time::now_ms;
@@ -16,9 +17,10 @@ use polder_shm::Segment;
 use polder_shm::layout::{header, interest};
 use polder_table::Table;
 use polder_table::change::{interest_at, show_interest, take_interest};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::ears::{self, inbox_bytes};
+use crate::ears::{self, Ears, inbox_bytes};
 use crate::letter::{self, Letter};
 use crate::queue;
 use crate::stopped::{self, State};
@@ -27,8 +29,9 @@ use crate::stopped::{self, State};
 const PATIENCE_MS: u64 = 500;
 /// How long who does not answer is only slow: a look at the system for each of them costs more than a moment.
 const LOOK_MS: u64 = 10;
-/// How long it may be that who does not answer is traced for a moment at each of his calls, and answers slowly: then he is stopped by a debugger.
-const TRACED_MS: u64 = 100;
+/// How long it may be that who does not answer is only slow: traced for a moment at each of his calls, or he has not answered the last time and yet
+/// runs, as it seems. Then he is taken for stopped.
+const SLOW_MS: u64 = 100;
 /// The part of an inbox that one answer takes at most; a longer one is cut at the end of a line.
 const ANSWER_PART: u64 = 4;
 
@@ -69,17 +72,18 @@ pub struct Question {
 }
 
 impl Question {
-    /// Waits no longer for who is dead, nor, now and then, for who is found to be stopped.
-    fn look_for_stopped(&mut self, segment: &Segment, now_ms: u64) {
+    /// Waits no longer for who is dead, nor, now and then, for who is found to be stopped, or is `unheard` since an earlier question.
+    fn look_for_stopped(&mut self, segment: &Segment, now_ms: u64, unheard: &BTreeSet<Thread>) {
         self.silent.retain(|(seat, life)| segment.lives(*seat, *life));
         if now_ms >= self.look_ms {
             self.look_ms = now_ms + LOOK_MS;
             let silent = std::mem::take(&mut self.silent);
-            let is_slow = now_ms + PATIENCE_MS < self.until_ms + TRACED_MS;
-            let is_stopped = |(seat, _): &Thread| match stopped::state_of(segment, *seat) {
+            let may_be_slow = now_ms + PATIENCE_MS < self.until_ms + SLOW_MS;
+            let is_stopped = |thread: &Thread| match stopped::state_of(segment, thread.0) {
                 State::Stopped => true,
-                State::Traced => !is_slow,
-                State::Runs | State::Hidden => false,
+                State::Traced => !may_be_slow,
+                State::Runs => !may_be_slow && unheard.contains(thread),
+                State::Hidden => unheard.contains(thread),
             };
             let (stopped, silent): (Vec<_>, Vec<_>) = silent.into_iter().partition(is_stopped);
             self.stopped.extend(stopped);
@@ -118,14 +122,19 @@ pub fn others(table: &Table, own: &[Thread]) -> Vec<Thread> {
 pub fn ask(table: &Table, (client, nth): (u64, usize), words: &[&[u8]], own: &[Thread]) -> Option<Answers> {
     let (now, words) = (now_ms(), letter::pack(words));
     let known = ears::with(table, |ears| {
+        let Ears { questions, unheard, .. } = ears;
         // What a call has asked that was never run again, or another one, is nothing to this one.
-        if ears.questions.get(&(client, nth)).is_some_and(|question| now > question.seen_ms + PATIENCE_MS || question.words != words) {
-            ears.questions.remove(&(client, nth));
+        if questions.get(&(client, nth)).is_some_and(|question| now > question.seen_ms + PATIENCE_MS || question.words != words) {
+            questions.remove(&(client, nth));
         }
-        let question = ears.questions.get_mut(&(client, nth))?;
+        let question = questions.get_mut(&(client, nth))?;
         question.seen_ms = now;
-        question.look_for_stopped(table.segment(), now);
+        question.look_for_stopped(table.segment(), now, unheard);
         let done = question.silent.is_empty() || now >= question.until_ms;
+        if done {
+            unheard.retain(|(seat, life)| table.segment().lives(*seat, *life));
+            unheard.extend(&question.silent);
+        }
         Some(done.then(|| Answers { told: question.told.clone(), silent: [&question.silent[..], &question.stopped].concat() }))
     });
     if let Some(answers) = known.flatten() {
@@ -198,6 +207,7 @@ pub(crate) fn answered(table: &Table, number: u64, threads: &[u8], text: &[u8]) 
     let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
     let threads: Vec<Thread> = threads.chunks_exact(16).map(|pair| (word(&pair[..8]), word(&pair[8..]))).collect();
     ears::with(table, |ears| {
+        ears.unheard.retain(|thread| !threads.contains(thread));
         if let Some(question) = ears.questions.values_mut().find(|question| question.number == number) {
             let asked = |question: &Question| question.silent.len() + question.stopped.len();
             let before = asked(question);

@@ -93,6 +93,8 @@ pub struct Ears {
     pub(crate) questions: HashMap<(u64, usize), Question>,
     /// Questions ever.
     pub(crate) asked: u64,
+    /// Threads that have let the time of a question go by, and have said nothing since.
+    pub(crate) unheard: BTreeSet<Thread>,
     /// Letters are being read: whoever comes to read some in the midst of that leaves them to who is at it.
     hearing: bool,
     /// Whom the last message went to.

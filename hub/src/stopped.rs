@@ -6,6 +6,7 @@
 
 use polder_shm::Segment;
 use polder_shm::layout::seat;
+use std::io;
 
 /// The process and the thread of who sits in a seat.
 fn owner(segment: &Segment, index: u64) -> (u32, u32) {
@@ -40,9 +41,14 @@ impl State {
 /// The state of a seat's thread.
 pub(crate) fn state_of(segment: &Segment, index: u64) -> State {
     let (process, thread) = owner(segment, index);
-    let stat = match std::fs::read_to_string(format!("/proc/{process}/task/{thread}/stat")) {
+    told(std::fs::read_to_string(format!("/proc/{process}/task/{thread}/stat")))
+}
+
+fn told(stat: io::Result<String>) -> State {
+    let stat = match stat {
         Ok(stat) => stat,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return State::Hidden,
+        // `hidepid` of proc(5) says the one or the other of the threads of other users.
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => return State::Hidden,
         // Too many open files, say: that says nothing of the thread.
         Err(_) => return State::Runs,
     };
@@ -50,5 +56,20 @@ pub(crate) fn state_of(segment: &Segment, index: u64) -> State {
         Some(b'T') => State::Stopped,
         Some(b't') => State::Traced,
         _ => State::Runs,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_system_does_not_tell_is_hidden_and_runs_where_that_says_nothing() {
+        for (errno, state) in [(2, State::Hidden), (1, State::Hidden), (13, State::Hidden), (24, State::Runs)] {
+            assert_eq!(told(Err(io::Error::from_raw_os_error(errno))), state, "{errno}");
+        }
+        for (letter, state) in [("T", State::Stopped), ("t", State::Traced), ("S", State::Runs)] {
+            assert_eq!(told(Ok(format!("7 (a) b) {letter} 1 7"))), state);
+        }
     }
 }

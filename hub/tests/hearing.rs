@@ -7,10 +7,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use polder_base::time::now_ms;
+use polder_hub::ask::{Answers, Asker};
 use polder_hub::queue::{self, Place};
 use polder_hub::subject::{self, Subject};
 use polder_hub::{Delivery, Hearer, SINK, ask, attend, ears, hear, record, track};
-use polder_shm::layout::interest;
+use polder_shm::layout::{interest, seat};
 use polder_shm::{Locked, Segment, SegmentName, SegmentOptions};
 use polder_table::{Change, ChangeSink, Mode, New, Replaces, SYSTEM, Stop, Table, Txn};
 use polder_values::{Kind, Value};
@@ -78,6 +79,7 @@ struct Heard {
     messages: Vec<(Vec<u64>, Vec<u8>)>,
     missed: Vec<u64>,
     invalidated: Vec<Option<usize>>,
+    asked: Vec<Asker>,
 }
 
 impl Hearer for Heard {
@@ -100,6 +102,10 @@ impl Hearer for Heard {
 
     fn missed(&mut self, clients: &[u64]) {
         self.missed.extend_from_slice(clients);
+    }
+
+    fn asked(&mut self, asker: Asker, _words: &[&[u8]]) {
+        self.asked.push(asker);
     }
 }
 
@@ -514,6 +520,71 @@ const LATE: u64 = 1 << 63;
 fn end(memory: &Memory, waiting: &[(&Thread, u64)]) {
     remove_list(&memory.table);
     waiting.iter().for_each(|&(thread, client)| thread.run(move |table, _| queue::leave(table, client)));
+}
+
+/// A thread, as questions name it.
+fn myself(table: &Table) -> ask::Thread {
+    table.seat().map(|seat| (seat.index(), seat.life())).expect("a seat")
+}
+
+/// Asks all who serve clients, until they have answered or nobody waits for them any more; `meanwhile` is done all the time.
+fn ask_all(asker: &Thread, meanwhile: impl Fn()) -> (Answers, Duration) {
+    let began = Instant::now();
+    loop {
+        meanwhile();
+        let answers = asker.run(|table, heard| {
+            attend(table).expect("room");
+            while hear(table, heard) {}
+            let answers = ask::ask(table, (1, 0), &[b"INFO"], &[myself(table)]);
+            ask::send(table);
+            answers
+        });
+        if let Some(answers) = answers {
+            asker.run(|table, _| ask::forget(table, 1));
+            return (answers, began.elapsed());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn who_let_a_question_go_by_is_not_waited_for_again_until_he_has_said_something() {
+    const LONG: Duration = Duration::from_millis(400);
+    let memory = Memory::new();
+    let (asker, silent) = (memory.thread(), memory.thread());
+    silent.run(|table, _| {
+        attend(table).expect("room");
+        ask::serve(table);
+        // As in another PID namespace.
+        let seat_at = table.segment().seat_at(myself(table).0);
+        table.segment().word(seat_at + seat::OWNER).store(u64::MAX >> 1, Ordering::Relaxed);
+    });
+    let answer = || {
+        silent.run(|table, heard| {
+            while hear(table, heard) {}
+            heard.asked.drain(..).for_each(|asker| ask::answer(table, asker, &[myself(table)], b"here"));
+        });
+    };
+    let ask_in_vain = || {
+        let (answers, waited) = ask_all(&asker, || ());
+        assert_eq!((answers.told.len(), answers.silent.len()), (0, 1));
+        waited
+    };
+    for _ in 0..2 {
+        answer();
+        assert!(ask_in_vain() > LONG);
+        // Somebody may keep us from running now and then.
+        assert!((0..10).any(|_| ask_in_vain() < LONG), "he is waited for each time");
+        answer();
+        // He is there again, and slow.
+        let began = Instant::now();
+        let (answers, waited) = ask_all(&asker, || {
+            if began.elapsed() > Duration::from_millis(100) {
+                answer();
+            }
+        });
+        assert!(answers.told.len() == 1 || waited > LONG, "he has not had his time");
+    }
 }
 
 #[test]
