@@ -4,6 +4,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,10 +14,12 @@ use socket2::{Domain, Socket, Type};
 /// How long a server may take until it answers.
 const START_PATIENCE: Duration = Duration::from_secs(20);
 
-/// A server process on a port of its own; it is killed when this is dropped.
+/// A server process on a port of its own, in a folder of its own; it is killed and its folder removed when this is dropped.
 pub struct Server {
     child: Child,
     port: u16,
+    /// Where it runs: what it writes without being told where must not end in the sources.
+    folder: PathBuf,
 }
 
 impl Server {
@@ -37,8 +40,9 @@ impl Server {
         // setpriv becomes the server; the kernel kills it should this process die without dropping it.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL"]).arg(program).args(flags);
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
-        let mut server = Server { child, port };
+        let folder = fresh_folder()?;
+        let child = command.current_dir(&folder).stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
+        let mut server = Server { child, port, folder };
         let started = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             if let Some(status) = server.child.try_wait()? {
@@ -144,7 +148,18 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
+        // What cannot be removed lies among other temporary files and harms nobody.
+        let _ = std::fs::remove_dir_all(&self.folder);
     }
+}
+
+/// A new folder for one server.
+fn fresh_folder() -> io::Result<PathBuf> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let folder = std::env::temp_dir().join(format!("polder-server-{}-{number}", std::process::id()));
+    std::fs::create_dir_all(&folder)?;
+    Ok(folder)
 }
 
 /// The ports that are handed out: below those that the kernel gives to clients, so that no client's own end takes one first.
@@ -187,10 +202,10 @@ pub fn on_path(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|program| program.is_file())
 }
 
-/// The folder that cargo builds into, found from where this program lies.
+/// The folder that cargo builds into, found from where this program lies; absolute, since servers run in folders of their own.
 pub fn target_folder() -> PathBuf {
     if let Some(folder) = std::env::var_os("CARGO_TARGET_DIR") {
-        return folder.into();
+        return std::path::absolute(&folder).unwrap_or_else(|_| folder.into());
     }
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../target")
 }
@@ -216,7 +231,18 @@ pub fn valkey() -> Option<PathBuf> {
 mod tests {
     use super::*;
 
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::AtomicBool;
+
+    #[test]
+    fn a_server_runs_in_a_folder_of_its_own_that_goes_with_it() {
+        let Some(program) = on_path("redis-server") else { return };
+        let server = Server::start_redis(&program).expect("a server");
+        let folder = std::fs::read_link(format!("/proc/{}/cwd", server.pid())).expect("where it runs");
+        assert!(folder.starts_with(std::env::temp_dir().canonicalize().expect("a folder")), "it runs in {folder:?}");
+        std::fs::write(folder.join("appendonly"), b"1").expect("a file");
+        drop(server);
+        assert!(!folder.exists(), "{folder:?} is left behind");
+    }
 
     #[test]
     fn nobody_listens_on_a_free_port_though_programs_are_started_beside() {
