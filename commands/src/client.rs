@@ -452,8 +452,8 @@ fn pause(call: &mut SessionCall<'_>) -> Outcome {
     };
     let timeout_ms = number::integer(call.args[2]).ok_or("ERR timeout is not an integer or out of range")?;
     let timeout_ms = u64::try_from(timeout_ms).map_err(|_| "ERR timeout is negative")?;
-    let now_ms = if call.session.turn_ms == 0 { polder_base::time::now_ms() } else { call.session.turn_ms };
-    let until_ms = now_ms.checked_add(timeout_ms).filter(|until| i64::try_from(*until).is_ok());
+    // Rounded up, and not the turn's, which may have begun a while ago: no pause is shorter than was asked for.
+    let until_ms = polder_base::time::now_us().div_ceil(1000).checked_add(timeout_ms).filter(|until| i64::try_from(*until).is_ok());
     ask::pause(call.table, until_ms.ok_or("ERR timeout is out of range")?, writers_only);
     call.reply.ok();
     Ok(())

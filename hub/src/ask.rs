@@ -123,8 +123,10 @@ pub fn ask(table: &Table, (client, nth): (u64, usize), words: &[&[u8]], own: &[T
     let (now, words) = (now_ms(), letter::pack(words));
     let known = ears::with(table, |ears| {
         let Ears { questions, unheard, .. } = ears;
-        // What a call has asked that was never run again, or another one, is nothing to this one.
-        if questions.get(&(client, nth)).is_some_and(|question| now > question.seen_ms + PATIENCE_MS || question.words != words) {
+        // What a call has asked that was never run again, or another one, is nothing to this one. One that all have answered is not asked again
+        // because a turn was long: its call would never end where all turns are.
+        let patience_ms = |question: &Question| if question.silent.is_empty() { 10 * PATIENCE_MS } else { PATIENCE_MS };
+        if questions.get(&(client, nth)).is_some_and(|question| now > question.seen_ms + patience_ms(question) || question.words != words) {
             questions.remove(&(client, nth));
         }
         let question = questions.get_mut(&(client, nth))?;

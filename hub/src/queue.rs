@@ -40,6 +40,7 @@
 
 use hashbrown::HashMap;
 use polder_base::Fault;
+use polder_base::time::now_ms;
 use polder_shm::layout::{header, interest};
 use polder_table::change::take_interest;
 use polder_table::{Db, Mode, Stop, Table, Txn};
@@ -83,6 +84,7 @@ struct Debt {
 }
 
 /// Who was marked, or is to be served next, and could not be told, since somebody who is stopped holds his inbox: it may have been himself.
+#[derive(PartialEq, Eq)]
 struct Untold {
     kind: Kind,
     db: Db,
@@ -101,6 +103,8 @@ pub struct Waiters {
     places: HashMap<u64, Place>,
     debts: Vec<Debt>,
     untold: VecDeque<Untold>,
+    /// When it was last tried to tell those.
+    told_ms: u64,
     /// See [`look_again`]: up to which ticket it has come, and who was to be served first where it found something, by the key of the records.
     looked_at: u64,
     suspects: HashMap<Vec<u8>, Record>,
@@ -159,12 +163,12 @@ impl Waiters {
 
     /// Whether others wait for what could not be put right yet.
     pub(crate) fn owe(&self) -> bool {
-        !self.debts.is_empty()
+        !self.debts.is_empty() || !self.untold.is_empty()
     }
 
     /// Whether nobody waits.
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty() && self.debts.is_empty()
+        self.places.is_empty() && !self.owe()
     }
 }
 
@@ -352,11 +356,21 @@ fn pass_over(table: &Table, kind: Kind, db: Db, key: &[u8], late: Record) -> Res
         })
     };
     let told = with_fewer_letters(&mut mark)?;
-    // First he for whom something lies there.
-    let next = next.filter(|_| told == Told::Nobody);
-    let untold = next.into_iter().chain(marked.into_iter().filter(|_| told != Told::All));
-    let untold = untold.map(|record| Untold { kind, db, key: key.to_vec(), record });
-    ears::with(table, |ears| ears.waiters.untold.extend(untold));
+    let owed = |record| Untold { kind, db, key: key.to_vec(), record };
+    let (next, marked) = (next.filter(|_| told == Told::Nobody).map(owed), marked.into_iter().filter(|_| told != Told::All).map(owed));
+    ears::with(table, |ears| {
+        let untold = &mut ears.waiters.untold;
+        for one in marked {
+            if !untold.contains(&one) {
+                untold.push_back(one);
+            }
+        }
+        // He for whom something lies there comes first.
+        if let Some(next) = next {
+            untold.retain(|one| *one != next);
+            untold.push_front(next);
+        }
+    });
     Ok(())
 }
 
@@ -373,7 +387,11 @@ fn with_fewer_letters(mark: &mut dyn FnMut(Told) -> Result<(), Stop>) -> Result<
 
 /// Tells some of those who could not be told, each in a transaction of his own.
 fn tell_late(table: &Table) {
-    let untold = ears::with(table, |ears| std::mem::take(&mut ears.waiters.untold)).unwrap_or_default();
+    let untold = ears::with(table, |ears| {
+        ears.waiters.told_ms = now_ms();
+        std::mem::take(&mut ears.waiters.untold)
+    });
+    let untold = untold.unwrap_or_default();
     let left = tell_some(untold, |Untold { kind, db, key, record }| {
         let told = run(table, &mut |txn| {
             post_wake(txn, record, *kind, *db, key);
@@ -432,6 +450,12 @@ pub(crate) fn settle_debts(table: &Table) {
         debts.drain(..debts.len().min(SOME)).collect()
     });
     settle(table, debts.unwrap_or_default());
+    // Not at each turn: each try takes a while where somebody is still stopped. The clock may have been set back.
+    const BETWEEN_MS: u64 = 20;
+    let is_time = |waiters: &Waiters| !waiters.untold.is_empty() && now_ms().abs_diff(waiters.told_ms) >= BETWEEN_MS;
+    if ears::with(table, |ears| is_time(&ears.waiters)).unwrap_or(false) {
+        tell_late(table);
+    }
 }
 
 fn settle(table: &Table, owed: Vec<Debt>) {

@@ -1,5 +1,6 @@
 //! Threads that wait and listen, each with a seat of its own: who is woken, and what becomes of what goes wrong.
 
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -12,7 +13,7 @@ use polder_hub::queue::{self, Place};
 use polder_hub::subject::{self, Subject};
 use polder_hub::{Delivery, Hearer, SINK, ask, attend, ears, hear, record, track};
 use polder_shm::layout::{interest, seat};
-use polder_shm::{Locked, Segment, SegmentName, SegmentOptions};
+use polder_shm::{Locked, Seat, Segment, SegmentName, SegmentOptions};
 use polder_table::{Change, ChangeSink, Mode, New, Replaces, SYSTEM, Stop, Table, Txn};
 use polder_values::{Kind, Value};
 
@@ -283,9 +284,8 @@ fn who_cannot_be_told_is_passed_over_all_the_same_and_told_later() {
     end(&memory, &[(&one, 1), (&other, 2)]);
 }
 
-#[test]
-fn nobody_waits_for_the_inbox_of_the_next_one_either_and_he_is_told_later() {
-    let memory = Memory::new();
+/// Three threads wait; the first is passed over by the last, who can tell neither him nor the next one, as long as the seat stands still that is answered.
+fn passed_over_untold(memory: &Memory) -> ([Thread; 3], Rc<Seat>) {
     let ((one, other), last) = (memory.two_who_wait(), memory.thread());
     last.wait(3);
     write_list(&memory.table, 0);
@@ -297,13 +297,38 @@ fn nobody_waits_for_the_inbox_of_the_next_one_either_and_he_is_told_later() {
         assert!(matches!(seat.lock(memory.table.segment().inbox_lock(index), None), Ok(Locked::Ours(_))));
     }
     last.tick();
-    assert_eq!(numbers(&memory), [2, 3, 1 | LATE], "he is marked all the same");
+    assert_eq!(numbers(memory), [2, 3, 1 | LATE], "he is marked all the same");
+    ([one, other, last], seat)
+}
+
+#[test]
+fn nobody_waits_for_the_inbox_of_the_next_one_either_and_he_is_told_later() {
+    let memory = Memory::new();
+    let ([one, other, last], seat) = passed_over_untold(&memory);
     seat.rollback();
     assert!(other.retried().is_empty());
     last.tick();
     assert_eq!(other.retried(), [2], "something lies there for him");
     assert_eq!(one.retried(), [1]);
     end(&memory, &[(&one, 1), (&other, 2), (&last, 3)]);
+}
+
+#[test]
+fn who_waits_no_longer_still_owes_the_letters_that_could_not_be_sent() {
+    let memory = Memory::new();
+    let ([one, other, last], seat) = passed_over_untold(&memory);
+    last.run(|table, _| queue::leave(table, 3));
+    let owes = || last.run(|table, _| ears::owes(table));
+    assert!(owes(), "it is tried again soon, without a tick");
+    seat.rollback();
+    let begun = Instant::now();
+    while owes() {
+        assert!(begun.elapsed() < Duration::from_secs(10), "nobody is told");
+        last.run(|table, _| ears::settle(table));
+    }
+    assert!(other.retried().contains(&2));
+    assert_eq!(one.retried(), [1]);
+    end(&memory, &[(&one, 1), (&other, 2)]);
 }
 
 #[test]

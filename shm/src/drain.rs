@@ -9,7 +9,7 @@
 //!
 //! A mark is a hint. It is set and taken off under the slab's lock, by the journal of slabs; who needs a node and finds none elsewhere takes it
 //! here, and the mark off with it; older builds know no marks and overwrite them. So marks of somebody who has died keep no memory
-//! from anybody; whoever sees that nobody has been at it for [`MARKS_MS`] takes them off, or empties them himself. Else one process does at a time.
+//! from anybody; whoever sees that nobody has been at it for [`MARKS_MS`] takes them off.
 
 use polder_base::Ref;
 
@@ -32,13 +32,8 @@ fn level_of(class: usize, free: u64) -> usize {
     (free as usize * (LEVELS - 1) / per_slab(class)).min(LEVELS - 1)
 }
 
-/// After this time who has marked slabs is not at it any more: who is says so every few milliseconds. As long others wait for memory.
-const MARKS_MS: u64 = 500;
-
-fn are_old(kept_ms: u64, now_ms: u64) -> bool {
-    // Also where the clock was set back.
-    kept_ms != 0 && now_ms.abs_diff(kept_ms) > MARKS_MS
-}
+/// After this time who has marked slabs is not at it any more.
+const MARKS_MS: u64 = 10_000;
 
 /// So few of the 64 groups of slabs that have free ones are few.
 const FREE_GROUPS: u32 = 4;
@@ -66,22 +61,15 @@ impl Segment {
         self.load(header::MARKS) != 0
     }
 
-    /// Says that the caller empties the marked slabs, or is about to mark some, and answers what he says `kept` with the next time; at first that is 0.
-    /// `None`: somebody else does, or has in between.
-    pub fn keep_marks(&self, kept: u64) -> Option<u64> {
-        let (seen, now_ms) = (self.observe(header::MARKS), polder_base::time::now_ms());
-        let is_ours = if kept == 0 { seen == 0 || are_old(seen, now_ms) } else { seen == kept };
-        (is_ours && self.exchange(header::MARKS, seen, now_ms).is_ok()).then_some(now_ms)
-    }
-
-    /// Whether somebody empties the marked slabs.
-    pub fn are_marks_kept(&self) -> bool {
-        self.has_marks() && !self.has_old_marks()
+    /// Says that somebody is emptying the marked slabs.
+    pub fn keep_marks(&self) {
+        self.publish(header::MARKS, polder_base::time::now_ms());
     }
 
     /// Whether slabs are marked and nobody empties them any more.
     pub fn has_old_marks(&self) -> bool {
-        are_old(self.observe(header::MARKS), polder_base::time::now_ms())
+        let kept_ms = self.observe(header::MARKS);
+        kept_ms != 0 && polder_base::time::now_ms().abs_diff(kept_ms) > MARKS_MS
     }
 
     /// Whether nearly all memory is handed out to sizes already, as far as the hints tell.
@@ -92,8 +80,8 @@ impl Segment {
 
 impl Seat {
     /// Marks slabs to be emptied: of each size the emptiest, so many that what they hold finds room in the others, and [`MARKED_MAX`] in all. Answers
-    /// how many are marked, how many could be, and what [`Segment::keep_marks`] does; none are where these are fewer than `least`, or somebody else is at it.
-    pub fn mark_slabs(&self, least: u64) -> (u64, u64, u64) {
+    /// how many are marked and how many could be; none are where these are fewer than `least`.
+    pub fn mark_slabs(&self, least: u64) -> (u64, u64) {
         let segment = self.segment();
         let mut emptiness = [[0u64; LEVELS]; CLASSES];
         let mut free = [0u64; CLASSES];
@@ -104,9 +92,11 @@ impl Seat {
         // Not to the last node, or who takes some meanwhile would have to take them here.
         let mut left: [u64; CLASSES] = std::array::from_fn(|class| free[class] / per_slab(class) as u64 * 7 / 8);
         let spare = left.iter().sum::<u64>();
-        let kept = if spare < least.max(1) { None } else { segment.keep_marks(0) };
-        let Some(kept) = kept else { return (0, spare, 0) };
+        if spare < least.max(1) {
+            return (0, spare);
+        }
         let total = spare.min(MARKED_MAX);
+        segment.keep_marks();
         // The level of which some are marked, and all above it.
         let bounds: [usize; CLASSES] = std::array::from_fn(|class| {
             let mut above = 0;
@@ -133,7 +123,7 @@ impl Seat {
             self.set_mark(slab, MARK);
         });
         self.return_marked();
-        (marked, spare, kept)
+        (marked, spare)
     }
 
     /// Visits the slabs that have free nodes: their number, size and how many.
@@ -147,7 +137,7 @@ impl Seat {
         }
     }
 
-    /// Takes all marks off, as who keeps them; answers from how many slabs, which have not become empty.
+    /// Takes all marks off; answers from how many slabs, which have not become empty.
     pub fn unmark_slabs(&self) -> u64 {
         let segment = self.segment();
         let (mut count, mut all) = (0, true);
@@ -162,7 +152,11 @@ impl Seat {
             }
         }
         // Where somebody holds one it is tried again when the marks are old.
-        segment.publish(header::MARKS, if all { 0 } else { polder_base::time::now_ms() });
+        if all {
+            segment.publish(header::MARKS, 0)
+        } else {
+            segment.keep_marks()
+        }
         count
     }
 

@@ -96,8 +96,6 @@ pub(crate) struct Pass {
     marked: u64,
     spare: u64,
     begun: Option<Instant>,
-    /// See `Segment::keep_marks`.
-    kept: u64,
     /// Keys in succession for which there was no room.
     cramped: u32,
     looks_from: Option<Instant>,
@@ -123,9 +121,8 @@ impl Pass {
         (slabs / share).max(if is_vain { 2 * self.spare } else { 0 })
     }
 
-    fn begin(&mut self, (marked, spare, kept): (u64, u64, u64)) {
-        (self.marked, self.spare, self.kept) = (marked, spare, kept);
-        (self.begun, self.cramped) = (Some(Instant::now()), 0);
+    fn begin(&mut self, marked: u64, spare: u64) {
+        (self.marked, self.spare, self.begun, self.cramped) = (marked, spare, Some(Instant::now()), 0);
         self.at = Some(Stretch::default());
     }
 
@@ -152,9 +149,7 @@ impl Table {
         }
         let Ok(txn) = self.begin(Mode::Write) else { return false };
         if is_left_over {
-            if segment.keep_marks(0).is_some() {
-                txn.seat().unmark_slabs();
-            }
+            txn.seat().unmark_slabs();
             return false;
         }
         self.compact(&txn, SHARE_AHEAD, end);
@@ -180,24 +175,19 @@ impl Table {
             return;
         }
         if !pass.is_on() {
-            if segment.are_marks_kept() {
-                // What another process brings is there for all.
-                return self.relief.hope_a_while();
-            }
             if !pass.may_begin(share) {
                 return;
             }
             let begun = Instant::now();
-            let marks = txn.seat().mark_slabs(pass.least(segment.slabs_ready(), share));
+            let (marked, spare) = txn.seat().mark_slabs(pass.least(segment.slabs_ready(), share));
             pass.looks_from = Some(Instant::now() + begun.elapsed() * REST_FACTOR);
-            if marks.0 == 0 {
+            if marked == 0 {
                 return;
             }
-            pass.begin(marks);
+            pass.begin(marked, spare);
             self.is_compacting.store(true, Ordering::Relaxed);
         }
-        let Some(kept) = segment.keep_marks(pass.kept) else { return self.end(&mut pass, txn.seat()) };
-        pass.kept = kept;
+        segment.keep_marks();
         self.relief.hope_a_while();
         while let Some(stretch) = pass.at.take() {
             pass.at = txn.as_chore(PATIENCE, || txn.empty_stretch(stretch, &mut pass.cramped, end));
@@ -230,9 +220,7 @@ impl Table {
     }
 
     fn end(&self, pass: &mut Pass, seat: &Seat) {
-        // Who was away for long is not who keeps the marks any more.
-        let is_ours = self.segment().keep_marks(pass.kept).is_some();
-        pass.end(if is_ours { seat.unmark_slabs() } else { 0 });
+        pass.end(seat.unmark_slabs());
         self.is_compacting.store(false, Ordering::Relaxed);
     }
 }

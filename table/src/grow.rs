@@ -211,6 +211,8 @@ impl Txn<'_> {
                 }
             }
         }
+        // Its entries say that they are larger than its buckets (S5).
+        self.trouble(Fault::Damaged { what: "an extent" });
     }
 
     /// Gives back the pieces that the extent around a position does not need any more, if nobody is in the way: an entry that lies

@@ -413,8 +413,8 @@ pub(crate) fn write_all(seat: &Seat, db: Db, pairs: &[[&[u8]; 2]]) -> Option<()>
         }
         hashes.push(hash);
     }
-    let (mut all, mut homes) = (SmallVec::<[Seen; SEVERAL_MAX]>::new(), SmallVec::<[Home; SEVERAL_MAX]>::new());
-    for ([key, value], hash) in pairs.iter().zip(hashes) {
+    let (mut all, mut homes) = (SmallVec::<[(Seen, usize); SEVERAL_MAX]>::new(), SmallVec::<[Home; SEVERAL_MAX]>::new());
+    for (number, ([key, value], hash)) in pairs.iter().zip(hashes).enumerate() {
         let seen = match Seen::find::<true>(lens, db, hash, key) {
             Ok(seen) => seen,
             Err(Missed::NotHere) => {
@@ -424,29 +424,34 @@ pub(crate) fn write_all(seat: &Seat, db: Db, pairs: &[[&[u8]; 2]]) -> Option<()>
             }
             Err(Missed::Unclear) => return None,
         };
-        // One root for all: see `Table::quick_set_all`. A key that comes twice changes its length with the first value.
-        if seen.root != root || !seen.takes(key, value) || all.iter().any(|other| other.at == seen.at) {
+        // One root for all: see `Table::quick_set_all`.
+        if seen.root != root || !seen.takes(key, value) {
             return None;
         }
-        all.push(seen);
+        // Of a key that comes twice the last value counts; each was compared with what is there now.
+        match all.iter_mut().find(|(other, _)| other.at == seen.at) {
+            Some((_, last)) => *last = number,
+            None => all.push((seen, number)),
+        }
     }
     if !may_lock(seat) {
         return None;
     }
     // The lines that are locked, by the journal's item of the same number, and which of them is each key's.
     let (mut lines, mut locks) = (Lines::new(), SmallVec::<[u64; SEVERAL_MAX]>::new());
-    for seen in &all {
+    for (seen, _) in &all {
         locks.push(lock_among(seat, &mut lines, (seen.line, seen.word))?);
     }
     for home in &homes {
         lock_among(seat, &mut lines, (home.line, home.word))?;
     }
     // Who watches: under the locks, see `Table::interest`.
-    if is_watched(segment) || !all.iter().all(|seen| seen.is_current(lens, db)) {
+    if is_watched(segment) || !all.iter().all(|(seen, _)| seen.is_current(lens, db)) {
         return None;
     }
     let (mut notes, clock) = (seat.brief(), now());
-    for ((seen, lock), [key, value]) in all.iter().zip(locks).zip(pairs) {
+    for ((seen, number), lock) in all.iter().zip(locks) {
+        let [key, value] = pairs[*number];
         note_value(&mut notes, seat, (seen, lock), entry::first_word(seat.next_version(), clock), key, value);
     }
     notes.commit();

@@ -404,6 +404,23 @@ fn several_keys_are_written_by_the_short_way_wherever_they_lie() {
 }
 
 #[test]
+fn of_a_key_that_comes_several_times_the_last_value_counts_by_the_short_way_too() {
+    let (place, mut draw) = (Place::new(), Draw(88_172_645_463_325_252));
+    let keys: Vec<Vec<u8>> = (0..3u64).map(|number| format!("key:{number}").into_bytes()).collect();
+    keys.iter().for_each(|key| place.set(0, key, &[1; 8], None));
+    for _ in 0..2_000 {
+        // Lengths that take two units all.
+        let pairs: Vec<(&[u8], Vec<u8>)> =
+            (0..10).map(|_| (&keys[draw.below(3) as usize][..], vec![draw.below(256) as u8; 4 + draw.below(12) as usize])).collect();
+        let sight = place.table.sight(0, pairs[0].0).expect("the database has keys");
+        let words: Vec<&[u8]> = pairs.iter().flat_map(|(key, value)| [*key, &value[..]]).collect();
+        assert!(place.table.quick_set_all(&sight, &words, polder_base::time::now_ms()), "nothing is in the way");
+        let last: std::collections::BTreeMap<_, _> = pairs.iter().map(|(key, value)| (*key, value)).collect();
+        last.into_iter().for_each(|(key, value)| assert_eq!(place.get(0, key).as_ref(), Some(value)));
+    }
+}
+
+#[test]
 fn strings_of_any_length_are_set_by_the_short_way() {
     let (place, mut draw) = (Place::new(), Draw(88_172_645_463_325_252));
     place.set(0, b"other", b"1", None);

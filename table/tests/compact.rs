@@ -10,7 +10,7 @@ use common::{Draw, Place};
 use polder_base::Fault;
 use polder_shm::layout::{header, seat as at};
 use polder_shm::ref_to;
-use polder_table::{Counter, Found, Mode, New, Replaces, Stop, Table};
+use polder_table::{Counter, Found, Mode, New, Replaces, Stop};
 use polder_values::{Kind, Value, hash, string};
 
 const SECOND_MS: u64 = 1_000;
@@ -294,21 +294,6 @@ fn what_lies_in_an_extent_that_is_replaced_meanwhile_moves_too() {
     assert!(goal > already + 400, "{already} of {goal} had been moved already");
     step_until(place, || !is_on(place));
     assert!(moved(place) >= goal, "{} of {goal} have moved", moved(place));
-}
-
-#[test]
-fn a_process_leaves_the_marks_of_another_one_where_they_are() {
-    let place = &Place::with_ceiling(24 << 20);
-    let left = sparse(place);
-    step_until(place, || is_on(place));
-    let before = leaving(place, &left).len();
-    assert!(before > 500, "{before}");
-    // As another process has one of its own.
-    let other = Table::over(place.table.segment().clone());
-    other.chores(1_000_000);
-    assert_eq!(leaving(place, &left).len(), before);
-    step_until(place, || !is_on(place));
-    assert!(moved(place) >= before as u64, "{} of {before} have moved", moved(place));
 }
 
 #[test]
