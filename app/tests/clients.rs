@@ -198,3 +198,47 @@ fn a_client_of_another_process_is_told_of_changed_keys_and_its_end_is_noticed() 
     }
     segment.verify();
 }
+
+#[test]
+fn an_idle_client_holds_no_buffer_and_half_a_request_does() {
+    let segment = Segment::new();
+    let server = segment.serve(&[]);
+    let (mut asker, mut idle) = (connect(&server), connect(&server));
+    ask(&mut idle, "CLIENT SETNAME quiet");
+    ask(&mut idle, "SET key value");
+    let figure = |asker: &mut Connection, name: &str| -> u64 {
+        let shown = ask(asker, "CLIENT LIST");
+        let line = shown.split("id=").find(|line| line.contains("name=quiet")).expect("a line").to_owned();
+        let field = line.split(' ').find_map(|field| field.strip_prefix(name)).expect("a field");
+        field.parse().expect("a number")
+    };
+    assert_eq!(["qbuf=", "qbuf-free=", "rbs=", "obl="].map(|name| figure(&mut asker, name)), [0; 4]);
+    let alone = figure(&mut asker, "tot-mem=");
+    idle.send_framed(b"*2\r\n$3\r\nGET\r\n$3\r\nk").expect("sent");
+    until("half a request is shown", || figure(&mut asker, "qbuf=") == 18);
+    assert!(figure(&mut asker, "qbuf-free=") > 0 && figure(&mut asker, "tot-mem=") >= alone + (16 << 10));
+    idle.send_framed(b"ey\r\n").expect("sent");
+    assert_eq!(hear(&mut idle), "\"value\"");
+    until("it is idle again", || figure(&mut asker, "tot-mem=") == alone);
+}
+
+#[test]
+fn a_server_whose_chores_rest_sleeps() {
+    let segment = Segment::new();
+    let server = segment.serve(&["--enable-debug-command", "yes"]);
+    let mut client = connect(&server);
+    let cpu_ms = || -> u64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.pid())).expect("its state");
+        let (_, fields) = stat.rsplit_once(") ").expect("a state");
+        // Fields 14 and 15 of proc(5), in hundredths of a second.
+        fields.split(' ').skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("ticks") * 10).sum()
+    };
+    assert_eq!(ask(&mut client, "DEBUG PAUSE-CRON 1"), "OK");
+    let before = cpu_ms();
+    std::thread::sleep(Duration::from_millis(1000));
+    let used = cpu_ms() - before;
+    assert!(used < 300, "{used} ms of CPU in a second of rest");
+    assert_eq!(ask(&mut client, "DEBUG PAUSE-CRON 0"), "OK");
+    assert_eq!(ask(&mut client, "SET key value PX 1"), "OK");
+    until("chores are done again", || ask(&mut client, "INFO keyspace").lines().all(|line| !line.contains("db0")));
+}

@@ -194,18 +194,22 @@ impl Connection {
         self.session.waiting.is_some()
     }
 
-    /// Renews what others see, with so many bytes of replies that wait.
+    /// Renews what others see, with so many bytes of replies that wait. Buffers that hold nothing are about to be given back.
     pub fn beat(&self, reply_bytes: usize) {
-        self.show(self.input.len().saturating_sub(self.taken), self.input.capacity() - self.input.len(), reply_bytes);
+        let query_bytes = self.input.len().saturating_sub(self.taken);
+        let query_room = if query_bytes == 0 { 0 } else { self.input.capacity() - self.input.len() };
+        let reply_room = if reply_bytes == 0 { 0 } else { self.output.capacity() };
+        self.show((query_bytes, query_room), (reply_bytes, reply_room));
     }
 
     /// Renews what the client sees of itself by a call in the middle of a turn: the input is with the turn, and `query_bytes` of it
     /// are being executed.
     pub fn show_call(&self, query_bytes: usize) {
-        self.show(query_bytes, self.record.pulse().query_room, self.output.waiting());
+        self.show((query_bytes, READ_BYTES.saturating_sub(query_bytes)), (self.output.waiting(), self.output.capacity()));
     }
 
-    fn show(&self, query_bytes: usize, query_room: usize, reply_bytes: usize) {
+    /// Of each buffer: the bytes in it, and its room.
+    fn show(&self, (query_bytes, query_room): (usize, usize), (reply_bytes, reply_room): (usize, usize)) {
         self.record.beat(Pulse {
             active_ms: self.session.active_ms,
             db: self.session.db,
@@ -213,7 +217,7 @@ impl Connection {
             query_bytes,
             query_room,
             reply_bytes,
-            reply_room: self.output.capacity(),
+            reply_room,
             waiting: self.parked,
             blocked: self.blocked,
         });

@@ -300,7 +300,7 @@ impl Loop {
         }
         let now_ms = self.ended_us / 1000;
         let mut due_ms = now_ms + SWEEP_MS;
-        if self.number == 0 {
+        if self.number == 0 && !inside::chores_rest() {
             due_ms = due_ms.min(self.process.chores_due_ms());
         }
         if self.accept_due_ms != 0 {
