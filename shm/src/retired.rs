@@ -303,6 +303,11 @@ impl Seat {
         more
     }
 
+    /// What this seat has retired and not freed yet, in bytes.
+    pub fn retired_bytes(&self) -> u64 {
+        self.get(at::RETIRED_BYTES)
+    }
+
     /// How many retired nodes this seat has freed.
     pub fn freed(&self) -> u64 {
         self.freed.get()

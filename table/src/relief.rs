@@ -2,8 +2,8 @@
 //!
 //! FLUSHALL leaves its keys to the sweep, and what goes out of use is free when no pin can see it any more. So memory may seem full for a
 //! moment. Who meets that moment sweeps a step and frees what its own seat has retired; it tries again as long as it frees something, and for
-//! [`HOPE_MS`] after the last step of a sweep, whoever made it. Where there is memory enough, but for nodes of other sizes, it moves these
-//! together (`compact.rs`). Then memory is full.
+//! [`HOPE_MS`] after the last step of a sweep, whoever made it, or while readers hold what it has retired itself. Where there is memory
+//! enough, but for nodes of other sizes, it moves these together (`compact.rs`). Then memory is full.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,38 +36,67 @@ fn ticks_ms() -> u64 {
     2 * HOPE_MS_MAX + BEGUN.elapsed().as_millis() as u64
 }
 
+/// Since when there is hope for a reason, and until when there is any.
+#[derive(Default)]
+struct Hope {
+    since_ms: AtomicU64,
+    until_ms: AtomicU64,
+}
+
+impl Hope {
+    /// For [`HOPE_MS`] from now on.
+    fn renew(&self) {
+        self.until_ms.store(ticks_ms() + HOPE_MS, Ordering::Relaxed);
+    }
+
+    /// The same, but not for longer than [`HOPE_MS_MAX`] unless it is fulfilled meanwhile.
+    fn renew_a_while(&self) {
+        let (now_ms, since_ms) = (ticks_ms(), self.since_ms.load(Ordering::Relaxed));
+        if now_ms >= since_ms + 2 * HOPE_MS_MAX {
+            self.since_ms.store(now_ms, Ordering::Relaxed);
+            self.renew();
+        } else if now_ms < since_ms + HOPE_MS_MAX {
+            self.renew();
+        }
+    }
+
+    /// What was hoped for has come.
+    fn fulfil(&self) {
+        self.since_ms.store(0, Ordering::Relaxed);
+        self.until_ms.store(0, Ordering::Relaxed);
+    }
+
+    fn is_any(&self) -> bool {
+        let until_ms = self.until_ms.load(Ordering::Relaxed);
+        until_ms != 0 && ticks_ms() < until_ms
+    }
+}
+
 /// What this process has seen of it.
 #[derive(Default)]
 pub(crate) struct Relief {
     /// The flushed databases, and the bytes that wait for readers, at the last look.
     litter: AtomicU64,
     retired: AtomicU64,
-    /// Since when there is hope because of others, and until when there is any.
-    since_ms: AtomicU64,
-    until_ms: AtomicU64,
+    /// Because of others, and because of what one has retired oneself, which readers do not hold for long unless they are stopped.
+    others: Hope,
+    own: Hope,
 }
 
 impl Relief {
     /// Says that a step of a sweep has been made.
     pub fn hope(&self) {
-        self.until_ms.store(ticks_ms() + HOPE_MS, Ordering::Relaxed);
+        self.others.renew();
     }
 
     /// Says that others have freed something.
     pub fn hope_a_while(&self) {
-        let (now_ms, since_ms) = (ticks_ms(), self.since_ms.load(Ordering::Relaxed));
-        if now_ms >= since_ms + 2 * HOPE_MS_MAX {
-            self.since_ms.store(now_ms, Ordering::Relaxed);
-            self.hope();
-        } else if now_ms < since_ms + HOPE_MS_MAX {
-            self.hope();
-        }
+        self.others.renew_a_while();
     }
 
-    /// Whether what steps have freed may still be on its way.
+    /// Whether what steps have freed, or one has retired, may still be on its way.
     pub fn is_hopeful(&self) -> bool {
-        let until_ms = self.until_ms.load(Ordering::Relaxed);
-        until_ms != 0 && ticks_ms() < until_ms
+        self.others.is_any() || self.own.is_any()
     }
 }
 
@@ -122,9 +151,13 @@ impl Txn<'_> {
         }
         self.seat.pin();
         if self.seat.freed() != freed {
+            self.table.relief.own.fulfil();
             // Nodes at hand may be all that keeps slabs from another size.
             self.seat.return_caches();
             return Ok(());
+        }
+        if self.seat.retired_bytes() > 0 {
+            self.table.relief.own.renew_a_while();
         }
         // What one size has may do for another.
         self.table.compact(self, compact::SHARE, Instant::now() + REST);

@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
@@ -218,6 +219,38 @@ fn a_full_memory_stays_full_and_says_so_soon() {
         }
     });
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn who_has_retired_enough_waits_for_a_reader_that_holds_it_but_not_for_ever() {
+    let place = &Place::with_ceiling(8 << 20);
+    let count = fill(place, "full", 1_000);
+    assert!((count - 4..count).all(|number| place.remove(0, format!("full:{number}").as_bytes())));
+    let overwrite = |number: usize| {
+        let key = format!("full:{number}");
+        try_to_set(place, key.as_bytes(), &content(&key, 1_000), None)
+    };
+    let begins = &Barrier::new(2);
+    let read_for = |time: Duration| {
+        let txn = place.table.begin(Mode::Read).expect("a reader");
+        assert!(txn.find(0, b"full:0").expect("no trouble").is_some());
+        begins.wait();
+        std::thread::sleep(time);
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| read_for(Duration::from_millis(200)));
+        begins.wait();
+        (0..200).for_each(|number| overwrite(number).expect("room, as soon as the reader has ended"));
+    });
+    // Far longer than anybody reads.
+    std::thread::scope(|scope| {
+        scope.spawn(|| read_for(Duration::from_secs(6)));
+        begins.wait();
+        let begun = Instant::now();
+        let refused = (0..200).find(|number| overwrite(*number).is_err());
+        assert!(refused.is_some() && begun.elapsed() < Duration::from_secs(4), "{refused:?} after {:?}", begun.elapsed());
+    });
+    (0..200).for_each(|number| overwrite(number).expect("room again"));
 }
 
 #[test]
