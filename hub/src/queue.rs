@@ -329,25 +329,47 @@ enum Told {
 }
 
 /// Marks a record as late, as long as it is what it was, with those of threads that are stopped beside its own, tells them so, and wakes whose turn it is
-/// then. Where one of them cannot be told, because somebody holds his inbox, they are told later ([`tell_late`]), and nobody waits for that; he whose turn it
-/// is is told at once if that is possible.
+/// then.
 fn pass_over(table: &Table, kind: Kind, db: Db, key: &[u8], late: Record) -> Result<(), Stop> {
+    let stopped = stopped_beside(table, &waiters_key(kind, db, key), &late)?;
+    let mut mark = |records: &mut Records| {
+        if !records.contains(&late) {
+            return Changed { marked: Records::new(), is_done: false };
+        }
+        let is_meant = |record: &&mut Record| **record == late || stopped.contains(*record);
+        let mark = |record: &mut Record| {
+            record.number |= LATE;
+            *record
+        };
+        Changed { marked: records.iter_mut().filter(is_meant).map(mark).collect(), is_done: true }
+    };
+    change_and_tell(table, (kind, db, key), &mut mark)
+}
+
+/// Takes the records of the dead away, and wakes whose turn it is then: a dead one may have been woken. Those who are marked are told once more: the dead
+/// one may have owed them that.
+pub(crate) fn bury(table: &Table, kind: Kind, db: Db, key: &[u8]) -> Result<(), Stop> {
+    let marked = |records: &mut Records| records.iter().filter(|record| record.number & LATE != 0).copied().collect();
+    change_and_tell(table, (kind, db, key), &mut |records| Changed { marked: marked(records), is_done: false })
+}
+
+/// What has been done with records: who is to be told that he is marked, and whether something has changed.
+struct Changed {
+    marked: Records,
+    is_done: bool,
+}
+
+/// Changes the records of those who wait for a key, tells those who are marked, and wakes whose turn it is then. Where one of them cannot be told, because
+/// somebody holds his inbox, they are told later ([`tell_late`]), and nobody waits for that; he whose turn it is is told at once if that is possible.
+fn change_and_tell(table: &Table, (kind, db, key): (Kind, Db, &[u8]), change: &mut dyn FnMut(&mut Records) -> Changed) -> Result<(), Stop> {
     let records_key = waiters_key(kind, db, key);
-    let stopped = stopped_beside(table, &records_key, &late)?;
     let (mut marked, mut next) = (Records::new(), None);
     let mut mark = |told: Told| {
         run(table, &mut |txn| {
-            (marked, next) = (Records::new(), None);
             record::edit(txn, &records_key, |records| {
-                if !records.contains(&late) {
-                    return false;
-                }
-                for record in records.iter_mut().filter(|record| **record == late || stopped.contains(record)) {
-                    record.number |= LATE;
-                    marked.push(*record);
-                }
-                next = first_of(records);
-                true
+                let changed = change(records);
+                (marked, next) = (changed.marked, first_of(records));
+                changed.is_done
             })?;
             next = to_wake(txn, next, kind, db, key)?;
             marked.iter().filter(|_| told == Told::All).for_each(|record| post_wake(txn, record, kind, db, key));
@@ -504,19 +526,20 @@ fn advance(table: &Table, Debt { kind, db, key, came }: &Debt) -> Result<(), Sto
 }
 
 /// The record of who is to be served first.
-pub(crate) fn first_of(records: &[Record]) -> Option<Record> {
+fn first_of(records: &[Record]) -> Option<Record> {
     records.iter().min_by_key(|record| record.number).copied()
 }
 
 /// Wakes whose turn it is at a key, if there is something for him.
-pub(crate) fn wake_next(txn: &Txn<'_>, next: Option<Record>, kind: Kind, db: Db, key: &[u8]) -> Result<(), Stop> {
+fn wake_next(txn: &Txn<'_>, next: Option<Record>, kind: Kind, db: Db, key: &[u8]) -> Result<(), Stop> {
     to_wake(txn, next, kind, db, key)?.iter().for_each(|next| post_wake(txn, next, kind, db, key));
     Ok(())
 }
 
-/// Whose turn it is, if there is something for him.
+/// Whose turn it is, if there is something for him. With the key's lock: who is putting something into it may have looked at the records as they were, and
+/// wakes another one.
 fn to_wake(txn: &Txn<'_>, next: Option<Record>, kind: Kind, db: Db, key: &[u8]) -> Result<Option<Record>, Stop> {
-    let something = kind != Kind::Stream && next.is_some() && holds(txn, kind, db, key)?;
+    let something = kind != Kind::Stream && next.is_some() && txn.peek(db, key)?.is_some_and(|found| found.kind == kind);
     Ok(next.filter(|_| something))
 }
 
@@ -525,7 +548,7 @@ fn post_wake(txn: &Txn<'_>, record: &Record, kind: Kind, db: Db, key: &[u8]) {
 }
 
 /// Whether a key holds a value of a kind.
-pub(crate) fn holds(txn: &Txn<'_>, kind: Kind, db: Db, key: &[u8]) -> Result<bool, Stop> {
+fn holds(txn: &Txn<'_>, kind: Kind, db: Db, key: &[u8]) -> Result<bool, Stop> {
     let found = txn.glimpse(db, key)?;
     Ok(found.is_some_and(|found| found.kind == kind && found.expiry_ms.is_none_or(|expiry_ms| expiry_ms > txn.now_ms())))
 }

@@ -3,9 +3,8 @@
 //! Nothing depends on how soon that is done but those who wait behind a dead one: its records count for nothing already. It is done a
 //! little at a time by whoever does the chores; several may do it at once.
 
-use polder_shm::layout::interest;
 use polder_table::change::{deaf, forget_deaf, settle_interest};
-use polder_table::{Mode, SYSTEM, Stop, Table, Txn};
+use polder_table::{Mode, SYSTEM, Stop, Table};
 use polder_values::Kind;
 use std::time::{Duration, Instant};
 
@@ -77,29 +76,26 @@ fn portion(table: &Table, cursor: u64) -> Result<(u64, bool), Stop> {
         }
     })?;
     drop(txn);
-    let whole = keys.iter().all(|key| queue::run(table, &mut |txn| clean(txn, key)).is_ok());
+    let whole = keys.iter().all(|key| clean(table, key).is_ok());
     Ok((next, whole))
 }
 
 /// Takes the records of the dead out of one key.
-fn clean(txn: &Txn<'_>, key: &[u8]) -> Result<(), Stop> {
+fn clean(table: &Table, key: &[u8]) -> Result<(), Stop> {
     match key.get(PREFIX.len()) {
-        Some(b'p') => subject::sweep_group(txn, key),
-        Some(b'w') => clean_queue(txn, key),
-        _ => record::edit(txn, key, |_| false),
+        Some(b'p') => queue::run(table, &mut |txn| subject::sweep_group(txn, key)),
+        Some(b'w') => clean_queue(table, key),
+        _ => queue::run(table, &mut |txn| record::edit(txn, key, |_| false)),
     }
 }
 
-/// As [`clean`], of a queue: a dead one may have been woken, and the next one must be in its place.
-fn clean_queue(txn: &Txn<'_>, records_key: &[u8]) -> Result<(), Stop> {
-    let mut next = None;
-    record::edit(txn, records_key, |records| {
-        next = queue::first_of(records);
-        false
-    })?;
+/// As [`clean`], of a queue.
+fn clean_queue(table: &Table, records_key: &[u8]) -> Result<(), Stop> {
     let Some(([kind, low, high], key)) = records_key.get(PREFIX.len() + 2..).and_then(|rest| rest.split_first_chunk::<3>()) else {
-        return Ok(());
+        return queue::run(table, &mut |txn| record::edit(txn, records_key, |_| false));
     };
-    let (Some(kind), db) = (Kind::from_stored(*kind), u16::from_le_bytes([*low, *high])) else { return Ok(()) };
-    if txn.interest() & interest::WAITERS == 0 { Ok(()) } else { queue::wake_next(txn, next, kind, db, key) }
+    match Kind::from_stored(*kind) {
+        Some(kind) => queue::bury(table, kind, u16::from_le_bytes([*low, *high]), key),
+        None => queue::run(table, &mut |txn| record::edit(txn, records_key, |_| false)),
+    }
 }

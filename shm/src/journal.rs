@@ -399,6 +399,10 @@ impl Seat {
     /// Empties the journal and gives its blocks back.
     fn forget_journal(&self) {
         self.set(at::JOURNAL_LEN, 0);
+        self.reopen();
+        if self.get(at::SWAPS) != 0 {
+            self.announce_swaps(0);
+        }
         if self.get(at::JOURNAL_NEXT) != 0 {
             self.drop_journal_blocks();
         }

@@ -16,6 +16,7 @@ pub mod audit;
 mod bell;
 pub mod brief;
 pub mod class;
+mod closing;
 pub mod crash;
 pub mod directory;
 mod drain;

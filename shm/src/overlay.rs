@@ -21,7 +21,6 @@
 //! Looking, saving and waiting are restated in tests/snapshot.rs: change both.
 
 use std::sync::atomic::{Ordering, fence};
-use std::time::Duration;
 
 use polder_base::Fault;
 
@@ -42,8 +41,6 @@ const BLOCK_BYTES: u64 = NODE_MAX as u64 - RECORDS;
 pub const RECORD_WORDS_MAX: usize = BLOCK_BYTES as usize / 8;
 /// Blocks that one reclamation gives back, so that no call pays for a whole snapshot.
 pub(crate) const DROPPED_MAX: u64 = 256;
-/// How long is waited between two looks at those whose transactions have not come to their end.
-const LOOK_AGAIN: Duration = Duration::from_micros(50);
 
 /// A reader's place in one seat's chain.
 #[derive(Clone, Copy, Debug, Default)]
@@ -87,28 +84,8 @@ impl Segment {
     /// # Errors
     /// The seat that is still at it when `goes_on` says no.
     pub fn await_transactions(self: &std::sync::Arc<Segment>, own: u64, goes_on: &mut dyn FnMut() -> bool) -> Result<(), u64> {
-        // SYNC: snapshot-look, the other half.
-        fence(Ordering::SeqCst);
-        for index in (0..self.seats_high()).filter(|index| *index != own) {
-            let word = |word: u64| self.observe(self.seat_at(index) + word);
-            let status = word(at::STATUS);
-            let mut looks = 0u32;
-            while word(at::JOURNAL_LEN) != 0 && word(at::STATUS) >> 2 == status >> 2 {
-                looks += 1;
-                if looks < 100 {
-                    std::hint::spin_loop();
-                    continue;
-                }
-                if looks.is_multiple_of(64) {
-                    self.recover_dead();
-                }
-                if !goes_on() {
-                    return Err(index);
-                }
-                std::thread::sleep(LOOK_AGAIN);
-            }
-        }
-        Ok(())
+        // SYNC: snapshot-look, the other half: behind a full barrier.
+        self.await_seats(own, &|seat| self.observe(seat + at::JOURNAL_LEN) != 0, goes_on)
     }
 
     /// Shows the records that a seat has saved for a snapshot since `place`: their offsets, and how many words there are up to the end of

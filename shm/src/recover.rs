@@ -27,6 +27,8 @@ pub(crate) fn settle(seat: &Seat, died: bool) {
     } else if seat.journal_len() > 0 || seat.get(at::JOURNAL_NEXT) != 0 {
         seat.rollback();
     }
+    seat.reopen();
+    seat.announce_swaps(0);
     if died {
         seat.recount_retired();
     }

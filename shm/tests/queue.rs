@@ -2,7 +2,8 @@
 //! which they came, pass over who does not come when it is his turn, and let him back to his place when he does. Mirrors the hub's `queue.rs`: who
 //! changes one changes the other.
 //!
-//! A transaction is what is done under one lock here, since all that it writes is seen at once; where others may come between two of them, they do.
+//! A transaction is what is done under one lock here, since all that it writes is seen at once; where others may come between two of them, they do. Only
+//! a push looks at the records first and is true later, with the key's lock in between: others who ask what the key holds lock it, too.
 //! Each thread has one client. Looks at the queue that are not asked for by a letter (ticks) are few, so that a letter too few is one that is missed:
 //! whoever has something that he could not say goes on looking until he has said it, as in the hub.
 
@@ -31,6 +32,8 @@ enum Flaw {
     ForgetsTheUntold,
     /// Who begins to wait takes what lies there for others.
     ComesFirst,
+    /// Who changes the records asks what the key holds without its lock.
+    Glimpses,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -48,6 +51,8 @@ struct Shared {
     inboxes: [u32; WAITERS],
     /// Somebody who stands still holds the inbox.
     held: [bool; WAITERS],
+    /// Somebody pushes.
+    is_locked: bool,
     /// Beside the protocol, for what is checked: who waits with which ticket, who was marked, who sleeps or has ended, and who was served.
     waiting: [Option<u64>; WAITERS],
     marked: BTreeSet<usize>,
@@ -113,17 +118,39 @@ impl World {
         self.changed.wait(shared).unwrap()
     }
 
+    /// The same, and with the key's lock.
+    fn lock_key(&self) -> MutexGuard<'_, Shared> {
+        let mut shared = self.lock();
+        while shared.is_locked {
+            shared = self.wait(shared);
+        }
+        shared
+    }
+
     /// LPUSH: who pushes waits as long as somebody holds the inbox.
     fn push(&self) {
         loop {
-            let mut shared = self.lock();
+            let mut shared = self.lock_key();
+            shared.is_locked = true;
             let first: Vec<usize> = shared.first().iter().map(|record| record.seat).collect();
+            drop(shared);
+            thread::yield_now();
+            let mut shared = self.lock();
+            shared.is_locked = false;
+            self.changed.notify_all();
             if self.post(&mut shared, &first).is_ok() {
                 shared.elements += 1;
+                let knows = |record: Record| shared.inboxes[record.seat] > 0 || !shared.asleep[record.seat];
+                assert!(shared.turn().is_none_or(knows), "another one has been woken");
                 return;
             }
             drop(self.wait(shared));
         }
+    }
+
+    /// Whether what the key holds cannot be asked for at once.
+    fn is_busy(&self, shared: &Shared) -> bool {
+        shared.is_locked && self.flaw != Flaw::Glimpses
     }
 
     fn hold(&self, seat: usize, held: bool) {
@@ -167,14 +194,14 @@ impl Waiter<'_> {
     /// Begins to wait, unless there is something.
     fn begin(&mut self) -> bool {
         loop {
-            let mut shared = self.world.lock();
+            let mut shared = self.world.lock_key();
             if shared.pop(self.seat, u64::MAX, self.world.flaw) {
                 return true;
             }
             shared.tickets += 1;
             let ticket = shared.tickets;
             drop(shared);
-            let mut shared = self.world.lock();
+            let mut shared = self.world.lock_key();
             let is_first = shared.records.iter().all(|record| record.number >= ticket);
             if is_first && shared.elements > 0 {
                 // Those are gone to whom it was left, or it has just come.
@@ -193,7 +220,7 @@ impl Waiter<'_> {
         if self.number.is_none() {
             return;
         }
-        if self.world.lock().pop(self.seat, self.ticket, self.world.flaw) {
+        if self.world.lock_key().pop(self.seat, self.ticket, self.world.flaw) {
             self.number = None;
             self.settle(false);
         } else if self.number == Some(self.ticket | LATE) {
@@ -214,9 +241,10 @@ impl Waiter<'_> {
         let mut after: Vec<Record> = shared.records.iter().filter(|record| record.seat != self.seat).copied().collect();
         after.extend(self.number.map(|number| Record { seat: self.seat, number }));
         let before = std::mem::replace(&mut shared.records, after);
+        let is_busy = shared.first().is_some() && self.world.is_busy(&shared);
         let next = shared.turn().filter(|_| self.world.flaw != Flaw::LeavesQuietly);
         let next: Vec<usize> = next.iter().map(|record| record.seat).collect();
-        if self.world.post(&mut shared, &next).is_err() {
+        if is_busy || self.world.post(&mut shared, &next).is_err() {
             shared.records = before;
             self.owes = Some(came || self.owes == Some(true));
             return;
@@ -277,6 +305,10 @@ impl Waiter<'_> {
 
     fn pass_over(&mut self, late: Record) {
         let (world, mut shared) = (self.world, self.world.lock());
+        if world.is_busy(&shared) {
+            // Next time.
+            return;
+        }
         let Some(record) = shared.records.iter_mut().find(|record| **record == late) else { return };
         record.number |= LATE;
         shared.marked.insert(late.seat);
@@ -383,6 +415,12 @@ fn the_model_catches_a_mark_of_which_nobody_is_told() {
 #[should_panic(expected = "somebody has lost his place")]
 fn the_model_catches_one_who_is_marked_and_not_told_later() {
     find(|| queue(Flaw::ForgetsTheUntold));
+}
+
+#[test]
+#[should_panic(expected = "another one has been woken")]
+fn the_model_catches_one_who_asks_what_a_key_holds_beside_a_push() {
+    find(|| queue(Flaw::Glimpses));
 }
 
 #[test]

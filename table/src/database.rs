@@ -3,10 +3,13 @@
 //! A database is found through two words of the map; emptying one swings them (to nothing, or to a new directory that already
 //! holds what the same transaction wrote after the FLUSH), swapping two exchanges them. The old directory goes to the garbage
 //! cells, from where a sweeper frees it (`chores.rs`); nobody waits for the keys to be visited. A writer that had locked a
-//! bucket of the old directory before the swing commits into it: its transaction came before the FLUSH.
+//! bucket of the old directory before the swing commits into it: its transaction came before the FLUSH. Whoever swaps waits for the writers that
+//! are about to commit; those who come later find their keys anew (`polder_shm`'s `closing.rs`).
 //!
 //! Inside EXEC, a FLUSH empties what the transaction itself has written so far, DBSIZE and KEYS see the transaction's own
 //! writes, and SWAPDB renames the databases for the commands after it.
+
+use std::time::{Duration, Instant};
 
 use polder_shm::journal::{CHANGED, Tag};
 use polder_shm::{Locked, lock, ref_to};
@@ -18,6 +21,16 @@ use crate::hash::Hash;
 use crate::place::{has_expiry, has_inner_expiry, is_key};
 use crate::txn::{Held, Pending, Txn};
 use polder_base::Fault;
+
+/// How long who swaps waits for those who close, before others may go on and he begins anew.
+const CLOSING_PATIENCE: Duration = Duration::from_millis(10);
+/// How long others may, then.
+const CROWDED_REST: Duration = Duration::from_millis(10);
+
+/// What says that a database is swapped: a bit that others may have, too. The system's own never is.
+fn bit_of(db: Db) -> u64 {
+    if db == SYSTEM { 0 } else { 1 << (db % 64) }
+}
 
 impl Txn<'_> {
     /// Keys in a database, those that have expired but are not collected yet included.
@@ -146,15 +159,73 @@ impl Txn<'_> {
         Ok(())
     }
 
+    /// From now on the transaction waits for nobody ([`Seat::close`](polder_shm::Seat::close)): all keys that it has locked are those of their databases, and
+    /// stay so until it has committed.
+    ///
+    /// # Errors
+    /// [`Stop::Retry`] where a database has been swapped or emptied meanwhile, or is about to be swapped.
+    pub(crate) fn close(&self) -> Result<(), Stop> {
+        let held = self.scratch.held.borrow();
+        let shared = || held.iter().filter(|held| !held.fresh);
+        let databases = shared().fold(0, |databases, held| databases | bit_of(held.db));
+        if databases == 0 {
+            return Ok(());
+        }
+        self.seat.close();
+        // First who swaps, then the roots: who is done with it has written them.
+        let swapper = lock::owner(self.segment().observe(MAP_LOCK)).filter(|owner| *owner != self.seat.index());
+        if swapper.is_some_and(|owner| self.segment().swaps_of(owner) & databases != 0) {
+            self.scratch.overtaken.set(true);
+            return Err(Stop::Retry);
+        }
+        if shared().all(|held| self.is_root(held.db, held.extent.root)) { Ok(()) } else { Err(Stop::Retry) }
+    }
+
+    /// To be called between two attempts, with nothing in hand: waits until who swaps is done, or lets others go on whom our swap would hold up.
+    pub(crate) fn await_swaps(&self) {
+        if self.scratch.crowded.take() {
+            std::thread::sleep(CROWDED_REST);
+        }
+        if !self.scratch.overtaken.take() {
+            return;
+        }
+        match self.lock_patiently(MAP_LOCK) {
+            Ok(_) => self.seat.rollback(),
+            Err(stop) => self.trouble(stop),
+        }
+    }
+
+    /// With the map's lock: waits until all have come to their end who are about to write by the map as it is.
+    fn await_closing(&self) -> Result<(), Stop> {
+        let latest = Instant::now() + CLOSING_PATIENCE;
+        let end = self.deadline().map_or(latest, |deadline| deadline.min(latest));
+        let waits_for = self.seat.segment().await_closing(self.seat.index(), &mut || Instant::now() < end);
+        if waits_for.is_ok() {
+            return Ok(());
+        }
+        if self.is_impatient() {
+            return Err(Stop::Busy);
+        }
+        // He may stand still: others are not to wait for him as long as we do.
+        self.scratch.crowded.set(true);
+        Err(Stop::Retry)
+    }
+
     /// Notes what becomes of the map of databases.
     pub(crate) fn note_databases(&self) -> Result<(), Stop> {
         let (flushes, swaps) = (self.scratch.flushes.borrow(), self.scratch.swaps.borrow());
         if flushes.is_empty() && swaps.is_empty() {
             return Ok(());
         }
+        if !swaps.is_empty() {
+            self.seat.announce_swaps(swaps.iter().fold(0, |databases, (a, b)| databases | bit_of(*a) | bit_of(*b)));
+        }
         // After all buckets in the order of locks (T2): whoever holds the map's lock waits for no bucket.
         let Locked::Ours(_) = self.lock_patiently(MAP_LOCK)? else { return Err(Fault::Damaged { what: "the map's lock" }.into()) };
         self.seat.amend(self.seat.journal_len() - 1, CHANGED);
+        if !swaps.is_empty() {
+            self.await_closing()?;
+        }
         let segment = self.segment();
         let mut words: Vec<(u64, u64)> =
             (0..DATABASES as Db).map(|db| (segment.observe(map_at(db)), segment.observe(map_at(db) + 8))).collect();

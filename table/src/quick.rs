@@ -226,6 +226,8 @@ impl<'s> Stint<'s> {
     #[inline(always)]
     pub(crate) fn begin(seat: &'s Seat) -> Option<Stint<'s>> {
         seat.enter().then(|| {
+            // Before the map is looked at behind the locks (`Sight::is_current`), and until all is done: no way of these waits for anything.
+            seat.close_quickly();
             seat.pin();
             Stint { seat }
         })
@@ -238,6 +240,7 @@ impl Drop for Stint<'_> {
         if self.seat.journal_len() > 0 {
             self.seat.rollback();
         }
+        self.seat.reopen();
         self.seat.unpin();
         self.seat.leave();
     }

@@ -122,6 +122,9 @@ pub struct Scratch {
     pub(crate) missing: Cell<Option<Db>>,
     /// All garbage cells are taken: some must be swept.
     pub(crate) littered: Cell<bool>,
+    /// Somebody swaps a database that is to be written; others are at work in one that is to be swapped.
+    pub(crate) overtaken: Cell<bool>,
+    pub(crate) crowded: Cell<bool>,
     pub(crate) trouble: RefCell<Option<Stop>>,
     /// Keys that a reader has found expired: somebody may collect them.
     pub(crate) stale: RefCell<Vec<(Db, Vec<u8>)>>,

@@ -223,10 +223,16 @@ impl<'t> Txn<'t> {
         if may_expire || !self.seat.has_brief_room() || !small::fits(&live, before, after) {
             return Ok(false);
         }
+        self.seat.close();
+        if !sight.is_current(live.segment) {
+            self.seat.reopen();
+            return Ok(false);
+        }
         if let Some((_, image)) = before {
             self.retire_record(image, solo.whole, key.len())?;
         }
         small::publish(&self.seat, sight, key, (before, after), self.scratch.olds.get())?;
+        self.seat.reopen();
         if sight.db() != SYSTEM {
             self.count(Counter::Changes, 1);
         }

@@ -208,7 +208,7 @@ impl<'t> Txn<'t> {
     }
 
     /// Until when locks are waited for; the clock is read when that is asked for the first time.
-    fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&self) -> Option<Instant> {
         if self.until.get().is_none() {
             self.until.set(self.patience.get().map(|patience| Instant::now() + patience));
         }
@@ -471,7 +471,7 @@ impl<'t> Txn<'t> {
     }
 
     /// Whether a root word is still the database's.
-    fn is_root(&self, db: Db, root: u64) -> bool {
+    pub(crate) fn is_root(&self, db: Db, root: u64) -> bool {
         self.segment().observe(directory::map_at(db) + 8) == root && !lookup::map_is_changing(&self.seat)
     }
 
@@ -831,6 +831,7 @@ impl<'t> Txn<'t> {
         }
         self.scratch.note_tallies(&self.seat, self.segment())?;
         self.note_posts()?;
+        self.close()?;
         // N1: once for all keys, and last of all that can fail without a trace.
         let snapshot = self.segment().snapshot();
         if snapshot != 0 {
@@ -889,6 +890,7 @@ impl<'t> Txn<'t> {
         if self.scratch.littered.take() {
             self.sweep_some();
         }
+        self.await_swaps();
     }
 
     /// Has the next step answer why making room failed, so that a retry does not go on for ever.

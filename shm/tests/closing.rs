@@ -1,0 +1,224 @@
+//! Who swaps databases, and writers who close, restated as the protocols in models.rs are. Mirrors `closing.rs`, and the table's `database.rs`
+//! (`close`, `await_closing`, `note_databases`): who changes one changes the other.
+//!
+//! Two databases of one key each, that have two directories in turn. Writers write to database 0, under this name; so what database 1 holds changes by a
+//! swap alone. A writer may die in the midst of it, and leave it to others to do or undo it.
+
+use std::sync::Arc;
+
+use shuttle::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use shuttle::{rand::Rng, thread};
+
+mod common;
+use common::schedules::{explore, find, words};
+
+const WRITERS: usize = 2;
+const SWAPS: u64 = 2;
+
+/// What a careless edit would do.
+#[derive(Clone, Copy, PartialEq)]
+enum Flaw {
+    None,
+    /// The writer looks at the map before he says that he closes.
+    LooksTooEarly,
+    /// The writer looks at whose root it is before he looks at who has locked the map.
+    LooksAtRootsFirst,
+    /// The writer says that it is over before he has written all.
+    ReopensTooEarly,
+    /// Who swaps waits for nobody,
+    Hurries,
+    /// or first waits and then locks the map.
+    LocksTooLate,
+}
+
+struct World {
+    /// The directory that is database 0's; the other one is database 1's.
+    root: AtomicU64,
+    map_lock: AtomicU64,
+    /// The lock and the value of the key in each directory.
+    lock: [AtomicU64; 2],
+    value: [AtomicU64; 2],
+    closing: [AtomicU64; WRITERS],
+    /// Who has died, and what he had committed: directory and value, plus 1; or 0.
+    dead: [AtomicU64; WRITERS],
+    journal: [AtomicU64; WRITERS],
+    flaw: Flaw,
+}
+
+/// A writer has died.
+struct Death;
+
+impl World {
+    fn new(flaw: Flaw) -> World {
+        World {
+            root: AtomicU64::new(0),
+            map_lock: AtomicU64::new(0),
+            lock: words([0; 2]),
+            value: words([0; 2]),
+            closing: words([0; WRITERS]),
+            dead: words([0; WRITERS]),
+            journal: words([0; WRITERS]),
+            flaw,
+        }
+    }
+
+    fn lock(&self, word: &AtomicU64, owner: u64) {
+        while word.compare_exchange(0, owner, SeqCst, SeqCst).is_err() {
+            (0..WRITERS).for_each(|writer| self.recover(writer));
+            thread::yield_now();
+        }
+    }
+
+    /// Does what a dead writer has committed, or undoes it, and lets go what he held. One at a time: in the segment by his witness.
+    fn recover(&self, writer: usize) {
+        if self.dead[writer].compare_exchange(1, 2, SeqCst, SeqCst).is_ok() {
+            self.write_out(writer);
+            let ours = |word: &&AtomicU64| word.load(SeqCst) == writer as u64 + 1;
+            self.lock.iter().chain([&self.map_lock]).filter(ours).for_each(|word| word.store(0, SeqCst));
+            self.closing[writer].store(0, SeqCst);
+        }
+    }
+
+    fn write_out(&self, writer: usize) {
+        let committed = self.journal[writer].load(SeqCst);
+        if committed != 0 {
+            self.value[(committed - 1) as usize % 2].store((committed - 1) / 2, SeqCst);
+            self.journal[writer].store(0, SeqCst);
+        }
+    }
+
+    /// Whether the writer's directory is and stays database 0's until he reopens.
+    fn may_commit(&self, directory: u64) -> bool {
+        if self.flaw == Flaw::LooksAtRootsFirst {
+            return self.root.load(SeqCst) == directory && self.map_lock.load(SeqCst) == 0;
+        }
+        self.map_lock.load(SeqCst) == 0 && self.root.load(SeqCst) == directory
+    }
+
+    fn dies(&self, writer: usize, mortal: bool) -> Result<(), Death> {
+        if mortal && is_hit() {
+            self.dead[writer].store(1, SeqCst);
+            return Err(Death);
+        }
+        Ok(())
+    }
+
+    fn write(&self, writer: usize, value: u64, mortal: bool) -> Result<(), Death> {
+        loop {
+            let directory = self.root.load(SeqCst);
+            let lock = &self.lock[directory as usize];
+            self.lock(lock, writer as u64 + 1);
+            self.dies(writer, mortal)?;
+            let early = self.flaw == Flaw::LooksTooEarly && self.may_commit(directory);
+            self.closing[writer].store(1, SeqCst);
+            self.dies(writer, mortal)?;
+            let may = if self.flaw == Flaw::LooksTooEarly { early } else { self.may_commit(directory) };
+            if may {
+                self.journal[writer].store(value * 2 + directory + 1, SeqCst);
+                if self.flaw == Flaw::ReopensTooEarly {
+                    self.closing[writer].store(0, SeqCst);
+                }
+                self.dies(writer, mortal)?;
+                self.write_out(writer);
+                self.dies(writer, mortal)?;
+            }
+            lock.store(0, SeqCst);
+            self.closing[writer].store(0, SeqCst);
+            if may {
+                return Ok(());
+            }
+            // Until who swaps is done, with nothing in hand.
+            self.lock(&self.map_lock, writer as u64 + 1);
+            self.map_lock.store(0, SeqCst);
+        }
+    }
+
+    fn await_closing(&self) {
+        for (writer, closing) in self.closing.iter().enumerate() {
+            while closing.load(SeqCst) != 0 {
+                self.recover(writer);
+                thread::yield_now();
+            }
+        }
+    }
+
+    fn swap(&self) {
+        if self.flaw == Flaw::LocksTooLate {
+            self.await_closing();
+        }
+        self.lock(&self.map_lock, WRITERS as u64 + 1);
+        if !matches!(self.flaw, Flaw::Hurries | Flaw::LocksTooLate) {
+            self.await_closing();
+        }
+        self.root.fetch_xor(1, SeqCst);
+        self.map_lock.store(0, SeqCst);
+    }
+
+    /// What a reader sees of database 1. A dead writer's journal is his value, as soon as it is there.
+    fn read_other(&self) -> u64 {
+        (0..WRITERS).for_each(|writer| self.recover(writer));
+        let directory = 1 - self.root.load(SeqCst);
+        self.value[directory as usize].load(SeqCst)
+    }
+}
+
+fn is_hit() -> bool {
+    shuttle::rand::thread_rng().gen_range(0..8) == 0
+}
+
+fn swapping(flaw: Flaw, mortal: bool) {
+    let world = Arc::new(World::new(flaw));
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|writer| {
+            let world = world.clone();
+            thread::spawn(move || (0..2).try_for_each(|number| world.write(writer, (number * WRITERS + writer + 1) as u64, mortal)).is_ok())
+        })
+        .collect();
+    for _ in 0..SWAPS {
+        world.swap();
+        let seen = world.read_other();
+        thread::yield_now();
+        assert_eq!(world.read_other(), seen, "written under another number");
+    }
+    for (writer, done) in writers.into_iter().enumerate() {
+        assert!(done.join().unwrap() || mortal);
+        world.recover(writer);
+    }
+    assert!(world.closing.iter().chain(&world.lock).chain([&world.map_lock]).all(|word| word.load(SeqCst) == 0), "something is left");
+}
+
+#[test]
+fn what_is_swapped_away_is_written_no_more_whoever_dies() {
+    explore(|| swapping(Flaw::None, false));
+    explore(|| swapping(Flaw::None, true));
+}
+
+#[test]
+#[should_panic(expected = "written under another number")]
+fn the_model_catches_a_look_at_the_map_before_one_closes() {
+    find(|| swapping(Flaw::LooksTooEarly, false));
+}
+
+#[test]
+#[should_panic(expected = "written under another number")]
+fn the_model_catches_a_look_at_the_roots_before_the_maps_lock() {
+    find(|| swapping(Flaw::LooksAtRootsFirst, false));
+}
+
+#[test]
+#[should_panic(expected = "written under another number")]
+fn the_model_catches_who_reopens_too_early() {
+    find(|| swapping(Flaw::ReopensTooEarly, false));
+}
+
+#[test]
+#[should_panic(expected = "written under another number")]
+fn the_model_catches_a_swap_that_waits_for_nobody() {
+    find(|| swapping(Flaw::Hurries, false));
+}
+
+#[test]
+#[should_panic(expected = "written under another number")]
+fn the_model_catches_a_swap_that_waits_before_it_has_locked_the_map() {
+    find(|| swapping(Flaw::LocksTooLate, false));
+}

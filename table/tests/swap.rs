@@ -1,0 +1,191 @@
+//! SWAPDB beside writers: a write is done under the number that its database has when it becomes true, whichever way it takes.
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use common::Place;
+use polder_shm::mapping::Residence;
+use polder_shm::{Locked, Seat, Segment, now_ms};
+use polder_table::directory::MAP_LOCK;
+use polder_table::{Mode, New, Replaces, Stop, Txn};
+use polder_values::{Kind, Value};
+
+const KEYS: [&[u8]; 2] = [b"one", b"other"];
+
+/// Ways to write a short string: those of one call, and transactions, which must not see a database under another number either.
+const WAYS: u64 = 7;
+
+fn write(txn: &Txn<'_>, key: &[u8], value: &[u8]) -> Result<(), Stop> {
+    txn.write(0, key, &New::of(Kind::String, Value::Packed(value)), Replaces::Whole)
+}
+
+/// Gives database 0 this value, of one key or both, in one of the ways.
+fn write_by(place: &Place, way: u64, value: &[u8]) {
+    let (table, key) = (&place.table, KEYS[0]);
+    let done = match way {
+        0 => table.write_plain(0, table.hash(key), key, value),
+        1 => table.sight(0, key).and_then(|sight| table.edit_plain(&sight, key, now_ms(), 1, |_| Some((value, ())))).is_some(),
+        2 => table.sight(0, key).and_then(|sight| table.quick_edit(&sight, key, now_ms(), 1, |_| (Some(value), ()))).is_some(),
+        3 => table.sight(0, key).and_then(|sight| table.quick_set(&sight, key, value, now_ms(), 1)).is_some(),
+        4 => table.sight(0, key).is_some_and(|sight| table.quick_set_all(&sight, &[KEYS[0], value, KEYS[1], value], now_ms())),
+        _ => false,
+    };
+    if done {
+        return;
+    }
+    let keys: &[&[u8]] = if way.is_multiple_of(2) { &KEYS } else { &KEYS[..1] };
+    let declared: Vec<_> = keys.iter().map(|key| (0, *key)).collect();
+    place.run(|txn| {
+        txn.declare(&declared)?;
+        keys.iter().try_for_each(|key| write(txn, key, value))
+    });
+}
+
+/// The same with a key that is foreseen, as the engine does it.
+fn write_foreseen(place: &Place, value: &[u8]) {
+    let key = KEYS[0];
+    loop {
+        let sight = place.table.sight(0, key);
+        let mut txn = place.table.begin(Mode::Write).expect("a seat");
+        if let Some(sight) = &sight {
+            txn.foresee(key, sight);
+        }
+        let written = txn.declare(&[(0, key)]).and_then(|()| write(&txn, key, value)).and_then(|()| txn.commit());
+        match written {
+            Ok(()) => return,
+            Err(Stop::Retry) => txn.abort(),
+            Err(stop) => panic!("{stop:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_a_swap_has_put_elsewhere_is_written_no_more() {
+    const SWAPS: u32 = 200_000;
+    let place = &Place::new();
+    let end = &AtomicBool::new(false);
+    for db in 0..2 {
+        KEYS.iter().for_each(|key| place.set(db, key, b"00000000", None));
+    }
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            scope.spawn(move || {
+                let mut number = thread;
+                while !end.load(Ordering::Relaxed) {
+                    let value = format!("{number:08}");
+                    match number % (WAYS + 1) {
+                        WAYS => write_foreseen(place, value.as_bytes()),
+                        way => write_by(place, way, value.as_bytes()),
+                    }
+                    number += 3;
+                }
+            });
+        }
+        for number in 0..SWAPS {
+            place.run(|txn| txn.swap(0, 1));
+            // Nobody writes to database 1 by that name.
+            let seen = KEYS.map(|key| place.get(1, key));
+            (0..number % 64).for_each(|_| std::hint::spin_loop());
+            let later = KEYS.map(|key| place.get(1, key));
+            if seen != later {
+                end.store(true, Ordering::Relaxed);
+            }
+            assert_eq!(seen, later, "after {number} swaps");
+        }
+        end.store(true, Ordering::Relaxed);
+    });
+}
+
+/// What another process does and stands still in: this very test again, with the segment's name in its environment.
+const STOPPED: &str = "POLDER_SWAP_STOPPED";
+
+/// In that process: does `part` of something with a seat of its own, and goes no farther.
+fn do_and_stand_still(part: impl Fn(&Seat)) {
+    let Ok(name) = std::env::var(STOPPED) else { return };
+    let segment = Segment::attach(&name.parse().expect("a name"), Residence::default()).expect("the parent's segment");
+    part(&segment.seat().expect("a seat"));
+    println!("stands still");
+    loop {
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+fn stopped_beside(place: &Place) -> Child {
+    let this = std::thread::current().name().expect("tests have names").to_owned();
+    let mut child = Command::new(std::env::current_exe().expect("this test"))
+        .args([&this, "--exact", "--nocapture"])
+        .env(STOPPED, place.name.to_string())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a process");
+    let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    assert!(lines.map_while(Result::ok).any(|line| line.ends_with("stands still")), "it died early");
+    child
+}
+
+/// Writes with a patience of some milliseconds.
+fn write_impatiently(place: &Place, db: u16) -> Result<(), Stop> {
+    let txn = place.table.begin(Mode::Write).expect("a seat");
+    txn.limit_patience(Duration::from_millis(20));
+    loop {
+        let new = New::of(Kind::String, Value::Packed(b"new"));
+        match txn.declare(&[(db, KEYS[0])]).and_then(|()| txn.write(db, KEYS[0], &new, Replaces::Whole)).and_then(|()| txn.commit()) {
+            Err(Stop::Retry) => txn.abort(),
+            done => return done,
+        }
+    }
+}
+
+#[test]
+fn who_stands_still_while_he_closes_holds_up_who_swaps_and_nobody_else() {
+    do_and_stand_still(|seat| seat.close());
+    let place = &Place::new();
+    (0..3).for_each(|db| place.set(db, KEYS[0], b"old", None));
+    let mut closing = stopped_beside(place);
+    let done = &AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let swapper = scope.spawn(move || {
+            place.run(|txn| txn.swap(0, 1));
+            done.store(true, Ordering::Relaxed);
+        });
+        let begun = Instant::now();
+        let mut writes = 0;
+        while begun.elapsed() < Duration::from_millis(500) {
+            (0..3).for_each(|db| place.set(db, KEYS[0], format!("{db}").as_bytes(), None));
+            assert_eq!(place.get(0, KEYS[0]).as_deref(), Some(&b"0"[..]));
+            writes += 1;
+        }
+        assert!(writes > 10 && !done.load(Ordering::Relaxed), "{writes} rounds");
+        closing.kill().expect("a process");
+        swapper.join().expect("no panic");
+    });
+    assert_eq!([0, 1, 2].map(|db| place.get(db, KEYS[0])), [&b"1"[..], b"0", b"2"].map(|value| Some(value.to_vec())));
+    closing.wait().expect("killed");
+}
+
+#[test]
+fn a_stopped_swap_holds_up_writers_of_its_databases_alone_and_dies_without_harm() {
+    do_and_stand_still(|seat| {
+        seat.announce_swaps(0b11);
+        assert!(matches!(seat.lock_now(MAP_LOCK), Ok(Locked::Ours(_))));
+    });
+    let place = &Place::new();
+    (0..3).for_each(|db| place.set(db, KEYS[0], b"old", None));
+    let mut swapping = stopped_beside(place);
+    for db in 0..2 {
+        assert!(matches!(write_impatiently(place, db), Err(Stop::Busy)), "database {db}");
+        assert_eq!(place.get(db, KEYS[0]).as_deref(), Some(&b"old"[..]));
+    }
+    (0..100).for_each(|_| assert!(matches!(write_impatiently(place, 2), Ok(()))));
+    swapping.kill().expect("a process");
+    swapping.wait().expect("killed");
+    for db in 0..2 {
+        place.set(db, KEYS[0], b"after", None);
+        assert_eq!(place.get(db, KEYS[0]).as_deref(), Some(&b"after"[..]));
+    }
+    place.run(|txn| txn.swap(0, 1));
+}
