@@ -1,5 +1,5 @@
 //! Scripts across real processes, some of which are killed: what is atomic stays so, what was loaded stays known, who is busy says so.
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use polder_testkit::random::Random;
@@ -107,6 +107,48 @@ fn what_one_process_has_loaded_others_run_and_find_again() {
     assert_eq!(ask(&mut client, &["EVALSHA", &sha, "0"]), "\"loaded\"");
     assert_eq!(ask(&mut client, &["FUNCTION", "FLUSH"]), "OK");
     assert!(ask(&mut client, &["FCALL", "version", "0"]).contains("Function not found"));
+    segment.verify();
+}
+
+#[test]
+fn a_process_killed_while_it_loads_libraries_leaves_whole_ones() {
+    let code = |number: usize, round: usize| {
+        let more = format!("redis.register_function('twin{number}', function() return {round} end)");
+        format!("#!lua name=lib{number}\nredis.register_function('f{number}', function() return {round} end)\n{more}")
+    };
+    let segment = Segment::new();
+    let mut random = Random::new(11);
+    for round in 0..8 {
+        let mut server = segment.serve(&[]);
+        // A reply tells what is there, and so when to kill: somewhere in the midst of what follows.
+        let (last, most) = (AtomicUsize::new(0), 20 + random.below(60));
+        std::thread::scope(|scope| {
+            let (address, last) = (server.address(), &last);
+            let loader = scope.spawn(move || {
+                let Ok(mut client) = Connection::open(&address) else { return };
+                for number in 1.. {
+                    if client.call(&["FUNCTION", "LOAD", "REPLACE", &code(number % 100, round)]).is_err() {
+                        return;
+                    }
+                    last.store(number, Ordering::Release);
+                }
+            });
+            while last.load(Ordering::Acquire) < most && !loader.is_finished() {
+                std::thread::yield_now();
+            }
+            server.kill();
+        });
+        let server = segment.serve(&[]);
+        let mut client = connect(&server);
+        for number in (1..=last.into_inner()).rev().take(100).map(|number| number % 100) {
+            for name in [format!("f{number}"), format!("twin{number}")] {
+                assert_eq!(ask(&mut client, &["FCALL", &name, "0"]), format!("(integer) {round}"), "{name}");
+            }
+        }
+        let counted = ask(&mut client, &["FUNCTION", "STATS"]);
+        let listed = ask(&mut client, &["FUNCTION", "LIST"]).matches("library_name").count();
+        assert!(counted.contains(&format!("(integer) {listed}")) && counted.contains(&format!("(integer) {}", 2 * listed)), "{counted}");
+    }
     segment.verify();
 }
 

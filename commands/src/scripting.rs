@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   EVAL body      -> shelf.rs: this process's programs by their SHA1; those of SCRIPT LOAD also lie in the segment
-//!   FCALL function -> library.rs: this process's view of the libraries, which lie in the segment
+//!   FCALL function -> library.rs: what this process knows of the libraries -> depot.rs: where they lie in the segment
 //!        both      -> stage.rs: what the program may do, and how its calls are run in the transaction
 //!                  -> base::script::Scripts, implemented by the crate `script`
 //! ```
@@ -15,7 +15,7 @@
 use std::sync::Arc;
 
 use polder_base::script::{Ended, Habit, Input, NO_WRITES, Program};
-use polder_table::{Mode, Stop, Table};
+use polder_table::{Mode, Stop, Table, Txn};
 
 use crate::call::{Call, NOT_AN_INTEGER, Outcome};
 use crate::command::{
@@ -28,6 +28,7 @@ use crate::session::{Host, Session};
 use crate::settings::id;
 
 mod board;
+mod depot;
 mod function;
 mod library;
 mod payload;
@@ -36,8 +37,11 @@ mod shebang;
 mod shelf;
 mod stage;
 
+use depot::Totals;
+use library::Look;
+
 pub use board::{Kind, Running};
-pub(crate) use library::{add_codes, clear_codes, codes_at};
+pub(crate) use depot::{add_codes, clear_codes, codes_at};
 pub use polder_base::script::Scripts;
 
 /// Scripts begin as readers; [`run_program`] makes writers of them.
@@ -208,17 +212,21 @@ impl Scripting {
     }
 
     /// What INFO tells.
-    pub fn figures(&self) -> Figures {
-        let libraries = self.libraries.known();
+    pub fn figures(&self, table: &Table) -> Figures {
+        let Totals { libraries, functions, bytes } = self.libraries.totals_now(table);
         Figures {
             lua_bytes: self.lua.memory(),
             cached: self.shelf.figures().0,
             cached_bytes: self.shelf.figures().1,
             evicted: self.shelf.figures().2,
-            libraries: libraries.all.len() as u64,
-            functions: libraries.functions() as u64,
-            library_bytes: libraries.all.iter().map(|library| library.code.len() as u64).sum(),
+            libraries,
+            functions,
+            library_bytes: bytes,
         }
+    }
+
+    fn look<'t, 'x>(&'t self, table: &'t Table, txn: &'t Txn<'x>) -> Look<'t, 'x> {
+        Look { table, txn, lua: &*self.lua }
     }
 
     /// The scripts and functions that have run for so long that others are told so.
@@ -279,8 +287,8 @@ pub(crate) fn only_reads(table: &Table, session: &Session, host: &dyn Host, comm
         ("EVAL", _) => shebang::of_script(name).ok().and_then(|(flags, _)| flags),
         ("EVALSHA", Ok(txn)) => scripting.shelf.find(table, &txn, name).ok().flatten().and_then(|program| program.flags),
         (_, Ok(txn)) => {
-            let view = scripting.libraries.now(table, &txn, &*scripting.lua).ok();
-            view.and_then(|view| view.function(name).map(|(_, function)| function.flags))
+            let found = scripting.libraries.function(scripting.look(table, &txn), name).ok().flatten();
+            found.map(|(library, number)| library.functions[number].flags)
         }
         (_, Err(_)) => None,
     };

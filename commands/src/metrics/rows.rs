@@ -6,7 +6,7 @@ use super::Figure::{Always, Count, Text};
 use super::recorder::Totals;
 use super::{Body, Database, Facts, Figure, Metric, Section, human, ratio};
 use crate::acl::log::Reason;
-use crate::scripting::{Figures, Scripting};
+use crate::scripting::Figures;
 use crate::settings::{id, value};
 
 const fn metric(name: &'static str, figure: Figure) -> Metric {
@@ -56,7 +56,7 @@ pub static SECTIONS: &[Section] = &[
 ];
 
 fn scripts(facts: &Facts<'_>) -> Figures {
-    facts.host.scripting().map(Scripting::figures).unwrap_or_default()
+    facts.host.scripting().map(|scripting| scripting.figures(facts.table)).unwrap_or_default()
 }
 
 const SERVER: &[Metric] = &[

@@ -1,22 +1,23 @@
 //! FUNCTION and FCALL: libraries of functions.
-use std::sync::Arc;
-
 use polder_base::script::{FLAG_NAMES, Function, Input, Library};
 use polder_base::{Reply, glob};
-use polder_table::{Mode, Stop};
+use polder_table::{Counter, Mode, Stop};
 
+use super::depot::{self, clear_codes};
+use super::library::Policy;
 use super::stage::Stage;
-use super::{Kind, Scripting, input, library, payload, perform, scripting, shebang};
+use super::{Kind, Scripting, input, payload, perform, scripting, shebang};
 use crate::call::{Call, Outcome, SessionCall, is};
 use crate::execute::begin;
 
 pub fn call(call: &mut Call<'_>) -> Outcome {
     let scripting = scripting(call.host)?;
-    let view = scripting.libraries.now(call.table, call.txn, &*scripting.lua)?;
-    let (library, function) = view.function(call.args[1]).ok_or("ERR Function not found")?;
+    let found = scripting.libraries.function(scripting.look(call.table, call.txn), call.args[1])?;
+    let (library, number) = found.ok_or("ERR Function not found")?;
+    let function = &library.functions[number];
     let (keys, args) = input(call.args, "ERR Bad number of keys provided")?;
     let run = |input: &Input<'_>, stage: &mut Stage<'_, '_>, reply: &mut dyn Reply| {
-        scripting.lua.call(library, &function.name, input, stage, reply)
+        scripting.lua.call(&library, &function.name, input, stage, reply)
     };
     perform(call, scripting, Kind::Function, &function.name, Some(function.flags), keys, args, run)?.0
 }
@@ -45,26 +46,26 @@ pub fn load(call: &mut Call<'_>) -> Outcome {
         }
         replaces = true;
     }
-    let view = scripting.libraries.now(call.table, call.txn, &*scripting.lua)?;
+    let look = scripting.look(call.table, call.txn);
     let (name, _) = shebang::of_library(code)?;
-    if !replaces && view.all.iter().any(|library| library.name == name) {
+    if !replaces && scripting.libraries.has(look, &name)? {
         return Err(format!("ERR Library '{name}' already exists").into());
     }
-    let library = compile(scripting, code)?;
-    let all = library::merge(&view, vec![library], true)?;
-    library::write(call.txn, all.iter().map(|library| &**library))?;
+    scripting.libraries.add(look, vec![compile(scripting, code)?], Policy::Replace)?;
     call.reply.bulk(name.as_bytes());
     Ok(())
 }
 
 pub fn delete(call: &mut Call<'_>) -> Outcome {
     let scripting = scripting(call.host)?;
-    let view = scripting.libraries.now(call.table, call.txn, &*scripting.lua)?;
-    let name = call.args[2];
-    if !view.all.iter().any(|library| library.name.as_bytes() == name) {
+    let look = scripting.look(call.table, call.txn);
+    let removed = match str::from_utf8(call.args[2]) {
+        Ok(name) => scripting.libraries.remove(look, name)?,
+        Err(_) => false,
+    };
+    if !removed {
         return Err("ERR Library not found".into());
     }
-    library::write(call.txn, view.all.iter().map(|library| &**library).filter(|library| library.name.as_bytes() != name))?;
     call.reply.ok();
     Ok(())
 }
@@ -76,7 +77,9 @@ pub fn flush(call: &mut Call<'_>) -> Outcome {
     if call.args.get(2).is_some_and(|mode| !is(mode, "SYNC") && !is(mode, "ASYNC")) {
         return Err("ERR FUNCTION FLUSH only supports SYNC|ASYNC option".into());
     }
-    library::write(call.txn, std::iter::empty())?;
+    clear_codes(call.txn)?;
+    // Libraries are data, and worth a save.
+    call.txn.count(Counter::Changes, 1);
     call.reply.ok();
     Ok(())
 }
@@ -95,11 +98,8 @@ pub fn list(call: &mut Call<'_>) -> Outcome {
             return Err(format!("ERR Unknown argument {}", String::from_utf8_lossy(option)).into());
         }
     }
-    let view = scripting.libraries.now(call.table, call.txn, &*scripting.lua)?;
-    let fits = |library: &&Arc<Library>| {
-        pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, library.name.to_ascii_lowercase().as_bytes()))
-    };
-    let shown: Vec<&Arc<Library>> = view.all.iter().filter(fits).collect();
+    let fits = |name: &str| pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, name.to_ascii_lowercase().as_bytes()));
+    let shown = scripting.libraries.all(scripting.look(call.table, call.txn), fits)?;
     call.reply.array(shown.len());
     for library in shown {
         call.reply.map(if with_code { 4 } else { 3 });
@@ -136,9 +136,10 @@ fn show(function: &Function, reply: &mut dyn Reply) {
 pub fn stats(call: &mut SessionCall<'_>) -> Outcome {
     let scripting = scripting(call.host)?;
     // While a function of this very thread is busy there is no second transaction: what was known must do.
-    let view = match begin(call.table, call.session, Mode::Read) {
-        Ok(txn) => scripting.libraries.now(call.table, &txn, &*scripting.lua).unwrap_or_else(|_| scripting.libraries.known()),
-        Err(_) => scripting.libraries.known(),
+    let now = || scripting.libraries.totals_now(call.table);
+    let totals = match begin(call.table, call.session, Mode::Read) {
+        Ok(txn) => scripting.libraries.totals(scripting.look(call.table, &txn)).unwrap_or_else(|_| now()),
+        Err(_) => now(),
     };
     let reply = &mut *call.reply;
     reply.map(2);
@@ -161,9 +162,9 @@ pub fn stats(call: &mut SessionCall<'_>) -> Outcome {
     reply.bulk(b"LUA");
     reply.map(2);
     reply.bulk(b"libraries_count");
-    reply.integer(view.all.len() as i64);
+    reply.integer(totals.libraries as i64);
     reply.bulk(b"functions_count");
-    reply.integer(view.functions() as i64);
+    reply.integer(totals.functions as i64);
     Ok(())
 }
 
@@ -174,9 +175,7 @@ pub fn kill(call: &mut SessionCall<'_>) -> Outcome {
 }
 
 pub fn dump(call: &mut Call<'_>) -> Outcome {
-    let scripting = scripting(call.host)?;
-    let view = scripting.libraries.now(call.table, call.txn, &*scripting.lua)?;
-    call.reply.bulk(&payload::write(view.all.iter().map(|library| &*library.code)));
+    call.reply.bulk(&payload::write(depot::codes(call.txn)?.iter().map(Vec::as_slice)));
     Ok(())
 }
 
@@ -184,17 +183,18 @@ pub fn restore(call: &mut Call<'_>) -> Outcome {
     if call.args.len() > 4 {
         return Err(too_many(call));
     }
-    let policy = call.args.get(3).copied().unwrap_or(b"APPEND");
-    if !["FLUSH", "APPEND", "REPLACE"].iter().any(|known| is(policy, known)) {
-        return Err("ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.".into());
-    }
+    let policies = [("FLUSH", Policy::Flush), ("APPEND", Policy::Append), ("REPLACE", Policy::Replace)];
+    let policy = match call.args.get(3) {
+        None => Policy::Append,
+        Some(word) => match policies.iter().find(|(name, _)| is(word, name)) {
+            Some((_, policy)) => *policy,
+            None => return Err("ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.".into()),
+        },
+    };
     let scripting = scripting(call.host)?;
     let codes = payload::read(call.args[2])?;
     let fresh = codes.iter().map(|code| compile(scripting, code)).collect::<Result<Vec<_>, _>>()?;
-    let view = scripting.libraries.now(call.table, call.txn, &*scripting.lua)?;
-    let nothing = library::View::default();
-    let all = library::merge(if is(policy, "FLUSH") { &nothing } else { &view }, fresh, is(policy, "REPLACE"))?;
-    library::write(call.txn, all.iter().map(|library| &**library))?;
+    scripting.libraries.add(scripting.look(call.table, call.txn), fresh, policy)?;
     call.reply.ok();
     Ok(())
 }

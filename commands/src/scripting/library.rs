@@ -1,226 +1,315 @@
-//! The libraries of functions: they lie in the segment, and each process has a view of them.
+//! What a process knows of the libraries of functions, which lie in the segment (`depot.rs`).
 //!
 //! ```text
-//!   segment, hidden database:  libraries        -> (length of 32 bits, code) of each
-//!                              libraries:token  -> changes with each change of them
+//!   thread's front (by function) -> process's libraries (by name, with their marks) -> segment
 //! ```
 //!
-//! Who finds another token than his view's reads all of them again; what has not changed keeps its number, and with it the upvalues that
-//! its functions have in each thread.
+//! A front is good for one token; a library, for one mark. So a change of one library costs the others a look by name and nothing more,
+//! and what has not changed keeps its number, and with it the upvalues that its functions have in each thread.
 use std::cell::RefCell;
-use std::collections::HashMap;
-use std::sync::{Arc, RwLock};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex};
 
-use polder_base::script::{Function, Library, Scripts};
-use polder_table::{Counter, Replaces, SYSTEM, Snapshot, Stop, Table, Txn};
-use polder_values::string;
+use polder_base::script::{Library, Scripts};
+use polder_table::{Counter, Stop, Table, Txn};
 
+use super::depot::{self, Edit, TOKEN, Totals};
 use super::shebang;
-use super::shelf::{Token, fetch, fresh_token, store, token};
-use crate::persistence::load::Present;
+use super::shelf::{Token, token};
+use crate::metrics::recorder::lock;
 
-const CODES: &[u8] = b"libraries";
-const TOKEN: &[u8] = b"libraries:token";
+/// A thread's front is emptied when it holds more than this.
+const FRONT_MAX: usize = 1024;
+/// Libraries that a process may know beside twice as many as there are.
+const SPARE: usize = 64;
 
-/// All libraries at one moment.
-#[derive(Debug, Default)]
-pub struct View {
-    token: Token,
-    pub all: Vec<Arc<Library>>,
-    /// By the function's name in lower case: the numbers of library and function.
-    by_function: HashMap<String, (usize, usize)>,
+/// What becomes of the libraries that are there when others come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Policy {
+    /// They go.
+    Flush,
+    /// They stay; one of the same name is an error.
+    Append,
+    /// They stay; one of the same name goes.
+    Replace,
 }
 
-impl View {
-    fn of(token: Token, all: Vec<Arc<Library>>) -> View {
-        let mut by_function = HashMap::new();
-        for (at, library) in all.iter().enumerate() {
-            for (number, function) in library.functions.iter().enumerate() {
-                by_function.insert(function.name.to_ascii_lowercase(), (at, number));
-            }
-        }
-        View { token, all, by_function }
-    }
+/// A function: its library, and its number there.
+pub type Place = (Arc<Library>, usize);
 
-    /// How many functions there are.
-    pub fn functions(&self) -> usize {
-        self.by_function.len()
-    }
-
-    /// A function by its name in any case.
-    pub fn function(&self, name: &[u8]) -> Option<(&Arc<Library>, &Function)> {
-        let name = std::str::from_utf8(name).ok()?;
-        let known = self.by_function.get(name);
-        let (at, number) = match known {
-            Some(known) => known,
-            None => self.by_function.get(&name.to_ascii_lowercase())?,
-        };
-        let library = &self.all[*at];
-        Some((library, &library.functions[*number]))
-    }
+#[derive(Default)]
+struct Front {
+    /// The address of whose it is.
+    whose: usize,
+    token: Token,
+    places: HashMap<Box<[u8]>, Place>,
 }
 
 thread_local! {
-    /// The last view of this thread, with the address of whose it is.
-    static FRONT: RefCell<(usize, Arc<View>)> = RefCell::default();
+    static FRONT: RefCell<Front> = RefCell::default();
 }
 
-/// A process's view of the libraries.
+/// Those that wait in the segment to be put among the known ones, as they were at a token.
 #[derive(Default)]
-pub struct Libraries(RwLock<Arc<View>>);
+struct Waiting {
+    token: Token,
+    all: Vec<Arc<Library>>,
+}
 
-impl Libraries {
-    /// The libraries as they were when this process last looked.
-    pub fn known(&self) -> Arc<View> {
-        self.0.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+impl Waiting {
+    fn has(&self, name: &str) -> bool {
+        self.all.iter().any(|library| library.name == name)
     }
 
-    /// The libraries as they are now, for `txn`.
+    /// The last one that has a function, by its name in lower case.
+    fn function(&self, name: &str) -> Option<Place> {
+        self.all.iter().rev().find_map(|library| place(library, name))
+    }
+}
+
+fn place(library: &Arc<Library>, name: &str) -> Option<Place> {
+    let number = library.functions.iter().position(|function| function.name.eq_ignore_ascii_case(name))?;
+    Some((library.clone(), number))
+}
+
+/// A process's libraries.
+#[derive(Default)]
+pub struct Libraries {
+    /// By name, with the marks that they had; zeros where one waits.
+    run: Mutex<HashMap<String, (Token, Arc<Library>)>>,
+    waiting: Mutex<Arc<Waiting>>,
+    /// How much there was of all when this process last looked.
+    seen: Mutex<Totals>,
+}
+
+/// Where libraries are looked up.
+#[derive(Clone, Copy)]
+pub struct Look<'t, 'x> {
+    pub table: &'t Table,
+    pub txn: &'t Txn<'x>,
+    pub lua: &'t dyn Scripts,
+}
+
+impl Libraries {
+    /// A function by its name in any case.
+    ///
+    /// # Errors
+    /// Those of the table; it is damaged.
+    pub fn function(&self, look: Look<'_, '_>, name: &[u8]) -> Result<Option<Place>, Stop> {
+        let token = token(look.table, look.txn, TOKEN)?;
+        let mine = std::ptr::from_ref(self) as usize;
+        let known = FRONT.with_borrow(|front| {
+            let is_current = front.whose == mine && front.token == token;
+            is_current.then(|| front.places.get(name).cloned()).flatten()
+        });
+        if known.is_some() {
+            return Ok(known);
+        }
+        let Ok(text) = str::from_utf8(name) else { return Ok(None) };
+        let text = text.to_ascii_lowercase();
+        let found = match depot::owner(look.txn, &text)? {
+            Some((mark, owner)) => self.library(look, &owner, mark)?.and_then(|library| place(&library, &text)),
+            None => self.waiting(look)?.function(&text),
+        };
+        if let Some(place) = &found {
+            FRONT.with_borrow_mut(|front| {
+                if front.whose != mine || front.token != token || front.places.len() >= FRONT_MAX {
+                    *front = Front { whose: mine, token, ..Front::default() };
+                }
+                front.places.insert(name.into(), place.clone());
+            });
+        }
+        Ok(found)
+    }
+
+    /// All libraries whose names fit.
+    ///
+    /// # Errors
+    /// As [`Libraries::function`].
+    pub fn all(&self, look: Look<'_, '_>, fits: impl Fn(&str) -> bool) -> Result<Vec<Arc<Library>>, Stop> {
+        let mut all = Vec::new();
+        depot::each(look.txn, |name, stored| {
+            if str::from_utf8(name).is_ok_and(&fits) {
+                all.extend(self.run(look.lua, stored.mark, stored.code));
+            }
+            Ok(())
+        })?;
+        all.extend(self.waiting(look)?.all.iter().filter(|library| fits(&library.name)).cloned());
+        Ok(all)
+    }
+
+    /// How much there is of all libraries.
     ///
     /// # Errors
     /// Those of the table.
-    pub fn now(&self, table: &Table, txn: &Txn<'_>, lua: &dyn Scripts) -> Result<Arc<View>, Stop> {
-        let token = token(table, txn, TOKEN)?;
-        let mine = std::ptr::from_ref(self) as usize;
-        let seen = FRONT.with_borrow(|(whose, view)| (*whose == mine && view.token == token).then(|| view.clone()));
-        if let Some(view) = seen {
-            return Ok(view);
+    pub fn totals(&self, look: Look<'_, '_>) -> Result<Totals, Stop> {
+        let totals = depot::totals(look.txn)?.and(Totals::of(self.waiting(look)?.all.iter().map(|library| &**library)));
+        *lock(&self.seen) = totals;
+        Ok(totals)
+    }
+
+    /// As [`Libraries::totals`], without a transaction, and about: libraries that wait count as they did when this process last looked.
+    pub fn totals_now(&self, table: &Table) -> Totals {
+        let waiting = Totals::of(lock(&self.waiting).all.iter().map(|library| &**library));
+        depot::totals_now(table).map_or_else(|| *lock(&self.seen), |known| known.and(waiting))
+    }
+
+    /// Whether there is a library of this name.
+    ///
+    /// # Errors
+    /// Those of the table.
+    pub fn has(&self, look: Look<'_, '_>, name: &str) -> Result<bool, Stop> {
+        Ok(Edit::open(look.txn)?.has(name)? || self.waiting(look)?.has(name))
+    }
+
+    /// Adds libraries that have just been run.
+    ///
+    /// # Errors
+    /// Redis's texts; those of the table.
+    pub fn add(&self, look: Look<'_, '_>, fresh: Vec<Library>, policy: Policy) -> Result<(), Stop> {
+        let mut edit = Edit::open(look.txn)?;
+        let waiting = if policy == Policy::Flush { Arc::default() } else { self.waiting(look)? };
+        let (mut names, mut last) = (HashSet::new(), Vec::with_capacity(fresh.len()));
+        for library in fresh.into_iter().rev() {
+            let name = &library.name;
+            let is_there = policy == Policy::Append && (edit.has(name)? || waiting.has(name));
+            let is_twin = !names.insert(name.clone());
+            if is_there || is_twin && policy != Policy::Replace {
+                return Err(format!("ERR Library {name} already exists").into());
+            }
+            if !is_twin {
+                last.push(library);
+            }
         }
-        let mut view = self.known();
-        if view.token != token {
-            let codes = fetch(txn, CODES)?.unwrap_or_default();
-            view = Arc::new(View::of(token, read(&codes, &view, lua)));
-            *self.0.write().unwrap_or_else(std::sync::PoisonError::into_inner) = view.clone();
+        let goes = |name: &str| policy == Policy::Flush || names.contains(name);
+        refuse_twins(&edit, &waiting, &last, goes)?;
+        if policy == Policy::Flush {
+            edit.clear()?;
         }
-        FRONT.set((mine, view.clone()));
-        Ok(view)
-    }
-}
-
-/// The libraries in a value of the segment; those that `before` has too are taken from there.
-fn read(mut codes: &[u8], before: &View, lua: &dyn Scripts) -> Vec<Arc<Library>> {
-    let mut all = Vec::new();
-    while let Some((len, rest)) = codes.split_first_chunk::<4>() {
-        let Some((code, rest)) = rest.split_at_checked(u32::from_le_bytes(*len) as usize) else { break };
-        codes = rest;
-        if let Some(known) = before.all.iter().find(|known| *known.code == *code) {
-            all.push(known.clone());
-            continue;
+        self.settle(&mut edit, &waiting, goes)?;
+        for library in last.into_iter().rev() {
+            let mark = edit.put(&library)?;
+            self.keep(mark, library);
         }
-        // Whatever was let in once is let in again; what this build cannot run has no functions.
-        if let Ok((name, shebang)) = shebang::of_library(code) {
-            let mut library = Library::new(name, code, shebang);
-            library.functions = lua.load(&library).unwrap_or_default();
-            all.push(Arc::new(library));
+        look.txn.count(Counter::Changes, 1);
+        let totals = edit.publish()?;
+        self.trim(look.txn, totals)
+    }
+
+    /// Takes a library away; answers whether it was there.
+    ///
+    /// # Errors
+    /// Those of the table.
+    pub fn remove(&self, look: Look<'_, '_>, name: &str) -> Result<bool, Stop> {
+        let mut edit = Edit::open(look.txn)?;
+        let waiting = self.waiting(look)?;
+        if !edit.has(name)? && !waiting.has(name) {
+            return Ok(false);
         }
+        self.settle(&mut edit, &waiting, |other| other == name)?;
+        edit.remove(name)?;
+        look.txn.count(Counter::Changes, 1);
+        let totals = edit.publish()?;
+        self.trim(look.txn, totals)?;
+        Ok(true)
     }
-    all
-}
 
-/// The codes of all libraries, for whoever writes them to a file.
-///
-/// # Errors
-/// Those of the table.
-fn codes(txn: &Txn<'_>) -> Result<Vec<Vec<u8>>, Stop> {
-    Ok(apart(&fetch(txn, CODES)?.unwrap_or_default()))
-}
-
-/// The codes of the libraries at the instant of a snapshot, which has not begun to walk.
-///
-/// # Errors
-/// Those of the table.
-pub(crate) fn codes_at(snapshot: &mut Snapshot<'_>) -> Result<Vec<Vec<u8>>, Stop> {
-    let Some(item) = snapshot.find(SYSTEM, CODES)? else { return Ok(Vec::new()) };
-    let Some(found) = snapshot.found(&item)? else { return Ok(Vec::new()) };
-    Ok(apart(&string::contiguous(snapshot, &found.value)?))
-}
-
-fn apart(stored: &[u8]) -> Vec<Vec<u8>> {
-    let (mut rest, mut all) = (stored, Vec::new());
-    while let Some((len, more)) = rest.split_first_chunk::<4>() {
-        let Some((code, more)) = more.split_at_checked(u32::from_le_bytes(*len) as usize) else { break };
-        all.push(code.to_vec());
-        rest = more;
-    }
-    all
-}
-
-/// Adds the codes of libraries that a file holds. They are looked at by whoever uses them first.
-///
-/// # Errors
-/// Those of the table; a code that names no library; a library that is there and may be neither kept nor replaced.
-pub(crate) fn add_codes(txn: &Txn<'_>, fresh: &[Vec<u8>], present: Present) -> Result<(), Stop> {
-    txn.declare(&[(SYSTEM, CODES), (SYSTEM, TOKEN)])?;
-    let mut all = codes(txn)?;
-    for code in fresh {
-        let (name, _) = shebang::of_library(code)?;
-        let known = all.iter().position(|old| shebang::of_library(old).is_ok_and(|(old, _)| old == name));
-        match known {
-            Some(at) if present == Present::Replaced => all[at].clone_from(code),
-            Some(_) if present == Present::Refused => return Err(format!("ERR Library {name} already exists").into()),
-            Some(_) => {}
-            None => all.push(code.clone()),
+    /// Puts those that wait among the known ones, but for those that go at once.
+    fn settle(&self, edit: &mut Edit<'_, '_>, waiting: &Waiting, goes: impl Fn(&str) -> bool) -> Result<(), Stop> {
+        if waiting.all.is_empty() {
+            return Ok(());
         }
-    }
-    let mut stored = Vec::new();
-    for code in &all {
-        stored.extend_from_slice(&(code.len() as u32).to_le_bytes());
-        stored.extend_from_slice(code);
-    }
-    store(txn, CODES, &stored)?;
-    store(txn, TOKEN, &fresh_token())
-}
-
-/// Takes all libraries away.
-///
-/// # Errors
-/// Those of the table.
-pub(crate) fn clear_codes(txn: &Txn<'_>) -> Result<(), Stop> {
-    txn.declare(&[(SYSTEM, CODES), (SYSTEM, TOKEN)])?;
-    write(txn, std::iter::empty())
-}
-
-/// Writes what the libraries are to be.
-///
-/// # Errors
-/// Those of the table.
-pub fn write<'l>(txn: &Txn<'_>, all: impl Iterator<Item = &'l Library>) -> Result<(), Stop> {
-    let mut codes = Vec::new();
-    for library in all {
-        codes.extend_from_slice(&(library.code.len() as u32).to_le_bytes());
-        codes.extend_from_slice(&library.code);
-    }
-    if codes.is_empty() {
-        txn.remove(SYSTEM, CODES, Replaces::Whole)?;
-    } else {
-        store(txn, CODES, &codes)?;
-    }
-    // Libraries are data, and worth a save.
-    txn.count(Counter::Changes, 1);
-    store(txn, TOKEN, &fresh_token())
-}
-
-/// What the libraries are once these have been added to those that are there. `replaces`: a library of the same name gives way.
-///
-/// # Errors
-/// Redis's texts.
-pub fn merge(view: &View, fresh: Vec<Library>, replaces: bool) -> Result<Vec<Arc<Library>>, Stop> {
-    let mut all = view.all.clone();
-    for library in fresh {
-        match all.iter().position(|old| old.name == library.name) {
-            Some(_) if !replaces => return Err(format!("ERR Library {} already exists", library.name).into()),
-            Some(at) => _ = all.remove(at),
-            None => {}
+        for library in waiting.all.iter().filter(|library| !goes(&library.name)) {
+            let mark = edit.put(library)?;
+            lock(&self.run).insert(library.name.clone(), (mark, library.clone()));
         }
-        all.push(Arc::new(library));
+        edit.forget_waiting()
     }
-    let mut seen = HashMap::new();
-    for library in &all {
-        for function in &library.functions {
-            if seen.insert(function.name.to_ascii_lowercase(), ()).is_some() {
-                return Err(format!("ERR Function {} already exists", function.name).into());
+
+    /// A known library as it is at a mark.
+    fn library(&self, look: Look<'_, '_>, name: &str, mark: Token) -> Result<Option<Arc<Library>>, Stop> {
+        let run = lock(&self.run).get(name).filter(|(known, _)| *known == mark).map(|(_, library)| library.clone());
+        if run.is_some() {
+            return Ok(run);
+        }
+        let Some((mark, code)) = depot::find(look.txn, name)? else { return Ok(None) };
+        let library = self.run(look.lua, mark, &code);
+        self.trim(look.txn, depot::totals(look.txn)?)?;
+        Ok(library)
+    }
+
+    /// Those that wait, as they are now.
+    fn waiting(&self, look: Look<'_, '_>) -> Result<Arc<Waiting>, Stop> {
+        let token = token(look.table, look.txn, TOKEN)?;
+        let known = lock(&self.waiting).clone();
+        if known.token == token {
+            return Ok(known);
+        }
+        let codes = depot::waiting(look.txn)?;
+        let all = codes.iter().filter_map(|code| self.run(look.lua, Token::default(), code)).collect();
+        let waiting = Arc::new(Waiting { token, all });
+        *lock(&self.waiting) = waiting.clone();
+        Ok(waiting)
+    }
+
+    /// The library of a code, run at least once. Whatever was let in once is let in again; what this build cannot run has no functions.
+    fn run(&self, lua: &dyn Scripts, mark: Token, code: &[u8]) -> Option<Arc<Library>> {
+        let (name, shebang) = shebang::of_library(code).ok()?;
+        if let Some((known, library)) = lock(&self.run).get_mut(&name)
+            && *library.code == *code
+        {
+            *known = mark;
+            return Some(library.clone());
+        }
+        let mut library = Library::new(name, code, shebang);
+        library.functions = lua.load(&library).unwrap_or_default();
+        Some(self.keep(mark, library))
+    }
+
+    /// Remembers a library, unless the same code has been run before.
+    fn keep(&self, mark: Token, library: Library) -> Arc<Library> {
+        let mut run = lock(&self.run);
+        match run.get_mut(&library.name) {
+            Some((known, same)) if same.code == library.code => {
+                *known = mark;
+                same.clone()
+            }
+            _ => {
+                let library = Arc::new(library);
+                run.insert(library.name.clone(), (mark, library.clone()));
+                library
             }
         }
     }
-    Ok(all)
+
+    /// Forgets those that are gone, once there are many of them.
+    fn trim(&self, txn: &Txn<'_>, totals: Totals) -> Result<(), Stop> {
+        let waiting = lock(&self.waiting).clone();
+        let known = lock(&self.run).len();
+        if known <= 2 * (totals.libraries as usize + waiting.all.len()) + SPARE {
+            return Ok(());
+        }
+        // Looked up first: whoever waits in the table must not hold what others of this process need.
+        let mut stay: HashSet<String> = waiting.all.iter().map(|library| library.name.clone()).collect();
+        depot::each(txn, |name, _| {
+            stay.extend(str::from_utf8(name).map(str::to_owned));
+            Ok(())
+        })?;
+        lock(&self.run).retain(|name, _| stay.contains(name));
+        Ok(())
+    }
+}
+
+/// Refuses functions that another library has already, of those that do not go.
+fn refuse_twins(edit: &Edit<'_, '_>, waiting: &Waiting, fresh: &[Library], goes: impl Fn(&str) -> bool) -> Result<(), Stop> {
+    let others = waiting.all.iter().filter(|library| !goes(&library.name)).flat_map(|library| &library.functions);
+    let mut taken: HashSet<String> = others.map(|function| function.name.to_ascii_lowercase()).collect();
+    for function in fresh.iter().flat_map(|library| &library.functions) {
+        let name = function.name.to_ascii_lowercase();
+        let is_taken = edit.owner(&name)?.is_some_and(|owner| !goes(&owner));
+        if is_taken || !taken.insert(name) {
+            return Err(format!("ERR Function {} already exists", function.name).into());
+        }
+    }
+    Ok(())
 }

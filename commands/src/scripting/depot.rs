@@ -1,0 +1,425 @@
+//! Where the libraries of functions lie in the segment: a field of its own each, so that one comes or goes without the others.
+//!
+//! ```text
+//!   hidden database:
+//!   libraries         string: (length of 32 bits, code) of each that nobody has run yet: a file has brought them, or an earlier build
+//!   libraries:known   hash:   name -> mark (16), length (4) of: (length, name) of its functions, code
+//!   libraries:names   hash:   a function's name in lower case -> mark (16), name of its library
+//!   libraries:totals  three words of 64 bits: of those that are known, how many, their functions, the bytes of their codes
+//!   libraries:token   changes with each change of all this
+//! ```
+//!
+//! What a library registers is known by who runs its code. So a file's libraries wait in `libraries` as they are; whoever changes the
+//! libraries next takes them among the known ones. A mark is a token: a library that comes back has another one.
+use polder_base::script::Library;
+use polder_table::{New, Replaces, SYSTEM, Snapshot, Stop, Table, Txn};
+use polder_values::hash::{Draft, Expiry, Hash, Thresholds};
+use polder_values::{Kind, Nodes, Value, string};
+
+use super::shebang;
+use super::shelf::{Token, fetch, fresh_token, store};
+use crate::persistence::load::Present;
+
+const WAITING: &[u8] = b"libraries";
+const KNOWN: &[u8] = b"libraries:known";
+const NAMES: &[u8] = b"libraries:names";
+const TOTALS: &[u8] = b"libraries:totals";
+pub const TOKEN: &[u8] = b"libraries:token";
+
+const DAMAGED: &str = "ERR a library of functions is damaged";
+
+/// How much there is of known libraries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Totals {
+    pub libraries: u64,
+    pub functions: u64,
+    /// Of their codes.
+    pub bytes: u64,
+}
+
+impl Totals {
+    /// Those of libraries that have been run.
+    pub fn of<'l>(libraries: impl Iterator<Item = &'l Library>) -> Totals {
+        libraries.fold(Totals::default(), |sum, library| Totals {
+            libraries: sum.libraries + 1,
+            functions: sum.functions + library.functions.len() as u64,
+            bytes: sum.bytes + library.code.len() as u64,
+        })
+    }
+
+    /// Both together.
+    pub fn and(self, other: Totals) -> Totals {
+        Totals { libraries: self.libraries + other.libraries, functions: self.functions + other.functions, bytes: self.bytes + other.bytes }
+    }
+
+    fn without(self, other: Totals) -> Totals {
+        Totals {
+            libraries: self.libraries.saturating_sub(other.libraries),
+            functions: self.functions.saturating_sub(other.functions),
+            bytes: self.bytes.saturating_sub(other.bytes),
+        }
+    }
+
+    fn read(stored: Option<&[u8]>) -> Totals {
+        match stored.map(<[u8]>::as_chunks) {
+            Some(([libraries, functions, bytes], [])) => {
+                let [libraries, functions, bytes] = [libraries, functions, bytes].map(|word| u64::from_le_bytes(*word));
+                Totals { libraries, functions, bytes }
+            }
+            _ => Totals::default(),
+        }
+    }
+
+    fn stored(self) -> Vec<u8> {
+        [self.libraries, self.functions, self.bytes].map(u64::to_le_bytes).concat()
+    }
+}
+
+/// A library as it is stored.
+pub struct Stored<'a> {
+    pub mark: Token,
+    functions: &'a [u8],
+    pub code: &'a [u8],
+}
+
+impl<'a> Stored<'a> {
+    fn read(bytes: &'a [u8]) -> Result<Stored<'a>, Stop> {
+        let parts = bytes.split_first_chunk().and_then(|(mark, rest)| {
+            let (len, rest) = rest.split_first_chunk()?;
+            let (functions, code) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+            Some(Stored { mark: *mark, functions, code })
+        });
+        parts.ok_or_else(|| DAMAGED.into())
+    }
+
+    fn written(library: &Library, mark: &Token) -> Vec<u8> {
+        let functions = joined(library.functions.iter().map(|function| function.name.as_bytes()));
+        [mark, &(functions.len() as u32).to_le_bytes()[..], &functions, &library.code].concat()
+    }
+
+    fn totals(&self) -> Totals {
+        Totals { libraries: 1, functions: apart(self.functions).count() as u64, bytes: self.code.len() as u64 }
+    }
+}
+
+/// The parts of what [`joined`] has made.
+fn apart(mut stored: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let (len, rest) = stored.split_first_chunk()?;
+        let (part, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+        stored = rest;
+        Some(part)
+    })
+}
+
+fn joined<'p>(parts: impl Iterator<Item = &'p [u8]>) -> Vec<u8> {
+    let mut stored = Vec::new();
+    for part in parts {
+        stored.extend_from_slice(&(part.len() as u32).to_le_bytes());
+        stored.extend_from_slice(part);
+    }
+    stored
+}
+
+fn hash<'t>(txn: &'t Txn<'_>, key: &[u8]) -> Result<Option<Value<'t>>, Stop> {
+    Ok(txn.peek(SYSTEM, key)?.filter(|found| found.kind == Kind::Hash).map(|found| found.value))
+}
+
+fn field(nodes: &dyn Nodes, hash: Option<Value<'_>>, name: &[u8]) -> Result<Option<Vec<u8>>, Stop> {
+    let Some(value) = hash else { return Ok(None) };
+    let found = Hash::of(&value).get(nodes, name, || 0)?;
+    Ok(found.map(|field| field.value().bytes(nodes).map(|bytes| bytes.into_owned())).transpose()?)
+}
+
+/// A known library: its mark and its code.
+///
+/// # Errors
+/// Those of the table; it is damaged.
+pub fn find(txn: &Txn<'_>, name: &str) -> Result<Option<(Token, Vec<u8>)>, Stop> {
+    let Some(bytes) = field(txn, hash(txn, KNOWN)?, name.as_bytes())? else { return Ok(None) };
+    let stored = Stored::read(&bytes)?;
+    Ok(Some((stored.mark, stored.code.to_vec())))
+}
+
+/// Whose a function is, by its name in lower case: the mark and the name of a known library.
+///
+/// # Errors
+/// Those of the table; it is damaged.
+pub fn owner(txn: &Txn<'_>, function: &str) -> Result<Option<(Token, String)>, Stop> {
+    field(txn, hash(txn, NAMES)?, function.as_bytes())?.map(|bytes| read_owner(&bytes)).transpose()
+}
+
+fn read_owner(bytes: &[u8]) -> Result<(Token, String), Stop> {
+    let (mark, name) = bytes.split_first_chunk().ok_or(DAMAGED)?;
+    Ok((*mark, str::from_utf8(name).map_err(|_| DAMAGED)?.to_owned()))
+}
+
+/// Shows each known library.
+///
+/// # Errors
+/// Those of the table and of `show`; one is damaged.
+pub fn each(txn: &Txn<'_>, show: impl FnMut(&[u8], Stored<'_>) -> Result<(), Stop>) -> Result<(), Stop> {
+    each_of(txn, hash(txn, KNOWN)?, show)
+}
+
+fn each_of(nodes: &dyn Nodes, hash: Option<Value<'_>>, mut show: impl FnMut(&[u8], Stored<'_>) -> Result<(), Stop>) -> Result<(), Stop> {
+    let Some(value) = hash else { return Ok(()) };
+    for field in Hash::of(&value).iter(nodes, 0) {
+        let field = field?;
+        show(&field.name().bytes(nodes)?, Stored::read(&field.value().bytes(nodes)?)?)?;
+    }
+    Ok(())
+}
+
+/// The codes of those that wait to be run.
+///
+/// # Errors
+/// Those of the table.
+pub fn waiting(txn: &Txn<'_>) -> Result<Vec<Vec<u8>>, Stop> {
+    Ok(apart(&fetch(txn, WAITING)?.unwrap_or_default()).map(<[u8]>::to_vec).collect())
+}
+
+/// How much there is of known libraries, for `txn`.
+///
+/// # Errors
+/// Those of the table.
+pub fn totals(txn: &Txn<'_>) -> Result<Totals, Stop> {
+    Ok(Totals::read(fetch(txn, TOTALS)?.as_deref()))
+}
+
+/// How much there is of known libraries just now; `None` where that cannot be seen at a glance.
+pub fn totals_now(table: &Table) -> Option<Totals> {
+    let sight = table.sight(SYSTEM, TOTALS)?;
+    table.quick_get(&sight, TOTALS, polder_base::time::coarse_ms(), Totals::read)
+}
+
+/// The codes of all libraries.
+///
+/// # Errors
+/// Those of the table; one is damaged.
+pub fn codes(txn: &Txn<'_>) -> Result<Vec<Vec<u8>>, Stop> {
+    let mut all = Vec::new();
+    each(txn, |_, stored| {
+        all.push(stored.code.to_vec());
+        Ok(())
+    })?;
+    all.append(&mut waiting(txn)?);
+    Ok(all)
+}
+
+/// As [`codes`], at the instant of a snapshot, which has not begun to walk.
+///
+/// # Errors
+/// As there.
+pub(crate) fn codes_at(snapshot: &mut Snapshot<'_>) -> Result<Vec<Vec<u8>>, Stop> {
+    let items = [KNOWN, WAITING].map(|key| snapshot.find(SYSTEM, key));
+    let mut all = Vec::new();
+    for item in items {
+        let Some(item) = item? else { continue };
+        match snapshot.found(&item)? {
+            Some(found) if found.kind == Kind::Hash => each_of(snapshot, Some(found.value), |_, stored| {
+                all.push(stored.code.to_vec());
+                Ok(())
+            })?,
+            Some(found) => all.extend(apart(&string::contiguous(snapshot, &found.value)?).map(<[u8]>::to_vec)),
+            None => {}
+        }
+    }
+    Ok(all)
+}
+
+/// One of the two hashes, while it changes.
+struct Sheet {
+    key: &'static [u8],
+    draft: Draft,
+    changed: bool,
+}
+
+impl Sheet {
+    fn open(txn: &Txn<'_>, key: &'static [u8]) -> Result<Sheet, Stop> {
+        let value = hash(txn, key)?;
+        let draft = value.map_or_else(|| Draft::empty(Thresholds::NONE), |value| Draft::of(&value, Thresholds::NONE));
+        Ok(Sheet { key, draft, changed: false })
+    }
+
+    /// Takes the hash away with all that it holds.
+    fn clear(&mut self, txn: &Txn<'_>) -> Result<(), Stop> {
+        self.draft = Draft::empty(Thresholds::NONE);
+        txn.remove(SYSTEM, self.key, Replaces::Whole).map(drop)
+    }
+
+    fn get(&self, txn: &Txn<'_>, name: &[u8]) -> Result<Option<Vec<u8>>, Stop> {
+        let (_, found) = self.draft.look(txn, name, || 0)?;
+        Ok(found.map(|field| field.value().bytes(txn).map(|bytes| bytes.into_owned())).transpose()?)
+    }
+
+    fn put(&mut self, txn: &Txn<'_>, name: &[u8], value: &[u8]) -> Result<(), Stop> {
+        let spot = self.draft.find(txn, name, || 0)?;
+        self.changed = true;
+        Ok(self.draft.put(txn, &spot, name, value, Expiry::None)?)
+    }
+
+    fn remove(&mut self, txn: &Txn<'_>, name: &[u8]) -> Result<(), Stop> {
+        let spot = self.draft.find(txn, name, || 0)?;
+        self.changed = true;
+        Ok(self.draft.remove(txn, &spot, name)?)
+    }
+
+    fn publish(mut self, txn: &Txn<'_>) -> Result<(), Stop> {
+        if !self.changed {
+            return Ok(());
+        }
+        if self.draft.count()? == 0 {
+            // The draft has released the nodes.
+            return txn.remove(SYSTEM, self.key, Replaces::Edited).map(drop);
+        }
+        let (value, _) = self.draft.finish(txn)?;
+        txn.write(SYSTEM, self.key, &New::of(Kind::Hash, value), Replaces::Edited)
+    }
+}
+
+/// A change of the known libraries. Whoever may refuse it does so before the first [`Edit::put`] or [`Edit::remove`]: what they have made
+/// is published or goes with the transaction.
+pub struct Edit<'t, 'x> {
+    txn: &'t Txn<'x>,
+    known: Sheet,
+    names: Sheet,
+    totals: Totals,
+}
+
+impl<'t, 'x> Edit<'t, 'x> {
+    /// Begins: from here on nobody else changes libraries.
+    ///
+    /// # Errors
+    /// Those of the table.
+    pub fn open(txn: &'t Txn<'x>) -> Result<Edit<'t, 'x>, Stop> {
+        txn.declare(&[WAITING, KNOWN, NAMES, TOTALS, TOKEN].map(|key| (SYSTEM, key)))?;
+        Ok(Edit { txn, known: Sheet::open(txn, KNOWN)?, names: Sheet::open(txn, NAMES)?, totals: totals(txn)? })
+    }
+
+    /// Whether a library is known.
+    ///
+    /// # Errors
+    /// Those of the table.
+    pub fn has(&self, name: &str) -> Result<bool, Stop> {
+        Ok(self.known.draft.look(self.txn, name.as_bytes(), || 0)?.1.is_some())
+    }
+
+    /// The known library that a function is of, by its name in lower case.
+    ///
+    /// # Errors
+    /// Those of the table; it is damaged.
+    pub fn owner(&self, function: &str) -> Result<Option<String>, Stop> {
+        let Some(bytes) = self.names.get(self.txn, function.as_bytes())? else { return Ok(None) };
+        Ok(Some(read_owner(&bytes)?.1))
+    }
+
+    /// Puts a library there, in place of what has its name; answers its mark.
+    ///
+    /// # Errors
+    /// Those of the table: the transaction must then be given up.
+    pub fn put(&mut self, library: &Library) -> Result<Token, Stop> {
+        self.remove(&library.name)?;
+        let mark = fresh_token();
+        self.known.put(self.txn, library.name.as_bytes(), &Stored::written(library, &mark))?;
+        let owner = [&mark, library.name.as_bytes()].concat();
+        for function in &library.functions {
+            self.names.put(self.txn, function.name.to_ascii_lowercase().as_bytes(), &owner)?;
+        }
+        self.totals = self.totals.and(Totals::of(std::iter::once(library)));
+        Ok(mark)
+    }
+
+    /// Takes a library away, if it is known.
+    ///
+    /// # Errors
+    /// As [`Edit::put`].
+    pub fn remove(&mut self, name: &str) -> Result<(), Stop> {
+        let Some(bytes) = self.known.get(self.txn, name.as_bytes())? else { return Ok(()) };
+        let stored = Stored::read(&bytes)?;
+        for function in apart(stored.functions) {
+            let function = function.to_ascii_lowercase();
+            if self.names.get(self.txn, &function)?.is_some_and(|owner| owner.starts_with(&stored.mark)) {
+                self.names.remove(self.txn, &function)?;
+            }
+        }
+        self.known.remove(self.txn, name.as_bytes())?;
+        self.totals = self.totals.without(stored.totals());
+        Ok(())
+    }
+
+    /// Takes all libraries away. Nothing has been put or removed before.
+    ///
+    /// # Errors
+    /// Those of the table.
+    pub fn clear(&mut self) -> Result<(), Stop> {
+        self.known.clear(self.txn)?;
+        self.names.clear(self.txn)?;
+        self.totals = Totals::default();
+        self.forget_waiting()
+    }
+
+    /// Takes away those that wait: they have been put among the known ones.
+    ///
+    /// # Errors
+    /// Those of the table.
+    pub fn forget_waiting(&self) -> Result<(), Stop> {
+        self.txn.remove(SYSTEM, WAITING, Replaces::Whole).map(drop)
+    }
+
+    /// Writes all of it; answers how much is known now.
+    ///
+    /// # Errors
+    /// Those of the table.
+    pub fn publish(self) -> Result<Totals, Stop> {
+        self.known.publish(self.txn)?;
+        self.names.publish(self.txn)?;
+        store(self.txn, TOTALS, &self.totals.stored())?;
+        store(self.txn, TOKEN, &fresh_token())?;
+        Ok(self.totals)
+    }
+}
+
+/// Adds the codes of libraries that a file holds. They are looked at by whoever uses them first.
+///
+/// # Errors
+/// Those of the table; a code that names no library; a library that is there and may be neither kept nor replaced.
+pub(crate) fn add_codes(txn: &Txn<'_>, fresh: &[Vec<u8>], present: Present) -> Result<(), Stop> {
+    let mut edit = Edit::open(txn)?;
+    let (mut codes, mut gone) = (waiting(txn)?, Vec::new());
+    let named = codes.iter().enumerate().filter_map(|(at, code)| Some((shebang::of_library(code).ok()?.0, at)));
+    let mut places: std::collections::HashMap<String, usize> = named.collect();
+    for code in fresh {
+        let (name, _) = shebang::of_library(code)?;
+        let (place, known) = (places.get(&name).copied(), edit.has(&name)?);
+        match present {
+            Present::Refused if known || place.is_some() => return Err(format!("ERR Library {name} already exists").into()),
+            Present::Kept if known || place.is_some() => continue,
+            _ => {}
+        }
+        if let Some(at) = place {
+            codes[at].clone_from(code);
+            continue;
+        }
+        places.insert(name.clone(), codes.len());
+        codes.push(code.clone());
+        if known {
+            gone.push(name);
+        }
+    }
+    gone.iter().try_for_each(|name| edit.remove(name))?;
+    if !codes.is_empty() {
+        store(txn, WAITING, &joined(codes.iter().map(Vec::as_slice)))?;
+    }
+    edit.publish().map(drop)
+}
+
+/// Takes all libraries away.
+///
+/// # Errors
+/// Those of the table.
+pub(crate) fn clear_codes(txn: &Txn<'_>) -> Result<(), Stop> {
+    let mut edit = Edit::open(txn)?;
+    edit.clear()?;
+    edit.publish().map(drop)
+}
