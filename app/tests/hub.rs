@@ -69,6 +69,7 @@ fn a_killed_subscriber_is_not_counted_and_leaves_nothing() {
 
 #[test]
 fn a_publisher_may_be_killed_at_any_moment() {
+    const LEAD: i64 = 20;
     let segment = Segment::new();
     let one = segment.serve(&[]);
     let mut hearer = connect(&one);
@@ -82,24 +83,30 @@ fn a_publisher_may_be_killed_at_any_moment() {
             Command::new("kill").args(["-KILL", &pid.to_string()]).status().expect("kill runs");
         });
         // Numbers in order and none twice; the last one that was acknowledged is among those that arrive.
-        let mut acknowledged = -1;
+        let (mut acknowledged, mut last) = (-1, -1);
+        let mut hear_up_to = |acknowledged: i64| {
+            while last < acknowledged {
+                let heard = hear(&mut hearer);
+                let number = heard.rsplit_once('"').and_then(|(text, _)| text.rsplit_once('"')).map(|(_, text)| text.trim_end_matches('y'));
+                let number: i64 = number.expect("a payload").parse().expect("a number");
+                assert_eq!(number, last + 1, "round {round}");
+                last = number;
+            }
+        };
         for number in 0.. {
             let payload = format!("{number}{}", "y".repeat(number as usize % 20_000));
             match publisher.call(&["PUBLISH", "news", &payload]) {
                 Ok(_) => acknowledged = number,
                 Err(_) => break,
             }
+            // So much waits at most: who falls far behind, because nobody lets him run, is disconnected, and rightly so.
+            if number % LEAD == 0 {
+                hear_up_to(acknowledged - LEAD);
+            }
         }
         killer.join().expect("a thread");
         other.kill();
-        let mut last = -1;
-        while last < acknowledged {
-            let heard = hear(&mut hearer);
-            let number = heard.rsplit_once('"').and_then(|(text, _)| text.rsplit_once('"')).map(|(_, text)| text.trim_end_matches('y'));
-            let number: i64 = number.expect("a payload").parse().expect("a number");
-            assert_eq!(number, last + 1, "round {round}");
-            last = number;
-        }
+        hear_up_to(acknowledged);
         // One that was not acknowledged may have been sent all the same.
         let mut marker = connect(&one);
         assert_eq!(ask(&mut marker, "PUBLISH news end"), "(integer) 1");
