@@ -126,14 +126,20 @@ impl Thread {
         told.recv().expect("it has answered")
     }
 
-    /// A client of the thread waits for a list.
+    /// A client of the thread waits for the list.
     fn wait(&self, client: u64) -> u64 {
+        self.wait_for(client, b"list")
+    }
+
+    /// A client of the thread waits for what will be a list.
+    fn wait_for(&self, client: u64, key: &[u8]) -> u64 {
+        let key = key.to_vec();
         self.run(move |table, _| {
             attend(table).expect("room");
-            let place = Place { ticket: queue::draw_ticket(table), kind: Kind::List, db: 0, keys: vec![b"list".to_vec()] };
+            let place = Place { ticket: queue::draw_ticket(table), kind: Kind::List, db: 0, keys: vec![key.clone()] };
             let ticket = place.ticket;
             run(table, |txn| {
-                txn.find(0, b"list")?;
+                txn.find(0, &key)?;
                 queue::enlist(txn, &place)
             });
             queue::join(table, client, place);
@@ -458,17 +464,10 @@ fn who_waits_longest_is_served_first_when_databases_change_places() {
 fn many_waiters_for_many_keys_are_all_looked_after() {
     let memory = Memory::new();
     let (stopped, other) = (memory.thread(), memory.thread());
-    let wait = |thread: &Thread, client: u64, key: u32| {
-        thread.run(move |table, _| {
-            attend(table).expect("room");
-            let keys = vec![key.to_le_bytes().to_vec()];
-            let place = Place { ticket: queue::draw_ticket(table), kind: Kind::List, db: 0, keys };
-            run(table, |txn| queue::enlist(txn, &place));
-            queue::join(table, client, place);
-        });
-    };
-    wait(&stopped, 1, 7);
-    (0..700).for_each(|key| wait(&other, 10 + key as u64, key));
+    stopped.wait_for(1, &7u32.to_le_bytes());
+    for key in 0..700u32 {
+        other.wait_for(10 + u64::from(key), &key.to_le_bytes());
+    }
     run(&memory.table, |txn| {
         txn.write(0, &7u32.to_le_bytes(), &New::of(Kind::List, Value::Packed(b"\0")), Replaces::Whole)?;
         txn.note_change('l', "lpush", 0, &7u32.to_le_bytes());
@@ -507,6 +506,41 @@ fn what_the_dead_have_left_is_swept_although_somebody_was_in_the_way_and_the_sea
     assert!(there());
     (0..5).for_each(|_| drop(second.tick()));
     assert!(!there(), "the dead one still waits");
+}
+
+#[test]
+fn a_key_that_somebody_holds_does_not_keep_the_sweep_from_those_behind_it() {
+    const KEYS: u32 = 50;
+    let memory = Memory::new();
+    let (first, other, holder) = (memory.thread(), memory.thread(), memory.thread());
+    other.run(|table, _| attend(table).expect("room"));
+    for key in 0..KEYS {
+        first.wait_for(1 + u64::from(key), &key.to_le_bytes());
+    }
+    let left = || {
+        let mut keys = Vec::new();
+        let txn = memory.table.begin(Mode::Read).expect("a seat");
+        let mut cursor = 0;
+        loop {
+            let note = &mut |scanned: polder_table::Scanned<'_>| {
+                keys.extend(scanned.key.starts_with(record::PREFIX).then(|| scanned.key.to_vec()))
+            };
+            cursor = txn.scan(SYSTEM, cursor, 64, note).expect("readable");
+            if cursor == 0 {
+                return keys;
+            }
+        }
+    };
+    let release = holder.hold(left()[0].clone());
+    // Its thread ends without a word.
+    drop(first);
+    (0..5).for_each(|_| drop(other.tick()));
+    let held_up = left().len();
+    release.send(()).expect("it waits");
+    holder.done.recv().expect("it lives");
+    assert!(held_up < KEYS as usize / 2, "{held_up} of {KEYS} are left, of which one bucket is held");
+    (0..5).for_each(|_| drop(other.tick()));
+    assert_eq!(left().len(), 0, "the dead one still waits");
 }
 
 /// Subscribes to a channel whose record lies elsewhere than those that somebody has locked, and answers its name.
