@@ -315,9 +315,11 @@ pub(crate) fn settle(session: &mut Session, host: &dyn Host) -> bool {
     true
 }
 
-/// The process's scripts.
+/// The process's scripts, with the limits that are set now.
 fn scripting(host: &dyn Host) -> Result<&Scripting, Stop> {
-    host.scripting().ok_or_else(|| "ERR this process runs no scripts: it was built or started without them".into())
+    let scripting = host.scripting().ok_or("ERR this process runs no scripts: it was built or started without them")?;
+    scripting.lua.limit_memory(host.settings().number(const { id("lua-memory-limit") }) as u64);
+    Ok(scripting)
 }
 
 /// A stretch of a call's arguments.
@@ -390,7 +392,6 @@ fn perform(
     // That of an attempt which came to nothing.
     call.session.script.failure = None;
     let limits = stage::Limits::of(call, flags)?;
-    scripting.lua.limit_memory(call.host.settings().number(const { id("lua-memory-limit") }) as u64);
     let now_us = call.txn.now_us();
     // Runs that share a transaction, and so the clock, do not draw the same random numbers.
     let input = Input { keys, args, seed: now_us.wrapping_add(call.session.script.number << 8) };

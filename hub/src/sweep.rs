@@ -6,6 +6,7 @@
 use polder_table::change::{deaf, forget_deaf, settle_interest};
 use polder_table::{Mode, SYSTEM, Stop, Table};
 use polder_values::Kind;
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::record::{self, PREFIX};
@@ -21,9 +22,10 @@ const KEYS: usize = 64;
 pub struct Sweep {
     /// The dead for whom it was begun; empty when none is under way.
     dead: Vec<(u64, u64)>,
-    cursor: u64,
-    /// Some key could not be put right.
-    failed: bool,
+    /// Where it goes on; `None` once it has seen all keys.
+    cursor: Option<u64>,
+    /// Keys that could not be put right, since somebody held them: they are met again, until they are right.
+    held: VecDeque<Vec<u8>>,
 }
 
 /// Sweeps for a while, if somebody has died who listened: a part of the chores.
@@ -39,46 +41,53 @@ pub(crate) fn at_once(table: &Table) {
 
 fn sweep(table: &Table, end: Instant) {
     let Some(mut sweep) = ears::with(table, |ears| std::mem::take(&mut ears.sweep)) else { return };
-    if sweep.cursor == 0 {
+    if matches!(sweep.cursor, None | Some(0)) {
         let new = deaf(table.segment()).into_iter().filter(|dead| !sweep.dead.contains(dead)).collect::<Vec<_>>();
+        if !new.is_empty() {
+            (sweep.cursor, sweep.held) = (Some(0), VecDeque::new());
+        }
         sweep.dead.extend(new);
     }
-    while !sweep.dead.is_empty() {
-        match portion(table, sweep.cursor) {
-            Ok((next, whole)) => (sweep.cursor, sweep.failed) = (next, sweep.failed || !whole),
+    while let Some(cursor) = sweep.cursor {
+        match portion(table, cursor, &mut sweep.held) {
+            Ok(next) => sweep.cursor = Some(next).filter(|next| *next != 0),
             Err(_) => break,
-        }
-        if sweep.cursor == 0 {
-            // What could not be put right is met again in another round, next time. Not by way of `deaf`: a new owner of the seat may have
-            // said by then what he listens to.
-            if sweep.failed {
-                sweep.failed = false;
-                break;
-            }
-            sweep.dead.iter().for_each(|dead| forget_deaf(table.segment(), *dead));
-            settle_interest(table.segment());
-            sweep = Sweep::default();
         }
         if Instant::now() > end {
             break;
         }
     }
+    if sweep.cursor.is_none() && !sweep.dead.is_empty() {
+        for _ in 0..sweep.held.len() {
+            if Instant::now() > end {
+                break;
+            }
+            let again = sweep.held.pop_front().filter(|key| clean(table, key).is_err());
+            sweep.held.extend(again);
+        }
+        // Not by way of `deaf` where something is held: a new owner of the seat may have said by then what he listens to.
+        if sweep.held.is_empty() {
+            sweep.dead.iter().for_each(|dead| forget_deaf(table.segment(), *dead));
+            settle_interest(table.segment());
+            sweep = Sweep::default();
+        }
+    }
     ears::with(table, |ears| ears.sweep = sweep);
 }
 
-/// Looks at some keys; answers where to go on, and whether all is right with them.
-fn portion(table: &Table, cursor: u64) -> Result<(u64, bool), Stop> {
-    let mut keys = Vec::new();
+/// Looks at some keys; answers where to go on, and notes those that could not be put right.
+fn portion(table: &Table, cursor: u64, held: &mut VecDeque<Vec<u8>>) -> Result<u64, Stop> {
+    let mut keys = VecDeque::new();
     let txn = table.begin(Mode::Read)?;
     let next = txn.scan(SYSTEM, cursor, KEYS, &mut |scanned| {
         if scanned.key.starts_with(PREFIX) {
-            keys.push(scanned.key.to_vec());
+            keys.push_back(scanned.key.to_vec());
         }
     })?;
     drop(txn);
-    // Each of them, also behind one that somebody who is stopped holds.
-    let failures = keys.iter().filter(|key| clean(table, key).is_err()).count();
-    Ok((next, failures == 0))
+    keys.retain(|key| clean(table, key).is_err());
+    held.append(&mut keys);
+    Ok(next)
 }
 
 /// Takes the records of the dead out of one key.

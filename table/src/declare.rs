@@ -102,7 +102,8 @@ impl Txn<'_> {
         Ok(Wanted { db, key, hash, extent, home: 0, shares: false })
     }
 
-    /// Locks the home buckets of all keys in order (T2); in a wide retry, the neighbours and stashes too.
+    /// Locks the home buckets of all keys in order (T2); in a wide retry, the neighbours and stashes too. Where the transaction holds something already,
+    /// what is busy and comes before that is left to the next attempt, which names it first.
     fn lock_homes(&self, wanted: &mut [Wanted<'_>]) -> Result<(), Stop> {
         self.dirty.set(true);
         let wide = self.scratch.wide.get();
@@ -116,12 +117,12 @@ impl Txn<'_> {
         locks.sort_unstable();
         let mut last = None::<(Order, usize)>;
         for (order, number, index) in locks {
-            let Wanted { db, extent, hash, .. } = &wanted[number];
+            let Wanted { db, key, extent, hash, .. } = &wanted[number];
             let is_home = extent.home_of(hash.position) == index;
             let known = last.filter(|(locked, _)| *locked == order).map(|(_, shadow)| shadow);
             let shadow = match known {
                 Some(shadow) => shadow,
-                None => self.lock_bucket(*db, extent, index, true, b"")?.ok_or(Stop::Retry)?,
+                None => self.lock_bucket(*db, extent, index, key)?.ok_or(Stop::Retry)?,
             };
             if is_home {
                 (wanted[number].home, wanted[number].shares) = (shadow, known.is_some());

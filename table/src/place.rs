@@ -134,7 +134,7 @@ impl Txn<'_> {
             let held = &self.scratch.held.borrow()[index];
             (held.db, held.extent, held.hash.position, self.scratch.key_of(held.key))
         };
-        let lock = |there: u64| self.lock_bucket(db, &extent, there, false, &key)?.ok_or(Stop::Retry);
+        let lock = |there: u64| self.lock_bucket(db, &extent, there, &key)?.ok_or(Stop::Retry);
         let put = |shadow: usize| self.shadow_mut(shadow, |words| bucket::insert(words, tag, image)).is_some();
         let [_, beside, one, other] = extent.places(extent.home_of(position));
         if put(lock(beside)?) {

@@ -427,7 +427,7 @@ impl<'t> Txn<'t> {
             let root = self.root_of(db)?;
             let Some(extent) = self.walk(db, root, hash.position)? else { continue };
             let home = extent.home_of(hash.position);
-            let Some(home) = self.lock_bucket(db, &extent, home, declared, key)? else { continue };
+            let Some(home) = self.lock_bucket(db, &extent, home, key)? else { continue };
             return self.hold_at(db, key, hash, extent, home);
         }
     }
@@ -489,15 +489,16 @@ impl<'t> Txn<'t> {
     }
 
     /// Locks bucket `index` of an extent, unless it is locked already; answers its shadow, or `None` when it is dead.
-    pub(crate) fn lock_bucket(&self, db: Db, extent: &Extent, index: u64, declared: bool, key: &[u8]) -> Result<Option<usize>, Stop> {
+    pub(crate) fn lock_bucket(&self, db: Db, extent: &Extent, index: u64, key: &[u8]) -> Result<Option<usize>, Stop> {
         let damaged = Fault::Damaged { what: "an extent" };
         let bucket = extent.bucket(self.segment(), index).ok_or(damaged)?;
         if let Some(shadow) = self.scratch.shadow_of(bucket) {
             return Ok(Some(shadow));
         }
         let order = extent.order(index);
-        let may_wait = declared || order > self.scratch.highest.get();
-        let locked = if may_wait { self.lock_patiently(bucket.line)? } else { self.seat.lock_now(bucket.line)? };
+        // T2: a declaration in the midst of a transaction, too, waits for nobody out of order.
+        let locked =
+            if order > self.scratch.highest.get() { self.lock_patiently(bucket.line)? } else { self.seat.lock_now(bucket.line)? };
         match locked {
             Locked::Ours(_) => {
                 self.scratch.highest.set(self.scratch.highest.get().max(order));
@@ -529,7 +530,7 @@ impl<'t> Txn<'t> {
                 continue;
             }
             // A bucket under a lock of ours cannot be dead, nor its extent's other buckets.
-            let Some(shadow) = self.lock_bucket(db, extent, index, false, key)? else { return Err(Stop::Retry) };
+            let Some(shadow) = self.lock_bucket(db, extent, index, key)? else { return Err(Stop::Retry) };
             if let Ok(spot) = self.search_in(shadow, hop, hash, key)? {
                 return Ok(Some(spot));
             }

@@ -7,6 +7,7 @@ mod common;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -88,6 +89,30 @@ fn no_increment_is_lost() {
         (0..3).map(|number| run_as(&place.table, Mode::Read, |txn| number_of(txn, format!("counter:{number}").as_bytes()))).sum();
     assert_eq!(sum, THREADS * EACH);
     assert_eq!(place.keys(0), 3);
+}
+
+#[test]
+fn a_declaration_in_the_midst_of_a_transaction_waits_for_nobody_out_of_order() {
+    let place = &Place::new();
+    let held = &Barrier::new(2);
+    for more in [&[][..], &[(2, &b"third"[..])]] {
+        let outcomes = std::thread::scope(|scope| {
+            // Of different databases: they share no bucket.
+            let threads = [[0, 1], [1, 0]].map(|[mine, other]| {
+                scope.spawn(move || {
+                    let txn = place.table.begin(Mode::Write).expect("a seat");
+                    txn.limit_patience(Duration::from_secs(2));
+                    write(&txn, mine, b"key", b"never seen").expect("nobody else has it");
+                    held.wait();
+                    let keys = [&[(other, &b"key"[..])][..], more].concat();
+                    txn.declare(&keys)
+                })
+            });
+            threads.map(|thread| thread.join().expect("it has ended"))
+        });
+        assert!(!outcomes.iter().any(|outcome| matches!(outcome, Err(Stop::Busy))), "{outcomes:?}: they waited for one another");
+        assert!(outcomes.iter().any(|outcome| matches!(outcome, Err(Stop::Retry))), "{outcomes:?}");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 use polder_base::Protocol;
 use polder_shm::crash;
 use polder_table::{Db, Mode, New, Replaces, SYSTEM};
-use polder_testkit::caller::Caller;
+use polder_testkit::caller::{Caller, Embedder};
 use polder_testkit::scratch::Scratch;
 use polder_values::{Kind, string};
 
@@ -68,6 +68,90 @@ fn a_library_costs_no_more_among_thousands_than_among_hundreds() {
     assert!(info.contains(&format!("number_of_libraries:{}", 9 * STEP)), "{info}");
     assert!(info.contains(&format!("number_of_functions:{}", 9 * STEP)), "{info}");
     table.verify().expect("a whole segment");
+}
+
+/// A library that takes more than 8 MB.
+const HUNGRY: &str = "#!lua name=hungry
+    local much = {}
+    for number = 1, 2000000 do much[number] = number end
+    redis.register_function('length', function() return #much end)";
+
+/// As it lies in the segment until somebody runs it.
+fn waiting(code: &str) -> Vec<u8> {
+    [&(code.len() as u32).to_le_bytes(), code.as_bytes()].concat()
+}
+
+#[test]
+fn a_function_that_runs_keeps_nobody_from_changing_libraries() {
+    let mut place = Place::new();
+    assert_eq!(place.ask(&["CONFIG", "SET", "busy-reply-threshold", "20"]), "OK");
+    let endless = "#!lua name=endless\nredis.register_function('endless', function() while true do end end)";
+    assert_eq!(place.ask(&["FUNCTION", "LOAD", endless]), "\"endless\"");
+    let embedder = &place.scratch.embedder;
+    let ask = |id: u64, words: &[&str]| Caller::new(id, Protocol::Resp3).call(embedder, words).expect("one reply").shown();
+    let (tell, told) = std::sync::mpsc::channel();
+    let (loaded, killed) = std::thread::scope(|scope| {
+        // The first call of it: the function must be looked for.
+        let running = scope.spawn(|| ask(2, &["FCALL", "endless", "0"]));
+        while !ask(3, &["FUNCTION", "STATS"]).contains("endless") {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        scope.spawn(|| tell.send(ask(4, &["FUNCTION", "LOAD", &code(1)])).expect("somebody waits"));
+        let loaded = told.recv_timeout(std::time::Duration::from_secs(10));
+        assert_eq!(ask(3, &["FUNCTION", "KILL"]), "OK");
+        (loaded, running.join().expect("it has ended"))
+    });
+    assert_eq!(loaded.as_deref(), Ok("\"lib1\""), "it has waited for the function's end");
+    assert!(killed.contains("Script killed by user"), "{killed}");
+}
+
+#[test]
+fn a_library_that_could_not_be_run_is_not_lost_and_is_run_later() {
+    let mut place = Place::new();
+    assert_eq!(place.ask(&["FUNCTION", "LOAD", &code(7)]), "\"lib7\"");
+    place.store(SYSTEM, b"libraries", &[stored_before(0..1), waiting(HUNGRY)].concat());
+    place.store(SYSTEM, b"libraries:token", &[7; 16]);
+    assert_eq!(place.ask(&["CONFIG", "SET", "lua-memory-limit", "8mb"]), "OK");
+    assert!(place.ask(&["FCALL", "length", "0"]).contains("Function not found"));
+    // Whoever changes the libraries takes those that wait among the known ones: not this one.
+    assert_eq!(place.ask(&["FUNCTION", "LOAD", &code(1)]), "\"lib1\"");
+    assert_eq!(place.ask(&["FUNCTION", "DELETE", "lib7"]), "OK");
+    assert_eq!(place.ask(&["FCALL", "f0", "0"]), "(integer) 0");
+    assert!(place.ask(&["FUNCTION", "LIST"]).contains("hungry"));
+    assert_eq!(place.ask(&["CONFIG", "SET", "lua-memory-limit", "1gb"]), "OK");
+    assert_eq!(place.ask(&["FCALL", "length", "0"]), "(integer) 2000000");
+    assert_eq!(place.ask(&["FUNCTION", "LOAD", &code(2)]), "\"lib2\"");
+    assert_eq!(place.ask(&["FCALL", "length", "0"]), "(integer) 2000000");
+    assert!(place.ask(&["FUNCTION", "STATS"]).contains("(integer) 4"));
+    place.verify();
+}
+
+#[test]
+fn a_known_library_that_could_not_be_run_is_run_again() {
+    let mut place = Place::new();
+    assert_eq!(place.ask(&["FUNCTION", "LOAD", HUNGRY]), "\"hungry\"");
+    // Another server of the memory, which has not run it.
+    let other = Embedder::attach(&place.scratch.options).expect("a segment");
+    let mut ask = |words: &[&str]| place.caller.call(&other, words).expect("one reply").shown();
+    assert_eq!(ask(&["CONFIG", "SET", "lua-memory-limit", "8mb"]), "OK");
+    assert!(ask(&["FCALL", "length", "0"]).contains("Function not found"));
+    assert_eq!(ask(&["CONFIG", "SET", "lua-memory-limit", "1gb"]), "OK");
+    assert_eq!(ask(&["FUNCTION", "LOAD", "REPLACE", HUNGRY]), "\"hungry\"");
+    assert_eq!(ask(&["FCALL", "length", "0"]), "(integer) 2000000");
+}
+
+#[test]
+fn functions_of_a_file_leave_those_of_others_alone() {
+    let mut place = Place::new();
+    assert_eq!(place.ask(&["FUNCTION", "LOAD", &code(1)]), "\"lib1\"");
+    place.store(SYSTEM, b"libraries", &waiting("#!lua name=twin\nredis.register_function('f1', function() return 'twin' end)"));
+    place.store(SYSTEM, b"libraries:token", &[7; 16]);
+    for number in 2..4 {
+        assert_eq!(place.ask(&["FCALL", "f1", "0"]), "(integer) 1");
+        assert_eq!(place.ask(&["FUNCTION", "LOAD", &code(number)]), format!("\"lib{number}\""));
+    }
+    assert_eq!(place.ask(&["FUNCTION", "DELETE", "twin"]), "OK");
+    assert_eq!(place.ask(&["FCALL", "f1", "0"]), "(integer) 1");
 }
 
 #[test]

@@ -11,13 +11,16 @@
 //!
 //! What a library registers is known by who runs its code. So a file's libraries wait in `libraries` as they are; whoever changes the
 //! libraries next takes them among the known ones. A mark is a token: a library that comes back has another one.
+use std::borrow::Cow;
+
+use polder_base::Fault;
 use polder_base::script::Library;
-use polder_table::{New, Replaces, SYSTEM, Snapshot, Stop, Table, Txn};
+use polder_table::{Found, New, Replaces, SYSTEM, Snapshot, Stop, Table, Txn};
 use polder_values::hash::{Draft, Expiry, Hash, Thresholds};
 use polder_values::{Kind, Nodes, Value, string};
 
 use super::shebang;
-use super::shelf::{Token, fetch, fresh_token, store};
+use super::shelf::{Token, fresh_token, store};
 use crate::persistence::load::Present;
 
 const WAITING: &[u8] = b"libraries";
@@ -26,7 +29,7 @@ const NAMES: &[u8] = b"libraries:names";
 const TOTALS: &[u8] = b"libraries:totals";
 pub const TOKEN: &[u8] = b"libraries:token";
 
-const DAMAGED: &str = "ERR a library of functions is damaged";
+const DAMAGED: Fault = Fault::Damaged { what: "a library of functions" };
 
 /// How much there is of known libraries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -89,7 +92,7 @@ impl<'a> Stored<'a> {
             let (functions, code) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
             Some(Stored { mark: *mark, functions, code })
         });
-        parts.ok_or_else(|| DAMAGED.into())
+        parts.ok_or(DAMAGED.into())
     }
 
     fn written(library: &Library, mark: &Token) -> Vec<u8> {
@@ -121,8 +124,83 @@ fn joined<'p>(parts: impl Iterator<Item = &'p [u8]>) -> Vec<u8> {
     stored
 }
 
-fn hash<'t>(txn: &'t Txn<'_>, key: &[u8]) -> Result<Option<Value<'t>>, Stop> {
-    Ok(txn.peek(SYSTEM, key)?.filter(|found| found.kind == Kind::Hash).map(|found| found.value))
+/// The libraries as a transaction sees them.
+#[derive(Clone, Copy)]
+pub struct View<'t, 'x> {
+    pub txn: &'t Txn<'x>,
+    /// As they were a moment ago: nothing is locked or relied on, and what is not found may be there all the same.
+    pub glances: bool,
+}
+
+impl<'t> View<'t, '_> {
+    fn find(self, key: &[u8]) -> Result<Option<Found<'t>>, Stop> {
+        if self.glances { self.txn.glimpse(SYSTEM, key) } else { self.txn.peek(SYSTEM, key) }
+    }
+
+    fn hash(self, key: &[u8]) -> Result<Option<Value<'t>>, Stop> {
+        Ok(self.find(key)?.filter(|found| found.kind == Kind::Hash).map(|found| found.value))
+    }
+
+    fn string(self, key: &[u8]) -> Result<Option<Vec<u8>>, Stop> {
+        let found = self.find(key)?;
+        Ok(found.map(|found| string::contiguous(self.txn, &found.value)).transpose()?.map(Cow::into_owned))
+    }
+
+    /// A known library: its mark and its code.
+    ///
+    /// # Errors
+    /// Those of the table; it is damaged.
+    pub fn library(self, name: &str) -> Result<Option<(Token, Vec<u8>)>, Stop> {
+        let Some(bytes) = field(self.txn, self.hash(KNOWN)?, name.as_bytes())? else { return Ok(None) };
+        let stored = Stored::read(&bytes)?;
+        Ok(Some((stored.mark, stored.code.to_vec())))
+    }
+
+    /// Whose a function is, by its name in lower case: the mark and the name of a known library.
+    ///
+    /// # Errors
+    /// Those of the table; it is damaged.
+    pub fn owner(self, function: &str) -> Result<Option<(Token, String)>, Stop> {
+        field(self.txn, self.hash(NAMES)?, function.as_bytes())?.map(|bytes| read_owner(&bytes)).transpose()
+    }
+
+    /// Shows each known library.
+    ///
+    /// # Errors
+    /// Those of the table and of `show`; one is damaged.
+    pub fn each(self, show: impl FnMut(&[u8], Stored<'_>) -> Result<(), Stop>) -> Result<(), Stop> {
+        each_of(self.txn, self.hash(KNOWN)?, show)
+    }
+
+    /// The codes of those that wait to be run.
+    ///
+    /// # Errors
+    /// Those of the table.
+    pub fn waiting(self) -> Result<Vec<Vec<u8>>, Stop> {
+        Ok(apart(&self.string(WAITING)?.unwrap_or_default()).map(<[u8]>::to_vec).collect())
+    }
+
+    /// How much there is of known libraries.
+    ///
+    /// # Errors
+    /// Those of the table.
+    pub fn totals(self) -> Result<Totals, Stop> {
+        Ok(Totals::read(self.string(TOTALS)?.as_deref()))
+    }
+
+    /// The codes of all libraries.
+    ///
+    /// # Errors
+    /// Those of the table; one is damaged.
+    pub fn codes(self) -> Result<Vec<Vec<u8>>, Stop> {
+        let mut all = Vec::new();
+        self.each(|_, stored| {
+            all.push(stored.code.to_vec());
+            Ok(())
+        })?;
+        all.append(&mut self.waiting()?);
+        Ok(all)
+    }
 }
 
 fn field(nodes: &dyn Nodes, hash: Option<Value<'_>>, name: &[u8]) -> Result<Option<Vec<u8>>, Stop> {
@@ -131,35 +209,9 @@ fn field(nodes: &dyn Nodes, hash: Option<Value<'_>>, name: &[u8]) -> Result<Opti
     Ok(found.map(|field| field.value().bytes(nodes).map(|bytes| bytes.into_owned())).transpose()?)
 }
 
-/// A known library: its mark and its code.
-///
-/// # Errors
-/// Those of the table; it is damaged.
-pub fn find(txn: &Txn<'_>, name: &str) -> Result<Option<(Token, Vec<u8>)>, Stop> {
-    let Some(bytes) = field(txn, hash(txn, KNOWN)?, name.as_bytes())? else { return Ok(None) };
-    let stored = Stored::read(&bytes)?;
-    Ok(Some((stored.mark, stored.code.to_vec())))
-}
-
-/// Whose a function is, by its name in lower case: the mark and the name of a known library.
-///
-/// # Errors
-/// Those of the table; it is damaged.
-pub fn owner(txn: &Txn<'_>, function: &str) -> Result<Option<(Token, String)>, Stop> {
-    field(txn, hash(txn, NAMES)?, function.as_bytes())?.map(|bytes| read_owner(&bytes)).transpose()
-}
-
 fn read_owner(bytes: &[u8]) -> Result<(Token, String), Stop> {
     let (mark, name) = bytes.split_first_chunk().ok_or(DAMAGED)?;
     Ok((*mark, str::from_utf8(name).map_err(|_| DAMAGED)?.to_owned()))
-}
-
-/// Shows each known library.
-///
-/// # Errors
-/// Those of the table and of `show`; one is damaged.
-pub fn each(txn: &Txn<'_>, show: impl FnMut(&[u8], Stored<'_>) -> Result<(), Stop>) -> Result<(), Stop> {
-    each_of(txn, hash(txn, KNOWN)?, show)
 }
 
 fn each_of(nodes: &dyn Nodes, hash: Option<Value<'_>>, mut show: impl FnMut(&[u8], Stored<'_>) -> Result<(), Stop>) -> Result<(), Stop> {
@@ -171,43 +223,13 @@ fn each_of(nodes: &dyn Nodes, hash: Option<Value<'_>>, mut show: impl FnMut(&[u8
     Ok(())
 }
 
-/// The codes of those that wait to be run.
-///
-/// # Errors
-/// Those of the table.
-pub fn waiting(txn: &Txn<'_>) -> Result<Vec<Vec<u8>>, Stop> {
-    Ok(apart(&fetch(txn, WAITING)?.unwrap_or_default()).map(<[u8]>::to_vec).collect())
-}
-
-/// How much there is of known libraries, for `txn`.
-///
-/// # Errors
-/// Those of the table.
-pub fn totals(txn: &Txn<'_>) -> Result<Totals, Stop> {
-    Ok(Totals::read(fetch(txn, TOTALS)?.as_deref()))
-}
-
 /// How much there is of known libraries just now; `None` where that cannot be seen at a glance.
 pub fn totals_now(table: &Table) -> Option<Totals> {
     let sight = table.sight(SYSTEM, TOTALS)?;
     table.quick_get(&sight, TOTALS, polder_base::time::coarse_ms(), Totals::read)
 }
 
-/// The codes of all libraries.
-///
-/// # Errors
-/// Those of the table; one is damaged.
-pub fn codes(txn: &Txn<'_>) -> Result<Vec<Vec<u8>>, Stop> {
-    let mut all = Vec::new();
-    each(txn, |_, stored| {
-        all.push(stored.code.to_vec());
-        Ok(())
-    })?;
-    all.append(&mut waiting(txn)?);
-    Ok(all)
-}
-
-/// As [`codes`], at the instant of a snapshot, which has not begun to walk.
+/// As [`View::codes`], at the instant of a snapshot, which has not begun to walk.
 ///
 /// # Errors
 /// As there.
@@ -228,6 +250,11 @@ pub(crate) fn codes_at(snapshot: &mut Snapshot<'_>) -> Result<Vec<Vec<u8>>, Stop
     Ok(all)
 }
 
+/// What a transaction relies on.
+fn view<'t, 'x>(txn: &'t Txn<'x>) -> View<'t, 'x> {
+    View { txn, glances: false }
+}
+
 /// One of the two hashes, while it changes.
 struct Sheet {
     key: &'static [u8],
@@ -237,7 +264,7 @@ struct Sheet {
 
 impl Sheet {
     fn open(txn: &Txn<'_>, key: &'static [u8]) -> Result<Sheet, Stop> {
-        let value = hash(txn, key)?;
+        let value = view(txn).hash(key)?;
         let draft = value.map_or_else(|| Draft::empty(Thresholds::NONE), |value| Draft::of(&value, Thresholds::NONE));
         Ok(Sheet { key, draft, changed: false })
     }
@@ -294,7 +321,7 @@ impl<'t, 'x> Edit<'t, 'x> {
     /// Those of the table.
     pub fn open(txn: &'t Txn<'x>) -> Result<Edit<'t, 'x>, Stop> {
         txn.declare(&[WAITING, KNOWN, NAMES, TOTALS, TOKEN].map(|key| (SYSTEM, key)))?;
-        Ok(Edit { txn, known: Sheet::open(txn, KNOWN)?, names: Sheet::open(txn, NAMES)?, totals: totals(txn)? })
+        Ok(Edit { txn, known: Sheet::open(txn, KNOWN)?, names: Sheet::open(txn, NAMES)?, totals: view(txn).totals()? })
     }
 
     /// Whether a library is known.
@@ -314,17 +341,20 @@ impl<'t, 'x> Edit<'t, 'x> {
         Ok(Some(read_owner(&bytes)?.1))
     }
 
-    /// Puts a library there, in place of what has its name; answers its mark.
+    /// Puts a library there, in place of what has its name; answers its mark. `takes`: also functions that another library has become its own.
     ///
     /// # Errors
     /// Those of the table: the transaction must then be given up.
-    pub fn put(&mut self, library: &Library) -> Result<Token, Stop> {
+    pub fn put(&mut self, library: &Library, takes: bool) -> Result<Token, Stop> {
         self.remove(&library.name)?;
         let mark = fresh_token();
         self.known.put(self.txn, library.name.as_bytes(), &Stored::written(library, &mark))?;
         let owner = [&mark, library.name.as_bytes()].concat();
         for function in &library.functions {
-            self.names.put(self.txn, function.name.to_ascii_lowercase().as_bytes(), &owner)?;
+            let name = function.name.to_ascii_lowercase();
+            if takes || self.names.get(self.txn, name.as_bytes())?.is_none() {
+                self.names.put(self.txn, name.as_bytes(), &owner)?;
+            }
         }
         self.totals = self.totals.and(Totals::of(std::iter::once(library)));
         Ok(mark)
@@ -356,15 +386,18 @@ impl<'t, 'x> Edit<'t, 'x> {
         self.known.clear(self.txn)?;
         self.names.clear(self.txn)?;
         self.totals = Totals::default();
-        self.forget_waiting()
+        self.leave_waiting(&[])
     }
 
-    /// Takes away those that wait: they have been put among the known ones.
+    /// Lets these codes wait, and no others.
     ///
     /// # Errors
     /// Those of the table.
-    pub fn forget_waiting(&self) -> Result<(), Stop> {
-        self.txn.remove(SYSTEM, WAITING, Replaces::Whole).map(drop)
+    pub fn leave_waiting(&self, codes: &[&[u8]]) -> Result<(), Stop> {
+        match codes {
+            [] => self.txn.remove(SYSTEM, WAITING, Replaces::Whole).map(drop),
+            codes => store(self.txn, WAITING, &joined(codes.iter().copied())),
+        }
     }
 
     /// Writes all of it; answers how much is known now.
@@ -386,7 +419,7 @@ impl<'t, 'x> Edit<'t, 'x> {
 /// Those of the table; a code that names no library; a library that is there and may be neither kept nor replaced.
 pub(crate) fn add_codes(txn: &Txn<'_>, fresh: &[Vec<u8>], present: Present) -> Result<(), Stop> {
     let mut edit = Edit::open(txn)?;
-    let (mut codes, mut gone) = (waiting(txn)?, Vec::new());
+    let (mut codes, mut gone) = (view(txn).waiting()?, Vec::new());
     let named = codes.iter().enumerate().filter_map(|(at, code)| Some((shebang::of_library(code).ok()?.0, at)));
     let mut places: std::collections::HashMap<String, usize> = named.collect();
     for code in fresh {
@@ -408,9 +441,7 @@ pub(crate) fn add_codes(txn: &Txn<'_>, fresh: &[Vec<u8>], present: Present) -> R
         }
     }
     gone.iter().try_for_each(|name| edit.remove(name))?;
-    if !codes.is_empty() {
-        store(txn, WAITING, &joined(codes.iter().map(Vec::as_slice)))?;
-    }
+    edit.leave_waiting(&codes.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
     edit.publish().map(drop)
 }
 

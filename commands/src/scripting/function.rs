@@ -3,7 +3,7 @@ use polder_base::script::{FLAG_NAMES, Function, Input, Library};
 use polder_base::{Reply, glob};
 use polder_table::{Counter, Mode, Stop};
 
-use super::depot::{self, clear_codes};
+use super::depot::clear_codes;
 use super::library::Policy;
 use super::stage::Stage;
 use super::{Kind, Scripting, input, payload, perform, scripting, shebang};
@@ -48,10 +48,12 @@ pub fn load(call: &mut Call<'_>) -> Outcome {
     }
     let look = scripting.look(call.table, call.txn);
     let (name, _) = shebang::of_library(code)?;
+    // Before anything is locked, although it may be in vain.
+    let compiled = compile(scripting, code);
     if !replaces && scripting.libraries.has(look, &name)? {
         return Err(format!("ERR Library '{name}' already exists").into());
     }
-    scripting.libraries.add(look, vec![compile(scripting, code)?], Policy::Replace)?;
+    scripting.libraries.add(look, vec![compiled?], Policy::Replace)?;
     call.reply.bulk(name.as_bytes());
     Ok(())
 }
@@ -175,7 +177,8 @@ pub fn kill(call: &mut SessionCall<'_>) -> Outcome {
 }
 
 pub fn dump(call: &mut Call<'_>) -> Outcome {
-    call.reply.bulk(&payload::write(depot::codes(call.txn)?.iter().map(Vec::as_slice)));
+    let codes = scripting(call.host)?.look(call.table, call.txn).view().codes()?;
+    call.reply.bulk(&payload::write(codes.iter().map(Vec::as_slice)));
     Ok(())
 }
 

@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex};
 use polder_base::script::{Library, Scripts};
 use polder_table::{Counter, Stop, Table, Txn};
 
-use super::depot::{self, Edit, TOKEN, Totals};
+use super::depot::{self, Edit, TOKEN, Totals, View};
 use super::shebang;
-use super::shelf::{Token, token};
+use super::shelf::{Token, open_token, token};
 use crate::metrics::recorder::lock;
 
 /// A thread's front is emptied when it holds more than this.
@@ -90,6 +90,22 @@ pub struct Look<'t, 'x> {
     pub lua: &'t dyn Scripts,
 }
 
+impl<'t, 'x> Look<'t, 'x> {
+    /// What the transaction relies on.
+    pub fn view(self) -> View<'t, 'x> {
+        View { txn: self.txn, glances: false }
+    }
+
+    fn glance(self) -> View<'t, 'x> {
+        View { txn: self.txn, glances: true }
+    }
+
+    /// The token, where nobody is changing libraries, this transaction included.
+    fn open_token(self) -> Option<Token> {
+        open_token(self.table, TOKEN)
+    }
+}
+
 impl Libraries {
     /// A function by its name in any case.
     ///
@@ -107,9 +123,18 @@ impl Libraries {
         }
         let Ok(text) = str::from_utf8(name) else { return Ok(None) };
         let text = text.to_ascii_lowercase();
-        let found = match depot::owner(look.txn, &text)? {
-            Some((mark, owner)) => self.library(look, &owner, mark)?.and_then(|library| place(&library, &text)),
-            None => self.waiting(look)?.function(&text),
+        // A token does not come back: what was seen between two looks at the same one is of one time. So a function that runs for long, or is
+        // stopped, keeps nobody from the libraries.
+        let glanced = match look.open_token() {
+            Some(open) => self.glanced(look, open, &text)?.filter(|_| look.open_token() == Some(open)),
+            None => None,
+        };
+        let found = match glanced {
+            Some(place) => Some(place),
+            None => match look.view().owner(&text)? {
+                Some((mark, owner)) => self.library(look, look.view(), &owner, mark)?.and_then(|library| place(&library, &text)),
+                None => self.waiting(look)?.function(&text),
+            },
         };
         if let Some(place) = &found {
             FRONT.with_borrow_mut(|front| {
@@ -122,13 +147,22 @@ impl Libraries {
         Ok(found)
     }
 
+    /// A function by its name in lower case, as far as that can be seen at a glance.
+    fn glanced(&self, look: Look<'_, '_>, open: Token, name: &str) -> Result<Option<Place>, Stop> {
+        if let Some((mark, owner)) = look.glance().owner(name)? {
+            return Ok(self.library(look, look.glance(), &owner, mark)?.and_then(|library| place(&library, name)));
+        }
+        let waiting = lock(&self.waiting).clone();
+        Ok(if waiting.token == open { waiting.function(name) } else { None })
+    }
+
     /// All libraries whose names fit.
     ///
     /// # Errors
     /// As [`Libraries::function`].
     pub fn all(&self, look: Look<'_, '_>, fits: impl Fn(&str) -> bool) -> Result<Vec<Arc<Library>>, Stop> {
         let mut all = Vec::new();
-        depot::each(look.txn, |name, stored| {
+        look.view().each(|name, stored| {
             if str::from_utf8(name).is_ok_and(&fits) {
                 all.extend(self.run(look.lua, stored.mark, stored.code));
             }
@@ -143,7 +177,7 @@ impl Libraries {
     /// # Errors
     /// Those of the table.
     pub fn totals(&self, look: Look<'_, '_>) -> Result<Totals, Stop> {
-        let totals = depot::totals(look.txn)?.and(Totals::of(self.waiting(look)?.all.iter().map(|library| &**library)));
+        let totals = look.view().totals()?.and(Totals::of(self.waiting(look)?.all.iter().map(|library| &**library)));
         *lock(&self.seen) = totals;
         Ok(totals)
     }
@@ -151,7 +185,11 @@ impl Libraries {
     /// As [`Libraries::totals`], without a transaction, and about: libraries that wait count as they did when this process last looked.
     pub fn totals_now(&self, table: &Table) -> Totals {
         let waiting = Totals::of(lock(&self.waiting).all.iter().map(|library| &**library));
-        depot::totals_now(table).map_or_else(|| *lock(&self.seen), |known| known.and(waiting))
+        let mut seen = lock(&self.seen);
+        if let Some(known) = depot::totals_now(table) {
+            *seen = known.and(waiting);
+        }
+        *seen
     }
 
     /// Whether there is a library of this name.
@@ -159,7 +197,8 @@ impl Libraries {
     /// # Errors
     /// Those of the table.
     pub fn has(&self, look: Look<'_, '_>, name: &str) -> Result<bool, Stop> {
-        Ok(Edit::open(look.txn)?.has(name)? || self.waiting(look)?.has(name))
+        let (edit, waiting) = self.open(look)?;
+        Ok(edit.has(name)? || waiting.has(name))
     }
 
     /// Adds libraries that have just been run.
@@ -167,8 +206,10 @@ impl Libraries {
     /// # Errors
     /// Redis's texts; those of the table.
     pub fn add(&self, look: Look<'_, '_>, fresh: Vec<Library>, policy: Policy) -> Result<(), Stop> {
-        let mut edit = Edit::open(look.txn)?;
-        let waiting = if policy == Policy::Flush { Arc::default() } else { self.waiting(look)? };
+        let (mut edit, waiting) = match policy {
+            Policy::Flush => (Edit::open(look.txn)?, Arc::default()),
+            _ => self.open(look)?,
+        };
         let (mut names, mut last) = (HashSet::new(), Vec::with_capacity(fresh.len()));
         for library in fresh.into_iter().rev() {
             let name = &library.name;
@@ -188,12 +229,12 @@ impl Libraries {
         }
         self.settle(&mut edit, &waiting, goes)?;
         for library in last.into_iter().rev() {
-            let mark = edit.put(&library)?;
+            let mark = edit.put(&library, true)?;
             self.keep(mark, library);
         }
         look.txn.count(Counter::Changes, 1);
         let totals = edit.publish()?;
-        self.trim(look.txn, totals)
+        self.trim(look.view(), totals)
     }
 
     /// Takes a library away; answers whether it was there.
@@ -201,8 +242,7 @@ impl Libraries {
     /// # Errors
     /// Those of the table.
     pub fn remove(&self, look: Look<'_, '_>, name: &str) -> Result<bool, Stop> {
-        let mut edit = Edit::open(look.txn)?;
-        let waiting = self.waiting(look)?;
+        let (mut edit, waiting) = self.open(look)?;
         if !edit.has(name)? && !waiting.has(name) {
             return Ok(false);
         }
@@ -210,31 +250,44 @@ impl Libraries {
         edit.remove(name)?;
         look.txn.count(Counter::Changes, 1);
         let totals = edit.publish()?;
-        self.trim(look.txn, totals)?;
+        self.trim(look.view(), totals)?;
         Ok(true)
     }
 
-    /// Puts those that wait among the known ones, but for those that go at once.
+    /// Begins a change; answers those that wait, too.
+    fn open<'t, 'x>(&self, look: Look<'t, 'x>) -> Result<(Edit<'t, 'x>, Arc<Waiting>), Stop> {
+        // Those that wait are run before anything is locked: nobody is to wait for that.
+        self.waiting(look)?;
+        let edit = Edit::open(look.txn)?;
+        Ok((edit, self.waiting(look)?))
+    }
+
+    /// Puts those that wait among the known ones, but for those that go at once, and those that could not be run, which wait on.
     fn settle(&self, edit: &mut Edit<'_, '_>, waiting: &Waiting, goes: impl Fn(&str) -> bool) -> Result<(), Stop> {
         if waiting.all.is_empty() {
             return Ok(());
         }
+        let mut failed = Vec::new();
         for library in waiting.all.iter().filter(|library| !goes(&library.name)) {
-            let mark = edit.put(library)?;
+            if library.functions.is_empty() {
+                failed.push(&library.code[..]);
+                continue;
+            }
+            let mark = edit.put(library, false)?;
             lock(&self.run).insert(library.name.clone(), (mark, library.clone()));
         }
-        edit.forget_waiting()
+        edit.leave_waiting(&failed)
     }
 
     /// A known library as it is at a mark.
-    fn library(&self, look: Look<'_, '_>, name: &str, mark: Token) -> Result<Option<Arc<Library>>, Stop> {
+    fn library(&self, look: Look<'_, '_>, view: View<'_, '_>, name: &str, mark: Token) -> Result<Option<Arc<Library>>, Stop> {
         let run = lock(&self.run).get(name).filter(|(known, _)| *known == mark).map(|(_, library)| library.clone());
         if run.is_some() {
             return Ok(run);
         }
-        let Some((mark, code)) = depot::find(look.txn, name)? else { return Ok(None) };
+        let Some((mark, code)) = view.library(name)? else { return Ok(None) };
         let library = self.run(look.lua, mark, &code);
-        self.trim(look.txn, depot::totals(look.txn)?)?;
+        self.trim(view, view.totals()?)?;
         Ok(library)
     }
 
@@ -245,14 +298,19 @@ impl Libraries {
         if known.token == token {
             return Ok(known);
         }
-        let codes = depot::waiting(look.txn)?;
-        let all = codes.iter().filter_map(|code| self.run(look.lua, Token::default(), code)).collect();
-        let waiting = Arc::new(Waiting { token, all });
+        let glanced = look.glance().waiting()?;
+        let is_true = !glanced.is_empty() && look.open_token() == Some(token);
+        let codes = if is_true { glanced } else { look.view().waiting()? };
+        let all: Vec<_> = codes.iter().filter_map(|code| self.run(look.lua, Token::default(), code)).collect();
+        // What could not be run is tried again the next time.
+        let have_run = all.iter().all(|library| !library.functions.is_empty());
+        let waiting = Arc::new(Waiting { token: if have_run { token } else { Token::default() }, all });
         *lock(&self.waiting) = waiting.clone();
         Ok(waiting)
     }
 
-    /// The library of a code, run at least once. Whatever was let in once is let in again; what this build cannot run has no functions.
+    /// The library of a code, run at least once. Whatever was let in once is let in again; what cannot be run has no functions, and is run again when
+    /// it is looked for again: memory or time may have been short, or another build may do it.
     fn run(&self, lua: &dyn Scripts, mark: Token, code: &[u8]) -> Option<Arc<Library>> {
         let (name, shebang) = shebang::of_library(code).ok()?;
         if let Some((known, library)) = lock(&self.run).get_mut(&name)
@@ -262,8 +320,13 @@ impl Libraries {
             return Some(library.clone());
         }
         let mut library = Library::new(name, code, shebang);
-        library.functions = lua.load(&library).unwrap_or_default();
-        Some(self.keep(mark, library))
+        Some(match lua.load(&library) {
+            Ok(functions) => {
+                library.functions = functions;
+                self.keep(mark, library)
+            }
+            Err(_) => Arc::new(library),
+        })
     }
 
     /// Remembers a library, unless the same code has been run before.
@@ -283,7 +346,7 @@ impl Libraries {
     }
 
     /// Forgets those that are gone, once there are many of them.
-    fn trim(&self, txn: &Txn<'_>, totals: Totals) -> Result<(), Stop> {
+    fn trim(&self, view: View<'_, '_>, totals: Totals) -> Result<(), Stop> {
         let waiting = lock(&self.waiting).clone();
         let known = lock(&self.run).len();
         if known <= 2 * (totals.libraries as usize + waiting.all.len()) + SPARE {
@@ -291,7 +354,7 @@ impl Libraries {
         }
         // Looked up first: whoever waits in the table must not hold what others of this process need.
         let mut stay: HashSet<String> = waiting.all.iter().map(|library| library.name.clone()).collect();
-        depot::each(txn, |name, _| {
+        view.each(|name, _| {
             stay.extend(str::from_utf8(name).map(str::to_owned));
             Ok(())
         })?;

@@ -42,14 +42,20 @@ pub fn fresh_token() -> Token {
 
 /// The token under a key of the hidden database; zeros where there is none.
 pub fn token(table: &Table, txn: &Txn<'_>, key: &[u8]) -> Result<Token, Stop> {
-    let read = |value: Option<&[u8]>| value.and_then(|value| value.try_into().ok()).unwrap_or_default();
-    let Some(sight) = table.sight(SYSTEM, key) else { return Ok(Token::default()) };
-    if let Some(token) = table.quick_get(&sight, key, polder_base::time::coarse_ms(), read) {
-        return Ok(token);
+    match open_token(table, key) {
+        Some(token) => Ok(token),
+        None => Ok(read_token(fetch(txn, key)?.as_deref())),
     }
-    let found = txn.peek(SYSTEM, key)?;
-    let value = found.map(|found| string::contiguous(txn, &found.value)).transpose()?;
-    Ok(read(value.as_deref()))
+}
+
+/// As [`token`], where nobody is changing it.
+pub fn open_token(table: &Table, key: &[u8]) -> Option<Token> {
+    let sight = table.sight(SYSTEM, key)?;
+    table.quick_get(&sight, key, polder_base::time::coarse_ms(), read_token)
+}
+
+fn read_token(value: Option<&[u8]>) -> Token {
+    value.and_then(|value| value.try_into().ok()).unwrap_or_default()
 }
 
 /// Writes a string into the hidden database.
