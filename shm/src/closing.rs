@@ -19,6 +19,8 @@
 //! write is there before the map changes; if not, the writer begins anew. Nobody waits for locks of the map or of buckets while he
 //! closes, so that no circle comes of it: who swaps waits with all his locks, for those who wait for nobody.
 //!
+//! Who empties a database waits in the same way, for those writers alone who write into several: the others come before him as a whole.
+//!
 //! Who dies while he closes is recovered by who waits for him, and closes no more. Who stands still then holds who swaps, who must not hold others for as
 //! long: he begins anew, too. Older builds set neither word: beside them it is as it was. Restated in tests/closing.rs: change both.
 
@@ -31,6 +33,9 @@ use crate::layout::seat as at;
 use crate::seat::Seat;
 use crate::segment::Segment;
 
+/// What [`at::CLOSING`] says: a transaction closes; it writes into several databases.
+const CLOSES: u64 = 1;
+const SEVERAL: u64 = 2;
 /// How long is waited between two looks at those who have not come to their end.
 const LOOK_AGAIN: Duration = Duration::from_micros(50);
 /// Looks without a pause before that.
@@ -40,18 +45,19 @@ const LOOKS_FOR_THE_DEAD: u32 = 64;
 
 impl Seat {
     /// From now on this transaction waits for no lock of the map or a bucket; what it sees of the map from now on is what counts.
+    /// `several`: it writes into more than one database.
     #[inline]
-    pub fn close(&self) {
+    pub fn close(&self, several: bool) {
         crash::point();
         // SYNC: closing. The other half is in `await_closing`.
-        self.own(at::CLOSING).swap(1, Ordering::SeqCst);
+        self.own(at::CLOSING).swap(if several { CLOSES | SEVERAL } else { CLOSES }, Ordering::SeqCst);
         fence_elsewhere();
     }
 
     /// The same, of a short way whose next steps are to pin and to lock: each is a full barrier on x86.
     #[inline(always)]
     pub fn close_quickly(&self) {
-        self.set(at::CLOSING, 1);
+        self.set(at::CLOSING, CLOSES);
         compiler_fence(Ordering::SeqCst);
         fence_elsewhere();
     }
@@ -62,9 +68,10 @@ impl Seat {
         self.set(at::CLOSING, 0);
     }
 
-    /// Says which databases are to be swapped by whoever sits here and locks the map next, as bits; 0: none.
-    pub fn announce_swaps(&self, databases: u64) {
-        self.set(at::SWAPS, databases);
+    /// Says which databases are to be swapped and emptied by whoever sits here and locks the map next, as bits; 0: none.
+    pub fn announce_changes(&self, swapped: u64, emptied: u64) {
+        self.set(at::SWAPS, swapped);
+        self.set(at::FLUSHES, emptied);
     }
 }
 
@@ -76,17 +83,27 @@ fn fence_elsewhere() {
 }
 
 impl Segment {
-    /// Which databases a seat swaps that has locked the map, as [`Seat::announce_swaps`] has said it.
-    pub fn swaps_of(&self, seat: u64) -> u64 {
-        self.observe(self.seat_at(seat) + at::SWAPS)
+    /// Which databases a seat swaps that has locked the map, and, where `emptied`, empties, as [`Seat::announce_changes`] has said it.
+    pub fn changes_of(&self, seat: u64, emptied: bool) -> u64 {
+        let seat = self.seat_at(seat);
+        self.observe(seat + at::SWAPS) | if emptied { self.observe(seat + at::FLUSHES) } else { 0 }
     }
 
-    /// Waits until all have come to their end who may have looked at the map before it was locked by seat `own`. `goes_on` is asked now and then.
+    /// The number of the transaction of a seat that closes.
+    pub fn closing_of(&self, seat: u64) -> Option<u64> {
+        let seat = self.seat_at(seat);
+        let number = self.observe(seat + at::STATUS) >> 2;
+        (self.observe(seat + at::CLOSING) != 0).then_some(number)
+    }
+
+    /// Waits until all have come to their end who may have looked at the map before it was locked by seat `own`, or, of these, those who write into `several`
+    /// databases. `goes_on` is asked now and then.
     ///
     /// # Errors
     /// The seat that is still at it when `goes_on` says no.
-    pub fn await_closing(self: &Arc<Segment>, own: u64, goes_on: &mut dyn FnMut() -> bool) -> Result<(), u64> {
-        self.await_seats(own, &|seat| self.observe(seat + at::CLOSING) != 0, goes_on)
+    pub fn await_closing(self: &Arc<Segment>, own: u64, several: bool, goes_on: &mut dyn FnMut() -> bool) -> Result<(), u64> {
+        let what = if several { SEVERAL } else { CLOSES };
+        self.await_seats(own, &|seat| self.observe(seat + at::CLOSING) & what != 0, goes_on)
     }
 
     /// Waits until no seat but `own` is `at_it` in the transaction in which it is now. `at_it` gets the place where a seat begins; what it looks at is
@@ -116,7 +133,11 @@ impl Segment {
                     self.recover_dead();
                 }
                 if !goes_on() {
-                    return Err(index);
+                    self.recover_dead();
+                    if at_it(seat) && self.observe(seat + at::STATUS) >> 2 == number {
+                        return Err(index);
+                    }
+                    break;
                 }
                 std::thread::sleep(LOOK_AGAIN);
             }

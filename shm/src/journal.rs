@@ -400,8 +400,8 @@ impl Seat {
     fn forget_journal(&self) {
         self.set(at::JOURNAL_LEN, 0);
         self.reopen();
-        if self.get(at::SWAPS) != 0 {
-            self.announce_swaps(0);
+        if self.get(at::SWAPS) | self.get(at::FLUSHES) != 0 {
+            self.announce_changes(0, 0);
         }
         if self.get(at::JOURNAL_NEXT) != 0 {
             self.drop_journal_blocks();

@@ -28,7 +28,7 @@ pub(crate) fn settle(seat: &Seat, died: bool) {
         seat.rollback();
     }
     seat.reopen();
-    seat.announce_swaps(0);
+    seat.announce_changes(0, 0);
     if died {
         seat.recount_retired();
     }

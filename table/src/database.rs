@@ -4,7 +4,8 @@
 //! holds what the same transaction wrote after the FLUSH), swapping two exchanges them. The old directory goes to the garbage
 //! cells, from where a sweeper frees it (`chores.rs`); nobody waits for the keys to be visited. A writer that had locked a
 //! bucket of the old directory before the swing commits into it: its transaction came before the FLUSH. Whoever swaps waits for the writers that
-//! are about to commit; those who come later find their keys anew (`polder_shm`'s `closing.rs`).
+//! are about to commit, and who empties for those that write into several databases; those who come later find their keys anew (`polder_shm`'s
+//! `closing.rs`).
 //!
 //! Inside EXEC, a FLUSH empties what the transaction itself has written so far, DBSIZE and KEYS see the transaction's own
 //! writes, and SWAPDB renames the databases for the commands after it.
@@ -24,8 +25,10 @@ use polder_base::Fault;
 
 /// How long who swaps waits for those who close, before others may go on and he begins anew.
 const CLOSING_PATIENCE: Duration = Duration::from_millis(10);
-/// How long others may, then.
-const CROWDED_REST: Duration = Duration::from_millis(10);
+/// How often he looks, then, whether that one has gone on.
+const LOOK_AGAIN: Duration = Duration::from_micros(500);
+/// It is looked for the dead at one of so many looks.
+const LOOKS_FOR_THE_DEAD: u32 = 32;
 
 /// What says that a database is swapped: a bit that others may have, too. The system's own never is.
 fn bit_of(db: Db) -> u64 {
@@ -80,9 +83,7 @@ impl Txn<'_> {
     }
 
     fn flush_one(&self, db: Db) -> Result<(), Stop> {
-        if self.segment().observe(map_at(db) + 8) == 0 {
-            return Ok(());
-        }
+        // Also one that is empty now: whoever swaps or writes may fill it before the map is locked.
         let mut records = Vec::new();
         for held in self.scratch.held.borrow_mut().iter_mut().filter(|held| held.db == db && !held.passed) {
             if !held.fresh {
@@ -167,24 +168,32 @@ impl Txn<'_> {
     pub(crate) fn close(&self) -> Result<(), Stop> {
         let held = self.scratch.held.borrow();
         let shared = || held.iter().filter(|held| !held.fresh);
+        let Some(first) = shared().next() else { return Ok(()) };
         let databases = shared().fold(0, |databases, held| databases | bit_of(held.db));
-        if databases == 0 {
-            return Ok(());
-        }
-        self.seat.close();
-        // First who swaps, then the roots: who is done with it has written them.
-        let swapper = lock::owner(self.segment().observe(MAP_LOCK)).filter(|owner| *owner != self.seat.index());
-        if swapper.is_some_and(|owner| self.segment().swaps_of(owner) & databases != 0) {
+        let several = shared().any(|held| held.db != first.db);
+        self.seat.close(several);
+        // First who changes the map, then the roots: who is done with it has written them. What is all of one database comes before a FLUSH; of two, the one
+        // half would be gone before the other is there.
+        let owner = lock::owner(self.segment().observe(MAP_LOCK)).filter(|owner| *owner != self.seat.index());
+        if owner.is_some_and(|owner| self.segment().changes_of(owner, several) & databases != 0) {
             self.scratch.overtaken.set(true);
             return Err(Stop::Retry);
         }
         if shared().all(|held| self.is_root(held.db, held.extent.root)) { Ok(()) } else { Err(Stop::Retry) }
     }
 
-    /// To be called between two attempts, with nothing in hand: waits until who swaps is done, or lets others go on whom our swap would hold up.
+    /// To be called between two attempts, with nothing in hand: waits until who swaps is done, or until he goes on for whom our swap waits, with no
+    /// lock of the map, which would hold up others.
     pub(crate) fn await_swaps(&self) {
-        if self.scratch.crowded.take() {
-            std::thread::sleep(CROWDED_REST);
+        if let Some((seat, number)) = self.scratch.crowded.take() {
+            let mut looks = 0u32;
+            while self.segment().closing_of(seat) == Some(number) && self.deadline().is_none_or(|deadline| Instant::now() < deadline) {
+                looks += 1;
+                if looks.is_multiple_of(LOOKS_FOR_THE_DEAD) {
+                    self.seat.segment().recover_dead();
+                }
+                std::thread::sleep(LOOK_AGAIN);
+            }
         }
         if !self.scratch.overtaken.take() {
             return;
@@ -195,19 +204,18 @@ impl Txn<'_> {
         }
     }
 
-    /// With the map's lock: waits until all have come to their end who are about to write by the map as it is.
-    fn await_closing(&self) -> Result<(), Stop> {
+    /// With the map's lock: waits until all have come to their end who are about to write by the map as it is; those alone who write into several databases
+    /// where nothing is swapped.
+    fn await_closing(&self, swaps: bool) -> Result<(), Stop> {
         let latest = Instant::now() + CLOSING_PATIENCE;
         let end = self.deadline().map_or(latest, |deadline| deadline.min(latest));
-        let waits_for = self.seat.segment().await_closing(self.seat.index(), &mut || Instant::now() < end);
-        if waits_for.is_ok() {
-            return Ok(());
-        }
-        if self.is_impatient() {
+        let waits_for = self.seat.segment().await_closing(self.seat.index(), !swaps, &mut || Instant::now() < end);
+        let Err(seat) = waits_for else { return Ok(()) };
+        if self.deadline().is_some_and(|deadline| Instant::now() >= deadline) {
             return Err(Stop::Busy);
         }
         // He may stand still: others are not to wait for him as long as we do.
-        self.scratch.crowded.set(true);
+        self.scratch.crowded.set(self.segment().closing_of(seat).map(|number| (seat, number)));
         Err(Stop::Retry)
     }
 
@@ -217,15 +225,13 @@ impl Txn<'_> {
         if flushes.is_empty() && swaps.is_empty() {
             return Ok(());
         }
-        if !swaps.is_empty() {
-            self.seat.announce_swaps(swaps.iter().fold(0, |databases, (a, b)| databases | bit_of(*a) | bit_of(*b)));
-        }
+        let swapped = swaps.iter().fold(0, |databases, (a, b)| databases | bit_of(*a) | bit_of(*b));
+        let emptied = flushes.iter().fold(0, |databases, db| databases | bit_of(*db));
+        self.seat.announce_changes(swapped, emptied);
         // After all buckets in the order of locks (T2): whoever holds the map's lock waits for no bucket.
         let Locked::Ours(_) = self.lock_patiently(MAP_LOCK)? else { return Err(Fault::Damaged { what: "the map's lock" }.into()) };
         self.seat.amend(self.seat.journal_len() - 1, CHANGED);
-        if !swaps.is_empty() {
-            self.await_closing()?;
-        }
+        self.await_closing(!swaps.is_empty())?;
         let segment = self.segment();
         let mut words: Vec<(u64, u64)> =
             (0..DATABASES as Db).map(|db| (segment.observe(map_at(db)), segment.observe(map_at(db) + 8))).collect();

@@ -117,8 +117,10 @@ pub fn lookup(seat: &Seat, db: Db, hash: &Hash, key: &impl KeyTest, marks: &mut 
             continue;
         }
         marks.push(Mark { at: extent.slot_at, word: extent.slot });
+        // The two marks of the map last: the database may have been swapped meanwhile, and the bucket written under its new number.
         if let Some(outcome) = lookup_in(seat, &extent, hash, key, marks)?
             && extent.is_current(segment)
+            && still(segment, &marks[before..before + 2])
         {
             return Ok(outcome);
         }

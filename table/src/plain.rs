@@ -261,8 +261,10 @@ impl Table {
         };
         let mut copy = raw::Short::EMPTY;
         let value = copy.take(lens, seen.at + (INLINE_HEAD + key.len()) as u64, seen.value_len);
+        // In this order: see `Reading::holds`.
+        let is_current = seen.is_current(lens, db);
         segment.acquire_fence();
-        if lens.load(seen.line) != seen.word || !seen.is_current(lens, db) {
+        if !is_current || lens.load(seen.line) != seen.word {
             return None;
         }
         let clock = now();

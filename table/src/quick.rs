@@ -85,7 +85,7 @@ impl Reading {
         (word & (lock::OWNER | lock::DEAD) == 0).then_some(Reading { bucket, word })
     }
 
-    /// Whether all that was read since was one state.
+    /// Whether all that was read since was one state. Asked last, after the map: two swaps bring a root back, but no bucket's word.
     #[inline(always)]
     fn holds(&self, segment: &Segment) -> bool {
         segment.acquire_fence();
@@ -108,7 +108,7 @@ impl Table {
         match glance(&Live { segment, bucket: sight.bucket }, &sight.hash, key) {
             Glance::Here(unit) => self.read_at(sight, &reading, unit, now_ms, read),
             Glance::Miss(..) if interest_of(segment) & interest::MISSES != 0 => None,
-            Glance::Miss(0, 0) => (reading.holds(segment) && sight.is_current(segment)).then(|| read(None)),
+            Glance::Miss(0, 0) => (sight.is_current(segment) && reading.holds(segment)).then(|| read(None)),
             Glance::Miss(next, stash) => match self.find_displaced(sight, key, reading, next, stash)? {
                 Some((reading, Glance::Here(unit))) => self.read_at(sight, &reading, unit, now_ms, read),
                 Some((reading, Glance::Record(unit))) => self.read_record(sight, key, &reading, unit, now_ms, read),
@@ -136,7 +136,7 @@ impl Table {
             }
         }
         // An entry that grows or shrinks may move between the looks: only all of them together say that it is not there.
-        (readings.iter().all(|reading| reading.holds(segment)) && sight.is_current(segment)).then_some(None)
+        (sight.is_current(segment) && readings.iter().all(|reading| reading.holds(segment))).then_some(None)
     }
 
     #[inline(always)]
@@ -144,7 +144,7 @@ impl Table {
         let segment = &**self.segment();
         let mut image = Image::EMPTY;
         bucket::read_image(&Live { segment, bucket: reading.bucket }, unit, &mut image);
-        if image.meta() & WHAT != PLAIN || !reading.holds(segment) || !sight.is_current(segment) {
+        if image.meta() & WHAT != PLAIN || !sight.is_current(segment) || !reading.holds(segment) {
             return None;
         }
         let fields = entry::inline_value(&image)?;
@@ -171,7 +171,7 @@ impl Table {
         let pinned = self.pinned().ok()?;
         let mut image = Image::EMPTY;
         bucket::read_image(&Live { segment, bucket: reading.bucket }, unit, &mut image);
-        if !pinned.covers_now() || image.meta() & WHAT != PLAIN | entry::REFERENCE || !reading.holds(segment) || !sight.is_current(segment)
+        if !pinned.covers_now() || image.meta() & WHAT != PLAIN | entry::REFERENCE || !sight.is_current(segment) || !reading.holds(segment)
         {
             return None;
         }
@@ -252,7 +252,7 @@ impl Txn<'_> {
         let segment = self.segment();
         let Some(home) = Reading::begin(segment, sight.bucket) else { return Ok(None) };
         let (reading, found) = match glance(&Live { segment, bucket: sight.bucket }, &sight.hash, key) {
-            Glance::Miss(0, 0) => return Ok((home.holds(segment) && sight.is_current(segment)).then_some(None)),
+            Glance::Miss(0, 0) => return Ok((sight.is_current(segment) && home.holds(segment)).then_some(None)),
             Glance::Miss(next, stash) => match self.table.find_displaced(sight, key, home, next, stash) {
                 Some(Some(found)) => found,
                 Some(None) => return Ok(Some(None)),
@@ -264,7 +264,7 @@ impl Txn<'_> {
         let mut image = Image::EMPTY;
         bucket::read_image(&Live { segment, bucket: reading.bucket }, unit, &mut image);
         // T3: as in `read_record`.
-        if !self.seat.covers_now() || !reading.holds(segment) || !sight.is_current(segment) {
+        if !self.seat.covers_now() || !sight.is_current(segment) || !reading.holds(segment) {
             return Ok(None);
         }
         let found = if image.is_reference() {

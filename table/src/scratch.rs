@@ -124,7 +124,7 @@ pub struct Scratch {
     pub(crate) littered: Cell<bool>,
     /// Somebody swaps a database that is to be written; others are at work in one that is to be swapped.
     pub(crate) overtaken: Cell<bool>,
-    pub(crate) crowded: Cell<bool>,
+    pub(crate) crowded: Cell<Option<(u64, u64)>>,
     pub(crate) trouble: RefCell<Option<Stop>>,
     /// Keys that a reader has found expired: somebody may collect them.
     pub(crate) stale: RefCell<Vec<(Db, Vec<u8>)>>,
@@ -321,6 +321,8 @@ impl Scratch {
         self.arena.reset();
         self.wide.set(false);
         self.missing.set(None);
+        self.overtaken.set(false);
+        self.crowded.set(None);
         self.extra.get_mut().clear();
         self.wanting.get_mut().clear();
         *self.trouble.get_mut() = None;

@@ -223,7 +223,7 @@ impl<'t> Txn<'t> {
         if may_expire || !self.seat.has_brief_room() || !small::fits(&live, before, after) {
             return Ok(false);
         }
-        self.seat.close();
+        self.seat.close(false);
         if !sight.is_current(live.segment) {
             self.seat.reopen();
             return Ok(false);

@@ -4,6 +4,7 @@ mod common;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -142,15 +143,18 @@ fn write_impatiently(place: &Place, db: u16) -> Result<(), Stop> {
 
 #[test]
 fn who_stands_still_while_he_closes_holds_up_who_swaps_and_nobody_else() {
-    do_and_stand_still(|seat| seat.close());
+    do_and_stand_still(|seat| seat.close(false));
     let place = &Place::new();
     (0..3).for_each(|db| place.set(db, KEYS[0], b"old", None));
     let mut closing = stopped_beside(place);
     let done = &AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let swapper = scope.spawn(move || {
-            place.run(|txn| txn.swap(0, 1));
-            done.store(true, Ordering::Relaxed);
+        // One alone lets others go on now and then; what he leaves must not be taken by the next.
+        let swappers = [(0, 1), (1, 2), (2, 0)].map(|(one, other)| {
+            scope.spawn(move || {
+                place.run(|txn| txn.swap(one, other));
+                done.store(true, Ordering::Relaxed);
+            })
         });
         let begun = Instant::now();
         let mut writes = 0;
@@ -159,18 +163,115 @@ fn who_stands_still_while_he_closes_holds_up_who_swaps_and_nobody_else() {
             assert_eq!(place.get(0, KEYS[0]).as_deref(), Some(&b"0"[..]));
             writes += 1;
         }
-        assert!(writes > 10 && !done.load(Ordering::Relaxed), "{writes} rounds");
+        let is_early = done.load(Ordering::Relaxed);
         closing.kill().expect("a process");
-        swapper.join().expect("no panic");
+        assert!(writes > 5_000 && !is_early, "{writes} rounds");
+        swappers.into_iter().for_each(|swapper| swapper.join().expect("no panic"));
     });
-    assert_eq!([0, 1, 2].map(|db| place.get(db, KEYS[0])), [&b"1"[..], b"0", b"2"].map(|value| Some(value.to_vec())));
+    let mut found = [0, 1, 2].map(|db| place.get(db, KEYS[0]).expect("a value"));
+    found.sort();
+    assert_eq!(found, [b"0", b"1", b"2"]);
     closing.wait().expect("killed");
+}
+
+#[test]
+fn who_empties_a_database_waits_for_who_writes_into_several() {
+    do_and_stand_still(|seat| seat.close(true));
+    let place = &Place::new();
+    (0..2).for_each(|db| place.set(db, KEYS[0], b"old", None));
+    let mut closing = stopped_beside(place);
+    std::thread::scope(|scope| {
+        let flush = scope.spawn(|| place.run(|txn| txn.flush(Some(0))));
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_millis(200) {
+            (0..2).for_each(|db| place.set(db, KEYS[0], b"new", None));
+        }
+        let (value, is_early) = (place.get(0, KEYS[0]), flush.is_finished());
+        closing.kill().expect("a process");
+        assert_eq!((value.as_deref(), is_early), (Some(&b"new"[..]), false));
+        flush.join().expect("no panic");
+    });
+    assert_eq!([0, 1].map(|db| place.get(db, KEYS[0])), [None, Some(b"new".to_vec())]);
+    closing.wait().expect("killed");
+}
+
+#[test]
+fn who_empties_a_database_waits_for_nobody_who_writes_into_one() {
+    do_and_stand_still(|seat| seat.close(false));
+    let place = &Place::new();
+    place.set(0, KEYS[0], b"old", None);
+    let mut closing = stopped_beside(place);
+    place.run(|txn| txn.flush(Some(0)));
+    assert_eq!(place.get(0, KEYS[0]), None);
+    closing.kill().expect("a process");
+    closing.wait().expect("killed");
+}
+
+#[test]
+fn flushall_empties_what_a_swap_moves_beside_it() {
+    const ROUNDS: u32 = 3_000;
+    let place = &Place::new();
+    let (begin, end) = (&Barrier::new(2), &Barrier::new(2));
+    let both = |one: &dyn Fn()| {
+        begin.wait();
+        one();
+        end.wait();
+    };
+    let mut left = 0;
+    std::thread::scope(|scope| {
+        scope.spawn(move || (0..ROUNDS).for_each(|_| both(&|| place.run(|txn| txn.swap(0, 1)))));
+        for _ in 0..ROUNDS {
+            // Database 0 has no directory, and is given this one.
+            place.set(1, KEYS[0], b"value", None);
+            both(&|| place.run(|txn| txn.flush(None)));
+            left += place.keys(0) + place.keys(1);
+            place.run(|txn| txn.flush(None));
+        }
+    });
+    assert_eq!(left, 0, "keys of {ROUNDS}");
+}
+
+#[test]
+fn a_reader_finds_nothing_that_was_written_under_another_number() {
+    const SECONDS: u64 = 2;
+    let place = &Place::new();
+    let end = &AtomicBool::new(false);
+    let number =
+        |value: Option<Vec<u8>>| -> u64 { value.map_or(0, |value| String::from_utf8(value).expect("digits").parse().expect("a number")) };
+    // Long: by no short way.
+    let long = |epoch: u64| format!("{epoch:0200}");
+    (0..3).for_each(|db| place.set(db, KEYS[0], long(0).as_bytes(), None));
+    std::thread::scope(|scope| {
+        // With each swap an epoch begins, whose number is written into what is database 1 then.
+        scope.spawn(move || {
+            for epoch in 1.. {
+                place.run(|txn| {
+                    txn.declare(&[(2, KEYS[0])])?;
+                    txn.swap(0, 1)?;
+                    txn.write(2, KEYS[0], &New::of(Kind::String, Value::Packed(long(epoch).as_bytes())), Replaces::Whole)
+                });
+                place.set(1, KEYS[0], long(epoch).as_bytes(), None);
+                if end.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+        });
+        let begun = Instant::now();
+        let mut wrong = None;
+        while begun.elapsed() < Duration::from_secs(SECONDS) && wrong.is_none() {
+            let seen = number(place.get(0, KEYS[0]));
+            let epoch = number(place.get(2, KEYS[0]));
+            wrong = (seen > 0 && seen >= epoch).then_some((seen, epoch));
+        }
+        end.store(true, Ordering::Relaxed);
+        assert_eq!(wrong, None, "read of database 0, in this epoch or before");
+    });
 }
 
 #[test]
 fn a_stopped_swap_holds_up_writers_of_its_databases_alone_and_dies_without_harm() {
     do_and_stand_still(|seat| {
-        seat.announce_swaps(0b11);
+        seat.announce_changes(0b11, 0);
         assert!(matches!(seat.lock_now(MAP_LOCK), Ok(Locked::Ours(_))));
     });
     let place = &Place::new();
