@@ -24,6 +24,7 @@ use polder_base::{Fault, Ref};
 use smallvec::SmallVec;
 
 use crate::class::NODE_MAX;
+use crate::closing::Changes;
 use crate::inbox;
 use crate::layout::{ROOTS_AT, ROOTS_BYTES, seat as at};
 use crate::lock::{self, Locked};
@@ -401,7 +402,7 @@ impl Seat {
         self.set(at::JOURNAL_LEN, 0);
         self.reopen();
         if self.get(at::SWAPS) | self.get(at::FLUSHES) != 0 {
-            self.announce_changes(0, 0);
+            self.announce_changes(Changes::default());
         }
         if self.get(at::JOURNAL_NEXT) != 0 {
             self.drop_journal_blocks();

@@ -160,7 +160,7 @@ pub mod seat {
     /// The interval of epochs this seat's reader may be looking at; [`NO_PIN`] in LOWER when it looks at nothing.
     pub const PIN_LOWER: u64 = 128;
     pub const PIN_UPPER: u64 = 136;
-    /// Whether a transaction has looked at the map of databases for the last time, or is about to, and which databases it swaps and empties (`closing.rs`).
+    /// Which databases a transaction writes that has looked at their map for the last time, or is about to, and which it swaps and empties (`closing.rs`).
     pub const CLOSING: u64 = 144;
     pub const SWAPS: u64 = 152;
     pub const FLUSHES: u64 = 160;

@@ -46,6 +46,7 @@ mod trouble;
 pub mod witness;
 
 pub use attach::{SegmentOptions, default_ceiling};
+pub use closing::Changes;
 pub use journal::Tag;
 pub use lock::Locked;
 pub use name::SegmentName;

@@ -7,6 +7,7 @@
 //! - a node found in two places leaving one of them.
 
 use crate::class::CLASSES;
+use crate::closing::Changes;
 use crate::layout::seat as at;
 use crate::memory::{cache_count, cache_slot};
 use crate::seat::Seat;
@@ -28,7 +29,7 @@ pub(crate) fn settle(seat: &Seat, died: bool) {
         seat.rollback();
     }
     seat.reopen();
-    seat.announce_changes(0, 0);
+    seat.announce_changes(Changes::default());
     if died {
         seat.recount_retired();
     }

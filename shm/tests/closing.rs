@@ -1,8 +1,9 @@
-//! Who swaps databases, and writers who close, restated as the protocols in models.rs are. Mirrors `closing.rs`, and the table's `database.rs`
-//! (`close`, `await_closing`, `note_databases`): who changes one changes the other.
+//! Who swaps or empties databases, and writers who close, restated as the protocols in models.rs are. Mirrors `closing.rs`, and the table's
+//! `database.rs` (`close`, `await_closing`, `note_databases`): who changes one changes the other.
 //!
-//! Two databases of one key each, that have two directories in turn. Writers write to database 0, under this name; so what database 1 holds changes by a
-//! swap alone. A writer may die in the midst of it, and leave it to others to do or undo it.
+//! Databases of one key each. Two have two directories in turn: writers write to database 0, under this name; so what database 1 holds changes by a swap
+//! alone. Or database 0 is emptied, and has another directory from then on; one of the writers writes into one more database, too, that is not: if that
+//! changes, so does this. A writer may die in the midst of it, and leave it to others to do or undo it.
 
 use std::sync::Arc;
 
@@ -13,7 +14,15 @@ mod common;
 use common::schedules::{explore, find, words};
 
 const WRITERS: usize = 2;
-const SWAPS: u64 = 2;
+/// How often the map is changed.
+const CHANGES: u64 = 2;
+const DIRECTORIES: usize = 3;
+/// The place of the database that is never swapped nor emptied, and who writes there.
+const OTHER: usize = DIRECTORIES;
+const WRITES_OTHER: usize = 0;
+/// What a writer says when he closes.
+const ALONE: u64 = 1;
+const SEVERAL: u64 = 2;
 
 /// What a careless edit would do.
 #[derive(Clone, Copy, PartialEq)]
@@ -25,23 +34,25 @@ enum Flaw {
     LooksAtRootsFirst,
     /// The writer says that it is over before he has written all.
     ReopensTooEarly,
-    /// Who swaps waits for nobody,
+    /// Who changes the map waits for nobody,
     Hurries,
     /// or first waits and then locks the map.
     LocksTooLate,
 }
 
 struct World {
-    /// The directory that is database 0's; the other one is database 1's.
+    /// The directory that is database 0's; where databases are swapped, the other one of two is database 1's.
     root: AtomicU64,
     map_lock: AtomicU64,
-    /// The lock and the value of the key in each directory.
-    lock: [AtomicU64; 2],
-    value: [AtomicU64; 2],
+    /// The lock and the value of the key in each directory, and of the other database.
+    lock: [AtomicU64; DIRECTORIES + 1],
+    value: [AtomicU64; DIRECTORIES + 1],
     closing: [AtomicU64; WRITERS],
     /// Who has died, and what he had committed: directory and value, plus 1; or 0.
     dead: [AtomicU64; WRITERS],
     journal: [AtomicU64; WRITERS],
+    /// What is done to databases: they are emptied, or else swapped.
+    empties: bool,
     flaw: Flaw,
 }
 
@@ -49,15 +60,16 @@ struct World {
 struct Death;
 
 impl World {
-    fn new(flaw: Flaw) -> World {
+    fn new(empties: bool, flaw: Flaw) -> World {
         World {
             root: AtomicU64::new(0),
             map_lock: AtomicU64::new(0),
-            lock: words([0; 2]),
-            value: words([0; 2]),
+            lock: words([0; DIRECTORIES + 1]),
+            value: words([0; DIRECTORIES + 1]),
             closing: words([0; WRITERS]),
             dead: words([0; WRITERS]),
             journal: words([0; WRITERS]),
+            empties,
             flaw,
         }
     }
@@ -82,17 +94,31 @@ impl World {
     fn write_out(&self, writer: usize) {
         let committed = self.journal[writer].load(SeqCst);
         if committed != 0 {
-            self.value[(committed - 1) as usize % 2].store((committed - 1) / 2, SeqCst);
+            let (directory, value) = ((committed - 1) as usize % DIRECTORIES, (committed - 1) / DIRECTORIES as u64);
+            self.value[directory].store(value, SeqCst);
+            if self.writes_other(writer) {
+                self.value[OTHER].store(value, SeqCst);
+            }
             self.journal[writer].store(0, SeqCst);
         }
     }
 
-    /// Whether the writer's directory is and stays database 0's until he reopens.
-    fn may_commit(&self, directory: u64) -> bool {
+    fn writes_other(&self, writer: usize) -> bool {
+        self.empties && writer == WRITES_OTHER
+    }
+
+    /// Whether who says this is to keep apart from who changes the map.
+    fn concerns(&self, closing: u64) -> bool {
+        closing == SEVERAL || closing == ALONE && !self.empties
+    }
+
+    /// Whether the writer's directory is and stays database 0's until he reopens; or what he has is nobody's business but that of who empties it.
+    fn may_commit(&self, directory: u64, closing: u64) -> bool {
+        let is_free = || self.map_lock.load(SeqCst) == 0 || !self.concerns(closing);
         if self.flaw == Flaw::LooksAtRootsFirst {
-            return self.root.load(SeqCst) == directory && self.map_lock.load(SeqCst) == 0;
+            return self.root.load(SeqCst) == directory && is_free();
         }
-        self.map_lock.load(SeqCst) == 0 && self.root.load(SeqCst) == directory
+        is_free() && self.root.load(SeqCst) == directory
     }
 
     fn dies(&self, writer: usize, mortal: bool) -> Result<(), Death> {
@@ -106,15 +132,18 @@ impl World {
     fn write(&self, writer: usize, value: u64, mortal: bool) -> Result<(), Death> {
         loop {
             let directory = self.root.load(SeqCst);
-            let lock = &self.lock[directory as usize];
-            self.lock(lock, writer as u64 + 1);
+            let several = self.writes_other(writer);
+            let closing = if several { SEVERAL } else { ALONE };
+            let locks = [&self.lock[directory as usize], &self.lock[OTHER]];
+            let locks = &locks[..closing as usize];
+            locks.iter().for_each(|lock| self.lock(lock, writer as u64 + 1));
             self.dies(writer, mortal)?;
-            let early = self.flaw == Flaw::LooksTooEarly && self.may_commit(directory);
-            self.closing[writer].store(1, SeqCst);
+            let early = self.flaw == Flaw::LooksTooEarly && self.may_commit(directory, closing);
+            self.closing[writer].store(closing, SeqCst);
             self.dies(writer, mortal)?;
-            let may = if self.flaw == Flaw::LooksTooEarly { early } else { self.may_commit(directory) };
+            let may = if self.flaw == Flaw::LooksTooEarly { early } else { self.may_commit(directory, closing) };
             if may {
-                self.journal[writer].store(value * 2 + directory + 1, SeqCst);
+                self.journal[writer].store(value * DIRECTORIES as u64 + directory + 1, SeqCst);
                 if self.flaw == Flaw::ReopensTooEarly {
                     self.closing[writer].store(0, SeqCst);
                 }
@@ -122,12 +151,12 @@ impl World {
                 self.write_out(writer);
                 self.dies(writer, mortal)?;
             }
-            lock.store(0, SeqCst);
+            locks.iter().for_each(|lock| lock.store(0, SeqCst));
             self.closing[writer].store(0, SeqCst);
             if may {
                 return Ok(());
             }
-            // Until who swaps is done, with nothing in hand.
+            // Until who changes the map is done, with nothing in hand.
             self.lock(&self.map_lock, writer as u64 + 1);
             self.map_lock.store(0, SeqCst);
         }
@@ -135,14 +164,14 @@ impl World {
 
     fn await_closing(&self) {
         for (writer, closing) in self.closing.iter().enumerate() {
-            while closing.load(SeqCst) != 0 {
+            while self.concerns(closing.load(SeqCst)) {
                 self.recover(writer);
                 thread::yield_now();
             }
         }
     }
 
-    fn swap(&self) {
+    fn change(&self) {
         if self.flaw == Flaw::LocksTooLate {
             self.await_closing();
         }
@@ -150,7 +179,11 @@ impl World {
         if !matches!(self.flaw, Flaw::Hurries | Flaw::LocksTooLate) {
             self.await_closing();
         }
-        self.root.fetch_xor(1, SeqCst);
+        if self.empties {
+            self.root.fetch_add(1, SeqCst);
+        } else {
+            self.root.fetch_xor(1, SeqCst);
+        }
         self.map_lock.store(0, SeqCst);
     }
 
@@ -160,31 +193,67 @@ impl World {
         let directory = 1 - self.root.load(SeqCst);
         self.value[directory as usize].load(SeqCst)
     }
+
+    /// What a reader without locks sees of the other database: what its writer has committed, or else what is there.
+    fn glance_at_other(&self) -> u64 {
+        match self.journal[WRITES_OTHER].load(SeqCst) {
+            0 => self.value[OTHER].load(SeqCst),
+            committed => (committed - 1) / DIRECTORIES as u64,
+        }
+    }
+
+    /// What database 0 and the other one hold at one moment, for who alone changes the map.
+    fn read_both(&self) -> [u64; 2] {
+        let places = [self.root.load(SeqCst) as usize, OTHER];
+        places.iter().for_each(|place| self.lock(&self.lock[*place], WRITERS as u64 + 1));
+        let seen = places.map(|place| self.value[place].load(SeqCst));
+        places.iter().for_each(|place| self.lock[*place].store(0, SeqCst));
+        seen
+    }
 }
 
 fn is_hit() -> bool {
     shuttle::rand::thread_rng().gen_range(0..8) == 0
 }
 
-fn swapping(flaw: Flaw, mortal: bool) {
-    let world = Arc::new(World::new(flaw));
+/// Writers, each of which writes twice, beside `changes`; in the end nothing is left of any.
+fn beside_writers(world: World, mortal: bool, changes: impl FnOnce(&World)) {
+    let world = Arc::new(world);
     let writers: Vec<_> = (0..WRITERS)
         .map(|writer| {
             let world = world.clone();
             thread::spawn(move || (0..2).try_for_each(|number| world.write(writer, (number * WRITERS + writer + 1) as u64, mortal)).is_ok())
         })
         .collect();
-    for _ in 0..SWAPS {
-        world.swap();
-        let seen = world.read_other();
-        thread::yield_now();
-        assert_eq!(world.read_other(), seen, "written under another number");
-    }
+    changes(&world);
     for (writer, done) in writers.into_iter().enumerate() {
         assert!(done.join().unwrap() || mortal);
         world.recover(writer);
     }
     assert!(world.closing.iter().chain(&world.lock).chain([&world.map_lock]).all(|word| word.load(SeqCst) == 0), "something is left");
+}
+
+fn swapping(flaw: Flaw, mortal: bool) {
+    beside_writers(World::new(false, flaw), mortal, |world| {
+        for _ in 0..CHANGES {
+            world.change();
+            let seen = world.read_other();
+            thread::yield_now();
+            assert_eq!(world.read_other(), seen, "written under another number");
+        }
+    });
+}
+
+fn emptying(flaw: Flaw, mortal: bool) {
+    beside_writers(World::new(true, flaw), mortal, |world| {
+        for _ in 0..CHANGES {
+            world.change();
+            let before = world.glance_at_other();
+            thread::yield_now();
+            let [emptied, other] = world.read_both();
+            assert!(other == before || emptied != 0, "half of it was emptied");
+        }
+    });
 }
 
 #[test]
@@ -221,4 +290,28 @@ fn the_model_catches_a_swap_that_waits_for_nobody() {
 #[should_panic(expected = "written under another number")]
 fn the_model_catches_a_swap_that_waits_before_it_has_locked_the_map() {
     find(|| swapping(Flaw::LocksTooLate, false));
+}
+
+#[test]
+fn what_is_written_into_several_databases_is_emptied_before_or_after_as_a_whole() {
+    explore(|| emptying(Flaw::None, false));
+    explore(|| emptying(Flaw::None, true));
+}
+
+#[test]
+#[should_panic(expected = "half of it was emptied")]
+fn the_model_catches_a_flush_that_waits_for_nobody() {
+    find(|| emptying(Flaw::Hurries, false));
+}
+
+#[test]
+#[should_panic(expected = "half of it was emptied")]
+fn the_model_catches_a_flush_that_waits_before_it_has_locked_the_map() {
+    find(|| emptying(Flaw::LocksTooLate, false));
+}
+
+#[test]
+#[should_panic(expected = "half of it was emptied")]
+fn the_model_catches_a_writer_into_several_who_looks_before_he_closes() {
+    find(|| emptying(Flaw::LooksTooEarly, false));
 }

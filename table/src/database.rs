@@ -13,7 +13,7 @@
 use std::time::{Duration, Instant};
 
 use polder_shm::journal::{CHANGED, Tag};
-use polder_shm::{Locked, lock, ref_to};
+use polder_shm::{Changes, Locked, lock, ref_to};
 
 use crate::api::{DATABASES, Db, SYSTEM, Stop};
 use crate::directory::{self, GARBAGE_AT, GARBAGE_SLOTS, MAP_LOCK, map_at};
@@ -23,16 +23,25 @@ use crate::place::{has_expiry, has_inner_expiry, is_key};
 use crate::txn::{Held, Pending, Txn};
 use polder_base::Fault;
 
-/// How long who swaps waits for those who close, before others may go on and he begins anew.
-const CLOSING_PATIENCE: Duration = Duration::from_millis(10);
+/// How long who swaps waits for those who close, before others may go on and he begins anew; twice as long each time, so often.
+const CLOSING_PATIENCE: Duration = Duration::from_micros(100);
+const DOUBLINGS: u32 = 7;
 /// How often he looks, then, whether that one has gone on.
 const LOOK_AGAIN: Duration = Duration::from_micros(500);
 /// It is looked for the dead at one of so many looks.
 const LOOKS_FOR_THE_DEAD: u32 = 32;
 
-/// What says that a database is swapped: a bit that others may have, too. The system's own never is.
-fn bit_of(db: Db) -> u64 {
-    if db == SYSTEM { 0 } else { 1 << (db % 64) }
+/// What says that a database is written, swapped or emptied: a bit that others may have, too. The system's own is never swapped nor emptied.
+#[inline(always)]
+pub(crate) fn bit_of(db: Db) -> u64 {
+    if db == SYSTEM { 0 } else { 1 << (db % 32) }
+}
+
+/// Who has kept a change of the map waiting: a seat, and the number of its transaction.
+#[derive(Clone, Copy)]
+pub(crate) struct Straggler {
+    seat: u64,
+    number: u64,
 }
 
 impl Txn<'_> {
@@ -76,16 +85,18 @@ impl Txn<'_> {
             Some(db) => self.note_change_of_all("flushdb", db),
             None => self.note_change_of_all("flushall", 0),
         }
+        // Also those that are empty now: whoever swaps or writes may fill them before the map is locked.
         match db {
-            Some(db) => self.flush_one(self.physical(db)),
-            None => (0..DATABASES as Db).filter(|db| *db != SYSTEM).try_for_each(|db| self.flush_one(db)),
+            Some(db) => self.empty(&[self.physical(db)]),
+            None => self.empty(&Vec::from_iter((0..DATABASES as Db).filter(|db| *db != SYSTEM))),
         }
     }
 
-    fn flush_one(&self, db: Db) -> Result<(), Stop> {
-        // Also one that is empty now: whoever swaps or writes may fill it before the map is locked.
+    /// Empties databases, which are named in order.
+    fn empty(&self, databases: &[Db]) -> Result<(), Stop> {
+        let is_emptied = |held: &&mut Held| databases.binary_search(&held.db).is_ok() && !held.passed;
         let mut records = Vec::new();
-        for held in self.scratch.held.borrow_mut().iter_mut().filter(|held| held.db == db && !held.passed) {
+        for held in self.scratch.held.borrow_mut().iter_mut().filter(is_emptied) {
             if !held.fresh {
                 // Its trees may be half the old value's: it is written there, to be swept with everything.
                 held.passed = true;
@@ -95,11 +106,11 @@ impl Txn<'_> {
         }
         self.scratch.forget_index();
         records.iter().try_for_each(|image| self.retire_record(image, true, usize::MAX))?;
+        self.scratch.used.set(true);
         let mut flushes = self.scratch.flushes.borrow_mut();
-        if !flushes.contains(&db) {
-            self.scratch.used.set(true);
-            flushes.push(db);
-        }
+        flushes.extend(databases);
+        flushes.sort_unstable();
+        flushes.dedup();
         Ok(())
     }
 
@@ -171,11 +182,11 @@ impl Txn<'_> {
         let Some(first) = shared().next() else { return Ok(()) };
         let databases = shared().fold(0, |databases, held| databases | bit_of(held.db));
         let several = shared().any(|held| held.db != first.db);
-        self.seat.close(several);
+        self.seat.close(databases, several);
         // First who changes the map, then the roots: who is done with it has written them. What is all of one database comes before a FLUSH; of two, the one
         // half would be gone before the other is there.
         let owner = lock::owner(self.segment().observe(MAP_LOCK)).filter(|owner| *owner != self.seat.index());
-        if owner.is_some_and(|owner| self.segment().changes_of(owner, several) & databases != 0) {
+        if owner.is_some_and(|owner| self.seat.is_overtaken_by(owner)) {
             self.scratch.overtaken.set(true);
             return Err(Stop::Retry);
         }
@@ -185,9 +196,9 @@ impl Txn<'_> {
     /// To be called between two attempts, with nothing in hand: waits until who swaps is done, or until he goes on for whom our swap waits, with no
     /// lock of the map, which would hold up others.
     pub(crate) fn await_swaps(&self) {
-        if let Some((seat, number)) = self.scratch.crowded.take() {
+        if let Some(changes) = self.scratch.crowded.take() {
             let mut looks = 0u32;
-            while self.segment().closing_of(seat) == Some(number) && self.deadline().is_none_or(|deadline| Instant::now() < deadline) {
+            while self.straggles(changes) && !self.is_out_of_time() {
                 looks += 1;
                 if looks.is_multiple_of(LOOKS_FOR_THE_DEAD) {
                     self.seat.segment().recover_dead();
@@ -204,19 +215,38 @@ impl Txn<'_> {
         }
     }
 
-    /// With the map's lock: waits until all have come to their end who are about to write by the map as it is; those alone who write into several databases
-    /// where nothing is swapped.
-    fn await_closing(&self, swaps: bool) -> Result<(), Stop> {
-        let latest = Instant::now() + CLOSING_PATIENCE;
-        let end = self.deadline().map_or(latest, |deadline| deadline.min(latest));
-        let waits_for = self.seat.segment().await_closing(self.seat.index(), !swaps, &mut || Instant::now() < end);
-        let Err(seat) = waits_for else { return Ok(()) };
-        if self.deadline().is_some_and(|deadline| Instant::now() >= deadline) {
-            return Err(Stop::Busy);
+    /// Whether he still closes who has kept a change of the map waiting, of this transaction or of one before, and writes what is to be changed.
+    fn straggles(&self, changes: Changes) -> bool {
+        let Some(Straggler { seat, number }) = self.scratch.straggler.get() else { return false };
+        self.segment().closing_beside(seat, changes) == Some(number)
+    }
+
+    fn is_out_of_time(&self) -> bool {
+        self.deadline().is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
+    /// Why a change of the map has to wait, with nothing in hand.
+    fn give_way(&self, changes: Changes) -> Stop {
+        if self.is_out_of_time() {
+            return Stop::Busy;
         }
-        // He may stand still: others are not to wait for him as long as we do.
-        self.scratch.crowded.set(self.segment().closing_of(seat).map(|number| (seat, number)));
-        Err(Stop::Retry)
+        self.scratch.crowded.set(Some(changes));
+        Stop::Retry
+    }
+
+    /// With the map's lock: waits until all have come to their end who are about to write what is to be changed by the map as it is. Not for long: one may
+    /// stand still. Longer the next time: where there are more threads than cores, all of them need their turn.
+    fn await_closing(&self, changes: Changes) -> Result<(), Stop> {
+        let given_up = self.scratch.given_up.get();
+        let end = Instant::now() + CLOSING_PATIENCE * 2u32.pow(given_up.min(DOUBLINGS));
+        let segment = self.seat.segment();
+        let Err(seat) = segment.await_closing(self.seat.index(), changes, &mut || Instant::now() < end) else {
+            self.scratch.given_up.set(0);
+            return Ok(());
+        };
+        self.scratch.given_up.set(given_up + 1);
+        self.scratch.straggler.set(segment.closing_beside(seat, changes).map(|number| Straggler { seat, number }));
+        Err(self.give_way(changes))
     }
 
     /// Notes what becomes of the map of databases.
@@ -225,20 +255,29 @@ impl Txn<'_> {
         if flushes.is_empty() && swaps.is_empty() {
             return Ok(());
         }
-        let swapped = swaps.iter().fold(0, |databases, (a, b)| databases | bit_of(*a) | bit_of(*b));
-        let emptied = flushes.iter().fold(0, |databases, db| databases | bit_of(*db));
-        self.seat.announce_changes(swapped, emptied);
+        let changes = Changes {
+            swapped: swaps.iter().fold(0, |databases, (a, b)| databases | bit_of(*a) | bit_of(*b)),
+            emptied: flushes.iter().fold(0, |databases, db| databases | bit_of(*db)),
+        };
+        if self.straggles(changes) {
+            self.seat.segment().recover_dead();
+            if self.straggles(changes) {
+                return Err(self.give_way(changes));
+            }
+        }
+        self.seat.announce_changes(changes);
         // After all buckets in the order of locks (T2): whoever holds the map's lock waits for no bucket.
         let Locked::Ours(_) = self.lock_patiently(MAP_LOCK)? else { return Err(Fault::Damaged { what: "the map's lock" }.into()) };
         self.seat.amend(self.seat.journal_len() - 1, CHANGED);
-        self.await_closing(!swaps.is_empty())?;
+        self.await_closing(changes)?;
         let segment = self.segment();
         let mut words: Vec<(u64, u64)> =
             (0..DATABASES as Db).map(|db| (segment.observe(map_at(db)), segment.observe(map_at(db) + 8))).collect();
         let mut garbage = Vec::new();
+        let filled = self.scratch.held.borrow().iter().filter(|held| held.fresh).fold(0, |databases, held| databases | bit_of(held.db));
         for db in flushes.iter() {
             garbage.push(words[*db as usize].0);
-            words[*db as usize] = self.refilled(*db)?;
+            words[*db as usize] = if *db == SYSTEM || filled & bit_of(*db) != 0 { self.refilled(*db)? } else { (0, 0) };
         }
         self.seat.note(Tag::Cover, MAP_LOCK, 0)?;
         let mut cells = (0..GARBAGE_SLOTS).map(|cell| GARBAGE_AT + cell * 8).filter(|cell| segment.observe(*cell) == 0);

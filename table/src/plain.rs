@@ -301,7 +301,7 @@ impl Table {
             return None;
         }
         let edited = self.segment().with_seat(|seat| {
-            let stint = Stint::begin(seat)?;
+            let stint = Stint::begin(seat, sight.db)?;
             let answer = edit_sighted(stint.seat, sight, key, clock::lru(now_ms), edit)?;
             stint.seat.add(at::COUNTERS + 8 * Counter::Calls as u64, calls);
             Some(answer)
@@ -316,7 +316,7 @@ impl Table {
             return false;
         }
         let written = self.segment().with_seat(|seat| {
-            let stint = Stint::begin(seat)?;
+            let stint = Stint::begin(seat, db)?;
             write(stint.seat, db, hash, key, value)
         });
         matches!(written, Ok(Some(())))

@@ -20,6 +20,7 @@ use crate::api::{COUNTERS, Counter, Db};
 use crate::bucket::{self, LINE_WORDS, UNITS, WORDS, Words, WordsMut};
 use crate::change::interest_of;
 use crate::clock;
+use crate::database::bit_of;
 use crate::directory::{self, Bucket};
 use crate::entry::{self, Image, Inline, UNIT_BYTES};
 use crate::hash::{CONTINUED, FREE, Hash};
@@ -211,7 +212,7 @@ impl Table {
         edit: impl FnOnce(Option<&[u8]>) -> (Option<&'v [u8]>, R),
     ) -> Option<R> {
         let seat = self.seat().ok()?;
-        let stint = if self.counts_frequency() { None } else { Stint::begin(&seat) }?;
+        let stint = if self.counts_frequency() { None } else { Stint::begin(&seat, sight.db) }?;
         Edit { seat: stint.seat, sight, key, calls }.run(now_ms, edit)
     }
 }
@@ -222,12 +223,12 @@ pub(crate) struct Stint<'s> {
 }
 
 impl<'s> Stint<'s> {
-    /// `None` in the midst of a transaction.
+    /// To write into `db`. `None` in the midst of a transaction.
     #[inline(always)]
-    pub(crate) fn begin(seat: &'s Seat) -> Option<Stint<'s>> {
+    pub(crate) fn begin(seat: &'s Seat, db: Db) -> Option<Stint<'s>> {
         seat.enter().then(|| {
             // Before the map is looked at behind the locks (`Sight::is_current`), and until all is done: no way of these waits for anything.
-            seat.close_quickly();
+            seat.close_quickly(bit_of(db));
             seat.pin();
             Stint { seat }
         })

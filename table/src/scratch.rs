@@ -8,10 +8,11 @@ use bumpalo::Bump;
 use polder_base::Fault;
 use polder_shm::journal::{CHANGED, Tag};
 use polder_shm::layout::seat as at;
-use polder_shm::{Seat, Segment};
+use polder_shm::{Changes, Seat, Segment};
 
 use crate::api::{Db, Stop};
 use crate::change::{Noted, Post};
+use crate::database::Straggler;
 use crate::directory::Bucket;
 use crate::entry::Image;
 use crate::hash::Hash;
@@ -122,9 +123,12 @@ pub struct Scratch {
     pub(crate) missing: Cell<Option<Db>>,
     /// All garbage cells are taken: some must be swept.
     pub(crate) littered: Cell<bool>,
-    /// Somebody swaps a database that is to be written; others are at work in one that is to be swapped.
+    /// Somebody swaps a database that is to be written; somebody is at work in one that is to be changed so.
     pub(crate) overtaken: Cell<bool>,
-    pub(crate) crowded: Cell<Option<(u64, u64)>>,
+    pub(crate) crowded: Cell<Option<Changes>>,
+    /// Who that was, the last time, and how often in a row it was so. Both outlive the transaction, which may have been given up for that.
+    pub(crate) straggler: Cell<Option<Straggler>>,
+    pub(crate) given_up: Cell<u32>,
     pub(crate) trouble: RefCell<Option<Stop>>,
     /// Keys that a reader has found expired: somebody may collect them.
     pub(crate) stale: RefCell<Vec<(Db, Vec<u8>)>>,

@@ -80,7 +80,7 @@ impl Table {
             segment.prefetch_to_write(sight.bucket.units + nearly);
         }
         let done = self.segment().with_seat(|seat| {
-            let stint = Stint::begin(seat)?;
+            let stint = Stint::begin(seat, first.db)?;
             Several { seat: stint.seat, held: SmallVec::new() }.run(&sights, pairs, now_ms)
         });
         matches!(done, Ok(Some(())))
@@ -89,7 +89,7 @@ impl Table {
     /// The same where each key has a plain string at home that takes as many units: mostly, where keys are written again and again.
     fn write_all_plainly(&self, db: Db, pairs: &[[&[u8]; 2]]) -> bool {
         let done = self.segment().with_seat(|seat| {
-            let stint = Stint::begin(seat)?;
+            let stint = Stint::begin(seat, db)?;
             plain::write_all(stint.seat, db, pairs)?;
             count(stint.seat, pairs);
             Some(())

@@ -1,9 +1,9 @@
 //! Where a key belongs, as it was seen without a lock: what the short ways (`quick.rs`) and the prefetching of many keys begin with.
 //!
 //! A sight is worth something as long as it is current: the database still has this directory, and the directory's slot still
-//! names this extent. The slot's word is never the same twice, a root only where
-//! two swaps bring it back, so whoever looks at them again, and at the bucket's word after that, knows. It may be made without
-//! a pin: what it names is only read until then, and what was read is not believed before.
+//! names this extent. The slot's word is never the same twice, a root only where two swaps bring it back, so whoever looks at
+//! them again, and at the bucket's word after that, knows. It may be made without a pin: what it names is only read until then,
+//! and what was read is not believed before.
 
 use polder_shm::{Segment, lock};
 

@@ -93,7 +93,7 @@ impl Table {
         change: impl for<'v> FnOnce(Option<&'v [u8]>) -> Option<(Becomes<'v, 'n>, R)>,
     ) -> Option<R> {
         let work = |seat: &Seat| {
-            let stint = if self.counts_frequency() { None } else { Stint::begin(seat) }?;
+            let stint = if self.counts_frequency() { None } else { Stint::begin(seat, sight.db) }?;
             Small { seat: stint.seat, sight, key, kind, calls }.run(now_ms, change)
         };
         self.segment().with_seat(work).ok()?

@@ -15,6 +15,7 @@ use polder_shm::Locked;
 
 use crate::api::{Counter, Db, Found, New, Replaces, SYSTEM, Stop};
 use crate::bucket::{self, LINE_WORDS};
+use crate::database::bit_of;
 use crate::directory;
 use crate::entry::Image;
 use crate::lookup::{KeyTest, Live};
@@ -223,7 +224,7 @@ impl<'t> Txn<'t> {
         if may_expire || !self.seat.has_brief_room() || !small::fits(&live, before, after) {
             return Ok(false);
         }
-        self.seat.close(false);
+        self.seat.close(bit_of(sight.db()), false);
         if !sight.is_current(live.segment) {
             self.seat.reopen();
             return Ok(false);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use common::Place;
 use polder_shm::mapping::Residence;
-use polder_shm::{Locked, Seat, Segment, now_ms};
+use polder_shm::{Changes, Locked, Seat, Segment, lock, now_ms};
 use polder_table::directory::MAP_LOCK;
 use polder_table::{Mode, New, Replaces, Stop, Txn};
 use polder_values::{Kind, Value};
@@ -143,7 +143,7 @@ fn write_impatiently(place: &Place, db: u16) -> Result<(), Stop> {
 
 #[test]
 fn who_stands_still_while_he_closes_holds_up_who_swaps_and_nobody_else() {
-    do_and_stand_still(|seat| seat.close(false));
+    do_and_stand_still(|seat| seat.close(0b111, false));
     let place = &Place::new();
     (0..3).for_each(|db| place.set(db, KEYS[0], b"old", None));
     let mut closing = stopped_beside(place);
@@ -176,7 +176,7 @@ fn who_stands_still_while_he_closes_holds_up_who_swaps_and_nobody_else() {
 
 #[test]
 fn who_empties_a_database_waits_for_who_writes_into_several() {
-    do_and_stand_still(|seat| seat.close(true));
+    do_and_stand_still(|seat| seat.close(0b11, true));
     let place = &Place::new();
     (0..2).for_each(|db| place.set(db, KEYS[0], b"old", None));
     let mut closing = stopped_beside(place);
@@ -197,7 +197,7 @@ fn who_empties_a_database_waits_for_who_writes_into_several() {
 
 #[test]
 fn who_empties_a_database_waits_for_nobody_who_writes_into_one() {
-    do_and_stand_still(|seat| seat.close(false));
+    do_and_stand_still(|seat| seat.close(0b1, false));
     let place = &Place::new();
     place.set(0, KEYS[0], b"old", None);
     let mut closing = stopped_beside(place);
@@ -205,6 +205,53 @@ fn who_empties_a_database_waits_for_nobody_who_writes_into_one() {
     assert_eq!(place.get(0, KEYS[0]), None);
     closing.kill().expect("a process");
     closing.wait().expect("killed");
+}
+
+#[test]
+fn who_changes_other_databases_waits_for_nobody() {
+    do_and_stand_still(|seat| seat.close(0b11, true));
+    let place = &Place::new();
+    (2..4).for_each(|db| place.set(db, KEYS[0], format!("{db}").as_bytes(), None));
+    let mut closing = stopped_beside(place);
+    place.run(|txn| txn.swap(2, 3));
+    place.run(|txn| txn.flush(Some(3)));
+    assert_eq!([2, 3].map(|db| place.get(db, KEYS[0])), [Some(b"3".to_vec()), None]);
+    closing.kill().expect("a process");
+    closing.wait().expect("killed");
+}
+
+#[test]
+fn who_has_no_patience_asks_for_the_map_once_and_then_looks_whether_the_other_has_gone_on() {
+    do_and_stand_still(|seat| seat.close(0b1, false));
+    let place = &Place::new();
+    place.set(0, KEYS[0], b"old", None);
+    let mut closing = stopped_beside(place);
+    let swap = || {
+        let txn = place.table.begin(Mode::Write).expect("a seat");
+        txn.limit_patience(Duration::from_micros(100));
+        loop {
+            match txn.swap(0, 1).and_then(|()| txn.commit()) {
+                Err(Stop::Retry) => txn.abort(),
+                done => return done,
+            }
+        }
+    };
+    let tried = &Barrier::new(2);
+    std::thread::scope(|scope| {
+        let swaps = scope.spawn(|| {
+            assert!(matches!(swap(), Err(Stop::Busy)));
+            tried.wait();
+            (0..100).for_each(|_| assert!(matches!(swap(), Err(Stop::Busy))));
+        });
+        tried.wait();
+        while !swaps.is_finished() {
+            assert_eq!(lock::owner(place.table.segment().observe(MAP_LOCK)), None, "locked again, for nothing");
+        }
+    });
+    closing.kill().expect("a process");
+    closing.wait().expect("killed");
+    assert!((0..100).any(|_| swap().is_ok()));
+    assert_eq!(place.get(1, KEYS[0]).as_deref(), Some(&b"old"[..]));
 }
 
 #[test]
@@ -271,7 +318,7 @@ fn a_reader_finds_nothing_that_was_written_under_another_number() {
 #[test]
 fn a_stopped_swap_holds_up_writers_of_its_databases_alone_and_dies_without_harm() {
     do_and_stand_still(|seat| {
-        seat.announce_changes(0b11, 0);
+        seat.announce_changes(Changes { swapped: 0b11, emptied: 0 });
         assert!(matches!(seat.lock_now(MAP_LOCK), Ok(Locked::Ours(_))));
     });
     let place = &Place::new();
