@@ -161,6 +161,15 @@ pub enum Ended {
     Unwound,
 }
 
+/// How a library's code is taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trust {
+    /// It is new, and may be refused: it has as much time as Redis gives it.
+    Unknown,
+    /// It has been accepted before, and takes its time where the machine is slow.
+    Accepted,
+}
+
 /// What runs scripts, on the calling thread.
 pub trait Scripts: Send + Sync {
     /// Compiles a program, if this thread has not yet.
@@ -174,11 +183,13 @@ pub trait Scripts: Send + Sync {
     ///
     /// # Errors
     /// The whole error text.
-    fn load(&self, library: &Library) -> Result<Vec<Function>, String>;
+    fn load(&self, library: &Library, trust: Trust) -> Result<Vec<Function>, String>;
     /// Runs a function of a library, which this thread loads if it has not yet.
     fn call(&self, library: &Arc<Library>, function: &str, input: &Input<'_>, world: &mut dyn World, reply: &mut dyn Reply) -> Ended;
     /// Bytes that the interpreters of all threads take.
     fn memory(&self) -> u64;
     /// The most bytes that one thread's interpreter may take; 0 for no limit.
     fn limit_memory(&self, bytes: u64);
+    /// What has been set so.
+    fn memory_limit(&self) -> u64;
 }

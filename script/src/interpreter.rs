@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bstr::{BString, ByteSlice};
 use hashbrown::HashMap;
 use mlua::{ChunkMode, Either, HookTriggers, IntoLuaMulti, Lua, LuaOptions, MultiValue, StdLib, Table, Value, VmState};
-use polder_base::script::{Called, Ended, Function, Input, Library, Program, World};
+use polder_base::script::{Called, Ended, Function, Input, Library, Program, Trust, World};
 use polder_base::{Protocol, Reply};
 use scoped_tls_hkt::scoped_thread_local;
 use smallvec::SmallVec;
@@ -21,8 +21,9 @@ use crate::{Shared, answer, json, native, number, register};
 
 /// How many instructions a script runs between two looks at the world.
 const TICK: u32 = 100_000;
-/// How long the code of a library may take.
+/// How long the code of a library may take, and of one that has been accepted before.
 const LOAD_PATIENCE: Duration = Duration::from_millis(500);
+const ACCEPTED_PATIENCE: Duration = Duration::from_secs(5);
 /// More keys and arguments than these are handed over in tables of their own.
 const FEW_KEYS: usize = 1;
 const FEW_ARGS: usize = 2;
@@ -48,7 +49,8 @@ pub struct Desk {
     okay: OnceCell<Table>,
     /// The one that runs is.
     is_blind: Cell<bool>,
-    loading_since: Cell<Option<Instant>>,
+    /// When the code of the library that is being loaded must have come to its end.
+    loading_until: Cell<Option<Instant>>,
     /// The most memory that Lua code may take; 0 for no limit.
     memory_max: Cell<u64>,
     /// Why the run must end.
@@ -234,37 +236,38 @@ impl Interpreter {
         })
     }
 
-    pub fn load(&self, library: &Library) -> Result<Vec<Function>, String> {
-        self.load_functions(library).map(|register| register.functions)
+    pub fn load(&self, library: &Library, trust: Trust) -> Result<Vec<Function>, String> {
+        self.load_functions(library, trust).map(|register| register.functions)
     }
 
-    /// Loads a library to stay, and forgets those that are gone.
+    /// Forgets libraries that are gone, and loads one to stay.
     fn keep_library(&self, library: &Arc<Library>) -> Result<(), String> {
-        let register = self.load_functions(library)?;
         let prelude = &self.prelude;
-        let mut libraries = self.libraries.borrow_mut();
-        let gone: Vec<u64> = libraries.iter().filter(|(_, known)| known.strong_count() == 0).map(|(number, _)| *number).collect();
+        let is_gone = |(_, known): &(&u64, &Weak<Library>)| known.strong_count() == 0;
+        let gone: Vec<u64> = self.libraries.borrow().iter().filter(is_gone).map(|(number, _)| *number).collect();
         for number in gone {
-            libraries.remove(&number);
+            self.libraries.borrow_mut().remove(&number);
             prelude.forget_library.call::<()>(number).map_err(|error| message(&error))?;
         }
+        let register = self.load_functions(library, Trust::Accepted)?;
         for (name, callback) in register.callbacks {
             prelude.keep_function.call::<()>((library.number, name, callback)).map_err(|error| message(&error))?;
         }
-        libraries.insert(library.number, Arc::downgrade(library));
+        self.libraries.borrow_mut().insert(library.number, Arc::downgrade(library));
         Ok(())
     }
 
-    fn load_functions(&self, library: &Library) -> Result<register::Register, String> {
+    fn load_functions(&self, library: &Library, trust: Trust) -> Result<register::Register, String> {
         let code = &library.code[library.shebang..];
         let function = self
             .compile_text(code, "@user_function", &self.prelude.function_faces)
             .map_err(|text| format!("ERR Error compiling function: {text}"))?;
         self.begin(0);
         self.desk.registering.replace(Some(register::Register::default()));
-        self.desk.loading_since.set(Some(Instant::now()));
+        let patience = if trust == Trust::Accepted { ACCEPTED_PATIENCE } else { LOAD_PATIENCE };
+        self.desk.loading_until.set(Some(Instant::now() + patience));
         let outcome: Outcome = self.prelude.load.call((function, self.limit()));
-        self.desk.loading_since.set(None);
+        self.desk.loading_until.set(None);
         let registered = self.desk.registering.take().unwrap_or_default();
         let ending = self.end();
         match (ending, outcome) {
@@ -445,9 +448,9 @@ fn watch(lua: &Lua, desk: &Rc<Desk>, instructions: u32) -> mlua::Result<()> {
 
 /// Looks at the world; answers false when the script is to end. From then on every step of it raises an error, whatever it catches.
 pub fn goes_on(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<bool> {
-    if desk.loading_since.get().is_some_and(|since| since.elapsed() > LOAD_PATIENCE) {
+    if desk.loading_until.get().is_some_and(|until| Instant::now() > until) {
         desk.ending.replace(Some(Ending::Killed("ERR FUNCTION LOAD timeout".into(), None)));
-    } else if desk.loading_since.get().is_none()
+    } else if desk.loading_until.get().is_none()
         && desk.ending.borrow().is_none()
         && WORLD.is_set()
         && let Some(why) = WORLD.with(|world| world.tick())

@@ -36,7 +36,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use polder_base::Reply;
-use polder_base::script::{Ended, Function, Input, Library, Program, Scripts, World};
+use polder_base::script::{Ended, Function, Input, Library, Program, Scripts, Trust, World};
 
 use interpreter::Interpreter;
 
@@ -87,8 +87,8 @@ impl Scripts for Lua {
         self.interpreter().run(program, input, world, reply)
     }
 
-    fn load(&self, library: &Library) -> Result<Vec<Function>, String> {
-        self.interpreter().load(library)
+    fn load(&self, library: &Library, trust: Trust) -> Result<Vec<Function>, String> {
+        self.interpreter().load(library, trust)
     }
 
     fn call(&self, library: &Arc<Library>, function: &str, input: &Input<'_>, world: &mut dyn World, reply: &mut dyn Reply) -> Ended {
@@ -103,5 +103,9 @@ impl Scripts for Lua {
         if self.0.memory_max.load(Ordering::Relaxed) != bytes {
             self.0.memory_max.store(bytes, Ordering::Relaxed);
         }
+    }
+
+    fn memory_limit(&self) -> u64 {
+        self.0.memory_max.load(Ordering::Relaxed)
     }
 }

@@ -134,10 +134,62 @@ fn a_known_library_that_could_not_be_run_is_run_again() {
     let other = Embedder::attach(&place.scratch.options).expect("a segment");
     let mut ask = |words: &[&str]| place.caller.call(&other, words).expect("one reply").shown();
     assert_eq!(ask(&["CONFIG", "SET", "lua-memory-limit", "8mb"]), "OK");
-    assert!(ask(&["FCALL", "length", "0"]).contains("Function not found"));
+    // It is there: why it cannot be called is said.
+    let refused = ask(&["FCALL", "length", "0"]);
+    assert!(refused.contains("Error registering functions") && refused.contains("memory"), "{refused}");
     assert_eq!(ask(&["CONFIG", "SET", "lua-memory-limit", "1gb"]), "OK");
     assert_eq!(ask(&["FUNCTION", "LOAD", "REPLACE", HUNGRY]), "\"hungry\"");
     assert_eq!(ask(&["FCALL", "length", "0"]), "(integer) 2000000");
+}
+
+#[test]
+fn a_function_is_found_while_others_change_libraries() {
+    let mut place = Place::new();
+    assert_eq!(place.ask(&["FUNCTION", "LOAD", &code(1)]), "\"lib1\"");
+    let embedder = &place.scratch.embedder;
+    // Whoever changes them holds these.
+    let keys = ["", ":known", ":names", ":totals", ":token"].map(|part| format!("libraries{part}").into_bytes());
+    let txn = embedder.memory.table().begin(Mode::Write).expect("a seat");
+    txn.declare(&keys.each_ref().map(|key| (SYSTEM, &key[..]))).expect("nobody is in the way");
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut caller = Caller::new(2, Protocol::Resp3);
+            for words in [&["FCALL", "f1", "0"][..], &["FCALL", "f2", "0"], &["EVAL", "return 3", "0"]] {
+                tell.send(caller.call(embedder, words).expect("one reply").shown()).expect("somebody waits");
+            }
+        });
+        let answers = [(); 3].map(|()| told.recv_timeout(std::time::Duration::from_secs(10)));
+        txn.abort();
+        assert_eq!(answers[0].as_deref(), Ok("(integer) 1"), "it has waited for who changes libraries");
+        assert!(answers[1].as_deref().is_ok_and(|answer| answer.contains("Function not found")), "{answers:?}");
+        assert_eq!(answers[2].as_deref(), Ok("(integer) 3"));
+    });
+}
+
+#[test]
+fn info_counts_libraries_that_nobody_has_run_yet_once() {
+    let mut place = Place::new();
+    let shown = |place: &mut Place| {
+        let info = place.ask(&["INFO", "memory"]);
+        ["number_of_libraries", "number_of_functions"].map(|name| {
+            let (_, after) = info.split_once(&format!("{name}:")).expect("a field");
+            after.chars().take_while(char::is_ascii_digit).collect::<String>().parse::<u64>().expect("a number")
+        })
+    };
+    assert_eq!(place.ask(&["FUNCTION", "LOAD", &code(7)]), "\"lib7\"");
+    place.store(SYSTEM, b"libraries", &stored_before(0..3));
+    place.store(SYSTEM, b"libraries:token", &[7; 16]);
+    assert_eq!(shown(&mut place), [4, 1]);
+    assert_eq!(place.ask(&["FCALL", "f2", "0"]), "(integer) 2");
+    assert_eq!(shown(&mut place), [4, 4]);
+    assert_eq!(place.ask(&["FUNCTION", "LOAD", &code(8)]), "\"lib8\"");
+    assert_eq!(shown(&mut place), [5, 5]);
+    place.store(SYSTEM, b"libraries", &stored_before(10..12));
+    place.store(SYSTEM, b"libraries:token", &[8; 16]);
+    assert_eq!(place.ask(&["FCALL", "f11", "0"]), "(integer) 11");
+    assert_eq!(place.ask(&["FUNCTION", "FLUSH"]), "OK");
+    assert_eq!(shown(&mut place), [0, 0]);
 }
 
 #[test]

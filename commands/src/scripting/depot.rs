@@ -20,7 +20,7 @@ use polder_values::hash::{Draft, Expiry, Hash, Thresholds};
 use polder_values::{Kind, Nodes, Value, string};
 
 use super::shebang;
-use super::shelf::{Token, fresh_token, store};
+use super::shelf::{Token, fresh_token, read_token, store};
 use crate::persistence::load::Present;
 
 const WAITING: &[u8] = b"libraries";
@@ -128,7 +128,7 @@ fn joined<'p>(parts: impl Iterator<Item = &'p [u8]>) -> Vec<u8> {
 #[derive(Clone, Copy)]
 pub struct View<'t, 'x> {
     pub txn: &'t Txn<'x>,
-    /// As they were a moment ago: nothing is locked or relied on, and what is not found may be there all the same.
+    /// As they were a moment ago: nothing is locked or relied on, and what this transaction has changed is not seen.
     pub glances: bool,
 }
 
@@ -144,6 +144,14 @@ impl<'t> View<'t, '_> {
     fn string(self, key: &[u8]) -> Result<Option<Vec<u8>>, Stop> {
         let found = self.find(key)?;
         Ok(found.map(|found| string::contiguous(self.txn, &found.value)).transpose()?.map(Cow::into_owned))
+    }
+
+    /// The token that stands for all of this.
+    ///
+    /// # Errors
+    /// Those of the table.
+    pub fn token(self) -> Result<Token, Stop> {
+        Ok(read_token(self.string(TOKEN)?.as_deref()))
     }
 
     /// A known library: its mark and its code.
@@ -227,6 +235,15 @@ fn each_of(nodes: &dyn Nodes, hash: Option<Value<'_>>, mut show: impl FnMut(&[u8
 pub fn totals_now(table: &Table) -> Option<Totals> {
     let sight = table.sight(SYSTEM, TOTALS)?;
     table.quick_get(&sight, TOTALS, polder_base::time::coarse_ms(), Totals::read)
+}
+
+/// The same of those that wait to be run, of which it is not known how many functions they have.
+pub fn waiting_now(table: &Table) -> Option<Totals> {
+    let sight = table.sight(SYSTEM, WAITING)?;
+    table.quick_get(&sight, WAITING, polder_base::time::coarse_ms(), |stored| {
+        apart(stored.unwrap_or_default())
+            .fold(Totals::default(), |sum, code| sum.and(Totals { libraries: 1, functions: 0, bytes: code.len() as u64 }))
+    })
 }
 
 /// As [`View::codes`], at the instant of a snapshot, which has not begun to walk.

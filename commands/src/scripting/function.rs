@@ -1,5 +1,5 @@
 //! FUNCTION and FCALL: libraries of functions.
-use polder_base::script::{FLAG_NAMES, Function, Input, Library};
+use polder_base::script::{FLAG_NAMES, Function, Input, Library, Trust};
 use polder_base::{Reply, glob};
 use polder_table::{Counter, Mode, Stop};
 
@@ -32,7 +32,7 @@ fn too_many(call: &Call<'_>) -> Stop {
 fn compile(scripting: &Scripting, code: &[u8]) -> Result<Library, Stop> {
     let (name, shebang) = shebang::of_library(code)?;
     let mut library = Library::new(name, code, shebang);
-    library.functions = scripting.lua.load(&library)?;
+    library.functions = scripting.lua.load(&library, Trust::Unknown)?;
     Ok(library)
 }
 
@@ -80,6 +80,7 @@ pub fn flush(call: &mut Call<'_>) -> Outcome {
         return Err("ERR FUNCTION FLUSH only supports SYNC|ASYNC option".into());
     }
     clear_codes(call.txn)?;
+    scripting(call.host)?.libraries.forget();
     // Libraries are data, and worth a save.
     call.txn.count(Counter::Changes, 1);
     call.reply.ok();

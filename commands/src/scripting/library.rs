@@ -9,9 +9,10 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
-use polder_base::script::{Library, Scripts};
-use polder_table::{Counter, Stop, Table, Txn};
+use polder_base::script::{Library, Scripts, Trust};
+use polder_table::{Counter, SYSTEM, Stop, Table, Txn};
 
 use super::depot::{self, Edit, TOKEN, Totals, View};
 use super::shebang;
@@ -22,6 +23,11 @@ use crate::metrics::recorder::lock;
 const FRONT_MAX: usize = 1024;
 /// Libraries that a process may know beside twice as many as there are.
 const SPARE: usize = 64;
+/// A library that could not be run is not run again before this, nor before so many times what it has taken, unless it may take more memory.
+const RUN_AGAIN: Duration = Duration::from_secs(1);
+const SHARE: u32 = 20;
+/// How often libraries that change all the time are looked at without a lock.
+const GLANCES: u32 = 8;
 
 /// What becomes of the libraries that are there when others come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,10 +55,34 @@ thread_local! {
     static FRONT: RefCell<Front> = RefCell::default();
 }
 
+/// A library that this process has run, or has tried to: then it has no functions.
+#[derive(Clone)]
+struct Known {
+    /// That it had; zeros where it waits.
+    mark: Token,
+    library: Arc<Library>,
+    failed: Option<Arc<Failure>>,
+}
+
+/// Why a library could not be run. Whatever was let in once is let in again: memory or time were short, or another build may do it.
+struct Failure {
+    text: String,
+    again: Instant,
+    memory_limit: u64,
+}
+
+impl Known {
+    fn is_to_be_run_again(&self, lua: &dyn Scripts) -> bool {
+        self.failed.as_ref().is_some_and(|failed| Instant::now() >= failed.again || failed.memory_limit != lua.memory_limit())
+    }
+}
+
 /// Those that wait in the segment to be put among the known ones, as they were at a token.
 #[derive(Default)]
 struct Waiting {
     token: Token,
+    /// All of them have been run.
+    is_whole: bool,
     all: Vec<Arc<Library>>,
 }
 
@@ -61,9 +91,9 @@ impl Waiting {
         self.all.iter().any(|library| library.name == name)
     }
 
-    /// The last one that has a function, by its name in lower case.
+    /// The first one that has a function, by its name in lower case.
     fn function(&self, name: &str) -> Option<Place> {
-        self.all.iter().rev().find_map(|library| place(library, name))
+        self.all.iter().find_map(|library| place(library, name))
     }
 }
 
@@ -75,8 +105,8 @@ fn place(library: &Arc<Library>, name: &str) -> Option<Place> {
 /// A process's libraries.
 #[derive(Default)]
 pub struct Libraries {
-    /// By name, with the marks that they had; zeros where one waits.
-    run: Mutex<HashMap<String, (Token, Arc<Library>)>>,
+    /// By name.
+    run: Mutex<HashMap<String, Known>>,
     waiting: Mutex<Arc<Waiting>>,
     /// How much there was of all when this process last looked.
     seen: Mutex<Totals>,
@@ -96,13 +126,26 @@ impl<'t, 'x> Look<'t, 'x> {
         View { txn: self.txn, glances: false }
     }
 
-    fn glance(self) -> View<'t, 'x> {
-        View { txn: self.txn, glances: true }
+    fn token(self) -> Result<Token, Stop> {
+        token(self.table, self.txn, TOKEN)
     }
 
-    /// The token, where nobody is changing libraries, this transaction included.
-    fn open_token(self) -> Option<Token> {
-        open_token(self.table, TOKEN)
+    /// What `see` finds at one time, and the token of that. A token does not come back: what was seen between two looks at the same one is of one time. So a
+    /// function that runs for long, or is stopped, keeps nobody from the libraries.
+    fn at_once<T>(self, see: impl Fn(View<'t, 'x>) -> Result<T, Stop>) -> Result<(Token, T), Stop> {
+        for _ in 0..GLANCES {
+            if self.txn.holds(SYSTEM, TOKEN) {
+                break;
+            }
+            let token = self.token()?;
+            let seen = see(View { txn: self.txn, glances: true });
+            if self.token()? == token {
+                return Ok((token, seen?));
+            }
+        }
+        // This transaction has changed them, or others never cease to.
+        let token = self.view().token()?;
+        Ok((token, see(self.view())?))
     }
 }
 
@@ -110,9 +153,9 @@ impl Libraries {
     /// A function by its name in any case.
     ///
     /// # Errors
-    /// Those of the table; it is damaged.
+    /// Why its library cannot be run here; those of the table; it is damaged.
     pub fn function(&self, look: Look<'_, '_>, name: &[u8]) -> Result<Option<Place>, Stop> {
-        let token = token(look.table, look.txn, TOKEN)?;
+        let token = look.token()?;
         let mine = std::ptr::from_ref(self) as usize;
         let known = FRONT.with_borrow(|front| {
             let is_current = front.whose == mine && front.token == token;
@@ -123,18 +166,14 @@ impl Libraries {
         }
         let Ok(text) = str::from_utf8(name) else { return Ok(None) };
         let text = text.to_ascii_lowercase();
-        // A token does not come back: what was seen between two looks at the same one is of one time. So a function that runs for long, or is
-        // stopped, keeps nobody from the libraries.
-        let glanced = match look.open_token() {
-            Some(open) => self.glanced(look, open, &text)?.filter(|_| look.open_token() == Some(open)),
-            None => None,
-        };
-        let found = match glanced {
-            Some(place) => Some(place),
-            None => match look.view().owner(&text)? {
-                Some((mark, owner)) => self.library(look, look.view(), &owner, mark)?.and_then(|library| place(&library, &text)),
-                None => self.waiting(look)?.function(&text),
-            },
+        let (token, owner) = look.at_once(|view| match view.owner(&text)? {
+            Some((mark, owner)) => self.library(look, view, &owner, mark),
+            None => Ok(None),
+        })?;
+        let found = match owner {
+            Some(Known { failed: Some(failed), .. }) => return Err(failed.text.clone().into()),
+            Some(Known { library, .. }) => place(&library, &text),
+            None => self.waiting(look)?.function(&text),
         };
         if let Some(place) = &found {
             FRONT.with_borrow_mut(|front| {
@@ -147,13 +186,11 @@ impl Libraries {
         Ok(found)
     }
 
-    /// A function by its name in lower case, as far as that can be seen at a glance.
-    fn glanced(&self, look: Look<'_, '_>, open: Token, name: &str) -> Result<Option<Place>, Stop> {
-        if let Some((mark, owner)) = look.glance().owner(name)? {
-            return Ok(self.library(look, look.glance(), &owner, mark)?.and_then(|library| place(&library, name)));
-        }
-        let waiting = lock(&self.waiting).clone();
-        Ok(if waiting.token == open { waiting.function(name) } else { None })
+    /// Forgets all of them, which are gone.
+    pub fn forget(&self) {
+        lock(&self.run).clear();
+        *lock(&self.waiting) = Arc::default();
+        FRONT.take();
     }
 
     /// All libraries whose names fit.
@@ -164,7 +201,7 @@ impl Libraries {
         let mut all = Vec::new();
         look.view().each(|name, stored| {
             if str::from_utf8(name).is_ok_and(&fits) {
-                all.extend(self.run(look.lua, stored.mark, stored.code));
+                all.extend(self.run(look.lua, stored.mark, stored.code).map(|known| known.library));
             }
             Ok(())
         })?;
@@ -182,11 +219,15 @@ impl Libraries {
         Ok(totals)
     }
 
-    /// As [`Libraries::totals`], without a transaction, and about: libraries that wait count as they did when this process last looked.
+    /// As [`Libraries::totals`], without a transaction, and about: of libraries that nobody here has run the functions are not counted.
     pub fn totals_now(&self, table: &Table) -> Totals {
-        let waiting = Totals::of(lock(&self.waiting).all.iter().map(|library| &**library));
+        let waiting = lock(&self.waiting).clone();
+        let waiting = match open_token(table, TOKEN) {
+            Some(token) if token == waiting.token => Some(Totals::of(waiting.all.iter().map(|library| &**library))),
+            _ => depot::waiting_now(table),
+        };
         let mut seen = lock(&self.seen);
-        if let Some(known) = depot::totals_now(table) {
+        if let (Some(known), Some(waiting)) = (depot::totals_now(table), waiting) {
             *seen = known.and(waiting);
         }
         *seen
@@ -215,12 +256,13 @@ impl Libraries {
             let name = &library.name;
             let is_there = policy == Policy::Append && (edit.has(name)? || waiting.has(name));
             let is_twin = !names.insert(name.clone());
-            if is_there || is_twin && policy != Policy::Replace {
+            if is_twin {
+                return Err(format!("ERR Library '{name}' already exists").into());
+            }
+            if is_there {
                 return Err(format!("ERR Library {name} already exists").into());
             }
-            if !is_twin {
-                last.push(library);
-            }
+            last.push(library);
         }
         let goes = |name: &str| policy == Policy::Flush || names.contains(name);
         refuse_twins(&edit, &waiting, &last, goes)?;
@@ -230,7 +272,7 @@ impl Libraries {
         self.settle(&mut edit, &waiting, goes)?;
         for library in last.into_iter().rev() {
             let mark = edit.put(&library, true)?;
-            self.keep(mark, library);
+            self.keep(mark, library, None);
         }
         look.txn.count(Counter::Changes, 1);
         let totals = edit.publish()?;
@@ -274,73 +316,76 @@ impl Libraries {
                 continue;
             }
             let mark = edit.put(library, false)?;
-            lock(&self.run).insert(library.name.clone(), (mark, library.clone()));
+            lock(&self.run).insert(library.name.clone(), Known { mark, library: library.clone(), failed: None });
         }
         edit.leave_waiting(&failed)
     }
 
     /// A known library as it is at a mark.
-    fn library(&self, look: Look<'_, '_>, view: View<'_, '_>, name: &str, mark: Token) -> Result<Option<Arc<Library>>, Stop> {
-        let run = lock(&self.run).get(name).filter(|(known, _)| *known == mark).map(|(_, library)| library.clone());
+    fn library(&self, look: Look<'_, '_>, view: View<'_, '_>, name: &str, mark: Token) -> Result<Option<Known>, Stop> {
+        let is_it = |known: &&Known| known.mark == mark && !known.is_to_be_run_again(look.lua);
+        let run = lock(&self.run).get(name).filter(is_it).cloned();
         if run.is_some() {
             return Ok(run);
         }
         let Some((mark, code)) = view.library(name)? else { return Ok(None) };
-        let library = self.run(look.lua, mark, &code);
+        let known = self.run(look.lua, mark, &code);
         self.trim(view, view.totals()?)?;
-        Ok(library)
+        Ok(known)
     }
 
     /// Those that wait, as they are now.
     fn waiting(&self, look: Look<'_, '_>) -> Result<Arc<Waiting>, Stop> {
-        let token = token(look.table, look.txn, TOKEN)?;
+        let token = look.token()?;
         let known = lock(&self.waiting).clone();
-        if known.token == token {
+        if known.token == token && known.is_whole {
             return Ok(known);
         }
-        let glanced = look.glance().waiting()?;
-        let is_true = !glanced.is_empty() && look.open_token() == Some(token);
-        let codes = if is_true { glanced } else { look.view().waiting()? };
-        let all: Vec<_> = codes.iter().filter_map(|code| self.run(look.lua, Token::default(), code)).collect();
-        // What could not be run is tried again the next time.
-        let have_run = all.iter().all(|library| !library.functions.is_empty());
-        let waiting = Arc::new(Waiting { token: if have_run { token } else { Token::default() }, all });
+        let (token, codes) = look.at_once(View::waiting)?;
+        let run: Vec<_> = codes.iter().filter_map(|code| self.run(look.lua, Token::default(), code)).collect();
+        let is_whole = run.iter().all(|known| known.failed.is_none());
+        let waiting = Arc::new(Waiting { token, is_whole, all: run.into_iter().map(|known| known.library).collect() });
         *lock(&self.waiting) = waiting.clone();
         Ok(waiting)
     }
 
-    /// The library of a code, run at least once. Whatever was let in once is let in again; what cannot be run has no functions, and is run again when
-    /// it is looked for again: memory or time may have been short, or another build may do it.
-    fn run(&self, lua: &dyn Scripts, mark: Token, code: &[u8]) -> Option<Arc<Library>> {
+    /// The library of a code, run at least once.
+    fn run(&self, lua: &dyn Scripts, mark: Token, code: &[u8]) -> Option<Known> {
         let (name, shebang) = shebang::of_library(code).ok()?;
-        if let Some((known, library)) = lock(&self.run).get_mut(&name)
-            && *library.code == *code
+        if let Some(known) = lock(&self.run).get_mut(&name)
+            && *known.library.code == *code
+            && !known.is_to_be_run_again(lua)
         {
-            *known = mark;
-            return Some(library.clone());
+            known.mark = mark;
+            return Some(known.clone());
         }
         let mut library = Library::new(name, code, shebang);
-        Some(match lua.load(&library) {
+        let begun = Instant::now();
+        let failed = match lua.load(&library, Trust::Accepted) {
             Ok(functions) => {
                 library.functions = functions;
-                self.keep(mark, library)
+                None
             }
-            Err(_) => Arc::new(library),
-        })
+            Err(text) => {
+                let again = Instant::now() + RUN_AGAIN.max(begun.elapsed() * SHARE);
+                Some(Arc::new(Failure { text, again, memory_limit: lua.memory_limit() }))
+            }
+        };
+        Some(self.keep(mark, library, failed))
     }
 
     /// Remembers a library, unless the same code has been run before.
-    fn keep(&self, mark: Token, library: Library) -> Arc<Library> {
+    fn keep(&self, mark: Token, library: Library, failed: Option<Arc<Failure>>) -> Known {
         let mut run = lock(&self.run);
         match run.get_mut(&library.name) {
-            Some((known, same)) if same.code == library.code => {
-                *known = mark;
-                same.clone()
+            Some(known) if known.library.code == library.code && known.failed.is_none() => {
+                known.mark = mark;
+                known.clone()
             }
             _ => {
-                let library = Arc::new(library);
-                run.insert(library.name.clone(), (mark, library.clone()));
-                library
+                let known = Known { mark, library: Arc::new(library), failed };
+                run.insert(known.library.name.clone(), known.clone());
+                known
             }
         }
     }

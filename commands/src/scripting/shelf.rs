@@ -9,8 +9,9 @@
 //! servers. SCRIPT FLUSH changes the token; whoever sees another token than his shelf's clears it. Programs that only EVAL has brought
 //! are dropped when there are more than [`EVALUATED_MAX`], the least lately used first.
 use std::cell::RefCell;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use hashbrown::HashMap;
 use polder_base::script::{Program, Scripts};
@@ -33,19 +34,23 @@ pub type Token = [u8; 16];
 /// A token that nobody has had.
 pub fn fresh_token() -> Token {
     static COUNT: AtomicU32 = AtomicU32::new(0);
+    // Process ids may be the same in two namespaces.
+    static PROCESS: LazyLock<u32> = LazyLock::new(|| RandomState::new().build_hasher().finish() as u32);
     let mut token = [0; 16];
     token[..8].copy_from_slice(&polder_base::time::now_us().to_le_bytes());
-    token[8..12].copy_from_slice(&std::process::id().to_le_bytes());
+    token[8..12].copy_from_slice(&PROCESS.to_le_bytes());
     token[12..].copy_from_slice(&COUNT.fetch_add(1, Ordering::Relaxed).to_le_bytes());
     token
 }
 
-/// The token under a key of the hidden database; zeros where there is none.
+/// The token under a key of the hidden database; zeros where there is none. It is not locked, which would keep it so until the end of what is called: others are
+/// changing it just now, or this transaction is, which sees its own.
 pub fn token(table: &Table, txn: &Txn<'_>, key: &[u8]) -> Result<Token, Stop> {
-    match open_token(table, key) {
-        Some(token) => Ok(token),
-        None => Ok(read_token(fetch(txn, key)?.as_deref())),
+    if let Some(token) = open_token(table, key) {
+        return Ok(token);
     }
+    let found = if txn.holds(SYSTEM, key) { txn.peek(SYSTEM, key) } else { txn.glimpse(SYSTEM, key) };
+    Ok(read_token(found?.map(|found| string::contiguous(txn, &found.value)).transpose()?.as_deref()))
 }
 
 /// As [`token`], where nobody is changing it.
@@ -54,7 +59,7 @@ pub fn open_token(table: &Table, key: &[u8]) -> Option<Token> {
     table.quick_get(&sight, key, polder_base::time::coarse_ms(), read_token)
 }
 
-fn read_token(value: Option<&[u8]>) -> Token {
+pub fn read_token(value: Option<&[u8]>) -> Token {
     value.and_then(|value| value.try_into().ok()).unwrap_or_default()
 }
 
