@@ -243,6 +243,11 @@ impl Txn<'_> {
         }
     }
 
+    /// Whether this transaction has locked a key, to write it or to read it as long as it may write.
+    pub fn holds(&self, db: Db, key: &[u8]) -> bool {
+        self.scratch.held_index(self.physical(db), key, || self.hash_of(key)).is_some()
+    }
+
     /// Sends a message to a seat, in one of its lives, when this transaction commits.
     pub fn post(&self, to: u64, life: u64, parts: &[&[u8]]) {
         let (mut mail, mut posts) = (self.scratch.mail.borrow_mut(), self.scratch.posts.borrow_mut());

@@ -432,11 +432,6 @@ impl<'t> Txn<'t> {
         }
     }
 
-    /// Whether this transaction has locked a key, to write it or to read it as long as it may write.
-    pub fn holds(&self, db: Db, key: &[u8]) -> bool {
-        self.scratch.held_index(self.physical(db), key, || self.hash_of(key)).is_some()
-    }
-
     /// As [`Txn::hold`], of a key whose home bucket is locked and has this shadow.
     pub(crate) fn hold_at(&self, db: Db, key: &[u8], hash: Hash, extent: Extent, home: usize) -> Result<usize, Stop> {
         if !self.is_root(db, extent.root) || !extent.is_current(self.segment()) {
