@@ -3,6 +3,9 @@
 #   needs.sh build   a C compiler for the allocator, Rust
 #   needs.sh test    the servers that Polder is compared with, and a Python environment in .venv
 #   needs.sh newer   redis 8.0 and valkey 8.1 from Debian 13, in a folder of their own, for `cargo x peers`
+#   needs.sh newest [FOLDER]
+#                    redis 8.6 and valkey 9.1 as Debian builds them (experimental, sid), with their own libraries, for
+#                    `POLDER_PEERS=FOLDER cargo x bench`; FOLDER is target/peers/newest unless given. Needs no root.
 #
 # No package's service is ever started. Valkey is unpacked below target/peers, without touching the machine's
 # package sources; tests that want it or redis-py say so and go on when they could not be had.
@@ -32,14 +35,18 @@ install() {
     as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install "$@" >/dev/null
 }
 
+# The mirror that this machine's own sources name.
+mirror() {
+    sed -n 's/^URIs: *//p; s/^deb \(\[[^]]*\] \)\{0,1\}\([^ ]*\) .*/\2/p' \
+        /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null | grep '/debian/*$' | head -1
+}
+
 # Valkey 8 from the backports suite of the mirror that this machine's own sources name.
 unpack_valkey() {
     place=$target/peers/valkey
     [ -x "$place/usr/bin/valkey-server" ] || [ -e "$place/missing" ] && return
     mkdir -p "$place/lists/partial" "$place/archives/partial"
-    mirror=$(sed -n 's/^URIs: *//p; s/^deb \(\[[^]]*\] \)\{0,1\}\([^ ]*\) .*/\2/p' \
-        /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null | grep '/debian/*$' | head -1)
-    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror bookworm-backports main" >"$place/sources.list"
+    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $(mirror) bookworm-backports main" >"$place/sources.list"
     note "unpacking valkey below $place"
     apt="apt-get -qq -o Dir::Etc::sourcelist=$place/sources.list -o Dir::Etc::sourceparts=/dev/null
         -o Dir::State::lists=$place/lists -o Dir::Cache::archives=$place/archives -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= -o APT::Sandbox::User=root"
@@ -57,16 +64,60 @@ unpack_newer() {
     place=$target/peers
     [ -x "$place/redis8" ] && return
     install debootstrap debootstrap
-    mirror=$(sed -n 's/^URIs: *//p; s/^deb \(\[[^]]*\] \)\{0,1\}\([^ ]*\) .*/\2/p' \
-        /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null | grep '/debian/*$' | head -1)
     note "unpacking Debian 13 below $place/trixie"
     mkdir -p "$place"
-    as_root debootstrap --variant=minbase --include=redis-server,valkey-server trixie "$place/trixie" "$mirror" >"$place/trixie.log" 2>&1 ||
+    as_root debootstrap --variant=minbase --include=redis-server,valkey-server trixie "$place/trixie" "$(mirror)" >"$place/trixie.log" 2>&1 ||
         { note "Debian 13 could not be had (see $place/trixie.log)"; exit 1; }
     for pair in redis8:redis-server valkey81:valkey-server; do
         printf '#!/bin/sh\nexec chroot "%s/trixie" %s "$@"\n' "$place" "${pair#*:}" >"$place/${pair%:*}"
         chmod +x "$place/${pair%:*}"
     done
+}
+
+# The newest Redis and Valkey of a Debian suite that is newer than this machine: their packages and all libraries that these need are unpacked
+# into one folder, and the programs are started by that folder's own loader.
+#
+#   FOLDER/redis-8.6, FOLDER/valkey-9.1   what to start: a script for each
+#   FOLDER/SUITE/usr/...                  the unpacked packages of a suite
+unpack_newest() {
+    place=$(mkdir -p "$1" && cd "$1" && pwd)
+    unpack_from sid valkey-server valkey
+    unpack_from experimental redis-server redis
+}
+
+# unpack_from SUITE PACKAGE NAME: makes $place/NAME-VERSION of the PACKAGE's program.
+unpack_from() {
+    suite=$1 package=$2 name=$3
+    ! ls "$place/$name"-* >/dev/null 2>&1 || return 0
+    folder=$place/$suite
+    rm -rf "$folder"
+    mkdir -p "$folder/apt/lists/partial" "$folder/apt/archives/partial"
+    signed=signed-by=/usr/share/keyrings/debian-archive-keyring.gpg
+    for each in sid "$suite"; do echo "deb [$signed] $(mirror) $each main"; done | sort -u >"$folder/apt/sources.list"
+    # An empty status: every package that is needed counts as missing and is downloaded, the C library too.
+    : >"$folder/apt/status"
+    apt="apt-get -qq -o Dir::Etc::sourcelist=$folder/apt/sources.list -o Dir::Etc::sourceparts=/dev/null -o Dir::State::status=$folder/apt/status
+        -o Dir::State::lists=$folder/apt/lists -o Dir::Cache::archives=$folder/apt/archives -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache=
+        -o APT::Sandbox::User=root -o Debug::NoLocking=1"
+    note "unpacking $package of Debian's $suite below $place"
+    if ! { $apt update && $apt -y --download-only --no-install-recommends -t "$suite" install "$package"; } >"$folder/log" 2>&1; then
+        note "$package could not be had (see $folder/log): use 'needs.sh newer' in its place"
+        return 1
+    fi
+    # dpkg's own archives unpack without scripts; folders that became links (/lib) are brought together by hand.
+    mkdir -p "$folder/usr/lib" "$folder/usr/lib64" "$folder/usr/bin" "$folder/usr/sbin"
+    for each in bin sbin lib lib64; do ln -sfn "usr/$each" "$folder/$each"; done
+    for archive in "$folder"/apt/archives/*.deb; do
+        dpkg-deb --fsys-tarfile "$archive" | tar -x -C "$folder" --keep-directory-symlink --no-same-owner --exclude='./dev/*'
+    done
+    rm -rf "$folder/apt"
+    loader=$(find "$folder/usr/lib64" "$folder/usr/lib" -name 'ld-linux*.so.*' | head -1)
+    libraries=$(find "$folder/usr/lib" -name 'libc.so.6' -printf '%h\n' | head -1)
+    start="$loader --library-path $libraries $folder/usr/bin/$package"
+    version=$($start --version | sed -n 's/.* v=\([0-9]*\.[0-9]*\).*/\1/p')
+    [ -n "$version" ] || { note "$package does not start: see '$start --version'"; return 1; }
+    printf '#!/bin/sh\nexec %s "$@"\n' "$start" >"$place/$name-$version"
+    chmod +x "$place/$name-$version"
 }
 
 # redis-py, in an environment of its own.
@@ -102,8 +153,11 @@ test)
 newer)
     unpack_newer
     ;;
+newest)
+    unpack_newest "${2:-$target/peers/newest}"
+    ;;
 *)
-    note "needs.sh build|test|newer"
+    note "needs.sh build|test|newer|newest"
     exit 1
     ;;
 esac
