@@ -4,7 +4,7 @@
 //! A field whose expiry has come is not there for any command, collected or not. A command that changes a hash takes a few
 //! such fields away on its way; the chores of the table take the others.
 use polder_base::number::{self, Number};
-use polder_table::{Found, New, Replaces, Stop};
+use polder_table::{Counter, Found, New, Replaces, Stop};
 use polder_values::Kind;
 use polder_values::hash::{Draft, Expiry, Field, Hash, Thresholds};
 
@@ -251,9 +251,10 @@ impl<'c> Edit<'c> {
         let purged = self.draft.purge(txn, || txn.now_ms(), PURGED_PER_WRITE)?;
         if purged > 0 {
             call.notify('h', "hexpired", key);
+            txn.count(Counter::ExpiredFields, purged);
         }
         events.iter().for_each(|event| call.notify('h', event, key));
-        if purged == PURGED_PER_WRITE && self.draft.len(txn, || txn.now_ms())? == 0 {
+        if purged >= PURGED_PER_WRITE && self.draft.len(txn, || txn.now_ms())? == 0 {
             self.draft.clear(txn)?;
         }
         if self.draft.count()? == 0 {

@@ -500,18 +500,20 @@ pub struct Draft {
     index: sequence::Draft,
     flags: u8,
     thresholds: Thresholds,
+    /// Expired fields that were replaced or removed, as far as [`Draft::purge`] has not counted them yet.
+    replaced: u64,
 }
 
 impl Draft {
     /// A hash without fields.
     pub fn empty(thresholds: Thresholds) -> Draft {
-        Draft { fields: sequence::Draft::empty(), index: sequence::Draft::index(Tree::default()), flags: 0, thresholds }
+        Draft { fields: sequence::Draft::empty(), index: sequence::Draft::index(Tree::default()), flags: 0, thresholds, replaced: 0 }
     }
 
     /// A copy of a packed hash; a tree is shared until it is written to.
     pub fn of(value: &Value<'_>, thresholds: Thresholds) -> Draft {
         let Hash { fields, index, flags } = Hash::of(value);
-        Draft { fields: sequence::Draft::of(&fields), index: sequence::Draft::index(index), flags, thresholds }
+        Draft { fields: sequence::Draft::of(&fields), index: sequence::Draft::index(index), flags, thresholds, replaced: 0 }
     }
 
     /// Says that so many fields are about to be put in, new or not: the layout that Redis would choose for them.
@@ -571,6 +573,7 @@ impl Draft {
         let longest = field.len().max(value.len()) as u64;
         let head = Head::write(field.len(), expiry_ms);
         self.store(nodes, spot, member_word(field), expiry_ms, &[&head, field, value])?;
+        self.replaced += u64::from(spot.stored && !spot.lives);
         if longest > self.thresholds.value || self.count()? > self.thresholds.entries {
             self.flags |= LARGE;
         }
@@ -661,6 +664,7 @@ impl Draft {
     /// # Errors
     /// As [`Draft::put`].
     pub fn remove(&mut self, nodes: &dyn Nodes, spot: &Spot, field: &[u8]) -> Result<(), Fault> {
+        self.replaced += u64::from(spot.stored && !spot.lives);
         if spot.stored { self.take(nodes, spot.rank, spot.expiry_ms, member_word(field)) } else { Ok(()) }
     }
 
@@ -672,7 +676,7 @@ impl Draft {
         if self.fields.is_tree() { Ok(()) } else { self.drop_index(nodes) }
     }
 
-    /// Takes away fields that have expired, at most `most` of them; answers how many it were.
+    /// Removes expired fields, at most `most` of them; returns how many have gone, those included that other calls have replaced.
     ///
     /// # Errors
     /// As [`Draft::put`].
@@ -687,7 +691,7 @@ impl Draft {
             self.take(nodes, rank, Some(expiry_ms), word)?;
             purged += 1;
         }
-        Ok(purged)
+        Ok(purged + std::mem::take(&mut self.replaced))
     }
 
     /// Rank, expiry and word of a field that has expired.

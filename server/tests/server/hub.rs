@@ -119,6 +119,35 @@ fn fields_that_had_expired_are_told_of_before_what_a_command_does() {
     for event in ["hset", "hset", "hexpire", "hexpired", "hexpire"] {
         assert_eq!(listener.reply(), format!("*[$message $__keyspace@0__:h ${event}]"));
     }
+    actor.ask("CONFIG SET notify-keyspace-events Kgh");
+    actor.ask("DEBUG SET-ACTIVE-EXPIRE 0");
+    // What one command makes of a field that has expired, alone in its hash and beside others.
+    let calls: [(&str, &[&str]); 8] = [
+        ("HSETEX h FNX FIELDS 1 a 2", &["hset"]),
+        ("HSETEX h FNX EX 100 FIELDS 1 a 2", &["hset", "hexpire"]),
+        ("HSETEX h PXAT 1 FIELDS 1 a 2", &["hset", "hdel"]),
+        ("HSET h a 2", &["hset"]),
+        ("HSETNX h a 2", &["hset"]),
+        ("HINCRBY h a 2", &["hincrby"]),
+        ("HINCRBYFLOAT h a 2", &["hincrbyfloat"]),
+        ("HMSET h a 2 b 2", &["hset"]),
+    ];
+    for (call, events) in calls {
+        for other in ["", "HSET h b 1"] {
+            actor.ask("DEL h");
+            actor.ask("HSETEX h PX 1 FIELDS 1 a 1");
+            if !other.is_empty() {
+                actor.ask(other);
+            }
+            std::thread::sleep(std::time::Duration::from_millis(3));
+            actor.ask("PUBLISH __keyspace@0__:h begin");
+            actor.ask(call);
+            while listener.reply() != "*[$message $__keyspace@0__:h $begin]" {}
+            for event in ["hexpired"].iter().chain(events) {
+                assert_eq!(listener.reply(), format!("*[$message $__keyspace@0__:h ${event}]"), "{call}, {other}");
+            }
+        }
+    }
 }
 
 #[test]
