@@ -309,7 +309,7 @@ impl Txn<'_> {
     fn move_key(&self, db: Db, key: &[u8], walk: &mut Walk) -> Result<bool, Stop> {
         let index = self.hold(db, key, false)?;
         let spot = self.scratch.held.borrow()[index].spot;
-        let spot = spot.filter(|spot| !spot.expired && is_key(&spot.image) && spot.image.is_reference());
+        let spot = spot.filter(|spot| spot.expired.is_none() && is_key(&spot.image) && spot.image.is_reference());
         let Some(image) = spot.map(|spot| spot.image) else { return Ok(false) };
         let (kind, payload) = raw::payload(self.segment(), image.record())?;
         let mut refs = [Ref::NONE; 2];

@@ -10,6 +10,7 @@ mod database;
 mod declare;
 pub mod directory;
 pub mod entry;
+mod expired;
 mod grow;
 pub mod hash;
 mod inspect;

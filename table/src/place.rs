@@ -1,11 +1,10 @@
 //! Placing what a transaction has decided into the shadows of the buckets: the last step before the commit.
 
-use polder_shm::layout::seat as at;
-
 use crate::api::{Counter, Db, Stop};
 use crate::bucket::{self, Words};
 use crate::directory::{self, database, extent, map_at};
 use crate::entry::{self, Image};
+use crate::expired::Expired;
 use crate::hash::FREE;
 use crate::txn::{Held, Pending, Spot, Txn};
 
@@ -49,8 +48,11 @@ impl Txn<'_> {
                 }
                 match (&held.pending, &held.spot) {
                     (Some(pending), _) => *pending,
-                    (None, Some(spot)) if spot.expired => {
+                    (None, Some(spot)) if spot.expired.is_some() => {
                         held.retires = Some(true);
+                        if let Some(Expired::Fields(_)) = spot.expired {
+                            self.note_change('g', "del", held.db, &self.scratch.key_of(held.key));
+                        }
                         Pending::Remove
                     }
                     _ => continue,
@@ -72,8 +74,10 @@ impl Txn<'_> {
         self.tally(directory::tally_of(all[index].extent.root), spot.as_ref().map(|spot| &spot.image), &pending);
         if let (Some(spot), Some(whole)) = (spot, all[index].retires) {
             self.retire_record(&spot.image, whole, key_len)?;
-            if spot.expired && is_key(&spot.image) {
-                self.seat.add(at::COUNTERS + 8 * Counter::Expired as u64, 1);
+            match spot.expired.filter(|_| is_key(&spot.image)) {
+                Some(Expired::Fields(fields)) => self.count(Counter::ExpiredFields, fields),
+                Some(_) => self.count(Counter::Expired, 1),
+                None => {}
             }
         }
         let Pending::Write(image) = pending else {

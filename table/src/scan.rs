@@ -127,7 +127,7 @@ impl Txn<'_> {
         if self.scratch.held_index(db, &key, || self.hash_of(&key)).is_some() {
             return Ok(false);
         }
-        if expiry_ms.is_some_and(|expiry_ms| self.is_over(expiry_ms)) {
+        if self.gone(image)?.is_some() {
             self.scratch.note_stale(db, &key);
             return Ok(false);
         }
@@ -142,7 +142,7 @@ impl Txn<'_> {
         for held in held.iter().filter(|held| held.db == db && !held.passed) {
             let image = match (held.pending, held.spot) {
                 (Some(Pending::Write(image)), _) => image,
-                (None, Some(spot)) if !spot.expired => spot.image,
+                (None, Some(spot)) if spot.expired.is_none() => spot.image,
                 _ => continue,
             };
             if let Some(kind) = Kind::from_stored(image.meta() & 0x0f) {
@@ -178,7 +178,7 @@ impl Txn<'_> {
             }
             if let Some(image) = self.draw_entry(db)
                 && is_key(&image)
-                && self.expiry_of(&image)?.is_none_or(|expiry_ms| !self.is_over(expiry_ms))
+                && self.gone(&image)?.is_none()
             {
                 return Ok(Some(self.key_of(&image)?));
             }

@@ -51,6 +51,7 @@ use polder_values::Nodes;
 use crate::api::{DATABASES, Db, Found, Mode, Stop};
 use crate::directory::{self, MAP_LOCK, database, map_at};
 use crate::entry::{self, Image, WORDS_MAX};
+use crate::expired::Expired;
 use crate::hash::Hash;
 use crate::place::is_key;
 use crate::table::Table;
@@ -367,7 +368,9 @@ impl Snapshot<'_> {
     /// [`Fault::Damaged`].
     pub fn found<'s>(&'s self, item: &'s Item) -> Result<Option<Found<'s>>, Fault> {
         let found = record::found(self.table.segment(), &item.image)?;
-        Ok(found.filter(|found| found.expiry_ms.is_none_or(|expiry_ms| expiry_ms > self.now_ms)))
+        let found = found.filter(|found| found.expiry_ms.is_none_or(|expiry_ms| expiry_ms > self.now_ms));
+        let fields = |found: &Found<'_>| Expired::fields(self, &found.value, found.inner_expiry_ms, || self.now_ms);
+        Ok(found.filter(|found| !fields(found).is_some_and(|expired| expired.is_gone())))
     }
 
     /// Where the walk is.

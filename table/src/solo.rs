@@ -98,8 +98,8 @@ impl<'t> Txn<'t> {
                 return Ok(None);
             }
         }
-        let expired = self.expiry_of(image)?.is_some_and(|expiry_ms| self.is_over(expiry_ms));
-        Ok((is_key(image) && !expired).then_some(Some(unit as u8)))
+        let expired = self.gone(image)?;
+        Ok((is_key(image) && expired.is_none()).then_some(Some(unit as u8)))
     }
 
     /// Where the only key belongs, if this is it.
@@ -119,12 +119,7 @@ impl<'t> Txn<'t> {
             _ => return Ok(Some(None)),
         };
         let Some(found) = self.found(&image)? else { return Ok(Some(None)) };
-        if found.expiry_ms.is_some_and(|expiry_ms| self.is_over(expiry_ms)) {
-            return Ok(Some(None));
-        }
-        if found.inner_expiry_ms.is_some_and(|expiry_ms| expiry_ms <= self.now_ms()) {
-            self.scratch.note_stale(db, key);
-        }
+        let Some(found) = self.if_it_exists(db, key, found, true) else { return Ok(Some(None)) };
         if let (true, Plan::Same, Some(unit)) = (access, solo.pending, solo.unit) {
             self.note_access_at(sight.bucket.word_at(LINE_WORDS + unit as usize * 2), image.words[0], &found);
         }
@@ -175,7 +170,7 @@ impl<'t> Txn<'t> {
         let home = self.scratch.push_shadow(sight.bucket, 0);
         self.scratch.highest.set(extent.order(sight.home));
         let image = *self.scratch.before.borrow();
-        let spot = solo.unit.map(|unit| Spot { shadow: home, unit: unit.into(), image, hop: 0, expired: false });
+        let spot = solo.unit.map(|unit| Spot { shadow: home, unit: unit.into(), image, hop: 0, expired: None });
         let pending = match solo.pending {
             Plan::Same => None,
             Plan::Write => Some(Pending::Write(*self.scratch.after.borrow())),

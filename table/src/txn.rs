@@ -27,6 +27,7 @@ use crate::api::*;
 use crate::bucket::{self, UNITS, Words};
 use crate::directory::{self, Extent, MAP_LOCK};
 use crate::entry::{self, Image};
+use crate::expired::Expired;
 use crate::hash::{Hash, hash};
 use crate::lookup::{self, KeyTest};
 use crate::place::{Deficit, is_key};
@@ -85,7 +86,8 @@ pub(crate) struct Spot {
     pub image: Image,
     /// 0 home, 1 the next bucket, 2 the stash.
     pub hop: u8,
-    pub expired: bool,
+    /// Its key does not exist any more.
+    pub expired: Option<Expired>,
 }
 
 /// A key that the transaction has locked.
@@ -301,15 +303,11 @@ impl<'t> Txn<'t> {
             let held = self.scratch.held.borrow();
             let image = match (held[index].pending, held[index].spot) {
                 (Some(Pending::Write(image)), _) => image,
-                (None, Some(spot)) if !spot.expired => spot.image,
+                (None, Some(spot)) if spot.expired.is_none() => spot.image,
                 _ => return Ok(None),
             };
             // What this very transaction wrote may have been born expired (SET with a time in the past).
-            let lives = |found: &Found<'_>| found.expiry_ms.is_none_or(|expiry_ms| !self.is_over(expiry_ms));
-            let found = self.found(&image)?.filter(lives);
-            if found.is_some_and(|found| found.inner_expiry_ms.is_some_and(|expiry_ms| expiry_ms <= self.now_ms())) {
-                self.scratch.note_stale(db, key);
-            }
+            let found = self.found(&image)?.and_then(|found| self.if_it_exists(db, key, found, true));
             if let (true, None, Some(spot), Some(found)) = (access, held[index].pending, held[index].spot, &found) {
                 let bucket = self.scratch.shadows.borrow()[spot.shadow].bucket;
                 self.note_access(&lookup::Hit { image, first_at: bucket.word_at(bucket::LINE_WORDS + spot.unit * 2) }, found);
@@ -324,13 +322,7 @@ impl<'t> Txn<'t> {
         };
         is_shared.then(|| self.shared_hit.set(Some(met.map(|(hit, _)| hit))));
         let Some((hit, found)) = met else { return Ok(None) };
-        if found.expiry_ms.is_some_and(|expiry_ms| self.is_over(expiry_ms)) {
-            self.scratch.note_stale(db, key);
-            return Ok(None);
-        }
-        if found.inner_expiry_ms.is_some_and(|expiry_ms| expiry_ms <= self.now_ms()) {
-            self.scratch.note_stale(db, key);
-        }
+        let Some(found) = self.if_it_exists(db, key, found, false) else { return Ok(None) };
         if access && !(is_shared && self.shared_access.replace(true)) {
             self.note_access(&hit, &found);
         }
@@ -439,8 +431,8 @@ impl<'t> Txn<'t> {
             return Err(Stop::Retry);
         }
         let spot = self.search(db, &extent, home, &hash, key)?;
-        if spot.is_some_and(|spot| spot.expired && is_key(&spot.image)) {
-            self.note_change('x', "expired", db, key);
+        if let Some(expired) = spot.filter(|spot| is_key(&spot.image)).and_then(|spot| spot.expired) {
+            self.note_gone(expired, db, key);
         }
         let at = self.scratch.keep_key(key);
         let mut held = self.scratch.held.borrow_mut();
@@ -558,31 +550,11 @@ impl<'t> Txn<'t> {
             };
             if same {
                 let image = bucket::image_at(&live, unit);
-                let expired = self.expiry_of(&image)?.is_some_and(|expiry_ms| self.is_over(expiry_ms));
+                let expired = self.gone(&image)?;
                 return Ok(Ok(Spot { shadow, unit, image, hop, expired }));
             }
         }
         Ok(Err(bucket::displaced(tags[6])))
-    }
-
-    /// The expiry of an entry, if it has one.
-    pub(crate) fn expiry_of(&self, image: &Image) -> Result<Option<u64>, Fault> {
-        if image.meta() & entry::EXPIRY == 0 {
-            return Ok(None);
-        }
-        if image.is_reference() {
-            return Ok(self.record(image.record())?.expiry_ms);
-        }
-        Ok(entry::inline_fields(image.bytes()).and_then(|fields| fields.expiry_ms))
-    }
-
-    /// The earliest time at which an entry, or a part of its value, expires.
-    pub(crate) fn bound_of(&self, image: &Image) -> Result<Option<u64>, Fault> {
-        if !image.is_reference() || !image.may_expire() {
-            return self.expiry_of(image);
-        }
-        let record = self.record(image.record())?;
-        Ok(record.expiry_ms.into_iter().chain(record.inner_expiry_ms).min())
     }
 
     /// Gives the key a value.
@@ -596,7 +568,7 @@ impl<'t> Txn<'t> {
         let index = self.hold(db, key, false)?;
         let image = {
             let held = &self.scratch.held.borrow()[index];
-            let absent = |spot: &Spot| spot.expired || !is_key(&spot.image);
+            let absent = |spot: &Spot| spot.expired.is_some() || !is_key(&spot.image);
             let is_new = match &held.pending {
                 Some(pending) => matches!(pending, Pending::Remove),
                 None => held.spot.as_ref().is_none_or(absent),
@@ -652,13 +624,13 @@ impl<'t> Txn<'t> {
         };
         let there = match (pending, spot) {
             // Written with an expiry in the past by this very transaction: it goes, but was never there.
-            (Some(Pending::Write(image)), _) if self.expiry_of(&image)?.is_some_and(|expiry_ms| self.is_over(expiry_ms)) => {
+            (Some(Pending::Write(image)), _) if self.gone(&image)?.is_some() => {
                 self.replace(index, Pending::Remove, Replaces::Whole)?;
                 false
             }
             (Some(Pending::Write(image)), _) => Kind::from_stored(image.meta() & 0x0f).is_some(),
             (Some(Pending::Remove), _) => false,
-            (None, spot) => spot.is_some_and(|spot| !spot.expired && spot.image.meta() & 0x0f != entry::MARKER),
+            (None, spot) => spot.is_some_and(|spot| spot.expired.is_none() && is_key(&spot.image)),
         };
         if there {
             self.replace(index, Pending::Remove, replaces)?;
@@ -675,7 +647,7 @@ impl<'t> Txn<'t> {
             let before = held.pending.replace(pending);
             if before.is_none() {
                 // An expired value is nobody's any more, whatever the new one is an edit of.
-                held.retires = Some(whole || held.spot.is_some_and(|spot| spot.expired));
+                held.retires = Some(whole || held.spot.is_some_and(|spot| spot.expired.is_some()));
             }
             before
         };
@@ -768,7 +740,7 @@ impl<'t> Txn<'t> {
         };
         match (held.pending, held.spot) {
             (Some(Pending::Write(image)), _) => held.pending = Some(Pending::Write(with_clock(image))),
-            (None, Some(spot)) if !spot.expired => held.pending = Some(Pending::Write(with_clock(spot.image))),
+            (None, Some(spot)) if spot.expired.is_none() => held.pending = Some(Pending::Write(with_clock(spot.image))),
             _ => {}
         }
         Ok(())
@@ -853,7 +825,7 @@ impl<'t> Txn<'t> {
             let after = match held.pending {
                 Some(Pending::Write(ref image)) => Some(image),
                 Some(Pending::Remove) => None,
-                None if held.spot.is_some_and(|spot| spot.expired) => None,
+                None if held.spot.is_some_and(|spot| spot.expired.is_some()) => None,
                 None => continue,
             };
             let before = held.spot.as_ref().map(|spot| &spot.image);

@@ -23,7 +23,7 @@ impl Txn<'_> {
         };
         let watch = |version, absent, expired| Watch { db, key: key.to_vec(), version, absent, expired, root: self.root_now(db) };
         if let Some(Spot { image, expired, .. }) = spot {
-            return Ok(watch(image.version(), expired || !is_key(&image), expired));
+            return Ok(watch(image.version(), expired.is_some() || !is_key(&image), expired.is_some()));
         }
         let image = self.marker(key, &hash)?;
         self.replace(index, Pending::Write(image), Replaces::Whole)?;
@@ -54,15 +54,15 @@ impl Txn<'_> {
         let other_root = self.root_now(watch.db) != watch.root;
         let entry = if self.locks() {
             let index = self.hold(watch.db, &watch.key, false)?;
-            self.scratch.held.borrow()[index].spot.map(|spot| (spot.image, spot.expired))
+            self.scratch.held.borrow()[index].spot.map(|spot| (spot.image, spot.expired.is_some()))
         } else {
             let mut marks = self.scratch.marks.borrow_mut();
             self.lookups.set(self.lookups.get() + 1);
             let hash = self.hash_of(&watch.key);
             match lookup::lookup(&self.seat, watch.db, &hash, &(self, &watch.key[..]), &mut marks)? {
                 Some(hit) => {
-                    let expired = self.expiry_of(&hit.image)?.is_some_and(|expiry_ms| self.is_over(expiry_ms));
-                    Some((hit.image, expired))
+                    let expired = self.gone(&hit.image)?;
+                    Some((hit.image, expired.is_some()))
                 }
                 None => None,
             }

@@ -144,6 +144,29 @@ fn fields(place: &Place, db: u16, key: &[u8]) -> Option<u64> {
 }
 
 #[test]
+fn a_hash_without_a_living_field_is_no_key_and_is_freed_whole() {
+    let place = &Place::new();
+    let past = polder_base::time::now_ms() - 1;
+    for (number, fields) in [1, 20, 2_000].into_iter().enumerate() {
+        let counted = place.table.counter(Counter::ExpiredFields);
+        let key = [number as u8];
+        set_fields(place, 0, &key, fields, |_| Some(past));
+        for mode in [Mode::Read, Mode::Write] {
+            common::run_as(&place.table, mode, |txn| {
+                assert!(txn.peek(0, &key)?.is_none() && txn.random_key(0)?.is_none());
+                let mut scanned = 0;
+                txn.scan(0, 0, 100, &mut |_| scanned += 1)?;
+                assert_eq!(scanned, 0);
+                Ok(())
+            });
+        }
+        assert!(!place.remove(0, &key));
+        assert_eq!((place.keys(0), place.table.counter(Counter::ExpiredFields) - counted), (0, u64::from(fields)));
+    }
+    assert_eq!(place.table.counter(Counter::Expired), 0);
+}
+
+#[test]
 fn fields_that_have_expired_are_collected_and_the_key_goes_with_the_last() {
     let place = &Place::new();
     let soon = polder_base::time::now_ms() + 2_000;
