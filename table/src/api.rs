@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use polder_base::Fault;
 use polder_values::{Kind, Value};
 
+use crate::lookup::Absence;
+
 /// A database by its number, 0 to 255, or [`SYSTEM`].
 pub type Db = u16;
 
@@ -133,13 +135,18 @@ pub struct Scanned<'s> {
 pub struct Watch {
     pub db: Db,
     pub key: Vec<u8>,
-    pub(crate) version: u64,
-    /// There was no such key, or it had expired.
-    pub(crate) absent: bool,
-    /// The key was there but had expired when it was first watched, as Redis counts it.
-    pub expired: bool,
+    pub(crate) seen: Seen,
     /// The database's root word: another one after FLUSHDB and SWAPDB.
     pub(crate) root: u64,
+}
+
+/// What a watched key was: by the version of its entry or, where there was none, by its home bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    Key(u64),
+    /// It was there but had expired, which Redis tells apart from one that expires while it is watched.
+    Expired(u64),
+    Absent(Absence),
 }
 
 /// Which keys go when memory is short. The numbers are stored in the segment.

@@ -37,7 +37,7 @@ pub const FLAGS: u8 = 0x40;
 pub const INNER: u8 = 0x40;
 /// A short string that was edited (inline entries; records say it themselves).
 pub const RAW: u8 = 0x80;
-/// The kind of an entry that only marks an absent key as watched.
+/// The kind of an entry that is no key. Older builds marked watched keys that were absent so, for an hour; such entries go when they expire.
 pub const MARKER: u8 = 0;
 
 /// An entry's words, and how many units they are.

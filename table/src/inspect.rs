@@ -172,7 +172,7 @@ impl Txn<'_> {
             units: image.units,
             version: image.version(),
             clock: image.clock(),
-            kind: Kind::from_stored(image.meta() & 0x0f).map_or("none: the mark of a watched key", Kind::name),
+            kind: Kind::from_stored(image.meta() & 0x0f).map_or("none: the mark of a watched key, made by an older build", Kind::name),
             layout: "inline",
             ..Inspection::default()
         };
