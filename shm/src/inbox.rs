@@ -14,7 +14,7 @@
 //! room behind the tail, where nobody looks, and notes what tail, LAST and the link of the last block are to become. So its commit
 //! delivers: all messages of a transaction or none, once, in one order for all receivers, and what a death leaves behind is undone or done by
 //! the recovery that there is anyway. There are no half-filled slots, no copies to be told apart and no counts of references.
-//! (DESIGN.md section 7 thought of a ring of references set by CAS. Between that CAS and the note that it was done a dead sender leaves open
+//! (A ring of references set by CAS would not do: if the sender dies between that CAS and the note that it was done, it stays open
 //! whether the message went out, and the node may be gone by then.)
 //!
 //! Restated in tests/models.rs (`inbox`), where a checker chooses the schedule: change both.

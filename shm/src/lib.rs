@@ -1,7 +1,7 @@
 //! The segment: memory that many processes share, in which any of them may be killed at any instruction.
 //!
 //! Everything shared is reached through this crate, and all unsafe code that reaches it is here or in `table`'s one raw module.
-//! Invariants (DESIGN.md section 3), named where they are relied on:
+//! Invariants (docs/memory.md), named where they are relied on:
 //! - **S1** A published node is never written again until every interval that could see it is gone.
 //! - **S2** A thread writes only its own seat, nodes it has not published, words it has locked, a dead seat it has acquired, or a
 //!   designated shared word by a single atomic read-modify-write.

@@ -1,4 +1,4 @@
-//! The floors of DESIGN.md section 2: a crate may use only crates of lower floors, proved from `cargo metadata`.
+//! The floors of ARCHITECTURE.md: a crate may use only crates of lower floors, proved from `cargo metadata`.
 //!
 //! **Invariant**: an edge between two of our crates goes down. Materials (floor 1) do not know each other.
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The rules of STYLE.md that a tool can check in the text of the sources.
+//! The rules of style that a tool can check in the text of the sources.
 //!
 //! Limits that are not kept yet stand in `xtask/ratchet.txt` with the value of the day (`PATH LINES` for a file,
 //! `PATH::FUNCTION LINES` for a function). They may only shrink: a value above the truth is a finding too.
