@@ -13,6 +13,7 @@ pub mod arguments;
 pub mod bench;
 pub mod c_header;
 pub mod caller;
+pub mod client_rows;
 pub mod crash;
 pub mod door;
 pub mod fuzz;

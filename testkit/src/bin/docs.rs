@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use polder_commands::command::{Command, Run};
 use polder_commands::{FAMILIES, settings};
-use polder_testkit::{c_header, python_stub};
+use polder_testkit::{c_header, client_rows, python_stub};
 
 fn main() -> ExitCode {
     let only_check = std::env::args().any(|word| word == "--check");
@@ -23,6 +23,7 @@ fn main() -> ExitCode {
         ("capi/include/polder.h", header),
         ("capi/include/polder_commands.h", c_header::commands()),
         ("python/polder/commands.pyi", python_stub::commands()),
+        ("client/src/rows/table.rs", client_rows::table()),
     ];
     let mut stale = Vec::new();
     for (name, text) in &pages {

@@ -1,0 +1,198 @@
+//! Drivers move bytes between a socket and a link, and tell the link what time it is.
+//!
+//! | driver | runs in | for |
+//! |---|---|---|
+//! | [`task`] | a tokio task (feature `tokio`) | programs with a runtime |
+//! | [`thread`] | a thread of its own | programs without one |
+
+use std::io::{self, IoSlice};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::error::Error;
+use crate::link::Link;
+use crate::options::Options;
+use crate::queue::Queue;
+use crate::slot::Target;
+
+#[cfg(feature = "tokio")]
+pub(crate) mod task;
+pub(crate) mod thread;
+
+/// The most pieces of one gathered write.
+const PIECES_MAX: usize = 16;
+
+/// What the callers and the driver of one connection share.
+pub(crate) struct Shared {
+    pub options: Arc<Options>,
+    queue: Mutex<Queue>,
+    wakeup: Wakeup,
+}
+
+/// How the driver is told that the queue has something for it.
+pub(crate) enum Wakeup {
+    #[cfg(feature = "tokio")]
+    Task(tokio::sync::Notify),
+    Thread(mio::Waker),
+}
+
+impl Shared {
+    pub(crate) fn new(options: Arc<Options>, wakeup: Wakeup) -> Shared {
+        let queue = Mutex::new(Queue::new(options.queue_calls_max, options.queue_bytes_max));
+        Shared { options, queue, wakeup }
+    }
+
+    /// The queue. No code of a user runs while it is held, so that a panic elsewhere leaves it whole.
+    pub(crate) fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the driver that the queue has something, unless it has been told already.
+    pub(crate) fn tell(&self, mut queue: MutexGuard<'_, Queue>) {
+        if !std::mem::replace(&mut queue.told, true) {
+            drop(queue);
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        match &self.wakeup {
+            #[cfg(feature = "tokio")]
+            Wakeup::Task(notify) => notify.notify_one(),
+            Wakeup::Thread(waker) => {
+                if let Err(error) = waker.wake() {
+                    tracing::error!("the client's thread cannot be woken: {error}");
+                }
+            }
+        }
+    }
+
+    /// Lets the driver end once the calls that were made have ended.
+    pub(crate) fn close(&self) {
+        self.queue().closed = Some(Error::not_sent("the client was closed"));
+        self.wake();
+    }
+}
+
+/// A socket that does not wait.
+pub(crate) trait Socket {
+    fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize>;
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize>;
+}
+
+/// Gathers, writes and reads until the socket wants to wait. Returns whether any call may have been completed.
+///
+/// # Errors
+/// When the connection is of no use any more.
+pub(crate) fn pump(shared: &Shared, link: &mut Link, socket: &mut impl Socket) -> Result<bool, Error> {
+    let now = Instant::now();
+    let (wakers, failed) = link.gather(&mut shared.queue(), now);
+    wakers.into_iter().for_each(std::task::Waker::wake);
+    fail(failed);
+    write(link, socket, now)?;
+    let mut progress = false;
+    loop {
+        let room = link.room();
+        let most = room.len();
+        match socket.read(room) {
+            Ok(0) => return Err(Error::not_sent("the server closed the connection")),
+            Ok(count) => {
+                progress = true;
+                link.filled(count, now)?;
+                if count < most {
+                    return Ok(progress);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(progress),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(broken(&error)),
+        }
+    }
+}
+
+fn write(link: &mut Link, socket: &mut impl Socket, now: Instant) -> Result<(), Error> {
+    while link.has_output() {
+        let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
+        let count = link.output(&mut pieces);
+        match socket.write(&pieces[..count]) {
+            Ok(written) => link.wrote(written, now),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(broken(&error)),
+        }
+    }
+    Ok(())
+}
+
+fn broken(error: &io::Error) -> Error {
+    Error::not_sent(format!("the connection broke: {error}"))
+}
+
+/// Completes calls with errors.
+pub(crate) fn fail(failed: Vec<(Target, Error)>) {
+    for (target, error) in failed {
+        target.complete(Err(error));
+    }
+}
+
+/// The pauses between attempts to connect: each twice as long as the one before, less what chance takes off.
+pub(crate) struct Backoff {
+    next: Duration,
+    min: Duration,
+    max: Duration,
+    random: u64,
+}
+
+impl Backoff {
+    pub(crate) fn new(options: &Options) -> Backoff {
+        // Only clients that start together must differ; the address of a local and the clock do.
+        let random = std::hash::BuildHasher::hash_one(&std::collections::hash_map::RandomState::new(), 0u8) | 1;
+        Backoff { next: options.backoff_min, min: options.backoff_min, max: options.backoff_max, random }
+    }
+
+    /// The next pause: between half of its length and all of it.
+    pub(crate) fn pause(&mut self) -> Duration {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        let pause = self.next;
+        self.next = (pause * 2).min(self.max);
+        pause - pause.mul_f64((self.random % 1000) as f64 / 2000.0)
+    }
+
+    pub(crate) fn reset(&mut self) {
+        self.next = self.min;
+    }
+}
+
+/// What becomes of the calls when a connection broke, or could not be opened.
+pub(crate) fn lost(shared: &Shared, link: &mut Link, error: &Error) {
+    tracing::debug!(server = %shared.options.endpoint, "connection lost: {error}");
+    let mut queue = shared.queue();
+    let failed = link.disconnected(&mut queue, &error.to_string());
+    // A log-in that is refused stays refused: calls need not wait for their deadlines to learn it.
+    let refused = if matches!(error, Error::Refused(_)) { queue.drain() } else { Vec::new() };
+    drop(queue);
+    fail(failed);
+    refused.into_iter().for_each(|target| target.complete(Err(error.clone())));
+}
+
+/// Ends calls whose deadline has passed.
+///
+/// # Errors
+/// When the connection is dead.
+pub(crate) fn tick(shared: &Shared, link: &mut Link) -> Result<(), Error> {
+    let now = Instant::now();
+    let mut queue = shared.queue();
+    let wakers = queue.may_go_on(now);
+    let result = link.tick(&mut queue, now);
+    drop(queue);
+    wakers.into_iter().for_each(std::task::Waker::wake);
+    result.map(fail)
+}
+
+/// Whether the client was closed and nothing is left to do.
+pub(crate) fn is_over(shared: &Shared, link: &Link) -> bool {
+    let queue = shared.queue();
+    queue.closed.is_some() && queue.is_empty() && link.is_idle()
+}

@@ -1,0 +1,161 @@
+//! The driver that runs as a task of a tokio runtime.
+
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::Notify;
+
+use super::{Backoff, Shared, Socket, Wakeup, is_over, lost, pump, tick};
+use crate::error::Error;
+use crate::link::Link;
+use crate::options::{Endpoint, Options};
+
+/// Starts a connection's task in the runtime that the caller runs in.
+///
+/// # Errors
+/// [`Error::Usage`] outside of a runtime.
+pub(crate) fn start(options: Arc<Options>) -> Result<Arc<Shared>, Error> {
+    let runtime = tokio::runtime::Handle::try_current()
+        .map_err(|_| Error::usage("Client::connect wants a tokio runtime; call it inside of one, or use Client::connect_in_thread"))?;
+    let shared = Arc::new(Shared::new(options, Wakeup::Task(Notify::new())));
+    runtime.spawn(run(Arc::clone(&shared)));
+    Ok(shared)
+}
+
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Socket for &Stream {
+    fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.try_write_vectored(pieces),
+            Stream::Unix(stream) => stream.try_write_vectored(pieces),
+        }
+    }
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.try_read(room),
+            Stream::Unix(stream) => stream.try_read(room),
+        }
+    }
+}
+
+impl Stream {
+    async fn open(options: &Options) -> io::Result<Stream> {
+        Ok(match &options.endpoint {
+            Endpoint::Tcp { host, port } => {
+                let stream = TcpStream::connect((host.as_str(), *port)).await?;
+                stream.set_nodelay(true)?;
+                socket2::SockRef::from(&stream).set_keepalive(true)?;
+                Stream::Tcp(stream)
+            }
+            Endpoint::Unix(path) => Stream::Unix(UnixStream::connect(path).await?),
+        })
+    }
+
+    /// Until there is something to read, or room to write if `writes`.
+    async fn ready(&self, writes: bool) -> io::Result<()> {
+        let interest = if writes { tokio::io::Interest::READABLE | tokio::io::Interest::WRITABLE } else { tokio::io::Interest::READABLE };
+        match self {
+            Stream::Tcp(stream) => stream.ready(interest).await.map(drop),
+            Stream::Unix(stream) => stream.ready(interest).await.map(drop),
+        }
+    }
+}
+
+/// A connection for as long as its client lives.
+async fn run(shared: Arc<Shared>) {
+    let mut link = Link::new(Arc::clone(&shared.options), Instant::now());
+    let mut backoff = Backoff::new(&shared.options);
+    while !is_over(&shared, &link) {
+        let opened = {
+            let opening = tokio::time::timeout(shared.options.connect_timeout, Stream::open(&shared.options));
+            meanwhile(&shared, &mut link, opening).await
+        };
+        let error = match opened {
+            None => return,
+            Some(Ok(Ok(stream))) => {
+                link.connected(Instant::now());
+                match serve(&shared, &mut link, &stream, &mut backoff).await {
+                    Ok(()) => return,
+                    Err(error) => error,
+                }
+            }
+            Some(Ok(Err(error))) => Error::not_sent(format!("{} cannot be reached: {error}", shared.options.endpoint)),
+            Some(Err(_)) => {
+                Error::not_sent(format!("{} did not accept within {:?}", shared.options.endpoint, shared.options.connect_timeout))
+            }
+        };
+        lost(&shared, &mut link, &error);
+        if meanwhile(&shared, &mut link, tokio::time::sleep(backoff.pause())).await.is_none() {
+            return;
+        }
+    }
+}
+
+/// Waits for `future` while the deadlines of calls go on passing; `None` when the client was closed meanwhile.
+async fn meanwhile<F: Future>(shared: &Shared, link: &mut Link, future: F) -> Option<F::Output> {
+    let Wakeup::Task(notify) = &shared.wakeup else { return None };
+    let mut future = pin!(future);
+    loop {
+        link.note_deadlines(&mut shared.queue());
+        tokio::select! {
+            output = &mut future => return Some(output),
+            () = notify.notified() => {}
+            () = tokio::time::sleep_until(link.next_tick().into()) => {}
+        }
+        // Without a connection there is none to be found dead.
+        let _unconnected = tick(shared, link);
+        let mut queue = shared.queue();
+        if queue.closed.is_some() {
+            let closed = queue.closed.clone();
+            let targets = queue.drain();
+            drop(queue);
+            targets.into_iter().zip(closed.into_iter().cycle()).for_each(|(target, error)| target.complete(Err(error)));
+            return None;
+        }
+    }
+}
+
+/// One open connection until it breaks, or (`Ok`) until the client was closed and its calls have ended.
+async fn serve(shared: &Shared, link: &mut Link, mut stream: &Stream, backoff: &mut Backoff) -> Result<(), Error> {
+    let Wakeup::Task(notify) = &shared.wakeup else { return Ok(()) };
+    let login_until = Instant::now() + shared.options.connect_timeout;
+    let mut timer = pin!(tokio::time::sleep_until(link.next_tick().into()));
+    loop {
+        if pump(shared, link, &mut stream)? {
+            // The tasks whose calls were completed run first: what they ask next goes out in one write.
+            tokio::task::yield_now().await;
+            if link.is_ready() && !shared.queue().is_up {
+                shared.queue().is_up = true;
+                backoff.reset();
+            }
+            continue;
+        }
+        tick(shared, link)?;
+        if is_over(shared, link) {
+            return Ok(());
+        }
+        let mut next = link.next_tick();
+        if !link.is_ready() {
+            if Instant::now() >= login_until {
+                return Err(Error::not_sent(format!("the server did not finish the log-in within {:?}", shared.options.connect_timeout)));
+            }
+            next = next.min(login_until);
+        }
+        if timer.deadline() != next.into() {
+            timer.as_mut().reset(next.into());
+        }
+        tokio::select! {
+            ready = stream.ready(link.has_output()) => ready.map_err(|error| super::broken(&error))?,
+            () = notify.notified() => {}
+            () = timer.as_mut() => {}
+        }
+    }
+}

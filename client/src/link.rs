@@ -1,0 +1,555 @@
+//! One connection without its socket: bytes out, bytes in, ticks of a clock; what comes of them are completed calls.
+//!
+//! ```text
+//!   queue --gather--> batches in flight --output/wrote-----> socket
+//!                            ^                                   |
+//!   slots <--complete-- front call of the front batch <--filled-- socket
+//! ```
+//!
+//! A batch stays, bytes and all, until its last reply has come: that is how a call that only reads can be sent again
+//! when the connection breaks, without a copy for the calls for which nothing goes wrong.
+//!
+//! Invariants:
+//! 1. **L1** Replies come in the order of requests: a reply belongs to the first call in flight that still lacks one.
+//! 2. **L2** `db` is the database in which the server will run what is written next, `None` if that is uncertain.
+//! 3. **L3** A batch of a database is written only after the server has once accepted the SELECT of that database on this
+//!    connection. So a SELECT that is refused (out of range, forbidden by the ACL) never lets a call run elsewhere.
+//! 4. **L4** Nothing but the handshake is written before the handshake has ended.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use polder_wire::resp::{Replies, Value};
+
+use crate::args;
+use crate::error::{Error, Stage, TimedOut};
+use crate::options::Options;
+use crate::queue::{Batch, Due, Queue, Queued, Shape, Traits};
+use crate::slot::Target;
+use crate::value::refused;
+
+/// What a connection's input buffer begins with and returns to.
+const INPUT_BYTES: usize = 64 << 10;
+/// Buffers of earlier batches that are kept for the next ones, and the largest of them.
+const SPARE_MAX: usize = 8;
+const SPARE_BYTES_MAX: usize = 1 << 20;
+/// If so many deadlines pass while nothing is read, the connection is taken for dead.
+const DEADLINES_UNTIL_DEAD: u32 = 4;
+
+/// What is in flight: requests of callers, or one of the link's own.
+enum Purpose {
+    Calls,
+    /// HELLO, which falls back to AUTH and SETNAME on servers that do not know it.
+    Hello,
+    Login,
+    /// The first SELECT of a database on this connection.
+    Prove(u32),
+    Ping,
+}
+
+struct Flight {
+    purpose: Purpose,
+    batch: Batch,
+    /// Up to here the bytes are written; begins behind the prefix where that is not needed.
+    written: usize,
+    written_at: Option<Instant>,
+    /// Where the bytes of the front call begin.
+    start: usize,
+    /// Whether the reply to a SELECT comes next: to the prefix, or to the one that a call begins with.
+    select_due: bool,
+    /// Replies of the front call so far, if it gets several.
+    got: Vec<Value>,
+}
+
+impl Flight {
+    fn is_written(&self) -> bool {
+        self.written == self.batch.bytes.len()
+    }
+}
+
+/// A message that the server sent without being asked.
+pub(crate) type Push = Vec<Value>;
+
+/// What a driver does for a link and its callers (see the module).
+pub(crate) struct Link {
+    options: Arc<Options>,
+    flights: VecDeque<Flight>,
+    /// The first flight that is not wholly written.
+    writing: usize,
+    replies: Replies,
+    input: Vec<u8>,
+    /// What of `input` has been read from the socket and not been parsed.
+    held: std::ops::Range<usize>,
+    /// Whether the handshake has ended.
+    ready: bool,
+    db: Option<u32>,
+    proven: BTreeSet<u32>,
+    proving: BTreeSet<u32>,
+    /// Databases whose SELECT was refused, until the queue's calls to them have been told.
+    refused: Vec<(u32, Error)>,
+    earliest: Option<Instant>,
+    last_read: Option<Instant>,
+    last_ping: Instant,
+    deadlines_missed: u32,
+    spare: Vec<(Vec<u8>, VecDeque<Queued>)>,
+    pub(crate) pushes: Vec<Push>,
+}
+
+impl Link {
+    pub(crate) fn new(options: Arc<Options>, now: Instant) -> Link {
+        Link {
+            options,
+            flights: VecDeque::new(),
+            writing: 0,
+            replies: Replies::default(),
+            input: Vec::new(),
+            held: 0..0,
+            ready: false,
+            db: None,
+            proven: BTreeSet::new(),
+            proving: BTreeSet::new(),
+            refused: Vec::new(),
+            earliest: None,
+            last_read: None,
+            last_ping: now,
+            deadlines_missed: 0,
+            spare: Vec::new(),
+            pushes: Vec::new(),
+        }
+    }
+
+    /// The socket is open: the handshake begins.
+    pub(crate) fn connected(&mut self, now: Instant) {
+        (self.replies, self.held, self.ready) = (Replies::default(), 0..0, false);
+        (self.db, self.last_read, self.last_ping, self.deadlines_missed) = (Some(0), None, now, 0);
+        self.proven = BTreeSet::from([0]);
+        self.proving.clear();
+        let user = self.options.user.as_deref().unwrap_or("default");
+        let login = self.options.password.as_deref().map(|password| ("AUTH", user, password));
+        let name = self.options.name.as_deref().map(|name| ("SETNAME", name));
+        let mut bytes = Vec::new();
+        args::encode(&("HELLO", "3", login, name), &mut bytes);
+        self.own(Purpose::Hello, bytes, 1);
+    }
+
+    /// Puts requests of the link's own into flight.
+    fn own(&mut self, purpose: Purpose, bytes: Vec<u8>, replies: u32) {
+        let shape = if replies == 1 { Shape::Single } else { Shape::Group };
+        let traits = Traits { replies, shape, reads: false, moves: false };
+        let call = Queued { end: bytes.len(), target: Target::Nowhere, due: None, traits, selects: false };
+        let batch = Batch { db: 0, bytes, prefix: 0, calls: VecDeque::from([call]), moved: false };
+        self.fly(purpose, batch, 0, false);
+    }
+
+    fn fly(&mut self, purpose: Purpose, batch: Batch, written: usize, select_due: bool) {
+        let start = batch.prefix;
+        let select_due = select_due || batch.calls.front().is_some_and(|call| call.selects);
+        self.flights.push_back(Flight { purpose, batch, written, written_at: None, start, select_due, got: Vec::new() });
+    }
+
+    /// Takes over what the queue holds and the connection is ready for. Returns tasks that waited for room in the queue,
+    /// and calls whose database was refused.
+    pub(crate) fn gather(&mut self, queue: &mut Queue, now: Instant) -> (Vec<Waker>, Vec<(Target, Error)>) {
+        self.note_deadlines(queue);
+        let mut failed = Vec::new();
+        for (refused, error) in std::mem::take(&mut self.refused) {
+            failed.extend(queue.fail(|db, _, _| (db == refused).then(|| error.clone())));
+        }
+        if self.ready && !queue.is_empty() {
+            self.take_lanes(queue);
+        }
+        (queue.may_go_on(now), failed)
+    }
+
+    /// Takes note of the deadlines of calls that were queued since the last look.
+    pub(crate) fn note_deadlines(&mut self, queue: &mut Queue) {
+        queue.told = false;
+        if let Some(earliest) = queue.earliest.take() {
+            self.earliest = Some(self.earliest.map_or(earliest, |before| before.min(earliest)));
+        }
+    }
+
+    fn take_lanes(&mut self, queue: &mut Queue) {
+        queue.visit(|lane| {
+            if !self.proven.contains(&lane.db) {
+                self.prove(lane.db);
+                return false;
+            }
+            let batch = Batch::of(lane, self.spare.pop());
+            if batch.calls.is_empty() {
+                self.recycle(batch);
+                return true;
+            }
+            let selects = self.db != Some(batch.db);
+            self.db = (!batch.moved).then_some(batch.db);
+            let written = if selects { 0 } else { batch.prefix };
+            self.fly(Purpose::Calls, batch, written, selects);
+            true
+        });
+    }
+
+    fn prove(&mut self, db: u32) {
+        if self.proving.insert(db) {
+            let mut bytes = Vec::new();
+            args::encode(&("SELECT", db), &mut bytes);
+            self.own(Purpose::Prove(db), bytes, 1);
+            self.db = None;
+        }
+    }
+
+    /// The next bytes to write, in pieces; returns how many pieces there are.
+    pub(crate) fn output<'a>(&'a self, pieces: &mut [IoSlice<'a>]) -> usize {
+        let mut count = 0;
+        for (piece, flight) in pieces.iter_mut().zip(self.flights.range(self.writing.min(self.flights.len())..)) {
+            *piece = IoSlice::new(&flight.batch.bytes[flight.written..]);
+            count += 1;
+        }
+        count
+    }
+
+    /// The socket took `count` bytes of [`Link::output`].
+    pub(crate) fn wrote(&mut self, mut count: usize, now: Instant) {
+        while let Some(flight) = self.flights.get_mut(self.writing) {
+            let taken = count.min(flight.batch.bytes.len() - flight.written);
+            flight.written += taken;
+            count -= taken;
+            if !flight.is_written() {
+                break;
+            }
+            flight.written_at = Some(now);
+            self.writing += 1;
+        }
+    }
+
+    /// Where the socket's bytes go.
+    pub(crate) fn room(&mut self) -> &mut [u8] {
+        if self.held.is_empty() {
+            self.held = 0..0;
+            if self.input.len() > 16 * INPUT_BYTES {
+                self.input = Vec::new();
+            }
+        }
+        if self.input.len() - self.held.end < INPUT_BYTES / 2 {
+            self.input.copy_within(self.held.clone(), 0);
+            self.held = 0..self.held.len();
+            let wanted = (2 * self.held.len()).max(INPUT_BYTES);
+            self.input.resize(wanted.max(self.input.len()), 0);
+        }
+        &mut self.input[self.held.end..]
+    }
+
+    /// The socket gave `count` bytes into [`Link::room`]: completes the calls whose replies are whole.
+    ///
+    /// # Errors
+    /// When the connection is of no use any more; the text says why.
+    pub(crate) fn filled(&mut self, count: usize, now: Instant) -> Result<(), Error> {
+        self.held.end += count;
+        self.last_read = Some(now);
+        self.deadlines_missed = 0;
+        let input = std::mem::take(&mut self.input);
+        let mut left = &input[self.held.clone()];
+        let result = loop {
+            match self.replies.read(&mut left) {
+                Ok(Some(value)) => {
+                    if let Err(error) = self.reply(value) {
+                        break Err(error);
+                    }
+                }
+                Ok(None) => break Ok(()),
+                Err(malformed) => break Err(Error::not_sent(format!("the server does not speak RESP: {malformed}"))),
+            }
+        };
+        self.held.start = self.held.end - left.len();
+        self.input = input;
+        result
+    }
+
+    /// One reply of the server (L1).
+    fn reply(&mut self, value: Value) -> Result<(), Error> {
+        let value = match value {
+            Value::Push(items) => {
+                self.pushes.push(items);
+                return Ok(());
+            }
+            Value::Attributed { value, .. } => *value,
+            value => value,
+        };
+        let Some(flight) = self.flights.front_mut() else {
+            return Err(Error::not_sent("the server sent a reply that no call waits for; is something else using this connection?"));
+        };
+        if std::mem::take(&mut flight.select_due) {
+            return match value {
+                Value::Error(text) => {
+                    let why = format!("the server refused a SELECT that it had accepted before: {}", String::from_utf8_lossy(&text));
+                    Err(Error::not_sent(why))
+                }
+                _ => Ok(()),
+            };
+        }
+        let Some(call) = flight.batch.calls.front() else {
+            return Err(Error::not_sent("the server sent a reply that no call waits for; is something else using this connection?"));
+        };
+        let value = if call.traits.shape == Shape::Single {
+            value
+        } else {
+            flight.got.push(value);
+            if flight.got.len() < call.traits.replies as usize {
+                return Ok(());
+            }
+            shaped(call.traits.shape, std::mem::take(&mut flight.got))
+        };
+        let end = call.end;
+        flight.start = end;
+        let call = flight.batch.calls.pop_front();
+        flight.select_due = flight.batch.calls.front().is_some_and(|next| next.selects);
+        if let Some(call) = call
+            && let Target::Slot(slot) = call.target
+        {
+            slot.complete(match value {
+                Value::Error(text) => Err(refused(&text)),
+                value => Ok(value),
+            });
+        } else if !matches!(flight.purpose, Purpose::Calls) {
+            return self.own_reply(value);
+        }
+        self.land();
+        Ok(())
+    }
+
+    /// Forgets the front flight once its last reply has come.
+    fn land(&mut self) {
+        if self.flights.front().is_some_and(|flight| flight.batch.calls.is_empty() && flight.is_written())
+            && let Some(flight) = self.flights.pop_front()
+        {
+            self.writing = self.writing.saturating_sub(1);
+            self.recycle(flight.batch);
+        }
+    }
+
+    fn recycle(&mut self, batch: Batch) {
+        if self.spare.len() < SPARE_MAX && batch.bytes.capacity() <= SPARE_BYTES_MAX {
+            self.spare.push((batch.bytes, batch.calls));
+        }
+    }
+
+    /// The reply to a request of the link's own.
+    fn own_reply(&mut self, value: Value) -> Result<(), Error> {
+        let Some(Flight { purpose, .. }) = self.flights.pop_front() else {
+            return Ok(());
+        };
+        self.writing = self.writing.saturating_sub(1);
+        match purpose {
+            Purpose::Calls | Purpose::Ping => Ok(()),
+            Purpose::Prove(db) => {
+                self.proving.remove(&db);
+                match value {
+                    Value::Error(text) => self.refused.push((db, database_refused(db, &text))),
+                    _ => drop(self.proven.insert(db)),
+                }
+                Ok(())
+            }
+            Purpose::Hello => match value {
+                // Servers before Redis 6 know no HELLO, some proxies no version 3.
+                Value::Error(text) if text.starts_with(b"NOPROTO") || text.starts_with(b"ERR unknown command") => {
+                    self.login_without_hello();
+                    Ok(())
+                }
+                Value::Error(text) => Err(login_refused(&text)),
+                _ => {
+                    self.ready = true;
+                    Ok(())
+                }
+            },
+            Purpose::Login => {
+                let replies = if let Value::Array(replies) = value { replies } else { vec![value] };
+                if let Some(text) = replies.into_iter().find_map(|reply| if let Value::Error(text) = reply { Some(text) } else { None }) {
+                    return Err(login_refused(&text));
+                }
+                self.ready = true;
+                Ok(())
+            }
+        }
+    }
+
+    /// AUTH and CLIENT SETNAME one by one, in RESP2.
+    fn login_without_hello(&mut self) {
+        let (mut bytes, mut replies) = (Vec::new(), 0);
+        if let Some(password) = self.options.password.as_deref() {
+            args::encode(&("AUTH", self.options.user.as_deref(), password), &mut bytes);
+            replies += 1;
+        }
+        if let Some(name) = self.options.name.as_deref() {
+            args::encode(&("CLIENT", "SETNAME", name), &mut bytes);
+            replies += 1;
+        }
+        match replies {
+            0 => self.ready = true,
+            _ => self.own(Purpose::Login, bytes, replies),
+        }
+    }
+
+    /// Whether the handshake has ended and calls are taken.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.ready
+    }
+
+    /// Whether no call is in flight.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.flights.is_empty()
+    }
+
+    /// Whether bytes wait for the socket.
+    pub(crate) fn has_output(&self) -> bool {
+        self.writing < self.flights.len()
+    }
+
+    /// When [`Link::tick`] wants to be called next.
+    pub(crate) fn next_tick(&self) -> Instant {
+        let ping = self.last_ping.max(self.last_read.unwrap_or(self.last_ping)) + self.options.ping_interval;
+        self.earliest.map_or(ping, |earliest| earliest.min(ping))
+    }
+
+    /// Ends calls whose deadline has passed; sends a PING on an idle connection.
+    ///
+    /// # Errors
+    /// When the connection is dead: nothing is read although it should be.
+    pub(crate) fn tick(&mut self, queue: &mut Queue, now: Instant) -> Result<Vec<(Target, Error)>, Error> {
+        let mut failed = Vec::new();
+        if self.earliest.is_some_and(|earliest| earliest <= now) {
+            failed = self.expire(queue, now);
+        }
+        if self.deadlines_missed >= DEADLINES_UNTIL_DEAD {
+            return Err(Error::not_sent(format!("{} deadlines passed and the server sent nothing", self.deadlines_missed)));
+        }
+        let quiet_since = self.last_ping.max(self.last_read.unwrap_or(self.last_ping));
+        if self.ready && now.duration_since(quiet_since) >= self.options.ping_interval {
+            if self.flights.iter().any(|flight| matches!(flight.purpose, Purpose::Ping)) {
+                return Err(Error::not_sent(format!("the server did not reply to a PING within {:?}", self.options.ping_interval)));
+            }
+            self.last_ping = now;
+            if self.flights.is_empty() {
+                let mut bytes = Vec::new();
+                args::encode(&"PING", &mut bytes);
+                self.own(Purpose::Ping, bytes, 1);
+            }
+        }
+        Ok(failed)
+    }
+
+    /// Finds the calls whose deadline has passed, and the earliest deadline of the others.
+    ///
+    /// Deadlines are not kept in order: all calls are looked at, but only when one is due that was outstanding at the last look.
+    fn expire(&mut self, queue: &mut Queue, now: Instant) -> Vec<(Target, Error)> {
+        let mut earliest: Option<Instant> = None;
+        let (unwritten, last_read) = (self.unwritten(), self.last_read);
+        let mut due = |due: Option<Due>, stage: &dyn Fn() -> Stage, calls_ahead: usize| -> Option<Error> {
+            let due = due?;
+            if due.at > now {
+                earliest = Some(earliest.map_or(due.at, |before| before.min(due.at)));
+                return None;
+            }
+            let driver_lag = now.duration_since(due.at);
+            let limit = due.at.duration_since(due.made);
+            let late = driver_lag > Duration::from_millis(20).max(limit / 2);
+            let since_read = last_read.map(|read| now.saturating_duration_since(read));
+            let stage = if late { Stage::Runtime } else { stage() };
+            Some(Error::TimedOut(Arc::new(TimedOut { stage, limit, calls_ahead, bytes_unwritten: unwritten, since_read, driver_lag })))
+        };
+        let (mut failed, mut ahead) = (Vec::new(), 0);
+        let mut missed = 0;
+        for flight in &mut self.flights {
+            let (written, written_at) = (flight.written, flight.written_at);
+            for call in &mut flight.batch.calls {
+                let stage = || match written_at {
+                    _ if call.end > written => Stage::Write,
+                    Some(at) if last_read.is_some_and(|read| read > at) && ahead > 0 => Stage::Reader,
+                    _ => Stage::Server,
+                };
+                if !matches!(call.target, Target::Withdrawn)
+                    && let Some(error) = due(call.due, &stage, ahead)
+                {
+                    missed += 1;
+                    failed.push((std::mem::replace(&mut call.target, Target::Withdrawn), error));
+                }
+                ahead += 1;
+            }
+        }
+        self.deadlines_missed += missed;
+        failed.extend(queue.fail(|_, call, before| due(call.due, &|| Stage::Queue, ahead + before)));
+        self.earliest = match (earliest, queue.earliest.take()) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        failed
+    }
+
+    fn unwritten(&self) -> usize {
+        self.flights.range(self.writing.min(self.flights.len())..).map(|flight| flight.batch.bytes.len() - flight.written).sum()
+    }
+
+    /// The connection broke: calls that were not written, and those that only read, go back into the queue. Returns the
+    /// others, whose outcome is not known.
+    pub(crate) fn disconnected(&mut self, queue: &mut Queue, why: &str) -> Vec<(Target, Error)> {
+        let unknown = Error::OutcomeUnknown(why.into());
+        let mut failed = Vec::new();
+        let mut again: Vec<Again> = Vec::new();
+        for flight in std::mem::take(&mut self.flights) {
+            if !matches!(flight.purpose, Purpose::Calls) {
+                continue;
+            }
+            let (mut start, prefix) = (flight.start, flight.batch.prefix);
+            for call in flight.batch.calls {
+                let mut range = start..call.end;
+                start = call.end;
+                let unsent = range.start >= flight.written;
+                if !call.target.is_wanted() {
+                    continue;
+                }
+                if !unsent && !call.traits.reads {
+                    failed.push((call.target, unknown.clone()));
+                    continue;
+                }
+                if call.selects {
+                    range.start += prefix;
+                }
+                let request = flight.batch.bytes[range].to_vec();
+                match again.iter_mut().find(|(db, _)| *db == flight.batch.db) {
+                    Some((_, calls)) => calls.push((request, call)),
+                    None => again.push((flight.batch.db, vec![(request, call)])),
+                }
+            }
+        }
+        for (db, calls) in again {
+            queue.put_back(db, calls);
+        }
+        (self.writing, self.ready, self.held) = (0, false, 0..0);
+        queue.is_up = false;
+        failed
+    }
+}
+
+/// The replies of a request as one.
+fn shaped(shape: Shape, mut replies: Vec<Value>) -> Value {
+    if shape != Shape::Transaction {
+        return Value::Array(replies);
+    }
+    let last = replies.pop().unwrap_or(Value::Null);
+    match replies.into_iter().find(|reply| matches!(reply, Value::Error(_))) {
+        Some(error) if matches!(last, Value::Error(_)) => error,
+        _ => last,
+    }
+}
+
+/// A database and its calls that are sent again, each with its bytes.
+type Again = (u32, Vec<(Vec<u8>, Queued)>);
+
+fn database_refused(db: u32, text: &[u8]) -> Error {
+    Error::Refused(format!("{} (SELECT {db})", String::from_utf8_lossy(text)).into())
+}
+
+fn login_refused(text: &[u8]) -> Error {
+    Error::Refused(format!("{} (at log-in; check the user and password of the URL)", String::from_utf8_lossy(text)).into())
+}

@@ -1,0 +1,224 @@
+//! Where to connect, as whom, and what to do when the connection is down; read from a URL.
+//!
+//! ```text
+//!   redis://[user[:password]@]host[:port][/database][?option=value&...]
+//!   unix:/path/to/socket[?db=N&option=value&...]
+//! ```
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::error::Error;
+
+const PORT: u16 = 6379;
+
+/// Where a server listens.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Endpoint {
+    Tcp { host: String, port: u16 },
+    Unix(PathBuf),
+}
+
+impl std::fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Endpoint::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Endpoint::Tcp { host, port } => write!(f, "{host}:{port}"),
+            Endpoint::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// What becomes of a call that cannot be written at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Policy {
+    /// Fails with [`Error::NotSent`] while the connection is down or the queue is full.
+    FailFast,
+    /// Waits in the queue; fails with [`Error::NotSent`] when the queue is full.
+    #[default]
+    Queue,
+    /// Waits in the queue; while that is full, the future (or thread) waits for room.
+    Block,
+}
+
+/// How a client connects and what its calls begin with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    pub endpoint: Endpoint,
+    /// The ACL user; `None` with a password means the default user.
+    pub user: Option<String>,
+    pub password: Option<String>,
+    /// The database of [`Client::call`](crate::Client::call).
+    pub database: u32,
+    /// The name that CLIENT LIST shows.
+    pub name: Option<String>,
+    /// How long a connection may take to open and to log in.
+    pub connect_timeout: Duration,
+    /// The deadline of each call, from its making; `None` waits for ever. [`Db::within`](crate::Db::within) changes it for one call.
+    pub timeout: Option<Duration>,
+    pub policy: Policy,
+    /// The most calls that wait to be written.
+    pub queue_calls_max: usize,
+    /// The most bytes that wait to be written.
+    pub queue_bytes_max: usize,
+    /// The first pause before a reconnect; it doubles up to [`Options::backoff_max`], and chance takes off up to half.
+    pub backoff_min: Duration,
+    pub backoff_max: Duration,
+    /// An idle connection sends a PING this often; a dead link is noticed after four of them, or by the deadlines of calls.
+    pub ping_interval: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            endpoint: Endpoint::Tcp { host: "127.0.0.1".into(), port: PORT },
+            user: None,
+            password: None,
+            database: 0,
+            name: None,
+            connect_timeout: Duration::from_secs(5),
+            timeout: Some(Duration::from_secs(5)),
+            policy: Policy::Queue,
+            queue_calls_max: 1_000_000,
+            queue_bytes_max: 256 << 20,
+            backoff_min: Duration::from_millis(10),
+            backoff_max: Duration::from_secs(2),
+            ping_interval: Duration::from_secs(15),
+        }
+    }
+}
+
+impl std::str::FromStr for Options {
+    type Err = Error;
+
+    fn from_str(url: &str) -> Result<Options, Error> {
+        let (address, query) = url.split_once('?').unwrap_or((url, ""));
+        let mut options = match address.split_once(':') {
+            Some(("redis", rest)) => tcp(rest.strip_prefix("//").unwrap_or(rest))?,
+            Some(("unix", path)) => {
+                let path = path.strip_prefix("//").unwrap_or(path);
+                Options { endpoint: Endpoint::Unix(unescape(path)?.into()), ..Options::default() }
+            }
+            _ => return Err(Error::usage(format!("'{url}' is not a URL of a server: write redis://host:port/database or unix:/path"))),
+        };
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            option(&mut options, name, &unescape(value)?)?;
+        }
+        Ok(options)
+    }
+}
+
+/// What stands behind `redis://`.
+fn tcp(rest: &str) -> Result<Options, Error> {
+    let mut options = Options::default();
+    let (login, rest) = match rest.rsplit_once('@') {
+        Some((login, rest)) => (Some(login), rest),
+        None => (None, rest),
+    };
+    if let Some(login) = login {
+        // As redis-cli reads it: one word is the user, `:word` the password of the default user.
+        let (user, password) = login.split_once(':').map_or((login, None), |(user, password)| (user, Some(password)));
+        options.user = Some(unescape(user)?).filter(|user| !user.is_empty());
+        options.password = password.map(unescape).transpose()?.filter(|password| !password.is_empty());
+    }
+    let (place, database) = rest.split_once('/').unwrap_or((rest, ""));
+    if !database.is_empty() {
+        options.database = number("database", database)?;
+    }
+    let (host, port) = match place.strip_prefix('[').and_then(|inner| inner.split_once(']')) {
+        Some((host, port)) => (host, port.strip_prefix(':')),
+        None => place.split_once(':').map_or((place, None), |(host, port)| (host, Some(port))),
+    };
+    let host = if host.is_empty() { "127.0.0.1".to_owned() } else { unescape(host)? };
+    let port = port.filter(|port| !port.is_empty()).map_or(Ok(PORT), |port| number("port", port))?;
+    options.endpoint = Endpoint::Tcp { host, port };
+    Ok(options)
+}
+
+fn option(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
+    let millis = |value| number(name, value).map(Duration::from_millis);
+    match name {
+        "db" => options.database = number(name, value)?,
+        "name" => options.name = Some(value.to_owned()),
+        "timeout_ms" => options.timeout = Some(millis(value)?).filter(|timeout| !timeout.is_zero()),
+        "connect_timeout_ms" => options.connect_timeout = millis(value)?,
+        "ping_interval_ms" => options.ping_interval = millis(value)?,
+        "queue_calls_max" => options.queue_calls_max = number(name, value)?,
+        "queue_bytes_max" => options.queue_bytes_max = number(name, value)?,
+        "policy" => {
+            options.policy = match value {
+                "fail-fast" => Policy::FailFast,
+                "queue" => Policy::Queue,
+                "block" => Policy::Block,
+                _ => return Err(Error::usage(format!("policy={value}: write fail-fast, queue or block"))),
+            }
+        }
+        _ => {
+            let known = "db, name, timeout_ms, connect_timeout_ms, ping_interval_ms, queue_calls_max, queue_bytes_max, policy";
+            return Err(Error::usage(format!("the URL's option '{name}' is unknown; there are {known}")));
+        }
+    }
+    Ok(())
+}
+
+fn number<T: std::str::FromStr>(what: &str, text: &str) -> Result<T, Error> {
+    text.parse().map_err(|_| Error::usage(format!("the URL's {what} is '{text}', which is not a number in range")))
+}
+
+/// Replaces `%41` by `A`.
+fn unescape(text: &str) -> Result<String, Error> {
+    let invalid =
+        || Error::usage(format!("'{text}' has a '%' without two hexadecimal digits that make UTF-8 text; a plain '%' is written %25"));
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, tail)) = rest.split_first() {
+        rest = tail;
+        if byte == b'%' {
+            let (digits, tail) = rest.split_at_checked(2).ok_or_else(invalid)?;
+            let digits = std::str::from_utf8(digits).map_err(|_| invalid())?;
+            bytes.push(u8::from_str_radix(digits, 16).map_err(|_| invalid())?);
+            rest = tail;
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).map_err(|_| invalid())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(url: &str) -> Options {
+        url.parse().unwrap_or_else(|error| panic!("{url}: {error}"))
+    }
+
+    #[test]
+    fn urls_name_place_login_and_database() {
+        let tcp = |host: &str, port| Endpoint::Tcp { host: host.into(), port };
+        assert_eq!(read("redis://").endpoint, tcp("127.0.0.1", 6379));
+        assert_eq!(read("redis://[::1]:7000/3").endpoint, tcp("::1", 7000));
+        let full = read("redis://al%40ice:p%3Aw@example:7000/3?timeout_ms=250&policy=block&name=web");
+        assert_eq!((full.endpoint, full.database), (tcp("example", 7000), 3));
+        assert_eq!((full.user.as_deref(), full.password.as_deref()), (Some("al@ice"), Some("p:w")));
+        assert_eq!((full.timeout, full.policy, full.name.as_deref()), (Some(Duration::from_millis(250)), Policy::Block, Some("web")));
+        assert_eq!(read("redis://:secret@h").user, None);
+        assert_eq!(read("unix:/run/polder.sock?db=2").endpoint, Endpoint::Unix("/run/polder.sock".into()));
+        assert_eq!(read("redis://h?timeout_ms=0").timeout, None);
+    }
+
+    #[test]
+    fn a_bad_url_says_what_is_wrong() {
+        for (url, word) in [
+            ("http://h", "redis://"),
+            ("redis://h:x", "port"),
+            ("redis://h/x", "database"),
+            ("redis://h?tls=1", "unknown"),
+            ("redis://h?name=%4", "%25"),
+        ] {
+            let error = url.parse::<Options>().unwrap_err().to_string();
+            assert!(error.contains(word), "{url}: {error}");
+        }
+    }
+}

@@ -1,0 +1,424 @@
+//! Calls that are not written yet: one lane per database, those that jump apart from the others.
+//!
+//! ```text
+//!   lane of database 3        bytes   [SELECT 3] [GET a] [SET b 1] [EVAL ...] [SELECT 3] [GET c]
+//!                             calls      prefix      0        1         2                   3      each: where its bytes end, where its reply goes
+//! ```
+//!
+//! A caller encodes straight into its lane's buffer under the queue's lock, which is held for that alone. The driver
+//! takes whole lanes: buffer and calls change hands without a copy.
+//!
+//! Invariants:
+//! 1. **Q1** Bytes and calls of a lane match: each byte behind the prefix belongs to just one call.
+//! 2. **Q2** Each call runs in its lane's database. A lane's prefix selects it; behind a command that may leave the
+//!    connection elsewhere (EVAL, EXEC, ...), the next call's own bytes begin with SELECT.
+//! 3. **Q3** A group (transaction, pipeline) is one call with several replies, so nothing comes between its parts.
+//! 4. **Q4** `count` and `bytes` are those of all lanes, prefixes not counted.
+
+use std::collections::VecDeque;
+use std::task::Waker;
+use std::time::Instant;
+
+use crate::args;
+use crate::error::Error;
+use crate::options::Policy;
+use crate::slot::Target;
+
+/// How the replies of a request make one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Shape {
+    /// There is one.
+    Single,
+    /// All of them, in order.
+    Group,
+    /// The last of them, which is EXEC's; but an error that came before it says why EXEC was refused.
+    Transaction,
+}
+
+/// What the sender knows of a request beside its bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Traits {
+    /// Replies that it gets.
+    pub replies: u32,
+    pub shape: Shape,
+    /// Whether it only reads, so that it may be sent again after a reconnect.
+    pub reads: bool,
+    /// Whether the connection's database is uncertain behind it.
+    pub moves: bool,
+}
+
+impl Traits {
+    pub(crate) const fn single(reads: bool, moves: bool) -> Traits {
+        Traits { replies: 1, shape: Shape::Single, reads, moves }
+    }
+}
+
+/// How a call is to be sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Route {
+    pub db: u32,
+    pub jumps: bool,
+    pub policy: Policy,
+}
+
+/// When a call was made and until when it waits; `None` for calls without a deadline.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Due {
+    pub made: Instant,
+    pub at: Instant,
+}
+
+/// A call that waits to be written.
+pub(crate) struct Queued {
+    /// Where its bytes end in the lane's buffer; they begin where those of the call before it end.
+    pub end: usize,
+    pub target: Target,
+    pub due: Option<Due>,
+    pub traits: Traits,
+    /// Whether its bytes begin with a SELECT of their own, whose reply comes first.
+    pub selects: bool,
+}
+
+/// Names a call while it waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ticket {
+    jumps: bool,
+    lane: usize,
+    number: u64,
+}
+
+/// The calls of one database.
+pub(crate) struct Lane {
+    pub db: u32,
+    /// The prefix (a SELECT of `db`), then the calls.
+    pub bytes: Vec<u8>,
+    pub prefix: usize,
+    pub calls: VecDeque<Queued>,
+    /// The number of the first of `calls`.
+    first: u64,
+    /// Whether the last of them leaves the connection's database uncertain.
+    pub moved: bool,
+    /// Whether calls may have been taken back: their bytes are cut out before the lane is written.
+    withdrawn: bool,
+}
+
+impl Lane {
+    fn new(db: u32) -> Lane {
+        let mut lane = Lane { db, bytes: Vec::new(), prefix: 0, calls: VecDeque::new(), first: 0, moved: false, withdrawn: false };
+        lane.begin();
+        lane
+    }
+
+    fn begin(&mut self) {
+        args::encode(&("SELECT", self.db), &mut self.bytes);
+        self.prefix = self.bytes.len();
+        self.moved = false;
+    }
+
+    /// Cuts out the bytes of calls whose outcome nobody wants any more.
+    fn purge(&mut self) {
+        if !std::mem::take(&mut self.withdrawn) {
+            return;
+        }
+        let (mut kept, mut start) = (self.prefix, self.prefix);
+        let bytes = &mut self.bytes;
+        // A call that was withdrawn behind an EVAL took its SELECT with it; the next one needs one.
+        let mut owed: Option<std::ops::Range<usize>> = None;
+        let mut calls = VecDeque::with_capacity(self.calls.len());
+        for mut call in self.calls.drain(..) {
+            let range = start..call.end;
+            start = call.end;
+            if !call.target.is_wanted() {
+                if call.selects {
+                    owed = Some(0..self.prefix);
+                }
+                continue;
+            }
+            if let Some(select) = owed.take()
+                && !call.selects
+            {
+                // The withdrawn call's bytes were at least as long as the SELECT that it began with.
+                bytes.copy_within(select.clone(), kept);
+                kept += select.len();
+                call.selects = true;
+            }
+            let len = range.len();
+            bytes.copy_within(range, kept);
+            kept += len;
+            call.end = kept;
+            calls.push_back(call);
+        }
+        bytes.truncate(kept);
+        self.calls = calls;
+    }
+}
+
+/// The lanes of one connection.
+pub(crate) struct Queue {
+    /// Those that jump, and the others.
+    jumping: Vec<Lane>,
+    normal: Vec<Lane>,
+    count: usize,
+    bytes: usize,
+    calls_max: usize,
+    bytes_max: usize,
+    /// Whether the connection is up: calls that would rather fail than wait ask for it.
+    pub(crate) is_up: bool,
+    /// Why no call can be taken any more.
+    pub(crate) closed: Option<Error>,
+    /// The earliest deadline since the last look, of calls queued since then.
+    pub(crate) earliest: Option<Instant>,
+    /// Tasks that wait for room, and until when.
+    waiting: Vec<(Waker, Option<Due>)>,
+    /// Whether the driver has been told that there is something to write.
+    pub(crate) told: bool,
+}
+
+/// What became of a call that was handed in.
+pub(crate) enum Pushed {
+    Queued(Ticket),
+    /// The queue is full, and the call's policy is to wait for room.
+    Full,
+}
+
+impl Queue {
+    pub(crate) fn new(calls_max: usize, bytes_max: usize) -> Queue {
+        Queue {
+            jumping: Vec::new(),
+            normal: Vec::new(),
+            count: 0,
+            bytes: 0,
+            calls_max,
+            bytes_max,
+            is_up: false,
+            closed: None,
+            earliest: None,
+            waiting: Vec::new(),
+            told: false,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Appends a call that `encode` writes; `target` is taken if the call is queued.
+    ///
+    /// # Errors
+    /// [`Error::NotSent`] by the call's policy; the error that closed the client; that of `encode`.
+    pub(crate) fn push(
+        &mut self,
+        route: Route,
+        target: &mut Option<Target>,
+        due: Option<Due>,
+        encode: impl FnOnce(&mut Vec<u8>) -> Result<Traits, Error>,
+    ) -> Result<Pushed, Error> {
+        if let Some(error) = &self.closed {
+            return Err(error.clone());
+        }
+        if !self.is_up && route.policy == Policy::FailFast {
+            return Err(Error::not_sent("the connection is down; the policy of this call is to fail at once"));
+        }
+        if self.is_full() {
+            self.purge();
+        }
+        if self.is_full() {
+            if route.policy == Policy::Block {
+                return Ok(Pushed::Full);
+            }
+            return Err(Error::not_sent(format!(
+                "the queue is full ({} calls, {} bytes); wait, or raise queue_calls_max or queue_bytes_max",
+                self.count, self.bytes
+            )));
+        }
+        let lanes = if route.jumps { &mut self.jumping } else { &mut self.normal };
+        let at = lanes.iter().position(|lane| lane.db == route.db).unwrap_or_else(|| {
+            lanes.push(Lane::new(route.db));
+            lanes.len() - 1
+        });
+        let lane = &mut lanes[at];
+        let before = lane.bytes.len();
+        let selects = lane.moved;
+        if selects {
+            lane.bytes.extend_from_within(..lane.prefix);
+        }
+        let traits = match encode(&mut lane.bytes) {
+            Ok(traits) => traits,
+            Err(error) => {
+                lane.bytes.truncate(before);
+                return Err(error);
+            }
+        };
+        lane.moved = traits.moves;
+        self.count += 1;
+        self.bytes += lane.bytes.len() - before;
+        let number = lane.first + lane.calls.len() as u64;
+        let target = target.take().unwrap_or(Target::Nowhere);
+        lane.calls.push_back(Queued { end: lane.bytes.len(), target, due, traits, selects });
+        self.note_deadline(due);
+        Ok(Pushed::Queued(Ticket { jumps: route.jumps, lane: at, number }))
+    }
+
+    /// Takes back a call if it has not been taken by the driver; its slot is abandoned already.
+    pub(crate) fn withdraw(&mut self, ticket: Ticket) {
+        let lanes = if ticket.jumps { &mut self.jumping } else { &mut self.normal };
+        if let Some(lane) = lanes.get_mut(ticket.lane)
+            && ticket.number >= lane.first
+        {
+            lane.withdrawn = true;
+        }
+    }
+
+    /// Wakes `waker` when there is room again, or when the call's deadline passes.
+    pub(crate) fn wait_for_room(&mut self, waker: &Waker, due: Option<Due>) {
+        if !self.waiting.iter().any(|(waiting, _)| waiting.will_wake(waker)) {
+            self.waiting.push((waker.clone(), due));
+            self.note_deadline(due);
+        }
+    }
+
+    fn note_deadline(&mut self, due: Option<Due>) {
+        if let Some(due) = due {
+            self.earliest = Some(self.earliest.map_or(due.at, |earliest| earliest.min(due.at)));
+        }
+    }
+
+    /// The tasks that waited for room, if there is some, and those whose deadline has passed.
+    pub(crate) fn may_go_on(&mut self, now: Instant) -> Vec<Waker> {
+        let room = !self.is_full();
+        let due = |due: Option<Due>| due.is_some_and(|due| due.at <= now);
+        let (go, stay): (Vec<_>, Vec<_>) = std::mem::take(&mut self.waiting).into_iter().partition(|(_, at)| room || due(*at));
+        for (_, due) in &stay {
+            self.note_deadline(*due);
+        }
+        self.waiting = stay;
+        go.into_iter().map(|(waker, _)| waker).collect()
+    }
+
+    fn is_full(&self) -> bool {
+        self.count >= self.calls_max || self.bytes >= self.bytes_max
+    }
+
+    /// Forgets calls that were taken back.
+    fn purge(&mut self) {
+        let lanes = self.jumping.iter_mut().chain(&mut self.normal);
+        (self.count, self.bytes) = lanes.fold((0, 0), |(count, bytes), lane| {
+            lane.purge();
+            (count + lane.calls.len(), bytes + lane.bytes.len() - lane.prefix)
+        });
+    }
+
+    /// Visits the lanes that hold calls, those that jump first; `take` returns whether it took a lane's calls ([`Batch::of`]).
+    pub(crate) fn visit(&mut self, mut take: impl FnMut(&mut Lane) -> bool) {
+        for lane in self.jumping.iter_mut().chain(&mut self.normal) {
+            let (calls, bytes) = (lane.calls.len(), lane.bytes.len() - lane.prefix);
+            if calls > 0 && take(lane) {
+                self.count -= calls;
+                self.bytes -= bytes;
+            }
+        }
+    }
+
+    /// Puts calls back in front of a lane: their connection broke, and they may be sent again.
+    pub(crate) fn put_back(&mut self, db: u32, again: Vec<(Vec<u8>, Queued)>) {
+        let at = self.normal.iter().position(|lane| lane.db == db).unwrap_or_else(|| {
+            self.normal.push(Lane::new(db));
+            self.normal.len() - 1
+        });
+        let lane = &mut self.normal[at];
+        let old = std::mem::take(&mut lane.bytes);
+        let prefix = lane.prefix;
+        let mut start = prefix;
+        let mut waiting: Vec<(Vec<u8>, Queued)> = Vec::with_capacity(lane.calls.len());
+        for call in lane.calls.drain(..) {
+            let skip = if call.selects { prefix } else { 0 };
+            waiting.push((old[start + skip..call.end].to_vec(), call));
+            start = waiting.last().map_or(start, |(_, call)| call.end);
+        }
+        // Each request again, with a SELECT in front where Q2 wants one.
+        lane.begin();
+        for (request, mut call) in again.into_iter().chain(waiting) {
+            call.selects = lane.moved;
+            if call.selects {
+                lane.bytes.extend_from_within(..prefix);
+            }
+            lane.bytes.extend_from_slice(&request);
+            call.end = lane.bytes.len();
+            lane.moved = call.traits.moves;
+            if let Some(due) = call.due {
+                self.earliest = Some(self.earliest.map_or(due.at, |earliest| earliest.min(due.at)));
+            }
+            lane.calls.push_back(call);
+        }
+        // Tickets name calls by numbers that only grow: those of calls that were put back are below the first one, so a
+        // withdrawal is noted for every number, and the purge looks at the slots.
+        lane.first = 0;
+        lane.withdrawn = true;
+        self.purge();
+    }
+
+    /// Takes out the calls for which `ends` gives an error; it is told the database, the call, and how many calls go before it.
+    pub(crate) fn fail(&mut self, mut ends: impl FnMut(u32, &Queued, usize) -> Option<Error>) -> Vec<(Target, Error)> {
+        let mut failed = Vec::new();
+        let mut ahead = 0;
+        for lane in self.jumping.iter_mut().chain(&mut self.normal) {
+            for call in &mut lane.calls {
+                if let Some(error) = ends(lane.db, call, ahead) {
+                    failed.push((std::mem::replace(&mut call.target, Target::Withdrawn), error));
+                    lane.withdrawn = true;
+                }
+                ahead += 1;
+            }
+        }
+        if !failed.is_empty() {
+            self.purge();
+        }
+        failed
+    }
+
+    /// Takes all calls away and gives what each waits on.
+    pub(crate) fn drain(&mut self) -> Vec<Target> {
+        let mut targets = Vec::new();
+        for lane in self.jumping.iter_mut().chain(&mut self.normal) {
+            lane.first += lane.calls.len() as u64;
+            targets.extend(lane.calls.drain(..).map(|call| call.target));
+            lane.bytes.truncate(lane.prefix);
+            lane.moved = false;
+            lane.withdrawn = false;
+        }
+        (self.count, self.bytes) = (0, 0);
+        for (waker, _) in std::mem::take(&mut self.waiting) {
+            waker.wake();
+        }
+        targets
+    }
+
+    pub(crate) fn len(&self) -> (usize, usize) {
+        (self.count, self.bytes)
+    }
+}
+
+/// A lane's calls on their way to the server.
+pub(crate) struct Batch {
+    pub db: u32,
+    pub bytes: Vec<u8>,
+    pub prefix: usize,
+    pub calls: VecDeque<Queued>,
+    pub moved: bool,
+}
+
+impl Batch {
+    /// Takes over what a lane holds; the lane goes on with the memory of an earlier batch.
+    pub(crate) fn of(lane: &mut Lane, spare: Option<(Vec<u8>, VecDeque<Queued>)>) -> Batch {
+        lane.first += lane.calls.len() as u64;
+        lane.purge();
+        let (mut bytes, mut calls) = spare.unwrap_or_default();
+        bytes.clear();
+        calls.clear();
+        std::mem::swap(&mut bytes, &mut lane.bytes);
+        std::mem::swap(&mut calls, &mut lane.calls);
+        let (prefix, moved) = (lane.prefix, lane.moved);
+        lane.begin();
+        Batch { db: lane.db, bytes, prefix, calls, moved }
+    }
+}

@@ -1,0 +1,222 @@
+//! The client against a real server: redis-server, or the program that `POLDER_CLIENT_SERVER` names.
+
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use polder_client::{Client, Error, Policy, Stage, Value};
+
+/// A server of the test's own, which ends with it.
+struct Server {
+    child: Child,
+    port: u16,
+}
+
+impl Server {
+    fn start() -> Option<Server> {
+        Server::start_with(&[])
+    }
+
+    /// `None` where no server is installed: the test then says so and passes.
+    fn start_with(more: &[&str]) -> Option<Server> {
+        let port = TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port();
+        Server::start_at(port, more)
+    }
+
+    fn start_at(port: u16, more: &[&str]) -> Option<Server> {
+        let program = std::env::var("POLDER_CLIENT_SERVER").unwrap_or_else(|_| "redis-server".into());
+        let mut words = program.split(' ');
+        let spawned = Command::new(words.next()?)
+            .args(words)
+            .args(["--port", &port.to_string(), "--save", "", "--databases", "32"])
+            .args(more)
+            .stdout(Stdio::null())
+            .spawn();
+        let Ok(child) = spawned else {
+            eprintln!("{program} is not installed: not tested");
+            return None;
+        };
+        let server = Server { child, port };
+        let until = Instant::now() + Duration::from_secs(10);
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(Instant::now() < until, "{program} does not listen");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Some(server)
+    }
+
+    fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([name, &self.child.id().to_string()]).status();
+        assert!(sent.is_ok_and(|status| status.success()));
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ended = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
+
+#[tokio::test]
+async fn calls_run_in_the_database_that_they_name() {
+    let Some(server) = Server::start() else { return };
+    let client = Client::connect(&server.url()).expect("connects");
+    let mut calls = Vec::new();
+    for n in 0..5000 {
+        calls.push(client.db(n % 5).call::<i64>(("INCR", "n")));
+    }
+    for call in calls {
+        call.await.expect("counts");
+    }
+    for db in 0..5 {
+        assert_eq!(client.db(db).call::<i64>(("GET", "n")).await.expect("reads"), 1000, "database {db}");
+    }
+}
+
+#[tokio::test]
+async fn a_script_that_selects_moves_no_later_call() {
+    let Some(server) = Server::start() else { return };
+    let client = Client::connect(&server.url()).expect("connects");
+    let db = client.db(1);
+    let script = db.call::<Value>(("EVAL", "redis.call('SELECT', 9)", 0));
+    let set = db.call::<()>(("SET", "k", "one"));
+    let (script, set) = (script.await, set.await);
+    script.expect("runs");
+    set.expect("sets");
+    assert_eq!(client.db(1).call::<Option<String>>(("GET", "k")).await.expect("reads"), Some("one".into()));
+    assert_eq!(client.db(9).call::<Option<String>>(("GET", "k")).await.expect("reads"), None);
+}
+
+#[tokio::test]
+async fn a_database_that_the_server_refuses_refuses_its_calls_only() {
+    let Some(server) = Server::start() else { return };
+    let client = Client::connect(&server.url()).expect("connects");
+    let bad = client.db(99).call::<()>(("SET", "k", "v"));
+    let good = client.db(3).call::<()>(("SET", "k", "v"));
+    let error = bad.await.unwrap_err();
+    assert!(matches!(&error, Error::Refused(text) if text.contains("SELECT 99")), "{error}");
+    good.await.expect("sets");
+    assert_eq!(client.db(0).call::<bool>(("EXISTS", "k")).await.ok(), Some(false));
+}
+
+#[tokio::test]
+async fn what_is_fired_is_done_and_a_dropped_call_is_taken_back() {
+    let Some(server) = Server::start() else { return };
+    let client = Client::connect(&server.url()).expect("connects");
+    let db = client.db(0);
+    // Nothing has been written yet: the runtime has not run the driver since.
+    drop(db.call::<i64>(("INCR", "dropped")));
+    for _ in 0..1000 {
+        db.fire().call(("INCR", "fired"));
+    }
+    assert_eq!(db.call::<i64>(("GET", "fired")).await.expect("reads"), 1000);
+    assert_eq!(db.call::<Option<i64>>(("GET", "dropped")).await.expect("reads"), None);
+}
+
+#[tokio::test]
+async fn a_jump_overtakes_what_is_not_written() {
+    let Some(server) = Server::start() else { return };
+    let client = Client::connect(&server.url()).expect("connects");
+    let db = client.db(0);
+    let later = db.call::<i64>(("RPUSH", "l", "normal"));
+    let first = db.jump().call::<i64>(("RPUSH", "l", "jumped"));
+    later.await.expect("pushes");
+    first.await.expect("pushes");
+    assert_eq!(db.call::<Vec<String>>(("LRANGE", "l", 0, -1)).await.expect("reads"), ["jumped", "normal"]);
+}
+
+#[tokio::test]
+async fn a_transaction_is_one_call() {
+    let Some(server) = Server::start() else { return };
+    let client = Client::connect(&server.url()).expect("connects");
+    let db = client.db(2);
+    let (set, count): (bool, i64) = db.transaction().call(("SET", "a", 1)).call(("INCRBY", "a", 4)).send().await.expect("runs");
+    assert_eq!((set, count), (true, 5));
+    let error = db.transaction().call(("SET", "a")).call(("INCR", "a")).send::<Value>().await.unwrap_err();
+    assert!(error.to_string().contains("wrong number of arguments"), "{error}");
+    let values: Vec<Value> = db.pipeline().call(("GET", "a")).call(("LPUSH", "a", "x")).send().await.expect("runs");
+    assert!(matches!(&values[..], [Value::Bulk(five), Value::Error(_)] if five == b"5"), "{values:?}");
+}
+
+#[tokio::test]
+async fn a_stopped_server_is_named_as_the_stage() {
+    let Some(server) = Server::start() else { return };
+    let client = Client::connect(&server.url()).expect("connects");
+    let db = client.db(0).within(Duration::from_millis(100));
+    db.call::<()>(("SET", "k", "v")).await.expect("sets");
+    server.signal("-STOP");
+    let begun = Instant::now();
+    let error = db.call::<Value>(("GET", "k")).await.unwrap_err();
+    let took = begun.elapsed();
+    server.signal("-CONT");
+    let Error::TimedOut(cause) = error else { panic!("{error}") };
+    assert_eq!(cause.stage, Stage::Server, "{cause}");
+    assert!(took >= Duration::from_millis(100) && took < Duration::from_millis(200), "{took:?}");
+    // The late reply belongs to the call that gave up, not to the next one.
+    assert_eq!(client.db(0).call::<i64>(("INCR", "n")).await.expect("counts"), 1);
+}
+
+#[tokio::test]
+async fn a_client_outlives_its_server() {
+    let Some(server) = Server::start() else { return };
+    let port = server.port;
+    let client = Client::connect(&server.url()).expect("connects");
+    let db = client.db(4);
+    db.call::<()>(("SET", "k", "v")).await.expect("sets");
+    drop(server);
+    let waiting = db.call::<Option<String>>(("GET", "k"));
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let error = db.policy(Policy::FailFast).call::<Value>(("GET", "k")).await.unwrap_err();
+    assert!(matches!(error, Error::NotSent(_)), "{error}");
+    let Some(_server) = Server::start_at(port, &[]) else { return };
+    assert_eq!(waiting.await.expect("reads, the key is gone with its server"), None);
+    db.call::<()>(("SET", "k", "again")).await.expect("sets");
+}
+
+#[tokio::test]
+async fn a_refused_login_ends_the_calls_at_once() {
+    let Some(server) = Server::start_with(&["--requirepass", "secret"]) else { return };
+    let client = Client::connect(&format!("redis://:wrong@127.0.0.1:{}", server.port)).expect("reads the URL");
+    let error = client.call::<Value>(("GET", "k")).await.unwrap_err();
+    assert!(matches!(&error, Error::Refused(text) if text.starts_with("WRONGPASS")), "{error}");
+    let client = Client::connect(&format!("redis://:secret@127.0.0.1:{}", server.port)).expect("connects");
+    client.call::<()>(("SET", "k", "v")).await.expect("sets");
+}
+
+#[test]
+fn a_program_without_a_runtime_waits_for_its_calls() {
+    let Some(server) = Server::start() else { return };
+    let client = Client::connect_in_thread(&server.url()).expect("connects");
+    std::thread::scope(|scope| {
+        for db in 0..4 {
+            let client = &client;
+            scope.spawn(move || {
+                for n in 1..=500 {
+                    assert_eq!(client.db(db).call::<i64>(("INCR", "n")).wait().expect("counts"), n);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_full_queue_refuses_or_waits_as_the_policy_says() {
+    let Some(server) = Server::start() else { return };
+    server.signal("-STOP");
+    let client = Client::connect_in_thread(&format!("{}?queue_calls_max=10", server.url())).expect("connects");
+    let db = client.db(0);
+    let calls: Vec<_> = (0..10).map(|_| db.call::<i64>(("INCR", "n"))).collect();
+    let error = db.call::<i64>(("INCR", "n")).wait().unwrap_err();
+    assert!(matches!(&error, Error::NotSent(text) if text.contains("queue_calls_max")), "{error}");
+    let late = db.policy(Policy::Block).within(Duration::from_millis(50)).call::<i64>(("INCR", "n")).wait().unwrap_err();
+    assert!(matches!(&late, Error::TimedOut(cause) if cause.stage == Stage::Queue), "{late}");
+    let blocked = db.policy(Policy::Block).call::<i64>(("INCR", "n"));
+    server.signal("-CONT");
+    assert_eq!(blocked.wait().expect("counts"), 11);
+    assert_eq!(calls.into_iter().map(|call| call.wait().expect("counts")).max(), Some(10));
+}
