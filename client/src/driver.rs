@@ -185,10 +185,11 @@ pub(crate) fn tick(shared: &Shared, link: &mut Link) -> Result<(), Error> {
     let now = Instant::now();
     let mut queue = shared.queue();
     let wakers = queue.may_go_on(now);
-    let result = link.tick(&mut queue, now);
+    let late = link.take_late(&mut queue, now);
     drop(queue);
     wakers.into_iter().for_each(std::task::Waker::wake);
-    result.map(fail)
+    fail(late);
+    link.check(now)
 }
 
 /// Whether the client was closed and nothing is left to do.

@@ -58,8 +58,8 @@ struct Flight {
     written_at: Option<Instant>,
     /// Where the bytes of the front call begin.
     start: usize,
-    /// Whether the reply to a SELECT comes next: to the prefix, or to the one that a call begins with.
-    select_due: bool,
+    /// Replies to SELECTs that come next: to the prefix, and to the one that the front call begins with.
+    selects_due: u8,
     /// Replies of the front call so far, if it gets several.
     got: Vec<Value>,
 }
@@ -144,10 +144,11 @@ impl Link {
         self.fly(purpose, batch, 0, false);
     }
 
-    fn fly(&mut self, purpose: Purpose, batch: Batch, written: usize, select_due: bool) {
+    fn fly(&mut self, purpose: Purpose, batch: Batch, written: usize, prefix_selects: bool) {
         let start = batch.prefix;
-        let select_due = select_due || batch.calls.front().is_some_and(|call| call.selects);
-        self.flights.push_back(Flight { purpose, batch, written, written_at: None, start, select_due, got: Vec::new() });
+        let first_selects = batch.calls.front().is_some_and(|call| call.selects);
+        let selects_due = u8::from(prefix_selects) + u8::from(first_selects);
+        self.flights.push_back(Flight { purpose, batch, written, written_at: None, start, selects_due, got: Vec::new() });
     }
 
     /// Takes over what the queue holds and the connection is ready for. Returns tasks that waited for room in the queue,
@@ -280,7 +281,8 @@ impl Link {
         let Some(flight) = self.flights.front_mut() else {
             return Err(Error::not_sent("the server sent a reply that no call waits for; is something else using this connection?"));
         };
-        if std::mem::take(&mut flight.select_due) {
+        if flight.selects_due > 0 {
+            flight.selects_due -= 1;
             return match value {
                 Value::Error(text) => {
                     let why = format!("the server refused a SELECT that it had accepted before: {}", String::from_utf8_lossy(&text));
@@ -304,7 +306,7 @@ impl Link {
         let end = call.end;
         flight.start = end;
         let call = flight.batch.calls.pop_front();
-        flight.select_due = flight.batch.calls.front().is_some_and(|next| next.selects);
+        flight.selects_due = flight.batch.calls.front().is_some_and(|next| next.selects).into();
         if let Some(call) = call
             && let Target::Slot(slot) = call.target
         {
@@ -406,21 +408,25 @@ impl Link {
         self.writing < self.flights.len()
     }
 
-    /// When [`Link::tick`] wants to be called next.
+    /// When [`Link::take_late`] and [`Link::check`] want to be called next.
     pub(crate) fn next_tick(&self) -> Instant {
         let ping = self.last_ping.max(self.last_read.unwrap_or(self.last_ping)) + self.options.ping_interval;
         self.earliest.map_or(ping, |earliest| earliest.min(ping))
     }
 
-    /// Ends calls whose deadline has passed; sends a PING on an idle connection.
+    /// Takes out the calls whose deadline has passed, to be failed by the caller.
+    pub(crate) fn take_late(&mut self, queue: &mut Queue, now: Instant) -> Vec<(Target, Error)> {
+        match self.earliest {
+            Some(earliest) if earliest <= now => self.expire(queue, now),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Sends a PING on an idle connection.
     ///
     /// # Errors
     /// When the connection is dead: nothing is read although it should be.
-    pub(crate) fn tick(&mut self, queue: &mut Queue, now: Instant) -> Result<Vec<(Target, Error)>, Error> {
-        let mut failed = Vec::new();
-        if self.earliest.is_some_and(|earliest| earliest <= now) {
-            failed = self.expire(queue, now);
-        }
+    pub(crate) fn check(&mut self, now: Instant) -> Result<(), Error> {
         if self.deadlines_missed >= DEADLINES_UNTIL_DEAD {
             return Err(Error::not_sent(format!("{} deadlines passed and the server sent nothing", self.deadlines_missed)));
         }
@@ -436,7 +442,7 @@ impl Link {
                 self.own(Purpose::Ping, bytes, 1);
             }
         }
-        Ok(failed)
+        Ok(())
     }
 
     /// Finds the calls whose deadline has passed, and the earliest deadline of the others.
@@ -553,3 +559,6 @@ fn database_refused(db: u32, text: &[u8]) -> Error {
 fn login_refused(text: &[u8]) -> Error {
     Error::Refused(format!("{} (at log-in; check the user and password of the URL)", String::from_utf8_lossy(text)).into())
 }
+
+#[cfg(test)]
+mod simulation;

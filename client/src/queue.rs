@@ -149,6 +149,7 @@ impl Lane {
             calls.push_back(call);
         }
         bytes.truncate(kept);
+        self.moved = calls.back().is_some_and(|last| last.traits.moves);
         self.calls = calls;
     }
 }
