@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ use crate::options::{Options, Policy};
 use crate::queue::{Due, Pushed, Route, Shape, Ticket, Traits};
 use crate::rows;
 use crate::slot::{Slot, Target, ThreadWaker};
+use crate::subscribe::{Kind, Subscription, Subscriptions};
 use crate::value::{FromValue, Value};
 
 /// A connection to a server, shared by everything that clones it.
@@ -24,9 +25,44 @@ pub struct Client {
     connection: Arc<Connection>,
 }
 
+/// The most idle side connections that are kept for the next calls that wait.
+const SIDE_IDLE_MAX: usize = 8;
+
 /// Closes the connection when the last client is dropped.
 struct Connection {
     shared: Arc<Shared>,
+    /// Side connections that no call uses.
+    side: Mutex<Vec<Arc<Connection>>>,
+    /// The connection that subscribes, once there is a subscription.
+    subscribing: Mutex<Option<(Arc<Subscriptions>, Arc<Connection>)>>,
+}
+
+impl Connection {
+    fn new(shared: Arc<Shared>) -> Arc<Connection> {
+        Arc::new(Connection { shared, side: Mutex::new(Vec::new()), subscribing: Mutex::new(None) })
+    }
+
+    fn side(&self) -> MutexGuard<'_, Vec<Arc<Connection>>> {
+        self.side.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A connection for one call alone: an idle one, or a new one.
+    fn take_side(&self) -> Result<Arc<Connection>, Error> {
+        if let Some(idle) = self.side().pop() {
+            return Ok(idle);
+        }
+        let shared = self.shared.start_another(None)?;
+        shared.queue().is_side = true;
+        Ok(Connection::new(shared))
+    }
+
+    /// Gives a side connection back whose call has ended.
+    fn return_side(&self, connection: Arc<Connection>) {
+        let mut side = self.side();
+        if side.len() < SIDE_IDLE_MAX {
+            side.push(connection);
+        }
+    }
 }
 
 impl Drop for Connection {
@@ -61,18 +97,63 @@ impl Client {
     /// # Errors
     /// [`Error::Usage`] for a URL that cannot be read.
     pub fn connect_in_thread(url: &str) -> Result<Client, Error> {
-        driver::thread::start(Arc::new(url.parse()?)).map(Client::new)
+        driver::thread::start(Arc::new(url.parse()?), None).map(Client::new)
     }
 
     fn new(shared: Arc<Shared>) -> Client {
-        Client { connection: Arc::new(Connection { shared }) }
+        Client { connection: Connection::new(shared) }
     }
 
     /// A database by its number.
     pub fn db(&self, number: u32) -> Db {
         let options = &self.connection.shared.options;
         let route = Route { db: number, jumps: false, policy: options.policy };
-        Db { client: self.clone(), route, timeout: options.timeout }
+        Db { client: self.clone(), route, timeout: options.timeout, may_wait: true }
+    }
+
+    /// Subscribes to channels: what is published to them arrives at the [`Subscription`], first of all its confirmation.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] without a name, and when the connection cannot be started.
+    pub fn subscribe<N: AsRef<[u8]>>(&self, channels: impl IntoIterator<Item = N>) -> Result<Subscription, Error> {
+        self.subscribe_to(Kind::Channel, channels)
+    }
+
+    /// Subscribes to all channels whose names match one of the patterns (`news.*`).
+    ///
+    /// # Errors
+    /// As [`Client::subscribe`].
+    pub fn subscribe_patterns<N: AsRef<[u8]>>(&self, patterns: impl IntoIterator<Item = N>) -> Result<Subscription, Error> {
+        self.subscribe_to(Kind::Pattern, patterns)
+    }
+
+    /// Subscribes to shard channels (SPUBLISH).
+    ///
+    /// # Errors
+    /// As [`Client::subscribe`].
+    pub fn subscribe_shards<N: AsRef<[u8]>>(&self, channels: impl IntoIterator<Item = N>) -> Result<Subscription, Error> {
+        self.subscribe_to(Kind::Shard, channels)
+    }
+
+    fn subscribe_to<N: AsRef<[u8]>>(&self, kind: Kind, names: impl IntoIterator<Item = N>) -> Result<Subscription, Error> {
+        let names: Vec<Vec<u8>> = names.into_iter().map(|name| name.as_ref().to_vec()).collect();
+        if names.is_empty() {
+            return Err(Error::usage("a subscription without names hears nothing; name a channel or a pattern"));
+        }
+        let mut subscribing = self.connection.subscribing.lock().unwrap_or_else(PoisonError::into_inner);
+        let (subscriptions, connection) = match &*subscribing {
+            Some(pair) => pair.clone(),
+            None => {
+                let subscriptions = Arc::new(Subscriptions::default());
+                let shared = self.connection.shared.start_another(Some(Arc::clone(&subscriptions)))?;
+                subscribing.insert((subscriptions, Connection::new(shared))).clone()
+            }
+        };
+        drop(subscribing);
+        let shared = Arc::clone(&connection.shared);
+        let subscription = subscriptions.add(Arc::clone(&shared), connection, kind, names);
+        shared.tell(shared.queue());
+        Ok(subscription)
     }
 
     /// Makes a call in the database that the URL names.
@@ -87,6 +168,8 @@ pub struct Db {
     client: Client,
     route: Route,
     timeout: Option<Duration>,
+    /// Whether the timeout is the client's own, which calls that wait in the server do not have.
+    may_wait: bool,
 }
 
 impl Db {
@@ -100,7 +183,7 @@ impl Db {
     /// The same database; its calls fail with [`Error::TimedOut`] when so much time has passed since they were made.
     #[must_use]
     pub fn within(&self, timeout: Duration) -> Db {
-        Db { timeout: Some(timeout), ..self.clone() }
+        Db { timeout: Some(timeout), may_wait: false, ..self.clone() }
     }
 
     /// The same database; its calls wait for their replies for ever.
@@ -132,12 +215,18 @@ impl Db {
 
     /// Several calls that are sent together: no other call comes between them.
     pub fn pipeline(&self) -> Pipeline {
-        Pipeline { db: self.clone(), bytes: Vec::new(), replies: 0, reads: true, moves: false, error: None, atomic: false }
+        Pipeline {
+            db: self.clone(),
+            bytes: Vec::new(),
+            traits: Traits { replies: 0, shape: Shape::Group, reads: true, ..Traits::SINGLE },
+            error: None,
+        }
     }
 
     /// As [`Db::pipeline`], run by the server as one transaction (MULTI, EXEC): all of them or none, and nothing between them.
     pub fn transaction(&self) -> Pipeline {
-        Pipeline { atomic: true, ..self.pipeline() }
+        let pipeline = self.pipeline();
+        Pipeline { traits: Traits { shape: Shape::Transaction, ..pipeline.traits }, ..pipeline }
     }
 
     fn due(&self) -> Option<Due> {
@@ -148,27 +237,57 @@ impl Db {
     }
 
     fn send<T: FromValue>(&self, encode: impl Fn(&mut Vec<u8>) -> Result<Traits, Error>) -> Call<T> {
-        let shared = &self.client.connection.shared;
         let due = self.due();
         let slot = Arc::new(Slot::default());
         let mut target = Some(Target::Slot(Arc::clone(&slot)));
-        let mut queue = shared.queue();
-        let state = match queue.push(self.route, &mut target, due, &encode) {
+        let connection = &self.client.connection;
+        let mut queue = connection.shared.queue();
+        let mut side = None;
+        let state;
+        match queue.push(self.route, &mut target, due, &encode) {
             Ok(Pushed::Queued(ticket)) => {
-                shared.tell(queue);
-                State::Queued(slot, ticket)
+                connection.shared.tell(queue);
+                state = State::Queued(slot, ticket);
             }
             Ok(Pushed::Full) => {
                 drop(queue);
                 let mut bytes = Vec::new();
-                match encode(&mut bytes) {
+                state = match encode(&mut bytes) {
                     Ok(traits) => State::Blocked(Box::new(Blocked { bytes, traits, route: self.route, due, slot, target })),
                     Err(error) => State::Failed(error),
-                }
+                };
             }
-            Err(error) => State::Failed(error),
+            Ok(Pushed::Aside) => {
+                drop(queue);
+                let due = due.filter(|_| !self.may_wait);
+                state = match self.send_aside(slot, target, due, &encode) {
+                    Ok((queued, connection)) => {
+                        side = Some(connection);
+                        queued
+                    }
+                    Err(error) => State::Failed(error),
+                };
+            }
+            Err(error) => state = State::Failed(error),
+        }
+        Call { client: self.client.clone(), side, state, reply: PhantomData }
+    }
+
+    /// Sends a call that waits in the server over a side connection.
+    fn send_aside(
+        &self,
+        slot: Arc<Slot>,
+        mut target: Option<Target>,
+        due: Option<Due>,
+        encode: impl FnOnce(&mut Vec<u8>) -> Result<Traits, Error>,
+    ) -> Result<(State, Arc<Connection>), Error> {
+        let connection = self.client.connection.take_side()?;
+        let mut queue = connection.shared.queue();
+        let Pushed::Queued(ticket) = queue.push(Route { policy: Policy::Queue, ..self.route }, &mut target, due, encode)? else {
+            return Err(Error::usage("a side connection holds another call"));
         };
-        Call { client: self.client.clone(), state, reply: PhantomData }
+        connection.shared.tell(queue);
+        Ok((State::Queued(slot, ticket), connection))
     }
 }
 
@@ -225,6 +344,8 @@ enum State {
 pub struct Call<T> {
     /// Keeps the connection open until the reply is there.
     client: Client,
+    /// The connection that this call has for itself.
+    side: Option<Arc<Connection>>,
     state: State,
     reply: PhantomData<fn() -> T>,
 }
@@ -260,6 +381,7 @@ impl<T> Call<T> {
                     shared.tell(queue);
                     State::Queued(Arc::clone(slot), ticket)
                 }
+                Ok(Pushed::Aside) => State::Failed(Error::usage("a call that waits in the server cannot wait for room as well")),
                 Ok(Pushed::Full) => match due.filter(|due| due.at <= Instant::now()) {
                     Some(due) => State::Failed(late_for_room(due, queue.len())),
                     None => {
@@ -277,7 +399,16 @@ impl<T> Call<T> {
                     self.state = State::Queued(slot, ticket);
                     return Poll::Pending;
                 }
-                Poll::Ready(outcome) => outcome,
+                Poll::Ready(outcome) => {
+                    // A side connection whose call timed out still waits in the server: it is not used again.
+                    if let Some(side) = self.side.take() {
+                        match &outcome {
+                            Err(Error::TimedOut(_)) => side.shared.abort(),
+                            _ => self.client.connection.return_side(side),
+                        }
+                    }
+                    outcome
+                }
             },
             State::Failed(error) => Err(error),
             State::Blocked(_) | State::Ended => Err(Error::usage("the reply of this call was taken before; a call is awaited once")),
@@ -306,33 +437,35 @@ impl<T> Drop for Call<T> {
         if let State::Queued(slot, ticket) = &self.state
             && slot.abandon()
         {
-            self.client.connection.shared.queue().withdraw(*ticket);
+            match &self.side {
+                Some(side) => side.shared.abort(),
+                None => self.client.connection.shared.queue().withdraw(*ticket),
+            }
         }
     }
 }
 
 /// Several calls that are sent together.
+#[must_use = "nothing is sent before `send()`"]
 pub struct Pipeline {
     db: Db,
     bytes: Vec<u8>,
-    replies: u32,
-    reads: bool,
-    moves: bool,
+    traits: Traits,
     error: Option<Error>,
-    atomic: bool,
 }
 
 impl Pipeline {
     /// Adds a call.
-    #[must_use]
     pub fn call(mut self, args: impl Args) -> Pipeline {
         let start = self.bytes.len();
         args::encode(&args, &mut self.bytes);
         match rows::traits(&self.bytes[start..]) {
             Ok(traits) => {
-                self.replies += traits.replies;
-                self.reads &= traits.reads;
-                self.moves |= traits.moves;
+                self.traits.replies += 1;
+                self.traits.reads &= traits.reads;
+                self.traits.moves |= traits.moves;
+                // In a transaction nothing waits: BLPOP replies at once.
+                self.traits.blocks |= traits.blocks && self.traits.shape == Shape::Group;
             }
             Err(error) => self.error = self.error.or(Some(error)),
         }
@@ -342,10 +475,15 @@ impl Pipeline {
     /// Sends the calls. The reply holds theirs, in order: ask for a tuple, a vector, or `Vec<Value>`, in which errors stand
     /// as [`Value::Error`].
     pub fn send<T: FromValue>(self) -> Call<T> {
-        let Pipeline { db, bytes, replies, reads, moves, error, atomic } = self;
-        if replies == 0 || error.is_some() {
-            let error = error.unwrap_or_else(|| Error::usage("a pipeline without calls cannot be sent; add one by `call`"));
-            return Call { client: db.client.clone(), state: State::Failed(error), reply: PhantomData };
+        let Pipeline { db, bytes, mut traits, error } = self;
+        let empty = || Error::usage("a pipeline without calls cannot be sent; add one by `call`");
+        if let Some(error) = error.or_else(|| (traits.replies == 0).then(empty)) {
+            return Call { client: db.client.clone(), side: None, state: State::Failed(error), reply: PhantomData };
+        }
+        let atomic = traits.shape == Shape::Transaction;
+        if atomic {
+            // MULTI and EXEC have replies, too.
+            traits.replies += 2;
         }
         db.send(|out| {
             if atomic {
@@ -355,8 +493,7 @@ impl Pipeline {
             if atomic {
                 args::encode(&"EXEC", out);
             }
-            let replies = if atomic { replies + 2 } else { replies };
-            Ok(Traits { replies, reads, moves, shape: if atomic { Shape::Transaction } else { Shape::Group } })
+            Ok(traits)
         })
     }
 }

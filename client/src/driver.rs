@@ -14,6 +14,7 @@ use crate::link::Link;
 use crate::options::Options;
 use crate::queue::Queue;
 use crate::slot::Target;
+use crate::subscribe::Subscriptions;
 
 #[cfg(feature = "tokio")]
 pub(crate) mod task;
@@ -32,7 +33,7 @@ pub(crate) struct Shared {
 /// How the driver is told that the queue has something for it.
 pub(crate) enum Wakeup {
     #[cfg(feature = "tokio")]
-    Task(tokio::sync::Notify),
+    Task(tokio::sync::Notify, tokio::runtime::Handle),
     Thread(mio::Waker),
 }
 
@@ -40,6 +41,18 @@ impl Shared {
     pub(crate) fn new(options: Arc<Options>, wakeup: Wakeup) -> Shared {
         let queue = Mutex::new(Queue::new(options.queue_calls_max, options.queue_bytes_max));
         Shared { options, queue, wakeup }
+    }
+
+    /// Another connection to the same server, driven the same way.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] when the operating system has no thread left for it.
+    pub(crate) fn start_another(&self, subscriptions: Option<Arc<Subscriptions>>) -> Result<Arc<Shared>, Error> {
+        match &self.wakeup {
+            #[cfg(feature = "tokio")]
+            Wakeup::Task(_, runtime) => Ok(task::start_in(runtime.clone(), Arc::clone(&self.options), subscriptions)),
+            Wakeup::Thread(_) => thread::start(Arc::clone(&self.options), subscriptions),
+        }
     }
 
     /// The queue. No code of a user runs while it is held, so that a panic elsewhere leaves it whole.
@@ -58,7 +71,7 @@ impl Shared {
     fn wake(&self) {
         match &self.wakeup {
             #[cfg(feature = "tokio")]
-            Wakeup::Task(notify) => notify.notify_one(),
+            Wakeup::Task(notify, _) => notify.notify_one(),
             Wakeup::Thread(waker) => {
                 if let Err(error) = waker.wake() {
                     tracing::error!("the client's thread cannot be woken: {error}");
@@ -70,6 +83,17 @@ impl Shared {
     /// Lets the driver end once the calls that were made have ended.
     pub(crate) fn close(&self) {
         self.queue().closed = Some(Error::not_sent("the client was closed"));
+        self.wake();
+    }
+}
+
+impl Shared {
+    /// Ends the connection at once: what is in flight is given up.
+    pub(crate) fn abort(&self) {
+        let mut queue = self.queue();
+        queue.closed = Some(Error::not_sent("the client was closed"));
+        queue.is_aborted = true;
+        drop(queue);
         self.wake();
     }
 }
@@ -195,5 +219,5 @@ pub(crate) fn tick(shared: &Shared, link: &mut Link) -> Result<(), Error> {
 /// Whether the client was closed and nothing is left to do.
 pub(crate) fn is_over(shared: &Shared, link: &Link) -> bool {
     let queue = shared.queue();
-    queue.closed.is_some() && queue.is_empty() && link.is_idle()
+    queue.is_aborted || queue.closed.is_some() && queue.is_empty() && link.is_idle()
 }

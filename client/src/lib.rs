@@ -47,10 +47,12 @@ mod options;
 mod queue;
 mod rows;
 mod slot;
+mod subscribe;
 mod value;
 
 pub use args::{Args, Encoder};
 pub use client::{Call, Client, Db, Fire, Pipeline};
 pub use error::{Error, Stage, TimedOut};
 pub use options::{Endpoint, Options, Policy};
+pub use subscribe::{Event, Subscription};
 pub use value::{FromValue, Value};

@@ -29,6 +29,7 @@ use crate::error::{Error, Stage, TimedOut};
 use crate::options::Options;
 use crate::queue::{Batch, Due, Queue, Queued, Shape, Traits};
 use crate::slot::Target;
+use crate::subscribe::Subscriptions;
 use crate::value::refused;
 
 /// What a connection's input buffer begins with and returns to.
@@ -70,9 +71,6 @@ impl Flight {
     }
 }
 
-/// A message that the server sent without being asked.
-pub(crate) type Push = Vec<Value>;
-
 /// What a driver does for a link and its callers (see the module).
 pub(crate) struct Link {
     options: Arc<Options>,
@@ -95,11 +93,12 @@ pub(crate) struct Link {
     last_ping: Instant,
     deadlines_missed: u32,
     spare: Vec<(Vec<u8>, VecDeque<Queued>)>,
-    pub(crate) pushes: Vec<Push>,
+    /// Where messages go, on a connection that subscribes.
+    subscriptions: Option<Arc<Subscriptions>>,
 }
 
 impl Link {
-    pub(crate) fn new(options: Arc<Options>, now: Instant) -> Link {
+    pub(crate) fn new(options: Arc<Options>, subscriptions: Option<Arc<Subscriptions>>, now: Instant) -> Link {
         Link {
             options,
             flights: VecDeque::new(),
@@ -117,7 +116,7 @@ impl Link {
             last_ping: now,
             deadlines_missed: 0,
             spare: Vec::new(),
-            pushes: Vec::new(),
+            subscriptions,
         }
     }
 
@@ -138,7 +137,7 @@ impl Link {
     /// Puts requests of the link's own into flight.
     fn own(&mut self, purpose: Purpose, bytes: Vec<u8>, replies: u32) {
         let shape = if replies == 1 { Shape::Single } else { Shape::Group };
-        let traits = Traits { replies, shape, reads: false, moves: false };
+        let traits = Traits { replies, shape, ..Traits::SINGLE };
         let call = Queued { end: bytes.len(), target: Target::Nowhere, due: None, traits, selects: false };
         let batch = Batch { db: 0, bytes, prefix: 0, calls: VecDeque::from([call]), moved: false };
         self.fly(purpose, batch, 0, false);
@@ -162,7 +161,19 @@ impl Link {
         if self.ready && !queue.is_empty() {
             self.take_lanes(queue);
         }
+        if self.ready {
+            self.ask_for_subscriptions();
+        }
         (queue.may_go_on(now), failed)
+    }
+
+    /// SUBSCRIBE and UNSUBSCRIBE get no replies but events.
+    fn ask_for_subscriptions(&mut self) {
+        let bytes = self.subscriptions.as_ref().map(|subscriptions| subscriptions.requests()).unwrap_or_default();
+        if !bytes.is_empty() {
+            let batch = Batch { db: 0, bytes, prefix: 0, calls: VecDeque::new(), moved: false };
+            self.fly(Purpose::Calls, batch, 0, false);
+        }
     }
 
     /// Takes note of the deadlines of calls that were queued since the last look.
@@ -223,6 +234,7 @@ impl Link {
             flight.written_at = Some(now);
             self.writing += 1;
         }
+        self.land();
     }
 
     /// Where the socket's bytes go.
@@ -272,8 +284,13 @@ impl Link {
     fn reply(&mut self, value: Value) -> Result<(), Error> {
         let value = match value {
             Value::Push(items) => {
-                self.pushes.push(items);
+                if let Some(subscriptions) = &self.subscriptions {
+                    subscriptions.deliver(items);
+                }
                 return Ok(());
+            }
+            Value::Array(items) if self.subscriptions.is_some() && Subscriptions::is_event(&items) => {
+                return self.reply(Value::Push(items));
             }
             Value::Attributed { value, .. } => *value,
             value => value,
@@ -321,9 +338,9 @@ impl Link {
         Ok(())
     }
 
-    /// Forgets the front flight once its last reply has come.
+    /// Forgets the flights at the front that wait for no reply.
     fn land(&mut self) {
-        if self.flights.front().is_some_and(|flight| flight.batch.calls.is_empty() && flight.is_written())
+        while self.flights.front().is_some_and(|flight| flight.batch.calls.is_empty() && flight.is_written())
             && let Some(flight) = self.flights.pop_front()
         {
             self.writing = self.writing.saturating_sub(1);
@@ -343,6 +360,7 @@ impl Link {
             return Ok(());
         };
         self.writing = self.writing.saturating_sub(1);
+        self.land();
         match purpose {
             Purpose::Calls | Purpose::Ping => Ok(()),
             Purpose::Prove(db) => {
@@ -361,7 +379,7 @@ impl Link {
                 }
                 Value::Error(text) => Err(login_refused(&text)),
                 _ => {
-                    self.ready = true;
+                    self.logged_in();
                     Ok(())
                 }
             },
@@ -370,10 +388,15 @@ impl Link {
                 if let Some(text) = replies.into_iter().find_map(|reply| if let Value::Error(text) = reply { Some(text) } else { None }) {
                     return Err(login_refused(&text));
                 }
-                self.ready = true;
+                self.logged_in();
                 Ok(())
             }
         }
+    }
+
+    fn logged_in(&mut self) {
+        self.ready = true;
+        self.subscriptions.iter().for_each(|subscriptions| subscriptions.connected());
     }
 
     /// AUTH and CLIENT SETNAME one by one, in RESP2.
@@ -388,7 +411,7 @@ impl Link {
             replies += 1;
         }
         match replies {
-            0 => self.ready = true,
+            0 => self.logged_in(),
             _ => self.own(Purpose::Login, bytes, replies),
         }
     }

@@ -45,12 +45,13 @@ pub(crate) struct Traits {
     pub reads: bool,
     /// Whether the connection's database is uncertain behind it.
     pub moves: bool,
+    /// Whether it may wait in the server, so that it wants a connection of its own.
+    pub blocks: bool,
 }
 
 impl Traits {
-    pub(crate) const fn single(reads: bool, moves: bool) -> Traits {
-        Traits { replies: 1, shape: Shape::Single, reads, moves }
-    }
+    /// One request, one reply.
+    pub(crate) const SINGLE: Traits = Traits { replies: 1, shape: Shape::Single, reads: false, moves: false, blocks: false };
 }
 
 /// How a call is to be sent.
@@ -167,6 +168,10 @@ pub(crate) struct Queue {
     pub(crate) is_up: bool,
     /// Why no call can be taken any more.
     pub(crate) closed: Option<Error>,
+    /// Whether this connection is one call's own: the only kind that takes calls that wait in the server.
+    pub(crate) is_side: bool,
+    /// Whether the connection is to end at once, with what is in flight.
+    pub(crate) is_aborted: bool,
     /// The earliest deadline since the last look, of calls queued since then.
     pub(crate) earliest: Option<Instant>,
     /// Tasks that wait for room, and until when.
@@ -180,6 +185,8 @@ pub(crate) enum Pushed {
     Queued(Ticket),
     /// The queue is full, and the call's policy is to wait for room.
     Full,
+    /// The call waits in the server: it wants a side connection.
+    Aside,
 }
 
 impl Queue {
@@ -193,6 +200,8 @@ impl Queue {
             bytes_max,
             is_up: false,
             closed: None,
+            is_side: false,
+            is_aborted: false,
             earliest: None,
             waiting: Vec::new(),
             told: false,
@@ -250,6 +259,10 @@ impl Queue {
                 return Err(error);
             }
         };
+        if traits.blocks && !self.is_side {
+            lane.bytes.truncate(before);
+            return Ok(Pushed::Aside);
+        }
         lane.moved = traits.moves;
         self.count += 1;
         self.bytes += lane.bytes.len() - before;

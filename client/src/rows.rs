@@ -26,18 +26,13 @@ pub(crate) fn traits(request: &[u8]) -> Result<Traits, Error> {
     let first = words.next().ok_or_else(|| Error::usage("a call without words cannot be sent; name a command"))?;
     let Some(facts) = facts(first, words.clone().next()) else {
         // Modules and newer servers have commands that no table knows.
-        return Ok(Traits::single(false, true));
+        return Ok(Traits { moves: true, ..Traits::SINGLE });
     };
     if facts & OWNS != 0 {
         return Err(Error::usage(instead(first)));
     }
-    if facts & BLOCKS != 0 && waits(first, words) {
-        let name = String::from_utf8_lossy(first).to_uppercase();
-        return Err(Error::usage(format!(
-            "{name} waits in the server and would hold up all calls of this connection; make it by `blocking()`"
-        )));
-    }
-    Ok(Traits::single(facts & READS != 0, facts & MOVES != 0))
+    let blocks = facts & BLOCKS != 0 && waits(first, words);
+    Ok(Traits { reads: facts & READS != 0, moves: facts & MOVES != 0, blocks, ..Traits::SINGLE })
 }
 
 /// XREAD and XREADGROUP wait only with BLOCK; the others always may.
@@ -53,6 +48,7 @@ fn instead(name: &[u8]) -> String {
         "SELECT" => "name the database by `client.db(number)`",
         "MULTI" | "EXEC" | "DISCARD" | "WATCH" | "UNWATCH" => "use `db.transaction()`",
         "AUTH" | "HELLO" => "name user and password in the URL",
+        "SUBSCRIBE" | "PSUBSCRIBE" | "SSUBSCRIBE" | "UNSUBSCRIBE" | "PUNSUBSCRIBE" | "SUNSUBSCRIBE" => "use `client.subscribe()`",
         _ => "it would change the connection that all calls share; open a connection of its own for it",
     };
     format!("{name} cannot be called on a shared connection: {way}")
@@ -137,18 +133,29 @@ mod tests {
     }
 
     #[test]
+    fn calls_that_wait_are_told_apart() {
+        let blocks = |args: &dyn Args| {
+            let mut bytes = Vec::new();
+            encode(args, &mut bytes);
+            traits(&bytes).is_ok_and(|traits| traits.blocks)
+        };
+        assert!(blocks(&("BLPOP", "k", 0)));
+        assert!(blocks(&("xread", "COUNT", 1, "block", 0, "STREAMS", "k", "$")));
+        assert!(!blocks(&("XREAD", "STREAMS", "block", "0")));
+        assert!(!blocks(&("LPOP", "k")));
+    }
+
+    #[test]
     fn commands_of_the_connection_are_refused_with_advice() {
         for (words, advice) in [
             (vec!["select", "1"], "db(number)"),
             (vec!["MULTI"], "transaction()"),
             (vec!["CLIENT", "REPLY", "OFF"], "of its own"),
-            (vec!["SUBSCRIBE", "c"], "of its own"),
+            (vec!["SUBSCRIBE", "c"], "client.subscribe()"),
         ] {
             let error = of(words.clone()).unwrap_err();
             assert!(error.contains(advice), "{words:?}: {error}");
         }
-        assert!(of(("BLPOP", "k", 0)).unwrap_err().contains("blocking()"));
-        assert!(of(("XREAD", "BLOCK", 0, "STREAMS", "k", "$")).unwrap_err().contains("blocking()"));
         assert!(of(Vec::<&str>::new()).unwrap_err().contains("name a command"));
     }
 }

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use polder_client::{Client, Error, Policy, Stage, Value};
+use polder_client::{Client, Error, Event, Policy, Stage, Value};
 
 /// A server of the test's own, which ends with it.
 struct Server {
@@ -141,6 +141,56 @@ async fn a_transaction_is_one_call() {
     assert!(error.to_string().contains("wrong number of arguments"), "{error}");
     let values: Vec<Value> = db.pipeline().call(("GET", "a")).call(("LPUSH", "a", "x")).send().await.expect("runs");
     assert!(matches!(&values[..], [Value::Bulk(five), Value::Error(_)] if five == b"5"), "{values:?}");
+}
+
+#[tokio::test]
+async fn a_call_that_waits_in_the_server_holds_up_nobody() {
+    let Some(server) = Server::start() else { return };
+    let client = Client::connect(&format!("{}?timeout_ms=300", server.url())).expect("connects");
+    let db = client.db(7);
+    let waiting: Vec<_> = (0..3).map(|n| db.call::<Option<(String, String)>>(("BLPOP", format!("l{n}"), 0))).collect();
+    // Longer than the client's deadline, which calls that wait do not have.
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    for n in 0..3 {
+        db.call::<i64>(("RPUSH", format!("l{n}"), n)).await.expect("pushes");
+    }
+    for (n, call) in waiting.into_iter().enumerate() {
+        assert_eq!(call.await.expect("pops"), Some((format!("l{n}"), n.to_string())));
+    }
+    // A deadline of its own, and a future that is dropped: neither takes an element later.
+    let late = db.within(Duration::from_millis(50)).call::<Value>(("BLPOP", "l", 0)).await.unwrap_err();
+    assert!(matches!(late, Error::TimedOut(_)), "{late}");
+    let dropped = db.call::<Value>(("BLPOP", "l", 0));
+    assert!(tokio::time::timeout(Duration::from_millis(50), dropped).await.is_err());
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(db.call::<i64>(("RPUSH", "l", "x")).await.expect("pushes"), 1);
+    assert_eq!(db.call::<i64>(("LLEN", "l")).await.expect("counts"), 1);
+}
+
+#[tokio::test]
+async fn a_subscription_survives_its_server_and_says_what_it_missed() {
+    let Some(server) = Server::start() else { return };
+    let port = server.port;
+    let client = Client::connect(&server.url()).expect("connects");
+    let mut news = client.subscribe(["news", "weather"]).expect("subscribes");
+    let mut all = client.subscribe_patterns(["n*"]).expect("subscribes");
+    assert_eq!((news.next().await, all.next().await), (Event::Ready, Event::Ready));
+    assert_eq!(client.call::<i64>(("PUBLISH", "news", "one")).await.expect("publishes"), 2);
+    let message = |pattern: Option<&str>, payload: &str| Event::Message {
+        channel: "news".into(),
+        pattern: pattern.map(Into::into),
+        payload: payload.into(),
+    };
+    assert_eq!((news.next().await, all.next().await), (message(None, "one"), message(Some("n*"), "one")));
+    drop(server);
+    let Some(_server) = Server::start_at(port, &[]) else { return };
+    assert_eq!((news.next().await, all.next().await), (Event::Missed, Event::Missed));
+    assert_eq!((news.next().await, all.next().await), (Event::Ready, Event::Ready));
+    client.call::<i64>(("PUBLISH", "news", "two")).await.expect("publishes");
+    assert_eq!((news.next().await, all.next().await), (message(None, "two"), message(Some("n*"), "two")));
+    drop(all);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(client.call::<i64>(("PUBLISH", "news", "three")).await.expect("publishes"), 1);
 }
 
 #[tokio::test]

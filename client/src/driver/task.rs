@@ -7,23 +7,30 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tokio::net::{TcpStream, UnixStream};
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use super::{Backoff, Shared, Socket, Wakeup, is_over, lost, pump, tick};
 use crate::error::Error;
 use crate::link::Link;
 use crate::options::{Endpoint, Options};
+use crate::subscribe::Subscriptions;
 
 /// Starts a connection's task in the runtime that the caller runs in.
 ///
 /// # Errors
 /// [`Error::Usage`] outside of a runtime.
 pub(crate) fn start(options: Arc<Options>) -> Result<Arc<Shared>, Error> {
-    let runtime = tokio::runtime::Handle::try_current()
+    let runtime = Handle::try_current()
         .map_err(|_| Error::usage("Client::connect wants a tokio runtime; call it inside of one, or use Client::connect_in_thread"))?;
-    let shared = Arc::new(Shared::new(options, Wakeup::Task(Notify::new())));
-    runtime.spawn(run(Arc::clone(&shared)));
-    Ok(shared)
+    Ok(start_in(runtime, options, None))
+}
+
+/// Starts a connection's task in a runtime.
+pub(crate) fn start_in(runtime: Handle, options: Arc<Options>, subscriptions: Option<Arc<Subscriptions>>) -> Arc<Shared> {
+    let shared = Arc::new(Shared::new(options, Wakeup::Task(Notify::new(), runtime.clone())));
+    runtime.spawn(run(Arc::clone(&shared), subscriptions));
+    shared
 }
 
 enum Stream {
@@ -70,8 +77,8 @@ impl Stream {
 }
 
 /// A connection for as long as its client lives.
-async fn run(shared: Arc<Shared>) {
-    let mut link = Link::new(Arc::clone(&shared.options), Instant::now());
+async fn run(shared: Arc<Shared>, subscriptions: Option<Arc<Subscriptions>>) {
+    let mut link = Link::new(Arc::clone(&shared.options), subscriptions, Instant::now());
     let mut backoff = Backoff::new(&shared.options);
     while !is_over(&shared, &link) {
         let opened = {
@@ -101,7 +108,7 @@ async fn run(shared: Arc<Shared>) {
 
 /// Waits for `future` while the deadlines of calls go on passing; `None` when the client was closed meanwhile.
 async fn meanwhile<F: Future>(shared: &Shared, link: &mut Link, future: F) -> Option<F::Output> {
-    let Wakeup::Task(notify) = &shared.wakeup else { return None };
+    let Wakeup::Task(notify, _) = &shared.wakeup else { return None };
     let mut future = pin!(future);
     loop {
         link.note_deadlines(&mut shared.queue());
@@ -125,7 +132,7 @@ async fn meanwhile<F: Future>(shared: &Shared, link: &mut Link, future: F) -> Op
 
 /// One open connection until it breaks, or (`Ok`) until the client was closed and its calls have ended.
 async fn serve(shared: &Shared, link: &mut Link, mut stream: &Stream, backoff: &mut Backoff) -> Result<(), Error> {
-    let Wakeup::Task(notify) = &shared.wakeup else { return Ok(()) };
+    let Wakeup::Task(notify, _) = &shared.wakeup else { return Ok(()) };
     let login_until = Instant::now() + shared.options.connect_timeout;
     let mut timer = pin!(tokio::time::sleep_until(link.next_tick().into()));
     loop {

@@ -169,7 +169,7 @@ impl World {
     fn new(seed: u64) -> World {
         let options = Arc::new(Options { ping_interval: Duration::from_millis(500), name: Some("simulated".into()), ..Options::default() });
         let now = Instant::now();
-        let link = Link::new(options, now);
+        let link = Link::new(options, None, now);
         let chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         World { chance, now, queue: Queue::new(60, 4000), link, server: Server::default(), connected: false, made: Vec::new(), next: 1 }
     }
@@ -201,7 +201,7 @@ impl World {
                     plain(&("INCR", number));
                     plain(&("INCR", number + 1));
                     plain(&"EXEC");
-                    return Ok(Traits { replies: 4, shape: Shape::Transaction, reads: false, moves: false });
+                    return Ok(Traits { replies: 4, shape: Shape::Transaction, ..Traits::SINGLE });
                 }
             }
             rows::traits(&bytes[start..])
@@ -210,7 +210,7 @@ impl World {
             Ok(Pushed::Queued(ticket)) => {
                 self.made.push(Made { number, db, deed, jumps, slot, ticket, ended: None, dropped: false });
             }
-            Ok(Pushed::Full) => panic!("no call of this test blocks"),
+            Ok(Pushed::Full | Pushed::Aside) => panic!("no call of this test waits"),
             Err(error) => assert!(matches!(error, Error::NotSent(_)), "{error}"),
         }
     }
