@@ -466,3 +466,91 @@ fn a_reply_that_a_simple_script_keeps_counts_against_the_limit() {
     assert_eq!(run_in(&lua, &mut Echo::default(), "redis.call('big') return 1", &[], &[]), ":1");
     assert!(run_in(&lua, &mut Echo::default(), "return redis.call('big')", &[], &[]).starts_with('\u{1}'));
 }
+
+#[test]
+fn unpack_refuses_more_values_than_lua_can_hold() {
+    let lua = Lua::new("7.4.0");
+    let ranges = ["0, 2147483647", "1, 2147483647", "-2147483648, 2147483647", "-1, 2147483647", "-2147483648, 0", "1, 8001", "0, 8000"];
+    let takes = ["return {unpack({}, RANGE)}", "local f = unpack return f({1}, RANGE)", "return redis.call('a', unpack({}, RANGE))"];
+    for (range, body) in ranges.iter().flat_map(|range| takes.map(|body| (range, body))) {
+        let answer = run_in(&lua, &mut Echo::default(), &body.replace("RANGE", range), &[], &[]);
+        assert_eq!(answer, "-ERR user_script:1: too many results to unpack script: sha, on @user_script:1.", "{body} {range}");
+    }
+    check(&[
+        ("return select('#', unpack({}, 2147483640, 2147483647))", ":8"),
+        ("return select('#', unpack({}, -2147483648, -2147483647))", ":2"),
+        ("return select('#', unpack({}, 2147483647, -2147483648))", ":0"),
+        ("return ({})[-2147483648] == nil and 1", ":1"),
+    ]);
+}
+
+/// Strings of 64 bytes of which Lua's own hash, which looks at every third byte, sees the same.
+fn alike_to_lua(count: usize) -> Vec<Vec<u8>> {
+    let unseen: Vec<usize> = (0..64).filter(|at| (63 - at) % 3 != 0).collect();
+    let alike = |number: usize| {
+        let mut text = vec![b'x'; 64];
+        (0..20).for_each(|bit| text[unseen[bit]] = b'a' + (number >> bit & 1) as u8);
+        text
+    };
+    (0..count).map(alike).collect()
+}
+
+#[test]
+fn strings_of_one_lua_hash_cost_no_more_than_others() {
+    let lua = Lua::new("7.4.0");
+    let alike = alike_to_lua(20_000);
+    let others: Vec<Vec<u8>> = (0..alike.len()).map(|number| format!("{number:064}").into_bytes()).collect();
+    // The strings as arguments, and as the keys of a table.
+    for body in ["return #ARGV", "local t = {} for i = 1, #ARGV do t[ARGV[i]] = i end return t[ARGV[#ARGV]]"] {
+        let took = |args: &[Vec<u8>]| {
+            let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
+            let start = std::time::Instant::now();
+            assert_eq!(run_in(&lua, &mut Echo::default(), body, &[], &args), format!(":{}", alike.len()));
+            start.elapsed()
+        };
+        let plain = took(&others).max(std::time::Duration::from_millis(5));
+        let crafted = took(&alike);
+        assert!(crafted < 10 * plain, "{crafted:?} for crafted strings, {plain:?} for others: {body}");
+    }
+}
+
+#[test]
+fn numbers_of_one_lua_hash_cost_no_more_than_others() {
+    // Lua's own hash of a number is the sum of its halves.
+    let fill = "local t, sum = {}, 0 for i = 1, 20000 do t[NUMBER] = i end for i = 1, 20000 do sum = sum + t[NUMBER] end return sum";
+    let crafted = "(2 ^ 52 + i * 2 ^ 32 + (20000 - i)) * 1";
+    let took = |number: &str| {
+        let start = std::time::Instant::now();
+        assert_eq!(run_in(&Lua::new("7.4.0"), &mut Echo::default(), &fill.replace("NUMBER", number), &[], &[]), ":200010000");
+        start.elapsed()
+    };
+    let plain = took("(2 ^ 52 + i * 977)").max(std::time::Duration::from_millis(5));
+    let crafted = took(crafted);
+    assert!(crafted < 10 * plain, "{crafted:?} for crafted numbers, {plain:?} for others");
+}
+
+#[test]
+fn small_tables_keep_the_order_of_lua() {
+    let order = "local t = {} for name in ('id name price created_at tags owner'):gmatch('%S+') do t[name] = 1 end return cjson.encode(t)";
+    let first = run_in(&Lua::new("7.4.0"), &mut Echo::default(), order, &[], &[]);
+    assert_eq!(first, r#"{"name":1,"tags":1,"price":1,"owner":1,"created_at":1,"id":1}"#);
+}
+
+#[test]
+fn compiled_code_is_never_loaded() {
+    check(&[
+        ("return select(2, loadstring(string.dump(function() return 1 end)))", "attempt to load a binary chunk"),
+        (
+            "local done = false return select(2, load(function() if not done then done = true return string.dump(function() end) end end))",
+            "attempt to load a binary chunk",
+        ),
+    ]);
+}
+
+#[test]
+fn the_name_of_a_chunk_outlives_a_collection_while_it_is_read() {
+    let body = "local left = 200 \
+                local function read() left = left - 1 collectgarbage() return left > 0 and 'x = 1 ' or left == 0 and ']' or nil end \
+                local f, wrong = load(read, 'n' .. left .. ('m'):rep(40)) return wrong";
+    check(&[(body, &format!("[string \"n200{}\"]:1: unexpected symbol near ']'", "m".repeat(40)))]);
+}
