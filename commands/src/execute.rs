@@ -659,6 +659,7 @@ pub(crate) fn run_inside(call: &mut SessionCall<'_>, txn: &Txn<'_>, counts: bool
     });
     // What else stops it has it made again, or is the end of the whole.
     if matches!(outcome, Ok(()) | Err(Stop::Refused(_))) {
+        txn.end_call()?;
         if let Some(watch) = watch {
             let failed = outcome.is_err() || command.has(SCRIPTS) && scripting::settle(call.session, host);
             note(host, call.session, command, args, watch, failed, call.reply.bytes_since(mark));
@@ -707,6 +708,7 @@ pub(crate) fn run_many_inside(
         }
         outcome => outcome?,
     };
+    txn.end_call()?;
     let reply_bytes = reply.bytes_since(mark);
     if calls[..done].iter().any(|args| commandlog::is_large(host, args, reply_bytes)) {
         *singly = true;

@@ -377,3 +377,23 @@ fn who_polls_nothing_but_the_descriptor_is_rung_at_the_end_of_a_pause() {
         assert!(!rings(Duration::ZERO), "nothing is left");
     }
 }
+
+#[test]
+fn a_script_that_sets_one_large_key_again_and_again_evicts_nothing() {
+    let scratch = Scratch::new("again");
+    let mut caller = scratch.caller();
+    caller.run(&["CONFIG", "SET", "maxmemory", "24mb", "maxmemory-policy", "allkeys-lru"]).expect("settings");
+    for number in 0..20_000 {
+        caller.run(&["SET", &format!("other:{number}"), "value"]).expect("room");
+    }
+    let evicted = |caller: &mut Caller| {
+        let info = caller.run(&["INFO", "stats"]).expect("text");
+        let text = String::from_utf8_lossy(info.item().bytes().expect("bytes")).into_owned();
+        text.lines().find_map(|line| line.strip_prefix("evicted_keys:").and_then(|count| count.parse::<u64>().ok()))
+    };
+    let script = "local v = string.rep('x', 100000) for i = 1, 4000 do redis.call('SET', 'k', v) end return redis.call('DBSIZE')";
+    assert!(matches!(caller.run(&["EVAL", script, "0"]).expect("room").item(), Item::Integer(20_001)));
+    assert_eq!(evicted(&mut caller), Some(0));
+    let script = "local v = string.rep('x', 1048576) for i = 1, 300 do redis.call('SET', 'k', v) end return redis.call('STRLEN', 'k')";
+    assert!(matches!(caller.run(&["EVAL", script, "0"]).expect("room").item(), Item::Integer(1_048_576)));
+}

@@ -16,8 +16,12 @@
 //!
 //! Locks are released in reverse order, so what is covered by the first lock is settled last.
 //!
+//! A node that its own transaction replaces again goes back into the cache before the commit ([`Seat::unmake`]): its NEW item is struck
+//! out (a word of 0), and the journal's last item takes the place if that is a NEW one. LOCK items never move, so their indices stay.
+//!
 //! Commit, redo and the reader beside them are restated in tests/models.rs (`publish`): change both.
 
+use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
 use polder_base::{Fault, Ref};
@@ -84,6 +88,21 @@ pub fn item_of(word: u64) -> Option<(Tag, u64)> {
         _ => return None,
     };
     Some((tag, word & Tag::OFFSET_MASK))
+}
+
+/// Where the NEW items of a transaction's journal are. Nothing of it is shared; it is brought up to date when it is asked.
+#[derive(Default)]
+pub struct NewItems {
+    items: HashMap<u64, u64>,
+    /// Items before this one have been looked at.
+    seen: u64,
+}
+
+impl NewItems {
+    /// Forgets all, with the transaction.
+    pub fn clear(&mut self) {
+        *self = NewItems::default();
+    }
 }
 
 impl Seat {
@@ -385,6 +404,68 @@ impl Seat {
             self.set(at::JOURNAL_LEN, index);
         }
         self.forget_journal();
+    }
+
+    /// Whether this transaction has made the node, which is not given back since.
+    pub fn has_made(&self, node: Ref, known: &mut NewItems) -> bool {
+        let len = self.journal_len();
+        for index in known.seen..len {
+            if let Some((Tag::New, offset, _)) = self.item(index) {
+                known.items.insert(offset, index);
+            }
+        }
+        known.seen = len;
+        known.items.contains_key(&offset_of(node))
+    }
+
+    /// Gives back a node that this transaction has made and that nothing refers to any more, before the commit: no other thread
+    /// has ever seen it. Answers false, having done nothing, for a node that it has not made.
+    ///
+    /// Into the cache first, out of the journal second, as everywhere (`memory.rs`). A death in between leaves the node in both, as the newest
+    /// of its cache; a death while the last item moves leaves that one twice in the journal. [`Seat::settle_new`] drops one of two.
+    pub fn unmake(&self, node: Ref, known: &mut NewItems) -> bool {
+        let offset = offset_of(node);
+        let Some(class) = self.segment.node_class(offset).filter(|_| self.has_made(node, known)) else { return false };
+        let Some(gap) = known.items.remove(&offset) else { return false };
+        self.push(class, offset);
+        self.segment.publish(self.item_at(gap), 0);
+        self.close_gap(gap, known);
+        true
+    }
+
+    /// Shortens the journal, whose item `gap` has been struck out, as far as its last items are NEW ones or struck out, too.
+    fn close_gap(&self, gap: u64, known: &mut NewItems) {
+        while let Some(last) = self.journal_len().checked_sub(1) {
+            let is_struck = self.segment.load(self.item_at(last)) == 0;
+            if !is_struck {
+                let (Some((Tag::New, offset, value)), true) = (self.item(last), gap < last) else { break };
+                let place = self.item_at(gap);
+                self.segment.store(place + 8, value);
+                self.segment.publish(place, Tag::New.stored(offset));
+                known.items.insert(offset, gap);
+            }
+            self.set(at::JOURNAL_LEN, last);
+            if !is_struck || last <= gap {
+                break;
+            }
+        }
+        known.seen = known.seen.min(self.journal_len());
+    }
+
+    /// Leaves in one place what a death has left in two, in a journal that is not committed: a node that was being made or
+    /// given back is the newest of its cache, too; one whose item was moving has two items. To be done before anything enters a cache.
+    pub(crate) fn settle_new(&self) {
+        if self.journal_len() == 0 || self.get(at::STATUS) & 3 == at::COMMITTED {
+            return;
+        }
+        let (tops, mut seen) = (self.cache_tops(), HashSet::new());
+        for index in 0..self.journal_len() {
+            if let Some((Tag::New, offset, _)) = self.item(index)
+                && (tops.contains(&offset) || !seen.insert(offset))
+            {
+                self.segment.store(self.item_at(index), 0);
+            }
+        }
     }
 
     fn release_unchanged(&self, len: u64) {

@@ -9,7 +9,7 @@
 //! it is needed in the middle of a transaction. Its commit is the store of MEMORY_STATUS.
 //!
 //! Moves inside one seat need no record, only an order: *into* the new place first, *out of* the old one second.
-//! A death between the two leaves the node in both, always as the newest of each, and recovery drops it from one (`recover.rs`).
+//! A death between the two leaves the node in both, as the newest of its cache, and recovery drops it from one (`recover.rs`).
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};

@@ -16,6 +16,7 @@ use crate::seat::Seat;
 pub(crate) fn settle(seat: &Seat, died: bool) {
     seat.settle_memory();
     seat.check_caches();
+    seat.settle_new();
     // What it had lifted bounds everything again, until somebody looks at all of it.
     (0..at::LIFTED_WORDS).filter(|slot| seat.get(at::LIFTED + slot * 8) != 0).for_each(|slot| seat.land(slot, 0));
     seat.end_snapshot();

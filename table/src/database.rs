@@ -105,7 +105,7 @@ impl Txn<'_> {
             }
         }
         self.scratch.forget_index();
-        records.iter().try_for_each(|image| self.retire_record(image, true, usize::MAX))?;
+        records.iter().try_for_each(|image| self.spend_record(image, true))?;
         self.scratch.used.set(true);
         let mut flushes = self.scratch.flushes.borrow_mut();
         flushes.extend(databases);

@@ -32,6 +32,7 @@ mod sight;
 mod small;
 pub mod snapshot;
 mod solo;
+mod spent;
 mod table;
 mod thin;
 mod txn;

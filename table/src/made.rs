@@ -5,6 +5,8 @@
 
 use polder_base::Ref;
 
+/// Set in a reference that has been taken out: its place stays, so that those behind it are found.
+const OUT: u64 = 1 << 63;
 /// Places of the smallest table.
 const PLACES_MIN: usize = 64;
 
@@ -28,7 +30,7 @@ impl Made {
     #[inline]
     fn place(&self, node: Ref) -> usize {
         let mut at = self.home(node);
-        while self.places[at] != 0 && self.places[at] != node.0 {
+        while self.places[at] != 0 && self.places[at] & !OUT != node.0 {
             at = (at + 1) & (self.places.len() - 1);
         }
         at
@@ -42,8 +44,16 @@ impl Made {
         }
         let at = self.place(node);
         if self.places[at] == 0 {
-            self.places[at] = node.0;
             self.taken.push(at as u32);
+        }
+        self.places[at] = node.0;
+    }
+
+    /// Takes a node out: it is going to be another one.
+    pub fn remove(&mut self, node: Ref) {
+        if self.contains(node) {
+            let at = self.place(node);
+            self.places[at] |= OUT;
         }
     }
 
@@ -57,8 +67,8 @@ impl Made {
     fn grow(&mut self) {
         let size = (self.places.len() * 2).max(PLACES_MIN);
         let old = std::mem::replace(&mut self.places, vec![0; size]);
-        for at in std::mem::take(&mut self.taken) {
-            self.insert(Ref(old[at as usize]));
+        for node in std::mem::take(&mut self.taken).into_iter().map(|at| old[at as usize]).filter(|node| node & OUT == 0) {
+            self.insert(Ref(node));
         }
     }
 
@@ -88,6 +98,10 @@ mod tests {
             assert!(nodes().all(|node| made.contains(node)) && !made.contains(Ref::NONE) && !made.contains(Ref(7)));
             assert_eq!(made.taken.len() as u64, 1000 * round);
             assert!(made.capacity() as u64 >= 1000 * round);
+            nodes().step_by(2).for_each(|node| made.remove(node));
+            assert!(nodes().enumerate().all(|(number, node)| made.contains(node) == (number % 2 == 1)));
+            nodes().chain((0..4000).map(|number| Ref(1 << 40 | number))).for_each(|node| made.insert(node));
+            assert!(nodes().all(|node| made.contains(node)), "what was put in again is found, also in a larger table");
             made.clear();
             assert!(made.places.iter().all(|place| *place == 0));
         }

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use bumpalo::Bump;
-use polder_base::Fault;
-use polder_shm::journal::{CHANGED, Tag};
+use polder_base::{Fault, Ref};
+use polder_shm::journal::{CHANGED, NewItems, Tag};
 use polder_shm::layout::seat as at;
 use polder_shm::{Changes, Seat, Segment};
 
@@ -114,6 +114,10 @@ pub struct Scratch {
     /// Nodes of values and records of trees that this transaction has made: they may be edited in place.
     pub(crate) made: RefCell<Made>,
     pub(crate) olds: Cell<u64>,
+    /// Nodes that this transaction has replaced again after it had made them (true: with all that they name), and where its NEW items are: see
+    /// [`crate::Txn::end_call`].
+    pub(crate) spent: RefCell<Vec<(Ref, bool)>>,
+    pub(crate) new_items: RefCell<NewItems>,
     pub(crate) highest: Cell<Order>,
     tallies: RefCell<Vec<(u64, [i64; 3])>>,
     /// What a retry does before it begins: keys to declare, places to make room in, a database to make.
@@ -310,13 +314,15 @@ impl Scratch {
         self.flushes.borrow_mut().clear();
         self.swaps.borrow_mut().clear();
         self.fresh_tallies.borrow_mut().clear();
+        self.spent.borrow_mut().clear();
+        self.new_items.borrow_mut().clear();
     }
 
     /// Whether there is nothing that [`Scratch::forget_held`] would forget.
     fn is_bare(&self) -> bool {
         let lists = [self.held.borrow().len(), self.keys.borrow().len(), self.tallies.borrow().len(), self.changes.borrow().len()];
         let others = [self.flushes.borrow().len(), self.swaps.borrow().len(), self.fresh_tallies.borrow().len(), self.shadows_used.get()];
-        lists == [0; 4] && others == [0; 4]
+        lists == [0; 4] && others == [0; 4] && self.spent.borrow().is_empty()
     }
 
     /// Makes the buffers ready for another transaction.

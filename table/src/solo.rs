@@ -36,6 +36,13 @@ pub(crate) struct Solo {
     whole: bool,
 }
 
+impl Solo {
+    /// Whether the transaction is one.
+    pub(crate) fn is_active(self) -> bool {
+        self.active
+    }
+}
+
 /// What the key is going to be.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 enum Plan {

@@ -652,7 +652,7 @@ impl<'t> Txn<'t> {
             before
         };
         match before {
-            Some(Pending::Write(image)) => self.retire_record(&image, whole, usize::MAX),
+            Some(Pending::Write(image)) => self.spend_record(&image, whole),
             _ => Ok(()),
         }
     }
@@ -769,6 +769,7 @@ impl<'t> Txn<'t> {
         if !self.is_of_one_time() {
             return Err(Stop::Retry);
         }
+        self.retire_spent()?;
         match self.place_all() {
             Ok(()) => {}
             Err(Deficit::Room(wanting)) => {
@@ -959,14 +960,10 @@ impl Nodes for Txn<'_> {
     }
 
     fn release(&self, node: Ref) {
-        if let Err(Stop::Fault(fault)) = self.retire(node, false) {
-            self.trouble(fault);
-        }
+        self.release_node(node, false);
     }
 
     fn release_tree(&self, node: Ref) {
-        if let Err(Stop::Fault(fault)) = self.retire(node, true) {
-            self.trouble(fault);
-        }
+        self.release_node(node, true);
     }
 }

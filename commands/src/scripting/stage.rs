@@ -224,6 +224,11 @@ impl World for Stage<'_, '_> {
         self.wrote |= command.is_write();
         let watch = counts.then(|| self.host.recorder().begin(self.host.settings(), command));
         let outcome = self.session.note_reads_inside(self.table, self.txn, command, args).and_then(|()| self.run(command, args, reply));
+        // Its reply is the script's own copy by now.
+        let outcome = match outcome {
+            Ok(()) | Err(Stop::Refused(_)) => self.txn.end_call().and(outcome),
+            other => other,
+        };
         if let Err(stop @ (Stop::Retry | Stop::Busy | Stop::Wait | Stop::Fault(_))) = outcome {
             self.stop = Some(stop);
             return Called::Unwind;

@@ -1,0 +1,95 @@
+//! What a transaction has made and replaced again: it is freed before the commit.
+//!
+//! ```text
+//!   call 1   SET k v1    makes n1
+//!   call 2   SET k v2    makes n2; n1 is spent: the call may still read it for its reply (SET ... GET)
+//!   between the calls    n1 goes back into the cache (`Seat::unmake`)
+//!   commit               n2 is published; what the last call has spent is retired with it, like any node of before
+//! ```
+//!
+//! S1 is not concerned: no other thread has ever seen such a node. What was made by an earlier transaction is retired with the commit, as ever,
+//! also where a spent node names it.
+
+use polder_base::Ref;
+
+use crate::api::Stop;
+use crate::entry::Image;
+use crate::raw;
+use crate::record;
+use crate::txn::Txn;
+use polder_values::Nodes;
+
+impl Txn<'_> {
+    /// As [`Txn::retire_record`], of an entry that this transaction has written: mostly of a record that it has made.
+    #[cold]
+    pub(crate) fn spend_record(&self, image: &Image, whole: bool) -> Result<(), Stop> {
+        if !image.is_reference() {
+            return Ok(());
+        }
+        if !whole
+            && let record::Key::Long(key) = self.record(image.record())?.key
+            && !key.refs[0].is_none()
+        {
+            self.spend(key.refs[0], true);
+        }
+        self.spend(image.record(), whole);
+        Ok(())
+    }
+
+    /// Notes that a node which this transaction has made goes out of use. What the call that is at work has found may lie in it, so it stays until
+    /// [`Txn::end_call`] or the commit.
+    fn spend(&self, node: Ref, whole: bool) {
+        self.dirty.set(true);
+        self.scratch.used.set(true);
+        self.scratch.spent.borrow_mut().push((node, whole));
+    }
+
+    /// To be called between the calls that share a transaction, when nothing that was found is used any more: frees what this transaction has made
+    /// and replaced again. No other transaction ever saw it, so it need not wait for the commit: a script that writes one large key
+    /// thousands of times needs memory for two values.
+    ///
+    /// # Errors
+    /// As [`Txn::write`].
+    #[inline]
+    pub fn end_call(&self) -> Result<(), Stop> {
+        if self.scratch.spent.borrow().is_empty() { Ok(()) } else { self.free_spent() }
+    }
+
+    #[cold]
+    fn free_spent(&self) -> Result<(), Stop> {
+        let mut spent = self.scratch.spent.take();
+        let mut items = self.scratch.new_items.borrow_mut();
+        while let Some((node, whole)) = spent.pop() {
+            if !self.seat.has_made(node, &mut items) {
+                // Of an earlier transaction: others may see it.
+                self.retire(node, whole)?;
+                continue;
+            }
+            if whole {
+                let named = raw::parts(self.segment(), node)?.0;
+                spent.extend(named.iter().filter(|node| !node.is_none()).map(|node| (*node, true)));
+            }
+            self.scratch.made.borrow_mut().remove(node);
+            self.seat.unmake(node, &mut items);
+        }
+        // For the next ones.
+        self.scratch.spent.replace(spent);
+        Ok(())
+    }
+
+    /// What the last call has replaced goes with the commit: its reply may still be read from it.
+    pub(crate) fn retire_spent(&self) -> Result<(), Stop> {
+        let spent = self.scratch.spent.take();
+        spent.iter().try_for_each(|(node, whole)| self.retire(*node, *whole))
+    }
+
+    /// [`Nodes::release`] and [`Nodes::release_tree`].
+    pub(crate) fn release_node(&self, node: Ref, whole: bool) {
+        // A transaction of one key and one write ends with its call.
+        if self.is_private(node) && !self.solo.get().is_active() {
+            self.spend(node, whole);
+        } else if let Err(Stop::Fault(fault)) = self.retire(node, whole) {
+            self.trouble(fault);
+        }
+    }
+}
