@@ -139,6 +139,8 @@ pub struct Session {
     pub turn_ms: u64,
     /// How long a call may wait for locks before it is given up as [`crate::Progress::Busy`], in microseconds; 0: as long as it takes.
     pub patience_us: u64,
+    /// What its scripts ask now and then whether the program that runs them wants them to end.
+    pub interrupt: Option<fn() -> bool>,
     /// Its calls are part of a whole (EXEC, a script): they cannot wait.
     pub atomic: bool,
     /// The keys that its MIGRATE has sent off.
@@ -195,6 +197,7 @@ impl Default for Session {
             active_ms: 0,
             turn_ms: 0,
             patience_us: 0,
+            interrupt: None,
             atomic: false,
             journey: None,
             waiting: None,
@@ -241,11 +244,23 @@ impl Session {
     /// RESET: as if just connected, but for what belongs to the connection itself.
     pub fn reset(&mut self, host: &dyn Host) {
         let fresh = Session::connected(self.id, host, self.created_ms);
-        let (active_ms, turn_ms, patience_us, calls) = (self.active_ms, self.turn_ms, self.patience_us, self.calls);
+        let (active_ms, turn_ms, patience_us, interrupt, calls) =
+            (self.active_ms, self.turn_ms, self.patience_us, self.interrupt, self.calls);
         let (library, version) = (std::mem::take(&mut self.library), std::mem::take(&mut self.library_version));
         let (parks, atomic) = (self.parks, self.atomic);
-        *self =
-            Session { active_ms, turn_ms, patience_us, parks, atomic, calls, last: self.last, library, library_version: version, ..fresh };
+        *self = Session {
+            active_ms,
+            turn_ms,
+            patience_us,
+            interrupt,
+            parks,
+            atomic,
+            calls,
+            last: self.last,
+            library,
+            library_version: version,
+            ..fresh
+        };
     }
 }
 

@@ -206,6 +206,12 @@ impl Caller {
         self.limit_patience(hurries.then_some(HURRY));
     }
 
+    /// Has the scripts of this caller ask `look` now and then, on the thread that runs them. When it returns true, the script ends with an error, and
+    /// nothing of it has happened. For Ctrl-C in a program whose signal handlers only set a flag.
+    pub fn interrupt_when(&mut self, look: fn() -> bool) {
+        self.session.interrupt = Some(look);
+    }
+
     /// As [`Caller::hurry`], for who has so much time before something else is to be looked at; `None` is for ever.
     pub fn limit_patience(&mut self, patience: Option<Duration>) {
         self.session.patience_us = patience.map_or(0, |patience| patience.as_micros().max(1) as u64);

@@ -259,6 +259,10 @@ impl World for Stage<'_, '_> {
         let threshold_ms = self.host.settings().number(const { id("busy-reply-threshold") }) as u64;
         let began = *self.began.get_or_insert_with(Instant::now);
         self.ticks += 1;
+        if self.session.interrupt.is_some_and(|look| look()) {
+            self.stop = Some(Fault::System("the script was interrupted, and nothing of it has happened".into()).into());
+            return Some("".into());
+        }
         if self.txn.mode() == Mode::Read {
             if self.ticks < 2 {
                 return None;
