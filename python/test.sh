@@ -6,13 +6,13 @@ target=${CARGO_TARGET_DIR:-$root/target}
 place=$target/python
 rm -rf "$place/wheel"
 mkdir -p "$place"
-if ! [ -x "$place/venv/bin/maturin" ]; then
+if ! "$place/venv/bin/python" -c 'import redis, sys; sys.exit(redis.__version__ < "8")' 2>/dev/null; then
     python3 -m venv "$place/venv"
-    "$place/venv/bin/pip" -q install 'maturin>=1.7,<2' 'redis>=5,<6'
+    "$place/venv/bin/pip" -q install 'maturin>=1.9.2,<2' 'redis>=8,<9'
 fi
 PATH=$place/venv/bin:$PATH
 "$root/python/build.sh" "$place/wheel" debug
-pip -q install --force-reinstall --no-deps "$place"/wheel/polder-*.whl
+pip -q install --force-reinstall --no-deps "$place"/wheel/polderdb-*.whl
 cd "$place"
 tests=$root/python/tests
 passed=0
@@ -29,6 +29,12 @@ step() {
     passed=$((passed + 1))
 }
 step "test_polder.py" python "$tests/test_polder.py"
+# The same with the older versions of redis-py that the package allows, each in a folder of its own.
+for version in 5 6 7; do
+    older=$place/redis$version
+    [ -d "$older/redis" ] || step "redis-py $version" pip -q install --no-deps --target "$older" "redis>=$version,<$((version + 1))"
+    step "test_polder.py with redis-py $version" env PYTHONPATH="$older" python "$tests/test_polder.py"
+done
 step "test_processes.py" python "$tests/test_processes.py"
 step "hostile input" python "$tests/test_hostile.py"
 
@@ -44,6 +50,9 @@ grep -q "bob: 3.5 points, place 2, 1 updates" "$place/log" || { cat "$place/log"
 step "its best" python "$examples/leaderboard.py" "$name" top 10
 grep -q "1. ann 7" "$place/log" || { cat "$place/log"; failed "what the leaderboard says"; }
 
+step "the first calls" python "$examples/quick_start.py" "shm:$name"
+grep -q "^7.0 b.hello. 144$" "$place/log" || { cat "$place/log"; failed "what the first calls say"; }
+
 # The feed handler in C, where the C door's tests have left it, read by a Python process that hears of each quote.
 feed=$target/capi/feed
 if [ -x "$feed" ]; then
@@ -56,9 +65,16 @@ if [ -x "$feed" ]; then
     passed=$((passed + 1))
 fi
 
+# The package as the index wants it. Left out, and said so, where twine cannot be had.
+if [ -x "$place/venv/bin/twine" ] || pip -q install 'twine>=6' 2>"$place/log"; then
+    step "twine check" twine check --strict "$place"/wheel/polderdb-*.whl
+else
+    echo "Python door: twine could not be had; the package's metadata are not checked"
+fi
+
 # Types: the stubs are those of the module, and a typed program passes at its strictest. Left out, and said so, where mypy cannot be had.
 if [ -x "$place/venv/bin/mypy" ] || pip -q install 'mypy>=1.8,<2' 2>"$place/log"; then
-    step "mypy --strict" python -m mypy --strict --cache-dir "$place/mypy" "$examples/leaderboard.py"
+    step "mypy --strict" python -m mypy --strict --cache-dir "$place/mypy" "$examples/leaderboard.py" "$examples/quick_start.py"
     step "the stub of the module" python -m mypy.stubtest --ignore-missing-stub polder._polder
 else
     echo "Python door: mypy could not be had; the stubs are not checked"

@@ -16,15 +16,22 @@ For plain caching it is a mapping of its own, and the fastest way in::
     @cache.memoize(ttl=60)            # computed once, however many processes want it at once
     def price(symbol): ...
 
+What Polder itself raises is a ``polder.Error``; redis-py's methods raise redis-py's errors. Objects that were attached can be pickled: they attach
+the same memory where they are unpickled.
+
 And with a typed method for each command, whose replies are as the protocol has them::
 
     calls = polder.Commands(polder.memory("app"))
     calls.zadd("board", "NX", 1.5, "ann")
 """
 from polder import aio
-from polder._polder import Ended, Fault, Memory, Refused
-from polder.cache import Cache
+from polder._polder import VERSION as __version__
+from polder._polder import Ended, Error, Fault, Memory, Refused
+from polder.cache import Cache, CacheInfo, Memoized
 from polder.client import Connection, Polder, attach, cache, memory
 from polder.commands import Commands
 
-__all__ = ["Cache", "Commands", "Connection", "Ended", "Fault", "Memory", "Polder", "Refused", "aio", "attach", "cache", "memory"]
+__all__ = [
+    "Cache", "CacheInfo", "Commands", "Connection", "Ended", "Error", "Fault", "Memoized", "Memory", "Polder", "Refused",
+    "__version__", "aio", "attach", "cache", "memory",
+]

@@ -4,6 +4,7 @@
     await r.blpop("jobs")
 """
 import asyncio
+import math
 import os
 import time
 from collections import deque
@@ -29,6 +30,8 @@ class Connection(AbstractConnection):
         # Packed calls that wait behind one that waits for a key.
         self._behind = deque()
         self._waits = False
+        # As for the client without an event loop: redis-py's own default is meant for a network.
+        options.setdefault("socket_timeout", None)
         super().__init__(**options)
 
     def __del__(self, *_):
@@ -67,7 +70,7 @@ class Connection(AbstractConnection):
         self._behind.clear()
         self._waits = False
 
-    async def disconnect(self, nowait=False):
+    async def disconnect(self, nowait=False, **_):
         self._forget()
 
     async def check_health(self):
@@ -134,14 +137,18 @@ class Connection(AbstractConnection):
                 raise redis.ConnectionError("the connection has been closed")
         return True
 
-    async def can_read_destructive(self):
+    async def can_read(self):
         return bool(self._replies) or self._look()
+
+    # The name of the same before redis-py 8.
+    can_read_destructive = can_read
 
     async def read_response(self, disable_decoding=False, timeout=None, *, disconnect_on_error=True, push_request=False, **_):
         if self._caller is None:
             await self.connect()
+        patience = self.socket_timeout if timeout is None else None if timeout == math.inf else timeout
         try:
-            if not await self._wait(timeout if timeout is not None else self.socket_timeout):
+            if not await self._wait(patience):
                 if timeout is not None:
                     return None
                 raise redis.TimeoutError("Timeout reading from memory")
@@ -163,7 +170,23 @@ class Connection(AbstractConnection):
         self._forget()
 
 
-def attach(name: str = "polder", *, db: int = 0, ceiling: Optional[int] = None, create: bool = True, **options: Any) -> "redis.asyncio.Redis":
+class Polder(redis.asyncio.Redis):
+    """redis-py's asyncio client on an attached memory; see ``attach``."""
+
+    def __reduce__(self):
+        if not hasattr(self, "_again"):
+            raise TypeError("only a client that polder.aio.attach has made can be pickled; attach in the other process")
+        return _attach_again, self._again
+
+
+def _attach_again(segment, db, options):
+    return attach(segment, db=db, create=False, **options)
+
+
+def attach(name: str = "polder", *, db: int = 0, ceiling: Optional[int] = None, create: bool = True, **options: Any) -> Polder:
     """redis-py's asyncio client on the memory of a name; as ``polder.attach``."""
-    pool = redis.asyncio.ConnectionPool(connection_class=Connection, memory=memory(name, ceiling, create), db=db, **options)
-    return redis.asyncio.Redis.from_pool(pool)
+    attached = memory(name, ceiling, create)
+    pool = redis.asyncio.ConnectionPool(connection_class=Connection, memory=attached, db=db, **options)
+    client = Polder.from_pool(pool)
+    client._again = (attached.segment, db, options)
+    return client

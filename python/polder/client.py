@@ -22,11 +22,12 @@ _clients = weakref.WeakSet()
 
 
 def memory(name: str, ceiling: Optional[int] = None, create: bool = True) -> Memory:
-    """The memory of a name, attached once in a process; a forked child goes on with its parent's."""
+    """The memory of a name, attached once in a process; a forked child goes on with its parent's. Where the segment has been removed since, one
+    that has the name now is attached, or made."""
     segment = name if ":" in name else f"shm:{name}"
     with _lock:
         known = _memories.get(segment)
-        if known is None:
+        if known is None or known.removed:
             known = _memories[segment] = Memory(segment, ceiling, create)
         return known
 
@@ -47,6 +48,9 @@ os.register_at_fork(after_in_child=_renew_locks)
 # How long a caller rests before Python looks for signals.
 _NAP = 0.1
 
+# Newer versions of redis-py name how long a read may take; without it, the connection's timeout holds.
+_UNSAID = object()
+
 
 def run_words(caller, words, patience=None):
     """The replies to a call, however long it waits, or for so many seconds at most."""
@@ -64,6 +68,14 @@ def run_words(caller, words, patience=None):
             caller.cancel()
             raise
     return replies
+
+
+def _library(connection):
+    """The name and the version of the library that a connection tells the server: since redis-py 7 its ``driver_info`` says so."""
+    if hasattr(connection, "driver_info"):
+        driver = connection.driver_info
+        return (driver.formatted_name, driver.lib_version) if driver else (None, None)
+    return connection.lib_name, connection.lib_version
 
 
 _parse_error = BaseParser.parse_error
@@ -90,6 +102,8 @@ class Connection(AbstractConnection):
         self._memory = memory
         self._caller = None
         self._replies = deque()
+        # From redis-py 8 on a timeout of five seconds is the default, which is meant for a network: a call that waits for a key may take longer.
+        options.setdefault("socket_timeout", None)
         super().__init__(**options)
 
     def repr_pieces(self):
@@ -140,14 +154,15 @@ class Connection(AbstractConnection):
             yield [b"AUTH", *(bytes(encode(word)) for word in provider.get_credentials())]
         if self.client_name:
             yield [b"CLIENT", b"SETNAME", bytes(encode(self.client_name))]
-        if self.lib_name:
-            yield [b"CLIENT", b"SETINFO", b"LIB-NAME", bytes(encode(self.lib_name))]
-        if self.lib_version:
-            yield [b"CLIENT", b"SETINFO", b"LIB-VER", bytes(encode(self.lib_version))]
+        library, version = _library(self)
+        if library:
+            yield [b"CLIENT", b"SETINFO", b"LIB-NAME", bytes(encode(library))]
+        if version:
+            yield [b"CLIENT", b"SETINFO", b"LIB-VER", bytes(encode(version))]
         if self.db:
             yield [b"SELECT", str(self.db).encode()]
 
-    def disconnect(self, *args):
+    def disconnect(self, *args, **_):
         self._caller = None
         self._replies.clear()
 
@@ -217,8 +232,8 @@ class Connection(AbstractConnection):
                 self._caller.rest(min(left, _NAP))
         return bool(self._replies)
 
-    def read_response(self, disable_decoding=False, *, disconnect_on_error=True, push_request=False, **_):
-        patience = self.socket_timeout
+    def read_response(self, disable_decoding=False, *, timeout=_UNSAID, disconnect_on_error=True, push_request=False, **_):
+        patience = self.socket_timeout if timeout is _UNSAID else timeout
         while not self._replies:
             if self._caller is None:
                 raise redis.ConnectionError("nothing has been asked of this connection")
@@ -311,6 +326,13 @@ class Polder(redis.Redis):
         super().__init__(*args, **options)
         _clients.add(self)
 
+    def __reduce__(self):
+        # By name: the other process attaches the same memory.
+        kept = getattr(self.connection_pool, "attached", None)
+        if kept is None:
+            raise TypeError("only a client that polder.attach has made can be pickled; attach in the other process")
+        return _attach_again, (type(self), *kept)
+
     @property
     def memory(self) -> Memory:
         """The memory itself, for the shortest ways in."""
@@ -318,7 +340,14 @@ class Polder(redis.Redis):
 
     def cache(self, prefix: Union[str, bytes] = "") -> Cache:
         """The mapping of the strings in this database."""
-        return Cache(self.memory, self, prefix, self.connection_pool.connection_kwargs.get("db", 0))
+        db = self.connection_pool.connection_kwargs.get("db", 0)
+        # Keys are bytes here, whatever this client makes of them.
+        plain = self if self._is_plain() else _over(self.memory, db, {})
+        return Cache(self.memory, plain, prefix, db)
+
+    def _is_plain(self):
+        encoder = self.connection_pool.get_encoder()
+        return type(self) is Polder and not encoder.decode_responses and encoder.encoding.lower() in ("utf-8", "utf8")
 
     def pubsub(self, **kwargs):
         return PubSub(self.connection_pool, event_dispatcher=self._event_dispatcher, **kwargs)
@@ -392,9 +421,19 @@ def attach(name: str = "polder", *, db: int = 0, ceiling: Optional[int] = None, 
     ``ceiling`` is the most bytes it may grow to, where it is made. ``options`` are those of a redis-py connection: ``decode_responses``,
     ``encoding``, ``protocol``, ``client_name`` ...
     """
-    pool = redis.ConnectionPool(connection_class=Connection, memory=memory(name, ceiling, create), db=db, **options)
+    return _over(memory(name, ceiling, create), db, options)
+
+
+def _over(attached, db, options, kind=Polder):
+    pool = redis.ConnectionPool(connection_class=Connection, memory=attached, db=db, **options)
+    # What another process needs to do the same.
+    pool.attached = (attached.segment, db, options)
     _pools.add(pool)
-    return Polder(connection_pool=pool)
+    return kind(connection_pool=pool)
+
+
+def _attach_again(kind, segment, db, options):
+    return _over(memory(segment, create=False), db, options, kind)
 
 
 def cache(name: str = "polder", *, prefix: Union[str, bytes] = "", db: int = 0, ceiling: Optional[int] = None, create: bool = True) -> Cache:

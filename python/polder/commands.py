@@ -8,9 +8,14 @@ class Commands:
     ``del_``. Errors are those of redis-py. It has a state of its own (MULTI, a database), and belongs to one thread at a time."""
 
     def __init__(self, memory, *, db=0, protocol=3, decode=False):
+        self._again = (memory, db, protocol, decode)
         self._caller = Caller(memory, protocol, _error, decode)
         if db:
             self.run("SELECT", db)
+
+    def __reduce__(self):
+        # By name, in the database that it began with; what it remembers from call to call (MULTI, a watch) stays behind.
+        return _commands_again, self._again
 
     def run(self, *words):
         """Runs a call by its words: its reply."""
@@ -36,3 +41,7 @@ class Commands:
         command.__name__ = name
         setattr(self, name, command)
         return command
+
+
+def _commands_again(memory, db, protocol, decode):
+    return Commands(memory, db=db, protocol=protocol, decode=decode)

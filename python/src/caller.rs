@@ -5,12 +5,12 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
 use polder_engine::{Answer, Error, Item, Protocol, generation};
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyFloat, PyInt, PyList, PyNotImplemented, PyString, PyTuple};
 use smallvec::SmallVec;
 
-use crate::{Ended, Memory, SIGNALS_LOOK, failed};
+use crate::{Ended, Memory, SIGNALS_LOOK, failed, interrupt};
 
 /// An argument as redis-py encodes it with its default encoding, where it is of one of the four types that need no thought.
 pub fn word<'p>(arg: &Bound<'p, PyAny>) -> PyResult<Option<Bound<'p, PyBytes>>> {
@@ -74,6 +74,7 @@ impl Caller {
         };
         let mut caller = polder_engine::Caller::speaking(&memory.memory, protocol);
         caller.hurry(true);
+        caller.interrupt_when(interrupt::look);
         Ok(Caller { caller: Mutex::new(caller), generation: AtomicU64::new(generation()), error, decode })
     }
 
@@ -88,6 +89,7 @@ impl Caller {
             answered => answered,
         };
         drop(caller);
+        interrupt::taken()?;
         self.progressed(py, answered)
     }
 
@@ -126,6 +128,7 @@ impl Caller {
     /// Goes on with it.
     fn resume<'p>(&self, py: Python<'p>) -> PyResult<Option<Bound<'p, PyList>>> {
         let answered = self.own()?.resume();
+        interrupt::taken()?;
         self.progressed(py, answered)
     }
 
@@ -162,6 +165,10 @@ impl Caller {
     /// A descriptor that is readable when there is something to hear or to go on with. Close it.
     fn fileno(&self) -> PyResult<i32> {
         Ok(self.own()?.descriptor().map_err(failed)?.into_raw_fd())
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(PyTypeError::new_err("a caller cannot be pickled; pickle the memory and make a caller in the other process"))
     }
 
     fn __traverse__(&self, visit: pyo3::gc::PyVisit<'_>) -> Result<(), pyo3::gc::PyTraverseError> {

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod caller;
+mod interrupt;
 mod short;
 mod strings;
 
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use caller::Caller;
-use polder_engine::{Database, Error, Options, Stop};
+use polder_engine::{Database, Error as CallError, Options, Stop};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
@@ -21,15 +22,16 @@ use pyo3::types::{PyBytes, PyDict, PyFrozenSet, PyString, PyTuple};
 use short::Short;
 use strings::Strings;
 
-create_exception!(_polder, Fault, PyException, "The memory, the system or another process failed.");
-create_exception!(_polder, Refused, PyException, "The command says no: its error text.");
-create_exception!(_polder, Ended, PyException, "The caller was ended, or cannot be used here any more: another one is needed.");
+create_exception!(polder, Error, PyException, "What Polder raises: Refused, Fault or Ended. redis-py's methods raise redis-py's errors.");
+create_exception!(polder, Fault, Error, "The memory, the system or another process failed.");
+create_exception!(polder, Refused, Error, "The command says no: its error text.");
+create_exception!(polder, Ended, Error, "The caller was ended, or cannot be used here any more: another one is needed.");
 
-fn failed(error: Error) -> PyErr {
+fn failed(error: CallError) -> PyErr {
     match error {
-        Error::Refused(text) => Refused::new_err(text),
-        Error::Fault(fault) => Fault::new_err(fault.to_string()),
-        ended @ (Error::Closed | Error::Lost | Error::Forked | Error::WrongThread) => Ended::new_err(ended.to_string()),
+        CallError::Refused(text) => Refused::new_err(text),
+        CallError::Fault(fault) => Fault::new_err(fault.to_string()),
+        ended @ (CallError::Closed | CallError::Lost | CallError::Forked | CallError::WrongThread) => Ended::new_err(ended.to_string()),
         other => PyRuntimeError::new_err(other.to_string()),
     }
 }
@@ -69,6 +71,24 @@ impl Memory {
         let options = Options { segment: segment.into(), ceiling: ceiling.unwrap_or(defaults.ceiling), create, ..defaults };
         let memory = polder_engine::Memory::attach(&options).map_err(|fault| Fault::new_err(fault.to_string()))?;
         Ok(Memory { memory: Arc::new(memory) })
+    }
+
+    /// The segment's whole name.
+    #[getter]
+    fn segment(&self) -> String {
+        self.memory.table().segment().mapping().name().to_string()
+    }
+
+    /// Whether the segment has been removed: others that attach the name find another one.
+    #[getter]
+    fn removed(&self) -> bool {
+        self.memory.table().segment().removed()
+    }
+
+    /// By name: the other process attaches the same segment.
+    fn __reduce__<'p>(&self, py: Python<'p>) -> PyResult<(Bound<'p, PyAny>, Bound<'p, PyTuple>)> {
+        let again = (self.segment(), None::<u64>, false).into_pyobject(py)?;
+        Ok((py.import("polder")?.getattr("memory")?, again))
     }
 
     /// Takes a segment's name away.
@@ -160,11 +180,12 @@ fn add(memory: &polder_engine::Memory, db: u8, key: &[u8], by: i64, py: Python<'
 mod _polder {
     use super::*;
     #[pymodule_export]
-    use super::{Caller, Ended, Fault, Memory, Refused, Short, Strings};
+    use super::{Caller, Ended, Error, Fault, Memory, Refused, Short, Strings};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         let plain = polder_engine::natures().filter(|nature| nature.plain).map(|nature| nature.name);
+        module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
         module.add("PLAIN", PyFrozenSet::new(module.py(), plain)?)?;
         let names = PyDict::new(module.py());
         for nature in polder_engine::natures() {

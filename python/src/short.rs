@@ -119,6 +119,7 @@ impl Short {
 /// The options of SET that are told by name, as redis-py checks and orders them; false where that is better left to it.
 fn set_options<'p>(options: &Bound<'p, PyDict>, words: &mut Words<'p>) -> PyResult<bool> {
     let py = options.py();
+    let mut lifetimes = 0;
     for (name, value) in options.iter() {
         let name = name.cast_into::<PyString>()?;
         let amount = name == "ex" || name == "px";
@@ -127,7 +128,9 @@ fn set_options<'p>(options: &Bound<'p, PyDict>, words: &mut Words<'p>) -> PyResu
         }
         let known = amount || name == "nx" || name == "xx" || name == "keepttl";
         let fits = if amount { value.is_exact_instance_of::<PyInt>() } else { value.cast::<PyBool>().is_ok_and(|flag| flag.is_true()) };
-        if !known || !fits {
+        lifetimes += u32::from(amount || name == "keepttl");
+        // Newer versions of redis-py say themselves that two of these exclude each other, older ones let the command say so.
+        if !known || !fits || lifetimes > 1 {
             return Ok(false);
         }
         words.push(PyBytes::new(py, name.to_string_lossy().to_ascii_uppercase().as_bytes()));

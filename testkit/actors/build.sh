@@ -14,8 +14,8 @@ cc -std=gnu11 -O1 -g -Wall -Wextra -Werror -Wno-unused-function "$root/testkit/a
 venv=$target/python/venv
 if ! [ -x "$venv/bin/maturin" ]; then
     python3 -m venv "$venv"
-    "$venv/bin/pip" -q install 'maturin>=1.7,<2' 'redis>=5,<6'
+    "$venv/bin/pip" -q install 'maturin>=1.9.2,<2' 'redis>=5,<9'
 fi
 rm -rf "$place/wheel"
 PATH=$venv/bin:$PATH "$root/python/build.sh" "$place/wheel" debug 2>"$place/log" || { cat "$place/log"; exit 1; }
-"$venv/bin/pip" -q install --force-reinstall --no-deps "$place"/wheel/polder-*.whl
+"$venv/bin/pip" -q install --force-reinstall --no-deps "$place"/wheel/polderdb-*.whl
