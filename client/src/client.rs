@@ -243,33 +243,32 @@ impl Db {
         let connection = &self.client.connection;
         let mut queue = connection.shared.queue();
         let mut side = None;
-        let state;
-        match queue.push(self.route, &mut target, due, &encode) {
+        let state = match queue.push(self.route, &mut target, due, &encode) {
             Ok(Pushed::Queued(ticket)) => {
                 connection.shared.tell(queue);
-                state = State::Queued(slot, ticket);
+                State::Queued(slot, ticket)
             }
             Ok(Pushed::Full) => {
                 drop(queue);
                 let mut bytes = Vec::new();
-                state = match encode(&mut bytes) {
+                match encode(&mut bytes) {
                     Ok(traits) => State::Blocked(Box::new(Blocked { bytes, traits, route: self.route, due, slot, target })),
                     Err(error) => State::Failed(error),
-                };
+                }
             }
             Ok(Pushed::Aside) => {
                 drop(queue);
                 let due = due.filter(|_| !self.may_wait);
-                state = match self.send_aside(slot, target, due, &encode) {
+                match self.send_aside(slot, target, due, &encode) {
                     Ok((queued, connection)) => {
                         side = Some(connection);
                         queued
                     }
                     Err(error) => State::Failed(error),
-                };
+                }
             }
-            Err(error) => state = State::Failed(error),
-        }
+            Err(error) => State::Failed(error),
+        };
         Call { client: self.client.clone(), side, state, reply: PhantomData }
     }
 

@@ -1,7 +1,7 @@
 //! Subscriptions: channels, patterns and shard channels, on a connection of their own that survives reconnects.
 //!
 //! ```text
-//!   Subscription --next--> its own list of events <--deliver-- link of the subscribing connection
+//!   Subscription --recv--> its own list of events <--deliver-- link of the subscribing connection
 //!        |                                                          ^
 //!        +-- names wanted (counted over all subscriptions) --gather-+   SUBSCRIBE for what is new, UNSUBSCRIBE for what nobody wants
 //! ```
@@ -234,7 +234,7 @@ pub struct Subscription {
 
 impl Subscription {
     /// The next event. The first is [`Event::Ready`]. Dropping the future loses nothing.
-    pub fn next(&mut self) -> impl Future<Output = Event> + Send + '_ {
+    pub fn recv(&mut self) -> impl Future<Output = Event> + Send + '_ {
         std::future::poll_fn(|context| self.poll(context.waker()))
     }
 
@@ -250,7 +250,7 @@ impl Subscription {
     }
 
     /// The next event, if there is one already.
-    pub fn try_next(&mut self) -> Option<Event> {
+    pub fn try_recv(&mut self) -> Option<Event> {
         lock(&self.mailbox).events.pop_front()
     }
 

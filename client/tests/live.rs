@@ -174,20 +174,20 @@ async fn a_subscription_survives_its_server_and_says_what_it_missed() {
     let client = Client::connect(&server.url()).expect("connects");
     let mut news = client.subscribe(["news", "weather"]).expect("subscribes");
     let mut all = client.subscribe_patterns(["n*"]).expect("subscribes");
-    assert_eq!((news.next().await, all.next().await), (Event::Ready, Event::Ready));
+    assert_eq!((news.recv().await, all.recv().await), (Event::Ready, Event::Ready));
     assert_eq!(client.call::<i64>(("PUBLISH", "news", "one")).await.expect("publishes"), 2);
     let message = |pattern: Option<&str>, payload: &str| Event::Message {
         channel: "news".into(),
         pattern: pattern.map(Into::into),
         payload: payload.into(),
     };
-    assert_eq!((news.next().await, all.next().await), (message(None, "one"), message(Some("n*"), "one")));
+    assert_eq!((news.recv().await, all.recv().await), (message(None, "one"), message(Some("n*"), "one")));
     drop(server);
     let Some(_server) = Server::start_at(port, &[]) else { return };
-    assert_eq!((news.next().await, all.next().await), (Event::Missed, Event::Missed));
-    assert_eq!((news.next().await, all.next().await), (Event::Ready, Event::Ready));
+    assert_eq!((news.recv().await, all.recv().await), (Event::Missed, Event::Missed));
+    assert_eq!((news.recv().await, all.recv().await), (Event::Ready, Event::Ready));
     client.call::<i64>(("PUBLISH", "news", "two")).await.expect("publishes");
-    assert_eq!((news.next().await, all.next().await), (message(None, "two"), message(Some("n*"), "two")));
+    assert_eq!((news.recv().await, all.recv().await), (message(None, "two"), message(Some("n*"), "two")));
     drop(all);
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert_eq!(client.call::<i64>(("PUBLISH", "news", "three")).await.expect("publishes"), 1);
