@@ -8,11 +8,13 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use crate::args::{self, Args};
+use crate::condition::{Condition, Conditional};
 use crate::driver::{self, Shared};
 use crate::error::{Error, Stage, TimedOut};
 use crate::options::{Options, Policy};
 use crate::queue::{Due, Pushed, Route, Shape, Ticket, Traits};
 use crate::rows;
+use crate::scan::Scan;
 use crate::slot::{Slot, Target, ThreadWaker};
 use crate::subscribe::{Kind, Subscription, Subscriptions};
 use crate::value::{FromValue, Value};
@@ -229,6 +231,23 @@ impl Db {
         Pipeline { traits: Traits { shape: Shape::Transaction, ..pipeline.traits }, ..pipeline }
     }
 
+    /// Several calls that run as one transaction, and only if conditions hold. They fail together, and the reply says which
+    /// conditions did not hold.
+    pub fn transaction_if(&self, conditions: impl IntoIterator<Item = Condition>) -> Conditional {
+        Conditional::new(self.clone(), conditions.into_iter().collect())
+    }
+
+    /// The keys of the database, step by step.
+    pub fn scan(&self) -> Scan {
+        Scan::new(self.clone(), "SCAN", None)
+    }
+
+    /// The members of a set, the fields and values of a hash, or the members and scores of a sorted set, step by step, by
+    /// SSCAN, HSCAN or ZSCAN.
+    pub fn scan_in(&self, command: ScanCommand, key: impl AsRef<[u8]>) -> Scan {
+        Scan::new(self.clone(), command.name(), Some(key.as_ref().to_vec()))
+    }
+
     fn due(&self) -> Option<Due> {
         self.timeout.map(|timeout| {
             let made = Instant::now();
@@ -287,6 +306,78 @@ impl Db {
         };
         connection.shared.tell(queue);
         Ok((State::Queued(slot, ticket), connection))
+    }
+}
+
+/// Which collection [`Db::scan_in`] goes through.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ScanCommand {
+    Sscan,
+    Hscan,
+    Zscan,
+}
+
+impl ScanCommand {
+    fn name(self) -> &'static str {
+        match self {
+            ScanCommand::Sscan => "SSCAN",
+            ScanCommand::Hscan => "HSCAN",
+            ScanCommand::Zscan => "ZSCAN",
+        }
+    }
+}
+
+/// A side connection for several calls in a row that depend on the connection's state (WATCH). Dropped before it is given
+/// back, the connection is closed, and what it watched is forgotten with it.
+pub(crate) struct Side {
+    db: Db,
+    connection: Option<Arc<Connection>>,
+}
+
+impl Side {
+    pub(crate) fn take(db: &Db) -> Result<Side, Error> {
+        Ok(Side { db: db.clone(), connection: Some(db.client.connection.take_side()?) })
+    }
+
+    /// Makes a call on the side connection. The caller says what is known of it.
+    pub(crate) fn call<T: FromValue>(&self, traits: Traits, encode: impl FnOnce(&mut Vec<u8>)) -> Call<T> {
+        let slot = Arc::new(Slot::default());
+        let mut target = Some(Target::Slot(Arc::clone(&slot)));
+        let state = match &self.connection {
+            Some(connection) => {
+                let mut queue = connection.shared.queue();
+                let route = Route { policy: Policy::Queue, ..self.db.route };
+                let pushed = queue.push(route, &mut target, self.db.due(), |out| {
+                    encode(out);
+                    Ok(traits)
+                });
+                match pushed {
+                    Ok(Pushed::Queued(ticket)) => {
+                        connection.shared.tell(queue);
+                        State::Queued(slot, ticket)
+                    }
+                    Ok(_) => State::Failed(Error::usage("a side connection holds another call")),
+                    Err(error) => State::Failed(error),
+                }
+            }
+            None => State::Failed(Error::usage("the side connection was given back")),
+        };
+        Call { client: self.db.client.clone(), side: None, state, reply: PhantomData }
+    }
+
+    /// Keeps the connection for the next call that wants one.
+    pub(crate) fn give_back(mut self) {
+        if let Some(connection) = self.connection.take() {
+            self.db.client.connection.return_side(connection);
+        }
+    }
+}
+
+impl Drop for Side {
+    fn drop(&mut self) {
+        if let Some(connection) = &self.connection {
+            connection.shared.abort();
+        }
     }
 }
 

@@ -40,19 +40,25 @@
 
 mod args;
 mod client;
+mod condition;
 mod driver;
 mod error;
 mod link;
 mod options;
 mod queue;
 mod rows;
+mod scan;
+mod script;
 mod slot;
 mod subscribe;
 mod value;
 
 pub use args::{Args, Encoder};
-pub use client::{Call, Client, Db, Fire, Pipeline};
+pub use client::{Call, Client, Db, Fire, Pipeline, ScanCommand};
+pub use condition::{Committed, Condition, Conditional};
 pub use error::{Error, Stage, TimedOut};
 pub use options::{Endpoint, Options, Policy};
+pub use scan::Scan;
+pub use script::Script;
 pub use subscribe::{Event, Subscription};
 pub use value::{FromValue, Value};

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use polder_client::{Client, Error, Event, Policy, Stage, Value};
+use polder_client::{Client, Committed, Condition, Error, Event, Policy, Script, Stage, Value};
 
 /// A server of the test's own, which ends with it.
 struct Server {
@@ -191,6 +191,70 @@ async fn a_subscription_survives_its_server_and_says_what_it_missed() {
     drop(all);
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert_eq!(client.call::<i64>(("PUBLISH", "news", "three")).await.expect("publishes"), 1);
+}
+
+#[tokio::test]
+async fn a_transaction_runs_only_if_its_conditions_hold() {
+    let Some(server) = Server::start() else { return };
+    let client = Client::connect(&server.url()).expect("connects");
+    let db = client.db(6);
+    let is_free = Condition::KeyAbsent("lock".into());
+    let take = |owner: &'static str| db.transaction_if([is_free.clone()]).call(("SET", "lock", owner)).call(("INCR", "taken"));
+    assert_eq!(take("a").send::<(bool, i64)>().await.expect("runs"), Committed::Yes((true, 1)));
+    assert_eq!(take("b").send::<(bool, i64)>().await.expect("runs"), Committed::Unmet(vec![is_free]));
+    // Many tasks add one to a number that they have read: no addition is lost.
+    let tasks: Vec<_> = (0..8)
+        .map(|_| {
+            let db = db.clone();
+            tokio::spawn(async move {
+                for _ in 0..10 {
+                    loop {
+                        let have: Option<i64> = db.call(("GET", "n")).await.expect("reads");
+                        let condition = match have {
+                            Some(n) => Condition::ValueEquals("n".into(), n.to_string().into()),
+                            None => Condition::KeyAbsent("n".into()),
+                        };
+                        let added = db.transaction_if([condition]).call(("SET", "n", have.unwrap_or(0) + 1)).send::<Value>().await;
+                        if matches!(added.expect("runs"), Committed::Yes(_)) {
+                            break;
+                        }
+                    }
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.expect("ends");
+    }
+    assert_eq!(db.call::<i64>(("GET", "n")).await.expect("reads"), 80);
+}
+
+#[tokio::test]
+async fn a_script_is_loaded_where_it_is_not_known() {
+    let Some(server) = Server::start() else { return };
+    let client = Client::connect(&server.url()).expect("connects");
+    let script = Script::new("return {KEYS[1], ARGV[1], redis.call('INCR', KEYS[1])}");
+    for n in 1..=2 {
+        let reply: (String, String, i64) = script.run(&client.db(1), "k", "a").await.expect("runs");
+        assert_eq!(reply, ("k".into(), "a".into(), n));
+    }
+    assert_eq!(client.call::<Vec<i64>>(("SCRIPT", "EXISTS", script.sha())).await.expect("asks"), [1]);
+}
+
+#[tokio::test]
+async fn a_scan_finds_all_keys() {
+    let Some(server) = Server::start() else { return };
+    let client = Client::connect(&server.url()).expect("connects");
+    let db = client.db(2);
+    for n in 0..500 {
+        db.fire().call(("SET", format!("key:{n}"), n));
+    }
+    db.call::<()>(("SET", "other", 1)).await.expect("sets");
+    let (mut scan, mut found) = (db.scan().matching("key:*").count(50), std::collections::BTreeSet::new());
+    while let Some(keys) = scan.step().await.expect("scans") {
+        found.extend(keys);
+    }
+    assert_eq!(found.len(), 500);
 }
 
 #[tokio::test]
