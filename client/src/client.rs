@@ -8,9 +8,11 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use crate::args::{self, Args};
+use crate::cache::{Cache, CacheStats, Found, Tracking};
 use crate::condition::{Condition, Conditional};
 use crate::driver::{self, Shared};
 use crate::error::{Error, Stage, TimedOut};
+use crate::link::Listeners;
 use crate::options::{Options, Policy};
 use crate::queue::{Due, Pushed, Route, Shape, Ticket, Traits};
 use crate::rows;
@@ -35,17 +37,36 @@ struct Connection {
     shared: Arc<Shared>,
     /// Side connections that no call uses.
     side: Mutex<Vec<Arc<Connection>>>,
+    cache: Option<Arc<Cache>>,
     /// The connection that subscribes, once there is a subscription.
     subscribing: Mutex<Option<(Arc<Subscriptions>, Arc<Connection>)>>,
 }
 
 impl Connection {
-    fn new(shared: Arc<Shared>) -> Arc<Connection> {
-        Arc::new(Connection { shared, side: Mutex::new(Vec::new()), subscribing: Mutex::new(None) })
+    fn new(shared: Arc<Shared>, cache: Option<Arc<Cache>>) -> Arc<Connection> {
+        Arc::new(Connection { shared, cache, side: Mutex::new(Vec::new()), subscribing: Mutex::new(None) })
     }
 
     fn side(&self) -> MutexGuard<'_, Vec<Arc<Connection>>> {
         self.side.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Appends a call to what is sent; says what is known of it.
+    fn encode(&self, args: &impl Args, bytes: &mut Vec<u8>) -> Result<Traits, Error> {
+        let start = bytes.len();
+        args::encode(args, bytes);
+        let traits = rows::traits(&bytes[start..])?;
+        self.writes(traits, &bytes[start..]);
+        Ok(traits)
+    }
+
+    /// Requests are about to be sent: what they may change is not kept any longer.
+    fn writes(&self, traits: Traits, requests: &[u8]) {
+        if let Some(cache) = &self.cache
+            && !traits.reads
+        {
+            cache.write(rows::words(requests));
+        }
     }
 
     /// A connection for one call alone: an idle one, or a new one.
@@ -53,9 +74,9 @@ impl Connection {
         if let Some(idle) = self.side().pop() {
             return Ok(idle);
         }
-        let shared = self.shared.start_another(None)?;
+        let shared = self.shared.start_another(Listeners::default())?;
         shared.queue().is_side = true;
-        Ok(Connection::new(shared))
+        Ok(Connection::new(shared, None))
     }
 
     /// Gives a side connection back whose call has ended.
@@ -90,7 +111,7 @@ impl Client {
     /// [`Error::Usage`] outside of a runtime.
     #[cfg(feature = "tokio")]
     pub fn with_options(options: Options) -> Result<Client, Error> {
-        driver::task::start(Arc::new(options)).map(Client::new)
+        Client::start(options, driver::task::start)
     }
 
     /// A client whose connection runs in a thread of its own: for programs without a runtime. Its calls can be awaited in
@@ -99,18 +120,25 @@ impl Client {
     /// # Errors
     /// [`Error::Usage`] for a URL that cannot be read.
     pub fn connect_in_thread(url: &str) -> Result<Client, Error> {
-        driver::thread::start(Arc::new(url.parse()?), None).map(Client::new)
+        Client::start(url.parse()?, driver::thread::start)
     }
 
-    fn new(shared: Arc<Shared>) -> Client {
-        Client { connection: Connection::new(shared) }
+    fn start(options: Options, driver: impl FnOnce(Arc<Options>, Listeners) -> Result<Arc<Shared>, Error>) -> Result<Client, Error> {
+        let cache = options.cache.clone().map(|options| Arc::new(Cache::new(options)));
+        let shared = driver(Arc::new(options), Listeners { subscriptions: None, cache: cache.clone() })?;
+        Ok(Client { connection: Connection::new(shared, cache) })
+    }
+
+    /// Figures of the cache; all 0 without one.
+    pub fn cache_stats(&self) -> CacheStats {
+        self.connection.cache.as_ref().map(|cache| cache.stats()).unwrap_or_default()
     }
 
     /// A database by its number.
     pub fn db(&self, number: u32) -> Db {
         let options = &self.connection.shared.options;
         let route = Route { db: number, jumps: false, policy: options.policy };
-        Db { client: self.clone(), route, timeout: options.timeout, may_wait: true }
+        Db { client: self.clone(), route, timeout: options.timeout, may_wait: true, caches: false }
     }
 
     /// Subscribes to channels: what is published to them arrives at the [`Subscription`], first of all its confirmation.
@@ -147,8 +175,9 @@ impl Client {
             Some(pair) => pair.clone(),
             None => {
                 let subscriptions = Arc::new(Subscriptions::default());
-                let shared = self.connection.shared.start_another(Some(Arc::clone(&subscriptions)))?;
-                subscribing.insert((subscriptions, Connection::new(shared))).clone()
+                let listeners = Listeners { subscriptions: Some(Arc::clone(&subscriptions)), cache: None };
+                let shared = self.connection.shared.start_another(listeners)?;
+                subscribing.insert((subscriptions, Connection::new(shared, None))).clone()
             }
         };
         drop(subscribing);
@@ -172,6 +201,7 @@ pub struct Db {
     timeout: Option<Duration>,
     /// Whether the timeout is the client's own, which calls that wait in the server do not have.
     may_wait: bool,
+    caches: bool,
 }
 
 impl Db {
@@ -194,6 +224,14 @@ impl Db {
         Db { timeout: None, ..self.clone() }
     }
 
+    /// The same database; replies to calls that only read one key are kept until the server says that the key has changed, and
+    /// calls that ask for the same share one flight. Needs [`Options::cache`] and a server that speaks RESP3; without them the
+    /// calls are as any others.
+    #[must_use]
+    pub fn cached(&self) -> Db {
+        Db { caches: true, ..self.clone() }
+    }
+
     /// The same database; what its calls do when they cannot be written at once.
     #[must_use]
     pub fn policy(&self, policy: Policy) -> Db {
@@ -208,11 +246,52 @@ impl Db {
 
     /// Makes a call by its words.
     pub fn call<T: FromValue>(&self, args: impl Args) -> Call<T> {
-        self.send(|bytes| {
-            let start = bytes.len();
-            args::encode(&args, bytes);
-            rows::traits(&bytes[start..])
-        })
+        if let (true, Some(cache)) = (self.caches, &self.client.connection.cache)
+            && let Some(call) = self.call_cached(cache, &args)
+        {
+            return call;
+        }
+        self.send(|bytes| self.client.connection.encode(&args, bytes))
+    }
+
+    /// A call by way of the cache; `None` if it is to be sent as any other.
+    fn call_cached<T: FromValue>(&self, cache: &Arc<Cache>, args: &impl Args) -> Option<Call<T>> {
+        let mut request = Vec::new();
+        args::encode(args, &mut request);
+        let traits = rows::traits(&request).ok().filter(|traits| traits.caches)?;
+        let slot = Arc::new(Slot::default());
+        let ended = |state| Some(Call { client: self.client.clone(), side: None, state, reply: PhantomData });
+        // A deadline of the call's own is not that of the flight that it would share.
+        let filling = match cache.ask(self.route.db, &request, rows::key(&request), &slot, self.may_wait) {
+            Found::Kept(value) => {
+                slot.complete(Ok(value));
+                return ended(State::Shared(slot));
+            }
+            Found::Waiting => return ended(State::Shared(slot)),
+            Found::Off => return None,
+            Found::Ask(filling) => filling,
+        };
+        let shared = &self.client.connection.shared;
+        let mut target = Some(Target::Cache(filling));
+        let mut queue = shared.queue();
+        let route = Route { policy: Policy::Queue, ..self.route };
+        let pushed = queue.push(route, &mut target, self.due(), |bytes| {
+            let opts_in = cache.options.tracking == Tracking::OptIn;
+            if opts_in {
+                args::encode(&("CLIENT", "CACHING", "YES"), bytes);
+            }
+            bytes.extend_from_slice(&request);
+            // The last reply counts, unless the first was refused.
+            Ok(if opts_in { Traits { replies: 2, shape: Shape::Transaction, ..traits } } else { traits })
+        });
+        match (pushed, target) {
+            (Err(error), Some(target)) => {
+                drop(queue);
+                target.complete(Err(error));
+            }
+            _ => shared.tell(queue),
+        }
+        ended(State::Shared(slot))
     }
 
     /// Several calls that are sent together: no other call comes between them.
@@ -395,11 +474,7 @@ impl Fire {
         let policy = if self.db.route.policy == Policy::Block { Policy::Queue } else { self.db.route.policy };
         let route = Route { policy, ..self.db.route };
         let mut queue = shared.queue();
-        let pushed = queue.push(route, &mut None, None, |bytes| {
-            let start = bytes.len();
-            args::encode(&args, bytes);
-            rows::traits(&bytes[start..])
-        });
+        let pushed = queue.push(route, &mut None, None, |bytes| self.db.client.connection.encode(&args, bytes));
         match pushed {
             Ok(_) => shared.tell(queue),
             Err(error) => {
@@ -423,6 +498,8 @@ struct Blocked {
 enum State {
     Queued(Arc<Slot>, Ticket),
     Blocked(Box<Blocked>),
+    /// The reply comes by way of the cache; others may wait for it, so that it is not taken back.
+    Shared(Arc<Slot>),
     Failed(Error),
     Ended,
 }
@@ -499,6 +576,13 @@ impl<T> Call<T> {
                     }
                     outcome
                 }
+            },
+            State::Shared(slot) => match slot.poll(waker) {
+                Poll::Pending => {
+                    self.state = State::Shared(slot);
+                    return Poll::Pending;
+                }
+                Poll::Ready(outcome) => outcome,
             },
             State::Failed(error) => Err(error),
             State::Blocked(_) | State::Ended => Err(Error::usage("the reply of this call was taken before; a call is awaited once")),
@@ -580,6 +664,7 @@ impl Pipeline {
                 args::encode(&"MULTI", out);
             }
             out.extend_from_slice(&bytes);
+            db.client.connection.writes(traits, &bytes);
             if atomic {
                 args::encode(&"EXEC", out);
             }

@@ -10,11 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
-use crate::link::Link;
+use crate::link::{Link, Listeners};
 use crate::options::Options;
 use crate::queue::Queue;
 use crate::slot::Target;
-use crate::subscribe::Subscriptions;
 
 #[cfg(feature = "tokio")]
 pub(crate) mod task;
@@ -47,11 +46,11 @@ impl Shared {
     ///
     /// # Errors
     /// [`Error::Usage`] when the operating system has no thread left for it.
-    pub(crate) fn start_another(&self, subscriptions: Option<Arc<Subscriptions>>) -> Result<Arc<Shared>, Error> {
+    pub(crate) fn start_another(&self, listeners: Listeners) -> Result<Arc<Shared>, Error> {
         match &self.wakeup {
             #[cfg(feature = "tokio")]
-            Wakeup::Task(_, runtime) => Ok(task::start_in(runtime.clone(), Arc::clone(&self.options), subscriptions)),
-            Wakeup::Thread(_) => thread::start(Arc::clone(&self.options), subscriptions),
+            Wakeup::Task(_, runtime) => Ok(task::start_in(runtime.clone(), Arc::clone(&self.options), listeners)),
+            Wakeup::Thread(_) => thread::start(Arc::clone(&self.options), listeners),
         }
     }
 

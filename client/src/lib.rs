@@ -39,6 +39,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod cache;
 mod client;
 mod condition;
 mod driver;
@@ -54,6 +55,7 @@ mod subscribe;
 mod value;
 
 pub use args::{Args, Encoder};
+pub use cache::{CacheOptions, CacheStats, Tracking};
 pub use client::{Call, Client, Db, Fire, Pipeline, ScanCommand};
 pub use condition::{Committed, Condition, Conditional};
 pub use error::{Error, Stage, TimedOut};

@@ -25,6 +25,7 @@ use std::time::{Duration, Instant};
 use polder_wire::resp::{Replies, Value};
 
 use crate::args;
+use crate::cache::{Cache, Tracking};
 use crate::error::{Error, Stage, TimedOut};
 use crate::options::Options;
 use crate::queue::{Batch, Due, Queue, Queued, Shape, Traits};
@@ -49,6 +50,8 @@ enum Purpose {
     /// The first SELECT of a database on this connection.
     Prove(u32),
     Ping,
+    /// CLIENT TRACKING, for the cache.
+    Tracking,
 }
 
 struct Flight {
@@ -95,10 +98,19 @@ pub(crate) struct Link {
     spare: Vec<(Vec<u8>, VecDeque<Queued>)>,
     /// Where messages go, on a connection that subscribes.
     subscriptions: Option<Arc<Subscriptions>>,
+    cache: Option<Arc<Cache>>,
+}
+
+/// What hears of a connection's pushes.
+#[derive(Clone, Default)]
+pub(crate) struct Listeners {
+    pub subscriptions: Option<Arc<Subscriptions>>,
+    pub cache: Option<Arc<Cache>>,
 }
 
 impl Link {
-    pub(crate) fn new(options: Arc<Options>, subscriptions: Option<Arc<Subscriptions>>, now: Instant) -> Link {
+    pub(crate) fn new(options: Arc<Options>, listeners: Listeners, now: Instant) -> Link {
+        let Listeners { subscriptions, cache } = listeners;
         Link {
             options,
             flights: VecDeque::new(),
@@ -117,6 +129,7 @@ impl Link {
             deadlines_missed: 0,
             spare: Vec::new(),
             subscriptions,
+            cache,
         }
     }
 
@@ -284,9 +297,7 @@ impl Link {
     fn reply(&mut self, value: Value) -> Result<(), Error> {
         let value = match value {
             Value::Push(items) => {
-                if let Some(subscriptions) = &self.subscriptions {
-                    subscriptions.deliver(items);
-                }
+                self.push(items);
                 return Ok(());
             }
             Value::Array(items) if self.subscriptions.is_some() && Subscriptions::is_event(&items) => {
@@ -324,18 +335,30 @@ impl Link {
         flight.start = end;
         let call = flight.batch.calls.pop_front();
         flight.selects_due = flight.batch.calls.front().is_some_and(|next| next.selects).into();
-        if let Some(call) = call
-            && let Target::Slot(slot) = call.target
-        {
-            slot.complete(match value {
+        if !matches!(flight.purpose, Purpose::Calls) {
+            return self.own_reply(value);
+        }
+        if let Some(call) = call {
+            call.target.complete(match value {
                 Value::Error(text) => Err(refused(&text)),
                 value => Ok(value),
             });
-        } else if !matches!(flight.purpose, Purpose::Calls) {
-            return self.own_reply(value);
         }
         self.land();
         Ok(())
+    }
+
+    /// What the server sent without being asked.
+    fn push(&self, mut items: Vec<Value>) {
+        let is_invalidation = matches!(items.first(), Some(Value::Bulk(word) | Value::Status(word)) if word == b"invalidate");
+        if let Some(cache) = &self.cache
+            && is_invalidation
+        {
+            return cache.invalidate(items.pop().unwrap_or(Value::Null));
+        }
+        if let Some(subscriptions) = &self.subscriptions {
+            subscriptions.deliver(items);
+        }
     }
 
     /// Forgets the flights at the front that wait for no reply.
@@ -379,10 +402,25 @@ impl Link {
                 }
                 Value::Error(text) => Err(login_refused(&text)),
                 _ => {
-                    self.logged_in();
+                    match self.cache.clone() {
+                        Some(cache) => self.track(&cache),
+                        None => self.logged_in(),
+                    }
                     Ok(())
                 }
             },
+            Purpose::Tracking => {
+                match (&self.cache, value) {
+                    (_, Value::Error(text)) => {
+                        let why = String::from_utf8_lossy(&text).into_owned();
+                        tracing::warn!(server = %self.options.endpoint, "nothing is cached: the server refused CLIENT TRACKING: {why}");
+                    }
+                    (Some(cache), _) => cache.switch_on(),
+                    (None, _) => {}
+                }
+                self.logged_in();
+                Ok(())
+            }
             Purpose::Login => {
                 let replies = if let Value::Array(replies) = value { replies } else { vec![value] };
                 if let Some(text) = replies.into_iter().find_map(|reply| if let Value::Error(text) = reply { Some(text) } else { None }) {
@@ -392,6 +430,20 @@ impl Link {
                 Ok(())
             }
         }
+    }
+
+    /// Has the server tell of changes, which wants RESP3.
+    fn track(&mut self, cache: &Cache) {
+        let mut bytes = Vec::new();
+        match &cache.options.tracking {
+            Tracking::Default => args::encode(&("CLIENT", "TRACKING", "ON"), &mut bytes),
+            Tracking::OptIn => args::encode(&("CLIENT", "TRACKING", "ON", "OPTIN"), &mut bytes),
+            Tracking::Broadcast(prefixes) => {
+                let prefixes: Vec<(&str, &Vec<u8>)> = prefixes.iter().map(|prefix| ("PREFIX", prefix)).collect();
+                args::encode(&("CLIENT", "TRACKING", "ON", "BCAST", prefixes), &mut bytes);
+            }
+        }
+        self.own(Purpose::Tracking, bytes, 1);
     }
 
     fn logged_in(&mut self) {
@@ -555,6 +607,7 @@ impl Link {
             queue.put_back(db, calls);
         }
         (self.writing, self.ready, self.held) = (0, false, 0..0);
+        self.cache.iter().for_each(|cache| cache.switch_off());
         queue.is_up = false;
         failed
     }

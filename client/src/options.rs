@@ -8,6 +8,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::cache::{CacheOptions, Tracking};
 use crate::error::Error;
 
 const PORT: u16 = 6379;
@@ -66,6 +67,8 @@ pub struct Options {
     pub backoff_max: Duration,
     /// An idle connection sends a PING this often; a dead link is noticed after four of them, or by the deadlines of calls.
     pub ping_interval: Duration,
+    /// Keeps replies for [`Db::cached`](crate::Db::cached); `None` keeps none.
+    pub cache: Option<CacheOptions>,
 }
 
 impl Default for Options {
@@ -84,6 +87,7 @@ impl Default for Options {
             backoff_min: Duration::from_millis(10),
             backoff_max: Duration::from_secs(2),
             ping_interval: Duration::from_secs(15),
+            cache: None,
         }
     }
 }
@@ -146,6 +150,7 @@ fn option(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
         "ping_interval_ms" => options.ping_interval = millis(value)?,
         "queue_calls_max" => options.queue_calls_max = number(name, value)?,
         "queue_bytes_max" => options.queue_bytes_max = number(name, value)?,
+        "cache_bytes_max" => options.cache = Some(CacheOptions { bytes_max: number(name, value)?, tracking: Tracking::Default }),
         "policy" => {
             options.policy = match value {
                 "fail-fast" => Policy::FailFast,
@@ -155,7 +160,8 @@ fn option(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
             }
         }
         _ => {
-            let known = "db, name, timeout_ms, connect_timeout_ms, ping_interval_ms, queue_calls_max, queue_bytes_max, policy";
+            let known =
+                "db, name, timeout_ms, connect_timeout_ms, ping_interval_ms, queue_calls_max, queue_bytes_max, cache_bytes_max, policy";
             return Err(Error::usage(format!("the URL's option '{name}' is unknown; there are {known}")));
         }
     }

@@ -47,11 +47,13 @@ pub(crate) struct Traits {
     pub moves: bool,
     /// Whether it may wait in the server, so that it wants a connection of its own.
     pub blocks: bool,
+    /// Whether its reply depends on its first argument's key alone, so that it may be kept while that is unchanged.
+    pub caches: bool,
 }
 
 impl Traits {
     /// One request, one reply.
-    pub(crate) const SINGLE: Traits = Traits { replies: 1, shape: Shape::Single, reads: false, moves: false, blocks: false };
+    pub(crate) const SINGLE: Traits = Traits { replies: 1, shape: Shape::Single, reads: false, moves: false, blocks: false, caches: false };
 }
 
 /// How a call is to be sent.

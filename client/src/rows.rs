@@ -13,6 +13,8 @@ const BLOCKS: u8 = 2;
 const MOVES: u8 = 4;
 /// Changes or asks for the state of the connection itself, which others use too.
 const OWNS: u8 = 8;
+/// Replies by what lies at the key of its first argument, and by nothing else.
+const CACHES: u8 = 16;
 
 /// The longest name in the table, `CONTAINER|SUBCOMMAND` included.
 const NAME_BYTES_MAX: usize = 32;
@@ -32,7 +34,17 @@ pub(crate) fn traits(request: &[u8]) -> Result<Traits, Error> {
         return Err(Error::usage(instead(first)));
     }
     let blocks = facts & BLOCKS != 0 && waits(first, words);
-    Ok(Traits { reads: facts & READS != 0, moves: facts & MOVES != 0, blocks, ..Traits::SINGLE })
+    Ok(Traits { reads: facts & READS != 0, moves: facts & MOVES != 0, blocks, caches: facts & CACHES != 0, ..Traits::SINGLE })
+}
+
+/// The first argument of a framed request: the key, where there is just one.
+pub(crate) fn key(request: &[u8]) -> &[u8] {
+    Words { rest: request }.nth(1).unwrap_or_default()
+}
+
+/// All words of framed requests.
+pub(crate) fn words(requests: &[u8]) -> impl Iterator<Item = &[u8]> {
+    Words { rest: requests }
 }
 
 /// XREAD and XREADGROUP wait only with BLOCK; the others always may.

@@ -5,6 +5,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
+use crate::cache::Filling;
 use crate::error::Error;
 use crate::value::Value;
 
@@ -16,22 +17,26 @@ pub(crate) enum Target {
     /// Nowhere: the call was made and forgotten.
     Nowhere,
     Slot(Arc<Slot>),
-    /// To nobody any more: the call was taken back.
+    /// Into the cache, and from there to all who wait for the same reply.
+    Cache(Filling),
+    /// Nowhere any more: the call was taken back.
     Withdrawn,
 }
 
 impl Target {
     /// Delivers the outcome; the future's task is woken.
     pub(crate) fn complete(self, outcome: Outcome) {
-        if let Target::Slot(slot) = self {
-            slot.complete(outcome);
+        match self {
+            Target::Slot(slot) => slot.complete(outcome),
+            Target::Cache(filling) => filling.complete(&outcome).iter().for_each(|slot| slot.complete(outcome.clone())),
+            Target::Nowhere | Target::Withdrawn => {}
         }
     }
 
     /// Whether an outcome is still wanted.
     pub(crate) fn is_wanted(&self) -> bool {
         match self {
-            Target::Nowhere => true,
+            Target::Nowhere | Target::Cache(_) => true,
             Target::Withdrawn => false,
             Target::Slot(slot) => !matches!(*slot.lock(), State::Gone),
         }

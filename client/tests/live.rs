@@ -334,3 +334,38 @@ fn a_full_queue_refuses_or_waits_as_the_policy_says() {
     assert_eq!(blocked.wait().expect("counts"), 11);
     assert_eq!(calls.into_iter().map(|call| call.wait().expect("counts")).max(), Some(10));
 }
+
+#[tokio::test]
+async fn a_cached_read_is_made_once_until_its_key_changes() {
+    let Some(server) = Server::start() else { return };
+    let client = Client::connect(&format!("{}?cache_bytes_max=1000000", server.url())).expect("connects");
+    let other = Client::connect(&server.url()).expect("connects");
+    let db = client.db(2).cached();
+    other.db(2).call::<()>(("SET", "k", "one")).await.expect("sets");
+    // The first call may go out before the connection tracks.
+    client.call::<()>("PING").await.expect("is up");
+    for _ in 0..10 {
+        assert_eq!(db.call::<String>(("GET", "k")).await.expect("reads"), "one");
+    }
+    let stats = client.cache_stats();
+    assert_eq!((stats.hits, stats.misses, stats.entries), (9, 1, 1), "{stats:?}");
+    other.db(2).call::<()>(("SET", "k", "two")).await.expect("sets");
+    let until = Instant::now() + Duration::from_secs(5);
+    while db.call::<String>(("GET", "k")).await.expect("reads") != "two" {
+        assert!(Instant::now() < until, "the change is never seen");
+        tokio::task::yield_now().await;
+    }
+    // Own writes are seen at once, whenever the server tells of them.
+    for n in 0..100 {
+        db.call::<()>(("SET", "k", n)).await.expect("sets");
+        assert_eq!(db.call::<i64>(("GET", "k")).await.expect("reads"), n);
+    }
+    let flood: Vec<_> = (0..100).map(|_| db.call::<Option<String>>(("GET", "absent"))).collect();
+    for call in flood {
+        assert_eq!(call.await.expect("reads"), None);
+    }
+    let calls = other.call::<String>(("INFO", "commandstats")).await.expect("asks");
+    let gets =
+        calls.lines().find(|line| line.starts_with("cmdstat_get:")).and_then(|line| line.split(['=', ',']).nth(1)).unwrap_or_default();
+    assert!(gets.parse::<u32>().is_ok_and(|gets| gets < 120), "{gets} GETs reached the server");
+}

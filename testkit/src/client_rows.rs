@@ -32,7 +32,7 @@ pub fn table() -> String {
         FAMILIES.iter().flat_map(|family| family.commands).filter(|command| !command.has(CONTAINER)).map(row).collect();
     rows.sort();
     let mut text = String::from(
-        "//! Names of commands, sorted, and the facts that hold for them. Made from the command table by `cargo x docs`; do not edit.\n\nuse super::{BLOCKS, MOVES, OWNS, READS};\n\npub(super) const FACTS: &[(&str, u8)] = &[\n",
+        "//! Names of commands, sorted, and the facts that hold for them. Made from the command table by `cargo x docs`; do not edit.\n\nuse super::{BLOCKS, CACHES, MOVES, OWNS, READS};\n\npub(super) const FACTS: &[(&str, u8)] = &[\n",
     );
     for (name, facts) in rows {
         text += &format!("    (\"{name}\", {facts}),\n");
@@ -49,6 +49,7 @@ fn row(command: &Command) -> (String, String) {
         (command.has(BLOCKING), "BLOCKS"),
         (command.has(SCRIPTS) && !command.name.contains('|'), "MOVES"),
         (command.has(READONLY), "READS"),
+        (command.reads_one_key() && !command.tips.contains(&"nondeterministic_output"), "CACHES"),
     ]
     .into_iter()
     .filter_map(|(holds, name)| holds.then_some(name))

@@ -12,24 +12,23 @@ use tokio::sync::Notify;
 
 use super::{Backoff, Shared, Socket, Wakeup, is_over, lost, pump, tick};
 use crate::error::Error;
-use crate::link::Link;
+use crate::link::{Link, Listeners};
 use crate::options::{Endpoint, Options};
-use crate::subscribe::Subscriptions;
 
 /// Starts a connection's task in the runtime that the caller runs in.
 ///
 /// # Errors
 /// [`Error::Usage`] outside of a runtime.
-pub(crate) fn start(options: Arc<Options>) -> Result<Arc<Shared>, Error> {
+pub(crate) fn start(options: Arc<Options>, listeners: Listeners) -> Result<Arc<Shared>, Error> {
     let runtime = Handle::try_current()
         .map_err(|_| Error::usage("Client::connect wants a tokio runtime; call it inside of one, or use Client::connect_in_thread"))?;
-    Ok(start_in(runtime, options, None))
+    Ok(start_in(runtime, options, listeners))
 }
 
 /// Starts a connection's task in a runtime.
-pub(crate) fn start_in(runtime: Handle, options: Arc<Options>, subscriptions: Option<Arc<Subscriptions>>) -> Arc<Shared> {
+pub(crate) fn start_in(runtime: Handle, options: Arc<Options>, listeners: Listeners) -> Arc<Shared> {
     let shared = Arc::new(Shared::new(options, Wakeup::Task(Notify::new(), runtime.clone())));
-    runtime.spawn(run(Arc::clone(&shared), subscriptions));
+    runtime.spawn(run(Arc::clone(&shared), listeners));
     shared
 }
 
@@ -77,8 +76,8 @@ impl Stream {
 }
 
 /// A connection for as long as its client lives.
-async fn run(shared: Arc<Shared>, subscriptions: Option<Arc<Subscriptions>>) {
-    let mut link = Link::new(Arc::clone(&shared.options), subscriptions, Instant::now());
+async fn run(shared: Arc<Shared>, listeners: Listeners) {
+    let mut link = Link::new(Arc::clone(&shared.options), listeners, Instant::now());
     let mut backoff = Backoff::new(&shared.options);
     while !is_over(&shared, &link) {
         let opened = {

@@ -10,9 +10,8 @@ use mio::{Events, Interest, Poll, Token, Waker};
 
 use super::{Backoff, Shared, Socket, Wakeup, is_over, lost, pump, tick};
 use crate::error::Error;
-use crate::link::Link;
+use crate::link::{Link, Listeners};
 use crate::options::{Endpoint, Options};
-use crate::subscribe::Subscriptions;
 
 const WAKEUP: Token = Token(0);
 const SOCKET: Token = Token(1);
@@ -21,13 +20,13 @@ const SOCKET: Token = Token(1);
 ///
 /// # Errors
 /// [`Error::Usage`] when the operating system has no thread or descriptor left.
-pub(crate) fn start(options: Arc<Options>, subscriptions: Option<Arc<Subscriptions>>) -> Result<Arc<Shared>, Error> {
+pub(crate) fn start(options: Arc<Options>, listeners: Listeners) -> Result<Arc<Shared>, Error> {
     let unable = |error: io::Error| Error::usage(format!("the client's thread cannot be started: {error}"));
     let poll = Poll::new().map_err(unable)?;
     let waker = Waker::new(poll.registry(), WAKEUP).map_err(unable)?;
     let shared = Arc::new(Shared::new(options, Wakeup::Thread(waker)));
     let mut thread = Thread { shared: Arc::clone(&shared), poll, events: Events::with_capacity(8) };
-    std::thread::Builder::new().name("polder-client".into()).spawn(move || thread.run(subscriptions)).map_err(unable)?;
+    std::thread::Builder::new().name("polder-client".into()).spawn(move || thread.run(listeners)).map_err(unable)?;
     Ok(shared)
 }
 
@@ -91,9 +90,9 @@ struct Thread {
 }
 
 impl Thread {
-    fn run(&mut self, subscriptions: Option<Arc<Subscriptions>>) {
+    fn run(&mut self, listeners: Listeners) {
         let shared = Arc::clone(&self.shared);
-        let mut link = Link::new(Arc::clone(&shared.options), subscriptions, Instant::now());
+        let mut link = Link::new(Arc::clone(&shared.options), listeners, Instant::now());
         let mut backoff = Backoff::new(&shared.options);
         while !is_over(&shared, &link) {
             let error = match Stream::open(&shared.options) {

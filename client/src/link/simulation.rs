@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use polder_wire::resp::{Limits, Request, Requests};
 
-use super::Link;
+use super::{Link, Listeners};
 use crate::args::{self, Args};
 use crate::error::Error;
 use crate::options::{Options, Policy};
@@ -169,7 +169,7 @@ impl World {
     fn new(seed: u64) -> World {
         let options = Arc::new(Options { ping_interval: Duration::from_millis(500), name: Some("simulated".into()), ..Options::default() });
         let now = Instant::now();
-        let link = Link::new(options, None, now);
+        let link = Link::new(options, Listeners::default(), now);
         let chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         World { chance, now, queue: Queue::new(60, 4000), link, server: Server::default(), connected: false, made: Vec::new(), next: 1 }
     }
