@@ -1,14 +1,16 @@
-//! Where a command writes its answer, whatever protocol carries it.
+//! Where a command writes its reply, whatever protocol carries it.
 //!
 //! A command function knows nothing of RESP: it says "an array of three, a bulk, an integer", and the
 //! sink writes RESP2, RESP3, JSON or native values. Containers are announced with their length first
 //! and closed by their last element, as in RESP.
 
-/// Which RESP a client speaks. Doors that are not RESP answer as [`Protocol::Resp3`], the richer one.
+/// The version of RESP that decides which types a reply has. Callers without a protocol of their own use [`Protocol::Resp3`], the richer one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Protocol {
+    /// Strings, integers, errors and arrays.
     #[default]
     Resp2,
+    /// Also maps, sets, doubles, booleans, big numbers and pushes.
     Resp3,
 }
 
@@ -22,7 +24,9 @@ pub trait Reply {
     fn status(&mut self, text: &str);
     /// An error, its code first: `ERR syntax error`, `WRONGTYPE Operation ...`. CR and LF become spaces.
     fn error(&mut self, text: &str);
+    /// An integer.
     fn integer(&mut self, value: i64);
+    /// A string value.
     fn bulk(&mut self, bytes: &[u8]);
     /// Bulk strings that lie side by side in `bytes`, each up to where `ends` says; the last ends with the bytes.
     fn bulks(&mut self, bytes: &[u8], ends: &[u16]) {
@@ -34,12 +38,15 @@ pub trait Reply {
     }
     /// A bulk string in pieces whose lengths add up to `len`: `begin_bulk`, any number of `piece`, `end_bulk`.
     fn begin_bulk(&mut self, len: u64);
+    /// The next piece of a bulk string that [`Reply::begin_bulk`] has announced.
     fn piece(&mut self, bytes: &[u8]);
+    /// The end of such a bulk string.
     fn end_bulk(&mut self);
     /// Nothing: `$-1` in RESP2, `_` in RESP3.
     fn null(&mut self);
     /// No array: `*-1` in RESP2, `_` in RESP3.
     fn null_array(&mut self);
+    /// An array, whose elements follow.
     fn array(&mut self, len: usize);
     /// A map of `pairs` keys and values; in RESP2 an array of twice as many elements.
     fn map(&mut self, pairs: usize);
@@ -59,21 +66,21 @@ pub trait Reply {
     fn big_number(&mut self, text: &str);
     /// Text with a three-letter format (`txt`, `mkd`); in RESP2 a bulk string.
     fn verbatim(&mut self, format: &str, text: &[u8]);
-    /// Bytes already in the client's own protocol (DEBUG PROTOCOL and the like need none; replays do).
+    /// The present place in the reply, for [`Reply::rewind`].
     fn mark(&self) -> usize;
     /// Bytes written since `mark`, if they are to leave the process.
     fn bytes_since(&self, _mark: usize) -> usize {
         0
     }
-    /// Forgets everything written since `mark`: the call is run again or fails.
+    /// Drops what was written since `mark`: the call is run again, or fails.
     fn rewind(&mut self, mark: usize);
 
-    /// Whether so much waits that nothing of it will be sent: who writes without end may stop.
+    /// Whether the client will be disconnected for the length of its replies, so that a command that writes without end may stop.
     fn is_overfull(&self) -> bool {
         false
     }
 
-    /// `OK`, the commonest answer.
+    /// The status `OK`.
     fn ok(&mut self) {
         self.status("OK");
     }

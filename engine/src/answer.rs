@@ -1,4 +1,4 @@
-//! A reply as a tree of typed items, for who runs commands in this process.
+//! A reply as a tree of typed items, for programs that run commands in this process.
 //!
 //! An [`Answer`] is two flat lists, so that keeping one costs two allocations however deep it is, and none when it is used again:
 //!
@@ -14,7 +14,7 @@ use polder_base::{Protocol, Reply, number};
 /// Longer memory is not kept for the next replies.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
-/// One reply, or several of them one after another.
+/// The reply of a call ([`Caller::run`](crate::Caller::run)), or the replies of a batch one after another.
 #[derive(Clone, Default)]
 pub struct Answer {
     protocol: Protocol,
@@ -64,22 +64,29 @@ struct Part {
 /// One item of a reply. Text is bytes, as everywhere in Redis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Item<'a> {
+    /// Nothing: an absent key, a timeout.
     Null,
     /// A simple string such as `OK`.
     Status(&'a [u8]),
     /// An error inside a reply, such as that of one call of an EXEC: its code first.
     Error(&'a [u8]),
+    /// An integer.
     Integer(i64),
+    /// A floating point number.
     Double(f64),
+    /// True or false.
     Boolean(bool),
+    /// A string value.
     Bulk(&'a [u8]),
     /// Decimal digits.
     BigNumber(&'a [u8]),
     /// Text with a format of three letters (`txt`, `mkd`).
     Verbatim(&'a [u8], &'a [u8]),
+    /// Items in order.
     Array(Items<'a>),
     /// Keys and values in turn.
     Map(Items<'a>),
+    /// Items without an order.
     Set(Items<'a>),
     /// Something that was not asked for: a message, an invalidation.
     Push(Items<'a>),

@@ -1,20 +1,4 @@
-//! Many calls at once: put together first, then run with their cache misses taken together.
-//!
-//! ```
-//! # let name = format!("shm:polder-doc-batch-{}", std::process::id());
-//! # use polder_engine::{Batch, Caller, Item, Memory, Options};
-//! # use std::sync::Arc;
-//! # let memory = Arc::new(Memory::attach(&Options { segment: name.clone(), ceiling: 64 << 20, ..Options::default() })?);
-//! let mut caller = Caller::new(&memory);
-//! let mut batch = Batch::new();
-//! batch.add(&["SET", "a", "1"]).add(&["INCR", "a"]).add(&["LPUSH", "a", "x"]);
-//! let answer = caller.run_batch(&batch)?;
-//! let replies: Vec<Item> = answer.items().collect();
-//! assert_eq!(replies[..2], [Item::Status(b"OK"), Item::Integer(2)]);
-//! assert!(matches!(replies[2], Item::Error(text) if text.starts_with(b"WRONGTYPE")));
-//! # Memory::remove(&name)?;
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
+//! Many calls at once: collected first, then run with overlapping cache misses ([`Batch`]).
 use polder_base::Reply;
 use polder_commands::{Progress, TOGETHER_MAX};
 use smallvec::SmallVec;
@@ -27,7 +11,23 @@ use crate::{Memory, Outlook};
 /// How many calls are looked ahead for: enough to hide the memory's latency, few enough to stay in the first cache.
 const CHUNK: usize = 64;
 
-/// Calls that wait to be run; may be run again, or cleared and filled again.
+/// Calls for [`Caller::run_batch`] and [`Caller::run_atomically`]. A batch may be run again, or cleared and filled again.
+///
+/// ```
+/// # let name = format!("shm:polder-doc-batch-{}", std::process::id());
+/// # use polder_engine::{Batch, Caller, Item, Memory, Options};
+/// # use std::sync::Arc;
+/// # let memory = Arc::new(Memory::attach(&Options { segment: name.clone(), ceiling: 64 << 20, ..Options::default() })?);
+/// let mut caller = Caller::new(&memory);
+/// let mut batch = Batch::new();
+/// batch.add(&["SET", "a", "1"]).add(&["INCR", "a"]).add(&["LPUSH", "a", "x"]);
+/// let answer = caller.run_batch(&batch)?;
+/// let replies: Vec<Item> = answer.items().collect();
+/// assert_eq!(replies[..2], [Item::Status(b"OK"), Item::Integer(2)]);
+/// assert!(matches!(replies[2], Item::Error(text) if text.starts_with(b"WRONGTYPE")));
+/// # Memory::remove(&name)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Default)]
 pub struct Batch {
     bytes: Vec<u8>,
@@ -38,7 +38,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// One without calls.
+    /// A batch without calls.
     pub fn new() -> Batch {
         Batch::default()
     }
@@ -53,17 +53,17 @@ impl Batch {
         self
     }
 
-    /// How many calls there are.
+    /// The number of calls.
     pub fn len(&self) -> usize {
         self.calls.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no calls.
     pub fn is_empty(&self) -> bool {
         self.calls.is_empty()
     }
 
-    /// Forgets the calls and keeps the memory.
+    /// Removes the calls, and keeps the memory for the next ones.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();

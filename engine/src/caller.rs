@@ -1,54 +1,4 @@
-//! Every command by its arguments, in this process: a [`Caller`] is to a memory what a connection is to a server.
-//!
-//! It has a database (SELECT), a protocol (HELLO), an open MULTI, watched keys and subscriptions of its own, and runs one call at a time.
-//!
-//! ```
-//! # let name = format!("shm:polder-doc-caller-{}", std::process::id());
-//! use polder_engine::{Caller, Item, Memory, Options};
-//! use std::sync::Arc;
-//!
-//! let memory = Arc::new(Memory::attach(&Options { segment: name.clone(), ceiling: 64 << 20, ..Options::default() })?);
-//! let mut caller = Caller::new(&memory);
-//! caller.run(&["RPUSH", "colours", "red", "green"])?;
-//! // A reply to keep ...
-//! let answer = caller.run(&["LRANGE", "colours", "0", "-1"])?;
-//! let colours: Vec<_> = answer.item().items().into_iter().flatten().filter_map(Item::bytes).collect();
-//! assert_eq!(colours, [&b"red"[..], b"green"]);
-//! // ... and one that is only looked at, for which no memory is taken.
-//! let count = caller.show(&["LLEN", "colours"], |reply| reply.integer())?;
-//! assert_eq!(count, Some(2));
-//! // What a command says no to is an error.
-//! let error = caller.run(&["INCR", "colours"]).unwrap_err();
-//! assert!(error.to_string().starts_with("WRONGTYPE"));
-//! // Calls that wait keep the thread, here for a tenth of a second.
-//! assert_eq!(caller.show(&["BLPOP", "nothing", "0.1"], |reply| reply == Item::Null)?, true);
-//! # Memory::remove(&name)?;
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
-//!
-//! What a caller hears without asking (messages of what it has subscribed to, invalidations of keys that it tracks) waits in its thread
-//! until it looks: [`Caller::hear`].
-//!
-//! ```
-//! # let name = format!("shm:polder-doc-hear-{}", std::process::id());
-//! # use polder_engine::{Caller, Item, Memory, Options};
-//! # use std::{sync::Arc, time::Duration};
-//! # let memory = Arc::new(Memory::attach(&Options { segment: name.clone(), ceiling: 64 << 20, ..Options::default() })?);
-//! let (mut listener, mut publisher) = (Caller::new(&memory), Caller::new(&memory));
-//! listener.run(&["SUBSCRIBE", "news"])?;
-//! publisher.run(&["PUBLISH", "news", "hello"])?;
-//! let mut heard = Vec::new();
-//! listener.hear(Duration::from_secs(1), |message| {
-//!     heard.extend(message.items().into_iter().flatten().filter_map(Item::bytes).map(<[u8]>::to_vec));
-//! })?;
-//! assert_eq!(heard, [b"message".to_vec(), b"news".to_vec(), b"hello".to_vec()]);
-//! # Memory::remove(&name)?;
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
-//!
-//! Threads: a caller may move between threads as long as it neither listens nor waits; then it belongs to its thread, and another one is
-//! told so ([`Error::WrongThread`]). Forks: a child goes on with a seat of its own; a caller that listened stays its parent's
-//! ([`Error::Forked`]).
+//! Commands by their arguments, in this process: [`Caller`].
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -76,7 +26,7 @@ const HURRY: Duration = Duration::from_micros(100);
 const YIELD_MS: u64 = 1_000;
 const TRACKED_MAX: Id = id("tracking-table-max-keys");
 
-/// Why a call came to nothing.
+/// Why a call failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The command says no: the whole error text, its code first.
@@ -85,21 +35,80 @@ pub enum Error {
     /// The medium, the memory or another process failed.
     #[error(transparent)]
     Fault(#[from] Fault),
+    /// The caller listens or waits in another thread.
     #[error("ERR this caller listens or waits in another thread: use it there, or make one for each thread")]
     WrongThread,
+    /// The caller listened or waited when the process was forked, and stays the parent's.
     #[error("ERR this caller listened or waited when the process was forked: it is the parent's, make a new one")]
     Forked,
+    /// Messages were dropped because the inbox was full.
     #[error("ERR messages came faster than they were heard, and some are lost: read again what they were about")]
     Lost,
+    /// The caller was ended by CLIENT KILL or QUIT.
     #[error("ERR the caller was ended by CLIENT KILL or by QUIT")]
     Closed,
-    #[error("ERR another call of this caller waits: let it end, or cancel it")]
+    /// A blocking call of this caller has not ended yet.
+    #[error("ERR a blocking call is pending on this caller; wait for it or cancel it")]
     Waiting,
-    #[error("ERR somebody holds what the call needs, and this caller hurries: call again")]
+    /// Another thread holds a lock that the call needs, and [`Caller::hurry`] or [`Caller::limit_patience`] says not to wait. Nothing has happened.
+    #[error("ERR another client holds a lock that the call needs, and this caller does not wait: call again")]
     Busy,
 }
 
-/// See the module.
+/// Runs any command by its arguments, in this process: a caller is to a memory what a connection is to a server.
+///
+/// It has its own database (SELECT), protocol (HELLO), MULTI, watched keys and subscriptions, and runs one call at a time.
+///
+/// ```
+/// # let name = format!("shm:polder-doc-caller-{}", std::process::id());
+/// use polder_engine::{Caller, Item, Memory, Options};
+/// use std::sync::Arc;
+///
+/// let memory = Arc::new(Memory::attach(&Options { segment: name.clone(), ceiling: 64 << 20, ..Options::default() })?);
+/// let mut caller = Caller::new(&memory);
+/// caller.run(&["RPUSH", "colours", "red", "green"])?;
+/// // A reply to keep ...
+/// let answer = caller.run(&["LRANGE", "colours", "0", "-1"])?;
+/// let colours: Vec<_> = answer.item().items().into_iter().flatten().filter_map(Item::bytes).collect();
+/// assert_eq!(colours, [&b"red"[..], b"green"]);
+/// // ... and one that is only looked at, for which no memory is taken.
+/// let count = caller.show(&["LLEN", "colours"], |reply| reply.integer())?;
+/// assert_eq!(count, Some(2));
+/// // What a command says no to is an error.
+/// let error = caller.run(&["INCR", "colours"]).unwrap_err();
+/// assert!(error.to_string().starts_with("WRONGTYPE"));
+/// // Calls that wait keep the thread, here for a tenth of a second.
+/// assert_eq!(caller.show(&["BLPOP", "nothing", "0.1"], |reply| reply == Item::Null)?, true);
+/// # Memory::remove(&name)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Messages of subscriptions and invalidations of tracked keys wait in the caller's thread until [`Caller::hear`] shows them.
+///
+/// ```
+/// # let name = format!("shm:polder-doc-hear-{}", std::process::id());
+/// # use polder_engine::{Caller, Item, Memory, Options};
+/// # use std::{sync::Arc, time::Duration};
+/// # let memory = Arc::new(Memory::attach(&Options { segment: name.clone(), ceiling: 64 << 20, ..Options::default() })?);
+/// let (mut listener, mut publisher) = (Caller::new(&memory), Caller::new(&memory));
+/// listener.run(&["SUBSCRIBE", "news"])?;
+/// publisher.run(&["PUBLISH", "news", "hello"])?;
+/// let mut heard = Vec::new();
+/// listener.hear(Duration::from_secs(1), |message| {
+///     heard.extend(message.items().into_iter().flatten().filter_map(Item::bytes).map(<[u8]>::to_vec));
+/// })?;
+/// assert_eq!(heard, [b"message".to_vec(), b"news".to_vec(), b"hello".to_vec()]);
+/// # Memory::remove(&name)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// **Waiting without blocking the thread**: [`Caller::start`] begins a call that may wait, and [`Caller::resume`] continues it when
+/// [`Caller::descriptor`] becomes readable, so a caller fits into any event loop.
+///
+/// **Threads**: a caller that neither listens nor waits may move between threads. One that listens or waits belongs to its thread;
+/// another thread gets [`Error::WrongThread`].
+///
+/// **fork**: a child continues with a seat of its own. A caller that listened or waited stays its parent's ([`Error::Forked`]).
 pub struct Caller {
     memory: Arc<Memory>,
     session: Session,
@@ -114,12 +123,12 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// One that speaks RESP3: maps, sets, doubles and pushes are what they are.
+    /// A caller whose replies have the types of RESP3: maps, sets, doubles and pushes.
     pub fn new(memory: &Arc<Memory>) -> Caller {
         Caller::speaking(memory, Protocol::Resp3)
     }
 
-    /// One whose replies have the shapes of a protocol.
+    /// A caller whose replies have the types of the given protocol.
     pub fn speaking(memory: &Arc<Memory>, protocol: Protocol) -> Caller {
         let now_ms = now_ms();
         let id = polder_hub::next_client(memory.table());
@@ -136,25 +145,25 @@ impl Caller {
         }
     }
 
-    /// The memory that it calls.
+    /// The memory that this caller works on.
     pub fn memory(&self) -> &Arc<Memory> {
         &self.memory
     }
 
-    /// Its number, as in CLIENT ID: never used twice in a segment.
+    /// The caller's CLIENT ID, which is never used twice in a segment.
     pub fn id(&self) -> u64 {
         self.session.id
     }
 
-    /// The database that its calls are about.
+    /// The number of the database that is selected.
     pub fn database(&self) -> u16 {
         self.session.db
     }
 
-    /// Runs a call; the reply is the caller's to keep. A call that waits keeps the thread for as long.
+    /// Runs a command and returns its reply. A command that waits (BLPOP, ...) blocks the thread.
     ///
     /// # Errors
-    /// What the command answers where that is an error, and those of [`Error`].
+    /// [`Error::Refused`] with the command's error reply; the other variants of [`Error`] as they say.
     pub fn run(&mut self, args: &[impl AsRef<[u8]>]) -> Result<Answer, Error> {
         self.run_here(args)?;
         self.outcome()?;
@@ -162,7 +171,7 @@ impl Caller {
         Ok(std::mem::replace(&mut self.answer, fresh))
     }
 
-    /// As [`Caller::run`], with a reply that is shown and not kept: where replies are small, no memory is taken.
+    /// As [`Caller::run`], but passes the reply to `show` instead of returning it. A small reply takes no memory.
     ///
     /// # Errors
     /// As [`Caller::run`].
@@ -174,8 +183,8 @@ impl Caller {
         }
     }
 
-    /// As [`Caller::run`], into a sink of one's own: errors are written like any reply. Large values come in pieces, as slices of the memory
-    /// itself. What is written may be rewound ([`Reply::rewind`]) and said again, when another process was in between.
+    /// As [`Caller::run`], but writes the reply to `reply`, errors included. Large values are written in pieces, as slices of the memory itself.
+    /// When another process changes what is being read, the reply is rewound ([`Reply::rewind`]) and written again.
     ///
     /// # Errors
     /// Those of [`Error`] that are about the caller.
@@ -200,8 +209,8 @@ impl Caller {
         if done { Ok(()) } else { Err(Error::Busy) }
     }
 
-    /// Has calls answer [`Error::Busy`] in place of waiting for a lock that somebody holds, or for the end of a CLIENT PAUSE: nothing has happened then.
-    /// For who keeps others from their work meanwhile; whoever is told so calls again when that is right, or without hurry. Batches wait.
+    /// Makes calls fail with [`Error::Busy`] instead of waiting for a lock that another thread holds, or for the end of a CLIENT PAUSE. Nothing has
+    /// happened then. For programs that hold a lock of their own during a call, such as Python's GIL. Batches wait all the same.
     pub fn hurry(&mut self, hurries: bool) {
         self.limit_patience(hurries.then_some(HURRY));
     }
@@ -212,7 +221,7 @@ impl Caller {
         self.session.interrupt = Some(look);
     }
 
-    /// As [`Caller::hurry`], for who has so much time before something else is to be looked at; `None` is for ever.
+    /// As [`Caller::hurry`], but waits this long first; `None` waits without a limit.
     pub fn limit_patience(&mut self, patience: Option<Duration>) {
         self.session.patience_us = patience.map_or(0, |patience| patience.as_micros().max(1) as u64);
     }
@@ -225,8 +234,7 @@ impl Caller {
         }
     }
 
-    /// Runs the calls of a batch one after another, as a pipeline; their cache misses are taken together. Answers all their replies, errors among
-    /// them.
+    /// Runs the calls of a batch one after another, as a pipeline, and overlaps their cache misses. Returns all replies, errors included.
     ///
     /// # Errors
     /// Those of [`Error`] that are about the caller.
@@ -244,8 +252,8 @@ impl Caller {
         Ok(answer)
     }
 
-    /// Runs the calls of a batch as one transaction (MULTI and EXEC): all of them or none, with nobody between them. Answers an array of their
-    /// replies, or null when a watched key has changed.
+    /// Runs the calls of a batch as one transaction (MULTI and EXEC): all of them or none, and no other client sees a state between them. Returns an
+    /// array of their replies, or null when a watched key has changed.
     ///
     /// # Errors
     /// As [`Caller::run`]; EXECABORT when one of the calls cannot be made at all.

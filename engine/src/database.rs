@@ -1,28 +1,4 @@
-//! Typed calls on one database: for programs that share the memory without a server.
-//!
-//! ```
-//! # let name = format!("shm:polder-doc-{}", std::process::id());
-//! use polder_engine::{Memory, Options};
-//!
-//! let memory = Memory::attach(&Options { segment: name.clone(), ceiling: 64 << 20, ..Options::default() })?;
-//! let cache = memory.database(0);
-//! cache.set(b"greeting", b"hello")?;
-//! assert_eq!(cache.get(b"greeting")?, Some(b"hello".to_vec()));
-//! assert_eq!(cache.add(b"visits", 1)?, 1);
-//!
-//! // Several keys, all or nothing, also when the process is killed in the middle.
-//! cache.transaction(&[b"from", b"to"], |keys| {
-//!     let from = keys.number(b"from")?;
-//!     keys.set(b"from", (from - 5).to_string().as_bytes())?;
-//!     keys.set(b"to", (keys.number(b"to")? + 5).to_string().as_bytes())
-//! })?;
-//! assert_eq!(cache.get(b"to")?, Some(b"5".to_vec()));
-//! # Memory::remove(&name)?;
-//! # Ok::<(), polder_engine::Stop>(())
-//! ```
-//!
-//! Errors are those of the commands: a text that says what to do ([`Stop::Refused`]) or a fault of the medium ([`Stop::Fault`]).
-
+//! Typed calls on one database, for programs that share the memory without a server ([`Database`]).
 use std::time::Duration;
 
 use polder_base::number;
@@ -33,7 +9,30 @@ use polder_values::{Kind, Value, string};
 
 use crate::Memory;
 
-/// One database of an attached memory.
+/// Typed calls on one database of an attached memory: strings, counters, and transactions over several keys.
+///
+/// ```
+/// # let name = format!("shm:polder-doc-{}", std::process::id());
+/// use polder_engine::{Memory, Options};
+///
+/// let memory = Memory::attach(&Options { segment: name.clone(), ceiling: 64 << 20, ..Options::default() })?;
+/// let cache = memory.database(0);
+/// cache.set(b"greeting", b"hello")?;
+/// assert_eq!(cache.get(b"greeting")?, Some(b"hello".to_vec()));
+/// assert_eq!(cache.add(b"visits", 1)?, 1);
+///
+/// // Several keys, all or nothing, also when the process is killed in the middle.
+/// cache.transaction(&[b"from", b"to"], |keys| {
+///     let from = keys.number(b"from")?;
+///     keys.set(b"from", (from - 5).to_string().as_bytes())?;
+///     keys.set(b"to", (keys.number(b"to")? + 5).to_string().as_bytes())
+/// })?;
+/// assert_eq!(cache.get(b"to")?, Some(b"5".to_vec()));
+/// # Memory::remove(&name)?;
+/// # Ok::<(), polder_engine::Stop>(())
+/// ```
+///
+/// A call fails with the error text of the command that does the same ([`Stop::Refused`]) or with a fault of the medium ([`Stop::Fault`]).
 #[derive(Clone, Copy)]
 pub struct Database<'m> {
     memory: &'m Memory,
@@ -50,8 +49,8 @@ impl<'m> Database<'m> {
         Database { memory, table: memory.table(), number, patience: None }
     }
 
-    /// The same with calls that wait no longer than this for locks that others hold, and not at all for the end of a CLIENT PAUSE: they answer
-    /// [`Stop::Busy`] then, and nothing has happened. For who would keep others from their work meanwhile.
+    /// The same database, with calls that wait at most this long for locks that other threads hold, and not at all for the end of a CLIENT PAUSE.
+    /// They fail with [`Stop::Busy`] then, and nothing has happened.
     pub fn impatient(self, patience: Duration) -> Database<'m> {
         Database { patience: Some(patience), ..self }
     }
@@ -74,7 +73,8 @@ impl<'m> Database<'m> {
         self.read(key, |value| value.map(<[u8]>::to_vec))
     }
 
-    /// Shows the string in a key where it lies: a short one is not copied but once, one in a node not at all.
+    /// Passes the string in a key to `read` without allocating: a short string is copied once, a string in a node not at all. `read` may be called
+    /// more than once, when a writer changes the key at the same time.
     ///
     /// # Errors
     /// As [`Database::get`].
@@ -112,7 +112,7 @@ impl<'m> Database<'m> {
         })
     }
 
-    /// Gives a key a string; an expiry that it had is gone.
+    /// Sets a key to a string, and removes its expiry.
     ///
     /// # Errors
     /// A fault, such as a segment that is full; NOREPLICAS, MISCONF or OOM where the settings refuse writes, as they do to SET.
@@ -144,7 +144,7 @@ impl<'m> Database<'m> {
         self.run(Mode::Write, &[key], |keys| keys.put(key, value, Some(expiry_ms)))
     }
 
-    /// Adds to the integer in a key, where an absent one counts as 0; answers the sum. Expiry and flags stay.
+    /// Adds to the integer in a key and returns the sum. An absent key counts as 0. The expiry stays.
     ///
     /// # Errors
     /// WRONGTYPE, not an integer, an overflow, a fault.
@@ -163,7 +163,7 @@ impl<'m> Database<'m> {
         })
     }
 
-    /// Takes a key of any kind away; answers whether it was there.
+    /// Deletes a key of any type and returns whether it existed.
     ///
     /// # Errors
     /// A fault.
@@ -172,8 +172,8 @@ impl<'m> Database<'m> {
         self.run(Mode::Write, &[key], |keys| keys.remove(key))
     }
 
-    /// Shows the strings of many keys, whose cache misses are taken together, in order. Each is read by itself: for one state of all
-    /// use [`Database::transaction`].
+    /// Passes the strings of many keys to `visit`, in order, and overlaps their cache misses. Each key is read by itself; use
+    /// [`Database::transaction`] for one state of all of them.
     ///
     /// # Errors
     /// As [`Database::get`], at the first key that gives one.
@@ -192,7 +192,7 @@ impl<'m> Database<'m> {
         Ok(())
     }
 
-    /// Gives many keys a string each, whose cache misses are taken together. Each is set by itself.
+    /// Sets many keys to a string each, and overlaps their cache misses. Each key is set by itself.
     ///
     /// # Errors
     /// As [`Database::set`], at the first key that gives one.
@@ -213,12 +213,13 @@ impl<'m> Database<'m> {
         Ok(())
     }
 
-    /// Runs `work` on keys that become true together, or not at all, whoever dies when. It may be run several times: nothing it
-    /// does outside the transaction should matter before it ends. Keys that are not named may be touched too, at the price of
-    /// another run when somebody else is at them.
+    /// Runs `work` as one transaction: all its changes become visible together or not at all, also when the process is killed in the middle.
+    ///
+    /// `work` may be run several times, so it should have no other side effects. It may use keys that are not in `keys`; if another thread has
+    /// locked such a key, `work` is run again.
     ///
     /// # Errors
-    /// What `work` answers (nothing has happened then), a fault.
+    /// What `work` returns (nothing has happened then), a fault.
     pub fn transaction<R>(&self, keys: &[&[u8]], work: impl FnMut(&Keys<'_>) -> Result<R, Stop>) -> Result<R, Stop> {
         // It may only read: what it writes is refused by itself.
         if self.memory.is_due() {
@@ -252,7 +253,7 @@ impl<'m> Database<'m> {
     }
 }
 
-/// The keys of a transaction.
+/// The keys inside a [`Database::transaction`].
 pub struct Keys<'t> {
     memory: &'t Memory,
     txn: &'t Txn<'t>,
@@ -267,10 +268,10 @@ impl<'t> Keys<'t> {
         }
     }
 
-    /// A copy of the string in a key, as this transaction has left it.
+    /// A copy of the string in a key, with the changes of this transaction.
     ///
     /// # Errors
-    /// WRONGTYPE, a fault, or that the transaction must be run again: hand all of them on.
+    /// WRONGTYPE, a fault, or that the transaction must be run again. Return each of them from `work`.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Stop> {
         match self.string(key)? {
             Some(found) => Ok(Some(string::contiguous(self.txn, &found.value)?.into_owned())),
@@ -289,7 +290,7 @@ impl<'t> Keys<'t> {
         }
     }
 
-    /// Gives a key a string, without expiry.
+    /// Sets a key to a string, without an expiry.
     ///
     /// # Errors
     /// As [`Keys::get`].
@@ -297,7 +298,7 @@ impl<'t> Keys<'t> {
         self.put(key, value, None)
     }
 
-    /// Gives a key a string, with an expiry in milliseconds since the Unix epoch.
+    /// Sets a key to a string, with an expiry in milliseconds since the Unix epoch.
     ///
     /// # Errors
     /// As [`Keys::get`].
@@ -312,7 +313,7 @@ impl<'t> Keys<'t> {
         Ok(())
     }
 
-    /// Takes a key away; answers whether it was there.
+    /// Deletes a key and returns whether it existed.
     ///
     /// # Errors
     /// As [`Keys::get`].

@@ -1,9 +1,51 @@
-//! Attaches a segment and runs commands: the API boundary. No sockets.
+//! Polder in your process: a Redis-compatible key-value store in shared memory.
 //!
-//! - [`Memory`] is an attached segment; [`Memory::database`] has typed calls on strings and transactions in Rust ([`Database`]).
-//! - [`Caller`] runs every command by its arguments: replies as trees ([`Answer`]), calls that wait, subscriptions, [`Batch`]es.
-//! - [`Listener`] calls back from a thread of its own.
+//! [`Memory::attach`] maps a segment of shared memory, and makes it if there is none. Every process of the machine that attaches the same
+//! name sees the same keys, with or without a server; a call is a function call. A process may be killed at any instruction: no
+//! acknowledged write is lost, and no other process waits for it.
+//!
+//! ```
+//! # let name = format!("shm:polder-doc-front-{}", std::process::id());
+//! use polder_engine::{Caller, Item, Memory, Options};
+//! use std::sync::Arc;
+//!
+//! // Every process that attaches this name works on the same keys.
+//! let memory = Arc::new(Memory::attach(&Options { segment: name.clone(), ceiling: 64 << 20, ..Options::default() })?);
+//!
+//! // Typed calls, the fastest ones.
+//! let db = memory.database(0);
+//! db.set(b"greeting", b"hello")?;
+//! assert_eq!(db.get(b"greeting")?.as_deref(), Some(&b"hello"[..]));
+//!
+//! // Every command of Redis, by its words.
+//! let mut caller = Caller::new(&memory);
+//! caller.run(&["ZADD", "board", "7", "ann", "3.5", "bob"])?;
+//! assert_eq!(caller.run(&["ZREVRANK", "board", "bob"])?.item(), Item::Integer(1));
+//!
+//! // Two keys change together or not at all, also if this process is killed in the middle.
+//! db.transaction(&[b"from", b"to"], |keys| {
+//!     let (from, to) = (keys.number(b"from")?, keys.number(b"to")?);
+//!     keys.set(b"from", (from - 5).to_string().as_bytes())?;
+//!     keys.set(b"to", (to + 5).to_string().as_bytes())
+//! })?;
+//! # Memory::remove(&name)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | you want | use |
+//! |---|---|
+//! | strings, counters, transactions | [`Database`], from [`Memory::database`] |
+//! | any command, blocking calls, MULTI, scripts | [`Caller`]; its replies are [`Answer`]s of [`Item`]s |
+//! | many calls at once | [`Batch`], [`Database::read_batch`], [`Database::set_batch`] |
+//! | messages by callback | [`Listener`] |
+//! | a server on the same memory | the program `polder serve --segment NAME` |
+//!
+//! The segment stays when the last process ends; [`Memory::remove`] removes it. A process that can write to a segment is fully trusted:
+//! passwords and access lists hold for clients of a server only. Linux on x86-64 and aarch64.
+//!
+//! Examples that run: `leaderboard`, `rate_limiter`, `job_queue` and `shared_cache` in `engine/examples`.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod answer;
 mod batch;
@@ -20,29 +62,40 @@ pub use batch::Batch;
 pub use caller::{Caller, Error};
 pub use database::{Database, Keys};
 pub use listener::Listener;
+#[doc(hidden)]
+pub use polder_base::Ref;
 use polder_base::time::{coarse_ms, now_ms};
-pub use polder_base::{Fault, Protocol, Ref, Reply};
+#[doc(inline)]
+pub use polder_base::{Fault, Protocol, Reply};
 use polder_commands::Common;
 use polder_commands::command::{ADMIN, BLOCKING, CONTAINER, DANGEROUS, NOSCRIPT, Run, SCRIPTS};
 use polder_commands::debug::inside;
 use polder_commands::scripting::Scripting;
 use polder_commands::{Command, Db, Foresight, execute};
+// What the server and the tools need beside an embedder's part.
+#[doc(hidden)]
 pub use polder_commands::{Host, Progress, Session, session::Bare, settings};
 use polder_shm::fork;
+#[doc(hidden)]
 pub use polder_shm::fork::{Shelter, generation};
 use polder_shm::layout::header;
 use polder_shm::mapping::{AttachError, CreateError, Residence};
+#[doc(inline)]
 pub use polder_shm::pages::PageChoice;
 use polder_shm::{Segment, SegmentName, SegmentOptions};
 use polder_table::Sight;
-pub use polder_table::{Counter, Limits, Policy, Stop, Table, Usage};
+#[doc(inline)]
+pub use polder_table::Stop;
+#[doc(hidden)]
+pub use polder_table::{Counter, Limits, Policy, Table, Usage};
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// An attached segment. Cheap to share between threads; every thread that calls gets a seat of its own.
+/// An attached segment. Threads share it by reference or in an [`Arc`](std::sync::Arc); each thread that calls gets a registered place (a *seat*)
+/// in the segment, up to 1,024 for all processes together.
 pub struct Memory {
     table: Table,
     /// What its callers share where there is no server; made with the first of them.
@@ -56,14 +109,14 @@ pub struct Memory {
     wary: AtomicBool,
 }
 
-/// What a door may know of a command before it calls it.
+/// What is known of a command before it is called; see [`nature`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nature {
     /// In upper case.
     pub name: &'static str,
     /// It works on keys alone: it never waits, and neither needs nor changes what a caller remembers from call to call.
     pub plain: bool,
-    /// It may take long (a script, KEYS, a save): whoever holds a lock of the program lets it go meanwhile.
+    /// It may take long (a script, KEYS, a save): a program that holds a lock of its own should release it meanwhile.
     pub long: bool,
 }
 
@@ -76,12 +129,12 @@ impl Nature {
     }
 }
 
-/// What is known of a command by its name, if there is one.
+/// What is known of a command by its name; `None` where there is no such command.
 pub fn nature(name: &[u8]) -> Option<Nature> {
     polder_commands::find(name).map(Nature::of)
 }
 
-/// What is known of all commands.
+/// What is known of each command.
 pub fn natures() -> impl Iterator<Item = Nature> {
     polder_commands::all().map(|(_, command)| Nature::of(command))
 }
@@ -95,18 +148,25 @@ struct Hosts {
 }
 
 /// What runs scripts in a process with these settings.
+#[doc(hidden)]
 pub fn scripting(settings: &settings::Settings) -> Scripting {
     let lua = polder_script::Lua::new(&settings.string(const { settings::id("redis-version") }));
     Scripting::new(Box::new(lua))
 }
 
 /// A process without clients or listeners that runs scripts, with settings of its own.
+#[doc(hidden)]
 pub fn embedder(settings: settings::Settings) -> Bare {
     let scripting = scripting(&settings);
     Bare::with(settings).scripted(scripting)
 }
 
-/// How to attach: which segment, and what it is made with when it is not there yet.
+/// How to attach: which segment, and with which properties it is made when it does not exist.
+///
+/// ```
+/// # use polder_engine::Options;
+/// let options = Options { segment: "shm:app".into(), ceiling: 4 << 30, ..Options::default() };
+/// ```
 #[derive(Clone, Debug)]
 pub struct Options {
     /// `shm:NAME`, `sysv:NAME` or `file:PATH`; a bare name means `shm:`.
@@ -115,9 +175,11 @@ pub struct Options {
     pub ceiling: u64,
     /// Whether to make the segment if there is none.
     pub create: bool,
-    /// The pages to ask for, the permission bits and the group's number; they count only when the segment is made.
+    /// The page size to ask for; it counts only when the segment is made.
     pub pages: PageChoice,
+    /// The permission bits, 0600 by default; they count only when the segment is made.
     pub mode: u32,
+    /// The number of the segment's group; it counts only when the segment is made.
     pub group: Option<u32>,
 }
 
@@ -146,6 +208,7 @@ thread_local! {
 const PREFETCH_KEYS_MAX: usize = 1024;
 
 /// What is known of many calls before the first is made: their rows, and where their keys belong. Its memory is used again.
+#[doc(hidden)]
 #[derive(Default)]
 pub struct Outlook {
     /// Each call's row, and which of the sights is that of its only key.
@@ -164,7 +227,8 @@ impl Memory {
     /// Attaches the segment that `options` names.
     ///
     /// # Errors
-    /// [`Fault::System`] with what to do.
+    /// [`Fault::System`] with a text that says what to do: the segment does not exist and `create` is false, has another layout, belongs to another
+    /// user, or there is no memory for it.
     pub fn attach(options: &Options) -> Result<Memory, Fault> {
         let name: SegmentName = options.segment.parse().map_err(|error| Fault::System(format!("{error}")))?;
         loop {
@@ -201,6 +265,7 @@ impl Memory {
     }
 
     /// The process around the callers of this memory, where that is no server.
+    #[doc(hidden)]
     #[inline]
     pub fn host(&self) -> &Bare {
         let generation = fork::generation();
@@ -262,7 +327,7 @@ impl Memory {
         pause_ms
     }
 
-    /// Takes a segment's name away and tells all who are attached.
+    /// Removes a segment: its name is free at once, and each process that is attached gets an error at its next call.
     ///
     /// # Errors
     /// [`Fault::System`] when there is no such segment or it may not be removed.
@@ -293,7 +358,7 @@ impl Memory {
         execute::permit_writes(self.host())
     }
 
-    /// How long CLIENT PAUSE holds back callers who write, or those who only read.
+    /// How long a CLIENT PAUSE still holds back writes, or reads.
     pub fn paused_for(&self, writes: bool) -> Duration {
         match polder_hub::ask::paused(&self.table) {
             (0, _) => Duration::ZERO,
@@ -370,12 +435,13 @@ impl Memory {
         }
     }
 
-    /// Typed calls on a database (0 to 255).
+    /// Typed calls on the database with this number (0 to 255).
     pub fn database(&self, number: u8) -> Database<'_> {
         Database::of(self, number.into())
     }
 
-    /// The table, for floors that work below commands (verify, inspect, chores).
+    /// The table, for programs that work below commands (verify, inspect).
+    #[doc(hidden)]
     pub fn table(&self) -> &Table {
         &self.table
     }
@@ -383,6 +449,7 @@ impl Memory {
     /// Brings what the calls will touch into the cache, all at once, and finds out where it is; whoever has many calls to make says so
     /// first. `outlook` is for [`Memory::execute_foreseen`], by the number of the call. With a pin (`Table::pinned`) what it says of keys is
     /// worth more than without one.
+    #[doc(hidden)]
     pub fn prefetch<'c>(&self, calls: impl Iterator<Item = (Db, &'c [&'c [u8]])>, outlook: &mut Outlook) {
         outlook.calls.clear();
         outlook.sights.clear();
@@ -408,6 +475,7 @@ impl Memory {
     }
 
     /// As [`Memory::execute`], for call `number` of those that `outlook` was made for.
+    #[doc(hidden)]
     pub fn execute_foreseen(
         &self,
         session: &mut Session,
@@ -425,23 +493,27 @@ impl Memory {
     }
 
     /// What a call of a batch has in common with those around it that share its transaction: see [`Memory::execute_together`].
+    #[doc(hidden)]
     #[inline]
     pub fn common<'a>(&self, outlook: &Outlook, number: usize, args: &[&'a [u8]]) -> Option<Common<'a>> {
         outlook.command(number).and_then(|command| command.common(args))
     }
 
     /// Whether a session's calls that have this in common may share a transaction now.
+    #[doc(hidden)]
     pub fn may_share(&self, session: &Session, host: &dyn Host, common: Common<'_>) -> bool {
         polder_commands::may_share(&self.table, session, host, common)
     }
 
     /// Runs the first of `calls` and those directly behind it that change the same key, or read it, as far as they may share a transaction; answers how
     /// many have been run and answered, none if the session's patience was at its end.
+    #[doc(hidden)]
     pub fn execute_together(&self, session: &mut Session, host: &dyn Host, calls: &[&[&[u8]]], reply: &mut dyn Reply) -> (usize, Progress) {
         polder_commands::execute_together(&self.table, session, host, calls, reply)
     }
 
     /// Runs one call and writes exactly one reply, unless the session's patience has a limit and that is reached.
+    #[doc(hidden)]
     pub fn execute(&self, session: &mut Session, host: &dyn Host, args: &[&[u8]], reply: &mut dyn Reply) -> Progress {
         let progress = polder_commands::execute(&self.table, session, host, args, reply);
         self.see_through(progress, session, host, reply)

@@ -1,21 +1,4 @@
-//! Subscriptions whose messages come by callback, from a thread of their own.
-//!
-//! ```
-//! # let name = format!("shm:polder-doc-listener-{}", std::process::id());
-//! # use polder_engine::{Caller, Item, Listener, Memory, Options};
-//! # use std::sync::{Arc, mpsc};
-//! # let memory = Arc::new(Memory::attach(&Options { segment: name.clone(), ceiling: 64 << 20, ..Options::default() })?);
-//! let (sender, receiver) = mpsc::channel();
-//! let listener = Listener::start(&memory, &["PSUBSCRIBE", "news.*"], move |message| {
-//!     let words: Vec<Vec<u8>> = message.items().into_iter().flatten().filter_map(Item::bytes).map(<[u8]>::to_vec).collect();
-//!     let _ = sender.send(words);
-//! })?;
-//! Caller::new(&memory).run(&["PUBLISH", "news.sport", "1:0"])?;
-//! assert_eq!(receiver.recv()?, [&b"pmessage"[..], b"news.*", b"news.sport", b"1:0"]);
-//! listener.stop();
-//! # Memory::remove(&name)?;
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
+//! Subscriptions with a callback, on a thread of their own ([`Listener`]).
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -31,7 +14,25 @@ use crate::answer::Item;
 use crate::caller::{Caller, Error};
 use crate::presence::Presence;
 
-/// A thread that listens. It ends when this is dropped, after the callback that runs has returned.
+/// A thread that receives the messages of a subscription and passes them to a callback. It ends when the listener is dropped, after a running
+/// callback has returned.
+///
+/// ```
+/// # let name = format!("shm:polder-doc-listener-{}", std::process::id());
+/// # use polder_engine::{Caller, Item, Listener, Memory, Options};
+/// # use std::sync::{Arc, mpsc};
+/// # let memory = Arc::new(Memory::attach(&Options { segment: name.clone(), ceiling: 64 << 20, ..Options::default() })?);
+/// let (sender, receiver) = mpsc::channel();
+/// let listener = Listener::start(&memory, &["PSUBSCRIBE", "news.*"], move |message| {
+///     let words: Vec<Vec<u8>> = message.items().into_iter().flatten().filter_map(Item::bytes).map(<[u8]>::to_vec).collect();
+///     let _ = sender.send(words);
+/// })?;
+/// Caller::new(&memory).run(&["PUBLISH", "news.sport", "1:0"])?;
+/// assert_eq!(receiver.recv()?, [&b"pmessage"[..], b"news.*", b"news.sport", b"1:0"]);
+/// listener.stop();
+/// # Memory::remove(&name)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Listener {
     memory: Arc<Memory>,
     client: u64,

@@ -16,22 +16,23 @@ pub const SYSTEM: Db = 256;
 /// How many databases there are, [`SYSTEM`] included.
 pub const DATABASES: usize = 257;
 
-/// Why a call stops before its end.
+/// Why a typed call or a transaction did not finish. [`Stop::Refused`] and [`Stop::Fault`] are errors; inside a transaction the others are passed on,
+/// and the transaction is run again.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Stop {
-    /// Nothing was published; forget the reply and run the call again (the transaction knows what more to lock).
+    /// Nothing was published: the call is run again, and locks more keys then.
     #[error("the transaction must be run again")]
     Retry,
-    /// A lock was not to be had while the transaction's patience lasted ([`crate::Txn::limit_patience`]): nothing was published.
-    #[error("a key of this transaction is locked by somebody who does not let go")]
+    /// Another thread held a lock for longer than the call may wait. Nothing was published.
+    #[error("another thread holds the lock of a key of this transaction; try again")]
     Busy,
-    /// There is nothing yet: nothing was written, and the call is run again when one of its keys has changed.
+    /// A blocking command found nothing: nothing was written, and the call is run again when one of its keys has changed.
     #[error("the call waits for a key")]
     Wait,
-    /// The command says no: the whole error text, code first.
+    /// The command refuses: the whole error text, its code first.
     #[error("{0}")]
     Refused(Cow<'static, str>),
-    /// The medium or the memory failed.
+    /// The memory or the system failed.
     #[error(transparent)]
     Fault(Fault),
 }
