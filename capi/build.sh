@@ -36,5 +36,5 @@ Description: A memory that many processes share: a Redis-compatible store, in-pr
 Version: $version
 Cflags: -I\${includedir}
 Libs: -L\${libdir} -lpolder
-Libs.private: -lpolder-lua -lpthread -ldl -lm -lgcc_s
+Libs.private: -lpolder-lua -lpthread -ldl -lm
 END

@@ -43,14 +43,28 @@ expect() {
 
 warn="-std=gnu11 -g -Wall -Wextra -Werror -Wno-unused-function"
 shared=$(pkg-config --cflags --libs polder)
-static="$(pkg-config --cflags polder) $place/prefix/lib/libpolder.a $place/prefix/lib/libpolder-lua.a -lpthread -ldl -lm -lgcc_s"
+# The libraries of Polder static and glibc shared, as valgrind wants it.
+static="$(pkg-config --cflags polder) $place/prefix/lib/libpolder.a $place/prefix/lib/libpolder-lua.a -lpthread -ldl -lm"
 cd "$root/capi"
 step "the sanitized build" cc $warn -fsanitize=address,undefined -fno-sanitize-recover=undefined tests/door.c -o "$place/door-asan" $shared
 step "the static build" cc $warn tests/door.c -o "$place/door-static" $static
 step "the sanitized hostile build" cc $warn -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined tests/hostile.c -o "$place/hostile-asan" $shared
 step "the static hostile build" cc $warn -O1 tests/hostile.c -o "$place/hostile-static" $static
 step "the feed's build" cc $warn examples/feed.c -o "$place/feed" $shared
+step "the build of the first calls" cc $warn examples/quick_start.c -o "$place/quick_start" $shared
 step "the leaderboard's build" cc $warn -fsanitize=address examples/leaderboard.c -o "$place/leaderboard" $shared
+# As a program that knows the one header and links what pkg-config says.
+cat >"$place/one.c" <<'END'
+#include <polder.h>
+int main(int count, char **words) {
+    polder_memory memory;
+    polder_caller caller;
+    polder_text set[] = {polder_string("SET"), polder_string("greeting"), polder_string("hello")};
+    return count < 2 || polder_attach(words[1], NULL, &memory) || polder_open(memory, &caller) || polder_run(caller, 3, set, NULL);
+}
+END
+step "a program of one header, linked statically by pkg-config" cc $warn "$place/one.c" -o "$place/one-static" -static $(pkg-config --static --cflags --libs polder)
+step "a program of one header, linked to the shared library" cc $warn "$place/one.c" -o "$place/one" $shared
 printf '#include <polder_commands.h>\nint main() { return 0; }\n' >"$place/cxx.cc"
 step "the build as C++" c++ -std=c++11 -Wall -Wextra -Werror -Wno-unused-function "$place/cxx.cc" -o "$place/cxx" $shared
 step "a strict build" cc -std=c99 -pedantic -Wall -Wextra -Werror -Wno-unused-function -x c "$place/cxx.cc" -o "$place/c99" $shared
@@ -62,6 +76,9 @@ if command -v valgrind >/dev/null; then
     expect "the run under valgrind" "checks hold" valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite --child-silent-after-fork=yes \
         "$place/door-static" "shm:$name-valgrind"
 fi
+
+step "the program of one header" "$place/one" "shm:$name-one"
+step "the program of one header, static" "$place/one-static" "shm:$name-one"
 
 # Everything handed in wrongly, at random.
 expect "hostile input under the sanitizer" "calls" "$place/hostile-asan" "shm:$name-hostile" "$$" 20000
@@ -77,6 +94,7 @@ expect "the feed" "2000 quotes of ACME" "$place/feed" "shm:$name-feed" ACME 2000
 expect "a Redis client beside the feed" "^2000$" redis-cli -s "$socket" hget quote:ACME serial
 expect "the leaderboard" "ann: 7 points, place 1" "$place/leaderboard" "shm:$name-feed" add ann 7
 expect "a second player" "bob: 3.5 points, place 2" "$place/leaderboard" "shm:$name-feed" add bob 3.5
+expect "the first calls" "^hello$" "$place/quick_start" "shm:$name-feed"
 expect "the best" "1. ann 7" "$place/leaderboard" "shm:$name-feed" top 10
 expect "a Redis client beside the leaderboard" "^3.5$" redis-cli -s "$socket" zscore leaderboard bob
 echo "C door: $passed passed, 0 failed"

@@ -1,23 +1,26 @@
-/* Polder: a memory that many processes share. Made by `cargo x docs`; do not edit.
+/* Polder: a Redis-compatible key-value store in shared memory, in this process. Made by `cargo x docs`; do not edit.
  *
- * Every function answers a polder_status; polder_message() has the text to it, for the calling thread.
+ * Every function returns a polder_status; polder_message() returns the error text, for the calling thread.
  *
- * Threads: memories and listeners may be used by any thread. A caller is its thread's: in another one it is refused
- * (POLDER_WRONG_THREAD). Replies are released by the thread that got them. Handles that were closed are refused
- * (POLDER_CLOSED); handles are numbers, so neither does any harm.
+ * Threads: any thread may use memories and listeners. A caller belongs to its thread: in another one its functions fail
+ * (POLDER_WRONG_THREAD). The thread that got a reply releases it. Closed handles fail (POLDER_CLOSED); handles are
+ * numbers, so neither does harm.
  *
- * What is handed in must lie where it is said to lie, and must not be changed by others, while a call lasts. NULL with
- * a length, and sizes that nothing can have, are refused (POLDER_MISUSE). Callbacks must return: no longjmp, no C++ exception.
+ * Arguments must lie where they are said to lie, and must not be changed by other threads during a call. NULL with a
+ * length, and impossible sizes, fail (POLDER_MISUSE). Callbacks must return: no longjmp, no C++ exception.
  *
- * fork: a child may go on with memories and callers, which get a place of their own in the memory; a caller that
- * listened or waited is the parent's (POLDER_FORKED). Replies that the parent had are copied like all of its memory.
+ * fork: a child may continue with memories and callers, which get a seat of their own; a caller that listened or waited
+ * stays the parent's (POLDER_FORKED). Replies that the parent had are copied like all of its memory.
  */
 
 #ifndef POLDER_H
 #define POLDER_H
 
+#include <inttypes.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 
 /**
  * What a function answers. `polder_message` has the text to everything but `POLDER_OK`.
@@ -353,5 +356,42 @@ enum polder_status polder_string_add(struct polder_caller caller, struct polder_
 #ifdef __cplusplus
 }  // extern "C"
 #endif  // __cplusplus
+
+/* Room for a number as text. */
+typedef struct polder_digits {
+    char text[40];
+} polder_digits;
+
+/* The bytes of a C string. */
+static inline polder_text polder_string(const char *string)
+{
+    polder_text text;
+    text.bytes = (const uint8_t *)string;
+    text.length = string ? strlen(string) : 0;
+    return text;
+}
+
+/* Some bytes. */
+static inline polder_text polder_bytes(const void *bytes, size_t length)
+{
+    polder_text text;
+    text.bytes = (const uint8_t *)bytes;
+    text.length = length;
+    return text;
+}
+
+/* An integer as text, which lies in `digits`. */
+static inline polder_text polder_integer(polder_digits *digits, int64_t value)
+{
+    snprintf(digits->text, sizeof digits->text, "%" PRId64, value);
+    return polder_string(digits->text);
+}
+
+/* A double as text that reads back the same, which lies in `digits`. */
+static inline polder_text polder_double(polder_digits *digits, double value)
+{
+    snprintf(digits->text, sizeof digits->text, "%.17g", value);
+    return polder_string(digits->text);
+}
 
 #endif  /* POLDER_H */

@@ -6,52 +6,11 @@
 #ifndef POLDER_COMMANDS_H
 #define POLDER_COMMANDS_H
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "polder.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* Room for a number as text. */
-typedef struct polder_digits {
-    char text[40];
-} polder_digits;
-
-/* The bytes of a C string. */
-static inline polder_text polder_string(const char *string)
-{
-    polder_text text;
-    text.bytes = (const uint8_t *)string;
-    text.length = string ? strlen(string) : 0;
-    return text;
-}
-
-/* Some bytes. */
-static inline polder_text polder_bytes(const void *bytes, size_t length)
-{
-    polder_text text;
-    text.bytes = (const uint8_t *)bytes;
-    text.length = length;
-    return text;
-}
-
-/* An integer as text, which lies in `digits`. */
-static inline polder_text polder_integer(polder_digits *digits, int64_t value)
-{
-    snprintf(digits->text, sizeof digits->text, "%" PRId64, value);
-    return polder_string(digits->text);
-}
-
-/* A double as text that reads back the same, which lies in `digits`. */
-static inline polder_text polder_double(polder_digits *digits, double value)
-{
-    snprintf(digits->text, sizeof digits->text, "%.17g", value);
-    return polder_string(digits->text);
-}
 
 /* ---- generic ---- */
 

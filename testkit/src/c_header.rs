@@ -9,84 +9,23 @@ use polder_commands::grammar::{Argument, arguments};
 use polder_commands::{FAMILIES, Family};
 
 const ABOUT: &str = "\
-/* Polder: a memory that many processes share. Made by `cargo x docs`; do not edit.
+/* Polder: a Redis-compatible key-value store in shared memory, in this process. Made by `cargo x docs`; do not edit.
  *
- * Every function answers a polder_status; polder_message() has the text to it, for the calling thread.
+ * Every function returns a polder_status; polder_message() returns the error text, for the calling thread.
  *
- * Threads: memories and listeners may be used by any thread. A caller is its thread's: in another one it is refused
- * (POLDER_WRONG_THREAD). Replies are released by the thread that got them. Handles that were closed are refused
- * (POLDER_CLOSED); handles are numbers, so neither does any harm.
+ * Threads: any thread may use memories and listeners. A caller belongs to its thread: in another one its functions fail
+ * (POLDER_WRONG_THREAD). The thread that got a reply releases it. Closed handles fail (POLDER_CLOSED); handles are
+ * numbers, so neither does harm.
  *
- * What is handed in must lie where it is said to lie, and must not be changed by others, while a call lasts. NULL with
- * a length, and sizes that nothing can have, are refused (POLDER_MISUSE). Callbacks must return: no longjmp, no C++ exception.
+ * Arguments must lie where they are said to lie, and must not be changed by other threads during a call. NULL with a
+ * length, and impossible sizes, fail (POLDER_MISUSE). Callbacks must return: no longjmp, no C++ exception.
  *
- * fork: a child may go on with memories and callers, which get a place of their own in the memory; a caller that
- * listened or waited is the parent's (POLDER_FORKED). Replies that the parent had are copied like all of its memory.
+ * fork: a child may continue with memories and callers, which get a seat of their own; a caller that listened or waited
+ * stays the parent's (POLDER_FORKED). Replies that the parent had are copied like all of its memory.
  */";
 
-/// `polder.h`.
-///
-/// # Errors
-/// When the sources cannot be read.
-pub fn functions(root: &Path) -> Result<String, String> {
-    let config = cbindgen::Config {
-        language: cbindgen::Language::C,
-        header: Some(ABOUT.into()),
-        include_guard: Some("POLDER_H".into()),
-        cpp_compat: true,
-        usize_is_size_t: true,
-        documentation_style: cbindgen::DocumentationStyle::Doxy,
-        line_length: 140,
-        no_includes: true,
-        sys_includes: ["stddef.h", "stdint.h"].map(String::from).to_vec(),
-        ..cbindgen::Config::default()
-    };
-    let builder =
-        sources(&root.join("capi/src"))?.into_iter().fold(cbindgen::Builder::new().with_config(config), cbindgen::Builder::with_src);
-    let mut text = Vec::new();
-    builder.generate().map_err(|error| format!("polder.h: {error}"))?.write(&mut text);
-    String::from_utf8(text).map_err(|error| format!("polder.h: {error}"))
-}
-
-/// The files that say what there is; the crate's own would lead to all of them a second time.
-fn sources(folder: &Path) -> Result<Vec<PathBuf>, String> {
-    let files = std::fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let mut paths: Vec<PathBuf> = files.flatten().map(|file| file.path()).filter(|path| !path.ends_with("lib.rs")).collect();
-    paths.sort();
-    Ok(paths)
-}
-
-/// `polder_commands.h`.
-pub fn commands() -> String {
-    let mut text = String::from(PREFACE);
-    for Family { group, commands, .. } in FAMILIES {
-        text += &format!("\n/* ---- {group} ---- */\n");
-        for command in commands.iter().filter(|command| !command.has(CONTAINER)) {
-            text += &function(command);
-        }
-    }
-    text + "\n#ifdef __cplusplus\n}\n#endif\n\n#endif /* POLDER_COMMANDS_H */\n"
-}
-
-const PREFACE: &str = r#"/* A function for each command of Polder. Made from the command table by `cargo x docs`; do not edit.
- *
- * Arguments that every call has come first; what is optional, repeated or a choice follows as `more`, in the order in
- * which the command wants it. `reply` may be NULL; otherwise it gets the reply, to be released (polder_release).
- */
-#ifndef POLDER_COMMANDS_H
-#define POLDER_COMMANDS_H
-
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
-
-#include "polder.h"
-
-#ifdef __cplusplus
-extern "C" {
-#endif
-
-/* Room for a number as text. */
+/// How arguments are made.
+const TEXTS: &str = r#"/* Room for a number as text. */
 typedef struct polder_digits {
     char text[40];
 } polder_digits;
@@ -122,6 +61,68 @@ static inline polder_text polder_double(polder_digits *digits, double value)
     snprintf(digits->text, sizeof digits->text, "%.17g", value);
     return polder_string(digits->text);
 }
+"#;
+
+/// `polder.h`.
+///
+/// # Errors
+/// When the sources cannot be read.
+pub fn functions(root: &Path) -> Result<String, String> {
+    let config = cbindgen::Config {
+        language: cbindgen::Language::C,
+        header: Some(ABOUT.into()),
+        include_guard: Some("POLDER_H".into()),
+        cpp_compat: true,
+        usize_is_size_t: true,
+        documentation_style: cbindgen::DocumentationStyle::Doxy,
+        line_length: 140,
+        no_includes: true,
+        sys_includes: ["inttypes.h", "stddef.h", "stdint.h", "stdio.h", "string.h"].map(String::from).to_vec(),
+        ..cbindgen::Config::default()
+    };
+    let builder =
+        sources(&root.join("capi/src"))?.into_iter().fold(cbindgen::Builder::new().with_config(config), cbindgen::Builder::with_src);
+    let mut text = Vec::new();
+    builder.generate().map_err(|error| format!("polder.h: {error}"))?.write(&mut text);
+    let text = String::from_utf8(text).map_err(|error| format!("polder.h: {error}"))?;
+    // cbindgen's own trailer would lie behind the guard.
+    let (functions, guard) = text.split_once("#endif  /* POLDER_H */").ok_or("polder.h: the include guard has no end")?;
+    Ok(format!("{functions}{TEXTS}\n#endif  /* POLDER_H */{guard}"))
+}
+
+/// The files that say what there is; the crate's own would lead to all of them a second time.
+fn sources(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let files = std::fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut paths: Vec<PathBuf> = files.flatten().map(|file| file.path()).filter(|path| !path.ends_with("lib.rs")).collect();
+    paths.sort();
+    Ok(paths)
+}
+
+/// `polder_commands.h`.
+pub fn commands() -> String {
+    let mut text = String::from(PREFACE);
+    for Family { group, commands, .. } in FAMILIES {
+        text += &format!("\n/* ---- {group} ---- */\n");
+        for command in commands.iter().filter(|command| !command.has(CONTAINER)) {
+            text += &function(command);
+        }
+    }
+    text + "\n#ifdef __cplusplus\n}\n#endif\n\n#endif /* POLDER_COMMANDS_H */\n"
+}
+
+const PREFACE: &str = r#"/* A function for each command of Polder. Made from the command table by `cargo x docs`; do not edit.
+ *
+ * Arguments that every call has come first; what is optional, repeated or a choice follows as `more`, in the order in
+ * which the command wants it. `reply` may be NULL; otherwise it gets the reply, to be released (polder_release).
+ */
+#ifndef POLDER_COMMANDS_H
+#define POLDER_COMMANDS_H
+
+#include "polder.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 "#;
 
 /// What a parameter is, by the argument that it stands for.
