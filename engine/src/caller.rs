@@ -611,10 +611,14 @@ impl Caller {
         self.session.closing
     }
 
+    /// Whether messages or invalidations may come to it without a call: what [`Caller::hear`] shows.
+    pub fn is_listening(&self) -> bool {
+        self.session.listens() || self.session.tracking.is_some() || self.session.monitors
+    }
+
     /// Whether it has something that is known to its thread only.
     fn is_bound(&self) -> bool {
-        let session = &self.session;
-        session.listens() || session.tracking.is_some() || session.monitors || session.waiting.is_some()
+        self.is_listening() || self.session.waiting.is_some()
     }
 
     fn settle_down(&mut self) {

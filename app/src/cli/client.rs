@@ -34,8 +34,10 @@ pub struct Client {
     plain_errors: bool,
     /// Whether MULTI is open.
     pub multi: bool,
-    /// Set by Ctrl-C while messages stream; only an interactive user sets it.
+    /// Set by Ctrl-C while a reply or messages are awaited; only at a prompt.
     pub interrupted: Arc<AtomicBool>,
+    /// Ctrl-C ends what is awaited and not the process.
+    pub interruptible: bool,
 }
 
 impl Client {
@@ -55,6 +57,7 @@ impl Client {
             plain_errors: arguments.error_status,
             multi: false,
             interrupted: Arc::default(),
+            interruptible: false,
         })
     }
 
@@ -63,6 +66,7 @@ impl Client {
     /// # Errors
     /// Why there is no connection.
     pub fn connect(&mut self) -> Result<&mut Link, String> {
+        self.finish();
         self.link = None;
         self.multi = false;
         let mut link = Link::open(&self.place).map_err(|error| self.unreachable(&error))?;
@@ -98,19 +102,72 @@ impl Client {
         }
     }
 
+    /// Whether Ctrl-C ends only what these words do: the wait for a server's reply, or a stream of messages. A command on a segment runs in
+    /// this process and ends with it; the segment is safe from that.
+    pub fn outlives_interrupt(&self, args: &[Vec<u8>]) -> bool {
+        !matches!(self.place, Place::Segment(_)) || Stream::of(args).is_some()
+    }
+
+    /// The next reply; `Interrupted` when the user has had enough of waiting for it.
+    fn reply(&mut self) -> io::Result<Value> {
+        let Some(link) = self.link.as_mut() else { return Err(ErrorKind::NotConnected.into()) };
+        if !self.interruptible {
+            return link.receive();
+        }
+        link.set_patience(Some(GLANCE))?;
+        loop {
+            let received = link.receive();
+            if self.interrupted.load(Ordering::Relaxed) && received.is_err() {
+                return Err(ErrorKind::Interrupted.into());
+            }
+            match received {
+                Err(error) if is_pause(&error) => {}
+                received => {
+                    link.set_patience(None)?;
+                    return received;
+                }
+            }
+        }
+    }
+
+    /// Sends one command and waits for its reply.
+    fn ask(&mut self, args: &[Vec<u8>]) -> io::Result<Value> {
+        self.link.as_mut().ok_or(ErrorKind::NotConnected)?.send(args)?;
+        self.reply()
+    }
+
+    /// Ends a wait for a reply: the server forgets what was asked for with the connection, and the next command finds a fresh one.
+    fn give_up(&mut self) -> Ran {
+        let was_multi = self.multi;
+        match self.connect() {
+            Ok(_) if was_multi => eprintln!("Interrupted: the connection was made anew, and the transaction is gone"),
+            Ok(_) => eprintln!("Interrupted: the connection was made anew"),
+            Err(text) => return Ran::Lost(text),
+        }
+        Ran::Answered
+    }
+
     /// Runs one command and prints what comes back; a connection that has died meanwhile is made anew once.
     ///
     /// # Errors
     /// Those of `out`.
     pub fn run(&mut self, args: &[Vec<u8>], out: &mut dyn Write) -> io::Result<Ran> {
         let used = self.link.is_some();
-        let mut answer = self.connected().and_then(|link| link.send(args).and_then(|()| link.receive()).map_err(|error| reason(&error)));
-        if answer.is_err() && used {
-            answer = self.connect().and_then(|link| link.send(args).and_then(|()| link.receive()).map_err(|error| reason(&error)));
+        self.interrupted.store(false, Ordering::Relaxed);
+        if let Err(text) = self.connected() {
+            return Ok(self.lost(text));
+        }
+        let mut answer = self.ask(args);
+        if used && answer.as_ref().is_err_and(|error| error.kind() != ErrorKind::Interrupted) {
+            answer = match self.connect() {
+                Ok(_) => self.ask(args),
+                Err(text) => return Ok(self.lost(text)),
+            };
         }
         let mut value = match answer {
             Ok(value) => value,
-            Err(text) => return Ok(self.lost(text)),
+            Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(self.give_up()),
+            Err(error) => return Ok(self.lost(reason(&error))),
         };
         let stream = Stream::of(args);
         if stream == Some(Stream::Messages) && !matches!(value, Value::Error(_)) && self.format.form != Form::Raw {
@@ -118,9 +175,10 @@ impl Client {
         }
         while let (Value::Push(_), None) = (&value, stream) {
             self.print_push(&value, out)?;
-            match self.connected().and_then(|link| link.receive().map_err(|error| reason(&error))) {
+            match self.reply() {
                 Ok(next) => value = next,
-                Err(text) => return Ok(self.lost(text)),
+                Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(self.give_up()),
+                Err(error) => return Ok(self.lost(reason(&error))),
             }
         }
         self.note(args, &value);
@@ -131,6 +189,20 @@ impl Client {
         out.write_all(&self.format.text(&value, is_report(args)))?;
         out.flush()?;
         if stream.is_some() { self.stream(out) } else { Ok(Ran::Answered) }
+    }
+
+    /// Waits for a save that goes on in this process, at the end of a conversation. Returns whether it went well.
+    pub fn finish(&mut self) -> bool {
+        match self.link.as_mut().map_or(Ok(None), Link::finish) {
+            Ok(said) => {
+                said.iter().for_each(|text| eprintln!("{text}"));
+                true
+            }
+            Err(text) => {
+                eprintln!("{text}");
+                false
+            }
+        }
     }
 
     fn lost(&mut self, text: String) -> Ran {
@@ -154,7 +226,6 @@ impl Client {
 
     /// Prints whatever comes, until the connection ends or the user has had enough.
     fn stream(&mut self, out: &mut dyn Write) -> io::Result<Ran> {
-        self.interrupted.store(false, Ordering::Relaxed);
         let format = self.format.clone();
         loop {
             if self.interrupted.load(Ordering::Relaxed) {
@@ -168,7 +239,7 @@ impl Client {
                     out.write_all(&format.text(&value, false))?;
                     out.flush()?;
                 }
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => {}
+                Err(error) if is_pause(&error) => {}
                 Err(error) => return Ok(self.lost(reason(&error))),
             }
         }
@@ -193,6 +264,11 @@ impl Client {
             _ => {}
         }
     }
+}
+
+/// Whether nothing has come yet, and no connection has ended.
+fn is_pause(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
 /// Commands after which messages come without asking.

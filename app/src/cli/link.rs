@@ -2,18 +2,21 @@
 //!
 //! ```text
 //!   args -> RESP request -> socket  -> server -> RESP reply -> Value      TCP or Unix socket
-//!   args -> Memory::execute ------------------> RESP reply -> Value      segment, no server
+//!   args -> Caller::write --------------------> RESP reply -> Value      segment, no server
+//!           Caller::hear  --------------------> message    -> Value      what was subscribed to, and MONITOR's lines
 //! ```
 //!
 //! Both ends speak RESP, so everything above (formats, pipes, scans) is the same code, and a reply read from the segment
 //! has been through the same writer as one that came over a network.
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::Duration;
 
-use polder_engine::settings::Settings;
-use polder_engine::{Bare, Memory, Options, Protocol, Session, embedder};
+use polder_commands::persistence::save;
+use polder_engine::{Caller, Host, Item, Memory, Options, Protocol};
 use polder_wire::resp::{Limits, Output, Replies, Request, Requests, Value, command};
 
 /// Where the memory is.
@@ -57,16 +60,25 @@ enum Channel {
     Segment(Box<Direct>),
 }
 
-/// The segment as a peer that answers at once.
+/// How long one look for messages takes where no patience is set.
+const LOOK: Duration = Duration::from_millis(500);
+/// How often a save in the background is looked at.
+const SAVE_GLANCE: Duration = Duration::from_millis(5);
+
+/// The segment as a peer: commands run in this process.
 struct Direct {
-    memory: Memory,
-    session: Session,
-    host: Bare,
+    caller: Caller,
     requests: Requests,
     /// Bytes of a request that is not whole yet.
     partial: Vec<u8>,
     /// Replies that have not been read yet.
     output: Output,
+    /// Messages that have not been read yet.
+    heard: VecDeque<Value>,
+    /// How long [`Direct::listen`] waits at most; `None` for ever.
+    patience: Option<Duration>,
+    /// Saves that had ended well when this began.
+    saves: u64,
 }
 
 /// An open way to the memory.
@@ -142,11 +154,7 @@ impl Link {
     /// Those of the connection.
     pub fn send(&mut self, args: &[impl AsRef<[u8]>]) -> io::Result<()> {
         match &mut self.channel {
-            Channel::Segment(direct) => {
-                let args: Vec<&[u8]> = args.iter().map(AsRef::as_ref).collect();
-                direct.execute(&args);
-                Ok(())
-            }
+            Channel::Segment(direct) => direct.execute(&args.iter().map(AsRef::as_ref).collect::<Vec<_>>()),
             _ => {
                 let mut bytes = Vec::new();
                 command(args, &mut bytes);
@@ -175,6 +183,11 @@ impl Link {
         loop {
             if let Some(value) = self.buffered()? {
                 return Ok(value);
+            }
+            if let Channel::Segment(direct) = &mut self.channel
+                && direct.output.waiting() == 0
+            {
+                return direct.listen();
             }
             self.fill()?;
         }
@@ -215,15 +228,29 @@ impl Link {
         matches!(&self.channel, Channel::Segment(direct) if !direct.partial.is_empty())
     }
 
-    /// How long [`Link::receive`] waits at most; `None` for ever. A segment never lets anyone wait.
+    /// How long [`Link::receive`] waits at most; `None` for ever. On a segment this is about messages: a command runs to its end.
     ///
     /// # Errors
     /// Those of the socket.
-    pub fn set_patience(&self, patience: Option<Duration>) -> io::Result<()> {
-        match &self.channel {
+    pub fn set_patience(&mut self, patience: Option<Duration>) -> io::Result<()> {
+        match &mut self.channel {
             Channel::Tcp(stream) => stream.set_read_timeout(patience),
             Channel::Unix(stream) => stream.set_read_timeout(patience),
-            Channel::Segment(_) => Ok(()),
+            Channel::Segment(direct) => {
+                direct.patience = patience;
+                Ok(())
+            }
+        }
+    }
+
+    /// Waits for what goes on in this process and would end with it: a save in the background on a segment. Returns what there is to say of it.
+    ///
+    /// # Errors
+    /// The save has failed.
+    pub fn finish(&mut self) -> Result<Option<String>, String> {
+        match &mut self.channel {
+            Channel::Segment(direct) => direct.finish(),
+            Channel::Tcp(_) | Channel::Unix(_) => Ok(None),
         }
     }
 
@@ -264,18 +291,55 @@ impl Direct {
     fn attach(segment: &str) -> io::Result<Direct> {
         let options = Options { segment: segment.into(), create: false, ..Options::default() };
         let memory = Memory::attach(&options).map_err(|fault| io::Error::other(fault.to_string()))?;
+        let saves = memory.host().keeper().report(memory.table()).saves;
         Ok(Direct {
-            memory,
-            session: Session::default(),
-            host: embedder(Settings::default()),
+            caller: Caller::speaking(&Arc::new(memory), Protocol::Resp2),
             requests: Requests::default(),
             partial: Vec::new(),
             output: Output::new(Protocol::Resp2),
+            heard: VecDeque::new(),
+            patience: None,
+            saves,
         })
     }
 
-    fn execute(&mut self, args: &[&[u8]]) {
-        self.memory.execute(&mut self.session, &self.host, args, &mut self.output);
+    fn execute(&mut self, args: &[&[u8]]) -> io::Result<()> {
+        self.caller.write(args, &mut self.output).map_err(|error| io::Error::other(error.to_string()))
+    }
+
+    /// The next message of those that were subscribed to.
+    fn listen(&mut self) -> io::Result<Value> {
+        loop {
+            if let Some(value) = self.heard.pop_front() {
+                return Ok(value);
+            }
+            if !self.caller.is_listening() {
+                return Err(io::Error::new(ErrorKind::UnexpectedEof, "no reply is pending, and nothing is subscribed to"));
+            }
+            let heard = &mut self.heard;
+            let count = self.caller.hear(self.patience.unwrap_or(LOOK), |item| heard.push_back(value(item)));
+            if count.map_err(|error| io::Error::other(error.to_string()))? == 0 && self.patience.is_some() {
+                return Err(ErrorKind::WouldBlock.into());
+            }
+        }
+    }
+
+    /// See [`Link::finish`].
+    fn finish(&mut self) -> Result<Option<String>, String> {
+        let memory = self.caller.memory();
+        let (host, table) = (memory.host(), memory.table());
+        host.keeper().begin_scheduled(table, host.settings());
+        while host.keeper().is_saving() {
+            std::thread::sleep(SAVE_GLANCE);
+        }
+        let report = host.keeper().report(table);
+        let path = save::path(host.settings());
+        let path = std::path::absolute(&path).unwrap_or(path);
+        if report.last_failed {
+            return Err(format!("The save to {} failed: see that the folder is there and has room, then save again", path.display()));
+        }
+        let saved = report.saves > std::mem::replace(&mut self.saves, report.saves);
+        Ok(saved.then(|| format!("Saved to {}", path.display())))
     }
 
     /// Executes every whole request in `bytes`; what is left of them waits for the rest.
@@ -288,8 +352,8 @@ impl Direct {
             args.clear();
             let request = self.requests.read(&mut rest, &Limits::default(), &mut args);
             match request.map_err(|error| io::Error::new(ErrorKind::InvalidData, error.to_string()))? {
-                Some(Request::Bulks(_)) => self.execute(&args),
-                Some(Request::Inline(words)) => self.execute(&words.iter().map(Vec::as_slice).collect::<Vec<_>>()),
+                Some(Request::Bulks(_)) => self.execute(&args)?,
+                Some(Request::Inline(words)) => self.execute(&words.iter().map(Vec::as_slice).collect::<Vec<_>>())?,
                 None => break,
             }
         }
@@ -302,9 +366,6 @@ impl Direct {
     /// Moves the replies written so far to `input`.
     fn drain(&mut self, input: &mut Vec<u8>) -> io::Result<()> {
         let waiting = self.output.waiting();
-        if waiting == 0 {
-            return Err(io::Error::new(ErrorKind::UnexpectedEof, "nobody else answers on a segment"));
-        }
         let before = input.len();
         while self.output.waiting() > 0 {
             let mut slices = [io::IoSlice::new(&[]); 16];
@@ -315,5 +376,36 @@ impl Direct {
         }
         debug_assert_eq!(input.len() - before, waiting);
         Ok(())
+    }
+}
+
+impl Drop for Direct {
+    /// A save that was begun here ends here, however the conversation ends.
+    fn drop(&mut self) {
+        // What is to be said of it, `finish` has said where there was a reader.
+        let _ = self.finish();
+    }
+}
+
+/// A message as a server would have sent it.
+fn value(item: Item<'_>) -> Value {
+    let all = |items: polder_engine::Items<'_>| items.map(value).collect::<Vec<_>>();
+    match item {
+        Item::Null => Value::Null,
+        Item::Status(text) => Value::Status(text.to_vec()),
+        Item::Error(text) => Value::Error(text.to_vec()),
+        Item::Integer(number) => Value::Integer(number),
+        Item::Double(number) => Value::Double(number.to_string().into_bytes()),
+        Item::Boolean(truth) => Value::Boolean(truth),
+        Item::Bulk(text) => Value::Bulk(text.to_vec()),
+        Item::BigNumber(text) => Value::BigNumber(text.to_vec()),
+        Item::Verbatim(format, text) => Value::Verbatim { format: format.try_into().unwrap_or(*b"txt"), text: text.to_vec() },
+        Item::Array(items) => Value::Array(all(items)),
+        Item::Map(items) => {
+            let mut items = all(items).into_iter();
+            Value::Map(std::iter::from_fn(|| Some((items.next()?, items.next()?))).collect())
+        }
+        Item::Set(items) => Value::Set(all(items)),
+        Item::Push(items) => Value::Push(all(items)),
     }
 }

@@ -32,7 +32,7 @@ pub fn run(mut client: Client, arguments: &Arguments, mut words: Vec<Vec<u8>>) -
             std::thread::sleep(pause);
         }
     }
-    ExitCode::SUCCESS
+    if client.finish() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Puts standard input in the place that `-x` or `-X TAG` names.

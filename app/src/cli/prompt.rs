@@ -67,17 +67,17 @@ pub fn run(mut client: Client) -> ExitCode {
             Ok(After::Quit) | Err(_) => break,
         }
     }
-    ExitCode::SUCCESS
+    if client.finish() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Lets Ctrl-C end a stream of messages; everywhere else it ends the process as usual. Answers the switch between the two.
+/// Lets Ctrl-C end a stream of messages, or the wait for a reply; at other times it ends the process as usual. Returns the switch between the two.
 fn guard_interrupts(client: &mut Client) -> Arc<AtomicBool> {
     let ends_process = Arc::new(AtomicBool::new(true));
     let interrupt = signal_hook::consts::SIGINT;
     let registered = signal_hook::flag::register_conditional_default(interrupt, ends_process.clone())
         .and_then(|_| signal_hook::flag::register(interrupt, client.interrupted.clone()));
     if let Err(error) = registered {
-        eprintln!("Ctrl-C will end the process even while messages stream: {error}");
+        eprintln!("Ctrl-C will end the process even while a reply is awaited: {error}");
     }
     ends_process
 }
@@ -179,9 +179,16 @@ fn obey(client: &mut Client, source: &mut Source, ends_process: &AtomicBool, lin
         repeat = times;
         words.remove(0);
     }
-    ends_process.store(!source.is_person(), Ordering::Relaxed);
     let person = source.is_person();
-    let outcome = (0..repeat).try_for_each(|_| timed(client, &words, person, out));
+    client.interruptible = person && client.outlives_interrupt(&words);
+    ends_process.store(!client.interruptible, Ordering::Relaxed);
+    let mut outcome = Ok(());
+    for _ in 0..repeat {
+        outcome = timed(client, &words, person, out);
+        if outcome.is_err() || client.interruptible && client.interrupted.load(Ordering::Relaxed) {
+            break;
+        }
+    }
     ends_process.store(true, Ordering::Relaxed);
     outcome.map(|()| After::Next)
 }

@@ -52,6 +52,71 @@ fn what_one_process_writes_the_next_one_reads() {
 }
 
 #[test]
+fn a_save_in_the_background_is_written_before_the_command_line_ends() {
+    let segment = Scratch::new("bgsave");
+    let folder = std::env::temp_dir().join(format!("polder-bgsave-{}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    // Where the command line runs is where it saves.
+    let cli = |lines: &str| {
+        let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_polder"))
+            .args(["cli", "--segment", segment.name()])
+            .current_dir(&folder)
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), lines.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let file = folder.join("dump.rdb");
+    let saved = format!("Saved to {}\n", file.display());
+    assert_eq!(cli("set key value\nbgsave\n"), (Some(0), saved.clone()));
+    assert!(std::fs::read(&file).unwrap().starts_with(b"REDIS"));
+    // In a transaction it begins behind that.
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(cli("multi\nbgsave\nexec\n"), (Some(0), saved));
+    std::fs::remove_file(&file).unwrap();
+    // Where the file cannot be written, that is told and is a status.
+    std::fs::create_dir(&file).unwrap();
+    let (status, told) = cli("bgsave\n");
+    assert!(status == Some(1) && told.starts_with("The save to "), "{status:?} {told}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn messages_come_from_a_segment_too() {
+    let segment = Scratch::new("hear");
+    for (args, sent, expected) in [
+        (vec!["subscribe", "news"], vec!["publish", "news", "hello"], "message\nnews\nhello\n"),
+        (vec!["psubscribe", "n*"], vec!["publish", "news", "again"], "pmessage\nn*\nnews\nagain\n"),
+        (vec!["monitor"], vec!["set", "key", "watched"], "\"set\" \"key\" \"watched\""),
+    ] {
+        let mut listener = std::process::Command::new(env!("CARGO_BIN_EXE_polder"))
+            .args(["cli", "--segment", segment.name()])
+            .args(&args)
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut output = std::io::BufReader::new(listener.stdout.take().unwrap());
+        let (mut heard, mut line) = (String::new(), String::new());
+        while !heard.contains(expected) {
+            line.clear();
+            // The first line says that it listens.
+            let count = std::io::BufRead::read_line(&mut output, &mut line).unwrap();
+            assert!(count > 0, "{args:?}: {heard}");
+            if heard.is_empty() {
+                segment.cli(&sent, b"");
+            }
+            heard += &line;
+        }
+        listener.kill().unwrap();
+        listener.wait().unwrap();
+    }
+}
+
+#[test]
 fn a_pipe_loads_a_segment_whole_requests_only() {
     let segment = Scratch::new("pipe");
     let requests: String = (0..5000).map(|number| format!("*3\r\n$3\r\nSET\r\n$8\r\nkey:{number:04}\r\n$4\r\n{number:04}\r\n")).collect();

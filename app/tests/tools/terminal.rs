@@ -1,7 +1,10 @@
 //! `polder cli` at a terminal: what a person sees and what keys do. `script` (util-linux) makes the terminal.
 use std::io::{Read, Write};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+
+use polder_testkit::process::Server;
 
 use crate::segment::Scratch;
 
@@ -10,7 +13,12 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Types `keys` one after the other, each once the screen shows its text; answers all that the screen showed.
 fn session(segment: &Scratch, history: &str, keys: &[(&str, &str)]) -> String {
-    let line = format!("{} cli --segment {}", env!("CARGO_BIN_EXE_polder"), segment.name());
+    session_with(&format!("--segment {}", segment.name()), history, keys)
+}
+
+/// As [`session`], with these flags.
+fn session_with(flags: &str, history: &str, keys: &[(&str, &str)]) -> String {
+    let line = format!("{} cli {flags}", env!("CARGO_BIN_EXE_polder"));
     let mut child = Command::new("script")
         .args(["-qec", &line, "/dev/null"])
         .env("TERM", "xterm")
@@ -40,6 +48,10 @@ fn session(segment: &Scratch, history: &str, keys: &[(&str, &str)]) -> String {
             }
             assert!(start.elapsed() < PATIENCE, "waited for {awaited:?}, the screen shows {shown:?}");
             screen.extend(receive.recv_timeout(Duration::from_millis(50)).unwrap_or_default());
+        }
+        if typed.starts_with('\x03') {
+            // The line before it is taken by then, and the terminal is no longer in the hands of the line editor.
+            std::thread::sleep(Duration::from_millis(300));
         }
         input.write_all(typed.as_bytes()).unwrap();
     }
@@ -112,4 +124,29 @@ fn the_history_outlives_the_session_without_secrets() {
     let kept = std::fs::read_to_string(&folder).unwrap();
     std::fs::remove_file(&folder).unwrap();
     assert!(kept.contains("set kept 1") && !kept.contains("hidden"), "{kept}");
+}
+
+#[test]
+fn control_c_ends_the_wait_for_a_reply_and_not_the_prompt() {
+    let segment = Scratch::new("interrupt");
+    let size = ["--segment-size", "64mb", "--busy-reply-threshold", "100"];
+    let server = Server::start_polder(Path::new(env!("CARGO_BIN_EXE_polder")), segment.name(), &size).expect("a server");
+    let prompt = format!("{}> ", server.address());
+    let flags = format!("-p {}", server.port());
+    let keys = [
+        (prompt.as_str(), "blpop nothing 0\r"),
+        ("blpop nothing 0\r", "\x03"),
+        ("Interrupted", ""),
+        (&prompt, "eval \"while true do end\" 0\r"),
+        ("do end", "\x03"),
+        ("Interrupted", ""),
+        (&prompt, "script kill\r"),
+        ("OK", ""),
+        (&prompt, "subscribe news\r"),
+        ("subscribe", "\x03"),
+        (&prompt, "ping\r"),
+        ("PONG", ""),
+        (&prompt, "quit\r"),
+    ];
+    session_with(&flags, "", &keys);
 }
