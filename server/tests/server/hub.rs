@@ -135,10 +135,10 @@ fn fields_that_had_expired_are_told_of_before_what_a_command_does() {
     for (call, events) in calls {
         for other in ["", "HSET h b 1"] {
             actor.ask("DEL h");
-            actor.ask("HSETEX h PX 1 FIELDS 1 a 1");
             if !other.is_empty() {
                 actor.ask(other);
             }
+            actor.ask("HSETEX h PX 1 FIELDS 1 a 1");
             std::thread::sleep(std::time::Duration::from_millis(3));
             actor.ask("PUBLISH __keyspace@0__:h begin");
             actor.ask(call);
