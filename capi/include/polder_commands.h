@@ -3534,7 +3534,7 @@ static inline polder_status polder_command_docs(polder_caller caller, size_t mor
     return polder_run_more(caller, 2, args, more_count, more, reply);
 }
 
-/* COMMAND GETKEYS command arg [arg ...]
+/* COMMAND GETKEYS command [arg ...]
  * Extracts the key names from an arbitrary command. */
 static inline polder_status polder_command_getkeys(polder_caller caller, polder_text command, size_t more_count, const polder_text *more, const polder_reply **reply)
 {
@@ -3545,7 +3545,7 @@ static inline polder_status polder_command_getkeys(polder_caller caller, polder_
     return polder_run_more(caller, 3, args, more_count, more, reply);
 }
 
-/* COMMAND GETKEYSANDFLAGS command arg [arg ...]
+/* COMMAND GETKEYSANDFLAGS command [arg ...]
  * Extracts the key names and access flags for an arbitrary command. */
 static inline polder_status polder_command_getkeysandflags(polder_caller caller, polder_text command, size_t more_count, const polder_text *more, const polder_reply **reply)
 {

@@ -6,7 +6,7 @@ use polder_base::Reply;
 use polder_table::{Mode, Stop, Table};
 
 use crate::call::{Call, Outcome, SessionCall, is};
-use crate::command::{ADMIN, Command, LOADING, NOSCRIPT, STALE, container, neutral, session};
+use crate::command::{ADMIN, Command, LOADING, NOSCRIPT, ON_ALL_NODES, STALE, container, neutral, session};
 use crate::execute::{resolve, wrong_arity};
 use crate::introspect::{CATEGORIES, help};
 use crate::lookup::find;
@@ -51,6 +51,7 @@ pub const COMMANDS: &[Command] = &[
         .about("Lists the ACL categories, or the commands inside a category."),
     neutral("ACL|DELUSER", "username [username ...]", Mode::Write, delete_users)
         .with(GUARDED)
+        .tips(ON_ALL_NODES)
         .since("6.0.0")
         .costs("O(1) amortized time considering the typical user.")
         .about("Deletes ACL users, and terminates their connections."),
@@ -67,6 +68,7 @@ pub const COMMANDS: &[Command] = &[
         .with(GUARDED)
         .since("6.0.0")
         .costs("O(N). Where N is the number of password, command and pattern rules that the user has.")
+        .changed(&[("6.2.0", "Shows patterns of channels."), ("7.0.0", "Shows selectors, and patterns as the rules that make them.")])
         .about("Lists the ACL rules of a user."),
     session("ACL|HELP", "", help).with(LOADING | STALE).since("6.0.0").about("Returns helpful text about the different subcommands."),
     neutral("ACL|LIST", "", Mode::Read, list)
@@ -83,16 +85,23 @@ pub const COMMANDS: &[Command] = &[
         .with(GUARDED)
         .since("6.0.0")
         .costs("O(N) with N being the number of entries shown.")
+        .changed(&[("7.2.0", "Entries have a number and the times of the first and the last denial.")])
         .about("Lists recent security events generated due to ACL rules."),
     neutral("ACL|SAVE", "", Mode::Read, save)
         .with(GUARDED)
+        .tips(ON_ALL_NODES)
         .since("6.0.0")
         .costs(PER_USER)
         .about("Saves the effective ACL rules in the configured ACL file."),
     neutral("ACL|SETUSER", "username [rule [rule ...]]", Mode::Write, set_user)
         .with(GUARDED)
+        .tips(ON_ALL_NODES)
         .since("6.0.0")
         .costs("O(N). Where N is the number of rules provided.")
+        .changed(&[
+            ("6.2.0", "Knows patterns of channels."),
+            ("7.0.0", "Knows selectors, and reading and writing apart in patterns of keys."),
+        ])
         .about("Creates and modifies an ACL user and its rules."),
     neutral("ACL|USERS", "", Mode::Read, list_names).with(GUARDED).since("6.0.0").costs(PER_USER).about("Lists all ACL users."),
     session("ACL|WHOAMI", "", who_am_i).with(OPEN).since("6.0.0").about("Returns the authenticated username of the current connection."),

@@ -18,6 +18,7 @@ pub const COMMANDS: &[Command] = &[
     read("BITCOUNT", "key [start [end [BYTE|BIT]]]", bitcount)
         .since("2.6.0")
         .costs("O(N)")
+        .changed(&[("7.0.0", "Takes `BYTE` and `BIT`.")])
         .about("Counts the number of set bits (population counting) in a string."),
     write(
         "BITFIELD",
@@ -44,6 +45,7 @@ pub const COMMANDS: &[Command] = &[
     read("BITPOS", "key bit [start [end [BYTE|BIT]]]", bitpos)
         .since("2.8.7")
         .costs("O(N)")
+        .changed(&[("7.0.0", "Takes `BYTE` and `BIT`.")])
         .about("Finds the first set (1) or clear (0) bit in a string."),
     read("GETBIT", "key offset", getbit).with(FAST).since("2.2.0").about("Returns a bit value by offset."),
     write("SETBIT", "key offset value", setbit)

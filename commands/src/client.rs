@@ -9,7 +9,7 @@ use polder_hub::ask::{self, Thread};
 use polder_table::Stop;
 
 use crate::call::{Outcome, SYNTAX, SessionCall, integer, is};
-use crate::command::{ADMIN, Command, LOADING, NOSCRIPT, STALE, container, session};
+use crate::command::{ADMIN, Command, LOADING, NOSCRIPT, ON_ALL_NODES, STALE, container, session};
 use crate::connection::name_client;
 use crate::elsewhere;
 use crate::introspect::help;
@@ -51,7 +51,7 @@ pub const COMMANDS: &[Command] = &[
     .with(QUIET | ADMIN)
     .since("2.4.0")
     .costs("O(N) where N is the number of client connections")
-    .about("Terminates open connections."),
+    .changed(&[("2.8.12", "Filters can be given in place of an address."), ("2.8.12", "Takes `ID`, and the `TYPE` of clients."), ("3.2.0", "Takes `MASTER` as a `TYPE`."), ("5.0.0", "Takes `REPLICA` as a `TYPE`, which was `SLAVE`."), ("6.2.0", "Takes `LADDR`."), ("7.4.0", "Takes `MAXAGE`.")]).about("Terminates open connections."),
     session(
         "CLIENT|LIST",
         "[TYPE <NORMAL|MASTER|PRIMARY|REPLICA|PUBSUB>] [ID client-id [client-id ...]] [USER username] [ADDR ip:port] [LADDR ip:port] \
@@ -62,7 +62,7 @@ pub const COMMANDS: &[Command] = &[
     .tips(NONDETERMINISTIC)
     .since("2.4.0")
     .costs("O(N) where N is the number of client connections")
-    .about("Lists open connections."),
+    .changed(&[("2.8.12", "Shows `id`."), ("5.0.0", "Takes `TYPE`."), ("6.0.0", "Shows `user`."), ("6.2.0", "Takes `ID`; shows `argv-mem`, `tot-mem`, `laddr` and `redir`."), ("7.0.0", "Shows `resp`, `multi-mem`, `rbs` and `rbp`."), ("7.0.3", "Shows `ssub`."), ("7.2.0", "Shows `lib-name` and `lib-ver`."), ("7.4.0", "Shows `watch`."), ("8.0.0", "Shows `io-thread`.")]).about("Lists open connections."),
     session("CLIENT|NO-EVICT", "<ON|OFF>", no_evict)
         .with(QUIET | ADMIN)
         .since("7.0.0")
@@ -71,16 +71,21 @@ pub const COMMANDS: &[Command] = &[
         .with(QUIET)
         .since("7.2.0")
         .about("Controls whether commands sent by the client affect the LRU/LFU of accessed keys."),
-    session("CLIENT|PAUSE", "timeout [WRITE|ALL]", pause).with(QUIET | ADMIN).since("3.0.0").about("Suspends commands processing."),
+    session("CLIENT|PAUSE", "timeout [WRITE|ALL]", pause).with(QUIET | ADMIN).since("3.0.0").changed(&[("6.2.0", "Takes `WRITE` and `ALL`.")]).about("Suspends commands processing."),
     session("CLIENT|REPLY", "<ON|OFF|SKIP>", replies)
         .with(QUIET)
         .since("3.2.0")
         .about("Instructs the server whether to reply to commands."),
     session("CLIENT|SETINFO", "<LIB-NAME libname|LIB-VER libver>", set_info)
         .with(QUIET)
+        .tips(ON_ALL_NODES)
         .since("7.2.0")
         .about("Sets information specific to the client or connection."),
-    session("CLIENT|SETNAME", "connection-name", set_name).with(QUIET).since("2.6.9").about("Sets the connection name."),
+    session("CLIENT|SETNAME", "connection-name", set_name)
+        .with(QUIET)
+        .tips(ON_ALL_NODES)
+        .since("2.6.9")
+        .about("Sets the connection name."),
     session(
         "CLIENT|TRACKING",
         "<ON|OFF> [REDIRECT client-id] [PREFIX prefix [PREFIX prefix ...]] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]",

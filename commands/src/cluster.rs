@@ -95,6 +95,7 @@ pub const COMMANDS: &[Command] = &[
     session("CLUSTER|MEET", "ip port [cluster-bus-port]", disabled)
         .with(ADMIN | STALE | NO_ASYNC_LOADING)
         .since("3.0.0")
+        .changed(&[("4.0.0", "Takes `cluster-bus-port`.")])
         .about("Force a node cluster to handshake with another node."),
     session("CLUSTER|MYID", "", disabled).with(STALE).since("3.0.0").about("Return the node id."),
     session("CLUSTER|MYSHARDID", "", disabled).with(STALE).tips(NONDETERMINISTIC).since("7.2.0").about("Returns the shard ID of a node."),
@@ -140,12 +141,15 @@ pub const COMMANDS: &[Command] = &[
         .with(ADMIN | STALE)
         .tips(NONDETERMINISTIC)
         .since("3.0.0")
+        .replaced("5.0.0", "`CLUSTER REPLICAS`")
         .about("List replica nodes of the specified master node."),
     session("CLUSTER|SLOTS", "", disabled)
         .with(STALE)
         .tips(NONDETERMINISTIC)
         .since("3.0.0")
         .costs("O(N) where N is the total number of Cluster nodes")
+        .changed(&[("4.0.0", "Shows ids of nodes."), ("7.0.0", "Shows more about the network of each node.")])
+        .replaced("7.0.0", "`CLUSTER SHARDS`")
         .about("Get array of Cluster slot to node mappings."),
 ];
 

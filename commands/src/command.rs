@@ -57,6 +57,9 @@ pub const COLLECTIONS: Flags = 1 << 27;
 /// What it finds counts as a hit or a miss, although it writes.
 pub const COUNTS: Flags = 1 << 28;
 
+/// For servers and testers, not for applications.
+pub const INTERNAL: Flags = 1 << 29;
+
 /// The names that COMMAND INFO gives the flags, in its order.
 pub const FLAG_NAMES: [(Flags, &str); 19] = [
     (WRITE, "write"),
@@ -79,6 +82,9 @@ pub const FLAG_NAMES: [(Flags, &str); 19] = [
     (MOVABLE_KEYS, "movablekeys"),
     (ALLOW_BUSY, "allow_busy"),
 ];
+
+/// The hints of a command that a client of a cluster sends to every node, and that fails if one of them fails.
+pub const ON_ALL_NODES: &[&str] = &["request_policy:all_nodes", "response_policy:all_succeeded"];
 
 /// What runs a command.
 #[derive(Clone, Copy)]
@@ -159,6 +165,10 @@ pub struct Command {
     /// Hints for clients of a cluster, as in COMMAND INFO.
     pub tips: &'static [&'static str],
     pub since: &'static str,
+    /// What later versions changed: each one with what it changed. `Takes ...` names arguments, which are since that version.
+    pub changes: &'static [(&'static str, &'static str)],
+    /// The version since which it is deprecated, and what replaces it.
+    pub replaced: Option<(&'static str, &'static str)>,
     pub costs: &'static str,
     pub about: &'static str,
     pub shape: Shape,
@@ -186,6 +196,8 @@ const fn row(name: &'static str, grammar: &'static str, run: Run, flags: Flags) 
         shares: None,
         tips: &[],
         since: "1.0.0",
+        changes: &[],
+        replaced: None,
         costs: "O(1)",
         about: "",
         shape,
@@ -286,6 +298,26 @@ impl Command {
     pub const fn since(mut self, version: &'static str) -> Command {
         self.since = version;
         self
+    }
+    /// What later versions of Redis changed, the oldest first.
+    pub const fn changed(mut self, changes: &'static [(&'static str, &'static str)]) -> Command {
+        self.changes = changes;
+        self
+    }
+    /// Deprecated since this version of Redis: `by` replaces it.
+    pub const fn replaced(mut self, version: &'static str, by: &'static str) -> Command {
+        self.replaced = Some((version, by));
+        self
+    }
+    /// For servers and testers, not for applications.
+    pub const fn internal(mut self) -> Command {
+        self.flags |= INTERNAL;
+        self
+    }
+    /// The version of Redis that brought an argument which is written as `word`, if that came later than the command.
+    pub fn argument_since(&self, word: &str) -> Option<&'static str> {
+        let takes = |text: &&str| text.starts_with("Takes ") && text.split('`').skip(1).step_by(2).any(|named| named == word);
+        self.changes.iter().find(|(_, text)| takes(text)).map(|(version, _)| *version)
     }
     pub const fn costs(mut self, complexity: &'static str) -> Command {
         self.costs = complexity;

@@ -14,7 +14,7 @@ use polder_base::time;
 use polder_table::Stop;
 
 use crate::call::{Outcome, SessionCall, is};
-use crate::command::{ADMIN, Command, LOADING, SKIP_SLOWLOG, STALE, container, session};
+use crate::command::{ADMIN, Command, LOADING, ON_ALL_NODES, SKIP_SLOWLOG, STALE, container, session};
 use crate::elsewhere;
 use crate::introspect::help;
 use crate::metrics::recorder::{Note, lock};
@@ -38,7 +38,7 @@ pub const COMMANDS: &[Command] = &[
         .about("Returns the number of entries in the specified type of command log."),
     session("COMMANDLOG|RESET", "type", reset)
         .with(ADMIN | LOADING | STALE)
-        .tips(&["request_policy:all_nodes", "response_policy:all_succeeded"])
+        .tips(ON_ALL_NODES)
         .since("8.1.0")
         .costs("O(N) where N is the number of entries in the commandlog")
         .about("Clears all entries from the specified type of command log."),
@@ -48,6 +48,7 @@ pub const COMMANDS: &[Command] = &[
         .tips(&["request_policy:all_nodes", "nondeterministic_output"])
         .since("2.2.12")
         .costs("O(N) where N is the number of entries returned")
+        .changed(&[("4.0.0", "Shows the client's address and name.")])
         .about("Returns the slow log's entries."),
     session("SLOWLOG|HELP", "", help).with(LOADING | STALE).since("6.2.0").about("Show helpful text about the different subcommands"),
     session("SLOWLOG|LEN", "", slow_length)
@@ -57,7 +58,7 @@ pub const COMMANDS: &[Command] = &[
         .about("Returns the number of entries in the slow log."),
     session("SLOWLOG|RESET", "", slow_reset)
         .with(ADMIN | LOADING | STALE)
-        .tips(&["request_policy:all_nodes", "response_policy:all_succeeded"])
+        .tips(ON_ALL_NODES)
         .since("2.2.12")
         .costs("O(N) where N is the number of entries in the slowlog")
         .about("Clears all entries from the slow log."),

@@ -9,7 +9,7 @@ use polder_base::glob;
 use polder_table::{Mode, Stop};
 
 use crate::call::{Call, Outcome, SYNTAX, SessionCall};
-use crate::command::{ADMIN, Command, LOADING, NOSCRIPT, STALE, container, neutral, session};
+use crate::command::{ADMIN, Command, LOADING, NOSCRIPT, ON_ALL_NODES, STALE, container, neutral, session};
 use crate::elsewhere;
 use crate::introspect::help;
 use crate::session::{Host, Session};
@@ -24,21 +24,25 @@ pub const COMMANDS: &[Command] = &[
         .with(ADMIN | NOSCRIPT | LOADING | STALE)
         .since("2.0.0")
         .costs("O(N) when N is the number of configuration parameters provided")
+        .changed(&[("7.0.0", "Several of `parameter` may be given.")])
         .about("Returns the effective values of configuration parameters."),
     session("CONFIG|HELP", "", help).with(LOADING | STALE).since("5.0.0").about("Returns helpful text about the different subcommands."),
     session("CONFIG|RESETSTAT", "", reset_statistics)
         .with(ADMIN | NOSCRIPT | LOADING | STALE)
+        .tips(ON_ALL_NODES)
         .since("2.0.0")
         .about("Resets the server's statistics."),
     session("CONFIG|REWRITE", "", rewrite_file)
         .with(ADMIN | NOSCRIPT | LOADING | STALE)
+        .tips(ON_ALL_NODES)
         .since("2.8.0")
         .about("Persists the effective configuration to file."),
     neutral("CONFIG|SET", "parameter value [parameter value ...]", Mode::Write, set)
         .with(ADMIN | NOSCRIPT | LOADING | STALE)
-        .tips(&["request_policy:all_nodes", "response_policy:all_succeeded"])
+        .tips(ON_ALL_NODES)
         .since("2.0.0")
         .costs("O(N) when N is the number of configuration parameters provided")
+        .changed(&[("7.0.0", "Sets several parameters at once.")])
         .about("Sets configuration parameters in-flight."),
 ];
 

@@ -23,17 +23,19 @@ pub const COMMANDS: &[Command] = &[
     session("AUTH", "[username] password", auth)
         .with(GREETING)
         .costs("O(N) where N is the number of passwords defined for the user")
+        .changed(&[("6.0.0", "Takes `username`.")])
         .about("Authenticates the connection."),
     session("ECHO", "message", echo).with(LOADING | STALE | FAST).about("Returns the given string."),
     session("HELLO", "[protover [AUTH username password] [SETNAME clientname]]", hello)
         .with(GREETING)
         .since("6.0.0")
+        .changed(&[("6.2.0", "Without `protover` it only shows the state of the connection.")])
         .about("Handshakes with the server."),
     session("PING", "[message]", ping)
         .with(FAST)
         .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
         .about("Returns the server's liveliness response."),
-    session("QUIT", "[arg ...]", quit).with(GREETING).about("Closes the connection."),
+    session("QUIT", "[arg ...]", quit).with(GREETING).replaced("7.2.0", "closing the connection").about("Closes the connection."),
     session("RESET", "", reset).with(GREETING).since("6.2.0").about("Resets the connection."),
     session("SELECT", "index", select).with(LOADING | STALE | FAST).about("Changes the selected database."),
 ];

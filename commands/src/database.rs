@@ -27,12 +27,13 @@ pub const WALKS: &[Command] = &[
         .costs("O(N) with N being the number of keys in the database")
         .about("Returns all key names that match a pattern."),
     read("RANDOMKEY", "", random_key)
-        .tips(&["request_policy:all_shards", "nondeterministic_output"])
+        .tips(&["request_policy:all_shards", "response_policy:special", "nondeterministic_output"])
         .about("Returns a random key name from the database."),
     read("SCAN", "cursor [MATCH pattern] [COUNT count] [TYPE type]", scan)
-        .tips(&["nondeterministic_output", "request_policy:special"])
+        .tips(&["nondeterministic_output", "request_policy:special", "response_policy:special"])
         .since("2.8.0")
         .costs("O(1) for every call. O(N) for a complete iteration. N is the number of keys in the database.")
+        .changed(&[("6.0.0", "Takes `TYPE`.")])
         .about("Iterates over the key names in the database."),
 ];
 
@@ -46,11 +47,13 @@ pub const COMMANDS: &[Command] = &[
         .with(DANGEROUS | KEYSPACE)
         .tips(EVERYWHERE)
         .costs("O(1); a sweeper frees the memory afterwards.")
+        .changed(&[("4.0.0", "Takes `ASYNC`."), ("6.2.0", "Takes `SYNC`.")])
         .about("Removes all keys from all databases."),
     write("FLUSHDB", "[ASYNC|SYNC]", flush_one)
         .with(DANGEROUS | KEYSPACE)
         .tips(EVERYWHERE)
         .costs("O(1); a sweeper frees the memory afterwards.")
+        .changed(&[("4.0.0", "Takes `ASYNC`."), ("6.2.0", "Takes `SYNC`.")])
         .about("Removes all keys from the current database."),
     write("SWAPDB", "index1 index2", swap).with(FAST | DANGEROUS | KEYSPACE).since("4.0.0").about("Swaps two databases."),
     session("TIME", "", now)

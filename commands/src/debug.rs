@@ -24,6 +24,7 @@ pub const COMMANDS: &[Command] = &[session("DEBUG", "subcommand [arg ...]", debu
     .with(ADMIN | NOSCRIPT | LOADING | STALE)
     .since("1.0.0")
     .costs("Depends on subcommand.")
+    .internal()
     .about("A container for debugging commands.")];
 
 /// A subcommand: its name, arguments, how many of them there may be, and what HELP says.

@@ -43,18 +43,27 @@ pub const COMMANDS: &[Command] = &[
     .tips(&["nondeterministic_output"])
     .since("2.6.0")
     .costs("That of DUMP and DEL here and of RESTORE in the target instance, and O(N) for the transfer.")
+    .changed(&[
+        ("3.0.0", "Takes `COPY` and `REPLACE`."),
+        ("3.0.6", "Takes `KEYS`."),
+        ("4.0.7", "Takes `AUTH`."),
+        ("6.0.0", "Takes `AUTH2`."),
+    ])
     .about("Transfers keys to another server, and takes them away here."),
     write("RESTORE", "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]", restore)
         .with(GROWS | DANGEROUS)
         .touches(&["OW update"])
         .since("2.6.0")
         .costs("O(N*log(N)) where N is the number of elements of the value.")
+        .changed(&[("3.0.0", "Takes `REPLACE`."), ("5.0.0", "Takes `ABSTTL`."), ("5.0.0", "Takes `IDLETIME` and `FREQ`.")])
         .about("Creates a key from the serialized representation of a value."),
     write("RESTORE-ASKING", "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]", restore)
         .with(GROWS | ASKING | DANGEROUS)
         .touches(&["OW update"])
         .since("3.0.0")
         .costs("O(N*log(N)) where N is the number of elements of the value.")
+        .changed(&[("3.0.0", "Takes `REPLACE`."), ("5.0.0", "Takes `ABSTTL`."), ("5.0.0", "Takes `IDLETIME` and `FREQ`.")])
+        .internal()
         .about("An internal command for migrating keys in a cluster."),
 ];
 

@@ -11,11 +11,16 @@ const NONDETERMINISTIC: &[&str] = &["nondeterministic_output"];
 
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[
-    write("EXPIRE", "key seconds [NX|XX|GT|LT]", expire).with(FAST).touches(UPDATES).about("Sets the expiration time of a key in seconds."),
+    write("EXPIRE", "key seconds [NX|XX|GT|LT]", expire)
+        .with(FAST)
+        .touches(UPDATES)
+        .changed(&[("7.0.0", "Takes `NX`, `XX`, `GT` and `LT`.")])
+        .about("Sets the expiration time of a key in seconds."),
     write("EXPIREAT", "key unix-time-seconds [NX|XX|GT|LT]", expire_at)
         .with(FAST)
         .touches(UPDATES)
         .since("1.2.0")
+        .changed(&[("7.0.0", "Takes `NX`, `XX`, `GT` and `LT`.")])
         .about("Sets the expiration time of a key to a Unix timestamp."),
     read("EXPIRETIME", "key", expire_time).with(FAST).since("7.0.0").about("Returns the expiration time of a key as a Unix timestamp."),
     write("PERSIST", "key", persist).with(FAST).touches(UPDATES).since("2.2.0").about("Removes the expiration time of a key."),
@@ -23,11 +28,13 @@ pub const COMMANDS: &[Command] = &[
         .with(FAST)
         .touches(UPDATES)
         .since("2.6.0")
+        .changed(&[("7.0.0", "Takes `NX`, `XX`, `GT` and `LT`.")])
         .about("Sets the expiration time of a key in milliseconds."),
     write("PEXPIREAT", "key unix-time-milliseconds [NX|XX|GT|LT]", expire_at_ms)
         .with(FAST)
         .touches(UPDATES)
         .since("2.6.0")
+        .changed(&[("7.0.0", "Takes `NX`, `XX`, `GT` and `LT`.")])
         .about("Sets the expiration time of a key to a Unix milliseconds timestamp."),
     read("PEXPIRETIME", "key", expire_time_ms)
         .with(FAST)
@@ -37,8 +44,13 @@ pub const COMMANDS: &[Command] = &[
         .with(FAST)
         .tips(NONDETERMINISTIC)
         .since("2.6.0")
+        .changed(&[("2.8.0", "Replies -2 for a key that there is not.")])
         .about("Returns the expiration time in milliseconds of a key."),
-    read("TTL", "key", time_left).with(FAST).tips(NONDETERMINISTIC).about("Returns the expiration time in seconds of a key."),
+    read("TTL", "key", time_left)
+        .with(FAST)
+        .tips(NONDETERMINISTIC)
+        .changed(&[("2.8.0", "Replies -2 for a key that there is not.")])
+        .about("Returns the expiration time in seconds of a key."),
 ];
 
 /// In which unit a command speaks.

@@ -23,6 +23,7 @@ pub const COMMANDS: &[Command] = &[
         .touches(&["RW update"])
         .since("3.2.0")
         .costs("O(log(N)) for each item added, where N is the number of elements in the sorted set.")
+        .changed(&[("6.2.0", "Takes `CH`, `NX` and `XX`.")])
         .about("Adds one or more members to a geospatial index. The key is created if it doesn't exist."),
     read("GEODIST", "key member1 member2 [M|KM|FT|MI]", geodist)
         .since("3.2.0")
@@ -46,6 +47,8 @@ pub const COMMANDS: &[Command] = &[
     .touches(SOURCE_AND_STORES)
     .since("3.2.0")
     .costs(AROUND)
+    .changed(&[("6.2.0", "Takes `ANY` after COUNT."), ("7.0.0", "Units may be in upper case.")])
+    .replaced("6.2.0", "`GEOSEARCH` or `GEOSEARCHSTORE` with `BYRADIUS`")
     .about("Queries a geospatial index for members within a distance from a coordinate, optionally stores the result."),
     read(
         "GEORADIUS_RO",
@@ -54,6 +57,8 @@ pub const COMMANDS: &[Command] = &[
     )
     .since("3.2.10")
     .costs(AROUND)
+    .changed(&[("6.2.0", "Takes `ANY` after COUNT."), ("7.0.0", "Units may be in upper case.")])
+    .replaced("6.2.0", "`GEOSEARCH` with `BYRADIUS`")
     .about("Returns members from a geospatial index that are within a distance from a coordinate."),
     write(
         "GEORADIUSBYMEMBER",
@@ -64,6 +69,8 @@ pub const COMMANDS: &[Command] = &[
     .touches(SOURCE_AND_STORES)
     .since("3.2.0")
     .costs(AROUND)
+    .changed(&[("6.2.0", "Takes `ANY` after COUNT."), ("7.0.0", "Units may be in upper case.")])
+    .replaced("6.2.0", "`GEOSEARCH` or `GEOSEARCHSTORE` with `BYRADIUS` and `FROMMEMBER`")
     .about("Queries a geospatial index for members within a distance from a member, optionally stores the result."),
     read(
         "GEORADIUSBYMEMBER_RO",
@@ -72,6 +79,8 @@ pub const COMMANDS: &[Command] = &[
     )
     .since("3.2.10")
     .costs(AROUND)
+    .changed(&[("6.2.0", "Takes `ANY` after COUNT."), ("7.0.0", "Units may be in upper case.")])
+    .replaced("6.2.0", "`GEOSEARCH` with `BYRADIUS` and `FROMMEMBER`")
     .about("Returns members from a geospatial index that are within a distance from a member."),
     read(
         "GEOSEARCH",
@@ -81,6 +90,7 @@ pub const COMMANDS: &[Command] = &[
     )
     .since("6.2.0")
     .costs(WITHIN)
+    .changed(&[("7.0.0", "Units may be in upper case.")])
     .about("Queries a geospatial index for members inside an area of a box or a circle."),
     write(
         "GEOSEARCHSTORE",
@@ -92,6 +102,7 @@ pub const COMMANDS: &[Command] = &[
     .touches(&["OW update", "RO access"])
     .since("6.2.0")
     .costs(WITHIN)
+    .changed(&[("7.0.0", "Units may be in upper case.")])
     .about("Queries a geospatial index for members inside an area of a box or a circle, optionally stores the result."),
 ];
 

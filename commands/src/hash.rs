@@ -33,6 +33,7 @@ pub const COMMANDS: &[Command] = &[
         .touches(&["RW delete"])
         .since("2.0.0")
         .costs("O(N*log(M)) with N being the number of fields to be removed and M that of the hash's.")
+        .changed(&[("2.4.0", "Several of `field` may be given.")])
         .about("Deletes one or more fields and their values from a hash. Deletes the hash if no fields remain."),
     read("HEXISTS", "key field", hexists)
         .with(FAST)
@@ -41,13 +42,13 @@ pub const COMMANDS: &[Command] = &[
         .costs(LOG)
         .about("Determines whether a field exists in a hash."),
     write("HEXPIRE", "key seconds [NX|XX|GT|LT] FIELDS numfields field [field ...]", expiry::hexpire)
-        .with(GROWS | FAST)
+        .with(FAST)
         .touches(UPDATES)
         .since("7.4.0")
         .costs(EACH)
         .about("Sets the expiration time of hash fields in seconds."),
     write("HEXPIREAT", "key unix-time-seconds [NX|XX|GT|LT] FIELDS numfields field [field ...]", expiry::hexpireat)
-        .with(GROWS | FAST)
+        .with(FAST)
         .touches(UPDATES)
         .since("7.4.0")
         .costs(EACH)
@@ -107,6 +108,7 @@ pub const COMMANDS: &[Command] = &[
         .touches(UPDATES)
         .since("2.0.0")
         .costs(EACH)
+        .replaced("4.0.0", "`HSET` with several fields")
         .about("Sets the values of multiple fields."),
     write("HPERSIST", "key FIELDS numfields field [field ...]", expiry::hpersist)
         .with(FAST)
@@ -115,13 +117,13 @@ pub const COMMANDS: &[Command] = &[
         .costs(EACH)
         .about("Removes the expiration time of hash fields."),
     write("HPEXPIRE", "key milliseconds [NX|XX|GT|LT] FIELDS numfields field [field ...]", expiry::hpexpire)
-        .with(GROWS | FAST)
+        .with(FAST)
         .touches(UPDATES)
         .since("7.4.0")
         .costs(EACH)
         .about("Sets the expiration time of hash fields in milliseconds."),
     write("HPEXPIREAT", "key unix-time-milliseconds [NX|XX|GT|LT] FIELDS numfields field [field ...]", expiry::hpexpireat)
-        .with(GROWS | FAST)
+        .with(FAST)
         .touches(UPDATES)
         .since("7.4.0")
         .costs(EACH)
@@ -154,6 +156,7 @@ pub const COMMANDS: &[Command] = &[
         .costs(EACH)
         .quick(quick::hset)
         .many(hset_many)
+        .changed(&[("4.0.0", "Sets several fields at once.")])
         .about("Creates or modifies the value of a field in a hash."),
     write(
         "HSETEX",

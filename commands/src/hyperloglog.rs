@@ -31,7 +31,7 @@ pub const COMMANDS: &[Command] = &[
         .touches(&["RW access"])
         .since("2.8.9")
         .costs("N/A")
-        .about("Internal commands for debugging HyperLogLog values."),
+        .internal().about("Internal commands for debugging HyperLogLog values."),
     write("PFMERGE", "destkey [sourcekey ...]", pfmerge)
         .with(GROWS)
         .touches(&["RW access insert", "RO access"])
@@ -42,7 +42,7 @@ pub const COMMANDS: &[Command] = &[
         .with(ADMIN)
         .since("2.8.9")
         .costs("N/A")
-        .about("An internal command for testing HyperLogLog values."),
+        .internal().about("An internal command for testing HyperLogLog values."),
 ];
 
 const NOT_ONE: &str = "WRONGTYPE Key is not a valid HyperLogLog string value.";

@@ -12,6 +12,7 @@ pub const COMMANDS: &[Command] = &[neutral("INFO", "[section ...]", Mode::Read, 
     .with(LOADING | STALE | DANGEROUS)
     .tips(&["nondeterministic_output", "request_policy:all_shards", "response_policy:special"])
     .since("1.0.0")
+    .changed(&[("7.0.0", "Several of `section` may be given.")])
     .about("Returns information and statistics about the server.")];
 
 fn info(call: &mut Call<'_>) -> Outcome {

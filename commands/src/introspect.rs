@@ -4,8 +4,8 @@ use polder_table::Stop;
 
 use crate::call::{Outcome, SYNTAX, SessionCall, is};
 use crate::command::{
-    ADMIN, BLOCKING, COLLECTIONS, CONTAINER, Command, DANGEROUS, FAST, FLAG_NAMES, KEYSPACE, LOADING, PUBSUB, READONLY, Run, STALE, WRITE,
-    container, session,
+    ADMIN, BLOCKING, COLLECTIONS, CONTAINER, Command, DANGEROUS, FAST, FLAG_NAMES, INTERNAL, KEYSPACE, LOADING, PUBSUB, READONLY, Run,
+    STALE, WRITE, container, session,
 };
 use crate::grammar::{Argument, Begin, Find, KeySpec, arguments};
 use crate::lookup::{all, family_of, find, find_subcommand, subcommands};
@@ -27,12 +27,12 @@ pub const COMMANDS: &[Command] = &[
         .since("7.0.0")
         .costs("O(N) where N is the number of commands to look up")
         .about("Returns documentary information about one, multiple or all commands."),
-    session("COMMAND|GETKEYS", "command arg [arg ...]", get_keys)
+    session("COMMAND|GETKEYS", "command [arg ...]", get_keys)
         .with(LOADING | STALE)
         .since("2.8.13")
         .costs("O(N) where N is the number of arguments to the command")
         .about("Extracts the key names from an arbitrary command."),
-    session("COMMAND|GETKEYSANDFLAGS", "command arg [arg ...]", get_keys_and_flags)
+    session("COMMAND|GETKEYSANDFLAGS", "command [arg ...]", get_keys_and_flags)
         .with(LOADING | STALE)
         .since("7.0.0")
         .costs("O(N) where N is the number of arguments to the command")
@@ -43,6 +43,7 @@ pub const COMMANDS: &[Command] = &[
         .tips(UNORDERED)
         .since("2.8.13")
         .costs("O(N) where N is the number of commands to look up")
+        .changed(&[("7.0.0", "Shows all commands when none is named.")])
         .about("Returns information about one, multiple or all commands."),
     session("COMMAND|LIST", "[FILTERBY <MODULE module-name|ACLCAT category|PATTERN pattern>]", list)
         .with(LOADING | STALE)
@@ -266,13 +267,33 @@ fn write_docs(reply: &mut dyn Reply, command: &'static Command) {
     let arguments = if command.has(CONTAINER) { Vec::new() } else { arguments(command.grammar) };
     let inner: Vec<_> = if command.has(CONTAINER) { subcommands(command).collect() } else { Vec::new() };
     reply.bulk(command.label().as_bytes());
-    reply.map(4 + usize::from(!arguments.is_empty()) + usize::from(!inner.is_empty()));
+    let marks = those_set([(command.replaced.is_some(), "deprecated"), (command.has(INTERNAL), "syscmd")]);
+    let fields = [!marks.is_empty(), !command.changes.is_empty(), !arguments.is_empty(), !inner.is_empty()];
+    let replaced = 2 * usize::from(command.replaced.is_some());
+    reply.map(4 + replaced + fields.iter().filter(|field| **field).count());
     write_text(reply, "summary", command.about);
     write_text(reply, "since", command.since);
     write_text(reply, "group", family_of(command).group);
     write_text(reply, "complexity", command.costs);
+    if !marks.is_empty() {
+        reply.bulk(b"doc_flags");
+        write_statuses(reply, marks);
+    }
+    if let Some((version, by)) = command.replaced {
+        write_text(reply, "deprecated_since", version);
+        write_text(reply, "replaced_by", by);
+    }
+    if !command.changes.is_empty() {
+        reply.bulk(b"history");
+        reply.set(command.changes.len());
+        for (version, text) in command.changes {
+            reply.array(2);
+            reply.bulk(version.as_bytes());
+            reply.bulk(text.as_bytes());
+        }
+    }
     if !arguments.is_empty() {
-        write_arguments(reply, &arguments, &mut 0);
+        write_arguments(reply, command, &arguments, None, &mut 0);
     }
     if !inner.is_empty() {
         reply.bulk(b"subcommands");
@@ -281,15 +302,32 @@ fn write_docs(reply: &mut dyn Reply, command: &'static Command) {
     }
 }
 
+/// The marks that are set.
+fn those_set(marks: [(bool, &str); 2]) -> Vec<String> {
+    marks.iter().filter(|(set, _)| *set).map(|(_, mark)| mark.to_string()).collect()
+}
+
+/// The version that brought an argument: the one that brought all of its alternatives, if it has some.
+fn since_of(command: &Command, argument: &Argument) -> Option<&'static str> {
+    if argument.kind == "oneof" && argument.token.is_none() {
+        let mut versions = argument.inner.iter().map(|inner| since_of(command, inner));
+        let first = versions.next().flatten()?;
+        return versions.all(|version| version == Some(first)).then_some(first);
+    }
+    command.argument_since(argument.token.unwrap_or(&argument.name))
+}
+
 /// Writes the field `arguments`; `keys` counts the keys on the way, which is the number of each one's source.
-fn write_arguments(reply: &mut dyn Reply, arguments: &[Argument], keys: &mut i64) {
+///
+/// `parent`: the version that brought the argument of which these are the alternatives, all at once.
+fn write_arguments(reply: &mut dyn Reply, command: &Command, arguments: &[Argument], parent: Option<&str>, keys: &mut i64) {
     reply.bulk(b"arguments");
     reply.array(arguments.len());
     for argument in arguments {
-        let marks = [(argument.optional, "optional"), (argument.multiple, "multiple")];
-        let marks: Vec<_> = marks.iter().filter(|(set, _)| *set).map(|(_, mark)| mark.to_string()).collect();
+        let marks = those_set([(argument.optional, "optional"), (argument.multiple, "multiple")]);
         let (nested, is_key) = (!argument.inner.is_empty(), argument.kind == "key");
-        let fields = [true, !nested, is_key, argument.token.is_some(), !marks.is_empty(), nested];
+        let since = if parent.is_some() { None } else { since_of(command, argument) };
+        let fields = [true, !nested, is_key, argument.token.is_some(), since.is_some(), !marks.is_empty(), nested];
         reply.map(1 + fields.iter().filter(|field| **field).count());
         write_text(reply, "name", &argument.name);
         write_text(reply, "type", argument.kind);
@@ -303,19 +341,24 @@ fn write_arguments(reply: &mut dyn Reply, arguments: &[Argument], keys: &mut i64
         if let Some(token) = argument.token {
             write_text(reply, "token", token);
         }
+        if let Some(since) = since {
+            write_text(reply, "since", since);
+        }
         if !marks.is_empty() {
             reply.bulk(b"flags");
             write_statuses(reply, marks);
         }
         if nested {
-            write_arguments(reply, &argument.inner, keys);
+            let alternatives = since.filter(|_| argument.kind == "oneof");
+            write_arguments(reply, command, &argument.inner, alternatives, keys);
         }
     }
 }
 
 /// The keys of the call that the arguments from the third on are, each with what is done with it.
 fn keys_of<'a>(args: &'a [&'a [u8]]) -> Result<Vec<(&'a [u8], &'static str)>, Stop> {
-    let Some(command) = args.first().and_then(|name| find(name)) else { return Err("ERR Invalid command specified".into()) };
+    let command = args.first().and_then(|name| find(name)).filter(|command| command.subcommand().is_none());
+    let command = command.ok_or("ERR Invalid command specified")?;
     let command = match args.get(1) {
         Some(name) if command.has(CONTAINER) => find_subcommand(command, name).ok_or("ERR Invalid command specified")?,
         _ => command,

@@ -39,6 +39,7 @@ pub const COMMANDS: &[Command] = &[
         .touches(&["RO"])
         .tips(SUMMED)
         .costs("O(N) where N is the number of keys to check.")
+        .changed(&[("3.0.3", "Several of `key` may be given.")])
         .about("Determines whether one or more keys exist."),
     write("MOVE", "key db", move_key).with(FAST).about("Moves a key to another database."),
     write("RENAME", "key newkey", rename)
@@ -47,6 +48,7 @@ pub const COMMANDS: &[Command] = &[
     write("RENAMENX", "key newkey", rename_if_absent)
         .with(FAST)
         .touches(&["RW access delete", "OW insert"])
+        .changed(&[("3.2.0", "Both names may be the same.")])
         .about("Renames a key only when the target key name doesn't exist."),
     read("TOUCH", "key [key ...]", touch)
         .with(FAST)

@@ -51,7 +51,7 @@ pub const COMMANDS: &[Command] = &[
         .about("Returns the latest latency samples for all events."),
     session("LATENCY|RESET", "[event ...]", reset)
         .with(ADMIN | NOSCRIPT | LOADING | STALE)
-        .tips(&["request_policy:all_nodes", "response_policy:all_succeeded"])
+        .tips(&["request_policy:all_nodes", "response_policy:agg_sum"])
         .since("2.8.13")
         .about("Resets the latency data for one or more events."),
 ];

@@ -36,17 +36,21 @@ pub const COMMANDS: &[Command] = &[
         .touches(&["RW access delete"])
         .since("2.0.0")
         .costs("O(K) where K is the number of keys.")
+        .changed(&[("6.0.0", "The timeout may have decimals.")])
         .about("Removes and returns the first element of one of several lists. Waits until there is one."),
     write("BRPOP", "key [key ...] timeout", pop::brpop)
         .with(BLOCKING)
         .touches(&["RW access delete"])
         .since("2.0.0")
         .costs("O(K) where K is the number of keys.")
+        .changed(&[("6.0.0", "The timeout may have decimals.")])
         .about("Removes and returns the last element of one of several lists. Waits until there is one."),
     write("BRPOPLPUSH", "source destination timeout", pop::brpoplpush)
         .with(GROWS | BLOCKING)
         .touches(&["RW access delete", "RW insert"])
         .since("2.2.0")
+        .changed(&[("6.0.0", "The timeout may have decimals.")])
+        .replaced("6.2.0", "`BLMOVE` with `RIGHT` and `LEFT`")
         .about("Pops an element from a list, pushes it to another list and returns it. Waits until there is one."),
     read("LINDEX", "key index", search::lindex)
         .many(search::lindex_many)
@@ -75,6 +79,7 @@ pub const COMMANDS: &[Command] = &[
         .costs("O(log(N) + M) where N is the length of the list and M the number of elements returned.")
         .quick(quick::lpop)
         .many(pop::lpop_many)
+        .changed(&[("6.2.0", "Takes `count`.")])
         .about("Returns and removes one or more elements from the beginning of a list."),
     read("LPOS", "key element [RANK rank] [COUNT num-matches] [MAXLEN len]", search::lpos)
         .since("6.0.6")
@@ -86,12 +91,14 @@ pub const COMMANDS: &[Command] = &[
         .costs("O(M) where M is the number of elements pushed.")
         .quick(quick::lpush)
         .many(edit::lpush_many)
+        .changed(&[("2.4.0", "Several of `element` may be given.")])
         .about("Prepends one or more elements to a list. Creates the key if it doesn't exist."),
     write("LPUSHX", "key element [element ...]", edit::lpushx)
         .with(GROWS | FAST)
         .touches(&["RW insert"])
         .since("2.2.0")
         .costs("O(M) where M is the number of elements pushed.")
+        .changed(&[("4.0.0", "Several of `element` may be given.")])
         .about("Prepends one or more elements to a list only when the list exists."),
     read("LRANGE", "key start stop", search::lrange)
         .costs("O(log(N) + M) where N is the length of the list and M the number of elements returned.")
@@ -115,11 +122,13 @@ pub const COMMANDS: &[Command] = &[
         .costs("O(log(N) + M) where N is the length of the list and M the number of elements returned.")
         .quick(quick::rpop)
         .many(pop::rpop_many)
+        .changed(&[("6.2.0", "Takes `count`.")])
         .about("Returns and removes one or more elements from the end of a list."),
     write("RPOPLPUSH", "source destination", pop::rpoplpush)
         .with(GROWS)
         .touches(&["RW access delete", "RW insert"])
         .since("1.2.0")
+        .replaced("6.2.0", "`LMOVE` with `RIGHT` and `LEFT`")
         .about("Returns the last element of a list after removing and pushing it to another list."),
     write("RPUSH", "key element [element ...]", edit::rpush)
         .with(GROWS | FAST)
@@ -127,12 +136,14 @@ pub const COMMANDS: &[Command] = &[
         .costs("O(M) where M is the number of elements pushed.")
         .quick(quick::rpush)
         .many(edit::rpush_many)
+        .changed(&[("2.4.0", "Several of `element` may be given.")])
         .about("Appends one or more elements to a list. Creates the key if it doesn't exist."),
     write("RPUSHX", "key element [element ...]", edit::rpushx)
         .with(GROWS | FAST)
         .touches(&["RW insert"])
         .since("2.2.0")
         .costs("O(M) where M is the number of elements pushed.")
+        .changed(&[("4.0.0", "Several of `element` may be given.")])
         .about("Appends one or more elements to a list only when the list exists."),
 ];
 

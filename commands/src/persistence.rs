@@ -29,6 +29,7 @@ pub const COMMANDS: &[Command] = &[
     session("BGSAVE", "[SCHEDULE|CANCEL]", save_meanwhile)
         .with(ADMIN | NOSCRIPT | NO_ASYNC_LOADING)
         .costs("O(1)")
+        .changed(&[("3.2.2", "Takes `SCHEDULE`.")])
         .about("Writes the databases to the RDB file in the background. All keys are in it as they were at one instant."),
     session("BGREWRITEAOF", "", rewrite_log)
         .with(ADMIN | NOSCRIPT | NO_ASYNC_LOADING)

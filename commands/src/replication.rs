@@ -24,6 +24,7 @@ pub const COMMANDS: &[Command] = &[
     session("SLAVEOF", "host port", replicate)
         .with(ADMIN | NOSCRIPT | STALE | NO_ASYNC_LOADING)
         .since("1.0.0")
+        .replaced("5.0.0", "`REPLICAOF`")
         .about("Sets a Redis server as a replica of another, or promotes it to being a master."),
     session("SYNC", "", synchronize)
         .with(ADMIN | NOSCRIPT | NO_ASYNC_LOADING | NO_MULTI)

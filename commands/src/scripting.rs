@@ -19,8 +19,8 @@ use polder_table::{Mode, Stop, Table, Txn};
 
 use crate::call::{Call, NOT_AN_INTEGER, Outcome};
 use crate::command::{
-    ALLOW_BUSY, Command, Common, GROWS, MAY_WRITE, NO_MANDATORY_KEYS, NOSCRIPT, READONLY, SCRIPTS, SKIP_MONITOR, STALE, container, neutral,
-    session, write,
+    ALLOW_BUSY, Command, Common, GROWS, MAY_WRITE, NO_MANDATORY_KEYS, NOSCRIPT, ON_ALL_NODES, READONLY, SCRIPTS, SKIP_MONITOR, STALE,
+    container, neutral, session, write,
 };
 use crate::execute::{Keys, begin};
 use crate::introspect::help;
@@ -66,7 +66,6 @@ fn shared<'a>(args: &[&'a [u8]], by_sha: bool) -> Option<Common<'a>> {
     }
 }
 
-const EVERYWHERE: &[&str] = &["request_policy:all_nodes", "response_policy:all_succeeded"];
 const SHARDS: &[&str] = &["request_policy:all_shards", "response_policy:all_succeeded"];
 const KILLERS: &[&str] = &["request_policy:all_shards", "response_policy:one_succeeded"];
 const RUNS: u32 = NOSCRIPT | STALE | SKIP_MONITOR | NO_MANDATORY_KEYS | SCRIPTS;
@@ -118,9 +117,10 @@ pub const COMMANDS: &[Command] = &[
         .about("Determines whether server-side Lua scripts exist in the script cache."),
     neutral("SCRIPT|FLUSH", "[ASYNC|SYNC]", Mode::Write, script::flush)
         .with(NOSCRIPT)
-        .tips(EVERYWHERE)
+        .tips(ON_ALL_NODES)
         .since("2.6.0")
         .costs("O(N) with N being the number of scripts in cache")
+        .changed(&[("6.2.0", "Takes `ASYNC` and `SYNC`.")])
         .about("Removes all server-side Lua scripts from the script cache."),
     session("SCRIPT|HELP", "", help).with(crate::command::LOADING | STALE).since("5.0.0").about("Prints this help."),
     session("SCRIPT|KILL", "", script::kill)
@@ -130,7 +130,7 @@ pub const COMMANDS: &[Command] = &[
         .about("Terminates a server-side Lua script during execution."),
     neutral("SCRIPT|LOAD", "script", Mode::Write, script::load)
         .with(NOSCRIPT | STALE)
-        .tips(EVERYWHERE)
+        .tips(ON_ALL_NODES)
         .since("2.6.0")
         .costs("O(N) with N being the length in bytes of the script body.")
         .about("Loads a server-side Lua script to the script cache."),

@@ -27,6 +27,7 @@ pub const COMMANDS: &[Command] = &[
         .with(ADMIN | NOSCRIPT | LOADING | STALE | NO_MULTI | ALLOW_BUSY)
         .since("1.0.0")
         .costs("O(N) when saving, where N is the total number of keys in all databases, otherwise O(1)")
+        .changed(&[("7.0.0", "Takes `NOW`, `FORCE` and `ABORT`.")])
         .about("Shuts the server down, after saving where that is asked for or save points are set; the segment stays."),
 ];
 

@@ -30,6 +30,7 @@ pub const COMMANDS: &[Command] = &[
         .costs(EACH)
         .quick(quick::sadd)
         .many(sadd_many)
+        .changed(&[("2.4.0", "Several of `member` may be given.")])
         .about("Adds one or more members to a set. Creates the key if it doesn't exist."),
     read("SCARD", "key", scard).with(FAST).touches(LOOKS).about("Returns the number of members in a set."),
     read("SDIFF", "key [key ...]", algebra::sdiff).tips(UNORDERED).costs(COMBINES).about("Returns the difference of multiple sets."),
@@ -72,15 +73,18 @@ pub const COMMANDS: &[Command] = &[
         .costs("O(N*log(M)) where N is the number of members returned and M that of the set's.")
         .quick(quick::spop)
         .many(walk::spop_many)
+        .changed(&[("3.2.0", "Takes `count`.")])
         .about("Returns one or more random members from a set after removing them. Deletes the set if the last member was popped."),
     read("SRANDMEMBER", "key [count]", walk::srandmember)
         .tips(RANDOM)
         .costs("O(N*log(M)) where N is the number of members returned and M that of the set's.")
+        .changed(&[("2.6.0", "Takes `count`.")])
         .about("Returns one or more random members from a set."),
     write("SREM", "key member [member ...]", srem)
         .with(FAST)
         .touches(&["RW delete"])
         .costs(EACH)
+        .changed(&[("2.4.0", "Several of `member` may be given.")])
         .about("Removes one or more members from a set. Deletes the set if the last member was removed."),
     read("SSCAN", "key cursor [MATCH pattern] [COUNT count]", walk::sscan)
         .tips(RANDOM)

@@ -40,20 +40,20 @@ pub const COMMANDS: &[Command] = &[
         .touches(POPS)
         .since("5.0.0")
         .costs("O(log(N)) with N being the number of elements in the sorted set.")
-        .about("Removes and returns the member with the highest score from one or more sorted sets. Blocks until a member available otherwise. Deletes the sorted set if the last element was popped."),
+        .changed(&[("6.0.0", "The timeout may have decimals.")]).about("Removes and returns the member with the highest score from one or more sorted sets. Blocks until a member available otherwise. Deletes the sorted set if the last element was popped."),
     write("BZPOPMIN", "key [key ...] timeout", pop::wait_for_min)
         .with(BLOCKING | FAST)
         .touches(POPS)
         .since("5.0.0")
         .costs("O(log(N)) with N being the number of elements in the sorted set.")
-        .about("Removes and returns the member with the lowest score from one or more sorted sets. Blocks until a member is available otherwise. Deletes the sorted set if the last element was popped."),
+        .changed(&[("6.0.0", "The timeout may have decimals.")]).about("Removes and returns the member with the lowest score from one or more sorted sets. Blocks until a member is available otherwise. Deletes the sorted set if the last element was popped."),
     write("ZADD", "key [NX|XX] [GT|LT] [CH] [INCR] score member [score member ...]", add::zadd)
         .with(GROWS | FAST)
         .touches(&["RW update"])
         .since("1.2.0")
         .costs("O(log(N)) for each item added, where N is the number of elements in the sorted set.")
         .many(add::zadd_many)
-        .about("Adds one or more members to a sorted set, or updates their scores. Creates the key if it doesn't exist."),
+        .changed(&[("2.4.0", "Adds several members at once."), ("3.0.2", "Takes `XX`, `NX`, `CH` and `INCR`."), ("6.2.0", "Takes `GT` and `LT`.")]).about("Adds one or more members to a sorted set, or updates their scores. Creates the key if it doesn't exist."),
     read("ZCARD", "key", look::zcard)
         .with(FAST)
         .touches(&["RO"])
@@ -131,16 +131,16 @@ pub const COMMANDS: &[Command] = &[
         .many(range::zrange_many)
         .since("1.2.0")
         .costs("O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements returned.")
-        .about("Returns members in a sorted set within a range of indexes, of scores or of members."),
+        .changed(&[("6.2.0", "Takes `REV`, `BYSCORE`, `BYLEX` and `LIMIT`.")]).about("Returns members in a sorted set within a range of indexes, of scores or of members."),
     read("ZRANGEBYLEX", "key min max [LIMIT offset count]", range::zrangebylex)
         .since("2.8.9")
         .costs("O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements being returned.")
-        .about("Returns members in a sorted set within a lexicographical range."),
+        .replaced("6.2.0", "`ZRANGE` with `BYLEX`").about("Returns members in a sorted set within a lexicographical range."),
     read("ZRANGEBYSCORE", "key min max [WITHSCORES] [LIMIT offset count]", range::zrangebyscore)
         .many(range::zrangebyscore_many)
         .since("1.0.5")
         .costs("O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements being returned.")
-        .about("Returns members in a sorted set within a range of scores."),
+        .changed(&[("2.0.0", "Takes `WITHSCORES`.")]).replaced("6.2.0", "`ZRANGE` with `BYSCORE`").about("Returns members in a sorted set within a range of scores."),
     write("ZRANGESTORE", "destination source min max [BYSCORE|BYLEX] [REV] [LIMIT offset count]", range::zrangestore)
         .with(GROWS)
         .touches(STORES)
@@ -152,13 +152,13 @@ pub const COMMANDS: &[Command] = &[
         .many(look::zrank_many)
         .since("2.0.0")
         .costs("O(log(N))")
-        .about("Returns the index of a member in a sorted set ordered by ascending scores."),
+        .changed(&[("7.2.0", "Takes `WITHSCORE`.")]).about("Returns the index of a member in a sorted set ordered by ascending scores."),
     write("ZREM", "key member [member ...]", remove::zrem)
         .with(FAST)
         .touches(DELETES)
         .since("1.2.0")
         .costs("O(M*log(N)) with N being the number of elements in the sorted set and M the number of elements to be removed.")
-        .about("Removes one or more members from a sorted set. Deletes the sorted set if all members were removed."),
+        .changed(&[("2.4.0", "Removes several members at once.")]).about("Removes one or more members from a sorted set. Deletes the sorted set if all members were removed."),
     write("ZREMRANGEBYLEX", "key min max", remove::zremrangebylex)
         .touches(DELETES)
         .since("2.8.9")
@@ -178,22 +178,22 @@ pub const COMMANDS: &[Command] = &[
         .many(range::zrevrange_many)
         .since("1.2.0")
         .costs("O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements returned.")
-        .about("Returns members in a sorted set within a range of indexes in reverse order."),
+        .replaced("6.2.0", "`ZRANGE` with `REV`").about("Returns members in a sorted set within a range of indexes in reverse order."),
     read("ZREVRANGEBYLEX", "key max min [LIMIT offset count]", range::zrevrangebylex)
         .since("2.8.9")
         .costs("O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements being returned.")
-        .about("Returns members in a sorted set within a lexicographical range in reverse order."),
+        .replaced("6.2.0", "`ZRANGE` with `REV` and `BYLEX`").about("Returns members in a sorted set within a lexicographical range in reverse order."),
     read("ZREVRANGEBYSCORE", "key max min [WITHSCORES] [LIMIT offset count]", range::zrevrangebyscore)
         .many(range::zrevrangebyscore_many)
         .since("2.2.0")
         .costs("O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements being returned.")
-        .about("Returns members in a sorted set within a range of scores in reverse order."),
+        .changed(&[("2.1.6", "An end of the range may be exclusive.")]).replaced("6.2.0", "`ZRANGE` with `REV` and `BYSCORE`").about("Returns members in a sorted set within a range of scores in reverse order."),
     read("ZREVRANK", "key member [WITHSCORE]", look::zrevrank)
         .with(FAST)
         .many(look::zrevrank_many)
         .since("2.0.0")
         .costs("O(log(N))")
-        .about("Returns the index of a member in a sorted set ordered by descending scores."),
+        .changed(&[("7.2.0", "Takes `WITHSCORE`.")]).about("Returns the index of a member in a sorted set ordered by descending scores."),
     read("ZSCAN", "key cursor [MATCH pattern] [COUNT count] [NOSCORES]", look::zscan)
         .tips(&["nondeterministic_output"])
         .since("2.8.0")

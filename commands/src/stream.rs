@@ -47,14 +47,14 @@ pub const COMMANDS: &[Command] = &[
     .tips(NONDETERMINISTIC)
     .since("5.0.0")
     .costs("O(log N) when adding a new entry, O(M) when trimming where M being the number of entries evicted.")
-    .about("Appends a new message to a stream. Creates the key if it doesn't exist."),
+    .changed(&[("6.2.0", "Takes `NOMKSTREAM`, `MINID` and `LIMIT`."), ("7.0.0", "An id may be `<ms>-*`.")]).about("Appends a new message to a stream. Creates the key if it doesn't exist."),
     write("XAUTOCLAIM", "key group consumer min-idle-time start [COUNT count] [JUSTID]", pending::xautoclaim)
         .with(FAST | COUNTS)
         .touches(DELETES)
         .tips(NONDETERMINISTIC)
         .since("6.2.0")
         .costs("O(log N) if COUNT is small.")
-        .about("Changes, or acquires, ownership of messages in a consumer group, as if the messages were delivered to as consumer group member."),
+        .changed(&[("7.0.0", "Shows which entries were deleted and have left the list of those pending.")]).about("Changes, or acquires, ownership of messages in a consumer group, as if the messages were delivered to as consumer group member."),
     write(
         "XCLAIM",
         "key group consumer min-idle-time id [id ...] [IDLE milliseconds] [TIME unix-time-milliseconds] [RETRYCOUNT count] [FORCE] [JUSTID] [LASTID lastid]",
@@ -77,7 +77,7 @@ pub const COMMANDS: &[Command] = &[
         .with(GROWS)
         .touches(INSERTS)
         .since("5.0.0")
-        .about("Creates a consumer group."),
+        .changed(&[("7.0.0", "Takes `ENTRIESREAD`.")]).about("Creates a consumer group."),
     write("XGROUP|CREATECONSUMER", "key group consumer", group::create_consumer)
         .with(GROWS)
         .touches(INSERTS)
@@ -97,33 +97,33 @@ pub const COMMANDS: &[Command] = &[
     write("XGROUP|SETID", "key group <id|$> [ENTRIESREAD entries-read]", group::set_id)
         .touches(UPDATES)
         .since("5.0.0")
-        .about("Sets the last-delivered ID of a consumer group."),
+        .changed(&[("7.0.0", "Takes `ENTRIESREAD`.")]).about("Sets the last-delivered ID of a consumer group."),
     container("XINFO").since("5.0.0").costs("Depends on subcommand.").about("A container for stream introspection commands."),
     read("XINFO|CONSUMERS", "key group", info::consumers)
         .touches(READS)
         .tips(NONDETERMINISTIC)
         .since("5.0.0")
         .costs("O(N log M) with N being the number of consumers, M that of pending entries.")
-        .about("Returns a list of the consumers in a consumer group."),
+        .changed(&[("7.2.0", "Shows `inactive`; `idle` means any call.")]).about("Returns a list of the consumers in a consumer group."),
     read("XINFO|GROUPS", "key", info::groups)
         .touches(READS)
         .since("5.0.0")
         .costs("O(N log M) with N being the number of groups, M that of pending entries.")
-        .about("Returns a list of the consumer groups of a stream."),
+        .changed(&[("7.0.0", "Shows `entries-read` and `lag`.")]).about("Returns a list of the consumer groups of a stream."),
     session("XINFO|HELP", "", help).with(LOADING | STALE).since("5.0.0").about("Returns helpful text about the different subcommands."),
-    read("XINFO|STREAM", "key [FULL [COUNT count]]", info::stream).touches(READS).since("5.0.0").about("Returns information about a stream."),
+    read("XINFO|STREAM", "key [FULL [COUNT count]]", info::stream).touches(READS).since("5.0.0").changed(&[("6.0.0", "Knows `FULL`."), ("7.0.0", "Shows `max-deleted-entry-id`, `entries-added`, `recorded-first-entry-id`, `entries-read` and `lag`."), ("7.2.0", "Shows `active-time`; `seen-time` means any call.")]).about("Returns information about a stream."),
     read("XLEN", "key", range::xlen).with(FAST).touches(&["RO"]).since("5.0.0").about("Return the number of messages in a stream."),
     read("XPENDING", "key group [[IDLE min-idle-time] start end count [consumer]]", pending::xpending)
         .touches(READS)
         .tips(NONDETERMINISTIC)
         .since("5.0.0")
         .costs("O(log N + M) with M being the number of elements returned; all that was scanned when used with the IDLE filter. The summary takes O(log N) for each consumer.")
-        .about("Returns the information and entries from a stream consumer group's pending entries list."),
+        .changed(&[("6.2.0", "Takes `IDLE`; an end of the range may be exclusive.")]).about("Returns the information and entries from a stream consumer group's pending entries list."),
     read("XRANGE", "key start end [COUNT count]", range::xrange)
         .touches(READS)
         .since("5.0.0")
         .costs("O(log N + M) with M being the number of elements returned.")
-        .about("Returns the messages from a stream within a range of IDs."),
+        .changed(&[("6.2.0", "An end of the range may be exclusive.")]).about("Returns the messages from a stream within a range of IDs."),
     read("XREAD", "[COUNT count] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]", receive::xread)
         .with(BLOCKING)
         .touches(READS)
@@ -148,18 +148,18 @@ pub const COMMANDS: &[Command] = &[
         .touches(READS)
         .since("5.0.0")
         .costs("O(log N + M) with M being the number of elements returned.")
-        .about("Returns the messages from a stream within a range of IDs in reverse order."),
+        .changed(&[("6.2.0", "An end of the range may be exclusive.")]).about("Returns the messages from a stream within a range of IDs in reverse order."),
     write("XSETID", "key last-id [ENTRIESADDED entries-added] [MAXDELETEDID max-deleted-id]", add::xsetid)
         .with(GROWS | FAST)
         .touches(UPDATES)
         .since("5.0.0")
-        .about("An internal command for replicating stream values."),
+        .changed(&[("7.0.0", "Takes `ENTRIESADDED` and `MAXDELETEDID`.")]).about("An internal command for replicating stream values."),
     write("XTRIM", "key <MAXLEN|MINID> [=|~] threshold [LIMIT count]", add::xtrim)
         .touches(DELETES)
         .tips(NONDETERMINISTIC)
         .since("5.0.0")
         .costs("O(N), with N being the number of evicted entries; whole blocks of them are given back at once.")
-        .about("Deletes messages from the beginning of a stream."),
+        .changed(&[("6.2.0", "Takes `MINID` and `LIMIT`.")]).about("Deletes messages from the beginning of a stream."),
 ];
 
 /// A key's state and the stream that it holds.

@@ -47,6 +47,7 @@ pub const COMMANDS: &[Command] = &[
         .about("Returns a substring of the string stored at a key."),
     write("GETSET", "key value", set::getset)
         .with(GROWS | FAST | COUNTS)
+        .replaced("6.2.0", "`SET` with `GET`")
         .about("Returns the previous string value of a key after setting it to a new value."),
     write("INCR", "key", count::incr).quick(quick::incr).with(GROWS | FAST).about("Increments the integer value of a key by one."),
     write("INCRBY", "key increment", count::incrby)
@@ -77,7 +78,6 @@ pub const COMMANDS: &[Command] = &[
     write("MSETNX", "key value [key value ...]", msetnx)
         .with(GROWS)
         .touches(&["OW insert"])
-        .tips(&["request_policy:multi_shard", "response_policy:agg_min"])
         .since("1.0.1")
         .costs("O(N) where N is the number of keys to set.")
         .about("Creates the string values of one or more keys, all at once, when none of the keys exists."),
@@ -85,6 +85,7 @@ pub const COMMANDS: &[Command] = &[
         .with(GROWS)
         .touches(&["OW update"])
         .since("2.6.0")
+        .replaced("2.6.12", "`SET` with `PX`")
         .about("Sets both string value and expiration time in milliseconds of a key. The key is created if it doesn't exist."),
     write(
         "SET",
@@ -96,15 +97,24 @@ pub const COMMANDS: &[Command] = &[
     .with(GROWS)
     .touches(&["RW access update variable_flags"])
     .varies(set::touches)
+    .changed(&[
+        ("2.6.12", "Takes `EX`, `PX`, `NX` and `XX`."),
+        ("6.0.0", "Takes `KEEPTTL`."),
+        ("6.2.0", "Takes `GET`, `EXAT` and `PXAT`."),
+        ("7.0.0", "`NX` and `GET` may be said together."),
+        ("8.4.0", "Takes `IFEQ`."),
+    ])
     .about("Sets the string value of a key, ignoring its type. The key is created if it doesn't exist."),
     write("SETEX", "key seconds value", set::setex)
         .with(GROWS)
         .touches(&["OW update"])
         .since("2.0.0")
+        .replaced("2.6.12", "`SET` with `EX`")
         .about("Sets the string value and expiration time of a key. Creates the key if it doesn't exist."),
     write("SETNX", "key value", set::setnx)
         .with(GROWS | FAST)
         .touches(&["OW insert"])
+        .replaced("2.6.12", "`SET` with `NX`")
         .about("Sets the string value of a key only when the key doesn't exist."),
     write("SETRANGE", "key offset value", setrange)
         .with(GROWS)
@@ -115,6 +125,7 @@ pub const COMMANDS: &[Command] = &[
     read("STRLEN", "key", strlen).with(FAST).touches(&["RO"]).since("2.2.0").about("Returns the length of a string value."),
     read("SUBSTR", "key start end", getrange)
         .costs("O(N) where N is the length of the returned string.")
+        .replaced("2.0.0", "`GETRANGE`")
         .about("Returns a substring from a string value: the old name of GETRANGE."),
 ];
 

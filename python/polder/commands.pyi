@@ -749,9 +749,9 @@ class Commands:
     def command_docs(self, *more: Word) -> Any:
         """COMMAND DOCS [command-name ...]: Returns documentary information about one, multiple or all commands."""
     def command_getkeys(self, command: Word, /, *more: Word) -> Any:
-        """COMMAND GETKEYS command arg [arg ...]: Extracts the key names from an arbitrary command."""
+        """COMMAND GETKEYS command [arg ...]: Extracts the key names from an arbitrary command."""
     def command_getkeysandflags(self, command: Word, /, *more: Word) -> Any:
-        """COMMAND GETKEYSANDFLAGS command arg [arg ...]: Extracts the key names and access flags for an arbitrary command."""
+        """COMMAND GETKEYSANDFLAGS command [arg ...]: Extracts the key names and access flags for an arbitrary command."""
     def command_help(self) -> Any:
         """COMMAND HELP: Prints this help."""
     def command_info(self, *more: Word) -> Any:
