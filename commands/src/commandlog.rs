@@ -312,11 +312,12 @@ fn forget(call: &mut SessionCall<'_>, about: Trait) -> Outcome {
 fn entries(call: &mut SessionCall<'_>, about: Trait) -> Result<Vec<Entry>, Stop> {
     let answers = elsewhere::ask(call.table, call.session, call.host, &[b"COMMANDLOG", about.row().name.as_bytes(), b"GET"])?;
     let mut entries: Vec<Entry> = lock(&call.host.recorder().logs[about as usize]).entries.iter().cloned().collect();
+    let most = elsewhere::entries_max(call.host, about.row().length_max, entries.len());
     entries.extend(elsewhere::lines(&answers).filter_map(Entry::read));
     entries.sort_by_key(|entry| std::cmp::Reverse(entry.id));
     // Two threads of a process may have told of it.
     entries.dedup_by_key(|entry| entry.id);
-    entries.truncate(call.host.settings().number(about.row().length_max) as usize);
+    entries.truncate(most);
     Ok(entries)
 }
 

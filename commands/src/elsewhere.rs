@@ -15,6 +15,7 @@ use polder_table::{Stop, Table};
 
 use crate::metrics::recorder::lock;
 use crate::session::{Host, Session};
+use crate::settings::Id;
 use crate::{acl, client, commandlog, latency, metrics};
 
 /// What the other processes of the segment say to a question; see [`answer`]. Who cannot hear them asks nobody.
@@ -77,6 +78,12 @@ pub(crate) fn answer_entries<Entry>(entries: &mut VecDeque<Entry>, words: &[&[u8
         }
         _ => String::new(),
     }
+}
+
+/// How many entries a log that is joined from several processes shows, if this process has `own` of them. A lower setting hides
+/// none of those: as in Redis, the next entry that is added removes what is too many.
+pub(crate) fn entries_max(host: &dyn Host, setting: Id, own: usize) -> usize {
+    own.max(host.settings().number(setting) as usize)
 }
 
 /// The lines of several answers, taken apart.

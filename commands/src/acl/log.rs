@@ -193,10 +193,11 @@ pub fn show(call: &mut SessionCall<'_>, count: usize) -> Outcome {
     let answers = elsewhere::ask(call.table, call.session, call.host, &[b"DENIALS", b"GET"])?;
     let mut entries: Vec<Entry> = lock(&call.host.recorder().denials).entries.iter().cloned().collect();
     if !answers.is_empty() {
+        let most = elsewhere::entries_max(call.host, const { id("acllog-max-len") }, entries.len());
         entries.extend(elsewhere::lines(&answers).filter_map(Entry::read));
         entries = joined(entries);
+        entries.truncate(most);
     }
-    entries.truncate(call.host.settings().number(const { id("acllog-max-len") }) as usize);
     let reply = &mut *call.reply;
     reply.array(entries.len().min(count));
     for entry in entries.iter().take(count) {

@@ -126,3 +126,19 @@ fn a_password_that_is_asked_for_at_start_holds_in_all_servers() {
         assert_eq!(client.ask("GET a"), "_");
     }
 }
+
+#[test]
+fn a_lower_limit_of_the_acl_log_removes_entries_with_the_next_denial_and_hides_none_before() {
+    let door = Door::open("");
+    let mut client = door.client();
+    let mut shown = |calls: &[&str]| {
+        calls.iter().for_each(|call| drop(client.ask(call)));
+        client.ask("ACL LOG 100").matches("entry-id").count()
+    };
+    assert_eq!(shown(&["AUTH a x", "AUTH b x", "AUTH c x"]), 3);
+    assert_eq!(shown(&["CONFIG SET acllog-max-len 2"]), 3);
+    assert_eq!(shown(&["CONFIG SET acllog-max-len 128"]), 3);
+    assert_eq!(shown(&["CONFIG SET acllog-max-len 2", "AUTH d x"]), 2);
+    assert_eq!(shown(&["CONFIG SET acllog-max-len 128"]), 2);
+    assert_eq!(shown(&["CONFIG SET acllog-max-len 0", "AUTH e x", "CONFIG SET acllog-max-len 128"]), 0);
+}
