@@ -128,16 +128,14 @@ fn expire_in(call: &mut Call<'_>, unit: Unit, base_ms: u64) -> Outcome {
     let key = call.args[1];
     let done = match call.find(key)? {
         Some(found) if condition.holds(found.expiry_ms, expiry_ms) => {
-            match u64::try_from(expiry_ms) {
-                // While data is imported, what has expired stays.
-                Ok(expiry_ms) if expiry_ms > call.txn.now_ms() || call.table.imports() => {
-                    call.edit(key, &New { expiry_ms: Some(expiry_ms), ..New::from(found) })?;
-                    call.notify('g', "expire", key);
-                }
-                _ => {
-                    call.remove(key)?;
-                    call.notify('g', "del", key);
-                }
+            let expiry_ms = expiry_ms.max(0) as u64;
+            // While data is imported, what has expired stays.
+            if expiry_ms > call.txn.now_ms() || call.table.imports() {
+                call.edit(key, &New { expiry_ms: Some(expiry_ms), ..New::from(found) })?;
+                call.notify('g', "expire", key);
+            } else {
+                call.remove(key)?;
+                call.notify('g', "del", key);
             }
             true
         }

@@ -241,7 +241,7 @@ impl<'c> Edit<'c> {
         let (txn, mut created) = (call.txn, 0);
         self.draft.expect(pairs.len() as u64);
         for [field, value] in pairs {
-            let spot = self.draft.find(txn, field, || txn.now_ms())?;
+            let spot = self.draft.find(txn, field, || txn.field_clock_ms())?;
             self.draft.put(txn, &spot, field, value, Expiry::None)?;
             created += i64::from(!spot.lives);
         }
@@ -251,13 +251,15 @@ impl<'c> Edit<'c> {
     /// Publishes what has become of the hash, and tells that it was `events`. What had expired before goes first.
     fn publish(mut self, call: &Call<'_>, events: &[&'static str]) -> Outcome {
         let (txn, key) = (call.txn, self.key);
-        let purged = self.draft.purge(txn, || txn.now_ms(), PURGED_PER_WRITE)?;
+        // While data is imported, what has expired stays.
+        let now_ms = || if call.table.imports() { 0 } else { txn.now_ms() };
+        let purged = self.draft.purge(txn, now_ms, PURGED_PER_WRITE)?;
         if purged > 0 {
             call.notify('h', "hexpired", key);
             txn.count(Counter::ExpiredFields, purged);
         }
         events.iter().for_each(|event| call.notify('h', event, key));
-        if purged >= PURGED_PER_WRITE && self.draft.len(txn, || txn.now_ms())? == 0 {
+        if purged >= PURGED_PER_WRITE && self.draft.len(txn, || txn.field_clock_ms())? == 0 {
             self.draft.clear(txn)?;
         }
         if self.draft.count()? == 0 {
@@ -275,7 +277,7 @@ impl<'c> Edit<'c> {
 fn hget(call: &mut Call<'_>) -> Outcome {
     let txn = call.txn;
     let field = match open(call)? {
-        Some(hash) => hash.get(txn, call.args[2], || txn.now_ms())?,
+        Some(hash) => hash.get(txn, call.args[2], || txn.field_clock_ms())?,
         None => None,
     };
     reply_value(call, field)
@@ -292,7 +294,7 @@ fn reply_value(call: &mut Call<'_>, field: Option<Field<'_>>) -> Outcome {
 
 fn hget_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> {
     let (txn, Some(hash)) = (call.txn, open(call)?) else { return Ok(0) };
-    for field in hash.get_all(txn, &named(calls), || txn.now_ms())? {
+    for field in hash.get_all(txn, &named(calls), || txn.field_clock_ms())? {
         reply_value(call, field)?;
     }
     Ok(calls.len())
@@ -302,7 +304,7 @@ fn hmget(call: &mut Call<'_>) -> Outcome {
     let (txn, hash, names) = (call.txn, open(call)?, &call.args[2..]);
     call.reply.array(names.len());
     let fields = match &hash {
-        Some(hash) => hash.get_all(txn, names, || txn.now_ms())?,
+        Some(hash) => hash.get_all(txn, names, || txn.field_clock_ms())?,
         None => vec![None; names.len()],
     };
     fields.into_iter().try_for_each(|field| reply_value(call, field))
@@ -332,7 +334,7 @@ fn hvals(call: &mut Call<'_>) -> Outcome {
 /// The hash with the number of its fields.
 fn sized<'c>(call: &Call<'c>) -> Result<(usize, Option<Hash<'c>>), Stop> {
     let (txn, hash) = (call.txn, open(call)?);
-    let len = hash.map_or(Ok(0), |hash| hash.len(txn, || txn.now_ms()))?;
+    let len = hash.map_or(Ok(0), |hash| hash.len(txn, || txn.field_clock_ms()))?;
     Ok((len as usize, hash))
 }
 
@@ -341,7 +343,7 @@ fn each<'c>(call: &mut Call<'c>, len: usize, hash: Option<Hash<'c>>, mut show: i
     let (txn, mut shown) = (call.txn, 0);
     for field in hash.iter().flat_map(|hash| hash.iter(txn, 0)) {
         let field = field?;
-        if field.lives(|| txn.now_ms()) {
+        if field.lives(|| txn.field_clock_ms()) {
             show(call, field)?;
             shown += 1;
         }
@@ -370,7 +372,7 @@ fn hstrlen(call: &mut Call<'_>) -> Outcome {
 /// Bytes of the value of the field that the call names, if it is there.
 fn len_of_value(call: &Call<'_>) -> Result<Option<u64>, Stop> {
     let (txn, Some(hash)) = (call.txn, open(call)?) else { return Ok(None) };
-    let field = hash.get(txn, call.args[2], || txn.now_ms())?;
+    let field = hash.get(txn, call.args[2], || txn.field_clock_ms())?;
     Ok(field.map(|field| field.value().len()))
 }
 
@@ -417,7 +419,7 @@ fn set_pairs(call: &Call<'_>) -> Result<i64, Stop> {
 
 fn hsetnx(call: &mut Call<'_>) -> Outcome {
     let (txn, mut edit, field) = (call.txn, Edit::open(call)?, call.args[2]);
-    let spot = edit.draft.find(txn, field, || txn.now_ms())?;
+    let spot = edit.draft.find(txn, field, || txn.field_clock_ms())?;
     if !spot.lives {
         edit.draft.put(txn, &spot, field, call.args[3], Expiry::None)?;
         edit.publish(call, &["hset"])?;
@@ -429,7 +431,7 @@ fn hsetnx(call: &mut Call<'_>) -> Outcome {
 fn hdel(call: &mut Call<'_>) -> Outcome {
     let (txn, mut edit, mut deleted) = (call.txn, Edit::open(call)?, 0);
     for field in &call.args[2..] {
-        let spot = edit.draft.find(txn, field, || txn.now_ms())?;
+        let spot = edit.draft.find(txn, field, || txn.field_clock_ms())?;
         if spot.lives {
             edit.draft.remove(txn, &spot, field)?;
             deleted += 1;
@@ -445,7 +447,7 @@ fn hdel(call: &mut Call<'_>) -> Outcome {
 fn hincrby(call: &mut Call<'_>) -> Outcome {
     let (name, by) = (call.args[2], integer(call.args[3])?);
     let (txn, mut edit) = (call.txn, Edit::open(call)?);
-    let (spot, field) = edit.draft.look(txn, name, || txn.now_ms())?;
+    let (spot, field) = edit.draft.look(txn, name, || txn.field_clock_ms())?;
     let old = match field {
         Some(field) => number::integer(&field.value().bytes(txn)?).ok_or("ERR hash value is not an integer")?,
         None => 0,
@@ -464,7 +466,7 @@ fn hincrbyfloat(call: &mut Call<'_>) -> Outcome {
         return Err("ERR value is NaN or Infinity".into());
     }
     let (txn, mut edit) = (call.txn, Edit::open(call)?);
-    let (spot, field) = edit.draft.look(txn, name, || txn.now_ms())?;
+    let (spot, field) = edit.draft.look(txn, name, || txn.field_clock_ms())?;
     let old = match field {
         Some(field) => Number::parse(mode, &field.value().bytes(txn)?).ok_or("ERR hash value is not a float")?,
         None => Number::zero(mode),

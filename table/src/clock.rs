@@ -61,6 +61,16 @@ impl Txn<'_> {
         expiry_ms <= self.now_ms() && !self.sees_expired.get()
     }
 
+    /// The time by which fields of hashes have expired: the beginning of all time if this transaction sees what has expired.
+    pub fn field_clock_ms(&self) -> u64 {
+        if self.sees_expired.get() { 0 } else { self.now_ms() }
+    }
+
+    /// Whether a transaction that meets something expired removes it: not while clients are paused or data is imported.
+    pub(crate) fn removes_expired(&self) -> bool {
+        !(self.table.stands_still() || self.table.imports())
+    }
+
     /// Microseconds since the Unix epoch when this was asked for the first time: the same in all retries.
     pub fn now_us(&self) -> u64 {
         if self.now_us.get() == 0 {

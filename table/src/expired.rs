@@ -55,7 +55,7 @@ impl Txn<'_> {
         if expiry_ms.is_some_and(|expiry_ms| self.is_over(expiry_ms)) {
             return Some(Expired::Key);
         }
-        Expired::fields(self, value, first_ms, || self.now_ms())
+        Expired::fields(self, value, first_ms, || self.field_clock_ms())
     }
 
     /// Why the key of an entry does not exist any more, if that is so.
@@ -88,6 +88,7 @@ impl Txn<'_> {
     /// is an event of its own, see [`Txn::place_all`]: there is none if the transaction makes the key anew.
     pub(crate) fn note_gone(&self, expired: Expired, db: Db, key: &[u8]) {
         match expired {
+            _ if !self.removes_expired() => {}
             Expired::Key => self.note_change('x', "expired", db, key),
             _ => self.note_change('h', "hexpired", db, key),
         }

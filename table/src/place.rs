@@ -48,7 +48,7 @@ impl Txn<'_> {
                 }
                 match (&held.pending, &held.spot) {
                     (Some(pending), _) => *pending,
-                    (None, Some(spot)) if spot.expired.is_some() => {
+                    (None, Some(spot)) if spot.expired.is_some() && self.removes_expired() => {
                         held.retires = Some(true);
                         if let Some(Expired::Fields(_)) = spot.expired {
                             self.note_change('g', "del", held.db, &self.scratch.key_of(held.key));

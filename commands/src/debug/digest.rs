@@ -87,7 +87,7 @@ fn mix_entries(txn: &Txn<'_>, digest: &mut [u8; 20], value: &Value<'_>) -> Resul
 fn add_fields(txn: &Txn<'_>, digest: &mut [u8; 20], value: &Value<'_>) -> Result<(), Stop> {
     for field in Hash::of(value).iter(txn, 0) {
         let field = field?;
-        if field.lives(|| txn.now_ms()) {
+        if field.lives(|| txn.field_clock_ms()) {
             let mut of_field = NONE;
             mix(&mut of_field, &field.name().bytes(txn)?);
             mix(&mut of_field, &field.value().bytes(txn)?);

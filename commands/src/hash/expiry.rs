@@ -47,6 +47,11 @@ fn moment(call: &Call<'_>, text: &[u8], unit: Unit, base_ms: u64) -> Result<u64,
     }
 }
 
+/// Whether a field that gets this expiry is removed at once. While data is imported it stays, as keys do.
+fn is_past(call: &Call<'_>, expiry_ms: u64) -> bool {
+    expiry_ms <= call.txn.now_ms() && !call.table.imports()
+}
+
 /// The fields behind `FIELDS numfields`; `no_count` is said where `numfields` is no number above 0.
 fn fields<'r, 'c>(args: &'r [&'c [u8]], no_count: &'static str) -> Result<&'r [&'c [u8]], Stop> {
     let [word, count, fields @ ..] = args else { return Err(NO_FIELDS.into()) };
@@ -112,12 +117,12 @@ fn expire(call: &mut Call<'_>, unit: Unit, base_ms: u64) -> Outcome {
     call.reply.array(fields.len());
     let (mut updated, mut deleted) = (false, false);
     for field in fields {
-        let spot = edit.draft.find(txn, field, || txn.now_ms())?;
+        let spot = edit.draft.find(txn, field, || txn.field_clock_ms())?;
         call.reply.integer(if !spot.lives {
             NO_FIELD
         } else if !condition.holds(spot.expiry_ms(), expiry_ms) {
             UNMET
-        } else if expiry_ms <= txn.now_ms() {
+        } else if is_past(call, expiry_ms) {
             edit.draft.remove(txn, &spot, field)?;
             deleted = true;
             DELETED
@@ -136,7 +141,7 @@ pub(super) fn hpersist(call: &mut Call<'_>) -> Outcome {
     call.reply.array(fields.len());
     let mut changed = false;
     for field in fields {
-        let spot = edit.draft.find(txn, field, || txn.now_ms())?;
+        let spot = edit.draft.find(txn, field, || txn.field_clock_ms())?;
         call.reply.integer(if !spot.lives {
             NO_FIELD
         } else if spot.expiry_ms().is_none() {
@@ -173,14 +178,14 @@ fn answer_times(call: &mut Call<'_>, unit: Unit, base_ms: u64) -> Outcome {
     call.reply.array(fields.len());
     for name in fields {
         let field = match &hash {
-            Some(hash) => hash.get(txn, name, || txn.now_ms())?,
+            Some(hash) => hash.get(txn, name, || txn.field_clock_ms())?,
             None => None,
         };
         call.reply.integer(match field.map(|field| field.expiry_ms()) {
             None => NO_FIELD,
             Some(None) => NO_EXPIRY,
-            Some(Some(expiry_ms)) if unit == Unit::Seconds => (expiry_ms - base_ms).div_ceil(1000) as i64,
-            Some(Some(expiry_ms)) => (expiry_ms - base_ms) as i64,
+            Some(Some(expiry_ms)) if unit == Unit::Seconds => expiry_ms.saturating_sub(base_ms).div_ceil(1000) as i64,
+            Some(Some(expiry_ms)) => expiry_ms.saturating_sub(base_ms) as i64,
         });
     }
     Ok(())
@@ -192,7 +197,7 @@ pub(super) fn hgetdel(call: &mut Call<'_>) -> Outcome {
     call.reply.array(fields.len());
     let mut deleted = false;
     for name in fields {
-        let (spot, field) = edit.draft.look(txn, name, || txn.now_ms())?;
+        let (spot, field) = edit.draft.look(txn, name, || txn.field_clock_ms())?;
         reply_value(call, field)?;
         if spot.lives {
             edit.draft.remove(txn, &spot, name)?;
@@ -227,10 +232,10 @@ pub(super) fn hgetex(call: &mut Call<'_>) -> Outcome {
     call.reply.array(fields.len());
     let (mut updated, mut deleted) = (false, false);
     for name in fields {
-        let (spot, field) = edit.draft.look(txn, name, || txn.now_ms())?;
+        let (spot, field) = edit.draft.look(txn, name, || txn.field_clock_ms())?;
         reply_value(call, field)?;
         match wanted {
-            Expiry::At(expiry_ms) if spot.lives && expiry_ms <= txn.now_ms() => {
+            Expiry::At(expiry_ms) if spot.lives && is_past(call, expiry_ms) => {
                 edit.draft.remove(txn, &spot, name)?;
                 deleted = true;
             }
@@ -323,7 +328,7 @@ pub(super) fn hsetex(call: &mut Call<'_>) -> Outcome {
     let mut meets = setting.key.is_none_or(|present| present == edit.found.is_some());
     if let Some(present) = setting.fields {
         for [field, _] in setting.pairs {
-            meets = meets && edit.draft.find(txn, field, || txn.now_ms())?.lives == present;
+            meets = meets && edit.draft.find(txn, field, || txn.field_clock_ms())?.lives == present;
         }
     }
     call.reply.integer(meets.into());
@@ -331,10 +336,10 @@ pub(super) fn hsetex(call: &mut Call<'_>) -> Outcome {
         return Ok(());
     }
     let expiry = setting.expiry.unwrap_or(Expiry::None);
-    let gone = matches!(expiry, Expiry::At(expiry_ms) if expiry_ms <= txn.now_ms());
+    let gone = matches!(expiry, Expiry::At(expiry_ms) if is_past(call, expiry_ms));
     edit.draft.expect(setting.pairs.len() as u64);
     for [field, value] in setting.pairs {
-        let spot = edit.draft.find(txn, field, || txn.now_ms())?;
+        let spot = edit.draft.find(txn, field, || txn.field_clock_ms())?;
         if gone {
             edit.draft.remove(txn, &spot, field)?;
         } else {

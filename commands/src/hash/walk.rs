@@ -32,12 +32,12 @@ struct Living<'c> {
 impl<'c> Living<'c> {
     fn of(call: &Call<'c>, hash: Hash<'c>) -> Result<Living<'c>, Stop> {
         let txn = call.txn;
-        if hash.expired(txn, || txn.now_ms())? == 0 {
+        if hash.expired(txn, || txn.field_clock_ms())? == 0 {
             return Ok(Living { hash, len: hash.count()?, ranks: None });
         }
         let mut ranks = Vec::new();
         for (rank, field) in (0..).zip(hash.iter(txn, 0)) {
-            if field?.lives(|| txn.now_ms()) {
+            if field?.lives(|| txn.field_clock_ms()) {
                 ranks.push(rank);
             }
         }
@@ -144,7 +144,7 @@ pub(super) fn hscan(call: &mut Call<'_>) -> Outcome {
             }
             (seen, last) = (seen + 1, word);
         }
-        if scan.shows(&name) && field.lives(|| txn.now_ms()) {
+        if scan.shows(&name) && field.lives(|| txn.field_clock_ms()) {
             shown.push(field);
         }
     }
