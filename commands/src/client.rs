@@ -196,7 +196,8 @@ fn elsewhere(call: &mut SessionCall<'_>, words: &[&[u8]]) -> Result<Vec<Vec<u8>>
 
 /// Answers a question of another process about the clients of this one:
 ///
-/// `LIST caller ...` and `KILL caller ...` as the commands, and `UNBLOCK id ...` with a number, `HOME id` with the client's thread.
+/// `LIST caller ...` and `KILL caller ...` as the commands, and `UNBLOCK id ...` with a number or [`UNDECIDED`], `HOME id` with
+/// the client's thread.
 pub(crate) fn answer(host: &dyn Host, words: &[&[u8]]) -> Vec<u8> {
     let (Some((question, rest)), nobody) = (words.split_first(), Session::default()) else { return Vec::new() };
     match (*question, rest) {
@@ -212,8 +213,10 @@ pub(crate) fn answer(host: &dyn Host, words: &[&[u8]]) -> Vec<u8> {
         }
         (b"UNBLOCK", [id, options @ ..]) => {
             let id = number::integer(id).and_then(|id| u64::try_from(id).ok());
-            let unblocked = id.is_some_and(|id| host.unblock(id, !options.is_empty()));
-            i64::from(unblocked).to_string().into_bytes()
+            match id.map_or(Some(false), |id| host.unblock(id, !options.is_empty())) {
+                Some(unblocked) => i64::from(unblocked).to_string().into_bytes(),
+                None => UNDECIDED.into(),
+            }
         }
         (b"HOME", [id]) => {
             let thread = number::integer(id).and_then(|id| host.home(id as u64));
@@ -222,6 +225,9 @@ pub(crate) fn answer(host: &dyn Host, words: &[&[u8]]) -> Vec<u8> {
         _ => Vec::new(),
     }
 }
+
+/// The answer about a client whose thread is running its call again: whether it waits is not known yet.
+const UNDECIDED: &[u8] = b"?";
 
 /// The sum of what several processes have counted.
 fn sum(answers: &[Vec<u8>]) -> i64 {
@@ -481,12 +487,19 @@ fn unblock(call: &mut SessionCall<'_>) -> Outcome {
     let id = integer(call.args[2])?;
     let here = u64::try_from(id).ok().filter(|id| call.host.home(*id).is_some());
     let unblocked = match here {
-        Some(id) => call.host.unblock(id, with_error).into(),
+        Some(id) => call.host.unblock(id, with_error),
         None => {
             let (id, reason): (_, &[&[u8]]) = (id.to_string(), if with_error { &[b"ERROR"] } else { &[] });
-            sum(&elsewhere(call, &[&[&b"UNBLOCK"[..], id.as_bytes()], reason].concat())?)
+            let answers = elsewhere(call, &[&[&b"UNBLOCK"[..], id.as_bytes()], reason].concat())?;
+            let undecided = answers.iter().any(|answer| answer == UNDECIDED);
+            (!undecided).then(|| sum(&answers) > 0)
         }
     };
-    call.reply.integer(unblocked);
+    match unblocked {
+        Some(unblocked) => call.reply.integer(unblocked.into()),
+        // Asked again in a moment. A transaction is not: what its earlier calls have unblocked stays so.
+        None if call.session.atomic => call.reply.integer(0),
+        None => return Err(Stop::Busy),
+    }
     Ok(())
 }

@@ -408,9 +408,10 @@ pub trait Host: Send + Sync {
         false
     }
 
-    /// Ends the wait of a blocked client of this process, as by its timeout or with an error; answers whether it was blocked.
-    fn unblock(&self, _id: u64, _with_error: bool) -> bool {
-        false
+    /// Ends the wait of a blocked client of this process, as by its timeout or with an error; returns whether it was blocked.
+    /// `None`: the client's thread is running the call (again) at this moment, so that only a later look can say.
+    fn unblock(&self, _id: u64, _with_error: bool) -> Option<bool> {
+        Some(false)
     }
 
     /// Wakes the threads that serve clients, since something that concerns them has changed in the segment.

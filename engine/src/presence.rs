@@ -10,7 +10,7 @@
 //! for them. A caller finds out that it was killed with its next call, or is woken.
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
 
 use polder_base::time::coarse_ms;
 use polder_commands::metrics::{Recorder, Statistics};
@@ -44,6 +44,14 @@ impl Order {
     }
 }
 
+/// Whether a caller's call waits, as other threads see it.
+mod wait {
+    pub const NONE: u8 = 0;
+    pub const WAITING: u8 = 1;
+    /// Its thread runs the call again: it may go on waiting afterwards.
+    pub const CLAIMED: u8 = 2;
+}
+
 /// What others may know of a caller, and want of it.
 pub(crate) struct Card {
     generation: u64,
@@ -54,7 +62,8 @@ pub(crate) struct Card {
     active_ms: AtomicU64,
     /// The number of the last command.
     last: AtomicU16,
-    waits: AtomicBool,
+    /// Whether its call waits: one of [`wait`].
+    wait: AtomicU8,
     order: AtomicU8,
 }
 
@@ -67,13 +76,13 @@ impl Card {
 
     /// Forgets what is wanted of its call: that has come to its end. Who was killed stays so.
     pub fn end_wait(&self) {
-        self.waits.store(false, Ordering::SeqCst);
+        self.wait.store(wait::NONE, Ordering::SeqCst);
         self.forget_unblock();
     }
 
     /// Before its call is run again: keeps others from ending the wait. Answers false when somebody has done so, or is about to.
     pub fn claim_wait(&self) -> bool {
-        self.waits.store(false, Ordering::SeqCst);
+        self.wait.store(wait::CLAIMED, Ordering::SeqCst);
         let free = self.order() == Order::None;
         if !free {
             self.go_on_waiting();
@@ -83,7 +92,7 @@ impl Card {
 
     /// The end of what [`Card::claim_wait`] began, where it goes on waiting.
     pub fn go_on_waiting(&self) {
-        self.waits.store(true, Ordering::SeqCst);
+        self.wait.store(wait::WAITING, Ordering::SeqCst);
     }
 
     fn forget_unblock(&self) {
@@ -92,12 +101,17 @@ impl Card {
         }
     }
 
+    /// Whether its call waits.
+    fn is_blocked(&self) -> bool {
+        self.wait.load(Ordering::Relaxed) != wait::NONE
+    }
+
     /// Says that its call waits.
     pub fn begin_wait(&self, session: &Session) {
         self.beat(session.waiting.as_deref().map(|waiting| waiting.command), coarse_ms());
         // What came too late for the wait before is not for this one.
         self.forget_unblock();
-        self.waits.store(true, Ordering::SeqCst);
+        self.wait.store(wait::WAITING, Ordering::SeqCst);
     }
 
     /// Renews what a call may have changed that is about the session.
@@ -121,17 +135,23 @@ impl Card {
         self.order.swap(Order::Kill as u8, Ordering::Relaxed) != Order::Kill as u8
     }
 
-    fn unblock(&self, order: Order) -> bool {
-        let waits = || self.waits.load(Ordering::SeqCst);
-        if !waits() || self.order.compare_exchange(Order::None as u8, order as u8, Ordering::SeqCst, Ordering::SeqCst).is_err() {
-            return false;
+    fn unblock(&self, order: Order) -> Option<bool> {
+        let wait = || self.wait.load(Ordering::SeqCst);
+        match wait() {
+            wait::WAITING => {}
+            wait::CLAIMED => return None,
+            _ => return Some(false),
+        }
+        if self.order.compare_exchange(Order::None as u8, order as u8, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+            return Some(false);
         }
         // The wait may have ended in between: either its end sees the order, or this sees the end.
-        let in_time = waits();
-        if !in_time {
-            self.forget_unblock();
+        let after = wait();
+        if after == wait::WAITING {
+            return Some(true);
         }
-        in_time
+        self.forget_unblock();
+        if after == wait::CLAIMED { None } else { Some(false) }
     }
 }
 
@@ -148,7 +168,7 @@ impl Callers {
             thread: Shelter::new(None),
             active_ms: AtomicU64::new(session.active_ms),
             last: AtomicU16::new(u16::MAX),
-            waits: AtomicBool::new(false),
+            wait: AtomicU8::new(wait::NONE),
             order: AtomicU8::new(Order::None as u8),
         });
         self.0.lock().insert(session.id, card.clone());
@@ -218,7 +238,7 @@ impl Host for Presence<'_> {
 
     fn statistics(&self) -> Statistics {
         let all = self.memory.callers().all();
-        let blocked = all.iter().filter(|(_, card)| card.waits.load(Ordering::Relaxed)).count();
+        let blocked = all.iter().filter(|(_, card)| card.is_blocked()).count();
         Statistics { clients: all.len() as u64, clients_blocked: blocked as u64, ..self.host.statistics() }
     }
 
@@ -238,7 +258,7 @@ impl Host for Presence<'_> {
             face.idle_seconds = now_ms.saturating_sub(card.active_ms.load(Ordering::Relaxed)) / 1000;
             let last = polder_commands::all().nth(card.last.load(Ordering::Relaxed).into());
             face.command = last.map_or("NULL".into(), |(_, command)| command.label());
-            if card.waits.load(Ordering::Relaxed) {
+            if card.is_blocked() {
                 face.flags = face.flags.replace('N', "") + "b";
             }
             self.placed(face)
@@ -269,10 +289,10 @@ impl Host for Presence<'_> {
         first
     }
 
-    fn unblock(&self, id: u64, with_error: bool) -> bool {
-        let Some(card) = self.memory.callers().find(id) else { return false };
+    fn unblock(&self, id: u64, with_error: bool) -> Option<bool> {
+        let Some(card) = self.memory.callers().find(id) else { return Some(false) };
         let waited = card.unblock(if with_error { Order::Error } else { Order::Timeout });
-        if waited {
+        if waited == Some(true) {
             self.rouse_thread(&card);
         }
         waited

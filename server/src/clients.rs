@@ -4,7 +4,7 @@
 //! [`Face`]: the owner renews it after each turn in which the client did something, under a lock that is held for some
 //! nanoseconds. Who wants a client gone sets its mark and wakes the owner.
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use polder_commands::session::Client;
@@ -39,6 +39,16 @@ struct Face {
 /// A key that somebody waits for: its database, its name, and whether its end ends the wait as well.
 pub type Awaited = (u16, Vec<u8>, bool);
 
+/// Whether a client's call waits for a key, as other threads see it.
+mod wait {
+    pub const NONE: u8 = 0;
+    pub const WAITING: u8 = 1;
+    /// Its thread runs the call again: it may go on waiting afterwards.
+    pub const CLAIMED: u8 = 2;
+    /// A pause has held a call back, and its thread has not run it since: it may begin to wait.
+    pub const POSTPONED: u8 = 3;
+}
+
 /// One connected client.
 pub struct Record {
     pub id: u64,
@@ -50,8 +60,8 @@ pub struct Record {
     by_unix: bool,
     created_ms: u64,
     doomed: AtomicBool,
-    /// A call of it waits for a key.
-    waits: AtomicBool,
+    /// Whether a call of it waits for a key: one of [`wait`].
+    wait: AtomicU8,
     face: Mutex<Face>,
 }
 
@@ -90,7 +100,7 @@ impl Clients {
             by_unix: origin.by_unix,
             created_ms,
             doomed: AtomicBool::new(false),
-            waits: AtomicBool::new(false),
+            wait: AtomicU8::new(wait::NONE),
             face: Mutex::default(),
         });
         self.list().insert(id, record.clone());
@@ -147,24 +157,49 @@ impl Record {
     /// Says that a call waits for keys.
     pub fn begin_wait(&self, keys: Vec<Awaited>) {
         self.face().awaits = keys;
-        self.waits.store(true, Ordering::Relaxed);
+        self.wait.store(wait::WAITING, Ordering::Relaxed);
     }
 
-    /// Says that it is not to wait any longer; answers whether it did.
-    pub fn end_wait(&self) -> bool {
-        let waited = self.claim_wait();
+    /// Says that it waits no longer.
+    pub fn end_wait(&self) {
+        self.wait.store(wait::NONE, Ordering::Relaxed);
         self.face().awaits.clear();
-        waited
+    }
+
+    /// Ends its wait for CLIENT UNBLOCK; returns whether it waited. `None`: its thread is about to decide that.
+    pub fn unblock(&self, is_paused: impl FnOnce() -> bool) -> Option<bool> {
+        match self.wait.compare_exchange(wait::WAITING, wait::NONE, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => {
+                self.face().awaits.clear();
+                Some(true)
+            }
+            Err(wait::CLAIMED) => None,
+            Err(wait::POSTPONED) if !is_paused() => None,
+            Err(_) => Some(false),
+        }
+    }
+
+    /// Says that a pause holds a call of it back.
+    pub fn postpone(&self) {
+        self.wait.store(wait::POSTPONED, Ordering::Relaxed);
+    }
+
+    /// Says that the call which a pause had held back has been run. If it has begun to wait, it goes on with that.
+    #[inline]
+    pub fn end_postponement(&self) {
+        if self.wait.load(Ordering::Relaxed) == wait::POSTPONED {
+            self.wait.store(wait::NONE, Ordering::Relaxed);
+        }
     }
 
     /// Keeps others from ending its wait; answers false when somebody has ended it, who will say so to its thread.
     pub fn claim_wait(&self) -> bool {
-        self.waits.swap(false, Ordering::Relaxed)
+        self.wait.compare_exchange(wait::WAITING, wait::CLAIMED, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// The end of what [`Record::claim_wait`] began: it goes on waiting.
     pub fn go_on_waiting(&self) {
-        self.waits.store(true, Ordering::Relaxed);
+        self.wait.store(wait::WAITING, Ordering::Relaxed);
     }
 
     /// The keys that a call waits for.

@@ -167,6 +167,10 @@ impl Connection {
             self.taken = 0;
         }
         self.held_up = self.parked;
+        // Unless a pause still holds it back.
+        if !self.parked || self.barred {
+            self.record.end_postponement();
+        }
         if let Some(buffer) = self.output.reclaim() {
             pool.give(buffer);
         }

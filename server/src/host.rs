@@ -329,13 +329,13 @@ impl Host for Process {
         self.clients.find(caller.id).map_or(String::new(), |record| record.address().to_owned())
     }
 
-    fn unblock(&self, id: u64, with_error: bool) -> bool {
-        let Some(record) = self.clients.find(id) else { return false };
-        let waits = record.end_wait();
-        if waits {
+    fn unblock(&self, id: u64, with_error: bool) -> Option<bool> {
+        let Some(record) = self.clients.find(id) else { return Some(false) };
+        let unblocked = record.unblock(|| self.pause_at(now_ms()).is_some());
+        if unblocked == Some(true) {
             self.mailboxes[record.thread].post(Letter::Unblock(id, with_error));
         }
-        waits
+        unblocked
     }
 
     fn scripting(&self) -> Option<&Scripting> {

@@ -252,13 +252,13 @@ impl Loop {
         self.look_at_users();
         self.look_at_doors();
         self.pause = self.process.pause_at(self.now_ms);
+        self.unpark();
         for event in events.iter() {
             self.notice(event);
         }
         self.read_letters();
         settle(self.process.memory.table());
         self.hear();
-        self.unpark();
         self.retry_postponed();
         self.retry_barred(began_us);
         self.process.recorder().begin_turn();
@@ -646,6 +646,7 @@ impl Loop {
         }
         if self.pause.is_some_and(|pause| holds_back(pause, &connection.session, &self.process, frame.content, args, odds)) {
             connection.park();
+            connection.record.postpone();
             self.parked.push(slot);
             return 1;
         }

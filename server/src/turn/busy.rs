@@ -59,7 +59,7 @@ impl Host for Stuck<'_> {
     fn kill(&self, id: u64) -> bool {
         self.process.kill(id)
     }
-    fn unblock(&self, id: u64, with_error: bool) -> bool {
+    fn unblock(&self, id: u64, with_error: bool) -> Option<bool> {
         self.process.unblock(id, with_error)
     }
     fn rouse(&self) {

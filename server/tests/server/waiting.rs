@@ -195,3 +195,26 @@ fn a_pause_keeps_waiters_waiting() {
     assert!(begun.elapsed() > Duration::from_millis(200));
     assert_eq!(waiter.reply(), "*[*[$s *[*[$1-1 *[$f $1]]]]]");
 }
+
+#[test]
+fn a_call_that_a_pause_has_held_back_can_be_unblocked_as_soon_as_the_pause_has_ended() {
+    for threads in ["--threads 1", "--threads 3"] {
+        let door = Door::open(threads);
+        let mut actor = door.client();
+        let mut waiters: Vec<Caller> = (0..3).map(|_| door.client()).collect();
+        let numbers: Vec<String> = waiters.iter_mut().map(|waiter| waiter.ask("CLIENT ID").replace(':', "")).collect();
+        for _ in 0..50 {
+            actor.ask("CLIENT PAUSE 60000 WRITE");
+            waiters.iter_mut().for_each(|waiter| send(waiter, "BLPOP q 0"));
+            while actor.ask("CLIENT LIST").matches(" flags=b ").count() < waiters.len() {}
+            assert_eq!(actor.ask(&format!("CLIENT UNBLOCK {}", numbers[0])), ":0", "the pause holds it, and no key");
+            actor.ask("CLIENT UNPAUSE");
+            for number in &numbers {
+                assert_eq!(actor.ask(&format!("CLIENT UNBLOCK {number} TIMEOUT")), ":1");
+            }
+            for waiter in &mut waiters {
+                assert_eq!(waiter.reply(), "_");
+            }
+        }
+    }
+}
