@@ -187,6 +187,24 @@ fn find_long(name: &[u8]) -> Option<&'static Command> {
     }
 }
 
+/// Redis's groups of commands, each once, in the order of the families.
+pub fn groups() -> Vec<&'static str> {
+    let mut groups = Vec::new();
+    for family in FAMILIES {
+        if !groups.contains(&family.group) {
+            groups.push(family.group);
+        }
+    }
+    groups
+}
+
+/// The rows of a group, by name.
+pub fn rows_of(group: &str) -> Vec<&'static Command> {
+    let mut rows: Vec<_> = all().filter(|(family, _)| family.group.eq_ignore_ascii_case(group)).map(|(_, row)| row).collect();
+    rows.sort_by_key(|row| row.name);
+    rows
+}
+
 /// The row of a subcommand of `container`.
 pub fn find_subcommand(container: &Command, name: &[u8]) -> Option<&'static Command> {
     let mut whole = [0; NAME_MAX];
@@ -238,6 +256,12 @@ mod tests {
                 assert_eq!((found.name, usize::from(found.number)), (command.name, number));
             }
         }
+    }
+
+    #[test]
+    fn every_row_is_in_one_group() {
+        let rows: usize = groups().into_iter().map(|group| rows_of(group).len()).sum();
+        assert_eq!(rows, COUNT);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use polder_base::words::split;
+use polder_commands::lookup::{groups, subcommands};
 use polder_commands::{Command, all, find, find_subcommand};
 use rustyline::completion::{Completer, Pair};
 use rustyline::highlight::Highlighter;
@@ -113,7 +114,7 @@ fn candidates(before: &[String], typed: &str) -> Vec<String> {
     let mut found: Vec<String> = if before.is_empty() {
         let names = all().map(|(_, command)| command).filter(|command| command.subcommand().is_none());
         let own = OWN_WORDS.iter().filter(|_| !topic).map(|word| word.to_string());
-        let groups = polder_commands::FAMILIES.iter().filter(|_| topic).map(|family| format!("@{}", family.group));
+        let groups = groups().into_iter().filter(|_| topic).map(|group| format!("@{group}"));
         names.map(|command| command.name.to_string()).chain(own).chain(groups).collect()
     } else {
         behind(before).into_iter().map(String::from).collect()
@@ -128,7 +129,7 @@ fn candidates(before: &[String], typed: &str) -> Vec<String> {
 fn behind(before: &[String]) -> Vec<&'static str> {
     let Some((command, count)) = named(before) else { return Vec::new() };
     let args: Vec<&str> = before[count..].iter().map(String::as_str).collect();
-    let subcommands: Vec<_> = polder_commands::lookup::subcommands(command).filter_map(Command::subcommand).collect();
+    let subcommands: Vec<_> = subcommands(command).filter_map(Command::subcommand).collect();
     if args.is_empty() && command.subcommand().is_none() && !subcommands.is_empty() {
         return subcommands;
     }
@@ -170,7 +171,7 @@ fn described(group: &str, row: &Command) -> String {
 }
 
 fn general() -> String {
-    let groups: Vec<String> = polder_commands::FAMILIES.iter().map(|family| format!("@{}", family.group)).collect();
+    let groups: Vec<String> = groups().into_iter().map(|group| format!("@{group}")).collect();
     format!(
         "polder cli {}\n\
          To get help about commands:\n      \

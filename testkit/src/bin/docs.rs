@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use polder_commands::command::{Command, Run};
-use polder_commands::{FAMILIES, settings};
+use polder_commands::lookup::{groups, rows_of};
+use polder_commands::settings;
 use polder_testkit::{c_header, client_rows, python_stub};
 
 fn main() -> ExitCode {
@@ -48,14 +49,14 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The reference of all commands, family by family.
+/// The reference of all commands, group by group.
 fn commands() -> String {
     let mut text = String::from(
         "# Commands\n\nMade from the command table by `cargo x docs`; do not edit. Upper-case words are typed as they stand, `[]` is\noptional, `|` separates alternatives, `...` repeats.\n",
     );
-    for family in FAMILIES {
-        text += &format!("\n## {}\n\n| command | costs | since | |\n|---|---|---|---|\n", family.group);
-        for command in family.commands.iter().filter(|command| !matches!(command.run, Run::Container)) {
+    for group in groups() {
+        text += &format!("\n## {group}\n\n| command | costs | since | |\n|---|---|---|---|\n");
+        for command in rows_of(group).into_iter().filter(|command| !matches!(command.run, Run::Container)) {
             text += &row(command);
         }
     }
