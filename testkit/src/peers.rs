@@ -5,7 +5,7 @@
 //!                                                                                                  no |
 //!                                       a transcript case, ready to be pasted <-- shrink <------------+
 //! ```
-//! What differs on purpose stands with its reason in docs/differences.md, which is read here: there is no other list.
+//! What differs on purpose stands with its reason in testkit/src/peers/differences.md, which is read here: there is no other list.
 pub mod differences;
 pub mod generate;
 

@@ -107,7 +107,7 @@ fn installed() -> Vec<Peer> {
 }
 
 fn run(peer: &Peer, options: &Options) -> Result<(usize, Vec<String>), String> {
-    let known = Differences::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/differences.md"), peer.name)?;
+    let known = Differences::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/peers/differences.md"), peer.name)?;
     let server = Server::start_redis(&peer.program).map_err(|error| error.to_string())?;
     let mut templates = templates(&server, &known, &options.only)?;
     let mut random = Random::new(options.seed);

@@ -1,4 +1,4 @@
-//! Reads docs/differences.md: which replies differ from which peer, how far, and why.
+//! Reads testkit/src/peers/differences.md: which replies differ from which peer, how far, and why.
 use std::path::Path;
 
 use regex::Regex;
@@ -54,16 +54,19 @@ impl Differences {
         for (at, line) in text.lines().enumerate().filter(|(_, line)| line.starts_with("| `")) {
             let cells = cells(line);
             let [commands, peers, rule, reason] = &cells[..] else {
-                return Err(format!("docs/differences.md:{}: four columns: commands, peers, rule, reason", at + 1));
+                return Err(format!("testkit/src/peers/differences.md:{}: four columns: commands, peers, rule, reason", at + 1));
             };
             if reason.is_empty() {
-                return Err(format!("docs/differences.md:{}: a difference needs a reason", at + 1));
+                return Err(format!("testkit/src/peers/differences.md:{}: a difference needs a reason", at + 1));
             }
             if peers != "all" && !peers.split(", ").any(|name| name == peer) {
                 continue;
             }
             let line = Regex::new(&format!("(?s)^(?:{})$", commands.trim_matches('`'))).map_err(|error| error.to_string())?;
-            rows.push(Row { line, rule: rule_of(rule).ok_or_else(|| format!("docs/differences.md:{}: no rule {rule}", at + 1))? });
+            rows.push(Row {
+                line,
+                rule: rule_of(rule).ok_or_else(|| format!("testkit/src/peers/differences.md:{}: no rule {rule}", at + 1))?,
+            });
         }
         Ok(Differences { rows })
     }
