@@ -10,6 +10,7 @@ const SHOWN_MAX: usize = 100;
 /// The outcome of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
+    /// Databases that users have written to, and their keys; without Polder's own.
     pub databases: u64,
     pub keys: u64,
     /// Keys with an expiry.

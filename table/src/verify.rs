@@ -22,7 +22,7 @@ use polder_shm::{Seat, Segment, lock, offset_of};
 use polder_values::hash::Hash;
 use polder_values::{Kind, Value};
 
-use crate::api::{DATABASES, Db, Mode};
+use crate::api::{DATABASES, Db, Mode, SYSTEM};
 use crate::bucket::{self, PIECE_BUCKETS, UNITS, WORDS, Words};
 use crate::directory::{
     self, Extent, GARBAGE_AT, GARBAGE_SLOTS, LEVEL_BITS, LEVELS_MAX, MAP_LOCK, Named, SLOTS, SWEEP_LOCK, Slot, database, extent, map_at,
@@ -132,12 +132,19 @@ struct Pass<'t> {
 /// What is known of the database being walked.
 struct Walked {
     name: String,
+    /// Polder's own: settings, users, subscriptions. What users count does not include it.
+    own: bool,
     /// Emptied already and waiting for the sweeper: slots may be empty, and tallies are nobody's.
     garbage: bool,
     keys: u64,
     expires: u64,
     inner: u64,
     expiry_min: u64,
+}
+
+/// The name of Polder's own database in findings.
+fn own_name() -> String {
+    format!("database {SYSTEM}")
 }
 
 /// A bucket as one state.
@@ -209,7 +216,8 @@ impl<'t> Pass<'t> {
         if !self.claim(node, NodeKind::Database, &name) {
             return Ok(());
         }
-        self.counts.databases += root.is_some() as u64;
+        let own = name == own_name();
+        self.counts.databases += (root.is_some() && !own) as u64;
         let (directory, tally) = (segment.load(node + database::DIRECTORY), segment.load(node + database::TALLY));
         if root.is_some_and(|root| directory::directory_of(root) != directory || directory::tally_of(root) != tally) {
             self.audit.find(format!("{name}: its node and its root word disagree"));
@@ -219,7 +227,7 @@ impl<'t> Pass<'t> {
         } else if let Some(other) = self.tallies.insert(tally, name.clone()) {
             self.audit.find(format!("{name} and {other} are counted in one tally"));
         }
-        let mut walked = Walked { name, garbage: root.is_none(), keys: 0, expires: 0, inner: 0, expiry_min: u64::MAX };
+        let mut walked = Walked { name, own, garbage: root.is_none(), keys: 0, expires: 0, inner: 0, expiry_min: u64::MAX };
         for found in self.extents(directory, &walked)? {
             self.extent(&found, &mut walked)?;
         }
@@ -246,8 +254,10 @@ impl<'t> Pass<'t> {
             self.audit
                 .find(format!("{}: a key expires at {}, and nothing is told to expire before {bound}", walked.name, walked.expiry_min));
         }
-        self.counts.keys += walked.keys;
-        self.counts.expires += walked.expires;
+        if !walked.own {
+            self.counts.keys += walked.keys;
+            self.counts.expires += walked.expires;
+        }
     }
 
     /// Claims the node at `offset`, which must be of `kind`.
