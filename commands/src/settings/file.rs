@@ -32,7 +32,11 @@ pub struct Assignment {
 
 impl Assignment {
     pub(super) fn wrong(&self, reason: &str) -> Wrong {
-        Wrong { place: self.place.clone(), reason: format!("{}: {reason}", self.id.row().name) }
+        let name = self.id.row().name;
+        // A flag is its own place.
+        let says_name = self.place.strip_prefix("--") == Some(name);
+        let reason = if says_name { reason.to_owned() } else { format!("{name}: {reason}") };
+        Wrong { place: self.place.clone(), reason }
     }
 }
 
