@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::{Value, json};
 
+use crate::text::{self, Failed};
+
 /// Measures throughput and latency, in this process (--segment) or through a server.
 #[derive(Args, Debug, Clone)]
 #[command(disable_help_flag = true, args_override_self = true)]
@@ -24,6 +26,8 @@ pub struct Arguments {
     /// Measure in-process on this segment; it is made when it is not there.
     #[arg(long, value_name = "NAME")]
     pub segment: Option<String>,
+    #[command(flatten)]
+    pub whose: text::Whose,
     /// Server's host name [default: 127.0.0.1].
     #[arg(short = 'h', value_name = "HOST", conflicts_with = "segment")]
     pub host: Option<String>,
@@ -161,6 +165,7 @@ impl Arguments {
         flags.extend(self.zipf.map(|theta| format!("--zipf={theta}")));
         flags.extend((self.batch > 1).then(|| format!("--batch={}", self.batch)));
         flags.extend(self.each.then(|| "--each".into()));
+        flags.extend(self.whose.flag());
         flags
     }
 
@@ -188,16 +193,13 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     let lines = match (&arguments.segment, arguments.worker) {
         (Some(segment), Some(worker)) => local::work(arguments, segment, worker).map(|()| None),
         (Some(segment), None) => local::run(arguments, segment).map(Some),
-        (None, _) => network::run(arguments).map(Some),
+        (None, _) => network::run(arguments).map(Some).map_err(Failed::from),
     };
     match lines {
         Ok(lines) => {
             lines.iter().for_each(|lines| report::print(&arguments.setting(), lines, arguments.json));
             ExitCode::SUCCESS
         }
-        Err(text) => {
-            eprintln!("{text}");
-            ExitCode::FAILURE
-        }
+        Err(failed) => failed.tell(),
     }
 }

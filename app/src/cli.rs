@@ -23,6 +23,8 @@ mod scan;
 
 use std::process::ExitCode;
 
+use crate::text::Failed;
+
 pub use arguments::{Arguments, unquoted};
 pub use client::reason;
 pub use link::{Link, Login, Place, Socket};
@@ -41,7 +43,7 @@ enum Task {
 /// Runs the subcommand.
 pub fn run(arguments: &Arguments) -> ExitCode {
     let prepared = arguments.words().and_then(|words| Ok((task(arguments, words), client::Client::new(arguments)?)));
-    let (task, client) = match prepared {
+    let (task, mut client) = match prepared {
         Ok(prepared) => prepared,
         Err(text) => {
             eprintln!("{text}");
@@ -50,6 +52,13 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     };
     if arguments.shows_password() && !arguments.no_auth_warning {
         eprintln!("Warning: Using a password with '-a' or '-u' option on the command line interface may not be safe.");
+    }
+    // A server may come up later; a segment is there or is not.
+    if arguments.segment.is_some()
+        && let Err(text) = client.connected()
+    {
+        eprintln!("{text}");
+        return ExitCode::from(Failed::UNATTACHED);
     }
     match task {
         Task::Pipe => pipe::run(client, arguments.pipe_timeout),

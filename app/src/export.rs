@@ -11,12 +11,13 @@ use std::time::Duration;
 use indicatif::ProgressBar;
 use polder_base::time::now_ms;
 use polder_commands::persistence::save::{Plan, Progress};
+use polder_engine::Memory;
 use polder_wire::rdb::{Form, Thresholds, Writer, open};
 use polder_wire::resp::Value;
 
 use crate::cli::{Link, reason};
 use crate::peer::{self, Opened, Peer, call};
-use crate::text;
+use crate::text::{self, Failed};
 
 /// The lowest version in which a file is written.
 const VERSION_MIN: u32 = 10;
@@ -55,22 +56,18 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             println!("{} keys written to {}", text::count(keys), arguments.file.display());
             ExitCode::SUCCESS
         }
-        Err(why) => {
-            eprintln!("{why}");
-            ExitCode::FAILURE
-        }
+        Err(failed) => failed.tell(),
     }
 }
 
-fn export(arguments: &Arguments) -> Result<u64, String> {
-    match arguments.peer.open()? {
-        Opened::Segment(name) => from_segment(&name, arguments),
-        Opened::Server(mut link) => from_server(&mut link, &arguments.file),
+fn export(arguments: &Arguments) -> Result<u64, Failed> {
+    match arguments.peer.open(false)? {
+        Opened::Segment(memory) => Ok(from_segment(&memory, arguments)?),
+        Opened::Server(mut link) => Ok(from_server(&mut link, &arguments.file)?),
     }
 }
 
-fn from_segment(name: &str, arguments: &Arguments) -> Result<u64, String> {
-    let memory = text::attach(name)?;
+fn from_segment(memory: &Memory, arguments: &Arguments) -> Result<u64, String> {
     let settings = peer::settings(&[
         ("rdb-version", Some(arguments.rdb_version.clone())),
         ("rdb-drop-field-expiries", arguments.drop_field_expiries.then(|| "yes".into())),

@@ -6,19 +6,20 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use polder_base::time::now_ms;
-use polder_commands::persistence::load::{Loaded, Present, load};
+use polder_commands::persistence::load::{Cut, Loaded, Present, load};
 use polder_wire::rdb::{Begin, Item, Kind, Reader, seal};
 use polder_wire::resp::Value;
 
 use crate::cli::{Link, reason};
 use crate::peer::{self, Opened, Peer};
-use crate::text;
+use crate::text::{self, Failed};
 
 /// Bytes read at once; RESTOREs that are on their way at once.
 const CHUNK: usize = 1 << 20;
 const WINDOW: usize = 64;
 
-/// Reads an RDB file of Redis or Valkey into a segment or a server. Servers may go on working meanwhile.
+/// Reads an RDB file of Redis or Valkey into a segment, which is made if there is none, or into a server. Servers may go on working
+/// meanwhile.
 ///
 /// Keys that are there already stay, unless --replace is given. Keys that have expired are left out, and so are those that only
 /// a module understands; they are named.
@@ -53,10 +54,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             }
             ExitCode::SUCCESS
         }
-        Err(why) => {
-            eprintln!("{}: {why}", arguments.file.display());
-            ExitCode::FAILURE
-        }
+        Err(failed) => failed.tell(),
     }
 }
 
@@ -76,14 +74,15 @@ fn told(loaded: &Loaded) -> String {
     parts.join(", ")
 }
 
-fn import(arguments: &Arguments) -> Result<Loaded, String> {
-    let peer = arguments.peer.open()?;
-    let mut file = File::open(&arguments.file).map_err(|error| error.to_string())?;
-    let bytes = file.metadata().map_err(|error| error.to_string())?.len();
+fn import(arguments: &Arguments) -> Result<Loaded, Failed> {
+    let named = |text: String| Failed::from(format!("{}: {text}", arguments.file.display()));
+    // First: no segment is made for a file that cannot be read.
+    let mut file = File::open(&arguments.file).map_err(|error| named(error.to_string()))?;
+    let bytes = file.metadata().map_err(|error| named(error.to_string()))?.len();
+    let peer = arguments.peer.open(true)?;
     let bar = peer::bar(bytes, "bytes");
     let loaded = match peer {
-        Opened::Segment(name) => {
-            let memory = text::attach(&name)?;
+        Opened::Segment(memory) => {
             let word = |on: bool, word: &str| on.then(|| word.to_owned());
             let settings = peer::settings(&[
                 ("rdb-version-check", word(arguments.relaxed, "relaxed")),
@@ -91,16 +90,26 @@ fn import(arguments: &Arguments) -> Result<Loaded, String> {
             ])?;
             settings.join(memory.table()).map_err(|stop| stop.to_string())?;
             let present = if arguments.replace { Present::Replaced } else { Present::Kept };
-            load(memory.table(), &settings, &mut file, present, &mut |taken| bar.set_position(taken))
+            let loaded = load(memory.table(), &settings, &mut file, present, &mut |taken| bar.set_position(taken));
+            loaded.map_err(|Cut { why, loaded }| {
+                let stays = if memory.abandon() { "the new segment has been removed" } else { "they stay" };
+                cut(&why, &loaded, stays)
+            })
         }
         Opened::Server(mut link) => {
             let mut sender =
                 Sender { link: &mut link, file: &arguments.file, replaces: arguments.replace, sent: 0, loaded: Loaded::default() };
-            sender.send_all(file, arguments, &mut |taken| bar.set_position(taken)).map(|()| sender.loaded)
+            let sent = sender.send_all(file, arguments, &mut |taken| bar.set_position(taken));
+            sent.map_err(|why| cut(&why, &sender.loaded, "they stay")).map(|()| sender.loaded)
         }
     };
     bar.finish_and_clear();
-    loaded
+    loaded.map_err(named)
+}
+
+/// Why an import ended early, and how far it had come.
+fn cut(why: &str, loaded: &Loaded, stays: &str) -> String {
+    format!("{why}; {} before that: {stays}", told(loaded))
 }
 
 /// What an item means to a sender.

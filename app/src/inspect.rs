@@ -4,12 +4,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
 use crate::cli::unquoted;
-use crate::text;
+use crate::text::{self, Failed};
 
 /// There is no such key.
 const ABSENT: u8 = 1;
-/// Nothing is known: the segment could not be attached or read.
-const UNKNOWN: u8 = 2;
 
 /// Shows everything about one key: hash, bucket, displacement, version, layout, nodes, sizes, time of each step.
 ///
@@ -18,6 +16,8 @@ const UNKNOWN: u8 = 2;
 pub struct Arguments {
     /// `shm:NAME`, `sysv:NAME` or `file:PATH`.
     name: String,
+    #[command(flatten)]
+    whose: text::Whose,
     /// Key as it is, or with --quoted as a quoted string.
     key: OsString,
     /// Database number.
@@ -33,9 +33,10 @@ pub struct Arguments {
 
 /// Runs the subcommand.
 pub fn run(arguments: &Arguments) -> ExitCode {
-    let found = arguments.key().and_then(|key| {
-        let memory = text::attach(&arguments.name)?;
-        memory.table().inspect(arguments.db, &key).map_err(|fault| text::plain(&fault))
+    let key = arguments.key().map_err(|text| Failed { text, status: Failed::UNATTACHED });
+    let found = key.and_then(|key| {
+        let memory = text::attach(&arguments.name, &arguments.whose)?;
+        memory.table().inspect(arguments.db, &key).map_err(|fault| Failed::unknown(&fault))
     });
     match found {
         Ok(Some(inspection)) if arguments.json => println!("{}", inspection.json()),
@@ -44,10 +45,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             eprintln!("there is no such key in database {} of {}", arguments.db, arguments.name);
             return ExitCode::from(ABSENT);
         }
-        Err(text) => {
-            eprintln!("{text}");
-            return ExitCode::from(UNKNOWN);
-        }
+        Err(failed) => return failed.tell(),
     }
     ExitCode::SUCCESS
 }

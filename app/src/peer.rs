@@ -1,9 +1,11 @@
 //! Whose data a tool works on: a segment in this process, or a server.
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use polder_commands::settings::{Settings, file};
+use polder_engine::{Memory, Options};
 use polder_wire::resp::Value;
 
 use crate::cli::{Link, Login, Place, reason};
+use crate::text::{self, Failed};
 
 const PORT: u16 = 6379;
 
@@ -13,6 +15,8 @@ pub struct Peer {
     /// The segment [default: shm:polder].
     #[arg(long, value_name = "NAME", conflicts_with_all = ["host", "port", "socket"])]
     segment: Option<String>,
+    #[command(flatten)]
+    whose: text::Whose,
     /// A server's host name, in place of a segment [default: 127.0.0.1].
     #[arg(short = 'h', long, value_name = "HOST")]
     host: Option<String>,
@@ -32,26 +36,30 @@ pub struct Peer {
 
 /// The data's place, opened.
 pub enum Opened {
-    Segment(String),
+    Segment(Box<Memory>),
     Server(Box<Link>),
 }
 
 impl Peer {
-    /// Connects, if it is a server.
+    /// Connects, or attaches the segment, which is made if there is none and `create` says so.
     ///
     /// # Errors
     /// A line that says what is wrong.
-    pub fn open(&self) -> Result<Opened, String> {
+    pub fn open(&self, create: bool) -> Result<Opened, Failed> {
         let place = match (&self.socket, &self.host, self.port) {
             (Some(path), ..) => Place::Unix(path.clone()),
-            (None, None, None) => return Ok(Opened::Segment(self.segment.clone().unwrap_or_else(|| "shm:polder".into()))),
+            (None, None, None) => {
+                let segment = self.segment.clone().unwrap_or_else(|| "shm:polder".into());
+                let options = Options { segment, create, owner: self.whose.owner, ..Options::default() };
+                return Ok(Opened::Segment(Box::new(text::attached(&options)?)));
+            }
             (None, host, port) => Place::Tcp { host: host.clone().unwrap_or_else(|| "127.0.0.1".into()), port: port.unwrap_or(PORT) },
         };
         let mut link = Link::open(&place).map_err(|error| format!("could not connect to {place}: {}", reason(&error)))?;
         let password = self.password.clone().or_else(|| std::env::var("POLDER_PASSWORD").ok());
         let login = Login { user: self.user.clone(), password, db: 0, resp3: false };
         match link.login(&login).map_err(|error| reason(&error))? {
-            Some(refused) => Err(refused),
+            Some(refused) => Err(refused.into()),
             None => Ok(Opened::Server(Box::new(link))),
         }
     }

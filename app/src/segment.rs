@@ -1,13 +1,18 @@
 //! `polder segment`: which segments there are, what one holds, making and removing one.
+use std::io::IsTerminal;
 use std::process::ExitCode;
-use std::time::SystemTime;
 
 use clap::Subcommand;
-use polder_engine::{Counter, Memory, Options};
-use polder_shm::{Segment, directory::Listed, overview::Seated};
+use polder_engine::{Counter, Memory};
+use polder_shm::directory::{Figures, Listed, Listing};
+use polder_shm::layout::usable;
+use polder_shm::mapping::CreateError;
+use polder_shm::overview::Seated;
+use polder_shm::owner::login;
+use polder_shm::{Segment, SegmentName, SegmentOptions};
 use serde_json::{Value, json};
 
-use crate::text;
+use crate::text::{self, Failed};
 
 /// Databases that clients may have used.
 const DATABASES: u16 = 256;
@@ -22,6 +27,9 @@ pub struct Arguments {
 #[derive(Subcommand)]
 enum Action {
     /// Every segment on this machine (`file:` segments are where their users put them).
+    ///
+    /// USED is what data and bookkeeping take, COMMITTED what the system has given for them so far, CEILING the most that
+    /// it may become, PROCESSES how many work in it, AGE the time since it was made.
     List {
         /// Print JSON.
         #[arg(long)]
@@ -30,6 +38,8 @@ enum Action {
     /// What a segment holds, read from outside.
     Stat {
         name: String,
+        #[command(flatten)]
+        whose: text::Whose,
         /// Print JSON.
         #[arg(long)]
         json: bool,
@@ -41,10 +51,13 @@ enum Action {
         #[arg(long, value_name = "SIZE", value_parser = size)]
         size: Option<u64>,
     },
-    /// Remove segments. Who is attached keeps the memory until it lets go; nobody finds it any more.
+    /// Remove segments. Servers on them stop; other attached processes keep the memory until they let go of it.
     Remove {
         #[arg(required = true)]
         names: Vec<String>,
+        /// Do not ask when processes use it.
+        #[arg(short, long)]
+        force: bool,
     },
 }
 
@@ -52,16 +65,13 @@ enum Action {
 pub fn run(arguments: &Arguments) -> ExitCode {
     let done = match &arguments.action {
         Action::List { json } => list(*json),
-        Action::Stat { name, json } => stat(name, *json),
+        Action::Stat { name, whose, json } => stat(name, whose, *json),
         Action::Create { name, size } => create(name, size.unwrap_or(0)),
-        Action::Remove { names } => names.iter().try_for_each(|name| Memory::remove(name).map_err(|fault| text::plain(&fault))),
+        Action::Remove { names, force } => names.iter().try_for_each(|name| remove(name, *force)),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(text) => {
-            eprintln!("{text}");
-            ExitCode::FAILURE
-        }
+        Err(failed) => failed.tell(),
     }
 }
 
@@ -71,54 +81,103 @@ fn size(text: &str) -> Result<u64, String> {
     bytes.and_then(|bytes| u64::try_from(bytes).ok()).ok_or_else(|| "a number with kb, mb or gb".into())
 }
 
-fn list(as_json: bool) -> Result<(), String> {
-    let found = Segment::list().map_err(|fault| text::plain(&fault))?;
+fn list(as_json: bool) -> Result<(), Failed> {
+    let Listing { segments, unreadable } = Segment::list().map_err(|fault| text::plain(&fault))?;
     if as_json {
-        let listed: Vec<Value> = found.iter().map(json_listed).collect();
-        println!("{}", Value::Array(listed));
+        println!("{}", Value::Array(segments.iter().map(json_listed).collect()));
         return Ok(());
     }
-    let rows: Vec<Vec<String>> = found.iter().map(row).collect();
-    print!("{}", text::table(&["NAME", "USES", "CEILING", "OWNER", "MODE", "AGE"], &rows));
+    let rows: Vec<Vec<String>> = segments.iter().map(row).collect();
+    print!("{}", text::table(&["NAME", "USED", "COMMITTED", "CEILING", "PROCESSES", "OWNER", "MODE", "AGE"], &rows));
+    if !unreadable.is_empty() {
+        let mut owners: Vec<String> = unreadable.iter().map(|(_, owner)| user(*owner)).collect();
+        owners.sort();
+        owners.dedup();
+        eprintln!("{} files in /dev/shm may not be read, so they may be segments: of {}", unreadable.len(), owners.join(", "));
+    }
     Ok(())
 }
 
+/// A user's name, or number.
+fn user(number: u32) -> String {
+    login(number).unwrap_or_else(|| number.to_string())
+}
+
 fn row(listed: &Listed) -> Vec<String> {
-    let age = listed.since.and_then(|since| SystemTime::now().duration_since(since).ok());
+    let figure = |figure: fn(&Figures) -> String| listed.figures.as_ref().map_or_else(|| "?".into(), figure);
     vec![
         listed.name.to_string(),
-        text::bytes(listed.used_bytes),
-        text::bytes(listed.bytes),
-        listed.owner.to_string(),
+        figure(|figures| text::bytes(figures.used)),
+        figure(|figures| text::bytes(figures.committed)),
+        figure(|figures| text::bytes(figures.ceiling)),
+        figure(|figures| figures.processes.len().to_string()),
+        user(listed.owner),
         format!("{:04o}", listed.mode & 0o7777),
-        age.map_or_else(|| "?".into(), text::age),
+        figure(|figures| text::age(text::since_ms(figures.created_ms))),
     ]
 }
 
 fn json_listed(listed: &Listed) -> Value {
-    let since = listed.since.and_then(|since| since.duration_since(SystemTime::UNIX_EPOCH).ok());
+    let figures = listed.figures.as_ref();
     json!({
         "name": listed.name.to_string(),
-        "used_bytes": listed.used_bytes,
-        "ceiling_bytes": listed.bytes,
+        "used_bytes": figures.map(|figures| figures.used),
+        "committed_bytes": figures.map(|figures| figures.committed),
+        "ceiling_bytes": figures.map(|figures| figures.ceiling),
+        "processes": figures.map(|figures| figures.processes.clone()),
         "owner": listed.owner,
         "mode": format!("{:04o}", listed.mode & 0o7777),
-        "since_ms": since.map(|since| since.as_millis() as u64),
+        "created_ms": figures.map(|figures| figures.created_ms),
     })
 }
 
-fn create(name: &str, ceiling: u64) -> Result<(), String> {
-    if text::attach(name).is_ok() {
-        return Err(format!("there is a segment {name} already"));
+fn create(name: &str, ceiling: u64) -> Result<(), Failed> {
+    let segment: SegmentName = name.parse().map_err(|error| format!("{error}"))?;
+    let made = Segment::create(&segment, &SegmentOptions { ceiling, ..SegmentOptions::default() });
+    let made = made.map_err(|error| match error {
+        CreateError::AlreadyExists(_) => format!("there is a segment {name} already"),
+        CreateError::Fault(fault) => text::plain(&fault),
+    })?;
+    let ceiling = text::bytes(usable(made.geometry().ceiling));
+    println!("{name}: up to {ceiling}, in pages of {}", text::bytes(made.mapping().pages().page_bytes as u64));
+    if let Some(doubt) = text::doubt_of_size(name, usable(made.geometry().ceiling)) {
+        eprintln!("warning: {doubt}");
     }
-    let memory = Memory::attach(&Options { segment: name.into(), ceiling, ..Options::default() }).map_err(|fault| text::plain(&fault))?;
-    let usage = memory.table().usage();
-    println!("{name}: up to {}, in pages of {}", text::bytes(usage.ceiling), text::bytes(usage.page_bytes));
     Ok(())
 }
 
-fn stat(name: &str, as_json: bool) -> Result<(), String> {
-    let memory = text::attach(name)?;
+fn remove(name: &str, force: bool) -> Result<(), Failed> {
+    let segment: SegmentName = name.parse().map_err(|error| format!("{error}"))?;
+    if let Some(users) = Segment::find(&segment).as_ref().and_then(users).filter(|_| !force) {
+        let asked = format!("{name} is in use by {users}");
+        if !std::io::stdin().is_terminal() {
+            return Err(format!("{asked}: end that first, or remove it nevertheless with --force").into());
+        }
+        eprint!("{asked}. Its data goes with it. Remove it? [y/N] ");
+        let mut answer = String::new();
+        std::io::stdin().read_line(&mut answer).map_err(|error| error.to_string())?;
+        if !matches!(answer.trim(), "y" | "Y" | "yes") {
+            return Err(format!("{name} stays").into());
+        }
+    }
+    Memory::remove(name).map_err(|fault| text::plain(&fault).into())
+}
+
+/// The processes that use a segment, in words; none if there are none.
+fn users(listed: &Listed) -> Option<String> {
+    let processes = listed.figures.as_ref().map(|figures| figures.processes.as_slice()).unwrap_or_default();
+    let named = |process: &u32| match std::fs::read_to_string(format!("/proc/{process}/comm")) {
+        Ok(program) => format!("process {process} ({})", program.trim()),
+        Err(_) => format!("process {process}"),
+    };
+    match processes {
+        [] => listed.attached.then(|| "a process that has it mapped".into()),
+        some => Some(some.iter().map(named).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+fn stat(name: &str, whose: &text::Whose, as_json: bool) -> Result<(), Failed> {
+    let memory = text::attach(name, whose)?;
     if as_json {
         println!("{}", json_stat(name, &memory));
         return Ok(());

@@ -8,16 +8,19 @@ use polder_commands::persistence::{
     load::{Loaded, Present},
 };
 use polder_commands::settings::{Id, Settings, file, id};
-use polder_engine::{Memory, Options, PageChoice};
+use polder_engine::{Memory, Options, Origin, PageChoice};
 use polder_server::{Server, log};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+
+use crate::text;
 
 const SEGMENT: Id = id("segment");
 const SIZE: Id = id("segment-size");
 const PAGES: Id = id("segment-pages");
 const MODE: Id = id("segment-mode");
 const GROUP: Id = id("segment-group");
+const OWNER: Id = id("segment-owner");
 const THREADS: Id = id("threads");
 const PID_FILE: Id = id("pidfile");
 const LOAD: Id = id("load-rdb");
@@ -50,21 +53,63 @@ fn serve(words: &[String]) -> Result<bool, String> {
     let settings = Arc::new(settings(words)?);
     log::begin(&settings)?;
     let options = options(&settings)?;
-    let memory = Memory::attach(&options).map_err(|fault| plain(&fault.to_string()))?;
-    settings.join(memory.table()).map_err(|stop| format!("the settings of {} cannot be read: {stop}", options.segment))?;
+    let memory = Arc::new(Memory::attach(&options).map_err(|fault| plain(&fault.to_string()))?);
     let (usage, pages) = (memory.table().usage(), memory.table().segment().mapping().pages().clone());
-    let loaded = load(&memory, &settings)?;
-    let server = Server::start(Arc::new(memory), settings.clone(), loaded).map_err(|failure| failure.to_string())?;
-    let pid_file = PidFile::write(&settings.string(PID_FILE))?;
-    // Before anybody is told that we are ready: who is told may send one at once.
-    let signals = Signals::new([SIGTERM, SIGINT]).map_err(|error| format!("cannot listen to signals: {error}"))?;
+    // What does not start leaves no segment behind.
+    let (server, pid_file, signals) = start(&memory, &settings, &options).inspect_err(|_| {
+        memory.abandon();
+    })?;
+    tell_origin(&memory, &options, usage.ceiling);
+    for name in settings.take_overruled() {
+        tracing::warn!(
+            "'{name}' of the configuration file has no effect: the segment has another value; change it with CONFIG SET or a flag"
+        );
+    }
     announce(&settings, &server, usage.ceiling, usage.page_bytes);
     for refusal in &pages.refusals {
         tracing::warn!("the memory has smaller pages than --segment-pages asked for: {refusal}");
     }
-    let well = wait(server, signals);
+    let well = wait(server, signals, &memory);
     drop(pid_file);
     Ok(well)
+}
+
+/// Starts to serve a memory.
+fn start(memory: &Arc<Memory>, settings: &Arc<Settings>, options: &Options) -> Result<(Server, PidFile, Signals), String> {
+    settings.join(memory.table()).map_err(|stop| format!("the settings of {} cannot be read: {stop}", options.segment))?;
+    let loaded = load(memory, settings)?;
+    let server = Server::start(memory.clone(), settings.clone(), loaded).map_err(|failure| failure.to_string())?;
+    let pid_file = PidFile::write(&settings.string(PID_FILE))?;
+    // Before anybody is told that we are ready: who is told may send one at once.
+    let signals = Signals::new([SIGTERM, SIGINT]).map_err(|error| format!("cannot listen to signals: {error}"))?;
+    Ok((server, pid_file, signals))
+}
+
+/// Says where the segment came from, and what of the settings for a new one has no effect on it.
+fn tell_origin(memory: &Memory, options: &Options, ceiling: u64) {
+    let Options { segment, ceiling: wanted, .. } = options;
+    match memory.origin() {
+        Origin::Made => {
+            if let Some(doubt) = text::doubt_of_size(segment, *wanted) {
+                tracing::warn!("{doubt}");
+            }
+            return;
+        }
+        Origin::Renewed { closed: true } => {
+            tracing::info!("{segment} is of an earlier boot of this machine, was closed in order, and is whole")
+        }
+        Origin::Renewed { closed: false } => tracing::warn!(
+            "{segment} is of an earlier boot of this machine and was in use when that ended; it is whole, but after a power cut the \
+             last seconds of changes may be missing"
+        ),
+        Origin::Found => {}
+    }
+    if *wanted != 0 && wanted.next_multiple_of(4096) != ceiling {
+        let (wanted, ceiling) = (text::bytes(*wanted), text::bytes(ceiling));
+        tracing::warn!(
+            "segment-size {wanted} has no effect: {segment} exists and may grow to {ceiling}; export it and import it into a new one"
+        );
+    }
 }
 
 /// Reads the RDB file, if there is one and the segment is to have it.
@@ -133,6 +178,7 @@ fn options(settings: &Settings) -> Result<Options, String> {
         pages,
         mode: settings.number(MODE) as u32,
         group: if group.is_empty() { None } else { Some(group_number(&group)?) },
+        owner: settings.string(OWNER).parse().map_err(|error| format!("segment-owner: {error}"))?,
     })
 }
 
@@ -168,7 +214,7 @@ fn announce(settings: &Settings, server: &Server, ceiling: u64, page_bytes: u64)
 }
 
 /// Waits until the server ends by itself (SHUTDOWN) or by a signal; a second signal ends it at once.
-fn wait(server: Server, mut signals: Signals) -> bool {
+fn wait(server: Server, mut signals: Signals, memory: &Memory) -> bool {
     let stop = server.stopper();
     let handle = signals.handle();
     server.tell_on_stop(|| tell_systemd(sd_notify::NotifyState::Stopping));
@@ -183,7 +229,10 @@ fn wait(server: Server, mut signals: Signals) -> bool {
     });
     let well = server.wait();
     handle.close();
-    tracing::info!("bye: the memory stays");
+    match memory.table().segment().removed() {
+        true => tracing::info!("bye: the memory is gone, as its segment was removed"),
+        false => tracing::info!("bye: the memory stays"),
+    }
     well && listener.join().is_ok()
 }
 

@@ -1,8 +1,9 @@
 //! Numbers, times and tables as people read them; what every tool's output shares.
+use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use polder_base::Fault;
-use polder_engine::{Memory, Options};
+use polder_engine::{Memory, NoSuchUser, Options, Owner};
 
 /// `1.05M`
 pub fn bytes(count: u64) -> String {
@@ -59,12 +60,92 @@ pub fn plain(fault: &Fault) -> String {
     text.strip_prefix("ERR ").unwrap_or(&text).into()
 }
 
-/// Attaches a segment that must be there.
+/// Whose segments a tool attaches.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct Whose {
+    /// Attach also a segment of this user (name, number, or `any`); by default only one's own and root's.
+    #[arg(long = "segment-owner", value_name = "USER", value_parser = owner, default_value = "", hide_default_value = true)]
+    pub owner: Owner,
+}
+
+impl Whose {
+    /// The flag that says the same to another process.
+    pub fn flag(&self) -> Option<String> {
+        match self.owner {
+            Owner::Own => None,
+            Owner::User(number) => Some(format!("--segment-owner={number}")),
+            Owner::Any => Some("--segment-owner=any".into()),
+        }
+    }
+}
+
+fn owner(text: &str) -> Result<Owner, NoSuchUser> {
+    text.parse()
+}
+
+/// Why a tool has not done its work, and its exit status.
+#[derive(Debug)]
+pub struct Failed {
+    pub text: String,
+    pub status: u8,
+}
+
+impl Failed {
+    /// The status of every tool that could not attach its segment; any other failure is 1.
+    pub const UNATTACHED: u8 = 2;
+
+    /// Nothing can be said: what is attached could not be read.
+    pub fn unknown(fault: &Fault) -> Failed {
+        Failed { text: plain(fault), status: Failed::UNATTACHED }
+    }
+
+    /// Says it on standard error.
+    pub fn tell(&self) -> ExitCode {
+        eprintln!("{}", self.text);
+        ExitCode::from(self.status)
+    }
+}
+
+impl From<String> for Failed {
+    fn from(text: String) -> Failed {
+        Failed { text, status: 1 }
+    }
+}
+
+impl From<&str> for Failed {
+    fn from(text: &str) -> Failed {
+        text.to_owned().into()
+    }
+}
+
+/// Attaches a segment that must be there, and takes a seat in it: a tool without one would see nothing.
 ///
 /// # Errors
 /// A line that says what to do.
-pub fn attach(segment: &str) -> Result<Memory, String> {
-    Memory::attach(&Options { segment: segment.into(), create: false, ..Options::default() }).map_err(|fault| plain(&fault))
+pub fn attach(segment: &str, whose: &Whose) -> Result<Memory, Failed> {
+    attached(&Options { segment: segment.into(), create: false, owner: whose.owner, ..Options::default() })
+}
+
+/// The same with all options.
+///
+/// # Errors
+/// A line that says what to do.
+pub fn attached(options: &Options) -> Result<Memory, Failed> {
+    let failed = |text: String| Failed { text, status: Failed::UNATTACHED };
+    let memory = Memory::attach(options).map_err(|fault| failed(plain(&fault)))?;
+    let seat = memory.table().seat().map_err(|fault| failed(format!("cannot look at {}: {}", options.segment, plain(&fault))));
+    seat.map(|_| memory)
+}
+
+/// A warning where a new segment of this size (0: the default) cannot grow as large as it says.
+pub fn doubt_of_size(segment: &str, wanted: u64) -> Option<String> {
+    let room = segment.parse().ok().and_then(|name| polder_shm::room(&name))?;
+    (wanted > room).then(|| {
+        let (wanted, room) = (bytes(wanted), bytes(room));
+        format!(
+            "{segment} may grow to {wanted}, but its place holds {room} in all: writes fail from there on; set a smaller size or maxmemory"
+        )
+    })
 }
 
 /// Rows under their heads, each column as wide as its widest cell; the first column leans left, numbers lean right.

@@ -21,6 +21,8 @@ const SEATS_SHOWN: usize = 24;
 pub struct Arguments {
     /// `shm:NAME`, `sysv:NAME` or `file:PATH`.
     name: String,
+    #[command(flatten)]
+    whose: text::Whose,
     /// One line per interval, for a log (the default when the output is no terminal).
     #[arg(long)]
     lines: bool,
@@ -80,12 +82,9 @@ impl Glance {
 
 /// Runs the subcommand until Ctrl-C, or for as many glances as were asked for.
 pub fn run(arguments: &Arguments) -> ExitCode {
-    let memory = match text::attach(&arguments.name) {
+    let memory = match text::attach(&arguments.name, &arguments.whose) {
         Ok(memory) => memory,
-        Err(text) => {
-            eprintln!("{text}");
-            return ExitCode::from(2);
-        }
+        Err(failed) => return failed.tell(),
     };
     let pause = Duration::try_from_secs_f64(arguments.interval).unwrap_or(Duration::from_secs(1));
     let screen = !arguments.lines && io::stdout().is_terminal();

@@ -1,12 +1,12 @@
 //! `polder verify`: walks everything in a segment and says whether it is whole. Servers may go on working meanwhile.
 use std::process::ExitCode;
 
-use crate::text;
+use polder_engine::{Memory, Options};
+
+use crate::text::{self, Failed};
 
 /// Damage was found.
 const DAMAGED: u8 = 1;
-/// Nothing is known: the segment could not be attached or walked.
-const UNKNOWN: u8 = 2;
 
 /// Walks everything in a segment: reachability, counts, leaks, sizes, order.
 ///
@@ -15,6 +15,8 @@ const UNKNOWN: u8 = 2;
 pub struct Arguments {
     /// `shm:NAME`, `sysv:NAME` or `file:PATH`.
     name: String,
+    #[command(flatten)]
+    whose: text::Whose,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -22,12 +24,10 @@ pub struct Arguments {
 
 /// Runs the subcommand.
 pub fn run(arguments: &Arguments) -> ExitCode {
-    let report = match text::attach(&arguments.name).and_then(|memory| memory.table().verify().map_err(|fault| text::plain(&fault))) {
+    let options = Options { segment: arguments.name.clone(), create: false, owner: arguments.whose.owner, ..Options::default() };
+    let report = match Memory::verify(&options).map_err(|fault| Failed::unknown(&fault)) {
         Ok(report) => report,
-        Err(text) => {
-            eprintln!("{text}");
-            return ExitCode::from(UNKNOWN);
-        }
+        Err(failed) => return failed.tell(),
     };
     if arguments.json {
         println!("{}", report.json());

@@ -308,3 +308,65 @@ fn a_full_file_system_is_an_error_that_says_so_and_ends_with_more_room() {
     assert!(more > count * 2, "{more} keys fit with more room, {count} before");
     assert_eq!(connect(&server).call(&["STRLEN", "key:0"]).expect("a reply"), Answer::Integer(10_000));
 }
+
+/// A small tmpfs, unmounted with the test.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    /// None where this process may not mount.
+    fn new(bytes: u64) -> Option<Mounted> {
+        let place = std::env::temp_dir().join(format!("polder-small-{}", std::process::id()));
+        std::fs::create_dir(&place).expect("a directory");
+        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "none"]).arg(&place).output();
+        let mounted = Mounted(place);
+        let is_mounted = mount.is_ok_and(|output| output.status.success());
+        if !is_mounted {
+            eprintln!("skipped: this process may not mount a tmpfs");
+        }
+        is_mounted.then_some(mounted)
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn where_the_file_system_is_full_tools_and_a_second_server_still_attach() {
+    let Some(mounted) = Mounted::new(24 << 20) else { return };
+    let segment = format!("file:{}/segment", mounted.0.display());
+    let start = || Server::start_polder(env!("CARGO_BIN_EXE_polder").as_ref(), &segment, &["--segment-size", "64mb"]).expect("a server");
+    let server = start();
+    let mut client = connect(&server);
+    let (count, text) = fill(|key, value| match client.call(&["SET", key, value]) {
+        Ok(Answer::Error(text)) => Err(text),
+        other => other.map(drop).map_err(|error| error.to_string()),
+    });
+    assert!(count > 500 && text.contains("OOM"), "{count}: {text}");
+    // Not a byte is left for others either.
+    let _ = std::fs::write(mounted.0.join("rest"), vec![1; 4 << 20]);
+    let run = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_polder")).args(arguments).output().expect("polder runs");
+        let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{arguments:?}: {said}");
+        said
+    };
+    for _ in 0..3 {
+        run(&["verify", &segment]);
+        run(&["inspect", &segment, "key:1"]);
+        assert!(run(&["cli", "--segment", &segment, "strlen", "key:1"]).contains("10000"));
+        assert!(run(&["segment", "stat", &segment]).contains("keys"));
+        assert!(run(&["top", &segment, "--lines", "-i", "0.1", "-r", "1"]).contains("keys"));
+    }
+    let second = start();
+    let mut other = connect(&second);
+    assert_eq!(other.call(&["STRLEN", "key:1"]).expect("a reply"), Answer::Integer(10_000));
+    assert_eq!(other.call(&["FLUSHALL"]).expect("a reply"), Answer::Status("OK".into()));
+    let end = Instant::now() + PATIENCE;
+    while other.call(&["SET", "again", "1"]).expect("a reply") != Answer::Status("OK".into()) {
+        assert!(Instant::now() < end, "there is room again");
+    }
+}

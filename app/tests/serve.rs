@@ -27,9 +27,13 @@ fn polder() -> Command {
 
 impl Serving {
     fn start(flags: &[&str], environment: &[(&str, &str)]) -> Serving {
-        let (port, segment) = (free_port().expect("a port"), fresh_name());
+        Serving::start_on(&fresh_name(), "64mb", flags, environment)
+    }
+
+    fn start_on(segment: &str, size: &str, flags: &[&str], environment: &[(&str, &str)]) -> Serving {
+        let (port, segment) = (free_port().expect("a port"), segment.to_owned());
         let mut child = polder()
-            .args(["serve", "--segment", &segment, "--segment-size", "64mb", "--port", &port.to_string()])
+            .args(["serve", "--segment", &segment, "--segment-size", size, "--port", &port.to_string()])
             .args(flags)
             .envs(environment.iter().copied())
             .stdout(Stdio::piped())
@@ -132,7 +136,7 @@ fn what_prevents_a_start_is_one_clear_line() {
     assert!(refusal(&["--segment", &serving.segment, "--port", &port]).contains("another server is there"));
     assert!(refusal(&["--no-such-setting", "1"]).contains("no-such-setting"));
     assert!(refusal(&["--port"]).contains("a value is missing"));
-    assert!(refusal(&["--port", "many"]).contains("port"));
+    assert_eq!(refusal(&["--port", "many"]), "polder: --port: argument couldn't be parsed into an integer\n");
     assert!(refusal(&["--appendonly", "yes"]).contains("appendonly"));
     assert!(refusal(&["--config", "/nowhere/polder.conf"]).contains("/nowhere/polder.conf"));
     assert!(refusal(&["--segment", &serving.segment, "--port", "0"]).contains("nothing to listen on"));
@@ -154,4 +158,62 @@ fn systemd_is_told_when_it_is_ready_and_when_it_stops() {
     let count = socket.recv(&mut told).expect("a message");
     assert!(told[..count].starts_with(b"STOPPING=1"));
     std::fs::remove_file(&path).expect("the socket");
+}
+
+#[test]
+fn a_start_that_fails_leaves_no_new_segment() {
+    let holder = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = holder.local_addr().expect("an address").port().to_string();
+    let (fresh, kept) = (fresh_name(), fresh_name());
+    let arguments = |segment: &str| ["--segment", segment, "--segment-size", "16mb", "--port", &port].map(String::from);
+    let refused = |segment: &str| refusal(&arguments(segment).each_ref().map(String::as_str));
+    assert!(refused(&fresh).contains("cannot listen"));
+    let options =
+        |segment: &str, create| polder_engine::Options { segment: segment.into(), ceiling: 16 << 20, create, ..Default::default() };
+    assert!(Memory::attach(&options(&fresh, false)).is_err(), "nothing is left");
+    // One that was there stays.
+    drop(Memory::attach(&options(&kept, true)).expect("made"));
+    assert!(refused(&kept).contains("cannot listen"));
+    drop(Memory::attach(&options(&kept, false)).expect("it is there"));
+    Memory::remove(&kept).expect("it is there");
+}
+
+#[test]
+fn a_server_closes_its_file_in_order() {
+    let path = std::env::temp_dir().join(format!("polder-serve-closed-{}", std::process::id()));
+    let segment = format!("file:{}", path.display());
+    let clean = || std::fs::read(&path).expect("it is there")[polder_shm::layout::header::CLEAN as usize];
+    let mut serving = Serving::start_on(&segment, "16mb", &[], &[]);
+    assert!(serving.ask("SET k v").starts_with("+OK"));
+    assert_eq!(clean(), 0);
+    assert_eq!(serving.signal("-TERM"), Some(0));
+    assert_eq!(clean(), 1);
+}
+
+#[test]
+fn a_server_stops_when_its_segment_is_removed() {
+    let mut serving = Serving::start(&[], &[]);
+    Memory::remove(&serving.segment).expect("it is there");
+    assert_eq!(serving.child.wait().expect("an end").code(), Some(1));
+    let mut rest = String::new();
+    serving.log.read_to_string(&mut rest).expect("text");
+    assert!(rest.contains("has been removed") && rest.contains("the memory is gone"), "{rest}");
+}
+
+#[test]
+fn what_has_no_effect_on_a_segment_that_exists_is_told() {
+    let segment = fresh_name();
+    drop(Memory::attach(&polder_engine::Options { segment: segment.clone(), ceiling: 16 << 20, ..Default::default() }).expect("made"));
+    let set = polder().args(["cli", "--segment", &segment, "config", "set", "maxmemory", "5mb"]).output().expect("polder runs");
+    assert!(set.status.success());
+    let file = std::env::temp_dir().join(format!("polder-serve-effect-{}.conf", std::process::id()));
+    std::fs::write(&file, "maxmemory 3mb\nmaxmemory-samples 5\n").expect("written");
+    let path = file.to_str().expect("text");
+    let mut serving = Serving::start_on(&segment, "32mb", &["--config", path], &[]);
+    assert_eq!(serving.signal("-TERM"), Some(0));
+    let mut told = serving.ready.clone();
+    serving.log.read_to_string(&mut told).expect("text");
+    assert!(told.contains("segment-size 32.00M has no effect") && told.contains("'maxmemory' of the configuration file"), "{told}");
+    assert!(!told.contains("maxmemory-samples"), "{told}");
+    std::fs::remove_file(file).expect("it is there");
 }

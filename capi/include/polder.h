@@ -156,7 +156,7 @@ typedef void (*polder_heard)(void *context, const struct polder_reply *message);
  */
 typedef struct polder_options {
   /**
-   * The most bytes the segment may grow to, where it is made; 0: half of the machine's memory.
+   * The most bytes the segment may grow to, where it is made; 0: three quarters of the machine's memory.
    */
   uint64_t ceiling;
   /**
@@ -167,6 +167,11 @@ typedef struct polder_options {
    * The permission bits of a segment that is made; 0: the owner's alone.
    */
   uint32_t mode;
+  /**
+   * Whose segment is attached, beside those of the process's own user and of root: a user's name or number, or "any"; NULL: no
+   * other user's. The owner of a segment controls each process that attaches it.
+   */
+  const char *owner;
 } polder_options;
 
 /**

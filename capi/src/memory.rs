@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use polder_engine::{Caller, Listener, Memory, Options, Shelter};
+use polder_engine::{Caller, Listener, Memory, NoSuchUser, Options, Shelter};
 
 use crate::reply::{lay_out, polder_reply};
 use crate::status::polder_status::{self, POLDER_CLOSED};
@@ -37,12 +37,15 @@ pub struct polder_listener {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct polder_options {
-    /// The most bytes the segment may grow to, where it is made; 0: half of the machine's memory.
+    /// The most bytes the segment may grow to, where it is made; 0: three quarters of the machine's memory.
     pub ceiling: u64,
     /// Not 0: fails where there is no such segment, and makes none.
     pub only_existing: i32,
     /// The permission bits of a segment that is made; 0: the owner's alone.
     pub mode: u32,
+    /// Whose segment is attached, beside those of the process's own user and of root: a user's name or number, or "any"; NULL: no
+    /// other user's. The owner of a segment controls each process that attaches it.
+    pub owner: *const c_char,
 }
 
 /// Is shown a message; `message` lives until it returns.
@@ -69,6 +72,9 @@ pub extern "C" fn polder_attach(segment: *const c_char, options: *const polder_o
             how.create = given.only_existing == 0;
             how.ceiling = if given.ceiling == 0 { how.ceiling } else { given.ceiling };
             how.mode = if given.mode == 0 { how.mode } else { given.mode & 0o777 };
+            if !given.owner.is_null() {
+                how.owner = string(given.owner)?.parse().or_else(|error: NoSuchUser| misuse(&error.to_string()))?;
+            }
         }
         let attached = Arc::new(Memory::attach(&how)?);
         let handle = HANDLES.fetch_add(1, Ordering::Relaxed);

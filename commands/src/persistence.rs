@@ -169,7 +169,7 @@ pub fn load_file(table: &Table, settings: &Settings, present: Present) -> Result
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         file => file.map_err(|error| format!("{}: {error}", path.display()))?,
     };
-    load(table, settings, &mut file, present, &mut |_| ()).map(Some).map_err(|why| format!("{}: {why}", path.display()))
+    load(table, settings, &mut file, present, &mut |_| ()).map(Some).map_err(|cut| format!("{}: {cut}", path.display()))
 }
 
 /// DEBUG RELOAD: saves, empties all databases, loads.

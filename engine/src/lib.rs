@@ -80,24 +80,28 @@ use polder_shm::fork;
 pub use polder_shm::fork::{Shelter, generation};
 use polder_shm::layout::header;
 use polder_shm::mapping::{AttachError, CreateError, Residence};
+use polder_shm::owner::Admission;
+#[doc(inline)]
+pub use polder_shm::owner::{NoSuchUser, Owner};
 #[doc(inline)]
 pub use polder_shm::pages::PageChoice;
-use polder_shm::{Segment, SegmentName, SegmentOptions};
+use polder_shm::{AttachOptions, Segment, SegmentName, SegmentOptions};
 use polder_table::Sight;
 #[doc(inline)]
 pub use polder_table::Stop;
 #[doc(hidden)]
-pub use polder_table::{Counter, Limits, Policy, Table, Usage};
+pub use polder_table::{Counter, Limits, Policy, Report, Table, Usage};
 use smallvec::SmallVec;
 use std::cell::Cell;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// An attached segment. Threads share it by reference or in an [`Arc`](std::sync::Arc); each thread that calls gets a registered place (a *seat*)
 /// in the segment, up to 1,024 for all processes together.
 pub struct Memory {
     table: Table,
+    origin: Origin,
     /// What its callers share where there is no server; made with the first of them.
     hosts: OnceLock<Box<Hosts>>,
     callers: presence::Callers,
@@ -107,6 +111,17 @@ pub struct Memory {
     tended_ms: AtomicU64,
     /// See [`Memory::permit_writes`].
     wary: AtomicBool,
+}
+
+/// Where an attached segment came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// It was there.
+    Found,
+    /// This call has made it.
+    Made,
+    /// It is a file of an earlier boot of the machine, was walked and found whole; `closed`: its last process had closed it in order.
+    Renewed { closed: bool },
 }
 
 /// What is known of a command before it is called; see [`nature`].
@@ -181,12 +196,22 @@ pub struct Options {
     pub mode: u32,
     /// The number of the segment's group; it counts only when the segment is made.
     pub group: Option<u32>,
+    /// Which user's segment is attached, beside those of this process's own user and of root. What every user may write to
+    /// is attached only by [`Owner::Any`] or a `mode` that allows it.
+    pub owner: Owner,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        let made = SegmentOptions::default();
-        Options { segment: "shm:polder".into(), ceiling: made.ceiling, create: true, pages: made.pages, mode: made.mode, group: made.group }
+        let SegmentOptions { ceiling, pages, mode, group, .. } = SegmentOptions::default();
+        Options { segment: "shm:polder".into(), ceiling, create: true, pages, mode, group, owner: Owner::Own }
+    }
+}
+
+impl Options {
+    fn to_attach(&self) -> AttachOptions {
+        let admission = Admission { owner: self.owner, writable_by_all: self.mode & 0o002 != 0 };
+        AttachOptions { residence: Residence::default(), admission }
     }
 }
 
@@ -230,10 +255,48 @@ impl Memory {
     /// [`Fault::System`] with a text that says what to do: the segment does not exist and `create` is false, has another layout, belongs to another
     /// user, or there is no memory for it.
     pub fn attach(options: &Options) -> Result<Memory, Fault> {
+        Memory::attach_with(options, &mut |report| match report.findings.first() {
+            None => Ok(()),
+            Some(first) => Err(Fault::System(format!(
+                "{} is damaged: {} findings, the first: {first}; the machine went down before all changes were on the disk. 'polder verify \
+                 {}' lists them; remove the segment and import the last RDB file into a new one",
+                options.segment,
+                report.findings.len(),
+                options.segment
+            ))),
+        })
+    }
+
+    /// Walks everything in a segment: as [`Memory::attach`] and [`Table::verify`], also where a file of an earlier boot is damaged and
+    /// may not be attached.
+    ///
+    /// # Errors
+    /// When it cannot be attached, or not be walked.
+    pub fn verify(options: &Options) -> Result<Report, Fault> {
+        let mut seen = None;
+        let attached = Memory::attach_with(options, &mut |report| {
+            seen = Some(report.clone());
+            if report.is_clean() { Ok(()) } else { Err(Fault::Damaged { what: "what verify lists" }) }
+        });
+        match (seen, attached) {
+            (Some(report), _) => Ok(report),
+            (None, attached) => attached?.table().verify(),
+        }
+    }
+
+    fn attach_with(options: &Options, judge: &mut dyn FnMut(&Report) -> Result<(), Fault>) -> Result<Memory, Fault> {
         let name: SegmentName = options.segment.parse().map_err(|error| Fault::System(format!("{error}")))?;
         loop {
-            match Segment::attach(&name, Residence::default()) {
-                Ok(segment) => return Ok(Memory::over(segment)),
+            let mut renewed = None;
+            let mut check = |segment: &Arc<Segment>, closed: bool| {
+                renewed = Some(closed);
+                judge(&Table::over(segment.clone()).verify()?)
+            };
+            match Segment::attach(&name, &options.to_attach(), &mut check) {
+                Ok(segment) => {
+                    let origin = renewed.map_or(Origin::Found, |closed| Origin::Renewed { closed });
+                    return Ok(Memory::over(segment, origin));
+                }
                 Err(AttachError::Absent(_)) if options.create => {}
                 Err(AttachError::Absent(name)) => {
                     return Err(Fault::System(format!("there is no segment {name}: start a server on it or make it")));
@@ -243,7 +306,7 @@ impl Memory {
             let Options { ceiling, pages, mode, group, .. } = *options;
             let made = SegmentOptions { ceiling, pages, mode, group, residence: Residence::default() };
             match Segment::create(&name, &made) {
-                Ok(segment) => return Ok(Memory::over(segment)),
+                Ok(segment) => return Ok(Memory::over(segment, Origin::Made)),
                 // Somebody was faster: attach theirs.
                 Err(CreateError::AlreadyExists(_)) => {}
                 Err(CreateError::Fault(fault)) => return Err(fault),
@@ -251,11 +314,24 @@ impl Memory {
         }
     }
 
-    fn over(segment: std::sync::Arc<Segment>) -> Memory {
+    /// Where the segment came from.
+    pub fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    /// Takes a segment away that this call of [`Memory::attach`] has made and that no other process uses: for a start that failed.
+    /// Returns whether it is gone.
+    pub fn abandon(&self) -> bool {
+        let segment = self.table.segment();
+        self.origin == Origin::Made && segment.is_alone_here() && Segment::remove(segment.mapping().name()).is_ok()
+    }
+
+    fn over(segment: Arc<Segment>, origin: Origin) -> Memory {
         let table = Table::over(segment);
         table.listen(&polder_hub::SINK);
         Memory {
             table,
+            origin,
             hosts: OnceLock::new(),
             callers: presence::Callers::default(),
             chores_due_ms: AtomicU64::new(0),

@@ -183,9 +183,11 @@ def _attach_again(segment, db, options):
     return attach(segment, db=db, create=False, **options)
 
 
-def attach(name: str = "polder", *, db: int = 0, ceiling: Optional[int] = None, create: bool = True, **options: Any) -> Polder:
+def attach(
+    name: str = "polder", *, db: int = 0, ceiling: Optional[int] = None, create: bool = True, owner: str = "", **options: Any
+) -> Polder:
     """redis-py's asyncio client on the memory of a name; as ``polder.attach``."""
-    attached = memory(name, ceiling, create)
+    attached = memory(name, ceiling, create, owner)
     pool = redis.asyncio.ConnectionPool(connection_class=Connection, memory=attached, db=db, **options)
     client = Polder.from_pool(pool)
     client._again = (attached.segment, db, options)

@@ -21,14 +21,14 @@ _pools = weakref.WeakSet()
 _clients = weakref.WeakSet()
 
 
-def memory(name: str, ceiling: Optional[int] = None, create: bool = True) -> Memory:
+def memory(name: str, ceiling: Optional[int] = None, create: bool = True, owner: str = "") -> Memory:
     """The memory of a name, attached once in a process; a forked child goes on with its parent's. Where the segment has been removed since, one
     that has the name now is attached, or made."""
     segment = name if ":" in name else f"shm:{name}"
     with _lock:
         known = _memories.get(segment)
         if known is None or known.removed:
-            known = _memories[segment] = Memory(segment, ceiling, create)
+            known = _memories[segment] = Memory(segment, ceiling, create, owner)
         return known
 
 
@@ -415,13 +415,16 @@ def _unfit(*_):
 _get = dict.get
 
 
-def attach(name: str = "polder", *, db: int = 0, ceiling: Optional[int] = None, create: bool = True, **options: Any) -> "Polder":
+def attach(
+    name: str = "polder", *, db: int = 0, ceiling: Optional[int] = None, create: bool = True, owner: str = "", **options: Any
+) -> "Polder":
     """redis-py's client on the memory of a name: ``shm:NAME`` (or just NAME), ``sysv:NAME`` or ``file:PATH``.
 
-    ``ceiling`` is the most bytes it may grow to, where it is made. ``options`` are those of a redis-py connection: ``decode_responses``,
+    ``ceiling`` is the most bytes it may grow to, where it is made. ``owner`` names the user (or its number, or ``any``) whose segment may be
+    attached, beside one's own and root's: the owner of a segment controls each process that attaches it. ``options`` are those of a redis-py connection: ``decode_responses``,
     ``encoding``, ``protocol``, ``client_name`` ...
     """
-    return _over(memory(name, ceiling, create), db, options)
+    return _over(memory(name, ceiling, create, owner), db, options)
 
 
 def _over(attached, db, options, kind=Polder):

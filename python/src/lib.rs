@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use caller::Caller;
-use polder_engine::{Database, Error as CallError, Options, Stop};
+use polder_engine::{Database, Error as CallError, NoSuchUser, Options, Stop};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
@@ -65,10 +65,11 @@ struct Memory {
 impl Memory {
     /// Attaches a segment, and makes it where there is none.
     #[new]
-    #[pyo3(signature = (segment, ceiling=None, create=true))]
-    fn attach(segment: &str, ceiling: Option<u64>, create: bool) -> PyResult<Memory> {
+    #[pyo3(signature = (segment, ceiling=None, create=true, owner=""))]
+    fn attach(segment: &str, ceiling: Option<u64>, create: bool, owner: &str) -> PyResult<Memory> {
         let defaults = Options::default();
-        let options = Options { segment: segment.into(), ceiling: ceiling.unwrap_or(defaults.ceiling), create, ..defaults };
+        let owner = owner.parse().map_err(|error: NoSuchUser| Fault::new_err(error.to_string()))?;
+        let options = Options { segment: segment.into(), ceiling: ceiling.unwrap_or(defaults.ceiling), create, owner, ..defaults };
         let memory = polder_engine::Memory::attach(&options).map_err(|fault| Fault::new_err(fault.to_string()))?;
         Ok(Memory { memory: Arc::new(memory) })
     }

@@ -188,6 +188,16 @@ impl Process {
         }
     }
 
+    /// Stops if the segment has been removed: no other process would find what clients write from then on.
+    pub fn stop_if_removed(&self) {
+        let segment = self.memory.table().segment();
+        if segment.removed() && !self.is_stopping() {
+            let name = segment.mapping().name();
+            tracing::error!("{name} has been removed, and its data with it: the server stops; start it again to make a new segment");
+            self.stop();
+        }
+    }
+
     /// Whether [`Process::stop`] was called.
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)

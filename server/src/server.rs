@@ -104,14 +104,14 @@ impl Server {
         self.process.tell_on_stop(Box::new(told));
     }
 
-    /// Waits until every thread has ended; answers whether all of them ended well.
+    /// Waits until every thread has ended; returns whether all of them ended well and the memory is still there.
     pub fn wait(mut self) -> bool {
         let mut well = true;
         for thread in self.threads.drain(..) {
             well &= thread.join().is_ok();
         }
         self.process.doors.close();
-        well
+        well && !self.process.memory.table().segment().removed()
     }
 }
 

@@ -852,6 +852,7 @@ impl Loop {
             }
             process.recorder().sample(table, self.now_ms);
             process.keeper().attend(table, &process.settings);
+            process.stop_if_removed();
             process.chores_done(now_ms() + pause_ms);
         }
     }

@@ -1,21 +1,23 @@
 //! Making a segment, attaching one, removing one.
 //!
 //! The header is written before the segment has a name; an attacher judges a copy of its first page before anything is
-//! mapped. What is refused: another layout (export with the old binary, import with the new one), a segment of another boot that
-//! was not closed cleanly (a `file:` on disk after a power cut), one that was removed.
+//! mapped. What is refused: another user's segment (`owner.rs`), another layout (export with the old binary, import with the new
+//! one), one that was removed. A `file:` segment of another boot is put in order first (`renew.rs`).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use polder_base::Fault;
 
-use crate::directory::Listed;
+use crate::directory::{self, Figures, Listed, Listing, Words};
 use crate::layout::{self, Geometry, LAYOUT, MAGIC, header, seat};
 use crate::machine;
 use crate::mapping::{AttachError, CreateError, CreateOptions, Extent, Mapping, Residence};
 use crate::name::SegmentName;
+use crate::owner::Admission;
 use crate::pages::PageChoice;
 use crate::place::HEAD_BYTES;
+use crate::renew::Check;
 use crate::segment::Segment;
 
 /// What a segment is made with; an attacher only brings its `residence`.
@@ -36,10 +38,31 @@ impl Default for SegmentOptions {
     }
 }
 
+/// How a process attaches a segment.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AttachOptions {
+    pub residence: Residence,
+    /// Which users' segments it attaches.
+    pub admission: Admission,
+}
+
 /// The ceiling of a segment whose maker names none: three quarters of the machine's memory.
 pub fn default_ceiling() -> u64 {
     let system = rustix::system::sysinfo();
     (system.totalram as u64).saturating_mul(system.mem_unit.max(1) as u64) / 4 * 3
+}
+
+/// How much memory or disk there is in all where a segment of this name stands, in bytes; none where that is not known.
+pub fn room(name: &SegmentName) -> Option<u64> {
+    let system = rustix::system::sysinfo();
+    let memory = (system.totalram as u64).saturating_mul(system.mem_unit.max(1) as u64);
+    let door = directory::door_of(name);
+    let place = rustix::fs::statvfs(crate::place::directory_of(&door)).ok().map(|place| place.f_blocks * place.f_frsize);
+    match name {
+        SegmentName::Sysv(_) => Some(memory),
+        SegmentName::Shm(_) => Some(memory.min(place?)),
+        SegmentName::File(_) => place,
+    }
 }
 
 impl Segment {
@@ -56,26 +79,27 @@ impl Segment {
             pages: options.pages,
             mode: options.mode,
             group: options.group,
-            initial_bytes: layout::SEATS_AT,
+            initial_bytes: layout::SEATS_AT + layout::SEATS_SPARE * seat::BYTES,
             residence: options.residence,
         };
         let mapping = Mapping::create(name, &mapping_options, |mapping| write_header(mapping, &geometry))?;
         Ok(Arc::new(Segment::over(mapping, geometry)))
     }
 
-    /// Attaches a segment that exists.
+    /// Attaches a segment that exists. If it is a file of an earlier boot it is put in order first (`renew.rs`), and `check`
+    /// walks it: what `check` refuses stays as it is for the next attempt.
     ///
     /// # Errors
-    /// [`AttachError::Absent`], or a fault that says what to do: another layout, not closed cleanly before a reboot, damaged.
-    pub fn attach(name: &SegmentName, residence: Residence) -> Result<Arc<Segment>, AttachError> {
-        let durable = matches!(name, SegmentName::File(_));
-        let mapping = Mapping::attach(name, residence, |head| judge(head, durable))?;
+    /// [`AttachError::Absent`], or a fault that says what to do: another layout, another user's, damaged.
+    pub fn attach(name: &SegmentName, options: &AttachOptions, check: Check<'_>) -> Result<Arc<Segment>, AttachError> {
+        let mapping = Mapping::attach_in_turn(name, options.residence, options.admission, judge)?;
         // SAFETY: M3, the head was judged; the mapping is at least as long as the ceiling it names.
         let ceiling = unsafe { &*(mapping.base().add(header::CEILING as usize) as *const std::sync::atomic::AtomicU64) };
         let geometry = Geometry::of(ceiling.load(Ordering::Relaxed));
-        let segment = Segment::over(mapping, geometry);
-        segment.word(header::CLEAN).store(0, Ordering::Release);
-        Ok(Arc::new(segment))
+        let segment = Arc::new(Segment::over(mapping, geometry));
+        segment.renew_after_boot(check)?;
+        segment.mapping().enter()?;
+        Ok(segment)
     }
 
     /// Marks the segment removed for all who are attached and takes its name away.
@@ -83,9 +107,10 @@ impl Segment {
     /// # Errors
     /// [`Fault::System`] when there is no such segment or it may not be removed.
     pub fn remove(name: &SegmentName) -> Result<(), Fault> {
-        crate::directory::remove(name, || {
+        let is_segment = |head: &[u8; HEAD_BYTES]| head.starts_with(&MAGIC.to_le_bytes());
+        directory::remove(name, is_segment, |found| {
             // What cannot be attached has no users to tell.
-            if let Ok(mapping) = Mapping::attach(name, Residence::default(), |head| judge(head, false)) {
+            if let Some(Ok(mapping)) = found.map(|found| found.map(name, Residence::default(), judge)) {
                 // SAFETY: M3, the head was judged, so the word exists; a single atomic store (S2: a designated word).
                 let removed = unsafe { &*(mapping.base().add(header::REMOVED as usize) as *const std::sync::atomic::AtomicU64) };
                 removed.store(1, Ordering::Release);
@@ -97,27 +122,29 @@ impl Segment {
         })
     }
 
-    /// The segments behind `shm:` and `sysv:` names on this machine that we may open.
+    /// The segments behind `shm:` and `sysv:` names on this machine.
     ///
     /// # Errors
     /// When /dev/shm cannot be read.
-    pub fn list() -> Result<Vec<Listed>, Fault> {
-        crate::directory::list(|head| head.starts_with(&MAGIC.to_le_bytes()))
+    pub fn list() -> Result<Listing, Fault> {
+        directory::list(figures)
     }
 
-    /// Says that everything is on its medium: a `file:` segment can be attached after a reboot.
-    ///
-    /// # Errors
-    /// What the disk says.
-    pub fn close_cleanly(&self) -> Result<(), Fault> {
-        self.mapping().sync()?;
-        self.word(header::CLEAN).store(1, Ordering::Release);
-        self.mapping().sync()
+    /// What a name leads to, without attaching it: none if there is no segment, or none that may be read.
+    pub fn find(name: &SegmentName) -> Option<Listed> {
+        directory::find(name, figures)
     }
 
     /// Has seat `index` backed by memory.
     pub(crate) fn back_seat(&self, index: u64) -> Result<(), Fault> {
         self.mapping().back(self.seat_at(index), self.seat_at(index + 1))
+    }
+
+    /// Has the seats from `index` on backed by memory, as many as are kept in reserve, or none where there is no memory: until it
+    /// is needed nobody is worse off.
+    pub(crate) fn back_spare_seats(&self, index: u64) {
+        let end = (index + layout::SEATS_SPARE).min(layout::SEATS_MAX);
+        let _ = self.mapping().back(self.seat_at(index), self.seat_at(end));
     }
 
     /// Has slabs `from..to` and their bookkeeping backed by memory.
@@ -140,9 +167,9 @@ fn write_header(mapping: &Mapping, geometry: &Geometry) -> Result<(), Fault> {
     word(header::SLABS_MAX, geometry.slabs_max);
     word(header::CREATED_MS, crate::now_ms());
     word(header::EPOCH, 1);
-    let boot = machine::boot_id()?;
-    word(header::BOOT_ID, u64::from_ne_bytes(boot[..8].try_into().expect("8 bytes")));
-    word(header::BOOT_ID + 8, u64::from_ne_bytes(boot[8..].try_into().expect("8 bytes")));
+    let boot = machine::boot_words()?;
+    word(header::BOOT_ID, boot[0]);
+    word(header::BOOT_ID + 8, boot[1]);
     let bells = machine::random_seed()?;
     word(header::BELLS, u64::from_ne_bytes(bells[..8].try_into().expect("8 bytes")));
     for at in (0..header::SECRET_BYTES as u64).step_by(16) {
@@ -159,8 +186,36 @@ fn write_header(mapping: &Mapping, geometry: &Geometry) -> Result<(), Fault> {
     Ok(())
 }
 
+/// What a segment says of itself, by the same sums as [`Segment::committed_bytes`] and [`Segment::used_bytes`].
+fn figures(word: Words<'_>) -> Option<Figures> {
+    if word(header::MAGIC)? != MAGIC {
+        return None;
+    }
+    if word(header::LAYOUT)? != u64::from(LAYOUT) {
+        return Some(Figures { created_ms: word(header::CREATED_MS)?, ceiling: word(header::CEILING)?, ..Figures::default() });
+    }
+    let seats = word(header::SEATS_HIGH)?.min(layout::SEATS_MAX);
+    let fixed = layout::SEATS_AT + seats * seat::BYTES;
+    let slabs = word(header::SLABS_READY)?.min(word(header::SLABS_MAX)?);
+    let node_bytes = |index: u64| word(layout::SEATS_AT + index * seat::BYTES + seat::NODE_BYTES);
+    let nodes = (0..seats).filter_map(node_bytes).fold(0, u64::wrapping_add);
+    // A witness begins with the lock word, which names the thread that holds it.
+    let is_held = |index: &u64| word(layout::WITNESSES_AT + index * layout::WITNESS_BYTES).is_some_and(crate::witness::is_held);
+    let owner = |index: u64| word(layout::SEATS_AT + index * seat::BYTES + seat::OWNER).map(|owner| owner as u32);
+    let mut processes: Vec<u32> = (0..seats).filter(is_held).filter_map(owner).collect();
+    processes.sort_unstable();
+    processes.dedup();
+    Some(Figures {
+        created_ms: word(header::CREATED_MS)?,
+        ceiling: layout::usable(word(header::CEILING)?),
+        committed: fixed.saturating_add(layout::slab_bytes(slabs)),
+        used: layout::used(fixed, nodes),
+        processes,
+    })
+}
+
 /// Judges the first page of what wants to be attached.
-fn judge(head: &[u8; HEAD_BYTES], durable: bool) -> Result<Extent, Fault> {
+fn judge(head: &[u8; HEAD_BYTES]) -> Result<Extent, Fault> {
     let word = |offset: u64| u64::from_le_bytes(head[offset as usize..][..8].try_into().expect("8 bytes"));
     let refuse = |text: String| Err(Fault::System(text));
     if word(header::MAGIC) != MAGIC {
@@ -178,13 +233,6 @@ fn judge(head: &[u8; HEAD_BYTES], durable: bool) -> Result<Extent, Fault> {
     }
     if word(header::REMOVED) != 0 {
         return refuse("the segment has been removed: wait until its last user is gone, or give another name".into());
-    }
-    let boot = machine::boot_id()?;
-    let same_boot = head[header::BOOT_ID as usize..][..16] == boot;
-    if durable && !same_boot && word(header::CLEAN) != 1 {
-        return refuse(
-            "the segment was not closed cleanly before the machine went down: check it with 'polder verify', or remove it".into(),
-        );
     }
     Ok(Extent { ceiling, taken: layout::SEATS_AT })
 }

@@ -1,26 +1,38 @@
 //! Which segments exist on this machine, and how one is removed.
 
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use polder_base::Fault;
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::mapping::Found;
 use crate::name::SegmentName;
-use crate::place::{self, HEAD_BYTES, Memory, SHM, SYSV_PREFIX, Signpost};
-use crate::sysv;
+use crate::owner::Admission;
+use crate::place::{self, Behind, HEAD_BYTES, SHM, SYSV_PREFIX, Signpost};
+use crate::presence;
+use crate::sysv::{self, Attached};
 use crate::trouble::fault;
 
 /// How often and how long to wait for another one who removes the same file: about a second in all.
 const TURN_TRIES: u32 = 1000;
 const TURN_PAUSE: Duration = Duration::from_millis(1);
 
-/// Removes a segment's name, after `mark` has told those who use it. They keep their memory until they let go of it;
+/// Removes a segment's name, after `mark` has told those who use it, through the memory if it can be opened. They keep their memory until they let go of it;
 /// nobody finds it any more, and the name is free. When `mark` fails, nothing is removed.
-pub fn remove(name: &SegmentName, mark: impl FnOnce() -> Result<(), Fault>) -> Result<(), Fault> {
+///
+/// What does not start as a segment (`is_segment`) stays. What a signpost names goes with it only if it is a segment of the
+/// signpost's own user: in /dev/shm any user can put up a signpost to any memory.
+///
+/// # Errors
+/// [`Fault::System`] when there is no segment, or the system refuses.
+pub fn remove(
+    name: &SegmentName,
+    is_segment: impl Fn(&[u8; HEAD_BYTES]) -> bool,
+    mark: impl FnOnce(Option<Found>) -> Result<(), Fault>,
+) -> Result<(), Fault> {
     let refused = |errno| match errno {
         Errno::NOENT => Fault::System(format!("there is no segment {name}")),
         errno => fault("remove", name, errno),
@@ -28,25 +40,84 @@ pub fn remove(name: &SegmentName, mark: impl FnOnce() -> Result<(), Fault>) -> R
     let door = place::door(name);
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     // While it is open, its number is not given to another file: the same number is the same file.
-    let file = rustix::fs::open(&door, flags, Mode::empty()).map_err(refused)?;
-    mark()?;
+    let file = rustix::fs::open(&door, flags, Mode::empty()).and_then(place::regular).map_err(refused)?;
+    let Some(memory) = memory_at(name, &file, &is_segment).map_err(refused)? else {
+        return Err(Fault::System(format!("{} is no segment of Polder: if it is not needed, remove it with 'rm'", door.display())));
+    };
+    mark(memory.opened(&door, &file))?;
     let _turn = Turn::take(&file);
     if !stands_at(&door, &file).map_err(refused)? {
         // Removed by others, and perhaps made anew: what stands there now is not what we were to remove.
         return Ok(());
     }
-    let signpost = signpost_at(name, &file);
     rustix::fs::unlink(&door).map_err(refused)?;
-    let gone = match signpost {
-        Some(Signpost::Sysv(id)) => sysv::remove(id),
-        Some(Signpost::File(path)) => rustix::fs::unlink(path),
-        None => Ok(()),
+    let gone = match memory {
+        Named::Sysv(id) => sysv::remove(id),
+        Named::File(behind) => behind.unlink(),
+        Named::Itself | Named::Nothing => Ok(()),
     };
     match gone {
         // Removed behind our back, by ipcrm or rm.
         Err(Errno::INVAL | Errno::IDRM | Errno::NOENT) => Ok(()),
         result => result.map_err(refused),
     }
+}
+
+/// What goes together with a name.
+enum Named {
+    /// The file at the door is the segment.
+    Itself,
+    Sysv(i32),
+    File(Behind),
+    /// A signpost to what is gone, or is another user's, or no segment.
+    Nothing,
+}
+
+impl Named {
+    /// Opens it for writing, if this user may do that.
+    fn opened(&self, door: &Path, file: &OwnedFd) -> Option<Found> {
+        match self {
+            Named::Itself => place::open_file(door, true).ok().filter(|again| is_same(again, file)).map(Found::file),
+            Named::Sysv(id) => Attached::new(*id).ok().map(Found::sysv),
+            Named::File(behind) => {
+                let owner = |file: &OwnedFd| rustix::fs::fstat(file).ok().map(|state| state.st_uid);
+                behind.open(OFlags::RDWR).ok().filter(|again| owner(again) == owner(file)).map(Found::file)
+            }
+            Named::Nothing => None,
+        }
+    }
+}
+
+fn is_same(one: &OwnedFd, other: &OwnedFd) -> bool {
+    let number = |file: &OwnedFd| rustix::fs::fstat(file).map(|state| (state.st_dev, state.st_ino));
+    number(one).is_ok() && number(one) == number(other)
+}
+
+/// What a door names; none if that is neither a segment nor a signpost.
+fn memory_at(name: &SegmentName, file: &OwnedFd, is_segment: impl Fn(&[u8; HEAD_BYTES]) -> bool) -> Result<Option<Named>, Errno> {
+    let owner = rustix::fs::fstat(file)?.st_uid;
+    let mut head = [0; HEAD_BYTES];
+    let read = place::read_head(file, &mut head)?;
+    let signpost = if matches!(name, SegmentName::File(_)) { None } else { place::signpost(&head[..read]) };
+    Ok(match signpost {
+        None => (read == HEAD_BYTES && is_segment(&head)).then_some(Named::Itself),
+        Some(Signpost::Sysv(id)) => {
+            let memory = Attached::to_look_at(id).ok();
+            let fits = |memory: &Attached| memory.state().shm_perm.uid == owner && memory.head().is_some_and(|head| is_segment(&head));
+            Some(if memory.as_ref().is_some_and(fits) { Named::Sysv(id) } else { Named::Nothing })
+        }
+        Some(Signpost::File(path)) => {
+            Some(Behind::of(&path).ok().filter(|behind| is_owned(behind, owner, is_segment)).map_or(Named::Nothing, Named::File))
+        }
+    })
+}
+
+fn is_owned(behind: &Behind, owner: u32, is_segment: impl Fn(&[u8; HEAD_BYTES]) -> bool) -> bool {
+    let mut head = [0; HEAD_BYTES];
+    behind.open(OFlags::RDONLY).is_ok_and(|file| {
+        rustix::fs::fstat(&file).is_ok_and(|state| state.st_uid == owner)
+            && place::read_head(&file, &mut head).is_ok_and(|read| read == HEAD_BYTES && is_segment(&head))
+    })
 }
 
 /// The turn of one of those who remove the same file. Nobody replaces what stands at a door, so that a file which
@@ -84,39 +155,71 @@ fn stands_at(door: &Path, file: &OwnedFd) -> Result<bool, Errno> {
     }
 }
 
-fn signpost_at(name: &SegmentName, file: &OwnedFd) -> Option<Signpost> {
-    if matches!(name, SegmentName::File(_)) {
-        return None;
-    }
-    let mut head = [0; HEAD_BYTES];
-    let read = place::read_head(file, &mut head).ok()?;
-    place::signpost(&head[..read])
-}
-
 /// A segment that exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
     pub name: SegmentName,
-    /// Its ceiling, in bytes.
-    pub bytes: u64,
-    /// The memory that it uses now, in bytes.
-    pub used_bytes: u64,
-    /// Who owns it, by user number.
+    /// Its user, by number.
     pub owner: u32,
-    /// Who may attach, as permission bits.
+    /// Which users may attach, as permission bits.
     pub mode: u32,
-    /// When it was made, as far as the machine remembers; for a file, when it was last written by a system call.
-    pub since: Option<SystemTime>,
+    /// Bytes of the machine's memory that it has taken.
+    pub memory_bytes: u64,
+    /// Whether a process has it mapped.
+    pub attached: bool,
+    /// What it says of itself; none for a signpost of another user, which is not followed.
+    pub figures: Option<Figures>,
 }
 
-/// The segments behind `shm:` and `sysv:` names whose start satisfies `is_segment`, sorted by name. Those that we may
-/// not open are left out, as is whatever goes away while we look. `file:` segments are where their users put them.
-pub fn list(is_segment: impl Fn(&[u8; HEAD_BYTES]) -> bool) -> Result<Vec<Listed>, Fault> {
+/// What a segment says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Figures {
+    /// When it was made, in milliseconds since the Unix epoch.
+    pub created_ms: u64,
+    /// The most that it can hold, in bytes.
+    pub ceiling: u64,
+    /// Bytes that it has taken from the system, and those of them that are in use.
+    pub committed: u64,
+    pub used: u64,
+    /// The processes whose threads work in it, as their own PID namespaces number them.
+    pub processes: Vec<u32>,
+}
+
+/// What there is on a machine.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Listing {
+    /// Sorted by name.
+    pub segments: Vec<Listed>,
+    /// Names of files that this user may not read, and their owners: segments, or memory of other programs.
+    pub unreadable: Vec<(SegmentName, u32)>,
+}
+
+/// Words of a memory that is only looked at; a word behind its end is none.
+pub type Words<'w> = &'w dyn Fn(u64) -> Option<u64>;
+
+/// The segments behind `shm:` and `sysv:` names; `figures` returns none for what is no segment. Nothing is opened for
+/// writing, and signposts are followed only if this user or root has put them up. `file:` segments are where their users
+/// put them.
+///
+/// # Errors
+/// When /dev/shm cannot be read.
+pub fn list(figures: impl Fn(Words<'_>) -> Option<Figures>) -> Result<Listing, Fault> {
     let entries = std::fs::read_dir(SHM).map_err(|error| Fault::System(format!("cannot list {SHM}: {error}")))?;
-    let names = entries.flatten().filter_map(|entry| name_of(entry.file_name().to_str()?));
-    let mut found: Vec<Listed> = names.filter_map(|name| look(name, &is_segment)).collect();
-    found.sort_by(|left, right| left.name.cmp(&right.name));
-    Ok(found)
+    let mut listing = Listing::default();
+    for name in entries.flatten().filter_map(|entry| name_of(entry.file_name().to_str()?)) {
+        match look(&name, &figures) {
+            Ok(found) => listing.segments.extend(found),
+            Err(owner) => listing.unreadable.push((name, owner)),
+        }
+    }
+    listing.segments.sort_by(|left, right| left.name.cmp(&right.name));
+    listing.unreadable.sort();
+    Ok(listing)
+}
+
+/// What stands at one name: none if that is no segment, or may not be read.
+pub fn find(name: &SegmentName, figures: impl Fn(Words<'_>) -> Option<Figures>) -> Option<Listed> {
+    look(name, figures).ok().flatten()
 }
 
 /// The segment name whose door in [`SHM`] this is; none for drafts and other programs' hidden files.
@@ -128,35 +231,55 @@ fn name_of(entry: &str) -> Option<SegmentName> {
     text.parse().ok()
 }
 
-fn look(name: SegmentName, is_segment: impl Fn(&[u8; HEAD_BYTES]) -> bool) -> Option<Listed> {
-    match place::open(&name).ok()? {
-        Memory::File(file) => {
-            let mut head = [0; HEAD_BYTES];
-            place::read_head(&file, &mut head).ok().filter(|&read| read == HEAD_BYTES)?;
-            let state = std::fs::File::from(file).metadata().ok()?;
-            is_segment(&head).then(|| Listed {
-                name,
-                bytes: state.len(),
-                used_bytes: state.blocks() * 512,
-                owner: state.uid(),
-                mode: state.mode() & 0o777,
-                since: state.modified().ok(),
-            })
-        }
-        Memory::Sysv(id) => {
-            let memory = sysv::Attached::new(id).ok()?;
-            let state = memory.state();
-            let seconds = u64::try_from(state.shm_ctime).ok();
-            is_segment(&memory.head()?).then(|| Listed {
-                name,
-                bytes: state.shm_segsz as u64,
-                used_bytes: sysv::used_bytes(id),
-                owner: state.shm_perm.uid,
-                mode: u32::from(state.shm_perm.mode) & 0o777,
-                since: seconds.map(|seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)),
-            })
+/// Looks at a name: none for what is no segment or goes away meanwhile; the owner of what may not be read.
+fn look(name: &SegmentName, figures: impl Fn(Words<'_>) -> Option<Figures>) -> Result<Option<Listed>, u32> {
+    let door = place::door(name);
+    // A FIFO is not even opened.
+    let Some(state) = rustix::fs::lstat(&door).ok().filter(|state| FileType::from_raw_mode(state.st_mode) == FileType::RegularFile) else {
+        return Ok(None);
+    };
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = match rustix::fs::open(&door, flags, Mode::empty()).and_then(place::regular) {
+        Ok(file) => file,
+        Err(Errno::ACCESS | Errno::PERM) => return Err(state.st_uid),
+        Err(_) => return Ok(None),
+    };
+    Ok(look_at(name, file, figures))
+}
+
+fn look_at(name: &SegmentName, file: OwnedFd, figures: impl Fn(Words<'_>) -> Option<Figures>) -> Option<Listed> {
+    let state = rustix::fs::fstat(&file).ok()?;
+    let listed = |owner: u32, mode: u32, memory_bytes, attached, figures| {
+        let name = name.clone();
+        Some(Listed { name, owner, mode: mode & 0o777, memory_bytes, attached, figures })
+    };
+    let of_file = |file: &OwnedFd| {
+        let state = rustix::fs::fstat(file).ok()?;
+        let figures = figures(&|at| word_of(file, at))?;
+        listed(state.st_uid, state.st_mode, state.st_blocks as u64 * 512, presence::is_attached(file), Some(figures))
+    };
+    let mut head = [0; HEAD_BYTES];
+    let read = place::read_head(&file, &mut head).ok()?;
+    let signpost = if matches!(name, SegmentName::File(_)) { None } else { place::signpost(&head[..read]) };
+    match signpost {
+        None => of_file(&file),
+        Some(_) if !Admission::default().admits(state.st_uid) => listed(state.st_uid, state.st_mode, 0, false, None),
+        Some(Signpost::File(path)) => of_file(&Behind::of(&path).and_then(|behind| behind.open(OFlags::RDONLY)).ok()?),
+        Some(Signpost::Sysv(id)) => {
+            let memory = Attached::to_look_at(id).ok()?;
+            let figures = figures(&|at| memory.word(at))?;
+            let permissions = &memory.state().shm_perm;
+            // One of them is the look itself.
+            let attached = memory.state().shm_nattch > 1;
+            listed(permissions.uid, permissions.mode.into(), sysv::used_bytes(id), attached, Some(figures))
         }
     }
+}
+
+/// The word at an offset of a file, read and not mapped: the file may be cut at any time.
+fn word_of(file: &OwnedFd, at: u64) -> Option<u64> {
+    let mut word = [0; 8];
+    (rustix::io::pread(file, &mut word, at).ok()? == 8).then_some(u64::from_le_bytes(word))
 }
 
 /// The place of a `file:` segment or of the door of another one, for messages.

@@ -12,6 +12,7 @@ use crate::mapping::{CreateOptions, Extent, Mapping, Residence, judged, no_segme
 use crate::name::SegmentName;
 use crate::pages::{self, PageReport};
 use crate::place::{self, Draft, HEAD_BYTES, Signpost};
+use crate::presence;
 use crate::trouble::{amount, fault};
 
 /// A segment that is mapped, but has no name yet.
@@ -50,12 +51,23 @@ fn draft_at(name: &SegmentName, target: &Path, options: &CreateOptions) -> Resul
     let refused = |errno| fault("create", name, errno);
     let (file, draft) = Draft::beside(target).map_err(refused)?;
     grant(file.as_fd(), options.mode, options.group).map_err(refused)?;
+    // Before others can find it. Only the file of a `file:` segment needs it; for the others it is what tools show.
+    match presence::enter(&file) {
+        Err(errno) if matches!(name, SegmentName::File(_)) => return Err(locks(name, errno)),
+        _ => {}
+    }
     let ground = pages::ground(&file).map_err(refused)?;
     let ceiling = options.ceiling.checked_next_multiple_of(ground.page_bytes as u64).ok_or_else(|| refused(Errno::FBIG))?;
     rustix::fs::ftruncate(&file, ceiling).map_err(refused)?;
     let report = PageReport::of(ground, place::directory_of(target));
     let mapping = Mapping::of_file(name, file, ground, Extent { ceiling, taken: 0 }, report, options.residence)?;
     Ok(Drafted { mapping, draft })
+}
+
+/// The words for a file system without locks.
+pub(crate) fn locks(name: &SegmentName, errno: Errno) -> Fault {
+    let advice = "use a local file system such as ext4, xfs, btrfs or tmpfs";
+    Fault::System(format!("cannot lock {name} against processes of another boot: {errno}: {advice}"))
 }
 
 /// A draft on hugetlbfs that has got its first pages, and where it is to stand; or the reason why there is none.
@@ -125,6 +137,14 @@ pub(crate) fn attach(
     expected: impl FnOnce(&[u8; HEAD_BYTES]) -> Result<Extent, Fault>,
 ) -> Result<Mapping, Fault> {
     let refused = |errno| fault("open", name, errno);
+    // A `file:` segment is entered one at a time, since the first process of a boot puts it in order (`renew.rs`); the turn
+    // ends with `Mapping::enter` or with the file.
+    if matches!(name, SegmentName::File(_)) {
+        presence::await_turn(&file).map_err(|errno| locks(name, errno))?;
+    } else {
+        // Only for tools that show who is there.
+        let _ = presence::enter(&file);
+    }
     let mut head = [0; HEAD_BYTES];
     if place::read_head(&file, &mut head).map_err(refused)? < HEAD_BYTES {
         return Err(no_segment(name, "it is too short"));

@@ -33,7 +33,7 @@ pub mod header {
     pub const CREATED_MS: u64 = 48;
     /// Set by `remove`: every attached process sees it.
     pub const REMOVED: u64 = 56;
-    /// 1 while no process has a `file:` segment open that could leave it torn at a power cut.
+    /// 1 once the last process has left a `file:` segment in order and all of it is on the disk, until a thread takes a seat.
     pub const CLEAN: u64 = 64;
     pub const BOOT_ID: u64 = 72; // 16 bytes
     /// Seats that have ever been used: scans end here.
@@ -123,6 +123,9 @@ pub const ROOTS_AT: u64 = header::BYTES;
 pub const ROOTS_BYTES: u64 = 12 * 1024;
 /// How many threads can be attached at once.
 pub const SEATS_MAX: u64 = 1024;
+/// So many seats behind those that were ever used are backed by memory: where /dev/shm is full, a tool or a second server
+/// can still attach.
+pub const SEATS_SPARE: u64 = 8;
 /// Where the witnesses begin; all of them are made with the segment.
 pub const WITNESSES_AT: u64 = ROOTS_AT + ROOTS_BYTES;
 /// Bytes of one witness: a line of its own.
@@ -224,6 +227,22 @@ pub mod seat {
 
 /// Bytes of one slab's bitmap.
 pub const BITMAP_BYTES: u64 = SLAB_BYTES / NODE_MIN as u64 / 8;
+
+/// Of a ceiling, what users may fill: less the header, the witnesses and the seats.
+pub const fn usable(ceiling: u64) -> u64 {
+    ceiling.saturating_sub(SEATS_AT + SEATS_MAX * seat::BYTES)
+}
+
+/// Bytes of so many slabs and their bookkeeping.
+pub const fn slab_bytes(slabs: u64) -> u64 {
+    slabs.saturating_mul(SLAB_BYTES + 16 + BITMAP_BYTES)
+}
+
+/// Bytes that are not free for reuse: fixed parts, nodes, and the bookkeeping of their slabs.
+pub const fn used(fixed: u64, nodes: u64) -> u64 {
+    let bookkeeping = nodes.div_ceil(SLAB_BYTES).saturating_mul(16 + BITMAP_BYTES);
+    fixed.saturating_add(nodes).saturating_add(bookkeeping)
+}
 
 /// The places that depend on the ceiling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -34,9 +34,12 @@ pub mod name;
 pub mod node;
 pub mod overlay;
 pub mod overview;
+pub mod owner;
 pub mod pages;
 mod place;
+mod presence;
 mod recover;
+mod renew;
 mod reserve;
 mod retired;
 pub mod seat;
@@ -45,11 +48,12 @@ mod sysv;
 mod trouble;
 pub mod witness;
 
-pub use attach::{SegmentOptions, default_ceiling};
+pub use attach::{AttachOptions, SegmentOptions, default_ceiling, room};
 pub use closing::Changes;
 pub use journal::Tag;
 pub use lock::Locked;
 pub use name::SegmentName;
+pub use renew::Check;
 pub use seat::Seat;
 pub use segment::{Lens, Segment, offset_of, ref_to};
 

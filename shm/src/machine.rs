@@ -18,6 +18,13 @@ pub fn boot_id() -> Result<[u8; 16], Fault> {
     }
 }
 
+/// The same as it stands in a header.
+pub(crate) fn boot_words() -> Result<[u64; 2], Fault> {
+    let boot = boot_id()?;
+    let word = |at: usize| u64::from_ne_bytes(std::array::from_fn(|byte| boot[at + byte]));
+    Ok([word(0), word(8)])
+}
+
 /// Secret bytes: the seed of a segment's hash, which nobody outside may guess. Waits for the kernel's randomness, which
 /// takes time only in the first seconds of a machine's life.
 pub fn random_seed() -> Result<[u8; 16], Fault> {

@@ -39,10 +39,11 @@ use rustix::mm::{Advice, MapFlags, MlockFlags, MsyncFlags, ProtFlags};
 
 use crate::ahead::Ahead;
 use crate::name::SegmentName;
+use crate::owner::Admission;
 use crate::pages::{Ground, LARGE, PageChoice, PageReport};
-use crate::place::{self, HEAD_BYTES, Memory};
+use crate::place::{self, HEAD_BYTES, Memory, Refusal};
 use crate::trouble::{amount, fault};
-use crate::{files, fork, sysv};
+use crate::{files, fork, presence, sysv};
 
 /// Linux 6.1; in no crate yet.
 const MADV_COLLAPSE: libc::c_int = 25;
@@ -166,15 +167,50 @@ impl Mapping {
     pub fn attach(
         name: &SegmentName,
         residence: Residence,
+        admission: Admission,
+        expected: impl FnOnce(&[u8; HEAD_BYTES]) -> Result<Extent, Fault>,
+    ) -> Result<Mapping, AttachError> {
+        let mapping = Mapping::attach_in_turn(name, residence, admission, expected)?;
+        mapping.enter()?;
+        Ok(mapping)
+    }
+
+    /// The same, but [`Mapping::enter`] is left to the caller: until then no other process attaches or leaves a `file:` segment.
+    pub(crate) fn attach_in_turn(
+        name: &SegmentName,
+        residence: Residence,
+        admission: Admission,
         expected: impl FnOnce(&[u8; HEAD_BYTES]) -> Result<Extent, Fault>,
     ) -> Result<Mapping, AttachError> {
         fork::watch();
-        let mapping = match found(name)? {
-            Found::File(file) => files::attach(name, residence, file, expected)?,
-            Found::Sysv(memory) => sysv::attach(name, residence, memory, expected)?,
-        };
-        mapping.reside()?;
-        Ok(mapping)
+        Ok(found(name, admission)?.map(name, residence, expected)?)
+    }
+
+    /// The end of attaching: from now on this process counts as one that uses the segment, and the next may enter.
+    pub(crate) fn enter(&self) -> Result<(), Fault> {
+        let Backing::File { file, .. } = &self.backing else { return Ok(()) };
+        let entered = presence::enter(file);
+        presence::end_turn(file);
+        match entered {
+            Err(errno) if self.durable_file().is_some() => Err(files::locks(&self.name, errno)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether no other process uses it. Until [`Mapping::enter`] no other one can begin to, if it is a `file:` segment.
+    pub(crate) fn is_alone(&self) -> Result<bool, Fault> {
+        match &self.backing {
+            Backing::File { file, .. } => presence::is_alone(file).map_err(|errno| files::locks(&self.name, errno)),
+            Backing::Sysv => Ok(true),
+        }
+    }
+
+    /// The file of a `file:` segment, which may outlive a boot.
+    pub(crate) fn durable_file(&self) -> Option<&OwnedFd> {
+        match &self.backing {
+            Backing::File { file, .. } if matches!(self.name, SegmentName::File(_)) => Some(file),
+            _ => None,
+        }
     }
 
     /// Takes memory, so that the first `bytes` may be touched (M1), here and in every process that has the segment
@@ -317,6 +353,16 @@ impl Mapping {
         }
         // SAFETY: the range is the mapping itself.
         unsafe { rustix::mm::msync(self.base.as_ptr().cast(), self.bytes, MsyncFlags::SYNC) }
+            .map_err(|errno| fault("sync", &self.name, errno))
+    }
+
+    /// [`Mapping::sync`] of the first page.
+    pub(crate) fn sync_head(&self) -> Result<(), Fault> {
+        if matches!(self.backing, Backing::Sysv) {
+            return Ok(());
+        }
+        // SAFETY: the range is the mapping's beginning.
+        unsafe { rustix::mm::msync(self.base.as_ptr().cast(), self.pages.page_bytes, MsyncFlags::SYNC) }
             .map_err(|errno| fault("sync", &self.name, errno))
     }
 
@@ -465,10 +511,37 @@ fn map_aligned(file: &OwnedFd, bytes: usize, protection: ProtFlags, alignment: u
     }
 }
 
-/// What a name was found to lead to.
-enum Found {
+/// What a name was found to lead to, opened.
+pub struct Found(Kind);
+
+enum Kind {
     File(OwnedFd),
     Sysv(sysv::Attached),
+}
+
+impl Found {
+    pub(crate) fn file(file: OwnedFd) -> Found {
+        Found(Kind::File(file))
+    }
+
+    pub(crate) fn sysv(memory: sysv::Attached) -> Found {
+        Found(Kind::Sysv(memory))
+    }
+
+    /// As [`Mapping::attach`], of what has been opened.
+    pub(crate) fn map(
+        self,
+        name: &SegmentName,
+        residence: Residence,
+        expected: impl FnOnce(&[u8; HEAD_BYTES]) -> Result<Extent, Fault>,
+    ) -> Result<Mapping, Fault> {
+        let mapping = match self.0 {
+            Kind::File(file) => files::attach(name, residence, file, expected)?,
+            Kind::Sysv(memory) => sysv::attach(name, residence, memory, expected)?,
+        };
+        mapping.reside()?;
+        Ok(mapping)
+    }
 }
 
 /// How often to look again at a name that leads to nothing before it is called broken.
@@ -477,19 +550,25 @@ const LOOKS: u32 = 100;
 /// Follows a name to its memory. What is removed while we are on the way to it is absent, or is another segment by then;
 /// a door that keeps leading to nothing is broken, which `create` could not mend either: to call it absent would send
 /// those who create or attach in turns round and round.
-fn found(name: &SegmentName) -> Result<Found, AttachError> {
+fn found(name: &SegmentName, admission: Admission) -> Result<Found, AttachError> {
     for _ in 0..LOOKS {
-        match place::open(name) {
-            Ok(Memory::File(file)) => return Ok(Found::File(file)),
+        match place::open(name, admission) {
+            Ok(Memory::File(file)) => return Ok(Found::file(file)),
             Ok(Memory::Sysv(id)) => match sysv::Attached::new(id) {
-                Ok(memory) => return Ok(Found::Sysv(memory)),
+                Ok(memory) => {
+                    memory.judge(name, admission)?;
+                    return Ok(Found::sysv(memory));
+                }
                 Err(Errno::INVAL | Errno::IDRM) => {}
                 Err(errno) => return Err(fault("open", name, errno).into()),
             },
-            Err(Errno::NOENT) if std::fs::symlink_metadata(place::door(name)).is_err() => return Err(AttachError::Absent(name.clone())),
-            Err(Errno::NOENT) => {}
-            Err(Errno::BADMSG | Errno::NODEV) => return Err(no_segment(name, "it is something else").into()),
-            Err(errno) => return Err(fault("open", name, errno).into()),
+            Err(Refusal::Judged(fault)) => return Err(fault.into()),
+            Err(Refusal::System(Errno::NOENT)) if std::fs::symlink_metadata(place::door(name)).is_err() => {
+                return Err(AttachError::Absent(name.clone()));
+            }
+            Err(Refusal::System(Errno::NOENT)) => {}
+            Err(Refusal::System(Errno::BADMSG | Errno::NODEV)) => return Err(no_segment(name, "it is something else").into()),
+            Err(Refusal::System(errno)) => return Err(fault("open", name, errno).into()),
         }
         std::thread::yield_now();
     }

@@ -108,6 +108,11 @@ pub(crate) fn ground(file: &OwnedFd) -> Result<Ground, Errno> {
     })
 }
 
+/// Whether a file or directory is on hugetlbfs.
+pub(crate) fn is_hugetlbfs(file: &OwnedFd) -> Result<bool, Errno> {
+    Ok(rustix::fs::fstatfs(file.as_fd())?.f_type as u32 == libc::HUGETLBFS_MAGIC as u32)
+}
+
 /// Where pages of `page_bytes` can be had: a mounted hugetlbfs of that size, or the reason why there is none.
 pub(crate) fn hugetlbfs(page_bytes: usize) -> Result<PathBuf, String> {
     let mounts = std::fs::read_to_string("/proc/mounts").unwrap_or_default();

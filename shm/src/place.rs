@@ -22,10 +22,13 @@ use std::ffi::OsString;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use polder_base::Fault;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use crate::name::SegmentName;
+use crate::owner::Admission;
+use crate::pages;
 
 /// Where POSIX shared memory lives on Linux.
 pub(crate) const SHM: &str = "/dev/shm";
@@ -118,32 +121,91 @@ pub(crate) enum Memory {
     Sysv(i32),
 }
 
-/// Opens what a name leads to, following a signpost. `NOENT` means that there is no such segment, or one whose memory
-/// has been removed.
-pub(crate) fn open(name: &SegmentName) -> Result<Memory, Errno> {
+/// Why a name leads to no memory that may be used.
+pub(crate) enum Refusal {
+    System(Errno),
+    /// It is there, and belongs to another user.
+    Judged(Fault),
+}
+
+impl From<Errno> for Refusal {
+    fn from(errno: Errno) -> Refusal {
+        Refusal::System(errno)
+    }
+}
+
+impl From<Fault> for Refusal {
+    fn from(fault: Fault) -> Refusal {
+        Refusal::Judged(fault)
+    }
+}
+
+/// Opens what a name leads to, following a signpost of an admitted user. `NOENT` means that there is no such segment, or one
+/// whose memory has been removed. System V memory has its own owner, which the caller judges once it is attached.
+pub(crate) fn open(name: &SegmentName, admission: Admission) -> Result<Memory, Refusal> {
     let path = door(name);
     let file = open_file(&path, !matches!(name, SegmentName::File(_)))?;
+    admission.judge_file(name, &rustix::fs::fstat(&file)?)?;
     if let SegmentName::File(_) = name {
         return Ok(Memory::File(file));
     }
     let mut head = [0; HEAD_BYTES];
     let read = read_head(&file, &mut head)?;
     match (name, signpost(&head[..read])) {
-        (_, Some(Signpost::File(path))) => Ok(Memory::File(open_file(&path, true)?)),
+        (_, Some(Signpost::File(path))) => {
+            let file = Behind::of(&path)?.open(OFlags::RDWR)?;
+            admission.judge_file(name, &rustix::fs::fstat(&file)?)?;
+            Ok(Memory::File(file))
+        }
         (_, Some(Signpost::Sysv(id))) => Ok(Memory::Sysv(id)),
         (SegmentName::Shm(_), None) => Ok(Memory::File(file)),
         // Files of this name are made by us alone and always whole.
-        (_, None) => Err(Errno::BADMSG),
+        (_, None) => Err(Errno::BADMSG.into()),
     }
 }
 
 /// Opens a regular file for mapping. In a directory that all may write to, links are not followed.
 pub(crate) fn open_file(path: &Path, no_links: bool) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK | if no_links { OFlags::NOFOLLOW } else { OFlags::empty() };
-    let file = rustix::fs::open(path, flags, Mode::empty())?;
+    regular(rustix::fs::open(path, flags, Mode::empty())?)
+}
+
+/// The file, if it is a regular one.
+pub(crate) fn regular(file: OwnedFd) -> Result<OwnedFd, Errno> {
     match FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode) {
         FileType::RegularFile => Ok(file),
         _ => Err(Errno::NODEV),
+    }
+}
+
+/// The file that a signpost names. A signpost may say anything, so nothing outside of hugetlbfs is opened or removed by it:
+/// no other file of the machine, and no device.
+pub(crate) struct Behind {
+    directory: OwnedFd,
+    file: OsString,
+}
+
+impl Behind {
+    /// Opens its directory; `BADMSG` if that is not on hugetlbfs.
+    pub(crate) fn of(path: &Path) -> Result<Behind, Errno> {
+        let file = path.file_name().ok_or(Errno::BADMSG)?.to_owned();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(directory_of(path), flags, Mode::empty())?;
+        if !pages::is_hugetlbfs(&directory)? {
+            return Err(Errno::BADMSG);
+        }
+        Ok(Behind { directory, file })
+    }
+
+    /// Opens the file.
+    pub(crate) fn open(&self, access: OFlags) -> Result<OwnedFd, Errno> {
+        let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
+        regular(rustix::fs::openat(&self.directory, &self.file, flags, Mode::empty())?)
+    }
+
+    /// Removes the file's name.
+    pub(crate) fn unlink(&self) -> Result<(), Errno> {
+        rustix::fs::unlinkat(&self.directory, &self.file, AtFlags::empty())
     }
 }
 

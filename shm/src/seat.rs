@@ -138,6 +138,15 @@ impl Segment {
         Ok(work(&*self.find_seat()?))
     }
 
+    /// Ends the calling thread's seat in this segment, if it has one: what holds the segment must go.
+    pub(crate) fn leave_seat(&self) {
+        SEATS.with(|seats| {
+            let left: Vec<Rc<Seat>> = seats.borrow_mut().extract_if(.., |seat| seat.segment.id() == self.id()).collect();
+            // Outside of the borrow: the end of a seat looks for its own thread's seats again.
+            drop(left);
+        });
+    }
+
     #[cold]
     fn take_seat(self: &Arc<Segment>, seats: &RefCell<Vec<Rc<Seat>>>) -> Result<Rc<Seat>, Fault> {
         if TAKEN.get().is_some_and(|(id, when)| id == self.id() && when.elapsed() < TAKEN_REST) {
@@ -160,11 +169,15 @@ impl Seat {
             match segment.witness_take(index) {
                 Taken::Busy | Taken::Damaged => continue,
                 taken => {
+                    // SYNC: clean-close. Either the process that closes sees this witness taken, or this store comes after its own.
+                    segment.word(header::CLEAN).swap(0, Ordering::SeqCst);
                     if let Err(fault) = segment.back_seat(index) {
                         segment.witness_release(index);
                         return Err(fault);
                     }
-                    segment.word(header::SEATS_HIGH).fetch_max(index + 1, Ordering::AcqRel);
+                    if segment.word(header::SEATS_HIGH).fetch_max(index + 1, Ordering::AcqRel) <= index {
+                        segment.back_spare_seats(index + 1);
+                    }
                     let seat = Seat::adopt(segment, index, true);
                     recover::settle(&seat, taken == Taken::Dead);
                     if taken == Taken::Dead {
@@ -438,11 +451,16 @@ impl Segment {
 
     /// Brings a seat without a living owner in order and does `more` with it.
     fn attend(self: &Arc<Segment>, index: u64, more: &dyn Fn(&Seat)) {
+        self.attend_after(index, false, more);
+    }
+
+    /// The same; `died`: its owner died, whatever its witness says.
+    pub(crate) fn attend_after(self: &Arc<Segment>, index: u64, died: bool, more: &dyn Fn(&Seat)) {
         match self.witness_take(index) {
             Taken::Busy | Taken::Damaged => {}
             taken => {
                 let seat = Seat::adopt(self, index, false);
-                recover::settle(&seat, taken == Taken::Dead);
+                recover::settle(&seat, died || taken == Taken::Dead);
                 seat.set(at::PIN_LOWER, at::NO_PIN);
                 seat.set(at::OWNER, 0);
                 seat.close_inbox();

@@ -31,6 +31,8 @@ pub struct Segment {
     backed: AtomicU64,
     /// Of them, in how many granules a node of [`ANY_NODE`] bytes may begin.
     reach: AtomicU64,
+    /// The process that attached it, as [`fork::generation`](crate::fork::generation) counts.
+    pub(crate) generation: u64,
     /// Tells attachments of this process apart, also when the same segment is attached twice.
     id: u64,
     /// Bells that this process has rung.
@@ -57,6 +59,7 @@ impl Segment {
             first: geometry.slabs_at >> 3,
             backed: AtomicU64::new(0),
             reach: AtomicU64::new(0),
+            generation: crate::fork::generation(),
             id: IDS.fetch_add(1, Ordering::Relaxed),
             bells: Bells::default(),
             gone_next: AtomicU64::new(0),
@@ -277,7 +280,7 @@ impl Segment {
 
     /// Bytes that the operating system has given: fixed parts, used seats, slabs and their bookkeeping.
     pub fn committed_bytes(&self) -> u64 {
-        self.fixed_bytes() + self.slabs_ready() * (SLAB_BYTES + 16 + layout::BITMAP_BYTES)
+        self.fixed_bytes() + layout::slab_bytes(self.slabs_ready())
     }
 
     /// Bytes of headers, roots and used seats.
@@ -287,9 +290,7 @@ impl Segment {
 
     /// Bytes that are not free for reuse: fixed parts, bookkeeping of slabs that are in use, and every node taken out of a slab.
     pub fn used_bytes(&self) -> u64 {
-        let nodes = self.sum_over_seats(seat::NODE_BYTES);
-        let bookkeeping = nodes.div_ceil(SLAB_BYTES) * (16 + layout::BITMAP_BYTES);
-        self.fixed_bytes().saturating_add(nodes).saturating_add(bookkeeping)
+        layout::used(self.fixed_bytes(), self.sum_over_seats(seat::NODE_BYTES))
     }
 
     /// Whether less than an eighth of the room for nodes is left.

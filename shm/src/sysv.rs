@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use crate::files::raise_signpost;
 use crate::mapping::{CreateOptions, Extent, Mapping, Residence, judged, no_segment};
 use crate::name::SegmentName;
+use crate::owner::Admission;
 use crate::pages::{self, PageReport};
 use crate::place::{self, HEAD_BYTES, Signpost};
 use crate::trouble::{amount, fault};
@@ -54,7 +55,41 @@ pub(crate) struct Attached {
 impl Attached {
     /// Maps memory by its number; `INVAL` or `IDRM` if there is none.
     pub(crate) fn new(id: i32) -> Result<Attached, Errno> {
-        Ok(Attached { base: map(id)?, state: state(id)? })
+        Attached::by(id, 0)
+    }
+
+    /// Maps memory to look at it only.
+    pub(crate) fn to_look_at(id: i32) -> Result<Attached, Errno> {
+        Attached::by(id, libc::SHM_RDONLY)
+    }
+
+    fn by(id: i32, flags: libc::c_int) -> Result<Attached, Errno> {
+        let base = map(id, flags)?;
+        match state(id) {
+            Ok(state) => Ok(Attached { base, state }),
+            Err(errno) => {
+                // SAFETY: mapped above, and nothing has been told of it.
+                unsafe { detach(base) };
+                Err(errno)
+            }
+        }
+    }
+
+    /// Refuses memory whose owner or creator is not admitted: either may do with it what it likes.
+    pub(crate) fn judge(&self, name: &SegmentName, admission: Admission) -> Result<(), Fault> {
+        let permissions = &self.state.shm_perm;
+        let mode = u32::from(permissions.mode);
+        admission.judge(name, permissions.cuid, mode)?;
+        admission.judge(name, permissions.uid, mode)
+    }
+
+    /// The word at an offset; none behind its end.
+    pub(crate) fn word(&self, at: u64) -> Option<u64> {
+        let at = usize::try_from(at).ok().filter(|at| at % 8 == 0 && *at + 8 <= self.state.shm_segsz)?;
+        // SAFETY: so much is mapped, and System V memory cannot be cut; another process may write to it meanwhile.
+        Some(
+            unsafe { std::sync::atomic::AtomicU64::from_ptr(self.base.as_ptr().add(at).cast()) }.load(std::sync::atomic::Ordering::Relaxed),
+        )
     }
 
     /// A copy of its start; none if it is shorter.
@@ -154,9 +189,9 @@ pub(crate) fn used_bytes(id: i32) -> u64 {
 }
 
 /// Maps System V memory at an address that the kernel chooses.
-fn map(id: i32) -> Result<NonNull<u8>, Errno> {
+fn map(id: i32, flags: libc::c_int) -> Result<NonNull<u8>, Errno> {
     // SAFETY: no address is given, so that nothing that is mapped is replaced.
-    let base = unsafe { libc::shmat(id, std::ptr::null(), 0) };
+    let base = unsafe { libc::shmat(id, std::ptr::null(), flags) };
     if base.addr() == usize::MAX {
         return Err(last_errno());
     }

@@ -49,6 +49,11 @@ const KIND_AT: usize = 16;
 /// The lock word's bits that name the owner.
 const OWNER: u32 = libc::FUTEX_TID_MASK;
 
+/// Whether a witness whose first word this is has an owner that lives.
+pub(crate) fn is_held(first: u64) -> bool {
+    first as u32 & OWNER != 0
+}
+
 /// A place in the segment in which the kernel notes the death of the thread that took it. Any bytes are a valid one.
 #[repr(C, align(64))]
 pub struct Witness {

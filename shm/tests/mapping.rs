@@ -9,6 +9,7 @@ use polder_base::Fault;
 use polder_shm::directory;
 use polder_shm::mapping::{AttachError, CreateError, CreateOptions, Extent, Mapping, Residence};
 use polder_shm::name::SegmentName;
+use polder_shm::owner::Admission;
 
 fn create(name: &SegmentName) -> Result<Mapping, CreateError> {
     Mapping::create(name, &CreateOptions::new(64 * MIB, MIB), write_head)
@@ -110,7 +111,7 @@ fn a_removed_segment_lives_on_for_those_who_have_it() {
     for guard in each_kind("remove") {
         let mapping = create(&guard.0).unwrap();
         word(&mapping, 4096).store(1, Ordering::Relaxed);
-        directory::remove(&guard.0, || Ok(())).unwrap();
+        directory::remove(&guard.0, is_ours, |_| Ok(())).unwrap();
         assert_eq!(attach(&guard.0).unwrap_err(), AttachError::Absent(guard.0.clone()));
         mapping.grow_to(2 * MIB).unwrap();
         assert_eq!(word(&mapping, 4096).load(Ordering::Relaxed), 1);
@@ -205,7 +206,7 @@ fn prefaulted_memory_is_taken_memory() {
     let mapping = Mapping::create(&guard.0, &options, write_head).unwrap();
     mapping.grow_to(3 * MIB).unwrap();
     assert_eq!(resident_pages(&mapping, 3 * MIB), 3 * 256);
-    let second = Mapping::attach(&guard.0, residence, |_| Ok(Extent { ceiling: 8 * MIB, taken: 2 * MIB })).unwrap();
+    let second = Mapping::attach(&guard.0, residence, Admission::default(), |_| Ok(Extent { ceiling: 8 * MIB, taken: 2 * MIB })).unwrap();
     assert_eq!(resident_pages(&second, 2 * MIB), 2 * 256);
 }
 

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use common::*;
 use polder_base::Fault;
+use polder_shm::directory::Listed;
 use polder_shm::mapping::{AttachError, CreateError, CreateOptions, Mapping, Residence};
 use polder_shm::name::SegmentName;
 use polder_shm::pages::{LARGE, PageChoice};
@@ -288,8 +289,9 @@ fn large_pages_are_used_when_they_can_be_had() {
     let Err(Fault::Full(text)) = mapping.grow_to(32 * MIB) else { panic!("4 pages hold 16") };
     assert!(text.contains("nr_hugepages"), "{text}");
     assert_eq!(Mapping::create(&guard.0, &options, write_head).unwrap_err(), CreateError::AlreadyExists(guard.0.clone()));
-    let file = polder_shm::directory::list(|head| head.starts_with(MAGIC)).unwrap();
-    assert!(file.iter().any(|listed| listed.name == guard.0 && listed.bytes == 64 * MIB), "{file:?}");
+    let file = ours();
+    let is_it = |listed: &Listed| listed.name == guard.0 && listed.figures.as_ref().is_some_and(|figures| figures.ceiling == 64 * MIB);
+    assert!(file.iter().any(is_it), "{file:?}");
 }
 
 #[test]

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{Place, run_as};
+use polder_shm::AttachOptions;
 use polder_shm::Segment;
-use polder_shm::mapping::Residence;
 use polder_table::bucket::PIECE_BUCKETS;
 use polder_table::directory::{Bucket, extent};
 use polder_table::{Found, Mode, New, Replaces, Stop, Table, Txn};
@@ -490,7 +490,8 @@ fn swaps_beside_writers_of_both_databases_lose_nothing_and_end() {
 const HOLDER: &str = "POLDER_STRESS_HOLDER";
 
 fn hold_and_wait(name: &str) -> ! {
-    let segment = Segment::attach(&name.parse().expect("a name"), Residence::default()).expect("the parent's segment");
+    let segment =
+        Segment::attach(&name.parse().expect("a name"), &AttachOptions::default(), &mut |_, _| Ok(())).expect("the parent's segment");
     let table = Table::over(segment);
     let txn = table.begin(Mode::Write).expect("a seat");
     txn.declare(&[(0, b"held")]).and_then(|()| write(&txn, 0, b"held", b"never seen")).expect("the only writer");

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::Place;
-use polder_shm::mapping::Residence;
+use polder_shm::AttachOptions;
 use polder_shm::{Changes, Locked, Seat, Segment, lock, now_ms};
 use polder_table::directory::MAP_LOCK;
 use polder_table::{Mode, New, Replaces, Stop, Txn};
@@ -107,7 +107,8 @@ const STOPPED: &str = "POLDER_SWAP_STOPPED";
 /// In that process: does `part` of something with a seat of its own, and goes no farther.
 fn do_and_stand_still(part: impl Fn(&Seat)) {
     let Ok(name) = std::env::var(STOPPED) else { return };
-    let segment = Segment::attach(&name.parse().expect("a name"), Residence::default()).expect("the parent's segment");
+    let segment =
+        Segment::attach(&name.parse().expect("a name"), &AttachOptions::default(), &mut |_, _| Ok(())).expect("the parent's segment");
     part(&segment.seat().expect("a seat"));
     println!("stands still");
     loop {

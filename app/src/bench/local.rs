@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 use super::keys::{Picks, Prefix, Random, Spread};
 use super::report::{Line, Measured};
 use super::{Arguments, Until};
+use crate::text::{self, Failed};
 
 /// Calls between two looks at the clock.
 const GROUP: u64 = 16;
@@ -78,9 +79,9 @@ pub fn op(name: &str) -> Result<Op, String> {
 ///
 /// # Errors
 /// A line that says what failed.
-pub fn run(arguments: &Arguments, segment: &str) -> Result<Vec<Line>, String> {
+pub fn run(arguments: &Arguments, segment: &str) -> Result<Vec<Line>, Failed> {
     let ops = arguments.ops().into_iter().map(|name| op(&name).map(|op| (name, op))).collect::<Result<Vec<_>, _>>()?;
-    let memory = attach(segment, true)?;
+    let memory = attach(arguments, segment, true)?;
     if arguments.fill {
         fill(&memory, arguments)?;
     }
@@ -97,16 +98,16 @@ pub fn run(arguments: &Arguments, segment: &str) -> Result<Vec<Line>, String> {
 ///
 /// # Errors
 /// A line that says what failed.
-pub fn work(arguments: &Arguments, segment: &str, worker: u32) -> Result<(), String> {
+pub fn work(arguments: &Arguments, segment: &str, worker: u32) -> Result<(), Failed> {
     let op = op(arguments.ops().first().ok_or("a worker needs an operation")?)?;
-    let memory = attach(segment, false)?;
+    let memory = attach(arguments, segment, false)?;
     let measured = in_threads(&memory, arguments, op, worker)?;
     println!("{}", measured.to_wire());
     Ok(())
 }
 
-fn attach(segment: &str, create: bool) -> Result<Memory, String> {
-    Memory::attach(&Options { segment: segment.into(), create, ..Options::default() }).map_err(|fault| fault.to_string())
+fn attach(arguments: &Arguments, segment: &str, create: bool) -> Result<Memory, Failed> {
+    text::attached(&Options { segment: segment.into(), create, owner: arguments.whose.owner, ..Options::default() })
 }
 
 /// Writes every key once.

@@ -8,6 +8,7 @@ use polder_base::words::split;
 
 use super::format::{Form, Format};
 use super::link::{Login, Place};
+use crate::text::Whose;
 
 /// The port Redis listens on.
 const PORT: u16 = 6379;
@@ -31,6 +32,8 @@ pub struct Arguments {
     /// Work straight on this segment (`shm:NAME`, `sysv:NAME`, `file:PATH`); no server is needed.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["host", "port", "uri"])]
     pub segment: Option<String>,
+    #[command(flatten)]
+    pub whose: Whose,
     /// Server's address as `redis://[[USER:]PASSWORD@]HOST[:PORT][/DB]`.
     #[arg(short, value_name = "URI")]
     pub uri: Option<String>,
@@ -145,7 +148,7 @@ impl Arguments {
         let environment = std::env::var("REDISCLI_AUTH").ok();
         let mut login = Login { user: self.user.clone(), password: self.password.clone().or(environment), db: self.db.unwrap_or(0), resp3 };
         let place = match (&self.segment, &self.socket, &self.uri) {
-            (Some(segment), ..) => Place::Segment(segment.clone()),
+            (Some(segment), ..) => Place::Segment(segment.clone(), self.whose.owner),
             (_, Some(path), _) => Place::Unix(path.clone()),
             (_, _, Some(uri)) => self.place_of_uri(uri, &mut login)?,
             _ => Place::Tcp { host: self.host.clone().unwrap_or_else(|| "127.0.0.1".into()), port: self.port.unwrap_or(PORT) },

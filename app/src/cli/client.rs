@@ -97,7 +97,7 @@ impl Client {
 
     fn unreachable(&self, error: &io::Error) -> String {
         match &self.place {
-            Place::Segment(name) => format!("Could not attach the segment {name}: {}", reason(error)),
+            Place::Segment(name, _) => format!("Could not attach the segment {name}: {}", reason(error)),
             place => format!("Could not connect to Redis at {place}: {}", reason(error)),
         }
     }

@@ -16,15 +16,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polder_commands::persistence::save;
-use polder_engine::{Caller, Host, Item, Memory, Options, Protocol};
+use polder_engine::{Caller, Host, Item, Memory, Owner, Protocol};
 use polder_wire::resp::{Limits, Output, Replies, Request, Requests, Value, command};
+
+use crate::text;
 
 /// Where the memory is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Place {
     Tcp { host: String, port: u16 },
     Unix(String),
-    Segment(String),
+    Segment(String, Owner),
 }
 
 impl std::fmt::Display for Place {
@@ -33,7 +35,7 @@ impl std::fmt::Display for Place {
             Place::Tcp { host, port } if host.contains(':') => write!(out, "[{host}]:{port}"),
             Place::Tcp { host, port } => write!(out, "{host}:{port}"),
             Place::Unix(path) => write!(out, "{path}"),
-            Place::Segment(name) => write!(out, "{name}"),
+            Place::Segment(name, _) => write!(out, "{name}"),
         }
     }
 }
@@ -103,7 +105,7 @@ impl Link {
                 Channel::Tcp(stream)
             }
             Place::Unix(path) => Channel::Unix(UnixStream::connect(path)?),
-            Place::Segment(name) => Channel::Segment(Box::new(Direct::attach(name)?)),
+            Place::Segment(name, owner) => Channel::Segment(Box::new(Direct::attach(name, *owner)?)),
         };
         Ok(Link { channel, replies: Replies::default(), input: Vec::new(), taken: 0 })
     }
@@ -288,9 +290,8 @@ impl Link {
 }
 
 impl Direct {
-    fn attach(segment: &str) -> io::Result<Direct> {
-        let options = Options { segment: segment.into(), create: false, ..Options::default() };
-        let memory = Memory::attach(&options).map_err(|fault| io::Error::other(fault.to_string()))?;
+    fn attach(segment: &str, owner: Owner) -> io::Result<Direct> {
+        let memory = text::attach(segment, &text::Whose { owner }).map_err(|failed| io::Error::other(failed.text))?;
         let saves = memory.host().keeper().report(memory.table()).saves;
         Ok(Direct {
             caller: Caller::speaking(&Arc::new(memory), Protocol::Resp2),

@@ -32,7 +32,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         // It may have been removed by the test itself.
-        run_polder(&["segment", "remove", &self.0], b"");
+        run_polder(&["segment", "remove", "--force", &self.0], b"");
     }
 }
 
@@ -230,4 +230,90 @@ fn inspect_shows_a_key_and_how_it_lies() {
     for absent in [&["nothing"][..], &["-n", "3", "short"]] {
         assert_eq!(inspect(absent).status, Some(1));
     }
+}
+
+#[test]
+fn every_tool_ends_with_2_where_there_is_no_segment() {
+    let absent = format!("shm:polder-tools-absent-{}", std::process::id());
+    let file = std::env::temp_dir().join(format!("polder-tools-absent-{}.rdb", std::process::id()));
+    let file = file.to_str().expect("text");
+    for command in [
+        &["segment", "stat", &absent][..],
+        &["top", &absent],
+        &["verify", &absent],
+        &["inspect", &absent, "key"],
+        &["cli", "--segment", &absent, "ping"],
+        &["cli", "--segment", &absent],
+        &["cli", "--segment", &absent, "--pipe"],
+        &["export", file, "--segment", &absent],
+    ] {
+        let output = run_polder(command, b"");
+        assert!(output.status == Some(2) && text(&output).1.contains("there is no segment"), "{command:?}: {output:?}");
+    }
+}
+
+#[test]
+fn import_and_bench_make_the_segment_that_they_fill() {
+    let filled = Scratch::new("filled");
+    assert_eq!(filled.cli(&["set", "k", "v"], b"").status, Some(0));
+    let file = std::env::temp_dir().join(format!("polder-tools-fill-{}.rdb", std::process::id()));
+    let path = file.to_str().expect("text");
+    assert_eq!(run_polder(&["export", path, "--segment", filled.name()], b"").status, Some(0));
+    let fresh = Scratch(format!("shm:polder-tools-fresh-{}", std::process::id()));
+    let import = || run_polder(&["import", path, "--segment", fresh.name()], b"");
+    // Of a file that is cut nothing is left, and it is told how much was read.
+    let whole = std::fs::read(&file).expect("a file");
+    std::fs::write(&file, &whole[..whole.len() - 9]).expect("written");
+    let cut = import();
+    assert_eq!(cut.status, Some(1), "{cut:?}");
+    assert!(text(&cut).1.contains("1 keys loaded before that: the new segment has been removed"), "{cut:?}");
+    assert_eq!(run_polder(&["segment", "stat", fresh.name()], b"").status, Some(2));
+    std::fs::write(&file, &whole).expect("written");
+    assert_eq!(import().status, Some(0));
+    assert_eq!(fresh.cli(&["get", "k"], b"").stdout, b"v\n");
+    std::fs::remove_file(&file).expect("it is there");
+}
+
+#[test]
+fn verify_counts_the_keys_of_users_only() {
+    let segment = Scratch::new("counts");
+    // The setting is a key of Polder's own.
+    assert_eq!(segment.cli(&[], b"config set maxmemory-samples 7\nset k v\nselect 3\nset k v ex 1000\n").status, Some(0));
+    let report = run_polder(&["verify", "--json", segment.name()], b"");
+    let report: serde_json::Value = serde_json::from_slice(&report.stdout).expect("JSON");
+    assert_eq!((&report["databases"], &report["keys"], &report["expires"]), (&2.into(), &2.into(), &1.into()), "{report}");
+}
+
+#[test]
+fn a_segment_in_use_is_removed_only_by_force() {
+    let segment = Scratch::new("used");
+    let memory = polder_engine::Memory::attach(&polder_engine::Options { segment: segment.0.clone(), create: false, ..Default::default() });
+    let memory = memory.expect("attached");
+    let mapped = run_polder(&["segment", "remove", segment.name()], b"");
+    assert!(mapped.status == Some(1) && text(&mapped).1.contains("has it mapped"), "{mapped:?}");
+    memory.database(0).set(b"k", b"v").expect("room");
+    let used = run_polder(&["segment", "remove", segment.name()], b"");
+    let process = format!("process {}", std::process::id());
+    assert!(used.status == Some(1) && text(&used).1.contains(&process) && text(&used).1.contains("--force"), "{used:?}");
+    assert!(text(&run_polder(&["segment", "list"], b"")).0.contains(segment.name()));
+    assert_eq!(run_polder(&["segment", "remove", "--force", segment.name()], b"").status, Some(0));
+    // The same process gets new memory by the same name.
+    let options = polder_engine::Options { segment: segment.0.clone(), ceiling: 16 << 20, ..Default::default() };
+    let fresh = polder_engine::Memory::attach(&options).expect("made");
+    assert!(fresh.database(0).read(b"k", |value| value.is_none()).expect("readable"));
+    assert!(memory.table().segment().removed() && !fresh.table().segment().removed());
+}
+
+#[test]
+fn list_and_stat_tell_the_same() {
+    let segment = Scratch::new("told");
+    assert_eq!(segment.cli(&["set", "k", "v"], b"").status, Some(0));
+    let listed = run_polder(&["segment", "list", "--json"], b"");
+    let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).expect("JSON");
+    let listed = listed.as_array().expect("a list").iter().find(|one| one["name"] == segment.name()).expect("it is listed").clone();
+    let stat = segment.stat();
+    for figure in ["committed_bytes", "ceiling_bytes", "created_ms"] {
+        assert_eq!(listed[figure], stat[figure], "{figure}");
+    }
+    assert!(listed["used_bytes"].as_u64() > Some(100_000), "{listed}");
 }

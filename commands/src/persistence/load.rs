@@ -44,24 +44,34 @@ pub struct Loaded {
     pub functions: Vec<Vec<u8>>,
 }
 
+/// A load that came to no good end.
+#[derive(Debug)]
+pub struct Cut {
+    pub why: String,
+    /// What had been loaded before, which stays.
+    pub loaded: Loaded,
+}
+
+impl std::fmt::Display for Cut {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(&self.why)
+    }
+}
+
 /// How many foreign keys are named.
 const FOREIGN_NAMED: usize = 10;
 
 /// Reads a whole file. `progress` hears how many bytes have been taken.
 ///
 /// # Errors
-/// What went wrong and where, in words. Keys loaded before it stay.
+/// What went wrong and where, and how much was loaded before it: that stays.
 pub fn load(
     table: &Table,
     settings: &Settings,
     input: &mut (impl Read + Seek),
     present: Present,
     progress: &mut dyn FnMut(u64),
-) -> Result<Loaded, String> {
-    let checks = settings.is_on(const { id("rdbchecksum") }) && !checksums_rest();
-    let relaxed = settings.number(const { id("rdb-version-check") }) == 1;
-    let mut reader = Reader::file(checks, relaxed);
-    let mut source = Source { input, buffer: Vec::new(), at: 0, base: 0, ended: false };
+) -> Result<Loaded, Cut> {
     let databases = settings.number(const { id("databases") }).clamp(1, SYSTEM.into()) as u64;
     let mut loading = Loading {
         table,
@@ -77,6 +87,28 @@ pub fn load(
         is_empty: true,
         loaded: Loaded::default(),
     };
+    let read = read_all(&mut loading, settings, input, progress);
+    let Loading { loaded, .. } = loading;
+    let added = read.and_then(|()| match loaded.functions.as_slice() {
+        [] => Ok(()),
+        functions => add_functions(table, functions, present).map_err(|stop| format!("functions: {stop}")),
+    });
+    match added {
+        Ok(()) => Ok(loaded),
+        Err(why) => Err(Cut { why, loaded }),
+    }
+}
+
+fn read_all(
+    loading: &mut Loading<'_>,
+    settings: &Settings,
+    input: &mut (impl Read + Seek),
+    progress: &mut dyn FnMut(u64),
+) -> Result<(), String> {
+    let checks = settings.is_on(const { id("rdbchecksum") }) && !checksums_rest();
+    let relaxed = settings.number(const { id("rdb-version-check") }) == 1;
+    let mut reader = Reader::file(checks, relaxed);
+    let mut source = Source { input, buffer: Vec::new(), at: 0, base: 0, ended: false };
     let mut mark = None;
     let mut told = 0;
     loop {
@@ -105,11 +137,7 @@ pub fn load(
         }
     }
     progress(reader.taken());
-    let Loading { loaded, .. } = loading;
-    if !loaded.functions.is_empty() {
-        add_functions(table, &loaded.functions, present).map_err(|stop| format!("functions: {stop}"))?;
-    }
-    Ok(loaded)
+    Ok(())
 }
 
 fn add_functions(table: &Table, functions: &[Vec<u8>], present: Present) -> Result<(), Stop> {

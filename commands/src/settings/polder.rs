@@ -12,10 +12,14 @@ pub(super) const SETTINGS: &[Setting] = &[
         .about("The page size to ask for when the segment is created; smaller ones are tried when it cannot be had."),
     setting("segment-mode", Shape::Octal { max: 0o777 }, Start::Number(0o600))
         .at_start_here()
-        .about("The permissions of a new segment, in octal. Whoever may write to it is fully trusted."),
+        .about("The permissions of a new segment, in octal. Each user that may write to it is fully trusted."),
     text("segment-group", "")
         .at_start_here()
         .about("The group that a new segment belongs to, by name or number; empty leaves it to the system."),
+    text("segment-owner", "").at_start_here().about(
+        "The user whose segment may be attached, beside the server's own user and root: a name, a number, or `any`, which also \
+         admits a segment that every user may write to. The owner of a segment controls every process that attaches it.",
+    ),
     integer("threads", 1, 512, 1).at_start_here().about("Event loops of this server, each with a seat of its own in the segment."),
     switch("share-port", false)
         .at_start_here()

@@ -51,6 +51,8 @@ pub struct Settings {
     joined: AtomicBool,
     /// What file and flags said about Segment-scope settings, until a segment is joined.
     pending: Mutex<Vec<Pending>>,
+    /// Settings of the file that the segment holds with other values: the segment's count.
+    overruled: Mutex<Vec<&'static str>>,
     file: Option<PathBuf>,
     users: Users,
 }
@@ -75,6 +77,7 @@ impl Default for Settings {
             seen: AtomicU64::new(0),
             joined: AtomicBool::new(false),
             pending: Mutex::default(),
+            overruled: Mutex::default(),
             file: None,
             users: Users::default(),
         };
@@ -125,11 +128,18 @@ impl Settings {
                 Ok(()) => break,
             }
         }
+        let overruled = pending.iter().filter(|new| !new.wins && *self.text(new.id) != *new.parsed.text).map(|new| new.id.row().name);
+        self.overruled.lock().unwrap_or_else(PoisonError::into_inner).extend(overruled);
         pending.clear();
         drop(txn);
         self.users.refresh(table);
         self.joined.store(true, Ordering::Release);
         Ok(())
+    }
+
+    /// Settings of the file without effect, since the segment has had other values before; told once.
+    pub fn take_overruled(&self) -> Vec<&'static str> {
+        std::mem::take(&mut *self.overruled.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Who may do what.

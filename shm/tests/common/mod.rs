@@ -6,8 +6,10 @@ pub mod schedules;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use polder_base::Fault;
+use polder_shm::directory::{self, Figures};
 use polder_shm::mapping::{AttachError, Extent, Mapping, Residence};
 use polder_shm::name::SegmentName;
+use polder_shm::owner::Admission;
 
 pub const MIB: u64 = 1 << 20;
 pub const MAGIC: &[u8; 8] = b"TESTSEGM";
@@ -31,7 +33,7 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        let _ = polder_shm::directory::remove(&self.0, || Ok(()));
+        let _ = directory::remove(&self.0, is_ours, |_| Ok(()));
     }
 }
 
@@ -58,8 +60,22 @@ pub fn read_head(head: &[u8; 4096]) -> Result<Extent, Fault> {
     Ok(Extent { ceiling: word(8), taken: word(16) })
 }
 
+/// Whether a head is that of a test segment.
+pub fn is_ours(head: &[u8; 4096]) -> bool {
+    head.starts_with(MAGIC)
+}
+
+/// The test segments that are listed.
+pub fn ours() -> Vec<directory::Listed> {
+    let figures = |word: directory::Words<'_>| {
+        let ceiling = word(8)?;
+        (word(0)? == u64::from_le_bytes(*MAGIC)).then_some(Figures { ceiling, ..Figures::default() })
+    };
+    directory::list(figures).unwrap().segments
+}
+
 pub fn attach(name: &SegmentName) -> Result<Mapping, AttachError> {
-    Mapping::attach(name, Residence::default(), read_head)
+    Mapping::attach(name, Residence::default(), Admission::default(), read_head)
 }
 
 /// Runs `body` in a forked child and gives its process id; the child leaves with what `body` returns.
