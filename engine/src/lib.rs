@@ -248,6 +248,33 @@ impl Outlook {
     }
 }
 
+/// The segment that `options` names, made with this secret or a random one if there is none.
+fn attach_or_create(options: &Options, secret: Option<&[u8; header::SECRET_BYTES]>) -> Result<Arc<Segment>, Fault> {
+    let name: SegmentName = options.segment.parse().map_err(|error| Fault::System(format!("{error}")))?;
+    let Options { ceiling, pages, mode, group, .. } = *options;
+    let new = SegmentOptions { ceiling, pages, mode, group, residence: Residence::default() };
+    loop {
+        match Segment::attach(&name, Residence::default()) {
+            Ok(segment) => return Ok(segment),
+            Err(AttachError::Absent(_)) if options.create => {}
+            Err(AttachError::Absent(name)) => {
+                return Err(Fault::System(format!("there is no segment {name}: start a server on it or make it")));
+            }
+            Err(AttachError::Fault(fault)) => return Err(fault),
+        }
+        let created = match secret {
+            None => Segment::create(&name, &new),
+            Some(secret) => Segment::create_with_secret(&name, &new, secret),
+        };
+        match created {
+            Ok(segment) => return Ok(segment),
+            // Another process was faster: attach its segment.
+            Err(CreateError::AlreadyExists(_)) => {}
+            Err(CreateError::Fault(fault)) => return Err(fault),
+        }
+    }
+}
+
 impl Memory {
     /// Attaches the segment that `options` names.
     ///
@@ -255,6 +282,7 @@ impl Memory {
     /// [`Fault::System`] with a text that says what to do: the segment does not exist and `create` is false, has another layout, belongs to another
     /// user, or there is no memory for it.
     pub fn attach(options: &Options) -> Result<Memory, Fault> {
+<<<<<<< HEAD
         Memory::attach_with(options, &mut |report| match report.findings.first() {
             None => Ok(()),
             Some(first) => Err(Fault::System(format!(
@@ -328,6 +356,29 @@ impl Memory {
 
     fn over(segment: Arc<Segment>, origin: Origin) -> Memory {
         let table = Table::over(segment);
+=======
+        attach_or_create(options, None).map(|segment| Memory::over(Table::over(segment)))
+    }
+
+    /// As [`Memory::attach`], with a hash secret and a start of the random numbers that follow from `seed`, so that two runs of the same calls
+    /// take the same steps. For tests that count instructions, never for data: clients that know the secret can choose keys that collide.
+    ///
+    /// # Errors
+    /// As [`Memory::attach`].
+    #[doc(hidden)]
+    pub fn predictable(options: &Options, seed: u64) -> Result<Memory, Fault> {
+        let mut secret = [0; header::SECRET_BYTES];
+        let mut drawn = seed;
+        for part in secret.chunks_exact_mut(8) {
+            // The constants are Knuth's, of MMIX; its upper half is the random one.
+            drawn = drawn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            part.copy_from_slice(&(drawn ^ drawn >> 32).to_ne_bytes());
+        }
+        Ok(Memory::over(Table::seeded(attach_or_create(options, Some(&secret))?, seed | 1)))
+    }
+
+    fn over(table: Table) -> Memory {
+>>>>>>> 7ee5d81 (bench: count the instructions of operations under callgrind)
         table.listen(&polder_hub::SINK);
         Memory {
             table,

@@ -71,6 +71,20 @@ impl Segment {
     /// # Errors
     /// [`CreateError::AlreadyExists`], or a fault that says what to do.
     pub fn create(name: &SegmentName, options: &SegmentOptions) -> Result<Arc<Segment>, CreateError> {
+        Segment::create_with_secret(name, options, &machine::random_secret()?)
+    }
+
+    /// As [`Segment::create`], with a known secret, so that two runs of a test place every key alike. Not for data: clients that know the
+    /// secret can choose keys that collide.
+    ///
+    /// # Errors
+    /// As [`Segment::create`].
+    #[doc(hidden)]
+    pub fn create_with_secret(
+        name: &SegmentName,
+        options: &SegmentOptions,
+        secret: &[u8; header::SECRET_BYTES],
+    ) -> Result<Arc<Segment>, CreateError> {
         let wanted = if options.ceiling == 0 { default_ceiling() } else { options.ceiling };
         let ceiling = (layout::SEATS_AT + layout::SEATS_MAX * seat::BYTES + wanted.max(2 << 20)).next_multiple_of(4096);
         let geometry = Geometry::of(ceiling);
@@ -82,7 +96,7 @@ impl Segment {
             initial_bytes: layout::SEATS_AT + layout::SEATS_SPARE * seat::BYTES,
             residence: options.residence,
         };
-        let mapping = Mapping::create(name, &mapping_options, |mapping| write_header(mapping, &geometry))?;
+        let mapping = Mapping::create(name, &mapping_options, |mapping| write_header(mapping, &geometry, secret))?;
         Ok(Arc::new(Segment::over(mapping, geometry)))
     }
 
@@ -155,7 +169,7 @@ impl Segment {
     }
 }
 
-fn write_header(mapping: &Mapping, geometry: &Geometry) -> Result<(), Fault> {
+fn write_header(mapping: &Mapping, geometry: &Geometry, secret: &[u8; header::SECRET_BYTES]) -> Result<(), Fault> {
     let word = |offset: u64, value: u64| {
         // SAFETY: S2, nobody else sees the segment yet; the header lies in its first bytes, which are backed.
         unsafe { (mapping.base().add(offset as usize) as *mut u64).write(value) }
@@ -172,10 +186,8 @@ fn write_header(mapping: &Mapping, geometry: &Geometry) -> Result<(), Fault> {
     word(header::BOOT_ID + 8, boot[1]);
     let bells = machine::random_seed()?;
     word(header::BELLS, u64::from_ne_bytes(bells[..8].try_into().expect("8 bytes")));
-    for at in (0..header::SECRET_BYTES as u64).step_by(16) {
-        let seed = machine::random_seed()?;
-        word(header::SECRET + at, u64::from_ne_bytes(seed[..8].try_into().expect("8 bytes")));
-        word(header::SECRET + at + 8, u64::from_ne_bytes(seed[8..].try_into().expect("8 bytes")));
+    for (at, part) in (header::SECRET..).step_by(8).zip(secret.chunks_exact(8)) {
+        word(at, u64::from_ne_bytes(part.try_into().expect("8 bytes")));
     }
     for index in 0..layout::SEATS_MAX {
         // SAFETY: the witnesses lie inside the backed first bytes; nobody else sees the segment yet.

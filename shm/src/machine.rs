@@ -4,6 +4,7 @@ use polder_base::Fault;
 use rustix::io::Errno;
 use rustix::rand::GetRandomFlags;
 
+use crate::layout::header;
 use crate::trouble::fault;
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -37,6 +38,15 @@ pub fn random_seed() -> Result<[u8; 16], Fault> {
             Err(errno) => return Err(fault("read", &"random bytes", errno)),
         }
     }
+}
+
+/// The secret of a new segment's hash.
+pub fn random_secret() -> Result<[u8; header::SECRET_BYTES], Fault> {
+    let mut secret = [0; header::SECRET_BYTES];
+    for part in secret.chunks_exact_mut(16) {
+        part.copy_from_slice(&random_seed()?);
+    }
+    Ok(secret)
 }
 
 #[cfg(test)]

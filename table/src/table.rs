@@ -77,6 +77,12 @@ impl Table {
     /// The table of an attached segment. A new segment's table needs no making: databases come with their first key.
     pub fn over(segment: Arc<Segment>) -> Table {
         let seed = segment.load(header::SECRET) ^ polder_base::time::now_us();
+        Table::seeded(segment, seed)
+    }
+
+    /// As [`Table::over`], with a known start of what [`Table::draw_wide`] draws: for tests that repeat a run exactly.
+    #[doc(hidden)]
+    pub fn seeded(segment: Arc<Segment>, seed: u64) -> Table {
         Table {
             segment,
             random: AtomicU64::new(seed | 1),

@@ -25,6 +25,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("polder-capi", 7),
     ("polder-python", 7),
     ("polder-testkit", BESIDE),
+    ("polder-counts", BESIDE),
     ("xtask", BESIDE),
 ];
 

@@ -4,6 +4,7 @@
 //! started from here.
 #![forbid(unsafe_code)]
 
+mod counts;
 mod floors;
 mod tally;
 mod tidy;
@@ -32,6 +33,8 @@ cargo x crash --histories [--seed N] [--seconds N] [--players N] [--pause MS]
                               recorded histories under kills and stops: linearizable, transactions strictly serialisable
 cargo x fuzz smoke | NAME [--seed N] [--seconds N]
 cargo x bench [NAME]          ratios against peers in one run, appended to bench/history.jsonl
+cargo x bench counts [--write]
+                              instructions of operations under callgrind, against bench/counts.json; or writes that file
 cargo x docs                  writes docs/commands.md, docs/settings.md and the C headers";
 
 /// The seed of the parts that `cargo x test` runs: the same changes give the same result.
@@ -50,6 +53,8 @@ fn main() -> ExitCode {
         ["crash", "torture", rest @ ..] => table(&mut tally, "torture", rest),
         ["crash", rest @ ..] if rest.contains(&"--seconds") && !rest.contains(&"--histories") => torture(&mut tally, rest),
         [name @ ("peers" | "crash" | "fuzz"), rest @ ..] => testkit(&mut tally, name, name, rest),
+        ["bench", "counts"] => tally.rule("instruction counts", counts::check(&root(), false)),
+        ["bench", "counts", "--write"] => tally.rule("instruction counts", counts::check(&root(), true)),
         ["bench", rest @ ..] => bench(&mut tally, rest),
         _ => {
             eprintln!("{USAGE}");
@@ -72,6 +77,7 @@ fn check(tally: &mut Tally) {
 /// All layers; the long ones for a short while, with a fixed seed.
 fn test(tally: &mut Tally) {
     check(tally);
+    tally.rule("instruction counts", counts::check(&root(), false));
     testkit(tally, "fuzz", "fuzz", &["smoke", "--seed", SEED]);
     testkit(tally, "peers", "peers", &["--seed", SEED, "--seconds", "30", "--sequences", "8000"]);
     transcripts(tally, "--serve");

@@ -1,0 +1,141 @@
+//! Operations over RESP, by a server in this process: what its thread does from the bytes of a request to those of the reply.
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use polder_commands::persistence::load::Loaded;
+use polder_commands::settings::{Settings, file};
+use polder_engine::Memory;
+use polder_server::Server;
+
+use crate::{Failure, dumped};
+
+/// Of which the driver takes the least: a turn of the server's thread that finds nothing to do adds to some of them.
+const ROUNDS: usize = 9;
+/// Requests of a round.
+const REQUESTS: usize = 2048;
+const KEYS: usize = 256;
+
+/// A request, where `@` is the number of a key, and the bytes of its reply.
+struct Request {
+    name: &'static str,
+    lines: &'static [&'static str],
+    reply_bytes: usize,
+    pipeline: usize,
+}
+
+const fn request(name: &'static str, lines: &'static [&'static str], reply_bytes: usize, pipeline: usize) -> Request {
+    Request { name, lines, reply_bytes, pipeline }
+}
+
+const GET: &[&str] = &["GET key:@"];
+const SET: &[&str] = &["SET key:@ 0123456789abcdef"];
+const OK_BYTES: usize = "+OK\r\n".len();
+const VALUE_BYTES: usize = "$16\r\n0123456789abcdef\r\n".len();
+const QUEUED_BYTES: usize = "+QUEUED\r\n".len();
+
+const EXEC: &[&str] = &[
+    "MULTI",
+    "SET key:@ 0123456789abcdef",
+    "GET key:@",
+    "SET key:@ 0123456789abcdef",
+    "GET key:@",
+    "SET key:@ 0123456789abcdef",
+    "GET key:@",
+    "SET key:@ 0123456789abcdef",
+    "GET key:@",
+    "SET key:@ 0123456789abcdef",
+    "GET key:@",
+    "EXEC",
+];
+const EXEC_BYTES: usize = OK_BYTES + 10 * QUEUED_BYTES + "*10\r\n".len() + 5 * (OK_BYTES + VALUE_BYTES);
+
+const COUNTED: &[Request] = &[
+    request("RESP SET", SET, OK_BYTES, 1),
+    request("RESP GET", GET, VALUE_BYTES, 1),
+    request("RESP SET, 16 at once", SET, OK_BYTES, 16),
+    request("RESP GET, 16 at once", GET, VALUE_BYTES, 16),
+    request("RESP SET, 128 at once", SET, OK_BYTES, 128),
+    request("RESP GET, 128 at once", GET, VALUE_BYTES, 128),
+    request("RESP INCR, 16 at once", &["INCR number:@"], ":1000000\r\n".len(), 16),
+    request("RESP SET EX, 16 at once", &["SET lasting:@ 0123456789abcdef EX 1000"], OK_BYTES, 16),
+    request("RESP LPUSH, 16 at once", &["LPUSH short:@ element"], ":1\r\n".len(), 16),
+    request("RESP LPOP, 16 at once", &["LPOP short:@"], "$7\r\nelement\r\n".len(), 16),
+    request("RESP EXEC of 10", EXEC, EXEC_BYTES, 1),
+];
+
+/// What the rounds find.
+const PREPARED: [(&str, usize); 3] =
+    [("SET number:@ 1000000", OK_BYTES), ("SET key:@ 0123456789abcdef", OK_BYTES), ("SET lasting:@ 0123456789abcdef EX 100", OK_BYTES)];
+
+/// What is done beside a server, by a client of it.
+type Work<'w> = &'w mut dyn FnMut(&mut UnixStream) -> Result<(), Failure>;
+
+/// Runs a server in this process for as long as `work` takes.
+pub fn with_server(memory: &Arc<Memory>, work: Work<'_>) -> Result<(), Failure> {
+    let path = std::env::temp_dir().join(format!("polder-counts-{}.sock", std::process::id()));
+    let flags = ["--port", "0", "--threads", "1", "--save", "", "--enable-debug-command", "yes", "--unixsocket", &path.to_string_lossy()];
+    let (_, flags) = file::flags(&flags.map(String::from)).map_err(|wrong| wrong.to_string())?;
+    let settings = Arc::new(Settings::begin(None, &[], &flags).map_err(|wrong| wrong.to_string())?);
+    settings.join(memory.table()).map_err(|stop| stop.to_string())?;
+    let server = Server::start(memory.clone(), settings, Loaded::default()).map_err(|failure| failure.to_string())?;
+    let done = UnixStream::connect(&path).map_err(Failure::from).and_then(|mut socket| work(&mut socket));
+    server.stopper()();
+    server.wait();
+    done
+}
+
+/// A request that is answered OK.
+pub fn order(socket: &mut UnixStream, line: &str) -> Result<(), Failure> {
+    exchange(socket, &pipelines(&[line], 1, 1), OK_BYTES)
+}
+
+/// Counts all of them.
+pub fn measure(socket: &mut UnixStream) -> Result<(), Failure> {
+    for (line, bytes) in PREPARED {
+        exchange(socket, &pipelines(&[line], KEYS, 16), 16 * bytes)?;
+    }
+    for request in COUNTED {
+        for _ in 0..ROUNDS {
+            let many = if request.lines[0].contains("short") { KEYS } else { REQUESTS / request.lines.len() };
+            let pipelines = pipelines(request.lines, many, request.pipeline);
+            let mut outcome = Ok(());
+            // What the server's thread has done before.
+            dumped(&mut || ());
+            println!("\t0");
+            dumped(&mut || outcome = exchange(socket, &pipelines, request.pipeline * request.reply_bytes));
+            outcome.map_err(|error| format!("{}: {error}", request.name))?;
+            println!("{}\t{}", request.name, pipelines.len() * request.pipeline);
+        }
+    }
+    Ok(())
+}
+
+/// So many times the lines, in writes of so many.
+fn pipelines(lines: &[&str], many: usize, at_once: usize) -> Vec<Vec<u8>> {
+    let framed = |number: usize| -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for line in lines {
+            let line = line.replace('@', &format!("{:08}", number % KEYS));
+            let words: Vec<&str> = line.split(' ').collect();
+            bytes.extend(format!("*{}\r\n", words.len()).into_bytes());
+            words.iter().for_each(|word| bytes.extend(format!("${}\r\n{word}\r\n", word.len()).into_bytes()));
+        }
+        bytes
+    };
+    let all: Vec<Vec<u8>> = (0..many).map(framed).collect();
+    all.chunks_exact(at_once).map(|chunk| chunk.concat()).collect()
+}
+
+/// Sends each pipeline when the replies of the one before are there.
+fn exchange(socket: &mut UnixStream, pipelines: &[Vec<u8>], reply_bytes: usize) -> Result<(), Failure> {
+    let mut replies = vec![0; reply_bytes];
+    for pipeline in pipelines {
+        socket.write_all(pipeline)?;
+        socket.read_exact(&mut replies)?;
+        if replies.contains(&b'-') {
+            return Err(replies.escape_ascii().to_string().into());
+        }
+    }
+    Ok(())
+}
