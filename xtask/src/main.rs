@@ -12,11 +12,11 @@ mod tidy;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use tally::Tally;
+use tally::{Clock, Tally};
 
 const USAGE: &str = "\
 cargo x check                 formatting, clippy, tidy, floors, documents, unit tests and transcripts
-cargo x test                  every layer, as `make test` runs it
+cargo x test [--long]         every layer, as `make test` runs it; or for as long as a release deserves
 cargo x peers [--seed N] [--seconds N] [--sequences N] [--only NAME]
                               the same commands for Polder and the real servers
                               (after `xtask/needs.sh newer` against Redis 8.0 and Valkey 8.1, too)
@@ -32,7 +32,10 @@ cargo x crash --seconds N [--seed N] [--processes N] [--pause MS] [--stall MS]
 cargo x crash --histories [--seed N] [--seconds N] [--players N] [--pause MS]
                               recorded histories under kills and stops: linearizable, transactions strictly serialisable
 cargo x fuzz smoke | NAME [--seed N] [--seconds N]
-cargo x bench [NAME]          ratios against peers in one run, appended to bench/history.jsonl
+cargo x bench [NAME]          ratios against peers in one run, appended to bench/history.jsonl; more peers from the folder POLDER_PEERS
+                              (`xtask/needs.sh newest`)
+cargo x bench readme          what the README and the plots show, against the newest peers, in under ten minutes
+cargo x bench plot            draws docs/plots and writes docs/benchmarks.md from bench/history.jsonl
 cargo x bench counts [--write]
                               instructions of operations under callgrind, against bench/counts.json; or writes that file
 cargo x docs                  writes docs/commands.md, docs/settings.md and the C headers";
@@ -45,16 +48,17 @@ fn main() -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let mut tally = Tally::default();
     match words.as_slice() {
-        ["check"] => check(&mut tally),
-        ["test"] => test(&mut tally),
+        ["check"] => _ = check(&mut tally),
+        ["test"] => test(&mut tally, &SHORT),
+        ["test", "--long"] => test(&mut tally, &LONG),
         ["docs"] => testkit(&mut tally, "documents", "docs", &[]),
         ["peers", "--transcripts"] => transcripts(&mut tally, "--redis-server"),
         ["crash", "stores", rest @ ..] => table(&mut tally, "kill", &[&["--all"], rest].concat()),
         ["crash", "torture", rest @ ..] => table(&mut tally, "torture", rest),
         ["crash", rest @ ..] if rest.contains(&"--seconds") && !rest.contains(&"--histories") => torture(&mut tally, rest),
         [name @ ("peers" | "crash" | "fuzz"), rest @ ..] => testkit(&mut tally, name, name, rest),
-        ["bench", "counts"] => tally.rule("instruction counts", counts::check(&root(), false)),
-        ["bench", "counts", "--write"] => tally.rule("instruction counts", counts::check(&root(), true)),
+        ["bench", "counts"] => tally.rule("instruction counts", || counts::check(&root(), false)),
+        ["bench", "counts", "--write"] => tally.rule("instruction counts", || counts::check(&root(), true)),
         ["bench", rest @ ..] => bench(&mut tally, rest),
         _ => {
             eprintln!("{USAGE}");
@@ -64,31 +68,83 @@ fn main() -> ExitCode {
     tally.close()
 }
 
-/// What every commit must pass.
-fn check(tally: &mut Tally) {
-    tally.cargo("format", &["fmt", "--all", "--check"]);
-    tally.cargo("clippy", &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]);
-    tally.rule("tidy", tidy::check(&root()));
-    tally.rule("floors", floors::check(&root()));
-    testkit(tally, "documents are fresh", "docs", &["--check"]);
-    tally.cargo("unit tests and transcripts", &["test", "--workspace", "--no-fail-fast"]);
+/// How long the layers last that only repeat: seeds, seconds, kills.
+struct Length {
+    fuzz: [&'static str; 2],
+    peers: [&'static str; 4],
+    torture: [&'static str; 4],
+    histories: [&'static str; 2],
+    crash: [&'static str; 6],
+    /// The kill cases and the torture of the table at their full length.
+    table: bool,
 }
 
-/// All layers; the long ones for a short while, with a fixed seed.
-fn test(tally: &mut Tally) {
-    check(tally);
-    tally.rule("instruction counts", counts::check(&root(), false));
-    testkit(tally, "fuzz", "fuzz", &["smoke", "--seed", SEED]);
-    testkit(tally, "peers", "peers", &["--seed", SEED, "--seconds", "30", "--sequences", "8000"]);
-    transcripts(tally, "--serve");
-    testkit(tally, "stock clients", "stock_clients", &[]);
+const SHORT: Length = Length {
+    fuzz: ["--seconds", "2"],
+    peers: ["--seconds", "20", "--sequences", "4000"],
+    torture: ["--seconds", "15", "--processes", "10"],
+    histories: ["--seconds", "8"],
+    crash: ["--kills", "120", "--actors", "4", "--stall", "500"],
+    table: false,
+};
+
+const LONG: Length = Length {
+    fuzz: ["--seconds", "60"],
+    peers: ["--seconds", "300", "--sequences", "100000"],
+    torture: ["--seconds", "300", "--processes", "10"],
+    histories: ["--seconds", "180"],
+    crash: ["--kills", "2000", "--actors", "4", "--stall", "500"],
+    table: true,
+};
+
+/// What every commit must pass. Whether the build succeeded, without which nothing else can be run.
+fn check(tally: &mut Tally) -> bool {
+    tally.cargo("format", &["fmt", "--all", "--check"]);
+    tally.rule("tidy", || tidy::check(&root()));
+    tally.rule("floors", || floors::check(&root()));
+    tally.cargo("clippy", &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]);
+    // One build for all that runs below: another choice of packages would have other features, and build every crate again.
+    let built = tally.build("build of all tests", &["test", "--workspace", "--no-run", "--quiet"]);
+    if built {
+        tally.run("documents are fresh", program("docs", &["--check"]));
+        tally.cargo("unit tests and transcripts", &["test", "--workspace", "--no-fail-fast"]);
+    }
+    built
+}
+
+/// All layers; those that repeat for as long as `length` says, with a fixed seed.
+fn test(tally: &mut Tally, length: &Length) {
+    if !check(tally) {
+        return;
+    }
+    // Instructions do not depend on what else runs, so these layers share the cores.
+    let clock = Clock::start();
+    let counts = std::thread::spawn(|| counts::check(&root(), false));
+    tally.run("fuzz", program("fuzz", &[&["smoke", "--seed", SEED], &length.fuzz[..]].concat()));
+    tally.run("peers", program("peers", &[&["--seed", SEED], &length.peers[..]].concat()));
+    tally.cargo("transcripts over a socket", &["test", "--quiet", "--workspace", "--test", "transcripts", "--", "--serve"]);
+    tally.run("stock clients", program("stock_clients", &[]));
+    tally.found("instruction counts", counts.join().unwrap_or_else(|_| Err("the count panicked".into())), &clock);
     tally.run("C door", script("capi/test.sh"));
     tally.run("Python door", script("python/test.sh"));
-    testkit(tally, "real input", "real_input", &[]);
-    testkit(tally, "crash points", "crash", &["points"]);
-    torture(tally, &["--seed", SEED, "--seconds", "20", "--processes", "10"]);
-    testkit(tally, "histories", "crash", &["--histories", "--seed", SEED, "--seconds", "10"]);
-    testkit(tally, "crash", "crash", &["--seed", SEED, "--kills", "200", "--actors", "4", "--stall", "500"]);
+    tally.run("real input", program("real_input", &[]));
+    tally.run("crash points", program("crash", &["points"]));
+    tally.run("actors in C and Python", script("testkit/actors/build.sh"));
+    tally.run("torture", program("crash", &[&["--seed", SEED], &length.torture[..]].concat()));
+    tally.run("histories", program("crash", &[&["--histories", "--seed", SEED], &length.histories[..]].concat()));
+    tally.run("crash", program("crash", &[&["--seed", SEED], &length.crash[..]].concat()));
+    if length.table {
+        table(tally, "kill", &["--all"]);
+        table(tally, "torture", &[SEED, "300"]);
+    }
+}
+
+/// A program of ours that has been built for tests.
+fn program(name: &str, words: &[&str]) -> Command {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    let mut command = Command::new("timeout");
+    command.arg("2400").arg(target.join("debug").join(name)).args(words).current_dir(root());
+    command
 }
 
 /// Processes of all kinds, those in C and Python among them.
@@ -119,20 +175,17 @@ fn table(tally: &mut Tally, program: &str, words: &[&str]) {
 
 /// Measures in release builds, server and load generator alike.
 fn bench(tally: &mut Tally, words: &[&str]) {
-    tally.cargo("release build", &["build", "--release", "--quiet", "--package", "polder", "--package", "polder-testkit"]);
+    tally.build("release build", &["build", "--release", "--quiet", "--package", "polder", "--package", "polder-testkit"]);
     let mut args = vec!["run", "--release", "--quiet", "--package", "polder-testkit", "--bin", "bench", "--"];
     args.extend(words);
     tally.cargo("bench", &args);
 }
 
-/// Runs a program of testkit as one layer; all its programs are built, since one may start another.
-fn testkit(tally: &mut Tally, layer: &str, program: &str, words: &[&str]) {
-    if !tally.cargo_quietly(layer, &["build", "--quiet", "--package", "polder", "--package", "polder-testkit", "--bins"]) {
-        return;
+/// Builds and runs a program of testkit; all its programs are built, since one may start another.
+fn testkit(tally: &mut Tally, layer: &str, name: &str, words: &[&str]) {
+    if tally.build("build", &["build", "--quiet", "--package", "polder", "--package", "polder-testkit", "--bins"]) {
+        tally.run(layer, program(name, words));
     }
-    let mut args = vec!["run", "--quiet", "--package", "polder-testkit", "--bin", program, "--"];
-    args.extend(words);
-    tally.cargo(layer, &args);
 }
 
 /// The repository's root.

@@ -11,6 +11,15 @@ pub struct Tally {
     passed: u64,
     failed: u64,
     failed_layers: Vec<String>,
+    times: Vec<Time>,
+}
+
+/// What a layer took.
+struct Time {
+    layer: String,
+    wall_s: f64,
+    /// User and system time of the processes that it ran and waited for.
+    cpu_s: f64,
 }
 
 impl Tally {
@@ -19,13 +28,14 @@ impl Tally {
         self.run(layer, cargo(args));
     }
 
-    /// Runs cargo as the first half of a layer: only its failure counts.
-    pub fn cargo_quietly(&mut self, layer: &str, args: &[&str]) -> bool {
-        let succeeded = cargo(args).status().is_ok_and(|status| status.success());
+    /// Runs cargo to build what later layers run: whether it succeeded. Only a failure counts.
+    pub fn build(&mut self, layer: &str, args: &[&str]) -> bool {
+        let clock = Clock::start();
+        let succeeded = cargo(args).stdout(Stdio::null()).status().is_ok_and(|status| status.success());
         if !succeeded {
-            self.failed += 1;
-            self.failed_layers.push(layer.into());
+            self.fail(layer);
         }
+        self.end(layer, succeeded, &clock);
         succeeded
     }
 
@@ -33,7 +43,7 @@ impl Tally {
     /// a command that counts nothing counts as one.
     pub fn run(&mut self, layer: &str, mut command: Command) {
         println!("== {layer}");
-        let started = Instant::now();
+        let clock = Clock::start();
         let (before_passed, before_failed) = (self.passed, self.failed);
         let succeeded = match command.stdout(Stdio::piped()).spawn() {
             Ok(mut child) => {
@@ -57,27 +67,51 @@ impl Tally {
         if !succeeded {
             self.failed_layers.push(layer.into());
         }
-        println!("== {layer}: {}, {:.1} s", if succeeded { "ok" } else { "FAILED" }, started.elapsed().as_secs_f64());
+        self.end(layer, succeeded, &clock);
+    }
+
+    fn fail(&mut self, layer: &str) {
+        self.failed += 1;
+        self.failed_layers.push(layer.into());
+    }
+
+    fn end(&mut self, layer: &str, succeeded: bool, clock: &Clock) {
+        let (wall_s, cpu_s) = clock.elapsed();
+        println!("== {layer}: {}, {wall_s:.1} s", if succeeded { "ok" } else { "FAILED" });
+        self.times.push(Time { layer: layer.into(), wall_s, cpu_s });
     }
 
     /// Counts one rule of ours: no findings is a pass.
-    pub fn rule(&mut self, layer: &str, findings: Result<Vec<String>, String>) {
+    pub fn rule(&mut self, layer: &str, check: impl FnOnce() -> Result<Vec<String>, String>) {
+        let clock = Clock::start();
+        self.found(layer, check(), &clock);
+    }
+
+    /// The same of a rule that another thread has checked since `clock` was started.
+    pub fn found(&mut self, layer: &str, findings: Result<Vec<String>, String>, clock: &Clock) {
         let findings = findings.unwrap_or_else(|error| vec![error]);
         for finding in &findings {
             println!("{layer}: {finding}");
         }
         if findings.is_empty() {
             self.passed += 1;
-            println!("== {layer}: ok");
         } else {
             self.failed += findings.len() as u64;
             self.failed_layers.push(layer.into());
-            println!("== {layer}: FAILED");
         }
+        self.end(layer, findings.is_empty(), clock);
     }
 
-    /// The closing line and the exit status.
+    /// What each layer took, the closing line, and the exit status.
     pub fn close(self) -> ExitCode {
+        if self.times.len() > 1 {
+            println!("{:<44} {:>8} {:>8}", "layer", "wall s", "CPU s");
+            let sum = |of: fn(&Time) -> f64| self.times.iter().map(of).sum();
+            let all = Time { layer: "together".into(), wall_s: sum(|time| time.wall_s), cpu_s: sum(|time| time.cpu_s) };
+            for Time { layer, wall_s, cpu_s } in self.times.iter().chain([&all]) {
+                println!("{layer:<44} {wall_s:>8.1} {cpu_s:>8.1}");
+            }
+        }
         if !self.failed_layers.is_empty() {
             println!("failed: {}", self.failed_layers.join(", "));
         }
@@ -96,6 +130,31 @@ impl Tally {
     }
 }
 
+/// The time since a layer began.
+pub struct Clock {
+    began: Instant,
+    cpu_s: f64,
+}
+
+impl Clock {
+    pub fn start() -> Clock {
+        Clock { began: Instant::now(), cpu_s: children_cpu_s() }
+    }
+
+    /// Seconds by the clock, and of CPU time of children that have ended since.
+    fn elapsed(&self) -> (f64, f64) {
+        (self.began.elapsed().as_secs_f64(), children_cpu_s() - self.cpu_s)
+    }
+}
+
+/// The CPU time of all children that have ended: the 16th and 17th field of proc(5)'s `stat`, in hundredths of a second on every Linux.
+fn children_cpu_s() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The second field, a name in parentheses, may have blanks.
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    fields.skip(13).take(2).filter_map(|field| field.parse::<f64>().ok()).sum::<f64>() / 100.0
+}
+
 /// How long a layer may take, a first build included: what hangs is a failure that names its layer.
 const LAYER_SECONDS_MAX: &str = "2400";
 
@@ -108,6 +167,14 @@ fn cargo(args: &[&str]) -> Command {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_cpu_time_of_children_is_counted() {
+        let clock = Clock::start();
+        assert!(Command::new("sh").args(["-c", "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done"]).status().unwrap().success());
+        let (wall_s, cpu_s) = clock.elapsed();
+        assert!(cpu_s > 0.0 && cpu_s <= wall_s + 0.1, "{cpu_s} of {wall_s}");
+    }
 
     #[test]
     fn lines_that_count_are_added_up() {
