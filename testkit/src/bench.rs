@@ -5,12 +5,15 @@
 //!  core 0 (and 1): threads in this process    which keep nothing from before   medians are compared
 //! ```
 //! Every run appends one line to bench/history.jsonl: what, when, which commit, which machine, the figures.
+pub mod cache;
 pub mod calls;
 pub mod contention;
 pub mod doors;
+pub mod flood;
 pub mod floor;
 pub mod in_process;
 pub mod in_process_types;
+pub mod latency;
 pub mod memory;
 pub mod messages;
 pub mod mix;
@@ -37,6 +40,8 @@ pub const BENCHES: &[Bench] = &[
     Bench { name: "p128", about: "throughput at pipeline 128 against the peers", run: network::pipeline_128 },
     Bench { name: "p16", about: "server CPU time per operation at pipeline 16", run: network::pipeline_16 },
     Bench { name: "p1", about: "server CPU time per operation at pipeline 1, and of a bare epoll loop", run: network::pipeline_1 },
+    Bench { name: "throughput", about: "GET, SET, INCR, LPUSH and ZADD a second at pipeline 1, 16 and 128", run: network::throughput },
+    Bench { name: "latency", about: "how long one GET and one SET take in this process and over a Unix socket", run: latency::latency },
     Bench { name: "types", about: "redis-benchmark's tests of collections at pipeline 128", run: types::defaults },
     Bench {
         name: "large",
@@ -44,6 +49,8 @@ pub const BENCHES: &[Bench] = &[
         run: types::large,
     },
     Bench { name: "calls", about: "server CPU time of XADD, scripts, EXEC, groups and PUBLISH", run: calls::calls },
+    Bench { name: "cache", about: "server CPU time of SET EX, of GET with a TTL, under LFU and with keyspace events", run: cache::cache },
+    Bench { name: "flood", about: "what a subscriber that reads all the time receives of two publishers at full speed", run: flood::flood },
     Bench { name: "bgsave", about: "throughput, longest reply and memory while a gigabyte is saved", run: saving::bgsave },
     Bench { name: "inprocess", about: "GET and SET in this process against hashbrown", run: in_process::single },
     Bench { name: "inprocess-types", about: "commands on one small collection in this process", run: in_process_types::types },
@@ -65,6 +72,11 @@ pub const BENCHES: &[Bench] = &[
     Bench { name: "fairness", about: "threads hammering one key", run: contention::fairness },
 ];
 
+/// What the README's table and the plots are made of: names, and at which part of its size each runs so that all together take less than ten
+/// minutes.
+pub const README: &[(&str, u64)] =
+    &[("throughput", 1), ("latency", 1), ("python", 10), ("cache", 4), ("calls", 8), ("flood", 2), ("attach", 10)];
+
 /// Figures by name, in the order they were measured.
 pub type Figures = Vec<(String, f64)>;
 
@@ -73,6 +85,10 @@ pub type Figures = Vec<(String, f64)>;
 pub struct Scale {
     pub divisor: u64,
     pub rounds: usize,
+    /// Servers are compared with the newest others alone, where there are such.
+    pub newest: bool,
+    /// Nothing is added to the history.
+    pub dry: bool,
 }
 
 impl Scale {
@@ -91,6 +107,13 @@ pub fn median(mut figures: Vec<f64>) -> f64 {
     figures[figures.len() / 2]
 }
 
+/// The median of all rounds under a name, beside it the least and the greatest.
+pub fn spread(name: &str, figures: Vec<f64>) -> Figures {
+    let (least, greatest) =
+        figures.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(least, greatest), figure| (least.min(*figure), greatest.max(*figure)));
+    vec![(name.into(), median(figures)), (format!("{name} min"), least), (format!("{name} max"), greatest)]
+}
+
 /// Shows figures and appends them to the history.
 ///
 /// # Errors
@@ -98,6 +121,9 @@ pub fn median(mut figures: Vec<f64>) -> f64 {
 pub fn record(name: &str, scale: &Scale, figures: &Figures) -> std::io::Result<()> {
     for (what, figure) in figures {
         println!("  {what:<44} {figure:>14.3}");
+    }
+    if scale.dry {
+        return Ok(());
     }
     let figures: Map<String, Value> = figures.iter().map(|(what, figure)| (what.clone(), json!(rounded(*figure)))).collect();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -107,6 +133,7 @@ pub fn record(name: &str, scale: &Scale, figures: &Figures) -> std::io::Result<(
         "commit": said("git", &["-C", &root.to_string_lossy(), "describe", "--always", "--dirty"]),
         "machine": machine(),
         "divisor": scale.divisor,
+        "rounds": scale.rounds,
         "figures": figures,
     });
     std::fs::create_dir_all(root.join("bench"))?;

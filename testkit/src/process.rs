@@ -2,6 +2,7 @@
 use std::fs::File;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -219,6 +220,20 @@ pub fn polder() -> PathBuf {
 /// A newer server that `xtask/needs.sh newer` has put into a folder of its own: `redis8` or `valkey81`.
 pub fn newer(name: &str) -> Option<PathBuf> {
     Some(target_folder().join("peers").join(name)).filter(|program| program.is_file())
+}
+
+/// More servers to compare with: every program in the folder that `POLDER_PEERS` names, or else in the one that `xtask/needs.sh newest` fills
+/// (`redis-8.6`, `valkey-9.1`), by the names of their files.
+pub fn more_peers() -> Vec<(String, PathBuf)> {
+    let folder = std::env::var_os("POLDER_PEERS").map_or_else(|| target_folder().join("peers/newest"), PathBuf::from);
+    let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+    let program = |entry: std::fs::DirEntry| {
+        let is_program = entry.metadata().is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0);
+        is_program.then(|| Some((entry.file_name().into_string().ok()?, std::path::absolute(entry.path()).ok()?)))?
+    };
+    let mut peers: Vec<(String, PathBuf)> = entries.filter_map(program).collect();
+    peers.sort();
+    peers
 }
 
 /// The valkey-server that `make test` unpacks, if it could be had.

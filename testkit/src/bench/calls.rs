@@ -33,7 +33,7 @@ const DRIVEN: [(&str, Drive); 5] = [
 /// # Errors
 /// When a server or redis-benchmark fails.
 pub fn calls(scale: &Scale) -> Result<Figures, String> {
-    let test = |name, words: String| Test { name, words: format!("-P {BATCH} {words}"), requests: scale.of(500_000) };
+    let test = |name, words: String| Test { name, words: format!("-P {BATCH} {words}"), requests: scale.of(500_000), settings: &[] };
     let tests = [
         test("XADD", "XADD stream * field 0123456789abcdef".into()),
         test("EVAL of a number", "EVAL return\u{1}1 0".into()),
@@ -43,7 +43,7 @@ pub fn calls(scale: &Scale) -> Result<Figures, String> {
         test("EVAL of SET, random keys", format!("-r 100000 EVAL {SET} 1 key:__rand_int__ value")),
         test("EVAL of a sum, by Lua", "EVAL return\u{1}redis.call('INCR',KEYS[1])+1 1 number".into()),
     ];
-    let rivals = rivals()?;
+    let rivals = rivals(scale)?;
     let mut figures = report(&measure(&rivals, scale, &tests)?, "cpu ns", |run| run.cpu_ns);
     for (name, drive) in DRIVEN {
         let mut costs = vec![Vec::new(); rivals.len()];

@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use super::{Figures, Scale, median};
+use super::{Figures, Scale, median, spread};
 use crate::process::{Server, on_path, target_folder};
 use crate::scratch::Scratch;
 
@@ -22,11 +22,8 @@ fn said(command: &mut Command) -> Result<String, String> {
     }
 }
 
-/// Nanoseconds of GET and SET by the C library and by the engine, on the same keys of one memory.
-///
-/// # Errors
-/// When there is no C compiler, or a call is refused.
-pub fn c(scale: &Scale) -> Result<Figures, String> {
+/// Builds the C program that calls the library, against a release of it.
+fn c_program() -> Result<PathBuf, String> {
     let place = target_folder().join("bench-c");
     said(Command::new(root().join("capi/build.sh")).arg(place.join("prefix")).arg("release"))?;
     let (prefix, program) = (place.join("prefix"), place.join("door"));
@@ -34,7 +31,34 @@ pub fn c(scale: &Scale) -> Result<Figures, String> {
     compile.arg("-O2").arg("-I").arg(prefix.join("include")).arg("-Wno-unused-function").arg(root().join("capi/bench/door.c"));
     compile.arg("-L").arg(prefix.join("lib")).arg("-lpolder").arg(format!("-Wl,-rpath,{}", prefix.join("lib").display()));
     said(compile.arg("-o").arg(&program))?;
+    Ok(program)
+}
 
+/// One run of it: nanoseconds of a SET and a GET of so many random keys, of both on one key, and of a GET with a reply.
+fn c_run(program: &Path, segment: &str, keys: usize) -> Result<Vec<f64>, String> {
+    let line = said(Command::new(program).arg(segment).arg(keys.to_string()))?;
+    Ok(line.split_whitespace().filter_map(|word| word.parse().ok()).take(5).collect())
+}
+
+/// Nanoseconds of GET and SET by the C library on `keys` keys of a segment, where they are: for each round the median of several runs.
+pub(super) fn c_latency(scale: &Scale, segment: &str, keys: usize) -> Result<Figures, String> {
+    const RUNS: usize = 15;
+    let program = c_program()?;
+    let (mut sets, mut gets) = (Vec::new(), Vec::new());
+    for _ in 0..scale.rounds {
+        let runs = (0..RUNS).map(|_| c_run(&program, segment, keys)).collect::<Result<Vec<_>, _>>()?;
+        sets.push(median(runs.iter().map(|run| run[0]).collect()));
+        gets.push(median(runs.iter().map(|run| run[1]).collect()));
+    }
+    Ok([spread("GET C library ns", gets), spread("SET C library ns", sets)].concat())
+}
+
+/// Nanoseconds of GET and SET by the C library and by the engine, on the same keys of one memory.
+///
+/// # Errors
+/// When there is no C compiler, or a call is refused.
+pub fn c(scale: &Scale) -> Result<Figures, String> {
+    let program = c_program()?;
     let count = scale.of(1_000_000) as usize;
     let scratch = Scratch::with_ceiling(2 << 30);
     let db = scratch.embedder.memory.database(0);
@@ -59,8 +83,7 @@ pub fn c(scale: &Scale) -> Result<Figures, String> {
         for (at, figure) in [timed(&spread, &set), timed(&spread, &get), timed(&hot, &set), timed(&hot, &get)].into_iter().enumerate() {
             runs[at].push(figure);
         }
-        let line = said(Command::new(&program).arg(&scratch.options.segment).arg(count.to_string()))?;
-        for (at, figure) in line.split_whitespace().filter_map(|word| word.parse().ok()).enumerate().take(5) {
+        for (at, figure) in c_run(&program, &scratch.options.segment, count)?.into_iter().enumerate() {
             runs[4 + at].push(figure);
         }
     }
@@ -120,7 +143,7 @@ pub fn python(scale: &Scale) -> Result<Figures, String> {
             }
         }
     }
-    let mut medians: Figures = figures.into_iter().map(|(what, all)| (what, median(all))).collect();
+    let mut medians: Figures = figures.into_iter().flat_map(|(what, all)| spread(&what, all)).collect();
     let of = |what: &str| medians.iter().find(|(known, _)| known == what).map_or(f64::NAN, |(_, figure)| *figure);
     let ratio = |door: &str, call: &str| {
         let over = of(&format!("8 processes, {door} {call} M/s")) / of(&format!("8 processes, socket {call} M/s"));

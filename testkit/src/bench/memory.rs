@@ -1,7 +1,7 @@
 //! Bytes per key, with everything counted, and the time to attach.
 use std::process::Command;
 
-use super::{Figures, Scale, median};
+use super::{Figures, Scale, spread};
 use crate::caller::{Embedder, Quiet};
 use crate::process::{Server, on_path};
 use crate::resp::Connection;
@@ -68,7 +68,7 @@ fn used_memory(connection: &mut Connection) -> Result<f64, String> {
     figure.ok_or_else(|| "INFO has no used_memory".into())
 }
 
-/// Milliseconds in which a process attaches 10 M keys and reads one of them.
+/// Milliseconds in which a process attaches 10 M keys and reads one of them, and microseconds of the first call after the attach alone.
 ///
 /// # Errors
 /// When a process cannot be had.
@@ -77,13 +77,18 @@ pub fn attach(scale: &Scale) -> Result<Figures, String> {
     let scratch = Scratch::with_ceiling(4 << 30);
     fill(&scratch.embedder, count, 16, &[])?;
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let mut times = Vec::new();
-    for _ in 0..scale.rounds.max(5) {
-        let last = format!("key:{:07}", count - 1);
-        let output = Command::new(&program).args(["probe", "attach", &scratch.options.segment, &last]).output();
-        times.push(number(&output.map_err(|error| error.to_string())?)?);
-    }
-    Ok(vec![("attach and GET ms".into(), median(times))])
+    let last = format!("key:{:07}", count - 1);
+    let probe = |name: &str| -> Result<Vec<f64>, String> {
+        let one = |_| {
+            let output = Command::new(&program).args(["probe", name, &scratch.options.segment, &last]).output();
+            number(&output.map_err(|error| error.to_string())?)
+        };
+        (0..scale.rounds.max(5)).map(one).collect()
+    };
+    let mut figures = spread("attach and GET ms", probe("attach")?);
+    figures.extend(spread("first GET after attach us", probe("first")?));
+    figures.extend(spread("first SET after attach us", probe("first-set")?));
+    Ok(figures)
 }
 
 /// The number that a probe printed.

@@ -38,9 +38,9 @@ const HEARD: &str = "heard";
 pub fn messages(scale: &Scale) -> Result<Figures, String> {
     let count = scale.of(10_000);
     let mut figures = Figures::new();
-    for rival in rivals()? {
+    for rival in rivals(scale)? {
         let server = (rival.start)().map_err(|error| format!("{}: {error}", rival.name))?;
-        figures.extend(over_sockets(rival.name, &server, &server, count)?);
+        figures.extend(over_sockets(&rival.name, &server, &server, count)?);
     }
     figures.extend(between_servers(count)?);
     figures.extend(round_trip(count)?);

@@ -15,6 +15,8 @@ use crate::random::Random;
 pub fn run(words: &[&str]) -> Result<f64, String> {
     match words {
         ["attach", segment, key] => attach(segment, key),
+        ["first", segment, key] => first(segment, &[b"GET", key.as_bytes()]),
+        ["first-set", segment, key] => first(segment, &[b"SET", key.as_bytes(), b"0123456789abcdef"]),
         ["write", segment, prefix, seconds] => {
             write(segment, prefix, Duration::from_secs_f64(seconds.parse().map_err(|_| "probe write SEGMENT PREFIX SECONDS")?))
         }
@@ -25,7 +27,7 @@ pub fn run(words: &[&str]) -> Result<f64, String> {
             mix::worker(&open(segment)?.memory, mix, whole(begin_ms)?, whole(seed)?)
         }
         _ => {
-            Err("probe attach SEGMENT KEY | write SEGMENT PREFIX SECONDS | send TARGET COMMAND COUNT PAUSE_US | pour SEGMENT COUNT BATCH \
+            Err("probe attach|first|first-set SEGMENT KEY | write SEGMENT PREFIX SECONDS | send TARGET COMMAND COUNT PAUSE_US | pour SEGMENT COUNT BATCH \
                   | mix SEGMENT READS% uniform|zipfian BEGIN_MS SEED"
                 .into())
         }
@@ -47,6 +49,15 @@ fn attach(segment: &str, key: &str) -> Result<f64, String> {
         return Err(format!("{key} is not there"));
     }
     Ok(elapsed.as_secs_f64() * 1e3)
+}
+
+/// Microseconds of the first call that a process makes after it has attached.
+fn first(segment: &str, args: &[&[u8]]) -> Result<f64, String> {
+    let embedder = open(segment)?;
+    let mut quiet = Quiet::default();
+    let started = Instant::now();
+    quiet.call(&embedder, args)?;
+    Ok(started.elapsed().as_secs_f64() * 1e6)
 }
 
 /// SETs of random keys of its own, a second.

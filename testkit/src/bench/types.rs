@@ -13,12 +13,18 @@ pub fn defaults(scale: &Scale) -> Result<Figures, String> {
     let names = ["lpush", "rpush", "lpop", "rpop", "sadd", "hset", "spop", "zadd", "zpopmin", "mset"];
     let shown = ["LPUSH", "RPUSH", "LPOP", "RPOP", "SADD", "HSET", "SPOP", "ZADD", "ZPOPMIN", "MSET"];
     let requests = |name: &str| scale.of(if name == "mset" { 500_000 } else { 2_000_000 });
-    let test = |(name, shown): (&&str, &&'static str)| Test { name: shown, words: format!("-t {name} -P 128"), requests: requests(name) };
+    let test = |(name, shown): (&&str, &&'static str)| Test {
+        name: shown,
+        words: format!("-t {name} -P 128"),
+        requests: requests(name),
+        settings: &[],
+    };
     let tests: Vec<Test> = names.iter().zip(&shown).map(test).collect();
-    let mut figures = report(&measure(&rivals()?, scale, &tests)?, "ops/s", |run| run.per_second);
+    let mut figures = report(&measure(&rivals(scale)?, scale, &tests)?, "ops/s", |run| run.per_second);
     let ranges = [("LRANGE_100", "lrange_100", 100_000), ("LRANGE_600", "lrange_600", 30_000)];
-    let tests = ranges.map(|(name, test, requests)| Test { name, words: format!("-t {test} -P 16"), requests: scale.of(requests) });
-    figures.extend(report(&measure(&rivals()?, scale, &tests)?, "cpu ns", |run| run.cpu_ns));
+    let tests =
+        ranges.map(|(name, test, requests)| Test { name, words: format!("-t {test} -P 16"), requests: scale.of(requests), settings: &[] });
+    figures.extend(report(&measure(&rivals(scale)?, scale, &tests)?, "cpu ns", |run| run.cpu_ns));
     Ok(figures)
 }
 
@@ -48,7 +54,7 @@ const LARGE: [(&str, &[&str], &str); 14] = [
 pub fn large(scale: &Scale) -> Result<Figures, String> {
     let mut costs: Vec<Vec<Vec<f64>>> = Vec::new();
     let mut bytes: Vec<Vec<f64>> = Vec::new();
-    let rivals = rivals()?;
+    let rivals = rivals(scale)?;
     for rival in &rivals {
         let mut rounds = vec![vec![]; LARGE.len()];
         let mut sizes = vec![f64::NAN; LARGE.len()];
@@ -87,7 +93,7 @@ pub fn large(scale: &Scale) -> Result<Figures, String> {
 fn run(server: &Server, name: &'static str, words: &[&str], requests: u64, scale: &Scale) -> Result<f64, String> {
     let keys = scale.of(1_000_000);
     let words = std::iter::once(format!("-P 128 -r {keys}")).chain(words.iter().map(|word| word.replace(' ', "\u{1}"))).collect::<Vec<_>>();
-    match load(server, &Test { name, words: words.join(" "), requests })?.cpu_ns {
+    match load(server, &Test { name, words: words.join(" "), requests, settings: &[] })?.cpu_ns {
         cost if cost > 0.0 => Ok(cost),
         _ => Err(format!("{name}: the server did nothing")),
     }
