@@ -11,6 +11,7 @@ pub mod contention;
 pub mod doors;
 pub mod flood;
 pub mod floor;
+pub mod history;
 pub mod in_process;
 pub mod in_process_types;
 pub mod latency;
@@ -18,6 +19,8 @@ pub mod memory;
 pub mod messages;
 pub mod mix;
 pub mod network;
+pub mod page;
+pub mod plot;
 pub mod probe;
 pub mod saving;
 pub mod types;
@@ -73,7 +76,7 @@ pub const BENCHES: &[Bench] = &[
 ];
 
 /// What the README's table and the plots are made of: names, and at which part of its size each runs so that all together take less than ten
-/// minutes.
+/// minutes. See `plot`.
 pub const README: &[(&str, u64)] =
     &[("throughput", 1), ("latency", 1), ("python", 10), ("cache", 4), ("calls", 8), ("flood", 2), ("attach", 10)];
 

@@ -1,9 +1,10 @@
 //! `bench [readme|NAME...] [--scale N] [--rounds N] [--newest]`: measures all or some, at full size or an N-th of it, and appends the figures
 //! to bench/history.jsonl (`--dry`: does not). `--newest` leaves out all rivals but the newest. `bench readme` measures what the README shows,
-//! `bench probe ...` is what it starts in processes of their own.
+//! `bench plot` draws it. `bench probe ...` is what it starts in processes of their own.
+use std::path::Path;
 use std::process::ExitCode;
 
-use polder_testkit::bench::{BENCHES, README, Scale, probe, record};
+use polder_testkit::bench::{BENCHES, README, Scale, plot, probe, record};
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -20,7 +21,11 @@ fn main() -> ExitCode {
             }
         };
     }
-    match measure(&words) {
+    let done = match words.as_slice() {
+        ["plot"] => plot::plot(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..")),
+        _ => measure(&words),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             println!("{error}");
