@@ -2,14 +2,16 @@
 //!
 //! Rules are read and written in [`user`], the users of a segment are kept by [`users`], calls are checked by [`check`], what was denied is
 //! remembered by [`log`].
-use polder_base::Reply;
+use std::sync::{Mutex, PoisonError};
+
+use polder_base::{Reply, time};
 use polder_table::{Mode, Stop, Table};
 
 use crate::call::{Call, Outcome, SessionCall, is};
 use crate::command::{ADMIN, Command, LOADING, NOSCRIPT, ON_ALL_NODES, STALE, container, neutral, session};
 use crate::execute::{resolve, wrong_arity};
 use crate::introspect::{CATEGORIES, help};
-use crate::lookup::find;
+use crate::lookup::find_original;
 use crate::session::{Host, Session};
 use crate::settings::id;
 
@@ -144,8 +146,33 @@ pub(crate) fn authenticate(call: &mut SessionCall<'_>, name: &[u8], password: &[
         None => {
             let denied = Denied { reason: Reason::Auth, object: call.args[0].to_vec() };
             log::note(call.host, call.session, call.command, name, Context::of(call.session), &denied);
+            warn_of_refusal(call, name);
             Err(WRONG_PASSWORD.into())
         }
+    }
+}
+
+/// Says in the log that a log-in was refused: each of the first ones of a minute, then how many more there were. A client that guesses passwords
+/// must not fill the disk.
+#[cold]
+fn warn_of_refusal(call: &SessionCall<'_>, name: &[u8]) {
+    const MINUTE_MS: u64 = 60_000;
+    const LINES_MAX: u64 = 10;
+    /// The minute, and the refusals in it.
+    static REFUSED: Mutex<(u64, u64)> = Mutex::new((0, 0));
+    let minute = time::now_ms() / MINUTE_MS;
+    let mut refused = REFUSED.lock().unwrap_or_else(PoisonError::into_inner);
+    if refused.0 != minute {
+        if let Some(more) = refused.1.checked_sub(LINES_MAX).filter(|more| *more > 0) {
+            tracing::warn!("{more} more log-ins were refused; ACL LOG has the latest");
+        }
+        *refused = (minute, 0);
+    }
+    refused.1 += 1;
+    if refused.1 <= LINES_MAX {
+        let user = String::from_utf8_lossy(&name[..name.len().min(64)]);
+        let address = call.host.address(call.session);
+        tracing::warn!(?user, client = call.session.id, address, "a log-in was refused: wrong password, or the user is off or unknown");
     }
 }
 
@@ -309,7 +336,7 @@ fn dry_run(call: &mut Call<'_>) -> Outcome {
     let Some(user) = users.find(name) else {
         return Err(format!("ERR User '{}' not found", String::from_utf8_lossy(name)).into());
     };
-    let known = find(args[0]).is_some();
+    let known = find_original(args[0]).is_some();
     let Some(command) = resolve(args).ok().filter(|_| known) else {
         return Err(format!("ERR Command '{}' not found", String::from_utf8_lossy(args[0])).into());
     };

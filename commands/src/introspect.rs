@@ -8,7 +8,7 @@ use crate::command::{
     STALE, WRITE, container, session,
 };
 use crate::grammar::{Argument, Begin, Find, KeySpec, arguments};
-use crate::lookup::{all, family_of, find, find_subcommand, subcommands};
+use crate::lookup::{all, family_of, find, find_original, find_subcommand, is_removed, subcommands};
 
 const UNORDERED: &[&str] = &["nondeterministic_output_order"];
 
@@ -55,7 +55,7 @@ pub const COMMANDS: &[Command] = &[
 
 /// HELP of every container: its rows, as Redis lays them out.
 pub fn help(call: &mut SessionCall<'_>) -> Outcome {
-    let container = find(call.command.container().as_bytes()).expect("a subcommand has a container");
+    let container = find_original(call.command.container().as_bytes()).expect("a subcommand has a container");
     let mut lines = vec![format!("{} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:", container.name)];
     if !matches!(container.run, Run::Container) {
         lines.extend(["(no subcommand)".into(), format!("    {}", container.about)]);
@@ -125,9 +125,9 @@ fn named(name: &[u8]) -> Option<&'static Command> {
     find(name)
 }
 
-/// Rows that are not subcommands.
+/// Rows that are not subcommands, without those that were taken away.
 fn top() -> impl Iterator<Item = &'static Command> {
-    all().map(|(_, command)| command).filter(|command| command.subcommand().is_none())
+    all().map(|(_, command)| command).filter(|command| command.subcommand().is_none() && !is_removed(command))
 }
 
 fn command(call: &mut SessionCall<'_>) -> Outcome {
@@ -412,7 +412,8 @@ fn list(call: &mut SessionCall<'_>) -> Outcome {
         }
         _ => return Err(SYNTAX.into()),
     };
-    let names: Vec<_> = all().map(|(_, command)| command).filter(|command| filter(command)).map(Command::label).collect();
+    let names: Vec<_> =
+        all().map(|(_, command)| command).filter(|command| filter(command) && !is_removed(command)).map(Command::label).collect();
     call.reply.array(names.len());
     names.iter().for_each(|name| call.reply.bulk(name.as_bytes()));
     Ok(())

@@ -60,7 +60,7 @@ pub mod waiting;
 pub use call::{Call, Outcome, SessionCall};
 pub use command::{Command, Common};
 pub use execute::{Foresight, Progress, execute, execute_foreseen, give_up, resume, time_out};
-pub use lookup::{all, find, find_subcommand};
+pub use lookup::{all, find, find_subcommand, rename};
 pub use session::{Host, Session};
 pub use together::{TOGETHER_MAX, execute_together, may_share};
 
@@ -116,5 +116,16 @@ pub static FAMILIES: &[Family] = &[
     Family { group: "server", category: "", commands: commandlog::COMMANDS },
     Family { group: "server", category: "", commands: latency::COMMANDS },
 ];
+
+/// The groups of COMMAND DOCS, each once, in the order in which families name them first.
+pub fn groups() -> Vec<&'static str> {
+    let mut groups: Vec<&str> = Vec::new();
+    for family in FAMILIES {
+        if !groups.contains(&family.group) {
+            groups.push(family.group);
+        }
+    }
+    groups
+}
 
 pub use polder_table::{Db, Stop};

@@ -2,6 +2,13 @@
 //!
 //! Names are compared with their letters folded to upper case. Two rows of one name do not compile: the second would land
 //! on the first while the table is made.
+//!
+//! A server may rename or remove commands before it starts (`rename-command`): [`find`] then knows a row by its new name only. Rules of users,
+//! statistics and documentation go on with the rows' own names, as in Redis: [`find_original`]. It costs the lookup of a short name nothing: the
+//! hidden row's word becomes one that no name has, and new names are looked up where no row was found.
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
 use polder_base::bytes;
 
 use crate::command::Command;
@@ -103,8 +110,28 @@ const SHORT: usize = 8;
 /// Slots of the table of short names.
 const SHORT_SLOTS: usize = 1024;
 
-/// The folded word of each row's name, 0 for a long one.
-static WORDS: [u64; COUNT] = words();
+/// The folded word of each row's name as [`find`] compares it, 0 for a long one.
+static WORDS: [AtomicU64; COUNT] = {
+    // A constant that is repeated in an array literal makes each element anew.
+    let mut words = [const { AtomicU64::new(0) }; COUNT];
+    let mut number = 0;
+    while number < COUNT {
+        words[number] = AtomicU64::new(OWN_WORDS[number]);
+        number += 1;
+    }
+    words
+};
+
+/// The word of a hidden row: folded words hold no lower-case letters.
+const HIDDEN_WORD: u64 = u64::from_le_bytes(*b"aaaaaaaa");
+
+/// Rows that are not found by their own names.
+static HIDDEN: [AtomicBool; COUNT] = [const { AtomicBool::new(false) }; COUNT];
+
+/// The names that take the place of hidden rows' own, in upper case; and rows that have no name any more.
+static RENAMED: OnceLock<Vec<(Vec<u8>, u16)>> = OnceLock::new();
+
+const OWN_WORDS: [u64; COUNT] = words();
 
 const fn words() -> [u64; COUNT] {
     let mut words = [0; COUNT];
@@ -128,8 +155,8 @@ const fn short_table() -> [u16; SHORT_SLOTS] {
     let mut slots = [0; SHORT_SLOTS];
     let mut number = 0;
     while number < COUNT {
-        if WORDS[number] != 0 {
-            let mut slot = slot_of(WORDS[number]);
+        if OWN_WORDS[number] != 0 {
+            let mut slot = slot_of(OWN_WORDS[number]);
             while slots[slot] != 0 {
                 slot = (slot + 1) % SHORT_SLOTS;
             }
@@ -164,9 +191,9 @@ pub fn find(name: &[u8]) -> Option<&'static Command> {
     let word = folded(name);
     let mut slot = slot_of(word);
     loop {
-        let number = (SHORT_TABLE[slot] as usize).checked_sub(1)?;
+        let Some(number) = (SHORT_TABLE[slot] as usize).checked_sub(1) else { return find_renamed(name) };
         // A byte 0 in a name would make it another, shorter name's word.
-        if WORDS[number] == word && ROWS[number].name.len() == name.len() {
+        if WORDS[number].load(Ordering::Relaxed) == word && ROWS[number].name.len() == name.len() {
             return Some(&ROWS[number]);
         }
         slot = (slot + 1) % SHORT_SLOTS;
@@ -174,6 +201,14 @@ pub fn find(name: &[u8]) -> Option<&'static Command> {
 }
 
 fn find_long(name: &[u8]) -> Option<&'static Command> {
+    match find_original(name) {
+        Some(row) if !HIDDEN[usize::from(row.number)].load(Ordering::Relaxed) => Some(row),
+        _ => find_renamed(name),
+    }
+}
+
+/// The row whose own name this is, whatever it is called in this process.
+pub fn find_original(name: &[u8]) -> Option<&'static Command> {
     if name.len() > NAME_MAX {
         return None;
     }
@@ -205,6 +240,59 @@ pub fn rows_of(group: &str) -> Vec<&'static Command> {
     rows
 }
 
+#[cold]
+fn find_renamed(name: &[u8]) -> Option<&'static Command> {
+    let (_, number) = RENAMED.get()?.iter().find(|(own, _)| own.eq_ignore_ascii_case(name))?;
+    Some(&ROWS[usize::from(*number)])
+}
+
+/// Whether a row, or the container that it belongs to, has no name in this process.
+pub fn is_removed(command: &Command) -> bool {
+    let Some(renamed) = RENAMED.get() else { return false };
+    let is_nameless = |number: u16| HIDDEN[usize::from(number)].load(Ordering::Relaxed) && renamed.iter().all(|(_, own)| *own != number);
+    let container = command.subcommand().and_then(|_| find_original(command.container().as_bytes()));
+    is_nameless(container.unwrap_or(command).number)
+}
+
+/// Renames commands for this whole process, one pair of old and new name after the other; an empty new name removes the command. To be called once, before the
+/// first lookup on another thread.
+///
+/// # Errors
+/// The number of the first pair that cannot be, and why. Nothing is renamed then.
+pub fn rename(pairs: &[(&[u8], &[u8])]) -> Result<(), (usize, String)> {
+    let mut renamed: Vec<(Vec<u8>, u16)> = Vec::new();
+    let mut hidden = vec![false; COUNT];
+    for (at, (old, new)) in pairs.iter().enumerate() {
+        let shown = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+        let number = match renamed.iter().position(|(own, _)| own.eq_ignore_ascii_case(old)) {
+            Some(earlier) => renamed.remove(earlier).1,
+            None => {
+                let row = find_original(old).filter(|row| !hidden[usize::from(row.number)] && row.subcommand().is_none());
+                row.ok_or_else(|| (at, format!("there is no command '{}' to rename", shown(old))))?.number
+            }
+        };
+        hidden[usize::from(number)] = true;
+        let is_own = find_original(new).is_some_and(|row| !hidden[usize::from(row.number)]);
+        if is_own || renamed.iter().any(|(own, _)| own.eq_ignore_ascii_case(new)) {
+            return Err((at, format!("there is a command '{}' already: choose another name", shown(new))));
+        }
+        match find_original(new) {
+            // It has its own name again.
+            Some(row) if row.number == number => hidden[usize::from(number)] = false,
+            _ if new.is_empty() => {}
+            _ => renamed.push((new.to_ascii_uppercase(), number)),
+        }
+    }
+    if RENAMED.set(renamed).is_err() {
+        return Err((0, "commands have been renamed before".into()));
+    }
+    for number in (0..COUNT).filter(|number| hidden[*number]) {
+        HIDDEN[number].store(true, Ordering::Relaxed);
+        WORDS[number].store(HIDDEN_WORD, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
 /// The row of a subcommand of `container`.
 pub fn find_subcommand(container: &Command, name: &[u8]) -> Option<&'static Command> {
     let mut whole = [0; NAME_MAX];
@@ -213,7 +301,7 @@ pub fn find_subcommand(container: &Command, name: &[u8]) -> Option<&'static Comm
     whole[..container.name.len()].copy_from_slice(container.name.as_bytes());
     whole[container.name.len()] = b'|';
     whole[container.name.len() + 1..].copy_from_slice(name);
-    find(whole)
+    find_original(whole)
 }
 
 /// Every row with its family, in the documentation's order.

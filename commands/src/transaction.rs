@@ -24,7 +24,7 @@ use crate::command::{
     session,
 };
 use crate::execute::{Keys, Progress, begin, end_transaction, is_plain, is_wary, permit_writes, retry, run_inside, spare_memory};
-use crate::lookup::find;
+use crate::lookup::{find, find_original};
 use crate::scripting;
 use crate::session::{Host, Multi, Session};
 
@@ -265,7 +265,7 @@ pub(crate) fn exec_together(
     let (queued, execs) = (blocks[1..].iter().map(Vec::len).sum::<usize>(), blocks.len());
     let done = 1 + queued + 2 * (execs - 1);
     for (name, begun, many) in [("MULTI", Instant::now(), execs - 1), ("EXEC", begun, execs)] {
-        session.last = find(name.as_bytes());
+        session.last = find_original(name.as_bytes());
         session.last.into_iter().for_each(|row| host.recorder().end_many(host.settings(), row, begun, many as u64));
     }
     session.calls += done as u64;

@@ -3,7 +3,7 @@ use std::sync::LazyLock;
 
 use crate::command::{CONTAINER, Command};
 use crate::introspect::{CATEGORIES, categories};
-use crate::lookup::{all, find, subcommands};
+use crate::lookup::{all, find_original, subcommands};
 
 /// What a rule's name stands for.
 pub enum Named {
@@ -30,7 +30,7 @@ const ABSENT: &[&str] = &[
 
 /// The command that a name in lower case means.
 pub fn named(name: &[u8]) -> Option<Named> {
-    match find(name) {
+    match find_original(name) {
         Some(command) => Some(Named::Here(command)),
         None => ABSENT.iter().any(|absent| absent.as_bytes() == name).then_some(Named::Absent),
     }

@@ -158,9 +158,9 @@ fn a_user_is_read_back_as_it_was() {
 #[test]
 fn what_cannot_be_read_takes_more_than_it_gives() {
     let user = User::read(b"t", 7, b"on nopass ~* +@all -no-such-command");
-    assert!(!user.is_free() && check_user(&user, find(b"get").unwrap(), &[b"get", b"k"]).is_err());
+    assert!(!user.is_free() && check_user(&user, crate::find(b"get").unwrap(), &[b"get", b"k"]).is_err());
     let user = User::read(b"t", 7, b"on nopass ~* -@all +no-such-command +get");
-    assert!(check_user(&user, find(b"get").unwrap(), &[b"get", b"k"]).is_ok());
+    assert!(check_user(&user, crate::find(b"get").unwrap(), &[b"get", b"k"]).is_ok());
 }
 
 /// Rules, a call, and what is not allowed of it.

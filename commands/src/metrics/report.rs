@@ -92,7 +92,7 @@ impl Whole {
 
 /// A command by the name of its row: that of a subcommand has both names in it.
 fn find(name: &[u8]) -> Option<&'static Command> {
-    crate::lookup::find(name)
+    crate::lookup::find_original(name)
 }
 
 /// What this process tells.

@@ -14,9 +14,13 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use polder_base::words::split;
+use polder_base::words::{quote, split};
 
-use super::{Id, find};
+use super::{Id, Setting, TABLE, find};
+use crate::lookup;
+
+/// The directive that renames or removes a command.
+const RENAME: &[u8] = b"rename-command";
 
 /// How deep files may include each other: enough for people, an end for circles.
 const INCLUDES_MAX: usize = 16;
@@ -32,11 +36,14 @@ pub struct Assignment {
 
 impl Assignment {
     pub(super) fn wrong(&self, reason: &str) -> Wrong {
-        let name = self.id.row().name;
-        // A flag is its own place.
-        let says_name = self.place.strip_prefix("--") == Some(name);
-        let reason = if says_name { reason.to_owned() } else { format!("{name}: {reason}") };
-        Wrong { place: self.place.clone(), reason }
+        let words: Vec<String> = self.words.iter().map(|word| quote(word)).collect();
+        let given = if self.id.row().secret { "(not shown)".to_owned() } else { words.join(" ") };
+        let given = match self.place.strip_prefix("--") {
+            // The flag names the setting.
+            Some(_) => given,
+            None => format!("{} {given}", self.id.row().name),
+        };
+        Wrong { place: self.place.clone(), reason: format!("{given}: {reason}") }
     }
 }
 
@@ -62,11 +69,32 @@ pub struct Declaration {
     pub place: String,
 }
 
+/// A `rename-command` line: the command's name, and the new one or nothing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rename {
+    pub old: Vec<u8>,
+    pub new: Vec<u8>,
+    pub place: String,
+}
+
 /// What a file says.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Content {
     pub settings: Vec<Assignment>,
     pub users: Vec<Declaration>,
+    pub renames: Vec<Rename>,
+}
+
+/// Renames the commands of this process as the lines say, in their order.
+///
+/// # Errors
+/// The first line that names no command, or a name that is taken.
+pub fn rename(renames: &[Rename]) -> Result<(), Wrong> {
+    if renames.is_empty() {
+        return Ok(());
+    }
+    let pairs: Vec<(&[u8], &[u8])> = renames.iter().map(|rename| (&rename.old[..], &rename.new[..])).collect();
+    lookup::rename(&pairs).map_err(|(at, reason)| Wrong { place: renames[at].place.clone(), reason: format!("rename-command: {reason}") })
 }
 
 /// Reads a file and those it includes.
@@ -91,6 +119,7 @@ fn read_nested(path: &Path, depth: usize, read: &mut Content) -> Result<(), Wron
             Line::Nothing => {}
             Line::Assignment(id, words) => read.settings.push(Assignment { id, words, place }),
             Line::User(words) => read.users.push(Declaration { words, place }),
+            Line::Rename(old, new) => read.renames.push(Rename { old, new, place }),
             Line::Include(other) => read_nested(&other, depth, read)?,
         }
     }
@@ -103,6 +132,7 @@ pub(super) enum Line {
     Nothing,
     Assignment(Id, Vec<Vec<u8>>),
     User(Vec<Vec<u8>>),
+    Rename(Vec<u8>, Vec<u8>),
     Include(PathBuf),
 }
 
@@ -123,12 +153,42 @@ pub(super) fn read_line(line: &[u8]) -> Result<Line, String> {
         (b"include", [path]) => Ok(Line::Include(PathBuf::from(String::from_utf8_lossy(path).into_owned()))),
         // Redis accepts these for the sake of old files, and so do we.
         (b"list-max-ziplist-entries" | b"list-max-ziplist-value" | b"lua-replicate-commands", [_]) => Ok(Line::Nothing),
-        (b"rename-command", [_, _]) => Err("polder renames no commands; keep people away from them by a password".into()),
+        (RENAME, [old, new]) => Ok(Line::Rename(old.clone(), new.clone())),
+        (RENAME, _) => Err("rename-command takes two words: the command's name, and its new one or \"\"".into()),
         (b"user", [_, ..]) => Ok(Line::User(words)),
-        (b"loadmodule", [_, ..]) => Err("polder loads no modules".into()),
+        (b"loadmodule", [_, ..]) => Err("polder loads no modules; remove this line".into()),
         (b"sentinel", [_, ..]) => Err("sentinel directive while not in sentinel mode".into()),
-        _ => Err(format!("Bad directive or wrong number of arguments: '{}'", String::from_utf8_lossy(line))),
+        _ => Err(format!("Bad directive or wrong number of arguments: '{}'{}", String::from_utf8_lossy(line), meant(&name, ""))),
     }
+}
+
+/// `; did you mean 'maxmemory'?`, where a setting has a name like this one; with `before` in front of the name.
+fn meant(name: &[u8], before: &str) -> String {
+    let near = TABLE.iter().flat_map(Setting::names).map(|own| (distance(name, own.as_bytes()), own)).min();
+    match near {
+        Some((steps, own)) if steps <= name.len().div_ceil(4) => format!("; did you mean '{before}{own}'?"),
+        _ => String::new(),
+    }
+}
+
+/// How many letters have to be put in, taken out, exchanged or swapped with their neighbour to make one word of another (the optimal string
+/// alignment distance).
+fn distance(one: &[u8], other: &[u8]) -> usize {
+    let mut rows = vec![vec![0; other.len() + 1]; one.len() + 1];
+    for at in 0..=one.len() {
+        for to in 0..=other.len() {
+            rows[at][to] = match (at, to) {
+                (0, steps) | (steps, 0) => steps,
+                _ => {
+                    let exchange = usize::from(one[at - 1] != other[to - 1]);
+                    let plain = (rows[at - 1][to] + 1).min(rows[at][to - 1] + 1).min(rows[at - 1][to - 1] + exchange);
+                    let is_swap = at > 1 && to > 1 && one[at - 1] == other[to - 2] && one[at - 2] == other[to - 1];
+                    if is_swap { plain.min(rows[at - 2][to - 2] + 1) } else { plain }
+                }
+            };
+        }
+    }
+    rows[one.len()][other.len()]
 }
 
 /// Reads `--name value value --name value`: what precedes the first `--` is handed back.
@@ -142,8 +202,7 @@ pub fn flags(arguments: &[String]) -> Result<(Vec<String>, Vec<Assignment>), Wro
     for argument in rest {
         match argument.strip_prefix("--") {
             Some(name) => {
-                let wrong = || Wrong { place: argument.clone(), reason: "there is no such setting; see docs/settings.md".into() };
-                let id = find(name.as_bytes()).ok_or_else(wrong)?;
+                let id = find(name.as_bytes()).ok_or_else(|| unknown_flag(argument, name))?;
                 assignments.push(Assignment { id, words: Vec::new(), place: argument.clone() });
             }
             None => assignments.last_mut().into_iter().for_each(|last| last.words.push(argument.clone().into_bytes())),
@@ -162,6 +221,17 @@ pub fn flags(arguments: &[String]) -> Result<(Vec<String>, Vec<Assignment>), Wro
     Ok((before.to_vec(), assignments))
 }
 
+fn unknown_flag(flag: &str, name: &str) -> Wrong {
+    let reason = match name.as_bytes() {
+        b"user" | b"include" | RENAME => "this belongs into a file: 'polder serve FILE'".to_owned(),
+        name => match meant(&name.to_ascii_lowercase(), "--") {
+            none if none.is_empty() => "there is no such setting; 'polder serve --help' lists all of them".to_owned(),
+            meant => format!("there is no such setting{meant}"),
+        },
+    };
+    Wrong { place: flag.to_owned(), reason }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::id;
@@ -175,7 +245,12 @@ mod tests {
         assert_eq!(read_line(b"include x.conf"), Ok(Line::Include("x.conf".into())));
         assert_eq!(read_line(b"nonsense 1"), Err("Bad directive or wrong number of arguments: 'nonsense 1'".into()));
         assert_eq!(read_line(b"port \"1"), Err("Unbalanced quotes in configuration line".into()));
-        assert_eq!(read_line(b"loadmodule x.so"), Err("polder loads no modules".into()));
+        assert_eq!(
+            read_line(b"maxmemroy 1"),
+            Err("Bad directive or wrong number of arguments: 'maxmemroy 1'; did you mean 'maxmemory'?".into())
+        );
+        assert_eq!(read_line(b"loadmodule x.so"), Err("polder loads no modules; remove this line".into()));
+        assert_eq!(read_line(b"rename-command FLUSHALL \"\""), Ok(Line::Rename(b"FLUSHALL".to_vec(), Vec::new())));
     }
 
     #[test]
@@ -185,7 +260,10 @@ mod tests {
         assert_eq!(before, ["my.conf"]);
         assert_eq!(assignments[0].words, [b"7000"]);
         assert_eq!(assignments[1].words, [b"127.0.0.1".as_slice(), b"::1", b"10.0.0.1"]);
-        assert_eq!(flags(&["--nonsense".into()]).unwrap_err().to_string(), "--nonsense: there is no such setting; see docs/settings.md");
+        let wrong = |words: &[&str]| flags(&words.iter().map(ToString::to_string).collect::<Vec<_>>()).unwrap_err().to_string();
+        assert_eq!(wrong(&["--nonsense"]), "--nonsense: there is no such setting; 'polder serve --help' lists all of them");
+        assert_eq!(wrong(&["--Prot", "1"]), "--Prot: there is no such setting; did you mean '--port'?");
+        assert_eq!(wrong(&["--user", "x"]), "--user: this belongs into a file: 'polder serve FILE'");
         assert_eq!(flags(&["--port".into()]).unwrap_err().to_string(), "--port: a value is missing");
     }
 }
