@@ -25,7 +25,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// One memory that many processes share.
 #[derive(Parser)]
-#[command(name = "polder", version, about)]
+#[command(name = "polder", version, about, propagate_version = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

@@ -1,17 +1,27 @@
 //! `polder serve`: attaches the memory, starts the server, and stops it when it is told to.
+//!
+//! ```text
+//!   serve.rs     flags and file, the segment, the server, the end       daemon.rs    daemonize: a process in the background
+//!   opening.rs   what the log says of the memory and of this machine    signals.rs   what signals do
+//! ```
+mod daemon;
+mod opening;
+mod signals;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use polder_base::time::now_ms;
 use polder_commands::persistence::{
     self,
     load::{Loaded, Present},
 };
-use polder_commands::settings::{Id, Settings, file, id};
+use polder_commands::settings::{Id, Settings, document, file, id};
 use polder_engine::{Memory, Options, Origin, PageChoice};
 use polder_server::{Server, log};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+
+use self::signals::Attention;
 
 use crate::text;
 
@@ -24,24 +34,31 @@ const OWNER: Id = id("segment-owner");
 const THREADS: Id = id("threads");
 const PID_FILE: Id = id("pidfile");
 const LOAD: Id = id("load-rdb");
+const DAEMONIZE: Id = id("daemonize");
+const LOG_FILE: Id = id("logfile");
 
 /// Serves a memory to Redis clients.
 ///
-/// Settings are those of a redis.conf and Polder's own (docs/settings.md), as `--name value`: `--segment NAME`,
-/// `--port N`, `--threads N`, `--bind ADDRESS...`, `--unixsocket PATH`, ... A configuration file comes first, or after
-/// `--config`.
+/// Settings are those of a redis.conf and Polder's own, as `--name value`: `--segment NAME`, `--port N`, `--threads N`,
+/// `--bind ADDRESS...`, `--unixsocket PATH`, ... A configuration file comes first, or after `--config`. --help lists all
+/// settings; polder.conf, which is installed with the program, has them with comments.
 #[derive(clap::Args)]
+#[command(after_long_help = overview())]
 pub struct Arguments {
     /// A configuration file and settings.
     #[arg(value_name = "FILE | --SETTING VALUE", trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<String>,
 }
 
+/// All settings with their first values.
+fn overview() -> String {
+    format!("Settings and their first values:\n\n{}", document::overview())
+}
+
 /// Runs the server until it is stopped. What prevents it is one line on the standard error output.
 pub fn run(arguments: &Arguments) -> ExitCode {
-    match serve(&arguments.words) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
+    match serve(arguments) {
+        Ok(status) => status,
         Err(line) => {
             eprintln!("polder: {line}");
             ExitCode::FAILURE
@@ -49,17 +66,37 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
-fn serve(words: &[String]) -> Result<bool, String> {
+fn serve(arguments: &Arguments) -> Result<ExitCode, String> {
+    let (is_detached, words) = match arguments.words.split_first() {
+        Some((first, rest)) if first == daemon::DETACHED => (true, rest),
+        _ => (false, arguments.words.as_slice()),
+    };
     let settings = Arc::new(settings(words)?);
+    let is_daemon = settings.is_on(DAEMONIZE) && !daemon::is_supervised();
+    match (is_daemon, is_detached) {
+        (true, false) => return daemon::start(words),
+        (_, true) => daemon::leave_session()?,
+        (false, false) => {}
+    }
+    let attention = Attention::begin()?;
     log::begin(&settings)?;
+    tracing::info!(pid = std::process::id(), "polder {} starts", env!("CARGO_PKG_VERSION"));
+    if settings.is_on(DAEMONIZE) && !is_daemon {
+        tracing::info!("daemonize is set, and systemd started this process: it stays in the foreground");
+    }
+    if is_daemon && settings.string(LOG_FILE).is_empty() {
+        tracing::warn!("the log ends here: a server in the background has no terminal; set logfile to a path");
+    }
     let options = options(&settings)?;
+    let began_ms = now_ms();
     let memory = Arc::new(Memory::attach(&options).map_err(|fault| plain(&fault.to_string()))?);
     let (usage, pages) = (memory.table().usage(), memory.table().segment().mapping().pages().clone());
     // What does not start leaves no segment behind.
-    let (server, pid_file, signals) = start(&memory, &settings, &options).inspect_err(|_| {
+    let (server, pid_file) = start(&memory, &settings, &options, began_ms).inspect_err(|_| {
         memory.abandon();
     })?;
-    tell_origin(&memory, &options, usage.ceiling);
+    // From the moment that clients are told that the server is ready, it ends in order.
+    attention.stops(server.stopper());
     for name in settings.take_overruled() {
         tracing::warn!(
             "'{name}' of the configuration file has no effect: the segment has another value; change it with CONFIG SET or a flag"
@@ -69,20 +106,25 @@ fn serve(words: &[String]) -> Result<bool, String> {
     for refusal in &pages.refusals {
         tracing::warn!("the memory has smaller pages than --segment-pages asked for: {refusal}");
     }
-    let well = wait(server, signals, &memory);
+    if is_detached {
+        daemon::settle()?;
+    }
+    let well = wait(server, &memory);
+    let well = attention.end() && well;
     drop(pid_file);
-    Ok(well)
+    Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Starts to serve a memory.
-fn start(memory: &Arc<Memory>, settings: &Arc<Settings>, options: &Options) -> Result<(Server, PidFile, Signals), String> {
+fn start(memory: &Arc<Memory>, settings: &Arc<Settings>, options: &Options, began_ms: u64) -> Result<(Server, PidFile), String> {
     settings.join(memory.table()).map_err(|stop| format!("the settings of {} cannot be read: {stop}", options.segment))?;
+    opening::describe(memory, &options.segment, began_ms);
+    tell_origin(memory, options, memory.table().usage().ceiling);
+    opening::warn(memory, settings, &options.segment);
     let loaded = load(memory, settings)?;
     let server = Server::start(memory.clone(), settings.clone(), loaded).map_err(|failure| failure.to_string())?;
     let pid_file = PidFile::write(&settings.string(PID_FILE))?;
-    // Before anybody is told that we are ready: who is told may send one at once.
-    let signals = Signals::new([SIGTERM, SIGINT]).map_err(|error| format!("cannot listen to signals: {error}"))?;
-    Ok((server, pid_file, signals))
+    Ok((server, pid_file))
 }
 
 /// Says where the segment came from, and what of the settings for a new one has no effect on it.
@@ -143,6 +185,9 @@ fn load(memory: &Memory, settings: &Settings) -> Result<Loaded, String> {
 /// The settings that a file and flags give.
 fn settings(words: &[String]) -> Result<Settings, String> {
     let mut words = words.to_vec();
+    if let Some(late) = words.iter().find(|word| ["--help", "-h", "--version", "-V"].contains(&word.as_str())) {
+        return Err(format!("{late} stands alone: 'polder serve --help', 'polder --version'"));
+    }
     let mut path: Option<PathBuf> = None;
     if let Some(at) = words.iter().position(|word| word == "--config") {
         if at + 1 == words.len() {
@@ -160,6 +205,7 @@ fn settings(words: &[String]) -> Result<Settings, String> {
     let content = path.as_deref().map_or(Ok(file::Content::default()), file::read).map_err(|wrong| wrong.to_string())?;
     let settings = Settings::begin(path, &content.settings, &flags).map_err(|wrong| wrong.to_string())?;
     settings.users().declare(content.users);
+    file::rename(&content.renames).map_err(|wrong| wrong.to_string())?;
     Ok(settings)
 }
 
@@ -213,27 +259,15 @@ fn announce(settings: &Settings, server: &Server, ceiling: u64, page_bytes: u64)
     tell_systemd(sd_notify::NotifyState::Ready);
 }
 
-/// Waits until the server ends by itself (SHUTDOWN) or by a signal; a second signal ends it at once.
-fn wait(server: Server, mut signals: Signals, memory: &Memory) -> bool {
-    let stop = server.stopper();
-    let handle = signals.handle();
+/// Waits until the server ends, by SHUTDOWN or by a signal.
+fn wait(server: Server, memory: &Memory) -> bool {
     server.tell_on_stop(|| tell_systemd(sd_notify::NotifyState::Stopping));
-    let listener = std::thread::spawn(move || {
-        for (count, signal) in signals.forever().enumerate() {
-            if count > 0 {
-                std::process::exit(1);
-            }
-            tracing::info!(signal, "stopping");
-            stop();
-        }
-    });
     let well = server.wait();
-    handle.close();
     match memory.table().segment().removed() {
         true => tracing::info!("bye: the memory is gone, as its segment was removed"),
         false => tracing::info!("bye: the memory stays"),
     }
-    well && listener.join().is_ok()
+    well
 }
 
 /// Tells systemd, if it started us.

@@ -262,8 +262,9 @@ fn without_descriptors_clients_are_turned_away_and_come_back() {
 struct Mounted(PathBuf);
 
 impl Mounted {
-    fn new(size: &str) -> Option<Mounted> {
-        let place = std::env::temp_dir().join(format!("polder-mount-{}", std::process::id()));
+    /// `None` where this process may not mount.
+    fn new(name: &str, size: &str) -> Option<Mounted> {
+        let place = std::env::temp_dir().join(format!("polder-{name}-{}", std::process::id()));
         std::fs::create_dir(&place).expect("a folder");
         let size = format!("size={size}");
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "none"]).arg(&place).output();
@@ -291,7 +292,7 @@ impl Drop for Mounted {
 
 #[test]
 fn a_full_file_system_is_an_error_that_says_so_and_ends_with_more_room() {
-    let Some(mounted) = Mounted::new("24m") else { return };
+    let Some(mounted) = Mounted::new("resized", "24m") else { return };
     let segment = Segment(format!("file:{}", mounted.0.join("segment").display()));
     let server = segment.serve(&["--threads", "2"]);
     let mut client = connect(&server);
@@ -309,34 +310,9 @@ fn a_full_file_system_is_an_error_that_says_so_and_ends_with_more_room() {
     assert_eq!(connect(&server).call(&["STRLEN", "key:0"]).expect("a reply"), Answer::Integer(10_000));
 }
 
-/// A small tmpfs, unmounted with the test.
-struct Mounted(PathBuf);
-
-impl Mounted {
-    /// None where this process may not mount.
-    fn new(bytes: u64) -> Option<Mounted> {
-        let place = std::env::temp_dir().join(format!("polder-small-{}", std::process::id()));
-        std::fs::create_dir(&place).expect("a directory");
-        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "none"]).arg(&place).output();
-        let mounted = Mounted(place);
-        let is_mounted = mount.is_ok_and(|output| output.status.success());
-        if !is_mounted {
-            eprintln!("skipped: this process may not mount a tmpfs");
-        }
-        is_mounted.then_some(mounted)
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-        let _ = std::fs::remove_dir(&self.0);
-    }
-}
-
 #[test]
 fn where_the_file_system_is_full_tools_and_a_second_server_still_attach() {
-    let Some(mounted) = Mounted::new(24 << 20) else { return };
+    let Some(mounted) = Mounted::new("full", "24m") else { return };
     let segment = format!("file:{}/segment", mounted.0.display());
     let start = || Server::start_polder(env!("CARGO_BIN_EXE_polder").as_ref(), &segment, &["--segment-size", "64mb"]).expect("a server");
     let server = start();

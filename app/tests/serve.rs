@@ -15,6 +15,8 @@ struct Serving {
     child: Child,
     port: u16,
     segment: String,
+    /// What the log says before it is ready.
+    opening: String,
     /// The line that says that it is ready.
     ready: String,
     /// Held open: what follows that line has a reader.
@@ -39,10 +41,14 @@ impl Serving {
             .stdout(Stdio::piped())
             .spawn()
             .expect("polder starts");
-        let mut ready = String::new();
         let mut log = BufReader::new(child.stdout.take().expect("a pipe"));
-        log.read_line(&mut ready).expect("a line");
-        Serving { child, port, segment, ready, log }
+        let (opening, ready) = until(&mut log, "ready to accept connections");
+        Serving { child, port, segment, opening, ready, log }
+    }
+
+    /// The next line of the log with this text.
+    fn logged(&mut self, text: &str) -> String {
+        until(&mut self.log, text).1
     }
 
     fn ask(&self, line: &str) -> String {
@@ -58,6 +64,20 @@ impl Serving {
         let sent = Command::new("kill").args([name, &self.child.id().to_string()]).status().expect("kill runs");
         assert!(sent.success());
         self.child.wait().expect("an end").code()
+    }
+}
+
+/// Reads lines up to the first with this text: those before it, and that one.
+fn until(log: &mut BufReader<ChildStdout>, text: &str) -> (String, String) {
+    let mut before = String::new();
+    loop {
+        let mut line = String::new();
+        let count = log.read_line(&mut line).expect("a line");
+        assert!(count > 0, "the log ended without '{text}': {before}");
+        if line.contains(text) {
+            return (before, line);
+        }
+        before += &line;
     }
 }
 
@@ -91,14 +111,13 @@ fn it_says_what_it_serves_and_ends_well_on_sigterm() {
 
 #[test]
 fn a_new_memory_has_the_mode_and_the_pages_that_were_asked_for_or_says_why_not() {
-    let mut serving = Serving::start(&["--segment-mode", "0660", "--segment-pages", "2mb"], &[]);
+    let serving = Serving::start(&["--segment-mode", "0660", "--segment-pages", "2mb"], &[]);
     let file = serving.segment.replace("shm:", "/dev/shm/");
     assert_eq!(std::fs::metadata(file).expect("the segment").permissions().mode() & 0o777, 0o660);
     assert!(serving.ask("CONFIG GET segment-mode").contains("\r\n660\r\n"));
     if !serving.ready.contains("page_bytes=2097152") {
-        let mut line = String::new();
-        serving.log.read_line(&mut line).expect("a line");
-        assert!(line.contains("WARN") && line.contains("--segment-pages") && line.contains("2 MiB"), "{line}");
+        let line = serving.opening.lines().find(|line| line.contains("--segment-pages")).expect("a warning");
+        assert!(line.contains("WARN") && line.contains("2 MiB"), "{line}");
     }
     // Who comes later takes the memory as it is.
     let other = Serving::start(&["--segment", &serving.segment, "--segment-mode", "0600"], &[]);
@@ -113,7 +132,9 @@ fn the_memory_outlives_the_server() {
     let port = first.port.to_string();
     let mut second =
         polder().args(["serve", "--segment", &first.segment, "--port", &port]).stdout(Stdio::piped()).spawn().expect("a start");
-    BufReader::new(second.stdout.take().expect("a pipe")).read_line(&mut String::new()).expect("a line");
+    let mut log = BufReader::new(second.stdout.take().expect("a pipe"));
+    let (opening, _) = until(&mut log, "ready to accept connections");
+    assert!(opening.contains("the segment was found") && opening.contains("keys=1"), "{opening}");
     assert_eq!(first.ask("GET key"), "$5\r\nvalue\r\n");
     second.kill().expect("an end");
     second.wait().expect("an end");
@@ -136,7 +157,9 @@ fn what_prevents_a_start_is_one_clear_line() {
     assert!(refusal(&["--segment", &serving.segment, "--port", &port]).contains("another server is there"));
     assert!(refusal(&["--no-such-setting", "1"]).contains("no-such-setting"));
     assert!(refusal(&["--port"]).contains("a value is missing"));
-    assert_eq!(refusal(&["--port", "many"]), "polder: --port: argument couldn't be parsed into an integer\n");
+    assert_eq!(refusal(&["--port", "many"]), "polder: --port: many: argument couldn't be parsed into an integer\n");
+    assert!(refusal(&["--prot", "1"]).contains("did you mean '--port'?"));
+    assert!(refusal(&["--port", "1", "--help"]).contains("polder serve --help"));
     assert!(refusal(&["--appendonly", "yes"]).contains("appendonly"));
     assert!(refusal(&["--config", "/nowhere/polder.conf"]).contains("/nowhere/polder.conf"));
     assert!(refusal(&["--segment", &serving.segment, "--port", "0"]).contains("nothing to listen on"));
@@ -216,4 +239,178 @@ fn what_has_no_effect_on_a_segment_that_exists_is_told() {
     assert!(told.contains("segment-size 32.00M has no effect") && told.contains("'maxmemory' of the configuration file"), "{told}");
     assert!(!told.contains("maxmemory-samples"), "{told}");
     std::fs::remove_file(file).expect("it is there");
+}
+
+#[test]
+fn signals_that_redis_ignores_are_ignored_and_told() {
+    let mut serving = Serving::start(&[], &[]);
+    for name in ["HUP", "USR1", "USR2"] {
+        let sent = Command::new("kill").args([&format!("-{name}"), &serving.child.id().to_string()]).status().expect("kill runs");
+        assert!(sent.success());
+        assert!(serving.logged(&format!("SIG{name}")).contains("is ignored"));
+    }
+    assert_eq!(serving.ask("PING"), "+PONG\r\n");
+    assert_eq!(serving.signal("-TERM"), Some(0));
+}
+
+#[test]
+fn the_log_tells_what_happens_to_the_memory() {
+    let folder = Folder::new("log");
+    let mut serving = Serving::start(&["--loglevel", "debug", "--dir", folder.path(), "--requirepass", "secret"], &[]);
+    assert!(serving.opening.contains("the segment was made"), "{}", serving.opening);
+    assert!(serving.ask("AUTH wrong\r\n").starts_with("-WRONGPASS"));
+    assert!(serving.logged("a client has connected").contains("address=\"127.0.0.1:"));
+    let refused = serving.logged("a log-in was refused");
+    assert!(refused.contains("WARN") && refused.contains("user=\"default\"") && refused.contains("address=\"127.0.0.1:"), "{refused}");
+    serving.logged("a client has gone");
+    assert_eq!(serving.ask("AUTH secret\r\nSET key value\r\nSAVE\r\n").lines().next(), Some("+OK"));
+    assert!(serving.logged("saving begins").contains("keys=1"));
+    assert!(serving.logged("saved").contains("keys=1"));
+    serving.ask("AUTH secret\r\nCONFIG SET maxmemory 1\r\nCONFIG SET maxmemory-policy allkeys-lru\r\n");
+    assert!(serving.logged("keys are evicted from now on").contains("WARN"));
+    let sent = Command::new("kill").args(["-TERM", &serving.child.id().to_string()]).status().expect("kill runs");
+    assert!(sent.success());
+    let (rest, _) = until(&mut serving.log, "bye");
+    assert!(!rest.contains("mio"), "{rest}");
+}
+
+/// A folder that goes with the test.
+struct Folder(std::path::PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("polder-test-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder");
+        Folder(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("text")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What cannot be removed lies among other temporary files.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A server in the background, by a file; ended with the test.
+struct Daemon {
+    folder: Folder,
+    port: u16,
+    segment: String,
+}
+
+impl Daemon {
+    /// Starts it with these lines of a file, in which `{folder}` is a folder of the test.
+    fn start(name: &str, lines: &str) -> (Daemon, std::process::Output) {
+        let daemon = Daemon { folder: Folder::new(name), port: free_port().expect("a port"), segment: fresh_name() };
+        let file = daemon.folder.0.join("test.conf");
+        let own = format!("port {}\nsegment {}\nsegment-size 64mb\n", daemon.port, daemon.segment);
+        let text = lines.replace("{folder}", daemon.folder.path()) + "\n" + &own;
+        std::fs::write(&file, text).expect("a file");
+        let output = polder().arg("serve").arg(&file).stdin(Stdio::null()).output().expect("polder runs");
+        (daemon, output)
+    }
+
+    fn ask(&self, line: &str) -> String {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("a connection");
+        stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+        stream.write_all(format!("{line}\r\nQUIT\r\n").as_bytes()).expect("a request");
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).expect("a reply");
+        reply.strip_suffix("+OK\r\n").expect("the reply to QUIT").to_owned()
+    }
+
+    fn pid(&self) -> Option<String> {
+        std::fs::read_to_string(self.folder.0.join("pid")).ok().map(|text| text.trim().to_owned())
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if let Some(pid) = self.pid() {
+            let _ = Command::new("kill").args(["-KILL", &pid]).status();
+        }
+        let _ = Memory::remove(&self.segment);
+    }
+}
+
+#[test]
+fn a_server_in_the_background_serves_when_its_start_returns() {
+    let lines = "daemonize yes\npidfile {folder}/pid\nlogfile {folder}/log";
+    let (daemon, output) = Daemon::start("daemon", lines);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(daemon.ask("PING"), "+PONG\r\n");
+    let pid = daemon.pid().expect("a pidfile");
+    // A session of its own: the end of the terminal's is not told to it.
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
+    let session = stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(3));
+    assert_eq!(session, Some(pid.as_str()));
+    assert_eq!(std::fs::read_link(format!("/proc/{pid}/fd/2")).expect("a descriptor"), std::path::Path::new("/dev/null"));
+    // A second one cannot listen there, and its start says so.
+    let second = polder().arg("serve").arg(daemon.folder.0.join("test.conf")).output().expect("polder runs");
+    assert_eq!(second.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&second.stderr).contains("another server is there"), "{second:?}");
+    assert!(Command::new("kill").arg(&pid).status().expect("kill runs").success());
+    while daemon.pid().is_some() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let log = std::fs::read_to_string(daemon.folder.0.join("log")).expect("a log");
+    assert!(log.contains("SIGTERM: stopping"), "{log}");
+}
+
+#[test]
+fn the_configuration_of_debians_redis_is_taken_as_it_is() {
+    let Ok(file) = std::fs::read_to_string("/etc/redis/redis.conf") else { return };
+    let moved = [
+        ("/run/redis/redis-server.pid", "{folder}/pid"),
+        ("/var/log/redis/redis-server.log", "{folder}/log"),
+        ("/var/lib/redis", "{folder}"),
+    ];
+    let lines = moved.iter().fold(file, |text, (from, to)| text.replace(from, to));
+    let (daemon, output) = Daemon::start("debian", &lines);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(daemon.ask("CONFIG GET daemonize"), "*2\r\n$9\r\ndaemonize\r\n$3\r\nyes\r\n");
+}
+
+#[test]
+fn commands_are_renamed_and_taken_away_as_in_redis() {
+    let lines = "daemonize yes\npidfile {folder}/pid\nlogfile {folder}/log\nrename-command FLUSHALL \"\"\nrename-command GET fetch\n\
+        rename-command CONFIG hidden-config\nrename-command HINCRBYFLOAT addfloat\nrename-command fetch fetch2";
+    let (daemon, output) = Daemon::start("rename", lines);
+    assert!(output.status.success(), "{output:?}");
+    let replies = [
+        ("FLUSHALL", "-ERR unknown command 'FLUSHALL'"),
+        ("GET key", "-ERR unknown command 'GET'"),
+        ("fetch key", "-ERR unknown command 'fetch'"),
+        ("CONFIG GET port", "-ERR unknown command 'CONFIG'"),
+        ("HINCRBYFLOAT h f 1", "-ERR unknown command 'HINCRBYFLOAT'"),
+        ("SET key value", "+OK"),
+        ("FETCH2 key", "$5\r\nvalue"),
+        ("addfloat h f 1.5", "$3\r\n1.5"),
+        ("hidden-config GET threads", "*2\r\n$7\r\nthreads"),
+        ("EVAL \"return redis.call('fetch2','key')\" 0", "$5\r\nvalue"),
+        ("EVAL \"return redis.call('get','key')\" 0", "-ERR Unknown Redis command called from script"),
+        ("COMMAND GETKEYS fetch2 key", "*1\r\n$3\r\nkey"),
+        ("COMMAND INFO get", "*1\r\n$-1"),
+        ("COMMAND LIST FILTERBY PATTERN flushall", "*0"),
+        // Rules of users have the old names.
+        ("ACL SETUSER reader on nopass ~* +get", "+OK"),
+        ("ACL SETUSER other +fetch2", "-ERR Error in ACL SETUSER modifier '+fetch2'"),
+    ];
+    for (line, reply) in replies {
+        let got = daemon.ask(line);
+        assert!(got.starts_with(reply), "{line}: {got}");
+    }
+    assert!(daemon.ask("AUTH reader any\r\nFETCH2 key\r\nSET key 1").starts_with("+OK\r\n$5\r\nvalue\r\n-NOPERM"));
+    for (line, why) in
+        [("rename-command nothing x", "there is no command 'nothing'"), ("rename-command GET SET", "there is a command 'SET' already")]
+    {
+        let (_, output) = Daemon::start("rename-wrong", &format!("rename-command DEL drop\n{line}"));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(why) && said.contains("line 2"), "{said}");
+    }
 }

@@ -120,8 +120,11 @@ pub enum Origin {
     Found,
     /// This call has made it.
     Made,
-    /// It is a file of an earlier boot of the machine, was walked and found whole; `closed`: its last process had closed it in order.
-    Renewed { closed: bool },
+    /// It is a file of an earlier boot of the machine, was walked and found whole.
+    Renewed {
+        /// Whether its last process had closed it in order.
+        closed: bool,
+    },
 }
 
 /// What is known of a command before it is called; see [`nature`].
@@ -213,6 +216,11 @@ impl Options {
         let admission = Admission { owner: self.owner, writable_by_all: self.mode & 0o002 != 0 };
         AttachOptions { residence: Residence::default(), admission }
     }
+
+    fn to_make(&self) -> SegmentOptions {
+        let Options { ceiling, pages, mode, group, .. } = *self;
+        SegmentOptions { ceiling, pages, mode, group, residence: Residence::default() }
+    }
 }
 
 /// How often callers look whether chores are due, and how much of them one does at a time.
@@ -248,33 +256,6 @@ impl Outlook {
     }
 }
 
-/// The segment that `options` names, made with this secret or a random one if there is none.
-fn attach_or_create(options: &Options, secret: Option<&[u8; header::SECRET_BYTES]>) -> Result<Arc<Segment>, Fault> {
-    let name: SegmentName = options.segment.parse().map_err(|error| Fault::System(format!("{error}")))?;
-    let Options { ceiling, pages, mode, group, .. } = *options;
-    let new = SegmentOptions { ceiling, pages, mode, group, residence: Residence::default() };
-    loop {
-        match Segment::attach(&name, Residence::default()) {
-            Ok(segment) => return Ok(segment),
-            Err(AttachError::Absent(_)) if options.create => {}
-            Err(AttachError::Absent(name)) => {
-                return Err(Fault::System(format!("there is no segment {name}: start a server on it or make it")));
-            }
-            Err(AttachError::Fault(fault)) => return Err(fault),
-        }
-        let created = match secret {
-            None => Segment::create(&name, &new),
-            Some(secret) => Segment::create_with_secret(&name, &new, secret),
-        };
-        match created {
-            Ok(segment) => return Ok(segment),
-            // Another process was faster: attach its segment.
-            Err(CreateError::AlreadyExists(_)) => {}
-            Err(CreateError::Fault(fault)) => return Err(fault),
-        }
-    }
-}
-
 impl Memory {
     /// Attaches the segment that `options` names.
     ///
@@ -282,7 +263,6 @@ impl Memory {
     /// [`Fault::System`] with a text that says what to do: the segment does not exist and `create` is false, has another layout, belongs to another
     /// user, or there is no memory for it.
     pub fn attach(options: &Options) -> Result<Memory, Fault> {
-<<<<<<< HEAD
         Memory::attach_with(options, &mut |report| match report.findings.first() {
             None => Ok(()),
             Some(first) => Err(Fault::System(format!(
@@ -323,7 +303,7 @@ impl Memory {
             match Segment::attach(&name, &options.to_attach(), &mut check) {
                 Ok(segment) => {
                     let origin = renewed.map_or(Origin::Found, |closed| Origin::Renewed { closed });
-                    return Ok(Memory::over(segment, origin));
+                    return Ok(Memory::over(Table::over(segment), origin));
                 }
                 Err(AttachError::Absent(_)) if options.create => {}
                 Err(AttachError::Absent(name)) => {
@@ -331,11 +311,9 @@ impl Memory {
                 }
                 Err(AttachError::Fault(fault)) => return Err(fault),
             }
-            let Options { ceiling, pages, mode, group, .. } = *options;
-            let made = SegmentOptions { ceiling, pages, mode, group, residence: Residence::default() };
-            match Segment::create(&name, &made) {
-                Ok(segment) => return Ok(Memory::over(segment, Origin::Made)),
-                // Somebody was faster: attach theirs.
+            match Segment::create(&name, &options.to_make()) {
+                Ok(segment) => return Ok(Memory::over(Table::over(segment), Origin::Made)),
+                // Another process was faster: attach its segment.
                 Err(CreateError::AlreadyExists(_)) => {}
                 Err(CreateError::Fault(fault)) => return Err(fault),
             }
@@ -354,17 +332,11 @@ impl Memory {
         self.origin == Origin::Made && segment.is_alone_here() && Segment::remove(segment.mapping().name()).is_ok()
     }
 
-    fn over(segment: Arc<Segment>, origin: Origin) -> Memory {
-        let table = Table::over(segment);
-=======
-        attach_or_create(options, None).map(|segment| Memory::over(Table::over(segment)))
-    }
-
-    /// As [`Memory::attach`], with a hash secret and a start of the random numbers that follow from `seed`, so that two runs of the same calls
-    /// take the same steps. For tests that count instructions, never for data: clients that know the secret can choose keys that collide.
+    /// A new segment with a hash secret and a start of the random numbers that follow from `seed`, so that two runs of the same calls take
+    /// the same steps. For tests that count instructions, never for data: clients that know the secret can choose keys that collide.
     ///
     /// # Errors
-    /// As [`Memory::attach`].
+    /// As [`Memory::attach`]; the name may not be taken.
     #[doc(hidden)]
     pub fn predictable(options: &Options, seed: u64) -> Result<Memory, Fault> {
         let mut secret = [0; header::SECRET_BYTES];
@@ -374,11 +346,15 @@ impl Memory {
             drawn = drawn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             part.copy_from_slice(&(drawn ^ drawn >> 32).to_ne_bytes());
         }
-        Ok(Memory::over(Table::seeded(attach_or_create(options, Some(&secret))?, seed | 1)))
+        let name: SegmentName = options.segment.parse().map_err(|error| Fault::System(format!("{error}")))?;
+        let segment = Segment::create_with_secret(&name, &options.to_make(), &secret).map_err(|error| match error {
+            CreateError::AlreadyExists(name) => Fault::System(format!("there is a segment {name} already: choose another name")),
+            CreateError::Fault(fault) => fault,
+        })?;
+        Ok(Memory::over(Table::seeded(segment, seed | 1), Origin::Made))
     }
 
-    fn over(table: Table) -> Memory {
->>>>>>> 7ee5d81 (bench: count the instructions of operations under callgrind)
+    fn over(table: Table, origin: Origin) -> Memory {
         table.listen(&polder_hub::SINK);
         Memory {
             table,

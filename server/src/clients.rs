@@ -104,12 +104,14 @@ impl Clients {
             face: Mutex::default(),
         });
         self.list().insert(id, record.clone());
+        tracing::debug!(client = id, address = record.address, "a client has connected");
         record
     }
 
     /// Forgets a client.
     pub fn leave(&self, record: &Record) {
         self.list().remove(&record.id);
+        tracing::debug!(client = record.id, address = record.address, "a client has gone");
         self.connected.fetch_sub(1, Ordering::Relaxed);
     }
 

@@ -18,6 +18,7 @@ use crate::clients::Clients;
 use crate::doors::Doors;
 use crate::listener::Arrival;
 use crate::tally::{Count, Tally};
+use crate::watch::Watch;
 
 /// What one thread tells another.
 pub enum Letter {
@@ -81,6 +82,7 @@ pub struct Process {
     pub settings: Arc<Settings>,
     recorder: Recorder,
     keeper: Keeper,
+    watch: Watch,
     scripting: Scripting,
     pub clients: Clients,
     pub mailboxes: Vec<Mailbox>,
@@ -120,6 +122,7 @@ impl Process {
             settings,
             recorder,
             keeper: Keeper::default(),
+            watch: Watch::default(),
             clients: Clients::default(),
             mailboxes,
             doors,
@@ -241,6 +244,7 @@ impl Process {
 
     /// Ends what [`Process::claim_chores`] began.
     pub fn chores_done(&self, due_ms: u64) {
+        self.watch.look(self.memory.table(), due_ms);
         self.chores_due_ms.store(due_ms, Ordering::Release);
     }
 
@@ -371,6 +375,7 @@ impl Host for Process {
         if how.abort {
             return Err("ERR No shutdown in progress.".into());
         }
+        tracing::info!("SHUTDOWN was called: stopping");
         self.stop();
         Ok(())
     }

@@ -36,5 +36,6 @@ mod server;
 mod sessions;
 mod tally;
 mod turn;
+mod watch;
 
 pub use server::{Failure, Server};

@@ -105,7 +105,7 @@ impl Client {
     /// Whether Ctrl-C ends only what these words do: the wait for a server's reply, or a stream of messages. A command on a segment runs in
     /// this process and ends with it; the segment is safe from that.
     pub fn outlives_interrupt(&self, args: &[Vec<u8>]) -> bool {
-        !matches!(self.place, Place::Segment(_)) || Stream::of(args).is_some()
+        !matches!(self.place, Place::Segment(..)) || Stream::of(args).is_some()
     }
 
     /// The next reply; `Interrupted` when the user has had enough of waiting for it.

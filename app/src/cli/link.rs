@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polder_commands::persistence::save;
-use polder_engine::{Caller, Host, Item, Memory, Owner, Protocol};
+use polder_engine::{Caller, Host, Item, Owner, Protocol};
 use polder_wire::resp::{Limits, Output, Replies, Request, Requests, Value, command};
 
 use crate::text;

@@ -98,6 +98,7 @@ impl Shared {
         let progress = Arc::new(Progress::default());
         let keys = (0..polder_table::SYSTEM).map(|db| table.keys(db).0).sum();
         progress.total.store(keys, Ordering::Relaxed);
+        tracing::info!(keys, in_background, "saving begins");
         state.current = Some(Current { progress: progress.clone(), began: Instant::now(), in_background });
         state.last_try_ms = now_ms();
         Some((progress, table.changes()))
@@ -108,8 +109,14 @@ impl Shared {
         let Some(current) = state.current.take() else { return };
         state.last_took = Some(current.began.elapsed().as_secs());
         // A save that somebody stopped says nothing about the disk.
+        let took_ms = current.began.elapsed().as_millis() as u64;
         if current.progress.cancelled.load(Ordering::Relaxed) {
+            tracing::info!(took_ms, "saving was stopped");
             return;
+        }
+        match written {
+            Ok(keys) => tracing::info!(keys, took_ms, "saved"),
+            Err(why) => tracing::error!(why, took_ms, "saving failed: the file before it is untouched"),
         }
         state.last_failed = written.is_err();
         self.failing.store(state.last_failed, Ordering::Relaxed);

@@ -18,7 +18,9 @@ pub(super) const SETTINGS: &[Setting] = &[
     choice("syslog-facility", &["user", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7"], 1)
         .at_start()
         .inert(),
-    switch("daemonize", false).at_start().refuses("polder stays in the foreground: start it by systemd or with '&'"),
+    switch("daemonize", false)
+        .at_start()
+        .about("Whether the server goes on in the background once it serves clients; one that systemd started stays in the foreground."),
     choice("supervised", &["upstart", "systemd", "auto", "no"], 3)
         .at_start()
         .inert()
