@@ -63,7 +63,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 fn export(arguments: &Arguments) -> Result<u64, Failed> {
     match arguments.peer.open(false)? {
         Opened::Segment(memory) => Ok(from_segment(&memory, arguments)?),
-        Opened::Server(mut link) => Ok(from_server(&mut link, &arguments.file)?),
+        Opened::Server(mut link) => Ok(from_link(&mut link, &arguments.file, false)?),
     }
 }
 
@@ -116,10 +116,14 @@ struct Export<'e> {
     newest: u32,
 }
 
-fn from_server(link: &mut Link, path: &Path) -> Result<u64, String> {
+/// Writes what is behind a connection to a file: keys and functions, or the functions alone. Returns how many keys.
+///
+/// # Errors
+/// What went wrong, in words; a file that was there stays as it was then.
+pub fn from_link(link: &mut Link, path: &Path, functions_only: bool) -> Result<u64, String> {
     let mut fresh = path.as_os_str().to_owned();
     fresh.push(format!(".{}", std::process::id()));
-    let written = write_from_server(link, Path::new(&fresh)).and_then(|keys| {
+    let written = write_from_server(link, Path::new(&fresh), functions_only).and_then(|keys| {
         std::fs::rename(&fresh, path).map_err(|error| format!("{}: {error}", path.display()))?;
         Ok(keys)
     });
@@ -130,12 +134,12 @@ fn from_server(link: &mut Link, path: &Path) -> Result<u64, String> {
     written
 }
 
-fn write_from_server(link: &mut Link, path: &Path) -> Result<u64, String> {
+fn write_from_server(link: &mut Link, path: &Path, functions_only: bool) -> Result<u64, String> {
     // What the server dumps says which version the file must have. One that dumps each value in the lowest version that can hold it shows a higher
     // one only with the value that needs it: the file is begun again then.
     let mut version = probe_version(link)?.max(VERSION_MIN);
     loop {
-        let (keys, newest) = write_as(link, path, version)?;
+        let (keys, newest) = write_as(link, path, version, functions_only)?;
         if newest <= version {
             return Ok(keys);
         }
@@ -144,7 +148,7 @@ fn write_from_server(link: &mut Link, path: &Path) -> Result<u64, String> {
 }
 
 /// Writes a file of a version, up to the first value that needs a higher one; answers how many keys it holds, and the version that it should have.
-fn write_as(link: &mut Link, path: &Path, version: u32) -> Result<(u64, u32), String> {
+fn write_as(link: &mut Link, path: &Path, version: u32, functions_only: bool) -> Result<(u64, u32), String> {
     let told = |error: std::io::Error| format!("{}: {error}", path.display());
     let file = File::create(path).map_err(told)?;
     let writer = Writer::new(Form::Fixed(version), true, Thresholds::default());
@@ -155,7 +159,8 @@ fn write_as(link: &mut Link, path: &Path, version: u32) -> Result<(u64, u32), St
         let functions = open(&functions, true).map_err(|why| why.to_string())?;
         export.writer.raw(functions.body);
     }
-    for db in export.databases()? {
+    let databases = if functions_only { Vec::new() } else { export.databases()? };
+    for db in databases {
         export.database(db)?;
     }
     export.bar.finish_and_clear();

@@ -34,7 +34,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Serve(serve::Arguments),
-    Cli(cli::Arguments),
+    Cli(Box<cli::Arguments>),
     Bench(bench::Arguments),
     Segment(segment::Arguments),
     Top(top::Arguments),

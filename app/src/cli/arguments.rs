@@ -1,11 +1,15 @@
 //! The command line of `polder cli`: redis-cli's names and meanings, and `--segment`.
 use std::ffi::OsString;
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
 use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args};
 use polder_base::words::split;
 
+use rustix::termios::{LocalModes, OptionalActions};
+
+use super::client::reason;
 use super::format::{Form, Format};
 use super::link::{Login, Place};
 use crate::text::Whose;
@@ -40,6 +44,9 @@ pub struct Arguments {
     /// Password; REDISCLI_AUTH in the environment gives it without showing it to others.
     #[arg(short = 'a', long = "pass", value_name = "PASSWORD")]
     pub password: Option<String>,
+    /// Ask for the password on the terminal; -a and REDISCLI_AUTH are not looked at.
+    #[arg(long)]
+    pub askpass: bool,
     /// Name to log in with; needs a password.
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
@@ -97,6 +104,9 @@ pub struct Arguments {
     /// Whether out-of-band messages of RESP3 are shown (yes or no) [default: yes on a terminal].
     #[arg(long, value_name = "YES|NO", value_parser = ["yes", "no"])]
     pub show_pushes: Option<String>,
+    /// Run the script in this file: `--eval FILE KEY... , ARGUMENT...`.
+    #[arg(long, value_name = "FILE")]
+    pub eval: Option<PathBuf>,
     /// Send commands from standard input, in the Redis protocol or one a line, as fast as they are taken.
     #[arg(long)]
     pub pipe: bool,
@@ -121,12 +131,27 @@ pub struct Arguments {
     /// Find the keys that take the most memory.
     #[arg(long)]
     pub memkeys: bool,
+    /// Find the keys that are used most; the server's maxmemory-policy must be one of LFU.
+    #[arg(long)]
+    pub hotkeys: bool,
+    /// Write all keys to an RDB file; `-` is standard output.
+    #[arg(long, value_name = "FILE")]
+    pub rdb: Option<PathBuf>,
+    /// As --rdb, with the functions alone.
+    #[arg(long, value_name = "FILE")]
+    pub functions_rdb: Option<PathBuf>,
     /// Measure how long a PING takes, again and again.
     #[arg(long)]
     pub latency: bool,
     /// As --latency, with a new line every 15 seconds (or -i).
     #[arg(long)]
     pub latency_history: bool,
+    /// As --latency, as a spectrum: a line a second (or -i), brighter where more PINGs took so long. For terminals of 256 colours.
+    #[arg(long)]
+    pub latency_dist: bool,
+    /// Measure for so many seconds how long this machine keeps a running program waiting, without any server.
+    #[arg(long, value_name = "SECONDS")]
+    pub intrinsic_latency: Option<u64>,
     /// Print figures of the server, a line a second (or -i).
     #[arg(long)]
     pub stat: bool,
@@ -145,8 +170,11 @@ impl Arguments {
     /// A line that says what is wrong.
     pub fn target(&self) -> Result<(Place, Login), String> {
         let resp3 = self.resp3 || (!self.resp2 && matches!(self.format().form, Form::Json | Form::QuotedJson));
-        let environment = std::env::var("REDISCLI_AUTH").ok();
-        let mut login = Login { user: self.user.clone(), password: self.password.clone().or(environment), db: self.db.unwrap_or(0), resp3 };
+        let password = match self.askpass {
+            true => Some(ask_password().map_err(|error| format!("Cannot read the password: {error}"))?),
+            false => self.password.clone().or_else(|| std::env::var("REDISCLI_AUTH").ok()),
+        };
+        let mut login = Login { user: self.user.clone(), password, db: self.db.unwrap_or(0), resp3 };
         let place = match (&self.segment, &self.socket, &self.uri) {
             (Some(segment), ..) => Place::Segment(segment.clone(), self.whose.owner),
             (_, Some(path), _) => Place::Unix(path.clone()),
@@ -210,6 +238,10 @@ impl Arguments {
             return Err(format!("Unrecognized option or bad number of args for: '{}'", first.to_string_lossy()));
         }
         let words = self.command.iter().map(|word| word.clone().into_vec());
+        if let Some(file) = &self.eval {
+            let words: Vec<Vec<u8>> = words.collect();
+            return eval(file, &words);
+        }
         if self.quoted_input { words.map(|word| unquoted(&word)).collect() } else { Ok(words.collect()) }
     }
 
@@ -223,6 +255,34 @@ impl Arguments {
             None => Ok(self.pattern.clone().map(String::into_bytes)),
         }
     }
+}
+
+/// EVAL of a file's script: keys, a comma, arguments.
+fn eval(file: &Path, words: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, String> {
+    let script = std::fs::read(file).map_err(|error| format!("Can't open file '{}': {}", file.display(), reason(&error)))?;
+    let comma = words.iter().position(|word| word == b",").unwrap_or(words.len());
+    let (keys, arguments) = (&words[..comma], words.get(comma + 1..).unwrap_or_default());
+    let count = keys.len().to_string().into_bytes();
+    Ok([&[b"EVAL".to_vec(), script, count], keys, arguments].concat())
+}
+
+/// A line from standard input; a terminal does not show what is typed.
+fn ask_password() -> io::Result<String> {
+    let input = io::stdin();
+    let shown = rustix::termios::tcgetattr(&input).ok();
+    if let Some(shown) = &shown {
+        eprint!("Please input password: ");
+        let mut hidden = shown.clone();
+        hidden.local_modes.remove(LocalModes::ECHO);
+        rustix::termios::tcsetattr(&input, OptionalActions::Flush, &hidden)?;
+    }
+    let mut line = String::new();
+    let read = input.read_line(&mut line);
+    if let Some(shown) = &shown {
+        rustix::termios::tcsetattr(&input, OptionalActions::Flush, shown)?;
+        eprintln!();
+    }
+    read.map(|_| line.trim_end_matches(['\r', '\n']).to_owned())
 }
 
 /// A word that may be quoted.
@@ -271,6 +331,19 @@ mod tests {
 
     fn target(line: &str) -> Result<(String, Login), String> {
         parsed(line).target().map(|(place, login)| (place.to_string(), login))
+    }
+
+    #[test]
+    fn a_script_file_has_keys_and_arguments_on_either_side_of_a_comma() {
+        let file = std::env::temp_dir().join(format!("polder-eval-{}.lua", std::process::id()));
+        std::fs::write(&file, "return KEYS").unwrap();
+        let words = |rest: &str| parsed(&format!("--eval {} {rest}", file.display())).words().unwrap();
+        let texts = |rest: &str| words(rest).iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect::<Vec<_>>().join("|");
+        assert_eq!(texts("a b , c"), "EVAL|return KEYS|2|a|b|c");
+        assert_eq!(texts("a"), "EVAL|return KEYS|1|a");
+        assert_eq!(texts(", c"), "EVAL|return KEYS|0|c");
+        std::fs::remove_file(&file).unwrap();
+        assert!(parsed(&format!("--eval {}", file.display())).words().unwrap_err().starts_with("Can't open file"));
     }
 
     #[test]

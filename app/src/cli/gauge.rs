@@ -1,4 +1,4 @@
-//! Watching a memory from outside: `--latency` measures PING, `--stat` prints figures of INFO.
+//! Watching a memory from outside: `--latency` and its relatives measure PING, `--intrinsic-latency` the machine alone, `--stat` prints figures of INFO.
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
@@ -82,6 +82,80 @@ pub fn latency(mut client: Client, arguments: &Arguments, history: bool) -> Resu
             (_, false) => return wrote(format!("{}\n", spread.text(form))),
         }
     }
+}
+
+/// The upper ends of the spectrum's columns, in microseconds; what takes longer counts in the last one.
+const COLUMNS_US: [u64; 24] = [
+    50, 75, 100, 125, 150, 200, 250, 300, 400, 500, 600, 800, 1_000, 1_500, 2_000, 3_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000,
+    500_000, 1_000_000,
+];
+
+/// The first and the number of the terminal's grey tones (of 256 colours), from dark to bright.
+const GREYS: (u64, u64) = (232, 24);
+
+/// Shows the latencies of each second (or `-i`) as a line of a spectrum, until Ctrl-C.
+///
+/// # Errors
+/// A line that says what failed.
+pub fn spectrum(mut client: Client, arguments: &Arguments) -> Result<(), String> {
+    let window = Duration::try_from_secs_f64(arguments.interval.unwrap_or(1.0)).map_err(|error| error.to_string())?;
+    let link = client.connected()?;
+    let mut out = io::stdout();
+    let scale = |micros: u64| if micros < 1000 { format!("{micros}us") } else { format!("{}ms", micros as f64 / 1000.0) };
+    let legend: Vec<String> = COLUMNS_US.iter().map(|end| format!("{:>6}", scale(*end))).collect();
+    let mut wrote = |text: String| out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| reason(&error));
+    for line in 0u64.. {
+        if line % HEADER_LINES == 0 {
+            wrote(format!("{}  (a PING took at most so long; brighter: more of them)\n", legend.concat()))?;
+        }
+        let (started, mut counts, mut all) = (Instant::now(), [0u64; COLUMNS_US.len()], 0);
+        while started.elapsed() < window {
+            let micros = ping(link)?.as_micros() as u64;
+            counts[COLUMNS_US.partition_point(|end| *end < micros).min(COLUMNS_US.len() - 1)] += 1;
+            all += 1;
+            std::thread::sleep(PING_PAUSE / 10);
+        }
+        wrote(format!("{}\n", counts.map(|count| cell(count, all)).concat()))?;
+    }
+    Ok(())
+}
+
+/// One column of a line: nothing, or a field whose brightness is its share.
+fn cell(count: u64, all: u64) -> String {
+    let (first, tones) = GREYS;
+    match (count * (tones - 1)).div_ceil(all.max(1)) {
+        0 => " ".repeat(6),
+        tone => format!("\x1b[48;5;{}m{}\x1b[0m", first + tone, " ".repeat(6)),
+    }
+}
+
+/// Measures for so many seconds how long a program that never sleeps is kept waiting by the machine: what no server can be faster than.
+///
+/// # Errors
+/// A line that says what failed.
+pub fn intrinsic(seconds: u64) -> Result<(), String> {
+    /// Looks at the clock between two looks at the end.
+    const BURST: u64 = 10_000;
+    let (started, window) = (Instant::now(), Duration::from_secs(seconds));
+    let (mut longest, mut runs, mut before) = (Duration::ZERO, 0u64, Instant::now());
+    while started.elapsed() < window {
+        for _ in 0..BURST {
+            let now = Instant::now();
+            let took = now.duration_since(before);
+            before = now;
+            if took > longest {
+                longest = took;
+                println!("Max latency so far: {} microseconds.", longest.as_micros());
+                // The line itself is not counted.
+                before = Instant::now();
+            }
+        }
+        runs += BURST;
+    }
+    let mean_us = started.elapsed().as_secs_f64() * 1e6 / runs.max(1) as f64;
+    println!("\n{runs} total runs (avg latency: {mean_us:.4} microseconds / {:.2} nanoseconds per run).", mean_us * 1e3);
+    println!("Worst run took {:.0}x longer than the average latency.", longest.as_secs_f64() * 1e6 / mean_us.max(f64::MIN_POSITIVE));
+    Ok(())
 }
 
 fn ping(link: &mut Link) -> Result<Duration, String> {

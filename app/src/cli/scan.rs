@@ -1,4 +1,4 @@
-//! Walking over all keys: `--scan` lists them, `--bigkeys` and `--memkeys` look for the largest of each type.
+//! Walking over all keys: `--scan` lists them, `--bigkeys` and `--memkeys` look for the largest of each type, `--hotkeys` for those used most.
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::time::Duration;
@@ -16,6 +16,8 @@ use super::link::Link;
 pub enum Measure {
     Elements,
     Memory,
+    /// Not a size: how much it is used, as an LFU policy counts.
+    Use,
 }
 
 /// A type of values, with the command that tells its size and what it counts.
@@ -133,6 +135,9 @@ struct Sample {
 /// # Errors
 /// A line that says what failed.
 pub fn sample(mut client: Client, arguments: &Arguments, measure: Measure) -> Result<(), String> {
+    if measure == Measure::Use {
+        return hot(client, arguments);
+    }
     let link = client.connected()?;
     let total = database_size(link)?;
     println!("\n# Scanning the entire keyspace to find biggest keys as well as");
@@ -144,6 +149,46 @@ pub fn sample(mut client: Client, arguments: &Arguments, measure: Measure) -> Re
         keys.into_iter().try_for_each(|key| sample.look(link, key, measure, percent))
     })?;
     print!("{}", sample.summary(measure));
+    Ok(())
+}
+
+/// How many of the keys that are used most are told at the end.
+const HOT_KEYS: usize = 16;
+
+/// Prints the keys that are used most as they are found, and the first of them at the end.
+fn hot(mut client: Client, arguments: &Arguments) -> Result<(), String> {
+    let link = client.connected()?;
+    let total = database_size(link)?;
+    println!("\n# Scanning the entire keyspace to find hot keys.  You can use -i 0.1");
+    println!("# to sleep 0.1 sec per SCAN command (not usually needed).\n");
+    let (mut hottest, mut seen): (Vec<(i64, String)>, u64) = (Vec::new(), 0);
+    walk(link, arguments, |link, keys| {
+        for key in keys {
+            seen += 1;
+            let counter = match link.call(&[b"OBJECT".as_slice(), b"FREQ", &key]).map_err(|error| reason(&error))? {
+                Value::Integer(counter) => counter,
+                Value::Error(text) => return Err(format!("Error: {}", String::from_utf8_lossy(&text))),
+                // Gone since SCAN showed it.
+                _ => continue,
+            };
+            let place = hottest.partition_point(|(other, _)| *other >= counter);
+            if place >= HOT_KEYS {
+                continue;
+            }
+            let mut name = Vec::new();
+            quote(&key, &mut name);
+            let name = String::from_utf8_lossy(&name).into_owned();
+            let percent = 100.0 * seen as f64 / total.max(1) as f64;
+            println!("[{percent:05.2}%] Hot key '{name}' found so far with counter {counter}");
+            hottest.insert(place, (counter, name));
+            hottest.truncate(HOT_KEYS);
+        }
+        Ok(())
+    })?;
+    println!("\n-------- summary -------\n\nSampled {seen} keys in the keyspace!");
+    for (counter, name) in hottest {
+        println!("hot key found with counter: {counter}\tkeyname: {name}");
+    }
     Ok(())
 }
 
@@ -160,8 +205,8 @@ impl Sample {
         let known = TYPES.iter().find(|known| known.name == kind);
         let asked = match (measure, known) {
             (Measure::Memory, _) => link.call(&[b"MEMORY".as_slice(), b"USAGE", &key]),
-            (Measure::Elements, Some(known)) => link.call(&[known.command.as_bytes(), key.as_slice()]),
-            (Measure::Elements, None) => Ok(Value::Integer(0)),
+            (Measure::Elements | Measure::Use, Some(known)) => link.call(&[known.command.as_bytes(), key.as_slice()]),
+            (Measure::Elements | Measure::Use, None) => Ok(Value::Integer(0)),
         };
         let mut name = Vec::new();
         quote(&key, &mut name);
@@ -218,7 +263,7 @@ impl Sample {
 fn unit(kind: &str, measure: Measure) -> &'static str {
     match (measure, TYPES.iter().find(|known| known.name == kind)) {
         (Measure::Memory, _) => "bytes",
-        (Measure::Elements, Some(known)) => known.unit,
-        (Measure::Elements, None) => "?",
+        (Measure::Elements | Measure::Use, Some(known)) => known.unit,
+        (Measure::Elements | Measure::Use, None) => "?",
     }
 }

@@ -1,5 +1,6 @@
 //! `polder cli` from scripts: repeating, standard input, pipes, errors, and what it says where there is no server.
-use crate::canned::{Canned, Output, polder, run_redis_cli};
+use crate::canned::{Canned, Output, polder, run_polder, run_redis_cli};
+use crate::segment::Scratch;
 
 /// A list of arguments.
 fn args(line: &str) -> Vec<String> {
@@ -104,4 +105,57 @@ fn a_latency_probe_prints_one_line_for_a_program() {
     let line = String::from_utf8(output.stdout).unwrap();
     let fields: Vec<f64> = line.trim().split(',').map(|field| field.parse().unwrap()).collect();
     assert!(fields.len() == 4 && fields[3] >= 1.0 && fields[0] <= fields[2] + 1.0, "{line}");
+}
+
+#[test]
+fn keys_and_functions_are_written_to_a_file_that_is_read_again() {
+    let (from, to) = (Scratch::new("rdb-from"), Scratch::new("rdb-to"));
+    let file = std::env::temp_dir().join(format!("polder-cli-{}.rdb", std::process::id()));
+    let path = file.to_str().unwrap();
+    let cli = |segment: &Scratch, args: &[&str]| {
+        let output = run_polder(&[&["cli", "--segment", segment.name()], args].concat(), b"");
+        assert_eq!(output.status, Some(0), "{args:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let library = "#!lua name=lib\nredis.register_function('f', function() return 7 end)";
+    cli(&from, &["set", "key", "value"]);
+    cli(&from, &["function", "load", library]);
+    assert!(cli(&from, &["--rdb", path]).starts_with("1 keys and the functions were written"));
+    let loaded = run_polder(&["import", "--segment", to.name(), path], b"");
+    assert_eq!(loaded.status, Some(0), "{loaded:?}");
+    assert_eq!(cli(&to, &["get", "key"]) + &cli(&to, &["fcall", "f", "0"]), "value\n7\n");
+    cli(&to, &["flushall"]);
+    cli(&to, &["function", "flush"]);
+    cli(&from, &["--functions-rdb", path]);
+    run_polder(&["import", "--segment", to.name(), path], b"");
+    assert_eq!(cli(&to, &["dbsize"]) + &cli(&to, &["fcall", "f", "0"]), "0\n7\n");
+    std::fs::remove_file(&file).unwrap();
+    let streamed = run_polder(&["cli", "--segment", from.name(), "--rdb", "-"], b"");
+    assert!(streamed.stdout.starts_with(b"REDIS"), "{streamed:?}");
+}
+
+#[test]
+fn a_password_is_read_from_standard_input_when_asked_for() {
+    let server = Canned::start([b"+fine\r\n".as_slice()].into_iter());
+    let output = polder(&args(&format!("-p {} --askpass reply 0", server.port())), b"secret\n");
+    assert_eq!((output.stdout.as_slice(), output.status), (b"fine\n".as_slice(), Some(0)), "{output:?}");
+}
+
+#[test]
+fn keys_that_are_used_much_are_found_where_the_policy_counts_them() {
+    let segment = Scratch::new("hot");
+    let cli = |args: &[&str]| run_polder(&[&["cli", "--segment", segment.name()], args].concat(), b"");
+    cli(&["set", "hot", "1"]);
+    let refused = cli(&["--hotkeys"]);
+    assert!(refused.status == Some(1) && String::from_utf8_lossy(&refused.stderr).contains("LFU"), "{refused:?}");
+    cli(&["config", "set", "maxmemory-policy", "allkeys-lfu"]);
+    let found = String::from_utf8(cli(&["--hotkeys"]).stdout).unwrap();
+    assert!(found.contains("hot key found with counter: "), "{found}");
+}
+
+#[test]
+fn the_machines_own_latency_needs_no_server() {
+    let output = polder(&args("--intrinsic-latency 1"), b"");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("Max latency so far: ") && text.contains("total runs"), "{text}");
 }
