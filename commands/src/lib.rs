@@ -117,15 +117,4 @@ pub static FAMILIES: &[Family] = &[
     Family { group: "server", category: "", commands: latency::COMMANDS },
 ];
 
-/// The groups of COMMAND DOCS, each once, in the order in which families name them first.
-pub fn groups() -> Vec<&'static str> {
-    let mut groups: Vec<&str> = Vec::new();
-    for family in FAMILIES {
-        if !groups.contains(&family.group) {
-            groups.push(family.group);
-        }
-    }
-    groups
-}
-
 pub use polder_table::{Db, Stop};

@@ -10,6 +10,8 @@ fn shells_and_man_know_every_subcommand() {
     for shell in ["bash", "zsh", "fish"] {
         let script = String::from_utf8(run_polder(&["completions", shell], b"").stdout).unwrap();
         assert!(names.iter().all(|name| script.contains(name)), "{shell}");
+        // Settings with their values, too.
+        assert!(["maxmemory-policy", "allkeys-lru", "unixsocket"].iter().all(|word| script.contains(word)), "{shell}");
     }
     let folder = std::env::temp_dir().join(format!("polder-man-{}", std::process::id()));
     std::fs::create_dir(&folder).unwrap();
