@@ -414,3 +414,29 @@ fn commands_are_renamed_and_taken_away_as_in_redis() {
         assert!(!output.status.success() && said.contains(why) && said.contains("line 2"), "{said}");
     }
 }
+
+#[test]
+fn a_server_that_shares_the_port_takes_over_the_socket_as_well() {
+    let folder = Folder::new("socket");
+    let path = folder.0.join("polder.sock");
+    let flags = ["--share-port", "yes", "--unixsocket", path.to_str().expect("text"), "--unixsocketperm", "700"];
+    let mut first = Serving::start(&flags, &[]);
+    let held = std::os::unix::net::UnixStream::connect(&path).expect("a connection");
+    let second = Serving::start(&[&flags[..], &["--segment", &first.segment, "--port", &first.port.to_string()]].concat(), &[]);
+    let ask = |mut stream: &std::os::unix::net::UnixStream| {
+        stream.write_all(b"PING\r\n").expect("a request");
+        let mut reply = [0; 7];
+        stream.read_exact(&mut reply).expect("a reply");
+        assert_eq!(&reply, b"+PONG\r\n");
+    };
+    ask(&held);
+    assert_eq!(first.signal("-TERM"), Some(0));
+    ask(&std::os::unix::net::UnixStream::connect(&path).expect("the second server"));
+    assert_eq!(std::fs::metadata(&path).expect("a socket").permissions().mode() & 0o777, 0o700);
+    // Without that flag the path is taken.
+    assert!(
+        refusal(&["--segment", &second.segment, "--port", "0", "--unixsocket", path.to_str().expect("text")]).contains("another server")
+    );
+    drop(second);
+    assert_eq!(std::fs::read_dir(&folder.0).expect("a folder").count(), 1, "a killed server leaves its socket, and nothing else");
+}

@@ -6,7 +6,7 @@
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -35,8 +35,8 @@ const FULL: &str = "-ERR max number of clients reached\r\n";
 #[derive(Debug)]
 pub struct Listener {
     pub socket: Socket,
-    /// The path of a Unix socket, removed at the end if it is still ours.
-    path: Option<PathBuf>,
+    /// The path of a Unix socket, and which file it is by device and number: it is removed at the end if it is still ours.
+    path: Option<(PathBuf, (u64, u64))>,
     pub name: String,
 }
 
@@ -55,7 +55,7 @@ pub fn bind_all(settings: &Settings) -> Result<Vec<Listener>, Failure> {
     let mut listeners = bind_places(&places(settings.number(PORT) as u16, &settings.string(BIND))?, |_| shares, settings)?;
     let path = settings.string(UNIX_PATH);
     if !path.is_empty() {
-        listeners.push(bind_unix(Path::new(&path), settings).map_err(|error| Failure::listen(&path, &error))?);
+        listeners.push(bind_unix(Path::new(&path), shares, settings).map_err(|error| Failure::listen(&path, &error))?);
     }
     if listeners.is_empty() {
         return Err(Failure::nowhere());
@@ -129,21 +129,40 @@ fn bind_tcp(address: SocketAddr, shares: bool, settings: &Settings) -> io::Resul
     Ok(Listener { socket, path: None, name: address.to_string() })
 }
 
-fn bind_unix(path: &Path, settings: &Settings) -> io::Result<Listener> {
-    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+/// Listens on a path. The socket gets its name when it has its permissions and listens, so no client finds it earlier; where the port may be
+/// shared, it takes the name from the server that it follows, whose clients stay connected.
+fn bind_unix(path: &Path, shares: bool, settings: &Settings) -> io::Result<Listener> {
     let address = SockAddr::unix(path)?;
-    // What a killed server left behind is in the way; what answers is another server's, and what is no socket somebody's file.
-    let leftover = std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
-    if leftover && Socket::new(Domain::UNIX, Type::STREAM, None)?.connect(&address).is_err() {
-        std::fs::remove_file(path)?;
+    // A socket that a killed server left behind is replaced; one that answers is another server's, and what is no socket is not ours.
+    if let Ok(found) = std::fs::symlink_metadata(path) {
+        let answers = || Socket::new(Domain::UNIX, Type::STREAM, None).and_then(|socket| socket.connect(&address)).is_ok();
+        if !found.file_type().is_socket() || !shares && answers() {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
     }
-    socket.bind(&address)?;
+    let nameless = path.with_file_name(format!(".{}", std::process::id()));
+    // One of a process that had this number.
+    let _ = std::fs::remove_file(&nameless);
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.bind(&SockAddr::unix(&nameless)?)?;
+    let named = name_socket(&socket, &nameless, path, settings);
+    if named.is_err() {
+        // The reason matters more than a file that could not be removed either.
+        let _ = std::fs::remove_file(&nameless);
+    }
+    Ok(Listener { socket, path: Some((path.to_owned(), named?)), name: path.display().to_string() })
+}
+
+/// Gives a bound socket its permissions and its name. Returns which file it is, by device and number.
+fn name_socket(socket: &Socket, nameless: &Path, path: &Path, settings: &Settings) -> io::Result<(u64, u64)> {
     let mode = settings.number(UNIX_MODE) as u32;
     if mode != 0 {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+        std::fs::set_permissions(nameless, std::fs::Permissions::from_mode(mode))?;
     }
-    listen(&socket, settings)?;
-    Ok(Listener { socket, path: Some(path.to_owned()), name: path.display().to_string() })
+    listen(socket, settings)?;
+    let found = std::fs::symlink_metadata(nameless)?;
+    std::fs::rename(nameless, path)?;
+    Ok((found.dev(), found.ino()))
 }
 
 fn listen(socket: &Socket, settings: &Settings) -> io::Result<()> {
@@ -205,7 +224,7 @@ impl Listener {
                 process.memory.table().count(polder_engine::Counter::Refusals, 1);
                 turn_away(&socket, FULL);
             } else {
-                let origin = origin(&socket, &peer);
+                let origin = origin(&socket, &peer, &self.name);
                 arrived.push(Arrival { socket, origin });
             }
         }
@@ -214,7 +233,10 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Some(path) = &self.path
+        // One that another server has put in its place is left there.
+        let is_ours =
+            |(path, file): &&(PathBuf, (u64, u64))| std::fs::symlink_metadata(path).is_ok_and(|found| (found.dev(), found.ino()) == *file);
+        if let Some((path, _)) = self.path.as_ref().filter(is_ours)
             && let Err(error) = std::fs::remove_file(path)
         {
             tracing::warn!(%error, path = %path.display(), "the socket cannot be removed");
@@ -234,7 +256,8 @@ fn turn_away(socket: &Socket, text: &str) {
     }
 }
 
-fn origin(socket: &Socket, peer: &SockAddr) -> Origin {
+/// Where a client comes from; `name` is that of the listener, whose Unix socket has got its path after it was bound.
+fn origin(socket: &Socket, peer: &SockAddr, name: &str) -> Origin {
     let descriptor = socket.as_raw_fd();
     let local = socket.local_addr().ok();
     match peer.as_socket() {
@@ -243,7 +266,7 @@ fn origin(socket: &Socket, peer: &SockAddr) -> Origin {
             Origin { address: address.to_string(), local_address, descriptor, by_unix: false }
         }
         None => {
-            let path = local.and_then(|local| local.as_pathname().map(|path| format!("{}:0", path.display()))).unwrap_or_default();
+            let path = format!("{name}:0");
             Origin { address: path.clone(), local_address: path, descriptor, by_unix: true }
         }
     }
