@@ -1,28 +1,53 @@
-# make run     builds Polder and serves a memory on 127.0.0.1:6379 (ARGS='--port 7000' adds flags)
-# make test    runs every layer of tests
-# make build   leaves target/release/polder
-# make wheel   leaves the Python package in target/wheels (maturin is wanted: pip install maturin)
-# make install PREFIX=/usr/local   installs the program, the C library and its headers (DESTDIR as usual)
+# make run       builds Polder and serves a memory on 127.0.0.1:6379 (ARGS='--port 7000' adds flags)
+# make test      runs every layer of tests
+# make build     leaves target/release/polder, and in target/dist all that is installed
+# make install   installs program, C library, headers, manual pages, completions, a sample polder.conf and a systemd unit
+#                below PREFIX=/usr/local (DESTDIR as usual); after `make build` it builds nothing: sudo make install
+# make uninstall removes them again
+# make deb       leaves Debian packages in target/deb (after `make build`)
+# make wheel     leaves the Python package in target/wheels (maturin is wanted: pip install maturin)
 #
 # Each installs what it lacks by itself on Debian 12 (see xtask/needs.sh) and says nothing when nothing is missing.
 
-.PHONY: run test build install wheel needs-build needs-test
+.PHONY: run test build program install uninstall deb wheel needs-build needs-test
 .DEFAULT_GOAL := build
 
-run: build
-	$${CARGO_TARGET_DIR:-target}/release/polder serve $(ARGS)
+PREFIX ?= /usr/local
+# debug builds in a minute, for trying the packaging itself.
+PROFILE ?= release
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+export PREFIX DESTDIR SYSCONFDIR
+
+# All that the program, the library and their pages are made of.
+CRATES := base shm values wire table hub commands script engine server app capi
+SOURCES := Cargo.toml Cargo.lock README.md CHANGELOG.md LICENSE packaging/build.sh packaging/polder.conf packaging/polder.service \
+	capi/build.sh capi/polder.3 $(shell find $(CRATES) docs -name '*.rs' -path '*/src/*' -o -name '*.lua' -path '*/src/*' \
+	-o -name Cargo.toml -o -name '*.h' -path '*/include/*' -o -name '*.md' -path 'docs/*')
+DIST := $(TARGET)/dist/.built-$(PROFILE)
+
+run: program
+	$(TARGET)/$(PROFILE)/polder serve $(ARGS)
 
 test: needs-test
 	@cargo run --quiet --package xtask -- test
 
-build: needs-build
-	cargo build --release --locked --package polder
+program: needs-build
+	cargo build --locked --package polder $(if $(filter release,$(PROFILE)),--release)
 
-PREFIX ?= /usr/local
+build: $(DIST)
 
-install: build
-	@DESTDIR="$(DESTDIR)" capi/build.sh $(PREFIX)
-	install -D -m 755 $${CARGO_TARGET_DIR:-target}/release/polder $(DESTDIR)$(PREFIX)/bin/polder
+$(DIST): $(SOURCES)
+	@command -v cargo >/dev/null && xtask/needs.sh build || true
+	@packaging/build.sh $(PROFILE)
+
+install: $(DIST)
+	@packaging/install.sh install
+
+uninstall:
+	@packaging/install.sh uninstall
+
+deb: $(DIST)
+	@packaging/deb.sh
 
 wheel: needs-build
 	@python/build.sh $${CARGO_TARGET_DIR:-$(CURDIR)/target}/wheels
