@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 
 use crate::crash;
 use crate::journal::{CHANGED, Tag, WHOLE, item_of};
-use crate::layout::{header, seat as at};
+use crate::layout::seat as at;
 use crate::seat::Seat;
 use polder_base::Fault;
 
@@ -88,7 +88,7 @@ impl Seat {
         segment.store(at, words[0]);
         segment.store(at + 8, words[1]);
         segment.unlock(line, true, false);
-        self.write_retired(tail, old, false, segment.observe(header::EPOCH));
+        self.write_retired(tail, old, false, self.retirement_epoch());
         self.set(at::RETIRED_TAIL, tail + 1);
         self.end_brief(status);
         Ok(())
@@ -108,7 +108,7 @@ impl Seat {
     #[inline]
     fn retire_up_to(&self, end: u64) {
         let (mut item, mut tail) = (at::JOURNAL, self.get(at::RETIRE_BASE));
-        let epoch = self.segment.observe(header::EPOCH);
+        let epoch = self.retirement_epoch();
         while item < end {
             if let Some((Tag::Old, offset)) = item_of(self.get(item)) {
                 self.write_retired(tail, offset, self.get(item + 8) & WHOLE != 0, epoch);

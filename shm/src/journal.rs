@@ -373,7 +373,7 @@ impl Seat {
 
     fn retire_old(&self, len: u64) {
         let mut tail = self.get(at::RETIRE_BASE);
-        let epoch = self.segment.observe(crate::layout::header::EPOCH);
+        let epoch = self.retirement_epoch();
         let capacity = self.retired_capacity();
         self.each_item(len, |tag, offset, flags| {
             if tag == Tag::Old && tail < capacity {

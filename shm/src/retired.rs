@@ -221,6 +221,19 @@ impl Seat {
         }
     }
 
+    /// The epoch of what goes out of use now, after it has been unlinked and before it is written into the list.
+    ///
+    /// SYNC: seat-retire. The load must not come before the stores that unlinked the nodes, or before the release of their locks: an epoch that is
+    /// too old would not meet the pin of a reader that found them at the last moment. On x86 the release of a lock is a full barrier. Elsewhere an
+    /// acquiring load may overtake an earlier release (LDAPR on aarch64), so that it takes a fence.
+    #[inline(always)]
+    pub(crate) fn retirement_epoch(&self) -> u64 {
+        if cfg!(not(target_arch = "x86_64")) {
+            fence(Ordering::SeqCst);
+        }
+        self.segment.observe(header::EPOCH)
+    }
+
     /// Writes entry `index`; it counts once the tail has passed it.
     #[inline]
     pub(crate) fn write_retired(&self, index: u64, offset: u64, whole: bool, epoch: u64) {
