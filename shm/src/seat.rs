@@ -354,7 +354,8 @@ impl Seat {
     }
 
     /// Lifts a designated word (S2), a lower bound, to the greatest value: until [`Seat::land`], who finds something lower says so
-    /// there. `slot` tells apart what the seat lifts at the same time.
+    /// there. `slot` tells apart what the seat lifts at the same time. If the thread dies, recovery lowers the word to 0. If it is stopped,
+    /// others see by [`Seat::lifted_beside`] that the word says nothing.
     pub fn lift(&self, slot: u64, offset: u64) {
         self.set(at::LIFTED + slot * 8, offset);
         crash::point();
@@ -371,6 +372,15 @@ impl Seat {
     }
 
     /// A version that no other change of this segment has.
+    /// What other seats have [lifted](Seat::lift) and not lowered again yet: seat and word.
+    pub fn lifted_beside(&self) -> Vec<(u64, u64)> {
+        let segment = &self.segment;
+        let lifted = |seat: u64, slot: u64| segment.observe(segment.seat_at(seat) + at::LIFTED + slot * 8);
+        let seats = (0..segment.seats_high()).filter(|seat| *seat != self.index);
+        let words = seats.flat_map(|seat| (0..at::LIFTED_WORDS).map(move |slot| (seat, lifted(seat, slot))));
+        words.filter(|(_, word)| *word != 0).collect()
+    }
+
     #[inline]
     pub fn next_version(&self) -> u64 {
         const BLOCK: u64 = 1024;

@@ -3,6 +3,7 @@
 //! Any attached thread may do them (the warden is a hint, not a daemon), and every chore is safe when two do it at once. With
 //! no server running, in-process callers do a little at a time.
 
+use std::sync::TryLockError;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -49,6 +50,8 @@ const DRAWS_MAX: u32 = 20_000;
 /// What a seat lifts while it looks for expired keys: the bounds of a database and of one of its extents.
 const DATABASE_BOUND: u64 = 0;
 const EXTENT_BOUND: u64 = 1;
+/// A bound that another thread has kept lifted for so long is not waited for: the thread may be stopped.
+const LIFT_PATIENCE: Duration = Duration::from_millis(500);
 /// The bound of what could not be looked at. Not the present: who holds a lock there may be about to commit what has expired since.
 const UNKNOWN: u64 = 0;
 
@@ -106,18 +109,44 @@ impl Table {
     fn expire(&self, end: Instant) -> u64 {
         let now = polder_base::time::now_ms();
         let Ok(seat) = self.seat() else { return ROUND_MS };
+        let stalled = self.stalled_bounds(&seat);
         let used = (0..DATABASES as Db).filter(|db| self.segment().observe(map_at(*db)) != 0);
         let due = used.map(|db| {
             // The pin keeps nodes of the database from becoming others'.
             seat.pin();
-            let due_ms = self.expire_if_due(&seat, db, now, end);
+            let due_ms = self.expire_if_due(&seat, db, now, end, &stalled);
             seat.unpin();
             due_ms
         });
         due.min().map_or(ROUND_MS, |due_ms| due_ms.min(ROUND_MS))
     }
 
-    fn expire_if_due(&self, seat: &Seat, db: Db, now: u64, end: Instant) -> u64 {
+    /// Bounds that say nothing for longer than a thread that runs would take: the thread that has lifted them may be stopped. They are treated as due,
+    /// once in [`LIFT_PATIENCE`]. What that thread lowers them to, when it goes on, is at worst a time that has passed.
+    fn stalled_bounds(&self, seat: &Seat) -> Vec<u64> {
+        let lifted = seat.lifted_beside();
+        let mut known = match self.lifts.try_lock() {
+            Ok(known) => known,
+            Err(TryLockError::Poisoned(known)) => known.into_inner(),
+            // Another thread of this process is at it.
+            Err(TryLockError::WouldBlock) => return Vec::new(),
+        };
+        known.retain(|(lift, _)| lifted.contains(lift));
+        let mut stalled = Vec::new();
+        for lift in lifted {
+            match known.iter_mut().find(|(known, _)| *known == lift) {
+                Some((_, since)) if since.elapsed() >= LIFT_PATIENCE => {
+                    *since = Instant::now();
+                    stalled.push(lift.1);
+                }
+                Some(_) => {}
+                None => known.push((lift, Instant::now())),
+            }
+        }
+        stalled
+    }
+
+    fn expire_if_due(&self, seat: &Seat, db: Db, now: u64, end: Instant, stalled: &[u64]) -> u64 {
         let mut node = self.segment().observe(map_at(db));
         while !seat.covers_now() {
             node = self.segment().observe(map_at(db));
@@ -126,7 +155,7 @@ impl Table {
             return ROUND_MS;
         }
         let bound = self.segment().observe(node + database::EXPIRY_MIN);
-        if bound > now {
+        if bound > now && !stalled.contains(&(node + database::EXPIRY_MIN)) {
             return bound - now;
         }
         if Instant::now() > end {
@@ -135,17 +164,18 @@ impl Table {
         }
         // Lowered again by whoever writes an expiry from here on, and by us to what we have seen.
         seat.lift(DATABASE_BOUND, node + database::EXPIRY_MIN);
-        let left = self.expire_database(db, now, end);
+        let left = self.expire_database(db, now, end, stalled);
         seat.land(DATABASE_BOUND, left);
         left.saturating_sub(now).max(1)
     }
 
     /// Collects what has expired in a database; answers the earliest expiry that is left. The seat is pinned.
-    fn expire_database(&self, db: Db, now: u64, end: Instant) -> u64 {
+    fn expire_database(&self, db: Db, now: u64, end: Instant, stalled: &[u64]) -> u64 {
         let mut extents = Vec::new();
         let mut left = if self.each_extent(db, &mut |extent| extents.push(*extent)) { u64::MAX } else { UNKNOWN };
         for found in extents {
-            let bound = found.expiry_min(self.segment());
+            let is_stalled = stalled.contains(&(found.at + extent::EXPIRY_MIN));
+            let bound = if is_stalled { UNKNOWN } else { found.expiry_min(self.segment()) };
             if bound > now || Instant::now() > end {
                 left = left.min(bound);
                 continue;

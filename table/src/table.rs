@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use polder_base::Fault;
 use polder_shm::layout::{header, seat as at};
@@ -34,6 +35,8 @@ pub struct Table {
     pub(crate) is_compacting: AtomicBool,
     /// How long this process has put its sweeping off because of others, in milliseconds.
     pub(crate) sweep_pause_ms: AtomicU64,
+    /// Bounds that other seats have lifted, and since when this process has seen each so.
+    pub(crate) lifts: Mutex<Vec<((u64, u64), Instant)>>,
     /// Who is told of changes.
     pub(crate) sink: std::sync::OnceLock<&'static dyn ChangeSink>,
 }
@@ -91,6 +94,7 @@ impl Table {
             pass: Mutex::default(),
             is_compacting: AtomicBool::new(false),
             sweep_pause_ms: AtomicU64::new(0),
+            lifts: Mutex::default(),
             sink: std::sync::OnceLock::new(),
         }
     }

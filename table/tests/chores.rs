@@ -10,6 +10,7 @@ use common::Place;
 use held::while_held;
 use polder_shm::layout::{ROOTS_AT, seat as at};
 use polder_shm::{Locked, Tag};
+use polder_table::directory::{self, database, extent, map_at};
 use polder_table::{Counter, Limits, Mode, New, Policy, Replaces, SYSTEM, Stop};
 use polder_values::{Kind, hash};
 
@@ -335,4 +336,34 @@ fn what_deleted_keys_took_of_the_table_is_given_back() {
     // And it grows again.
     (0..KEYS).for_each(|number| place.set(0, key(number).as_bytes(), b"0123456789abcdef", None));
     assert_eq!(place.keys(0), KEYS as u64);
+}
+
+#[test]
+fn a_thread_that_is_stopped_while_it_expires_keys_does_not_stop_expiry() {
+    let place = &Place::new();
+    let now_ms = polder_base::time::now_ms();
+    place.set(0, b"first", b"1", Some(now_ms + 30));
+    place.set(0, b"stays", b"1", None);
+    let segment = place.table.segment();
+    let (node, root) = (segment.observe(map_at(0)), segment.observe(map_at(0) + 8));
+    let extent = directory::walk(segment, root, place.table.hash(b"first").position).expect("it is there");
+    let stopped = |wait: &dyn Fn()| {
+        let seat = place.table.seat().expect("a seat");
+        seat.lift(0, node + database::EXPIRY_MIN);
+        seat.lift(1, extent.at + extent::EXPIRY_MIN);
+        wait();
+        (0..2).for_each(|slot| seat.land(slot, 0));
+    };
+    while_held(stopped, || {
+        for keys in [2, 3] {
+            let begun = Instant::now();
+            while place.keys(0) == keys && begun.elapsed() < Duration::from_secs(10) {
+                chore(place);
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            assert_eq!(place.keys(0), keys - 1, "what has expired is collected beside a thread that is stopped");
+            place.set(0, b"second", b"1", Some(polder_base::time::now_ms() + 20));
+            place.set(0, b"third", b"1", None);
+        }
+    });
 }
