@@ -165,7 +165,8 @@ impl Seat {
         if segment.removed() {
             return Err(Fault::System("the segment has been removed: attach again to make a new one".into()));
         }
-        for index in 0..layout::SEATS_MAX {
+        let avoided = segment.avoided.load(Ordering::Relaxed).checked_sub(1);
+        for index in (0..layout::SEATS_MAX).filter(|index| Some(*index) != avoided) {
             match segment.witness_take(index) {
                 Taken::Busy | Taken::Damaged => continue,
                 taken => {
@@ -178,11 +179,11 @@ impl Seat {
                     if segment.word(header::SEATS_HIGH).fetch_max(index + 1, Ordering::AcqRel) <= index {
                         segment.back_spare_seats(index + 1);
                     }
-                    let seat = Seat::adopt(segment, index, true);
-                    recover::settle(&seat, taken == Taken::Dead);
-                    if taken == Taken::Dead {
-                        segment.witness_settle(index);
-                    }
+                    let mut recovery = Recovery::of(segment, index, taken);
+                    let mut seat = Seat::adopt(segment, index, false);
+                    recovery.settle(&seat);
+                    recovery.keep();
+                    seat.owned = true;
                     seat.sign();
                     // What came for a dead owner, as long as the seat's new one does not listen, would be kept for nobody.
                     seat.close_inbox();
@@ -371,7 +372,6 @@ impl Seat {
         self.set(at::LIFTED + slot * 8, 0);
     }
 
-    /// A version that no other change of this segment has.
     /// What other seats have [lifted](Seat::lift) and not lowered again yet: seat and word.
     pub fn lifted_beside(&self) -> Vec<(u64, u64)> {
         let segment = &self.segment;
@@ -381,6 +381,7 @@ impl Seat {
         words.filter(|(_, word)| *word != 0).collect()
     }
 
+    /// A version that no other change of this segment has.
     #[inline]
     pub fn next_version(&self) -> u64 {
         const BLOCK: u64 = 1024;
@@ -412,6 +413,108 @@ impl Drop for Seat {
             self.return_caches();
             self.segment.witness_release(self.index);
         }
+    }
+}
+
+/// A seat without a living owner, whose witness this thread has taken in order to bring it in order. The witness is given back when this is
+/// dropped, by a panic, too: as long as the thread that panicked lives, no other could take it. The seat then counts as free. It is not in order, but a
+/// thread that waits for one of its locks begins the recovery again, and so does one of another process that sits down there.
+struct Recovery {
+    segment: Arc<Segment>,
+    index: u64,
+    /// Its last owner has died.
+    owner_died: bool,
+    /// Its witness is that of a dead thread, which owned the seat or was recovering it.
+    is_witness_dead: bool,
+    kept: bool,
+}
+
+/// Recovery may have to wait for a slab's lock of another dead seat, and so on. To this depth each is recovered where it is met; below it the slab's lock
+/// alone is given back, which is what is waited for, and the outermost recovery does the rest. So the stack is bounded.
+const DEPTH_MAX: u32 = 8;
+
+thread_local! {
+    /// How many recoveries this thread is in.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+    /// What the outermost of them is to end.
+    static PUT_OFF: RefCell<Vec<Recovery>> = const { RefCell::new(Vec::new()) };
+}
+
+/// One recovery more, until it is dropped.
+struct Deeper;
+
+impl Deeper {
+    fn enter() -> Deeper {
+        DEPTH.set(DEPTH.get() + 1);
+        Deeper
+    }
+}
+
+impl Drop for Deeper {
+    fn drop(&mut self) {
+        DEPTH.set(DEPTH.get() - 1);
+    }
+}
+
+impl Recovery {
+    fn of(segment: &Arc<Segment>, index: u64, taken: Taken) -> Recovery {
+        let is_witness_dead = taken == Taken::Dead;
+        Recovery { segment: segment.clone(), index, owner_died: is_witness_dead, is_witness_dead, kept: false }
+    }
+
+    /// Recovers the seat, does `more` with it, and gives it back.
+    fn run(self, more: &dyn Fn(&Seat)) {
+        if DEPTH.get() >= DEPTH_MAX {
+            Seat::adopt(&self.segment, self.index, false).settle_memory();
+            return PUT_OFF.with_borrow_mut(|put_off| put_off.push(self));
+        }
+        let _deeper = Deeper::enter();
+        self.bring_in_order(more);
+        while DEPTH.get() == 1
+            && let Some(next) = PUT_OFF.with_borrow_mut(Vec::pop)
+        {
+            next.bring_in_order(&|_| {});
+        }
+    }
+
+    fn bring_in_order(self, more: &dyn Fn(&Seat)) {
+        let seat = Seat::adopt(&self.segment, self.index, false);
+        self.settle(&seat);
+        seat.set(at::PIN_LOWER, at::NO_PIN);
+        seat.set(at::OWNER, 0);
+        seat.close_inbox();
+        more(&seat);
+        seat.return_caches();
+    }
+
+    fn settle(&self, seat: &Seat) {
+        // The name of an owner stays where a recovery has panicked.
+        recover::settle(seat, self.owner_died || seat.get(at::OWNER) != 0);
+    }
+
+    /// The seat is in order, and this thread's own from now on.
+    fn keep(&mut self) {
+        if self.is_witness_dead {
+            self.segment.witness_settle(self.index);
+        }
+        self.kept = true;
+    }
+}
+
+impl Drop for Recovery {
+    fn drop(&mut self) {
+        if self.kept {
+            return;
+        }
+        if std::thread::panicking() {
+            self.segment.avoided.store(self.index + 1, Ordering::Relaxed);
+        }
+        // Its last owner reads nothing any more.
+        self.segment.publish(self.segment.seat_at(self.index) + at::PIN_LOWER, at::NO_PIN);
+        if self.is_witness_dead {
+            self.segment.witness_settle(self.index);
+        }
+        self.segment.witness_release(self.index);
     }
 }
 
@@ -460,7 +563,7 @@ impl Segment {
     }
 
     /// Brings a seat without a living owner in order and does `more` with it.
-    fn attend(self: &Arc<Segment>, index: u64, more: &dyn Fn(&Seat)) {
+    pub(crate) fn attend(self: &Arc<Segment>, index: u64, more: &dyn Fn(&Seat)) {
         self.attend_after(index, false, more);
     }
 
@@ -469,19 +572,16 @@ impl Segment {
         match self.witness_take(index) {
             Taken::Busy | Taken::Damaged => {}
             taken => {
-                let seat = Seat::adopt(self, index, false);
-                recover::settle(&seat, died || taken == Taken::Dead);
-                seat.set(at::PIN_LOWER, at::NO_PIN);
-                seat.set(at::OWNER, 0);
-                seat.close_inbox();
-                more(&seat);
-                seat.return_caches();
-                if taken == Taken::Dead {
-                    self.witness_settle(index);
-                }
-                self.witness_release(index);
+                let mut recovery = Recovery::of(self, index, taken);
+                recovery.owner_died |= died;
+                recovery.run(more);
             }
         }
+    }
+
+    /// Whether no thread that lives sits at seat `index`.
+    pub(crate) fn is_vacant(&self, index: u64) -> bool {
+        self.witness(index).is_dead_or_free()
     }
 
     /// Looks at every seat and recovers the dead. Answers how many there were.
@@ -516,5 +616,62 @@ impl Segment {
             && (word(at::RETIRED_HEAD) != word(at::RETIRED_TAIL)
                 || word(at::INBOX_FIRST) != 0
                 || word(at::OVERLAY_FIRST) != 0 && word(at::OVERLAY_NUMBER) != self.load(header::SNAPSHOT))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{SegmentName, SegmentOptions};
+
+    #[test]
+    fn a_panic_during_recovery_leaves_the_seat_to_others() {
+        let name: SegmentName = format!("shm:polder-test-panics-{}", std::process::id()).parse().expect("a name");
+        let options = SegmentOptions { ceiling: 256 << 20, ..SegmentOptions::default() };
+        let segment = &Segment::create(&name, &options).expect("a segment");
+        let own = segment.seat().expect("a seat").index();
+        let left = std::thread::scope(|scope| scope.spawn(|| segment.seat().expect("a seat").index()).join()).expect("no panic");
+        assert_ne!(own, left);
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| segment.attend(left, &|_| panic!("on purpose"))));
+        assert!(outcome.is_err() && DEPTH.get() == 0);
+        let is_attended = Cell::new(false);
+        segment.attend(left, &|_| is_attended.set(true));
+        assert!(is_attended.get(), "the seat can be taken again, by the thread that panicked, too");
+        let next = std::thread::scope(|scope| scope.spawn(|| segment.seat().expect("a seat").index()).join()).expect("no panic");
+        assert_ne!(next, left, "what panics is not tried for ever");
+        Segment::remove(&name).expect("it is there");
+    }
+
+    #[test]
+    fn recovery_within_recovery_ends_at_a_depth_and_is_made_good() {
+        let name: SegmentName = format!("shm:polder-test-depth-{}", std::process::id()).parse().expect("a name");
+        let options = SegmentOptions { ceiling: 256 << 20, ..SegmentOptions::default() };
+        let segment = &Segment::create(&name, &options).expect("a segment");
+        let seats = 3 * u64::from(DEPTH_MAX);
+        let barrier = std::sync::Barrier::new(seats as usize);
+        std::thread::scope(|scope| {
+            for _ in 0..seats {
+                scope.spawn(|| {
+                    segment.seat().expect("a seat");
+                    barrier.wait();
+                });
+            }
+        });
+        // Each leads to the next one, as if it waited for a lock of it.
+        let (deepest, done) = (Cell::new(0), Cell::new(0));
+        fn down(segment: &Arc<Segment>, index: u64, left: u64, deepest: &Cell<u32>, done: &Cell<u64>) {
+            segment.attend(index, &|_| {
+                deepest.set(deepest.get().max(DEPTH.get()));
+                done.set(done.get() + 1);
+                if left > 1 {
+                    down(segment, index + 1, left - 1, deepest, done);
+                }
+            });
+        }
+        down(segment, 0, seats, &deepest, &done);
+        assert_eq!((deepest.get(), done.get()), (DEPTH_MAX, u64::from(DEPTH_MAX)));
+        assert!(PUT_OFF.with_borrow(Vec::is_empty) && DEPTH.get() == 0);
+        assert!((0..seats).all(|index| matches!(segment.witness(index).life(), Life::Free)));
+        Segment::remove(&name).expect("it is there");
     }
 }

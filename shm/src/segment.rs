@@ -39,6 +39,8 @@ pub struct Segment {
     pub(crate) bells: Bells,
     /// The seat at which this process looks next for what the gone have left.
     pub(crate) gone_next: AtomicU64,
+    /// The seat, plus one, whose recovery last panicked in this process: no thread of it sits down there.
+    pub(crate) avoided: AtomicU64,
 }
 
 // SAFETY: all access to the mapping is through atomics or, for unpublished nodes, by their one owner (S1, S2).
@@ -63,6 +65,7 @@ impl Segment {
             id: IDS.fetch_add(1, Ordering::Relaxed),
             bells: Bells::default(),
             gone_next: AtomicU64::new(0),
+            avoided: AtomicU64::new(0),
         }
     }
 
