@@ -139,7 +139,7 @@ impl Seat {
     /// [`Seat::announce_snapshot`].
     pub fn begin_snapshot(&self) -> Option<u64> {
         let segment = &self.segment;
-        if segment.exchange(header::SNAPSHOT_OWNER, 0, self.index + 1).is_err() {
+        if segment.exchange(header::SNAPSHOT_OWNER, 0, self.index + 1).is_err() && !self.take_over_snapshot() {
             return None;
         }
         let number = segment.load(header::SNAPSHOTS) + 1;
@@ -151,6 +151,36 @@ impl Seat {
         // SYNC: seat-pin. As a seat's own.
         fence(Ordering::SeqCst);
         Some(number)
+    }
+
+    /// Takes the snapshot's place where the word of its owner names no thread (S5): no thread would ever give it back. A seat that
+    /// no thread sits on is brought in order, which ends its snapshot. A damaged word that names a living thread is believed until that
+    /// thread gives up its seat: the thread may be about to begin a snapshot, or to end one.
+    #[cold]
+    fn take_over_snapshot(&self) -> bool {
+        let segment = &self.segment;
+        let word = segment.observe(header::SNAPSHOT_OWNER);
+        let expected = match word.checked_sub(1) {
+            None => 0,
+            Some(seat) if seat < segment.seats_high() => {
+                if !segment.is_vacant(seat) {
+                    return false;
+                }
+                segment.attend(seat, &|_| {});
+                0
+            }
+            Some(_) => word,
+        };
+        if segment.exchange(header::SNAPSHOT_OWNER, expected, self.index + 1).is_err() {
+            return false;
+        }
+        // Of a snapshot whose owner's word was overwritten: it has no pin any more.
+        let number = segment.observe(header::SNAPSHOT);
+        if number != 0 {
+            segment.break_snapshot(number);
+            segment.publish(header::SNAPSHOT, 0);
+        }
+        true
     }
 
     /// From here on writers save what they replace.

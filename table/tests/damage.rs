@@ -180,3 +180,16 @@ fn a_retired_tree_that_names_itself_comes_to_an_end() {
     assert!(try_to_set(&place, b"another").is_ok());
     place.abandon();
 }
+
+#[test]
+fn a_damaged_owner_of_the_snapshot_does_not_prevent_snapshots() {
+    let place = with_a_key();
+    let left = std::thread::scope(|scope| scope.spawn(|| place.table.seat().expect("a seat").index()).join()).expect("no panic");
+    for word in [u64::MAX, 1 << 40, 1_025, 700, left + 1, left + 1] {
+        segment(&place).store(header::SNAPSHOT_OWNER, word);
+        let mut snapshot = place.table.snapshot(&mut || false).unwrap_or_else(|fault| panic!("{word:#x}: {fault}"));
+        assert!(snapshot.advance().expect("whole").is_some());
+        drop(snapshot);
+        assert_eq!(segment(&place).load(header::SNAPSHOT_OWNER), 0);
+    }
+}
