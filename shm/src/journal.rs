@@ -461,7 +461,7 @@ impl Seat {
         let (tops, mut seen) = (self.cache_tops(), HashSet::new());
         for index in 0..self.journal_len() {
             if let Some((Tag::New, offset, _)) = self.item(index)
-                && (tops.contains(&offset) || !seen.insert(offset))
+                && (tops.contains(&offset) || self.has_just_retired(offset) || !seen.insert(offset))
             {
                 self.segment.store(self.item_at(index), 0);
             }

@@ -106,12 +106,24 @@ impl Seat {
         self.set(cache_count(class), self.get(cache_count(class)) - 1);
     }
 
-    /// Puts a node into the cache, which is emptied by half into the slabs first if it is full.
+    /// Puts a node into the cache, which is emptied by half into the slabs first if it is full. Where stopped threads hold the locks of
+    /// all these slabs, the node goes into the retired list, from where a later reclamation takes it.
     #[inline]
     pub(crate) fn push(&self, class: usize, node: u64) {
-        if self.get(cache_count(class)) >= self.cache_most(class) {
-            self.flush(class);
+        if !self.has_place(class) {
+            return self.put_aside(class, node);
         }
+        self.push_into(class, node);
+    }
+
+    /// Whether there is a place in the cache of `class`, which is emptied by half if it is full.
+    #[inline]
+    pub(crate) fn has_place(&self, class: usize) -> bool {
+        self.get(cache_count(class)) < self.cache_most(class) || self.flush(class)
+    }
+
+    #[inline]
+    fn push_into(&self, class: usize, node: u64) {
         let count = self.get(cache_count(class));
         self.set(cache_slot(class, count), node);
         self.set(cache_count(class), count + 1);
@@ -132,6 +144,7 @@ impl Seat {
     pub(crate) fn take_back(&self, node: u64) {
         if let Some(class) = self.segment.node_class(node)
             && !self.caches(class, node)
+            && !self.has_just_retired(node)
         {
             self.push(class, node);
         }
@@ -391,20 +404,55 @@ impl Seat {
         self.commit_memory(pairs + 3);
     }
 
-    /// Puts half of the cache of `class` back into its slabs.
+    /// Puts half of the cache of `class` back into its slabs; answers whether there is a place in it then. A stopped thread may hold
+    /// one slab's lock: another slab will do. If the locks of all of them are held, the cache fills up to its last place; after that the
+    /// first slab is waited for, as long as [`Seat::await_slab`] has patience.
     #[cold]
-    fn flush(&self, class: usize) {
-        let goal = self.cache_most(class) / 2;
-        while self.get(cache_count(class)) > goal {
+    fn flush(&self, class: usize) -> bool {
+        let (goal, mut end) = (self.cache_most(class) / 2, None);
+        loop {
             let count = self.get(cache_count(class));
-            let slab_of = |slot: u64| (self.get(cache_slot(class, slot)) - self.segment.geometry().slabs_at) / crate::class::SLAB_BYTES;
-            // A stopped process may hold one slab's lock: another slab will do. If all are taken, wait for the first.
-            let slab = (0..count).map(slab_of).find(|&slab| self.lock_memory(slab, |_| true)).unwrap_or_else(|| {
-                self.wait_memory(slab_of(0), None);
-                slab_of(0)
-            });
-            self.give_nodes(slab, class, count);
+            if count <= goal {
+                return true;
+            }
+            match (0..count).map(|slot| self.slab_of_cached(class, slot)).find(|&slab| self.lock_memory(slab, |_| true)) {
+                Some(slab) => self.give_nodes(slab, class, count),
+                None if count < cache_slots(class) as u64 => return true,
+                None if self.await_slab(self.slab_of_cached(class, 0), &mut end) => {}
+                None => return false,
+            }
         }
+    }
+
+    /// The slab of a cached node.
+    fn slab_of_cached(&self, class: usize, slot: u64) -> u64 {
+        (self.get(cache_slot(class, slot)) - self.segment.geometry().slabs_at) / SLAB_BYTES
+    }
+
+    /// Puts a free node for which the cache has no place into the retired list, as if it had just gone out of use. Never between the commit of a journal
+    /// and the retirement of what it names, which goes to fixed places of that list.
+    #[cold]
+    fn put_aside(&self, class: usize, node: u64) {
+        if self.reserve_retired(1).is_err() {
+            // The memory is full, and so is the list, beside a stopped thread: all that is left is to wait for that one.
+            return self.push_patiently(class, node);
+        }
+        let tail = self.get(at::RETIRED_TAIL);
+        self.write_retired(tail, node, false, self.segment.observe(header::EPOCH));
+        self.set(at::RETIRED_TAIL, tail + 1);
+    }
+
+    /// As [`Seat::push`], but a node for which there is no place waits for a slab's lock however long that takes. For recovery, before a
+    /// committed journal has been written out: a thread must have died between two stores, its cache be full of nodes of one slab, and another
+    /// thread be stopped between a few stores to this very slab.
+    pub(crate) fn push_patiently(&self, class: usize, node: u64) {
+        while !self.has_place(class) {
+            let slab = self.slab_of_cached(class, 0);
+            if self.wait_memory(slab, None) {
+                self.give_nodes(slab, class, self.get(cache_count(class)));
+            }
+        }
+        self.push_into(class, node);
     }
 
     /// Gives every node of the cache that belongs to the locked slab back to it.
@@ -532,21 +580,23 @@ impl Seat {
         for class in 0..CLASSES {
             loop {
                 let count = self.get(cache_count(class));
-                let slab_of = |slot: u64| (self.get(cache_slot(class, slot)) - self.segment.geometry().slabs_at) / crate::class::SLAB_BYTES;
-                let Some(slab) = (0..count).map(slab_of).find(|&slab| self.lock_memory(slab, |_| true)) else { break };
+                let Some(slab) = (0..count).map(|slot| self.slab_of_cached(class, slot)).find(|&slab| self.lock_memory(slab, |_| true))
+                else {
+                    break;
+                };
                 self.give_nodes(slab, class, count);
             }
         }
     }
 
-    /// Gives all cached nodes back to their slabs: what a seat holds at hand is free for everybody again.
+    /// Gives all cached nodes back to their slabs, as far as no thread keeps a slab's lock for long: what a seat holds at hand is free for
+    /// every thread again.
     pub fn empty_caches(&self) {
+        self.return_caches();
+        let mut end = None;
         for class in 0..CLASSES {
-            while self.get(cache_count(class)) > 0 {
-                let count = self.get(cache_count(class));
-                let slab = (self.get(cache_slot(class, 0)) - self.segment.geometry().slabs_at) / crate::class::SLAB_BYTES;
-                self.wait_memory(slab, None);
-                self.give_nodes(slab, class, count);
+            while self.get(cache_count(class)) > 0 && self.await_slab(self.slab_of_cached(class, 0), &mut end) {
+                self.return_caches();
             }
         }
     }

@@ -45,8 +45,9 @@ fn settle_pending(seat: &Seat) {
     let chained = seat.journal_blocks.borrow().contains(&pending)
         || seat.retired_blocks.borrow().contains(&pending)
         || seat.chain(seat.get(at::OVERLAY_FIRST)).contains(&pending);
-    if !chained && seat.segment().node_class(pending) == Some(CLASSES - 1) && !seat.caches(CLASSES - 1, pending) {
-        seat.push(CLASSES - 1, pending);
+    let is_node = seat.segment().node_class(pending) == Some(CLASSES - 1);
+    if !chained && is_node && !seat.caches(CLASSES - 1, pending) && !seat.has_just_retired(pending) {
+        seat.push_patiently(CLASSES - 1, pending);
     }
     seat.set(at::PENDING, 0);
 }

@@ -249,6 +249,12 @@ impl Seat {
         }
     }
 
+    /// Whether `node` is the list's last entry: a free node that had no place in the cache is put there (`Seat::push`) before it leaves its old place.
+    pub(crate) fn has_just_retired(&self, node: u64) -> bool {
+        let (head, tail) = (self.get(at::RETIRED_HEAD), self.get(at::RETIRED_TAIL));
+        tail > head && self.segment.load(self.entry_at(tail - 1)) == node
+    }
+
     fn is_tree(&self, offset: u64) -> bool {
         NodeHeader(self.segment.load(offset)).kind().is_some_and(NodeKind::has_refs)
     }
@@ -457,6 +463,10 @@ impl Seat {
         let Some(class) = self.segment.node_class(offset) else {
             return self.segment.store(entry, 0);
         };
+        if !self.has_place(class) {
+            // It stays in the list: see `Seat::push`.
+            return;
+        }
         if what & WHOLE == 0 || self.is_first_visit(offset, epoch) {
             if what & WHOLE != 0 && self.expand(index, entry, offset, epoch).is_err() {
                 return;

@@ -190,3 +190,37 @@ fn a_full_memory_names_the_ceiling_that_was_asked_for() {
     assert!(text.contains(" 4194304 bytes"), "{text}");
     assert_eq!(place.table.usage().ceiling, 4 << 20);
 }
+
+#[test]
+fn nothing_waits_for_a_stopped_thread_that_holds_slabs() {
+    let place = &Place::with_ceiling(64 << 20);
+    let segment = place.table.segment();
+    let names = || (0..3_000u32).map(u32::to_le_bytes);
+    names().for_each(|name| place.set(0, &name, &[1; 100], None));
+    let (tell, told) = mpsc::channel();
+    let (end, ended) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            tell.send(place.table.seat().expect("a seat").index()).expect("the test waits");
+            let _ = ended.recv();
+        });
+        let stopped = told.recv().expect("a seat");
+        let slabs: Vec<u64> = (0..segment.slabs_ready()).map(|slab| segment.slab_lock_at(slab)).collect();
+        slabs.iter().for_each(|lock| segment.store(*lock, stopped + 1));
+        let begun = Instant::now();
+        names().for_each(|name| assert!(place.remove(0, &name)));
+        // Given up with many new nodes.
+        for _ in 0..3 {
+            let txn = place.table.begin(Mode::Write).expect("a seat");
+            for name in names() {
+                txn.write(0, &name, &New::of(Kind::String, Value::Packed(&[2; 100])), Replaces::Whole).expect("there is room");
+            }
+        }
+        place.table.seat().expect("a seat").empty_caches();
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        slabs.iter().for_each(|lock| segment.store(*lock, 0));
+        drop(end);
+    });
+    names().for_each(|name| place.set(0, &name, &[3; 100], None));
+    while place.table.reclaim() {}
+}
