@@ -15,7 +15,7 @@ use polder_shm::layout::seat as at;
 use polder_shm::{Seat, Segment, lock};
 use smallvec::SmallVec;
 
-use crate::api::Db;
+use crate::api::{Db, Stop};
 use crate::bucket::{self, BUCKET_BYTES, LINE_WORDS, UNITS, WORDS, Words};
 use crate::directory::{self, Bucket, Extent, MAP_LOCK};
 use crate::entry::{self, Image};
@@ -121,30 +121,47 @@ pub fn absence(marks: &[Mark]) -> Option<Absence> {
     Some(Absence { slot, version: version.wrapping_add(commits as u32) })
 }
 
-/// Attempts before a walk that leads nowhere counts as damage.
+/// Attempts before a walk that leads nowhere, although nothing changes, counts as damage (S5).
 const ATTEMPTS_MAX: u32 = 10_000;
+/// Attempts before a walk beside others that go on changing what it meets is given up. The transaction runs again and, after a few times, locks the key.
+const OVERTAKEN_MAX: u32 = 20_000;
+/// Attempts before the thread gives up its turn between them.
+const HASTY_MAX: u32 = 100;
 
 /// Finds the entry of a key; what it relied on is added to `marks`. The seat is pinned.
 ///
 /// # Errors
-/// [`Fault::Damaged`].
-pub fn lookup(seat: &Seat, db: Db, hash: &Hash, key: &impl KeyTest, marks: &mut Marks) -> Result<Option<Hit>, Fault> {
+/// [`Fault::Damaged`]; [`Stop::Retry`] where the bucket, or the way to it, changes at each attempt.
+pub fn lookup(seat: &Seat, db: Db, hash: &Hash, key: &impl KeyTest, marks: &mut Marks) -> Result<Option<Hit>, Stop> {
     let segment = seat.segment();
     let before = marks.len();
-    for attempt in 0..ATTEMPTS_MAX {
+    let (mut overtaken, mut astray) = (0, 0);
+    loop {
         marks.truncate(before);
-        if attempt > 100 {
+        if overtaken + astray > HASTY_MAX {
             std::thread::yield_now();
+        }
+        if overtaken > OVERTAKEN_MAX {
+            return Err(Stop::Retry);
+        }
+        if astray > ATTEMPTS_MAX {
+            return Err(Fault::Damaged { what: "the directory" }.into());
         }
         let root = root_of(seat, db, marks);
         if root == 0 {
             return Ok(None);
         }
-        let Some(extent) = directory::walk(segment, root, hash.position) else { continue };
+        let extent = directory::walk(segment, root, hash.position);
         if !seat.covers_now() {
             // Born after our pin: it could be gone, and its place another's, while we look.
+            overtaken += 1;
             continue;
         }
+        let Some(extent) = extent else {
+            // Within one state of the map there is a way, whoever changes the directory.
+            *if still(segment, &marks[before..]) { &mut astray } else { &mut overtaken } += 1;
+            continue;
+        };
         marks.push(Mark { at: extent.slot_at, word: extent.slot });
         // The two marks of the map last: the database may have been swapped meanwhile, and the bucket written under its new number.
         if let Some(outcome) = lookup_in(seat, &extent, hash, key, marks)?
@@ -153,8 +170,9 @@ pub fn lookup(seat: &Seat, db: Db, hash: &Hash, key: &impl KeyTest, marks: &mut 
         {
             return Ok(outcome);
         }
+        // A bucket that is dead although the slot still names its extent is damaged; any other reason shows in a mark.
+        *if still(segment, &marks[before..]) { &mut astray } else { &mut overtaken } += 1;
     }
-    Err(Fault::Damaged { what: "the directory" })
 }
 
 /// Looks into home, neighbour and stash; `None` means that something changed.
