@@ -1,4 +1,4 @@
-//! What a transaction has made and replaced again: it is freed before the commit.
+//! What goes out of use with a transaction; and what it has made and replaced again, which is free before the commit.
 //!
 //! ```text
 //!   call 1   SET k v1    makes n1
@@ -20,6 +20,29 @@ use crate::txn::Txn;
 use polder_values::Nodes;
 
 impl Txn<'_> {
+    /// Notes that the record of an entry, if it has one, goes out of use; `whole`: its value, too. Its key is at most `key_max` bytes long.
+    pub(crate) fn retire_record(&self, image: &Image, whole: bool, key_max: usize) -> Result<(), Stop> {
+        if !image.is_reference() {
+            return Ok(());
+        }
+        // An edit shares the value's tree with its successor, but each record has a tree of its own for a long key.
+        if !whole
+            && key_max > record::KEY_MAX
+            && let record::Key::Long(key) = self.record(image.record())?.key
+            && !key.refs[0].is_none()
+        {
+            self.retire(key.refs[0], true)?;
+        }
+        self.retire(image.record(), whole)
+    }
+
+    /// Notes that a record, or a node of a value, goes out of use.
+    pub(crate) fn retire(&self, node: Ref, whole: bool) -> Result<(), Stop> {
+        self.dirty.set(true);
+        self.scratch.olds.set(self.scratch.olds.get() + 1);
+        Ok(self.seat.note_old(node, whole)?)
+    }
+
     /// As [`Txn::retire_record`], of an entry that this transaction has written: mostly of a record that it has made.
     #[cold]
     pub(crate) fn spend_record(&self, image: &Image, whole: bool) -> Result<(), Stop> {

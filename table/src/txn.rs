@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use polder_base::{Fault, Ref};
 use polder_shm::node::NodeKind;
-use polder_shm::{Locked, Seat, Segment, offset_of};
+use polder_shm::{Locked, Seat, Segment, lock, offset_of};
 use polder_values::{Kind, Nodes, Value};
 
 use crate::api::*;
@@ -39,6 +39,8 @@ use crate::solo::Solo;
 use crate::table::Table;
 use crate::{clock, raw, snapshot};
 
+/// Looks at a map that is being changed before the thread naps between them.
+const LOOKS: u32 = 100;
 /// Attempts in read mode before the keys are locked.
 const FREE_ATTEMPTS: u32 = 4;
 
@@ -442,12 +444,20 @@ impl<'t> Txn<'t> {
 
     /// The root word of a database, which is made if it is not there: at once while nothing is locked, else before the retry.
     pub(crate) fn root_of(&self, db: Db) -> Result<u64, Stop> {
-        // Who writes below a root that a committed FLUSH has already taken away would lose what is acknowledged later.
+        // A write below a root that a committed FLUSH has already taken away would be lost after it is acknowledged. The owner of the map's lock waits
+        // for no lock any more, so that it is waited for with buckets locked, too: a few instructions if it runs. If it is stopped, this
+        // is like any lock of a stopped process: it takes as long as patience lasts, and no processor's time.
+        let mut looks = 0u32;
         while lookup::map_is_changing(&self.seat) {
             if self.deadline().is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(Stop::Busy);
             }
-            std::thread::yield_now();
+            looks += 1;
+            if looks < LOOKS {
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(lock::NAP);
+            }
         }
         let root = self.segment().observe(directory::map_at(db) + 8);
         if root != 0 {
@@ -655,29 +665,6 @@ impl<'t> Txn<'t> {
             Some(Pending::Write(image)) => self.spend_record(&image, whole),
             _ => Ok(()),
         }
-    }
-
-    /// Notes that the record of an entry, if it has one, goes out of use; `whole`: its value, too. Its key is at most `key_max` bytes long.
-    pub(crate) fn retire_record(&self, image: &Image, whole: bool, key_max: usize) -> Result<(), Stop> {
-        if !image.is_reference() {
-            return Ok(());
-        }
-        // An edit shares the value's tree with its successor, but each record has a tree of its own for a long key.
-        if !whole
-            && key_max > record::KEY_MAX
-            && let record::Key::Long(key) = self.record(image.record())?.key
-            && !key.refs[0].is_none()
-        {
-            self.retire(key.refs[0], true)?;
-        }
-        self.retire(image.record(), whole)
-    }
-
-    /// Notes that a record, or a node of a value, goes out of use.
-    pub(crate) fn retire(&self, node: Ref, whole: bool) -> Result<(), Stop> {
-        self.dirty.set(true);
-        self.scratch.olds.set(self.scratch.olds.get() + 1);
-        Ok(self.seat.note_old(node, whole)?)
     }
 
     /// The clock of an entry that is written now.
