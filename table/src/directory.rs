@@ -226,7 +226,7 @@ impl Extent {
 
     /// The first position behind those whose home is `home`, or `None` at the end of the hash space.
     pub fn behind(&self, home: u64) -> Option<u64> {
-        if home + 1 < self.homes { Some(self.first_position(home + 1)) } else { self.end() }
+        if home + 1 < self.homes { self.first_position(home + 1) } else { self.end() }
     }
 
     /// Whether these are the positions around `position`, and their slots slots of one node. Who goes on from extent to extent, or writes
@@ -236,11 +236,12 @@ impl Extent {
         self.prefix == position & !span_max
     }
 
-    /// The first position whose home is `home`.
-    pub fn first_position(&self, home: u64) -> u64 {
+    /// The first position whose home is `home`. `None` behind the hash space's end: an extent of a damaged depth has more homes than positions
+    /// (S5), and a walk that began again there would have no end.
+    fn first_position(&self, home: u64) -> Option<u64> {
         let span = (home as u128) << 64;
         let fraction = span.div_ceil(self.homes as u128) as u64;
-        if self.depth == 0 { fraction } else { self.prefix + fraction.div_ceil(1 << self.depth) }
+        self.prefix.checked_add(if self.depth == 0 { fraction } else { fraction.div_ceil(1 << self.depth) })
     }
 
     /// How many slots name this extent.
@@ -393,4 +394,26 @@ pub fn find(segment: &Segment, root: u64, position: u64) -> Option<Named> {
 #[inline]
 pub fn walk(segment: &Segment, root: u64, position: u64) -> Option<Extent> {
     Extent::read(segment, &find(segment, root, position)?).map(|extent| Extent { root, ..extent })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_walk_from_home_to_home_ends_at_any_depth() {
+        for depth in (1..=63).chain([0]) {
+            let span_bits = 64 - depth;
+            let prefix = if depth == 0 { 0 } else { u64::MAX << span_bits };
+            for homes in [1, 2, 7, 63, 111] {
+                let extent = Extent { homes, pieces: PIECES_MAX, depth, prefix, ..Extent::default() };
+                let (mut position, mut steps) = (prefix, 0);
+                while let Some(next) = extent.behind(extent.home_of(position)) {
+                    assert!(next > position, "depth {depth}, {homes} homes: {next:#x} after {position:#x}");
+                    (position, steps) = (next, steps + 1);
+                }
+                assert!(steps < homes, "depth {depth}, {homes} homes: {steps} steps");
+            }
+        }
+    }
 }
