@@ -2,13 +2,41 @@
 //!
 //! Everything shared is reached through this crate, and all unsafe code that reaches it is here or in `table`'s one raw module.
 //! Invariants (docs/memory.md), named where they are relied on:
-//! - **S1** A published node is never written again until every interval that could see it is gone.
+//! - **S1** A published node of a value (its records, its data and the nodes of its trees) is never written again until every interval
+//!   that could see it is gone. Other nodes are written after they are published, each by its own rule: pieces, directory nodes and
+//!   the map of databases under the lock that covers the word (S2), an extent's and a database's lower bounds of expiry as
+//!   designated words, an inbox's blocks behind the tail under the inbox's lock (I1 of `inbox.rs`), and the blocks of a journal, a
+//!   retired list and a snapshot log by their seat alone, readable up to a length that is stored last (O1 of `overlay.rs`).
 //! - **S2** A thread writes only its own seat, nodes it has not published, words it has locked, a dead seat it has acquired, or a
-//!   designated shared word by a single atomic read-modify-write.
+//!   designated shared word by a single atomic operation: a read-modify-write, or a plain store where the table below says why
+//!   that is enough.
 //! - **S3** At every store the segment can be recovered to a state in which each key has its old or its new value, all keys of one
 //!   transaction alike, every node is accounted for and every counter is right.
 //! - **S4** No lock, list or count has an owner that is not a seat.
 //! - **S5** Every stored offset is checked for bounds and kind before it is followed, every walk is limited.
+//!
+//! Shared words that are written by plain stores, although no lock guards them. For each, a store may be lost to another thread's, or read
+//! late, without harm:
+//!
+//! ```text
+//!   WORDS OF THE HEADER          WRITTEN BY                    WHY A PLAIN STORE IS ENOUGH
+//!   MAGIC ... BELLS, CEILING     the creator (attach.rs)       the segment has no name yet
+//!   CLEAN                        attach, close_cleanly         read only before the first thread of another boot is attached
+//!   REMOVED                      remove (attach.rs)            goes from 0 to 1, once
+//!   HINTS, when all are set      a search (memory.rs)          a hint; bits are set and cleared by fetch_or and fetch_and, and
+//!                                                              a search that finds nothing looks everywhere
+//!   MARKS                        compaction (drain.rs)         a time: the later store wins, and an early end only takes marks off
+//!   SNAPSHOT_* but SERIAL,       the snapshot's owner          OWNER is taken by a CAS and is their lock: they have one writer
+//!     BROKEN, VERSIONS           (overlay.rs)                  at a time, its owner or the recoverer of that seat
+//!   EVENTS                       CONFIG SET (change.rs)        a setting: one word, the last store wins
+//!   LIMITS ...                   CONFIG SET (table.rs)         settings: each word is a whole value; two threads that set limits at
+//!                                                              once may leave some of each
+//!   COUNTER_BASES                CONFIG RESETSTAT (table.rs)   each counter's base is a whole value of a moment ago
+//!   WARDEN, the place of the     maintenance (chores.rs,       hints: a lost store repeats or skips a round's work
+//!     last shrinking             thin.rs)
+//! ```
+//!
+//! In its own seat a thread stores plainly, also what others read (STATUS, the pin, CLOSING, INTEREST, counters): they have one writer.
 
 mod ahead;
 pub mod attach;
