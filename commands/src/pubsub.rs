@@ -224,15 +224,16 @@ fn tell(reply: &mut dyn Reply, what: &[u8], name: Option<&[u8]>, count: i64) {
 }
 
 fn subscribe<const SUBJECT: usize>(call: &mut Call<'_>) -> Outcome {
+    let mut fresh = Vec::new();
     for name in &call.args[1..] {
         let subscriptions = call.session.subscriptions.get_or_insert_default();
         if subscriptions.names[SUBJECT].insert(name.to_vec()) {
             subscriptions.news.push((SUBJECTS[SUBJECT], name.to_vec(), true));
-            subject::subscribe(call.txn, SUBJECTS[SUBJECT], name, 1)?;
+            fresh.push(*name);
         }
         tell(call.reply, BEGUN[SUBJECT], Some(name), subscriptions.told(SUBJECT));
     }
-    Ok(())
+    subject::subscribe(call.txn, SUBJECTS[SUBJECT], &fresh, 1)
 }
 
 fn unsubscribe<const SUBJECT: usize>(call: &mut Call<'_>) -> Outcome {
@@ -244,18 +245,19 @@ fn unsubscribe<const SUBJECT: usize>(call: &mut Call<'_>) -> Outcome {
         let told = call.session.subscriptions.as_ref().map_or(0, |subscriptions| subscriptions.told(SUBJECT));
         tell(call.reply, ENDED[SUBJECT], None, told);
     }
+    let mut ended: Vec<&[u8]> = Vec::new();
     for name in &all {
         let mut told = 0;
         if let Some(subscriptions) = &mut call.session.subscriptions {
             if subscriptions.names[SUBJECT].remove(name) {
                 subscriptions.news.push((SUBJECTS[SUBJECT], name.clone(), false));
-                subject::subscribe(call.txn, SUBJECTS[SUBJECT], name, -1)?;
+                ended.push(name);
             }
             told = subscriptions.told(SUBJECT);
         }
         tell(call.reply, ENDED[SUBJECT], Some(name), told);
     }
-    Ok(())
+    subject::subscribe(call.txn, SUBJECTS[SUBJECT], &ended, -1)
 }
 
 fn publish<const IS_SHARD: bool>(call: &mut Call<'_>) -> Outcome {

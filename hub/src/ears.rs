@@ -299,6 +299,11 @@ pub fn note_subscription(table: &Table, client: u64, subject: Subject, name: &[u
     });
 }
 
+/// Whether clients of this thread hear a subject; true where that is not known.
+pub(crate) fn is_heard(table: &Table, subject: Subject, name: &[u8]) -> bool {
+    with(table, |ears| ears.subscribers[subject as usize].contains_key(name)).unwrap_or(true)
+}
+
 /// Ends a client's subscriptions; what cannot be told to the segment at once, because somebody who may be stopped is at it, is told later.
 pub fn unsubscribe(table: &Table, client: u64, subject: Subject, names: Vec<Vec<u8>>) {
     for name in &names {
@@ -307,9 +312,23 @@ pub fn unsubscribe(table: &Table, client: u64, subject: Subject, names: Vec<Vec<
     withdraw(table, names.into_iter().map(|name| (subject, name)).collect());
 }
 
-fn withdraw(table: &Table, subscriptions: Vec<(Subject, Vec<u8>)>) {
-    let withdrawn = |subject: Subject, name: &[u8]| queue::run(table, &mut |txn| crate::subject::subscribe(txn, subject, name, -1)).is_ok();
-    let left: Vec<_> = subscriptions.into_iter().filter(|(subject, name)| !withdrawn(*subject, name)).collect();
+/// Patterns end together, since many of them lie in one value; channels some at a time, and by themselves where a lock is in the way of one.
+fn withdraw(table: &Table, mut subscriptions: Vec<(Subject, Vec<u8>)>) {
+    /// Channels that end in one transaction.
+    const TOGETHER: usize = 64;
+    let withdrawn = |some: &[(Subject, Vec<u8>)]| {
+        let names: Vec<&[u8]> = some.iter().map(|(_, name)| &name[..]).collect();
+        queue::run(table, &mut |txn| crate::subject::subscribe(txn, some[0].0, &names, -1)).is_ok()
+    };
+    subscriptions.sort_unstable_by_key(|(subject, _)| *subject);
+    let mut left = Vec::new();
+    for alike in subscriptions.chunk_by(|one, other| one.0 == other.0) {
+        let is_pattern = alike[0].0 == Subject::Pattern;
+        for some in alike.chunks(if is_pattern { alike.len() } else { TOGETHER }).filter(|some| !withdrawn(some)) {
+            let blocked = some.chunks(1).filter(|one| is_pattern || !withdrawn(one));
+            left.extend(blocked.flatten().cloned());
+        }
+    }
     if !left.is_empty() {
         with(table, |ears| ears.owed.extend(left));
     }

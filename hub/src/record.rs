@@ -70,6 +70,17 @@ pub(crate) fn bytes_of(count: usize) -> Option<usize> {
     count.checked_mul(BYTES)
 }
 
+/// Where the number of the record lies that has this place among several.
+pub(crate) fn number_at(place: usize) -> usize {
+    place * BYTES + 10
+}
+
+/// Whether the number of each of these records is 0.
+#[inline]
+pub(crate) fn are_empty(bytes: &[u8]) -> bool {
+    bytes.chunks_exact(BYTES).all(|record| record[10..] == [0; 8])
+}
+
 /// The bytes of a value of ours, in one piece.
 pub(crate) fn bytes<'t>(txn: &'t Txn<'_>, found: Option<Found<'t>>) -> Result<Option<std::borrow::Cow<'t, [u8]>>, Stop> {
     match found {

@@ -1,11 +1,16 @@
 //! Subjects: channels, shard channels and patterns, and who has subscribed to them.
 
+use hashbrown::{HashMap, HashSet};
 use polder_base::glob;
 use polder_shm::layout::{header, interest};
 use polder_table::change::take_interest;
-use polder_table::{SYSTEM, Stop, Txn};
+use polder_table::{New, Replaces, SYSTEM, Stop, Txn};
+use polder_values::string::Draft;
+use polder_values::{Kind, string};
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
+use crate::ears;
 use crate::letter::Letter;
 use crate::record::{self, Record, Records};
 
@@ -34,31 +39,44 @@ fn beginning(pattern: &[u8]) -> &[u8] {
     &pattern[..end.min(BEGINNING_MAX)]
 }
 
-/// Patterns with one beginning, and who has subscribed to each.
-type Group = Vec<(Vec<u8>, Records)>;
-
-fn read_group(mut bytes: &[u8]) -> Group {
-    let mut group = Group::new();
-    let length = |bytes: &[u8]| bytes.split_first_chunk::<4>().map(|(length, _)| u32::from_le_bytes(*length) as usize);
-    while let Some(long) = length(bytes) {
-        let Some((pattern, rest)) = bytes[4..].split_at_checked(long) else { break };
-        let Some(count) = length(rest) else { break };
-        let Some((records, rest)) = record::bytes_of(count).and_then(|bytes| rest[4..].split_at_checked(bytes)) else { break };
-        group.push((pattern.to_vec(), record::read(records)));
-        bytes = rest;
-    }
-    group
+/// One entry of a group, where it lies.
+struct Entry<'g> {
+    pattern: &'g [u8],
+    records: &'g [u8],
+    /// Where the records begin in the group.
+    records_at: usize,
 }
 
-fn write_group(group: &Group) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for (pattern, records) in group {
-        bytes.extend_from_slice(&(pattern.len() as u32).to_le_bytes());
-        bytes.extend_from_slice(pattern);
-        bytes.extend_from_slice(&(records.len() as u32).to_le_bytes());
-        records.iter().for_each(|record| record.write(&mut bytes));
+/// The entries of a group; what is cut off at the end is none.
+struct Entries<'g> {
+    bytes: &'g [u8],
+    at: usize,
+}
+
+fn entries(bytes: &[u8]) -> Entries<'_> {
+    Entries { bytes, at: 0 }
+}
+
+impl<'g> Iterator for Entries<'g> {
+    type Item = Entry<'g>;
+
+    fn next(&mut self) -> Option<Entry<'g>> {
+        let length = |bytes: &'g [u8]| bytes.split_first_chunk::<4>().map(|(length, rest)| (u32::from_le_bytes(*length) as usize, rest));
+        let (long, rest) = length(self.bytes.get(self.at..)?)?;
+        let (pattern, rest) = rest.split_at_checked(long)?;
+        let (count, rest) = length(rest)?;
+        let (records, _) = rest.split_at_checked(record::bytes_of(count)?)?;
+        let records_at = self.at + 8 + long;
+        self.at = records_at + records.len();
+        Some(Entry { pattern, records, records_at })
     }
-    bytes
+}
+
+fn write_entry(bytes: &mut Vec<u8>, pattern: &[u8], records: &[Record]) {
+    bytes.extend_from_slice(&(pattern.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(pattern);
+    bytes.extend_from_slice(&(records.len() as u32).to_le_bytes());
+    records.iter().for_each(|record| record.write(bytes));
 }
 
 /// Changes the number of a seat's subscribers among the records of a subject.
@@ -71,38 +89,116 @@ fn count(records: &mut Records, own: Record, by: i64) {
     records.retain(|record| record.number > 0);
 }
 
-/// Records that the calling thread has one subscriber more or less, as part of the transaction. Its inbox is open.
+/// Records that the calling thread has one subscriber more or less of each of these names, as part of the transaction. Its inbox is open.
 ///
 /// # Errors
 /// As [`Txn::write`].
-pub fn subscribe(txn: &Txn<'_>, subject: Subject, name: &[u8], by: i64) -> Result<(), Stop> {
-    let seat = txn.seat();
-    let own = Record::own(seat, 0);
-    if by > 0 {
-        take_interest(seat, interest::SUBSCRIBERS);
+pub fn subscribe(txn: &Txn<'_>, subject: Subject, names: &[&[u8]], by: i64) -> Result<(), Stop> {
+    if by > 0 && !names.is_empty() {
+        take_interest(txn.seat(), interest::SUBSCRIBERS);
     }
     if subject != Subject::Pattern {
-        return record::edit(txn, &channel_key(subject, name), |records| {
-            count(records, own, by);
-            true
+        let own = Record::own(txn.seat(), 0);
+        let keys: Vec<Vec<u8>> = names.iter().map(|name| channel_key(subject, name)).collect();
+        if keys.len() > 1 {
+            // Many buckets one by one would each be looked for among all that are locked.
+            txn.declare(&keys.iter().map(|key| (SYSTEM, &key[..])).collect::<Vec<_>>())?;
+        }
+        return keys.iter().try_for_each(|key| {
+            record::edit(txn, key, |records| {
+                count(records, own, by);
+                true
+            })
         });
     }
-    let begins = beginning(name);
-    // SYNC: interest. Before the record: who looks for patterns looks at lengths first.
+    let mut patterns = names.to_vec();
+    patterns.sort_unstable_by_key(|pattern| beginning(pattern));
+    patterns.chunk_by(|one, other| beginning(one) == beginning(other)).try_for_each(|alike| subscribe_alike(txn, alike, by))
+}
+
+/// A group of more bytes is changed where it lies: then one more subscription does not copy the whole group.
+const REWRITTEN_BYTES_MAX: u64 = string::CHUNK as u64;
+
+/// As [`subscribe`], for patterns of one group, each of which is named once: one change of the group.
+///
+/// A long group grows at its end. There a pattern may stand in several entries, and a record's number may be 0; both are put right when
+/// half of the group consists of such entries and it is written anew. So the cost of a change does not depend on how long the group is, but for
+/// a search through its bytes where a pattern of this thread may be in it already.
+fn subscribe_alike(txn: &Txn<'_>, patterns: &[&[u8]], by: i64) -> Result<(), Stop> {
+    let begins = beginning(patterns[0]);
+    // SYNC: interest. Before the record: a publisher looks at lengths first.
     txn.table().segment().word(header::PREFIXES).fetch_or(1 << begins.len(), Ordering::SeqCst);
     let key = group_key(begins);
-    let mut group = record::bytes(txn, txn.peek(SYSTEM, &key)?)?.map_or(Group::new(), |bytes| read_group(&bytes));
-    match group.iter_mut().find(|(pattern, _)| pattern == name) {
-        Some((_, records)) => count(records, own, by),
-        None => {
-            let mut records = Records::new();
-            count(&mut records, own, by);
-            group.push((name.to_vec(), records));
-        }
+    let found = txn.peek(SYSTEM, &key)?.filter(|found| found.kind == Kind::String);
+    let Some(found) = found.filter(|found| string::len(&found.value) > REWRITTEN_BYTES_MAX) else {
+        let bytes = record::bytes(txn, found)?.unwrap_or_default();
+        return record::put(txn, &key, &rewritten(txn, &bytes, patterns, by));
+    };
+    let mut draft = Draft::of(&found.value);
+    let mut added = patterns.to_vec();
+    if by < 0 || patterns.iter().any(|pattern| ears::is_heard(txn.table(), Subject::Pattern, pattern)) {
+        let bytes = string::contiguous(txn, &found.value)?;
+        let Some(patches) = patches(txn, &bytes, &mut added, by) else {
+            return record::put(txn, &key, &rewritten(txn, &bytes, patterns, by));
+        };
+        patches.into_iter().try_for_each(|(at, number)| draft.write(txn, at, &number.to_le_bytes()))?;
     }
-    group.iter_mut().for_each(|(_, records)| records.retain(|record| record.lives(txn)));
-    group.retain(|(_, records)| !records.is_empty());
-    record::put(txn, &key, &write_group(&group))
+    if by > 0 {
+        let (mut bytes, records) = (Vec::new(), [Record::own(txn.seat(), by as u64)]);
+        added.iter().for_each(|pattern| write_entry(&mut bytes, pattern, &records));
+        draft.write(txn, string::len(&draft.value()), &bytes)?;
+    }
+    txn.write(SYSTEM, &key, &New::of(Kind::String, draft.value()), Replaces::Edited)
+}
+
+/// Where numbers are to be changed in a group, and what to; takes those patterns out of `patterns`. `None` where half of the group would be of
+/// no use after that.
+fn patches(txn: &Txn<'_>, bytes: &[u8], patterns: &mut Vec<&[u8]>, by: i64) -> Option<Vec<(u64, u64)>> {
+    let own = Record::own(txn.seat(), 0);
+    let mut wanted: HashSet<&[u8]> = patterns.iter().copied().collect();
+    let only = if let [only] = patterns[..] { Some(only) } else { None };
+    let (mut patches, mut useless) = (Vec::new(), 0);
+    for entry in entries(bytes) {
+        let is_candidate = only.is_none_or(|only| only == entry.pattern);
+        let mut is_useless = record::are_empty(entry.records);
+        if is_candidate && !is_useless && wanted.contains(entry.pattern) {
+            let mut records = record::read(entry.records);
+            if let Some(at) = records.iter().position(|record| record.same_owner(&own) && record.number > 0) {
+                wanted.remove(entry.pattern);
+                records[at].number = records[at].number.saturating_add_signed(by);
+                patches.push(((entry.records_at + record::number_at(at)) as u64, records[at].number));
+                is_useless = records.iter().all(|record| record.number == 0);
+            }
+        }
+        useless += if is_useless { 8 + entry.pattern.len() + entry.records.len() } else { 0 };
+    }
+    patterns.retain(|pattern| wanted.contains(pattern));
+    (useless <= bytes.len() / 2).then_some(patches)
+}
+
+/// A group with one entry of each pattern, without the dead, in which the calling thread has one subscriber more or less of each of `patterns`.
+fn rewritten(txn: &Txn<'_>, bytes: &[u8], patterns: &[&[u8]], by: i64) -> Vec<u8> {
+    let own = Record::own(txn.seat(), 0);
+    let mut places: HashMap<&[u8], usize> = HashMap::new();
+    let mut group: Vec<(&[u8], Records)> = Vec::new();
+    for entry in entries(bytes) {
+        let place = *places.entry(entry.pattern).or_insert_with(|| {
+            group.push((entry.pattern, Records::new()));
+            group.len() - 1
+        });
+        let living = record::read(entry.records).into_iter().filter(|record| record.number > 0 && record.lives(txn));
+        living.for_each(|record| count(&mut group[place].1, record, record.number as i64));
+    }
+    for pattern in patterns {
+        let place = *places.entry(pattern).or_insert_with(|| {
+            group.push((pattern, Records::new()));
+            group.len() - 1
+        });
+        count(&mut group[place].1, own, by);
+    }
+    let mut written = Vec::with_capacity(bytes.len());
+    group.iter().filter(|(_, records)| !records.is_empty()).for_each(|(pattern, records)| write_entry(&mut written, pattern, records));
+    written
 }
 
 /// Who hears what a transaction publishes on a channel, over all processes.
@@ -128,8 +224,9 @@ impl<'c> Hearers<'c> {
         hearers.add(record::glimpse(txn, &channel_key(subject, channel))?);
         if !shard {
             each_group(txn, channel, &mut |group| {
-                for (_, mut records) in group.into_iter().filter(|(pattern, _)| glob::matches(pattern, channel)) {
-                    records.retain(|record| record.lives(txn));
+                for entry in group.filter(|entry| glob::matches(entry.pattern, channel)) {
+                    let mut records = record::read(entry.records);
+                    records.retain(|record| record.number > 0 && record.lives(txn));
                     hearers.add(records);
                 }
             })?;
@@ -165,7 +262,7 @@ pub fn publish(txn: &Txn<'_>, shard: bool, channel: &[u8], payload: &[u8]) -> Re
 }
 
 /// Shows the groups of patterns whose beginning `channel` has.
-fn each_group(txn: &Txn<'_>, channel: &[u8], visit: &mut dyn FnMut(Group)) -> Result<(), Stop> {
+fn each_group(txn: &Txn<'_>, channel: &[u8], visit: &mut dyn FnMut(Entries<'_>)) -> Result<(), Stop> {
     let mut lengths = txn.table().segment().load(header::PREFIXES);
     while lengths != 0 {
         let length = lengths.trailing_zeros() as usize;
@@ -174,7 +271,7 @@ fn each_group(txn: &Txn<'_>, channel: &[u8], visit: &mut dyn FnMut(Group)) -> Re
             break;
         }
         if let Some(bytes) = record::bytes(txn, txn.glimpse(SYSTEM, &group_key(&channel[..length]))?)? {
-            visit(read_group(&bytes));
+            visit(entries(&bytes));
         }
     }
     Ok(())
@@ -216,12 +313,43 @@ pub fn subjects(txn: &Txn<'_>, subject: Subject, wanted: &dyn Fn(&[u8]) -> bool)
                 found.push(name.to_vec());
             }
         } else if let Some(bytes) = record::bytes(txn, txn.glimpse(SYSTEM, &key)?)? {
-            let group = read_group(&bytes).into_iter();
-            let alive = group.filter(|(pattern, records)| wanted(pattern) && records.iter().any(|record| record.lives(txn)));
-            found.extend(alive.map(|(pattern, _)| pattern));
+            let is_alive = |entry: &Entry<'_>| record::read(entry.records).iter().any(|record| record.number > 0 && record.lives(txn));
+            let patterns = entries(&bytes).filter(|entry| wanted(entry.pattern) && is_alive(entry));
+            let patterns: BTreeSet<&[u8]> = patterns.map(|entry| entry.pattern).collect();
+            found.extend(patterns.into_iter().map(<[u8]>::to_vec));
         }
     }
     Ok(found)
+}
+
+/// How many channels, patterns and shard channels have subscribers, in all processes; what only dead processes have subscribed to counts until it is
+/// swept.
+///
+/// # Errors
+/// A fault.
+pub fn counts(txn: &Txn<'_>) -> Result<[u64; 3], Stop> {
+    let (mut counts, mut groups, mut cursor) = ([0; 3], BTreeSet::new(), 0);
+    if txn.interest() & interest::SUBSCRIBERS == 0 {
+        return Ok(counts);
+    }
+    loop {
+        cursor = txn.scan(SYSTEM, cursor, 100, &mut |scanned| match scanned.key.first_chunk() {
+            Some(b"hub:c:") => counts[Subject::Channel as usize] += 1,
+            Some(b"hub:s:") => counts[Subject::Shard as usize] += 1,
+            Some(b"hub:p:") => _ = groups.insert(scanned.key.to_vec()),
+            _ => {}
+        })?;
+        if cursor == 0 {
+            break;
+        }
+    }
+    for key in groups {
+        let bytes = record::bytes(txn, txn.glimpse(SYSTEM, &key)?)?.unwrap_or_default();
+        let has_subscriber = |entry: &Entry<'_>| record::read(entry.records).iter().any(|record| record.number > 0 && record.lives(txn));
+        let patterns: HashSet<&[u8]> = entries(&bytes).filter(has_subscriber).map(|entry| entry.pattern).collect();
+        counts[Subject::Pattern as usize] += patterns.len() as u64;
+    }
+    Ok(counts)
 }
 
 /// Takes the records of the dead out of a group of patterns.
@@ -230,10 +358,7 @@ pub fn subjects(txn: &Txn<'_>, subject: Subject, wanted: &dyn Fn(&[u8]) -> bool)
 /// As [`Txn::write`].
 pub(crate) fn sweep_group(txn: &Txn<'_>, key: &[u8]) -> Result<(), Stop> {
     let Some(bytes) = record::bytes(txn, txn.peek(SYSTEM, key)?)? else { return Ok(()) };
-    let mut group = read_group(&bytes);
-    group.iter_mut().for_each(|(_, records)| records.retain(|record| record.lives(txn)));
-    group.retain(|(_, records)| !records.is_empty());
-    let written = write_group(&group);
+    let written = rewritten(txn, &bytes, &[], 0);
     if written == *bytes { Ok(()) } else { record::put(txn, key, &written) }
 }
 
@@ -244,11 +369,14 @@ mod tests {
     #[test]
     fn groups_read_as_they_are_written_and_cut_ones_give_what_is_whole() {
         let one = Record { seat: 1, life: 2, number: 3 };
-        let group: Group = vec![(b"a*".to_vec(), [one].into_iter().collect()), (b"a?c".to_vec(), [one, one].into_iter().collect())];
-        let bytes = write_group(&group);
-        assert_eq!(read_group(&bytes), group);
+        let mut bytes = Vec::new();
+        write_entry(&mut bytes, b"a*", &[one]);
+        write_entry(&mut bytes, b"a?c", &[one, one]);
+        let read =
+            |bytes: &[u8]| entries(bytes).map(|entry| (entry.pattern.to_vec(), record::read(entry.records).len())).collect::<Vec<_>>();
+        assert_eq!(read(&bytes), [(b"a*".to_vec(), 1), (b"a?c".to_vec(), 2)]);
         for end in 0..bytes.len() {
-            assert!(read_group(&bytes[..end]).len() < 2);
+            assert!(read(&bytes[..end]).len() < 2);
         }
     }
 

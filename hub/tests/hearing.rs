@@ -151,7 +151,7 @@ impl Thread {
     fn subscribe(&self, client: u64) {
         self.run(move |table, _| {
             attend(table).expect("room");
-            run(table, |txn| subject::subscribe(txn, Subject::Channel, b"news", 1));
+            run(table, |txn| subject::subscribe(txn, Subject::Channel, &[b"news"], 1));
             ears::note_subscription(table, client, Subject::Channel, b"news", true);
         });
     }
@@ -549,7 +549,7 @@ fn subscribe_beside(table: &Table) -> Vec<u8> {
         let txn = table.begin(Mode::Write).expect("a seat");
         txn.limit_patience(Duration::from_millis(5));
         loop {
-            match subject::subscribe(&txn, Subject::Channel, channel, 1).and_then(|()| txn.commit()) {
+            match subject::subscribe(&txn, Subject::Channel, &[channel], 1).and_then(|()| txn.commit()) {
                 Ok(()) => return true,
                 Err(Stop::Retry) => txn.abort(),
                 Err(Stop::Busy) => return false,
