@@ -1,4 +1,5 @@
 //! INFO: the metrics as text. Sections and fields are rows in [`crate::metrics`].
+use polder_hub::subject;
 use polder_table::{Expiries, Mode, Txn};
 
 use crate::call::{Call, Outcome};
@@ -25,6 +26,10 @@ fn info(call: &mut Call<'_>) -> Outcome {
     };
     let mut facts = Facts::gather(call.table, call.host, databases(call.txn, call.host));
     facts.whole.add(&answers);
+    // Within this call's transaction: a thread has one at a time.
+    if shown.iter().any(|section| section.title == "Stats") {
+        facts.subjects = subject::counts(call.txn)?;
+    }
     let texts: Vec<String> = shown.iter().map(|section| section.render(&facts)).collect();
     call.reply.verbatim("txt", texts.join("\r\n").as_bytes());
     Ok(())

@@ -20,8 +20,7 @@ mod rows;
 pub use recorder::Recorder;
 pub use rows::SECTIONS;
 
-use polder_hub::subject::{self, Subject};
-use polder_table::{Counter, Db, Expiries, Limits, Mode, Table, Usage};
+use polder_table::{Counter, Db, Expiries, Limits, Table, Usage};
 
 use crate::persistence::keeper::Report;
 use crate::session::Host;
@@ -117,6 +116,8 @@ pub struct Facts<'c> {
     pub now_us: u64,
     /// Databases that have keys.
     pub databases: Vec<Database>,
+    /// Channels, patterns and shard channels that have subscribers, where they have been counted.
+    pub subjects: [u64; 3],
 }
 
 /// What a database holds.
@@ -130,15 +131,6 @@ pub struct Database {
 }
 
 impl<'c> Facts<'c> {
-    /// How many channels, patterns or shard channels anybody has subscribed to, in all processes.
-    pub fn subjects(&self, subject: Subject) -> u64 {
-        if self.table.interest() & polder_shm::layout::interest::SUBSCRIBERS == 0 {
-            return 0;
-        }
-        let txn = self.table.begin(Mode::Read).map_err(polder_table::Stop::from);
-        txn.and_then(|txn| subject::subjects(&txn, subject, &|_| true)).map_or(0, |found| found.len() as u64)
-    }
-
     /// Gathers everything as it is now; `databases` is counted by whoever has a transaction.
     pub fn gather(table: &'c Table, host: &'c dyn Host, databases: Vec<Database>) -> Facts<'c> {
         let now_us = polder_base::time::now_us();
@@ -157,6 +149,7 @@ impl<'c> Facts<'c> {
             rates: recorder.rates(),
             now_us,
             databases,
+            subjects: [0; 3],
         }
     }
 

@@ -31,8 +31,13 @@ pub struct Place {
 
 impl Place {
     pub fn new() -> Arc<Place> {
+        Place::of(1 << 30)
+    }
+
+    /// A memory of so many bytes at most.
+    pub fn of(ceiling: u64) -> Arc<Place> {
         let segment = fresh_name();
-        let options = Options { segment: segment.clone(), ceiling: 1 << 30, ..Options::default() };
+        let options = Options { segment: segment.clone(), ceiling, ..Options::default() };
         Arc::new(Place { memory: Arc::new(Memory::attach(&options).expect("a memory")), segment })
     }
 }

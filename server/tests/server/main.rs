@@ -5,6 +5,7 @@ mod door;
 mod hub;
 mod list;
 mod moving;
+mod patterns;
 mod serving;
 mod sorted_set;
 mod stopping;
