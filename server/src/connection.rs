@@ -21,6 +21,9 @@ use crate::clients::{Pulse, Record};
 
 /// What one read asks for, at least.
 const READ_BYTES: usize = 16 << 10;
+/// How much room a long argument gets at first, and how many times as much as has come it gets after that.
+const ANNOUNCED_BYTES: usize = 256 << 10;
+const ANNOUNCED_TIMES: usize = 4;
 /// Longer buffers are not kept.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 /// How many buffers are kept.
@@ -109,8 +112,10 @@ impl Connection {
         }
         let missing = self.requests.missing(self.input.len());
         let spare = self.input.capacity() - self.input.len();
-        // A long argument gets all its room at once, so that its bytes are never moved again.
-        if missing > spare && self.input.try_reserve_exact(missing).is_err() {
+        // Its length is only what the peer says: room is made for a few times as much as has come, so that its bytes are moved seldom
+        // and a length that is announced takes no memory.
+        let wanted = missing.min(ANNOUNCED_BYTES.max(self.input.len() * (ANNOUNCED_TIMES - 1)));
+        if missing > spare && spare < READ_BYTES && self.input.try_reserve_exact(wanted).is_err() {
             tracing::error!(client = self.session.id, bytes = missing, "no memory for a long argument: connection closed");
             return Flow::Gone;
         }
