@@ -406,7 +406,7 @@ fn set_info(call: &mut SessionCall<'_>) -> Outcome {
     if !value.iter().all(u8::is_ascii_graphic) {
         return Err(format!("ERR {shown} cannot contain spaces, newlines or special characters.").into());
     }
-    *place = value.to_vec();
+    *place = (*value).into();
     call.reply.ok();
     Ok(())
 }

@@ -102,7 +102,7 @@ pub(crate) fn name_client(session: &mut Session, name: &[u8]) -> Outcome {
     if !name.iter().all(u8::is_ascii_graphic) {
         return Err("ERR Client names cannot contain spaces, newlines or special characters.".into());
     }
-    session.name = name.to_vec();
+    session.name = name.into();
     Ok(())
 }
 

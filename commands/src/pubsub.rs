@@ -4,6 +4,7 @@
 //! the client knows that it is this client (`hub::ears`), from when the transaction has committed. In between, what has changed waits
 //! in the session, so that a transaction that is run again takes it back first.
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use polder_base::{Protocol, Reply, glob};
 use polder_hub::ears::{self, Delivery};
@@ -106,12 +107,40 @@ pub struct Subscriptions {
     names: [BTreeSet<Vec<u8>>; 3],
     /// What has changed by a transaction that has not committed yet: subject, name, whether it began.
     news: Vec<(Subject, Vec<u8>, bool)>,
+    /// Bytes that the subscriptions take.
+    bytes: usize,
+}
+
+/// What a subscription takes beside its name, which stands here, in the thread's list and in the segment.
+const SUBSCRIPTION_BYTES: usize = 256;
+
+fn bytes_of(name: &[u8]) -> usize {
+    SUBSCRIPTION_BYTES + 3 * name.len()
 }
 
 impl Subscriptions {
     /// How many channels, patterns and shard channels.
     pub fn counts(&self) -> [usize; 3] {
         [CHANNEL, PATTERN, SHARD].map(|subject| self.names[subject].len())
+    }
+
+    /// Bytes that the subscriptions take, about.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Adds a name; answers whether it is new.
+    fn insert(&mut self, subject: usize, name: &[u8]) -> bool {
+        let is_new = !self.names[subject].contains(name) && self.names[subject].insert(name.to_vec());
+        self.bytes += if is_new { bytes_of(name) } else { 0 };
+        is_new
+    }
+
+    /// Takes a name out; answers whether it was there.
+    fn remove(&mut self, subject: usize, name: &[u8]) -> bool {
+        let was_there = self.names[subject].remove(name);
+        self.bytes -= if was_there { bytes_of(name) } else { 0 };
+        was_there
     }
 
     /// What the replies tell: shard channels are counted by themselves.
@@ -155,13 +184,13 @@ impl Session {
     /// Takes back what an attempt of a transaction has changed that is run again, or has failed.
     pub(crate) fn take_back_news(&mut self) {
         self.reads.clear();
-        let Some(subscriptions) = &mut self.subscriptions else { return };
+        let Some(subscriptions) = self.subscriptions.as_mut().filter(|subscriptions| !subscriptions.news.is_empty()) else { return };
+        let subscriptions = Arc::make_mut(subscriptions);
         for (subject, name, begun) in std::mem::take(&mut subscriptions.news).into_iter().rev() {
-            let names = &mut subscriptions.names[subject as usize];
             if begun {
-                names.remove(&name);
+                subscriptions.remove(subject as usize, &name);
             } else {
-                names.insert(name);
+                subscriptions.insert(subject as usize, &name);
             }
         }
         if subscriptions.is_empty() {
@@ -182,7 +211,7 @@ impl Session {
         if self.id == 0 {
             self.id = polder_hub::next_client(table);
         }
-        for (subject, name, begun) in std::mem::take(&mut subscriptions.news) {
+        for (subject, name, begun) in std::mem::take(&mut Arc::make_mut(subscriptions).news) {
             ears::note_subscription(table, self.id, subject, &name, begun);
         }
         if subscriptions.is_empty() {
@@ -202,7 +231,7 @@ impl Session {
     /// Ends all subscriptions, without a word to the client.
     fn unsubscribe_all(&mut self, table: &Table) {
         let Some(subscriptions) = self.subscriptions.take() else { return };
-        for (subject, names) in SUBJECTS.into_iter().zip(subscriptions.names) {
+        for (subject, names) in SUBJECTS.into_iter().zip(Arc::unwrap_or_clone(subscriptions).names) {
             ears::unsubscribe(table, self.id, subject, names.into_iter().collect());
         }
     }
@@ -225,9 +254,9 @@ fn tell(reply: &mut dyn Reply, what: &[u8], name: Option<&[u8]>, count: i64) {
 
 fn subscribe<const SUBJECT: usize>(call: &mut Call<'_>) -> Outcome {
     let mut fresh = Vec::new();
+    let subscriptions = Arc::make_mut(call.session.subscriptions.get_or_insert_default());
     for name in &call.args[1..] {
-        let subscriptions = call.session.subscriptions.get_or_insert_default();
-        if subscriptions.names[SUBJECT].insert(name.to_vec()) {
+        if subscriptions.insert(SUBJECT, name) {
             subscriptions.news.push((SUBJECTS[SUBJECT], name.to_vec(), true));
             fresh.push(*name);
         }
@@ -248,8 +277,8 @@ fn unsubscribe<const SUBJECT: usize>(call: &mut Call<'_>) -> Outcome {
     let mut ended: Vec<&[u8]> = Vec::new();
     for name in &all {
         let mut told = 0;
-        if let Some(subscriptions) = &mut call.session.subscriptions {
-            if subscriptions.names[SUBJECT].remove(name) {
+        if let Some(subscriptions) = call.session.subscriptions.as_mut().map(Arc::make_mut) {
+            if subscriptions.remove(SUBJECT, name) {
                 subscriptions.news.push((SUBJECTS[SUBJECT], name.clone(), false));
                 ended.push(name);
             }

@@ -75,6 +75,11 @@ impl Queue {
         self.bytes.len()
     }
 
+    /// Bytes that the queue takes, with its room for more.
+    pub fn room(&self) -> usize {
+        self.bytes.capacity() + self.ends.capacity() * size_of::<usize>() + self.calls.capacity() * size_of::<(&Command, usize)>()
+    }
+
     /// The rows of the calls.
     pub fn commands(&self) -> impl Iterator<Item = &'static Command> {
         self.calls.iter().map(|(command, _)| *command)
@@ -90,6 +95,39 @@ impl Queue {
     pub fn calls<'w, 'b>(&self, words: &'w [&'b [u8]]) -> impl Iterator<Item = (&'static Command, &'w [&'b [u8]])> {
         let mut begin = 0;
         self.calls.iter().map(move |(command, end)| (*command, &words[std::mem::replace(&mut begin, *end)..*end]))
+    }
+}
+
+/// The keys that a client watches.
+#[derive(Clone, Default)]
+pub struct Watches {
+    all: Vec<Watch>,
+    bytes: usize,
+}
+
+impl Watches {
+    /// Adds keys that are not watched yet.
+    pub fn add(&mut self, mut fresh: Vec<Watch>) {
+        self.bytes += fresh.iter().map(|watch| size_of::<Watch>() + watch.key.len()).sum::<usize>();
+        self.all.append(&mut fresh);
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        *self = Watches::default();
+    }
+
+    /// Bytes that they take.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl std::ops::Deref for Watches {
+    type Target = [Watch];
+
+    fn deref(&self) -> &[Watch] {
+        &self.all
     }
 }
 
@@ -110,11 +148,11 @@ pub struct Session {
     pub id: u64,
     pub db: Db,
     pub protocol: Protocol,
-    /// CLIENT SETNAME.
-    pub name: Vec<u8>,
+    /// CLIENT SETNAME. A client may have a long one, and a copy of its session is made with each EXEC.
+    pub name: Arc<[u8]>,
     /// CLIENT SETINFO LIB-NAME and LIB-VER.
-    pub library: Vec<u8>,
-    pub library_version: Vec<u8>,
+    pub library: Arc<[u8]>,
+    pub library_version: Arc<[u8]>,
     pub user: Cow<'static, [u8]>,
     pub authenticated: bool,
     /// What the client may do; nothing limits one who was not [`Session::connected`] and never said who it is.
@@ -130,7 +168,7 @@ pub struct Session {
     /// Set by QUIT and by CLIENT KILL of oneself: the connection is closed once the reply is out.
     pub closing: bool,
     pub multi: Option<Box<Multi>>,
-    pub watches: Vec<Watch>,
+    pub watches: Watches,
     /// Milliseconds since the Unix epoch; 0 where nobody counts.
     pub created_ms: u64,
     /// When the last command came in; set by whoever calls, as `created_ms`.
@@ -148,9 +186,9 @@ pub struct Session {
     /// What its last call waits for.
     pub waiting: Option<Box<Waiting>>,
     /// What it has subscribed to, if anything.
-    pub subscriptions: Option<Box<Subscriptions>>,
+    pub subscriptions: Option<Arc<Subscriptions>>,
     /// How it tracks keys, if it does.
-    pub tracking: Option<Box<Tracking>>,
+    pub tracking: Option<Arc<Tracking>>,
     /// Keys that it has read and that could not be noted: it is told at once that they have changed.
     pub unsure: Vec<Vec<u8>>,
     /// Keys that the running transaction has read, for a client that tracks.
@@ -179,9 +217,9 @@ impl Default for Session {
             id: 0,
             db: 0,
             protocol: Protocol::default(),
-            name: Vec::new(),
-            library: Vec::new(),
-            library_version: Vec::new(),
+            name: Arc::default(),
+            library: Arc::default(),
+            library_version: Arc::default(),
             user: Cow::Borrowed(b"default"),
             authenticated: true,
             rights: Rights::default(),
@@ -192,7 +230,7 @@ impl Default for Session {
             imports: false,
             closing: false,
             multi: None,
-            watches: Vec::new(),
+            watches: Watches::default(),
             created_ms: 0,
             active_ms: 0,
             turn_ms: 0,
@@ -235,6 +273,19 @@ impl Session {
             || self.turn_ms != 0 && self.authenticated && self.rights.is_free(host.settings().users())
     }
 
+    /// Bytes that the server keeps for EXEC: the calls that are queued, and the keys that are watched.
+    pub fn queued_bytes(&self) -> usize {
+        self.multi.as_deref().map_or(0, |multi| multi.queue.room()) + self.watches.bytes()
+    }
+
+    /// Bytes that the server keeps for the client beside its buffers and what its call waits for. What the segment and the thread note of a
+    /// subscription, a prefix or a watched key is estimated.
+    pub fn held_bytes(&self) -> usize {
+        let names = self.name.len() + self.library.len() + self.library_version.len() + self.user.len();
+        let listening = self.subscriptions.as_deref().map_or(0, Subscriptions::bytes);
+        names + self.queued_bytes() + listening + self.tracking.as_deref().map_or(0, Tracking::bytes)
+    }
+
     /// The time for access clocks: that of the turn, or the kernel's coarse one.
     #[inline]
     pub fn clock_ms(&self) -> u64 {
@@ -272,7 +323,7 @@ pub struct Client {
     pub address: String,
     pub local_address: String,
     pub descriptor: i32,
-    pub name: Vec<u8>,
+    pub name: Arc<[u8]>,
     pub age_seconds: u64,
     pub idle_seconds: u64,
     /// Redis's letters (`N` for none); `x` in MULTI, `e` and `T` for NO-EVICT and NO-TOUCH, `I` for IMPORT-SOURCE, `b` blocked, `U` by Unix socket.
@@ -289,7 +340,9 @@ pub struct Client {
     /// Bytes of queries that wait, and room for more of them.
     pub query_bytes: usize,
     pub query_room: usize,
+    /// Bytes kept for EXEC, and all that are kept beside the buffers.
     pub queued_bytes: usize,
+    pub held_bytes: usize,
     /// Bytes that replies take, and those of them that wait now.
     pub reply_room: usize,
     pub reply_bytes: usize,
@@ -299,8 +352,8 @@ pub struct Client {
     pub command: String,
     pub user: Vec<u8>,
     pub resp: u8,
-    pub library: Vec<u8>,
-    pub library_version: Vec<u8>,
+    pub library: Arc<[u8]>,
+    pub library_version: Arc<[u8]>,
 }
 
 impl Client {
@@ -338,7 +391,8 @@ impl Client {
             redirect: tracking.map_or(-1, |tracking| tracking.redirect() as i64),
             queued: session.multi.as_ref().map_or(-1, |multi| multi.queue.len() as i64),
             watches: session.watches.len(),
-            queued_bytes: session.multi.as_deref().map_or(0, |multi| multi.queue.bytes()),
+            queued_bytes: session.queued_bytes(),
+            held_bytes: session.held_bytes(),
             events: "r".into(),
             command: session.last.map_or("NULL".into(), Command::label),
             user: session.user.to_vec(),

@@ -1,4 +1,6 @@
 //! CLIENT TRACKING and what belongs to it: clients that cache what they read are told when it changes.
+use std::sync::Arc;
+
 use polder_base::number;
 use polder_hub::track::{self, Redirect, Terms};
 use polder_table::{Db, Stop, Table, Txn};
@@ -33,6 +35,7 @@ pub struct Tracking {
     caching: bool,
     /// The client that was to be told is gone.
     pub broken: bool,
+    prefix_bytes: usize,
 }
 
 impl Tracking {
@@ -44,6 +47,11 @@ impl Tracking {
     /// Whether it hears of all keys with certain prefixes.
     pub fn broadcasts(&self) -> bool {
         self.terms.prefixes.is_some()
+    }
+
+    /// Bytes that its prefixes take, here and in the thread's list.
+    pub fn bytes(&self) -> usize {
+        self.prefix_bytes
     }
 
     fn remembers(&self) -> bool {
@@ -182,9 +190,10 @@ fn begin(call: &mut SessionCall<'_>, wanted: Wanted) -> Outcome {
         polder_hub::attend(call.table)?;
     }
     let terms = Terms { redirect: wanted.redirect, no_loop: wanted.no_loop, prefixes };
+    let prefix_bytes = terms.prefixes.iter().flatten().map(|prefix| 2 * (prefix.len() + size_of::<Vec<u8>>())).sum();
     track::note_terms(call.table, call.session.id, Some(terms.clone()));
     let caching = before_caching(call.session);
-    call.session.tracking = Some(Box::new(Tracking { terms, choice, caching, broken: false }));
+    call.session.tracking = Some(Arc::new(Tracking { terms, choice, caching, broken: false, prefix_bytes }));
     Ok(())
 }
 
@@ -202,12 +211,11 @@ impl Session {
 
     /// The call of CLIENT CACHING is the one before this.
     pub(crate) fn end_caching(&mut self, command: &Command) {
-        if let Some(tracking) = &mut self.tracking
-            && tracking.caching
+        if let Some(tracking) = self.tracking.as_mut().filter(|tracking| tracking.caching)
             && self.multi.is_none()
             && !command.name.starts_with("CLIENT")
         {
-            tracking.caching = false;
+            Arc::make_mut(tracking).caching = false;
         }
     }
 
@@ -268,7 +276,7 @@ pub struct Read {
 /// CLIENT CACHING
 pub(crate) fn caching(call: &mut SessionCall<'_>) -> Outcome {
     const NO_CHOICE: &str = "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled";
-    let tracking = call.session.tracking.as_mut().ok_or(NO_CHOICE)?;
+    let tracking = Arc::make_mut(call.session.tracking.as_mut().ok_or(NO_CHOICE)?);
     match (call.args[2], tracking.choice) {
         (word, Choice::OptIn) if is(word, "YES") => tracking.caching = true,
         (word, _) if is(word, "YES") => {

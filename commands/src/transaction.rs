@@ -11,6 +11,7 @@
 //!   EXEC | MULTI  call ... call  EXEC | MULTI  call ... call  EXEC
 //!    queue '------ a block -----------' '------ a block ----------'     one declaration of all keys, one commit
 //! ```
+use std::collections::HashSet;
 use std::time::Instant;
 
 use polder_base::{Reply, number};
@@ -109,17 +110,18 @@ fn watch(call: &mut SessionCall<'_>) -> Outcome {
     }
     let (db, keys) = (call.session.db, &call.args[1..]);
     let txn = begin(call.table, call.session, Mode::Write)?;
+    let watched: HashSet<&[u8]> = call.session.watches.iter().filter(|old| old.db == db).map(|old| &old.key[..]).collect();
+    let mut seen = HashSet::new();
+    let wanted: Vec<&[u8]> = keys.iter().copied().filter(|key| !watched.contains(key) && seen.insert(*key)).collect();
     let mut fresh: Vec<Watch> = Vec::new();
     retry(&txn, || {
         fresh.clear();
-        for key in keys {
-            if !call.session.watches.iter().chain(&fresh).any(|old| old.db == db && old.key == *key) {
-                fresh.push(txn.watch(db, key)?);
-            }
-        }
-        Ok(())
+        wanted.iter().try_for_each(|key| {
+            fresh.push(txn.watch(db, key)?);
+            Ok(())
+        })
     })?;
-    call.session.watches.append(&mut fresh);
+    call.session.watches.add(fresh);
     call.reply.ok();
     Ok(())
 }
@@ -181,7 +183,7 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
         call.session.atomic = true;
         call.reply.rewind(mark);
         txn.declare(&keys)?;
-        for watch in &watches {
+        for watch in watches.iter() {
             if !txn.unchanged(watch)? {
                 call.reply.null_array();
                 return Ok(());

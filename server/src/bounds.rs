@@ -10,9 +10,12 @@ const BULK: Id = id("proto-max-bulk-len");
 const QUERY: Id = id("client-query-buffer-limit");
 const OUTPUT: Id = id("client-output-buffer-limit");
 const TRACKED: Id = id("tracking-table-max-keys");
+const CLIENTS: Id = id("maxmemory-clients");
+const MEMORY: Id = id("maxmemory");
 
-/// As in Redis, where it is no setting either.
+/// As in Redis, where they are no settings either.
 const STRANGERS_OUTPUT_BYTES: u64 = 1024;
+const STRANGERS_QUERY_BYTES: usize = 1 << 20;
 
 /// What clients may do and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +27,9 @@ pub struct Bounds {
     /// Seconds; 0 asks for no probes.
     pub keepalive_seconds: u64,
     pub bulk_bytes_max: usize,
-    pub query_bytes_max: usize,
+    query_bytes_max: usize,
+    /// What all clients together may take, in bytes; 0 for no limit.
+    pub clients_bytes_max: usize,
     /// Of normal clients, and of those who have subscribed.
     output: OutputLimit,
     output_of_listeners: OutputLimit,
@@ -33,9 +38,15 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// What the settings say now.
-    pub fn of(settings: &Settings) -> Bounds {
+    /// What the settings say now; `ceiling` is how long the segment may become.
+    pub fn of(settings: &Settings, ceiling: u64) -> Bounds {
         let size = |id: Id| usize::try_from(settings.number(id)).unwrap_or(0);
+        let memory = if size(MEMORY) == 0 { ceiling as usize } else { size(MEMORY) };
+        // A percentage is kept as a negative number.
+        let clients_bytes_max = match settings.number(CLIENTS) {
+            bytes @ 0.. => bytes as usize,
+            percent => (memory as f64 * percent.unsigned_abs() as f64 / 100.0) as usize,
+        };
         Bounds {
             version: settings.version(),
             clients_max: size(MAXCLIENTS),
@@ -43,10 +54,18 @@ impl Bounds {
             keepalive_seconds: size(KEEPALIVE) as u64,
             bulk_bytes_max: size(BULK),
             query_bytes_max: size(QUERY),
+            clients_bytes_max,
             tracked_keys_max: size(TRACKED),
             output: output_limits(&settings.text(OUTPUT))[0],
             output_of_listeners: output_limits(&settings.text(OUTPUT))[2],
         }
+    }
+
+    /// Whether a client has sent more than it may that has not been executed: calls that wait for EXEC are counted, as in Redis 7.4.
+    pub fn is_over_query_limit(&self, session: &Session, input_bytes: usize) -> bool {
+        let queued = session.multi.as_deref().map_or(0, |multi| multi.queue.bytes());
+        let most = if session.authenticated { self.query_bytes_max } else { self.query_bytes_max.min(STRANGERS_QUERY_BYTES) };
+        input_bytes + queued > most
     }
 
     /// How much may wait to be sent to a client; nobody who has not said who it is makes us keep much.
@@ -66,9 +85,9 @@ impl Bounds {
     }
 
     /// Reads the settings again if any has changed.
-    pub fn refresh(&mut self, settings: &Settings) {
+    pub fn refresh(&mut self, settings: &Settings, ceiling: u64) {
         if settings.version() != self.version {
-            *self = Bounds::of(settings);
+            *self = Bounds::of(settings, ceiling);
         }
     }
 }

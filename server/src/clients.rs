@@ -32,8 +32,16 @@ struct Face {
     /// Name, user, library and flags: renewed only when a command on the session may have changed them.
     session: Client,
     pulse: Pulse,
-    /// The keys that its call waits for.
+    /// The keys that its call waits for, and the bytes that they take.
     awaits: Vec<Awaited>,
+    awaits_bytes: usize,
+}
+
+impl Face {
+    fn await_keys(&mut self, keys: Vec<Awaited>) {
+        self.awaits_bytes = keys.iter().map(|(_, key, _)| AWAITED_BYTES + AWAITED_TIMES * key.len()).sum();
+        self.awaits = keys;
+    }
 }
 
 /// A key that somebody waits for: its database, its name, and whether its end ends the wait as well.
@@ -62,6 +70,9 @@ pub struct Record {
     doomed: AtomicBool,
     /// Whether a call of it waits for a key: one of [`wait`].
     wait: AtomicU8,
+    /// What it takes, in bytes, as far as that counts for `maxmemory-clients`; and whether it is spared (CLIENT NO-EVICT).
+    weight: AtomicUsize,
+    is_spared: AtomicBool,
     face: Mutex<Face>,
 }
 
@@ -80,7 +91,14 @@ pub struct Clients {
     /// Accepted and not yet gone, whether their thread knows them already or not.
     connected: AtomicUsize,
     list: Mutex<BTreeMap<u64, Arc<Record>>>,
+    /// The sum of their weights.
+    weight: AtomicUsize,
 }
+
+/// What a key of a call that waits takes beside its name: it stands in the call, twice in its session, twice in the thread's list, in what others
+/// see, and in the segment.
+const AWAITED_BYTES: usize = 400;
+const AWAITED_TIMES: usize = 7;
 
 impl Clients {
     /// Counts a client that comes in, unless there are `most` already.
@@ -101,6 +119,8 @@ impl Clients {
             created_ms,
             doomed: AtomicBool::new(false),
             wait: AtomicU8::new(wait::NONE),
+            weight: AtomicUsize::new(0),
+            is_spared: AtomicBool::new(false),
             face: Mutex::default(),
         });
         self.list().insert(id, record.clone());
@@ -112,7 +132,31 @@ impl Clients {
     pub fn leave(&self, record: &Record) {
         self.list().remove(&record.id);
         tracing::debug!(client = record.id, address = record.address, "a client has gone");
+        self.weigh(record, 0);
         self.connected.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Notes what a client takes now.
+    pub fn weigh(&self, record: &Record, bytes: usize) {
+        let before = record.weight.swap(bytes, Ordering::Relaxed);
+        if bytes >= before {
+            self.weight.fetch_add(bytes - before, Ordering::Relaxed);
+        } else {
+            self.weight.fetch_sub(before - bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// What all clients take together.
+    pub fn weight(&self) -> usize {
+        self.weight.load(Ordering::Relaxed)
+    }
+
+    /// The clients that may be closed because all take too much, those that take the most first.
+    pub fn heaviest(&self) -> Vec<Arc<Record>> {
+        let mut all = self.all();
+        all.retain(|record| record.weight() > 0 && !record.is_spared.load(Ordering::Relaxed));
+        all.sort_by_cached_key(|record| std::cmp::Reverse(record.weight()));
+        all
     }
 
     /// Takes back [`Clients::admit`] for a client that was never listed.
@@ -143,7 +187,13 @@ impl Record {
 
     /// Renews what changes with commands on the session.
     pub fn show(&self, session: &Session) {
+        self.is_spared.store(session.no_evict, Ordering::Relaxed);
         self.face().session = Client::of(session, session.active_ms);
+    }
+
+    /// What it takes, in bytes, as far as that is counted.
+    pub fn weight(&self) -> usize {
+        self.weight.load(Ordering::Relaxed)
     }
 
     /// Asks the owner to close the connection; answers whether it was asked for the first time.
@@ -158,21 +208,21 @@ impl Record {
 
     /// Says that a call waits for keys.
     pub fn begin_wait(&self, keys: Vec<Awaited>) {
-        self.face().awaits = keys;
+        self.face().await_keys(keys);
         self.wait.store(wait::WAITING, Ordering::Relaxed);
     }
 
     /// Says that it waits no longer.
     pub fn end_wait(&self) {
         self.wait.store(wait::NONE, Ordering::Relaxed);
-        self.face().awaits.clear();
+        self.face().await_keys(Vec::new());
     }
 
     /// Ends its wait for CLIENT UNBLOCK; returns whether it waited. `None`: its thread is about to decide that.
     pub fn unblock(&self, is_paused: impl FnOnce() -> bool) -> Option<bool> {
         match self.wait.compare_exchange(wait::WAITING, wait::NONE, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => {
-                self.face().awaits.clear();
+                self.face().await_keys(Vec::new());
                 Some(true)
             }
             Err(wait::CLAIMED) => None,
@@ -252,9 +302,10 @@ impl Record {
         (session.channels + session.patterns + session.shard_channels > 0, session.redirect >= 0)
     }
 
-    /// Bytes that the connection takes, without what waits for EXEC.
-    pub fn memory(&self, pulse: &Pulse) -> usize {
-        pulse.query_bytes + pulse.query_room + pulse.reply_room + size_of::<Record>()
+    /// Bytes that the client takes.
+    pub fn memory(&self) -> usize {
+        let face = self.face();
+        face.session.held_bytes + face.awaits_bytes + buffers(&face.pulse)
     }
 
     /// Adds what the connection knows.
@@ -267,7 +318,7 @@ impl Record {
         client.query_room = pulse.query_room;
         client.reply_bytes = pulse.reply_bytes;
         client.reply_room = pulse.reply_room;
-        client.memory = self.memory(pulse) + client.queued_bytes;
+        client.memory = buffers(pulse) + client.held_bytes + self.face().awaits_bytes;
         for (set, mark) in [(pulse.waiting, "b"), (self.by_unix, "U")] {
             if set {
                 client.flags = client.flags.replace('N', "") + mark;
@@ -281,4 +332,9 @@ impl Record {
     fn face(&self) -> MutexGuard<'_, Face> {
         self.face.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Bytes that a connection takes, with its buffers.
+fn buffers(pulse: &Pulse) -> usize {
+    pulse.query_bytes + pulse.query_room + pulse.reply_room + size_of::<Record>()
 }

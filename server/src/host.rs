@@ -148,6 +148,29 @@ impl Process {
         self.mailboxes[thread].post(Letter::Adopt(arrival));
     }
 
+    /// How long the segment may become, in bytes.
+    pub fn ceiling(&self) -> u64 {
+        self.memory.table().segment().geometry().ceiling
+    }
+
+    /// Has clients closed, those that take the most first, until the others together take no more than this; answers how many.
+    pub fn evict_clients(&self, bytes_max: usize) -> u64 {
+        let mut evicted = 0;
+        for record in self.clients.heaviest() {
+            if self.clients.weight() <= bytes_max {
+                break;
+            }
+            let bytes = record.weight();
+            if record.doom() {
+                tracing::warn!(client = record.id, bytes, "closed: all clients together reached maxmemory-clients, and it took the most");
+                self.clients.weigh(&record, 0);
+                self.mailboxes[record.thread].post(Letter::Close(record.id));
+                evicted += 1;
+            }
+        }
+        evicted
+    }
+
     /// The pause that holds at `now_ms`. Who ends does not wait for its end.
     pub fn pause_at(&self, now_ms: u64) -> Option<Pause> {
         let (until_ms, writers_only) = ask::paused(self.memory.table());
@@ -273,6 +296,7 @@ impl Host for Process {
             writes: total(|tally| &tally.writes),
             query_limit_closed: total(|tally| &tally.query_limit_closed),
             reply_limit_closed: total(|tally| &tally.reply_limit_closed),
+            clients_evicted: total(|tally| &tally.clients_evicted),
             turns: total(|tally| &tally.turns),
             turn_us: total(|tally| &tally.turn_us),
             tracked_keys: total(|tally| &tally.tracked_keys),
@@ -297,7 +321,7 @@ impl Host for Process {
             statistics.clients_listening += u64::from(listens);
             statistics.clients_tracking += u64::from(tracks);
             statistics.keys_watched += watches;
-            statistics.client_bytes += record.memory(&pulse) as u64;
+            statistics.client_bytes += record.memory() as u64;
             statistics.query_bytes_max = statistics.query_bytes_max.max((pulse.query_bytes + pulse.query_room) as u64);
             statistics.reply_bytes_max = statistics.reply_bytes_max.max(pulse.reply_room as u64);
         }

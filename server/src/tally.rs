@@ -36,6 +36,8 @@ pub struct Tally {
     /// Clients closed for what they had sent, or not read.
     pub query_limit_closed: Count,
     pub reply_limit_closed: Count,
+    /// Clients closed for what all of them take together.
+    pub clients_evicted: Count,
     /// What the thread's tracking clients have read and hear of, now.
     pub tracked_keys: Count,
     pub tracked_items: Count,

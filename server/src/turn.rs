@@ -14,7 +14,9 @@
 //! and others go on. A pause parks; so does a lock that stays taken, whose holder may be stopped or slow: the request is tried
 //! again every millisecond, and the more of them meet such locks, the less time each of them gets, so the others' turns stay short.
 mod busy;
+mod frames;
 mod hearing;
+mod weighing;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
@@ -42,6 +44,7 @@ use crate::connection::{Connection, Flow, Pool};
 use crate::host::{Letter, Pause, Process};
 use crate::listener::{Arrival, Listener, prepare};
 use crate::sessions::resp;
+use frames::{calls_of, company, holds_back};
 use hearing::Cast;
 
 /// The connections of a turn, and what each of them has sent.
@@ -105,6 +108,8 @@ pub struct Loop {
     barred: VecDeque<usize>,
     retry_due_us: u64,
     patience_us: u64,
+    /// Whether it is counted what the clients take.
+    weighs: bool,
     /// The clients of this thread, by their numbers.
     slots_by_client: HashMap<u64, usize>,
     /// Who waits for a key, by the end of his patience; and who has had his call run again behind a pause.
@@ -155,7 +160,7 @@ impl Loop {
     /// # Errors
     /// When the poll takes no more descriptors.
     pub fn new(number: usize, poll: Poll, process: Arc<Process>) -> io::Result<Loop> {
-        let bounds = Bounds::of(&process.settings);
+        let bounds = Bounds::of(&process.settings, process.ceiling());
         let mut turns = Loop {
             slots_by_client: HashMap::new(),
             deadlines: BTreeSet::new(),
@@ -178,6 +183,7 @@ impl Loop {
             barred: VecDeque::new(),
             retry_due_us: 0,
             patience_us: LOCK_PATIENCE_US,
+            weighs: false,
             pool: Pool::default(),
             spare: Spare::default(),
             outlook: Outlook::default(),
@@ -248,7 +254,7 @@ impl Loop {
         }
         let began_us = now_us();
         self.now_ms = began_us / 1000;
-        self.bounds.refresh(&self.process.settings);
+        self.bounds.refresh(&self.process.settings, self.process.ceiling());
         self.look_at_users();
         self.look_at_doors();
         self.pause = self.process.pause_at(self.now_ms);
@@ -265,6 +271,7 @@ impl Loop {
         self.work();
         self.process.recorder().end_turn();
         self.look_at_clocks();
+        self.weigh_all();
         self.ended_us = now_us();
         self.patience_us = LOCK_PATIENCE_US;
         // Newcomers who wait do not put the others' next time off.
@@ -524,7 +531,7 @@ impl Loop {
             }
             Flow::Some(count) => self.bytes_in += count as u64,
         }
-        if connection.input.len() > self.bounds.query_bytes_max {
+        if self.bounds.is_over_query_limit(&connection.session, connection.input.len()) {
             tracing::warn!(client = connection.session.id, "closed: it reached client-query-buffer-limit");
             tally.query_limit_closed.add(1);
             self.close(slot);
@@ -723,6 +730,7 @@ impl Loop {
             let unsure = std::mem::take(&mut session.unsure);
             self.tell_unsure(slot, &unsure);
         }
+        self.weigh_replies(slot);
         done
     }
 
@@ -764,6 +772,8 @@ impl Loop {
         if !connection.output.is_empty() || connection.session.listens() && connection.record.pulse().reply_bytes != 0 {
             connection.beat(connection.output.waiting());
         }
+        self.weigh(slot);
+        let Some(connection) = &mut self.slots[slot] else { return };
         connection.settle(&mut self.pool);
         if connection.output.is_empty() {
             connection.over_soft_since_ms = None;
@@ -933,69 +943,5 @@ impl Drop for Alarm {
             self.0.close_door();
             self.0.stop();
         }
-    }
-}
-
-/// How many of the requests in `frames`, from the first on, are of the same connection and may share a transaction.
-fn company(
-    frames: &[Frame],
-    args: &[&[u8]],
-    (session, host, memory): (&Session, &dyn Host, &Memory),
-    (outlook, number): (&Outlook, usize),
-) -> usize {
-    if session.multi.is_some() {
-        return exec_company(frames, outlook, number);
-    }
-    let (mut many, mut common) = (0, None);
-    for (at, frame) in frames.iter().take(TOGETHER_MAX).enumerate() {
-        let Content::Args { from, to } = frame.content else { break };
-        match memory.common(outlook, number + at, &args[from..to]) {
-            Some(own) if frame.place == frames[0].place && *common.get_or_insert(own) == own => many += 1,
-            _ => break,
-        }
-        // Where two have something in common that may not go together, the others need not be looked at.
-        if many == 2 && common.is_some_and(|common| !memory.may_share(session, host, common)) {
-            return 1;
-        }
-    }
-    many
-}
-
-/// How many of the requests in `frames` are an EXEC and whole MULTIs to EXECs behind it, if the first is one.
-fn exec_company(frames: &[Frame], outlook: &Outlook, number: usize) -> usize {
-    let name = |at: usize| outlook.command(number + at).map_or("", |command| command.name);
-    let (mut many, mut is_inside) = (1, false);
-    if name(0) != "EXEC" {
-        return many;
-    }
-    for at in 1..frames.iter().take(TOGETHER_MAX).take_while(|frame| frame.place == frames[0].place).count() {
-        match (name(at), is_inside) {
-            ("MULTI", false) => is_inside = true,
-            ("EXEC", true) => (many, is_inside) = (at + 1, false),
-            ("" | "EXEC" | "MULTI", _) | (_, false) => break,
-            _ => {}
-        }
-    }
-    many
-}
-
-/// The arguments of requests that are not odd.
-fn calls_of<'f, 'a>(frames: &[Frame], args: &'f [&'a [u8]]) -> SmallVec<[&'f [&'a [u8]]; TOGETHER_MAX]> {
-    let of = |frame: &Frame| if let Content::Args { from, to } = frame.content { Some(&args[from..to]) } else { None };
-    frames.iter().filter_map(of).collect()
-}
-
-/// Whether a pause makes this request wait.
-fn holds_back(pause: Pause, session: &Session, process: &Process, content: Content, args: &[&[u8]], odds: &[Odd]) -> bool {
-    if !pause.writers_only {
-        return true;
-    }
-    let writes = |args: &[&[u8]]| execute::may_write(process.memory.table(), session, process, args);
-    match content {
-        Content::Args { from, to } => writes(&args[from..to]),
-        Content::Odd(number) => match &odds[number] {
-            Odd::Words(words) => writes(&words.iter().map(Vec::as_slice).collect::<Vec<_>>()),
-            Odd::Nothing | Odd::Malformed(_) => false,
-        },
     }
 }

@@ -97,6 +97,16 @@ impl Log {
     }
 }
 
+/// A text of an entry is cut off behind so many bytes: all of them come from clients.
+const TEXT_BYTES_MAX: usize = 4096;
+
+fn cut(text: &[u8]) -> Vec<u8> {
+    match text.len().checked_sub(TEXT_BYTES_MAX) {
+        None | Some(0) => text.to_vec(),
+        Some(more) => [&text[..TEXT_BYTES_MAX], format!("... ({more} more bytes)").as_bytes()].concat(),
+    }
+}
+
 /// Enters a denial of a call of `command`; `user` is who it was, or wanted to be.
 #[cold]
 pub fn note(host: &dyn Host, session: &Session, command: &Command, user: &[u8], context: Context, denied: &Denied) {
@@ -110,7 +120,7 @@ pub fn note(host: &dyn Host, session: &Session, command: &Command, user: &[u8], 
     let now_ms = time::now_ms();
     let mut log = lock(&host.recorder().denials);
     log.counts[denied.reason as usize] += 1;
-    let (denied, user) = (denied.clone(), user.to_vec());
+    let (denied, user, client) = (Denied { object: cut(&denied.object), ..denied.clone() }, cut(user), cut(&client));
     let fresh = Entry { id: 0, count: 1, denied, context, user, client, created_ms: now_ms, updated_ms: now_ms };
     match log.entries.iter().take(GROUPING_DEPTH).position(|entry| entry.is_like(&fresh)).and_then(|at| log.entries.remove(at)) {
         Some(mut entry) => {

@@ -60,6 +60,8 @@ pub struct Statistics {
     /// Clients that were closed because a buffer had passed its limit.
     pub query_limit_closed: u64,
     pub reply_limit_closed: u64,
+    /// Clients that were closed because all of them together took more than `maxmemory-clients`.
+    pub clients_evicted: u64,
     /// Turns of the event loops, and the time they took.
     pub turns: u64,
     pub turn_us: u64,
@@ -67,7 +69,7 @@ pub struct Statistics {
 
 impl Statistics {
     /// Every count with its name.
-    fn parts(&mut self) -> [(&'static str, &mut u64); 20] {
+    fn parts(&mut self) -> [(&'static str, &mut u64); 21] {
         [
             ("clients", &mut self.clients),
             ("clients_blocked", &mut self.clients_blocked),
@@ -87,6 +89,7 @@ impl Statistics {
             ("writes", &mut self.writes),
             ("query_limit_closed", &mut self.query_limit_closed),
             ("reply_limit_closed", &mut self.reply_limit_closed),
+            ("clients_evicted", &mut self.clients_evicted),
             ("turns", &mut self.turns),
             ("turn_us", &mut self.turn_us),
         ]

@@ -229,7 +229,7 @@ const STATS: &[Metric] = &[
     metric("expired_time_cap_reached_count", Count(|facts| facts.counter(Counter::ExpiryCuts))),
     metric("expire_cycle_cpu_milliseconds", Count(|facts| facts.counter(Counter::ExpiryUs) / 1000)),
     metric("evicted_keys", Count(|facts| facts.counter(Counter::Evicted))),
-    none("evicted_clients"),
+    metric("evicted_clients", Count(|facts| facts.whole.statistics.clients_evicted)),
     metric("evicted_scripts", Count(|facts| scripts(facts).evicted)),
     none("total_eviction_exceeded_time"),
     none("current_eviction_exceeded_time"),

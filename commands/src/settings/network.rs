@@ -23,7 +23,8 @@ pub(super) const SETTINGS: &[Setting] = &[
     special("client-output-buffer-limit", Shape::OutputLimits, "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60")
         .about("When a client that does not read is closed, per class: at once above the hard limit, after so many seconds above the soft one."),
     setting("maxmemory-clients", Shape::MemoryOrPercent, Start::Number(0))
-        .refuses("polder closes clients by client-output-buffer-limit and client-query-buffer-limit; it does not evict them by total memory"),
+        .about("The most that the clients of this server may take together, in bytes or as a part of `maxmemory` (or of the segment's size, where \
+                that is 0); beyond it those are closed that take the most. 0 sets no limit."),
     integer("max-new-connections-per-cycle", 1, 1000, 10).inert(),
     integer("max-new-tls-connections-per-cycle", 1, 1000, 1).inert(),
     integer("socket-mark-id", 0, u32::MAX as i64, 0).at_start().inert(),

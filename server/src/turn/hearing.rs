@@ -306,7 +306,7 @@ impl Hearer for Loop {
                 Delivery::RedirectionBroken { client: redirect } => {
                     let tracking = connection.session.tracking.as_mut().filter(|tracking| tracking.redirect() == redirect);
                     let Some(tracking) = tracking else { continue };
-                    tracking.broken = true;
+                    Arc::make_mut(tracking).broken = true;
                     if connection.session.protocol == Protocol::Resp2 {
                         continue;
                     }

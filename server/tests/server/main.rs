@@ -3,6 +3,7 @@ mod acl;
 mod barred;
 mod door;
 mod hub;
+mod limits;
 mod list;
 mod moving;
 mod patterns;

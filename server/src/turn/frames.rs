@@ -1,0 +1,66 @@
+//! Which of a batch's requests go together, and which have to wait.
+use super::*;
+
+/// How many of the requests in `frames`, from the first on, are of the same connection and may share a transaction.
+pub(super) fn company(
+    frames: &[Frame],
+    args: &[&[u8]],
+    (session, host, memory): (&Session, &dyn Host, &Memory),
+    (outlook, number): (&Outlook, usize),
+) -> usize {
+    if session.multi.is_some() {
+        return exec_company(frames, outlook, number);
+    }
+    let (mut many, mut common) = (0, None);
+    for (at, frame) in frames.iter().take(TOGETHER_MAX).enumerate() {
+        let Content::Args { from, to } = frame.content else { break };
+        match memory.common(outlook, number + at, &args[from..to]) {
+            Some(own) if frame.place == frames[0].place && *common.get_or_insert(own) == own => many += 1,
+            _ => break,
+        }
+        // Where two have something in common that may not go together, the others need not be looked at.
+        if many == 2 && common.is_some_and(|common| !memory.may_share(session, host, common)) {
+            return 1;
+        }
+    }
+    many
+}
+
+/// How many of the requests in `frames` are an EXEC and whole MULTIs to EXECs behind it, if the first is one.
+fn exec_company(frames: &[Frame], outlook: &Outlook, number: usize) -> usize {
+    let name = |at: usize| outlook.command(number + at).map_or("", |command| command.name);
+    let (mut many, mut is_inside) = (1, false);
+    if name(0) != "EXEC" {
+        return many;
+    }
+    for at in 1..frames.iter().take(TOGETHER_MAX).take_while(|frame| frame.place == frames[0].place).count() {
+        match (name(at), is_inside) {
+            ("MULTI", false) => is_inside = true,
+            ("EXEC", true) => (many, is_inside) = (at + 1, false),
+            ("" | "EXEC" | "MULTI", _) | (_, false) => break,
+            _ => {}
+        }
+    }
+    many
+}
+
+/// The arguments of requests that are not odd.
+pub(super) fn calls_of<'f, 'a>(frames: &[Frame], args: &'f [&'a [u8]]) -> SmallVec<[&'f [&'a [u8]]; TOGETHER_MAX]> {
+    let of = |frame: &Frame| if let Content::Args { from, to } = frame.content { Some(&args[from..to]) } else { None };
+    frames.iter().filter_map(of).collect()
+}
+
+/// Whether a pause makes this request wait.
+pub(super) fn holds_back(pause: Pause, session: &Session, process: &Process, content: Content, args: &[&[u8]], odds: &[Odd]) -> bool {
+    if !pause.writers_only {
+        return true;
+    }
+    let writes = |args: &[&[u8]]| execute::may_write(process.memory.table(), session, process, args);
+    match content {
+        Content::Args { from, to } => writes(&args[from..to]),
+        Content::Odd(number) => match &odds[number] {
+            Odd::Words(words) => writes(&words.iter().map(Vec::as_slice).collect::<Vec<_>>()),
+            Odd::Nothing | Odd::Malformed(_) => false,
+        },
+    }
+}

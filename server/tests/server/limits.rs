@@ -1,0 +1,141 @@
+//! What clients make the server keep for them: counted, limited, and gone when they are.
+use std::io::Write;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use crate::door::{Client, Door};
+use polder_wire::resp::command;
+
+fn figure(door: &Door, name: &str) -> u64 {
+    let info = door.client().ask("INFO everything");
+    let line = info.split("\r\n").find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.unwrap_or_else(|| panic!("no {name}")).parse().expect("a number")
+}
+
+/// A field of the line that CLIENT LIST has of the client with this name.
+fn of_client(door: &Door, name: &str, field: &str) -> Option<u64> {
+    let list = door.client().ask("CLIENT LIST");
+    let line = list.lines().find(|line| line.contains(&format!(" name={name} ")))?;
+    line.split(' ').find_map(|word| word.strip_prefix(field)?.strip_prefix('=')).and_then(|number| number.parse().ok())
+}
+
+fn until(what: &str, wanted: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !wanted() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Bytes of a request.
+fn request(words: &[impl AsRef<[u8]>]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    command(words, &mut bytes);
+    bytes
+}
+
+/// Asks until the server closes the connection; answers how many requests it took.
+fn until_closed(client: &mut Client<TcpStream>, bytes: &[u8], most: usize) -> usize {
+    (0..most).find(|_| client.stream.write_all(bytes).is_err() || client.value().is_none()).unwrap_or(most)
+}
+
+#[test]
+fn calls_that_wait_for_exec_count_for_the_query_limit() {
+    let door = Door::open("--client-query-buffer-limit 1mb");
+    let mut client = door.client();
+    client.ask("CLIENT SETNAME queueing");
+    assert_eq!(client.ask("MULTI"), "+OK");
+    let set = request(&["SET", "key", &"x".repeat(10_000)]);
+    for _ in 0..50 {
+        client.write(&set);
+        assert_eq!(client.reply(), "+QUEUED");
+    }
+    let (queued, all) = (of_client(&door, "queueing", "multi-mem"), of_client(&door, "queueing", "tot-mem"));
+    assert!(queued > Some(500_000) && all > queued, "{queued:?} {all:?}");
+    let taken = until_closed(&mut client, &set, 1000);
+    assert!((45..60).contains(&taken), "{taken} more calls of 10,000 bytes were queued");
+    assert_eq!(figure(&door, "client_query_buffer_limit_disconnections"), 1);
+    assert_eq!(door.client().ask("EXISTS key"), ":0");
+}
+
+#[test]
+fn what_a_client_watches_listens_to_tracks_and_waits_for_is_counted() {
+    let door = Door::open("");
+    let names: Vec<String> = (0..1_000).map(|number| format!("name:{number:0100}")).collect();
+    let prefixes: Vec<&str> = names.iter().flat_map(|name| ["PREFIX", name]).collect();
+    let all: Vec<&str> = names.iter().map(String::as_str).collect();
+    for call in [
+        [&["WATCH"], &all[..]].concat(),
+        [&["SUBSCRIBE"], &all[..]].concat(),
+        [&["PSUBSCRIBE"], &all[..]].concat(),
+        [&["SSUBSCRIBE"], &all[..]].concat(),
+        [&["CLIENT", "TRACKING", "ON", "BCAST"], &prefixes[..]].concat(),
+        [&["BLPOP"], &all[..], &["0"]].concat(),
+    ] {
+        let mut client = door.client();
+        client.ask("CLIENT SETNAME holding");
+        let before = of_client(&door, "holding", "tot-mem").expect("its line");
+        client.write(&request(&call));
+        until(call[0], || of_client(&door, "holding", "tot-mem") > Some(before + 100_000));
+        drop(client);
+        until(call[0], || of_client(&door, "holding", "tot-mem").is_none());
+    }
+}
+
+#[test]
+fn the_clients_that_take_the_most_are_closed_when_all_together_take_too_much() {
+    let door = Door::open("--threads 2 --maxmemory-clients 4mb");
+    let mut modest: Vec<_> = (0..4).map(|_| door.client()).collect();
+    let mut spared = door.client();
+    assert_eq!(spared.ask("CLIENT NO-EVICT ON"), "+OK");
+    let set = request(&["SET", "key", &"x".repeat(100_000)]);
+    // The one that may keep much, and one that may not.
+    spared.ask("MULTI");
+    for _ in 0..15 {
+        spared.write(&set);
+        assert_eq!(spared.reply(), "+QUEUED");
+    }
+    let mut greedy = door.client();
+    greedy.ask("MULTI");
+    let taken = until_closed(&mut greedy, &set, 200);
+    assert!((8..40).contains(&taken), "{taken} calls of 100,000 bytes were queued");
+    assert_eq!(figure(&door, "evicted_clients"), 1);
+    modest.iter_mut().for_each(|client| assert_eq!(client.ask("PING"), "+PONG"));
+    assert_eq!(spared.ask("DISCARD"), "+OK");
+    // Replies that are not read are counted, too, and a limit that comes later finds who is there.
+    assert_eq!(modest[0].ask("CONFIG SET maxmemory-clients 0"), "+OK");
+    modest[0].write(&set);
+    modest[0].reply();
+    let mut deaf = door.client();
+    let gets = request(&["GET", "key"]).repeat(300);
+    deaf.write(&gets);
+    until("replies", || figure(&door, "mem_clients_normal") > 8 << 20);
+    assert_eq!(modest[0].ask("CONFIG SET maxmemory-clients 1%"), "+OK");
+    assert_eq!(modest[0].ask("CONFIG SET maxmemory 200mb"), "+OK");
+    until("eviction", || figure(&door, "evicted_clients") == 2);
+    until("the memory", || figure(&door, "mem_clients_normal") < 2 << 20);
+    modest.iter_mut().for_each(|client| assert_eq!(client.ask("PING"), "+PONG"));
+}
+
+#[test]
+fn an_announced_length_takes_no_memory() {
+    let door = Door::open("");
+    let mut clients: Vec<_> = (0..20).map(|_| door.client()).collect();
+    for client in &mut clients {
+        client.write(b"*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$536870912\r\nbegin");
+    }
+    until("the bytes", || figure(&door, "total_net_input_bytes") > 20 * 40);
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(figure(&door, "mem_clients_normal") < 20 << 20, "{}", figure(&door, "mem_clients_normal"));
+    // What comes is kept, and little more.
+    let mut client = door.client();
+    let value = vec![b'v'; 40 << 20];
+    let bytes = request(&[&b"SET"[..], b"long", &value]);
+    client.write(&bytes[..bytes.len() / 2]);
+    until("half of it", || figure(&door, "total_net_input_bytes") > 19 << 20);
+    assert!(figure(&door, "mem_clients_normal") < 120 << 20, "{}", figure(&door, "mem_clients_normal"));
+    client.write(&bytes[bytes.len() / 2..]);
+    assert_eq!(client.reply(), "+OK");
+    assert_eq!(client.ask("STRLEN long"), format!(":{}", value.len()));
+    assert_eq!(client.ask("GETRANGE long 41943038 -1"), "$vv");
+}
