@@ -231,3 +231,53 @@ fn who_has_missed_a_message_learns_of_it_by_the_end_of_its_connection() {
     assert_eq!(hear(&mut again), "1) \"message\"\n2) \"news\"\n3) \"short\"");
     segment.verify();
 }
+
+/// Publishes so often; answers how many calls took longer than this, and how long the longest took.
+fn publish(client: &mut Connection, times: usize, payload: &str, longer: Duration) -> (usize, Duration) {
+    let took: Vec<Duration> = (0..times)
+        .map(|_| {
+            let begun = Instant::now();
+            ask(client, &format!("PUBLISH news {payload}"));
+            begun.elapsed()
+        })
+        .collect();
+    (took.iter().filter(|took| **took > longer).count(), took.into_iter().max().unwrap_or_default())
+}
+
+#[test]
+fn a_stopped_subscriber_holds_up_publishers_once_and_a_dead_one_not_at_all() {
+    const HELD: Duration = Duration::from_millis(60);
+    let segment = Segment::new();
+    let (one, mut other) = (segment.serve(&[]), segment.serve(&[]));
+    let (mut publisher, mut second, mut bystander) = (connect(&one), connect(&one), connect(&one));
+    let mut hearer = connect(&other);
+    ask(&mut hearer, "SUBSCRIBE news");
+    let payload = "x".repeat(100_000);
+    other.stop();
+    // Four times what the inbox takes.
+    let (late, longest) = publish(&mut publisher, 640, &payload, HELD);
+    assert!(late <= 3 && longest < Duration::from_secs(1), "{late} calls were held up, the longest for {longest:?}");
+    let (late, longest) = publish(&mut second, 100, &payload, HELD);
+    assert!(late <= 1 && longest < Duration::from_secs(1), "{late} calls of another were held up, the longest for {longest:?}");
+    // Other calls wait for nobody.
+    let begun = Instant::now();
+    (0..100).for_each(|_| assert_eq!(ask(&mut bystander, "SET key value"), "OK"));
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    // It has lost messages: it is closed when its server goes on, and the next one hears everything.
+    other.go_on();
+    while hearer.receive().is_ok() {}
+    let mut hearer = connect(&other);
+    ask(&mut hearer, "SUBSCRIBE news");
+    (0..300).for_each(|_| assert_eq!(ask(&mut publisher, &format!("PUBLISH news {payload}")), "(integer) 1"));
+    (0..300).for_each(|_| assert!(hear(&mut hearer).ends_with("xxx\"")));
+    // Killed while publishers wait for it.
+    other.stop();
+    let (late, _) = publish(&mut publisher, 90, &payload, HELD);
+    assert!(late <= 1, "{late}");
+    other.kill();
+    let (late, longest) = publish(&mut publisher, 300, &payload, HELD);
+    assert!(late <= 1 && longest < Duration::from_secs(1), "{late} calls were held up by a dead one, the longest for {longest:?}");
+    until(&mut publisher, "PUBLISH news gone", |count| count == "(integer) 0");
+    std::thread::sleep(Duration::from_millis(1500));
+    segment.verify();
+}

@@ -18,8 +18,9 @@
 //! Invariants:
 //! - **H1** Interest is recorded before anything is read that must not be missed, by the transaction that reads or before it.
 //! - **H2** A message leaves with the commit of the transaction that caused it, or not at all; once.
-//! - **H3** Nobody waits for a listener: an inbox that is full loses messages and counts them, and its owner, told so, looks at everything again and lets those go whom
-//!   he may owe messages.
+//! - **H3** No transaction waits for a listener: an inbox that is full loses messages and counts them. Its owner, told so, looks at everything again and closes the
+//!   clients that may have missed messages. A server holds back *connections* that publish into an inbox that is more than half full. It does so between
+//!   calls, for a bounded time, and not at all for a listener that does not read (`server/src/turn/holding.rs`).
 //! - **H4** Those who wait for a key are served by the numbers that they drew, whichever process they are in.
 #![forbid(unsafe_code)]
 

@@ -12,6 +12,7 @@ const OUTPUT: Id = id("client-output-buffer-limit");
 const TRACKED: Id = id("tracking-table-max-keys");
 const CLIENTS: Id = id("maxmemory-clients");
 const MEMORY: Id = id("maxmemory");
+const HOLD: Id = id("hold-publishers");
 
 /// As in Redis, where they are no settings either.
 const STRANGERS_OUTPUT_BYTES: u64 = 1024;
@@ -30,6 +31,8 @@ pub struct Bounds {
     query_bytes_max: usize,
     /// What all clients together may take, in bytes; 0 for no limit.
     pub clients_bytes_max: usize,
+    /// Whether publishers wait for subscribers' threads.
+    pub holds_publishers: bool,
     /// Of normal clients, and of those who have subscribed.
     output: OutputLimit,
     output_of_listeners: OutputLimit,
@@ -55,6 +58,7 @@ impl Bounds {
             bulk_bytes_max: size(BULK),
             query_bytes_max: size(QUERY),
             clients_bytes_max,
+            holds_publishers: settings.number(HOLD) != 0,
             tracked_keys_max: size(TRACKED),
             output: output_limits(&settings.text(OUTPUT))[0],
             output_of_listeners: output_limits(&settings.text(OUTPUT))[2],

@@ -13,9 +13,11 @@
 //! **Invariant:** a connection that must wait is parked ([`Connection::park`]): its requests stay unexecuted in its input
 //! and others go on. A pause parks; so does a lock that stays taken, whose holder may be stopped or slow: the request is tried
 //! again every millisecond, and the more of them meet such locks, the less time each of them gets, so the others' turns stay short.
+//! A client that publishes faster than a subscriber's thread reads is parked, too (`holding.rs`).
 mod busy;
 mod frames;
 mod hearing;
+mod holding;
 mod weighing;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -34,6 +36,7 @@ use polder_commands::settings::{Id, id};
 use polder_commands::{Host, Progress, Session, TOGETHER_MAX, acl, execute, latency};
 use polder_engine::{Counter, Memory, Outlook};
 use polder_hub::ears::{has_mail, owes, settle};
+use polder_shm::inbox::Pressed;
 use polder_wire::resp::{Limits, Output, Requests};
 use smallvec::SmallVec;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -46,6 +49,7 @@ use crate::listener::{Arrival, Listener, prepare};
 use crate::sessions::resp;
 use frames::{calls_of, company, holds_back};
 use hearing::Cast;
+use holding::Holding;
 
 /// The connections of a turn, and what each of them has sent.
 type Turn<'t> = (&'t [usize], &'t [Vec<u8>]);
@@ -108,6 +112,8 @@ pub struct Loop {
     barred: VecDeque<usize>,
     retry_due_us: u64,
     patience_us: u64,
+    /// Connections that publish faster than others read.
+    holding: Holding,
     /// Whether it is counted what the clients take.
     weighs: bool,
     /// The clients of this thread, by their numbers.
@@ -183,6 +189,7 @@ impl Loop {
             barred: VecDeque::new(),
             retry_due_us: 0,
             patience_us: LOCK_PATIENCE_US,
+            holding: Holding::default(),
             weighs: false,
             pool: Pool::default(),
             spare: Spare::default(),
@@ -267,6 +274,7 @@ impl Loop {
         self.hear();
         self.retry_postponed();
         self.retry_barred(began_us);
+        self.let_go();
         self.process.recorder().begin_turn();
         self.work();
         self.process.recorder().end_turn();
@@ -318,6 +326,9 @@ impl Loop {
         }
         if !self.barred.is_empty() {
             due_ms = due_ms.min(self.retry_due_us.div_ceil(1000));
+        }
+        if let Some(look_ms) = self.holding.due_ms(now_ms) {
+            due_ms = due_ms.min(look_ms);
         }
         if self.process.memory.table().is_relieving() {
             due_ms = due_ms.min(now_ms + RECLAIM_MS);
@@ -593,6 +604,8 @@ impl Loop {
         self.process.memory.prefetch(calls, &mut outlook);
         let (mut last, mut number) = (None, 0);
         let seat = self.process.memory.table().seat();
+        // What the thread has told others by itself is no client's.
+        _ = seat.as_ref().map(|seat| seat.take_pressed());
         while let Some(frame) = frames.get(number) {
             let slot = ready[frame.place];
             self.make_room_for(slot);
@@ -608,6 +621,9 @@ impl Loop {
                 continue;
             }
             number += self.run_frame(slot, &frames[number..], args, odds, (&outlook, number), turn);
+            if let Some(pressed) = seat.as_ref().ok().and_then(|seat| seat.take_pressed()) {
+                self.hold(slot, pressed);
+            }
             last = Some(slot);
         }
         if has_mail(self.process.memory.table()) {
@@ -820,6 +836,7 @@ impl Loop {
         if connection.parked {
             self.parked.retain(|parked| *parked != slot);
             self.barred.retain(|barred| *barred != slot);
+            self.holding.forget(slot);
         }
         if connection.queued {
             self.ready.retain(|ready| *ready != slot);

@@ -19,8 +19,9 @@
 //!
 //! Restated in tests/models.rs (`inbox`), where a checker chooses the schedule: change both.
 //!
-//! The owner takes no lock: it reads up to the tail and moves the head. A slow or stopped owner delays nobody; from INBOX_LIMIT bytes
-//! on messages are counted as lost instead, and the owner finds out by that count.
+//! The owner takes no lock: it reads up to the tail and moves the head. A slow or stopped owner holds up no transaction; from INBOX_LIMIT bytes
+//! on messages are counted as lost instead, and the owner finds out by that count. A sender learns when an inbox is more than half full
+//! ([`Seat::take_pressed`]): it may wait a while before it sends more, outside of any transaction.
 //!
 //! Invariants:
 //! - **I1** Between head and tail nothing is ever written; behind the tail only the lock's owner writes.
@@ -75,7 +76,39 @@ impl Segment {
     }
 }
 
+/// An inbox that was more than half full when the calling thread had put something into it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pressed {
+    pub seat: u64,
+    pub life: u64,
+    /// How many bytes waited.
+    bytes: u64,
+}
+
+impl Segment {
+    /// Bytes that a sender lets wait in an inbox.
+    fn inbox_room(&self, base: u64, waiting: u64) -> u64 {
+        let most = self.load(base + at::INBOX_LIMIT);
+        if waiting > FREELY / 2 && self.is_nearly_full() { most.min(FREELY) } else { most }
+    }
+
+    /// How far the owner of an inbox has read, where its life goes on and the inbox is more than half full: then a sender does well to wait.
+    pub fn read_under_pressure(&self, index: u64, life: u64) -> Option<u64> {
+        let base = self.seat_at(index);
+        let head = self.load(base + at::INBOX_HEAD);
+        let waiting = self.observe(base + at::INBOX_TAIL).saturating_sub(head);
+        let pressed = self.inbox_life(index) == life && waiting > self.inbox_room(base, waiting) / 2;
+        (pressed && self.lives(index, life)).then_some(head)
+    }
+}
+
 impl Seat {
+    /// The fullest of those inboxes that this thread has filled to more than the half since it last asked.
+    #[inline]
+    pub fn take_pressed(&self) -> Option<Pressed> {
+        self.pressed.take()
+    }
+
     /// Opens the inbox, for as long as this thread has the seat; at most `limit` bytes wait in it.
     ///
     /// # Errors
@@ -424,6 +457,12 @@ impl Posting<'_> {
         seat.note(Tag::Word, self.base + at::INBOX_LOST, self.lost)?;
         // Last: from here on the owner reads.
         seat.note(Tag::Word, self.base + at::INBOX_TAIL, self.tail)?;
+        let waiting = self.tail.saturating_sub(seat.segment.load(self.base + at::INBOX_HEAD));
+        if waiting > FREELY / 2 && waiting > seat.segment.inbox_room(self.base, waiting) / 2 {
+            let (index, life) = (seat_of(self.base), seat.segment.load(self.base + at::INBOX_LIFE));
+            let fullest = seat.pressed.get().filter(|other| other.bytes > waiting);
+            seat.pressed.set(Some(fullest.unwrap_or(Pressed { seat: index, life, bytes: waiting })));
+        }
         Ok(self.olds)
     }
 }

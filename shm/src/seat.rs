@@ -63,6 +63,8 @@ pub struct Seat {
     pub(crate) collisions: Cell<u32>,
     /// Lost messages that the owner knows of.
     pub(crate) lost_seen: Cell<u64>,
+    /// The fullest inbox that it has put something into ([`Seat::take_pressed`]).
+    pub(crate) pressed: Cell<Option<crate::inbox::Pressed>>,
     /// Of the inbox of this life: how many bytes wait in it at most, and how many of its blocks are gone.
     pub(crate) inbox_limit: Cell<u64>,
     pub(crate) inbox_passed: Cell<u64>,
@@ -216,6 +218,7 @@ impl Seat {
             pins: Cell::new(0),
             collisions: Cell::new(0),
             lost_seen: Cell::new(0),
+            pressed: Cell::new(None),
             inbox_limit: Cell::new(0),
             inbox_passed: Cell::new(0),
             sleeps: Cell::new(0),

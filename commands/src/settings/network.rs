@@ -25,6 +25,8 @@ pub(super) const SETTINGS: &[Setting] = &[
     setting("maxmemory-clients", Shape::MemoryOrPercent, Start::Number(0))
         .about("The most that the clients of this server may take together, in bytes or as a part of `maxmemory` (or of the segment's size, where \
                 that is 0); beyond it those are closed that take the most. 0 sets no limit."),
+    switch("hold-publishers", true)
+        .about("Whether a client that publishes faster than a subscriber's thread reads is slowed down, by at most a tenth of a second at a time."),
     integer("max-new-connections-per-cycle", 1, 1000, 10).inert(),
     integer("max-new-tls-connections-per-cycle", 1, 1000, 1).inert(),
     integer("socket-mark-id", 0, u32::MAX as i64, 0).at_start().inert(),

@@ -1,9 +1,12 @@
 //! What clients make the server keep for them: counted, limited, and gone when they are.
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::door::{Client, Door};
+use crate::door::{Client, Door, Place};
+use polder_testkit::process::free_port;
 use polder_wire::resp::command;
 
 fn figure(door: &Door, name: &str) -> u64 {
@@ -138,4 +141,49 @@ fn an_announced_length_takes_no_memory() {
     assert_eq!(client.reply(), "+OK");
     assert_eq!(client.ask("STRLEN long"), format!(":{}", value.len()));
     assert_eq!(client.ask("GETRANGE long 41943038 -1"), "$vv");
+}
+
+/// Publishes as fast as the server takes it, until told to stop; counts what has been acknowledged.
+fn flood(door: &Door, over: &Arc<AtomicBool>, count: &Arc<AtomicU64>, payload: usize) -> std::thread::JoinHandle<()> {
+    let (mut client, over, count) = (door.client(), over.clone(), count.clone());
+    let calls = request(&["PUBLISH", "news", &"x".repeat(payload)]).repeat(100);
+    std::thread::spawn(move || {
+        while !over.load(Ordering::Relaxed) {
+            client.write(&calls);
+            (0..100).for_each(|_| _ = client.reply());
+            count.fetch_add(100, Ordering::Relaxed);
+        }
+    })
+}
+
+#[test]
+fn a_subscriber_that_reads_all_the_time_is_not_closed_by_a_flood() {
+    for payload in [16, 1000] {
+        let door = Door::on(Place::of(256 << 20), free_port().expect("a free port"), "--threads 3");
+        // How much waits in front of its socket is another limit's affair.
+        assert_eq!(door.client().ask_words(&["CONFIG", "SET", "client-output-buffer-limit", "pubsub 2gb 0 0"]), "+OK");
+        let mut subscriber = door.client();
+        assert_eq!(subscriber.ask("SUBSCRIBE news"), "*[$subscribe $news :1]");
+        let (over, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let floods: Vec<_> = (0..2).map(|_| flood(&door, &over, &count, payload)).collect();
+        let (begun, each) = (Instant::now(), request(&["message", "news", &"x".repeat(payload)]).len() as u64);
+        let (mut part, mut heard_bytes) = (vec![0; 1 << 20], 0);
+        // All that was acknowledged arrives.
+        while begun.elapsed() < Duration::from_secs(4) || heard_bytes < each * count.load(Ordering::Relaxed) {
+            over.store(begun.elapsed() >= Duration::from_secs(4), Ordering::Relaxed);
+            let heard = subscriber.stream.read(&mut part).expect("messages");
+            assert!(heard > 0, "closed after {:?} and {} messages", begun.elapsed(), heard_bytes / each);
+            heard_bytes += heard as u64;
+        }
+        over.store(true, Ordering::Relaxed);
+        floods.into_iter().for_each(|flood| flood.join().expect("a publisher"));
+        println!("payload {payload}: {} messages, all heard", heard_bytes / each);
+    }
+}
+
+#[test]
+fn holding_publishers_is_a_setting() {
+    let door = Door::open("--hold-publishers no");
+    assert_eq!(door.client().ask("CONFIG GET hold-publishers"), "*[$hold-publishers $no]");
+    assert_eq!(door.client().ask("CONFIG SET hold-publishers yes"), "+OK");
 }
