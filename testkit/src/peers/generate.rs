@@ -42,6 +42,13 @@ impl Template {
         self.name.iter().map(|word| word.clone().into_bytes()).collect()
     }
 
+    /// One call with everything that the grammar lets repeat repeated so many times more; `fill` says what stands for a placeholder.
+    pub fn repeated(&self, times: usize, fill: &mut dyn FnMut(&str) -> Vec<u8>) -> Line {
+        let mut line = self.words();
+        repeat(&self.pieces, times, fill, &mut line);
+        line
+    }
+
     /// One command.
     pub fn line(&self, random: &mut Random) -> Line {
         let mut line = self.words();
@@ -62,6 +69,19 @@ impl Template {
         }
         tame_timeout(&mut line);
         line
+    }
+}
+
+fn repeat(pieces: &[Piece], times: usize, fill: &mut dyn FnMut(&str) -> Vec<u8>, line: &mut Line) {
+    for piece in pieces {
+        match piece {
+            Piece::Word(word) if matches!(&word[..], "numkeys" | "numfields") => line.push((times + 1).to_string().into_bytes()),
+            Piece::Word(word) if word.chars().any(char::is_lowercase) => line.push(fill(word)),
+            Piece::Word(word) => line.push(word.clone().into_bytes()),
+            Piece::OneOf(choices) => repeat(&choices[0], times, fill, line),
+            Piece::Optional { choices, repeats: true } => (0..times).for_each(|_| repeat(&choices[0], times, fill, line)),
+            Piece::Optional { .. } => {}
+        }
     }
 }
 
