@@ -139,7 +139,11 @@ fn system_v_memory_of_a_stranger_is_refused_behind_ones_own_signpost() {
     }
     assert!(refusal(&guard.0).contains("belongs to"));
     // It is not the signpost's user's: removing the name leaves it alone.
-    directory::remove(&guard.0, is_ours, |found| Ok(assert!(found.is_none()))).unwrap();
+    directory::remove(&guard.0, is_ours, |found| {
+        assert!(found.is_none());
+        Ok(())
+    })
+    .unwrap();
     // SAFETY: takes no buffer.
     assert_eq!(unsafe { libc::shmctl(id, libc::IPC_RMID, std::ptr::null_mut()) }, 0, "it was still there");
 }
@@ -167,7 +171,11 @@ fn a_signpost_leads_to_segments_in_huge_pages_only() {
     sign();
     assert!(attach(&guard.0).is_err());
     assert!(ours().iter().all(|listed| listed.name != guard.0));
-    directory::remove(&guard.0, is_ours, |found| Ok(assert!(found.is_none()))).unwrap();
+    directory::remove(&guard.0, is_ours, |found| {
+        assert!(found.is_none());
+        Ok(())
+    })
+    .unwrap();
     assert!(victim.exists(), "only the signpost has been removed");
     // A FIFO would keep whatever opens it waiting.
     std::fs::remove_file(&victim).unwrap();
@@ -185,7 +193,11 @@ fn a_signpost_removes_no_other_programs_memory() {
     // SAFETY: takes numbers.
     let id = unsafe { libc::shmget(libc::IPC_PRIVATE, 8192, libc::IPC_CREAT | 0o600) };
     std::fs::write(directory::door_of(&guard.0), format!("polder signpost\nsysv {id}\n")).unwrap();
-    directory::remove(&guard.0, is_ours, |found| Ok(assert!(found.is_none()))).unwrap();
+    directory::remove(&guard.0, is_ours, |found| {
+        assert!(found.is_none());
+        Ok(())
+    })
+    .unwrap();
     // SAFETY: takes no buffer.
     assert_eq!(unsafe { libc::shmctl(id, libc::IPC_RMID, std::ptr::null_mut()) }, 0, "it was still there");
 }
