@@ -78,7 +78,7 @@ pub const BENCHES: &[Bench] = &[
 /// What the README's table and the plots are made of: names, and at which part of its size each runs so that all together take less than ten
 /// minutes. See `plot`.
 pub const README: &[(&str, u64)] =
-    &[("throughput", 1), ("latency", 1), ("python", 10), ("cache", 4), ("calls", 8), ("flood", 2), ("attach", 10)];
+    &[("throughput", 1), ("latency", 1), ("python", 10), ("cache", 8), ("calls", 8), ("flood", 4), ("attach", 10)];
 
 /// Figures by name, in the order they were measured.
 pub type Figures = Vec<(String, f64)>;
