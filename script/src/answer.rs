@@ -12,6 +12,14 @@ fn line(text: &mlua::String) -> String {
     String::from_utf8_lossy(&text.as_bytes()).into_owned()
 }
 
+/// The text of an error, which is one line in every protocol, as Redis makes it one.
+fn error_line(text: String) -> String {
+    if !text.contains(['\r', '\n']) {
+        return text;
+    }
+    text.trim_end_matches(['\r', '\n']).replace(['\r', '\n'], " ")
+}
+
 fn field(table: &Table, name: &str) -> Value {
     table.raw_get(name).unwrap_or(Value::Nil)
 }
@@ -20,7 +28,7 @@ fn field(table: &Table, name: &str) -> Value {
 pub fn error_of(value: &Value) -> Option<(String, bool)> {
     let Value::Table(table) = value else { return None };
     let Value::String(text) = field(table, "err") else { return None };
-    Some((line(&text), field(table, "ignore_error_stats_update").as_boolean() == Some(true)))
+    Some((error_line(line(&text)), field(table, "ignore_error_stats_update").as_boolean() == Some(true)))
 }
 
 /// Writes a value that is no error. `spoken`: what the script has chosen by `redis.setresp`, which matters for truth values.
@@ -46,7 +54,7 @@ fn write_inner(value: &Value, spoken: Protocol, reply: &mut dyn Reply, depth: us
 
 fn write_table(table: &Table, spoken: Protocol, reply: &mut dyn Reply, depth: usize) {
     match field(table, "err") {
-        Value::String(text) => reply.error(&line(&text)),
+        Value::String(text) => reply.error(&error_line(line(&text))),
         _ => write_harmless(table, spoken, reply, depth),
     }
 }
@@ -113,9 +121,9 @@ pub fn thrown(value: &Value, name: &str) -> (String, bool) {
     match (field(table, "source"), field(table, "line")) {
         (Value::String(source), line_number) if !line_number.is_nil() => {
             let at = line_number.as_i64().unwrap_or(-1);
-            (placed(&message, name, &line(&source), at), counted)
+            (error_line(placed(&message, name, &line(&source), at)), counted)
         }
-        _ => (message, counted),
+        _ => (error_line(message), counted),
     }
 }
 

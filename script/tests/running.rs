@@ -554,3 +554,15 @@ fn the_name_of_a_chunk_outlives_a_collection_while_it_is_read() {
                 local f, wrong = load(read, 'n' .. left .. ('m'):rep(40)) return wrong";
     check(&[(body, &format!("[string \"n200{}\"]:1: unexpected symbol near ']'", "m".repeat(40)))]);
 }
+
+#[test]
+fn the_text_of_an_error_is_one_line() {
+    check(&[
+        ("return redis.error_reply('-ERR\\r\\n-ERR FAKE')", "-ERR  -ERR FAKE"),
+        ("return {err = 'ERR a\\r\\n+FAKE\\r\\n'}", "-ERR a  +FAKE"),
+        ("return {{err = 'ERR a\\n+FAKE\\n'}}", "*1 -ERR a +FAKE"),
+        ("error({err = 'ERR a\\n+FAKE'})", "-ERR a +FAKE script: sha, on @user_script:1."),
+        ("return redis.error_reply('x\\0\\r\\n+FAKE')", "-ERR x"),
+        ("return {ok = 'a\\r\\n+FAKE'}", "+a  +FAKE"),
+    ]);
+}

@@ -12,6 +12,7 @@
 //! if the thread has said when its turn began, else twice. Commands that are flagged as fast do not look, and are noticed
 //! only when they are timed; nor do calls that take a command's short way. When the slow log or the latency monitor is
 //! set to less than [`COARSE_NS`], or large calls are to be noted that are not so large, every call is timed exactly, since someone wants to know.
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -41,6 +42,22 @@ pub const COARSE_NS: u64 = 10_000_000;
 const ERRORS_MAX: usize = 128;
 /// What further errors are counted under.
 const OTHER_ERRORS: &str = "OTHER";
+
+/// The bytes of an error's text in which its code must end, as in Redis.
+const ERROR_CODE_MAX: usize = 31;
+
+/// What an error is counted under: its code, or `ERR` when its text begins with none. It goes into a line of INFO, so what means something
+/// there is replaced, and scripts, which choose the text, can make it neither long nor several lines.
+fn error_code(text: &str) -> Cow<'_, str> {
+    let end = text.bytes().take(ERROR_CODE_MAX).position(|byte| matches!(byte, b' ' | b'\r' | b'\n'));
+    let code = end.map_or("", |end| &text[..end]);
+    let unsafe_here = |shown: char| matches!(shown, '#' | ':') || shown.is_control();
+    match code {
+        "" => "ERR".into(),
+        code if code.contains(unsafe_here) => code.replace(unsafe_here, "_").into(),
+        code => code.into(),
+    }
+}
 
 /// One command in one shard.
 #[derive(Default)]
@@ -292,7 +309,7 @@ impl Recorder {
 
     /// An error was answered; the text begins with its code.
     pub fn count_error(&self, text: &str) {
-        let code = text.split(' ').next().unwrap_or_default();
+        let code = &*error_code(text);
         let mut errors = lock(&self.errors);
         if let Some(count) = errors.get_mut(code) {
             *count += 1;
@@ -454,7 +471,25 @@ mod tests {
         recorder.count_error("ERR other");
         recorder.count_error("WRONGTYPE x");
         assert_eq!(recorder.errors().into_iter().collect::<Vec<_>>(), [("ERR".into(), 2), ("WRONGTYPE".into(), 1)]);
-        (0..200).for_each(|n| recorder.count_error(&format!("E{n}")));
+        (0..200).for_each(|n| recorder.count_error(&format!("E{n} x")));
         assert_eq!(recorder.errors().len(), ERRORS_MAX + 1);
+    }
+
+    #[test]
+    fn a_script_chooses_no_line_of_info_by_the_text_of_its_error() {
+        let cases = [
+            ("", "ERR"),
+            ("bare", "ERR"),
+            (" x", "ERR"),
+            ("ERR\r\n-ERR FAKE", "ERR"),
+            ("\r\nBAD x", "ERR"),
+            ("MY:#CODE\tis x", "MY__CODE_is"),
+            ("NOSUCHTHINGASACODEOFTHIRTYBYTES x", "ERR"),
+            ("NOSUCHTHINGASACODEOFTHIRTYBYTE x", "NOSUCHTHINGASACODEOFTHIRTYBYTE"),
+            ("CÖDE x", "CÖDE"),
+        ];
+        for (text, code) in cases {
+            assert_eq!(error_code(text), code, "{text:?}");
+        }
     }
 }
