@@ -156,6 +156,34 @@ fn a_user_is_read_back_as_it_was() {
 }
 
 #[test]
+fn a_user_in_a_file_is_read_back_as_it_was() {
+    let odd: [&[&str]; 5] =
+        [&[r#"("~\"*\"" +get)"#], &[r#"(~a" ~b +@all)"#], &["(~x) ~y) +@all)"], &["(~x) +@all ~'y)"], &[r"(~\x +@read -get &c\ +@all)"]];
+    for rules in RULES.iter().map(|(rules, _)| *rules).chain(odd) {
+        let Ok(user) = user_of(rules) else { continue };
+        let text = String::from_utf8(user.text()).unwrap();
+        let again = user_of(&text.split(' ').collect::<Vec<_>>()).unwrap_or_else(|why| panic!("{why}: {text}"));
+        assert_eq!(String::from_utf8(again.text()).unwrap(), text, "{rules:?}");
+        assert_eq!(again.selectors()[1..], user.selectors()[1..], "{rules:?}");
+    }
+}
+
+#[test]
+fn a_rule_has_no_blank_in_which_a_second_rule_could_hide() {
+    for blank in [" ", "\t", "\n", "\r", "\u{b}", "\u{c}", "\0"] {
+        for rule in ["+get|xB+@all", "~aB+@all", "%R~aB+@all", "&aB+@all", "+@readB+@all", "+getB+@all", "-getB+@all", "onB+@all"] {
+            let rule = rule.replace('B', blank);
+            let mut user = User::new(b"t", 7, false);
+            let before = user.clone();
+            assert!(user.apply(rule.as_bytes(), false).is_err(), "{rule:?}");
+            let quoted = format!("({})", polder_base::words::quote(rule.as_bytes()));
+            assert!(user.apply(quoted.as_bytes(), false).is_err(), "{quoted:?}");
+            assert_eq!(user, before, "{rule:?}");
+        }
+    }
+}
+
+#[test]
 fn what_cannot_be_read_takes_more_than_it_gives() {
     let user = User::read(b"t", 7, b"on nopass ~* +@all -no-such-command");
     assert!(!user.is_free() && check_user(&user, crate::find(b"get").unwrap(), &[b"get", b"k"]).is_err());

@@ -239,7 +239,7 @@ impl User {
         let (own, others) = self.selectors.split_first().expect("a user has a selector");
         let own = own.text();
         let own = own.split(|byte| *byte == b' ').map(<[u8]>::to_vec);
-        let others = others.iter().map(|selector| [b"(", &selector.text()[..], b")"].concat());
+        let others = others.iter().map(|selector| [b"(", &selector.quoted_text()[..], b")"].concat());
         self.words().into_iter().chain(own).chain(others).collect()
     }
 
@@ -368,7 +368,7 @@ impl Selector {
         if command.subcommand().is_some() {
             return Err(Wrong::WordOfSubcommand);
         }
-        if word.is_empty() {
+        if word.is_empty() || has_spaces(word) {
             return Err(Wrong::Syntax);
         }
         if rows::is_container(command) {
@@ -461,6 +461,13 @@ impl Selector {
 
     fn text(&self) -> Vec<u8> {
         self.text_with(self.keys_text())
+    }
+
+    /// As [`Selector::text`], for between parentheses: rules are split there as a command line is, and a parenthesis ends them.
+    fn quoted_text(&self) -> Vec<u8> {
+        let is_plain = |word: &[u8]| !word.ends_with(b")") && !word.iter().any(|byte| matches!(byte, b'"' | b'\'' | b'\\'));
+        let shown = |word: &[u8]| if is_plain(word) { word.to_vec() } else { words::quote(word).into_bytes() };
+        self.text().split(|byte| *byte == b' ').map(shown).collect::<Vec<_>>().join(&b' ')
     }
 
     fn text_with(&self, keys: Vec<u8>) -> Vec<u8> {
