@@ -44,6 +44,7 @@ pub const COMMANDS: &[Command] = &[
         search::georadius,
     )
     .with(GROWS)
+    .locates(search::keys_around_place)
     .touches(SOURCE_AND_STORES)
     .since("3.2.0")
     .costs(AROUND)
@@ -66,6 +67,7 @@ pub const COMMANDS: &[Command] = &[
         search::georadiusbymember,
     )
     .with(GROWS)
+    .locates(search::keys_around_member)
     .touches(SOURCE_AND_STORES)
     .since("3.2.0")
     .costs(AROUND)

@@ -136,6 +136,7 @@ pub const COMMANDS: &[Command] = &[
         receive::xreadgroup,
     )
     .with(BLOCKING)
+    .locates(receive::keys)
     .shares(receive::shares)
     .many(receive::xreadgroup_many)
     .touches(READS)

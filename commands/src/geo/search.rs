@@ -64,6 +64,40 @@ struct Query<'a> {
     store_distances: bool,
 }
 
+/// The keys of a GEORADIUS.
+pub(super) fn keys_around_place(args: &[&[u8]], visit: &mut dyn FnMut(usize, usize)) {
+    keys(args, 6, visit);
+}
+
+/// The keys of a GEORADIUSBYMEMBER.
+pub(super) fn keys_around_member(args: &[&[u8]], visit: &mut dyn FnMut(usize, usize)) {
+    keys(args, 5, visit);
+}
+
+/// The key that is searched, and the last one behind STORE (source 1) or STOREDIST (source 2): as in [`Query::read_options`], it is the one
+/// that is written.
+fn keys(args: &[&[u8]], options: usize, visit: &mut dyn FnMut(usize, usize)) {
+    if args.len() > 1 {
+        visit(1, 0);
+    }
+    let (mut at, mut found) = (options, None);
+    while at + 1 < args.len() {
+        let source = match args[at] {
+            word if is(word, "STORE") => 1,
+            word if is(word, "STOREDIST") => 2,
+            word => {
+                at += if is(word, "COUNT") { 2 } else { 1 };
+                continue;
+            }
+        };
+        found = Some((at + 1, source));
+        at += 2;
+    }
+    if let Some((at, source)) = found {
+        visit(at, source);
+    }
+}
+
 /// A member that was found, and its distance from the middle in metres.
 struct Hit<'c> {
     entry: Entry<'c>,

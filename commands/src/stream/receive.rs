@@ -162,6 +162,22 @@ enum Serving {
     New,
 }
 
+/// The keys of an XREADGROUP: those behind STREAMS, which may as well be the name of a group or a consumer.
+pub(super) fn keys(args: &[&[u8]], visit: &mut dyn FnMut(usize, usize)) {
+    let mut at = 1;
+    while let Some(word) = args.get(at) {
+        at += match () {
+            () if is(word, "STREAMS") => {
+                let first = at + 1;
+                return (first..first + (args.len() - first) / 2).for_each(|at| visit(at, 0));
+            }
+            () if is(word, "GROUP") => 3,
+            () if is(word, "COUNT") || is(word, "BLOCK") => 2,
+            () => 1,
+        };
+    }
+}
+
 /// A call that reads one stream and does not wait may share a transaction.
 pub(super) fn shares<'a>(args: &[&'a [u8]]) -> Option<Common<'a>> {
     match args {
