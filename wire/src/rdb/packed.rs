@@ -201,7 +201,11 @@ impl Walk {
             return self.ends(blob);
         }
         let (len, mut at) = match first {
-            0xfe => (u32::from_le_bytes(blob.get(self.at + 1..self.at + 5)?.try_into().ok()?) as usize, self.at + 5),
+            // A length that fits one byte is written in one: what is read by another count than it was written would be split elsewhere.
+            0xfe => match u32::from_le_bytes(blob.get(self.at + 1..self.at + 5)?.try_into().ok()?) {
+                len @ 0xfe.. => (len as usize, self.at + 5),
+                _ => return None,
+            },
             0xff => return None,
             _ => (usize::from(first), self.at + 1),
         };
@@ -420,6 +424,11 @@ mod tests {
         );
         let zipmap = b"\x02\x03foo\x03\x00bar\x05hello\x05\x02world..\xff";
         assert_eq!(walk(Form::Zipmap, zipmap).unwrap(), [&b"foo"[..], b"bar", b"hello", b"world"]);
+        for long_length in [&b"\x01\xfe\x03\0\0\0foo\x03\0bar\xff"[..], b"\x01\x03foo\xfe\x03\0\0\0\0bar\xff", b"\x01\xfe\xfd\0\0\0"] {
+            assert!(walk(Form::Zipmap, long_length).is_err(), "{long_length:?}");
+        }
+        let long = [b"\x01\xfe\xfe\0\0\0", &[b'f'; 254][..], b"\x03\0bar\xff"].concat();
+        assert_eq!(walk(Form::Zipmap, &long).unwrap(), [&[b'f'; 254][..], b"bar"]);
         let intset = b"\x02\x00\x00\x00\x03\x00\x00\x00\xff\xff\x00\x00\x05\x00";
         assert_eq!(walk(Form::Intset, intset).unwrap(), [&b"-1"[..], b"0", b"5"]);
         let unsorted = b"\x02\x00\x00\x00\x02\x00\x00\x00\x05\x00\x05\x00";
