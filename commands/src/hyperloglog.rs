@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use polder_table::{Found, Mode, New, Stop};
-use polder_values::hyperloglog::{self, BYTES_MAX, Corrupt, Sketch, Union};
+use polder_values::hyperloglog::{self, BYTES_MAX, Corrupt, HEADER, Sketch, Union};
 use polder_values::{Kind, string};
 
 use crate::call::{Call, Outcome, SessionCall, is};
@@ -62,7 +62,9 @@ type Looked<'c> = (Found<'c>, Cow<'c, [u8]>);
 fn look<'c>(call: &Call<'c>, key: &[u8]) -> Result<Option<Looked<'c>>, Stop> {
     let Some(found) = find(call, key)? else { return Ok(None) };
     if string::len(&found.value) > BYTES_MAX as u64 {
-        return Err(NOT_ONE.into());
+        // Only the head is looked at: no sparse form that says all registers is so long.
+        let head = string::gather(call.txn, &found.value, 0, HEADER as u64)?;
+        return Err(if hyperloglog::is_one(&head) && hyperloglog::is_sparse(&head) { CORRUPT } else { NOT_ONE }.into());
     }
     let bytes = string::contiguous(call.txn, &found.value)?;
     if hyperloglog::is_one(&bytes) { Ok(Some((found, bytes))) } else { Err(NOT_ONE.into()) }

@@ -30,7 +30,8 @@ const INDEX_BITS: u32 = 14;
 const RUN_BITS: usize = 64 - INDEX_BITS as usize;
 
 const MAGIC: &[u8; 4] = b"HYLL";
-const HEADER: usize = 16;
+/// Bytes before the registers.
+pub const HEADER: usize = 16;
 const DENSE: u8 = 0;
 const SPARSE: u8 = 1;
 
