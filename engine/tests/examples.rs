@@ -1,13 +1,28 @@
 //! The examples do what they say, in processes of their own.
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use polder_engine::Memory;
 
-/// Runs an example, built with the flags of this test: what it prints.
+/// Where `cargo test` has left an example, unless it is older than its source: that happens where this test alone was built.
+fn built(name: &str) -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?.parent()?.parent()?.join("examples").join(name);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name).with_extension("rs");
+    let changed = |path: &Path| path.metadata().and_then(|file| file.modified()).ok();
+    (changed(&program)? > changed(&source)?).then_some(program)
+}
+
+/// Runs an example: what it prints.
 fn example(name: &str, words: &[&str]) -> String {
-    let mut command = Command::new(env!("CARGO"));
-    command.args(["run", "--quiet", "--package", "polder-engine", "--example", name, "--"]).args(words);
-    let output = command.output().unwrap();
+    let mut command = match built(name) {
+        Some(program) => Command::new(program),
+        None => {
+            let mut command = Command::new(env!("CARGO"));
+            command.args(["run", "--quiet", "--package", "polder-engine", "--example", name, "--"]);
+            command
+        }
+    };
+    let output = command.args(words).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{name} {words:?}: {errors}");
     String::from_utf8(output.stdout).unwrap()
