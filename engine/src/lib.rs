@@ -9,8 +9,9 @@
 //! use polder_engine::{Caller, Item, Memory, Options};
 //! use std::sync::Arc;
 //!
-//! // Every process that attaches this name works on the same keys.
-//! let memory = Arc::new(Memory::attach(&Options { segment: name.clone(), ceiling: 64 << 20, ..Options::default() })?);
+//! // Every process that attaches this name ("shm:app") works on the same keys.
+//! let options = Options { segment: name.clone(), ..Options::default() };
+//! let memory = Arc::new(Memory::attach(&options)?);
 //!
 //! // Typed calls, the fastest ones.
 //! let db = memory.database(0);
@@ -22,7 +23,7 @@
 //! caller.run(&["ZADD", "board", "7", "ann", "3.5", "bob"])?;
 //! assert_eq!(caller.run(&["ZREVRANK", "board", "bob"])?.item(), Item::Integer(1));
 //!
-//! // Two keys change together or not at all, also if this process is killed in the middle.
+//! // Two keys change together or not at all, also if this process is killed.
 //! db.transaction(&[b"from", b"to"], |keys| {
 //!     let (from, to) = (keys.number(b"from")?, keys.number(b"to")?);
 //!     keys.set(b"from", (from - 5).to_string().as_bytes())?;
@@ -87,10 +88,10 @@ pub use polder_shm::owner::{NoSuchUser, Owner};
 pub use polder_shm::pages::PageChoice;
 use polder_shm::{AttachOptions, Segment, SegmentName, SegmentOptions};
 use polder_table::Sight;
-#[doc(inline)]
-pub use polder_table::Stop;
 #[doc(hidden)]
-pub use polder_table::{Counter, Limits, Policy, Report, Table, Usage};
+pub use polder_table::{Counter, Limits, Policy, Table, Usage};
+#[doc(inline)]
+pub use polder_table::{Report, Stop};
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
