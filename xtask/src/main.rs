@@ -38,7 +38,7 @@ cargo x bench readme          what the README and the plots show, against the ne
 cargo x bench plot            draws docs/plots and writes docs/benchmarks.md from bench/history.jsonl
 cargo x bench counts [--write]
                               instructions of operations under callgrind, against bench/counts.json; or writes that file
-cargo x docs                  writes docs/commands.md, docs/settings.md and the C headers";
+cargo x docs                  writes docs/commands.md, docs/settings.md, the C headers and the Python stubs";
 
 /// The seed of the parts that `cargo x test` runs: the same changes give the same result.
 const SEED: &str = "20260711";
@@ -107,6 +107,9 @@ fn check(tally: &mut Tally) -> bool {
     let built = tally.build("build of all tests", &["test", "--workspace", "--no-run", "--quiet"]);
     if built {
         tally.run("documents are fresh", program("docs", &["--check"]));
+        // The crate that strangers read: a broken link fails, and so does an item without a text.
+        let strict = "build.rustdocflags=['-Dwarnings']";
+        tally.cargo("documentation", &["doc", "--quiet", "--no-deps", "--package", "polder-engine", "--config", strict]);
         tally.cargo("unit tests and transcripts", &["test", "--workspace", "--no-fail-fast"]);
     }
     built
