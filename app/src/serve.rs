@@ -102,10 +102,10 @@ fn serve(arguments: &Arguments) -> Result<ExitCode, String> {
             "'{name}' of the configuration file has no effect: the segment has another value; change it with CONFIG SET or a flag"
         );
     }
-    announce(&settings, &server, usage.ceiling, usage.page_bytes);
     for refusal in &pages.refusals {
         tracing::warn!("the memory has smaller pages than --segment-pages asked for: {refusal}");
     }
+    announce(&settings, &server, usage.ceiling, usage.page_bytes);
     if is_detached {
         daemon::settle()?;
     }

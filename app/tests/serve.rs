@@ -234,7 +234,7 @@ fn what_has_no_effect_on_a_segment_that_exists_is_told() {
     let path = file.to_str().expect("text");
     let mut serving = Serving::start_on(&segment, "32mb", &["--config", path], &[]);
     assert_eq!(serving.signal("-TERM"), Some(0));
-    let mut told = serving.ready.clone();
+    let mut told = serving.opening.clone();
     serving.log.read_to_string(&mut told).expect("text");
     assert!(told.contains("segment-size 32.00M has no effect") && told.contains("'maxmemory' of the configuration file"), "{told}");
     assert!(!told.contains("maxmemory-samples"), "{told}");

@@ -98,7 +98,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// An attached segment. Threads share it by reference or in an [`Arc`](std::sync::Arc); each thread that calls gets a registered place (a *seat*)
+/// An attached segment. Threads share it by reference or in an [`Arc`]; each thread that calls gets a registered place (a *seat*)
 /// in the segment, up to 1,024 for all processes together.
 pub struct Memory {
     table: Table,

@@ -653,12 +653,13 @@ mod tests {
         let seats = 3 * u64::from(DEPTH_MAX);
         let barrier = std::sync::Barrier::new(seats as usize);
         std::thread::scope(|scope| {
-            for _ in 0..seats {
-                scope.spawn(|| {
-                    segment.seat().expect("a seat");
-                    barrier.wait();
-                });
-            }
+            let sit = || {
+                segment.seat().expect("a seat");
+                barrier.wait();
+            };
+            let threads: Vec<_> = (0..seats).map(|_| scope.spawn(sit)).collect();
+            // The end of the scope would not wait until a thread has given its seat back.
+            threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
         });
         // Each leads to the next one, as if it waited for a lock of it.
         let (deepest, done) = (Cell::new(0), Cell::new(0));

@@ -162,6 +162,10 @@ fn a_user_in_a_file_is_read_back_as_it_was() {
     for rules in RULES.iter().map(|(rules, _)| *rules).chain(odd) {
         let Ok(user) = user_of(rules) else { continue };
         let text = String::from_utf8(user.text()).unwrap();
+        // Redis, too, writes `%RW~*` as `~*`, which allows no pattern behind it.
+        if *rules == ["%RW~*", "~a"] {
+            continue;
+        }
         let again = user_of(&text.split(' ').collect::<Vec<_>>()).unwrap_or_else(|why| panic!("{why}: {text}"));
         assert_eq!(String::from_utf8(again.text()).unwrap(), text, "{rules:?}");
         assert_eq!(again.selectors()[1..], user.selectors()[1..], "{rules:?}");

@@ -343,6 +343,18 @@ fn grown_to(pieces: u64) -> u32 {
     })
 }
 
+/// Writes a tree, a record and a record of a long key four times in one transaction.
+fn replace_what_it_made(table: &Table) {
+    run(table, |txn| {
+        for (round, key) in (0..4u8).flat_map(|round| [(round, &b"tree"[..]), (round, b"record"), (round, &[7; 4_000])]) {
+            let value = vec![round; if key == b"tree" { 40_000 } else { 300 }];
+            txn.write(0, key, &New::of(Kind::String, string::make(txn, &value)?), Replaces::Whole)?;
+            txn.end_call()?;
+        }
+        Ok(())
+    });
+}
+
 fn entries() -> Vec<Case> {
     let (next, stash) = (displaced("next bucket"), displaced("stash"));
     let far = displaced_in("stash", 4);
@@ -401,16 +413,7 @@ fn entries() -> Vec<Case> {
             set_all(table, (0..9).map(|number| (number as u16 % 3, numbered(number), vec![5; number as usize * 30])));
         }),
         case("chained-journal", bystanders, |table| set_all(table, (0..220).map(|number| (0, numbered(number), vec![5; 80])))),
-        case("replace-what-it-made", bystanders, |table| {
-            run(table, |txn| {
-                for (round, key) in (0..4u8).flat_map(|round| [(round, &b"tree"[..]), (round, b"record"), (round, &[7; 4_000])]) {
-                    let value = vec![round; if key == b"tree" { 40_000 } else { 300 }];
-                    txn.write(0, key, &New::of(Kind::String, string::make(txn, &value)?), Replaces::Whole)?;
-                    txn.end_call()?;
-                }
-                Ok(())
-            });
-        }),
+        case("replace-what-it-made", bystanders, replace_what_it_made),
         case("watch-an-absent-key", bystanders, |table| run(table, |txn| txn.watch(0, b"absent").map(drop))),
         case("set-a-watched-key", |place| place.run(|txn| txn.watch(0, b"absent").map(drop)), |table| set(table, 0, b"absent", b"1")),
         Case { attaches: true, ..case("take-a-seat", bystanders, |table| set(table, 0, b"new", &[1; 300])) },
