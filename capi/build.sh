@@ -11,12 +11,8 @@ flag=
 [ "$profile" = debug ] || flag=--release
 
 cd "$root"
-messages=$(cargo rustc --quiet --locked --message-format json --package polder-capi --lib --crate-type cdylib,staticlib $flag -- \
-    -C "link-arg=-Wl,-soname,libpolder.so.$major")
-# Lua is part of the shared library, but stands beside the static one.
-lua=$(printf '%s\n' "$messages" | sed -n 's/.*"build-script-executed".*mlua-sys.*"linked_paths":\["native=\([^"]*\)".*/\1/p' | head -1)
-lua=$(find "$lua" -name 'liblua*.a' | head -1)
-
+cargo rustc --quiet --locked --package polder-capi --lib --crate-type cdylib,staticlib $flag -- \
+    -C "link-arg=-Wl,-soname,libpolder.so.$major"
 to=${DESTDIR:-}$prefix
 mkdir -p "$to/include" "$to/lib/pkgconfig" "$to/share/man/man3"
 install -m 644 capi/include/polder.h capi/include/polder_commands.h "$to/include"
@@ -24,7 +20,6 @@ install -m 755 "$target/$profile/libpolder.so" "$to/lib/libpolder.so.$version"
 ln -sf "libpolder.so.$version" "$to/lib/libpolder.so.$major"
 ln -sf "libpolder.so.$major" "$to/lib/libpolder.so"
 install -m 644 "$target/$profile/libpolder.a" "$to/lib"
-install -m 644 "$lua" "$to/lib/libpolder-lua.a"
 install -m 644 capi/polder.3 "$to/share/man/man3"
 cat >"$to/lib/pkgconfig/polder.pc" <<END
 prefix=$prefix
@@ -36,5 +31,5 @@ Description: A memory that many processes share: a Redis-compatible store, in-pr
 Version: $version
 Cflags: -I\${includedir}
 Libs: -L\${libdir} -lpolder
-Libs.private: -lpolder-lua -lpthread -ldl -lm
+Libs.private: -lpthread -ldl -lm
 END

@@ -44,7 +44,7 @@ expect() {
 warn="-std=gnu11 -g -Wall -Wextra -Werror -Wno-unused-function"
 shared=$(pkg-config --cflags --libs polder)
 # The libraries of Polder static and glibc shared, as valgrind wants it.
-static="$(pkg-config --cflags polder) $place/prefix/lib/libpolder.a $place/prefix/lib/libpolder-lua.a -lpthread -ldl -lm"
+static="$(pkg-config --cflags polder) $place/prefix/lib/libpolder.a -lpthread -ldl -lm"
 cd "$root/capi"
 step "the sanitized build" cc $warn -fsanitize=address,undefined -fno-sanitize-recover=undefined tests/door.c -o "$place/door-asan" $shared
 step "the static build" cc $warn tests/door.c -o "$place/door-static" $static

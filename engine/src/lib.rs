@@ -333,11 +333,11 @@ impl Memory {
         self.origin == Origin::Made && segment.is_alone_here() && Segment::remove(segment.mapping().name()).is_ok()
     }
 
-    /// A new segment with a hash secret and a start of the random numbers that follow from `seed`, so that two runs of the same calls take
-    /// the same steps. For tests that count instructions, never for data: clients that know the secret can choose keys that collide.
+    /// As [`Memory::attach`]; a segment that it makes has a hash secret that follows from `seed`, as the random numbers of this process do, so
+    /// that two runs of the same calls take the same steps. For tests that count instructions, never for data: clients that know the secret can choose keys that collide.
     ///
     /// # Errors
-    /// As [`Memory::attach`]; the name may not be taken.
+    /// As [`Memory::attach`].
     #[doc(hidden)]
     pub fn predictable(options: &Options, seed: u64) -> Result<Memory, Fault> {
         let mut secret = [0; header::SECRET_BYTES];
@@ -348,11 +348,18 @@ impl Memory {
             part.copy_from_slice(&(drawn ^ drawn >> 32).to_ne_bytes());
         }
         let name: SegmentName = options.segment.parse().map_err(|error| Fault::System(format!("{error}")))?;
-        let segment = Segment::create_with_secret(&name, &options.to_make(), &secret).map_err(|error| match error {
-            CreateError::AlreadyExists(name) => Fault::System(format!("there is a segment {name} already: choose another name")),
-            CreateError::Fault(fault) => fault,
-        })?;
-        Ok(Memory::over(Table::seeded(segment, seed | 1), Origin::Made))
+        let (segment, origin) = match Segment::attach(&name, &options.to_attach(), &mut |_, _| Ok(())) {
+            Ok(segment) => (segment, Origin::Found),
+            Err(AttachError::Fault(fault)) => return Err(fault),
+            Err(AttachError::Absent(_)) => {
+                let made = Segment::create_with_secret(&name, &options.to_make(), &secret).map_err(|error| match error {
+                    CreateError::AlreadyExists(name) => Fault::System(format!("there is a segment {name} already: choose another name")),
+                    CreateError::Fault(fault) => fault,
+                })?;
+                (made, Origin::Made)
+            }
+        };
+        Ok(Memory::over(Table::seeded(segment, seed | 1), origin))
     }
 
     fn over(table: Table, origin: Origin) -> Memory {
