@@ -244,7 +244,7 @@ static void misuse_is_told(void)
     CHECK(polder_detach(detached) == POLDER_CLOSED);
     CHECK(polder_attach(NULL, NULL, &detached) == POLDER_MISUSE);
     CHECK(polder_attach("shm:a/b/c", NULL, &detached) == POLDER_FAULT);
-    CHECK(polder_attach("shm:there-is-none", &(polder_options){0, 1, 0}, &detached) == POLDER_FAULT);
+    CHECK(polder_attach("shm:there-is-none", &(polder_options){.only_existing = 1}, &detached) == POLDER_FAULT);
     CHECK(polder_listen(memory, 1, ping, NULL, NULL, NULL) == POLDER_MISUSE);
     CHECK(polder_run(caller, 1, ping, &reply) == POLDER_OK && polder_release(reply) == POLDER_OK);
     CHECK(polder_release(reply) == POLDER_MISUSE && polder_release((const polder_reply *)&count) == POLDER_MISUSE);
@@ -288,7 +288,7 @@ static void a_child_goes_on_by_itself(void)
 
 int main(int count, char **args)
 {
-    polder_options options = {64 << 20, 0, 0};
+    polder_options options = {.ceiling = 64 << 20};
     if (count != 2)
         return 2;
     CHECK(polder_attach(args[1], &options, &memory) == POLDER_OK);

@@ -229,7 +229,7 @@ static void *act(void *argument)
 
 int main(int count, char **args)
 {
-    polder_options options = {96 << 20, 0, 0};
+    polder_options options = {.ceiling = 96 << 20};
     static struct actor actors[THREADS];
     pthread_t threads[THREADS];
     unsigned at;

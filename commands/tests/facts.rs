@@ -19,6 +19,8 @@ const DIFFER: &[(&str, &str)] = &[
     ("zrank", "WITHSCORE came with 7.2"),
     ("zrevrank", "WITHSCORE came with 7.2"),
     ("wait", "Since Redis 7.2 scripts may call it, and it is flagged as blocking."),
+    ("command|getkeys", "Redis 8 takes a command without arguments."),
+    ("command|getkeysandflags", "Redis 8 takes a command without arguments."),
     ("migrate", "Its function says where its keys stand, so no keyword has to be sought from the end."),
     ("sort", "Polder knows where the key behind STORE stands; the keys of patterns are nobody's arguments."),
     ("sort_ro", "The keys of patterns are nobody's arguments."),

@@ -466,7 +466,11 @@ impl Selector {
     /// As [`Selector::text`], for between parentheses: rules are split there as a command line is, and a parenthesis ends them.
     fn quoted_text(&self) -> Vec<u8> {
         let is_plain = |word: &[u8]| !word.ends_with(b")") && !word.iter().any(|byte| matches!(byte, b'"' | b'\'' | b'\\'));
-        let shown = |word: &[u8]| if is_plain(word) { word.to_vec() } else { words::quote(word).into_bytes() };
+        let shown = |word: &[u8]| match words::quote(word).into_bytes() {
+            _ if is_plain(word) => word.to_vec(),
+            quoted if quoted.starts_with(b"\"") => quoted,
+            bare => [b"\"", &bare[..], b"\""].concat(),
+        };
         self.text().split(|byte| *byte == b' ').map(shown).collect::<Vec<_>>().join(&b' ')
     }
 

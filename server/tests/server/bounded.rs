@@ -122,7 +122,7 @@ impl Attack {
         let mut attack = Attack { door, baseline: 0 };
         // What is made once, whatever comes.
         attack.run(&[vec![b"PING".to_vec()]], false);
-        attack.baseline = attack.settled(0);
+        attack.baseline = attack.settled(0, Duration::from_secs(3));
         attack
     }
 
@@ -132,12 +132,12 @@ impl Attack {
         line.unwrap_or_else(|| panic!("no {name}")).parse().expect("a number")
     }
 
-    /// What the segment uses once it has come to rest, or no more than `enough`.
-    fn settled(&self, enough: u64) -> u64 {
+    /// What the segment uses once that is no more than `enough`, or after `patience`.
+    fn settled(&self, enough: u64, patience: Duration) -> u64 {
         let begun = Instant::now();
         loop {
             let used = self.figure("used_memory");
-            if used <= enough || begun.elapsed() > Duration::from_secs(3) {
+            if used <= enough || begun.elapsed() > patience {
                 return used;
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -203,7 +203,7 @@ impl Attack {
             faults.push(format!("it evicted {} keys of others with {size} bytes", self.figure("evicted_keys") - evicted));
         }
         self.clean();
-        let left = self.settled(self.baseline + LEFT_BYTES);
+        let left = self.settled(self.baseline + LEFT_BYTES, Duration::from_secs(30));
         if left > self.baseline + LEFT_BYTES {
             faults.push(format!("it left {} bytes behind", left - self.baseline));
             self.baseline = left;
