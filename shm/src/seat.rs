@@ -456,6 +456,10 @@ impl Deeper {
 impl Drop for Deeper {
     fn drop(&mut self) {
         DEPTH.set(DEPTH.get() - 1);
+        if DEPTH.get() == 0 {
+            // Only a panic leaves recoveries in the list: their witnesses are given back, so that other threads do not wait for this one.
+            drop(PUT_OFF.try_with(RefCell::take));
+        }
     }
 }
 
@@ -469,12 +473,15 @@ impl Recovery {
     fn run(self, more: &dyn Fn(&Seat)) {
         if DEPTH.get() >= DEPTH_MAX {
             Seat::adopt(&self.segment, self.index, false).settle_memory();
-            return PUT_OFF.with_borrow_mut(|put_off| put_off.push(self));
+            // At a thread's end the list is gone: then the recovery is given up here, and the seat waits for the next thread that takes it.
+            let mut put_off = Some(self);
+            let _gone_at_the_end = PUT_OFF.try_with(|list| list.borrow_mut().extend(put_off.take()));
+            return;
         }
         let _deeper = Deeper::enter();
         self.bring_in_order(more);
         while DEPTH.get() == 1
-            && let Some(next) = PUT_OFF.with_borrow_mut(Vec::pop)
+            && let Ok(Some(next)) = PUT_OFF.try_with(|list| list.borrow_mut().pop())
         {
             next.bring_in_order(&|_| {});
         }
