@@ -92,7 +92,7 @@ pub(crate) enum Found {
     Off,
 }
 
-/// Where the reply of the one flight of a question goes. Dropped without a reply, it fails those who wait.
+/// Where the reply of the one flight of a question goes.
 pub(crate) struct Filling {
     cache: Arc<Cache>,
     question: Question,
@@ -177,6 +177,11 @@ impl Cache {
         if !state.by_key.is_empty() {
             words.for_each(|word| state.drop_key(word));
         }
+    }
+
+    /// As [`Cache::write`], where the keys are not known.
+    pub(crate) fn write_all(&self) {
+        self.lock().drop_all();
     }
 
     pub(crate) fn stats(&self) -> CacheStats {

@@ -23,7 +23,8 @@ use crate::value::{FromValue, Value};
 
 /// A connection to a server, shared by everything that clones it.
 ///
-/// Clones are cheap. When the last clone is dropped, the calls that were made are still finished, then the connection closes.
+/// Clones are cheap. When the last clone is dropped, the calls that were made are still finished if the connection is up, then it
+/// closes.
 #[derive(Clone)]
 pub struct Client {
     connection: Arc<Connection>,
@@ -65,7 +66,12 @@ impl Connection {
         if let Some(cache) = &self.cache
             && !traits.reads
         {
-            cache.write(rows::words(requests));
+            // What a script, or a command that no table knows, changes is not known from its words.
+            if traits.moves || rows::empties(requests) {
+                cache.write_all();
+            } else {
+                cache.write(rows::words(requests));
+            }
         }
     }
 
@@ -221,7 +227,7 @@ impl Db {
     /// The same database; its calls wait for their replies for ever.
     #[must_use]
     pub fn without_deadline(&self) -> Db {
-        Db { timeout: None, ..self.clone() }
+        Db { timeout: None, may_wait: false, ..self.clone() }
     }
 
     /// The same database; replies to calls that only read one key are kept until the server says that the key has changed, and
@@ -415,7 +421,9 @@ pub(crate) struct Side {
 
 impl Side {
     pub(crate) fn take(db: &Db) -> Result<Side, Error> {
-        Ok(Side { db: db.clone(), connection: Some(db.client.connection.take_side()?) })
+        let connection = db.client.connection.take_side()?;
+        connection.shared.queue().ends_with_break = true;
+        Ok(Side { db: db.clone(), connection: Some(connection) })
     }
 
     /// Makes a call on the side connection. The caller says what is known of it.
@@ -447,7 +455,13 @@ impl Side {
     /// Keeps the connection for the next call that wants one.
     pub(crate) fn give_back(mut self) {
         if let Some(connection) = self.connection.take() {
-            self.db.client.connection.return_side(connection);
+            let mut queue = connection.shared.queue();
+            queue.ends_with_break = false;
+            let is_over = queue.closed.is_some();
+            drop(queue);
+            if !is_over {
+                self.db.client.connection.return_side(connection);
+            }
         }
     }
 }

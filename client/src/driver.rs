@@ -19,6 +19,8 @@ use crate::slot::Target;
 pub(crate) mod task;
 pub(crate) mod thread;
 
+/// The most reads in a row.
+const READS_MAX: usize = 16;
 /// The most pieces of one gathered write.
 const PIECES_MAX: usize = 16;
 
@@ -114,7 +116,8 @@ pub(crate) fn pump(shared: &Shared, link: &mut Link, socket: &mut impl Socket) -
     fail(failed);
     write(link, socket, now)?;
     let mut progress = false;
-    loop {
+    // Deadlines are looked at between portions, however much comes in.
+    for _ in 0..READS_MAX {
         let room = link.room();
         let most = room.len();
         match socket.read(room) {
@@ -131,6 +134,7 @@ pub(crate) fn pump(shared: &Shared, link: &mut Link, socket: &mut impl Socket) -
             Err(error) => return Err(broken(&error)),
         }
     }
+    Ok(progress)
 }
 
 fn write(link: &mut Link, socket: &mut impl Socket, now: Instant) -> Result<(), Error> {
@@ -194,10 +198,27 @@ pub(crate) fn lost(shared: &Shared, link: &mut Link, error: &Error) {
     let mut queue = shared.queue();
     let failed = link.disconnected(&mut queue, &error.to_string());
     // A log-in that is refused stays refused: calls need not wait for their deadlines to learn it.
-    let refused = if matches!(error, Error::Refused(_)) { queue.drain() } else { Vec::new() };
+    let mut ended = if matches!(error, Error::Refused(_)) { queue.drain() } else { Vec::new() };
+    if queue.ends_with_break {
+        queue.closed = Some(error.clone());
+        queue.is_aborted = true;
+        ended = queue.drain();
+    }
     drop(queue);
     fail(failed);
-    refused.into_iter().for_each(|target| target.complete(Err(error.clone())));
+    ended.into_iter().for_each(|target| target.complete(Err(error.clone())));
+}
+
+/// The driver ends, by a panic or with its runtime: nobody would ever end the calls that are left.
+pub(crate) fn abandon(shared: &Shared, link: &mut Link) {
+    let error = Error::not_sent("the client's driver has ended: its runtime was shut down, or it panicked; make a new client");
+    let mut queue = shared.queue();
+    let unknown = link.disconnected(&mut queue, "the client's driver has ended");
+    queue.closed.get_or_insert_with(|| error.clone());
+    let targets = queue.drain();
+    drop(queue);
+    fail(unknown);
+    targets.into_iter().for_each(|target| target.complete(Err(error.clone())));
 }
 
 /// Ends calls whose deadline has passed.

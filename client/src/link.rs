@@ -38,8 +38,9 @@ const INPUT_BYTES: usize = 64 << 10;
 /// Buffers of earlier batches that are kept for the next ones, and the largest of them.
 const SPARE_MAX: usize = 8;
 const SPARE_BYTES_MAX: usize = 1 << 20;
-/// If so many deadlines pass while nothing is read, the connection is taken for dead.
+/// If deadlines pass so many times while nothing is read, and for so long, the connection is taken for dead.
 const DEADLINES_UNTIL_DEAD: u32 = 4;
+const SILENCE_UNTIL_DEAD: Duration = Duration::from_secs(1);
 
 /// What is in flight: requests of callers, or one of the link's own.
 enum Purpose {
@@ -93,7 +94,9 @@ pub(crate) struct Link {
     refused: Vec<(u32, Error)>,
     earliest: Option<Instant>,
     last_read: Option<Instant>,
+    opened: Instant,
     last_ping: Instant,
+    /// Times at which a deadline of a written call passed since anything was read.
     deadlines_missed: u32,
     spare: Vec<(Vec<u8>, VecDeque<Queued>)>,
     /// Where messages go, on a connection that subscribes.
@@ -125,6 +128,7 @@ impl Link {
             refused: Vec::new(),
             earliest: None,
             last_read: None,
+            opened: now,
             last_ping: now,
             deadlines_missed: 0,
             spare: Vec::new(),
@@ -137,6 +141,7 @@ impl Link {
     pub(crate) fn connected(&mut self, now: Instant) {
         (self.replies, self.held, self.ready) = (Replies::default(), 0..0, false);
         (self.db, self.last_read, self.last_ping, self.deadlines_missed) = (Some(0), None, now, 0);
+        self.opened = now;
         self.proven = BTreeSet::from([0]);
         self.proving.clear();
         let user = self.options.user.as_deref().unwrap_or("default");
@@ -306,6 +311,11 @@ impl Link {
             Value::Attributed { value, .. } => *value,
             value => value,
         };
+        // SUBSCRIBE gets no reply but events: an error is its refusal.
+        if let (Some(subscriptions), Value::Error(text), true) = (&self.subscriptions, &value, self.ready) {
+            subscriptions.refuse(text);
+            return Ok(());
+        }
         let Some(flight) = self.flights.front_mut() else {
             return Err(Error::not_sent("the server sent a reply that no call waits for; is something else using this connection?"));
         };
@@ -502,7 +512,8 @@ impl Link {
     /// # Errors
     /// When the connection is dead: nothing is read although it should be.
     pub(crate) fn check(&mut self, now: Instant) -> Result<(), Error> {
-        if self.deadlines_missed >= DEADLINES_UNTIL_DEAD {
+        let silence = now.saturating_duration_since(self.last_read.unwrap_or(self.opened));
+        if self.deadlines_missed >= DEADLINES_UNTIL_DEAD && silence >= SILENCE_UNTIL_DEAD {
             return Err(Error::not_sent(format!("{} deadlines passed and the server sent nothing", self.deadlines_missed)));
         }
         let quiet_since = self.last_ping.max(self.last_read.unwrap_or(self.last_ping));
@@ -540,7 +551,7 @@ impl Link {
             Some(Error::TimedOut(Arc::new(TimedOut { stage, limit, calls_ahead, bytes_unwritten: unwritten, since_read, driver_lag })))
         };
         let (mut failed, mut ahead) = (Vec::new(), 0);
-        let mut missed = 0;
+        let mut missed = false;
         for flight in &mut self.flights {
             let (written, written_at) = (flight.written, flight.written_at);
             for call in &mut flight.batch.calls {
@@ -552,13 +563,13 @@ impl Link {
                 if !matches!(call.target, Target::Withdrawn)
                     && let Some(error) = due(call.due, &stage, ahead)
                 {
-                    missed += 1;
+                    missed = true;
                     failed.push((std::mem::replace(&mut call.target, Target::Withdrawn), error));
                 }
                 ahead += 1;
             }
         }
-        self.deadlines_missed += missed;
+        self.deadlines_missed += u32::from(missed);
         failed.extend(queue.fail(|_, call, before| due(call.due, &|| Stage::Queue, ahead + before)));
         self.earliest = match (earliest, queue.earliest.take()) {
             (Some(one), Some(other)) => Some(one.min(other)),

@@ -174,6 +174,8 @@ pub(crate) struct Queue {
     pub(crate) is_side: bool,
     /// Whether the connection is to end at once, with what is in flight.
     pub(crate) is_aborted: bool,
+    /// Whether the connection holds state that a new one would not have (watched keys), so that a break ends it.
+    pub(crate) ends_with_break: bool,
     /// The earliest deadline since the last look, of calls queued since then.
     pub(crate) earliest: Option<Instant>,
     /// Tasks that wait for room, and until when.
@@ -204,6 +206,7 @@ impl Queue {
             closed: None,
             is_side: false,
             is_aborted: false,
+            ends_with_break: false,
             earliest: None,
             waiting: Vec::new(),
             told: false,
@@ -282,6 +285,10 @@ impl Queue {
             && ticket.number >= lane.first
         {
             lane.withdrawn = true;
+        }
+        if ticket.jumps {
+            // After a break it may wait among the others.
+            self.normal.iter_mut().for_each(|lane| lane.withdrawn = true);
         }
     }
 

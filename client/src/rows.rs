@@ -47,6 +47,11 @@ pub(crate) fn words(requests: &[u8]) -> impl Iterator<Item = &[u8]> {
     Words { rest: requests }
 }
 
+/// Whether a call changes keys that it does not name.
+pub(crate) fn empties(requests: &[u8]) -> bool {
+    words(requests).any(|word| [&b"FLUSHALL"[..], b"FLUSHDB", b"SWAPDB"].iter().any(|name| word.eq_ignore_ascii_case(name)))
+}
+
 /// XREAD and XREADGROUP wait only with BLOCK; the others always may.
 fn waits(name: &[u8], words: Words<'_>) -> bool {
     let streams = name.eq_ignore_ascii_case(b"XREAD") || name.eq_ignore_ascii_case(b"XREADGROUP");

@@ -38,8 +38,11 @@ pub enum Event {
         pattern: Option<Vec<u8>>,
         payload: Vec<u8>,
     },
-    /// Messages may have been lost here: the connection was made anew, or the subscription read too slowly.
+    /// Messages may have been lost before this: the connection was made anew, or the subscription read too slowly. What is published
+    /// from now on is heard.
     Missed,
+    /// The server refused to subscribe, and said why (its ACL, for instance). Nothing is heard until the connection is made anew.
+    Refused(String),
 }
 
 /// What kind of names a subscription has.
@@ -76,6 +79,8 @@ struct Mailbox {
     waker: Option<Waker>,
     /// Names that the server has not confirmed yet on this connection.
     unconfirmed: BTreeSet<Name>,
+    /// Whether there was a gap before the names that are not confirmed yet.
+    has_gap: bool,
 }
 
 impl Mailbox {
@@ -144,7 +149,21 @@ impl Subscriptions {
         for (mailbox, names) in mailboxes.into_values() {
             let mut mailbox = lock(&mailbox);
             mailbox.unconfirmed = names;
-            let waker = if again { mailbox.put(Event::Missed) } else { None };
+            // Told with the last confirmation: a program that reads the state again on hearing it misses nothing after that.
+            mailbox.has_gap |= again;
+        }
+    }
+
+    /// The server refused a SUBSCRIBE: those that wait for a confirmation are told.
+    pub(crate) fn refuse(&self, text: &[u8]) {
+        let listeners: Vec<Arc<Mutex<Mailbox>>> = lock(&self.state).wanted.values().flatten().filter_map(Weak::upgrade).collect();
+        for mailbox in listeners {
+            let mut mailbox = lock(&mailbox);
+            if mailbox.unconfirmed.is_empty() {
+                continue;
+            }
+            mailbox.unconfirmed.clear();
+            let waker = mailbox.put(Event::Refused(String::from_utf8_lossy(text).into_owned()));
             drop(mailbox);
             waker.into_iter().for_each(Waker::wake);
         }
@@ -207,11 +226,14 @@ impl Subscriptions {
             lock(&self.state).wanted.get(&name).into_iter().flatten().filter_map(Weak::upgrade).collect();
         for mailbox in listeners {
             let mut mailbox = lock(&mailbox);
-            let event = match &event {
-                Some(event) => Some(event.clone()),
-                None => (mailbox.unconfirmed.remove(&name) && mailbox.unconfirmed.is_empty()).then_some(Event::Ready),
-            };
-            let waker = event.and_then(|event| mailbox.put(event));
+            let is_ready = event.is_none() && mailbox.unconfirmed.remove(&name) && mailbox.unconfirmed.is_empty();
+            let mut waker = event.clone().and_then(|event| mailbox.put(event));
+            if is_ready && std::mem::take(&mut mailbox.has_gap) {
+                waker = mailbox.put(Event::Missed).or(waker);
+            }
+            if is_ready {
+                waker = mailbox.put(Event::Ready).or(waker);
+            }
             drop(mailbox);
             waker.into_iter().for_each(Waker::wake);
         }

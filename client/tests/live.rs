@@ -369,3 +369,48 @@ async fn a_cached_read_is_made_once_until_its_key_changes() {
         calls.lines().find(|line| line.starts_with("cmdstat_get:")).and_then(|line| line.split(['=', ',']).nth(1)).unwrap_or_default();
     assert!(gets.parse::<u32>().is_ok_and(|gets| gets < 120), "{gets} GETs reached the server");
 }
+
+#[test]
+fn a_runtime_that_ends_leaves_no_call_waiting() {
+    let Some(server) = Server::start() else { return };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+    let client = runtime.block_on(async { Client::connect(&server.url()).expect("connects") });
+    client.call::<()>("PING").wait().expect("is up");
+    server.signal("-STOP");
+    let outstanding = client.call::<Value>(("GET", "k"));
+    let waiter = std::thread::spawn(move || outstanding.wait());
+    std::thread::sleep(Duration::from_millis(50));
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    assert!(waiter.join().expect("ends").is_err());
+    let error = client.call::<Value>(("GET", "k")).wait().unwrap_err();
+    assert!(matches!(&error, Error::NotSent(text) if text.contains("driver")), "{error}");
+    server.signal("-CONT");
+}
+
+#[tokio::test]
+async fn short_deadlines_of_some_calls_do_not_end_the_connection_of_others() {
+    let Some(server) = Server::start() else { return };
+    let client = Client::connect(&server.url()).expect("connects");
+    client.call::<()>("PING").await.expect("is up");
+    server.signal("-STOP");
+    let patient = client.call::<i64>(("INCR", "n"));
+    for _ in 0..10 {
+        let short = client.db(0).within(Duration::from_millis(5)).call::<Value>(("GET", "n"));
+        assert!(matches!(short.await.unwrap_err(), Error::TimedOut(_)));
+    }
+    server.signal("-CONT");
+    assert_eq!(patient.await.expect("counts"), 1);
+}
+
+#[tokio::test]
+async fn a_refused_subscription_says_so_and_leaves_the_others() {
+    let Some(server) = Server::start() else { return };
+    let client = Client::connect(&server.url()).expect("connects");
+    client.call::<()>(("ACL", "SETUSER", "default", "resetchannels", "&allowed*")).await.expect("sets");
+    let mut allowed = client.subscribe(["allowed"]).expect("subscribes");
+    assert_eq!(allowed.recv().await, Event::Ready);
+    let mut refused = client.subscribe(["secret"]).expect("is asked for");
+    assert!(matches!(refused.recv().await, Event::Refused(text) if text.starts_with("NOPERM")));
+    client.call::<i64>(("PUBLISH", "allowed", "x")).await.expect("publishes");
+    assert!(matches!(allowed.recv().await, Event::Message { .. }));
+}

@@ -10,7 +10,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use super::{Backoff, Shared, Socket, Wakeup, is_over, lost, pump, tick};
+use super::{Backoff, Shared, Socket, Wakeup, abandon, is_over, lost, pump, tick};
 use crate::error::Error;
 use crate::link::{Link, Listeners};
 use crate::options::{Endpoint, Options};
@@ -75,20 +75,34 @@ impl Stream {
     }
 }
 
+/// A link that ends its calls with its driver, however that ends.
+struct Driven {
+    shared: Arc<Shared>,
+    link: Link,
+}
+
+impl Drop for Driven {
+    fn drop(&mut self) {
+        abandon(&self.shared, &mut self.link);
+    }
+}
+
 /// A connection for as long as its client lives.
 async fn run(shared: Arc<Shared>, listeners: Listeners) {
-    let mut link = Link::new(Arc::clone(&shared.options), listeners, Instant::now());
+    let link = Link::new(Arc::clone(&shared.options), listeners, Instant::now());
+    let mut driven = Driven { shared: Arc::clone(&shared), link };
+    let link = &mut driven.link;
     let mut backoff = Backoff::new(&shared.options);
-    while !is_over(&shared, &link) {
+    while !is_over(&shared, link) {
         let opened = {
             let opening = tokio::time::timeout(shared.options.connect_timeout, Stream::open(&shared.options));
-            meanwhile(&shared, &mut link, opening).await
+            meanwhile(&shared, link, opening).await
         };
         let error = match opened {
             None => return,
             Some(Ok(Ok(stream))) => {
                 link.connected(Instant::now());
-                match serve(&shared, &mut link, &stream, &mut backoff).await {
+                match serve(&shared, link, &stream, &mut backoff).await {
                     Ok(()) => return,
                     Err(error) => error,
                 }
@@ -98,8 +112,8 @@ async fn run(shared: Arc<Shared>, listeners: Listeners) {
                 Error::not_sent(format!("{} did not accept within {:?}", shared.options.endpoint, shared.options.connect_timeout))
             }
         };
-        lost(&shared, &mut link, &error);
-        if meanwhile(&shared, &mut link, tokio::time::sleep(backoff.pause())).await.is_none() {
+        lost(&shared, link, &error);
+        if meanwhile(&shared, link, tokio::time::sleep(backoff.pause())).await.is_none() {
             return;
         }
     }
@@ -136,6 +150,10 @@ async fn serve(shared: &Shared, link: &mut Link, mut stream: &Stream, backoff: &
     let mut timer = pin!(tokio::time::sleep_until(link.next_tick().into()));
     loop {
         if pump(shared, link, &mut stream)? {
+            tick(shared, link)?;
+            if shared.queue().is_aborted {
+                return Ok(());
+            }
             // The tasks whose calls were completed run first: what they ask next goes out in one write.
             tokio::task::yield_now().await;
             if link.is_ready() && !shared.queue().is_up {

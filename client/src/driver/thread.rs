@@ -8,7 +8,7 @@ use std::time::Instant;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Events, Interest, Poll, Token, Waker};
 
-use super::{Backoff, Shared, Socket, Wakeup, is_over, lost, pump, tick};
+use super::{Backoff, Shared, Socket, Wakeup, abandon, is_over, lost, pump, tick};
 use crate::error::Error;
 use crate::link::{Link, Listeners};
 use crate::options::{Endpoint, Options};
@@ -93,20 +93,29 @@ impl Thread {
     fn run(&mut self, listeners: Listeners) {
         let shared = Arc::clone(&self.shared);
         let mut link = Link::new(Arc::clone(&shared.options), listeners, Instant::now());
+        // A panic of a user's waker ends the thread: no call may wait for it then.
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.keep_connected(&shared, &mut link)));
+        abandon(&shared, &mut link);
+        if let Err(panic) = ended {
+            std::panic::resume_unwind(panic);
+        }
+    }
+
+    fn keep_connected(&mut self, shared: &Shared, link: &mut Link) {
         let mut backoff = Backoff::new(&shared.options);
-        while !is_over(&shared, &link) {
+        while !is_over(shared, link) {
             let error = match Stream::open(&shared.options) {
                 Ok(stream) => {
                     link.connected(Instant::now());
-                    match self.serve(&mut link, stream, &mut backoff) {
+                    match self.serve(link, stream, &mut backoff) {
                         Ok(()) => return,
                         Err(error) => error,
                     }
                 }
                 Err(error) => Error::not_sent(format!("{} cannot be reached: {error}", shared.options.endpoint)),
             };
-            lost(&shared, &mut link, &error);
-            if !self.pause(&mut link, Instant::now() + backoff.pause()) {
+            lost(shared, link, &error);
+            if !self.pause(link, Instant::now() + backoff.pause()) {
                 return;
             }
         }
@@ -150,6 +159,10 @@ impl Thread {
         let login_until = Instant::now() + shared.options.connect_timeout;
         loop {
             if pump(&shared, link, &mut stream)? {
+                tick(&shared, link)?;
+                if shared.queue().is_aborted {
+                    return Ok(());
+                }
                 if link.is_ready() && !shared.queue().is_up {
                     shared.queue().is_up = true;
                     backoff.reset();
