@@ -86,7 +86,7 @@ pub(crate) enum Found {
     Kept(Value),
     /// The same question is on its way: the slot gets its reply.
     Waiting,
-    /// Nobody has asked: the caller sends the call, whose reply goes to this target.
+    /// The question was not asked before: the caller sends the call, and its reply goes to this target.
     Ask(Filling),
     /// The connection does not track: the call is sent as any other.
     Off,
@@ -333,7 +333,7 @@ mod tests {
         let cache = cache(1 << 20);
         let Found::Ask(filling) = ask(&cache, "a") else { panic!("asked for the first time") };
         cache.invalidate(Value::Array(vec![Value::Bulk("a".into())]));
-        assert!(matches!(ask(&cache, "a"), Found::Off), "nobody joins a doomed flight");
+        assert!(matches!(ask(&cache, "a"), Found::Off), "no call joins a doomed flight");
         assert_eq!(filling.complete(&Ok(Value::Integer(1))).len(), 1);
         assert!(matches!(ask(&cache, "a"), Found::Ask(_)));
     }
