@@ -22,3 +22,9 @@ pub fn coarse_ms() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
     now.tv_sec.max(0) as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
 }
+
+/// CPU time that the calling thread has used. It does not pass while the thread waits or other programs have its core.
+pub fn thread_cpu() -> Duration {
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(used.tv_sec.max(0) as u64, used.tv_nsec as u32)
+}

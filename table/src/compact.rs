@@ -16,7 +16,7 @@ use std::sync::TryLockError;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use polder_base::{Fault, Ref};
+use polder_base::{Fault, Ref, time};
 use polder_shm::Seat;
 use polder_shm::layout::seat as at;
 use polder_shm::node::NodeKind;
@@ -96,6 +96,8 @@ pub(crate) struct Pass {
     marked: u64,
     spare: u64,
     begun: Option<Instant>,
+    /// CPU time that this process has spent on it.
+    worked: Duration,
     /// Keys in succession for which there was no room.
     cramped: u32,
     looks_from: Option<Instant>,
@@ -123,6 +125,7 @@ impl Pass {
 
     fn begin(&mut self, marked: u64, spare: u64) {
         (self.marked, self.spare, self.begun, self.cramped) = (marked, spare, Some(Instant::now()), 0);
+        self.worked = Duration::ZERO;
         self.at = Some(Stretch::default());
     }
 
@@ -188,7 +191,7 @@ impl Table {
             self.is_compacting.store(true, Ordering::Relaxed);
         }
         segment.keep_marks();
-        self.relief.hope_a_while();
+        let worked_before = time::thread_cpu();
         while let Some(stretch) = pass.at.take() {
             pass.at = txn.as_chore(PATIENCE, || txn.empty_stretch(stretch, &mut pass.cramped, end));
             if pass.cramped >= CRAMPED_MAX || pass.begun.is_some_and(|begun| begun.elapsed() > PASS_MAX) {
@@ -201,6 +204,8 @@ impl Table {
                 break;
             }
         }
+        pass.worked += time::thread_cpu().saturating_sub(worked_before);
+        self.relief.hope_for_pass(pass.worked, pass.begun.map_or(Duration::ZERO, |begun| begun.elapsed()));
         if pass.at.is_none() {
             self.settle(&mut pass, txn.seat());
         }

@@ -24,6 +24,8 @@ const HOPE_MS: u64 = 300;
 /// How long there is hope at most because others free something, and then none until this has passed again: or who wants more than there ever is
 /// would hope for as long as others do anything.
 const HOPE_MS_MAX: u64 = 2000;
+/// A pass of compaction gives hope for [`HOPE_MS_MAX`] of CPU time, and for so many times as long by the clock: its thread may be stopped.
+const PASS_WAIT: u64 = 10;
 /// How often it is looked for what has come free, one time after the other, at most.
 const RECLAIMS_MAX: usize = 16;
 /// How long who waits for that rests.
@@ -87,6 +89,16 @@ impl Relief {
     /// Says that a step of a sweep has been made.
     pub fn hope(&self) {
         self.others.renew();
+    }
+
+    /// Says that a pass of compaction goes on, which moves what another size of node needs and ends by itself. Unlike a clock's time, the work
+    /// that a pass has done does not depend on what else the machine does: beside it [`HOPE_MS_MAX`] may end before a pass has moved anything.
+    pub fn hope_for_pass(&self, worked: Duration, lasts: Duration) {
+        if worked.as_millis() < HOPE_MS_MAX.into() && lasts.as_millis() < (PASS_WAIT * HOPE_MS_MAX).into() {
+            self.others.renew();
+        } else {
+            self.others.renew_a_while();
+        }
     }
 
     /// Says that others have freed something.
