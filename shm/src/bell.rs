@@ -13,24 +13,29 @@
 //! First the ring, then the word: who is stopped or dies between the two leaves the word as it is, and the next one (for the dead: who
 //! recovers him) rings again. And no two sleeps look alike, so that who comes late does not clear the word of a sleep that he has not
 //! ended. Restated in tests/models.rs (`bell`): change both.
+//!
+//! In /dev/shm every user may make a file of any name that is free. So a process uses what it finds at a bell's name only if it is a FIFO
+//! of a user who may write to the segment anyway (B1): a stranger's file could be another name of a file that matters, into which each ring
+//! would write a byte, and a stranger's FIFO could swallow the rings.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::Duration;
 
 use polder_base::Fault;
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::fork::Shelter;
 use crate::layout::{header, seat as at};
+use crate::mapping::Mapping;
 use crate::name::SegmentName;
 use crate::seat::Seat;
 use crate::segment::Segment;
-use crate::{futex, place};
+use crate::{futex, owner, place};
 
 /// Where a sleeper sleeps: the low bits of SLEEPING; above them, which sleep it is.
 const AWAKE: u64 = 0;
@@ -70,11 +75,9 @@ impl Segment {
         let bell = match bells.entry(index) {
             std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
             std::collections::hash_map::Entry::Vacant(entry) => {
-                // For reading, too: an end that nobody reads from must not be a signal that ends the process.
-                let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-                match rustix::fs::open(self.bell_path(index), flags, Mode::empty()) {
+                match open_bell(&self.bell_path(index), self.mapping()) {
                     Ok(bell) => entry.insert(bell),
-                    // Out of sight or out of descriptors: he looks by himself after a while.
+                    // Out of sight, a stranger's, or out of descriptors: the sleeper looks by itself after a while.
                     Err(_) => return,
                 }
             }
@@ -119,30 +122,73 @@ pub(crate) fn remove_all(name: &SegmentName, bells: u64) {
     }
 }
 
+/// Why a bell cannot be used.
+enum Refusal {
+    System(Errno),
+    /// B1: what stands at its name belongs to this user.
+    Foreign(u32),
+}
+
+impl From<Errno> for Refusal {
+    fn from(errno: Errno) -> Refusal {
+        Refusal::System(errno)
+    }
+}
+
+/// Opens a bell that exists, for reading and writing: writing into a FIFO without a reader would be a signal that ends the process.
+fn open_bell(path: &Path, mapping: &Mapping) -> Result<OwnedFd, Refusal> {
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let bell = rustix::fs::open(path, flags, Mode::empty())?;
+    let (bell_state, segment) = (rustix::fs::fstat(&bell)?, mapping.state()?);
+    let is_fifo = FileType::from_raw_mode(bell_state.st_mode) == FileType::Fifo;
+    if is_fifo && may_own_bell(&segment, &bell_state) { Ok(bell) } else { Err(Refusal::Foreign(bell_state.st_uid)) }
+}
+
+/// B1: whether the owner of a bell is this process's user, root, the segment's owner, a member of the group that may write to the segment, or
+/// any user if all may write to it. Only a member can give a file to the group.
+fn may_own_bell(segment: &Stat, bell: &Stat) -> bool {
+    let mode = Mode::from_raw_mode(segment.st_mode);
+    [owner::own(), 0, segment.st_uid].contains(&bell.st_uid)
+        || mode.contains(Mode::WGRP) && bell.st_gid == segment.st_gid
+        || mode.contains(Mode::WOTH)
+}
+
+/// Makes a bell that whoever may attach the segment can ring; `EXIST` if its name is taken.
+fn make_bell(path: &Path, mapping: &Mapping) -> Result<OwnedFd, Refusal> {
+    let segment = mapping.state()?;
+    let mode = Mode::from_raw_mode(segment.st_mode & 0o666);
+    rustix::fs::mknodat(rustix::fs::CWD, path, FileType::Fifo, mode, 0)?;
+    let bell = open_bell(path, mapping)?;
+    // The segment's owner must be able to open what root makes. A process outside of the group cannot give it to the group, and needs not.
+    let user = (owner::own() == 0).then(|| rustix::fs::Uid::from_raw(segment.st_uid));
+    let _ = rustix::fs::fchown(&bell, user, Some(rustix::fs::Gid::from_raw(segment.st_gid)));
+    // Whatever the process's mask took away.
+    let _ = rustix::fs::fchmod(&bell, mode);
+    Ok(bell)
+}
+
 impl Seat {
     /// The end of this seat's FIFO that an event loop polls. What is read from it means nothing.
     ///
     /// # Errors
     /// [`Fault::System`] where none can be made beside the segment's name.
     pub fn bell(&self) -> Result<OwnedFd, Fault> {
-        let path = self.segment.bell_path(self.index);
-        let fault = |errno: Errno| Fault::System(format!("cannot make {}: {errno}", path.display()));
-        // Who may attach may ring: the permissions of the segment's own name.
-        let door = rustix::fs::stat(place::door(self.segment.mapping().name()));
-        let mode = door.as_ref().map_or(0o600, |door| door.st_mode & 0o666);
-        match rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, Mode::from_raw_mode(mode), 0) {
-            Ok(()) => {
-                // Whatever the process's mask took away.
-                let _ = rustix::fs::chmod(&path, Mode::from_raw_mode(mode));
-                if let Ok(door) = door {
-                    let _ = rustix::fs::chown(&path, None, Some(rustix::fs::Gid::from_raw(door.st_gid)));
-                }
+        let (path, mapping) = (self.segment.bell_path(self.index), self.segment.mapping());
+        let made = match make_bell(&path, mapping) {
+            Err(Refusal::System(Errno::EXIST)) => open_bell(&path, mapping),
+            made => made,
+        };
+        let bell = match made {
+            // Root and the owner of the directory can clear the name; for others it stays as it is.
+            Err(Refusal::Foreign(_)) if rustix::fs::unlink(&path).is_ok() => make_bell(&path, mapping),
+            bell => bell,
+        };
+        bell.map_err(|refusal| match refusal {
+            Refusal::System(errno) => Fault::System(format!("cannot make {}: {errno}", path.display())),
+            Refusal::Foreign(user) => {
+                Fault::System(format!("{} was put there by user {user}, who may not write to the segment: remove it", path.display()))
             }
-            Err(Errno::EXIST) => {}
-            Err(errno) => return Err(fault(errno)),
-        }
-        let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        rustix::fs::open(&path, flags, Mode::empty()).map_err(fault)
+        })
     }
 
     /// Says that the thread is about to sleep in a poll of its bell; answers false when it must not, since there is mail.
@@ -188,5 +234,34 @@ impl Seat {
     pub fn note_lost(&self) -> bool {
         let lost = self.lost_mail();
         self.lost_seen.replace(lost) != lost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bell_belongs_to_a_user_who_may_write_to_the_segment() {
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        let of = |user: u32, group: u32, mode: u32| {
+            let mut state = rustix::fs::fstat(&file).unwrap();
+            (state.st_uid, state.st_gid, state.st_mode) = (user, group, mode);
+            state
+        };
+        let (keeper, stranger) = (owner::own() + 1, owner::own() + 2);
+        for (user, group, segment_mode, may) in [
+            (owner::own(), 7, 0o600, true),
+            (0, 7, 0o600, true),
+            (keeper, 7, 0o600, true),
+            (stranger, 7, 0o600, false),
+            (stranger, 5, 0o600, false),
+            (stranger, 5, 0o640, false),
+            (stranger, 5, 0o660, true),
+            (stranger, 7, 0o660, false),
+            (stranger, 7, 0o666, true),
+        ] {
+            assert_eq!(may_own_bell(&of(keeper, 5, segment_mode), &of(user, group, 0o600)), may, "{user} {group} {segment_mode:o}");
+        }
     }
 }

@@ -33,7 +33,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use polder_base::Fault;
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, Stat};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, MlockFlags, MsyncFlags, ProtFlags};
 
@@ -210,6 +210,14 @@ impl Mapping {
         match &self.backing {
             Backing::File { file, .. } if matches!(self.name, SegmentName::File(_)) => Some(file),
             _ => None,
+        }
+    }
+
+    /// Owner, group and mode of the segment; of its signpost, if it has no file.
+    pub(crate) fn state(&self) -> Result<Stat, Errno> {
+        match &self.backing {
+            Backing::File { file, .. } => rustix::fs::fstat(file),
+            Backing::Sysv => rustix::fs::lstat(place::door(&self.name)),
         }
     }
 

@@ -5,6 +5,7 @@ mod common;
 use std::sync::Arc;
 
 use common::*;
+use polder_shm::directory;
 use polder_shm::layout::seat as at;
 use polder_shm::{Locked, Seat, Segment, SegmentOptions};
 
@@ -155,4 +156,52 @@ fn survive(seat: &Seat, what: &str, damage: impl FnOnce()) {
         last = letter.clone();
     }
     assert!(last == b"after", "{what}: letters do not come any more");
+}
+
+/// Where the bell of a seat lies, which has been made.
+fn bell_of(guard: &Guard, seat: &Seat) -> std::path::PathBuf {
+    let polder_shm::SegmentName::Shm(name) = &guard.0 else { unreachable!("a shared one") };
+    let (begin, end) = (format!(".polder-bell-{name}-"), format!("-{}", seat.index()));
+    let is_it = |file: &str| file.starts_with(&begin) && file.ends_with(&end);
+    let mut files = std::fs::read_dir("/dev/shm").unwrap().map(|file| file.unwrap());
+    files.find(|file| is_it(&file.file_name().to_string_lossy())).expect("a bell").path()
+}
+
+#[test]
+fn a_file_that_takes_the_place_of_a_bell_is_not_written_to() {
+    let guard = Guard::shm("bell-file");
+    let segment = segment(&guard);
+    let seat = segment.seat().unwrap();
+    seat.open_inbox(LIMIT).unwrap();
+    drop(seat.bell().unwrap());
+    let (bell, victim) = (bell_of(&guard, &seat), directory::door_of(&Guard::shm("bell-victim").0));
+    std::fs::remove_file(&bell).unwrap();
+    std::fs::write(&victim, "whole").unwrap();
+    std::fs::hard_link(&victim, &bell).unwrap();
+    assert!(seat.doze());
+    segment.ring(seat.index());
+    assert_eq!(std::fs::read(&victim).unwrap(), b"whole");
+    // Its owner clears the name and makes a bell that rings.
+    let made = seat.bell().unwrap();
+    assert!(seat.doze());
+    segment.ring(seat.index());
+    assert_eq!(rustix::io::read(&made, &mut [0; 8]), Ok(1));
+    assert_eq!(std::fs::read(&victim).unwrap(), b"whole");
+    std::fs::remove_file(&victim).unwrap();
+}
+
+#[test]
+fn a_bell_that_a_stranger_has_made_is_replaced() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can make another user's bell");
+        return;
+    }
+    let guard = Guard::shm("bell-stranger");
+    let segment = segment(&guard);
+    let seat = segment.seat().unwrap();
+    drop(seat.bell().unwrap());
+    let bell = bell_of(&guard, &seat);
+    std::os::unix::fs::chown(&bell, Some(65_534), None).unwrap();
+    drop(seat.bell().unwrap());
+    assert_eq!(std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(&bell).unwrap()), 0);
 }
