@@ -160,6 +160,7 @@ impl Seat {
     /// Takes the newest node out of the cache of the largest class and into a chain of this seat's own, at the word `link`.
     pub(crate) fn link_block(&self, node: u64, kind: NodeKind, link: u64) -> u64 {
         let class = CLASSES - 1;
+        debug_assert_eq!(self.get(at::PENDING), 0, "a death now would lose that block");
         self.set(at::PENDING, node);
         self.pop(class);
         self.segment.store(node, NodeHeader::new(self.segment.load(header::EPOCH), kind, SIZES[class] as usize - 9).0);
@@ -172,6 +173,11 @@ impl Seat {
 
     /// Takes a block out of a chain (`link` becomes `next`) and into the cache.
     pub(crate) fn unchain(&self, block: u64, link: u64, next: u64) {
+        // First, if the cache has no place: the retired list may need a block to hold this one. While that block is linked, it is the one that is
+        // PENDING, and a death would lose the other. If there is no memory, `push` waits for a place.
+        if !self.has_place(CLASSES - 1) {
+            let _no_memory = self.extend_retired(1);
+        }
         self.set(at::PENDING, block);
         self.segment.publish(link, next);
         self.push(CLASSES - 1, block);
@@ -547,10 +553,7 @@ impl Seat {
     }
 
     fn holds_memory_lock(&self, at_lock: u64) -> bool {
-        let geometry = self.segment.geometry();
-        (geometry.slab_words_at..geometry.slab_bits_at).contains(&at_lock)
-            && at_lock.is_multiple_of(16)
-            && lock::owner(self.segment.load(at_lock)) == Some(self.index)
+        self.segment.is_slab_lock(at_lock) && lock::owner(self.segment.load(at_lock)) == Some(self.index)
     }
 
     /// Brings the memory journal of a dead seat to its end: redone if it was committed, else as if it had not been.
@@ -673,5 +676,46 @@ impl Segment {
             .filter(|(lower, _)| *lower != at::NO_PIN)
             .min()
             .map(|(_, index)| (index, self.load(self.seat_at(index) + at::OWNER) as u32))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{SegmentName, SegmentOptions};
+
+    #[test]
+    fn a_block_of_a_chain_is_kept_in_mind_until_it_has_a_place() {
+        let name: SegmentName = format!("shm:polder-test-pending-{}", std::process::id()).parse().expect("a name");
+        let options = SegmentOptions { ceiling: 256 << 20, ..SegmentOptions::default() };
+        let segment = &Segment::create(&name, &options).expect("a segment");
+        let seat = segment.seat().expect("a seat");
+        let (class, link) = (CLASSES - 1, seat.base + at::OVERLAY_FIRST);
+        let block = seat.chain_block(NodeKind::Overlay, link).expect("memory");
+        let marked = Marked { fit: true, passed: Cell::new(false) };
+        while seat.get(cache_count(class)) < cache_slots(class) as u64 {
+            match seat.lock_slab(class, true, &marked) {
+                Search::Locked(slab) => seat.take_nodes(slab, class, u64::MAX),
+                _ => assert!(matches!(seat.lock_free_slab(class, true), Search::Locked(_)) || segment.grow().is_ok()),
+            }
+        }
+        // A stopped thread holds every slab, and the retired list is full: its next block has to come out of the full cache.
+        seat.set(at::RETIRED_TAIL, seat.retired_capacity());
+        std::thread::scope(|scope| {
+            let (told, tell) = std::sync::mpsc::channel();
+            let (end, ended) = std::sync::mpsc::channel::<()>();
+            scope.spawn(move || {
+                told.send(segment.seat().expect("a seat").index()).expect("it listens");
+                let _ = ended.recv();
+            });
+            let stopped = tell.recv().expect("a seat");
+            (0..segment.slabs_ready()).for_each(|slab| segment.store(segment.slab_lock_at(slab), stopped + 1));
+            seat.unchain(block, link, 0);
+            (0..segment.slabs_ready()).for_each(|slab| segment.store(segment.slab_lock_at(slab), 0));
+            drop(end);
+        });
+        assert!(seat.caches(class, block) || seat.has_just_retired(block));
+        assert_eq!(seat.get(at::PENDING), 0);
+        Segment::remove(&name).expect("it is there");
     }
 }

@@ -198,16 +198,16 @@ impl Seat {
     }
 
     fn reserve_retired_blocks(&self, count: u64) -> Result<(), Fault> {
-        // What goes now needs no more memory; in the midst of going it asks for room itself.
-        let mut may_reclaim = self.get(at::RECLAIMING) == 0;
-        loop {
-            if self.get(at::RETIRED_TAIL) + count <= self.retired_capacity() {
-                return Ok(());
-            }
-            if std::mem::take(&mut may_reclaim) {
-                self.reclaim();
-                continue;
-            }
+        // What goes now needs no more memory; a reclamation that is under way asks for room itself.
+        if self.get(at::RETIRED_TAIL) + count > self.retired_capacity() && self.get(at::RECLAIMING) == 0 {
+            self.reclaim();
+        }
+        self.extend_retired(count)
+    }
+
+    /// As [`Seat::reserve_retired`], without a reclamation.
+    pub(crate) fn extend_retired(&self, count: u64) -> Result<(), Fault> {
+        while self.get(at::RETIRED_TAIL) + count > self.retired_capacity() {
             let last = *self.retired_blocks.borrow().last().expect("there is always one");
             let inline = self.base + at::RETIRED;
             let block = if self.retired_blocks.borrow().contains(&inline) {
@@ -219,6 +219,7 @@ impl Seat {
             };
             self.blocks_mut().push(block);
         }
+        Ok(())
     }
 
     /// The epoch of what goes out of use now, after it has been unlinked and before it is written into the list.
