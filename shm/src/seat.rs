@@ -429,6 +429,8 @@ struct Recovery {
     owner_died: bool,
     /// Its witness is that of a dead thread, which owned the seat or was recovering it.
     is_witness_dead: bool,
+    /// It has been begun by a thread that was not panicking: if that changes, the cause may lie in this seat.
+    begun: Cell<bool>,
     kept: bool,
 }
 
@@ -441,6 +443,8 @@ thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
     /// What the outermost of them is to end.
     static PUT_OFF: RefCell<Vec<Recovery>> = const { RefCell::new(Vec::new()) };
+    /// The innermost of them has panicked: those around it end for that reason, not for one of their own.
+    static BLAMED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// One recovery more, until it is dropped.
@@ -457,6 +461,7 @@ impl Drop for Deeper {
     fn drop(&mut self) {
         DEPTH.set(DEPTH.get() - 1);
         if DEPTH.get() == 0 {
+            BLAMED.set(false);
             // Only a panic leaves recoveries in the list: their witnesses are given back, so that other threads do not wait for this one.
             drop(PUT_OFF.try_with(RefCell::take));
         }
@@ -466,7 +471,7 @@ impl Drop for Deeper {
 impl Recovery {
     fn of(segment: &Arc<Segment>, index: u64, taken: Taken) -> Recovery {
         let is_witness_dead = taken == Taken::Dead;
-        Recovery { segment: segment.clone(), index, owner_died: is_witness_dead, is_witness_dead, kept: false }
+        Recovery { segment: segment.clone(), index, owner_died: is_witness_dead, is_witness_dead, begun: Cell::new(false), kept: false }
     }
 
     /// Recovers the seat, does `more` with it, and gives it back.
@@ -497,7 +502,14 @@ impl Recovery {
         seat.return_caches();
     }
 
+    /// Whether this thread has put the recovery of a seat off: it holds the seat, and has brought its memory journal in order.
+    fn is_put_off(segment: &Segment, index: u64) -> bool {
+        let is_it = |put_off: &Recovery| put_off.segment.id() == segment.id() && put_off.index == index;
+        PUT_OFF.try_with(|list| list.borrow().iter().any(is_it)).unwrap_or(false)
+    }
+
     fn settle(&self, seat: &Seat) {
+        self.begun.set(!std::thread::panicking());
         // The name of an owner stays where a recovery has panicked.
         recover::settle(seat, self.owner_died || seat.get(at::OWNER) != 0);
     }
@@ -516,7 +528,7 @@ impl Drop for Recovery {
         if self.kept {
             return;
         }
-        if std::thread::panicking() {
+        if self.begun.get() && std::thread::panicking() && !(DEPTH.get() > 0 && BLAMED.replace(true)) {
             self.segment.avoided.store(self.index + 1, Ordering::Relaxed);
         }
         // Its last owner reads nothing any more.
@@ -565,6 +577,11 @@ impl Segment {
             return free();
         }
         self.attend(owner, &|_| free());
+        // The memory journal of a seat whose recovery is put off is in order: it has given back the slab's lock that it knew of. This thread would
+        // wait for another one for ever.
+        if Recovery::is_put_off(self, owner) && self.is_slab_lock(at) {
+            free();
+        }
     }
 
     /// Whether somebody sits at seat `index`, in that life of it.
@@ -683,6 +700,36 @@ mod tests {
         assert_eq!((deepest.get(), done.get()), (DEPTH_MAX, u64::from(DEPTH_MAX)));
         assert!(PUT_OFF.with_borrow(Vec::is_empty) && DEPTH.get() == 0);
         assert!((0..seats).all(|index| matches!(segment.witness(index).life(), Life::Free)));
+
+        // A slab's lock whose owner does not know of it is free below that depth, too.
+        let slab_lock = segment.slab_lock_at(segment.reserved_slabs());
+        fn freed(segment: &Arc<Segment>, index: u64, at: u64, is_free: &Cell<bool>) {
+            if index < u64::from(DEPTH_MAX) {
+                return segment.attend(index, &|_| freed(segment, index + 1, at, is_free));
+            }
+            assert!(matches!(segment.lock_try(at, index), lock::Locked::Ours(_)));
+            segment.probe(at);
+            is_free.set(lock::owner(segment.load(at)).is_none());
+        }
+        let is_free = Cell::new(false);
+        freed(segment, 0, slab_lock, &is_free);
+        assert!(is_free.get());
+
+        // The seat that panics is avoided next time, not one of those that wait for its recovery, nor one that is put off.
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            fn fail(segment: &Arc<Segment>, index: u64) {
+                segment.attend(index, &|_| {
+                    if index + 1 < u64::from(DEPTH_MAX) {
+                        return fail(segment, index + 1);
+                    }
+                    segment.attend(index + 1, &|_| {});
+                    panic!("on purpose");
+                });
+            }
+            fail(segment, 0);
+        }));
+        assert!(outcome.is_err() && DEPTH.get() == 0 && !BLAMED.get());
+        assert_eq!(segment.avoided.load(Ordering::Relaxed), u64::from(DEPTH_MAX));
         Segment::remove(&name).expect("it is there");
     }
 }

@@ -242,6 +242,11 @@ impl Segment {
         self.geometry.slab_words_at + slab * 16
     }
 
+    /// Whether the lock of a slab lies there.
+    pub(crate) fn is_slab_lock(&self, at: u64) -> bool {
+        (self.geometry.slab_words_at..self.geometry.slab_bits_at).contains(&at) && at.is_multiple_of(16)
+    }
+
     /// Where the state of `slab` lies: class + 1 (low byte, 0 = free slab) and count of free nodes.
     #[inline]
     pub fn slab_state_at(&self, slab: u64) -> u64 {
