@@ -12,7 +12,8 @@ use std::io::{self, IoSlice};
 use std::sync::Arc;
 
 use polder_commands::Session;
-use polder_wire::resp::{Output, Requests};
+use polder_wire::Output;
+use polder_wire::resp::Requests;
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use socket2::Socket;

@@ -37,7 +37,8 @@ use polder_commands::{Host, Progress, Session, TOGETHER_MAX, acl, execute, laten
 use polder_engine::{Counter, Memory, Outlook};
 use polder_hub::ears::{has_mail, owes, settle};
 use polder_shm::inbox::Pressed;
-use polder_wire::resp::{Limits, Output, Requests};
+use polder_wire::Output;
+use polder_wire::resp::{Limits, Requests};
 use smallvec::SmallVec;
 use std::os::fd::{AsRawFd, OwnedFd};
 

@@ -10,7 +10,7 @@ use polder_testkit::caller::{Caller, Embedder};
 use polder_testkit::gather::Gather;
 use polder_testkit::held::while_held;
 use polder_testkit::scratch::Scratch;
-use polder_wire::resp::Output;
+use polder_wire::Output;
 
 /// The lock of the map of databases, which a FLUSHDB takes at its end.
 const MAP_LOCK: u64 = ROOTS_AT;

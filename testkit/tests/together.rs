@@ -6,7 +6,7 @@ use polder_engine::{Memory, Options, Session};
 use polder_testkit::caller::Embedder;
 use polder_testkit::random::Random;
 use polder_testkit::scratch;
-use polder_wire::resp::Output;
+use polder_wire::Output;
 
 type Words = Vec<Vec<u8>>;
 

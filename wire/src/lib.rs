@@ -1,9 +1,13 @@
-//! Bytes to frames and back, for every protocol Polder speaks. No sockets, no memory but its own, no clock.
+//! Bytes to frames and back, for every protocol that Polder speaks. No sockets, no memory but its own, no clock.
 //!
-//! Each protocol is a state machine over bytes that somebody else received (sans-I/O): a reader takes what it can from
-//! the front of a slice and says "a frame", "not yet" or [`resp::Malformed`]; a writer appends to a buffer. So the same
-//! code runs under a socket, under a test that splits the input at every byte, and under the fuzzer.
+//! Each protocol is a state machine over bytes that its caller has received (sans-I/O). A reader takes what it can from
+//! the front of a slice and returns a frame, "not yet" or [`resp::Malformed`]. An encoder appends to an [`Output`], which
+//! holds plain bytes. So the same code runs under a socket, under a test that splits the input at every byte, and under
+//! the fuzzer.
 #![forbid(unsafe_code)]
 
+mod output;
 pub mod rdb;
 pub mod resp;
+
+pub use output::Output;

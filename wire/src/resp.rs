@@ -13,19 +13,18 @@
 //!
 //! | end | reads | writes |
 //! |---|---|---|
-//! | server | [`Requests`]: arguments are slices of the input, nothing is copied | [`Output`]: the sink behind `polder_base::Reply` |
+//! | server | [`Requests`]: arguments are slices of the input, nothing is copied | `polder_base::Reply` for [`Output`](crate::Output) |
 //! | client | [`Replies`]: owned [`Value`]s | [`command`] |
 //!
 //! Leniency and error texts are those of Redis 7.4: it does not look at the byte after a `\r`, and neither do we,
 //! because a client that works with Redis must work here.
 
-mod output;
+mod encoder;
 mod request;
 mod value;
 
 use std::borrow::Cow;
 
-pub use output::Output;
 pub use request::{Limits, Request, Requests};
 pub use value::{Replies, Value, command};
 

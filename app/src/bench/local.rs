@@ -9,7 +9,7 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use polder_engine::{Bare, Memory, Options, Outlook, Protocol, Session};
-use polder_wire::resp::Output;
+use polder_wire::Output;
 use smallvec::SmallVec;
 
 use super::keys::{Picks, Prefix, Random, Spread};

@@ -17,7 +17,8 @@ use std::time::Duration;
 
 use polder_commands::persistence::save;
 use polder_engine::{Caller, Host, Item, Owner, Protocol};
-use polder_wire::resp::{Limits, Output, Replies, Request, Requests, Value, command};
+use polder_wire::Output;
+use polder_wire::resp::{Limits, Replies, Request, Requests, Value, command};
 
 use crate::text;
 

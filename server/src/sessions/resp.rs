@@ -1,7 +1,8 @@
 //! RESP on a connection: the requests that its input holds become frames of the turn's batch, and each frame one call.
 use polder_engine::Memory;
 use polder_engine::{Host, Progress, Reply, Session};
-use polder_wire::resp::{Limits, Output, Request, Requests};
+use polder_wire::Output;
+use polder_wire::resp::{Limits, Request, Requests};
 
 use crate::batch::{Batch, Content, Frame, Odd};
 
