@@ -1,10 +1,13 @@
-//! The floors of ARCHITECTURE.md: a crate may use only crates of lower floors, proved from `cargo metadata`.
+//! The floors of ARCHITECTURE.md: a crate may use only crates of lower floors, proved from `cargo metadata`. The files inside a crate
+//! import each other without circles: see [`crate::circles`].
 //!
 //! **Invariant**: an edge between two of our crates goes down. Materials (floor 1) do not know each other.
 use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
+
+use crate::circles;
 
 /// Every crate and its floor. What is beside the house may use anything and is used by nobody in it.
 const FLOORS: &[(&str, u32)] = &[
@@ -16,8 +19,6 @@ const FLOORS: &[(&str, u32)] = &[
     ("polder-hub", 3),
     ("polder-commands", 4),
     ("polder-script", 4),
-    ("polder-tier", 4),
-    ("polder-replica", 4),
     ("polder-engine", 5),
     ("polder-server", 6),
     ("polder-client", 6),
@@ -31,7 +32,7 @@ const FLOORS: &[(&str, u32)] = &[
 
 const BESIDE: u32 = 9;
 
-/// The edges that do not go down.
+/// The edges that do not go down, and the circles inside crates.
 ///
 /// # Errors
 /// When `cargo metadata` cannot be had or read.
@@ -43,7 +44,16 @@ pub fn check(root: &Path) -> Result<Vec<String>, String> {
         .output()
         .map_err(|error| format!("cargo metadata: {error}"))?;
     let metadata: Value = serde_json::from_slice(&output.stdout).map_err(|error| format!("cargo metadata: {error}"))?;
-    Ok(findings(&metadata))
+    let mut found = findings(&metadata);
+    found.extend(circles::check(root, &folders(root, &metadata))?);
+    Ok(found)
+}
+
+/// The folders of all packages, relative to the root.
+fn folders(root: &Path, metadata: &Value) -> Vec<String> {
+    let manifests = metadata["packages"].as_array().into_iter().flatten().filter_map(|package| package["manifest_path"].as_str());
+    let folders = manifests.filter_map(|manifest| Path::new(manifest).parent()?.strip_prefix(root).ok());
+    folders.map(|folder| folder.to_string_lossy().into_owned()).collect()
 }
 
 fn findings(metadata: &Value) -> Vec<String> {

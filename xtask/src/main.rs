@@ -4,6 +4,7 @@
 //! started from here.
 #![forbid(unsafe_code)]
 
+mod circles;
 mod counts;
 mod floors;
 mod tally;
