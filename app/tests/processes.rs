@@ -225,8 +225,17 @@ fn a_segment_of_another_layout_is_refused_with_the_way_out() {
     let options = Options { segment: segment.0.clone(), create: true, ..Options::default() };
     let Err(fault) = Memory::attach(&options) else { panic!("another layout was attached") };
     assert!(fault.to_string().contains("polder export"), "{fault}");
-    // Nothing was changed by those who were refused.
     patch(layout::LAYOUT);
+    let features = |features: u64| {
+        use std::os::unix::fs::FileExt;
+        let file = std::fs::OpenOptions::new().write(true).open(&path).expect("a file");
+        file.write_all_at(&(u64::from(layout::LAYOUT) | features).to_le_bytes(), header::LAYOUT).expect("written");
+    };
+    features(1 << 47);
+    let Err(fault) = Memory::attach(&options) else { panic!("an unknown required feature was attached") };
+    assert!(fault.to_string().contains("(bits 0x8000)") && fault.to_string().contains("polder export"), "{fault}");
+    // An optional one hinders no program. Nothing was changed by those that were refused.
+    features(1 << 63);
     set(true);
 }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use polder_base::Fault;
 
 use crate::directory::{self, Figures, Listed, Listing, Words};
-use crate::layout::{self, Geometry, LAYOUT, MAGIC, header, seat};
+use crate::layout::{self, Geometry, LAYOUT, MAGIC, features, header, seat};
 use crate::machine;
 use crate::mapping::{AttachError, CreateError, CreateOptions, Extent, Mapping, Residence};
 use crate::name::SegmentName;
@@ -203,7 +203,7 @@ fn figures(word: Words<'_>) -> Option<Figures> {
     if word(header::MAGIC)? != MAGIC {
         return None;
     }
-    if word(header::LAYOUT)? != u64::from(LAYOUT) {
+    if word(header::LAYOUT)? as u32 != LAYOUT || features::unknown(word(header::LAYOUT)?) != 0 {
         return Some(Figures { created_ms: word(header::CREATED_MS)?, ceiling: word(header::CEILING)?, ..Figures::default() });
     }
     let seats = word(header::SEATS_HIGH)?.min(layout::SEATS_MAX);
@@ -233,10 +233,16 @@ fn judge(head: &[u8; HEAD_BYTES]) -> Result<Extent, Fault> {
     if word(header::MAGIC) != MAGIC {
         return refuse("this is no Polder segment: give another name".into());
     }
-    if word(header::LAYOUT) != LAYOUT as u64 {
+    let (layout, unknown) = (word(header::LAYOUT) as u32, features::unknown(word(header::LAYOUT)));
+    if layout != LAYOUT {
         return refuse(format!(
-            "the segment has layout {}, this program knows layout {LAYOUT}: use 'polder export' of the version that made it and 'polder import' of this one",
-            word(header::LAYOUT)
+            "the segment has layout {layout}, this program knows layout {LAYOUT}: use 'polder export' of the version that made it and 'polder import' of this one"
+        ));
+    }
+    if unknown != 0 {
+        return refuse(format!(
+            "the segment uses features that this program does not know (bits {:#x}): use the version that made it, or its 'polder export' and 'polder import' of this one",
+            unknown >> features::REQUIRED.trailing_zeros()
         ));
     }
     let ceiling = word(header::CEILING);

@@ -4,9 +4,9 @@
 //! ```text
 //! OFFSET            SIZE                    WHAT
 //! 0                 4 KiB                   header
-//! 4 KiB             12 KiB                  roots: words that the table owns (its map of databases)
-//! 16 KiB            seats_max x 64          witnesses: who lives (witness.rs)
-//! 80 KiB            seats_max x 88 KiB      seats, backed by memory once they have been used
+//! 4 KiB             28 KiB                  roots: words that the table owns (its map of databases)
+//! 32 KiB            seats_max x 64          witnesses: who lives (witness.rs)
+//! 96 KiB            seats_max x 100 KiB     seats, backed by memory once they have been used
 //! slab_words_at     slabs_max x 16          a lock and a state for each slab
 //! slab_bits_at      slabs_max x 256         a bitmap for each slab: 1 = taken out of the slab
 //! slabs_at          slabs_max x 64 KiB      nodes
@@ -19,12 +19,28 @@ pub const VERSIONS_END: u64 = (1 << 40) - (1 << 20);
 /// The first eight bytes of every segment.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"POLDER\r\n");
 /// The layout's number: another one is refused, with the way out (export and import).
-pub const LAYOUT: u32 = 8;
+pub const LAYOUT: u32 = 9;
+
+/// Bits of the header's layout word that name what a segment uses and not every program of this layout knows. A program sets a feature's bit before it
+/// stores anything of that form; the bit stays. docs/decisions/008-layout-9.md lists what is reserved for which feature.
+pub mod features {
+    /// A program that does not know one of these refuses the segment.
+    pub const REQUIRED: u64 = 0xffff << 32;
+    /// A program that does not know one of these can use the segment all the same.
+    pub const OPTIONAL: u64 = 0xffff << 48;
+    /// The required ones that this program knows.
+    pub const KNOWN: u64 = 0;
+
+    /// The required ones of a layout word that this program does not know.
+    pub const fn unknown(word: u64) -> u64 {
+        word & REQUIRED & !KNOWN
+    }
+}
 
 /// Header words, as byte offsets.
 pub mod header {
     pub const MAGIC: u64 = 0;
-    /// Layout number (low half) and feature bits (high half).
+    /// Layout number (low half) and [`features`](super::features) (high half).
     pub const LAYOUT: u64 = 8;
     pub const CEILING: u64 = 16;
     pub const PAGE_BYTES: u64 = 24;
@@ -120,7 +136,7 @@ pub mod interest {
 /// Where the table's own root words begin, and how many bytes they have.
 pub const ROOTS_AT: u64 = header::BYTES;
 /// See [`ROOTS_AT`].
-pub const ROOTS_BYTES: u64 = 12 * 1024;
+pub const ROOTS_BYTES: u64 = 28 * 1024;
 /// How many threads can be attached at once.
 pub const SEATS_MAX: u64 = 1024;
 /// So many seats behind those that were ever used are backed by memory: where /dev/shm is full, a tool or a second server
@@ -188,7 +204,7 @@ pub mod seat {
     /// How far the list has been looked at.
     pub const RETIRED_CURSOR: u64 = 312;
     pub const COUNTERS: u64 = 320; // 32 words
-    /// Keys and keys with expiry per directory slot: two words each.
+    /// What is counted of each database: [`TALLY_BYTES`] each.
     pub const TALLIES: u64 = 576;
     pub const CACHE_COUNTS: u64 = TALLIES + TALLY_SLOTS * TALLY_BYTES;
     pub const CACHE: u64 = CACHE_COUNTS + 8 * (CLASSES as u64 + 1);
@@ -211,9 +227,9 @@ pub mod seat {
     pub const SLEEPING: u64 = INBOX_LOCK + 128;
     pub const END: u64 = INBOX_LOCK + 192;
 
-    pub const TALLY_SLOTS: u64 = 520;
-    /// Keys, keys with an expiry, keys with fields that have one.
-    pub const TALLY_BYTES: u64 = 24;
+    pub const TALLY_SLOTS: u64 = 776;
+    /// Keys, keys with an expiry, keys with fields that have one, and a word that is reserved for keys whose values lie elsewhere.
+    pub const TALLY_BYTES: u64 = 32;
     pub const MEMORY_PAIRS: u64 = 288;
     pub const JOURNAL_PAIRS: u64 = 512;
     pub const RETIRED_INLINE: u64 = 1022;
@@ -221,7 +237,7 @@ pub mod seat {
     pub const COMMITTED: u64 = 1;
     pub const NO_PIN: u64 = u64::MAX;
     /// Whole pages, so that a seat can be backed by memory by itself.
-    pub const BYTES: u64 = 88 * 1024;
+    pub const BYTES: u64 = 100 * 1024;
     const _: () = assert!(END <= BYTES && BYTES.is_multiple_of(4096));
 }
 

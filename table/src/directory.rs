@@ -36,7 +36,9 @@ pub const GARBAGE_AT: u64 = MAP_AT + DATABASES as u64 * 16;
 /// How many there can be at once: a FLUSHALL of every database at least, and no more than there are tallies for.
 pub const GARBAGE_SLOTS: u64 = 260;
 const _: () = assert!(GARBAGE_SLOTS as usize >= DATABASES && GARBAGE_SLOTS + (DATABASES as u64) < TALLY_SLOTS);
-const _: () = assert!(GARBAGE_AT + GARBAGE_SLOTS * 8 <= ROOTS_AT + ROOTS_BYTES);
+/// Where the map's entries of staged databases will be: what a replica loads before all of it is installed at once. Reserved.
+pub const STAGED_AT: u64 = GARBAGE_AT + GARBAGE_SLOTS * 8;
+const _: () = assert!(STAGED_AT + DATABASES as u64 * 16 <= ROOTS_AT + ROOTS_BYTES);
 /// The map: two words a database.
 pub const MAP_AT: u64 = ROOTS_AT + 1024;
 
@@ -75,11 +77,12 @@ pub mod database {
     pub const KEYS_BASE: u64 = 16;
     pub const EXPIRES_BASE: u64 = 24;
     pub const FIELDS_BASE: u64 = 32;
+    pub const COLD_BASE: u64 = 40;
     /// No expiry in this database is earlier (ms): a designated word.
-    pub const EXPIRY_MIN: u64 = 40;
-    pub const DIRECTORY: u64 = 48;
+    pub const EXPIRY_MIN: u64 = 48;
+    pub const DIRECTORY: u64 = 56;
     /// Payload bytes of the node.
-    pub const PAYLOAD: usize = 48;
+    pub const PAYLOAD: usize = 56;
 }
 
 /// The first of a database's two map words: its node. The second is [`root_word`].

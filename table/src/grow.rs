@@ -479,6 +479,7 @@ impl Txn<'_> {
         segment.store(node + database::KEYS_BASE, sum(0));
         segment.store(node + database::EXPIRES_BASE, sum(1));
         segment.store(node + database::FIELDS_BASE, sum(2));
+        segment.store(node + database::COLD_BASE, sum(3));
         segment.store(node + database::EXPIRY_MIN, u64::MAX);
         segment.store(node + database::DIRECTORY, directory);
         Ok((node, directory::root_word(directory, tally), buildings))

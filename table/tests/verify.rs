@@ -40,7 +40,7 @@ fn a_changed_word_is_found() {
         ("keys are there", seat + at::TALLIES, 77),
         ("keys with fields that expire are there", seat + at::TALLIES + 16, 77),
         ("bytes out of the slabs", seat + at::NODE_BYTES, 77),
-        ("expires at", segment.load(ROOTS_AT + 1024 + 32) + 40, u64::MAX - 1),
+        ("expires at", segment.load(ROOTS_AT + 1024 + 32) + 48, u64::MAX - 1),
         ("is locked by seat 900", segment.slab_lock_at(0), 901),
     ];
     for (told, word, value) in damages {
