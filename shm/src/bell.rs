@@ -70,6 +70,11 @@ impl Segment {
         let _ = self.exchange(self.seat_at(index) + at::SLEEPING, sleep, AWAKE);
     }
 
+    /// Whether the thread of seat `index` sleeps in a poll of its bell, or is about to. For measurements: it may have been woken since.
+    pub fn sleeps_in_poll(&self, index: u64) -> bool {
+        self.observe(self.seat_at(index) + at::SLEEPING) & WHERE == ON_FIFO
+    }
+
     fn write_bell(&self, index: u64) {
         let mut bells = self.bells.0.lock();
         let bell = match bells.entry(index) {

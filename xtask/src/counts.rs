@@ -17,8 +17,9 @@ const FILE: &str = "bench/counts.json";
 /// By how many percent an operation may exceed its figure where the file names no other threshold.
 const PERCENT_MAX: f64 = 3.0;
 
-/// What callgrind is told of the program's functions, see bench/counts/src/main.rs.
-const FUNCTIONS: [&str; 3] = ["--toggle-collect=*toggled*", "--toggle-collect=*polder_server*turn*Loop*run*", "--dump-after=*dumped*"];
+/// What callgrind is told of the program's functions, see bench/counts/src/main.rs. A name must match one function and none that it calls: each match
+/// turns the counting on or off.
+const FUNCTIONS: [&str; 3] = ["--toggle-collect=*::toggled", "--toggle-collect=*turn::Loop::turn", "--dump-after=*::dumped"];
 
 /// Instructions by operation, in the order they were counted.
 type Counts = Vec<(String, f64)>;
@@ -156,6 +157,9 @@ fn run(program: &Path, segment: &str, out: &Path) -> Result<Counts, String> {
             continue;
         }
         let count = total(&out.with_extension((at + 1).to_string()))? / calls.parse::<f64>().map_err(|_| format!("counts says {line}"))?;
+        if count == 0.0 {
+            return Err(format!("nothing was counted of {name}: callgrind does not find the functions {FUNCTIONS:?}"));
+        }
         match rounds.last_mut().filter(|(last, _)| last == name) {
             Some((_, counts)) => counts.push(count),
             None => rounds.push((name.into(), vec![count])),

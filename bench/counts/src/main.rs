@@ -5,7 +5,7 @@
 //!   counts measure SEGMENT   runs ROUNDS rounds of every operation, and says in one line each what it was: NAME <tab> CALLS
 //!   counts remove SEGMENT
 //! ```
-//! Callgrind counts only inside of [`toggled`] and of the server's thread, and writes one file at each end of [`dumped`]: the n-th line of the
+//! Callgrind counts only inside of [`toggled`] and of the turns of the server's thread, and writes one file at each end of [`dumped`]: the n-th line of the
 //! output belongs to the n-th file; one without a name is of no interest. The driver (`xtask/src/counts.rs`) names these functions to callgrind.
 //!
 //! **Invariant:** two runs of the same program take the same steps: hash secret and random numbers follow from a fixed seed.
@@ -63,7 +63,7 @@ fn fill(memory: &Arc<Memory>) -> Result<(), Failure> {
     // A table that still grows is searched twice, and takes longer ways.
     let begun = Instant::now();
     while memory.table().chores(CHORES_US) <= 1 && begun.elapsed() < SETTLED {}
-    Ok(())
+    operations::thin_out(|args| Ok(caller.show(args, |_| ())?))
 }
 
 fn measure(memory: &Arc<Memory>) -> Result<(), Failure> {

@@ -1,7 +1,11 @@
-//! Operations over RESP, by a server in this process: what its thread does from the bytes of a request to those of the reply.
+//! Operations over RESP, by a server in this process: what its thread does from the bytes of a request to those of the reply, and until it sleeps again.
+//!
+//! A pipeline is sent when the server's thread sleeps: every pipeline is then read by one turn, and the next turn finds nothing. Whether a turn meets the
+//! next pipeline would depend on which thread runs first.
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::time::Duration;
 
 use polder_commands::persistence::load::Loaded;
 use polder_commands::settings::{Settings, file};
@@ -10,10 +14,13 @@ use polder_server::Server;
 
 use crate::{Failure, dumped};
 
-/// Of which the driver takes the least: a turn of the server's thread that finds nothing to do adds to some of them.
-const ROUNDS: usize = 9;
-/// Requests of a round.
+/// Of which the driver takes the least: what the server's thread does by the clock, every second, adds to some of them.
+const ROUNDS: usize = 5;
+/// Requests of a round, and pipelines at most.
 const REQUESTS: usize = 2048;
+const PIPELINES_MAX: usize = 64;
+/// Between two looks whether the server's thread sleeps.
+const LOOK_AGAIN: Duration = Duration::from_micros(50);
 const KEYS: usize = 256;
 
 /// A request, where `@` is the number of a key, and the bytes of its reply.
@@ -69,7 +76,23 @@ const PREPARED: [(&str, usize); 3] =
     [("SET number:@ 1000000", OK_BYTES), ("SET key:@ 0123456789abcdef", OK_BYTES), ("SET lasting:@ 0123456789abcdef EX 100", OK_BYTES)];
 
 /// What is done beside a server, by a client of it.
-type Work<'w> = &'w mut dyn FnMut(&mut UnixStream) -> Result<(), Failure>;
+type Work<'w> = &'w mut dyn FnMut(&mut Client) -> Result<(), Failure>;
+
+/// The only client of a server in this process.
+pub struct Client {
+    socket: UnixStream,
+    memory: Arc<Memory>,
+}
+
+impl Client {
+    /// Waits until the server's thread sleeps in its poll.
+    fn await_sleep(&self) {
+        let segment = self.memory.table().segment();
+        while !(0..segment.seats_high()).any(|seat| segment.sleeps_in_poll(seat)) {
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    }
+}
 
 /// Runs a server in this process for as long as `work` takes.
 pub fn with_server(memory: &Arc<Memory>, work: Work<'_>) -> Result<(), Failure> {
@@ -79,31 +102,31 @@ pub fn with_server(memory: &Arc<Memory>, work: Work<'_>) -> Result<(), Failure> 
     let settings = Arc::new(Settings::begin(None, &[], &flags).map_err(|wrong| wrong.to_string())?);
     settings.join(memory.table()).map_err(|stop| stop.to_string())?;
     let server = Server::start(memory.clone(), settings, Loaded::default()).map_err(|failure| failure.to_string())?;
-    let done = UnixStream::connect(&path).map_err(Failure::from).and_then(|mut socket| work(&mut socket));
+    let done = UnixStream::connect(&path).map_err(Failure::from).and_then(|socket| work(&mut Client { socket, memory: memory.clone() }));
     server.stopper()();
     server.wait();
     done
 }
 
 /// A request that is answered OK.
-pub fn order(socket: &mut UnixStream, line: &str) -> Result<(), Failure> {
-    exchange(socket, &pipelines(&[line], 1, 1), OK_BYTES)
+pub fn order(client: &mut Client, line: &str) -> Result<(), Failure> {
+    exchange(client, &pipelines(&[line], 1, 1), OK_BYTES)
 }
 
 /// Counts all of them.
-pub fn measure(socket: &mut UnixStream) -> Result<(), Failure> {
+pub fn measure(client: &mut Client) -> Result<(), Failure> {
     for (line, bytes) in PREPARED {
-        exchange(socket, &pipelines(&[line], KEYS, 16), 16 * bytes)?;
+        exchange(client, &pipelines(&[line], KEYS, 16), 16 * bytes)?;
     }
     for request in COUNTED {
         for _ in 0..ROUNDS {
-            let many = if request.lines[0].contains("short") { KEYS } else { REQUESTS / request.lines.len() };
+            let many = if request.lines[0].contains("short") { KEYS } else { REQUESTS.min(PIPELINES_MAX * request.pipeline) };
             let pipelines = pipelines(request.lines, many, request.pipeline);
             let mut outcome = Ok(());
             // What the server's thread has done before.
             dumped(&mut || ());
             println!("\t0");
-            dumped(&mut || outcome = exchange(socket, &pipelines, request.pipeline * request.reply_bytes));
+            dumped(&mut || outcome = exchange(client, &pipelines, request.pipeline * request.reply_bytes));
             outcome.map_err(|error| format!("{}: {error}", request.name))?;
             println!("{}\t{}", request.name, pipelines.len() * request.pipeline);
         }
@@ -128,14 +151,17 @@ fn pipelines(lines: &[&str], many: usize, at_once: usize) -> Vec<Vec<u8>> {
 }
 
 /// Sends each pipeline when the replies of the one before are there.
-fn exchange(socket: &mut UnixStream, pipelines: &[Vec<u8>], reply_bytes: usize) -> Result<(), Failure> {
+fn exchange(client: &mut Client, pipelines: &[Vec<u8>], reply_bytes: usize) -> Result<(), Failure> {
     let mut replies = vec![0; reply_bytes];
     for pipeline in pipelines {
-        socket.write_all(pipeline)?;
-        socket.read_exact(&mut replies)?;
+        client.await_sleep();
+        client.socket.write_all(pipeline)?;
+        client.socket.read_exact(&mut replies)?;
         if replies.contains(&b'-') {
             return Err(replies.escape_ascii().to_string().into());
         }
     }
+    // What the last one leaves to do belongs to it.
+    client.await_sleep();
     Ok(())
 }
