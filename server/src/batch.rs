@@ -1,34 +1,44 @@
-//! Parsed requests of many connections, to be prefetched together and then executed one by one.
+//! Parsed requests of many connections, which are prefetched together and then executed one by one.
 use polder_wire::resp::Malformed;
 
-/// How many requests are prefetched together: enough to hide the memory's latency, few enough to stay in the first cache.
+/// How many requests are prefetched together: enough to hide the latency of memory, few enough to stay in the first cache.
 pub const BATCH: usize = 64;
 
-/// What a connection sent. A plain value, so that a frame is written where it is to stay: one that is put together first and then moved
-/// makes the processor wait for its own stores (an eighth of the time of a GET).
+/// The content of a request. It is a plain value, so that a frame is written in its final place. A frame that is built
+/// first and then moved makes the processor wait for its own stores, which costs an eighth of the time of a GET.
 #[derive(Clone, Copy)]
 pub enum Content {
     /// Arguments, as a range of [`Batch::args`].
     Args { from: usize, to: usize },
-    /// Something else, by its number in [`Batch::odds`].
+    /// Anything else, by its number in [`Batch::odds`].
     Odd(usize),
 }
 
-/// What is not a list of arguments.
+/// A request that is not a list of slices of the input.
 pub enum Odd {
-    /// Words of an inline request.
+    /// Arguments that had to be unescaped, as those of RESP's inline requests.
     Words(Vec<Vec<u8>>),
-    /// Empty requests, which are not answered.
+    /// Empty requests, which have no reply.
     Nothing,
-    /// Nonsense: the connection ends here.
+    /// A request that ends the connection.
+    Rejected(Rejection),
+}
+
+/// Why a request ends its connection.
+pub enum Rejection {
+    /// The bytes are not of the protocol.
     Malformed(Malformed),
+    /// A browser sent an HTTP request, most likely for a page of another site.
+    CrossSite,
 }
 
 /// One request.
 #[derive(Clone, Copy)]
 pub struct Frame {
-    /// Which of the turn's connections sent it.
-    pub place: usize,
+    /// The place in the turn of the connection that sent it.
+    pub place: u32,
+    /// What the protocol's reader tells its encoder; RESP has nothing to tell.
+    pub note: u32,
     pub content: Content,
     /// Where it ends in the connection's input.
     pub end: usize,
@@ -56,22 +66,22 @@ impl<'b> Batch<'b> {
         Batch { args: recycle(args), frames, odds }
     }
 
-    /// Gives the memory back.
+    /// Returns the memory.
     pub fn end(self, spare: &mut Spare) {
         *spare = Spare { args: recycle(self.args), frames: self.frames, odds: self.odds };
     }
 
-    /// Forgets the requests.
+    /// Removes all requests.
     pub fn clear(&mut self) {
         self.args.clear();
         self.frames.clear();
         self.odds.clear();
     }
 
-    /// Adds what is not a list of arguments.
+    /// Adds a request that is not a list of slices.
     #[cold]
-    pub fn push_odd(&mut self, place: usize, odd: Odd, end: usize) {
-        self.frames.push(Frame { place, content: Content::Odd(self.odds.len()), end });
+    pub fn push_odd(&mut self, place: u32, odd: Odd, end: usize) {
+        self.frames.push(Frame { place, note: 0, content: Content::Odd(self.odds.len()), end });
         self.odds.push(odd);
     }
 
@@ -81,7 +91,7 @@ impl<'b> Batch<'b> {
     }
 }
 
-/// The same memory for slices of another lifetime; the library collects such an iterator in place.
+/// The same memory for slices of another lifetime. The standard library collects such an iterator in place.
 fn recycle<'b>(mut args: Vec<&[u8]>) -> Vec<&'b [u8]> {
     args.clear();
     args.into_iter().map(|_| -> &'b [u8] { &[] }).collect()

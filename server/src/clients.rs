@@ -1,8 +1,8 @@
-//! Everyone who is connected to this process, as CLIENT LIST, KILL and INFO see them.
+//! The clients of this process, as CLIENT LIST, KILL and INFO see them.
 //!
-//! A connection belongs to one thread, which alone reads and changes its session. What others may know of it is its
-//! [`Face`]: the owner renews it after each turn in which the client did something, under a lock that is held for some
-//! nanoseconds. Who wants a client gone sets its mark and wakes the owner.
+//! A connection belongs to one thread, which alone reads and changes its session. Other threads see its
+//! [`ClientSnapshot`]: the owner renews it after each turn in which the client did something, under a lock that is held
+//! for some nanoseconds. A thread that wants to close a client sets the mark of its record and wakes the owner.
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,9 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use polder_commands::session::Client;
 use polder_commands::{Command, Session};
 
-/// What a client did last and what it holds; renewed with every turn.
+use crate::doors::{DOORS, Door};
+
+/// What a client did last and what it holds; renewed in each turn in which it did something.
 #[derive(Clone, Copy, Default)]
-pub struct Pulse {
+pub struct Activity {
     pub active_ms: u64,
     pub db: u16,
     pub last: Option<&'static Command>,
@@ -20,31 +22,31 @@ pub struct Pulse {
     pub query_room: usize,
     pub reply_bytes: usize,
     pub reply_room: usize,
-    /// It waits for the end of a pause, or for a lock.
+    /// It waits for the end of a pause, for a lock, or for a subscriber.
     pub waiting: bool,
-    /// It takes no more for now.
+    /// Its socket takes no more bytes for now.
     pub blocked: bool,
 }
 
-/// What others may know of a client.
+/// What other threads see of a client.
 #[derive(Default)]
-struct Face {
+struct ClientSnapshot {
     /// Name, user, library and flags: renewed only when a command on the session may have changed them.
     session: Client,
-    pulse: Pulse,
-    /// The keys that its call waits for, and the bytes that they take.
+    activity: Activity,
+    /// The keys that its call waits for, and the memory that they take, in bytes.
     awaits: Vec<Awaited>,
     awaits_bytes: usize,
 }
 
-impl Face {
+impl ClientSnapshot {
     fn await_keys(&mut self, keys: Vec<Awaited>) {
         self.awaits_bytes = keys.iter().map(|(_, key, _)| AWAITED_BYTES + AWAITED_TIMES * key.len()).sum();
         self.awaits = keys;
     }
 }
 
-/// A key that somebody waits for: its database, its name, and whether its end ends the wait as well.
+/// A key that a call waits for: its database, its name, and whether the deletion of the key ends the wait as well.
 pub type Awaited = (u16, Vec<u8>, bool);
 
 /// Whether a client's call waits for a key, as other threads see it.
@@ -53,7 +55,7 @@ mod wait {
     pub const WAITING: u8 = 1;
     /// Its thread runs the call again: it may go on waiting afterwards.
     pub const CLAIMED: u8 = 2;
-    /// A pause has held a call back, and its thread has not run it since: it may begin to wait.
+    /// A pause has held a call back, and its thread has not run the call since. The call may begin to wait.
     pub const POSTPONED: u8 = 3;
 }
 
@@ -65,46 +67,57 @@ pub struct Record {
     address: String,
     local_address: String,
     descriptor: i32,
-    by_unix: bool,
+    door: &'static Door,
     created_ms: u64,
     doomed: AtomicBool,
     /// Whether a call of it waits for a key: one of [`wait`].
     wait: AtomicU8,
-    /// What it takes, in bytes, as far as that counts for `maxmemory-clients`; and whether it is spared (CLIENT NO-EVICT).
+    /// The memory that it takes, in bytes, as far as that counts for `maxmemory-clients`; and whether it is spared (CLIENT NO-EVICT).
     weight: AtomicUsize,
     is_spared: AtomicBool,
-    face: Mutex<Face>,
+    snapshot: Mutex<ClientSnapshot>,
 }
 
 /// Where a client comes from.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Origin {
+    pub door: &'static Door,
     pub address: String,
     pub local_address: String,
     pub descriptor: i32,
-    pub by_unix: bool,
 }
 
 /// The clients of a process.
 #[derive(Default)]
 pub struct Clients {
-    /// Accepted and not yet gone, whether their thread knows them already or not.
+    /// Accepted and not yet gone, whether their thread knows them already or not: all, and those of each door.
     connected: AtomicUsize,
+    connected_by_door: [AtomicUsize; DOORS.len()],
     list: Mutex<BTreeMap<u64, Arc<Record>>>,
     /// The sum of their weights.
     weight: AtomicUsize,
 }
 
-/// What a key of a call that waits takes beside its name: it stands in the call, twice in its session, twice in the thread's list, in what others
-/// see, and in the segment.
+/// The memory of a key that a call waits for, beside its name, in bytes. The key stands in the call, twice in the session,
+/// twice in the list of the thread, in the snapshot, and in the segment.
 const AWAITED_BYTES: usize = 400;
 const AWAITED_TIMES: usize = 7;
 
 impl Clients {
-    /// Counts a client that comes in, unless there are `most` already.
-    pub fn admit(&self, most: usize) -> bool {
-        let admitted = self.connected.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| (count < most).then_some(count + 1));
-        admitted.is_ok()
+    /// Counts a client that comes in by a door, unless that door has its share of `clients_max` clients already.
+    pub fn admit(&self, door: &Door, clients_max: usize) -> bool {
+        let add = |count: &AtomicUsize, most: usize| {
+            count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| (count < most).then_some(count + 1)).is_ok()
+        };
+        let by_door = &self.connected_by_door[door.number];
+        if !add(by_door, door.clients_max(clients_max)) {
+            return false;
+        }
+        let admitted = add(&self.connected, clients_max);
+        if !admitted {
+            by_door.fetch_sub(1, Ordering::Relaxed);
+        }
+        admitted
     }
 
     /// Lists an admitted client.
@@ -115,13 +128,13 @@ impl Clients {
             address: origin.address,
             local_address: origin.local_address,
             descriptor: origin.descriptor,
-            by_unix: origin.by_unix,
+            door: origin.door,
             created_ms,
             doomed: AtomicBool::new(false),
             wait: AtomicU8::new(wait::NONE),
             weight: AtomicUsize::new(0),
             is_spared: AtomicBool::new(false),
-            face: Mutex::default(),
+            snapshot: Mutex::default(),
         });
         self.list().insert(id, record.clone());
         tracing::debug!(client = id, address = record.address, "a client has connected");
@@ -133,10 +146,10 @@ impl Clients {
         self.list().remove(&record.id);
         tracing::debug!(client = record.id, address = record.address, "a client has gone");
         self.weigh(record, 0);
-        self.connected.fetch_sub(1, Ordering::Relaxed);
+        self.dismiss(record.door);
     }
 
-    /// Notes what a client takes now.
+    /// Notes how much memory a client takes now.
     pub fn weigh(&self, record: &Record, bytes: usize) {
         let before = record.weight.swap(bytes, Ordering::Relaxed);
         if bytes >= before {
@@ -146,12 +159,12 @@ impl Clients {
         }
     }
 
-    /// What all clients take together.
+    /// The memory that all clients take together, in bytes.
     pub fn weight(&self) -> usize {
         self.weight.load(Ordering::Relaxed)
     }
 
-    /// The clients that may be closed because all take too much, those that take the most first.
+    /// The clients that may be closed when all together take too much; those that take the most come first.
     pub fn heaviest(&self) -> Vec<Arc<Record>> {
         let mut all = self.all();
         all.retain(|record| record.weight() > 0 && !record.is_spared.load(Ordering::Relaxed));
@@ -159,9 +172,10 @@ impl Clients {
         all
     }
 
-    /// Takes back [`Clients::admit`] for a client that was never listed.
-    pub fn turn_away(&self) {
+    /// Takes back [`Clients::admit`].
+    pub fn dismiss(&self, door: &Door) {
         self.connected.fetch_sub(1, Ordering::Relaxed);
+        self.connected_by_door[door.number].fetch_sub(1, Ordering::Relaxed);
     }
 
     /// The record of a client.
@@ -169,7 +183,7 @@ impl Clients {
         self.list().get(&id).cloned()
     }
 
-    /// Everyone, in the order in which they came.
+    /// All clients, in the order in which they came.
     pub fn all(&self) -> Vec<Arc<Record>> {
         self.list().values().cloned().collect()
     }
@@ -180,49 +194,49 @@ impl Clients {
 }
 
 impl Record {
-    /// Renews what changes with every call.
-    pub fn beat(&self, pulse: Pulse) {
-        self.face().pulse = pulse;
+    /// Renews what changes with each call.
+    pub fn beat(&self, activity: Activity) {
+        self.snapshot().activity = activity;
     }
 
-    /// Renews what changes with commands on the session.
+    /// Renews what only commands on the session change.
     pub fn show(&self, session: &Session) {
         self.is_spared.store(session.no_evict, Ordering::Relaxed);
-        self.face().session = Client::of(session, session.active_ms);
+        self.snapshot().session = Client::of(session, session.active_ms);
     }
 
-    /// What it takes, in bytes, as far as that is counted.
+    /// The memory that it takes, in bytes, as far as that is counted.
     pub fn weight(&self) -> usize {
         self.weight.load(Ordering::Relaxed)
     }
 
-    /// Asks the owner to close the connection; answers whether it was asked for the first time.
+    /// Asks the owner to close the connection; returns whether this is the first request to do so.
     pub fn doom(&self) -> bool {
         !self.doomed.swap(true, Ordering::Relaxed)
     }
 
-    /// Where the client is: address and port, or the path of the socket.
+    /// The address and port of the client, or the path of the socket.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Says that a call waits for keys.
+    /// Notes that a call waits for keys.
     pub fn begin_wait(&self, keys: Vec<Awaited>) {
-        self.face().await_keys(keys);
+        self.snapshot().await_keys(keys);
         self.wait.store(wait::WAITING, Ordering::Relaxed);
     }
 
-    /// Says that it waits no longer.
+    /// Notes that no call waits any more.
     pub fn end_wait(&self) {
         self.wait.store(wait::NONE, Ordering::Relaxed);
-        self.face().await_keys(Vec::new());
+        self.snapshot().await_keys(Vec::new());
     }
 
-    /// Ends its wait for CLIENT UNBLOCK; returns whether it waited. `None`: its thread is about to decide that.
+    /// Ends its wait for CLIENT UNBLOCK; returns whether it waited. `None`: its thread is deciding that now.
     pub fn unblock(&self, is_paused: impl FnOnce() -> bool) -> Option<bool> {
         match self.wait.compare_exchange(wait::WAITING, wait::NONE, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => {
-                self.face().await_keys(Vec::new());
+                self.snapshot().await_keys(Vec::new());
                 Some(true)
             }
             Err(wait::CLAIMED) => None,
@@ -231,12 +245,12 @@ impl Record {
         }
     }
 
-    /// Says that a pause holds a call of it back.
+    /// Notes that a pause holds a call of it back.
     pub fn postpone(&self) {
         self.wait.store(wait::POSTPONED, Ordering::Relaxed);
     }
 
-    /// Says that the call which a pause had held back has been run. If it has begun to wait, it goes on with that.
+    /// Notes that the call which a pause had held back has been run. If that call waits now, its wait goes on.
     #[inline]
     pub fn end_postponement(&self) {
         if self.wait.load(Ordering::Relaxed) == wait::POSTPONED {
@@ -244,19 +258,19 @@ impl Record {
         }
     }
 
-    /// Keeps others from ending its wait; answers false when somebody has ended it, who will say so to its thread.
+    /// Keeps other threads from ending its wait. Returns false if another thread has ended it; that thread sends a letter.
     pub fn claim_wait(&self) -> bool {
         self.wait.compare_exchange(wait::WAITING, wait::CLAIMED, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// The end of what [`Record::claim_wait`] began: it goes on waiting.
+    /// Takes back [`Record::claim_wait`]: the call goes on waiting.
     pub fn go_on_waiting(&self) {
         self.wait.store(wait::WAITING, Ordering::Relaxed);
     }
 
     /// The keys that a call waits for.
     pub fn awaits(&self) -> Vec<Awaited> {
-        self.face().awaits.clone()
+        self.snapshot().awaits.clone()
     }
 
     /// Whether the connection is to be closed.
@@ -264,77 +278,77 @@ impl Record {
         self.doomed.load(Ordering::Relaxed)
     }
 
-    /// The client as others see it.
+    /// The client as other threads see it.
     pub fn client(&self, now_ms: u64) -> Client {
-        let face = self.face();
-        let mut client = face.session.clone();
-        let pulse = face.pulse;
-        drop(face);
-        client.idle_seconds = now_ms.saturating_sub(pulse.active_ms) / 1000;
+        let snapshot = self.snapshot();
+        let mut client = snapshot.session.clone();
+        let activity = snapshot.activity;
+        drop(snapshot);
+        client.idle_seconds = now_ms.saturating_sub(activity.active_ms) / 1000;
         client.age_seconds = now_ms.saturating_sub(self.created_ms) / 1000;
-        client.db = pulse.db;
-        client.command = pulse.last.map_or("NULL".into(), Command::label);
-        self.complete(&mut client, &pulse);
+        client.db = activity.db;
+        client.command = activity.last.map_or("NULL".into(), Command::label);
+        self.complete(&mut client, &activity);
         client
     }
 
     /// The client as its own call sees it.
     pub fn caller(&self, session: &Session) -> Client {
         let mut client = Client::of(session, session.active_ms);
-        let pulse = self.face().pulse;
-        self.complete(&mut client, &pulse);
+        let activity = self.snapshot().activity;
+        self.complete(&mut client, &activity);
         client
     }
 
-    /// What the client did last and holds.
-    pub fn pulse(&self) -> Pulse {
-        self.face().pulse
+    /// What the client did last, and what it holds.
+    pub fn activity(&self) -> Activity {
+        self.snapshot().activity
     }
 
     /// How many keys the client watches.
     pub fn watches(&self) -> usize {
-        self.face().session.watches
+        self.snapshot().session.watches
     }
 
-    /// Whether the client has subscribed to something, and whether it tracks keys.
+    /// Whether the client has a subscription, and whether it tracks keys.
     pub fn hears(&self) -> (bool, bool) {
-        let session = &self.face().session;
+        let session = &self.snapshot().session;
         (session.channels + session.patterns + session.shard_channels > 0, session.redirect >= 0)
     }
 
-    /// Bytes that the client takes.
+    /// The memory that the client takes, in bytes.
     pub fn memory(&self) -> usize {
-        let face = self.face();
-        face.session.held_bytes + face.awaits_bytes + buffers(&face.pulse)
+        let snapshot = self.snapshot();
+        snapshot.session.held_bytes + snapshot.awaits_bytes + buffers(&snapshot.activity)
     }
 
-    /// Adds what the connection knows.
-    fn complete(&self, client: &mut Client, pulse: &Pulse) {
+    /// Adds what the connection knows of the client.
+    fn complete(&self, client: &mut Client, activity: &Activity) {
         client.id = self.id;
         client.address = self.address.clone();
         client.local_address = self.local_address.clone();
         client.descriptor = self.descriptor;
-        client.query_bytes = pulse.query_bytes;
-        client.query_room = pulse.query_room;
-        client.reply_bytes = pulse.reply_bytes;
-        client.reply_room = pulse.reply_room;
-        client.memory = buffers(pulse) + client.held_bytes + self.face().awaits_bytes;
-        for (set, mark) in [(pulse.waiting, "b"), (self.by_unix, "U")] {
+        client.query_bytes = activity.query_bytes;
+        client.query_room = activity.query_room;
+        client.reply_bytes = activity.reply_bytes;
+        client.reply_room = activity.reply_room;
+        client.memory = buffers(activity) + client.held_bytes + self.snapshot().awaits_bytes;
+        for (set, mark) in [(activity.waiting, "b"), (self.door.is_local(), "U")] {
             if set {
                 client.flags = client.flags.replace('N', "") + mark;
             }
         }
-        if pulse.blocked {
+        if activity.blocked {
             client.events = "rw".into();
         }
     }
 
-    fn face(&self) -> MutexGuard<'_, Face> {
-        self.face.lock().unwrap_or_else(PoisonError::into_inner)
+    fn snapshot(&self) -> MutexGuard<'_, ClientSnapshot> {
+        self.snapshot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Bytes that a connection takes, with its buffers.
-fn buffers(pulse: &Pulse) -> usize {
-    pulse.query_bytes + pulse.query_room + pulse.reply_room + size_of::<Record>()
+/// The memory of a connection with its buffers, in bytes.
+fn buffers(activity: &Activity) -> usize {
+    activity.query_bytes + activity.query_room + activity.reply_room + size_of::<Record>()
 }

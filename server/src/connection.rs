@@ -3,7 +3,7 @@
 //! ```text
 //!   input:  [ executed | whole requests ... | part of one ]      lent by the pool while there is something in it
 //!            taken ----^
-//!   output: segments that wait to be sent                         (wire::resp::Output)
+//!   output: segments that wait to be sent                         (wire::Output)
 //! ```
 //!
 //! A connection that has nothing to do holds no buffer: a thread with ten thousand idle clients needs little memory, and
@@ -13,12 +13,13 @@ use std::sync::Arc;
 
 use polder_commands::Session;
 use polder_wire::Output;
-use polder_wire::resp::Requests;
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use socket2::Socket;
 
-use crate::clients::{Pulse, Record};
+use crate::clients::{Activity, Record};
+use crate::doors::Door;
+use crate::sessions::Protocol;
 
 /// What one read asks for, at least.
 const READ_BYTES: usize = 16 << 10;
@@ -76,7 +77,8 @@ pub enum Flow {
 pub struct Connection {
     pub socket: Socket,
     pub session: Session,
-    pub requests: Requests,
+    pub door: &'static Door,
+    pub protocol: Protocol,
     pub input: Vec<u8>,
     /// How much of the input has been executed.
     pub taken: usize,
@@ -98,6 +100,8 @@ pub struct Connection {
     pub held_up: bool,
     /// The next request has met a lock that was not to be had, and has not been executed since.
     pub barred: bool,
+    /// The note of the frame whose call waits for a key.
+    pub waiting_note: u32,
     /// Since when more waits to be sent than the soft limit allows.
     pub over_soft_since_ms: Option<u64>,
 }
@@ -111,7 +115,7 @@ impl Connection {
         if self.input.capacity() == 0 {
             self.input = pool.take();
         }
-        let missing = self.requests.missing(self.input.len());
+        let missing = self.protocol.missing(self.input.len());
         let spare = self.input.capacity() - self.input.len();
         // Its length is only what the peer says: room is made for a few times as much as has come, so that its bytes are moved seldom
         // and a length that is announced takes no memory.
@@ -196,7 +200,7 @@ impl Connection {
     pub fn park(&mut self) {
         self.parked = true;
         self.held_up = true;
-        self.requests = Requests::default();
+        self.protocol.forget_progress();
     }
 
     /// Whether its call waits for a key.
@@ -220,7 +224,7 @@ impl Connection {
 
     /// Of each buffer: the bytes in it, and its room.
     fn show(&self, (query_bytes, query_room): (usize, usize), (reply_bytes, reply_room): (usize, usize)) {
-        self.record.beat(Pulse {
+        self.record.beat(Activity {
             active_ms: self.session.active_ms,
             db: self.session.db,
             last: self.session.last,

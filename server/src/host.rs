@@ -9,16 +9,18 @@ use polder_commands::metrics::{Recorder, Statistics};
 use polder_commands::persistence::{Keeper, has_save_points};
 use polder_commands::scripting::Scripting;
 use polder_commands::session::{Client, Shutdown};
-use polder_commands::settings::Settings;
+use polder_commands::settings::{Id, Settings, id};
 use polder_commands::{Host, Session};
 use polder_engine::Memory;
 use polder_hub::ask::{self, Asker, Thread};
 
 use crate::clients::Clients;
-use crate::doors::Doors;
-use crate::listener::Arrival;
-use crate::tally::{Count, Tally};
+use crate::listener::{Admission, Arrival};
+use crate::listener_set::{ListenerSet, Move};
+use crate::thread_stats::{Count, ThreadStats};
 use crate::watch::Watch;
+
+const MAXCLIENTS: Id = id("maxclients");
 
 /// What one thread tells another.
 pub enum Letter {
@@ -36,7 +38,7 @@ pub struct Mailbox {
     waker: Waker,
     /// Clients that the thread serves or has been given.
     load: AtomicUsize,
-    pub tally: Tally,
+    pub stats: ThreadStats,
     /// The thread's seat, once it hears what others ask.
     pub thread: OnceLock<Thread>,
 }
@@ -44,7 +46,7 @@ pub struct Mailbox {
 impl Mailbox {
     /// A mailbox whose thread sleeps where `waker` wakes it.
     pub fn new(waker: Waker) -> Mailbox {
-        Mailbox { letters: Mutex::default(), waker, load: AtomicUsize::new(0), tally: Tally::default(), thread: OnceLock::new() }
+        Mailbox { letters: Mutex::default(), waker, load: AtomicUsize::new(0), stats: ThreadStats::default(), thread: OnceLock::new() }
     }
 
     /// Leaves a letter and wakes the thread.
@@ -86,8 +88,7 @@ pub struct Process {
     scripting: Scripting,
     pub clients: Clients,
     pub mailboxes: Vec<Mailbox>,
-    /// Where clients come in.
-    pub doors: Doors,
+    pub listeners: ListenerSet,
     /// Pauses (`CLIENT PAUSE`) hold nobody back any more.
     heedless: AtomicBool,
     /// The last question of each thread elsewhere that has been answered, by its seat: each of our threads is asked, in the same order.
@@ -109,7 +110,7 @@ pub struct Pause {
 
 impl Process {
     /// A process with one mailbox for each of its threads, and its doors.
-    pub fn new(memory: Arc<Memory>, settings: Arc<Settings>, mailboxes: Vec<Mailbox>, doors: Doors) -> Process {
+    pub fn new(memory: Arc<Memory>, settings: Arc<Settings>, mailboxes: Vec<Mailbox>, listeners: ListenerSet) -> Process {
         // A pause outlives who began it, but not all servers: nobody could end it.
         if ask::others(memory.table(), &[]).is_empty() {
             ask::unpause(memory.table());
@@ -125,7 +126,7 @@ impl Process {
             watch: Watch::default(),
             clients: Clients::default(),
             mailboxes,
-            doors,
+            listeners,
             heedless: AtomicBool::new(false),
             answered: Mutex::default(),
             stopping: AtomicBool::new(false),
@@ -148,7 +149,12 @@ impl Process {
         self.mailboxes[thread].post(Letter::Adopt(arrival));
     }
 
-    /// How long the segment may become, in bytes.
+    /// What decides whether one more client may come in.
+    pub fn admission(&self, clients_max: usize) -> Admission<'_> {
+        Admission { settings: &self.settings, table: self.memory.table(), clients: &self.clients, clients_max }
+    }
+
+    /// The length to which the segment may grow, in bytes.
     pub fn ceiling(&self) -> u64 {
         self.memory.table().segment().geometry().ceiling
     }
@@ -290,18 +296,18 @@ impl Host for Process {
     }
 
     fn statistics(&self) -> Statistics {
-        let total = |count: fn(&Tally) -> &Count| self.mailboxes.iter().map(|mailbox| count(&mailbox.tally).get()).sum();
+        let total = |count: fn(&ThreadStats) -> &Count| self.mailboxes.iter().map(|mailbox| count(&mailbox.stats).get()).sum();
         let mut statistics = Statistics {
-            reads: total(|tally| &tally.reads),
-            writes: total(|tally| &tally.writes),
-            query_limit_closed: total(|tally| &tally.query_limit_closed),
-            reply_limit_closed: total(|tally| &tally.reply_limit_closed),
-            clients_evicted: total(|tally| &tally.clients_evicted),
-            turns: total(|tally| &tally.turns),
-            turn_us: total(|tally| &tally.turn_us),
-            tracked_keys: total(|tally| &tally.tracked_keys),
-            tracked_items: total(|tally| &tally.tracked_items),
-            tracked_prefixes: total(|tally| &tally.tracked_prefixes),
+            reads: total(|stats| &stats.reads),
+            writes: total(|stats| &stats.writes),
+            query_limit_closed: total(|stats| &stats.query_limit_closed),
+            reply_limit_closed: total(|stats| &stats.reply_limit_closed),
+            clients_evicted: total(|stats| &stats.clients_evicted),
+            turns: total(|stats| &stats.turns),
+            turn_us: total(|stats| &stats.turn_us),
+            tracked_keys: total(|stats| &stats.tracked_keys),
+            tracked_items: total(|stats| &stats.tracked_items),
+            tracked_prefixes: total(|stats| &stats.tracked_prefixes),
             ..Statistics::default()
         };
         let (mut awaited, mut awaited_or_gone) = (HashSet::new(), HashSet::new());
@@ -312,18 +318,18 @@ impl Host for Process {
                 }
                 awaited.insert((db, key));
             }
-            let pulse = record.pulse();
+            let activity = record.activity();
             let watches = record.watches() as u64;
             statistics.clients += 1;
-            statistics.clients_blocked += u64::from(pulse.waiting);
+            statistics.clients_blocked += u64::from(activity.waiting);
             statistics.clients_watching += u64::from(watches > 0);
             let (listens, tracks) = record.hears();
             statistics.clients_listening += u64::from(listens);
             statistics.clients_tracking += u64::from(tracks);
             statistics.keys_watched += watches;
             statistics.client_bytes += record.memory() as u64;
-            statistics.query_bytes_max = statistics.query_bytes_max.max((pulse.query_bytes + pulse.query_room) as u64);
-            statistics.reply_bytes_max = statistics.reply_bytes_max.max(pulse.reply_room as u64);
+            statistics.query_bytes_max = statistics.query_bytes_max.max((activity.query_bytes + activity.query_room) as u64);
+            statistics.reply_bytes_max = statistics.reply_bytes_max.max(activity.reply_room as u64);
         }
         (statistics.keys_awaited, statistics.keys_awaited_or_gone) = (awaited.len() as u64, awaited_or_gone.len() as u64);
         statistics
@@ -385,14 +391,22 @@ impl Host for Process {
     }
 
     fn listen(&self, port: Option<u16>, bind: Option<&str>, settle: &mut dyn FnMut()) -> bool {
-        let moved = self.doors.move_to(port, bind, self, settle);
+        let moved =
+            self.listeners.move_to(port, bind, &self.admission(self.settings.number(MAXCLIENTS) as usize), || self.is_stopping(), settle);
         self.wake_all();
-        match &moved {
-            Ok(true) => tracing::info!("listening on {} now", self.doors.names().join(", ")),
-            Ok(false) => {}
-            Err(failure) => tracing::warn!("{failure}"),
+        match moved {
+            Ok(Move { moved, arrived }) => {
+                arrived.into_iter().for_each(|arrival| self.hand_over(arrival));
+                if moved {
+                    tracing::info!("listening on {} now", self.listeners.names().join(", "));
+                }
+                true
+            }
+            Err(failure) => {
+                tracing::warn!("{failure}");
+                false
+            }
         }
-        moved.is_ok()
     }
 
     fn shutdown(&self, how: Shutdown) -> Result<(), String> {

@@ -10,32 +10,35 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `turn` | the loop of a thread and the order of things in a turn |
+//! | `turn` | the loop of a thread: the order of things in a turn, its connections, and those of them that wait |
 //! | `connection` | a socket with its session and its buffers |
-//! | `sessions/resp` | requests of one connection to frames, frames to calls |
-//! | `listener` | binding addresses and paths; who may come in |
-//! | `doors` | what a process listens on, which CONFIG SET may change |
-//! | `clients` | everyone who is connected to this process, as CLIENT LIST and KILL see them |
+//! | `sessions` | the protocols: bytes to frames, frames to calls; how one is added |
+//! | `doors` | the table of doors: the protocol, place and limits of each way in |
+//! | `listener`, `listener_set` | binding addresses and paths, admitting clients; what a process listens on |
+//! | `clients` | the clients of this process, as CLIENT LIST and KILL see them |
 //! | `host` | what commands may ask of this process |
-//! | `tally` | what each thread counts, for INFO |
-//! | `bounds` | limits out of the settings, read again only when a setting changed |
+//! | `thread_stats` | the counts of each thread, for INFO |
+//! | `limits` | limits taken from the settings, read again only when a setting changed |
 //!
 //! **Invariant:** no data lives here. A server may be killed at any moment; another one on the same memory goes on.
-//! **Invariant:** a thread never waits but in its poll.
+//! **Invariant:** a thread never waits except in its poll.
 #![forbid(unsafe_code)]
 
 mod batch;
-mod bounds;
 mod clients;
 mod connection;
 mod doors;
+mod failure;
 mod host;
+mod limits;
 mod listener;
+mod listener_set;
 pub mod log;
 mod server;
 mod sessions;
-mod tally;
+mod thread_stats;
 mod turn;
 mod watch;
 
-pub use server::{Failure, Server};
+pub use failure::Failure;
+pub use server::Server;

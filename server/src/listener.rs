@@ -1,8 +1,8 @@
-//! Binding addresses and paths, and who may come in by them.
+//! Binding addresses and paths, and admitting the clients that come in there.
 //!
-//! Every thread watches every listener: the one that wakes first accepts and gives the client to the thread with the
-//! fewest, so that fifty clients are shared evenly between two threads (SO_REUSEPORT spreads them by hash, 32 to 18 say,
-//! and would lose whoever waits in the queue of a thread that ends).
+//! Every thread watches every listener. The thread that wakes first accepts, and gives the client to the thread with the
+//! fewest clients. So fifty clients are shared evenly between two threads. (SO_REUSEPORT spreads them by hash, for example
+//! 32 to 18, and loses the clients that wait in the queue of a thread that ends.)
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::AsRawFd;
@@ -11,36 +11,37 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use polder_commands::settings::{Id, Settings, id};
+use polder_engine::{Counter, Table};
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
-use crate::clients::Origin;
-use crate::host::Process;
-use crate::server::Failure;
+use crate::clients::{Clients, Origin};
+use crate::doors::{DOORS, Door, PlaceSettings};
+use crate::failure::Failure;
+use crate::sessions::{Refusal, refusal};
 
-pub const BIND: Id = id("bind");
-pub const PORT: Id = id("port");
 const BACKLOG: Id = id("tcp-backlog");
-const UNIX_PATH: Id = id("unixsocket");
-const UNIX_MODE: Id = id("unixsocketperm");
 const PROTECTED: Id = id("protected-mode");
 pub const SHARE: Id = id("share-port");
 
-/// What a client from elsewhere is told in protected mode.
-const DENIED: &str = "-DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default user. In this mode connections are only accepted from the loopback interface. If you want to connect from external computers to Redis you may adopt one of the following solutions: 1) Just disable protected mode sending the command 'CONFIG SET protected-mode no' from the loopback interface by connecting to Redis from the same host the server is running, however MAKE SURE Redis is not publicly accessible from internet if you do so. Use CONFIG REWRITE to make this change permanent. 2) Alternatively you can just disable the protected mode by editing the Redis configuration file, and setting the protected mode option to 'no', and then restarting the server. 3) If you started the server manually just for testing, restart it with the '--protected-mode no' option. 4) Set up an authentication password for the default user. NOTE: You only need to do one of the above things in order for the server to start accepting connections from the outside.\r\n";
-
-/// What one too many is told.
-const FULL: &str = "-ERR max number of clients reached\r\n";
-
-/// A door: a bound socket and what to clean up when it closes.
+/// A bound socket of a door, and what to clean up when it closes.
 #[derive(Debug)]
 pub struct Listener {
+    pub door: &'static Door,
     pub socket: Socket,
     /// The path of a Unix socket, and which file it is by device and number: it is removed at the end if it is still ours.
     path: Option<(PathBuf, (u64, u64))>,
     pub name: String,
 }
 
-/// A client that was let in and is not served yet.
+/// What decides whether a client may come in.
+pub struct Admission<'p> {
+    pub settings: &'p Settings,
+    pub table: &'p Table,
+    pub clients: &'p Clients,
+    pub clients_max: usize,
+}
+
+/// A client that was admitted and is not served yet.
 pub struct Arrival {
     pub socket: Socket,
     pub origin: Origin,
@@ -52,10 +53,21 @@ pub struct Arrival {
 /// One line that says which address, why not, and what to do.
 pub fn bind_all(settings: &Settings) -> Result<Vec<Listener>, Failure> {
     let shares = settings.is_on(SHARE);
-    let mut listeners = bind_places(&places(settings.number(PORT) as u16, &settings.string(BIND))?, |_| shares, settings)?;
-    let path = settings.string(UNIX_PATH);
-    if !path.is_empty() {
-        listeners.push(bind_unix(Path::new(&path), shares, settings).map_err(|error| Failure::listen(&path, &error))?);
+    let mut listeners = Vec::new();
+    for door in &DOORS {
+        match door.place {
+            PlaceSettings::Tcp { port, bind } => {
+                let places = places(settings.number(port) as u16, &settings.string(bind))?;
+                listeners.extend(bind_places(door, &places, |_| shares, settings)?);
+            }
+            PlaceSettings::Unix { path, mode } => {
+                let path = settings.string(path);
+                if !path.is_empty() {
+                    let bound = bind_unix(door, Path::new(&path), settings.number(mode) as u32, settings);
+                    listeners.push(bound.map_err(|error| Failure::listen(&path, &error))?);
+                }
+            }
+        }
     }
     if listeners.is_empty() {
         return Err(Failure::nowhere());
@@ -84,14 +96,19 @@ pub fn places(port: u16, bind: &str) -> Result<Vec<Place>, Failure> {
     Ok(places)
 }
 
-/// Binds these addresses; where `shares` says so, beside others that are willing to share as well.
+/// Binds these addresses for a door; where `shares` says so, beside other sockets that share the port, too.
 ///
 /// # Errors
 /// One line that says which address, why not, and what to do.
-pub fn bind_places(places: &[Place], shares: impl Fn(&Place) -> bool, settings: &Settings) -> Result<Vec<Listener>, Failure> {
+pub fn bind_places(
+    door: &'static Door,
+    places: &[Place],
+    shares: impl Fn(&Place) -> bool,
+    settings: &Settings,
+) -> Result<Vec<Listener>, Failure> {
     let mut listeners = Vec::new();
     for place @ Place { address, optional } in places {
-        match bind_tcp(*address, shares(place), settings) {
+        match bind_tcp(door, *address, shares(place), settings) {
             Ok(listener) => listeners.push(listener),
             Err(error) if *optional && is_absent(&error) => tracing::debug!(%address, "this address is not there"),
             Err(error) => return Err(Failure::listen(&address.to_string(), &error)),
@@ -117,7 +134,7 @@ fn is_absent(error: &io::Error) -> bool {
         || matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EPROTONOSUPPORT | libc::ENOPROTOOPT))
 }
 
-fn bind_tcp(address: SocketAddr, shares: bool, settings: &Settings) -> io::Result<Listener> {
+fn bind_tcp(door: &'static Door, address: SocketAddr, shares: bool, settings: &Settings) -> io::Result<Listener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     socket.set_reuse_address(true)?;
     if address.is_ipv6() {
@@ -126,36 +143,36 @@ fn bind_tcp(address: SocketAddr, shares: bool, settings: &Settings) -> io::Resul
     socket.set_reuse_port(shares)?;
     socket.bind(&address.into())?;
     listen(&socket, settings)?;
-    Ok(Listener { socket, path: None, name: address.to_string() })
+    Ok(Listener { door, socket, path: None, name: address.to_string() })
 }
 
-/// Listens on a path. The socket gets its name when it has its permissions and listens, so no client finds it earlier; where the port may be
-/// shared, it takes the name from the server that it follows, whose clients stay connected.
-fn bind_unix(path: &Path, shares: bool, settings: &Settings) -> io::Result<Listener> {
+/// Listens on a path. The socket gets its name when it has its permissions and listens, so no client finds it earlier. If
+/// ports may be shared, it takes the name from the server that it replaces, whose clients stay connected.
+fn bind_unix(door: &'static Door, path: &Path, mode: u32, settings: &Settings) -> io::Result<Listener> {
+    let shares = settings.is_on(SHARE);
     let address = SockAddr::unix(path)?;
-    // A socket that a killed server left behind is replaced; one that answers is another server's, and what is no socket is not ours.
+    // A socket that a killed server left behind is replaced. A socket that accepts is another server's, and any other file is not ours.
     if let Ok(found) = std::fs::symlink_metadata(path) {
-        let answers = || Socket::new(Domain::UNIX, Type::STREAM, None).and_then(|socket| socket.connect(&address)).is_ok();
-        if !found.file_type().is_socket() || !shares && answers() {
+        let accepts = || Socket::new(Domain::UNIX, Type::STREAM, None).and_then(|socket| socket.connect(&address)).is_ok();
+        if !found.file_type().is_socket() || !shares && accepts() {
             return Err(io::ErrorKind::AddrInUse.into());
         }
     }
     let nameless = path.with_file_name(format!(".{}", std::process::id()));
-    // One of a process that had this number.
+    // A file of an earlier process with this number.
     let _ = std::fs::remove_file(&nameless);
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.bind(&SockAddr::unix(&nameless)?)?;
-    let named = name_socket(&socket, &nameless, path, settings);
+    let named = name_socket(&socket, &nameless, path, mode, settings);
     if named.is_err() {
         // The reason matters more than a file that could not be removed either.
         let _ = std::fs::remove_file(&nameless);
     }
-    Ok(Listener { socket, path: Some((path.to_owned(), named?)), name: path.display().to_string() })
+    Ok(Listener { door, socket, path: Some((path.to_owned(), named?)), name: path.display().to_string() })
 }
 
 /// Gives a bound socket its permissions and its name. Returns which file it is, by device and number.
-fn name_socket(socket: &Socket, nameless: &Path, path: &Path, settings: &Settings) -> io::Result<(u64, u64)> {
-    let mode = settings.number(UNIX_MODE) as u32;
+fn name_socket(socket: &Socket, nameless: &Path, path: &Path, mode: u32, settings: &Settings) -> io::Result<(u64, u64)> {
     if mode != 0 {
         std::fs::set_permissions(nameless, std::fs::Permissions::from_mode(mode))?;
     }
@@ -171,43 +188,39 @@ fn listen(socket: &Socket, settings: &Settings) -> io::Result<()> {
 }
 
 impl Listener {
-    /// The same door for another thread, which cleans nothing up.
+    /// The same listener for another thread, which cleans nothing up.
     ///
     /// # Errors
     /// Those of the system: too many open files.
     pub fn share(&self) -> io::Result<Listener> {
-        Ok(Listener { socket: self.socket.try_clone()?, path: None, name: self.name.clone() })
+        Ok(Listener { door: self.door, socket: self.socket.try_clone()?, path: None, name: self.name.clone() })
     }
 
-    /// Whether it is a Unix socket.
-    pub fn is_local(&self) -> bool {
-        self.path.is_some()
-    }
-
-    /// Lets nobody in any more, by the hand of no thread.
+    /// Stops accepting, for all threads.
     pub fn rest(&self) {
         if let Err(error) = self.socket.shutdown(std::net::Shutdown::Both) {
             tracing::debug!(%error, listener = self.name, "closed already");
         }
     }
 
-    /// Its address, where it has one.
+    /// Its address, if it has one.
     pub fn address(&self) -> Option<SocketAddr> {
         self.socket.local_addr().ok()?.as_socket()
     }
 
-    /// Whether sockets of the same owner may be bound beside it from now on, if they say the same.
+    /// Sets whether sockets of the same owner may be bound beside it, if they allow it, too.
     pub fn share_port(&self, shares: bool) {
         if let Err(error) = self.socket.set_reuse_port(shares) {
             tracing::error!(%error, listener = self.name, "its port cannot be shared, or is shared still");
         }
     }
 
-    /// Lets everyone in who waits, up to the limits; what may not come in is told why and closed.
+    /// Accepts all clients that wait. A client that is not admitted is told why, and its connection is closed.
     ///
     /// # Errors
-    /// What the system says, but for nobody waiting.
-    pub fn accept_all(&self, process: &Process, clients_max: usize, arrived: &mut Vec<Arrival>) -> io::Result<()> {
+    /// Those of the system, except that no client waits.
+    pub fn accept_all(&self, admission: &Admission<'_>, arrived: &mut Vec<Arrival>) -> io::Result<()> {
+        let Admission { settings, table, clients, clients_max } = *admission;
         loop {
             let (socket, peer) = match self.socket.accept() {
                 Ok(accepted) => accepted,
@@ -217,15 +230,38 @@ impl Listener {
                 Err(error) => return Err(error),
             };
             socket.set_nonblocking(true)?;
-            let guarded = process.settings.is_on(PROTECTED) && process.settings.users().now().default_user().open;
+            let guarded = settings.is_on(PROTECTED) && settings.users().now().default_user().open;
             if guarded && is_foreign(&peer) {
-                turn_away(&socket, DENIED);
-            } else if !process.clients.admit(clients_max) {
-                process.memory.table().count(polder_engine::Counter::Refusals, 1);
-                turn_away(&socket, FULL);
+                self.refuse(&socket, Refusal::Protected);
+            } else if !clients.admit(self.door, clients_max) {
+                table.count(Counter::Refusals, 1);
+                self.refuse(&socket, Refusal::Full);
             } else {
-                let origin = origin(&socket, &peer, &self.name);
+                let origin = self.origin(&socket, &peer);
                 arrived.push(Arrival { socket, origin });
+            }
+        }
+    }
+
+    /// Tells a client why it is not served. If its socket takes no bytes, there is nothing more to do.
+    fn refuse(&self, socket: &Socket, why: Refusal) {
+        if let Err(error) = socket.send(refusal(self.door.protocol, why)) {
+            tracing::debug!(%error, door = self.door.name, "a refused client was not told why");
+        }
+    }
+
+    /// Where a client comes from. The socket itself does not know the path, which it got after it was bound.
+    fn origin(&self, socket: &Socket, peer: &SockAddr) -> Origin {
+        let (door, descriptor) = (self.door, socket.as_raw_fd());
+        let local = socket.local_addr().ok();
+        match peer.as_socket() {
+            Some(address) => {
+                let local_address = local.and_then(|local| local.as_socket()).map_or(String::new(), |local| local.to_string());
+                Origin { door, address: address.to_string(), local_address, descriptor }
+            }
+            None => {
+                let path = format!("{}:0", self.name);
+                Origin { door, address: path.clone(), local_address: path, descriptor }
             }
         }
     }
@@ -233,7 +269,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // One that another server has put in its place is left there.
+        // A socket that another server has put in its place stays.
         let is_ours =
             |(path, file): &&(PathBuf, (u64, u64))| std::fs::symlink_metadata(path).is_ok_and(|found| (found.dev(), found.ino()) == *file);
         if let Some((path, _)) = self.path.as_ref().filter(is_ours)
@@ -244,32 +280,9 @@ impl Drop for Listener {
     }
 }
 
-/// Whether a peer is on another host, as far as its address says; an IPv4 address may come in IPv6 dress.
+/// Whether the address of a peer is that of another host. An IPv4 address may be mapped to IPv6.
 fn is_foreign(peer: &SockAddr) -> bool {
     peer.as_socket().is_some_and(|address| !address.ip().to_canonical().is_loopback())
-}
-
-/// Tells a peer why it is not served; if its socket takes no text, there is nothing more to do.
-fn turn_away(socket: &Socket, text: &str) {
-    if let Err(error) = socket.send(text.as_bytes()) {
-        tracing::debug!(%error, "a refused client was not told why");
-    }
-}
-
-/// Where a client comes from; `name` is that of the listener, whose Unix socket has got its path after it was bound.
-fn origin(socket: &Socket, peer: &SockAddr, name: &str) -> Origin {
-    let descriptor = socket.as_raw_fd();
-    let local = socket.local_addr().ok();
-    match peer.as_socket() {
-        Some(address) => {
-            let local_address = local.and_then(|local| local.as_socket()).map_or(String::new(), |local| local.to_string());
-            Origin { address: address.to_string(), local_address, descriptor, by_unix: false }
-        }
-        None => {
-            let path = format!("{name}:0");
-            Origin { address: path.clone(), local_address: path, descriptor, by_unix: true }
-        }
-    }
 }
 
 /// Sets what Redis sets on a client's TCP socket.

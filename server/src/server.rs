@@ -9,9 +9,10 @@ use polder_commands::persistence::load::Loaded;
 use polder_commands::settings::{Id, Settings, id};
 use polder_engine::Memory;
 
-use crate::doors::Doors;
+use crate::failure::Failure;
 use crate::host::{Mailbox, Process};
 use crate::listener;
+use crate::listener_set::ListenerSet;
 use crate::turn::{Loop, WAKER};
 
 const THREADS: Id = id("threads");
@@ -19,41 +20,6 @@ const MAXCLIENTS: Id = id("maxclients");
 
 /// Descriptors that are not clients: listeners, polls, the segment, log files.
 const OTHER_DESCRIPTORS: u64 = 32;
-
-/// Why a server does not start; one line that says what to do.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct Failure(String);
-
-impl Failure {
-    /// An address or path cannot be listened on.
-    pub(crate) fn listen(place: &str, error: &io::Error) -> Failure {
-        let advice = match error.kind() {
-            io::ErrorKind::AddrInUse => {
-                "another server is there: stop it, choose another --port or --unixsocket, or share a port with '--share-port yes' on both"
-            }
-            io::ErrorKind::PermissionDenied => "choose a --port above 1023 or a path that you may write to",
-            io::ErrorKind::AddrNotAvailable => "this host has no such address: correct --bind",
-            io::ErrorKind::NotFound => "the folder of the socket does not exist: create it or choose another --unixsocket",
-            _ => "correct --bind, --port or --unixsocket",
-        };
-        Failure(format!("cannot listen on {place}: {error}; {advice}"))
-    }
-
-    /// There is no address at all.
-    pub(crate) fn nowhere() -> Failure {
-        Failure("there is nothing to listen on: give --port or --unixsocket, and an address of this host to --bind".into())
-    }
-
-    /// Whoever ends goes nowhere any more.
-    pub(crate) fn ending() -> Failure {
-        Failure("the server is about to end, and listens where it did until then".into())
-    }
-
-    fn system(what: &str, error: &io::Error) -> Failure {
-        Failure(format!("{what}: {error}"))
-    }
-}
 
 /// A running server.
 pub struct Server {
@@ -81,9 +47,9 @@ impl Server {
             mailboxes.push(Mailbox::new(Waker::new(poll.registry(), WAKER).map_err(failed)?));
             polls.push(poll);
         }
-        let process = Arc::new(Process::new(memory, settings, mailboxes, Doors::of(listeners)));
+        let process = Arc::new(Process::new(memory, settings, mailboxes, ListenerSet::of(listeners)));
         process.keeper().loaded(loaded);
-        let names = process.doors.names();
+        let names = process.listeners.names();
         let mut server = Server { process, threads: Vec::new(), names };
         for (number, poll) in polls.into_iter().enumerate() {
             let turns = Loop::new(number, poll, server.process.clone()).map_err(failed)?;
@@ -110,7 +76,7 @@ impl Server {
         for thread in self.threads.drain(..) {
             well &= thread.join().is_ok();
         }
-        self.process.doors.close();
+        self.process.listeners.close();
         well && !self.process.memory.table().segment().removed()
     }
 }

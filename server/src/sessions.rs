@@ -1,2 +1,188 @@
-//! One file per protocol: its bytes to frames, its frames to calls.
+//! The table of protocols: how each of them turns bytes into calls, and calls into bytes.
+//!
+//! ```text
+//!   socket -> input -> Protocol::read -> frames of the batch -> engine -> Protocol::reply -> Output -> socket
+//!                      (wire: reader)                           (wire: encoder)
+//! ```
+//!
+//! Two layers carry a connection, and they are never mixed. A *transport filter* turns bytes into bytes below the
+//! protocol: TLS, WebSocket frames, the header of a datagram. There is none yet; its place is in
+//! `Connection::{receive, send}`, which are the only functions that touch the socket. A [`Protocol`] turns bytes into
+//! frames and results into bytes. So each protocol runs over each transport without code of its own.
+//!
+//! It is an enum and not a trait: the state of RESP is one pointer beside the buffers, no call of a GET goes through a
+//! table of functions, and a protocol that lacks a function does not compile.
+//!
+//! # How a protocol is added
+//!
+//! | step | where | what |
+//! |---|---|---|
+//! | 1 | `wire/src/NAME.rs` | reader and encoder without sockets, clock or session: slices of the input in, appends to a [`polder_wire::Output`] out; tests split each request at every byte |
+//! | 2 | `sessions/NAME.rs` | a struct with the functions that [`Protocol`] names. `read` pushes frames whose arguments are slices of the input: a verb that touches keys or channels *is* the call of a row of the command table. `reply` makes a sink (`polder_base::Reply`) over the output |
+//! | 3 | here | one variant, and one arm in each function |
+//! | 4 | `doors.rs` | one variant of [`Spoken`], and one row per listening place: the settings of its port and addresses, its limits |
+//!
+//! The settings of step 4 are rows of the settings table in `commands`. Nothing else changes: turns, prefetching,
+//! pauses, locks, back-pressure, blocking calls, subscriptions, users, CLIENT KILL, and limits work on frames and sessions.
+//!
+//! Rules for `read`:
+//! - **P1** It pushes whole requests only, and `at` never stands inside a request. When a connection is parked,
+//!   [`Protocol::forget_progress`] drops what was remembered, and the request is read again later. So a request is not
+//!   decoded in place: unescaped copies go into [`Odd::Words`](crate::batch::Odd::Words).
+//! - **P2** After a frame that may log the client in, `read` returns while the client is not authenticated: the limits of
+//!   what follows depend on the result.
+//! - **P3** Memory that a client can make the server take is in proportion to the bytes that it has sent.
+//!
+//! What the reader must tell the encoder (a verb, "no reply wanted", a request's number) goes into `Frame::note`; the
+//! server keeps it for a call that waits. A request that consists of several calls becomes several frames.
 pub mod resp;
+
+use polder_base::Reply;
+use polder_commands::{Host, Session};
+use polder_hub::Delivery;
+use polder_wire::Output;
+
+use crate::batch::{Batch, Rejection};
+use crate::doors::Spoken;
+use crate::limits::ServerLimits;
+
+/// What is left to read after [`Protocol::read`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Left {
+    /// No whole request.
+    Nothing,
+    /// Perhaps more, once the batch has been executed.
+    Perhaps,
+}
+
+/// Why a client is refused before its connection is served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// It comes from another host, and `protected-mode` is on.
+    Protected,
+    /// `maxclients` are connected.
+    Full,
+}
+
+/// An encoding of messages for subscribers: a message for many clients is encoded once in each form, and the bytes are shared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    Resp2,
+    Resp3,
+}
+
+impl Form {
+    pub const ALL: [Form; 2] = [Form::Resp2, Form::Resp3];
+
+    /// An output for messages in this form.
+    pub fn output(self) -> Output {
+        match self {
+            Form::Resp2 | Form::Resp3 => resp::output(self),
+        }
+    }
+
+    /// Appends a message to an output of this form.
+    pub fn write(self, output: &mut Output, delivery: &Delivery<'_>) {
+        match self {
+            Form::Resp2 | Form::Resp3 => resp::deliver(output, delivery),
+        }
+    }
+}
+
+/// The protocol of a connection, with what its reader remembers of a request that has not come whole.
+pub enum Protocol {
+    Resp(resp::Resp),
+}
+
+impl Protocol {
+    /// A protocol at the beginning of a connection.
+    pub fn begin(spoken: Spoken) -> Protocol {
+        match spoken {
+            Spoken::Resp => Protocol::Resp(resp::Resp::default()),
+        }
+    }
+
+    /// Puts the requests from `at` on into the batch, until it is full or no whole request is left (P1 to P3).
+    /// `place` is the connection's place in the turn.
+    #[inline(always)]
+    pub fn read<'b>(
+        &mut self,
+        limits: &ServerLimits,
+        session: &Session,
+        input: &'b [u8],
+        at: &mut usize,
+        place: u32,
+        batch: &mut Batch<'b>,
+    ) -> Left {
+        match self {
+            Protocol::Resp(resp) => resp.read(limits, session, input, at, place, batch),
+        }
+    }
+
+    /// Calls `run` with the sink for the reply to a frame with this note.
+    #[inline(always)]
+    pub fn reply<R>(&mut self, output: &mut Output, note: u32, run: impl FnOnce(&mut dyn Reply) -> R) -> R {
+        match self {
+            Protocol::Resp(resp) => resp.reply(output, note, run),
+        }
+    }
+
+    /// Whether several calls may write their replies one after another into one sink.
+    #[inline(always)]
+    pub fn groups_replies(&self) -> bool {
+        match self {
+            Protocol::Resp(_) => true,
+        }
+    }
+
+    /// Says why a request ends the connection, and ends the session.
+    pub fn reject(&mut self, rejection: &Rejection, session: &mut Session, host: &dyn Host, output: &mut Output) {
+        match self {
+            Protocol::Resp(_) => resp::reject(rejection, session, host, output),
+        }
+    }
+
+    /// Whether this client may be told: some clients could not tell a message from a reply.
+    pub fn accepts(&self, session: &Session, delivery: &Delivery<'_>) -> bool {
+        match self {
+            Protocol::Resp(_) => resp::accepts(session, delivery),
+        }
+    }
+
+    /// Appends a message for this client alone.
+    pub fn deliver(&self, output: &mut Output, delivery: &Delivery<'_>) {
+        match self {
+            Protocol::Resp(_) => resp::deliver(output, delivery),
+        }
+    }
+
+    /// The form of messages that this client shares with others.
+    pub fn form(&self, session: &Session) -> Form {
+        match self {
+            Protocol::Resp(_) => resp::form(session),
+        }
+    }
+
+    /// How many bytes of a long request are still to come, if that is known; `have` bytes of it are there.
+    #[inline]
+    pub fn missing(&self, have: usize) -> usize {
+        match self {
+            Protocol::Resp(resp) => resp.missing(have),
+        }
+    }
+
+    /// Forgets how far the next request has been read (P1).
+    #[inline]
+    pub fn forget_progress(&mut self) {
+        match self {
+            Protocol::Resp(resp) => resp.forget_progress(),
+        }
+    }
+}
+
+/// The bytes that a refused client gets before its connection is closed.
+pub fn refusal(spoken: Spoken, refusal: Refusal) -> &'static [u8] {
+    match spoken {
+        Spoken::Resp => resp::refusal(refusal),
+    }
+}

@@ -38,16 +38,15 @@ use polder_engine::{Counter, Memory, Outlook};
 use polder_hub::ears::{has_mail, owes, settle};
 use polder_shm::inbox::Pressed;
 use polder_wire::Output;
-use polder_wire::resp::{Limits, Requests};
 use smallvec::SmallVec;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use crate::batch::{Batch, Content, Frame, Odd, Spare};
-use crate::bounds::Bounds;
 use crate::connection::{Connection, Flow, Pool};
 use crate::host::{Letter, Pause, Process};
+use crate::limits::ServerLimits;
 use crate::listener::{Arrival, Listener, prepare};
-use crate::sessions::resp;
+use crate::sessions::{Left, Protocol};
 use frames::{calls_of, company, holds_back};
 use hearing::Cast;
 use holding::Holding;
@@ -141,7 +140,7 @@ pub struct Loop {
     turning: Vec<usize>,
     /// Those of them whose part in the turn is over, because a script has become slow: their input is their own again.
     released: Vec<usize>,
-    bounds: Bounds,
+    limits: ServerLimits,
     /// The version of the users that all sessions are of.
     users_version: u64,
     /// The clock of this turn, and when the last one ended.
@@ -167,7 +166,7 @@ impl Loop {
     /// # Errors
     /// When the poll takes no more descriptors.
     pub fn new(number: usize, poll: Poll, process: Arc<Process>) -> io::Result<Loop> {
-        let bounds = Bounds::of(&process.settings, process.ceiling());
+        let limits = ServerLimits::of(&process.settings, process.ceiling());
         let mut turns = Loop {
             slots_by_client: HashMap::new(),
             deadlines: BTreeSet::new(),
@@ -198,7 +197,7 @@ impl Loop {
             inputs: Vec::new(),
             turning: Vec::new(),
             released: Vec::new(),
-            bounds,
+            limits,
             users_version: 0,
             now_ms: now_ms(),
             ended_us: now_us(),
@@ -217,7 +216,7 @@ impl Loop {
 
     /// Watches the doors that the process has now.
     fn watch_doors(&mut self) -> io::Result<()> {
-        let (version, listeners) = self.process.doors.share()?;
+        let (version, listeners) = self.process.listeners.share()?;
         for listener in self.listeners.drain(..) {
             // Its socket is that of other threads, too: to close it here would not end the watching.
             self.poll.registry().deregister(&mut SourceFd(&listener.socket.as_raw_fd()))?;
@@ -231,7 +230,7 @@ impl Loop {
 
     /// Learns whether the process listens elsewhere by now.
     fn look_at_doors(&mut self) {
-        if self.doors_version != self.process.doors.version()
+        if self.doors_version != self.process.listeners.version()
             && let Err(error) = self.watch_doors()
         {
             tracing::error!(%error, "a thread cannot watch where clients come in; trying again");
@@ -262,7 +261,7 @@ impl Loop {
         }
         let began_us = now_us();
         self.now_ms = began_us / 1000;
-        self.bounds.refresh(&self.process.settings, self.process.ceiling());
+        self.limits.refresh(&self.process.settings, self.process.ceiling());
         self.look_at_users();
         self.look_at_doors();
         self.pause = self.process.pause_at(self.now_ms);
@@ -287,9 +286,9 @@ impl Loop {
         if !self.barred.is_empty() && self.retry_due_us <= began_us {
             self.retry_due_us = self.ended_us + LOCK_RETRY_US;
         }
-        let tally = &self.process.mailboxes[self.number].tally;
-        tally.turns.add(1);
-        tally.turn_us.add(self.ended_us.saturating_sub(began_us));
+        let stats = &self.process.mailboxes[self.number].stats;
+        stats.turns.add(1);
+        stats.turn_us.add(self.ended_us.saturating_sub(began_us));
     }
 
     /// Learns what has become of users, and closes the connections of those who are no more.
@@ -378,10 +377,10 @@ impl Loop {
 
     fn accept(&mut self, listener: usize) {
         let mut arrived = Vec::new();
-        let most = self.bounds.clients_max;
-        if let Err(error) = self.listeners[listener].accept_all(&self.process, most, &mut arrived) {
+        let most = self.limits.clients_max;
+        if let Err(error) = self.listeners[listener].accept_all(&self.process.admission(most), &mut arrived) {
             // A thread that stops, or listens elsewhere, closes the listeners of all.
-            if !self.process.is_stopping() && self.doors_version == self.process.doors.version() {
+            if !self.process.is_stopping() && self.doors_version == self.process.listeners.version() {
                 tracing::error!(%error, "a client cannot be accepted; trying again");
                 self.accept_due_ms = self.now_ms + ACCEPT_REST_MS;
             }
@@ -406,7 +405,7 @@ impl Loop {
             self.slots.len() - 1
         });
         let Arrival { socket, origin } = arrival;
-        let prepared = if origin.by_unix { Ok(()) } else { prepare(&socket, self.bounds.keepalive_seconds) };
+        let prepared = if origin.door.is_local() { Ok(()) } else { prepare(&socket, self.limits.keepalive_seconds) };
         let interest = Interest::READABLE | Interest::WRITABLE;
         let token = Token(slot + FIRST_CONNECTION);
         let registered = prepared.and_then(|()| self.poll.registry().register(&mut SourceFd(&socket.as_raw_fd()), token, interest));
@@ -414,18 +413,20 @@ impl Loop {
             tracing::debug!(%error, "a client went before it was served");
             self.free.push(slot);
             self.process.mailboxes[burdened].relieve();
-            return self.process.clients.turn_away();
+            return self.process.clients.dismiss(origin.door);
         }
         let id = polder_hub::next_client(self.process.memory.table());
         let mut session = Session::connected(id, &*self.process, self.now_ms);
         session.parks = true;
+        let door = origin.door;
         let record = self.process.clients.enter(id, burdened, origin, self.now_ms);
         record.show(&session);
         self.process.memory.table().count(Counter::Connections, 1);
         let connection = Connection {
             socket,
             session,
-            requests: Requests::default(),
+            door,
+            protocol: Protocol::begin(door.protocol),
             input: Vec::new(),
             taken: 0,
             output: Output::default(),
@@ -438,6 +439,7 @@ impl Loop {
             parked: false,
             held_up: false,
             barred: false,
+            waiting_note: 0,
             over_soft_since_ms: None,
         };
         connection.beat(0);
@@ -530,8 +532,8 @@ impl Loop {
         if !connection.readable || connection.is_halted() || connection.is_backed_up() {
             return true;
         }
-        let tally = &self.process.mailboxes[self.number].tally;
-        tally.reads.add(1);
+        let stats = &self.process.mailboxes[self.number].stats;
+        stats.reads.add(1);
         match connection.receive(&mut self.pool) {
             Flow::Gone => {
                 self.close(slot);
@@ -543,9 +545,9 @@ impl Loop {
             }
             Flow::Some(count) => self.bytes_in += count as u64,
         }
-        if self.bounds.is_over_query_limit(&connection.session, connection.input.len()) {
+        if self.limits.is_over_request_limit(connection.door, &connection.session, connection.input.len()) {
             tracing::warn!(client = connection.session.id, "closed: it reached client-query-buffer-limit");
-            tally.query_limit_closed.add(1);
+            stats.query_limit_closed.add(1);
             self.close(slot);
             return false;
         }
@@ -561,7 +563,7 @@ impl Loop {
         let mut batch = Batch::new(&mut spare);
         for (place, slot) in ready.iter().enumerate().filter(|(place, _)| !inputs[*place].is_empty()) {
             let Some(mut at) = self.slots[*slot].as_ref().map(|connection| connection.taken) else { continue };
-            while !self.released.contains(slot) && self.parse(*slot, place, &inputs[place], &mut at, &mut batch) == resp::Left::Perhaps {
+            while !self.released.contains(slot) && self.parse(*slot, place as u32, &inputs[place], &mut at, &mut batch) == Left::Perhaps {
                 self.run_batch((ready, &inputs), &mut batch);
             }
         }
@@ -580,12 +582,12 @@ impl Loop {
         self.spare = spare;
     }
 
-    fn parse<'b>(&mut self, slot: usize, place: usize, input: &'b [u8], at: &mut usize, batch: &mut Batch<'b>) -> resp::Left {
+    fn parse<'b>(&mut self, slot: usize, place: u32, input: &'b [u8], at: &mut usize, batch: &mut Batch<'b>) -> Left {
         let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.is_halted()) else {
-            return resp::Left::Nothing;
+            return Left::Nothing;
         };
-        let limits = Limits { bulk_bytes_max: self.bounds.bulk_bytes_max, stranger: !connection.session.authenticated };
-        resp::read(&mut connection.requests, &limits, input, at, place, batch)
+        let Connection { protocol, session, .. } = &mut **connection;
+        protocol.read(&self.limits, session, input, at, place, batch)
     }
 
     /// Prefetches what the batch will touch, then executes it. `turn`: the ready connections and their inputs.
@@ -597,7 +599,7 @@ impl Loop {
         let mut outlook = std::mem::take(&mut self.outlook);
         let calls = frames.iter().map(|frame| match frame.content {
             Content::Args { from, to } => {
-                let db = self.slots[ready[frame.place]].as_ref().map_or(0, |connection| connection.session.db);
+                let db = self.slots[ready[frame.place as usize]].as_ref().map_or(0, |connection| connection.session.db);
                 (db, &args[from..to])
             }
             Content::Odd(_) => (0, &args[..0]),
@@ -608,7 +610,7 @@ impl Loop {
         // What the thread has told others by itself is no client's.
         _ = seat.as_ref().map(|seat| seat.take_pressed());
         while let Some(frame) = frames.get(number) {
-            let slot = ready[frame.place];
+            let slot = ready[frame.place as usize];
             self.make_room_for(slot);
             // What has been said before a call comes before it: what the last one has caused, and what others had been answered already.
             if seat.as_ref().is_ok_and(|seat| seat.has_mail()) {
@@ -680,13 +682,13 @@ impl Loop {
             let host: &dyn Host = &*self.process;
             let session = self.slots[slot].as_ref().map(|connection| &connection.session);
             let many = session.map_or(1, |session| company(candidates, args, (session, host, &self.process.memory), foresight));
-            let (done, progress) = self.run_long(slot, &calls_of(&frames[..many.max(1)], args), turn);
+            let (done, progress) = self.run_long(slot, frame.note, &calls_of(&frames[..many.max(1)], args), turn);
             return self.after_frame(slot, frames, done, progress);
         }
         let Some(connection) = &mut self.slots[slot] else { return 1 };
-        let Connection { session, output, .. } = &mut **connection;
+        let Connection { session, output, door, .. } = &mut **connection;
         output.lend(|| self.pool.take());
-        output.limit(self.bounds.hard_output_of(session) as usize);
+        output.limit(self.limits.hard_output_of(door, session) as usize);
         session.turn_ms = self.now_ms;
         session.patience_us = self.patience_us;
         session.active_ms = self.now_ms;
@@ -694,20 +696,26 @@ impl Loop {
             let last = frames.iter().take_while(|other| other.place == frame.place).last().unwrap_or(frame);
             connection.show_call(last.end - connection.taken);
         }
-        let Connection { session, output, .. } = &mut **connection;
+        let Connection { session, output, protocol, .. } = &mut **connection;
         let host: &dyn Host = &*self.process;
-        let answered = |progress| ((progress == Progress::Answered).into(), progress);
         let memory = &self.process.memory;
+        let answered = |progress| ((progress == Progress::Answered).into(), progress);
         let (done, progress) = match frame.content {
-            Content::Args { from, to } => match company(candidates, args, (&*session, host, memory), foresight) {
-                many @ 2.. => memory.execute_together(session, host, &calls_of(&frames[..many], args), output),
-                _ => answered(memory.execute_foreseen(session, host, foresight.0, foresight.1, &args[from..to], output)),
-            },
+            Content::Args { from, to } => {
+                let groups = protocol.groups_replies();
+                protocol.reply(output, frame.note, |reply| match company(candidates, args, (&*session, host, memory), foresight) {
+                    many @ 2.. if groups => memory.execute_together(session, host, &calls_of(&frames[..many], args), reply),
+                    _ => answered(memory.execute_foreseen(session, host, foresight.0, foresight.1, &args[from..to], reply)),
+                })
+            }
             Content::Odd(number) => match &odds[number] {
-                Odd::Words(words) => answered(resp::call_inline(memory, session, host, words, output)),
+                Odd::Words(words) => {
+                    let args: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+                    protocol.reply(output, frame.note, |reply| answered(memory.execute(session, host, &args, reply)))
+                }
                 Odd::Nothing => (1, Progress::Answered),
-                Odd::Malformed(malformed) => {
-                    resp::reject(session, host, &malformed.0, output);
+                Odd::Rejected(rejection) => {
+                    protocol.reject(rejection, session, host, output);
                     (1, Progress::Answered)
                 }
             },
@@ -718,7 +726,7 @@ impl Loop {
     /// What follows from how the first of `frames`, or so many of them, came out; answers how many are done with.
     fn after_frame(&mut self, slot: usize, frames: &[Frame], done: usize, progress: Progress) -> usize {
         let Some(connection) = &mut self.slots[slot] else { return 1 };
-        let Connection { session, output, taken, barred, .. } = &mut **connection;
+        let Connection { session, output, taken, barred, door, .. } = &mut **connection;
         if let Some(last) = frames[..done].last() {
             *taken = last.end;
         }
@@ -735,10 +743,10 @@ impl Loop {
         *barred = false;
         if progress == Progress::Waiting {
             *taken = frames[0].end;
-            self.begin_wait(slot);
+            self.begin_wait(slot, frames[0].note);
             return done.max(1);
         }
-        let hard = self.bounds.hard_output_of(session);
+        let hard = self.limits.hard_output_of(door, session);
         // It is closed at the end of the turn; what it asked for beyond that would only take memory.
         if hard != 0 && output.waiting() as u64 > hard {
             session.closing = true;
@@ -773,9 +781,9 @@ impl Loop {
         if !connection.output.is_shared() {
             connection.beat(0);
         }
-        let tally = &self.process.mailboxes[self.number].tally;
+        let stats = &self.process.mailboxes[self.number].stats;
         while !connection.output.is_empty() && !connection.blocked {
-            tally.writes.add(1);
+            stats.writes.add(1);
             match connection.send() {
                 Flow::Gone => return self.close(slot),
                 Flow::Some(count) => self.bytes_out += count as u64,
@@ -786,7 +794,7 @@ impl Loop {
             }
         }
         // A listener whose socket had been full is shown once more when all has gone.
-        if !connection.output.is_empty() || connection.session.listens() && connection.record.pulse().reply_bytes != 0 {
+        if !connection.output.is_empty() || connection.session.listens() && connection.record.activity().reply_bytes != 0 {
             connection.beat(connection.output.waiting());
         }
         self.weigh(slot);
@@ -808,7 +816,7 @@ impl Loop {
     /// Whether more waits to be sent to a connection than `client-output-buffer-limit` allows.
     fn is_over_output_limit(&mut self, slot: usize) -> bool {
         let Some(connection) = &mut self.slots[slot] else { return false };
-        let limit = self.bounds.output_of(&connection.session);
+        let limit = self.limits.output_of(connection.door, &connection.session);
         let waiting = connection.output.waiting() as u64;
         if limit.soft == 0 || waiting <= limit.soft {
             connection.over_soft_since_ms = None;
@@ -819,7 +827,7 @@ impl Loop {
         let over = over_soft || limit.hard != 0 && waiting > limit.hard;
         if over {
             tracing::warn!(client = connection.session.id, bytes = waiting, "closed: it reached client-output-buffer-limit");
-            self.process.mailboxes[self.number].tally.reply_limit_closed.add(1);
+            self.process.mailboxes[self.number].stats.reply_limit_closed.add(1);
         }
         over
     }
@@ -892,7 +900,7 @@ impl Loop {
 
     /// Closes who has been idle, or has read too little, for too long.
     fn sweep(&mut self) {
-        let timeout_ms = self.bounds.timeout_seconds * 1000;
+        let timeout_ms = self.limits.timeout_seconds * 1000;
         for slot in 0..self.slots.len() {
             let Some(connection) = &self.slots[slot] else { continue };
             let idle_ms = self.now_ms.saturating_sub(connection.session.active_ms);

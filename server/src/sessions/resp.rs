@@ -1,24 +1,63 @@
-//! RESP on a connection: the requests that its input holds become frames of the turn's batch, and each frame one call.
-use polder_engine::Memory;
-use polder_engine::{Host, Progress, Reply, Session};
+//! RESP on a connection: its requests become frames of the turn's batch, and each frame becomes one call.
+use polder_base::{Protocol as RespVersion, Reply};
+use polder_commands::{Host, Session, pubsub};
+use polder_hub::Delivery;
 use polder_wire::Output;
 use polder_wire::resp::{Limits, Request, Requests};
 
-use crate::batch::{Batch, Content, Frame, Odd};
+use super::{Form, Left, Refusal};
+use crate::batch::{Batch, Content, Frame, Odd, Rejection};
+use crate::limits::ServerLimits;
 
-/// What is left to read after [`read`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Left {
-    /// No whole request.
-    Nothing,
-    /// Perhaps more, once the batch has been executed.
-    Perhaps,
+/// The reply to a client from another host in protected mode.
+const PROTECTED: &str = "-DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default user. In this mode connections are only accepted from the loopback interface. If you want to connect from external computers to Redis you may adopt one of the following solutions: 1) Just disable protected mode sending the command 'CONFIG SET protected-mode no' from the loopback interface by connecting to Redis from the same host the server is running, however MAKE SURE Redis is not publicly accessible from internet if you do so. Use CONFIG REWRITE to make this change permanent. 2) Alternatively you can just disable the protected mode by editing the Redis configuration file, and setting the protected mode option to 'no', and then restarting the server. 3) If you started the server manually just for testing, restart it with the '--protected-mode no' option. 4) Set up an authentication password for the default user. NOTE: You only need to do one of the above things in order for the server to start accepting connections from the outside.\r\n";
+
+/// The reply to a client beyond `maxclients`.
+const FULL: &str = "-ERR max number of clients reached\r\n";
+
+/// The words that begin an HTTP request with a body. A web page can make a browser send one to any port of its host.
+const HTTP_WORDS: [&[u8]; 2] = [b"post", b"host:"];
+
+/// RESP on one connection.
+#[derive(Default)]
+pub struct Resp {
+    requests: Requests,
 }
 
-/// Puts the requests from `at` on into the batch, until it is full or the input's end is reached.
-///
-/// A stranger's requests go one at a time, since AUTH changes what the next may be.
-pub fn read<'b>(requests: &mut Requests, limits: &Limits, input: &'b [u8], at: &mut usize, place: usize, batch: &mut Batch<'b>) -> Left {
+impl Resp {
+    /// As [`Protocol::read`](super::Protocol::read).
+    #[inline(always)]
+    pub fn read<'b>(
+        &mut self,
+        limits: &ServerLimits,
+        session: &Session,
+        input: &'b [u8],
+        at: &mut usize,
+        place: u32,
+        batch: &mut Batch<'b>,
+    ) -> Left {
+        let limits = Limits { bulk_bytes_max: limits.bulk_bytes_max, stranger: !session.authenticated };
+        read(&mut self.requests, &limits, input, at, place, batch)
+    }
+
+    /// As [`Protocol::reply`](super::Protocol::reply): the output itself is RESP's sink.
+    #[inline(always)]
+    pub fn reply<R>(&mut self, output: &mut Output, _note: u32, run: impl FnOnce(&mut dyn Reply) -> R) -> R {
+        run(output)
+    }
+
+    #[inline]
+    pub fn missing(&self, have: usize) -> usize {
+        self.requests.missing(have)
+    }
+
+    #[inline]
+    pub fn forget_progress(&mut self) {
+        self.requests = Requests::default();
+    }
+}
+
+fn read<'b>(requests: &mut Requests, limits: &Limits, input: &'b [u8], at: &mut usize, place: u32, batch: &mut Batch<'b>) -> Left {
     let mut rest = &input[*at..];
     while !batch.is_full() {
         let from = batch.args.len();
@@ -28,11 +67,11 @@ pub fn read<'b>(requests: &mut Requests, limits: &Limits, input: &'b [u8], at: &
         match read {
             Ok(Some(Request::Bulks(_))) => {
                 let to = batch.args.len();
-                batch.frames.push(Frame { place, content: Content::Args { from, to }, end: *at });
+                batch.frames.push(Frame { place, note: 0, content: Content::Args { from, to }, end: *at });
             }
-            Ok(Some(Request::Inline(words))) => batch.push_odd(place, Odd::Words(words), *at),
+            Ok(Some(Request::Inline(words))) => batch.push_odd(place, inline(words), *at),
             Ok(None) => {
-                // Empty requests before one that is not all there: the reader is past them, and so must the connection be.
+                // The reader is past empty requests in front of one that is not complete, so the connection must be, too.
                 if *at > from_byte {
                     batch.push_odd(place, Odd::Nothing, *at);
                 }
@@ -40,10 +79,11 @@ pub fn read<'b>(requests: &mut Requests, limits: &Limits, input: &'b [u8], at: &
             }
             Err(malformed) => {
                 *at = input.len();
-                batch.push_odd(place, Odd::Malformed(malformed), *at);
+                batch.push_odd(place, Odd::Rejected(Rejection::Malformed(malformed)), *at);
                 return Left::Nothing;
             }
         }
+        // AUTH changes what the next request may be (P2).
         if limits.stranger {
             break;
         }
@@ -51,23 +91,56 @@ pub fn read<'b>(requests: &mut Requests, limits: &Limits, input: &'b [u8], at: &
     Left::Perhaps
 }
 
-/// Runs an inline request. What a browser sends when it is led here by another site's page ends the connection.
-pub fn call_inline(memory: &Memory, session: &mut Session, host: &dyn Host, words: &[Vec<u8>], output: &mut Output) -> Progress {
-    if words.first().is_some_and(|word| word.eq_ignore_ascii_case(b"post") || word.eq_ignore_ascii_case(b"host:")) {
-        tracing::warn!(
-            client = session.id,
-            "possible attack: an HTTP request came in on a RESP port, most likely by a browser of this host; closed"
-        );
-        session.closing = true;
-        return Progress::Answered;
-    }
-    let args: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-    memory.execute(session, host, &args, output)
+/// An inline request. One that a browser sends because of another site's page ends the connection.
+fn inline(words: Vec<Vec<u8>>) -> Odd {
+    let is_http = |word: &Vec<u8>| HTTP_WORDS.iter().any(|other| word.eq_ignore_ascii_case(other));
+    if words.first().is_some_and(is_http) { Odd::Rejected(Rejection::CrossSite) } else { Odd::Words(words) }
 }
 
-/// Answers nonsense and ends the session.
-pub fn reject(session: &mut Session, host: &dyn Host, text: &str, output: &mut Output) {
-    host.recorder().count_error(text);
-    output.error(text);
+pub fn reject(rejection: &Rejection, session: &mut Session, host: &dyn Host, output: &mut Output) {
+    match rejection {
+        Rejection::Malformed(malformed) => {
+            host.recorder().count_error(&malformed.0);
+            output.error(&malformed.0);
+        }
+        Rejection::CrossSite => tracing::warn!(
+            client = session.id,
+            "possible attack: an HTTP request came in on a RESP port, most likely by a browser of this host; closed"
+        ),
+    }
     session.closing = true;
+}
+
+pub fn accepts(session: &Session, delivery: &Delivery<'_>) -> bool {
+    match *delivery {
+        Delivery::Invalidation { redirected, .. } => session.listens_in_any_way(redirected),
+        Delivery::RedirectionBroken { .. } => session.protocol == RespVersion::Resp3,
+        _ => true,
+    }
+}
+
+pub fn deliver(output: &mut Output, delivery: &Delivery<'_>) {
+    pubsub::write(output, delivery);
+}
+
+pub fn form(session: &Session) -> Form {
+    match session.protocol {
+        RespVersion::Resp2 => Form::Resp2,
+        RespVersion::Resp3 => Form::Resp3,
+    }
+}
+
+/// An output for messages in one of RESP's forms.
+pub fn output(form: Form) -> Output {
+    Output::new(match form {
+        Form::Resp2 => RespVersion::Resp2,
+        Form::Resp3 => RespVersion::Resp3,
+    })
+}
+
+pub fn refusal(refusal: Refusal) -> &'static [u8] {
+    match refusal {
+        Refusal::Protected => PROTECTED.as_bytes(),
+        Refusal::Full => FULL.as_bytes(),
+    }
 }

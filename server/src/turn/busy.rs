@@ -103,24 +103,24 @@ impl Loop {
 
     /// Runs a request that may take long, and those behind it that share its transaction, with the connection out of its slot so that the loop
     /// is free for others. Answers how many are done with.
-    pub(super) fn run_long(&mut self, slot: usize, calls: &[&[&[u8]]], turn: Turn<'_>) -> (usize, Progress) {
+    pub(super) fn run_long(&mut self, slot: usize, note: u32, calls: &[&[&[u8]]], turn: Turn<'_>) -> (usize, Progress) {
         self.end_cast();
         let Some(mut connection) = self.slots[slot].take() else { return (1, Progress::Answered) };
         connection.output.lend(|| self.pool.take());
-        connection.output.limit(self.bounds.hard_output_of(&connection.session) as usize);
+        connection.output.limit(self.limits.hard_output_of(connection.door, &connection.session) as usize);
         connection.session.turn_ms = self.now_ms;
         connection.session.patience_us = self.patience_us;
         connection.session.active_ms = self.now_ms;
         let process = self.process.clone();
         let stuck = Stuck { process: &process, turns: Mutex::new(self), turn };
-        let (session, output) = (&mut connection.session, &mut connection.output);
-        let outcome = match calls {
+        let Connection { session, output, protocol, .. } = &mut *connection;
+        let outcome = protocol.reply(output, note, |reply| match calls {
             [args] => {
-                let progress = process.memory.execute(session, &stuck, args, output);
+                let progress = process.memory.execute(session, &stuck, args, reply);
                 ((progress == Progress::Answered).into(), progress)
             }
-            _ => process.memory.execute_together(session, &stuck, calls, output),
-        };
+            _ => process.memory.execute_together(session, &stuck, calls, reply),
+        });
         // An event that came meanwhile found no connection: look.
         connection.readable = true;
         self.slots[slot] = Some(connection);
@@ -160,7 +160,7 @@ impl Loop {
             connection.input = self.pool.take();
             connection.input.extend_from_slice(&input[connection.taken..]);
             connection.taken = 0;
-            connection.requests = Requests::default();
+            connection.protocol.forget_progress();
             self.released.push(*slot);
             if !connection.queued {
                 connection.queued = true;
@@ -180,7 +180,7 @@ impl Loop {
                 self.answer_frame(slot, frame, &batch, kind);
             }
             batch.clear();
-            if left == resp::Left::Nothing {
+            if left == Left::Nothing {
                 break;
             }
         }
@@ -196,7 +196,7 @@ impl Loop {
 
     fn answer_frame(&mut self, slot: usize, frame: &Frame, batch: &Batch<'_>, kind: Kind) {
         let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.is_halted()) else { return };
-        let Connection { session, output, taken, .. } = &mut **connection;
+        let Connection { session, output, protocol, taken, .. } = &mut **connection;
         output.lend(|| self.pool.take());
         session.turn_ms = self.now_ms;
         session.active_ms = self.now_ms;
@@ -205,8 +205,8 @@ impl Loop {
             Content::Odd(number) => match &batch.odds[number] {
                 Odd::Words(words) => words.iter().map(Vec::as_slice).collect(),
                 Odd::Nothing => Vec::new(),
-                Odd::Malformed(malformed) => {
-                    resp::reject(session, &*self.process, &malformed.0, output);
+                Odd::Rejected(rejection) => {
+                    protocol.reject(rejection, session, &*self.process, output);
                     Vec::new()
                 }
             },
@@ -215,12 +215,14 @@ impl Loop {
         if words.is_empty() {
             return;
         }
-        if is_allowed(&words) {
-            let progress = self.process.memory.execute(session, &*self.process, &words, output);
-            tracing::debug!(?progress, "a request was obeyed while a script runs");
-        } else {
-            execute::turn_away(session, &*self.process, &words, kind.busy_text(), output);
-        }
+        protocol.reply(output, frame.note, |reply| {
+            if is_allowed(&words) {
+                let progress = self.process.memory.execute(session, &*self.process, &words, reply);
+                tracing::debug!(?progress, "a request was obeyed while a script runs");
+            } else {
+                execute::turn_away(session, &*self.process, &words, kind.busy_text(), reply);
+            }
+        });
     }
 }
 

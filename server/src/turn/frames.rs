@@ -60,7 +60,7 @@ pub(super) fn holds_back(pause: Pause, session: &Session, process: &Process, con
         Content::Args { from, to } => writes(&args[from..to]),
         Content::Odd(number) => match &odds[number] {
             Odd::Words(words) => writes(&words.iter().map(Vec::as_slice).collect::<Vec<_>>()),
-            Odd::Nothing | Odd::Malformed(_) => false,
+            Odd::Nothing | Odd::Rejected(_) => false,
         },
     }
 }

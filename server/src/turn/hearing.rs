@@ -3,14 +3,15 @@
 //! A call that waits is out of the connection's input already; its arguments are kept in the session, and the connection is parked, so that
 //! what follows stays unexecuted. It is run again where it is woken, in the middle of a turn; the connection goes on with the next.
 use mio::unix::SourceFd;
-use polder_base::Protocol;
-use polder_commands::{Host, Progress, Session, elsewhere, give_up, pubsub, resume, time_out, waiting};
+use polder_base::Reply;
+use polder_commands::{Host, Progress, Session, elsewhere, give_up, resume, time_out, waiting};
 use polder_engine::Table;
 use polder_hub::ask::{self, Asker};
 use polder_hub::track::{close_turn, counts, limit};
 use polder_hub::{Delivery, Hearer, attend, hear};
 
 use super::*;
+use crate::sessions::Form;
 
 impl Loop {
     /// Makes the thread able to hear, if it is not yet. Where no seat or no bell is to be had it looks by itself each time it wakes, and tries again.
@@ -83,7 +84,7 @@ impl Loop {
         let table = process.memory.table();
         close_turn(table, self);
         self.end_cast_with(true);
-        let most = self.bounds.tracked_keys_max;
+        let most = self.limits.tracked_keys_max;
         if most != 0 {
             limit(table, self, most);
         }
@@ -93,8 +94,8 @@ impl Loop {
     /// Notes for INFO what this thread's clients track.
     fn count_tracked(&self) {
         let (keys, items, prefixes) = counts(self.process.memory.table());
-        let tally = &self.process.mailboxes[self.number].tally;
-        for (count, number) in [(&tally.tracked_keys, keys), (&tally.tracked_items, items), (&tally.tracked_prefixes, prefixes)] {
+        let stats = &self.process.mailboxes[self.number].stats;
+        for (count, number) in [(&stats.tracked_keys, keys), (&stats.tracked_items, items), (&stats.tracked_prefixes, prefixes)] {
             count.set(number as u64);
         }
     }
@@ -109,9 +110,10 @@ impl Loop {
     }
 
     /// Parks a connection whose call waits for a key.
-    pub(super) fn begin_wait(&mut self, slot: usize) {
+    pub(super) fn begin_wait(&mut self, slot: usize, note: u32) {
         let Some(connection) = &mut self.slots[slot] else { return };
         connection.park();
+        connection.waiting_note = note;
         let awaited = connection.session.waiting.as_ref().map(|waiting| waiting.subject());
         let awaited = awaited.into_iter().flat_map(|(db, keys, or_its_end)| keys.iter().map(move |key| (db, key.clone(), or_its_end)));
         connection.record.begin_wait(awaited.collect());
@@ -140,11 +142,12 @@ impl Loop {
             return;
         }
         let until_ms = connection.session.waiting.as_ref().map_or(0, |waiting| waiting.until_ms);
-        let Connection { session, output, record, .. } = &mut **connection;
+        let Connection { session, output, protocol, record, waiting_note, .. } = &mut **connection;
         output.lend(|| self.pool.take());
         session.turn_ms = self.now_ms;
         session.patience_us = self.patience_us;
-        match resume(self.process.memory.table(), session, &*self.process, output) {
+        let process = &*self.process;
+        match protocol.reply(output, *waiting_note, |reply| resume(process.memory.table(), session, process, reply)) {
             Progress::Waiting => record.go_on_waiting(),
             Progress::Busy => {
                 record.go_on_waiting();
@@ -163,16 +166,17 @@ impl Loop {
     }
 
     /// Ends a client's wait by a function that answers its call.
-    fn end_wait_by(&mut self, client: u64, end: impl FnOnce(&Table, &mut Session, &dyn Host, &mut Output)) {
+    fn end_wait_by(&mut self, client: u64, end: impl FnOnce(&Table, &mut Session, &dyn Host, &mut dyn Reply)) {
         self.end_cast();
         let Some(&slot) = self.slots_by_client.get(&client) else { return };
         let Some(connection) = self.slots[slot].as_mut().filter(|connection| connection.waits()) else { return };
         let until_ms = connection.session.waiting.as_ref().map_or(0, |waiting| waiting.until_ms);
-        let Connection { session, output, .. } = &mut **connection;
+        let Connection { session, output, protocol, waiting_note, .. } = &mut **connection;
         output.lend(|| self.pool.take());
         session.turn_ms = self.now_ms;
         session.patience_us = self.patience_us;
-        end(self.process.memory.table(), session, &*self.process, output);
+        let process = &*self.process;
+        protocol.reply(output, *waiting_note, |reply| end(process.memory.table(), session, process, reply));
         self.end_wait(slot, until_ms);
     }
 
@@ -232,8 +236,8 @@ impl Loop {
 #[derive(Default)]
 pub(super) struct Cast {
     clients: Vec<u64>,
-    /// By protocol.
-    forms: [Output; 2],
+    /// The messages in each form.
+    forms: [Output; Form::ALL.len()],
 }
 
 /// So many clients are worth a cast, and so many bytes of messages are enough for one.
@@ -246,9 +250,9 @@ impl Loop {
         if self.cast.clients != clients || self.cast.forms[0].waiting() > CAST_BYTES_MAX {
             self.end_cast();
             self.cast.clients.extend_from_slice(clients);
-            self.cast.forms = [Protocol::Resp2, Protocol::Resp3].map(Output::new);
+            self.cast.forms = Form::ALL.map(Form::output);
         }
-        self.cast.forms.iter_mut().for_each(|form| pubsub::write(form, delivery));
+        Form::ALL.into_iter().zip(&mut self.cast.forms).for_each(|(form, output)| form.write(output, delivery));
     }
 
     /// Gives the hearers of a cast what there is for them: before anything else is written to one of them.
@@ -270,7 +274,7 @@ impl Loop {
         for client in &clients {
             let Some(&slot) = self.slots_by_client.get(client) else { continue };
             let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.session.closing) else { continue };
-            let form = usize::from(connection.session.protocol == Protocol::Resp3);
+            let form = connection.protocol.form(&connection.session) as usize;
             if !shared[form].as_ref().is_some_and(|shared| connection.output.share(shared)) {
                 connection.output.lend(|| self.pool.take_one_of(clients.len()));
                 connection.output.copy(&forms[form]);
@@ -296,34 +300,29 @@ impl Hearer for Loop {
         }
         self.end_cast();
         // Each form is written once, however many hear it.
-        let mut forms = [None::<Output>, None];
+        let mut forms = Form::ALL.map(|_| None::<Output>);
         for client in clients {
             let Some(&slot) = self.slots_by_client.get(client) else { continue };
             let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.session.closing) else { continue };
-            match delivery {
-                // Whoever could not tell it from a reply is not told.
-                Delivery::Invalidation { redirected, .. } if !connection.session.listens_in_any_way(redirected) => continue,
-                Delivery::RedirectionBroken { client: redirect } => {
-                    let tracking = connection.session.tracking.as_mut().filter(|tracking| tracking.redirect() == redirect);
-                    let Some(tracking) = tracking else { continue };
-                    Arc::make_mut(tracking).broken = true;
-                    if connection.session.protocol == Protocol::Resp2 {
-                        continue;
-                    }
-                }
-                _ => {}
+            if let Delivery::RedirectionBroken { client: redirect } = delivery {
+                let tracking = connection.session.tracking.as_mut().filter(|tracking| tracking.redirect() == redirect);
+                let Some(tracking) = tracking else { continue };
+                Arc::make_mut(tracking).broken = true;
+            }
+            if !connection.protocol.accepts(&connection.session, &delivery) {
+                continue;
             }
             connection.output.lend(|| self.pool.take_one_of(clients.len()));
             if let [_] = clients {
-                pubsub::write(&mut connection.output, &delivery);
+                connection.protocol.deliver(&mut connection.output, &delivery);
             } else {
-                let protocol = connection.session.protocol;
-                let form = forms[protocol as usize].get_or_insert_with(|| {
-                    let mut form = Output::new(protocol);
-                    pubsub::write(&mut form, &delivery);
-                    form
+                let form = connection.protocol.form(&connection.session);
+                let written = forms[form as usize].get_or_insert_with(|| {
+                    let mut output = form.output();
+                    form.write(&mut output, &delivery);
+                    output
                 });
-                connection.output.copy(form);
+                connection.output.copy(written);
             }
             if !std::mem::replace(&mut connection.told, true) {
                 self.told.push(slot);
@@ -345,7 +344,7 @@ impl Hearer for Loop {
             let Some(&slot) = self.slots_by_client.get(client) else { continue };
             let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.session.closing) else { continue };
             tracing::warn!(client, "closed: more messages came for this thread's clients than it could keep, and some of them are lost");
-            self.process.mailboxes[self.number].tally.reply_limit_closed.add(1);
+            self.process.mailboxes[self.number].stats.reply_limit_closed.add(1);
             connection.session.closing = true;
             if !std::mem::replace(&mut connection.told, true) {
                 self.told.push(slot);

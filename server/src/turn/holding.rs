@@ -63,7 +63,7 @@ impl Loop {
     pub(super) fn hold(&mut self, slot: usize, pressed: Pressed) {
         let table = self.process.memory.table();
         let Pressed { seat, life, .. } = pressed;
-        if !self.bounds.holds_publishers || table.seat().is_ok_and(|own| own.index() == seat) {
+        if !self.limits.holds_publishers || table.seat().is_ok_and(|own| own.index() == seat) {
             return;
         }
         let Some(place) = table.segment().read_under_pressure(seat, life) else { return };

@@ -11,7 +11,7 @@ const MUCH_BYTES: usize = 64 << 10;
 impl Loop {
     /// Begins to count when a limit has been set, ends when it is gone, and closes clients where they take too much.
     pub(super) fn weigh_all(&mut self) {
-        let limit = self.bounds.clients_bytes_max;
+        let limit = self.limits.clients_bytes_max;
         if (limit != 0) != self.weighs {
             self.weighs = limit != 0;
             for connection in self.slots.iter().flatten() {
@@ -21,7 +21,7 @@ impl Loop {
         }
         if limit != 0 && self.process.clients.weight() > limit {
             let evicted = self.process.evict_clients(limit);
-            self.process.mailboxes[self.number].tally.clients_evicted.add(evicted);
+            self.process.mailboxes[self.number].stats.clients_evicted.add(evicted);
         }
     }
 

@@ -1,26 +1,23 @@
-//! The limits that a turn needs, out of the settings; read again only when a setting has changed.
+//! The limits that a turn needs, taken from the settings; read again only when a setting has changed.
 use polder_commands::Session;
 use polder_commands::settings::value::{OutputLimit, output_limits};
 use polder_commands::settings::{Id, Settings, id};
+
+use crate::doors::{DOORS, Door};
 
 const MAXCLIENTS: Id = id("maxclients");
 const TIMEOUT: Id = id("timeout");
 const KEEPALIVE: Id = id("tcp-keepalive");
 const BULK: Id = id("proto-max-bulk-len");
-const QUERY: Id = id("client-query-buffer-limit");
 const OUTPUT: Id = id("client-output-buffer-limit");
 const TRACKED: Id = id("tracking-table-max-keys");
 const CLIENTS: Id = id("maxmemory-clients");
 const MEMORY: Id = id("maxmemory");
 const HOLD: Id = id("hold-publishers");
 
-/// As in Redis, where they are no settings either.
-const STRANGERS_OUTPUT_BYTES: u64 = 1024;
-const STRANGERS_QUERY_BYTES: usize = 1 << 20;
-
 /// What clients may do and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub struct ServerLimits {
     version: u64,
     pub clients_max: usize,
     /// Seconds; 0 is for ever.
@@ -28,21 +25,22 @@ pub struct Bounds {
     /// Seconds; 0 asks for no probes.
     pub keepalive_seconds: u64,
     pub bulk_bytes_max: usize,
-    query_bytes_max: usize,
-    /// What all clients together may take, in bytes; 0 for no limit.
+    /// By the number of the door.
+    request_bytes_max: [usize; DOORS.len()],
+    /// The memory that all clients together may take, in bytes; 0 for no limit.
     pub clients_bytes_max: usize,
-    /// Whether publishers wait for subscribers' threads.
+    /// Whether publishers wait for the threads of subscribers.
     pub holds_publishers: bool,
-    /// Of normal clients, and of those who have subscribed.
+    /// Of normal clients, and of subscribers.
     output: OutputLimit,
-    output_of_listeners: OutputLimit,
-    /// Keys that tracking clients of a thread have read; 0 for no limit.
+    output_of_subscribers: OutputLimit,
+    /// The keys that the tracking clients of a thread may have read; 0 for no limit.
     pub tracked_keys_max: usize,
 }
 
-impl Bounds {
-    /// What the settings say now; `ceiling` is how long the segment may become.
-    pub fn of(settings: &Settings, ceiling: u64) -> Bounds {
+impl ServerLimits {
+    /// The limits of now; `ceiling` is the length to which the segment may grow.
+    pub fn of(settings: &Settings, ceiling: u64) -> ServerLimits {
         let size = |id: Id| usize::try_from(settings.number(id)).unwrap_or(0);
         let memory = if size(MEMORY) == 0 { ceiling as usize } else { size(MEMORY) };
         // A percentage is kept as a negative number.
@@ -50,40 +48,42 @@ impl Bounds {
             bytes @ 0.. => bytes as usize,
             percent => (memory as f64 * percent.unsigned_abs() as f64 / 100.0) as usize,
         };
-        Bounds {
+        ServerLimits {
             version: settings.version(),
             clients_max: size(MAXCLIENTS),
             timeout_seconds: size(TIMEOUT) as u64,
             keepalive_seconds: size(KEEPALIVE) as u64,
             bulk_bytes_max: size(BULK),
-            query_bytes_max: size(QUERY),
+            request_bytes_max: std::array::from_fn(|door| size(DOORS[door].request_bytes_max)),
             clients_bytes_max,
             holds_publishers: settings.number(HOLD) != 0,
             tracked_keys_max: size(TRACKED),
             output: output_limits(&settings.text(OUTPUT))[0],
-            output_of_listeners: output_limits(&settings.text(OUTPUT))[2],
+            output_of_subscribers: output_limits(&settings.text(OUTPUT))[2],
         }
     }
 
-    /// Whether a client has sent more than it may that has not been executed: calls that wait for EXEC are counted, as in Redis 7.4.
-    pub fn is_over_query_limit(&self, session: &Session, input_bytes: usize) -> bool {
+    /// Whether the requests that a client has sent and the server has not executed are too long. Calls that wait for EXEC
+    /// count, as in Redis 7.4.
+    pub fn is_over_request_limit(&self, door: &Door, session: &Session, input_bytes: usize) -> bool {
         let queued = session.multi.as_deref().map_or(0, |multi| multi.queue.bytes());
-        let most = if session.authenticated { self.query_bytes_max } else { self.query_bytes_max.min(STRANGERS_QUERY_BYTES) };
+        let most = self.request_bytes_max[door.number];
+        let most = if session.authenticated { most } else { most.min(door.before_login.request_bytes_max) };
         input_bytes + queued > most
     }
 
-    /// How much may wait to be sent to a client; nobody who has not said who it is makes us keep much.
-    pub fn output_of(&self, session: &Session) -> OutputLimit {
-        let limit = if session.listens() { self.output_of_listeners } else { self.output };
-        OutputLimit { hard: self.hard_output_of(session), ..limit }
+    /// How much may wait to be sent to a client.
+    pub fn output_of(&self, door: &Door, session: &Session) -> OutputLimit {
+        let limit = if session.listens() { self.output_of_subscribers } else { self.output };
+        OutputLimit { hard: self.hard_output_of(door, session), ..limit }
     }
 
     /// The hard one of these limits alone, in bytes; 0 for none.
     #[inline]
-    pub fn hard_output_of(&self, session: &Session) -> u64 {
+    pub fn hard_output_of(&self, door: &Door, session: &Session) -> u64 {
         match session.authenticated {
-            false => STRANGERS_OUTPUT_BYTES,
-            true if session.listens() => self.output_of_listeners.hard,
+            false => door.before_login.output_bytes_max,
+            true if session.listens() => self.output_of_subscribers.hard,
             true => self.output.hard,
         }
     }
@@ -91,7 +91,7 @@ impl Bounds {
     /// Reads the settings again if any has changed.
     pub fn refresh(&mut self, settings: &Settings, ceiling: u64) {
         if settings.version() != self.version {
-            *self = Bounds::of(settings, ceiling);
+            *self = ServerLimits::of(settings, ceiling);
         }
     }
 }

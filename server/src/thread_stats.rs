@@ -1,6 +1,6 @@
-//! What each thread counts, for INFO.
+//! The counts of each thread, for INFO.
 //!
-//! A count is written by its thread alone, with a plain load and store, and read by whoever asks.
+//! Only its thread writes a count, with a plain load and store. Any thread may read it.
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// One count of one thread.
@@ -13,7 +13,7 @@ impl Count {
         self.0.store(self.get() + by, Ordering::Relaxed);
     }
 
-    /// Says how many there are now; the owner only.
+    /// Sets the count; the owner only.
     pub fn set(&self, to: u64) {
         self.0.store(to, Ordering::Relaxed);
     }
@@ -26,19 +26,19 @@ impl Count {
 
 /// The counts of one thread.
 #[derive(Default)]
-pub struct Tally {
+pub struct ThreadStats {
     pub turns: Count,
     /// Microseconds spent in turns, without sleep.
     pub turn_us: Count,
-    /// Times sockets were read and written.
+    /// How often sockets were read and written.
     pub reads: Count,
     pub writes: Count,
-    /// Clients closed for what they had sent, or not read.
+    /// Clients closed because their requests, or their unread replies, took too much.
     pub query_limit_closed: Count,
     pub reply_limit_closed: Count,
-    /// Clients closed for what all of them take together.
+    /// Clients closed because all clients together took too much.
     pub clients_evicted: Count,
-    /// What the thread's tracking clients have read and hear of, now.
+    /// What the tracking clients of the thread have read, and the prefixes that they watch, now.
     pub tracked_keys: Count,
     pub tracked_items: Count,
     pub tracked_prefixes: Count,

@@ -1,0 +1,177 @@
+//! What a process listens on. CONFIG SET may change it while clients connect: all threads watch all listeners, and look at
+//! [`ListenerSet::version`] once a turn to see whether theirs are still those of the process.
+//!
+//! - **D1** A move holds the lock of the set from its look at the settings until the settings name the new place. If two
+//!   clients change `port` and `bind` at the same time, the second move starts from the result of the first. So settings
+//!   and listeners agree whenever no move is under way.
+//! - **D2** The new listeners are open before an old one closes. If a new address overlaps an old one (all addresses of a
+//!   port, and one of them), both share the port for a moment. Linux then lets other servers of the same user that ask for
+//!   a shared port join them, until all listeners of that port have closed. No step after the binding can fail, and a
+//!   failed binding has changed nothing.
+//! - **D3** An old listener closes when no client waits at it, for all threads at once. A client that arrives between that
+//!   look and the closing is refused, as in Redis.
+//! - **D4** A process that ends does not move. Listeners that moved in its last turn are closed with the others.
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use polder_commands::session::is_listening_at;
+use polder_commands::settings::{Id, Settings, id};
+
+use crate::doors::RESP_TCP;
+use crate::failure::Failure;
+use crate::listener::{Admission, Arrival, Listener, Place, SHARE, bind_places, places};
+
+const PORT: Id = id("port");
+const BIND: Id = id("bind");
+
+/// The listeners of a process. It also keeps the path of a Unix socket until the server ends.
+#[derive(Default)]
+pub struct ListenerSet {
+    listeners: Mutex<Vec<Listener>>,
+    version: AtomicU64,
+}
+
+impl ListenerSet {
+    /// The listeners that a process begins with.
+    pub fn of(listeners: Vec<Listener>) -> ListenerSet {
+        ListenerSet { listeners: Mutex::new(listeners), version: AtomicU64::new(1) }
+    }
+
+    /// A number that changes whenever the listeners do.
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// The listeners for one more thread, and their version.
+    ///
+    /// # Errors
+    /// Those of the system: too many open files.
+    pub fn share(&self) -> io::Result<(u64, Vec<Listener>)> {
+        let listeners = self.lock();
+        let shared = listeners.iter().map(Listener::share).collect::<io::Result<Vec<_>>>()?;
+        Ok((self.version(), shared))
+    }
+
+    /// Their addresses and paths.
+    pub fn names(&self) -> Vec<String> {
+        self.lock().iter().map(|listener| listener.name.clone()).collect()
+    }
+
+    /// Closes them all.
+    pub fn close(&self) {
+        self.lock().clear();
+    }
+
+    /// Moves [`RESP_TCP`] to another port, or to other addresses (`None`: those of the settings), and lets `settle` change
+    /// the settings. The listeners of other doors stay.
+    ///
+    /// # Errors
+    /// When the new place cannot be bound, or the process ends. Then nothing has changed.
+    pub fn move_to(
+        &self,
+        port: Option<u16>,
+        bind: Option<&str>,
+        admission: &Admission<'_>,
+        is_ending: impl Fn() -> bool,
+        settle: &mut dyn FnMut(),
+    ) -> Result<Move, Failure> {
+        let settings = admission.settings;
+        // Looking up a name may take time, so it is done before the lock is taken, and again only if another move came first.
+        let meant = || (port.unwrap_or_else(|| settings.number(PORT) as u16), bind.map_or_else(|| settings.string(BIND), str::to_owned));
+        let asked = meant();
+        let mut wanted = places(asked.0, &asked.1);
+        // D1: from the settings of now to those that follow.
+        let mut listeners = self.lock();
+        if is_listening_at(settings, port, bind) {
+            settle();
+            return Ok(Move::default());
+        }
+        let now = meant();
+        if now != asked {
+            wanted = places(now.0, &now.1);
+        }
+        let wanted = wanted?;
+        // D4.
+        if is_ending() {
+            return Err(Failure::ending());
+        }
+        if !settings.is_on(SHARE) {
+            none_overlap(&wanted)?;
+        }
+        let stays = |listener: &Listener| {
+            listener.door.number != RESP_TCP.number || wanted.iter().any(|place| place.address.to_string() == listener.name)
+        };
+        let is_new = |place: &&Place| !listeners.iter().any(|listener| listener.name == place.address.to_string());
+        let missing: Vec<Place> = wanted.iter().filter(is_new).cloned().collect();
+        let left: Vec<&Listener> = listeners.iter().filter(|listener| !stays(listener)).collect();
+        let new = bind_beside(&left, &missing, settings)?;
+        // D3: a thread that a closing listener wakes must see that this process closed it.
+        self.version.fetch_add(1, Ordering::AcqRel);
+        let (mut kept, left): (Vec<Listener>, Vec<Listener>) = listeners.drain(..).partition(stays);
+        kept.extend(new);
+        *listeners = kept;
+        settle();
+        let mut arrived = Vec::new();
+        left.iter().for_each(|listener| drain(listener, admission, &is_ending, &mut arrived));
+        Ok(Move { moved: true, arrived })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Listener>> {
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The result of [`ListenerSet::move_to`].
+#[derive(Default)]
+pub struct Move {
+    /// Whether the process listens elsewhere now.
+    pub moved: bool,
+    /// The clients that waited at closed listeners, to be served.
+    pub arrived: Vec<Arrival>,
+}
+
+/// Whether two addresses want one port of one address. The families are apart: IPv6 sockets take IPv6 only.
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let (a, b) = (one.ip(), other.ip());
+    one.port() == other.port() && a.is_ipv4() == b.is_ipv4() && (a == b || a.is_unspecified() || b.is_unspecified())
+}
+
+/// Refuses addresses that overlap, as a start with them does.
+fn none_overlap(wanted: &[Place]) -> Result<(), Failure> {
+    for (number, place) in wanted.iter().enumerate() {
+        if wanted[..number].iter().any(|other| overlap(other.address, place.address)) {
+            return Err(Failure::listen(&place.address.to_string(), &io::ErrorKind::AddrInUse.into()));
+        }
+    }
+    Ok(())
+}
+
+/// Binds addresses beside listeners that are about to close (D2).
+fn bind_beside(left: &[&Listener], missing: &[Place], settings: &Settings) -> Result<Vec<Listener>, Failure> {
+    let shares = settings.is_on(SHARE);
+    let addresses: Vec<SocketAddr> = left.iter().filter_map(|listener| listener.address()).collect();
+    let overlaps = |place: &Place| addresses.iter().any(|address| overlap(*address, place.address));
+    if shares || !missing.iter().any(overlaps) {
+        return bind_places(RESP_TCP, missing, |_| shares, settings);
+    }
+    let left = || {
+        left.iter().filter(|listener| listener.address().is_some_and(|address| missing.iter().any(|place| overlap(address, place.address))))
+    };
+    left().for_each(|listener| listener.share_port(true));
+    let bound = bind_places(RESP_TCP, missing, overlaps, settings);
+    // Sharing ends at once: a server that shall have its port for itself would find it shared.
+    left().copied().chain(bound.iter().flatten()).for_each(|listener| listener.share_port(false));
+    bound
+}
+
+/// Accepts the clients that wait at a listener, and closes it for all threads (D3).
+fn drain(listener: &Listener, admission: &Admission<'_>, is_ending: impl Fn() -> bool, arrived: &mut Vec<Arrival>) {
+    let accepted = listener.accept_all(admission, arrived);
+    // A server that ends closes its listeners itself.
+    if let Err(error) = accepted.or_else(|error| if is_ending() { Ok(()) } else { Err(error) }) {
+        tracing::warn!(%error, listener = listener.name, "some clients that waited there are refused");
+    }
+    listener.rest();
+}
