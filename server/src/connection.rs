@@ -23,19 +23,19 @@ use crate::sessions::Protocol;
 
 /// What one read asks for, at least.
 const READ_BYTES: usize = 16 << 10;
-/// How much room a long argument gets at first, and how many times as much as has come it gets after that.
+/// The room that a long argument gets at first; and later, as a multiple of the bytes that have come.
 const ANNOUNCED_BYTES: usize = 256 << 10;
 const ANNOUNCED_TIMES: usize = 4;
 /// Longer buffers are not kept.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 /// How many buffers are kept.
 const KEPT_MAX: usize = 256;
-/// What is lent to each of very many who are told something.
+/// The size of a buffer that is lent to each of very many clients.
 const SMALL_BYTES: usize = 1 << 10;
 /// Pieces of one gathered write.
 const PIECES_MAX: usize = 64;
 
-/// Buffers that no connection needs at present.
+/// Buffers that no connection uses at present.
 #[derive(Default)]
 pub struct Pool {
     kept: Vec<Vec<u8>>,
@@ -47,13 +47,13 @@ impl Pool {
         self.kept.pop().unwrap_or_else(|| Vec::with_capacity(READ_BYTES))
     }
 
-    /// An empty buffer for one of so many connections that need one at the same time. For more than the pool keeps, large ones would be fresh
-    /// memory each time, which the system clears first.
+    /// An empty buffer for one of `many` connections that need one at the same time. If there are more of them than the pool
+    /// keeps buffers, large buffers would be fresh memory each time, which the system clears first.
     pub fn take_one_of(&mut self, many: usize) -> Vec<u8> {
         if many > KEPT_MAX { Vec::with_capacity(SMALL_BYTES) } else { self.take() }
     }
 
-    /// Takes a buffer back, unless it is of an odd size or there are enough.
+    /// Takes a buffer back, unless its size is unusual or there are enough.
     pub fn give(&mut self, mut buffer: Vec<u8>) {
         if (READ_BYTES..=KEPT_BYTES_MAX).contains(&buffer.capacity()) && self.kept.len() < KEPT_MAX {
             buffer.clear();
@@ -62,12 +62,12 @@ impl Pool {
     }
 }
 
-/// What a read or a write came to.
+/// The result of a read or a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flow {
-    /// So many bytes; there may be more.
+    /// This many bytes; there may be more.
     Some(usize),
-    /// So many bytes, and no more for now.
+    /// This many bytes, and no more for now.
     Last(usize),
     /// The peer is gone.
     Gone,
@@ -92,13 +92,13 @@ pub struct Connection {
     pub blocked: bool,
     /// The connection stands in the list of the next turn.
     pub queued: bool,
-    /// It is among those who are told something at the end of the turn.
+    /// The connection stands in the list of those that are sent to at the end of the turn.
     pub told: bool,
-    /// It waits for the end of a pause, or for a lock; nothing more of its input is executed before.
+    /// It waits (`turn/waiters.rs`); nothing more of its input is executed before.
     pub parked: bool,
     /// Whole requests wait in the input since it was parked in front of them.
     pub held_up: bool,
-    /// The next request has met a lock that was not to be had, and has not been executed since.
+    /// The next request has met a lock that stayed taken, and has not been executed since.
     pub barred: bool,
     /// The note of the frame whose call waits for a key.
     pub waiting_note: u32,
@@ -107,18 +107,42 @@ pub struct Connection {
 }
 
 impl Connection {
+    /// The connection of a client that has just come in by a door.
+    pub fn new(socket: Socket, session: Session, door: &'static Door, record: Arc<Record>) -> Connection {
+        Connection {
+            socket,
+            session,
+            door,
+            protocol: Protocol::begin(door.protocol),
+            input: Vec::new(),
+            taken: 0,
+            output: Output::default(),
+            record,
+            readable: true,
+            half_closed: false,
+            blocked: false,
+            queued: true,
+            told: false,
+            parked: false,
+            held_up: false,
+            barred: false,
+            waiting_note: 0,
+            over_soft_since_ms: None,
+        }
+    }
+
     /// Reads once. A long argument that is under way is read to where it belongs in the request.
     ///
-    /// A peer that says that it sends no more may still listen: it is gone once it has its replies. Who has hung up altogether looks
-    /// just the same, until something is sent to him.
+    /// A peer that has closed its side for writing may still read, so it gets its replies before the connection is closed. A
+    /// peer that has closed both sides looks the same until something is sent to it.
     pub fn receive(&mut self, pool: &mut Pool) -> Flow {
         if self.input.capacity() == 0 {
             self.input = pool.take();
         }
         let missing = self.protocol.missing(self.input.len());
         let spare = self.input.capacity() - self.input.len();
-        // Its length is only what the peer says: room is made for a few times as much as has come, so that its bytes are moved seldom
-        // and a length that is announced takes no memory.
+        // The length is only announced. Room is made for a few times as much as has come, so that the bytes are moved seldom and
+        // an announced length takes no memory.
         let wanted = missing.min(ANNOUNCED_BYTES.max(self.input.len() * (ANNOUNCED_TIMES - 1)));
         if missing > spare && spare < READ_BYTES && self.input.try_reserve_exact(wanted).is_err() {
             tracing::error!(client = self.session.id, bytes = missing, "no memory for a long argument: connection closed");
@@ -146,7 +170,7 @@ impl Connection {
     /// Writes once, all that fits.
     pub fn send(&mut self) -> Flow {
         let (offered, written) = match self.output.single() {
-            // Less work for the kernel than write(2), which looks at the socket's file as well: who watches it, whether it is frozen.
+            // Less work for the kernel than write(2), which also looks at the file of the socket.
             Some(bytes) => (bytes.len(), self.socket.send(bytes).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))),
             None => {
                 let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
@@ -158,7 +182,7 @@ impl Connection {
         match written {
             Ok(count) => {
                 self.output.consume(count);
-                // Only a socket that took less than it was offered is full, and only a full one will say when it is not.
+                // Only a socket that took less than it was offered is full, and only for a full socket the poll reports room.
                 if count == offered { Flow::Some(count) } else { Flow::Last(count) }
             }
             Err(Errno::AGAIN) => Flow::Last(0),
@@ -167,7 +191,7 @@ impl Connection {
         }
     }
 
-    /// Gives back the buffers that hold nothing, and closes the gap in front of a request that has not come whole.
+    /// Returns the buffers that hold nothing, and moves a request that has not come whole to the front of the input.
     pub fn settle(&mut self, pool: &mut Pool) {
         if self.taken == self.input.len() {
             self.taken = 0;
@@ -191,12 +215,12 @@ impl Connection {
         self.parked || self.session.closing
     }
 
-    /// Whether enough waits for a lock: more is not read before.
+    /// Whether enough requests wait for a lock, so that no more is read before.
     pub fn is_backed_up(&self) -> bool {
         self.barred && self.input.len() >= READ_BYTES
     }
 
-    /// Stops in front of the request at [`Connection::taken`]: what was read ahead is read again later.
+    /// Stops in front of the request at [`Connection::taken`]. What the reader remembers is dropped, and it reads again later.
     pub fn park(&mut self) {
         self.parked = true;
         self.held_up = true;
@@ -208,7 +232,8 @@ impl Connection {
         self.session.waiting.is_some()
     }
 
-    /// Renews what others see, with so many bytes of replies that wait. Buffers that hold nothing are about to be given back.
+    /// Renews what other threads see, with this many bytes of replies that wait. Empty buffers are not counted, because they are
+    /// returned soon.
     pub fn beat(&self, reply_bytes: usize) {
         let query_bytes = self.input.len().saturating_sub(self.taken);
         let query_room = if query_bytes == 0 { 0 } else { self.input.capacity() - self.input.len() };
@@ -216,8 +241,8 @@ impl Connection {
         self.show((query_bytes, query_room), (reply_bytes, reply_room));
     }
 
-    /// Renews what the client sees of itself by a call in the middle of a turn: the input is with the turn, and `query_bytes` of it
-    /// are being executed.
+    /// Renews what the client sees of itself by a call in the middle of a turn. The turn holds the input then, and executes
+    /// `query_bytes` of it.
     pub fn show_call(&self, query_bytes: usize) {
         self.show((query_bytes, READ_BYTES.saturating_sub(query_bytes)), (self.output.waiting(), self.output.capacity()));
     }
@@ -237,7 +262,7 @@ impl Connection {
         });
     }
 
-    /// Says that nothing more will come, after everything has been sent.
+    /// Closes the connection for writing, after everything has been sent.
     pub fn finish(&self) {
         match self.socket.shutdown(std::net::Shutdown::Write) {
             Err(error) if error.kind() != io::ErrorKind::NotConnected => tracing::debug!(%error, "shutdown of a connection"),

@@ -22,24 +22,24 @@ use crate::watch::Watch;
 
 const MAXCLIENTS: Id = id("maxclients");
 
-/// What one thread tells another.
+/// A letter from one thread of the process to another.
 pub enum Letter {
     /// Serve this client.
     Adopt(Arrival),
     /// Close the connection of the client with this number, which is marked already.
     Close(u64),
-    /// End the wait of the client with this number, as by its timeout or with an error.
+    /// End the wait of the client with this number, as its timeout does or with an error.
     Unblock(u64, bool),
 }
 
-/// Where a thread gets its letters, and what others may know of it.
+/// Where a thread gets its letters, and what other threads see of it.
 pub struct Mailbox {
     letters: Mutex<Vec<Letter>>,
     waker: Waker,
     /// Clients that the thread serves or has been given.
     load: AtomicUsize,
     pub stats: ThreadStats,
-    /// The thread's seat, once it hears what others ask.
+    /// The thread's seat, once it takes questions of other processes.
     pub thread: OnceLock<Thread>,
 }
 
@@ -55,7 +55,7 @@ impl Mailbox {
         self.wake();
     }
 
-    /// Wakes the thread, so that it looks at what all share.
+    /// Wakes the thread, so that it looks at what all threads share.
     pub fn wake(&self) {
         if let Err(error) = self.waker.wake() {
             tracing::error!(%error, "a thread cannot be woken");
@@ -89,19 +89,20 @@ pub struct Process {
     pub clients: Clients,
     pub mailboxes: Vec<Mailbox>,
     pub listeners: ListenerSet,
-    /// Pauses (`CLIENT PAUSE`) hold nobody back any more.
+    /// Pauses (`CLIENT PAUSE`) hold no client back any more.
     heedless: AtomicBool,
-    /// The last question of each thread elsewhere that has been answered, by its seat: each of our threads is asked, in the same order.
+    /// The last question of each thread of another process that was answered, by its seat. Each thread of this process is asked,
+    /// in the same order.
     answered: Mutex<HashMap<u64, Asker>>,
     stopping: AtomicBool,
-    /// Threads that have stopped accepting, on the way out.
+    /// Threads that have stopped accepting, because the process ends.
     closed_doors: AtomicUsize,
-    /// When the memory's chores are due; `u64::MAX` while somebody does them.
+    /// When the memory's maintenance is due; `u64::MAX` while a thread does it.
     chores_due_ms: AtomicU64,
     on_stop: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
-/// Who has to wait at present.
+/// Which requests must wait at present.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pause {
     pub until_ms: u64,
@@ -109,9 +110,9 @@ pub struct Pause {
 }
 
 impl Process {
-    /// A process with one mailbox for each of its threads, and its doors.
+    /// A process with one mailbox for each of its threads, and its listeners.
     pub fn new(memory: Arc<Memory>, settings: Arc<Settings>, mailboxes: Vec<Mailbox>, listeners: ListenerSet) -> Process {
-        // A pause outlives who began it, but not all servers: nobody could end it.
+        // A pause outlives the server that began it, but not all servers, because then nothing could end it.
         if ask::others(memory.table(), &[]).is_empty() {
             ask::unpause(memory.table());
         }
@@ -136,13 +137,13 @@ impl Process {
         }
     }
 
-    /// Gives a client to the thread with the fewest; answers which.
+    /// The thread with the fewest clients.
     pub fn least_loaded(&self) -> usize {
         let loads = self.mailboxes.iter().map(|mailbox| mailbox.load.load(Ordering::Relaxed));
         loads.enumerate().min_by_key(|(_, load)| *load).map_or(0, |(thread, _)| thread)
     }
 
-    /// Gives a client who was let in to the thread with the fewest.
+    /// Gives an admitted client to the thread with the fewest clients.
     pub fn hand_over(&self, arrival: Arrival) {
         let thread = self.least_loaded();
         self.mailboxes[thread].burden();
@@ -159,7 +160,7 @@ impl Process {
         self.memory.table().segment().geometry().ceiling
     }
 
-    /// Has clients closed, those that take the most first, until the others together take no more than this; answers how many.
+    /// Has clients closed, those that take the most first, until the others together take no more than this; returns how many.
     pub fn evict_clients(&self, bytes_max: usize) -> u64 {
         let mut evicted = 0;
         for record in self.clients.heaviest() {
@@ -177,18 +178,18 @@ impl Process {
         evicted
     }
 
-    /// The pause that holds at `now_ms`. Who ends does not wait for its end.
+    /// The pause that holds at `now_ms`. A process that ends does not wait for its end.
     pub fn pause_at(&self, now_ms: u64) -> Option<Pause> {
         let (until_ms, writers_only) = ask::paused(self.memory.table());
         (until_ms > now_ms && !self.heedless.load(Ordering::Relaxed)).then_some(Pause { until_ms, writers_only })
     }
 
-    /// Lets everybody go on who waits for the end of a pause.
+    /// Lets all clients go on that wait for the end of a pause.
     pub fn ignore_pauses(&self) {
         self.heedless.store(true, Ordering::Relaxed);
     }
 
-    /// Whether nobody of this process has answered a question of another one yet.
+    /// Whether no thread of this process has answered this question of another process yet; the caller does it then.
     pub fn claim(&self, asker: Asker) -> bool {
         let mut answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
         let last = answered.get(&asker.thread.0).filter(|last| last.thread == asker.thread);
@@ -199,7 +200,7 @@ impl Process {
         new
     }
 
-    /// Saves, if save points are set, and stops: what a signal asks for.
+    /// Saves, if save points are set, and stops, as a signal asks.
     pub fn save_and_stop(&self) {
         if has_save_points(&self.settings)
             && !self.is_stopping()
@@ -210,7 +211,7 @@ impl Process {
         self.stop();
     }
 
-    /// Asks all threads to answer what they have read and to end.
+    /// Asks all threads to reply to what they have read and to end.
     pub fn stop(&self) {
         if !self.stopping.swap(true, Ordering::AcqRel) {
             self.wake_all();
@@ -220,7 +221,7 @@ impl Process {
         }
     }
 
-    /// Stops if the segment has been removed: no other process would find what clients write from then on.
+    /// Stops if the segment has been removed, because no other process would find what clients write from then on.
     pub fn stop_if_removed(&self) {
         let segment = self.memory.table().segment();
         if segment.removed() && !self.is_stopping() {
@@ -235,36 +236,36 @@ impl Process {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Who wants to know that the process ends; heard once.
+    /// Sets what is called when the process begins to end; it is called once.
     pub fn tell_on_stop(&self, told: Box<dyn Fn() + Send + Sync>) {
-        // A second listener would be a mistake of ours; the first stays.
+        // A second call would be a mistake in this crate; the first function stays.
         let _ = self.on_stop.set(told);
     }
 
-    /// Says that one more thread accepts nobody any more.
+    /// Notes that one more thread accepts no client any more.
     pub fn close_door(&self) {
         self.closed_doors.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Whether no thread accepts any more, so that no more letters come.
+    /// Whether no thread accepts any more, so that no letters come.
     pub fn all_doors_closed(&self) -> bool {
         self.closed_doors.load(Ordering::Acquire) >= self.mailboxes.len()
     }
 
-    /// When the chores are due, in milliseconds since the epoch.
+    /// When the memory's maintenance is due, in milliseconds since the epoch.
     pub fn chores_due_ms(&self) -> u64 {
         self.chores_due_ms.load(Ordering::Relaxed)
     }
 
-    /// Whether the caller is the one to do the chores now; it says with [`Process::chores_done`] when they are due again.
+    /// Whether the calling thread does the memory's maintenance now. It calls [`Process::chores_done`] at the end.
     pub fn claim_chores(&self, now_ms: u64) -> bool {
         let due_ms = self.chores_due_ms();
         due_ms <= now_ms && self.chores_due_ms.compare_exchange(due_ms, u64::MAX, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Makes the chores due, unless somebody does them.
+    /// Makes the memory's maintenance due, unless a thread does it.
     pub fn hurry_chores(&self) {
-        // Whoever has changed it meanwhile does them or has done them.
+        // A thread that has changed the time meanwhile does the maintenance, or has done it.
         let due_ms = self.chores_due_ms();
         if due_ms != u64::MAX {
             let _ = self.chores_due_ms.compare_exchange(due_ms, 0, Ordering::AcqRel, Ordering::Relaxed);

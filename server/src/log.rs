@@ -1,6 +1,6 @@
-//! The log: one line per happening, as text for people or as JSON for machines, with Redis's levels.
+//! The log: one line per event, as text for people or as JSON for machines, with the levels of Redis.
 //!
-//! The log file may be moved away at any time (logrotate): the next line makes it anew, without any signal.
+//! The log file may be moved away at any time (logrotate). The next line creates it again, without a signal.
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
@@ -18,10 +18,10 @@ const LEVEL: Id = id("loglevel");
 const FILE: Id = id("logfile");
 const FORMAT: Id = id("log-format");
 
-/// What `loglevel`'s words mean, in the setting's order: debug, verbose, notice, warning, nothing.
+/// The levels of `loglevel`, in the order of its words: debug, verbose, notice, warning, nothing.
 const LEVELS: [LevelFilter; 5] = [LevelFilter::TRACE, LevelFilter::DEBUG, LevelFilter::INFO, LevelFilter::WARN, LevelFilter::OFF];
 
-/// What the names of our crates begin with: what libraries tell of themselves is no part of this log.
+/// The beginning of the names of our crates. Lines of libraries are not written to this log.
 const OURS: &str = "polder";
 
 /// Begins to log as the settings say; the level follows them when they change.
@@ -47,7 +47,7 @@ pub fn begin(settings: &Arc<Settings>) -> Result<(), String> {
     tracing_subscriber::registry().with(lines.with_filter(level)).try_init().map_err(|error| format!("cannot begin the log: {error}"))
 }
 
-/// A file that is made anew where its path leads to it no more.
+/// A file that is created again when its path no longer leads to it.
 struct LogFile {
     path: PathBuf,
     file: File,

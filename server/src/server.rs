@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::host::{Mailbox, Process};
 use crate::listener;
 use crate::listener_set::ListenerSet;
-use crate::turn::{Loop, WAKER};
+use crate::turn::{EventLoop, WAKER};
 
 const THREADS: Id = id("threads");
 const MAXCLIENTS: Id = id("maxclients");
@@ -52,7 +52,7 @@ impl Server {
         let names = process.listeners.names();
         let mut server = Server { process, threads: Vec::new(), names };
         for (number, poll) in polls.into_iter().enumerate() {
-            let turns = Loop::new(number, poll, server.process.clone()).map_err(failed)?;
+            let turns = EventLoop::new(number, poll, server.process.clone()).map_err(failed)?;
             let thread = std::thread::Builder::new().name(format!("polder-{number}")).spawn(move || turns.run()).map_err(failed)?;
             server.threads.push(thread);
         }
@@ -65,12 +65,12 @@ impl Server {
         move || process.save_and_stop()
     }
 
-    /// Calls `told` when the server begins to stop, whoever asked for it.
+    /// Calls `told` when the server begins to stop, for whatever reason.
     pub fn tell_on_stop(&self, told: impl Fn() + Send + Sync + 'static) {
         self.process.tell_on_stop(Box::new(told));
     }
 
-    /// Waits until every thread has ended; returns whether all of them ended well and the memory is still there.
+    /// Waits until every thread has ended; returns whether no thread panicked and the memory is still there.
     pub fn wait(mut self) -> bool {
         let mut well = true;
         for thread in self.threads.drain(..) {

@@ -1,18 +1,18 @@
-//! What a server sees happen to its memory and says in the log: evictions that begin, writes that are refused, deaths that were recovered.
+//! What a server writes to its log about its memory: evictions that begin and end, and dead threads that were recovered.
 //!
-//! The counters are the segment's: whichever process evicts or recovers, each server tells it once.
+//! The counters are the segment's. Whichever process evicts or recovers, each server logs it once.
 use std::sync::Mutex;
 
 use polder_engine::{Counter, Table};
 
 /// How often the counters are looked at, in milliseconds.
 const LOOK_MS: u64 = 1000;
-/// A memory that has evicted nothing for so long is not evicting any more.
+/// A memory that has evicted nothing for this time no longer evicts.
 const CALM_MS: u64 = 60_000;
-/// While keys are evicted, one line in this time says how many.
+/// While keys are evicted, one line in this time gives their number.
 const REPORT_MS: u64 = 600_000;
 
-/// The counters as they were when they were looked at last.
+/// The counters at the last look.
 #[derive(Default)]
 pub struct Watch(Mutex<Option<Seen>>);
 
@@ -22,14 +22,14 @@ struct Seen {
     evicted: u64,
     /// When keys were evicted last; 0: not lately.
     evicted_ms: u64,
-    /// When that was said last, and how many there had been.
+    /// When that was logged last, and how many there had been.
     reported: (u64, u64),
 }
 
 impl Watch {
     /// Looks at the counters, a second after the last time at the earliest.
     pub fn look(&self, table: &Table, now_ms: u64) {
-        // Another thread looks.
+        // Another thread is looking.
         let Ok(mut seen) = self.0.try_lock() else { return };
         let (recoveries, evicted) = (table.counter(Counter::Recoveries), table.counter(Counter::Evicted));
         let Some(seen) = seen.as_mut() else {

@@ -1,34 +1,45 @@
-//! While a script of this thread runs for longer than `busy-reply-threshold`: the thread's other clients are told so.
+//! While a script of this thread runs for longer than `busy-reply-threshold`, the thread's other clients are served.
 //!
 //! ```text
-//!   run_long: the connection is taken out of its slot -> the script runs, with a host that has the loop at hand
-//!                 every so many instructions, once it is slow: Host::while_busy -> poll, accept, read, answer
+//!   run_long: the connection is taken out of its slot -> the script runs, with a host that holds the service
+//!                 once it is slow, every so often: Host::while_busy -> poll, accept, read, reply
 //! ```
 //!
-//! Who calls something else than what can end the script is answered BUSY. Connections whose requests were taken up in the same turn as
-//! the script leave that turn with what is left of their input; other threads and processes go on, and wait only for what it has locked.
+//! A call gets BUSY as its reply, unless it can end the script or is harmless beside it. Connections whose requests were
+//! taken in the same turn as the script leave that turn with the rest of their input. Other threads and processes go on,
+//! and wait only for the locks of the script.
 use std::sync::{Mutex, PoisonError};
 
+use mio::Events;
+use polder_base::time::now_ms;
+use polder_commands::command::{ALLOW_BUSY, SCRIPTS};
 use polder_commands::metrics::{Recorder, Statistics};
 use polder_commands::persistence::Keeper;
 use polder_commands::scripting::{Kind, Running, Scripting};
 use polder_commands::session::{Client, Shutdown};
 use polder_commands::settings::Settings;
+use polder_commands::{Host, Progress, Session, execute};
+use polder_engine::Outlook;
 use polder_hub::ask::Thread;
 
-use super::*;
+use super::connections::{Connections, TurnInputs};
+use super::service::Service;
+use crate::batch::{Batch, Content, Frame, Odd, Spare};
+use crate::connection::Connection;
+use crate::host::Process;
+use crate::sessions::Left;
 
 /// How many events one look takes.
 const BUSY_EVENTS: usize = 256;
 
 /// The process, as a script of one thread sees it.
-struct Stuck<'l> {
+struct ScriptHost<'l> {
     process: &'l Process,
-    turns: Mutex<&'l mut Loop>,
-    turn: Turn<'l>,
+    service: Mutex<&'l mut Service>,
+    turn: TurnInputs<'l>,
 }
 
-impl Host for Stuck<'_> {
+impl Host for ScriptHost<'_> {
     fn settings(&self) -> &Settings {
         &self.process.settings
     }
@@ -75,7 +86,7 @@ impl Host for Stuck<'_> {
         self.process.scripting()
     }
     fn while_busy(&self, running: &Running) {
-        self.turns.lock().unwrap_or_else(PoisonError::into_inner).answer_others(running.kind, self.turn);
+        self.service.lock().unwrap_or_else(PoisonError::into_inner).serve_others(running.kind, self.turn);
     }
     fn is_ending(&self) -> bool {
         self.process.is_ending()
@@ -88,115 +99,115 @@ impl Host for Stuck<'_> {
     }
 }
 
-impl Loop {
+impl Service {
     /// Whether a request runs scripts: by itself, or by an EXEC of commands that do.
-    pub(super) fn runs_scripts(&self, slot: usize, foresight: (&Outlook, usize)) -> bool {
-        match foresight.0.command(foresight.1) {
+    pub fn runs_scripts(&self, slot: usize, hint: (&Outlook, usize)) -> bool {
+        match hint.0.command(hint.1) {
             Some(command) if command.has(SCRIPTS) => true,
             Some(command) if command.name == "EXEC" => {
-                let multi = self.slots[slot].as_ref().and_then(|connection| connection.session.multi.as_ref());
+                let multi = self.connections.slots[slot].as_ref().and_then(|connection| connection.session.multi.as_ref());
                 multi.is_some_and(|multi| multi.queue.commands().any(|command| command.has(SCRIPTS)))
             }
             _ => false,
         }
     }
 
-    /// Runs a request that may take long, and those behind it that share its transaction, with the connection out of its slot so that the loop
-    /// is free for others. Answers how many are done with.
-    pub(super) fn run_long(&mut self, slot: usize, note: u32, calls: &[&[&[u8]]], turn: Turn<'_>) -> (usize, Progress) {
-        self.end_cast();
-        let Some(mut connection) = self.slots[slot].take() else { return (1, Progress::Answered) };
-        connection.output.lend(|| self.pool.take());
-        connection.output.limit(self.limits.hard_output_of(connection.door, &connection.session) as usize);
-        connection.session.turn_ms = self.now_ms;
-        connection.session.patience_us = self.patience_us;
-        connection.session.active_ms = self.now_ms;
-        let process = self.process.clone();
-        let stuck = Stuck { process: &process, turns: Mutex::new(self), turn };
+    /// Runs a request that may take long, and those behind it that share its transaction. The connection is out of its slot
+    /// meanwhile, so that the service is free for others. Returns how many requests are done.
+    pub fn run_long(&mut self, slot: usize, note: u32, calls: &[&[&[u8]]], turn: TurnInputs<'_>) -> (usize, Progress) {
+        let connections = &mut self.connections;
+        connections.end_broadcast();
+        let Some(mut connection) = connections.slots[slot].take() else { return (1, Progress::Answered) };
+        connection.output.lend(|| connections.pool.take());
+        connection.output.limit(connections.limits.hard_output_of(connection.door, &connection.session) as usize);
+        connection.session.turn_ms = connections.now_ms;
+        connection.session.patience_us = connections.waiters.patience_us;
+        connection.session.active_ms = connections.now_ms;
+        let process = connections.process.clone();
+        let host = ScriptHost { process: &process, service: Mutex::new(self), turn };
         let Connection { session, output, protocol, .. } = &mut *connection;
         let outcome = protocol.reply(output, note, |reply| match calls {
             [args] => {
-                let progress = process.memory.execute(session, &stuck, args, reply);
+                let progress = process.memory.execute(session, &host, args, reply);
                 ((progress == Progress::Answered).into(), progress)
             }
-            _ => process.memory.execute_together(session, &stuck, calls, reply),
+            _ => process.memory.execute_together(session, &host, calls, reply),
         });
-        // An event that came meanwhile found no connection: look.
+        // An event that came meanwhile found no connection, so the socket is looked at.
         connection.readable = true;
-        self.slots[slot] = Some(connection);
+        self.connections.slots[slot] = Some(connection);
         outcome
     }
 
-    /// Answers whoever has something to say while the thread's script runs.
-    fn answer_others(&mut self, kind: Kind, turn: Turn<'_>) {
+    /// Serves the other clients while the thread's script runs.
+    fn serve_others(&mut self, kind: Kind, turn: TurnInputs<'_>) {
         self.release(turn);
+        let Service { poller, connections } = self;
         let mut events = Events::with_capacity(BUSY_EVENTS);
-        if let Err(error) = self.poll.poll(&mut events, Some(Duration::ZERO))
-            && error.kind() != io::ErrorKind::Interrupted
-        {
-            tracing::error!(%error, "the poll of a thread fails");
-        }
-        self.now_ms = now_ms();
-        self.look_at_doors();
+        poller.poll(&mut events, 0);
+        connections.now_ms = now_ms();
+        poller.refresh_listeners(&connections.process);
         for event in events.iter() {
-            self.notice(event);
+            poller.notice(event, connections);
         }
-        self.read_letters();
-        for slot in std::mem::take(&mut self.ready) {
-            if self.receive(slot) {
-                self.answer_busy(slot, kind);
+        poller.read_letters(connections);
+        for slot in std::mem::take(&mut connections.ready) {
+            if self.connections.receive(slot) {
+                self.reply_busy(slot, kind);
             }
         }
     }
 
-    /// Ends the turn for all but the script's own connection, which is not in its slot: each gets back what it has sent and what was not
-    /// executed, and what was executed is answered now.
-    fn release(&mut self, (ready, inputs): Turn<'_>) {
-        if !self.released.is_empty() {
+    /// Ends the turn for all but the script's own connection, which is not in its slot. Each gets back the input that was not
+    /// executed, and the replies to what was executed are sent now.
+    fn release(&mut self, (ready, inputs): TurnInputs<'_>) {
+        let connections = &mut self.connections;
+        if !connections.in_turn.released.is_empty() {
             return;
         }
         for (slot, input) in ready.iter().zip(inputs).filter(|(_, input)| !input.is_empty()) {
-            let Some(connection) = self.slots[*slot].as_mut() else { continue };
-            connection.input = self.pool.take();
+            let Some(connection) = connections.slots[*slot].as_mut() else { continue };
+            connection.input = connections.pool.take();
             connection.input.extend_from_slice(&input[connection.taken..]);
             connection.taken = 0;
             connection.protocol.forget_progress();
-            self.released.push(*slot);
-            if !connection.queued {
-                connection.queued = true;
-                self.ready.push(*slot);
-            }
+            connections.in_turn.released.push(*slot);
+            connections.queue(*slot);
         }
     }
 
-    fn answer_busy(&mut self, slot: usize, kind: Kind) {
-        let Some(connection) = &mut self.slots[slot] else { return };
+    fn reply_busy(&mut self, slot: usize, kind: Kind) {
+        let Service { poller, connections } = self;
+        let Some(connection) = &mut connections.slots[slot] else { return };
         let (input, mut at) = (std::mem::take(&mut connection.input), connection.taken);
         let mut spare = Spare::default();
         let mut batch = Batch::new(&mut spare);
         loop {
-            let left = self.parse(slot, 0, &input, &mut at, &mut batch);
+            let left = connections.parse(slot, 0, &input, &mut at, &mut batch);
             for frame in &batch.frames {
-                self.answer_frame(slot, frame, &batch, kind);
+                connections.reply_busy_to(slot, frame, &batch, kind);
             }
             batch.clear();
             if left == Left::Nothing {
                 break;
             }
         }
-        if let Some(connection) = &mut self.slots[slot] {
+        if let Some(connection) = &mut connections.slots[slot] {
             connection.input = input;
         }
-        // Whoever has ended the server, and sees his connection end, finds nobody to listen any more.
-        if self.process.is_stopping() {
-            self.close_doors();
+        // A client that has ended the server, and sees its connection end, must find no listener.
+        if connections.process.is_stopping() {
+            poller.close_listeners(connections);
         }
-        self.send(slot);
+        connections.send(slot);
     }
+}
 
-    fn answer_frame(&mut self, slot: usize, frame: &Frame, batch: &Batch<'_>, kind: Kind) {
+impl Connections {
+    fn reply_busy_to(&mut self, slot: usize, frame: &Frame, batch: &Batch<'_>, kind: Kind) {
         let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.is_halted()) else { return };
         let Connection { session, output, protocol, taken, .. } = &mut **connection;
+        let process = &*self.process;
         output.lend(|| self.pool.take());
         session.turn_ms = self.now_ms;
         session.active_ms = self.now_ms;
@@ -206,7 +217,7 @@ impl Loop {
                 Odd::Words(words) => words.iter().map(Vec::as_slice).collect(),
                 Odd::Nothing => Vec::new(),
                 Odd::Rejected(rejection) => {
-                    protocol.reject(rejection, session, &*self.process, output);
+                    protocol.reject(rejection, session, process, output);
                     Vec::new()
                 }
             },
@@ -217,16 +228,16 @@ impl Loop {
         }
         protocol.reply(output, frame.note, |reply| {
             if is_allowed(&words) {
-                let progress = self.process.memory.execute(session, &*self.process, &words, reply);
-                tracing::debug!(?progress, "a request was obeyed while a script runs");
+                let progress = process.memory.execute(session, process, &words, reply);
+                tracing::debug!(?progress, "a request was executed while a script runs");
             } else {
-                execute::turn_away(session, &*self.process, &words, kind.busy_text(), reply);
+                execute::turn_away(session, process, &words, kind.busy_text(), reply);
             }
         });
     }
 }
 
-/// Whether a request is obeyed while a script runs. WATCH would need a transaction beside the script's.
+/// Whether a request is executed while a script runs. WATCH would need a transaction beside the script's.
 fn is_allowed(args: &[&[u8]]) -> bool {
     execute::resolve(args).is_ok_and(|command| match command.name {
         "SHUTDOWN" => args.iter().any(|arg| arg.eq_ignore_ascii_case(b"NOSAVE")),

@@ -1,15 +1,20 @@
-//! Which of a batch's requests go together, and which have to wait.
-use super::*;
+//! Which requests of a batch share a transaction, and which must wait for the end of a pause.
+use polder_commands::{Host, Session, TOGETHER_MAX, execute};
+use polder_engine::{Memory, Outlook};
+use smallvec::SmallVec;
 
-/// How many of the requests in `frames`, from the first on, are of the same connection and may share a transaction.
-pub(super) fn company(
+use crate::batch::{Content, Frame, Odd};
+use crate::host::{Pause, Process};
+
+/// How many of the requests in `frames`, from the first on, are of one connection and may share a transaction.
+pub fn group(
     frames: &[Frame],
     args: &[&[u8]],
     (session, host, memory): (&Session, &dyn Host, &Memory),
     (outlook, number): (&Outlook, usize),
 ) -> usize {
     if session.multi.is_some() {
-        return exec_company(frames, outlook, number);
+        return exec_group(frames, outlook, number);
     }
     let (mut many, mut common) = (0, None);
     for (at, frame) in frames.iter().take(TOGETHER_MAX).enumerate() {
@@ -18,7 +23,7 @@ pub(super) fn company(
             Some(own) if frame.place == frames[0].place && *common.get_or_insert(own) == own => many += 1,
             _ => break,
         }
-        // Where two have something in common that may not go together, the others need not be looked at.
+        // If two requests with the same key may not share a transaction, the others need not be looked at.
         if many == 2 && common.is_some_and(|common| !memory.may_share(session, host, common)) {
             return 1;
         }
@@ -26,8 +31,8 @@ pub(super) fn company(
     many
 }
 
-/// How many of the requests in `frames` are an EXEC and whole MULTIs to EXECs behind it, if the first is one.
-fn exec_company(frames: &[Frame], outlook: &Outlook, number: usize) -> usize {
+/// If the first of `frames` is an EXEC: how many requests it is, with the complete transactions (MULTI to EXEC) behind it.
+fn exec_group(frames: &[Frame], outlook: &Outlook, number: usize) -> usize {
     let name = |at: usize| outlook.command(number + at).map_or("", |command| command.name);
     let (mut many, mut is_inside) = (1, false);
     if name(0) != "EXEC" {
@@ -44,14 +49,14 @@ fn exec_company(frames: &[Frame], outlook: &Outlook, number: usize) -> usize {
     many
 }
 
-/// The arguments of requests that are not odd.
-pub(super) fn calls_of<'f, 'a>(frames: &[Frame], args: &'f [&'a [u8]]) -> SmallVec<[&'f [&'a [u8]]; TOGETHER_MAX]> {
+/// The arguments of the requests that are slices of the input.
+pub fn calls_of<'f, 'a>(frames: &[Frame], args: &'f [&'a [u8]]) -> SmallVec<[&'f [&'a [u8]]; TOGETHER_MAX]> {
     let of = |frame: &Frame| if let Content::Args { from, to } = frame.content { Some(&args[from..to]) } else { None };
     frames.iter().filter_map(of).collect()
 }
 
 /// Whether a pause makes this request wait.
-pub(super) fn holds_back(pause: Pause, session: &Session, process: &Process, content: Content, args: &[&[u8]], odds: &[Odd]) -> bool {
+pub fn holds_back(pause: Pause, session: &Session, process: &Process, content: Content, args: &[&[u8]], odds: &[Odd]) -> bool {
     if !pause.writers_only {
         return true;
     }

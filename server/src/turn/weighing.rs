@@ -1,16 +1,17 @@
-//! `maxmemory-clients`: what the clients of this process take together, and which of them are closed when that is too much.
+//! `maxmemory-clients`: the memory that the clients of this process take together, and which of them are closed when it is
+//! too much.
 //!
-//! Each thread notes what its connections take when it has sent to them, and in the midst of a turn when much waits to be sent. The sum is the
-//! process's; the thread that finds it too large has those closed that take the most, whichever threads serve them. While there is no limit nothing
-//! is counted.
-use super::*;
+//! Each thread notes the memory of a connection after it has sent to it, and in the middle of a turn when much waits to be
+//! sent. The sum is the process's. The thread that finds it too large marks the clients that take the most, whichever
+//! threads serve them. Without a limit nothing is counted.
+use super::connections::Connections;
 
-/// What waits to be sent is looked at in the midst of a turn from here on.
+/// From this size on, waiting replies are noted in the middle of a turn.
 const MUCH_BYTES: usize = 64 << 10;
 
-impl Loop {
-    /// Begins to count when a limit has been set, ends when it is gone, and closes clients where they take too much.
-    pub(super) fn weigh_all(&mut self) {
+impl Connections {
+    /// Begins to count when a limit has been set, ends when it is gone, and closes clients when they take too much.
+    pub fn weigh_all(&mut self) {
         let limit = self.limits.clients_bytes_max;
         if (limit != 0) != self.weighs {
             self.weighs = limit != 0;
@@ -25,19 +26,9 @@ impl Loop {
         }
     }
 
-    /// Notes what a connection takes that has been sent to.
+    /// As [`Connections::weigh`] after a call in the middle of a turn, for a connection to which much waits to be sent.
     #[inline]
-    pub(super) fn weigh(&mut self, slot: usize) {
-        if self.weighs
-            && let Some(connection) = self.slots[slot].as_ref().filter(|connection| !connection.record.is_doomed())
-        {
-            self.process.clients.weigh(&connection.record, connection.record.memory());
-        }
-    }
-
-    /// As [`Loop::weigh`] after a call in the midst of a turn, for a connection to which much waits to be sent.
-    #[inline]
-    pub(super) fn weigh_replies(&mut self, slot: usize) {
+    pub fn weigh_replies(&mut self, slot: usize) {
         if !self.weighs {
             return;
         }

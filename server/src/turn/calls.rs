@@ -1,0 +1,242 @@
+//! From the input of a turn to calls: batches are parsed, prefetched together, and executed one by one.
+//!
+//! **Invariant E1:** replies are written in the order of the requests of each connection.
+//! **Invariant E2:** a message that was published before a call is written in front of that call's reply.
+use std::time::Duration;
+
+use polder_commands::command::{PUBSUB, Run};
+use polder_commands::{Host, Progress};
+use polder_engine::Outlook;
+use polder_hub::ears::has_mail;
+
+use super::clocks::CROWD_MS;
+use super::connections::{Connections, TurnInputs};
+use super::frames::{calls_of, group, holds_back};
+use super::service::Service;
+use crate::batch::{Batch, Content, Frame, Odd, Spare};
+use crate::connection::Connection;
+use crate::sessions::Left;
+
+/// How long room is made before a call of a client that tracks keys: as long as Redis evicts at once by default.
+const ROOM: Duration = Duration::from_micros(500);
+
+/// The memory of batches between turns.
+#[derive(Default)]
+pub struct Calls {
+    spare: Spare,
+    /// What the prefetch has found out about the calls of a batch.
+    outlook: Outlook,
+    inputs: Vec<Vec<u8>>,
+    /// When room is made again before a call of a client that tracks keys.
+    room_due_ms: u64,
+}
+
+impl Calls {
+    /// Executes all whole requests of the ready connections, in batches.
+    pub fn execute(&mut self, service: &mut Service, ready: &[usize]) {
+        let mut inputs = std::mem::take(&mut self.inputs);
+        let mut spare = std::mem::take(&mut self.spare);
+        let connections = &mut service.connections;
+        inputs.extend(
+            ready.iter().map(|slot| connections.slots[*slot].as_mut().map_or(Vec::new(), |found| std::mem::take(&mut found.input))),
+        );
+        connections.in_turn.taken.extend(ready.iter().zip(&inputs).filter(|(_, input)| !input.is_empty()).map(|(slot, _)| slot));
+        let mut batch = Batch::new(&mut spare);
+        for (place, slot) in ready.iter().enumerate().filter(|(place, _)| !inputs[*place].is_empty()) {
+            let Some(mut at) = service.connections.slots[*slot].as_ref().map(|connection| connection.taken) else { continue };
+            while !service.connections.in_turn.released.contains(slot)
+                && service.connections.parse(*slot, place as u32, &inputs[place], &mut at, &mut batch) == Left::Perhaps
+            {
+                self.run_batch(service, (ready, &inputs), &mut batch);
+            }
+        }
+        self.run_batch(service, (ready, &inputs), &mut batch);
+        batch.end(&mut spare);
+        let connections = &mut service.connections;
+        for (slot, input) in ready.iter().zip(inputs.drain(..)) {
+            // A connection that had sent nothing may have been read from meanwhile, beside a slow script.
+            let taken_out = |connection: &&mut Box<Connection>| connection.input.is_empty() && !connections.in_turn.released.contains(slot);
+            if let Some(connection) = connections.slots[*slot].as_mut().filter(taken_out) {
+                connection.input = input;
+            }
+        }
+        connections.in_turn.taken.clear();
+        connections.in_turn.released.clear();
+        self.inputs = inputs;
+        self.spare = spare;
+    }
+
+    /// Prefetches what the batch will touch, then executes it.
+    fn run_batch(&mut self, service: &mut Service, turn: TurnInputs<'_>, batch: &mut Batch<'_>) {
+        let ready = turn.0;
+        // One pin for all calls, which makes their own cost nothing. Without a seat the calls themselves fail with the reason.
+        let _pinned = service.connections.process.memory.table().pinned();
+        let mut outlook = std::mem::take(&mut self.outlook);
+        let calls = batch.frames.iter().map(|frame| match frame.content {
+            Content::Args { from, to } => {
+                let connection = service.connections.slots[ready[frame.place as usize]].as_ref();
+                (connection.map_or(0, |connection| connection.session.db), &batch.args[from..to])
+            }
+            Content::Odd(_) => (0, &batch.args[..0]),
+        });
+        service.connections.process.memory.prefetch(calls, &mut outlook);
+        let (mut last, mut number) = (None, 0);
+        let seat = service.connections.process.memory.table().seat();
+        // Messages that the thread itself has sent between batches are no client's.
+        _ = seat.as_ref().map(|seat| seat.take_pressed());
+        while let Some(frame) = batch.frames.get(number) {
+            let slot = ready[frame.place as usize];
+            self.make_room_for(&service.connections, slot);
+            // E2: messages that the last call has caused, and messages from other threads.
+            if seat.as_ref().is_ok_and(|seat| seat.has_mail()) {
+                service.connections.hear();
+            }
+            if last.is_some_and(|last| last != slot) {
+                service.connections.show_session(last);
+            }
+            if service.connections.in_turn.released.contains(&slot) {
+                number += 1;
+                continue;
+            }
+            number += service.run_frame(slot, number, batch, &outlook, turn);
+            if let Some(pressed) = seat.as_ref().ok().and_then(|seat| seat.take_pressed()) {
+                service.connections.hold(slot, pressed);
+            }
+            last = Some(slot);
+        }
+        if has_mail(service.connections.process.memory.table()) {
+            service.connections.hear();
+        }
+        service.connections.show_session(last);
+        self.outlook = outlook;
+        batch.clear();
+    }
+
+    /// Evicts before a call of a client that tracks keys what must go, so that the client hears of it before the reply. Redis
+    /// makes room before each call, too. This takes no longer than Redis takes at once; after an attempt that frees too little
+    /// it waits for the maintenance.
+    fn make_room_for(&mut self, connections: &Connections, slot: usize) {
+        let tracks = connections.slots[slot].as_ref().is_some_and(|connection| connection.session.tracking.is_some());
+        let table = connections.process.memory.table();
+        if tracks && connections.now_ms >= self.room_due_ms && table.is_crowded() {
+            let hopeless = !table.make_room_within(ROOM);
+            if hopeless || table.is_crowded() {
+                self.room_due_ms = connections.now_ms + CROWD_MS;
+            }
+        }
+    }
+}
+
+impl Service {
+    /// Runs the request `number` of the batch, and those behind it that share its transaction; returns how many are done.
+    fn run_frame(&mut self, slot: usize, number: usize, batch: &Batch<'_>, outlook: &Outlook, turn: TurnInputs<'_>) -> usize {
+        let Batch { args, frames, odds } = batch;
+        let (frames, hint) = (&frames[number..], (outlook, number));
+        let frame = &frames[0];
+        let connections = &mut self.connections;
+        // E2: a subscriber is told what came before its call.
+        if connections.slots[slot].as_ref().is_some_and(|connection| connection.session.listens()) {
+            connections.end_broadcast();
+        }
+        let Some(connection) = &mut connections.slots[slot] else { return 1 };
+        if connection.is_halted() {
+            return 1;
+        }
+        let pause = connections.waiters.pause;
+        if pause.is_some_and(|pause| holds_back(pause, &connection.session, &connections.process, frame.content, args, odds)) {
+            connections.wait_for_pause(slot);
+            return 1;
+        }
+        // During a pause each request is looked at by itself.
+        let candidates = if pause.is_some() { &frames[..1] } else { frames };
+        if matches!(frame.content, Content::Args { .. }) && self.runs_scripts(slot, hint) {
+            let process = &self.connections.process;
+            let (host, memory): (&dyn Host, _) = (&**process, &process.memory);
+            let session = self.connections.slots[slot].as_ref().map(|connection| &connection.session);
+            let many = session.map_or(1, |session| group(candidates, args, (session, host, memory), hint));
+            let (done, progress) = self.run_long(slot, frame.note, &calls_of(&frames[..many.max(1)], args), turn);
+            return self.connections.after_frame(slot, frames, done, progress);
+        }
+        let connections = &mut self.connections;
+        let Some(connection) = &mut connections.slots[slot] else { return 1 };
+        let Connection { session, output, door, .. } = &mut **connection;
+        output.lend(|| connections.pool.take());
+        output.limit(connections.limits.hard_output_of(door, session) as usize);
+        session.turn_ms = connections.now_ms;
+        session.patience_us = connections.waiters.patience_us;
+        session.active_ms = connections.now_ms;
+        if outlook.command(number).is_some_and(|command| command.name == "CLIENT") {
+            let last = frames.iter().take_while(|other| other.place == frame.place).last().unwrap_or(frame);
+            connection.show_call(last.end - connection.taken);
+        }
+        let Connection { session, output, protocol, .. } = &mut **connection;
+        let host: &dyn Host = &*connections.process;
+        let memory = &connections.process.memory;
+        let answered = |progress| ((progress == Progress::Answered).into(), progress);
+        let (done, progress) = match frame.content {
+            Content::Args { from, to } => {
+                let groups = protocol.groups_replies();
+                protocol.reply(output, frame.note, |reply| match group(candidates, args, (&*session, host, memory), hint) {
+                    many @ 2.. if groups => memory.execute_together(session, host, &calls_of(&frames[..many], args), reply),
+                    _ => answered(memory.execute_foreseen(session, host, outlook, number, &args[from..to], reply)),
+                })
+            }
+            Content::Odd(number) => match &odds[number] {
+                Odd::Words(words) => {
+                    let args: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+                    protocol.reply(output, frame.note, |reply| answered(memory.execute(session, host, &args, reply)))
+                }
+                Odd::Nothing => (1, Progress::Answered),
+                Odd::Rejected(rejection) => {
+                    protocol.reject(rejection, session, host, output);
+                    (1, Progress::Answered)
+                }
+            },
+        };
+        connections.after_frame(slot, frames, done, progress)
+    }
+}
+
+impl Connections {
+    /// What follows from the progress of the first `done` of `frames`; returns how many of them are done.
+    fn after_frame(&mut self, slot: usize, frames: &[Frame], done: usize, progress: Progress) -> usize {
+        let Some(connection) = &mut self.slots[slot] else { return 1 };
+        let Connection { session, output, taken, barred, door, .. } = &mut **connection;
+        if let Some(last) = frames[..done].last() {
+            *taken = last.end;
+        }
+        // A call may have begun or ended a pause, also for the requests behind it in the same pipeline.
+        self.waiters.pause = self.process.pause_at(self.now_ms);
+        if progress == Progress::Busy {
+            polder_hub::ask::send(self.process.memory.table());
+            self.wait_for_lock(slot);
+            return done.max(1);
+        }
+        *barred = false;
+        if progress == Progress::Waiting {
+            *taken = frames[0].end;
+            self.begin_wait(slot, frames[0].note);
+            return done.max(1);
+        }
+        let hard = self.limits.hard_output_of(door, session);
+        // The connection is closed at the end of the turn. More replies would only take memory.
+        if hard != 0 && output.waiting() as u64 > hard {
+            session.closing = true;
+        }
+        if !session.unsure.is_empty() {
+            let unsure = std::mem::take(&mut session.unsure);
+            self.tell_unsure(slot, &unsure);
+        }
+        self.weigh_replies(slot);
+        done
+    }
+
+    /// Renews what other threads see of a connection whose calls of a batch have been executed.
+    fn show_session(&mut self, slot: Option<usize>) {
+        let Some(connection) = slot.and_then(|slot| self.slots[slot].as_mut()) else { return };
+        let session = &connection.session;
+        if session.multi.is_some() || session.last.is_some_and(|command| command.has(PUBSUB) || matches!(command.run, Run::Session(_))) {
+            connection.record.show(session);
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! The connections of one thread: serving new ones, reading, writing, and closing them.
+//!
+//! **Invariant C1:** a slot names one connection until [`Connections::close`]. A closed connection stands in no list, and
+//! its slot is not given to another one while requests of this turn name it.
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use mio::event::Event;
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
+use polder_commands::{Session, acl, waiting};
+use polder_engine::Counter;
+use polder_hub::ask;
+use polder_wire::Output;
+
+use super::waiters::Waiters;
+use crate::batch::Batch;
+use crate::connection::{Connection, Flow, Pool};
+use crate::host::Process;
+use crate::limits::ServerLimits;
+use crate::listener::{Arrival, prepare};
+use crate::sessions::{Form, Left};
+
+/// Sockets of connections have the tokens from here on.
+pub const FIRST_TOKEN: usize = 1024;
+/// How long a connection that is to be closed may take to read its last replies.
+const CLOSE_PATIENCE_MS: u64 = 10_000;
+
+/// The connections of a turn, and what each of them has sent.
+pub type TurnInputs<'t> = (&'t [usize], &'t [Vec<u8>]);
+
+/// The connections of one thread.
+pub struct Connections {
+    pub process: Arc<Process>,
+    /// The number of the thread.
+    pub number: usize,
+    pub slots: Vec<Option<Box<Connection>>>,
+    free: Vec<usize>,
+    slots_by_client: HashMap<u64, usize>,
+    /// Connections that the next turn looks at.
+    pub ready: Vec<usize>,
+    pub waiters: Waiters,
+    pub deliveries: Deliveries,
+    pub pool: Pool,
+    pub limits: ServerLimits,
+    /// The slots that this turn works for.
+    pub in_turn: InTurn,
+    /// The clock of this turn.
+    pub now_ms: u64,
+    traffic: Traffic,
+    /// Whether the memory of clients is counted.
+    pub weighs: bool,
+}
+
+/// Messages on their way to clients.
+#[derive(Default)]
+pub struct Deliveries {
+    /// Connections that have something to send although they are not among those of the turn.
+    pub told: Vec<usize>,
+    pub broadcast: BroadcastBuffer,
+    /// There are more messages than one turn reads.
+    pub more: bool,
+}
+
+/// Messages on their way to the same, numerous clients. Each is written once in each form, each client is visited once for
+/// all of them, and a client that gets nothing else shares the bytes with the others.
+#[derive(Default)]
+pub struct BroadcastBuffer {
+    pub clients: Vec<u64>,
+    pub forms: [Output; Form::ALL.len()],
+}
+
+/// The slots of a turn.
+#[derive(Default)]
+pub struct InTurn {
+    /// Those whose requests this turn has taken.
+    pub taken: Vec<usize>,
+    /// Those of them whose part in the turn is over, because a script has become slow: their input is their own again.
+    pub released: Vec<usize>,
+}
+
+/// Bytes that were received and sent since they were last counted.
+#[derive(Default)]
+struct Traffic {
+    bytes_in: u64,
+    bytes_out: u64,
+}
+
+impl Connections {
+    /// No connection.
+    pub fn new(process: Arc<Process>, number: usize, now_ms: u64) -> Connections {
+        let limits = ServerLimits::of(&process.settings, process.ceiling());
+        Connections {
+            process,
+            number,
+            slots: Vec::new(),
+            free: Vec::new(),
+            slots_by_client: HashMap::new(),
+            ready: Vec::new(),
+            waiters: Waiters::default(),
+            deliveries: Deliveries::default(),
+            pool: Pool::default(),
+            limits,
+            in_turn: InTurn::default(),
+            now_ms,
+            traffic: Traffic::default(),
+            weighs: false,
+        }
+    }
+
+    /// The slot of a client.
+    pub fn slot_of(&self, client: u64) -> Option<usize> {
+        self.slots_by_client.get(&client).copied()
+    }
+
+    /// Begins to serve a client; the thread `counted_by` has counted it.
+    pub fn adopt(&mut self, arrival: Arrival, counted_by: usize, registry: &Registry) {
+        // C1. While a script runs, clients come and go in the middle of a turn.
+        let free = self.free.iter().rposition(|slot| !self.in_turn.taken.contains(slot)).map(|at| self.free.swap_remove(at));
+        let slot = free.unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
+        let Arrival { socket, origin } = arrival;
+        let prepared = if origin.door.is_local() { Ok(()) } else { prepare(&socket, self.limits.keepalive_seconds) };
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        let token = Token(slot + FIRST_TOKEN);
+        let registered = prepared.and_then(|()| registry.register(&mut SourceFd(&socket.as_raw_fd()), token, interest));
+        if let Err(error) = registered {
+            tracing::debug!(%error, "a client went before it was served");
+            self.free.push(slot);
+            self.process.mailboxes[counted_by].relieve();
+            return self.process.clients.dismiss(origin.door);
+        }
+        let id = polder_hub::next_client(self.process.memory.table());
+        let mut session = Session::connected(id, &*self.process, self.now_ms);
+        session.parks = true;
+        let door = origin.door;
+        let record = self.process.clients.enter(id, counted_by, origin, self.now_ms);
+        record.show(&session);
+        self.process.memory.table().count(Counter::Connections, 1);
+        let connection = Connection::new(socket, session, door, record);
+        connection.beat(0);
+        self.slots_by_client.insert(id, slot);
+        self.slots[slot] = Some(Box::new(connection));
+        self.ready.push(slot);
+    }
+
+    /// Learns from the poll what a socket can do now.
+    pub fn notice(&mut self, slot: usize, event: &Event) {
+        let Some(connection) = &mut self.slots[slot] else { return };
+        if event.is_readable() || event.is_error() {
+            connection.readable = true;
+        }
+        connection.half_closed |= event.is_read_closed();
+        if connection.half_closed && connection.waits() {
+            return self.close(slot);
+        }
+        if event.is_writable() {
+            connection.blocked = false;
+        }
+        // The first event of a socket says that it takes bytes, which was known.
+        if (connection.readable || !connection.output.is_empty()) && !connection.queued {
+            connection.queued = true;
+            self.ready.push(slot);
+        }
+    }
+
+    /// Puts a connection into the list of the next turn.
+    pub fn queue(&mut self, slot: usize) {
+        if let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.queued) {
+            connection.queued = true;
+            self.ready.push(slot);
+        }
+    }
+
+    /// Lets a parked connection go on.
+    pub fn unpark(&mut self, slot: usize) {
+        let Some(connection) = &mut self.slots[slot] else { return };
+        connection.parked = false;
+        // Its next call may ask which clients wait, and this one does not.
+        connection.beat(connection.output.waiting());
+        self.queue(slot);
+    }
+
+    /// Has a connection sent to at the end of the turn.
+    pub fn tell(&mut self, slot: usize) {
+        if let Some(connection) = &mut self.slots[slot]
+            && !std::mem::replace(&mut connection.told, true)
+        {
+            self.deliveries.told.push(slot);
+        }
+    }
+
+    /// Reads from a connection; returns whether it is still there.
+    pub fn receive(&mut self, slot: usize) -> bool {
+        let Some(connection) = &mut self.slots[slot] else { return false };
+        connection.queued = false;
+        if !connection.readable || connection.is_halted() || connection.is_backed_up() {
+            return true;
+        }
+        let stats = &self.process.mailboxes[self.number].stats;
+        stats.reads.add(1);
+        match connection.receive(&mut self.pool) {
+            Flow::Gone => {
+                self.close(slot);
+                return false;
+            }
+            Flow::Last(count) => {
+                connection.readable = connection.half_closed;
+                self.traffic.bytes_in += count as u64;
+            }
+            Flow::Some(count) => self.traffic.bytes_in += count as u64,
+        }
+        if self.limits.is_over_request_limit(connection.door, &connection.session, connection.input.len()) {
+            tracing::warn!(client = connection.session.id, "closed: it reached client-query-buffer-limit");
+            stats.query_limit_closed.add(1);
+            self.close(slot);
+            return false;
+        }
+        true
+    }
+
+    /// Puts the requests of a connection from `at` on into the batch.
+    pub fn parse<'b>(&mut self, slot: usize, place: u32, input: &'b [u8], at: &mut usize, batch: &mut Batch<'b>) -> Left {
+        let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.is_halted()) else {
+            return Left::Nothing;
+        };
+        let Connection { protocol, session, .. } = &mut **connection;
+        protocol.read(&self.limits, session, input, at, place, batch)
+    }
+
+    /// Writes what waits to be sent, closes the connection if it is to be closed, and queues it if it has more to do.
+    pub fn send(&mut self, slot: usize) {
+        if self.is_over_output_limit(slot) {
+            return self.close(slot);
+        }
+        let Some(connection) = &mut self.slots[slot] else { return };
+        if connection.record.is_doomed() {
+            return self.close(slot);
+        }
+        // A client that has read the reply may ask at once, so the reply is shown as sent before it is. A client that only
+        // listens has done nothing since.
+        if !connection.output.is_shared() {
+            connection.beat(0);
+        }
+        let stats = &self.process.mailboxes[self.number].stats;
+        while !connection.output.is_empty() && !connection.blocked {
+            stats.writes.add(1);
+            match connection.send() {
+                Flow::Gone => return self.close(slot),
+                Flow::Some(count) => self.traffic.bytes_out += count as u64,
+                Flow::Last(count) => {
+                    self.traffic.bytes_out += count as u64;
+                    connection.blocked = true;
+                }
+            }
+        }
+        // A subscriber whose socket had been full is shown once more when all has gone.
+        if !connection.output.is_empty() || connection.session.listens() && connection.record.activity().reply_bytes != 0 {
+            connection.beat(connection.output.waiting());
+        }
+        self.weigh(slot);
+        let Some(connection) = &mut self.slots[slot] else { return };
+        connection.settle(&mut self.pool);
+        if connection.output.is_empty() {
+            connection.over_soft_since_ms = None;
+            if connection.session.closing {
+                connection.finish();
+                return self.close(slot);
+            }
+        }
+        if connection.readable && !connection.is_halted() {
+            self.queue(slot);
+        }
+    }
+
+    /// Notes the memory of a connection after something was sent to it.
+    #[inline]
+    pub fn weigh(&mut self, slot: usize) {
+        if self.weighs
+            && let Some(connection) = self.slots[slot].as_ref().filter(|connection| !connection.record.is_doomed())
+        {
+            self.process.clients.weigh(&connection.record, connection.record.memory());
+        }
+    }
+
+    /// Whether more waits to be sent to a connection than `client-output-buffer-limit` allows.
+    fn is_over_output_limit(&mut self, slot: usize) -> bool {
+        let Some(connection) = &mut self.slots[slot] else { return false };
+        let limit = self.limits.output_of(connection.door, &connection.session);
+        let waiting = connection.output.waiting() as u64;
+        if limit.soft == 0 || waiting <= limit.soft {
+            connection.over_soft_since_ms = None;
+        } else if connection.over_soft_since_ms.is_none() {
+            connection.over_soft_since_ms = Some(self.now_ms);
+        }
+        let over_soft = connection.over_soft_since_ms.is_some_and(|since_ms| self.now_ms - since_ms > limit.soft_seconds * 1000);
+        let over = over_soft || limit.hard != 0 && waiting > limit.hard;
+        if over {
+            tracing::warn!(client = connection.session.id, bytes = waiting, "closed: it reached client-output-buffer-limit");
+            self.process.mailboxes[self.number].stats.reply_limit_closed.add(1);
+        }
+        over
+    }
+
+    /// Closes a connection and removes it from all lists (C1).
+    pub fn close(&mut self, slot: usize) {
+        let Some(mut connection) = self.slots[slot].take() else { return };
+        connection.taken = connection.input.len();
+        connection.settle(&mut self.pool);
+        self.slots_by_client.remove(&connection.session.id);
+        self.end_listening(&mut connection.session);
+        self.process.clients.leave(&connection.record);
+        self.process.mailboxes[connection.record.thread].relieve();
+        self.deliveries.told.retain(|told| *told != slot);
+        self.waiters.forget(slot, connection.parked);
+        if connection.queued {
+            self.ready.retain(|ready| *ready != slot);
+        }
+        self.free.push(slot);
+    }
+
+    /// Ends the waits and subscriptions of a client that is gone.
+    fn end_listening(&mut self, session: &mut Session) {
+        if let Some(waiting) = &session.waiting {
+            self.waiters.forget_deadline(session.id, waiting.until_ms);
+        }
+        let table = self.process.memory.table();
+        waiting::leave(table, session);
+        session.end_listening(table);
+        ask::forget(table, session.id);
+    }
+
+    /// Closes connections that have been idle, or have read too slowly, for too long.
+    pub fn sweep(&mut self) {
+        let timeout_ms = self.limits.timeout_seconds * 1000;
+        for slot in 0..self.slots.len() {
+            let Some(connection) = &self.slots[slot] else { continue };
+            let idle_ms = self.now_ms.saturating_sub(connection.session.active_ms);
+            let idle = timeout_ms != 0 && idle_ms > timeout_ms && !connection.parked;
+            let stuck = connection.session.closing && idle_ms > CLOSE_PATIENCE_MS;
+            if idle || stuck || self.is_over_output_limit(slot) {
+                self.close(slot);
+            }
+        }
+    }
+
+    /// Renews the users of all sessions if any user has changed, and closes the connections of users that are deleted.
+    pub fn renew_users(&mut self, version: &mut u64) {
+        let process = self.process.clone();
+        let users = process.settings.users();
+        users.refresh(process.memory.table());
+        if *version == users.version() {
+            return;
+        }
+        *version = users.version();
+        for slot in 0..self.slots.len() {
+            let Some(connection) = &mut self.slots[slot] else { continue };
+            if acl::renew(&mut connection.session, users) == acl::Standing::Gone {
+                self.close(slot);
+            }
+        }
+    }
+
+    /// Counts what was received and sent.
+    pub fn count_traffic(&mut self) {
+        let table = self.process.memory.table();
+        table.count(Counter::BytesIn, std::mem::take(&mut self.traffic.bytes_in));
+        table.count(Counter::BytesOut, std::mem::take(&mut self.traffic.bytes_out));
+    }
+}

@@ -1,0 +1,162 @@
+//! Connections that begin to wait and go on: pauses, locks, subscribers that are behind, and calls that wait for keys.
+//!
+//! A call that waits for a key is no longer in the connection's input. Its arguments are kept in the session, and the
+//! connection is parked, so that what follows stays unexecuted. The call is run again when it is woken, in the middle of a
+//! turn; the connection goes on with the next turn.
+use polder_base::Reply;
+use polder_base::time::now_ms;
+use polder_commands::{Host, Progress, Session, give_up, resume, time_out, waiting};
+use polder_engine::Table;
+use polder_shm::inbox::Pressed;
+
+use super::connections::Connections;
+use crate::connection::Connection;
+
+impl Connections {
+    /// Parks a connection in front of a request that a pause holds back.
+    pub fn wait_for_pause(&mut self, slot: usize) {
+        let Some(connection) = &mut self.slots[slot] else { return };
+        connection.park();
+        connection.record.postpone();
+        self.waiters.wait_for_pause(slot);
+    }
+
+    /// Lets the connections go on that a pause has held back, if no pause holds.
+    pub fn end_pause(&mut self) {
+        self.waiters.take_paused().into_iter().for_each(|slot| self.unpark(slot));
+    }
+
+    /// Runs the calls again that a pause has kept from that, if no pause holds.
+    pub fn retry_postponed(&mut self) {
+        self.waiters.take_postponed().into_iter().for_each(|client| self.retry_waiting(client));
+    }
+
+    /// Parks a connection in front of a request that has met a lock.
+    pub fn wait_for_lock(&mut self, slot: usize) {
+        let Some(connection) = &mut self.slots[slot] else { return };
+        connection.barred = true;
+        connection.park();
+        self.waiters.wait_for_lock(slot);
+    }
+
+    /// Lets connections try again that wait for locks, if it is time.
+    pub fn retry_locked(&mut self, now_us: u64) {
+        for slot in self.waiters.take_locked(now_us) {
+            match &self.slots[slot] {
+                Some(connection) if connection.waits() => self.retry_waiting(connection.session.id),
+                _ => self.unpark(slot),
+            }
+        }
+    }
+
+    /// Holds a connection back whose call has filled an inbox.
+    #[cold]
+    pub fn hold(&mut self, slot: usize, pressed: Pressed) {
+        let table = self.process.memory.table();
+        let Pressed { seat, life, .. } = pressed;
+        if !self.limits.holds_publishers || table.seat().is_ok_and(|own| own.index() == seat) {
+            return;
+        }
+        let Some(place) = table.segment().read_under_pressure(seat, life) else { return };
+        if self.waiters.holding.is_stuck(seat, life, place) {
+            return;
+        }
+        let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.is_halted()) else { return };
+        connection.park();
+        self.waiters.holding.hold(slot, (seat, life, place), now_ms());
+    }
+
+    /// Lets the held connections go on whose time is over, or whose subscriber has read on.
+    pub fn release_held(&mut self) {
+        let now_ms = now_ms();
+        if self.waiters.holding.due_ms(now_ms).is_none() {
+            return;
+        }
+        let process = self.process.clone();
+        let segment = process.memory.table().segment();
+        let place_of = |seat, life| segment.read_under_pressure(seat, life);
+        let free = self.waiters.holding.take_free(now_ms, process.is_stopping(), place_of);
+        free.into_iter().for_each(|slot| self.unpark(slot));
+    }
+
+    /// Parks a connection whose call waits for a key; `note` is that of its frame.
+    pub fn begin_wait(&mut self, slot: usize, note: u32) {
+        let Some(connection) = &mut self.slots[slot] else { return };
+        connection.park();
+        connection.waiting_note = note;
+        let awaited = connection.session.waiting.as_ref().map(|waiting| waiting.subject());
+        let awaited = awaited.into_iter().flat_map(|(db, keys, or_its_end)| keys.iter().map(move |key| (db, key.clone(), or_its_end)));
+        connection.record.begin_wait(awaited.collect());
+        let until_ms = connection.session.waiting.as_ref().map_or(0, |waiting| waiting.until_ms);
+        self.waiters.wait_for_key(connection.session.id, until_ms);
+        if connection.half_closed {
+            connection.session.closing = true;
+        }
+    }
+
+    /// Runs the call again with which a client waits.
+    pub fn retry_waiting(&mut self, client: u64) {
+        self.end_broadcast();
+        let Some(slot) = self.slot_of(client) else { return };
+        let Some(connection) = self.slots[slot].as_mut().filter(|connection| connection.waits()) else { return };
+        if self.waiters.pause.is_some_and(|pause| !pause.writers_only || waiting::writes(&connection.session)) {
+            return self.waiters.postpone(client);
+        }
+        // A client that was unblocked has been promised that it gets nothing.
+        if !connection.record.claim_wait() {
+            return;
+        }
+        let until_ms = connection.session.waiting.as_ref().map_or(0, |waiting| waiting.until_ms);
+        let Connection { session, output, protocol, record, waiting_note, .. } = &mut **connection;
+        output.lend(|| self.pool.take());
+        session.turn_ms = self.now_ms;
+        session.patience_us = self.waiters.patience_us;
+        let process = &*self.process;
+        match protocol.reply(output, *waiting_note, |reply| resume(process.memory.table(), session, process, reply)) {
+            Progress::Waiting => record.go_on_waiting(),
+            Progress::Busy => {
+                record.go_on_waiting();
+                self.waiters.wait_for_lock_again(slot);
+            }
+            Progress::Answered => self.end_wait(slot, until_ms),
+        }
+    }
+
+    /// Ends the wait of a client without what it waited for (CLIENT UNBLOCK).
+    pub fn give_up(&mut self, client: u64, with_error: bool) {
+        self.end_wait_by(client, |table, session, host, reply| give_up(table, session, host, with_error, reply));
+    }
+
+    /// Ends the waits whose time is over.
+    pub fn end_waits(&mut self) {
+        while let Some(client) = self.waiters.take_expired(self.now_ms) {
+            // If another thread has unblocked the client, its letter ends the wait.
+            if self.process.clients.find(client).is_some_and(|record| record.claim_wait()) {
+                self.end_wait_by(client, |table, session, host, reply| time_out(table, session, host, reply));
+            }
+        }
+    }
+
+    /// Ends the wait of a client by a function that replies to its call.
+    fn end_wait_by(&mut self, client: u64, end: impl FnOnce(&Table, &mut Session, &dyn Host, &mut dyn Reply)) {
+        self.end_broadcast();
+        let Some(slot) = self.slot_of(client) else { return };
+        let Some(connection) = self.slots[slot].as_mut().filter(|connection| connection.waits()) else { return };
+        let until_ms = connection.session.waiting.as_ref().map_or(0, |waiting| waiting.until_ms);
+        let Connection { session, output, protocol, waiting_note, .. } = &mut **connection;
+        output.lend(|| self.pool.take());
+        session.turn_ms = self.now_ms;
+        session.patience_us = self.waiters.patience_us;
+        let process = &*self.process;
+        protocol.reply(output, *waiting_note, |reply| end(process.memory.table(), session, process, reply));
+        self.end_wait(slot, until_ms);
+    }
+
+    /// A client waits no longer. Its next requests are executed in the next turn, because this one may have passed them already.
+    fn end_wait(&mut self, slot: usize, until_ms: u64) {
+        let Some(connection) = &mut self.slots[slot] else { return };
+        connection.record.end_wait();
+        self.waiters.end_wait(slot, connection.session.id, until_ms);
+        self.tell(slot);
+    }
+}
