@@ -44,6 +44,15 @@ pub struct Frame {
     pub end: usize,
 }
 
+/// What is left to read of a connection's input.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Left {
+    /// No whole request.
+    Nothing,
+    /// Perhaps more, once the batch has been executed.
+    Perhaps,
+}
+
 /// Requests whose arguments lie in the inputs of this turn.
 pub struct Batch<'b> {
     pub args: Vec<&'b [u8]>,

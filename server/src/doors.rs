@@ -27,6 +27,15 @@ pub enum Spoken {
     Resp,
 }
 
+/// Why a client is refused before its connection is served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// It comes from another host, and `protected-mode` is on.
+    Protected,
+    /// The door's share of `maxclients` is connected.
+    Full,
+}
+
 /// The settings of a place.
 #[derive(Debug)]
 pub enum PlaceSettings {

@@ -15,9 +15,9 @@ use polder_engine::{Counter, Table};
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
 use crate::clients::{Clients, Origin};
-use crate::doors::{DOORS, Door, PlaceSettings};
+use crate::doors::{DOORS, Door, PlaceSettings, Refusal};
 use crate::failure::Failure;
-use crate::sessions::{Refusal, refusal};
+use crate::sessions::refusal;
 
 const BACKLOG: Id = id("tcp-backlog");
 const PROTECTED: Id = id("protected-mode");

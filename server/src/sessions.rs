@@ -35,45 +35,20 @@
 //!
 //! What the reader must tell the encoder (a verb, "no reply wanted", a request's number) goes into `Frame::note`; the
 //! server keeps it for a call that waits. A request that consists of several calls becomes several frames.
-pub mod resp;
+mod form;
+mod resp;
 
 use polder_base::Reply;
 use polder_commands::{Host, Session};
 use polder_hub::Delivery;
 use polder_wire::Output;
 
-use crate::batch::{Batch, Rejection};
-use crate::doors::Spoken;
+pub use self::form::Form;
+use crate::batch::{Batch, Left, Rejection};
+use crate::doors::{Refusal, Spoken};
 use crate::limits::ServerLimits;
 
-/// What is left to read after [`Protocol::read`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Left {
-    /// No whole request.
-    Nothing,
-    /// Perhaps more, once the batch has been executed.
-    Perhaps,
-}
-
-/// Why a client is refused before its connection is served.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refusal {
-    /// It comes from another host, and `protected-mode` is on.
-    Protected,
-    /// `maxclients` are connected.
-    Full,
-}
-
-/// An encoding of messages for subscribers: a message for many clients is encoded once in each form, and the bytes are shared.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Form {
-    Resp2,
-    Resp3,
-}
-
 impl Form {
-    pub const ALL: [Form; 2] = [Form::Resp2, Form::Resp3];
-
     /// An output for messages in this form.
     pub fn output(self) -> Output {
         match self {

@@ -5,8 +5,9 @@ use polder_hub::Delivery;
 use polder_wire::Output;
 use polder_wire::resp::{Limits, Request, Requests};
 
-use super::{Form, Left, Refusal};
-use crate::batch::{Batch, Content, Frame, Odd, Rejection};
+use super::form::Form;
+use crate::batch::{Batch, Content, Frame, Left, Odd, Rejection};
+use crate::doors::Refusal;
 use crate::limits::ServerLimits;
 
 /// The reply to a client from another host in protected mode.

@@ -24,10 +24,9 @@ use polder_hub::ask::Thread;
 
 use super::connections::{Connections, TurnInputs};
 use super::service::Service;
-use crate::batch::{Batch, Content, Frame, Odd, Spare};
+use crate::batch::{Batch, Content, Frame, Left, Odd, Spare};
 use crate::connection::Connection;
 use crate::host::Process;
-use crate::sessions::Left;
 
 /// How many events one look takes.
 const BUSY_EVENTS: usize = 256;

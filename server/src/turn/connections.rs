@@ -15,12 +15,12 @@ use polder_hub::ask;
 use polder_wire::Output;
 
 use super::waiters::Waiters;
-use crate::batch::Batch;
+use crate::batch::{Batch, Left};
 use crate::connection::{Connection, Flow, Pool};
 use crate::host::Process;
 use crate::limits::ServerLimits;
 use crate::listener::{Arrival, prepare};
-use crate::sessions::{Form, Left};
+use crate::sessions::Form;
 
 /// Sockets of connections have the tokens from here on.
 pub const FIRST_TOKEN: usize = 1024;
