@@ -351,6 +351,14 @@ impl Seat {
         }
     }
 
+    /// Ends the pin and begins another one, unless it is one of several: what was looked at so far may go.
+    pub fn renew_pin(&self) {
+        if self.pins.get() == 1 {
+            self.unpin();
+            self.pin();
+        }
+    }
+
     /// Whether something of ours is pinned, or the seat is not ours at all: a forked child's copy of its parent's.
     #[inline]
     pub(crate) fn is_pinned(&self) -> bool {

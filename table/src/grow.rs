@@ -22,6 +22,7 @@ use crate::directory::{self, Bucket, Extent, MAP_LOCK, PIECES_MAX, SLOTS, databa
 use crate::entry::{self, Image, UNIT_BYTES, WORDS_MAX};
 use crate::hash::{CONTINUED, FREE, Hash, hash};
 use crate::lookup::Live;
+use crate::place::Want;
 use crate::raw;
 use crate::record::Key;
 use crate::txn::Txn;
@@ -31,6 +32,12 @@ const SPLIT_PIECES: u64 = PIECES_MAX / 2 + 1;
 
 /// How full an extent is after it has shrunk, at most: well below what makes it grow.
 const SHRUNK_PERCENT: u64 = 85;
+
+/// How full an extent can become before an entry finds no room, about.
+const FILLED_PERCENT: u64 = 92;
+
+/// So often an extent is reshaped for one transaction before its next attempt, at most: beside others that fill it, there is no end otherwise.
+const RESHAPES_MAX: u32 = 64;
 
 /// An extent under construction. The lines of its buckets are kept here until [`Building::finish`].
 pub(crate) struct Building {
@@ -213,6 +220,47 @@ impl Txn<'_> {
         }
         // Its entries say that they are larger than its buckets (S5).
         self.trouble(Fault::Damaged { what: "an extent" });
+    }
+
+    /// Makes room for what a transaction adds, in the order of its places: each extent that lacked some grows once, and what has come in its place
+    /// grows on as long as it would not hold all that is to come there. The transaction has just been rolled back. `anew`: what it has found before is
+    /// not used any more, so that what the old extents took can go, if no other thread looks at them.
+    pub(crate) fn make_room(&self, wants: &[Want], anew: bool) {
+        let (mut rest, mut grown_end, mut reshaped) = (wants, (0, Some(0)), 0);
+        while let Some(&Want { db, position, .. }) = rest.first() {
+            let extent = self.extent_around(db, position);
+            let count =
+                extent.map_or(1, |extent| rest.iter().take_while(|want| want.db == db && extent.covers(want.position)).count().max(1));
+            let (here, behind) = rest.split_at(count);
+            let has_grown = grown_end.0 == db && grown_end.1.is_none_or(|end| position < end);
+            let suffices = match extent {
+                Some(extent) if has_grown => reshaped > RESHAPES_MAX || self.has_room(&extent, here),
+                _ => has_grown,
+            };
+            if suffices || !has_grown && !here.iter().any(|want| want.lacks) {
+                (rest, reshaped) = (behind, 0);
+                continue;
+            }
+            if !has_grown {
+                grown_end = (db, extent.map_or(Some(position.saturating_add(1)), |extent| extent.end()));
+            }
+            self.grow(db, position);
+            reshaped += 1;
+            if self.scratch.trouble.borrow().is_some() {
+                return;
+            }
+            if anew {
+                self.seat.renew_pin();
+            }
+        }
+    }
+
+    /// Whether an extent holds entries of so many units more, about.
+    fn has_room(&self, extent: &Extent, wants: &[Want]) -> bool {
+        let wanted: u64 = wants.iter().map(|want| want.units as u64).sum();
+        let all = extent.buckets() * UNITS as u64;
+        let used: u64 = (0..extent.buckets()).map(|index| self.used_units(extent, index)).sum();
+        used + wanted <= all * FILLED_PERCENT / 100
     }
 
     /// Gives back the pieces that the extent around a position does not need any more, if nobody is in the way: an entry that lies

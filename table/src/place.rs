@@ -8,10 +8,20 @@ use crate::expired::Expired;
 use crate::hash::FREE;
 use crate::txn::{Held, Pending, Spot, Txn};
 
+/// An entry that needs room.
+#[derive(Clone, Copy)]
+pub(crate) struct Want {
+    pub db: Db,
+    pub position: u64,
+    pub units: usize,
+    /// There was none: its place must grow.
+    pub lacks: bool,
+}
+
 /// Why a transaction cannot be placed as it is.
 pub(crate) enum Deficit {
-    /// These places must grow first.
-    Room(Vec<(Db, u64)>),
+    /// What it adds, some of which found no room.
+    Room(Vec<Want>),
     Stop(Stop),
 }
 
@@ -38,7 +48,7 @@ pub(crate) fn has_inner_expiry(image: &Image) -> bool {
 impl Txn<'_> {
     /// Places every pending change; expired entries that were met go too.
     pub(crate) fn place_all(&self) -> Result<(), Deficit> {
-        let mut wanting = Vec::new();
+        let mut lacking = Vec::new();
         let count = self.scratch.held.borrow().len();
         for index in 0..count {
             let pending = {
@@ -59,11 +69,26 @@ impl Txn<'_> {
                 }
             };
             if !self.place(index, pending)? {
-                let held = &self.scratch.held.borrow()[index];
-                wanting.push((held.db, held.hash.position));
+                lacking.push(index);
             }
         }
-        if wanting.is_empty() { Ok(()) } else { Err(Deficit::Room(wanting)) }
+        if lacking.is_empty() { Ok(()) } else { Err(Deficit::Room(self.wants(&lacking))) }
+    }
+
+    /// What the transaction adds, in the order of its places; `lacking`: which of the held keys found no room.
+    #[cold]
+    fn wants(&self, lacking: &[usize]) -> Vec<Want> {
+        let want = |(index, held): (usize, &Held)| match (held.pending, held.spot) {
+            (Some(Pending::Write(image)), spot) if !held.fresh => {
+                let before = spot.map_or(0, |spot| spot.image.units);
+                let units = image.units.saturating_sub(before);
+                Some(Want { db: held.db, position: held.hash.position, units, lacks: lacking.binary_search(&index).is_ok() })
+            }
+            _ => None,
+        };
+        let mut wants: Vec<Want> = self.scratch.held.borrow().iter().enumerate().filter_map(want).collect();
+        wants.sort_unstable_by_key(|want| (want.db, want.position));
+        wants
     }
 
     /// Places one change; answers false when there is no room for it.

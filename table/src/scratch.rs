@@ -18,11 +18,12 @@ use crate::entry::Image;
 use crate::hash::Hash;
 use crate::lookup::Marks;
 use crate::made::Made;
+use crate::place::Want;
 use crate::shadow::Shadow;
 use crate::sight::Sight;
 use crate::txn::{Held, Order};
 
-/// More held keys than this are found through a map instead of by looking at each.
+/// More held keys or locked buckets than this are found through a map instead of by looking at each.
 const LOOK_AT_EACH: usize = 12;
 
 /// A reader remembers so many expired keys; the chores find the others.
@@ -109,6 +110,9 @@ pub struct Scratch {
     last: Cell<usize>,
     pub(crate) shadows: RefCell<Vec<Shadow>>,
     shadows_used: Cell<usize>,
+    /// Shadows by the line of their bucket, and how many of them have gone in.
+    by_line: RefCell<HashMap<u64, usize, BuildHasherDefault<Spread>>>,
+    shadows_indexed: Cell<usize>,
     pub(crate) marks: RefCell<Marks>,
     pub(crate) sights: RefCell<Vec<Option<Sight>>>,
     /// Nodes of values and records of trees that this transaction has made: they may be edited in place.
@@ -123,7 +127,7 @@ pub struct Scratch {
     /// What a retry does before it begins: keys to declare, places to make room in, a database to make.
     pub(crate) wide: Cell<bool>,
     pub(crate) extra: RefCell<Vec<(Db, Vec<u8>)>>,
-    pub(crate) wanting: RefCell<Vec<(Db, u64)>>,
+    pub(crate) wanting: RefCell<Vec<Want>>,
     pub(crate) missing: Cell<Option<Db>>,
     /// All garbage cells are taken: some must be swept.
     pub(crate) littered: Cell<bool>,
@@ -218,7 +222,14 @@ impl Scratch {
     /// The shadow of a bucket that is locked already.
     #[inline]
     pub(crate) fn shadow_of(&self, bucket: Bucket) -> Option<usize> {
-        self.shadows.borrow()[..self.shadows_used.get()].iter().position(|shadow| shadow.bucket == bucket)
+        let shadows = &self.shadows.borrow()[..self.shadows_used.get()];
+        if shadows.len() <= LOOK_AT_EACH {
+            return shadows.iter().position(|shadow| shadow.bucket == bucket);
+        }
+        let mut by_line = self.by_line.borrow_mut();
+        let indexed = self.shadows_indexed.replace(shadows.len());
+        by_line.extend(shadows.iter().enumerate().skip(indexed).map(|(index, shadow)| (shadow.bucket.line, index)));
+        by_line.get(&bucket.line).copied()
     }
 
     /// Adds the shadow of a bucket that has just been locked.
@@ -301,7 +312,10 @@ impl Scratch {
     }
 
     fn forget_held(&self) {
-        self.shadows_used.set(0);
+        if self.shadows_used.replace(0) > LOOK_AT_EACH {
+            self.by_line.borrow_mut().clear();
+            self.shadows_indexed.set(0);
+        }
         self.highest.set((0, 0, 0));
         self.tallies.borrow_mut().clear();
         self.keys.borrow_mut().clear();

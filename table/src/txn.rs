@@ -826,11 +826,15 @@ impl<'t> Txn<'t> {
     pub fn abort(&self) {
         self.attempts.set(self.attempts.get() + 1);
         self.count(Counter::Retries, 1);
-        self.reset();
+        self.begin_again(true);
     }
 
     /// The same, where that is no retry.
     pub(crate) fn reset(&self) {
+        self.begin_again(false);
+    }
+
+    fn begin_again(&self, anew: bool) {
         if self.dirty.replace(false) {
             self.seat.rollback();
         }
@@ -845,9 +849,7 @@ impl<'t> Txn<'t> {
             self.make_database(db);
         }
         let wanting = std::mem::take(&mut *self.scratch.wanting.borrow_mut());
-        for (db, position) in wanting {
-            self.grow(db, position);
-        }
+        self.make_room(&wanting, anew);
         if self.scratch.littered.take() {
             self.sweep_some();
         }

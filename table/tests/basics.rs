@@ -32,6 +32,35 @@ fn what_was_set_is_found_until_it_is_removed() {
 }
 
 #[test]
+fn one_transaction_of_very_many_new_keys_costs_no_more_a_key_than_many_of_few() {
+    const KEYS: usize = 50_000;
+    let keys: Vec<String> = (0..KEYS).map(|number| format!("key:{number}")).collect();
+    // So small that it would be full of what each step of growth leaves, if nothing of it went before the transaction's end.
+    let (few, many) = (Place::with_ceiling(96 << 20), Place::with_ceiling(96 << 20));
+    let set = |place: &Place, keys: &[String]| {
+        place.run(|txn| {
+            txn.declare(&keys.iter().map(|key| (0, key.as_bytes())).collect::<Vec<_>>())?;
+            let new = New::of(Kind::String, Value::Packed(b"value"));
+            keys.iter().try_for_each(|key| txn.write(0, key.as_bytes(), &new, Replaces::Whole))
+        });
+    };
+    let begun = std::time::Instant::now();
+    keys.chunks(100).for_each(|keys| set(&few, keys));
+    let by_few = begun.elapsed();
+    let begun = std::time::Instant::now();
+    set(&many, &keys);
+    let at_once = begun.elapsed();
+    assert!(at_once < 8 * by_few + Duration::from_millis(300), "{at_once:?} at once, {by_few:?} by few");
+    for place in [&few, &many] {
+        assert_eq!(place.keys(0), KEYS as u64);
+        assert!(keys.iter().all(|key| place.get(0, key.as_bytes()).as_deref() == Some(b"value")));
+    }
+    let used = [&few, &many].map(|place| place.table.segment().used_bytes());
+    assert!(used[1] < used[0] * 3 / 2, "{used:?}");
+    println!("{at_once:?} at once, {by_few:?} by few; {used:?}");
+}
+
+#[test]
 fn a_scan_shows_every_key_once() {
     let place = Place::new();
     for number in 0..20_000u32 {
