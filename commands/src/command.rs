@@ -422,9 +422,11 @@ impl Command {
         if is_short && self.has_one_key() { args.get(1).copied().map(Common::Key) } else { None }
     }
 
-    /// Whether each count of keys in the arguments says how many keys follow it.
+    /// Whether each count of keys in the arguments says how many keys follow it, one at least.
     pub fn counts_its_keys(&self, args: &[&[u8]]) -> bool {
-        let counted = |spec: &crate::grammar::KeySpec| spec.find != Find::Numkeys || reach(spec.begin, spec.find, args).is_some();
+        let counted = |spec: &crate::grammar::KeySpec| {
+            spec.find != Find::Numkeys || reach(spec.begin, spec.find, args).is_some_and(|(begin, end, _)| begin < end)
+        };
         self.locate.is_some() || self.shape.specs().iter().all(counted)
     }
 

@@ -101,7 +101,7 @@ pub fn write(folder: &Path, path: &str, users: &Snapshot) -> io::Result<()> {
     let path = folder.join(path);
     let mut fresh = path.clone().into_os_string();
     fresh.push(format!(".tmp-{}-{}", std::process::id(), time::now_ms()));
-    let lines: Vec<u8> = users.all().flat_map(|user| [&user.line()[..], b"\n"].concat()).collect();
+    let lines: Vec<u8> = users.all().flat_map(|user| [&user.line_in_file()[..], b"\n"].concat()).collect();
     let written = File::create(&fresh).and_then(|mut file| {
         file.write_all(&lines)?;
         if let Ok(old) = fs::metadata(&path) {

@@ -236,10 +236,14 @@ impl User {
 
     /// All his rules, each selector in parentheses as one.
     pub fn rules(&self) -> Vec<Vec<u8>> {
+        self.rules_by(Selector::text)
+    }
+
+    fn rules_by(&self, text: fn(&Selector) -> Vec<u8>) -> Vec<Vec<u8>> {
         let (own, others) = self.selectors.split_first().expect("a user has a selector");
-        let own = own.text();
+        let own = text(own);
         let own = own.split(|byte| *byte == b' ').map(<[u8]>::to_vec);
-        let others = others.iter().map(|selector| [b"(", &selector.quoted_text()[..], b")"].concat());
+        let others = others.iter().map(|selector| [b"(", &quoted(&text(selector))[..], b")"].concat());
         self.words().into_iter().chain(own).chain(others).collect()
     }
 
@@ -248,9 +252,20 @@ impl User {
         self.rules().join(&b' ')
     }
 
-    /// The line that stands for him in a file and in ACL LIST.
+    /// The line that stands for the user in ACL LIST.
     pub fn line(&self) -> Vec<u8> {
         [b"user ", &self.name[..], b" ", &self.text()].concat()
+    }
+
+    /// The line that stands for the user in a file: as [`User::line`], but such that it can always be read back. (Redis writes `%RW~* ~a` as
+    /// `~* ~a`, and refuses to start with that file.)
+    pub fn line_in_file(&self) -> Vec<u8> {
+        [b"user ", &self.name[..], b" ", &self.rules_in_file().join(&b' ')].concat()
+    }
+
+    /// The rules of [`User::line_in_file`].
+    pub fn rules_in_file(&self) -> Vec<Vec<u8>> {
+        self.rules_by(Selector::stored)
     }
 }
 
@@ -463,22 +478,22 @@ impl Selector {
         self.text_with(self.keys_text())
     }
 
-    /// As [`Selector::text`], for between parentheses: rules are split there as a command line is, and a parenthesis ends them.
-    fn quoted_text(&self) -> Vec<u8> {
-        let is_plain = |word: &[u8]| !word.ends_with(b")") && !word.iter().any(|byte| matches!(byte, b'"' | b'\'' | b'\\'));
-        let shown = |word: &[u8]| match words::quote(word).into_bytes() {
-            _ if is_plain(word) => word.to_vec(),
-            quoted if quoted.starts_with(b"\"") => quoted,
-            bare => [b"\"", &bare[..], b"\""].concat(),
-        };
-        self.text().split(|byte| *byte == b' ').map(shown).collect::<Vec<_>>().join(&b' ')
-    }
-
     fn text_with(&self, keys: Vec<u8>) -> Vec<u8> {
         let reset = if self.all_channels { &b""[..] } else { b"resetchannels" };
         let words = [keys, reset.to_vec(), self.channels_text(), self.commands_text()];
         words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(&b' ')
     }
+}
+
+/// A selector's text for between parentheses: rules are split there as a command line is, and a parenthesis ends them.
+fn quoted(text: &[u8]) -> Vec<u8> {
+    let is_plain = |word: &[u8]| !word.ends_with(b")") && !word.iter().any(|byte| matches!(byte, b'"' | b'\'' | b'\\'));
+    let shown = |word: &[u8]| match words::quote(word).into_bytes() {
+        _ if is_plain(word) => word.to_vec(),
+        quoted if quoted.starts_with(b"\"") => quoted,
+        bare => [b"\"", &bare[..], b"\""].concat(),
+    };
+    text.split(|byte| *byte == b' ').map(shown).collect::<Vec<_>>().join(&b' ')
 }
 
 /// What stands between `%` and `~`: each letter once, at least one.

@@ -56,7 +56,7 @@ fn user_lines(settings: &Settings) -> Vec<String> {
         return Vec::new();
     }
     let line = |user: &User| {
-        let rules = user.rules();
+        let rules = user.rules_in_file();
         let words = [&b"user"[..], &user.name].into_iter().chain(rules.iter().map(Vec::as_slice)).map(quote);
         words.collect::<Vec<_>>().join(" ")
     };
