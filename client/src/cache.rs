@@ -17,9 +17,11 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use polder_wire::resp::Value;
 
+use crate::queue::Due;
 use crate::slot::{Outcome, Slot};
 
 /// Which keys the server tracks for this connection.
@@ -42,11 +44,17 @@ pub struct CacheOptions {
     pub tracking: Tracking,
 }
 
+/// A call that waits for a flight, and its own deadline.
+type Waiting = (Arc<Slot>, Option<Due>);
+
+/// A call that has waited too long for a flight, and the deadline that passed.
+type LateCall = (Arc<Slot>, Due);
+
 /// A request in a database.
 type Question = (u32, Box<[u8]>);
 
 enum Entry {
-    Flying { waiting: Vec<Arc<Slot>>, doomed: bool },
+    Flying { waiting: Vec<Waiting>, doomed: bool },
     Kept { value: Value, bytes: usize, number: u64 },
 }
 
@@ -108,8 +116,9 @@ impl Cache {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks a question up; `slot` waits for the reply if there is none yet and the caller `shares` a flight with others.
-    pub(crate) fn ask(self: &Arc<Self>, db: u32, request: &[u8], key: &[u8], slot: &Arc<Slot>, shares: bool) -> Found {
+    /// Looks a question up; `slot` waits for the reply, until its own deadline, if there is none yet and the caller `shares` a
+    /// flight with others. Those who share have the same timeout, so a flight's deadlines pass in the order of asking.
+    pub(crate) fn ask(self: &Arc<Self>, db: u32, request: &[u8], key: &[u8], slot: &Arc<Slot>, due: Option<Due>, shares: bool) -> Found {
         let mut state = self.lock();
         if !state.is_on {
             return Found::Off;
@@ -123,7 +132,7 @@ impl Cache {
             }
             // A doomed flight may bring an old reply: who asks now, asks anew.
             Some(Entry::Flying { waiting, doomed: false }) if shares => {
-                waiting.push(Arc::clone(slot));
+                waiting.push((Arc::clone(slot), due));
                 state.hits += 1;
                 return Found::Waiting;
             }
@@ -138,7 +147,7 @@ impl Cache {
             None => {}
         }
         state.misses += 1;
-        state.entries.insert(question.clone(), Entry::Flying { waiting: vec![Arc::clone(slot)], doomed: false });
+        state.entries.insert(question.clone(), Entry::Flying { waiting: vec![(Arc::clone(slot), due)], doomed: false });
         state.by_key.entry(key.into()).or_default().insert(question.clone());
         Found::Ask(Filling { cache: Arc::clone(self), question, key: key.into() })
     }
@@ -268,7 +277,31 @@ impl Filling {
                 state.shrink(bytes_max);
             }
         }
-        waiting
+        waiting.into_iter().map(|(slot, _)| slot).collect()
+    }
+
+    /// Takes those whose deadline has passed, and returns the next deadline and whether any are left. If none are, the flight is
+    /// forgotten: its reply is read and thrown away, and the question is asked anew.
+    pub(crate) fn take_late(&self, now: Instant) -> (Vec<LateCall>, Option<Due>, bool) {
+        let mut state = self.cache.lock();
+        let Some(Entry::Flying { waiting, .. }) = state.entries.get_mut(&self.question) else { return (Vec::new(), None, false) };
+        let (mut late, mut next) = (Vec::new(), None::<Due>);
+        waiting.retain(|(slot, due)| match due {
+            Some(due) if due.at <= now => {
+                late.push((Arc::clone(slot), *due));
+                false
+            }
+            Some(due) => {
+                next = next.filter(|next| next.at <= due.at).or(Some(*due));
+                true
+            }
+            None => true,
+        });
+        let are_left = !waiting.is_empty();
+        if !are_left {
+            state.forget(&self.question, &self.key);
+        }
+        (late, next, are_left)
     }
 }
 
@@ -296,7 +329,7 @@ mod tests {
     }
 
     fn ask(cache: &Arc<Cache>, key: &str) -> Found {
-        cache.ask(0, key.as_bytes(), key.as_bytes(), &Arc::default(), true)
+        cache.ask(0, key.as_bytes(), key.as_bytes(), &Arc::default(), None, true)
     }
 
     fn fill(cache: &Arc<Cache>, key: &str) -> usize {
@@ -349,6 +382,27 @@ mod tests {
         filling.complete(&Ok(Value::Integer(1)));
         assert!(matches!(ask(&cache, "a"), Found::Ask(_)));
         assert!(matches!(ask(&cache, "b"), Found::Ask(_)));
+    }
+
+    #[test]
+    fn those_who_share_a_flight_keep_their_own_deadlines() {
+        let cache = cache(1 << 20);
+        let made = Instant::now();
+        let due = |millis| Some(Due { made, at: made + std::time::Duration::from_millis(millis) });
+        let (first, second) = (Arc::<Slot>::default(), Arc::<Slot>::default());
+        let Found::Ask(filling) = cache.ask(0, b"a", b"a", &first, due(50), true) else { panic!("asked for the first time") };
+        assert!(matches!(cache.ask(0, b"a", b"a", &second, due(90), true), Found::Waiting));
+        let traits = crate::queue::Traits::SINGLE;
+        let mut call = crate::queue::Queued { end: 0, target: crate::slot::Target::Cache(filling), due: due(50), traits, selects: false };
+        let late = |call: &mut crate::queue::Queued, millis| {
+            let late = call.take_late(made + std::time::Duration::from_millis(millis));
+            late.map(|(_, due)| due.at.duration_since(made).as_millis()).collect::<Vec<_>>()
+        };
+        assert_eq!(late(&mut call, 60), [50], "only the first is late");
+        assert!(call.target.is_wanted(), "the flight goes on for the second");
+        assert_eq!(late(&mut call, 100), [90]);
+        assert!(!call.target.is_wanted());
+        assert!(matches!(ask(&cache, "a"), Found::Ask(_)), "the question is asked anew");
     }
 
     #[test]

@@ -23,8 +23,8 @@ use crate::value::{FromValue, Value};
 
 /// A connection to a server, shared by everything that clones it.
 ///
-/// Clones are cheap. When the last clone is dropped, the calls that were made are still finished if the connection is up, then it
-/// closes.
+/// Clones are cheap. When the last clone is dropped, the calls that were made and forgotten are still sent and their replies
+/// read, then the connection closes. If it is down at that time, it has [`Options::connect_timeout`] to come up.
 #[derive(Clone)]
 pub struct Client {
     connection: Arc<Connection>,
@@ -267,8 +267,9 @@ impl Db {
         let traits = rows::traits(&request).ok().filter(|traits| traits.caches)?;
         let slot = Arc::new(Slot::default());
         let ended = |state| Some(Call { client: self.client.clone(), side: None, state, reply: PhantomData });
-        // A deadline of the call's own is not that of the flight that it would share.
-        let filling = match cache.ask(self.route.db, &request, rows::key(&request), &slot, self.may_wait) {
+        // A timeout of the call's own, shorter than that of the flight, would want the flight's deadline to be moved.
+        let due = self.due();
+        let filling = match cache.ask(self.route.db, &request, rows::key(&request), &slot, due, self.may_wait) {
             Found::Kept(value) => {
                 slot.complete(Ok(value));
                 return ended(State::Shared(slot));
@@ -281,7 +282,7 @@ impl Db {
         let mut target = Some(Target::Cache(filling));
         let mut queue = shared.queue();
         let route = Route { policy: Policy::Queue, ..self.route };
-        let pushed = queue.push(route, &mut target, self.due(), |bytes| {
+        let pushed = queue.push(route, &mut target, due, |bytes| {
             let opts_in = cache.options.tracking == Tracking::OptIn;
             if opts_in {
                 args::encode(&("CLIENT", "CACHING", "YES"), bytes);
@@ -356,6 +357,14 @@ impl Db {
                 drop(queue);
                 let mut bytes = Vec::new();
                 match encode(&mut bytes) {
+                    // A call that waits in the server does not need room in this queue.
+                    Ok(traits) if traits.blocks => match self.send_aside(slot, target, due.filter(|_| !self.may_wait), &encode) {
+                        Ok((queued, connection)) => {
+                            side = Some(connection);
+                            queued
+                        }
+                        Err(error) => State::Failed(error),
+                    },
                     Ok(traits) => State::Blocked(Box::new(Blocked { bytes, traits, route: self.route, due, slot, target })),
                     Err(error) => State::Failed(error),
                 }
@@ -383,14 +392,23 @@ impl Db {
         mut target: Option<Target>,
         due: Option<Due>,
         encode: impl FnOnce(&mut Vec<u8>) -> Result<Traits, Error>,
-    ) -> Result<(State, Arc<Connection>), Error> {
+    ) -> Result<(State, Box<Aside>), Error> {
         let connection = self.client.connection.take_side()?;
+        let mut written = None;
         let mut queue = connection.shared.queue();
-        let Pushed::Queued(ticket) = queue.push(Route { policy: Policy::Queue, ..self.route }, &mut target, due, encode)? else {
+        let pushed = queue.push(Route { policy: Policy::Queue, ..self.route }, &mut target, due, |bytes| {
+            let start = bytes.len();
+            let traits = encode(bytes)?;
+            if self.client.connection.cache.is_some() && !traits.reads {
+                written = Some((traits, bytes[start..].to_vec()));
+            }
+            Ok(traits)
+        });
+        let Pushed::Queued(ticket) = pushed? else {
             return Err(Error::usage("a side connection holds another call"));
         };
         connection.shared.tell(queue);
-        Ok((State::Queued(slot, ticket), connection))
+        Ok((State::Queued(slot, ticket), Box::new(Aside { connection, written })))
     }
 }
 
@@ -424,6 +442,12 @@ impl Side {
         let connection = db.client.connection.take_side()?;
         connection.shared.queue().ends_with_break = true;
         Ok(Side { db: db.clone(), connection: Some(connection) })
+    }
+
+    /// Requests that may have changed keys have been sent: what the client keeps of those is dropped, since the invalidation
+    /// comes over another connection, perhaps later than the reply.
+    pub(crate) fn wrote(&self, requests: &[u8]) {
+        self.db.client.connection.writes(Traits { moves: rows::moves(requests), ..Traits::SINGLE }, requests);
     }
 
     /// Makes a call on the side connection. The caller says what is known of it.
@@ -518,6 +542,13 @@ enum State {
     Ended,
 }
 
+/// A side connection that one call has for itself.
+struct Aside {
+    connection: Arc<Connection>,
+    /// What the call may have changed when its reply comes, if there is a cache.
+    written: Option<(Traits, Vec<u8>)>,
+}
+
 /// A call on its way: a future of its reply.
 ///
 /// The call was queued when it was made. Dropped before it is written, it is taken back.
@@ -526,7 +557,7 @@ pub struct Call<T> {
     /// Keeps the connection open until the reply is there.
     client: Client,
     /// The connection that this call has for itself.
-    side: Option<Arc<Connection>>,
+    side: Option<Box<Aside>>,
     state: State,
     reply: PhantomData<fn() -> T>,
 }
@@ -582,10 +613,13 @@ impl<T> Call<T> {
                 }
                 Poll::Ready(outcome) => {
                     // A side connection whose call timed out still waits in the server: it is not used again.
-                    if let Some(side) = self.side.take() {
+                    if let Some(aside) = self.side.take() {
+                        let Aside { connection, written } = *aside;
+                        // The invalidation comes over the main connection, perhaps later than this reply.
+                        written.iter().for_each(|(traits, requests)| self.client.connection.writes(*traits, requests));
                         match &outcome {
-                            Err(Error::TimedOut(_)) => side.shared.abort(),
-                            _ => self.client.connection.return_side(side),
+                            Err(Error::TimedOut(_)) => connection.shared.abort(),
+                            _ => self.client.connection.return_side(connection),
                         }
                     }
                     outcome
@@ -626,7 +660,7 @@ impl<T> Drop for Call<T> {
             && slot.abandon()
         {
             match &self.side {
-                Some(side) => side.shared.abort(),
+                Some(side) => side.connection.shared.abort(),
                 None => self.client.connection.shared.queue().withdraw(*ticket),
             }
         }

@@ -120,13 +120,15 @@ impl Conditional {
                 return Ok(Committed::Unmet(unmet));
             }
             let traits = Traits { replies: self.calls + 2, shape: Shape::Transaction, ..Traits::SINGLE };
-            let value: Value = side
-                .call(traits, |out| {
+            let ran = side
+                .call::<Value>(traits, |out| {
                     args::encode(&"MULTI", out);
                     out.extend_from_slice(&self.bytes);
                     args::encode(&"EXEC", out);
                 })
-                .await?;
+                .await;
+            side.wrote(&self.bytes);
+            let value = ran?;
             if value != Value::Null {
                 side.give_back();
                 return T::from_value(value).map(Committed::Yes);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::error::Error;
 use crate::link::{Link, Listeners};
 use crate::options::Options;
-use crate::queue::Queue;
+use crate::queue::{Drained, Queue};
 use crate::slot::Target;
 
 #[cfg(feature = "tokio")]
@@ -82,9 +82,30 @@ impl Shared {
     }
 
     /// Lets the driver end once the calls that were made have ended.
+    ///
+    /// Calls that were made and forgotten have no future that keeps the client open. They are still sent: a connection that is
+    /// not open yet, or broken, has the time of [`Options::connect_timeout`] for it.
     pub(crate) fn close(&self) {
-        self.queue().closed = Some(Error::not_sent("the client was closed"));
+        let mut queue = self.queue();
+        queue.closed = Some(Error::not_sent("the client was closed"));
+        queue.lingers_until = Some(Instant::now() + self.options.connect_timeout);
+        drop(queue);
         self.wake();
+    }
+
+    /// Whether a client that was closed gives up: nothing is left to send, or it has taken too long. Its calls have then ended.
+    pub(crate) fn gives_up(&self) -> bool {
+        let mut queue = self.queue();
+        let Some(error) = queue.closed.clone().filter(|_| queue.gives_up(Instant::now())) else { return false };
+        let drained = queue.drain();
+        drop(queue);
+        drained.end(&error);
+        true
+    }
+
+    /// When a closed client gives up at the latest.
+    pub(crate) fn lingers_until(&self) -> Option<Instant> {
+        self.queue().lingers_until
     }
 }
 
@@ -151,6 +172,16 @@ fn write(link: &mut Link, socket: &mut impl Socket, now: Instant) -> Result<(), 
     Ok(())
 }
 
+/// Has the operating system notice a peer that is gone, behind calls that wait in the server too, which no PING can overtake.
+pub(crate) fn keep_alive(socket: socket2::SockRef<'_>, options: &Options) -> io::Result<()> {
+    let second = Duration::from_secs(1);
+    let keepalive = socket2::TcpKeepalive::new()
+        .with_time(options.ping_interval.max(second))
+        .with_interval((options.ping_interval / 3).max(second))
+        .with_retries(3);
+    socket.set_tcp_keepalive(&keepalive)
+}
+
 fn broken(error: &io::Error) -> Error {
     Error::not_sent(format!("the connection broke: {error}"))
 }
@@ -198,7 +229,7 @@ pub(crate) fn lost(shared: &Shared, link: &mut Link, error: &Error) {
     let mut queue = shared.queue();
     let failed = link.disconnected(&mut queue, &error.to_string());
     // A log-in that is refused stays refused: calls need not wait for their deadlines to learn it.
-    let mut ended = if matches!(error, Error::Refused(_)) { queue.drain() } else { Vec::new() };
+    let mut ended = if matches!(error, Error::Refused(_)) { queue.drain() } else { Drained::default() };
     if queue.ends_with_break {
         queue.closed = Some(error.clone());
         queue.is_aborted = true;
@@ -206,7 +237,7 @@ pub(crate) fn lost(shared: &Shared, link: &mut Link, error: &Error) {
     }
     drop(queue);
     fail(failed);
-    ended.into_iter().for_each(|target| target.complete(Err(error.clone())));
+    ended.end(error);
 }
 
 /// The driver ends, by a panic or with its runtime: nobody would ever end the calls that are left.
@@ -215,10 +246,10 @@ pub(crate) fn abandon(shared: &Shared, link: &mut Link) {
     let mut queue = shared.queue();
     let unknown = link.disconnected(&mut queue, "the client's driver has ended");
     queue.closed.get_or_insert_with(|| error.clone());
-    let targets = queue.drain();
+    let drained = queue.drain();
     drop(queue);
     fail(unknown);
-    targets.into_iter().for_each(|target| target.complete(Err(error.clone())));
+    drained.end(&error);
 }
 
 /// Ends calls whose deadline has passed.

@@ -28,7 +28,7 @@ use crate::args;
 use crate::cache::{Cache, Tracking};
 use crate::error::{Error, Stage, TimedOut};
 use crate::options::Options;
-use crate::queue::{Batch, Due, Queue, Queued, Shape, Traits};
+use crate::queue::{Batch, Due, Queue, Queued, Shape, Traits, earlier};
 use crate::slot::Target;
 use crate::subscribe::Subscriptions;
 use crate::value::refused;
@@ -41,6 +41,9 @@ const SPARE_BYTES_MAX: usize = 1 << 20;
 /// If deadlines pass so many times while nothing is read, and for so long, the connection is taken for dead.
 const DEADLINES_UNTIL_DEAD: u32 = 4;
 const SILENCE_UNTIL_DEAD: Duration = Duration::from_secs(1);
+/// If nothing was read for so many intervals of PING, and one is in flight, the connection is taken for dead. A server that runs
+/// a long script is silent, too.
+const PINGS_UNTIL_DEAD: u32 = 4;
 
 /// What is in flight: requests of callers, or one of the link's own.
 enum Purpose {
@@ -152,7 +155,7 @@ impl Link {
         self.own(Purpose::Hello, bytes, 1);
     }
 
-    /// Puts requests of the link's own into flight.
+    /// Puts requests of the link's own into flight, behind the calls that are there.
     fn own(&mut self, purpose: Purpose, bytes: Vec<u8>, replies: u32) {
         let shape = if replies == 1 { Shape::Single } else { Shape::Group };
         let traits = Traits { replies, shape, ..Traits::SINGLE };
@@ -174,7 +177,11 @@ impl Link {
         self.note_deadlines(queue);
         let mut failed = Vec::new();
         for (refused, error) in std::mem::take(&mut self.refused) {
-            failed.extend(queue.fail(|db, _, _| (db == refused).then(|| error.clone())));
+            queue.end(|db, call, _| {
+                if db == refused {
+                    failed.push((std::mem::replace(&mut call.target, Target::Withdrawn), error.clone()));
+                }
+            });
         }
         if self.ready && !queue.is_empty() {
             self.take_lanes(queue);
@@ -312,8 +319,9 @@ impl Link {
             value => value,
         };
         // SUBSCRIBE gets no reply but events: an error is its refusal.
-        if let (Some(subscriptions), Value::Error(text), true) = (&self.subscriptions, &value, self.ready) {
-            subscriptions.refuse(text);
+        if let (Some(subscriptions), Value::Error(text), true) = (&self.subscriptions, &value, self.ready)
+            && subscriptions.refuse(text)
+        {
             return Ok(());
         }
         let Some(flight) = self.flights.front_mut() else {
@@ -494,9 +502,15 @@ impl Link {
     }
 
     /// When [`Link::take_late`] and [`Link::check`] want to be called next.
-    pub(crate) fn next_tick(&self) -> Instant {
-        let ping = self.last_ping.max(self.last_read.unwrap_or(self.last_ping)) + self.options.ping_interval;
-        self.earliest.map_or(ping, |earliest| earliest.min(ping))
+    pub(crate) fn next_tick(&self) -> Option<Instant> {
+        // Without a connection there is none to be kept alive.
+        let ping = self.ready.then(|| self.quiet_since() + self.options.ping_interval);
+        earlier(self.earliest, ping)
+    }
+
+    /// When this connection was last used, as far as PING is concerned.
+    fn quiet_since(&self) -> Instant {
+        self.last_ping.max(self.last_read.unwrap_or(self.last_ping))
     }
 
     /// Takes out the calls whose deadline has passed, to be failed by the caller.
@@ -507,7 +521,8 @@ impl Link {
         }
     }
 
-    /// Sends a PING on an idle connection.
+    /// Sends a PING on a quiet connection, behind the calls in flight. Not behind one that waits in the server: the server
+    /// would not look at it, and the operating system's keepalive watches such a connection.
     ///
     /// # Errors
     /// When the connection is dead: nothing is read although it should be.
@@ -516,17 +531,19 @@ impl Link {
         if self.deadlines_missed >= DEADLINES_UNTIL_DEAD && silence >= SILENCE_UNTIL_DEAD {
             return Err(Error::not_sent(format!("{} deadlines passed and the server sent nothing", self.deadlines_missed)));
         }
-        let quiet_since = self.last_ping.max(self.last_read.unwrap_or(self.last_ping));
-        if self.ready && now.duration_since(quiet_since) >= self.options.ping_interval {
-            if self.flights.iter().any(|flight| matches!(flight.purpose, Purpose::Ping)) {
-                return Err(Error::not_sent(format!("the server did not reply to a PING within {:?}", self.options.ping_interval)));
+        if !self.ready || now.saturating_duration_since(self.quiet_since()) < self.options.ping_interval {
+            return Ok(());
+        }
+        self.last_ping = now;
+        if self.flights.iter().any(|flight| matches!(flight.purpose, Purpose::Ping)) {
+            if silence >= PINGS_UNTIL_DEAD * self.options.ping_interval {
+                return Err(Error::not_sent(format!("the server has sent nothing for {silence:?}, and no reply to a PING")));
             }
-            self.last_ping = now;
-            if self.flights.is_empty() {
-                let mut bytes = Vec::new();
-                args::encode(&"PING", &mut bytes);
-                self.own(Purpose::Ping, bytes, 1);
-            }
+        } else if !self.flights.iter().any(|flight| flight.batch.calls.iter().any(|call| call.traits.blocks)) {
+            let mut bytes = Vec::new();
+            args::encode(&"PING", &mut bytes);
+            self.own(Purpose::Ping, bytes, 1);
+            // It stands behind what was written before, so it says nothing of the database (L2).
         }
         Ok(())
     }
@@ -537,44 +554,39 @@ impl Link {
     fn expire(&mut self, queue: &mut Queue, now: Instant) -> Vec<(Target, Error)> {
         let mut earliest: Option<Instant> = None;
         let (unwritten, last_read) = (self.unwritten(), self.last_read);
-        let mut due = |due: Option<Due>, stage: &dyn Fn() -> Stage, calls_ahead: usize| -> Option<Error> {
-            let due = due?;
-            if due.at > now {
-                earliest = Some(earliest.map_or(due.at, |before| before.min(due.at)));
-                return None;
-            }
+        let timed_out = |due: Due, stage: &dyn Fn() -> Stage, calls_ahead: usize| -> Error {
             let driver_lag = now.duration_since(due.at);
             let limit = due.at.duration_since(due.made);
             let late = driver_lag > Duration::from_millis(20).max(limit / 2);
             let since_read = last_read.map(|read| now.saturating_duration_since(read));
             let stage = if late { Stage::Runtime } else { stage() };
-            Some(Error::TimedOut(Arc::new(TimedOut { stage, limit, calls_ahead, bytes_unwritten: unwritten, since_read, driver_lag })))
+            Error::TimedOut(Arc::new(TimedOut { stage, limit, calls_ahead, bytes_unwritten: unwritten, since_read, driver_lag }))
         };
         let (mut failed, mut ahead) = (Vec::new(), 0);
         let mut missed = false;
         for flight in &mut self.flights {
             let (written, written_at) = (flight.written, flight.written_at);
             for call in &mut flight.batch.calls {
+                let end = call.end;
                 let stage = || match written_at {
-                    _ if call.end > written => Stage::Write,
+                    _ if end > written => Stage::Write,
                     Some(at) if last_read.is_some_and(|read| read > at) && ahead > 0 => Stage::Reader,
                     _ => Stage::Server,
                 };
-                if !matches!(call.target, Target::Withdrawn)
-                    && let Some(error) = due(call.due, &stage, ahead)
-                {
+                for (target, due) in call.take_late(now) {
                     missed = true;
-                    failed.push((std::mem::replace(&mut call.target, Target::Withdrawn), error));
+                    failed.push((target, timed_out(due, &stage, ahead)));
                 }
+                earliest = earlier(earliest, call.due.map(|due| due.at));
                 ahead += 1;
             }
         }
         self.deadlines_missed += u32::from(missed);
-        failed.extend(queue.fail(|_, call, before| due(call.due, &|| Stage::Queue, ahead + before)));
-        self.earliest = match (earliest, queue.earliest.take()) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        };
+        queue.end(|_, call, before| {
+            failed.extend(call.take_late(now).map(|(target, due)| (target, timed_out(due, &|| Stage::Queue, ahead + before))));
+            earliest = earlier(earliest, call.due.map(|due| due.at));
+        });
+        self.earliest = earlier(earliest, queue.earliest.take());
         failed
     }
 
@@ -619,6 +631,7 @@ impl Link {
         }
         (self.writing, self.ready, self.held) = (0, false, 0..0);
         self.cache.iter().for_each(|cache| cache.switch_off());
+        self.subscriptions.iter().for_each(|subscriptions| subscriptions.disconnected());
         queue.is_up = false;
         failed
     }

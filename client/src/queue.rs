@@ -82,11 +82,35 @@ pub(crate) struct Queued {
     pub selects: bool,
 }
 
+impl Queued {
+    /// Takes those who wait for the call and whose deadline has passed, each with that deadline. Calls that share a flight by
+    /// way of the cache have a deadline each. What is left in `due` is the next one.
+    pub(crate) fn take_late(&mut self, now: Instant) -> impl Iterator<Item = (Target, Due)> + use<> {
+        let mut late = Vec::new();
+        if let Some(due) = self.due.filter(|due| due.at <= now) {
+            self.due = None;
+            match &mut self.target {
+                Target::Withdrawn => {}
+                Target::Cache(filling) => {
+                    let (slots, next, are_left) = filling.take_late(now);
+                    late.extend(slots.into_iter().map(|(slot, due)| (Target::Slot(slot), due)));
+                    self.due = next;
+                    if !are_left {
+                        self.target = Target::Withdrawn;
+                    }
+                }
+                target => late.push((std::mem::replace(target, Target::Withdrawn), due)),
+            }
+        }
+        late.into_iter()
+    }
+}
+
 /// Names a call while it waits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ticket {
     jumps: bool,
-    lane: usize,
+    db: u32,
     number: u64,
 }
 
@@ -97,7 +121,7 @@ pub(crate) struct Lane {
     pub bytes: Vec<u8>,
     pub prefix: usize,
     pub calls: VecDeque<Queued>,
-    /// The number of the first of `calls`.
+    /// The lane holds no call with a lower number: the driver has taken those.
     first: u64,
     /// Whether the last of them leaves the connection's database uncertain.
     pub moved: bool,
@@ -106,8 +130,8 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    fn new(db: u32) -> Lane {
-        let mut lane = Lane { db, bytes: Vec::new(), prefix: 0, calls: VecDeque::new(), first: 0, moved: false, withdrawn: false };
+    fn new(db: u32, first: u64) -> Lane {
+        let mut lane = Lane { db, bytes: Vec::new(), prefix: 0, calls: VecDeque::new(), first, moved: false, withdrawn: false };
         lane.begin();
         lane
     }
@@ -157,11 +181,16 @@ impl Lane {
     }
 }
 
+/// Lanes without calls are kept for the next ones up to this number, and removed beyond it.
+const LANES_KEPT: usize = 64;
+
 /// The lanes of one connection.
 pub(crate) struct Queue {
     /// Those that jump, and the others.
     jumping: Vec<Lane>,
     normal: Vec<Lane>,
+    /// The number of the next call.
+    next: u64,
     count: usize,
     bytes: usize,
     calls_max: usize,
@@ -170,6 +199,8 @@ pub(crate) struct Queue {
     pub(crate) is_up: bool,
     /// Why no call can be taken any more.
     pub(crate) closed: Option<Error>,
+    /// How long a closed client goes on connecting for the calls that it was still given.
+    pub(crate) lingers_until: Option<Instant>,
     /// Whether this connection is one call's own: the only kind that takes calls that wait in the server.
     pub(crate) is_side: bool,
     /// Whether the connection is to end at once, with what is in flight.
@@ -198,12 +229,14 @@ impl Queue {
         Queue {
             jumping: Vec::new(),
             normal: Vec::new(),
+            next: 0,
             count: 0,
             bytes: 0,
             calls_max,
             bytes_max,
             is_up: false,
             closed: None,
+            lingers_until: None,
             is_side: false,
             is_aborted: false,
             ends_with_break: false,
@@ -246,12 +279,7 @@ impl Queue {
                 self.count, self.bytes
             )));
         }
-        let lanes = if route.jumps { &mut self.jumping } else { &mut self.normal };
-        let at = lanes.iter().position(|lane| lane.db == route.db).unwrap_or_else(|| {
-            lanes.push(Lane::new(route.db));
-            lanes.len() - 1
-        });
-        let lane = &mut lanes[at];
+        let lane = lane_of(if route.jumps { &mut self.jumping } else { &mut self.normal }, route.db, self.next);
         let before = lane.bytes.len();
         let selects = lane.moved;
         if selects {
@@ -271,17 +299,18 @@ impl Queue {
         lane.moved = traits.moves;
         self.count += 1;
         self.bytes += lane.bytes.len() - before;
-        let number = lane.first + lane.calls.len() as u64;
+        let number = self.next;
+        self.next += 1;
         let target = target.take().unwrap_or(Target::Nowhere);
         lane.calls.push_back(Queued { end: lane.bytes.len(), target, due, traits, selects });
         self.note_deadline(due);
-        Ok(Pushed::Queued(Ticket { jumps: route.jumps, lane: at, number }))
+        Ok(Pushed::Queued(Ticket { jumps: route.jumps, db: route.db, number }))
     }
 
     /// Takes back a call if it has not been taken by the driver; its slot is abandoned already.
     pub(crate) fn withdraw(&mut self, ticket: Ticket) {
         let lanes = if ticket.jumps { &mut self.jumping } else { &mut self.normal };
-        if let Some(lane) = lanes.get_mut(ticket.lane)
+        if let Some(lane) = lanes.iter_mut().find(|lane| lane.db == ticket.db)
             && ticket.number >= lane.first
         {
             lane.withdrawn = true;
@@ -294,16 +323,17 @@ impl Queue {
 
     /// Wakes `waker` when there is room again, or when the call's deadline passes.
     pub(crate) fn wait_for_room(&mut self, waker: &Waker, due: Option<Due>) {
-        if !self.waiting.iter().any(|(waiting, _)| waiting.will_wake(waker)) {
-            self.waiting.push((waker.clone(), due));
-            self.note_deadline(due);
+        // One task may wait with several calls: it is woken for the earliest of their deadlines.
+        match self.waiting.iter_mut().find(|(waiting, _)| waiting.will_wake(waker)) {
+            Some((_, earliest)) if earliest.is_none_or(|earliest| due.is_some_and(|due| due.at < earliest.at)) => *earliest = due,
+            Some(_) => {}
+            None => self.waiting.push((waker.clone(), due)),
         }
+        self.note_deadline(due);
     }
 
     fn note_deadline(&mut self, due: Option<Due>) {
-        if let Some(due) = due {
-            self.earliest = Some(self.earliest.map_or(due.at, |earliest| earliest.min(due.at)));
-        }
+        self.earliest = earlier(self.earliest, due.map(|due| due.at));
     }
 
     /// The tasks that waited for room, if there is some, and those whose deadline has passed.
@@ -333,22 +363,25 @@ impl Queue {
 
     /// Visits the lanes that hold calls, those that jump first; `take` returns whether it took a lane's calls ([`Batch::of`]).
     pub(crate) fn visit(&mut self, mut take: impl FnMut(&mut Lane) -> bool) {
+        let next = self.next;
         for lane in self.jumping.iter_mut().chain(&mut self.normal) {
             let (calls, bytes) = (lane.calls.len(), lane.bytes.len() - lane.prefix);
             if calls > 0 && take(lane) {
                 self.count -= calls;
                 self.bytes -= bytes;
+                lane.first = next;
+            }
+        }
+        for lanes in [&mut self.jumping, &mut self.normal] {
+            if lanes.len() > LANES_KEPT {
+                lanes.retain(|lane| !lane.calls.is_empty());
             }
         }
     }
 
     /// Puts calls back in front of a lane: their connection broke, and they may be sent again.
     pub(crate) fn put_back(&mut self, db: u32, again: Vec<(Vec<u8>, Queued)>) {
-        let at = self.normal.iter().position(|lane| lane.db == db).unwrap_or_else(|| {
-            self.normal.push(Lane::new(db));
-            self.normal.len() - 1
-        });
-        let lane = &mut self.normal[at];
+        let lane = lane_of(&mut self.normal, db, self.next);
         let old = std::mem::take(&mut lane.bytes);
         let prefix = lane.prefix;
         let mut start = prefix;
@@ -373,51 +406,86 @@ impl Queue {
             }
             lane.calls.push_back(call);
         }
-        // Tickets name calls by numbers that only grow: those of calls that were put back are below the first one, so a
-        // withdrawal is noted for every number, and the purge looks at the slots.
+        // The numbers of calls that were put back are below those of the lane's others, so a withdrawal is noted for every
+        // number, and the purge looks at the slots.
         lane.first = 0;
         lane.withdrawn = true;
         self.purge();
     }
 
-    /// Takes out the calls for which `ends` gives an error; it is told the database, the call, and how many calls go before it.
-    pub(crate) fn fail(&mut self, mut ends: impl FnMut(u32, &Queued, usize) -> Option<Error>) -> Vec<(Target, Error)> {
-        let mut failed = Vec::new();
-        let mut ahead = 0;
+    /// Visits all calls; `ends` is told the database, the call, and how many calls go before it. Calls whose targets it has
+    /// withdrawn are taken out.
+    pub(crate) fn end(&mut self, mut ends: impl FnMut(u32, &mut Queued, usize)) {
+        let (mut ahead, mut withdrawn) = (0, false);
         for lane in self.jumping.iter_mut().chain(&mut self.normal) {
             for call in &mut lane.calls {
-                if let Some(error) = ends(lane.db, call, ahead) {
-                    failed.push((std::mem::replace(&mut call.target, Target::Withdrawn), error));
-                    lane.withdrawn = true;
-                }
+                ends(lane.db, call, ahead);
                 ahead += 1;
+                lane.withdrawn |= matches!(call.target, Target::Withdrawn);
             }
+            withdrawn |= lane.withdrawn;
         }
-        if !failed.is_empty() {
+        if withdrawn {
             self.purge();
         }
-        failed
     }
 
-    /// Takes all calls away and gives what each waits on.
-    pub(crate) fn drain(&mut self) -> Vec<Target> {
+    /// Takes all calls away, to be ended when the queue's lock has been given back.
+    pub(crate) fn drain(&mut self) -> Drained {
         let mut targets = Vec::new();
         for lane in self.jumping.iter_mut().chain(&mut self.normal) {
-            lane.first += lane.calls.len() as u64;
+            lane.first = self.next;
             targets.extend(lane.calls.drain(..).map(|call| call.target));
             lane.bytes.truncate(lane.prefix);
             lane.moved = false;
             lane.withdrawn = false;
         }
         (self.count, self.bytes) = (0, 0);
-        for (waker, _) in std::mem::take(&mut self.waiting) {
-            waker.wake();
-        }
-        targets
+        Drained { targets, wakers: std::mem::take(&mut self.waiting).into_iter().map(|(waker, _)| waker).collect() }
+    }
+
+    /// Whether a closed client is to give up the calls that it could not send.
+    pub(crate) fn gives_up(&self, now: Instant) -> bool {
+        let lingers = self.count > 0 && self.lingers_until.is_some_and(|until| now < until);
+        self.closed.is_some() && (self.is_aborted || !lingers)
     }
 
     pub(crate) fn len(&self) -> (usize, usize) {
         (self.count, self.bytes)
+    }
+}
+
+/// The earlier of two times.
+pub(crate) fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
+/// The lane of a database, made if there is none.
+fn lane_of(lanes: &mut Vec<Lane>, db: u32, first: u64) -> &mut Lane {
+    let at = lanes.iter().position(|lane| lane.db == db).unwrap_or_else(|| {
+        lanes.push(Lane::new(db, first));
+        lanes.len() - 1
+    });
+    &mut lanes[at]
+}
+
+/// Calls that are given up, and tasks that waited for room. Waking a task may run code of the program, which may make the next
+/// call: never under the queue's lock.
+#[must_use = "calls that are never ended would be waited for without end"]
+#[derive(Default)]
+pub(crate) struct Drained {
+    targets: Vec<Target>,
+    wakers: Vec<Waker>,
+}
+
+impl Drained {
+    /// Ends the calls with an error and wakes the tasks.
+    pub(crate) fn end(self, error: &Error) {
+        self.targets.into_iter().for_each(|target| target.complete(Err(error.clone())));
+        self.wakers.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -433,7 +501,6 @@ pub(crate) struct Batch {
 impl Batch {
     /// Takes over what a lane holds; the lane goes on with the memory of an earlier batch.
     pub(crate) fn of(lane: &mut Lane, spare: Option<(Vec<u8>, VecDeque<Queued>)>) -> Batch {
-        lane.first += lane.calls.len() as u64;
         lane.purge();
         let (mut bytes, mut calls) = spare.unwrap_or_default();
         bytes.clear();
@@ -443,5 +510,95 @@ impl Batch {
         let (prefix, moved) = (lane.prefix, lane.moved);
         lane.begin();
         Batch { db: lane.db, bytes, prefix, calls, moved }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::slot::Slot;
+
+    fn route(db: u32, policy: Policy) -> Route {
+        Route { db, jumps: false, policy }
+    }
+
+    fn push(queue: &mut Queue, db: u32) -> (Arc<Slot>, Ticket) {
+        let slot = Arc::new(Slot::default());
+        let mut target = Some(Target::Slot(Arc::clone(&slot)));
+        let pushed = queue.push(route(db, Policy::Queue), &mut target, None, |bytes| {
+            args::encode(&("INCR", "n"), bytes);
+            Ok(Traits::SINGLE)
+        });
+        let Ok(Pushed::Queued(ticket)) = pushed else { panic!("the call is queued") };
+        (slot, ticket)
+    }
+
+    #[test]
+    fn lanes_of_databases_that_are_not_used_are_removed() {
+        let mut queue = Queue::new(10_000, 1 << 20);
+        for db in 0..1000 {
+            push(&mut queue, db);
+            queue.visit(|lane| !Batch::of(lane, None).calls.is_empty());
+            assert!(queue.normal.len() <= LANES_KEPT + 1, "database {db}: {} lanes", queue.normal.len());
+        }
+        assert_eq!(queue.len(), (0, 0));
+    }
+
+    #[test]
+    fn a_call_can_be_taken_back_after_its_lane_was_removed_and_made_again() {
+        let mut queue = Queue::new(10_000, 1 << 20);
+        let (_, taken) = push(&mut queue, 5000);
+        for db in 0..1000 {
+            push(&mut queue, db);
+        }
+        queue.visit(|lane| !Batch::of(lane, None).calls.is_empty());
+        let (slot, ticket) = push(&mut queue, 5000);
+        queue.withdraw(taken);
+        assert!(!queue.normal.iter().any(|lane| lane.withdrawn));
+        slot.abandon();
+        queue.withdraw(ticket);
+        queue.purge();
+        assert_eq!(queue.len(), (0, 0));
+    }
+
+    /// Counts its wake-ups.
+    struct Counting(AtomicUsize);
+
+    impl std::task::Wake for Counting {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_task_that_waits_for_room_with_two_calls_is_woken_for_the_earlier_deadline() {
+        let mut queue = Queue::new(1, 1 << 20);
+        push(&mut queue, 0);
+        let counting = Arc::new(Counting(AtomicUsize::new(0)));
+        let waker = Waker::from(Arc::clone(&counting));
+        let made = Instant::now();
+        let due = |millis| Some(Due { made, at: made + Duration::from_millis(millis) });
+        queue.wait_for_room(&waker, None);
+        queue.wait_for_room(&waker, due(50));
+        queue.wait_for_room(&waker, due(80));
+        assert_eq!(queue.earliest, due(50).map(|due| due.at));
+        let go = queue.may_go_on(made + Duration::from_millis(60));
+        assert_eq!(go.len(), 1, "its second call is late");
+    }
+
+    #[test]
+    fn tasks_that_wait_for_room_are_not_woken_under_the_lock() {
+        let mut queue = Queue::new(1, 1 << 20);
+        push(&mut queue, 0);
+        let counting = Arc::new(Counting(AtomicUsize::new(0)));
+        queue.wait_for_room(&Waker::from(Arc::clone(&counting)), None);
+        let drained = queue.drain();
+        assert_eq!(counting.0.load(Ordering::Relaxed), 0, "the caller still holds the lock");
+        drained.end(&Error::not_sent("the client was closed"));
+        assert_eq!(counting.0.load(Ordering::Relaxed), 1);
     }
 }

@@ -42,6 +42,29 @@ pub(crate) fn key(request: &[u8]) -> &[u8] {
     Words { rest: request }.nth(1).unwrap_or_default()
 }
 
+/// Whether any word of framed requests names a command that may change keys that it does not name: a script, or one that no
+/// table knows.
+pub(crate) fn moves(requests: &[u8]) -> bool {
+    let mut rest = requests;
+    while !rest.is_empty() {
+        if traits(rest).is_ok_and(|traits| traits.moves) {
+            return true;
+        }
+        rest = behind(rest);
+    }
+    false
+}
+
+/// What stands behind the first of framed requests.
+fn behind(requests: &[u8]) -> &[u8] {
+    let mut words = Words { rest: requests };
+    let count = words.line().and_then(|line| std::str::from_utf8(&line[1..]).ok()?.parse::<usize>().ok());
+    for _ in 0..count.unwrap_or(0) {
+        words.next();
+    }
+    if words.rest.len() < requests.len() { words.rest } else { &[] }
+}
+
 /// All words of framed requests.
 pub(crate) fn words(requests: &[u8]) -> impl Iterator<Item = &[u8]> {
     Words { rest: requests }

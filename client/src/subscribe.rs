@@ -3,12 +3,13 @@
 //! ```text
 //!   Subscription --recv--> its own list of events <--deliver-- link of the subscribing connection
 //!        |                                                          ^
-//!        +-- names wanted (counted over all subscriptions) --gather-+   SUBSCRIBE for what is new, UNSUBSCRIBE for what nobody wants
+//!        +-- orders, in the order in which they were given --gather-+   SUBSCRIBE of a subscription, UNSUBSCRIBE of what none has
 //! ```
 //!
 //! Invariants:
-//! 1. **B1** `wanted` counts the subscriptions of each name; `asked` is what the present connection has been told. What is
-//!    wanted and not asked is subscribed, what is asked and not wanted unsubscribed; a new connection has been told nothing.
+//! 1. **B1** Orders are sent in the order in which they were given, and the server confirms them in that order, name by name, or
+//!    refuses one as a whole. So each confirmation and each refusal belongs to the first order in `asked`: a confirmation of an
+//!    earlier order never counts for a later subscription of the same name, and one subscription's refusal ends no other's.
 //! 2. **B2** A subscription hears [`Event::Missed`] for every interval in which messages may have been lost: after each
 //!    reconnect, and in place of messages for which its list had no room.
 //! 3. **B3** A subscription that does not read holds at most [`EVENTS_MAX`] events; it never delays another one.
@@ -77,27 +78,62 @@ type Name = (Kind, Vec<u8>);
 struct Mailbox {
     events: VecDeque<Event>,
     waker: Option<Waker>,
-    /// Names that the server has not confirmed yet on this connection.
-    unconfirmed: BTreeSet<Name>,
     /// Whether there was a gap before the names that are not confirmed yet.
     has_gap: bool,
 }
 
 impl Mailbox {
+    /// Adds an event. In a full list, messages become one [`Event::Missed`]; what says how the subscription stands is never
+    /// lost, but only the last of it is kept beyond the list.
     fn put(&mut self, event: Event) -> Option<Waker> {
-        if self.events.len() < EVENTS_MAX {
+        if self.events.len() >= EVENTS_MAX {
+            match event {
+                Event::Message { .. } | Event::Missed => {
+                    if self.events.back() != Some(&Event::Missed) {
+                        self.events.push_back(Event::Missed);
+                    }
+                }
+                Event::Ready | Event::Refused(_) => {
+                    let beyond = self.events.split_off(EVENTS_MAX);
+                    if beyond.contains(&Event::Missed) {
+                        self.events.push_back(Event::Missed);
+                    }
+                    self.events.push_back(event);
+                }
+            }
+        } else {
             self.events.push_back(event);
-        } else if self.events.back() != Some(&Event::Missed) {
-            self.events.push_back(Event::Missed);
         }
         self.waker.take()
+    }
+}
+
+/// What the server is to be told, or has been.
+struct Order {
+    kind: Kind,
+    names: Vec<Vec<u8>>,
+    /// Names that the server has not confirmed yet.
+    unconfirmed: usize,
+    /// Who subscribes; `None` unsubscribes.
+    mailbox: Option<Weak<Mutex<Mailbox>>>,
+}
+
+impl Order {
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        let command = if self.mailbox.is_some() { self.kind.subscribe() } else { self.kind.unsubscribe() };
+        args::encode(&(command, &self.names[..]), bytes);
     }
 }
 
 #[derive(Default)]
 struct State {
     wanted: BTreeMap<Name, Vec<Weak<Mutex<Mailbox>>>>,
-    asked: BTreeSet<Name>,
+    /// Not sent yet.
+    orders: VecDeque<Order>,
+    /// Sent on this connection, and not confirmed yet (B1).
+    asked: VecDeque<Order>,
+    /// Whether this connection takes orders.
+    is_connected: bool,
     /// Whether the connection has been made before, so that a new one means a gap.
     connected_before: bool,
 }
@@ -122,13 +158,13 @@ impl Subscriptions {
         names: Vec<Vec<u8>>,
     ) -> Subscription {
         let names: BTreeSet<Name> = names.into_iter().map(|name| (kind, name)).collect();
-        let mailbox = Arc::new(Mutex::new(Mailbox { unconfirmed: names.clone(), ..Mailbox::default() }));
+        let mailbox = Arc::new(Mutex::new(Mailbox::default()));
         let mut state = lock(&self.state);
         for name in &names {
             state.wanted.entry(name.clone()).or_default().push(Arc::downgrade(&mailbox));
-            // Asked again even if another subscription has it: each hears its own confirmation.
-            state.asked.remove(name);
         }
+        // Told even if another subscription has the names: each hears its own confirmation.
+        state.order(kind, names.iter().map(|name| name.1.clone()).collect(), Some(Arc::downgrade(&mailbox)));
         drop(state);
         Subscription { subscriptions: Arc::clone(self), shared, names, mailbox, _connection: connection }
     }
@@ -137,60 +173,52 @@ impl Subscriptions {
     pub(crate) fn connected(&self) {
         let mut state = lock(&self.state);
         state.asked.clear();
+        state.orders.clear();
+        state.is_connected = true;
         let again = std::mem::replace(&mut state.connected_before, true);
-        let mut mailboxes: BTreeMap<usize, (Arc<Mutex<Mailbox>>, BTreeSet<Name>)> = BTreeMap::new();
-        for (name, listeners) in &state.wanted {
-            for mailbox in listeners.iter().filter_map(Weak::upgrade) {
-                let place = Arc::as_ptr(&mailbox) as usize;
-                mailboxes.entry(place).or_insert_with(|| (mailbox, BTreeSet::new())).1.insert(name.clone());
+        type Names = Vec<Vec<u8>>;
+        let mut mailboxes: BTreeMap<usize, (Weak<Mutex<Mailbox>>, Kind, Names)> = BTreeMap::new();
+        for ((kind, name), listeners) in &state.wanted {
+            for mailbox in listeners {
+                let (_, _, names) = mailboxes.entry(mailbox.as_ptr() as usize).or_insert_with(|| (mailbox.clone(), *kind, Vec::new()));
+                names.push(name.clone());
             }
         }
-        drop(state);
-        for (mailbox, names) in mailboxes.into_values() {
-            let mut mailbox = lock(&mailbox);
-            mailbox.unconfirmed = names;
-            // Told with the last confirmation: a program that reads the state again on hearing it misses nothing after that.
-            mailbox.has_gap |= again;
+        for (mailbox, kind, names) in mailboxes.into_values() {
+            if let Some(mailbox) = mailbox.upgrade() {
+                // Told with the confirmation: a program that reads the state again on hearing it misses nothing after that.
+                lock(&mailbox).has_gap |= again;
+            }
+            state.order(kind, names, Some(mailbox));
         }
     }
 
-    /// The server refused a SUBSCRIBE: those that wait for a confirmation are told.
-    pub(crate) fn refuse(&self, text: &[u8]) {
-        let listeners: Vec<Arc<Mutex<Mailbox>>> = lock(&self.state).wanted.values().flatten().filter_map(Weak::upgrade).collect();
-        for mailbox in listeners {
-            let mut mailbox = lock(&mailbox);
-            if mailbox.unconfirmed.is_empty() {
-                continue;
-            }
-            mailbox.unconfirmed.clear();
-            let waker = mailbox.put(Event::Refused(String::from_utf8_lossy(text).into_owned()));
-            drop(mailbox);
+    /// The connection broke: what it was told is void, and orders wait for the next one.
+    pub(crate) fn disconnected(&self) {
+        let mut state = lock(&self.state);
+        state.is_connected = false;
+        state.asked.clear();
+        state.orders.clear();
+    }
+
+    /// The server refused the first order that it has not confirmed; returns whether there was one.
+    pub(crate) fn refuse(&self, text: &[u8]) -> bool {
+        let Some(order) = lock(&self.state).asked.pop_front() else { return false };
+        if let Some(mailbox) = order.mailbox.and_then(|mailbox| mailbox.upgrade()) {
+            let waker = lock(&mailbox).put(Event::Refused(String::from_utf8_lossy(text).into_owned()));
             waker.into_iter().for_each(Waker::wake);
         }
+        true
     }
 
-    /// What the server is to be told (B1), framed; empty if nothing.
+    /// What the server is to be told, framed; empty if nothing.
     pub(crate) fn requests(&self) -> Vec<u8> {
         let mut state = lock(&self.state);
-        state.wanted.retain(|_, listeners| {
-            listeners.retain(|mailbox| mailbox.strong_count() > 0);
-            !listeners.is_empty()
-        });
-        let State { wanted, asked, .. } = &mut *state;
         let mut bytes = Vec::new();
-        for kind in [Kind::Channel, Kind::Pattern, Kind::Shard] {
-            let of_kind = |name: &&Name| name.0 == kind;
-            let new: Vec<&[u8]> = wanted.keys().filter(of_kind).filter(|name| !asked.contains(*name)).map(|name| &name.1[..]).collect();
-            let gone: Vec<&[u8]> =
-                asked.iter().filter(of_kind).filter(|name| !wanted.contains_key(*name)).map(|name| &name.1[..]).collect();
-            if !new.is_empty() {
-                args::encode(&(kind.subscribe(), &new[..]), &mut bytes);
-            }
-            if !gone.is_empty() {
-                args::encode(&(kind.unsubscribe(), &gone[..]), &mut bytes);
-            }
+        while let Some(order) = state.orders.pop_front() {
+            order.encode(&mut bytes);
+            state.asked.push_back(order);
         }
-        *asked = wanted.keys().cloned().collect();
         bytes
     }
 
@@ -215,33 +243,71 @@ impl Subscriptions {
             b"smessage" => message(Kind::Shard, text(), text()),
             b"pmessage" => {
                 let (pattern, channel, payload) = (text(), text(), text());
-                ((Kind::Pattern, pattern.clone()), Some(Event::Message { channel, pattern: Some(pattern), payload }))
+                ((Kind::Pattern, pattern.clone()), Event::Message { channel, pattern: Some(pattern), payload })
             }
-            b"subscribe" => ((Kind::Channel, text()), None),
-            b"psubscribe" => ((Kind::Pattern, text()), None),
-            b"ssubscribe" => ((Kind::Shard, text()), None),
+            b"subscribe" | b"psubscribe" | b"ssubscribe" => return self.confirm(true, &text()),
+            b"unsubscribe" | b"punsubscribe" | b"sunsubscribe" => return self.confirm(false, &text()),
             _ => return,
         };
         let listeners: Vec<Arc<Mutex<Mailbox>>> =
             lock(&self.state).wanted.get(&name).into_iter().flatten().filter_map(Weak::upgrade).collect();
         for mailbox in listeners {
+            let waker = lock(&mailbox).put(event.clone());
+            waker.into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// The server confirmed one name of the first order (B1).
+    fn confirm(&self, subscribes: bool, name: &[u8]) {
+        let mut state = lock(&self.state);
+        let is_its_own = |order: &&mut Order| order.mailbox.is_some() == subscribes && order.names.iter().any(|own| own == name);
+        let Some(order) = state.asked.front_mut().filter(is_its_own) else {
+            drop(state);
+            if !subscribes {
+                self.taken_away(name);
+            }
+            return;
+        };
+        order.unconfirmed -= 1;
+        if order.unconfirmed > 0 {
+            return;
+        }
+        let mailbox = state.asked.pop_front().and_then(|order| order.mailbox?.upgrade());
+        drop(state);
+        if let Some(mailbox) = mailbox {
             let mut mailbox = lock(&mailbox);
-            let is_ready = event.is_none() && mailbox.unconfirmed.remove(&name) && mailbox.unconfirmed.is_empty();
-            let mut waker = event.clone().and_then(|event| mailbox.put(event));
-            if is_ready && std::mem::take(&mut mailbox.has_gap) {
-                waker = mailbox.put(Event::Missed).or(waker);
-            }
-            if is_ready {
-                waker = mailbox.put(Event::Ready).or(waker);
-            }
+            let missed = std::mem::take(&mut mailbox.has_gap).then(|| mailbox.put(Event::Missed)).flatten();
+            let waker = missed.or(mailbox.put(Event::Ready));
             drop(mailbox);
             waker.into_iter().for_each(Waker::wake);
         }
     }
+
+    /// The server ended a subscription by itself, as a cluster's node does when it gives a shard channel's slot away: it is
+    /// asked again.
+    fn taken_away(&self, name: &[u8]) {
+        let mut state = lock(&self.state);
+        let listeners = state.wanted.get(&(Kind::Shard, name.to_vec())).cloned().unwrap_or_default();
+        for mailbox in listeners {
+            if let Some(mailbox) = mailbox.upgrade() {
+                lock(&mailbox).has_gap = true;
+            }
+            state.order(Kind::Shard, vec![name.to_vec()], Some(mailbox));
+        }
+    }
 }
 
-fn message(kind: Kind, channel: Vec<u8>, payload: Vec<u8>) -> (Name, Option<Event>) {
-    ((kind, channel.clone()), Some(Event::Message { channel, pattern: None, payload }))
+impl State {
+    /// Something to be told to the server. A new connection is told everything that is wanted anyway.
+    fn order(&mut self, kind: Kind, names: Vec<Vec<u8>>, mailbox: Option<Weak<Mutex<Mailbox>>>) {
+        if self.is_connected && !names.is_empty() {
+            self.orders.push_back(Order { kind, unconfirmed: names.len(), names, mailbox });
+        }
+    }
+}
+
+fn message(kind: Kind, channel: Vec<u8>, payload: Vec<u8>) -> (Name, Event) {
+    ((kind, channel.clone()), Event::Message { channel, pattern: None, payload })
 }
 
 /// Some channels or patterns, and what is heard of them. Dropped, it unsubscribes.
@@ -291,15 +357,98 @@ impl Subscription {
 impl Drop for Subscription {
     fn drop(&mut self) {
         let mut state = lock(&self.subscriptions.state);
+        let mut gone = Vec::new();
         for name in &self.names {
             if let Some(listeners) = state.wanted.get_mut(name) {
                 listeners.retain(|mailbox| mailbox.as_ptr() != Arc::as_ptr(&self.mailbox));
                 if listeners.is_empty() {
                     state.wanted.remove(name);
+                    gone.push(name.1.clone());
                 }
             }
         }
+        if let Some((kind, _)) = self.names.first() {
+            state.order(*kind, gone, None);
+        }
         drop(state);
         self.shared.tell(self.shared.queue());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A subscription's mailbox, as [`Subscriptions::add`] makes it.
+    fn add(subscriptions: &Subscriptions, name: &str) -> Arc<Mutex<Mailbox>> {
+        let mailbox = Arc::new(Mutex::new(Mailbox::default()));
+        let mut state = lock(&subscriptions.state);
+        state.wanted.entry((Kind::Channel, name.into())).or_default().push(Arc::downgrade(&mailbox));
+        state.order(Kind::Channel, vec![name.into()], Some(Arc::downgrade(&mailbox)));
+        mailbox
+    }
+
+    fn remove(subscriptions: &Subscriptions, name: &str) {
+        let mut state = lock(&subscriptions.state);
+        state.wanted.remove(&(Kind::Channel, name.into()));
+        state.order(Kind::Channel, vec![name.into()], None);
+    }
+
+    fn say(subscriptions: &Subscriptions, words: [&str; 3]) {
+        subscriptions.deliver(words.iter().map(|word| Value::Bulk(word.as_bytes().to_vec())).collect());
+    }
+
+    fn heard(mailbox: &Arc<Mutex<Mailbox>>) -> Vec<Event> {
+        lock(mailbox).events.drain(..).collect()
+    }
+
+    #[test]
+    fn a_confirmation_of_an_earlier_order_is_not_that_of_a_later_subscription() {
+        let subscriptions = Subscriptions::default();
+        subscriptions.connected();
+        let first = add(&subscriptions, "x");
+        assert!(!subscriptions.requests().is_empty());
+        remove(&subscriptions, "x");
+        let second = add(&subscriptions, "x");
+        let sent = String::from_utf8(subscriptions.requests()).expect("text");
+        assert!(sent.contains("UNSUBSCRIBE") && sent.ends_with("$9\r\nSUBSCRIBE\r\n$1\r\nx\r\n"), "{sent}");
+        say(&subscriptions, ["subscribe", "x", "1"]);
+        assert_eq!((heard(&first), heard(&second)), (vec![Event::Ready], vec![]));
+        say(&subscriptions, ["unsubscribe", "x", "0"]);
+        assert_eq!(heard(&second), vec![], "the server has it unsubscribed at this time");
+        say(&subscriptions, ["subscribe", "x", "1"]);
+        assert_eq!(heard(&second), vec![Event::Ready]);
+    }
+
+    #[test]
+    fn a_refusal_ends_the_subscription_that_was_refused_and_no_other() {
+        let subscriptions = Subscriptions::default();
+        subscriptions.connected();
+        let (forbidden, allowed) = (add(&subscriptions, "forbidden"), add(&subscriptions, "allowed"));
+        subscriptions.requests();
+        assert!(subscriptions.refuse(b"NOPERM"));
+        say(&subscriptions, ["subscribe", "allowed", "1"]);
+        assert_eq!((heard(&forbidden), heard(&allowed)), (vec![Event::Refused("NOPERM".into())], vec![Event::Ready]));
+        assert!(!subscriptions.refuse(b"ERR"), "no order is left that it could belong to");
+    }
+
+    #[test]
+    fn a_full_list_of_events_loses_messages_but_not_how_the_subscription_stands() {
+        let message = || Event::Message { channel: vec![], pattern: None, payload: vec![] };
+        let mut mailbox = Mailbox::default();
+        for _ in 0..EVENTS_MAX + 10 {
+            mailbox.put(message());
+        }
+        for _ in 0..5 {
+            // Breaks, while the subscription reads nothing.
+            mailbox.put(Event::Missed);
+            mailbox.put(Event::Ready);
+            mailbox.put(message());
+        }
+        let beyond: Vec<Event> = mailbox.events.iter().skip(EVENTS_MAX).cloned().collect();
+        assert_eq!(beyond, [Event::Missed, Event::Ready, Event::Missed]);
+        mailbox.put(Event::Ready);
+        let beyond: Vec<Event> = mailbox.events.iter().skip(EVENTS_MAX).cloned().collect();
+        assert_eq!(beyond, [Event::Missed, Event::Ready]);
     }
 }

@@ -414,3 +414,98 @@ async fn a_refused_subscription_says_so_and_leaves_the_others() {
     client.call::<i64>(("PUBLISH", "allowed", "x")).await.expect("publishes");
     assert!(matches!(allowed.recv().await, Event::Message { .. }));
 }
+
+#[tokio::test]
+async fn calls_that_were_fired_are_sent_after_their_client_was_dropped() {
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
+    let url = format!("redis://127.0.0.1:{port}");
+    let by_task = Client::connect(&url).expect("reads the URL");
+    let by_thread = Client::connect_in_thread(&url).expect("starts");
+    for (client, db) in [(by_task, 1), (by_thread, 2)] {
+        for _ in 0..100 {
+            client.db(db).fire().call(("INCR", "n"));
+        }
+    }
+    // Both clients are gone, and nothing listens yet.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let Some(server) = Server::start_at(port, &[]) else { return };
+    let client = Client::connect(&server.url()).expect("connects");
+    let until = Instant::now() + Duration::from_secs(5);
+    for db in 1..=2 {
+        while client.db(db).call::<Option<i64>>(("GET", "n")).await.expect("reads") != Some(100) {
+            assert!(Instant::now() < until, "calls of database {db} were lost");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_dead_link_is_found_behind_calls_without_a_deadline() {
+    let Some(server) = Server::start() else { return };
+    let client = Client::connect(&format!("{}?ping_interval_ms=100", server.url())).expect("connects");
+    let db = client.db(0).without_deadline();
+    db.call::<()>(("SET", "k", "v")).await.expect("sets");
+    server.signal("-STOP");
+    let begun = Instant::now();
+    let error = tokio::time::timeout(Duration::from_secs(10), db.call::<i64>(("INCR", "n"))).await.expect("ends").unwrap_err();
+    server.signal("-CONT");
+    assert!(matches!(&error, Error::OutcomeUnknown(text) if text.contains("PING")), "{error}");
+    assert!(begun.elapsed() >= Duration::from_millis(300), "a server may be busy for as long: {:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn a_call_that_waits_in_the_server_is_not_ended_by_pings() {
+    let Some(server) = Server::start() else { return };
+    let client = Client::connect(&format!("{}?ping_interval_ms=50", server.url())).expect("connects");
+    let popped = client.call::<Option<(String, String)>>(("BLPOP", "l", 0));
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    client.call::<i64>(("RPUSH", "l", "x")).await.expect("pushes");
+    assert_eq!(popped.await.expect("pops"), Some(("l".into(), "x".into())));
+}
+
+#[tokio::test]
+async fn a_program_reads_what_its_side_connections_wrote() {
+    let Some(server) = Server::start() else { return };
+    let client = Client::connect(&format!("{}?cache_bytes_max=1000000", server.url())).expect("connects");
+    let (db, cached) = (client.db(0), client.db(0).cached());
+    for n in 0..200 {
+        db.call::<i64>(("RPUSH", "l", n)).await.expect("pushes");
+        assert_eq!(cached.call::<i64>(("LLEN", "l")).await.expect("reads"), 1);
+        db.call::<Value>(("BLPOP", "l", 0)).await.expect("pops");
+        assert_eq!(cached.call::<i64>(("LLEN", "l")).await.expect("reads"), 0, "round {n}");
+        assert_eq!(cached.call::<Option<i64>>(("GET", "n")).await.expect("reads"), (n > 0).then_some(n));
+        let set = db.transaction_if([Condition::KeyAbsent("none".into())]).call(("SET", "n", n + 1));
+        assert_eq!(set.send::<(bool,)>().await.expect("runs"), Committed::Yes((true,)));
+        assert_eq!(cached.call::<Option<i64>>(("GET", "n")).await.expect("reads"), Some(n + 1), "round {n}");
+    }
+}
+
+#[test]
+fn deadlines_pass_while_a_thread_connects() {
+    // A listener whose queue is full: the operating system drops what asks to connect.
+    let listener = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
+    listener.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("binds");
+    listener.listen(0).expect("listens");
+    let address = listener.local_addr().ok().and_then(|address| address.as_socket()).expect("an address");
+    let filling: Vec<_> = (0..4).map(|_| std::net::TcpStream::connect_timeout(&address, Duration::from_millis(50))).collect();
+    let client = Client::connect_in_thread(&format!("redis://{address}?connect_timeout_ms=60000")).expect("starts");
+    let begun = Instant::now();
+    let error = client.db(0).within(Duration::from_millis(100)).call::<Value>(("GET", "k")).wait().unwrap_err();
+    assert!(matches!(&error, Error::TimedOut(cause) if cause.stage == Stage::Queue), "{error}");
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    drop(filling);
+}
+
+#[test]
+fn a_blocking_call_needs_no_room_in_the_queue() {
+    let Some(server) = Server::start() else { return };
+    server.signal("-STOP");
+    let client = Client::connect_in_thread(&format!("{}?queue_calls_max=1", server.url())).expect("connects");
+    let db = client.db(0).policy(Policy::Block);
+    let first = db.call::<i64>(("INCR", "n"));
+    let popped = db.call::<Option<(String, i64)>>(("BLPOP", "l", 0));
+    server.signal("-CONT");
+    assert_eq!(first.wait().expect("counts"), 1);
+    assert_eq!(db.call::<i64>(("RPUSH", "l", 7)).wait().expect("pushes"), 1);
+    assert_eq!(popped.wait().expect("pops"), Some(("l".into(), 7)));
+}

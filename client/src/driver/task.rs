@@ -14,6 +14,7 @@ use super::{Backoff, Shared, Socket, Wakeup, abandon, is_over, lost, pump, tick}
 use crate::error::Error;
 use crate::link::{Link, Listeners};
 use crate::options::{Endpoint, Options};
+use crate::queue::earlier;
 
 /// Starts a connection's task in the runtime that the caller runs in.
 ///
@@ -58,7 +59,7 @@ impl Stream {
             Endpoint::Tcp { host, port } => {
                 let stream = TcpStream::connect((host.as_str(), *port)).await?;
                 stream.set_nodelay(true)?;
-                socket2::SockRef::from(&stream).set_keepalive(true)?;
+                super::keep_alive(socket2::SockRef::from(&stream), options)?;
                 Stream::Tcp(stream)
             }
             Endpoint::Unix(path) => Stream::Unix(UnixStream::connect(path).await?),
@@ -119,27 +120,31 @@ async fn run(shared: Arc<Shared>, listeners: Listeners) {
     }
 }
 
+/// Until then; for ever without a time.
+async fn at(when: Option<Instant>) {
+    match when {
+        Some(when) => tokio::time::sleep_until(when.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Waits for `future` while the deadlines of calls go on passing; `None` when the client was closed meanwhile.
 async fn meanwhile<F: Future>(shared: &Shared, link: &mut Link, future: F) -> Option<F::Output> {
     let Wakeup::Task(notify, _) = &shared.wakeup else { return None };
     let mut future = pin!(future);
     loop {
+        if shared.gives_up() {
+            return None;
+        }
         link.note_deadlines(&mut shared.queue());
+        let next = earlier(link.next_tick(), shared.lingers_until());
         tokio::select! {
             output = &mut future => return Some(output),
             () = notify.notified() => {}
-            () = tokio::time::sleep_until(link.next_tick().into()) => {}
+            () = at(next) => {}
         }
         // Without a connection there is none to be found dead.
         let _unconnected = tick(shared, link);
-        let mut queue = shared.queue();
-        if queue.closed.is_some() {
-            let closed = queue.closed.clone();
-            let targets = queue.drain();
-            drop(queue);
-            targets.into_iter().zip(closed.into_iter().cycle()).for_each(|(target, error)| target.complete(Err(error)));
-            return None;
-        }
     }
 }
 
@@ -147,7 +152,7 @@ async fn meanwhile<F: Future>(shared: &Shared, link: &mut Link, future: F) -> Op
 async fn serve(shared: &Shared, link: &mut Link, mut stream: &Stream, backoff: &mut Backoff) -> Result<(), Error> {
     let Wakeup::Task(notify, _) = &shared.wakeup else { return Ok(()) };
     let login_until = Instant::now() + shared.options.connect_timeout;
-    let mut timer = pin!(tokio::time::sleep_until(link.next_tick().into()));
+    let mut timer = pin!(tokio::time::sleep_until(login_until.into()));
     loop {
         if pump(shared, link, &mut stream)? {
             tick(shared, link)?;
@@ -171,15 +176,17 @@ async fn serve(shared: &Shared, link: &mut Link, mut stream: &Stream, backoff: &
             if Instant::now() >= login_until {
                 return Err(Error::not_sent(format!("the server did not finish the log-in within {:?}", shared.options.connect_timeout)));
             }
-            next = next.min(login_until);
+            next = earlier(next, Some(login_until));
         }
-        if timer.deadline() != next.into() {
+        if let Some(next) = next
+            && timer.deadline() != next.into()
+        {
             timer.as_mut().reset(next.into());
         }
         tokio::select! {
             ready = stream.ready(link.has_output()) => ready.map_err(|error| super::broken(&error))?,
             () = notify.notified() => {}
-            () = timer.as_mut() => {}
+            () = timer.as_mut(), if next.is_some() => {}
         }
     }
 }

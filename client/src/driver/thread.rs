@@ -1,7 +1,7 @@
 //! The driver that is a thread of its own: for programs without a runtime.
 
 use std::io::{self, IoSlice, Read, Write};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -12,6 +12,7 @@ use super::{Backoff, Shared, Socket, Wakeup, abandon, is_over, lost, pump, tick}
 use crate::error::Error;
 use crate::link::{Link, Listeners};
 use crate::options::{Endpoint, Options};
+use crate::queue::earlier;
 
 const WAKEUP: Token = Token(0);
 const SOCKET: Token = Token(1);
@@ -51,34 +52,27 @@ impl Socket for Stream {
 }
 
 impl Stream {
-    /// Opens a socket; with several addresses, the first that accepts.
-    fn open(options: &Options) -> io::Result<Stream> {
-        match &options.endpoint {
-            Endpoint::Tcp { host, port } => {
-                let mut last = io::Error::new(io::ErrorKind::NotFound, format!("'{host}' has no address"));
-                let addresses: Vec<SocketAddr> = (host.as_str(), *port).to_socket_addrs()?.collect();
-                for address in addresses {
-                    match std::net::TcpStream::connect_timeout(&address, options.connect_timeout) {
-                        Ok(stream) => {
-                            stream.set_nodelay(true)?;
-                            socket2::SockRef::from(&stream).set_keepalive(true)?;
-                            stream.set_nonblocking(true)?;
-                            return Ok(Stream::Tcp(TcpStream::from_std(stream)));
-                        }
-                        Err(error) => last = error,
-                    }
-                }
-                Err(last)
-            }
-            Endpoint::Unix(path) => UnixStream::connect(path).map(Stream::Unix),
-        }
-    }
-
     fn register(&mut self, poll: &Poll) -> io::Result<()> {
         let interest = Interest::READABLE | Interest::WRITABLE;
         match self {
             Stream::Tcp(stream) => poll.registry().register(stream, SOCKET, interest),
             Stream::Unix(stream) => poll.registry().register(stream, SOCKET, interest),
+        }
+    }
+
+    /// Whether the connection has been made.
+    ///
+    /// # Errors
+    /// Why it cannot be made.
+    fn is_open(&self) -> io::Result<bool> {
+        let Stream::Tcp(stream) = self else { return Ok(true) };
+        if let Some(error) = stream.take_error()? {
+            return Err(error);
+        }
+        match stream.peer_addr() {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(false),
+            Err(error) => Err(error),
         }
     }
 }
@@ -104,8 +98,9 @@ impl Thread {
     fn keep_connected(&mut self, shared: &Shared, link: &mut Link) {
         let mut backoff = Backoff::new(&shared.options);
         while !is_over(shared, link) {
-            let error = match Stream::open(&shared.options) {
-                Ok(stream) => {
+            let error = match self.open(link) {
+                Ok(None) => return,
+                Ok(Some(stream)) => {
                     link.connected(Instant::now());
                     match self.serve(link, stream, &mut backoff) {
                         Ok(()) => return,
@@ -115,37 +110,100 @@ impl Thread {
                 Err(error) => Error::not_sent(format!("{} cannot be reached: {error}", shared.options.endpoint)),
             };
             lost(shared, link, &error);
-            if !self.pause(link, Instant::now() + backoff.pause()) {
+            let until = Instant::now() + backoff.pause();
+            if self.meanwhile(link, |_| (Instant::now() >= until).then_some(()), Some(until)).is_none() {
                 return;
             }
         }
     }
 
-    /// Waits until then while the deadlines of calls go on passing; returns whether the client is still open.
-    fn pause(&mut self, link: &mut Link, until: Instant) -> bool {
+    /// Opens a socket; with several addresses, the first that accepts. `None` when the client was closed meanwhile.
+    fn open(&mut self, link: &mut Link) -> io::Result<Option<Stream>> {
+        let options = Arc::clone(&self.shared.options);
+        let until = Instant::now() + options.connect_timeout;
+        let late = || io::Error::new(io::ErrorKind::TimedOut, format!("it did not accept within {:?}", options.connect_timeout));
+        let (host, port) = match &options.endpoint {
+            Endpoint::Tcp { host, port } => (host, *port),
+            Endpoint::Unix(path) => {
+                let mut stream = Stream::Unix(UnixStream::connect(path)?);
+                stream.register(&self.poll)?;
+                return Ok(Some(stream));
+            }
+        };
+        let Some(addresses) = self.resolve(link, host, port, until) else { return Ok(None) };
+        let mut last = io::Error::new(io::ErrorKind::NotFound, format!("'{host}' has no address"));
+        for address in addresses.unwrap_or_else(|| Err(late()))? {
+            let mut stream = match TcpStream::connect(address) {
+                Ok(stream) => Stream::Tcp(stream),
+                Err(error) => {
+                    last = error;
+                    continue;
+                }
+            };
+            stream.register(&self.poll)?;
+            let is_open = |_: &Thread| match stream.is_open() {
+                Ok(false) => (Instant::now() >= until).then(|| Err(late())),
+                other => Some(other.map(drop)),
+            };
+            match self.meanwhile(link, is_open, Some(until)) {
+                None => return Ok(None),
+                Some(Ok(())) => {
+                    if let Stream::Tcp(tcp) = &stream {
+                        tcp.set_nodelay(true)?;
+                        super::keep_alive(socket2::SockRef::from(tcp), &options)?;
+                    }
+                    return Ok(Some(stream));
+                }
+                Some(Err(error)) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// The addresses of a host. A name is looked up by a thread of its own, since the operating system's way of doing so cannot be
+    /// given up. The outer `None` says that the client was closed meanwhile, the inner one that the time passed.
+    #[allow(clippy::option_option)]
+    fn resolve(&mut self, link: &mut Link, host: &str, port: u16, until: Instant) -> Option<Option<io::Result<Vec<SocketAddr>>>> {
+        if let Ok(address) = host.parse::<IpAddr>() {
+            return Some(Some(Ok(vec![SocketAddr::new(address, port)])));
+        }
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let (host, shared) = (host.to_owned(), Arc::clone(&self.shared));
+        let look_up = move || {
+            let addresses = (host.as_str(), port).to_socket_addrs().map(Iterator::collect);
+            // The driver may have given up: then there is no receiver.
+            let _given_up = sender.send(addresses);
+            shared.wake();
+        };
+        if let Err(error) = std::thread::Builder::new().name("polder-resolve".into()).spawn(look_up) {
+            return Some(Some(Err(error)));
+        }
+        let is_done = |_: &Thread| match receiver.try_recv() {
+            Ok(addresses) => Some(Some(addresses)),
+            Err(_) => (Instant::now() >= until).then_some(None),
+        };
+        self.meanwhile(link, is_done, Some(until))
+    }
+
+    /// Waits until something is done while the deadlines of calls go on passing; `None` when the client was closed and gives up.
+    fn meanwhile<T>(&mut self, link: &mut Link, mut done: impl FnMut(&Thread) -> Option<T>, until: Option<Instant>) -> Option<T> {
         loop {
+            if self.shared.gives_up() {
+                return None;
+            }
             // Without a connection there is none to be found dead.
             let _unconnected = tick(&self.shared, link);
-            let mut queue = self.shared.queue();
-            if let Some(error) = queue.closed.clone() {
-                let targets = queue.drain();
-                drop(queue);
-                targets.into_iter().for_each(|target| target.complete(Err(error.clone())));
-                return false;
+            link.note_deadlines(&mut self.shared.queue());
+            if let Some(output) = done(self) {
+                return Some(output);
             }
-            link.note_deadlines(&mut queue);
-            drop(queue);
-            let now = Instant::now();
-            if now >= until {
-                return true;
-            }
-            self.wait(link.next_tick().min(until));
+            self.wait(earlier(earlier(link.next_tick(), until), self.shared.lingers_until()));
         }
     }
 
-    fn wait(&mut self, until: Instant) {
-        let patience = until.saturating_duration_since(Instant::now());
-        if let Err(error) = self.poll.poll(&mut self.events, Some(patience))
+    fn wait(&mut self, until: Option<Instant>) {
+        let patience = until.map(|until| until.saturating_duration_since(Instant::now()));
+        if let Err(error) = self.poll.poll(&mut self.events, patience)
             && error.kind() != io::ErrorKind::Interrupted
         {
             tracing::error!("the client's thread cannot wait for its socket: {error}");
@@ -155,7 +213,6 @@ impl Thread {
     /// One open connection until it breaks, or (`Ok`) until the client was closed and its calls have ended.
     fn serve(&mut self, link: &mut Link, mut stream: Stream, backoff: &mut Backoff) -> Result<(), Error> {
         let shared = Arc::clone(&self.shared);
-        stream.register(&self.poll).map_err(|error| super::broken(&error))?;
         let login_until = Instant::now() + shared.options.connect_timeout;
         loop {
             if pump(&shared, link, &mut stream)? {
@@ -181,7 +238,7 @@ impl Thread {
                         shared.options.connect_timeout
                     )));
                 }
-                next = next.min(login_until);
+                next = earlier(next, Some(login_until));
             }
             self.wait(next);
         }
