@@ -149,6 +149,13 @@ impl<T: Args> Args for Option<T> {
     }
 }
 
+impl Args for () {
+    fn count(&self) -> usize {
+        0
+    }
+    fn encode(&self, _out: &mut Encoder<'_>) {}
+}
+
 /// Tuples: the arguments of each element in turn.
 macro_rules! tuples {
     ($(($($name:ident $at:tt),*);)*) => {$(
@@ -187,6 +194,7 @@ mod tests {
     #[test]
     fn arguments_are_framed_one_by_one() {
         assert_eq!(framed(("SET", "k", 12)), "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$2\r\n12\r\n");
+        assert_eq!(framed((("DEL",), ("a",), ())), "*2\r\n$3\r\nDEL\r\n$1\r\na\r\n");
         assert_eq!(framed(("DEL", ["a", "b"])), "*3\r\n$3\r\nDEL\r\n$1\r\na\r\n$1\r\nb\r\n");
         assert_eq!(framed(("X", vec![1u8, 2].as_slice(), None::<&str>)), "*2\r\n$1\r\nX\r\n$2\r\n\u{1}\u{2}\r\n");
         assert_eq!(

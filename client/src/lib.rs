@@ -41,6 +41,7 @@
 mod args;
 mod cache;
 mod client;
+mod commands;
 mod condition;
 mod driver;
 mod error;

@@ -509,3 +509,22 @@ fn a_blocking_call_needs_no_room_in_the_queue() {
     assert_eq!(db.call::<i64>(("RPUSH", "l", 7)).wait().expect("pushes"), 1);
     assert_eq!(popped.wait().expect("pops"), Some(("l".into(), 7)));
 }
+
+#[tokio::test]
+async fn every_command_has_a_method_of_what_sends_calls() {
+    let Some(server) = Server::start() else { return };
+    let client = Client::connect(&server.url()).expect("connects");
+    let db = client.db(3);
+    db.set::<()>("k", "v", ("EX", 60)).await.expect("sets");
+    assert_eq!(db.get::<Option<String>>("k").await.expect("reads"), Some("v".into()));
+    assert_eq!(db.hset::<i64>("h", [("a", 1), ("b", 2)]).await.expect("sets"), 2);
+    assert_eq!(db.hincrby::<i64>("h", "a", 4).await.expect("adds"), 5);
+    assert_eq!(db.del::<i64>(["k", "none"]).await.expect("removes"), 1);
+    db.fire().rpush("l", ("x", "y"));
+    let (length, kind): (i64, String) = db.pipeline().llen("l").type_of("l").send().await.expect("runs");
+    assert_eq!((length, kind.as_str()), (2, "list"));
+    let locked = db.transaction_if([Condition::KeyAbsent("lock".into())]).set("lock", "me", ()).incr("taken");
+    assert_eq!(locked.send::<(bool, i64)>().await.expect("runs"), Committed::Yes((true, 1)));
+    assert_eq!(db.object_encoding::<String>("taken").await.expect("asks"), "int");
+    assert_eq!(db.blpop::<Option<(String, String)>>("l", 0.5).await.expect("pops"), Some(("l".into(), "x".into())));
+}

@@ -1,8 +1,12 @@
-//! `client/src/rows/table.rs`, from the command table: what a client must know of a command to send it on a connection
-//! that many tasks share.
+//! What the client has of the command table: `client/src/rows/table.rs`, what it must know of a command to send it on a
+//! connection that many tasks share, and `client/src/commands/GROUP.rs`, a typed method for each command.
 
 use polder_commands::FAMILIES;
 use polder_commands::command::{BLOCKING, CONTAINER, Command, NO_AUTH, PUBSUB, READONLY, SCRIPTS};
+use polder_commands::grammar::{Argument, arguments};
+use polder_commands::lookup::{groups, rows_of};
+
+use crate::c_header::{Kind, distinct, kind};
 
 /// Commands that change or ask for the state of their connection beside those of the pub/sub group and those that are
 /// allowed before log-in.
@@ -41,9 +45,7 @@ pub fn table() -> String {
 }
 
 fn row(command: &Command) -> (String, String) {
-    let of_the_connection = OF_THE_CONNECTION.contains(&command.name)
-        || command.has(NO_AUTH) && !matches!(command.name, "PING" | "ECHO")
-        || command.has(PUBSUB) && command.name.ends_with("SUBSCRIBE");
+    let of_the_connection = is_of_the_connection(command);
     let facts: Vec<&str> = [
         (of_the_connection, "OWNS"),
         (command.has(BLOCKING), "BLOCKS"),
@@ -56,4 +58,89 @@ fn row(command: &Command) -> (String, String) {
     .collect();
     let facts = if facts.is_empty() { "0".to_owned() } else { facts.join(" | ") };
     (command.name.to_owned(), facts)
+}
+
+/// Whether a command cannot go over a connection that many tasks share.
+fn is_of_the_connection(command: &Command) -> bool {
+    OF_THE_CONNECTION.contains(&command.name)
+        || command.has(NO_AUTH) && !matches!(command.name, "PING" | "ECHO")
+        || command.has(PUBSUB) && command.name.ends_with("SUBSCRIBE")
+}
+
+/// The files of typed methods, each with its path.
+pub fn methods() -> Vec<(String, String)> {
+    groups().into_iter().filter_map(|group| Some((format!("client/src/commands/{}.rs", group.replace('-', "_")), file(group)?))).collect()
+}
+
+/// The methods of one group; `None` if it has none.
+fn file(group: &str) -> Option<String> {
+    // SCAN has its own way: `Db::scan`.
+    let is_method = |command: &&Command| !command.has(CONTAINER) && !is_of_the_connection(command) && command.name != "SCAN";
+    let rows: Vec<String> = rows_of(group).into_iter().filter(is_method).map(method).collect();
+    let text = format!(
+        "//! Methods of the group `{group}`. Made from the command table by `cargo x docs`; do not edit.\n\nsuper::methods! {{\n{}}}\n",
+        rows.join("\n")
+    );
+    (!rows.is_empty()).then_some(text)
+}
+
+/// A row of the macro that makes the methods: documentation, name, words, parameters.
+fn method(command: &Command) -> String {
+    let all = arguments(command.grammar);
+    let named: Vec<&Argument> = all.iter().take_while(|argument| has_own_parameter(argument)).collect();
+    let mut parameters = String::new();
+    for (argument, name) in named.iter().zip(distinct(&named, &TAKEN)) {
+        // `key [key ...]` is one parameter: one value, or a slice or tuple of several.
+        parameters += &match (argument.kind, argument.multiple) {
+            ("block", _) => ", pairs: impl Args".to_owned(),
+            (_, true) => format!(", {name}s: impl Args"),
+            _ => match kind(command, argument) {
+                Kind::Text => format!(", {name}: impl Args"),
+                Kind::Integer => format!(", {name}: i64"),
+                Kind::Double => format!(", {name}: f64"),
+            },
+        };
+    }
+    if named.len() < all.len() {
+        parameters += ", more: impl Args";
+    }
+    let words: Vec<String> = command.name.split('|').map(|word| format!("\"{word}\"")).collect();
+    let typed = format!("{} {}", command.name.replace('|', " "), command.grammar);
+    let about = command.about.trim_end_matches('.').replace('[', "\\[").replace('<', "\\<");
+    format!("    /// `{}`: {about}.\n    {}({}{parameters});\n", typed.trim(), name(command.name), words.join(" "))
+}
+
+/// Whether an argument is part of every call, and of one kind.
+fn has_own_parameter(argument: &Argument) -> bool {
+    let single = matches!(argument.kind, "key" | "string" | "pattern" | "integer" | "double" | "unix-time");
+    let pairs = argument.kind == "block" && argument.multiple && argument.inner.len() == 2;
+    (single || pairs) && !argument.optional && argument.token.is_none()
+}
+
+/// The method's name: words of Rust get one more.
+fn name(command: &str) -> String {
+    match command {
+        "TYPE" => "type_of".into(),
+        "MOVE" => "move_to".into(),
+        name => name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect(),
+    }
+}
+
+/// Words of Rust, and names that the methods have already.
+const TAKEN: [&str; 8] = ["self", "more", "type", "match", "where", "in", "ref", "for"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_method_has_what_every_call_has_and_the_rest_as_one_parameter() {
+        let shown = |name: &str| method(polder_commands::find(name.as_bytes()).expect("a command"));
+        assert!(shown("HINCRBY").ends_with("    hincrby(\"HINCRBY\", key: impl Args, field: impl Args, increment: i64);\n"));
+        assert!(shown("SET").ends_with("    set(\"SET\", key: impl Args, value: impl Args, more: impl Args);\n"));
+        assert!(shown("DEL").ends_with("    del(\"DEL\", keys: impl Args);\n"));
+        assert!(shown("HSET").ends_with("    hset(\"HSET\", key: impl Args, pairs: impl Args);\n"));
+        assert!(shown("BLPOP").ends_with("    blpop(\"BLPOP\", keys: impl Args, timeout: f64);\n"));
+        assert!(shown("OBJECT|ENCODING").ends_with("    object_encoding(\"OBJECT\" \"ENCODING\", key: impl Args);\n"));
+    }
 }

@@ -18,14 +18,17 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let pages = [
+    let mut pages: Vec<(String, String)> = [
         ("docs/commands.md", commands()),
         ("docs/settings.md", settings::document::markdown()),
         ("capi/include/polder.h", header),
         ("capi/include/polder_commands.h", c_header::commands()),
         ("python/polder/commands.pyi", python_stub::commands()),
         ("client/src/rows/table.rs", client_rows::table()),
-    ];
+    ]
+    .map(|(name, text)| (name.to_owned(), text))
+    .into();
+    pages.extend(client_rows::methods());
     let mut stale = Vec::new();
     for (name, text) in &pages {
         let path: PathBuf = root.join(name);
@@ -33,7 +36,7 @@ fn main() -> ExitCode {
             continue;
         }
         match only_check {
-            true => stale.push(*name),
+            true => stale.push(name.as_str()),
             false => {
                 if let Err(error) = std::fs::write(&path, text) {
                     eprintln!("{}: {error}", path.display());

@@ -1,0 +1,27 @@
+//! Methods of the group `pubsub`. Made from the command table by `cargo x docs`; do not edit.
+
+super::methods! {
+    /// `PUBLISH channel message`: Posts a message to a channel.
+    publish("PUBLISH", channel: impl Args, message: impl Args);
+
+    /// `PUBSUB CHANNELS [pattern]`: Returns the active channels.
+    pubsub_channels("PUBSUB" "CHANNELS", more: impl Args);
+
+    /// `PUBSUB HELP`: Prints this help.
+    pubsub_help("PUBSUB" "HELP");
+
+    /// `PUBSUB NUMPAT`: Returns a count of unique pattern subscriptions.
+    pubsub_numpat("PUBSUB" "NUMPAT");
+
+    /// `PUBSUB NUMSUB [channel [channel ...]]`: Returns a count of subscribers to channels.
+    pubsub_numsub("PUBSUB" "NUMSUB", more: impl Args);
+
+    /// `PUBSUB SHARDCHANNELS [pattern]`: Returns the active shard channels.
+    pubsub_shardchannels("PUBSUB" "SHARDCHANNELS", more: impl Args);
+
+    /// `PUBSUB SHARDNUMSUB [shardchannel [shardchannel ...]]`: Returns the count of subscribers of shard channels.
+    pubsub_shardnumsub("PUBSUB" "SHARDNUMSUB", more: impl Args);
+
+    /// `SPUBLISH shardchannel message`: Post a message to a shard channel.
+    spublish("SPUBLISH", shardchannel: impl Args, message: impl Args);
+}

@@ -1,0 +1,69 @@
+//! Methods of the group `string`. Made from the command table by `cargo x docs`; do not edit.
+
+super::methods! {
+    /// `APPEND key value`: Appends a string to the value of a key. Creates the key if it doesn't exist.
+    append("APPEND", key: impl Args, value: impl Args);
+
+    /// `DECR key`: Decrements the integer value of a key by one.
+    decr("DECR", key: impl Args);
+
+    /// `DECRBY key decrement`: Decrements a number from the integer value of a key.
+    decrby("DECRBY", key: impl Args, decrement: i64);
+
+    /// `GET key`: Returns the string value of a key.
+    get("GET", key: impl Args);
+
+    /// `GETDEL key`: Returns the string value of a key after deleting the key.
+    getdel("GETDEL", key: impl Args);
+
+    /// `GETEX key [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|PERSIST]`: Returns the string value of a key after setting its expiration time.
+    getex("GETEX", key: impl Args, more: impl Args);
+
+    /// `GETRANGE key start end`: Returns a substring of the string stored at a key.
+    getrange("GETRANGE", key: impl Args, start: i64, end: i64);
+
+    /// `GETSET key value`: Returns the previous string value of a key after setting it to a new value.
+    getset("GETSET", key: impl Args, value: impl Args);
+
+    /// `INCR key`: Increments the integer value of a key by one.
+    incr("INCR", key: impl Args);
+
+    /// `INCRBY key increment`: Increments the integer value of a key by a number.
+    incrby("INCRBY", key: impl Args, increment: i64);
+
+    /// `INCRBYFLOAT key increment`: Increments the number in a key by a number that need not be whole: in decimal, unless number-mode says otherwise.
+    incrbyfloat("INCRBYFLOAT", key: impl Args, increment: i64);
+
+    /// `LCS key1 key2 [LEN] [IDX] [MINMATCHLEN min-match-len] [WITHMATCHLEN]`: Finds the longest common substring.
+    lcs("LCS", key1: impl Args, key2: impl Args, more: impl Args);
+
+    /// `MGET key [key ...]`: Returns the string values of one or more keys.
+    mget("MGET", keys: impl Args);
+
+    /// `MSET key value [key value ...]`: Creates or modifies the string values of one or more keys, all at once.
+    mset("MSET", pairs: impl Args);
+
+    /// `MSETNX key value [key value ...]`: Creates the string values of one or more keys, all at once, when none of the keys exists.
+    msetnx("MSETNX", pairs: impl Args);
+
+    /// `PSETEX key milliseconds value`: Sets both string value and expiration time in milliseconds of a key. The key is created if it doesn't exist.
+    psetex("PSETEX", key: impl Args, milliseconds: i64, value: impl Args);
+
+    /// `SET key value [NX|XX|IFEQ comparison-value] [GET] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL]`: Sets the string value of a key, ignoring its type. The key is created if it doesn't exist.
+    set("SET", key: impl Args, value: impl Args, more: impl Args);
+
+    /// `SETEX key seconds value`: Sets the string value and expiration time of a key. Creates the key if it doesn't exist.
+    setex("SETEX", key: impl Args, seconds: i64, value: impl Args);
+
+    /// `SETNX key value`: Sets the string value of a key only when the key doesn't exist.
+    setnx("SETNX", key: impl Args, value: impl Args);
+
+    /// `SETRANGE key offset value`: Overwrites a part of a string value with another by an offset. Creates the key if it doesn't exist.
+    setrange("SETRANGE", key: impl Args, offset: i64, value: impl Args);
+
+    /// `STRLEN key`: Returns the length of a string value.
+    strlen("STRLEN", key: impl Args);
+
+    /// `SUBSTR key start end`: Returns a substring from a string value: the old name of GETRANGE.
+    substr("SUBSTR", key: impl Args, start: i64, end: i64);
+}
