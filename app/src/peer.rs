@@ -1,6 +1,7 @@
 //! Whose data a tool works on: a segment in this process, or a server.
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use polder_commands::settings::{Settings, file};
+use polder_commands::configuration::Configuration;
+use polder_commands::settings::file;
 use polder_engine::{Memory, Options};
 use polder_wire::resp::Value;
 
@@ -80,10 +81,10 @@ pub fn call(link: &mut Link, args: &[impl AsRef<[u8]>]) -> Result<Value, String>
 ///
 /// # Errors
 /// The flag that is wrong.
-pub fn settings(flags: &[(&str, Option<String>)]) -> Result<Settings, String> {
+pub fn settings(flags: &[(&str, Option<String>)]) -> Result<Configuration, String> {
     let words: Vec<String> = flags.iter().filter_map(|(name, value)| Some([format!("--{name}"), value.clone()?])).flatten().collect();
     let (_, assignments) = file::flags(&words).map_err(|wrong| wrong.to_string())?;
-    Settings::begin(None, &[], &assignments).map_err(|wrong| wrong.to_string())
+    Configuration::begin(None, &[], &assignments).map_err(|wrong| wrong.to_string())
 }
 
 /// A bar that shows on terminals only.

@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use polder_base::time::now_ms;
+use polder_commands::configuration::{self, Configuration};
 use polder_commands::persistence::{
     self,
     load::{Loaded, Present},
@@ -116,7 +117,7 @@ fn serve(arguments: &Arguments) -> Result<ExitCode, String> {
 }
 
 /// Starts to serve a memory.
-fn start(memory: &Arc<Memory>, settings: &Arc<Settings>, options: &Options, began_ms: u64) -> Result<(Server, PidFile), String> {
+fn start(memory: &Arc<Memory>, settings: &Arc<Configuration>, options: &Options, began_ms: u64) -> Result<(Server, PidFile), String> {
     settings.join(memory.table()).map_err(|stop| format!("the settings of {} cannot be read: {stop}", options.segment))?;
     opening::describe(memory, &options.segment, began_ms);
     tell_origin(memory, options, memory.table().usage().ceiling);
@@ -155,7 +156,7 @@ fn tell_origin(memory: &Memory, options: &Options, ceiling: u64) {
 }
 
 /// Reads the RDB file, if there is one and the segment is to have it.
-fn load(memory: &Memory, settings: &Settings) -> Result<Loaded, String> {
+fn load(memory: &Memory, settings: &Configuration) -> Result<Loaded, String> {
     let table = memory.table();
     let wanted = match settings.string(LOAD).as_str() {
         "always" => true,
@@ -183,7 +184,7 @@ fn load(memory: &Memory, settings: &Settings) -> Result<Loaded, String> {
 }
 
 /// The settings that a file and flags give.
-fn settings(words: &[String]) -> Result<Settings, String> {
+fn settings(words: &[String]) -> Result<Configuration, String> {
     let mut words = words.to_vec();
     if let Some(late) = words.iter().find(|word| ["--help", "-h", "--version", "-V"].contains(&word.as_str())) {
         return Err(format!("{late} stands alone: 'polder serve --help', 'polder --version'"));
@@ -203,9 +204,9 @@ fn settings(words: &[String]) -> Result<Settings, String> {
     }
     let path = path.map(|path| std::path::absolute(&path).unwrap_or(path));
     let content = path.as_deref().map_or(Ok(file::Content::default()), file::read).map_err(|wrong| wrong.to_string())?;
-    let settings = Settings::begin(path, &content.settings, &flags).map_err(|wrong| wrong.to_string())?;
+    let settings = Configuration::begin(path, &content.settings, &flags).map_err(|wrong| wrong.to_string())?;
     settings.users().declare(content.users);
-    file::rename(&content.renames).map_err(|wrong| wrong.to_string())?;
+    configuration::rename(&content.renames).map_err(|wrong| wrong.to_string())?;
     Ok(settings)
 }
 

@@ -10,12 +10,12 @@ use polder_table::{Mode, Stop};
 
 use crate::call::{Call, Outcome, SYNTAX, SessionCall};
 use crate::command::{ADMIN, Command, LOADING, NOSCRIPT, ON_ALL_NODES, STALE, container, neutral, session};
-use crate::elsewhere;
+use crate::configuration::rewrite::rewrite;
 use crate::introspect::help;
 use crate::session::{Host, Session};
-use crate::settings::rewrite::rewrite;
 use crate::settings::value::{self, Parsed};
-use crate::settings::{Change, Id, Scope, id, store};
+use crate::settings::{Change, Id, Scope, id};
+use crate::{configuration, elsewhere};
 
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[
@@ -81,7 +81,7 @@ fn set(call: &mut Call<'_>) -> Outcome {
     settings.refresh(call.table, call.txn)?;
     let changes = read_changes(call)?;
     for (id, parsed) in changes.iter().filter(|(id, _)| id.row().scope == Scope::Segment) {
-        store::publish(call.txn, *id, parsed)?;
+        configuration::publish(call.txn, *id, parsed)?;
     }
     // What follows does not end with the transaction. Should the call be run again it does the same once more.
     let own: Vec<New> = changes.into_iter().filter(|(id, _)| id.row().scope != Scope::Segment).collect();

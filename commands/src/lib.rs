@@ -16,6 +16,7 @@ mod collection;
 pub mod command;
 pub mod commandlog;
 pub mod config;
+pub mod configuration;
 pub mod connection;
 pub mod counted;
 pub mod database;

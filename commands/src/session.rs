@@ -12,6 +12,7 @@ use polder_table::{Db, Watch};
 
 use crate::acl::Rights;
 use crate::command::Command;
+use crate::configuration::Configuration;
 use crate::counted::Counted;
 use crate::dump::Journey;
 use crate::metrics::{Recorder, Statistics};
@@ -419,7 +420,7 @@ pub struct Shutdown {
 /// Every method answers as a process without clients, listeners and files would.
 pub trait Host: Send + Sync {
     /// The settings as this process sees them.
-    fn settings(&self) -> &Settings;
+    fn settings(&self) -> &Configuration;
 
     /// What this process counts about its calls.
     fn recorder(&self) -> &Recorder;
@@ -516,7 +517,7 @@ pub trait Host: Send + Sync {
 /// A process without clients or listeners, such as an embedder: one for each segment that it has attached.
 #[derive(Default)]
 pub struct Bare {
-    settings: Settings,
+    settings: Configuration,
     recorder: Recorder,
     keeper: Keeper,
     scripting: Option<Scripting>,
@@ -524,7 +525,7 @@ pub struct Bare {
 
 impl Bare {
     /// A process with settings of its own.
-    pub fn with(settings: Settings) -> Bare {
+    pub fn with(settings: Configuration) -> Bare {
         Bare { settings, ..Bare::default() }
     }
 
@@ -535,7 +536,7 @@ impl Bare {
 }
 
 impl Host for Bare {
-    fn settings(&self) -> &Settings {
+    fn settings(&self) -> &Configuration {
         &self.settings
     }
     fn recorder(&self) -> &Recorder {

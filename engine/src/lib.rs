@@ -75,7 +75,7 @@ use polder_commands::scripting::Scripting;
 use polder_commands::{Command, Db, Foresight, execute};
 // What the server and the tools need beside an embedder's part.
 #[doc(hidden)]
-pub use polder_commands::{Host, Progress, Session, session::Bare, settings};
+pub use polder_commands::{Host, Progress, Session, configuration::Configuration, session::Bare, settings};
 use polder_shm::fork;
 #[doc(hidden)]
 pub use polder_shm::fork::{Shelter, generation};
@@ -175,7 +175,7 @@ pub fn scripting(settings: &settings::Settings) -> Scripting {
 
 /// A process without clients or listeners that runs scripts, with settings of its own.
 #[doc(hidden)]
-pub fn embedder(settings: settings::Settings) -> Bare {
+pub fn embedder(settings: Configuration) -> Bare {
     let scripting = scripting(&settings);
     Bare::with(settings).scripted(scripting)
 }
@@ -386,7 +386,7 @@ impl Memory {
                 Some(hosts) if hosts.generation == generation => return &hosts.host,
                 Some(hosts) => place = &hosts.next,
                 None => {
-                    let host = embedder(settings::Settings::default());
+                    let host = embedder(Configuration::default());
                     // What the segment says of settings is read again with the chores.
                     let _ = host.settings().join(&self.table);
                     host.recorder().belong(&self.table);

@@ -13,11 +13,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
 
 use polder_base::time::coarse_ms;
+use polder_commands::configuration::Configuration;
 use polder_commands::metrics::{Recorder, Statistics};
 use polder_commands::persistence::Keeper;
 use polder_commands::scripting::Scripting;
 use polder_commands::session::{Bare, Client};
-use polder_commands::settings::Settings;
 use polder_commands::{Command, Host, Session};
 use polder_hub::ask::Thread;
 use polder_hub::ears;
@@ -224,7 +224,7 @@ impl<'m> Presence<'m> {
 }
 
 impl Host for Presence<'_> {
-    fn settings(&self) -> &Settings {
+    fn settings(&self) -> &Configuration {
         self.host.settings()
     }
 

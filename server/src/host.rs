@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use mio::Waker;
 use polder_base::time::now_ms;
+use polder_commands::configuration::Configuration;
 use polder_commands::metrics::{Recorder, Statistics};
 use polder_commands::persistence::{Keeper, has_save_points};
 use polder_commands::scripting::Scripting;
 use polder_commands::session::{Client, Shutdown};
-use polder_commands::settings::{Id, Settings, id};
+use polder_commands::settings::{Id, id};
 use polder_commands::{Host, Session};
 use polder_engine::Memory;
 use polder_hub::ask::{self, Asker, Thread};
@@ -81,7 +82,7 @@ impl Mailbox {
 /// What the threads of a process share.
 pub struct Process {
     pub memory: Arc<Memory>,
-    pub settings: Arc<Settings>,
+    pub settings: Arc<Configuration>,
     recorder: Recorder,
     keeper: Keeper,
     watch: Watch,
@@ -111,7 +112,7 @@ pub struct Pause {
 
 impl Process {
     /// A process with one mailbox for each of its threads, and its listeners.
-    pub fn new(memory: Arc<Memory>, settings: Arc<Settings>, mailboxes: Vec<Mailbox>, listeners: ListenerSet) -> Process {
+    pub fn new(memory: Arc<Memory>, settings: Arc<Configuration>, mailboxes: Vec<Mailbox>, listeners: ListenerSet) -> Process {
         // A pause outlives the server that began it, but not all servers, because then nothing could end it.
         if ask::others(memory.table(), &[]).is_empty() {
             ask::unpause(memory.table());
@@ -284,7 +285,7 @@ impl Process {
 }
 
 impl Host for Process {
-    fn settings(&self) -> &Settings {
+    fn settings(&self) -> &Configuration {
         &self.settings
     }
 

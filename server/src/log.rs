@@ -7,7 +7,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use polder_commands::settings::{Id, Settings, id};
+use polder_commands::configuration::Configuration;
+use polder_commands::settings::{Id, id};
 use tracing_subscriber::filter::{LevelFilter, dynamic_filter_fn};
 use tracing_subscriber::fmt;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
@@ -28,7 +29,7 @@ const OURS: &str = "polder";
 ///
 /// # Errors
 /// One line: the file cannot be opened, or this process logs already.
-pub fn begin(settings: &Arc<Settings>) -> Result<(), String> {
+pub fn begin(settings: &Arc<Configuration>) -> Result<(), String> {
     let json = settings.string(FORMAT) == "json";
     let path = settings.string(FILE);
     let writer = if path.is_empty() {

@@ -5,6 +5,7 @@ use std::thread::JoinHandle;
 
 use mio::{Poll, Waker};
 use polder_commands::Host;
+use polder_commands::configuration::Configuration;
 use polder_commands::persistence::load::Loaded;
 use polder_commands::settings::{Id, Settings, id};
 use polder_engine::Memory;
@@ -35,7 +36,7 @@ impl Server {
     ///
     /// # Errors
     /// A port in use, a missing permission, too many open files: see [`Failure`].
-    pub fn start(memory: Arc<Memory>, settings: Arc<Settings>, loaded: Loaded) -> Result<Server, Failure> {
+    pub fn start(memory: Arc<Memory>, settings: Arc<Configuration>, loaded: Loaded) -> Result<Server, Failure> {
         raise_descriptor_limit(&settings);
         let listeners = listener::bind_all(&settings)?;
         let count = usize::try_from(settings.number(THREADS)).unwrap_or(1);

@@ -1,6 +1,7 @@
 //! In-process clients of a memory, whose replies are answers.
 use polder_base::Protocol;
-use polder_engine::settings::{Settings, file};
+use polder_engine::Configuration;
+use polder_engine::settings::file;
 use polder_engine::{Bare, Fault, Memory, Options, Session, embedder};
 
 use crate::answer::Answer;
@@ -26,7 +27,7 @@ impl Embedder {
 fn host() -> Bare {
     let allowed = ["--enable-debug-command", "yes", "--enable-module-command", "yes"].map(String::from);
     let (_, flags) = file::flags(&allowed).expect("both are settings");
-    embedder(Settings::begin(None, &[], &flags).expect("both take a yes"))
+    embedder(Configuration::begin(None, &[], &flags).expect("both take a yes"))
 }
 
 /// One client's session.

@@ -1,4 +1,5 @@
 //! How the settings of several processes on one segment come to agree.
+use polder_engine::Configuration;
 use polder_engine::settings::store::publish;
 use polder_engine::settings::{Settings, file, find, value};
 use std::time::{Duration, Instant};
@@ -11,10 +12,10 @@ use polder_testkit::held::while_held;
 use polder_testkit::scratch::Scratch;
 
 /// A process that was started with a file of one line and with flags, and has joined the segment.
-fn process(table: &Table, line: [&str; 2], flags: &[&str]) -> Settings {
+fn process(table: &Table, line: [&str; 2], flags: &[&str]) -> Configuration {
     let line = file::Assignment { id: find(line[0].as_bytes()).unwrap(), words: vec![line[1].into()], place: "file, line 1".into() };
     let (_, flags) = file::flags(&flags.iter().map(ToString::to_string).collect::<Vec<_>>()).unwrap();
-    let settings = Settings::begin(None, &[line], &flags).unwrap();
+    let settings = Configuration::begin(None, &[line], &flags).unwrap();
     settings.join(table).unwrap();
     settings
 }
@@ -61,7 +62,7 @@ fn a_process_that_starts_is_told_that_somebody_holds_the_settings_and_may_try_ag
     let scratch = Scratch::new();
     let table = scratch.embedder.memory.table();
     let (_, flags) = file::flags(&["--maxmemory".to_owned(), "300mb".to_owned()]).unwrap();
-    let settings = Settings::begin(None, &[], &flags).unwrap();
+    let settings = Configuration::begin(None, &[], &flags).unwrap();
     let hold = |wait: &dyn Fn()| {
         let txn = table.begin(Mode::Write).unwrap();
         txn.declare(&[(SYSTEM, b"setting:maxmemory")]).unwrap();

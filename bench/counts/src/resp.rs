@@ -7,8 +7,9 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
+use polder_commands::configuration::Configuration;
 use polder_commands::persistence::load::Loaded;
-use polder_commands::settings::{Settings, file};
+use polder_commands::settings::file;
 use polder_engine::Memory;
 use polder_server::Server;
 
@@ -99,7 +100,7 @@ pub fn with_server(memory: &Arc<Memory>, work: Work<'_>) -> Result<(), Failure> 
     let path = std::env::temp_dir().join(format!("polder-counts-{}.sock", std::process::id()));
     let flags = ["--port", "0", "--threads", "1", "--save", "", "--enable-debug-command", "yes", "--unixsocket", &path.to_string_lossy()];
     let (_, flags) = file::flags(&flags.map(String::from)).map_err(|wrong| wrong.to_string())?;
-    let settings = Arc::new(Settings::begin(None, &[], &flags).map_err(|wrong| wrong.to_string())?);
+    let settings = Arc::new(Configuration::begin(None, &[], &flags).map_err(|wrong| wrong.to_string())?);
     settings.join(memory.table()).map_err(|stop| stop.to_string())?;
     let server = Server::start(memory.clone(), settings, Loaded::default()).map_err(|failure| failure.to_string())?;
     let done = UnixStream::connect(&path).map_err(Failure::from).and_then(|socket| work(&mut Client { socket, memory: memory.clone() }));

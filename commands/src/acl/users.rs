@@ -123,7 +123,7 @@ impl Users {
     ///
     /// # Errors
     /// What is wrong with the declarations, for people; what the memory says.
-    pub(crate) fn begin(&self, txn: &Txn<'_>, settings: &Settings) -> Result<(), Stop> {
+    pub(crate) fn begin_in(&self, txn: &Txn<'_>, settings: &Settings) -> Result<(), Stop> {
         let (declared, path) = (lock(&self.declared), settings.string(ACL_FILE));
         let all_channels = settings.number(const { id("acl-pubsub-default") }) == 0;
         match (declared.is_empty(), path.is_empty()) {

@@ -31,13 +31,11 @@ use crate::acl;
 use crate::command::{Command, FAST};
 use crate::commandlog::Log;
 use crate::latency::Monitor;
-use crate::settings::{Settings, id};
+use crate::settings::{COARSE_NS, Settings, id};
 
 /// How many calls of a command each exactly timed one stands for, once it has been called often.
 const SAMPLE: u64 = 64;
 const EXACT_CALLS: u64 = 64;
-/// Thresholds below this are beneath the coarse clock.
-pub const COARSE_NS: u64 = 10_000_000;
 /// Different errors that are counted apart, as in Redis.
 const ERRORS_MAX: usize = 128;
 /// What further errors are counted under.

@@ -17,7 +17,6 @@ use std::path::{Path, PathBuf};
 use polder_base::words::{quote, split};
 
 use super::{Id, Setting, TABLE, find};
-use crate::lookup;
 
 /// The directive that renames or removes a command.
 const RENAME: &[u8] = b"rename-command";
@@ -85,18 +84,6 @@ pub struct Content {
     pub renames: Vec<Rename>,
 }
 
-/// Renames the commands of this process as the lines say, in their order.
-///
-/// # Errors
-/// The first line that names no command, or a name that is taken.
-pub fn rename(renames: &[Rename]) -> Result<(), Wrong> {
-    if renames.is_empty() {
-        return Ok(());
-    }
-    let pairs: Vec<(&[u8], &[u8])> = renames.iter().map(|rename| (&rename.old[..], &rename.new[..])).collect();
-    lookup::rename(&pairs).map_err(|(at, reason)| Wrong { place: renames[at].place.clone(), reason: format!("rename-command: {reason}") })
-}
-
 /// Reads a file and those it includes.
 ///
 /// # Errors
@@ -128,7 +115,7 @@ fn read_nested(path: &Path, depth: usize, read: &mut Content) -> Result<(), Wron
 
 /// What one line of a file says.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub enum Line {
     Nothing,
     Assignment(Id, Vec<Vec<u8>>),
     User(Vec<Vec<u8>>),
@@ -136,7 +123,7 @@ pub(super) enum Line {
     Include(PathBuf),
 }
 
-pub(super) fn read_line(line: &[u8]) -> Result<Line, String> {
+pub fn read_line(line: &[u8]) -> Result<Line, String> {
     let line = line.trim_ascii();
     if line.is_empty() || line[0] == b'#' {
         return Ok(Line::Nothing);

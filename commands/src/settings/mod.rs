@@ -23,14 +23,13 @@ mod network;
 mod persistence;
 mod polder;
 mod replication;
-pub mod rewrite;
 pub mod store;
 mod tls;
 mod types;
 pub mod value;
 mod watching;
 
-pub use store::Settings;
+pub use store::{COARSE_NS, Companion, Settings};
 
 /// The groups, in the order of docs/settings.md: a heading and its rows.
 pub const GROUPS: &[(&str, &[Setting])] = &[

@@ -24,8 +24,6 @@ use polder_values::{Kind, Value};
 use super::file::{Assignment, Wrong};
 use super::value::{self, Parsed};
 use super::{Id, Scope, id};
-use crate::acl::{Users, users};
-use crate::metrics::recorder::COARSE_NS;
 
 /// The key that is written whenever a Segment-scope setting changes.
 const MARK: &[u8] = b"settings";
@@ -35,6 +33,35 @@ const START_PATIENCE: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_micros(100);
 /// What takes a command's short way is smaller than this, request and reply.
 const SHORT_BYTES: u64 = 256 << 10;
+/// The step of the clock that counts of calls are timed with; what is shorter needs the exact clock.
+pub const COARSE_NS: u64 = 10_000_000;
+
+/// What joins a segment together with the settings, in the same transaction: the users, of whom the settings know nothing.
+pub trait Companion {
+    /// Whether the configuration declares something that a segment without it is to be given.
+    fn is_declared(&self, settings: &Settings) -> bool;
+
+    /// Whether the segment has none of it.
+    ///
+    /// # Errors
+    /// [`Stop::Retry`], a fault.
+    fn is_missing(&self, txn: &Txn<'_>) -> Result<bool, Stop>;
+
+    /// Writes what is declared to a segment that has none.
+    ///
+    /// # Errors
+    /// What is wrong with the declarations; what the memory says.
+    fn begin(&self, txn: &Txn<'_>, settings: &Settings) -> Result<(), Stop>;
+
+    /// Writes what follows from a setting that is written to the segment.
+    ///
+    /// # Errors
+    /// What the memory says.
+    fn follow(&self, txn: &Txn<'_>, id: Id, parsed: &Parsed) -> Result<(), Stop>;
+
+    /// Reads the segment again; the transaction has been committed.
+    fn refresh(&self, table: &Table);
+}
 
 /// One process's settings.
 pub struct Settings {
@@ -54,7 +81,6 @@ pub struct Settings {
     /// Settings of the file that the segment holds with other values: the segment's count.
     overruled: Mutex<Vec<&'static str>>,
     file: Option<PathBuf>,
-    users: Users,
 }
 
 struct Pending {
@@ -79,7 +105,6 @@ impl Default for Settings {
             pending: Mutex::default(),
             overruled: Mutex::default(),
             file: None,
-            users: Users::default(),
         };
         let folder = std::env::current_dir().unwrap_or_default();
         settings.set(const { id("dir") }, Parsed { number: 0, text: folder.into_os_string().into_encoded_bytes() });
@@ -110,18 +135,18 @@ impl Settings {
     }
 
     /// Comes to terms with a segment: flags are written to it, the file's values where it has none, the rest is read. Done again,
-    /// it reads what others have changed since, or leaves that to the next time if somebody holds it just then.
+    /// it reads what others have changed since, or leaves that to the next time if another thread holds it. `companion` joins with them.
     ///
     /// # Errors
     /// [`Stop::Busy`] when somebody holds the settings and does not let go; what the memory says. It can be done again then.
-    pub fn join(&self, table: &Table) -> Result<(), Stop> {
+    pub fn join_with(&self, table: &Table, companion: &dyn Companion) -> Result<(), Stop> {
         let joined = self.joined.load(Ordering::Acquire);
         let mut pending = self.pending();
-        let writes = !pending.is_empty() || !joined && self.users.are_declared(self);
+        let writes = !pending.is_empty() || !joined && companion.is_declared(self);
         let txn = table.begin(if writes { Mode::Write } else { Mode::Read })?;
         txn.limit_patience(if joined { PATIENCE } else { START_PATIENCE });
         loop {
-            match self.settle(table, &txn, &pending, joined).and_then(|()| txn.commit()) {
+            match self.settle(table, &txn, &pending, joined, companion).and_then(|()| txn.commit()) {
                 Err(Stop::Retry) => txn.abort(),
                 Err(Stop::Busy) if joined => return Ok(()),
                 Err(stop) => return Err(stop),
@@ -132,7 +157,7 @@ impl Settings {
         self.overruled.lock().unwrap_or_else(PoisonError::into_inner).extend(overruled);
         pending.clear();
         drop(txn);
-        self.users.refresh(table);
+        companion.refresh(table);
         self.joined.store(true, Ordering::Release);
         Ok(())
     }
@@ -142,20 +167,16 @@ impl Settings {
         std::mem::take(&mut *self.overruled.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Who may do what.
-    pub fn users(&self) -> &Users {
-        &self.users
-    }
-
-    fn settle(&self, table: &Table, txn: &Txn<'_>, pending: &[Pending], joined: bool) -> Result<(), Stop> {
-        let users_begin = !joined && !users::are_kept(txn)?;
+    fn settle(&self, table: &Table, txn: &Txn<'_>, pending: &[Pending], joined: bool, companion: &dyn Companion) -> Result<(), Stop> {
+        let begins = !joined && companion.is_missing(txn)?;
         for new in pending {
             if new.wins || txn.peek(SYSTEM, &key(new.id))?.is_none() {
                 publish(txn, new.id, &new.parsed)?;
+                companion.follow(txn, new.id, &new.parsed)?;
             }
         }
-        if users_begin {
-            self.users.begin(txn, self)?;
+        if begins {
+            companion.begin(txn, self)?;
         }
         self.refresh(table, txn)
     }
@@ -294,9 +315,6 @@ fn key(id: Id) -> Vec<u8> {
 /// # Errors
 /// What the memory says.
 pub fn publish(txn: &Txn<'_>, id: Id, parsed: &Parsed) -> Result<(), Stop> {
-    if id == const { super::id("requirepass") } {
-        users::set_default_password(txn, &parsed.text)?;
-    }
     txn.write(SYSTEM, &key(id), &New::of(Kind::String, Value::Packed(&parsed.text)), Replaces::Whole)?;
     txn.write(SYSTEM, MARK, &New::of(Kind::String, Value::Packed(id.row().name.as_bytes())), Replaces::Whole)
 }

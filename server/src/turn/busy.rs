@@ -13,11 +13,11 @@ use std::sync::{Mutex, PoisonError};
 use mio::Events;
 use polder_base::time::now_ms;
 use polder_commands::command::{ALLOW_BUSY, SCRIPTS};
+use polder_commands::configuration::Configuration;
 use polder_commands::metrics::{Recorder, Statistics};
 use polder_commands::persistence::Keeper;
 use polder_commands::scripting::{Kind, Running, Scripting};
 use polder_commands::session::{Client, Shutdown};
-use polder_commands::settings::Settings;
 use polder_commands::{Host, Progress, Session, execute};
 use polder_engine::Outlook;
 use polder_hub::ask::Thread;
@@ -39,7 +39,7 @@ struct ScriptHost<'l> {
 }
 
 impl Host for ScriptHost<'_> {
-    fn settings(&self) -> &Settings {
+    fn settings(&self) -> &Configuration {
         &self.process.settings
     }
     fn recorder(&self) -> &Recorder {

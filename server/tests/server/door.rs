@@ -4,8 +4,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
+use polder_commands::configuration::Configuration;
 use polder_commands::persistence::load::Loaded;
-use polder_commands::settings::{Settings, file};
+use polder_commands::settings::file;
 use polder_engine::{Memory, Options};
 use polder_server::Server;
 use polder_testkit::process::free_port;
@@ -49,10 +50,10 @@ impl Drop for Place {
 }
 
 /// The settings that these flags give: `--threads 2`.
-pub fn settings(flags: &str) -> Arc<Settings> {
+pub fn settings(flags: &str) -> Arc<Configuration> {
     let words: Vec<String> = flags.split_whitespace().map(str::to_owned).collect();
     let (_, assignments) = file::flags(&words).expect("flags");
-    Arc::new(Settings::begin(None, &[], &assignments).expect("settings"))
+    Arc::new(Configuration::begin(None, &[], &assignments).expect("settings"))
 }
 
 impl Door {
