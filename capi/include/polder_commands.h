@@ -260,16 +260,6 @@ static inline polder_status polder_object_freq(polder_caller caller, polder_text
     return polder_run(caller, 3, args, reply);
 }
 
-/* OBJECT HELP 
- * Prints this help. */
-static inline polder_status polder_object_help(polder_caller caller, const polder_reply **reply)
-{
-    polder_text args[2];
-    args[0] = polder_string("OBJECT");
-    args[1] = polder_string("HELP");
-    return polder_run(caller, 2, args, reply);
-}
-
 /* OBJECT IDLETIME key
  * Returns the time since the last access to a Redis object. */
 static inline polder_status polder_object_idletime(polder_caller caller, polder_text key, const polder_reply **reply)
@@ -292,6 +282,16 @@ static inline polder_status polder_object_refcount(polder_caller caller, polder_
     return polder_run(caller, 3, args, reply);
 }
 
+/* OBJECT HELP 
+ * Prints this help. */
+static inline polder_status polder_object_help(polder_caller caller, const polder_reply **reply)
+{
+    polder_text args[2];
+    args[0] = polder_string("OBJECT");
+    args[1] = polder_string("HELP");
+    return polder_run(caller, 2, args, reply);
+}
+
 /* ---- generic ---- */
 
 /* DUMP key
@@ -302,22 +302,6 @@ static inline polder_status polder_dump(polder_caller caller, polder_text key, c
     args[0] = polder_string("DUMP");
     args[1] = key;
     return polder_run(caller, 2, args, reply);
-}
-
-/* MIGRATE host port key destination-db timeout [COPY] [REPLACE] [AUTH password|AUTH2 username password] [KEYS key [key ...]]
- * Transfers keys to another server, and takes them away here. */
-static inline polder_status polder_migrate(polder_caller caller, polder_text host, polder_text port, polder_text key, int64_t destination_db, double timeout, size_t more_count, const polder_text *more, const polder_reply **reply)
-{
-    polder_text args[6];
-    polder_digits destination_db_digits;
-    polder_digits timeout_digits;
-    args[0] = polder_string("MIGRATE");
-    args[1] = host;
-    args[2] = port;
-    args[3] = key;
-    args[4] = polder_integer(&destination_db_digits, destination_db);
-    args[5] = polder_double(&timeout_digits, timeout);
-    return polder_run_more(caller, 6, args, more_count, more, reply);
 }
 
 /* RESTORE key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]
@@ -342,6 +326,22 @@ static inline polder_status polder_restore_asking(polder_caller caller, polder_t
     args[2] = ttl;
     args[3] = serialized_value;
     return polder_run_more(caller, 4, args, more_count, more, reply);
+}
+
+/* MIGRATE host port key destination-db timeout [COPY] [REPLACE] [AUTH password|AUTH2 username password] [KEYS key [key ...]]
+ * Transfers keys to another server, and takes them away here. */
+static inline polder_status polder_migrate(polder_caller caller, polder_text host, polder_text port, polder_text key, int64_t destination_db, double timeout, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[6];
+    polder_digits destination_db_digits;
+    polder_digits timeout_digits;
+    args[0] = polder_string("MIGRATE");
+    args[1] = host;
+    args[2] = port;
+    args[3] = key;
+    args[4] = polder_integer(&destination_db_digits, destination_db);
+    args[5] = polder_double(&timeout_digits, timeout);
+    return polder_run_more(caller, 6, args, more_count, more, reply);
 }
 
 /* ---- generic ---- */
@@ -2710,16 +2710,6 @@ static inline polder_status polder_xgroup_destroy(polder_caller caller, polder_t
     return polder_run(caller, 4, args, reply);
 }
 
-/* XGROUP HELP 
- * Returns helpful text about the different subcommands. */
-static inline polder_status polder_xgroup_help(polder_caller caller, const polder_reply **reply)
-{
-    polder_text args[2];
-    args[0] = polder_string("XGROUP");
-    args[1] = polder_string("HELP");
-    return polder_run(caller, 2, args, reply);
-}
-
 /* XGROUP SETID key group <id|$> [ENTRIESREAD entries-read]
  * Sets the last-delivered ID of a consumer group. */
 static inline polder_status polder_xgroup_setid(polder_caller caller, polder_text key, polder_text group, size_t more_count, const polder_text *more, const polder_reply **reply)
@@ -2753,16 +2743,6 @@ static inline polder_status polder_xinfo_groups(polder_caller caller, polder_tex
     args[1] = polder_string("GROUPS");
     args[2] = key;
     return polder_run(caller, 3, args, reply);
-}
-
-/* XINFO HELP 
- * Returns helpful text about the different subcommands. */
-static inline polder_status polder_xinfo_help(polder_caller caller, const polder_reply **reply)
-{
-    polder_text args[2];
-    args[0] = polder_string("XINFO");
-    args[1] = polder_string("HELP");
-    return polder_run(caller, 2, args, reply);
 }
 
 /* XINFO STREAM key [FULL [COUNT count]]
@@ -2858,6 +2838,26 @@ static inline polder_status polder_xtrim(polder_caller caller, polder_text key, 
     args[0] = polder_string("XTRIM");
     args[1] = key;
     return polder_run_more(caller, 2, args, more_count, more, reply);
+}
+
+/* XGROUP HELP 
+ * Returns helpful text about the different subcommands. */
+static inline polder_status polder_xgroup_help(polder_caller caller, const polder_reply **reply)
+{
+    polder_text args[2];
+    args[0] = polder_string("XGROUP");
+    args[1] = polder_string("HELP");
+    return polder_run(caller, 2, args, reply);
+}
+
+/* XINFO HELP 
+ * Returns helpful text about the different subcommands. */
+static inline polder_status polder_xinfo_help(polder_caller caller, const polder_reply **reply)
+{
+    polder_text args[2];
+    args[0] = polder_string("XINFO");
+    args[1] = polder_string("HELP");
+    return polder_run(caller, 2, args, reply);
 }
 
 /* ---- hyperloglog ---- */

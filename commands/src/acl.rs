@@ -7,11 +7,13 @@ use std::sync::{Mutex, PoisonError};
 use polder_base::{Reply, time};
 use polder_table::{Mode, Stop, Table};
 
-use crate::call::{Call, Outcome, SessionCall, is};
-use crate::command::{ADMIN, Command, LOADING, NOSCRIPT, ON_ALL_NODES, STALE, container, neutral, session};
-use crate::execute::{resolve, wrong_arity};
+use crate::call::wrong_arity;
+use crate::call::{Outcome, is};
+use crate::command::{ADMIN, LOADING, NOSCRIPT, ON_ALL_NODES, STALE};
+use crate::execute::resolve;
 use crate::introspect::{CATEGORIES, help};
 use crate::lookup::find_original;
+use crate::row::{Row, SessionCall, TxnCall, container, neutral, session};
 use crate::session::{Host, Session};
 use crate::settings::id;
 
@@ -44,7 +46,7 @@ const NOT_SAVED: &str = "ERR There was an error trying to save the ACLs. Please 
 const WRONG_BITS: &str = "ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to 4096";
 
 /// The family's rows.
-pub const COMMANDS: &[Command] = &[
+pub const COMMANDS: &[Row] = &[
     container("ACL").since("6.0.0").costs("Depends on subcommand.").about("A container for Access List Control commands."),
     session("ACL|CAT", "[category]", categories)
         .with(OPEN)
@@ -236,21 +238,21 @@ fn show_log(call: &mut SessionCall<'_>) -> Outcome {
     log::show(call, count.try_into().unwrap_or(0))
 }
 
-fn list(call: &mut Call<'_>) -> Outcome {
+fn list(call: &mut TxnCall<'_>) -> Outcome {
     let users = call.host.settings().users().within(call.txn)?;
     call.reply.array(users.all().len());
     users.all().for_each(|user| call.reply.bulk(&user.line()));
     Ok(())
 }
 
-fn list_names(call: &mut Call<'_>) -> Outcome {
+fn list_names(call: &mut TxnCall<'_>) -> Outcome {
     let users = call.host.settings().users().within(call.txn)?;
     call.reply.array(users.all().len());
     users.all().for_each(|user| call.reply.bulk(&user.name));
     Ok(())
 }
 
-fn get_user(call: &mut Call<'_>) -> Outcome {
+fn get_user(call: &mut TxnCall<'_>) -> Outcome {
     let users = call.host.settings().users().within(call.txn)?;
     let Some(user) = users.find(call.args[2]) else {
         call.reply.null();
@@ -284,7 +286,7 @@ fn get_user(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-fn set_user(call: &mut Call<'_>) -> Outcome {
+fn set_user(call: &mut TxnCall<'_>) -> Outcome {
     let (name, rules) = (call.args[2], &call.args[3..]);
     if user::has_spaces(name) {
         return Err("ERR Usernames can't contain spaces or null characters".into());
@@ -313,7 +315,7 @@ fn set_user(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-fn delete_users(call: &mut Call<'_>) -> Outcome {
+fn delete_users(call: &mut TxnCall<'_>) -> Outcome {
     let mut names: Vec<&[u8]> = call.args[2..].to_vec();
     if names.contains(&DEFAULT_USER) {
         return Err("ERR The 'default' user cannot be removed".into());
@@ -330,7 +332,7 @@ fn delete_users(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-fn dry_run(call: &mut Call<'_>) -> Outcome {
+fn dry_run(call: &mut TxnCall<'_>) -> Outcome {
     let (name, args) = (call.args[2], &call.args[3..]);
     let users = call.host.settings().users().within(call.txn)?;
     let Some(user) = users.find(name) else {
@@ -356,7 +358,7 @@ fn path(host: &dyn Host) -> Result<String, Stop> {
     if path.is_empty() { Err(NO_FILE.into()) } else { Ok(path) }
 }
 
-fn load(call: &mut Call<'_>) -> Outcome {
+fn load(call: &mut TxnCall<'_>) -> Outcome {
     let path = path(call.host)?;
     let before = call.host.settings().users().within(call.txn)?;
     let users = file::read(&users::folder(call.host.settings()), &path, &before, all_channels(call.host))
@@ -367,7 +369,7 @@ fn load(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-fn save(call: &mut Call<'_>) -> Outcome {
+fn save(call: &mut TxnCall<'_>) -> Outcome {
     let path = path(call.host)?;
     let users = call.host.settings().users().within(call.txn)?;
     file::write(&users::folder(call.host.settings()), &path, &users)

@@ -8,7 +8,8 @@ use polder_table::{Db, Found, New, Replaces, Stop, Table, Txn};
 use polder_values::Kind;
 
 use crate::command::{COUNTS, Command, READONLY};
-use crate::session::{Host, Session};
+use crate::settings::Settings;
+use crate::waiting::Waiting;
 
 /// A command function's result: the reply has been written, or the reason why not.
 pub type Outcome = Result<(), Stop>;
@@ -22,46 +23,65 @@ pub const SYNTAX: &str = "ERR syntax error";
 /// What Redis answers when a whole number was wanted.
 pub const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 
-/// One invocation on the table: arguments (the name first), transaction, reply, the client's session and the process around it.
+/// What a client is told whose command may need more memory than there is.
+pub const NO_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+
+/// What a call sees of the client that makes it: plain data of its session.
+#[derive(Clone)]
+pub struct Caller {
+    /// The selected database.
+    pub db: Db,
+    /// Reading leaves the keys' access clocks alone.
+    pub no_touch: bool,
+    /// Its calls are part of a whole (EXEC, a script): they cannot wait.
+    pub atomic: bool,
+    /// Its calls are a script's.
+    pub scripted: bool,
+    /// The thread that makes its calls can do something else while one waits.
+    pub parks: bool,
+    /// A call may follow patterns to keys that it does not name: the client may read all keys.
+    pub follows: bool,
+    /// What its last call waits for.
+    pub waiting: Option<Box<Waiting>>,
+}
+
+impl Default for Caller {
+    /// A trusted caller with nothing set.
+    fn default() -> Caller {
+        Caller { db: 0, no_touch: false, atomic: false, scripted: false, parks: false, follows: true, waiting: None }
+    }
+}
+
+/// One invocation on the table: arguments (the name first), transaction, reply, what it may know of its client, and the settings.
 pub struct Call<'c> {
     pub command: &'static Command,
     pub args: &'c [&'c [u8]],
     pub table: &'c Table,
     pub txn: &'c Txn<'c>,
     pub reply: &'c mut dyn Reply,
-    pub session: &'c mut Session,
-    pub host: &'c dyn Host,
-}
-
-/// One invocation that concerns the session or the process only; the table's counters and limits are at hand, its keys are not.
-pub struct SessionCall<'c> {
-    pub command: &'static Command,
-    pub args: &'c [&'c [u8]],
-    pub table: &'c Table,
-    pub reply: &'c mut dyn Reply,
-    pub session: &'c mut Session,
-    pub host: &'c dyn Host,
+    pub caller: &'c mut Caller,
+    pub settings: &'c Settings,
 }
 
 impl<'c> Call<'c> {
     /// The database the client has selected.
     pub fn db(&self) -> Db {
-        self.session.db
+        self.caller.db
     }
 
     /// The key's state, if it is there.
     #[inline]
     pub fn find(&self, key: &[u8]) -> Result<Option<Found<'c>>, Stop> {
-        if self.session.no_touch {
+        if self.caller.no_touch {
             return self.peek(key);
         }
-        self.counted(key, self.txn.find(self.session.db, key)?)
+        self.counted(key, self.txn.find(self.caller.db, key)?)
     }
 
     /// As [`Call::find`], without counting as an access of the key (TTL, TYPE, OBJECT and the like).
     #[inline]
     pub fn peek(&self, key: &[u8]) -> Result<Option<Found<'c>>, Stop> {
-        self.counted(key, self.txn.peek(self.session.db, key)?)
+        self.counted(key, self.txn.peek(self.caller.db, key)?)
     }
 
     /// Counts a hit or a miss; most commands that write do not count, as in Redis.
@@ -96,23 +116,23 @@ impl<'c> Call<'c> {
     /// Gives the key a wholly new value.
     #[inline]
     pub fn put(&self, key: &[u8], new: &New<'_>) -> Outcome {
-        self.txn.write(self.session.db, key, new, Replaces::Whole)
+        self.txn.write(self.caller.db, key, new, Replaces::Whole)
     }
 
     /// Gives the key an edited form of its old value: what was replaced in its trees has been released.
     #[inline]
     pub fn edit(&self, key: &[u8], new: &New<'_>) -> Outcome {
-        self.txn.write(self.session.db, key, new, Replaces::Edited)
+        self.txn.write(self.caller.db, key, new, Replaces::Edited)
     }
 
     /// Takes the key away with all it holds; answers whether it was there.
     pub fn remove(&self, key: &[u8]) -> Result<bool, Stop> {
-        self.txn.remove(self.session.db, key, Replaces::Whole)
+        self.txn.remove(self.caller.db, key, Replaces::Whole)
     }
 
     /// Tells listeners what happened to a key (keyspace events, blocked waiters, invalidation), once committed.
     pub fn notify(&self, class: char, event: &'static str, key: &[u8]) {
-        self.notify_in(self.session.db, class, event, key);
+        self.notify_in(self.caller.db, class, event, key);
     }
 
     /// As [`Call::notify`], of a key in another database.
@@ -140,4 +160,10 @@ pub fn is(arg: &[u8], word: &str) -> bool {
 /// `ERR value is not an integer or out of range`: the text must be one that printing the number would give.
 pub fn integer(arg: &[u8]) -> Result<i64, Stop> {
     number::integer(arg).ok_or_else(|| NOT_AN_INTEGER.into())
+}
+
+/// Redis's text for too few or too many arguments.
+#[cold]
+pub fn wrong_arity(command: &Command) -> Stop {
+    format!("ERR wrong number of arguments for '{}' command", command.label()).into()
 }

@@ -8,11 +8,12 @@ use polder_base::number;
 use polder_hub::ask::{self, Thread};
 use polder_table::Stop;
 
-use crate::call::{Outcome, SYNTAX, SessionCall, integer, is};
-use crate::command::{ADMIN, Command, LOADING, NOSCRIPT, ON_ALL_NODES, STALE, container, session};
+use crate::call::{Outcome, SYNTAX, integer, is};
+use crate::command::{ADMIN, LOADING, NOSCRIPT, ON_ALL_NODES, STALE};
 use crate::connection::name_client;
 use crate::elsewhere;
 use crate::introspect::help;
+use crate::row::{Row, SessionCall, container, session};
 use crate::session::{Client, Host, Replies, Session};
 use crate::tracking;
 
@@ -24,7 +25,7 @@ const REPLY_CHUNK_BYTES: usize = 16 * 1024;
 const NONDETERMINISTIC: &[&str] = &["nondeterministic_output"];
 
 /// The family's rows.
-pub const COMMANDS: &[Command] = &[
+pub const COMMANDS: &[Row] = &[
     container("CLIENT").since("2.4.0").costs("Depends on subcommand.").about("A container for client connection commands."),
     session("CLIENT|CACHING", "<YES|NO>", tracking::caching)
         .with(QUIET)
@@ -427,7 +428,7 @@ fn no_evict(call: &mut SessionCall<'_>) -> Outcome {
 }
 
 fn no_touch(call: &mut SessionCall<'_>) -> Outcome {
-    call.session.no_touch = switch(call)?;
+    call.session.caller.no_touch = switch(call)?;
     call.reply.ok();
     Ok(())
 }
@@ -498,7 +499,7 @@ fn unblock(call: &mut SessionCall<'_>) -> Outcome {
     match unblocked {
         Some(unblocked) => call.reply.integer(unblocked.into()),
         // Asked again in a moment. A transaction is not: what its earlier calls have unblocked stays so.
-        None if call.session.atomic => call.reply.integer(0),
+        None if call.session.caller.atomic => call.reply.integer(0),
         None => return Err(Stop::Busy),
     }
     Ok(())

@@ -1,13 +1,14 @@
 //! CLUSTER and its kin, with Redis's answer of a server that is not part of a cluster: clients ask, and understand it.
 //!
 //! One memory that many processes share is scaled by attaching more processes, not by spreading keys over slots.
-use crate::call::{Outcome, SessionCall};
-use crate::command::{ADMIN, Command, FAST, LOADING, NO_ASYNC_LOADING, NOSCRIPT, STALE, container, session};
+use crate::call::Outcome;
+use crate::command::{ADMIN, FAST, LOADING, NO_ASYNC_LOADING, NOSCRIPT, STALE};
+use crate::row::{Row, SessionCall, container, session};
 
 const NONDETERMINISTIC: &[&str] = &["nondeterministic_output"];
 
 /// The rows that Redis counts among the connection's commands.
-pub const CONNECTION: &[Command] = &[
+pub const CONNECTION: &[Row] = &[
     session("ASKING", "", disabled).with(FAST).since("3.0.0").about("Signals that a cluster client is following an -ASK redirect."),
     session("READONLY", "", disabled)
         .with(LOADING | STALE | FAST)
@@ -20,7 +21,7 @@ pub const CONNECTION: &[Command] = &[
 ];
 
 /// The family's rows.
-pub const COMMANDS: &[Command] = &[
+pub const COMMANDS: &[Row] = &[
     container("CLUSTER").since("3.0.0").costs("Depends on subcommand.").about("A container for Redis Cluster commands."),
     session("CLUSTER|ADDSLOTS", "slot [slot ...]", disabled)
         .with(ADMIN | STALE | NO_ASYNC_LOADING)

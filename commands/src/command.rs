@@ -10,7 +10,7 @@
 use polder_base::Reply;
 use polder_table::{Mode, Sight, Stop, Table};
 
-use crate::call::{Call, Outcome, SessionCall};
+use crate::call::{Call, Outcome};
 use crate::grammar::{Begin, Find, Shape};
 use crate::settings::Settings;
 
@@ -60,6 +60,12 @@ pub const COUNTS: Flags = 1 << 28;
 /// For servers and testers, not for applications.
 pub const INTERNAL: Flags = 1 << 29;
 
+/// It may follow a pattern to keys that its arguments do not name.
+pub const FOLLOWS: Flags = 1 << 21;
+
+/// It empties all databases, so that a save that is due begins anew after it.
+pub const EMPTIES: Flags = 1 << 22;
+
 /// The names that COMMAND INFO gives the flags, in its order.
 pub const FLAG_NAMES: [(Flags, &str); 19] = [
     (WRITE, "write"),
@@ -91,8 +97,11 @@ pub const ON_ALL_NODES: &[&str] = &["request_policy:all_nodes", "response_policy
 pub enum Run {
     /// On the table, inside a transaction of this mode, which may be run again.
     Table(Mode, fn(&mut Call<'_>) -> Outcome),
-    /// On the session and the process around it; no transaction is opened and it is never run again.
-    Session(fn(&mut SessionCall<'_>) -> Outcome),
+    /// Inside a transaction of this mode, by a function over the session as well, which the runtime keeps beside the row.
+    Hosted(Mode),
+    /// On the session and the process around it, by a function that the runtime keeps beside the row; no transaction is opened and it is never
+    /// run again.
+    Session,
     /// Not itself: one of its subcommands.
     Container,
 }
@@ -173,10 +182,10 @@ pub struct Command {
     pub about: &'static str,
     pub shape: Shape,
     /// Its place among all rows, and that of its family among the families; set where all rows are put together.
-    pub(crate) number: u16,
-    pub(crate) family: u8,
+    number: u16,
+    family: u8,
     /// See [`Command::works_alone`]; set there, too.
-    pub(crate) alone: bool,
+    alone: bool,
 }
 
 const fn row(name: &'static str, grammar: &'static str, run: Run, flags: Flags) -> Command {
@@ -222,9 +231,9 @@ pub const fn neutral(name: &'static str, grammar: &'static str, mode: Mode, run:
     row(name, grammar, Run::Table(mode, run), 0)
 }
 
-/// A command about the connection or the process: it opens no transaction.
-pub const fn session(name: &'static str, grammar: &'static str, run: fn(&mut SessionCall<'_>) -> Outcome) -> Command {
-    row(name, grammar, Run::Session(run), 0)
+/// A command whose function the runtime keeps: see [`Run::Hosted`] and [`Run::Session`].
+pub const fn hosted(name: &'static str, grammar: &'static str, run: Run, flags: Flags) -> Command {
+    row(name, grammar, run, flags)
 }
 
 /// The row that stands for all of its subcommands.
@@ -271,10 +280,10 @@ impl Command {
         self.shares = Some(shares);
         self
     }
-    /// What a container does when no subcommand is named.
-    pub const fn runs(mut self, run: fn(&mut SessionCall<'_>) -> Outcome) -> Command {
+    /// A container that does something when no subcommand is named.
+    pub const fn runs_itself(mut self) -> Command {
         let shape = Shape::of("[subcommand [arg ...]]", 1);
-        self.run = Run::Session(run);
+        self.run = Run::Session;
         self.shape = shape;
         self
     }
@@ -335,9 +344,27 @@ impl Command {
     pub const fn has(&self, flags: Flags) -> bool {
         self.flags & flags != 0
     }
+    /// Gives it its place among all rows, and that of its family among the families.
+    pub const fn placed(mut self, number: u16, family: u8) -> Command {
+        self.number = number;
+        self.family = family;
+        self.alone = self.alone();
+        self
+    }
     /// Its place among all commands.
     pub const fn number(&self) -> u16 {
         self.number
+    }
+    /// The place of its family among the families.
+    pub const fn family(&self) -> u8 {
+        self.family
+    }
+    /// The mode of its transaction, if it has one.
+    pub const fn mode(&self) -> Option<Mode> {
+        match self.run {
+            Run::Table(mode, _) | Run::Hosted(mode) => Some(mode),
+            Run::Session | Run::Container => None,
+        }
     }
     /// The name of a subcommand's container, or of the command itself.
     pub fn container(&self) -> &'static str {
@@ -384,7 +411,7 @@ impl Command {
     }
 
     /// Finds that out.
-    pub(crate) const fn alone(&self) -> bool {
+    const fn alone(&self) -> bool {
         match self.run {
             Run::Table(Mode::Read, _) => self.reads_one_key(),
             Run::Table(Mode::Write, _) => {

@@ -13,16 +13,17 @@ use std::collections::VecDeque;
 use polder_base::time;
 use polder_table::Stop;
 
-use crate::call::{Outcome, SessionCall, is};
-use crate::command::{ADMIN, Command, LOADING, ON_ALL_NODES, SKIP_SLOWLOG, STALE, container, session};
+use crate::call::{Outcome, is, wrong_arity};
+use crate::command::{ADMIN, Command, LOADING, ON_ALL_NODES, SKIP_SLOWLOG, STALE};
 use crate::elsewhere;
 use crate::introspect::help;
 use crate::metrics::recorder::{Note, lock};
+use crate::row::{Row, SessionCall, container, session};
 use crate::session::{Host, Session};
 use crate::settings::{Id, id};
 
 /// The family's rows.
-pub const COMMANDS: &[Command] = &[
+pub const COMMANDS: &[Row] = &[
     container("COMMANDLOG").since("8.1.0").costs("Depends on subcommand.").about("A container for command log commands."),
     session("COMMANDLOG|GET", "count type", get)
         .with(ADMIN | LOADING | STALE)
@@ -81,7 +82,7 @@ pub enum Trait {
 }
 
 /// What is to be known of a kind of log.
-struct Row {
+struct LogKind {
     name: &'static str,
     /// What a value must reach; negative: nothing is noted.
     threshold: Id,
@@ -91,15 +92,15 @@ struct Row {
 }
 
 /// In the order of [`Trait`].
-const LOGS: [Row; 3] = [
-    Row { name: "slow", threshold: id("slowlog-log-slower-than"), length_max: id("slowlog-max-len"), numbered: Note::SlowCall },
-    Row {
+const LOGS: [LogKind; 3] = [
+    LogKind { name: "slow", threshold: id("slowlog-log-slower-than"), length_max: id("slowlog-max-len"), numbered: Note::SlowCall },
+    LogKind {
         name: "large-request",
         threshold: id("commandlog-request-larger-than"),
         length_max: id("commandlog-large-request-max-len"),
         numbered: Note::LargeRequest,
     },
-    Row {
+    LogKind {
         name: "large-reply",
         threshold: id("commandlog-reply-larger-than"),
         length_max: id("commandlog-large-reply-max-len"),
@@ -114,7 +115,7 @@ impl Trait {
         named.ok_or_else(|| "ERR type should be one of the following: slow, large-request, large-reply".into())
     }
 
-    fn row(self) -> &'static Row {
+    fn row(self) -> &'static LogKind {
         &LOGS[self as usize]
     }
 }
@@ -266,7 +267,7 @@ fn slow_get(call: &mut SessionCall<'_>) -> Outcome {
     let count = match call.args.len() {
         2 => SHOWN,
         3 => count(call)?,
-        _ => return Err(crate::execute::wrong_arity(call.command)),
+        _ => return Err(wrong_arity(call.command)),
     };
     show(call, Trait::Slow, count)
 }

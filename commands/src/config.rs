@@ -8,17 +8,18 @@ use std::path::Path;
 use polder_base::glob;
 use polder_table::{Mode, Stop};
 
-use crate::call::{Call, Outcome, SYNTAX, SessionCall};
-use crate::command::{ADMIN, Command, LOADING, NOSCRIPT, ON_ALL_NODES, STALE, container, neutral, session};
+use crate::call::{Outcome, SYNTAX};
+use crate::command::{ADMIN, LOADING, NOSCRIPT, ON_ALL_NODES, STALE};
 use crate::configuration::rewrite::rewrite;
 use crate::introspect::help;
+use crate::row::{Row, SessionCall, TxnCall, container, neutral, session};
 use crate::session::{Host, Session};
 use crate::settings::value::{self, Parsed};
 use crate::settings::{Change, Id, Scope, id};
 use crate::{configuration, elsewhere};
 
 /// The family's rows.
-pub const COMMANDS: &[Command] = &[
+pub const COMMANDS: &[Row] = &[
     container("CONFIG").since("2.0.0").costs("Depends on subcommand.").about("A container for server configuration commands."),
     neutral("CONFIG|GET", "parameter [parameter ...]", Mode::Read, get)
         .with(ADMIN | NOSCRIPT | LOADING | STALE)
@@ -46,7 +47,7 @@ pub const COMMANDS: &[Command] = &[
         .about("Sets configuration parameters in-flight."),
 ];
 
-fn get(call: &mut Call<'_>) -> Outcome {
+fn get(call: &mut TxnCall<'_>) -> Outcome {
     let settings = call.host.settings();
     settings.refresh(call.table, call.txn)?;
     let mut found: Vec<(String, Id)> = Vec::new();
@@ -76,7 +77,7 @@ const IMMUTABLE: &str = "can't set immutable config";
 /// A setting with its new value.
 type New = (Id, Parsed);
 
-fn set(call: &mut Call<'_>) -> Outcome {
+fn set(call: &mut TxnCall<'_>) -> Outcome {
     let settings = call.host.settings();
     settings.refresh(call.table, call.txn)?;
     let changes = read_changes(call)?;
@@ -111,7 +112,7 @@ fn settle(host: &dyn Host, changes: &[New]) -> Result<(), Stop> {
     Err(failed(first.row().name.as_bytes(), reason))
 }
 
-fn read_changes(call: &Call<'_>) -> Result<Vec<New>, Stop> {
+fn read_changes(call: &TxnCall<'_>) -> Result<Vec<New>, Stop> {
     let pairs = &call.args[2..];
     if !pairs.len().is_multiple_of(2) {
         return Err(SYNTAX.into());
@@ -135,7 +136,7 @@ fn read_changes(call: &Call<'_>) -> Result<Vec<New>, Stop> {
 }
 
 /// The setting of that name, if this client may change it now and has not named it before.
-fn may_change(call: &Call<'_>, name: &[u8], before: &[Id]) -> Result<Id, Stop> {
+fn may_change(call: &TxnCall<'_>, name: &[u8], before: &[Id]) -> Result<Id, Stop> {
     let Some(id) = crate::settings::find(name) else {
         let name = String::from_utf8_lossy(name);
         return Err(format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'").into());

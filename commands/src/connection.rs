@@ -3,10 +3,11 @@ use polder_base::{Protocol, Reply, number};
 use polder_table::Stop;
 
 use crate::acl::{DEFAULT_USER, authenticate};
-use crate::call::{Outcome, SYNTAX, SessionCall, is};
-use crate::command::{ALLOW_BUSY, Command, FAST, LOADING, NO_AUTH, NOSCRIPT, STALE, session};
-use crate::execute::wrong_arity;
+use crate::call::wrong_arity;
+use crate::call::{Outcome, SYNTAX, is};
+use crate::command::{ALLOW_BUSY, FAST, LOADING, NO_AUTH, NOSCRIPT, STALE};
 use crate::key::database;
+use crate::row::{Row, SessionCall, session};
 use crate::session::Session;
 use crate::settings::id;
 
@@ -19,7 +20,7 @@ const AUTH_FIRST: &str = "NOAUTH HELLO must be called with the client already au
                           <pass> option can be used to authenticate the client and select the RESP protocol version at the same time";
 
 /// The family's rows.
-pub const COMMANDS: &[Command] = &[
+pub const COMMANDS: &[Row] = &[
     session("AUTH", "[username] password", auth)
         .with(GREETING)
         .costs("O(N) where N is the number of passwords defined for the user")
@@ -67,7 +68,7 @@ fn quit(call: &mut SessionCall<'_>) -> Outcome {
 }
 
 fn select(call: &mut SessionCall<'_>) -> Outcome {
-    call.session.db = database(call.host, call.args[1])?;
+    call.session.caller.db = database(call.host.settings(), call.args[1])?;
     call.reply.ok();
     Ok(())
 }

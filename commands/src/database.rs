@@ -2,13 +2,12 @@
 //!
 //! Keys are walked in the order of their hashes, so a SCAN cursor is a place in that order: no state is kept between calls, a
 //! key that stays is shown at least once, and growth in between shows none twice.
-use polder_base::{glob, number, time};
+use polder_base::{glob, number};
 use polder_table::{Scanned, Stop};
 
-use crate::call::{Call, Outcome, SYNTAX, SessionCall, integer, is};
-use crate::command::{Command, DANGEROUS, FAST, KEYSPACE, LOADING, STALE, read, session, write};
+use crate::call::{Call, Outcome, SYNTAX, integer, is};
+use crate::command::{Command, DANGEROUS, EMPTIES, FAST, KEYSPACE, read, write};
 use crate::key::database_of;
-use crate::persistence::has_save_points;
 use crate::settings::id;
 
 /// Keys looked at between two checks of a walk over everything.
@@ -44,7 +43,7 @@ pub const COMMANDS: &[Command] = &[
         .tips(&["request_policy:all_shards", "response_policy:agg_sum"])
         .about("Returns the number of keys in the database."),
     write("FLUSHALL", "[ASYNC|SYNC]", flush_all)
-        .with(DANGEROUS | KEYSPACE)
+        .with(DANGEROUS | KEYSPACE | EMPTIES)
         .tips(EVERYWHERE)
         .costs("O(1); a sweeper frees the memory afterwards.")
         .changed(&[("4.0.0", "Takes `ASYNC`."), ("6.2.0", "Takes `SYNC`.")])
@@ -56,11 +55,6 @@ pub const COMMANDS: &[Command] = &[
         .changed(&[("4.0.0", "Takes `ASYNC`."), ("6.2.0", "Takes `SYNC`.")])
         .about("Removes all keys from the current database."),
     write("SWAPDB", "index1 index2", swap).with(FAST | DANGEROUS | KEYSPACE).since("4.0.0").about("Swaps two databases."),
-    session("TIME", "", now)
-        .with(LOADING | STALE | FAST)
-        .tips(&["nondeterministic_output"])
-        .since("2.6.0")
-        .about("Returns the server time."),
 ];
 
 fn keys(call: &mut Call<'_>) -> Outcome {
@@ -142,23 +136,19 @@ fn size(call: &mut Call<'_>) -> Outcome {
 /// which does so as well where a SYNC can wait for that.
 fn check_flush(call: &Call<'_>) -> Result<bool, Stop> {
     let freely = match &call.args[1..] {
-        [] => call.host.settings().is_on(const { id("lazyfree-lazy-user-flush") }),
+        [] => call.settings.is_on(const { id("lazyfree-lazy-user-flush") }),
         [word] if is(word, "ASYNC") => true,
         [word] if is(word, "SYNC") => false,
         _ => return Err(SYNTAX.into()),
     };
-    Ok(freely || !call.session.atomic)
+    Ok(freely || !call.caller.atomic)
 }
 
 fn flush_all(call: &mut Call<'_>) -> Outcome {
     if check_flush(call)? {
-        call.txn.count_freed((0..call.host.databases()).map(|db| call.txn.keys(db)).sum());
+        call.txn.count_freed((0..call.settings.databases()).map(|db| call.txn.keys(db)).sum());
     }
     call.txn.flush(None)?;
-    if has_save_points(call.host.settings()) {
-        // Else the next start would bring back what is gone. As part of EXEC or a script it begins after that.
-        call.host.keeper().schedule_anew();
-    }
     call.reply.ok();
     Ok(())
 }
@@ -176,16 +166,7 @@ fn swap(call: &mut Call<'_>) -> Outcome {
     let index = |at: usize| number::integer(call.args[at]).and_then(|number| i32::try_from(number).ok());
     let one = index(1).ok_or("ERR invalid first DB index")?;
     let two = index(2).ok_or("ERR invalid second DB index")?;
-    call.txn.swap(database_of(call.host, one)?, database_of(call.host, two)?)?;
+    call.txn.swap(database_of(call.settings, one)?, database_of(call.settings, two)?)?;
     call.reply.ok();
-    Ok(())
-}
-
-fn now(call: &mut SessionCall<'_>) -> Outcome {
-    // A script sees one moment only.
-    let us = if call.session.script.now_us != 0 { call.session.script.now_us } else { time::now_us() };
-    call.reply.array(2);
-    call.reply.bulk((us / 1_000_000).to_string().as_bytes());
-    call.reply.bulk((us % 1_000_000).to_string().as_bytes());
     Ok(())
 }

@@ -9,18 +9,19 @@ use polder_base::{Protocol, glob, number};
 use polder_table::{Found, Inspection, Mode, New, Replaces, Stop, clock};
 use polder_values::{Kind, Value, string};
 
-use crate::call::{Outcome, SessionCall};
-use crate::command::{ADMIN, Command, LOADING, NOSCRIPT, STALE, session};
+use crate::call::Outcome;
+use crate::command::{ADMIN, LOADING, NOSCRIPT, STALE};
 use crate::config::is_allowed;
 use crate::execute::{begin, retry};
 use crate::object::encoding;
+use crate::row::{Row, SessionCall, session};
 use crate::settings::{Settings, id};
 
 mod digest;
 pub mod inside;
 
 /// The family's rows.
-pub const COMMANDS: &[Command] = &[session("DEBUG", "subcommand [arg ...]", debug)
+pub const COMMANDS: &[Row] = &[session("DEBUG", "subcommand [arg ...]", debug)
     .with(ADMIN | NOSCRIPT | LOADING | STALE)
     .since("1.0.0")
     .costs("Depends on subcommand.")
@@ -245,11 +246,11 @@ fn match_string(call: &mut SessionCall<'_>) -> Outcome {
 }
 
 fn object(call: &mut SessionCall<'_>) -> Outcome {
-    let place = call.table.inspect(call.session.db, call.args[2])?.ok_or("ERR no such key")?;
+    let place = call.table.inspect(call.session.caller.db, call.args[2])?.ok_or("ERR no such key")?;
     let txn = begin(call.table, call.session, Mode::Read)?;
     let mut line = String::new();
     retry(&txn, || {
-        line = match txn.peek(call.session.db, call.args[2])? {
+        line = match txn.peek(call.session.caller.db, call.args[2])? {
             Some(found) => {
                 let line = describe(&place, encoding(&found), serialized_bytes(&found), txn.now_ms());
                 let is_large_list = encoding(&found) == "quicklist";
@@ -316,7 +317,7 @@ fn populate(call: &mut SessionCall<'_>) -> Outcome {
     let count = positive(call.args[2])?;
     let prefix = call.args.get(3).copied().unwrap_or(b"key");
     let size = call.args.get(4).map(|size| positive(size)).transpose()?.filter(|size| *size > 0);
-    let db = call.session.db;
+    let db = call.session.caller.db;
     for first in (0..count).step_by(BATCH as usize) {
         let txn = begin(call.table, call.session, Mode::Write)?;
         let keys: Vec<Vec<u8>> =

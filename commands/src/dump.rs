@@ -7,23 +7,34 @@
 //! later, and then what was made is given back.
 mod build;
 mod encode;
-mod migrate;
+
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use polder_table::{Db, New, Stop, Table, Txn, clock};
 use polder_wire::rdb::{self, Form, Item, Thresholds, Writer};
 
 use crate::call::{Call, Outcome, SYNTAX, integer, is};
-use crate::command::{ASKING, Command, DANGEROUS, GROWS, WRITE, read, session, write};
-use crate::debug::inside::checksums_rest;
+use crate::command::{ASKING, Command, DANGEROUS, GROWS, read, write};
 use crate::settings::{Id, Settings, id};
 
 pub(crate) use build::{Builder, Problem};
 pub(crate) use encode::{Source, encode};
-pub use migrate::Journey;
 
 const BUSY_KEY: &str = "BUSYKEY Target key name already exists.";
 const WRONG_FOOTER: &str = "ERR DUMP payload version or checksum are wrong";
 const BAD_FORMAT: &str = "ERR Bad data format";
+
+static CHECKSUMS_REST: AtomicBool = AtomicBool::new(false);
+
+/// Whether checksums of RDB files and payloads are not compared (`DEBUG SET-SKIP-CHECKSUM-VALIDATION`).
+pub fn checksums_rest() -> bool {
+    CHECKSUMS_REST.load(Ordering::Relaxed)
+}
+
+/// Compares them no more, or again.
+pub fn skip_checksums(skips: bool) {
+    CHECKSUMS_REST.store(skips, Ordering::Relaxed);
+}
 
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[
@@ -32,24 +43,6 @@ pub const COMMANDS: &[Command] = &[
         .since("2.6.0")
         .costs("O(N) where N is the size of the value.")
         .about("Returns a serialized representation of the value stored at a key."),
-    session(
-        "MIGRATE",
-        "host port key destination-db timeout [COPY] [REPLACE] [AUTH password|AUTH2 username password] [KEYS key [key ...]]",
-        migrate::migrate,
-    )
-    .locates(migrate::locate)
-    .with(WRITE | DANGEROUS)
-    .touches(&["RW access delete"])
-    .tips(&["nondeterministic_output"])
-    .since("2.6.0")
-    .costs("That of DUMP and DEL here and of RESTORE in the target instance, and O(N) for the transfer.")
-    .changed(&[
-        ("3.0.0", "Takes `COPY` and `REPLACE`."),
-        ("3.0.6", "Takes `KEYS`."),
-        ("4.0.7", "Takes `AUTH`."),
-        ("6.0.0", "Takes `AUTH2`."),
-    ])
-    .about("Transfers keys to another server, and takes them away here."),
     write("RESTORE", "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]", restore)
         .with(GROWS | DANGEROUS)
         .touches(&["OW update"])
@@ -92,7 +85,7 @@ pub(crate) fn writer(settings: &Settings) -> Writer {
 fn dump(call: &mut Call<'_>) -> Outcome {
     match call.find(call.args[1])? {
         Some(found) => {
-            let settings = call.host.settings();
+            let settings = call.settings;
             let mut writer = writer(settings);
             let drops_expiries = settings.is_on(const { id("rdb-drop-field-expiries") });
             let source = Source { nodes: call.txn, now_ms: call.txn.now_ms(), drops_expiries };
@@ -142,7 +135,7 @@ fn restore(call: &mut Call<'_>) -> Outcome {
         return Err(BUSY_KEY.into());
     }
     let time = u64::try_from(integer(time)?).map_err(|_| "ERR Invalid TTL value, must be >= 0")?;
-    let relaxed = call.host.settings().number(const { id("rdb-version-check") }) == 1;
+    let relaxed = call.settings.number(const { id("rdb-version-check") }) == 1;
     let payload = rdb::open_as(payload, relaxed, !checksums_rest()).map_err(|_| WRONG_FOOTER)?;
     check(&payload)?;
     let now_ms = call.txn.now_ms();
@@ -173,7 +166,7 @@ fn build(call: &Call<'_>, payload: &rdb::Payload<'_>) -> Result<Option<Builder>,
     let mut builder = None;
     let built = each_item(payload, &mut |item| match item {
         Item::Begin(begin) => {
-            builder = Some(Builder::new(begin.kind, begin.count, call.host.settings(), call.txn.now_ms()));
+            builder = Some(Builder::new(begin.kind, begin.count, call.settings, call.txn.now_ms()));
             Ok(())
         }
         Item::End => Ok(()),

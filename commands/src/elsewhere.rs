@@ -44,7 +44,7 @@ fn ask_all(table: &Table, session: &mut Session, host: &dyn Host, words: &[&[u8]
         return Ok(Answers::default());
     }
     let answers = ask::ask(table, (session.id, session.questions), words, &own).ok_or(Stop::Busy)?;
-    if session.atomic {
+    if session.caller.atomic {
         // Should the transaction run again, they are there already.
         session.questions += 1;
     } else {

@@ -17,23 +17,21 @@ use polder_base::{Fault, Reply};
 use polder_table::{Counter, Db, Mode, Sight, Stop, Table, Txn};
 use smallvec::SmallVec;
 
-use crate::call::{Call, Outcome, SessionCall, WRONG_TYPE};
+use crate::call::{Call, NO_MEMORY, Outcome, WRONG_TYPE, wrong_arity};
 use crate::command::{
-    BLOCKING, CONTAINER, Command, FAST, GROWS, MAY_WRITE, NO_AUTH, NO_MULTI, PUBSUB, Quick, READONLY, Run, SCRIPTS, Short,
+    BLOCKING, CONTAINER, Command, EMPTIES, FAST, FOLLOWS, GROWS, MAY_WRITE, NO_AUTH, NO_MULTI, PUBSUB, Quick, READONLY, Run, SCRIPTS, Short,
 };
 use crate::commandlog::Cost;
-use crate::lookup::{find, find_subcommand};
+use crate::lookup::{find, find_subcommand, work};
 use crate::metrics::recorder::Watch;
 use crate::persistence::has_save_points;
+use crate::row::{SessionCall, TxnCall, Work};
 use crate::session::{Host, Replies, Session};
 use crate::settings::{Settings, id};
-use crate::{acl, commandlog, latency, monitor, pubsub, scripting, transaction, waiting};
+use crate::{acl, blocking, commandlog, latency, monitor, pubsub, scripting, transaction};
 
 /// The keys of a call or of a whole EXEC; a few need no allocation.
 pub(crate) type Keys<'a> = SmallVec<[(Db, &'a [u8]); 4]>;
-
-/// What a command that may grow is told when it may not.
-pub(crate) const NO_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
 /// What a command that writes is told after a save that failed.
 const UNSAVED: &str = "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk. Commands that may modify \
@@ -92,7 +90,7 @@ pub fn is_plain(table: &Table, session: &Session, host: &dyn Host) -> bool {
     session.is_free(host)
         && session.multi.is_none()
         && session.replies == Replies::On
-        && !session.no_touch
+        && !session.caller.no_touch
         && !session.is_special()
         && !monitor::is_watched(table)
 }
@@ -120,9 +118,9 @@ fn run_quickly(
     }
     let fresh;
     let sight = match sight {
-        Some(sight) if sight.db() == session.db => Some(sight),
+        Some(sight) if sight.db() == session.caller.db => Some(sight),
         _ => {
-            fresh = table.sight(session.db, key);
+            fresh = table.sight(session.caller.db, key);
             fresh.as_ref()
         }
     };
@@ -183,13 +181,21 @@ fn run_alone(
     if let Some(sight) = sight {
         txn.foresee(args[1], sight);
     }
-    session.waiting = None;
+    session.caller.waiting = None;
     let passed = command.has(FAST) && host.recorder().pass(host.settings(), command);
     let watch = (!passed).then(|| host.recorder().begin(host.settings(), command));
     let mark = reply.mark();
-    let declared = if mode == Mode::Write { txn.declare(&[(session.db, args[1])]) } else { Ok(()) };
+    let declared = if mode == Mode::Write { txn.declare(&[(session.caller.db, args[1])]) } else { Ok(()) };
     let outcome = declared.and_then(|()| {
-        function(&mut Call { command, args, table, txn: &txn, reply: &mut *reply, session: &mut *session, host })?;
+        function(&mut Call {
+            command,
+            args,
+            table,
+            txn: &txn,
+            reply: &mut *reply,
+            caller: &mut session.caller,
+            settings: host.settings(),
+        })?;
         txn.commit()
     });
     // Where there is no memory, the long way sees whether some can be had.
@@ -223,7 +229,7 @@ fn execute_fully(
     reply: &mut dyn Reply,
 ) -> Progress {
     let (mark, last, mut counts) = (reply.mark(), session.last, true);
-    session.waiting = None;
+    session.caller.waiting = None;
     let row = known.map_or_else(|| resolve(args), Ok);
     let outcome = match row.and_then(|row| admit(row, table, session, host, args, true)).and_then(|command| permit(host, command)) {
         Ok(command) => {
@@ -241,7 +247,7 @@ fn execute_fully(
                 let outcome = run(table, session, host, command, args, reply);
                 if outcome != Err(Stop::Wait) {
                     // It may have meant to wait, and then have met a lock or found something: a call that does not wait must not be run again.
-                    session.waiting = None;
+                    session.caller.waiting = None;
                 }
                 if let Err(Stop::Busy) = outcome {
                     reply.rewind(mark);
@@ -313,7 +319,7 @@ fn end(session: &mut Session, host: &dyn Host, outcome: Outcome, reply: &mut dyn
 
 /// Runs a call again that waits: one of its keys has changed.
 pub fn resume(table: &Table, session: &mut Session, host: &dyn Host, reply: &mut dyn Reply) -> Progress {
-    let Some(waiting) = session.waiting.as_deref() else { return Progress::Answered };
+    let Some(waiting) = session.caller.waiting.as_deref() else { return Progress::Answered };
     let (command, owned, mark) = (waiting.command, waiting.args.clone(), reply.mark());
     let args: Vec<&[u8]> = owned.iter().map(|arg| &**arg).collect();
     // What it may do can have changed meanwhile.
@@ -324,12 +330,12 @@ pub fn resume(table: &Table, session: &mut Session, host: &dyn Host, reply: &mut
     let allowed = allowed.and_then(|()| permit(host, command).map(drop));
     if allowed.is_err() {
         host.recorder().reject(command);
-        waiting::leave(table, session);
+        blocking::leave(table, session);
         return end(session, host, allowed, reply, mark);
     }
     let watch = host.recorder().begin(host.settings(), command);
     let outcome = run(table, session, host, command, &args, reply);
-    let outlasts = |stop: &Stop| *stop == WRONG_TYPE.into() && command.name != "XREADGROUP" && waiting::is_in_vain(table, session);
+    let outlasts = |stop: &Stop| *stop == WRONG_TYPE.into() && command.name != "XREADGROUP" && blocking::is_in_vain(table, session);
     match &outcome {
         Err(Stop::Busy) => {
             reply.rewind(mark);
@@ -337,32 +343,32 @@ pub fn resume(table: &Table, session: &mut Session, host: &dyn Host, reply: &mut
         }
         Err(stop) if *stop == Stop::Wait || outlasts(stop) => {
             reply.rewind(mark);
-            waiting::came(table, session);
+            blocking::came(table, session);
             return Progress::Waiting;
         }
         _ => {}
     }
     note(host, session, command, &args, watch, outcome.is_err(), reply.bytes_since(mark));
-    waiting::leave(table, session);
+    blocking::leave(table, session);
     end(session, host, outcome, reply, mark)
 }
 
 /// Ends a call that waits with the answer of a timeout or, where CLIENT UNBLOCK asked for it, with an error.
 pub fn give_up(table: &Table, session: &mut Session, host: &dyn Host, with_error: bool, reply: &mut dyn Reply) {
-    if session.waiting.is_none() {
+    if session.caller.waiting.is_none() {
         return;
     }
     let mark = reply.mark();
     if !with_error {
-        waiting::answer(session, reply);
+        blocking::answer(session, reply);
     }
-    if let Some(waiting) = session.waiting.as_deref() {
+    if let Some(waiting) = session.caller.waiting.as_deref() {
         let (command, args) = (waiting.command, waiting.args.clone());
         let args: Vec<&[u8]> = args.iter().map(|arg| &**arg).collect();
         let watch = host.recorder().begin(host.settings(), command);
         note(host, session, command, &args, watch, with_error, reply.bytes_since(mark));
     }
-    waiting::leave(table, session);
+    blocking::leave(table, session);
     let outcome = if with_error { Err("UNBLOCKED client unblocked via CLIENT UNBLOCK".into()) } else { Ok(()) };
     end(session, host, outcome, reply, mark);
 }
@@ -370,7 +376,7 @@ pub fn give_up(table: &Table, session: &mut Session, host: &dyn Host, with_error
 /// Ends a call that waits because its time is over. What it has left to others who have not taken it, since they are stopped, it takes.
 pub fn time_out(table: &Table, session: &mut Session, host: &dyn Host, reply: &mut dyn Reply) {
     let paused = polder_hub::ask::paused(table).0 > polder_base::time::now_ms();
-    if !paused && waiting::insist(session) && resume(table, session, host, reply) == Progress::Answered {
+    if !paused && blocking::insist(session) && resume(table, session, host, reply) == Progress::Answered {
         return;
     }
     give_up(table, session, host, false, reply);
@@ -598,12 +604,6 @@ fn unknown_subcommand(container: &Command, name: &[u8]) -> Stop {
     format!("ERR unknown subcommand '{name}'. Try {} HELP.", container.name).into()
 }
 
-/// Redis's text for too few or too many arguments.
-#[cold]
-pub fn wrong_arity(command: &Command) -> Stop {
-    format!("ERR wrong number of arguments for '{}' command", command.label()).into()
-}
-
 /// Makes room by the eviction policy where memory is short; refuses where that cannot be.
 ///
 /// # Errors
@@ -615,29 +615,66 @@ pub(crate) fn spare_memory(table: &Table) -> Outcome {
 /// Runs an admitted call.
 fn run(table: &Table, session: &mut Session, host: &dyn Host, command: &'static Command, args: &[&[u8]], reply: &mut dyn Reply) -> Outcome {
     match command.run {
-        Run::Table(mode, function) => {
+        Run::Table(mode, _) | Run::Hosted(mode) => {
             if command.has(BLOCKING | PUBSUB) {
                 polder_hub::attend(table)?;
             }
             session.note_reads(table, command, args);
-            let outcome = match run_on_table(table, session, host, (command, args), (mode, function), reply) {
+            let outcome = match run_on_table(table, session, host, (command, args), mode, reply) {
                 // Who waits is put down in the transaction that found nothing, and that needs locks.
-                Err(Stop::Wait) if mode == Mode::Read && !waiting::has_place(session) => {
-                    run_on_table(table, session, host, (command, args), (Mode::Write, function), reply)
+                Err(Stop::Wait) if mode == Mode::Read && !blocking::has_place(session) => {
+                    run_on_table(table, session, host, (command, args), Mode::Write, reply)
                 }
                 outcome => outcome,
             };
-            if command.name == "FLUSHALL" && outcome.is_ok() {
+            if command.has(EMPTIES) && outcome.is_ok() {
                 host.keeper().begin_scheduled(table, host.settings());
             }
             outcome
         }
-        Run::Session(function) => {
-            let outcome = function(&mut SessionCall { command, args, table, reply, session, host });
+        Run::Session => {
+            let outcome = run_on_session(&mut SessionCall { command, args, table, reply, session, host });
             table.count(Counter::Calls, was_run(&outcome).into());
             outcome
         }
         Run::Container => Err(wrong_arity(command)),
+    }
+}
+
+/// Runs a row's function inside a transaction.
+#[inline]
+pub(crate) fn run_row(call: &mut TxnCall<'_>) -> Outcome {
+    let &mut TxnCall { command, args, table, txn, ref mut reply, ref mut session, host } = call;
+    match command.run {
+        Run::Table(_, function) => {
+            if command.has(FOLLOWS) {
+                session.caller.follows = acl::may_read_all_keys(session, command, args);
+            }
+            let settings = host.settings();
+            let outcome = function(&mut Call { command, args, table, txn, reply: &mut **reply, caller: &mut session.caller, settings });
+            if command.has(FOLLOWS | EMPTIES) {
+                session.caller.follows = true;
+                if command.has(EMPTIES) && outcome.is_ok() && has_save_points(settings) {
+                    // Else the next start would bring back what is gone. As part of EXEC or a script the save begins after that.
+                    host.keeper().schedule_anew();
+                }
+            }
+            outcome
+        }
+        Run::Hosted(_) => match work(command) {
+            Work::Txn(function) => function(call),
+            Work::Own | Work::Session(_) => unreachable!("a row inside a transaction has a function over one"),
+        },
+        Run::Session => run_on_session(&mut SessionCall { command, args, table, reply: &mut **reply, session, host }),
+        Run::Container => unreachable!("a container alone does not pass the arity check"),
+    }
+}
+
+/// Runs a row's function without a transaction.
+fn run_on_session(call: &mut SessionCall<'_>) -> Outcome {
+    match work(call.command) {
+        Work::Session(function) => function(call),
+        Work::Own | Work::Txn(_) => unreachable!("a row on a session has a function over one"),
     }
 }
 
@@ -652,11 +689,7 @@ pub(crate) fn run_inside(call: &mut SessionCall<'_>, txn: &Txn<'_>, counts: bool
         monitor::show_program(txn, session, host, command, args);
     }
     let noted = if txn.mode() == Mode::Write { session.note_reads_inside(table, txn, command, args) } else { Ok(()) };
-    let outcome = noted.and_then(|()| match command.run {
-        Run::Table(_, function) => function(&mut Call { command, args, table, txn, reply, session, host }),
-        Run::Session(function) => function(&mut SessionCall { command, args, table, reply, session, host }),
-        Run::Container => unreachable!("a container alone does not pass the arity check"),
-    });
+    let outcome = noted.and_then(|()| run_row(&mut TxnCall { command, args, table, txn, reply, session, host }));
     // What else stops it has it made again, or is the end of the whole.
     if matches!(outcome, Ok(()) | Err(Stop::Refused(_))) {
         txn.end_call()?;
@@ -700,7 +733,10 @@ pub(crate) fn run_many_inside(
     let Some(start) = host.recorder().begin_many(host.settings()).filter(|_| !monitor::is_watched(table)) else { return Ok(0) };
     let (reply, session) = (&mut *call.reply, &mut *call.session);
     let (mark, looks) = (reply.mark(), txn.looks().get());
-    let done = match many(&mut Call { command, args, table, txn, reply: &mut *reply, session, host }, calls) {
+    let done = match many(
+        &mut Call { command, args, table, txn, reply: &mut *reply, caller: &mut session.caller, settings: host.settings() },
+        calls,
+    ) {
         // The first call says so by itself (C1: nothing has been written).
         Err(Stop::Refused(_)) => {
             reply.rewind(mark);
@@ -732,13 +768,13 @@ fn run_on_table(
     session: &mut Session,
     host: &dyn Host,
     (command, args): (&'static Command, &[&[u8]]),
-    (mode, function): (Mode, fn(&mut Call<'_>) -> Outcome),
+    mode: Mode,
     reply: &mut dyn Reply,
 ) -> Outcome {
     let mut keys = Keys::new();
     command.each_key(args, |at, _| {
         if keys.last().is_none_or(|last| last.1 != args[at]) {
-            keys.push((session.db, args[at]));
+            keys.push((session.caller.db, args[at]));
         }
     });
     let mode = if command.reads_where.is_some_and(|reads| reads(args)) { Mode::Read } else { mode };
@@ -759,9 +795,9 @@ fn run_on_table(
         if command.has(SCRIPTS) && monitor::is_watched(table) {
             monitor::show_program(&txn, session, host, command, args);
         }
-        let outcome = function(&mut Call { command, args, table, txn: &txn, reply, session, host });
-        if outcome == Err(Stop::Wait) && mode == Mode::Write && !waiting::has_place(session) {
-            place = Some(waiting::enlist(table, &txn, session)?);
+        let outcome = run_row(&mut TxnCall { command, args, table, txn: &txn, reply, session, host });
+        if outcome == Err(Stop::Wait) && mode == Mode::Write && !blocking::has_place(session) {
+            place = Some(blocking::enlist(table, &txn, session)?);
             return Ok(());
         }
         outcome.and_then(|()| session.settle_reads(&txn))
@@ -774,7 +810,7 @@ fn run_on_table(
     }
     match place {
         Some(place) if outcome.is_ok() => {
-            waiting::stay(table, session, place);
+            blocking::stay(table, session, place);
             Err(Stop::Wait)
         }
         _ => outcome,

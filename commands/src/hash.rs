@@ -8,10 +8,10 @@ use polder_table::{Counter, Found, New, Replaces, Stop};
 use polder_values::Kind;
 use polder_values::hash::{Draft, Expiry, Field, Hash, Thresholds};
 
+use crate::call::wrong_arity;
 use crate::call::{Call, Outcome, integer, is_whole};
 use crate::collection::{named, reply_part};
 use crate::command::{Command, FAST, GROWS, read, write};
-use crate::execute::wrong_arity;
 use crate::settings::{Settings, id};
 use crate::string::number_mode;
 
@@ -202,7 +202,7 @@ const PURGED_PER_WRITE: u64 = 64;
 
 /// Up to where OBJECT ENCODING calls a hash small.
 pub(crate) fn thresholds(call: &Call<'_>) -> Thresholds {
-    thresholds_of(call.host.settings())
+    thresholds_of(call.settings)
 }
 
 fn thresholds_of(settings: &Settings) -> Thresholds {

@@ -7,8 +7,8 @@ use polder_table::{Found, Mode, New, Stop};
 use polder_values::hyperloglog::{self, BYTES_MAX, Corrupt, HEADER, Sketch, Union};
 use polder_values::{Kind, string};
 
-use crate::call::{Call, Outcome, SessionCall, is};
-use crate::command::{ADMIN, Command, FAST, GROWS, MAY_WRITE, READONLY, neutral, session, write};
+use crate::call::{Call, Outcome, is};
+use crate::command::{ADMIN, Command, FAST, GROWS, MAY_WRITE, READONLY, neutral, write};
 use crate::settings::id;
 use crate::string::{edit_draft, find};
 
@@ -38,7 +38,7 @@ pub const COMMANDS: &[Command] = &[
         .since("2.8.9")
         .costs("O(N) to merge N HyperLogLogs, but with high constant times.")
         .about("Merges one or more HyperLogLog values into a single key."),
-    session("PFSELFTEST", "", pfselftest)
+    neutral("PFSELFTEST", "", Mode::Read, pfselftest)
         .with(ADMIN)
         .since("2.8.9")
         .costs("N/A")
@@ -86,7 +86,7 @@ fn publish(call: &Call<'_>, key: &[u8], found: Option<Found<'_>>, sketch: &Sketc
 }
 
 fn sparse_max(call: &Call<'_>) -> usize {
-    call.host.settings().number(const { id("hll-sparse-max-bytes") }) as usize
+    call.settings.number(const { id("hll-sparse-max-bytes") }) as usize
 }
 
 fn pfadd(call: &mut Call<'_>) -> Outcome {
@@ -203,7 +203,7 @@ fn make_dense(call: &Call<'_>, found: Found<'_>, bytes: Cow<'_, [u8]>) -> Result
 }
 
 /// Adds numbers to a sparse, a dense and a mixed one: the registers must agree, and the counts be near the truth.
-fn pfselftest(call: &mut SessionCall<'_>) -> Outcome {
+fn pfselftest(call: &mut Call<'_>) -> Outcome {
     const ELEMENTS: u64 = 100_000;
     /// Four standard errors of 1.04 / sqrt(16384).
     const ERROR_MAX: f64 = 4.0 * 0.008_125;

@@ -2,21 +2,22 @@
 use polder_hub::subject;
 use polder_table::{Expiries, Mode, Txn};
 
-use crate::call::{Call, Outcome};
-use crate::command::{Command, DANGEROUS, LOADING, STALE, neutral};
+use crate::call::Outcome;
+use crate::command::{DANGEROUS, LOADING, STALE};
 use crate::elsewhere;
 use crate::metrics::{Database, Facts, SECTIONS, Section};
+use crate::row::{Row, TxnCall, neutral};
 use crate::session::Host;
 
 /// The family's rows.
-pub const COMMANDS: &[Command] = &[neutral("INFO", "[section ...]", Mode::Read, info)
+pub const COMMANDS: &[Row] = &[neutral("INFO", "[section ...]", Mode::Read, info)
     .with(LOADING | STALE | DANGEROUS)
     .tips(&["nondeterministic_output", "request_policy:all_shards", "response_policy:special"])
     .since("1.0.0")
     .changed(&[("7.0.0", "Several of `section` may be given.")])
     .about("Returns information and statistics about the server.")];
 
-fn info(call: &mut Call<'_>) -> Outcome {
+fn info(call: &mut TxnCall<'_>) -> Outcome {
     call.host.settings().refresh(call.table, call.txn)?;
     let wanted: Vec<String> = call.args[1..].iter().map(|arg| String::from_utf8_lossy(arg).to_ascii_lowercase()).collect();
     let shown: Vec<&Section> = SECTIONS.iter().filter(|section| is_wanted(section, &wanted)).collect();

@@ -2,18 +2,19 @@
 use polder_base::{Reply, glob};
 use polder_table::Stop;
 
-use crate::call::{Outcome, SYNTAX, SessionCall, is};
+use crate::call::{Outcome, SYNTAX, is};
 use crate::command::{
     ADMIN, BLOCKING, COLLECTIONS, CONTAINER, Command, DANGEROUS, FAST, FLAG_NAMES, INTERNAL, KEYSPACE, LOADING, PUBSUB, READONLY, Run,
-    STALE, WRITE, container, session,
+    STALE, WRITE,
 };
 use crate::grammar::{Argument, Begin, Find, KeySpec, arguments};
 use crate::lookup::{all, family_of, find, find_original, find_subcommand, is_removed, subcommands};
+use crate::row::{Row, SessionCall, container, session};
 
 const UNORDERED: &[&str] = &["nondeterministic_output_order"];
 
 /// The family's rows.
-pub const COMMANDS: &[Command] = &[
+pub const COMMANDS: &[Row] = &[
     container("COMMAND")
         .runs(command)
         .with(LOADING | STALE)

@@ -11,8 +11,7 @@ use polder_values::sorted_set::SortedSet;
 use crate::call::{Call, Outcome, SYNTAX, integer, is};
 use crate::command::{Command, FAST, GROWS, read, write};
 use crate::object::encoding;
-use crate::session::Host;
-use crate::settings::id;
+use crate::settings::{Settings, id};
 use crate::stream::info as stream;
 
 const SUMMED: &[&str] = &["request_policy:multi_shard", "response_policy:agg_sum"];
@@ -71,9 +70,9 @@ pub const COMMANDS: &[Command] = &[
 ///
 /// # Errors
 /// Redis's texts for what is no number, and for a number too high.
-pub(crate) fn database(host: &dyn Host, arg: &[u8]) -> Result<Db, Stop> {
+pub(crate) fn database(settings: &Settings, arg: &[u8]) -> Result<Db, Stop> {
     match i32::try_from(integer(arg)?) {
-        Ok(number) => database_of(host, number),
+        Ok(number) => database_of(settings, number),
         Err(_) => Err("ERR value is out of range, value must between -2147483648 and 2147483647".into()),
     }
 }
@@ -82,8 +81,8 @@ pub(crate) fn database(host: &dyn Host, arg: &[u8]) -> Result<Db, Stop> {
 ///
 /// # Errors
 /// Redis's text for a number too high.
-pub(crate) fn database_of(host: &dyn Host, number: i32) -> Result<Db, Stop> {
-    Db::try_from(number).ok().filter(|db| *db < host.databases()).ok_or_else(|| NO_SUCH_DB.into())
+pub(crate) fn database_of(settings: &Settings, number: i32) -> Result<Db, Stop> {
+    Db::try_from(number).ok().filter(|db| *db < settings.databases()).ok_or_else(|| NO_SUCH_DB.into())
 }
 
 /// How many keys of a call `holds` for.
@@ -97,7 +96,7 @@ fn tally(call: &mut Call<'_>, mut holds: impl FnMut(&Call<'_>, &[u8]) -> Result<
 }
 
 fn del(call: &mut Call<'_>) -> Outcome {
-    let freely = call.host.settings().is_on(const { id("lazyfree-lazy-user-del") });
+    let freely = call.settings.is_on(const { id("lazyfree-lazy-user-del") });
     delete(call, freely)
 }
 
@@ -197,7 +196,7 @@ fn rename_if_absent(call: &mut Call<'_>) -> Outcome {
 
 fn move_key(call: &mut Call<'_>) -> Outcome {
     let (source, key) = (call.db(), call.args[1]);
-    let target = database(call.host, call.args[2])?;
+    let target = database(call.settings, call.args[2])?;
     if source == target {
         return Err(SAME_KEY.into());
     }
@@ -224,7 +223,7 @@ fn copy(call: &mut Call<'_>) -> Outcome {
         if is(option, "REPLACE") {
             replace = true;
         } else if is(option, "DB") {
-            db = database(call.host, options.next().ok_or(SYNTAX)?)?;
+            db = database(call.settings, options.next().ok_or(SYNTAX)?)?;
         } else {
             return Err(SYNTAX.into());
         }

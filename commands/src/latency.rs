@@ -7,20 +7,21 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use polder_base::time;
 use polder_table::Stop;
 
-use crate::call::{Outcome, SessionCall};
-use crate::command::{ADMIN, Command, FAST, LOADING, NOSCRIPT, STALE, container, session};
+use crate::call::Outcome;
+use crate::command::{ADMIN, Command, FAST, LOADING, NOSCRIPT, STALE};
 use crate::elsewhere::{self, number};
 use crate::introspect::help;
 use crate::lookup::{find, subcommands};
 use crate::metrics::recorder::lock;
 use crate::metrics::report::Whole;
+use crate::row::{Row, SessionCall, container, session};
 use crate::session::Host;
 use crate::settings::id;
 
 const SPECIAL: &[&str] = &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"];
 
 /// The family's rows.
-pub const COMMANDS: &[Command] = &[
+pub const COMMANDS: &[Row] = &[
     container("LATENCY").since("2.8.13").costs("Depends on subcommand.").about("A container for latency diagnostics commands."),
     session("LATENCY|DOCTOR", "", doctor)
         .with(ADMIN | NOSCRIPT | LOADING | STALE)

@@ -9,6 +9,7 @@
 
 pub mod acl;
 pub mod bitmap;
+pub mod blocking;
 pub mod call;
 pub mod client;
 pub mod cluster;
@@ -29,6 +30,7 @@ pub mod expiry;
 pub mod geo;
 pub mod grammar;
 pub mod hash;
+pub mod helps;
 pub mod hyperloglog;
 pub mod info;
 pub mod introspect;
@@ -39,11 +41,13 @@ pub mod lolwut;
 pub mod lookup;
 pub mod memory;
 pub mod metrics;
+pub mod migrate;
 pub mod monitor;
 pub mod object;
 pub mod persistence;
 pub mod pubsub;
 pub mod replication;
+pub mod row;
 pub mod scripting;
 pub mod server;
 pub mod session;
@@ -58,10 +62,11 @@ pub mod tracking;
 pub mod transaction;
 pub mod waiting;
 
-pub use call::{Call, Outcome, SessionCall};
+pub use call::{Call, Caller, Outcome};
 pub use command::{Command, Common};
 pub use execute::{Foresight, Progress, execute, execute_foreseen, give_up, resume, time_out};
 pub use lookup::{all, find, find_subcommand, rename};
+pub use row::{Row, SessionCall, TxnCall};
 pub use session::{Host, Session};
 pub use together::{TOGETHER_MAX, execute_together, may_share};
 
@@ -71,51 +76,76 @@ pub struct Family {
     pub group: &'static str,
     /// Without the `@`; empty for none.
     pub category: &'static str,
-    pub commands: &'static [Command],
+    /// Rows over a [`Call`].
+    commands: &'static [Command],
+    /// Rows over a session.
+    rows: &'static [Row],
+}
+
+impl Family {
+    /// Its rows, in their order.
+    pub fn commands(&self) -> impl Iterator<Item = &'static Command> {
+        self.commands.iter().chain(self.rows.iter().map(|row| &row.command))
+    }
+}
+
+/// A family whose commands know no session.
+const fn family(group: &'static str, category: &'static str, commands: &'static [Command]) -> Family {
+    Family { group, category, commands, rows: &[] }
+}
+
+/// A family some of whose commands concern sessions; those stand behind the others.
+const fn both(group: &'static str, category: &'static str, commands: &'static [Command], rows: &'static [Row]) -> Family {
+    Family { group, category, commands, rows }
+}
+
+/// A family whose commands concern sessions.
+const fn hosted(group: &'static str, category: &'static str, rows: &'static [Row]) -> Family {
+    Family { group, category, commands: &[], rows }
 }
 
 /// Every family, in the order of the documentation. Adding a command touches one family's file only.
 pub static FAMILIES: &[Family] = &[
-    Family { group: "generic", category: "keyspace", commands: key::COMMANDS },
-    Family { group: "generic", category: "keyspace", commands: expiry::COMMANDS },
-    Family { group: "generic", category: "keyspace", commands: database::WALKS },
-    Family { group: "generic", category: "keyspace", commands: object::COMMANDS },
-    Family { group: "generic", category: "keyspace", commands: dump::COMMANDS },
-    Family { group: "generic", category: "", commands: sort::COMMANDS },
-    Family { group: "generic", category: "connection", commands: durability::COMMANDS },
-    Family { group: "connection", category: "connection", commands: connection::COMMANDS },
-    Family { group: "connection", category: "connection", commands: client::COMMANDS },
-    Family { group: "cluster", category: "connection", commands: cluster::CONNECTION },
-    Family { group: "cluster", category: "", commands: cluster::COMMANDS },
-    Family { group: "server", category: "", commands: database::COMMANDS },
-    Family { group: "string", category: "string", commands: string::COMMANDS },
-    Family { group: "bitmap", category: "bitmap", commands: bitmap::COMMANDS },
-    Family { group: "list", category: "list", commands: list::COMMANDS },
-    Family { group: "hash", category: "hash", commands: hash::COMMANDS },
-    Family { group: "set", category: "set", commands: set::COMMANDS },
-    Family { group: "sorted-set", category: "sortedset", commands: sorted_set::COMMANDS },
-    Family { group: "geo", category: "geo", commands: geo::COMMANDS },
-    Family { group: "stream", category: "stream", commands: stream::COMMANDS },
-    Family { group: "hyperloglog", category: "hyperloglog", commands: hyperloglog::COMMANDS },
-    Family { group: "pubsub", category: "pubsub", commands: pubsub::COMMANDS },
-    Family { group: "pubsub", category: "", commands: pubsub::HELP },
-    Family { group: "scripting", category: "scripting", commands: scripting::COMMANDS },
-    Family { group: "transactions", category: "transaction", commands: transaction::COMMANDS },
-    Family { group: "server", category: "", commands: acl::COMMANDS },
-    Family { group: "server", category: "", commands: persistence::COMMANDS },
-    Family { group: "server", category: "admin", commands: persistence::LAST },
-    Family { group: "server", category: "connection", commands: introspect::COMMANDS },
-    Family { group: "server", category: "", commands: config::COMMANDS },
-    Family { group: "server", category: "", commands: info::COMMANDS },
-    Family { group: "server", category: "", commands: memory::COMMANDS },
-    Family { group: "server", category: "", commands: server::COMMANDS },
-    Family { group: "server", category: "", commands: replication::COMMANDS },
-    Family { group: "server", category: "admin", commands: replication::ROLE },
-    Family { group: "server", category: "", commands: monitor::COMMANDS },
-    Family { group: "server", category: "", commands: debug::COMMANDS },
-    Family { group: "server", category: "", commands: lolwut::COMMANDS },
-    Family { group: "server", category: "", commands: commandlog::COMMANDS },
-    Family { group: "server", category: "", commands: latency::COMMANDS },
+    family("generic", "keyspace", key::COMMANDS),
+    family("generic", "keyspace", expiry::COMMANDS),
+    family("generic", "keyspace", database::WALKS),
+    both("generic", "keyspace", object::COMMANDS, helps::OBJECT),
+    both("generic", "keyspace", dump::COMMANDS, migrate::COMMANDS),
+    family("generic", "", sort::COMMANDS),
+    family("generic", "connection", durability::COMMANDS),
+    hosted("connection", "connection", connection::COMMANDS),
+    hosted("connection", "connection", client::COMMANDS),
+    hosted("cluster", "connection", cluster::CONNECTION),
+    hosted("cluster", "", cluster::COMMANDS),
+    both("server", "", database::COMMANDS, server::TIME),
+    family("string", "string", string::COMMANDS),
+    family("bitmap", "bitmap", bitmap::COMMANDS),
+    family("list", "list", list::COMMANDS),
+    family("hash", "hash", hash::COMMANDS),
+    family("set", "set", set::COMMANDS),
+    family("sorted-set", "sortedset", sorted_set::COMMANDS),
+    family("geo", "geo", geo::COMMANDS),
+    both("stream", "stream", stream::COMMANDS, helps::STREAM),
+    family("hyperloglog", "hyperloglog", hyperloglog::COMMANDS),
+    hosted("pubsub", "pubsub", pubsub::COMMANDS),
+    hosted("pubsub", "", pubsub::HELP),
+    hosted("scripting", "scripting", scripting::COMMANDS),
+    hosted("transactions", "transaction", transaction::COMMANDS),
+    hosted("server", "", acl::COMMANDS),
+    hosted("server", "", persistence::COMMANDS),
+    hosted("server", "admin", persistence::LAST),
+    hosted("server", "connection", introspect::COMMANDS),
+    hosted("server", "", config::COMMANDS),
+    hosted("server", "", info::COMMANDS),
+    hosted("server", "", memory::COMMANDS),
+    hosted("server", "", server::COMMANDS),
+    hosted("server", "", replication::COMMANDS),
+    hosted("server", "admin", replication::ROLE),
+    hosted("server", "", monitor::COMMANDS),
+    hosted("server", "", debug::COMMANDS),
+    hosted("server", "", lolwut::COMMANDS),
+    hosted("server", "", commandlog::COMMANDS),
+    hosted("server", "", latency::COMMANDS),
 ];
 
 pub use polder_table::{Db, Stop};

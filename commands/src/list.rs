@@ -221,7 +221,7 @@ fn range(start: i64, stop: i64, count: u64) -> (u64, u64) {
 
 /// The setting `list-max-listpack-size`.
 fn limit(call: &Call<'_>) -> Limit {
-    Limit::of(call.host.settings().number(const { id("list-max-listpack-size") }))
+    Limit::of(call.settings.number(const { id("list-max-listpack-size") }))
 }
 
 /// Publishes what has become of a list; a new one when nothing was found.

@@ -1,11 +1,12 @@
 //! LOLWUT: land below the sea, drawn anew each time, and the version.
 use polder_base::number;
 
-use crate::call::{NOT_AN_INTEGER, Outcome, SessionCall, is};
-use crate::command::{Command, FAST, READONLY, session};
+use crate::call::{NOT_AN_INTEGER, Outcome, is};
+use crate::command::{FAST, READONLY};
+use crate::row::{Row, SessionCall, session};
 
 /// The family's rows.
-pub const COMMANDS: &[Command] = &[session("LOLWUT", "[VERSION version [arg ...]]", lolwut)
+pub const COMMANDS: &[Row] = &[session("LOLWUT", "[VERSION version [arg ...]]", lolwut)
     .with(READONLY | FAST)
     .since("5.0.0")
     .about("Displays computer art and the Redis version")];

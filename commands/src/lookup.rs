@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use polder_base::bytes;
 
 use crate::command::Command;
+use crate::row::Work;
 use crate::{FAMILIES, Family};
 
 /// Slots of the table, a power of two of at least twice the number of rows.
@@ -26,7 +27,7 @@ pub const COUNT: usize = count();
 const fn count() -> usize {
     let (mut sum, mut family) = (0, 0);
     while family < FAMILIES.len() {
-        sum += FAMILIES[family].commands.len();
+        sum += FAMILIES[family].commands.len() + FAMILIES[family].rows.len();
         family += 1;
     }
     assert!(sum * 2 <= SLOTS, "more slots, please");
@@ -36,22 +37,50 @@ const fn count() -> usize {
 /// All rows, numbered.
 static ROWS: [Command; COUNT] = rows();
 
+/// What runs them, by their numbers.
+static WORKS: [Work; COUNT] = works();
+
 const fn rows() -> [Command; COUNT] {
     let mut rows = [FAMILIES[0].commands[0]; COUNT];
     let (mut number, mut family) = (0, 0);
     while family < FAMILIES.len() {
         let mut row = 0;
         while row < FAMILIES[family].commands.len() {
-            rows[number] = FAMILIES[family].commands[row];
-            rows[number].number = number as u16;
-            rows[number].family = family as u8;
-            rows[number].alone = rows[number].alone();
+            rows[number] = FAMILIES[family].commands[row].placed(number as u16, family as u8);
+            number += 1;
+            row += 1;
+        }
+        row = 0;
+        while row < FAMILIES[family].rows.len() {
+            rows[number] = FAMILIES[family].rows[row].command.placed(number as u16, family as u8);
             number += 1;
             row += 1;
         }
         family += 1;
     }
     rows
+}
+
+const fn works() -> [Work; COUNT] {
+    let mut works = [Work::Own; COUNT];
+    let (mut number, mut family) = (0, 0);
+    while family < FAMILIES.len() {
+        number += FAMILIES[family].commands.len();
+        let mut row = 0;
+        while row < FAMILIES[family].rows.len() {
+            works[number] = FAMILIES[family].rows[row].work;
+            number += 1;
+            row += 1;
+        }
+        family += 1;
+    }
+    works
+}
+
+/// What runs a command that concerns a session.
+#[inline]
+pub(crate) fn work(command: &Command) -> Work {
+    WORKS[usize::from(command.number())]
 }
 
 /// The number of a row plus one in the slot of its name or the next free one; 0 in an empty slot.
@@ -202,7 +231,7 @@ pub fn find(name: &[u8]) -> Option<&'static Command> {
 
 fn find_long(name: &[u8]) -> Option<&'static Command> {
     match find_original(name) {
-        Some(row) if !HIDDEN[usize::from(row.number)].load(Ordering::Relaxed) => Some(row),
+        Some(row) if !HIDDEN[usize::from(row.number())].load(Ordering::Relaxed) => Some(row),
         _ => find_renamed(name),
     }
 }
@@ -251,7 +280,7 @@ pub fn is_removed(command: &Command) -> bool {
     let Some(renamed) = RENAMED.get() else { return false };
     let is_nameless = |number: u16| HIDDEN[usize::from(number)].load(Ordering::Relaxed) && renamed.iter().all(|(_, own)| *own != number);
     let container = command.subcommand().and_then(|_| find_original(command.container().as_bytes()));
-    is_nameless(container.unwrap_or(command).number)
+    is_nameless(container.unwrap_or(command).number())
 }
 
 /// Renames commands for this whole process, one pair of old and new name after the other; an empty new name removes the command. To be called once, before the
@@ -267,18 +296,18 @@ pub fn rename(pairs: &[(&[u8], &[u8])]) -> Result<(), (usize, String)> {
         let number = match renamed.iter().position(|(own, _)| own.eq_ignore_ascii_case(old)) {
             Some(earlier) => renamed.remove(earlier).1,
             None => {
-                let row = find_original(old).filter(|row| !hidden[usize::from(row.number)] && row.subcommand().is_none());
-                row.ok_or_else(|| (at, format!("there is no command '{}' to rename", shown(old))))?.number
+                let row = find_original(old).filter(|row| !hidden[usize::from(row.number())] && row.subcommand().is_none());
+                row.ok_or_else(|| (at, format!("there is no command '{}' to rename", shown(old))))?.number()
             }
         };
         hidden[usize::from(number)] = true;
-        let is_own = find_original(new).is_some_and(|row| !hidden[usize::from(row.number)]);
+        let is_own = find_original(new).is_some_and(|row| !hidden[usize::from(row.number())]);
         if is_own || renamed.iter().any(|(own, _)| own.eq_ignore_ascii_case(new)) {
             return Err((at, format!("there is a command '{}' already: choose another name", shown(new))));
         }
         match find_original(new) {
             // It has its own name again.
-            Some(row) if row.number == number => hidden[usize::from(number)] = false,
+            Some(row) if row.number() == number => hidden[usize::from(number)] = false,
             _ if new.is_empty() => {}
             _ => renamed.push((new.to_ascii_uppercase(), number)),
         }
@@ -311,7 +340,7 @@ pub fn all() -> impl Iterator<Item = (&'static Family, &'static Command)> {
 
 /// The family that a row belongs to.
 pub fn family_of(command: &Command) -> &'static Family {
-    &FAMILIES[command.family as usize]
+    &FAMILIES[command.family() as usize]
 }
 
 /// The subcommands of a container, in the order of their rows.
@@ -341,7 +370,7 @@ mod tests {
         for (number, (_, command)) in all().enumerate() {
             for name in [command.name.to_string(), command.label()] {
                 let found = find(name.as_bytes()).unwrap_or_else(|| panic!("{name} is not found"));
-                assert_eq!((found.name, usize::from(found.number)), (command.name, number));
+                assert_eq!((found.name, usize::from(found.number())), (command.name, number));
             }
         }
     }

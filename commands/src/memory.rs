@@ -5,16 +5,17 @@ use polder_table::entry::{INLINE_HEAD, INLINE_MAX, UNIT_BYTES, inline_bytes};
 use polder_table::{Found, Mode, Stop, Txn};
 use polder_values::{Nodes, Value};
 
-use crate::call::{Call, Outcome, SYNTAX, SessionCall, is};
-use crate::command::{Command, LOADING, STALE, container, neutral, read, session};
+use crate::call::{Outcome, SYNTAX, is};
+use crate::command::{LOADING, STALE};
 use crate::info::databases;
 use crate::introspect::help;
 use crate::metrics::{Facts, human, ratio};
+use crate::row::{Row, SessionCall, TxnCall, container, neutral, read, session};
 
 const SPECIAL: &[&str] = &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"];
 
 /// The family's rows.
-pub const COMMANDS: &[Command] = &[
+pub const COMMANDS: &[Row] = &[
     container("MEMORY").since("4.0.0").costs("Depends on subcommand.").about("A container for memory diagnostics commands."),
     session("MEMORY|DOCTOR", "", doctor).tips(SPECIAL).since("4.0.0").about("Outputs a memory problems report."),
     session("MEMORY|HELP", "", help).with(LOADING | STALE).since("4.0.0").about("Returns helpful text about the different subcommands."),
@@ -42,7 +43,7 @@ const PURGE_US: u64 = 10_000;
 /// Bytes that a node takes besides its data.
 const NODE_HEADER: usize = 8;
 
-fn usage(call: &mut Call<'_>) -> Outcome {
+fn usage(call: &mut TxnCall<'_>) -> Outcome {
     let samples = match &call.args[3..] {
         [] => SAMPLES,
         [word, count] if is(word, "SAMPLES") => {
@@ -107,7 +108,7 @@ fn tree_bytes(txn: &Txn<'_>, node: Ref, samples: usize, depth: u32) -> Result<u6
     Ok(own + estimated + tree_bytes(txn, *last, samples, deeper)?)
 }
 
-fn statistics(call: &mut Call<'_>) -> Outcome {
+fn statistics(call: &mut TxnCall<'_>) -> Outcome {
     let databases = databases(call.txn, call.host);
     let keys: u64 = databases.iter().map(|database| database.keys).sum();
     let facts = Facts::gather(call.table, call.host, databases);
@@ -172,7 +173,7 @@ enum Figure {
 }
 
 /// The table is one for keys and expiries alike, and what it takes is not told apart by database.
-fn write_database(call: &mut Call<'_>, db: u16) {
+fn write_database(call: &mut TxnCall<'_>, db: u16) {
     call.reply.bulk(format!("db.{db}").as_bytes());
     call.reply.map(2);
     for name in ["overhead.hashtable.main", "overhead.hashtable.expires"] {

@@ -5,18 +5,19 @@ use polder_hub::ears;
 use polder_shm::layout::interest;
 use polder_table::{Table, Txn};
 
-use crate::call::{Outcome, SessionCall};
-use crate::command::{ADMIN, Command, LOADING, NOSCRIPT, READONLY, SKIP_MONITOR, STALE, WRITE, session};
+use crate::call::Outcome;
+use crate::command::{ADMIN, Command, LOADING, NOSCRIPT, READONLY, SKIP_MONITOR, STALE, WRITE};
 use crate::commandlog::redacted;
+use crate::row::{Row, SessionCall, session};
 use crate::session::{Host, Session};
 
 /// The family's rows.
-pub const COMMANDS: &[Command] = &[session("MONITOR", "", monitor)
+pub const COMMANDS: &[Row] = &[session("MONITOR", "", monitor)
     .with(ADMIN | NOSCRIPT | LOADING | STALE)
     .about("Listens for all requests received by the server in real-time.")];
 
 fn monitor(call: &mut SessionCall<'_>) -> Outcome {
-    if call.session.atomic {
+    if call.session.caller.atomic {
         return Err("ERR MONITOR isn't allowed for DENY BLOCKING client".into());
     }
     polder_hub::attend(call.table)?;
@@ -71,8 +72,8 @@ pub(crate) fn show_refused_program(table: &Table, session: &Session, host: &dyn 
 /// `1339518083.107412 [0 127.0.0.1:60866] "keys" "*"`; a script's calls have `lua` for the address.
 fn line(session: &Session, host: &dyn Host, command: &Command, args: &[&[u8]]) -> Vec<u8> {
     let now_us = polder_base::time::now_us();
-    let address = if session.is_in_script() { "lua".into() } else { host.address(session) };
-    let mut line = format!("{}.{:06} [{} {address}]", now_us / 1_000_000, now_us % 1_000_000, session.db).into_bytes();
+    let address = if session.caller.scripted { "lua".into() } else { host.address(session) };
+    let mut line = format!("{}.{:06} [{} {address}]", now_us / 1_000_000, now_us % 1_000_000, session.caller.db).into_bytes();
     for arg in redacted(command, args) {
         line.push(b' ');
         quote(arg, &mut line);
@@ -101,11 +102,12 @@ fn quote(bytes: &[u8], line: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::call::Caller;
     use crate::session::Bare;
 
     #[test]
     fn a_line_shows_arguments_in_quotes_and_no_passwords() {
-        let (session, host) = (Session { db: 3, ..Session::default() }, Bare::default());
+        let (session, host) = (Session { caller: Caller { db: 3, ..Caller::default() }, ..Session::default() }, Bare::default());
         let shown = |name: &[u8], args: &[&[u8]]| {
             let line = line(&session, &host, crate::find(name).expect("a command"), args);
             String::from_utf8(line).expect("text").split_once("] ").expect("a head").1.to_owned()

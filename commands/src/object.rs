@@ -8,8 +8,7 @@ use polder_values::sorted_set::SortedSet;
 use polder_values::{Kind, Value, hash, list, set};
 
 use crate::call::{Call, Outcome};
-use crate::command::{Command, LOADING, STALE, container, read, session};
-use crate::introspect::help;
+use crate::command::{Command, container, read};
 
 const NONDETERMINISTIC: &[&str] = &["nondeterministic_output"];
 const LOOKS: &[&str] = &["RO"];
@@ -34,7 +33,6 @@ pub const COMMANDS: &[Command] = &[
         .tips(NONDETERMINISTIC)
         .since("4.0.0")
         .about("Returns the logarithmic access frequency counter of a Redis object."),
-    session("OBJECT|HELP", "", help).with(LOADING | STALE).since("6.2.0").about("Prints this help."),
     read("OBJECT|IDLETIME", "key", show_idle_time)
         .touches(LOOKS)
         .tips(NONDETERMINISTIC)

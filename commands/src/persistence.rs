@@ -7,9 +7,10 @@ use std::fs::File;
 use polder_table::{Mode, New, Replaces, SYSTEM, Stop, Table};
 use polder_values::{Kind, Value, string};
 
-use crate::call::{Outcome, SYNTAX, SessionCall, is};
-use crate::command::{ADMIN, Command, DANGEROUS, FAST, LOADING, NO_ASYNC_LOADING, NO_MULTI, NOSCRIPT, STALE, session};
+use crate::call::{Outcome, SYNTAX, is};
+use crate::command::{ADMIN, DANGEROUS, FAST, LOADING, NO_ASYNC_LOADING, NO_MULTI, NOSCRIPT, STALE};
 use crate::execute::{begin, retry};
+use crate::row::{Row, SessionCall, session};
 use crate::scripting::clear_codes;
 use crate::settings::{Settings, id};
 use load::{Loaded, Present, load};
@@ -21,7 +22,7 @@ pub mod save;
 pub use keeper::Keeper;
 
 /// The family's rows.
-pub const COMMANDS: &[Command] = &[
+pub const COMMANDS: &[Row] = &[
     session("SAVE", "", save_now)
         .with(ADMIN | NOSCRIPT | NO_ASYNC_LOADING | NO_MULTI)
         .costs("O(N) where N is the total number of keys in all databases")
@@ -37,7 +38,7 @@ pub const COMMANDS: &[Command] = &[
 ];
 
 /// What is of the administrator's category without being one of his commands.
-pub const LAST: &[Command] = &[session("LASTSAVE", "", last_save)
+pub const LAST: &[Row] = &[session("LASTSAVE", "", last_save)
     .with(LOADING | STALE | FAST | DANGEROUS)
     .tips(&["nondeterministic_output"])
     .about("Returns the Unix timestamp of the last successful save to disk.")];
@@ -68,7 +69,7 @@ fn save_meanwhile(call: &mut SessionCall<'_>) -> Outcome {
         }
         _ => return Err(SYNTAX.into()),
     }
-    if call.session.atomic && !keeper.is_saving() {
+    if call.session.caller.atomic && !keeper.is_saving() {
         // What this transaction writes belongs to it, too.
         keeper.schedule();
         call.reply.status("Background saving scheduled");

@@ -13,24 +13,24 @@ use polder_hub::track;
 use polder_table::{Mode, Stop, Table};
 
 use crate::call::{Call, Outcome};
-use crate::command::{Command, Common, FAST, LOADING, MAY_WRITE, NOSCRIPT, PUBSUB, STALE, container, neutral, session};
+use crate::command::{self, Command, Common, FAST, LOADING, MAY_WRITE, NOSCRIPT, PUBSUB, STALE};
 use crate::introspect::help;
+use crate::row::{Row, TxnCall, container, neutral, session};
 use crate::session::Session;
 
 const LISTEN: u32 = PUBSUB | NOSCRIPT | LOADING | STALE;
 const ASK: u32 = PUBSUB | LOADING | STALE;
 
 /// The family's rows.
-pub const COMMANDS: &[Command] = &[
+pub const COMMANDS: &[Row] = &[
     neutral("PSUBSCRIBE", "pattern [pattern ...]", Mode::Write, subscribe::<PATTERN>)
         .with(LISTEN)
         .since("2.0.0")
         .costs("O(N) where N is the number of patterns to subscribe to.")
         .about("Listens for messages published to channels that match one or more patterns."),
-    neutral("PUBLISH", "channel message", Mode::Read, publish::<false>)
+    Row::own(command::neutral("PUBLISH", "channel message", Mode::Read, publish::<false>).many(publish_many::<false>))
         .with(MAY_WRITE | PUBSUB | LOADING | STALE | FAST)
         .shares(|_| Some(Common::Messages))
-        .many(publish_many::<false>)
         .since("2.0.0")
         .costs("O(N+M) where N is the number of clients subscribed to the receiving channel and M is the total number of subscribed patterns (by any client).")
         .about("Posts a message to a channel."),
@@ -64,7 +64,7 @@ pub const COMMANDS: &[Command] = &[
         .since("2.0.0")
         .costs("O(N) where N is the number of patterns to unsubscribe.")
         .about("Stops listening to messages published to channels that match one or more patterns."),
-    neutral("SPUBLISH", "shardchannel message", Mode::Read, publish::<true>)
+    Row::own(command::neutral("SPUBLISH", "shardchannel message", Mode::Read, publish::<true>))
         .with(MAY_WRITE | PUBSUB | LOADING | STALE | FAST)
         .since("7.0.0")
         .costs("O(N) where N is the number of clients subscribed to the receiving shard channel.")
@@ -92,7 +92,7 @@ pub const COMMANDS: &[Command] = &[
 ];
 
 /// Of no ACL category, as in Redis.
-pub const HELP: &[Command] = &[session("PUBSUB|HELP", "", help).with(LOADING | STALE).since("6.2.0").about("Prints this help.")];
+pub const HELP: &[Row] = &[session("PUBSUB|HELP", "", help).with(LOADING | STALE).since("6.2.0").about("Prints this help.")];
 
 const CHANNEL: usize = Subject::Channel as usize;
 const PATTERN: usize = Subject::Pattern as usize;
@@ -252,7 +252,7 @@ fn tell(reply: &mut dyn Reply, what: &[u8], name: Option<&[u8]>, count: i64) {
     reply.integer(count);
 }
 
-fn subscribe<const SUBJECT: usize>(call: &mut Call<'_>) -> Outcome {
+fn subscribe<const SUBJECT: usize>(call: &mut TxnCall<'_>) -> Outcome {
     let mut fresh = Vec::new();
     let subscriptions = Arc::make_mut(call.session.subscriptions.get_or_insert_default());
     for name in &call.args[1..] {
@@ -265,7 +265,7 @@ fn subscribe<const SUBJECT: usize>(call: &mut Call<'_>) -> Outcome {
     subject::subscribe(call.txn, SUBJECTS[SUBJECT], &fresh, 1)
 }
 
-fn unsubscribe<const SUBJECT: usize>(call: &mut Call<'_>) -> Outcome {
+fn unsubscribe<const SUBJECT: usize>(call: &mut TxnCall<'_>) -> Outcome {
     let all: Vec<Vec<u8>> = match (call.args, &call.session.subscriptions) {
         ([_], Some(subscriptions)) => subscriptions.names[SUBJECT].iter().cloned().collect(),
         (args, _) => args[1..].iter().map(|name| name.to_vec()).collect(),
@@ -303,7 +303,7 @@ fn publish_many<const IS_SHARD: bool>(call: &mut Call<'_>, calls: &[&[&[u8]]]) -
     Ok(alike.map(|args| call.reply.integer(hearers.tell(call.txn, args[2]) as i64)).count())
 }
 
-fn channels<const SUBJECT: usize>(call: &mut Call<'_>) -> Outcome {
+fn channels<const SUBJECT: usize>(call: &mut TxnCall<'_>) -> Outcome {
     let pattern = match call.args[2..] {
         [] => None,
         [pattern] => Some(pattern),
@@ -319,7 +319,7 @@ fn channels<const SUBJECT: usize>(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-fn count_subscribers<const SUBJECT: usize>(call: &mut Call<'_>) -> Outcome {
+fn count_subscribers<const SUBJECT: usize>(call: &mut TxnCall<'_>) -> Outcome {
     let counts = call.args[2..].iter().map(|name| subject::subscribers(call.txn, SUBJECTS[SUBJECT], name));
     let counts = counts.collect::<Result<Vec<u64>, _>>()?;
     call.reply.array(counts.len() * 2);
@@ -330,7 +330,7 @@ fn count_subscribers<const SUBJECT: usize>(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-fn count_patterns(call: &mut Call<'_>) -> Outcome {
+fn count_patterns(call: &mut TxnCall<'_>) -> Outcome {
     let count = subject::subjects(call.txn, Subject::Pattern, &|_| true)?.len();
     call.reply.integer(count as i64);
     Ok(())

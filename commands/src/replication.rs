@@ -1,14 +1,15 @@
 //! Replication as Redis speaks of it. This memory is always a primary; copies elsewhere are not made by Redis's protocol.
 use polder_base::number;
 
-use crate::call::{Outcome, SYNTAX, SessionCall, is};
-use crate::command::{ADMIN, Command, DANGEROUS, FAST, LOADING, NO_ASYNC_LOADING, NO_MULTI, NOSCRIPT, STALE, session};
+use crate::call::{Outcome, SYNTAX, is};
+use crate::command::{ADMIN, DANGEROUS, FAST, LOADING, NO_ASYNC_LOADING, NO_MULTI, NOSCRIPT, STALE};
+use crate::row::{Row, SessionCall, session};
 
 /// Why a replica of another server, or one of this, is refused.
 const NO_REPLICATION: &str = "ERR this version of polder has no replication";
 
 /// The family's rows.
-pub const COMMANDS: &[Command] = &[
+pub const COMMANDS: &[Row] = &[
     session("FAILOVER", "[TO host port [FORCE]] [ABORT] [TIMEOUT milliseconds]", failover)
         .with(ADMIN | NOSCRIPT | STALE)
         .since("6.2.0")
@@ -33,7 +34,7 @@ pub const COMMANDS: &[Command] = &[
 ];
 
 /// A row by itself: Redis has it in the category `@admin`, though it is not flagged so.
-pub const ROLE: &[Command] =
+pub const ROLE: &[Row] =
     &[session("ROLE", "", role).with(NOSCRIPT | LOADING | STALE | FAST | DANGEROUS).since("2.8.12").about("Returns the replication role.")];
 
 fn role(call: &mut SessionCall<'_>) -> Outcome {

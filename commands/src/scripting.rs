@@ -17,13 +17,13 @@ use std::sync::Arc;
 use polder_base::script::{Ended, Habit, Input, NO_WRITES, Program};
 use polder_table::{Mode, Stop, Table, Txn};
 
-use crate::call::{Call, NOT_AN_INTEGER, Outcome};
+use crate::call::{NOT_AN_INTEGER, Outcome};
 use crate::command::{
     ALLOW_BUSY, Command, Common, GROWS, MAY_WRITE, NO_MANDATORY_KEYS, NOSCRIPT, ON_ALL_NODES, READONLY, SCRIPTS, SKIP_MONITOR, STALE,
-    container, neutral, session, write,
 };
 use crate::execute::{Keys, begin};
 use crate::introspect::help;
+use crate::row::{Row, TxnCall, container, neutral, session, write};
 use crate::session::{Host, Session};
 use crate::settings::id;
 
@@ -73,7 +73,7 @@ const DEPENDS: &str = "Depends on the script that is executed.";
 const DEPENDS_ON_FUNCTION: &str = "Depends on the function that is executed.";
 
 /// The family's rows.
-pub const COMMANDS: &[Command] = &[
+pub const COMMANDS: &[Row] = &[
     neutral("EVAL", "script numkeys [key ...] [arg ...]", Mode::Write, eval)
         .reads_where(at_first)
         .shares(by_body)
@@ -273,13 +273,6 @@ pub struct Memo {
     pub(crate) slow: bool,
 }
 
-impl Session {
-    /// Whether its calls are a script's just now.
-    pub(crate) fn is_in_script(&self) -> bool {
-        self.script.now_us != 0
-    }
-}
-
 /// Whether the program that a call runs declares that it writes nothing.
 pub(crate) fn only_reads(table: &Table, session: &Session, host: &dyn Host, command: &Command, args: &[&[u8]]) -> bool {
     let (Some(scripting), Some(name)) = (host.scripting(), args.get(1)) else { return false };
@@ -336,7 +329,7 @@ fn input<'a>(args: &'a [&'a [u8]], not_a_number: &'static str) -> Result<(Words<
     Ok(rest.split_at(count))
 }
 
-fn eval(call: &mut Call<'_>) -> Outcome {
+fn eval(call: &mut TxnCall<'_>) -> Outcome {
     let scripting = scripting(call.host)?;
     let (keys, args) = input(call.args, NOT_AN_INTEGER)?;
     let program = match call.session.script.program.take() {
@@ -346,7 +339,7 @@ fn eval(call: &mut Call<'_>) -> Outcome {
     run_program(call, scripting, program, keys, args)
 }
 
-fn eval_sha(call: &mut Call<'_>) -> Outcome {
+fn eval_sha(call: &mut TxnCall<'_>) -> Outcome {
     let scripting = scripting(call.host)?;
     let (keys, args) = input(call.args, NOT_AN_INTEGER)?;
     let program = match call.session.script.program.take() {
@@ -356,10 +349,10 @@ fn eval_sha(call: &mut Call<'_>) -> Outcome {
     run_program(call, scripting, program, keys, args)
 }
 
-fn run_program(call: &mut Call<'_>, scripting: &Scripting, program: Arc<Program>, keys: &[&[u8]], args: &[&[u8]]) -> Outcome {
+fn run_program(call: &mut TxnCall<'_>, scripting: &Scripting, program: Arc<Program>, keys: &[&[u8]], args: &[&[u8]]) -> Outcome {
     let reads = program.habit() == Habit::Reads && call.session.tracking.is_none();
     if !reads && call.txn.mode() == Mode::Read {
-        let keys: Keys<'_> = keys.iter().map(|key| (call.session.db, *key)).collect();
+        let keys: Keys<'_> = keys.iter().map(|key| (call.session.caller.db, *key)).collect();
         call.txn.become_writer();
         call.txn.declare(&keys)?;
     }
@@ -380,7 +373,7 @@ fn run_program(call: &mut Call<'_>, scripting: &Scripting, program: Arc<Program>
 /// It may not run at all.
 #[allow(clippy::too_many_arguments, reason = "what the two kinds of programs have in common")]
 fn perform(
-    call: &mut Call<'_>,
+    call: &mut TxnCall<'_>,
     scripting: &Scripting,
     kind: Kind,
     name: &str,
@@ -395,7 +388,7 @@ fn perform(
     let now_us = call.txn.now_us();
     // Runs that share a transaction, and so the clock, do not draw the same random numbers.
     let input = Input { keys, args, seed: now_us.wrapping_add(call.session.script.number << 8) };
-    let Call { table, txn, session, host, args: command, .. } = call;
+    let TxnCall { table, txn, session, host, args: command, .. } = call;
     let actors = stage::Actors { table, txn, session, host: *host, scripting, command };
     let mut stage = stage::Stage::new(actors, kind, name, limits, now_us);
     let ended = run(&input, &mut stage, &mut *call.reply);

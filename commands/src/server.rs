@@ -1,15 +1,16 @@
 //! The process: ending it, and the modules it does not load.
-use crate::call::{Outcome, SYNTAX, SessionCall, is};
-use crate::command::{ADMIN, ALLOW_BUSY, Command, LOADING, NO_ASYNC_LOADING, NO_MULTI, NOSCRIPT, STALE, container, session};
+use crate::call::{Outcome, SYNTAX, is};
+use crate::command::{ADMIN, ALLOW_BUSY, FAST, LOADING, NO_ASYNC_LOADING, NO_MULTI, NOSCRIPT, STALE};
 use crate::config::is_allowed;
 use crate::debug::not_allowed;
 use crate::introspect::help;
 use crate::persistence::has_save_points;
+use crate::row::{Row, SessionCall, container, session};
 use crate::session::Shutdown;
 use crate::settings::{Id, id};
 
 /// The family's rows.
-pub const COMMANDS: &[Command] = &[
+pub const COMMANDS: &[Row] = &[
     container("MODULE").since("4.0.0").costs("Depends on subcommand.").about("A container for module commands."),
     session("MODULE|HELP", "", help).with(LOADING | STALE).since("5.0.0").about("Returns helpful text about the different subcommands."),
     session("MODULE|LIST", "", list)
@@ -30,6 +31,13 @@ pub const COMMANDS: &[Command] = &[
         .changed(&[("7.0.0", "Takes `NOW`, `FORCE` and `ABORT`.")])
         .about("Shuts the server down, after saving where that is asked for or save points are set; the segment stays."),
 ];
+
+/// Of the family of databases.
+pub const TIME: &[Row] = &[session("TIME", "", now)
+    .with(LOADING | STALE | FAST)
+    .tips(&["nondeterministic_output"])
+    .since("2.6.0")
+    .about("Returns the server time.")];
 
 const MODULES: Id = id("enable-module-command");
 
@@ -79,6 +87,15 @@ fn read_options(words: &[&[u8]]) -> Result<Shutdown, crate::Stop> {
     }
     let alone = Shutdown { abort: true, ..Shutdown::default() };
     if how.abort && how != alone { Err(SYNTAX.into()) } else { Ok(how) }
+}
+
+fn now(call: &mut SessionCall<'_>) -> Outcome {
+    // A script sees one moment only.
+    let us = if call.session.script.now_us != 0 { call.session.script.now_us } else { polder_base::time::now_us() };
+    call.reply.array(2);
+    call.reply.bulk((us / 1_000_000).to_string().as_bytes());
+    call.reply.bulk((us % 1_000_000).to_string().as_bytes());
+    Ok(())
 }
 
 #[cfg(test)]

@@ -11,17 +11,17 @@ use polder_hub::ask::Thread;
 use polder_table::{Db, Watch};
 
 use crate::acl::Rights;
+use crate::call::Caller;
 use crate::command::Command;
 use crate::configuration::Configuration;
 use crate::counted::Counted;
-use crate::dump::Journey;
 use crate::metrics::{Recorder, Statistics};
+use crate::migrate::Journey;
 use crate::persistence::Keeper;
 use crate::pubsub::Subscriptions;
 use crate::scripting::{Memo, Running, Scripting};
 use crate::settings::{Settings, id};
 use crate::tracking::{Read, Tracking};
-use crate::waiting::Waiting;
 
 /// Whether a client hears the replies to its commands (`CLIENT REPLY`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -147,7 +147,8 @@ pub struct Multi {
 pub struct Session {
     /// Never used twice while a process lives; 0 for an embedder that does not care.
     pub id: u64,
-    pub db: Db,
+    /// What its calls see of it.
+    pub caller: Caller,
     pub protocol: Protocol,
     /// CLIENT SETNAME. A client may have a long one, and a copy of its session is made with each EXEC.
     pub name: Arc<[u8]>,
@@ -162,8 +163,6 @@ pub struct Session {
     pub changed_users: bool,
     pub replies: Replies,
     pub no_evict: bool,
-    /// Reading leaves the keys' access clocks alone.
-    pub no_touch: bool,
     /// It imports data (CLIENT IMPORT-SOURCE): while the server does as well, it sees keys that have expired.
     pub imports: bool,
     /// Set by QUIT and by CLIENT KILL of oneself: the connection is closed once the reply is out.
@@ -180,12 +179,8 @@ pub struct Session {
     pub patience_us: u64,
     /// What its scripts ask now and then whether the program that runs them wants them to end.
     pub interrupt: Option<fn() -> bool>,
-    /// Its calls are part of a whole (EXEC, a script): they cannot wait.
-    pub atomic: bool,
     /// The keys that its MIGRATE has sent off.
     pub journey: Option<Arc<Journey>>,
-    /// What its last call waits for.
-    pub waiting: Option<Box<Waiting>>,
     /// What it has subscribed to, if anything.
     pub subscriptions: Option<Arc<Subscriptions>>,
     /// How it tracks keys, if it does.
@@ -196,8 +191,6 @@ pub struct Session {
     pub reads: Vec<Read>,
     /// It sees every call.
     pub monitors: bool,
-    /// Whoever makes its calls can do something else while one waits.
-    pub parks: bool,
     /// Questions to other processes ([`polder_hub::ask`]) that its transactions have had answered.
     pub questions: usize,
     pub last: Option<&'static Command>,
@@ -216,7 +209,7 @@ impl Default for Session {
     fn default() -> Session {
         Session {
             id: 0,
-            db: 0,
+            caller: Caller::default(),
             protocol: Protocol::default(),
             name: Arc::default(),
             library: Arc::default(),
@@ -227,7 +220,6 @@ impl Default for Session {
             changed_users: false,
             replies: Replies::On,
             no_evict: false,
-            no_touch: false,
             imports: false,
             closing: false,
             multi: None,
@@ -237,15 +229,12 @@ impl Default for Session {
             turn_ms: 0,
             patience_us: 0,
             interrupt: None,
-            atomic: false,
             journey: None,
-            waiting: None,
             subscriptions: None,
             tracking: None,
             unsure: Vec::new(),
             reads: Vec::new(),
             monitors: false,
-            parks: false,
             questions: 0,
             last: None,
             clocked_ms: 0,
@@ -299,14 +288,13 @@ impl Session {
         let (active_ms, turn_ms, patience_us, interrupt, calls) =
             (self.active_ms, self.turn_ms, self.patience_us, self.interrupt, self.calls);
         let (library, version) = (std::mem::take(&mut self.library), std::mem::take(&mut self.library_version));
-        let (parks, atomic) = (self.parks, self.atomic);
+        let caller = Caller { parks: self.caller.parks, atomic: self.caller.atomic, ..Caller::default() };
         *self = Session {
             active_ms,
             turn_ms,
             patience_us,
             interrupt,
-            parks,
-            atomic,
+            caller,
             calls,
             last: self.last,
             library,
@@ -366,7 +354,7 @@ impl Client {
             (session.listens(), 'P'),
             (session.multi.is_some(), 'x'),
             (session.no_evict, 'e'),
-            (session.no_touch, 'T'),
+            (session.caller.no_touch, 'T'),
             (session.imports, 'I'),
         ];
         let tracking = session.tracking.as_deref();
@@ -385,7 +373,7 @@ impl Client {
             age_seconds: now_ms.saturating_sub(session.created_ms) / 1000,
             idle_seconds: now_ms.saturating_sub(session.active_ms) / 1000,
             flags,
-            db: session.db,
+            db: session.caller.db,
             channels,
             patterns,
             shard_channels,
@@ -474,7 +462,7 @@ pub trait Host: Send + Sync {
 
     /// How many databases clients can select.
     fn databases(&self) -> Db {
-        self.settings().number(const { id("databases") }) as Db
+        self.settings().databases()
     }
 
     /// The version that clients are told, since they gate features by it.

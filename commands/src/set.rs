@@ -101,7 +101,7 @@ pub const COMMANDS: &[Command] = &[
 
 /// Up to where OBJECT ENCODING calls a set small.
 pub(crate) fn thresholds(call: &Call<'_>) -> Thresholds {
-    thresholds_of(call.host.settings())
+    thresholds_of(call.settings)
 }
 
 fn thresholds_of(settings: &Settings) -> Thresholds {

@@ -21,10 +21,9 @@ use polder_values::sequence::Sequence;
 use polder_values::sorted_set::{Entry, SortedSet};
 use polder_values::{Kind, string};
 
-use crate::acl::may_read_all_keys;
 use crate::call::{Call, Outcome, SYNTAX, WRONG_TYPE, integer, is};
 use crate::collection::reply_part;
-use crate::command::{COLLECTIONS, Command, DANGEROUS, GROWS, MOVABLE_KEYS, read, write};
+use crate::command::{COLLECTIONS, Command, DANGEROUS, FOLLOWS, GROWS, MOVABLE_KEYS, read, write};
 use crate::settings::id;
 
 const COST: &str = "O(N+M*log(M)) where N is the number of elements in the list or set to sort, and M the number of returned elements. When the \
@@ -34,14 +33,14 @@ const NOT_A_DOUBLE: &str = "ERR One or more scores can't be converted into doubl
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[
     write("SORT", "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC|DESC] [ALPHA] [STORE destination]", sort)
-        .with(GROWS | DANGEROUS | COLLECTIONS | MOVABLE_KEYS)
+        .with(FOLLOWS | GROWS | DANGEROUS | COLLECTIONS | MOVABLE_KEYS)
         .touches(&["RO access", "OW update"])
         .locates(keys)
         .reads_where(|args| destination(args).is_none())
         .costs(COST)
         .about("Sorts the elements in a list, a set, or a sorted set, optionally storing the result."),
     read("SORT_RO", "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC|DESC] [ALPHA]", sort)
-        .with(DANGEROUS | COLLECTIONS | MOVABLE_KEYS)
+        .with(FOLLOWS | DANGEROUS | COLLECTIONS | MOVABLE_KEYS)
         .since("7.0.0")
         .costs(COST)
         .about("Returns the sorted elements of a list, a set, or a sorted set."),
@@ -91,7 +90,7 @@ struct Plan<'a> {
 impl<'a> Plan<'a> {
     fn read(call: &Call<'a>) -> Result<Plan<'a>, Stop> {
         let mut plan = Plan { by: None, sorts: true, alpha: false, descending: false, offset: 0, count: -1, gets: Vec::new(), store: None };
-        let may_follow = may_read_all_keys(call.session, call.command, call.args);
+        let may_follow = call.caller.follows;
         let mut rest = &call.args[2..];
         while let [word, later @ ..] = rest {
             rest = match (later, word) {
@@ -176,7 +175,7 @@ fn sort(call: &mut Call<'_>) -> Outcome {
         None => Vec::new(),
         Some(found) => {
             // The members of a set have no order of their own that could be stored, or that a script could rely on.
-            if !plan.sorts && found.kind == Kind::Set && (plan.store.is_some() || call.session.is_in_script()) {
+            if !plan.sorts && found.kind == Kind::Set && (plan.store.is_some() || call.caller.scripted) {
                 (plan.sorts, plan.alpha) = (true, true);
             }
             let (first, end) = plan.range(count(&found)?);
@@ -324,7 +323,7 @@ fn store(call: &mut Call<'_>, plan: &Plan<'_>, key: &[u8], chosen: &[Bytes<'_>])
             call.notify('g', "del", key);
         }
     } else {
-        let limit = Limit::of(call.host.settings().number(const { id("list-max-listpack-size") }));
+        let limit = Limit::of(call.settings.number(const { id("list-max-listpack-size") }));
         let bytes = elements.iter().map(|element| element.len() as u64).sum();
         let mut draft = Draft::empty();
         draft.expect(call.txn, limit, elements.len() as u64, bytes)?;

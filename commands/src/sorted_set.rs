@@ -256,7 +256,7 @@ pub(crate) struct Thresholds {
 
 impl Thresholds {
     pub(crate) fn of(call: &Call<'_>) -> Thresholds {
-        let settings = call.host.settings();
+        let settings = call.settings;
         Thresholds {
             entries_max: settings.number(const { id("zset-max-listpack-entries") }) as u64,
             member_max: settings.number(const { id("zset-max-listpack-value") }) as u64,

@@ -10,8 +10,7 @@ use polder_values::Kind;
 use polder_values::stream::{Draft, Entry, Group, Id, Range, Stream};
 
 use crate::call::{Call, Outcome, is_whole};
-use crate::command::{BLOCKING, COUNTS, Command, FAST, GROWS, LOADING, STALE, container, read, session, write};
-use crate::introspect::help;
+use crate::command::{BLOCKING, COUNTS, Command, FAST, GROWS, container, read, write};
 
 mod add;
 pub(crate) mod group;
@@ -93,7 +92,6 @@ pub const COMMANDS: &[Command] = &[
         .since("5.0.0")
         .costs("O(N) where N is the number of entries in the group's pending entries list (PEL).")
         .about("Destroys a consumer group."),
-    session("XGROUP|HELP", "", help).with(LOADING | STALE).since("5.0.0").about("Returns helpful text about the different subcommands."),
     write("XGROUP|SETID", "key group <id|$> [ENTRIESREAD entries-read]", group::set_id)
         .touches(UPDATES)
         .since("5.0.0")
@@ -110,7 +108,6 @@ pub const COMMANDS: &[Command] = &[
         .since("5.0.0")
         .costs("O(N log M) with N being the number of groups, M that of pending entries.")
         .changed(&[("7.0.0", "Shows `entries-read` and `lag`.")]).about("Returns a list of the consumer groups of a stream."),
-    session("XINFO|HELP", "", help).with(LOADING | STALE).since("5.0.0").about("Returns helpful text about the different subcommands."),
     read("XINFO|STREAM", "key [FULL [COUNT count]]", info::stream).touches(READS).since("5.0.0").changed(&[("6.0.0", "Knows `FULL`."), ("7.0.0", "Shows `max-deleted-entry-id`, `entries-added`, `recorded-first-entry-id`, `entries-read` and `lag`."), ("7.2.0", "Shows `active-time`; `seen-time` means any call.")]).about("Returns information about a stream."),
     read("XLEN", "key", range::xlen).with(FAST).touches(&["RO"]).since("5.0.0").about("Return the number of messages in a stream."),
     read("XPENDING", "key group [[IDLE min-idle-time] start end count [consumer]]", pending::xpending)

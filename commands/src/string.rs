@@ -10,9 +10,9 @@ use polder_table::{Found, New, Stop};
 use polder_values::string::{self, Draft, LEN_MAX};
 use polder_values::{Kind, Nodes, Value};
 
+use crate::call::wrong_arity;
 use crate::call::{Call, Outcome, integer};
 use crate::command::{COUNTS, Command, FAST, GROWS, read, write};
-use crate::execute::wrong_arity;
 use crate::settings::id;
 
 mod count;
@@ -133,7 +133,7 @@ const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-
 
 /// The longest string that a command may make, in bytes.
 pub(crate) fn len_max(call: &Call<'_>) -> u64 {
-    let setting = call.host.settings().number(const { id("proto-max-bulk-len") });
+    let setting = call.settings.number(const { id("proto-max-bulk-len") });
     // A bit field may reach 8 bytes past the offset that is checked.
     (setting as u64).min(LEN_MAX - 16)
 }

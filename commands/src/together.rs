@@ -21,11 +21,11 @@ use polder_shm::layout::interest;
 use polder_table::{Counter, Mode, Stop, Table};
 use smallvec::SmallVec;
 
-use crate::call::SessionCall;
 use crate::command::{Command, Common};
 use crate::execute::{
     Progress, admit, begin, end_transaction, execute, is_plain, is_wary, permit, refuse, resolve, retry, run_inside, run_many_inside,
 };
+use crate::row::SessionCall;
 use crate::session::{Host, Replies, Session};
 use crate::{scripting, transaction};
 
@@ -145,9 +145,9 @@ fn run_together(
 ) -> Result<usize, Stop> {
     let common = rows[0].common(calls[0]);
     let (mode, key) = match common {
-        Some(Common::Key(key)) => (Mode::Write, Some((session.db, key))),
-        Some(Common::Reads(key)) => (Mode::Read, Some((session.db, key))),
-        Some(Common::Program { key, .. }) => (Mode::Read, key.map(|key| (session.db, key))),
+        Some(Common::Key(key)) => (Mode::Write, Some((session.caller.db, key))),
+        Some(Common::Reads(key)) => (Mode::Read, Some((session.caller.db, key))),
+        Some(Common::Program { key, .. }) => (Mode::Read, key.map(|key| (session.caller.db, key))),
         _ => (Mode::Read, None),
     };
     if common == Some(Common::Messages) {

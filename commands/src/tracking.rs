@@ -5,9 +5,10 @@ use polder_base::number;
 use polder_hub::track::{self, Redirect, Terms};
 use polder_table::{Db, Stop, Table, Txn};
 
-use crate::call::{Outcome, SYNTAX, SessionCall, is};
+use crate::call::{Outcome, SYNTAX, is};
 use crate::client;
 use crate::command::{Command, READONLY, SCRIPTS};
+use crate::row::SessionCall;
 use crate::session::Session;
 
 const OTHER_CACHING: &str =
@@ -186,7 +187,7 @@ fn begin(call: &mut SessionCall<'_>, wanted: Wanted) -> Outcome {
     if call.session.id == 0 {
         call.session.id = polder_hub::next_client(call.table);
     }
-    if !call.session.atomic {
+    if !call.session.caller.atomic {
         polder_hub::attend(call.table)?;
     }
     let terms = Terms { redirect: wanted.redirect, no_loop: wanted.no_loop, prefixes };
@@ -243,7 +244,7 @@ impl Session {
         command.each_key(args, |at, _| keys.push(args[at]));
         for key in keys {
             track::note_read_inside(table, txn, key)?;
-            self.reads.push(Read { db: self.db, key: key.to_vec(), changes_before: txn.changes_noted() });
+            self.reads.push(Read { db: self.caller.db, key: key.to_vec(), changes_before: txn.changes_noted() });
         }
         Ok(())
     }

@@ -19,18 +19,18 @@ use polder_shm::layout::interest;
 use polder_table::{Counter, Mode, Stop, Table, Txn, Watch};
 
 use crate::acl;
-use crate::call::{Outcome, SessionCall, is};
+use crate::call::{Outcome, is};
 use crate::command::{
-    ADMIN, ALLOW_BUSY, BLOCKING, Command, DANGEROUS, FAST, GROWS, LOADING, NO_MULTI, NOSCRIPT, PUBSUB, Run, SCRIPTS, SKIP_SLOWLOG, STALE,
-    session,
+    ADMIN, ALLOW_BUSY, BLOCKING, Command, DANGEROUS, FAST, GROWS, LOADING, NO_MULTI, NOSCRIPT, PUBSUB, SCRIPTS, SKIP_SLOWLOG, STALE,
 };
 use crate::execute::{Keys, Progress, begin, end_transaction, is_plain, is_wary, permit_writes, retry, run_inside, spare_memory};
 use crate::lookup::{find, find_original};
+use crate::row::{Row, SessionCall, session};
 use crate::scripting;
 use crate::session::{Host, Multi, Session};
 
 /// The family's rows.
-pub const COMMANDS: &[Command] = &[
+pub const COMMANDS: &[Row] = &[
     session("MULTI", "", multi).with(NOSCRIPT | LOADING | STALE | FAST | ALLOW_BUSY).since("1.2.0").about("Starts a transaction."),
     session("EXEC", "", exec)
         .with(NOSCRIPT | LOADING | STALE | SKIP_SLOWLOG)
@@ -108,7 +108,7 @@ fn watch(call: &mut SessionCall<'_>) -> Outcome {
     if call.session.multi.is_some() {
         return Err("ERR WATCH inside MULTI is not allowed".into());
     }
-    let (db, keys) = (call.session.db, &call.args[1..]);
+    let (db, keys) = (call.session.caller.db, &call.args[1..]);
     let txn = begin(call.table, call.session, Mode::Write)?;
     let watched: HashSet<&[u8]> = call.session.watches.iter().filter(|old| old.db == db).map(|old| &old.key[..]).collect();
     let mut seen = HashSet::new();
@@ -163,7 +163,7 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
         return Err("EXECABORT Transaction discarded because of previous errors.".into());
     }
     prepare(call, &multi)?;
-    let writes = multi.queue.commands().any(|command| matches!(command.run, Run::Table(Mode::Write, _)));
+    let writes = multi.queue.commands().any(|command| command.mode() == Some(Mode::Write));
     let words = multi.queue.words();
     let tracks = call.session.tracking.is_some();
     // Where something is written they are noted in their place among the changes.
@@ -180,7 +180,7 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
         if std::mem::replace(&mut again, true) {
             call.session.clone_from(&before);
         }
-        call.session.atomic = true;
+        call.session.caller.atomic = true;
         call.reply.rewind(mark);
         txn.declare(&keys)?;
         for watch in watches.iter() {
@@ -201,7 +201,7 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
     if outcome.is_err() {
         *call.session = before;
     } else {
-        call.session.atomic = before.atomic;
+        call.session.caller.atomic = before.caller.atomic;
         call.session.apply_news(call.table);
     }
     let many = multi.queue.len();
@@ -276,7 +276,7 @@ pub(crate) fn exec_together(
 
 /// Whether a command does nothing but to the table, so that a queue of such commands needs no preparation and leaves the session alone.
 fn is_simple(command: &'static Command) -> bool {
-    matches!(command.run, Run::Table(..)) && !command.has(PUBSUB | SCRIPTS | BLOCKING | NOSCRIPT | ADMIN | DANGEROUS)
+    command.mode().is_some() && !command.has(PUBSUB | SCRIPTS | BLOCKING | NOSCRIPT | ADMIN | DANGEROUS)
 }
 
 /// The blocks behind an EXEC that have come whole, and whose calls would all be queued.
@@ -314,7 +314,7 @@ fn admitted(table: &Table, args: &[&[u8]]) -> Option<&'static Command> {
 
 /// The one transaction of several EXECs; where it comes to nothing, answers how many of the calls have been counted by then.
 fn run_blocks(table: &Table, session: &mut Session, host: &dyn Host, blocks: &[Block<'_>], reply: &mut dyn Reply) -> Result<(), usize> {
-    let writes = |(command, _): &(&'static Command, _)| matches!(command.run, Run::Table(Mode::Write, _));
+    let writes = |(command, _): &(&'static Command, _)| command.mode() == Some(Mode::Write);
     let mode = if blocks.iter().flatten().any(writes) { Mode::Write } else { Mode::Read };
     // In the order in which they are going to be asked for, so that each is found at once. Most that come again come soon.
     let mut keys = Keys::new();
@@ -322,13 +322,13 @@ fn run_blocks(table: &Table, session: &mut Session, host: &dyn Host, blocks: &[B
         command.each_key(args, |at, _| {
             let is = |(_, near): &(_, &[u8])| near.len() == args[at].len() && near.last() == args[at].last() && *near == args[at];
             if !keys.iter().rev().take(KEYS_LOOKED_AT).any(is) {
-                keys.push((session.db, args[at]));
+                keys.push((session.caller.db, args[at]));
             }
         });
     }
     let txn = begin(table, session, mode).map_err(|_| 0usize)?;
     let (mark, mut counted) = (reply.mark(), 0);
-    session.atomic = true;
+    session.caller.atomic = true;
     let outcome = retry(&txn, || {
         reply.rewind(mark);
         txn.declare(&keys)?;
@@ -348,7 +348,7 @@ fn run_blocks(table: &Table, session: &mut Session, host: &dyn Host, blocks: &[B
         }
         Ok(())
     });
-    session.atomic = false;
+    session.caller.atomic = false;
     drop(keys);
     if outcome.is_err() {
         reply.rewind(mark);
@@ -362,7 +362,7 @@ fn run_blocks(table: &Table, session: &mut Session, host: &dyn Host, blocks: &[B
 
 /// The keys of all queued commands, each in the database that will be selected by then.
 fn declared<'w>(multi: &Multi, words: &[&'w [u8]], session: &Session) -> Keys<'w> {
-    let (mut db, mut keys) = (session.db, Keys::new());
+    let (mut db, mut keys) = (session.caller.db, Keys::new());
     for (command, args) in multi.queue.calls(words) {
         command.each_key(args, |at, _| {
             if keys.last() != Some(&(db, args[at])) {

@@ -4,13 +4,12 @@
 //! answers as a timeout would. Everywhere else the call is put down for its keys by the very transaction that found nothing, so that
 //! no change can slip in between, and run again, as a transaction of its own, when one of them changes.
 use polder_base::{Reply, number};
-use polder_hub::queue::{self, Place};
-use polder_table::{Db, Mode, Stop, Table, Txn};
+use polder_hub::queue;
+use polder_table::{Db, Stop};
 use polder_values::Kind;
 
 use crate::call::{Call, Outcome};
 use crate::command::Command;
-use crate::session::Session;
 
 /// What is answered when nothing comes in time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,7 +21,7 @@ pub enum Otherwise {
 }
 
 impl Otherwise {
-    pub(crate) fn write(self, reply: &mut dyn Reply) {
+    pub fn write(self, reply: &mut dyn Reply) {
         match self {
             Otherwise::Null => reply.null(),
             Otherwise::NullArray => reply.null_array(),
@@ -54,19 +53,19 @@ pub struct Wait<'k> {
 #[derive(Clone)]
 pub struct Waiting {
     /// Its place in the queues; 0 as long as it has none.
-    ticket: u64,
-    kind: Kind,
-    db: Db,
-    keys: Vec<Vec<u8>>,
+    pub ticket: u64,
+    pub kind: Kind,
+    pub db: Db,
+    pub keys: Vec<Vec<u8>>,
     /// Milliseconds since the Unix epoch; `u64::MAX` for ever.
     pub until_ms: u64,
-    otherwise: Otherwise,
-    memo: Vec<u8>,
+    pub otherwise: Otherwise,
+    pub memo: Vec<u8>,
     /// Its last run has left something to others; it does so no more, since its time is over.
-    yields: bool,
-    insists: bool,
+    pub yields: bool,
+    pub insists: bool,
     pub command: &'static Command,
-    pub(crate) args: Vec<Box<[u8]>>,
+    pub args: Vec<Box<[u8]>>,
 }
 
 impl Waiting {
@@ -89,7 +88,7 @@ impl Waiting {
 impl Call<'_> {
     /// Whether this call may wait.
     pub fn may_wait(&self) -> bool {
-        !self.session.atomic
+        !self.caller.atomic
     }
 
     /// Ends a call that found nothing and has written nothing: it is run again when one of the keys changes.
@@ -101,7 +100,7 @@ impl Call<'_> {
             wait.otherwise.write(self.reply);
             return Ok(());
         }
-        if let Some(waiting) = self.session.waiting.as_mut().filter(|waiting| waiting.has_place()) {
+        if let Some(waiting) = self.caller.waiting.as_mut().filter(|waiting| waiting.has_place()) {
             waiting.yields = wait.yields;
         } else {
             // By the clock itself, since a turn may be old, and rounded up: nobody is sent away early.
@@ -109,10 +108,10 @@ impl Call<'_> {
             let mut keys: Vec<Vec<u8>> = wait.keys.iter().map(|key| key.to_vec()).collect();
             keys.sort_unstable();
             keys.dedup();
-            self.session.waiting = Some(Box::new(Waiting {
+            self.caller.waiting = Some(Box::new(Waiting {
                 ticket: 0,
                 kind: wait.kind,
-                db: self.session.db,
+                db: self.caller.db,
                 keys,
                 until_ms,
                 otherwise: wait.otherwise,
@@ -131,19 +130,19 @@ impl Call<'_> {
     ///
     /// # Errors
     /// Those of `find`, a fault.
-    pub(crate) fn first_for_us<'k, T>(
+    pub fn first_for_us<'k, T>(
         &self,
         kind: Kind,
         keys: &[&'k [u8]],
         yields: &mut bool,
         find: impl Fn(&Self, &[u8]) -> Result<Option<T>, Stop>,
     ) -> Result<Option<(&'k [u8], T)>, Stop> {
-        let waiting = self.session.waiting.as_deref();
+        let waiting = self.caller.waiting.as_deref();
         let ticket = waiting.filter(|waiting| waiting.has_place()).map_or(u64::MAX, |waiting| waiting.ticket);
         let asks = self.may_wait() && waiting.is_none_or(|waiting| !waiting.insists);
         for key in keys {
             let Some(found) = find(self, key)? else { continue };
-            if !asks || !queue::is_for_others(self.txn, kind, (self.session.db, key), ticket, !self.session.parks)? {
+            if !asks || !queue::is_for_others(self.txn, kind, (self.caller.db, key), ticket, !self.caller.parks)? {
                 return Ok(Some((key, found)));
             }
             *yields = true;
@@ -153,73 +152,7 @@ impl Call<'_> {
 
     /// What the first run of this call, which had to wait, left for the later ones; `None` in the first.
     pub fn memo(&self) -> Option<&[u8]> {
-        self.session.waiting.as_ref().filter(|waiting| waiting.has_place()).map(|waiting| &waiting.memo[..])
-    }
-}
-
-/// Whether the session's call has a place in the queues, so that this is not its first run.
-pub(crate) fn has_place(session: &Session) -> bool {
-    session.waiting.as_ref().is_some_and(|waiting| waiting.has_place())
-}
-
-/// Whether the call that a session waits with has left something to others who have not taken it yet; if so, its next run takes it.
-pub(crate) fn insist(session: &mut Session) -> bool {
-    let waiting = session.waiting.as_deref_mut().filter(|waiting| waiting.yields);
-    waiting.map(|waiting| waiting.insists = true).is_some()
-}
-
-/// Whether the call that a session waits with may change keys.
-pub fn writes(session: &Session) -> bool {
-    session.waiting.as_ref().is_some_and(|waiting| waiting.command.is_write())
-}
-
-/// Puts a call that found nothing down for its keys, as part of the transaction that found nothing; [`stay`] follows when that has committed.
-///
-/// # Errors
-/// As those of the table.
-pub(crate) fn enlist(table: &Table, txn: &Txn<'_>, session: &Session) -> Result<Place, Stop> {
-    let waiting = session.waiting.as_deref().ok_or("ERR a command waits for nothing")?;
-    let place = Place { ticket: queue::draw_ticket(table), kind: waiting.kind, db: waiting.db, keys: waiting.keys.clone() };
-    queue::enlist(txn, &place)?;
-    Ok(place)
-}
-
-/// The call waits from now on.
-pub(crate) fn stay(table: &Table, session: &mut Session, place: Place) {
-    if session.id == 0 {
-        session.id = polder_hub::next_client(table);
-    }
-    if let Some(waiting) = &mut session.waiting {
-        waiting.ticket = place.ticket;
-    }
-    queue::join(table, session.id, place);
-}
-
-/// The call has been run again and goes on waiting.
-pub(crate) fn came(table: &Table, session: &Session) {
-    queue::came(table, session.id);
-}
-
-/// Whether none of the keys that a session waits for holds what it waits for: a key that has become something else wakes nobody, but
-/// readers of its groups.
-pub(crate) fn is_in_vain(table: &Table, session: &Session) -> bool {
-    let (Some(waiting), Ok(txn)) = (session.waiting.as_deref(), table.begin(Mode::Read)) else { return false };
-    waiting.keys.iter().all(|key| !matches!(txn.peek(waiting.db, key), Ok(Some(found)) if found.kind == waiting.kind))
-}
-
-/// Ends what a session waits for: its call has come to an end, or its client is gone.
-pub fn leave(table: &Table, session: &mut Session) {
-    if let Some(waiting) = session.waiting.take()
-        && waiting.has_place()
-    {
-        queue::leave(table, session.id);
-    }
-}
-
-/// Answers a call for which nothing came in time, or which was told by CLIENT UNBLOCK not to wait any longer.
-pub(crate) fn answer(session: &Session, reply: &mut dyn Reply) {
-    if let Some(waiting) = &session.waiting {
-        waiting.otherwise.write(reply);
+        self.caller.waiting.as_ref().filter(|waiting| waiting.has_place()).map(|waiting| &waiting.memo[..])
     }
 }
 

@@ -7,7 +7,7 @@ use polder_base::time::{coarse_ms, now_ms};
 use polder_base::{Fault, Protocol, Reply};
 use polder_commands::command::{ADMIN, Run};
 use polder_commands::settings::{Id, id};
-use polder_commands::{Host, Progress, Session, execute, waiting};
+use polder_commands::{Host, Progress, Session, blocking, execute};
 use polder_hub::ask;
 use polder_hub::{Delivery, Hearer, track};
 use polder_shm::fork;
@@ -157,7 +157,7 @@ impl Caller {
 
     /// The number of the database that is selected.
     pub fn database(&self) -> u16 {
-        self.session.db
+        self.session.caller.db
     }
 
     /// Runs a command and returns its reply. A command that waits (BLPOP, ...) blocks the thread.
@@ -196,7 +196,7 @@ impl Caller {
     #[inline]
     fn call(&mut self, args: &[impl AsRef<[u8]>], reply: Option<&mut dyn Reply>) -> Result<(), Error> {
         self.admit()?;
-        if self.session.waiting.is_some() {
+        if self.session.caller.waiting.is_some() {
             return Err(Error::Waiting);
         }
         let done = match args {
@@ -240,7 +240,7 @@ impl Caller {
     /// Those of [`Error`] that are about the caller.
     pub fn run_batch(&mut self, batch: &Batch) -> Result<Answer, Error> {
         self.admit()?;
-        if self.session.waiting.is_some() {
+        if self.session.caller.waiting.is_some() {
             return Err(Error::Waiting);
         }
         let mut answer = Answer::new(self.session.protocol);
@@ -272,7 +272,7 @@ impl Caller {
             return None;
         }
         let table = self.memory.table();
-        table.read_plain(self.session.db, table.hash(key), key, read)
+        table.read_plain(self.session.caller.db, table.hash(key), key, read)
     }
 
     /// Gives a key a string, as `Database::set` does, where there is nothing to it. `false`: nothing has happened, and another way will see.
@@ -283,7 +283,7 @@ impl Caller {
         }
         let table = self.memory.table();
         // Making room is more than a moment's work.
-        table.is_unlimited() && !self.memory.is_wary() && table.write_plain(self.session.db, table.hash(key), key, value)
+        table.is_unlimited() && !self.memory.is_wary() && table.write_plain(self.session.caller.db, table.hash(key), key, value)
     }
 
     /// Whether a call may be made with nothing before it: no end of the caller, no pause, nothing that is due.
@@ -306,11 +306,11 @@ impl Caller {
     /// # Errors
     /// As [`Caller::run`].
     pub fn start(&mut self, args: &[impl AsRef<[u8]>]) -> Result<Option<Answer>, Error> {
-        self.session.parks = true;
+        self.session.caller.parks = true;
         let done = self.run_here(args);
-        self.session.parks = false;
+        self.session.caller.parks = false;
         done?;
-        if self.session.waiting.is_some() { Ok(None) } else { self.take_answer() }
+        if self.session.caller.waiting.is_some() { Ok(None) } else { self.take_answer() }
     }
 
     /// Looks whether a call that was begun has come to its end: `None` says that it still waits.
@@ -319,7 +319,7 @@ impl Caller {
     /// As [`Caller::run`]; [`Error::Refused`] where no call waits.
     pub fn resume(&mut self) -> Result<Option<Answer>, Error> {
         self.admit()?;
-        let Some(until_ms) = self.session.waiting.as_ref().map(|waiting| waiting.until_ms) else {
+        let Some(until_ms) = self.session.caller.waiting.as_ref().map(|waiting| waiting.until_ms) else {
             return Err(Error::Refused("ERR no call of this caller waits".into()));
         };
         let memory = self.memory.clone();
@@ -328,9 +328,9 @@ impl Caller {
         let woken = home::with(table, |home| home.take_woken(self.session.id)).unwrap_or_default();
         let mut progress = Progress::Waiting;
         if woken {
-            self.session.parks = true;
+            self.session.caller.parks = true;
             progress = crate::waiting::try_again(&memory, &mut self.session, host, Some(&self.card), &mut self.answer);
-            self.session.parks = false;
+            self.session.caller.parks = false;
         }
         if progress == Progress::Busy {
             let paused = !crate::waiting::paused_for(&memory, &self.session).is_zero();
@@ -356,7 +356,7 @@ impl Caller {
     /// When a call that was begun and waits is to be looked at again at the latest, in milliseconds since the Unix epoch: its time is over then, or
     /// a CLIENT PAUSE that holds it back may be, or somebody to whom it has left something may have been stopped. `u64::MAX`: never; `None`: no call waits.
     pub fn until_ms(&self) -> Option<u64> {
-        let waiting = self.session.waiting.as_ref()?;
+        let waiting = self.session.caller.waiting.as_ref()?;
         let postponed = home::with(self.memory.table(), |home| home.is_postponed(self.session.id)) == Some(true);
         let look_ms = match (postponed, waiting.yields()) {
             (true, _) => PAUSE_NAP.as_millis() as u64,
@@ -373,7 +373,7 @@ impl Caller {
     pub fn cancel(&mut self) -> Result<(), Error> {
         self.admit()?;
         let memory = self.memory.clone();
-        waiting::leave(memory.table(), &mut self.session);
+        blocking::leave(memory.table(), &mut self.session);
         home::with(memory.table(), |home| home.end_wait(self.session.id));
         self.card.end_wait();
         self.after();
@@ -481,7 +481,7 @@ impl Caller {
     pub fn admit(&mut self) -> Result<(), Error> {
         self.belong()?;
         // One whose call waits is told by how that ends.
-        if self.card.order() == Order::Kill && self.session.waiting.is_none() {
+        if self.card.order() == Order::Kill && self.session.caller.waiting.is_none() {
             self.session.closing = true;
         }
         if self.session.closing { Err(Error::Closed) } else { Ok(()) }
@@ -591,11 +591,11 @@ impl Caller {
         if self.thread.is_some() || self.is_bound() {
             self.settle_down();
         }
-        if self.session.last.is_some_and(|command| matches!(command.run, Run::Session(_))) {
+        if self.session.last.is_some_and(|command| matches!(command.run, Run::Session)) {
             self.card.show(&self.session);
         }
         // What has been set is true of the next short call.
-        if self.session.last.is_some_and(|command| command.has(ADMIN) || matches!(command.run, Run::Session(_))) {
+        if self.session.last.is_some_and(|command| command.has(ADMIN) || matches!(command.run, Run::Session)) {
             self.memory.look_at_writes();
         }
         let now_ms = match std::mem::take(&mut self.session.clocked_ms) {
@@ -618,7 +618,7 @@ impl Caller {
 
     /// Whether it has something that is known to its thread only.
     fn is_bound(&self) -> bool {
-        self.is_listening() || self.session.waiting.is_some()
+        self.is_listening() || self.session.caller.waiting.is_some()
     }
 
     fn settle_down(&mut self) {
@@ -636,7 +636,7 @@ impl Caller {
         self.card.settle(table.seat().ok().map(|seat| (seat.index(), seat.life())));
         self.card.show(&self.session);
         home::with(table, |home| home.enter(id, protocol, self.session.listens(), &self.card));
-        if self.session.waiting.is_some() {
+        if self.session.caller.waiting.is_some() {
             // Before letters are taken in: one that wakes it may have come already.
             home::with(table, |home| home.begin_wait(id));
             self.card.begin_wait(&self.session);

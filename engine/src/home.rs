@@ -20,7 +20,7 @@ use std::time::Duration;
 use hashbrown::{HashMap, HashSet};
 use polder_base::time::{coarse_ms, now_ms};
 use polder_base::{Fault, Protocol, Reply};
-use polder_commands::{Session, elsewhere, pubsub, waiting};
+use polder_commands::{Session, blocking, elsewhere, pubsub};
 use polder_hub::ask::{self, Asker};
 use polder_hub::{Delivery, Hearer, ears};
 use polder_shm::fork::{self, Shelter};
@@ -206,7 +206,7 @@ fn count(orphans: &BTreeMap<Tenant, Vec<Session>>) {
 
 /// Ends all that a caller of this thread hears and waits for.
 pub(crate) fn bury(table: &Table, session: &mut Session) {
-    waiting::leave(table, session);
+    blocking::leave(table, session);
     session.end_listening(table);
     with(table, |home| home.leave(session.id));
 }

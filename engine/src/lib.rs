@@ -633,7 +633,7 @@ impl Memory {
     /// Waits with a call that waits, where nobody else would.
     #[inline]
     fn see_through(&self, progress: Progress, session: &mut Session, host: &dyn Host, reply: &mut dyn Reply) -> Progress {
-        if progress == Progress::Waiting && !session.parks {
+        if progress == Progress::Waiting && !session.caller.parks {
             return waiting::wait(self, session, host, reply);
         }
         progress

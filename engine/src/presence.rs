@@ -108,7 +108,7 @@ impl Card {
 
     /// Says that its call waits.
     pub fn begin_wait(&self, session: &Session) {
-        self.beat(session.waiting.as_deref().map(|waiting| waiting.command), coarse_ms());
+        self.beat(session.caller.waiting.as_deref().map(|waiting| waiting.command), coarse_ms());
         // What came too late for the wait before is not for this one.
         self.forget_unblock();
         self.wait.store(wait::WAITING, Ordering::SeqCst);

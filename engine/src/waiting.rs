@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use polder_base::Reply;
 use polder_base::time::now_ms;
-use polder_commands::{Host, Progress, Session, give_up, resume, time_out, waiting};
+use polder_commands::{Host, Progress, Session, blocking, give_up, resume, time_out};
 use polder_hub::ask::Asker;
 use polder_hub::{Delivery, Hearer};
 use polder_table::Table;
@@ -56,7 +56,7 @@ impl Hearer for Waiter<'_> {
 
 /// How long CLIENT PAUSE keeps the session's call from being run again.
 pub(crate) fn paused_for(memory: &Memory, session: &Session) -> Duration {
-    memory.paused_for(waiting::writes(session))
+    memory.paused_for(blocking::writes(session))
 }
 
 /// Runs a call again that waits, unless there is a pause, or somebody ends the wait: he has been told so ([`Progress::Busy`], to be looked at again).
@@ -110,7 +110,7 @@ pub(crate) fn obey(table: &Table, session: &mut Session, host: &dyn Host, order:
 
 fn wait_long(memory: &Memory, session: &mut Session, host: &dyn Host, card: Option<&Card>, reply: &mut dyn Reply) -> Progress {
     let table = memory.table();
-    let until_ms = session.waiting.as_ref().map_or(0, |waiting| waiting.until_ms);
+    let until_ms = session.caller.waiting.as_ref().map_or(0, |waiting| waiting.until_ms);
     let mut waiter = Waiter { memory, session, host, reply, card, progress: Progress::Waiting, others: Ear { memory } };
     loop {
         home::take_in(table, &mut waiter);

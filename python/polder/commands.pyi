@@ -69,23 +69,23 @@ class Commands:
         """OBJECT ENCODING key: Returns the internal encoding of a Redis object."""
     def object_freq(self, key: Word, /) -> Any:
         """OBJECT FREQ key: Returns the logarithmic access frequency counter of a Redis object."""
-    def object_help(self) -> Any:
-        """OBJECT HELP: Prints this help."""
     def object_idletime(self, key: Word, /) -> Any:
         """OBJECT IDLETIME key: Returns the time since the last access to a Redis object."""
     def object_refcount(self, key: Word, /) -> Any:
         """OBJECT REFCOUNT key: Returns the reference count of a value of a key."""
+    def object_help(self) -> Any:
+        """OBJECT HELP: Prints this help."""
 
     # ---- generic ----
 
     def dump(self, key: Word, /) -> Any:
         """DUMP key: Returns a serialized representation of the value stored at a key."""
-    def migrate(self, host: Word, port: Word, key: Word, destination_db: int, timeout: float, /, *more: Word) -> Any:
-        """MIGRATE host port key destination-db timeout [COPY] [REPLACE] [AUTH password|AUTH2 username password] [KEYS key [key ...]]: Transfers keys to another server, and takes them away here."""
     def restore(self, key: Word, ttl: Word, serialized_value: Word, /, *more: Word) -> Any:
         """RESTORE key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]: Creates a key from the serialized representation of a value."""
     def restore_asking(self, key: Word, ttl: Word, serialized_value: Word, /, *more: Word) -> Any:
         """RESTORE-ASKING key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]: An internal command for migrating keys in a cluster."""
+    def migrate(self, host: Word, port: Word, key: Word, destination_db: int, timeout: float, /, *more: Word) -> Any:
+        """MIGRATE host port key destination-db timeout [COPY] [REPLACE] [AUTH password|AUTH2 username password] [KEYS key [key ...]]: Transfers keys to another server, and takes them away here."""
 
     # ---- generic ----
 
@@ -563,16 +563,12 @@ class Commands:
         """XGROUP DELCONSUMER key group consumer: Deletes a consumer from a consumer group."""
     def xgroup_destroy(self, key: Word, group: Word, /) -> Any:
         """XGROUP DESTROY key group: Destroys a consumer group."""
-    def xgroup_help(self) -> Any:
-        """XGROUP HELP: Returns helpful text about the different subcommands."""
     def xgroup_setid(self, key: Word, group: Word, /, *more: Word) -> Any:
         """XGROUP SETID key group <id|$> [ENTRIESREAD entries-read]: Sets the last-delivered ID of a consumer group."""
     def xinfo_consumers(self, key: Word, group: Word, /) -> Any:
         """XINFO CONSUMERS key group: Returns a list of the consumers in a consumer group."""
     def xinfo_groups(self, key: Word, /) -> Any:
         """XINFO GROUPS key: Returns a list of the consumer groups of a stream."""
-    def xinfo_help(self) -> Any:
-        """XINFO HELP: Returns helpful text about the different subcommands."""
     def xinfo_stream(self, key: Word, /, *more: Word) -> Any:
         """XINFO STREAM key [FULL [COUNT count]]: Returns information about a stream."""
     def xlen(self, key: Word, /) -> Any:
@@ -591,6 +587,10 @@ class Commands:
         """XSETID key last-id [ENTRIESADDED entries-added] [MAXDELETEDID max-deleted-id]: An internal command for replicating stream values."""
     def xtrim(self, key: Word, /, *more: Word) -> Any:
         """XTRIM key <MAXLEN|MINID> [=|~] threshold [LIMIT count]: Deletes messages from the beginning of a stream."""
+    def xgroup_help(self) -> Any:
+        """XGROUP HELP: Returns helpful text about the different subcommands."""
+    def xinfo_help(self) -> Any:
+        """XINFO HELP: Returns helpful text about the different subcommands."""
 
     # ---- hyperloglog ----
 

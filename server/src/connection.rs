@@ -229,7 +229,7 @@ impl Connection {
 
     /// Whether its call waits for a key.
     pub fn waits(&self) -> bool {
-        self.session.waiting.is_some()
+        self.session.caller.waiting.is_some()
     }
 
     /// Renews what other threads see, with this many bytes of replies that wait. Empty buffers are not counted, because they are
@@ -251,7 +251,7 @@ impl Connection {
     fn show(&self, (query_bytes, query_room): (usize, usize), (reply_bytes, reply_room): (usize, usize)) {
         self.record.beat(Activity {
             active_ms: self.session.active_ms,
-            db: self.session.db,
+            db: self.session.caller.db,
             last: self.session.last,
             query_bytes,
             query_room,

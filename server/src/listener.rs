@@ -10,6 +10,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use polder_commands::configuration::Configuration;
 use polder_commands::settings::{Id, Settings, id};
 use polder_engine::{Counter, Table};
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
@@ -35,7 +36,7 @@ pub struct Listener {
 
 /// What decides whether a client may come in.
 pub struct Admission<'p> {
-    pub settings: &'p Settings,
+    pub settings: &'p Configuration,
     pub table: &'p Table,
     pub clients: &'p Clients,
     pub clients_max: usize,

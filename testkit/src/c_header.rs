@@ -4,9 +4,9 @@
 //! follows as a list of texts. They are `static inline`, so that a program takes what it uses and the library need not know them.
 use std::path::{Path, PathBuf};
 
+use polder_commands::FAMILIES;
 use polder_commands::command::{CONTAINER, Command};
 use polder_commands::grammar::{Argument, arguments};
-use polder_commands::{FAMILIES, Family};
 
 const ABOUT: &str = "\
 /* Polder: a Redis-compatible key-value store in shared memory, in this process. Made by `cargo x docs`; do not edit.
@@ -101,9 +101,9 @@ fn sources(folder: &Path) -> Result<Vec<PathBuf>, String> {
 /// `polder_commands.h`.
 pub fn commands() -> String {
     let mut text = String::from(PREFACE);
-    for Family { group, commands, .. } in FAMILIES {
-        text += &format!("\n/* ---- {group} ---- */\n");
-        for command in commands.iter().filter(|command| !command.has(CONTAINER)) {
+    for family in FAMILIES {
+        text += &format!("\n/* ---- {} ---- */\n", family.group);
+        for command in family.commands().filter(|command| !command.has(CONTAINER)) {
             text += &function(command);
         }
     }

@@ -1,10 +1,10 @@
 //! What the client has of the command table: `client/src/rows/table.rs`, what it must know of a command to send it on a
 //! connection that many tasks share, and `client/src/commands/GROUP.rs`, a typed method for each command.
 
-use polder_commands::FAMILIES;
 use polder_commands::command::{BLOCKING, CONTAINER, Command, NO_AUTH, PUBSUB, READONLY, SCRIPTS};
 use polder_commands::grammar::{Argument, arguments};
 use polder_commands::lookup::{groups, rows_of};
+use polder_commands::{FAMILIES, Family};
 
 use crate::c_header::{Kind, distinct, kind};
 
@@ -33,7 +33,7 @@ const OF_THE_CONNECTION: [&str; 17] = [
 /// The whole file.
 pub fn table() -> String {
     let mut rows: Vec<(String, String)> =
-        FAMILIES.iter().flat_map(|family| family.commands).filter(|command| !command.has(CONTAINER)).map(row).collect();
+        FAMILIES.iter().flat_map(Family::commands).filter(|command| !command.has(CONTAINER)).map(row).collect();
     rows.sort();
     let mut text = String::from(
         "//! Names of commands, sorted, and the facts that hold for them. Made from the command table by `cargo x docs`; do not edit.\n\nuse super::{BLOCKS, CACHES, MOVES, OWNS, READS};\n\npub(super) const FACTS: &[(&str, u8)] = &[\n",

@@ -2,9 +2,9 @@
 //!
 //! As in C (`c_header`): the arguments that every call has come first, with the types that the grammar names; what is optional, repeated or a choice
 //! follows as further words.
+use polder_commands::FAMILIES;
 use polder_commands::command::{CONTAINER, Command};
 use polder_commands::grammar::{Argument, arguments};
-use polder_commands::{FAMILIES, Family};
 
 use crate::c_header::{Kind, distinct, kind};
 
@@ -26,9 +26,9 @@ class Commands:
 /// The whole stub.
 pub fn commands() -> String {
     let mut text = String::from(PREFACE);
-    for Family { group, commands, .. } in FAMILIES {
-        text += &format!("\n    # ---- {group} ----\n\n");
-        commands.iter().filter(|command| !command.has(CONTAINER)).for_each(|command| text += &method(command));
+    for family in FAMILIES {
+        text += &format!("\n    # ---- {} ----\n\n", family.group);
+        family.commands().filter(|command| !command.has(CONTAINER)).for_each(|command| text += &method(command));
     }
     text
 }

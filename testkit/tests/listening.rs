@@ -256,12 +256,13 @@ fn a_call_that_cannot_even_be_put_down_as_waiting_does_not_wait() {
             let _ = is_done.recv();
         });
         is_held.recv().expect("the thread holds the record");
-        let mut session = Session { id: 7, parks: true, patience_us: 100, ..Session::default() };
+        let mut session = Session { id: 7, patience_us: 100, ..Session::default() };
+        session.caller.parks = true;
         let mut reply = Gather::new(Protocol::Resp2);
         let progress = memory.execute(&mut session, &scratch.embedder.host, &[b"BLPOP", b"k", b"0"], &mut reply);
         drop(done);
         assert_eq!(progress, Progress::Busy);
         // Or its connection would be served by a wake-up, and run the call again afterwards: two replies to one request.
-        assert!(session.waiting.is_none());
+        assert!(session.caller.waiting.is_none());
     });
 }

@@ -250,7 +250,7 @@ impl<'m> Worker<'m> {
         let mut outlook = std::mem::take(&mut self.outlook);
         let _pinned = (count > 1).then(|| {
             let pinned = self.memory.table().pinned();
-            self.memory.prefetch(calls.iter().map(|call| (self.session.db, call.args())), &mut outlook);
+            self.memory.prefetch(calls.iter().map(|call| (self.session.caller.db, call.args())), &mut outlook);
             pinned
         });
         for (number, call) in calls.iter().enumerate() {

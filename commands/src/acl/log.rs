@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use polder_base::{Reply, time};
 
 use super::check::Denied;
-use crate::call::{Outcome, SessionCall};
+use crate::call::Outcome;
 use crate::command::Command;
 use crate::metrics::recorder::{Note, lock};
+use crate::row::SessionCall;
 use crate::session::{Host, Session};
 use crate::settings::id;
 use crate::{client, elsewhere};
@@ -113,7 +114,7 @@ pub fn note(host: &dyn Host, session: &Session, command: &Command, user: &[u8], 
     let most = host.settings().number(const { id("acllog-max-len") }) as usize;
     let mut client = host.client(session);
     // What is part of a whole is the whole's.
-    if !session.atomic {
+    if !session.caller.atomic {
         client.command = command.label();
     }
     let client = client::line(&client).trim_ascii_end().to_vec();

@@ -44,7 +44,7 @@ pub fn count() -> usize {
 
 /// The number of a row.
 pub fn number(command: &Command) -> usize {
-    command.number.into()
+    command.number().into()
 }
 
 /// Whether a command has subcommands.

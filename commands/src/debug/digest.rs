@@ -16,8 +16,9 @@ use polder_values::stream::{Range, Stream};
 use polder_values::{Kind, Value, string};
 use sha1::{Digest, Sha1};
 
-use crate::call::{Outcome, SessionCall};
+use crate::call::Outcome;
 use crate::execute::{begin, retry};
+use crate::row::SessionCall;
 
 const NONE: [u8; 20] = [0; 20];
 
@@ -119,7 +120,7 @@ pub(super) fn values(call: &mut SessionCall<'_>) -> Outcome {
         digests.clear();
         for key in &call.args[2..] {
             let mut digest = NONE;
-            if let Some(found) = txn.peek(call.session.db, key)? {
+            if let Some(found) = txn.peek(call.session.caller.db, key)? {
                 mix_value(&txn, &mut digest, &found)?;
             }
             digests.push(digest);

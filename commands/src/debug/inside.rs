@@ -10,20 +10,15 @@ use polder_table::{Db, Found, Mode, Stop};
 use polder_values::sequence::Sequence;
 use polder_values::{Kind, Value};
 
-use crate::call::{NOT_AN_INTEGER, Outcome, SessionCall, is};
+use crate::call::{NOT_AN_INTEGER, Outcome, is};
+use crate::dump;
 use crate::execute::{begin, retry};
 use crate::object::encoding;
+use crate::row::SessionCall;
 use crate::settings::value;
 
 static CHORES_REST: AtomicBool = AtomicBool::new(false);
 static SCRIPTS_MAY_ALL: AtomicBool = AtomicBool::new(false);
-
-static CHECKSUMS_REST: AtomicBool = AtomicBool::new(false);
-
-/// Whether nobody looks at checksums of RDB files and payloads (`DEBUG SET-SKIP-CHECKSUM-VALIDATION`).
-pub fn checksums_rest() -> bool {
-    CHECKSUMS_REST.load(Ordering::Relaxed)
-}
 
 /// Whether this process does no chores for now (`DEBUG PAUSE-CRON`).
 pub fn chores_rest() -> bool {
@@ -47,7 +42,7 @@ pub(super) fn pause_chores(call: &mut SessionCall<'_>) -> Outcome {
 }
 
 pub(super) fn skip_checksums(call: &mut SessionCall<'_>) -> Outcome {
-    CHECKSUMS_REST.store(is_set(call), Ordering::Relaxed);
+    dump::skip_checksums(is_set(call));
     call.reply.ok();
     Ok(())
 }
@@ -124,7 +119,7 @@ fn with_key<T>(
     let mut done = None;
     retry(&txn, || {
         done = None;
-        if let Some(found) = txn.peek(call.session.db, key)? {
+        if let Some(found) = txn.peek(call.session.caller.db, key)? {
             done = Some(work(&txn, &found)?);
         }
         Ok(())

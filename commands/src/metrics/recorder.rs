@@ -389,7 +389,7 @@ impl Recorder {
                 current.recorder = self.number;
             }
             let shard = current.shard.as_ref().expect("it was taken when the recorder was noted");
-            work(&shard.rows[usize::from(command.number)], &mut current.turn_ns)
+            work(&shard.rows[usize::from(command.number())], &mut current.turn_ns)
         })
     }
 
@@ -418,7 +418,7 @@ mod tests {
     #[test]
     fn every_row_has_a_number_of_its_own() {
         for (number, (_, command)) in crate::lookup::all().enumerate() {
-            assert_eq!(usize::from(command.number), number, "{}", command.name);
+            assert_eq!(usize::from(command.number()), number, "{}", command.name);
         }
     }
 

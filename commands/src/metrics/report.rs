@@ -74,8 +74,8 @@ impl Whole {
 
     fn add_call(&mut self, name: &[u8], words: &[&[u8]]) {
         let (Some(command), [calls, nanoseconds, rejected, failed, buckets @ ..]) = (find(name), words) else { return };
-        let at = self.calls.partition_point(|(known, _)| known.number < command.number);
-        if self.calls.get(at).is_none_or(|(known, _)| known.number != command.number) {
+        let at = self.calls.partition_point(|(known, _)| known.number() < command.number());
+        if self.calls.get(at).is_none_or(|(known, _)| known.number() != command.number()) {
             self.calls.insert(at, (command, Totals::default()));
         }
         let total = &mut self.calls[at].1;

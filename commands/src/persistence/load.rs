@@ -7,7 +7,7 @@ use polder_base::Fault;
 use polder_table::{Db, Mode, New, Replaces, SYSTEM, Stop, Table, Txn};
 use polder_wire::rdb::{Begin, Item, Malformed, Mark, Reader};
 
-use crate::debug::inside::checksums_rest;
+use crate::dump::checksums_rest;
 use crate::dump::{Builder, Problem, set_clock};
 use crate::execute::retry;
 use crate::scripting::add_codes;

@@ -7,10 +7,11 @@ use super::depot::clear_codes;
 use super::library::Policy;
 use super::stage::Stage;
 use super::{Kind, Scripting, input, payload, perform, scripting, shebang};
-use crate::call::{Call, Outcome, SessionCall, is};
+use crate::call::{Outcome, is};
 use crate::execute::begin;
+use crate::row::{SessionCall, TxnCall};
 
-pub fn call(call: &mut Call<'_>) -> Outcome {
+pub fn call(call: &mut TxnCall<'_>) -> Outcome {
     let scripting = scripting(call.host)?;
     let found = scripting.libraries.function(scripting.look(call.table, call.txn), call.args[1])?;
     let (library, number) = found.ok_or("ERR Function not found")?;
@@ -23,7 +24,7 @@ pub fn call(call: &mut Call<'_>) -> Outcome {
 }
 
 /// Too many arguments for a subcommand that looks at them itself.
-fn too_many(call: &Call<'_>) -> Stop {
+fn too_many(call: &TxnCall<'_>) -> Stop {
     let name = String::from_utf8_lossy(call.args[1]);
     format!("ERR unknown subcommand or wrong number of arguments for '{name}'. Try FUNCTION HELP.").into()
 }
@@ -36,7 +37,7 @@ fn compile(scripting: &Scripting, code: &[u8]) -> Result<Library, Stop> {
     Ok(library)
 }
 
-pub fn load(call: &mut Call<'_>) -> Outcome {
+pub fn load(call: &mut TxnCall<'_>) -> Outcome {
     let scripting = scripting(call.host)?;
     let (code, options) = call.args[2..].split_last().ok_or_else(|| too_many(call))?;
     let mut replaces = false;
@@ -58,7 +59,7 @@ pub fn load(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-pub fn delete(call: &mut Call<'_>) -> Outcome {
+pub fn delete(call: &mut TxnCall<'_>) -> Outcome {
     let scripting = scripting(call.host)?;
     let look = scripting.look(call.table, call.txn);
     let removed = match str::from_utf8(call.args[2]) {
@@ -72,7 +73,7 @@ pub fn delete(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-pub fn flush(call: &mut Call<'_>) -> Outcome {
+pub fn flush(call: &mut TxnCall<'_>) -> Outcome {
     if call.args.len() > 3 {
         return Err(too_many(call));
     }
@@ -87,7 +88,7 @@ pub fn flush(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-pub fn list(call: &mut Call<'_>) -> Outcome {
+pub fn list(call: &mut TxnCall<'_>) -> Outcome {
     let scripting = scripting(call.host)?;
     let (mut pattern, mut with_code, mut rest) = (None, false, &call.args[2..]);
     while let [option, others @ ..] = rest {
@@ -177,13 +178,13 @@ pub fn kill(call: &mut SessionCall<'_>) -> Outcome {
     Ok(())
 }
 
-pub fn dump(call: &mut Call<'_>) -> Outcome {
+pub fn dump(call: &mut TxnCall<'_>) -> Outcome {
     let codes = scripting(call.host)?.look(call.table, call.txn).view().codes()?;
     call.reply.bulk(&payload::write(codes.iter().map(Vec::as_slice)));
     Ok(())
 }
 
-pub fn restore(call: &mut Call<'_>) -> Outcome {
+pub fn restore(call: &mut TxnCall<'_>) -> Outcome {
     if call.args.len() > 4 {
         return Err(too_many(call));
     }

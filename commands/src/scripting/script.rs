@@ -2,19 +2,20 @@
 use polder_table::Stop;
 
 use super::{Kind, scripting};
-use crate::call::{Call, Outcome, SessionCall, is};
+use crate::call::{Outcome, is};
+use crate::row::{SessionCall, TxnCall};
 
 /// What EVALSHA answers for what it does not know.
 pub const ABSENT: &str = "NOSCRIPT No matching script. Please use EVAL.";
 
-pub fn load(call: &mut Call<'_>) -> Outcome {
+pub fn load(call: &mut TxnCall<'_>) -> Outcome {
     let scripting = scripting(call.host)?;
     let program = scripting.shelf.load(call.table, call.txn, &*scripting.lua, call.args[2])?;
     call.reply.bulk(program.sha.as_bytes());
     Ok(())
 }
 
-pub fn exists(call: &mut Call<'_>) -> Outcome {
+pub fn exists(call: &mut TxnCall<'_>) -> Outcome {
     let scripting = scripting(call.host)?;
     let known = call.args[2..].iter().map(|sha| Ok(scripting.shelf.find(call.table, call.txn, sha)?.is_some()));
     let known = known.collect::<Result<Vec<bool>, Stop>>()?;
@@ -23,14 +24,14 @@ pub fn exists(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-pub fn show(call: &mut Call<'_>) -> Outcome {
+pub fn show(call: &mut TxnCall<'_>) -> Outcome {
     let scripting = scripting(call.host)?;
     let program = scripting.shelf.find(call.table, call.txn, call.args[2])?.ok_or("NOSCRIPT No matching script.")?;
     call.reply.bulk(&program.body);
     Ok(())
 }
 
-pub fn flush(call: &mut Call<'_>) -> Outcome {
+pub fn flush(call: &mut TxnCall<'_>) -> Outcome {
     if call.args.len() > 3 || call.args.get(2).is_some_and(|mode| !is(mode, "SYNC") && !is(mode, "ASYNC")) {
         return Err("ERR SCRIPT FLUSH only support SYNC|ASYNC option".into());
     }

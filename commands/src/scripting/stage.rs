@@ -9,10 +9,11 @@ use polder_base::{Fault, Reply};
 use polder_table::{Db, Mode, Stop, Table, Txn};
 
 use super::{Kind, Running, Scripting};
-use crate::call::{Call, SessionCall};
+use crate::call::NO_MEMORY;
 use crate::command::{Command, GROWS, MAY_WRITE, NOSCRIPT, READONLY, Run};
 use crate::debug::inside::scripts_may_call_all;
-use crate::execute::{NO_MEMORY, is_wary, note, permit, permit_writes, resolve};
+use crate::execute::{is_wary, note, permit, permit_writes, resolve, run_row};
+use crate::row::TxnCall;
 use crate::session::{Host, Session};
 use crate::settings::id;
 use crate::{acl, monitor};
@@ -27,7 +28,7 @@ pub struct Limits {
 impl Limits {
     /// # Errors
     /// The program may not run at all.
-    pub fn of(call: &Call<'_>, flags: Option<Flags>) -> Result<Limits, Stop> {
+    pub fn of(call: &TxnCall<'_>, flags: Option<Flags>) -> Result<Limits, Stop> {
         let reader = call.command.has(READONLY);
         let short = call.session.script.short_of_memory;
         if let Some(flags) = flags {
@@ -77,7 +78,8 @@ impl<'s, 'c: 's> Stage<'s, 'c> {
     pub fn new(call: Actors<'s, 'c>, kind: Kind, name: &'s str, limits: Limits, now_us: u64) -> Stage<'s, 'c> {
         let Actors { table, txn, session, host, scripting, command } = call;
         session.script.now_us = now_us;
-        let (db, atomic, questions) = (session.db, std::mem::replace(&mut session.atomic, true), session.questions);
+        session.caller.scripted = true;
+        let (db, atomic, questions) = (session.caller.db, std::mem::replace(&mut session.caller.atomic, true), session.questions);
         Stage {
             table,
             txn,
@@ -103,9 +105,10 @@ impl<'s, 'c: 's> Stage<'s, 'c> {
 
     /// The end: the session is as it was before. Answers why the run was made to end, if it was, and whether it has only read, and not for long.
     pub fn leave(self) -> (Option<Stop>, bool) {
-        self.session.db = self.db;
-        self.session.atomic = self.atomic;
+        self.session.caller.db = self.db;
+        self.session.caller.atomic = self.atomic;
         self.session.script.now_us = 0;
+        self.session.caller.scripted = false;
         // A run that is to begin again asks the same questions, whose answers may be there by then; a whole that it is part of ends with them later.
         if self.stop.is_some() || !self.atomic {
             let asked = std::mem::replace(&mut self.session.questions, self.questions);
@@ -166,11 +169,7 @@ impl<'s, 'c: 's> Stage<'s, 'c> {
 
     fn run(&mut self, command: &'static Command, args: &[&[u8]], reply: &mut dyn Reply) -> Result<(), Stop> {
         let (table, txn, host, session) = (self.table, self.txn, self.host, &mut *self.session);
-        match command.run {
-            Run::Table(_, function) => function(&mut Call { command, args, table, txn, reply, session, host }),
-            Run::Session(function) => function(&mut SessionCall { command, args, table, reply, session, host }),
-            Run::Container => unreachable!("it is not admitted"),
-        }
+        run_row(&mut TxnCall { command, args, table, txn, reply, session, host })
     }
 }
 
@@ -184,7 +183,7 @@ fn text_of(stop: Stop) -> Cow<'static, str> {
 
 /// Whether a command does nothing but read keys.
 fn is_read(command: &Command) -> bool {
-    !command.has(MAY_WRITE) && matches!(command.run, Run::Table(Mode::Read, _))
+    !command.has(MAY_WRITE) && command.mode() == Some(Mode::Read)
 }
 
 /// Who takes part in a run.

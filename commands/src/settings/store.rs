@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use polder_table::change::{EVENT_CLASSES, set_events};
-use polder_table::{Limits, Mode, New, Replaces, SYSTEM, Stop, Table, Txn};
+use polder_table::{Db, Limits, Mode, New, Replaces, SYSTEM, Stop, Table, Txn};
 use polder_values::{Kind, Value};
 
 use super::file::{Assignment, Wrong};
@@ -233,6 +233,11 @@ impl Settings {
     #[inline]
     pub fn number(&self, id: Id) -> i64 {
         self.numbers[id.0].load(Ordering::Relaxed)
+    }
+
+    /// How many databases clients can select.
+    pub fn databases(&self) -> Db {
+        self.number(const { id("databases") }) as Db
     }
 
     /// Whether a switch is on.

@@ -7,10 +7,10 @@ use polder_values::sorted_set::{Entry, SortedSet};
 
 use super::range::{begin_entries, begin_entry};
 use super::{find, find_set, reply_score_of};
+use crate::call::wrong_arity;
 use crate::call::{Call, Outcome, SYNTAX, integer, is};
 use crate::collection::named;
 use crate::database::cursor;
-use crate::execute::wrong_arity;
 use crate::string::number_mode;
 
 pub(super) fn zcard(call: &mut Call<'_>) -> Outcome {

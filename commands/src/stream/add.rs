@@ -4,8 +4,8 @@ use polder_values::stream::{Draft, Id, Range};
 
 use super::id::{self, Wanted};
 use super::{find_draft, publish, reply_id};
+use crate::call::wrong_arity;
 use crate::call::{Call, Outcome, SYNTAX, integer, is};
-use crate::execute::wrong_arity;
 use crate::settings::id as setting;
 
 /// What is to go from the beginning of a stream.
@@ -110,7 +110,7 @@ fn checked_trim(
 
 /// Entries that a node of Redis would have at most; 0 for no such limit.
 fn node_entries(call: &Call<'_>) -> u64 {
-    call.host.settings().number(const { setting("stream-node-max-entries") }) as u64
+    call.settings.number(const { setting("stream-node-max-entries") }) as u64
 }
 
 /// Trims; answers how many entries went.

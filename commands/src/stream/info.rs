@@ -89,7 +89,7 @@ fn full_limit(call: &Call<'_>) -> Result<Option<u64>, Stop> {
 
 /// As many nodes as Redis would need for full ones.
 fn node_count(call: &Call<'_>, stream: &Stream<'_>) -> u64 {
-    let node = call.host.settings().number(const { setting("stream-node-max-entries") }) as u64;
+    let node = call.settings.number(const { setting("stream-node-max-entries") }) as u64;
     stream.len().div_ceil(if node == 0 { stream.len().max(1) } else { node })
 }
 

@@ -64,7 +64,7 @@ pub(super) fn incrbyfloat(call: &mut Call<'_>) -> Outcome {
 
 /// How this memory adds numbers that are not whole.
 pub(crate) fn number_mode(call: &Call<'_>) -> NumberMode {
-    match call.host.settings().number(const { id("number-mode") }) {
+    match call.settings.number(const { id("number-mode") }) {
         0 => NumberMode::Decimal,
         _ => NumberMode::Redis,
     }

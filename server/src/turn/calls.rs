@@ -74,7 +74,7 @@ impl Calls {
         let calls = batch.frames.iter().map(|frame| match frame.content {
             Content::Args { from, to } => {
                 let connection = service.connections.slots[ready[frame.place as usize]].as_ref();
-                (connection.map_or(0, |connection| connection.session.db), &batch.args[from..to])
+                (connection.map_or(0, |connection| connection.session.caller.db), &batch.args[from..to])
             }
             Content::Odd(_) => (0, &batch.args[..0]),
         });
@@ -234,7 +234,7 @@ impl Connections {
     fn show_session(&mut self, slot: Option<usize>) {
         let Some(connection) = slot.and_then(|slot| self.slots[slot].as_mut()) else { return };
         let session = &connection.session;
-        if session.multi.is_some() || session.last.is_some_and(|command| command.has(PUBSUB) || matches!(command.run, Run::Session(_))) {
+        if session.multi.is_some() || session.last.is_some_and(|command| command.has(PUBSUB) || matches!(command.run, Run::Session)) {
             connection.record.show(session);
         }
     }

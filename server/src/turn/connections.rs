@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use mio::event::Event;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
-use polder_commands::{Session, acl, waiting};
+use polder_commands::{Session, acl, blocking};
 use polder_engine::Counter;
 use polder_hub::ask;
 use polder_wire::Output;
@@ -135,7 +135,7 @@ impl Connections {
         }
         let id = polder_hub::next_client(self.process.memory.table());
         let mut session = Session::connected(id, &*self.process, self.now_ms);
-        session.parks = true;
+        session.caller.parks = true;
         let door = origin.door;
         let record = self.process.clients.enter(id, counted_by, origin, self.now_ms);
         record.show(&session);
@@ -324,11 +324,11 @@ impl Connections {
 
     /// Ends the waits and subscriptions of a client that is gone.
     fn end_listening(&mut self, session: &mut Session) {
-        if let Some(waiting) = &session.waiting {
+        if let Some(waiting) = &session.caller.waiting {
             self.waiters.forget_deadline(session.id, waiting.until_ms);
         }
         let table = self.process.memory.table();
-        waiting::leave(table, session);
+        blocking::leave(table, session);
         session.end_listening(table);
         ask::forget(table, session.id);
     }

@@ -5,7 +5,7 @@
 //! turn; the connection goes on with the next turn.
 use polder_base::Reply;
 use polder_base::time::now_ms;
-use polder_commands::{Host, Progress, Session, give_up, resume, time_out, waiting};
+use polder_commands::{Host, Progress, Session, blocking, give_up, resume, time_out};
 use polder_engine::Table;
 use polder_shm::inbox::Pressed;
 
@@ -84,10 +84,10 @@ impl Connections {
         let Some(connection) = &mut self.slots[slot] else { return };
         connection.park();
         connection.waiting_note = note;
-        let awaited = connection.session.waiting.as_ref().map(|waiting| waiting.subject());
+        let awaited = connection.session.caller.waiting.as_ref().map(|waiting| waiting.subject());
         let awaited = awaited.into_iter().flat_map(|(db, keys, or_its_end)| keys.iter().map(move |key| (db, key.clone(), or_its_end)));
         connection.record.begin_wait(awaited.collect());
-        let until_ms = connection.session.waiting.as_ref().map_or(0, |waiting| waiting.until_ms);
+        let until_ms = connection.session.caller.waiting.as_ref().map_or(0, |waiting| waiting.until_ms);
         self.waiters.wait_for_key(connection.session.id, until_ms);
         if connection.half_closed {
             connection.session.closing = true;
@@ -99,14 +99,14 @@ impl Connections {
         self.end_broadcast();
         let Some(slot) = self.slot_of(client) else { return };
         let Some(connection) = self.slots[slot].as_mut().filter(|connection| connection.waits()) else { return };
-        if self.waiters.pause.is_some_and(|pause| !pause.writers_only || waiting::writes(&connection.session)) {
+        if self.waiters.pause.is_some_and(|pause| !pause.writers_only || blocking::writes(&connection.session)) {
             return self.waiters.postpone(client);
         }
         // A client that was unblocked has been promised that it gets nothing.
         if !connection.record.claim_wait() {
             return;
         }
-        let until_ms = connection.session.waiting.as_ref().map_or(0, |waiting| waiting.until_ms);
+        let until_ms = connection.session.caller.waiting.as_ref().map_or(0, |waiting| waiting.until_ms);
         let Connection { session, output, protocol, record, waiting_note, .. } = &mut **connection;
         output.lend(|| self.pool.take());
         session.turn_ms = self.now_ms;
@@ -142,7 +142,7 @@ impl Connections {
         self.end_broadcast();
         let Some(slot) = self.slot_of(client) else { return };
         let Some(connection) = self.slots[slot].as_mut().filter(|connection| connection.waits()) else { return };
-        let until_ms = connection.session.waiting.as_ref().map_or(0, |waiting| waiting.until_ms);
+        let until_ms = connection.session.caller.waiting.as_ref().map_or(0, |waiting| waiting.until_ms);
         let Connection { session, output, protocol, waiting_note, .. } = &mut **connection;
         output.lend(|| self.pool.take());
         session.turn_ms = self.now_ms;

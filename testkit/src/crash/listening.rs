@@ -30,7 +30,7 @@ impl Client {
     pub fn call(&mut self, embedder: &Embedder, line: &str) -> Result<Option<Answer>, String> {
         let args = arguments::split(line)?;
         let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
-        self.session.parks = true;
+        self.session.caller.parks = true;
         let mut reply = Gather::new(Protocol::Resp2);
         match embedder.memory.execute(&mut self.session, &embedder.host, &args, &mut reply) {
             Progress::Waiting => Ok(None),
@@ -43,7 +43,7 @@ impl Client {
 
     /// Whether its call waits.
     pub fn waits(&self) -> bool {
-        self.session.waiting.is_some()
+        self.session.caller.waiting.is_some()
     }
 
     /// Hears what has come.

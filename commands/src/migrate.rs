@@ -17,10 +17,27 @@ use polder_base::number;
 use polder_table::{Db, Mode, Replaces, Stop};
 use polder_wire::resp::{Replies, Value, command};
 
-use super::{Source, encode, writer};
-use crate::call::{NOT_AN_INTEGER, Outcome, SYNTAX, SessionCall, is};
+use crate::call::{NOT_AN_INTEGER, Outcome, SYNTAX, is};
+use crate::command::{DANGEROUS, WRITE};
+use crate::dump::{Source, encode, writer};
 use crate::execute::{begin, retry};
+use crate::row::{Row, SessionCall, session};
 use crate::settings::id;
+
+/// The family's rows.
+pub const COMMANDS: &[Row] = &[session(
+    "MIGRATE",
+    "host port key destination-db timeout [COPY] [REPLACE] [AUTH password|AUTH2 username password] [KEYS key [key ...]]",
+    migrate,
+)
+.locates(locate)
+.with(WRITE | DANGEROUS)
+.touches(&["RW access delete"])
+.tips(&["nondeterministic_output"])
+.since("2.6.0")
+.costs("That of DUMP and DEL here and of RESTORE in the target instance, and O(N) for the transfer.")
+.changed(&[("3.0.0", "Takes `COPY` and `REPLACE`."), ("3.0.6", "Takes `KEYS`."), ("4.0.7", "Takes `AUTH`."), ("6.0.0", "Takes `AUTH2`.")])
+.about("Transfers keys to another server, and takes them away here.")];
 
 const CONNECTING: &str = "IOERR error or timeout connecting to the client";
 const WRITING: &str = "IOERR error or timeout writing to target instance";
@@ -61,8 +78,8 @@ pub struct Journey {
     outcome: Mutex<(Vec<bool>, Option<String>)>,
 }
 
-pub(super) fn migrate(call: &mut SessionCall<'_>) -> Outcome {
-    if call.session.atomic {
+fn migrate(call: &mut SessionCall<'_>) -> Outcome {
+    if call.session.caller.atomic {
         return Err("ERR MIGRATE waits for another server, which EXEC and scripts cannot".into());
     }
     let mut journey = match call.session.journey.take() {
@@ -151,7 +168,7 @@ fn read_order(call: &SessionCall<'_>) -> Result<Order, Stop> {
 
 /// Reads the values and sends them off; `None` where none of the keys is there.
 fn depart(call: &SessionCall<'_>, order: Order, attempts: u32) -> Result<Option<Arc<Journey>>, Stop> {
-    let (db, settings) = (call.session.db, call.host.settings());
+    let (db, settings) = (call.session.caller.db, call.host.settings());
     let txn = begin(call.table, call.session, Mode::Read)?;
     let mut parcels = Vec::new();
     retry(&txn, || {
@@ -189,7 +206,7 @@ fn arrive(call: &SessionCall<'_>, journey: &Journey) -> Result<Vec<Vec<u8>>, Sto
     if journey.order.copies {
         return Ok(changed);
     }
-    let db = call.session.db;
+    let db = call.session.caller.db;
     let arrived = journey.outcome.lock().unwrap_or_else(PoisonError::into_inner).0.clone();
     let parcels: Vec<&Parcel> = journey.parcels.iter().zip(&arrived).filter(|(_, is_there)| **is_there).map(|(parcel, _)| parcel).collect();
     let txn = begin(call.table, call.session, Mode::Write)?;
@@ -290,7 +307,7 @@ impl Hearing {
 }
 
 /// Where a call's keys stand: behind KEYS if the fourth word is empty, else there.
-pub(super) fn locate(args: &[&[u8]], show: &mut dyn FnMut(usize, usize)) {
+fn locate(args: &[&[u8]], show: &mut dyn FnMut(usize, usize)) {
     let Some(key) = args.get(3) else { return };
     if !key.is_empty() {
         return show(3, 0);
