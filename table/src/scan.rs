@@ -20,12 +20,59 @@ use crate::txn::{Pending, Txn};
 /// What [`Txn::bucket_from`] finds.
 pub(crate) type AtHome = (Vec<(Hash, Image)>, Option<u64>);
 
-/// Attempts to read buckets before what cannot be read counts as damage (S5).
+/// Attempts to read a bucket before what cannot be read, although nothing changes, counts as damage (S5).
 const ATTEMPTS_MAX: u32 = 100_000;
+/// Attempts in all, beside others that change it each time: buckets around a damaged one may be in use.
+const ATTEMPTS_IN_ALL: u32 = 100 * ATTEMPTS_MAX;
+/// Attempts before the thread gives up its turn between them.
+const HASTY_MAX: u32 = 100;
 /// Bits of a position that a cursor leaves out.
 const CURSOR_SHIFT: u32 = 16;
 
+/// Attempts to read one bucket, which other threads may be changing.
+#[derive(Default)]
+pub(crate) struct Attempts {
+    /// In all, and those since something has changed.
+    all: u32,
+    number: u32,
+    /// What was there at the last one.
+    signs: u64,
+}
+
+impl Attempts {
+    /// Counts a failed attempt.
+    ///
+    /// # Errors
+    /// [`Fault::Damaged`] if attempts go on failing and nothing changes meanwhile, or for a very long time.
+    pub(crate) fn count(&mut self, signs: impl FnOnce() -> u64) -> Result<(), Fault> {
+        self.all += 1;
+        self.number += 1;
+        if self.number > HASTY_MAX {
+            std::thread::yield_now();
+            let signs = signs();
+            if std::mem::replace(&mut self.signs, signs) != signs {
+                self.number = HASTY_MAX;
+            }
+        }
+        if self.number > ATTEMPTS_MAX || self.all > ATTEMPTS_IN_ALL { Err(Fault::Damaged { what: "a bucket" }) } else { Ok(()) }
+    }
+}
+
 impl Txn<'_> {
+    /// What differs when another thread has changed what a look for the bucket of a position below `root` meets.
+    pub(crate) fn signs(&self, root: u64, position: u64) -> u64 {
+        let segment = self.segment();
+        let mut signs = root;
+        if let Some(extent) = directory::walk(segment, root, position) {
+            signs ^= extent.slot.rotate_left(16);
+            for index in extent.places(extent.home_of(position)) {
+                let word = extent.bucket(segment, index).map_or(0, |bucket| segment.observe(bucket.line));
+                signs = (signs ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            }
+        }
+        signs
+    }
+
     /// Shows the keys from `cursor` on, buckets at a time until about `count` were seen; answers the next cursor, 0 at the end.
     /// A key that is there during the whole scan is shown at least once. What this transaction has written itself is shown first.
     ///
@@ -42,7 +89,7 @@ impl Txn<'_> {
             return Ok(0);
         }
         let mut position = cursor << CURSOR_SHIFT;
-        let mut attempts = 0;
+        let mut attempts = Attempts::default();
         loop {
             let root = self.segment().observe(map_at(db) + 8);
             if root == 0 {
@@ -50,14 +97,13 @@ impl Txn<'_> {
             }
             let (images, next) = match self.bucket_from(db, root, position)? {
                 Some(found) => {
-                    attempts = 0;
+                    attempts = Attempts::default();
                     found
                 }
-                None if attempts < ATTEMPTS_MAX => {
-                    attempts += 1;
+                None => {
+                    attempts.count(|| self.signs(root, position))?;
                     continue;
                 }
-                None => return Err(Fault::Damaged { what: "a bucket" }.into()),
             };
             for (_, image) in &images {
                 seen += self.show(db, image, visit)? as usize;
@@ -220,5 +266,18 @@ impl Txn<'_> {
             bucket::entries(words).find(|(begin, _)| *begin == unit).map(|_| bucket::image_at(words, unit))
         })??;
         (self.seat.covers_now() && extent.is_current(segment)).then_some(image)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_that_others_go_on_changing_is_not_damaged() {
+        let mut attempts = Attempts::default();
+        assert!((0..3 * ATTEMPTS_MAX).all(|number| attempts.count(|| u64::from(number / 1000)).is_ok()));
+        let failed = (0..=ATTEMPTS_MAX).any(|_| attempts.count(|| 7).is_err());
+        assert!(failed, "one that cannot be read although nothing changes is");
     }
 }

@@ -54,6 +54,7 @@ use crate::entry::{self, Image, WORDS_MAX};
 use crate::expired::Expired;
 use crate::hash::Hash;
 use crate::place::is_key;
+use crate::scan::Attempts;
 use crate::table::Table;
 use crate::{raw, record};
 
@@ -61,8 +62,6 @@ use crate::{raw, record};
 const STRETCH: usize = 256;
 /// How long one look for the place, or for a lock, lasts.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
-/// Attempts to read one bucket before it counts as damaged (S5).
-const ATTEMPTS_MAX: u32 = 100_000;
 /// Bits of a position that [`order`] leaves out: those of a tally take their place.
 const TALLY_BITS: u32 = 10;
 const _: () = assert!(polder_shm::layout::seat::TALLY_SLOTS < 1 << TALLY_BITS);
@@ -396,16 +395,16 @@ impl Snapshot<'_> {
     #[allow(clippy::type_complexity)]
     fn live(&self, captured: &Captured, begin: u64, count: usize) -> Result<(Vec<(Hash, Vec<u8>, Image)>, Option<u64>), Stop> {
         let txn = self.table.begin(Mode::Read)?;
-        let (mut live, mut next, mut attempts) = (Vec::new(), Some(begin), 0);
+        let (mut live, mut next, mut attempts) = (Vec::new(), Some(begin), Attempts::default());
         while let Some(position) = next {
             let Some((entries, after)) = txn.bucket_from(captured.db, captured.root, position)? else {
-                attempts += 1;
-                if attempts > ATTEMPTS_MAX || self.table.segment().is_broken(self.number) {
-                    return Err(self.broken().unwrap_or(Fault::Damaged { what: "a bucket" }).into());
+                let failed = attempts.count(|| txn.signs(captured.root, position));
+                if failed.is_err() || self.table.segment().is_broken(self.number) {
+                    return Err(self.broken().or(failed.err()).unwrap_or(Fault::Damaged { what: "a bucket" }).into());
                 }
                 continue;
             };
-            attempts = 0;
+            attempts = Attempts::default();
             for (hash, image) in entries {
                 if self.may_be(&image) {
                     live.push((hash, txn.key_of(&image)?, image));
