@@ -259,7 +259,7 @@ fn a_stopped_subscriber_holds_up_publishers_once_and_a_dead_one_not_at_all() {
     assert!(late <= 3 && longest < Duration::from_secs(1), "{late} calls were held up, the longest for {longest:?}");
     let (late, longest) = publish(&mut second, 100, &payload, HELD);
     assert!(late <= 1 && longest < Duration::from_secs(1), "{late} calls of another were held up, the longest for {longest:?}");
-    // Other calls wait for nobody.
+    // Other calls wait for no subscriber.
     let begun = Instant::now();
     (0..100).for_each(|_| assert_eq!(ask(&mut bystander, "SET key value"), "OK"));
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());

@@ -121,6 +121,17 @@ fn a_strangers_segment_is_refused_until_its_user_is_named() {
     }
 }
 
+/// Removes a signpost to System V memory that is not to go with it, and then that memory.
+fn removal_spares(name: &SegmentName, id: i32) {
+    directory::remove(name, is_ours, |found| {
+        assert!(found.is_none());
+        Ok(())
+    })
+    .unwrap();
+    // SAFETY: takes no buffer.
+    assert_eq!(unsafe { libc::shmctl(id, libc::IPC_RMID, std::ptr::null_mut()) }, 0, "it was still there");
+}
+
 #[test]
 fn system_v_memory_of_a_stranger_is_refused_behind_ones_own_signpost() {
     if !is_root() {
@@ -139,13 +150,7 @@ fn system_v_memory_of_a_stranger_is_refused_behind_ones_own_signpost() {
     }
     assert!(refusal(&guard.0).contains("belongs to"));
     // It is not the signpost's user's: removing the name leaves it alone.
-    directory::remove(&guard.0, is_ours, |found| {
-        assert!(found.is_none());
-        Ok(())
-    })
-    .unwrap();
-    // SAFETY: takes no buffer.
-    assert_eq!(unsafe { libc::shmctl(id, libc::IPC_RMID, std::ptr::null_mut()) }, 0, "it was still there");
+    removal_spares(&guard.0, id);
 }
 
 #[test]
@@ -193,13 +198,7 @@ fn a_signpost_removes_no_other_programs_memory() {
     // SAFETY: takes numbers.
     let id = unsafe { libc::shmget(libc::IPC_PRIVATE, 8192, libc::IPC_CREAT | 0o600) };
     std::fs::write(directory::door_of(&guard.0), format!("polder signpost\nsysv {id}\n")).unwrap();
-    directory::remove(&guard.0, is_ours, |found| {
-        assert!(found.is_none());
-        Ok(())
-    })
-    .unwrap();
-    // SAFETY: takes no buffer.
-    assert_eq!(unsafe { libc::shmctl(id, libc::IPC_RMID, std::ptr::null_mut()) }, 0, "it was still there");
+    removal_spares(&guard.0, id);
 }
 
 #[test]
