@@ -192,6 +192,20 @@ fn servers_are_replaced_one_by_one_and_clients_that_reconnect_lose_nothing() {
 }
 
 #[test]
+fn the_death_of_a_server_is_counted_and_told_by_those_that_live() {
+    let segment = Segment::new();
+    let (mut killed, alive) = (segment.serve(&[]), segment.serve(&[]));
+    ask(&mut connect(&killed), "SET k v");
+    killed.kill();
+    let mut client = connect(&alive);
+    until("the recovery", || match ask(&mut client, "INFO") {
+        Answer::Bulk(text) => String::from_utf8_lossy(&text).lines().any(|line| line.starts_with("recoveries:") && line != "recoveries:0"),
+        other => panic!("{other:?}"),
+    });
+    segment.verify();
+}
+
+#[test]
 fn a_segment_of_another_layout_is_refused_with_the_way_out() {
     let path = std::env::temp_dir().join(format!("polder-layout-{}-{}", std::process::id(), free_port().expect("a port")));
     let segment = Segment(format!("file:{}", path.display()));

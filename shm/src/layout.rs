@@ -204,6 +204,8 @@ pub mod seat {
     /// How far the list has been looked at.
     pub const RETIRED_CURSOR: u64 = 312;
     pub const COUNTERS: u64 = 320; // 32 words
+    /// The one counter that this crate counts itself: how often this seat was recovered after its owner's death.
+    pub const RECOVERIES: u64 = COUNTERS + 9 * 8;
     /// What is counted of each database: [`TALLY_BYTES`] each.
     pub const TALLIES: u64 = 576;
     pub const CACHE_COUNTS: u64 = TALLIES + TALLY_SLOTS * TALLY_BYTES;

@@ -171,8 +171,12 @@ impl Seat {
     #[cold]
     fn find_entry(&self, index: u64) -> u64 {
         let blocks = self.retired_blocks.borrow();
-        let past = index - self.segment.load(blocks[0] + FIRST_INDEX);
-        let begin = blocks[(past / ENTRIES) as usize] + HEAD_BYTES;
+        let past = index.wrapping_sub(self.segment.load(blocks[0] + FIRST_INDEX));
+        let Some(block) = blocks.get((past / ENTRIES) as usize) else {
+            // Damaged words of the seat name an entry that is not there. Any entry will do, as long as it lies in the list (S5).
+            return blocks[0] + HEAD_BYTES;
+        };
+        let begin = block + HEAD_BYTES;
         self.near_entries.set(Entries { first: index - past % ENTRIES, begin });
         begin + past % ENTRIES * 16
     }

@@ -520,6 +520,9 @@ impl Recovery {
         self.begun.set(!std::thread::panicking());
         // The name of an owner stays where a recovery has panicked.
         recover::settle(seat, self.owner_died || seat.get(at::OWNER) != 0);
+        if self.is_witness_dead {
+            seat.add(at::RECOVERIES, 1);
+        }
     }
 
     /// The seat is in order, and this thread's own from now on.

@@ -19,7 +19,10 @@ pub(crate) fn fault(doing: &str, what: &dyn Display, errno: Errno) -> Fault {
         Errno::NOMEM => "no memory or address space for it: ask for a lower ceiling, or raise 'ulimit -v'".to_owned(),
         Errno::FBIG => "its file system or 'ulimit -f' does not allow files of this size: ask for a lower ceiling".to_owned(),
         Errno::OPNOTSUPP => "its file system cannot reserve space (fallocate): use /dev/shm, tmpfs, ext4, xfs or btrfs".to_owned(),
-        Errno::NODEV => "its file system does not allow shared mappings: use /dev/shm, tmpfs, ext4, xfs or btrfs".to_owned(),
+        Errno::NODEV => {
+            "it is no regular file, or its file system does not allow shared mappings: name a file on /dev/shm, tmpfs, ext4, xfs or btrfs"
+                .to_owned()
+        }
         Errno::NOSPC | Errno::DQUOT => {
             return Fault::Full(format!("cannot {doing} {what}: no space or quota left in its file system: free some"));
         }

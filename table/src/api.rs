@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use polder_base::Fault;
+use polder_shm::layout::seat as at;
 use polder_values::{Kind, Value};
 
 use crate::lookup::Absence;
@@ -256,6 +257,7 @@ pub enum Counter {
 
 /// How many counters a seat keeps ([`Counter`], with room for more).
 pub const COUNTERS: usize = 32;
+const _: () = assert!(at::COUNTERS + 8 * Counter::Recoveries as u64 == at::RECOVERIES);
 
 /// What a sample of a database's keys with an expiry has shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

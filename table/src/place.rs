@@ -1,8 +1,11 @@
 //! Placing what a transaction has decided into the shadows of the buckets: the last step before the commit.
 
+use polder_base::Fault;
+use polder_shm::lock;
+
 use crate::api::{Counter, Db, Stop};
 use crate::bucket::{self, Words};
-use crate::directory::{self, database, extent, map_at};
+use crate::directory::{self, MAP_LOCK, database, extent, map_at};
 use crate::entry::{self, Image};
 use crate::expired::Expired;
 use crate::hash::FREE;
@@ -203,10 +206,14 @@ impl Txn<'_> {
         };
         let segment = self.segment();
         segment.lower(extent.at + extent::EXPIRY_MIN, expiry_ms);
+        let map = segment.observe(MAP_LOCK);
         let node = segment.observe(map_at(db));
         if !segment.check(node, 64) || segment.load(node + database::DIRECTORY) != directory::directory_of(extent.root) {
+            // The map's two words of a database change together, under the map's lock. Where they disagree though no thread had it meanwhile, they are
+            // damaged: the transaction would find them so again and again.
+            let is_at_rest = lock::owner(map).is_none() && self.is_root(db, extent.root) && segment.observe(MAP_LOCK) == map;
             // Swapped or flushed meanwhile: the bound to lower is not this one.
-            return Err(Stop::Retry);
+            return Err(if is_at_rest { Fault::Damaged { what: "the map of databases" }.into() } else { Stop::Retry });
         }
         segment.lower(node + database::EXPIRY_MIN, expiry_ms);
         Ok(())

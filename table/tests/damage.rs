@@ -85,6 +85,19 @@ fn a_map_whose_lock_is_dead_gives_an_error() {
 }
 
 #[test]
+fn a_database_whose_two_words_disagree_gives_an_error() {
+    let place = with_a_key();
+    // Its node's word for its directory.
+    segment(&place).store(segment(&place).load(ROOT_AT - 8) + 56, 0);
+    let txn = place.table.begin(Mode::Write).expect("a seat");
+    let expiring = New { expiry_ms: Some(u64::MAX >> 20), ..New::of(Kind::String, Value::Packed(b"other")) };
+    txn.write(0, b"key", &expiring, Replaces::Whole).expect("noted");
+    assert!(is_damage(txn.commit()));
+    drop(txn);
+    place.abandon();
+}
+
+#[test]
 fn a_slab_that_tells_of_more_nodes_than_it_has_is_asked_once() {
     let place = with_a_key();
     place.set(0, b"record", &[1; 100], None);
