@@ -23,7 +23,6 @@ const CIRCLES: &[(&str, usize)] = &[
     ("commands", 32),
     ("script", 10),
     ("engine", 2),
-    ("server", 5),
     ("client", 8),
     ("app", 5),
     ("testkit", 2),
