@@ -32,6 +32,7 @@ pub struct Calls {
 
 impl Calls {
     /// Executes all whole requests of the ready connections, in batches.
+    #[inline]
     pub fn execute(&mut self, service: &mut Service, ready: &[usize]) {
         let mut inputs = std::mem::take(&mut self.inputs);
         let mut spare = std::mem::take(&mut self.spare);
@@ -114,6 +115,7 @@ impl Calls {
     /// Evicts before a call of a client that tracks keys what must go, so that the client hears of it before the reply. Redis
     /// makes room before each call, too. This takes no longer than Redis takes at once; after an attempt that frees too little
     /// it waits for the maintenance.
+    #[inline]
     fn make_room_for(&mut self, connections: &Connections, slot: usize) {
         let tracks = connections.slots[slot].as_ref().is_some_and(|connection| connection.session.tracking.is_some());
         let table = connections.process.memory.table();
@@ -128,6 +130,7 @@ impl Calls {
 
 impl Service {
     /// Runs the request `number` of the batch, and those behind it that share its transaction; returns how many are done.
+    #[inline(always)]
     fn run_frame(&mut self, slot: usize, number: usize, batch: &Batch<'_>, outlook: &Outlook, turn: TurnInputs<'_>) -> usize {
         let Batch { args, frames, odds } = batch;
         let (frames, hint) = (&frames[number..], (outlook, number));
@@ -198,6 +201,7 @@ impl Service {
 
 impl Connections {
     /// What follows from the progress of the first `done` of `frames`; returns how many of them are done.
+    #[inline(always)]
     fn after_frame(&mut self, slot: usize, frames: &[Frame], done: usize, progress: Progress) -> usize {
         let Some(connection) = &mut self.slots[slot] else { return 1 };
         let Connection { session, output, taken, barred, door, .. } = &mut **connection;
@@ -231,6 +235,7 @@ impl Connections {
     }
 
     /// Renews what other threads see of a connection whose calls of a batch have been executed.
+    #[inline]
     fn show_session(&mut self, slot: Option<usize>) {
         let Some(connection) = slot.and_then(|slot| self.slots[slot].as_mut()) else { return };
         let session = &connection.session;

@@ -30,6 +30,7 @@ pub struct Clocks {
 
 impl Clocks {
     /// Does what is due.
+    #[inline]
     pub fn look(&mut self, process: &Process, service: &mut Service) {
         let Service { poller, connections } = service;
         let now_ms = connections.now_ms;

@@ -348,6 +348,7 @@ impl Connections {
     }
 
     /// Renews the users of all sessions if any user has changed, and closes the connections of users that are deleted.
+    #[inline]
     pub fn renew_users(&mut self, version: &mut u64) {
         let process = self.process.clone();
         let users = process.settings.users();
@@ -365,6 +366,7 @@ impl Connections {
     }
 
     /// Counts what was received and sent.
+    #[inline]
     pub fn count_traffic(&mut self) {
         let table = self.process.memory.table();
         table.count(Counter::BytesIn, std::mem::take(&mut self.traffic.bytes_in));

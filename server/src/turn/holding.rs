@@ -47,8 +47,15 @@ pub struct Holding {
 
 impl Holding {
     /// When they are looked at again.
+    #[inline]
     pub fn due_ms(&self, now_ms: u64) -> Option<u64> {
         (!self.held.is_empty()).then_some(now_ms + LOOK_MS)
+    }
+
+    /// Whether no connection is held.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty()
     }
 
     /// Forgets a connection.

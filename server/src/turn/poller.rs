@@ -64,6 +64,7 @@ impl Poller {
     }
 
     /// Watches other listeners if the process listens elsewhere by now.
+    #[inline]
     pub fn refresh_listeners(&mut self, process: &Process) {
         if self.listeners_version != process.listeners.version()
             && let Err(error) = self.watch_listeners(process)
@@ -73,6 +74,7 @@ impl Poller {
     }
 
     /// Waits for events, no longer than `patience_ms`.
+    #[inline]
     pub fn poll(&mut self, events: &mut Events, patience_ms: u64) {
         if let Err(error) = self.poll.poll(events, Some(Duration::from_millis(patience_ms)))
             && error.kind() != io::ErrorKind::Interrupted

@@ -74,11 +74,13 @@ impl Waiters {
     }
 
     /// The connections that a pause has held back, once no pause holds.
+    #[inline]
     pub fn take_paused(&mut self) -> Vec<usize> {
         if self.pause.is_some() { Vec::new() } else { std::mem::take(&mut self.paused) }
     }
 
     /// The clients whose calls a pause has held back, once no pause holds.
+    #[inline]
     pub fn take_postponed(&mut self) -> Vec<u64> {
         if self.pause.is_some() { Vec::new() } else { std::mem::take(&mut self.postponed) }
     }
@@ -98,6 +100,7 @@ impl Waiters {
     }
 
     /// The connections that try their locks again now. Each time another one is the first and has the most patience.
+    #[inline]
     pub fn take_locked(&mut self, now_us: u64) -> Vec<usize> {
         if self.locked.is_empty() || now_us < self.lock_retry_due_us {
             return Vec::new();
@@ -109,6 +112,7 @@ impl Waiters {
 
     /// Ends a turn: the next one has its own patience, and the next attempt at locks has its time. A turn in which no attempt
     /// was due does not move that time, or new arrivals would put it off again and again.
+    #[inline]
     pub fn end_turn(&mut self, began_us: u64, ended_us: u64) {
         self.patience_us = LOCK_PATIENCE_US;
         if !self.locked.is_empty() && self.lock_retry_due_us <= began_us {
@@ -136,6 +140,7 @@ impl Waiters {
     }
 
     /// Takes out a client whose time to wait for a key is over.
+    #[inline]
     pub fn take_expired(&mut self, now_ms: u64) -> Option<u64> {
         let (until_ms, client) = *self.deadlines.first()?;
         (until_ms <= now_ms).then(|| {
@@ -145,6 +150,7 @@ impl Waiters {
     }
 
     /// The connections whose waits for keys have ended in this turn.
+    #[inline]
     pub fn take_answered(&mut self) -> Vec<usize> {
         std::mem::take(&mut self.answered)
     }

@@ -22,11 +22,13 @@ impl Connections {
     }
 
     /// Lets the connections go on that a pause has held back, if no pause holds.
+    #[inline]
     pub fn end_pause(&mut self) {
         self.waiters.take_paused().into_iter().for_each(|slot| self.unpark(slot));
     }
 
     /// Runs the calls again that a pause has kept from that, if no pause holds.
+    #[inline]
     pub fn retry_postponed(&mut self) {
         self.waiters.take_postponed().into_iter().for_each(|client| self.retry_waiting(client));
     }
@@ -40,6 +42,7 @@ impl Connections {
     }
 
     /// Lets connections try again that wait for locks, if it is time.
+    #[inline]
     pub fn retry_locked(&mut self, now_us: u64) {
         for slot in self.waiters.take_locked(now_us) {
             match &self.slots[slot] {
@@ -67,11 +70,12 @@ impl Connections {
     }
 
     /// Lets the held connections go on whose time is over, or whose subscriber has read on.
+    #[inline]
     pub fn release_held(&mut self) {
-        let now_ms = now_ms();
-        if self.waiters.holding.due_ms(now_ms).is_none() {
+        if self.waiters.holding.is_empty() {
             return;
         }
+        let now_ms = now_ms();
         let process = self.process.clone();
         let segment = process.memory.table().segment();
         let place_of = |seat, life| segment.read_under_pressure(seat, life);
@@ -128,6 +132,7 @@ impl Connections {
     }
 
     /// Ends the waits whose time is over.
+    #[inline]
     pub fn end_waits(&mut self) {
         while let Some(client) = self.waiters.take_expired(self.now_ms) {
             // If another thread has unblocked the client, its letter ends the wait.
