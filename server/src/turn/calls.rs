@@ -71,7 +71,7 @@ impl Calls {
         let ready = turn.0;
         // One pin for all calls, which makes their own cost nothing. Without a seat the calls themselves fail with the reason.
         let _pinned = service.connections.process.memory.table().pinned();
-        let mut outlook = std::mem::take(&mut self.outlook);
+        let Calls { outlook, room_due_ms, .. } = self;
         let calls = batch.frames.iter().map(|frame| match frame.content {
             Content::Args { from, to } => {
                 let connection = service.connections.slots[ready[frame.place as usize]].as_ref();
@@ -79,14 +79,14 @@ impl Calls {
             }
             Content::Odd(_) => (0, &batch.args[..0]),
         });
-        service.connections.process.memory.prefetch(calls, &mut outlook);
+        service.connections.process.memory.prefetch(calls, outlook);
         let (mut last, mut number) = (None, 0);
         let seat = service.connections.process.memory.table().seat();
         // Messages that the thread itself has sent between batches are no client's.
         _ = seat.as_ref().map(|seat| seat.take_pressed());
         while let Some(frame) = batch.frames.get(number) {
             let slot = ready[frame.place as usize];
-            self.make_room_for(&service.connections, slot);
+            make_room_for(room_due_ms, &service.connections, slot);
             // E2: messages that the last call has caused, and messages from other threads.
             if seat.as_ref().is_ok_and(|seat| seat.has_mail()) {
                 service.connections.hear();
@@ -98,7 +98,7 @@ impl Calls {
                 number += 1;
                 continue;
             }
-            number += service.run_frame(slot, number, batch, &outlook, turn);
+            number += service.run_frame(slot, number, batch, outlook, turn);
             if let Some(pressed) = seat.as_ref().ok().and_then(|seat| seat.take_pressed()) {
                 service.connections.hold(slot, pressed);
             }
@@ -108,22 +108,21 @@ impl Calls {
             service.connections.hear();
         }
         service.connections.show_session(last);
-        self.outlook = outlook;
         batch.clear();
     }
+}
 
-    /// Evicts before a call of a client that tracks keys what must go, so that the client hears of it before the reply. Redis
-    /// makes room before each call, too. This takes no longer than Redis takes at once; after an attempt that frees too little
-    /// it waits for the maintenance.
-    #[inline]
-    fn make_room_for(&mut self, connections: &Connections, slot: usize) {
-        let tracks = connections.slots[slot].as_ref().is_some_and(|connection| connection.session.tracking.is_some());
-        let table = connections.process.memory.table();
-        if tracks && connections.now_ms >= self.room_due_ms && table.is_crowded() {
-            let hopeless = !table.make_room_within(ROOM);
-            if hopeless || table.is_crowded() {
-                self.room_due_ms = connections.now_ms + CROWD_MS;
-            }
+/// Evicts before a call of a client that tracks keys what must go, so that the client hears of it before the reply. Redis
+/// makes room before each call, too. This takes no longer than Redis takes at once; after an attempt that frees too little
+/// it waits for the maintenance.
+#[inline]
+fn make_room_for(room_due_ms: &mut u64, connections: &Connections, slot: usize) {
+    let tracks = connections.slots[slot].as_ref().is_some_and(|connection| connection.session.tracking.is_some());
+    let table = connections.process.memory.table();
+    if tracks && connections.now_ms >= *room_due_ms && table.is_crowded() {
+        let hopeless = !table.make_room_within(ROOM);
+        if hopeless || table.is_crowded() {
+            *room_due_ms = connections.now_ms + CROWD_MS;
         }
     }
 }
