@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::args::{self, Args};
 use crate::cache::{Cache, CacheStats, Found, Tracking};
 use crate::condition::{Condition, Conditional};
-use crate::driver::{self, Shared};
+use crate::driver::{self, Secrets, Shared};
 use crate::error::{Error, Stage, TimedOut};
 use crate::link::Listeners;
 use crate::options::{Options, Policy};
@@ -129,9 +129,13 @@ impl Client {
         Client::start(url.parse()?, driver::thread::start)
     }
 
-    fn start(options: Options, driver: impl FnOnce(Arc<Options>, Listeners) -> Result<Arc<Shared>, Error>) -> Result<Client, Error> {
+    fn start(
+        options: Options,
+        driver: impl FnOnce(Arc<Options>, Secrets, Listeners) -> Result<Arc<Shared>, Error>,
+    ) -> Result<Client, Error> {
+        let secrets = Secrets::of(&options)?;
         let cache = options.cache.clone().map(|options| Arc::new(Cache::new(options)));
-        let shared = driver(Arc::new(options), Listeners { subscriptions: None, cache: cache.clone() })?;
+        let shared = driver(Arc::new(options), secrets, Listeners { subscriptions: None, cache: cache.clone() })?;
         Ok(Client { connection: Connection::new(shared, cache) })
     }
 

@@ -4,6 +4,8 @@
 //! |---|---|---|
 //! | [`task`] | a tokio task (feature `tokio`) | programs with a runtime |
 //! | [`thread`] | a thread of its own | programs without one |
+//!
+//! With `rediss://`, [`tls`] stands between the socket and the link of either.
 
 use std::io::{self, IoSlice};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,6 +13,8 @@ use std::time::{Duration, Instant};
 
 use crate::error::Error;
 use crate::link::{Link, Listeners};
+#[cfg(feature = "tls")]
+use crate::options::Endpoint;
 use crate::options::Options;
 use crate::queue::{Drained, Queue};
 use crate::slot::Target;
@@ -18,6 +22,8 @@ use crate::slot::Target;
 #[cfg(feature = "tokio")]
 pub(crate) mod task;
 pub(crate) mod thread;
+#[cfg(feature = "tls")]
+mod tls;
 
 /// The most reads in a row.
 const READS_MAX: usize = 16;
@@ -29,6 +35,33 @@ pub(crate) struct Shared {
     pub options: Arc<Options>,
     queue: Mutex<Queue>,
     wakeup: Wakeup,
+    #[cfg(feature = "tls")]
+    tls: Option<tls::Config>,
+}
+
+/// What all connections of a client share beside its options: read once.
+#[derive(Clone, Default)]
+pub(crate) struct Secrets {
+    #[cfg(feature = "tls")]
+    tls: Option<tls::Config>,
+}
+
+impl Secrets {
+    /// # Errors
+    /// [`Error::Usage`] when a certificate cannot be used, or the crate was built without TLS.
+    pub(crate) fn of(options: &Options) -> Result<Secrets, Error> {
+        #[cfg(feature = "tls")]
+        {
+            Ok(Secrets { tls: options.tls.as_ref().map(tls::config).transpose()? })
+        }
+        #[cfg(not(feature = "tls"))]
+        {
+            match options.tls {
+                Some(_) => Err(Error::usage("this build has no TLS; build polder-client with the feature 'tls'")),
+                None => Ok(Secrets::default()),
+            }
+        }
+    }
 }
 
 /// How the driver is told that the queue has something for it.
@@ -39,9 +72,24 @@ pub(crate) enum Wakeup {
 }
 
 impl Shared {
-    pub(crate) fn new(options: Arc<Options>, wakeup: Wakeup) -> Shared {
+    pub(crate) fn new(options: Arc<Options>, secrets: Secrets, wakeup: Wakeup) -> Shared {
+        #[cfg(not(feature = "tls"))]
+        let Secrets {} = secrets;
         let queue = Mutex::new(Queue::new(options.queue_calls_max, options.queue_bytes_max));
-        Shared { options, queue, wakeup }
+        Shared {
+            options,
+            queue,
+            wakeup,
+            #[cfg(feature = "tls")]
+            tls: secrets.tls,
+        }
+    }
+
+    fn secrets(&self) -> Secrets {
+        Secrets {
+            #[cfg(feature = "tls")]
+            tls: self.tls.clone(),
+        }
     }
 
     /// Another connection to the same server, driven the same way.
@@ -51,8 +99,8 @@ impl Shared {
     pub(crate) fn start_another(&self, listeners: Listeners) -> Result<Arc<Shared>, Error> {
         match &self.wakeup {
             #[cfg(feature = "tokio")]
-            Wakeup::Task(_, runtime) => Ok(task::start_in(runtime.clone(), Arc::clone(&self.options), listeners)),
-            Wakeup::Thread(_) => thread::start(Arc::clone(&self.options), listeners),
+            Wakeup::Task(_, runtime) => Ok(task::start_in(runtime.clone(), Arc::clone(&self.options), self.secrets(), listeners)),
+            Wakeup::Thread(_) => thread::start(Arc::clone(&self.options), self.secrets(), listeners),
         }
     }
 
@@ -124,6 +172,75 @@ impl Shared {
 pub(crate) trait Socket {
     fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize>;
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize>;
+    /// Gives on what a layer above the socket holds back.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+    /// Whether such a layer still holds something, and waits for room. A thread is told of all room anyway.
+    #[cfg(feature = "tokio")]
+    fn wants_write(&self) -> bool {
+        false
+    }
+}
+
+/// A socket, and TLS on it where the URL asks for that.
+pub(crate) struct Channel<S> {
+    pub socket: S,
+    #[cfg(feature = "tls")]
+    tls: Option<Box<tls::Tls>>,
+}
+
+impl<S> Channel<S> {
+    /// # Errors
+    /// When the server's name is none that a certificate could have.
+    pub(crate) fn new(socket: S, shared: &Shared) -> Result<Channel<S>, Error> {
+        #[cfg(feature = "tls")]
+        {
+            let unable = |error: io::Error| Error::usage(error.to_string());
+            let tls = match (&shared.tls, &shared.options.endpoint) {
+                (Some(config), Endpoint::Tcp { host, .. }) => Some(Box::new(tls::Tls::new(config, host).map_err(unable)?)),
+                _ => None,
+            };
+            Ok(Channel { socket, tls })
+        }
+        #[cfg(not(feature = "tls"))]
+        {
+            let _no_tls = shared;
+            Ok(Channel { socket })
+        }
+    }
+}
+
+impl<S: Socket> Socket for Channel<S> {
+    fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &mut self.tls {
+            return tls.write(&mut self.socket, pieces);
+        }
+        self.socket.write(pieces)
+    }
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &mut self.tls {
+            return tls.read(&mut self.socket, room);
+        }
+        self.socket.read(room)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &mut self.tls {
+            return tls.flush(&mut self.socket);
+        }
+        Ok(())
+    }
+    #[cfg(feature = "tokio")]
+    fn wants_write(&self) -> bool {
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &self.tls {
+            return tls.wants_write();
+        }
+        false
+    }
 }
 
 /// Gathers, writes and reads until the socket wants to wait. Returns whether any call may have been completed.
@@ -135,6 +252,7 @@ pub(crate) fn pump(shared: &Shared, link: &mut Link, socket: &mut impl Socket) -
     let (wakers, failed) = link.gather(&mut shared.queue(), now);
     wakers.into_iter().for_each(std::task::Waker::wake);
     fail(failed);
+    socket.flush().map_err(|error| broken(&error))?;
     write(link, socket, now)?;
     let mut progress = false;
     // Deadlines are looked at between portions, however much comes in.

@@ -60,7 +60,7 @@ pub use cache::{CacheOptions, CacheStats, Tracking};
 pub use client::{Call, Client, Db, Fire, Pipeline, ScanCommand};
 pub use condition::{Committed, Condition, Conditional};
 pub use error::{Error, Stage, TimedOut};
-pub use options::{Endpoint, Options, Policy};
+pub use options::{Endpoint, Options, Policy, TlsOptions};
 pub use scan::Scan;
 pub use script::Script;
 pub use subscribe::{Event, Subscription};

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   redis://[user[:password]@]host[:port][/database][?option=value&...]
+//!   rediss://...            the same by TLS (feature `tls`)
 //!   unix:/path/to/socket[?db=N&option=value&...]
 //! ```
 
@@ -28,6 +29,16 @@ impl std::fmt::Display for Endpoint {
             Endpoint::Unix(path) => write!(f, "{}", path.display()),
         }
     }
+}
+
+/// How a server that is reached by TLS is checked, and how the client shows who it is. All files are in PEM form.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct TlsOptions {
+    /// The certificates to trust; `None` trusts those of the operating system.
+    pub ca: Option<String>,
+    /// The client's own certificate and its key, where the server asks for them.
+    pub certificate: Option<String>,
+    pub key: Option<String>,
 }
 
 /// What becomes of a call that cannot be written at once.
@@ -67,6 +78,8 @@ pub struct Options {
     pub backoff_max: Duration,
     /// An idle connection sends a PING this often; a dead link is noticed after four of them, or by the deadlines of calls.
     pub ping_interval: Duration,
+    /// Speaks TLS to the server; `None` does not. Needs the feature `tls`.
+    pub tls: Option<TlsOptions>,
     /// Keeps replies for [`Db::cached`](crate::Db::cached); `None` keeps none.
     pub cache: Option<CacheOptions>,
 }
@@ -87,6 +100,7 @@ impl Default for Options {
             backoff_min: Duration::from_millis(10),
             backoff_max: Duration::from_secs(2),
             ping_interval: Duration::from_secs(15),
+            tls: None,
             cache: None,
         }
     }
@@ -99,11 +113,16 @@ impl std::str::FromStr for Options {
         let (address, query) = url.split_once('?').unwrap_or((url, ""));
         let mut options = match address.split_once(':') {
             Some(("redis", rest)) => tcp(rest.strip_prefix("//").unwrap_or(rest))?,
+            Some(("rediss", rest)) => Options { tls: Some(TlsOptions::default()), ..tcp(rest.strip_prefix("//").unwrap_or(rest))? },
             Some(("unix", path)) => {
                 let path = path.strip_prefix("//").unwrap_or(path);
                 Options { endpoint: Endpoint::Unix(unescape(path)?.into()), ..Options::default() }
             }
-            _ => return Err(Error::usage(format!("'{url}' is not a URL of a server: write redis://host:port/database or unix:/path"))),
+            _ => {
+                return Err(Error::usage(format!(
+                    "'{url}' is not a URL of a server: write redis://host:port/database, rediss:// for TLS, or unix:/path"
+                )));
+            }
         };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -151,6 +170,9 @@ fn option(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
         "queue_calls_max" => options.queue_calls_max = number(name, value)?,
         "queue_bytes_max" => options.queue_bytes_max = number(name, value)?,
         "cache_bytes_max" => options.cache = Some(CacheOptions { bytes_max: number(name, value)?, tracking: Tracking::Default }),
+        "tls_ca" => tls(options, name)?.ca = Some(value.to_owned()),
+        "tls_cert" => tls(options, name)?.certificate = Some(value.to_owned()),
+        "tls_key" => tls(options, name)?.key = Some(value.to_owned()),
         "policy" => {
             options.policy = match value {
                 "fail-fast" => Policy::FailFast,
@@ -160,12 +182,15 @@ fn option(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
             }
         }
         _ => {
-            let known =
-                "db, name, timeout_ms, connect_timeout_ms, ping_interval_ms, queue_calls_max, queue_bytes_max, cache_bytes_max, policy";
+            let known = "db, name, timeout_ms, connect_timeout_ms, ping_interval_ms, queue_calls_max, queue_bytes_max, cache_bytes_max, policy, tls_ca, tls_cert, tls_key";
             return Err(Error::usage(format!("the URL's option '{name}' is unknown; there are {known}")));
         }
     }
     Ok(())
+}
+
+fn tls<'o>(options: &'o mut Options, name: &str) -> Result<&'o mut TlsOptions, Error> {
+    options.tls.as_mut().ok_or_else(|| Error::usage(format!("the URL's option '{name}' is for TLS: begin the URL with rediss://")))
 }
 
 fn number<T: std::str::FromStr>(what: &str, text: &str) -> Result<T, Error> {
@@ -212,6 +237,9 @@ mod tests {
         assert_eq!(read("redis://:secret@h").user, None);
         assert_eq!(read("unix:/run/polder.sock?db=2").endpoint, Endpoint::Unix("/run/polder.sock".into()));
         assert_eq!(read("redis://h?timeout_ms=0").timeout, None);
+        let tls = TlsOptions { ca: Some("/ca.pem".into()), ..TlsOptions::default() };
+        assert_eq!(read("rediss://h:7000?tls_ca=/ca.pem").tls, Some(tls));
+        assert_eq!(read("redis://h").tls, None);
     }
 
     #[test]
@@ -221,6 +249,7 @@ mod tests {
             ("redis://h:x", "port"),
             ("redis://h/x", "database"),
             ("redis://h?tls=1", "unknown"),
+            ("redis://h?tls_ca=/ca.pem", "rediss://"),
             ("redis://h?name=%4", "%25"),
         ] {
             let error = url.parse::<Options>().unwrap_err().to_string();

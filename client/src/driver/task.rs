@@ -10,7 +10,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use super::{Backoff, Shared, Socket, Wakeup, abandon, is_over, lost, pump, tick};
+use super::{Backoff, Channel, Secrets, Shared, Socket, Wakeup, abandon, is_over, lost, pump, tick};
 use crate::error::Error;
 use crate::link::{Link, Listeners};
 use crate::options::{Endpoint, Options};
@@ -20,15 +20,15 @@ use crate::queue::earlier;
 ///
 /// # Errors
 /// [`Error::Usage`] outside of a runtime.
-pub(crate) fn start(options: Arc<Options>, listeners: Listeners) -> Result<Arc<Shared>, Error> {
+pub(crate) fn start(options: Arc<Options>, secrets: Secrets, listeners: Listeners) -> Result<Arc<Shared>, Error> {
     let runtime = Handle::try_current()
         .map_err(|_| Error::usage("Client::connect wants a tokio runtime; call it inside of one, or use Client::connect_in_thread"))?;
-    Ok(start_in(runtime, options, listeners))
+    Ok(start_in(runtime, options, secrets, listeners))
 }
 
 /// Starts a connection's task in a runtime.
-pub(crate) fn start_in(runtime: Handle, options: Arc<Options>, listeners: Listeners) -> Arc<Shared> {
-    let shared = Arc::new(Shared::new(options, Wakeup::Task(Notify::new(), runtime.clone())));
+pub(crate) fn start_in(runtime: Handle, options: Arc<Options>, secrets: Secrets, listeners: Listeners) -> Arc<Shared> {
+    let shared = Arc::new(Shared::new(options, secrets, Wakeup::Task(Notify::new(), runtime.clone())));
     runtime.spawn(run(Arc::clone(&shared), listeners));
     shared
 }
@@ -103,7 +103,11 @@ async fn run(shared: Arc<Shared>, listeners: Listeners) {
             None => return,
             Some(Ok(Ok(stream))) => {
                 link.connected(Instant::now());
-                match serve(&shared, link, &stream, &mut backoff).await {
+                let served = match Channel::new(&stream, &shared) {
+                    Ok(channel) => serve(&shared, link, channel, &mut backoff).await,
+                    Err(error) => Err(error),
+                };
+                match served {
                     Ok(()) => return,
                     Err(error) => error,
                 }
@@ -149,7 +153,7 @@ async fn meanwhile<F: Future>(shared: &Shared, link: &mut Link, future: F) -> Op
 }
 
 /// One open connection until it breaks, or (`Ok`) until the client was closed and its calls have ended.
-async fn serve(shared: &Shared, link: &mut Link, mut stream: &Stream, backoff: &mut Backoff) -> Result<(), Error> {
+async fn serve(shared: &Shared, link: &mut Link, mut stream: Channel<&Stream>, backoff: &mut Backoff) -> Result<(), Error> {
     let Wakeup::Task(notify, _) = &shared.wakeup else { return Ok(()) };
     let login_until = Instant::now() + shared.options.connect_timeout;
     let mut timer = pin!(tokio::time::sleep_until(login_until.into()));
@@ -184,7 +188,7 @@ async fn serve(shared: &Shared, link: &mut Link, mut stream: &Stream, backoff: &
             timer.as_mut().reset(next.into());
         }
         tokio::select! {
-            ready = stream.ready(link.has_output()) => ready.map_err(|error| super::broken(&error))?,
+            ready = stream.socket.ready(link.has_output() || stream.wants_write()) => ready.map_err(|error| super::broken(&error))?,
             () = notify.notified() => {}
             () = timer.as_mut(), if next.is_some() => {}
         }

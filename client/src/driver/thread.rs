@@ -8,7 +8,7 @@ use std::time::Instant;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Events, Interest, Poll, Token, Waker};
 
-use super::{Backoff, Shared, Socket, Wakeup, abandon, is_over, lost, pump, tick};
+use super::{Backoff, Channel, Secrets, Shared, Socket, Wakeup, abandon, is_over, lost, pump, tick};
 use crate::error::Error;
 use crate::link::{Link, Listeners};
 use crate::options::{Endpoint, Options};
@@ -21,11 +21,11 @@ const SOCKET: Token = Token(1);
 ///
 /// # Errors
 /// [`Error::Usage`] when the operating system has no thread or descriptor left.
-pub(crate) fn start(options: Arc<Options>, listeners: Listeners) -> Result<Arc<Shared>, Error> {
+pub(crate) fn start(options: Arc<Options>, secrets: Secrets, listeners: Listeners) -> Result<Arc<Shared>, Error> {
     let unable = |error: io::Error| Error::usage(format!("the client's thread cannot be started: {error}"));
     let poll = Poll::new().map_err(unable)?;
     let waker = Waker::new(poll.registry(), WAKEUP).map_err(unable)?;
-    let shared = Arc::new(Shared::new(options, Wakeup::Thread(waker)));
+    let shared = Arc::new(Shared::new(options, secrets, Wakeup::Thread(waker)));
     let mut thread = Thread { shared: Arc::clone(&shared), poll, events: Events::with_capacity(8) };
     std::thread::Builder::new().name("polder-client".into()).spawn(move || thread.run(listeners)).map_err(unable)?;
     Ok(shared)
@@ -102,7 +102,8 @@ impl Thread {
                 Ok(None) => return,
                 Ok(Some(stream)) => {
                     link.connected(Instant::now());
-                    match self.serve(link, stream, &mut backoff) {
+                    let served = Channel::new(stream, shared).and_then(|channel| self.serve(link, channel, &mut backoff));
+                    match served {
                         Ok(()) => return,
                         Err(error) => error,
                     }
@@ -211,7 +212,7 @@ impl Thread {
     }
 
     /// One open connection until it breaks, or (`Ok`) until the client was closed and its calls have ended.
-    fn serve(&mut self, link: &mut Link, mut stream: Stream, backoff: &mut Backoff) -> Result<(), Error> {
+    fn serve(&mut self, link: &mut Link, mut stream: Channel<Stream>, backoff: &mut Backoff) -> Result<(), Error> {
         let shared = Arc::clone(&self.shared);
         let login_until = Instant::now() + shared.options.connect_timeout;
         loop {
