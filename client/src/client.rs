@@ -14,7 +14,7 @@ use crate::driver::{self, Secrets, Shared};
 use crate::error::{Error, Stage, TimedOut};
 use crate::link::Listeners;
 use crate::options::{Options, Policy};
-use crate::queue::{Due, Pushed, Route, Shape, Ticket, Traits};
+use crate::queue::{ClientStats, Due, Pushed, Route, Shape, Ticket, Traits};
 use crate::rows;
 use crate::scan::Scan;
 use crate::slot::{Slot, Target, ThreadWaker};
@@ -137,6 +137,11 @@ impl Client {
         let cache = options.cache.clone().map(|options| Arc::new(Cache::new(options)));
         let shared = driver(Arc::new(options), secrets, Listeners { subscriptions: None, cache: cache.clone() })?;
         Ok(Client { connection: Connection::new(shared, cache) })
+    }
+
+    /// Figures of the main connection: those of side connections and subscriptions are not among them.
+    pub fn stats(&self) -> ClientStats {
+        self.connection.shared.queue().stats()
     }
 
     /// Figures of the cache; all 0 without one.

@@ -61,6 +61,7 @@ pub use client::{Call, Client, Db, Fire, Pipeline, ScanCommand};
 pub use condition::{Committed, Condition, Conditional};
 pub use error::{Error, Stage, TimedOut};
 pub use options::{Endpoint, Options, Policy, TlsOptions};
+pub use queue::ClientStats;
 pub use scan::Scan;
 pub use script::Script;
 pub use subscribe::{Event, Subscription};

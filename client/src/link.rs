@@ -587,6 +587,7 @@ impl Link {
             earliest = earlier(earliest, call.due.map(|due| due.at));
         });
         self.earliest = earlier(earliest, queue.earliest.take());
+        queue.timed_out += failed.len() as u64;
         failed
     }
 

@@ -213,6 +213,30 @@ pub(crate) struct Queue {
     waiting: Vec<(Waker, Option<Due>)>,
     /// Whether the driver has been told that there is something to write.
     pub(crate) told: bool,
+    /// Calls that were refused because the queue was full or the connection down, those that were fired among them.
+    refused: u64,
+    /// Calls whose deadline passed.
+    pub(crate) timed_out: u64,
+    /// How often a connection was made and logged in.
+    pub(crate) connects: u64,
+}
+
+/// Figures of a client's main connection, since it was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ClientStats {
+    /// Whether the connection is up and takes calls.
+    pub is_up: bool,
+    /// Calls that were accepted; a pipeline or transaction is one.
+    pub calls: u64,
+    /// Calls that were refused because the queue was full or the connection down. A call that was fired says so nowhere else.
+    pub calls_refused: u64,
+    /// Calls whose deadline passed.
+    pub calls_timed_out: u64,
+    /// Calls that wait to be written at present, and their bytes.
+    pub queued_calls: usize,
+    pub queued_bytes: usize,
+    /// How often a connection was made and logged in: all but the first are reconnects.
+    pub connects: u64,
 }
 
 /// What became of a call that was handed in.
@@ -243,6 +267,9 @@ impl Queue {
             earliest: None,
             waiting: Vec::new(),
             told: false,
+            refused: 0,
+            timed_out: 0,
+            connects: 0,
         }
     }
 
@@ -265,6 +292,7 @@ impl Queue {
             return Err(error.clone());
         }
         if !self.is_up && route.policy == Policy::FailFast {
+            self.refused += 1;
             return Err(Error::not_sent("the connection is down; the policy of this call is to fail at once"));
         }
         if self.is_full() {
@@ -274,6 +302,7 @@ impl Queue {
             if route.policy == Policy::Block {
                 return Ok(Pushed::Full);
             }
+            self.refused += 1;
             return Err(Error::not_sent(format!(
                 "the queue is full ({} calls, {} bytes); wait, or raise queue_calls_max or queue_bytes_max",
                 self.count, self.bytes
@@ -448,6 +477,24 @@ impl Queue {
     pub(crate) fn gives_up(&self, now: Instant) -> bool {
         let lingers = self.count > 0 && self.lingers_until.is_some_and(|until| now < until);
         self.closed.is_some() && (self.is_aborted || !lingers)
+    }
+
+    /// The connection is up.
+    pub(crate) fn logged_in(&mut self) {
+        self.is_up = true;
+        self.connects += 1;
+    }
+
+    pub(crate) fn stats(&self) -> ClientStats {
+        ClientStats {
+            is_up: self.is_up,
+            calls: self.next,
+            calls_refused: self.refused,
+            calls_timed_out: self.timed_out,
+            queued_calls: self.count,
+            queued_bytes: self.bytes,
+            connects: self.connects,
+        }
     }
 
     pub(crate) fn len(&self) -> (usize, usize) {

@@ -528,3 +528,20 @@ async fn every_command_has_a_method_of_what_sends_calls() {
     assert_eq!(db.object_encoding::<String>("taken").await.expect("asks"), "int");
     assert_eq!(db.blpop::<Option<(String, String)>>("l", 0.5).await.expect("pops"), Some(("l".into(), "x".into())));
 }
+
+#[tokio::test]
+async fn a_client_counts_what_became_of_its_calls() {
+    let Some(server) = Server::start() else { return };
+    let client = Client::connect(&format!("{}?queue_calls_max=5", server.url())).expect("connects");
+    client.call::<()>(("PING",)).await.expect("replies");
+    for _ in 0..8 {
+        client.db(0).fire().incr("n");
+    }
+    let stats = client.stats();
+    assert_eq!((stats.is_up, stats.connects, stats.calls, stats.calls_refused, stats.queued_calls), (true, 1, 6, 3, 5), "{stats:?}");
+    assert_eq!(client.db(0).policy(Policy::Block).get::<i64>("n").await.expect("reads"), 5);
+    server.signal("-STOP");
+    let late = client.db(0).within(Duration::from_millis(50)).get::<i64>("n").await;
+    server.signal("-CONT");
+    assert!(late.is_err() && client.stats().calls_timed_out == 1, "{:?}", client.stats());
+}

@@ -166,7 +166,7 @@ async fn serve(shared: &Shared, link: &mut Link, mut stream: Channel<&Stream>, b
             // The tasks whose calls were completed run first: what they ask next goes out in one write.
             tokio::task::yield_now().await;
             if link.is_ready() && !shared.queue().is_up {
-                shared.queue().is_up = true;
+                shared.queue().logged_in();
                 backoff.reset();
             }
             continue;

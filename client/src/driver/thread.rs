@@ -222,7 +222,7 @@ impl Thread {
                     return Ok(());
                 }
                 if link.is_ready() && !shared.queue().is_up {
-                    shared.queue().is_up = true;
+                    shared.queue().logged_in();
                     backoff.reset();
                 }
                 continue;
