@@ -13,12 +13,11 @@ use std::time::{Duration, Instant};
 
 use crate::error::Error;
 use crate::link::{Link, Listeners};
-#[cfg(feature = "tls")]
-use crate::options::Endpoint;
-use crate::options::Options;
+use crate::options::{Endpoint, Options};
 use crate::queue::{Drained, Queue};
 use crate::slot::Target;
 
+mod sentinel;
 #[cfg(feature = "tokio")]
 pub(crate) mod task;
 pub(crate) mod thread;
@@ -50,6 +49,9 @@ impl Secrets {
     /// # Errors
     /// [`Error::Usage`] when a certificate cannot be used, or the crate was built without TLS.
     pub(crate) fn of(options: &Options) -> Result<Secrets, Error> {
+        if options.tls.is_some() && !matches!(options.endpoint, Endpoint::Tcp { .. }) {
+            return Err(Error::usage("TLS is for a server that is named by host and port; begin the URL with rediss://"));
+        }
         #[cfg(feature = "tls")]
         {
             Ok(Secrets { tls: options.tls.as_ref().map(tls::config).transpose()? })

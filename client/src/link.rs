@@ -27,7 +27,7 @@ use polder_wire::resp::{Replies, Value};
 use crate::args;
 use crate::cache::{Cache, Tracking};
 use crate::error::{Error, Stage, TimedOut};
-use crate::options::Options;
+use crate::options::{Endpoint, Options};
 use crate::queue::{Batch, Due, Queue, Queued, Shape, Traits, earlier};
 use crate::slot::Target;
 use crate::subscribe::Subscriptions;
@@ -356,6 +356,7 @@ impl Link {
         if !matches!(flight.purpose, Purpose::Calls) {
             return self.own_reply(value);
         }
+        let demoted = matches!(&value, Value::Error(text) if text.starts_with(b"READONLY"));
         if let Some(call) = call {
             call.target.complete(match value {
                 Value::Error(text) => Err(refused(&text)),
@@ -363,6 +364,9 @@ impl Link {
             });
         }
         self.land();
+        if demoted && matches!(self.options.endpoint, Endpoint::Sentinel { .. }) {
+            return Err(Error::not_sent("the server is a replica now; the sentinels are asked for the new master"));
+        }
         Ok(())
     }
 

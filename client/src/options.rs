@@ -3,6 +3,7 @@
 //! ```text
 //!   redis://[user[:password]@]host[:port][/database][?option=value&...]
 //!   rediss://...            the same by TLS (feature `tls`)
+//!   redis-sentinel://[user[:password]@]host[:port][,host[:port]...]/MASTER[/database]
 //!   unix:/path/to/socket[?db=N&option=value&...]
 //! ```
 
@@ -13,12 +14,21 @@ use crate::cache::{CacheOptions, Tracking};
 use crate::error::Error;
 
 const PORT: u16 = 6379;
+const SENTINEL_PORT: u16 = 26379;
 
 /// Where a server listens.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Endpoint {
-    Tcp { host: String, port: u16 },
+    Tcp {
+        host: String,
+        port: u16,
+    },
     Unix(PathBuf),
+    /// Sentinels that are asked which server is the master of this name. User and password are those of the master.
+    Sentinel {
+        sentinels: Vec<(String, u16)>,
+        master: String,
+    },
 }
 
 impl std::fmt::Display for Endpoint {
@@ -27,6 +37,7 @@ impl std::fmt::Display for Endpoint {
             Endpoint::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
             Endpoint::Tcp { host, port } => write!(f, "{host}:{port}"),
             Endpoint::Unix(path) => write!(f, "{}", path.display()),
+            Endpoint::Sentinel { master, .. } => write!(f, "master '{master}'"),
         }
     }
 }
@@ -114,13 +125,14 @@ impl std::str::FromStr for Options {
         let mut options = match address.split_once(':') {
             Some(("redis", rest)) => tcp(rest.strip_prefix("//").unwrap_or(rest))?,
             Some(("rediss", rest)) => Options { tls: Some(TlsOptions::default()), ..tcp(rest.strip_prefix("//").unwrap_or(rest))? },
+            Some(("redis-sentinel", rest)) => sentinel(rest.strip_prefix("//").unwrap_or(rest))?,
             Some(("unix", path)) => {
                 let path = path.strip_prefix("//").unwrap_or(path);
                 Options { endpoint: Endpoint::Unix(unescape(path)?.into()), ..Options::default() }
             }
             _ => {
                 return Err(Error::usage(format!(
-                    "'{url}' is not a URL of a server: write redis://host:port/database, rediss:// for TLS, or unix:/path"
+                    "'{url}' is not a URL of a server: write redis://host:port/database, rediss:// for TLS, redis-sentinel:// for Sentinel, or unix:/path"
                 )));
             }
         };
@@ -134,6 +146,34 @@ impl std::str::FromStr for Options {
 
 /// What stands behind `redis://`.
 fn tcp(rest: &str) -> Result<Options, Error> {
+    let (mut options, rest) = login(rest)?;
+    let (place, database) = rest.split_once('/').unwrap_or((rest, ""));
+    if !database.is_empty() {
+        options.database = number("database", database)?;
+    }
+    let (host, port) = place_of(place, PORT)?;
+    options.endpoint = Endpoint::Tcp { host, port };
+    Ok(options)
+}
+
+/// What stands behind `redis-sentinel://`.
+fn sentinel(rest: &str) -> Result<Options, Error> {
+    let (mut options, rest) = login(rest)?;
+    let (places, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let (master, database) = path.split_once('/').unwrap_or((path, ""));
+    if master.is_empty() {
+        return Err(Error::usage("the URL names no master: write redis-sentinel://host:port,host:port/MASTER"));
+    }
+    if !database.is_empty() {
+        options.database = number("database", database)?;
+    }
+    let sentinels = places.split(',').map(|place| place_of(place, SENTINEL_PORT)).collect::<Result<_, _>>()?;
+    options.endpoint = Endpoint::Sentinel { sentinels, master: unescape(master)? };
+    Ok(options)
+}
+
+/// User and password before `@`, and what follows them.
+fn login(rest: &str) -> Result<(Options, &str), Error> {
     let mut options = Options::default();
     let (login, rest) = match rest.rsplit_once('@') {
         Some((login, rest)) => (Some(login), rest),
@@ -145,18 +185,18 @@ fn tcp(rest: &str) -> Result<Options, Error> {
         options.user = Some(unescape(user)?).filter(|user| !user.is_empty());
         options.password = password.map(unescape).transpose()?.filter(|password| !password.is_empty());
     }
-    let (place, database) = rest.split_once('/').unwrap_or((rest, ""));
-    if !database.is_empty() {
-        options.database = number("database", database)?;
-    }
+    Ok((options, rest))
+}
+
+/// A host and its port.
+fn place_of(place: &str, default: u16) -> Result<(String, u16), Error> {
     let (host, port) = match place.strip_prefix('[').and_then(|inner| inner.split_once(']')) {
         Some((host, port)) => (host, port.strip_prefix(':')),
         None => place.split_once(':').map_or((place, None), |(host, port)| (host, Some(port))),
     };
     let host = if host.is_empty() { "127.0.0.1".to_owned() } else { unescape(host)? };
-    let port = port.filter(|port| !port.is_empty()).map_or(Ok(PORT), |port| number("port", port))?;
-    options.endpoint = Endpoint::Tcp { host, port };
-    Ok(options)
+    let port = port.filter(|port| !port.is_empty()).map_or(Ok(default), |port| number("port", port))?;
+    Ok((host, port))
 }
 
 fn option(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
@@ -237,6 +277,10 @@ mod tests {
         assert_eq!(read("redis://:secret@h").user, None);
         assert_eq!(read("unix:/run/polder.sock?db=2").endpoint, Endpoint::Unix("/run/polder.sock".into()));
         assert_eq!(read("redis://h?timeout_ms=0").timeout, None);
+        let found = read("redis-sentinel://al:pw@a,[::1]:7000/main/3");
+        let sentinels = vec![("a".to_owned(), 26379), ("::1".to_owned(), 7000)];
+        assert_eq!((found.endpoint, found.database), (Endpoint::Sentinel { sentinels, master: "main".into() }, 3));
+        assert_eq!(found.password.as_deref(), Some("pw"));
         let tls = TlsOptions { ca: Some("/ca.pem".into()), ..TlsOptions::default() };
         assert_eq!(read("rediss://h:7000?tls_ca=/ca.pem").tls, Some(tls));
         assert_eq!(read("redis://h").tls, None);
@@ -249,6 +293,7 @@ mod tests {
             ("redis://h:x", "port"),
             ("redis://h/x", "database"),
             ("redis://h?tls=1", "unknown"),
+            ("redis-sentinel://h", "MASTER"),
             ("redis://h?tls_ca=/ca.pem", "rediss://"),
             ("redis://h?name=%4", "%25"),
         ] {

@@ -54,16 +54,19 @@ impl Socket for &Stream {
 }
 
 impl Stream {
-    async fn open(options: &Options) -> io::Result<Stream> {
-        Ok(match &options.endpoint {
-            Endpoint::Tcp { host, port } => {
-                let stream = TcpStream::connect((host.as_str(), *port)).await?;
-                stream.set_nodelay(true)?;
-                super::keep_alive(socket2::SockRef::from(&stream), options)?;
-                Stream::Tcp(stream)
+    async fn open(options: &Arc<Options>) -> io::Result<Stream> {
+        let stream = match &options.endpoint {
+            Endpoint::Tcp { host, port } => TcpStream::connect((host.as_str(), *port)).await?,
+            Endpoint::Sentinel { .. } => {
+                let options = Arc::clone(options);
+                let found = tokio::task::spawn_blocking(move || super::sentinel::find(&options)).await;
+                TcpStream::connect(found.map_err(io::Error::other)??).await?
             }
-            Endpoint::Unix(path) => Stream::Unix(UnixStream::connect(path).await?),
-        })
+            Endpoint::Unix(path) => return Ok(Stream::Unix(UnixStream::connect(path).await?)),
+        };
+        stream.set_nodelay(true)?;
+        super::keep_alive(socket2::SockRef::from(&stream), options)?;
+        Ok(Stream::Tcp(stream))
     }
 
     /// Until there is something to read, or room to write if `writes`.

@@ -123,16 +123,13 @@ impl Thread {
         let options = Arc::clone(&self.shared.options);
         let until = Instant::now() + options.connect_timeout;
         let late = || io::Error::new(io::ErrorKind::TimedOut, format!("it did not accept within {:?}", options.connect_timeout));
-        let (host, port) = match &options.endpoint {
-            Endpoint::Tcp { host, port } => (host, *port),
-            Endpoint::Unix(path) => {
-                let mut stream = Stream::Unix(UnixStream::connect(path)?);
-                stream.register(&self.poll)?;
-                return Ok(Some(stream));
-            }
-        };
-        let Some(addresses) = self.resolve(link, host, port, until) else { return Ok(None) };
-        let mut last = io::Error::new(io::ErrorKind::NotFound, format!("'{host}' has no address"));
+        if let Endpoint::Unix(path) = &options.endpoint {
+            let mut stream = Stream::Unix(UnixStream::connect(path)?);
+            stream.register(&self.poll)?;
+            return Ok(Some(stream));
+        }
+        let Some(addresses) = self.resolve(link, until) else { return Ok(None) };
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
         for address in addresses.unwrap_or_else(|| Err(late()))? {
             let mut stream = match TcpStream::connect(address) {
                 Ok(stream) => Stream::Tcp(stream),
@@ -161,17 +158,24 @@ impl Thread {
         Err(last)
     }
 
-    /// The addresses of a host. A name is looked up by a thread of its own, since the operating system's way of doing so cannot be
-    /// given up. The outer `None` says that the client was closed meanwhile, the inner one that the time passed.
+    /// The addresses of the server. A name is looked up, and sentinels are asked, by a thread of its own, since the operating
+    /// system's ways of doing so cannot be given up. The outer `None` says that the client was closed meanwhile, the inner one
+    /// that the time passed.
     #[allow(clippy::option_option)]
-    fn resolve(&mut self, link: &mut Link, host: &str, port: u16, until: Instant) -> Option<Option<io::Result<Vec<SocketAddr>>>> {
-        if let Ok(address) = host.parse::<IpAddr>() {
-            return Some(Some(Ok(vec![SocketAddr::new(address, port)])));
+    fn resolve(&mut self, link: &mut Link, until: Instant) -> Option<Option<io::Result<Vec<SocketAddr>>>> {
+        let options = Arc::clone(&self.shared.options);
+        if let Endpoint::Tcp { host, port } = &options.endpoint
+            && let Ok(address) = host.parse::<IpAddr>()
+        {
+            return Some(Some(Ok(vec![SocketAddr::new(address, *port)])));
         }
         let (sender, receiver) = std::sync::mpsc::channel();
-        let (host, shared) = (host.to_owned(), Arc::clone(&self.shared));
+        let shared = Arc::clone(&self.shared);
         let look_up = move || {
-            let addresses = (host.as_str(), port).to_socket_addrs().map(Iterator::collect);
+            let addresses = match &options.endpoint {
+                Endpoint::Tcp { host, port } => (host.as_str(), *port).to_socket_addrs().map(Iterator::collect),
+                _ => super::sentinel::find(&options).map(|address| vec![address]),
+            };
             // The driver may have given up: then there is no receiver.
             let _given_up = sender.send(addresses);
             shared.wake();

@@ -1,0 +1,107 @@
+//! Finding a master by Sentinel: each sentinel is asked in turn, and what it names must say by ROLE that it is a master.
+//!
+//! This runs in a thread that may wait, before each connection is made: drivers go on with the deadlines of calls meanwhile.
+//! A failover is noticed by the break of the connection (Sentinel closes the connections of a master that it demotes), by a
+//! READONLY error, and by PING.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+use polder_wire::resp::{Replies, Value};
+
+use crate::args;
+use crate::options::{Endpoint, Options};
+
+/// The address of the master that the sentinels of the options name.
+///
+/// # Errors
+/// Why the last sentinel that was asked could not name one.
+pub(crate) fn find(options: &Options) -> io::Result<SocketAddr> {
+    let Endpoint::Sentinel { sentinels, master } = &options.endpoint else {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the endpoint names no sentinels"));
+    };
+    let until = Instant::now() + options.connect_timeout;
+    let mut last = io::Error::new(io::ErrorKind::InvalidInput, "no sentinel is named");
+    for (at, (host, port)) in sentinels.iter().enumerate() {
+        // A sentinel that does not reply leaves time for the others.
+        let share = until.saturating_duration_since(Instant::now()) / (sentinels.len() - at) as u32;
+        match ask_one(options, host, *port, master, share) {
+            Ok(address) => return Ok(address),
+            Err(error) => last = io::Error::new(error.kind(), format!("sentinel {host}:{port}: {error}")),
+        }
+    }
+    Err(last)
+}
+
+fn ask_one(options: &Options, host: &str, port: u16, master: &str, timeout: Duration) -> io::Result<SocketAddr> {
+    let mut request = Vec::new();
+    args::encode(&("SENTINEL", "GET-MASTER-ADDR-BY-NAME", master), &mut request);
+    let reply = converse(resolve(host, port)?, &request, 1, timeout)?;
+    let address = match &reply[..] {
+        [Value::Array(words)] => named(words).ok_or_else(|| unusable(format!("it named no address but {words:?}")))?,
+        [Value::Null] => return Err(unusable(format!("it knows no master '{master}'"))),
+        other => return Err(unusable(format!("it replied {other:?}"))),
+    };
+    let (mut request, mut replies) = (Vec::new(), 1);
+    if let Some(password) = options.password.as_deref() {
+        args::encode(&("AUTH", options.user.as_deref(), password), &mut request);
+        replies += 1;
+    }
+    args::encode(&"ROLE", &mut request);
+    match converse(address, &request, replies, timeout)?.pop() {
+        Some(Value::Array(words)) if matches!(words.first(), Some(Value::Bulk(role)) if role == b"master") => Ok(address),
+        Some(Value::Error(text)) => {
+            Err(unusable(format!("{address} refused ROLE, which the client needs to check it: {}", String::from_utf8_lossy(&text))))
+        }
+        _ => Err(unusable(format!("it named {address}, which is not a master; a failover is not finished"))),
+    }
+}
+
+fn unusable(text: String) -> io::Error {
+    io::Error::other(text)
+}
+
+fn resolve(host: &str, port: u16) -> io::Result<SocketAddr> {
+    (host, port).to_socket_addrs()?.next().ok_or_else(|| unusable(format!("'{host}' has no address")))
+}
+
+/// Host and port of a reply.
+fn named(words: &[Value]) -> Option<SocketAddr> {
+    let [Value::Bulk(host), Value::Bulk(port)] = words else { return None };
+    let port = std::str::from_utf8(port).ok()?.parse().ok()?;
+    resolve(std::str::from_utf8(host).ok()?, port).ok()
+}
+
+/// Sends requests and waits for their replies.
+fn converse(address: SocketAddr, requests: &[u8], count: usize, timeout: Duration) -> io::Result<Vec<Value>> {
+    let timeout = timeout.max(Duration::from_millis(1));
+    let until = Instant::now() + timeout;
+    let mut stream = TcpStream::connect_timeout(&address, timeout)?;
+    stream.set_write_timeout(Some(timeout))?;
+    stream.write_all(requests)?;
+    let (mut parser, mut held, mut replies) = (Replies::default(), Vec::new(), Vec::new());
+    loop {
+        let mut left = &held[..];
+        while let Some(value) =
+            parser.read(&mut left).map_err(|malformed| unusable(format!("{address} does not speak RESP: {malformed}")))?
+        {
+            replies.push(value);
+        }
+        if replies.len() >= count {
+            return Ok(replies);
+        }
+        let used = held.len() - left.len();
+        held.drain(..used);
+        let patience = until.saturating_duration_since(Instant::now());
+        if patience.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(patience))?;
+        let mut room = [0; 4096];
+        match stream.read(&mut room)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            more => held.extend_from_slice(&room[..more]),
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! The client against redis-server with Sentinel: a master that ends, and the replica that takes its place.
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use polder_client::Client;
+
+/// Processes and files of the test's own.
+struct Group {
+    children: Vec<Child>,
+    folder: PathBuf,
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            let _ended = child.kill();
+            let _reaped = child.wait();
+        }
+        let _removed = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Group {
+    /// Returns false where redis-server is not installed.
+    fn start(&mut self, words: &[&str]) -> bool {
+        let spawned = Command::new("redis-server").args(words).current_dir(&self.folder).stdout(Stdio::null()).spawn();
+        spawned.map(|child| self.children.push(child)).is_ok()
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port()
+}
+
+fn ask(port: u16, words: &[&str]) -> String {
+    let output = Command::new("redis-cli").args(["-p", &port.to_string()]).args(words).output();
+    output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
+}
+
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(30);
+    while !holds() {
+        assert!(Instant::now() < until, "not within 30 s: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_follows_the_master_that_sentinel_names() {
+    let folder = std::env::temp_dir().join(format!("polder-client-sentinel-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let mut group = Group { children: Vec::new(), folder };
+    let (first, second, sentinel) = (free_port(), free_port(), free_port());
+    let text = format!(
+        "port {sentinel}\nsentinel monitor main 127.0.0.1 {first} 1\nsentinel down-after-milliseconds main 500\nsentinel failover-timeout main 3000\n"
+    );
+    std::fs::write(group.folder.join("sentinel.conf"), text).expect("a file");
+    if !group.start(&["--port", &first.to_string(), "--save", ""]) {
+        eprintln!("redis-server is not installed: not tested");
+        return;
+    }
+    group.start(&["--port", &second.to_string(), "--save", "", "--replicaof", "127.0.0.1", &first.to_string()]);
+    wait_until("the replica has its master's data", || ask(second, &["INFO", "replication"]).contains("master_link_status:up"));
+    group.start(&["sentinel.conf", "--sentinel"]);
+    wait_until("the sentinel knows the replica", || ask(sentinel, &["SENTINEL", "REPLICAS", "main"]).contains("master-link-status\nok"));
+
+    // The first sentinel does not exist: the second one is asked.
+    let url = format!("redis-sentinel://127.0.0.1:{},127.0.0.1:{sentinel}/main?timeout_ms=30000", free_port());
+    let (by_task, by_thread) = (Client::connect(&url).expect("connects"), Client::connect_in_thread(&url).expect("starts"));
+    for client in [&by_task, &by_thread] {
+        client.db(0).incr::<i64>("n").await.expect("counts");
+        assert!(client.db(0).info::<String>("server").await.expect("asks").contains(&format!("tcp_port:{first}")));
+    }
+    wait_until("the replica has what was written", || ask(second, &["GET", "n"]).trim() == "2");
+    let mut master = group.children.remove(0);
+    master.kill().expect("ends");
+    master.wait().expect("ends");
+    for (client, n) in [(&by_task, 3), (&by_thread, 4)] {
+        // Waits in the queue until there is a master again.
+        assert_eq!(client.db(0).incr::<i64>("n").await.expect("counts"), n);
+        assert!(client.db(0).info::<String>("server").await.expect("asks").contains(&format!("tcp_port:{second}")));
+    }
+}
