@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use indicatif::ProgressBar;
 use polder_base::time::now_ms;
-use polder_commands::persistence::save::{Plan, Progress};
 use polder_engine::Memory;
+use polder_runtime::persistence::save::{Plan, Progress};
 use polder_wire::rdb::{Form, Thresholds, Writer, open};
 use polder_wire::resp::Value;
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use polder_base::time::now_ms;
-use polder_commands::persistence::load::{Cut, Loaded, Present, load};
+use polder_runtime::persistence::load::{Cut, Loaded, Present, load};
 use polder_wire::rdb::{Begin, Item, Kind, Reader, seal};
 use polder_wire::resp::Value;
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Arg, Command};
 use clap_complete::Shell;
-use polder_commands::settings::{self, Scope, Shape};
+use polder_calls::settings::{self, Scope, Shape};
 
 /// Prints a completion script: `polder completions bash > /etc/bash_completion.d/polder`.
 #[derive(clap::Args)]

@@ -1,8 +1,8 @@
 //! Whose data a tool works on: a segment in this process, or a server.
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use polder_commands::configuration::Configuration;
-use polder_commands::settings::file;
+use polder_calls::settings::file;
 use polder_engine::{Memory, Options};
+use polder_runtime::configuration::Configuration;
 use polder_wire::resp::Value;
 
 use crate::cli::{Link, Login, Place, reason};

@@ -77,7 +77,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 
 /// A size as the configuration file writes it.
 fn size(text: &str) -> Result<u64, String> {
-    let bytes = polder_commands::settings::value::bytes(text.as_bytes());
+    let bytes = polder_calls::settings::value::bytes(text.as_bytes());
     bytes.and_then(|bytes| u64::try_from(bytes).ok()).ok_or_else(|| "a number with kb, mb or gb".into())
 }
 

@@ -13,13 +13,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use polder_base::time::now_ms;
-use polder_commands::configuration::{self, Configuration};
-use polder_commands::persistence::{
+use polder_calls::settings::{Id, Settings, document, file, id};
+use polder_engine::{Memory, Options, Origin, PageChoice};
+use polder_runtime::configuration::{self, Configuration};
+use polder_runtime::persistence::{
     self,
     load::{Loaded, Present},
 };
-use polder_commands::settings::{Id, Settings, document, file, id};
-use polder_engine::{Memory, Options, Origin, PageChoice};
 use polder_server::{Server, log};
 
 use self::signals::Attention;

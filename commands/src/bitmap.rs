@@ -7,9 +7,9 @@ use polder_table::{New, Stop};
 use polder_values::string::{self, Builder, CHUNK, Draft, Piece};
 use polder_values::{Kind, PACKED_MAX, Value};
 
-use crate::call::{Call, Outcome, SYNTAX, integer, is};
-use crate::command::{Command, FAST, GROWS, read, write};
 use crate::string::{edit_draft, find, len_max, range, value_or_empty};
+use polder_calls::call::{Call, Outcome, SYNTAX, integer, is};
+use polder_calls::command::{Command, FAST, GROWS, read, write};
 
 mod field;
 

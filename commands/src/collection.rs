@@ -6,8 +6,8 @@ use polder_values::sequence::{Element, Sequence};
 use polder_values::{Nodes, string as strings};
 use smallvec::SmallVec;
 
-use crate::call::{Outcome, SYNTAX, integer, is};
 use crate::string::reply_range;
+use polder_calls::call::{Outcome, SYNTAX, integer, is};
 
 /// How many elements a walk looks at when COUNT does not say.
 const SCAN_COUNT: u64 = 10;

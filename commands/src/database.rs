@@ -5,10 +5,10 @@
 use polder_base::{glob, number};
 use polder_table::{Scanned, Stop};
 
-use crate::call::{Call, Outcome, SYNTAX, integer, is};
-use crate::command::{Command, DANGEROUS, EMPTIES, FAST, KEYSPACE, read, write};
 use crate::key::database_of;
-use crate::settings::id;
+use polder_calls::call::{Call, Outcome, SYNTAX, integer, is};
+use polder_calls::command::{Command, DANGEROUS, EMPTIES, FAST, KEYSPACE, read, write};
+use polder_calls::settings::id;
 
 /// Keys looked at between two checks of a walk over everything.
 const WALK_STEP: usize = 1024;

@@ -13,12 +13,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use polder_table::{Db, New, Stop, Table, Txn, clock};
 use polder_wire::rdb::{self, Form, Item, Thresholds, Writer};
 
-use crate::call::{Call, Outcome, SYNTAX, integer, is};
-use crate::command::{ASKING, Command, DANGEROUS, GROWS, read, write};
-use crate::settings::{Id, Settings, id};
+use polder_calls::call::{Call, Outcome, SYNTAX, integer, is};
+use polder_calls::command::{ASKING, Command, DANGEROUS, GROWS, read, write};
+use polder_calls::settings::{Id, Settings, id};
 
-pub(crate) use build::{Builder, Problem};
-pub(crate) use encode::{Source, encode};
+pub use build::{Builder, Problem};
+pub use encode::{Source, encode};
 
 const BUSY_KEY: &str = "BUSYKEY Target key name already exists.";
 const WRONG_FOOTER: &str = "ERR DUMP payload version or checksum are wrong";
@@ -61,14 +61,14 @@ pub const COMMANDS: &[Command] = &[
 ];
 
 /// The version in which values are written.
-pub(crate) fn form(settings: &Settings) -> Form {
+pub fn form(settings: &Settings) -> Form {
     // In the order of the setting's words.
     const FORMS: [Form; 5] = [Form::Lowest, Form::Fixed(10), Form::Fixed(11), Form::Fixed(12), Form::Fixed(80)];
     FORMS[settings.number(const { id("rdb-version") }) as usize % FORMS.len()]
 }
 
 /// A writer as the settings want it.
-pub(crate) fn writer(settings: &Settings) -> Writer {
+pub fn writer(settings: &Settings) -> Writer {
     let number = |id: Id| settings.number(id).max(0) as u64;
     let thresholds = Thresholds {
         hash_entries: number(const { id("hash-max-listpack-entries") }),
@@ -192,7 +192,7 @@ fn refused(problem: Problem) -> Stop {
 }
 
 /// Puts the access clock to where it was when the value was written, if the policy of eviction counts in the same way.
-pub(crate) fn set_clock(table: &Table, txn: &Txn<'_>, db: Db, key: &[u8], idle_seconds: Option<u64>, frequency: Option<u8>) -> Outcome {
+pub fn set_clock(table: &Table, txn: &Txn<'_>, db: Db, key: &[u8], idle_seconds: Option<u64>, frequency: Option<u8>) -> Outcome {
     let (now_ms, counts) = (txn.now_ms(), table.counts_frequency());
     let clock = match (idle_seconds, frequency) {
         (_, Some(frequency)) if counts => clock::lfu(frequency, now_ms),

@@ -4,9 +4,9 @@ use polder_base::number;
 use polder_table::Mode;
 use polder_values::Kind;
 
-use crate::call::{Call, Outcome, integer};
-use crate::command::{BLOCKING, Command, neutral};
-use crate::waiting::{self, Otherwise, Wait};
+use polder_calls::call::{Call, Outcome, integer};
+use polder_calls::command::{BLOCKING, Command, neutral};
+use polder_calls::waiting::{self, Otherwise, Wait};
 
 const COUNTS: &[&str] = &["request_policy:all_shards", "response_policy:agg_min"];
 

@@ -3,8 +3,8 @@
 //! The table keeps the absolute millisecond; everything else is arithmetic here.
 use polder_table::{New, Stop};
 
-use crate::call::{Call, Outcome, integer, is};
-use crate::command::{Command, FAST, read, write};
+use polder_calls::call::{Call, Outcome, integer, is};
+use polder_calls::command::{Command, FAST, read, write};
 
 const UPDATES: &[&str] = &["RW update"];
 const NONDETERMINISTIC: &[&str] = &["nondeterministic_output"];

@@ -5,10 +5,10 @@ use polder_table::Stop;
 use polder_values::geo::Place;
 use polder_values::sorted_set::SortedSet;
 
-use crate::call::{Call, Outcome, SYNTAX, is};
-use crate::command::{Command, GROWS, read, write};
 use crate::sorted_set::{Options, Pairs, add_members, find_set, reply_added};
 use crate::string::number_mode;
+use polder_calls::call::{Call, Outcome, SYNTAX, is};
+use polder_calls::command::{Command, GROWS, read, write};
 
 mod search;
 

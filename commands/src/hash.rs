@@ -8,12 +8,12 @@ use polder_table::{Counter, Found, New, Replaces, Stop};
 use polder_values::Kind;
 use polder_values::hash::{Draft, Expiry, Field, Hash, Thresholds};
 
-use crate::call::wrong_arity;
-use crate::call::{Call, Outcome, integer, is_whole};
 use crate::collection::{named, reply_part};
-use crate::command::{Command, FAST, GROWS, read, write};
-use crate::settings::{Settings, id};
 use crate::string::number_mode;
+use polder_calls::call::wrong_arity;
+use polder_calls::call::{Call, Outcome, integer, is_whole};
+use polder_calls::command::{Command, FAST, GROWS, read, write};
+use polder_calls::settings::{Settings, id};
 
 mod expiry;
 mod quick;

@@ -7,10 +7,10 @@ use polder_table::{Found, Mode, New, Stop};
 use polder_values::hyperloglog::{self, BYTES_MAX, Corrupt, HEADER, Sketch, Union};
 use polder_values::{Kind, string};
 
-use crate::call::{Call, Outcome, is};
-use crate::command::{ADMIN, Command, FAST, GROWS, MAY_WRITE, READONLY, neutral, write};
-use crate::settings::id;
 use crate::string::{edit_draft, find};
+use polder_calls::call::{Call, Outcome, is};
+use polder_calls::command::{ADMIN, Command, FAST, GROWS, MAY_WRITE, READONLY, neutral, write};
+use polder_calls::settings::id;
 
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[

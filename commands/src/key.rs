@@ -8,11 +8,11 @@ use polder_values::duplicate::duplicate;
 use polder_values::sequence::Sequence;
 use polder_values::sorted_set::SortedSet;
 
-use crate::call::{Call, Outcome, SYNTAX, integer, is};
-use crate::command::{Command, FAST, GROWS, read, write};
 use crate::object::encoding;
-use crate::settings::{Settings, id};
 use crate::stream::info as stream;
+use polder_calls::call::{Call, Outcome, SYNTAX, integer, is};
+use polder_calls::command::{Command, FAST, GROWS, read, write};
+use polder_calls::settings::{Settings, id};
 
 const SUMMED: &[&str] = &["request_policy:multi_shard", "response_policy:agg_sum"];
 
@@ -70,7 +70,7 @@ pub const COMMANDS: &[Command] = &[
 ///
 /// # Errors
 /// Redis's texts for what is no number, and for a number too high.
-pub(crate) fn database(settings: &Settings, arg: &[u8]) -> Result<Db, Stop> {
+pub fn database(settings: &Settings, arg: &[u8]) -> Result<Db, Stop> {
     match i32::try_from(integer(arg)?) {
         Ok(number) => database_of(settings, number),
         Err(_) => Err("ERR value is out of range, value must between -2147483648 and 2147483647".into()),

@@ -8,10 +8,10 @@ use polder_values::list::{Draft, Limit};
 use polder_values::sequence::Sequence;
 use polder_values::{Kind, list};
 
-use crate::call::{Call, Outcome, SYNTAX, integer, is};
 use crate::collection::{reply_element, reply_elements};
-use crate::command::{BLOCKING, Command, FAST, GROWS, read, write};
-use crate::settings::id;
+use polder_calls::call::{Call, Outcome, SYNTAX, integer, is};
+use polder_calls::command::{BLOCKING, Command, FAST, GROWS, read, write};
+use polder_calls::settings::id;
 
 mod edit;
 mod pop;

@@ -7,8 +7,8 @@ use polder_table::{Found, Limits, Policy, clock};
 use polder_values::sorted_set::SortedSet;
 use polder_values::{Kind, Value, hash, list, set};
 
-use crate::call::{Call, Outcome};
-use crate::command::{Command, container, read};
+use polder_calls::call::{Call, Outcome};
+use polder_calls::command::{Command, container, read};
 
 const NONDETERMINISTIC: &[&str] = &["nondeterministic_output"];
 const LOOKS: &[&str] = &["RO"];

@@ -4,10 +4,10 @@ use polder_values::Kind;
 use polder_values::sequence::Sequence;
 use polder_values::set::{Draft, Thresholds, by_number, contains, contains_all, find};
 
-use crate::call::{Call, Outcome, WRONG_TYPE};
 use crate::collection::{named, reply_element, reply_elements};
-use crate::command::{Command, FAST, GROWS, read, write};
-use crate::settings::{Settings, id};
+use polder_calls::call::{Call, Outcome, WRONG_TYPE};
+use polder_calls::command::{Command, FAST, GROWS, read, write};
+use polder_calls::settings::{Settings, id};
 
 mod algebra;
 mod quick;

@@ -21,10 +21,10 @@ use polder_values::sequence::Sequence;
 use polder_values::sorted_set::{Entry, SortedSet};
 use polder_values::{Kind, string};
 
-use crate::call::{Call, Outcome, SYNTAX, WRONG_TYPE, integer, is};
 use crate::collection::reply_part;
-use crate::command::{COLLECTIONS, Command, DANGEROUS, FOLLOWS, GROWS, MOVABLE_KEYS, read, write};
-use crate::settings::id;
+use polder_calls::call::{Call, Outcome, SYNTAX, WRONG_TYPE, integer, is};
+use polder_calls::command::{COLLECTIONS, Command, DANGEROUS, FOLLOWS, GROWS, MOVABLE_KEYS, read, write};
+use polder_calls::settings::id;
 
 const COST: &str = "O(N+M*log(M)) where N is the number of elements in the list or set to sort, and M the number of returned elements. When the \
                     elements are not sorted, complexity is O(log(N)+M).";

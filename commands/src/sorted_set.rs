@@ -10,9 +10,9 @@ use polder_table::{Found, New, Replaces, Stop};
 use polder_values::Kind;
 use polder_values::sorted_set::{Draft, Entry, SortedSet};
 
-use crate::call::{Call, Outcome};
-use crate::command::{BLOCKING, Command, FAST, GROWS, read, write};
-use crate::settings::id;
+use polder_calls::call::{Call, Outcome};
+use polder_calls::command::{BLOCKING, Command, FAST, GROWS, read, write};
+use polder_calls::settings::id;
 
 mod add;
 mod combine;

@@ -9,8 +9,8 @@ use polder_table::{Found, New, Stop};
 use polder_values::Kind;
 use polder_values::stream::{Draft, Entry, Group, Id, Range, Stream};
 
-use crate::call::{Call, Outcome, is_whole};
-use crate::command::{BLOCKING, COUNTS, Command, FAST, GROWS, container, read, write};
+use polder_calls::call::{Call, Outcome, is_whole};
+use polder_calls::command::{BLOCKING, COUNTS, Command, FAST, GROWS, container, read, write};
 
 mod add;
 pub(crate) mod group;

@@ -10,10 +10,10 @@ use polder_table::{Found, New, Stop};
 use polder_values::string::{self, Draft, LEN_MAX};
 use polder_values::{Kind, Nodes, Value};
 
-use crate::call::wrong_arity;
-use crate::call::{Call, Outcome, integer};
-use crate::command::{COUNTS, Command, FAST, GROWS, read, write};
-use crate::settings::id;
+use polder_calls::call::wrong_arity;
+use polder_calls::call::{Call, Outcome, integer};
+use polder_calls::command::{COUNTS, Command, FAST, GROWS, read, write};
+use polder_calls::settings::id;
 
 mod count;
 pub(crate) use count::number_mode;

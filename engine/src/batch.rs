@@ -1,6 +1,6 @@
 //! Many calls at once: collected first, then run with overlapping cache misses ([`Batch`]).
 use polder_base::Reply;
-use polder_commands::{Progress, TOGETHER_MAX};
+use polder_runtime::{Progress, TOGETHER_MAX};
 use smallvec::SmallVec;
 
 use crate::answer::Answer;

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use polder_base::time::{coarse_ms, now_ms};
 use polder_base::{Fault, Protocol, Reply};
-use polder_commands::command::{ADMIN, Run};
-use polder_commands::settings::{Id, id};
-use polder_commands::{Host, Progress, Session, blocking, execute};
+use polder_calls::command::{ADMIN, Run};
+use polder_calls::settings::{Id, id};
 use polder_hub::ask;
 use polder_hub::{Delivery, Hearer, track};
+use polder_runtime::{Host, Progress, Session, blocking, execute};
 use polder_shm::fork;
 
 use crate::answer::{Answer, Item};

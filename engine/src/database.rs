@@ -2,8 +2,8 @@
 use std::time::Duration;
 
 use polder_base::number;
-use polder_commands::Db;
-use polder_commands::call::{NOT_AN_INTEGER, WRONG_TYPE};
+use polder_calls::call::{NOT_AN_INTEGER, WRONG_TYPE};
+use polder_table::Db;
 use polder_table::{Foreseen, Found, Mode, New, Replaces, Sight, Stop, Table, Txn};
 use polder_values::{Kind, Value, string};
 

@@ -20,9 +20,9 @@ use std::time::Duration;
 use hashbrown::{HashMap, HashSet};
 use polder_base::time::{coarse_ms, now_ms};
 use polder_base::{Fault, Protocol, Reply};
-use polder_commands::{Session, blocking, elsewhere, pubsub};
 use polder_hub::ask::{self, Asker};
 use polder_hub::{Delivery, Hearer, ears};
+use polder_runtime::{Session, blocking, elsewhere, pubsub};
 use polder_shm::fork::{self, Shelter};
 use polder_table::Table;
 

@@ -68,14 +68,17 @@ pub use polder_base::Ref;
 use polder_base::time::{coarse_ms, now_ms};
 #[doc(inline)]
 pub use polder_base::{Fault, Protocol, Reply};
-use polder_commands::Common;
-use polder_commands::command::{ADMIN, BLOCKING, CONTAINER, DANGEROUS, NOSCRIPT, Run, SCRIPTS};
-use polder_commands::debug::inside;
-use polder_commands::scripting::Scripting;
-use polder_commands::{Command, Db, Foresight, execute};
+use polder_calls::command::{ADMIN, BLOCKING, CONTAINER, DANGEROUS, NOSCRIPT, Run, SCRIPTS};
+use polder_calls::{Command, Common};
+use polder_runtime::debug::inside;
+use polder_runtime::scripting::Scripting;
+use polder_runtime::{Foresight, execute};
+use polder_table::Db;
 // What the server and the tools need beside an embedder's part.
 #[doc(hidden)]
-pub use polder_commands::{Host, Progress, Session, configuration::Configuration, session::Bare, settings};
+pub use polder_calls::settings;
+#[doc(hidden)]
+pub use polder_runtime::{Host, Progress, Session, configuration::Configuration, session::Bare};
 use polder_shm::fork;
 #[doc(hidden)]
 pub use polder_shm::fork::{Shelter, generation};
@@ -150,12 +153,12 @@ impl Nature {
 
 /// What is known of a command by its name; `None` where there is no such command.
 pub fn nature(name: &[u8]) -> Option<Nature> {
-    polder_commands::find(name).map(Nature::of)
+    polder_runtime::find(name).map(Nature::of)
 }
 
 /// What is known of each command.
 pub fn natures() -> impl Iterator<Item = Nature> {
-    polder_commands::all().map(|(_, command)| Nature::of(command))
+    polder_runtime::all().map(|(_, command)| Nature::of(command))
 }
 
 /// What the callers of a process share, and what those of its forked children do: a child takes nothing over of which another thread may have held
@@ -566,7 +569,7 @@ impl Memory {
         outlook.sights.clear();
         let mut keys: SmallVec<[(Db, &[u8]); 64]> = SmallVec::new();
         for (db, args) in calls {
-            let command = args.first().and_then(|name| polder_commands::find(name));
+            let command = args.first().and_then(|name| polder_runtime::find(name));
             let mut only = usize::MAX;
             // One that is named again and again is looked up once.
             let mut add = |key, most| {
@@ -599,7 +602,7 @@ impl Memory {
         let foresight = outlook.calls.get(number).and_then(|(command, key)| {
             command.map(|command| Foresight { command, sight: outlook.sights.get(*key).and_then(Option::as_ref) })
         });
-        let progress = polder_commands::execute_foreseen(&self.table, session, host, foresight, args, reply);
+        let progress = polder_runtime::execute_foreseen(&self.table, session, host, foresight, args, reply);
         self.see_through(progress, session, host, reply)
     }
 
@@ -613,20 +616,20 @@ impl Memory {
     /// Whether a session's calls that have this in common may share a transaction now.
     #[doc(hidden)]
     pub fn may_share(&self, session: &Session, host: &dyn Host, common: Common<'_>) -> bool {
-        polder_commands::may_share(&self.table, session, host, common)
+        polder_runtime::may_share(&self.table, session, host, common)
     }
 
     /// Runs the first of `calls` and those directly behind it that change the same key, or read it, as far as they may share a transaction; answers how
     /// many have been run and answered, none if the session's patience was at its end.
     #[doc(hidden)]
     pub fn execute_together(&self, session: &mut Session, host: &dyn Host, calls: &[&[&[u8]]], reply: &mut dyn Reply) -> (usize, Progress) {
-        polder_commands::execute_together(&self.table, session, host, calls, reply)
+        polder_runtime::execute_together(&self.table, session, host, calls, reply)
     }
 
     /// Runs one call and writes exactly one reply, unless the session's patience has a limit and that is reached.
     #[doc(hidden)]
     pub fn execute(&self, session: &mut Session, host: &dyn Host, args: &[&[u8]], reply: &mut dyn Reply) -> Progress {
-        let progress = polder_commands::execute(&self.table, session, host, args, reply);
+        let progress = polder_runtime::execute(&self.table, session, host, args, reply);
         self.see_through(progress, session, host, reply)
     }
 

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use polder_base::Fault;
-use polder_commands::Host;
+use polder_runtime::Host;
 use polder_shm::fork;
 
 use crate::Memory;

@@ -13,14 +13,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
 
 use polder_base::time::coarse_ms;
-use polder_commands::configuration::Configuration;
-use polder_commands::metrics::{Recorder, Statistics};
-use polder_commands::persistence::Keeper;
-use polder_commands::scripting::Scripting;
-use polder_commands::session::{Bare, Client};
-use polder_commands::{Command, Host, Session};
+use polder_calls::Command;
 use polder_hub::ask::Thread;
 use polder_hub::ears;
+use polder_runtime::configuration::Configuration;
+use polder_runtime::metrics::{Recorder, Statistics};
+use polder_runtime::persistence::Keeper;
+use polder_runtime::scripting::Scripting;
+use polder_runtime::session::{Bare, Client};
+use polder_runtime::{Host, Session};
 use polder_shm::fork::{self, Shelter};
 
 use crate::Memory;
@@ -256,7 +257,7 @@ impl Host for Presence<'_> {
             let mut face = card.face.lock().clone();
             face.age_seconds = now_ms.saturating_sub(card.created_ms) / 1000;
             face.idle_seconds = now_ms.saturating_sub(card.active_ms.load(Ordering::Relaxed)) / 1000;
-            let last = polder_commands::all().nth(card.last.load(Ordering::Relaxed).into());
+            let last = polder_runtime::all().nth(card.last.load(Ordering::Relaxed).into());
             face.command = last.map_or("NULL".into(), |(_, command)| command.label());
             if card.is_blocked() {
                 face.flags = face.flags.replace('N', "") + "b";

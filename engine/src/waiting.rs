@@ -3,9 +3,9 @@ use std::time::Duration;
 
 use polder_base::Reply;
 use polder_base::time::now_ms;
-use polder_commands::{Host, Progress, Session, blocking, give_up, resume, time_out};
 use polder_hub::ask::Asker;
 use polder_hub::{Delivery, Hearer};
+use polder_runtime::{Host, Progress, Session, blocking, give_up, resume, time_out};
 use polder_table::Table;
 
 use crate::home::{self, Ear};

@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use polder_commands::session::Client;
-use polder_commands::{Command, Session};
+use polder_calls::Command;
+use polder_runtime::Session;
+use polder_runtime::session::Client;
 
 use crate::doors::{DOORS, Door};
 

@@ -11,7 +11,7 @@
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 
-use polder_commands::Session;
+use polder_runtime::Session;
 use polder_wire::Output;
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;

@@ -3,7 +3,7 @@
 //! A door is one protocol at one place. Its row names the settings that say where that place is. The usual port of a
 //! door is the default of its port setting, and stands there only. An encrypted port gets a column here with the filter
 //! that can serve it.
-use polder_commands::settings::{Id, id};
+use polder_calls::settings::{Id, id};
 
 /// One row.
 #[derive(Debug)]

@@ -5,15 +5,15 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use mio::Waker;
 use polder_base::time::now_ms;
-use polder_commands::configuration::Configuration;
-use polder_commands::metrics::{Recorder, Statistics};
-use polder_commands::persistence::{Keeper, has_save_points};
-use polder_commands::scripting::Scripting;
-use polder_commands::session::{Client, Shutdown};
-use polder_commands::settings::{Id, id};
-use polder_commands::{Host, Session};
+use polder_calls::settings::{Id, id};
 use polder_engine::Memory;
 use polder_hub::ask::{self, Asker, Thread};
+use polder_runtime::configuration::Configuration;
+use polder_runtime::metrics::{Recorder, Statistics};
+use polder_runtime::persistence::{Keeper, has_save_points};
+use polder_runtime::scripting::Scripting;
+use polder_runtime::session::{Client, Shutdown};
+use polder_runtime::{Host, Session};
 
 use crate::clients::Clients;
 use crate::listener::{Admission, Arrival};

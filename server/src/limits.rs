@@ -1,7 +1,7 @@
 //! The limits that a turn needs, taken from the settings; read again only when a setting has changed.
-use polder_commands::Session;
-use polder_commands::settings::value::{OutputLimit, output_limits};
-use polder_commands::settings::{Id, Settings, id};
+use polder_calls::settings::value::{OutputLimit, output_limits};
+use polder_calls::settings::{Id, Settings, id};
+use polder_runtime::Session;
 
 use crate::doors::{DOORS, Door};
 

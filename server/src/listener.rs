@@ -10,9 +10,9 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use polder_commands::configuration::Configuration;
-use polder_commands::settings::{Id, Settings, id};
+use polder_calls::settings::{Id, Settings, id};
 use polder_engine::{Counter, Table};
+use polder_runtime::configuration::Configuration;
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
 use crate::clients::{Clients, Origin};

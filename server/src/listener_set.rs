@@ -16,8 +16,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use polder_commands::session::is_listening_at;
-use polder_commands::settings::{Id, Settings, id};
+use polder_calls::settings::{Id, Settings, id};
+use polder_runtime::session::is_listening_at;
 
 use crate::doors::RESP_TCP;
 use crate::failure::Failure;

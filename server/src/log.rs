@@ -7,8 +7,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use polder_commands::configuration::Configuration;
-use polder_commands::settings::{Id, id};
+use polder_calls::settings::{Id, id};
+use polder_runtime::configuration::Configuration;
 use tracing_subscriber::filter::{LevelFilter, dynamic_filter_fn};
 use tracing_subscriber::fmt;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;

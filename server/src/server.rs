@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use mio::{Poll, Waker};
-use polder_commands::Host;
-use polder_commands::configuration::Configuration;
-use polder_commands::persistence::load::Loaded;
-use polder_commands::settings::{Id, Settings, id};
+use polder_calls::settings::{Id, Settings, id};
 use polder_engine::Memory;
+use polder_runtime::Host;
+use polder_runtime::configuration::Configuration;
+use polder_runtime::persistence::load::Loaded;
 
 use crate::failure::Failure;
 use crate::host::{Mailbox, Process};
@@ -116,6 +116,6 @@ fn raise_descriptor_limit(settings: &Settings) {
             "the system allows {raised} open files: maxclients is lowered to {clients}; raise it with 'ulimit -n {wanted}' or LimitNOFILE="
         );
         let text = clients.to_string().into_bytes();
-        settings.set(MAXCLIENTS, polder_commands::settings::value::Parsed { number: clients, text });
+        settings.set(MAXCLIENTS, polder_calls::settings::value::Parsed { number: clients, text });
     }
 }

@@ -39,8 +39,8 @@ mod form;
 mod resp;
 
 use polder_base::Reply;
-use polder_commands::{Host, Session};
 use polder_hub::Delivery;
+use polder_runtime::{Host, Session};
 use polder_wire::Output;
 
 pub use self::form::Form;

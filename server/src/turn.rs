@@ -41,9 +41,9 @@ use std::sync::Arc;
 
 use mio::{Events, Poll};
 use polder_base::time::{now_ms, now_us};
-use polder_commands::Host;
-use polder_commands::debug::inside;
 use polder_hub::ears::{owes, settle};
+use polder_runtime::Host;
+use polder_runtime::debug::inside;
 
 use self::calls::Calls;
 use self::clocks::{Clocks, SWEEP_MS};

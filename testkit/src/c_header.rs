@@ -4,9 +4,9 @@
 //! follows as a list of texts. They are `static inline`, so that a program takes what it uses and the library need not know them.
 use std::path::{Path, PathBuf};
 
-use polder_commands::FAMILIES;
-use polder_commands::command::{CONTAINER, Command};
-use polder_commands::grammar::{Argument, arguments};
+use polder_calls::command::{CONTAINER, Command};
+use polder_calls::grammar::{Argument, arguments};
+use polder_runtime::FAMILIES;
 
 const ABOUT: &str = "\
 /* Polder: a Redis-compatible key-value store in shared memory, in this process. Made by `cargo x docs`; do not edit.
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_function_has_what_every_call_has_and_the_rest_as_a_list() {
-        let shown = |name: &str| function(polder_commands::find(name.as_bytes()).expect("a command"));
+        let shown = |name: &str| function(polder_runtime::find(name.as_bytes()).expect("a command"));
         assert!(shown("HINCRBY").contains(
             "polder_hincrby(polder_caller caller, polder_text key, polder_text field, int64_t increment, const polder_reply **reply)"
         ));

@@ -1,10 +1,10 @@
 //! What the client has of the command table: `client/src/rows/table.rs`, what it must know of a command to send it on a
 //! connection that many tasks share, and `client/src/commands/GROUP.rs`, a typed method for each command.
 
-use polder_commands::command::{BLOCKING, CONTAINER, Command, NO_AUTH, PUBSUB, READONLY, SCRIPTS};
-use polder_commands::grammar::{Argument, arguments};
-use polder_commands::lookup::{groups, rows_of};
-use polder_commands::{FAMILIES, Family};
+use polder_calls::command::{BLOCKING, CONTAINER, Command, NO_AUTH, PUBSUB, READONLY, SCRIPTS};
+use polder_calls::grammar::{Argument, arguments};
+use polder_runtime::lookup::{groups, rows_of};
+use polder_runtime::{FAMILIES, Family};
 
 use crate::c_header::{Kind, distinct, kind};
 
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_method_has_what_every_call_has_and_the_rest_as_one_parameter() {
-        let shown = |name: &str| method(polder_commands::find(name.as_bytes()).expect("a command"));
+        let shown = |name: &str| method(polder_runtime::find(name.as_bytes()).expect("a command"));
         assert!(shown("HINCRBY").ends_with("    hincrby(\"HINCRBY\", key: impl Args, field: impl Args, increment: i64);\n"));
         assert!(shown("SET").ends_with("    set(\"SET\", key: impl Args, value: impl Args, more: impl Args);\n"));
         assert!(shown("DEL").ends_with("    del(\"DEL\", keys: impl Args);\n"));

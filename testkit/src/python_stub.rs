@@ -2,9 +2,9 @@
 //!
 //! As in C (`c_header`): the arguments that every call has come first, with the types that the grammar names; what is optional, repeated or a choice
 //! follows as further words.
-use polder_commands::FAMILIES;
-use polder_commands::command::{CONTAINER, Command};
-use polder_commands::grammar::{Argument, arguments};
+use polder_calls::command::{CONTAINER, Command};
+use polder_calls::grammar::{Argument, arguments};
+use polder_runtime::FAMILIES;
 
 use crate::c_header::{Kind, distinct, kind};
 
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn a_method_has_what_every_call_has_and_the_rest_as_words() {
-        let shown = |name: &str| method(polder_commands::find(name.as_bytes()).expect("a command"));
+        let shown = |name: &str| method(polder_runtime::find(name.as_bytes()).expect("a command"));
         assert!(shown("HINCRBY").starts_with("    def hincrby(self, key: Word, field: Word, increment: int, /) -> Any:\n"));
         assert!(shown("SET").starts_with("    def set(self, key: Word, value: Word, /, *more: Word) -> Any:\n"));
         assert!(shown("DEL").starts_with("    def del_(self, *more: Word) -> Any:\n"));

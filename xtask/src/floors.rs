@@ -9,28 +9,31 @@ use serde_json::Value;
 
 use crate::circles;
 
-/// Every crate and its floor. What is beside the house may use anything and is used by nobody in it.
-const FLOORS: &[(&str, u32)] = &[
-    ("polder-base", 0),
-    ("polder-shm", 1),
-    ("polder-values", 1),
-    ("polder-wire", 1),
-    ("polder-table", 2),
-    ("polder-hub", 3),
-    ("polder-commands", 4),
-    ("polder-script", 4),
-    ("polder-engine", 5),
-    ("polder-server", 6),
-    ("polder-client", 6),
-    ("polder", 7),
-    ("polder-capi", 7),
-    ("polder-python", 7),
+/// Every crate and its floor, and the place inside the floor where its crates are in an order. What is beside the house may use anything
+/// and is used by no crate in it.
+const FLOORS: &[(&str, (u32, u32))] = &[
+    ("polder-base", (0, 0)),
+    ("polder-shm", (1, 0)),
+    ("polder-values", (1, 0)),
+    ("polder-wire", (1, 0)),
+    ("polder-table", (2, 0)),
+    ("polder-hub", (3, 0)),
+    ("polder-calls", (4, 1)),
+    ("polder-commands", (4, 2)),
+    ("polder-runtime", (4, 3)),
+    ("polder-script", (4, 0)),
+    ("polder-engine", (5, 0)),
+    ("polder-server", (6, 0)),
+    ("polder-client", (6, 0)),
+    ("polder", (7, 0)),
+    ("polder-capi", (7, 0)),
+    ("polder-python", (7, 0)),
     ("polder-testkit", BESIDE),
     ("polder-counts", BESIDE),
     ("xtask", BESIDE),
 ];
 
-const BESIDE: u32 = 9;
+const BESIDE: (u32, u32) = (9, 0);
 
 /// The edges that do not go down, and the circles inside crates.
 ///
@@ -70,17 +73,20 @@ fn findings(metadata: &Value) -> Vec<String> {
             // Tests of a crate may stand on testkit; what is shipped may not.
             if let Some(below) = self::floor(target)
                 && shipped
-                && below >= floor
                 && floor != BESIDE
+                && !(below.0 < floor.0 || below.0 == floor.0 && 0 < below.1 && below.1 < floor.1)
             {
-                findings.push(format!("{name} (floor {floor}) uses {target} (floor {below}); edges go down only"));
+                findings.push(format!(
+                    "{name} (floor {}.{}) uses {target} (floor {}.{}); edges go down only",
+                    floor.0, floor.1, below.0, below.1
+                ));
             }
         }
     }
     findings
 }
 
-fn floor(name: &str) -> Option<u32> {
+fn floor(name: &str) -> Option<(u32, u32)> {
     FLOORS.iter().find(|(known, _)| *known == name).map(|&(_, floor)| floor)
 }
 
@@ -97,6 +103,9 @@ mod tests {
         assert_eq!(findings(&edge("polder-table", "polder-shm", Value::Null)), Vec::<String>::new());
         assert_eq!(findings(&edge("polder-shm", "polder-table", Value::Null)).len(), 1);
         assert_eq!(findings(&edge("polder-values", "polder-shm", Value::Null)).len(), 1);
+        assert_eq!(findings(&edge("polder-runtime", "polder-commands", Value::Null)), Vec::<String>::new());
+        assert_eq!(findings(&edge("polder-calls", "polder-commands", Value::Null)).len(), 1);
+        assert_eq!(findings(&edge("polder-script", "polder-calls", Value::Null)).len(), 1);
         assert_eq!(findings(&edge("polder-table", "polder-testkit", "dev".into())), Vec::<String>::new());
         assert_eq!(findings(&edge("stranger", "libc", Value::Null)).len(), 1);
     }

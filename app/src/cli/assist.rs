@@ -4,8 +4,9 @@
 use std::borrow::Cow;
 
 use polder_base::words::split;
-use polder_commands::lookup::{groups, subcommands};
-use polder_commands::{Command, all, find, find_subcommand};
+use polder_calls::Command;
+use polder_runtime::lookup::{groups, subcommands};
+use polder_runtime::{all, find, find_subcommand};
 use rustyline::completion::{Completer, Pair};
 use rustyline::highlight::Highlighter;
 use rustyline::hint::{Hint, Hinter};

@@ -1,6 +1,6 @@
 //! What may still be typed: a command's grammar against the words that stand there already.
 //!
-//! The grammars are those of `polder_commands::grammar`, whose compiler has checked their brackets; here they become a
+//! The grammars are those of `polder_calls::grammar`, whose compiler has checked their brackets; here they become a
 //! tree, because a hint has to forget `[EX seconds|PX milliseconds]` once EX was typed, wherever it was typed.
 //!
 //! ```text
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn every_grammar_of_the_command_table_is_understood() {
-        for (_, command) in polder_commands::all() {
+        for (_, command) in polder_runtime::all() {
             let shown = rest(command.grammar, &[]).map(|rest| rest.pieces.join(" "));
             assert_eq!(shown.as_deref(), Some(command.grammar), "{}", command.name);
         }

@@ -15,8 +15,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polder_commands::persistence::save;
 use polder_engine::{Caller, Host, Item, Owner, Protocol};
+use polder_runtime::persistence::save;
 use polder_wire::Output;
 use polder_wire::resp::{Limits, Replies, Request, Requests, Value, command};
 

@@ -2,7 +2,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use polder_commands::settings::{Id, Settings, id};
+use polder_calls::settings::{Id, Settings, id};
 use polder_engine::Memory;
 use polder_shm::overview::Seated;
 

@@ -7,10 +7,10 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polder_commands::configuration::Configuration;
-use polder_commands::persistence::load::Loaded;
-use polder_commands::settings::file;
+use polder_calls::settings::file;
 use polder_engine::Memory;
+use polder_runtime::configuration::Configuration;
+use polder_runtime::persistence::load::Loaded;
 use polder_server::Server;
 
 use crate::{Failure, dumped};

@@ -8,9 +8,9 @@ use polder_values::string::{self, Draft};
 use polder_values::{Nodes, Value};
 
 use super::OFFSET;
-use crate::call::{Call, Outcome, SYNTAX, integer, is};
-use crate::command::READONLY;
 use crate::string::{edit_draft, find, len_max, value_or_empty};
+use polder_calls::call::{Call, Outcome, SYNTAX, integer, is};
+use polder_calls::command::READONLY;
 
 /// The width and signedness of a field.
 #[derive(Clone, Copy)]

@@ -7,12 +7,12 @@ use polder_values::stream::{Id, Pending};
 use polder_values::{Kind, Nodes, Value, hash, list, set, sorted_set, stream, string};
 use polder_wire::rdb::{self, Item, Malformed};
 
-use crate::settings::{Id as SettingId, Settings, id};
 use crate::stream::group::Measure;
+use polder_calls::settings::{Id as SettingId, Settings, id};
 
 /// Why a value cannot be built.
 #[derive(Debug)]
-pub(crate) enum Problem {
+pub enum Problem {
     /// The input makes no such value.
     Malformed(Malformed),
     Fault(Fault),
@@ -35,7 +35,7 @@ type Added = Result<(), Problem>;
 const TWICE: &str = "an element comes twice";
 
 /// A value in the making, of the elements between `Begin` and `End`.
-pub(crate) enum Builder {
+pub enum Builder {
     Text(string::Draft),
     Hash(hash::Draft, u64),
     Set(Option<set::Draft>, u64, set::Thresholds),
@@ -45,7 +45,7 @@ pub(crate) enum Builder {
 }
 
 /// A list in the making.
-pub(crate) struct Listing {
+pub struct Listing {
     draft: list::Draft,
     limit: list::Limit,
     /// Elements that are not in the draft yet, with their bytes.
@@ -57,7 +57,7 @@ pub(crate) struct Listing {
 const TOGETHER: usize = 64 << 10;
 
 /// A sorted set in the making.
-pub(crate) struct Scores {
+pub struct Scores {
     draft: sorted_set::Draft,
     mode: NumberMode,
     entries_max: u64,
@@ -67,7 +67,7 @@ pub(crate) struct Scores {
 
 /// A stream in the making.
 #[derive(Default)]
-pub(crate) struct Streaming {
+pub struct Streaming {
     draft: stream::Draft<'static>,
     /// The entry at hand: its id, and its fields and values in turn.
     id: Id,

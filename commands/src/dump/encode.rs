@@ -6,7 +6,7 @@ use polder_values::stream::{Range, Stream};
 use polder_values::{Kind, Nodes, Value, list, stream, string};
 use polder_wire::rdb::{self, ListPlan, StreamFacts, StreamPlan, Writer};
 
-use crate::call::Outcome;
+use polder_calls::call::Outcome;
 
 /// What is said of a hash that the version asked for cannot hold.
 const LOST_EXPIRIES: &str =
@@ -19,7 +19,7 @@ const WHOLE_MAX: u64 = 16 << 20;
 type Drain<'d> = &'d mut dyn FnMut(&mut Writer) -> Outcome;
 
 /// Where a value's nodes are, and by which time parts of it have expired.
-pub(crate) struct Source<'n> {
+pub struct Source<'n> {
     pub nodes: &'n dyn Nodes,
     pub now_ms: u64,
     /// Expiries of fields are left out where the version cannot hold them.
@@ -30,7 +30,7 @@ pub(crate) struct Source<'n> {
 ///
 /// # Errors
 /// What the memory or `drain` says; a refusal where expiries of fields would be lost and that is not allowed.
-pub(crate) fn encode(writer: &mut Writer, source: &Source<'_>, kind: Kind, value: &Value<'_>, drain: Drain<'_>) -> Outcome {
+pub fn encode(writer: &mut Writer, source: &Source<'_>, kind: Kind, value: &Value<'_>, drain: Drain<'_>) -> Outcome {
     let nodes = source.nodes;
     match kind {
         Kind::String => encode_string(writer, nodes, value, drain)?,

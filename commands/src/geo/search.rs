@@ -5,8 +5,8 @@ use polder_values::geo::{Place, Shape};
 use polder_values::sorted_set::{Entry, ScoreBound, SortedSet};
 
 use super::{double, place, place_of, reply_distance, reply_place, unit};
-use crate::call::{Call, Outcome, SYNTAX, integer, is};
 use crate::sorted_set::{find, set_of, store};
+use polder_calls::call::{Call, Outcome, SYNTAX, integer, is};
 
 const NO_SUCH_MEMBER: &str = "ERR could not decode requested zset member";
 

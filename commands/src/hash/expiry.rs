@@ -6,8 +6,8 @@ use polder_table::Stop;
 use polder_values::hash::Expiry;
 
 use super::{Edit, open, reply_value};
-use crate::call::wrong_arity;
-use crate::call::{Call, Outcome, integer, is};
+use polder_calls::call::wrong_arity;
+use polder_calls::call::{Call, Outcome, integer, is};
 
 /// The latest expiry of a field, in milliseconds since the Unix epoch.
 const LATEST_MS: i64 = (1 << 46) - 1;

@@ -7,7 +7,7 @@ use polder_values::Kind;
 use polder_values::hash::{Pair, set};
 
 use super::thresholds_of;
-use crate::command::Short;
+use polder_calls::command::Short;
 
 pub(super) fn hset(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
     let &[_, key, field, value] = call.args else { return false };

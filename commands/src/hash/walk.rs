@@ -6,9 +6,9 @@ use polder_values::hash::{Encoding, Field, Hash, encoding};
 use polder_values::order::member_word;
 
 use super::open;
-use crate::call::{Call, Outcome, SYNTAX, integer, is};
 use crate::collection::{Scan, draw_below, draw_ranks, reply_part};
 use crate::database::cursor;
+use polder_calls::call::{Call, Outcome, SYNTAX, integer, is};
 
 /// How many elements a command is to pick.
 ///

@@ -3,7 +3,7 @@ use polder_table::Stop;
 use polder_values::list::{self, Draft};
 
 use super::{End, find, limit, notify_taken, publish, range, reversible, take};
-use crate::call::{Call, Outcome, SYNTAX, integer, is};
+use polder_calls::call::{Call, Outcome, SYNTAX, integer, is};
 
 pub(super) fn lpush(call: &mut Call<'_>) -> Outcome {
     push(call, End::Left, false)

@@ -5,10 +5,10 @@ use polder_values::Kind;
 use polder_values::list::Draft;
 
 use super::{End, Held, find, limit, notify_taken, positive, publish, reply_each, take};
-use crate::call::wrong_arity;
-use crate::call::{Call, Outcome, SYNTAX, is};
 use crate::collection::reply_element;
-use crate::waiting::{Otherwise, Wait, seconds};
+use polder_calls::call::wrong_arity;
+use polder_calls::call::{Call, Outcome, SYNTAX, is};
+use polder_calls::waiting::{Otherwise, Wait, seconds};
 
 pub(super) fn lpop(call: &mut Call<'_>) -> Outcome {
     pop(call, End::Left)

@@ -6,8 +6,8 @@ use polder_table::Becomes;
 use polder_values::Kind;
 use polder_values::list::{Limit, popped, pushed};
 
-use crate::command::Short;
-use crate::settings::id;
+use polder_calls::command::Short;
+use polder_calls::settings::id;
 
 pub(super) fn lpush(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
     push(call, false, reply)

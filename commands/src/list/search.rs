@@ -5,8 +5,8 @@ use polder_values::list;
 use polder_values::sequence::ByRank;
 
 use super::{Held, find, positive, range, reversible};
-use crate::call::{Call, Outcome, SYNTAX, integer, is};
 use crate::collection::{reply_element, reply_elements};
+use polder_calls::call::{Call, Outcome, SYNTAX, integer, is};
 
 pub(super) fn llen(call: &mut Call<'_>) -> Outcome {
     let held = find(call, call.args[1])?;

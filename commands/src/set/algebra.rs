@@ -7,8 +7,8 @@ use polder_values::set::algebra::{Members, difference, intersection, union};
 use polder_values::set::{Draft, Encoding};
 
 use super::thresholds;
-use crate::call::{Call, Outcome, SYNTAX, is};
 use crate::collection::reply_element;
+use polder_calls::call::{Call, Outcome, SYNTAX, is};
 
 /// The sets that keys hold, none for a key that is not there.
 ///

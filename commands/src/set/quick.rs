@@ -8,7 +8,7 @@ use polder_values::set::{added, taken};
 
 use super::thresholds_of;
 use crate::collection::draw_below;
-use crate::command::Short;
+use polder_calls::command::Short;
 
 pub(super) fn sadd(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
     let &[_, key, member] = call.args else { return false };

@@ -7,10 +7,10 @@ use polder_values::sequence::Sequence;
 use polder_values::set::{Draft, Encoding, encoding, rank_of_word};
 
 use super::{publish, reply_all, thresholds};
-use crate::call::{Call, Outcome, SYNTAX};
 use crate::collection::{Scan, draw_below, draw_ranks, reply_element};
 use crate::database::cursor;
 use crate::hash::count;
+use polder_calls::call::{Call, Outcome, SYNTAX};
 
 pub(super) fn srandmember(call: &mut Call<'_>) -> Outcome {
     let txn = call.txn;

@@ -6,8 +6,8 @@ use polder_values::sorted_set::{Became, Draft, SortedSet, Spot};
 use smallvec::SmallVec;
 
 use super::{Thresholds, find, publish, reply_score, set_of};
-use crate::call::{Call, Outcome, SYNTAX, is};
 use crate::string::number_mode;
+use polder_calls::call::{Call, Outcome, SYNTAX, is};
 
 const NOT_A_FLOAT: &str = "ERR value is not a valid float";
 const NOT_A_NUMBER: &str = "ERR resulting score is not a number (NaN)";

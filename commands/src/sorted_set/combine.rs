@@ -11,8 +11,8 @@ use polder_values::{Kind, set};
 
 use super::range::{begin_entries, begin_entry};
 use super::{reply_score, store};
-use crate::call::{Call, Outcome, SYNTAX, WRONG_TYPE, integer, is};
 use crate::string::number_mode;
+use polder_calls::call::{Call, Outcome, SYNTAX, WRONG_TYPE, integer, is};
 
 /// A member of a result.
 type Item<'c> = (Score, Cow<'c, [u8]>);

@@ -7,11 +7,11 @@ use polder_values::sorted_set::{Entry, SortedSet};
 
 use super::range::{begin_entries, begin_entry};
 use super::{find, find_set, reply_score_of};
-use crate::call::wrong_arity;
-use crate::call::{Call, Outcome, SYNTAX, integer, is};
 use crate::collection::named;
 use crate::database::cursor;
 use crate::string::number_mode;
+use polder_calls::call::wrong_arity;
+use polder_calls::call::{Call, Outcome, SYNTAX, integer, is};
 
 pub(super) fn zcard(call: &mut Call<'_>) -> Outcome {
     let count = find_set(call, call.args[1])?.count()?;

@@ -6,9 +6,9 @@ use polder_values::Kind;
 use super::range::{begin_entries, begin_entry, each};
 use super::remove::take_out;
 use super::{find, reply_score_of, set_of};
-use crate::call::{Call, Outcome, SYNTAX, is};
 use crate::string::number_mode;
-use crate::waiting::{Otherwise, Wait, seconds};
+use polder_calls::call::{Call, Outcome, SYNTAX, is};
+use polder_calls::waiting::{Otherwise, Wait, seconds};
 
 /// The end that members are taken from.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use polder_values::sorted_set::{Entry, LexBound, Members, ScoreBound, SortedSet}
 use smallvec::SmallVec;
 
 use super::{find, find_set, reply_score_of, store};
-use crate::call::{Call, Outcome, SYNTAX, integer, is, is_whole};
 use crate::string::number_mode;
+use polder_calls::call::{Call, Outcome, SYNTAX, integer, is, is_whole};
 
 const NOT_A_SCORE: &str = "ERR min or max is not a float";
 const NOT_A_LEX_BOUND: &str = "ERR min or max not valid string range item";

@@ -4,7 +4,7 @@ use polder_values::sorted_set::Draft;
 
 use super::range::{Bounds, By};
 use super::{find, publish, set_of};
-use crate::call::{Call, Outcome};
+use polder_calls::call::{Call, Outcome};
 
 pub(super) fn zrem(call: &mut Call<'_>) -> Outcome {
     let key = call.args[1];

@@ -4,9 +4,9 @@ use polder_values::stream::{Draft, Id, Range};
 
 use super::id::{self, Wanted};
 use super::{find_draft, publish, reply_id};
-use crate::call::wrong_arity;
-use crate::call::{Call, Outcome, SYNTAX, integer, is};
-use crate::settings::id as setting;
+use polder_calls::call::wrong_arity;
+use polder_calls::call::{Call, Outcome, SYNTAX, integer, is};
+use polder_calls::settings::id as setting;
 
 /// What is to go from the beginning of a stream.
 #[derive(Clone, Copy)]

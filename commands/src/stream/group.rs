@@ -4,7 +4,7 @@ use polder_table::{Found, Stop};
 use polder_values::stream::{Draft, Group, Id, Stream};
 
 use super::{bad_subcommand, find_draft, id, no_such_group, publish};
-use crate::call::{Call, NOT_AN_INTEGER, Outcome, is};
+use polder_calls::call::{Call, NOT_AN_INTEGER, Outcome, is};
 
 const NO_KEY: &str = "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the MKSTREAM option \
                       to create an empty stream automatically.";

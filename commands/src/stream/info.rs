@@ -5,8 +5,8 @@ use polder_values::stream::{Group, Id, Pending, Range, Stream};
 
 use super::group::Measure;
 use super::{bad_subcommand, find, no_such_group, reply_entry, reply_id, reply_range};
-use crate::call::{Call, Outcome, integer, is, is_whole};
-use crate::settings::id as setting;
+use polder_calls::call::{Call, Outcome, integer, is, is_whole};
+use polder_calls::settings::id as setting;
 
 /// Entries that FULL shows of each thing, unless it is told otherwise.
 const FULL_COUNT: u64 = 10;

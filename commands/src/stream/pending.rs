@@ -9,7 +9,7 @@ use polder_values::stream::{Consumer, Draft, Group, Id, Pending, Stream};
 use smallvec::SmallVec;
 
 use super::{find, find_group, id, no_group, publish, reply_entry, reply_id, shown};
-use crate::call::{Call, Outcome, SYNTAX, integer, is};
+use polder_calls::call::{Call, Outcome, SYNTAX, integer, is};
 
 /// XAUTOCLAIM looks at so many entries for each that it may claim, and claims so many unless it is told otherwise.
 const LOOKS: u64 = 10;

@@ -3,7 +3,7 @@ use polder_table::Stop;
 use polder_values::stream::Range;
 
 use super::{find, id, reply_range};
-use crate::call::{Call, Outcome, SYNTAX, integer, is};
+use polder_calls::call::{Call, Outcome, SYNTAX, integer, is};
 
 pub(super) fn xlen(call: &mut Call<'_>) -> Outcome {
     let len = find(call, call.args[1])?.map_or(0, |(_, stream)| stream.len());

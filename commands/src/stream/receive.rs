@@ -12,9 +12,9 @@ use smallvec::SmallVec;
 
 use super::group::Measure;
 use super::{find, find_group, id, publish, reply_entry, reply_id, reply_range, shown};
-use crate::call::{Call, Outcome, SYNTAX, integer, is, is_whole};
-use crate::command::Common;
-use crate::waiting::{Otherwise, Wait, milliseconds};
+use polder_calls::call::{Call, Outcome, SYNTAX, integer, is, is_whole};
+use polder_calls::command::Common;
+use polder_calls::waiting::{Otherwise, Wait, milliseconds};
 
 /// What a call asks for.
 struct Request<'c> {
@@ -105,9 +105,9 @@ pub(super) fn xread(call: &mut Call<'_>) -> Outcome {
     if served.is_empty() {
         return finish(call, &request, memo_of(&ids));
     }
-    call.reply_streams(served.len());
+    reply_streams(call, served.len());
     for (key, stream, range) in served {
-        call.reply_stream(key);
+        reply_stream(call, key);
         reply_range(call.reply, &stream, &range)?;
     }
     Ok(())
@@ -135,21 +135,19 @@ fn finish(call: &mut Call<'_>, request: &Request<'_>, memo: Vec<u8>) -> Outcome 
     }
 }
 
-impl Call<'_> {
-    /// Begins a reply of so many streams: a map, or pairs for who does not know maps.
-    fn reply_streams(&mut self, count: usize) {
-        match self.reply.protocol() {
-            Protocol::Resp2 => self.reply.array(count),
-            Protocol::Resp3 => self.reply.map(count),
-        }
+/// Begins a reply of so many streams: a map, or pairs for a client that knows no maps.
+fn reply_streams(call: &mut Call<'_>, count: usize) {
+    match call.reply.protocol() {
+        Protocol::Resp2 => call.reply.array(count),
+        Protocol::Resp3 => call.reply.map(count),
     }
+}
 
-    fn reply_stream(&mut self, key: &[u8]) {
-        if self.reply.protocol() == Protocol::Resp2 {
-            self.reply.array(2);
-        }
-        self.reply.bulk(key);
+fn reply_stream(call: &mut Call<'_>, key: &[u8]) {
+    if call.reply.protocol() == Protocol::Resp2 {
+        call.reply.array(2);
     }
+    call.reply.bulk(key);
 }
 
 /// What a consumer is to get of a stream.
@@ -202,7 +200,7 @@ pub(super) fn xreadgroup(call: &mut Call<'_>) -> Outcome {
     let servings = servings(call, &request, &targets)?;
     let served = servings.iter().filter(|serving| **serving != Serving::Nothing).count();
     if served > 0 {
-        call.reply_streams(served);
+        reply_streams(call, served);
     }
     // A stream that is named again is looked at again, when what came before has been done to it.
     for at in 1..targets.len() {
@@ -283,7 +281,7 @@ fn serve(call: &mut Call<'_>, request: &Request<'_>, key: &[u8], target: Target<
     let mut consumer = reader(call, key, &mut draft, &group, name)?;
     let mut pending = Vec::new();
     if serving != Serving::Nothing {
-        call.reply_stream(key);
+        reply_stream(call, key);
     }
     let stream = draft.view(call.txn);
     match serving {
@@ -329,8 +327,8 @@ pub(super) fn xreadgroup_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result
     for args in calls {
         let Some(wanted) = request(call, args, true).ok().filter(alike) else { break };
         if last.is_some_and(|last| last > group.last) {
-            call.reply_streams(1);
-            call.reply_stream(key);
+            reply_streams(call, 1);
+            reply_stream(call, key);
             reply_new(call, &stream, &measure, &mut group, (consumer.number, wanted.limit), &mut pending)?;
         } else {
             call.reply.null_array();

@@ -4,8 +4,8 @@ use polder_table::{Found, New, Stop};
 use polder_values::{Kind, Value};
 
 use super::find;
-use crate::call::{Call, NOT_AN_INTEGER, Outcome, integer};
-use crate::settings::id;
+use polder_calls::call::{Call, NOT_AN_INTEGER, Outcome, integer};
+use polder_calls::settings::id;
 
 const OVERFLOW: &str = "ERR increment or decrement would overflow";
 const NOT_A_FLOAT: &str = "ERR value is not a valid float";

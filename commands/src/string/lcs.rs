@@ -7,7 +7,7 @@ use polder_table::Stop;
 use polder_values::{Kind, string};
 
 use super::{len_max, value_or_empty};
-use crate::call::{Call, Outcome, SYNTAX, integer, is};
+use polder_calls::call::{Call, Outcome, SYNTAX, integer, is};
 
 /// A run of common bytes: the first and the last place of it in each string.
 struct Run {

@@ -4,7 +4,7 @@
 use polder_base::{Reply, number};
 use polder_table::Counter;
 
-use crate::command::Short;
+use polder_calls::command::Short;
 
 pub(super) fn get(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
     let answered = call.table.quick_get(call.sight, call.args[1], call.now_ms, |value| match value {

@@ -4,7 +4,7 @@ use polder_values::string;
 use polder_values::{Kind, Value};
 
 use super::{find, reply_found};
-use crate::call::{Call, Outcome, SYNTAX, WRONG_TYPE, integer, is};
+use polder_calls::call::{Call, Outcome, SYNTAX, WRONG_TYPE, integer, is};
 
 /// When SET sets.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! RESP on a connection: its requests become frames of the turn's batch, and each frame becomes one call.
 use polder_base::{Protocol as RespVersion, Reply};
-use polder_commands::{Host, Session, pubsub};
 use polder_hub::Delivery;
+use polder_runtime::{Host, Session, pubsub};
 use polder_wire::Output;
 use polder_wire::resp::{Limits, Request, Requests};
 

@@ -12,15 +12,15 @@ use std::sync::{Mutex, PoisonError};
 
 use mio::Events;
 use polder_base::time::now_ms;
-use polder_commands::command::{ALLOW_BUSY, SCRIPTS};
-use polder_commands::configuration::Configuration;
-use polder_commands::metrics::{Recorder, Statistics};
-use polder_commands::persistence::Keeper;
-use polder_commands::scripting::{Kind, Running, Scripting};
-use polder_commands::session::{Client, Shutdown};
-use polder_commands::{Host, Progress, Session, execute};
+use polder_calls::command::{ALLOW_BUSY, SCRIPTS};
 use polder_engine::Outlook;
 use polder_hub::ask::Thread;
+use polder_runtime::configuration::Configuration;
+use polder_runtime::metrics::{Recorder, Statistics};
+use polder_runtime::persistence::Keeper;
+use polder_runtime::scripting::{Kind, Running, Scripting};
+use polder_runtime::session::{Client, Shutdown};
+use polder_runtime::{Host, Progress, Session, execute};
 
 use super::connections::{Connections, TurnInputs};
 use super::service::Service;

@@ -4,10 +4,10 @@
 //! **Invariant E2:** a message that was published before a call is written in front of that call's reply.
 use std::time::Duration;
 
-use polder_commands::command::{PUBSUB, Run};
-use polder_commands::{Host, Progress};
+use polder_calls::command::{PUBSUB, Run};
 use polder_engine::Outlook;
 use polder_hub::ears::has_mail;
+use polder_runtime::{Host, Progress};
 
 use super::clocks::CROWD_MS;
 use super::connections::{Connections, TurnInputs};

@@ -1,9 +1,9 @@
 //! What a thread does by the clock: idle clients, soft limits, and its part of the memory's maintenance.
 use polder_base::time::now_ms;
-use polder_commands::debug::inside;
-use polder_commands::settings::{Id, id};
-use polder_commands::{Host, latency};
+use polder_calls::settings::{Id, id};
 use polder_engine::Counter;
+use polder_runtime::debug::inside;
+use polder_runtime::{Host, latency};
 
 use super::service::Service;
 use crate::host::Process;

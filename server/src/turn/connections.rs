@@ -9,9 +9,9 @@ use hashbrown::HashMap;
 use mio::event::Event;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
-use polder_commands::{Session, acl, blocking};
 use polder_engine::Counter;
 use polder_hub::ask;
+use polder_runtime::{Session, acl, blocking};
 use polder_wire::Output;
 
 use super::waiters::Waiters;

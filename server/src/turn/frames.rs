@@ -1,6 +1,6 @@
 //! Which requests of a batch share a transaction, and which must wait for the end of a pause.
-use polder_commands::{Host, Session, TOGETHER_MAX, execute};
 use polder_engine::{Memory, Outlook};
+use polder_runtime::{Host, Session, TOGETHER_MAX, execute};
 use smallvec::SmallVec;
 
 use crate::batch::{Content, Frame, Odd};

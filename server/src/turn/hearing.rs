@@ -1,8 +1,8 @@
 //! Reading the thread's inbox: messages for its clients, keys that became ready, and questions of other processes.
-use polder_commands::{Host, elsewhere};
 use polder_hub::ask::{self, Asker};
 use polder_hub::track::{close_turn, counts, limit};
 use polder_hub::{Delivery, Hearer, hear};
+use polder_runtime::{Host, elsewhere};
 
 use super::connections::Connections;
 

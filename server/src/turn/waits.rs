@@ -5,8 +5,8 @@
 //! turn; the connection goes on with the next turn.
 use polder_base::Reply;
 use polder_base::time::now_ms;
-use polder_commands::{Host, Progress, Session, blocking, give_up, resume, time_out};
 use polder_engine::Table;
+use polder_runtime::{Host, Progress, Session, blocking, give_up, resume, time_out};
 use polder_shm::inbox::Pressed;
 
 use super::connections::Connections;

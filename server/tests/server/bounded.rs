@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
-use polder_commands::command::Run;
-use polder_commands::lookup;
+use polder_calls::command::Run;
+use polder_runtime::lookup;
 use polder_testkit::peers::generate::Template;
 use polder_testkit::process::free_port;
 use polder_wire::resp::command;

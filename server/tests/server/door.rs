@@ -4,10 +4,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use polder_commands::configuration::Configuration;
-use polder_commands::persistence::load::Loaded;
-use polder_commands::settings::file;
+use polder_calls::settings::file;
 use polder_engine::{Memory, Options};
+use polder_runtime::configuration::Configuration;
+use polder_runtime::persistence::load::Loaded;
 use polder_server::Server;
 use polder_testkit::process::free_port;
 use polder_testkit::scratch::fresh_name;

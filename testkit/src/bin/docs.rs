@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use polder_commands::command::{Command, Run};
-use polder_commands::lookup::{groups, rows_of};
-use polder_commands::settings;
+use polder_calls::command::{Command, Run};
+use polder_calls::settings;
+use polder_runtime::lookup::{groups, rows_of};
 use polder_testkit::{c_header, client_rows, python_stub};
 
 fn main() -> ExitCode {

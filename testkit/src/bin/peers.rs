@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use polder_base::Protocol;
-use polder_commands::command::Run;
+use polder_calls::command::Run;
 use polder_testkit::answer::Answer;
 use polder_testkit::door::{Door, InProcess, Socket};
 use polder_testkit::peers::differences::{Differences, Rule};
@@ -142,7 +142,7 @@ fn run(peer: &Peer, options: &Options) -> Result<(usize, Vec<String>), String> {
 fn templates(server: &Server, known: &Differences, only: &[String]) -> Result<Vec<Template>, String> {
     let mut connection = Connection::open(&server.address()).map_err(|error| error.to_string())?;
     let mut templates = Vec::new();
-    for (_, command) in polder_commands::all() {
+    for (_, command) in polder_runtime::all() {
         let template = Template::new(command.name, command.grammar);
         let wanted = only.is_empty() || only.iter().any(|name| name == command.name);
         if !wanted || known.rule(&template.words()) == Some(Rule::Skip) || matches!(command.run, Run::Container) {
@@ -254,7 +254,7 @@ fn sequence(templates: &[Template], known: &Differences, random: &mut Random) ->
     if in_multi {
         lines.push(vec![b"EXEC".to_vec()]);
     }
-    for command in ["GET", "PTTL", "HGETALL", "SMEMBERS"].into_iter().filter(|name| polder_commands::find(name.as_bytes()).is_some()) {
+    for command in ["GET", "PTTL", "HGETALL", "SMEMBERS"].into_iter().filter(|name| polder_runtime::find(name.as_bytes()).is_some()) {
         lines.extend(KEYS.iter().map(|key| vec![command.as_bytes().to_vec(), key.as_bytes().to_vec()]));
     }
     let sorted = |key: &&str| ["ZRANGE", key, "0", "-1", "WITHSCORES"].map(|word| word.as_bytes().to_vec()).to_vec();

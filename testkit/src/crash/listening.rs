@@ -1,8 +1,8 @@
 //! Clients that hear and wait in one thread, without a server: what they have been told can be asked for.
 use polder_base::Protocol;
-use polder_commands::{Progress, Session, give_up, resume};
 use polder_engine::Table;
 use polder_hub::{Delivery, Hearer, ears, hear};
+use polder_runtime::{Progress, Session, give_up, resume};
 
 use crate::answer::Answer;
 use crate::arguments;

@@ -1,6 +1,6 @@
 //! Makes commands from the grammars of the rows: mostly sensible, often at a boundary, sometimes nonsense.
 //!
-//! The grammar is read as `commands/src/grammar.rs` describes it. A placeholder's name decides what stands there, so a
+//! The grammar is read as `calls/src/grammar.rs` describes it. A placeholder's name decides what stands there, so a
 //! new command is tried without a line written here.
 use polder_base::number;
 

@@ -1,0 +1,36 @@
+//! How much memory the data may take, and what goes when it is full.
+use super::{Setting, choice, integer, memory, switch};
+
+const INT_MAX: i64 = i32::MAX as i64;
+
+/// In the order of Redis's own error text.
+pub const POLICY_NAMES: &[&str] =
+    &["volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl", "allkeys-lru", "allkeys-lfu", "allkeys-random", "noeviction"];
+
+pub(super) const SETTINGS: &[Setting] = &[
+    memory("maxmemory", 0, i64::MAX, 0).segment().about("The most that the data may take, in bytes; 0 is the segment's ceiling."),
+    choice("maxmemory-policy", POLICY_NAMES, 7).segment().about("Which keys go when `maxmemory` is reached."),
+    integer("maxmemory-samples", 1, 64, 5).segment().about("Keys looked at for each one that is evicted."),
+    integer("maxmemory-eviction-tenacity", 0, 100, 10).inert(),
+    integer("lfu-log-factor", 0, INT_MAX, 10)
+        .segment()
+        .about("How many accesses saturate a key's frequency counter: the higher, the more."),
+    integer("lfu-decay-time", 0, INT_MAX, 1).segment().about("Minutes after which an unused key's frequency counter falls by one."),
+    switch("import-mode", false)
+        .segment()
+        .about("While data is imported: nothing expires and nothing is evicted, and clients that have said CLIENT IMPORT-SOURCE see what has expired."),
+    integer("active-expire-effort", 1, 10, 1).inert().about("Polder knows which keys are due and visits only those."),
+    switch("lazyfree-lazy-eviction", false).inert().about("Memory is always given back lazily."),
+    switch("lazyfree-lazy-expire", false).inert(),
+    switch("lazyfree-lazy-server-del", false).inert(),
+    switch("lazyfree-lazy-user-del", false).about("Whether INFO counts what DEL frees as it does for UNLINK. Nobody ever waits for memory to be freed."),
+    switch("lazyfree-lazy-user-flush", false).about("The same for FLUSHALL and FLUSHDB in EXEC and scripts, where neither ASYNC nor SYNC is said."),
+    switch("activedefrag", false).inert().refuses("polder moves values together by itself, as soon as one size has taken all memory"),
+    memory("active-defrag-ignore-bytes", 1, i64::MAX, 100 << 20).inert(),
+    integer("active-defrag-threshold-lower", 0, 1000, 10).inert(),
+    integer("active-defrag-threshold-upper", 0, 1000, 100).inert(),
+    integer("active-defrag-cycle-min", 1, 99, 1).inert(),
+    integer("active-defrag-cycle-max", 1, 99, 25).inert(),
+    integer("active-defrag-max-scan-fields", 1, i64::MAX, 1000).inert(),
+    switch("jemalloc-bg-thread", true).inert(),
+];

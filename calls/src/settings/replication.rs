@@ -1,0 +1,37 @@
+//! Replication in Redis's form, which this version does not offer.
+use super::{Setting, Shape, choice, integer, memory, special, switch, text};
+
+const INT_MAX: i64 = i32::MAX as i64;
+
+/// Why everything that would need a replica or a primary is refused.
+pub const NO_REPLICATION: &str = "this version of polder has no replication";
+
+pub(super) const SETTINGS: &[Setting] = &[
+    special("replicaof", Shape::Primary, "").alias("slaveof").at_start().refuses(NO_REPLICATION),
+    text("masterauth", "").alias("primaryauth").secret().inert(),
+    text("masteruser", "").alias("primaryuser").secret().inert(),
+    integer("min-replicas-to-write", 0, INT_MAX, 0)
+        .alias("min-slaves-to-write")
+        .about("Refuses writes by clients of this server unless there are so many replicas; there are none yet."),
+    integer("min-replicas-max-lag", 0, INT_MAX, 10).alias("min-slaves-max-lag").about("0 turns `min-replicas-to-write` off."),
+    text("replica-announce-ip", "").alias("slave-announce-ip").inert(),
+    integer("replica-announce-port", 0, 65535, 0).alias("slave-announce-port").inert(),
+    switch("replica-announced", true).inert(),
+    switch("replica-ignore-disk-write-errors", false).inert(),
+    switch("replica-ignore-maxmemory", true).alias("slave-ignore-maxmemory").inert(),
+    switch("replica-lazy-flush", false).alias("slave-lazy-flush").inert(),
+    integer("replica-priority", 0, INT_MAX, 100).alias("slave-priority").inert(),
+    switch("replica-read-only", true).alias("slave-read-only").inert(),
+    switch("replica-serve-stale-data", true).alias("slave-serve-stale-data").inert(),
+    memory("repl-backlog-size", 1, i64::MAX, 1 << 20).inert(),
+    integer("repl-backlog-ttl", 0, i64::MAX, 3600).inert(),
+    switch("repl-disable-tcp-nodelay", false).inert(),
+    choice("repl-diskless-load", &["disabled", "on-empty-db", "swapdb"], 0).inert(),
+    switch("repl-diskless-sync", true).inert(),
+    integer("repl-diskless-sync-delay", 0, INT_MAX, 5).inert(),
+    integer("repl-diskless-sync-max-replicas", 0, INT_MAX, 0).inert(),
+    integer("repl-ping-replica-period", 1, INT_MAX, 10).alias("repl-ping-slave-period").inert(),
+    integer("repl-timeout", 1, INT_MAX, 60).inert(),
+    switch("dual-channel-replication-enabled", false).refuses(NO_REPLICATION),
+    choice("propagation-error-behavior", &["ignore", "panic", "panic-on-replicas"], 0).inert(),
+];

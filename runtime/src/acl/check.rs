@@ -1,0 +1,264 @@
+//! Whether a client may do what it asks for.
+//!
+//! A session carries its [`Rights`]: as whom it came in, and of which version of the process's [`Users`](super::users::Users) that is. One
+//! without a user is trusted with everything (an embedder). Every call is looked at in one of these places:
+//!
+//! | where | by |
+//! |---|---|
+//! | a call by its short way | [`Rights::is_free`]: free of all limits, or the long way |
+//! | a call, and one that is queued | `execute::admit`: [`renew`], then [`admit`] |
+//! | a queued call when EXEC runs it | [`admit_queued`] |
+//! | a command that a script calls | [`admit_scripted`] |
+//! | a channel by itself | [`may_use_channel`] |
+use std::sync::Arc;
+
+use polder_base::glob;
+use polder_table::Stop;
+
+use super::log::{self, Context, Reason};
+use super::user::{KeyPattern, Selector, User};
+use super::users::Users;
+use crate::session::{Host, Session};
+use polder_calls::command::{Command, NO_AUTH};
+
+/// As whom a session acts.
+#[derive(Clone, Debug, Default)]
+pub struct Rights {
+    /// Nobody: trusted with everything.
+    user: Option<Arc<User>>,
+    /// The version of the users that this is of; 0 before the first.
+    version: u64,
+    /// Whether he may do everything.
+    free: bool,
+}
+
+impl Rights {
+    /// The rights of a user.
+    pub fn of(user: &Arc<User>, version: u64) -> Rights {
+        Rights { user: Some(user.clone()), version, free: user.is_free() }
+    }
+
+    /// The user, if the session is not simply trusted.
+    pub fn user(&self) -> Option<&User> {
+        self.user.as_deref()
+    }
+
+    /// Whether nothing limits the session, for all that this process knows.
+    #[inline]
+    pub fn is_free(&self, users: &Users) -> bool {
+        self.user.is_none() || self.free && self.version == users.version()
+    }
+
+    /// Whether the session is trusted, whoever the users are.
+    #[inline]
+    pub fn is_trusted(&self) -> bool {
+        self.user.is_none()
+    }
+}
+
+/// What became of the user of a session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    Known,
+    /// He is no more, or may no longer hear what he has subscribed to: the connection is to be closed.
+    Gone,
+}
+
+/// Makes a session's rights those of now.
+pub fn renew(session: &mut Session, users: &Users) -> Standing {
+    let Some(user) = &session.rights.user else { return Standing::Known };
+    let version = users.version();
+    if session.rights.version == version {
+        return Standing::Known;
+    }
+    let now = users.now();
+    match now.find(&user.name).filter(|found| found.serial == user.serial) {
+        Some(user) => {
+            session.rights = Rights::of(user, version);
+            let hears = |name: &[u8], pattern| may_use_channel(session, name, pattern);
+            if session.subscriptions.as_ref().is_none_or(|subscriptions| subscriptions.are_all(hears)) {
+                return Standing::Known;
+            }
+        }
+        None => {
+            session.rights = Rights::of(now.default_user(), version);
+            session.user = super::DEFAULT_USER.into();
+            session.authenticated = false;
+        }
+    }
+    session.closing = true;
+    Standing::Gone
+}
+
+/// A call that is not allowed: why, and what it was that is not.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Denied {
+    pub reason: Reason,
+    pub object: Vec<u8>,
+}
+
+impl Denied {
+    /// What the client is told; `whose` is the user's name where everything is to be told (ACL DRYRUN).
+    pub fn text(&self, user: &[u8], verbose: bool) -> String {
+        let (user, object) = (String::from_utf8_lossy(user), String::from_utf8_lossy(&self.object));
+        match (self.reason, verbose) {
+            (Reason::Key, true) => format!("User {user} has no permissions to access the '{object}' key"),
+            (Reason::Key, false) => "No permissions to access a key".into(),
+            (Reason::Channel, true) => format!("User {user} has no permissions to access the '{object}' channel"),
+            (Reason::Channel, false) => "No permissions to access a channel".into(),
+            (Reason::Command | Reason::Auth, _) => format!("User {user} has no permissions to run the '{object}' command"),
+        }
+    }
+}
+
+/// Whether the session's user may make this call.
+///
+/// # Errors
+/// What he may not.
+pub fn check(session: &Session, command: &'static Command, args: &[&[u8]]) -> Result<(), Denied> {
+    match &session.rights.user {
+        Some(user) if !session.rights.free => check_user(user, command, args),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a user may make this call. Of several selectors one must allow all of it; if none does, the error is the one of the selector
+/// that came farthest.
+///
+/// # Errors
+/// What he may not.
+pub fn check_user(user: &User, command: &'static Command, args: &[&[u8]]) -> Result<(), Denied> {
+    let mut farthest = (Reason::Command, 0);
+    for selector in user.selectors() {
+        match check_selector(selector, command, args) {
+            Ok(()) => return Ok(()),
+            Err(stopped) => farthest = farthest.max(stopped),
+        }
+    }
+    let (reason, at) = farthest;
+    let object = if reason == Reason::Command { command.label().into_bytes() } else { args[at].to_vec() };
+    Err(Denied { reason, object })
+}
+
+fn check_selector(selector: &Selector, command: &'static Command, args: &[&[u8]]) -> Result<(), (Reason, usize)> {
+    if !command.has(NO_AUTH) && !selector.allows(command, args) {
+        return Err((Reason::Command, 0));
+    }
+    if !selector.all_keys {
+        let mut denied = None;
+        command.each_key(args, |at, spec| {
+            let (read, write) = uses(command.touched_by(spec, args));
+            if denied.is_none() && !selector.keys.iter().any(|pattern| fits(pattern, args[at], read, write)) {
+                denied = Some(at);
+            }
+        });
+        if let Some(at) = denied {
+            return Err((Reason::Key, at));
+        }
+    }
+    if !selector.all_channels {
+        let (first, last, literal) = channels(command, args.len());
+        if let Some(at) = args[first..last].iter().position(|channel| !allows_channel(selector, channel, literal)) {
+            return Err((Reason::Channel, first + at));
+        }
+    }
+    Ok(())
+}
+
+/// Whether what a command does with a key (`RW access update`) gives its content away, and whether it changes it.
+fn uses(touched: &str) -> (bool, bool) {
+    let mut uses = (false, false);
+    for word in touched.split(' ') {
+        uses.0 |= word == "access";
+        uses.1 |= matches!(word, "insert" | "delete" | "update");
+    }
+    uses
+}
+
+fn fits(pattern: &KeyPattern, key: &[u8], read: bool, write: bool) -> bool {
+    (pattern.read || !read) && (pattern.write || !write) && glob::matches(&pattern.pattern, key)
+}
+
+/// The arguments that are channels, first and behind the last, and whether they are patterns themselves.
+fn channels(command: &Command, count: usize) -> (usize, usize, bool) {
+    match command.name {
+        "PUBLISH" | "SPUBLISH" => (1, 2, false),
+        "SUBSCRIBE" | "SSUBSCRIBE" => (1, count, false),
+        "PSUBSCRIBE" => (1, count, true),
+        _ => (0, 0, false),
+    }
+}
+
+fn allows_channel(selector: &Selector, channel: &[u8], literal: bool) -> bool {
+    let allows = |known: &Vec<u8>| if literal { known == channel } else { glob::matches(known, channel) };
+    selector.all_channels || selector.channels.iter().any(allows)
+}
+
+/// Whether a session may publish to a channel or hear it; `pattern` says that the channel is a pattern of channels, which must be allowed
+/// literally. Commands that name their channels are checked before they run; this is for what is decided later.
+pub fn may_use_channel(session: &Session, channel: &[u8], pattern: bool) -> bool {
+    let user = session.rights.user.as_ref().filter(|_| !session.rights.free);
+    user.is_none_or(|user| user.selectors().iter().any(|selector| allows_channel(selector, channel, pattern)))
+}
+
+/// Whether a session may read every key by a call (SORT's BY and GET name keys that nobody can foresee).
+pub fn may_read_all_keys(session: &Session, command: &'static Command, args: &[&[u8]]) -> bool {
+    let all = |selector: &Selector| selector.all_keys || selector.keys.iter().any(|known| known.read && known.pattern == b"*");
+    let user = session.rights.user.as_ref().filter(|_| !session.rights.free);
+    user.is_none_or(|user| user.selectors().iter().any(|selector| all(selector) && check_selector(selector, command, args).is_ok()))
+}
+
+/// Checks a call and logs what is denied.
+///
+/// # Errors
+/// Redis's NOPERM text.
+#[inline]
+pub(crate) fn admit(session: &Session, host: &dyn Host, command: &'static Command, args: &[&[u8]], logs: bool) -> Result<(), Stop> {
+    if session.rights.user.is_none() || session.rights.free {
+        return Ok(());
+    }
+    check(session, command, args).map_err(|denied| {
+        if logs {
+            log::note(host, session, command, &session.user, Context::of(session), &denied);
+        }
+        format!("NOPERM {}", denied.text(&session.user, false)).into()
+    })
+}
+
+/// Checks a queued call when EXEC comes to it.
+///
+/// # Errors
+/// What stands in place of its reply.
+pub(crate) fn admit_queued(
+    session: &Session,
+    host: &dyn Host,
+    command: &'static Command,
+    args: &[&[u8]],
+    logs: bool,
+) -> Result<(), String> {
+    check(session, command, args).map_err(|denied| {
+        if logs {
+            log::note(host, session, command, &session.user, Context::Multi, &denied);
+        }
+        let reason = match denied.reason {
+            Reason::Command | Reason::Auth => "no permission to execute the command or subcommand",
+            Reason::Key => "no permission to touch the specified keys",
+            Reason::Channel => "no permission to access one of the channels used as arguments",
+        };
+        format!(
+            "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This command is no longer \
+             allowed for the following reason: {reason}"
+        )
+    })
+}
+
+/// Checks a command that a script calls for its caller.
+///
+/// # Errors
+/// What `redis.call` raises.
+pub fn admit_scripted(session: &Session, host: &dyn Host, command: &'static Command, args: &[&[u8]]) -> Result<(), Stop> {
+    check(session, command, args).map_err(|denied| {
+        log::note(host, session, command, &session.user, Context::Lua, &denied);
+        format!("ERR ACL failure in script: {}", denied.text(&session.user, false)).into()
+    })
+}

@@ -1,0 +1,506 @@
+//! CLIENT: what is known of the clients, and what can be done to them.
+//!
+//! Everything about the caller is in its session; everything about the others is asked of the host, and of the other processes of the
+//! segment ([`ask`]).
+use std::collections::BTreeMap;
+
+use polder_base::number;
+use polder_hub::ask::{self, Thread};
+use polder_table::Stop;
+
+use crate::connection::name_client;
+use crate::elsewhere;
+use crate::introspect::help;
+use crate::row::{Row, SessionCall, container, session};
+use crate::session::{Client, Host, Replies, Session};
+use crate::tracking;
+use polder_calls::call::{Outcome, SYNTAX, integer, is};
+use polder_calls::command::{ADMIN, LOADING, NOSCRIPT, ON_ALL_NODES, STALE};
+
+const QUIET: u32 = NOSCRIPT | LOADING | STALE;
+/// What CLIENT LIST and CLIENT KILL can be told, each with a value.
+const FILTERS: [&str; 7] = ["ID", "TYPE", "USER", "ADDR", "LADDR", "SKIPME", "MAXAGE"];
+/// Redis's first buffer of replies; what is beyond it counts as `omem`.
+const REPLY_CHUNK_BYTES: usize = 16 * 1024;
+const NONDETERMINISTIC: &[&str] = &["nondeterministic_output"];
+
+/// The family's rows.
+pub const COMMANDS: &[Row] = &[
+    container("CLIENT").since("2.4.0").costs("Depends on subcommand.").about("A container for client connection commands."),
+    session("CLIENT|CACHING", "<YES|NO>", tracking::caching)
+        .with(QUIET)
+        .since("6.0.0")
+        .about("Instructs the server whether to track the keys in the next request."),
+    session("CLIENT|GETNAME", "", get_name).with(QUIET).since("2.6.9").about("Returns the name of the connection."),
+    session("CLIENT|GETREDIR", "", tracking::redirection)
+        .with(QUIET)
+        .since("6.0.0")
+        .about("Returns the client ID to which the connection's tracking notifications are redirected."),
+    session("CLIENT|HELP", "", help).with(LOADING | STALE).since("5.0.0").about("Prints this help."),
+    session("CLIENT|ID", "", get_id).with(QUIET).since("5.0.0").about("Returns the unique client ID of the connection."),
+    session("CLIENT|IMPORT-SOURCE", "<ON|OFF>", import_source)
+        .with(QUIET)
+        .since("8.1.0")
+        .about("Mark this client as an import source when server is in import mode."),
+    session("CLIENT|INFO", "", info).with(QUIET).tips(NONDETERMINISTIC).since("6.2.0").about("Returns information about the connection."),
+    session(
+        "CLIENT|KILL",
+        "<ip:port|filter> [ID client-id [client-id ...]] [TYPE <NORMAL|MASTER|PRIMARY|SLAVE|REPLICA|PUBSUB>] [USER username] [ADDR ip:port] [LADDR ip:port] \
+         [SKIPME <YES|NO>] [MAXAGE maxage]",
+        kill,
+    )
+    .with(QUIET | ADMIN)
+    .since("2.4.0")
+    .costs("O(N) where N is the number of client connections")
+    .changed(&[("2.8.12", "Filters can be given in place of an address."), ("2.8.12", "Takes `ID`, and the `TYPE` of clients."), ("3.2.0", "Takes `MASTER` as a `TYPE`."), ("5.0.0", "Takes `REPLICA` as a `TYPE`, which was `SLAVE`."), ("6.2.0", "Takes `LADDR`."), ("7.4.0", "Takes `MAXAGE`.")]).about("Terminates open connections."),
+    session(
+        "CLIENT|LIST",
+        "[TYPE <NORMAL|MASTER|PRIMARY|REPLICA|PUBSUB>] [ID client-id [client-id ...]] [USER username] [ADDR ip:port] [LADDR ip:port] \
+         [SKIPME <YES|NO>] [MAXAGE maxage]",
+        list,
+    )
+    .with(QUIET | ADMIN)
+    .tips(NONDETERMINISTIC)
+    .since("2.4.0")
+    .costs("O(N) where N is the number of client connections")
+    .changed(&[("2.8.12", "Shows `id`."), ("5.0.0", "Takes `TYPE`."), ("6.0.0", "Shows `user`."), ("6.2.0", "Takes `ID`; shows `argv-mem`, `tot-mem`, `laddr` and `redir`."), ("7.0.0", "Shows `resp`, `multi-mem`, `rbs` and `rbp`."), ("7.0.3", "Shows `ssub`."), ("7.2.0", "Shows `lib-name` and `lib-ver`."), ("7.4.0", "Shows `watch`."), ("8.0.0", "Shows `io-thread`.")]).about("Lists open connections."),
+    session("CLIENT|NO-EVICT", "<ON|OFF>", no_evict)
+        .with(QUIET | ADMIN)
+        .since("7.0.0")
+        .about("Sets the client eviction mode of the connection."),
+    session("CLIENT|NO-TOUCH", "<ON|OFF>", no_touch)
+        .with(QUIET)
+        .since("7.2.0")
+        .about("Controls whether commands sent by the client affect the LRU/LFU of accessed keys."),
+    session("CLIENT|PAUSE", "timeout [WRITE|ALL]", pause).with(QUIET | ADMIN).since("3.0.0").changed(&[("6.2.0", "Takes `WRITE` and `ALL`.")]).about("Suspends commands processing."),
+    session("CLIENT|REPLY", "<ON|OFF|SKIP>", replies)
+        .with(QUIET)
+        .since("3.2.0")
+        .about("Instructs the server whether to reply to commands."),
+    session("CLIENT|SETINFO", "<LIB-NAME libname|LIB-VER libver>", set_info)
+        .with(QUIET)
+        .tips(ON_ALL_NODES)
+        .since("7.2.0")
+        .about("Sets information specific to the client or connection."),
+    session("CLIENT|SETNAME", "connection-name", set_name)
+        .with(QUIET)
+        .tips(ON_ALL_NODES)
+        .since("2.6.9")
+        .about("Sets the connection name."),
+    session(
+        "CLIENT|TRACKING",
+        "<ON|OFF> [REDIRECT client-id] [PREFIX prefix [PREFIX prefix ...]] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]",
+        tracking::tracking,
+    )
+    .with(QUIET)
+    .since("6.0.0")
+    .costs("O(1). Some options may introduce additional complexity.")
+    .about("Controls server-assisted client-side caching for the connection."),
+    session("CLIENT|TRACKINGINFO", "", tracking::info)
+        .with(QUIET)
+        .since("6.2.0")
+        .about("Returns information about server-assisted client-side caching for the connection."),
+    session("CLIENT|UNBLOCK", "client-id [TIMEOUT|ERROR]", unblock)
+        .with(QUIET | ADMIN)
+        .since("5.0.0")
+        .costs("O(log N) where N is the number of client connections")
+        .about("Unblocks a client blocked by a blocking command from a different connection."),
+    session("CLIENT|UNPAUSE", "", unpause)
+        .with(QUIET | ADMIN)
+        .since("6.2.0")
+        .costs("O(N) Where N is the number of paused clients")
+        .about("Resumes processing commands from paused clients."),
+];
+
+/// What Redis calls the kinds of clients.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ClientKind {
+    Normal,
+    Primary,
+    Replica,
+    Pubsub,
+}
+
+impl ClientKind {
+    fn named(word: &[u8]) -> Result<ClientKind, Stop> {
+        match word {
+            word if is(word, "NORMAL") => Ok(ClientKind::Normal),
+            word if is(word, "MASTER") || is(word, "PRIMARY") => Ok(ClientKind::Primary),
+            word if is(word, "SLAVE") || is(word, "REPLICA") => Ok(ClientKind::Replica),
+            word if is(word, "PUBSUB") => Ok(ClientKind::Pubsub),
+            word => Err(format!("ERR Unknown client type '{}'", String::from_utf8_lossy(word)).into()),
+        }
+    }
+
+    fn of(client: &Client) -> ClientKind {
+        match client.channels + client.patterns + client.shard_channels {
+            0 => ClientKind::Normal,
+            _ => ClientKind::Pubsub,
+        }
+    }
+}
+
+/// The line that CLIENT LIST shows, with its end.
+pub(crate) fn line(client: &Client) -> Vec<u8> {
+    let head = format!("id={} addr={} laddr={} fd={} name=", client.id, client.address, client.local_address, client.descriptor);
+    let state = format!(
+        " age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} watch={}",
+        client.age_seconds,
+        client.idle_seconds,
+        client.flags,
+        client.db,
+        client.channels,
+        client.patterns,
+        client.shard_channels,
+        client.queued,
+        client.watches,
+    );
+    let more_bytes = client.reply_bytes.saturating_sub(REPLY_CHUNK_BYTES);
+    let memory = format!(
+        " qbuf={} qbuf-free={} argv-mem=0 multi-mem={} rbs={} rbp={} obl={} oll={} omem={} tot-mem={} events={} cmd={} user=",
+        client.query_bytes,
+        client.query_room,
+        client.queued_bytes,
+        client.reply_room,
+        client.reply_room,
+        client.reply_bytes.min(REPLY_CHUNK_BYTES),
+        more_bytes.div_ceil(REPLY_CHUNK_BYTES),
+        more_bytes,
+        client.memory,
+        client.events,
+        client.command,
+    );
+    let tail = format!(" redir={} resp={} lib-name=", client.redirect, client.resp);
+    let parts: [&[u8]; 9] = [
+        head.as_bytes(),
+        &client.name,
+        state.as_bytes(),
+        memory.as_bytes(),
+        &client.user,
+        tail.as_bytes(),
+        &client.library,
+        b" lib-ver=",
+        &client.library_version,
+    ];
+    [&parts.concat()[..], b"\n"].concat()
+}
+
+fn info(call: &mut SessionCall<'_>) -> Outcome {
+    let client = call.host.client(call.session);
+    call.reply.verbatim("txt", &line(&client));
+    Ok(())
+}
+
+fn elsewhere(call: &mut SessionCall<'_>, words: &[&[u8]]) -> Result<Vec<Vec<u8>>, Stop> {
+    elsewhere::ask(call.table, call.session, call.host, words)
+}
+
+/// Answers a question of another process about the clients of this one:
+///
+/// `LIST caller ...` and `KILL caller ...` as the commands, and `UNBLOCK id ...` with a number or [`UNDECIDED`], `HOME id` with
+/// the client's thread.
+pub(crate) fn answer(host: &dyn Host, words: &[&[u8]]) -> Vec<u8> {
+    let (Some((question, rest)), nobody) = (words.split_first(), Session::default()) else { return Vec::new() };
+    match (*question, rest) {
+        (b"LIST", [caller, options @ ..]) => {
+            let caller = number::integer(caller).unwrap_or(0) as u64;
+            let lines = Filter::to_list(options, host).map(|filter| filter.lines(&host.clients(&nobody), caller));
+            lines.unwrap_or_default().into_values().flatten().collect()
+        }
+        (b"KILL", [caller, options @ ..]) => {
+            let killed =
+                Filter::to_kill(options, host).map(|filter| filter.kill(host, &nobody, number::integer(caller).unwrap_or(0) as u64));
+            killed.unwrap_or(0).to_string().into_bytes()
+        }
+        (b"UNBLOCK", [id, options @ ..]) => {
+            let id = number::integer(id).and_then(|id| u64::try_from(id).ok());
+            match id.map_or(Some(false), |id| host.unblock(id, !options.is_empty())) {
+                Some(unblocked) => i64::from(unblocked).to_string().into_bytes(),
+                None => UNDECIDED.into(),
+            }
+        }
+        (b"HOME", [id]) => {
+            let thread = number::integer(id).and_then(|id| host.home(id as u64));
+            thread.map_or(Vec::new(), |(seat, life)| format!("{seat} {life}").into_bytes())
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The answer about a client whose thread is running its call again: whether it waits is not known yet.
+const UNDECIDED: &[u8] = b"?";
+
+/// The sum of what several processes have counted.
+fn sum(answers: &[Vec<u8>]) -> i64 {
+    answers.iter().filter_map(|answer| number::integer(answer)).sum()
+}
+
+/// The thread of another process that serves a client.
+pub(crate) fn home_elsewhere(call: &mut SessionCall<'_>, id: u64) -> Result<Option<Thread>, Stop> {
+    let answers = elsewhere(call, &[b"HOME", id.to_string().as_bytes()])?;
+    let thread = |answer: &Vec<u8>| {
+        let (seat, life) = std::str::from_utf8(answer).ok()?.split_once(' ')?;
+        Some((seat.parse().ok()?, life.parse().ok()?))
+    };
+    Ok(answers.iter().find_map(thread))
+}
+
+fn list(call: &mut SessionCall<'_>) -> Outcome {
+    let args = call.args;
+    let filter = Filter::to_list(&args[2..], call.host)?;
+    let caller = call.session.id;
+    let answers = elsewhere(call, &[&[&b"LIST"[..], caller.to_string().as_bytes()], &args[2..]].concat())?;
+    let mut lines = filter.lines(&call.host.clients(call.session), caller);
+    for line in answers.iter().flat_map(|answer| answer.split_inclusive(|byte| *byte == b'\n')) {
+        let id = line.strip_prefix(b"id=").and_then(|rest| rest.split(|byte| *byte == b' ').next()).and_then(number::integer);
+        lines.extend(id.map(|id| (id as u64, line.to_vec())));
+    }
+    let text: Vec<u8> = match &filter.ids {
+        Some(ids) => ids.iter().filter_map(|id| lines.get(id)).flatten().copied().collect(),
+        None => lines.into_values().flatten().collect(),
+    };
+    call.reply.verbatim("txt", &text);
+    Ok(())
+}
+
+/// Which clients CLIENT KILL and CLIENT LIST mean; what is not said does not matter.
+#[derive(Default)]
+struct Filter<'a> {
+    ids: Option<Vec<u64>>,
+    kind: Option<ClientKind>,
+    user: Option<&'a [u8]>,
+    address: Option<&'a [u8]>,
+    local_address: Option<&'a [u8]>,
+    older_seconds: Option<u64>,
+    spare_caller: bool,
+}
+
+impl<'a> Filter<'a> {
+    /// What CLIENT KILL is told.
+    fn to_kill(options: &[&'a [u8]], host: &dyn Host) -> Result<Filter<'a>, Stop> {
+        if let [address] = options {
+            return Ok(Filter { address: Some(address), ..Filter::default() });
+        }
+        Filter { spare_caller: true, ..Filter::default() }.read(options, host, false)
+    }
+
+    /// What CLIENT LIST is told.
+    fn to_list(options: &[&'a [u8]], host: &dyn Host) -> Result<Filter<'a>, Stop> {
+        Filter::default().read(options, host, true)
+    }
+
+    /// Reads options, each with a value; that of ID is the numbers that follow it, up to another option.
+    fn read(mut self, mut options: &[&'a [u8]], host: &dyn Host, lists: bool) -> Result<Filter<'a>, Stop> {
+        let id = |value: &[u8]| match number::integer(value) {
+            Some(id) if lists || id > 0 => Ok(id as u64),
+            _ if lists => Err(Stop::from("ERR Invalid client ID")),
+            _ => Err("ERR client-id should be greater than 0".into()),
+        };
+        let filter = &mut self;
+        while let [option, rest @ ..] = options {
+            let [value, rest @ ..] = rest else { return Err(SYNTAX.into()) };
+            options = rest;
+            match *option {
+                word if is(word, "ID") => {
+                    let ids = filter.ids.get_or_insert_default();
+                    ids.push(id(value)?);
+                    while let [value, rest @ ..] = options {
+                        // What Redis refuses where it stands keeps its text.
+                        if number::integer(value).is_none() && (!lists || FILTERS.iter().any(|name| is(value, name))) {
+                            break;
+                        }
+                        ids.push(id(value)?);
+                        options = rest;
+                    }
+                }
+                word if is(word, "MAXAGE") => {
+                    let age = number::integer(value).ok_or("ERR maxage is not an integer or out of range")?;
+                    let age = u64::try_from(age).ok().filter(|age| *age > 0).ok_or("ERR maxage should be greater than 0")?;
+                    filter.older_seconds = Some(age);
+                }
+                word if is(word, "TYPE") => filter.kind = Some(ClientKind::named(value)?),
+                word if is(word, "ADDR") => filter.address = Some(value),
+                word if is(word, "LADDR") => filter.local_address = Some(value),
+                word if is(word, "USER") => {
+                    if host.settings().users().now().find(value).is_none() {
+                        return Err(format!("ERR No such user '{}'", String::from_utf8_lossy(value)).into());
+                    }
+                    filter.user = Some(value);
+                }
+                word if is(word, "SKIPME") && is(value, "YES") => filter.spare_caller = true,
+                word if is(word, "SKIPME") && is(value, "NO") => filter.spare_caller = false,
+                _ => return Err(SYNTAX.into()),
+            }
+        }
+        Ok(self)
+    }
+
+    fn lines(&self, clients: &[Client], caller: u64) -> BTreeMap<u64, Vec<u8>> {
+        clients.iter().filter(|client| self.means(client, caller)).map(|client| (client.id, line(client))).collect()
+    }
+
+    fn means(&self, client: &Client, caller: u64) -> bool {
+        self.ids.as_ref().is_none_or(|ids| ids.contains(&client.id))
+            && self.kind.is_none_or(|kind| ClientKind::of(client) == kind)
+            && self.user.is_none_or(|user| client.user == user)
+            && self.address.is_none_or(|address| client.address.as_bytes() == address)
+            && self.local_address.is_none_or(|address| client.local_address.as_bytes() == address)
+            && self.older_seconds.is_none_or(|age| client.age_seconds >= age)
+            && !(self.spare_caller && client.id == caller)
+    }
+
+    /// Kills those of this process, but for the caller, who is to be answered first; answers how many.
+    fn kill(&self, host: &dyn Host, session: &Session, caller: u64) -> i64 {
+        let clients = host.clients(session);
+        let killed = clients.iter().filter(|client| self.means(client, caller) && client.id != caller && host.kill(client.id));
+        killed.count() as i64
+    }
+}
+
+fn kill(call: &mut SessionCall<'_>) -> Outcome {
+    let args = call.args;
+    let filter = Filter::to_kill(&args[2..], call.host)?;
+    let caller = call.session.id;
+    let is_here = filter.ids.as_ref().is_some_and(|ids| ids.iter().all(|id| *id == caller || call.host.home(*id).is_some()));
+    let answers =
+        if is_here { Vec::new() } else { elsewhere(call, &[&[&b"KILL"[..], caller.to_string().as_bytes()], &args[2..]].concat())? };
+    let mut killed = sum(&answers) + filter.kill(call.host, call.session, caller);
+    if call.host.clients(call.session).iter().any(|client| client.id == caller && filter.means(client, caller)) {
+        call.session.closing = true;
+        killed += 1;
+    }
+    match (args.len() == 3, killed) {
+        (false, _) => call.reply.integer(killed),
+        (true, 0) => return Err("ERR No such client".into()),
+        (true, _) => call.reply.ok(),
+    }
+    Ok(())
+}
+
+fn get_id(call: &mut SessionCall<'_>) -> Outcome {
+    call.reply.integer(call.session.id as i64);
+    Ok(())
+}
+
+fn get_name(call: &mut SessionCall<'_>) -> Outcome {
+    match &call.session.name[..] {
+        [] => call.reply.null(),
+        name => call.reply.bulk(name),
+    }
+    Ok(())
+}
+
+fn set_name(call: &mut SessionCall<'_>) -> Outcome {
+    name_client(call.session, call.args[2])?;
+    call.reply.ok();
+    Ok(())
+}
+
+fn set_info(call: &mut SessionCall<'_>) -> Outcome {
+    let (option, value) = (call.args[2], call.args[3]);
+    let shown = String::from_utf8_lossy(option);
+    let place = match option {
+        word if is(word, "LIB-NAME") => &mut call.session.library,
+        word if is(word, "LIB-VER") => &mut call.session.library_version,
+        _ => return Err(format!("ERR Unrecognized option '{shown}'").into()),
+    };
+    if !value.iter().all(u8::is_ascii_graphic) {
+        return Err(format!("ERR {shown} cannot contain spaces, newlines or special characters.").into());
+    }
+    *place = (*value).into();
+    call.reply.ok();
+    Ok(())
+}
+
+/// The third argument as ON or OFF.
+fn switch(call: &SessionCall<'_>) -> Result<bool, Stop> {
+    match call.args[2] {
+        word if is(word, "ON") => Ok(true),
+        word if is(word, "OFF") => Ok(false),
+        _ => Err(SYNTAX.into()),
+    }
+}
+
+fn no_evict(call: &mut SessionCall<'_>) -> Outcome {
+    call.session.no_evict = switch(call)?;
+    call.reply.ok();
+    Ok(())
+}
+
+fn no_touch(call: &mut SessionCall<'_>) -> Outcome {
+    call.session.caller.no_touch = switch(call)?;
+    call.reply.ok();
+    Ok(())
+}
+
+fn import_source(call: &mut SessionCall<'_>) -> Outcome {
+    // Of the segment, whatever process has set it.
+    if !call.table.imports() && !is(call.args[2], "OFF") {
+        return Err("ERR Server is not in import mode".into());
+    }
+    call.session.imports = switch(call)?;
+    call.reply.ok();
+    Ok(())
+}
+
+fn replies(call: &mut SessionCall<'_>) -> Outcome {
+    call.session.replies = match (call.args[2], call.session.replies) {
+        (word, _) if is(word, "ON") => Replies::On,
+        (word, _) if is(word, "OFF") => Replies::Off,
+        (word, Replies::Off) if is(word, "SKIP") => Replies::Off,
+        (word, _) if is(word, "SKIP") => Replies::SkipNext,
+        _ => return Err(SYNTAX.into()),
+    };
+    call.reply.ok();
+    Ok(())
+}
+
+fn pause(call: &mut SessionCall<'_>) -> Outcome {
+    let writers_only = match call.args[3..] {
+        [] => false,
+        [word] if is(word, "ALL") => false,
+        [word] if is(word, "WRITE") => true,
+        _ => return Err("ERR CLIENT PAUSE mode must be WRITE or ALL".into()),
+    };
+    let timeout_ms = number::integer(call.args[2]).ok_or("ERR timeout is not an integer or out of range")?;
+    let timeout_ms = u64::try_from(timeout_ms).map_err(|_| "ERR timeout is negative")?;
+    // Rounded up, and not the turn's, which may have begun a while ago: no pause is shorter than was asked for.
+    let until_ms = polder_base::time::now_us().div_ceil(1000).checked_add(timeout_ms).filter(|until| i64::try_from(*until).is_ok());
+    ask::pause(call.table, until_ms.ok_or("ERR timeout is out of range")?, writers_only);
+    call.reply.ok();
+    Ok(())
+}
+
+fn unpause(call: &mut SessionCall<'_>) -> Outcome {
+    ask::unpause(call.table);
+    call.host.rouse();
+    call.reply.ok();
+    Ok(())
+}
+
+fn unblock(call: &mut SessionCall<'_>) -> Outcome {
+    let with_error = match call.args[3..] {
+        [] => false,
+        [word] if is(word, "TIMEOUT") => false,
+        [word] if is(word, "ERROR") => true,
+        _ => return Err("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR".into()),
+    };
+    let id = integer(call.args[2])?;
+    let here = u64::try_from(id).ok().filter(|id| call.host.home(*id).is_some());
+    let unblocked = match here {
+        Some(id) => call.host.unblock(id, with_error),
+        None => {
+            let (id, reason): (_, &[&[u8]]) = (id.to_string(), if with_error { &[b"ERROR"] } else { &[] });
+            let answers = elsewhere(call, &[&[&b"UNBLOCK"[..], id.as_bytes()], reason].concat())?;
+            let undecided = answers.iter().any(|answer| answer == UNDECIDED);
+            (!undecided).then(|| sum(&answers) > 0)
+        }
+    };
+    match unblocked {
+        Some(unblocked) => call.reply.integer(unblocked.into()),
+        // Asked again in a moment. A transaction is not: what its earlier calls have unblocked stays so.
+        None if call.session.caller.atomic => call.reply.integer(0),
+        None => return Err(Stop::Busy),
+    }
+    Ok(())
+}

@@ -1,0 +1,868 @@
+//! The life of one call: found, checked, queued or run, answered once.
+//!
+//! ```text
+//! find row -> a short way, and nothing unusual about the session? -> run without a transaction, before all else
+//!          -> arity -> authenticated? -> memory left? -> in MULTI? queue it
+//!                                                      -> on the session: run once, no transaction
+//!                                                      -> on the table: begin, declare keys, run, commit;
+//!                                                         on Retry the reply is rewound and it is run again
+//! ```
+//!
+//! **Invariant:** a call that ends [`Progress::Busy`] has answered and changed nothing, so its caller can run it again. It is not counted
+//! either, but for what an EXEC had run of its queue when it met a lock on a key that its commands do not name.
+use std::borrow::Cow;
+use std::time::Duration;
+
+use polder_base::{Fault, Reply};
+use polder_table::{Counter, Db, Mode, Sight, Stop, Table, Txn};
+use smallvec::SmallVec;
+
+use crate::commandlog::Cost;
+use crate::lookup::{find, find_subcommand, work};
+use crate::metrics::recorder::Watch;
+use crate::persistence::has_save_points;
+use crate::row::{SessionCall, TxnCall, Work};
+use crate::session::{Host, Replies, Session};
+use crate::{acl, blocking, commandlog, latency, monitor, pubsub, scripting, transaction};
+use polder_calls::call::{Call, NO_MEMORY, Outcome, WRONG_TYPE, wrong_arity};
+use polder_calls::command::{
+    BLOCKING, CONTAINER, Command, EMPTIES, FAST, FOLLOWS, GROWS, MAY_WRITE, NO_AUTH, NO_MULTI, PUBSUB, Quick, READONLY, Run, SCRIPTS, Short,
+};
+use polder_calls::settings::{Settings, id};
+
+/// The keys of a call or of a whole EXEC; a few need no allocation.
+pub(crate) type Keys<'a> = SmallVec<[(Db, &'a [u8]); 4]>;
+
+/// What a command that writes is told after a save that failed.
+const UNSAVED: &str = "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk. Commands that may modify \
+    the data set are disabled, because this instance is configured to report errors during writes if RDB snapshotting fails \
+    (stop-writes-on-bgsave-error option). Please check the Redis logs for details about the RDB error.";
+
+/// What has become of a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Progress {
+    /// It was run, or refused, and answered.
+    Answered,
+    /// Somebody held a lock for longer than [`Session::patience_us`]: it is as if the call had not been made.
+    Busy,
+    /// It waits for a key, and nothing has been answered: [`resume`] runs it again, [`give_up`] ends it. Only where [`Session::parks`].
+    Waiting,
+}
+
+/// What is known of a call before it is made.
+#[derive(Clone, Copy)]
+pub struct Foresight<'s> {
+    /// The row that its first word names.
+    pub command: &'static Command,
+    /// Where its only key belongs, if somebody has looked.
+    pub sight: Option<&'s Sight>,
+}
+
+/// Runs one call to its end and writes exactly one reply (none where CLIENT REPLY says so).
+pub fn execute(table: &Table, session: &mut Session, host: &dyn Host, args: &[&[u8]], reply: &mut dyn Reply) -> Progress {
+    let command = args.first().and_then(|name| find(name));
+    execute_foreseen(table, session, host, command.map(|command| Foresight { command, sight: None }), args, reply)
+}
+
+/// As [`execute`], for who has looked ahead.
+pub fn execute_foreseen(
+    table: &Table,
+    session: &mut Session,
+    host: &dyn Host,
+    foresight: Option<Foresight<'_>>,
+    args: &[&[u8]],
+    reply: &mut dyn Reply,
+) -> Progress {
+    if let Some(foresight) = foresight
+        && session.counted.calls == 0
+        && let Some(progress) = run_quickly(table, session, host, foresight, args, reply)
+    {
+        return progress;
+    }
+    // A container's row is found by two words.
+    let known = foresight.map(|foresight| foresight.command).filter(|command| !command.has(CONTAINER) && command.subcommand().is_none());
+    execute_fully(table, session, host, known, args, reply)
+}
+
+/// Whether nothing about the session makes a call more than the call itself.
+#[inline]
+pub fn is_plain(table: &Table, session: &Session, host: &dyn Host) -> bool {
+    session.is_free(host)
+        && session.multi.is_none()
+        && session.replies == Replies::On
+        && !session.caller.no_touch
+        && !session.is_special()
+        && !monitor::is_watched(table)
+}
+
+/// Runs a call by its command's short way, if that is all that it needs; answers nothing when nothing has happened.
+#[inline]
+fn run_quickly(
+    table: &Table,
+    session: &mut Session,
+    host: &dyn Host,
+    foresight: Foresight<'_>,
+    args: &[&[u8]],
+    reply: &mut dyn Reply,
+) -> Option<Progress> {
+    let Foresight { command, sight } = foresight;
+    if !is_plain(table, session, host) || !command.arity_fits(args.len()) {
+        return None;
+    }
+    if command.quick.is_none() && !command.works_alone() {
+        return None;
+    }
+    let &key = args.get(1)?;
+    if command.has(GROWS) && !table.make_room() || command.is_write() && is_wary(host) {
+        return None;
+    }
+    let fresh;
+    let sight = match sight {
+        Some(sight) if sight.db() == session.caller.db => Some(sight),
+        _ => {
+            fresh = table.sight(session.caller.db, key);
+            fresh.as_ref()
+        }
+    };
+    if let (Some(quick), Some(sight)) = (command.quick, sight)
+        && run_shortest(table, session, host, (command, quick), sight, args, reply)
+    {
+        return Some(Progress::Answered);
+    }
+    match command.run {
+        Run::Table(mode, function) if command.works_alone() => {
+            run_alone(table, session, host, Foresight { command, sight }, (mode, function), args, reply)
+        }
+        _ => None,
+    }
+}
+
+/// Runs a call by its command's short way; answers false when nothing has happened.
+#[inline]
+fn run_shortest(
+    table: &Table,
+    session: &mut Session,
+    host: &dyn Host,
+    (command, quick): (&'static Command, Quick),
+    sight: &Sight,
+    args: &[&[u8]],
+    reply: &mut dyn Reply,
+) -> bool {
+    let (recorder, settings) = (host.recorder(), host.settings());
+    let passed = recorder.pass(settings, command);
+    let (watch, mark) = ((!passed).then(|| recorder.begin(settings, command)), if passed { 0 } else { reply.mark() });
+    let now_ms = session.clock_ms();
+    if !quick(&Short { table, sight, args, now_ms, settings }, reply) {
+        if passed {
+            recorder.take_back(command);
+        }
+        return false;
+    }
+    if let Some(watch) = watch {
+        note(host, session, command, args, watch, false, reply.bytes_since(mark));
+    }
+    (session.last, session.clocked_ms) = (Some(command), now_ms);
+    session.calls += 1;
+    true
+}
+
+/// Runs a call that reads or writes one key, in a transaction of its own: nothing else of what the long way looks at can be in its way. Answers
+/// nothing when nothing has happened, but that room may have been made for what it is going to write.
+fn run_alone(
+    table: &Table,
+    session: &mut Session,
+    host: &dyn Host,
+    Foresight { command, sight }: Foresight<'_>,
+    (mode, function): (Mode, fn(&mut Call<'_>) -> Outcome),
+    args: &[&[u8]],
+    reply: &mut dyn Reply,
+) -> Option<Progress> {
+    let Ok(mut txn) = begin(table, session, mode) else { return None };
+    if let Some(sight) = sight {
+        txn.foresee(args[1], sight);
+    }
+    session.caller.waiting = None;
+    let passed = command.has(FAST) && host.recorder().pass(host.settings(), command);
+    let watch = (!passed).then(|| host.recorder().begin(host.settings(), command));
+    let mark = reply.mark();
+    let declared = if mode == Mode::Write { txn.declare(&[(session.caller.db, args[1])]) } else { Ok(()) };
+    let outcome = declared.and_then(|()| {
+        function(&mut Call {
+            command,
+            args,
+            table,
+            txn: &txn,
+            reply: &mut *reply,
+            caller: &mut session.caller,
+            settings: host.settings(),
+        })?;
+        txn.commit()
+    });
+    // Where there is no memory, the long way sees whether some can be had.
+    if matches!(outcome, Err(Stop::Retry | Stop::Busy | Stop::Wait | Stop::Fault(Fault::Full(_)))) {
+        txn.looks().set([0; 2]);
+        if mode == Mode::Write {
+            txn.abort();
+        }
+        reply.rewind(mark);
+        if passed {
+            host.recorder().take_back(command);
+        }
+        return (outcome == Err(Stop::Busy)).then_some(Progress::Busy);
+    }
+    txn.count(Counter::Calls, 1);
+    end_transaction(table, txn);
+    match watch {
+        Some(watch) => note(host, session, command, args, watch, outcome.is_err(), reply.bytes_since(mark)),
+        None => settle(host, session, command, args, outcome.is_err(), reply.bytes_since(mark)),
+    }
+    session.last = Some(command);
+    Some(end(session, host, outcome, reply, mark))
+}
+
+fn execute_fully(
+    table: &Table,
+    session: &mut Session,
+    host: &dyn Host,
+    known: Option<&'static Command>,
+    args: &[&[u8]],
+    reply: &mut dyn Reply,
+) -> Progress {
+    let (mark, last, mut counts) = (reply.mark(), session.last, true);
+    session.caller.waiting = None;
+    let row = known.map_or_else(|| resolve(args), Ok);
+    let outcome = match row.and_then(|row| admit(row, table, session, host, args, true)).and_then(|command| permit(host, command)) {
+        Ok(command) => {
+            session.last = Some(command);
+            if session.multi.is_some() && !transaction::is_immediate(command) {
+                transaction::queue(session, command, args, reply);
+                Ok(())
+            } else {
+                if command.has(SCRIPTS) {
+                    scripting::prepare(session, table);
+                }
+                session.counted = session.counted.of(args);
+                counts = session.counted.begin(session, 0);
+                let watch = counts.then(|| host.recorder().begin(host.settings(), command));
+                let outcome = run(table, session, host, command, args, reply);
+                if outcome != Err(Stop::Wait) {
+                    // It may have meant to wait, and then have met a lock or found something: a call that does not wait must not be run again.
+                    session.caller.waiting = None;
+                }
+                if let Err(Stop::Busy) = outcome {
+                    reply.rewind(mark);
+                    session.last = last;
+                    let mut counted = session.counted;
+                    counted.end(session, 0, false);
+                    session.counted = counted.keep_for(args);
+                    return Progress::Busy;
+                }
+                if let Err(Stop::Wait) = outcome {
+                    reply.rewind(mark);
+                    if monitor::is_watched(table) {
+                        monitor::show(table, session, host, command, args);
+                    }
+                    return Progress::Waiting;
+                }
+                if let Some(watch) = watch {
+                    let failed = outcome.is_err() || command.has(SCRIPTS) && scripting::settle(session, host);
+                    note(host, session, command, args, watch, failed, reply.bytes_since(mark));
+                }
+                if session.changed_users {
+                    acl::settle(table, session, host);
+                }
+                if monitor::is_watched(table) {
+                    match &outcome {
+                        Err(_) if command.has(SCRIPTS) => monitor::show_refused_program(table, session, host, command, args),
+                        _ => monitor::show(table, session, host, command, args),
+                    }
+                }
+                session.end_caching(command);
+                outcome
+            }
+        }
+        Err(stop) => {
+            reject(host, args);
+            Err(transaction::spoil(session, args, stop))
+        }
+    };
+    session.counted = session.counted.of(args).behind(1);
+    let outcome = if counts { outcome } else { answer_uncounted(outcome, reply, mark) };
+    end(session, host, outcome, reply, mark)
+}
+
+/// Answers what a call says whose error an earlier attempt has counted.
+#[cold]
+fn answer_uncounted(outcome: Outcome, reply: &mut dyn Reply, mark: usize) -> Outcome {
+    if let Err(stop) = outcome {
+        reply.rewind(mark);
+        reply.error(&text_of(stop));
+    }
+    Ok(())
+}
+
+/// Ends a call: counted, answered, the answer kept back if that was asked for.
+fn end(session: &mut Session, host: &dyn Host, outcome: Outcome, reply: &mut dyn Reply, mark: usize) -> Progress {
+    session.calls += 1;
+    if let Err(stop) = outcome {
+        reply.rewind(mark);
+        refuse(host, reply, stop);
+    }
+    // What a subscription answers is a message as well.
+    if session.replies != Replies::On {
+        let kept = session.last.is_some_and(|command| command.has(PUBSUB) && pubsub::is_listeners(command));
+        let mark = if kept { reply.mark() } else { mark };
+        quieten(session, reply, mark);
+    }
+    Progress::Answered
+}
+
+/// Runs a call again that waits: one of its keys has changed.
+pub fn resume(table: &Table, session: &mut Session, host: &dyn Host, reply: &mut dyn Reply) -> Progress {
+    let Some(waiting) = session.caller.waiting.as_deref() else { return Progress::Answered };
+    let (command, owned, mark) = (waiting.command, waiting.args.clone(), reply.mark());
+    let args: Vec<&[u8]> = owned.iter().map(|arg| &**arg).collect();
+    // What it may do can have changed meanwhile.
+    let allowed = match session.is_free(host) {
+        true => Ok(()),
+        false => identify(table, session, host, command).and_then(|()| acl::admit(session, host, command, &args, true)),
+    };
+    let allowed = allowed.and_then(|()| permit(host, command).map(drop));
+    if allowed.is_err() {
+        host.recorder().reject(command);
+        blocking::leave(table, session);
+        return end(session, host, allowed, reply, mark);
+    }
+    let watch = host.recorder().begin(host.settings(), command);
+    let outcome = run(table, session, host, command, &args, reply);
+    let outlasts = |stop: &Stop| *stop == WRONG_TYPE.into() && command.name != "XREADGROUP" && blocking::is_in_vain(table, session);
+    match &outcome {
+        Err(Stop::Busy) => {
+            reply.rewind(mark);
+            return Progress::Busy;
+        }
+        Err(stop) if *stop == Stop::Wait || outlasts(stop) => {
+            reply.rewind(mark);
+            blocking::came(table, session);
+            return Progress::Waiting;
+        }
+        _ => {}
+    }
+    note(host, session, command, &args, watch, outcome.is_err(), reply.bytes_since(mark));
+    blocking::leave(table, session);
+    end(session, host, outcome, reply, mark)
+}
+
+/// Ends a call that waits with the answer of a timeout or, where CLIENT UNBLOCK asked for it, with an error.
+pub fn give_up(table: &Table, session: &mut Session, host: &dyn Host, with_error: bool, reply: &mut dyn Reply) {
+    if session.caller.waiting.is_none() {
+        return;
+    }
+    let mark = reply.mark();
+    if !with_error {
+        blocking::answer(session, reply);
+    }
+    if let Some(waiting) = session.caller.waiting.as_deref() {
+        let (command, args) = (waiting.command, waiting.args.clone());
+        let args: Vec<&[u8]> = args.iter().map(|arg| &**arg).collect();
+        let watch = host.recorder().begin(host.settings(), command);
+        note(host, session, command, &args, watch, with_error, reply.bytes_since(mark));
+    }
+    blocking::leave(table, session);
+    let outcome = if with_error { Err("UNBLOCKED client unblocked via CLIENT UNBLOCK".into()) } else { Ok(()) };
+    end(session, host, outcome, reply, mark);
+}
+
+/// Ends a call that waits because its time is over. What it has left to others who have not taken it, since they are stopped, it takes.
+pub fn time_out(table: &Table, session: &mut Session, host: &dyn Host, reply: &mut dyn Reply) {
+    let paused = polder_hub::ask::paused(table).0 > polder_base::time::now_ms();
+    if !paused && blocking::insist(session) && resume(table, session, host, reply) == Progress::Answered {
+        return;
+    }
+    give_up(table, session, host, false, reply);
+}
+
+/// Writes why a call stopped, and counts it.
+pub(crate) fn refuse(host: &dyn Host, reply: &mut dyn Reply, stop: Stop) {
+    let text = text_of(stop);
+    host.recorder().count_error(&text);
+    reply.error(&text);
+}
+
+/// What a client is told of why a call stopped.
+fn text_of(stop: Stop) -> Cow<'static, str> {
+    match stop {
+        Stop::Refused(text) => text,
+        Stop::Fault(fault) => fault.to_string().into(),
+        Stop::Retry | Stop::Busy | Stop::Wait => unreachable!("whoever begins a transaction runs it again, and who has patience waits"),
+    }
+}
+
+/// Whether a pause of those who write holds a call back. What is wrong at first sight is answered at once.
+pub fn may_write(table: &Table, session: &Session, host: &dyn Host, args: &[&[u8]]) -> bool {
+    let may = |command: &Command, args: &[&[u8]]| {
+        command.is_write()
+            || command.has(MAY_WRITE) && !(command.has(SCRIPTS) && scripting::only_reads(table, session, host, command, args))
+    };
+    match resolve(args) {
+        Ok(command) if command.name == "EXEC" => session.multi.as_ref().is_some_and(|multi| {
+            let words = multi.queue.words();
+            multi.queue.calls(&words).any(|(command, args)| may(command, args))
+        }),
+        Ok(command) => command.arity_fits(args.len()) && may(command, args),
+        Err(_) => false,
+    }
+}
+
+/// Refuses a call that cannot be made while something else goes on; the transaction that it is part of will not be made either.
+pub fn turn_away(session: &mut Session, host: &dyn Host, args: &[&[u8]], why: &'static str, reply: &mut dyn Reply) {
+    let stop = transaction::spoil(session, args, why.into());
+    refuse(host, reply, stop);
+}
+
+/// Counts a call that has run, and shows it to the command log and the latency monitor if it took long or was large.
+pub(crate) fn note(
+    host: &dyn Host,
+    session: &Session,
+    command: &'static Command,
+    args: &[&[u8]],
+    watch: Watch,
+    failed: bool,
+    reply_bytes: usize,
+) {
+    let lap = host.recorder().end(host.settings(), watch, failed);
+    if lap.notable || commandlog::is_large(host, args, reply_bytes) {
+        commandlog::note(host, session, command, args, Cost { nanoseconds: lap.nanoseconds, reply_bytes });
+    }
+    if lap.notable {
+        latency::note(host, command, lap.nanoseconds);
+    }
+}
+
+/// As [`note`], of a call that has been counted when it began and is not timed.
+#[inline]
+fn settle(host: &dyn Host, session: &Session, command: &'static Command, args: &[&[u8]], failed: bool, reply_bytes: usize) {
+    if failed {
+        host.recorder().fail(command);
+    }
+    if commandlog::is_large(host, args, reply_bytes) {
+        commandlog::note(host, session, command, args, Cost { nanoseconds: 0, reply_bytes });
+    }
+}
+
+/// Counts a call that was not let in.
+#[cold]
+fn reject(host: &dyn Host, args: &[&[u8]]) {
+    if let Ok(command) = resolve(args) {
+        host.recorder().reject(command);
+    }
+}
+
+/// Takes back a reply that CLIENT REPLY asked not to have.
+#[cold]
+fn quieten(session: &mut Session, reply: &mut dyn Reply, mark: usize) {
+    reply.rewind(mark);
+    session.replies = match session.replies {
+        Replies::SkipNext => Replies::Skip,
+        Replies::Skip => Replies::On,
+        same => same,
+    };
+}
+
+/// The row of a call that may go on: of the right length, by someone who may, with memory to grow into. `logs`: what he may not do is
+/// entered into ACL LOG.
+pub(crate) fn admit(
+    command: &'static Command,
+    table: &Table,
+    session: &mut Session,
+    host: &dyn Host,
+    args: &[&[u8]],
+    logs: bool,
+) -> Result<&'static Command, Stop> {
+    if !command.arity_fits(args.len()) {
+        return Err(wrong_arity(command));
+    }
+    if !session.is_free(host) {
+        identify(table, session, host, command)?;
+    }
+    if command.has(NO_MULTI) && session.multi.is_some() {
+        return Err("ERR Command not allowed inside a transaction".into());
+    }
+    acl::admit(session, host, command, args, logs)?;
+    if command.has(GROWS) {
+        spare_memory(table)?;
+    }
+    if session.only_listens() && !pubsub::is_listeners(command) {
+        return Err(only_listens(command));
+    }
+    if session.monitors && !monitor::may(command) {
+        return Err("ERR Replica can't interact with the keyspace".into());
+    }
+    Ok(command)
+}
+
+#[cold]
+fn only_listens(command: &Command) -> Stop {
+    format!(
+        "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
+        command.label()
+    )
+    .into()
+}
+
+/// Sees to it that the session's rights are those of now, and that it has said who it is.
+#[cold]
+fn identify(table: &Table, session: &mut Session, host: &dyn Host, command: &'static Command) -> Outcome {
+    const STRANGER: &str = "NOAUTH Authentication required.";
+    let users = host.settings().users();
+    if session.turn_ms == 0 {
+        users.refresh(table);
+    }
+    if acl::renew(session, users) == acl::Standing::Gone {
+        return Err(STRANGER.into());
+    }
+    if !session.authenticated && !command.has(NO_AUTH) && !users.now().is_open() {
+        return Err(STRANGER.into());
+    }
+    Ok(())
+}
+
+/// Whether writes may have to be refused, which [`permit_writes`] finds out.
+pub fn is_wary(host: &dyn Host) -> bool {
+    host.keeper().is_failing() || lacks_replicas(host.settings())
+}
+
+/// Whether writes want replicas, of which there are none.
+fn lacks_replicas(settings: &Settings) -> bool {
+    settings.number(const { id("min-replicas-to-write") }) > 0 && settings.number(const { id("min-replicas-max-lag") }) > 0
+}
+
+/// Whether the last save failed and writes are to stop then.
+fn is_unsaved(host: &dyn Host) -> bool {
+    let settings = host.settings();
+    host.keeper().is_failing() && settings.is_on(const { id("stop-writes-on-bgsave-error") }) && has_save_points(settings)
+}
+
+/// Refuses writes that are not allowed to anybody now.
+///
+/// # Errors
+/// Redis's texts: MISCONF after a save that failed, NOREPLICAS.
+pub fn permit_writes(host: &dyn Host) -> Outcome {
+    if is_unsaved(host) {
+        return Err(UNSAVED.into());
+    }
+    if lacks_replicas(host.settings()) {
+        return Err("NOREPLICAS Not enough good replicas to write.".into());
+    }
+    Ok(())
+}
+
+/// The same for a command, if it writes; PING tells of a save that failed, too.
+pub(crate) fn permit(host: &dyn Host, command: &'static Command) -> Result<&'static Command, Stop> {
+    if command.is_write() {
+        permit_writes(host)?;
+    } else if command.name == "PING" && is_unsaved(host) {
+        return Err(UNSAVED.into());
+    }
+    Ok(command)
+}
+
+/// The row that a call's first words name.
+///
+/// # Errors
+/// Redis's texts for an unknown command or subcommand.
+pub fn resolve(args: &[&[u8]]) -> Result<&'static Command, Stop> {
+    let Some(command) = args.first().and_then(|name| find(name)) else { return Err(unknown(args)) };
+    if command.has(CONTAINER) && args.len() > 1 {
+        return find_subcommand(command, args[1]).ok_or_else(|| unknown_subcommand(command, args[1]));
+    }
+    if command.subcommand().is_some() {
+        return Err(unknown(args));
+    }
+    Ok(command)
+}
+
+#[cold]
+fn unknown(args: &[&[u8]]) -> Stop {
+    const SHOWN: usize = 128;
+    let mut shown = String::new();
+    for arg in args.iter().skip(1) {
+        if shown.len() >= SHOWN {
+            break;
+        }
+        let arg = &arg[..arg.len().min(SHOWN - shown.len())];
+        shown.push_str(&format!("'{}' ", String::from_utf8_lossy(arg)));
+    }
+    let name = args.first().copied().unwrap_or_default();
+    let name = String::from_utf8_lossy(&name[..name.len().min(SHOWN)]);
+    format!("ERR unknown command '{name}', with args beginning with: {shown}").into()
+}
+
+#[cold]
+fn unknown_subcommand(container: &Command, name: &[u8]) -> Stop {
+    let name = String::from_utf8_lossy(&name[..name.len().min(128)]);
+    format!("ERR unknown subcommand '{name}'. Try {} HELP.", container.name).into()
+}
+
+/// Makes room by the eviction policy where memory is short; refuses where that cannot be.
+///
+/// # Errors
+/// Redis's OOM text.
+pub(crate) fn spare_memory(table: &Table) -> Outcome {
+    if table.make_room() { Ok(()) } else { Err(NO_MEMORY.into()) }
+}
+
+/// Runs an admitted call.
+fn run(table: &Table, session: &mut Session, host: &dyn Host, command: &'static Command, args: &[&[u8]], reply: &mut dyn Reply) -> Outcome {
+    match command.run {
+        Run::Table(mode, _) | Run::Hosted(mode) => {
+            if command.has(BLOCKING | PUBSUB) {
+                polder_hub::attend(table)?;
+            }
+            session.note_reads(table, command, args);
+            let outcome = match run_on_table(table, session, host, (command, args), mode, reply) {
+                // Who waits is put down in the transaction that found nothing, and that needs locks.
+                Err(Stop::Wait) if mode == Mode::Read && !blocking::has_place(session) => {
+                    run_on_table(table, session, host, (command, args), Mode::Write, reply)
+                }
+                outcome => outcome,
+            };
+            if command.has(EMPTIES) && outcome.is_ok() {
+                host.keeper().begin_scheduled(table, host.settings());
+            }
+            outcome
+        }
+        Run::Session => {
+            let outcome = run_on_session(&mut SessionCall { command, args, table, reply, session, host });
+            table.count(Counter::Calls, was_run(&outcome).into());
+            outcome
+        }
+        Run::Container => Err(wrong_arity(command)),
+    }
+}
+
+/// Runs a row's function inside a transaction.
+#[inline]
+pub(crate) fn run_row(call: &mut TxnCall<'_>) -> Outcome {
+    let &mut TxnCall { command, args, table, txn, ref mut reply, ref mut session, host } = call;
+    match command.run {
+        Run::Table(_, function) => {
+            if command.has(FOLLOWS) {
+                session.caller.follows = acl::may_read_all_keys(session, command, args);
+            }
+            let settings = host.settings();
+            let outcome = function(&mut Call { command, args, table, txn, reply: &mut **reply, caller: &mut session.caller, settings });
+            if command.has(FOLLOWS | EMPTIES) {
+                session.caller.follows = true;
+                if command.has(EMPTIES) && outcome.is_ok() && has_save_points(settings) {
+                    // Else the next start would bring back what is gone. As part of EXEC or a script the save begins after that.
+                    host.keeper().schedule_anew();
+                }
+            }
+            outcome
+        }
+        Run::Hosted(_) => match work(command) {
+            Work::Txn(function) => function(call),
+            Work::Own | Work::Session(_) => unreachable!("a row inside a transaction has a function over one"),
+        },
+        Run::Session => run_on_session(&mut SessionCall { command, args, table, reply: &mut **reply, session, host }),
+        Run::Container => unreachable!("a container alone does not pass the arity check"),
+    }
+}
+
+/// Runs a row's function without a transaction.
+fn run_on_session(call: &mut SessionCall<'_>) -> Outcome {
+    match work(call.command) {
+        Work::Session(function) => function(call),
+        Work::Own | Work::Txn(_) => unreachable!("a row on a session has a function over one"),
+    }
+}
+
+/// Runs a call inside a transaction that belongs to several; what it refuses becomes its own reply and stops nothing. `counts`: it has not been
+/// counted yet, by an attempt of the same transaction that came to nothing.
+pub(crate) fn run_inside(call: &mut SessionCall<'_>, txn: &Txn<'_>, counts: bool) -> Outcome {
+    let (command, args, table, host, mark) = (call.command, call.args, call.table, call.host, call.reply.mark());
+    let (reply, session) = (&mut *call.reply, &mut *call.session);
+    let passed = counts && command.has(FAST) && host.recorder().pass(host.settings(), command);
+    let watch = (counts && !passed).then(|| host.recorder().begin(host.settings(), command));
+    if command.has(SCRIPTS) && monitor::is_watched(table) {
+        monitor::show_program(txn, session, host, command, args);
+    }
+    let noted = if txn.mode() == Mode::Write { session.note_reads_inside(table, txn, command, args) } else { Ok(()) };
+    let outcome = noted.and_then(|()| run_row(&mut TxnCall { command, args, table, txn, reply, session, host }));
+    // What else stops it has it made again, or is the end of the whole.
+    if matches!(outcome, Ok(()) | Err(Stop::Refused(_))) {
+        txn.end_call()?;
+        if let Some(watch) = watch {
+            let failed = outcome.is_err() || command.has(SCRIPTS) && scripting::settle(call.session, host);
+            note(host, call.session, command, args, watch, failed, call.reply.bytes_since(mark));
+        } else if passed {
+            settle(host, call.session, command, args, outcome.is_err(), call.reply.bytes_since(mark));
+        }
+        if monitor::is_watched(table) {
+            monitor::show_inside(txn, call.session, host, command, args);
+        }
+    } else if passed {
+        host.recorder().take_back(command);
+    }
+    match outcome {
+        Err(Stop::Refused(text)) => {
+            call.reply.rewind(mark);
+            if counts {
+                host.recorder().count_error(&text);
+            }
+            call.reply.error(&text);
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+/// Runs the first of several calls of one command on one key, and those behind it that can go with it; answers how many, 0 where the
+/// command has no way for many of them, or these are too few. The first `counted` of them have been counted before. Where one of them is to be noted as
+/// large, `singly` is set and they are to be run again ([`Stop::Retry`]), each by itself.
+pub(crate) fn run_many_inside(
+    call: &mut SessionCall<'_>,
+    txn: &Txn<'_>,
+    calls: &[&[&[u8]]],
+    counted: usize,
+    singly: &mut bool,
+) -> Result<usize, Stop> {
+    let (command, args, table, host) = (call.command, call.args, call.table, call.host);
+    let (Some(many), 2.., false) = (command.many, calls.len(), *singly) else { return Ok(0) };
+    let Some(start) = host.recorder().begin_many(host.settings()).filter(|_| !monitor::is_watched(table)) else { return Ok(0) };
+    let (reply, session) = (&mut *call.reply, &mut *call.session);
+    let (mark, looks) = (reply.mark(), txn.looks().get());
+    let done = match many(
+        &mut Call { command, args, table, txn, reply: &mut *reply, caller: &mut session.caller, settings: host.settings() },
+        calls,
+    ) {
+        // The first call says so by itself (C1: nothing has been written).
+        Err(Stop::Refused(_)) => {
+            reply.rewind(mark);
+            0
+        }
+        outcome => outcome?,
+    };
+    txn.end_call()?;
+    let reply_bytes = reply.bytes_since(mark);
+    if calls[..done].iter().any(|args| commandlog::is_large(host, args, reply_bytes)) {
+        *singly = true;
+        return Err(Stop::Retry);
+    }
+    if done == 0 {
+        txn.looks().set(looks);
+    } else if txn.mode() == Mode::Read && command.has(READONLY) {
+        // It has found the key once, for all of them.
+        (1..done).for_each(|_| txn.count_look(true));
+    }
+    if done > counted {
+        host.recorder().end_many(host.settings(), command, start, (done - counted) as u64);
+    }
+    Ok(done)
+}
+
+/// Runs a call in a transaction of its own.
+fn run_on_table(
+    table: &Table,
+    session: &mut Session,
+    host: &dyn Host,
+    (command, args): (&'static Command, &[&[u8]]),
+    mode: Mode,
+    reply: &mut dyn Reply,
+) -> Outcome {
+    let mut keys = Keys::new();
+    command.each_key(args, |at, _| {
+        if keys.last().is_none_or(|last| last.1 != args[at]) {
+            keys.push((session.caller.db, args[at]));
+        }
+    });
+    let mode = if command.reads_where.is_some_and(|reads| reads(args)) { Mode::Read } else { mode };
+    // Who reads may look for the key twice, which a look by the short way does not bear: it would all be done again.
+    let sight = if let ([(db, key)], Mode::Write) = (&keys[..], mode) { table.sight(*db, key) } else { None };
+    let mut txn = begin(table, session, mode)?;
+    if let ([(_, key)], Some(sight)) = (&keys[..], &sight) {
+        txn.foresee(key, sight);
+    }
+    let (mark, unsure) = (reply.mark(), session.unsure.len());
+    let mut place = None;
+    let outcome = retry(&txn, || {
+        reply.rewind(mark);
+        session.unsure.truncate(unsure);
+        place = None;
+        session.take_back_news();
+        txn.declare(&keys)?;
+        if command.has(SCRIPTS) && monitor::is_watched(table) {
+            monitor::show_program(&txn, session, host, command, args);
+        }
+        let outcome = run_row(&mut TxnCall { command, args, table, txn: &txn, reply, session, host });
+        if outcome == Err(Stop::Wait) && mode == Mode::Write && !blocking::has_place(session) {
+            place = Some(blocking::enlist(table, &txn, session)?);
+            return Ok(());
+        }
+        outcome.and_then(|()| session.settle_reads(&txn))
+    });
+    txn.count(Counter::Calls, (was_run(&outcome) && place.is_none()).into());
+    end_transaction(table, txn);
+    match &outcome {
+        Ok(()) => session.apply_news(table),
+        Err(_) => session.take_back_news(),
+    }
+    match place {
+        Some(place) if outcome.is_ok() => {
+            blocking::stay(table, session, place);
+            Err(Stop::Wait)
+        }
+        _ => outcome,
+    }
+}
+
+/// Ends a transaction; expired keys that it has met go now, as they do in Redis.
+#[inline]
+pub(crate) fn end_transaction(table: &Table, txn: Txn<'_>) {
+    let stale = txn.take_stale();
+    drop(txn);
+    if !stale.is_empty() {
+        table.collect_stale(&stale);
+    }
+}
+
+/// Whether a call came to its end.
+fn was_run(outcome: &Outcome) -> bool {
+    !matches!(outcome, Err(Stop::Busy | Stop::Wait))
+}
+
+/// A transaction with the clock of the session's turn, and the session's patience.
+pub(crate) fn begin<'t>(table: &'t Table, session: &Session, mode: Mode) -> Result<Txn<'t>, Stop> {
+    let txn = table.begin(mode)?;
+    if session.turn_ms != 0 {
+        txn.set_now_ms(session.turn_ms);
+    }
+    if session.imports && table.imports() {
+        txn.see_expired();
+    }
+    txn.set_origin(session.id);
+    if session.patience_us != 0 {
+        txn.limit_patience(Duration::from_micros(session.patience_us));
+    }
+    Ok(txn)
+}
+
+/// Runs `work` and commits, again and again while the transaction asks for it.
+pub(crate) fn retry(txn: &Txn<'_>, mut work: impl FnMut() -> Outcome) -> Outcome {
+    loop {
+        match work().and_then(|()| txn.commit()) {
+            Ok(()) => return Ok(()),
+            Err(stop) => {
+                txn.abort();
+                let stop = if stop == Stop::Retry { None } else { txn.await_room(stop).err() };
+                if matches!(stop, None | Some(Stop::Busy | Stop::Wait)) {
+                    txn.looks().set([0; 2]);
+                }
+                if let Some(stop) = stop {
+                    return Err(stop);
+                }
+            }
+        }
+    }
+}

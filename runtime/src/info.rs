@@ -1,0 +1,58 @@
+//! INFO: the metrics as text. Sections and fields are rows in [`crate::metrics`].
+use polder_hub::subject;
+use polder_table::{Expiries, Mode, Txn};
+
+use crate::elsewhere;
+use crate::metrics::{Database, Facts, SECTIONS, Section};
+use crate::row::{Row, TxnCall, neutral};
+use crate::session::Host;
+use polder_calls::call::Outcome;
+use polder_calls::command::{DANGEROUS, LOADING, STALE};
+
+/// The family's rows.
+pub const COMMANDS: &[Row] = &[neutral("INFO", "[section ...]", Mode::Read, info)
+    .with(LOADING | STALE | DANGEROUS)
+    .tips(&["nondeterministic_output", "request_policy:all_shards", "response_policy:special"])
+    .since("1.0.0")
+    .changed(&[("7.0.0", "Several of `section` may be given.")])
+    .about("Returns information and statistics about the server.")];
+
+fn info(call: &mut TxnCall<'_>) -> Outcome {
+    call.host.settings().refresh(call.table, call.txn)?;
+    let wanted: Vec<String> = call.args[1..].iter().map(|arg| String::from_utf8_lossy(arg).to_ascii_lowercase()).collect();
+    let shown: Vec<&Section> = SECTIONS.iter().filter(|section| is_wanted(section, &wanted)).collect();
+    let answers = match shown.iter().any(|section| section.of_processes) {
+        true => elsewhere::ask_reports(call.table, call.session, call.host)?,
+        false => Vec::new(),
+    };
+    let mut facts = Facts::gather(call.table, call.host, databases(call.txn, call.host));
+    facts.whole.add(&answers);
+    // Within this call's transaction: a thread has one at a time.
+    if shown.iter().any(|section| section.title == "Stats") {
+        facts.subjects = subject::counts(call.txn)?;
+    }
+    let texts: Vec<String> = shown.iter().map(|section| section.render(&facts)).collect();
+    call.reply.verbatim("txt", texts.join("\r\n").as_bytes());
+    Ok(())
+}
+
+fn is_wanted(section: &Section, wanted: &[String]) -> bool {
+    let named = |word: &String| match word.as_str() {
+        "all" => section.title != "Modules",
+        "everything" => true,
+        "default" => section.usual,
+        word => section.title.eq_ignore_ascii_case(word),
+    };
+    if wanted.is_empty() { section.usual } else { wanted.iter().any(named) }
+}
+
+/// The databases that have keys.
+pub(crate) fn databases(txn: &Txn<'_>, host: &dyn Host) -> Vec<Database> {
+    let filled = (0..host.databases()).map(|db| (db, txn.keys(db))).filter(|(_, keys)| *keys > 0);
+    let known = filled.map(|(db, keys)| {
+        let expiring = txn.keys_with_expiry(db);
+        let expiries = if expiring > 0 { txn.sample_expiries(db) } else { Expiries::default() };
+        Database { db, keys, expiring, expiries }
+    });
+    known.collect()
+}

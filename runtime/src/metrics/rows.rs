@@ -1,0 +1,358 @@
+//! The rows: INFO's sections with their fields, in Redis 7.4's order, and Polder's own at the end.
+use polder_hub::subject::Subject;
+use polder_table::Counter;
+
+use super::Figure::{Always, Count, Text};
+use super::recorder::Totals;
+use super::{Body, Database, Facts, Figure, Metric, Section, human, ratio};
+use crate::acl::log::Reason;
+use crate::scripting::Figures;
+use polder_calls::settings::{id, value};
+
+const fn metric(name: &'static str, figure: Figure) -> Metric {
+    Metric { name, figure }
+}
+
+/// A count of something that does not exist here.
+const fn none(name: &'static str) -> Metric {
+    metric(name, Always("0"))
+}
+
+/// Seconds, or -1 where there are none to tell.
+fn seconds(took: Option<u64>) -> String {
+    took.map_or("-1".into(), |took| took.to_string())
+}
+
+const fn section(title: &'static str, body: Body) -> Section {
+    Section { title, usual: true, of_processes: false, body }
+}
+
+const fn unusual(title: &'static str, body: Body) -> Section {
+    Section { usual: false, ..section(title, body) }
+}
+
+/// One that sums up what each process has counted.
+const fn of_processes(section: Section) -> Section {
+    Section { of_processes: true, ..section }
+}
+
+/// Every section, in the order in which INFO shows them.
+pub static SECTIONS: &[Section] = &[
+    section("Server", Body::Fields(SERVER)),
+    of_processes(section("Clients", Body::Fields(CLIENTS))),
+    of_processes(section("Memory", Body::Fields(MEMORY))),
+    section("Persistence", Body::Fields(PERSISTENCE)),
+    of_processes(section("Stats", Body::Fields(STATS))),
+    section("Replication", Body::Fields(REPLICATION)),
+    section("CPU", Body::Fields(CPU)),
+    section("Modules", Body::Fields(&[])),
+    of_processes(unusual("Commandstats", Body::Lines(command_lines))),
+    of_processes(section("Errorstats", Body::Lines(error_lines))),
+    of_processes(unusual("Latencystats", Body::Lines(latency_lines))),
+    section("Cluster", Body::Fields(&[none("cluster_enabled")])),
+    section("Keyspace", Body::Lines(keyspace_lines)),
+    section("Polder", Body::Fields(POLDER)),
+    of_processes(section("Processes", Body::Lines(process_lines))),
+];
+
+fn scripts(facts: &Facts<'_>) -> Figures {
+    facts.host.scripting().map(|scripting| scripting.figures(facts.table)).unwrap_or_default()
+}
+
+const SERVER: &[Metric] = &[
+    metric("redis_version", Text(|facts| facts.host.version())),
+    metric("redis_git_sha1", Always("00000000")),
+    none("redis_git_dirty"),
+    metric("redis_build_id", Always(concat!("polder-", env!("CARGO_PKG_VERSION")))),
+    metric("redis_mode", Always("standalone")),
+    metric("os", Text(|facts| facts.machine.system.clone())),
+    metric("arch_bits", Count(|_| usize::BITS.into())),
+    metric("monotonic_clock", Always("POSIX clock_gettime")),
+    metric("multiplexing_api", Always("epoll")),
+    metric("atomicvar_api", Always("rust")),
+    metric("gcc_version", Always("0.0.0")),
+    metric("process_id", Count(|_| std::process::id().into())),
+    metric("process_supervised", Text(|_| if std::env::var_os("NOTIFY_SOCKET").is_some() { "systemd" } else { "no" }.into())),
+    metric("run_id", Text(|facts| facts.recorder.run_id().to_owned())),
+    metric("tcp_port", Count(|facts| facts.settings.number(const { id("port") }) as u64)),
+    metric("server_time_usec", Count(|facts| facts.now_us)),
+    metric("uptime_in_seconds", Count(|facts| facts.uptime_seconds())),
+    metric("uptime_in_days", Count(|facts| facts.uptime_seconds() / 86400)),
+    metric("hz", Count(|facts| facts.settings.number(const { id("hz") }) as u64)),
+    metric("configured_hz", Count(|facts| facts.settings.number(const { id("hz") }) as u64)),
+    metric("lru_clock", Count(|facts| (facts.now_us / 1_000_000) & 0xff_ffff)),
+    metric("executable", Text(|facts| facts.machine.executable.clone())),
+    metric("config_file", Text(|facts| facts.settings.file().map(|path| path.display().to_string()).unwrap_or_default())),
+    none("io_threads_active"),
+    // Valkey 8.
+    metric("availability_zone", Text(|facts| facts.settings.string(const { id("availability-zone") }))),
+];
+
+const CLIENTS: &[Metric] = &[
+    metric("connected_clients", Count(|facts| facts.whole.statistics.clients)),
+    none("cluster_connections"),
+    metric("maxclients", Count(|facts| facts.settings.number(const { id("maxclients") }) as u64)),
+    metric("client_recent_max_input_buffer", Count(|facts| facts.whole.statistics.query_bytes_max)),
+    metric("client_recent_max_output_buffer", Count(|facts| facts.whole.statistics.reply_bytes_max)),
+    metric("blocked_clients", Count(|facts| facts.whole.statistics.clients_blocked)),
+    metric("tracking_clients", Count(|facts| facts.whole.statistics.clients_tracking)),
+    metric("pubsub_clients", Count(|facts| facts.whole.statistics.clients_listening)),
+    metric("watching_clients", Count(|facts| facts.whole.statistics.clients_watching)),
+    none("clients_in_timeout_table"),
+    metric("total_watched_keys", Count(|facts| facts.whole.statistics.keys_watched)),
+    metric("total_blocking_keys", Count(|facts| facts.whole.statistics.keys_awaited)),
+    metric("total_blocking_keys_on_nokey", Count(|facts| facts.whole.statistics.keys_awaited_or_gone)),
+    // Since Valkey 8.
+    metric("paused_reason", Text(|facts| pause(facts).map_or("none", |_| "client_pause").to_owned())),
+    metric("paused_actions", Text(|facts| pause(facts).map_or("none", |(_, writes)| if writes { "write" } else { "all" }).to_owned())),
+    metric("paused_timeout_milliseconds", Count(|facts| pause(facts).map_or(0, |(left_ms, _)| left_ms))),
+];
+
+/// How much longer clients are held back, and whether it is only those that write.
+fn pause(facts: &Facts<'_>) -> Option<(u64, bool)> {
+    let (until_ms, writes_only) = polder_hub::ask::paused(facts.table);
+    until_ms.checked_sub(facts.now_us / 1000).filter(|left_ms| *left_ms > 0).map(|left_ms| (left_ms, writes_only))
+}
+
+const MEMORY: &[Metric] = &[
+    metric("used_memory", Count(|facts| facts.usage.used)),
+    metric("used_memory_human", Text(|facts| human(facts.usage.used))),
+    metric("used_memory_rss", Count(|facts| facts.machine.resident_bytes)),
+    metric("used_memory_rss_human", Text(|facts| human(facts.machine.resident_bytes))),
+    metric("used_memory_peak", Count(|facts| facts.usage.used_peak)),
+    metric("used_memory_peak_human", Text(|facts| human(facts.usage.used_peak))),
+    metric("used_memory_peak_perc", Text(|facts| format!("{:.2}%", ratio(facts.usage.used, facts.usage.used_peak) * 100.0))),
+    metric("used_memory_overhead", Count(|facts| facts.overhead())),
+    metric("used_memory_startup", Count(|facts| facts.usage.fixed)),
+    metric("used_memory_dataset", Count(|facts| facts.dataset())),
+    metric(
+        "used_memory_dataset_perc",
+        Text(|facts| format!("{:.2}%", ratio(facts.dataset(), facts.usage.used.saturating_sub(facts.usage.fixed)) * 100.0)),
+    ),
+    metric("allocator_allocated", Count(|facts| facts.usage.used)),
+    metric("allocator_active", Count(|facts| facts.usage.committed)),
+    metric("allocator_resident", Count(|facts| facts.usage.committed)),
+    none("allocator_muzzy"),
+    metric("total_system_memory", Count(|facts| facts.machine.memory_bytes)),
+    metric("total_system_memory_human", Text(|facts| human(facts.machine.memory_bytes))),
+    // One interpreter runs scripts and functions: each is told half of its memory.
+    metric("used_memory_lua", Count(|facts| scripts(facts).lua_bytes.div_ceil(2))),
+    metric("used_memory_vm_eval", Count(|facts| scripts(facts).lua_bytes.div_ceil(2))),
+    metric("used_memory_lua_human", Text(|facts| human(scripts(facts).lua_bytes.div_ceil(2)))),
+    metric("used_memory_scripts_eval", Count(|facts| scripts(facts).cached_bytes)),
+    metric("number_of_cached_scripts", Count(|facts| scripts(facts).cached)),
+    metric("number_of_functions", Count(|facts| scripts(facts).functions)),
+    metric("number_of_libraries", Count(|facts| scripts(facts).libraries)),
+    metric("used_memory_vm_functions", Count(|facts| scripts(facts).lua_bytes / 2)),
+    metric("used_memory_vm_total", Count(|facts| scripts(facts).lua_bytes)),
+    metric("used_memory_vm_total_human", Text(|facts| human(scripts(facts).lua_bytes))),
+    metric("used_memory_functions", Count(|facts| scripts(facts).library_bytes)),
+    metric("used_memory_scripts", Count(|facts| scripts(facts).bytes())),
+    metric("used_memory_scripts_human", Text(|facts| human(scripts(facts).bytes()))),
+    metric("maxmemory", Count(|facts| facts.limits.memory_max)),
+    metric("maxmemory_human", Text(|facts| human(facts.limits.memory_max))),
+    metric("maxmemory_policy", Text(|facts| facts.settings.string(const { id("maxmemory-policy") }))),
+    metric("allocator_frag_ratio", Text(|facts| format!("{:.2}", ratio(facts.usage.committed, facts.usage.used)))),
+    metric("allocator_frag_bytes", Count(|facts| facts.usage.committed.saturating_sub(facts.usage.used))),
+    metric("allocator_rss_ratio", Always("1.00")),
+    none("allocator_rss_bytes"),
+    metric("rss_overhead_ratio", Text(|facts| format!("{:.2}", ratio(facts.machine.resident_bytes, facts.usage.committed)))),
+    metric("rss_overhead_bytes", Text(|facts| (facts.machine.resident_bytes as i64 - facts.usage.committed as i64).to_string())),
+    metric("mem_fragmentation_ratio", Text(|facts| format!("{:.2}", ratio(facts.usage.committed, facts.usage.used)))),
+    metric("mem_fragmentation_bytes", Text(|facts| (facts.usage.committed as i64 - facts.usage.used as i64).to_string())),
+    none("mem_not_counted_for_evict"),
+    none("mem_replication_backlog"),
+    none("mem_total_replication_buffers"),
+    none("mem_clients_slaves"),
+    metric("mem_clients_normal", Count(|facts| facts.whole.statistics.client_bytes)),
+    none("mem_cluster_links"),
+    none("mem_aof_buffer"),
+    metric("mem_allocator", Always("polder")),
+    none("mem_overhead_db_hashtable_rehashing"),
+    none("active_defrag_running"),
+    none("lazyfree_pending_objects"),
+    metric("lazyfreed_objects", Count(|facts| facts.counter(Counter::Freed))),
+];
+
+const PERSISTENCE: &[Metric] = &[
+    none("loading"),
+    none("async_loading"),
+    none("current_cow_peak"),
+    none("current_cow_size"),
+    none("current_cow_size_age"),
+    metric("current_fork_perc", Always("0.00")),
+    metric("current_save_keys_processed", Count(|facts| facts.saves.keys)),
+    metric("current_save_keys_total", Count(|facts| facts.saves.total)),
+    metric("rdb_changes_since_last_save", Count(|facts| facts.saves.changes)),
+    metric("rdb_bgsave_in_progress", Count(|facts| facts.saves.in_background.into())),
+    metric("rdb_last_save_time", Count(|facts| facts.last_save_seconds())),
+    metric("rdb_last_bgsave_status", Text(|facts| if facts.saves.last_failed { "err" } else { "ok" }.into())),
+    metric("rdb_last_bgsave_time_sec", Text(|facts| seconds(facts.saves.last_took))),
+    metric("rdb_current_bgsave_time_sec", Text(|facts| seconds(facts.saves.current_took))),
+    metric("rdb_saves", Count(|facts| facts.saves.saves)),
+    none("rdb_last_cow_size"),
+    metric("rdb_last_load_keys_expired", Count(|facts| facts.saves.loaded_expired)),
+    metric("rdb_last_load_keys_loaded", Count(|facts| facts.saves.loaded_keys)),
+    none("aof_enabled"),
+    none("aof_rewrite_in_progress"),
+    none("aof_rewrite_scheduled"),
+    metric("aof_last_rewrite_time_sec", Always("-1")),
+    metric("aof_current_rewrite_time_sec", Always("-1")),
+    metric("aof_last_bgrewrite_status", Always("ok")),
+    none("aof_rewrites"),
+    none("aof_rewrites_consecutive_failures"),
+    metric("aof_last_write_status", Always("ok")),
+    none("aof_last_cow_size"),
+    none("module_fork_in_progress"),
+    none("module_fork_last_cow_size"),
+];
+
+const STATS: &[Metric] = &[
+    metric("total_connections_received", Count(|facts| facts.counter(Counter::Connections))),
+    metric("total_commands_processed", Count(|facts| facts.counter(Counter::Calls))),
+    metric("instantaneous_ops_per_sec", Count(|facts| facts.rates.calls)),
+    metric("total_net_input_bytes", Count(|facts| facts.counter(Counter::BytesIn))),
+    metric("total_net_output_bytes", Count(|facts| facts.counter(Counter::BytesOut))),
+    none("total_net_repl_input_bytes"),
+    none("total_net_repl_output_bytes"),
+    metric("instantaneous_input_kbps", Text(|facts| format!("{:.2}", facts.rates.bytes_in / 1024.0))),
+    metric("instantaneous_output_kbps", Text(|facts| format!("{:.2}", facts.rates.bytes_out / 1024.0))),
+    metric("instantaneous_input_repl_kbps", Always("0.00")),
+    metric("instantaneous_output_repl_kbps", Always("0.00")),
+    metric("rejected_connections", Count(|facts| facts.counter(Counter::Refusals))),
+    none("sync_full"),
+    none("sync_partial_ok"),
+    none("sync_partial_err"),
+    metric("expired_keys", Count(|facts| facts.counter(Counter::Expired))),
+    metric("expired_subkeys", Count(|facts| facts.counter(Counter::ExpiredFields))),
+    metric("expired_stale_perc", Text(|facts| format!("{:.2}", facts.stale() * 100.0))),
+    metric("expired_time_cap_reached_count", Count(|facts| facts.counter(Counter::ExpiryCuts))),
+    metric("expire_cycle_cpu_milliseconds", Count(|facts| facts.counter(Counter::ExpiryUs) / 1000)),
+    metric("evicted_keys", Count(|facts| facts.counter(Counter::Evicted))),
+    metric("evicted_clients", Count(|facts| facts.whole.statistics.clients_evicted)),
+    metric("evicted_scripts", Count(|facts| scripts(facts).evicted)),
+    none("total_eviction_exceeded_time"),
+    none("current_eviction_exceeded_time"),
+    metric("keyspace_hits", Count(|facts| facts.counter(Counter::Hits))),
+    metric("keyspace_misses", Count(|facts| facts.counter(Counter::Misses))),
+    metric("pubsub_channels", Count(|facts| facts.subjects[Subject::Channel as usize])),
+    metric("pubsub_patterns", Count(|facts| facts.subjects[Subject::Pattern as usize])),
+    metric("pubsubshard_channels", Count(|facts| facts.subjects[Subject::Shard as usize])),
+    none("latest_fork_usec"),
+    none("total_forks"),
+    none("migrate_cached_sockets"),
+    none("slave_expires_tracked_keys"),
+    metric("active_defrag_hits", Count(|facts| facts.counter(Counter::Moved))),
+    none("active_defrag_misses"),
+    none("active_defrag_key_hits"),
+    none("active_defrag_key_misses"),
+    none("total_active_defrag_time"),
+    none("current_active_defrag_time"),
+    metric("tracking_total_keys", Count(|facts| facts.whole.statistics.tracked_keys)),
+    metric("tracking_total_items", Count(|facts| facts.whole.statistics.tracked_items)),
+    metric("tracking_total_prefixes", Count(|facts| facts.whole.statistics.tracked_prefixes)),
+    none("unexpected_error_replies"),
+    metric("total_error_replies", Count(|facts| facts.whole.errors.values().sum())),
+    none("dump_payload_sanitizations"),
+    metric("total_reads_processed", Count(|facts| facts.whole.statistics.reads)),
+    metric("total_writes_processed", Count(|facts| facts.whole.statistics.writes)),
+    none("io_threaded_reads_processed"),
+    none("io_threaded_writes_processed"),
+    metric("client_query_buffer_limit_disconnections", Count(|facts| facts.whole.statistics.query_limit_closed)),
+    metric("client_output_buffer_limit_disconnections", Count(|facts| facts.whole.statistics.reply_limit_closed)),
+    none("reply_buffer_shrinks"),
+    none("reply_buffer_expands"),
+    metric("eventloop_cycles", Count(|facts| facts.whole.statistics.turns)),
+    metric("eventloop_duration_sum", Count(|facts| facts.whole.statistics.turn_us)),
+    metric("eventloop_duration_cmd_sum", Count(|facts| facts.whole.calls.iter().map(|(_, total)| total.nanoseconds).sum::<u64>() / 1000)),
+    none("instantaneous_eventloop_cycles_per_sec"),
+    none("instantaneous_eventloop_duration_usec"),
+    metric("acl_access_denied_auth", Count(|facts| denied(facts, Reason::Auth))),
+    metric("acl_access_denied_cmd", Count(|facts| denied(facts, Reason::Command))),
+    metric("acl_access_denied_key", Count(|facts| denied(facts, Reason::Key))),
+    metric("acl_access_denied_channel", Count(|facts| denied(facts, Reason::Channel))),
+];
+
+const REPLICATION: &[Metric] = &[
+    metric("role", Always("master")),
+    none("connected_slaves"),
+    metric("master_failover_state", Always("no-failover")),
+    metric("master_replid", Text(|facts| facts.recorder.run_id().to_owned())),
+    metric("master_replid2", Always("0000000000000000000000000000000000000000")),
+    none("master_repl_offset"),
+    metric("second_repl_offset", Always("-1")),
+    none("repl_backlog_active"),
+    metric("repl_backlog_size", Count(|facts| facts.settings.number(const { id("repl-backlog-size") }) as u64)),
+    none("repl_backlog_first_byte_offset"),
+    none("repl_backlog_histlen"),
+];
+
+const CPU: &[Metric] = &[
+    metric("used_cpu_sys", Text(|facts| format!("{:.6}", facts.machine.cpu[1]))),
+    metric("used_cpu_user", Text(|facts| format!("{:.6}", facts.machine.cpu[0]))),
+    metric("used_cpu_sys_children", Text(|facts| format!("{:.6}", facts.machine.cpu[3]))),
+    metric("used_cpu_user_children", Text(|facts| format!("{:.6}", facts.machine.cpu[2]))),
+];
+
+const POLDER: &[Metric] = &[
+    metric("polder_version", Always(env!("CARGO_PKG_VERSION"))),
+    metric("segment", Text(|facts| facts.settings.string(const { id("segment") }))),
+    metric("segment_bytes_max", Count(|facts| facts.usage.ceiling)),
+    metric("segment_bytes", Count(|facts| facts.usage.committed)),
+    metric("page_bytes", Count(|facts| facts.usage.page_bytes)),
+    metric("fixed_bytes", Count(|facts| facts.usage.fixed)),
+    metric("table_bytes", Count(|facts| facts.usage.table)),
+    metric("retired_bytes", Count(|facts| facts.usage.retired)),
+    metric("seats_used", Count(|facts| facts.usage.seats_used.into())),
+    metric("seats_max", Count(|facts| facts.usage.seats_max.into())),
+    metric("threads", Count(|facts| facts.settings.number(const { id("threads") }) as u64)),
+    metric("retries", Count(|facts| facts.counter(Counter::Retries))),
+    metric("parks", Count(|facts| facts.counter(Counter::Parks))),
+    metric("recoveries", Count(|facts| facts.counter(Counter::Recoveries))),
+    metric("number_mode", Text(|facts| facts.settings.string(const { id("number-mode") }))),
+];
+
+/// How often somebody was denied something.
+fn denied(facts: &Facts<'_>, reason: Reason) -> u64 {
+    facts.whole.denied[reason as usize]
+}
+
+fn process_lines(facts: &Facts<'_>) -> Vec<String> {
+    facts.whole.processes.values().enumerate().map(|(number, process)| format!("process{number}:{process}")).collect()
+}
+
+fn command_lines(facts: &Facts<'_>) -> Vec<String> {
+    let line = |(command, total): &(&polder_calls::Command, Totals)| {
+        let microseconds = total.nanoseconds / 1000;
+        let each = if total.calls == 0 { 0.0 } else { total.nanoseconds as f64 / 1000.0 / total.calls as f64 };
+        let (name, calls, rejected, failed) = (command.label(), total.calls, total.rejected, total.failed);
+        format!("cmdstat_{name}:calls={calls},usec={microseconds},usec_per_call={each:.2},rejected_calls={rejected},failed_calls={failed}")
+    };
+    facts.whole.calls.iter().map(line).collect()
+}
+
+fn error_lines(facts: &Facts<'_>) -> Vec<String> {
+    facts.whole.errors.iter().map(|(code, count)| format!("errorstat_{code}:count={count}")).collect()
+}
+
+fn latency_lines(facts: &Facts<'_>) -> Vec<String> {
+    let wanted = value::percentiles(&facts.settings.text(const { id("latency-tracking-info-percentiles") }));
+    let line = |(command, total): &(&polder_calls::Command, Totals)| {
+        let figure = |percent: &f64| {
+            let microseconds = total.latency.percentile(*percent) as f64 / 1000.0;
+            format!("p{}={microseconds:.3}", value::format_percentile(*percent))
+        };
+        let figures: Vec<String> = wanted.iter().map(figure).collect();
+        format!("latency_percentiles_usec_{}:{}", command.label(), figures.join(","))
+    };
+    facts.whole.calls.iter().filter(|(_, total)| total.latency.total() > 0).map(line).collect()
+}
+
+fn keyspace_lines(facts: &Facts<'_>) -> Vec<String> {
+    let line = |database: &Database| {
+        let Database { db, keys, expiring, expiries } = database;
+        let inner = facts.table.keys_with_field_expiry(*db);
+        format!("db{db}:keys={keys},expires={expiring},avg_ttl={},subexpiry={inner}", expiries.left_ms)
+    };
+    facts.databases.iter().map(line).collect()
+}

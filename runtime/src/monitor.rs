@@ -1,0 +1,119 @@
+//! MONITOR: every call of every client, as a line.
+//!
+//! A call that is part of EXEC or a script leaves its line with that transaction, any other in one of its own, once it has been run.
+use polder_hub::ears;
+use polder_shm::layout::interest;
+use polder_table::{Table, Txn};
+
+use crate::commandlog::redacted;
+use crate::row::{Row, SessionCall, session};
+use crate::session::{Host, Session};
+use polder_calls::call::Outcome;
+use polder_calls::command::{ADMIN, Command, LOADING, NOSCRIPT, READONLY, SKIP_MONITOR, STALE, WRITE};
+
+/// The family's rows.
+pub const COMMANDS: &[Row] = &[session("MONITOR", "", monitor)
+    .with(ADMIN | NOSCRIPT | LOADING | STALE)
+    .about("Listens for all requests received by the server in real-time.")];
+
+fn monitor(call: &mut SessionCall<'_>) -> Outcome {
+    if call.session.caller.atomic {
+        return Err("ERR MONITOR isn't allowed for DENY BLOCKING client".into());
+    }
+    polder_hub::attend(call.table)?;
+    if call.session.id == 0 {
+        call.session.id = polder_hub::next_client(call.table);
+    }
+    call.session.monitors = true;
+    ears::note_monitor(call.table, call.session.id, true);
+    call.reply.ok();
+    Ok(())
+}
+
+/// Whether a client that monitors may make a call: one that does not touch keys.
+pub(crate) fn may(command: &Command) -> bool {
+    !command.has(READONLY | WRITE) && !matches!(command.name, "PUBLISH" | "SPUBLISH")
+}
+
+/// Whether anybody wants to see this call.
+#[inline]
+pub(crate) fn is_watched(table: &Table) -> bool {
+    table.interest() & interest::MONITORS != 0
+}
+
+/// Shows a call that has been run to all who monitor.
+#[cold]
+pub(crate) fn show(table: &Table, session: &Session, host: &dyn Host, command: &Command, args: &[&[u8]]) {
+    if !command.has(SKIP_MONITOR | ADMIN) {
+        ears::show_call(table, &line(session, host, command, args));
+    }
+}
+
+/// As [`show`], with the commit of the transaction that the call is part of.
+#[cold]
+pub(crate) fn show_inside(txn: &Txn<'_>, session: &Session, host: &dyn Host, command: &Command, args: &[&[u8]]) {
+    if !command.has(SKIP_MONITOR | ADMIN) {
+        ears::post_call(txn, &line(session, host, command, args));
+    }
+}
+
+/// Shows a call that runs a program, before what the program calls.
+#[cold]
+pub(crate) fn show_program(txn: &Txn<'_>, session: &Session, host: &dyn Host, command: &Command, args: &[&[u8]]) {
+    ears::post_call(txn, &line(session, host, command, args));
+}
+
+/// As [`show_program`], where it was refused and its transaction with it.
+#[cold]
+pub(crate) fn show_refused_program(table: &Table, session: &Session, host: &dyn Host, command: &Command, args: &[&[u8]]) {
+    ears::show_call(table, &line(session, host, command, args));
+}
+
+/// `1339518083.107412 [0 127.0.0.1:60866] "keys" "*"`; a script's calls have `lua` for the address.
+fn line(session: &Session, host: &dyn Host, command: &Command, args: &[&[u8]]) -> Vec<u8> {
+    let now_us = polder_base::time::now_us();
+    let address = if session.caller.scripted { "lua".into() } else { host.address(session) };
+    let mut line = format!("{}.{:06} [{} {address}]", now_us / 1_000_000, now_us % 1_000_000, session.caller.db).into_bytes();
+    for arg in redacted(command, args) {
+        line.push(b' ');
+        quote(arg, &mut line);
+    }
+    line
+}
+
+/// Redis's form of a string in a log: always in quotes.
+fn quote(bytes: &[u8], line: &mut Vec<u8>) {
+    line.push(b'"');
+    for byte in bytes {
+        match byte {
+            b'\n' => line.extend_from_slice(b"\\n"),
+            b'\r' => line.extend_from_slice(b"\\r"),
+            b'\t' => line.extend_from_slice(b"\\t"),
+            0x07 => line.extend_from_slice(b"\\a"),
+            0x08 => line.extend_from_slice(b"\\b"),
+            b'"' | b'\\' => line.extend_from_slice(&[b'\\', *byte]),
+            b' '..=b'~' => line.push(*byte),
+            other => line.extend_from_slice(format!("\\x{other:02x}").as_bytes()),
+        }
+    }
+    line.push(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::Bare;
+    use polder_calls::call::Caller;
+
+    #[test]
+    fn a_line_shows_arguments_in_quotes_and_no_passwords() {
+        let (session, host) = (Session { caller: Caller { db: 3, ..Caller::default() }, ..Session::default() }, Bare::default());
+        let shown = |name: &[u8], args: &[&[u8]]| {
+            let line = line(&session, &host, crate::find(name).expect("a command"), args);
+            String::from_utf8(line).expect("text").split_once("] ").expect("a head").1.to_owned()
+        };
+        assert_eq!(shown(b"GET", &[b"get", b"a b\x01\n\"\\\xff"]), r#""get" "a b\x01\n\"\\\xff""#);
+        assert_eq!(shown(b"AUTH", &[b"auth", b"secret"]), r#""auth" "(redacted)""#);
+        assert_eq!(shown(b"HELLO", &[b"hello", b"3", b"auth", b"u", b"p"]), r#""hello" "3" "auth" "(redacted)" "(redacted)""#);
+    }
+}

@@ -1,0 +1,204 @@
+//! SAVE, BGSAVE and their kin: the memory in a file that Redis understands.
+//!
+//! The memory survives every process, so a file is for moving data, for backups, and for a power cut. Nothing forks and nothing
+//! stops: a save reads the keys as they were at one instant while everybody goes on.
+use std::fs::File;
+
+use polder_table::{Mode, New, Replaces, SYSTEM, Stop, Table};
+use polder_values::{Kind, Value, string};
+
+use crate::execute::{begin, retry};
+use crate::row::{Row, SessionCall, session};
+use crate::scripting::clear_codes;
+use load::{Loaded, Present, load};
+use polder_calls::call::{Outcome, SYNTAX, is};
+use polder_calls::command::{ADMIN, DANGEROUS, FAST, LOADING, NO_ASYNC_LOADING, NO_MULTI, NOSCRIPT, STALE};
+use polder_calls::settings::{Settings, id};
+
+pub mod keeper;
+pub mod load;
+pub mod save;
+
+pub use keeper::Keeper;
+
+/// The family's rows.
+pub const COMMANDS: &[Row] = &[
+    session("SAVE", "", save_now)
+        .with(ADMIN | NOSCRIPT | NO_ASYNC_LOADING | NO_MULTI)
+        .costs("O(N) where N is the total number of keys in all databases")
+        .about("Writes the databases to the RDB file and waits until that is done. All keys are in it as they were at one instant."),
+    session("BGSAVE", "[SCHEDULE|CANCEL]", save_meanwhile)
+        .with(ADMIN | NOSCRIPT | NO_ASYNC_LOADING)
+        .costs("O(1)")
+        .changed(&[("3.2.2", "Takes `SCHEDULE`.")])
+        .about("Writes the databases to the RDB file in the background. All keys are in it as they were at one instant."),
+    session("BGREWRITEAOF", "", rewrite_log)
+        .with(ADMIN | NOSCRIPT | NO_ASYNC_LOADING)
+        .about("Refused: there is no append-only file, the memory survives every process."),
+];
+
+/// What is of the administrator's category without being one of his commands.
+pub const LAST: &[Row] = &[session("LASTSAVE", "", last_save)
+    .with(LOADING | STALE | FAST | DANGEROUS)
+    .tips(&["nondeterministic_output"])
+    .about("Returns the Unix timestamp of the last successful save to disk.")];
+
+const IN_PROGRESS: &str = "ERR Background save already in progress";
+
+fn save_now(call: &mut SessionCall<'_>) -> Outcome {
+    let keeper = call.host.keeper();
+    if keeper.is_saving() {
+        return Err(IN_PROGRESS.into());
+    }
+    keeper.save(call.table, call.host.settings()).map_err(|why| format!("ERR the RDB file was not written: {why}"))?;
+    call.reply.ok();
+    Ok(())
+}
+
+fn save_meanwhile(call: &mut SessionCall<'_>) -> Outcome {
+    let keeper = call.host.keeper();
+    match call.args[1..] {
+        [] => {}
+        [word] if is(word, "SCHEDULE") => {}
+        [word] if is(word, "CANCEL") => {
+            if !keeper.cancel() {
+                return Err("ERR Background saving is currently not in progress or scheduled".into());
+            }
+            call.reply.status("Background saving cancelled");
+            return Ok(());
+        }
+        _ => return Err(SYNTAX.into()),
+    }
+    if call.session.caller.atomic && !keeper.is_saving() {
+        // What this transaction writes belongs to it, too.
+        keeper.schedule();
+        call.reply.status("Background saving scheduled");
+        return Ok(());
+    }
+    if !keeper.save_meanwhile(call.table, call.host.settings()).map_err(|why| format!("ERR {why}"))? {
+        return Err(IN_PROGRESS.into());
+    }
+    call.reply.status("Background saving started");
+    Ok(())
+}
+
+fn last_save(call: &mut SessionCall<'_>) -> Outcome {
+    let seconds = call.host.keeper().last_save_seconds(call.host.recorder().started_ms() / 1000);
+    call.reply.integer(seconds as i64);
+    Ok(())
+}
+
+fn rewrite_log(_: &mut SessionCall<'_>) -> Outcome {
+    Err("ERR polder has no append-only file: the memory survives every process".into())
+}
+
+/// Whether save points are set, so that the process saves when it ends, too.
+pub fn has_save_points(settings: &Settings) -> bool {
+    !settings.text(const { id("save") }).is_empty()
+}
+
+/// The key by which it is known that a segment was opened by a server before: [`OPEN`], or who is loading a file into it.
+const OPENED: &[u8] = b"persistence:opened";
+const OPEN: &[u8] = b"1";
+
+/// Whether the segment is to have what is in the RDB file: nobody has asked before, and there are no keys; or who was told so died before
+/// [`confirm_loaded`]. Of several who ask at once one is told so.
+///
+/// # Errors
+/// What the memory says.
+pub fn claim_new(table: &Table) -> Result<bool, Stop> {
+    let seat = table.seat()?;
+    let mine = format!("{} {}", seat.index(), seat.life());
+    let txn = table.begin(Mode::Write)?;
+    let mut is_ours = false;
+    retry(&txn, || {
+        txn.declare(&[(SYSTEM, OPENED)])?;
+        let before =
+            txn.peek(SYSTEM, OPENED)?.map(|found| string::contiguous(&txn, &found.value).map(|text| text.into_owned())).transpose()?;
+        is_ours = match &before {
+            None => (0..SYSTEM).all(|db| table.keys(db).0 == 0),
+            Some(before) => is_abandoned(table, before),
+        };
+        if is_ours || before.is_none() {
+            let value = Value::Packed(if is_ours { mine.as_bytes() } else { OPEN });
+            txn.write(SYSTEM, OPENED, &New::of(Kind::String, value), Replaces::Whole)?;
+        }
+        Ok(())
+    })?;
+    Ok(is_ours)
+}
+
+/// Whether a file was being loaded by somebody who is no more. What he has loaded stays, as it is by now: the rest is added.
+fn is_abandoned(table: &Table, opened: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(opened);
+    let who = text.split_once(' ').and_then(|(seat, life)| Some((seat.parse().ok()?, life.parse().ok()?)));
+    who.is_some_and(|(seat, life)| !table.segment().lives(seat, life))
+}
+
+/// The segment has what it was to have.
+///
+/// # Errors
+/// What the memory says.
+pub fn confirm_loaded(table: &Table) -> Outcome {
+    let txn = table.begin(Mode::Write)?;
+    retry(&txn, || {
+        txn.declare(&[(SYSTEM, OPENED)])?;
+        txn.write(SYSTEM, OPENED, &New::of(Kind::String, Value::Packed(OPEN)), Replaces::Whole)
+    })
+}
+
+/// The new segment is new again: what was to be read into it could not be.
+///
+/// # Errors
+/// What the memory says.
+pub fn disclaim_new(table: &Table) -> Outcome {
+    let txn = table.begin(Mode::Write)?;
+    retry(&txn, || {
+        txn.declare(&[(SYSTEM, OPENED)])?;
+        txn.flush(None)?;
+        txn.remove(SYSTEM, OPENED, Replaces::Whole).map(|_| ())
+    })
+}
+
+/// Reads the file that the settings name into the table; `None` where there is no such file.
+///
+/// # Errors
+/// What went wrong, in words. What was read before stays.
+pub fn load_file(table: &Table, settings: &Settings, present: Present) -> Result<Option<Loaded>, String> {
+    let path = save::path(settings);
+    let mut file = match File::open(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        file => file.map_err(|error| format!("{}: {error}", path.display()))?,
+    };
+    load(table, settings, &mut file, present, &mut |_| ()).map(Some).map_err(|cut| format!("{}: {cut}", path.display()))
+}
+
+/// DEBUG RELOAD: saves, empties all databases, loads.
+pub(crate) fn reload(call: &mut SessionCall<'_>) -> Outcome {
+    let (mut saves, mut flushes, mut present) = (true, true, Present::Refused);
+    for word in &call.args[2..] {
+        match () {
+            () if is(word, "NOSAVE") => saves = false,
+            () if is(word, "NOFLUSH") => flushes = false,
+            () if is(word, "MERGE") => present = Present::Replaced,
+            () => return Err("ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.".into()),
+        }
+    }
+    let settings = call.host.settings();
+    if saves {
+        call.host.keeper().save(call.table, settings).map_err(|why| format!("ERR the RDB file was not written: {why}"))?;
+    }
+    if flushes {
+        let txn = begin(call.table, call.session, Mode::Write)?;
+        retry(&txn, || txn.flush(None))?;
+        drop(txn);
+        let txn = begin(call.table, call.session, Mode::Write)?;
+        retry(&txn, || clear_codes(&txn))?;
+    }
+    match load_file(call.table, settings, present) {
+        Ok(Some(_)) => call.reply.ok(),
+        Ok(None) => return Err("ERR Error trying to load the RDB dump: there is no such file".into()),
+        Err(why) => return Err(format!("ERR Error trying to load the RDB dump: {why}").into()),
+    }
+    Ok(())
+}

@@ -1,0 +1,215 @@
+//! Writing an RDB file: every database as it was at one instant ([`polder_table::Snapshot`]), while everybody goes on.
+//!
+//! The file is written under a temporary name, synced, and renamed, so that there is a whole one at any time.
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use polder_base::time::now_ms;
+use polder_table::snapshot::Item;
+use polder_table::{Policy, SYSTEM, Snapshot, Stop, Table, clock};
+use polder_wire::rdb::Writer;
+
+use crate::scripting::codes_at;
+use polder_calls::settings::{Settings, id};
+use polder_commands::dump::{Source, encode, writer};
+
+/// How long a save waits for transactions that were begun before it, and for another save of the same memory.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// By how much a save in the background gives way to those who answer clients, where there is no core for all.
+const NICENESS: i32 = 10;
+/// Bytes that are handed to the file at once, and after how many they are synced on the way.
+const DRAIN_BYTES: usize = 256 << 10;
+const SYNC_BYTES: u64 = 32 << 20;
+
+/// What a save is told; it works on while the settings change.
+pub struct Plan {
+    writer: Writer,
+    pub path: PathBuf,
+    drops_expiries: bool,
+    checksums: bool,
+    syncs: bool,
+    key_delay: Duration,
+    version: String,
+}
+
+/// How far a save has come, and whether it is to stop.
+#[derive(Default)]
+pub struct Progress {
+    pub keys: AtomicU64,
+    pub total: AtomicU64,
+    pub cancelled: AtomicBool,
+}
+
+/// The file that the settings name.
+pub fn path(settings: &Settings) -> PathBuf {
+    let text = |id| PathBuf::from(String::from_utf8_lossy(&settings.text(id)).into_owned());
+    text(const { id("dir") }).join(text(const { id("dbfilename") }))
+}
+
+impl Plan {
+    /// What the settings say now, for the file that they name or another one.
+    pub fn of(settings: &Settings, path: PathBuf) -> Plan {
+        let delay = settings.number(const { id("rdb-key-save-delay") });
+        Plan {
+            writer: writer(settings),
+            path,
+            drops_expiries: settings.is_on(const { id("rdb-drop-field-expiries") }),
+            checksums: settings.is_on(const { id("rdbchecksum") }),
+            syncs: settings.is_on(const { id("rdb-save-incremental-fsync") }),
+            key_delay: Duration::from_micros(delay.max(0) as u64),
+            version: settings.string(const { id("redis-version") }),
+        }
+    }
+
+    /// As [`Plan::save`], in a thread of its own, which others come before.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn save_gently(self, table: &Table, progress: &Progress) -> Result<u64, String> {
+        // Linux knows this of each thread. Where it is not allowed, all are alike.
+        let _ = rustix::process::nice(NICENESS);
+        self.save(table, progress)
+    }
+
+    /// Writes the file. Answers how many keys it holds.
+    ///
+    /// # Errors
+    /// What went wrong, in words; the file that was there before is still there then.
+    pub fn save(self, table: &Table, progress: &Progress) -> Result<u64, String> {
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned();
+        let path = self.path.clone();
+        let fresh = folder.join(format!("temp-{}-{}.rdb", std::process::id(), unique()));
+        let told = |error: io::Error| format!("{}: {error}", path.display());
+        let file = File::create(&fresh).map_err(told)?;
+        let written = self.write(table, progress, &file).and_then(|keys| {
+            file.sync_all().map_err(told)?;
+            std::fs::rename(&fresh, &path).map_err(told)?;
+            // The name is safe only when the folder is on the disk.
+            File::open(&folder).and_then(|folder| folder.sync_all()).map_err(told)?;
+            Ok(keys)
+        });
+        if written.is_err() {
+            // The reason matters more than a file that could not be removed either.
+            let _ = std::fs::remove_file(&fresh);
+        }
+        written
+    }
+
+    fn write(self, table: &Table, progress: &Progress, file: &File) -> Result<u64, String> {
+        let mut out = Out { file, path: self.path, syncs: self.syncs, unsynced: 0 };
+        let mut writer = self.writer;
+        writer.begin_file(self.checksums);
+        writer.aux(b"redis-ver", self.version.as_bytes());
+        writer.aux(b"redis-bits", b"64");
+        writer.aux(b"ctime", (now_ms() / 1000).to_string().as_bytes());
+        writer.aux(b"used-mem", table.usage().used.to_string().as_bytes());
+        writer.aux(b"aof-base", b"0");
+        let end = Instant::now() + PATIENCE;
+        let mut goes_on = || Instant::now() < end && !progress.cancelled.load(Ordering::Relaxed);
+        let mut snapshot = table.snapshot(&mut goes_on).map_err(|fault| fault.to_string())?;
+        codes_at(&mut snapshot).map_err(|stop| stop.to_string())?.iter().for_each(|code| writer.functions(code));
+        let mut walk = Walk { table, progress, out: &mut out, drops_expiries: self.drops_expiries, key_delay: self.key_delay, keys: 0 };
+        let mut current = None;
+        while let Some((number, items)) = snapshot.advance().map_err(|stop| stop.to_string())? {
+            let captured = snapshot.databases()[number];
+            if captured.db == SYSTEM || items.is_empty() {
+                continue;
+            }
+            if current.replace(number) != Some(number) {
+                writer.database(captured.db.into());
+                writer.sizes(captured.keys, captured.expires);
+            }
+            items.iter().try_for_each(|item| walk.key(&mut writer, &snapshot, item))?;
+        }
+        let keys = walk.keys;
+        drop(snapshot);
+        let line = writer.end_file();
+        out.drain(&mut writer, true)?;
+        if let Some(line) = line {
+            std::os::unix::fs::FileExt::write_all_at(file, &line, 0).map_err(|error| out.told(&error))?;
+        }
+        Ok(keys)
+    }
+}
+
+/// A number that this process has not given yet: two saves of it must not write the same temporary file.
+fn unique() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// The file that grows.
+struct Out<'f> {
+    file: &'f File,
+    path: PathBuf,
+    syncs: bool,
+    unsynced: u64,
+}
+
+impl Out<'_> {
+    fn told(&self, error: &io::Error) -> String {
+        format!("{}: {error}", self.path.display())
+    }
+
+    /// Takes what the writer has, if it is much or all of it is asked for.
+    fn drain(&mut self, writer: &mut Writer, all: bool) -> Result<(), String> {
+        let bytes = writer.bytes();
+        if bytes.len() < DRAIN_BYTES && !all {
+            return Ok(());
+        }
+        self.file.write_all(bytes).map_err(|error| self.told(&error))?;
+        self.unsynced += bytes.len() as u64;
+        writer.taken();
+        if self.syncs && self.unsynced >= SYNC_BYTES {
+            // A little at a time, so that the last sync has not everything to do at once.
+            self.file.sync_data().map_err(|error| self.told(&error))?;
+            self.unsynced = 0;
+        }
+        Ok(())
+    }
+}
+
+/// The way through the keys.
+struct Walk<'w, 'f> {
+    table: &'w Table,
+    progress: &'w Progress,
+    out: &'w mut Out<'f>,
+    drops_expiries: bool,
+    key_delay: Duration,
+    keys: u64,
+}
+
+impl Walk<'_, '_> {
+    fn key(&mut self, writer: &mut Writer, snapshot: &Snapshot<'_>, item: &Item) -> Result<(), String> {
+        if self.progress.cancelled.load(Ordering::Relaxed) {
+            return Err("it was cancelled".into());
+        }
+        if !self.key_delay.is_zero() {
+            std::thread::sleep(self.key_delay);
+        }
+        // Expired by then, else.
+        let Some(found) = snapshot.found(item).map_err(|fault| fault.to_string())? else { return Ok(()) };
+        let (idle, frequency) = self.clock(snapshot.now_ms(), found.clock);
+        writer.key(&item.key, found.expiry_ms, idle, frequency);
+        let mut drain = |writer: &mut Writer| self.out.drain(writer, false).map_err(Stop::from);
+        let source = Source { nodes: snapshot, now_ms: snapshot.now_ms(), drops_expiries: self.drops_expiries };
+        encode(writer, &source, found.kind, &found.value, &mut drain)
+            .map_err(|stop| format!("the key '{}': {stop}", item.key.escape_ascii()))?;
+        self.keys += 1;
+        self.progress.keys.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// What the policy of eviction knows of a key's accesses, where it knows anything.
+    fn clock(&self, now_ms: u64, word: u32) -> (Option<u64>, Option<u8>) {
+        let limits = self.table.limits();
+        match limits.policy {
+            Policy::AllkeysLru | Policy::VolatileLru => (Some(clock::idle_seconds(word, now_ms)), None),
+            Policy::AllkeysLfu | Policy::VolatileLfu => (None, Some(clock::frequency(word, now_ms, limits.lfu_decay_minutes))),
+            _ => (None, None),
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! Publish and subscribe.
+//!
+//! Who hears what is two things: the segment knows which seats care (`hub::subject`), by this command's transaction; the thread that has
+//! the client knows that it is this client (`hub::ears`), from when the transaction has committed. In between, what has changed waits
+//! in the session, so that a transaction that is run again takes it back first.
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use polder_base::{Protocol, Reply, glob};
+use polder_hub::ears::{self, Delivery};
+use polder_hub::subject::{self, Hearers, Subject};
+use polder_hub::track;
+use polder_table::{Mode, Stop, Table};
+
+use crate::introspect::help;
+use crate::row::{Row, TxnCall, container, neutral, session};
+use crate::session::Session;
+use polder_calls::call::{Call, Outcome};
+use polder_calls::command::{self, Command, Common, FAST, LOADING, MAY_WRITE, NOSCRIPT, PUBSUB, STALE};
+
+const LISTEN: u32 = PUBSUB | NOSCRIPT | LOADING | STALE;
+const ASK: u32 = PUBSUB | LOADING | STALE;
+
+/// The family's rows.
+pub const COMMANDS: &[Row] = &[
+    neutral("PSUBSCRIBE", "pattern [pattern ...]", Mode::Write, subscribe::<PATTERN>)
+        .with(LISTEN)
+        .since("2.0.0")
+        .costs("O(N) where N is the number of patterns to subscribe to.")
+        .about("Listens for messages published to channels that match one or more patterns."),
+    Row::own(command::neutral("PUBLISH", "channel message", Mode::Read, publish::<false>).many(publish_many::<false>))
+        .with(MAY_WRITE | PUBSUB | LOADING | STALE | FAST)
+        .shares(|_| Some(Common::Messages))
+        .since("2.0.0")
+        .costs("O(N+M) where N is the number of clients subscribed to the receiving channel and M is the total number of subscribed patterns (by any client).")
+        .about("Posts a message to a channel."),
+    container("PUBSUB").since("2.8.0").costs("Depends on subcommand.").about("A container for Pub/Sub commands."),
+    neutral("PUBSUB|CHANNELS", "[pattern]", Mode::Read, channels::<CHANNEL>)
+        .with(ASK)
+        .since("2.8.0")
+        .costs("O(N) where N is the number of active channels, and assuming constant time pattern matching (relatively short channels and patterns)")
+        .about("Returns the active channels."),
+    neutral("PUBSUB|NUMPAT", "", Mode::Read, count_patterns)
+        .with(ASK)
+        .since("2.8.0")
+        .about("Returns a count of unique pattern subscriptions."),
+    neutral("PUBSUB|NUMSUB", "[channel [channel ...]]", Mode::Read, count_subscribers::<CHANNEL>)
+        .with(ASK)
+        .since("2.8.0")
+        .costs("O(N) for the NUMSUB subcommand, where N is the number of requested channels")
+        .about("Returns a count of subscribers to channels."),
+    neutral("PUBSUB|SHARDCHANNELS", "[pattern]", Mode::Read, channels::<SHARD>)
+        .with(ASK)
+        .since("7.0.0")
+        .costs("O(N) where N is the number of active shard channels, and assuming constant time pattern matching (relatively short shard channels).")
+        .about("Returns the active shard channels."),
+    neutral("PUBSUB|SHARDNUMSUB", "[shardchannel [shardchannel ...]]", Mode::Read, count_subscribers::<SHARD>)
+        .with(ASK)
+        .since("7.0.0")
+        .costs("O(N) for the SHARDNUMSUB subcommand, where N is the number of requested shard channels")
+        .about("Returns the count of subscribers of shard channels."),
+    neutral("PUNSUBSCRIBE", "[pattern [pattern ...]]", Mode::Write, unsubscribe::<PATTERN>)
+        .with(LISTEN)
+        .since("2.0.0")
+        .costs("O(N) where N is the number of patterns to unsubscribe.")
+        .about("Stops listening to messages published to channels that match one or more patterns."),
+    Row::own(command::neutral("SPUBLISH", "shardchannel message", Mode::Read, publish::<true>))
+        .with(MAY_WRITE | PUBSUB | LOADING | STALE | FAST)
+        .since("7.0.0")
+        .costs("O(N) where N is the number of clients subscribed to the receiving shard channel.")
+        .about("Post a message to a shard channel"),
+    neutral("SSUBSCRIBE", "shardchannel [shardchannel ...]", Mode::Write, subscribe::<SHARD>)
+        .with(LISTEN)
+        .since("7.0.0")
+        .costs("O(N) where N is the number of shard channels to subscribe to.")
+        .about("Listens for messages published to shard channels."),
+    neutral("SUBSCRIBE", "channel [channel ...]", Mode::Write, subscribe::<CHANNEL>)
+        .with(LISTEN)
+        .since("2.0.0")
+        .costs("O(N) where N is the number of channels to subscribe to.")
+        .about("Listens for messages published to channels."),
+    neutral("SUNSUBSCRIBE", "[shardchannel [shardchannel ...]]", Mode::Write, unsubscribe::<SHARD>)
+        .with(LISTEN)
+        .since("7.0.0")
+        .costs("O(N) where N is the number of shard channels to unsubscribe.")
+        .about("Stops listening to messages posted to shard channels."),
+    neutral("UNSUBSCRIBE", "[channel [channel ...]]", Mode::Write, unsubscribe::<CHANNEL>)
+        .with(LISTEN)
+        .since("2.0.0")
+        .costs("O(N) where N is the number of channels to unsubscribe.")
+        .about("Stops listening to messages posted to channels."),
+];
+
+/// Of no ACL category, as in Redis.
+pub const HELP: &[Row] = &[session("PUBSUB|HELP", "", help).with(LOADING | STALE).since("6.2.0").about("Prints this help.")];
+
+const CHANNEL: usize = Subject::Channel as usize;
+const PATTERN: usize = Subject::Pattern as usize;
+const SHARD: usize = Subject::Shard as usize;
+const SUBJECTS: [Subject; 3] = [Subject::Channel, Subject::Pattern, Subject::Shard];
+const BEGUN: [&[u8]; 3] = [b"subscribe", b"psubscribe", b"ssubscribe"];
+const ENDED: [&[u8]; 3] = [b"unsubscribe", b"punsubscribe", b"sunsubscribe"];
+
+/// What a client has subscribed to.
+#[derive(Clone, Default)]
+pub struct Subscriptions {
+    names: [BTreeSet<Vec<u8>>; 3],
+    /// What has changed by a transaction that has not committed yet: subject, name, whether it began.
+    news: Vec<(Subject, Vec<u8>, bool)>,
+    /// Bytes that the subscriptions take.
+    bytes: usize,
+}
+
+/// What a subscription takes beside its name, which stands here, in the thread's list and in the segment.
+const SUBSCRIPTION_BYTES: usize = 256;
+
+fn bytes_of(name: &[u8]) -> usize {
+    SUBSCRIPTION_BYTES + 3 * name.len()
+}
+
+impl Subscriptions {
+    /// How many channels, patterns and shard channels.
+    pub fn counts(&self) -> [usize; 3] {
+        [CHANNEL, PATTERN, SHARD].map(|subject| self.names[subject].len())
+    }
+
+    /// Bytes that the subscriptions take, about.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Adds a name; answers whether it is new.
+    fn insert(&mut self, subject: usize, name: &[u8]) -> bool {
+        let is_new = !self.names[subject].contains(name) && self.names[subject].insert(name.to_vec());
+        self.bytes += if is_new { bytes_of(name) } else { 0 };
+        is_new
+    }
+
+    /// Takes a name out; answers whether it was there.
+    fn remove(&mut self, subject: usize, name: &[u8]) -> bool {
+        let was_there = self.names[subject].remove(name);
+        self.bytes -= if was_there { bytes_of(name) } else { 0 };
+        was_there
+    }
+
+    /// What the replies tell: shard channels are counted by themselves.
+    fn told(&self, subject: usize) -> i64 {
+        let [channels, patterns, shards] = self.counts();
+        if subject == SHARD { shards as i64 } else { (channels + patterns) as i64 }
+    }
+
+    /// Whether all of it is allowed: by name, and whether that is a pattern.
+    pub(crate) fn are_all(&self, allowed: impl Fn(&[u8], bool) -> bool) -> bool {
+        self.names.iter().enumerate().all(|(subject, names)| names.iter().all(|name| allowed(name, subject == PATTERN)))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.names.iter().all(BTreeSet::is_empty) && self.news.is_empty()
+    }
+}
+
+impl Session {
+    /// Whether the client has subscribed to anything.
+    pub fn listens(&self) -> bool {
+        self.subscriptions.is_some()
+    }
+
+    /// Whether a message about changed keys can reach the client: as a push, or as one of the messages it has subscribed to.
+    pub fn listens_in_any_way(&self, redirected: bool) -> bool {
+        self.protocol == Protocol::Resp3 || redirected && self.listens()
+    }
+
+    /// Whether its calls are anything but plain calls: it listens, tracks, monitors or imports.
+    #[inline]
+    pub(crate) fn is_special(&self) -> bool {
+        self.subscriptions.is_some() || self.tracking.is_some() || self.monitors || self.imports
+    }
+
+    /// Whether the client may do no more than listen: it has subscribed, and could not tell messages from replies.
+    pub(crate) fn only_listens(&self) -> bool {
+        self.listens() && self.protocol == Protocol::Resp2
+    }
+
+    /// Takes back what an attempt of a transaction has changed that is run again, or has failed.
+    pub(crate) fn take_back_news(&mut self) {
+        self.reads.clear();
+        let Some(subscriptions) = self.subscriptions.as_mut().filter(|subscriptions| !subscriptions.news.is_empty()) else { return };
+        let subscriptions = Arc::make_mut(subscriptions);
+        for (subject, name, begun) in std::mem::take(&mut subscriptions.news).into_iter().rev() {
+            if begun {
+                subscriptions.remove(subject as usize, &name);
+            } else {
+                subscriptions.insert(subject as usize, &name);
+            }
+        }
+        if subscriptions.is_empty() {
+            self.subscriptions = None;
+        }
+    }
+
+    /// Makes true for this thread what has become true in the segment.
+    pub(crate) fn apply_news(&mut self, table: &Table) {
+        if !self.reads.is_empty() {
+            let keys: Vec<Vec<u8>> = self.reads.drain(..).map(|read| read.key).collect();
+            track::have_read(table, self.id, &keys);
+        }
+        let Some(subscriptions) = &mut self.subscriptions else { return };
+        if subscriptions.news.is_empty() {
+            return;
+        }
+        if self.id == 0 {
+            self.id = polder_hub::next_client(table);
+        }
+        for (subject, name, begun) in std::mem::take(&mut Arc::make_mut(subscriptions).news) {
+            ears::note_subscription(table, self.id, subject, &name, begun);
+        }
+        if subscriptions.is_empty() {
+            self.subscriptions = None;
+        }
+    }
+
+    /// Ends all that the client hears without asking, without a word to it.
+    pub fn end_listening(&mut self, table: &Table) {
+        self.unsubscribe_all(table);
+        self.track_nothing(table);
+        if std::mem::take(&mut self.monitors) {
+            ears::note_monitor(table, self.id, false);
+        }
+    }
+
+    /// Ends all subscriptions, without a word to the client.
+    fn unsubscribe_all(&mut self, table: &Table) {
+        let Some(subscriptions) = self.subscriptions.take() else { return };
+        for (subject, names) in SUBJECTS.into_iter().zip(Arc::unwrap_or_clone(subscriptions).names) {
+            ears::unsubscribe(table, self.id, subject, names.into_iter().collect());
+        }
+    }
+}
+
+/// Whether a command of a client that only listens is obeyed.
+pub(crate) fn is_listeners(command: &Command) -> bool {
+    command.name.ends_with("SUBSCRIBE") || matches!(command.name, "PING" | "QUIT" | "RESET")
+}
+
+fn tell(reply: &mut dyn Reply, what: &[u8], name: Option<&[u8]>, count: i64) {
+    reply.push(3);
+    reply.bulk(what);
+    match name {
+        Some(name) => reply.bulk(name),
+        None => reply.null(),
+    }
+    reply.integer(count);
+}
+
+fn subscribe<const SUBJECT: usize>(call: &mut TxnCall<'_>) -> Outcome {
+    let mut fresh = Vec::new();
+    let subscriptions = Arc::make_mut(call.session.subscriptions.get_or_insert_default());
+    for name in &call.args[1..] {
+        if subscriptions.insert(SUBJECT, name) {
+            subscriptions.news.push((SUBJECTS[SUBJECT], name.to_vec(), true));
+            fresh.push(*name);
+        }
+        tell(call.reply, BEGUN[SUBJECT], Some(name), subscriptions.told(SUBJECT));
+    }
+    subject::subscribe(call.txn, SUBJECTS[SUBJECT], &fresh, 1)
+}
+
+fn unsubscribe<const SUBJECT: usize>(call: &mut TxnCall<'_>) -> Outcome {
+    let all: Vec<Vec<u8>> = match (call.args, &call.session.subscriptions) {
+        ([_], Some(subscriptions)) => subscriptions.names[SUBJECT].iter().cloned().collect(),
+        (args, _) => args[1..].iter().map(|name| name.to_vec()).collect(),
+    };
+    if all.is_empty() {
+        let told = call.session.subscriptions.as_ref().map_or(0, |subscriptions| subscriptions.told(SUBJECT));
+        tell(call.reply, ENDED[SUBJECT], None, told);
+    }
+    let mut ended: Vec<&[u8]> = Vec::new();
+    for name in &all {
+        let mut told = 0;
+        if let Some(subscriptions) = call.session.subscriptions.as_mut().map(Arc::make_mut) {
+            if subscriptions.remove(SUBJECT, name) {
+                subscriptions.news.push((SUBJECTS[SUBJECT], name.clone(), false));
+                ended.push(name);
+            }
+            told = subscriptions.told(SUBJECT);
+        }
+        tell(call.reply, ENDED[SUBJECT], Some(name), told);
+    }
+    subject::subscribe(call.txn, SUBJECTS[SUBJECT], &ended, -1)
+}
+
+fn publish<const IS_SHARD: bool>(call: &mut Call<'_>) -> Outcome {
+    let reached = subject::publish(call.txn, IS_SHARD, call.args[1], call.args[2])?;
+    call.reply.integer(reached as i64);
+    Ok(())
+}
+
+/// Messages on one channel: who hears it is looked up once.
+fn publish_many<const IS_SHARD: bool>(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> {
+    let channel = calls[0][1];
+    let hearers = Hearers::of(call.txn, IS_SHARD, channel)?;
+    let alike = calls.iter().take_while(|args| args[1] == channel);
+    Ok(alike.map(|args| call.reply.integer(hearers.tell(call.txn, args[2]) as i64)).count())
+}
+
+fn channels<const SUBJECT: usize>(call: &mut TxnCall<'_>) -> Outcome {
+    let pattern = match call.args[2..] {
+        [] => None,
+        [pattern] => Some(pattern),
+        _ => {
+            let name = String::from_utf8_lossy(call.args[1]);
+            return Err(format!("ERR unknown subcommand or wrong number of arguments for '{name}'. Try PUBSUB HELP.").into());
+        }
+    };
+    let asked = |name: &[u8]| pattern.is_none_or(|pattern| glob::matches(pattern, name));
+    let found = subject::subjects(call.txn, SUBJECTS[SUBJECT], &asked)?;
+    call.reply.array(found.len());
+    found.iter().for_each(|name| call.reply.bulk(name));
+    Ok(())
+}
+
+fn count_subscribers<const SUBJECT: usize>(call: &mut TxnCall<'_>) -> Outcome {
+    let counts = call.args[2..].iter().map(|name| subject::subscribers(call.txn, SUBJECTS[SUBJECT], name));
+    let counts = counts.collect::<Result<Vec<u64>, _>>()?;
+    call.reply.array(counts.len() * 2);
+    for (name, count) in call.args[2..].iter().zip(counts) {
+        call.reply.bulk(name);
+        call.reply.integer(count as i64);
+    }
+    Ok(())
+}
+
+fn count_patterns(call: &mut TxnCall<'_>) -> Outcome {
+    let count = subject::subjects(call.txn, Subject::Pattern, &|_| true)?.len();
+    call.reply.integer(count as i64);
+    Ok(())
+}
+
+/// Writes what a client hears, in its protocol.
+pub fn write(reply: &mut dyn Reply, delivery: &Delivery<'_>) {
+    let words = |reply: &mut dyn Reply, words: &[&[u8]]| {
+        reply.push(words.len());
+        words.iter().for_each(|word| reply.bulk(word));
+    };
+    match *delivery {
+        Delivery::Message { channel, payload } => words(reply, &[b"message", channel, payload]),
+        Delivery::PatternMessage { pattern, channel, payload } => words(reply, &[b"pmessage", pattern, channel, payload]),
+        Delivery::ShardMessage { channel, payload } => words(reply, &[b"smessage", channel, payload]),
+        Delivery::Invalidation { keys, .. } => {
+            if reply.protocol() == Protocol::Resp3 {
+                reply.push(2);
+                reply.bulk(b"invalidate");
+            } else {
+                reply.push(3);
+                reply.bulk(b"message");
+                reply.bulk(b"__redis__:invalidate");
+            }
+            match keys {
+                Some(keys) => {
+                    reply.array(keys.len());
+                    keys.iter().for_each(|key| reply.bulk(key));
+                }
+                None => reply.null(),
+            }
+        }
+        Delivery::RedirectionBroken { client } => {
+            reply.push(2);
+            reply.bulk(b"tracking-redir-broken");
+            reply.integer(client as i64);
+        }
+        Delivery::Call { line } => reply.status(&String::from_utf8_lossy(line)),
+    }
+}

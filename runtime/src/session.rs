@@ -1,0 +1,545 @@
+//! What a client is, whatever protocol it speaks, and what the process around it offers.
+//!
+//! A [`Session`] is owned by whoever reads the client's bytes; commands change it, and only theirs. What concerns
+//! other clients or the process (who else is connected, shutting down, the configuration file) is asked of the
+//! [`Host`]: the server implements it, an embedder is [`Bare`].
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use polder_base::Protocol;
+use polder_hub::ask::Thread;
+use polder_table::{Db, Watch};
+
+use crate::acl::Rights;
+use crate::configuration::Configuration;
+use crate::counted::Counted;
+use crate::metrics::{Recorder, Statistics};
+use crate::migrate::Journey;
+use crate::persistence::Keeper;
+use crate::pubsub::Subscriptions;
+use crate::scripting::{Memo, Running, Scripting};
+use crate::tracking::{Read, Tracking};
+use polder_calls::call::Caller;
+use polder_calls::command::Command;
+use polder_calls::settings::{Settings, id};
+
+/// Whether a client hears the replies to its commands (`CLIENT REPLY`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Replies {
+    #[default]
+    On,
+    Off,
+    /// The next command has no reply.
+    SkipNext,
+    /// This command has no reply.
+    Skip,
+}
+
+/// Calls that wait for EXEC; the bytes of all arguments lie one behind the other.
+#[derive(Clone, Default)]
+pub struct Queue {
+    /// The rows, each with the number of its last argument plus one.
+    calls: Vec<(&'static Command, usize)>,
+    /// Where each argument ends.
+    ends: Vec<usize>,
+    bytes: Vec<u8>,
+}
+
+impl Queue {
+    /// Puts off one more call.
+    pub fn push(&mut self, command: &'static Command, args: &[&[u8]]) {
+        // Room for a few small calls at once.
+        if self.calls.is_empty() {
+            self.calls.reserve(16);
+            self.ends.reserve(48);
+            self.bytes.reserve(512);
+        }
+        for arg in args {
+            self.bytes.extend_from_slice(arg);
+            self.ends.push(self.bytes.len());
+        }
+        self.calls.push((command, self.ends.len()));
+    }
+
+    /// How many calls wait.
+    pub fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    /// Bytes of all arguments.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Bytes that the queue takes, with its room for more.
+    pub fn room(&self) -> usize {
+        self.bytes.capacity() + self.ends.capacity() * size_of::<usize>() + self.calls.capacity() * size_of::<(&Command, usize)>()
+    }
+
+    /// The rows of the calls.
+    pub fn commands(&self) -> impl Iterator<Item = &'static Command> {
+        self.calls.iter().map(|(command, _)| *command)
+    }
+
+    /// The arguments of all calls, for [`Queue::calls`].
+    pub fn words(&self) -> Vec<&[u8]> {
+        let mut begin = 0;
+        self.ends.iter().map(|end| &self.bytes[std::mem::replace(&mut begin, *end)..*end]).collect()
+    }
+
+    /// The calls, with their [`Queue::words`].
+    pub fn calls<'w, 'b>(&self, words: &'w [&'b [u8]]) -> impl Iterator<Item = (&'static Command, &'w [&'b [u8]])> {
+        let mut begin = 0;
+        self.calls.iter().map(move |(command, end)| (*command, &words[std::mem::replace(&mut begin, *end)..*end]))
+    }
+}
+
+/// The keys that a client watches.
+#[derive(Clone, Default)]
+pub struct Watches {
+    all: Vec<Watch>,
+    bytes: usize,
+}
+
+impl Watches {
+    /// Adds keys that are not watched yet.
+    pub fn add(&mut self, mut fresh: Vec<Watch>) {
+        self.bytes += fresh.iter().map(|watch| size_of::<Watch>() + watch.key.len()).sum::<usize>();
+        self.all.append(&mut fresh);
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        *self = Watches::default();
+    }
+
+    /// Bytes that they take.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl std::ops::Deref for Watches {
+    type Target = [Watch];
+
+    fn deref(&self) -> &[Watch] {
+        &self.all
+    }
+}
+
+/// What a client has queued since MULTI.
+#[derive(Clone, Default)]
+pub struct Multi {
+    pub queue: Queue,
+    /// A command was refused while queueing: EXEC will abort.
+    pub broken: bool,
+    /// What has been counted of the queue, by attempts of EXEC that came to nothing: it runs again, and counts once.
+    pub counted: Counted,
+}
+
+/// One client's state.
+#[derive(Clone)]
+pub struct Session {
+    /// Never used twice while a process lives; 0 for an embedder that does not care.
+    pub id: u64,
+    /// What its calls see of it.
+    pub caller: Caller,
+    pub protocol: Protocol,
+    /// CLIENT SETNAME. A client may have a long one, and a copy of its session is made with each EXEC.
+    pub name: Arc<[u8]>,
+    /// CLIENT SETINFO LIB-NAME and LIB-VER.
+    pub library: Arc<[u8]>,
+    pub library_version: Arc<[u8]>,
+    pub user: Cow<'static, [u8]>,
+    pub authenticated: bool,
+    /// What the client may do; nothing limits one who was not [`Session::connected`] and never said who it is.
+    pub rights: Rights,
+    /// The call that runs has changed users, who may be this one.
+    pub changed_users: bool,
+    pub replies: Replies,
+    pub no_evict: bool,
+    /// It imports data (CLIENT IMPORT-SOURCE): while the server does as well, it sees keys that have expired.
+    pub imports: bool,
+    /// Set by QUIT and by CLIENT KILL of oneself: the connection is closed once the reply is out.
+    pub closing: bool,
+    pub multi: Option<Box<Multi>>,
+    pub watches: Watches,
+    /// Milliseconds since the Unix epoch; 0 where nobody counts.
+    pub created_ms: u64,
+    /// When the last command came in; set by whoever calls, as `created_ms`.
+    pub active_ms: u64,
+    /// The clock of the turn, read once for all its calls; 0 lets every transaction read its own.
+    pub turn_ms: u64,
+    /// How long a call may wait for locks before it is given up as [`crate::Progress::Busy`], in microseconds; 0: as long as it takes.
+    pub patience_us: u64,
+    /// What its scripts ask now and then whether the program that runs them wants them to end.
+    pub interrupt: Option<fn() -> bool>,
+    /// The keys that its MIGRATE has sent off.
+    pub journey: Option<Arc<Journey>>,
+    /// What it has subscribed to, if anything.
+    pub subscriptions: Option<Arc<Subscriptions>>,
+    /// How it tracks keys, if it does.
+    pub tracking: Option<Arc<Tracking>>,
+    /// Keys that it has read and that could not be noted: it is told at once that they have changed.
+    pub unsure: Vec<Vec<u8>>,
+    /// Keys that the running transaction has read, for a client that tracks.
+    pub reads: Vec<Read>,
+    /// It sees every call.
+    pub monitors: bool,
+    /// Questions to other processes ([`polder_hub::ask`]) that its transactions have had answered.
+    pub questions: usize,
+    pub last: Option<&'static Command>,
+    /// When its last call was made, where that has looked at the clock: for who wants to know right behind it, and takes it.
+    pub clocked_ms: u64,
+    pub calls: u64,
+    /// Of the script that runs, or ran last.
+    pub script: Memo,
+    /// What has been counted of its next calls, and of what the EXECs among them will run.
+    pub counted: Counted,
+    pub counted_queued: usize,
+}
+
+impl Default for Session {
+    /// A trusted caller with nothing set.
+    fn default() -> Session {
+        Session {
+            id: 0,
+            caller: Caller::default(),
+            protocol: Protocol::default(),
+            name: Arc::default(),
+            library: Arc::default(),
+            library_version: Arc::default(),
+            user: Cow::Borrowed(b"default"),
+            authenticated: true,
+            rights: Rights::default(),
+            changed_users: false,
+            replies: Replies::On,
+            no_evict: false,
+            imports: false,
+            closing: false,
+            multi: None,
+            watches: Watches::default(),
+            created_ms: 0,
+            active_ms: 0,
+            turn_ms: 0,
+            patience_us: 0,
+            interrupt: None,
+            journey: None,
+            subscriptions: None,
+            tracking: None,
+            unsure: Vec::new(),
+            reads: Vec::new(),
+            monitors: false,
+            questions: 0,
+            last: None,
+            clocked_ms: 0,
+            calls: 0,
+            script: Memo::default(),
+            counted: Counted::default(),
+            counted_queued: 0,
+        }
+    }
+}
+
+impl Session {
+    /// A client that has just connected: the user `default`, authenticated if he needs no password.
+    pub fn connected(id: u64, host: &dyn Host, now_ms: u64) -> Session {
+        let users = host.settings().users();
+        let (version, now) = (users.version(), users.now());
+        let (authenticated, rights) = (now.is_open(), Rights::of(now.default_user(), version));
+        Session { id, authenticated, rights, created_ms: now_ms, active_ms: now_ms, ..Session::default() }
+    }
+
+    /// Whether nothing about who the client is need be looked at before a call. Who gives no clock looks whether users have changed
+    /// with each call, others once a turn.
+    #[inline]
+    pub(crate) fn is_free(&self, host: &dyn Host) -> bool {
+        self.rights.is_trusted() && self.authenticated
+            || self.turn_ms != 0 && self.authenticated && self.rights.is_free(host.settings().users())
+    }
+
+    /// Bytes that the server keeps for EXEC: the calls that are queued, and the keys that are watched.
+    pub fn queued_bytes(&self) -> usize {
+        self.multi.as_deref().map_or(0, |multi| multi.queue.room()) + self.watches.bytes()
+    }
+
+    /// Bytes that the server keeps for the client beside its buffers and what its call waits for. What the segment and the thread note of a
+    /// subscription, a prefix or a watched key is estimated.
+    pub fn held_bytes(&self) -> usize {
+        let names = self.name.len() + self.library.len() + self.library_version.len() + self.user.len();
+        let listening = self.subscriptions.as_deref().map_or(0, Subscriptions::bytes);
+        names + self.queued_bytes() + listening + self.tracking.as_deref().map_or(0, Tracking::bytes)
+    }
+
+    /// The time for access clocks: that of the turn, or the kernel's coarse one.
+    #[inline]
+    pub fn clock_ms(&self) -> u64 {
+        if self.turn_ms != 0 { self.turn_ms } else { polder_base::time::coarse_ms() }
+    }
+
+    /// RESET: as if just connected, but for what belongs to the connection itself.
+    pub fn reset(&mut self, host: &dyn Host) {
+        let fresh = Session::connected(self.id, host, self.created_ms);
+        let (active_ms, turn_ms, patience_us, interrupt, calls) =
+            (self.active_ms, self.turn_ms, self.patience_us, self.interrupt, self.calls);
+        let (library, version) = (std::mem::take(&mut self.library), std::mem::take(&mut self.library_version));
+        let caller = Caller { parks: self.caller.parks, atomic: self.caller.atomic, ..Caller::default() };
+        *self = Session {
+            active_ms,
+            turn_ms,
+            patience_us,
+            interrupt,
+            caller,
+            calls,
+            last: self.last,
+            library,
+            library_version: version,
+            ..fresh
+        };
+    }
+}
+
+/// What CLIENT LIST tells of one client.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Client {
+    pub id: u64,
+    /// The peer's address, `127.0.0.1:50000` or the socket's path with `:0`.
+    pub address: String,
+    pub local_address: String,
+    pub descriptor: i32,
+    pub name: Arc<[u8]>,
+    pub age_seconds: u64,
+    pub idle_seconds: u64,
+    /// Redis's letters (`N` for none); `x` in MULTI, `e` and `T` for NO-EVICT and NO-TOUCH, `I` for IMPORT-SOURCE, `b` blocked, `U` by Unix socket.
+    pub flags: String,
+    pub db: Db,
+    pub channels: usize,
+    pub patterns: usize,
+    pub shard_channels: usize,
+    /// Who is told in its place of changed keys; 0 nobody, -1 where it tracks none.
+    pub redirect: i64,
+    /// Commands queued since MULTI, or -1.
+    pub queued: i64,
+    pub watches: usize,
+    /// Bytes of queries that wait, and room for more of them.
+    pub query_bytes: usize,
+    pub query_room: usize,
+    /// Bytes kept for EXEC, and all that are kept beside the buffers.
+    pub queued_bytes: usize,
+    pub held_bytes: usize,
+    /// Bytes that replies take, and those of them that wait now.
+    pub reply_room: usize,
+    pub reply_bytes: usize,
+    pub memory: usize,
+    /// What the event loop waits for: `r`, `w` or both.
+    pub events: String,
+    pub command: String,
+    pub user: Vec<u8>,
+    pub resp: u8,
+    pub library: Arc<[u8]>,
+    pub library_version: Arc<[u8]>,
+}
+
+impl Client {
+    /// What a session knows of its client; the host adds the connection's facts.
+    pub fn of(session: &Session, now_ms: u64) -> Client {
+        let [channels, patterns, shard_channels] = session.subscriptions.as_ref().map_or([0; 3], |subscriptions| subscriptions.counts());
+        let marks = [
+            (session.monitors, 'O'),
+            (session.listens(), 'P'),
+            (session.multi.is_some(), 'x'),
+            (session.no_evict, 'e'),
+            (session.caller.no_touch, 'T'),
+            (session.imports, 'I'),
+        ];
+        let tracking = session.tracking.as_deref();
+        let marks = marks.into_iter().chain([
+            (tracking.is_some(), 't'),
+            (tracking.is_some_and(|tracking| tracking.broken), 'R'),
+            (tracking.is_some_and(Tracking::broadcasts), 'B'),
+        ]);
+        let mut flags: String = marks.filter(|(set, _)| *set).map(|(_, mark)| mark).collect();
+        if flags.is_empty() {
+            flags.push('N');
+        }
+        Client {
+            id: session.id,
+            name: session.name.clone(),
+            age_seconds: now_ms.saturating_sub(session.created_ms) / 1000,
+            idle_seconds: now_ms.saturating_sub(session.active_ms) / 1000,
+            flags,
+            db: session.caller.db,
+            channels,
+            patterns,
+            shard_channels,
+            redirect: tracking.map_or(-1, |tracking| tracking.redirect() as i64),
+            queued: session.multi.as_ref().map_or(-1, |multi| multi.queue.len() as i64),
+            watches: session.watches.len(),
+            queued_bytes: session.queued_bytes(),
+            held_bytes: session.held_bytes(),
+            events: "r".into(),
+            command: session.last.map_or("NULL".into(), Command::label),
+            user: session.user.to_vec(),
+            resp: if session.protocol == Protocol::Resp3 { 3 } else { 2 },
+            library: session.library.clone(),
+            library_version: session.library_version.clone(),
+            ..Client::default()
+        }
+    }
+}
+
+/// How the process is to end (`SHUTDOWN`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Shutdown {
+    /// SAVE or NOSAVE; nothing said leaves it to the configuration.
+    pub save: Option<bool>,
+    pub now: bool,
+    pub force: bool,
+    pub abort: bool,
+}
+
+/// What a command may ask of the process that runs it; in-process callers have few of these things.
+///
+/// Every method answers as a process without clients, listeners and files would.
+pub trait Host: Send + Sync {
+    /// The settings as this process sees them.
+    fn settings(&self) -> &Configuration;
+
+    /// What this process counts about its calls.
+    fn recorder(&self) -> &Recorder;
+
+    /// The saves of this process.
+    fn keeper(&self) -> &Keeper;
+
+    /// The figures that INFO has from the host.
+    fn statistics(&self) -> Statistics {
+        Statistics::default()
+    }
+
+    /// Everyone who is connected to this process, the caller included (whose own state `caller` is the freshest there is).
+    fn clients(&self, caller: &Session) -> Vec<Client> {
+        vec![self.client(caller)]
+    }
+
+    /// The caller alone.
+    fn client(&self, caller: &Session) -> Client {
+        Client::of(caller, caller.active_ms)
+    }
+
+    /// The thread of this process that serves the client with this number.
+    fn home(&self, _id: u64) -> Option<Thread> {
+        None
+    }
+
+    /// The threads of this process that serve clients.
+    fn threads(&self) -> Vec<Thread> {
+        Vec::new()
+    }
+
+    /// The caller's address.
+    fn address(&self, caller: &Session) -> String {
+        self.client(caller).address
+    }
+
+    /// Closes the connection of another client of this process; answers whether there was one.
+    fn kill(&self, _id: u64) -> bool {
+        false
+    }
+
+    /// Ends the wait of a blocked client of this process, as by its timeout or with an error; returns whether it was blocked.
+    /// `None`: the client's thread is running the call (again) at this moment, so that only a later look can say.
+    fn unblock(&self, _id: u64, _with_error: bool) -> Option<bool> {
+        Some(false)
+    }
+
+    /// Wakes the threads that serve clients, since something that concerns them has changed in the segment.
+    fn rouse(&self) {}
+
+    /// How many databases clients can select.
+    fn databases(&self) -> Db {
+        self.settings().databases()
+    }
+
+    /// The version that clients are told, since they gate features by it.
+    fn version(&self) -> String {
+        self.settings().string(const { id("redis-version") })
+    }
+
+    /// What runs scripts here, and what is known of them.
+    fn scripting(&self) -> Option<&Scripting> {
+        None
+    }
+
+    /// The calling thread has been at this script for long: its other clients may be told so now.
+    fn while_busy(&self, _running: &Running) {}
+
+    /// Whether the process is about to end, so that what takes long should be dropped.
+    fn is_ending(&self) -> bool {
+        false
+    }
+
+    /// Listens on another port, or at other addresses, as CONFIG SET asks (`None`: as now), and has `settle` say so in the settings, before anybody
+    /// else may go elsewhere. Answers whether it does; if not, all is as before. Where nobody listens, only what is so already can be asked.
+    fn listen(&self, port: Option<u16>, bind: Option<&str>, settle: &mut dyn FnMut()) -> bool {
+        let same = is_listening_at(self.settings(), port, bind);
+        if same {
+            settle();
+        }
+        same
+    }
+
+    /// Ends the process.
+    ///
+    /// # Errors
+    /// A whole error text, when it does not end.
+    fn shutdown(&self, _how: Shutdown) -> Result<(), String> {
+        Err("ERR this process is not a server: it ends by itself".into())
+    }
+}
+
+/// A process without clients or listeners, such as an embedder: one for each segment that it has attached.
+#[derive(Default)]
+pub struct Bare {
+    settings: Configuration,
+    recorder: Recorder,
+    keeper: Keeper,
+    scripting: Option<Scripting>,
+}
+
+impl Bare {
+    /// A process with settings of its own.
+    pub fn with(settings: Configuration) -> Bare {
+        Bare { settings, ..Bare::default() }
+    }
+
+    /// The same, with something that runs scripts.
+    pub fn scripted(self, scripting: Scripting) -> Bare {
+        Bare { scripting: Some(scripting), ..self }
+    }
+}
+
+impl Host for Bare {
+    fn settings(&self) -> &Configuration {
+        &self.settings
+    }
+    fn recorder(&self) -> &Recorder {
+        &self.recorder
+    }
+    fn keeper(&self) -> &Keeper {
+        &self.keeper
+    }
+    fn scripting(&self) -> Option<&Scripting> {
+        self.scripting.as_ref()
+    }
+}
+
+/// Whether this is where the settings say that the process listens.
+pub fn is_listening_at(settings: &Settings, port: Option<u16>, bind: Option<&str>) -> bool {
+    let same_port = port.is_none_or(|port| settings.number(const { id("port") }) == port.into());
+    same_port && bind.is_none_or(|bind| *settings.text(const { id("bind") }) == *bind.as_bytes())
+}

@@ -1,0 +1,201 @@
+//! Calls that follow each other in a pipeline and change the same key share one transaction; so do those that read the same key, those that
+//! post messages, runs of one script on one key, and EXECs ([`transaction::exec_together`]).
+//!
+//! Each alone would lock the bucket, copy the leaves and the path that it changes, commit and unlock. Together they lock once, edit
+//! in place what the first of them has copied, and commit once; that is three quarters of the cost of a push to a long list. Calls of one
+//! command go further where its row has a way for many of them ([`Command::many`]): a hundred pushes are one longer push. Reads find the key once,
+//! and see it as it was then; those with a way for many go down its tree side by side, so that their cache misses are taken together.
+//!
+//! ```text
+//!   call 1  call 2  ...  call n      each checked as ever before the transaction begins (admit)
+//!     |       |            |
+//!     `-- one transaction --'        what one refuses is its own reply and stops nothing, as in EXEC (rule C1)
+//!               |
+//!            commit                  the replies leave after it; Retry rewinds all of them
+//! ```
+//!
+//! **Invariant:** it is as if the calls had been made one by one with nobody between them. Should the transaction fail (no memory left for
+//! new nodes, a damaged value), nothing has happened, and each call is made by itself, so that only the one that fails is told so.
+use polder_base::Reply;
+use polder_shm::layout::interest;
+use polder_table::{Counter, Mode, Stop, Table};
+use smallvec::SmallVec;
+
+use crate::execute::{
+    Progress, admit, begin, end_transaction, execute, is_plain, is_wary, permit, refuse, resolve, retry, run_inside, run_many_inside,
+};
+use crate::row::SessionCall;
+use crate::session::{Host, Replies, Session};
+use crate::{scripting, transaction};
+use polder_calls::command::{Command, Common};
+
+/// The most calls that share a transaction: others wait for the key meanwhile.
+pub const TOGETHER_MAX: usize = 128;
+
+/// Runs the first of `calls`, and with it those directly behind it that may share its transaction; answers how many have been run and answered.
+/// None ([`Progress::Busy`]) means that it is as if no call had been made.
+pub fn execute_together(
+    table: &Table,
+    session: &mut Session,
+    host: &dyn Host,
+    calls: &[&[&[u8]]],
+    reply: &mut dyn Reply,
+) -> (usize, Progress) {
+    if session.multi.is_some()
+        && let Some(done) = transaction::exec_together(table, session, host, calls, reply)
+    {
+        return done;
+    }
+    let rows = company(table, session, host, calls);
+    if rows.len() < 2 || is_wary(host) {
+        return one_by_one(table, session, host, &calls[..1], reply);
+    }
+    let calls = &calls[..rows.len()];
+    let mark = reply.mark();
+    match run_together(table, session, host, &rows, calls, reply) {
+        Ok(done) => {
+            session.last = rows.get(done - 1).copied();
+            session.calls += done as u64;
+            (done, Progress::Answered)
+        }
+        Err(Stop::Busy) => {
+            reply.rewind(mark);
+            (0, Progress::Busy)
+        }
+        // No script begins any more; other calls are made by themselves, so that each is told what it meets.
+        Err(stop) if host.is_ending() && matches!(rows[0].common(calls[0]), Some(Common::Program { .. })) => {
+            reply.rewind(mark);
+            calls.iter().for_each(|_| refuse(host, reply, stop.clone()));
+            (calls.len(), Progress::Answered)
+        }
+        Err(_) => {
+            reply.rewind(mark);
+            one_by_one(table, session, host, calls, reply)
+        }
+    }
+}
+
+/// The rows of the calls that may share a transaction, from the first on.
+fn company(table: &Table, session: &mut Session, host: &dyn Host, calls: &[&[&[u8]]]) -> SmallVec<[&'static Command; TOGETHER_MAX]> {
+    let mut rows = SmallVec::new();
+    if session.multi.is_some() || session.replies != Replies::On {
+        return rows;
+    }
+    let (mut common, mut last) = (None, None::<(&[u8], &'static Command)>);
+    for args in calls.iter().take(TOGETHER_MAX) {
+        let again = last.filter(|(name, _)| *name == args[0]).map(|(_, row)| row);
+        let row = match again {
+            // What has let in the call before lets this one in, too: nothing has happened since.
+            Some(row) if row.arity_fits(args.len()) && session.is_free(host) => Ok(row),
+            _ => again.map_or_else(|| resolve(args), Ok).and_then(|row| {
+                let row = admit(row, table, session, host, args, false)?;
+                permit(host, row)
+            }),
+        };
+        match row {
+            Ok(row) => match row.common(args) {
+                Some(own) if *common.get_or_insert(own) == own => rows.push(row),
+                _ => break,
+            },
+            _ => break,
+        }
+        // Nobody may stand between the first call and the next.
+        if rows.len() == 1 && common.is_some_and(|common| !may_share(table, session, host, common)) {
+            break;
+        }
+        last = rows.last().map(|row| (args[0], *row));
+    }
+    rows
+}
+
+/// Whether calls need not be made one by one: nobody hears of each before the next, be it somebody who listens to changes of keys or the very
+/// client that makes them, and each access of a key need not be counted.
+pub fn may_share(table: &Table, session: &Session, host: &dyn Host, common: Common<'_>) -> bool {
+    let listeners = table.interest() & !interest::CLIENTS;
+    match common {
+        Common::Key(_) => listeners == 0,
+        Common::Reads(_) => reads_share(table, session, host),
+        // Room is made between scripts, outside of any transaction.
+        Common::Program { .. } => listeners == 0 && table.is_unlimited() && reads_share(table, session, host),
+        Common::Messages => listeners & !interest::SUBSCRIBERS == 0 && !session.is_special(),
+    }
+}
+
+/// Whether a session's reads of one key may share a transaction.
+fn reads_share(table: &Table, session: &Session, host: &dyn Host) -> bool {
+    is_plain(table, session, host) && !table.counts_frequency() && table.interest() & interest::MISSES == 0
+}
+
+fn one_by_one(table: &Table, session: &mut Session, host: &dyn Host, calls: &[&[&[u8]]], reply: &mut dyn Reply) -> (usize, Progress) {
+    for (done, args) in calls.iter().enumerate() {
+        if execute(table, session, host, args, reply) == Progress::Busy {
+            return (done, Progress::Busy);
+        }
+    }
+    (calls.len(), Progress::Answered)
+}
+
+fn run_together(
+    table: &Table,
+    session: &mut Session,
+    host: &dyn Host,
+    rows: &[&'static Command],
+    calls: &[&[&[u8]]],
+    reply: &mut dyn Reply,
+) -> Result<usize, Stop> {
+    let common = rows[0].common(calls[0]);
+    let (mode, key) = match common {
+        Some(Common::Key(key)) => (Mode::Write, Some((session.caller.db, key))),
+        Some(Common::Reads(key)) => (Mode::Read, Some((session.caller.db, key))),
+        Some(Common::Program { key, .. }) => (Mode::Read, key.map(|key| (session.caller.db, key))),
+        _ => (Mode::Read, None),
+    };
+    if common == Some(Common::Messages) {
+        polder_hub::attend(table)?;
+    }
+    let scripts = matches!(common, Some(Common::Program { .. }));
+    let sight = key.filter(|_| mode == Mode::Write).and_then(|(db, key)| table.sight(db, key));
+    let mut txn = begin(table, session, mode)?;
+    match (mode, key, &sight) {
+        (Mode::Read, Some((db, key)), _) => txn.share(db, key),
+        (Mode::Write, Some((_, key)), Some(sight)) => txn.foresee(key, sight),
+        _ => {}
+    }
+    // However often a call is run, it is counted at its first end.
+    let (mark, mut counted, mut done, mut singly) = (reply.mark(), std::mem::take(&mut session.counted).of(calls[0]), calls.len(), false);
+    let outcome = retry(&txn, || {
+        reply.rewind(mark);
+        txn.declare(key.as_slice())?;
+        let mut number = 0;
+        while number < calls.len() {
+            let command = rows[number];
+            if scripts {
+                scripting::prepare_next(session, number);
+            }
+            let alike = match command.many {
+                Some(_) => rows[number..].iter().take_while(|row| std::ptr::eq(**row, command)).count(),
+                None => 1,
+            };
+            let counts = counted.begin(session, number);
+            let mut call = SessionCall { command, args: calls[number], table, reply: &mut *reply, session: &mut *session, host };
+            let counted_before = counted.calls.saturating_sub(number);
+            let many = run_many_inside(&mut call, &txn, &calls[number..number + alike], counted_before, &mut singly)?;
+            let outcome = if many == 0 { run_inside(&mut call, &txn, counts) } else { Ok(()) };
+            number += many.max(1);
+            counted.end(session, number - 1, outcome.is_ok());
+            outcome?;
+            // Others have waited for long enough: those behind it begin anew.
+            if session.script.slow {
+                break;
+            }
+        }
+        done = number;
+        Ok(())
+    });
+    session.script = scripting::Memo::default();
+    session.counted = if outcome.is_ok() { counted.behind(done) } else { counted.keep_for(calls[0]) };
+    outcome?;
+    txn.count(Counter::Calls, done as u64);
+    end_transaction(table, txn);
+    Ok(done)
+}

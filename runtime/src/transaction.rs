@@ -1,0 +1,391 @@
+//! MULTI, EXEC, DISCARD, WATCH, UNWATCH.
+//!
+//! An EXEC is one transaction of the table: the keys of all queued commands are declared at once, every command writes
+//! its reply behind the others', and one commit publishes all of it. Should the table ask for another run, the replies are
+//! rewound and the session (SELECT, CLIENT SETNAME and the like may stand in the queue) is put back as it was. Should a lock stay
+//! taken for too long, the queue is put back, too. However often a queued command runs, it is counted at its first end.
+//!
+//! EXECs that follow each other in a pipeline share a transaction where all of it has come already ([`exec_together`]):
+//!
+//! ```text
+//!   EXEC | MULTI  call ... call  EXEC | MULTI  call ... call  EXEC
+//!    queue '------ a block -----------' '------ a block ----------'     one declaration of all keys, one commit
+//! ```
+use std::collections::HashSet;
+use std::time::Instant;
+
+use polder_base::{Reply, number};
+use polder_shm::layout::interest;
+use polder_table::{Counter, Mode, Stop, Table, Txn, Watch};
+
+use crate::acl;
+use crate::execute::{Keys, Progress, begin, end_transaction, is_plain, is_wary, permit_writes, retry, run_inside, spare_memory};
+use crate::lookup::{find, find_original};
+use crate::row::{Row, SessionCall, session};
+use crate::scripting;
+use crate::session::{Host, Multi, Session};
+use polder_calls::call::{Outcome, is};
+use polder_calls::command::{
+    ADMIN, ALLOW_BUSY, BLOCKING, Command, DANGEROUS, FAST, GROWS, LOADING, NO_MULTI, NOSCRIPT, PUBSUB, SCRIPTS, SKIP_SLOWLOG, STALE,
+};
+
+/// The family's rows.
+pub const COMMANDS: &[Row] = &[
+    session("MULTI", "", multi).with(NOSCRIPT | LOADING | STALE | FAST | ALLOW_BUSY).since("1.2.0").about("Starts a transaction."),
+    session("EXEC", "", exec)
+        .with(NOSCRIPT | LOADING | STALE | SKIP_SLOWLOG)
+        .since("1.2.0")
+        .costs("Depends on commands in the transaction")
+        .about("Executes all commands in a transaction."),
+    session("DISCARD", "", discard)
+        .with(NOSCRIPT | LOADING | STALE | FAST | ALLOW_BUSY)
+        .since("2.0.0")
+        .costs("O(N), when N is the number of queued commands")
+        .about("Discards a transaction."),
+    session("WATCH", "key [key ...]", watch)
+        .with(NOSCRIPT | LOADING | STALE | FAST | ALLOW_BUSY)
+        .touches(&["RO"])
+        .since("2.2.0")
+        .costs("O(1) for every key.")
+        .about("Monitors changes to keys to determine the execution of a transaction."),
+    session("UNWATCH", "", unwatch)
+        .with(NOSCRIPT | LOADING | STALE | FAST | ALLOW_BUSY)
+        .since("2.2.0")
+        .about("Forgets about watched keys of a transaction."),
+];
+
+/// Whether a command is obeyed at once between MULTI and EXEC.
+pub(crate) fn is_immediate(command: &Command) -> bool {
+    matches!(command.name, "EXEC" | "DISCARD" | "MULTI" | "WATCH" | "QUIT" | "RESET")
+}
+
+/// Puts a command off until EXEC.
+pub(crate) fn queue(session: &mut Session, command: &'static Command, args: &[&[u8]], reply: &mut dyn Reply) {
+    if let Some(multi) = &mut session.multi {
+        if !multi.broken {
+            multi.queue.push(command, args);
+        }
+        reply.status("QUEUED");
+    }
+}
+
+/// A command was refused before it could be queued or run: the EXEC to come will abort, a refused EXEC aborts at once.
+/// Answers what the client is told.
+pub(crate) fn spoil(session: &mut Session, args: &[&[u8]], stop: Stop) -> Stop {
+    if let Some(multi) = &mut session.multi {
+        multi.broken = true;
+    }
+    match stop {
+        Stop::Refused(why) if args.first().is_some_and(|name| is(name, "EXEC")) => {
+            session.multi = None;
+            session.watches.clear();
+            let why = why.strip_prefix("ERR ").unwrap_or(&why);
+            format!("EXECABORT Transaction discarded because of: {why}").into()
+        }
+        other => other,
+    }
+}
+
+fn multi(call: &mut SessionCall<'_>) -> Outcome {
+    if call.session.multi.is_some() {
+        return Err("ERR MULTI calls can not be nested".into());
+    }
+    call.session.multi = Some(Box::<Multi>::default());
+    call.reply.ok();
+    Ok(())
+}
+
+fn discard(call: &mut SessionCall<'_>) -> Outcome {
+    if call.session.multi.take().is_none() {
+        return Err("ERR DISCARD without MULTI".into());
+    }
+    call.session.watches.clear();
+    call.reply.ok();
+    Ok(())
+}
+
+fn watch(call: &mut SessionCall<'_>) -> Outcome {
+    if call.session.multi.is_some() {
+        return Err("ERR WATCH inside MULTI is not allowed".into());
+    }
+    let (db, keys) = (call.session.caller.db, &call.args[1..]);
+    let txn = begin(call.table, call.session, Mode::Write)?;
+    let watched: HashSet<&[u8]> = call.session.watches.iter().filter(|old| old.db == db).map(|old| &old.key[..]).collect();
+    let mut seen = HashSet::new();
+    let wanted: Vec<&[u8]> = keys.iter().copied().filter(|key| !watched.contains(key) && seen.insert(*key)).collect();
+    let mut fresh: Vec<Watch> = Vec::new();
+    retry(&txn, || {
+        fresh.clear();
+        wanted.iter().try_for_each(|key| {
+            fresh.push(txn.watch(db, key)?);
+            Ok(())
+        })
+    })?;
+    call.session.watches.add(fresh);
+    call.reply.ok();
+    Ok(())
+}
+
+fn unwatch(call: &mut SessionCall<'_>) -> Outcome {
+    call.session.watches.clear();
+    call.reply.ok();
+    Ok(())
+}
+
+/// Before the transaction of an EXEC: what its commands need.
+fn prepare(call: &mut SessionCall<'_>, multi: &Multi) -> Outcome {
+    let has = |flags| multi.queue.commands().any(|command| command.has(flags));
+    if multi.queue.commands().any(|command| command.is_write())
+        && let Err(stop) = permit_writes(call.host)
+    {
+        return Err(spoil(call.session, call.args, stop));
+    }
+    if has(GROWS)
+        && let Err(stop) = spare_memory(call.table)
+    {
+        return Err(spoil(call.session, call.args, stop));
+    }
+    if has(PUBSUB) {
+        polder_hub::attend(call.table)?;
+    }
+    if has(SCRIPTS) {
+        scripting::prepare(call.session, call.table);
+    }
+    Ok(())
+}
+
+fn exec(call: &mut SessionCall<'_>) -> Outcome {
+    let Some(mut multi) = call.session.multi.take() else { return Err("ERR EXEC without MULTI".into()) };
+    let watches = std::mem::take(&mut call.session.watches);
+    // Of those EXECs whose calls have been counted together this was the next, however it ends.
+    let counted_queued = std::mem::take(&mut call.session.counted_queued);
+    if multi.broken {
+        return Err("EXECABORT Transaction discarded because of previous errors.".into());
+    }
+    prepare(call, &multi)?;
+    let writes = multi.queue.commands().any(|command| command.mode() == Some(Mode::Write));
+    let words = multi.queue.words();
+    let tracks = call.session.tracking.is_some();
+    // Where something is written they are noted in their place among the changes.
+    for (command, args) in multi.queue.calls(&words).filter(|_| tracks && !writes) {
+        call.session.note_reads(call.table, command, args);
+    }
+    multi.counted.calls += counted_queued;
+    let txn = begin(call.table, call.session, if writes { Mode::Write } else { Mode::Read })?;
+    let mut keys = declared(&multi, &words, call.session);
+    keys.extend(watches.iter().map(|watch| (watch.db, &watch.key[..])));
+    let (before, mark, mut counted) = (call.session.clone(), call.reply.mark(), multi.counted);
+    let mut again = false;
+    let outcome = retry(&txn, || {
+        if std::mem::replace(&mut again, true) {
+            call.session.clone_from(&before);
+        }
+        call.session.caller.atomic = true;
+        call.reply.rewind(mark);
+        txn.declare(&keys)?;
+        for watch in watches.iter() {
+            if !txn.unchanged(watch)? {
+                call.reply.null_array();
+                return Ok(());
+            }
+        }
+        call.reply.array(multi.queue.len());
+        for (number, (command, args)) in multi.queue.calls(&words).enumerate() {
+            let counts = counted.begin(call.session, number);
+            let outcome = run_queued(call, &txn, (command, args), counts);
+            counted.end(call.session, number, outcome.is_ok());
+            outcome?;
+        }
+        call.session.settle_reads(&txn)
+    });
+    if outcome.is_err() {
+        *call.session = before;
+    } else {
+        call.session.caller.atomic = before.caller.atomic;
+        call.session.apply_news(call.table);
+    }
+    let many = multi.queue.len();
+    drop(keys);
+    if let Err(Stop::Busy) = outcome {
+        multi.counted = counted;
+        call.session.multi = Some(multi);
+        call.session.watches = watches;
+    } else {
+        txn.count(Counter::Calls, many as u64);
+        call.session.counted_queued = counted.behind(many).calls;
+        polder_hub::ask::forget(call.table, call.session.id);
+    }
+    end_transaction(call.table, txn);
+    call.host.keeper().begin_scheduled(call.table, call.host.settings());
+    outcome
+}
+
+/// Among so many of the last keys one is looked for before it is declared again.
+const KEYS_LOOKED_AT: usize = 8;
+
+/// Calls that an EXEC makes, with their rows.
+type Block<'a> = Vec<(&'static Command, &'a [&'a [u8]])>;
+
+/// Runs the EXEC that is the first of `calls` and the whole MULTIs to EXECs directly behind it in one transaction, as if they had been made one
+/// by one with nobody between them. Answers how many calls are done with; `None`, having done nothing, where the EXEC is to be made by itself.
+pub(crate) fn exec_together(
+    table: &Table,
+    session: &mut Session,
+    host: &dyn Host,
+    calls: &[&[&[u8]]],
+    reply: &mut dyn Reply,
+) -> Option<(usize, Progress)> {
+    let listeners = table.interest() & !interest::CLIENTS;
+    let is_exec = matches!(calls, [[name], _, ..] if is(name, "EXEC"));
+    if !is_exec || listeners != 0 || !session.watches.is_empty() || is_wary(host) {
+        return None;
+    }
+    // Where some of them have been counted, each EXEC is made by itself.
+    let is_fresh = session.counted_queued == 0;
+    let fits = |multi: &mut Box<Multi>| !multi.broken && multi.counted.calls == 0 && multi.queue.commands().all(is_simple);
+    let mut multi = session.multi.take_if(|multi| is_fresh && fits(multi))?;
+    let grows = multi.queue.commands().any(|command| command.has(GROWS));
+    if !is_plain(table, session, host) || grows && !table.make_room() {
+        session.multi = Some(multi);
+        return None;
+    }
+    let words = multi.queue.words();
+    let mut blocks: Vec<Block<'_>> = vec![multi.queue.calls(&words).collect()];
+    blocks.extend(whole_blocks(table, calls));
+    let begun = host.recorder().begin_many(host.settings()).filter(|_| blocks.len() > 1);
+    let outcome = begun.ok_or(0).and_then(|begun| run_blocks(table, session, host, &blocks, reply).map(|()| begun));
+    let begun = match outcome {
+        Ok(begun) => begun,
+        Err(counted) => {
+            drop(blocks);
+            drop(words);
+            multi.counted.calls = counted;
+            session.multi = Some(multi);
+            return None;
+        }
+    };
+    let (queued, execs) = (blocks[1..].iter().map(Vec::len).sum::<usize>(), blocks.len());
+    let done = 1 + queued + 2 * (execs - 1);
+    for (name, begun, many) in [("MULTI", Instant::now(), execs - 1), ("EXEC", begun, execs)] {
+        session.last = find_original(name.as_bytes());
+        session.last.into_iter().for_each(|row| host.recorder().end_many(host.settings(), row, begun, many as u64));
+    }
+    session.calls += done as u64;
+    Some((done, Progress::Answered))
+}
+
+/// Whether a command does nothing but to the table, so that a queue of such commands needs no preparation and leaves the session alone.
+fn is_simple(command: &'static Command) -> bool {
+    command.mode().is_some() && !command.has(PUBSUB | SCRIPTS | BLOCKING | NOSCRIPT | ADMIN | DANGEROUS)
+}
+
+/// The blocks behind an EXEC that have come whole, and whose calls would all be queued.
+fn whole_blocks<'a>(table: &Table, calls: &'a [&'a [&'a [u8]]]) -> Vec<Block<'a>> {
+    /// Beyond so many bytes of arguments the limit of memory is to be looked at again.
+    const BYTES_MAX: usize = 64 << 10;
+    /// Calls of a block that there is room for at once.
+    const CALLS: usize = 16;
+    let (mut blocks, mut block, mut bytes, is_unlimited) = (Vec::new(), None::<Block<'a>>, 0, table.is_unlimited());
+    for args in &calls[1..] {
+        if !is_unlimited {
+            bytes += args.iter().map(|arg| arg.len()).sum::<usize>();
+            if bytes > BYTES_MAX {
+                break;
+            }
+        }
+        let Some(row) = admitted(table, args) else { break };
+        match &mut block {
+            Some(block) if is_simple(row) => block.push((row, *args)),
+            Some(_) if row.name == "EXEC" => blocks.extend(block.take()),
+            None if row.name == "MULTI" => block = Some(Vec::with_capacity(CALLS)),
+            _ => break,
+        }
+    }
+    blocks
+}
+
+/// The row of a call that a session would let in that is plain ([`is_plain`]): as `execute::admit`. Whoever is let in now is let in when it is
+/// his turn: nothing else happens before.
+fn admitted(table: &Table, args: &[&[u8]]) -> Option<&'static Command> {
+    let row = find(args.first()?)?;
+    let is_whole = row.arity_fits(args.len()) && !row.has(NO_MULTI) && row.subcommand().is_none();
+    (is_whole && (!row.has(GROWS) || table.make_room())).then_some(row)
+}
+
+/// The one transaction of several EXECs; where it comes to nothing, answers how many of the calls have been counted by then.
+fn run_blocks(table: &Table, session: &mut Session, host: &dyn Host, blocks: &[Block<'_>], reply: &mut dyn Reply) -> Result<(), usize> {
+    let writes = |(command, _): &(&'static Command, _)| command.mode() == Some(Mode::Write);
+    let mode = if blocks.iter().flatten().any(writes) { Mode::Write } else { Mode::Read };
+    // In the order in which they are going to be asked for, so that each is found at once. Most that come again come soon.
+    let mut keys = Keys::new();
+    for (command, args) in blocks.iter().flatten() {
+        command.each_key(args, |at, _| {
+            let is = |(_, near): &(_, &[u8])| near.len() == args[at].len() && near.last() == args[at].last() && *near == args[at];
+            if !keys.iter().rev().take(KEYS_LOOKED_AT).any(is) {
+                keys.push((session.caller.db, args[at]));
+            }
+        });
+    }
+    let txn = begin(table, session, mode).map_err(|_| 0usize)?;
+    let (mark, mut counted) = (reply.mark(), 0);
+    session.caller.atomic = true;
+    let outcome = retry(&txn, || {
+        reply.rewind(mark);
+        txn.declare(&keys)?;
+        let mut number = 0;
+        for (at, block) in blocks.iter().enumerate() {
+            if at > 0 {
+                reply.ok();
+                block.iter().for_each(|_| reply.status("QUEUED"));
+            }
+            reply.array(block.len());
+            for (command, args) in block {
+                let mut call = SessionCall { command, args, table, reply: &mut *reply, session: &mut *session, host };
+                run_inside(&mut call, &txn, number >= counted)?;
+                number += 1;
+                counted = counted.max(number);
+            }
+        }
+        Ok(())
+    });
+    session.caller.atomic = false;
+    drop(keys);
+    if outcome.is_err() {
+        reply.rewind(mark);
+    } else {
+        // The MULTIs and EXECs, and what they have run.
+        txn.count(Counter::Calls, (counted + 2 * blocks.len() - 1) as u64);
+        end_transaction(table, txn);
+    }
+    outcome.map_err(|_| counted)
+}
+
+/// The keys of all queued commands, each in the database that will be selected by then.
+fn declared<'w>(multi: &Multi, words: &[&'w [u8]], session: &Session) -> Keys<'w> {
+    let (mut db, mut keys) = (session.caller.db, Keys::new());
+    for (command, args) in multi.queue.calls(words) {
+        command.each_key(args, |at, _| {
+            if keys.last() != Some(&(db, args[at])) {
+                keys.push((db, args[at]));
+            }
+        });
+        if command.name == "SELECT" {
+            db = number::integer(args[1]).and_then(|number| number.try_into().ok()).unwrap_or(db);
+        }
+    }
+    keys
+}
+
+/// Runs one queued command inside the transaction.
+fn run_queued(call: &mut SessionCall<'_>, txn: &Txn<'_>, (command, args): (&'static Command, &[&[u8]]), counts: bool) -> Outcome {
+    let (table, host) = (call.table, call.host);
+    if let Err(text) = acl::admit_queued(call.session, host, command, args, counts) {
+        if counts {
+            host.recorder().count_error(&text);
+        }
+        call.reply.error(&text);
+        return Ok(());
+    }
+    let mut inner = SessionCall { command, args, table, reply: &mut *call.reply, session: &mut *call.session, host };
+    run_inside(&mut inner, txn, counts)
+}

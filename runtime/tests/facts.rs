@@ -1,0 +1,66 @@
+//! Every row against what redis-server 7.0.15 says of the same command (recorded in `redis-7.0.15.tsv`).
+use std::collections::BTreeMap;
+
+use polder_calls::Command;
+use polder_calls::grammar::{Begin, Find, KeySpec};
+use polder_runtime::introspect::{categories, flag_names};
+
+/// Rows that differ from Redis 7.0 on purpose, each with the reason.
+const DIFFER: &[(&str, &str)] = &[
+    ("blmove", "scripts may call it since 7.2"),
+    ("blpop", "scripts may call it since 7.2"),
+    ("brpop", "scripts may call it since 7.2"),
+    ("brpoplpush", "scripts may call it since 7.2"),
+    ("spublish", "Rows have no word for what is no key but is spread over a cluster like one; there is no cluster."),
+    ("ssubscribe", "As SPUBLISH."),
+    ("sunsubscribe", "As SPUBLISH."),
+    ("bzpopmax", "scripts may call it since 7.2"),
+    ("bzpopmin", "scripts may call it since 7.2"),
+    ("zrank", "WITHSCORE came with 7.2"),
+    ("zrevrank", "WITHSCORE came with 7.2"),
+    ("wait", "Since Redis 7.2 scripts may call it, and it is flagged as blocking."),
+    ("command|getkeys", "Redis 8 takes a command without arguments."),
+    ("command|getkeysandflags", "Redis 8 takes a command without arguments."),
+    ("migrate", "Its function says where its keys stand, so no keyword has to be sought from the end."),
+    ("sort", "Polder knows where the key behind STORE stands; the keys of patterns are nobody's arguments."),
+    ("sort_ro", "The keys of patterns are nobody's arguments."),
+];
+
+#[test]
+fn every_row_says_what_redis_says() {
+    let facts: BTreeMap<&str, &str> =
+        include_str!("redis-7.0.15.tsv").lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once('\t')).collect();
+    let mut wrong = Vec::new();
+    for (_, command) in polder_runtime::all() {
+        let label = command.label();
+        let Some(fact) = facts.get(label.as_str()) else { continue };
+        let row = fact_of(command);
+        if row != *fact && !DIFFER.iter().any(|(name, _)| *name == label) {
+            wrong.push(format!("{label}\n   row {row}\n  fact {fact}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A row in the words of the recording, its name left out.
+fn fact_of(command: &'static Command) -> String {
+    let (first, last, step) = command.shape.legacy();
+    let flags: Vec<_> = flag_names(command).collect();
+    let categories: Vec<_> = categories(command).map(|name| format!("@{name}")).collect();
+    let specs: Vec<_> =
+        command.shape.specs().iter().enumerate().map(|(at, spec)| format!("{}:{}", command.touched(at), shown(spec))).collect();
+    let places = format!("{first} {last} {step}");
+    let arity = command.shape.arity.to_string();
+    [arity, flags.join(" "), places, categories.join(" "), command.tips.join(" "), specs.join(";")].join("\t")
+}
+
+fn shown(spec: &KeySpec) -> String {
+    let begin = match spec.begin {
+        Begin::Index(index) => index.to_string(),
+        Begin::Keyword(word, from) => format!("{word}@{from}"),
+    };
+    match spec.find {
+        Find::Range { last, step, limit } => format!("{begin}:{last},{step},{limit}"),
+        Find::Numkeys => format!("{begin}:n0,1,1"),
+    }
+}
