@@ -74,7 +74,30 @@ pub(crate) fn interest_of(segment: &Segment) -> u64 {
     if cfg!(not(target_arch = "x86_64")) {
         std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
     }
-    segment.load(header::INTEREST) & interest::ALL
+    heard(segment.load(header::INTEREST) & interest::ALL)
+}
+
+/// Whether anything listens to one of these.
+#[inline(always)]
+pub(crate) fn is_told(segment: &Segment, what: u64) -> bool {
+    if cfg!(not(target_arch = "x86_64")) {
+        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+    }
+    let bits = segment.load(header::INTEREST) & interest::ALL;
+    bits & what != 0 && is_heard(bits, what)
+}
+
+#[cold]
+fn is_heard(bits: u64, what: u64) -> bool {
+    heard(bits) & what != 0
+}
+
+/// Interests without keyspace events that nothing hears: these are messages to subscribers, and where no seat has any, a change is not worth telling.
+/// A subscription that is made while a transaction runs may miss the events of that transaction.
+#[inline(always)]
+const fn heard(bits: u64) -> u64 {
+    const EVENTS: u64 = interest::EVENTS | interest::MISSES;
+    if bits & EVENTS != 0 && bits & interest::SUBSCRIBERS == 0 { bits & !EVENTS } else { bits }
 }
 
 /// What seat `index` has said that it listens to, and in which of its lives.

@@ -25,7 +25,7 @@ use smallvec::SmallVec;
 
 use crate::api::{Counter, Db};
 use crate::bucket::{self, BUCKET_BYTES, PIECE_BUCKETS};
-use crate::change::interest_of;
+use crate::change::is_told;
 use crate::clock;
 use crate::directory::{self, Bucket, MAP_LOCK, Near, map_at};
 use crate::entry::{self, INLINE_HEAD, INLINE_MAX, UNIT_BYTES};
@@ -268,22 +268,21 @@ impl Table {
             return None;
         }
         let clock = now();
-        if clock != entry::clock_of(seen.first) && !self.note_plain(seen.at, seen.first, clock) {
-            return None;
+        if clock != entry::clock_of(seen.first) {
+            self.note_plain(seen.at, seen.first, clock);
         }
         Some(read(value))
     }
 
-    /// Moves the access clock on, as `Table::note_glance`; `false`: accesses are counted otherwise.
+    /// Moves the access clock on, as `Table::note_glance`.
     #[cold]
     #[inline(never)]
-    fn note_plain(&self, first_at: u64, first: u64, clock: u32) -> bool {
+    fn note_plain(&self, first_at: u64, first: u64, clock: u32) {
         // Where accesses are counted the clock is another, whose bits are by chance the same once in 16 million reads: one that is not counted.
-        if self.counts_frequency() {
-            return false;
+        let clock = self.next_clock(entry::clock_of(first), clock);
+        if clock != entry::clock_of(first) {
+            let _ = self.segment().exchange(first_at, first, entry::first_word(entry::version_of(first), clock));
         }
-        let _ = self.segment().exchange(first_at, first, entry::first_word(entry::version_of(first), clock));
-        true
     }
 
     /// Gives a key that has a plain short string another one that takes as many units: what `edit` makes of it, which may be shown what never was, and
@@ -297,12 +296,9 @@ impl Table {
         calls: u64,
         edit: impl FnOnce(&[u8]) -> Option<(&'v [u8], R)>,
     ) -> Option<R> {
-        if self.counts_frequency() {
-            return None;
-        }
         let edited = self.segment().with_seat(|seat| {
             let stint = Stint::begin(seat, sight.db)?;
-            let answer = edit_sighted(stint.seat, sight, key, clock::lru(now_ms), edit)?;
+            let answer = edit_sighted(stint.seat, sight, key, (self, clock::lru(now_ms)), edit)?;
             stint.seat.add(at::COUNTERS + 8 * Counter::Calls as u64, calls);
             Some(answer)
         });
@@ -312,12 +308,9 @@ impl Table {
     /// Gives a key that has a plain short string another one that takes as many units. `false`: take another way.
     #[inline(always)]
     pub fn write_plain(&self, db: Db, hash: Hash, key: &[u8], value: &[u8]) -> bool {
-        if self.counts_frequency() {
-            return false;
-        }
         let written = self.segment().with_seat(|seat| {
             let stint = Stint::begin(seat, db)?;
-            write(stint.seat, db, hash, key, value)
+            write(stint.seat, db, hash, (self, now()), (key, value))
         });
         matches!(written, Ok(Some(())))
     }
@@ -326,26 +319,32 @@ impl Table {
 /// Whether somebody is to be told of changes, or a snapshot to keep what was before: `quick.rs` and `txn.rs` see to that.
 #[inline(always)]
 fn is_watched(segment: &Segment) -> bool {
-    interest_of(segment) & (interest::CHANGES & !interest::WAITERS) != 0 || segment.snapshot() != 0
+    is_told(segment, interest::CHANGES & !interest::WAITERS) || segment.snapshot() != 0
 }
 
 #[inline(always)]
-fn write(seat: &Seat, db: Db, hash: Hash, key: &[u8], value: &[u8]) -> Option<()> {
+fn write(seat: &Seat, db: Db, hash: Hash, clock: Clock<'_>, (key, value): (&[u8], &[u8])) -> Option<()> {
     let segment = &**seat.segment();
     let seen = match Seen::find::<true>(segment.lens(), db, hash, key) {
         Ok(seen) => seen,
-        Err(Missed::NotHere) => return write_displaced(seat, &Sight::at(segment, db, hash)?, key, value),
+        Err(Missed::NotHere) => return write_displaced(seat, &Sight::at(segment, db, hash)?, clock, (key, value)),
         Err(Missed::Unclear) => return None,
     };
     if !seen.takes(key, value) || !may_lock(seat) || !seat.lock_as_seen(0, seen.line, seen.word) {
         return None;
     }
-    replace(seat, db, (&seen, 0), now(), (key, value))
+    replace(seat, db, (&seen, 0), clock, (key, value))
 }
 
 /// As `Table::edit_plain`.
 #[inline(always)]
-fn edit_sighted<'v, R>(seat: &Seat, sight: &Sight, key: &[u8], clock: u32, edit: impl FnOnce(&[u8]) -> Option<(&'v [u8], R)>) -> Option<R> {
+fn edit_sighted<'v, R>(
+    seat: &Seat,
+    sight: &Sight,
+    key: &[u8],
+    clock: Clock<'_>,
+    edit: impl FnOnce(&[u8]) -> Option<(&'v [u8], R)>,
+) -> Option<R> {
     let segment = &**seat.segment();
     segment.prefetch_to_write(sight.bucket.line);
     // T3: as in `quick.rs`, the pin reaches to the bucket before it is looked into, and locked.
@@ -378,21 +377,24 @@ fn lock_both(seat: &Seat, home: &Home, seen: &Seen) -> bool {
     seat.lock_as_seen(0, home.line, home.word) && seat.lock_as_seen(1, seen.line, seen.word)
 }
 
+/// What gives an entry its next access clock: see [`Table::next_clock`].
+type Clock<'t> = (&'t Table, u32);
+
 /// The access clock of now.
 #[inline(always)]
-fn now() -> u32 {
+pub(crate) fn now() -> u32 {
     coarse_seconds() as u32 & 0xff_ffff
 }
 
 /// As [`write`], where the entry lies elsewhere.
 #[cold]
 #[inline(never)]
-fn write_displaced(seat: &Seat, sight: &Sight, key: &[u8], value: &[u8]) -> Option<()> {
+fn write_displaced(seat: &Seat, sight: &Sight, clock: Clock<'_>, (key, value): (&[u8], &[u8])) -> Option<()> {
     let (seen, home) = Seen::find_displaced(seat.segment(), sight, key)?;
     if !seen.takes(key, value) || !may_lock(seat) || !lock_both(seat, &home, &seen) {
         return None;
     }
-    replace(seat, sight.db(), (&seen, 1), now(), (key, value))
+    replace(seat, sight.db(), (&seen, 1), clock, (key, value))
 }
 
 /// T3: all that we walked over was there after we pinned, and was born before. The look at who watches only saves a lock for nothing.
@@ -402,7 +404,7 @@ fn may_lock(seat: &Seat) -> bool {
 }
 
 /// The same for several keys: see `several.rs`.
-pub(crate) fn write_all(seat: &Seat, db: Db, pairs: &[[&[u8]; 2]]) -> Option<()> {
+pub(crate) fn write_all(seat: &Seat, db: Db, clock: Clock<'_>, pairs: &[[&[u8]; 2]]) -> Option<()> {
     let segment = &**seat.segment();
     let lens = segment.lens();
     let root = lens.observe(map_at(db) + 8);
@@ -451,10 +453,11 @@ pub(crate) fn write_all(seat: &Seat, db: Db, pairs: &[[&[u8]; 2]]) -> Option<()>
     if is_watched(segment) || !all.iter().all(|(seen, _)| seen.is_current(lens, db)) {
         return None;
     }
-    let (mut notes, clock) = (seat.brief(), now());
+    let mut notes = seat.brief();
     for ((seen, number), lock) in all.iter().zip(locks) {
         let [key, value] = pairs[*number];
-        note_value(&mut notes, seat, (seen, lock), entry::first_word(seat.next_version(), clock), key, value);
+        let first = entry::first_word(seat.next_version(), clock.0.next_clock(entry::clock_of(seen.first), clock.1));
+        note_value(&mut notes, seat, (seen, lock), first, key, value);
     }
     notes.commit();
     Some(())
@@ -483,14 +486,14 @@ fn lock_among(seat: &Seat, lines: &mut Lines, (line, word): (u64, u64)) -> Optio
 
 /// Writes another value into an entry whose bucket was locked by the journal's item `lock`.
 #[inline(always)]
-fn replace(seat: &Seat, db: Db, (seen, lock): (&Seen, u64), clock: u32, (key, value): (&[u8], &[u8])) -> Option<()> {
+fn replace(seat: &Seat, db: Db, (seen, lock): (&Seen, u64), clock: Clock<'_>, (key, value): (&[u8], &[u8])) -> Option<()> {
     let segment = &**seat.segment();
     // Who watches: under the lock, see `Table::interest`.
     if !seen.is_current(segment.lens(), db) || is_watched(segment) {
         return None;
     }
     let mut notes = seat.brief();
-    let first = entry::first_word(seat.next_version(), clock);
+    let first = entry::first_word(seat.next_version(), clock.0.next_clock(entry::clock_of(seen.first), clock.1));
     note_value(&mut notes, seat, (seen, lock), first, key, value);
     notes.commit();
     seat.add(at::COUNTERS + 8 * Counter::Changes as u64, 1);

@@ -18,7 +18,7 @@ use polder_values::{Kind, Value};
 
 use crate::api::{COUNTERS, Counter, Db};
 use crate::bucket::{self, LINE_WORDS, UNITS, WORDS, Words, WordsMut};
-use crate::change::interest_of;
+use crate::change::is_told;
 use crate::clock;
 use crate::database::bit_of;
 use crate::directory::{self, Bucket};
@@ -69,7 +69,7 @@ const PLAIN: u8 = Kind::String as u8;
 /// Kind and reference in an entry's kind byte.
 const WHAT: u8 = 0x0f | entry::REFERENCE;
 /// A clock that is read cheaply is behind by at most this: what expires sooner is left to the long way, which reads the exact one.
-const CLOCK_LAG_MS: u64 = 20;
+pub(crate) const CLOCK_LAG_MS: u64 = 20;
 
 /// A bucket that is being read: its word when that began.
 #[derive(Clone, Copy)]
@@ -108,7 +108,7 @@ impl Table {
         let reading = Reading::begin(segment, sight.bucket)?;
         match glance(&Live { segment, bucket: sight.bucket }, &sight.hash, key) {
             Glance::Here(unit) => self.read_at(sight, &reading, unit, now_ms, read),
-            Glance::Miss(..) if interest_of(segment) & interest::MISSES != 0 => None,
+            Glance::Miss(..) if is_told(segment, interest::MISSES) => None,
             Glance::Miss(0, 0) => (sight.is_current(segment) && reading.holds(segment)).then(|| read(None)),
             Glance::Miss(next, stash) => match self.find_displaced(sight, key, reading, next, stash)? {
                 Some((reading, Glance::Here(unit))) => self.read_at(sight, &reading, unit, now_ms, read),
@@ -152,7 +152,7 @@ impl Table {
         if image.meta() & entry::EXPIRY != 0 && entry::inline_expiry(&image) <= now_ms + CLOCK_LAG_MS {
             return None;
         }
-        self.note_glance(&image, reading.bucket.word_at(LINE_WORDS + unit * 2), now_ms)?;
+        self.note_glance(&image, reading.bucket.word_at(LINE_WORDS + unit * 2), now_ms);
         Some(read(Some(fields)))
     }
 
@@ -182,21 +182,17 @@ impl Table {
         if stored != key || record.expiry_ms.is_some_and(|expiry_ms| expiry_ms <= now_ms + CLOCK_LAG_MS) {
             return None;
         }
-        self.note_glance(&image, reading.bucket.word_at(LINE_WORDS + unit * 2), now_ms)?;
+        self.note_glance(&image, reading.bucket.word_at(LINE_WORDS + unit * 2), now_ms);
         Some(read(Some(value)))
     }
 
     /// Moves the access clock on, as `Txn::note_access` does. Needs no pin: no other word is ever the same as this one.
     #[inline(always)]
-    fn note_glance(&self, image: &Image, first_at: u64, now_ms: u64) -> Option<()> {
-        if self.counts_frequency() {
-            return None;
-        }
-        let clock = clock::lru(now_ms);
+    pub(crate) fn note_glance(&self, image: &Image, first_at: u64, now_ms: u64) {
+        let clock = self.next_clock(image.clock(), clock::lru(now_ms));
         if clock != image.clock() {
             let _ = self.segment().exchange(first_at, image.words[0], entry::first_word(image.version(), clock));
         }
-        Some(())
     }
 
     /// Gives a key a short string, made by `edit` from the one it has (nothing if there is no such key); `edit` answers the new bytes or,
@@ -212,8 +208,8 @@ impl Table {
         edit: impl FnOnce(Option<&[u8]>) -> (Option<&'v [u8]>, R),
     ) -> Option<R> {
         let seat = self.seat().ok()?;
-        let stint = if self.counts_frequency() { None } else { Stint::begin(&seat, sight.db) }?;
-        Edit { seat: stint.seat, sight, key, calls }.run(now_ms, edit)
+        let stint = Stint::begin(&seat, sight.db)?;
+        Edit { table: self, seat: stint.seat, sight, key, calls }.run(now_ms, edit)
     }
 }
 
@@ -294,6 +290,7 @@ struct Spot {
 
 /// An edit of one key, with the seat pinned.
 struct Edit<'e> {
+    table: &'e Table,
     seat: &'e Seat,
     sight: &'e Sight,
     key: &'e [u8],
@@ -312,7 +309,7 @@ impl Edit<'_> {
             return None;
         }
         // Under the lock: see `Table::interest`. Whoever listens is told by the long way; nobody waits for a plain string.
-        if interest_of(segment) & (interest::CHANGES & !interest::WAITERS) != 0 {
+        if is_told(segment, interest::CHANGES & !interest::WAITERS) {
             return None;
         }
         let home = Live { segment, bucket: sight.bucket };
@@ -340,7 +337,11 @@ impl Edit<'_> {
         if entry::inline_bytes(self.key.len(), value.len(), false, false) > entry::INLINE_MAX {
             return None;
         }
-        let first = entry::first_word(seat.next_version(), clock::lru(now_ms));
+        let clock = match spot {
+            Some(_) => self.table.next_clock(before.clock(), clock::lru(now_ms)),
+            None => self.table.first_clock(now_ms),
+        };
+        let first = entry::first_word(seat.next_version(), clock);
         let mut image = Image::EMPTY;
         entry::fill_inline(&mut image, first, &Inline { meta: PLAIN, expiry_ms: None, flags: 0, key: self.key, value });
         let notes = match spot {

@@ -174,6 +174,18 @@ pub fn plain_head(key: &[u8], new: &New<'_>) -> Option<[u8; 1]> {
     u8::try_from(key.len()).ok().filter(|_| plain).map(|length| [length])
 }
 
+/// What stands before key and value of a record that says nothing else but an expiry; `None` where the key is a tree.
+#[inline]
+pub fn expiring_head(key: &[u8], expiry_ms: u64) -> Option<[u8; 9]> {
+    let length = u16::try_from(key.len()).ok().filter(|_| key.len() <= KEY_MAX)?.to_le_bytes();
+    let expiry = expiry_bytes(expiry_ms);
+    Some(std::array::from_fn(|at| match at {
+        0 => EXPIRY,
+        1 | 2 => length[at - 1],
+        _ => expiry[at - 3],
+    }))
+}
+
 /// The payload of the record of `key` and `new`, in pieces, for a node of the kind that comes with it.
 pub struct Draft<'a> {
     pub kind: NodeKind,

@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 
 use crate::api::{Counter, Db};
 use crate::bucket::{self, Words};
-use crate::change::interest_of;
+use crate::change::is_told;
 use crate::clock;
 use crate::directory::{self, Bucket};
 use crate::entry::{self, Image, Inline, UNIT_BYTES};
@@ -56,7 +56,7 @@ impl Table {
     /// belongs. Answers false, having done nothing, where that takes the long way.
     pub fn quick_set_all(&self, first: &Sight, pairs: &[&[u8]], now_ms: u64) -> bool {
         let (pairs, []) = pairs.as_chunks::<2>() else { return false };
-        if pairs.len() > SEVERAL_MAX || self.counts_frequency() {
+        if pairs.len() > SEVERAL_MAX {
             return false;
         }
         if self.write_all_plainly(first.db(), pairs) {
@@ -81,7 +81,7 @@ impl Table {
         }
         let done = self.segment().with_seat(|seat| {
             let stint = Stint::begin(seat, first.db)?;
-            Several { seat: stint.seat, held: SmallVec::new() }.run(&sights, pairs, now_ms)
+            Several { table: self, seat: stint.seat, held: SmallVec::new() }.run(&sights, pairs, now_ms)
         });
         matches!(done, Ok(Some(())))
     }
@@ -90,7 +90,7 @@ impl Table {
     fn write_all_plainly(&self, db: Db, pairs: &[[&[u8]; 2]]) -> bool {
         let done = self.segment().with_seat(|seat| {
             let stint = Stint::begin(seat, db)?;
-            plain::write_all(stint.seat, db, pairs)?;
+            plain::write_all(stint.seat, db, (self, plain::now()), pairs)?;
             count(stint.seat, pairs);
             Some(())
         });
@@ -106,6 +106,7 @@ fn count(seat: &Seat, pairs: &[[&[u8]; 2]]) {
 
 /// A change of several keys, with the seat pinned.
 struct Several<'s> {
+    table: &'s Table,
     seat: &'s Seat,
     held: SmallVec<[Held; SEVERAL_MAX]>,
 }
@@ -122,7 +123,7 @@ impl Several<'_> {
             homes.push(if sight.is_current(segment) { self.hold(sight.bucket)? } else { return None });
         }
         // With all homes locked: nothing has grown, been flushed or swapped, nobody listens (see `Table::interest`).
-        let is_watched = interest_of(segment) & (interest::CHANGES & !interest::WAITERS) != 0;
+        let is_watched = is_told(segment, interest::CHANGES & !interest::WAITERS);
         if is_watched || !sights.iter().all(|sight| sight.is_current(segment)) {
             return None;
         }
@@ -185,7 +186,11 @@ impl Several<'_> {
                 return None;
             }
         }
-        let first = entry::first_word(self.seat.next_version(), clock::lru(now_ms));
+        let clock = match plan.unit {
+            Some(_) => self.table.next_clock(plan.before.clock(), clock::lru(now_ms)),
+            None => self.table.first_clock(now_ms),
+        };
+        let first = entry::first_word(self.seat.next_version(), clock);
         entry::fill_inline(&mut plan.after, first, &Inline { meta: kind, expiry_ms: None, flags: 0, key, value });
         let old = plan.unit.map(|unit| (unit, &plan.before));
         if !fits(&self.live(self.held[plan.held].bucket), old, Some(&plan.after)) {

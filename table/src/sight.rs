@@ -45,6 +45,12 @@ impl Sight {
         self.db
     }
 
+    /// The node of its extent.
+    #[inline]
+    pub(crate) fn extent(&self) -> u64 {
+        self.extent
+    }
+
     /// The home bucket of a key; `None` when the database has no keys or makes no sense.
     #[inline(always)]
     pub(crate) fn of(segment: &Segment, db: Db, key: &[u8]) -> Option<Sight> {

@@ -2,31 +2,36 @@
 //! way.
 //!
 //! As the edit of a string in `quick.rs`, for a value that is made of what was there: the old one is looked at where it lies, and the new one is
-//! written once, where it is going to lie (`values::sequence::Edit`). A transaction takes three times the steps. Whatever is not that (a tree, an
-//! expiry, an entry that lies elsewhere, somebody who listens or waits, no room) answers `None`: nothing has happened then, and the caller takes
-//! a longer way.
+//! written once, where it is going to lie (`values::sequence::Edit`). A transaction takes three times the steps. Whatever is not that (a tree, a key
+//! that has expired or is about to, an entry that lies elsewhere, a seat that listens or waits, no room) returns `None`: nothing has happened then, and
+//! the caller takes a longer way.
 //!
 //! ```text
 //!  pin, word of home's line -> entry -> slot and root, word again -> its record -> lock by a CAS of that word (as in `plain.rs`)
-//!  -> slot and root -> the change -> NEW record, OLD record -> words -> commit (`shm::brief`)
+//!  -> slot and root -> the change -> NEW record, OLD record -> bounds of expiry -> words -> commit (`shm::brief`)
 //! ```
+//!
+//! **Invariant:** the bounds of extent and database are lowered before the commit, as in [`Txn::place_all`]: a death in between leaves bounds that are too
+//! low, which costs one search, and never a key that nothing looks for.
 
 use polder_base::{Fault, Ref};
 use polder_shm::brief::Brief;
 use polder_shm::layout::{interest, seat as at};
 use polder_shm::node::NodeKind;
-use polder_shm::{Seat, offset_of};
+use polder_shm::{Seat, Segment, offset_of};
 use polder_values::sequence::Edit;
-use polder_values::{Kind, PACKED_MAX};
+use polder_values::{Kind, PACKED_MAX, Value};
 
 use crate::api::Counter;
 use crate::bucket::{self, LINE_WORDS, Words};
-use crate::change::interest_of;
-use crate::directory;
+use crate::change::is_told;
+use crate::directory::{self, database};
 use crate::entry::{self, Image, Inline};
 use crate::lookup::Live;
+use crate::place::{has_expiry, has_inner_expiry, is_key};
 use crate::plain::BUSY;
-use crate::quick::{Glance, Stint, glance, has_room, note_words, put, tags_of};
+use crate::quick::{CLOCK_LAG_MS, Glance, Stint, glance, has_room, note_words, put, tags_of};
+use crate::record::{self, Key, Record};
 use crate::sight::Sight;
 use crate::snapshot;
 use crate::table::Table;
@@ -36,8 +41,8 @@ use crate::{clock, raw};
 pub enum Becomes<'v, 'n> {
     Same,
     Edited(Edit<'v, 'n>),
-    /// A string of at most `PACKED_MAX` bytes, whatever there was.
-    String(&'n [u8]),
+    /// A string of at most `PACKED_MAX` bytes with this expiry, whatever string there was.
+    String(&'n [u8], Option<u64>),
     /// The key goes.
     Gone,
 }
@@ -55,18 +60,27 @@ impl Table {
     #[inline(always)]
     pub fn quick_set_other(&self, sight: &Sight, key: &[u8], value: &[u8], now_ms: u64, calls: u64) -> Option<()> {
         let is_short = entry::inline_bytes(key.len(), value.len(), false, false) <= entry::INLINE_MAX;
-        let set = if is_short { self.quick_edit(sight, key, now_ms, calls, |_| (Some(value), ())) } else { None };
-        // What there is may have a record, too.
-        set.or_else(|| self.quick_set_long(sight, key, value, now_ms, calls))
+        self.quick_set_until(sight, key, value, None, (now_ms, calls)).or_else(|| {
+            // An entry that lies elsewhere, or is to lie there.
+            if is_short { self.quick_edit(sight, key, now_ms, calls, |_| (Some(value), ())) } else { None }
+        })
     }
 
+    /// The same with an expiry in milliseconds since the Unix epoch, which lies in the future, or none; `calls` comes with the time.
     #[inline(never)]
-    fn quick_set_long(&self, sight: &Sight, key: &[u8], value: &[u8], now_ms: u64, calls: u64) -> Option<()> {
-        // Who listens: only not to lock in vain.
-        if value.len() > PACKED_MAX || interest_of(self.segment()) & who_listens(Kind::String) != 0 {
+    pub fn quick_set_until(
+        &self,
+        sight: &Sight,
+        key: &[u8],
+        value: &[u8],
+        expiry_ms: Option<u64>,
+        (now_ms, calls): (u64, u64),
+    ) -> Option<()> {
+        // What listens: only to take no lock for nothing.
+        if value.len() > PACKED_MAX || is_told(self.segment(), who_listens(Kind::String)) {
             return None;
         }
-        self.change_counted(sight, key, Kind::String, (now_ms, calls), |_| Some((Becomes::String(value), ())))
+        self.change_counted(sight, key, Kind::String, (now_ms, calls), |_| Some((Becomes::String(value, expiry_ms), ())))
     }
 
     /// Changes a packed value of `kind`: `change` gets it (nothing if there is no such key) and answers what it is to become, and what the caller is
@@ -93,8 +107,8 @@ impl Table {
         change: impl for<'v> FnOnce(Option<&'v [u8]>) -> Option<(Becomes<'v, 'n>, R)>,
     ) -> Option<R> {
         let work = |seat: &Seat| {
-            let stint = if self.counts_frequency() { None } else { Stint::begin(seat, sight.db) }?;
-            Small { seat: stint.seat, sight, key, kind, calls }.run(now_ms, change)
+            let stint = Stint::begin(seat, sight.db)?;
+            Small { table: self, seat: stint.seat, sight, key, kind, calls }.run(now_ms, change)
         };
         self.segment().with_seat(work).ok()?
     }
@@ -109,6 +123,7 @@ fn who_listens(kind: Kind) -> u64 {
 
 /// A change of one key, with the seat pinned.
 struct Small<'e> {
+    table: &'e Table,
     seat: &'e Seat,
     sight: &'e Sight,
     key: &'e [u8],
@@ -124,7 +139,8 @@ impl<'e> Small<'e> {
         let segment = &**seat.segment();
         let mut before = Image::EMPTY;
         let (word, unit) = self.look(&mut before)?;
-        let old = if unit.is_some() { Some(self.value_of(&before)?) } else { None };
+        let mut more = More::default();
+        let old = if unit.is_some() { Some(self.value_of(&before, now_ms, &mut more)?) } else { None };
         // Before the lock: it may reclaim.
         seat.reserve_retired(1).ok()?;
         // As in `plain.rs`: whatever has been published since fails it.
@@ -134,26 +150,41 @@ impl<'e> Small<'e> {
             return None;
         }
         // Under the lock: see `Table::interest`.
-        if !sight.is_current(segment) || interest_of(segment) & who_listens(self.kind) != 0 {
+        if !sight.is_current(segment) || is_told(segment, who_listens(self.kind)) {
             return None;
         }
         let (becomes, answer) = change(old)?;
-        let mut after = Image::EMPTY;
+        let clock = match unit {
+            Some(_) => self.table.next_clock(before.clock(), clock::lru(now_ms)),
+            None => self.table.first_clock(now_ms),
+        };
+        let (mut after, mut expiry_ms) = (Image::EMPTY, None);
         let after = match becomes {
             Becomes::Same => {
                 if let Some(unit) = unit {
-                    self.note_access(&before, unit, now_ms);
+                    self.table.note_glance(&before, sight.bucket.word_at(LINE_WORDS + unit * 2), now_ms);
                 }
                 seat.rollback();
                 seat.add(at::COUNTERS + 8 * Counter::Calls as u64, self.calls);
                 return Some(answer);
             }
-            Becomes::Edited(edit) => {
-                self.make(edit.bytes(), |place| edit.write(place), now_ms, &mut after)?;
+            Becomes::Edited(_) if more.has_options => return None,
+            Becomes::Edited(edit) if more.expiry_ms.is_some() => {
+                expiry_ms = more.expiry_ms;
+                self.make_expiring(edit.bytes(), expiry_ms?, &|place| edit.write(place), clock, &mut after)?;
                 Some(&after)
             }
-            Becomes::String(bytes) => {
-                self.make(bytes.len(), |place| place.copy_from_slice(bytes), now_ms, &mut after)?;
+            Becomes::Edited(edit) => {
+                self.make(edit.bytes(), |place| edit.write(place), clock, &mut after)?;
+                Some(&after)
+            }
+            Becomes::String(bytes, Some(until)) => {
+                expiry_ms = Some(until);
+                self.make_expiring(bytes.len(), until, &|place| place.copy_from_slice(bytes), clock, &mut after)?;
+                Some(&after)
+            }
+            Becomes::String(bytes, None) => {
+                self.make(bytes.len(), |place| place.copy_from_slice(bytes), clock, &mut after)?;
                 Some(&after)
             }
             Becomes::Gone => None,
@@ -162,12 +193,17 @@ impl<'e> Small<'e> {
         if let (Some((unit, old)), Some(new)) = (before, after)
             && old.is_reference()
             && new.is_reference()
+            && more.expiry_ms.is_none()
+            && expiry_ms.is_none()
         {
             self.swap(unit, old, new)?;
             self.count();
             return Some(answer);
         }
         if !fits(&Live { segment, bucket: sight.bucket }, before, after) {
+            return None;
+        }
+        if expiry_ms.is_some_and(|expiry_ms| !lower_bounds(segment, sight, expiry_ms)) {
             return None;
         }
         let mut olds = 0;
@@ -226,63 +262,122 @@ impl<'e> Small<'e> {
         self.seat.add(at::COUNTERS + 8 * Counter::Changes as u64, 1);
     }
 
-    /// The value of the key's entry, if it is a packed one of the right kind and the entry says no more than that.
+    /// The value of the key's entry, if it is a packed one of the right kind that has not expired, nor is about to; what else it says goes into `more`.
     #[inline]
-    fn value_of<'i>(&self, image: &'i Image) -> Option<&'i [u8]>
+    fn value_of<'i>(&self, image: &'i Image, now_ms: u64, more: &mut More) -> Option<&'i [u8]>
     where
         'e: 'i,
     {
         let kind = self.kind as u8;
-        if !image.is_reference() {
-            return if image.meta() == kind { entry::inline_value(image) } else { None };
+        if image.meta() == kind {
+            return entry::inline_value(image);
         }
         if image.meta() != kind | entry::REFERENCE {
-            return None;
+            return self.value_of_any(image, now_ms, more);
         }
-        let (NodeKind::Plain, payload) = raw::payload(self.seat.segment(), image.record()).ok()? else { return None };
+        let (NodeKind::Plain, payload) = raw::payload(self.seat.segment(), image.record()).ok()? else {
+            return self.value_of_any(image, now_ms, more);
+        };
         let (&length, rest) = payload.split_first()?;
         let (key, value) = rest.split_at_checked(length.into())?;
         (key == self.key).then_some(value)
     }
 
+    /// The same of an entry that says more than key and value.
+    #[inline(never)]
+    fn value_of_any<'i>(&self, image: &'i Image, now_ms: u64, more: &mut More) -> Option<&'i [u8]>
+    where
+        'e: 'i,
+    {
+        if image.meta() & KIND != self.kind as u8 {
+            return None;
+        }
+        let value = if image.is_reference() {
+            let (node, payload) = raw::payload(self.seat.segment(), image.record()).ok()?;
+            let Record { key, value, expiry_ms, inner_expiry_ms: None, flags, raw, text } = record::read(node, payload).ok()? else {
+                return None;
+            };
+            let (Key::Short(key), Value::Packed(value)) = (key, value) else { return None };
+            if key != self.key {
+                return None;
+            }
+            *more = More { expiry_ms, has_options: flags != 0 || raw || text };
+            value
+        } else {
+            more.expiry_ms = (image.meta() & entry::EXPIRY != 0).then(|| entry::inline_expiry(image));
+            more.has_options = image.meta() & (entry::FLAGS | entry::RAW) != 0;
+            entry::inline_value(image)?
+        };
+        more.expiry_ms.is_none_or(|expiry_ms| expiry_ms > now_ms + CLOCK_LAG_MS).then_some(value)
+    }
+
     /// Makes the entry with the new value of so many bytes: inline if it fits, else with a record.
     #[inline]
-    fn make(&self, length: usize, write: impl Fn(&mut [u8]), now_ms: u64, image: &mut Image) -> Option<()> {
+    fn make(&self, length: usize, write: impl Fn(&mut [u8]), clock: u32, image: &mut Image) -> Option<()> {
         let (seat, key) = (self.seat, self.key);
-        let first = entry::first_word(seat.next_version(), clock::lru(now_ms));
+        let first = entry::first_word(seat.next_version(), clock);
         if entry::inline_bytes(key.len(), length, false, false) <= entry::INLINE_MAX {
             let mut value = [0; entry::INLINE_MAX];
             write(&mut value[..length]);
             entry::fill_inline(image, first, &Inline { meta: self.kind as u8, expiry_ms: None, flags: 0, key, value: &value[..length] });
             return Some(());
         }
-        let node = self.make_record(length, write)?;
+        let node = self.make_record(NodeKind::Plain, &[u8::try_from(key.len()).ok()?], length, write)?;
         *image = entry::with_reference(first, self.kind as u8, (false, false), self.sight.hash.extra, node);
         Some(())
     }
 
-    #[inline]
-    fn make_record(&self, length: usize, write: impl Fn(&mut [u8])) -> Option<Ref> {
+    /// The same with an expiry.
+    #[inline(never)]
+    fn make_expiring(&self, length: usize, expiry_ms: u64, write: &dyn Fn(&mut [u8]), clock: u32, image: &mut Image) -> Option<()> {
         let (seat, key) = (self.seat, self.key);
-        let head = [u8::try_from(key.len()).ok()?];
-        let value_at = 1 + key.len();
-        let node = seat.make(NodeKind::Plain, value_at + length).ok()?;
+        let first = entry::first_word(seat.next_version(), clock);
+        if entry::inline_bytes(key.len(), length, true, false) <= entry::INLINE_MAX {
+            let mut value = [0; entry::INLINE_MAX];
+            write(&mut value[..length]);
+            let fields = Inline { meta: self.kind as u8, expiry_ms: Some(expiry_ms), flags: 0, key, value: &value[..length] };
+            entry::fill_inline(image, first, &fields);
+            return Some(());
+        }
+        let node = self.make_record(NodeKind::Record, &record::expiring_head(key, expiry_ms)?, length, write)?;
+        *image = entry::with_reference(first, self.kind as u8, (true, false), self.sight.hash.extra, node);
+        Some(())
+    }
+
+    #[inline]
+    fn make_record(&self, kind: NodeKind, head: &[u8], length: usize, write: impl Fn(&mut [u8])) -> Option<Ref> {
+        let (seat, key) = (self.seat, self.key);
+        let value_at = head.len() + key.len();
+        let node = seat.make(kind, value_at + length).ok()?;
         raw::fill_by(seat.segment(), node, value_at + length, |bytes| {
-            bytes[..1].copy_from_slice(&head);
-            bytes[1..value_at].copy_from_slice(key);
+            bytes[..head.len()].copy_from_slice(head);
+            bytes[head.len()..value_at].copy_from_slice(key);
             write(&mut bytes[value_at..]);
         });
         Some(node)
     }
+}
 
-    /// As `Txn::note_access`.
-    fn note_access(&self, image: &Image, unit: usize, now_ms: u64) {
-        let clock = clock::lru(now_ms);
-        if clock != image.clock() {
-            let first_at = self.sight.bucket.word_at(LINE_WORDS + unit * 2);
-            let _ = self.seat.segment().exchange(first_at, image.words[0], entry::first_word(image.version(), clock));
-        }
+/// Kind in an entry's kind byte.
+const KIND: u8 = 0x0f;
+
+/// What an entry says besides kind, key and value.
+#[derive(Default)]
+struct More {
+    expiry_ms: Option<u64>,
+    /// Flags and the like, which an edit would have to keep.
+    has_options: bool,
+}
+
+/// Lowers the earliest expiry of extent and database, as `Txn::lower_bounds`; answers false where the database is another one by now.
+pub(crate) fn lower_bounds(segment: &Segment, sight: &Sight, expiry_ms: u64) -> bool {
+    segment.lower(sight.extent() + directory::extent::EXPIRY_MIN, expiry_ms);
+    let node = segment.observe(directory::map_at(sight.db()));
+    let is_its = segment.check(node, 64) && segment.load(node + database::DIRECTORY) == directory::directory_of(sight.root);
+    if is_its {
+        segment.lower(node + database::EXPIRY_MIN, expiry_ms);
     }
+    is_its
 }
 
 /// An entry at home, as it is and where it begins, and as it is going to be.
@@ -306,17 +401,38 @@ pub(crate) fn publish(seat: &Seat, sight: &Sight, key: &[u8], (before, after): T
     let mut notes = seat.brief();
     notes.cover(0, sight.bucket.line);
     note_turn(&mut notes, &live, sight.hash.tag, (before, after))?;
-    let by = i64::from(after.is_some()) - i64::from(before.is_some());
-    if by != 0 {
-        let tally = at::TALLIES + directory::tally_of(sight.root) * at::TALLY_BYTES;
-        notes.cover_own();
-        notes.word(live.segment.seat_at(seat.index()) + tally, seat.get(tally).wrapping_add_signed(by));
-    }
+    note_tallies(&mut notes, seat, sight, before.map(|(_, image)| image), after);
     let snapshot = live.segment.snapshot();
     if snapshot != 0 {
         snapshot::save(seat, snapshot, sight.root, &sight.hash, key, before.map(|(_, image)| image), after);
     }
     notes.commit_with(olds)
+}
+
+/// Notes what becomes of the numbers of keys, of keys with an expiry, and of keys with fields that have one.
+#[inline(always)]
+fn note_tallies(notes: &mut Brief<'_>, seat: &Seat, sight: &Sight, before: Option<&Image>, after: Option<&Image>) {
+    let may_expire = |image: Option<&Image>| image.is_some_and(Image::may_expire);
+    if may_expire(before) || may_expire(after) {
+        return note_all_tallies(notes, seat, sight, before, after);
+    }
+    let by = i64::from(after.is_some()) - i64::from(before.is_some());
+    if by != 0 {
+        let tally = at::TALLIES + directory::tally_of(sight.root) * at::TALLY_BYTES;
+        notes.cover_own();
+        notes.word(seat.segment().seat_at(seat.index()) + tally, seat.get(tally).wrapping_add_signed(by));
+    }
+}
+
+#[inline(never)]
+fn note_all_tallies(notes: &mut Brief<'_>, seat: &Seat, sight: &Sight, before: Option<&Image>, after: Option<&Image>) {
+    let count = |image: Option<&Image>, test: fn(&Image) -> bool| i64::from(image.is_some_and(test));
+    let counts = [is_key, has_expiry, has_inner_expiry].map(|test| count(after, test) - count(before, test));
+    let tally = at::TALLIES + directory::tally_of(sight.root) * at::TALLY_BYTES;
+    notes.cover_own();
+    for (by, at) in counts.into_iter().zip((tally..).step_by(8)).filter(|(by, _)| *by != 0) {
+        notes.word(seat.segment().seat_at(seat.index()) + at, seat.get(at).wrapping_add_signed(by));
+    }
 }
 
 /// Notes the words of an entry's turn, and of its tags; their lock has been named.

@@ -3,7 +3,7 @@
 //! ```text
 //!   declare ---> lock home, find entry ---> Solo ---> find, write, remove ---> note the entry's words, commit (`shm::brief`)
 //!                  | no such entry at home,  |
-//!                  | somebody in the way     | another key, a second write, listeners, an expiry, no room: unfold
+//!                  | somebody in the way     | another key, a second write, listeners, no room: unfold
 //!                  v                         v
 //!                hold: Held, Shadow, place, journal as ever
 //! ```
@@ -222,8 +222,11 @@ impl<'t> Txn<'t> {
         let (before, after) = (self.scratch.before.borrow(), self.scratch.after.borrow());
         let before = solo.unit.map(|unit| (usize::from(unit), &*before));
         let after = if solo.pending == Plan::Write { Some(&*after) } else { None };
-        let may_expire = before.is_some_and(|(_, image)| image.may_expire()) || after.is_some_and(Image::may_expire);
-        if may_expire || !self.seat.has_brief_room() || !small::fits(&live, before, after) {
+        if !self.seat.has_brief_room() || !small::fits(&live, before, after) {
+            return Ok(false);
+        }
+        let bound_ms = after.map_or(Ok(None), |image| self.bound_of(image))?;
+        if !bound_ms.is_none_or(|bound_ms| small::lower_bounds(live.segment, sight, bound_ms)) {
             return Ok(false);
         }
         self.seat.close(bit_of(sight.db()), false);

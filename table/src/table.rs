@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use crate::api::*;
 use crate::bucket::{self, LINE_WORDS, UNITS};
 use crate::change::ChangeSink;
+use crate::clock;
 use crate::compact::Pass;
 use crate::directory::{self, Slot, database, map_at};
 use crate::entry;
@@ -271,6 +272,30 @@ impl Table {
     pub fn counts_frequency(&self) -> bool {
         let policy = self.segment.load(POLICY);
         policy == Policy::AllkeysLfu as u64 || policy == Policy::VolatileLfu as u64
+    }
+
+    /// The access clock of an entry that is accessed or written now, in place of one with this clock; `lru` is it where accesses are not counted.
+    #[inline(always)]
+    pub(crate) fn next_clock(&self, old: u32, lru: u32) -> u32 {
+        if self.counts_frequency() { self.next_frequency(old, polder_base::time::coarse_ms()) } else { lru }
+    }
+
+    /// As [`Table::next_clock`], of a key that is new.
+    #[inline(always)]
+    pub(crate) fn first_clock(&self, now_ms: u64) -> u32 {
+        if self.counts_frequency() { clock::lfu(clock::LFU_INITIAL, now_ms) } else { clock::lru(now_ms) }
+    }
+
+    /// The clock of one more access, where accesses are counted.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn next_frequency(&self, old: u32, now_ms: u64) -> u32 {
+        let (segment, defaults) = (&self.segment, Limits::default());
+        let (decay_minutes, log_factor) = match segment.load(LIMITED) {
+            0 => (defaults.lfu_decay_minutes, defaults.lfu_log_factor),
+            _ => (segment.load(LFU_DECAY) as u32, segment.load(LFU_LOG_FACTOR) as u32),
+        };
+        clock::lfu(clock::incremented(clock::frequency(old, now_ms, decay_minutes), log_factor, self.draw()), now_ms)
     }
 
     /// Sets the limits, for all processes.

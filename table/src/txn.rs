@@ -357,13 +357,7 @@ impl<'t> Txn<'t> {
     #[inline]
     pub(crate) fn note_access_at(&self, first_at: u64, first: u64, found: &Found<'_>) {
         let now = self.coarse_ms();
-        let clock = if self.table.counts_frequency() {
-            let limits = self.table.limits();
-            let counter = clock::frequency(found.clock, now, limits.lfu_decay_minutes);
-            clock::lfu(clock::incremented(counter, limits.lfu_log_factor, self.table.draw()), now)
-        } else {
-            clock::lru(now)
-        };
+        let clock = if self.table.counts_frequency() { self.table.next_frequency(found.clock, now) } else { clock::lru(now) };
         if clock != found.clock {
             let _ = self.segment().exchange(first_at, first, entry::first_word(found.version, clock));
         }
@@ -670,15 +664,11 @@ impl<'t> Txn<'t> {
     /// The clock of an entry that is written now.
     pub(crate) fn new_clock(&self, old: Option<&Image>) -> u32 {
         let now = self.coarse_ms();
-        if !self.table.counts_frequency() {
-            return clock::lru(now);
+        match old {
+            _ if !self.table.counts_frequency() => clock::lru(now),
+            Some(old) => self.table.next_frequency(old.clock(), now),
+            None => clock::lfu(clock::LFU_INITIAL, now),
         }
-        let limits = self.table.limits();
-        let counter = old.map_or(clock::LFU_INITIAL, |old| {
-            let counter = clock::frequency(old.clock(), now, limits.lfu_decay_minutes);
-            clock::incremented(counter, limits.lfu_log_factor, self.table.draw())
-        });
-        clock::lfu(counter, now)
     }
 
     /// Builds the entry of `key` with `new`: inline if it fits, else with a record, which is made here.

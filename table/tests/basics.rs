@@ -6,7 +6,9 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use common::{Draw, Place, run_alone};
-use polder_table::{Becomes, Counter, Mode, New, Replaces, Stop};
+use polder_shm::layout::interest;
+use polder_table::change::{lose_interest, set_events, take_interest};
+use polder_table::{Becomes, Counter, Limits, Mode, New, Policy, Replaces, Stop};
 use polder_values::list::{Limit, popped, pushed};
 use polder_values::{Kind, Value};
 
@@ -472,6 +474,87 @@ fn strings_of_any_length_are_set_by_the_short_way() {
     assert!(quick > 15_000, "the short way was hardly ever taken: {quick}");
     assert_eq!(place.keys(0), 1 + model.len() as u64);
     model.iter().for_each(|(key, value)| assert_eq!(place.get(0, key).as_ref(), Some(value)));
+}
+
+#[test]
+fn strings_are_set_with_and_without_an_expiry_by_the_short_way() {
+    let (place, mut draw) = (Place::new(), Draw(88_172_645_463_325_252));
+    place.set(0, b"other", b"1", None);
+    let (now_ms, mut model, mut quick) = (polder_base::time::now_ms(), std::collections::HashMap::new(), 0);
+    for round in 0..20_000 {
+        let key = vec![b'a' + (round % 26) as u8; 1 + draw.below(60) as usize];
+        let longest = [20, 60, 300][draw.below(3) as usize];
+        let value = vec![draw.below(256) as u8; draw.below(longest) as usize];
+        let expiry_ms = (draw.below(2) == 0).then(|| now_ms + 1_000_000 + draw.below(1_000));
+        let sight = place.table.sight(0, &key).expect("the database has keys");
+        if place.table.quick_set_until(&sight, &key, &value, expiry_ms, (now_ms, 1)).is_some() {
+            quick += 1;
+        } else if draw.below(2) == 0 {
+            place.set(0, &key, &value, expiry_ms);
+        } else {
+            continue;
+        }
+        let found = place.run(|txn| Ok(txn.find(0, &key)?.map(|found| found.expiry_ms)));
+        assert_eq!((place.get(0, &key).as_deref(), found), (Some(&value[..]), Some(expiry_ms)));
+        model.insert(key, (value, expiry_ms));
+    }
+    assert!(quick > 10_000, "the short way was hardly ever taken: {quick}");
+    let expiring = model.values().filter(|(_, expiry_ms)| expiry_ms.is_some()).count() as u64;
+    let txn = place.table.begin(Mode::Read).expect("a seat");
+    assert_eq!((txn.keys(0), txn.keys_with_expiry(0)), (1 + model.len() as u64, expiring));
+    drop(txn);
+    model.iter().for_each(|(key, (value, _))| assert_eq!(place.get(0, key).as_ref(), Some(value)));
+}
+
+#[test]
+fn what_was_set_with_an_expiry_by_the_short_way_is_collected() {
+    let (place, now_ms) = (Place::new(), polder_base::time::now_ms());
+    place.set(0, b"other", b"1", None);
+    let set = |key: &[u8], expiry_ms: u64| {
+        let sight = place.table.sight(0, key).expect("the database has keys");
+        place.table.quick_set_until(&sight, key, b"value", Some(expiry_ms), (now_ms, 1))
+    };
+    set(b"later", now_ms + 1_000_000).expect("nothing is in the way");
+    set(b"soon", now_ms + 60).expect("nothing is in the way");
+    std::thread::sleep(Duration::from_millis(100));
+    (0..100).for_each(|_| _ = place.table.chores(100_000));
+    assert_eq!((place.keys(0), place.get(0, b"soon")), (2, None));
+}
+
+/// Nothing hears of a keyspace event but subscribers: without one the short ways go on.
+#[test]
+fn events_that_no_seat_hears_leave_the_short_ways_as_they_are() {
+    let place = Place::new();
+    place.set(0, b"key", b"0123456789abcdef", None);
+    let write = || place.table.write_plain(0, place.table.hash(b"key"), b"key", b"fedcba9876543210");
+    set_events(place.table.segment(), u64::MAX, false);
+    assert!(write());
+    let seat = place.table.seat().expect("a seat");
+    take_interest(&seat, interest::SUBSCRIBERS);
+    assert!(!write(), "the sink is to be told");
+    lose_interest(&seat, interest::SUBSCRIBERS);
+    assert!(write());
+}
+
+#[test]
+fn accesses_by_the_short_ways_are_counted_where_frequencies_are() {
+    let place = Place::new();
+    let limits = Limits { policy: Policy::AllkeysLfu, memory_max: 1 << 29, lfu_log_factor: 0, ..Limits::default() };
+    place.table.set_limits(limits);
+    let key = b"key";
+    place.set(0, key, b"0123456789abcdef", None);
+    let hash = place.table.hash(key);
+    let frequency = || place.run(|txn| Ok((txn.peek(0, key)?.expect("there").clock & 0xff) as u8));
+    let first = frequency();
+    assert!(place.table.read_plain(0, hash, key, |_| ()).is_some());
+    assert!(place.table.write_plain(0, hash, key, b"fedcba9876543210"));
+    let sight = place.table.sight(0, key).expect("the database has keys");
+    let now_ms = polder_base::time::now_ms();
+    assert!(place.table.quick_get(&sight, key, now_ms, |_| ()).is_some());
+    assert!(place.table.quick_edit(&sight, key, now_ms, 1, |_| (Some(b"1"), ())).is_some());
+    assert!(place.table.quick_set_until(&sight, key, &[1; 100], None, (now_ms, 1)).is_some());
+    assert!(place.table.quick_set_all(&sight, &[key, b"2"], now_ms) || place.table.quick_set(&sight, key, b"2", now_ms, 1).is_some());
+    assert_eq!(frequency(), first + 6, "with a factor of 0 each access counts");
 }
 
 #[test]

@@ -35,6 +35,9 @@ pub struct Case {
     ceiling: u64,
 }
 
+/// In the year 2100.
+const LATER_MS: u64 = 4_102_444_800_000;
+
 /// The key that an operation writes in the transaction that sends letters.
 pub const TOLD: &[u8] = b"told";
 
@@ -516,6 +519,12 @@ fn set_record_quickly(table: &Table, key: &[u8], length: usize) {
     table.quick_set(&sight, key, &vec![7; length], polder_base::time::now_ms(), 1).expect("nothing is in the way");
 }
 
+/// The short way of a SET with an expiry, which these cases must be able to take.
+fn set_until_quickly(table: &Table, key: &[u8], length: usize, expiry_ms: Option<u64>) {
+    let (sight, now_ms) = (table.sight(0, key).expect("the database has keys"), polder_base::time::now_ms());
+    table.quick_set_until(&sight, key, &vec![7; length], expiry_ms, (now_ms, 1)).expect("nothing is in the way");
+}
+
 /// The short way of MSET; answers whether it was taken.
 fn set_several(table: &Table, pairs: &[(u32, usize)]) -> bool {
     let pairs: Vec<_> = pairs.iter().map(|(number, length)| (numbered(*number), vec![7; *length])).collect();
@@ -529,6 +538,12 @@ fn short() -> Vec<Case> {
         move |place: &Place| {
             bystanders(place);
             (0..elements).for_each(|_| push_quickly(&place.table, b"list", b"an element"));
+        }
+    };
+    let expiring = |length: usize| {
+        move |place: &Place| {
+            bystanders(place);
+            place.set(0, b"expiring", &vec![4; length], Some(LATER_MS));
         }
     };
     // Another one of another bucket.
@@ -558,6 +573,13 @@ fn short() -> Vec<Case> {
             |place| (0..30).for_each(|number| place.set_string(0, &numbered(number), &[3; 200])),
             |table| (0..30).for_each(|number| set_record_quickly(table, &numbered(number), 500)),
         ),
+        case("set-new-with-expiry-quickly", bystanders, |table| set_until_quickly(table, b"new", 5, Some(LATER_MS))),
+        case("set-new-record-with-expiry-quickly", bystanders, |table| set_until_quickly(table, b"new", 300, Some(LATER_MS))),
+        case("set-expiry-quickly", bystanders, |table| set_until_quickly(table, &numbered(1), 5, Some(LATER_MS))),
+        case("set-expiry-of-record-quickly", bystanders, |table| set_until_quickly(table, &numbered(19), 400, Some(LATER_MS))),
+        case("set-over-expiry-quickly", expiring(5), |table| set_until_quickly(table, b"expiring", 9, None)),
+        case("set-expiry-again-quickly", expiring(5), |table| set_until_quickly(table, b"expiring", 5, Some(LATER_MS - 1))),
+        case("set-over-record-with-expiry-quickly", expiring(300), |table| set_until_quickly(table, b"expiring", 9, None)),
         case("several-quickly", bystanders, |table| assert!(set_several(table, &[(1, 7), (200, 9), (2, 14), (201, 30)]))),
         case("several-plainly", bystanders, |table| assert!(set_several(table, &[(1, 7), (2, 14), (3, 22), (4, 30)]))),
         case("several-resized-quickly", bystanders, move |table| assert!(set_several(table, &[(1, 30), (apart, 40)]))),
@@ -622,6 +644,16 @@ fn alone() -> Vec<Case> {
                 txn.write(0, b"new", &New::of(Kind::String, Value::Packed(&[2; 300])), Replaces::Whole)
             });
         }),
+        case(
+            "alone-delete-with-expiry",
+            |place| place.set(0, b"expiring", &[4; 30], Some(LATER_MS)),
+            move |table| drop_key(table, b"expiring"),
+        ),
+        case(
+            "alone-over-expiry",
+            |place| place.set(0, b"expiring", &[4; 300], Some(LATER_MS)),
+            move |table| write(table, b"expiring", 400),
+        ),
         case("alone-with-expiry", bystanders, |table| {
             run_alone(table, 0, &numbered(19), |txn| {
                 let expiry_ms = Some(txn.now_ms() + 1_000_000);
