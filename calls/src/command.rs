@@ -138,7 +138,16 @@ pub struct Short<'c> {
     pub sight: &'c Sight,
     pub args: &'c [&'c [u8]],
     pub now_ms: u64,
+    /// Whether that is the time of the transaction that the call would be, and no cheaper clock, which is behind by some milliseconds.
+    pub is_exact: bool,
     pub settings: &'c Settings,
+}
+
+impl Short<'_> {
+    /// The time that a call counts from.
+    pub fn exact_ms(&self) -> u64 {
+        if self.is_exact { self.now_ms } else { polder_base::time::now_ms() }
+    }
 }
 
 /// A command's short way for its commonest form, without a transaction of its own. Answers false, having done and written nothing, where the form is

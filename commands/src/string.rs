@@ -82,6 +82,7 @@ pub const COMMANDS: &[Command] = &[
         .costs("O(N) where N is the number of keys to set.")
         .about("Creates the string values of one or more keys, all at once, when none of the keys exists."),
     write("PSETEX", "key milliseconds value", set::psetex)
+        .quick(quick::psetex)
         .with(GROWS)
         .touches(&["OW update"])
         .since("2.6.0")
@@ -106,6 +107,7 @@ pub const COMMANDS: &[Command] = &[
     ])
     .about("Sets the string value of a key, ignoring its type. The key is created if it doesn't exist."),
     write("SETEX", "key seconds value", set::setex)
+        .quick(quick::setex)
         .with(GROWS)
         .touches(&["OW update"])
         .since("2.0.0")

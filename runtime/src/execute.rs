@@ -152,7 +152,8 @@ fn run_shortest(
     let passed = recorder.pass(settings, command);
     let (watch, mark) = ((!passed).then(|| recorder.begin(settings, command)), if passed { 0 } else { reply.mark() });
     let now_ms = session.clock_ms();
-    if !quick(&Short { table, sight, args, now_ms, settings }, reply) {
+    let is_exact = session.turn_ms != 0;
+    if !quick(&Short { table, sight, args, now_ms, is_exact, settings }, reply) {
         if passed {
             recorder.take_back(command);
         }

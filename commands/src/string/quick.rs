@@ -1,10 +1,12 @@
-//! The short ways of GET, SET and INCR (`table::quick`, `table::small`) and of MSET (`table::several`): packed strings, no options, nobody in the way.
+//! The short ways of GET, SET and INCR (`table::quick`, `table::small`) and of MSET (`table::several`): packed strings, no options but the time to live of
+//! SET, SETEX and PSETEX, and no lock taken.
 //!
 //! **Invariant:** what they answer and leave behind is what the long ways would; whatever could be refused goes the long way.
 use polder_base::{Reply, number};
+use polder_calls::command::Short;
 use polder_table::Counter;
 
-use polder_calls::command::Short;
+use super::set::{MILLISECONDS, SECONDS, Unit};
 
 pub(super) fn get(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
     let answered = call.table.quick_get(call.sight, call.args[1], call.now_ms, |value| match value {
@@ -24,12 +26,37 @@ pub(super) fn get(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
 }
 
 pub(super) fn set(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
-    let [_, key, value] = call.args else { return false };
-    let done = call.table.quick_set(call.sight, key, value, call.now_ms, 1).is_some();
+    let done = match *call.args {
+        [_, key, value] => call.table.quick_set(call.sight, key, value, call.now_ms, 1).is_some(),
+        [_, key, value, unit, span] => set_until(call, key, value, Unit::relative(unit), span),
+        _ => false,
+    };
     if done {
         reply.ok();
     }
     done
+}
+
+pub(super) fn setex(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+    set_for(call, SECONDS, reply)
+}
+
+pub(super) fn psetex(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+    set_for(call, MILLISECONDS, reply)
+}
+
+fn set_for(call: &Short<'_>, unit: Unit, reply: &mut dyn Reply) -> bool {
+    let &[_, key, span, value] = call.args else { return false };
+    let done = set_until(call, key, value, Some(unit), span);
+    if done {
+        reply.ok();
+    }
+    done
+}
+
+fn set_until(call: &Short<'_>, key: &[u8], value: &[u8], unit: Option<Unit>, span: &[u8]) -> bool {
+    let until = unit.and_then(|unit| unit.until(span, call.exact_ms()));
+    until.is_some_and(|until| call.table.quick_set_until(call.sight, key, value, Some(until), (call.now_ms, 1)).is_some())
 }
 
 pub(super) fn mset(call: &Short<'_>, reply: &mut dyn Reply) -> bool {

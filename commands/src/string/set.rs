@@ -1,4 +1,5 @@
 //! SET and its relatives: what is set on which condition, and when it expires.
+use polder_base::number;
 use polder_table::{Found, New, Stop};
 use polder_values::string;
 use polder_values::{Kind, Value};
@@ -28,13 +29,31 @@ enum Expiry<'a> {
 
 /// How an expiry is given.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Unit {
+pub(super) struct Unit {
     milliseconds: u64,
     absolute: bool,
 }
 
-const SECONDS: Unit = Unit { milliseconds: 1000, absolute: false };
-const MILLISECONDS: Unit = Unit { milliseconds: 1, absolute: false };
+impl Unit {
+    /// The unit of a span from now on that a word names.
+    pub(super) fn relative(word: &[u8]) -> Option<Unit> {
+        [("EX", SECONDS), ("PX", MILLISECONDS)].into_iter().find(|(name, _)| is(word, name)).map(|(_, unit)| unit)
+    }
+
+    /// The moment that `text` names, in milliseconds since the Unix epoch; `None` for what [`moment`] refuses.
+    pub(super) fn until(self, text: &[u8], now_ms: u64) -> Option<u64> {
+        self.moment(number::integer(text)?, now_ms)
+    }
+
+    fn moment(self, count: i64, now_ms: u64) -> Option<u64> {
+        let base = if self.absolute { 0 } else { now_ms as i64 };
+        let moment = count.checked_mul(self.milliseconds as i64)?.checked_add(base)?;
+        (count > 0).then_some(moment as u64)
+    }
+}
+
+pub(super) const SECONDS: Unit = Unit { milliseconds: 1000, absolute: false };
+pub(super) const MILLISECONDS: Unit = Unit { milliseconds: 1, absolute: false };
 const UNITS: [(&str, Unit); 4] = [
     ("EX", SECONDS),
     ("PX", MILLISECONDS),
@@ -97,13 +116,8 @@ impl<'a> Expiry<'a> {
 /// # Errors
 /// Redis's texts for what is no number, not positive, or beyond 64 bits of milliseconds.
 fn moment(call: &Call<'_>, unit: Unit, text: &[u8]) -> Result<u64, Stop> {
-    let count = integer(text)?;
-    let base = if unit.absolute { 0 } else { call.txn.now_ms() as i64 };
-    let moment = count.checked_mul(unit.milliseconds as i64).and_then(|span| span.checked_add(base));
-    match moment {
-        Some(moment) if count > 0 => Ok(moment as u64),
-        _ => Err(format!("ERR invalid expire time in '{}' command", call.command.label()).into()),
-    }
+    let invalid = || format!("ERR invalid expire time in '{}' command", call.command.label()).into();
+    unit.moment(integer(text)?, call.txn.now_ms()).ok_or_else(invalid)
 }
 
 /// Gives the key the string `bytes`, and tells about it.
