@@ -11,7 +11,7 @@
 //!  -> slot and root -> the change -> NEW record, OLD record -> bounds of expiry -> words -> commit (`shm::brief`)
 //! ```
 //!
-//! **Invariant:** the bounds of extent and database are lowered before the commit, as in [`Txn::place_all`]: a death in between leaves bounds that are too
+//! **Invariant:** the bounds of extent and database are lowered before the commit, as in `Txn::place_all`: a death in between leaves bounds that are too
 //! low, which costs one search, and never a key that nothing looks for.
 
 use polder_base::{Fault, Ref};
