@@ -21,7 +21,7 @@ use std::time::Instant;
 
 use polder_wire::resp::Value;
 
-use crate::queue::Due;
+use crate::due::Due;
 use crate::slot::{Outcome, Slot};
 
 /// Which keys the server tracks for this connection.

@@ -45,6 +45,7 @@ mod commands;
 mod condition;
 mod consumer;
 mod driver;
+mod due;
 mod error;
 mod link;
 mod options;

@@ -26,9 +26,10 @@ use polder_wire::resp::{Replies, Value};
 
 use crate::args;
 use crate::cache::{Cache, Tracking};
+use crate::due::Due;
 use crate::error::{Error, Stage, TimedOut};
 use crate::options::{Endpoint, Options};
-use crate::queue::{Batch, Due, Queue, Queued, Shape, Traits, earlier};
+use crate::queue::{Batch, Queue, Queued, Shape, Traits, earlier};
 use crate::slot::Target;
 use crate::subscribe::Subscriptions;
 use crate::value::refused;

@@ -20,6 +20,7 @@ use std::task::Waker;
 use std::time::Instant;
 
 use crate::args;
+use crate::due::Due;
 use crate::error::Error;
 use crate::options::Policy;
 use crate::slot::Target;
@@ -62,13 +63,6 @@ pub(crate) struct Route {
     pub db: u32,
     pub jumps: bool,
     pub policy: Policy,
-}
-
-/// When a call was made and until when it waits; `None` for calls without a deadline.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Due {
-    pub made: Instant,
-    pub at: Instant,
 }
 
 /// A call that waits to be written.

@@ -1,6 +1,5 @@
 //! The access clock of an entry: 24 bits, either the second of the last access (LRU) or, under an LFU
-//! policy, 16 bits of minutes and an 8-bit logarithmic counter, as in Redis ("Using Redis as an LRU cache"); and the clock of a transaction.
-use crate::txn::Txn;
+//! policy, 16 bits of minutes and an 8-bit logarithmic counter, as in Redis ("Using Redis as an LRU cache").
 
 /// Where the LFU counter of a new key starts, so that it is not evicted at once.
 pub const LFU_INITIAL: u8 = 5;
@@ -39,48 +38,4 @@ pub fn incremented(counter: u8, factor: u32, draw: u32) -> u8 {
     let base = counter.saturating_sub(LFU_INITIAL) as u64;
     let odds = base * factor as u64 + 1;
     if (draw as u64) * odds < (1 << 32) { counter + 1 } else { counter }
-}
-
-impl Txn<'_> {
-    /// Milliseconds since the Unix epoch, the same during the whole transaction and its retries.
-    pub fn now_ms(&self) -> u64 {
-        if self.now.get() == 0 {
-            self.now.set(polder_base::time::now_ms());
-        }
-        self.now.get()
-    }
-
-    /// Sees keys that have expired, as if they had not: for whoever imports them ([`Table::imports`]).
-    pub fn see_expired(&self) {
-        self.sees_expired.set(true);
-    }
-
-    /// Whether a key with this expiry is there no more.
-    #[inline]
-    pub(crate) fn is_over(&self, expiry_ms: u64) -> bool {
-        expiry_ms <= self.now_ms() && !self.sees_expired.get()
-    }
-
-    /// The time by which fields of hashes have expired: the beginning of all time if this transaction sees what has expired.
-    pub fn field_clock_ms(&self) -> u64 {
-        if self.sees_expired.get() { 0 } else { self.now_ms() }
-    }
-
-    /// Whether a transaction that meets something expired removes it: not while clients are paused or data is imported.
-    pub(crate) fn removes_expired(&self) -> bool {
-        !(self.table.stands_still() || self.table.imports())
-    }
-
-    /// Microseconds since the Unix epoch when this was asked for the first time: the same in all retries.
-    pub fn now_us(&self) -> u64 {
-        if self.now_us.get() == 0 {
-            self.now_us.set(polder_base::time::now_us());
-        }
-        self.now_us.get()
-    }
-
-    /// Fixes the clock of this transaction (a server's turn reads it once for all its calls).
-    pub fn set_now_ms(&self, now_ms: u64) {
-        self.now.set(now_ms);
-    }
 }

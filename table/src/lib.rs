@@ -36,6 +36,7 @@ mod spent;
 mod table;
 mod thin;
 mod txn;
+mod txn_clock;
 mod verify;
 mod watch;
 

@@ -168,26 +168,11 @@ impl<'e> Small<'e> {
                 seat.add(at::COUNTERS + 8 * Counter::Calls as u64, self.calls);
                 return Some(answer);
             }
-            Becomes::Edited(_) if more.has_options => return None,
-            Becomes::Edited(edit) if more.expiry_ms.is_some() => {
-                expiry_ms = more.expiry_ms;
-                self.make_expiring(edit.bytes(), expiry_ms?, &|place| edit.write(place), clock, &mut after)?;
-                Some(&after)
-            }
-            Becomes::Edited(edit) => {
-                self.make(edit.bytes(), |place| edit.write(place), clock, &mut after)?;
-                Some(&after)
-            }
-            Becomes::String(bytes, Some(until)) => {
-                expiry_ms = Some(until);
-                self.make_expiring(bytes.len(), until, &|place| place.copy_from_slice(bytes), clock, &mut after)?;
-                Some(&after)
-            }
-            Becomes::String(bytes, None) => {
-                self.make(bytes.len(), |place| place.copy_from_slice(bytes), clock, &mut after)?;
-                Some(&after)
-            }
             Becomes::Gone => None,
+            changed => {
+                expiry_ms = self.make_changed(changed, &more, clock, &mut after)?;
+                Some(&after)
+            }
         };
         let before = unit.map(|unit| (unit, &before));
         if let (Some((unit, old)), Some(new)) = (before, after)
@@ -214,6 +199,26 @@ impl<'e> Small<'e> {
         publish(seat, sight, self.key, (before, after), olds).ok()?;
         self.count();
         Some(answer)
+    }
+
+    /// Makes what the entry becomes; answers its expiry. `None`: that is not for here.
+    #[inline(always)]
+    fn make_changed(&self, becomes: Becomes<'_, '_>, more: &More, clock: u32, after: &mut Image) -> Option<Option<u64>> {
+        match becomes {
+            Becomes::Same | Becomes::Gone => return None,
+            Becomes::Edited(_) if more.has_options => return None,
+            Becomes::Edited(edit) if more.expiry_ms.is_some() => {
+                self.make_expiring(edit.bytes(), more.expiry_ms?, &|place| edit.write(place), clock, after)?;
+                return Some(more.expiry_ms);
+            }
+            Becomes::Edited(edit) => self.make(edit.bytes(), |place| edit.write(place), clock, after)?,
+            Becomes::String(bytes, Some(until)) => {
+                self.make_expiring(bytes.len(), until, &|place| place.copy_from_slice(bytes), clock, after)?;
+                return Some(Some(until));
+            }
+            Becomes::String(bytes, None) => self.make(bytes.len(), |place| place.copy_from_slice(bytes), clock, after)?,
+        }
+        Some(None)
     }
 
     /// Looks for the key's entry without a lock; answers the bucket's word before that, and where the entry begins.

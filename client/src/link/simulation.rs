@@ -18,9 +18,10 @@ use polder_wire::resp::{Limits, Request, Requests};
 
 use super::{Link, Listeners};
 use crate::args::{self, Args};
+use crate::due::Due;
 use crate::error::Error;
 use crate::options::{Options, Policy};
-use crate::queue::{Due, Pushed, Queue, Route, Shape, Ticket, Traits};
+use crate::queue::{Pushed, Queue, Route, Shape, Ticket, Traits};
 use crate::rows;
 use crate::slot::{Slot, Target};
 
