@@ -88,6 +88,10 @@ impl Connection {
 
     /// Gives a side connection back whose call has ended.
     fn return_side(&self, connection: Arc<Connection>) {
+        // One whose driver has ended would fail all its later calls.
+        if connection.shared.queue().closed.is_some() {
+            return;
+        }
         let mut side = self.side();
         if side.len() < SIDE_IDLE_MAX {
             side.push(connection);

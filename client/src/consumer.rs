@@ -7,11 +7,15 @@
 //!   after an error, or a dropped future: own entries behind the last one that `next` returned, then new ones
 //! ```
 //!
+//! A call that broke off, or whose future was dropped, may still wait in the server for as long as it was told to, and be given entries
+//! whose reply goes nowhere. Until that time is over a call for new entries says only that there are some: what it was given is
+//! dropped, and read as own entries, which come in the order of their ids, those of the lost call among them.
+//!
 //! Invariant: an entry that the server has given to this consumer is returned by [`Consumer::next`] at least once, whatever
 //! breaks between.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::args::Args;
 use crate::client::Db;
@@ -19,6 +23,8 @@ use crate::error::Error;
 
 /// How long the server waits for entries before it is asked anew.
 const WAIT: Duration = Duration::from_secs(5);
+/// How long a call that was given up may be given entries: as long as it waits, and as long again for a server that is slow.
+const ABANDONED: Duration = Duration::from_secs(10);
 const COUNT: u32 = 100;
 
 /// An entry of a stream.
@@ -43,6 +49,8 @@ pub struct Consumer {
     last: String,
     /// Whether the consumer's own entries behind `last` are to be read before new ones.
     has_pending: bool,
+    /// Until then a call that was given up may still be given entries.
+    uncertain_until: Option<Instant>,
 }
 
 impl Db {
@@ -51,7 +59,7 @@ impl Db {
     pub fn consumer(&self, key: impl AsRef<[u8]>, group: impl AsRef<[u8]>, name: impl AsRef<[u8]>) -> Consumer {
         let bytes = |text: &dyn AsRef<[u8]>| text.as_ref().to_vec();
         let (key, group, name) = (bytes(&key), bytes(&group), bytes(&name));
-        Consumer { db: self.clone(), key, group, name, count: COUNT, last: "0-0".into(), has_pending: true }
+        Consumer { db: self.clone(), key, group, name, count: COUNT, last: "0-0".into(), has_pending: true, uncertain_until: None }
     }
 }
 
@@ -84,7 +92,19 @@ impl Consumer {
             // Until the reply is here, the server may have given entries that do not arrive: after an error, or when the future is
             // dropped, they are the consumer's own.
             let pending = std::mem::replace(&mut self.has_pending, true);
-            let given = if pending { self.read_pending().await? } else { self.read_new().await? };
+            let given = if pending {
+                self.read_pending().await?
+            } else {
+                let before = self.uncertain_until.filter(|until| Instant::now() < *until);
+                self.uncertain_until = Some(Instant::now() + ABANDONED);
+                let given = self.read_new().await?;
+                self.uncertain_until = before;
+                if before.is_some() {
+                    // They are the consumer's own now, and read as such.
+                    continue;
+                }
+                given
+            };
             let given = given.into_iter().flat_map(BTreeMap::into_values).flatten().collect::<Vec<_>>();
             self.has_pending = pending && !given.is_empty();
             if let Some((id, _)) = given.last() {

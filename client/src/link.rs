@@ -357,7 +357,9 @@ impl Link {
         if !matches!(flight.purpose, Purpose::Calls) {
             return self.own_reply(value);
         }
-        let demoted = matches!(&value, Value::Error(text) if text.starts_with(b"READONLY"));
+        let is_readonly = |value: &Value| matches!(value, Value::Error(text) if text.starts_with(b"READONLY"));
+        // A pipeline's replies come as one array.
+        let demoted = is_readonly(&value) || matches!(&value, Value::Array(replies) if replies.iter().any(is_readonly));
         if let Some(call) = call {
             call.target.complete(match value {
                 Value::Error(text) => Err(refused(&text)),

@@ -64,8 +64,8 @@ pub enum Policy {
     Block,
 }
 
-/// How a client connects and what its calls begin with.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// How a client connects and what its calls begin with. `{:?}` does not show the password.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Options {
     pub endpoint: Endpoint,
     /// The ACL user; `None` with a password means the default user.
@@ -95,6 +95,30 @@ pub struct Options {
     pub cache: Option<CacheOptions>,
 }
 
+impl std::fmt::Debug for Options {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Options { endpoint, user, password, database, name, connect_timeout, timeout, policy, queue_calls_max, .. } = self;
+        let Options { queue_bytes_max, backoff_min, backoff_max, ping_interval, tls, cache, .. } = self;
+        out.debug_struct("Options")
+            .field("endpoint", endpoint)
+            .field("user", user)
+            .field("password", &password.as_ref().map(|_| "***"))
+            .field("database", database)
+            .field("name", name)
+            .field("connect_timeout", connect_timeout)
+            .field("timeout", timeout)
+            .field("policy", policy)
+            .field("queue_calls_max", queue_calls_max)
+            .field("queue_bytes_max", queue_bytes_max)
+            .field("backoff_min", backoff_min)
+            .field("backoff_max", backoff_max)
+            .field("ping_interval", ping_interval)
+            .field("tls", tls)
+            .field("cache", cache)
+            .finish()
+    }
+}
+
 impl Default for Options {
     fn default() -> Options {
         Options {
@@ -122,6 +146,10 @@ impl std::str::FromStr for Options {
 
     fn from_str(url: &str) -> Result<Options, Error> {
         let (address, query) = url.split_once('?').unwrap_or((url, ""));
+        // No part of it is shown: it may be the password's.
+        if query.contains('@') {
+            return Err(Error::usage("the URL has an '@' behind its '?': write ? in a password as %3F, and @ in an option as %40"));
+        }
         let mut options = match address.split_once(':') {
             Some(("redis", rest)) => tcp(rest.strip_prefix("//").unwrap_or(rest))?,
             Some(("rediss", rest)) => Options { tls: Some(TlsOptions::default()), ..tcp(rest.strip_prefix("//").unwrap_or(rest))? },
@@ -131,8 +159,11 @@ impl std::str::FromStr for Options {
                 Options { endpoint: Endpoint::Unix(unescape(path)?.into()), ..Options::default() }
             }
             _ => {
+                // The scheme alone: what follows it may hold a password.
+                let scheme =
+                    address.split_once("://").map_or(String::new(), |(scheme, _)| format!("'{scheme}://' begins no URL that is known: "));
                 return Err(Error::usage(format!(
-                    "'{url}' is not a URL of a server: write redis://host:port/database, rediss:// for TLS, redis-sentinel:// for Sentinel, or unix:/path"
+                    "{scheme}write redis://host:port/database, rediss:// for TLS, redis-sentinel:// for Sentinel, or unix:/path"
                 )));
             }
         };
@@ -237,10 +268,9 @@ fn number<T: std::str::FromStr>(what: &str, text: &str) -> Result<T, Error> {
     text.parse().map_err(|_| Error::usage(format!("the URL's {what} is '{text}', which is not a number in range")))
 }
 
-/// Replaces `%41` by `A`.
+/// Replaces `%41` by `A`. An error does not show the text, which may be a password.
 fn unescape(text: &str) -> Result<String, Error> {
-    let invalid =
-        || Error::usage(format!("'{text}' has a '%' without two hexadecimal digits that make UTF-8 text; a plain '%' is written %25"));
+    let invalid = || Error::usage("the URL has a '%' without two hexadecimal digits that make UTF-8 text; a plain '%' is written %25");
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&byte, tail)) = rest.split_first() {
@@ -263,6 +293,23 @@ mod tests {
 
     fn read(url: &str) -> Options {
         url.parse().unwrap_or_else(|error| panic!("{url}: {error}"))
+    }
+
+    #[test]
+    fn no_text_shows_a_password() {
+        let options = read("redis://user:s3cret@example");
+        assert!(!format!("{options:?}").contains("s3cret"));
+        let wrong = [
+            "valkey://:s3cret@host",
+            "redis://user:%s3cret@host",
+            "redis://user:s3?cret@host",
+            "redis://user:s3?cr=et&s3@host",
+            "s3cret@host",
+        ];
+        for url in wrong {
+            let Err(error) = url.parse::<Options>() else { panic!("{url} is taken") };
+            assert!(!["s3", "cret"].iter().any(|part| error.to_string().contains(part)), "{url}: {error}");
+        }
     }
 
     #[test]

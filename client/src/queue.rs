@@ -317,6 +317,11 @@ impl Queue {
         };
         if traits.blocks && !self.is_side {
             lane.bytes.truncate(before);
+            if target.is_none() {
+                // Nothing waits for a reply, and a call that waits in the server for it is no call to forget.
+                self.refused += 1;
+                return Err(Error::usage("a call that waits in the server cannot be made and forgotten: call it, and keep its future"));
+            }
             return Ok(Pushed::Aside);
         }
         lane.moved = traits.moves;

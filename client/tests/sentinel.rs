@@ -78,6 +78,8 @@ async fn a_client_follows_the_master_that_sentinel_names() {
     let mut master = group.children.remove(0);
     master.kill().expect("ends");
     master.wait().expect("ends");
+    // A call that is written before the client has noticed may have been executed, and is not sent again.
+    wait_until("both have noticed", || [&by_task, &by_thread].iter().all(|client| !client.stats().is_up));
     for (client, n) in [(&by_task, 3), (&by_thread, 4)] {
         // Waits in the queue until there is a master again.
         assert_eq!(client.db(0).incr::<i64>("n").await.expect("counts"), n);

@@ -37,7 +37,7 @@ pub(crate) fn find(options: &Options) -> io::Result<SocketAddr> {
 fn ask_one(options: &Options, host: &str, port: u16, master: &str, timeout: Duration) -> io::Result<SocketAddr> {
     let mut request = Vec::new();
     args::encode(&("SENTINEL", "GET-MASTER-ADDR-BY-NAME", master), &mut request);
-    let reply = converse(resolve(host, port)?, &request, 1, timeout)?;
+    let reply = converse(&resolve(host, port)?, &request, 1, timeout)?;
     let address = match &reply[..] {
         [Value::Array(words)] => named(words).ok_or_else(|| unusable(format!("it named no address but {words:?}")))?,
         [Value::Null] => return Err(unusable(format!("it knows no master '{master}'"))),
@@ -49,11 +49,10 @@ fn ask_one(options: &Options, host: &str, port: u16, master: &str, timeout: Dura
         replies += 1;
     }
     args::encode(&"ROLE", &mut request);
-    match converse(address, &request, replies, timeout)?.pop() {
+    match converse(&[address], &request, replies, timeout)?.pop() {
         Some(Value::Array(words)) if matches!(words.first(), Some(Value::Bulk(role)) if role == b"master") => Ok(address),
-        Some(Value::Error(text)) => {
-            Err(unusable(format!("{address} refused ROLE, which the client needs to check it: {}", String::from_utf8_lossy(&text))))
-        }
+        // The user may not call ROLE, or cannot log in, which the connection itself will report. A replica is found out by its READONLY.
+        Some(Value::Error(_)) => Ok(address),
         _ => Err(unusable(format!("it named {address}, which is not a master; a failover is not finished"))),
     }
 }
@@ -62,22 +61,36 @@ fn unusable(text: String) -> io::Error {
     io::Error::other(text)
 }
 
-fn resolve(host: &str, port: u16) -> io::Result<SocketAddr> {
-    (host, port).to_socket_addrs()?.next().ok_or_else(|| unusable(format!("'{host}' has no address")))
+fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    let addresses: Vec<SocketAddr> = (host, port).to_socket_addrs()?.collect();
+    if addresses.is_empty() { Err(unusable(format!("'{host}' has no address"))) } else { Ok(addresses) }
+}
+
+/// Connects to the first of these addresses that takes a connection.
+fn connect(addresses: &[SocketAddr], until: Instant) -> io::Result<(SocketAddr, TcpStream)> {
+    let mut last = io::Error::from(io::ErrorKind::TimedOut);
+    for (at, address) in addresses.iter().enumerate() {
+        let share = until.saturating_duration_since(Instant::now()) / (addresses.len() - at) as u32;
+        match TcpStream::connect_timeout(address, share.max(Duration::from_millis(1))) {
+            Ok(stream) => return Ok((*address, stream)),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }
 
 /// Host and port of a reply.
 fn named(words: &[Value]) -> Option<SocketAddr> {
     let [Value::Bulk(host), Value::Bulk(port)] = words else { return None };
     let port = std::str::from_utf8(port).ok()?.parse().ok()?;
-    resolve(std::str::from_utf8(host).ok()?, port).ok()
+    resolve(std::str::from_utf8(host).ok()?, port).ok()?.first().copied()
 }
 
-/// Sends requests and waits for their replies.
-fn converse(address: SocketAddr, requests: &[u8], count: usize, timeout: Duration) -> io::Result<Vec<Value>> {
+/// Sends requests to the first address that can be reached and waits for their replies.
+fn converse(addresses: &[SocketAddr], requests: &[u8], count: usize, timeout: Duration) -> io::Result<Vec<Value>> {
     let timeout = timeout.max(Duration::from_millis(1));
     let until = Instant::now() + timeout;
-    let mut stream = TcpStream::connect_timeout(&address, timeout)?;
+    let (address, mut stream) = connect(addresses, until)?;
     stream.set_write_timeout(Some(timeout))?;
     stream.write_all(requests)?;
     let (mut parser, mut held, mut replies) = (Replies::default(), Vec::new(), Vec::new());
