@@ -153,17 +153,26 @@ impl Seat {
     #[inline]
     pub(crate) fn ready_item(&self) -> Result<u64, Fault> {
         let len = self.journal_len();
-        if len >= at::JOURNAL_PAIRS && (len - at::JOURNAL_PAIRS).is_multiple_of(BLOCK_PAIRS) {
+        if len >= at::JOURNAL_PAIRS {
             self.extend_journal(len)?;
         }
         Ok(len)
     }
 
+    /// How many items the journal's blocks have room for.
+    fn journal_room(&self) -> u64 {
+        at::JOURNAL_PAIRS + self.journal_blocks.borrow().len() as u64 * BLOCK_PAIRS
+    }
+
     #[cold]
     fn extend_journal(&self, len: u64) -> Result<(), Fault> {
-        let blocks = ((len - at::JOURNAL_PAIRS) / BLOCK_PAIRS) as usize;
-        if blocks < self.journal_blocks.borrow().len() {
+        let room = self.journal_room();
+        if len < room {
             return Ok(());
+        }
+        if len > room {
+            // An item written now would take the place of another one.
+            return Err(Fault::Damaged { what: "a journal's length" });
         }
         let link = self.journal_blocks.borrow().last().map_or(self.base + at::JOURNAL_NEXT, |block| block + 8);
         let block = self.chain_block(NodeKind::Journal, link)?;
@@ -397,7 +406,8 @@ impl Seat {
             // A panic while it was written out: what is committed cannot be undone, only done.
             return self.redo();
         }
-        let len = self.journal_len();
+        // A damaged length would be an hour of undoing what is not there.
+        let len = self.journal_len().min(self.journal_room());
         self.release_unchanged(len);
         for index in (0..len).rev() {
             if let Some((Tag::New, offset, _)) = self.item(index) {

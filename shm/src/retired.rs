@@ -177,7 +177,7 @@ impl Seat {
             return blocks[0] + HEAD_BYTES;
         };
         let begin = block + HEAD_BYTES;
-        self.near_entries.set(Entries { first: index - past % ENTRIES, begin });
+        self.near_entries.set(Entries { first: index.wrapping_sub(past % ENTRIES), begin });
         begin + past % ENTRIES * 16
     }
 

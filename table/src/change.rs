@@ -93,7 +93,8 @@ fn is_heard(bits: u64, what: u64) -> bool {
 }
 
 /// Interests without keyspace events that nothing hears: these are messages to subscribers, and where no seat has any, a change is not worth telling.
-/// A subscription that is made while a transaction runs may miss the events of that transaction.
+/// A transaction that has left some untold looks again before it commits ([`Txn::tell`]): its client must not be told OK, and a subscriber that came
+/// meanwhile and read the keys as they were hear nothing. A fast path asks under the key's lock, right before it commits.
 #[inline(always)]
 const fn heard(bits: u64) -> u64 {
     const EVENTS: u64 = interest::EVENTS | interest::MISSES;
@@ -223,9 +224,19 @@ impl Txn<'_> {
     /// Says what happens to a key by this transaction. Free where nobody listens.
     #[inline]
     pub fn note_change(&self, class: char, event: &'static str, db: Db, key: &[u8]) {
-        if self.interest() & (interest::CHANGES | interest::MISSES) != 0 && db != SYSTEM {
-            self.keep_change(class, event, db, Some(key));
+        if db == SYSTEM {
+            return;
         }
+        if self.interest() & (interest::CHANGES | interest::MISSES) != 0 {
+            self.keep_change(class, event, db, Some(key));
+        } else if self.segment().load(header::INTEREST) & (interest::EVENTS | interest::MISSES) != 0 {
+            self.scratch.unheard.set(true);
+        }
+    }
+
+    /// Whether events were left untold that are heard by now.
+    pub(crate) fn has_new_hearers(&self) -> bool {
+        self.scratch.unheard.get() && self.segment().load(header::INTEREST) & interest::SUBSCRIBERS != 0
     }
 
     /// How many changes have been noted so far.
@@ -286,8 +297,11 @@ impl Txn<'_> {
         posts.push(Post { to, life, bytes });
     }
 
-    /// Shows the sink what has been noted.
+    /// Shows the sink what has been noted. Asks for another attempt, which notes all, where events were left untold and are heard by now.
     pub(crate) fn tell(&self) -> Result<(), Stop> {
+        if self.has_new_hearers() {
+            return Err(Stop::Retry);
+        }
         if self.scratch.changes.borrow().is_empty() {
             return Ok(());
         }

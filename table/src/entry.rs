@@ -156,9 +156,12 @@ pub fn inline_units(second: u64) -> usize {
     (at + key + (second >> 16 & 0xff) as usize).div_ceil(UNIT_BYTES)
 }
 
-/// An expiry as it is stored, in 48 bits: what lies behind the year 10889 is moved there, never cut to something past.
+/// The latest expiry that can be stored, in 48 bits: in the year 10889.
+pub const EXPIRY_MAX_MS: u64 = (1 << 48) - 1;
+
+/// An expiry as it is stored: what lies behind [`EXPIRY_MAX_MS`] is moved there, never cut to something past.
 pub fn expiry_bytes(expiry_ms: u64) -> [u8; 6] {
-    let [low @ .., _, _] = expiry_ms.min((1 << 48) - 1).to_le_bytes();
+    let [low @ .., _, _] = expiry_ms.min(EXPIRY_MAX_MS).to_le_bytes();
     low
 }
 

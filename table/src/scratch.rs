@@ -97,6 +97,8 @@ pub struct Scratch {
     pub(crate) arena: Bump,
     /// Keys have been kept, buckets locked, databases emptied or swapped: what only such transactions use is to be forgotten.
     pub(crate) used: Cell<bool>,
+    /// Keyspace events of this transaction were not noted, since nothing heard them.
+    pub(crate) unheard: Cell<bool>,
     pub(crate) held: RefCell<Vec<Held>>,
     /// The entry of the only key, as it is and as it is going to be (`solo.rs`).
     pub(crate) before: RefCell<Image>,
@@ -299,6 +301,7 @@ impl Scratch {
     #[inline]
     pub(crate) fn forget(&self) {
         self.marks.borrow_mut().clear();
+        self.unheard.set(false);
         self.olds.set(0);
         self.made.borrow_mut().clear();
         if !self.posts.borrow().is_empty() {

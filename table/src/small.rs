@@ -213,6 +213,8 @@ impl<'e> Small<'e> {
             }
             Becomes::Edited(edit) => self.make(edit.bytes(), |place| edit.write(place), clock, after)?,
             Becomes::String(bytes, Some(until)) => {
+                // As it will be stored: the bounds of extent and database are lowered to this.
+                let until = until.min(entry::EXPIRY_MAX_MS);
                 self.make_expiring(bytes.len(), until, &|place| place.copy_from_slice(bytes), clock, after)?;
                 return Some(Some(until));
             }

@@ -199,7 +199,7 @@ impl<'t> Txn<'t> {
             return Ok(false);
         }
         let done = match solo.pending {
-            _ if self.changes_noted() > 0 || self.has_posts() => false,
+            _ if self.changes_noted() > 0 || self.has_posts() || self.has_new_hearers() => false,
             Plan::Same if self.scratch.olds.get() == 0 => {
                 self.seat.rollback();
                 true

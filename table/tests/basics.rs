@@ -516,9 +516,42 @@ fn what_was_set_with_an_expiry_by_the_short_way_is_collected() {
     };
     set(b"later", now_ms + 1_000_000).expect("nothing is in the way");
     set(b"soon", now_ms + 60).expect("nothing is in the way");
+    // Behind the last time that can be stored: the bounds are of what is stored, or the verification at the end finds them too late.
+    set(b"far", 1 << 50).expect("nothing is in the way");
     std::thread::sleep(Duration::from_millis(100));
     (0..100).for_each(|_| _ = place.table.chores(100_000));
-    assert_eq!((place.keys(0), place.get(0, b"soon")), (2, None));
+    assert_eq!((place.keys(0), place.get(0, b"soon")), (3, None));
+}
+
+#[test]
+fn a_far_expiry_by_the_short_way_bounds_an_extent_of_its_own() {
+    let (place, now_ms) = (Place::new(), polder_base::time::now_ms());
+    place.set(0, b"other", b"1", None);
+    let sight = place.table.sight(0, b"far").expect("the database has keys");
+    place.table.quick_set_until(&sight, b"far", b"value", Some(1 << 50), (now_ms, 1)).expect("nothing is in the way");
+    let report = place.table.verify().expect("a seat");
+    assert!(report.is_clean(), "{report}");
+}
+
+#[test]
+fn a_subscriber_that_comes_during_a_transaction_hears_of_all_of_it() {
+    let place = Place::new();
+    set_events(place.table.segment(), u64::MAX, false);
+    let seat = place.table.seat().expect("a seat");
+    let txn = place.table.begin(Mode::Write).expect("a seat");
+    let work = || {
+        txn.write(0, b"key", &New::of(Kind::String, Value::Packed(b"value")), Replaces::Whole).expect("noted");
+        txn.note_change('$', "set", 0, b"key");
+        txn.changes_noted()
+    };
+    assert_eq!(work(), 0, "nothing hears of it");
+    take_interest(&seat, interest::SUBSCRIBERS);
+    assert_eq!(txn.commit(), Err(Stop::Retry));
+    txn.abort();
+    assert!(work() > 0);
+    txn.commit().expect("told");
+    drop(txn);
+    lose_interest(&seat, interest::SUBSCRIBERS);
 }
 
 /// Nothing hears of a keyspace event but subscribers: without one the short ways go on.
