@@ -84,6 +84,7 @@ impl Poller {
     }
 
     /// Passes an event on to the connection or listener that it is about.
+    #[inline]
     pub fn notice(&mut self, event: &Event, connections: &mut Connections) {
         match event.token() {
             WAKEUP => self.empty_wakeup(),
@@ -135,6 +136,7 @@ impl Poller {
     }
 
     /// Does what other threads of the process have asked for.
+    #[inline]
     pub fn read_letters(&mut self, connections: &mut Connections) {
         let (process, number) = (connections.process.clone(), connections.number);
         for letter in process.mailboxes[number].open() {
@@ -181,6 +183,7 @@ impl Poller {
     }
 
     /// Notes in the seat that the thread is about to sleep; returns false if there is a message to read first.
+    #[inline]
     pub fn prepare_sleep(&self, process: &Process) -> bool {
         match process.memory.table().seat() {
             Ok(seat) if self.wakeup.is_some() => seat.doze(),
@@ -189,6 +192,7 @@ impl Poller {
     }
 
     /// Takes back [`Poller::prepare_sleep`].
+    #[inline]
     pub fn after_sleep(&self, process: &Process) {
         if let Ok(seat) = process.memory.table().seat() {
             seat.rise();

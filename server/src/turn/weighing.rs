@@ -11,6 +11,7 @@ const MUCH_BYTES: usize = 64 << 10;
 
 impl Connections {
     /// Begins to count when a limit has been set, ends when it is gone, and closes clients when they take too much.
+    #[inline]
     pub fn weigh_all(&mut self) {
         let limit = self.limits.clients_bytes_max;
         if (limit != 0) != self.weighs {
