@@ -572,3 +572,27 @@ async fn a_consumer_gets_each_entry_and_first_what_it_did_not_acknowledge() {
     db.call::<String>(("XADD", "jobs", "4-0", "n", 4)).await.expect("adds");
     assert_eq!(waiting.await.expect("ends").expect("reads")[0].id, "4-0");
 }
+
+#[tokio::test]
+async fn an_entry_that_was_given_to_a_call_that_was_given_up_is_returned() {
+    let Some(server) = Server::start() else { return };
+    let client = Client::connect(&format!("{}?timeout_ms=20000", server.url())).expect("connects");
+    let db = client.db(5);
+    let mut consumer = db.consumer("jobs", "workers", "a");
+    consumer.create_group("0").await.expect("makes the group");
+    db.call::<String>(("XADD", "jobs", "1-0", "n", 1)).await.expect("adds");
+    assert_eq!(consumer.next().await.expect("reads")[0].id, "1-0");
+    // As a call that was given up: it still waits in the server, before all others, and its reply goes nowhere.
+    assert!(tokio::time::timeout(Duration::from_millis(50), consumer.next()).await.is_err());
+    let given_up = db.clone();
+    let given_up = tokio::spawn(async move {
+        let waits = ("XREADGROUP", "GROUP", "workers", "a", "BLOCK", 4000);
+        given_up.call::<polder_client::Value>((waits, "STREAMS", "jobs", ">")).await
+    });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let waiting = tokio::spawn(async move { consumer.next().await });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    db.call::<String>(("XADD", "jobs", "2-0", "n", 2)).await.expect("adds");
+    given_up.await.expect("ends").expect("is given the entry");
+    assert_eq!(waiting.await.expect("ends").expect("reads")[0].id, "2-0");
+}
