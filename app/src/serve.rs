@@ -246,8 +246,10 @@ fn plain(text: &str) -> String {
     text.strip_prefix("ERR ").unwrap_or(text).into()
 }
 
-/// Says what is served where, with the defaults that nobody named.
+/// Says what is served where, with the defaults that were not named.
 fn announce(settings: &Settings, server: &Server, ceiling: u64, page_bytes: u64) {
+    // First: the signal to stop may follow at once.
+    server.tell_on_stop(|| tell_systemd(sd_notify::NotifyState::Stopping));
     tracing::info!(
         segment = settings.string(SEGMENT),
         segment_bytes_max = ceiling,
@@ -262,7 +264,6 @@ fn announce(settings: &Settings, server: &Server, ceiling: u64, page_bytes: u64)
 
 /// Waits until the server ends, by SHUTDOWN or by a signal.
 fn wait(server: Server, memory: &Memory) -> bool {
-    server.tell_on_stop(|| tell_systemd(sd_notify::NotifyState::Stopping));
     let well = server.wait();
     match memory.table().segment().removed() {
         true => tracing::info!("bye: the memory is gone, as its segment was removed"),

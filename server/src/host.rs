@@ -215,10 +215,11 @@ impl Process {
     /// Asks all threads to reply to what they have read and to end.
     pub fn stop(&self) {
         if !self.stopping.swap(true, Ordering::AcqRel) {
-            self.wake_all();
+            // Before the threads end: the process ends with them.
             if let Some(told) = self.on_stop.get() {
                 told();
             }
+            self.wake_all();
         }
     }
 
