@@ -1,4 +1,4 @@
-//! A few bytes as a word.
+//! A few bytes as a word, and bytes that are compared while a program is compiled.
 
 /// Up to eight bytes as a word, the first of them lowest.
 #[inline(always)]
@@ -20,6 +20,21 @@ pub fn short_word(bytes: &[u8]) -> u64 {
             bytes[0] as u64 | (bytes[middle] as u64) << (middle * 8) | (bytes[last] as u64) << (last * 8)
         }
     }
+}
+
+/// Whether both are the same bytes, for constants: `==` of slices is not for these.
+pub const fn same(one: &[u8], two: &[u8]) -> bool {
+    if one.len() != two.len() {
+        return false;
+    }
+    let mut at = 0;
+    while at < one.len() {
+        if one[at] != two[at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
 }
 
 #[cfg(test)]

@@ -360,7 +360,7 @@ pub(crate) fn lost(shared: &Shared, link: &mut Link, error: &Error) {
     ended.end(error);
 }
 
-/// The driver ends, by a panic or with its runtime: nobody would ever end the calls that are left.
+/// The driver ends, by a panic or with its runtime: the calls that are left would have no end.
 pub(crate) fn abandon(shared: &Shared, link: &mut Link) {
     let error = Error::not_sent("the client's driver has ended: its runtime was shut down, or it panicked; make a new client");
     let mut queue = shared.queue();

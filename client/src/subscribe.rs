@@ -114,7 +114,7 @@ struct Order {
     names: Vec<Vec<u8>>,
     /// Names that the server has not confirmed yet.
     unconfirmed: usize,
-    /// Who subscribes; `None` unsubscribes.
+    /// The subscription that begins; `None` ends one.
     mailbox: Option<Weak<Mutex<Mailbox>>>,
 }
 

@@ -48,7 +48,7 @@ pub(crate) fn came(table: &Table, session: &Session) {
     queue::came(table, session.id);
 }
 
-/// Whether none of the keys that a session waits for holds what it waits for: a key that has become something else wakes nobody, but
+/// Whether none of the keys that a session waits for holds what it waits for: a key that has become something else wakes no session, but
 /// readers of its groups.
 pub(crate) fn is_in_vain(table: &Table, session: &Session) -> bool {
     let (Some(waiting), Ok(txn)) = (session.caller.waiting.as_deref(), table.begin(Mode::Read)) else { return false };

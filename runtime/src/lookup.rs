@@ -94,7 +94,7 @@ const fn table() -> [u16; SLOTS] {
         assert!(name.len() <= NAME_MAX, "a command's name is too long");
         let mut slot = hash(name) as usize % SLOTS;
         while slots[slot] != 0 {
-            assert!(!equal(ROWS[slots[slot] as usize - 1].name.as_bytes(), name), "two commands of one name");
+            assert!(!bytes::same(ROWS[slots[slot] as usize - 1].name.as_bytes(), name), "two commands of one name");
             slot = (slot + 1) % SLOTS;
         }
         slots[slot] = number as u16 + 1;
@@ -117,20 +117,6 @@ const fn hash(name: &[u8]) -> u64 {
     }
     sum = (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     sum >> 32
-}
-
-const fn equal(one: &[u8], two: &[u8]) -> bool {
-    if one.len() != two.len() {
-        return false;
-    }
-    let mut at = 0;
-    while at < one.len() {
-        if one[at] != two[at] {
-            return false;
-        }
-        at += 1;
-    }
-    true
 }
 
 /// Names of at most this many bytes are found as one word.

@@ -158,7 +158,7 @@ fn may_own_bell(segment: &Stat, bell: &Stat) -> bool {
         || mode.contains(Mode::WOTH)
 }
 
-/// Makes a bell that whoever may attach the segment can ring; `EXIST` if its name is taken.
+/// Makes a bell that each user who may attach the segment can ring; `EXIST` if its name is taken.
 fn make_bell(path: &Path, mapping: &Mapping) -> Result<OwnedFd, Refusal> {
     let segment = mapping.state()?;
     let mode = Mode::from_raw_mode(segment.st_mode & 0o666);

@@ -71,19 +71,22 @@ impl Table {
 
 #[inline(always)]
 pub(crate) fn interest_of(segment: &Segment) -> u64 {
+    heard(all_interest(segment))
+}
+
+/// The same with keyspace events that nothing hears.
+#[inline(always)]
+fn all_interest(segment: &Segment) -> u64 {
     if cfg!(not(target_arch = "x86_64")) {
         std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
     }
-    heard(segment.load(header::INTEREST) & interest::ALL)
+    segment.load(header::INTEREST) & interest::ALL
 }
 
 /// Whether anything listens to one of these.
 #[inline(always)]
 pub(crate) fn is_told(segment: &Segment, what: u64) -> bool {
-    if cfg!(not(target_arch = "x86_64")) {
-        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
-    }
-    let bits = segment.load(header::INTEREST) & interest::ALL;
+    let bits = all_interest(segment);
     bits & what != 0 && is_heard(bits, what)
 }
 
@@ -227,16 +230,17 @@ impl Txn<'_> {
         if db == SYSTEM {
             return;
         }
-        if self.interest() & (interest::CHANGES | interest::MISSES) != 0 {
+        let all = all_interest(self.segment());
+        if heard(all) & (interest::CHANGES | interest::MISSES) != 0 {
             self.keep_change(class, event, db, Some(key));
-        } else if self.segment().load(header::INTEREST) & (interest::EVENTS | interest::MISSES) != 0 {
+        } else if all & (interest::EVENTS | interest::MISSES) != 0 {
             self.scratch.unheard.set(true);
         }
     }
 
     /// Whether events were left untold that are heard by now.
     pub(crate) fn has_new_hearers(&self) -> bool {
-        self.scratch.unheard.get() && self.segment().load(header::INTEREST) & interest::SUBSCRIBERS != 0
+        self.scratch.unheard.get() && all_interest(self.segment()) & interest::SUBSCRIBERS != 0
     }
 
     /// How many changes have been noted so far.

@@ -3,7 +3,7 @@
 //! ```text
 //!   declare ---> lock home, find entry ---> Solo ---> find, write, remove ---> note the entry's words, commit (`shm::brief`)
 //!                  | no such entry at home,  |
-//!                  | somebody in the way     | another key, a second write, listeners, no room: unfold
+//!                  | a lock in the way       | another key, a second write, listeners, no room: unfold
 //!                  v                         v
 //!                hold: Held, Shadow, place, journal as ever
 //! ```

@@ -294,26 +294,12 @@ impl Id {
 pub const fn id(name: &str) -> Id {
     let mut at = 0;
     while at < COUNT {
-        if same(ROWS[at].name.as_bytes(), name.as_bytes()) {
+        if polder_base::bytes::same(ROWS[at].name.as_bytes(), name.as_bytes()) {
             return Id(at);
         }
         at += 1;
     }
     panic!("no setting has this name")
-}
-
-const fn same(one: &[u8], two: &[u8]) -> bool {
-    if one.len() != two.len() {
-        return false;
-    }
-    let mut at = 0;
-    while at < one.len() {
-        if one[at] != two[at] {
-            return false;
-        }
-        at += 1;
-    }
-    true
 }
 
 /// The setting that answers to a name or alias, in any case.
