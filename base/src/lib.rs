@@ -13,7 +13,7 @@ pub mod script;
 pub mod time;
 pub mod words;
 
-pub use reply::{Protocol, Reply};
+pub use reply::{Item, Protocol, Recache, Reply, Written};
 
 /// How a node is named: a 40-bit place in the segment in granules of 8 bytes, or nothing.
 ///

@@ -14,6 +14,53 @@ pub enum Protocol {
     Resp3,
 }
 
+/// A string with what memcached and HTTP keep beside it: the reply of the ITEM commands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Item<'a> {
+    pub key: &'a [u8],
+    /// The client's flags.
+    pub flags: u32,
+    /// A number that is another one after each change of the key. Only equality means something.
+    pub cas: u64,
+    /// How long it lives on, in milliseconds.
+    pub ttl_ms: Option<u64>,
+    /// How long ago it was read or written before this call, in seconds.
+    pub idle_seconds: u64,
+    /// Whether it was read before.
+    pub fetched: bool,
+    /// The length of the value, in bytes.
+    pub bytes: u64,
+    /// The value may be used, but a newer one is wanted.
+    pub stale: bool,
+    pub recache: Recache,
+    /// The content type; empty for none.
+    pub content_type: &'a [u8],
+}
+
+/// Whether a client is to renew an item.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Recache {
+    /// Nothing has asked for that.
+    #[default]
+    None,
+    /// This client.
+    Won,
+    /// Another client.
+    Taken,
+}
+
+/// What became of an item that a call was to change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Written {
+    /// The change was made; the CAS of the item that it left is a number, or 0 if it left none.
+    Done(u64),
+    /// A condition about the presence of the key does not hold.
+    NotStored,
+    /// The item has another CAS than the client named.
+    Exists,
+    NotFound,
+}
+
 /// A sink for one reply. All text is bytes: Redis replies are binary-safe.
 pub trait Reply {
     /// The richest form this client understands; a few commands answer in another shape in RESP3.
@@ -78,6 +125,50 @@ pub trait Reply {
     /// Whether the client will be disconnected for the length of its replies, so that a command that writes without end may stop.
     fn is_overfull(&self) -> bool {
         false
+    }
+
+    /// An item, without its value unless `has_value` says that the value follows as a bulk string.
+    fn item(&mut self, item: &Item<'_>, has_value: bool) {
+        let recache = item.recache != Recache::None;
+        let more = [item.stale, recache, !item.content_type.is_empty(), has_value];
+        self.map(4 + more.into_iter().filter(|there| *there).count());
+        self.bulk(b"flags");
+        self.integer(item.flags.into());
+        self.bulk(b"cas");
+        self.integer(item.cas as i64);
+        self.bulk(b"ttl");
+        self.integer(item.ttl_ms.map_or(-1, |ms| ms as i64));
+        self.bulk(b"bytes");
+        self.integer(item.bytes as i64);
+        if item.stale {
+            self.bulk(b"stale");
+            self.boolean(true);
+        }
+        if recache {
+            self.bulk(b"won");
+            self.boolean(item.recache == Recache::Won);
+        }
+        if !item.content_type.is_empty() {
+            self.bulk(b"type");
+            self.bulk(item.content_type);
+        }
+        if has_value {
+            self.bulk(b"value");
+        }
+    }
+
+    /// What became of an item.
+    fn written(&mut self, written: Written) {
+        match written {
+            Written::Done(cas) => {
+                self.array(2);
+                self.status("STORED");
+                self.integer(cas as i64);
+            }
+            Written::NotStored => self.status("NOT_STORED"),
+            Written::Exists => self.status("EXISTS"),
+            Written::NotFound => self.status("NOT_FOUND"),
+        }
     }
 
     /// The status `OK`.

@@ -1279,6 +1279,39 @@ static inline polder_status polder_substr(polder_caller caller, polder_text key,
     return polder_run(caller, 4, args, reply);
 }
 
+/* ---- string ---- */
+
+/* ITEM.DEL key [CAS cas]
+ * Deletes an item, if it has this CAS. */
+static inline polder_status polder_item.del(polder_caller caller, polder_text key, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[2];
+    args[0] = polder_string("ITEM.DEL");
+    args[1] = key;
+    return polder_run_more(caller, 2, args, more_count, more, reply);
+}
+
+/* ITEM.GET key [PEEK] [HEAD]
+ * Returns a string with its flags, CAS and time to live. PEEK does not count as an access, HEAD leaves the value out. */
+static inline polder_status polder_item.get(polder_caller caller, polder_text key, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[2];
+    args[0] = polder_string("ITEM.GET");
+    args[1] = key;
+    return polder_run_more(caller, 2, args, more_count, more, reply);
+}
+
+/* ITEM.SET key value [ADD|REPLACE|CAS cas] [FLAGS flags] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds]
+ * Sets a string with its flags and expiry: always, or only if the key is absent or present, or has this CAS. */
+static inline polder_status polder_item.set(polder_caller caller, polder_text key, polder_text value, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[3];
+    args[0] = polder_string("ITEM.SET");
+    args[1] = key;
+    args[2] = value;
+    return polder_run_more(caller, 3, args, more_count, more, reply);
+}
+
 /* ---- bitmap ---- */
 
 /* BITCOUNT key [start [end [BYTE|BIT]]]

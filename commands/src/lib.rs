@@ -16,6 +16,7 @@ pub mod expiry;
 pub mod geo;
 pub mod hash;
 pub mod hyperloglog;
+pub mod item;
 pub mod key;
 pub mod list;
 pub mod object;

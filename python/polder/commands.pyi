@@ -287,6 +287,15 @@ class Commands:
     def substr(self, key: Word, start: int, end: int, /) -> Any:
         """SUBSTR key start end: Returns a substring from a string value: the old name of GETRANGE."""
 
+    # ---- string ----
+
+    def item.del(self, key: Word, /, *more: Word) -> Any:
+        """ITEM.DEL key [CAS cas]: Deletes an item, if it has this CAS."""
+    def item.get(self, key: Word, /, *more: Word) -> Any:
+        """ITEM.GET key [PEEK] [HEAD]: Returns a string with its flags, CAS and time to live. PEEK does not count as an access, HEAD leaves the value out."""
+    def item.set(self, key: Word, value: Word, /, *more: Word) -> Any:
+        """ITEM.SET key value [ADD|REPLACE|CAS cas] [FLAGS flags] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds]: Sets a string with its flags and expiry: always, or only if the key is absent or present, or has this CAS."""
+
     # ---- bitmap ----
 
     def bitcount(self, key: Word, /, *more: Word) -> Any:

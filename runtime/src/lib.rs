@@ -43,7 +43,7 @@ pub use execute::{Foresight, Progress, execute, execute_foreseen, give_up, resum
 pub use lookup::{all, find, find_subcommand, rename};
 use polder_calls::Command;
 use polder_commands::{
-    bitmap, database, dump, durability, expiry, geo, hash, hyperloglog, key, list, object, set, sort, sorted_set, stream, string,
+    bitmap, database, dump, durability, expiry, geo, hash, hyperloglog, item, key, list, object, set, sort, sorted_set, stream, string,
 };
 pub use polder_table::{Db, Stop};
 pub use row::{Row, SessionCall, TxnCall};
@@ -99,6 +99,7 @@ pub static FAMILIES: &[Family] = &[
     hosted("cluster", "", cluster::COMMANDS),
     both("server", "", database::COMMANDS, server::TIME),
     family("string", "string", string::COMMANDS),
+    family("string", "string", item::COMMANDS),
     family("bitmap", "bitmap", bitmap::COMMANDS),
     family("list", "list", list::COMMANDS),
     family("hash", "hash", hash::COMMANDS),

@@ -34,6 +34,15 @@ super::methods! {
     /// `INCRBYFLOAT key increment`: Increments the number in a key by a number that need not be whole: in decimal, unless number-mode says otherwise.
     incrbyfloat("INCRBYFLOAT", key: impl Args, increment: i64);
 
+    /// `ITEM.DEL key [CAS cas]`: Deletes an item, if it has this CAS.
+    item_del("ITEM.DEL", key: impl Args, more: impl Args);
+
+    /// `ITEM.GET key [PEEK] [HEAD]`: Returns a string with its flags, CAS and time to live. PEEK does not count as an access, HEAD leaves the value out.
+    item_get("ITEM.GET", key: impl Args, more: impl Args);
+
+    /// `ITEM.SET key value [ADD|REPLACE|CAS cas] [FLAGS flags] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds]`: Sets a string with its flags and expiry: always, or only if the key is absent or present, or has this CAS.
+    item_set("ITEM.SET", key: impl Args, value: impl Args, more: impl Args);
+
     /// `LCS key1 key2 [LEN] [IDX] [MINMATCHLEN min-match-len] [WITHMATCHLEN]`: Finds the longest common substring.
     lcs("LCS", key1: impl Args, key2: impl Args, more: impl Args);
 
