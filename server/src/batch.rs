@@ -20,6 +20,8 @@ pub enum Odd {
     Words(Vec<Vec<u8>>),
     /// Empty requests, which have no reply.
     Nothing,
+    /// A request, or a part of one, that is no call: the protocol itself executes it (`Protocol::own`).
+    Own,
     /// A request that ends the connection.
     Rejected(Rejection),
 }
@@ -90,7 +92,13 @@ impl<'b> Batch<'b> {
     /// Adds a request that is not a list of slices.
     #[cold]
     pub fn push_odd(&mut self, place: u32, odd: Odd, end: usize) {
-        self.frames.push(Frame { place, note: 0, content: Content::Odd(self.odds.len()), end });
+        self.push_noted(place, 0, odd, end);
+    }
+
+    /// The same with a note to the encoder.
+    #[cold]
+    pub fn push_noted(&mut self, place: u32, note: u32, odd: Odd, end: usize) {
+        self.frames.push(Frame { place, note, content: Content::Odd(self.odds.len()), end });
         self.odds.push(odd);
     }
 

@@ -25,6 +25,7 @@ pub struct Door {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Spoken {
     Resp,
+    Memcached,
 }
 
 /// Why a client is refused before its connection is served.
@@ -55,7 +56,7 @@ pub struct LoginLimits {
 /// As in Redis, where they are no settings either.
 const RESP_BEFORE_LOGIN: LoginLimits = LoginLimits { request_bytes_max: 1 << 20, output_bytes_max: 1024 };
 
-pub static DOORS: [Door; 2] = [
+pub static DOORS: [Door; 3] = [
     Door {
         number: 0,
         name: "RESP over TCP",
@@ -73,6 +74,15 @@ pub static DOORS: [Door; 2] = [
         request_bytes_max: id("client-query-buffer-limit"),
         before_login: RESP_BEFORE_LOGIN,
         clients_percent: 100,
+    },
+    Door {
+        number: 2,
+        name: "memcached over TCP",
+        protocol: Spoken::Memcached,
+        place: PlaceSettings::Tcp { port: id("memcache-port"), bind: id("memcache-bind") },
+        request_bytes_max: id("client-query-buffer-limit"),
+        before_login: LoginLimits { request_bytes_max: 8 << 10, output_bytes_max: 1024 },
+        clients_percent: 90,
     },
 ];
 

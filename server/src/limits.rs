@@ -9,6 +9,7 @@ const MAXCLIENTS: Id = id("maxclients");
 const TIMEOUT: Id = id("timeout");
 const KEEPALIVE: Id = id("tcp-keepalive");
 const BULK: Id = id("proto-max-bulk-len");
+const ITEM: Id = id("memcache-item-size-max");
 const OUTPUT: Id = id("client-output-buffer-limit");
 const TRACKED: Id = id("tracking-table-max-keys");
 const CLIENTS: Id = id("maxmemory-clients");
@@ -25,6 +26,8 @@ pub struct ServerLimits {
     /// Seconds; 0 asks for no probes.
     pub keepalive_seconds: u64,
     pub bulk_bytes_max: usize,
+    /// The longest value that a memcached client may store.
+    pub item_bytes_max: usize,
     /// By the number of the door.
     request_bytes_max: [usize; DOORS.len()],
     /// The memory that all clients together may take, in bytes; 0 for no limit.
@@ -54,6 +57,7 @@ impl ServerLimits {
             timeout_seconds: size(TIMEOUT) as u64,
             keepalive_seconds: size(KEEPALIVE) as u64,
             bulk_bytes_max: size(BULK),
+            item_bytes_max: size(ITEM),
             request_bytes_max: std::array::from_fn(|door| size(DOORS[door].request_bytes_max)),
             clients_bytes_max,
             holds_publishers: settings.number(HOLD) != 0,

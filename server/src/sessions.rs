@@ -36,11 +36,13 @@
 //! What the reader must tell the encoder (a verb, "no reply wanted", a request's number) goes into `Frame::note`; the
 //! server keeps it for a call that waits. A request that consists of several calls becomes several frames.
 mod form;
+mod memcached;
 mod resp;
 
 use polder_base::Reply;
+use polder_engine::Memory;
 use polder_hub::Delivery;
-use polder_runtime::{Host, Session};
+use polder_runtime::{Host, Progress, Session};
 use polder_wire::Output;
 
 pub use self::form::Form;
@@ -67,6 +69,7 @@ impl Form {
 /// The protocol of a connection, with what its reader remembers of a request that has not come whole.
 pub enum Protocol {
     Resp(resp::Resp),
+    Memcached(Box<memcached::Memcached>),
 }
 
 impl Protocol {
@@ -74,6 +77,7 @@ impl Protocol {
     pub fn begin(spoken: Spoken) -> Protocol {
         match spoken {
             Spoken::Resp => Protocol::Resp(resp::Resp::default()),
+            Spoken::Memcached => Protocol::Memcached(Box::default()),
         }
     }
 
@@ -91,6 +95,7 @@ impl Protocol {
     ) -> Left {
         match self {
             Protocol::Resp(resp) => resp.read(limits, session, input, at, place, batch),
+            Protocol::Memcached(memcached) => memcached.read(limits, session, input, at, place, batch),
         }
     }
 
@@ -99,6 +104,15 @@ impl Protocol {
     pub fn reply<R>(&mut self, output: &mut Output, note: u32, run: impl FnOnce(&mut dyn Reply) -> R) -> R {
         match self {
             Protocol::Resp(resp) => resp.reply(output, note, run),
+            Protocol::Memcached(memcached) => memcached.reply(output, note, run),
+        }
+    }
+
+    /// Replies to a request that is no call ([`Odd::Own`](crate::batch::Odd::Own)).
+    pub fn own(&mut self, note: u32, session: &mut Session, host: (&dyn Host, &Memory), output: &mut Output) -> Progress {
+        match self {
+            Protocol::Resp(_) => Progress::Answered,
+            Protocol::Memcached(memcached) => memcached.own(note, session, host, output),
         }
     }
 
@@ -107,6 +121,7 @@ impl Protocol {
     pub fn groups_replies(&self) -> bool {
         match self {
             Protocol::Resp(_) => true,
+            Protocol::Memcached(_) => false,
         }
     }
 
@@ -114,6 +129,7 @@ impl Protocol {
     pub fn reject(&mut self, rejection: &Rejection, session: &mut Session, host: &dyn Host, output: &mut Output) {
         match self {
             Protocol::Resp(_) => resp::reject(rejection, session, host, output),
+            Protocol::Memcached(_) => session.closing = true,
         }
     }
 
@@ -121,6 +137,7 @@ impl Protocol {
     pub fn accepts(&self, session: &Session, delivery: &Delivery<'_>) -> bool {
         match self {
             Protocol::Resp(_) => resp::accepts(session, delivery),
+            Protocol::Memcached(_) => false,
         }
     }
 
@@ -128,13 +145,15 @@ impl Protocol {
     pub fn deliver(&self, output: &mut Output, delivery: &Delivery<'_>) {
         match self {
             Protocol::Resp(_) => resp::deliver(output, delivery),
+            // It subscribes to nothing.
+            Protocol::Memcached(_) => {}
         }
     }
 
     /// The form of messages that this client shares with others.
     pub fn form(&self, session: &Session) -> Form {
         match self {
-            Protocol::Resp(_) => resp::form(session),
+            Protocol::Resp(_) | Protocol::Memcached(_) => resp::form(session),
         }
     }
 
@@ -143,6 +162,7 @@ impl Protocol {
     pub fn missing(&self, have: usize) -> usize {
         match self {
             Protocol::Resp(resp) => resp.missing(have),
+            Protocol::Memcached(memcached) => memcached.missing(have),
         }
     }
 
@@ -151,6 +171,7 @@ impl Protocol {
     pub fn forget_progress(&mut self) {
         match self {
             Protocol::Resp(resp) => resp.forget_progress(),
+            Protocol::Memcached(memcached) => memcached.forget_progress(),
         }
     }
 }
@@ -159,5 +180,6 @@ impl Protocol {
 pub fn refusal(spoken: Spoken, refusal: Refusal) -> &'static [u8] {
     match spoken {
         Spoken::Resp => resp::refusal(refusal),
+        Spoken::Memcached => memcached::refusal(refusal),
     }
 }

@@ -18,6 +18,7 @@ mod cluster;
 pub mod document;
 pub mod file;
 mod general;
+mod memcached;
 mod memory;
 mod network;
 mod persistence;
@@ -35,6 +36,7 @@ pub use store::{COARSE_NS, Companion, Settings};
 pub const GROUPS: &[(&str, &[Setting])] = &[
     ("Polder", polder::SETTINGS),
     ("Network and clients", network::SETTINGS),
+    ("Memcached", memcached::SETTINGS),
     ("TLS", tls::SETTINGS),
     ("General", general::SETTINGS),
     ("Memory", memory::SETTINGS),

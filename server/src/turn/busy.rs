@@ -215,6 +215,11 @@ impl Connections {
             Content::Odd(number) => match &batch.odds[number] {
                 Odd::Words(words) => words.iter().map(Vec::as_slice).collect(),
                 Odd::Nothing => Vec::new(),
+                Odd::Own => {
+                    let progress = protocol.own(frame.note, session, (process, &process.memory), output);
+                    tracing::debug!(?progress, "a request was executed while a script runs");
+                    Vec::new()
+                }
                 Odd::Rejected(rejection) => {
                     protocol.reject(rejection, session, process, output);
                     Vec::new()

@@ -57,15 +57,17 @@ pub fn calls_of<'f, 'a>(frames: &[Frame], args: &'f [&'a [u8]]) -> SmallVec<[&'f
 
 /// Whether a pause makes this request wait.
 pub fn holds_back(pause: Pause, session: &Session, process: &Process, content: Content, args: &[&[u8]], odds: &[Odd]) -> bool {
-    if !pause.writers_only {
-        return true;
+    // What is no call touches no key, and a client that gets no sign of life would give up.
+    let is_own = matches!(content, Content::Odd(number) if matches!(odds[number], Odd::Own));
+    if !pause.writers_only || is_own {
+        return !is_own;
     }
     let writes = |args: &[&[u8]]| execute::may_write(process.memory.table(), session, process, args);
     match content {
         Content::Args { from, to } => writes(&args[from..to]),
         Content::Odd(number) => match &odds[number] {
             Odd::Words(words) => writes(&words.iter().map(Vec::as_slice).collect::<Vec<_>>()),
-            Odd::Nothing | Odd::Rejected(_) => false,
+            Odd::Nothing | Odd::Own | Odd::Rejected(_) => false,
         },
     }
 }

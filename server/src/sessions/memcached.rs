@@ -1,0 +1,240 @@
+//! memcached on a connection: each request that touches keys becomes calls of the ITEM rows.
+//!
+//! ```text
+//!   get a b            ->  ITEM.GET a    ITEM.GET b, whose reply ends with END     (memcached promises no atomicity)
+//!   set k 5 60 3 \ abc ->  ITEM.SET k abc FLAGS 5 EX 60
+//!   version, stats     ->  no call: `own`
+//! ```
+//!
+//! | file | what |
+//! |---|---|
+//! | `text` | lines to frames |
+//! | `sink` | the replies of calls in the words of the text protocol |
+//!
+//! **Invariant M1:** what a request leaves for the next one (keys of a `get` that are done, bytes to skip) changes when a
+//! frame is executed, never when it is read: a connection may be parked in between, and then it reads again.
+//! **Invariant M2:** [`Memcached::read`] is called when all frames that it pushed have been executed or dropped.
+mod sink;
+mod text;
+
+use polder_base::Reply;
+use polder_engine::Memory;
+use polder_runtime::{Host, Progress, Session};
+use polder_wire::Output;
+
+use self::sink::TextSink;
+use crate::batch::{Batch, Left, Odd};
+use crate::doors::Refusal;
+use crate::limits::ServerLimits;
+
+/// What a frame's reply is like; the low byte of its note.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+enum Kind {
+    Get,
+    Store,
+    Delete,
+    /// Whatever the call says, the reply is that the value was too large, whose bytes are skipped.
+    TooLarge,
+    /// AUTH.
+    Login,
+    /// OK, or an error.
+    Ok,
+    /// It is no call: see [`Own`].
+    Own,
+}
+
+const KINDS: [Kind; 7] = [Kind::Get, Kind::Store, Kind::Delete, Kind::TooLarge, Kind::Login, Kind::Ok, Kind::Own];
+
+/// A frame's note: kind, two bits, and the place of more among what the reader remembers.
+#[derive(Clone, Copy)]
+struct Note(u32);
+
+impl Note {
+    /// No reply is wanted.
+    const QUIET: u32 = 1 << 8;
+    /// The reply shows the CAS.
+    const CAS: u32 = 1 << 9;
+    /// The last key of its request.
+    const LAST: u32 = 1 << 10;
+    const PLACE: u32 = 12;
+
+    fn of(kind: Kind) -> Note {
+        Note(kind as u32)
+    }
+
+    fn with(self, bit: u32, set: bool) -> Note {
+        Note(if set { self.0 | bit } else { self.0 })
+    }
+
+    fn at(self, place: usize) -> Note {
+        Note(self.0 | (place as u32) << Note::PLACE)
+    }
+
+    fn kind(self) -> Kind {
+        KINDS[usize::from(self.0 as u8)]
+    }
+
+    fn has(self, bit: u32) -> bool {
+        self.0 & bit != 0
+    }
+
+    fn place(self) -> usize {
+        (self.0 >> Note::PLACE) as usize
+    }
+}
+
+/// A request that is no call.
+#[derive(Debug)]
+enum Own {
+    /// This is the reply.
+    Text(&'static str),
+    Version,
+    Quit,
+    /// So many bytes of a value that is not taken are still to come.
+    Skip(usize),
+    /// So many of them have come.
+    Skipped(usize),
+    /// Of a key that is not the last of its request: the next one is looked for at this distance from the request's begin.
+    Next(usize),
+}
+
+/// memcached on one connection.
+#[derive(Default)]
+pub struct Memcached {
+    /// How many keys of the first request, a `get`, have been replied to, and where in the request the next one is looked for.
+    done: (usize, usize),
+    /// A key of that request had an error as its reply, so the request gets no more.
+    failed: bool,
+    /// How many bytes of the input are skipped before the next request.
+    skips: usize,
+    /// How long the first request is, if that is known and it has not come whole.
+    announced: usize,
+    /// So many bytes of the first request have no end of a line.
+    searched: usize,
+    /// What the notes of the present frames refer to.
+    owns: Vec<Own>,
+}
+
+impl Memcached {
+    /// As [`Protocol::read`](super::Protocol::read).
+    pub fn read<'b>(
+        &mut self,
+        limits: &ServerLimits,
+        session: &Session,
+        input: &'b [u8],
+        at: &mut usize,
+        place: u32,
+        batch: &mut Batch<'b>,
+    ) -> Left {
+        self.owns.clear();
+        self.announced = 0;
+        let mut resumes = self.done;
+        while !batch.is_full() {
+            if self.skips > 0 {
+                return self.skip(input, at, place, batch);
+            }
+            if *at == input.len() {
+                return Left::Nothing;
+            }
+            let mut reader = text::Reader { own: self, limits, session, place, batch };
+            match reader.read(input, at, std::mem::take(&mut resumes)) {
+                text::Step::Done => {}
+                text::Step::Incomplete => return Left::Nothing,
+                text::Step::Execute => return Left::Perhaps,
+            }
+        }
+        Left::Perhaps
+    }
+
+    /// Takes bytes from the input that are skipped.
+    fn skip<'b>(&mut self, input: &'b [u8], at: &mut usize, place: u32, batch: &mut Batch<'b>) -> Left {
+        let count = self.skips.min(input.len() - *at);
+        if count == 0 {
+            return Left::Nothing;
+        }
+        *at += count;
+        self.push_own(Own::Skipped(count), *at, place, batch);
+        Left::Perhaps
+    }
+
+    fn push_own(&mut self, own: Own, end: usize, place: u32, batch: &mut Batch<'_>) {
+        let note = Note::of(Kind::Own).at(self.owns.len());
+        self.owns.push(own);
+        batch.push_noted(place, note.0, Odd::Own, end);
+    }
+
+    /// As [`Protocol::reply`](super::Protocol::reply).
+    pub fn reply<R>(&mut self, output: &mut Output, note: u32, run: impl FnOnce(&mut dyn Reply) -> R) -> R {
+        let note = Note(note);
+        let mut sink = TextSink::new(output, note, self.failed);
+        let result = run(&mut sink);
+        if !sink.replied {
+            // The call met a lock, and is made again.
+            return result;
+        }
+        let failed = sink.failed;
+        match note.kind() {
+            Kind::Get if note.has(Note::LAST) => {
+                if !failed {
+                    output.raw(b"END\r\n");
+                }
+                (self.done, self.failed) = ((0, 0), false);
+            }
+            Kind::Get => {
+                let next = match self.owns.get(note.place()) {
+                    Some(Own::Next(offset)) => *offset,
+                    _ => self.done.1,
+                };
+                self.done = (self.done.0 + 1, next);
+                self.failed = failed;
+            }
+            Kind::TooLarge => self.run_own(note.place(), output),
+            _ => {}
+        }
+        result
+    }
+
+    /// As [`Protocol::own`](super::Protocol::own).
+    pub fn own(&mut self, note: u32, session: &mut Session, _host: (&dyn Host, &Memory), output: &mut Output) -> Progress {
+        match self.owns.get(Note(note).place()) {
+            Some(Own::Quit) => session.closing = true,
+            Some(_) => self.run_own(Note(note).place(), output),
+            None => {}
+        }
+        Progress::Answered
+    }
+
+    fn run_own(&mut self, place: usize, output: &mut Output) {
+        match self.owns.get(place) {
+            Some(Own::Text(text)) => {
+                output.raw(text.as_bytes());
+                output.raw(b"\r\n");
+            }
+            Some(Own::Version) => output.raw(concat!("VERSION 1.6.18 polder-", env!("CARGO_PKG_VERSION"), "\r\n").as_bytes()),
+            Some(Own::Skip(count)) => self.skips = *count,
+            Some(Own::Skipped(count)) => self.skips -= count,
+            Some(Own::Quit | Own::Next(_)) | None => {}
+        }
+    }
+
+    /// As [`Protocol::missing`](super::Protocol::missing).
+    pub fn missing(&self, have: usize) -> usize {
+        self.announced.saturating_sub(have)
+    }
+
+    /// As [`Protocol::forget_progress`](super::Protocol::forget_progress).
+    pub fn forget_progress(&mut self) {
+        (self.announced, self.searched) = (0, 0);
+    }
+}
+
+/// The line that a refused client gets.
+pub fn refusal(refusal: Refusal) -> &'static [u8] {
+    match refusal {
+        Refusal::Protected => {
+            b"SERVER_ERROR protected-mode is on and no password is set: connect from this host, set a password, or set protected-mode to no\r\n"
+        }
+        Refusal::Full => b"SERVER_ERROR too many open connections\r\n",
+    }
+}

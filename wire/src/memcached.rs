@@ -1,0 +1,22 @@
+//! The protocols of memcached 1.6: text, with its meta commands, and binary.
+//!
+//! ```text
+//!   a client says                                 a server answers
+//!   set KEY FLAGS EXPTIME BYTES\r\n               STORED\r\n
+//!   BYTES bytes\r\n
+//!   get KEY KEY\r\n                               VALUE KEY FLAGS BYTES\r\n bytes \r\n ... END\r\n
+//! ```
+//!
+//! | file | what |
+//! |---|---|
+//! | `text` | one line of the text protocol, taken apart; numbers as memcached reads them |
+//!
+//! The source is `doc/protocol.txt` of memcached. Where it says nothing, memcached 1.6.18 decides.
+
+pub mod text;
+
+/// The longest key, in bytes.
+pub const KEY_BYTES_MAX: usize = 250;
+
+/// The longest time to live that is not a Unix time, in seconds.
+pub const RELATIVE_SECONDS_MAX: i64 = 60 * 60 * 24 * 30;
