@@ -11,11 +11,11 @@ use polder_table::{Mode, Stop};
 use crate::configuration::rewrite::rewrite;
 use crate::introspect::help;
 use crate::row::{Row, SessionCall, TxnCall, container, neutral, session};
-use crate::session::{Host, Session};
+use crate::session::{Host, NewSetting, Session};
 use crate::{configuration, elsewhere};
 use polder_calls::call::{Outcome, SYNTAX};
 use polder_calls::command::{ADMIN, LOADING, NOSCRIPT, ON_ALL_NODES, STALE};
-use polder_calls::settings::value::{self, Parsed};
+use polder_calls::settings::value;
 use polder_calls::settings::{Change, Id, Scope, id};
 
 /// The family's rows.
@@ -74,9 +74,6 @@ fn get(call: &mut TxnCall<'_>) -> Outcome {
 
 const IMMUTABLE: &str = "can't set immutable config";
 
-/// A setting with its new value.
-type New = (Id, Parsed);
-
 fn set(call: &mut TxnCall<'_>) -> Outcome {
     let settings = call.host.settings();
     settings.refresh(call.table, call.txn)?;
@@ -85,34 +82,24 @@ fn set(call: &mut TxnCall<'_>) -> Outcome {
         configuration::publish(call.txn, *id, parsed)?;
     }
     // What follows does not end with the transaction. Should the call be run again it does the same once more.
-    let own: Vec<New> = changes.into_iter().filter(|(id, _)| id.row().scope != Scope::Segment).collect();
+    let own: Vec<NewSetting> = changes.into_iter().filter(|(id, _)| id.row().scope != Scope::Segment).collect();
     settle(call.host, &own)?;
     settings.refresh(call.table, call.txn)?;
     call.reply.ok();
     Ok(())
 }
 
-/// Takes the process's own settings over, having gone to another port or other addresses if they say so.
-fn settle(host: &dyn Host, changes: &[New]) -> Result<(), Stop> {
-    const PORT: Id = id("port");
-    const BIND: Id = id("bind");
+/// Takes the process's own settings over. If the host must act on them first and cannot, nothing changes.
+fn settle(host: &dyn Host, changes: &[NewSetting]) -> Result<(), Stop> {
     let mut settle = || changes.iter().for_each(|(id, parsed)| host.settings().set(*id, parsed.clone()));
-    let Some((first, _)) = changes.iter().find(|(id, _)| [PORT, BIND].contains(id)) else {
+    if changes.iter().all(|(id, _)| id.row().unable.is_empty()) {
         settle();
         return Ok(());
-    };
-    let new = |wanted| changes.iter().find(|(id, _)| *id == wanted).map(|(_, parsed)| parsed);
-    let bind = new(BIND).map(|parsed| String::from_utf8_lossy(&parsed.text).into_owned());
-    // What is not named is looked up by the host, whom nobody interrupts: another client may change it at the same time.
-    if host.listen(new(PORT).map(|parsed| parsed.number as u16), bind.as_deref(), &mut settle) {
-        return Ok(());
     }
-    let reason =
-        if *first == PORT { "Unable to listen on this port. Check server logs." } else { "Failed to bind to specified addresses." };
-    Err(failed(first.row().name.as_bytes(), reason))
+    host.apply(changes, &mut settle).map_err(|id| failed(id.row().name.as_bytes(), id.row().unable))
 }
 
-fn read_changes(call: &TxnCall<'_>) -> Result<Vec<New>, Stop> {
+fn read_changes(call: &TxnCall<'_>) -> Result<Vec<NewSetting>, Stop> {
     let pairs = &call.args[2..];
     if !pairs.len().is_multiple_of(2) {
         return Err(SYNTAX.into());

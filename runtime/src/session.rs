@@ -21,7 +21,8 @@ use crate::scripting::{Memo, Running, Scripting};
 use crate::tracking::{Read, Tracking};
 use polder_calls::call::Caller;
 use polder_calls::command::Command;
-use polder_calls::settings::{Settings, id};
+use polder_calls::settings::value::Parsed;
+use polder_calls::settings::{Id, id};
 
 /// Whether a client hears the replies to its commands (`CLIENT REPLY`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -403,6 +404,9 @@ pub struct Shutdown {
     pub abort: bool,
 }
 
+/// A setting with a new value.
+pub type NewSetting = (Id, Parsed);
+
 /// What a command may ask of the process that runs it; in-process callers have few of these things.
 ///
 /// Every method answers as a process without clients, listeners and files would.
@@ -483,14 +487,19 @@ pub trait Host: Send + Sync {
         false
     }
 
-    /// Listens on another port, or at other addresses, as CONFIG SET asks (`None`: as now), and has `settle` say so in the settings, before anybody
-    /// else may go elsewhere. Answers whether it does; if not, all is as before. Where nobody listens, only what is so already can be asked.
-    fn listen(&self, port: Option<u16>, bind: Option<&str>, settle: &mut dyn FnMut()) -> bool {
-        let same = is_listening_at(self.settings(), port, bind);
-        if same {
-            settle();
+    /// Acts on new values of settings that have something to act on ([`Setting::unable`](polder_calls::settings::Setting)): listeners move,
+    /// certificates are read. Then calls `settle`, which changes the settings, before another client can have others applied. A process
+    /// that is no server has nothing to act with, so it takes only the values that hold already.
+    ///
+    /// # Errors
+    /// The setting whose new value cannot be acted on. Then nothing has changed.
+    fn apply(&self, changes: &[NewSetting], settle: &mut dyn FnMut()) -> Result<(), Id> {
+        let is_other = |(id, parsed): &&NewSetting| !id.row().unable.is_empty() && *self.settings().text(*id) != *parsed.text;
+        if let Some((id, _)) = changes.iter().find(is_other) {
+            return Err(*id);
         }
-        same
+        settle();
+        Ok(())
     }
 
     /// Ends the process.
@@ -536,10 +545,4 @@ impl Host for Bare {
     fn scripting(&self) -> Option<&Scripting> {
         self.scripting.as_ref()
     }
-}
-
-/// Whether this is where the settings say that the process listens.
-pub fn is_listening_at(settings: &Settings, port: Option<u16>, bind: Option<&str>) -> bool {
-    let same_port = port.is_none_or(|port| settings.number(const { id("port") }) == port.into());
-    same_port && bind.is_none_or(|bind| *settings.text(const { id("bind") }) == *bind.as_bytes())
 }

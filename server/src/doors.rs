@@ -1,8 +1,11 @@
 //! The table of doors: where clients come in, which protocol they speak there, and what they may take.
 //!
-//! A door is one protocol at one place. Its row names the settings that say where that place is. The usual port of a
-//! door is the default of its port setting, and stands there only. An encrypted port gets a column here with the filter
-//! that can serve it.
+//! A door is one protocol at one place. Its row names the settings that say where that place is. All doors but that of RESP
+//! are closed by default (port 0); `all-protocols` opens the usual ports. Each door but that of RESP has addresses of its own,
+//! which are those of this host alone by default. An encrypted port gets a column here with the filter that can serve it.
+//!
+//! CONFIG SET moves a door's listener when it changes one of the settings in [`PlaceSettings::Tcp`]; these have a reply for a
+//! failed move in the table of settings.
 use polder_calls::settings::{Id, id};
 
 /// One row.
@@ -40,8 +43,8 @@ pub enum Refusal {
 /// The settings of a place.
 #[derive(Debug)]
 pub enum PlaceSettings {
-    /// A TCP port at these addresses; port 0 is no door.
-    Tcp { port: Id, bind: Id },
+    /// A TCP port at these addresses; port 0 is no door. `usual_port` is the port of this protocol's servers.
+    Tcp { port: Id, bind: Id, usual_port: u16 },
     /// A Unix socket with these permissions; an empty path is no door.
     Unix { path: Id, mode: Id },
 }
@@ -61,7 +64,7 @@ pub static DOORS: [Door; 3] = [
         number: 0,
         name: "RESP over TCP",
         protocol: Spoken::Resp,
-        place: PlaceSettings::Tcp { port: id("port"), bind: id("bind") },
+        place: PlaceSettings::Tcp { port: id("port"), bind: id("bind"), usual_port: 6379 },
         request_bytes_max: id("client-query-buffer-limit"),
         before_login: RESP_BEFORE_LOGIN,
         clients_percent: 100,
@@ -86,8 +89,15 @@ pub static DOORS: [Door; 3] = [
     },
 ];
 
-/// The door that CONFIG SET port and CONFIG SET bind move.
-pub static RESP_TCP: &Door = &DOORS[0];
+impl PlaceSettings {
+    /// The settings that say where the place is.
+    pub fn settings(&self) -> [Id; 2] {
+        match *self {
+            PlaceSettings::Tcp { port, bind, .. } => [port, bind],
+            PlaceSettings::Unix { path, mode } => [path, mode],
+        }
+    }
+}
 
 impl Door {
     /// Whether its clients come from this host by a path.
@@ -100,6 +110,14 @@ impl Door {
         if self.clients_percent == 100 { clients_max } else { (clients_max * self.clients_percent / 100).max(1) }
     }
 }
+
+impl PartialEq for Door {
+    fn eq(&self, other: &Door) -> bool {
+        self.number == other.number
+    }
+}
+
+impl Eq for Door {}
 
 #[cfg(test)]
 mod tests {
@@ -114,8 +132,18 @@ mod tests {
     }
 
     #[test]
+    fn config_set_can_move_each_port() {
+        for door in &DOORS {
+            let PlaceSettings::Tcp { port, bind, usual_port } = door.place else { continue };
+            assert!(usual_port != 0 && [port, bind].iter().all(|id| !id.row().unable.is_empty()), "{}", door.name);
+            let open = matches!(port.row().start, polder_calls::settings::Start::Number(port) if port != 0);
+            assert_eq!(open, door.protocol == Spoken::Resp, "{} is closed by default", door.name);
+        }
+    }
+
+    #[test]
     fn redis_clients_may_take_all_places() {
-        assert_eq!(RESP_TCP.clients_max(1), 1);
-        assert_eq!(RESP_TCP.clients_max(10_000), 10_000);
+        assert_eq!(DOORS[0].clients_max(1), 1);
+        assert_eq!(DOORS[0].clients_max(10_000), 10_000);
     }
 }

@@ -1,22 +1,33 @@
 //! Why a server does not start, or does not listen elsewhere.
 use std::io;
 
+use crate::doors::Door;
+
 /// Why a server does not start; one line that says what to do.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Failure(String);
 
 impl Failure {
-    /// An address or path cannot be listened on.
-    pub(crate) fn listen(place: &str, error: &io::Error) -> Failure {
-        let advice = match error.kind() {
-            io::ErrorKind::AddrInUse => {
-                "another server is there: stop it, choose another --port or --unixsocket, or share a port with '--share-port yes' on both"
+    /// An address or path of a door cannot be listened on.
+    pub(crate) fn listen(place: &str, door: &Door, error: &io::Error) -> Failure {
+        let [place_setting, how] = door.place.settings().map(|id| id.row().name);
+        let advice = match (error.kind(), door.is_local()) {
+            (io::ErrorKind::AddrInUse, false) => {
+                format!(
+                    "another server is there: stop it, choose another --{place_setting}, or share the port with '--share-port yes' on both"
+                )
             }
-            io::ErrorKind::PermissionDenied => "choose a --port above 1023 or a path that you may write to",
-            io::ErrorKind::AddrNotAvailable => "this host has no such address: correct --bind",
-            io::ErrorKind::NotFound => "the folder of the socket does not exist: create it or choose another --unixsocket",
-            _ => "correct --bind, --port or --unixsocket",
+            (io::ErrorKind::AddrInUse, true) => {
+                format!("another server is there: stop it, choose another --{place_setting}, or take it over with '--share-port yes'")
+            }
+            (io::ErrorKind::PermissionDenied, false) => format!("choose a --{place_setting} above 1023"),
+            (io::ErrorKind::PermissionDenied, true) => format!("choose a --{place_setting} that you may write to"),
+            (io::ErrorKind::AddrNotAvailable, _) => format!("this host has no such address: correct --{how}"),
+            (io::ErrorKind::NotFound, true) => {
+                format!("the folder of the socket does not exist: create it or choose another --{place_setting}")
+            }
+            _ => format!("correct --{place_setting} or --{how}"),
         };
         Failure(format!("cannot listen on {place}: {error}; {advice}"))
     }

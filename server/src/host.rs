@@ -12,11 +12,11 @@ use polder_runtime::configuration::Configuration;
 use polder_runtime::metrics::{Recorder, Statistics};
 use polder_runtime::persistence::{Keeper, has_save_points};
 use polder_runtime::scripting::Scripting;
-use polder_runtime::session::{Client, Shutdown};
+use polder_runtime::session::{Client, NewSetting, Shutdown};
 use polder_runtime::{Host, Session};
 
 use crate::clients::Clients;
-use crate::listener::{Admission, Arrival};
+use crate::listener::{Admission, Arrival, Unmoved};
 use crate::listener_set::{ListenerSet, Move};
 use crate::thread_stats::{Count, ThreadStats};
 use crate::watch::Watch;
@@ -393,9 +393,9 @@ impl Host for Process {
         self.is_stopping()
     }
 
-    fn listen(&self, port: Option<u16>, bind: Option<&str>, settle: &mut dyn FnMut()) -> bool {
-        let moved =
-            self.listeners.move_to(port, bind, &self.admission(self.settings.number(MAXCLIENTS) as usize), || self.is_stopping(), settle);
+    fn apply(&self, changes: &[NewSetting], settle: &mut dyn FnMut()) -> Result<(), Id> {
+        let clients_max = self.settings.number(MAXCLIENTS) as usize;
+        let moved = self.listeners.move_to(changes, &self.admission(clients_max), || self.is_stopping(), settle);
         self.wake_all();
         match moved {
             Ok(Move { moved, arrived }) => {
@@ -403,11 +403,12 @@ impl Host for Process {
                 if moved {
                     tracing::info!("listening on {} now", self.listeners.names().join(", "));
                 }
-                true
+                Ok(())
             }
-            Err(failure) => {
+            Err(Unmoved { failure, door }) => {
                 tracing::warn!("{failure}");
-                false
+                let at_fault = changes.iter().find(|(id, _)| door.place.settings().contains(id));
+                Err(at_fault.unwrap_or(&changes[0]).0)
             }
         }
     }

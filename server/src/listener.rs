@@ -10,9 +10,11 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use polder_calls::settings::value::Parsed;
 use polder_calls::settings::{Id, Settings, id};
 use polder_engine::{Counter, Table};
 use polder_runtime::configuration::Configuration;
+use polder_runtime::session::NewSetting;
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
 use crate::clients::{Clients, Origin};
@@ -22,6 +24,7 @@ use crate::sessions::refusal;
 
 const BACKLOG: Id = id("tcp-backlog");
 const PROTECTED: Id = id("protected-mode");
+const ALL: Id = id("all-protocols");
 pub const SHARE: Id = id("share-port");
 
 /// A bound socket of a door, and what to clean up when it closes.
@@ -48,25 +51,42 @@ pub struct Arrival {
     pub origin: Origin,
 }
 
+/// The settings as they are once some changes hold.
+#[derive(Clone, Copy)]
+pub struct After<'s> {
+    pub settings: &'s Settings,
+    pub changes: &'s [NewSetting],
+}
+
+/// Where a door is to be open.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Meant {
+    pub door: &'static Door,
+    port: u16,
+    bind: String,
+}
+
+/// An address to listen at.
+#[derive(Clone)]
+pub struct Place {
+    pub door: &'static Door,
+    pub address: SocketAddr,
+    /// This host need not have it.
+    optional: bool,
+}
+
 /// Binds everything that the settings name.
 ///
 /// # Errors
 /// One line that says which address, why not, and what to do.
 pub fn bind_all(settings: &Settings) -> Result<Vec<Listener>, Failure> {
-    let shares = settings.is_on(SHARE);
-    let mut listeners = Vec::new();
+    let mut listeners = bind_ports(settings).map_err(|unmoved| unmoved.failure)?;
     for door in &DOORS {
-        match door.place {
-            PlaceSettings::Tcp { port, bind } => {
-                let places = places(settings.number(port) as u16, &settings.string(bind))?;
-                listeners.extend(bind_places(door, &places, |_| shares, settings)?);
-            }
-            PlaceSettings::Unix { path, mode } => {
-                let path = settings.string(path);
-                if !path.is_empty() {
-                    let bound = bind_unix(door, Path::new(&path), settings.number(mode) as u32, settings);
-                    listeners.push(bound.map_err(|error| Failure::listen(&path, &error))?);
-                }
+        if let PlaceSettings::Unix { path, mode } = door.place {
+            let path = settings.string(path);
+            if !path.is_empty() {
+                let bound = bind_unix(door, Path::new(&path), settings.number(mode) as u32, settings);
+                listeners.push(bound.map_err(|error| Failure::listen(&path, door, &error))?);
             }
         }
     }
@@ -76,56 +96,137 @@ pub fn bind_all(settings: &Settings) -> Result<Vec<Listener>, Failure> {
     Ok(listeners)
 }
 
-/// An address to listen at.
-#[derive(Clone)]
-pub struct Place {
-    pub address: SocketAddr,
-    /// This host need not have it.
-    optional: bool,
-}
-
-/// The addresses that `port` and `bind` mean together.
-///
-/// # Errors
-/// A word that means none.
-pub fn places(port: u16, bind: &str) -> Result<Vec<Place>, Failure> {
-    let mut places = Vec::new();
-    for word in bind.split_whitespace().filter(|_| port != 0) {
-        let (optional, host) = word.strip_prefix('-').map_or((false, word), |host| (true, host));
-        places.extend(resolve(host, port)?.into_iter().map(|address| Place { address, optional }));
+fn bind_ports(settings: &Settings) -> Result<Vec<Listener>, Unmoved> {
+    let shares = settings.is_on(SHARE);
+    let after = After { settings, changes: &[] };
+    let mut wanted = Vec::new();
+    for meant in DOORS.iter().filter_map(|door| after.meant(door)) {
+        wanted.extend(meant.places()?);
     }
-    Ok(places)
+    none_overlap(&wanted, shares)?;
+    let mut listeners = bind_places(&wanted, |_| shares, settings)?;
+    if settings.is_on(ALL) {
+        DOORS.iter().for_each(|door| listeners.extend(bind_usual(door, settings)));
+    }
+    Ok(listeners)
 }
 
-/// Binds these addresses for a door; where `shares` says so, beside other sockets that share the port, too.
+/// Opens a door at its usual port if file and flags say nothing about its port. One that cannot be opened is left out.
+fn bind_usual(door: &'static Door, settings: &Settings) -> Vec<Listener> {
+    let PlaceSettings::Tcp { port, usual_port, .. } = door.place else { return Vec::new() };
+    if settings.number(port) != 0 || settings.is_given(port) {
+        return Vec::new();
+    }
+    let usual = (port, Parsed { number: usual_port.into(), text: usual_port.to_string().into_bytes() });
+    let after = After { settings, changes: std::slice::from_ref(&usual) };
+    let places = after.meant(door).map_or(Ok(Vec::new()), |meant| meant.places());
+    match places.and_then(|places| bind_places(&places, |_| settings.is_on(SHARE), settings)) {
+        Ok(listeners) => {
+            settings.set(port, usual.1);
+            listeners
+        }
+        Err(Unmoved { failure, .. }) => {
+            tracing::warn!("{} is left out: {failure}", door.name);
+            Vec::new()
+        }
+    }
+}
+
+impl After<'_> {
+    /// Where a door is to be open; `None` for a door that is no TCP port.
+    pub fn meant(&self, door: &'static Door) -> Option<Meant> {
+        let PlaceSettings::Tcp { port, bind, .. } = door.place else { return None };
+        let new = |wanted: Id| self.changes.iter().find(|(id, _)| *id == wanted).map(|(_, parsed)| parsed);
+        let port = new(port).map_or_else(|| self.settings.number(port), |parsed| parsed.number) as u16;
+        let bind = new(bind).map_or_else(|| self.settings.string(bind), |parsed| String::from_utf8_lossy(&parsed.text).into_owned());
+        Some(Meant { door, port, bind })
+    }
+
+    /// Where the doors are to be open that the changes move.
+    pub fn moving(&self) -> Vec<Meant> {
+        let before = After { changes: &[], ..*self };
+        DOORS.iter().filter_map(|door| self.meant(door).filter(|meant| before.meant(door).as_ref() != Some(meant))).collect()
+    }
+}
+
+impl Meant {
+    /// The addresses; none if the port is 0.
+    ///
+    /// # Errors
+    /// A word that means none.
+    pub fn places(&self) -> Result<Vec<Place>, Unmoved> {
+        let Meant { door, port, ref bind } = *self;
+        let mut places = Vec::new();
+        for word in bind.split_whitespace().filter(|_| port != 0) {
+            let (optional, host) = word.strip_prefix('-').map_or((false, word), |host| (true, host));
+            let found = resolve(door, host, port).map_err(|failure| Unmoved { failure, door })?;
+            places.extend(found.into_iter().map(|address| Place { door, address, optional }));
+        }
+        Ok(places)
+    }
+}
+
+impl Place {
+    /// Whether this is where the listener is, for clients of the same protocol.
+    pub fn is_of(&self, listener: &Listener) -> bool {
+        listener.door == self.door && listener.name == self.address.to_string()
+    }
+}
+
+/// Whether two addresses want one port of one address. The families are apart: IPv6 sockets take IPv6 only.
+pub fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let (a, b) = (one.ip(), other.ip());
+    one.port() == other.port() && a.is_ipv4() == b.is_ipv4() && (a == b || a.is_unspecified() || b.is_unspecified())
+}
+
+/// Refuses addresses that overlap. Even where servers may share a port, two doors may not: the system would give a client
+/// to either of them.
+pub fn none_overlap(wanted: &[Place], shares: bool) -> Result<(), Unmoved> {
+    for (number, place) in wanted.iter().enumerate() {
+        let is_taken = |other: &&Place| overlap(other.address, place.address) && (!shares || other.door != place.door);
+        if wanted[..number].iter().any(|other| is_taken(&other)) {
+            return Err(Unmoved::of(place, &io::ErrorKind::AddrInUse.into()));
+        }
+    }
+    Ok(())
+}
+
+/// Binds these addresses; where `shares` says so, beside other sockets that share the port, too.
 ///
 /// # Errors
 /// One line that says which address, why not, and what to do.
-pub fn bind_places(
-    door: &'static Door,
-    places: &[Place],
-    shares: impl Fn(&Place) -> bool,
-    settings: &Settings,
-) -> Result<Vec<Listener>, Failure> {
+pub fn bind_places(places: &[Place], shares: impl Fn(&Place) -> bool, settings: &Settings) -> Result<Vec<Listener>, Unmoved> {
     let mut listeners = Vec::new();
-    for place @ Place { address, optional } in places {
+    for place @ Place { door, address, optional } in places {
         match bind_tcp(door, *address, shares(place), settings) {
             Ok(listener) => listeners.push(listener),
             Err(error) if *optional && is_absent(&error) => tracing::debug!(%address, "this address is not there"),
-            Err(error) => return Err(Failure::listen(&address.to_string(), &error)),
+            Err(error) => return Err(Unmoved::of(place, &error)),
         }
     }
     Ok(listeners)
 }
 
+/// Why a listener does not move, and whose it is.
+pub struct Unmoved {
+    pub failure: Failure,
+    pub door: &'static Door,
+}
+
+impl Unmoved {
+    pub fn of(place: &Place, error: &io::Error) -> Unmoved {
+        Unmoved { failure: Failure::listen(&place.address.to_string(), place.door, error), door: place.door }
+    }
+}
+
 /// The addresses that a word of `bind` means; `*` is every IPv4 address and `::*` or `*` in brackets every IPv6 one.
-fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
+fn resolve(door: &Door, host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
     let host = match host {
         "*" => "0.0.0.0",
         "::*" => "::",
         other => other,
     };
-    let found = (host, port).to_socket_addrs().map_err(|error| Failure::listen(host, &error))?;
+    let found = (host, port).to_socket_addrs().map_err(|error| Failure::listen(host, door, &error))?;
     Ok(found.collect())
 }
 

@@ -8,6 +8,7 @@
 //!   port, and one of them), both share the port for a moment. Linux then lets other servers of the same user that ask for
 //!   a shared port join them, until all listeners of that port have closed. No step after the binding can fail, and a
 //!   failed binding has changed nothing.
+//!   Two doors never share a port: the system would give a client to either of them.
 //! - **D3** An old listener closes when no client waits at it, for all threads at once. A client that arrives between that
 //!   look and the closing is refused, as in Redis.
 //! - **D4** A process that ends does not move. Listeners that moved in its last turn are closed with the others.
@@ -16,15 +17,11 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use polder_calls::settings::{Id, Settings, id};
-use polder_runtime::session::is_listening_at;
+use polder_calls::settings::Settings;
+use polder_runtime::session::NewSetting;
 
-use crate::doors::RESP_TCP;
 use crate::failure::Failure;
-use crate::listener::{Admission, Arrival, Listener, Place, SHARE, bind_places, places};
-
-const PORT: Id = id("port");
-const BIND: Id = id("bind");
+use crate::listener::{Admission, After, Arrival, Listener, Meant, Place, SHARE, Unmoved, bind_places, none_overlap, overlap};
 
 /// The listeners of a process. It also keeps the path of a Unix socket until the server ends.
 #[derive(Default)]
@@ -64,47 +61,42 @@ impl ListenerSet {
         self.lock().clear();
     }
 
-    /// Moves [`RESP_TCP`] to another port, or to other addresses (`None`: those of the settings), and lets `settle` change
-    /// the settings. The listeners of other doors stay.
+    /// Moves the doors whose place the changes name, and lets `settle` change the settings. The listeners of other doors stay.
     ///
     /// # Errors
-    /// When the new place cannot be bound, or the process ends. Then nothing has changed.
+    /// When a new place cannot be bound, or the process ends. Then nothing has changed.
     pub fn move_to(
         &self,
-        port: Option<u16>,
-        bind: Option<&str>,
+        changes: &[NewSetting],
         admission: &Admission<'_>,
         is_ending: impl Fn() -> bool,
         settle: &mut dyn FnMut(),
-    ) -> Result<Move, Failure> {
+    ) -> Result<Move, Unmoved> {
         let settings = admission.settings;
+        let after = After { settings, changes };
         // Looking up a name may take time, so it is done before the lock is taken, and again only if another move came first.
-        let meant = || (port.unwrap_or_else(|| settings.number(PORT) as u16), bind.map_or_else(|| settings.string(BIND), str::to_owned));
-        let asked = meant();
-        let mut wanted = places(asked.0, &asked.1);
+        let asked = after.moving();
+        let mut wanted = places(&asked);
         // D1: from the settings of now to those that follow.
         let mut listeners = self.lock();
-        if is_listening_at(settings, port, bind) {
+        let moving = after.moving();
+        let Some(first) = moving.first() else {
             settle();
             return Ok(Move::default());
-        }
-        let now = meant();
-        if now != asked {
-            wanted = places(now.0, &now.1);
+        };
+        if moving != asked {
+            wanted = places(&moving);
         }
         let wanted = wanted?;
         // D4.
         if is_ending() {
-            return Err(Failure::ending());
+            return Err(Unmoved { failure: Failure::ending(), door: first.door });
         }
-        if !settings.is_on(SHARE) {
-            none_overlap(&wanted)?;
-        }
-        let stays = |listener: &Listener| {
-            listener.door.number != RESP_TCP.number || wanted.iter().any(|place| place.address.to_string() == listener.name)
-        };
-        let is_new = |place: &&Place| !listeners.iter().any(|listener| listener.name == place.address.to_string());
-        let missing: Vec<Place> = wanted.iter().filter(is_new).cloned().collect();
+        let moves = |listener: &Listener| moving.iter().any(|meant| meant.door == listener.door);
+        let stays = |listener: &Listener| !moves(listener) || wanted.iter().any(|place| place.is_of(listener));
+        none_overlap(&wanted, settings.is_on(SHARE))?;
+        none_taken(&wanted, listeners.iter().filter(|listener| !moves(listener)))?;
+        let missing: Vec<Place> = wanted.iter().filter(|place| !listeners.iter().any(|listener| place.is_of(listener))).cloned().collect();
         let left: Vec<&Listener> = listeners.iter().filter(|listener| !stays(listener)).collect();
         let new = bind_beside(&left, &missing, settings)?;
         // D3: a thread that a closing listener wakes must see that this process closed it.
@@ -132,35 +124,33 @@ pub struct Move {
     pub arrived: Vec<Arrival>,
 }
 
-/// Whether two addresses want one port of one address. The families are apart: IPv6 sockets take IPv6 only.
-fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
-    let (a, b) = (one.ip(), other.ip());
-    one.port() == other.port() && a.is_ipv4() == b.is_ipv4() && (a == b || a.is_unspecified() || b.is_unspecified())
+/// The addresses of several doors.
+fn places(doors: &[Meant]) -> Result<Vec<Place>, Unmoved> {
+    doors.iter().map(Meant::places).collect::<Result<Vec<_>, _>>().map(|places| places.concat())
 }
 
-/// Refuses addresses that overlap, as a start with them does.
-fn none_overlap(wanted: &[Place]) -> Result<(), Failure> {
-    for (number, place) in wanted.iter().enumerate() {
-        if wanted[..number].iter().any(|other| overlap(other.address, place.address)) {
-            return Err(Failure::listen(&place.address.to_string(), &io::ErrorKind::AddrInUse.into()));
-        }
-    }
-    Ok(())
+/// Refuses addresses that overlap those of a door that stays.
+fn none_taken<'l>(wanted: &[Place], mut staying: impl Iterator<Item = &'l Listener>) -> Result<(), Unmoved> {
+    let taken = |listener: &Listener| {
+        let address = listener.address()?;
+        wanted.iter().find(|place| overlap(place.address, address))
+    };
+    staying.find_map(taken).map_or(Ok(()), |place| Err(Unmoved::of(place, &io::ErrorKind::AddrInUse.into())))
 }
 
 /// Binds addresses beside listeners that are about to close (D2).
-fn bind_beside(left: &[&Listener], missing: &[Place], settings: &Settings) -> Result<Vec<Listener>, Failure> {
+fn bind_beside(left: &[&Listener], missing: &[Place], settings: &Settings) -> Result<Vec<Listener>, Unmoved> {
     let shares = settings.is_on(SHARE);
     let addresses: Vec<SocketAddr> = left.iter().filter_map(|listener| listener.address()).collect();
     let overlaps = |place: &Place| addresses.iter().any(|address| overlap(*address, place.address));
     if shares || !missing.iter().any(overlaps) {
-        return bind_places(RESP_TCP, missing, |_| shares, settings);
+        return bind_places(missing, |_| shares, settings);
     }
     let left = || {
         left.iter().filter(|listener| listener.address().is_some_and(|address| missing.iter().any(|place| overlap(address, place.address))))
     };
     left().for_each(|listener| listener.share_port(true));
-    let bound = bind_places(RESP_TCP, missing, overlaps, settings);
+    let bound = bind_places(missing, overlaps, settings);
     // Sharing ends at once: a server that shall have its port for itself would find it shared.
     left().copied().chain(bound.iter().flatten()).for_each(|listener| listener.share_port(false));
     bound

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use polder_base::words::{quote, split};
 
-use super::{Id, Setting, TABLE, find};
+use super::{Id, Setting, Shape, TABLE, find};
 
 /// The directive that renames or removes a command.
 const RENAME: &[u8] = b"rename-command";
@@ -178,7 +178,7 @@ fn distance(one: &[u8], other: &[u8]) -> usize {
     rows[one.len()][other.len()]
 }
 
-/// Reads `--name value value --name value`: what precedes the first `--` is handed back.
+/// Reads `--name value value --name value`: what precedes the first `--` is handed back. A switch without a value is `yes`.
 ///
 /// # Errors
 /// The first flag that names no setting or has no value.
@@ -196,6 +196,9 @@ pub fn flags(arguments: &[String]) -> Result<(Vec<String>, Vec<Assignment>), Wro
         }
     }
     for assignment in &mut assignments {
+        if assignment.words.is_empty() && assignment.id.row().shape == Shape::Switch {
+            assignment.words.push(b"yes".to_vec());
+        }
         if assignment.words.is_empty() {
             return Err(Wrong { place: assignment.place.clone(), reason: "a value is missing".into() });
         }
@@ -247,6 +250,8 @@ mod tests {
         assert_eq!(before, ["my.conf"]);
         assert_eq!(assignments[0].words, [b"7000"]);
         assert_eq!(assignments[1].words, [b"127.0.0.1".as_slice(), b"::1", b"10.0.0.1"]);
+        let switches = flags(&["--all-protocols", "--share-port", "no"].map(String::from)).unwrap().1;
+        assert_eq!([&switches[0].words, &switches[1].words], [&[b"yes".to_vec()], &[b"no".to_vec()]]);
         let wrong = |words: &[&str]| flags(&words.iter().map(ToString::to_string).collect::<Vec<_>>()).unwrap_err().to_string();
         assert_eq!(wrong(&["--nonsense"]), "--nonsense: there is no such setting; 'polder serve --help' lists all of them");
         assert_eq!(wrong(&["--Prot", "1"]), "--Prot: there is no such setting; did you mean '--port'?");

@@ -130,6 +130,8 @@ pub struct Setting {
     pub secret: bool,
     /// Why any other value than the first one is refused, or empty.
     pub refusal: &'static str,
+    /// What CONFIG SET replies if the server cannot act on a new value; empty where there is nothing to do before it holds.
+    pub unable: &'static str,
     pub about: &'static str,
 }
 
@@ -144,6 +146,7 @@ const fn setting(name: &'static str, shape: Shape, start: Start) -> Setting {
         hidden: false,
         secret: false,
         refusal: "",
+        unable: "",
         about: "",
     }
 }
@@ -215,6 +218,11 @@ impl Setting {
     /// Refuses every value but the first one.
     const fn refuses(mut self, reason: &'static str) -> Setting {
         self.refusal = reason;
+        self
+    }
+    /// The server acts on a new value before it holds: it moves a listener, or reads a certificate.
+    const fn acted_on(mut self, unable: &'static str) -> Setting {
+        self.unable = unable;
         self
     }
     const fn about(mut self, text: &'static str) -> Setting {

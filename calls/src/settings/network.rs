@@ -4,10 +4,13 @@ use super::{Setting, Shape, Start, choice, integer, memory, setting, special, sw
 const INT_MAX: i64 = i32::MAX as i64;
 const MIB: i64 = 1 << 20;
 
+const NO_PORT: &str = "Unable to listen on this port. Check server logs.";
+const NO_ADDRESS: &str = "Failed to bind to specified addresses.";
+
 pub(super) const SETTINGS: &[Setting] = &[
-    special("bind", Shape::Words, "127.0.0.1 -::1").about("Addresses to listen on; a leading `-` forgives one that is not there."),
+    special("bind", Shape::Words, "127.0.0.1 -::1").acted_on(NO_ADDRESS).about("Addresses to listen on; a leading `-` forgives one that is not there."),
     text("bind-source-addr", "").inert(),
-    integer("port", 0, 65535, 6379).about("TCP port; 0 listens on none."),
+    integer("port", 0, 65535, 6379).acted_on(NO_PORT).about("TCP port; 0 listens on none."),
     text("unixsocket", "").at_start().about("Path of a Unix socket to listen on; empty listens on none."),
     setting("unixsocketperm", Shape::Octal { max: 0o777 }, Start::Number(0))
         .at_start()

@@ -21,6 +21,9 @@ pub(super) const SETTINGS: &[Setting] = &[
          admits a segment that every user may write to. The owner of a segment controls every process that attaches it.",
     ),
     integer("threads", 1, 512, 1).at_start_here().about("Event loops of this server, each with a seat of its own in the segment."),
+    switch("all-protocols", false)
+        .at_start_here()
+        .about("Whether each protocol whose port is not set listens on its usual port; one that is in use is left out, with a warning."),
     switch("share-port", false)
         .at_start_here()
         .about("Whether other servers may listen on the same port: start a new one, then stop the old one, and nobody notices."),

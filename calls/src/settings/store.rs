@@ -81,6 +81,8 @@ pub struct Settings {
     /// Settings of the file that the segment holds with other values: the segment's count.
     overruled: Mutex<Vec<&'static str>>,
     file: Option<PathBuf>,
+    /// What file or flags said something about.
+    given: Vec<Id>,
 }
 
 struct Pending {
@@ -105,6 +107,7 @@ impl Default for Settings {
             pending: Mutex::default(),
             overruled: Mutex::default(),
             file: None,
+            given: Vec::new(),
         };
         let folder = std::env::current_dir().unwrap_or_default();
         settings.set(const { id("dir") }, Parsed { number: 0, text: folder.into_os_string().into_encoded_bytes() });
@@ -118,7 +121,8 @@ impl Settings {
     /// # Errors
     /// The first line or flag whose value is wrong.
     pub fn begin(file: Option<PathBuf>, lines: &[Assignment], flags: &[Assignment]) -> Result<Settings, Wrong> {
-        let settings = Settings { file, ..Settings::default() };
+        let given = lines.iter().chain(flags).map(|assignment| assignment.id).collect();
+        let settings = Settings { file, given, ..Settings::default() };
         let sources = lines.iter().map(|line| (line, false)).chain(flags.iter().map(|flag| (flag, true)));
         for (assignment, wins) in sources {
             let words: Vec<&[u8]> = assignment.words.iter().map(Vec::as_slice).collect();
@@ -132,6 +136,11 @@ impl Settings {
             }
         }
         Ok(settings)
+    }
+
+    /// Whether file or flags said something about a setting.
+    pub fn is_given(&self, id: Id) -> bool {
+        self.given.contains(&id)
     }
 
     /// Comes to terms with a segment: flags are written to it, the file's values where it has none, the rest is read. Done again,

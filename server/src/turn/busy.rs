@@ -13,13 +13,14 @@ use std::sync::{Mutex, PoisonError};
 use mio::Events;
 use polder_base::time::now_ms;
 use polder_calls::command::{ALLOW_BUSY, SCRIPTS};
+use polder_calls::settings::Id;
 use polder_engine::Outlook;
 use polder_hub::ask::Thread;
 use polder_runtime::configuration::Configuration;
 use polder_runtime::metrics::{Recorder, Statistics};
 use polder_runtime::persistence::Keeper;
 use polder_runtime::scripting::{Kind, Running, Scripting};
-use polder_runtime::session::{Client, Shutdown};
+use polder_runtime::session::{Client, NewSetting, Shutdown};
 use polder_runtime::{Host, Progress, Session, execute};
 
 use super::connections::{Connections, TurnInputs};
@@ -90,8 +91,8 @@ impl Host for ScriptHost<'_> {
     fn is_ending(&self) -> bool {
         self.process.is_ending()
     }
-    fn listen(&self, port: Option<u16>, bind: Option<&str>, settle: &mut dyn FnMut()) -> bool {
-        self.process.listen(port, bind, settle)
+    fn apply(&self, changes: &[NewSetting], settle: &mut dyn FnMut()) -> Result<(), Id> {
+        self.process.apply(changes, settle)
     }
     fn shutdown(&self, how: Shutdown) -> Result<(), String> {
         self.process.shutdown(how)

@@ -153,8 +153,8 @@ impl Service {
         if matches!(frame.content, Content::Args { .. }) && self.runs_scripts(slot, hint) {
             let process = &self.connections.process;
             let (host, memory): (&dyn Host, _) = (&**process, &process.memory);
-            let session = self.connections.slots[slot].as_ref().map(|connection| &connection.session);
-            let many = session.map_or(1, |session| group(candidates, args, (session, host, memory), hint));
+            let connection = self.connections.slots[slot].as_ref().filter(|connection| connection.protocol.groups_replies());
+            let many = connection.map_or(1, |connection| group(candidates, args, (&connection.session, host, memory), hint));
             let (done, progress) = self.run_long(slot, frame.note, &calls_of(&frames[..many.max(1)], args), turn);
             return self.connections.after_frame(slot, frames, done, progress);
         }
