@@ -87,8 +87,11 @@ impl Slot {
                 *state = State::Waiting(before);
                 Poll::Pending
             }
-            State::Idle | State::Waiting(_) => {
+            before @ (State::Idle | State::Waiting(_)) => {
                 *state = State::Waiting(waker.clone());
+                // Dropping a waker may end its task, and with it other calls: not under the lock.
+                drop(state);
+                drop(before);
                 Poll::Pending
             }
         }

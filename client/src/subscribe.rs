@@ -347,7 +347,10 @@ impl Subscription {
         match mailbox.events.pop_front() {
             Some(event) => Poll::Ready(event),
             None => {
-                mailbox.waker = Some(waker.clone());
+                let before = mailbox.waker.replace(waker.clone());
+                // Dropping a waker may end its task, and with it other subscriptions: not under the lock.
+                drop(mailbox);
+                drop(before);
                 Poll::Pending
             }
         }
