@@ -371,14 +371,6 @@ impl Db {
                 drop(queue);
                 let mut bytes = Vec::new();
                 match encode(&mut bytes) {
-                    // A call that waits in the server does not need room in this queue.
-                    Ok(traits) if traits.blocks => match self.send_aside(slot, target, due.filter(|_| !self.may_wait), &encode) {
-                        Ok((queued, connection)) => {
-                            side = Some(connection);
-                            queued
-                        }
-                        Err(error) => State::Failed(error),
-                    },
                     Ok(traits) => State::Blocked(Box::new(Blocked { bytes, traits, route: self.route, due, slot, target })),
                     Err(error) => State::Failed(error),
                 }
@@ -598,7 +590,10 @@ impl<T> Call<T> {
             let shared = &self.client.connection.shared;
             let mut queue = shared.queue();
             let Blocked { bytes, traits, route, due, slot, target } = &mut **blocked;
+            let connection = &self.client.connection;
             let pushed = queue.push(*route, target, *due, |out| {
+                // Replies that were kept while the call waited for room are dropped, too.
+                connection.writes(*traits, bytes);
                 out.extend_from_slice(bytes);
                 Ok(*traits)
             });

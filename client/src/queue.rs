@@ -292,16 +292,7 @@ impl Queue {
         if self.is_full() {
             self.purge();
         }
-        if self.is_full() {
-            if route.policy == Policy::Block {
-                return Ok(Pushed::Full);
-            }
-            self.refused += 1;
-            return Err(Error::not_sent(format!(
-                "the queue is full ({} calls, {} bytes); wait, or raise queue_calls_max or queue_bytes_max",
-                self.count, self.bytes
-            )));
-        }
+        let is_full = self.is_full();
         let lane = lane_of(if route.jumps { &mut self.jumping } else { &mut self.normal }, route.db, self.next);
         let before = lane.bytes.len();
         let selects = lane.moved;
@@ -323,6 +314,18 @@ impl Queue {
                 return Err(Error::usage("a call that waits in the server cannot be made and forgotten: call it, and keep its future"));
             }
             return Ok(Pushed::Aside);
+        }
+        // Only now: a call that waits in the server needs no room here.
+        if is_full {
+            lane.bytes.truncate(before);
+            if route.policy == Policy::Block {
+                return Ok(Pushed::Full);
+            }
+            self.refused += 1;
+            return Err(Error::not_sent(format!(
+                "the queue is full ({} calls, {} bytes); wait, or raise queue_calls_max or queue_bytes_max",
+                self.count, self.bytes
+            )));
         }
         lane.moved = traits.moves;
         self.count += 1;

@@ -503,11 +503,40 @@ fn a_blocking_call_needs_no_room_in_the_queue() {
     let client = Client::connect_in_thread(&format!("{}?queue_calls_max=1", server.url())).expect("connects");
     let db = client.db(0).policy(Policy::Block);
     let first = db.call::<i64>(("INCR", "n"));
-    let popped = db.call::<Option<(String, i64)>>(("BLPOP", "l", 0));
+    let popped = [Policy::Block, Policy::Queue].map(|policy| db.policy(policy).call::<Option<(String, i64)>>(("BLPOP", "l", 0)));
+    let refused = db.policy(Policy::Queue).call::<i64>(("INCR", "n"));
     server.signal("-CONT");
+    assert!(matches!(refused.wait(), Err(Error::NotSent(_))));
     assert_eq!(first.wait().expect("counts"), 1);
-    assert_eq!(db.call::<i64>(("RPUSH", "l", 7)).wait().expect("pushes"), 1);
-    assert_eq!(popped.wait().expect("pops"), Some(("l".into(), 7)));
+    // Nothing is queued now: the connection is up, and a call that fails at once is not refused for it.
+    let fails_fast = db.policy(Policy::FailFast).call::<Option<(String, i64)>>(("BLPOP", "l", 0));
+    db.call::<i64>(("RPUSH", "l", 7, 7, 7)).wait().expect("pushes");
+    for call in popped.into_iter().chain([fails_fast]) {
+        assert_eq!(call.wait().expect("pops"), Some(("l".into(), 7)));
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_waited_for_room_drops_what_was_kept_meanwhile() {
+    let Some(server) = Server::start() else { return };
+    let client = Client::connect(&format!("{}?cache_bytes_max=1000000&queue_calls_max=1", server.url())).expect("connects");
+    let (db, cached) = (client.db(0).policy(Policy::Block), client.db(0).cached());
+    for n in 0..100 {
+        // The driver has not run: the first call fills the queue, the second waits for room.
+        db.fire().call("PING");
+        let set = db.call::<()>(("SET", "k", n));
+        while cached.call::<Option<i64>>(("GET", "k")).await.map_or(true, |found| found != (n > 0).then(|| n - 1)) {
+            tokio::task::yield_now().await;
+        }
+        set.await.expect("sets");
+        let read = loop {
+            match cached.call::<i64>(("GET", "k")).await {
+                Err(Error::NotSent(_)) => tokio::task::yield_now().await,
+                read => break read.expect("reads"),
+            }
+        };
+        assert_eq!(read, n);
+    }
 }
 
 #[tokio::test]
