@@ -49,11 +49,14 @@ impl Secrets {
     /// # Errors
     /// [`Error::Usage`] when a certificate cannot be used, or the crate was built without TLS.
     pub(crate) fn of(options: &Options) -> Result<Secrets, Error> {
-        if options.tls.is_some() && !matches!(options.endpoint, Endpoint::Tcp { .. }) {
+        if options.tls.is_some() && matches!(options.endpoint, Endpoint::Unix(_)) {
             return Err(Error::usage("TLS is for a server that is named by host and port; begin the URL with rediss://"));
         }
         #[cfg(feature = "tls")]
         {
+            if let (Some(_), Endpoint::Tcp { host, .. }) = (&options.tls, &options.endpoint) {
+                tls::name(host)?;
+            }
             Ok(Secrets { tls: options.tls.as_ref().map(tls::config).transpose()? })
         }
         #[cfg(not(feature = "tls"))]
@@ -63,6 +66,23 @@ impl Secrets {
                 None => Ok(Secrets::default()),
             }
         }
+    }
+}
+
+/// A socket that waits, with TLS or without.
+trait Conversation: io::Read + io::Write {}
+
+impl<T: io::Read + io::Write> Conversation for T {}
+
+impl Secrets {
+    /// What is said to a server over a socket that waits, before the connection itself is made.
+    fn wrap(&self, host: &str, socket: std::net::TcpStream) -> io::Result<Box<dyn Conversation>> {
+        #[cfg(feature = "tls")]
+        if let Some(config) = &self.tls {
+            return Ok(Box::new(tls::wrap(config, host, socket)?));
+        }
+        let _no_tls = host;
+        Ok(Box::new(socket))
     }
 }
 
@@ -87,7 +107,7 @@ impl Shared {
         }
     }
 
-    fn secrets(&self) -> Secrets {
+    pub(crate) fn secrets(&self) -> Secrets {
         Secrets {
             #[cfg(feature = "tls")]
             tls: self.tls.clone(),
@@ -193,21 +213,22 @@ pub(crate) struct Channel<S> {
 }
 
 impl<S> Channel<S> {
+    /// `host` is the name that the server's certificate must have; `None` for a socket of this machine, which has none.
+    ///
     /// # Errors
     /// When the server's name is none that a certificate could have.
-    pub(crate) fn new(socket: S, shared: &Shared) -> Result<Channel<S>, Error> {
+    pub(crate) fn new(socket: S, shared: &Shared, host: Option<&str>) -> Result<Channel<S>, Error> {
         #[cfg(feature = "tls")]
         {
-            let unable = |error: io::Error| Error::usage(error.to_string());
-            let tls = match (&shared.tls, &shared.options.endpoint) {
-                (Some(config), Endpoint::Tcp { host, .. }) => Some(Box::new(tls::Tls::new(config, host).map_err(unable)?)),
+            let tls = match (&shared.tls, host) {
+                (Some(config), Some(host)) => Some(Box::new(tls::Tls::new(config, host)?)),
                 _ => None,
             };
             Ok(Channel { socket, tls })
         }
         #[cfg(not(feature = "tls"))]
         {
-            let _no_tls = shared;
+            let _no_tls = (shared, host);
             Ok(Channel { socket })
         }
     }
@@ -249,7 +270,7 @@ impl<S: Socket> Socket for Channel<S> {
 ///
 /// # Errors
 /// When the connection is of no use any more.
-pub(crate) fn pump(shared: &Shared, link: &mut Link, socket: &mut impl Socket) -> Result<bool, Error> {
+pub(crate) fn pump(shared: &Shared, link: &mut Link, socket: &mut impl Socket) -> Result<bool, Broken> {
     let now = Instant::now();
     let (wakers, failed) = link.gather(&mut shared.queue(), now);
     wakers.into_iter().for_each(std::task::Waker::wake);
@@ -262,7 +283,7 @@ pub(crate) fn pump(shared: &Shared, link: &mut Link, socket: &mut impl Socket) -
         let room = link.room();
         let most = room.len();
         match socket.read(room) {
-            Ok(0) => return Err(Error::not_sent("the server closed the connection")),
+            Ok(0) => return Err(Error::not_sent("the server closed the connection").into()),
             Ok(count) => {
                 progress = true;
                 link.filled(count, now)?;
@@ -278,7 +299,7 @@ pub(crate) fn pump(shared: &Shared, link: &mut Link, socket: &mut impl Socket) -
     Ok(progress)
 }
 
-fn write(link: &mut Link, socket: &mut impl Socket, now: Instant) -> Result<(), Error> {
+fn write(link: &mut Link, socket: &mut impl Socket, now: Instant) -> Result<(), Broken> {
     while link.has_output() {
         let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
         let count = link.output(&mut pieces);
@@ -302,8 +323,32 @@ pub(crate) fn keep_alive(socket: socket2::SockRef<'_>, options: &Options) -> io:
     socket.set_tcp_keepalive(&keepalive)
 }
 
-fn broken(error: &io::Error) -> Error {
-    Error::not_sent(format!("the connection broke: {error}"))
+/// Why a connection is of no use any more.
+pub(crate) struct Broken {
+    pub error: Error,
+    /// Whether the next attempt would end the same way (a log-in or a certificate that is refused), so that calls need not wait
+    /// for their deadlines to learn it.
+    pub is_final: bool,
+}
+
+impl From<Error> for Broken {
+    fn from(error: Error) -> Broken {
+        Broken { is_final: matches!(error, Error::Refused(_)), error }
+    }
+}
+
+fn broken(error: &io::Error) -> Broken {
+    Broken { error: Error::not_sent(format!("the connection broke: {error}")), is_final: is_final(error) }
+}
+
+/// What becomes of an attempt to connect.
+pub(crate) fn unreachable(shared: &Shared, error: &io::Error) -> Broken {
+    Broken { error: Error::not_sent(format!("{} cannot be reached: {error}", shared.options.endpoint)), is_final: is_final(error) }
+}
+
+/// Whether the server cannot be used although it can be reached: TLS says so by this kind.
+fn is_final(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::InvalidData
 }
 
 /// Completes calls with errors.
@@ -344,12 +389,12 @@ impl Backoff {
 }
 
 /// What becomes of the calls when a connection broke, or could not be opened.
-pub(crate) fn lost(shared: &Shared, link: &mut Link, error: &Error) {
+pub(crate) fn lost(shared: &Shared, link: &mut Link, broken: &Broken) {
+    let Broken { error, is_final } = broken;
     tracing::debug!(server = %shared.options.endpoint, "connection lost: {error}");
     let mut queue = shared.queue();
     let failed = link.disconnected(&mut queue, &error.to_string());
-    // A log-in that is refused stays refused: calls need not wait for their deadlines to learn it.
-    let mut ended = if matches!(error, Error::Refused(_)) { queue.drain() } else { Drained::default() };
+    let mut ended = if *is_final { queue.drain() } else { Drained::default() };
     if queue.ends_with_break {
         queue.closed = Some(error.clone());
         queue.is_aborted = true;

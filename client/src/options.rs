@@ -4,6 +4,7 @@
 //!   redis://[user[:password]@]host[:port][/database][?option=value&...]
 //!   rediss://...            the same by TLS (feature `tls`)
 //!   redis-sentinel://[user[:password]@]host[:port][,host[:port]...]/MASTER[/database]
+//!   rediss-sentinel://...   the same, by TLS to the sentinels and to the master
 //!   unix:/path/to/socket[?db=N&option=value&...]
 //! ```
 
@@ -154,6 +155,9 @@ impl std::str::FromStr for Options {
             Some(("redis", rest)) => tcp(rest.strip_prefix("//").unwrap_or(rest))?,
             Some(("rediss", rest)) => Options { tls: Some(TlsOptions::default()), ..tcp(rest.strip_prefix("//").unwrap_or(rest))? },
             Some(("redis-sentinel", rest)) => sentinel(rest.strip_prefix("//").unwrap_or(rest))?,
+            Some(("rediss-sentinel", rest)) => {
+                Options { tls: Some(TlsOptions::default()), ..sentinel(rest.strip_prefix("//").unwrap_or(rest))? }
+            }
             Some(("unix", path)) => {
                 let path = path.strip_prefix("//").unwrap_or(path);
                 Options { endpoint: Endpoint::Unix(unescape(path)?.into()), ..Options::default() }
@@ -341,6 +345,7 @@ mod tests {
             ("redis://h/x", "database"),
             ("redis://h?tls=1", "unknown"),
             ("redis-sentinel://h", "MASTER"),
+            ("rediss-sentinel://h", "MASTER"),
             ("redis://h?tls_ca=/ca.pem", "rediss://"),
             ("redis://h?name=%4", "%25"),
         ] {

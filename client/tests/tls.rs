@@ -87,8 +87,73 @@ async fn a_server_whose_certificate_is_not_trusted_is_refused() {
     let Some(other) = start("other") else { return };
     let url = format!("rediss://localhost:{}?tls_ca={}", server.port, other.folder.join("ca.pem").display());
     let client = Client::connect(&url).expect("reads the URL");
-    let error = client.db(0).within(Duration::from_millis(500)).get::<Option<String>>("k").await.unwrap_err();
-    assert!(matches!(error, Error::TimedOut(_) | Error::NotSent(_) | Error::Refused(_)), "{error}");
+    let by_thread = Client::connect_in_thread(&url).expect("reads the URL");
+    for client in [client, by_thread] {
+        let begun = Instant::now();
+        let error = client.db(0).within(Duration::from_secs(30)).get::<Option<String>>("k").await.unwrap_err();
+        assert!(matches!(&error, Error::NotSent(text) if text.contains("certificate refused") && text.contains("tls_ca")), "{error}");
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    }
     let missing = Client::connect("rediss://localhost?tls_ca=/none.pem").err().expect("there is no such file");
     assert!(missing.to_string().contains("/none.pem"), "{missing}");
+}
+
+#[tokio::test]
+async fn a_certificate_of_another_host_is_refused_at_once() {
+    let Some(server) = start("host") else { return };
+    // The certificate names 127.0.0.1 and localhost.
+    let client = Client::connect(&server.url().replace("localhost", "127.0.0.2")).expect("reads the URL");
+    let error = client.db(0).within(Duration::from_secs(30)).get::<Option<String>>("k").await.unwrap_err();
+    assert!(matches!(&error, Error::NotSent(text) if text.contains("certificate refused")), "{error}");
+    let unusable = Client::connect(&server.url().replace("localhost", "no_host..name")).err().expect("no certificate has this name");
+    assert!(unusable.to_string().contains("no_host..name"), "{unusable}");
+}
+
+#[tokio::test]
+async fn a_server_that_wants_a_certificate_or_speaks_no_tls_is_told_apart_at_once() {
+    let Some(server) = start("client") else { return };
+    let url = format!("rediss://localhost:{}?tls_ca={}", server.port, server.folder.join("ca.pem").display());
+    let error = Client::connect(&url).expect("reads the URL").db(0).get::<Option<String>>("k").await.unwrap_err();
+    // The alert may be lost behind the reset of the connection; then the break is told, with the next attempt.
+    assert!(!error.to_string().contains("certificate refused"), "{error}");
+    let plain = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = plain.local_addr().expect("a port").port();
+    std::thread::spawn(move || {
+        while let Ok((mut socket, _)) = plain.accept() {
+            let _refused = std::io::Write::write_all(&mut socket, b"-ERR unknown command\r\n-ERR unknown command\r\n");
+        }
+    });
+    let url = format!("rediss://localhost:{port}?tls_ca={}", server.folder.join("ca.pem").display());
+    let error =
+        Client::connect(&url).expect("reads the URL").db(0).within(Duration::from_secs(30)).get::<Option<String>>("k").await.unwrap_err();
+    assert!(matches!(&error, Error::NotSent(text) if text.contains("does not speak TLS")), "{error}");
+}
+
+#[tokio::test]
+async fn sentinels_and_their_master_are_reached_by_tls() {
+    let Some(mut server) = start("sentinel") else { return };
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
+    let text = format!(
+        "port 0\ntls-port {port}\ntls-replication yes\ntls-cert-file server.pem\ntls-key-file server.key\ntls-ca-cert-file ca.pem\nsentinel monitor main 127.0.0.1 {} 1\n",
+        server.port
+    );
+    std::fs::write(server.folder.join("sentinel.conf"), text).expect("a file");
+    let spawned =
+        Command::new("redis-server").args(["sentinel.conf", "--sentinel"]).current_dir(&server.folder).stdout(Stdio::null()).spawn();
+    // The server ends with the test, and then the sentinel, which takes its place in it.
+    let _master = Server { child: std::mem::replace(&mut server.child, spawned.expect("starts")), port: 0, folder: PathBuf::new() };
+    let until = Instant::now() + Duration::from_secs(10);
+    while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(Instant::now() < until, "the sentinel does not listen for TLS");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let url = server.url().replace(&format!("rediss://localhost:{}", server.port), &format!("rediss-sentinel://localhost:{port}/main"));
+    for client in [Client::connect(&url).expect("reads the URL"), Client::connect_in_thread(&url).expect("reads the URL")] {
+        client.db(0).set::<()>("k", "v", ()).await.expect("sets");
+        assert_eq!(client.db(0).get::<String>("k").await.expect("reads"), "v");
+    }
+    let other = url.replace("ca.pem", "server.pem").replacen("tls_ca", "tls_ca", 1);
+    let client = Client::connect(&other.replace("localhost", "127.0.0.2")).expect("reads the URL");
+    let error = client.db(0).within(Duration::from_secs(30)).get::<Option<String>>("k").await.unwrap_err();
+    assert!(matches!(&error, Error::NotSent(text) if text.contains("certificate refused")), "{error}");
 }

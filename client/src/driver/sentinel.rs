@@ -10,14 +10,15 @@ use std::time::{Duration, Instant};
 
 use polder_wire::resp::{Replies, Value};
 
+use super::Secrets;
 use crate::args;
 use crate::options::{Endpoint, Options};
 
-/// The address of the master that the sentinels of the options name.
+/// The master that the sentinels of the options name: its host, as TLS is to check it, and its address.
 ///
 /// # Errors
 /// Why the last sentinel that was asked could not name one.
-pub(crate) fn find(options: &Options) -> io::Result<SocketAddr> {
+pub(crate) fn find(options: &Options, secrets: &Secrets) -> io::Result<(String, SocketAddr)> {
     let Endpoint::Sentinel { sentinels, master } = &options.endpoint else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the endpoint names no sentinels"));
     };
@@ -26,35 +27,52 @@ pub(crate) fn find(options: &Options) -> io::Result<SocketAddr> {
     for (at, (host, port)) in sentinels.iter().enumerate() {
         // A sentinel that does not reply leaves time for the others.
         let share = until.saturating_duration_since(Instant::now()) / (sentinels.len() - at) as u32;
-        match ask_one(options, host, *port, master, share) {
-            Ok(address) => return Ok(address),
+        match ask_one(options, secrets, (host, *port), master, share) {
+            Ok(found) => return Ok(found),
             Err(error) => last = io::Error::new(error.kind(), format!("sentinel {host}:{port}: {error}")),
         }
     }
     Err(last)
 }
 
-fn ask_one(options: &Options, host: &str, port: u16, master: &str, timeout: Duration) -> io::Result<SocketAddr> {
+fn ask_one(
+    options: &Options,
+    secrets: &Secrets,
+    sentinel: (&str, u16),
+    master: &str,
+    timeout: Duration,
+) -> io::Result<(String, SocketAddr)> {
     let mut request = Vec::new();
     args::encode(&("SENTINEL", "GET-MASTER-ADDR-BY-NAME", master), &mut request);
-    let reply = converse(&resolve(host, port)?, &request, 1, timeout)?;
-    let address = match &reply[..] {
+    let reply = converse(secrets, sentinel, &request, 1, timeout)?;
+    let (host, address) = match &reply[..] {
         [Value::Array(words)] => named(words).ok_or_else(|| unusable(format!("it named no address but {words:?}")))?,
         [Value::Null] => return Err(unusable(format!("it knows no master '{master}'"))),
         other => return Err(unusable(format!("it replied {other:?}"))),
     };
+    match ask(options, secrets, (&host, address.port()), &"ROLE", timeout)? {
+        Value::Array(words) if matches!(words.first(), Some(Value::Bulk(role)) if role == b"master") => Ok((host, address)),
+        // The user may not call ROLE, or cannot log in, which the connection itself will report. A replica is found out by its READONLY.
+        Value::Error(_) => Ok((host, address)),
+        _ => Err(unusable(format!("it named {address}, which is not a master; a failover is not finished"))),
+    }
+}
+
+/// Logs in to a server and asks it one thing.
+pub(crate) fn ask(
+    options: &Options,
+    secrets: &Secrets,
+    server: (&str, u16),
+    question: &dyn args::Args,
+    timeout: Duration,
+) -> io::Result<Value> {
     let (mut request, mut replies) = (Vec::new(), 1);
     if let Some(password) = options.password.as_deref() {
         args::encode(&("AUTH", options.user.as_deref(), password), &mut request);
         replies += 1;
     }
-    args::encode(&"ROLE", &mut request);
-    match converse(&[address], &request, replies, timeout)?.pop() {
-        Some(Value::Array(words)) if matches!(words.first(), Some(Value::Bulk(role)) if role == b"master") => Ok(address),
-        // The user may not call ROLE, or cannot log in, which the connection itself will report. A replica is found out by its READONLY.
-        Some(Value::Error(_)) => Ok(address),
-        _ => Err(unusable(format!("it named {address}, which is not a master; a failover is not finished"))),
-    }
+    args::encode(&question, &mut request);
+    converse(secrets, server, &request, replies, timeout)?.pop().ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
 fn unusable(text: String) -> io::Error {
@@ -79,20 +97,24 @@ fn connect(addresses: &[SocketAddr], until: Instant) -> io::Result<(SocketAddr, 
     Err(last)
 }
 
-/// Host and port of a reply.
-fn named(words: &[Value]) -> Option<SocketAddr> {
+/// Host and port of a reply, and its address.
+fn named(words: &[Value]) -> Option<(String, SocketAddr)> {
     let [Value::Bulk(host), Value::Bulk(port)] = words else { return None };
     let port = std::str::from_utf8(port).ok()?.parse().ok()?;
-    resolve(std::str::from_utf8(host).ok()?, port).ok()?.first().copied()
+    let host = std::str::from_utf8(host).ok()?;
+    Some((host.to_owned(), *resolve(host, port).ok()?.first()?))
 }
 
-/// Sends requests to the first address that can be reached and waits for their replies.
-fn converse(addresses: &[SocketAddr], requests: &[u8], count: usize, timeout: Duration) -> io::Result<Vec<Value>> {
+/// Sends requests to the first address of a server that can be reached and waits for their replies.
+fn converse(secrets: &Secrets, (host, port): (&str, u16), requests: &[u8], count: usize, timeout: Duration) -> io::Result<Vec<Value>> {
     let timeout = timeout.max(Duration::from_millis(1));
     let until = Instant::now() + timeout;
-    let (address, mut stream) = connect(addresses, until)?;
-    stream.set_write_timeout(Some(timeout))?;
+    let (address, socket) = connect(&resolve(host, port)?, until)?;
+    socket.set_write_timeout(Some(timeout))?;
+    socket.set_read_timeout(Some(timeout))?;
+    let mut stream = secrets.wrap(host, socket.try_clone()?)?;
     stream.write_all(requests)?;
+    stream.flush()?;
     let (mut parser, mut held, mut replies) = (Replies::default(), Vec::new(), Vec::new());
     loop {
         let mut left = &held[..];
@@ -110,7 +132,7 @@ fn converse(addresses: &[SocketAddr], requests: &[u8], count: usize, timeout: Du
         if patience.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        stream.set_read_timeout(Some(patience))?;
+        socket.set_read_timeout(Some(patience))?;
         let mut room = [0; 4096];
         match stream.read(&mut room)? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),

@@ -10,7 +10,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use super::{Backoff, Channel, Secrets, Shared, Socket, Wakeup, abandon, is_over, lost, pump, tick};
+use super::{Backoff, Broken, Channel, Secrets, Shared, Socket, Wakeup, abandon, is_over, lost, pump, tick, unreachable};
 use crate::error::Error;
 use crate::link::{Link, Listeners};
 use crate::options::{Endpoint, Options};
@@ -54,19 +54,22 @@ impl Socket for &Stream {
 }
 
 impl Stream {
-    async fn open(options: &Arc<Options>) -> io::Result<Stream> {
-        let stream = match &options.endpoint {
-            Endpoint::Tcp { host, port } => TcpStream::connect((host.as_str(), *port)).await?,
+    /// Opens a socket. Returns the host's name with it, where it has one.
+    async fn open(shared: &Shared) -> io::Result<(Stream, Option<String>)> {
+        let options = &shared.options;
+        let (stream, host) = match &options.endpoint {
+            Endpoint::Tcp { host, port } => (TcpStream::connect((host.as_str(), *port)).await?, host.clone()),
             Endpoint::Sentinel { .. } => {
-                let options = Arc::clone(options);
-                let found = tokio::task::spawn_blocking(move || super::sentinel::find(&options)).await;
-                TcpStream::connect(found.map_err(io::Error::other)??).await?
+                let (options, secrets) = (Arc::clone(options), shared.secrets());
+                let found = tokio::task::spawn_blocking(move || super::sentinel::find(&options, &secrets)).await;
+                let (host, address) = found.map_err(io::Error::other)??;
+                (TcpStream::connect(address).await?, host)
             }
-            Endpoint::Unix(path) => return Ok(Stream::Unix(UnixStream::connect(path).await?)),
+            Endpoint::Unix(path) => return Ok((Stream::Unix(UnixStream::connect(path).await?), None)),
         };
         stream.set_nodelay(true)?;
         super::keep_alive(socket2::SockRef::from(&stream), options)?;
-        Ok(Stream::Tcp(stream))
+        Ok((Stream::Tcp(stream), Some(host)))
     }
 
     /// Until there is something to read, or room to write if `writes`.
@@ -99,25 +102,26 @@ async fn run(shared: Arc<Shared>, listeners: Listeners) {
     let mut backoff = Backoff::new(&shared.options);
     while !is_over(&shared, link) {
         let opened = {
-            let opening = tokio::time::timeout(shared.options.connect_timeout, Stream::open(&shared.options));
+            let opening = tokio::time::timeout(shared.options.connect_timeout, Stream::open(&shared));
             meanwhile(&shared, link, opening).await
         };
         let error = match opened {
             None => return,
-            Some(Ok(Ok(stream))) => {
+            Some(Ok(Ok((stream, host)))) => {
                 link.connected(Instant::now());
-                let served = match Channel::new(&stream, &shared) {
+                let served = match Channel::new(&stream, &shared, host.as_deref()) {
                     Ok(channel) => serve(&shared, link, channel, &mut backoff).await,
-                    Err(error) => Err(error),
+                    Err(error) => Err(error.into()),
                 };
                 match served {
                     Ok(()) => return,
                     Err(error) => error,
                 }
             }
-            Some(Ok(Err(error))) => Error::not_sent(format!("{} cannot be reached: {error}", shared.options.endpoint)),
+            Some(Ok(Err(error))) => unreachable(&shared, &error),
             Some(Err(_)) => {
-                Error::not_sent(format!("{} did not accept within {:?}", shared.options.endpoint, shared.options.connect_timeout))
+                let timeout = shared.options.connect_timeout;
+                Error::not_sent(format!("{} did not accept within {timeout:?}", shared.options.endpoint)).into()
             }
         };
         lost(&shared, link, &error);
@@ -156,7 +160,7 @@ async fn meanwhile<F: Future>(shared: &Shared, link: &mut Link, future: F) -> Op
 }
 
 /// One open connection until it breaks, or (`Ok`) until the client was closed and its calls have ended.
-async fn serve(shared: &Shared, link: &mut Link, mut stream: Channel<&Stream>, backoff: &mut Backoff) -> Result<(), Error> {
+async fn serve(shared: &Shared, link: &mut Link, mut stream: Channel<&Stream>, backoff: &mut Backoff) -> Result<(), Broken> {
     let Wakeup::Task(notify, _) = &shared.wakeup else { return Ok(()) };
     let login_until = Instant::now() + shared.options.connect_timeout;
     let mut timer = pin!(tokio::time::sleep_until(login_until.into()));
@@ -181,7 +185,8 @@ async fn serve(shared: &Shared, link: &mut Link, mut stream: Channel<&Stream>, b
         let mut next = link.next_tick();
         if !link.is_ready() {
             if Instant::now() >= login_until {
-                return Err(Error::not_sent(format!("the server did not finish the log-in within {:?}", shared.options.connect_timeout)));
+                let timeout = shared.options.connect_timeout;
+                return Err(Error::not_sent(format!("the server did not finish the log-in within {timeout:?}")).into());
             }
             next = earlier(next, Some(login_until));
         }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Events, Interest, Poll, Token, Waker};
 
-use super::{Backoff, Channel, Secrets, Shared, Socket, Wakeup, abandon, is_over, lost, pump, tick};
+use super::{Backoff, Broken, Channel, Secrets, Shared, Socket, Wakeup, abandon, is_over, lost, pump, tick, unreachable};
 use crate::error::Error;
 use crate::link::{Link, Listeners};
 use crate::options::{Endpoint, Options};
@@ -100,15 +100,15 @@ impl Thread {
         while !is_over(shared, link) {
             let error = match self.open(link) {
                 Ok(None) => return,
-                Ok(Some(stream)) => {
+                Ok(Some((stream, host))) => {
                     link.connected(Instant::now());
-                    let served = Channel::new(stream, shared).and_then(|channel| self.serve(link, channel, &mut backoff));
-                    match served {
+                    let channel = Channel::new(stream, shared, host.as_deref()).map_err(Broken::from);
+                    match channel.and_then(|channel| self.serve(link, channel, &mut backoff)) {
                         Ok(()) => return,
                         Err(error) => error,
                     }
                 }
-                Err(error) => Error::not_sent(format!("{} cannot be reached: {error}", shared.options.endpoint)),
+                Err(error) => unreachable(shared, &error),
             };
             lost(shared, link, &error);
             let until = Instant::now() + backoff.pause();
@@ -118,19 +118,20 @@ impl Thread {
         }
     }
 
-    /// Opens a socket; with several addresses, the first that accepts. `None` when the client was closed meanwhile.
-    fn open(&mut self, link: &mut Link) -> io::Result<Option<Stream>> {
+    /// Opens a socket; with several addresses, the first that accepts. Returns the host's name with it, where it has one; `None`
+    /// when the client was closed meanwhile.
+    fn open(&mut self, link: &mut Link) -> io::Result<Option<(Stream, Option<String>)>> {
         let options = Arc::clone(&self.shared.options);
         let until = Instant::now() + options.connect_timeout;
         let late = || io::Error::new(io::ErrorKind::TimedOut, format!("it did not accept within {:?}", options.connect_timeout));
         if let Endpoint::Unix(path) = &options.endpoint {
             let mut stream = Stream::Unix(UnixStream::connect(path)?);
             stream.register(&self.poll)?;
-            return Ok(Some(stream));
+            return Ok(Some((stream, None)));
         }
         let Some(addresses) = self.resolve(link, until) else { return Ok(None) };
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-        for address in addresses.unwrap_or_else(|| Err(late()))? {
+        for (host, address) in addresses.unwrap_or_else(|| Err(late()))? {
             let mut stream = match TcpStream::connect(address) {
                 Ok(stream) => Stream::Tcp(stream),
                 Err(error) => {
@@ -150,7 +151,7 @@ impl Thread {
                         tcp.set_nodelay(true)?;
                         super::keep_alive(socket2::SockRef::from(tcp), &options)?;
                     }
-                    return Ok(Some(stream));
+                    return Ok(Some((stream, Some(host))));
                 }
                 Some(Err(error)) => last = error,
             }
@@ -162,19 +163,21 @@ impl Thread {
     /// system's ways of doing so cannot be given up. The outer `None` says that the client was closed meanwhile, the inner one
     /// that the time passed.
     #[allow(clippy::option_option)]
-    fn resolve(&mut self, link: &mut Link, until: Instant) -> Option<Option<io::Result<Vec<SocketAddr>>>> {
+    fn resolve(&mut self, link: &mut Link, until: Instant) -> Option<Option<io::Result<Vec<(String, SocketAddr)>>>> {
         let options = Arc::clone(&self.shared.options);
         if let Endpoint::Tcp { host, port } = &options.endpoint
             && let Ok(address) = host.parse::<IpAddr>()
         {
-            return Some(Some(Ok(vec![SocketAddr::new(address, *port)])));
+            return Some(Some(Ok(vec![(host.clone(), SocketAddr::new(address, *port))])));
         }
         let (sender, receiver) = std::sync::mpsc::channel();
         let shared = Arc::clone(&self.shared);
         let look_up = move || {
             let addresses = match &options.endpoint {
-                Endpoint::Tcp { host, port } => (host.as_str(), *port).to_socket_addrs().map(Iterator::collect),
-                _ => super::sentinel::find(&options).map(|address| vec![address]),
+                Endpoint::Tcp { host, port } => {
+                    (host.as_str(), *port).to_socket_addrs().map(|addresses| addresses.map(|address| (host.clone(), address)).collect())
+                }
+                _ => super::sentinel::find(&options, &shared.secrets()).map(|found| vec![found]),
             };
             // The driver may have given up: then there is no receiver.
             let _given_up = sender.send(addresses);
@@ -216,7 +219,7 @@ impl Thread {
     }
 
     /// One open connection until it breaks, or (`Ok`) until the client was closed and its calls have ended.
-    fn serve(&mut self, link: &mut Link, mut stream: Channel<Stream>, backoff: &mut Backoff) -> Result<(), Error> {
+    fn serve(&mut self, link: &mut Link, mut stream: Channel<Stream>, backoff: &mut Backoff) -> Result<(), Broken> {
         let shared = Arc::clone(&self.shared);
         let login_until = Instant::now() + shared.options.connect_timeout;
         loop {
@@ -238,10 +241,8 @@ impl Thread {
             let mut next = link.next_tick();
             if !link.is_ready() {
                 if Instant::now() >= login_until {
-                    return Err(Error::not_sent(format!(
-                        "the server did not finish the log-in within {:?}",
-                        shared.options.connect_timeout
-                    )));
+                    let timeout = shared.options.connect_timeout;
+                    return Err(Error::not_sent(format!("the server did not finish the log-in within {timeout:?}")).into());
                 }
                 next = earlier(next, Some(login_until));
             }

@@ -12,6 +12,7 @@
 
 use std::fs;
 use std::io::{self, IoSlice, Read, Write};
+use std::net::TcpStream;
 use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
@@ -78,6 +79,70 @@ fn unusable(path: &str, error: &dyn std::fmt::Display) -> Error {
     Error::usage(format!("'{path}' cannot be used for TLS: {error}"))
 }
 
+/// A host as a name that a certificate may have.
+///
+/// # Errors
+/// [`Error::Usage`] when it is none.
+pub(crate) fn name(host: &str) -> Result<ServerName<'static>, Error> {
+    ServerName::try_from(host.to_owned())
+        .map_err(|_| Error::usage(format!("'{host}' is no name that a certificate could have; write the server's host name or address")))
+}
+
+/// TLS on a socket that waits, for what is asked before the connection is made.
+pub(crate) fn wrap(config: &Config, host: &str, socket: TcpStream) -> io::Result<impl Read + Write + use<>> {
+    let name = name(host).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
+    let connection = ClientConnection::new(Arc::clone(config), name).map_err(|error| refusal(&error, true))?;
+    Ok(Waiting(rustls::StreamOwned::new(connection, socket)))
+}
+
+struct Waiting(rustls::StreamOwned<ClientConnection, TcpStream>);
+
+impl Waiting {
+    /// What went wrong in rustls, told as a driver tells it.
+    fn explain<T>(&self, done: io::Result<T>) -> io::Result<T> {
+        done.map_err(|error| match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+            Some(inner) => refusal(inner, self.0.conn.is_handshaking()),
+            None => error,
+        })
+    }
+}
+
+impl Read for Waiting {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        let done = self.0.read(room);
+        self.explain(done)
+    }
+}
+
+impl Write for Waiting {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let done = self.0.write(bytes);
+        self.explain(done)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        let done = self.0.flush();
+        self.explain(done)
+    }
+}
+
+/// What went wrong, with what to do. [`io::ErrorKind::InvalidData`] if the next attempt would end the same way.
+fn refusal(error: &rustls::Error, is_handshaking: bool) -> io::Error {
+    let (is_final, text) = match error {
+        rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer | rustls::CertificateError::BadSignature) => {
+            (true, "certificate refused: it was not issued by an authority that is trusted; name the certificates to trust by the URL's option 'tls_ca'".to_owned())
+        }
+        rustls::Error::InvalidCertificate(reason) => (true, format!("certificate refused: {reason}")),
+        rustls::Error::AlertReceived(alert) => {
+            (true, format!("the server refused TLS: {alert:?}; if it wants a certificate, name it by 'tls_cert' and 'tls_key'"))
+        }
+        rustls::Error::InvalidMessage(_) if is_handshaking => {
+            (true, "the server does not speak TLS at this port; begin the URL with redis:// or name its TLS port".to_owned())
+        }
+        other => (is_handshaking, format!("TLS failed: {other}")),
+    };
+    io::Error::new(if is_final { io::ErrorKind::InvalidData } else { io::ErrorKind::Other }, text)
+}
+
 /// The state of TLS on one connection.
 pub(crate) struct Tls {
     connection: ClientConnection,
@@ -86,10 +151,9 @@ pub(crate) struct Tls {
 impl Tls {
     /// # Errors
     /// When the host is no name that a certificate could have.
-    pub(crate) fn new(config: &Config, host: &str) -> io::Result<Tls> {
-        let invalid = |_| io::Error::new(io::ErrorKind::InvalidInput, format!("'{host}' is not a name that TLS can check"));
-        let name = ServerName::try_from(host.to_owned()).map_err(invalid)?;
-        let connection = ClientConnection::new(Arc::clone(config), name).map_err(io::Error::other)?;
+    pub(crate) fn new(config: &Config, host: &str) -> Result<Tls, Error> {
+        let unusable = |error| Error::usage(format!("TLS cannot be used: {error}"));
+        let connection = ClientConnection::new(Arc::clone(config), name(host)?).map_err(unusable)?;
         Ok(Tls { connection })
     }
 
@@ -127,10 +191,12 @@ impl Tls {
             if self.connection.read_tls(&mut Plain(socket))? == 0 {
                 return Ok(0);
             }
+            let is_handshaking = self.connection.is_handshaking();
             let processed = self.connection.process_new_packets();
             // An alert says what was wrong: it is sent even if the connection is of no use any more.
-            self.flush(socket)?;
-            processed.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            let flushed = self.flush(socket);
+            processed.map_err(|error| refusal(&error, is_handshaking))?;
+            flushed?;
         }
     }
 }
