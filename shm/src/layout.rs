@@ -85,8 +85,9 @@ pub mod header {
     pub const PREFIXES: u64 = 2248;
     /// A random word in the names of this segment's bells.
     pub const BELLS: u64 = 2256;
-    /// The snapshot that is on ([`overlay`](crate::overlay)): its number, 0 without one. Beside the word of interest, which every writer reads, too.
-    pub const SNAPSHOT: u64 = 2056;
+    /// What each commit has to record: bits of [`recording`](super::recording), and above them the number of the last snapshot
+    /// ([`overlay`](crate::overlay)). Beside the word of interest, which every writer reads, too.
+    pub const RECORDING: u64 = 2056;
     /// The seat, plus one, that the snapshot belongs to; the epochs that it needs; the last version that belongs to it; a line of its own.
     pub const SNAPSHOT_OWNER: u64 = 2304;
     pub const SNAPSHOT_LOWER: u64 = 2312;
@@ -106,6 +107,26 @@ pub mod header {
     /// Numbers of what processes note about their calls (slow ones, denied ones); a line of its own.
     pub const NOTES: u64 = 2560;
     pub const BYTES: u64 = 4096;
+}
+
+/// Bits of the header's word RECORDING.
+pub mod recording {
+    /// Reserved for the change log: a commit appends its effects to its seat's outbox.
+    pub const LOG: u64 = 1;
+    /// A snapshot is on: a commit saves what it replaces.
+    pub const SNAPSHOT: u64 = 2;
+    /// Reserved for the change log and replicas: writes are refused.
+    pub const REFUSES: u64 = 4;
+    /// A commit has something to do before it.
+    pub const ON: u64 = LOG | SNAPSHOT | REFUSES;
+    /// Where the number of the last snapshot begins.
+    pub const NUMBER_SHIFT: u32 = 3;
+
+    /// The number of the snapshot that is on, by the header's word; 0 without one.
+    #[inline(always)]
+    pub const fn snapshot(word: u64) -> u64 {
+        if word & SNAPSHOT == 0 { 0 } else { word >> NUMBER_SHIFT }
+    }
 }
 
 /// Bits of the header's word of interest, and of a seat's.

@@ -1,11 +1,11 @@
 //! The memory's part of a snapshot: who has one, which nodes it needs, and where writers keep what they are about to replace.
 //!
 //! ```text
-//! header   SNAPSHOT (number, 0: none)  OWNER (seat + 1)  PIN (an interval of epochs)  WATERMARK  PASSED  BROKEN  SERIAL
+//! header   RECORDING (number, SNAPSHOT bit)  OWNER (seat + 1)  PIN (an interval of epochs)  WATERMARK  PASSED  BROKEN  SERIAL
 //! seat     OVERLAY_FIRST -> [ node header (8) | next block (8) | bytes used (8) | records ... ] -> [ ... ]    OVERLAY_NUMBER
 //! ```
 //!
-//! A snapshot is told by [`Segment::snapshot`]: who changes keys looks once, with all its locks held, right before its commit, and if
+//! A snapshot is told by [`Segment::recording`]: who changes keys looks once, with all its locks held, right before its commit, and if
 //! one is on it appends the old states to its own seat's chain ([`Seat::save`]). What the records mean, and why this is one instant,
 //! is said in `table/src/snapshot.rs`; here is what has to be right when somebody dies:
 //!
@@ -25,7 +25,8 @@ use std::sync::atomic::{Ordering, fence};
 use polder_base::Fault;
 
 use crate::class::{CLASSES, NODE_MAX};
-use crate::layout::{header, seat as at};
+use crate::crash;
+use crate::layout::{header, recording, seat as at};
 use crate::lock;
 use crate::node::NodeKind;
 use crate::seat::Seat;
@@ -50,15 +51,29 @@ pub struct Place {
 }
 
 impl Segment {
-    /// The number of the snapshot that is on; 0 without one. To be asked once by each transaction, right before its commit.
+    /// The word that says what a commit has to record ([`recording`]). Each transaction that changes keys reads it once, right before
+    /// its commit: `table/src/recording.rs` is the only place that does.
     #[inline(always)]
-    pub fn snapshot(&self) -> u64 {
+    pub fn recording(&self) -> u64 {
         // SYNC: snapshot-look. The journal tells of us before we look (on x86 the lock's CAS is a full barrier, and each journal begins with
         // a lock): who has set the word either sees the journal and waits, or is seen.
         if cfg!(not(target_arch = "x86_64")) {
             fence(Ordering::SeqCst);
         }
-        self.observe(header::SNAPSHOT)
+        self.observe(header::RECORDING)
+    }
+
+    /// The number of the snapshot that is on; 0 without one. For those that only avoid work beside a snapshot.
+    #[inline]
+    pub fn snapshot(&self) -> u64 {
+        recording::snapshot(self.observe(header::RECORDING))
+    }
+
+    /// Turns the bits of `clear` off and those of `set` on, in one step: others change other bits of the word.
+    fn set_recording(&self, clear: u64, set: u64) {
+        crash::point();
+        let change = |word: u64| Some(word & !clear | set);
+        let _ = self.word(header::RECORDING).fetch_update(Ordering::AcqRel, Ordering::Acquire, change);
     }
 
     /// Says that a snapshot cannot be completed: a writer had no memory to save what it replaces. It ends with an error.
@@ -175,17 +190,19 @@ impl Seat {
             return false;
         }
         // Of a snapshot whose owner's word was overwritten: it has no pin any more.
-        let number = segment.observe(header::SNAPSHOT);
+        let number = segment.snapshot();
         if number != 0 {
             segment.break_snapshot(number);
-            segment.publish(header::SNAPSHOT, 0);
+            segment.set_recording(recording::SNAPSHOT, 0);
         }
         true
     }
 
     /// From here on writers save what they replace.
     pub fn announce_snapshot(&self, number: u64) {
-        self.segment.publish(header::SNAPSHOT, number);
+        // The number stays after the snapshot: it says of a later commit that no snapshot holds it yet.
+        let number = number << recording::NUMBER_SHIFT;
+        self.segment.set_recording(u64::MAX << recording::NUMBER_SHIFT, number | recording::SNAPSHOT);
     }
 
     /// The transactions of before have ended: what is born from now on is not needed, and what has a higher version than
@@ -212,7 +229,7 @@ impl Seat {
         if lock::owner(segment.observe(header::SNAPSHOT_OWNER)) != Some(self.index) {
             return;
         }
-        segment.publish(header::SNAPSHOT, 0);
+        segment.set_recording(recording::SNAPSHOT, 0);
         segment.publish(header::SNAPSHOT_LOWER, at::NO_PIN);
         segment.publish(header::SNAPSHOT_OWNER, 0);
     }
@@ -260,7 +277,7 @@ impl Seat {
 
     /// Whether the chain holds what no snapshot needs.
     pub(crate) fn has_old_overlay(&self) -> bool {
-        self.get(at::OVERLAY_FIRST) != 0 && self.get(at::OVERLAY_NUMBER) != self.segment.observe(header::SNAPSHOT)
+        self.get(at::OVERLAY_FIRST) != 0 && self.get(at::OVERLAY_NUMBER) != self.segment.snapshot()
     }
 
     /// Gives `most` blocks of the chain back, which no snapshot needs any more.
@@ -279,5 +296,30 @@ impl Seat {
         if self.get(at::OVERLAY_FIRST) == 0 {
             self.overlay_last.set(0);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{SegmentName, SegmentOptions};
+
+    #[test]
+    fn the_end_of_a_snapshot_leaves_its_number_and_other_bits() {
+        let name: SegmentName = format!("shm:polder-test-recording-{}", std::process::id()).parse().expect("a name");
+        let options = SegmentOptions { ceiling: 256 << 20, ..SegmentOptions::default() };
+        let segment = &Segment::create(&name, &options).expect("a segment");
+        let seat = segment.seat().expect("a seat");
+        segment.set_recording(0, recording::LOG);
+        for number in 1..=2 {
+            assert_eq!(seat.begin_snapshot(), Some(number));
+            assert_eq!(segment.snapshot(), 0, "it is not announced yet");
+            seat.announce_snapshot(number);
+            assert_eq!((segment.snapshot(), segment.recording() & recording::LOG), (number, recording::LOG));
+            seat.end_snapshot();
+            assert_eq!(segment.snapshot(), 0);
+            assert_eq!(segment.recording(), number << recording::NUMBER_SHIFT | recording::LOG);
+        }
+        Segment::remove(&name).expect("it is there");
     }
 }

@@ -653,7 +653,7 @@ impl Segment {
         matches!(self.witness(index).life(), Life::Free)
             && (word(at::RETIRED_HEAD) != word(at::RETIRED_TAIL)
                 || word(at::INBOX_FIRST) != 0
-                || word(at::OVERLAY_FIRST) != 0 && word(at::OVERLAY_NUMBER) != self.load(header::SNAPSHOT))
+                || word(at::OVERLAY_FIRST) != 0 && word(at::OVERLAY_NUMBER) != self.snapshot())
     }
 }
 

@@ -20,7 +20,7 @@ use crate::directory::{self, Extent, GARBAGE_AT, GARBAGE_SLOTS, MAP_LOCK, Named,
 use crate::entry::{self, Image};
 use crate::lookup::{Live, view};
 use crate::place::is_key;
-use crate::snapshot;
+use crate::recording;
 use crate::table::Table;
 use crate::txn::Txn;
 
@@ -435,7 +435,7 @@ impl Table {
         let segment = self.segment();
         let cells = (0..GARBAGE_SLOTS).map(|cell| GARBAGE_AT + cell * 8);
         let filled = cells.map(|cell| (cell, segment.observe(cell))).filter(|(_, node)| *node != 0);
-        filled.filter(|(_, node)| !snapshot::is_wanted(segment, *node))
+        filled.filter(|(_, node)| !recording::is_wanted(segment, *node))
     }
 
     /// Frees some of what this thread has retired and nobody can be looking at any more; answers whether there was any.

@@ -21,6 +21,7 @@ mod plain;
 mod quick;
 mod raw;
 mod record;
+mod recording;
 mod relief;
 mod report;
 mod sample;

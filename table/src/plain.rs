@@ -32,6 +32,7 @@ use crate::entry::{self, INLINE_HEAD, INLINE_MAX, UNIT_BYTES};
 use crate::hash::Hash;
 use crate::quick::Stint;
 use crate::raw;
+use crate::recording;
 use crate::several::SEVERAL_MAX;
 use crate::sight::Sight;
 use crate::table::Table;
@@ -319,7 +320,7 @@ impl Table {
 /// Whether somebody is to be told of changes, or a snapshot to keep what was before: `quick.rs` and `txn.rs` see to that.
 #[inline(always)]
 fn is_watched(segment: &Segment) -> bool {
-    is_told(segment, interest::CHANGES & !interest::WAITERS) || segment.snapshot() != 0
+    is_told(segment, interest::CHANGES & !interest::WAITERS) || recording::is_on(segment)
 }
 
 #[inline(always)]

@@ -27,8 +27,8 @@ use crate::hash::{CONTINUED, FREE, Hash};
 use crate::lookup::{Hit, Live};
 use crate::raw;
 use crate::record::{self, Key};
+use crate::recording::{self, Changed};
 use crate::sight::Sight;
-use crate::snapshot;
 use crate::table::Table;
 use crate::txn::{Met, Txn};
 
@@ -354,11 +354,10 @@ impl Edit<'_> {
             Some(spot) => self.resize(spot, before.units, &image)?,
             None => self.insert(&image)?,
         };
-        let snapshot = segment.snapshot();
-        if snapshot != 0 {
+        recording::before_commit(seat, |record| {
             let before = spot.map(|_| &before);
-            snapshot::save(seat, snapshot, sight.root, &sight.hash, self.key, before, Some(&image));
-        }
+            record(Changed { root: sight.root, hash: &sight.hash, key: self.key, before, after: Some(&image) });
+        });
         notes.commit();
         seat.add(at::COUNTERS + 8 * Counter::Calls as u64, self.calls);
         seat.add(at::COUNTERS + 8 * Counter::Changes as u64, self.calls.max(1));

@@ -26,6 +26,7 @@ use crate::lookup::Live;
 use crate::plain;
 use crate::quick::{Glance, Stint, glance, has_room};
 use crate::raw;
+use crate::recording;
 use crate::sight::Sight;
 use crate::small::{fits, note_turn};
 use crate::table::Table;
@@ -153,8 +154,8 @@ impl Several<'_> {
             notes.cover_own();
             notes.word(segment.seat_at(seat.index()) + tally, seat.get(tally).wrapping_add(added));
         }
-        // N1 of `snapshot.rs`: what was before is left to the long way.
-        if segment.snapshot() != 0 {
+        // What has to be recorded is left to the slow path.
+        if recording::is_on(segment) {
             return None;
         }
         notes.commit();

@@ -32,8 +32,8 @@ use crate::place::{has_expiry, has_inner_expiry, is_key};
 use crate::plain::BUSY;
 use crate::quick::{CLOCK_LAG_MS, Glance, Stint, glance, has_room, note_words, put, tags_of};
 use crate::record::{self, Key, Record};
+use crate::recording::{self, Changed};
 use crate::sight::Sight;
-use crate::snapshot;
 use crate::table::Table;
 use crate::{clock, raw};
 
@@ -254,10 +254,9 @@ impl<'e> Small<'e> {
     #[inline]
     fn swap(&self, unit: usize, old: &Image, new: &Image) -> Option<()> {
         let (seat, sight) = (self.seat, self.sight);
-        let snapshot = seat.segment().snapshot();
-        if snapshot != 0 {
-            snapshot::save(seat, snapshot, sight.root, &sight.hash, self.key, Some(old), Some(new));
-        }
+        recording::before_commit(seat, |record| {
+            record(Changed { root: sight.root, hash: &sight.hash, key: self.key, before: Some(old), after: Some(new) });
+        });
         let at = sight.bucket.word_at(LINE_WORDS + unit * 2);
         seat.commit_swap(sight.bucket.line, at, [new.words[0], new.words[1]], offset_of(old.record())).ok()
     }
@@ -409,10 +408,10 @@ pub(crate) fn publish(seat: &Seat, sight: &Sight, key: &[u8], (before, after): T
     notes.cover(0, sight.bucket.line);
     note_turn(&mut notes, &live, sight.hash.tag, (before, after))?;
     note_tallies(&mut notes, seat, sight, before.map(|(_, image)| image), after);
-    let snapshot = live.segment.snapshot();
-    if snapshot != 0 {
-        snapshot::save(seat, snapshot, sight.root, &sight.hash, key, before.map(|(_, image)| image), after);
-    }
+    recording::before_commit(seat, |record| {
+        let before = before.map(|(_, image)| image);
+        record(Changed { root: sight.root, hash: &sight.hash, key, before, after });
+    });
     notes.commit_with(olds)
 }
 

@@ -15,7 +15,7 @@
 //! Why it is one instant. A transaction looks once, with all its locks in hand, when it has read all that it reads, right before its commit:
 //!
 //! - **N1** Who looks before the announcement is *in*: the reader waits for its end before it reads anything (its journal is not empty, see
-//!   `shm/overlay.rs`). Who looks after it is *out*: it saves the old state of each key that it changes before it commits. So of each
+//!   `shm/overlay.rs`). Who looks (`recording.rs`) after it is *out*: it saves the old state of each key that it changes before it commits. So of each
 //!   transaction the snapshot has all or nothing. Who is in has read nothing of who is out: reading it would be seeing its look.
 //! - **N2** The state of a key is that of its first record (the serial; records of one key are made under its lock, so they have an order),
 //!   else what is in its bucket now. The bucket is read first, then the serial, then the records of before that serial: a state of later
@@ -28,7 +28,7 @@
 //!   what they replace or become is saved again.)
 //! - **N4** The roots are read and the announcement is made under the map's lock, which FLUSH, SWAPDB and the making of a database hold
 //!   when they look. So the map is that of the same instant. A database that is flushed later keeps its directory until the reader has
-//!   come by: the sweeper leaves it alone ([`is_wanted`]).
+//!   come by: the sweeper leaves it alone (`recording::is_wanted`).
 //! - **N5** What lies before PASSED (by tally of the root and position) has been captured: nobody saves it any more.
 //! - **N6** A node is followed only if it belongs to the instant: entries of the first record or, without one, of the bucket, with a version
 //!   up to the watermark. Such nodes were born before the pin's upper end was fixed, and are held.
@@ -43,17 +43,17 @@ use std::time::{Duration, Instant};
 
 use polder_base::{Fault, Ref};
 use polder_shm::layout::header;
-use polder_shm::node::NodeHeader;
 use polder_shm::overlay::Place;
 use polder_shm::{Locked, Seat, Segment};
 use polder_values::Nodes;
 
 use crate::api::{DATABASES, Db, Found, Mode, Stop};
-use crate::directory::{self, MAP_LOCK, database, map_at};
+use crate::directory::{self, MAP_LOCK, map_at};
 use crate::entry::{self, Image, WORDS_MAX};
 use crate::expired::Expired;
 use crate::hash::Hash;
 use crate::place::is_key;
+use crate::recording::{HEAD_WORDS, INLINE, KEY_KEPT, REFERENCE, order};
 use crate::scan::Attempts;
 use crate::table::Table;
 use crate::{raw, record};
@@ -62,81 +62,10 @@ use crate::{raw, record};
 const STRETCH: usize = 256;
 /// How long one look for the place, or for a lock, lasts.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
-/// Bits of a position that [`order`] leaves out: those of a tally take their place.
-const TALLY_BITS: u32 = 10;
-const _: () = assert!(polder_shm::layout::seat::TALLY_SLOTS < 1 << TALLY_BITS);
-/// Bytes of a key that a record holds. What is longer is told apart by its length and 88 bits of its hash, too.
-const KEY_KEPT: usize = 2048;
-
-/// What a record tells of: an entry that lies inline, one with a reference, none.
-const INLINE: u64 = 1;
-const REFERENCE: u64 = 2;
-const NOTHING: u64 = 3;
 /// Bits of a record's place that are its offset.
 const OFFSET_BITS: u32 = 48;
 const OFFSET_MASK: u64 = (1 << OFFSET_BITS) - 1;
 const DAMAGED: Fault = Fault::Damaged { what: "what was saved for a snapshot" };
-/// Words before a record's key.
-const HEAD_WORDS: usize = 4;
-
-/// Where a key comes in a walk: by the tally of its database, which no two of a snapshot's share, and by its hash.
-fn order(root: u64, position: u64) -> u64 {
-    directory::tally_of(root) << (64 - TALLY_BITS) | position >> TALLY_BITS
-}
-
-/// Saves the state that a key has, for the snapshot `number` that the transaction has looked at. `after`: what the key is to become.
-#[cold]
-#[inline(never)]
-pub(crate) fn save(seat: &Seat, number: u64, root: u64, hash: &Hash, key: &[u8], before: Option<&Image>, after: Option<&Image>) {
-    let segment = seat.segment();
-    let watermark = segment.observe(header::SNAPSHOT_WATERMARK);
-    let says_all = |image: &Image| image.version() > watermark;
-    // N3. Both: versions of one key need not rise, since each seat draws its own.
-    let known = before.is_none_or(says_all) && after.is_none_or(says_all);
-    if known || order(root, hash.position) < segment.observe(header::SNAPSHOT_PASSED) {
-        return;
-    }
-    let mut record = [0u64; HEAD_WORDS + 1 + KEY_KEPT / 8 + WORDS_MAX];
-    let mut len = HEAD_WORDS;
-    if before.is_none_or(Image::is_reference) {
-        let kept = &key[..key.len().min(KEY_KEPT)];
-        record[len] = key.len() as u64;
-        len += 1;
-        for chunk in kept.chunks(8) {
-            let mut bytes = [0; 8];
-            bytes[..chunk.len()].copy_from_slice(chunk);
-            record[len] = u64::from_le_bytes(bytes);
-            len += 1;
-        }
-    }
-    let what = match before {
-        None => NOTHING,
-        Some(image) if image.is_reference() => REFERENCE,
-        Some(_) => INLINE,
-    };
-    let words = before.map_or(&[][..], Image::words);
-    record[len..len + words.len()].copy_from_slice(words);
-    len += words.len();
-    record[1] = root;
-    record[2] = hash.position;
-    record[3] = len as u64 | what << 16 | (hash.tag as u64) << 24 | (hash.extra as u64) << 32;
-    if seat.save(number, &mut record[..len]).is_err() {
-        // The writer goes on; who reads has to begin again when there is more room.
-        segment.break_snapshot(number);
-    }
-}
-
-/// Whether a snapshot has not come by a flushed database yet, whose node is `node`.
-pub(crate) fn is_wanted(segment: &Segment, node: u64) -> bool {
-    let number = segment.observe(header::SNAPSHOT);
-    if number == 0 || segment.is_broken(number) || !segment.check(node, 64) {
-        return false;
-    }
-    let tally = segment.load(node + database::TALLY);
-    let end = tally << (64 - TALLY_BITS) | u64::MAX >> TALLY_BITS;
-    NodeHeader(segment.load(node)).birth() <= segment.observe(header::SNAPSHOT_UPPER) && end >= segment.observe(header::SNAPSHOT_PASSED)
-}
-
 /// What is known of a key besides its bytes, as a record tells it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Name {

@@ -32,12 +32,13 @@ use crate::hash::{Hash, hash};
 use crate::lookup::{self, KeyTest};
 use crate::place::{Deficit, is_key};
 use crate::record::{self, Record};
+use crate::recording::{self, Changed};
 use crate::scratch::Loan;
 use crate::shadow::Editing;
 use crate::sight::Sight;
 use crate::solo::Solo;
 use crate::table::Table;
-use crate::{clock, raw, snapshot};
+use crate::{clock, raw};
 
 /// Looks at a map that is being changed before the thread naps between them.
 const LOOKS: u32 = 100;
@@ -783,11 +784,8 @@ impl<'t> Txn<'t> {
         self.scratch.note_tallies(&self.seat, self.segment())?;
         self.note_posts()?;
         self.close()?;
-        // N1: once for all keys, and last of all that can fail without a trace.
-        let snapshot = self.segment().snapshot();
-        if snapshot != 0 {
-            self.save_for(snapshot);
-        }
+        // Last of all that can fail without a trace.
+        recording::before_commit(&self.seat, |record| self.record_changes(record));
         self.seat.commit(self.scratch.olds.get())?;
         // What is kept about clients and settings is no change of the data, nor is an entry that says the same as before.
         let held = self.scratch.held.borrow();
@@ -796,9 +794,9 @@ impl<'t> Txn<'t> {
         Ok(())
     }
 
-    /// Saves what a snapshot may need of the keys that change.
+    /// Shows the keys that change.
     #[cold]
-    fn save_for(&self, snapshot: u64) {
+    fn record_changes(&self, record: &mut dyn FnMut(Changed<'_>)) {
         for held in self.scratch.held.borrow().iter().filter(|held| !held.fresh) {
             let after = match held.pending {
                 Some(Pending::Write(ref image)) => Some(image),
@@ -807,7 +805,7 @@ impl<'t> Txn<'t> {
                 None => continue,
             };
             let before = held.spot.as_ref().map(|spot| &spot.image);
-            snapshot::save(&self.seat, snapshot, held.extent.root, &held.hash, &self.scratch.key_of(held.key), before, after);
+            record(Changed { root: held.extent.root, hash: &held.hash, key: &self.scratch.key_of(held.key), before, after });
         }
     }
 

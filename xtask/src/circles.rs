@@ -18,7 +18,7 @@ const CIRCLES: &[(&str, usize)] = &[
     ("shm", 16),
     ("values", 2),
     ("wire", 4),
-    ("table", 22),
+    ("table", 20),
     ("hub", 8),
     ("calls", 3),
     ("runtime", 28),

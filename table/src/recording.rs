@@ -1,0 +1,128 @@
+//! What a commit looks at before it becomes true: the header's word RECORDING.
+//!
+//! ```text
+//!  63 .. 3                           2          1           0
+//!  number of the last snapshot       REFUSES    SNAPSHOT    LOG        (`layout::recording`)
+//! ```
+//!
+//! This is the only place that reads the word for a commit. While no bit is set, that costs one load, one test and one branch.
+//!
+//! - **K1** A transaction that changes keys reads the word exactly once, with all its locks held and after the last read that it relies
+//!   on, right before its commit. N1 of `snapshot.rs` rests on that, and so will the change log: what a commit saves for a
+//!   snapshot and what it logs must follow from one read of the word.
+//! - **K2** A commit that changes no key does not read it: growth and compaction of buckets, maintenance, inboxes, records of the hub.
+//!
+//! SNAPSHOT is the only bit that this version sets. LOG and REFUSES are reserved (docs/decisions/008-layout-9.md); a fast path
+//! that records nothing leaves its commit to the slow path when any bit is set.
+use polder_shm::layout::{header, recording};
+use polder_shm::node::NodeHeader;
+use polder_shm::{Seat, Segment};
+
+use crate::directory::{self, database};
+use crate::entry::{Image, WORDS_MAX};
+use crate::hash::Hash;
+
+/// Bits of a position that [`order`] leaves out: those of a tally take their place.
+const TALLY_BITS: u32 = 10;
+const _: () = assert!(polder_shm::layout::seat::TALLY_SLOTS < 1 << TALLY_BITS);
+/// Bytes of a key that a record holds. What is longer is told apart by its length and 88 bits of its hash, too.
+pub(crate) const KEY_KEPT: usize = 2048;
+
+/// What a record tells of: an entry that lies inline, one with a reference, none.
+pub(crate) const INLINE: u64 = 1;
+pub(crate) const REFERENCE: u64 = 2;
+const NOTHING: u64 = 3;
+/// Words before a record's key.
+pub(crate) const HEAD_WORDS: usize = 4;
+
+/// A key that a commit changes: where it belongs, its entry as it was (none: no such key), and as it is going to be (none: no such key).
+pub(crate) struct Changed<'c> {
+    pub root: u64,
+    pub hash: &'c Hash,
+    pub key: &'c [u8],
+    pub before: Option<&'c Image>,
+    pub after: Option<&'c Image>,
+}
+
+/// Reads the word (K1) and records what it asks for. `changes` shows every key that the commit changes, and is called only then.
+#[inline(always)]
+pub(crate) fn before_commit(seat: &Seat, changes: impl FnOnce(&mut dyn FnMut(Changed<'_>))) {
+    let word = seat.segment().recording();
+    if word & recording::ON != 0 {
+        record(seat, word, changes);
+    }
+}
+
+/// The same for a fast path that records nothing: whether it must leave its commit to the slow path.
+#[inline(always)]
+pub(crate) fn is_on(segment: &Segment) -> bool {
+    segment.recording() & recording::ON != 0
+}
+
+#[cold]
+#[inline(never)]
+fn record(seat: &Seat, word: u64, changes: impl FnOnce(&mut dyn FnMut(Changed<'_>))) {
+    let number = recording::snapshot(word);
+    if number != 0 {
+        changes(&mut |key| save(seat, number, &key));
+    }
+}
+
+/// Where a key comes in a walk: by the tally of its database, which no two of a snapshot's share, and by its hash.
+pub(crate) fn order(root: u64, position: u64) -> u64 {
+    directory::tally_of(root) << (64 - TALLY_BITS) | position >> TALLY_BITS
+}
+
+/// Saves the state that a key has, for the snapshot `number` that the transaction has looked at.
+#[cold]
+#[inline(never)]
+fn save(seat: &Seat, number: u64, changed: &Changed<'_>) {
+    let &Changed { root, hash, key, before, after } = changed;
+    let segment = seat.segment();
+    let watermark = segment.observe(header::SNAPSHOT_WATERMARK);
+    let says_all = |image: &Image| image.version() > watermark;
+    // N3. Both: versions of one key need not rise, since each seat draws its own.
+    let known = before.is_none_or(says_all) && after.is_none_or(says_all);
+    if known || order(root, hash.position) < segment.observe(header::SNAPSHOT_PASSED) {
+        return;
+    }
+    let mut record = [0u64; HEAD_WORDS + 1 + KEY_KEPT / 8 + WORDS_MAX];
+    let mut len = HEAD_WORDS;
+    if before.is_none_or(Image::is_reference) {
+        let kept = &key[..key.len().min(KEY_KEPT)];
+        record[len] = key.len() as u64;
+        len += 1;
+        for chunk in kept.chunks(8) {
+            let mut bytes = [0; 8];
+            bytes[..chunk.len()].copy_from_slice(chunk);
+            record[len] = u64::from_le_bytes(bytes);
+            len += 1;
+        }
+    }
+    let what = match before {
+        None => NOTHING,
+        Some(image) if image.is_reference() => REFERENCE,
+        Some(_) => INLINE,
+    };
+    let words = before.map_or(&[][..], Image::words);
+    record[len..len + words.len()].copy_from_slice(words);
+    len += words.len();
+    record[1] = root;
+    record[2] = hash.position;
+    record[3] = len as u64 | what << 16 | (hash.tag as u64) << 24 | (hash.extra as u64) << 32;
+    if seat.save(number, &mut record[..len]).is_err() {
+        // The writer goes on; who reads has to begin again when there is more room.
+        segment.break_snapshot(number);
+    }
+}
+
+/// Whether a snapshot has not come by a flushed database yet, whose node is `node`.
+pub(crate) fn is_wanted(segment: &Segment, node: u64) -> bool {
+    let number = segment.snapshot();
+    if number == 0 || segment.is_broken(number) || !segment.check(node, 64) {
+        return false;
+    }
+    let tally = segment.load(node + database::TALLY);
+    let end = tally << (64 - TALLY_BITS) | u64::MAX >> TALLY_BITS;
+    NodeHeader(segment.load(node)).birth() <= segment.observe(header::SNAPSHOT_UPPER) && end >= segment.observe(header::SNAPSHOT_PASSED)
+}
