@@ -296,6 +296,10 @@ impl Command {
         self.shape = shape;
         self
     }
+    /// Its calls on one key that follow each other share a transaction, though one alone has a short way.
+    pub const fn shares_key(self) -> Command {
+        self.shares(|args| args.get(1).copied().map(Common::Key))
+    }
     /// Hints for clients of a cluster.
     pub const fn tips(mut self, tips: &'static [&'static str]) -> Command {
         self.tips = tips;

@@ -1,10 +1,11 @@
 //! How long keys live: EXPIRE and TTL in their four units each, PERSIST.
 //!
 //! The table keeps the absolute millisecond; everything else is arithmetic here.
-use polder_table::{New, Stop};
+use polder_base::{Reply, number};
+use polder_table::{Mutation, New, Stop};
 
 use polder_calls::call::{Call, Outcome, integer, is};
-use polder_calls::command::{Command, FAST, read, write};
+use polder_calls::command::{Command, FAST, Short, read, write};
 
 const UPDATES: &[&str] = &["RW update"];
 const NONDETERMINISTIC: &[&str] = &["nondeterministic_output"];
@@ -12,25 +13,39 @@ const NONDETERMINISTIC: &[&str] = &["nondeterministic_output"];
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[
     write("EXPIRE", "key seconds [NX|XX|GT|LT]", expire)
+        .quick(expire_quickly)
+        .shares_key()
         .with(FAST)
         .touches(UPDATES)
         .changed(&[("7.0.0", "Takes `NX`, `XX`, `GT` and `LT`.")])
         .about("Sets the expiration time of a key in seconds."),
     write("EXPIREAT", "key unix-time-seconds [NX|XX|GT|LT]", expire_at)
+        .quick(expire_at_quickly)
+        .shares_key()
         .with(FAST)
         .touches(UPDATES)
         .since("1.2.0")
         .changed(&[("7.0.0", "Takes `NX`, `XX`, `GT` and `LT`.")])
         .about("Sets the expiration time of a key to a Unix timestamp."),
     read("EXPIRETIME", "key", expire_time).with(FAST).since("7.0.0").about("Returns the expiration time of a key as a Unix timestamp."),
-    write("PERSIST", "key", persist).with(FAST).touches(UPDATES).since("2.2.0").about("Removes the expiration time of a key."),
+    write("PERSIST", "key", persist)
+        .quick(persist_quickly)
+        .shares_key()
+        .with(FAST)
+        .touches(UPDATES)
+        .since("2.2.0")
+        .about("Removes the expiration time of a key."),
     write("PEXPIRE", "key milliseconds [NX|XX|GT|LT]", expire_ms)
+        .quick(expire_ms_quickly)
+        .shares_key()
         .with(FAST)
         .touches(UPDATES)
         .since("2.6.0")
         .changed(&[("7.0.0", "Takes `NX`, `XX`, `GT` and `LT`.")])
         .about("Sets the expiration time of a key in milliseconds."),
     write("PEXPIREAT", "key unix-time-milliseconds [NX|XX|GT|LT]", expire_at_ms)
+        .quick(expire_at_ms_quickly)
+        .shares_key()
         .with(FAST)
         .touches(UPDATES)
         .since("2.6.0")
@@ -143,6 +158,42 @@ fn expire_in(call: &mut Call<'_>, unit: Unit, base_ms: u64) -> Outcome {
     };
     call.reply.integer(done.into());
     Ok(())
+}
+
+fn expire_quickly(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+    expire_in_quickly(call, Unit::Seconds, call.exact_ms(), reply)
+}
+
+fn expire_ms_quickly(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+    expire_in_quickly(call, Unit::Milliseconds, call.exact_ms(), reply)
+}
+
+fn expire_at_quickly(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+    expire_in_quickly(call, Unit::Seconds, 0, reply)
+}
+
+fn expire_at_ms_quickly(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+    expire_in_quickly(call, Unit::Milliseconds, 0, reply)
+}
+
+/// As [`expire_in`], of a packed value (`table::update`), if the time is not in the past.
+fn expire_in_quickly(call: &Short<'_>, unit: Unit, base_ms: u64, reply: &mut dyn Reply) -> bool {
+    let Ok(condition) = Condition::read(&call.args[3..]) else { return false };
+    let expiry_ms = number::integer(call.args[2]).and_then(|number| absolute_ms(number, unit, base_ms));
+    let Some(expiry_ms) = expiry_ms.filter(|expiry_ms| *expiry_ms > call.exact_ms() as i64) else { return false };
+    let done = call.table.update(call.sight, call.args[1], None, call.now_ms, |old| match old {
+        Some(old) if condition.holds(old.expiry_ms, expiry_ms) => Some((Mutation::Expiring(Some(expiry_ms as u64)), true)),
+        _ => Some((Mutation::Same, false)),
+    });
+    done.map(|done| reply.integer(done.into())).is_some()
+}
+
+fn persist_quickly(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+    let done = call.table.update(call.sight, call.args[1], None, call.now_ms, |old| match old {
+        Some(old) if old.expiry_ms.is_some() => Some((Mutation::Expiring(None), true)),
+        _ => Some((Mutation::Same, false)),
+    });
+    done.map(|done| reply.integer(done.into())).is_some()
 }
 
 /// The absolute time in milliseconds, unless it overflows.

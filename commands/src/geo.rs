@@ -177,7 +177,7 @@ fn geoadd(call: &mut Call<'_>) -> Outcome {
     for [longitude, latitude, member] in triples {
         pairs.push((Score::of(place(longitude, latitude)?.bits() as f64), *member));
     }
-    let mode = number_mode(call);
+    let mode = number_mode(call.settings);
     let done = add_members(call, mode, options, &pairs)?;
     reply_added(call, mode, options, &done);
     Ok(())

@@ -29,6 +29,8 @@ const RANDOM: &[&str] = &["nondeterministic_output"];
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[
     write("HDEL", "key field [field ...]", hdel)
+        .quick(quick::hdel)
+        .shares_key()
         .with(FAST)
         .touches(&["RW delete"])
         .since("2.0.0")
@@ -81,6 +83,8 @@ pub const COMMANDS: &[Command] = &[
     .costs(EACH)
     .about("Returns the values of hash fields and sets their expiration time, or removes it."),
     write("HINCRBY", "key field increment", hincrby)
+        .quick(quick::hincrby)
+        .shares_key()
         .with(GROWS | FAST)
         .touches(&["RW access update"])
         .since("2.0.0")
@@ -460,7 +464,7 @@ fn hincrby(call: &mut Call<'_>) -> Outcome {
 }
 
 fn hincrbyfloat(call: &mut Call<'_>) -> Outcome {
-    let (name, mode) = (call.args[2], number_mode(call));
+    let (name, mode) = (call.args[2], number_mode(call.settings));
     let by = Number::parse(mode, call.args[3]).ok_or("ERR value is not a valid float")?;
     if by.sum_text(Number::zero(mode)).is_none() {
         return Err("ERR value is NaN or Infinity".into());

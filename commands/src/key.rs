@@ -2,7 +2,8 @@
 //!
 //! RENAME and MOVE carry the value's record to another name: the tree it names is neither copied nor freed. COPY makes a
 //! tree of its own, node by node.
-use polder_table::{Db, Found, New, Replaces, Stop};
+use polder_base::Reply;
+use polder_table::{Db, Found, Mutation, New, Replaces, Stop};
 use polder_values::Kind;
 use polder_values::duplicate::duplicate;
 use polder_values::sequence::Sequence;
@@ -11,7 +12,7 @@ use polder_values::sorted_set::SortedSet;
 use crate::object::encoding;
 use crate::stream::info as stream;
 use polder_calls::call::{Call, Outcome, SYNTAX, integer, is};
-use polder_calls::command::{Command, FAST, GROWS, read, write};
+use polder_calls::command::{Command, FAST, GROWS, Short, read, write};
 use polder_calls::settings::{Settings, id};
 
 const SUMMED: &[&str] = &["request_policy:multi_shard", "response_policy:agg_sum"];
@@ -29,6 +30,7 @@ pub const COMMANDS: &[Command] = &[
         .costs("O(N) worst case for collections, where N is the number of nested items. O(1) for string values.")
         .about("Copies the value of a key to a new key."),
     write("DEL", "key [key ...]", del)
+        .quick(del_quickly)
         .touches(&["RM delete"])
         .tips(SUMMED)
         .costs("O(N) where N is the number of keys that will be removed.")
@@ -58,6 +60,8 @@ pub const COMMANDS: &[Command] = &[
         .about("Returns the number of existing keys out of those specified after updating the time they were last accessed."),
     read("TYPE", "key", kind).with(FAST).touches(&["RO"]).about("Determines the type of value stored at a key."),
     write("UNLINK", "key [key ...]", unlink)
+        .quick(unlink_quickly)
+        .shares_key()
         .with(FAST)
         .touches(&["RM delete"])
         .tips(SUMMED)
@@ -138,6 +142,25 @@ fn delete(call: &mut Call<'_>, freely: bool) -> Outcome {
         }
         Ok(there)
     })
+}
+
+fn del_quickly(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+    delete_quickly(call, call.settings.is_on(const { id("lazyfree-lazy-user-del") }), reply)
+}
+
+fn unlink_quickly(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+    delete_quickly(call, true, reply)
+}
+
+/// As [`delete`], of one key that holds a packed value (`table::update`) of which nothing needs to be counted.
+fn delete_quickly(call: &Short<'_>, freely: bool, reply: &mut dyn Reply) -> bool {
+    let &[_, key] = call.args else { return false };
+    let there = call.table.update(call.sight, key, None, call.now_ms, |old| match old {
+        Some(old) if freely && old.kind != Kind::String => None,
+        Some(_) => Some((Mutation::Gone, true)),
+        None => Some((Mutation::Same, false)),
+    });
+    there.map(|there| reply.integer(there.into())).is_some()
 }
 
 fn exists(call: &mut Call<'_>) -> Outcome {

@@ -81,6 +81,8 @@ pub const COMMANDS: &[Command] = &[
         .changed(&[("2.6.0", "Takes `count`.")])
         .about("Returns one or more random members from a set."),
     write("SREM", "key member [member ...]", srem)
+        .quick(quick::srem)
+        .shares_key()
         .with(FAST)
         .touches(&["RW delete"])
         .costs(EACH)

@@ -12,12 +12,13 @@ use polder_values::sorted_set::{Draft, Entry, SortedSet};
 
 use polder_calls::call::{Call, Outcome};
 use polder_calls::command::{BLOCKING, Command, FAST, GROWS, read, write};
-use polder_calls::settings::id;
+use polder_calls::settings::{Settings, id};
 
 mod add;
 mod combine;
 mod look;
 mod pop;
+mod quick;
 mod range;
 mod remove;
 
@@ -52,6 +53,7 @@ pub const COMMANDS: &[Command] = &[
         .touches(&["RW update"])
         .since("1.2.0")
         .costs("O(log(N)) for each item added, where N is the number of elements in the sorted set.")
+        .quick(quick::zadd)
         .many(add::zadd_many)
         .changed(&[("2.4.0", "Adds several members at once."), ("3.0.2", "Takes `XX`, `NX`, `CH` and `INCR`."), ("6.2.0", "Takes `GT` and `LT`.")]).about("Adds one or more members to a sorted set, or updates their scores. Creates the key if it doesn't exist."),
     read("ZCARD", "key", look::zcard)
@@ -75,6 +77,8 @@ pub const COMMANDS: &[Command] = &[
         .costs("O(L + (N-K)log(N)) worst case where L is the total number of elements in all the sets, N is the size of the first set, and K is the size of the result set.")
         .about("Stores the difference of multiple sorted sets in a key."),
     write("ZINCRBY", "key increment member", add::zincrby)
+        .quick(quick::zincrby)
+        .shares_key()
         .with(GROWS | FAST)
         .since("1.2.0")
         .costs("O(log(N)) where N is the number of elements in the sorted set.")
@@ -154,6 +158,8 @@ pub const COMMANDS: &[Command] = &[
         .costs("O(log(N))")
         .changed(&[("7.2.0", "Takes `WITHSCORE`.")]).about("Returns the index of a member in a sorted set ordered by ascending scores."),
     write("ZREM", "key member [member ...]", remove::zrem)
+        .quick(quick::zrem)
+        .shares_key()
         .with(FAST)
         .touches(DELETES)
         .since("1.2.0")
@@ -255,8 +261,7 @@ pub(crate) struct Thresholds {
 }
 
 impl Thresholds {
-    pub(crate) fn of(call: &Call<'_>) -> Thresholds {
-        let settings = call.settings;
+    pub(crate) fn of(settings: &Settings) -> Thresholds {
         Thresholds {
             entries_max: settings.number(const { id("zset-max-listpack-entries") }) as u64,
             member_max: settings.number(const { id("zset-max-listpack-value") }) as u64,
@@ -280,7 +285,7 @@ pub(crate) fn store(call: &Call<'_>, key: &[u8], event: &'static str, entries: &
     let mut draft = Draft::empty();
     draft.extend(call.txn, entries.iter().map(|(score, member)| (score, member.as_ref())))?;
     let longest = entries.iter().map(|(_, member)| member.as_ref().len()).max().unwrap_or(0);
-    if Thresholds::of(call).exceeded(entries.len() as u64, longest) {
+    if Thresholds::of(call.settings).exceeded(entries.len() as u64, longest) {
         draft.set_large();
     }
     call.put(key, &New::of(Kind::SortedSet, draft.value()))?;

@@ -24,6 +24,8 @@ mod set;
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[
     write("APPEND", "key value", append)
+        .quick(quick::append)
+        .shares_key()
         .with(GROWS | FAST)
         .touches(&["RW insert"])
         .since("2.0.0")
@@ -33,6 +35,8 @@ pub const COMMANDS: &[Command] = &[
     write("DECRBY", "key decrement", count::decrby).with(GROWS | FAST).about("Decrements a number from the integer value of a key."),
     read("GET", "key", get).quick(quick::get).with(FAST).about("Returns the string value of a key."),
     write("GETDEL", "key", getdel)
+        .quick(quick::getdel)
+        .shares_key()
         .with(FAST | COUNTS)
         .touches(&["RW access delete"])
         .since("6.2.0")
@@ -55,6 +59,8 @@ pub const COMMANDS: &[Command] = &[
         .with(GROWS | FAST)
         .about("Increments the integer value of a key by a number."),
     write("INCRBYFLOAT", "key increment", count::incrbyfloat)
+        .quick(quick::incrbyfloat)
+        .shares_key()
         .with(GROWS | FAST)
         .since("2.6.0")
         .about("Increments the number in a key by a number that need not be whole: in decimal, unless number-mode says otherwise."),

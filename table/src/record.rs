@@ -174,23 +174,73 @@ pub fn plain_head(key: &[u8], new: &New<'_>) -> Option<[u8; 1]> {
     u8::try_from(key.len()).ok().filter(|_| plain).map(|length| [length])
 }
 
-/// What stands before key and value of a record that says nothing else but an expiry; `None` where the key is a tree.
-#[inline]
-pub fn expiring_head(key: &[u8], expiry_ms: u64) -> Option<[u8; 9]> {
-    let length = u16::try_from(key.len()).ok().filter(|_| key.len() <= KEY_MAX)?.to_le_bytes();
-    let expiry = expiry_bytes(expiry_ms);
-    Some(std::array::from_fn(|at| match at {
-        0 => EXPIRY,
-        1 | 2 => length[at - 1],
-        _ => expiry[at - 3],
-    }))
+/// What stands before key and value of a record whose value is packed.
+pub struct Head {
+    kind: NodeKind,
+    bytes: [u8; HEAD_MAX],
+    len: usize,
+}
+
+impl Head {
+    /// `None` where the key takes a tree of its own.
+    #[inline]
+    pub fn of(key: &[u8], new: &New<'_>) -> Option<Head> {
+        if key.len() > KEY_MAX {
+            return None;
+        }
+        let plain = plain_head(key, new);
+        let mut head = Head { kind: if plain.is_some() { NodeKind::Plain } else { NodeKind::Record }, bytes: [0; HEAD_MAX], len: 0 };
+        match plain {
+            Some(plain) => head.put(&plain),
+            None => head.put_options(key.len(), new, 0),
+        }
+        Some(head)
+    }
+
+    /// The kind of the record's node.
+    pub fn kind(&self) -> NodeKind {
+        self.kind
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
+    }
+
+    /// What comes before the key of a record that is not plain; `more` are options that `new` does not tell.
+    fn put_options(&mut self, key_len: usize, new: &New<'_>, more: u8) {
+        let mut options = more;
+        for (bit, set) in [
+            (EXPIRY, new.expiry_ms.is_some()),
+            (FLAGS, new.flags != 0),
+            (RAW, new.raw),
+            (TEXT, new.text),
+            (INNER, new.inner_expiry_ms.is_some()),
+        ] {
+            options |= if set { bit } else { 0 };
+        }
+        self.put(&[options]);
+        self.put(&(key_len as u16).to_le_bytes());
+        if let Some(expiry_ms) = new.expiry_ms {
+            self.put(&expiry_bytes(expiry_ms));
+        }
+        if new.flags != 0 {
+            self.put(&new.flags.to_le_bytes());
+        }
+        if let Some(expiry_ms) = new.inner_expiry_ms {
+            self.put(&expiry_bytes(expiry_ms));
+        }
+    }
 }
 
 /// The payload of the record of `key` and `new`, in pieces, for a node of the kind that comes with it.
 pub struct Draft<'a> {
-    pub kind: NodeKind,
-    head: [u8; HEAD_MAX],
-    head_len: usize,
+    head: Head,
     key: &'a [u8],
     value: &'a [u8],
 }
@@ -201,71 +251,42 @@ impl<'a> Draft<'a> {
     /// # Errors
     /// [`Fault::Full`] when there is no room for a long key.
     pub fn new(nodes: &dyn Nodes, key: &'a [u8], new: &New<'a>) -> Result<Draft<'a>, Fault> {
+        if let Value::Packed(value) = new.value
+            && let Some(head) = Head::of(key, new)
+        {
+            return Ok(Draft { head, key, value });
+        }
         let long = if key.len() > KEY_MAX { Some(string::make_tree(nodes, key)?) } else { None };
         let (tree, value) = match new.value {
             Value::Packed(bytes) => (None, bytes),
             Value::Tree(root) => (Some(root), &[][..]),
         };
-        let plain = plain_head(key, new);
-        let kind = match (tree.is_some() || long.is_some(), plain) {
-            (true, _) => NodeKind::RecordRefs,
-            (_, Some(_)) => NodeKind::Plain,
-            _ => NodeKind::Record,
-        };
-        let mut draft = Draft { kind, head: [0; HEAD_MAX], head_len: 0, key: if long.is_some() { &[] } else { key }, value };
-        if let Some(head) = plain {
-            draft.put(&head);
-            return Ok(draft);
+        let key = if long.is_some() { &[] } else { key };
+        let (root, mut head) = (tree.unwrap_or_default(), Head { kind: NodeKind::RecordRefs, bytes: [0; HEAD_MAX], len: 0 });
+        head.put(&(2 + long.is_some() as u64).to_le_bytes());
+        head.put(&root.refs[0].0.to_le_bytes());
+        head.put(&root.refs[1].0.to_le_bytes());
+        if let Some(long) = long {
+            head.put(&long.refs[0].0.to_le_bytes());
         }
-        if kind == NodeKind::RecordRefs {
-            let root = tree.unwrap_or_default();
-            draft.put(&(2 + long.is_some() as u64).to_le_bytes());
-            draft.put(&root.refs[0].0.to_le_bytes());
-            draft.put(&root.refs[1].0.to_le_bytes());
-            if let Some(long) = long {
-                draft.put(&long.refs[0].0.to_le_bytes());
-            }
-            draft.put(&root.count.to_le_bytes());
-            draft.put(&root.extra.to_le_bytes());
-            if let Some(long) = long {
-                draft.put(&long.count.to_le_bytes());
-                draft.put(&long.extra.to_le_bytes());
-            }
+        head.put(&root.count.to_le_bytes());
+        head.put(&root.extra.to_le_bytes());
+        if let Some(long) = long {
+            head.put(&long.count.to_le_bytes());
+            head.put(&long.extra.to_le_bytes());
         }
-        let mut options = 0;
-        for (bit, set) in [
-            (EXPIRY, new.expiry_ms.is_some()),
-            (FLAGS, new.flags != 0),
-            (RAW, new.raw),
-            (TREE, tree.is_some()),
-            (LONG_KEY, long.is_some()),
-            (TEXT, new.text),
-            (INNER, new.inner_expiry_ms.is_some()),
-        ] {
-            options |= if set { bit } else { 0 };
-        }
-        draft.put(&[options]);
-        draft.put(&(draft.key.len() as u16).to_le_bytes());
-        if let Some(expiry_ms) = new.expiry_ms {
-            draft.put(&expiry_bytes(expiry_ms));
-        }
-        if new.flags != 0 {
-            draft.put(&new.flags.to_le_bytes());
-        }
-        if let Some(expiry_ms) = new.inner_expiry_ms {
-            draft.put(&expiry_bytes(expiry_ms));
-        }
-        Ok(draft)
+        head.put_options(key.len(), new, if tree.is_some() { TREE } else { 0 } | if long.is_some() { LONG_KEY } else { 0 });
+        Ok(Draft { head, key, value })
     }
 
-    fn put(&mut self, bytes: &[u8]) {
-        self.head[self.head_len..self.head_len + bytes.len()].copy_from_slice(bytes);
-        self.head_len += bytes.len();
+    /// The kind of its node.
+    pub fn kind(&self) -> NodeKind {
+        self.head.kind
     }
 
     /// The payload's pieces.
     pub fn parts(&self) -> [&[u8]; 3] {
-        [&self.head[..self.head_len], self.key, self.value]
+        [self.head.bytes(), self.key, self.value]
     }
 }
 

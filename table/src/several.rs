@@ -28,8 +28,8 @@ use crate::quick::{Glance, Stint, glance, has_room};
 use crate::raw;
 use crate::recording;
 use crate::sight::Sight;
-use crate::small::{fits, note_turn};
 use crate::table::Table;
+use crate::update::{fits, note_turn};
 
 /// So many keys at most: their words fit into a brief journal, unless buckets are rearranged.
 pub(crate) const SEVERAL_MAX: usize = 20;

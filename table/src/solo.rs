@@ -22,8 +22,8 @@ use crate::lookup::{KeyTest, Live};
 use crate::place::is_key;
 use crate::quick::{Glance, glance};
 use crate::sight::Sight;
-use crate::small;
 use crate::txn::{Held, Pending, Spot, Txn};
+use crate::update;
 
 /// See the module. Key and sight are what the transaction was told to foresee ([`Txn::foresee`]).
 #[derive(Clone, Copy, Default)]
@@ -222,11 +222,11 @@ impl<'t> Txn<'t> {
         let (before, after) = (self.scratch.before.borrow(), self.scratch.after.borrow());
         let before = solo.unit.map(|unit| (usize::from(unit), &*before));
         let after = if solo.pending == Plan::Write { Some(&*after) } else { None };
-        if !self.seat.has_brief_room() || !small::fits(&live, before, after) {
+        if !self.seat.has_brief_room() || !update::fits(&live, before, after) {
             return Ok(false);
         }
         let bound_ms = after.map_or(Ok(None), |image| self.bound_of(image))?;
-        if !bound_ms.is_none_or(|bound_ms| small::lower_bounds(live.segment, sight, bound_ms)) {
+        if !bound_ms.is_none_or(|bound_ms| update::lower_bounds(live.segment, sight, bound_ms)) {
             return Ok(false);
         }
         self.seat.close(bit_of(sight.db()), false);
@@ -237,7 +237,7 @@ impl<'t> Txn<'t> {
         if let Some((_, image)) = before {
             self.retire_record(image, solo.whole, key.len())?;
         }
-        small::publish(&self.seat, sight, key, (before, after), self.scratch.olds.get())?;
+        update::publish(&self.seat, sight, key, (before, after), self.scratch.olds.get())?;
         self.seat.reopen();
         if sight.db() != SYSTEM {
             self.count(Counter::Changes, 1);

@@ -687,7 +687,7 @@ impl<'t> Txn<'t> {
             (Value::Packed(value), Some(head)) => self.make_record(NodeKind::Plain, [&head, key, value])?,
             _ => {
                 let draft = record::Draft::new(self, key, new)?;
-                self.make_record(draft.kind, draft.parts())?
+                self.make_record(draft.kind(), draft.parts())?
             }
         };
         if let Value::Tree(_) = new.value {

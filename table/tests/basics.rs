@@ -8,7 +8,7 @@ use std::time::Duration;
 use common::{Draw, Place, run_alone};
 use polder_shm::layout::interest;
 use polder_table::change::{lose_interest, set_events, take_interest};
-use polder_table::{Becomes, Counter, Limits, Mode, New, Policy, Replaces, Stop};
+use polder_table::{Counter, Form, Limits, Mode, Mutation, New, Policy, Replaces, Stop};
 use polder_values::list::{Limit, popped, pushed};
 use polder_values::{Kind, Value};
 
@@ -591,6 +591,38 @@ fn accesses_by_the_short_ways_are_counted_where_frequencies_are() {
 }
 
 #[test]
+fn strings_keep_expiry_and_flags_through_updates_that_do_not_change_them() {
+    let (place, mut draw) = (Place::new(), Draw(88_172_645_463_325_252));
+    place.set(0, b"other", b"1", None);
+    let (now_ms, mut quick) = (polder_base::time::now_ms(), 0);
+    for round in 0..8_000 {
+        let key = vec![b'a' + (round % 26) as u8; 1 + draw.below(60) as usize];
+        let longest = [20, 60, 300][draw.below(3) as usize];
+        let value = vec![b'v'; draw.below(longest) as usize];
+        let expiry_ms = (draw.below(2) == 0).then(|| now_ms + 1_000_000);
+        let (flags, raw) = (draw.below(3) as u32 * 77, draw.below(2) == 0);
+        let new = New { expiry_ms, flags, raw, ..New::of(Kind::String, Value::Packed(&value)) };
+        place.run(|txn| txn.write(0, &key, &new, Replaces::Whole));
+        let sight = place.table.sight(0, &key).expect("the database has keys");
+        let (appends, until) = (draw.below(2) == 0, (draw.below(2) == 0).then_some(now_ms + 2_000_000));
+        let done = place.table.update(&sight, &key, None, now_ms, |old| {
+            let old = old.expect("it is there");
+            assert_eq!((old.kind, old.value, old.expiry_ms), (Kind::String, &value[..], expiry_ms));
+            let appended = Mutation::Text { kept: old.value, added: b"more", form: Form::Raw };
+            Some((if appends { appended } else { Mutation::Expiring(until) }, ()))
+        });
+        if done.is_none() {
+            continue;
+        }
+        quick += 1;
+        let expected = if appends { ([&value[..], b"more"].concat(), expiry_ms, flags, true) } else { (value, until, flags, raw) };
+        let found = place.run(|txn| Ok(txn.find(0, &key)?.map(|found| (found.expiry_ms, found.flags, found.raw))));
+        assert_eq!((place.get(0, &key), found), (Some(expected.0), Some((expected.1, expected.2, expected.3))));
+    }
+    assert!(quick > 5_000, "the short way was hardly ever taken: {quick}");
+}
+
+#[test]
 fn small_lists_are_pushed_to_and_popped_from_by_the_short_way() {
     let (place, mut draw) = (Place::new(), Draw(88_172_645_463_325_252));
     place.set(0, b"other", b"1", None);
@@ -601,14 +633,14 @@ fn small_lists_are_pushed_to_and_popped_from_by_the_short_way() {
         let sight = place.table.sight(0, &key).expect("the database has keys");
         let (pushes, at_end, element) = (draw.below(5) < 3, draw.below(2) == 0, vec![draw.below(256) as u8; draw.below(30) as usize]);
         let parts = [&element[..]];
-        let done = place.table.quick_change(&sight, &key, Kind::List, polder_base::time::now_ms(), |old| {
+        let done = place.table.update(&sight, &key, Kind::List, polder_base::time::now_ms(), |old| {
             if pushes {
-                let (edit, count) = pushed(old, &parts, at_end, Limit::of(-2))?;
-                return Some((Becomes::Edited(edit), (Vec::new(), count)));
+                let (edit, count) = pushed(old.map(|old| old.value), &parts, at_end, Limit::of(-2))?;
+                return Some((Mutation::Edited(edit), (Vec::new(), count)));
             }
-            let Some(old) = old else { return Some((Becomes::Same, (Vec::new(), 0))) };
-            let (element, rest) = popped(old, at_end)?;
-            Some((rest.map_or(Becomes::Gone, Becomes::Edited), (element.to_vec(), 0)))
+            let Some(old) = old else { return Some((Mutation::Same, (Vec::new(), 0))) };
+            let (element, rest) = popped(old.value, at_end)?;
+            Some((rest.map_or(Mutation::Gone, Mutation::Edited), (element.to_vec(), 0)))
         });
         let Some((popped, count)) = done else { continue };
         quick += 1;

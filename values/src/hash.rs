@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 
 use crate::order::{compare_members, member_word};
 use crate::part::Part;
-use crate::sequence::{self, Edit, Element, Item, Iter, Packed, Rule, Sequence, Tree, slices};
+use crate::sequence::{self, Edit, Element, Item, Iter, Packed, Removed, Rule, Sequence, Tree, slices};
 use crate::string;
 use crate::{Fault, Nodes, Value};
 
@@ -448,24 +448,63 @@ impl<'n> Pair<'n> {
     }
 }
 
+/// A packed hash none of whose fields has had an expiry, and where one field stands in it.
+#[derive(Clone, Copy)]
+pub struct Place<'v> {
+    hash: Packed<'v>,
+    at: Option<usize>,
+    value: Option<&'v [u8]>,
+}
+
+impl<'v> Place<'v> {
+    /// Looks for the field whose [`Pair`] begins with this head; `None` where it takes a [`Draft`].
+    #[inline]
+    pub fn of(value: Option<&'v [u8]>, head: &[u8], field: &[u8]) -> Option<Place<'v>> {
+        let hash = Packed::of(value)?;
+        if hash.flags & EXPIRING != 0 {
+            return None;
+        }
+        // No field has an expiry: each of this name begins with the same head.
+        let (end, last) = (head.len() + field.len(), field.last().or(head.last()));
+        let is_it = |element: &[u8]| {
+            element.len() >= end && element[..end].last() == last && element[head.len()..end] == *field && element.starts_with(head)
+        };
+        let at = hash.position(is_it)?;
+        let value = match at {
+            Some(at) => Some(hash.at(at)?.get(end..)?),
+            None => None,
+        };
+        Some(Place { hash, at, value })
+    }
+
+    /// The field's value.
+    pub fn value(&self) -> Option<&'v [u8]> {
+        self.value
+    }
+
+    /// The hash with another value of the field, `parts` of its [`Pair`].
+    #[inline]
+    pub fn set<'n>(self, parts: &'n [&'n [u8]; 3], thresholds: Thresholds) -> Option<Edit<'v, 'n>> {
+        let (Place { hash, at, .. }, [_, field, new], count) = (self, parts, self.hash.count());
+        let after = count as u64 + u64::from(at.is_none());
+        let large = field.len().max(new.len()) as u64 > thresholds.value || after > thresholds.entries;
+        let flags = hash.flags | if large { LARGE } else { 0 };
+        hash.with(flags, at.unwrap_or(count), at.is_some().into(), parts)
+    }
+
+    /// The hash without the field.
+    #[inline]
+    pub fn removed(self) -> Option<Removed<'v, 'static>> {
+        self.hash.removed(self.at)
+    }
+}
+
 /// A packed hash with a field that gets a value (`parts` of its [`Pair`]), and whether the field is new; `None` where that takes a [`Draft`].
 #[inline]
 pub fn set<'v, 'n>(value: Option<&'v [u8]>, parts: &'n [&'n [u8]; 3], thresholds: Thresholds) -> Option<(Edit<'v, 'n>, bool)> {
-    let (hash, [head, field, new]) = (Packed::of(value)?, parts);
-    if hash.flags & EXPIRING != 0 {
-        return None;
-    }
-    // No field has an expiry: each of this name begins with the same head.
-    let (end, last) = (head.len() + field.len(), field.last().or(head.last()));
-    let is_it = |element: &[u8]| {
-        element.len() >= end && element[..end].last() == last && element[head.len()..end] == **field && element.starts_with(head)
-    };
-    let (place, count) = (hash.position(is_it)?, hash.count());
-    let after = count as u64 + u64::from(place.is_none());
-    let large = field.len().max(new.len()) as u64 > thresholds.value || after > thresholds.entries;
-    let flags = hash.flags | if large { LARGE } else { 0 };
-    let edit = hash.with(flags, place.unwrap_or(count), place.is_some().into(), parts)?;
-    Some((edit, place.is_none()))
+    let place = Place::of(value, parts[0], parts[1])?;
+    let new = place.at.is_none();
+    Some((place.set(parts, thresholds)?, new))
 }
 
 /// What becomes of a field's expiry when it gets a value.

@@ -40,7 +40,7 @@ use polder_base::{Fault, Ref};
 use crate::{Nodes, Root, Value, string};
 use merge::Merge;
 pub use merge::{ByName, Decide, Item};
-pub use packed::{Edit, Packed};
+pub use packed::{Edit, Packed, Removed};
 use run::Run;
 pub use tree::{check, check_shape};
 pub use walk::{Iter, IterBack, Stretch, Stretches};

@@ -14,7 +14,7 @@ use polder_base::number;
 use smallvec::SmallVec;
 
 use crate::order::{compare_members, is_same, member_word};
-use crate::sequence::{self, Edit, Element, Item, Packed, Rule, Sequence, Tree};
+use crate::sequence::{self, Edit, Element, Item, Packed, Removed, Rule, Sequence, Tree};
 use crate::{Fault, Nodes, Value};
 
 /// How members are sorted.
@@ -154,6 +154,13 @@ pub fn added<'v, 'n>(value: Option<&'v [u8]>, member: &'n [&'n [u8]; 1], thresho
     let count = set.count();
     let large = bytes.len() as u64 > thresholds.value || count as u64 >= thresholds.entries;
     set.with(set.flags | if large { LARGE } else { 0 }, count, 0, member).map(Some)
+}
+
+/// A packed set without a member; `None` where that takes a [`Draft`].
+#[inline]
+pub fn removed<'v>(value: &'v [u8], member: &[u8]) -> Option<Removed<'v, 'static>> {
+    let set = Packed::of(Some(value))?;
+    set.removed(set.position(|element| is_same(element, member))?)
 }
 
 /// The member of a packed set whose rank `choose` answers, being told how many there are, and the set without it, if there are others; `None` where that

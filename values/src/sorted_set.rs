@@ -18,7 +18,7 @@ use polder_base::score::{Score, TEXT_MAX};
 use smallvec::SmallVec;
 
 use crate::order::{compare_members, member_word, score_word};
-use crate::sequence::{self, ByName, Element, Item, Rule, Sequence, Tree, slices};
+use crate::sequence::{self, ByName, Edit, Element, Item, Packed, Removed, Rule, Sequence, Tree, slices};
 use crate::{Fault, Nodes, Ref, Value};
 
 /// The order of the first sequence (Z1).
@@ -516,6 +516,81 @@ impl Became {
             Some(old) if old.text() != new.text() => Became::Retold,
             Some(_) => Became::Same,
         }
+    }
+}
+
+/// A packed sorted set, and where one member stands in it.
+#[derive(Clone, Copy)]
+pub struct Place<'v, 'm> {
+    set: Packed<'v>,
+    member: &'m [u8],
+    at: Option<usize>,
+    parts: Option<Parts<'v>>,
+}
+
+impl<'v, 'm> Place<'v, 'm> {
+    /// Looks for a member; `None` where it takes a [`Draft`].
+    #[inline]
+    pub fn of(value: Option<&'v [u8]>, member: &'m [u8]) -> Option<Place<'v, 'm>> {
+        let set = Packed::of(value)?;
+        let is_it = |element: &[u8]| element.last() == member.last() && element.ends_with(member) && member_of(element) == member;
+        // The element of an empty member ends with its score.
+        let at = if member.is_empty() { set.position(|element| member_of(element).is_empty())? } else { set.position(is_it)? };
+        let parts = match at {
+            Some(at) => Some(split(set.at(at)?).filter(|parts| !parts.value.is_nan())?),
+            None => None,
+        };
+        Some(Place { set, member, at, parts })
+    }
+
+    /// The member's score.
+    pub fn score(&self) -> Option<Score> {
+        let parts = self.parts?;
+        Some(Score::with_text(parts.value, std::str::from_utf8(parts.text).unwrap_or_default()))
+    }
+
+    /// The set in which the member has a score, the `parts` of which are those of its [`Scored`]. `is_large`: whether Redis would keep a set of so many
+    /// members as a skiplist.
+    #[inline]
+    pub fn put<'n>(self, value: f64, parts: &'n [&'n [u8]; 2], is_large: impl FnOnce(u64) -> bool) -> Option<Edit<'v, 'n>> {
+        let Place { set, member, at, .. } = self;
+        // Its rank among those that stay (Z1).
+        let (mut rank, mut end) = (0, set.count() - usize::from(at.is_some()));
+        while rank < end {
+            let middle = (rank + end) / 2;
+            let other = split(set.at(middle + usize::from(at.is_some_and(|at| middle >= at)))?)?;
+            if other.value < value || other.value == value && other.member < member {
+                rank = middle + 1;
+            } else {
+                end = middle;
+            }
+        }
+        let count = set.count() + usize::from(at.is_none());
+        let flags = set.flags | if set.flags & LARGE == 0 && is_large(count as u64) { LARGE } else { 0 };
+        match at {
+            None => set.with(flags, rank, 0, parts),
+            Some(at) => set.moved(flags, at, rank, parts),
+        }
+    }
+
+    /// The set without the member.
+    #[inline]
+    pub fn removed(self) -> Option<Removed<'v, 'static>> {
+        self.set.removed(self.at)
+    }
+}
+
+/// What stands before a member in its element.
+pub struct Scored(Prefix);
+
+impl Scored {
+    pub fn of(score: &Score) -> Scored {
+        Scored(Prefix::of(score))
+    }
+
+    /// The parts of the element.
+    pub fn parts<'n>(&'n self, member: &'n [u8]) -> [&'n [u8]; 2] {
+        [self.0.bytes(), member]
     }
 }
 

@@ -3,6 +3,7 @@
 //! ```text
 //!   counts fill SEGMENT      makes the memory with its large collections; runs as it is, since nothing of it is counted
 //!   counts measure SEGMENT   runs ROUNDS rounds of every operation, and says in one line each what it was: NAME <tab> CALLS
+//!   counts measure SEGMENT NAME   the same of one operation, to be profiled: `valgrind --tool=callgrind --toggle-collect=*::toggled ...`
 //!   counts remove SEGMENT
 //! ```
 //! Callgrind counts only inside of [`toggled`] and of the turns of the server's thread, and writes one file at each end of [`dumped`]: the n-th line of the
@@ -39,9 +40,10 @@ fn main() -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
         ["fill", segment] => attach(segment).and_then(|memory| fill(&memory)),
-        ["measure", segment] => attach(segment).and_then(|memory| measure(&memory)),
+        ["measure", segment] => attach(segment).and_then(|memory| measure(&memory, None)),
+        ["measure", segment, name] => attach(segment).and_then(|memory| measure(&memory, Some(name))),
         ["remove", segment] => Memory::remove(segment).map_err(Failure::from),
-        _ => Err("counts fill|measure|remove SEGMENT".into()),
+        _ => Err("counts fill|measure|remove SEGMENT [NAME]".into()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -66,13 +68,16 @@ fn fill(memory: &Arc<Memory>) -> Result<(), Failure> {
     operations::thin_out(|args| Ok(caller.show(args, |_| ())?))
 }
 
-fn measure(memory: &Arc<Memory>) -> Result<(), Failure> {
+fn measure(memory: &Arc<Memory>, only: Option<&str>) -> Result<(), Failure> {
     let mut caller = Caller::new(memory);
     // What the memory does by the clock is no part of any operation. The order holds for the process, and only a server takes it.
     resp::with_server(memory, &mut |socket| resp::order(socket, "DEBUG PAUSE-CRON 1"))?;
     for (variant, settings, is_short) in VARIANTS {
         set_all(&mut caller, settings)?;
         for operation in OPERATIONS.iter().filter(|operation| operation.everywhere || !is_short) {
+            if only.is_some_and(|only| only != format!("{}{variant}", operation.name)) {
+                continue;
+            }
             for round in 0..ROUNDS {
                 for call in operation.preparation(round) {
                     caller.show(&call, |_| ())?;
@@ -83,7 +88,7 @@ fn measure(memory: &Arc<Memory>) -> Result<(), Failure> {
         }
     }
     set_all(&mut caller, operations::PLAIN)?;
-    resp::with_server(memory, &mut resp::measure)
+    if only.is_none() { resp::with_server(memory, &mut resp::measure) } else { Ok(()) }
 }
 
 fn set_all(caller: &mut Caller, settings: &[(&str, &str)]) -> Result<(), Failure> {

@@ -1,10 +1,10 @@
-//! The short way of HSET (`table::small`): one field of a packed hash, nobody in the way.
+//! The short ways of HSET, HDEL and HINCRBY (`table::update`): one field of a packed hash.
 //!
-//! **Invariant:** what it answers and leaves behind is what the long way would; whatever could be refused goes the long way.
-use polder_base::Reply;
-use polder_table::Becomes;
+//! **Invariant:** what they reply and leave behind is what the slow paths would; whatever could be refused takes the slow path.
+use polder_base::{Reply, number};
+use polder_table::Mutation;
 use polder_values::Kind;
-use polder_values::hash::{Pair, set};
+use polder_values::hash::{Pair, Place, set};
 
 use super::thresholds_of;
 use polder_calls::command::Short;
@@ -13,9 +13,37 @@ pub(super) fn hset(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
     let &[_, key, field, value] = call.args else { return false };
     let (thresholds, pair) = (thresholds_of(call.settings), Pair::of(field, value));
     let parts = pair.parts();
-    let new = call.table.quick_change(call.sight, key, Kind::Hash, call.now_ms, |old| {
-        let (edit, new) = set(old, &parts, thresholds)?;
-        Some((Becomes::Edited(edit), new))
+    let new = call.table.update(call.sight, key, Kind::Hash, call.now_ms, |old| {
+        let (edit, new) = set(old.map(|old| old.value), &parts, thresholds)?;
+        Some((Mutation::Edited(edit), new))
     });
     new.map(|new| reply.integer(new.into())).is_some()
+}
+
+pub(super) fn hdel(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+    let &[_, key, field] = call.args else { return false };
+    let pair = Pair::of(field, &[]);
+    let [head, ..] = pair.parts();
+    let deleted = call.table.update(call.sight, key, Kind::Hash, call.now_ms, |old| {
+        let Some(old) = old else { return Some((Mutation::Same, false)) };
+        let removed = Place::of(Some(old.value), head, field)?.removed()?;
+        let deleted = removed.is_some();
+        Some((removed.into(), deleted))
+    });
+    deleted.map(|deleted| reply.integer(deleted.into())).is_some()
+}
+
+pub(super) fn hincrby(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+    let &[_, key, field, by] = call.args else { return false };
+    let Some(by) = number::integer(by) else { return false };
+    let (thresholds, pair) = (thresholds_of(call.settings), Pair::of(field, &[]));
+    let ([head, ..], mut text, mut parts) = (pair.parts(), itoa::Buffer::new(), [&[][..]; 3]);
+    let (text, parts) = (&mut text, &mut parts);
+    let sum = call.table.update(call.sight, key, Kind::Hash, call.now_ms, |old| {
+        let place = Place::of(old.map(|old| old.value), head, field)?;
+        let sum = place.value().map_or(Some(0), number::integer)?.checked_add(by)?;
+        *parts = [head, field, text.format(sum).as_bytes()];
+        Some((Mutation::Edited(place.set(parts, thresholds)?), sum))
+    });
+    sum.map(|sum| reply.integer(sum)).is_some()
 }

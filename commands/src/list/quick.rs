@@ -1,8 +1,8 @@
-//! The short ways of LPUSH, RPUSH, LPOP and RPOP (`table::small`): one element of a packed list, nobody in the way.
+//! The short ways of LPUSH, RPUSH, LPOP and RPOP (`table::update`): one element of a packed list, nobody in the way.
 //!
 //! **Invariant:** what they answer and leave behind is what the long ways would; whatever could be refused goes the long way.
 use polder_base::Reply;
-use polder_table::Becomes;
+use polder_table::Mutation;
 use polder_values::Kind;
 use polder_values::list::{Limit, popped, pushed};
 
@@ -29,9 +29,9 @@ fn push(call: &Short<'_>, at_end: bool, reply: &mut dyn Reply) -> bool {
     let &[_, key, element] = call.args else { return false };
     let limit = Limit::of(call.settings.number(const { id("list-max-listpack-size") }));
     let element = [element];
-    let count = call.table.quick_change(call.sight, key, Kind::List, call.now_ms, |old| {
-        let (edit, count) = pushed(old, &element, at_end, limit)?;
-        Some((Becomes::Edited(edit), count))
+    let count = call.table.update(call.sight, key, Kind::List, call.now_ms, |old| {
+        let (edit, count) = pushed(old.map(|old| old.value), &element, at_end, limit)?;
+        Some((Mutation::Edited(edit), count))
     });
     let Some(count) = count else { return false };
     reply.integer(count as i64);
@@ -40,14 +40,14 @@ fn push(call: &Short<'_>, at_end: bool, reply: &mut dyn Reply) -> bool {
 
 fn pop(call: &Short<'_>, at_end: bool, reply: &mut dyn Reply) -> bool {
     let (&[_, key], mark) = (call.args, reply.mark()) else { return false };
-    let done = call.table.quick_change(call.sight, key, Kind::List, call.now_ms, |old| {
+    let done = call.table.update(call.sight, key, Kind::List, call.now_ms, |old| {
         let Some(old) = old else {
             reply.null();
-            return Some((Becomes::Same, ()));
+            return Some((Mutation::Same, ()));
         };
-        let (element, rest) = popped(old, at_end)?;
+        let (element, rest) = popped(old.value, at_end)?;
         reply.bulk(element);
-        Some((rest.map_or(Becomes::Gone, Becomes::Edited), ()))
+        Some((rest.map_or(Mutation::Gone, Mutation::Edited), ()))
     });
     if done.is_none() {
         reply.rewind(mark);

@@ -1,10 +1,10 @@
-//! The short ways of SADD and SPOP (`table::small`): one member of a packed set, nobody in the way.
+//! The short ways of SADD, SREM and SPOP (`table::update`): one member of a packed set.
 //!
-//! **Invariant:** what they answer and leave behind is what the long ways would; whatever could be refused goes the long way.
+//! **Invariant:** what they reply and leave behind is what the slow paths would; whatever could be refused takes the slow path.
 use polder_base::Reply;
-use polder_table::Becomes;
+use polder_table::Mutation;
 use polder_values::Kind;
-use polder_values::set::{added, taken};
+use polder_values::set::{added, removed, taken};
 
 use super::thresholds_of;
 use crate::collection::draw_below;
@@ -13,24 +13,35 @@ use polder_calls::command::Short;
 pub(super) fn sadd(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
     let &[_, key, member] = call.args else { return false };
     let (thresholds, member) = (thresholds_of(call.settings), [member]);
-    let new = call.table.quick_change(call.sight, key, Kind::Set, call.now_ms, |old| {
-        let edit = added(old, &member, thresholds)?;
+    let new = call.table.update(call.sight, key, Kind::Set, call.now_ms, |old| {
+        let edit = added(old.map(|old| old.value), &member, thresholds)?;
         let new = edit.is_some();
-        Some((edit.map_or(Becomes::Same, Becomes::Edited), new))
+        Some((edit.map_or(Mutation::Same, Mutation::Edited), new))
     });
     new.map(|new| reply.integer(new.into())).is_some()
 }
 
+pub(super) fn srem(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+    let &[_, key, member] = call.args else { return false };
+    let there = call.table.update(call.sight, key, Kind::Set, call.now_ms, |old| {
+        let Some(old) = old else { return Some((Mutation::Same, false)) };
+        let removed = removed(old.value, member)?;
+        let there = removed.is_some();
+        Some((removed.into(), there))
+    });
+    there.map(|there| reply.integer(there.into())).is_some()
+}
+
 pub(super) fn spop(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
     let (&[_, key], mark) = (call.args, reply.mark()) else { return false };
-    let done = call.table.quick_change(call.sight, key, Kind::Set, call.now_ms, |old| {
+    let done = call.table.update(call.sight, key, Kind::Set, call.now_ms, |old| {
         let Some(old) = old else {
             reply.null();
-            return Some((Becomes::Same, ()));
+            return Some((Mutation::Same, ()));
         };
-        let (member, rest) = taken(old, |count| draw_below(call.table, count))?;
+        let (member, rest) = taken(old.value, |count| draw_below(call.table, count))?;
         reply.bulk(member);
-        Some((rest.map_or(Becomes::Gone, Becomes::Edited), ()))
+        Some((rest.map_or(Mutation::Gone, Mutation::Edited), ()))
     });
     if done.is_none() {
         reply.rewind(mark);

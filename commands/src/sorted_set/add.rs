@@ -102,7 +102,7 @@ pub(super) fn zadd(call: &mut Call<'_>) -> Outcome {
         return Err(SYNTAX.into());
     }
     options.check(pairs.len())?;
-    let mode = number_mode(call);
+    let mode = number_mode(call.settings);
     let scored = pairs.iter().map(|[score, member]| Some((Score::parse(mode, score)?, *member)));
     let scored = scored.collect::<Option<Pairs<'_>>>().ok_or(NOT_A_FLOAT)?;
     let done = add(call, mode, options, &scored)?;
@@ -112,7 +112,7 @@ pub(super) fn zadd(call: &mut Call<'_>) -> Outcome {
 
 /// Adds for as many calls as have no options and are in order, to a set that is there.
 pub(super) fn zadd_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> {
-    let (key, mode, options) = (call.args[1], number_mode(call), Options::default());
+    let (key, mode, options) = (call.args[1], number_mode(call.settings), Options::default());
     let Some(found) = find(call, key)? else { return Ok(0) };
     let (mut draft, mut changed) = (Draft::of(&SortedSet::of(&found.value)), false);
     let mut scored = Pairs::new();
@@ -155,7 +155,7 @@ pub(super) fn zincrby(call: &mut Call<'_>) -> Outcome {
     if Options::read(&call.args[2..3]).1 > 0 {
         return Err(SYNTAX.into());
     }
-    let mode = number_mode(call);
+    let mode = number_mode(call.settings);
     let increment = Score::parse(mode, call.args[2]).ok_or(NOT_A_FLOAT)?;
     let options = Options { increments: true, ..Options::default() };
     let done = add(call, mode, options, &[(increment, call.args[3])])?;
@@ -220,7 +220,7 @@ fn add_to(
     if changed && !draft.set().is_large() {
         let longest = pairs.iter().map(|(_, member)| member.len()).max().unwrap_or(0);
         let entries = draft.set().count()?.max(pairs.len() as u64);
-        if Thresholds::of(call).exceeded(entries, longest) {
+        if Thresholds::of(call.settings).exceeded(entries, longest) {
             draft.set_large();
         }
     }

@@ -206,7 +206,7 @@ impl<'c> Request<'c> {
 
     fn union(&mut self, call: &Call<'c>) -> Result<Vec<Item<'c>>, Stop> {
         self.sort_sources();
-        let (mode, aggregate) = (number_mode(call), self.aggregate);
+        let (mode, aggregate) = (number_mode(call.settings), self.aggregate);
         let mut items: HashMap<Cow<'c, [u8]>, Score> = HashMap::new();
         for source in &self.sources {
             source.each(call, &mut |(score, member)| {
@@ -224,7 +224,7 @@ impl<'c> Request<'c> {
     /// Shows what is in every source, until `visit` answers false.
     fn intersection(&mut self, call: &Call<'c>, visit: &mut dyn FnMut(Item<'c>) -> bool) -> Outcome {
         self.sort_sources();
-        let mode = number_mode(call);
+        let mode = number_mode(call.settings);
         let [first, others @ ..] = &self.sources[..] else { return Ok(()) };
         first.each(call, &mut |(mut score, member)| {
             for other in others {
@@ -254,7 +254,7 @@ impl<'c> Request<'c> {
 fn show(call: &mut Call<'_>, operation: Operation) -> Outcome {
     let mut request = Request::read(call, operation, false)?;
     let items = request.result(call)?;
-    let mode = number_mode(call);
+    let mode = number_mode(call.settings);
     begin_entries(call.reply, items.len(), request.with_scores);
     for (score, member) in &items {
         begin_entry(call.reply, request.with_scores);

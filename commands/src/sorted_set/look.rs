@@ -23,7 +23,7 @@ pub(super) fn zcard(call: &mut Call<'_>) -> Outcome {
 fn reply_member(call: &mut Call<'_>, entry: Option<Entry<'_>>) {
     match entry {
         Some(entry) => {
-            let mode = number_mode(call);
+            let mode = number_mode(call.settings);
             reply_score_of(call.reply, mode, &entry);
         }
         None => call.reply.null(),
@@ -98,7 +98,7 @@ fn reply_rank(call: &mut Call<'_>, set: &SortedSet<'_>, ranked: Option<(u64, Ent
             }
             call.reply.integer(rank as i64);
             if with_score {
-                let mode = number_mode(call);
+                let mode = number_mode(call.settings);
                 reply_score_of(call.reply, mode, &entry);
             }
         }
@@ -179,7 +179,7 @@ fn reply_at(call: &mut Call<'_>, set: &SortedSet<'_>, rank: u64, with_scores: bo
     begin_entry(call.reply, with_scores);
     call.reply.bulk(entry.member());
     if with_scores {
-        let mode = number_mode(call);
+        let mode = number_mode(call.settings);
         reply_score_of(call.reply, mode, &entry);
     }
     Ok(())
@@ -233,7 +233,7 @@ pub(super) fn zscan(call: &mut Call<'_>) -> Outcome {
 
 /// Scores are text here in RESP3, too.
 fn reply_scan(call: &mut Call<'_>, next: u64, entries: &[Entry<'_>], with_scores: bool) -> Outcome {
-    let mode = number_mode(call);
+    let mode = number_mode(call.settings);
     call.reply.array(2);
     call.reply.bulk(itoa::Buffer::new().format(next).as_bytes());
     call.reply.array(if with_scores { entries.len() * 2 } else { entries.len() });

@@ -56,7 +56,7 @@ enum Show {
 
 /// Takes up to `count` members from one end of a set, and replies with them.
 fn pop(call: &mut Call<'_>, key: &[u8], found: Found<'_>, end: End, count: u64, show: Show) -> Outcome {
-    let mode = number_mode(call);
+    let mode = number_mode(call.settings);
     let found = Some(found);
     let set = set_of(&found);
     let (from, upto) = end.ranks(set.count()?, count);
@@ -96,7 +96,7 @@ pub(super) fn zpopmax_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<us
 
 /// Pops for as many calls as ask for one member, all members at once.
 fn pop_many(call: &mut Call<'_>, calls: &[&[&[u8]]], end: End) -> Result<usize, Stop> {
-    let (key, mode) = (call.args[1], number_mode(call));
+    let (key, mode) = (call.args[1], number_mode(call.settings));
     let many = calls.iter().take_while(|args| args.len() == 2).count();
     let found = find(call, key)?;
     let set = set_of(&found);

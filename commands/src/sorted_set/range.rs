@@ -200,7 +200,7 @@ fn show_many(call: &mut Call<'_>, calls: &[&[&[u8]]], form: Form) -> Result<usiz
 
 fn show_range(call: &mut Call<'_>, set: &SortedSet<'_>, query: &Query<'_>) -> Outcome {
     let (from, upto) = query.ranks(set, call.txn)?;
-    let mode = number_mode(call);
+    let mode = number_mode(call.settings);
     begin_entries(call.reply, (upto - from) as usize, query.with_scores);
     if !query.with_scores && !query.reverse {
         let (reply, many) = (&mut *call.reply, upto - from);

@@ -5,7 +5,7 @@ use polder_values::{Kind, Value};
 
 use super::find;
 use polder_calls::call::{Call, NOT_AN_INTEGER, Outcome, integer};
-use polder_calls::settings::id;
+use polder_calls::settings::{Settings, id};
 
 const OVERFLOW: &str = "ERR increment or decrement would overflow";
 const NOT_A_FLOAT: &str = "ERR value is not a valid float";
@@ -45,7 +45,7 @@ fn add(call: &mut Call<'_>, by: i64) -> Outcome {
 }
 
 pub(super) fn incrbyfloat(call: &mut Call<'_>) -> Outcome {
-    let (key, mode) = (call.args[1], number_mode(call));
+    let (key, mode) = (call.args[1], number_mode(call.settings));
     let found = find(call, key)?;
     let old = match found {
         None => Some(Number::zero(mode)),
@@ -63,8 +63,8 @@ pub(super) fn incrbyfloat(call: &mut Call<'_>) -> Outcome {
 }
 
 /// How this memory adds numbers that are not whole.
-pub(crate) fn number_mode(call: &Call<'_>) -> NumberMode {
-    match call.settings.number(const { id("number-mode") }) {
+pub(crate) fn number_mode(settings: &Settings) -> NumberMode {
+    match settings.number(const { id("number-mode") }) {
         0 => NumberMode::Decimal,
         _ => NumberMode::Redis,
     }

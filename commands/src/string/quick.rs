@@ -1,11 +1,14 @@
-//! The short ways of GET, SET and INCR (`table::quick`, `table::small`) and of MSET (`table::several`): packed strings, no options but the time to live of
-//! SET, SETEX and PSETEX, and no lock taken.
+//! The short ways of GET, SET, INCR and their relatives (`table::quick`, `table::update`) and of MSET (`table::several`): packed strings, no options but
+//! the time to live of SET, SETEX and PSETEX.
 //!
-//! **Invariant:** what they answer and leave behind is what the long ways would; whatever could be refused goes the long way.
+//! **Invariant:** what they reply and leave behind is what the slow paths would; whatever could be refused takes the slow path.
+use polder_base::number::Number;
 use polder_base::{Reply, number};
 use polder_calls::command::Short;
-use polder_table::Counter;
+use polder_table::{Counter, Form, Mutation};
+use polder_values::{Kind, PACKED_MAX};
 
+use super::number_mode;
 use super::set::{MILLISECONDS, SECONDS, Unit};
 
 pub(super) fn get(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
@@ -98,4 +101,47 @@ fn add(call: &Short<'_>, by: i64, reply: &mut dyn Reply) -> bool {
     let Some(Some(sum)) = sum else { return false };
     reply.integer(sum);
     true
+}
+
+/// A packed string is shorter than any limit that `proto-max-bulk-len` can be.
+pub(super) fn append(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+    let &[_, key, more] = call.args else { return false };
+    let len = call.table.update(call.sight, key, Kind::String, call.now_ms, |old| match old {
+        Some(old) => Some((Mutation::Text { kept: old.value, added: more, form: Form::Raw }, old.value.len() + more.len())),
+        None if more.len() <= PACKED_MAX => Some((Mutation::String(more, None), more.len())),
+        None => None,
+    });
+    len.map(|len| reply.integer(len as i64)).is_some()
+}
+
+pub(super) fn incrbyfloat(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+    let (&[_, key, by], mode) = (call.args, number_mode(call.settings)) else { return false };
+    let Some(by) = Number::parse(mode, by) else { return false };
+    let mut text = None;
+    let slot = &mut text;
+    let done = call.table.update(call.sight, key, Kind::String, call.now_ms, |old| {
+        let old = old.map_or(Some(Number::zero(mode)), |old| Number::parse(mode, old.value))?;
+        let sum = slot.insert(old.sum_text(by)?).as_bytes();
+        // Redis keeps an integer that it has come to in this way as text.
+        let form = if number::integer(sum).is_some() { Form::Text } else { Form::Plain };
+        Some((Mutation::Text { kept: &[], added: sum, form }, sum))
+    });
+    done.map(|sum| reply.bulk(sum)).is_some()
+}
+
+pub(super) fn getdel(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+    let (&[_, key], mark) = (call.args, reply.mark()) else { return false };
+    let found = call.table.update(call.sight, key, Kind::String, call.now_ms, |old| {
+        let Some(old) = old else {
+            reply.null();
+            return Some((Mutation::Same, Counter::Misses));
+        };
+        reply.bulk(old.value);
+        Some((Mutation::Gone, Counter::Hits))
+    });
+    match found {
+        Some(found) => call.table.count(found, 1),
+        None => reply.rewind(mark),
+    }
+    found.is_some()
 }

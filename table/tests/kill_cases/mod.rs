@@ -2,9 +2,11 @@
 
 use std::panic::RefUnwindSafe;
 
+use polder_base::score::Score;
 use polder_shm::layout::{header, seat};
-use polder_table::{Becomes, Counter, Limits, Mode, New, Policy, Replaces, Snapshot, Stop, Table, Txn};
+use polder_table::{Counter, Form, Limits, Mode, Mutation, New, Old, Policy, Replaces, Snapshot, Stop, Table, Txn};
 use polder_values::list::{self, Limit};
+use polder_values::sorted_set::{self, Scored};
 use polder_values::string::{self, Draft};
 use polder_values::{Kind, Value, hash};
 
@@ -497,18 +499,18 @@ fn records() -> Vec<Case> {
 /// The short way of a push to a list, and of a pop, which these cases must be able to take.
 fn push_quickly(table: &Table, key: &[u8], element: &[u8]) {
     let (sight, element) = (table.sight(0, key).expect("the database has keys"), [element]);
-    let done = table.quick_change(&sight, key, Kind::List, polder_base::time::now_ms(), |old| {
-        let (edit, _) = list::pushed(old, &element, true, Limit::of(-2))?;
-        Some((Becomes::Edited(edit), ()))
+    let done = table.update(&sight, key, Kind::List, polder_base::time::now_ms(), |old| {
+        let (edit, _) = list::pushed(old.map(|old| old.value), &element, true, Limit::of(-2))?;
+        Some((Mutation::Edited(edit), ()))
     });
     done.expect("nothing is in the way");
 }
 
 fn pop_quickly(table: &Table, key: &[u8]) {
     let sight = table.sight(0, key).expect("the database has keys");
-    let done = table.quick_change(&sight, key, Kind::List, polder_base::time::now_ms(), |old| {
-        let (_, rest) = list::popped(old?, false)?;
-        Some((rest.map_or(Becomes::Gone, Becomes::Edited), ()))
+    let done = table.update(&sight, key, Kind::List, polder_base::time::now_ms(), |old| {
+        let (_, rest) = list::popped(old?.value, false)?;
+        Some((rest.map_or(Mutation::Gone, Mutation::Edited), ()))
     });
     done.expect("nothing is in the way");
 }
@@ -523,6 +525,36 @@ fn set_record_quickly(table: &Table, key: &[u8], length: usize) {
 fn set_until_quickly(table: &Table, key: &[u8], length: usize, expiry_ms: Option<u64>) {
     let (sight, now_ms) = (table.sight(0, key).expect("the database has keys"), polder_base::time::now_ms());
     table.quick_set_until(&sight, key, &vec![7; length], expiry_ms, (now_ms, 1)).expect("nothing is in the way");
+}
+
+/// The short way of a change that keeps the rest of a string, which these cases must be able to take.
+fn mutate_quickly(table: &Table, key: &[u8], mutation: impl for<'v> FnOnce(Old<'v>) -> Mutation<'v, 'static>) {
+    let (sight, now_ms) = (table.sight(0, key).expect("the database has keys"), polder_base::time::now_ms());
+    table.update(&sight, key, None, now_ms, |old| Some((mutation(old?), ()))).expect("nothing is in the way");
+}
+
+fn expire_quickly(table: &Table, key: &[u8], expiry_ms: Option<u64>) {
+    mutate_quickly(table, key, |_| Mutation::Expiring(expiry_ms));
+}
+
+fn append_quickly(table: &Table, key: &[u8], form: Form) {
+    mutate_quickly(table, key, |old| Mutation::Text { kept: old.value, added: b" and more", form });
+}
+
+fn delete_quickly(table: &Table, key: &[u8]) {
+    mutate_quickly(table, key, |_| Mutation::Gone);
+}
+
+/// The short way of ZADD.
+fn score_quickly(table: &Table, member: &[u8], score: f64) {
+    let sight = table.sight(0, b"zset").expect("the database has keys");
+    let scored = Scored::of(&Score::of(score));
+    let parts = scored.parts(member);
+    let done = table.update(&sight, b"zset", Kind::SortedSet, polder_base::time::now_ms(), |old| {
+        let place = sorted_set::Place::of(old.map(|old| old.value), member)?;
+        Some((Mutation::Edited(place.put(score, &parts, |_| false)?), ()))
+    });
+    done.expect("nothing is in the way");
 }
 
 /// The short way of MSET; answers whether it was taken.
@@ -545,6 +577,10 @@ fn short() -> Vec<Case> {
             bystanders(place);
             place.set(0, b"expiring", &vec![4; length], Some(LATER_MS));
         }
+    };
+    let scored = |place: &Place| {
+        bystanders(place);
+        (0..9).for_each(|number| score_quickly(&place.table, format!("member {number}").as_bytes(), f64::from(number)));
     };
     // Another one of another bucket.
     let is_apart = |other: &u32| set_several(&case("", bystanders, |_| {}).prepare().table, &[(1, 30), (*other, 40)]);
@@ -580,6 +616,18 @@ fn short() -> Vec<Case> {
         case("set-over-expiry-quickly", expiring(5), |table| set_until_quickly(table, b"expiring", 9, None)),
         case("set-expiry-again-quickly", expiring(5), |table| set_until_quickly(table, b"expiring", 5, Some(LATER_MS - 1))),
         case("set-over-record-with-expiry-quickly", expiring(300), |table| set_until_quickly(table, b"expiring", 9, None)),
+        case("expire-inline-quickly", bystanders, |table| expire_quickly(table, &numbered(1), Some(LATER_MS))),
+        case("expire-record-quickly", bystanders, |table| expire_quickly(table, &numbered(19), Some(LATER_MS))),
+        case("expire-again-quickly", expiring(300), |table| expire_quickly(table, b"expiring", Some(LATER_MS - 1))),
+        case("persist-inline-quickly", expiring(5), |table| expire_quickly(table, b"expiring", None)),
+        case("persist-record-quickly", expiring(300), |table| expire_quickly(table, b"expiring", None)),
+        case("append-inline-quickly", expiring(5), |table| append_quickly(table, b"expiring", Form::Raw)),
+        case("append-record-quickly", expiring(300), |table| append_quickly(table, b"expiring", Form::Raw)),
+        case("inline-to-text-quickly", bystanders, |table| append_quickly(table, &numbered(1), Form::Text)),
+        case("delete-inline-quickly", bystanders, |table| delete_quickly(table, &numbered(1))),
+        case("delete-record-with-expiry-quickly", expiring(300), |table| delete_quickly(table, b"expiring")),
+        case("score-new-quickly", bystanders, |table| score_quickly(table, b"member", 1.0)),
+        case("score-moved-quickly", scored, |table| score_quickly(table, b"member 3", 2_000.0)),
         case("several-quickly", bystanders, |table| assert!(set_several(table, &[(1, 7), (200, 9), (2, 14), (201, 30)]))),
         case("several-plainly", bystanders, |table| assert!(set_several(table, &[(1, 7), (2, 14), (3, 22), (4, 30)]))),
         case("several-resized-quickly", bystanders, move |table| assert!(set_several(table, &[(1, 30), (apart, 40)]))),

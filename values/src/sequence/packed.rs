@@ -1,7 +1,7 @@
 //! One change of a packed sequence, written straight to where the new value is going to lie.
 //!
 //! A [`Draft`](super::Draft) copies the value, changes the copy and has it copied again into its node. Whoever changes one element and publishes
-//! right away (`table/small.rs`) has no use for the copy between: an [`Edit`] borrows the old value and the new element, says how long the new
+//! right away (`table/update.rs`) has no use for the copy between: an [`Edit`] borrows the old value and the new element, says how long the new
 //! value is, and writes it once. Answers `None` for all that is more than that: what would not stay packed, and what is damaged (S5), which the
 //! draft then says.
 
@@ -20,7 +20,25 @@ pub struct Edit<'v, 'n> {
     flags: u8,
     run: Run<'v>,
     patch: Patch<'n>,
+    /// An element that goes, too, besides those that the patch replaces.
+    gone: Option<usize>,
     len: usize,
+}
+
+/// What taking an element away leaves behind.
+pub enum Removed<'v, 'n> {
+    /// The element was not there.
+    Nothing,
+    One(Edit<'v, 'n>),
+    /// It was the last one.
+    Last,
+}
+
+impl Removed<'_, '_> {
+    /// Whether the element was there.
+    pub fn is_some(&self) -> bool {
+        !matches!(self, Removed::Nothing)
+    }
 }
 
 impl<'v> Packed<'v> {
@@ -66,13 +84,37 @@ impl<'v> Packed<'v> {
         self.patched(self.flags, Patch { at, gone: 1, new: None, long: false })
     }
 
+    /// The same of one that may be there; the outer `None`: it takes a [`Draft`](super::Draft).
+    #[inline]
+    pub fn removed<'n>(self, at: Option<usize>) -> Option<Removed<'v, 'n>> {
+        match at {
+            None => Some(Removed::Nothing),
+            Some(_) if self.count() == 1 => Some(Removed::Last),
+            Some(at) => self.without(at).map(Removed::One),
+        }
+    }
+
+    /// It without the element at `from`, and with a new one, `parts` one after the other, before which there are then `rank` others.
+    #[inline]
+    pub fn moved<'n>(self, flags: u8, from: usize, rank: usize, parts: &'n [&'n [u8]]) -> Option<Edit<'v, 'n>> {
+        if rank == from {
+            return self.with(flags, from, 1, parts);
+        }
+        let patch = Patch { at: if rank < from { rank } else { rank + 1 }, gone: 0, new: Some(parts), long: false };
+        if length_of(parts) > SHORT_MAX || from.max(rank) >= self.count() {
+            return None;
+        }
+        let len = 1 + self.run.moved_len(&patch, from).ok()?;
+        (len <= RUN_MAX).then_some(Edit { flags, run: self.run, patch, gone: Some(from), len })
+    }
+
     #[inline]
     fn patched<'n>(self, flags: u8, patch: Patch<'n>) -> Option<Edit<'v, 'n>> {
         if patch.at + patch.gone > self.count() {
             return None;
         }
         let len = 1 + self.run.patched_len(&patch).ok()?;
-        (len <= RUN_MAX).then_some(Edit { flags, run: self.run, patch, len })
+        (len <= RUN_MAX).then_some(Edit { flags, run: self.run, patch, gone: None, len })
     }
 }
 
@@ -88,7 +130,10 @@ impl Edit<'_, '_> {
     pub fn write(&self, target: &mut [u8]) {
         let Some((flags, run)) = target.split_first_mut() else { return };
         *flags = self.flags;
-        self.run.patch_into(&self.patch, run);
+        match self.gone {
+            None => self.run.patch_into(&self.patch, run),
+            Some(from) => self.run.move_into(&self.patch, from, run),
+        }
     }
 }
 
@@ -117,6 +162,12 @@ mod tests {
             let at = (word >> 16) as usize % (count + 1);
             let parts = [&element[..element.len() / 2], &element[element.len() / 2..]];
             let edit = match word >> 60 {
+                0..3 if at < count => {
+                    let rank = (word >> 40) as usize % count;
+                    draft.remove(&nodes, &BY_POSITION, at as u64, 1).unwrap();
+                    draft.insert(&nodes, &BY_POSITION, rank as u64, &parts).unwrap();
+                    packed.moved(3, at, rank, &parts)
+                }
                 0..7 if at < count => {
                     draft.remove(&nodes, &BY_POSITION, at as u64, 1).unwrap();
                     packed.without(at)

@@ -246,6 +246,49 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Bytes of the run once it is patched, which adds an element, and once the element at `from` has gone (S5: as [`Run::patched_len`]).
+    pub fn moved_len(&self, patch: &Patch<'_>, from: usize) -> Result<usize, Fault> {
+        let (first, last) = if patch.at < from { (patch.at, from + 1) } else { (from, patch.at) };
+        let (begin, end, all) = (self.start(from), self.start(from + 1), self.start(self.count()));
+        let is_sorted = self.start(first) <= begin && begin <= end && end <= self.start(last) && self.start(last) <= all;
+        if !is_sorted || all > self.data.len() {
+            return Err(DAMAGED);
+        }
+        Ok(HEAD + self.count() * ENTRY + all - (end - begin) + patch.length())
+    }
+
+    /// Writes that, which has been checked ([`Run::moved_len`]), to the beginning of `target`.
+    pub fn move_into(&self, patch: &Patch<'_>, from: usize, target: &mut [u8]) {
+        let count = self.count();
+        let (table, mut data) = target.split_at_mut(HEAD + count * ENTRY);
+        let (head, mut table) = table.split_at_mut(HEAD);
+        head.copy_from_slice(&(count as u16).to_le_bytes());
+        let (mut end, at) = (0usize, patch.at);
+        let mut put = |bytes: &[u8]| {
+            let (now, later) = std::mem::take(&mut data).split_at_mut(bytes.len());
+            now.copy_from_slice(bytes);
+            data = later;
+            end += bytes.len();
+            end
+        };
+        let ranges = if at < from { [0..at, at..from, from + 1..count] } else { [0..from, from + 1..at, at..count] };
+        for (number, range) in ranges.into_iter().enumerate() {
+            let (start, stop) = (self.start(range.start), self.start(range.end));
+            let moved = put(&self.data[start..stop]);
+            let (now, later) = std::mem::take(&mut table).split_at_mut(range.len() * ENTRY);
+            now.copy_from_slice(self.table[range].as_flattened());
+            shift(now, (moved as u16).wrapping_sub(stop as u16));
+            table = later;
+            if number == usize::from(at > from) {
+                let mut end = moved;
+                patch.new.unwrap_or_default().iter().for_each(|part| end = put(part));
+                let (own, later) = std::mem::take(&mut table).split_at_mut(ENTRY);
+                own.copy_from_slice(&(end as u16).to_le_bytes());
+                table = later;
+            }
+        }
+    }
+
     /// The elements from `from` up to `upto` as a run of their own: its head and table, and its data.
     pub fn cut(&self, from: usize, upto: usize) -> Result<(Table, &'a [u8]), Fault> {
         let data = self.slice(from, upto)?;

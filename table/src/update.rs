@@ -1,14 +1,13 @@
-//! The short way of small collections and of strings that take a record: one key, whose value is packed, whose entry lies at home, and nobody in the
-//! way.
+//! A change of one key, without a transaction: the key's value is packed, its entry lies at home, and no other thread has it locked.
 //!
-//! As the edit of a string in `quick.rs`, for a value that is made of what was there: the old one is looked at where it lies, and the new one is
-//! written once, where it is going to lie (`values::sequence::Edit`). A transaction takes three times the steps. Whatever is not that (a tree, a key
-//! that has expired or is about to, an entry that lies elsewhere, a seat that listens or waits, no room) returns `None`: nothing has happened then, and
-//! the caller takes a longer way.
+//! Every command that changes one small value in place comes here with a closure. The closure is shown the old value where it lies and returns a
+//! [`Mutation`]; the new value is written once, to its final place. A transaction takes three times the instructions. In all other cases (a value
+//! that is a tree, a key that has expired or is about to, a displaced entry, a seat that listens or waits, no room) the update returns `None`:
+//! nothing has happened then, and the caller takes the slow path.
 //!
 //! ```text
 //!  pin, word of home's line -> entry -> slot and root, word again -> its record -> lock by a CAS of that word (as in `plain.rs`)
-//!  -> slot and root -> the change -> NEW record, OLD record -> bounds of expiry -> words -> commit (`shm::brief`)
+//!  -> slot and root -> the mutation -> NEW record, OLD record -> bounds of expiry -> words -> commit (`shm::brief`)
 //! ```
 //!
 //! **Invariant:** the bounds of extent and database are lowered before the commit, as in `Txn::place_all`: a death in between leaves bounds that are too
@@ -19,10 +18,10 @@ use polder_shm::brief::Brief;
 use polder_shm::layout::{interest, seat as at};
 use polder_shm::node::NodeKind;
 use polder_shm::{Seat, Segment, offset_of};
-use polder_values::sequence::Edit;
+use polder_values::sequence::{Edit, Removed};
 use polder_values::{Kind, PACKED_MAX, Value};
 
-use crate::api::Counter;
+use crate::api::{Counter, New};
 use crate::bucket::{self, LINE_WORDS, Words};
 use crate::change::is_told;
 use crate::directory::{self, database};
@@ -37,14 +36,52 @@ use crate::sight::Sight;
 use crate::table::Table;
 use crate::{clock, raw};
 
-/// What a value is to become.
-pub enum Becomes<'v, 'n> {
+/// What a key holds, as its update is shown it: it has not expired.
+#[derive(Clone, Copy)]
+pub struct Old<'v> {
+    pub kind: Kind,
+    pub value: &'v [u8],
+    /// Milliseconds since the Unix epoch.
+    pub expiry_ms: Option<u64>,
+}
+
+/// What becomes of a key.
+pub enum Mutation<'v, 'n> {
     Same,
+    /// A sequence; expiry and flags stay.
     Edited(Edit<'v, 'n>),
-    /// A string of at most `PACKED_MAX` bytes with this expiry, whatever string there was.
+    /// A string of at most `PACKED_MAX` bytes with this expiry, in the place of the whole old one.
     String(&'n [u8], Option<u64>),
+    /// A string of two parts, of the given form; expiry and flags stay.
+    Text {
+        kept: &'v [u8],
+        added: &'n [u8],
+        form: Form,
+    },
+    /// The same value with another expiry, or none.
+    Expiring(Option<u64>),
     /// The key goes.
     Gone,
+}
+
+/// How OBJECT ENCODING tells of a string.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    Plain,
+    /// It was edited.
+    Raw,
+    /// An integer that is kept as text.
+    Text,
+}
+
+impl<'v, 'n> From<Removed<'v, 'n>> for Mutation<'v, 'n> {
+    fn from(removed: Removed<'v, 'n>) -> Mutation<'v, 'n> {
+        match removed {
+            Removed::Nothing => Mutation::Same,
+            Removed::Last => Mutation::Gone,
+            Removed::One(edit) => Mutation::Edited(edit),
+        }
+    }
 }
 
 impl Table {
@@ -76,91 +113,94 @@ impl Table {
         expiry_ms: Option<u64>,
         (now_ms, calls): (u64, u64),
     ) -> Option<()> {
-        // What listens: only to take no lock for nothing.
-        if value.len() > PACKED_MAX || is_told(self.segment(), who_listens(Kind::String)) {
+        // Asked again under the lock: here only to lock nothing in vain.
+        if value.len() > PACKED_MAX || is_told(self.segment(), listeners(Some(Kind::String))) {
             return None;
         }
-        self.change_counted(sight, key, Kind::String, (now_ms, calls), |_| Some((Becomes::String(value, expiry_ms), ())))
+        self.update_counted(sight, key, Some(Kind::String), (now_ms, calls), |_| Some((Mutation::String(value, expiry_ms), ())))
     }
 
-    /// Changes a packed value of `kind`: `change` gets it (nothing if there is no such key) and answers what it is to become, and what the caller is
-    /// to be told. `None`: take the long way; `change` may have been called.
+    /// Changes a packed value of `kind`, or of any kind: `change` gets the old state (nothing if there is no such key) and returns the mutation and a
+    /// result for the caller. `None`: take the slow path; `change` may have been called.
     #[inline]
-    pub fn quick_change<'n, R>(
+    pub fn update<'n, R>(
         &self,
         sight: &Sight,
         key: &[u8],
-        kind: Kind,
+        kind: impl Into<Option<Kind>>,
         now_ms: u64,
-        change: impl for<'v> FnOnce(Option<&'v [u8]>) -> Option<(Becomes<'v, 'n>, R)>,
+        change: impl for<'v> FnOnce(Option<Old<'v>>) -> Option<(Mutation<'v, 'n>, R)>,
     ) -> Option<R> {
-        self.change_counted(sight, key, kind, (now_ms, 1), change)
+        self.update_counted(sight, key, kind.into(), (now_ms, 1), change)
     }
 
     #[inline]
-    fn change_counted<'n, R>(
+    fn update_counted<'n, R>(
         &self,
         sight: &Sight,
         key: &[u8],
-        kind: Kind,
+        kind: Option<Kind>,
         (now_ms, calls): (u64, u64),
-        change: impl for<'v> FnOnce(Option<&'v [u8]>) -> Option<(Becomes<'v, 'n>, R)>,
+        change: impl for<'v> FnOnce(Option<Old<'v>>) -> Option<(Mutation<'v, 'n>, R)>,
     ) -> Option<R> {
         let work = |seat: &Seat| {
             let stint = Stint::begin(seat, sight.db)?;
-            Small { table: self, seat: stint.seat, sight, key, kind, calls }.run(now_ms, change)
+            KeyUpdate { table: self, seat: stint.seat, sight, key, kind, calls }.run(now_ms, change)
         };
         self.segment().with_seat(work).ok()?
     }
 }
 
-/// Who is told of a change of such a value, by the long way. Nobody waits for a string.
+/// The interests that are told of a change of such a value, by the slow path. No client waits for a string.
 #[inline(always)]
-fn who_listens(kind: Kind) -> u64 {
+fn listeners(kind: Option<Kind>) -> u64 {
     let all = interest::CHANGES | interest::MISSES;
-    if kind == Kind::String { all & !interest::WAITERS } else { all }
+    if kind == Some(Kind::String) { all & !interest::WAITERS } else { all }
 }
 
 /// A change of one key, with the seat pinned.
-struct Small<'e> {
+struct KeyUpdate<'e> {
     table: &'e Table,
     seat: &'e Seat,
     sight: &'e Sight,
     key: &'e [u8],
-    kind: Kind,
+    /// The kind that the value must have, if that matters.
+    kind: Option<Kind>,
     /// What is added to the count of calls.
     calls: u64,
 }
 
-impl<'e> Small<'e> {
+impl<'e> KeyUpdate<'e> {
     #[inline]
-    fn run<'n, R>(&self, now_ms: u64, change: impl for<'v> FnOnce(Option<&'v [u8]>) -> Option<(Becomes<'v, 'n>, R)>) -> Option<R> {
+    fn run<'n, R>(&self, now_ms: u64, change: impl for<'v> FnOnce(Option<Old<'v>>) -> Option<(Mutation<'v, 'n>, R)>) -> Option<R> {
         let (seat, sight) = (self.seat, self.sight);
         let segment = &**seat.segment();
         let mut before = Image::EMPTY;
         let (word, unit) = self.look(&mut before)?;
-        let mut more = More::default();
-        let old = if unit.is_some() { Some(self.value_of(&before, now_ms, &mut more)?) } else { None };
-        // Before the lock: it may reclaim.
-        seat.reserve_retired(1).ok()?;
+        let mut extras = Extras::default();
+        let old = if unit.is_some() { Some(self.value_of(&before, now_ms, &mut extras)?) } else { None };
+        if before.is_reference() {
+            // Before the lock: it may reclaim.
+            seat.reserve_retired(1).ok()?;
+        }
         // As in `plain.rs`: whatever has been published since fails it.
         if !seat.lock_as_seen(0, sight.bucket.line, word) {
-            // The long way meets the same lock, and counts it.
+            // The slow path meets the same lock, and counts it.
             seat.forget_collision();
             return None;
         }
         // Under the lock: see `Table::interest`.
-        if !sight.is_current(segment) || is_told(segment, who_listens(self.kind)) {
+        if !sight.is_current(segment) || is_told(segment, listeners(self.kind)) {
             return None;
         }
-        let (becomes, answer) = change(old)?;
+        let (mutation, answer) = change(old)?;
         let clock = match unit {
             Some(_) => self.table.next_clock(before.clock(), clock::lru(now_ms)),
             None => self.table.first_clock(now_ms),
         };
         let (mut after, mut expiry_ms) = (Image::EMPTY, None);
-        let after = match becomes {
-            Becomes::Same => {
+        let after = match mutation {
+            Mutation::Same => {
                 if let Some(unit) = unit {
                     self.table.note_glance(&before, sight.bucket.word_at(LINE_WORDS + unit * 2), now_ms);
                 }
@@ -168,28 +208,27 @@ impl<'e> Small<'e> {
                 seat.add(at::COUNTERS + 8 * Counter::Calls as u64, self.calls);
                 return Some(answer);
             }
-            Becomes::Gone => None,
+            Mutation::Gone => None,
             changed => {
-                expiry_ms = self.make_changed(changed, &more, clock, &mut after)?;
+                expiry_ms = self.make_changed(changed, old, &extras, clock, &mut after)?;
                 Some(&after)
             }
         };
         let before = unit.map(|unit| (unit, &before));
-        if let (Some((unit, old)), Some(new)) = (before, after)
-            && old.is_reference()
-            && new.is_reference()
-            && more.expiry_ms.is_none()
-            && expiry_ms.is_none()
-        {
-            self.swap(unit, old, new)?;
-            self.count();
-            return Some(answer);
-        }
         if !fits(&Live { segment, bucket: sight.bucket }, before, after) {
             return None;
         }
         if expiry_ms.is_some_and(|expiry_ms| !lower_bounds(segment, sight, expiry_ms)) {
             return None;
+        }
+        if let (Some((unit, old)), Some(new)) = (before, after)
+            && old.is_reference()
+            && new.is_reference()
+            && (old.words[1] ^ new.words[1]) as u8 & entry::EXPIRY == 0
+        {
+            self.swap(unit, old, new)?;
+            self.count();
+            return Some(answer);
         }
         let mut olds = 0;
         if let Some((_, image)) = before.filter(|(_, image)| image.is_reference()) {
@@ -201,26 +240,47 @@ impl<'e> Small<'e> {
         Some(answer)
     }
 
-    /// Makes what the entry becomes; answers its expiry. `None`: that is not for here.
+    /// Makes the new entry; returns its expiry. `None`: the slow path does that.
     #[inline(always)]
-    fn make_changed(&self, becomes: Becomes<'_, '_>, more: &More, clock: u32, after: &mut Image) -> Option<Option<u64>> {
-        match becomes {
-            Becomes::Same | Becomes::Gone => return None,
-            Becomes::Edited(_) if more.has_options => return None,
-            Becomes::Edited(edit) if more.expiry_ms.is_some() => {
-                self.make_expiring(edit.bytes(), more.expiry_ms?, &|place| edit.write(place), clock, after)?;
-                return Some(more.expiry_ms);
+    fn make_changed(
+        &self,
+        mutation: Mutation<'_, '_>,
+        old: Option<Old<'_>>,
+        extras: &Extras,
+        clock: u32,
+        after: &mut Image,
+    ) -> Option<Option<u64>> {
+        let kind = old.map_or(self.kind, |old| Some(old.kind))?;
+        match mutation {
+            Mutation::Edited(edit) if extras.are_none() => {
+                self.make(kind, edit.bytes(), |place| edit.write(place), clock, after)?;
+                Some(None)
             }
-            Becomes::Edited(edit) => self.make(edit.bytes(), |place| edit.write(place), clock, after)?,
-            Becomes::String(bytes, Some(until)) => {
+            Mutation::String(bytes, None) => {
+                self.make(kind, bytes.len(), |place| place.copy_from_slice(bytes), clock, after)?;
+                Some(None)
+            }
+            Mutation::Edited(edit) => self.make_with(kind, extras, edit.bytes(), &|place| edit.write(place), clock, after),
+            Mutation::String(bytes, until) => {
                 // As it will be stored: the bounds of extent and database are lowered to this.
-                let until = until.min(entry::EXPIRY_MAX_MS);
-                self.make_expiring(bytes.len(), until, &|place| place.copy_from_slice(bytes), clock, after)?;
-                return Some(Some(until));
+                let extras = Extras { expiry_ms: until.map(|until| until.min(entry::EXPIRY_MAX_MS)), ..Extras::default() };
+                self.make_with(kind, &extras, bytes.len(), &|place| place.copy_from_slice(bytes), clock, after)
             }
-            Becomes::String(bytes, None) => self.make(bytes.len(), |place| place.copy_from_slice(bytes), clock, after)?,
+            Mutation::Text { kept, added, form } => {
+                let (extras, bytes) = (Extras { raw: form == Form::Raw, text: form == Form::Text, ..*extras }, kept.len() + added.len());
+                let write = |place: &mut [u8]| {
+                    let (head, tail) = place.split_at_mut(kept.len());
+                    head.copy_from_slice(kept);
+                    tail.copy_from_slice(added);
+                };
+                if bytes > PACKED_MAX { None } else { self.make_with(kind, &extras, bytes, &write, clock, after) }
+            }
+            Mutation::Expiring(until) => {
+                let (value, expiry_ms) = (old?.value, until.map(|until| until.min(entry::EXPIRY_MAX_MS)));
+                self.make_with(kind, &Extras { expiry_ms, ..*extras }, value.len(), &|place| place.copy_from_slice(value), clock, after)
+            }
+            Mutation::Same | Mutation::Gone => None,
         }
-        Some(None)
     }
 
     /// Looks for the key's entry without a lock; answers the bucket's word before that, and where the entry begins.
@@ -268,34 +328,36 @@ impl<'e> Small<'e> {
         self.seat.add(at::COUNTERS + 8 * Counter::Changes as u64, 1);
     }
 
-    /// The value of the key's entry, if it is a packed one of the right kind that has not expired, nor is about to; what else it says goes into `more`.
+    /// What the key's entry holds, if that is a packed value of the right kind that has not expired, nor is about to; what else it says goes into
+    /// `extras`.
     #[inline]
-    fn value_of<'i>(&self, image: &'i Image, now_ms: u64, more: &mut More) -> Option<&'i [u8]>
+    fn value_of<'i>(&self, image: &'i Image, now_ms: u64, extras: &mut Extras) -> Option<Old<'i>>
     where
         'e: 'i,
     {
-        let kind = self.kind as u8;
-        if image.meta() == kind {
-            return entry::inline_value(image);
+        let Some(kind) = self.kind else { return self.value_of_any(image, now_ms, extras) };
+        if image.meta() == kind as u8 {
+            return Some(Old { kind, value: entry::inline_value(image)?, expiry_ms: None });
         }
-        if image.meta() != kind | entry::REFERENCE {
-            return self.value_of_any(image, now_ms, more);
+        if image.meta() != kind as u8 | entry::REFERENCE {
+            return self.value_of_any(image, now_ms, extras);
         }
         let (NodeKind::Plain, payload) = raw::payload(self.seat.segment(), image.record()).ok()? else {
-            return self.value_of_any(image, now_ms, more);
+            return self.value_of_any(image, now_ms, extras);
         };
         let (&length, rest) = payload.split_first()?;
         let (key, value) = rest.split_at_checked(length.into())?;
-        (key == self.key).then_some(value)
+        (key == self.key).then_some(Old { kind, value, expiry_ms: None })
     }
 
     /// The same of an entry that says more than key and value.
     #[inline(never)]
-    fn value_of_any<'i>(&self, image: &'i Image, now_ms: u64, more: &mut More) -> Option<&'i [u8]>
+    fn value_of_any<'i>(&self, image: &'i Image, now_ms: u64, extras: &mut Extras) -> Option<Old<'i>>
     where
         'e: 'i,
     {
-        if image.meta() & KIND != self.kind as u8 {
+        let kind = Kind::from_stored(image.meta() & KIND)?;
+        if self.kind.is_some_and(|wanted| wanted != kind) {
             return None;
         }
         let value = if image.is_reference() {
@@ -307,47 +369,61 @@ impl<'e> Small<'e> {
             if key != self.key {
                 return None;
             }
-            *more = More { expiry_ms, has_options: flags != 0 || raw || text };
+            *extras = Extras { expiry_ms, flags, raw, text };
             value
         } else {
-            more.expiry_ms = (image.meta() & entry::EXPIRY != 0).then(|| entry::inline_expiry(image));
-            more.has_options = image.meta() & (entry::FLAGS | entry::RAW) != 0;
+            let meta = image.meta();
+            extras.expiry_ms = (meta & entry::EXPIRY != 0).then(|| entry::inline_expiry(image));
+            extras.raw = meta & entry::RAW != 0;
+            if meta & entry::FLAGS != 0 {
+                extras.flags = entry::inline_fields(image.bytes())?.flags;
+            }
             entry::inline_value(image)?
         };
-        more.expiry_ms.is_none_or(|expiry_ms| expiry_ms > now_ms + CLOCK_LAG_MS).then_some(value)
+        let expiry_ms = extras.expiry_ms;
+        expiry_ms.is_none_or(|expiry_ms| expiry_ms > now_ms + CLOCK_LAG_MS).then_some(Old { kind, value, expiry_ms })
     }
 
     /// Makes the entry with the new value of so many bytes: inline if it fits, else with a record.
     #[inline]
-    fn make(&self, length: usize, write: impl Fn(&mut [u8]), clock: u32, image: &mut Image) -> Option<()> {
+    fn make(&self, kind: Kind, length: usize, write: impl Fn(&mut [u8]), clock: u32, image: &mut Image) -> Option<()> {
         let (seat, key) = (self.seat, self.key);
         let first = entry::first_word(seat.next_version(), clock);
         if entry::inline_bytes(key.len(), length, false, false) <= entry::INLINE_MAX {
             let mut value = [0; entry::INLINE_MAX];
             write(&mut value[..length]);
-            entry::fill_inline(image, first, &Inline { meta: self.kind as u8, expiry_ms: None, flags: 0, key, value: &value[..length] });
+            entry::fill_inline(image, first, &Inline { meta: kind as u8, expiry_ms: None, flags: 0, key, value: &value[..length] });
             return Some(());
         }
         let node = self.make_record(NodeKind::Plain, &[u8::try_from(key.len()).ok()?], length, write)?;
-        *image = entry::with_reference(first, self.kind as u8, (false, false), self.sight.hash.extra, node);
+        *image = entry::with_reference(first, kind as u8, (false, false), self.sight.hash.extra, node);
         Some(())
     }
 
-    /// The same with an expiry.
+    /// The same with `extras`; returns the expiry.
     #[inline(never)]
-    fn make_expiring(&self, length: usize, expiry_ms: u64, write: &dyn Fn(&mut [u8]), clock: u32, image: &mut Image) -> Option<()> {
-        let (seat, key) = (self.seat, self.key);
+    fn make_with(
+        &self,
+        kind: Kind,
+        extras: &Extras,
+        length: usize,
+        write: &dyn Fn(&mut [u8]),
+        clock: u32,
+        image: &mut Image,
+    ) -> Option<Option<u64>> {
+        let (seat, key, Extras { expiry_ms, flags, raw, text }) = (self.seat, self.key, *extras);
         let first = entry::first_word(seat.next_version(), clock);
-        if entry::inline_bytes(key.len(), length, true, false) <= entry::INLINE_MAX {
+        if !text && entry::inline_bytes(key.len(), length, expiry_ms.is_some(), flags != 0) <= entry::INLINE_MAX {
             let mut value = [0; entry::INLINE_MAX];
             write(&mut value[..length]);
-            let fields = Inline { meta: self.kind as u8, expiry_ms: Some(expiry_ms), flags: 0, key, value: &value[..length] };
-            entry::fill_inline(image, first, &fields);
-            return Some(());
+            let meta = kind as u8 | if raw { entry::RAW } else { 0 };
+            entry::fill_inline(image, first, &Inline { meta, expiry_ms, flags, key, value: &value[..length] });
+            return Some(expiry_ms);
         }
-        let node = self.make_record(NodeKind::Record, &record::expiring_head(key, expiry_ms)?, length, write)?;
-        *image = entry::with_reference(first, self.kind as u8, (true, false), self.sight.hash.extra, node);
-        Some(())
+        let head = record::Head::of(key, &New { expiry_ms, flags, raw, text, ..New::of(kind, Value::Packed(&[])) })?;
+        let node = self.make_record(head.kind(), head.bytes(), length, write)?;
+        *image = entry::with_reference(first, kind as u8, (expiry_ms.is_some(), false), self.sight.hash.extra, node);
+        Some(expiry_ms)
     }
 
     #[inline]
@@ -368,11 +444,19 @@ impl<'e> Small<'e> {
 const KIND: u8 = 0x0f;
 
 /// What an entry says besides kind, key and value.
-#[derive(Default)]
-struct More {
+#[derive(Clone, Copy, Default)]
+struct Extras {
     expiry_ms: Option<u64>,
-    /// Flags and the like, which an edit would have to keep.
-    has_options: bool,
+    flags: u32,
+    raw: bool,
+    text: bool,
+}
+
+impl Extras {
+    #[inline(always)]
+    fn are_none(&self) -> bool {
+        self.expiry_ms.is_none() && self.flags == 0 && !self.raw && !self.text
+    }
 }
 
 /// Lowers the earliest expiry of extent and database, as `Txn::lower_bounds`; answers false where the database is another one by now.
