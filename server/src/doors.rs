@@ -82,7 +82,7 @@ pub static DOORS: [Door; 3] = [
         number: 2,
         name: "memcached over TCP",
         protocol: Spoken::Memcached,
-        place: PlaceSettings::Tcp { port: id("memcache-port"), bind: id("memcache-bind") },
+        place: PlaceSettings::Tcp { port: id("memcache-port"), bind: id("memcache-bind"), usual_port: 11211 },
         request_bytes_max: id("client-query-buffer-limit"),
         before_login: LoginLimits { request_bytes_max: 8 << 10, output_bytes_max: 1024 },
         clients_percent: 90,
