@@ -109,6 +109,50 @@ mod children {
     }
 }
 
+mod delays {
+    use std::fs::File;
+    use std::io;
+    use std::os::unix::fs::FileExt;
+    use std::time::Duration;
+
+    /// What the kernel counts stolen time in: USER_HZ, 100 a second on every Linux.
+    const TICK: Duration = Duration::from_millis(10);
+
+    /// The time that a thread was kept from running by a busy machine. Tests subtract it from what an operation took.
+    pub struct Delays {
+        schedstat: File,
+        stat: File,
+    }
+
+    impl Delays {
+        /// Counts the delays of the calling thread.
+        ///
+        /// # Errors
+        /// Where `/proc` cannot be read.
+        pub fn open() -> io::Result<Delays> {
+            Ok(Delays { schedstat: File::open("/proc/thread-self/schedstat")?, stat: File::open("/proc/stat")? })
+        }
+
+        /// Time runnable without running, and the time that the host took from the CPUs of a virtual machine (the kernel counts
+        /// that as time in which the thread ran). The host's part is of all CPUs together and in steps of 10 ms.
+        pub fn waited(&self) -> Duration {
+            // The second number of schedstat is in nanoseconds; the ninth word of the first line of stat is "steal".
+            let runnable = word(&self.schedstat, 1).map_or(Duration::ZERO, Duration::from_nanos);
+            let stolen = word(&self.stat, 8).map_or(Duration::ZERO, |ticks| TICK * u32::try_from(ticks).unwrap_or(0));
+            runnable + stolen
+        }
+    }
+
+    /// A word of a file's first line, as a number.
+    fn word(file: &File, number: usize) -> Option<u64> {
+        let mut text = [0; 256];
+        let length = file.read_at(&mut text, 0).ok()?;
+        String::from_utf8_lossy(&text[..length]).lines().next()?.split_whitespace().nth(number)?.parse().ok()
+    }
+}
+
+pub use delays::Delays;
+
 #[cfg(any(feature = "crash-points", debug_assertions))]
 pub(crate) use armed::point;
 #[cfg(any(feature = "crash-points", debug_assertions))]

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use kill_cases::{Case, Whole};
-use polder_shm::crash::{self, Child, End};
+use polder_shm::crash::{self, Child, Delays, End};
 use polder_shm::layout::seat as at;
 use polder_table::{Mode, Table};
 
@@ -168,10 +168,11 @@ fn trial(case: &Case, n: u64, m: Option<u64>, old: &Sight, new: &Sight) -> Resul
     let keys: Vec<&(u16, Vec<u8>)> = old.keys().chain(new.keys()).collect();
     // Before anybody looks after the dead: whoever wants a locked key does it on the way.
     let mut expected = first.clone();
+    let delays = Delays::open().map_err(|error| error.to_string())?;
     for (db, key) in keys.iter().step_by((keys.len() / 6).max(1)) {
-        let began = (Instant::now(), waited());
+        let began = (Instant::now(), delays.waited());
         place.set(*db, key, b"from a survivor", None);
-        let stalled = began.0.elapsed().saturating_sub(waited() - began.1);
+        let stalled = began.0.elapsed().saturating_sub(delays.waited() - began.1);
         if stalled > STALL_MAX {
             return Err(format!("{:?} could not be written for {stalled:?}", String::from_utf8_lossy(key)));
         }
@@ -264,12 +265,6 @@ fn sight(table: &Table) -> Sight {
 
 fn read<'k>(table: &Table, keys: impl Iterator<Item = &'k (u16, Vec<u8>)>) -> Sight {
     keys.filter_map(|(db, key)| Some(((*db, key.clone()), common::get(table, *db, key)?))).collect()
-}
-
-/// How long this thread was ready to run and did not: a busy machine's doing, not ours.
-fn waited() -> Duration {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    Duration::from_nanos(text.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0))
 }
 
 /// Runs `work` in a forked child and waits for its end.

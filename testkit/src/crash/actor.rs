@@ -1,11 +1,11 @@
 //! One process of the crash test: writes, checks what it reads, and never expects to end in peace.
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+use polder_shm::crash::Delays;
 
 use super::ears::Ear;
 use super::journal::{Deed, History, Intent, Journal};
@@ -330,25 +330,5 @@ pub fn group_stamp(keys: &[String], answer: &Answer) -> Result<Option<Stamp>, St
     match stamps.iter().all(|stamp| *stamp == stamps[0]) {
         true => Ok(stamps[0]),
         false => Err(format!("a transaction is half visible in {}: {stamps:?}", keys[0])),
-    }
-}
-
-/// How long this thread has waited for a CPU: a busy machine's doing, not ours.
-pub(super) struct Delays {
-    file: File,
-}
-
-impl Delays {
-    pub(super) fn open() -> io::Result<Delays> {
-        Ok(Delays { file: File::open("/proc/thread-self/schedstat")? })
-    }
-
-    /// The second number of schedstat: nanoseconds spent runnable without running.
-    pub(super) fn waited(&self) -> Duration {
-        let mut text = [0; 64];
-        let length = self.file.read_at(&mut text, 0).unwrap_or(0);
-        let text = String::from_utf8_lossy(&text[..length]);
-        let waited_ns = text.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
-        Duration::from_nanos(waited_ns)
     }
 }

@@ -11,12 +11,12 @@ use polder_base::Protocol;
 use polder_engine::Session;
 
 use super::STALL_MAX;
-use super::actor::Delays;
 use crate::answer::Answer;
 use crate::arguments;
 use crate::caller::{Caller, Embedder, Quiet};
 use crate::crash::listening::Client;
 use crate::scratch::{self, Scratch};
+use polder_shm::crash::Delays;
 
 /// One write path: what was there before, and the operation (a line for each call) that is not survived.
 pub struct Route {
