@@ -19,7 +19,7 @@ const PERCENT_MAX: f64 = 3.0;
 
 /// What callgrind is told of the program's functions, see bench/counts/src/main.rs. A name must match one function and none that it calls: each match
 /// turns the counting on or off.
-const FUNCTIONS: [&str; 3] = ["--toggle-collect=*::toggled", "--toggle-collect=*turn::EventLoop::turn", "--dump-after=*::dumped"];
+const FUNCTIONS: [&str; 3] = ["--toggle-collect=*::toggled", "--toggle-collect=*turn::EventLoop::work", "--dump-after=*::dumped"];
 
 /// Instructions by operation, in the order they were counted.
 type Counts = Vec<(String, f64)>;

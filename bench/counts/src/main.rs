@@ -6,7 +6,7 @@
 //!   counts measure SEGMENT NAME   the same of one operation, to be profiled: `valgrind --tool=callgrind --toggle-collect=*::toggled ...`
 //!   counts remove SEGMENT
 //! ```
-//! Callgrind counts only inside of [`toggled`] and of the turns of the server's thread, and writes one file at each end of [`dumped`]: the n-th line of the
+//! Callgrind counts only inside of [`toggled`] and where the server's thread reads, executes and writes, and writes one file at each end of [`dumped`]: the n-th line of the
 //! output belongs to the n-th file; one without a name is of no interest. The driver (`xtask/src/counts.rs`) names these functions to callgrind.
 //!
 //! **Invariant:** two runs of the same program take the same steps: hash secret and random numbers follow from a fixed seed.

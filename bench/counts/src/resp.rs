@@ -1,4 +1,5 @@
-//! Operations over RESP, by a server in this process: what its thread does from the bytes of a request to those of the reply, and until it sleeps again.
+//! Operations over RESP, by a server in this process: what its thread does from the bytes of a request to those of the reply. What a turn does beside
+//! that (poll, inbox, timers) is not counted: how many turns a request takes depends on which thread runs first.
 //!
 //! A pipeline is sent when the server's thread sleeps: every pipeline is then read by one turn, and the next turn finds nothing. Whether a turn meets the
 //! next pipeline would depend on which thread runs first.
