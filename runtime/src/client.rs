@@ -171,7 +171,7 @@ pub(crate) fn line(client: &Client) -> Vec<u8> {
         client.command,
     );
     let tail = format!(" redir={} resp={} lib-name=", client.redirect, client.resp);
-    let parts: [&[u8]; 9] = [
+    let parts: [&[u8]; 11] = [
         head.as_bytes(),
         &client.name,
         state.as_bytes(),
@@ -181,6 +181,9 @@ pub(crate) fn line(client: &Client) -> Vec<u8> {
         &client.library,
         b" lib-ver=",
         &client.library_version,
+        // Redis shows no such field; it stands last, so that readers of its fields find them where they were.
+        b" protocol=",
+        client.protocol.as_bytes(),
     ];
     [&parts.concat()[..], b"\n"].concat()
 }

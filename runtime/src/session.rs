@@ -344,6 +344,8 @@ pub struct Client {
     pub resp: u8,
     pub library: Arc<[u8]>,
     pub library_version: Arc<[u8]>,
+    /// What the client speaks; `direct` for a caller in this process.
+    pub protocol: &'static str,
 }
 
 impl Client {
@@ -389,6 +391,7 @@ impl Client {
             resp: if session.protocol == Protocol::Resp3 { 3 } else { 2 },
             library: session.library.clone(),
             library_version: session.library_version.clone(),
+            protocol: "direct",
             ..Client::default()
         }
     }

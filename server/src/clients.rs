@@ -11,7 +11,7 @@ use polder_calls::Command;
 use polder_runtime::Session;
 use polder_runtime::session::Client;
 
-use crate::doors::{DOORS, Door};
+use crate::doors::{DOORS, Door, Spoken};
 
 /// What a client did last and what it holds; renewed in each turn in which it did something.
 #[derive(Clone, Copy, Default)]
@@ -329,6 +329,10 @@ impl Record {
         client.address = self.address.clone();
         client.local_address = self.local_address.clone();
         client.descriptor = self.descriptor;
+        client.protocol = self.door.protocol.name();
+        if self.door.protocol != Spoken::Resp {
+            client.resp = 0;
+        }
         client.query_bytes = activity.query_bytes;
         client.query_room = activity.query_room;
         client.reply_bytes = activity.reply_bytes;

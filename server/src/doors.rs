@@ -31,6 +31,16 @@ pub enum Spoken {
     Memcached,
 }
 
+impl Spoken {
+    /// As CLIENT LIST shows it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Spoken::Resp => "resp",
+            Spoken::Memcached => "memcached",
+        }
+    }
+}
+
 /// Why a client is refused before its connection is served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
