@@ -98,6 +98,7 @@ fn serve(arguments: &Arguments) -> Result<ExitCode, String> {
     })?;
     // From the moment that clients are told that the server is ready, it ends in order.
     attention.stops(server.stopper());
+    attention.reloads(server.reloader());
     for name in settings.take_overruled() {
         tracing::warn!(
             "'{name}' of the configuration file has no effect: the segment has another value; change it with CONFIG SET or a flag"

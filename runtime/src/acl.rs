@@ -154,6 +154,17 @@ pub(crate) fn authenticate(call: &mut SessionCall<'_>, name: &[u8], password: &[
     }
 }
 
+/// Logs a client in as the user that its certificate names; returns whether there is such a user and it is on.
+pub fn admit_by_certificate(session: &mut Session, users: &Users, name: &[u8]) -> bool {
+    let version = users.version();
+    let now = users.now();
+    let Some(user) = now.find(name).filter(|user| user.on) else { return false };
+    session.user = name.to_vec().into();
+    session.rights = Rights::of(user, version);
+    session.authenticated = true;
+    true
+}
+
 /// Says in the log that a log-in was refused: each of the first ones of a minute, then how many more there were. A client that guesses passwords
 /// must not fill the disk.
 #[cold]

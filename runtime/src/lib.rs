@@ -35,6 +35,7 @@ pub mod row;
 pub mod scripting;
 pub mod server;
 pub mod session;
+pub mod tickets;
 pub mod together;
 pub mod tracking;
 pub mod transaction;

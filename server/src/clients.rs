@@ -86,6 +86,8 @@ pub struct Origin {
     pub address: String,
     pub local_address: String,
     pub descriptor: i32,
+    /// It came in at the door's encrypted port.
+    pub tls: bool,
 }
 
 /// The clients of a process.

@@ -19,6 +19,7 @@ use socket2::Socket;
 
 use crate::clients::{Activity, Record};
 use crate::doors::Door;
+use crate::filter::{self, Filter};
 use crate::sessions::Protocol;
 
 /// What one read asks for, at least.
@@ -79,6 +80,8 @@ pub struct Connection {
     pub session: Session,
     pub door: &'static Door,
     pub protocol: Protocol,
+    /// What stands between the socket and the buffers; `None` on most connections.
+    pub filter: Option<Box<Filter>>,
     pub input: Vec<u8>,
     /// How much of the input has been executed.
     pub taken: usize,
@@ -108,12 +111,13 @@ pub struct Connection {
 
 impl Connection {
     /// The connection of a client that has just come in by a door.
-    pub fn new(socket: Socket, session: Session, door: &'static Door, record: Arc<Record>) -> Connection {
+    pub fn new(socket: Socket, session: Session, door: &'static Door, filter: Option<Box<Filter>>, record: Arc<Record>) -> Connection {
         Connection {
             socket,
             session,
             door,
             protocol: Protocol::begin(door.protocol),
+            filter,
             input: Vec::new(),
             taken: 0,
             output: Output::default(),
@@ -139,6 +143,9 @@ impl Connection {
         if self.input.capacity() == 0 {
             self.input = pool.take();
         }
+        if self.filter.is_some() {
+            return self.receive_filtered(pool);
+        }
         let missing = self.protocol.missing(self.input.len());
         let spare = self.input.capacity() - self.input.len();
         // The length is only announced. Room is made for a few times as much as has come, so that the bytes are moved seldom and
@@ -153,12 +160,7 @@ impl Connection {
         }
         let room = self.input.capacity() - self.input.len();
         match rustix::io::read(&self.socket, spare_capacity(&mut self.input)) {
-            Ok(0) if self.held_up => Flow::Last(0),
-            Ok(0) if !self.output.is_empty() => {
-                self.session.closing = true;
-                Flow::Last(0)
-            }
-            Ok(0) => Flow::Gone,
+            Ok(0) => self.note_end(),
             Ok(count) if count < room => Flow::Last(count),
             Ok(count) => Flow::Some(count),
             Err(Errno::AGAIN) => Flow::Last(0),
@@ -167,8 +169,55 @@ impl Connection {
         }
     }
 
+    /// As [`Connection::receive`], through the filter.
+    #[cold]
+    fn receive_filtered(&mut self, pool: &mut Pool) -> Flow {
+        let Some(filter) = &mut self.filter else { return Flow::Gone };
+        let is_new = filter.is_handshaking();
+        match filter.receive(&self.socket, pool, &mut self.input) {
+            Ok(Flow::Last(count)) if filter.has_ended() => {
+                // The socket may never say so.
+                self.half_closed = true;
+                if count == 0 { self.note_end() } else { Flow::Some(count) }
+            }
+            Ok(flow) => flow,
+            Err(error) => {
+                let address = self.record.address();
+                match is_new {
+                    true => filter::tell_failure(&error, address),
+                    false => tracing::debug!(%error, address, "a connection with TLS is closed"),
+                }
+                Flow::Gone
+            }
+        }
+    }
+
+    /// What follows when the peer sends nothing more.
+    fn note_end(&mut self) -> Flow {
+        if self.held_up {
+            return Flow::Last(0);
+        }
+        if self.has_output() {
+            self.session.closing = true;
+            return Flow::Last(0);
+        }
+        Flow::Gone
+    }
+
+    /// Whether there is something to send.
+    #[inline]
+    pub fn has_output(&self) -> bool {
+        match &self.filter {
+            None => !self.output.is_empty(),
+            Some(filter) => filter.has_output(&self.output),
+        }
+    }
+
     /// Writes once, all that fits.
     pub fn send(&mut self) -> Flow {
+        if let Some(filter) = &mut self.filter {
+            return filter.send(&self.socket, &mut self.output);
+        }
         let (offered, written) = match self.output.single() {
             // Less work for the kernel than write(2), which also looks at the file of the socket.
             Some(bytes) => (bytes.len(), self.socket.send(bytes).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))),
@@ -263,7 +312,10 @@ impl Connection {
     }
 
     /// Closes the connection for writing, after everything has been sent.
-    pub fn finish(&self) {
+    pub fn finish(&mut self) {
+        if let Some(filter) = &mut self.filter {
+            filter.finish(&self.socket);
+        }
         match self.socket.shutdown(std::net::Shutdown::Write) {
             Err(error) if error.kind() != io::ErrorKind::NotConnected => tracing::debug!(%error, "shutdown of a connection"),
             _ => {}

@@ -2,7 +2,8 @@
 //!
 //! A door is one protocol at one place. Its row names the settings that say where that place is. All doors but that of RESP
 //! are closed by default (port 0); `all-protocols` opens the usual ports. Each door but that of RESP has addresses of its own,
-//! which are those of this host alone by default. An encrypted port gets a column here with the filter that can serve it.
+//! which are those of this host alone by default. A port with TLS takes clients of the same protocol, through a
+//! [`filter`](crate::filter).
 //!
 //! CONFIG SET moves a door's listener when it changes one of the settings in [`PlaceSettings::Tcp`]; these have a reply for a
 //! failed move in the table of settings.
@@ -53,8 +54,8 @@ pub enum Refusal {
 /// The settings of a place.
 #[derive(Debug)]
 pub enum PlaceSettings {
-    /// A TCP port at these addresses; port 0 is no door. `usual_port` is the port of this protocol's servers.
-    Tcp { port: Id, bind: Id, usual_port: u16 },
+    /// A TCP port at these addresses, and one with TLS; port 0 is no door. `usual_port` is the port of this protocol's servers.
+    Tcp { port: Id, tls_port: Option<Id>, bind: Id, usual_port: u16 },
     /// A Unix socket with these permissions; an empty path is no door.
     Unix { path: Id, mode: Id },
 }
@@ -74,7 +75,7 @@ pub static DOORS: [Door; 3] = [
         number: 0,
         name: "RESP over TCP",
         protocol: Spoken::Resp,
-        place: PlaceSettings::Tcp { port: id("port"), bind: id("bind"), usual_port: 6379 },
+        place: PlaceSettings::Tcp { port: id("port"), tls_port: Some(id("tls-port")), bind: id("bind"), usual_port: 6379 },
         request_bytes_max: id("client-query-buffer-limit"),
         before_login: RESP_BEFORE_LOGIN,
         clients_percent: 100,
@@ -92,7 +93,12 @@ pub static DOORS: [Door; 3] = [
         number: 2,
         name: "memcached over TCP",
         protocol: Spoken::Memcached,
-        place: PlaceSettings::Tcp { port: id("memcache-port"), bind: id("memcache-bind"), usual_port: 11211 },
+        place: PlaceSettings::Tcp {
+            port: id("memcache-port"),
+            tls_port: Some(id("memcache-tls-port")),
+            bind: id("memcache-bind"),
+            usual_port: 11211,
+        },
         request_bytes_max: id("client-query-buffer-limit"),
         before_login: LoginLimits { request_bytes_max: 8 << 10, output_bytes_max: 1024 },
         clients_percent: 90,
@@ -100,10 +106,10 @@ pub static DOORS: [Door; 3] = [
 ];
 
 impl PlaceSettings {
-    /// The settings that say where the place is.
-    pub fn settings(&self) -> [Id; 2] {
+    /// The settings that say where the place is: a port or path, and how. With `tls`, the port is the encrypted one.
+    pub fn settings(&self, tls: bool) -> [Id; 2] {
         match *self {
-            PlaceSettings::Tcp { port, bind, .. } => [port, bind],
+            PlaceSettings::Tcp { port, tls_port, bind, .. } => [tls_port.filter(|_| tls).unwrap_or(port), bind],
             PlaceSettings::Unix { path, mode } => [path, mode],
         }
     }
@@ -144,8 +150,12 @@ mod tests {
     #[test]
     fn config_set_can_move_each_port() {
         for door in &DOORS {
-            let PlaceSettings::Tcp { port, bind, usual_port } = door.place else { continue };
-            assert!(usual_port != 0 && [port, bind].iter().all(|id| !id.row().unable.is_empty()), "{}", door.name);
+            let PlaceSettings::Tcp { port, tls_port, bind, usual_port } = door.place else { continue };
+            assert!(
+                usual_port != 0 && [Some(port), tls_port, Some(bind)].iter().flatten().all(|id| !id.row().unable.is_empty()),
+                "{}",
+                door.name
+            );
             let open = matches!(port.row().start, polder_calls::settings::Start::Number(port) if port != 0);
             assert_eq!(open, door.protocol == Spoken::Resp, "{} is closed by default", door.name);
         }

@@ -10,8 +10,8 @@ pub struct Failure(String);
 
 impl Failure {
     /// An address or path of a door cannot be listened on.
-    pub(crate) fn listen(place: &str, door: &Door, error: &io::Error) -> Failure {
-        let [place_setting, how] = door.place.settings().map(|id| id.row().name);
+    pub(crate) fn listen(place: &str, door: &Door, tls: bool, error: &io::Error) -> Failure {
+        let [place_setting, how] = door.place.settings(tls).map(|id| id.row().name);
         let advice = match (error.kind(), door.is_local()) {
             (io::ErrorKind::AddrInUse, false) => {
                 format!(
@@ -40,6 +40,11 @@ impl Failure {
     /// A server that ends does not move.
     pub(crate) fn ending() -> Failure {
         Failure("the server is about to end, and listens where it did until then".into())
+    }
+
+    /// TLS cannot be used; the reason is a whole line.
+    pub(crate) fn tls(why: String) -> Failure {
+        Failure(why)
     }
 
     pub(crate) fn system(what: &str, error: &io::Error) -> Failure {

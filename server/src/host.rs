@@ -16,9 +16,10 @@ use polder_runtime::session::{Client, NewSetting, Shutdown};
 use polder_runtime::{Host, Session};
 
 use crate::clients::Clients;
-use crate::listener::{Admission, Arrival, Unmoved};
+use crate::listener::{Admission, After, Arrival, Unmoved};
 use crate::listener_set::{ListenerSet, Move};
 use crate::thread_stats::{Count, ThreadStats};
+use crate::tls::Tls;
 use crate::watch::Watch;
 
 const MAXCLIENTS: Id = id("maxclients");
@@ -90,6 +91,7 @@ pub struct Process {
     pub clients: Clients,
     pub mailboxes: Vec<Mailbox>,
     pub listeners: ListenerSet,
+    pub tls: Tls,
     /// Pauses (`CLIENT PAUSE`) hold no client back any more.
     heedless: AtomicBool,
     /// The last question of each thread of another process that was answered, by its seat. Each thread of this process is asked,
@@ -112,7 +114,7 @@ pub struct Pause {
 
 impl Process {
     /// A process with one mailbox for each of its threads, and its listeners.
-    pub fn new(memory: Arc<Memory>, settings: Arc<Configuration>, mailboxes: Vec<Mailbox>, listeners: ListenerSet) -> Process {
+    pub fn new(memory: Arc<Memory>, settings: Arc<Configuration>, mailboxes: Vec<Mailbox>, listeners: ListenerSet, tls: Tls) -> Process {
         // A pause outlives the server that began it, but not all servers, because then nothing could end it.
         if ask::others(memory.table(), &[]).is_empty() {
             ask::unpause(memory.table());
@@ -129,6 +131,7 @@ impl Process {
             clients: Clients::default(),
             mailboxes,
             listeners,
+            tls,
             heedless: AtomicBool::new(false),
             answered: Mutex::default(),
             stopping: AtomicBool::new(false),
@@ -210,6 +213,19 @@ impl Process {
             tracing::error!(why, "the RDB file was not written");
         }
         self.stop();
+    }
+
+    /// Reads the files of TLS again, as a signal asks. If they cannot be used, new connections get what was read before.
+    pub fn reload_tls(&self) {
+        let _one_at_a_time = self.tls.lock();
+        match self.tls.build(&After { settings: &self.settings, changes: &[] }) {
+            Ok(None) => tracing::info!("no port has TLS, so there are no files to read again"),
+            Ok(Some(config)) => {
+                self.tls.replace(config);
+                tracing::info!("the files of TLS were read again");
+            }
+            Err(why) => tracing::error!("new clients still get the certificates of before: {why}"),
+        }
     }
 
     /// Asks all threads to reply to what they have read and to end.
@@ -394,8 +410,17 @@ impl Host for Process {
     }
 
     fn apply(&self, changes: &[NewSetting], settle: &mut dyn FnMut()) -> Result<(), Id> {
+        let _one_at_a_time = self.tls.lock();
+        let config = self.tls.prepare(&After { settings: &self.settings, changes }).map_err(|(id, why)| {
+            tracing::warn!("{why}");
+            id
+        })?;
+        let mut settle = || {
+            settle();
+            config.iter().for_each(|config| self.tls.replace(config.clone()));
+        };
         let clients_max = self.settings.number(MAXCLIENTS) as usize;
-        let moved = self.listeners.move_to(changes, &self.admission(clients_max), || self.is_stopping(), settle);
+        let moved = self.listeners.move_to(changes, &self.admission(clients_max), || self.is_stopping(), &mut settle);
         self.wake_all();
         match moved {
             Ok(Move { moved, arrived }) => {
@@ -405,9 +430,9 @@ impl Host for Process {
                 }
                 Ok(())
             }
-            Err(Unmoved { failure, door }) => {
+            Err(Unmoved { failure, door, tls }) => {
                 tracing::warn!("{failure}");
-                let at_fault = changes.iter().find(|(id, _)| door.place.settings().contains(id));
+                let at_fault = changes.iter().find(|(id, _)| door.place.settings(tls).contains(id));
                 Err(at_fault.unwrap_or(&changes[0]).0)
             }
         }

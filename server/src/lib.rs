@@ -14,6 +14,7 @@
 //! | `connection` | a socket with its session and its buffers |
 //! | `sessions` | the protocols: bytes to frames, frames to calls; how one is added |
 //! | `doors` | the table of doors: the protocol, place and limits of each way in |
+//! | `filter`, `tls` | TLS on a connection; what all connections share of it: certificates, ciphers, session tickets |
 //! | `listener`, `listener_set` | binding addresses and paths, admitting clients; what a process listens on |
 //! | `clients` | the clients of this process, as CLIENT LIST and KILL see them |
 //! | `host` | what commands may ask of this process |
@@ -29,6 +30,7 @@ mod clients;
 mod connection;
 mod doors;
 mod failure;
+mod filter;
 mod host;
 mod limits;
 mod listener;
@@ -37,6 +39,7 @@ pub mod log;
 mod server;
 mod sessions;
 mod thread_stats;
+mod tls;
 mod turn;
 mod watch;
 

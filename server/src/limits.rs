@@ -14,6 +14,9 @@ const OUTPUT: Id = id("client-output-buffer-limit");
 const TRACKED: Id = id("tracking-table-max-keys");
 const CLIENTS: Id = id("maxmemory-clients");
 const MEMORY: Id = id("maxmemory");
+const HANDSHAKE: Id = id("tls-handshake-timeout");
+const HANDSHAKES: Id = id("max-new-tls-connections-per-cycle");
+const CERTIFICATE_USERS: Id = id("tls-auth-clients-user");
 const HOLD: Id = id("hold-publishers");
 
 /// What clients may do and for how long.
@@ -23,6 +26,12 @@ pub struct ServerLimits {
     pub clients_max: usize,
     /// Seconds; 0 is for ever.
     pub timeout_seconds: u64,
+    /// How long a handshake may take, in seconds; 0 is for ever.
+    pub handshake_seconds: u64,
+    /// How many clients with TLS a thread accepts in one turn.
+    pub handshakes_max: usize,
+    /// Whether certificates log clients in.
+    pub logs_in_by_certificate: bool,
     /// Seconds; 0 asks for no probes.
     pub keepalive_seconds: u64,
     pub bulk_bytes_max: usize,
@@ -55,6 +64,9 @@ impl ServerLimits {
             version: settings.version(),
             clients_max: size(MAXCLIENTS),
             timeout_seconds: size(TIMEOUT) as u64,
+            handshake_seconds: size(HANDSHAKE) as u64,
+            handshakes_max: size(HANDSHAKES),
+            logs_in_by_certificate: settings.number(CERTIFICATE_USERS) != 0,
             keepalive_seconds: size(KEEPALIVE) as u64,
             bulk_bytes_max: size(BULK),
             item_bytes_max: size(ITEM),

@@ -31,6 +31,8 @@ pub const SHARE: Id = id("share-port");
 #[derive(Debug)]
 pub struct Listener {
     pub door: &'static Door,
+    /// It is the door's encrypted port.
+    pub tls: bool,
     pub socket: Socket,
     /// The path of a Unix socket, and which file it is by device and number: it is removed at the end if it is still ours.
     path: Option<(PathBuf, (u64, u64))>,
@@ -62,6 +64,7 @@ pub struct After<'s> {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Meant {
     pub door: &'static Door,
+    pub tls: bool,
     port: u16,
     bind: String,
 }
@@ -70,6 +73,7 @@ pub struct Meant {
 #[derive(Clone)]
 pub struct Place {
     pub door: &'static Door,
+    pub tls: bool,
     pub address: SocketAddr,
     /// This host need not have it.
     optional: bool,
@@ -86,7 +90,7 @@ pub fn bind_all(settings: &Settings) -> Result<Vec<Listener>, Failure> {
             let path = settings.string(path);
             if !path.is_empty() {
                 let bound = bind_unix(door, Path::new(&path), settings.number(mode) as u32, settings);
-                listeners.push(bound.map_err(|error| Failure::listen(&path, door, &error))?);
+                listeners.push(bound.map_err(|error| Failure::listen(&path, door, false, &error))?);
             }
         }
     }
@@ -100,7 +104,7 @@ fn bind_ports(settings: &Settings) -> Result<Vec<Listener>, Unmoved> {
     let shares = settings.is_on(SHARE);
     let after = After { settings, changes: &[] };
     let mut wanted = Vec::new();
-    for meant in DOORS.iter().filter_map(|door| after.meant(door)) {
+    for meant in DOORS.iter().flat_map(|door| after.meant(door)) {
         wanted.extend(meant.places()?);
     }
     none_overlap(&wanted, shares)?;
@@ -119,7 +123,7 @@ fn bind_usual(door: &'static Door, settings: &Settings) -> Vec<Listener> {
     }
     let usual = (port, Parsed { number: usual_port.into(), text: usual_port.to_string().into_bytes() });
     let after = After { settings, changes: std::slice::from_ref(&usual) };
-    let places = after.meant(door).map_or(Ok(Vec::new()), |meant| meant.places());
+    let places = after.meant(door).find(|meant| !meant.tls).map_or(Ok(Vec::new()), |meant| meant.places());
     match places.and_then(|places| bind_places(&places, |_| settings.is_on(SHARE), settings)) {
         Ok(listeners) => {
             settings.set(port, usual.1);
@@ -133,19 +137,40 @@ fn bind_usual(door: &'static Door, settings: &Settings) -> Vec<Listener> {
 }
 
 impl After<'_> {
-    /// Where a door is to be open; `None` for a door that is no TCP port.
-    pub fn meant(&self, door: &'static Door) -> Option<Meant> {
-        let PlaceSettings::Tcp { port, bind, .. } = door.place else { return None };
-        let new = |wanted: Id| self.changes.iter().find(|(id, _)| *id == wanted).map(|(_, parsed)| parsed);
-        let port = new(port).map_or_else(|| self.settings.number(port), |parsed| parsed.number) as u16;
-        let bind = new(bind).map_or_else(|| self.settings.string(bind), |parsed| String::from_utf8_lossy(&parsed.text).into_owned());
-        Some(Meant { door, port, bind })
+    /// A setting's number.
+    pub fn number(&self, wanted: Id) -> i64 {
+        self.new(wanted).map_or_else(|| self.settings.number(wanted), |parsed| parsed.number)
     }
 
-    /// Where the doors are to be open that the changes move.
+    /// A setting's text.
+    pub fn string(&self, wanted: Id) -> String {
+        self.new(wanted).map_or_else(|| self.settings.string(wanted), |parsed| String::from_utf8_lossy(&parsed.text).into_owned())
+    }
+
+    fn new(&self, wanted: Id) -> Option<&Parsed> {
+        self.changes.iter().find(|(id, _)| *id == wanted).map(|(_, parsed)| parsed)
+    }
+
+    /// Where the ports of a door are to be open; none for a door that is no TCP port.
+    pub fn meant(&self, door: &'static Door) -> impl Iterator<Item = Meant> {
+        let (ports, bind) = match door.place {
+            PlaceSettings::Tcp { port, tls_port, bind, .. } => ([Some(port), tls_port], self.string(bind)),
+            PlaceSettings::Unix { .. } => ([None, None], String::new()),
+        };
+        let ports = ports.map(|port| port.map(|port| self.number(port) as u16));
+        let meant = move |(port, tls): (Option<u16>, bool)| Some(Meant { door, tls, port: port?, bind: bind.clone() });
+        ports.into_iter().zip([false, true]).filter_map(meant)
+    }
+
+    /// Where the ports are to be open that the changes move.
     pub fn moving(&self) -> Vec<Meant> {
         let before = After { changes: &[], ..*self };
-        DOORS.iter().filter_map(|door| self.meant(door).filter(|meant| before.meant(door).as_ref() != Some(meant))).collect()
+        DOORS
+            .iter()
+            .flat_map(|door| self.meant(door).zip(before.meant(door)))
+            .filter(|(meant, now)| meant != now)
+            .map(|(meant, _)| meant)
+            .collect()
     }
 }
 
@@ -155,12 +180,12 @@ impl Meant {
     /// # Errors
     /// A word that means none.
     pub fn places(&self) -> Result<Vec<Place>, Unmoved> {
-        let Meant { door, port, ref bind } = *self;
+        let Meant { door, tls, port, ref bind } = *self;
         let mut places = Vec::new();
         for word in bind.split_whitespace().filter(|_| port != 0) {
             let (optional, host) = word.strip_prefix('-').map_or((false, word), |host| (true, host));
-            let found = resolve(door, host, port).map_err(|failure| Unmoved { failure, door })?;
-            places.extend(found.into_iter().map(|address| Place { door, address, optional }));
+            let found = resolve(host, port).map_err(|error| Unmoved::at(host, door, tls, &error))?;
+            places.extend(found.into_iter().map(|address| Place { door, tls, address, optional }));
         }
         Ok(places)
     }
@@ -169,7 +194,7 @@ impl Meant {
 impl Place {
     /// Whether this is where the listener is, for clients of the same protocol.
     pub fn is_of(&self, listener: &Listener) -> bool {
-        listener.door == self.door && listener.name == self.address.to_string()
+        listener.door == self.door && listener.tls == self.tls && listener.name == self.address.to_string()
     }
 }
 
@@ -183,7 +208,8 @@ pub fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
 /// to either of them.
 pub fn none_overlap(wanted: &[Place], shares: bool) -> Result<(), Unmoved> {
     for (number, place) in wanted.iter().enumerate() {
-        let is_taken = |other: &&Place| overlap(other.address, place.address) && (!shares || other.door != place.door);
+        let is_taken =
+            |other: &&Place| overlap(other.address, place.address) && (!shares || (other.door, other.tls) != (place.door, place.tls));
         if wanted[..number].iter().any(|other| is_taken(&other)) {
             return Err(Unmoved::of(place, &io::ErrorKind::AddrInUse.into()));
         }
@@ -197,8 +223,8 @@ pub fn none_overlap(wanted: &[Place], shares: bool) -> Result<(), Unmoved> {
 /// One line that says which address, why not, and what to do.
 pub fn bind_places(places: &[Place], shares: impl Fn(&Place) -> bool, settings: &Settings) -> Result<Vec<Listener>, Unmoved> {
     let mut listeners = Vec::new();
-    for place @ Place { door, address, optional } in places {
-        match bind_tcp(door, *address, shares(place), settings) {
+    for place @ Place { address, optional, .. } in places {
+        match bind_tcp(place, shares(place), settings) {
             Ok(listener) => listeners.push(listener),
             Err(error) if *optional && is_absent(&error) => tracing::debug!(%address, "this address is not there"),
             Err(error) => return Err(Unmoved::of(place, &error)),
@@ -211,23 +237,27 @@ pub fn bind_places(places: &[Place], shares: impl Fn(&Place) -> bool, settings: 
 pub struct Unmoved {
     pub failure: Failure,
     pub door: &'static Door,
+    pub tls: bool,
 }
 
 impl Unmoved {
     pub fn of(place: &Place, error: &io::Error) -> Unmoved {
-        Unmoved { failure: Failure::listen(&place.address.to_string(), place.door, error), door: place.door }
+        Unmoved::at(&place.address.to_string(), place.door, place.tls, error)
+    }
+
+    fn at(place: &str, door: &'static Door, tls: bool, error: &io::Error) -> Unmoved {
+        Unmoved { failure: Failure::listen(place, door, tls, error), door, tls }
     }
 }
 
 /// The addresses that a word of `bind` means; `*` is every IPv4 address and `::*` or `*` in brackets every IPv6 one.
-fn resolve(door: &Door, host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
+fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     let host = match host {
         "*" => "0.0.0.0",
         "::*" => "::",
         other => other,
     };
-    let found = (host, port).to_socket_addrs().map_err(|error| Failure::listen(host, door, &error))?;
-    Ok(found.collect())
+    (host, port).to_socket_addrs().map(Iterator::collect)
 }
 
 /// Whether this host simply has no such address or family.
@@ -236,7 +266,8 @@ fn is_absent(error: &io::Error) -> bool {
         || matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EPROTONOSUPPORT | libc::ENOPROTOOPT))
 }
 
-fn bind_tcp(door: &'static Door, address: SocketAddr, shares: bool, settings: &Settings) -> io::Result<Listener> {
+fn bind_tcp(place: &Place, shares: bool, settings: &Settings) -> io::Result<Listener> {
+    let Place { door, tls, address, .. } = *place;
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     socket.set_reuse_address(true)?;
     if address.is_ipv6() {
@@ -245,7 +276,7 @@ fn bind_tcp(door: &'static Door, address: SocketAddr, shares: bool, settings: &S
     socket.set_reuse_port(shares)?;
     socket.bind(&address.into())?;
     listen(&socket, settings)?;
-    Ok(Listener { door, socket, path: None, name: address.to_string() })
+    Ok(Listener { door, tls, socket, path: None, name: address.to_string() })
 }
 
 /// Listens on a path. The socket gets its name when it has its permissions and listens, so no client finds it earlier. If
@@ -270,7 +301,7 @@ fn bind_unix(door: &'static Door, path: &Path, mode: u32, settings: &Settings) -
         // The reason matters more than a file that could not be removed either.
         let _ = std::fs::remove_file(&nameless);
     }
-    Ok(Listener { door, socket, path: Some((path.to_owned(), named?)), name: path.display().to_string() })
+    Ok(Listener { door, tls: false, socket, path: Some((path.to_owned(), named?)), name: path.display().to_string() })
 }
 
 /// Gives a bound socket its permissions and its name. Returns which file it is, by device and number.
@@ -295,7 +326,7 @@ impl Listener {
     /// # Errors
     /// Those of the system: too many open files.
     pub fn share(&self) -> io::Result<Listener> {
-        Ok(Listener { door: self.door, socket: self.socket.try_clone()?, path: None, name: self.name.clone() })
+        Ok(Listener { door: self.door, tls: self.tls, socket: self.socket.try_clone()?, path: None, name: self.name.clone() })
     }
 
     /// Stops accepting, for all threads.
@@ -317,16 +348,17 @@ impl Listener {
         }
     }
 
-    /// Accepts all clients that wait. A client that is not admitted is told why, and its connection is closed.
+    /// Accepts the clients that wait, no more than `most`; returns whether there may be more. A client that is not admitted
+    /// is told why, and its connection is closed.
     ///
     /// # Errors
     /// Those of the system, except that no client waits.
-    pub fn accept_all(&self, admission: &Admission<'_>, arrived: &mut Vec<Arrival>) -> io::Result<()> {
+    pub fn accept(&self, admission: &Admission<'_>, most: usize, arrived: &mut Vec<Arrival>) -> io::Result<bool> {
         let Admission { settings, table, clients, clients_max } = *admission;
-        loop {
+        for _ in 0..most {
             let (socket, peer) = match self.socket.accept() {
                 Ok(accepted) => accepted,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 // The peer gave up while it waited.
                 Err(error) if matches!(error.raw_os_error(), Some(libc::ECONNABORTED | libc::EINTR)) => continue,
                 Err(error) => return Err(error),
@@ -343,10 +375,15 @@ impl Listener {
                 arrived.push(Arrival { socket, origin });
             }
         }
+        Ok(true)
     }
 
     /// Tells a client why it is not served. If its socket takes no bytes, there is nothing more to do.
     fn refuse(&self, socket: &Socket, why: Refusal) {
+        // Before a handshake it could not read the words, as in Redis.
+        if self.tls {
+            return;
+        }
         if let Err(error) = socket.send(refusal(self.door.protocol, why)) {
             tracing::debug!(%error, door = self.door.name, "a refused client was not told why");
         }
@@ -354,16 +391,16 @@ impl Listener {
 
     /// Where a client comes from. The socket itself does not know the path, which it got after it was bound.
     fn origin(&self, socket: &Socket, peer: &SockAddr) -> Origin {
-        let (door, descriptor) = (self.door, socket.as_raw_fd());
+        let (door, tls, descriptor) = (self.door, self.tls, socket.as_raw_fd());
         let local = socket.local_addr().ok();
         match peer.as_socket() {
             Some(address) => {
                 let local_address = local.and_then(|local| local.as_socket()).map_or(String::new(), |local| local.to_string());
-                Origin { door, address: address.to_string(), local_address, descriptor }
+                Origin { door, address: address.to_string(), local_address, descriptor, tls }
             }
             None => {
                 let path = format!("{}:0", self.name);
-                Origin { door, address: path.clone(), local_address: path, descriptor }
+                Origin { door, address: path.clone(), local_address: path, descriptor, tls }
             }
         }
     }

@@ -90,9 +90,9 @@ impl ListenerSet {
         let wanted = wanted?;
         // D4.
         if is_ending() {
-            return Err(Unmoved { failure: Failure::ending(), door: first.door });
+            return Err(Unmoved { failure: Failure::ending(), door: first.door, tls: first.tls });
         }
-        let moves = |listener: &Listener| moving.iter().any(|meant| meant.door == listener.door);
+        let moves = |listener: &Listener| moving.iter().any(|meant| (meant.door, meant.tls) == (listener.door, listener.tls));
         let stays = |listener: &Listener| !moves(listener) || wanted.iter().any(|place| place.is_of(listener));
         none_overlap(&wanted, settings.is_on(SHARE))?;
         none_taken(&wanted, listeners.iter().filter(|listener| !moves(listener)))?;
@@ -158,7 +158,7 @@ fn bind_beside(left: &[&Listener], missing: &[Place], settings: &Settings) -> Re
 
 /// Accepts the clients that wait at a listener, and closes it for all threads (D3).
 fn drain(listener: &Listener, admission: &Admission<'_>, is_ending: impl Fn() -> bool, arrived: &mut Vec<Arrival>) {
-    let accepted = listener.accept_all(admission, arrived);
+    let accepted = listener.accept(admission, usize::MAX, arrived).map(drop);
     // A server that ends closes its listeners itself.
     if let Err(error) = accepted.or_else(|error| if is_ending() { Ok(()) } else { Err(error) }) {
         tracing::warn!(%error, listener = listener.name, "some clients that waited there are refused");

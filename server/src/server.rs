@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use mio::{Poll, Waker};
+use polder_base::time::now_ms;
 use polder_calls::settings::{Id, Settings, id};
 use polder_engine::Memory;
 use polder_runtime::Host;
@@ -12,8 +13,9 @@ use polder_runtime::persistence::load::Loaded;
 
 use crate::failure::Failure;
 use crate::host::{Mailbox, Process};
-use crate::listener;
+use crate::listener::{self, After};
 use crate::listener_set::ListenerSet;
+use crate::tls::Tls;
 use crate::turn::{EventLoop, WAKER};
 
 const THREADS: Id = id("threads");
@@ -38,6 +40,11 @@ impl Server {
     /// A port in use, a missing permission, too many open files: see [`Failure`].
     pub fn start(memory: Arc<Memory>, settings: Arc<Configuration>, loaded: Loaded) -> Result<Server, Failure> {
         raise_descriptor_limit(&settings);
+        let tls = Tls::default();
+        if let Some(config) = tls.build(&After { settings: &settings, changes: &[] }).map_err(Failure::tls)? {
+            tls.replace(config);
+            tls.renew_tickets(memory.table(), &settings, now_ms());
+        }
         let listeners = listener::bind_all(&settings)?;
         let count = usize::try_from(settings.number(THREADS)).unwrap_or(1);
         let failed = |error: io::Error| Failure::system("cannot start a thread", &error);
@@ -48,7 +55,7 @@ impl Server {
             mailboxes.push(Mailbox::new(Waker::new(poll.registry(), WAKER).map_err(failed)?));
             polls.push(poll);
         }
-        let process = Arc::new(Process::new(memory, settings, mailboxes, ListenerSet::of(listeners)));
+        let process = Arc::new(Process::new(memory, settings, mailboxes, ListenerSet::of(listeners), tls));
         process.keeper().loaded(loaded);
         let names = process.listeners.names();
         let mut server = Server { process, threads: Vec::new(), names };
@@ -64,6 +71,12 @@ impl Server {
     pub fn stopper(&self) -> impl Fn() + Send + Sync + use<> {
         let process = self.process.clone();
         move || process.save_and_stop()
+    }
+
+    /// Has the server read its certificates and keys again.
+    pub fn reloader(&self) -> impl Fn() + Send + Sync + use<> {
+        let process = self.process.clone();
+        move || process.reload_tls()
     }
 
     /// Calls `told` when the server begins to stop, for whatever reason.

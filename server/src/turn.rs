@@ -210,7 +210,7 @@ impl EventLoop {
             let grace = connections.now_ms < grace_ms;
             let done = |connection: &Connection| {
                 let parked = connection.parked && !connection.waits();
-                connection.output.is_empty() && !parked && (connection.session.calls > 0 || !grace)
+                !connection.has_output() && !parked && (connection.session.calls > 0 || !grace)
             };
             if connections.ready.is_empty() && connections.slots.iter().flatten().all(|connection| done(connection)) {
                 break;
@@ -218,7 +218,7 @@ impl EventLoop {
         }
         let connections = &mut self.service.connections;
         for slot in 0..connections.slots.len() {
-            if let Some(connection) = &connections.slots[slot] {
+            if let Some(connection) = &mut connections.slots[slot] {
                 connection.finish();
             }
             connections.close(slot);

@@ -3,7 +3,8 @@
 //! | signal | what it does |
 //! |---|---|
 //! | SIGTERM, SIGINT | saves where save points are set, and stops; a second one ends the process at once |
-//! | SIGHUP, SIGUSR1, SIGUSR2 | nothing: one line in the log. A log file that was moved away is made anew without any signal |
+//! | SIGHUP | reads certificates and keys again |
+//! | SIGUSR1, SIGUSR2 | nothing: one line in the log. A log file that was moved away is made anew without any signal |
 //! | SIGPIPE, SIGXFSZ | nothing: the write that caused it fails |
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
@@ -13,12 +14,14 @@ use signal_hook::iterator::{Handle, Signals};
 use signal_hook::low_level::signal_name;
 
 type Stop = Box<dyn Fn() + Send + Sync>;
+type Reload = Box<dyn Fn() + Send + Sync>;
 
 /// A thread that waits for signals until this is closed.
 pub struct Attention {
     handle: Handle,
     thread: JoinHandle<()>,
     stop: Arc<OnceLock<Stop>>,
+    reload: Arc<OnceLock<Reload>>,
 }
 
 impl Attention {
@@ -30,7 +33,8 @@ impl Attention {
         let failed = |error: std::io::Error| format!("cannot wait for signals: {error}");
         let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGXFSZ]).map_err(failed)?;
         let stop: Arc<OnceLock<Stop>> = Arc::default();
-        let (handle, own) = (signals.handle(), stop.clone());
+        let reload: Arc<OnceLock<Reload>> = Arc::default();
+        let (handle, own, own_reload) = (signals.handle(), stop.clone(), reload.clone());
         let wait = move || {
             let mut stops = 0;
             for signal in signals.forever() {
@@ -40,21 +44,28 @@ impl Attention {
                         stops += 1;
                         obey(name, stops, &own);
                     }
-                    SIGHUP => {
-                        tracing::info!("SIGHUP is ignored; settings are changed by CONFIG SET, and a moved log file is made anew by itself")
-                    }
+                    SIGHUP => match own_reload.get() {
+                        Some(reload) => reload(),
+                        None => tracing::info!("SIGHUP is ignored before clients are served"),
+                    },
                     _ => tracing::info!("{name} is ignored"),
                 }
             }
         };
         let thread = std::thread::Builder::new().name("polder-signals".into()).spawn(wait).map_err(failed)?;
-        Ok(Attention { handle, thread, stop })
+        Ok(Attention { handle, thread, stop, reload })
     }
 
     /// What ends the server from now on.
     pub fn stops(&self, stop: impl Fn() + Send + Sync + 'static) {
         // It is said once.
         let _ = self.stop.set(Box::new(stop));
+    }
+
+    /// What SIGHUP does from now on.
+    pub fn reloads(&self, reload: impl Fn() + Send + Sync + 'static) {
+        // It is said once.
+        let _ = self.reload.set(Box::new(reload));
     }
 
     /// Ends the thread; returns whether it had gone well.

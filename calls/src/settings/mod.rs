@@ -47,6 +47,10 @@ pub const GROUPS: &[(&str, &[Setting])] = &[
     ("Cluster", cluster::SETTINGS),
 ];
 
+/// What CONFIG SET replies if a listener cannot move.
+const NO_PORT: &str = "Unable to listen on this port. Check server logs.";
+const NO_ADDRESS: &str = "Failed to bind to specified addresses.";
+
 /// Where a setting's value lives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {

@@ -1,11 +1,8 @@
 //! Listeners, connections and their limits.
-use super::{Setting, Shape, Start, choice, integer, memory, setting, special, switch, text};
+use super::{NO_ADDRESS, NO_PORT, Setting, Shape, Start, choice, integer, memory, setting, special, switch, text};
 
 const INT_MAX: i64 = i32::MAX as i64;
 const MIB: i64 = 1 << 20;
-
-const NO_PORT: &str = "Unable to listen on this port. Check server logs.";
-const NO_ADDRESS: &str = "Failed to bind to specified addresses.";
 
 pub(super) const SETTINGS: &[Setting] = &[
     special("bind", Shape::Words, "127.0.0.1 -::1").acted_on(NO_ADDRESS).about("Addresses to listen on; a leading `-` forgives one that is not there."),
@@ -31,7 +28,8 @@ pub(super) const SETTINGS: &[Setting] = &[
     switch("hold-publishers", true)
         .about("Whether a client that publishes faster than a subscriber's thread reads is slowed down, by at most a tenth of a second at a time."),
     integer("max-new-connections-per-cycle", 1, 1000, 10).inert(),
-    integer("max-new-tls-connections-per-cycle", 1, 1000, 1).inert(),
+    integer("max-new-tls-connections-per-cycle", 1, 1000, 1)
+        .about("Clients with TLS that a thread accepts before it serves the others again; handshakes take time."),
     integer("socket-mark-id", 0, u32::MAX as i64, 0).at_start().inert(),
     text("aclfile", "")
         .at_start()

@@ -39,6 +39,7 @@ impl Clocks {
             self.sweep_due_ms = now_ms + SWEEP_MS;
             connections.sweep();
             connections.tick();
+            process.tls.renew_tickets(table, &process.settings, now_ms);
             // A thread that has nothing to do must not keep what it replaced last, nor its spare memory.
             reclaim(process);
             table.rest(&mut self.changes_seen);

@@ -21,6 +21,7 @@ use crate::host::Process;
 use crate::limits::ServerLimits;
 use crate::listener::{Arrival, prepare};
 use crate::sessions::Form;
+use crate::tls;
 
 /// Sockets of connections have the tokens from here on.
 pub const FIRST_TOKEN: usize = 1024;
@@ -123,16 +124,23 @@ impl Connections {
             self.slots.len() - 1
         });
         let Arrival { socket, origin } = arrival;
+        let filter = match origin.tls {
+            false => Ok(None),
+            true => self.process.tls.filter().map(Some),
+        };
         let prepared = if origin.door.is_local() { Ok(()) } else { prepare(&socket, self.limits.keepalive_seconds) };
         let interest = Interest::READABLE | Interest::WRITABLE;
         let token = Token(slot + FIRST_TOKEN);
         let registered = prepared.and_then(|()| registry.register(&mut SourceFd(&socket.as_raw_fd()), token, interest));
-        if let Err(error) = registered {
-            tracing::debug!(%error, "a client went before it was served");
-            self.free.push(slot);
-            self.process.mailboxes[counted_by].relieve();
-            return self.process.clients.dismiss(origin.door);
-        }
+        let filter = match registered.and(filter) {
+            Ok(filter) => filter,
+            Err(error) => {
+                tracing::debug!(%error, "a client went before it was served");
+                self.free.push(slot);
+                self.process.mailboxes[counted_by].relieve();
+                return self.process.clients.dismiss(origin.door);
+            }
+        };
         let id = polder_hub::next_client(self.process.memory.table());
         let mut session = Session::connected(id, &*self.process, self.now_ms);
         session.caller.parks = true;
@@ -140,7 +148,7 @@ impl Connections {
         let record = self.process.clients.enter(id, counted_by, origin, self.now_ms);
         record.show(&session);
         self.process.memory.table().count(Counter::Connections, 1);
-        let connection = Connection::new(socket, session, door, record);
+        let connection = Connection::new(socket, session, door, filter, record);
         connection.beat(0);
         self.slots_by_client.insert(id, slot);
         self.slots[slot] = Some(Box::new(connection));
@@ -161,7 +169,7 @@ impl Connections {
             connection.blocked = false;
         }
         // The first event of a socket says that it takes bytes, which was known.
-        if (connection.readable || !connection.output.is_empty()) && !connection.queued {
+        if (connection.readable || connection.has_output()) && !connection.queued {
             connection.queued = true;
             self.ready.push(slot);
         }
@@ -213,6 +221,12 @@ impl Connections {
             }
             Flow::Some(count) => self.traffic.bytes_in += count as u64,
         }
+        if let Some(filter) = &mut connection.filter
+            && filter.take_greeting()
+            && self.limits.logs_in_by_certificate
+        {
+            log_in_by_certificate(connection, &self.process);
+        }
         if self.limits.is_over_request_limit(connection.door, &connection.session, connection.input.len()) {
             tracing::warn!(client = connection.session.id, "closed: it reached client-query-buffer-limit");
             stats.query_limit_closed.add(1);
@@ -246,7 +260,7 @@ impl Connections {
             connection.beat(0);
         }
         let stats = &self.process.mailboxes[self.number].stats;
-        while !connection.output.is_empty() && !connection.blocked {
+        while connection.has_output() && !connection.blocked {
             stats.writes.add(1);
             match connection.send() {
                 Flow::Gone => return self.close(slot),
@@ -264,7 +278,7 @@ impl Connections {
         self.weigh(slot);
         let Some(connection) = &mut self.slots[slot] else { return };
         connection.settle(&mut self.pool);
-        if connection.output.is_empty() {
+        if !connection.has_output() {
             connection.over_soft_since_ms = None;
             if connection.session.closing {
                 connection.finish();
@@ -333,15 +347,18 @@ impl Connections {
         ask::forget(table, session.id);
     }
 
-    /// Closes connections that have been idle, or have read too slowly, for too long.
+    /// Closes connections that have been idle, have read too slowly, or are not done with their handshake for too long.
     pub fn sweep(&mut self) {
+        let handshake_ms = self.limits.handshake_seconds * 1000;
         let timeout_ms = self.limits.timeout_seconds * 1000;
         for slot in 0..self.slots.len() {
             let Some(connection) = &self.slots[slot] else { continue };
             let idle_ms = self.now_ms.saturating_sub(connection.session.active_ms);
             let idle = timeout_ms != 0 && idle_ms > timeout_ms && !connection.parked;
             let stuck = connection.session.closing && idle_ms > CLOSE_PATIENCE_MS;
-            if idle || stuck || self.is_over_output_limit(slot) {
+            let handshaking = connection.filter.as_ref().is_some_and(|filter| filter.is_handshaking());
+            let late = handshake_ms != 0 && handshaking && idle_ms > handshake_ms;
+            if idle || stuck || late || self.is_over_output_limit(slot) {
                 self.close(slot);
             }
         }
@@ -372,4 +389,18 @@ impl Connections {
         table.count(Counter::BytesIn, std::mem::take(&mut self.traffic.bytes_in));
         table.count(Counter::BytesOut, std::mem::take(&mut self.traffic.bytes_out));
     }
+}
+
+/// Logs a client in as the user that its certificate names, if there is one.
+#[cold]
+fn log_in_by_certificate(connection: &mut Connection, process: &Process) {
+    let Some(name) = connection.filter.as_ref().and_then(|filter| filter.certificate()).and_then(tls::common_name) else { return };
+    let users = process.settings.users();
+    users.refresh(process.memory.table());
+    if !acl::admit_by_certificate(&mut connection.session, users, name) {
+        let (user, address) = (String::from_utf8_lossy(name), connection.record.address());
+        tracing::info!(?user, address, "the user that a certificate names is off or unknown; the client is not logged in");
+        return;
+    }
+    connection.record.show(&connection.session);
 }

@@ -98,12 +98,18 @@ impl Poller {
         let process = connections.process.clone();
         let mut arrived = Vec::new();
         let admission = process.admission(connections.limits.clients_max);
-        if let Err(error) = self.listeners[listener].accept_all(&admission, &mut arrived) {
+        let has_tls = self.listeners[listener].tls && !process.is_stopping();
+        let most = if has_tls { connections.limits.handshakes_max } else { usize::MAX };
+        match self.listeners[listener].accept(&admission, most, &mut arrived) {
+            Ok(false) => {}
+            // The others go on in the next turn.
+            Ok(true) => self.accept_due_ms = connections.now_ms,
             // A thread that stops, or listens elsewhere, closes the listeners of all.
-            if !process.is_stopping() && self.listeners_version == process.listeners.version() {
+            Err(error) if !process.is_stopping() && self.listeners_version == process.listeners.version() => {
                 tracing::error!(%error, "a client cannot be accepted; trying again");
                 self.accept_due_ms = connections.now_ms + ACCEPT_REST_MS;
             }
+            Err(_) => {}
         }
         for arrival in arrived {
             let thread = process.least_loaded();

@@ -11,4 +11,5 @@ mod patterns;
 mod serving;
 mod sorted_set;
 mod stopping;
+mod tls;
 mod waiting;
