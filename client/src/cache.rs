@@ -83,6 +83,18 @@ pub struct CacheStats {
     pub bytes: usize,
 }
 
+impl CacheStats {
+    /// The sums of two caches' figures.
+    pub(crate) fn and(self, other: CacheStats) -> CacheStats {
+        CacheStats {
+            hits: self.hits + other.hits,
+            misses: self.misses + other.misses,
+            entries: self.entries + other.entries,
+            bytes: self.bytes + other.bytes,
+        }
+    }
+}
+
 pub(crate) struct Cache {
     pub options: CacheOptions,
     state: Mutex<State>,
@@ -257,6 +269,11 @@ impl State {
 }
 
 impl Filling {
+    /// The reply will come from another server, which tells this cache of no change: it is given out and not kept.
+    pub(crate) fn doom(&self) {
+        self.cache.lock().drop_key(&self.key);
+    }
+
     /// The reply, in the order of the connection (K1).
     pub(crate) fn complete(self, outcome: &Outcome) -> Vec<Arc<Slot>> {
         let mut state = self.cache.lock();

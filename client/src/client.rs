@@ -3,24 +3,29 @@
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use crate::args::{self, Args};
 use crate::cache::{Cache, CacheStats, Found, Tracking};
+use crate::cluster::{Cluster, Redirection};
 use crate::condition::{Condition, Conditional};
+use crate::connection::Connection;
 use crate::driver::{self, Secrets, Shared};
 use crate::due::Due;
-use crate::error::{Error, Stage, TimedOut};
+use crate::error::Error;
 use crate::link::Listeners;
-use crate::options::{Options, Policy};
+use crate::options::{Endpoint, Options, Policy};
 use crate::queue::{ClientStats, Pushed, Route, Shape, Ticket, Traits};
 use crate::rows;
 use crate::scan::Scan;
-use crate::slot::{Slot, Target, ThreadWaker};
+use crate::slot::{Gathering, Slot, Target, ThreadWaker};
 use crate::subscribe::{Kind, Subscription, Subscriptions};
 use crate::value::{FromValue, Value};
+
+/// How often a call may be sent on from node to node of a cluster.
+const HOPS_MAX: u8 = 16;
 
 /// A connection to a server, shared by everything that clones it.
 ///
@@ -28,80 +33,17 @@ use crate::value::{FromValue, Value};
 /// read, then the connection closes. If it is down at that time, it has [`Options::connect_timeout`] to come up.
 #[derive(Clone)]
 pub struct Client {
-    connection: Arc<Connection>,
+    /// The connection of its calls; in a cluster, that of the calls that have no key.
+    pub(crate) connection: Arc<Connection>,
+    cluster: Option<Arc<Front>>,
 }
 
-/// The most idle side connections that are kept for the next calls that wait.
-const SIDE_IDLE_MAX: usize = 8;
+/// Ends a cluster's connections with the last client.
+pub(crate) struct Front(pub(crate) Arc<Cluster>);
 
-/// Closes the connection when the last client is dropped.
-struct Connection {
-    shared: Arc<Shared>,
-    /// Side connections that no call uses.
-    side: Mutex<Vec<Arc<Connection>>>,
-    cache: Option<Arc<Cache>>,
-    /// The connection that subscribes, once there is a subscription.
-    subscribing: Mutex<Option<(Arc<Subscriptions>, Arc<Connection>)>>,
-}
-
-impl Connection {
-    fn new(shared: Arc<Shared>, cache: Option<Arc<Cache>>) -> Arc<Connection> {
-        Arc::new(Connection { shared, cache, side: Mutex::new(Vec::new()), subscribing: Mutex::new(None) })
-    }
-
-    fn side(&self) -> MutexGuard<'_, Vec<Arc<Connection>>> {
-        self.side.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Appends a call to what is sent; says what is known of it.
-    fn encode(&self, args: &impl Args, bytes: &mut Vec<u8>) -> Result<Traits, Error> {
-        let start = bytes.len();
-        args::encode(args, bytes);
-        let traits = rows::traits(&bytes[start..])?;
-        self.writes(traits, &bytes[start..]);
-        Ok(traits)
-    }
-
-    /// Requests are about to be sent: what they may change is not kept any longer.
-    fn writes(&self, traits: Traits, requests: &[u8]) {
-        if let Some(cache) = &self.cache
-            && !traits.reads
-        {
-            // What a script, or a command that no table knows, changes is not known from its words.
-            if traits.moves || rows::empties(requests) {
-                cache.write_all();
-            } else {
-                cache.write(rows::words(requests));
-            }
-        }
-    }
-
-    /// A connection for one call alone: an idle one, or a new one.
-    fn take_side(&self) -> Result<Arc<Connection>, Error> {
-        if let Some(idle) = self.side().pop() {
-            return Ok(idle);
-        }
-        let shared = self.shared.start_another(Listeners::default())?;
-        shared.queue().is_side = true;
-        Ok(Connection::new(shared, None))
-    }
-
-    /// Gives a side connection back whose call has ended.
-    fn return_side(&self, connection: Arc<Connection>) {
-        // One whose driver has ended would fail all its later calls.
-        if connection.shared.queue().closed.is_some() {
-            return;
-        }
-        let mut side = self.side();
-        if side.len() < SIDE_IDLE_MAX {
-            side.push(connection);
-        }
-    }
-}
-
-impl Drop for Connection {
+impl Drop for Front {
     fn drop(&mut self) {
-        self.shared.close();
+        self.0.close();
     }
 }
 
@@ -139,19 +81,73 @@ impl Client {
         driver: impl FnOnce(Arc<Options>, Secrets, Listeners) -> Result<Arc<Shared>, Error>,
     ) -> Result<Client, Error> {
         let secrets = Secrets::of(&options)?;
+        let options = Arc::new(options);
+        if let Endpoint::Cluster { .. } = &options.endpoint {
+            let cluster = Cluster::new(Arc::clone(&options), secrets.clone());
+            let secrets = secrets.with_guide(cluster.guide());
+            // It carries calls without keys, so it keeps no replies.
+            let listeners = Listeners { guide: Some(cluster.guide()), ..Listeners::default() };
+            let connection = Connection::new(driver(options, secrets, listeners)?, None);
+            cluster.start(&connection)?;
+            return Ok(Client { connection, cluster: Some(Arc::new(Front(cluster))) });
+        }
         let cache = options.cache.clone().map(|options| Arc::new(Cache::new(options)));
-        let shared = driver(Arc::new(options), secrets, Listeners { subscriptions: None, cache: cache.clone() })?;
-        Ok(Client { connection: Connection::new(shared, cache) })
+        let shared = driver(options, secrets, Listeners { cache: cache.clone(), ..Listeners::default() })?;
+        Ok(Client { connection: Connection::new(shared, cache), cluster: None })
     }
 
-    /// Figures of the main connection: those of side connections and subscriptions are not among them.
+    /// A client of each master of a cluster, by the name `host:port`, for calls without a key (FLUSHALL, DBSIZE, SCAN); without a
+    /// cluster, this client alone.
+    ///
+    /// # Errors
+    /// Those of any call: the cluster is asked for its nodes.
+    pub async fn nodes(&self) -> Result<Vec<(String, Client)>, Error> {
+        let Some(front) = &self.cluster else {
+            return Ok(vec![(self.connection.shared.options.endpoint.to_string(), self.clone())]);
+        };
+        let reply: Value = self.call(("CLUSTER", "SLOTS")).await?;
+        front.0.learn(&reply)?;
+        let nodes = front.0.masters().into_iter().map(|(name, connection)| (name, Client { connection, cluster: None }));
+        Ok(nodes.collect())
+    }
+
+    /// Whether the keys of this client lie on several servers.
+    pub(crate) fn is_cluster(&self) -> bool {
+        self.cluster.is_some()
+    }
+
+    /// The client as one that sends to the node which has the keys of these requests.
+    fn at_keys_of(&self, requests: &[u8]) -> Result<Client, Error> {
+        match &self.cluster {
+            Some(front) => {
+                let connection = front.0.connection(rows::slot(requests)?).unwrap_or_else(|| Arc::clone(&self.connection));
+                Ok(Client { connection, cluster: self.cluster.clone() })
+            }
+            None => Ok(self.clone()),
+        }
+    }
+
+    /// Where to go after an error by which a node says that another one has the slot; `None` for any other error.
+    fn redirection(&self, error: &Error) -> Option<Redirection> {
+        let (Some(front), Error::Refused(text)) = (&self.cluster, error) else { return None };
+        front.0.redirection(text.as_bytes())
+    }
+
+    /// Figures of the main connection: those of side connections and subscriptions are not among them. In a cluster, the sums of
+    /// all nodes' connections.
     pub fn stats(&self) -> ClientStats {
-        self.connection.shared.queue().stats()
+        let own = self.connection.shared.queue().stats();
+        self.node_connections().iter().fold(own, |sum, node| sum.and(node.shared.queue().stats()))
     }
 
-    /// Figures of the cache; all 0 without one.
+    /// Figures of the cache; all 0 without one. In a cluster, the sums of all nodes' caches.
     pub fn cache_stats(&self) -> CacheStats {
-        self.connection.cache.as_ref().map(|cache| cache.stats()).unwrap_or_default()
+        let of = |connection: &Connection| connection.cache.as_ref().map(|cache| cache.stats()).unwrap_or_default();
+        self.node_connections().iter().fold(of(&self.connection), |sum, node| sum.and(of(node)))
+    }
+
+    fn node_connections(&self) -> Vec<Arc<Connection>> {
+        self.cluster.as_ref().map(|front| front.0.open_connections()).unwrap_or_default()
     }
 
     /// A database by its number.
@@ -190,12 +186,39 @@ impl Client {
         if names.is_empty() {
             return Err(Error::usage("a subscription without names hears nothing; name a channel or a pattern"));
         }
+        if kind == Kind::Shard && self.is_cluster() {
+            return self.subscribe_in_cluster(names);
+        }
+        self.subscribe_here(kind, names)
+    }
+
+    /// Subscribes to shard channels at the node that has their slot, and follows the slot when it moves.
+    fn subscribe_in_cluster(&self, names: Vec<Vec<u8>>) -> Result<Subscription, Error> {
+        let mut slots = names.iter().map(|name| rows::slot_of(name));
+        let slot = slots.next();
+        if slots.any(|other| Some(other) != slot) {
+            return Err(Error::usage(
+                "shard channels of one subscription must lie in one slot: give them a hash tag, or subscribe to each",
+            ));
+        }
+        let known = self.cluster.as_ref().and_then(|front| front.0.connection(slot));
+        let connection = known.unwrap_or_else(|| Arc::clone(&self.connection));
+        let mut subscription = Client { connection, cluster: None }.subscribe_here(Kind::Shard, names.clone())?;
+        let client = self.clone();
+        subscription.follows = Some(Box::new(move |refusal| {
+            let noted = client.redirection(&Error::Refused(refusal.into()));
+            (noted.is_some() || refusal.is_empty()).then(|| client.subscribe_in_cluster(names.clone()).ok())?
+        }));
+        Ok(subscription)
+    }
+
+    fn subscribe_here(&self, kind: Kind, names: Vec<Vec<u8>>) -> Result<Subscription, Error> {
         let mut subscribing = self.connection.subscribing.lock().unwrap_or_else(PoisonError::into_inner);
         let (subscriptions, connection) = match &*subscribing {
             Some(pair) => pair.clone(),
             None => {
                 let subscriptions = Arc::new(Subscriptions::default());
-                let listeners = Listeners { subscriptions: Some(Arc::clone(&subscriptions)), cache: None };
+                let listeners = Listeners { subscriptions: Some(Arc::clone(&subscriptions)), ..Listeners::default() };
                 let shared = self.connection.shared.start_another(listeners)?;
                 subscribing.insert((subscriptions, Connection::new(shared, None))).clone()
             }
@@ -266,6 +289,32 @@ impl Db {
 
     /// Makes a call by its words.
     pub fn call<T: FromValue>(&self, args: impl Args) -> Call<T> {
+        if self.client.is_cluster() {
+            let mut request = Vec::new();
+            args::encode(&args, &mut request);
+            return match self.at_keys_of(&request) {
+                Ok(db) => db.call_here(args),
+                Err(error) => self.failed(error),
+            };
+        }
+        self.call_here(args)
+    }
+
+    /// The same database at the node that has the keys of these requests.
+    pub(crate) fn at_keys_of(&self, requests: &[u8]) -> Result<Db, Error> {
+        Ok(Db { client: self.client.at_keys_of(requests)?, ..self.clone() })
+    }
+
+    /// The same database at each node of a cluster; without one, this alone.
+    pub(crate) async fn at_nodes(&self) -> Result<Vec<Db>, Error> {
+        Ok(self.client.nodes().await?.into_iter().map(|(_, client)| Db { client, ..self.clone() }).collect())
+    }
+
+    fn failed<T>(&self, error: Error) -> Call<T> {
+        Call { client: self.client.clone(), side: None, state: State::Failed(error), reply: PhantomData }
+    }
+
+    fn call_here<T: FromValue>(&self, args: impl Args) -> Call<T> {
         if let (true, Some(cache)) = (self.caches, &self.client.connection.cache)
             && let Some(call) = self.call_cached(cache, &args)
         {
@@ -400,7 +449,7 @@ impl Db {
         encode: impl FnOnce(&mut Vec<u8>) -> Result<Traits, Error>,
     ) -> Result<(State, Box<Aside>), Error> {
         let connection = self.client.connection.take_side()?;
-        let mut written = None;
+        let (mut written, mut again) = (None, None);
         let mut queue = connection.shared.queue();
         let pushed = queue.push(Route { policy: Policy::Queue, ..self.route }, &mut target, due, |bytes| {
             let start = bytes.len();
@@ -408,13 +457,52 @@ impl Db {
             if self.client.connection.cache.is_some() && !traits.reads {
                 written = Some((traits, bytes[start..].to_vec()));
             }
+            if self.client.is_cluster() {
+                again = Some(Again { request: bytes[start..].to_vec(), traits, db: self.clone(), due, hops: 0 });
+            }
             Ok(traits)
         });
         let Pushed::Queued(ticket) = pushed? else {
             return Err(Error::usage("a side connection holds another call"));
         };
         connection.shared.tell(queue);
-        Ok((State::Queued(slot, ticket), Box::new(Aside { connection, written })))
+        Ok((State::Queued(slot, ticket), Box::new(Aside { connection, written, again })))
+    }
+}
+
+impl Db {
+    /// Sends each call of a pipeline to the node that has its keys. The call gets their replies, in order.
+    fn send_parts<T: FromValue>(&self, requests: &[u8], traits: Traits) -> Call<T> {
+        if traits.blocks {
+            return self
+                .failed(Error::usage("a call that waits in the server cannot be part of a pipeline in a cluster; make it by itself"));
+        }
+        let parts: Result<Vec<_>, Error> =
+            rows::requests(requests).map(|part| Ok((self.client.at_keys_of(part)?, rows::traits(part)?, part))).collect();
+        let parts = match parts {
+            Ok(parts) => parts,
+            Err(error) => return self.failed(error),
+        };
+        let (due, slot) = (self.due(), Arc::new(Slot::default()));
+        let gathering = Gathering::new(Arc::clone(&slot), parts.len());
+        for (number, (client, traits, part)) in parts.into_iter().enumerate() {
+            let mut target = Some(Target::Part(Arc::clone(&gathering), number));
+            let policy = if self.route.policy == Policy::Block { Policy::Queue } else { self.route.policy };
+            let mut queue = client.connection.shared.queue();
+            let pushed = queue.push(Route { policy, ..self.route }, &mut target, due, |out| {
+                client.connection.writes(traits, part);
+                out.extend_from_slice(part);
+                Ok(traits)
+            });
+            match (pushed, target) {
+                (Err(error), Some(target)) => {
+                    drop(queue);
+                    target.complete(Err(error));
+                }
+                _ => client.connection.shared.tell(queue),
+            }
+        }
+        Call { client: self.client.clone(), side: None, state: State::Shared(slot), reply: PhantomData }
     }
 }
 
@@ -482,6 +570,11 @@ impl Side {
         Call { client: self.db.client.clone(), side: None, state, reply: PhantomData }
     }
 
+    /// Whether an error says that another node of the cluster has the keys, which is known now.
+    pub(crate) fn is_moved(&self, error: &Error) -> bool {
+        self.db.client.redirection(error).is_some_and(|redirection| !redirection.asks)
+    }
+
     /// Keeps the connection for the next call that wants one.
     pub(crate) fn give_back(mut self) {
         if let Some(connection) = self.connection.take() {
@@ -514,11 +607,25 @@ impl Fire {
     /// Makes a call and keeps nothing for its reply, an error included. A call that cannot be queued (see
     /// [`Policy`]; `Block` counts as `Queue`) is dropped, and counted.
     pub fn call(&self, args: impl Args) {
-        let shared = &self.db.client.connection.shared;
-        let policy = if self.db.route.policy == Policy::Block { Policy::Queue } else { self.db.route.policy };
-        let route = Route { policy, ..self.db.route };
+        if !self.db.client.is_cluster() {
+            return self.db.fire_here(args);
+        }
+        let mut request = Vec::new();
+        args::encode(&args, &mut request);
+        match self.db.at_keys_of(&request) {
+            Ok(db) => db.fire_here(args),
+            Err(error) => tracing::debug!("a call that was made and forgotten is dropped: {error}"),
+        }
+    }
+}
+
+impl Db {
+    fn fire_here(&self, args: impl Args) {
+        let shared = &self.client.connection.shared;
+        let policy = if self.route.policy == Policy::Block { Policy::Queue } else { self.route.policy };
+        let route = Route { policy, ..self.route };
         let mut queue = shared.queue();
-        let pushed = queue.push(route, &mut None, None, |bytes| self.db.client.connection.encode(&args, bytes));
+        let pushed = queue.push(route, &mut None, None, |bytes| self.client.connection.encode(&args, bytes));
         match pushed {
             Ok(_) => shared.tell(queue),
             Err(error) => {
@@ -553,6 +660,37 @@ struct Aside {
     connection: Arc<Connection>,
     /// What the call may have changed when its reply comes, if there is a cache.
     written: Option<(Traits, Vec<u8>)>,
+    /// What is sent to another node of a cluster if this one does not have the keys.
+    again: Option<Again>,
+}
+
+/// A call over a side connection that may have to be made again at another node.
+struct Again {
+    request: Vec<u8>,
+    traits: Traits,
+    db: Db,
+    due: Option<Due>,
+    hops: u8,
+}
+
+impl Again {
+    /// Makes the call at the node that has its keys.
+    fn send(mut self, to: &Redirection) -> Result<(State, Box<Aside>, Client), Error> {
+        self.hops += 1;
+        self.db.client.connection = Arc::clone(&to.connection);
+        let client = self.db.client.clone();
+        let slot = Arc::new(Slot::default());
+        let target = Some(Target::Slot(Arc::clone(&slot)));
+        let (state, mut aside) = self.db.send_aside(slot, target, self.due, |out| {
+            if to.asks {
+                args::encode(&"ASKING", out);
+            }
+            out.extend_from_slice(&self.request);
+            Ok(if to.asks { self.traits.asking() } else { self.traits })
+        })?;
+        aside.again = Some(self);
+        Ok((state, aside, client))
+    }
 }
 
 /// A call on its way: a future of its reply.
@@ -604,7 +742,7 @@ impl<T> Call<T> {
                 }
                 Ok(Pushed::Aside) => State::Failed(Error::usage("a call that waits in the server cannot wait for room as well")),
                 Ok(Pushed::Full) => match due.filter(|due| due.at <= Instant::now()) {
-                    Some(due) => State::Failed(late_for_room(due, queue.len())),
+                    Some(due) => State::Failed(due.passed_in_queue(queue.len())),
                     None => {
                         queue.wait_for_room(waker, *due);
                         shared.tell(queue);
@@ -623,7 +761,20 @@ impl<T> Call<T> {
                 Poll::Ready(outcome) => {
                     // A side connection whose call timed out still waits in the server: it is not used again.
                     if let Some(aside) = self.side.take() {
-                        let Aside { connection, written } = *aside;
+                        let Aside { connection, written, again } = *aside;
+                        if let (Some(again), Err(error)) = (again.filter(|again| again.hops < HOPS_MAX), &outcome)
+                            && let Some(redirection) = self.client.redirection(error)
+                        {
+                            self.client.connection.return_side(connection);
+                            self.state = match again.send(&redirection) {
+                                Ok((state, aside, client)) => {
+                                    (self.side, self.client) = (Some(aside), client);
+                                    state
+                                }
+                                Err(error) => State::Failed(error),
+                            };
+                            return self.poll_value(waker);
+                        }
                         // The invalidation comes over the main connection, perhaps later than this reply.
                         written.iter().for_each(|(traits, requests)| self.client.connection.writes(*traits, requests));
                         match &outcome {
@@ -646,13 +797,6 @@ impl<T> Call<T> {
         };
         Poll::Ready(outcome)
     }
-}
-
-/// The deadline of a call passed before there was room in the queue.
-fn late_for_room(due: Due, (calls_ahead, bytes_unwritten): (usize, usize)) -> Error {
-    let driver_lag = Instant::now().saturating_duration_since(due.at);
-    let limit = due.at.duration_since(due.made);
-    Error::TimedOut(Arc::new(TimedOut { stage: Stage::Queue, limit, calls_ahead, bytes_unwritten, since_read: None, driver_lag }))
 }
 
 impl<T: FromValue> Future for Call<T> {
@@ -709,9 +853,16 @@ impl Pipeline {
         let Pipeline { db, bytes, mut traits, error } = self;
         let empty = || Error::usage("a pipeline without calls cannot be sent; add one by `call`");
         if let Some(error) = error.or_else(|| (traits.replies == 0).then(empty)) {
-            return Call { client: db.client.clone(), side: None, state: State::Failed(error), reply: PhantomData };
+            return db.failed(error);
         }
         let atomic = traits.shape == Shape::Transaction;
+        if db.client.is_cluster() && !atomic {
+            return db.send_parts(&bytes, traits);
+        }
+        let db = match db.at_keys_of(&bytes) {
+            Ok(db) => db,
+            Err(error) => return db.failed(error),
+        };
         if atomic {
             // MULTI and EXEC have replies, too.
             traits.replies += 2;

@@ -12,6 +12,9 @@ use crate::value::{FromValue, Value};
 /// How often conditions are judged again because a watched key was changed meanwhile.
 const ROUNDS_MAX: u32 = 16;
 
+/// How often a transaction follows its keys from node to node of a cluster.
+const MOVES_MAX: u32 = 16;
+
 /// What must hold of a key for a transaction to run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Condition {
@@ -111,13 +114,34 @@ impl Conditional {
         if let Some(error) = self.error {
             return Err(error);
         }
-        let side = Side::take(&self.db)?;
+        let mut requests = self.bytes.clone();
+        self.conditions.iter().for_each(|condition| condition.question(&mut requests));
+        for _ in 1..MOVES_MAX {
+            let side = Side::take(&self.db.at_keys_of(&requests)?)?;
+            match self.send_over(&side).await {
+                // A side connection that was moved away from holds nothing, and another node has the keys.
+                Err(error) if side.is_moved(&error) => {}
+                Ok(Some(committed)) => {
+                    side.give_back();
+                    return Ok(committed);
+                }
+                Ok(None) => {
+                    side.give_back();
+                    return Ok(Committed::Contended);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::usage("the keys of the transaction went from node to node of the cluster; make it again"))
+    }
+
+    /// Judges and runs over one connection; `None` if the keys were changed by others each time.
+    async fn send_over<T: FromValue>(&self, side: &Side) -> Result<Option<Committed<T>>, Error> {
         for _ in 0..ROUNDS_MAX {
-            let unmet = self.judge(&side).await?;
+            let unmet = self.judge(side).await?;
             if !unmet.is_empty() {
                 side.call::<()>(Traits::SINGLE, |out| args::encode(&"UNWATCH", out)).await?;
-                side.give_back();
-                return Ok(Committed::Unmet(unmet));
+                return Ok(Some(Committed::Unmet(unmet)));
             }
             let traits = Traits { replies: self.calls + 2, shape: Shape::Transaction, ..Traits::SINGLE };
             let ran = side
@@ -130,12 +154,10 @@ impl Conditional {
             side.wrote(&self.bytes);
             let value = ran?;
             if value != Value::Null {
-                side.give_back();
-                return T::from_value(value).map(Committed::Yes);
+                return T::from_value(value).map(|value| Some(Committed::Yes(value)));
             }
         }
-        side.give_back();
-        Ok(Committed::Contended)
+        Ok(None)
     }
 
     /// Watches the keys and returns the conditions that do not hold.

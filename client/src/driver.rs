@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 use crate::error::Error;
 use crate::link::{Link, Listeners};
 use crate::options::{Endpoint, Options};
-use crate::queue::{Drained, Queue};
+use crate::queue::{Drained, Guide, Queue};
 use crate::slot::Target;
 
-mod sentinel;
+pub(crate) mod sentinel;
 #[cfg(feature = "tokio")]
 pub(crate) mod task;
 pub(crate) mod thread;
@@ -34,13 +34,14 @@ pub(crate) struct Shared {
     pub options: Arc<Options>,
     queue: Mutex<Queue>,
     wakeup: Wakeup,
-    #[cfg(feature = "tls")]
-    tls: Option<tls::Config>,
+    secrets: Secrets,
 }
 
 /// What all connections of a client share beside its options: read once.
 #[derive(Clone, Default)]
 pub(crate) struct Secrets {
+    /// What names the servers of a cluster.
+    pub guide: Option<Arc<dyn Guide>>,
     #[cfg(feature = "tls")]
     tls: Option<tls::Config>,
 }
@@ -57,7 +58,7 @@ impl Secrets {
             if let (Some(_), Endpoint::Tcp { host, .. }) = (&options.tls, &options.endpoint) {
                 tls::name(host)?;
             }
-            Ok(Secrets { tls: options.tls.as_ref().map(tls::config).transpose()? })
+            Ok(Secrets { guide: None, tls: options.tls.as_ref().map(tls::config).transpose()? })
         }
         #[cfg(not(feature = "tls"))]
         {
@@ -66,6 +67,14 @@ impl Secrets {
                 None => Ok(Secrets::default()),
             }
         }
+    }
+}
+
+impl Secrets {
+    /// The same for the connections of a cluster.
+    pub(crate) fn with_guide(mut self, guide: Arc<dyn Guide>) -> Secrets {
+        self.guide = Some(guide);
+        self
     }
 }
 
@@ -95,23 +104,13 @@ pub(crate) enum Wakeup {
 
 impl Shared {
     pub(crate) fn new(options: Arc<Options>, secrets: Secrets, wakeup: Wakeup) -> Shared {
-        #[cfg(not(feature = "tls"))]
-        let Secrets {} = secrets;
         let queue = Mutex::new(Queue::new(options.queue_calls_max, options.queue_bytes_max));
-        Shared {
-            options,
-            queue,
-            wakeup,
-            #[cfg(feature = "tls")]
-            tls: secrets.tls,
-        }
+        Shared { options, queue, wakeup, secrets }
     }
 
-    pub(crate) fn secrets(&self) -> Secrets {
-        Secrets {
-            #[cfg(feature = "tls")]
-            tls: self.tls.clone(),
-        }
+    /// The servers of a cluster that may be connected to, the best first.
+    fn places(&self) -> Vec<(String, u16)> {
+        self.secrets.guide.as_ref().map(|guide| guide.places()).unwrap_or_default()
     }
 
     /// Another connection to the same server, driven the same way.
@@ -119,10 +118,18 @@ impl Shared {
     /// # Errors
     /// [`Error::Usage`] when the operating system has no thread left for it.
     pub(crate) fn start_another(&self, listeners: Listeners) -> Result<Arc<Shared>, Error> {
+        self.start_at(Arc::clone(&self.options), listeners)
+    }
+
+    /// A connection to a server of other options, driven the same way.
+    ///
+    /// # Errors
+    /// As [`Shared::start_another`].
+    pub(crate) fn start_at(&self, options: Arc<Options>, listeners: Listeners) -> Result<Arc<Shared>, Error> {
         match &self.wakeup {
             #[cfg(feature = "tokio")]
-            Wakeup::Task(_, runtime) => Ok(task::start_in(runtime.clone(), Arc::clone(&self.options), self.secrets(), listeners)),
-            Wakeup::Thread(_) => thread::start(Arc::clone(&self.options), self.secrets(), listeners),
+            Wakeup::Task(_, runtime) => Ok(task::start_in(runtime.clone(), options, self.secrets.clone(), listeners)),
+            Wakeup::Thread(_) => thread::start(options, self.secrets.clone(), listeners),
         }
     }
 
@@ -220,7 +227,7 @@ impl<S> Channel<S> {
     pub(crate) fn new(socket: S, shared: &Shared, host: Option<&str>) -> Result<Channel<S>, Error> {
         #[cfg(feature = "tls")]
         {
-            let tls = match (&shared.tls, host) {
+            let tls = match (&shared.secrets.tls, host) {
                 (Some(config), Some(host)) => Some(Box::new(tls::Tls::new(config, host)?)),
                 _ => None,
             };
@@ -400,9 +407,11 @@ pub(crate) fn lost(shared: &Shared, link: &mut Link, broken: &Broken) {
         queue.is_aborted = true;
         ended = queue.drain();
     }
+    let strays = link.lose(&mut queue);
     drop(queue);
     fail(failed);
     ended.end(error);
+    strays();
 }
 
 /// The driver ends, by a panic or with its runtime: the calls that are left would have no end.

@@ -41,8 +41,10 @@
 mod args;
 mod cache;
 mod client;
+mod cluster;
 mod commands;
 mod condition;
+mod connection;
 mod consumer;
 mod driver;
 mod due;

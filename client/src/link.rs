@@ -29,7 +29,8 @@ use crate::cache::{Cache, Tracking};
 use crate::due::Due;
 use crate::error::{Error, Stage, TimedOut};
 use crate::options::{Endpoint, Options};
-use crate::queue::{Batch, Queue, Queued, Shape, Traits, earlier};
+use crate::queue::{Batch, Guide, Queue, Queued, Shape, Stray, Traits, earlier};
+use crate::rows;
 use crate::slot::Target;
 use crate::subscribe::Subscriptions;
 use crate::value::refused;
@@ -106,18 +107,20 @@ pub(crate) struct Link {
     /// Where messages go, on a connection that subscribes.
     subscriptions: Option<Arc<Subscriptions>>,
     cache: Option<Arc<Cache>>,
+    guide: Option<Arc<dyn Guide>>,
 }
 
-/// What hears of a connection's pushes.
+/// What hears of a connection's pushes, and of calls that belong to another server.
 #[derive(Clone, Default)]
 pub(crate) struct Listeners {
     pub subscriptions: Option<Arc<Subscriptions>>,
     pub cache: Option<Arc<Cache>>,
+    pub guide: Option<Arc<dyn Guide>>,
 }
 
 impl Link {
     pub(crate) fn new(options: Arc<Options>, listeners: Listeners, now: Instant) -> Link {
-        let Listeners { subscriptions, cache } = listeners;
+        let Listeners { subscriptions, cache, guide } = listeners;
         Link {
             options,
             flights: VecDeque::new(),
@@ -138,6 +141,7 @@ impl Link {
             spare: Vec::new(),
             subscriptions,
             cache,
+            guide,
         }
     }
 
@@ -350,14 +354,22 @@ impl Link {
             }
             shaped(call.traits.shape, std::mem::take(&mut flight.got))
         };
-        let end = call.end;
-        flight.start = end;
+        let range = flight.start..call.end;
+        flight.start = range.end;
         let call = flight.batch.calls.pop_front();
         flight.selects_due = flight.batch.calls.front().is_some_and(|next| next.selects).into();
         if !matches!(flight.purpose, Purpose::Calls) {
             return self.own_reply(value);
         }
         let is_readonly = |value: &Value| matches!(value, Value::Error(text) if text.starts_with(b"READONLY"));
+        if let (Some(guide), Some(_), Value::Error(text)) = (&self.guide, &call, &value)
+            && is_redirection(text)
+        {
+            let stray = call.and_then(|call| stray(&flight.batch, range, call));
+            stray.into_iter().for_each(|stray| guide.redirect(stray, text));
+            self.land();
+            return Ok(());
+        }
         // A pipeline's replies come as one array.
         let demoted = is_readonly(&value) || matches!(&value, Value::Array(replies) if replies.iter().any(is_readonly));
         if let Some(call) = call {
@@ -371,6 +383,13 @@ impl Link {
             return Err(Error::not_sent("the server is a replica now; the sentinels are asked for the new master"));
         }
         Ok(())
+    }
+
+    /// Takes the calls out of the queue of a connection that broke, if another server may run them.
+    pub(crate) fn lose(&self, queue: &mut Queue) -> impl FnOnce() + use<> {
+        let strays = self.guide.clone().map(|guide| (guide, queue.take_all()));
+        // The guide takes other queues' locks: it is told without this one.
+        move || strays.into_iter().for_each(|(guide, strays)| guide.lost(strays))
     }
 
     /// What the server sent without being asked.
@@ -655,6 +674,33 @@ fn shaped(shape: Shape, mut replies: Vec<Value>) -> Value {
         Some(error) if matches!(last, Value::Error(_)) => error,
         _ => last,
     }
+}
+
+/// Whether a node of a cluster says that another one has the keys, or that it cannot say what they are now.
+fn is_redirection(text: &[u8]) -> bool {
+    [&b"MOVED "[..], b"ASK ", b"TRYAGAIN", b"CLUSTERDOWN"].iter().any(|code| text.starts_with(code))
+}
+
+/// A call that was refused, as it may be sent to another server; `None` if no reply is wanted.
+fn stray(batch: &Batch, mut range: std::ops::Range<usize>, mut call: Queued) -> Option<Stray> {
+    if !call.target.is_wanted() {
+        return None;
+    }
+    if call.selects {
+        range.start += batch.prefix;
+    }
+    let mut request = &batch.bytes[range];
+    if let Target::Cache(filling) = &call.target {
+        filling.doom();
+        // CLIENT CACHING, where there is one, was for the connection that keeps the reply.
+        request = rows::requests(request).last()?;
+        call.traits = Traits { replies: 1, shape: Shape::Single, asks: false, ..call.traits };
+    } else if call.traits.asks {
+        request = &request[rows::requests(request).next()?.len()..];
+        call.traits = call.traits.not_asking();
+    }
+    call.selects = false;
+    Some(Stray { request: request.to_vec(), db: batch.db, call })
 }
 
 /// A database and its calls that are sent again, each with its bytes.

@@ -5,6 +5,8 @@
 //!   rediss://...            the same by TLS (feature `tls`)
 //!   redis-sentinel://[user[:password]@]host[:port][,host[:port]...]/MASTER[/database]
 //!   rediss-sentinel://...   the same, by TLS to the sentinels and to the master
+//!   redis-cluster://[user[:password]@]host[:port][,host[:port]...]
+//!   rediss-cluster://...    the same by TLS
 //!   unix:/path/to/socket[?db=N&option=value&...]
 //! ```
 
@@ -30,6 +32,10 @@ pub enum Endpoint {
         sentinels: Vec<(String, u16)>,
         master: String,
     },
+    /// Nodes of a cluster that are asked which node has which keys; the others are learned from them.
+    Cluster {
+        nodes: Vec<(String, u16)>,
+    },
 }
 
 impl std::fmt::Display for Endpoint {
@@ -39,6 +45,10 @@ impl std::fmt::Display for Endpoint {
             Endpoint::Tcp { host, port } => write!(f, "{host}:{port}"),
             Endpoint::Unix(path) => write!(f, "{}", path.display()),
             Endpoint::Sentinel { master, .. } => write!(f, "master '{master}'"),
+            Endpoint::Cluster { nodes } => {
+                let shown: Vec<String> = nodes.iter().map(|(host, port)| format!("{host}:{port}")).collect();
+                write!(f, "cluster of {}", shown.join(", "))
+            }
         }
     }
 }
@@ -155,6 +165,10 @@ impl std::str::FromStr for Options {
             Some(("redis", rest)) => tcp(rest.strip_prefix("//").unwrap_or(rest))?,
             Some(("rediss", rest)) => Options { tls: Some(TlsOptions::default()), ..tcp(rest.strip_prefix("//").unwrap_or(rest))? },
             Some(("redis-sentinel", rest)) => sentinel(rest.strip_prefix("//").unwrap_or(rest))?,
+            Some(("redis-cluster", rest)) => cluster(rest.strip_prefix("//").unwrap_or(rest))?,
+            Some(("rediss-cluster", rest)) => {
+                Options { tls: Some(TlsOptions::default()), ..cluster(rest.strip_prefix("//").unwrap_or(rest))? }
+            }
             Some(("rediss-sentinel", rest)) => {
                 Options { tls: Some(TlsOptions::default()), ..sentinel(rest.strip_prefix("//").unwrap_or(rest))? }
             }
@@ -167,7 +181,7 @@ impl std::str::FromStr for Options {
                 let scheme =
                     address.split_once("://").map_or(String::new(), |(scheme, _)| format!("'{scheme}://' begins no URL that is known: "));
                 return Err(Error::usage(format!(
-                    "{scheme}write redis://host:port/database, rediss:// for TLS, redis-sentinel:// for Sentinel, or unix:/path"
+                    "{scheme}write redis://host:port/database, rediss:// for TLS, redis-sentinel:// for Sentinel, redis-cluster:// for a cluster, or unix:/path"
                 )));
             }
         };
@@ -204,6 +218,18 @@ fn sentinel(rest: &str) -> Result<Options, Error> {
     }
     let sentinels = places.split(',').map(|place| place_of(place, SENTINEL_PORT)).collect::<Result<_, _>>()?;
     options.endpoint = Endpoint::Sentinel { sentinels, master: unescape(master)? };
+    Ok(options)
+}
+
+/// What stands behind `redis-cluster://`.
+fn cluster(rest: &str) -> Result<Options, Error> {
+    let (mut options, rest) = login(rest)?;
+    let (places, database) = rest.split_once('/').unwrap_or((rest, ""));
+    if !database.is_empty() {
+        options.database = number("database", database)?;
+    }
+    let nodes = places.split(',').map(|place| place_of(place, PORT)).collect::<Result<_, _>>()?;
+    options.endpoint = Endpoint::Cluster { nodes };
     Ok(options)
 }
 

@@ -50,11 +50,27 @@ pub(crate) struct Traits {
     pub blocks: bool,
     /// Whether its reply depends on its first argument's key alone, so that it may be kept while that is unchanged.
     pub caches: bool,
+    /// Whether it begins with an ASKING of a cluster.
+    pub asks: bool,
+    /// How often it was sent on from one node of a cluster to another.
+    pub hops: u8,
 }
 
 impl Traits {
     /// One request, one reply.
-    pub(crate) const SINGLE: Traits = Traits { replies: 1, shape: Shape::Single, reads: false, moves: false, blocks: false, caches: false };
+    pub(crate) const SINGLE: Traits =
+        Traits { replies: 1, shape: Shape::Single, reads: false, moves: false, blocks: false, caches: false, asks: false, hops: 0 };
+
+    /// The same request behind an ASKING.
+    pub(crate) fn asking(self) -> Traits {
+        Traits { replies: self.replies + 1, shape: Shape::Transaction, asks: true, ..self }
+    }
+
+    /// The same request without its ASKING. A transaction has three replies at least.
+    pub(crate) fn not_asking(self) -> Traits {
+        let replies = self.replies - u32::from(self.asks);
+        Traits { replies, shape: if replies == 1 { Shape::Single } else { self.shape }, asks: false, ..self }
+    }
 }
 
 /// How a call is to be sent.
@@ -98,6 +114,24 @@ impl Queued {
         }
         late.into_iter()
     }
+}
+
+/// A call that is to be sent to another server than the one whose queue it was in.
+pub(crate) struct Stray {
+    /// Its requests, framed, without a SELECT.
+    pub request: Vec<u8>,
+    pub db: u32,
+    pub call: Queued,
+}
+
+/// What knows on which server of several a call belongs.
+pub(crate) trait Guide: Send + Sync {
+    /// A server refused a call because another one has its keys, or because it cannot run it now.
+    fn redirect(&self, stray: Stray, refusal: &[u8]);
+    /// A connection broke with calls that may be sent to another server.
+    fn lost(&self, strays: Vec<Stray>);
+    /// Host and port of servers that may be connected to, the best first.
+    fn places(&self) -> Vec<(String, u16)>;
 }
 
 /// Names a call while it waits.
@@ -240,6 +274,21 @@ pub(crate) enum Pushed {
     Full,
     /// The call waits in the server: it wants a side connection.
     Aside,
+}
+
+impl ClientStats {
+    /// The sums of two connections' figures.
+    pub(crate) fn and(self, other: ClientStats) -> ClientStats {
+        ClientStats {
+            is_up: self.is_up && other.is_up,
+            calls: self.calls + other.calls,
+            calls_refused: self.calls_refused + other.calls_refused,
+            calls_timed_out: self.calls_timed_out + other.calls_timed_out,
+            queued_calls: self.queued_calls + other.queued_calls,
+            queued_bytes: self.queued_bytes + other.queued_bytes,
+            connects: self.connects + other.connects,
+        }
+    }
 }
 
 impl Queue {
@@ -442,6 +491,55 @@ impl Queue {
         lane.first = 0;
         lane.withdrawn = true;
         self.purge();
+    }
+
+    /// Takes all calls out, to be sent elsewhere.
+    pub(crate) fn take_all(&mut self) -> Vec<Stray> {
+        self.purge();
+        let mut strays = Vec::new();
+        for lane in self.jumping.iter_mut().chain(&mut self.normal) {
+            let mut start = lane.prefix;
+            for call in lane.calls.drain(..) {
+                let skip = if call.selects { lane.prefix } else { 0 };
+                let request = lane.bytes[start + skip..call.end].to_vec();
+                start = call.end;
+                strays.push(Stray { request, db: lane.db, call: Queued { selects: false, ..call } });
+            }
+            lane.first = self.next;
+            lane.bytes.truncate(lane.prefix);
+            lane.moved = false;
+        }
+        (self.count, self.bytes) = (0, 0);
+        strays
+    }
+
+    /// Appends a call that another queue has accepted: there is room for it in any case.
+    ///
+    /// # Errors
+    /// Why no call can be taken any more.
+    pub(crate) fn append(&mut self, stray: Stray) -> Result<(), (Target, Error)> {
+        let Stray { request, db, mut call } = stray;
+        if let Some(error) = &self.closed {
+            return Err((call.target, error.clone()));
+        }
+        let lane = lane_of(&mut self.normal, db, self.next);
+        let before = lane.bytes.len();
+        call.selects = lane.moved;
+        if call.selects {
+            lane.bytes.extend_from_within(..lane.prefix);
+        }
+        lane.bytes.extend_from_slice(&request);
+        lane.moved = call.traits.moves;
+        // Its ticket names a call of another queue: whether it is still wanted is looked at before it is written.
+        lane.withdrawn = true;
+        call.end = lane.bytes.len();
+        self.bytes += lane.bytes.len() - before;
+        let due = call.due;
+        lane.calls.push_back(call);
+        self.count += 1;
+        self.next += 1;
+        self.note_deadline(due);
+        Ok(())
     }
 
     /// Visits all calls; `ends` is told the database, the call, and how many calls go before it. Calls whose targets it has

@@ -15,6 +15,32 @@ const MOVES: u8 = 4;
 const OWNS: u8 = 8;
 /// Replies by what lies at the key of its first argument, and by nothing else.
 const CACHES: u8 = 16;
+/// Its first argument is its only key.
+const KEYED: u8 = 32;
+
+/// Where keys of a command stand: from where, and how they go on.
+struct Place {
+    begin: Begin,
+    find: Find,
+}
+
+enum Begin {
+    /// At this word; the command's name is word 0.
+    At(usize),
+    /// Behind the first word, from this one on, that is this one in any case.
+    Behind(&'static str, usize),
+}
+
+enum Find {
+    /// To `last` (relative to the first key, or to the end when negative), every `step`-th word; of what is left only the first
+    /// 1/`limit` when `limit` is not 0.
+    Range { last: isize, step: usize, limit: usize },
+    /// The word is the number of keys, which follow it.
+    Counted,
+}
+
+/// The slots of every cluster.
+pub(crate) const SLOTS: usize = 16_384;
 
 /// The longest name in the table, `CONTAINER|SUBCOMMAND` included.
 const NAME_BYTES_MAX: usize = 32;
@@ -45,14 +71,111 @@ pub(crate) fn key(request: &[u8]) -> &[u8] {
 /// Whether any word of framed requests names a command that may change keys that it does not name: a script, or one that no
 /// table knows.
 pub(crate) fn moves(requests: &[u8]) -> bool {
+    self::requests(requests).any(|request| traits(request).is_ok_and(|traits| traits.moves))
+}
+
+/// Framed requests one by one.
+pub(crate) fn requests(requests: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = requests;
-    while !rest.is_empty() {
-        if traits(rest).is_ok_and(|traits| traits.moves) {
-            return true;
+    std::iter::from_fn(move || {
+        let (request, behind) = rest.split_at(rest.len() - behind(rest).len());
+        rest = behind;
+        (!request.is_empty()).then_some(request)
+    })
+}
+
+/// The slot of a cluster in which all keys of framed requests lie; `None` if they have no key.
+///
+/// # Errors
+/// [`Error::Usage`] if the keys lie in several slots.
+pub(crate) fn slot(requests: &[u8]) -> Result<Option<u16>, Error> {
+    let mut found: Option<(u16, &[u8])> = None;
+    for request in self::requests(requests) {
+        let words: Vec<&[u8]> = Words { rest: request }.collect();
+        let mut other = None;
+        each_key(&words, |key| {
+            let slot = slot_of(key);
+            match found {
+                Some((before, _)) if before != slot => other = other.or(Some((slot, key))),
+                Some(_) => {}
+                None => found = Some((slot, key)),
+            }
+        });
+        if let (Some((slot, key)), Some((other, other_key))) = (found, other) {
+            let name = |key: &[u8]| String::from_utf8_lossy(&key[..key.len().min(40)]).into_owned();
+            return Err(Error::usage(format!(
+                "the keys '{}' and '{}' lie in different slots of the cluster ({slot} and {other}): give keys that are used together a hash \
+                 tag ('{{user7}}:name' and '{{user7}}:city'), or make a call for each",
+                name(key),
+                name(other_key)
+            )));
         }
-        rest = behind(rest);
     }
-    false
+    Ok(found.map(|(slot, _)| slot))
+}
+
+/// The slot of a key: of its hash tag (`{...}`), if it has one.
+pub(crate) fn slot_of(key: &[u8]) -> u16 {
+    let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
+        let inner = &key[open + 1..];
+        let close = inner.iter().position(|byte| *byte == b'}')?;
+        (close > 0).then(|| &inner[..close])
+    });
+    // CRC-16/XMODEM, as the cluster specification says.
+    let crc = tag.unwrap_or(key).iter().fold(0u16, |crc, byte| {
+        (0..8).fold(crc ^ u16::from(*byte) << 8, |crc, _| if crc & 0x8000 == 0 { crc << 1 } else { crc << 1 ^ 0x1021 })
+    });
+    crc % SLOTS as u16
+}
+
+/// Visits the keys among the words of a request.
+fn each_key<'r>(words: &[&'r [u8]], mut visit: impl FnMut(&'r [u8])) {
+    let [first, rest @ ..] = words else { return };
+    let second = rest.first().copied();
+    let is_keyed = facts(first, second).is_some_and(|facts| facts & KEYED != 0);
+    // The channel of a shard is no key, but lies in a slot as one does.
+    if is_keyed || first.eq_ignore_ascii_case(b"SPUBLISH") {
+        return second.into_iter().for_each(visit);
+    }
+    let places = named(first, second, |name| {
+        let at = table::KEYS.binary_search_by(|(known, _)| known.as_bytes().cmp(name)).ok()?;
+        Some(table::KEYS[at].1)
+    });
+    for place in places.unwrap_or_default() {
+        if let Some((start, end, step)) = place.reach(words) {
+            words[start..end].iter().step_by(step.max(1)).for_each(|key| visit(key));
+        }
+    }
+}
+
+impl Place {
+    /// Start, end (past the last) and step of the keys, if there are any.
+    fn reach(&self, words: &[&[u8]]) -> Option<(usize, usize, usize)> {
+        let start = match self.begin {
+            Begin::At(at) => at,
+            Begin::Behind(word, from) => {
+                from + words.get(from..)?.iter().position(|found| found.eq_ignore_ascii_case(word.as_bytes()))? + 1
+            }
+        };
+        let count = words.len();
+        if start >= count {
+            return None;
+        }
+        Some(match self.find {
+            Find::Range { last, step, limit } if last < 0 => {
+                let mut end = count.checked_add_signed(last + 1)?.max(start);
+                if limit > 1 {
+                    end = start + (end - start) / limit;
+                }
+                (start, end, step)
+            }
+            Find::Range { last, step, .. } => (start, start.checked_add_signed(last + 1)?.min(count), step),
+            Find::Counted => {
+                let keys: usize = std::str::from_utf8(words[start]).ok()?.parse().ok()?;
+                (start + 1, (start + 1).checked_add(keys).filter(|end| *end <= count)?, 1)
+            }
+        })
+    }
 }
 
 /// What stands behind the first of framed requests.
@@ -95,6 +218,11 @@ fn instead(name: &[u8]) -> String {
 }
 
 fn facts(first: &[u8], second: Option<&[u8]>) -> Option<u8> {
+    named(first, second, lookup)
+}
+
+/// Looks a command up by its first word, or by its first two.
+fn named<T>(first: &[u8], second: Option<&[u8]>, lookup: impl Fn(&[u8]) -> Option<T>) -> Option<T> {
     let mut name = [0; NAME_BYTES_MAX];
     let mut len = first.len();
     name.get_mut(..len)?.copy_from_slice(first);
@@ -170,6 +298,58 @@ mod tests {
         assert_eq!(of(("OBJECT", "ENCODING", "k")), Ok((true, false)));
         assert_eq!(of(("SOME.MODULE", "k")), Ok((false, true)));
         assert_eq!(of(("XREAD", "STREAMS", "block", "0")), Ok((true, false)));
+    }
+
+    #[test]
+    fn keys_are_found_where_the_command_has_them() {
+        let keys = |text: &str| {
+            let words: Vec<&[u8]> = text.split(' ').map(str::as_bytes).collect();
+            let mut found = Vec::new();
+            each_key(&words, |key| found.push(String::from_utf8_lossy(key).into_owned()));
+            found.join(" ")
+        };
+        for (call, expected) in [
+            ("get a", "a"),
+            ("PING", ""),
+            ("MSET a 1 b 2", "a b"),
+            ("DEL a b c", "a b c"),
+            ("BLPOP a b 0", "a b"),
+            ("EVAL script 2 a b c", "a b"),
+            ("EVAL script 0 a", ""),
+            ("EVAL script 3 a", ""),
+            ("ZUNIONSTORE t 2 a b WEIGHTS 1 2", "t a b"),
+            ("XREAD COUNT 1 streams a b 0 0", "a b"),
+            ("OBJECT ENCODING a", "a"),
+            ("SORT a BY b STORE c", "a c"),
+            ("SPUBLISH a m", "a"),
+            ("SOME.MODULE a", ""),
+        ] {
+            assert_eq!(keys(call), expected, "{call}");
+        }
+    }
+
+    #[test]
+    fn keys_lie_in_the_slots_that_the_specification_says() {
+        // The first is the specification's own example.
+        for (key, slot) in [("123456789", 0x31c3), ("foo", 12182), ("{foo}bar", 12182), ("a{foo}{bar}", 12182), ("", 0)] {
+            assert_eq!(slot_of(key.as_bytes()), slot, "{key}");
+        }
+        assert_ne!(slot_of(b"{}foo"), slot_of(b""), "an empty tag is none");
+        assert_eq!(slot_of(b"{{foo}}"), slot_of(b"{foo"));
+    }
+
+    #[test]
+    fn keys_of_different_slots_are_refused_with_advice() {
+        let slot = |calls: &[&[&str]]| {
+            let mut bytes = Vec::new();
+            calls.iter().for_each(|call| encode(call, &mut bytes));
+            super::slot(&bytes).map_err(|error| error.to_string())
+        };
+        assert_eq!(slot(&[&["GET", "foo"]]), Ok(Some(12182)));
+        assert_eq!(slot(&[&["PING"], &["MGET", "{foo}a", "b{foo}"], &["GET", "foo"]]), Ok(Some(12182)));
+        let error = slot(&[&["MGET", "foo", "bar"]]).unwrap_err();
+        assert!(error.contains("'foo' and 'bar'") && error.contains("hash tag"), "{error}");
+        assert!(slot(&[&["GET", "foo"], &["GET", "bar"]]).is_err());
     }
 
     #[test]

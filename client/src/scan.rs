@@ -12,11 +12,13 @@ pub struct Scan {
     pattern: Option<Vec<u8>>,
     count: Option<u32>,
     cursor: Option<Vec<u8>>,
+    /// The nodes of a cluster that are left, the present one last; `None` until they are asked for.
+    nodes: Option<Vec<Db>>,
 }
 
 impl Scan {
     pub(crate) fn new(db: Db, command: &'static str, key: Option<Vec<u8>>) -> Scan {
-        Scan { db, command, key, pattern: None, count: None, cursor: Some(b"0".to_vec()) }
+        Scan { db, command, key, pattern: None, count: None, cursor: Some(b"0".to_vec()), nodes: None }
     }
 
     /// Only what matches a pattern.
@@ -39,10 +41,19 @@ impl Scan {
     /// Those of any call; the same portion may then be asked for again.
     pub async fn step(&mut self) -> Result<Option<Vec<Vec<u8>>>, Error> {
         let Some(cursor) = &self.cursor else { return Ok(None) };
+        // The elements of one key are with its node, which finds itself.
+        if self.nodes.is_none() {
+            self.nodes = Some(if self.key.is_some() { vec![self.db.clone()] } else { self.db.at_nodes().await? });
+        }
+        let nodes = self.nodes.get_or_insert_default();
+        let Some(db) = nodes.last() else { return Ok(None) };
         let pattern = self.pattern.as_ref().map(|pattern| ("MATCH", pattern));
         let count = self.count.map(|count| ("COUNT", count));
-        let (next, found): (Vec<u8>, Vec<Vec<u8>>) = self.db.call((self.command, self.key.as_ref(), cursor, pattern, count)).await?;
-        self.cursor = (next != b"0").then_some(next);
+        let (next, found): (Vec<u8>, Vec<Vec<u8>>) = db.call((self.command, self.key.as_ref(), cursor, pattern, count)).await?;
+        if next == b"0" {
+            nodes.pop();
+        }
+        self.cursor = (next != b"0" || !nodes.is_empty()).then_some(next);
         Ok(Some(found))
     }
 }

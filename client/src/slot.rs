@@ -19,6 +19,8 @@ pub(crate) enum Target {
     Slot(Arc<Slot>),
     /// Into the cache, and from there to all who wait for the same reply.
     Cache(Filling),
+    /// One of several replies that make one, by its number.
+    Part(Arc<Gathering>, usize),
     /// Nowhere any more: the call was taken back.
     Withdrawn,
 }
@@ -29,6 +31,7 @@ impl Target {
         match self {
             Target::Slot(slot) => slot.complete(outcome),
             Target::Cache(filling) => filling.complete(&outcome).iter().for_each(|slot| slot.complete(outcome.clone())),
+            Target::Part(gathering, number) => gathering.complete(number, outcome),
             Target::Nowhere | Target::Withdrawn => {}
         }
     }
@@ -39,6 +42,7 @@ impl Target {
             Target::Nowhere | Target::Cache(_) => true,
             Target::Withdrawn => false,
             Target::Slot(slot) => !matches!(*slot.lock(), State::Gone),
+            Target::Part(gathering, _) => !matches!(*gathering.slot.lock(), State::Gone),
         }
     }
 }
@@ -101,6 +105,36 @@ impl Slot {
     pub(crate) fn abandon(&self) -> bool {
         let before = std::mem::replace(&mut *self.lock(), State::Gone);
         matches!(before, State::Idle | State::Waiting(_))
+    }
+}
+
+/// The replies of a pipeline whose calls go to several nodes.
+pub(crate) struct Gathering {
+    slot: Arc<Slot>,
+    /// The replies so far, and how many are left.
+    replies: Mutex<(Vec<Value>, usize)>,
+}
+
+impl Gathering {
+    pub(crate) fn new(slot: Arc<Slot>, count: usize) -> Arc<Gathering> {
+        Arc::new(Gathering { slot, replies: Mutex::new((vec![Value::Null; count], count)) })
+    }
+
+    /// A reply that is an error stands among the others; any other failure is that of the whole pipeline.
+    fn complete(&self, number: usize, outcome: Outcome) {
+        let reply = match outcome {
+            Ok(value) => value,
+            Err(Error::Refused(text)) => Value::Error(text.as_bytes().to_vec()),
+            Err(error) => return self.slot.complete(Err(error)),
+        };
+        let mut replies = self.replies.lock().unwrap_or_else(PoisonError::into_inner);
+        replies.0[number] = reply;
+        replies.1 -= 1;
+        if replies.1 == 0 {
+            let all = std::mem::take(&mut replies.0);
+            drop(replies);
+            self.slot.complete(Ok(Value::Array(all)));
+        }
     }
 }
 

@@ -166,7 +166,7 @@ impl Subscriptions {
         // Told even if another subscription has the names: each hears its own confirmation.
         state.order(kind, names.iter().map(|name| name.1.clone()).collect(), Some(Arc::downgrade(&mailbox)));
         drop(state);
-        Subscription { subscriptions: Arc::clone(self), shared, names, mailbox, _connection: connection }
+        Subscription { subscriptions: Arc::clone(self), shared, names, mailbox, _connection: connection, follows: None, was_ready: false }
     }
 
     /// The connection has logged in: it has been told nothing yet.
@@ -209,6 +209,15 @@ impl Subscriptions {
             waker.into_iter().for_each(Waker::wake);
         }
         true
+    }
+
+    /// The server has no slots of its cluster any more: its subscriptions go elsewhere.
+    pub(crate) fn leave(&self) {
+        let mailboxes: Vec<_> = lock(&self.state).wanted.values().flatten().filter_map(Weak::upgrade).collect();
+        for mailbox in mailboxes {
+            let waker = lock(&mailbox).put(Event::Refused(String::new()));
+            waker.into_iter().for_each(Waker::wake);
+        }
     }
 
     /// What the server is to be told, framed; empty if nothing.
@@ -318,7 +327,13 @@ pub struct Subscription {
     mailbox: Arc<Mutex<Mailbox>>,
     /// Keeps the connection open.
     _connection: Arc<dyn Send + Sync>,
+    /// Subscribes at another node of a cluster, which a refusal names; an empty one says that this node has no slots any more.
+    pub(crate) follows: Option<Follow>,
+    /// Whether the server has confirmed it before.
+    was_ready: bool,
 }
+
+pub(crate) type Follow = Box<dyn Fn(&str) -> Option<Subscription> + Send + Sync>;
 
 impl Subscription {
     /// The next event. The first is [`Event::Ready`]. Dropping the future loses nothing.
@@ -339,13 +354,28 @@ impl Subscription {
 
     /// The next event, if there is one already.
     pub fn try_recv(&mut self) -> Option<Event> {
-        lock(&self.mailbox).events.pop_front()
+        let event = lock(&self.mailbox).events.pop_front()?;
+        if self.follow(&event) { self.try_recv() } else { Some(event) }
+    }
+
+    /// Whether an event says that another node has the channels, where it is subscribed to them now.
+    fn follow(&mut self, event: &Event) -> bool {
+        self.was_ready |= *event == Event::Ready;
+        let (Some(follow), Event::Refused(text)) = (&self.follows, event) else { return false };
+        let Some(mut next) = follow(text) else { return false };
+        lock(&next.mailbox).has_gap = self.was_ready;
+        next.was_ready = self.was_ready;
+        *self = next;
+        true
     }
 
     fn poll(&mut self, waker: &Waker) -> Poll<Event> {
         let mut mailbox = lock(&self.mailbox);
         match mailbox.events.pop_front() {
-            Some(event) => Poll::Ready(event),
+            Some(event) => {
+                drop(mailbox);
+                if self.follow(&event) { self.poll(waker) } else { Poll::Ready(event) }
+            }
             None => {
                 let before = mailbox.waker.replace(waker.clone());
                 // Dropping a waker may end its task, and with it other subscriptions: not under the lock.

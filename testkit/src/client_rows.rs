@@ -2,7 +2,7 @@
 //! connection that many tasks share, and `client/src/commands/GROUP.rs`, a typed method for each command.
 
 use polder_calls::command::{BLOCKING, CONTAINER, Command, NO_AUTH, PUBSUB, READONLY, SCRIPTS};
-use polder_calls::grammar::{Argument, arguments};
+use polder_calls::grammar::{Argument, Begin, Find, KeySpec, arguments};
 use polder_runtime::lookup::{groups, rows_of};
 use polder_runtime::{FAMILIES, Family};
 
@@ -36,12 +36,34 @@ pub fn table() -> String {
         FAMILIES.iter().flat_map(Family::commands).filter(|command| !command.has(CONTAINER)).map(row).collect();
     rows.sort();
     let mut text = String::from(
-        "//! Names of commands, sorted, and the facts that hold for them. Made from the command table by `cargo x docs`; do not edit.\n\nuse super::{BLOCKS, CACHES, MOVES, OWNS, READS};\n\npub(super) const FACTS: &[(&str, u8)] = &[\n",
+        "//! Names of commands, sorted, the facts that hold for them, and where their keys stand. Made from the command table by `cargo x docs`; do not\n//! edit.\n\nuse super::Begin::{At, Behind};\nuse super::Find::{Counted, Range};\nuse super::{BLOCKS, CACHES, KEYED, MOVES, OWNS, Place, READS};\n\npub(super) const FACTS: &[(&str, u8)] = &[\n",
     );
     for (name, facts) in rows {
         text += &format!("    (\"{name}\", {facts}),\n");
     }
-    text + "];\n"
+    text += "];\n\n/// Those whose keys are not just their first argument.\npub(super) const KEYS: &[(&str, &[Place])] = &[\n";
+    let mut places: Vec<String> =
+        FAMILIES.iter().flat_map(Family::commands).filter(|command| !command.has_one_key()).filter_map(places).collect();
+    places.sort();
+    text + &places.concat() + "];\n"
+}
+
+/// The row of a command's places of keys; `None` if it has no keys.
+fn places(command: &Command) -> Option<String> {
+    let places: Vec<String> = command.shape.specs().iter().map(place).collect();
+    (!places.is_empty()).then(|| format!("    (\"{}\", &[{}]),\n", command.name, places.join(", ")))
+}
+
+fn place(spec: &KeySpec) -> String {
+    let begin = match spec.begin {
+        Begin::Index(index) => format!("At({index})"),
+        Begin::Keyword(word, from) => format!("Behind(\"{word}\", {from})"),
+    };
+    let find = match spec.find {
+        Find::Range { last, step, limit } => format!("Range {{ last: {last}, step: {step}, limit: {limit} }}"),
+        Find::Numkeys => "Counted".to_owned(),
+    };
+    format!("Place {{ begin: {begin}, find: {find} }}")
 }
 
 fn row(command: &Command) -> (String, String) {
@@ -52,6 +74,7 @@ fn row(command: &Command) -> (String, String) {
         (command.has(SCRIPTS) && !command.name.contains('|'), "MOVES"),
         (command.has(READONLY), "READS"),
         (command.reads_one_key() && !command.tips.contains(&"nondeterministic_output"), "CACHES"),
+        (command.has_one_key(), "KEYED"),
     ]
     .into_iter()
     .filter_map(|(holds, name)| holds.then_some(name))

@@ -60,16 +60,33 @@ impl Stream {
         let (stream, host) = match &options.endpoint {
             Endpoint::Tcp { host, port } => (TcpStream::connect((host.as_str(), *port)).await?, host.clone()),
             Endpoint::Sentinel { .. } => {
-                let (options, secrets) = (Arc::clone(options), shared.secrets());
+                let (options, secrets) = (Arc::clone(options), shared.secrets.clone());
                 let found = tokio::task::spawn_blocking(move || super::sentinel::find(&options, &secrets)).await;
                 let (host, address) = found.map_err(io::Error::other)??;
                 (TcpStream::connect(address).await?, host)
             }
+            Endpoint::Cluster { .. } => Stream::open_any(shared).await?,
             Endpoint::Unix(path) => return Ok((Stream::Unix(UnixStream::connect(path).await?), None)),
         };
         stream.set_nodelay(true)?;
         super::keep_alive(socket2::SockRef::from(&stream), options)?;
         Ok((Stream::Tcp(stream), Some(host)))
+    }
+
+    /// Connects to the first server of a cluster that accepts.
+    async fn open_any(shared: &Shared) -> io::Result<(TcpStream, String)> {
+        let places = shared.places();
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "the cluster has no nodes");
+        let until = Instant::now() + shared.options.connect_timeout;
+        for (at, (host, port)) in places.iter().enumerate() {
+            let share = until.saturating_duration_since(Instant::now()) / (places.len() - at) as u32;
+            match tokio::time::timeout(share, TcpStream::connect((host.as_str(), *port))).await {
+                Ok(Ok(stream)) => return Ok((stream, host.clone())),
+                Ok(Err(error)) => last = error,
+                Err(_) => last = io::ErrorKind::TimedOut.into(),
+            }
+        }
+        Err(last)
     }
 
     /// Until there is something to read, or room to write if `writes`.

@@ -31,6 +31,9 @@ pub(crate) fn start(options: Arc<Options>, secrets: Secrets, listeners: Listener
     Ok(shared)
 }
 
+/// Addresses to try, each with the name of its host.
+type Addresses = Vec<(String, SocketAddr)>;
+
 enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
@@ -163,7 +166,7 @@ impl Thread {
     /// system's ways of doing so cannot be given up. The outer `None` says that the client was closed meanwhile, the inner one
     /// that the time passed.
     #[allow(clippy::option_option)]
-    fn resolve(&mut self, link: &mut Link, until: Instant) -> Option<Option<io::Result<Vec<(String, SocketAddr)>>>> {
+    fn resolve(&mut self, link: &mut Link, until: Instant) -> Option<Option<io::Result<Addresses>>> {
         let options = Arc::clone(&self.shared.options);
         if let Endpoint::Tcp { host, port } = &options.endpoint
             && let Ok(address) = host.parse::<IpAddr>()
@@ -177,7 +180,14 @@ impl Thread {
                 Endpoint::Tcp { host, port } => {
                     (host.as_str(), *port).to_socket_addrs().map(|addresses| addresses.map(|address| (host.clone(), address)).collect())
                 }
-                _ => super::sentinel::find(&options, &shared.secrets()).map(|found| vec![found]),
+                Endpoint::Cluster { .. } => {
+                    let addresses = |(host, port): (String, u16)| {
+                        let found = (host.as_str(), port).to_socket_addrs().into_iter().flatten();
+                        found.map(|address| (host.clone(), address)).collect::<Vec<_>>()
+                    };
+                    Ok(shared.places().into_iter().flat_map(addresses).collect())
+                }
+                _ => super::sentinel::find(&options, &shared.secrets).map(|found| vec![found]),
             };
             // The driver may have given up: then there is no receiver.
             let _given_up = sender.send(addresses);
