@@ -11,11 +11,12 @@ use polder_base::Reply;
 use polder_table::{Mode, Sight, Stop, Table};
 
 use crate::call::{Call, Outcome};
+use crate::facts::{Channels, Secrets};
 use crate::grammar::{Begin, Find, Shape};
 use crate::settings::Settings;
 
 /// Redis's command flags, as bits. READONLY and WRITE are set by [`read`] and [`write`].
-pub type Flags = u32;
+pub type Flags = u64;
 
 pub const WRITE: Flags = 1 << 0;
 pub const READONLY: Flags = 1 << 1;
@@ -65,6 +66,30 @@ pub const FOLLOWS: Flags = 1 << 21;
 
 /// It empties all databases, so that a save that is due begins anew after it.
 pub const EMPTIES: Flags = 1 << 22;
+
+/// Obeyed at once between MULTI and EXEC.
+pub const AT_ONCE: Flags = 1 << 30;
+
+/// Obeyed of a RESP2 client that has subscribed.
+pub const WHILE_LISTENING: Flags = 1 << 31;
+
+/// It begins a queue of calls.
+pub const QUEUES: Flags = 1 << 32;
+
+/// It runs the calls that are queued.
+pub const RUNS_QUEUE: Flags = 1 << 33;
+
+/// Its first argument is the database of the calls behind it.
+pub const SELECTS: Flags = 1 << 34;
+
+/// It shows or changes the connection that makes it.
+pub const OWN_CONNECTION: Flags = 1 << 35;
+
+/// A call of it that waits ends where its key goes or becomes of another type.
+pub const ENDS_WITH_KEY: Flags = 1 << 36;
+
+/// It fails while the last save has failed and writes are refused for that, although it writes nothing.
+pub const TELLS_UNSAVED: Flags = 1 << 37;
 
 /// The names that COMMAND INFO gives the flags, in its order.
 pub const FLAG_NAMES: [(Flags, &str); 19] = [
@@ -178,6 +203,12 @@ pub struct Command {
     pub locate: Option<Locate>,
     /// Whether a call with these arguments writes nothing, though others do.
     pub reads_where: Option<Where>,
+    /// Where only some calls are executed while a script is busy: whether one with these arguments is.
+    pub busy_where: Option<Where>,
+    /// Which of its arguments are channels.
+    pub channels: Option<Channels>,
+    /// Which of its arguments are secrets.
+    pub secrets: Option<Secrets>,
     /// Where only some calls may share a transaction, or their key stands elsewhere than first.
     pub shares: Option<Shares>,
     /// Hints for clients of a cluster, as in COMMAND INFO.
@@ -211,6 +242,9 @@ const fn row(name: &'static str, grammar: &'static str, run: Run, flags: Flags) 
         varies: None,
         locate: None,
         reads_where: None,
+        busy_where: None,
+        channels: None,
+        secrets: None,
         shares: None,
         tips: &[],
         since: "1.0.0",
@@ -282,6 +316,21 @@ impl Command {
     /// Some calls of it write nothing: they lock nothing either.
     pub const fn reads_where(mut self, reads: fn(&[&[u8]]) -> bool) -> Command {
         self.reads_where = Some(reads);
+        self
+    }
+    /// Only some calls of it are executed while a script is busy.
+    pub const fn busy_where(mut self, runs: Where) -> Command {
+        self.busy_where = Some(runs);
+        self
+    }
+    /// Its arguments are channels.
+    pub const fn channels(mut self, channels: Channels) -> Command {
+        self.channels = Some(channels);
+        self
+    }
+    /// Some of its arguments are not to be logged.
+    pub const fn secrets(mut self, secrets: Secrets) -> Command {
+        self.secrets = Some(secrets);
         self
     }
     /// Some calls of it share transactions with those around them.
@@ -395,6 +444,10 @@ impl Command {
     pub const fn arity_fits(&self, count: usize) -> bool {
         let arity = self.shape.arity;
         if arity >= 0 { count == arity as usize } else { count >= (-arity) as usize }
+    }
+    /// Whether a call is executed while a script is busy.
+    pub fn runs_while_busy(&self, args: &[&[u8]]) -> bool {
+        self.has(ALLOW_BUSY) && self.busy_where.is_none_or(|runs| runs(args))
     }
     /// Every flag, those that follow from the grammar included.
     pub fn all_flags(&self) -> Flags {

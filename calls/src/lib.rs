@@ -5,6 +5,7 @@
 
 pub mod call;
 pub mod command;
+pub mod facts;
 pub mod grammar;
 pub mod settings;
 pub mod waiting;

@@ -9,7 +9,7 @@ use polder_table::{Db, Stop};
 use polder_values::Kind;
 
 use crate::call::{Call, Outcome};
-use crate::command::Command;
+use crate::command::{Command, ENDS_WITH_KEY};
 
 /// What is answered when nothing comes in time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,7 +81,7 @@ impl Waiting {
 
     /// The database, the keys, and whether the call ends as well where one of them goes.
     pub fn subject(&self) -> (Db, &[Vec<u8>], bool) {
-        (self.db, &self.keys, self.command.name == "XREADGROUP")
+        (self.db, &self.keys, self.command.has(ENDS_WITH_KEY))
     }
 }
 

@@ -10,7 +10,7 @@ use polder_values::Kind;
 use polder_values::stream::{Draft, Entry, Group, Id, Range, Stream};
 
 use polder_calls::call::{Call, Outcome, is_whole};
-use polder_calls::command::{BLOCKING, COUNTS, Command, FAST, GROWS, container, read, write};
+use polder_calls::command::{BLOCKING, COUNTS, Command, ENDS_WITH_KEY, FAST, GROWS, container, read, write};
 
 mod add;
 pub(crate) mod group;
@@ -132,7 +132,7 @@ pub const COMMANDS: &[Command] = &[
         "GROUP group consumer [COUNT count] [BLOCK milliseconds] [NOACK] STREAMS key [key ...] id [id ...]",
         receive::xreadgroup,
     )
-    .with(BLOCKING)
+    .with(BLOCKING | ENDS_WITH_KEY)
     .locates(receive::keys)
     .shares(receive::shares)
     .many(receive::xreadgroup_many)

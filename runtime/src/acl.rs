@@ -14,7 +14,7 @@ use crate::row::{Row, SessionCall, TxnCall, container, neutral, session};
 use crate::session::{Host, Session};
 use polder_calls::call::wrong_arity;
 use polder_calls::call::{Outcome, is};
-use polder_calls::command::{ADMIN, LOADING, NOSCRIPT, ON_ALL_NODES, STALE};
+use polder_calls::command::{ADMIN, Flags, LOADING, NOSCRIPT, ON_ALL_NODES, STALE};
 use polder_calls::settings::id;
 
 pub mod check;
@@ -31,8 +31,8 @@ pub use users::Users;
 use log::{Context, Reason};
 use user::User;
 
-const OPEN: u32 = NOSCRIPT | LOADING | STALE;
-const GUARDED: u32 = OPEN | ADMIN;
+const OPEN: Flags = NOSCRIPT | LOADING | STALE;
+const GUARDED: Flags = OPEN | ADMIN;
 const PER_USER: &str = "O(N). Where N is the number of configured users.";
 
 /// The user that a client is before it says who it is.
@@ -55,6 +55,7 @@ pub const COMMANDS: &[Row] = &[
         .about("Lists the ACL categories, or the commands inside a category."),
     neutral("ACL|DELUSER", "username [username ...]", Mode::Write, delete_users)
         .with(GUARDED)
+        .secrets(|args, hide| (2..args.len()).for_each(hide))
         .tips(ON_ALL_NODES)
         .since("6.0.0")
         .costs("O(1) amortized time considering the typical user.")
@@ -70,6 +71,7 @@ pub const COMMANDS: &[Row] = &[
         .about("Generates a pseudorandom, secure password that can be used to identify ACL users."),
     neutral("ACL|GETUSER", "username", Mode::Read, get_user)
         .with(GUARDED)
+        .secrets(|args, hide| (2..args.len()).for_each(hide))
         .since("6.0.0")
         .costs("O(N). Where N is the number of password, command and pattern rules that the user has.")
         .changed(&[("6.2.0", "Shows patterns of channels."), ("7.0.0", "Shows selectors, and patterns as the rules that make them.")])
@@ -99,6 +101,7 @@ pub const COMMANDS: &[Row] = &[
         .about("Saves the effective ACL rules in the configured ACL file."),
     neutral("ACL|SETUSER", "username [rule [rule ...]]", Mode::Write, set_user)
         .with(GUARDED)
+        .secrets(|args, hide| (2..args.len()).for_each(hide))
         .tips(ON_ALL_NODES)
         .since("6.0.0")
         .costs("O(N). Where N is the number of rules provided.")

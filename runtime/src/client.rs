@@ -15,9 +15,9 @@ use crate::row::{Row, SessionCall, container, session};
 use crate::session::{Client, Host, Replies, Session};
 use crate::tracking;
 use polder_calls::call::{Outcome, SYNTAX, integer, is};
-use polder_calls::command::{ADMIN, LOADING, NOSCRIPT, ON_ALL_NODES, STALE};
+use polder_calls::command::{ADMIN, Flags, LOADING, NOSCRIPT, ON_ALL_NODES, OWN_CONNECTION, STALE};
 
-const QUIET: u32 = NOSCRIPT | LOADING | STALE;
+const QUIET: Flags = NOSCRIPT | LOADING | STALE | OWN_CONNECTION;
 /// What CLIENT LIST and CLIENT KILL can be told, each with a value.
 const FILTERS: [&str; 7] = ["ID", "TYPE", "USER", "ADDR", "LADDR", "SKIPME", "MAXAGE"];
 /// Redis's first buffer of replies; what is beyond it counts as `omem`.
@@ -26,7 +26,7 @@ const NONDETERMINISTIC: &[&str] = &["nondeterministic_output"];
 
 /// The family's rows.
 pub const COMMANDS: &[Row] = &[
-    container("CLIENT").since("2.4.0").costs("Depends on subcommand.").about("A container for client connection commands."),
+    container("CLIENT").with(OWN_CONNECTION).since("2.4.0").costs("Depends on subcommand.").about("A container for client connection commands."),
     session("CLIENT|CACHING", "<YES|NO>", tracking::caching)
         .with(QUIET)
         .since("6.0.0")
@@ -36,7 +36,7 @@ pub const COMMANDS: &[Row] = &[
         .with(QUIET)
         .since("6.0.0")
         .about("Returns the client ID to which the connection's tracking notifications are redirected."),
-    session("CLIENT|HELP", "", help).with(LOADING | STALE).since("5.0.0").about("Prints this help."),
+    session("CLIENT|HELP", "", help).with(LOADING | STALE | OWN_CONNECTION).since("5.0.0").about("Prints this help."),
     session("CLIENT|ID", "", get_id).with(QUIET).since("5.0.0").about("Returns the unique client ID of the connection."),
     session("CLIENT|IMPORT-SOURCE", "<ON|OFF>", import_source)
         .with(QUIET)

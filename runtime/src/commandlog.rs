@@ -187,44 +187,10 @@ pub(crate) fn note(host: &dyn Host, session: &Session, command: &Command, args: 
 /// The arguments without passwords.
 pub(crate) fn redacted<'a>(command: &Command, args: &[&'a [u8]]) -> Vec<&'a [u8]> {
     let mut shown = args.to_vec();
-    match command.name {
-        "CONFIG|SET" => {
-            let secret = |name: &[u8]| polder_calls::settings::find(name).is_some_and(|id| id.row().secret);
-            for at in (2..args.len().saturating_sub(1)).step_by(2).filter(|at| secret(args[*at])) {
-                shown[at + 1] = REDACTED;
-            }
-        }
-        "AUTH" => shown.iter_mut().skip(1).for_each(|arg| *arg = REDACTED),
-        "ACL|SETUSER" | "ACL|GETUSER" | "ACL|DELUSER" => shown.iter_mut().skip(2).for_each(|arg| *arg = REDACTED),
-        "HELLO" => redact_options(args, &mut shown, 2, |option| match () {
-            () if is(option, "AUTH") => Some(2),
-            () if is(option, "SETNAME") => Some(0),
-            () => None,
-        }),
-        "MIGRATE" => redact_options(args, &mut shown, 6, |option| match () {
-            () if is(option, "AUTH") => Some(1),
-            () if is(option, "AUTH2") => Some(2),
-            () => None,
-        }),
-        _ => {}
+    if let Some(secrets) = command.secrets {
+        secrets(args, &mut |at| shown[at] = REDACTED);
     }
     shown
-}
-
-/// Hides as many arguments behind an option from `at` on as `secrets` says; keys, which come last, are no options. An option without secrets has one
-/// argument.
-fn redact_options(args: &[&[u8]], shown: &mut [&[u8]], mut at: usize, secrets: impl Fn(&[u8]) -> Option<usize>) {
-    while at < args.len() && !is(args[at], "KEYS") {
-        let behind = match secrets(args[at]) {
-            None => 0,
-            Some(0) => 1,
-            Some(count) => {
-                shown.iter_mut().skip(at + 1).take(count).for_each(|arg| *arg = REDACTED);
-                count
-            }
-        };
-        at += 1 + behind;
-    }
 }
 
 fn shortened(args: &[&[u8]]) -> Vec<Vec<u8>> {

@@ -40,6 +40,7 @@ pub const COMMANDS: &[Row] = &[
         .about("Persists the effective configuration to file."),
     neutral("CONFIG|SET", "parameter value [parameter value ...]", Mode::Write, set)
         .with(ADMIN | NOSCRIPT | LOADING | STALE)
+        .secrets(secrets)
         .tips(ON_ALL_NODES)
         .since("2.0.0")
         .costs("O(N) when N is the number of configuration parameters provided")
@@ -73,6 +74,12 @@ fn get(call: &mut TxnCall<'_>) -> Outcome {
 }
 
 const IMMUTABLE: &str = "can't set immutable config";
+
+/// The values of settings that are secrets.
+fn secrets(args: &[&[u8]], hide: &mut dyn FnMut(usize)) {
+    let secret = |name: &[u8]| polder_calls::settings::find(name).is_some_and(|id| id.row().secret);
+    (2..args.len().saturating_sub(1)).step_by(2).filter(|at| secret(args[*at])).for_each(|at| hide(at + 1));
+}
 
 fn set(call: &mut TxnCall<'_>) -> Outcome {
     let settings = call.host.settings();

@@ -7,12 +7,13 @@ use crate::row::{Row, SessionCall, session};
 use crate::session::Session;
 use polder_calls::call::wrong_arity;
 use polder_calls::call::{Outcome, SYNTAX, is};
-use polder_calls::command::{ALLOW_BUSY, FAST, LOADING, NO_AUTH, NOSCRIPT, STALE};
+use polder_calls::command::{ALLOW_BUSY, AT_ONCE, FAST, Flags, LOADING, NO_AUTH, NOSCRIPT, SELECTS, STALE, TELLS_UNSAVED, WHILE_LISTENING};
+use polder_calls::facts::secrets_of_options;
 use polder_calls::settings::id;
 use polder_commands::key::database;
 
 /// Flags of what a client may do before it has said who it is.
-const GREETING: u32 = NOSCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY;
+const GREETING: Flags = NOSCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY;
 
 const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the default user. \
                            Are you sure your configuration is correct?";
@@ -23,22 +24,27 @@ const AUTH_FIRST: &str = "NOAUTH HELLO must be called with the client already au
 pub const COMMANDS: &[Row] = &[
     session("AUTH", "[username] password", auth)
         .with(GREETING)
+        .secrets(|args, hide| (1..args.len()).for_each(hide))
         .costs("O(N) where N is the number of passwords defined for the user")
         .changed(&[("6.0.0", "Takes `username`.")])
         .about("Authenticates the connection."),
     session("ECHO", "message", echo).with(LOADING | STALE | FAST).about("Returns the given string."),
     session("HELLO", "[protover [AUTH username password] [SETNAME clientname]]", hello)
         .with(GREETING)
+        .secrets(|args, hide| secrets_of_options(args, 2, &[("AUTH", 2, true), ("SETNAME", 1, false)], hide))
         .since("6.0.0")
         .changed(&[("6.2.0", "Without `protover` it only shows the state of the connection.")])
         .about("Handshakes with the server."),
     session("PING", "[message]", ping)
-        .with(FAST)
+        .with(FAST | WHILE_LISTENING | TELLS_UNSAVED)
         .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
         .about("Returns the server's liveliness response."),
-    session("QUIT", "[arg ...]", quit).with(GREETING).replaced("7.2.0", "closing the connection").about("Closes the connection."),
-    session("RESET", "", reset).with(GREETING).since("6.2.0").about("Resets the connection."),
-    session("SELECT", "index", select).with(LOADING | STALE | FAST).about("Changes the selected database."),
+    session("QUIT", "[arg ...]", quit)
+        .with(GREETING | AT_ONCE | WHILE_LISTENING)
+        .replaced("7.2.0", "closing the connection")
+        .about("Closes the connection."),
+    session("RESET", "", reset).with(GREETING | AT_ONCE | WHILE_LISTENING).since("6.2.0").about("Resets the connection."),
+    session("SELECT", "index", select).with(LOADING | STALE | FAST | SELECTS).about("Changes the selected database."),
 ];
 
 fn ping(call: &mut SessionCall<'_>) -> Outcome {

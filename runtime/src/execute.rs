@@ -23,10 +23,11 @@ use crate::metrics::recorder::Watch;
 use crate::persistence::has_save_points;
 use crate::row::{SessionCall, TxnCall, Work};
 use crate::session::{Host, Replies, Session};
-use crate::{acl, blocking, commandlog, latency, monitor, pubsub, scripting, transaction};
+use crate::{acl, blocking, commandlog, latency, monitor, scripting, transaction};
 use polder_calls::call::{Call, NO_MEMORY, Outcome, WRONG_TYPE, wrong_arity};
 use polder_calls::command::{
-    BLOCKING, CONTAINER, Command, EMPTIES, FAST, FOLLOWS, GROWS, MAY_WRITE, NO_AUTH, NO_MULTI, PUBSUB, Quick, READONLY, Run, SCRIPTS, Short,
+    AT_ONCE, BLOCKING, CONTAINER, Command, EMPTIES, ENDS_WITH_KEY, FAST, FOLLOWS, GROWS, MAY_WRITE, NO_AUTH, NO_MULTI, PUBSUB, Quick,
+    READONLY, RUNS_QUEUE, Run, SCRIPTS, Short, TELLS_UNSAVED, WHILE_LISTENING,
 };
 use polder_calls::settings::{Settings, id};
 
@@ -235,7 +236,7 @@ fn execute_fully(
     let outcome = match row.and_then(|row| admit(row, table, session, host, args, true)).and_then(|command| permit(host, command)) {
         Ok(command) => {
             session.last = Some(command);
-            if session.multi.is_some() && !transaction::is_immediate(command) {
+            if session.multi.is_some() && !command.has(AT_ONCE) {
                 transaction::queue(session, command, args, reply);
                 Ok(())
             } else {
@@ -311,7 +312,7 @@ fn end(session: &mut Session, host: &dyn Host, outcome: Outcome, reply: &mut dyn
     }
     // What a subscription answers is a message as well.
     if session.replies != Replies::On {
-        let kept = session.last.is_some_and(|command| command.has(PUBSUB) && pubsub::is_listeners(command));
+        let kept = session.last.is_some_and(|command| command.has(PUBSUB) && command.has(WHILE_LISTENING));
         let mark = if kept { reply.mark() } else { mark };
         quieten(session, reply, mark);
     }
@@ -336,7 +337,7 @@ pub fn resume(table: &Table, session: &mut Session, host: &dyn Host, reply: &mut
     }
     let watch = host.recorder().begin(host.settings(), command);
     let outcome = run(table, session, host, command, &args, reply);
-    let outlasts = |stop: &Stop| *stop == WRONG_TYPE.into() && command.name != "XREADGROUP" && blocking::is_in_vain(table, session);
+    let outlasts = |stop: &Stop| *stop == WRONG_TYPE.into() && !command.has(ENDS_WITH_KEY) && blocking::is_in_vain(table, session);
     match &outcome {
         Err(Stop::Busy) => {
             reply.rewind(mark);
@@ -406,7 +407,7 @@ pub fn may_write(table: &Table, session: &Session, host: &dyn Host, args: &[&[u8
             || command.has(MAY_WRITE) && !(command.has(SCRIPTS) && scripting::only_reads(table, session, host, command, args))
     };
     match resolve(args) {
-        Ok(command) if command.name == "EXEC" => session.multi.as_ref().is_some_and(|multi| {
+        Ok(command) if command.has(RUNS_QUEUE) => session.multi.as_ref().is_some_and(|multi| {
             let words = multi.queue.words();
             multi.queue.calls(&words).any(|(command, args)| may(command, args))
         }),
@@ -493,7 +494,7 @@ pub(crate) fn admit(
     if command.has(GROWS) {
         spare_memory(table)?;
     }
-    if session.only_listens() && !pubsub::is_listeners(command) {
+    if session.only_listens() && !command.has(WHILE_LISTENING) {
         return Err(only_listens(command));
     }
     if session.monitors && !monitor::may(command) {
@@ -562,7 +563,7 @@ pub fn permit_writes(host: &dyn Host) -> Outcome {
 pub(crate) fn permit(host: &dyn Host, command: &'static Command) -> Result<&'static Command, Stop> {
     if command.is_write() {
         permit_writes(host)?;
-    } else if command.name == "PING" && is_unsaved(host) {
+    } else if command.has(TELLS_UNSAVED) && is_unsaved(host) {
         return Err(UNSAVED.into());
     }
     Ok(command)

@@ -198,11 +198,8 @@ fn write_statuses(reply: &mut dyn Reply, names: Vec<String>) {
 
 /// Where a command has channels that are spread over a cluster as keys are.
 fn shard_channels(command: &Command) -> Option<KeySpec> {
-    let last = match command.name {
-        "SPUBLISH" => 0,
-        "SSUBSCRIBE" | "SUNSUBSCRIBE" => -1,
-        _ => return None,
-    };
+    let channels = command.channels.filter(|channels| channels.sharded)?;
+    let last = if channels.all { -1 } else { 0 };
     Some(KeySpec { begin: Begin::Index(1), find: Find::Range { last, step: 1, limit: 0 } })
 }
 

@@ -9,7 +9,7 @@ use crate::commandlog::redacted;
 use crate::row::{Row, SessionCall, session};
 use crate::session::{Host, Session};
 use polder_calls::call::Outcome;
-use polder_calls::command::{ADMIN, Command, LOADING, NOSCRIPT, READONLY, SKIP_MONITOR, STALE, WRITE};
+use polder_calls::command::{ADMIN, Command, LOADING, MAY_WRITE, NOSCRIPT, PUBSUB, READONLY, SKIP_MONITOR, STALE, WRITE};
 
 /// The family's rows.
 pub const COMMANDS: &[Row] = &[session("MONITOR", "", monitor)
@@ -30,9 +30,10 @@ fn monitor(call: &mut SessionCall<'_>) -> Outcome {
     Ok(())
 }
 
-/// Whether a client that monitors may make a call: one that does not touch keys.
+/// Whether a client that monitors may make a call: one that touches no keys and posts no message.
 pub(crate) fn may(command: &Command) -> bool {
-    !command.has(READONLY | WRITE) && !matches!(command.name, "PUBLISH" | "SPUBLISH")
+    let posts = command.has(PUBSUB) && command.has(MAY_WRITE);
+    !posts && !command.has(READONLY | WRITE)
 }
 
 /// Whether anybody wants to see this call.

@@ -16,20 +16,23 @@ use crate::introspect::help;
 use crate::row::{Row, TxnCall, container, neutral, session};
 use crate::session::Session;
 use polder_calls::call::{Call, Outcome};
-use polder_calls::command::{self, Command, Common, FAST, LOADING, MAY_WRITE, NOSCRIPT, PUBSUB, STALE};
+use polder_calls::command::{self, Common, FAST, Flags, LOADING, MAY_WRITE, NOSCRIPT, PUBSUB, STALE, WHILE_LISTENING};
+use polder_calls::facts::Channels;
 
-const LISTEN: u32 = PUBSUB | NOSCRIPT | LOADING | STALE;
-const ASK: u32 = PUBSUB | LOADING | STALE;
+const LISTEN: Flags = PUBSUB | NOSCRIPT | LOADING | STALE | WHILE_LISTENING;
+const ASK: Flags = PUBSUB | LOADING | STALE;
 
 /// The family's rows.
 pub const COMMANDS: &[Row] = &[
     neutral("PSUBSCRIBE", "pattern [pattern ...]", Mode::Write, subscribe::<PATTERN>)
         .with(LISTEN)
+        .channels(Channels::HEARD.patterns())
         .since("2.0.0")
         .costs("O(N) where N is the number of patterns to subscribe to.")
         .about("Listens for messages published to channels that match one or more patterns."),
     Row::own(command::neutral("PUBLISH", "channel message", Mode::Read, publish::<false>).many(publish_many::<false>))
         .with(MAY_WRITE | PUBSUB | LOADING | STALE | FAST)
+        .channels(Channels::POSTED)
         .shares(|_| Some(Common::Messages))
         .since("2.0.0")
         .costs("O(N+M) where N is the number of clients subscribed to the receiving channel and M is the total number of subscribed patterns (by any client).")
@@ -61,31 +64,37 @@ pub const COMMANDS: &[Row] = &[
         .about("Returns the count of subscribers of shard channels."),
     neutral("PUNSUBSCRIBE", "[pattern [pattern ...]]", Mode::Write, unsubscribe::<PATTERN>)
         .with(LISTEN)
+        .channels(Channels::LEFT.patterns())
         .since("2.0.0")
         .costs("O(N) where N is the number of patterns to unsubscribe.")
         .about("Stops listening to messages published to channels that match one or more patterns."),
     Row::own(command::neutral("SPUBLISH", "shardchannel message", Mode::Read, publish::<true>))
         .with(MAY_WRITE | PUBSUB | LOADING | STALE | FAST)
+        .channels(Channels::POSTED.sharded())
         .since("7.0.0")
         .costs("O(N) where N is the number of clients subscribed to the receiving shard channel.")
         .about("Post a message to a shard channel"),
     neutral("SSUBSCRIBE", "shardchannel [shardchannel ...]", Mode::Write, subscribe::<SHARD>)
         .with(LISTEN)
+        .channels(Channels::HEARD.sharded())
         .since("7.0.0")
         .costs("O(N) where N is the number of shard channels to subscribe to.")
         .about("Listens for messages published to shard channels."),
     neutral("SUBSCRIBE", "channel [channel ...]", Mode::Write, subscribe::<CHANNEL>)
         .with(LISTEN)
+        .channels(Channels::HEARD)
         .since("2.0.0")
         .costs("O(N) where N is the number of channels to subscribe to.")
         .about("Listens for messages published to channels."),
     neutral("SUNSUBSCRIBE", "[shardchannel [shardchannel ...]]", Mode::Write, unsubscribe::<SHARD>)
         .with(LISTEN)
+        .channels(Channels::LEFT.sharded())
         .since("7.0.0")
         .costs("O(N) where N is the number of shard channels to unsubscribe.")
         .about("Stops listening to messages posted to shard channels."),
     neutral("UNSUBSCRIBE", "[channel [channel ...]]", Mode::Write, unsubscribe::<CHANNEL>)
         .with(LISTEN)
+        .channels(Channels::LEFT)
         .since("2.0.0")
         .costs("O(N) where N is the number of channels to unsubscribe.")
         .about("Stops listening to messages posted to channels."),
@@ -235,11 +244,6 @@ impl Session {
             ears::unsubscribe(table, self.id, subject, names.into_iter().collect());
         }
     }
-}
-
-/// Whether a command of a client that only listens is obeyed.
-pub(crate) fn is_listeners(command: &Command) -> bool {
-    command.name.ends_with("SUBSCRIBE") || matches!(command.name, "PING" | "QUIT" | "RESET")
 }
 
 fn tell(reply: &mut dyn Reply, what: &[u8], name: Option<&[u8]>, count: i64) {

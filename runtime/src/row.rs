@@ -12,6 +12,7 @@ use polder_table::{Db, Mode, Table, Txn};
 use crate::session::{Host, Session};
 use polder_calls::call::Outcome;
 use polder_calls::command::{self, Command, Decide, Flags, Locate, Run, Shares, Where};
+use polder_calls::facts::{Channels, Secrets};
 
 /// One invocation that concerns the session or the process only; the table's counters and limits can be seen, its keys cannot.
 pub struct SessionCall<'c> {
@@ -110,6 +111,18 @@ impl Row {
     /// As [`Command::reads_where`].
     pub const fn reads_where(self, reads: Where) -> Row {
         Row { command: self.command.reads_where(reads), ..self }
+    }
+    /// As [`Command::busy_where`].
+    pub const fn busy_where(self, runs: Where) -> Row {
+        Row { command: self.command.busy_where(runs), ..self }
+    }
+    /// As [`Command::channels`].
+    pub const fn channels(self, channels: Channels) -> Row {
+        Row { command: self.command.channels(channels), ..self }
+    }
+    /// As [`Command::secrets`].
+    pub const fn secrets(self, secrets: Secrets) -> Row {
+        Row { command: self.command.secrets(secrets), ..self }
     }
     /// As [`Command::shares`].
     pub const fn shares(self, shares: Shares) -> Row {

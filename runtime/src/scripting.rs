@@ -23,7 +23,7 @@ use crate::row::{Row, TxnCall, container, neutral, session, write};
 use crate::session::{Host, Session};
 use polder_calls::call::{NOT_AN_INTEGER, Outcome};
 use polder_calls::command::{
-    ALLOW_BUSY, Command, Common, GROWS, MAY_WRITE, NO_MANDATORY_KEYS, NOSCRIPT, ON_ALL_NODES, READONLY, SCRIPTS, SKIP_MONITOR, STALE,
+    ALLOW_BUSY, Command, Common, Flags, GROWS, MAY_WRITE, NO_MANDATORY_KEYS, NOSCRIPT, ON_ALL_NODES, READONLY, SCRIPTS, SKIP_MONITOR, STALE,
 };
 use polder_calls::settings::id;
 
@@ -68,7 +68,7 @@ fn shared<'a>(args: &[&'a [u8]], by_sha: bool) -> Option<Common<'a>> {
 
 const SHARDS: &[&str] = &["request_policy:all_shards", "response_policy:all_succeeded"];
 const KILLERS: &[&str] = &["request_policy:all_shards", "response_policy:one_succeeded"];
-const RUNS: u32 = NOSCRIPT | STALE | SKIP_MONITOR | NO_MANDATORY_KEYS | SCRIPTS;
+const RUNS: Flags = NOSCRIPT | STALE | SKIP_MONITOR | NO_MANDATORY_KEYS | SCRIPTS;
 const DEPENDS: &str = "Depends on the script that is executed.";
 const DEPENDS_ON_FUNCTION: &str = "Depends on the function that is executed.";
 

@@ -26,6 +26,7 @@ pub const COMMANDS: &[Row] = &[
     session("MODULE|UNLOAD", "name", unload).with(ADMIN | NOSCRIPT | NO_ASYNC_LOADING).since("4.0.0").about("Unloads a module."),
     session("SHUTDOWN", "[NOSAVE|SAVE] [NOW] [FORCE] [ABORT]", shutdown)
         .with(ADMIN | NOSCRIPT | LOADING | STALE | NO_MULTI | ALLOW_BUSY)
+        .busy_where(|args| args.iter().any(|arg| is(arg, "NOSAVE")))
         .since("1.0.0")
         .costs("O(N) when saving, where N is the total number of keys in all databases, otherwise O(1)")
         .changed(&[("7.0.0", "Takes `NOW`, `FORCE` and `ABORT`.")])

@@ -9,7 +9,7 @@ use crate::client;
 use crate::row::SessionCall;
 use crate::session::Session;
 use polder_calls::call::{Outcome, SYNTAX, is};
-use polder_calls::command::{Command, READONLY, SCRIPTS};
+use polder_calls::command::{Command, OWN_CONNECTION, READONLY, SCRIPTS};
 
 const OTHER_CACHING: &str =
     "ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then re-enabling it with a different mode.";
@@ -214,7 +214,7 @@ impl Session {
     pub(crate) fn end_caching(&mut self, command: &Command) {
         if let Some(tracking) = self.tracking.as_mut().filter(|tracking| tracking.caching)
             && self.multi.is_none()
-            && !command.name.starts_with("CLIENT")
+            && !command.has(OWN_CONNECTION)
         {
             Arc::make_mut(tracking).caching = false;
         }

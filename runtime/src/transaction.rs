@@ -24,26 +24,32 @@ use crate::lookup::{find, find_original};
 use crate::row::{Row, SessionCall, session};
 use crate::scripting;
 use crate::session::{Host, Multi, Session};
-use polder_calls::call::{Outcome, is};
+use polder_calls::call::Outcome;
 use polder_calls::command::{
-    ADMIN, ALLOW_BUSY, BLOCKING, Command, DANGEROUS, FAST, GROWS, LOADING, NO_MULTI, NOSCRIPT, PUBSUB, SCRIPTS, SKIP_SLOWLOG, STALE,
+    ADMIN, ALLOW_BUSY, AT_ONCE, BLOCKING, Command, DANGEROUS, FAST, GROWS, LOADING, NO_MULTI, NOSCRIPT, PUBSUB, QUEUES, RUNS_QUEUE,
+    SCRIPTS, SELECTS, SKIP_SLOWLOG, STALE,
 };
 
 /// The family's rows.
 pub const COMMANDS: &[Row] = &[
-    session("MULTI", "", multi).with(NOSCRIPT | LOADING | STALE | FAST | ALLOW_BUSY).since("1.2.0").about("Starts a transaction."),
+    session("MULTI", "", multi)
+        .with(NOSCRIPT | LOADING | STALE | FAST | ALLOW_BUSY | AT_ONCE | QUEUES)
+        .since("1.2.0")
+        .about("Starts a transaction."),
     session("EXEC", "", exec)
-        .with(NOSCRIPT | LOADING | STALE | SKIP_SLOWLOG)
+        .with(NOSCRIPT | LOADING | STALE | SKIP_SLOWLOG | AT_ONCE | RUNS_QUEUE)
         .since("1.2.0")
         .costs("Depends on commands in the transaction")
         .about("Executes all commands in a transaction."),
     session("DISCARD", "", discard)
-        .with(NOSCRIPT | LOADING | STALE | FAST | ALLOW_BUSY)
+        .with(NOSCRIPT | LOADING | STALE | FAST | ALLOW_BUSY | AT_ONCE)
         .since("2.0.0")
         .costs("O(N), when N is the number of queued commands")
         .about("Discards a transaction."),
     session("WATCH", "key [key ...]", watch)
-        .with(NOSCRIPT | LOADING | STALE | FAST | ALLOW_BUSY)
+        .with(NOSCRIPT | LOADING | STALE | FAST | ALLOW_BUSY | AT_ONCE)
+        // It would need a transaction beside the script's.
+        .busy_where(|_| false)
         .touches(&["RO"])
         .since("2.2.0")
         .costs("O(1) for every key.")
@@ -53,11 +59,6 @@ pub const COMMANDS: &[Row] = &[
         .since("2.2.0")
         .about("Forgets about watched keys of a transaction."),
 ];
-
-/// Whether a command is obeyed at once between MULTI and EXEC.
-pub(crate) fn is_immediate(command: &Command) -> bool {
-    matches!(command.name, "EXEC" | "DISCARD" | "MULTI" | "WATCH" | "QUIT" | "RESET")
-}
 
 /// Puts a command off until EXEC.
 pub(crate) fn queue(session: &mut Session, command: &'static Command, args: &[&[u8]], reply: &mut dyn Reply) {
@@ -76,7 +77,7 @@ pub(crate) fn spoil(session: &mut Session, args: &[&[u8]], stop: Stop) -> Stop {
         multi.broken = true;
     }
     match stop {
-        Stop::Refused(why) if args.first().is_some_and(|name| is(name, "EXEC")) => {
+        Stop::Refused(why) if args.first().and_then(|name| find(name)).is_some_and(|command| command.has(RUNS_QUEUE)) => {
             session.multi = None;
             session.watches.clear();
             let why = why.strip_prefix("ERR ").unwrap_or(&why);
@@ -236,7 +237,7 @@ pub(crate) fn exec_together(
     reply: &mut dyn Reply,
 ) -> Option<(usize, Progress)> {
     let listeners = table.interest() & !interest::CLIENTS;
-    let is_exec = matches!(calls, [[name], _, ..] if is(name, "EXEC"));
+    let is_exec = matches!(calls, [[name], _, ..] if find(name).is_some_and(|command| command.has(RUNS_QUEUE)));
     if !is_exec || listeners != 0 || !session.watches.is_empty() || is_wary(host) {
         return None;
     }
@@ -296,8 +297,8 @@ fn whole_blocks<'a>(table: &Table, calls: &'a [&'a [&'a [u8]]]) -> Vec<Block<'a>
         let Some(row) = admitted(table, args) else { break };
         match &mut block {
             Some(block) if is_simple(row) => block.push((row, *args)),
-            Some(_) if row.name == "EXEC" => blocks.extend(block.take()),
-            None if row.name == "MULTI" => block = Some(Vec::with_capacity(CALLS)),
+            Some(_) if row.has(RUNS_QUEUE) => blocks.extend(block.take()),
+            None if row.has(QUEUES) => block = Some(Vec::with_capacity(CALLS)),
             _ => break,
         }
     }
@@ -369,7 +370,7 @@ fn declared<'w>(multi: &Multi, words: &[&'w [u8]], session: &Session) -> Keys<'w
                 keys.push((db, args[at]));
             }
         });
-        if command.name == "SELECT" {
+        if command.has(SELECTS) {
             db = number::integer(args[1]).and_then(|number| number.try_into().ok()).unwrap_or(db);
         }
     }

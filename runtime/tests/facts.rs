@@ -64,3 +64,25 @@ fn shown(spec: &KeySpec) -> String {
         Find::Numkeys => format!("{begin}:n0,1,1"),
     }
 }
+
+/// Ways to ask a row for its name where a fact of the row is meant.
+const BY_NAME: [&str; 5] = ["command.name == \"", "command.name != \"", "row.name == \"", "match command.name", "matches!(command.name"];
+
+#[test]
+fn no_file_acts_by_the_name_of_a_command() {
+    let mut found = Vec::new();
+    let mut folders: Vec<std::path::PathBuf> =
+        ["calls", "commands", "runtime", "server", "engine", "script"].map(|name| format!("../{name}/src").into()).into();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let source = std::fs::read_to_string(&path).expect("a source");
+            found.extend(BY_NAME.iter().filter(|way| source.contains(**way)).map(|way| format!("{}: {way}", path.display())));
+        }
+    }
+    assert!(found.is_empty(), "say it in the row (polder_calls::facts): {found:?}");
+}

@@ -156,10 +156,10 @@ fn check_selector(selector: &Selector, command: &'static Command, args: &[&[u8]]
             return Err((Reason::Key, at));
         }
     }
-    if !selector.all_channels {
-        let (first, last, literal) = channels(command, args.len());
-        if let Some(at) = args[first..last].iter().position(|channel| !allows_channel(selector, channel, literal)) {
-            return Err((Reason::Channel, first + at));
+    if let (false, Some(channels)) = (selector.all_channels, command.channels.filter(|channels| channels.needs_right)) {
+        let last = if channels.all { args.len() } else { 2 };
+        if let Some(at) = args[1..last].iter().position(|channel| !allows_channel(selector, channel, channels.patterns)) {
+            return Err((Reason::Channel, 1 + at));
         }
     }
     Ok(())
@@ -177,16 +177,6 @@ fn uses(touched: &str) -> (bool, bool) {
 
 fn fits(pattern: &KeyPattern, key: &[u8], read: bool, write: bool) -> bool {
     (pattern.read || !read) && (pattern.write || !write) && glob::matches(&pattern.pattern, key)
-}
-
-/// The arguments that are channels, first and behind the last, and whether they are patterns themselves.
-fn channels(command: &Command, count: usize) -> (usize, usize, bool) {
-    match command.name {
-        "PUBLISH" | "SPUBLISH" => (1, 2, false),
-        "SUBSCRIBE" | "SSUBSCRIBE" => (1, count, false),
-        "PSUBSCRIBE" => (1, count, true),
-        _ => (0, 0, false),
-    }
 }
 
 fn allows_channel(selector: &Selector, channel: &[u8], literal: bool) -> bool {

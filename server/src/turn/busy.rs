@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 
 use mio::Events;
 use polder_base::time::now_ms;
-use polder_calls::command::{ALLOW_BUSY, SCRIPTS};
+use polder_calls::command::{RUNS_QUEUE, SCRIPTS};
 use polder_calls::settings::Id;
 use polder_engine::Outlook;
 use polder_hub::ask::Thread;
@@ -104,7 +104,7 @@ impl Service {
     pub fn runs_scripts(&self, slot: usize, hint: (&Outlook, usize)) -> bool {
         match hint.0.command(hint.1) {
             Some(command) if command.has(SCRIPTS) => true,
-            Some(command) if command.name == "EXEC" => {
+            Some(command) if command.has(RUNS_QUEUE) => {
                 let multi = self.connections.slots[slot].as_ref().and_then(|connection| connection.session.multi.as_ref());
                 multi.is_some_and(|multi| multi.queue.commands().any(|command| command.has(SCRIPTS)))
             }
@@ -242,10 +242,7 @@ impl Connections {
     }
 }
 
-/// Whether a request is executed while a script runs. WATCH would need a transaction beside the script's.
+/// Whether a request is executed while a script runs.
 fn is_allowed(args: &[&[u8]]) -> bool {
-    execute::resolve(args).is_ok_and(|command| match command.name {
-        "SHUTDOWN" => args.iter().any(|arg| arg.eq_ignore_ascii_case(b"NOSAVE")),
-        name => command.has(ALLOW_BUSY) && name != "WATCH",
-    })
+    execute::resolve(args).is_ok_and(|command| command.runs_while_busy(args))
 }

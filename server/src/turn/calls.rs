@@ -4,7 +4,7 @@
 //! **Invariant E2:** a message that was published before a call is written in front of that call's reply.
 use std::time::Duration;
 
-use polder_calls::command::{PUBSUB, Run};
+use polder_calls::command::{OWN_CONNECTION, PUBSUB, Run};
 use polder_engine::Outlook;
 use polder_hub::ears::has_mail;
 use polder_runtime::{Host, Progress};
@@ -166,7 +166,7 @@ impl Service {
         session.turn_ms = connections.now_ms;
         session.patience_us = connections.waiters.patience_us;
         session.active_ms = connections.now_ms;
-        if outlook.command(number).is_some_and(|command| command.name == "CLIENT") {
+        if outlook.command(number).is_some_and(|command| command.has(OWN_CONNECTION)) {
             let last = frames.iter().take_while(|other| other.place == frame.place).last().unwrap_or(frame);
             connection.show_call(last.end - connection.taken);
         }

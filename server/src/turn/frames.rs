@@ -1,4 +1,5 @@
 //! Which requests of a batch share a transaction, and which must wait for the end of a pause.
+use polder_calls::command::{QUEUES, RUNS_QUEUE};
 use polder_engine::{Memory, Outlook};
 use polder_runtime::{Host, Session, TOGETHER_MAX, execute};
 use smallvec::SmallVec;
@@ -33,17 +34,18 @@ pub fn group(
 
 /// If the first of `frames` is an EXEC: how many requests it is, with the complete transactions (MULTI to EXEC) behind it.
 fn exec_group(frames: &[Frame], outlook: &Outlook, number: usize) -> usize {
-    let name = |at: usize| outlook.command(number + at).map_or("", |command| command.name);
+    let has = |at: usize, flag| outlook.command(number + at).is_some_and(|command| command.has(flag));
     let (mut many, mut is_inside) = (1, false);
-    if name(0) != "EXEC" {
+    if !has(0, RUNS_QUEUE) {
         return many;
     }
     for at in 1..frames.iter().take(TOGETHER_MAX).take_while(|frame| frame.place == frames[0].place).count() {
-        match (name(at), is_inside) {
-            ("MULTI", false) => is_inside = true,
-            ("EXEC", true) => (many, is_inside) = (at + 1, false),
-            ("" | "EXEC" | "MULTI", _) | (_, false) => break,
-            _ => {}
+        if has(at, QUEUES) && !is_inside {
+            is_inside = true;
+        } else if has(at, RUNS_QUEUE) && is_inside {
+            (many, is_inside) = (at + 1, false);
+        } else if !is_inside || has(at, QUEUES) || outlook.command(number + at).is_none() {
+            break;
         }
     }
     many

@@ -1,0 +1,53 @@
+//! Facts about a command that its row states and others act upon, beside its flags: which arguments are channels, which are secrets.
+//!
+//! No code outside a command's own family asks for the command by its name: it asks the row.
+
+/// The arguments of a command that are channels, from the first one on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Channels {
+    /// All arguments are channels; otherwise the first one only.
+    pub all: bool,
+    /// They are patterns of channels, which a user's rules must allow literally.
+    pub patterns: bool,
+    /// They are spread over a cluster as keys are.
+    pub sharded: bool,
+    /// A user needs the right to use them. Whoever stops listening needs none.
+    pub needs_right: bool,
+}
+
+impl Channels {
+    /// One channel that a message is posted to.
+    pub const POSTED: Channels = Channels { all: false, patterns: false, sharded: false, needs_right: true };
+    /// Channels that a client begins to listen to.
+    pub const HEARD: Channels = Channels { all: true, ..Channels::POSTED };
+    /// Channels that a client ceases to listen to.
+    pub const LEFT: Channels = Channels { needs_right: false, ..Channels::HEARD };
+
+    /// The same of patterns.
+    pub const fn patterns(self) -> Channels {
+        Channels { patterns: true, ..self }
+    }
+    /// The same of channels that are spread over a cluster.
+    pub const fn sharded(self) -> Channels {
+        Channels { sharded: true, ..self }
+    }
+}
+
+/// Shows the positions of a call's arguments that logs and monitors must not show.
+pub type Secrets = fn(&[&[u8]], &mut dyn FnMut(usize));
+
+/// An option of a command: its word, how many arguments it has, and whether these are secrets.
+pub type SecretOption = (&'static str, usize, bool);
+
+/// Shows the secrets among options from argument `at` on, up to the word KEYS: keys, which come last, are no options.
+pub fn secrets_of_options(args: &[&[u8]], mut at: usize, options: &[SecretOption], hide: &mut dyn FnMut(usize)) {
+    let is = |at: usize, word: &str| args[at].eq_ignore_ascii_case(word.as_bytes());
+    while at < args.len() && !is(at, "KEYS") {
+        let known = options.iter().find(|(word, ..)| is(at, word));
+        let (behind, secret) = known.map_or((0, false), |(_, count, secret)| (*count, *secret));
+        if secret {
+            (at + 1..args.len().min(at + 1 + behind)).for_each(&mut *hide);
+        }
+        at += 1 + behind;
+    }
+}
