@@ -11,7 +11,7 @@ use polder_base::Reply;
 use polder_table::{Mode, Sight, Stop, Table};
 
 use crate::call::{Call, Outcome};
-use crate::facts::{Channels, Secrets};
+use crate::facts::{Channels, Secrets, Tells};
 use crate::grammar::{Begin, Find, Shape};
 use crate::settings::Settings;
 
@@ -205,6 +205,8 @@ pub struct Command {
     pub reads_where: Option<Where>,
     /// Where only some calls are executed while a script is busy: whether one with these arguments is.
     pub busy_where: Option<Where>,
+    /// How what it changes is told; every row that may write has it.
+    pub tells: Option<Tells>,
     /// Which of its arguments are channels.
     pub channels: Option<Channels>,
     /// Which of its arguments are secrets.
@@ -243,6 +245,7 @@ const fn row(name: &'static str, grammar: &'static str, run: Run, flags: Flags) 
         locate: None,
         reads_where: None,
         busy_where: None,
+        tells: None,
         channels: None,
         secrets: None,
         shares: None,
@@ -321,6 +324,11 @@ impl Command {
     /// Only some calls of it are executed while a script is busy.
     pub const fn busy_where(mut self, runs: Where) -> Command {
         self.busy_where = Some(runs);
+        self
+    }
+    /// How what it changes is told to those who follow the changes.
+    pub const fn tells(mut self, tells: Tells) -> Command {
+        self.tells = Some(tells);
         self
     }
     /// Its arguments are channels.
@@ -408,6 +416,7 @@ impl Command {
     }
     /// Gives it its place among all rows, and that of its family among the families.
     pub const fn placed(mut self, number: u16, family: u8) -> Command {
+        assert!(self.has(WRITE | MAY_WRITE) == self.tells.is_some(), "a row that may write says how it is told, and no other does");
         self.number = number;
         self.family = family;
         self.alone = self.alone();

@@ -33,6 +33,18 @@ impl Channels {
     }
 }
 
+/// How a call that has changed something is told to those who follow the changes: as which commands, which lead to the same state anywhere and at any
+/// later time. What changed nothing is not told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tells {
+    /// As the call itself: it depends on nothing but its arguments and the state.
+    Verbatim,
+    /// As `SET key value` where the whole new value is short, else as the call itself, which leads to the same.
+    State,
+    /// By what its function says: the text is for the documentation, commands in backticks.
+    Own(&'static str),
+}
+
 /// Shows the positions of a call's arguments that logs and monitors must not show.
 pub type Secrets = fn(&[&[u8]], &mut dyn FnMut(usize));
 

@@ -10,6 +10,7 @@ use polder_values::{Kind, PACKED_MAX, Value};
 use crate::string::{edit_draft, find, len_max, range, value_or_empty};
 use polder_calls::call::{Call, Outcome, SYNTAX, integer, is};
 use polder_calls::command::{Command, FAST, GROWS, read, write};
+use polder_calls::facts::Tells::Verbatim;
 
 mod field;
 
@@ -25,6 +26,7 @@ pub const COMMANDS: &[Command] = &[
         "key [GET encoding offset|[OVERFLOW <WRAP|SAT|FAIL>] <SET encoding offset value|INCRBY encoding offset increment> ...]",
         field::bitfield,
     )
+    .tells(Verbatim)
     .with(GROWS)
     .touches(&["RW access update variable_flags"])
     .varies(field::touches)
@@ -37,6 +39,7 @@ pub const COMMANDS: &[Command] = &[
         .costs("O(1) for each subcommand specified")
         .about("Performs arbitrary read-only bitfield integer operations on strings."),
     write("BITOP", "<AND|OR|XOR|NOT> destkey key [key ...]", bitop)
+        .tells(Verbatim)
         .with(GROWS)
         .touches(&["OW update", "RO access"])
         .since("2.6.0")
@@ -49,6 +52,7 @@ pub const COMMANDS: &[Command] = &[
         .about("Finds the first set (1) or clear (0) bit in a string."),
     read("GETBIT", "key offset", getbit).with(FAST).since("2.2.0").about("Returns a bit value by offset."),
     write("SETBIT", "key offset value", setbit)
+        .tells(Verbatim)
         .with(GROWS)
         .since("2.2.0")
         .costs("O(1); past 8 KiB one chunk of the old value and its path are copied.")

@@ -8,6 +8,7 @@ use polder_table::{Scanned, Stop};
 use crate::key::database_of;
 use polder_calls::call::{Call, Outcome, SYNTAX, integer, is};
 use polder_calls::command::{Command, DANGEROUS, EMPTIES, FAST, KEYSPACE, read, write};
+use polder_calls::facts::Tells::Own;
 use polder_calls::settings::id;
 
 /// Keys looked at between two checks of a walk over everything.
@@ -43,18 +44,24 @@ pub const COMMANDS: &[Command] = &[
         .tips(&["request_policy:all_shards", "response_policy:agg_sum"])
         .about("Returns the number of keys in the database."),
     write("FLUSHALL", "[ASYNC|SYNC]", flush_all)
+        .tells(Own("the call, also where nothing was there"))
         .with(DANGEROUS | KEYSPACE | EMPTIES)
         .tips(EVERYWHERE)
         .costs("O(1); a sweeper frees the memory afterwards.")
         .changed(&[("4.0.0", "Takes `ASYNC`."), ("6.2.0", "Takes `SYNC`.")])
         .about("Removes all keys from all databases."),
     write("FLUSHDB", "[ASYNC|SYNC]", flush_one)
+        .tells(Own("the call, also where nothing was there"))
         .with(DANGEROUS | KEYSPACE)
         .tips(EVERYWHERE)
         .costs("O(1); a sweeper frees the memory afterwards.")
         .changed(&[("4.0.0", "Takes `ASYNC`."), ("6.2.0", "Takes `SYNC`.")])
         .about("Removes all keys from the current database."),
-    write("SWAPDB", "index1 index2", swap).with(FAST | DANGEROUS | KEYSPACE).since("4.0.0").about("Swaps two databases."),
+    write("SWAPDB", "index1 index2", swap)
+        .tells(Own("the call, also where nothing was there"))
+        .with(FAST | DANGEROUS | KEYSPACE)
+        .since("4.0.0")
+        .about("Swaps two databases."),
 ];
 
 fn keys(call: &mut Call<'_>) -> Outcome {

@@ -15,6 +15,7 @@ use polder_wire::rdb::{self, Form, Item, Thresholds, Writer};
 
 use polder_calls::call::{Call, Outcome, SYNTAX, integer, is};
 use polder_calls::command::{ASKING, Command, DANGEROUS, GROWS, read, write};
+use polder_calls::facts::Tells::Own;
 use polder_calls::settings::{Id, Settings, id};
 
 pub use build::{Builder, Problem};
@@ -44,6 +45,7 @@ pub const COMMANDS: &[Command] = &[
         .costs("O(N) where N is the size of the value.")
         .about("Returns a serialized representation of the value stored at a key."),
     write("RESTORE", "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]", restore)
+        .tells(Own("`RESTORE key ms payload REPLACE ABSTTL`"))
         .with(GROWS | DANGEROUS)
         .touches(&["OW update"])
         .since("2.6.0")
@@ -51,6 +53,7 @@ pub const COMMANDS: &[Command] = &[
         .changed(&[("3.0.0", "Takes `REPLACE`."), ("5.0.0", "Takes `ABSTTL`."), ("5.0.0", "Takes `IDLETIME` and `FREQ`.")])
         .about("Creates a key from the serialized representation of a value."),
     write("RESTORE-ASKING", "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]", restore)
+        .tells(Own("`RESTORE key ms payload REPLACE ABSTTL`"))
         .with(GROWS | ASKING | DANGEROUS)
         .touches(&["OW update"])
         .since("3.0.0")

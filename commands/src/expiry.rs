@@ -6,6 +6,7 @@ use polder_table::{Mutation, New, Stop};
 
 use polder_calls::call::{Call, Outcome, integer, is};
 use polder_calls::command::{Command, FAST, Short, read, write};
+use polder_calls::facts::Tells::{Own, Verbatim};
 
 const UPDATES: &[&str] = &["RW update"];
 const NONDETERMINISTIC: &[&str] = &["nondeterministic_output"];
@@ -15,6 +16,7 @@ pub const COMMANDS: &[Command] = &[
     write("EXPIRE", "key seconds [NX|XX|GT|LT]", expire)
         .quick(expire_quickly)
         .shares_key()
+        .tells(Own("`PEXPIREAT key ms`; `DEL key` where the time has passed"))
         .with(FAST)
         .touches(UPDATES)
         .changed(&[("7.0.0", "Takes `NX`, `XX`, `GT` and `LT`.")])
@@ -22,6 +24,7 @@ pub const COMMANDS: &[Command] = &[
     write("EXPIREAT", "key unix-time-seconds [NX|XX|GT|LT]", expire_at)
         .quick(expire_at_quickly)
         .shares_key()
+        .tells(Own("`PEXPIREAT key ms`; `DEL key` where the time has passed"))
         .with(FAST)
         .touches(UPDATES)
         .since("1.2.0")
@@ -31,6 +34,7 @@ pub const COMMANDS: &[Command] = &[
     write("PERSIST", "key", persist)
         .quick(persist_quickly)
         .shares_key()
+        .tells(Verbatim)
         .with(FAST)
         .touches(UPDATES)
         .since("2.2.0")
@@ -38,6 +42,7 @@ pub const COMMANDS: &[Command] = &[
     write("PEXPIRE", "key milliseconds [NX|XX|GT|LT]", expire_ms)
         .quick(expire_ms_quickly)
         .shares_key()
+        .tells(Own("`PEXPIREAT key ms`; `DEL key` where the time has passed"))
         .with(FAST)
         .touches(UPDATES)
         .since("2.6.0")
@@ -46,6 +51,7 @@ pub const COMMANDS: &[Command] = &[
     write("PEXPIREAT", "key unix-time-milliseconds [NX|XX|GT|LT]", expire_at_ms)
         .quick(expire_at_ms_quickly)
         .shares_key()
+        .tells(Own("`PEXPIREAT key ms`; `DEL key` where the time has passed"))
         .with(FAST)
         .touches(UPDATES)
         .since("2.6.0")

@@ -9,6 +9,7 @@ use crate::sorted_set::{Options, Pairs, add_members, find_set, reply_added};
 use crate::string::number_mode;
 use polder_calls::call::{Call, Outcome, SYNTAX, is};
 use polder_calls::command::{Command, GROWS, read, write};
+use polder_calls::facts::Tells::{Own, Verbatim};
 
 mod search;
 
@@ -19,6 +20,7 @@ const AROUND: &str = "O(N+log(M)) where N is the number of elements inside the b
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[
     write("GEOADD", "key [NX|XX] [CH] longitude latitude member [longitude latitude member ...]", geoadd)
+        .tells(Verbatim)
         .with(GROWS)
         .touches(&["RW update"])
         .since("3.2.0")
@@ -43,6 +45,7 @@ pub const COMMANDS: &[Command] = &[
          [STORE key|STOREDIST key]",
         search::georadius,
     )
+    .tells(Own("the whole new value: `DEL destination`, `ZADD destination score member ...`"))
     .with(GROWS)
     .locates(search::keys_around_place)
     .touches(SOURCE_AND_STORES)
@@ -66,6 +69,7 @@ pub const COMMANDS: &[Command] = &[
         "key member radius <M|KM|FT|MI> [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count [ANY]] [ASC|DESC] [STORE key|STOREDIST key]",
         search::georadiusbymember,
     )
+    .tells(Own("the whole new value: `DEL destination`, `ZADD destination score member ...`"))
     .with(GROWS)
     .locates(search::keys_around_member)
     .touches(SOURCE_AND_STORES)
@@ -100,6 +104,7 @@ pub const COMMANDS: &[Command] = &[
          <BYRADIUS radius <M|KM|FT|MI>|BYBOX width height <M|KM|FT|MI>> [ASC|DESC] [COUNT count [ANY]] [STOREDIST]",
         search::geosearchstore,
     )
+    .tells(Own("the whole new value: `DEL destination`, `ZADD destination score member ...`"))
     .with(GROWS)
     .touches(&["OW update", "RO access"])
     .since("6.2.0")

@@ -13,6 +13,7 @@ use crate::string::number_mode;
 use polder_calls::call::wrong_arity;
 use polder_calls::call::{Call, Outcome, integer, is_whole};
 use polder_calls::command::{Command, FAST, GROWS, read, write};
+use polder_calls::facts::Tells::{Own, Verbatim};
 use polder_calls::settings::{Settings, id};
 
 mod expiry;
@@ -31,6 +32,7 @@ pub const COMMANDS: &[Command] = &[
     write("HDEL", "key field [field ...]", hdel)
         .quick(quick::hdel)
         .shares_key()
+        .tells(Verbatim)
         .with(FAST)
         .touches(&["RW delete"])
         .since("2.0.0")
@@ -44,12 +46,18 @@ pub const COMMANDS: &[Command] = &[
         .costs(LOG)
         .about("Determines whether a field exists in a hash."),
     write("HEXPIRE", "key seconds [NX|XX|GT|LT] FIELDS numfields field [field ...]", expiry::hexpire)
+        .tells(Own(
+            "`HPEXPIREAT key ms FIELDS count field ...` of the fields that were set; `HDEL key field ...` where the time has passed",
+        ))
         .with(FAST)
         .touches(UPDATES)
         .since("7.4.0")
         .costs(EACH)
         .about("Sets the expiration time of hash fields in seconds."),
     write("HEXPIREAT", "key unix-time-seconds [NX|XX|GT|LT] FIELDS numfields field [field ...]", expiry::hexpireat)
+        .tells(Own(
+            "`HPEXPIREAT key ms FIELDS count field ...` of the fields that were set; `HDEL key field ...` where the time has passed",
+        ))
         .with(FAST)
         .touches(UPDATES)
         .since("7.4.0")
@@ -67,6 +75,7 @@ pub const COMMANDS: &[Command] = &[
         .costs("O(N) where N is the size of the hash.")
         .about("Returns all fields and values in a hash."),
     write("HGETDEL", "key FIELDS numfields field [field ...]", expiry::hgetdel)
+        .tells(Own("`HDEL key field ...`"))
         .with(FAST)
         .touches(&["RW access delete"])
         .since("8.0.0")
@@ -77,6 +86,9 @@ pub const COMMANDS: &[Command] = &[
         "key [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|PERSIST] FIELDS numfields field [field ...]",
         expiry::hgetex,
     )
+    .tells(Own(
+        "`HPEXPIREAT key ms FIELDS count field ...`, `HPERSIST key FIELDS count field ...`; `HDEL key field ...` where the time has passed",
+    ))
     .with(FAST)
     .touches(&["RW access update"])
     .since("8.0.0")
@@ -85,12 +97,14 @@ pub const COMMANDS: &[Command] = &[
     write("HINCRBY", "key field increment", hincrby)
         .quick(quick::hincrby)
         .shares_key()
+        .tells(Verbatim)
         .with(GROWS | FAST)
         .touches(&["RW access update"])
         .since("2.0.0")
         .costs(LOG)
         .about("Increments the integer value of a field in a hash by a number. Uses 0 as initial value if the field doesn't exist."),
     write("HINCRBYFLOAT", "key field increment", hincrbyfloat)
+        .tells(Own("`HSET key field value`, and `HPEXPIREAT key ms FIELDS 1 field` where the field has an expiry"))
         .with(GROWS | FAST)
         .touches(&["RW access update"])
         .since("2.6.0")
@@ -108,6 +122,7 @@ pub const COMMANDS: &[Command] = &[
         .costs(EACH)
         .about("Returns the values of hash fields, null for those that there are not."),
     write("HMSET", "key field value [field value ...]", hmset)
+        .tells(Verbatim)
         .with(GROWS | FAST)
         .touches(UPDATES)
         .since("2.0.0")
@@ -115,18 +130,25 @@ pub const COMMANDS: &[Command] = &[
         .replaced("4.0.0", "`HSET` with several fields")
         .about("Sets the values of multiple fields."),
     write("HPERSIST", "key FIELDS numfields field [field ...]", expiry::hpersist)
+        .tells(Own("`HPERSIST key FIELDS count field ...` of the fields that had an expiry"))
         .with(FAST)
         .touches(UPDATES)
         .since("7.4.0")
         .costs(EACH)
         .about("Removes the expiration time of hash fields."),
     write("HPEXPIRE", "key milliseconds [NX|XX|GT|LT] FIELDS numfields field [field ...]", expiry::hpexpire)
+        .tells(Own(
+            "`HPEXPIREAT key ms FIELDS count field ...` of the fields that were set; `HDEL key field ...` where the time has passed",
+        ))
         .with(FAST)
         .touches(UPDATES)
         .since("7.4.0")
         .costs(EACH)
         .about("Sets the expiration time of hash fields in milliseconds."),
     write("HPEXPIREAT", "key unix-time-milliseconds [NX|XX|GT|LT] FIELDS numfields field [field ...]", expiry::hpexpireat)
+        .tells(Own(
+            "`HPEXPIREAT key ms FIELDS count field ...` of the fields that were set; `HDEL key field ...` where the time has passed",
+        ))
         .with(FAST)
         .touches(UPDATES)
         .since("7.4.0")
@@ -154,6 +176,7 @@ pub const COMMANDS: &[Command] = &[
         .costs("O(log(N)) for every call. O(N) for a complete iteration.")
         .about("Iterates over fields and values of a hash."),
     write("HSET", "key field value [field value ...]", hset)
+        .tells(Verbatim)
         .with(GROWS | FAST)
         .touches(UPDATES)
         .since("2.0.0")
@@ -168,12 +191,14 @@ pub const COMMANDS: &[Command] = &[
          field value [field value ...]",
         expiry::hsetex,
     )
+    .tells(Own("`HSET key field value ...`, `HPEXPIREAT key ms FIELDS count field ...`; `HDEL key field ...` where the time has passed"))
     .with(GROWS | FAST)
     .touches(UPDATES)
     .since("8.0.0")
     .costs(EACH)
     .about("Sets the values of hash fields with an expiration time."),
     write("HSETNX", "key field value", hsetnx)
+        .tells(Verbatim)
         .with(GROWS | FAST)
         .touches(&["RW insert"])
         .since("2.0.0")

@@ -10,29 +10,30 @@ use polder_values::{Kind, string};
 use crate::string::{edit_draft, find};
 use polder_calls::call::{Call, Outcome, is};
 use polder_calls::command::{ADMIN, Command, FAST, GROWS, MAY_WRITE, READONLY, neutral, write};
+use polder_calls::facts::Tells::Verbatim;
 use polder_calls::settings::id;
 
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[
-    write("PFADD", "key [element ...]", pfadd)
+    write("PFADD", "key [element ...]", pfadd).tells(Verbatim)
         .with(GROWS | FAST)
         .touches(&["RW insert"])
         .since("2.8.9")
         .costs("O(1) to add every element.")
         .about("Adds elements to a HyperLogLog key. Creates the key if it doesn't exist."),
-    neutral("PFCOUNT", "key [key ...]", Mode::Write, pfcount)
+    neutral("PFCOUNT", "key [key ...]", Mode::Write, pfcount).tells(Verbatim)
         .with(READONLY | MAY_WRITE)
         .touches(&["RW access"])
         .since("2.8.9")
         .costs("O(1) with a very small average constant time when called with a single key. O(N) with N being the number of keys, and much bigger constant times, when called with multiple keys.")
         .about("Returns the approximated cardinality of the set(s) observed by the HyperLogLog key(s)."),
-    write("PFDEBUG", "subcommand key", pfdebug)
+    write("PFDEBUG", "subcommand key", pfdebug).tells(Verbatim)
         .with(GROWS | ADMIN)
         .touches(&["RW access"])
         .since("2.8.9")
         .costs("N/A")
         .internal().about("Internal commands for debugging HyperLogLog values."),
-    write("PFMERGE", "destkey [sourcekey ...]", pfmerge)
+    write("PFMERGE", "destkey [sourcekey ...]", pfmerge).tells(Verbatim)
         .with(GROWS)
         .touches(&["RW access insert", "RO access"])
         .since("2.8.9")

@@ -15,10 +15,15 @@ use polder_values::{Kind, string};
 
 use polder_calls::call::{Call, Outcome, SYNTAX, WRONG_TYPE, is};
 use polder_calls::command::{Command, FAST, GROWS, read, write};
+use polder_calls::facts::Tells::Own;
 
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[
-    write("ITEM.DEL", "key [CAS cas]", del).with(FAST).touches(&["RM delete"]).about("Deletes an item, if it has this CAS."),
+    write("ITEM.DEL", "key [CAS cas]", del)
+        .tells(Own("`DEL key`"))
+        .with(FAST)
+        .touches(&["RM delete"])
+        .about("Deletes an item, if it has this CAS."),
     read("ITEM.GET", "key [PEEK] [HEAD]", get)
         .with(FAST)
         .about("Returns a string with its flags, CAS and time to live. PEEK does not count as an access, HEAD leaves the value out."),
@@ -28,6 +33,7 @@ pub const COMMANDS: &[Command] = &[
          [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds]",
         set,
     )
+    .tells(Own("`ITEM.SET key value`, with `FLAGS` and `PXAT ms` where there are such"))
     .with(GROWS)
     .touches(&["OW update"])
     .about("Sets a string with its flags and expiry: always, or only if the key is absent or present, or has this CAS."),

@@ -13,6 +13,7 @@ use crate::object::encoding;
 use crate::stream::info as stream;
 use polder_calls::call::{Call, Outcome, SYNTAX, integer, is};
 use polder_calls::command::{Command, FAST, GROWS, Short, read, write};
+use polder_calls::facts::Tells::Verbatim;
 use polder_calls::settings::{Settings, id};
 
 const SUMMED: &[&str] = &["request_policy:multi_shard", "response_policy:agg_sum"];
@@ -24,6 +25,7 @@ const NO_SUCH_DB: &str = "ERR DB index is out of range";
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[
     write("COPY", "source destination [DB destination-db] [REPLACE]", copy)
+        .tells(Verbatim)
         .with(GROWS)
         .touches(&["RO access", "OW update"])
         .since("6.2.0")
@@ -31,6 +33,7 @@ pub const COMMANDS: &[Command] = &[
         .about("Copies the value of a key to a new key."),
     write("DEL", "key [key ...]", del)
         .quick(del_quickly)
+        .tells(Verbatim)
         .touches(&["RM delete"])
         .tips(SUMMED)
         .costs("O(N) where N is the number of keys that will be removed.")
@@ -42,11 +45,13 @@ pub const COMMANDS: &[Command] = &[
         .costs("O(N) where N is the number of keys to check.")
         .changed(&[("3.0.3", "Several of `key` may be given.")])
         .about("Determines whether one or more keys exist."),
-    write("MOVE", "key db", move_key).with(FAST).about("Moves a key to another database."),
+    write("MOVE", "key db", move_key).tells(Verbatim).with(FAST).about("Moves a key to another database."),
     write("RENAME", "key newkey", rename)
+        .tells(Verbatim)
         .touches(&["RW access delete", "OW update"])
         .about("Renames a key and overwrites the destination."),
     write("RENAMENX", "key newkey", rename_if_absent)
+        .tells(Verbatim)
         .with(FAST)
         .touches(&["RW access delete", "OW insert"])
         .changed(&[("3.2.0", "Both names may be the same.")])
@@ -62,6 +67,7 @@ pub const COMMANDS: &[Command] = &[
     write("UNLINK", "key [key ...]", unlink)
         .quick(unlink_quickly)
         .shares_key()
+        .tells(Verbatim)
         .with(FAST)
         .touches(&["RM delete"])
         .tips(SUMMED)

@@ -11,6 +11,7 @@ use polder_values::{Kind, list};
 use crate::collection::{reply_element, reply_elements};
 use polder_calls::call::{Call, Outcome, SYNTAX, integer, is};
 use polder_calls::command::{BLOCKING, Command, FAST, GROWS, read, write};
+use polder_calls::facts::Tells::{Own, Verbatim};
 use polder_calls::settings::id;
 
 mod edit;
@@ -21,17 +22,20 @@ mod search;
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[
     write("BLMOVE", "source destination <LEFT|RIGHT> <LEFT|RIGHT> timeout", pop::blmove)
+        .tells(Own("`LMOVE source destination side side`"))
         .with(GROWS | BLOCKING)
         .touches(&["RW access delete", "RW insert"])
         .since("6.2.0")
         .about("Pops an element from a list, pushes it to another list and returns it. Waits until there is one."),
     write("BLMPOP", "timeout numkeys key [key ...] <LEFT|RIGHT> [COUNT count]", pop::blmpop)
+        .tells(Own("`LPOP key count`, `RPOP key count`"))
         .with(BLOCKING)
         .touches(&["RW access delete"])
         .since("7.0.0")
         .costs("O(K + log(N) + M) where K is the number of keys, N the length of the list and M the number of elements returned.")
         .about("Pops the first elements from one of several lists. Waits until there are some."),
     write("BLPOP", "key [key ...] timeout", pop::blpop)
+        .tells(Own("`LPOP key count`, `RPOP key count`"))
         .with(BLOCKING)
         .touches(&["RW access delete"])
         .since("2.0.0")
@@ -39,6 +43,7 @@ pub const COMMANDS: &[Command] = &[
         .changed(&[("6.0.0", "The timeout may have decimals.")])
         .about("Removes and returns the first element of one of several lists. Waits until there is one."),
     write("BRPOP", "key [key ...] timeout", pop::brpop)
+        .tells(Own("`LPOP key count`, `RPOP key count`"))
         .with(BLOCKING)
         .touches(&["RW access delete"])
         .since("2.0.0")
@@ -46,6 +51,7 @@ pub const COMMANDS: &[Command] = &[
         .changed(&[("6.0.0", "The timeout may have decimals.")])
         .about("Removes and returns the last element of one of several lists. Waits until there is one."),
     write("BRPOPLPUSH", "source destination timeout", pop::brpoplpush)
+        .tells(Own("`LMOVE source destination RIGHT LEFT`"))
         .with(GROWS | BLOCKING)
         .touches(&["RW access delete", "RW insert"])
         .since("2.2.0")
@@ -57,6 +63,7 @@ pub const COMMANDS: &[Command] = &[
         .costs("O(log(N)) where N is the length of the list.")
         .about("Returns an element from a list by its index."),
     write("LINSERT", "key <BEFORE|AFTER> pivot element", edit::linsert)
+        .tells(Verbatim)
         .with(GROWS)
         .touches(&["RW insert"])
         .since("2.2.0")
@@ -64,16 +71,19 @@ pub const COMMANDS: &[Command] = &[
         .about("Inserts an element before or after another element in a list."),
     read("LLEN", "key", search::llen).with(FAST).touches(&["RO"]).about("Returns the length of a list."),
     write("LMOVE", "source destination <LEFT|RIGHT> <LEFT|RIGHT>", pop::lmove)
+        .tells(Verbatim)
         .with(GROWS)
         .touches(&["RW access delete", "RW insert"])
         .since("6.2.0")
         .about("Returns an element after popping it from one list and pushing it to another."),
     write("LMPOP", "numkeys key [key ...] <LEFT|RIGHT> [COUNT count]", pop::lmpop)
+        .tells(Own("`LPOP key count`, `RPOP key count`"))
         .touches(&["RW access delete"])
         .since("7.0.0")
         .costs("O(K + log(N) + M) where K is the number of keys, N the length of the list and M the number of elements returned.")
         .about("Returns multiple elements from a list after removing them."),
     write("LPOP", "key [count]", pop::lpop)
+        .tells(Verbatim)
         .with(FAST)
         .touches(&["RW access delete"])
         .costs("O(log(N) + M) where N is the length of the list and M the number of elements returned.")
@@ -86,6 +96,7 @@ pub const COMMANDS: &[Command] = &[
         .costs("O(N) where N is the number of elements looked at.")
         .about("Returns the index of matching elements in a list."),
     write("LPUSH", "key element [element ...]", edit::lpush)
+        .tells(Verbatim)
         .with(GROWS | FAST)
         .touches(&["RW insert"])
         .costs("O(M) where M is the number of elements pushed.")
@@ -94,6 +105,7 @@ pub const COMMANDS: &[Command] = &[
         .changed(&[("2.4.0", "Several of `element` may be given.")])
         .about("Prepends one or more elements to a list. Creates the key if it doesn't exist."),
     write("LPUSHX", "key element [element ...]", edit::lpushx)
+        .tells(Verbatim)
         .with(GROWS | FAST)
         .touches(&["RW insert"])
         .since("2.2.0")
@@ -104,19 +116,23 @@ pub const COMMANDS: &[Command] = &[
         .costs("O(log(N) + M) where N is the length of the list and M the number of elements returned.")
         .about("Returns a range of elements from a list."),
     write("LREM", "key count element", edit::lrem)
+        .tells(Verbatim)
         .touches(&["RW delete"])
         .costs("O(N + M log(N)) where N is the length of the list and M the number of elements removed.")
         .about("Removes elements from a list. Deletes the list if the last element was removed."),
     write("LSET", "key index element", edit::lset)
+        .tells(Verbatim)
         .with(GROWS)
         .touches(&["RW update"])
         .costs("O(log(N)) where N is the length of the list.")
         .about("Sets the value of an element in a list by its index."),
     write("LTRIM", "key start stop", edit::ltrim)
+        .tells(Verbatim)
         .touches(&["RW delete"])
         .costs("O(log(N) + M) where N is the length of the list and M the number of nodes that go.")
         .about("Removes elements from both ends of a list. Deletes the list if all elements were trimmed."),
     write("RPOP", "key [count]", pop::rpop)
+        .tells(Verbatim)
         .with(FAST)
         .touches(&["RW access delete"])
         .costs("O(log(N) + M) where N is the length of the list and M the number of elements returned.")
@@ -125,12 +141,14 @@ pub const COMMANDS: &[Command] = &[
         .changed(&[("6.2.0", "Takes `count`.")])
         .about("Returns and removes one or more elements from the end of a list."),
     write("RPOPLPUSH", "source destination", pop::rpoplpush)
+        .tells(Verbatim)
         .with(GROWS)
         .touches(&["RW access delete", "RW insert"])
         .since("1.2.0")
         .replaced("6.2.0", "`LMOVE` with `RIGHT` and `LEFT`")
         .about("Returns the last element of a list after removing and pushing it to another list."),
     write("RPUSH", "key element [element ...]", edit::rpush)
+        .tells(Verbatim)
         .with(GROWS | FAST)
         .touches(&["RW insert"])
         .costs("O(M) where M is the number of elements pushed.")
@@ -139,6 +157,7 @@ pub const COMMANDS: &[Command] = &[
         .changed(&[("2.4.0", "Several of `element` may be given.")])
         .about("Appends one or more elements to a list. Creates the key if it doesn't exist."),
     write("RPUSHX", "key element [element ...]", edit::rpushx)
+        .tells(Verbatim)
         .with(GROWS | FAST)
         .touches(&["RW insert"])
         .since("2.2.0")

@@ -7,6 +7,7 @@ use polder_values::set::{Draft, Thresholds, by_number, contains, contains_all, f
 use crate::collection::{named, reply_element, reply_elements};
 use polder_calls::call::{Call, Outcome, WRONG_TYPE};
 use polder_calls::command::{Command, FAST, GROWS, read, write};
+use polder_calls::facts::Tells::{Own, Verbatim};
 use polder_calls::settings::{Settings, id};
 
 mod algebra;
@@ -25,6 +26,7 @@ const COMBINES: &str = "O(N) where N is the total number of elements in all give
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[
     write("SADD", "key member [member ...]", sadd)
+        .tells(Verbatim)
         .with(GROWS | FAST)
         .touches(&["RW insert"])
         .costs(EACH)
@@ -35,6 +37,7 @@ pub const COMMANDS: &[Command] = &[
     read("SCARD", "key", scard).with(FAST).touches(LOOKS).about("Returns the number of members in a set."),
     read("SDIFF", "key [key ...]", algebra::sdiff).tips(UNORDERED).costs(COMBINES).about("Returns the difference of multiple sets."),
     write("SDIFFSTORE", "destination key [key ...]", algebra::sdiffstore)
+        .tells(Verbatim)
         .with(GROWS)
         .touches(&["OW update", "RO access"])
         .costs(COMBINES)
@@ -45,6 +48,7 @@ pub const COMMANDS: &[Command] = &[
         .costs(INTERSECTS)
         .about("Returns the number of members of the intersect of multiple sets."),
     write("SINTERSTORE", "destination key [key ...]", algebra::sinterstore)
+        .tells(Verbatim)
         .with(GROWS)
         .touches(&["RW update", "RO access"])
         .costs(INTERSECTS)
@@ -62,11 +66,13 @@ pub const COMMANDS: &[Command] = &[
         .costs(EACH)
         .about("Determines whether multiple members belong to a set."),
     write("SMOVE", "source destination member", smove)
+        .tells(Verbatim)
         .with(FAST)
         .touches(&["RW access delete", "RW insert"])
         .costs(LOG)
         .about("Moves a member from one set to another."),
     write("SPOP", "key [count]", walk::spop)
+        .tells(Own("`SREM key member ...`; `DEL key` where none is left"))
         .with(FAST)
         .touches(&["RW access delete"])
         .tips(RANDOM)
@@ -83,6 +89,7 @@ pub const COMMANDS: &[Command] = &[
     write("SREM", "key member [member ...]", srem)
         .quick(quick::srem)
         .shares_key()
+        .tells(Verbatim)
         .with(FAST)
         .touches(&["RW delete"])
         .costs(EACH)
@@ -95,6 +102,7 @@ pub const COMMANDS: &[Command] = &[
         .about("Iterates over members of a set."),
     read("SUNION", "key [key ...]", algebra::sunion).tips(UNORDERED).costs(COMBINES).about("Returns the union of multiple sets."),
     write("SUNIONSTORE", "destination key [key ...]", algebra::sunionstore)
+        .tells(Verbatim)
         .with(GROWS)
         .touches(&["OW update", "RO access"])
         .costs(COMBINES)

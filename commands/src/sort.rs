@@ -24,6 +24,7 @@ use polder_values::{Kind, string};
 use crate::collection::reply_part;
 use polder_calls::call::{Call, Outcome, SYNTAX, WRONG_TYPE, integer, is};
 use polder_calls::command::{COLLECTIONS, Command, DANGEROUS, FOLLOWS, GROWS, MOVABLE_KEYS, read, write};
+use polder_calls::facts::Tells::Own;
 use polder_calls::settings::id;
 
 const COST: &str = "O(N+M*log(M)) where N is the number of elements in the list or set to sort, and M the number of returned elements. When the \
@@ -33,6 +34,7 @@ const NOT_A_DOUBLE: &str = "ERR One or more scores can't be converted into doubl
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[
     write("SORT", "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC|DESC] [ALPHA] [STORE destination]", sort)
+        .tells(Own("with STORE the whole new value: `DEL destination`, `RPUSH destination element ...`"))
         .with(FOLLOWS | GROWS | DANGEROUS | COLLECTIONS | MOVABLE_KEYS)
         .touches(&["RO access", "OW update"])
         .locates(keys)

@@ -12,6 +12,7 @@ use polder_values::sorted_set::{Draft, Entry, SortedSet};
 
 use polder_calls::call::{Call, Outcome};
 use polder_calls::command::{BLOCKING, Command, FAST, GROWS, read, write};
+use polder_calls::facts::Tells::{Own, Verbatim};
 use polder_calls::settings::{Settings, id};
 
 mod add;
@@ -30,25 +31,25 @@ const STORES: &[&str] = &["OW update", "RO access"];
 
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[
-    write("BZMPOP", "timeout numkeys key [key ...] <MIN|MAX> [COUNT count]", pop::wait_for_several)
+    write("BZMPOP", "timeout numkeys key [key ...] <MIN|MAX> [COUNT count]", pop::wait_for_several).tells(Own("`ZPOPMIN key count`, `ZPOPMAX key count`"))
         .with(BLOCKING)
         .touches(POPS)
         .since("7.0.0")
         .costs("O(K) + O(M*log(N)) where K is the number of provided keys, N being the number of elements in the sorted set, and M being the number of elements popped.")
         .about("Removes and returns a member by score from one or more sorted sets. Blocks until a member is available otherwise. Deletes the sorted set if the last element was popped."),
-    write("BZPOPMAX", "key [key ...] timeout", pop::wait_for_max)
+    write("BZPOPMAX", "key [key ...] timeout", pop::wait_for_max).tells(Own("`ZPOPMIN key count`, `ZPOPMAX key count`"))
         .with(BLOCKING | FAST)
         .touches(POPS)
         .since("5.0.0")
         .costs("O(log(N)) with N being the number of elements in the sorted set.")
         .changed(&[("6.0.0", "The timeout may have decimals.")]).about("Removes and returns the member with the highest score from one or more sorted sets. Blocks until a member available otherwise. Deletes the sorted set if the last element was popped."),
-    write("BZPOPMIN", "key [key ...] timeout", pop::wait_for_min)
+    write("BZPOPMIN", "key [key ...] timeout", pop::wait_for_min).tells(Own("`ZPOPMIN key count`, `ZPOPMAX key count`"))
         .with(BLOCKING | FAST)
         .touches(POPS)
         .since("5.0.0")
         .costs("O(log(N)) with N being the number of elements in the sorted set.")
         .changed(&[("6.0.0", "The timeout may have decimals.")]).about("Removes and returns the member with the lowest score from one or more sorted sets. Blocks until a member is available otherwise. Deletes the sorted set if the last element was popped."),
-    write("ZADD", "key [NX|XX] [GT|LT] [CH] [INCR] score member [score member ...]", add::zadd)
+    write("ZADD", "key [NX|XX] [GT|LT] [CH] [INCR] score member [score member ...]", add::zadd).tells(Own("the call; with INCR `ZADD key score member`"))
         .with(GROWS | FAST)
         .touches(&["RW update"])
         .since("1.2.0")
@@ -70,7 +71,7 @@ pub const COMMANDS: &[Command] = &[
         .since("6.2.0")
         .costs("O(L + (N-K)log(N)) worst case where L is the total number of elements in all the sets, N is the size of the first set, and K is the size of the result set.")
         .about("Returns the difference between multiple sorted sets."),
-    write("ZDIFFSTORE", "destination numkeys key [key ...]", combine::zdiffstore)
+    write("ZDIFFSTORE", "destination numkeys key [key ...]", combine::zdiffstore).tells(Own("the whole new value: `DEL destination`, `ZADD destination score member ...`"))
         .with(GROWS)
         .touches(STORES)
         .since("6.2.0")
@@ -79,6 +80,7 @@ pub const COMMANDS: &[Command] = &[
     write("ZINCRBY", "key increment member", add::zincrby)
         .quick(quick::zincrby)
         .shares_key()
+        .tells(Own("`ZADD key score member`"))
         .with(GROWS | FAST)
         .since("1.2.0")
         .costs("O(log(N)) where N is the number of elements in the sorted set.")
@@ -91,7 +93,7 @@ pub const COMMANDS: &[Command] = &[
         .since("7.0.0")
         .costs("O(N*K) worst case with N being the smallest input sorted set, K being the number of input sorted sets.")
         .about("Returns the number of members of the intersect of multiple sorted sets."),
-    write("ZINTERSTORE", "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM|MIN|MAX>]", combine::zinterstore)
+    write("ZINTERSTORE", "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM|MIN|MAX>]", combine::zinterstore).tells(Own("the whole new value: `DEL destination`, `ZADD destination score member ...`"))
         .with(GROWS)
         .touches(STORES)
         .since("2.0.0")
@@ -102,7 +104,7 @@ pub const COMMANDS: &[Command] = &[
         .since("2.8.9")
         .costs("O(log(N)) with N being the number of elements in the sorted set.")
         .about("Returns the number of members in a sorted set within a lexicographical range."),
-    write("ZMPOP", "numkeys key [key ...] <MIN|MAX> [COUNT count]", pop::zmpop)
+    write("ZMPOP", "numkeys key [key ...] <MIN|MAX> [COUNT count]", pop::zmpop).tells(Own("`ZPOPMIN key count`, `ZPOPMAX key count`"))
         .touches(POPS)
         .since("7.0.0")
         .costs("O(K) + O(M*log(N)) where K is the number of provided keys, N being the number of elements in the sorted set, and M being the number of elements popped.")
@@ -112,14 +114,14 @@ pub const COMMANDS: &[Command] = &[
         .since("6.2.0")
         .costs("O(N*log(M)) where N is the number of members being requested and M the number of elements in the sorted set.")
         .about("Returns the score of one or more members in a sorted set."),
-    write("ZPOPMAX", "key [count]", pop::zpopmax)
+    write("ZPOPMAX", "key [count]", pop::zpopmax).tells(Verbatim)
         .with(FAST)
         .touches(POPS)
         .since("5.0.0")
         .costs("O(log(N)*M) with N being the number of elements in the sorted set, and M being the number of elements popped.")
         .many(pop::zpopmax_many)
         .about("Returns the highest-scoring members from a sorted set after removing them. Deletes the sorted set if the last member was popped."),
-    write("ZPOPMIN", "key [count]", pop::zpopmin)
+    write("ZPOPMIN", "key [count]", pop::zpopmin).tells(Verbatim)
         .with(FAST)
         .touches(POPS)
         .since("5.0.0")
@@ -145,7 +147,7 @@ pub const COMMANDS: &[Command] = &[
         .since("1.0.5")
         .costs("O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements being returned.")
         .changed(&[("2.0.0", "Takes `WITHSCORES`.")]).replaced("6.2.0", "`ZRANGE` with `BYSCORE`").about("Returns members in a sorted set within a range of scores."),
-    write("ZRANGESTORE", "destination source min max [BYSCORE|BYLEX] [REV] [LIMIT offset count]", range::zrangestore)
+    write("ZRANGESTORE", "destination source min max [BYSCORE|BYLEX] [REV] [LIMIT offset count]", range::zrangestore).tells(Own("the whole new value: `DEL destination`, `ZADD destination score member ...`"))
         .with(GROWS)
         .touches(STORES)
         .since("6.2.0")
@@ -160,22 +162,23 @@ pub const COMMANDS: &[Command] = &[
     write("ZREM", "key member [member ...]", remove::zrem)
         .quick(quick::zrem)
         .shares_key()
+        .tells(Verbatim)
         .with(FAST)
         .touches(DELETES)
         .since("1.2.0")
         .costs("O(M*log(N)) with N being the number of elements in the sorted set and M the number of elements to be removed.")
         .changed(&[("2.4.0", "Removes several members at once.")]).about("Removes one or more members from a sorted set. Deletes the sorted set if all members were removed."),
-    write("ZREMRANGEBYLEX", "key min max", remove::zremrangebylex)
+    write("ZREMRANGEBYLEX", "key min max", remove::zremrangebylex).tells(Verbatim)
         .touches(DELETES)
         .since("2.8.9")
         .costs("O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements removed by the operation.")
         .about("Removes members in a sorted set within a lexicographical range. Deletes the sorted set if all members were removed."),
-    write("ZREMRANGEBYRANK", "key start stop", remove::zremrangebyrank)
+    write("ZREMRANGEBYRANK", "key start stop", remove::zremrangebyrank).tells(Verbatim)
         .touches(DELETES)
         .since("2.0.0")
         .costs("O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements removed by the operation.")
         .about("Removes members in a sorted set within a range of indexes. Deletes the sorted set if all members were removed."),
-    write("ZREMRANGEBYSCORE", "key min max", remove::zremrangebyscore)
+    write("ZREMRANGEBYSCORE", "key min max", remove::zremrangebyscore).tells(Verbatim)
         .touches(DELETES)
         .since("1.2.0")
         .costs("O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements removed by the operation.")
@@ -215,7 +218,7 @@ pub const COMMANDS: &[Command] = &[
         .since("6.2.0")
         .costs("O(N)+O(M*log(M)) with N being the sum of the sizes of the input sorted sets, and M being the number of elements in the resulting sorted set.")
         .about("Returns the union of multiple sorted sets."),
-    write("ZUNIONSTORE", "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM|MIN|MAX>]", combine::zunionstore)
+    write("ZUNIONSTORE", "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM|MIN|MAX>]", combine::zunionstore).tells(Own("the whole new value: `DEL destination`, `ZADD destination score member ...`"))
         .with(GROWS)
         .touches(STORES)
         .since("2.0.0")

@@ -11,6 +11,7 @@ use polder_values::stream::{Draft, Entry, Group, Id, Range, Stream};
 
 use polder_calls::call::{Call, Outcome, is_whole};
 use polder_calls::command::{BLOCKING, COUNTS, Command, ENDS_WITH_KEY, FAST, GROWS, container, read, write};
+use polder_calls::facts::Tells::{Own, Verbatim};
 
 mod add;
 pub(crate) mod group;
@@ -28,7 +29,7 @@ const DELETES: &[&str] = &["RW delete"];
 
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[
-    write("XACK", "key group id [id ...]", pending::xack)
+    write("XACK", "key group id [id ...]", pending::xack).tells(Verbatim)
         .with(FAST | COUNTS)
         .many(pending::xack_many)
         .touches(UPDATES)
@@ -39,7 +40,7 @@ pub const COMMANDS: &[Command] = &[
         "XADD",
         "key [NOMKSTREAM] [<MAXLEN|MINID> [=|~] threshold [LIMIT count]] <*|id> field value [field value ...]",
         add::xadd,
-    )
+    ).tells(Own("`XADD key id field value ...`, with `=` and what was trimmed"))
     .with(GROWS | FAST)
     .many(add::xadd_many)
     .touches(UPDATES)
@@ -47,7 +48,7 @@ pub const COMMANDS: &[Command] = &[
     .since("5.0.0")
     .costs("O(log N) when adding a new entry, O(M) when trimming where M being the number of entries evicted.")
     .changed(&[("6.2.0", "Takes `NOMKSTREAM`, `MINID` and `LIMIT`."), ("7.0.0", "An id may be `<ms>-*`.")]).about("Appends a new message to a stream. Creates the key if it doesn't exist."),
-    write("XAUTOCLAIM", "key group consumer min-idle-time start [COUNT count] [JUSTID]", pending::xautoclaim)
+    write("XAUTOCLAIM", "key group consumer min-idle-time start [COUNT count] [JUSTID]", pending::xautoclaim).tells(Own("`XCLAIM key group consumer 0 id ... TIME ms RETRYCOUNT count FORCE JUSTID LASTID id`, `XGROUP SETID key group id`, `XGROUP CREATECONSUMER key group consumer`"))
         .with(FAST | COUNTS)
         .touches(DELETES)
         .tips(NONDETERMINISTIC)
@@ -58,41 +59,41 @@ pub const COMMANDS: &[Command] = &[
         "XCLAIM",
         "key group consumer min-idle-time id [id ...] [IDLE milliseconds] [TIME unix-time-milliseconds] [RETRYCOUNT count] [FORCE] [JUSTID] [LASTID lastid]",
         pending::xclaim,
-    )
+    ).tells(Own("`XCLAIM key group consumer 0 id ... TIME ms RETRYCOUNT count FORCE JUSTID LASTID id`, `XGROUP SETID key group id`, `XGROUP CREATECONSUMER key group consumer`"))
     .with(FAST | COUNTS)
     .touches(UPDATES)
     .tips(NONDETERMINISTIC)
     .since("5.0.0")
     .costs("O(log N) with N being the number of messages in the PEL of the consumer group.")
     .about("Changes, or acquires, ownership of a message in a consumer group, as if the message was delivered a consumer group member."),
-    write("XDEL", "key id [id ...]", add::xdel)
+    write("XDEL", "key id [id ...]", add::xdel).tells(Verbatim)
         .with(FAST)
         .touches(DELETES)
         .since("5.0.0")
         .costs("O(log N) for each single item to delete in the stream.")
         .about("Returns the number of messages after removing them from a stream."),
     container("XGROUP").since("5.0.0").costs("Depends on subcommand.").about("A container for consumer groups commands."),
-    write("XGROUP|CREATE", "key group <id|$> [MKSTREAM] [ENTRIESREAD entries-read]", group::create)
+    write("XGROUP|CREATE", "key group <id|$> [MKSTREAM] [ENTRIESREAD entries-read]", group::create).tells(Own("`XGROUP CREATE key group id`, with the id that `$` stood for"))
         .with(GROWS)
         .touches(INSERTS)
         .since("5.0.0")
         .changed(&[("7.0.0", "Takes `ENTRIESREAD`.")]).about("Creates a consumer group."),
-    write("XGROUP|CREATECONSUMER", "key group consumer", group::create_consumer)
+    write("XGROUP|CREATECONSUMER", "key group consumer", group::create_consumer).tells(Verbatim)
         .with(GROWS)
         .touches(INSERTS)
         .since("6.2.0")
         .about("Creates a consumer in a consumer group."),
-    write("XGROUP|DELCONSUMER", "key group consumer", group::delete_consumer)
+    write("XGROUP|DELCONSUMER", "key group consumer", group::delete_consumer).tells(Verbatim)
         .touches(DELETES)
         .since("5.0.0")
         .costs("O(N log M) where N is the number of entries that the consumer has pending, M that of all groups.")
         .about("Deletes a consumer from a consumer group."),
-    write("XGROUP|DESTROY", "key group", group::destroy)
+    write("XGROUP|DESTROY", "key group", group::destroy).tells(Verbatim)
         .touches(DELETES)
         .since("5.0.0")
         .costs("O(N) where N is the number of entries in the group's pending entries list (PEL).")
         .about("Destroys a consumer group."),
-    write("XGROUP|SETID", "key group <id|$> [ENTRIESREAD entries-read]", group::set_id)
+    write("XGROUP|SETID", "key group <id|$> [ENTRIESREAD entries-read]", group::set_id).tells(Own("`XGROUP SETID key group id`, with the id that `$` stood for"))
         .touches(UPDATES)
         .since("5.0.0")
         .changed(&[("7.0.0", "Takes `ENTRIESREAD`.")]).about("Sets the last-delivered ID of a consumer group."),
@@ -131,7 +132,7 @@ pub const COMMANDS: &[Command] = &[
         "XREADGROUP",
         "GROUP group consumer [COUNT count] [BLOCK milliseconds] [NOACK] STREAMS key [key ...] id [id ...]",
         receive::xreadgroup,
-    )
+    ).tells(Own("`XCLAIM key group consumer 0 id ... TIME ms RETRYCOUNT count FORCE JUSTID LASTID id`, `XGROUP SETID key group id`, `XGROUP CREATECONSUMER key group consumer`"))
     .with(BLOCKING | ENDS_WITH_KEY)
     .locates(receive::keys)
     .shares(receive::shares)
@@ -147,12 +148,12 @@ pub const COMMANDS: &[Command] = &[
         .since("5.0.0")
         .costs("O(log N + M) with M being the number of elements returned.")
         .changed(&[("6.2.0", "An end of the range may be exclusive.")]).about("Returns the messages from a stream within a range of IDs in reverse order."),
-    write("XSETID", "key last-id [ENTRIESADDED entries-added] [MAXDELETEDID max-deleted-id]", add::xsetid)
+    write("XSETID", "key last-id [ENTRIESADDED entries-added] [MAXDELETEDID max-deleted-id]", add::xsetid).tells(Verbatim)
         .with(GROWS | FAST)
         .touches(UPDATES)
         .since("5.0.0")
         .changed(&[("7.0.0", "Takes `ENTRIESADDED` and `MAXDELETEDID`.")]).about("An internal command for replicating stream values."),
-    write("XTRIM", "key <MAXLEN|MINID> [=|~] threshold [LIMIT count]", add::xtrim)
+    write("XTRIM", "key <MAXLEN|MINID> [=|~] threshold [LIMIT count]", add::xtrim).tells(Own("`XTRIM key MAXLEN = count`, `XTRIM key MINID = id`"))
         .touches(DELETES)
         .tips(NONDETERMINISTIC)
         .since("5.0.0")

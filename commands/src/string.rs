@@ -13,6 +13,7 @@ use polder_values::{Kind, Nodes, Value};
 use polder_calls::call::wrong_arity;
 use polder_calls::call::{Call, Outcome, integer};
 use polder_calls::command::{COUNTS, Command, FAST, GROWS, read, write};
+use polder_calls::facts::Tells::{Own, State};
 use polder_calls::settings::id;
 
 mod count;
@@ -26,22 +27,32 @@ pub const COMMANDS: &[Command] = &[
     write("APPEND", "key value", append)
         .quick(quick::append)
         .shares_key()
+        .tells(State)
         .with(GROWS | FAST)
         .touches(&["RW insert"])
         .since("2.0.0")
         .costs("O(1) for a short value; past 8 KiB one chunk of the old value and its path are copied.")
         .about("Appends a string to the value of a key. Creates the key if it doesn't exist."),
-    write("DECR", "key", count::decr).quick(quick::decr).with(GROWS | FAST).about("Decrements the integer value of a key by one."),
-    write("DECRBY", "key decrement", count::decrby).with(GROWS | FAST).about("Decrements a number from the integer value of a key."),
+    write("DECR", "key", count::decr)
+        .tells(State)
+        .quick(quick::decr)
+        .with(GROWS | FAST)
+        .about("Decrements the integer value of a key by one."),
+    write("DECRBY", "key decrement", count::decrby)
+        .tells(State)
+        .with(GROWS | FAST)
+        .about("Decrements a number from the integer value of a key."),
     read("GET", "key", get).quick(quick::get).with(FAST).about("Returns the string value of a key."),
     write("GETDEL", "key", getdel)
         .quick(quick::getdel)
         .shares_key()
+        .tells(Own("`DEL key`"))
         .with(FAST | COUNTS)
         .touches(&["RW access delete"])
         .since("6.2.0")
         .about("Returns the string value of a key after deleting the key."),
     write("GETEX", "key [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|PERSIST]", set::getex)
+        .tells(Own("`PEXPIREAT key ms`, `PERSIST key`; `DEL key` where the time has passed"))
         .with(FAST | COUNTS)
         .since("6.2.0")
         .about("Returns the string value of a key after setting its expiration time."),
@@ -50,17 +61,24 @@ pub const COMMANDS: &[Command] = &[
         .costs("O(N) where N is the length of the returned string.")
         .about("Returns a substring of the string stored at a key."),
     write("GETSET", "key value", set::getset)
+        .tells(Own("`SET key value`, with `PXAT ms` or `KEEPTTL`"))
         .with(GROWS | FAST | COUNTS)
         .replaced("6.2.0", "`SET` with `GET`")
         .about("Returns the previous string value of a key after setting it to a new value."),
-    write("INCR", "key", count::incr).quick(quick::incr).with(GROWS | FAST).about("Increments the integer value of a key by one."),
+    write("INCR", "key", count::incr)
+        .tells(State)
+        .quick(quick::incr)
+        .with(GROWS | FAST)
+        .about("Increments the integer value of a key by one."),
     write("INCRBY", "key increment", count::incrby)
+        .tells(State)
         .quick(quick::incrby)
         .with(GROWS | FAST)
         .about("Increments the integer value of a key by a number."),
     write("INCRBYFLOAT", "key increment", count::incrbyfloat)
         .quick(quick::incrbyfloat)
         .shares_key()
+        .tells(Own("`SET key value`, with `PXAT ms` or `KEEPTTL`"))
         .with(GROWS | FAST)
         .since("2.6.0")
         .about("Increments the number in a key by a number that need not be whole: in decimal, unless number-mode says otherwise."),
@@ -74,6 +92,7 @@ pub const COMMANDS: &[Command] = &[
         .costs("O(N) where N is the number of keys to retrieve.")
         .about("Returns the string values of one or more keys."),
     write("MSET", "key value [key value ...]", mset)
+        .tells(State)
         .quick(quick::mset)
         .with(GROWS)
         .touches(&["OW update"])
@@ -82,12 +101,14 @@ pub const COMMANDS: &[Command] = &[
         .costs("O(N) where N is the number of keys to set.")
         .about("Creates or modifies the string values of one or more keys, all at once."),
     write("MSETNX", "key value [key value ...]", msetnx)
+        .tells(Own("`MSET key value ...`"))
         .with(GROWS)
         .touches(&["OW insert"])
         .since("1.0.1")
         .costs("O(N) where N is the number of keys to set.")
         .about("Creates the string values of one or more keys, all at once, when none of the keys exists."),
     write("PSETEX", "key milliseconds value", set::psetex)
+        .tells(Own("`SET key value`, with `PXAT ms` or `KEEPTTL`"))
         .quick(quick::psetex)
         .with(GROWS)
         .touches(&["OW update"])
@@ -100,6 +121,7 @@ pub const COMMANDS: &[Command] = &[
          [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL]",
         set::set,
     )
+    .tells(Own("`SET key value`, with `PXAT ms` or `KEEPTTL`"))
     .quick(quick::set)
     .with(GROWS)
     .touches(&["RW access update variable_flags"])
@@ -113,6 +135,7 @@ pub const COMMANDS: &[Command] = &[
     ])
     .about("Sets the string value of a key, ignoring its type. The key is created if it doesn't exist."),
     write("SETEX", "key seconds value", set::setex)
+        .tells(Own("`SET key value`, with `PXAT ms` or `KEEPTTL`"))
         .quick(quick::setex)
         .with(GROWS)
         .touches(&["OW update"])
@@ -120,11 +143,13 @@ pub const COMMANDS: &[Command] = &[
         .replaced("2.6.12", "`SET` with `EX`")
         .about("Sets the string value and expiration time of a key. Creates the key if it doesn't exist."),
     write("SETNX", "key value", set::setnx)
+        .tells(Own("`SET key value`, with `PXAT ms` or `KEEPTTL`"))
         .with(GROWS | FAST)
         .touches(&["OW insert"])
         .replaced("2.6.12", "`SET` with `NX`")
         .about("Sets the string value of a key only when the key doesn't exist."),
     write("SETRANGE", "key offset value", setrange)
+        .tells(State)
         .with(GROWS)
         .touches(&["RW update"])
         .since("2.2.0")

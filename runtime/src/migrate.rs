@@ -21,6 +21,7 @@ use crate::execute::{begin, retry};
 use crate::row::{Row, SessionCall, session};
 use polder_calls::call::{NOT_AN_INTEGER, Outcome, SYNTAX, is};
 use polder_calls::command::{DANGEROUS, WRITE};
+use polder_calls::facts::Tells::Own;
 use polder_calls::facts::secrets_of_options;
 use polder_calls::settings::id;
 use polder_commands::dump::{Source, encode, writer};
@@ -31,6 +32,7 @@ pub const COMMANDS: &[Row] = &[session(
     "host port key destination-db timeout [COPY] [REPLACE] [AUTH password|AUTH2 username password] [KEYS key [key ...]]",
     migrate,
 )
+.tells(Own("`DEL key ...`"))
 .locates(locate)
 .with(WRITE | DANGEROUS)
 .secrets(|args, hide| secrets_of_options(args, 6, &[("AUTH", 1, true), ("AUTH2", 2, true)], hide))

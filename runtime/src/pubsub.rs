@@ -18,6 +18,7 @@ use crate::session::Session;
 use polder_calls::call::{Call, Outcome};
 use polder_calls::command::{self, Common, FAST, Flags, LOADING, MAY_WRITE, NOSCRIPT, PUBSUB, STALE, WHILE_LISTENING};
 use polder_calls::facts::Channels;
+use polder_calls::facts::Tells::Verbatim;
 
 const LISTEN: Flags = PUBSUB | NOSCRIPT | LOADING | STALE | WHILE_LISTENING;
 const ASK: Flags = PUBSUB | LOADING | STALE;
@@ -30,7 +31,7 @@ pub const COMMANDS: &[Row] = &[
         .since("2.0.0")
         .costs("O(N) where N is the number of patterns to subscribe to.")
         .about("Listens for messages published to channels that match one or more patterns."),
-    Row::own(command::neutral("PUBLISH", "channel message", Mode::Read, publish::<false>).many(publish_many::<false>))
+    Row::own(command::neutral("PUBLISH", "channel message", Mode::Read, publish::<false>).tells(Verbatim).many(publish_many::<false>))
         .with(MAY_WRITE | PUBSUB | LOADING | STALE | FAST)
         .channels(Channels::POSTED)
         .shares(|_| Some(Common::Messages))
@@ -68,7 +69,7 @@ pub const COMMANDS: &[Row] = &[
         .since("2.0.0")
         .costs("O(N) where N is the number of patterns to unsubscribe.")
         .about("Stops listening to messages published to channels that match one or more patterns."),
-    Row::own(command::neutral("SPUBLISH", "shardchannel message", Mode::Read, publish::<true>))
+    Row::own(command::neutral("SPUBLISH", "shardchannel message", Mode::Read, publish::<true>).tells(Verbatim))
         .with(MAY_WRITE | PUBSUB | LOADING | STALE | FAST)
         .channels(Channels::POSTED.sharded())
         .since("7.0.0")

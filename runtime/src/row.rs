@@ -12,7 +12,7 @@ use polder_table::{Db, Mode, Table, Txn};
 use crate::session::{Host, Session};
 use polder_calls::call::Outcome;
 use polder_calls::command::{self, Command, Decide, Flags, Locate, Run, Shares, Where};
-use polder_calls::facts::{Channels, Secrets};
+use polder_calls::facts::{Channels, Secrets, Tells};
 
 /// One invocation that concerns the session or the process only; the table's counters and limits can be seen, its keys cannot.
 pub struct SessionCall<'c> {
@@ -115,6 +115,10 @@ impl Row {
     /// As [`Command::busy_where`].
     pub const fn busy_where(self, runs: Where) -> Row {
         Row { command: self.command.busy_where(runs), ..self }
+    }
+    /// As [`Command::tells`].
+    pub const fn tells(self, tells: Tells) -> Row {
+        Row { command: self.command.tells(tells), ..self }
     }
     /// As [`Command::channels`].
     pub const fn channels(self, channels: Channels) -> Row {

@@ -25,6 +25,7 @@ use polder_calls::call::{NOT_AN_INTEGER, Outcome};
 use polder_calls::command::{
     ALLOW_BUSY, Command, Common, Flags, GROWS, MAY_WRITE, NO_MANDATORY_KEYS, NOSCRIPT, ON_ALL_NODES, READONLY, SCRIPTS, SKIP_MONITOR, STALE,
 };
+use polder_calls::facts::Tells::{Own, Verbatim};
 use polder_calls::settings::id;
 
 mod board;
@@ -75,6 +76,7 @@ const DEPENDS_ON_FUNCTION: &str = "Depends on the function that is executed.";
 /// The family's rows.
 pub const COMMANDS: &[Row] = &[
     neutral("EVAL", "script numkeys [key ...] [arg ...]", Mode::Write, eval)
+        .tells(Own("what its calls are told as"))
         .reads_where(at_first)
         .shares(by_body)
         .with(RUNS | MAY_WRITE)
@@ -90,6 +92,7 @@ pub const COMMANDS: &[Row] = &[
         .costs(DEPENDS)
         .about("Executes a read-only server-side Lua script."),
     neutral("EVALSHA", "sha1 numkeys [key ...] [arg ...]", Mode::Write, eval_sha)
+        .tells(Own("what its calls are told as"))
         .reads_where(at_first)
         .shares(by_sha)
         .with(RUNS | MAY_WRITE)
@@ -139,6 +142,7 @@ pub const COMMANDS: &[Row] = &[
         .since("8.0.0")
         .about("Shows a server-side Lua script of the script cache."),
     neutral("FCALL", "function numkeys [key ...] [arg ...]", Mode::Write, function::call)
+        .tells(Own("what its calls are told as"))
         .with(RUNS | MAY_WRITE)
         .touches(&["RW access update"])
         .since("7.0.0")
@@ -151,6 +155,7 @@ pub const COMMANDS: &[Row] = &[
         .about("Invokes a read-only function."),
     container("FUNCTION").since("7.0.0").costs("Depends on subcommand.").about("A container for function commands."),
     write("FUNCTION|DELETE", "library-name", function::delete)
+        .tells(Verbatim)
         .with(NOSCRIPT)
         .tips(SHARDS)
         .since("7.0.0")
@@ -161,6 +166,7 @@ pub const COMMANDS: &[Row] = &[
         .costs("O(N) where N is the number of functions")
         .about("Dumps all libraries into a serialized binary payload."),
     write("FUNCTION|FLUSH", "[ASYNC|SYNC]", function::flush)
+        .tells(Verbatim)
         .with(NOSCRIPT)
         .tips(SHARDS)
         .since("7.0.0")
@@ -179,12 +185,14 @@ pub const COMMANDS: &[Row] = &[
         .costs("O(N) where N is the number of functions")
         .about("Returns information about all libraries."),
     write("FUNCTION|LOAD", "[REPLACE] function-code", function::load)
+        .tells(Verbatim)
         .with(NOSCRIPT | GROWS)
         .tips(SHARDS)
         .since("7.0.0")
         .costs("O(1) (considering compilation time is redundant)")
         .about("Creates a library."),
     write("FUNCTION|RESTORE", "serialized-value [FLUSH|APPEND|REPLACE]", function::restore)
+        .tells(Verbatim)
         .with(NOSCRIPT | GROWS)
         .tips(SHARDS)
         .since("7.0.0")

@@ -2,6 +2,8 @@
 use std::collections::BTreeMap;
 
 use polder_calls::Command;
+use polder_calls::command::{MAY_WRITE, WRITE};
+use polder_calls::facts::Tells;
 use polder_calls::grammar::{Begin, Find, KeySpec};
 use polder_runtime::introspect::{categories, flag_names};
 
@@ -85,4 +87,33 @@ fn no_file_acts_by_the_name_of_a_command() {
         }
     }
     assert!(found.is_empty(), "say it in the row (polder_calls::facts): {found:?}");
+}
+
+#[test]
+fn what_a_write_is_told_as_leads_to_the_same_state_again() {
+    let words =
+        |text: &'static str| text.split('`').skip(1).step_by(2).filter(|text| text.starts_with(|first: char| first.is_ascii_uppercase()));
+    for (_, command) in polder_runtime::all() {
+        assert_eq!(command.tells.is_some(), command.has(WRITE | MAY_WRITE), "{}", command.name);
+        let Some(Tells::Own(text)) = command.tells else { continue };
+        for told in words(text) {
+            // Words of options (`PXAT ms`) name no command.
+            let args: Vec<&[u8]> = told.split(' ').map(str::as_bytes).collect();
+            let Ok(row) = polder_runtime::execute::resolve(&args) else {
+                assert!(["PXAT", "KEEPTTL"].iter().any(|option| told.starts_with(option)), "{}: {told}", command.name);
+                continue;
+            };
+            let is_final = match row.tells {
+                Some(Tells::Verbatim | Tells::State) => true,
+                Some(Tells::Own(text)) => words(text).any(|told| told.replace(' ', "|").starts_with(row.name)) || text.contains("the call"),
+                None => false,
+            };
+            assert!(is_final, "{} is told as {told}, and that as something else", command.name);
+        }
+    }
+    // Without their own words the same call at another time, or of other random numbers, would lead elsewhere.
+    for name in ["EXPIRE", "GETEX", "SETEX", "SPOP", "XADD", "HEXPIRE", "RESTORE", "BLPOP", "INCRBYFLOAT", "SORT"] {
+        let row = polder_runtime::find(name.as_bytes()).expect("a row");
+        assert!(matches!(row.tells, Some(Tells::Own(_))), "{name}");
+    }
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use polder_calls::command::{Command, Run};
+use polder_calls::facts::Tells;
 use polder_calls::settings;
 use polder_runtime::lookup::{groups, rows_of};
 use polder_testkit::{c_header, client_rows, python_stub};
@@ -62,6 +63,23 @@ fn commands() -> String {
         for command in rows_of(group).into_iter().filter(|command| !matches!(command.run, Run::Container)) {
             text += &row(command);
         }
+    }
+    text + &told()
+}
+
+/// How each command that writes is told.
+fn told() -> String {
+    let mut text = String::from(
+        "\n## How writes are told\n\nThe change log, which is not built yet, records what a call has changed as commands that lead to the same state anywhere and\nat any later time. Every command that writes says which: `call` is the call itself, `value` is `SET` with the new value where that is\nshort, and else the call.\n\n| command | told as |\n|---|---|\n",
+    );
+    for command in groups().into_iter().flat_map(rows_of) {
+        let how = match command.tells {
+            None => continue,
+            Some(Tells::Verbatim) => "call",
+            Some(Tells::State) => "value",
+            Some(Tells::Own(how)) => how,
+        };
+        text += &format!("| `{}` | {how} |\n", command.name.replace('|', " "));
     }
     text
 }
