@@ -9,6 +9,7 @@ const MAXCLIENTS: Id = id("maxclients");
 const TIMEOUT: Id = id("timeout");
 const KEEPALIVE: Id = id("tcp-keepalive");
 const BULK: Id = id("proto-max-bulk-len");
+const MEMCACHE_SHUTDOWN: Id = id("memcache-shutdown");
 const ITEM: Id = id("memcache-item-size-max");
 const OUTPUT: Id = id("client-output-buffer-limit");
 const TRACKED: Id = id("tracking-table-max-keys");
@@ -37,6 +38,8 @@ pub struct ServerLimits {
     pub bulk_bytes_max: usize,
     /// The longest value that a memcached client may store.
     pub item_bytes_max: usize,
+    /// Whether a memcached client may end the server.
+    pub allows_shutdown: bool,
     /// By the number of the door.
     request_bytes_max: [usize; DOORS.len()],
     /// The memory that all clients together may take, in bytes; 0 for no limit.
@@ -70,6 +73,7 @@ impl ServerLimits {
             keepalive_seconds: size(KEEPALIVE) as u64,
             bulk_bytes_max: size(BULK),
             item_bytes_max: size(ITEM),
+            allows_shutdown: settings.is_on(MEMCACHE_SHUTDOWN),
             request_bytes_max: std::array::from_fn(|door| size(DOORS[door].request_bytes_max)),
             clients_bytes_max,
             holds_publishers: settings.number(HOLD) != 0,

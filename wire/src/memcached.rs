@@ -10,9 +10,13 @@
 //! | file | what |
 //! |---|---|
 //! | `text` | one line of the text protocol, taken apart; numbers as memcached reads them |
+//! | `meta` | the flags of a meta command |
+//! | `binary` | headers and opcodes of the binary protocol |
 //!
 //! The source is `doc/protocol.txt` of memcached. Where it says nothing, memcached 1.6.18 decides.
 
+pub mod binary;
+pub mod meta;
 pub mod text;
 
 /// The longest key, in bytes.

@@ -9,20 +9,32 @@
 //! | file | what |
 //! |---|---|
 //! | `text` | lines to frames |
+//! | `meta` | meta commands to frames, and the flags of their replies |
+//! | `binary` | requests of the binary protocol to frames, and its replies |
 //! | `sink` | the replies of calls in the words of the text protocol |
+//! | `stats`, `dump` | requests that are no calls |
 //!
 //! **Invariant M1:** what a request leaves for the next one (keys of a `get` that are done, bytes to skip) changes when a
 //! frame is executed, never when it is read: a connection may be parked in between, and then it reads again.
 //! **Invariant M2:** [`Memcached::read`] is called when all frames that it pushed have been executed or dropped.
+mod binary;
+mod capture;
+mod dump;
+mod meta;
 mod sink;
+mod stats;
 mod text;
 
 use polder_base::Reply;
 use polder_engine::Memory;
 use polder_runtime::{Host, Progress, Session};
 use polder_wire::Output;
+use polder_wire::memcached::binary::REQUEST;
 
+use self::binary::{Answer, Asked, BinarySink};
+use self::dump::Dump;
 use self::sink::TextSink;
+use self::stats::Report;
 use crate::batch::{Batch, Left, Odd};
 use crate::doors::Refusal;
 use crate::limits::ServerLimits;
@@ -34,6 +46,16 @@ enum Kind {
     Get,
     Store,
     Delete,
+    Touch,
+    Count,
+    /// Meta commands.
+    MetaGet,
+    MetaSet,
+    MetaDelete,
+    MetaCount,
+    MetaDebug,
+    /// A request of the binary protocol.
+    Binary,
     /// Whatever the call says, the reply is that the value was too large, whose bytes are skipped.
     TooLarge,
     /// AUTH.
@@ -44,9 +66,25 @@ enum Kind {
     Own,
 }
 
-const KINDS: [Kind; 7] = [Kind::Get, Kind::Store, Kind::Delete, Kind::TooLarge, Kind::Login, Kind::Ok, Kind::Own];
+const KINDS: [Kind; 15] = [
+    Kind::Get,
+    Kind::Store,
+    Kind::Delete,
+    Kind::Touch,
+    Kind::Count,
+    Kind::MetaGet,
+    Kind::MetaSet,
+    Kind::MetaDelete,
+    Kind::MetaCount,
+    Kind::MetaDebug,
+    Kind::Binary,
+    Kind::TooLarge,
+    Kind::Login,
+    Kind::Ok,
+    Kind::Own,
+];
 
-/// A frame's note: kind, two bits, and the place of more among what the reader remembers.
+/// A frame's note: kind, some bits, and the place of more among what the reader remembers.
 #[derive(Clone, Copy)]
 struct Note(u32);
 
@@ -57,6 +95,8 @@ impl Note {
     const CAS: u32 = 1 << 9;
     /// The last key of its request.
     const LAST: u32 = 1 << 10;
+    /// A meta command wants the value.
+    const VALUE: u32 = 1 << 11;
     const PLACE: u32 = 12;
 
     fn of(kind: Kind) -> Note {
@@ -97,11 +137,23 @@ enum Own {
     Skipped(usize),
     /// Of a key that is not the last of its request: the next one is looked for at this distance from the request's begin.
     Next(usize),
+    /// Of a meta command: its words behind the name, among the reader's text, and the length of the value that it stores.
+    Words {
+        from: usize,
+        to: usize,
+        bytes: usize,
+    },
+    /// Of a request of the binary protocol.
+    Binary(Asked, Answer),
+    Stats(Report),
+    Dump(Dump),
 }
 
 /// memcached on one connection.
 #[derive(Default)]
 pub struct Memcached {
+    /// Whether the client speaks the binary protocol, which its first byte says.
+    binary: Option<bool>,
     /// How many keys of the first request, a `get`, have been replied to, and where in the request the next one is looked for.
     done: (usize, usize),
     /// A key of that request had an error as its reply, so the request gets no more.
@@ -114,7 +166,15 @@ pub struct Memcached {
     searched: usize,
     /// What the notes of the present frames refer to.
     owns: Vec<Own>,
+    /// The words of meta commands.
+    text: Vec<u8>,
 }
+
+/// The version of memcached whose protocol this is, since clients choose their features by it, and ours.
+const VERSION: &str = concat!("1.6.18-polder-", env!("CARGO_PKG_VERSION"));
+
+/// More memory is not kept between turns.
+const KEPT_BYTES_MAX: usize = 4096;
 
 impl Memcached {
     /// As [`Protocol::read`](super::Protocol::read).
@@ -127,7 +187,7 @@ impl Memcached {
         place: u32,
         batch: &mut Batch<'b>,
     ) -> Left {
-        self.owns.clear();
+        self.forget_frames();
         self.announced = 0;
         let mut resumes = self.done;
         while !batch.is_full() {
@@ -137,14 +197,27 @@ impl Memcached {
             if *at == input.len() {
                 return Left::Nothing;
             }
+            let is_binary = *self.binary.get_or_insert(input[*at] == REQUEST);
             let mut reader = text::Reader { own: self, limits, session, place, batch };
-            match reader.read(input, at, std::mem::take(&mut resumes)) {
+            let step = match is_binary {
+                true => reader.read_binary(input, at),
+                false => reader.read(input, at, std::mem::take(&mut resumes)),
+            };
+            match step {
                 text::Step::Done => {}
                 text::Step::Incomplete => return Left::Nothing,
                 text::Step::Execute => return Left::Perhaps,
             }
         }
         Left::Perhaps
+    }
+
+    /// Forgets what the notes of earlier frames refer to (M2).
+    fn forget_frames(&mut self) {
+        self.owns.clear();
+        self.text.clear();
+        self.owns.shrink_to(KEPT_BYTES_MAX / size_of::<Own>());
+        self.text.shrink_to(KEPT_BYTES_MAX);
     }
 
     /// Takes bytes from the input that are skipped.
@@ -167,7 +240,14 @@ impl Memcached {
     /// As [`Protocol::reply`](super::Protocol::reply).
     pub fn reply<R>(&mut self, output: &mut Output, note: u32, run: impl FnOnce(&mut dyn Reply) -> R) -> R {
         let note = Note(note);
-        let mut sink = TextSink::new(output, note, self.failed);
+        if note.kind() == Kind::Binary {
+            return self.reply_binary(output, note, run);
+        }
+        let (request, bytes) = match self.owns.get(note.place()) {
+            Some(Own::Words { from, to, bytes }) => (&self.text[*from..*to], *bytes),
+            _ => (&[][..], 0),
+        };
+        let mut sink = TextSink::new(output, note, (request, bytes), self.failed);
         let result = run(&mut sink);
         if !sink.replied {
             // The call met a lock, and is made again.
@@ -195,10 +275,26 @@ impl Memcached {
         result
     }
 
+    fn reply_binary<R>(&mut self, output: &mut Output, note: Note, run: impl FnOnce(&mut dyn Reply) -> R) -> R {
+        let Some(&Own::Binary(asked, _)) = self.owns.get(note.place()) else { unreachable!("its frame was pushed with it") };
+        let mut sink = BinarySink::new(output, asked, &self.text);
+        let result = run(&mut sink);
+        if sink.replied {
+            self.skips = asked.skips;
+        }
+        result
+    }
+
     /// As [`Protocol::own`](super::Protocol::own).
-    pub fn own(&mut self, note: u32, session: &mut Session, _host: (&dyn Host, &Memory), output: &mut Output) -> Progress {
+    pub fn own(&mut self, note: u32, session: &mut Session, host: (&dyn Host, &Memory), output: &mut Output) -> Progress {
         match self.owns.get(Note(note).place()) {
             Some(Own::Quit) => session.closing = true,
+            Some(Own::Stats(report)) => stats::write(*report, session, host, output),
+            Some(Own::Binary(asked, answer)) => {
+                self.skips = asked.skips;
+                binary::answer((asked, *answer), &self.text, session, host, output);
+            }
+            Some(Own::Dump(dump)) => dump::write(*dump, session, host, output),
             Some(_) => self.run_own(Note(note).place(), output),
             None => {}
         }
@@ -211,10 +307,10 @@ impl Memcached {
                 output.raw(text.as_bytes());
                 output.raw(b"\r\n");
             }
-            Some(Own::Version) => output.raw(concat!("VERSION 1.6.18 polder-", env!("CARGO_PKG_VERSION"), "\r\n").as_bytes()),
+            Some(Own::Version) => output.raw(format!("VERSION {VERSION}\r\n").as_bytes()),
             Some(Own::Skip(count)) => self.skips = *count,
             Some(Own::Skipped(count)) => self.skips -= count,
-            Some(Own::Quit | Own::Next(_)) | None => {}
+            Some(Own::Quit | Own::Next(_) | Own::Words { .. } | Own::Binary(..) | Own::Stats(_) | Own::Dump(_)) | None => {}
         }
     }
 

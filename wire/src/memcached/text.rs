@@ -258,7 +258,7 @@ fn flush<'b>(words: &[&'b [u8]]) -> Line<'b> {
         None => 0,
         Some(delay) => match signed(delay) {
             Some(delay) => delay.value,
-            None => return Line::Wrong { reply: BAD_FORMAT, quiet },
+            None => return Line::Wrong { reply: BAD_EXPTIME, quiet },
         },
     };
     Line::Flush { delay, quiet }

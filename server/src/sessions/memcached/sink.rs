@@ -2,14 +2,20 @@
 use polder_base::{Item, Protocol as RespVersion, Reply, Written};
 use polder_wire::Output;
 
+use super::meta::write_flags;
 use super::{Kind, Note};
 
 /// Writes the reply to one frame.
 pub struct TextSink<'o> {
     output: &'o mut Output,
     note: Note,
+    /// The words of a meta command, and the length of the value that it stores.
+    request: &'o [u8],
+    bytes: usize,
     /// An earlier key of the same request had an error as its reply: there is no more to say.
     muted: bool,
+    /// The value that follows is not wanted.
+    drops: bool,
     /// The call has said something.
     pub replied: bool,
     /// It was an error, now or earlier.
@@ -17,21 +23,87 @@ pub struct TextSink<'o> {
 }
 
 impl<'o> TextSink<'o> {
-    pub fn new(output: &'o mut Output, note: Note, failed: bool) -> TextSink<'o> {
-        TextSink { output, note, muted: failed, replied: false, failed }
+    pub fn new(output: &'o mut Output, note: Note, (request, bytes): (&'o [u8], usize), failed: bool) -> TextSink<'o> {
+        TextSink { output, note, request, bytes, muted: failed, drops: false, replied: false, failed }
     }
 
     fn line(&mut self, text: &[u8]) {
         self.replied = true;
-        if !self.muted && !self.note.has(Note::QUIET) {
+        if !self.muted && (!self.note.has(Note::QUIET) || self.is_meta()) {
             self.output.raw(text);
             self.output.raw(b"\r\n");
+        }
+    }
+
+    fn is_meta(&self) -> bool {
+        matches!(self.note.kind(), Kind::MetaGet | Kind::MetaSet | Kind::MetaDelete | Kind::MetaCount | Kind::MetaDebug)
+    }
+
+    /// A line of a meta command: a code, and the flags of the request.
+    fn meta_line(&mut self, code: &[u8], item: Option<&Item<'_>>) {
+        self.replied = true;
+        self.output.raw(code);
+        write_flags(self.output, self.request, item);
+        self.output.raw(b"\r\n");
+    }
+
+    /// The item of a meta command.
+    fn meta_item(&mut self, item: &Item<'_>) {
+        let is_count = self.note.kind() == Kind::MetaCount;
+        self.drops = !self.note.has(Note::VALUE) || is_count && self.note.has(Note::QUIET);
+        if is_count && self.note.has(Note::QUIET) {
+            self.replied = true;
+        } else if self.drops {
+            self.meta_line(b"HD", Some(item));
+        } else {
+            let mut digits = itoa::Buffer::new();
+            self.output.raw(b"VA ");
+            self.output.raw(digits.format(item.bytes).as_bytes());
+            self.meta_line(b"", Some(item));
+        }
+    }
+
+    fn debug_item(&mut self, item: &Item<'_>) {
+        let expiry = item.ttl_ms.map_or(-1, |ttl_ms| ttl_ms.div_ceil(1000) as i64);
+        let size = item.key.len() as u64 + item.bytes;
+        let key = self.request.split(|byte| *byte == b' ').next().unwrap_or_default();
+        self.output.raw(b"ME ");
+        self.output.raw(key);
+        let (idle, cas) = (item.idle_seconds, item.cas);
+        self.line(format!(" exp={expiry} la={idle} cas={cas} fetch=yes cls=1 size={size}").as_bytes());
+    }
+
+    fn value_line(&mut self, item: &Item<'_>) {
+        let mut digits = itoa::Buffer::new();
+        self.output.raw(b"VALUE ");
+        self.output.raw(item.key);
+        self.output.raw(b" ");
+        self.output.raw(digits.format(item.flags).as_bytes());
+        self.output.raw(b" ");
+        self.output.raw(digits.format(item.bytes).as_bytes());
+        if self.note.has(Note::CAS) {
+            self.output.raw(b" ");
+            self.output.raw(digits.format(item.cas).as_bytes());
+        }
+        self.output.raw(b"\r\n");
+    }
+
+    fn meta_written(&mut self, written: Written) {
+        match written {
+            Written::Done(_) if self.note.has(Note::QUIET) => self.replied = true,
+            Written::Done(cas) => {
+                let item = Item { cas, bytes: self.bytes as u64, ..Item::default() };
+                self.meta_line(b"HD", Some(&item));
+            }
+            Written::NotStored => self.meta_line(b"NS", None),
+            Written::Exists => self.meta_line(b"EX", None),
+            Written::NotFound => self.meta_line(b"NF", None),
         }
     }
 }
 
 /// The line for an error of a call.
-fn error_line(text: &str) -> String {
+pub fn error_line(text: &str) -> String {
     let (code, rest) = text.split_once(' ').unwrap_or((text, ""));
     let (kind, text) = match code {
         "OOM" => ("SERVER_ERROR", "out of memory storing object"),
@@ -59,27 +131,23 @@ impl Reply for TextSink<'_> {
 
     fn item(&mut self, item: &Item<'_>, _has_value: bool) {
         self.replied = true;
-        if self.muted {
-            return;
+        match self.note.kind() {
+            _ if self.muted => {}
+            Kind::Count => {}
+            Kind::MetaDebug => self.debug_item(item),
+            _ if self.is_meta() => self.meta_item(item),
+            _ => self.value_line(item),
         }
-        let mut digits = itoa::Buffer::new();
-        self.output.raw(b"VALUE ");
-        self.output.raw(item.key);
-        self.output.raw(b" ");
-        self.output.raw(digits.format(item.flags).as_bytes());
-        self.output.raw(b" ");
-        self.output.raw(digits.format(item.bytes).as_bytes());
-        if self.note.has(Note::CAS) {
-            self.output.raw(b" ");
-            self.output.raw(digits.format(item.cas).as_bytes());
-        }
-        self.output.raw(b"\r\n");
     }
 
     fn written(&mut self, written: Written) {
+        if self.is_meta() {
+            return self.meta_written(written);
+        }
         let text: &[u8] = match (self.note.kind(), written) {
             (Kind::TooLarge, _) => b"SERVER_ERROR object too large for cache",
             (Kind::Delete, Written::Done(_)) => b"DELETED",
+            (Kind::Touch, Written::Done(_)) => b"TOUCHED",
             (_, Written::Done(_)) => b"STORED",
             (_, Written::NotStored) => b"NOT_STORED",
             (_, Written::Exists) => b"EXISTS",
@@ -89,23 +157,32 @@ impl Reply for TextSink<'_> {
     }
 
     fn bulk(&mut self, bytes: &[u8]) {
-        self.line(bytes);
+        if !self.drops {
+            self.line(bytes);
+        }
     }
 
     fn begin_bulk(&mut self, _len: u64) {}
 
     fn piece(&mut self, bytes: &[u8]) {
-        if !self.muted {
+        if !self.muted && !self.drops {
             self.output.raw(bytes);
         }
     }
 
     fn end_bulk(&mut self) {
-        self.line(b"");
+        self.bulk(b"");
     }
 
     fn null(&mut self) {
         self.replied = true;
+        match self.note.kind() {
+            Kind::MetaGet if self.note.has(Note::QUIET) => {}
+            Kind::MetaGet => self.meta_line(b"EN", None),
+            Kind::MetaDebug => self.line(b"EN"),
+            Kind::MetaCount => self.meta_line(b"NF", None),
+            _ => {}
+        }
     }
 
     fn null_array(&mut self) {
@@ -161,7 +238,7 @@ impl Reply for TextSink<'_> {
 
     fn rewind(&mut self, mark: usize) {
         self.output.rewind(mark);
-        (self.replied, self.failed) = (false, self.muted);
+        (self.replied, self.drops, self.failed) = (false, false, self.muted);
     }
 
     fn is_overfull(&self) -> bool {

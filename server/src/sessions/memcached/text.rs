@@ -12,8 +12,9 @@ use crate::limits::ServerLimits;
 
 /// A longer line that is no `get` ends the connection, as in memcached.
 const LINE_BYTES_MAX: usize = 2048;
-const TOO_LARGE: &str = "SERVER_ERROR object too large for cache";
-const BAD_CHUNK: &str = "CLIENT_ERROR bad data chunk";
+pub(super) const TOO_LARGE: &str = "SERVER_ERROR object too large for cache";
+const NO_DELAY: &str = "SERVER_ERROR flush_all takes no delay here; send it when the items are to go";
+pub(super) const BAD_CHUNK: &str = "CLIENT_ERROR bad data chunk";
 
 /// What became of one step of reading.
 pub enum Step {
@@ -26,7 +27,7 @@ pub enum Step {
 }
 
 /// The arguments of a call; those that are not slices of the input are copies.
-type Words<'b> = SmallVec<[Cow<'b, [u8]>; 12]>;
+pub type Words<'b> = SmallVec<[Cow<'b, [u8]>; 12]>;
 
 /// The reader of one turn.
 pub struct Reader<'r, 'b> {
@@ -59,7 +60,25 @@ impl<'b> Reader<'_, 'b> {
             Line::Delete { key, quiet } => {
                 self.push(Note::of(Kind::Delete).with(Note::QUIET, quiet), &[b"ITEM.DEL", key], end);
             }
-            Line::Flush { quiet, .. } => self.push(Note::of(Kind::Ok).with(Note::QUIET, quiet), &[b"FLUSHDB"], end),
+            Line::Count { key, up, by, quiet } => {
+                let mut args: Words<'b> = [b"ITEM.INC", key].map(Cow::Borrowed).into_iter().collect();
+                args.push(unsigned(by.text, by.value));
+                args.extend((!up).then_some(Cow::Borrowed(&b"DOWN"[..])));
+                self.push_words(Note::of(Kind::Count).with(Note::QUIET, quiet), args, end);
+            }
+            Line::Touch { key, exptime, quiet } => {
+                let mut args: Words<'b> = [b"ITEM.EXP", key].map(Cow::Borrowed).into_iter().collect();
+                push_expiry(&mut args, exptime, true);
+                self.push_words(Note::of(Kind::Touch).with(Note::QUIET, quiet), args, end);
+            }
+            Line::Flush { delay: ..=0, quiet } => self.push(Note::of(Kind::Ok).with(Note::QUIET, quiet), &[b"FLUSHDB"], end),
+            Line::Flush { .. } => self.push_text(NO_DELAY, false, end),
+            Line::Shutdown { graceful: _ } if self.limits.allows_shutdown => self.push(Note::of(Kind::Ok), &[b"SHUTDOWN"], end),
+            Line::Shutdown { .. } => self.push_text("ERROR: shutdown not enabled", false, end),
+            Line::Stats(words) => self.push_own(super::stats::request(&words), end),
+            Line::Crawler(words) => self.push_own(super::dump::request(&words), end),
+            Line::Meta(b'n', _) => self.push_text("MN", false, end),
+            Line::Meta(letter, words) => return self.meta(letter, &words, input, (at, end)),
             Line::Version => self.push_own(Own::Version, end),
             Line::Verbosity { quiet } => self.push_text("OK", quiet, end),
             Line::Quit | Line::Foreign => {
@@ -68,7 +87,6 @@ impl<'b> Reader<'_, 'b> {
                 return Step::Execute;
             }
             Line::Wrong { reply, quiet } => self.push_text(reply, quiet, end),
-            _ => self.push_text("ERROR", false, end),
         }
         *at = end;
         Step::Done
@@ -213,14 +231,14 @@ impl<'b> Reader<'_, 'b> {
     }
 
     /// A call whose arguments are all slices of the input.
-    fn push(&mut self, note: Note, args: &[&'b [u8]], end: usize) {
+    pub(super) fn push(&mut self, note: Note, args: &[&'b [u8]], end: usize) {
         let from = self.batch.args.len();
         self.batch.args.extend_from_slice(args);
         let content = Content::Args { from, to: self.batch.args.len() };
         self.batch.frames.push(Frame { place: self.place, note: note.0, content, end });
     }
 
-    fn push_words(&mut self, note: Note, args: Words<'b>, end: usize) {
+    pub(super) fn push_words(&mut self, note: Note, args: Words<'b>, end: usize) {
         let from = self.batch.args.len();
         for arg in &args {
             let Cow::Borrowed(arg) = arg else {
@@ -234,11 +252,11 @@ impl<'b> Reader<'_, 'b> {
         self.batch.frames.push(Frame { place: self.place, note: note.0, content, end });
     }
 
-    fn push_own(&mut self, own: Own, end: usize) {
+    pub(super) fn push_own(&mut self, own: Own, end: usize) {
         self.own.push_own(own, end, self.place, self.batch);
     }
 
-    fn push_text(&mut self, text: &'static str, quiet: bool, end: usize) {
+    pub(super) fn push_text(&mut self, text: &'static str, quiet: bool, end: usize) {
         if quiet {
             self.batch.push_odd(self.place, Odd::Nothing, end);
         } else {
@@ -248,12 +266,17 @@ impl<'b> Reader<'_, 'b> {
 }
 
 /// The text of a number: the client's own, if that is how it is printed.
-fn number(text: &[u8], value: i64) -> Cow<'_, [u8]> {
+pub(super) fn number(text: &[u8], value: i64) -> Cow<'_, [u8]> {
     if is_canonical(text) && value >= 0 { Cow::Borrowed(text) } else { Cow::Owned(value.to_string().into_bytes()) }
 }
 
+/// The same of a number without a sign.
+pub(super) fn unsigned(text: &[u8], value: u64) -> Cow<'_, [u8]> {
+    if is_canonical(text) { Cow::Borrowed(text) } else { Cow::Owned(value.to_string().into_bytes()) }
+}
+
 /// The expiry that memcached's exptime means; `always`: also that there is none.
-fn push_expiry<'b>(args: &mut Words<'b>, exptime: Number<'b, i32>, always: bool) {
+pub(super) fn push_expiry<'b>(args: &mut Words<'b>, exptime: Number<'b, i32>, always: bool) {
     let value = i64::from(exptime.value);
     let unit: &[u8] = match value {
         0 if always => b"PERSIST",
