@@ -1,4 +1,5 @@
 //! Parsed requests of many connections, which are prefetched together and then executed one by one.
+use polder_wire::http::Refused;
 use polder_wire::resp::Malformed;
 
 /// How many requests are prefetched together: enough to hide the latency of memory, few enough to stay in the first cache.
@@ -30,6 +31,8 @@ pub enum Odd {
 pub enum Rejection {
     /// The bytes are not of the protocol.
     Malformed(Malformed),
+    /// The bytes are not of HTTP, or ask for more than it gives.
+    Refused(Refused),
     /// A browser sent an HTTP request, most likely for a page of another site.
     CrossSite,
 }

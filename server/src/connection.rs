@@ -11,6 +11,7 @@
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 
+use polder_base::Protocol as RespVersion;
 use polder_runtime::Session;
 use polder_wire::Output;
 use rustix::buffer::spare_capacity;
@@ -18,7 +19,7 @@ use rustix::io::Errno;
 use socket2::Socket;
 
 use crate::clients::{Activity, Record};
-use crate::doors::Door;
+use crate::doors::{Door, Spoken};
 use crate::filter::{self, Filter};
 use crate::sessions::Protocol;
 
@@ -111,7 +112,11 @@ pub struct Connection {
 
 impl Connection {
     /// The connection of a client that has just come in by a door.
-    pub fn new(socket: Socket, session: Session, door: &'static Door, filter: Option<Box<Filter>>, record: Arc<Record>) -> Connection {
+    pub fn new(socket: Socket, mut session: Session, door: &'static Door, filter: Option<Box<Filter>>, record: Arc<Record>) -> Connection {
+        // The replies of other protocols are made from the richest form.
+        if door.protocol != Spoken::Resp {
+            session.protocol = RespVersion::Resp3;
+        }
         Connection {
             socket,
             session,

@@ -30,6 +30,7 @@ pub struct Door {
 pub enum Spoken {
     Resp,
     Memcached,
+    Http,
 }
 
 impl Spoken {
@@ -38,6 +39,7 @@ impl Spoken {
         match self {
             Spoken::Resp => "resp",
             Spoken::Memcached => "memcached",
+            Spoken::Http => "http",
         }
     }
 }
@@ -70,7 +72,10 @@ pub struct LoginLimits {
 /// As in Redis, where they are no settings either.
 const RESP_BEFORE_LOGIN: LoginLimits = LoginLimits { request_bytes_max: 1 << 20, output_bytes_max: 1024 };
 
-pub static DOORS: [Door; 3] = [
+/// Enough for the head of a request with its credentials, and for the text of an error.
+const HTTP_BEFORE_LOGIN: LoginLimits = LoginLimits { request_bytes_max: 64 << 10, output_bytes_max: 64 << 10 };
+
+pub static DOORS: [Door; 4] = [
     Door {
         number: 0,
         name: "RESP over TCP",
@@ -101,6 +106,15 @@ pub static DOORS: [Door; 3] = [
         },
         request_bytes_max: id("client-query-buffer-limit"),
         before_login: LoginLimits { request_bytes_max: 8 << 10, output_bytes_max: 1024 },
+        clients_percent: 90,
+    },
+    Door {
+        number: 3,
+        name: "HTTP",
+        protocol: Spoken::Http,
+        place: PlaceSettings::Tcp { port: id("http-port"), tls_port: None, bind: id("http-bind"), usual_port: 8080 },
+        request_bytes_max: id("client-query-buffer-limit"),
+        before_login: HTTP_BEFORE_LOGIN,
         clients_percent: 90,
     },
 ];

@@ -20,6 +20,7 @@
 //! | `host` | what commands may ask of this process |
 //! | `thread_stats` | the counts of each thread, for INFO |
 //! | `limits` | limits taken from the settings, read again only when a setting changed |
+//! | `web_rules` | which web pages may use the HTTP port |
 //!
 //! **Invariant:** no data lives here. A server may be killed at any moment; another one on the same memory goes on.
 //! **Invariant:** a thread never waits except in its poll.
@@ -42,6 +43,7 @@ mod thread_stats;
 mod tls;
 mod turn;
 mod watch;
+mod web_rules;
 
 pub use failure::Failure;
 pub use server::Server;

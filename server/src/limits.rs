@@ -1,9 +1,12 @@
 //! The limits that a turn needs, taken from the settings; read again only when a setting has changed.
+use std::sync::Arc;
+
 use polder_calls::settings::value::{OutputLimit, output_limits};
 use polder_calls::settings::{Id, Settings, id};
 use polder_runtime::Session;
 
 use crate::doors::{DOORS, Door};
+use crate::web_rules::WebRules;
 
 const MAXCLIENTS: Id = id("maxclients");
 const TIMEOUT: Id = id("timeout");
@@ -21,7 +24,7 @@ const CERTIFICATE_USERS: Id = id("tls-auth-clients-user");
 const HOLD: Id = id("hold-publishers");
 
 /// What clients may do and for how long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct ServerLimits {
     version: u64,
     pub clients_max: usize,
@@ -49,6 +52,8 @@ pub struct ServerLimits {
     /// Of normal clients, and of subscribers.
     output: OutputLimit,
     output_of_subscribers: OutputLimit,
+    /// Which web pages may use the HTTP port.
+    pub web: Arc<WebRules>,
     /// The keys that the tracking clients of a thread may have read; 0 for no limit.
     pub tracked_keys_max: usize,
 }
@@ -78,6 +83,7 @@ impl ServerLimits {
             clients_bytes_max,
             holds_publishers: settings.number(HOLD) != 0,
             tracked_keys_max: size(TRACKED),
+            web: Arc::new(WebRules::of(settings)),
             output: output_limits(&settings.text(OUTPUT))[0],
             output_of_subscribers: output_limits(&settings.text(OUTPUT))[2],
         }

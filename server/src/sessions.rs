@@ -36,6 +36,7 @@
 //! What the reader must tell the encoder (a verb, "no reply wanted", a request's number) goes into `Frame::note`; the
 //! server keeps it for a call that waits. A request that consists of several calls becomes several frames.
 mod form;
+mod http;
 mod memcached;
 mod resp;
 
@@ -70,6 +71,7 @@ impl Form {
 pub enum Protocol {
     Resp(resp::Resp),
     Memcached(Box<memcached::Memcached>),
+    Http(Box<http::Http>),
 }
 
 impl Protocol {
@@ -78,6 +80,7 @@ impl Protocol {
         match spoken {
             Spoken::Resp => Protocol::Resp(resp::Resp::default()),
             Spoken::Memcached => Protocol::Memcached(Box::default()),
+            Spoken::Http => Protocol::Http(Box::default()),
         }
     }
 
@@ -96,6 +99,7 @@ impl Protocol {
         match self {
             Protocol::Resp(resp) => resp.read(limits, session, input, at, place, batch),
             Protocol::Memcached(memcached) => memcached.read(limits, session, input, at, place, batch),
+            Protocol::Http(http) => http.read(limits, input, at, place, batch),
         }
     }
 
@@ -105,6 +109,7 @@ impl Protocol {
         match self {
             Protocol::Resp(resp) => resp.reply(output, note, run),
             Protocol::Memcached(memcached) => memcached.reply(output, note, run),
+            Protocol::Http(http) => http.reply(output, note, run),
         }
     }
 
@@ -113,6 +118,7 @@ impl Protocol {
         match self {
             Protocol::Resp(_) => Progress::Answered,
             Protocol::Memcached(memcached) => memcached.own(note, session, host, output),
+            Protocol::Http(http) => http.own(session, host, output),
         }
     }
 
@@ -121,7 +127,7 @@ impl Protocol {
     pub fn groups_replies(&self) -> bool {
         match self {
             Protocol::Resp(_) => true,
-            Protocol::Memcached(_) => false,
+            Protocol::Memcached(_) | Protocol::Http(_) => false,
         }
     }
 
@@ -130,6 +136,7 @@ impl Protocol {
         match self {
             Protocol::Resp(_) => resp::reject(rejection, session, host, output),
             Protocol::Memcached(_) => session.closing = true,
+            Protocol::Http(_) => http::reject(rejection, session, output),
         }
     }
 
@@ -137,7 +144,7 @@ impl Protocol {
     pub fn accepts(&self, session: &Session, delivery: &Delivery<'_>) -> bool {
         match self {
             Protocol::Resp(_) => resp::accepts(session, delivery),
-            Protocol::Memcached(_) => false,
+            Protocol::Memcached(_) | Protocol::Http(_) => false,
         }
     }
 
@@ -146,14 +153,14 @@ impl Protocol {
         match self {
             Protocol::Resp(_) => resp::deliver(output, delivery),
             // It subscribes to nothing.
-            Protocol::Memcached(_) => {}
+            Protocol::Memcached(_) | Protocol::Http(_) => {}
         }
     }
 
     /// The form of messages that this client shares with others.
     pub fn form(&self, session: &Session) -> Form {
         match self {
-            Protocol::Resp(_) | Protocol::Memcached(_) => resp::form(session),
+            Protocol::Resp(_) | Protocol::Memcached(_) | Protocol::Http(_) => resp::form(session),
         }
     }
 
@@ -163,6 +170,7 @@ impl Protocol {
         match self {
             Protocol::Resp(resp) => resp.missing(have),
             Protocol::Memcached(memcached) => memcached.missing(have),
+            Protocol::Http(http) => http.missing(have),
         }
     }
 
@@ -172,6 +180,7 @@ impl Protocol {
         match self {
             Protocol::Resp(resp) => resp.forget_progress(),
             Protocol::Memcached(memcached) => memcached.forget_progress(),
+            Protocol::Http(http) => http.forget_progress(),
         }
     }
 }
@@ -181,5 +190,6 @@ pub fn refusal(spoken: Spoken, refusal: Refusal) -> &'static [u8] {
     match spoken {
         Spoken::Resp => resp::refusal(refusal),
         Spoken::Memcached => memcached::refusal(refusal),
+        Spoken::Http => http::refusal(refusal),
     }
 }

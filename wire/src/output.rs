@@ -102,6 +102,16 @@ impl Output {
         }
     }
 
+    /// A copy of the waiting bytes.
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.waiting());
+        let mut sent = self.sent;
+        for piece in self.pieces() {
+            bytes.extend_from_slice(&piece[std::mem::take(&mut sent)..]);
+        }
+        bytes
+    }
+
     /// Whether all waiting bytes are shared with other clients.
     pub fn is_shared(&self) -> bool {
         self.shared.is_some() && self.sealed.is_empty() && self.tail.is_empty()

@@ -18,6 +18,7 @@ mod cluster;
 pub mod document;
 pub mod file;
 mod general;
+mod http;
 mod memcached;
 mod memory;
 mod network;
@@ -37,6 +38,7 @@ pub const GROUPS: &[(&str, &[Setting])] = &[
     ("Polder", polder::SETTINGS),
     ("Network and clients", network::SETTINGS),
     ("Memcached", memcached::SETTINGS),
+    ("HTTP", http::SETTINGS),
     ("TLS", tls::SETTINGS),
     ("General", general::SETTINGS),
     ("Memory", memory::SETTINGS),

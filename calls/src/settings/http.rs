@@ -1,0 +1,17 @@
+//! The HTTP port: where it is, and which web pages may use it.
+use super::{NO_ADDRESS, NO_PORT, Setting, Shape, integer, special};
+
+pub(super) const SETTINGS: &[Setting] = &[
+    integer("http-port", 0, 65535, 0).acted_on(NO_PORT).about("TCP port for HTTP, usually 8080; 0 listens on none."),
+    special("http-bind", Shape::Words, "127.0.0.1 -::1")
+        .acted_on(NO_ADDRESS)
+        .about("Addresses to listen on for HTTP; a leading `-` forgives one that is not there."),
+    special("http-hosts", Shape::Words, "").about(
+        "Names by which clients may call the HTTP port, beside localhost, the name of this machine, and IP addresses; `*` is any name. \
+         A request for another name is refused, because a web page can let its own name point to this machine.",
+    ),
+    special("http-cors", Shape::Words, "").about(
+        "Origins (`https://app.example.com`) of web pages that may read and write by HTTP; `*` is any page. Pages of other sites are refused.",
+    ),
+    integer("http-database", 0, 16383, 0).about("The database of HTTP requests that name none with `?db=`."),
+];

@@ -1,0 +1,180 @@
+//! HTTP/1.1 on a connection: the keys as resources, and commands.
+//!
+//! ```text
+//!   a plain request for one key                        any other request (`Work`)
+//!   GET /k/foo                                         login, ?db=, conditions, several calls, a last response
+//!        |                                                  |
+//!   one frame: GET foo; the note says how the          Own(begin) -> calls -> Own(end)
+//!   reply becomes a response                           frames that leave the request in the input until the end
+//! ```
+//!
+//! | file | duty |
+//! |---|---|
+//! | `route` | what a request asks for |
+//! | `work` | requests that are more than one plain call |
+//! | `sink` | from the reply of a call to a response |
+//! | `media` | content types by the suffix of a key |
+//! | `answer` | responses that are no value: errors and texts |
+//!
+//! Invariants:
+//! - **HT1** Each request has a fresh session: a proxy may share one connection among users. A plain request changes
+//!   nothing of the session; the end of a [`Work`] resets it.
+//! - **HT2** While a work is under way, the connection stands at the beginning of its request. So a connection that was
+//!   parked finds the request again in its input, and the work knows how far it has come.
+//! - **HT3** A work begins only when no earlier request of the connection is in the batch.
+mod answer;
+mod media;
+mod route;
+mod sink;
+mod work;
+
+use std::borrow::Cow;
+
+use polder_base::Reply;
+use polder_engine::Memory;
+use polder_runtime::{Host, Progress, Session};
+use polder_wire::Output;
+use polder_wire::http::{Limits, Read, Refused, Requests};
+
+use self::answer::{Answer, Style};
+use self::sink::{Note, Sink, Verb};
+use self::work::{Next, Work};
+use crate::batch::{Batch, Content, Frame, Left, Odd, Rejection};
+use crate::doors::Refusal;
+use crate::limits::ServerLimits;
+
+/// The note of a frame that belongs to the work.
+const OF_WORK: u32 = 1 << 31;
+
+/// HTTP on one connection.
+#[derive(Default)]
+pub struct Http {
+    requests: Requests,
+    work: Option<Box<Work>>,
+}
+
+impl Http {
+    /// As [`Protocol::read`](super::Protocol::read).
+    pub fn read<'b>(&mut self, limits: &ServerLimits, input: &'b [u8], at: &mut usize, place: u32, batch: &mut Batch<'b>) -> Left {
+        let body_limits = Limits { body_bytes_max: limits.bulk_bytes_max };
+        let mut is_first = true;
+        while !batch.is_full() {
+            if *at == input.len() {
+                return Left::Nothing;
+            }
+            let (head, body, length) = match self.requests.read(&input[*at..], body_limits) {
+                Ok(Read::Nothing) => return Left::Nothing,
+                Ok(Read::Head(head)) => {
+                    if !is_first {
+                        return Left::Perhaps;
+                    }
+                    let work = self.work.get_or_insert_with(|| Box::new(Work::of(&head, &limits.web)));
+                    if work.begins_early() {
+                        push_own(batch, place, *at);
+                        return Left::Perhaps;
+                    }
+                    return Left::Nothing;
+                }
+                Ok(Read::Whole { head, body, length }) => (head, body, length),
+                Err(refused) => {
+                    *at = input.len();
+                    batch.push_odd(place, Odd::Rejected(Rejection::Refused(refused)), *at);
+                    return Left::Nothing;
+                }
+            };
+            if self.work.is_none()
+                && let Some(call) = route::plain(&head, &limits.web)
+            {
+                *at += length;
+                push_call(batch, place, (call.note.to_bits(), call.note.verb), (call.key, body), *at);
+                is_first = false;
+                continue;
+            }
+            if !is_first {
+                return Left::Perhaps;
+            }
+            let work = self.work.get_or_insert_with(|| Box::new(Work::of(&head, &limits.web)));
+            match work.next(&head, body) {
+                Next::Own => push_own(batch, place, *at),
+                Next::Call(verb, key, body) => push_call(batch, place, (OF_WORK, verb), (key, body), *at),
+                Next::End => {
+                    *at += length;
+                    push_own(batch, place, *at);
+                }
+            }
+            return Left::Perhaps;
+        }
+        Left::Perhaps
+    }
+
+    /// As [`Protocol::reply`](super::Protocol::reply).
+    pub fn reply<R>(&mut self, output: &mut Output, note: u32, run: impl FnOnce(&mut dyn Reply) -> R) -> R {
+        match &mut self.work {
+            Some(work) if note == OF_WORK => work.reply(output, run),
+            _ => {
+                let mut sink = Sink::new(output, Note::from_bits(note), Style::PLAIN);
+                let result = run(&mut sink);
+                sink.finish();
+                result
+            }
+        }
+    }
+
+    /// As [`Protocol::own`](super::Protocol::own): the beginning or the end of the work.
+    pub fn own(&mut self, session: &mut Session, place: (&dyn Host, &Memory), output: &mut Output) -> Progress {
+        let Some(work) = &mut self.work else { return Progress::Answered };
+        let progress = work.own(session, place, output);
+        if work.is_over() {
+            self.work = None;
+        }
+        progress
+    }
+
+    #[inline]
+    pub fn missing(&self, have: usize) -> usize {
+        self.requests.missing(have)
+    }
+
+    #[inline]
+    pub fn forget_progress(&mut self) {
+        self.requests = Requests::default();
+    }
+}
+
+fn push_own(batch: &mut Batch<'_>, place: u32, end: usize) {
+    batch.push_odd(place, Odd::Own, end);
+}
+
+/// Adds a call on a key. What had to be unescaped or put together is copied.
+fn push_call<'b>(batch: &mut Batch<'b>, place: u32, (note, verb): (u32, Verb), (key, body): (Cow<'b, [u8]>, Cow<'b, [u8]>), end: usize) {
+    if let (Cow::Borrowed(key), Cow::Borrowed(body)) = (&key, &body) {
+        let from = batch.args.len();
+        batch.args.extend(route::args(verb, key, body));
+        batch.frames.push(Frame { place, note, content: Content::Args { from, to: batch.args.len() }, end });
+    } else {
+        let words = route::args(verb, &key, &body).iter().map(|word| word.to_vec()).collect();
+        batch.push_noted(place, note, Odd::Words(words), end);
+    }
+}
+
+/// Says why a request ends the connection.
+pub fn reject(rejection: &Rejection, session: &mut Session, output: &mut Output) {
+    if let Rejection::Refused(Refused { status, text }) = rejection {
+        Answer::error(*status, text).write(output, Style::LAST);
+    }
+    session.closing = true;
+}
+
+/// What a client gets that is refused before it is served.
+pub fn refusal(refusal: Refusal) -> &'static [u8] {
+    match refusal {
+        Refusal::Protected => {
+            b"HTTP/1.1 403 Forbidden\r\nContent-Type: application/json\r\nContent-Length: 139\r\nConnection: close\r\n\r\n\
+              {\"error\":\"DENIED protected-mode is on and no password is set, so only this host may connect; set a password, or set protected-mode to no\"}\n"
+        }
+        Refusal::Full => {
+            b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: 46\r\nRetry-After: 1\r\nConnection: close\r\n\r\n\
+              {\"error\":\"ERR max number of clients reached\"}\n"
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! From the reply of a call on one key to a response.
+//!
+//! A value goes into the output as it comes, behind a head with its length. Anything else is known as a whole before the
+//! response is written, because its status depends on it.
+use polder_base::{Protocol as RespVersion, Reply};
+use polder_wire::Output;
+use polder_wire::http::json;
+
+use super::answer::{Answer, JSON, Style, begin};
+use super::media::MEDIA;
+
+/// What a plain request does with its key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verb {
+    Read,
+    Store,
+    Remove,
+}
+
+/// How the reply to a plain request becomes a response. It is kept in the note of the frame, so that requests which are read
+/// ahead need no memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Note {
+    pub verb: Verb,
+    pub is_head: bool,
+    /// The number of the content type in [`MEDIA`], and whether the value is that in gzip.
+    pub media: u8,
+    pub is_gzip: bool,
+}
+
+const HEAD_BIT: u32 = 1 << 4;
+const GZIP_BIT: u32 = 1 << 5;
+
+impl Note {
+    pub fn to_bits(self) -> u32 {
+        let flag = |set, bit| if set { bit } else { 0 };
+        self.verb as u32 | flag(self.is_head, HEAD_BIT) | flag(self.is_gzip, GZIP_BIT) | u32::from(self.media) << 8
+    }
+
+    pub fn from_bits(bits: u32) -> Note {
+        let verb = match bits & 0xf {
+            0 => Verb::Read,
+            1 => Verb::Store,
+            _ => Verb::Remove,
+        };
+        Note { verb, is_head: bits & HEAD_BIT != 0, is_gzip: bits & GZIP_BIT != 0, media: (bits >> 8) as u8 }
+    }
+}
+
+/// What a call has replied.
+enum Said {
+    Nothing,
+    /// A value, which is in the output already.
+    Value,
+    Null,
+    Ok,
+    Integer(i64),
+    Error(String),
+    /// Something with elements, in RESP3.
+    Elements(Output),
+}
+
+/// The sink of one call.
+pub struct Sink<'o, 's> {
+    output: &'o mut Output,
+    note: Note,
+    style: Style<'s>,
+    /// Where the response begins.
+    start: usize,
+    said: Said,
+}
+
+/// A place in the elements, not in the output.
+const IN_ELEMENTS: usize = 1 << (usize::BITS - 1);
+
+impl<'o, 's> Sink<'o, 's> {
+    pub fn new(output: &'o mut Output, note: Note, style: Style<'s>) -> Sink<'o, 's> {
+        let start = output.mark();
+        let style = Style { is_head: note.is_head, ..style };
+        Sink { output, note, style, start, said: Said::Nothing }
+    }
+
+    /// Writes the response, unless the call has not replied: it waits, or has met a lock. Returns whether it has replied.
+    pub fn finish(self) -> bool {
+        let Sink { output, note, style, said, .. } = self;
+        let answer = match (said, note.verb) {
+            (Said::Nothing, _) => return false,
+            (Said::Value, _) => return true,
+            (Said::Error(text), _) => Answer::of_call(&text),
+            (Said::Null, _) | (Said::Integer(0), Verb::Remove) => Answer::error(404, "there is no such key"),
+            (Said::Ok, Verb::Store) | (Said::Integer(_), Verb::Remove) => Answer::empty(204),
+            (Said::Elements(elements), _) => Answer::text(200, JSON, json::of_resp(&elements.bytes())),
+            (Said::Integer(number), _) => Answer::text(200, JSON, number.to_string()),
+            (Said::Ok, _) => Answer::text(200, JSON, "\"OK\""),
+        };
+        answer.write(output, style);
+        true
+    }
+
+    /// Begins a response with a value.
+    fn value(&mut self, length: u64) {
+        let media = MEDIA.get(usize::from(self.note.media)).unwrap_or(&MEDIA[0]);
+        let mut fields = self.style.fields.to_vec();
+        if self.note.is_gzip {
+            fields.extend_from_slice(b"Content-Encoding: gzip\r\nVary: Accept-Encoding\r\n");
+        }
+        if media.is_active {
+            fields.extend_from_slice(SANDBOX);
+        }
+        begin(self.output, 200, media.content_type, Some(length), Style { fields: &fields, ..self.style });
+        self.said = Said::Value;
+    }
+
+    /// The sink for elements, which this reply has or begins to have.
+    fn elements(&mut self) -> &mut Output {
+        if !matches!(self.said, Said::Elements(_)) {
+            self.said = Said::Elements(Output::new(RespVersion::Resp3));
+        }
+        match &mut self.said {
+            Said::Elements(elements) => elements,
+            _ => self.output,
+        }
+    }
+
+    /// Whether what comes now is an element.
+    fn is_inside(&self) -> bool {
+        matches!(self.said, Said::Elements(_))
+    }
+}
+
+/// A page that is stored as a value must not act as a page of this server, for it could run any command. So it has no origin.
+pub const SANDBOX: &[u8] = b"Content-Security-Policy: sandbox allow-scripts\r\n";
+
+impl Reply for Sink<'_, '_> {
+    fn protocol(&self) -> RespVersion {
+        RespVersion::Resp3
+    }
+
+    fn status(&mut self, text: &str) {
+        if self.is_inside() || text != "OK" { self.elements().status(text) } else { self.said = Said::Ok }
+    }
+
+    fn error(&mut self, text: &str) {
+        if self.is_inside() { self.elements().error(text) } else { self.said = Said::Error(text.to_owned()) }
+    }
+
+    fn integer(&mut self, value: i64) {
+        if self.is_inside() { self.elements().integer(value) } else { self.said = Said::Integer(value) }
+    }
+
+    fn bulk(&mut self, bytes: &[u8]) {
+        if self.is_inside() {
+            return self.elements().bulk(bytes);
+        }
+        self.value(bytes.len() as u64);
+        if !self.note.is_head {
+            self.output.raw(bytes);
+        }
+    }
+
+    fn begin_bulk(&mut self, len: u64) {
+        if self.is_inside() { self.elements().begin_bulk(len) } else { self.value(len) }
+    }
+
+    fn piece(&mut self, bytes: &[u8]) {
+        match &mut self.said {
+            Said::Elements(elements) => elements.piece(bytes),
+            _ if self.note.is_head => {}
+            _ => self.output.raw(bytes),
+        }
+    }
+
+    fn end_bulk(&mut self) {
+        if self.is_inside() {
+            self.elements().end_bulk();
+        }
+    }
+
+    fn null(&mut self) {
+        if self.is_inside() { self.elements().null() } else { self.said = Said::Null }
+    }
+
+    fn null_array(&mut self) {
+        self.null();
+    }
+
+    fn array(&mut self, len: usize) {
+        self.elements().array(len);
+    }
+
+    fn map(&mut self, pairs: usize) {
+        self.elements().map(pairs);
+    }
+
+    fn set(&mut self, len: usize) {
+        self.elements().set(len);
+    }
+
+    fn push(&mut self, len: usize) {
+        self.elements().push(len);
+    }
+
+    fn attribute(&mut self, pairs: usize) {
+        self.elements().attribute(pairs);
+    }
+
+    fn double(&mut self, value: f64) {
+        self.elements().double(value);
+    }
+
+    fn double_text(&mut self, text: &str) {
+        self.elements().double_text(text);
+    }
+
+    fn boolean(&mut self, value: bool) {
+        self.elements().boolean(value);
+    }
+
+    fn big_number(&mut self, text: &str) {
+        self.elements().big_number(text);
+    }
+
+    fn verbatim(&mut self, format: &str, text: &[u8]) {
+        self.elements().verbatim(format, text);
+    }
+
+    fn mark(&self) -> usize {
+        match &self.said {
+            Said::Elements(elements) => IN_ELEMENTS | elements.mark(),
+            _ => self.output.mark(),
+        }
+    }
+
+    fn bytes_since(&self, mark: usize) -> usize {
+        match &self.said {
+            Said::Elements(elements) => elements.bytes_since(mark & !IN_ELEMENTS),
+            _ => self.output.bytes_since(mark),
+        }
+    }
+
+    fn is_overfull(&self) -> bool {
+        self.output.is_overfull()
+    }
+
+    fn rewind(&mut self, mark: usize) {
+        match &mut self.said {
+            Said::Elements(elements) if mark & IN_ELEMENTS != 0 => elements.rewind(mark & !IN_ELEMENTS),
+            _ => {
+                self.output.rewind(mark);
+                if mark <= self.start {
+                    self.said = Said::Nothing;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_comes_back_from_its_bits() {
+        for verb in [Verb::Read, Verb::Store, Verb::Remove] {
+            for (is_head, is_gzip, media) in [(false, false, 0), (true, false, 31), (false, true, 7)] {
+                let note = Note { verb, is_head, media, is_gzip };
+                assert_eq!(Note::from_bits(note.to_bits()), note);
+            }
+        }
+    }
+}
