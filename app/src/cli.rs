@@ -20,6 +20,7 @@ mod once;
 mod pipe;
 mod prompt;
 mod scan;
+mod tls;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

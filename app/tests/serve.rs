@@ -440,3 +440,69 @@ fn a_server_that_shares_the_port_takes_over_the_socket_as_well() {
     drop(second);
     assert_eq!(std::fs::read_dir(&folder.0).expect("a folder").count(), 1, "a killed server leaves its socket, and nothing else");
 }
+
+#[test]
+fn the_command_line_speaks_tls_and_a_signal_renews_certificates() {
+    let folder = Folder::new("tls");
+    let openssl = |words: &str| {
+        let made = Command::new("openssl").args(words.split(' ')).current_dir(&folder.0).output().expect("openssl is installed");
+        assert!(made.status.success(), "openssl {words}: {}", String::from_utf8_lossy(&made.stderr));
+    };
+    let key = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
+    std::fs::write(folder.0.join("names"), "subjectAltName=DNS:localhost").expect("a file");
+    let make = || {
+        openssl(&format!("req -x509 {key} -keyout ca.key -out ca.pem -days 2 -subj /CN=polder-test-ca"));
+        openssl(&format!("req {key} -keyout key.pem -out cert.csr -subj /CN=alice"));
+        openssl("x509 -req -in cert.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out cert.pem -days 2 -extfile names");
+    };
+    make();
+    let port = free_port().expect("a port").to_string();
+    let file = |name: &str| folder.0.join(name).display().to_string();
+    let (ca, cert, key) = (file("ca.pem"), file("cert.pem"), file("key.pem"));
+    let flags = ["--tls-port", &port, "--tls-cert-file", &cert, "--tls-key-file", &key, "--tls-ca-cert-file", &ca, "--tls-auth-clients"];
+    let mut serving = Serving::start(&[&flags[..], &["optional"]].concat(), &[]);
+    let cli = |flags: &str, input: &str| {
+        let flags = flags.replace("ROOT", &ca).replace("CERT", &cert).replace("KEY", &key);
+        let mut child = polder()
+            .args(["cli", "-p", &port])
+            .args(flags.split_whitespace())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("polder starts");
+        child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("an input");
+        let output = child.wait_with_output().expect("an end");
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+    };
+    assert_eq!(cli("-h localhost --tls --cacert ROOT SET k v", ""), "OK\n");
+    assert_eq!(cli("-h 127.0.0.1 --tls --cacert ROOT --sni localhost --cert CERT --key KEY GET k", ""), "v\n");
+    assert_eq!(cli("-u rediss://localhost --cacert ROOT GET k", ""), "v\n");
+    assert_eq!(cli("-h 127.0.0.1 --tls --insecure GET k", ""), "v\n");
+    // Pipes read in a thread of their own.
+    let piped = cli("-h localhost --tls --cacert ROOT --pipe", &"INCR n\r\n".repeat(20_000));
+    assert!(piped.contains("errors: 0, replies: 20000"), "{piped}");
+    for (flags, why) in [
+        ("-h 127.0.0.1 --tls --cacert ROOT PING", "not valid for name"),
+        ("-h localhost --tls --cacert /none.pem PING", "--cacert /none.pem cannot be used"),
+        ("-h localhost --tls --cacert ROOT --cert CERT --key CERT PING", "cannot be used"),
+    ] {
+        let output = cli(flags, "");
+        assert!(output.starts_with("Could not connect to") && output.contains(why) && output.lines().count() == 1, "{output}");
+    }
+    let hup = |serving: &Serving| {
+        let sent = Command::new("kill").args(["-HUP", &serving.child.id().to_string()]).status().expect("kill runs");
+        assert!(sent.success());
+    };
+    std::fs::copy(&ca, file("old.pem")).expect("a copy");
+    make();
+    hup(&serving);
+    assert!(serving.logged("SIGHUP").contains("read again"));
+    assert_eq!(cli("-h localhost --tls --cacert ROOT GET k", ""), "v\n");
+    assert!(cli(&format!("-h localhost --tls --cacert {} GET k", file("old.pem")), "").starts_with("Could not connect"));
+    std::fs::write(&key, "nonsense").expect("a file");
+    hup(&serving);
+    assert!(serving.logged("SIGHUP").contains(&key));
+    assert_eq!(cli("-h localhost --tls --cacert ROOT GET k", ""), "v\n");
+    assert_eq!(serving.signal("-TERM"), Some(0));
+}

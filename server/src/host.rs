@@ -219,12 +219,12 @@ impl Process {
     pub fn reload_tls(&self) {
         let _one_at_a_time = self.tls.lock();
         match self.tls.build(&After { settings: &self.settings, changes: &[] }) {
-            Ok(None) => tracing::info!("no port has TLS, so there are no files to read again"),
+            Ok(None) => tracing::info!("SIGHUP is ignored: no port has TLS, so there are no certificates to read again"),
             Ok(Some(config)) => {
                 self.tls.replace(config);
-                tracing::info!("the files of TLS were read again");
+                tracing::info!("SIGHUP: certificates and keys were read again");
             }
-            Err(why) => tracing::error!("new clients still get the certificates of before: {why}"),
+            Err(why) => tracing::error!("SIGHUP: new clients still get the certificates of before: {why}"),
         }
     }
 

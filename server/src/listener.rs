@@ -139,15 +139,15 @@ fn bind_usual(door: &'static Door, settings: &Settings) -> Vec<Listener> {
 impl After<'_> {
     /// A setting's number.
     pub fn number(&self, wanted: Id) -> i64 {
-        self.new(wanted).map_or_else(|| self.settings.number(wanted), |parsed| parsed.number)
+        self.changed(wanted).map_or_else(|| self.settings.number(wanted), |parsed| parsed.number)
     }
 
     /// A setting's text.
     pub fn string(&self, wanted: Id) -> String {
-        self.new(wanted).map_or_else(|| self.settings.string(wanted), |parsed| String::from_utf8_lossy(&parsed.text).into_owned())
+        self.changed(wanted).map_or_else(|| self.settings.string(wanted), |parsed| String::from_utf8_lossy(&parsed.text).into_owned())
     }
 
-    fn new(&self, wanted: Id) -> Option<&Parsed> {
+    fn changed(&self, wanted: Id) -> Option<&Parsed> {
         self.changes.iter().find(|(id, _)| *id == wanted).map(|(_, parsed)| parsed)
     }
 

@@ -12,6 +12,7 @@ use rustix::termios::{LocalModes, OptionalActions};
 use super::client::reason;
 use super::format::{Form, Format};
 use super::link::{Login, Place};
+use super::tls::TlsArguments;
 use crate::text::Whose;
 
 /// The port Redis listens on.
@@ -38,7 +39,9 @@ pub struct Arguments {
     pub segment: Option<String>,
     #[command(flatten)]
     pub whose: Whose,
-    /// Server's address as `redis://[[USER:]PASSWORD@]HOST[:PORT][/DB]`.
+    #[command(flatten)]
+    pub tls: TlsArguments,
+    /// Server's address as `redis://[[USER:]PASSWORD@]HOST[:PORT][/DB]`, or `rediss://` for TLS.
     #[arg(short, value_name = "URI")]
     pub uri: Option<String>,
     /// Password; REDISCLI_AUTH in the environment gives it without showing it to others.
@@ -179,16 +182,16 @@ impl Arguments {
             (Some(segment), ..) => Place::Segment(segment.clone(), self.whose.owner),
             (_, Some(path), _) => Place::Unix(path.clone()),
             (_, _, Some(uri)) => self.place_of_uri(uri, &mut login)?,
-            _ => Place::Tcp { host: self.host.clone().unwrap_or_else(|| "127.0.0.1".into()), port: self.port.unwrap_or(PORT) },
+            _ => Place::server(self.host.clone().unwrap_or_else(|| "127.0.0.1".into()), self.port.unwrap_or(PORT), &self.tls),
         };
         Ok((place, login))
     }
 
-    /// `redis://[[USER:]PASSWORD@]HOST[:PORT][/DB]`; what the flags say wins over it.
+    /// `redis://[[USER:]PASSWORD@]HOST[:PORT][/DB]`, or `rediss://`; what the flags say wins over it.
     fn place_of_uri(&self, uri: &str, login: &mut Login) -> Result<Place, String> {
-        let rest = match uri.split_once("://") {
-            Some(("redis" | "valkey", rest)) => rest,
-            Some(("rediss" | "valkeys", _)) => return Err("TLS is not supported yet: use redis://".into()),
+        let (is_secure, rest) = match uri.split_once("://") {
+            Some(("redis" | "valkey", rest)) => (false, rest),
+            Some(("rediss" | "valkeys", rest)) => (true, rest),
             _ => return Err("Invalid URI scheme".into()),
         };
         let (authority, db) = rest.split_once('/').unwrap_or((rest, ""));
@@ -209,7 +212,8 @@ impl Arguments {
             "" => "127.0.0.1".into(),
             host => host.into(),
         });
-        Ok(Place::Tcp { host, port: self.port.unwrap_or(port) })
+        let tls = TlsArguments { tls: is_secure || self.tls.tls, ..self.tls.clone() };
+        Ok(Place::server(host, self.port.unwrap_or(port), &tls))
     }
 
     /// Whether the command line shows a password to everyone who can list processes.

@@ -1,7 +1,7 @@
 //! The way to the memory: a connection to a server, or the segment itself in this process.
 //!
 //! ```text
-//!   args -> RESP request -> socket  -> server -> RESP reply -> Value      TCP or Unix socket
+//!   args -> RESP request -> socket  -> server -> RESP reply -> Value      TCP, with or without TLS, or Unix socket
 //!   args -> Caller::write --------------------> RESP reply -> Value      segment, no server
 //!           Caller::hear  --------------------> message    -> Value      what was subscribed to, and MONITOR's lines
 //! ```
@@ -20,21 +20,30 @@ use polder_runtime::persistence::save;
 use polder_wire::Output;
 use polder_wire::resp::{Limits, Replies, Request, Requests, Value, command};
 
+use super::tls::{Secure, TlsArguments};
 use crate::text;
 
 /// Where the memory is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Place {
     Tcp { host: String, port: u16 },
+    Tls { host: String, port: u16, arguments: Box<TlsArguments> },
     Unix(String),
     Segment(String, Owner),
+}
+
+impl Place {
+    /// A server, with TLS if the arguments ask for it.
+    pub fn server(host: String, port: u16, arguments: &TlsArguments) -> Place {
+        if arguments.tls { Place::Tls { host, port, arguments: Box::new(arguments.clone()) } } else { Place::Tcp { host, port } }
+    }
 }
 
 impl std::fmt::Display for Place {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Place::Tcp { host, port } if host.contains(':') => write!(out, "[{host}]:{port}"),
-            Place::Tcp { host, port } => write!(out, "{host}:{port}"),
+            Place::Tcp { host, port } | Place::Tls { host, port, .. } if host.contains(':') => write!(out, "[{host}]:{port}"),
+            Place::Tcp { host, port } | Place::Tls { host, port, .. } => write!(out, "{host}:{port}"),
             Place::Unix(path) => write!(out, "{path}"),
             Place::Segment(name, _) => write!(out, "{name}"),
         }
@@ -59,6 +68,7 @@ pub enum Socket {
 /// What carries the bytes.
 enum Channel {
     Tcp(TcpStream),
+    Tls(Box<Secure>),
     Unix(UnixStream),
     Segment(Box<Direct>),
 }
@@ -104,6 +114,11 @@ impl Link {
                 let stream = TcpStream::connect((host.as_str(), *port))?;
                 stream.set_nodelay(true)?;
                 Channel::Tcp(stream)
+            }
+            Place::Tls { host, port, arguments } => {
+                let stream = TcpStream::connect((host.as_str(), *port))?;
+                stream.set_nodelay(true)?;
+                Channel::Tls(Box::new(Secure::connect(stream, host, arguments)?))
             }
             Place::Unix(path) => Channel::Unix(UnixStream::connect(path)?),
             Place::Segment(name, owner) => Channel::Segment(Box::new(Direct::attach(name, *owner)?)),
@@ -173,6 +188,7 @@ impl Link {
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         match &mut self.channel {
             Channel::Tcp(stream) => stream.write_all(bytes),
+            Channel::Tls(stream) => stream.write_all(bytes),
             Channel::Unix(stream) => stream.write_all(bytes),
             Channel::Segment(direct) => direct.take(bytes),
         }
@@ -216,6 +232,7 @@ impl Link {
         let mut chunk = [0; 16 << 10];
         let count = match &mut self.channel {
             Channel::Tcp(stream) => stream.read(&mut chunk)?,
+            Channel::Tls(stream) => stream.read(&mut chunk)?,
             Channel::Unix(stream) => stream.read(&mut chunk)?,
             Channel::Segment(direct) => return direct.drain(&mut self.input),
         };
@@ -238,6 +255,7 @@ impl Link {
     pub fn set_patience(&mut self, patience: Option<Duration>) -> io::Result<()> {
         match &mut self.channel {
             Channel::Tcp(stream) => stream.set_read_timeout(patience),
+            Channel::Tls(stream) => stream.socket().set_read_timeout(patience),
             Channel::Unix(stream) => stream.set_read_timeout(patience),
             Channel::Segment(direct) => {
                 direct.patience = patience;
@@ -253,7 +271,7 @@ impl Link {
     pub fn finish(&mut self) -> Result<Option<String>, String> {
         match &mut self.channel {
             Channel::Segment(direct) => direct.finish(),
-            Channel::Tcp(_) | Channel::Unix(_) => Ok(None),
+            Channel::Tcp(_) | Channel::Tls(_) | Channel::Unix(_) => Ok(None),
         }
     }
 
@@ -264,18 +282,19 @@ impl Link {
     pub fn reader(&self) -> io::Result<Option<Link>> {
         let channel = match &self.channel {
             Channel::Tcp(stream) => Channel::Tcp(stream.try_clone()?),
+            Channel::Tls(stream) => Channel::Tls(Box::new(stream.share()?)),
             Channel::Unix(stream) => Channel::Unix(stream.try_clone()?),
             Channel::Segment(_) => return Ok(None),
         };
         Ok(Some(Link { channel, replies: Replies::default(), input: Vec::new(), taken: 0 }))
     }
 
-    /// The socket alone, for those who read and write by themselves; `None` on a segment.
+    /// The socket alone, for threads that read and write by themselves; `None` on a segment and with TLS.
     pub fn into_socket(self) -> Option<Socket> {
         match self.channel {
             Channel::Tcp(stream) => Some(Socket::Tcp(stream)),
             Channel::Unix(stream) => Some(Socket::Unix(stream)),
-            Channel::Segment(_) => None,
+            Channel::Segment(_) | Channel::Tls(_) => None,
         }
     }
 
@@ -284,6 +303,7 @@ impl Link {
         // An error here means that the peer was faster: the connection is gone either way.
         let _ = match &self.channel {
             Channel::Tcp(stream) => stream.shutdown(Shutdown::Both),
+            Channel::Tls(stream) => stream.socket().shutdown(Shutdown::Both),
             Channel::Unix(stream) => stream.shutdown(Shutdown::Both),
             Channel::Segment(_) => Ok(()),
         };

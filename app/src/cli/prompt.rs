@@ -218,7 +218,11 @@ fn own_word(client: &mut Client, source: &mut Source, words: &[String], out: &mu
         }
         ["connect", host, port] => match port.parse() {
             Ok(port) => {
-                client.place = Place::Tcp { host: host.to_string(), port };
+                let host = host.to_string();
+                client.place = match &client.place {
+                    Place::Tls { arguments, .. } => Place::Tls { host, port, arguments: arguments.clone() },
+                    _ => Place::Tcp { host, port },
+                };
                 if let Err(text) = client.connect() {
                     eprintln!("{text}");
                 }
