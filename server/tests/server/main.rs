@@ -7,6 +7,7 @@ mod http;
 mod hub;
 mod limits;
 mod list;
+mod matrix;
 mod moving;
 mod patterns;
 mod serving;

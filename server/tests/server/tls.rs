@@ -18,10 +18,10 @@ use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, Strea
 use crate::door::{Client, Door, PATIENCE, Place, settings};
 
 /// A folder with a root, the certificates of a server and of a client that it signed, and another root.
-struct Certificates(PathBuf);
+pub struct Certificates(PathBuf);
 
 impl Certificates {
-    fn new() -> Certificates {
+    pub fn new() -> Certificates {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let folder = std::env::temp_dir().join(format!("polder-tls-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
         fs::create_dir_all(&folder).expect("a folder");
@@ -61,7 +61,7 @@ impl Certificates {
     }
 
     /// The server's flags; `port` is the one with TLS.
-    fn flags(&self, port: u16, more: &str) -> String {
+    pub fn flags(&self, port: u16, more: &str) -> String {
         let file = |name| self.path(name);
         format!(
             "--tls-port {port} --tls-cert-file {} --tls-key-file {} --tls-ca-cert-file {} {more}",
@@ -72,7 +72,7 @@ impl Certificates {
     }
 
     /// A client that trusts a root, and may show a certificate.
-    fn config(&self, root: &str, certificate: Option<&str>) -> Arc<ClientConfig> {
+    pub fn config(&self, root: &str, certificate: Option<&str>) -> Arc<ClientConfig> {
         let read = |name: &str| CertificateDer::pem_file_iter(self.path(name)).expect("a file").map(|found| found.expect("a certificate"));
         let mut roots = RootCertStore::empty();
         read(root).for_each(|root| roots.add(root).expect("a root"));
@@ -98,7 +98,7 @@ impl Drop for Certificates {
 }
 
 /// A connection whose end is the end of the stream, however it comes.
-struct Secure(StreamOwned<ClientConnection, TcpStream>);
+pub struct Secure(StreamOwned<ClientConnection, TcpStream>);
 
 impl Read for Secure {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
@@ -118,7 +118,7 @@ impl Write for Secure {
     }
 }
 
-fn socket(port: u16) -> TcpStream {
+pub fn socket(port: u16) -> TcpStream {
     let stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     stream
@@ -129,9 +129,20 @@ fn connect(port: u16, config: &Arc<ClientConfig>) -> Client<Secure> {
 }
 
 fn connect_to(name: &str, port: u16, config: &Arc<ClientConfig>) -> Client<Secure> {
+    Client::new(secure(name, port, config))
+}
+
+/// A stream with TLS, whose handshake begins with the first bytes.
+pub fn secure(name: &str, port: u16, config: &Arc<ClientConfig>) -> Secure {
     let name = ServerName::try_from(name.to_owned()).expect("a name");
     let connection = ClientConnection::new(config.clone(), name).expect("a connection");
-    Client::new(Secure(StreamOwned::new(connection, socket(port))))
+    Secure(StreamOwned::new(connection, socket(port)))
+}
+
+impl Secure {
+    pub fn socket(&self) -> &TcpStream {
+        &self.0.sock
+    }
 }
 
 /// A server with a port for TLS and one without.

@@ -1,0 +1,247 @@
+//! Each door against each other one: what is written through one is read through all, and what an administrator does to
+//! clients concerns the clients of all doors.
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use polder_testkit::process::free_port;
+use rustls::ClientConfig;
+
+use crate::door::{Client, Door, PATIENCE};
+use crate::tls::{Certificates, Secure, secure, socket};
+
+/// How a protocol says the same things. A new door gets a row.
+struct Words {
+    protocol: &'static str,
+    set: fn(&str, &str) -> String,
+    stored: &'static str,
+    get: fn(&str) -> String,
+    got: fn(&str, &str) -> String,
+    /// How a refusal by ACL begins.
+    refused: &'static str,
+    /// The settings of the ports, without and with TLS.
+    ports: [&'static str; 2],
+}
+
+const WORDS: [Words; 2] = [
+    Words {
+        protocol: "resp",
+        set: |key, value| format!("SET {key} {value}\r\n"),
+        stored: "+OK\r\n",
+        get: |key| format!("GET {key}\r\n"),
+        got: |_, value| format!("${}\r\n{value}\r\n", value.len()),
+        refused: "-NOPERM",
+        ports: ["port", "tls-port"],
+    },
+    Words {
+        protocol: "memcached",
+        set: |key, value| format!("set {key} 0 0 {}\r\n{value}\r\n", value.len()),
+        stored: "STORED\r\n",
+        get: |key| format!("get {key}\r\n"),
+        got: |key, value| format!("VALUE {key} 0 {}\r\n{value}\r\nEND\r\n", value.len()),
+        refused: "SERVER_ERROR",
+        ports: ["memcache-port", "memcache-tls-port"],
+    },
+];
+
+enum Stream {
+    Plain(TcpStream),
+    Secure(Box<Secure>),
+}
+
+/// A client at one of the ports.
+struct Way {
+    words: &'static Words,
+    port: u16,
+    stream: Stream,
+}
+
+impl Way {
+    fn open(words: &'static Words, port: u16, config: Option<&Arc<ClientConfig>>) -> Way {
+        let stream =
+            config.map_or_else(|| Stream::Plain(socket(port)), |config| Stream::Secure(Box::new(secure("localhost", port, config))));
+        Way { words, port, stream }
+    }
+
+    fn name(&self) -> String {
+        format!("{}{}", self.words.protocol, if matches!(self.stream, Stream::Secure(_)) { "_tls" } else { "" })
+    }
+
+    fn send(&mut self, request: &str) {
+        let sent = match &mut self.stream {
+            Stream::Plain(stream) => stream.write_all(request.as_bytes()),
+            Stream::Secure(stream) => stream.write_all(request.as_bytes()),
+        };
+        sent.expect("the server takes bytes");
+    }
+
+    /// Some bytes; none at the end of the connection.
+    fn some(&mut self) -> std::io::Result<String> {
+        let mut room = [0; 4096];
+        let count = match &mut self.stream {
+            Stream::Plain(stream) => stream.read(&mut room),
+            Stream::Secure(stream) => stream.read(&mut room),
+        };
+        Ok(String::from_utf8_lossy(&room[..count?]).into_owned())
+    }
+
+    fn expect(&mut self, reply: &str) {
+        let mut got = String::new();
+        while got.len() < reply.len() {
+            let some = self.some().expect("a reply");
+            assert!(!some.is_empty(), "{} ended after {got:?}, and not with {reply:?}", self.name());
+            got += &some;
+        }
+        assert_eq!(got, reply, "{}", self.name());
+    }
+
+    fn socket(&self) -> &TcpStream {
+        match &self.stream {
+            Stream::Plain(stream) => stream,
+            Stream::Secure(stream) => stream.socket(),
+        }
+    }
+
+    fn is_silent(&mut self) -> bool {
+        self.socket().set_read_timeout(Some(Duration::from_millis(60))).expect("a timeout");
+        let silent = self.some().is_err_and(|error| [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()));
+        self.socket().set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        silent
+    }
+
+    fn set(&mut self, key: &str, value: &str) {
+        self.send(&(self.words.set)(key, value));
+        self.expect(self.words.stored);
+    }
+
+    fn has(&mut self, key: &str, value: &str) {
+        self.send(&(self.words.get)(key));
+        self.expect(&(self.words.got)(key, value));
+    }
+}
+
+/// A server with all ports open, a client at each, and an administrator.
+struct House {
+    door: Door,
+    admin: Client<TcpStream>,
+    ways: Vec<Way>,
+    /// Opens the ways again.
+    config: Arc<ClientConfig>,
+    _certificates: Certificates,
+}
+
+impl House {
+    fn open() -> House {
+        let certificates = Certificates::new();
+        let mut ports = Vec::new();
+        let (mut flags, mut secure_port) = (String::new(), 0);
+        for words in &WORDS {
+            for (name, tls) in words.ports.iter().zip([false, true]) {
+                let port = free_port().expect("a free port");
+                ports.push((words, port, tls));
+                match *name {
+                    "port" => {}
+                    "tls-port" => secure_port = port,
+                    name => flags += &format!(" --{name} {port}"),
+                }
+            }
+        }
+        let door = Door::open(&certificates.flags(secure_port, &format!("--tls-auth-clients no --threads 2{flags}")));
+        let config = certificates.config("ca.pem", None);
+        ports[0].1 = door.address.port();
+        let ways = ports.into_iter().map(|(words, port, tls)| Way::open(words, port, tls.then_some(&config))).collect();
+        let admin = door.client();
+        House { door, admin, ways, config, _certificates: certificates }
+    }
+
+    /// The lines of CLIENT LIST by the port at which the client came in.
+    fn line(&mut self, port: u16) -> String {
+        let list = self.admin.ask("CLIENT LIST");
+        let at = format!(" laddr=127.0.0.1:{port} ");
+        let own = " cmd=client|list ";
+        list.lines().find(|line| line.contains(&at) && !line.contains(own)).unwrap_or_default().to_owned()
+    }
+}
+
+#[test]
+fn what_is_written_through_each_door_is_read_through_all() {
+    let mut house = House::open();
+    for writer in 0..house.ways.len() {
+        let key = format!("k-{}", house.ways[writer].name());
+        house.ways[writer].set(&key, "value");
+        assert_eq!(house.admin.ask(&format!("GET {key}")), "$value");
+        house.ways.iter_mut().for_each(|reader| reader.has(&key, "value"));
+    }
+}
+
+#[test]
+fn clients_of_each_door_are_listed_watched_and_killed() {
+    let mut house = House::open();
+    let mut monitor = house.door.client();
+    assert_eq!(monitor.ask("MONITOR"), "+OK");
+    assert_eq!(house.admin.ask("CONFIG SET slowlog-log-slower-than 0"), "+OK");
+    for number in 0..house.ways.len() {
+        let way = &mut house.ways[number];
+        let (port, protocol, key) = (way.port, way.words.protocol, format!("k-{}", way.name()));
+        way.set(&key, "value");
+        let line = house.line(port);
+        assert!(line.ends_with(&format!(" protocol={protocol}")), "{line}");
+        assert_eq!(line.contains(" resp=0 "), protocol != "resp", "{line}");
+        while !monitor.reply().contains(&format!("\"{key}\"")) {}
+        assert!(house.admin.ask("SLOWLOG GET 10").contains(&key));
+        let id = line.split([' ', '=']).nth(1).expect("an id").to_owned();
+        assert_eq!(house.admin.ask(&format!("CLIENT KILL ID {}", id.trim_start_matches("$id="))), ":1", "{line}");
+        assert!(house.ways[number].some().is_ok_and(|some| some.is_empty()), "{protocol}");
+    }
+}
+
+#[test]
+fn a_pause_holds_the_clients_of_each_door_back() {
+    let mut house = House::open();
+    house.ways.iter_mut().for_each(|way| way.set("before", "v"));
+    assert_eq!(house.admin.ask("CLIENT PAUSE 60000 WRITE"), "+OK");
+    for way in &mut house.ways {
+        way.has("before", "v");
+        way.send(&(way.words.set)("during", "v"));
+        assert!(way.is_silent(), "{}", way.name());
+    }
+    assert_eq!(house.admin.ask("EXISTS during"), ":0");
+    assert_eq!(house.admin.ask("CLIENT UNPAUSE"), "+OK");
+    for way in &mut house.ways {
+        way.expect(way.words.stored);
+    }
+}
+
+#[test]
+fn rules_refuse_the_clients_of_each_door() {
+    let mut house = House::open();
+    assert_eq!(house.admin.ask("ACL SETUSER admin on nopass ~* &* +@all"), "+OK");
+    assert_eq!(house.admin.ask("AUTH admin any"), "+OK");
+    house.ways.iter_mut().for_each(|way| way.set("a1", "v"));
+    assert_eq!(house.admin.ask("ACL SETUSER default resetkeys ~a*"), "+OK");
+    for way in &mut house.ways {
+        way.set("a2", "v");
+        way.send(&(way.words.set)("b", "v"));
+        let reply = way.some().expect("a reply");
+        assert!(reply.starts_with(way.words.refused), "{}: {reply}", way.name());
+    }
+    assert_eq!(house.admin.ask("EXISTS b"), ":0");
+}
+
+#[test]
+fn a_server_that_ends_replies_to_the_clients_of_each_door() {
+    let mut house = House::open();
+    for way in &mut house.ways {
+        way.set("k", "v");
+        way.send(&(way.words.get)("k"));
+    }
+    house.door.close();
+    for way in &mut house.ways {
+        way.expect(&(way.words.got)("k", "v"));
+        assert!(way.some().is_ok_and(|some| some.is_empty()), "{}", way.name());
+        let (words, port) = (way.words, way.port);
+        assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "{}", words.protocol);
+    }
+    drop(house.config);
+}
