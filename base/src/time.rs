@@ -8,8 +8,13 @@ pub fn since_epoch() -> Duration {
 }
 
 /// Milliseconds since the Unix epoch.
+#[inline(never)]
 pub fn now_ms() -> u64 {
-    since_epoch().as_millis() as u64
+    milliseconds(rustix::time::clock_gettime(rustix::time::ClockId::Realtime))
+}
+
+fn milliseconds(time: rustix::time::Timespec) -> u64 {
+    time.tv_sec.max(0) as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
 }
 
 /// Microseconds since the Unix epoch.
@@ -19,8 +24,7 @@ pub fn now_us() -> u64 {
 
 /// Milliseconds since the Unix epoch by the kernel's coarse clock: up to a few milliseconds old, a few nanoseconds to read.
 pub fn coarse_ms() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
-    now.tv_sec.max(0) as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
+    milliseconds(rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse))
 }
 
 /// CPU time that the calling thread has used. It does not pass while the thread waits or other programs have its core.

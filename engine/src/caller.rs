@@ -204,6 +204,7 @@ impl Caller {
             [name, key] => self.execute(&[name.as_ref(), key.as_ref()], reply),
             [name, key, one] => self.execute(&[name.as_ref(), key.as_ref(), one.as_ref()], reply),
             [name, key, one, two] => self.execute(&[name.as_ref(), key.as_ref(), one.as_ref(), two.as_ref()], reply),
+            [name, key, one, two, three] => self.execute(&[name.as_ref(), key.as_ref(), one.as_ref(), two.as_ref(), three.as_ref()], reply),
             _ => self.execute(&args.iter().map(AsRef::as_ref).collect::<smallvec::SmallVec<[&[u8]; 32]>>(), reply),
         };
         if done { Ok(()) } else { Err(Error::Busy) }

@@ -128,7 +128,7 @@ impl<'m> Database<'m> {
     #[inline(never)]
     fn set_elsewhere(&self, key: &[u8], value: &[u8]) -> Result<(), Stop> {
         let sight = self.table.sight(self.number, key);
-        match sight.and_then(|sight| self.table.quick_set_other(&sight, key, value, polder_base::time::coarse_ms(), 0)) {
+        match sight.and_then(|sight| self.table.quick_set_until(&sight, key, value, None, (polder_base::time::coarse_ms(), 0))) {
             Some(()) => Ok(()),
             None => self.run(Mode::Write, &[key], |keys| keys.set(key, value)),
         }

@@ -19,6 +19,14 @@ use polder_base::Fault;
 /// The most that is noted here: each word of a bucket, and what covers them.
 const ITEMS_MAX: u64 = 128;
 
+/// Words of a locked bucket: the last LOCK item of the journal took its `line`, and they lie from `at` on.
+#[derive(Clone, Copy)]
+pub struct Covered {
+    pub item: u64,
+    pub line: u64,
+    pub at: u64,
+}
+
 /// The notes of one short transaction, which holds a few locks.
 pub struct Brief<'s> {
     seat: &'s Seat,
@@ -61,35 +69,53 @@ impl Seat {
         ours
     }
 
-    /// Commits a transaction of one lock whose journal holds its LOCK item and at most a NEW one: the two words of an entry at `at`, which the lock at
-    /// `line` covers, become `words`, and the node at `old`, which names no others, goes out of use. As [`Brief::commit_with`], in fewer steps, since what
-    /// is in the journal need not be found out.
+    /// Commits a transaction whose journal holds LOCK items and at most a NEW one: the words at a place become `words`, but for those of which `differs`
+    /// says no, and the node at `old`, which names no others, goes out of use. As [`Brief::commit_with`], in fewer steps, since what is in the journal
+    /// need not be found out.
     ///
     /// # Errors
     /// As [`Seat::commit`].
-    #[inline]
-    pub fn commit_swap(&self, line: u64, at: u64, words: [u64; 2], old: u64) -> Result<(), Fault> {
-        self.reserve_retired(1)?;
-        let (segment, len) = (&*self.segment, self.journal_len());
-        assert!(len <= 2, "a lock and a node");
-        let place = at::JOURNAL + len * 16;
-        self.amend(0, CHANGED);
-        self.write_item_in(place, Tag::Old, old, 0);
-        self.write_item_in(place + 16, Tag::Cover, line, 0);
-        self.write_item_in(place + 32, Tag::Word, at, words[0]);
-        self.write_item_in(place + 48, Tag::Word, at + 8, words[1]);
-        self.set(at::JOURNAL_LEN, len + 4);
+    #[inline(always)]
+    pub fn commit_words(&self, covered: Covered, words: &[u64], differs: impl Fn(usize) -> bool, old: Option<u64>) -> Result<(), Fault> {
+        if old.is_some() {
+            self.reserve_retired(1)?;
+        }
+        let (segment, len, Covered { item, line, at }) = (&*self.segment, self.journal_len(), covered);
+        assert!(item < len && len < ITEMS_MAX && (words.len() as u64) < ITEMS_MAX, "a few locks, a node and a few words");
+        self.amend(item, CHANGED);
+        let mut next = at::JOURNAL + len * 16;
+        if let Some(old) = old {
+            self.write_item_in(next, Tag::Old, old, 0);
+            next += 16;
+        }
+        self.write_item_in(next, Tag::Cover, line, 0);
+        for (number, word) in words.iter().enumerate() {
+            if differs(number) {
+                next += 16;
+                self.write_item_in(next, Tag::Word, at + number as u64 * 8, *word);
+            }
+        }
+        self.set(at::JOURNAL_LEN, (next + 16 - at::JOURNAL) / 16);
         let (tail, status) = (self.get(at::RETIRED_TAIL), self.get(at::STATUS));
         crash::point();
         self.own(at::RETIRE_BASE).store(tail, Ordering::Relaxed);
         // SYNC: seat-commit. As in `publish`.
         self.set(at::STATUS, status | at::COMMITTED);
         segment.release_fence();
-        segment.store(at, words[0]);
-        segment.store(at + 8, words[1]);
+        for (number, word) in words.iter().enumerate() {
+            if differs(number) {
+                segment.store(at + number as u64 * 8, *word);
+            }
+        }
         segment.unlock(line, true, false);
-        self.write_retired(tail, old, false, self.retirement_epoch());
-        self.set(at::RETIRED_TAIL, tail + 1);
+        for number in (0..item).rev() {
+            // Only `line` has changed.
+            segment.unlock(self.get(at::JOURNAL + number * 16) & Tag::OFFSET_MASK, false, false);
+        }
+        if let Some(old) = old {
+            self.write_retired(tail, old, false, self.retirement_epoch());
+            self.set(at::RETIRED_TAIL, tail + 1);
+        }
         self.end_brief(status);
         Ok(())
     }

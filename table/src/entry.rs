@@ -196,6 +196,24 @@ pub fn fill_inline(image: &mut Image, first: u64, fields: &Inline<'_>) {
     image.units = at.div_ceil(UNIT_BYTES);
 }
 
+/// Makes an empty image the inline entry `old` with another value, of as many units, and with another expiry if it has one; key and flags stay.
+#[inline]
+pub fn refill_inline(image: &mut Image, old: &Image, first: u64, expiry_ms: Option<u64>, value: &[u8]) {
+    *image = *old;
+    let words = &mut image.words;
+    words[0] = first;
+    words[1] = words[1] & !(0xff << 16) | (value.len() as u64) << 16;
+    if let Some(expiry_ms) = expiry_ms.map(|expiry_ms| expiry_ms.min(EXPIRY_MAX_MS)) {
+        words[1] = words[1] & 0xff_ffff | expiry_ms << 24;
+        words[2] = words[2] & !0xff | expiry_ms >> 40;
+    }
+    let (key_at, key_len) = inline_key_place(words[1]);
+    let value_at = key_at + key_len;
+    // Where an empty value ends the last unit there is none.
+    let kept = words.get(value_at / 8).copied().unwrap_or(0);
+    value_words(value, value_at, |_| kept, old.units * 2, |number, word| words[number] = word);
+}
+
 /// Puts bytes behind the `at` that there are.
 #[inline(always)]
 fn append(words: &mut [u64; WORDS_MAX], at: &mut usize, bytes: &[u8]) {
@@ -337,6 +355,30 @@ mod tests {
                         assert_eq!((image.version(), image.clock()), (9, 3));
                     }
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn a_refilled_entry_is_the_one_that_would_be_made() {
+        for (key_len, old_len, new_len) in
+            (0..=INLINE_MAX).flat_map(|key| (0..=50).flat_map(move |old| (0..=50).map(move |new| (key, old, new))))
+        {
+            for (expiry_ms, flags) in [(None, 0), (Some(1 << 41), 0), (None, 77), (Some(9), 77)] {
+                if inline_bytes(key_len, old_len.max(new_len), expiry_ms.is_some(), flags != 0) > INLINE_MAX {
+                    continue;
+                }
+                let key: Vec<u8> = (1..=key_len as u8).collect();
+                let made = |first, len: usize, byte, expiry_ms| {
+                    inline(first, &Inline { meta: 1, expiry_ms, flags, key: &key, value: &vec![byte; len] })
+                };
+                let (old, new) = (made(9, old_len, 0xaa, expiry_ms.map(|_| EXPIRY_MAX_MS)), made(10, new_len, 0xbb, expiry_ms));
+                if old.units != new.units {
+                    continue;
+                }
+                let mut image = Image::EMPTY;
+                refill_inline(&mut image, &old, 10, expiry_ms, &vec![0xbb; new_len]);
+                assert_eq!((image.words, image.units), (new.words, new.units), "key {key_len}, from {old_len} to {new_len}");
             }
         }
     }

@@ -1,19 +1,18 @@
-//! The short way: one key, a short string that lies inline (or, to be read, in a record), nobody in the way.
+//! Reads by the fast path: one key, a string that lies inline or in a record, and no other thread has it locked. And what the fast paths that write share:
+//! the pin around them, and an entry's place in its bucket.
 //!
-//! It is what nearly all calls of a cache are. Everything here follows the protocols of `lookup.rs` and `txn.rs` step by step, only
-//! without their generality; whatever is not the plain case answers `None`, nothing has happened then, and the caller
-//! takes the long way, which is never wrong.
+//! Everything here follows the protocols of `lookup.rs` and `txn.rs` step by step, only without their generality. In all other cases a read returns
+//! `None`: nothing has happened then, and the caller takes the slow path, which is never wrong. Writes are in `update.rs` and `plain.rs`.
 //!
 //! ```text
 //!  read   word of the home's line -> tags -> entry's words -> the word again, the slot, the root
-//!  edit   pin, slot, lock home -> slot and root -> entry -> journal -> commit -> write out, unlock
-//!         other buckets in which the entry lies, or is to lie, are locked too, by try
+//!         an entry that does not lie at home: the same of the other buckets in which it may lie
 //! ```
 
 use polder_base::Fault;
 use polder_shm::brief::Brief;
-use polder_shm::layout::{interest, seat as at};
-use polder_shm::{Locked, Seat, Segment, lock};
+use polder_shm::layout::interest;
+use polder_shm::{Seat, Segment, lock};
 use polder_values::{Kind, Value};
 
 use crate::api::{COUNTERS, Counter, Db};
@@ -21,13 +20,12 @@ use crate::bucket::{self, LINE_WORDS, UNITS, WORDS, Words, WordsMut};
 use crate::change::is_told;
 use crate::clock;
 use crate::database::bit_of;
-use crate::directory::{self, Bucket};
-use crate::entry::{self, Image, Inline, UNIT_BYTES};
+use crate::directory::Bucket;
+use crate::entry::{self, Image};
 use crate::hash::{CONTINUED, FREE, Hash};
 use crate::lookup::{Hit, Live};
 use crate::raw;
 use crate::record::{self, Key};
-use crate::recording::{self, Changed};
 use crate::sight::Sight;
 use crate::table::Table;
 use crate::txn::{Met, Txn};
@@ -194,23 +192,6 @@ impl Table {
             let _ = self.segment().exchange(first_at, image.words[0], entry::first_word(image.version(), clock));
         }
     }
-
-    /// Gives a key a short string, made by `edit` from the one it has (nothing if there is no such key); `edit` answers the new bytes or,
-    /// to leave the key alone, `None`, and what the caller is to be told. `calls` is added to the count of calls if something was written.
-    /// `None`: take the long way; `edit` may have been called.
-    #[inline(always)]
-    pub fn quick_edit<'v, R>(
-        &self,
-        sight: &Sight,
-        key: &[u8],
-        now_ms: u64,
-        calls: u64,
-        edit: impl FnOnce(Option<&[u8]>) -> (Option<&'v [u8]>, R),
-    ) -> Option<R> {
-        let seat = self.seat().ok()?;
-        let stint = Stint::begin(&seat, sight.db)?;
-        Edit { table: self, seat: stint.seat, sight, key, calls }.run(now_ms, edit)
-    }
 }
 
 /// A seat that is pinned for a short way. At its end what has come to nothing is taken back: also where a caller's function has panicked.
@@ -276,177 +257,6 @@ impl Txn<'_> {
         };
         let hit = Hit { image, first_at: reading.bucket.word_at(LINE_WORDS + unit * 2) };
         Ok(Some(found.map(|found| (hit, found))))
-    }
-}
-
-/// Where a key's entry lies, under our lock.
-#[derive(Clone, Copy)]
-struct Spot {
-    bucket: Bucket,
-    /// The LOCK item of that bucket.
-    lock_item: u64,
-    unit: usize,
-}
-
-/// An edit of one key, with the seat pinned.
-struct Edit<'e> {
-    table: &'e Table,
-    seat: &'e Seat,
-    sight: &'e Sight,
-    key: &'e [u8],
-    /// What is added to the count of calls when something was written.
-    calls: u64,
-}
-
-impl Edit<'_> {
-    #[inline(always)]
-    fn run<'v, R>(&self, now_ms: u64, edit: impl FnOnce(Option<&[u8]>) -> (Option<&'v [u8]>, R)) -> Option<R> {
-        let (seat, sight) = (self.seat, self.sight);
-        let segment = &**seat.segment();
-        segment.prefetch_to_write(sight.bucket.line);
-        // T3: the pin reaches to the bucket before it is locked: it is there now, and we are pinned now.
-        if !seat.covers_now() || !sight.is_current(segment) || !self.lock(sight.bucket) || !sight.is_current(segment) {
-            return None;
-        }
-        // Under the lock: see `Table::interest`. Whoever listens is told by the long way; nobody waits for a plain string.
-        if is_told(segment, interest::CHANGES & !interest::WAITERS) {
-            return None;
-        }
-        let home = Live { segment, bucket: sight.bucket };
-        let nearly = raw::units_tagged(segment.lens(), sight.bucket.line, sight.hash.tag).trailing_zeros() as u64 * UNIT_BYTES as u64;
-        segment.prefetch_to_write(sight.bucket.units + nearly);
-        let spot = match glance(&home, &sight.hash, self.key) {
-            Glance::Here(unit) => Some(Spot { bucket: sight.bucket, lock_item: 0, unit }),
-            Glance::Miss(0, 0) => None,
-            Glance::Miss(next, stash) => self.find_displaced(next, stash)?,
-            Glance::Record(_) => return None,
-        };
-        let mut before = Image::EMPTY;
-        if let Some(spot) = spot {
-            bucket::read_image(&self.live(spot.bucket), spot.unit, &mut before);
-            if before.meta() != PLAIN {
-                return None;
-            }
-        }
-        let old = if spot.is_some() { Some(entry::inline_value(&before)?) } else { None };
-        let (value, answer) = edit(old);
-        let Some(value) = value else {
-            seat.rollback();
-            return Some(answer);
-        };
-        if entry::inline_bytes(self.key.len(), value.len(), false, false) > entry::INLINE_MAX {
-            return None;
-        }
-        let clock = match spot {
-            Some(_) => self.table.next_clock(before.clock(), clock::lru(now_ms)),
-            None => self.table.first_clock(now_ms),
-        };
-        let first = entry::first_word(seat.next_version(), clock);
-        let mut image = Image::EMPTY;
-        entry::fill_inline(&mut image, first, &Inline { meta: PLAIN, expiry_ms: None, flags: 0, key: self.key, value });
-        let notes = match spot {
-            Some(spot) if before.units == image.units => {
-                let mut notes = seat.brief();
-                notes.cover(spot.lock_item, spot.bucket.line);
-                note_words(&mut notes, &self.live(spot.bucket), spot.unit, &image);
-                notes
-            }
-            Some(spot) => self.resize(spot, before.units, &image)?,
-            None => self.insert(&image)?,
-        };
-        recording::before_commit(seat, |record| {
-            let before = spot.map(|_| &before);
-            record(Changed { root: sight.root, hash: &sight.hash, key: self.key, before, after: Some(&image) });
-        });
-        notes.commit();
-        seat.add(at::COUNTERS + 8 * Counter::Calls as u64, self.calls);
-        seat.add(at::COUNTERS + 8 * Counter::Changes as u64, self.calls.max(1));
-        Some(answer)
-    }
-
-    #[inline(always)]
-    fn lock(&self, bucket: Bucket) -> bool {
-        matches!(self.seat.lock_now(bucket.line), Ok(Locked::Ours(_)))
-    }
-
-    /// Bucket `index`, locked by us, and the LOCK item that did it; `None`: somebody is in the way.
-    fn hold(&self, index: u64) -> Option<(Bucket, u64)> {
-        let bucket = self.sight.bucket(self.seat.segment(), index)?;
-        let len = self.seat.journal_len();
-        // It may have been looked at before, and the smallest extents name one bucket twice.
-        if let Some(item) = (0..len).find(|item| self.seat.item(*item).is_some_and(|(_, offset, _)| offset == bucket.line)) {
-            return Some((bucket, item));
-        }
-        self.lock(bucket).then_some((bucket, len))
-    }
-
-    #[inline(always)]
-    fn live(&self, bucket: Bucket) -> Live<'_> {
-        Live { segment: self.seat.segment(), bucket }
-    }
-
-    /// Finds an entry that does not lie at home, and locks the buckets where it may; `None`: somebody is in the way.
-    #[inline(never)]
-    fn find_displaced(&self, next: u8, stash: u8) -> Option<Option<Spot>> {
-        for (index, in_stash) in self.sight.others() {
-            if (if in_stash { stash } else { next }) == 0 {
-                continue;
-            }
-            let (bucket, lock_item) = self.hold(index)?;
-            match glance(&self.live(bucket), &self.sight.hash, self.key) {
-                Glance::Here(unit) => return Some(Some(Spot { bucket, lock_item, unit })),
-                Glance::Miss(..) => {}
-                Glance::Record(_) => return None,
-            }
-        }
-        Some(None)
-    }
-
-    /// Notes an entry of another size in place of the one of `units` that is there, in the same bucket; `None` when that has no room.
-    #[inline(never)]
-    fn resize(&self, spot: Spot, units: usize, image: &Image) -> Option<Brief<'_>> {
-        let mut notes = self.seat.brief();
-        notes.cover(spot.lock_item, spot.bucket.line);
-        put(&mut notes, &self.live(spot.bucket), self.sight.hash.tag, image, &tags_of(spot.unit, units))?;
-        Some(notes)
-    }
-
-    /// Notes a new entry: at home or, where that is full, next door or in the stash. `None` when there is no room as things lie.
-    #[inline]
-    fn insert(&self, image: &Image) -> Option<Brief<'_>> {
-        let home = self.sight.bucket;
-        if has_room(&self.live(home), image.units) {
-            return self.insert_at(self.seat.brief(), (home, 0), image);
-        }
-        let (target, in_stash) = self.find_room(image.units)?;
-        let mut notes = self.seat.brief();
-        notes.cover(0, home.line);
-        notes.word(home.word_at(7), bucket::with_displaced(self.live(home).word(7), in_stash, 1));
-        self.insert_at(notes, target, image)
-    }
-
-    #[inline(always)]
-    fn insert_at<'n>(&self, mut notes: Brief<'n>, (bucket, lock_item): (Bucket, u64), image: &Image) -> Option<Brief<'n>> {
-        notes.cover(lock_item, bucket.line);
-        put(&mut notes, &self.live(bucket), self.sight.hash.tag, image, &[0; 7])?;
-        let tally = at::TALLIES + directory::tally_of(self.sight.root) * at::TALLY_BYTES;
-        notes.cover_own();
-        notes.word(self.seat.segment().seat_at(self.seat.index()) + tally, self.seat.get(tally).wrapping_add(1));
-        Some(notes)
-    }
-
-    /// Finds and locks a bucket with room for what has none at home, as `Txn::put_in` does, and whether it is the stash's.
-    #[inline(never)]
-    fn find_room(&self, units: usize) -> Option<((Bucket, u64), bool)> {
-        let [(beside, _), (one, _), (other, _)] = self.sight.others();
-        let held = self.hold(beside)?;
-        if has_room(&self.live(held.0), units) {
-            return Some((held, false));
-        }
-        let stashes = [self.hold(one)?, self.hold(other)?];
-        let free = stashes.map(|(bucket, _)| bucket::matches(&self.live(bucket).tag_words(), FREE).count_ones());
-        let held = stashes[(free[1] > free[0]) as usize];
-        has_room(&self.live(held.0), units).then_some((held, true))
     }
 }
 

@@ -1,12 +1,13 @@
-//! A change of one key, without a transaction: the key's value is packed, its entry lies at home, and no other thread has it locked.
+//! A change of one key, without a transaction: the key's value is packed, and no other thread has its entry locked.
 //!
 //! Every command that changes one small value in place comes here with a closure. The closure is shown the old value where it lies and returns a
 //! [`Mutation`]; the new value is written once, to its final place. A transaction takes three times the instructions. In all other cases (a value
-//! that is a tree, a key that has expired or is about to, a displaced entry, a seat that listens or waits, no room) the update returns `None`:
+//! that is a tree, a key that has expired or is about to, a seat that listens or waits, no room as things lie) the update returns `None`:
 //! nothing has happened then, and the caller takes the slow path.
 //!
 //! ```text
 //!  pin, word of home's line -> entry -> slot and root, word again -> its record -> lock by a CAS of that word (as in `plain.rs`)
+//!     an entry that does not lie at home: the lock of its bucket, too, in the same way
 //!  -> slot and root -> the mutation -> NEW record, OLD record -> bounds of expiry -> words -> commit (`shm::brief`)
 //! ```
 //!
@@ -14,18 +15,20 @@
 //! low, which costs one search, and never a key that nothing looks for.
 
 use polder_base::{Fault, Ref};
-use polder_shm::brief::Brief;
+use polder_shm::brief::{Brief, Covered};
+use polder_shm::journal::Tag;
 use polder_shm::layout::{interest, seat as at};
 use polder_shm::node::NodeKind;
-use polder_shm::{Seat, Segment, offset_of};
+use polder_shm::{Locked, Seat, Segment, offset_of};
 use polder_values::sequence::{Edit, Removed};
 use polder_values::{Kind, PACKED_MAX, Value};
 
 use crate::api::{Counter, New};
 use crate::bucket::{self, LINE_WORDS, Words};
 use crate::change::is_told;
-use crate::directory::{self, database};
-use crate::entry::{self, Image, Inline};
+use crate::directory::{self, Bucket, database};
+use crate::entry::{self, Image, Inline, UNIT_BYTES};
+use crate::hash::FREE;
 use crate::lookup::Live;
 use crate::place::{has_expiry, has_inner_expiry, is_key};
 use crate::plain::BUSY;
@@ -90,17 +93,7 @@ impl Table {
     pub fn quick_set(&self, sight: &Sight, key: &[u8], value: &[u8], now_ms: u64, calls: u64) -> Option<()> {
         let is_short = entry::inline_bytes(key.len(), value.len(), false, false) <= entry::INLINE_MAX;
         let edited = if is_short { self.edit_plain(sight, key, now_ms, calls, |_| Some((value, ()))) } else { None };
-        edited.or_else(|| self.quick_set_other(sight, key, value, now_ms, calls))
-    }
-
-    /// The same where there is no plain string that becomes another: [`Table::edit_plain`] or [`Table::write_plain`] have been tried.
-    #[inline(always)]
-    pub fn quick_set_other(&self, sight: &Sight, key: &[u8], value: &[u8], now_ms: u64, calls: u64) -> Option<()> {
-        let is_short = entry::inline_bytes(key.len(), value.len(), false, false) <= entry::INLINE_MAX;
-        self.quick_set_until(sight, key, value, None, (now_ms, calls)).or_else(|| {
-            // An entry that lies elsewhere, or is to lie there.
-            if is_short { self.quick_edit(sight, key, now_ms, calls, |_| (Some(value), ())) } else { None }
-        })
+        edited.or_else(|| self.quick_set_until(sight, key, value, None, (now_ms, calls)))
     }
 
     /// The same with an expiry in milliseconds since the Unix epoch, which lies in the future, or none; `calls` comes with the time.
@@ -134,6 +127,25 @@ impl Table {
         self.update_counted(sight, key, kind.into(), (now_ms, 1), change)
     }
 
+    /// Gives a key a short string, made by `edit` from the one it has (nothing if there is no such key), which keeps expiry and flags. `edit` returns the
+    /// new bytes or, to leave the key alone, `None`, and a result for the caller. `calls` is added to the count of calls. `None`: take the slow path;
+    /// `edit` may have been called.
+    #[inline]
+    pub fn quick_edit<'n, R>(
+        &self,
+        sight: &Sight,
+        key: &[u8],
+        now_ms: u64,
+        calls: u64,
+        edit: impl FnOnce(Option<&[u8]>) -> (Option<&'n [u8]>, R),
+    ) -> Option<R> {
+        self.update_counted(sight, key, Some(Kind::String), (now_ms, calls), |old| {
+            let (value, answer) = edit(old.map(|old| old.value));
+            let mutation = value.map_or(Mutation::Same, |added| Mutation::Text { kept: &[], added, form: Form::Plain });
+            Some((mutation, answer))
+        })
+    }
+
     #[inline]
     fn update_counted<'n, R>(
         &self,
@@ -158,6 +170,21 @@ fn listeners(kind: Option<Kind>) -> u64 {
     if kind == Some(Kind::String) { all & !interest::WAITERS } else { all }
 }
 
+/// Where an entry lies that does not lie at home, and the word of that bucket before it was looked into.
+#[derive(Clone, Copy)]
+struct Displaced {
+    bucket: Bucket,
+    word: u64,
+    in_stash: bool,
+}
+
+/// What was seen without a lock: the word of the home before that, and where the entry begins, if there is one.
+struct Seen {
+    word: u64,
+    unit: Option<usize>,
+    displaced: Option<Displaced>,
+}
+
 /// A change of one key, with the seat pinned.
 struct KeyUpdate<'e> {
     table: &'e Table,
@@ -176,17 +203,15 @@ impl<'e> KeyUpdate<'e> {
         let (seat, sight) = (self.seat, self.sight);
         let segment = &**seat.segment();
         let mut before = Image::EMPTY;
-        let (word, unit) = self.look(&mut before)?;
+        let seen = self.look(&mut before)?;
+        let (unit, bucket) = (seen.unit, seen.displaced.map_or(sight.bucket, |displaced| displaced.bucket));
         let mut extras = Extras::default();
         let old = if unit.is_some() { Some(self.value_of(&before, now_ms, &mut extras)?) } else { None };
         if before.is_reference() {
             // Before the lock: it may reclaim.
             seat.reserve_retired(1).ok()?;
         }
-        // As in `plain.rs`: whatever has been published since fails it.
-        if !seat.lock_as_seen(0, sight.bucket.line, word) {
-            // The slow path meets the same lock, and counts it.
-            seat.forget_collision();
+        if !self.lock(&seen) {
             return None;
         }
         // Under the lock: see `Table::interest`.
@@ -202,7 +227,7 @@ impl<'e> KeyUpdate<'e> {
         let after = match mutation {
             Mutation::Same => {
                 if let Some(unit) = unit {
-                    self.table.note_glance(&before, sight.bucket.word_at(LINE_WORDS + unit * 2), now_ms);
+                    self.table.note_glance(&before, bucket.word_at(LINE_WORDS + unit * 2), now_ms);
                 }
                 seat.rollback();
                 seat.add(at::COUNTERS + 8 * Counter::Calls as u64, self.calls);
@@ -210,23 +235,26 @@ impl<'e> KeyUpdate<'e> {
             }
             Mutation::Gone => None,
             changed => {
-                expiry_ms = self.make_changed(changed, old, &extras, clock, &mut after)?;
+                expiry_ms = self.make_changed(changed, (&before, old), &extras, clock, &mut after)?;
                 Some(&after)
             }
         };
         let before = unit.map(|unit| (unit, &before));
-        if !fits(&Live { segment, bucket: sight.bucket }, before, after) {
-            return None;
-        }
         if expiry_ms.is_some_and(|expiry_ms| !lower_bounds(segment, sight, expiry_ms)) {
             return None;
         }
         if let (Some((unit, old)), Some(new)) = (before, after)
-            && old.is_reference()
-            && new.is_reference()
+            && old.units == new.units
             && (old.words[1] ^ new.words[1]) as u8 & entry::EXPIRY == 0
         {
-            self.swap(unit, old, new)?;
+            let item = u64::from(seen.displaced.is_some());
+            self.replace(Covered { item, line: bucket.line, at: bucket.word_at(LINE_WORDS + unit * 2) }, old, new)?;
+            self.count();
+            return Some(answer);
+        }
+        if !fits(&Live { segment, bucket }, before, after) {
+            let (None, Some(image)) = (before, after) else { return None };
+            self.insert_displaced(image)?;
             self.count();
             return Some(answer);
         }
@@ -235,7 +263,10 @@ impl<'e> KeyUpdate<'e> {
             seat.note_old(image.record(), false).ok()?;
             olds = 1;
         }
-        publish(seat, sight, self.key, (before, after), olds).ok()?;
+        match seen.displaced {
+            None => publish(seat, sight, self.key, (before, after), olds).ok()?,
+            Some(displaced) => self.publish_displaced(displaced, (before, after), olds)?,
+        }
         self.count();
         Some(answer)
     }
@@ -245,7 +276,7 @@ impl<'e> KeyUpdate<'e> {
     fn make_changed(
         &self,
         mutation: Mutation<'_, '_>,
-        old: Option<Old<'_>>,
+        (before, old): (&Image, Option<Old<'_>>),
         extras: &Extras,
         clock: u32,
         after: &mut Image,
@@ -256,18 +287,17 @@ impl<'e> KeyUpdate<'e> {
                 self.make(kind, edit.bytes(), |place| edit.write(place), clock, after)?;
                 Some(None)
             }
-            Mutation::String(bytes, None) => {
-                self.make(kind, bytes.len(), |place| place.copy_from_slice(bytes), clock, after)?;
-                Some(None)
-            }
             Mutation::Edited(edit) => self.make_with(kind, extras, edit.bytes(), &|place| edit.write(place), clock, after),
             Mutation::String(bytes, until) => {
                 // As it will be stored: the bounds of extent and database are lowered to this.
                 let extras = Extras { expiry_ms: until.map(|until| until.min(entry::EXPIRY_MAX_MS)), ..Extras::default() };
-                self.make_with(kind, &extras, bytes.len(), &|place| place.copy_from_slice(bytes), clock, after)
+                self.make_whole(kind, &extras, before, bytes, clock, after)
             }
             Mutation::Text { kept, added, form } => {
                 let (extras, bytes) = (Extras { raw: form == Form::Raw, text: form == Form::Text, ..*extras }, kept.len() + added.len());
+                if kept.is_empty() && bytes <= PACKED_MAX {
+                    return self.make_whole(kind, &extras, before, added, clock, after);
+                }
                 let write = |place: &mut [u8]| {
                     let (head, tail) = place.split_at_mut(kept.len());
                     head.copy_from_slice(kept);
@@ -277,15 +307,15 @@ impl<'e> KeyUpdate<'e> {
             }
             Mutation::Expiring(until) => {
                 let (value, expiry_ms) = (old?.value, until.map(|until| until.min(entry::EXPIRY_MAX_MS)));
-                self.make_with(kind, &Extras { expiry_ms, ..*extras }, value.len(), &|place| place.copy_from_slice(value), clock, after)
+                self.make_whole(kind, &Extras { expiry_ms, ..*extras }, before, value, clock, after)
             }
             Mutation::Same | Mutation::Gone => None,
         }
     }
 
-    /// Looks for the key's entry without a lock; answers the bucket's word before that, and where the entry begins.
+    /// Looks for the key's entry without a lock.
     #[inline(always)]
-    fn look(&self, before: &mut Image) -> Option<(u64, Option<usize>)> {
+    fn look(&self, before: &mut Image) -> Option<Seen> {
         let (seat, sight) = (self.seat, self.sight);
         let segment = &**seat.segment();
         segment.prefetch_to_write(sight.bucket.line);
@@ -293,32 +323,147 @@ impl<'e> KeyUpdate<'e> {
         if word & BUSY != 0 {
             return None;
         }
-        let live = Live { segment, bucket: sight.bucket };
-        let unit = match glance(&live, &sight.hash, self.key) {
-            Glance::Here(unit) | Glance::Record(unit) => Some(unit),
-            Glance::Miss(0, 0) => None,
-            Glance::Miss(..) => return None,
-        };
-        if let Some(unit) = unit {
+        let mut seen = Seen { word, unit: None, displaced: None };
+        let mut live = Live { segment, bucket: sight.bucket };
+        match glance(&live, &sight.hash, self.key) {
+            Glance::Here(unit) | Glance::Record(unit) => seen.unit = Some(unit),
+            Glance::Miss(0, 0) => {}
+            Glance::Miss(next, stash) => {
+                if let Some((unit, displaced)) = self.find_displaced(next, stash)? {
+                    (seen.unit, seen.displaced, live.bucket) = (Some(unit), Some(displaced), displaced.bucket);
+                }
+            }
+        }
+        if let Some(unit) = seen.unit {
             bucket::read_image(&live, unit, before);
         }
         // T3: as in `quick.rs`, the pin reaches to the bucket before it is locked, and to the record.
         segment.acquire_fence();
-        if !seat.covers_now() || segment.load(sight.bucket.line) != word || !sight.is_current(segment) {
+        let is_whole = seen.displaced.is_none_or(|displaced| segment.load(displaced.bucket.line) == displaced.word);
+        if !seat.covers_now() || segment.load(sight.bucket.line) != word || !is_whole || !sight.is_current(segment) {
             return None;
         }
-        Some((word, unit))
+        Some(seen)
     }
 
-    /// One record in the place of another: mostly.
+    /// Looks for an entry that does not lie at home: its unit and where that is, or nothing if there is none. Who changes an entry locks its home, so as
+    /// long as the home does not change, the entry stays in its bucket; within it, others may move it.
+    #[cold]
+    #[inline(never)]
+    fn find_displaced(&self, next: u8, stash: u8) -> Option<Option<(usize, Displaced)>> {
+        let segment = &**self.seat.segment();
+        for (index, in_stash) in self.sight.others() {
+            if (if in_stash { stash } else { next }) == 0 {
+                continue;
+            }
+            let bucket = self.sight.bucket(segment, index)?;
+            let word = segment.observe(bucket.line);
+            if word & BUSY != 0 {
+                return None;
+            }
+            match glance(&Live { segment, bucket }, &self.sight.hash, self.key) {
+                Glance::Here(unit) | Glance::Record(unit) => return Some(Some((unit, Displaced { bucket, word, in_stash }))),
+                Glance::Miss(..) => {}
+            }
+            segment.acquire_fence();
+            if segment.load(bucket.line) != word {
+                return None;
+            }
+        }
+        Some(None)
+    }
+
+    /// Locks what was seen, if nothing has been published there since, as in `plain.rs`.
+    #[inline(always)]
+    fn lock(&self, seen: &Seen) -> bool {
+        let seat = self.seat;
+        let displaced = |Displaced { bucket, word, .. }: Displaced| seat.lock_as_seen(1, bucket.line, word);
+        let locked = seat.lock_as_seen(0, self.sight.bucket.line, seen.word) && seen.displaced.is_none_or(displaced);
+        if !locked {
+            // The slow path meets the same lock, and counts it.
+            seat.forget_collision();
+        }
+        locked
+    }
+
+    /// As [`publish`], of an entry that lies in another bucket than its home: that one is covered by the second lock.
+    #[cold]
+    #[inline(never)]
+    fn publish_displaced(&self, Displaced { bucket, in_stash, .. }: Displaced, turn: Turn<'_>, olds: u64) -> Option<()> {
+        let (seat, sight) = (self.seat, self.sight);
+        let live = Live { segment: seat.segment(), bucket };
+        let (before, after) = (turn.0.map(|(_, image)| image), turn.1);
+        let mut notes = seat.brief();
+        notes.cover(1, bucket.line);
+        note_turn(&mut notes, &live, sight.hash.tag, turn).ok()?;
+        if after.is_none() {
+            let home = Live { segment: seat.segment(), bucket: sight.bucket };
+            notes.cover(0, home.bucket.line);
+            notes.word(home.bucket.word_at(7), bucket::with_displaced(home.word(7), in_stash, -1));
+        }
+        self.publish_notes(notes, before, after, olds)
+    }
+
+    /// Notes a new entry next door or in the stash, since its home is full, and commits. `None` when there is no room as things lie.
+    #[cold]
+    #[inline(never)]
+    fn insert_displaced(&self, image: &Image) -> Option<()> {
+        let (seat, sight) = (self.seat, self.sight);
+        let ((bucket, item), in_stash) = self.find_room(image.units)?;
+        let home = Live { segment: seat.segment(), bucket: sight.bucket };
+        let mut notes = seat.brief();
+        notes.cover(0, home.bucket.line);
+        notes.word(home.bucket.word_at(7), bucket::with_displaced(home.word(7), in_stash, 1));
+        notes.cover(item, bucket.line);
+        put(&mut notes, &Live { segment: seat.segment(), bucket }, sight.hash.tag, image, &[0; 7])?;
+        self.publish_notes(notes, None, Some(image), 0)
+    }
+
+    fn publish_notes(&self, mut notes: Brief<'_>, before: Option<&Image>, after: Option<&Image>, olds: u64) -> Option<()> {
+        let (seat, sight) = (self.seat, self.sight);
+        note_tallies(&mut notes, seat, sight, before, after);
+        recording::before_commit(seat, |record| record(Changed { root: sight.root, hash: &sight.hash, key: self.key, before, after }));
+        notes.commit_with(olds).ok()
+    }
+
+    /// Finds and locks a bucket with room for what has none at home, as `Txn::put_in` does, and whether it is the stash's.
+    fn find_room(&self, units: usize) -> Option<((Bucket, u64), bool)> {
+        let live = |bucket: Bucket| Live { segment: self.seat.segment(), bucket };
+        let [(beside, _), (one, _), (other, _)] = self.sight.others();
+        let held = self.hold(beside)?;
+        if has_room(&live(held.0), units) {
+            return Some((held, false));
+        }
+        let stashes = [self.hold(one)?, self.hold(other)?];
+        let free = stashes.map(|(bucket, _)| bucket::matches(&live(bucket).tag_words(), FREE).count_ones());
+        let held = stashes[(free[1] > free[0]) as usize];
+        has_room(&live(held.0), units).then_some((held, true))
+    }
+
+    /// Bucket `index`, locked by this update, and the LOCK item that did it; `None` if another thread has it.
+    fn hold(&self, index: u64) -> Option<(Bucket, u64)> {
+        let (seat, bucket) = (self.seat, self.sight.bucket(self.seat.segment(), index)?);
+        let len = seat.journal_len();
+        // The smallest extents name one bucket twice.
+        if let Some(item) = (0..len).find(|item| matches!(seat.item(*item), Some((Tag::Lock, offset, _)) if offset == bucket.line)) {
+            return Some((bucket, item));
+        }
+        matches!(seat.lock_now(bucket.line), Ok(Locked::Ours(_))).then_some((bucket, len))
+    }
+
+    /// One entry in the place of another of as many units, which counts as the same in every tally: mostly.
     #[inline]
-    fn swap(&self, unit: usize, old: &Image, new: &Image) -> Option<()> {
+    fn replace(&self, covered: Covered, old: &Image, new: &Image) -> Option<()> {
         let (seat, sight) = (self.seat, self.sight);
         recording::before_commit(seat, |record| {
             record(Changed { root: sight.root, hash: &sight.hash, key: self.key, before: Some(old), after: Some(new) });
         });
-        let at = sight.bucket.word_at(LINE_WORDS + unit * 2);
-        seat.commit_swap(sight.bucket.line, at, [new.words[0], new.words[1]], offset_of(old.record())).ok()
+        let record = old.is_reference().then(|| offset_of(old.record()));
+        if new.is_reference() {
+            // Mostly in the place of another record.
+            return seat.commit_words(covered, &[new.words[0], new.words[1]], |_| true, record).ok();
+        }
+        seat.commit_words(covered, new.words(), |number| new.words[number] != old.words[number], record).ok()
     }
 
     /// Counts a call that has changed something.
@@ -362,6 +507,9 @@ impl<'e> KeyUpdate<'e> {
         }
         let value = if image.is_reference() {
             let (node, payload) = raw::payload(self.seat.segment(), image.record()).ok()?;
+            if node == NodeKind::RecordRefs {
+                return None;
+            }
             let Record { key, value, expiry_ms, inner_expiry_ms: None, flags, raw, text } = record::read(node, payload).ok()? else {
                 return None;
             };
@@ -423,6 +571,25 @@ impl<'e> KeyUpdate<'e> {
         let head = record::Head::of(key, &New { expiry_ms, flags, raw, text, ..New::of(kind, Value::Packed(&[])) })?;
         let node = self.make_record(head.kind(), head.bytes(), length, write)?;
         *image = entry::with_reference(first, kind as u8, (expiry_ms.is_some(), false), self.sight.hash.extra, node);
+        Some(expiry_ms)
+    }
+
+    /// The same of a value that lies in one piece: mostly where an entry like it is, that is `before`.
+    #[inline]
+    fn make_whole(&self, kind: Kind, extras: &Extras, before: &Image, value: &[u8], clock: u32, image: &mut Image) -> Option<Option<u64>> {
+        let (seat, key, Extras { expiry_ms, flags, raw, text }) = (self.seat, self.key, *extras);
+        let bytes = entry::inline_bytes(key.len(), value.len(), expiry_ms.is_some(), flags != 0);
+        if text || bytes > entry::INLINE_MAX {
+            return self.make_with(kind, extras, value.len(), &|place| place.copy_from_slice(value), clock, image);
+        }
+        let first = entry::first_word(seat.next_version(), clock);
+        let meta = kind as u8 | if raw { entry::RAW } else { 0 };
+        let options = if expiry_ms.is_some() { entry::EXPIRY } else { 0 };
+        if flags == 0 && before.meta() == meta | options && (entry::INLINE_HEAD + bytes).div_ceil(UNIT_BYTES) == before.units {
+            entry::refill_inline(image, before, first, expiry_ms, value);
+        } else {
+            entry::fill_inline(image, first, &Inline { meta, expiry_ms, flags, key, value });
+        }
         Some(expiry_ms)
     }
 

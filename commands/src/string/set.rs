@@ -37,7 +37,11 @@ pub(super) struct Unit {
 impl Unit {
     /// The unit of a span from now on that a word names.
     pub(super) fn relative(word: &[u8]) -> Option<Unit> {
-        [("EX", SECONDS), ("PX", MILLISECONDS)].into_iter().find(|(name, _)| is(word, name)).map(|(_, unit)| unit)
+        match word {
+            [b'e' | b'E', b'x' | b'X'] => Some(SECONDS),
+            [b'p' | b'P', b'x' | b'X'] => Some(MILLISECONDS),
+            _ => None,
+        }
     }
 
     /// The moment that `text` names, in milliseconds since the Unix epoch; `None` for what [`moment`] refuses.

@@ -406,6 +406,33 @@ fn entries() -> Vec<Case> {
             move |place| fill(&place.table, 0..far + 1),
             move |table| set_quickly(table, 0, &numbered(far), b"short"),
         ),
+        case(
+            "record-in-stash-quickly",
+            move |place| fill(&place.table, 0..far + 1),
+            move |table| set_record_quickly(table, &numbered(far), 300),
+        ),
+        case(
+            "record-again-in-stash-quickly",
+            move |place| {
+                fill(&place.table, 0..far + 1);
+                set_record_quickly(&place.table, &numbered(far), 300);
+            },
+            move |table| set_record_quickly(table, &numbered(far), 400),
+        ),
+        case(
+            "expire-in-stash-quickly",
+            move |place| fill(&place.table, 0..far + 1),
+            move |table| set_until_quickly(table, &numbered(far), 5, Some(LATER_MS)),
+        ),
+        case(
+            "set-next-door-quickly",
+            move |place| fill(&place.table, 0..next),
+            move |table| {
+                set_until_quickly(table, &numbered(next), 41, None);
+            },
+        ),
+        case("delete-next-door-quickly", move |place| fill(&place.table, 0..next + 1), move |table| delete_quickly(table, &numbered(next))),
+        case("delete-in-stash-quickly", move |place| fill(&place.table, 0..far + 1), move |table| delete_quickly(table, &numbered(far))),
         case("delete-inline", bystanders, |table| remove(table, 0, &numbered(2))),
         case("insert-in-next-bucket", move |place| fill(&place.table, 0..next), move |table| fill(table, next..next + 1)),
         case("insert-in-stash", move |place| fill(&place.table, 0..stash), move |table| fill(table, stash..stash + 1)),
