@@ -21,6 +21,7 @@ pub mod check;
 pub mod file;
 pub mod log;
 pub mod rows;
+mod unique;
 pub mod user;
 pub mod users;
 

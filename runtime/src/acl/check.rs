@@ -16,7 +16,7 @@ use polder_base::glob;
 use polder_table::Stop;
 
 use super::log::{self, Context, Reason};
-use super::user::{KeyPattern, Selector, User};
+use super::user::{Access, Selector, User};
 use super::users::Users;
 use crate::session::{Host, Session};
 use polder_calls::command::{Command, NO_AUTH};
@@ -148,7 +148,7 @@ fn check_selector(selector: &Selector, command: &'static Command, args: &[&[u8]]
         let mut denied = None;
         command.each_key(args, |at, spec| {
             let (read, write) = uses(command.touched_by(spec, args));
-            if denied.is_none() && !selector.keys.iter().any(|pattern| fits(pattern, args[at], read, write)) {
+            if denied.is_none() && !selector.keys.iter().any(|(pattern, access)| fits(pattern, *access, args[at], read, write)) {
                 denied = Some(at);
             }
         });
@@ -175,13 +175,13 @@ fn uses(touched: &str) -> (bool, bool) {
     uses
 }
 
-fn fits(pattern: &KeyPattern, key: &[u8], read: bool, write: bool) -> bool {
-    (pattern.read || !read) && (pattern.write || !write) && glob::matches(&pattern.pattern, key)
+fn fits(pattern: &[u8], access: Access, key: &[u8], read: bool, write: bool) -> bool {
+    (access.read || !read) && (access.write || !write) && glob::matches(pattern, key)
 }
 
 fn allows_channel(selector: &Selector, channel: &[u8], literal: bool) -> bool {
-    let allows = |known: &Vec<u8>| if literal { known == channel } else { glob::matches(known, channel) };
-    selector.all_channels || selector.channels.iter().any(allows)
+    let allows = |known: &[u8]| if literal { known == channel } else { glob::matches(known, channel) };
+    selector.all_channels || selector.channels.iter().any(|(known, ())| allows(known))
 }
 
 /// Whether a session may publish to a channel or hear it; `pattern` says that the channel is a pattern of channels, which must be allowed
@@ -193,7 +193,7 @@ pub fn may_use_channel(session: &Session, channel: &[u8], pattern: bool) -> bool
 
 /// Whether a session may read every key by a call (SORT's BY and GET name keys that nobody can foresee).
 pub fn may_read_all_keys(session: &Session, command: &'static Command, args: &[&[u8]]) -> bool {
-    let all = |selector: &Selector| selector.all_keys || selector.keys.iter().any(|known| known.read && known.pattern == b"*");
+    let all = |selector: &Selector| selector.all_keys || selector.keys.iter().any(|(pattern, access)| access.read && pattern == b"*");
     let user = session.rights.user.as_ref().filter(|_| !session.rights.free);
     user.is_none_or(|user| user.selectors().iter().any(|selector| all(selector) && check_selector(selector, command, args).is_ok()))
 }

@@ -271,3 +271,25 @@ fn passwords_let_in_whoever_is_on() {
     assert!(user_of(&["on", "nopass"]).unwrap().admits(b"whatever"));
     assert!(!user_of(&["on"]).unwrap().admits(b""), "no password is not an empty one");
 }
+
+#[test]
+fn many_rules_of_each_kind_take_linear_time() {
+    const RULES: usize = 50_000;
+    let begun = std::time::Instant::now();
+    let mut user = User::new(b"t", 7, false);
+    for number in 0..RULES {
+        for rule in [format!("~pattern:{number}:*"), format!("&channel:{number}"), format!("+get|word:{number}"), format!("#{number:064x}")]
+        {
+            user.apply(rule.as_bytes(), false).unwrap();
+        }
+    }
+    let again = User::read(b"t", 7, &user.stored());
+    assert!(again == user);
+    for number in 0..RULES {
+        user.apply(format!("!{number:064x}").as_bytes(), false).unwrap();
+    }
+    user.apply(b"+get", false).unwrap();
+    assert_eq!((user.hashes().count(), user.selectors()[0].commands_text()), (0, b"-@all +get".to_vec()));
+    // A search from the front for each rule takes minutes.
+    assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{:?}", begun.elapsed());
+}

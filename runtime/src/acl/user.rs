@@ -9,21 +9,21 @@
 //!
 //! A user's text ([`User::text`]) is canonical, and its rules make the same user again: the ACL file and the configuration file hold it, and
 //! the segment nearly so. The bits that a check looks at are made from it in each process, since the numbers of commands are a build's own.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use polder_base::words;
 use sha2::{Digest, Sha256};
 
 use super::rows::{self, Named};
+use super::unique::Unique;
 use polder_calls::command::Command;
 
 /// The SHA-256 of a password.
 pub type Secret = [u8; 32];
 
-/// A pattern of keys, and what may be done with those that it matches.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct KeyPattern {
-    pub pattern: Vec<u8>,
+/// What may be done with the keys that a pattern matches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Access {
     pub read: bool,
     pub write: bool,
 }
@@ -40,11 +40,13 @@ pub struct Selector {
     /// A bit for each row, by its number.
     bits: Vec<u64>,
     /// The first arguments with which a command is allowed that is not allowed as such, by the command's number.
-    first_words: BTreeMap<usize, Vec<Vec<u8>>>,
-    pub keys: Vec<KeyPattern>,
-    pub channels: Vec<Vec<u8>>,
-    /// The rules about commands since the last `+@all` or `-@all`, in their order: allowed or not, and what.
-    rules: Vec<(bool, Vec<u8>)>,
+    first_words: BTreeMap<usize, BTreeSet<Vec<u8>>>,
+    /// Patterns of keys.
+    pub keys: Unique<Access>,
+    /// Patterns of channels.
+    pub channels: Unique<()>,
+    /// The rules about commands since the last `+@all` or `-@all`: what, and whether it is allowed.
+    rules: Unique<bool>,
 }
 
 /// One user.
@@ -56,7 +58,7 @@ pub struct User {
     pub on: bool,
     pub open: bool,
     sanitizes: bool,
-    passwords: Vec<Secret>,
+    passwords: Unique<()>,
     /// The first one is the user's own, the others stand in parentheses.
     selectors: Vec<Selector>,
 }
@@ -105,7 +107,7 @@ impl User {
     /// A user of whom nothing is known: off, without passwords, with no right.
     pub fn new(name: &[u8], serial: u64, all_channels: bool) -> User {
         let selectors = vec![Selector::new(all_channels)];
-        User { name: name.to_vec(), serial, on: false, open: false, sanitizes: true, passwords: Vec::new(), selectors }
+        User { name: name.to_vec(), serial, on: false, open: false, sanitizes: true, passwords: Unique::default(), selectors }
     }
 
     /// The user `default` as he is before anybody changes him.
@@ -167,7 +169,7 @@ impl User {
     /// Whether he comes in with this password.
     pub fn admits(&self, password: &[u8]) -> bool {
         let given = digest(password);
-        let known = self.passwords.iter().fold(false, |known, secret| known | same(secret, &given));
+        let known = self.passwords.iter().fold(false, |known, (secret, ())| known | same(secret, &given));
         self.on && (self.open || known)
     }
 
@@ -210,16 +212,12 @@ impl User {
     }
 
     fn add_secret(&mut self, secret: Secret) {
-        if !self.passwords.contains(&secret) {
-            self.passwords.push(secret);
-        }
+        self.passwords.add(&secret, ());
         self.open = false;
     }
 
     fn remove_secret(&mut self, secret: Secret) -> Done {
-        let at = self.passwords.iter().position(|known| *known == secret).ok_or(Wrong::NoSuchPassword)?;
-        self.passwords.remove(at);
-        Ok(())
+        if self.passwords.remove(&secret) { Ok(()) } else { Err(Wrong::NoSuchPassword) }
     }
 
     /// The words for his switches, as ACL GETUSER lists them.
@@ -231,7 +229,7 @@ impl User {
 
     /// The hashes of his passwords, in hexadecimal.
     pub fn hashes(&self) -> impl Iterator<Item = String> {
-        self.passwords.iter().map(|secret| secret.iter().map(|byte| format!("{byte:02x}")).collect())
+        self.passwords.iter().map(|(secret, ())| secret.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
     /// All his rules, each selector in parentheses as one.
@@ -320,9 +318,7 @@ impl Selector {
             [b'&', ..] if self.all_channels => Err(Wrong::ChannelsAlready),
             [b'&', channel @ ..] if has_spaces(channel) => Err(Wrong::Syntax),
             [b'&', channel @ ..] => {
-                if !self.channels.iter().any(|known| known == channel) {
-                    self.channels.push(channel.to_vec());
-                }
+                self.channels.add(channel, ());
                 Ok(())
             }
             [sign @ (b'+' | b'-'), b'@', ..] => self.apply_category(*sign == b'+', &rule[1..]),
@@ -336,12 +332,12 @@ impl Selector {
         if has_spaces(pattern) {
             return Err(Wrong::Syntax);
         }
-        match self.keys.iter_mut().find(|known| known.pattern == pattern) {
+        match self.keys.get_mut(pattern) {
             Some(known) => {
                 known.read |= read;
                 known.write |= write;
             }
-            None => self.keys.push(KeyPattern { pattern: pattern.to_vec(), read, write }),
+            None => self.keys.add(pattern, Access { read, write }),
         }
         Ok(())
     }
@@ -360,7 +356,7 @@ impl Selector {
         for command in rows::of_category(&category[1..]).ok_or(Wrong::Unknown)? {
             self.set(command, allowed);
         }
-        self.remember(allowed, category);
+        self.remember(allowed, &category);
         Ok(())
     }
 
@@ -374,7 +370,7 @@ impl Selector {
             (None, None) => return Err(Wrong::Unknown),
             (None, Some(bar)) => self.allow_word(&name[..bar], &name[bar + 1..])?,
         }
-        self.remember(true, name);
+        self.remember(true, &name);
         Ok(())
     }
 
@@ -389,10 +385,7 @@ impl Selector {
         if rows::is_container(command) {
             return Err(Wrong::Unknown);
         }
-        let words = self.first_words.entry(rows::number(command)).or_default();
-        if !words.iter().any(|known| known == word) {
-            words.push(word.to_vec());
-        }
+        self.first_words.entry(rows::number(command)).or_default().insert(word.to_vec());
         Ok(())
     }
 
@@ -401,7 +394,7 @@ impl Selector {
         if let Named::Here(command) = rows::named(&name).ok_or(Wrong::Unknown)? {
             self.set(command, false);
         }
-        self.remember(false, name);
+        self.remember(false, &name);
         Ok(())
     }
 
@@ -417,10 +410,11 @@ impl Selector {
     }
 
     /// Notes a rule in place of what was said of the same before, or of its subcommands.
-    fn remember(&mut self, allowed: bool, what: Vec<u8>) {
-        let same = |known: &[u8]| known.strip_prefix(&what[..]).is_some_and(|rest| matches!(rest, [] | [b'|', ..]));
-        self.rules.retain(|(_, known)| !same(known));
-        self.rules.push((allowed, what));
+    fn remember(&mut self, allowed: bool, what: &[u8]) {
+        // From `what|` to the last of its subcommands.
+        self.rules.remove_range([what, b"|"].concat()..[what, b"}"].concat());
+        self.rules.remove(what);
+        self.rules.add(what, allowed);
     }
 
     /// Whether a call of this command with these arguments is allowed, whatever its keys are.
@@ -437,7 +431,7 @@ impl Selector {
     pub fn commands_text(&self) -> Vec<u8> {
         let first = if self.from_all { "+@all" } else { "-@all" };
         let mut text = first.as_bytes().to_vec();
-        for (allowed, what) in &self.rules {
+        for (what, allowed) in self.rules.iter() {
             text.extend_from_slice(if *allowed { b" +" } else { b" -" });
             text.extend_from_slice(what);
         }
@@ -449,12 +443,12 @@ impl Selector {
         if self.all_keys {
             return b"~*".to_vec();
         }
-        let mark = |pattern: &KeyPattern| match (pattern.read, pattern.write) {
+        let mark = |access: &Access| match (access.read, access.write) {
             (true, false) => &b"%R~"[..],
             (false, true) => b"%W~",
             _ => b"~",
         };
-        let words: Vec<Vec<u8>> = self.keys.iter().map(|pattern| [mark(pattern), &pattern.pattern].concat()).collect();
+        let words: Vec<Vec<u8>> = self.keys.iter().map(|(pattern, access)| [mark(access), pattern].concat()).collect();
         words.join(&b' ')
     }
 
@@ -463,7 +457,7 @@ impl Selector {
         if self.all_channels {
             return b"&*".to_vec();
         }
-        let words: Vec<Vec<u8>> = self.channels.iter().map(|channel| [b"&", &channel[..]].concat()).collect();
+        let words: Vec<Vec<u8>> = self.channels.iter().map(|(channel, ())| [b"&", channel].concat()).collect();
         words.join(&b' ')
     }
 
@@ -531,7 +525,7 @@ fn secret(hash: &[u8]) -> Result<Secret, Wrong> {
 }
 
 /// Compares without telling by the time it takes how much was right.
-fn same(one: &Secret, two: &Secret) -> bool {
+fn same(one: &[u8], two: &Secret) -> bool {
     one.iter().zip(two).fold(0, |sum, (one, two)| sum | (one ^ two)) == 0
 }
 

@@ -16,7 +16,7 @@
 //!   another version than the process is made of the new one before its next call. So what one process forbids, no call that begins
 //!   later in any process does.
 //! - **U3** Without a mark there is the user `default` alone, who may do everything.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -253,6 +253,7 @@ pub fn publish(txn: &Txn<'_>, before: &Snapshot, put: &[User], gone: &[&[u8]]) -
     }
     let new = |user: &&User| before.find(&user.name).is_none();
     if before.mark == 0 || !gone.is_empty() || put.iter().any(|user| new(&user)) {
+        let gone: BTreeSet<&[u8]> = gone.iter().copied().collect();
         let stay = before.users.keys().map(Vec::as_slice).filter(|name| !gone.contains(name));
         let mut names: Vec<&[u8]> = stay.chain(put.iter().filter(new).map(|user| &user.name[..])).collect();
         names.sort_unstable();
@@ -289,8 +290,8 @@ pub fn replace(txn: &Txn<'_>, before: &Snapshot, mut users: Vec<User>) -> Result
     if users.iter().all(|user| user.name != DEFAULT_USER) {
         users.push(User::first());
     }
-    let stays = |name: &&[u8]| users.iter().any(|user| user.name == *name);
-    let gone: Vec<&[u8]> = before.users.keys().map(Vec::as_slice).filter(|name| !stays(name)).collect();
+    let stay: BTreeSet<&[u8]> = users.iter().map(|user| &user.name[..]).collect();
+    let gone: Vec<&[u8]> = before.users.keys().map(Vec::as_slice).filter(|name| !stay.contains(name)).collect();
     publish(txn, before, &users, &gone)
 }
 
