@@ -5,43 +5,88 @@
 //!
 //! | key of another type | reply |
 //! |---|---|
-//! | ITEM.GET | none, as if there were no such key |
+//! | ITEM.GET, ITEM.GAT | none, as if there were no such key |
 //! | ITEM.SET without condition or with REPLACE, ITEM.DEL, ITEM.EXP | they work |
 //! | ITEM.SET with ADD | NOT_STORED |
 //! | ITEM.SET with CAS, ITEM.CAT, ITEM.INC | WRONGTYPE |
-use polder_base::{Item, Written, number};
-use polder_table::{Found, New, Stop, clock};
-use polder_values::{Kind, string};
+use polder_base::{Item, Recache, Written, number};
+use polder_table::{Found, ItemExtras, Mode, New, Stop, clock};
+use polder_values::string::{self, Draft};
+use polder_values::{Kind, Value};
 
 use polder_calls::call::{Call, Outcome, SYNTAX, WRONG_TYPE, is};
 use polder_calls::command::{Command, FAST, GROWS, read, write};
 use polder_calls::facts::Tells::Own;
 
+/// How a changed item is told.
+const SET_AGAIN: &str = "`ITEM.SET key value`, with `FLAGS` and `PXAT ms` where there are such";
+
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[
-    write("ITEM.DEL", "key [CAS cas]", del)
-        .tells(Own("`DEL key`"))
+    write("ITEM.CAT", "key value <APPEND|PREPEND> [CAS cas] [NEWCAS new-cas] [CREATE] [FLAGS flags] [EX seconds]", cat)
+        .tells(Own(SET_AGAIN))
+        .with(GROWS)
+        .about("Writes bytes behind the value of an item, or in front of it. CREATE makes the item where there is none, with these flags and this expiry."),
+    write("ITEM.DEL", "key [CAS cas] [NEWCAS new-cas] [STALE] [EMPTY] [EX seconds|EXAT unix-time-seconds|PERSIST]", del)
+        .tells(Own("`DEL key`, or `ITEM.SET` of what stays"))
         .with(FAST)
-        .touches(&["RM delete"])
-        .about("Deletes an item, if it has this CAS."),
+        .touches(&["RW access delete"])
+        .about("Deletes an item. STALE keeps it and marks it as stale, with a new expiry if one is given; EMPTY keeps it without its value and flags."),
+    write("ITEM.EXP", "key <EX seconds|EXAT unix-time-seconds|PERSIST>", exp)
+        .tells(Own("`PEXPIREAT key ms` or `PERSIST key`"))
+        .with(FAST)
+        .about("Sets the expiry of an item, or removes it."),
+    write(
+        "ITEM.GAT",
+        "key [PEEK] [HEAD] [EX seconds|EXAT unix-time-seconds|PERSIST] [VIVIFY seconds] [RECACHE seconds] [NEWCAS new-cas]",
+        gat,
+    )
+    .tells(Own(SET_AGAIN))
+    .with(FAST)
+    .reads_where(gat_reads)
+    .about(
+        "Returns an item and says which client is to renew it. VIVIFY makes an empty item where there is none; RECACHE asks one \
+         client to renew an item that expires sooner.",
+    ),
     read("ITEM.GET", "key [PEEK] [HEAD]", get)
         .with(FAST)
         .about("Returns a string with its flags, CAS and time to live. PEEK does not count as an access, HEAD leaves the value out."),
     write(
+        "ITEM.INC",
+        "key delta [DOWN] [CAS cas] [NEWCAS new-cas] [CREATE initial] [EX seconds|EXAT unix-time-seconds|PERSIST] [VIVIFY seconds]",
+        inc,
+    )
+    .tells(Own(SET_AGAIN))
+    .with(GROWS | FAST)
+    .about(
+        "Adds to a number of 64 bits without a sign, which wraps, or subtracts from it, down to 0. CREATE makes an item with this \
+         number where there is none, which lives as long as VIVIFY says.",
+    ),
+    write(
         "ITEM.SET",
-        "key value [ADD|REPLACE|CAS cas] [FLAGS flags] \
+        "key value [ADD|REPLACE|CAS cas] [STALE] [FLAGS flags] [NEWCAS new-cas] [TYPE content-type] \
          [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds]",
         set,
     )
-    .tells(Own("`ITEM.SET key value`, with `FLAGS` and `PXAT ms` where there are such"))
+    .tells(Own(SET_AGAIN))
     .with(GROWS)
-    .touches(&["OW update"])
-    .about("Sets a string with its flags and expiry: always, or only if the key is absent or present, or has this CAS."),
+    .touches(&["RW access update"])
+    .about(
+        "Sets a string with its flags and expiry: always, or only if the key is absent or present, or has this CAS. With STALE, a \
+         value with an older CAS is stored and marked as stale.",
+    ),
 ];
 
 const NOT_A_CAS: &str = "ERR CAS is not a number; take it from the reply of ITEM.GET";
 const NOT_FLAGS: &str = "ERR FLAGS must be a number from 0 to 4294967295";
 const NOT_A_TIME: &str = "ERR the expiry is not a number or out of range";
+const NOT_A_DELTA: &str = "ERR the delta must be a number from 0 to 18446744073709551615";
+const TYPE_TOO_LONG: &str = "ERR the content type is longer than 255 bytes";
+/// As memcached says it; the code says that the value is to blame.
+const NOT_A_NUMBER: &str = "NOTNUM cannot increment or decrement non-numeric value";
+
+/// A longer VIVIFY is a Unix time, as in memcached.
+const RELATIVE_SECONDS_MAX: i64 = 60 * 60 * 24 * 30;
 
 /// A word of the arguments that says what the next argument is.
 const SPANS: [(&str, i64, bool); 4] = [("EX", 1000, false), ("PX", 1, false), ("EXAT", 1000, true), ("PXAT", 1, true)];
@@ -56,56 +101,123 @@ enum Condition {
     Cas(u64),
 }
 
-/// The options of the ITEM commands; each command takes some of them.
-#[derive(Default)]
-struct Options {
-    condition: Condition,
-    flags: u32,
+/// What is said about an expiry.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Expiry {
+    #[default]
+    Unsaid,
+    Never,
     /// In milliseconds since the Unix epoch. A time that has passed says that the item expires at once.
-    expiry_ms: Option<u64>,
-    peek: bool,
-    head: bool,
+    At(u64),
 }
 
-impl Options {
-    fn parse(call: &Call<'_>, args: &[&[u8]], allowed: &[&str]) -> Result<Options, Stop> {
+/// The options of the ITEM commands; each command takes some of them.
+#[derive(Default)]
+struct Options<'a> {
+    condition: Condition,
+    flags: u32,
+    expiry: Expiry,
+    /// Where the item is made.
+    vivify: Option<Expiry>,
+    recache_ms: Option<u64>,
+    cas: Option<u64>,
+    content_type: &'a [u8],
+    initial: Option<u64>,
+    peek: bool,
+    head: bool,
+    stale: bool,
+    empty: bool,
+    down: bool,
+    prepend: bool,
+    append: bool,
+    create: bool,
+}
+
+/// The options of a command, which its function names: those without a value, and those with one.
+struct Allowed {
+    words: &'static [&'static str],
+    values: &'static [&'static str],
+}
+
+impl<'a> Options<'a> {
+    fn parse(call: &Call<'_>, args: &[&'a [u8]], allowed: Allowed) -> Result<Options<'a>, Stop> {
         let mut options = Options::default();
         let mut rest = args;
         while let [word, later @ ..] = rest {
             rest = later;
-            let Some(option) = allowed.iter().find(|option| is(word, option)) else { return Err(SYNTAX.into()) };
-            match *option {
-                "ADD" => options.condition = Condition::Absent,
-                "REPLACE" => options.condition = Condition::Present,
-                "PEEK" => options.peek = true,
-                "HEAD" => options.head = true,
-                _ => {
-                    let [value, later @ ..] = rest else { return Err(SYNTAX.into()) };
-                    rest = later;
-                    options.take(call, option, value)?;
-                }
+            if let Some(option) = allowed.words.iter().find(|option| is(word, option)) {
+                options.note(option);
+                continue;
             }
+            let option = allowed.values.iter().find(|option| is(word, option)).ok_or(SYNTAX)?;
+            let [value, later @ ..] = rest else { return Err(SYNTAX.into()) };
+            rest = later;
+            options.take(call, option, value)?;
         }
         Ok(options)
     }
 
-    fn take(&mut self, call: &Call<'_>, option: &str, value: &[u8]) -> Result<(), Stop> {
+    fn note(&mut self, option: &str) {
+        match option {
+            "ADD" => self.condition = Condition::Absent,
+            "REPLACE" => self.condition = Condition::Present,
+            "PERSIST" => self.expiry = Expiry::Never,
+            "PEEK" => self.peek = true,
+            "HEAD" => self.head = true,
+            "STALE" => self.stale = true,
+            "EMPTY" => self.empty = true,
+            "DOWN" => self.down = true,
+            "CREATE" => self.create = true,
+            "PREPEND" => self.prepend = true,
+            _ => self.append = true,
+        }
+    }
+
+    fn take(&mut self, call: &Call<'_>, option: &str, value: &'a [u8]) -> Result<(), Stop> {
         match option {
             "CAS" => self.condition = Condition::Cas(unsigned(value).ok_or(NOT_A_CAS)?),
+            "NEWCAS" => self.cas = Some(unsigned(value).ok_or(NOT_A_CAS)?),
             "FLAGS" => self.flags = unsigned(value).and_then(|flags| u32::try_from(flags).ok()).ok_or(NOT_FLAGS)?,
-            _ => {
-                let (_, unit_ms, absolute) = SPANS.into_iter().find(|(name, ..)| *name == option).ok_or(SYNTAX)?;
-                let base_ms = if absolute { 0 } else { call.txn.now_ms() as i64 };
-                let moment = number::integer(value).and_then(|count| count.checked_mul(unit_ms)).and_then(|ms| ms.checked_add(base_ms));
-                self.expiry_ms = Some(moment.ok_or(NOT_A_TIME)?.max(0) as u64);
+            "TYPE" if value.len() > 255 => return Err(TYPE_TOO_LONG.into()),
+            "TYPE" => self.content_type = value,
+            "CREATE" => self.initial = Some(unsigned(value).ok_or(NOT_A_DELTA)?),
+            "RECACHE" => self.recache_ms = Some(unsigned(value).ok_or(NOT_A_TIME)?.saturating_mul(1000)),
+            "VIVIFY" if value == b"0" => self.vivify = Some(Expiry::Never),
+            "VIVIFY" => {
+                let is_long = number::integer(value).is_some_and(|seconds| seconds > RELATIVE_SECONDS_MAX);
+                self.vivify = Some(moment(call, if is_long { "EXAT" } else { "EX" }, value)?);
             }
+            _ => self.expiry = moment(call, option, value)?,
         }
         Ok(())
     }
 
+    fn extras(&self) -> Vec<u8> {
+        ItemExtras { cas: self.cas, content_type: self.content_type, ..ItemExtras::default() }.encode()
+    }
+}
+
+/// The time that an option names.
+fn moment(call: &Call<'_>, unit: &str, value: &[u8]) -> Result<Expiry, Stop> {
+    let (_, unit_ms, absolute) = SPANS.into_iter().find(|(name, ..)| *name == unit).ok_or(SYNTAX)?;
+    let base_ms = if absolute { 0 } else { call.txn.now_ms() as i64 };
+    let moment = number::integer(value).and_then(|count| count.checked_mul(unit_ms)).and_then(|ms| ms.checked_add(base_ms));
+    Ok(Expiry::At(moment.ok_or(NOT_A_TIME)?.max(0) as u64))
+}
+
+impl Expiry {
     /// Whether what is written expires at once.
-    fn is_past(&self, call: &Call<'_>) -> bool {
-        self.expiry_ms.is_some_and(|expiry_ms| expiry_ms <= call.txn.now_ms())
+    fn is_past(self, call: &Call<'_>) -> bool {
+        matches!(self, Expiry::At(ms) if ms <= call.txn.now_ms())
+    }
+
+    /// The expiry that an item with this one has afterwards.
+    fn after(self, old_ms: Option<u64>) -> Option<u64> {
+        match self {
+            Expiry::Unsaid => old_ms,
+            Expiry::Never => None,
+            Expiry::At(ms) => Some(ms),
+        }
     }
 }
 
@@ -113,6 +225,11 @@ impl Options {
 fn unsigned(text: &[u8]) -> Option<u64> {
     let digits = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
     std::str::from_utf8(text).ok().filter(|_| digits)?.parse().ok()
+}
+
+/// The CAS of an item.
+fn cas_of(found: &Found<'_>) -> u64 {
+    if found.extras.is_empty() { found.version } else { ItemExtras::decode(found.extras).cas.unwrap_or(found.version) }
 }
 
 /// What a condition says about the key.
@@ -123,33 +240,43 @@ fn refusal(condition: Condition, found: &Option<Found<'_>>) -> Result<Option<Wri
         (Condition::Present, found) => found.is_none().then_some(Written::NotStored),
         (Condition::Cas(_), None) => Some(Written::NotFound),
         (Condition::Cas(_), Some(found)) if found.kind != Kind::String => return Err(WRONG_TYPE.into()),
-        (Condition::Cas(cas), Some(found)) => (cas != found.version).then_some(Written::Exists),
+        (Condition::Cas(cas), Some(found)) => (cas != cas_of(found)).then_some(Written::Exists),
     })
 }
 
 fn get(call: &mut Call<'_>) -> Outcome {
-    let options = Options::parse(call, &call.args[2..], &["PEEK", "HEAD"])?;
+    let options = Options::parse(call, &call.args[2..], Allowed { words: &["PEEK", "HEAD"], values: &[] })?;
     let key = call.args[1];
+    let found = look(call, key, &options)?;
+    reply_item(call, key, found, Recache::None, !options.head)
+}
+
+/// The item of a key; a key of another type has none.
+fn look<'c>(call: &Call<'c>, key: &[u8], options: &Options<'_>) -> Result<Option<Found<'c>>, Stop> {
     let found = if options.peek { call.peek(key)? } else { call.find(key)? };
-    reply_item(call, key, found.filter(|found| found.kind == Kind::String), !options.head)
+    Ok(found.filter(|found| found.kind == Kind::String))
 }
 
 /// Replies with an item, or with null when there is none.
-fn reply_item(call: &mut Call<'_>, key: &[u8], found: Option<Found<'_>>, has_value: bool) -> Outcome {
+fn reply_item(call: &mut Call<'_>, key: &[u8], found: Option<Found<'_>>, recache: Recache, has_value: bool) -> Outcome {
     let Some(found) = found else {
         call.reply.null();
         return Ok(());
     };
     let now_ms = call.txn.now_ms();
     let bytes = string::len(&found.value);
+    let extras = ItemExtras::decode(found.extras);
     let item = Item {
         key,
         flags: found.flags,
-        cas: found.version,
+        cas: cas_of(&found),
         ttl_ms: found.expiry_ms.map(|expiry_ms| expiry_ms.saturating_sub(now_ms)),
         idle_seconds: clock::idle_seconds(found.clock, now_ms),
+        fetched: true,
         bytes,
-        ..Item::default()
+        stale: extras.stale,
+        recache,
+        content_type: extras.content_type,
     };
     call.reply.item(&item, has_value);
     if has_value {
@@ -158,53 +285,243 @@ fn reply_item(call: &mut Call<'_>, key: &[u8], found: Option<Found<'_>>, has_val
     Ok(())
 }
 
+/// Whether ITEM.GAT with these arguments only reads, unless it meets an item that no client renews yet.
+fn gat_reads(args: &[&[u8]]) -> bool {
+    args.iter().skip(2).all(|arg| is(arg, "PEEK") || is(arg, "HEAD"))
+}
+
+fn gat(call: &mut Call<'_>) -> Outcome {
+    let values = &["EX", "EXAT", "VIVIFY", "RECACHE", "NEWCAS"];
+    let options = Options::parse(call, &call.args[2..], Allowed { words: &["PEEK", "HEAD", "PERSIST"], values })?;
+    let key = call.args[1];
+    let Some(found) = look(call, key, &options)? else { return vivify(call, key, &options) };
+    let extras = ItemExtras::decode(found.extras);
+    let left_ms = found.expiry_ms.map(|expiry_ms| expiry_ms.saturating_sub(call.txn.now_ms()));
+    let is_late = options.recache_ms.zip(left_ms).is_some_and(|(recache_ms, left_ms)| left_ms < recache_ms);
+    let wins = (extras.stale || is_late) && !extras.won;
+    let recache = match (wins, extras.won) {
+        (true, _) => Recache::Won,
+        (false, true) => Recache::Taken,
+        (false, false) => Recache::None,
+    };
+    if !wins && options.expiry == Expiry::Unsaid && options.cas.is_none() {
+        return reply_item(call, key, Some(found), recache, !options.head);
+    }
+    if gat_reads(call.args) {
+        // It was run as a reader, and runs again as a writer.
+        if call.txn.mode() == Mode::Read {
+            call.txn.become_writer();
+            return Err(Stop::Retry);
+        }
+    }
+    reply_item(call, key, Some(found), recache, !options.head)?;
+    if options.expiry.is_past(call) {
+        return remove(call, key);
+    }
+    let extras = ItemExtras { won: extras.won || wins, cas: options.cas.or(extras.cas), ..extras }.encode();
+    let expiry_ms = options.expiry.after(found.expiry_ms);
+    edit(call, key, &New { expiry_ms, extras: &extras, ..New::from(found) }, "expire")
+}
+
+/// Replies with an empty item that is made where there is none, if that is asked for.
+fn vivify(call: &mut Call<'_>, key: &[u8], options: &Options<'_>) -> Outcome {
+    let Some(expiry) = options.vivify else { return reply_item(call, key, None, Recache::None, false) };
+    if call.peek(key)?.is_some() {
+        // A key of another type stays.
+        return reply_item(call, key, None, Recache::None, false);
+    }
+    let extras = ItemExtras { won: true, cas: options.cas, ..ItemExtras::default() }.encode();
+    let new = New { expiry_ms: expiry.after(None), extras: &extras, ..New::of(Kind::String, Value::Packed(b"")) };
+    if !expiry.is_past(call) {
+        put(call, key, &new)?;
+    }
+    let found = call.txn.peek(call.db(), key)?;
+    reply_item(call, key, found, Recache::Won, !options.head)
+}
+
+/// Gives a key a new item.
+fn put(call: &Call<'_>, key: &[u8], new: &New<'_>) -> Outcome {
+    call.put(key, new)?;
+    call.notify('$', "set", key);
+    if new.expiry_ms.is_some() {
+        call.notify('g', "expire", key);
+    }
+    Ok(())
+}
+
+/// Gives an item other properties; its value stays.
+fn edit(call: &Call<'_>, key: &[u8], new: &New<'_>, event: &'static str) -> Outcome {
+    call.edit(key, new)?;
+    call.notify('g', event, key);
+    Ok(())
+}
+
+fn remove(call: &Call<'_>, key: &[u8]) -> Outcome {
+    if call.remove(key)? {
+        call.notify('g', "del", key);
+    }
+    Ok(())
+}
+
 fn set(call: &mut Call<'_>) -> Outcome {
-    let allowed = &["ADD", "REPLACE", "CAS", "FLAGS", "EX", "PX", "EXAT", "PXAT"];
-    let options = Options::parse(call, &call.args[3..], allowed)?;
+    let values = &["CAS", "FLAGS", "NEWCAS", "TYPE", "EX", "PX", "EXAT", "PXAT"];
+    let options = Options::parse(call, &call.args[3..], Allowed { words: &["ADD", "REPLACE", "STALE"], values })?;
     let (key, bytes) = (call.args[1], call.args[2]);
     let found = if options.condition == Condition::None { None } else { call.peek(key)? };
+    let (mut extras, mut expiry_ms) = (options.extras(), options.expiry.after(None));
     if let Some(refused) = refusal(options.condition, &found)? {
-        call.reply.written(refused);
-        return Ok(());
-    }
-    if options.is_past(call) {
-        if call.remove(key)? {
-            call.notify('g', "del", key);
+        let (Some(old), Condition::Cas(cas)) = (found, options.condition) else { return refuse(call, refused) };
+        if !(options.stale && is_older(call, cas, &old)) {
+            return refuse(call, refused);
         }
+        // An older value is better than none, and stays marked.
+        let won = ItemExtras::decode(old.extras).won;
+        extras = ItemExtras { stale: true, won, cas: options.cas, content_type: options.content_type }.encode();
+        expiry_ms = old.expiry_ms;
+    }
+    if options.expiry.is_past(call) {
+        remove(call, key)?;
         call.reply.written(Written::Done(0));
         return Ok(());
     }
     let value = string::make(call.txn, bytes)?;
-    let Options { flags, expiry_ms, .. } = options;
-    call.put(key, &New { flags, expiry_ms, ..New::of(Kind::String, value) })?;
-    call.notify('$', "set", key);
-    if expiry_ms.is_some() {
-        call.notify('g', "expire", key);
-    }
+    put(call, key, &New { flags: options.flags, expiry_ms, extras: &extras, ..New::of(Kind::String, value) })?;
     reply_written(call, key)
+}
+
+/// Whether a CAS is one that the item may have had earlier.
+fn is_older(call: &Call<'_>, cas: u64, found: &Found<'_>) -> bool {
+    match ItemExtras::decode(found.extras).cas {
+        Some(chosen) => cas < chosen,
+        None => call.table.has_drawn(cas),
+    }
+}
+
+fn refuse(call: &mut Call<'_>, refused: Written) -> Outcome {
+    call.reply.written(refused);
+    Ok(())
 }
 
 /// Replies with the CAS that this call has given an item.
 fn reply_written(call: &mut Call<'_>, key: &[u8]) -> Outcome {
-    let cas = call.txn.peek(call.db(), key)?.map_or(0, |found| found.version);
+    let cas = call.txn.peek(call.db(), key)?.map_or(0, |found| cas_of(&found));
     call.reply.written(Written::Done(cas));
     Ok(())
 }
 
+fn cat(call: &mut Call<'_>) -> Outcome {
+    let allowed = Allowed { words: &["APPEND", "PREPEND", "CREATE"], values: &["CAS", "NEWCAS", "FLAGS", "EX"] };
+    let options = Options::parse(call, &call.args[3..], allowed)?;
+    if options.append == options.prepend {
+        return Err(SYNTAX.into());
+    }
+    let (key, bytes) = (call.args[1], call.args[2]);
+    let found = call.find_kind(key, Kind::String)?;
+    let Some(old) = found else {
+        if !options.create {
+            return refuse(call, if matches!(options.condition, Condition::Cas(_)) { Written::NotFound } else { Written::NotStored });
+        }
+        let value = string::make(call.txn, bytes)?;
+        let expiry_ms = options.expiry.after(None);
+        put(call, key, &New { flags: options.flags, expiry_ms, extras: &options.extras(), ..New::of(Kind::String, value) })?;
+        return reply_written(call, key);
+    };
+    if let Some(refused) = refusal(options.condition, &found)? {
+        return refuse(call, refused);
+    }
+    let len = string::len(&old.value);
+    if len + bytes.len() as u64 > super::string::len_max(call) {
+        return Err("ERR string exceeds maximum allowed size (proto-max-bulk-len)".into());
+    }
+    let kept = ItemExtras { cas: options.cas, ..ItemExtras::decode(old.extras).after_edit() }.encode();
+    if options.append {
+        let mut draft = Draft::of(&old.value);
+        draft.write(call.txn, len, bytes)?;
+        call.edit(key, &New { value: draft.value(), raw: true, text: false, extras: &kept, ..New::from(old) })?;
+    } else {
+        let whole = [bytes, &string::contiguous(call.txn, &old.value)?].concat();
+        let value = string::make(call.txn, &whole)?;
+        call.put(key, &New { value, raw: true, text: false, extras: &kept, ..New::from(old) })?;
+    }
+    call.notify('$', "append", key);
+    reply_written(call, key)
+}
+
+fn inc(call: &mut Call<'_>) -> Outcome {
+    let values = &["CAS", "NEWCAS", "CREATE", "EX", "EXAT", "VIVIFY"];
+    let options = Options::parse(call, &call.args[3..], Allowed { words: &["DOWN", "PERSIST"], values })?;
+    let (key, delta) = (call.args[1], unsigned(call.args[2]).ok_or(NOT_A_DELTA)?);
+    let found = call.find_kind(key, Kind::String)?;
+    let mut digits = itoa::Buffer::new();
+    let Some(old) = found else {
+        let Some(initial) = options.initial else { return refuse(call, Written::NotFound) };
+        let expiry = options.vivify.unwrap_or_default();
+        if expiry.is_past(call) {
+            call.reply.null();
+            return Ok(());
+        }
+        let value = Value::Packed(digits.format(initial).as_bytes());
+        put(call, key, &New { expiry_ms: expiry.after(None), extras: &options.extras(), ..New::of(Kind::String, value) })?;
+        return reply_number(call, key);
+    };
+    if let Some(refused) = refusal(options.condition, &found)? {
+        return refuse(call, refused);
+    }
+    let Value::Packed(text) = old.value else { return Err(NOT_A_NUMBER.into()) };
+    let number = unsigned(text.trim_ascii()).ok_or(NOT_A_NUMBER)?;
+    let number = if options.down { number.saturating_sub(delta) } else { number.wrapping_add(delta) };
+    let kept = ItemExtras { cas: options.cas, ..ItemExtras::decode(old.extras).after_edit() }.encode();
+    let value = Value::Packed(digits.format(number).as_bytes());
+    let expiry_ms = options.expiry.after(old.expiry_ms);
+    call.put(key, &New { value, raw: false, text: false, expiry_ms, extras: &kept, ..New::from(old) })?;
+    call.notify('$', "incrby", key);
+    reply_number(call, key)?;
+    if options.expiry.is_past(call) { remove(call, key) } else { Ok(()) }
+}
+
+/// Replies with the item that this call has written.
+fn reply_number(call: &mut Call<'_>, key: &[u8]) -> Outcome {
+    let found = call.txn.peek(call.db(), key)?;
+    reply_item(call, key, found, Recache::None, true)
+}
+
+fn exp(call: &mut Call<'_>) -> Outcome {
+    let options = Options::parse(call, &call.args[2..], Allowed { words: &["PERSIST"], values: &["EX", "EXAT"] })?;
+    let key = call.args[1];
+    let Some(found) = call.find(key)? else { return refuse(call, Written::NotFound) };
+    if options.expiry.is_past(call) {
+        remove(call, key)?;
+        call.reply.written(Written::Done(0));
+        return Ok(());
+    }
+    edit(call, key, &New { expiry_ms: options.expiry.after(found.expiry_ms), ..New::from(found) }, "expire")?;
+    reply_written(call, key)
+}
+
 fn del(call: &mut Call<'_>) -> Outcome {
-    let options = Options::parse(call, &call.args[2..], &["CAS"])?;
+    let options =
+        Options::parse(call, &call.args[2..], Allowed { words: &["STALE", "EMPTY", "PERSIST"], values: &["CAS", "NEWCAS", "EX", "EXAT"] })?;
     let key = call.args[1];
     let found = call.peek(key)?;
     if let Some(refused) = refusal(options.condition, &found)? {
-        call.reply.written(refused);
+        return refuse(call, refused);
+    }
+    let Some(old) = found else { return refuse(call, Written::NotFound) };
+    let kept = options.stale || options.empty;
+    if !kept || old.kind != Kind::String || options.expiry.is_past(call) {
+        remove(call, key)?;
+        call.reply.written(Written::Done(0));
         return Ok(());
     }
-    let written = if call.remove(key)? {
-        call.notify('g', "del", key);
-        Written::Done(0)
+    let before = ItemExtras::decode(old.extras);
+    let stale = options.stale || before.stale;
+    let won = before.won && !options.stale;
+    let expiry_ms = if options.stale { options.expiry.after(old.expiry_ms) } else { old.expiry_ms };
+    let extras = ItemExtras { stale, won, cas: options.cas, content_type: before.content_type }.encode();
+    if options.empty {
+        put(call, key, &New { expiry_ms, extras: &extras, ..New::of(Kind::String, Value::Packed(b"")) })?;
     } else {
-        Written::NotFound
-    };
-    call.reply.written(written);
-    Ok(())
+        edit(call, key, &New { expiry_ms, extras: &extras, ..New::from(old) }, "expire")?;
+    }
+    reply_written(call, key)
 }

@@ -6,7 +6,7 @@
 //! **Rule** Nodes are made only when nothing can be refused any more: inside EXEC the other commands are committed, and a
 //! node that no value names would be lost.
 use polder_base::Reply;
-use polder_table::{Found, New, Stop};
+use polder_table::{Found, ItemExtras, New, Stop};
 use polder_values::string::{self, Draft, LEN_MAX};
 use polder_values::{Kind, Nodes, Value};
 
@@ -220,7 +220,13 @@ pub(crate) fn put_bytes(call: &Call<'_>, key: &[u8], bytes: &[u8]) -> Outcome {
 pub(crate) fn edit_draft(call: &Call<'_>, key: &[u8], found: Option<Found<'_>>, draft: &Draft) -> Outcome {
     let value = draft.value();
     let old = found.map_or(New::of(Kind::String, value), New::from);
-    call.edit(key, &New { value, raw: true, text: false, ..old })
+    let kept = kept_extras(old.extras);
+    call.edit(key, &New { value, raw: true, text: false, extras: &kept, ..old })
+}
+
+/// What an edit of the value leaves of an item's extras: the content type, but no marks and no chosen CAS.
+pub(crate) fn kept_extras(extras: &[u8]) -> Vec<u8> {
+    if extras.is_empty() { Vec::new() } else { ItemExtras::decode(extras).after_edit().encode() }
 }
 
 /// Where a range of Redis's kind (both ends included, negative ones counted from the end) lies in `total` things: the

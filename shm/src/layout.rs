@@ -28,8 +28,10 @@ pub mod features {
     pub const REQUIRED: u64 = 0xffff << 32;
     /// A program that does not know one of these can use the segment all the same.
     pub const OPTIONAL: u64 = 0xffff << 48;
+    /// Records may have a second option byte: marks, a chosen CAS and a content type of an item.
+    pub const ITEM_EXTRAS: u64 = 1 << 32;
     /// The required ones that this program knows.
-    pub const KNOWN: u64 = 0;
+    pub const KNOWN: u64 = ITEM_EXTRAS;
 
     /// The required ones of a layout word that this program does not know.
     pub const fn unknown(word: u64) -> u64 {

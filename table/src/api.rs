@@ -80,6 +80,8 @@ pub struct Found<'t> {
     pub raw: bool,
     /// A number that came about as text (INCRBYFLOAT): `OBJECT ENCODING` does not call it `int`.
     pub text: bool,
+    /// What else is said of an item, encoded: see [`crate::ItemExtras`]. Empty for nothing.
+    pub extras: &'t [u8],
     /// Changes with every change of the key; equal versions of one key are equal contents.
     pub version: u64,
     /// The access clock: see [`crate::clock`].
@@ -98,20 +100,22 @@ pub struct New<'a> {
     pub raw: bool,
     /// Such a value is never inline, where there is no bit left to say so.
     pub text: bool,
+    /// What else is said of an item, as [`crate::ItemExtras::encode`] gives it. Such a value is never inline.
+    pub extras: &'a [u8],
 }
 
 impl<'a> New<'a> {
     /// A value of `kind` without expiry or flags.
     pub const fn of(kind: Kind, value: Value<'a>) -> New<'a> {
-        New { kind, value, expiry_ms: None, inner_expiry_ms: None, flags: 0, raw: false, text: false }
+        New { kind, value, expiry_ms: None, inner_expiry_ms: None, flags: 0, raw: false, text: false, extras: &[] }
     }
 }
 
 impl<'t> From<Found<'t>> for New<'t> {
     /// The same again: the starting point of an edit.
     fn from(found: Found<'t>) -> New<'t> {
-        let Found { kind, value, expiry_ms, inner_expiry_ms, flags, raw, text, .. } = found;
-        New { kind, value, expiry_ms, inner_expiry_ms, flags, raw, text }
+        let Found { kind, value, expiry_ms, inner_expiry_ms, flags, raw, text, extras, .. } = found;
+        New { kind, value, expiry_ms, inner_expiry_ms, flags, raw, text, extras }
     }
 }
 

@@ -11,6 +11,7 @@ mod declare;
 pub mod directory;
 pub mod entry;
 mod expired;
+mod extras;
 mod grow;
 pub mod hash;
 mod inspect;
@@ -43,6 +44,7 @@ mod watch;
 
 pub use api::*;
 pub use change::{Change, ChangeSink};
+pub use extras::ItemExtras;
 pub use hash::Hash;
 pub use inspect::Inspection;
 pub use plain::Foreseen;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Plain       key length (1) | key | value
-//! Record      options (1) | key length (2) | expiry (6)? | flags (4)? | inner expiry (6)? | key | value
+//! Record      options (1) | key length (2) | expiry (6)? | flags (4)? | inner expiry (6)? | extras? | key | value
 //! RecordRefs  count of references (8) | value trees (2 x 8), key tree (8)? | count (8) extra (8) of the value
 //!             | key count (8) key extra (8)? | then as Record, with an empty value where the value is a tree
 //! ```
@@ -16,6 +16,7 @@ use polder_values::{Kind, Nodes, Root, Value, string};
 
 use crate::api::{Found, New};
 use crate::entry::{self, Image, expiry_bytes};
+use crate::extras;
 use crate::raw;
 
 const EXPIRY: u8 = 1;
@@ -25,6 +26,8 @@ const TREE: u8 = 8;
 const LONG_KEY: u8 = 16;
 const TEXT: u8 = 32;
 const INNER: u8 = 64;
+/// A second option byte follows, and what it announces: see `extras.rs`.
+const MORE: u8 = 128;
 
 /// The most bytes of a record before its key.
 const HEAD_MAX: usize = 8 + 3 * 8 + 4 * 8 + 3 + 6 + 4 + 6;
@@ -42,6 +45,7 @@ pub struct Record<'a> {
     pub flags: u32,
     pub raw: bool,
     pub text: bool,
+    pub extras: &'a [u8],
 }
 
 /// A key as its record has it.
@@ -64,7 +68,7 @@ pub fn read(kind: NodeKind, payload: &[u8]) -> Result<Record<'_>, Fault> {
         let (&key_len, tail) = rest.split_first().ok_or(DAMAGED)?;
         let (key, value) = tail.split_at_checked(key_len as usize).ok_or(DAMAGED)?;
         let (key, value) = (Key::Short(key), Value::Packed(value));
-        return Ok(Record { key, value, expiry_ms: None, inner_expiry_ms: None, flags: 0, raw: false, text: false });
+        return Ok(Record { key, value, expiry_ms: None, inner_expiry_ms: None, flags: 0, raw: false, text: false, extras: &[] });
     }
     let mut refs = [Ref::NONE; 3];
     let (mut count, mut extra) = (0, 0);
@@ -93,6 +97,13 @@ pub fn read(kind: NodeKind, payload: &[u8]) -> Result<Record<'_>, Fault> {
         flags = u32::from_le_bytes(take(&mut rest, 4)?.try_into().map_err(|_| DAMAGED)?);
     }
     let inner_expiry_ms = if options & INNER != 0 { Some(expiry(&mut rest)?) } else { None };
+    let extras = match options & MORE {
+        0 => &[][..],
+        _ => {
+            let len = extras::len_of(rest).ok_or(DAMAGED)?;
+            take(&mut rest, len)?
+        }
+    };
     let key = take(&mut rest, key_len)?;
     let key = match options & LONG_KEY {
         0 => Key::Short(key),
@@ -102,7 +113,7 @@ pub fn read(kind: NodeKind, payload: &[u8]) -> Result<Record<'_>, Fault> {
         0 => Value::Packed(rest),
         _ => Value::Tree(Root { refs: [refs[0], refs[1]], count, extra }),
     };
-    Ok(Record { key, value, expiry_ms, inner_expiry_ms, flags, raw: options & RAW != 0, text: options & TEXT != 0 })
+    Ok(Record { key, value, expiry_ms, inner_expiry_ms, flags, raw: options & RAW != 0, text: options & TEXT != 0, extras })
 }
 
 /// Where a record that can be read has the references of a value's root, and where its count and extra word.
@@ -125,14 +136,14 @@ pub fn found<'s>(segment: &'s Segment, image: &'s Image) -> Result<Option<Found<
     let fields = entry::inline_fields(image.bytes()).ok_or(Fault::Damaged { what: "an entry" })?;
     let (value, raw) = (Value::Packed(fields.value), fields.meta & entry::RAW != 0);
     let (expiry_ms, flags) = (fields.expiry_ms, fields.flags);
-    Ok(Some(Found { kind, value, expiry_ms, inner_expiry_ms: None, flags, raw, text: false, version, clock }))
+    Ok(Some(Found { kind, value, expiry_ms, inner_expiry_ms: None, flags, raw, text: false, extras: &[], version, clock }))
 }
 
 /// What an entry with a record says; `None` for a marker.
 pub fn found_in<'a>(image: &Image, record: &Record<'a>) -> Option<Found<'a>> {
-    let Record { value, expiry_ms, inner_expiry_ms, flags, raw, text, .. } = *record;
+    let Record { value, expiry_ms, inner_expiry_ms, flags, raw, text, extras, .. } = *record;
     let (kind, version, clock) = (Kind::from_stored(image.meta() & 0x0f)?, image.version(), image.clock());
-    Some(Found { kind, value, expiry_ms, inner_expiry_ms, flags, raw, text, version, clock })
+    Some(Found { kind, value, expiry_ms, inner_expiry_ms, flags, raw, text, extras, version, clock })
 }
 
 /// The whole key of an entry. Who calls is pinned.
@@ -170,11 +181,11 @@ fn word(rest: &mut &[u8]) -> Result<u64, Fault> {
 #[inline]
 pub fn plain_head(key: &[u8], new: &New<'_>) -> Option<[u8; 1]> {
     let never = new.expiry_ms.is_none() && new.inner_expiry_ms.is_none();
-    let plain = matches!(new.value, Value::Packed(_)) && never && new.flags == 0 && !new.raw && !new.text;
+    let plain = matches!(new.value, Value::Packed(_)) && never && new.flags == 0 && !new.raw && !new.text && new.extras.is_empty();
     u8::try_from(key.len()).ok().filter(|_| plain).map(|length| [length])
 }
 
-/// What stands before key and value of a record whose value is packed.
+/// What stands before extras, key and value of a record whose value is packed.
 pub struct Head {
     kind: NodeKind,
     bytes: [u8; HEAD_MAX],
@@ -221,6 +232,7 @@ impl Head {
             (RAW, new.raw),
             (TEXT, new.text),
             (INNER, new.inner_expiry_ms.is_some()),
+            (MORE, !new.extras.is_empty()),
         ] {
             options |= if set { bit } else { 0 };
         }
@@ -241,6 +253,7 @@ impl Head {
 /// The payload of the record of `key` and `new`, in pieces, for a node of the kind that comes with it.
 pub struct Draft<'a> {
     head: Head,
+    extras: &'a [u8],
     key: &'a [u8],
     value: &'a [u8],
 }
@@ -254,7 +267,7 @@ impl<'a> Draft<'a> {
         if let Value::Packed(value) = new.value
             && let Some(head) = Head::of(key, new)
         {
-            return Ok(Draft { head, key, value });
+            return Ok(Draft { head, extras: new.extras, key, value });
         }
         let long = if key.len() > KEY_MAX { Some(string::make_tree(nodes, key)?) } else { None };
         let (tree, value) = match new.value {
@@ -276,7 +289,7 @@ impl<'a> Draft<'a> {
             head.put(&long.extra.to_le_bytes());
         }
         head.put_options(key.len(), new, if tree.is_some() { TREE } else { 0 } | if long.is_some() { LONG_KEY } else { 0 });
-        Ok(Draft { head, key, value })
+        Ok(Draft { head, extras: new.extras, key, value })
     }
 
     /// The kind of its node.
@@ -285,8 +298,8 @@ impl<'a> Draft<'a> {
     }
 
     /// The payload's pieces.
-    pub fn parts(&self) -> [&[u8]; 3] {
-        [self.head.bytes(), self.key, self.value]
+    pub fn parts(&self) -> [&[u8]; 4] {
+        [self.head.bytes(), self.extras, self.key, self.value]
     }
 }
 

@@ -38,7 +38,7 @@ use crate::shadow::Editing;
 use crate::sight::Sight;
 use crate::solo::Solo;
 use crate::table::Table;
-use crate::{clock, raw};
+use crate::{clock, extras, raw};
 
 /// Looks at a map that is being changed before the thread naps between them.
 const LOOKS: u32 = 100;
@@ -602,6 +602,7 @@ impl<'t> Txn<'t> {
         let old = record::read(kind, payload)?;
         let same = matches!(old.value, Value::Tree(_))
             && (old.expiry_ms, old.flags, old.raw, old.text) == (new.expiry_ms, new.flags, new.raw, new.text)
+            && old.extras == new.extras
             && old.inner_expiry_ms.is_some() == new.inner_expiry_ms.is_some();
         if !same {
             return Ok(false);
@@ -677,6 +678,7 @@ impl<'t> Txn<'t> {
         let first = entry::first_word(self.seat.next_version(), clock);
         if let Value::Packed(value) = new.value
             && !new.text
+            && new.extras.is_empty()
             && new.inner_expiry_ms.is_none()
             && entry::inline_bytes(key.len(), value.len(), new.expiry_ms.is_some(), new.flags != 0) <= entry::INLINE_MAX
         {
@@ -684,10 +686,13 @@ impl<'t> Txn<'t> {
             return Ok(entry::inline(first, &entry::Inline { meta, expiry_ms: new.expiry_ms, flags: new.flags, key, value }));
         }
         let node = match (new.value, record::plain_head(key, new)) {
-            (Value::Packed(value), Some(head)) => self.make_record(NodeKind::Plain, [&head, key, value])?,
+            (Value::Packed(value), Some(head)) => self.make_record(NodeKind::Plain, &[&head, key, value])?,
             _ => {
+                if !new.extras.is_empty() {
+                    extras::announce(self.segment());
+                }
                 let draft = record::Draft::new(self, key, new)?;
-                self.make_record(draft.kind(), draft.parts())?
+                self.make_record(draft.kind(), &draft.parts())?
             }
         };
         if let Value::Tree(_) = new.value {
@@ -698,9 +703,9 @@ impl<'t> Txn<'t> {
     }
 
     #[inline]
-    fn make_record(&self, kind: NodeKind, parts: [&[u8]; 3]) -> Result<Ref, Fault> {
-        let node = self.seat.make(kind, parts[0].len() + parts[1].len() + parts[2].len())?;
-        raw::fill(self.segment(), node, &parts);
+    fn make_record(&self, kind: NodeKind, parts: &[&[u8]]) -> Result<Ref, Fault> {
+        let node = self.seat.make(kind, parts.iter().map(|part| part.len()).sum())?;
+        raw::fill(self.segment(), node, parts);
         Ok(node)
     }
 

@@ -510,11 +510,17 @@ impl<'e> KeyUpdate<'e> {
             if node == NodeKind::RecordRefs {
                 return None;
             }
-            let Record { key, value, expiry_ms, inner_expiry_ms: None, flags, raw, text } = record::read(node, payload).ok()? else {
+            let Record { key, value, expiry_ms, inner_expiry_ms: None, flags, raw, text, extras: item_extras } =
+                record::read(node, payload).ok()?
+            else {
                 return None;
             };
             let (Key::Short(key), Value::Packed(value)) = (key, value) else { return None };
             if key != self.key {
+                return None;
+            }
+            // The slow path knows what a change leaves of them.
+            if !item_extras.is_empty() {
                 return None;
             }
             *extras = Extras { expiry_ms, flags, raw, text };

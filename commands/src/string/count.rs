@@ -74,5 +74,6 @@ pub(crate) fn number_mode(settings: &Settings) -> NumberMode {
 fn put_number(call: &Call<'_>, key: &[u8], found: Option<Found<'_>>, number: &[u8], text: bool) -> Outcome {
     let value = Value::Packed(number);
     let old = found.map_or(New::of(Kind::String, value), New::from);
-    call.put(key, &New { value, raw: false, text, ..old })
+    let kept = super::kept_extras(old.extras);
+    call.put(key, &New { value, raw: false, text, extras: &kept, ..old })
 }
