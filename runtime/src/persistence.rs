@@ -16,6 +16,10 @@ use polder_calls::command::{ADMIN, DANGEROUS, FAST, LOADING, NO_ASYNC_LOADING, N
 use polder_calls::settings::{Settings, id};
 
 pub mod keeper;
+/// The auxiliary field of an RDB file that stands in front of a string with flags or what else items have: the flags (4, little-endian), then the
+/// bytes of `polder_table::ItemExtras`. Redis skips fields that it does not know.
+pub(crate) const ITEM: &[u8] = b"polder-item";
+
 pub mod load;
 pub mod save;
 

@@ -4,9 +4,10 @@
 use std::io::{Read, Seek, SeekFrom};
 
 use polder_base::Fault;
-use polder_table::{Db, Mode, New, Replaces, SYSTEM, Stop, Table, Txn};
+use polder_table::{Db, ItemExtras, Mode, New, Replaces, SYSTEM, Stop, Table, Txn};
 use polder_wire::rdb::{Begin, Item, Malformed, Mark, Reader};
 
+use super::ITEM;
 use crate::execute::retry;
 use crate::scripting::add_codes;
 use polder_calls::settings::{Settings, id};
@@ -83,6 +84,7 @@ pub fn load(
         builder: None,
         key: Vec::new(),
         begin: None,
+        item: Vec::new(),
         is_dropped: false,
         is_empty: true,
         loaded: Loaded::default(),
@@ -239,6 +241,8 @@ struct Loading<'t> {
     builder: Option<Builder>,
     key: Vec<u8>,
     begin: Option<Begin<'static>>,
+    /// What the file says of the next key as an item ([`ITEM`]).
+    item: Vec<u8>,
     /// The key at hand is not wanted.
     is_dropped: bool,
     is_empty: bool,
@@ -261,6 +265,7 @@ impl<'t> Loading<'t> {
             }
             Item::Begin(begin) => self.begin(begin)?,
             Item::End => return self.end(),
+            Item::Aux { name, value } if name == ITEM => self.item = value.to_vec(),
             Item::Aux { .. } | Item::Sizes { .. } | Item::Eof => {}
             _ if self.is_dropped => {}
             item => {
@@ -302,12 +307,14 @@ impl<'t> Loading<'t> {
 
     fn end(&mut self) -> Result<(), Trouble> {
         let (Some(txn), Some(begin)) = (self.txn.take(), self.begin.take()) else { return Ok(()) };
-        if self.is_dropped {
+        let builder = self.builder.take().filter(|_| !self.is_dropped);
+        let Some(mut builder) = builder else {
+            self.item.clear();
             return Ok(());
-        }
-        let Some(mut builder) = self.builder.take() else { return Ok(()) };
+        };
         if self.is_empty {
             self.loaded.empty += 1;
+            self.item.clear();
             return Ok(());
         }
         let stored = self.store(&txn, &begin, &mut builder);
@@ -322,6 +329,7 @@ impl<'t> Loading<'t> {
             }
             Err(trouble) => return Err(trouble),
         }
+        self.item.clear();
         Ok(())
     }
 
@@ -338,7 +346,15 @@ impl<'t> Loading<'t> {
         }
         // All fields of a hash had expired.
         let Some(new) = builder.finish(txn)? else { return Ok(Stored::Expired) };
-        txn.write(self.db, &self.key, &New { expiry_ms: begin.expiry_ms, ..new }, Replaces::Whole)?;
+        let mut new = New { expiry_ms: begin.expiry_ms, ..new };
+        let extras;
+        if new.kind == polder_values::Kind::String
+            && let Some((flags, rest)) = self.item.split_first_chunk::<4>()
+        {
+            extras = ItemExtras::decode(rest).encode();
+            (new.flags, new.extras) = (u32::from_le_bytes(*flags), &extras);
+        }
+        txn.write(self.db, &self.key, &new, Replaces::Whole)?;
         set_clock(self.table, txn, self.db, &self.key, begin.idle_seconds, begin.frequency)?;
         txn.commit()?;
         Ok(Stored::New)

@@ -12,6 +12,7 @@ use polder_table::snapshot::Item;
 use polder_table::{Policy, SYSTEM, Snapshot, Stop, Table, clock};
 use polder_wire::rdb::Writer;
 
+use super::ITEM;
 use crate::scripting::codes_at;
 use polder_calls::settings::{Settings, id};
 use polder_commands::dump::{Source, encode, writer};
@@ -193,6 +194,9 @@ impl Walk<'_, '_> {
         // Expired by then, else.
         let Some(found) = snapshot.found(item).map_err(|fault| fault.to_string())? else { return Ok(()) };
         let (idle, frequency) = self.clock(snapshot.now_ms(), found.clock);
+        if found.flags != 0 || !found.extras.is_empty() {
+            writer.aux(ITEM, &[&found.flags.to_le_bytes(), found.extras].concat());
+        }
         writer.key(&item.key, found.expiry_ms, idle, frequency);
         let mut drain = |writer: &mut Writer| self.out.drain(writer, false).map_err(Stop::from);
         let source = Source { nodes: snapshot, now_ms: snapshot.now_ms(), drops_expiries: self.drops_expiries };
