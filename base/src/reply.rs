@@ -157,6 +157,11 @@ pub trait Reply {
         }
     }
 
+    /// Whether a reply of [`Reply::written`] shows the CAS. Where it does not, a call need not find out.
+    fn shows_cas(&self) -> bool {
+        true
+    }
+
     /// What became of an item.
     fn written(&mut self, written: Written) {
         match written {

@@ -9,13 +9,13 @@
 //! | ITEM.SET without condition or with REPLACE, ITEM.DEL, ITEM.EXP | they work |
 //! | ITEM.SET with ADD | NOT_STORED |
 //! | ITEM.SET with CAS, ITEM.CAT, ITEM.INC | WRONGTYPE |
-use polder_base::{Item, Recache, Written, number};
-use polder_table::{Found, ItemExtras, Mode, New, Stop, clock};
+use polder_base::{Item, Recache, Reply, Written, number};
+use polder_table::{Counter, Found, ItemExtras, Mode, New, Stop, clock};
 use polder_values::string::{self, Draft};
 use polder_values::{Kind, Value};
 
 use polder_calls::call::{Call, Outcome, SYNTAX, WRONG_TYPE, is};
-use polder_calls::command::{Command, FAST, GROWS, read, write};
+use polder_calls::command::{Command, FAST, GROWS, Short, read, write};
 use polder_calls::facts::Tells::Own;
 
 /// How a changed item is told.
@@ -42,6 +42,7 @@ pub const COMMANDS: &[Command] = &[
         gat,
     )
     .tells(Own(SET_AGAIN))
+    .quick(quick_get)
     .with(FAST)
     .reads_where(gat_reads)
     .about(
@@ -49,6 +50,7 @@ pub const COMMANDS: &[Command] = &[
          client to renew an item that expires sooner.",
     ),
     read("ITEM.GET", "key [PEEK] [HEAD]", get)
+        .quick(quick_get)
         .with(FAST)
         .about("Returns a string with its flags, CAS and time to live. PEEK does not count as an access, HEAD leaves the value out."),
     write(
@@ -69,6 +71,7 @@ pub const COMMANDS: &[Command] = &[
         set,
     )
     .tells(Own(SET_AGAIN))
+    .quick(quick_set)
     .with(GROWS)
     .touches(&["RW access update"])
     .about(
@@ -227,6 +230,11 @@ fn unsigned(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(text).ok().filter(|_| digits)?.parse().ok()
 }
 
+/// The number at the front of a text, as memcached reads it: blanks may stand around it, and anything behind these.
+fn leading_number(text: &[u8]) -> Option<u64> {
+    unsigned(text.trim_ascii_start().split(u8::is_ascii_whitespace).next()?)
+}
+
 /// The CAS of an item.
 fn cas_of(found: &Found<'_>) -> u64 {
     if found.extras.is_empty() { found.version } else { ItemExtras::decode(found.extras).cas.unwrap_or(found.version) }
@@ -257,30 +265,74 @@ fn look<'c>(call: &Call<'c>, key: &[u8], options: &Options<'_>) -> Result<Option
     Ok(found.filter(|found| found.kind == Kind::String))
 }
 
+/// The fast path of ITEM.GET and of ITEM.GAT without options: a packed string that no client is to renew.
+fn quick_get(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+    let &[_, key] = call.args else { return false };
+    let replied = call.table.quick_item(call.sight, key, call.now_ms, |found| {
+        let Some(found) = found else {
+            reply.null();
+            return Some(Counter::Misses);
+        };
+        let Value::Packed(bytes) = found.value else { return None };
+        if !found.extras.is_empty() {
+            return None;
+        }
+        let now_ms = if found.expiry_ms.is_some() { call.exact_ms() } else { call.now_ms };
+        reply.item(&item_of(key, &found, now_ms), true);
+        reply.bulk(bytes);
+        Some(Counter::Hits)
+    });
+    let Some(Some(counter)) = replied else { return false };
+    call.table.count_call(counter);
+    true
+}
+
+/// The fast path of ITEM.SET without conditions and flags, where the reply does not show the CAS.
+fn quick_set(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+    if reply.shows_cas() {
+        return false;
+    }
+    let done = match *call.args {
+        [_, key, value] => call.table.quick_set(call.sight, key, value, call.now_ms, 1),
+        [_, key, value, unit, span] if is(unit, "EX") => {
+            let span = number::integer(span).filter(|seconds| *seconds > 0).and_then(|seconds| seconds.checked_mul(1000));
+            let until = span.and_then(|ms| call.exact_ms().checked_add(ms as u64));
+            until.and_then(|until| call.table.quick_set_until(call.sight, key, value, Some(until), (call.now_ms, 1)))
+        }
+        _ => None,
+    };
+    if done.is_some() {
+        reply.written(Written::Done(0));
+    }
+    done.is_some()
+}
+
+fn item_of<'a>(key: &'a [u8], found: &Found<'a>, now_ms: u64) -> Item<'a> {
+    let extras = ItemExtras::decode(found.extras);
+    Item {
+        key,
+        flags: found.flags,
+        cas: extras.cas.unwrap_or(found.version),
+        ttl_ms: found.expiry_ms.map(|expiry_ms| expiry_ms.saturating_sub(now_ms)),
+        idle_seconds: clock::idle_seconds(found.clock, now_ms),
+        fetched: true,
+        bytes: string::len(&found.value),
+        stale: extras.stale,
+        recache: Recache::None,
+        content_type: extras.content_type,
+    }
+}
+
 /// Replies with an item, or with null when there is none.
 fn reply_item(call: &mut Call<'_>, key: &[u8], found: Option<Found<'_>>, recache: Recache, has_value: bool) -> Outcome {
     let Some(found) = found else {
         call.reply.null();
         return Ok(());
     };
-    let now_ms = call.txn.now_ms();
-    let bytes = string::len(&found.value);
-    let extras = ItemExtras::decode(found.extras);
-    let item = Item {
-        key,
-        flags: found.flags,
-        cas: cas_of(&found),
-        ttl_ms: found.expiry_ms.map(|expiry_ms| expiry_ms.saturating_sub(now_ms)),
-        idle_seconds: clock::idle_seconds(found.clock, now_ms),
-        fetched: true,
-        bytes,
-        stale: extras.stale,
-        recache,
-        content_type: extras.content_type,
-    };
+    let item = Item { recache, ..item_of(key, &found, call.txn.now_ms()) };
     call.reply.item(&item, has_value);
     if has_value {
-        super::string::reply_range(call.reply, call.txn, found.value, 0, bytes)?;
+        super::string::reply_range(call.reply, call.txn, found.value, 0, item.bytes)?;
     }
     Ok(())
 }
@@ -468,7 +520,7 @@ fn inc(call: &mut Call<'_>) -> Outcome {
         return refuse(call, refused);
     }
     let Value::Packed(text) = old.value else { return Err(NOT_A_NUMBER.into()) };
-    let number = unsigned(text.trim_ascii()).ok_or(NOT_A_NUMBER)?;
+    let number = leading_number(text).ok_or(NOT_A_NUMBER)?;
     let number = if options.down { number.saturating_sub(delta) } else { number.wrapping_add(delta) };
     let kept = ItemExtras { cas: options.cas, ..ItemExtras::decode(old.extras).after_edit() }.encode();
     let value = Value::Packed(digits.format(number).as_bytes());

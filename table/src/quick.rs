@@ -15,7 +15,7 @@ use polder_shm::layout::interest;
 use polder_shm::{Seat, Segment, lock};
 use polder_values::{Kind, Value};
 
-use crate::api::{COUNTERS, Counter, Db};
+use crate::api::{COUNTERS, Counter, Db, Found};
 use crate::bucket::{self, LINE_WORDS, UNITS, WORDS, Words, WordsMut};
 use crate::change::is_told;
 use crate::clock;
@@ -116,6 +116,45 @@ impl Table {
             },
             Glance::Record(unit) => self.read_record(sight, key, &reading, unit, now_ms, read),
         }
+    }
+
+    /// As [`Table::quick_get`], with all that is known of the key: `read` gets a packed string.
+    #[inline(never)]
+    pub fn quick_item<R>(&self, sight: &Sight, key: &[u8], now_ms: u64, read: impl FnOnce(Option<Found<'_>>) -> R) -> Option<R> {
+        let segment = &**self.segment();
+        let home = Reading::begin(segment, sight.bucket)?;
+        let (reading, found) = match glance(&Live { segment, bucket: sight.bucket }, &sight.hash, key) {
+            Glance::Miss(..) if is_told(segment, interest::MISSES) => return None,
+            Glance::Miss(0, 0) => return (sight.is_current(segment) && home.holds(segment)).then(|| read(None)),
+            Glance::Miss(next, stash) => match self.find_displaced(sight, key, home, next, stash)? {
+                Some(found) => found,
+                None => return Some(read(None)),
+            },
+            found => (home, found),
+        };
+        let (Glance::Here(unit) | Glance::Record(unit)) = found else { return None };
+        // T3: as in `read_record`.
+        let pinned = self.pinned().ok()?;
+        let mut image = Image::EMPTY;
+        bucket::read_image(&Live { segment, bucket: reading.bucket }, unit, &mut image);
+        if !pinned.covers_now() || image.meta() & 0x0f != PLAIN || !sight.is_current(segment) || !reading.holds(segment) {
+            return None;
+        }
+        let found = if image.is_reference() {
+            let (kind, payload) = raw::payload(segment, image.record()).ok()?;
+            let record = record::read(kind, payload).ok()?;
+            if !matches!(record.key, Key::Short(stored) if stored == key) {
+                return None;
+            }
+            record::found_in(&image, &record)?
+        } else {
+            record::found(segment, &image).ok()??
+        };
+        if !matches!(found.value, Value::Packed(_)) || found.expiry_ms.is_some_and(|expiry_ms| expiry_ms <= now_ms + CLOCK_LAG_MS) {
+            return None;
+        }
+        self.note_glance(&image, reading.bucket.word_at(LINE_WORDS + unit * 2), now_ms);
+        Some(read(Some(found)))
     }
 
     /// Finds an entry that does not lie at home; `Some(None)` if there is none, and never was since `home` was begun to be read.

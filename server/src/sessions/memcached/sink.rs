@@ -140,6 +140,10 @@ impl Reply for TextSink<'_> {
         }
     }
 
+    fn shows_cas(&self) -> bool {
+        self.is_meta()
+    }
+
     fn written(&mut self, written: Written) {
         if self.is_meta() {
             return self.meta_written(written);
