@@ -33,9 +33,9 @@ pub struct Meta<'b> {
     pub quiet: bool,
     pub value: bool,
     /// T, N and R, in seconds.
-    pub ttl: Option<Number<'b, i32>>,
-    pub vivify: Option<Number<'b, i32>>,
-    pub recache: Option<Number<'b, i32>>,
+    pub ttl: Option<Number<'b, i64>>,
+    pub vivify: Option<Number<'b, i64>>,
+    pub recache: Option<Number<'b, i64>>,
     pub cas: Option<u64>,
     pub new_cas: Option<u64>,
     pub flags: u32,

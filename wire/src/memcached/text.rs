@@ -41,14 +41,14 @@ pub enum Line<'b> {
     Get {
         keys: &'b [u8],
         cas: bool,
-        touch: Option<Number<'b, i32>>,
+        touch: Option<Number<'b, i64>>,
     },
     /// A value of `bytes` bytes and the end of a line follow.
     Store {
         store: Store,
         key: &'b [u8],
         flags: Number<'b, u32>,
-        exptime: Number<'b, i32>,
+        exptime: Number<'b, i64>,
         bytes: usize,
         quiet: bool,
     },
@@ -64,11 +64,11 @@ pub enum Line<'b> {
     },
     Touch {
         key: &'b [u8],
-        exptime: Number<'b, i32>,
+        exptime: Number<'b, i64>,
         quiet: bool,
     },
     Flush {
-        delay: i32,
+        delay: i64,
         quiet: bool,
     },
     Version,
@@ -298,12 +298,11 @@ fn digits(text: &[u8]) -> Option<(bool, u128)> {
     Some((negative, value))
 }
 
-/// A number of 32 bits with a sign.
-pub fn signed(text: &[u8]) -> Option<Number<'_, i32>> {
+/// A number with a sign. memcached has 32 bits for it; here times after the year 2038 are times, too.
+pub fn signed(text: &[u8]) -> Option<Number<'_, i64>> {
     let (negative, value) = digits(text)?;
     let value = i64::try_from(value).ok()?;
-    let value = i32::try_from(if negative { -value } else { value }).ok()?;
-    Some(Number { value, text })
+    Some(Number { value: if negative { -value } else { value }, text })
 }
 
 /// A number of 64 bits without a sign. As strtoull does, it takes a small negative one for a large one.
@@ -388,7 +387,7 @@ mod tests {
     #[test]
     fn numbers_are_read_as_by_strtol() {
         assert_eq!(signed(b"+05").map(|number| number.value), Some(5));
-        assert_eq!(signed(b"2147483648"), None);
+        assert_eq!(signed(b"9223372036854775808"), None);
         assert_eq!(unsigned(b"18446744073709551615").map(|number| number.value), Some(u64::MAX));
         assert_eq!(unsigned(b"18446744073709551616"), None);
         assert_eq!(unsigned(b"-1"), None);

@@ -47,7 +47,7 @@ impl<'b> Reader<'_, 'b> {
         let header = match Header::read(rest) {
             Begin::Whole(header) => header,
             Begin::Incomplete => {
-                self.own.announced = *at + HEADER_BYTES;
+                self.own.announced = HEADER_BYTES;
                 return Step::Incomplete;
             }
             Begin::Malformed => {

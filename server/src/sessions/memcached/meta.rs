@@ -3,8 +3,9 @@ use std::borrow::Cow;
 
 use polder_base::{Item, Recache};
 use polder_wire::Output;
+use polder_wire::memcached::RELATIVE_SECONDS_MAX;
 use polder_wire::memcached::meta::{Meta, Wrong};
-use polder_wire::memcached::text::Words as LineWords;
+use polder_wire::memcached::text::{Words as LineWords, signed};
 
 use super::text::{BAD_CHUNK, Reader, Step, TOO_LARGE, Words, number, push_expiry};
 use super::{Kind, Note, Own};
@@ -105,7 +106,7 @@ fn get<'b>(meta: &Meta<'b>, key: Cow<'b, [u8]>) -> Words<'b> {
     }
     push_vivify(&mut args, meta);
     if let Some(recache) = meta.recache {
-        args.extend([word(b"RECACHE"), number(recache.text, i64::from(recache.value.max(0)))]);
+        args.extend([word(b"RECACHE"), number(recache.text, recache.value.max(0))]);
     }
     push_cas(&mut args, None, meta.new_cas);
     args
@@ -113,7 +114,7 @@ fn get<'b>(meta: &Meta<'b>, key: Cow<'b, [u8]>) -> Words<'b> {
 
 fn push_vivify<'b>(args: &mut Words<'b>, meta: &Meta<'b>) {
     if let Some(vivify) = meta.vivify {
-        args.extend([word(b"VIVIFY"), number(vivify.text, i64::from(vivify.value))]);
+        args.extend([word(b"VIVIFY"), number(vivify.text, vivify.value)]);
     }
 }
 
@@ -184,8 +185,13 @@ pub fn write_flags(output: &mut Output, request: &[u8], item: Option<&Item<'_>>)
     let key = words.next().unwrap_or_default();
     let is_base64 = words.clone().any(|word| word == b"b");
     let mut digits = itoa::Buffer::new();
+    // A T in front of a t shows the time to live that it has set.
+    let mut touched = None;
     for word in words {
         let flag = word.first().copied().unwrap_or_default();
+        if flag == b'T' {
+            touched = signed(&word[1..]).map(|ttl| ttl.value).filter(|ttl| *ttl <= RELATIVE_SECONDS_MAX);
+        }
         let figure = match (flag, item) {
             (b'k', _) => {
                 output.raw(b" k");
@@ -198,7 +204,8 @@ pub fn write_flags(output: &mut Output, request: &[u8], item: Option<&Item<'_>>)
                 output.raw(word);
                 continue;
             }
-            (b't', Some(Item { ttl_ms: None, .. })) => {
+            (b't', Some(_)) if touched.is_some_and(|ttl| ttl > 0) => touched.unwrap_or_default().unsigned_abs(),
+            (b't', Some(item)) if touched == Some(0) || item.ttl_ms.is_none() => {
                 output.raw(b" t-1");
                 continue;
             }

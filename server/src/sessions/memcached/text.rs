@@ -133,7 +133,7 @@ impl<'b> Reader<'_, 'b> {
     fn get(
         &mut self,
         keys: &'b [u8],
-        (cas, touch): (bool, Option<Number<'b, i32>>),
+        (cas, touch): (bool, Option<Number<'b, i64>>),
         request: &'b [u8],
         (at, end): (&mut usize, usize),
         resumes: (usize, usize),
@@ -169,7 +169,7 @@ impl<'b> Reader<'_, 'b> {
     /// A value stands behind the line.
     fn store(
         &mut self,
-        (store, key, flags, exptime): (Store, &'b [u8], Number<'b, u32>, Number<'b, i32>),
+        (store, key, flags, exptime): (Store, &'b [u8], Number<'b, u32>, Number<'b, i64>),
         (bytes, quiet): (usize, bool),
         input: &'b [u8],
         (at, line_end): (&mut usize, usize),
@@ -276,8 +276,8 @@ pub(super) fn unsigned(text: &[u8], value: u64) -> Cow<'_, [u8]> {
 }
 
 /// The expiry that memcached's exptime means; `always`: also that there is none.
-pub(super) fn push_expiry<'b>(args: &mut Words<'b>, exptime: Number<'b, i32>, always: bool) {
-    let value = i64::from(exptime.value);
+pub(super) fn push_expiry<'b>(args: &mut Words<'b>, exptime: Number<'b, i64>, always: bool) {
+    let value = exptime.value;
     let unit: &[u8] = match value {
         0 if always => b"PERSIST",
         0 => return,
