@@ -120,12 +120,15 @@ unpack_from() {
     chmod +x "$place/$name-$version"
 }
 
-# redis-py, in an environment of its own.
+# redis-py and clients of memcached, in an environment of their own.
 make_venv() {
-    [ -x "$root/.venv/bin/python" ] && "$root/.venv/bin/python" -c 'import redis' 2>/dev/null && return
-    note "making .venv with redis-py"
-    if ! { python3 -m venv "$root/.venv" && "$root/.venv/bin/pip" -q install 'redis>=5,<6'; } >/dev/null 2>&1; then
-        note "redis-py could not be had; its test is left out"
+    [ -x "$root/.venv/bin/python" ] && "$root/.venv/bin/python" -c 'import redis, pymemcache, pylibmc, bmemcached' 2>/dev/null && return
+    note "making .venv with redis-py, pymemcache, pylibmc and python-binary-memcached"
+    if ! { python3 -m venv "$root/.venv" && "$root/.venv/bin/pip" -q install 'redis>=5,<6' pymemcache==4.0.0 python-binary-memcached==0.33.0; } >/dev/null 2>&1; then
+        note "redis-py and pymemcache could not be had; their tests are left out"
+    fi
+    if ! "$root/.venv/bin/pip" -q install pylibmc==1.6.3 >/dev/null 2>&1; then
+        note "pylibmc could not be had; its test is left out"
     fi
 }
 

@@ -1,13 +1,15 @@
-//! Stock clients, unmodified, against a `polder serve`: redis-cli, redis-benchmark and redis-py.
+//! Stock clients, unmodified, against a `polder serve`: redis-cli, redis-benchmark and redis-py; pymemcache, pylibmc and
+//! python-binary-memcached at its memcached port, and generated traffic there and against memcached itself.
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use polder_testkit::process::{Server, polder};
+use polder_testkit::process::{Server, free_port, polder};
 use polder_testkit::scratch::Scratch;
 
 fn main() -> ExitCode {
     let scratch = Scratch::new();
-    let server = match Server::start_polder(&polder(), &scratch.options.segment, &[]) {
+    let memcached_port = free_port().map_or("0".into(), |port| port.to_string());
+    let server = match Server::start_polder(&polder(), &scratch.options.segment, &["--memcache-port", &memcached_port]) {
         Ok(server) => server,
         Err(error) => {
             println!("{error}\nstock clients: 0 passed, 1 failed");
@@ -24,7 +26,8 @@ fn main() -> ExitCode {
     }
     println!("stock clients: {} passed, {failed} failed", checks.len() - failed);
     let python = redis_py(&port);
-    if failed == 0 && python { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let memcached = memcached_clients(&memcached_port);
+    if failed == 0 && python && memcached { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn said(program: &str, args: &[&str]) -> Result<String, String> {
@@ -74,4 +77,25 @@ fn redis_py(port: &str) -> bool {
     }
     let status = Command::new(python).arg(root.join("tests/clients/redis_py.py")).arg(port).status();
     status.is_ok_and(|status| status.success())
+}
+
+/// The same for clients of memcached. Where memcached is installed, both are sent the same requests.
+fn memcached_clients(port: &str) -> bool {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let python = root.join(".venv/bin/python");
+    if !python.exists() {
+        println!("memcached clients: no Python environment, left out");
+        return true;
+    }
+    // memcached does not run as root; its first flag is ignored for others.
+    let flags = ["-u", "nobody", "-U", "0", "-l", "127.0.0.1", "-p", "{port}"];
+    let peer = Server::start(Path::new("memcached"), &flags);
+    let mut command = Command::new(python);
+    command.arg(root.join("tests/clients/memcached.py")).arg(port);
+    if let Ok(peer) = &peer {
+        command.arg(peer.port().to_string());
+    } else {
+        println!("memcached: not installed, nothing is compared with it");
+    }
+    command.status().is_ok_and(|status| status.success())
 }
