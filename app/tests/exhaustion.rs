@@ -350,3 +350,31 @@ fn where_the_file_system_is_full_tools_and_a_second_server_still_attach() {
         assert!(Instant::now() < end, "there is room again");
     }
 }
+
+#[test]
+fn a_script_that_the_system_has_no_memory_for_fails_and_the_server_goes_on() {
+    let segment = Segment::new();
+    let server = segment.serve(&[]);
+    let mut client = connect(&server);
+    assert_eq!(client.call(&["EVAL", "return 1", "0"]).unwrap(), Answer::Integer(1));
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("a status");
+    let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).expect("a size");
+    let kib: u64 = size.trim().trim_end_matches(" kB").parse().expect("a number");
+    // As `ulimit -v`: 160 MiB more than it has mapped.
+    let limit = format!("--as={}", (kib << 10) + (160 << 20));
+    assert!(Command::new("prlimit").args(["--pid", &server.pid().to_string(), &limit]).status().expect("prlimit runs").success());
+    let hogs = [
+        "local t = {} for i = 1, 1e8 do t[i] = {i} end",
+        "local t = {} for i = 1, 1e8 do t[i] = string.rep('x', 1000) .. i end",
+        "return #string.rep('x', 2e9)",
+        "local s = 'x' while true do s = s .. s end",
+    ];
+    for hog in hogs {
+        match client.call(&["EVAL", hog, "0"]).expect("the server lives") {
+            Answer::Error(text) => assert!(text.contains("not enough memory"), "{hog}: {text}"),
+            other => panic!("{hog}: {other:?}"),
+        }
+        assert_eq!(client.call(&["EVAL", "return redis.call('INCR', 'n')", "0"]).map(|_| ()).map_err(|error| error.to_string()), Ok(()));
+    }
+    assert_eq!(client.call(&["GET", "n"]).unwrap(), Answer::Bulk(b"4".to_vec()));
+}

@@ -26,6 +26,19 @@ pub const EDITS: &[Edit] = &[
         after: "  if (1 <= key && key <= t->sizearray)\n",
     },
     Edit {
+        file: "lmem.c",
+        why: "the allocator ends the process where the system has no memory: Lua asks first",
+        before: "#include \"lstate.h\"\n",
+        after: "#include \"lstate.h\"\n#include \"room.h\"\n",
+    },
+    Edit {
+        file: "lmem.c",
+        why: "a script for which the system has no memory fails, and the process goes on",
+        before: "  block = (*g->frealloc)(g->ud, block, osize, nsize);\n",
+        after: "  if (lacks_room(g->totalbytes, osize, nsize))\n    luaD_throw(L, LUA_ERRMEM);\n  \
+                block = (*g->frealloc)(g->ud, block, osize, nsize);\n",
+    },
+    Edit {
         file: "lparser.c",
         why: "the chunk's name is on the stack, so that a collection while parsing keeps it (CVE-2025-49844)",
         before: "  luaX_setinput(L, &lexstate, z, luaS_new(L, name));\n",

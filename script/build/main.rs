@@ -80,7 +80,7 @@ fn compile(source: &Path) {
         .collect();
     files.sort();
     let mut build = cc::Build::new();
-    build.warnings(false).include(source).include("build").files(files).file("build/seeded.c").cargo_metadata(false);
+    build.warnings(false).include(source).include("build").files(files).file("build/seeded.c").file("build/room.c").cargo_metadata(false);
     // As the crate itself builds it.
     build.define("LUA_USE_LINUX", None).flag_if_supported("-fno-common");
     // Signed overflow wraps: Lua's own checks look for it after it has happened.
