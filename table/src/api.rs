@@ -240,7 +240,8 @@ pub enum Counter {
     Refusals = 6,
     BytesIn = 7,
     BytesOut = 8,
-    /// Seats of dead threads that were recovered.
+    /// Seats that were recovered after their thread had ended without giving them back: it was killed, it crashed, or its process called `exit`. The
+    /// kernel reports all three in the same way.
     Recoveries = 9,
     /// Calls that were run again because something they had read or wanted had changed.
     Retries = 10,
