@@ -58,6 +58,7 @@ mod script;
 mod slot;
 mod subscribe;
 mod value;
+mod words;
 
 pub use args::{Args, Encoder};
 pub use cache::{CacheOptions, CacheStats, Tracking};
@@ -71,3 +72,4 @@ pub use scan::Scan;
 pub use script::Script;
 pub use subscribe::{Event, Subscription};
 pub use value::{FromValue, Value};
+pub use words::{Expiry, SetOptions, TrimOptions, ZaddOptions};

@@ -118,6 +118,8 @@ fn method(command: &Command) -> String {
             ("block", _) => ", pairs: impl Args".to_owned(),
             (_, true) => format!(", {name}s: impl Args"),
             _ => match kind(command, argument) {
+                // A fraction, or a decimal text that no double has.
+                Kind::Integer if command.name.ends_with("FLOAT") => format!(", {name}: impl Args"),
                 Kind::Text => format!(", {name}: impl Args"),
                 Kind::Integer => format!(", {name}: i64"),
                 Kind::Double => format!(", {name}: f64"),
@@ -164,6 +166,7 @@ mod tests {
         assert!(shown("DEL").ends_with("    del(\"DEL\", keys: impl Args);\n"));
         assert!(shown("HSET").ends_with("    hset(\"HSET\", key: impl Args, pairs: impl Args);\n"));
         assert!(shown("BLPOP").ends_with("    blpop(\"BLPOP\", keys: impl Args, timeout: f64);\n"));
+        assert!(shown("INCRBYFLOAT").ends_with("    incrbyfloat(\"INCRBYFLOAT\", key: impl Args, increment: impl Args);\n"));
         assert!(shown("OBJECT|ENCODING").ends_with("    object_encoding(\"OBJECT\" \"ENCODING\", key: impl Args);\n"));
     }
 }

@@ -32,7 +32,7 @@ super::methods! {
     hincrby("HINCRBY", key: impl Args, field: impl Args, increment: i64);
 
     /// `HINCRBYFLOAT key field increment`: Increments the number in a field by a number that need not be whole: in decimal, unless number-mode says otherwise.
-    hincrbyfloat("HINCRBYFLOAT", key: impl Args, field: impl Args, increment: i64);
+    hincrbyfloat("HINCRBYFLOAT", key: impl Args, field: impl Args, increment: impl Args);
 
     /// `HKEYS key`: Returns all fields in a hash.
     hkeys("HKEYS", key: impl Args);

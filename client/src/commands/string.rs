@@ -32,7 +32,7 @@ super::methods! {
     incrby("INCRBY", key: impl Args, increment: i64);
 
     /// `INCRBYFLOAT key increment`: Increments the number in a key by a number that need not be whole: in decimal, unless number-mode says otherwise.
-    incrbyfloat("INCRBYFLOAT", key: impl Args, increment: i64);
+    incrbyfloat("INCRBYFLOAT", key: impl Args, increment: impl Args);
 
     /// `ITEM.DEL key [CAS cas]`: Deletes an item, if it has this CAS.
     item_del("ITEM.DEL", key: impl Args, more: impl Args);
