@@ -388,3 +388,73 @@ fn every_call_ends_as_it_should_whatever_breaks() {
         simulate(seed);
     }
 }
+
+/// Replies that no server should send, cut anywhere.
+const HOSTILE: [&str; 20] = [
+    "+OK\r\n",
+    ":1\r\n",
+    "$3\r\nabc\r\n",
+    "$-1\r\n",
+    "$99999999999\r\n",
+    "$-7\r\n",
+    "*2\r\n",
+    "*-1\r\n",
+    "*1000000\r\n",
+    ">3\r\n+message\r\n+a\r\n+b\r\n",
+    ">2\r\n+invalidate\r\n*1\r\n$1\r\nk\r\n",
+    "%1\r\n+proto\r\n:3\r\n",
+    "%1\r\n",
+    "|1\r\n+a\r\n:1\r\n",
+    "_\r\n",
+    "#x\r\n",
+    "-ERR x\r\n",
+    "-MOVED 1 a:1\r\n",
+    ",nan\r\n",
+    "\0\r\n\n",
+];
+
+/// A server that sends anything: the link ends the connection or goes on, and every call ends.
+fn suffer(seed: u64) {
+    let mut world = World::new(seed);
+    for _ in 0..200 {
+        if !world.connected {
+            world.connected = true;
+            world.link.connected(world.now);
+            if !world.chance.one_in(3) {
+                world.server.say("%1\r\n+proto\r\n:3\r\n");
+            }
+        }
+        match world.chance.below(6) {
+            0 => world.call(),
+            1 => world.gather(),
+            2 => world.write(),
+            3 => world.drop_one(),
+            _ => {
+                let text = HOSTILE[world.chance.below(HOSTILE.len())];
+                let kept = if world.chance.one_in(4) { world.chance.below(text.len()) } else { text.len() };
+                world.server.output.extend_from_slice(&text.as_bytes()[..kept]);
+                if world.chance.one_in(8) {
+                    let byte = world.chance.next() as u8;
+                    world.server.output.push(byte);
+                }
+                let said = std::mem::take(&mut world.server.output);
+                let room = world.link.room();
+                let count = said.len().min(room.len());
+                room[..count].copy_from_slice(&said[..count]);
+                if let Err(error) = world.link.filled(count, world.now) {
+                    assert!(matches!(error, Error::NotSent(_) | Error::Refused(_)), "seed {seed}: {error}");
+                    world.lose("the server is hostile");
+                }
+            }
+        }
+        world.look();
+    }
+    world.lose("the test ends");
+    world.queue.drain().end(&Error::not_sent("the test ends"));
+    assert!(world.look(), "seed {seed}: {}", world.stuck());
+}
+
+#[test]
+fn a_server_that_sends_anything_panics_nothing_and_leaves_no_call() {
+    (1..3000).for_each(suffer);
+}
