@@ -138,6 +138,7 @@ fn test(tally: &mut Tally, length: &Length) {
     tally.run("histories", program("crash", &[&["--histories", "--seed", SEED], &length.histories[..]].concat()));
     tally.run("crash", program("crash", &[&["--seed", SEED], &length.crash[..]].concat()));
     if length.table {
+        tally.run("client: simulation and chaos", client_long());
         table(tally, "kill", &["--all"]);
         table(tally, "torture", &[SEED, "300"]);
     }
@@ -148,6 +149,14 @@ fn program(name: &str, words: &[&str]) -> Command {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
     let mut command = Command::new("timeout");
     command.arg("2400").arg(target.join("debug").join(name)).args(words).current_dir(root());
+    command
+}
+
+/// The client's simulation over ten thousand seeds, and its chaos for a minute.
+fn client_long() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(["test", "--quiet", "--package", "polder-client", "--lib", "--test", "chaos"]).current_dir(root());
+    command.env("POLDER_SEEDS", "1..10001").env("POLDER_CHAOS_SECONDS", "60");
     command
 }
 
