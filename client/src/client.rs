@@ -17,10 +17,11 @@ use crate::due::Due;
 use crate::error::Error;
 use crate::link::Listeners;
 use crate::options::{Endpoint, Options, Policy};
-use crate::queue::{ClientStats, Pushed, Route, Shape, Ticket, Traits};
+use crate::queue::{Pushed, Route, Shape, Ticket, Traits};
 use crate::rows;
 use crate::scan::Scan;
 use crate::slot::{Gathering, Slot, Target, ThreadWaker};
+use crate::stats::ClientStats;
 use crate::subscribe::{Kind, Subscription, Subscriptions};
 use crate::value::{FromValue, Value};
 

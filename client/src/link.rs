@@ -32,8 +32,9 @@ use crate::options::{Endpoint, Options};
 use crate::queue::{Batch, Guide, Queue, Queued, Shape, Stray, Traits, earlier};
 use crate::rows;
 use crate::slot::Target;
+use crate::stats::Traffic;
 use crate::subscribe::Subscriptions;
-use crate::value::refused;
+use crate::value::{refused, shaped};
 
 /// What a connection's input buffer begins with and returns to.
 const INPUT_BYTES: usize = 64 << 10;
@@ -108,6 +109,7 @@ pub(crate) struct Link {
     subscriptions: Option<Arc<Subscriptions>>,
     cache: Option<Arc<Cache>>,
     guide: Option<Arc<dyn Guide>>,
+    traffic: Traffic,
 }
 
 /// What hears of a connection's pushes, and of calls that belong to another server.
@@ -142,6 +144,7 @@ impl Link {
             subscriptions,
             cache,
             guide,
+            traffic: Traffic::default(),
         }
     }
 
@@ -180,6 +183,7 @@ impl Link {
     /// and calls whose database was refused.
     pub(crate) fn gather(&mut self, queue: &mut Queue, now: Instant) -> (Vec<Waker>, Vec<(Target, Error)>) {
         self.note_deadlines(queue);
+        queue.traffic = self.traffic;
         let mut failed = Vec::new();
         for (refused, error) in std::mem::take(&mut self.refused) {
             queue.end(|db, call, _| {
@@ -254,6 +258,7 @@ impl Link {
 
     /// The socket took `count` bytes of [`Link::output`].
     pub(crate) fn wrote(&mut self, mut count: usize, now: Instant) {
+        self.traffic.bytes_sent += count as u64;
         while let Some(flight) = self.flights.get_mut(self.writing) {
             let taken = count.min(flight.batch.bytes.len() - flight.written);
             flight.written += taken;
@@ -290,6 +295,7 @@ impl Link {
     /// When the connection is of no use any more; the text says why.
     pub(crate) fn filled(&mut self, count: usize, now: Instant) -> Result<(), Error> {
         self.held.end += count;
+        self.traffic.bytes_received += count as u64;
         self.last_read = Some(now);
         self.deadlines_missed = 0;
         let input = std::mem::take(&mut self.input);
@@ -357,6 +363,9 @@ impl Link {
         let range = flight.start..call.end;
         flight.start = range.end;
         let call = flight.batch.calls.pop_front();
+        if let (Some(read), Some(written), Purpose::Calls) = (self.last_read, flight.written_at, &flight.purpose) {
+            self.traffic.note(read.saturating_duration_since(written));
+        }
         flight.selects_due = flight.batch.calls.front().is_some_and(|next| next.selects).into();
         if !matches!(flight.purpose, Purpose::Calls) {
             return self.own_reply(value);
@@ -661,18 +670,6 @@ impl Link {
         self.subscriptions.iter().for_each(|subscriptions| subscriptions.disconnected());
         queue.is_up = false;
         failed
-    }
-}
-
-/// The replies of a request as one.
-fn shaped(shape: Shape, mut replies: Vec<Value>) -> Value {
-    if shape != Shape::Transaction {
-        return Value::Array(replies);
-    }
-    let last = replies.pop().unwrap_or(Value::Null);
-    match replies.into_iter().find(|reply| matches!(reply, Value::Error(_))) {
-        Some(error) if matches!(last, Value::Error(_)) => error,
-        _ => last,
     }
 }
 

@@ -24,6 +24,7 @@ use crate::due::Due;
 use crate::error::Error;
 use crate::options::Policy;
 use crate::slot::Target;
+use crate::stats::{ClientStats, Traffic};
 
 /// How the replies of a request make one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -247,24 +248,8 @@ pub(crate) struct Queue {
     pub(crate) timed_out: u64,
     /// How often a connection was made and logged in.
     pub(crate) connects: u64,
-}
-
-/// Figures of a client's main connection, since it was made.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct ClientStats {
-    /// Whether the connection is up and takes calls.
-    pub is_up: bool,
-    /// Calls that were accepted; a pipeline or transaction is one.
-    pub calls: u64,
-    /// Calls that were refused because the queue was full or the connection down. A call that was fired says so nowhere else.
-    pub calls_refused: u64,
-    /// Calls whose deadline passed.
-    pub calls_timed_out: u64,
-    /// Calls that wait to be written at present, and their bytes.
-    pub queued_calls: usize,
-    pub queued_bytes: usize,
-    /// How often a connection was made and logged in: all but the first are reconnects.
-    pub connects: u64,
+    /// What the connection has carried.
+    pub(crate) traffic: Traffic,
 }
 
 /// What became of a call that was handed in.
@@ -274,21 +259,6 @@ pub(crate) enum Pushed {
     Full,
     /// The call waits in the server: it wants a side connection.
     Aside,
-}
-
-impl ClientStats {
-    /// The sums of two connections' figures.
-    pub(crate) fn and(self, other: ClientStats) -> ClientStats {
-        ClientStats {
-            is_up: self.is_up && other.is_up,
-            calls: self.calls + other.calls,
-            calls_refused: self.calls_refused + other.calls_refused,
-            calls_timed_out: self.calls_timed_out + other.calls_timed_out,
-            queued_calls: self.queued_calls + other.queued_calls,
-            queued_bytes: self.queued_bytes + other.queued_bytes,
-            connects: self.connects + other.connects,
-        }
-    }
 }
 
 impl Queue {
@@ -313,6 +283,7 @@ impl Queue {
             refused: 0,
             timed_out: 0,
             connects: 0,
+            traffic: Traffic::default(),
         }
     }
 
@@ -594,6 +565,7 @@ impl Queue {
             queued_calls: self.count,
             queued_bytes: self.bytes,
             connects: self.connects,
+            traffic: self.traffic,
         }
     }
 

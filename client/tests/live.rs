@@ -578,6 +578,9 @@ async fn a_client_counts_what_became_of_its_calls() {
     server.signal("-STOP");
     let late = client.db(0).within(Duration::from_millis(50)).get::<i64>("n").await;
     server.signal("-CONT");
+    let traffic = client.stats().traffic;
+    assert!(traffic.round_trips.iter().sum::<u64>() >= 7 && traffic.quantile(0.5).is_some(), "{traffic:?}");
+    assert!(traffic.bytes_sent > 100 && traffic.bytes_received > 30, "{traffic:?}");
     assert!(late.is_err() && client.stats().calls_timed_out == 1, "{:?}", client.stats());
 }
 
