@@ -1,5 +1,8 @@
 //! What a program sees: a client, its databases, and calls.
 
+#[cfg(feature = "shm")]
+mod local;
+
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
@@ -20,7 +23,7 @@ use crate::options::{Endpoint, Options, Policy};
 use crate::queue::{Pushed, Route, Shape, Ticket, Traits};
 use crate::rows;
 use crate::scan::Scan;
-use crate::slot::{Gathering, Slot, Target, ThreadWaker};
+use crate::slot::{Gathering, Outcome, Slot, Target, ThreadWaker};
 use crate::stats::ClientStats;
 use crate::subscribe::{Kind, Subscription, Subscriptions};
 use crate::value::{FromValue, Value};
@@ -81,6 +84,18 @@ impl Client {
         options: Options,
         driver: impl FnOnce(Arc<Options>, Secrets, Listeners) -> Result<Arc<Shared>, Error>,
     ) -> Result<Client, Error> {
+        if let Endpoint::Memory { segment, create } = &options.endpoint {
+            #[cfg(feature = "shm")]
+            {
+                let memory = crate::memory::Local::attach(segment, *create)?;
+                return Ok(Client { connection: Connection::to_memory(Shared::without_driver(options), memory), cluster: None });
+            }
+            #[cfg(not(feature = "shm"))]
+            {
+                let _no_memory = (segment, create);
+                return Err(Error::usage("this build has no shared memory; build polder-client with the feature 'shm'"));
+            }
+        }
         let secrets = Secrets::of(&options)?;
         let options = Arc::new(options);
         if let Endpoint::Cluster { .. } = &options.endpoint {
@@ -214,6 +229,10 @@ impl Client {
     }
 
     fn subscribe_here(&self, kind: Kind, names: Vec<Vec<u8>>) -> Result<Subscription, Error> {
+        #[cfg(feature = "shm")]
+        if let Some(memory) = &self.connection.memory {
+            return self.subscribe_in_memory(memory, kind, &names);
+        }
         let mut subscribing = self.connection.subscribing.lock().unwrap_or_else(PoisonError::into_inner);
         let (subscriptions, connection) = match &*subscribing {
             Some(pair) => pair.clone(),
@@ -312,10 +331,19 @@ impl Db {
     }
 
     fn failed<T>(&self, error: Error) -> Call<T> {
-        Call { client: self.client.clone(), side: None, state: State::Failed(error), reply: PhantomData }
+        self.done(Err(error))
+    }
+
+    /// A call whose outcome is known.
+    fn done<T>(&self, outcome: Outcome) -> Call<T> {
+        Call { client: self.client.clone(), side: None, state: State::Done(outcome), reply: PhantomData }
     }
 
     fn call_here<T: FromValue>(&self, args: impl Args) -> Call<T> {
+        #[cfg(feature = "shm")]
+        if let Some(memory) = &self.client.connection.memory {
+            return self.call_in_memory(memory, &args);
+        }
         if let (true, Some(cache)) = (self.caches, &self.client.connection.cache)
             && let Some(call) = self.call_cached(cache, &args)
         {
@@ -422,7 +450,7 @@ impl Db {
                 let mut bytes = Vec::new();
                 match encode(&mut bytes) {
                     Ok(traits) => State::Blocked(Box::new(Blocked { bytes, traits, route: self.route, due, slot, target })),
-                    Err(error) => State::Failed(error),
+                    Err(error) => State::Done(Err(error)),
                 }
             }
             Ok(Pushed::Aside) => {
@@ -433,10 +461,10 @@ impl Db {
                         side = Some(connection);
                         queued
                     }
-                    Err(error) => State::Failed(error),
+                    Err(error) => State::Done(Err(error)),
                 }
             }
-            Err(error) => State::Failed(error),
+            Err(error) => State::Done(Err(error)),
         };
         Call { client: self.client.clone(), side, state, reply: PhantomData }
     }
@@ -530,13 +558,24 @@ impl ScanCommand {
 pub(crate) struct Side {
     db: Db,
     connection: Option<Arc<Connection>>,
+    #[cfg(feature = "shm")]
+    caller: Option<std::sync::Mutex<polder_engine::Caller>>,
 }
 
 impl Side {
     pub(crate) fn take(db: &Db) -> Result<Side, Error> {
+        #[cfg(feature = "shm")]
+        if let Some(memory) = &db.client.connection.memory {
+            return Ok(Side { db: db.clone(), connection: None, caller: Some(std::sync::Mutex::new(memory.caller())) });
+        }
         let connection = db.client.connection.take_side()?;
         connection.shared.queue().ends_with_break = true;
-        Ok(Side { db: db.clone(), connection: Some(connection) })
+        Ok(Side {
+            db: db.clone(),
+            connection: Some(connection),
+            #[cfg(feature = "shm")]
+            caller: None,
+        })
     }
 
     /// Requests that may have changed keys have been sent: what the client keeps of those is dropped, since the invalidation
@@ -547,6 +586,13 @@ impl Side {
 
     /// Makes a call on the side connection. The caller says what is known of it.
     pub(crate) fn call<T: FromValue>(&self, traits: Traits, encode: impl FnOnce(&mut Vec<u8>)) -> Call<T> {
+        #[cfg(feature = "shm")]
+        if let Some(caller) = &self.caller {
+            let mut bytes = Vec::new();
+            encode(&mut bytes);
+            let mut caller = caller.lock().unwrap_or_else(PoisonError::into_inner);
+            return self.db.done(crate::memory::run_with(&mut caller, self.db.route.db, &bytes, traits));
+        }
         let slot = Arc::new(Slot::default());
         let mut target = Some(Target::Slot(Arc::clone(&slot)));
         let state = match &self.connection {
@@ -562,11 +608,11 @@ impl Side {
                         connection.shared.tell(queue);
                         State::Queued(slot, ticket)
                     }
-                    Ok(_) => State::Failed(Error::usage("a side connection holds another call")),
-                    Err(error) => State::Failed(error),
+                    Ok(_) => State::Done(Err(Error::usage("a side connection holds another call"))),
+                    Err(error) => State::Done(Err(error)),
                 }
             }
-            None => State::Failed(Error::usage("the side connection was given back")),
+            None => State::Done(Err(Error::usage("the side connection was given back"))),
         };
         Call { client: self.db.client.clone(), side: None, state, reply: PhantomData }
     }
@@ -622,6 +668,10 @@ impl Fire {
 
 impl Db {
     fn fire_here(&self, args: impl Args) {
+        #[cfg(feature = "shm")]
+        if let Some(memory) = &self.client.connection.memory {
+            return self.fire_in_memory(memory, &args);
+        }
         let shared = &self.client.connection.shared;
         let policy = if self.route.policy == Policy::Block { Policy::Queue } else { self.route.policy };
         let route = Route { policy, ..self.route };
@@ -652,7 +702,11 @@ enum State {
     Blocked(Box<Blocked>),
     /// The reply comes by way of the cache; others may wait for it, so that it is not taken back.
     Shared(Arc<Slot>),
-    Failed(Error),
+    /// There is a reply, or none will come.
+    Done(Outcome),
+    /// The call waits in a thread of its own, which CLIENT UNBLOCK names by this number.
+    #[cfg(feature = "shm")]
+    Waiting(Arc<Slot>, Arc<std::sync::atomic::AtomicU64>),
     Ended,
 }
 
@@ -741,16 +795,16 @@ impl<T> Call<T> {
                     shared.tell(queue);
                     State::Queued(Arc::clone(slot), ticket)
                 }
-                Ok(Pushed::Aside) => State::Failed(Error::usage("a call that waits in the server cannot wait for room as well")),
+                Ok(Pushed::Aside) => State::Done(Err(Error::usage("a call that waits in the server cannot wait for room as well"))),
                 Ok(Pushed::Full) => match due.filter(|due| due.at <= Instant::now()) {
-                    Some(due) => State::Failed(due.passed_in_queue(queue.len())),
+                    Some(due) => State::Done(Err(due.passed_in_queue(queue.len()))),
                     None => {
                         queue.wait_for_room(waker, *due);
                         shared.tell(queue);
                         return Poll::Pending;
                     }
                 },
-                Err(error) => State::Failed(error),
+                Err(error) => State::Done(Err(error)),
             };
         }
         let outcome = match std::mem::replace(&mut self.state, State::Ended) {
@@ -772,7 +826,7 @@ impl<T> Call<T> {
                                     (self.side, self.client) = (Some(aside), client);
                                     state
                                 }
-                                Err(error) => State::Failed(error),
+                                Err(error) => State::Done(Err(error)),
                             };
                             return self.poll_value(waker);
                         }
@@ -786,6 +840,14 @@ impl<T> Call<T> {
                     outcome
                 }
             },
+            #[cfg(feature = "shm")]
+            State::Waiting(slot, id) => match slot.poll(waker) {
+                Poll::Pending => {
+                    self.state = State::Waiting(slot, id);
+                    return Poll::Pending;
+                }
+                Poll::Ready(outcome) => outcome,
+            },
             State::Shared(slot) => match slot.poll(waker) {
                 Poll::Pending => {
                     self.state = State::Shared(slot);
@@ -793,7 +855,7 @@ impl<T> Call<T> {
                 }
                 Poll::Ready(outcome) => outcome,
             },
-            State::Failed(error) => Err(error),
+            State::Done(outcome) => outcome,
             State::Blocked(_) | State::Ended => Err(Error::usage("the reply of this call was taken before; a call is awaited once")),
         };
         Poll::Ready(outcome)
@@ -810,6 +872,10 @@ impl<T: FromValue> Future for Call<T> {
 
 impl<T> Drop for Call<T> {
     fn drop(&mut self) {
+        #[cfg(feature = "shm")]
+        if let State::Waiting(slot, id) = &self.state {
+            self.client.end_waiting(slot, id);
+        }
         if let State::Queued(slot, ticket) = &self.state
             && slot.abandon()
         {
@@ -867,6 +933,10 @@ impl Pipeline {
         if atomic {
             // MULTI and EXEC have replies, too.
             traits.replies += 2;
+        }
+        #[cfg(feature = "shm")]
+        if let Some(memory) = &db.client.connection.memory {
+            return db.send_in_memory(memory, &bytes, traits);
         }
         db.send(|out| {
             if atomic {

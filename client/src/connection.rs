@@ -20,13 +20,30 @@ pub(crate) struct Connection {
     /// Side connections that no call uses.
     side: Mutex<Vec<Arc<Connection>>>,
     pub cache: Option<Arc<Cache>>,
+    /// The memory that takes the place of the connection.
+    #[cfg(feature = "shm")]
+    pub memory: Option<Arc<crate::memory::Local>>,
     /// The connection that subscribes, once there is a subscription.
     pub subscribing: Mutex<Option<(Arc<Subscriptions>, Arc<Connection>)>>,
 }
 
 impl Connection {
     pub(crate) fn new(shared: Arc<Shared>, cache: Option<Arc<Cache>>) -> Arc<Connection> {
-        Arc::new(Connection { shared, cache, side: Mutex::new(Vec::new()), subscribing: Mutex::new(None) })
+        Arc::new(Connection {
+            shared,
+            cache,
+            #[cfg(feature = "shm")]
+            memory: None,
+            side: Mutex::new(Vec::new()),
+            subscribing: Mutex::new(None),
+        })
+    }
+
+    /// Shared memory in place of a connection.
+    #[cfg(feature = "shm")]
+    pub(crate) fn to_memory(shared: Arc<Shared>, memory: Arc<crate::memory::Local>) -> Arc<Connection> {
+        let connection = Connection { shared, cache: None, memory: Some(memory), side: Mutex::default(), subscribing: Mutex::default() };
+        Arc::new(connection)
     }
 
     fn side(&self) -> MutexGuard<'_, Vec<Arc<Connection>>> {

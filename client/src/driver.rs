@@ -50,7 +50,7 @@ impl Secrets {
     /// # Errors
     /// [`Error::Usage`] when a certificate cannot be used, or the crate was built without TLS.
     pub(crate) fn of(options: &Options) -> Result<Secrets, Error> {
-        if options.tls.is_some() && matches!(options.endpoint, Endpoint::Unix(_)) {
+        if options.tls.is_some() && matches!(options.endpoint, Endpoint::Unix(_) | Endpoint::Memory { .. }) {
             return Err(Error::usage("TLS is for a server that is named by host and port; begin the URL with rediss://"));
         }
         #[cfg(feature = "tls")]
@@ -100,12 +100,23 @@ pub(crate) enum Wakeup {
     #[cfg(feature = "tokio")]
     Task(tokio::sync::Notify, tokio::runtime::Handle),
     Thread(mio::Waker),
+    /// There is no driver: calls run in the caller's thread.
+    #[cfg(feature = "shm")]
+    None,
 }
 
 impl Shared {
     pub(crate) fn new(options: Arc<Options>, secrets: Secrets, wakeup: Wakeup) -> Shared {
         let queue = Mutex::new(Queue::new(options.queue_calls_max, options.queue_bytes_max));
         Shared { options, queue, wakeup, secrets }
+    }
+
+    /// What a client of shared memory has in place of a connection.
+    #[cfg(feature = "shm")]
+    pub(crate) fn without_driver(options: Options) -> Arc<Shared> {
+        let shared = Shared::new(Arc::new(options), Secrets::default(), Wakeup::None);
+        shared.queue().is_up = true;
+        Arc::new(shared)
     }
 
     /// The servers of a cluster that may be connected to, the best first.
@@ -130,6 +141,8 @@ impl Shared {
             #[cfg(feature = "tokio")]
             Wakeup::Task(_, runtime) => Ok(task::start_in(runtime.clone(), options, self.secrets.clone(), listeners)),
             Wakeup::Thread(_) => thread::start(options, self.secrets.clone(), listeners),
+            #[cfg(feature = "shm")]
+            Wakeup::None => Err(Error::usage("shared memory has no connections")),
         }
     }
 
@@ -150,6 +163,8 @@ impl Shared {
         match &self.wakeup {
             #[cfg(feature = "tokio")]
             Wakeup::Task(notify, _) => notify.notify_one(),
+            #[cfg(feature = "shm")]
+            Wakeup::None => {}
             Wakeup::Thread(waker) => {
                 if let Err(error) = waker.wake() {
                     tracing::error!("the client's thread cannot be woken: {error}");

@@ -50,6 +50,8 @@ mod driver;
 mod due;
 mod error;
 mod link;
+#[cfg(feature = "shm")]
+mod memory;
 mod options;
 mod queue;
 mod rows;

@@ -7,6 +7,7 @@
 //!   rediss-sentinel://...   the same, by TLS to the sentinels and to the master
 //!   redis-cluster://[user[:password]@]host[:port][,host[:port]...]
 //!   rediss-cluster://...    the same by TLS
+//!   polder://shm:NAME[?db=N&create=yes]   the memory itself, without a server (feature `shm`)
 //!   unix:/path/to/socket[?db=N&option=value&...]
 //! ```
 
@@ -32,6 +33,13 @@ pub enum Endpoint {
         sentinels: Vec<(String, u16)>,
         master: String,
     },
+    /// A segment of shared memory on this machine: `shm:NAME`, `sysv:NAME` or `file:PATH`. A process that attaches one stands above
+    /// passwords and access lists: only the permissions of the segment hold.
+    Memory {
+        segment: String,
+        /// Whether to make the segment if there is none.
+        create: bool,
+    },
     /// Nodes of a cluster that are asked which node has which keys; the others are learned from them.
     Cluster {
         nodes: Vec<(String, u16)>,
@@ -45,6 +53,7 @@ impl std::fmt::Display for Endpoint {
             Endpoint::Tcp { host, port } => write!(f, "{host}:{port}"),
             Endpoint::Unix(path) => write!(f, "{}", path.display()),
             Endpoint::Sentinel { master, .. } => write!(f, "master '{master}'"),
+            Endpoint::Memory { segment, .. } => f.write_str(segment),
             Endpoint::Cluster { nodes } => {
                 let shown: Vec<String> = nodes.iter().map(|(host, port)| format!("{host}:{port}")).collect();
                 write!(f, "cluster of {}", shown.join(", "))
@@ -172,6 +181,10 @@ impl std::str::FromStr for Options {
             Some(("rediss-sentinel", rest)) => {
                 Options { tls: Some(TlsOptions::default()), ..sentinel(rest.strip_prefix("//").unwrap_or(rest))? }
             }
+            Some(("polder", segment)) => {
+                let segment = unescape(segment.strip_prefix("//").unwrap_or(segment))?;
+                Options { endpoint: Endpoint::Memory { segment, create: false }, ..Options::default() }
+            }
             Some(("unix", path)) => {
                 let path = path.strip_prefix("//").unwrap_or(path);
                 Options { endpoint: Endpoint::Unix(unescape(path)?.into()), ..Options::default() }
@@ -181,7 +194,7 @@ impl std::str::FromStr for Options {
                 let scheme =
                     address.split_once("://").map_or(String::new(), |(scheme, _)| format!("'{scheme}://' begins no URL that is known: "));
                 return Err(Error::usage(format!(
-                    "{scheme}write redis://host:port/database, rediss:// for TLS, redis-sentinel:// for Sentinel, redis-cluster:// for a cluster, or unix:/path"
+                    "{scheme}write redis://host:port/database, rediss:// for TLS, redis-sentinel:// for Sentinel, redis-cluster:// for a cluster, polder://shm:NAME for shared memory, or unix:/path"
                 )));
             }
         };
@@ -274,6 +287,11 @@ fn option(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
         "tls_ca" => tls(options, name)?.ca = Some(value.to_owned()),
         "tls_cert" => tls(options, name)?.certificate = Some(value.to_owned()),
         "tls_key" => tls(options, name)?.key = Some(value.to_owned()),
+        "create" => match &mut options.endpoint {
+            Endpoint::Memory { create, .. } if matches!(value, "yes" | "no") => *create = value == "yes",
+            Endpoint::Memory { .. } => return Err(Error::usage(format!("create={value}: write yes or no"))),
+            _ => return Err(Error::usage("the URL's option 'create' is for shared memory: begin the URL with polder://shm:")),
+        },
         "policy" => {
             options.policy = match value {
                 "fail-fast" => Policy::FailFast,
@@ -283,7 +301,7 @@ fn option(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
             }
         }
         _ => {
-            let known = "db, name, timeout_ms, connect_timeout_ms, ping_interval_ms, queue_calls_max, queue_bytes_max, cache_bytes_max, policy, tls_ca, tls_cert, tls_key";
+            let known = "db, name, timeout_ms, connect_timeout_ms, ping_interval_ms, queue_calls_max, queue_bytes_max, cache_bytes_max, policy, create, tls_ca, tls_cert, tls_key";
             return Err(Error::usage(format!("the URL's option '{name}' is unknown; there are {known}")));
         }
     }

@@ -55,7 +55,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    fn subscribe(self) -> &'static str {
+    pub(crate) fn subscribe(self) -> &'static str {
         match self {
             Kind::Channel => "SUBSCRIBE",
             Kind::Pattern => "PSUBSCRIBE",
@@ -166,7 +166,7 @@ impl Subscriptions {
         // Told even if another subscription has the names: each hears its own confirmation.
         state.order(kind, names.iter().map(|name| name.1.clone()).collect(), Some(Arc::downgrade(&mailbox)));
         drop(state);
-        Subscription { subscriptions: Arc::clone(self), shared, names, mailbox, _connection: connection, follows: None, was_ready: false }
+        Subscription { subscriptions: Arc::clone(self), shared, names, mailbox, connection, follows: None, was_ready: false }
     }
 
     /// The connection has logged in: it has been told nothing yet.
@@ -326,7 +326,7 @@ pub struct Subscription {
     names: BTreeSet<Name>,
     mailbox: Arc<Mutex<Mailbox>>,
     /// Keeps the connection open.
-    _connection: Arc<dyn Send + Sync>,
+    pub(crate) connection: Arc<dyn Send + Sync>,
     /// Subscribes at another node of a cluster, which a refusal names; an empty one says that this node has no slots any more.
     pub(crate) follows: Option<Follow>,
     /// Whether the server has confirmed it before.
@@ -335,7 +335,35 @@ pub struct Subscription {
 
 pub(crate) type Follow = Box<dyn Fn(&str) -> Option<Subscription> + Send + Sync>;
 
+/// Where a thread that hears for a subscription leaves what it hears.
+#[cfg(feature = "shm")]
+pub(crate) struct Heard {
+    subscriptions: Arc<Subscriptions>,
+    mailbox: Arc<Mutex<Mailbox>>,
+}
+
+#[cfg(feature = "shm")]
+impl Heard {
+    /// How the subscription stands.
+    pub(crate) fn tell(&self, event: Event) {
+        let waker = lock(&self.mailbox).put(event);
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    /// A message, as a server would push it.
+    pub(crate) fn deliver(&self, push: Value) {
+        if let Value::Push(items) | Value::Array(items) = push {
+            self.subscriptions.deliver(items);
+        }
+    }
+}
+
 impl Subscription {
+    #[cfg(feature = "shm")]
+    pub(crate) fn heard(&self) -> Heard {
+        Heard { subscriptions: Arc::clone(&self.subscriptions), mailbox: Arc::clone(&self.mailbox) }
+    }
+
     /// The next event. The first is [`Event::Ready`]. Dropping the future loses nothing.
     pub fn recv(&mut self) -> impl Future<Output = Event> + Send + '_ {
         std::future::poll_fn(|context| self.poll(context.waker()))

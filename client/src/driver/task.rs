@@ -66,6 +66,7 @@ impl Stream {
                 (TcpStream::connect(address).await?, host)
             }
             Endpoint::Cluster { .. } => Stream::open_any(shared).await?,
+            Endpoint::Memory { .. } => return Err(io::ErrorKind::Unsupported.into()),
             Endpoint::Unix(path) => return Ok((Stream::Unix(UnixStream::connect(path).await?), None)),
         };
         stream.set_nodelay(true)?;
