@@ -33,6 +33,8 @@ pub enum Rejection {
     Malformed(Malformed),
     /// The bytes are not of HTTP, or ask for more than it gives.
     Refused(Refused),
+    /// Nothing more is said to it.
+    Silence,
     /// A browser sent an HTTP request, most likely for a page of another site.
     CrossSite,
 }

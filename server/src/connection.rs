@@ -254,7 +254,10 @@ impl Connection {
             self.input.drain(..self.taken);
             self.taken = 0;
         }
-        self.held_up = self.parked;
+        // A connection that goes on in the next turn still has its requests in front of the end of its input.
+        if !self.queued {
+            self.held_up = self.parked;
+        }
         // Unless a pause still holds it back.
         if !self.parked || self.barred {
             self.record.end_postponement();

@@ -21,6 +21,8 @@ const MEMORY: Id = id("maxmemory");
 const HANDSHAKE: Id = id("tls-handshake-timeout");
 const HANDSHAKES: Id = id("max-new-tls-connections-per-cycle");
 const CERTIFICATE_USERS: Id = id("tls-auth-clients-user");
+const HTTP_REQUEST: Id = id("http-request-timeout");
+const HTTP_IDLE: Id = id("http-idle-timeout");
 const HOLD: Id = id("hold-publishers");
 
 /// What clients may do and for how long.
@@ -52,6 +54,9 @@ pub struct ServerLimits {
     /// Of normal clients, and of subscribers.
     output: OutputLimit,
     output_of_subscribers: OutputLimit,
+    /// Seconds for a request of HTTP to come, and for a connection to be idle; 0 is for ever.
+    pub http_request_seconds: u64,
+    pub http_idle_seconds: u64,
     /// Which web pages may use the HTTP port.
     pub web: Arc<WebRules>,
     /// The keys that the tracking clients of a thread may have read; 0 for no limit.
@@ -83,6 +88,8 @@ impl ServerLimits {
             clients_bytes_max,
             holds_publishers: settings.number(HOLD) != 0,
             tracked_keys_max: size(TRACKED),
+            http_request_seconds: size(HTTP_REQUEST) as u64,
+            http_idle_seconds: size(HTTP_IDLE) as u64,
             web: Arc::new(WebRules::of(settings)),
             output: output_limits(&settings.text(OUTPUT))[0],
             output_of_subscribers: output_limits(&settings.text(OUTPUT))[2],

@@ -164,6 +164,15 @@ impl Protocol {
         }
     }
 
+    /// What the clock says once a second of a connection that waits for nothing: whether it is closed, and why.
+    #[inline]
+    pub fn tick(&mut self, limits: &ServerLimits, pulse: Pulse) -> Option<Rejection> {
+        match self {
+            Protocol::Resp(_) | Protocol::Memcached(_) => None,
+            Protocol::Http(http) => http.tick(limits, pulse),
+        }
+    }
+
     /// How many bytes of a long request are still to come, if that is known; `have` bytes of it are there.
     #[inline]
     pub fn missing(&self, have: usize) -> usize {
@@ -183,6 +192,18 @@ impl Protocol {
             Protocol::Http(http) => http.forget_progress(),
         }
     }
+}
+
+/// What a connection looks like once a second.
+#[derive(Clone, Copy, Debug)]
+pub struct Pulse {
+    pub now_ms: u64,
+    /// When the client's last call was executed.
+    pub active_ms: u64,
+    /// Bytes that have come and are no whole request.
+    pub pending: usize,
+    /// Bytes that wait to be sent.
+    pub waiting: usize,
 }
 
 /// The bytes that a refused client gets before its connection is closed.

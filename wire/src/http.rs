@@ -14,7 +14,7 @@
 //! | `request` | where a request ends: [`Requests`] |
 //! | `target` | paths, queries and their escapes |
 //! | `response` | status lines and fields |
-//! | `json`, `base64` | bodies |
+//! | `json`, `words`, `base64` | bodies: replies, and commands |
 //!
 //! A proxy in front of the server must find the same ends of requests as the server does. Otherwise a client could hide
 //! one request in the body of another (request smuggling). So each form that two programs might read differently ends
@@ -27,6 +27,7 @@ pub mod json;
 mod request;
 pub mod response;
 pub mod target;
+pub mod words;
 
 pub use head::{Fields, Head, Method};
 pub use request::{Limits, Read, Requests};

@@ -13,5 +13,10 @@ pub(super) const SETTINGS: &[Setting] = &[
     special("http-cors", Shape::Words, "").about(
         "Origins (`https://app.example.com`) of web pages that may read and write by HTTP; `*` is any page. Pages of other sites are refused.",
     ),
+    integer("http-request-timeout", 0, i32::MAX as i64, 20).about(
+        "Seconds that an HTTP request may take to come, and one more for each 500 bytes of it; a slower client is closed. 0 waits for ever.",
+    ),
+    integer("http-idle-timeout", 0, i32::MAX as i64, 75)
+        .about("Seconds after which an HTTP connection without a request, or one that takes no bytes of its response, is closed; 0 closes none."),
     integer("http-database", 0, 16383, 0).about("The database of HTTP requests that name none with `?db=`."),
 ];

@@ -12,6 +12,8 @@
 //! |---|---|
 //! | `route` | what a request asks for |
 //! | `work` | requests that are more than one plain call |
+//! | `commands` | commands in a query or a body, and their replies |
+//! | `conditions` | entity tags and ranges |
 //! | `sink` | from the reply of a call to a response |
 //! | `media` | content types by the suffix of a key |
 //! | `answer` | responses that are no value: errors and texts |
@@ -23,6 +25,8 @@
 //!   parked finds the request again in its input, and the work knows how far it has come.
 //! - **HT3** A work begins only when no earlier request of the connection is in the batch.
 mod answer;
+mod commands;
+mod conditions;
 mod media;
 mod route;
 mod sink;
@@ -37,8 +41,10 @@ use polder_wire::Output;
 use polder_wire::http::{Limits, Read, Refused, Requests};
 
 use self::answer::{Answer, Style};
+use self::conditions::Conditions;
 use self::sink::{Note, Sink, Verb};
 use self::work::{Next, Work};
+use super::Pulse;
 use crate::batch::{Batch, Content, Frame, Left, Odd, Rejection};
 use crate::doors::Refusal;
 use crate::limits::ServerLimits;
@@ -51,7 +57,13 @@ const OF_WORK: u32 = 1 << 31;
 pub struct Http {
     requests: Requests,
     work: Option<Box<Work>>,
+    /// Since when a part of a request waits for the rest, and how many bytes of a response have not been taken since when.
+    partial_since_ms: Option<u64>,
+    stalled: Option<(usize, u64)>,
 }
+
+/// The bytes of a request that a client sends in a second at least, after its first seconds.
+const BYTES_PER_SECOND_MIN: u64 = 500;
 
 impl Http {
     /// As [`Protocol::read`](super::Protocol::read).
@@ -75,7 +87,10 @@ impl Http {
                     }
                     return Left::Nothing;
                 }
-                Ok(Read::Whole { head, body, length }) => (head, body, length),
+                Ok(Read::Whole { head, body, length }) => {
+                    self.partial_since_ms = None;
+                    (head, body, length)
+                }
                 Err(refused) => {
                     *at = input.len();
                     batch.push_odd(place, Odd::Rejected(Rejection::Refused(refused)), *at);
@@ -97,6 +112,7 @@ impl Http {
             match work.next(&head, body) {
                 Next::Own => push_own(batch, place, *at),
                 Next::Call(verb, key, body) => push_call(batch, place, (OF_WORK, verb), (key, body), *at),
+                Next::Words(words) => batch.push_noted(place, OF_WORK, Odd::Words(words), *at),
                 Next::End => {
                     *at += length;
                     push_own(batch, place, *at);
@@ -112,7 +128,7 @@ impl Http {
         match &mut self.work {
             Some(work) if note == OF_WORK => work.reply(output, run),
             _ => {
-                let mut sink = Sink::new(output, Note::from_bits(note), Style::PLAIN);
+                let mut sink = Sink::new(output, Note::from_bits(note), Style::PLAIN, &Conditions::NONE);
                 let result = run(&mut sink);
                 sink.finish();
                 result
@@ -128,6 +144,32 @@ impl Http {
             self.work = None;
         }
         progress
+    }
+
+    /// As [`Protocol::tick`](super::Protocol::tick). A client that sends its request byte by byte would hold a connection for
+    /// ever (slow loris), so a request has a time to come, which grows with its bytes.
+    pub fn tick(&mut self, limits: &ServerLimits, pulse: Pulse) -> Option<Rejection> {
+        let Pulse { now_ms, active_ms, pending, waiting } = pulse;
+        let idle_ms = limits.http_idle_seconds * 1000;
+        let is_over = |since_ms: u64, span_ms: u64| span_ms != 0 && now_ms.saturating_sub(since_ms) > span_ms;
+        if waiting > 0 {
+            let (_, since_ms) = *self.stalled.get_or_insert((waiting, now_ms));
+            if self.stalled.is_some_and(|(before, _)| before != waiting) {
+                self.stalled = Some((waiting, now_ms));
+            } else if is_over(since_ms, idle_ms) {
+                return Some(Rejection::Silence);
+            }
+            return None;
+        }
+        self.stalled = None;
+        if pending == 0 {
+            self.partial_since_ms = None;
+            return is_over(active_ms, idle_ms).then_some(Rejection::Silence);
+        }
+        let since_ms = *self.partial_since_ms.get_or_insert(now_ms);
+        let span_ms = limits.http_request_seconds * 1000;
+        let span_ms = if span_ms == 0 { 0 } else { span_ms + pending as u64 * 1000 / BYTES_PER_SECOND_MIN };
+        is_over(since_ms, span_ms).then_some(Rejection::Refused(Refused { status: 408, text: "the request took too long to come" }))
     }
 
     #[inline]

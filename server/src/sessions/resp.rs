@@ -104,7 +104,7 @@ pub fn reject(rejection: &Rejection, session: &mut Session, host: &dyn Host, out
             host.recorder().count_error(&malformed.0);
             output.error(&malformed.0);
         }
-        Rejection::Refused(_) => {}
+        Rejection::Refused(_) | Rejection::Silence => {}
         Rejection::CrossSite => tracing::warn!(
             client = session.id,
             "possible attack: an HTTP request came in on a RESP port, most likely by a browser of this host; closed"

@@ -104,12 +104,22 @@ impl Service {
     pub fn runs_scripts(&self, slot: usize, hint: (&Outlook, usize)) -> bool {
         match hint.0.command(hint.1) {
             Some(command) if command.has(SCRIPTS) => true,
-            Some(command) if command.has(RUNS_QUEUE) => {
-                let multi = self.connections.slots[slot].as_ref().and_then(|connection| connection.session.multi.as_ref());
-                multi.is_some_and(|multi| multi.queue.commands().any(|command| command.has(SCRIPTS)))
-            }
+            Some(command) if command.has(RUNS_QUEUE) => self.has_queued_scripts(slot),
             _ => false,
         }
+    }
+
+    /// As [`Service::runs_scripts`], for a request that has not been looked at ahead.
+    #[cold]
+    pub fn words_run_scripts(&self, slot: usize, words: &[Vec<u8>]) -> bool {
+        let args: Vec<&[u8]> = words.iter().take(2).map(Vec::as_slice).collect();
+        execute::resolve(&args).is_ok_and(|command| command.has(SCRIPTS) || command.has(RUNS_QUEUE) && self.has_queued_scripts(slot))
+    }
+
+    /// Whether calls that wait for EXEC run scripts.
+    fn has_queued_scripts(&self, slot: usize) -> bool {
+        let multi = self.connections.slots[slot].as_ref().and_then(|connection| connection.session.multi.as_ref());
+        multi.is_some_and(|multi| multi.queue.commands().any(|command| command.has(SCRIPTS)))
     }
 
     /// Runs a request that may take long, and those behind it that share its transaction. The connection is out of its slot
@@ -233,8 +243,11 @@ impl Connections {
         }
         protocol.reply(output, frame.note, |reply| {
             if is_allowed(&words) {
-                let progress = process.memory.execute(session, process, &words, reply);
-                tracing::debug!(?progress, "a request was executed while a script runs");
+                // A call that would wait for the script's locks is turned away, as others are.
+                if process.memory.execute(session, process, &words, reply) != Progress::Answered {
+                    session.caller.waiting = None;
+                    execute::turn_away(session, process, &words, kind.busy_text(), reply);
+                }
             } else {
                 execute::turn_away(session, process, &words, kind.busy_text(), reply);
             }

@@ -158,6 +158,14 @@ impl Service {
             let (done, progress) = self.run_long(slot, frame.note, &calls_of(&frames[..many.max(1)], args), turn);
             return self.connections.after_frame(slot, frames, done, progress);
         }
+        if let Content::Odd(odd) = frame.content
+            && let Odd::Words(words) = &odds[odd]
+            && self.words_run_scripts(slot, words)
+        {
+            let args: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+            let (done, progress) = self.run_long(slot, frame.note, &[&args], turn);
+            return self.connections.after_frame(slot, frames, done, progress);
+        }
         let connections = &mut self.connections;
         let Some(connection) = &mut connections.slots[slot] else { return 1 };
         let Connection { session, output, door, .. } = &mut **connection;

@@ -15,12 +15,12 @@ use polder_runtime::{Session, acl, blocking};
 use polder_wire::Output;
 
 use super::waiters::Waiters;
-use crate::batch::{Batch, Left};
+use crate::batch::{Batch, Left, Rejection};
 use crate::connection::{Connection, Flow, Pool};
 use crate::host::Process;
 use crate::limits::ServerLimits;
 use crate::listener::{Arrival, prepare};
-use crate::sessions::Form;
+use crate::sessions::{Form, Pulse};
 use crate::tls;
 
 /// Sockets of connections have the tokens from here on.
@@ -360,8 +360,26 @@ impl Connections {
             let late = handshake_ms != 0 && handshaking && idle_ms > handshake_ms;
             if idle || stuck || late || self.is_over_output_limit(slot) {
                 self.close(slot);
+            } else {
+                self.tick_protocol(slot);
             }
         }
+    }
+
+    /// Closes a connection whose protocol says that its client is too slow.
+    fn tick_protocol(&mut self, slot: usize) {
+        let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.is_halted()) else { return };
+        let Connection { protocol, session, output, input, taken, .. } = &mut **connection;
+        let pending = input.len().saturating_sub(*taken);
+        let pulse = Pulse { now_ms: self.now_ms, active_ms: session.active_ms, pending, waiting: output.waiting() };
+        let Some(rejection) = protocol.tick(&self.limits, pulse) else { return };
+        tracing::debug!(client = session.id, "closed: it was idle, or too slow");
+        if matches!(rejection, Rejection::Silence) {
+            return self.close(slot);
+        }
+        output.lend(|| self.pool.take());
+        protocol.reject(&rejection, session, &*self.process, output);
+        self.tell(slot);
     }
 
     /// Renews the users of all sessions if any user has changed, and closes the connections of users that are deleted.

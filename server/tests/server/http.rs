@@ -237,7 +237,7 @@ fn each_request_logs_in_for_itself() {
     let web = Web::open("--requirepass geheim");
     let mut client = web.door.client();
     client.ask("AUTH geheim");
-    client.ask("ACL SETUSER reader on >pass ~* +get");
+    client.ask("ACL SETUSER reader on >pass ~* +item.view");
     let basic = |words: &str| format!("Authorization: Basic {words}\r\n");
     let (default, reader) = (basic("ZGVmYXVsdDpnZWhlaW0="), basic("cmVhZGVyOnBhc3M="));
     let missing = web.raw(b"GET /k/a HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -286,4 +286,208 @@ fn a_client_beyond_the_limit_is_told_so() {
     assert!(kept.read(&mut [0; 9]).is_ok_and(|count| count == 9));
     let (status, body) = parts(&read_all(web.connect()));
     assert_eq!((status, body.as_str()), (503, "{\"error\":\"ERR max number of clients reached\"}\n"));
+}
+
+#[test]
+fn a_request_that_comes_byte_by_byte_is_given_up() {
+    let web = Web::open("--http-request-timeout 1 --http-idle-timeout 2");
+    for beginning in ["G", "GET /k/a HTTP/1.1\r\nHost: loc", "PUT /k/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nx"] {
+        let mut stream = web.connect();
+        stream.write_all(beginning.as_bytes()).expect("written");
+        assert_eq!(statuses(&read_all(stream)), [408], "{beginning:?}");
+    }
+    // Without a request it is closed without a word.
+    assert_eq!(read_all(web.connect()), "");
+    let mut stream = web.connect();
+    stream.write_all(b"GET /k/a HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("written");
+    assert_eq!(statuses(&read_all(stream)), [404]);
+}
+
+#[test]
+fn a_value_of_another_type_is_json() {
+    let web = Web::open("");
+    let mut client = web.door.client();
+    for command in ["HSET h a 1", "RPUSH l x y", "SADD s m", "ZADD z 1.5 m", "XADD x 1-1 f v"] {
+        client.ask(command);
+    }
+    client.ask_words(&[b"RPUSH".as_slice(), b"b", b"\xff", b"\"\n"]);
+    let shown = [("h", r#"{"a":"1"}"#), ("l", r#"["x","y"]"#), ("s", r#"["m"]"#), ("z", r#"[["m",1.5]]"#), ("x", r#"[["1-1",["f","v"]]]"#)];
+    for (key, json) in shown.into_iter().chain([("b", r#"[{"base64":"/w=="},"\"\n"]"#)]) {
+        assert_eq!(web.ask(&format!("GET /k/{key}"), "", ""), (200, json.into()), "{key}");
+    }
+}
+
+#[test]
+fn tags_save_transfers_and_guard_changes() {
+    let web = Web::open("");
+    let tag = |response: &str| response.lines().find_map(|line| line.strip_prefix("ETag: ")).expect("a tag").to_owned();
+    assert_eq!(web.ask("PUT /k/a", "If-Match: *\r\n", "0").0, 412);
+    assert_eq!(web.ask("PUT /k/a", "If-None-Match: *\r\n", "1").0, 204);
+    assert_eq!(web.ask("PUT /k/a", "If-None-Match: *\r\n", "2").0, 412);
+    let get = b"GET /k/a HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let first = tag(&web.raw(get));
+    let same = format!("If-None-Match: \"1\", W/{first}\r\n");
+    assert_eq!(web.ask("GET /k/a", &same, ""), (304, String::new()));
+    assert_eq!(web.ask("PUT /k/a", &format!("If-Match: {first}\r\n"), "2").0, 204);
+    assert_eq!(web.ask("PUT /k/a", &format!("If-Match: {first}\r\n"), "3").0, 412);
+    assert_eq!(web.ask("PUT /k/a", &format!("If-Match: W/{first}\r\n"), "3").0, 412);
+    assert_eq!(web.ask("GET /k/a", &same, ""), (200, "2".into()));
+    assert_eq!(web.ask("GET /k/a", &format!("If-Match: {first}\r\n"), "").0, 412);
+    assert_eq!(web.ask("DELETE /k/a", &format!("If-Match: {first}\r\n"), "").0, 412);
+    let second = tag(&web.raw(get));
+    assert_eq!(web.ask("DELETE /k/a", &format!("If-Match: {second}\r\n"), "").0, 204);
+    assert_eq!(web.ask("PUT /k/t?ttl=100", "", "x").0, 204);
+    assert!(matches!(web.door.client().ask("TTL t").as_str(), ":100" | ":99"));
+    assert_eq!(web.ask("PUT /k/t?ttl=x", "", "x").0, 400);
+    assert_eq!(web.ask("PUT /k/t?tll=1", "", "x").0, 400);
+    assert_eq!(web.ask("GET /k/t?db=99", "", "").0, 400);
+}
+
+#[test]
+fn a_range_is_a_part_of_the_value() {
+    let web = Web::open("");
+    web.ask("PUT /k/a.txt", "", "0123456789");
+    let part = web.raw(b"GET /k/a.txt HTTP/1.1\r\nHost: localhost\r\nRange: bytes=2-4\r\n\r\n");
+    assert!(
+        part.starts_with("HTTP/1.1 206") && part.contains("Content-Range: bytes 2-4/10\r\n") && part.ends_with("\r\n\r\n234"),
+        "{part}"
+    );
+    assert!(part.contains("Content-Type: text/plain"), "{part}");
+    assert_eq!(web.ask("GET /k/a.txt", "Range: bytes=-2\r\n", ""), (206, "89".into()));
+    assert_eq!(web.ask("GET /k/a.txt", "Range: bytes=10-\r\n", "").0, 416);
+    assert_eq!(web.ask("GET /k/a.txt", "Range: bytes=0-1\r\nIf-Range: \"1\"\r\n", ""), (200, "0123456789".into()));
+    let long = "abc".repeat(200_000);
+    web.ask("PUT /k/long", "", &long);
+    assert_eq!(web.ask("GET /k/long", "Range: bytes=300000-300005\r\n", ""), (206, "abcabc".into()));
+    assert_eq!(web.ask("GET /k/long", "", "").1, long);
+}
+
+#[test]
+fn get_runs_commands_that_only_read() {
+    let web = Web::open("");
+    assert_eq!(web.ask("POST /js?SET+a%2Fb+some%20value", "", ""), (200, "\"OK\"\n".into()));
+    assert_eq!(web.ask("GET /?get+a%2Fb", "", ""), (200, "\"some value\"\n".into()));
+    assert_eq!(web.ask("GET /js?get+a%2Fb&db=1", "", ""), (200, "null\n".into()));
+    for command in ["set+a+b", "del+a", "flushall", "getdel+a", "eval+return+0", "config+set+port+1", "publish+a+b", "shutdown"] {
+        assert_eq!(web.ask(&format!("GET /js?{command}"), "", "").0, 405, "{command}");
+    }
+    for command in [
+        "auth+x",
+        "select+1",
+        "multi",
+        "watch+a",
+        "subscribe+a",
+        "monitor",
+        "hello+3",
+        "client+reply+off",
+        "client+tracking+on",
+        "quit",
+        "reset",
+    ] {
+        assert_eq!(web.ask(&format!("POST /js?{command}"), "", "").0, 400, "{command}");
+    }
+    assert_eq!(web.ask("GET /js?nonsense", "", "").0, 400);
+    assert_eq!(web.ask("GET /js?lrange+a%2Fb+0+1", "", "").0, 409);
+    assert_eq!(web.ask("GET /js?get+%2", "", "").0, 400);
+    assert_eq!(web.ask("PUT /js?get+a", "", "").0, 405);
+    assert_eq!(web.ask("GET /resp", "", "").0, 405);
+    assert_eq!(web.ask("GET /console/x", "", "").0, 404);
+}
+
+#[test]
+fn a_body_has_one_command_or_many() {
+    let web = Web::open("");
+    assert_eq!(web.ask("POST /js", "", r#"["SET","a",{"base64":"/w=="}]"#), (200, "\"OK\"\n".into()));
+    let many = r#"[["GET","a"],["INCR","n"],["INCR","a"],["NONSENSE"]]"#;
+    let (status, replies) = web.ask("POST /js", "", many);
+    assert_eq!(status, 200);
+    assert!(
+        replies
+            .starts_with(r#"[{"base64":"/w=="},1,{"error":"ERR value is not an integer or out of range"},{"error":"ERR unknown command"#),
+        "{replies}"
+    );
+    assert_eq!(web.ask("POST /js?atomic", "", r#"[["INCR","n"],["INCR","n"]]"#), (200, "[2,3]\n".into()));
+    assert_eq!(web.ask("POST /js?atomic", "", r#"["INCR","n"]"#), (200, "4\n".into()));
+    assert_eq!(web.ask("POST /js?atomic", "", r#"[["INCR","n"],["NONSENSE"]]"#).0, 400);
+    assert_eq!(web.ask("POST /js", "", "[]").0, 400);
+    assert_eq!(web.ask("POST /js", "", "[[]]").0, 400);
+    assert_eq!(web.ask("POST /js", "", "{}").0, 400);
+    assert_eq!(web.ask("POST /js", "", r#"[["GET","n"],["MULTI"]]"#).0, 400);
+    assert_eq!(web.ask("GET /k/n", "", "").1, "4");
+    assert_eq!(web.ask("POST /resp", "", "*2\r\n$3\r\nGET\r\n$1\r\nn\r\nPING\r\n"), (200, "$1\r\n4\r\n+PONG\r\n".into()));
+    assert_eq!(web.ask("POST /resp?protocol=3", "", "GET none\r\n"), (200, "_\r\n".into()));
+    assert_eq!(web.ask("POST /resp", "", "*1\r\n$9").0, 400);
+    // A hundred commands are more than one batch.
+    let hundred = format!("[{}]", vec![r#"["INCR","n"]"#; 100].join(","));
+    assert!(web.ask("POST /js", "", &hundred).1.ends_with(",103,104]\n"));
+    // A script runs as it does for clients of RESP, and scripts in a transaction, too.
+    assert_eq!(web.ask("POST /js", "", r#"["EVAL","return redis.call('GET', KEYS[1])",1,"n"]"#).1, "\"104\"\n");
+    assert_eq!(web.ask("POST /js?atomic", "", r#"[["EVAL","return 1",0],["PING"]]"#).1, "[1,\"PONG\"]\n");
+}
+
+#[test]
+fn a_blocking_call_is_a_long_poll() {
+    let web = Web::open("");
+    let mut client = web.door.client();
+    let mut waiting = web.connect();
+    waiting
+        .write_all(
+            b"POST /js?BLPOP+q+10 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\nGET /k/n HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        )
+        .expect("written");
+    std::thread::sleep(Duration::from_millis(50));
+    client.ask("RPUSH q x");
+    waiting.shutdown(Shutdown::Write).expect("shut down");
+    let responses = read_all(waiting);
+    assert_eq!(statuses(&responses), [200, 404]);
+    assert!(responses.contains("[\"q\",\"x\"]"), "{responses}");
+}
+
+#[test]
+fn a_message_is_published_by_post() {
+    let web = Web::open("");
+    let mut client = web.door.client();
+    client.ask("SUBSCRIBE news");
+    assert_eq!(web.ask("POST /pub?subject=news", "", "hello"), (200, "1\n".into()));
+    assert_eq!(client.reply(), "*[$message $news $hello]");
+    assert_eq!(web.ask("POST /pub", "", "hello").0, 400);
+    assert_eq!(web.ask("GET /pub?subject=news", "", "").0, 405);
+}
+
+#[test]
+fn metrics_and_health_are_there() {
+    let web = Web::open("");
+    web.ask("PUT /k/a", "", "x");
+    let plain = web.raw(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert!(plain.contains("Content-Type: text/plain; version=0.0.4"), "{plain}");
+    let count = format!("polder_commands_total{{process=\"{}\",command=\"set\"}} 1\n", std::process::id());
+    assert!(plain.contains("# TYPE polder_commands_total counter\n") && plain.contains(&count), "{plain}");
+    assert!(plain.contains("polder_keys{segment=") && plain.contains("polder_command_duration_seconds_bucket"), "{plain}");
+    let open = web.raw(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: application/openmetrics-text; version=1.0.0\r\n\r\n");
+    assert!(open.contains("# TYPE polder_commands counter\n") && open.ends_with("# EOF\n"), "{open}");
+    assert_eq!(web.ask("GET /healthz", "", ""), (200, "ok\n".into()));
+    assert_eq!(web.ask("GET /readyz", "", ""), (200, "ok\n".into()));
+    assert_eq!(web.ask("POST /metrics", "Origin: https://evil.example\r\n", "").0, 403);
+    let locked = Web::open("--requirepass geheim");
+    assert_eq!(locked.ask("GET /metrics", "", "").0, 401);
+    assert_eq!(locked.ask("GET /healthz", "", "").0, 200);
+}
+
+#[test]
+fn the_dashboard_and_the_alerts_name_only_metrics_that_exist() {
+    let web = Web::open("");
+    web.ask("GET /js?nonsense", "", "");
+    web.ask("PUT /k/a", "", "x");
+    let (_, metrics) = web.ask("GET /metrics", "", "");
+    let there: Vec<&str> = metrics.lines().filter_map(|line| line.split(['{', ' ']).next()).collect();
+    let texts = [include_str!("../../../contrib/grafana-dashboard.json"), include_str!("../../../contrib/prometheus-alerts.yml")];
+    for text in texts {
+        let names = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').filter(|word| word.starts_with("polder_"));
+        let mut count = 0;
+        for name in names {
+            assert!(there.contains(&name), "no metric is called {name}");
+            count += 1;
+        }
+        assert!(count > 5, "{count}");
+    }
 }

@@ -56,10 +56,11 @@ pub struct Fields<'b> {
     pub cors_method: Option<&'b [u8]>,
     /// The client waits for "100 Continue" before it sends the body.
     pub expects: bool,
-    connection_closes: bool,
-    connection_stays: bool,
-    length: Option<&'b [u8]>,
-    encoding: Option<&'b [u8]>,
+    /// What `Connection`, `Content-Length` and `Transfer-Encoding` say; [`Head`] has what follows from it.
+    pub connection_closes: bool,
+    pub connection_stays: bool,
+    pub length: Option<&'b [u8]>,
+    pub encoding: Option<&'b [u8]>,
 }
 
 impl<'b> Head<'b> {

@@ -13,6 +13,11 @@ use crate::web_rules::{Verdict, WebRules};
 pub enum Resource<'b> {
     /// A key, with its escapes.
     Key(&'b [u8]),
+    /// Commands: in the query, or in a body of JSON.
+    Commands,
+    /// Commands in a body of RESP.
+    Resp,
+    Publish,
     Health,
     Readiness,
     Metrics,
@@ -32,7 +37,7 @@ pub struct PlainCall<'b> {
 /// The arguments of a call on one key.
 pub fn args<'a>(verb: Verb, key: &'a [u8], body: &'a [u8]) -> SmallVec<[&'a [u8]; 3]> {
     match verb {
-        Verb::Read => smallvec![&b"GET"[..], key],
+        Verb::Read => smallvec![&b"ITEM.VIEW"[..], key],
         Verb::Store => smallvec![&b"SET"[..], key, body],
         Verb::Remove => smallvec![&b"DEL"[..], key],
     }
@@ -48,7 +53,10 @@ pub fn resource(path: &[u8]) -> Resource<'_> {
         b"/healthz" => Resource::Health,
         b"/readyz" => Resource::Readiness,
         b"/metrics" => Resource::Metrics,
-        b"/js" | b"/resp" | b"/sub" | b"/pub" | b"/ws" | b"/console" | b"/k" => Resource::Reserved,
+        b"/js" => Resource::Commands,
+        b"/resp" => Resource::Resp,
+        b"/pub" => Resource::Publish,
+        b"/sub" | b"/ws" | b"/console" | b"/k" => Resource::Reserved,
         _ if path.starts_with(b"/console/") => Resource::Reserved,
         _ => Resource::Key(&path[1..]),
     }

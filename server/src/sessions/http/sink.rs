@@ -2,11 +2,12 @@
 //!
 //! A value goes into the output as it comes, behind a head with its length. Anything else is known as a whole before the
 //! response is written, because its status depends on it.
-use polder_base::{Protocol as RespVersion, Reply};
+use polder_base::{Item, Protocol as RespVersion, Reply, Written};
 use polder_wire::Output;
 use polder_wire::http::json;
 
 use super::answer::{Answer, JSON, Style, begin};
+use super::conditions::{Conditions, Shown};
 use super::media::MEDIA;
 
 /// What a plain request does with its key.
@@ -56,6 +57,9 @@ enum Said {
     Ok,
     Integer(i64),
     Error(String),
+    /// The conditions have decided: this status, and no value.
+    Ended(u16),
+    Written(Written),
     /// Something with elements, in RESP3.
     Elements(Output),
 }
@@ -68,26 +72,39 @@ pub struct Sink<'o, 's> {
     /// Where the response begins.
     start: usize,
     said: Said,
+    conditions: &'s Conditions,
+    /// The tag of the item whose value follows.
+    tag: Option<u64>,
+    /// Which bytes of the value are still skipped, and how many are then shown.
+    skips: u64,
+    shows: u64,
 }
 
 /// A place in the elements, not in the output.
 const IN_ELEMENTS: usize = 1 << (usize::BITS - 1);
 
 impl<'o, 's> Sink<'o, 's> {
-    pub fn new(output: &'o mut Output, note: Note, style: Style<'s>) -> Sink<'o, 's> {
+    pub fn new(output: &'o mut Output, note: Note, style: Style<'s>, conditions: &'s Conditions) -> Sink<'o, 's> {
         let start = output.mark();
         let style = Style { is_head: note.is_head, ..style };
-        Sink { output, note, style, start, said: Said::Nothing }
+        Sink { output, note, style, start, said: Said::Nothing, conditions, tag: None, skips: 0, shows: u64::MAX }
     }
 
     /// Writes the response, unless the call has not replied: it waits, or has met a lock. Returns whether it has replied.
     pub fn finish(self) -> bool {
-        let Sink { output, note, style, said, .. } = self;
+        let Sink { output, note, style, said, conditions, tag, .. } = self;
         let answer = match (said, note.verb) {
             (Said::Nothing, _) => return false,
             (Said::Value, _) => return true,
             (Said::Error(text), _) => Answer::of_call(&text),
-            (Said::Null, _) | (Said::Integer(0), Verb::Remove) => Answer::error(404, "there is no such key"),
+            (Said::Ended(412), _) | (Said::Written(Written::NotStored | Written::Exists), _) => Answer::error(412, CHANGED),
+            (Said::Ended(status), _) => Answer::empty(status).with(&tag.map_or(String::new(), tag_field)),
+            (Said::Written(Written::NotFound), _) if !conditions.is_none() => Answer::error(412, CHANGED),
+            (Said::Written(Written::Done(cas)), Verb::Store) => Answer::empty(204).with(&tag_field(cas)),
+            (Said::Written(Written::Done(_)), _) => Answer::empty(204),
+            (Said::Written(Written::NotFound), _) | (Said::Null, _) | (Said::Integer(0), Verb::Remove) => {
+                Answer::error(404, "there is no such key")
+            }
             (Said::Ok, Verb::Store) | (Said::Integer(_), Verb::Remove) => Answer::empty(204),
             (Said::Elements(elements), _) => Answer::text(200, JSON, json::of_resp(&elements.bytes())),
             (Said::Integer(number), _) => Answer::text(200, JSON, number.to_string()),
@@ -99,6 +116,10 @@ impl<'o, 's> Sink<'o, 's> {
 
     /// Begins a response with a value.
     fn value(&mut self, length: u64) {
+        if matches!(self.said, Said::Ended(_)) {
+            self.shows = 0;
+            return;
+        }
         let media = MEDIA.get(usize::from(self.note.media)).unwrap_or(&MEDIA[0]);
         let mut fields = self.style.fields.to_vec();
         if self.note.is_gzip {
@@ -107,8 +128,35 @@ impl<'o, 's> Sink<'o, 's> {
         if media.is_active {
             fields.extend_from_slice(SANDBOX);
         }
-        begin(self.output, 200, media.content_type, Some(length), Style { fields: &fields, ..self.style });
+        if let Some(tag) = self.tag {
+            fields.extend_from_slice(tag_field(tag).as_bytes());
+        }
+        let (status, shown) = match self.conditions.shown(length, self.tag) {
+            Shown::Whole => (200, 0..length),
+            Shown::Part(part) => {
+                let (begin, last) = (part.start, part.end - 1);
+                fields.extend_from_slice(format!("Content-Range: bytes {begin}-{last}/{length}\r\n").as_bytes());
+                (206, part)
+            }
+            Shown::Outside => {
+                fields.extend_from_slice(format!("Content-Range: bytes */{length}\r\n").as_bytes());
+                (416, 0..0)
+            }
+        };
+        (self.skips, self.shows) = (shown.start, shown.end - shown.start);
+        begin(self.output, status, media.content_type, Some(self.shows), Style { fields: &fields, ..self.style });
         self.said = Said::Value;
+    }
+
+    /// The next bytes of the value.
+    fn bytes(&mut self, bytes: &[u8]) {
+        let skipped = self.skips.min(bytes.len() as u64);
+        let shown = self.shows.min(bytes.len() as u64 - skipped);
+        self.skips -= skipped;
+        self.shows -= shown;
+        if !self.note.is_head {
+            self.output.raw(&bytes[skipped as usize..(skipped + shown) as usize]);
+        }
     }
 
     /// The sink for elements, which this reply has or begins to have.
@@ -130,6 +178,13 @@ impl<'o, 's> Sink<'o, 's> {
 
 /// A page that is stored as a value must not act as a page of this server, for it could run any command. So it has no origin.
 pub const SANDBOX: &[u8] = b"Content-Security-Policy: sandbox allow-scripts\r\n";
+
+const CHANGED: &str = "the key is not as the request wants it";
+
+/// The field with a tag.
+fn tag_field(tag: u64) -> String {
+    format!("ETag: \"{tag}\"\r\n")
+}
 
 impl Reply for Sink<'_, '_> {
     fn protocol(&self) -> RespVersion {
@@ -153,9 +208,7 @@ impl Reply for Sink<'_, '_> {
             return self.elements().bulk(bytes);
         }
         self.value(bytes.len() as u64);
-        if !self.note.is_head {
-            self.output.raw(bytes);
-        }
+        self.bytes(bytes);
     }
 
     fn begin_bulk(&mut self, len: u64) {
@@ -165,8 +218,7 @@ impl Reply for Sink<'_, '_> {
     fn piece(&mut self, bytes: &[u8]) {
         match &mut self.said {
             Said::Elements(elements) => elements.piece(bytes),
-            _ if self.note.is_head => {}
-            _ => self.output.raw(bytes),
+            _ => self.bytes(bytes),
         }
     }
 
@@ -224,6 +276,17 @@ impl Reply for Sink<'_, '_> {
         self.elements().verbatim(format, text);
     }
 
+    fn item(&mut self, item: &Item<'_>, _has_value: bool) {
+        self.tag = Some(item.cas);
+        if let Some(status) = self.conditions.ends_read(item.cas) {
+            self.said = Said::Ended(status);
+        }
+    }
+
+    fn written(&mut self, written: Written) {
+        self.said = Said::Written(written);
+    }
+
     fn mark(&self) -> usize {
         match &self.said {
             Said::Elements(elements) => IN_ELEMENTS | elements.mark(),
@@ -248,7 +311,7 @@ impl Reply for Sink<'_, '_> {
             _ => {
                 self.output.rewind(mark);
                 if mark <= self.start {
-                    self.said = Said::Nothing;
+                    (self.said, self.tag) = (Said::Nothing, None);
                 }
             }
         }

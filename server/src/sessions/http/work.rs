@@ -1,4 +1,4 @@
-//! Requests that are more than one plain call: with a login, a database, conditions, or no call at all.
+//! Requests that are more than one plain call: with a login, a database, conditions, commands, or no call at all.
 //!
 //! ```text
 //!   BEGIN --own: login, database--> CALLS --replies--> ANSWERED --own: a fresh session--> over
@@ -14,6 +14,8 @@ use polder_wire::http::response::Connection;
 use polder_wire::http::{Head, Method, base64, target};
 
 use super::answer::{Answer, Style};
+use super::commands::{self, Bodies, Commands};
+use super::conditions::Conditions;
 use super::route::{self, Resource};
 use super::sink::{Note, Sink, Verb};
 use crate::web_rules::{Verdict, WebRules};
@@ -38,8 +40,15 @@ pub struct Work {
 enum Task {
     /// It has an answer already.
     Answer(Answer),
-    /// One call on a key.
-    Key(Note),
+    /// One call on a key, with these options of SET (`EX 10`).
+    Key {
+        note: Note,
+        conditions: Conditions,
+        options: Vec<Vec<u8>>,
+    },
+    /// The body says what.
+    Body(Bodies),
+    Commands(Commands),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,6 +72,8 @@ pub enum Next<'b> {
     Own,
     /// A call on a key, with the body.
     Call(Verb, Cow<'b, [u8]>, Cow<'b, [u8]>),
+    /// Any call.
+    Words(Vec<Vec<u8>>),
     /// [`Work::own`], at the end of the request.
     End,
 }
@@ -101,24 +112,84 @@ impl Work {
             self.credentials = Some(credentials(authorization).map_err(|why| Answer::error(401, why))?);
         }
         let (path, query) = target::split(head.target);
-        for (name, value) in query.into_iter().flat_map(target::parameters) {
+        let resource = route::resource(path);
+        if head.method == Method::Options {
+            return Ok(Task::Answer(Answer::empty(204).with(ALLOW)));
+        }
+        match resource {
+            Resource::Key(key) => self.plan_key(head, key, query.unwrap_or_default()),
+            Resource::Health => Ok(Task::Answer(Answer::text(200, "text/plain; charset=utf-8", "ok\n"))),
+            Resource::Readiness => Ok(Task::Commands(Commands::readiness())),
+            Resource::Metrics => Ok(Task::Commands(Commands::metrics(head.fields.accept))),
+            Resource::Root | Resource::Commands => self.plan_commands(head, query),
+            Resource::Resp => {
+                let mut version = RespVersion::Resp2;
+                self.parameters(query.unwrap_or_default(), |name, value| match (name, value) {
+                    (b"protocol", b"3") => Some(version = RespVersion::Resp3),
+                    (b"protocol", b"2") => Some(()),
+                    _ => None,
+                })?;
+                posted(head)?;
+                Ok(Task::Body(Bodies::Resp(version)))
+            }
+            Resource::Publish => {
+                let mut subject = None;
+                self.parameters(query.unwrap_or_default(), |name, value| {
+                    (name == b"subject").then(|| subject = target::unescaped_value(value).map(Cow::into_owned))
+                })?;
+                posted(head)?;
+                Ok(Task::Body(Bodies::Publish(subject.ok_or_else(|| Answer::error(400, "subject names the channel: /pub?subject=NAME"))?)))
+            }
+            Resource::Reserved => Err(Answer::error(404, "there is nothing here; a key with this name is at /k/NAME")),
+        }
+    }
+
+    /// One call on a key.
+    fn plan_key(&mut self, head: &Head<'_>, key: &[u8], query: &[u8]) -> Result<Task, Answer> {
+        let Some(verb) = route::verb(head.method) else {
+            return Err(Answer::error(405, "a key has GET, HEAD, PUT, POST and DELETE").with(ALLOW));
+        };
+        let key = target::unescaped(key).ok_or_else(|| Answer::error(400, NOT_ESCAPED))?;
+        let mut options = Vec::new();
+        self.parameters(query, |name, value| {
+            (name == b"ttl" && verb == Verb::Store).then(|| options = vec![b"EX".to_vec(), value.to_vec()])
+        })?;
+        Ok(Task::Key { note: route::note(head, verb, &key), conditions: Conditions::of(&head.fields, verb)?, options })
+    }
+
+    /// The command of a query, or those of a body.
+    fn plan_commands(&mut self, head: &Head<'_>, query: Option<&[u8]>) -> Result<Task, Answer> {
+        let query = query.unwrap_or_default();
+        let reads = matches!(head.method, Method::Get | Method::Head);
+        let (command, rest) = query.split_at(memchr::memchr(b'&', query).unwrap_or(query.len()));
+        let names_command = !command.is_empty() && memchr::memchr(b'=', command).is_none() && command != b"atomic";
+        if !names_command {
+            if reads {
+                return Err(Answer::error(400, "the query is a command, its words joined by +: /js?GET+key"));
+            }
+            let mut is_atomic = false;
+            self.parameters(query, |name, _| (name == b"atomic").then(|| is_atomic = true))?;
+            posted(head)?;
+            return Ok(Task::Body(Bodies::Json { is_atomic }));
+        }
+        self.parameters(rest, |_, _| None)?;
+        let words = target::words(command).ok_or_else(|| Answer::error(400, NOT_ESCAPED))?;
+        if !reads {
+            posted(head)?;
+        }
+        commands::check(&words, reads)?;
+        Ok(Task::Commands(Commands::one(words)))
+    }
+
+    /// Reads the parameters of a query: `db`, and those that `take` knows.
+    fn parameters<'q>(&mut self, query: &'q [u8], mut take: impl FnMut(&'q [u8], &'q [u8]) -> Option<()>) -> Result<(), Answer> {
+        for (name, value) in target::parameters(query) {
             match name {
                 b"db" => self.db = number(value).ok_or_else(|| Answer::error(400, "db is the number of a database"))?,
-                _ => return Err(Answer::error(400, "there is no such parameter here")),
+                _ => take(name, value).ok_or_else(|| Answer::error(400, "the query has a parameter that means nothing here"))?,
             }
         }
-        match route::resource(path) {
-            _ if head.method == Method::Options => Ok(Task::Answer(Answer::empty(204).with(ALLOW))),
-            Resource::Key(key) => {
-                let Some(verb) = route::verb(head.method) else {
-                    return Err(Answer::error(405, "a key has GET, HEAD, PUT, POST and DELETE").with(ALLOW));
-                };
-                let key = target::unescaped(key).ok_or_else(|| Answer::error(400, "% in a path stands before two hexadecimal digits"))?;
-                Ok(Task::Key(route::note(head, verb, &key)))
-            }
-            Resource::Health | Resource::Readiness => Ok(Task::Answer(Answer::text(200, "text/plain; charset=utf-8", "ok\n"))),
-            Resource::Metrics | Resource::Reserved | Resource::Root => Err(Answer::error(404, "there is nothing here")),
-        }
+        Ok(())
     }
 
     /// Tells a browser that the page of another site may use this response.
@@ -145,12 +216,26 @@ impl Work {
 
     /// What follows, once the whole request is there.
     pub fn next<'b>(&mut self, head: &Head<'b>, body: Cow<'b, [u8]>) -> Next<'b> {
+        if let Task::Body(bodies) = &self.task {
+            self.task = match bodies.read(&body) {
+                Ok(commands) => Task::Commands(commands),
+                Err(answer) => {
+                    self.stage = Stage::Begin;
+                    Task::Answer(answer)
+                }
+            };
+        }
         match (self.stage, &self.task) {
             (Stage::Begin, _) => Next::Own,
-            (Stage::Calls, Task::Key(note)) => {
+            (Stage::Calls, Task::Key { note, conditions, options }) => {
                 let Resource::Key(key) = route::resource(target::split(head.target).0) else { return Next::End };
-                Next::Call(note.verb, target::unescaped(key).unwrap_or_default(), body)
+                let key = target::unescaped(key).unwrap_or_default();
+                if note.verb == Verb::Read || conditions.is_none() && options.is_empty() {
+                    return Next::Call(note.verb, key, body);
+                }
+                Next::Words(conditions.words(note.verb, &key, &body, options))
             }
+            (Stage::Calls, Task::Commands(commands)) => commands.next().map_or(Next::End, Next::Words),
             _ => Next::End,
         }
     }
@@ -158,47 +243,55 @@ impl Work {
     /// Calls `run` with the sink for the reply to a call of the work.
     pub fn reply<R>(&mut self, output: &mut Output, run: impl FnOnce(&mut dyn Reply) -> R) -> R {
         let style = Style { connection: self.connection, is_head: self.is_head, fields: &self.fields };
-        let note = match &self.task {
-            Task::Key(note) => *note,
-            Task::Answer(_) => Note { verb: Verb::Read, is_head: false, media: 0, is_gzip: false },
-        };
-        let mut sink = Sink::new(output, note, style);
-        let result = run(&mut sink);
-        if sink.finish() {
-            self.stage = Stage::Answered;
+        match &mut self.task {
+            Task::Commands(commands) => commands.reply(run),
+            Task::Key { note, conditions, .. } => {
+                let mut sink = Sink::new(output, *note, style, conditions);
+                let result = run(&mut sink);
+                if sink.finish() {
+                    self.stage = Stage::Answered;
+                }
+                result
+            }
+            Task::Answer(_) | Task::Body(_) => run(&mut Output::new(RespVersion::Resp3)),
         }
-        result
     }
 
     /// The beginning or the end of the work.
     pub fn own(&mut self, session: &mut Session, (host, memory): (&dyn Host, &Memory), output: &mut Output) -> Progress {
-        match self.stage {
-            Stage::Begin => {
-                let begun = self.begin(session, host, memory);
-                if let Err(answer) = begun {
+        if self.stage == Stage::Begin {
+            match self.begin(session, host, memory) {
+                Err(answer) => {
                     // The client may send the body in any case, or it may not.
                     if self.is_early {
                         self.connection = Connection::Closes;
                         session.closing = true;
                     }
-                    let style = Style { connection: self.connection, is_head: self.is_head, fields: &self.fields };
-                    answer.write(output, style);
+                    self.answer(&answer, output);
                     self.stage = Stage::Answered;
-                } else {
+                }
+                Ok(()) => {
                     if self.is_early && self.expects {
                         output.raw(b"HTTP/1.1 100 Continue\r\n\r\n");
                     }
                     self.stage = Stage::Calls;
                 }
             }
-            _ => {
-                session.reset(host);
-                session.protocol = RespVersion::Resp3;
-                session.closing |= self.connection == Connection::Closes;
-                self.stage = Stage::Over;
-            }
+            return Progress::Answered;
         }
+        if let (Stage::Calls, Task::Commands(commands)) = (self.stage, &mut self.task) {
+            let answer = commands.answer();
+            self.answer(&answer, output);
+        }
+        session.reset(host);
+        session.protocol = RespVersion::Resp3;
+        session.closing |= self.connection == Connection::Closes;
+        self.stage = Stage::Over;
         Progress::Answered
+    }
+
+    fn answer(&self, answer: &Answer, output: &mut Output) {
+        answer.write(output, Style { connection: self.connection, is_head: self.is_head, fields: &self.fields });
     }
 
     /// Logs in and chooses the database.
@@ -234,6 +327,12 @@ impl Work {
 }
 
 const ALLOW: &str = "Allow: GET, HEAD, PUT, POST, DELETE, OPTIONS\r\n";
+const NOT_ESCAPED: &str = "% in a URL stands before two hexadecimal digits";
+
+/// Refuses a request that is no POST.
+fn posted(head: &Head<'_>) -> Result<(), Answer> {
+    if head.method == Method::Post { Ok(()) } else { Err(Answer::error(405, "this takes POST").with("Allow: POST, OPTIONS\r\n")) }
+}
 
 /// A number in a query.
 fn number(value: &[u8]) -> Option<u16> {

@@ -1,0 +1,240 @@
+//! Commands by HTTP: which of them may run, their replies, and the response.
+use polder_base::{Protocol as RespVersion, Reply};
+use polder_calls::command::READONLY;
+use polder_runtime::execute;
+use polder_wire::Output;
+use polder_wire::http::{json, words};
+use polder_wire::resp::{Limits, Request, Requests};
+
+use super::answer::{Answer, JSON};
+
+/// What GET may run beside the commands that only read keys.
+const HARMLESS: [&str; 4] = ["PING", "ECHO", "TIME", "INFO"];
+
+/// What changes the connection, which a request does not own.
+const OF_CONNECTIONS: [&str; 28] = [
+    "AUTH",
+    "HELLO",
+    "RESET",
+    "QUIT",
+    "SELECT",
+    "MULTI",
+    "EXEC",
+    "DISCARD",
+    "WATCH",
+    "UNWATCH",
+    "SUBSCRIBE",
+    "PSUBSCRIBE",
+    "SSUBSCRIBE",
+    "UNSUBSCRIBE",
+    "PUNSUBSCRIBE",
+    "SUNSUBSCRIBE",
+    "MONITOR",
+    "SYNC",
+    "PSYNC",
+    "REPLCONF",
+    "ASKING",
+    "READONLY",
+    "READWRITE",
+    "CLIENT|REPLY",
+    "CLIENT|TRACKING",
+    "CLIENT|CACHING",
+    "CLIENT|NO-EVICT",
+    "CLIENT|NO-TOUCH",
+];
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const RESP: &str = "application/octet-stream";
+
+/// A body that says what to do.
+pub enum Bodies {
+    /// One command, or a list of them.
+    Json { is_atomic: bool },
+    /// Requests of RESP.
+    Resp(RespVersion),
+    /// The message to this channel.
+    Publish(Vec<u8>),
+}
+
+/// What the replies become.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Form {
+    /// The JSON of one reply.
+    One,
+    /// A JSON array of all replies.
+    List,
+    Resp(RespVersion),
+    /// The text that is the reply.
+    Text(&'static str),
+    /// Nothing but whether it succeeded.
+    Ready,
+}
+
+/// Calls that are made one after another.
+pub struct Commands {
+    calls: Vec<Vec<Vec<u8>>>,
+    /// They are one transaction.
+    is_atomic: bool,
+    form: Form,
+    /// How many have replied, MULTI and EXEC included.
+    done: usize,
+    /// The replies so far.
+    out: Vec<u8>,
+    /// The error of the last reply, if that was one.
+    error: Option<String>,
+}
+
+/// Whether a command may run by HTTP, and by GET if `reads`.
+pub fn check(words: &[Vec<u8>], reads: bool) -> Result<(), Answer> {
+    let args: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+    if args.is_empty() {
+        return Err(Answer::error(400, "a command has at least one word"));
+    }
+    // An unknown command replies with its own error.
+    let Ok(command) = execute::resolve(&args) else {
+        return Ok(());
+    };
+    if OF_CONNECTIONS.contains(&command.name) {
+        return Err(Answer::error(
+            400,
+            "this command changes its connection, and each HTTP request is a client of its own; POST /js?atomic runs a transaction",
+        ));
+    }
+    if reads && !command.has(READONLY) && !HARMLESS.contains(&command.name) {
+        return Err(Answer::error(405, "GET runs commands that only read; use POST").with("Allow: POST, OPTIONS\r\n"));
+    }
+    Ok(())
+}
+
+impl Bodies {
+    /// The calls that a body asks for.
+    pub fn read(&self, body: &[u8]) -> Result<Commands, Answer> {
+        let (calls, is_atomic, form) = match self {
+            Bodies::Publish(subject) => return Ok(Commands::one(vec![b"PUBLISH".to_vec(), subject.clone(), body.to_vec()])),
+            Bodies::Resp(version) => (requests(body)?, false, Form::Resp(*version)),
+            Bodies::Json { is_atomic } => match words::read(body).map_err(|why| Answer::error(400, why))? {
+                words::Commands::One(command) => (vec![command], *is_atomic, Form::One),
+                words::Commands::List(commands) => (commands, *is_atomic, Form::List),
+            },
+        };
+        calls.iter().try_for_each(|words| check(words, false))?;
+        Ok(Commands { is_atomic, ..Commands::new(calls, form) })
+    }
+}
+
+/// The requests of a body in RESP.
+fn requests(body: &[u8]) -> Result<Vec<Vec<Vec<u8>>>, Answer> {
+    let (mut rest, mut calls, mut requests) = (body, Vec::new(), Requests::default());
+    loop {
+        let mut args = Vec::new();
+        match requests.read(&mut rest, &Limits::default(), &mut args) {
+            Ok(Some(Request::Bulks(_))) => calls.push(args.into_iter().map(<[u8]>::to_vec).collect()),
+            Ok(Some(Request::Inline(words))) => calls.push(words),
+            Ok(None) if rest.is_empty() => return Ok(calls),
+            Ok(None) => return Err(Answer::error(400, "the body ends inside a request of RESP")),
+            Err(malformed) => return Err(Answer::of_call(&malformed.0)),
+        }
+    }
+}
+
+impl Commands {
+    fn new(calls: Vec<Vec<Vec<u8>>>, form: Form) -> Commands {
+        Commands { calls, is_atomic: false, form, done: 0, out: Vec::new(), error: None }
+    }
+
+    /// One call, whose reply becomes JSON.
+    pub fn one(words: Vec<Vec<u8>>) -> Commands {
+        Commands::new(vec![words], Form::One)
+    }
+
+    /// What /metrics runs.
+    pub fn metrics(accept: Option<&[u8]>) -> Commands {
+        let is_open = accept.is_some_and(|accept| memchr::memmem::find(accept, b"application/openmetrics-text").is_some());
+        let mut words = vec![b"METRICS".to_vec()];
+        words.extend(is_open.then(|| b"OPENMETRICS".to_vec()));
+        Commands::new(vec![words], Form::Text(if is_open { OPENMETRICS } else { PROMETHEUS }))
+    }
+
+    /// What /readyz runs.
+    pub fn readiness() -> Commands {
+        Commands::new(vec![vec![b"DBSIZE".to_vec()]], Form::Ready)
+    }
+
+    /// The next call.
+    pub fn next(&self) -> Option<Vec<Vec<u8>>> {
+        if !self.is_atomic {
+            return self.calls.get(self.done).cloned();
+        }
+        match self.done.checked_sub(1) {
+            None => Some(vec![b"MULTI".to_vec()]),
+            Some(number) if number < self.calls.len() => Some(self.calls[number].clone()),
+            Some(number) => (number == self.calls.len()).then(|| vec![b"EXEC".to_vec()]),
+        }
+    }
+
+    /// Calls `run` with the sink for the reply to the next call. A call that waits, or has met a lock, has no reply.
+    pub fn reply<R>(&mut self, run: impl FnOnce(&mut dyn Reply) -> R) -> R {
+        let version = if let Form::Resp(version) = self.form { version } else { RespVersion::Resp3 };
+        let mut output = Output::new(version);
+        let result = run(&mut output);
+        if output.is_empty() {
+            return result;
+        }
+        let reply = output.bytes();
+        self.done += 1;
+        // Of a transaction, the reply of EXEC holds all others.
+        if self.is_atomic && self.done < self.calls.len() + 2 {
+            return result;
+        }
+        self.error = reply.strip_prefix(b"-").map(|text| String::from_utf8_lossy(text).trim_end().to_owned());
+        match self.form {
+            Form::Resp(_) => self.out.extend_from_slice(&reply),
+            Form::List if !self.is_atomic => {
+                self.out.push(if self.done == 1 { b'[' } else { b',' });
+                json::append_resp(&mut self.out, &reply);
+            }
+            Form::One if self.is_atomic => {
+                // The only element of EXEC's array.
+                let array = json::of_resp(&reply);
+                let inner = array.strip_prefix(b"[").and_then(|rest| rest.strip_suffix(b"]"));
+                self.out.extend_from_slice(inner.unwrap_or(&array));
+            }
+            Form::One | Form::List => {
+                json::append_resp(&mut self.out, &reply);
+            }
+            Form::Text(_) => {
+                // A verbatim string: =LENGTH\r\ntxt:TEXT\r\n
+                let begin = memchr::memmem::find(&reply, b"\r\n").map_or(0, |at| at + 6);
+                self.out.extend_from_slice(reply.get(begin..reply.len() - 2).unwrap_or_default());
+            }
+            Form::Ready => {}
+        }
+        result
+    }
+
+    /// The response, once all calls have replied.
+    pub fn answer(&mut self) -> Answer {
+        let mut out = std::mem::take(&mut self.out);
+        if let Some(error) = self.error.take().filter(|_| self.form != Form::List || self.is_atomic) {
+            match self.form {
+                Form::Resp(_) => {}
+                Form::Ready if !error.starts_with("NO") => return Answer::text(503, TEXT, format!("{error}\n")),
+                _ => return Answer::of_call(&error),
+            }
+        }
+        match self.form {
+            Form::Resp(_) => Answer::text(200, RESP, out),
+            Form::Text(content_type) => Answer::text(200, content_type, out),
+            Form::Ready => Answer::text(200, TEXT, "ok\n"),
+            Form::One | Form::List => {
+                if self.form == Form::List && !self.is_atomic {
+                    out.extend_from_slice(if self.calls.is_empty() { b"[]" } else { b"]" });
+                }
+                out.push(b'\n');
+                Answer::text(200, JSON, out)
+            }
+        }
+    }
+}
