@@ -25,3 +25,4 @@ pub mod sort;
 pub mod sorted_set;
 pub mod stream;
 pub mod string;
+pub mod view;

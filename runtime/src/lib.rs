@@ -45,6 +45,7 @@ pub use lookup::{all, find, find_subcommand, rename};
 use polder_calls::Command;
 use polder_commands::{
     bitmap, database, dump, durability, expiry, geo, hash, hyperloglog, item, key, list, object, set, sort, sorted_set, stream, string,
+    view,
 };
 pub use polder_table::{Db, Stop};
 pub use row::{Row, SessionCall, TxnCall};
@@ -92,6 +93,7 @@ pub static FAMILIES: &[Family] = &[
     family("generic", "keyspace", database::WALKS),
     both("generic", "keyspace", object::COMMANDS, helps::OBJECT),
     both("generic", "keyspace", dump::COMMANDS, migrate::COMMANDS),
+    family("generic", "keyspace", view::COMMANDS),
     family("generic", "", sort::COMMANDS),
     family("generic", "connection", durability::COMMANDS),
     hosted("connection", "connection", connection::COMMANDS),

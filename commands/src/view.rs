@@ -1,0 +1,38 @@
+//! ITEM.VIEW: the whole value of a key, whatever its type is, in one call.
+//!
+//! A client that does not know the type of a key would have to ask for it first, and the key could change meanwhile.
+use polder_values::Kind;
+
+use polder_calls::call::{Call, Outcome};
+use polder_calls::command::{Command, KEYSPACE, Run, read};
+
+use crate::{hash, item, list, set, sorted_set, stream};
+
+/// The family's rows.
+pub const COMMANDS: &[Command] = &[read("ITEM.VIEW", "key", view)
+    .with(KEYSPACE)
+    .costs("O(N) where N is the size of the value.")
+    .about("Returns a string as ITEM.GET does, and a value of another type as the command that returns all of it.")];
+
+fn view(call: &mut Call<'_>) -> Outcome {
+    let key = call.args[1];
+    let (rows, args): (_, &[&[u8]]) = match call.peek(key)?.map(|found| found.kind) {
+        None | Some(Kind::String) => (item::COMMANDS, &[b"ITEM.GET", key]),
+        Some(Kind::Hash) => (hash::COMMANDS, &[b"HGETALL", key]),
+        Some(Kind::List) => (list::COMMANDS, &[b"LRANGE", key, b"0", b"-1"]),
+        Some(Kind::Set) => (set::COMMANDS, &[b"SMEMBERS", key]),
+        Some(Kind::SortedSet) => (sorted_set::COMMANDS, &[b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"]),
+        Some(Kind::Stream) => (stream::COMMANDS, &[b"XRANGE", key, b"-", b"+"]),
+    };
+    let row = rows.iter().find(|row| row.name.as_bytes() == args[0]).map(|row| (row, row.run));
+    let Some((command, Run::Table(_, run))) = row else { return Err("ERR a row is missing: please report this".into()) };
+    run(&mut Call {
+        command,
+        args,
+        table: call.table,
+        txn: call.txn,
+        reply: &mut *call.reply,
+        caller: &mut *call.caller,
+        settings: call.settings,
+    })
+}
