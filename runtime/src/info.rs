@@ -3,19 +3,35 @@ use polder_hub::subject;
 use polder_table::{Expiries, Mode, Txn};
 
 use crate::elsewhere;
-use crate::metrics::{Database, Facts, SECTIONS, Section};
+use crate::metrics::{Database, Facts, SECTIONS, Section, exposition};
 use crate::row::{Row, TxnCall, neutral};
 use crate::session::Host;
 use polder_calls::call::Outcome;
 use polder_calls::command::{DANGEROUS, LOADING, STALE};
 
 /// The family's rows.
-pub const COMMANDS: &[Row] = &[neutral("INFO", "[section ...]", Mode::Read, info)
+pub const COMMANDS: &[Row] = &[
+    METRICS,
+    neutral("INFO", "[section ...]", Mode::Read, info)
+        .with(LOADING | STALE | DANGEROUS)
+        .tips(&["nondeterministic_output", "request_policy:all_shards", "response_policy:special"])
+        .since("1.0.0")
+        .changed(&[("7.0.0", "Several of `section` may be given.")])
+        .about("Returns information and statistics about the server."),
+];
+
+const METRICS: Row = neutral("METRICS", "[OPENMETRICS]", Mode::Read, metrics)
     .with(LOADING | STALE | DANGEROUS)
-    .tips(&["nondeterministic_output", "request_policy:all_shards", "response_policy:special"])
-    .since("1.0.0")
-    .changed(&[("7.0.0", "Several of `section` may be given.")])
-    .about("Returns information and statistics about the server.")];
+    .tips(&["nondeterministic_output"])
+    .about("Returns the figures of this server and its segment in the text format of Prometheus, or in that of OpenMetrics.");
+
+fn metrics(call: &mut TxnCall<'_>) -> Outcome {
+    call.host.settings().refresh(call.table, call.txn)?;
+    let mut facts = Facts::gather(call.table, call.host, databases(call.txn, call.host));
+    facts.subjects = subject::counts(call.txn)?;
+    call.reply.verbatim("txt", exposition::render(&facts, call.args.len() > 1).as_bytes());
+    Ok(())
+}
 
 fn info(call: &mut TxnCall<'_>) -> Outcome {
     call.host.settings().refresh(call.table, call.txn)?;

@@ -90,6 +90,17 @@ impl Distribution {
         self.counts.iter().sum()
     }
 
+    /// How many values are below each of some rising bounds, in nanoseconds. A bucket counts if all of it is below.
+    pub fn up_to<const N: usize>(&self, bounds_ns: [u64; N]) -> [u64; N] {
+        let (mut buckets, mut below) = (self.counts().peekable(), 0);
+        bounds_ns.map(|bound_ns| {
+            while let Some((_, count)) = buckets.next_if(|(bucket, _)| upper(*bucket) < bound_ns) {
+                below += count;
+            }
+            below
+        })
+    }
+
     /// The value that `percent` of the counted values do not exceed; 0 when there are none.
     pub fn percentile(&self, percent: f64) -> u64 {
         let total = self.total();

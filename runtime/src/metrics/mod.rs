@@ -10,6 +10,7 @@
 //!        |
 //!   SECTIONS[..].rows[..] --> "name:figure\r\n"
 //! ```
+pub(crate) mod exposition;
 pub mod histogram;
 pub mod machine;
 pub mod rates;
