@@ -1,15 +1,15 @@
 //! ACL: who may run which commands on which keys and channels.
 //!
-//! Rules are read and written in [`user`], the users of a segment are kept by [`users`], calls are checked by [`check`], what was denied is
+//! Users and their rules are the concern of [`crate::users`]; calls are checked by [`check`], what was denied is
 //! remembered by [`log`].
 use std::sync::{Mutex, PoisonError};
 
 use polder_base::{Reply, time};
 use polder_table::{Mode, Stop, Table};
 
-use crate::execute::resolve;
 use crate::introspect::{CATEGORIES, help};
 use crate::lookup::find_original;
+use crate::lookup::resolve;
 use crate::row::{Row, SessionCall, TxnCall, container, neutral, session};
 use crate::session::{Host, Session};
 use polder_calls::call::wrong_arity;
@@ -18,26 +18,19 @@ use polder_calls::command::{ADMIN, Flags, LOADING, NOSCRIPT, ON_ALL_NODES, STALE
 use polder_calls::settings::id;
 
 pub mod check;
-pub mod file;
 pub mod log;
-pub mod rows;
-mod unique;
-pub mod user;
-pub mod users;
 
-pub use check::{Denied, Rights, Standing, admit_scripted, may_read_all_keys, may_use_channel, renew};
+pub(crate) use crate::users::{DEFAULT_USER, random};
+pub use crate::users::{Rights, Users, file, kept as users, rows, user};
+pub use check::{Denied, Standing, admit_scripted, may_read_all_keys, may_use_channel, renew};
 pub(crate) use check::{admit, admit_queued};
-pub use users::Users;
 
-use log::{Context, Reason};
+use log::Reason;
 use user::User;
 
 const OPEN: Flags = NOSCRIPT | LOADING | STALE;
 const GUARDED: Flags = OPEN | ADMIN;
 const PER_USER: &str = "O(N). Where N is the number of configured users.";
-
-/// The user that a client is before it says who it is.
-pub(crate) const DEFAULT_USER: &[u8] = b"default";
 
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 const NO_FILE: &str = "ERR This Redis instance is not configured to use an ACL file. You may want to specify users via the ACL SETUSER \
@@ -115,21 +108,6 @@ pub const COMMANDS: &[Row] = &[
     session("ACL|WHOAMI", "", who_am_i).with(OPEN).since("6.0.0").about("Returns the authenticated username of the current connection."),
 ];
 
-/// Fills a buffer with what nobody can foresee.
-///
-/// # Panics
-/// When the system has no random bytes, which Linux rules out.
-pub(crate) fn random(bytes: &mut [u8]) {
-    let mut filled = 0;
-    while filled < bytes.len() {
-        match rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty()) {
-            Ok(count) => filled += count,
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => panic!("the system gives no random bytes: {error}"),
-        }
-    }
-}
-
 /// What a new selector begins with (`acl-pubsub-default`).
 fn all_channels(host: &dyn Host) -> bool {
     host.settings().number(const { id("acl-pubsub-default") }) == 0
@@ -151,7 +129,7 @@ pub(crate) fn authenticate(call: &mut SessionCall<'_>, name: &[u8], password: &[
         }
         None => {
             let denied = Denied { reason: Reason::Auth, object: call.args[0].to_vec() };
-            log::note(call.host, call.session, call.command, name, Context::of(call.session), &denied);
+            log::note(call.host, call.session, call.command, name, log::context_of(call.session), &denied);
             warn_of_refusal(call, name);
             Err(WRONG_PASSWORD.into())
         }

@@ -5,10 +5,9 @@
 use std::collections::BTreeMap;
 
 use polder_base::number;
-use polder_hub::ask::{self, Thread};
+use polder_hub::ask::{self};
 use polder_table::Stop;
 
-use crate::connection::name_client;
 use crate::elsewhere;
 use crate::introspect::help;
 use crate::row::{Row, SessionCall, container, session};
@@ -238,16 +237,6 @@ fn sum(answers: &[Vec<u8>]) -> i64 {
     answers.iter().filter_map(|answer| number::integer(answer)).sum()
 }
 
-/// The thread of another process that serves a client.
-pub(crate) fn home_elsewhere(call: &mut SessionCall<'_>, id: u64) -> Result<Option<Thread>, Stop> {
-    let answers = elsewhere(call, &[b"HOME", id.to_string().as_bytes()])?;
-    let thread = |answer: &Vec<u8>| {
-        let (seat, life) = std::str::from_utf8(answer).ok()?.split_once(' ')?;
-        Some((seat.parse().ok()?, life.parse().ok()?))
-    };
-    Ok(answers.iter().find_map(thread))
-}
-
 fn list(call: &mut SessionCall<'_>) -> Outcome {
     let args = call.args;
     let filter = Filter::to_list(&args[2..], call.host)?;
@@ -394,7 +383,7 @@ fn get_name(call: &mut SessionCall<'_>) -> Outcome {
 }
 
 fn set_name(call: &mut SessionCall<'_>) -> Outcome {
-    name_client(call.session, call.args[2])?;
+    call.session.rename(call.args[2])?;
     call.reply.ok();
     Ok(())
 }

@@ -8,14 +8,16 @@
 //!
 //! Each of the three is a ring in each process, newest first; all processes' rings are shown as one. What an EXEC or a script runs is noted by its own
 //! size and time.
-use std::collections::VecDeque;
 
 use polder_base::time;
 use polder_table::Stop;
 
 use crate::elsewhere;
 use crate::introspect::help;
-use crate::metrics::recorder::{Note, lock};
+use crate::locks::lock;
+use crate::notes::Entry;
+pub use crate::notes::Log;
+use crate::recorder::Note;
 use crate::row::{Row, SessionCall, container, session};
 use crate::session::{Host, Session};
 use polder_calls::call::{Outcome, is, wrong_arity};
@@ -118,25 +120,6 @@ impl Trait {
     fn row(self) -> &'static LogKind {
         &LOGS[self as usize]
     }
-}
-
-/// One call that was noted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Entry {
-    id: u64,
-    /// Seconds since the Unix epoch.
-    time: u64,
-    /// Microseconds, or bytes.
-    value: u64,
-    args: Vec<Vec<u8>>,
-    address: Vec<u8>,
-    name: Vec<u8>,
-}
-
-/// A ring, newest first.
-#[derive(Default)]
-pub struct Log {
-    entries: VecDeque<Entry>,
 }
 
 /// What a call has cost.

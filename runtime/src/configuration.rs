@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use polder_table::{Stop, Table, Txn};
 
-use crate::acl::{Users, users};
 use crate::lookup;
+use crate::users::{Users, kept as users};
 use polder_calls::settings::file::{Assignment, Rename, Wrong};
 use polder_calls::settings::value::Parsed;
 use polder_calls::settings::{Companion, Id, Settings, id, store};

@@ -4,7 +4,6 @@ use polder_table::Stop;
 
 use crate::acl::{DEFAULT_USER, authenticate};
 use crate::row::{Row, SessionCall, session};
-use crate::session::Session;
 use polder_calls::call::wrong_arity;
 use polder_calls::call::{Outcome, SYNTAX, is};
 use polder_calls::command::{ALLOW_BUSY, AT_ONCE, FAST, Flags, LOADING, NO_AUTH, NOSCRIPT, SELECTS, STALE, TELLS_UNSAVED, WHILE_LISTENING};
@@ -101,18 +100,6 @@ fn auth(call: &mut SessionCall<'_>) -> Outcome {
     Ok(())
 }
 
-/// Whether a client may be called this: printable, no blanks.
-///
-/// # Errors
-/// Redis's text for names.
-pub(crate) fn name_client(session: &mut Session, name: &[u8]) -> Outcome {
-    if !name.iter().all(u8::is_ascii_graphic) {
-        return Err("ERR Client names cannot contain spaces, newlines or special characters.".into());
-    }
-    session.name = name.into();
-    Ok(())
-}
-
 /// The version a HELLO asks for.
 fn version(arg: &[u8]) -> Result<Protocol, Stop> {
     match number::integer(arg) {
@@ -148,7 +135,7 @@ fn hello(call: &mut SessionCall<'_>) -> Outcome {
         return Err(AUTH_FIRST.into());
     }
     if let Some(name) = name {
-        name_client(call.session, name)?;
+        call.session.rename(name)?;
     }
     if let Some(protocol) = wanted {
         call.session.protocol = protocol;

@@ -10,8 +10,9 @@ use polder_table::{Found, Inspection, Mode, New, Replaces, Stop, clock};
 use polder_values::{Kind, Value, string};
 
 use crate::config::is_allowed;
-use crate::execute::{begin, retry};
+use crate::retry::retry;
 use crate::row::{Row, SessionCall, session};
+use crate::run::begin;
 use polder_calls::call::Outcome;
 use polder_calls::command::{ADMIN, LOADING, NOSCRIPT, STALE};
 use polder_calls::settings::{Settings, id};

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   a call here            asks the other processes that serve clients (hub's ask), and runs again once they have answered
-//!   the others             [`answer`]: lines of words, one for each thing
+//!   the others             [`crate::answers`]: lines of words, one for each thing
 //!   the call, run again    puts their lines to its own
 //! ```
 //!
@@ -10,15 +10,15 @@
 //! An embedder answers while one of its threads rests in Polder.
 use std::collections::VecDeque;
 
-use polder_hub::ask::{self, Answers};
+use polder_hub::ask::{self, Answers, Thread};
 use polder_table::{Stop, Table};
 
-use crate::metrics::recorder::lock;
+use crate::locks::lock;
+use crate::row::SessionCall;
 use crate::session::{Host, Session};
-use crate::{acl, client, commandlog, latency, metrics};
 use polder_calls::settings::Id;
 
-/// What the other processes of the segment say to a question; see [`answer`]. Who cannot hear them asks nobody.
+/// What the other processes of the segment say to a question; see [`crate::answers`]. Who cannot hear them asks nobody.
 ///
 /// # Errors
 /// [`Stop::Busy`] as long as answers may still come: the call is to be run again.
@@ -38,6 +38,16 @@ pub(crate) fn ask_reports(table: &Table, session: &mut Session, host: &dyn Host)
     Ok(reports.iter().map(|(_, text)| text.clone()).collect())
 }
 
+/// The thread of another process that serves a client.
+pub(crate) fn home_of(call: &mut SessionCall<'_>, id: u64) -> Result<Option<Thread>, Stop> {
+    let answers = ask(call.table, call.session, call.host, &[b"HOME", id.to_string().as_bytes()])?;
+    let thread = |answer: &Vec<u8>| {
+        let (seat, life) = std::str::from_utf8(answer).ok()?.split_once(' ')?;
+        Some((seat.parse().ok()?, life.parse().ok()?))
+    };
+    Ok(answers.iter().find_map(thread))
+}
+
 fn ask_all(table: &Table, session: &mut Session, host: &dyn Host, words: &[&[u8]]) -> Result<Answers, Stop> {
     let own = host.threads();
     if own.is_empty() {
@@ -51,21 +61,6 @@ fn ask_all(table: &Table, session: &mut Session, host: &dyn Host, words: &[&[u8]
         ask::forget(table, session.id);
     }
     Ok(answers)
-}
-
-/// Answers a question of another process about this one.
-pub fn answer(host: &dyn Host, words: &[&[u8]]) -> Vec<u8> {
-    match words {
-        [b"INFO"] => metrics::report::write(host).into_bytes(),
-        [b"RESETSTAT"] => {
-            host.recorder().reset();
-            Vec::new()
-        }
-        [b"COMMANDLOG", words @ ..] => commandlog::answer(host, words).into_bytes(),
-        [b"LATENCY", words @ ..] => latency::answer(host, words).into_bytes(),
-        [b"DENIALS", words @ ..] => acl::log::answer(host, words).into_bytes(),
-        words => client::answer(host, words),
-    }
 }
 
 /// Answers another process about entries that it shows or forgets: a line for each of them, or nothing.

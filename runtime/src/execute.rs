@@ -11,44 +11,23 @@
 //! **Invariant:** a call that ends [`Progress::Busy`] has answered and changed nothing, so its caller can run it again. It is not counted
 //! either, but for what an EXEC had run of its queue when it met a lock on a key that its commands do not name.
 use std::borrow::Cow;
-use std::time::Duration;
 
 use polder_base::{Fault, Reply};
-use polder_table::{Counter, Db, Mode, Sight, Stop, Table, Txn};
-use smallvec::SmallVec;
+use polder_table::{Counter, Mode, Sight, Stop, Table};
 
-use crate::commandlog::Cost;
-use crate::lookup::{find, find_subcommand, work};
-use crate::metrics::recorder::Watch;
-use crate::persistence::has_save_points;
-use crate::row::{SessionCall, TxnCall, Work};
+use crate::lookup::find;
+pub use crate::lookup::resolve;
+use crate::retry::retry;
+use crate::row::{SessionCall, TxnCall};
+use crate::run::{Keys, begin, end_transaction, note, permit, run_on_session, run_row, settle, spare_memory};
+pub use crate::run::{Progress, is_plain, is_wary, permit_writes};
 use crate::session::{Host, Replies, Session};
-use crate::{acl, blocking, commandlog, latency, monitor, scripting, transaction};
-use polder_calls::call::{Call, NO_MEMORY, Outcome, WRONG_TYPE, wrong_arity};
+use crate::{acl, blocking, monitor, scripting, transaction};
+use polder_calls::call::{Call, Outcome, WRONG_TYPE, wrong_arity};
 use polder_calls::command::{
-    AT_ONCE, BLOCKING, CONTAINER, Command, EMPTIES, ENDS_WITH_KEY, FAST, FOLLOWS, GROWS, MAY_WRITE, NO_AUTH, NO_MULTI, PUBSUB, Quick,
-    READONLY, RUNS_QUEUE, Run, SCRIPTS, Short, TELLS_UNSAVED, WHILE_LISTENING,
+    AT_ONCE, BLOCKING, CONTAINER, Command, EMPTIES, ENDS_WITH_KEY, FAST, GROWS, MAY_WRITE, NO_AUTH, NO_MULTI, PUBSUB, Quick, RUNS_QUEUE,
+    Run, SCRIPTS, Short, WHILE_LISTENING,
 };
-use polder_calls::settings::{Settings, id};
-
-/// The keys of a call or of a whole EXEC; a few need no allocation.
-pub(crate) type Keys<'a> = SmallVec<[(Db, &'a [u8]); 4]>;
-
-/// What a command that writes is told after a save that failed.
-const UNSAVED: &str = "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk. Commands that may modify \
-    the data set are disabled, because this instance is configured to report errors during writes if RDB snapshotting fails \
-    (stop-writes-on-bgsave-error option). Please check the Redis logs for details about the RDB error.";
-
-/// What has become of a call.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Progress {
-    /// It was run, or refused, and answered.
-    Answered,
-    /// Somebody held a lock for longer than [`Session::patience_us`]: it is as if the call had not been made.
-    Busy,
-    /// It waits for a key, and nothing has been answered: [`resume`] runs it again, [`give_up`] ends it. Only where [`Session::parks`].
-    Waiting,
-}
 
 /// What is known of a call before it is made.
 #[derive(Clone, Copy)]
@@ -83,17 +62,6 @@ pub fn execute_foreseen(
     // A container's row is found by two words.
     let known = foresight.map(|foresight| foresight.command).filter(|command| !command.has(CONTAINER) && command.subcommand().is_none());
     execute_fully(table, session, host, known, args, reply)
-}
-
-/// Whether nothing about the session makes a call more than the call itself.
-#[inline]
-pub fn is_plain(table: &Table, session: &Session, host: &dyn Host) -> bool {
-    session.is_free(host)
-        && session.multi.is_none()
-        && session.replies == Replies::On
-        && !session.caller.no_touch
-        && !session.is_special()
-        && !monitor::is_watched(table)
 }
 
 /// Runs a call by its command's short way, if that is all that it needs; answers nothing when nothing has happened.
@@ -267,7 +235,7 @@ fn execute_fully(
                     return Progress::Waiting;
                 }
                 if let Some(watch) = watch {
-                    let failed = outcome.is_err() || command.has(SCRIPTS) && scripting::settle(session, host);
+                    let failed = outcome.is_err() || command.has(SCRIPTS) && session.settle_script(host);
                     note(host, session, command, args, watch, failed, reply.bytes_since(mark));
                 }
                 if session.changed_users {
@@ -422,36 +390,6 @@ pub fn turn_away(session: &mut Session, host: &dyn Host, args: &[&[u8]], why: &'
     refuse(host, reply, stop);
 }
 
-/// Counts a call that has run, and shows it to the command log and the latency monitor if it took long or was large.
-pub(crate) fn note(
-    host: &dyn Host,
-    session: &Session,
-    command: &'static Command,
-    args: &[&[u8]],
-    watch: Watch,
-    failed: bool,
-    reply_bytes: usize,
-) {
-    let lap = host.recorder().end(host.settings(), watch, failed);
-    if lap.notable || commandlog::is_large(host, args, reply_bytes) {
-        commandlog::note(host, session, command, args, Cost { nanoseconds: lap.nanoseconds, reply_bytes });
-    }
-    if lap.notable {
-        latency::note(host, command, lap.nanoseconds);
-    }
-}
-
-/// As [`note`], of a call that has been counted when it began and is not timed.
-#[inline]
-fn settle(host: &dyn Host, session: &Session, command: &'static Command, args: &[&[u8]], failed: bool, reply_bytes: usize) {
-    if failed {
-        host.recorder().fail(command);
-    }
-    if commandlog::is_large(host, args, reply_bytes) {
-        commandlog::note(host, session, command, args, Cost { nanoseconds: 0, reply_bytes });
-    }
-}
-
 /// Counts a call that was not let in.
 #[cold]
 fn reject(host: &dyn Host, args: &[&[u8]]) {
@@ -529,91 +467,6 @@ fn identify(table: &Table, session: &mut Session, host: &dyn Host, command: &'st
     Ok(())
 }
 
-/// Whether writes may have to be refused, which [`permit_writes`] finds out.
-pub fn is_wary(host: &dyn Host) -> bool {
-    host.keeper().is_failing() || lacks_replicas(host.settings())
-}
-
-/// Whether writes want replicas, of which there are none.
-fn lacks_replicas(settings: &Settings) -> bool {
-    settings.number(const { id("min-replicas-to-write") }) > 0 && settings.number(const { id("min-replicas-max-lag") }) > 0
-}
-
-/// Whether the last save failed and writes are to stop then.
-fn is_unsaved(host: &dyn Host) -> bool {
-    let settings = host.settings();
-    host.keeper().is_failing() && settings.is_on(const { id("stop-writes-on-bgsave-error") }) && has_save_points(settings)
-}
-
-/// Refuses writes that are not allowed to anybody now.
-///
-/// # Errors
-/// Redis's texts: MISCONF after a save that failed, NOREPLICAS.
-pub fn permit_writes(host: &dyn Host) -> Outcome {
-    if is_unsaved(host) {
-        return Err(UNSAVED.into());
-    }
-    if lacks_replicas(host.settings()) {
-        return Err("NOREPLICAS Not enough good replicas to write.".into());
-    }
-    Ok(())
-}
-
-/// The same for a command, if it writes; PING tells of a save that failed, too.
-pub(crate) fn permit(host: &dyn Host, command: &'static Command) -> Result<&'static Command, Stop> {
-    if command.is_write() {
-        permit_writes(host)?;
-    } else if command.has(TELLS_UNSAVED) && is_unsaved(host) {
-        return Err(UNSAVED.into());
-    }
-    Ok(command)
-}
-
-/// The row that a call's first words name.
-///
-/// # Errors
-/// Redis's texts for an unknown command or subcommand.
-pub fn resolve(args: &[&[u8]]) -> Result<&'static Command, Stop> {
-    let Some(command) = args.first().and_then(|name| find(name)) else { return Err(unknown(args)) };
-    if command.has(CONTAINER) && args.len() > 1 {
-        return find_subcommand(command, args[1]).ok_or_else(|| unknown_subcommand(command, args[1]));
-    }
-    if command.subcommand().is_some() {
-        return Err(unknown(args));
-    }
-    Ok(command)
-}
-
-#[cold]
-fn unknown(args: &[&[u8]]) -> Stop {
-    const SHOWN: usize = 128;
-    let mut shown = String::new();
-    for arg in args.iter().skip(1) {
-        if shown.len() >= SHOWN {
-            break;
-        }
-        let arg = &arg[..arg.len().min(SHOWN - shown.len())];
-        shown.push_str(&format!("'{}' ", String::from_utf8_lossy(arg)));
-    }
-    let name = args.first().copied().unwrap_or_default();
-    let name = String::from_utf8_lossy(&name[..name.len().min(SHOWN)]);
-    format!("ERR unknown command '{name}', with args beginning with: {shown}").into()
-}
-
-#[cold]
-fn unknown_subcommand(container: &Command, name: &[u8]) -> Stop {
-    let name = String::from_utf8_lossy(&name[..name.len().min(128)]);
-    format!("ERR unknown subcommand '{name}'. Try {} HELP.", container.name).into()
-}
-
-/// Makes room by the eviction policy where memory is short; refuses where that cannot be.
-///
-/// # Errors
-/// Redis's OOM text.
-pub(crate) fn spare_memory(table: &Table) -> Outcome {
-    if table.make_room() { Ok(()) } else { Err(NO_MEMORY.into()) }
-}
-
 /// Runs an admitted call.
 fn run(table: &Table, session: &mut Session, host: &dyn Host, command: &'static Command, args: &[&[u8]], reply: &mut dyn Reply) -> Outcome {
     match command.run {
@@ -641,127 +494,6 @@ fn run(table: &Table, session: &mut Session, host: &dyn Host, command: &'static 
         }
         Run::Container => Err(wrong_arity(command)),
     }
-}
-
-/// Runs a row's function inside a transaction.
-#[inline]
-pub(crate) fn run_row(call: &mut TxnCall<'_>) -> Outcome {
-    let &mut TxnCall { command, args, table, txn, ref mut reply, ref mut session, host } = call;
-    match command.run {
-        Run::Table(_, function) => {
-            if command.has(FOLLOWS) {
-                session.caller.follows = acl::may_read_all_keys(session, command, args);
-            }
-            let settings = host.settings();
-            let outcome = function(&mut Call { command, args, table, txn, reply: &mut **reply, caller: &mut session.caller, settings });
-            if command.has(FOLLOWS | EMPTIES) {
-                session.caller.follows = true;
-                if command.has(EMPTIES) && outcome.is_ok() && has_save_points(settings) {
-                    // Else the next start would bring back what is gone. As part of EXEC or a script the save begins after that.
-                    host.keeper().schedule_anew();
-                }
-            }
-            outcome
-        }
-        Run::Hosted(_) => match work(command) {
-            Work::Txn(function) => function(call),
-            Work::Own | Work::Session(_) => unreachable!("a row inside a transaction has a function over one"),
-        },
-        Run::Session => run_on_session(&mut SessionCall { command, args, table, reply: &mut **reply, session, host }),
-        Run::Container => unreachable!("a container alone does not pass the arity check"),
-    }
-}
-
-/// Runs a row's function without a transaction.
-fn run_on_session(call: &mut SessionCall<'_>) -> Outcome {
-    match work(call.command) {
-        Work::Session(function) => function(call),
-        Work::Own | Work::Txn(_) => unreachable!("a row on a session has a function over one"),
-    }
-}
-
-/// Runs a call inside a transaction that belongs to several; what it refuses becomes its own reply and stops nothing. `counts`: it has not been
-/// counted yet, by an attempt of the same transaction that came to nothing.
-pub(crate) fn run_inside(call: &mut SessionCall<'_>, txn: &Txn<'_>, counts: bool) -> Outcome {
-    let (command, args, table, host, mark) = (call.command, call.args, call.table, call.host, call.reply.mark());
-    let (reply, session) = (&mut *call.reply, &mut *call.session);
-    let passed = counts && command.has(FAST) && host.recorder().pass(host.settings(), command);
-    let watch = (counts && !passed).then(|| host.recorder().begin(host.settings(), command));
-    if command.has(SCRIPTS) && monitor::is_watched(table) {
-        monitor::show_program(txn, session, host, command, args);
-    }
-    let noted = if txn.mode() == Mode::Write { session.note_reads_inside(table, txn, command, args) } else { Ok(()) };
-    let outcome = noted.and_then(|()| run_row(&mut TxnCall { command, args, table, txn, reply, session, host }));
-    // What else stops it has it made again, or is the end of the whole.
-    if matches!(outcome, Ok(()) | Err(Stop::Refused(_))) {
-        txn.end_call()?;
-        if let Some(watch) = watch {
-            let failed = outcome.is_err() || command.has(SCRIPTS) && scripting::settle(call.session, host);
-            note(host, call.session, command, args, watch, failed, call.reply.bytes_since(mark));
-        } else if passed {
-            settle(host, call.session, command, args, outcome.is_err(), call.reply.bytes_since(mark));
-        }
-        if monitor::is_watched(table) {
-            monitor::show_inside(txn, call.session, host, command, args);
-        }
-    } else if passed {
-        host.recorder().take_back(command);
-    }
-    match outcome {
-        Err(Stop::Refused(text)) => {
-            call.reply.rewind(mark);
-            if counts {
-                host.recorder().count_error(&text);
-            }
-            call.reply.error(&text);
-            Ok(())
-        }
-        other => other,
-    }
-}
-
-/// Runs the first of several calls of one command on one key, and those behind it that can go with it; answers how many, 0 where the
-/// command has no way for many of them, or these are too few. The first `counted` of them have been counted before. Where one of them is to be noted as
-/// large, `singly` is set and they are to be run again ([`Stop::Retry`]), each by itself.
-pub(crate) fn run_many_inside(
-    call: &mut SessionCall<'_>,
-    txn: &Txn<'_>,
-    calls: &[&[&[u8]]],
-    counted: usize,
-    singly: &mut bool,
-) -> Result<usize, Stop> {
-    let (command, args, table, host) = (call.command, call.args, call.table, call.host);
-    let (Some(many), 2.., false) = (command.many, calls.len(), *singly) else { return Ok(0) };
-    let Some(start) = host.recorder().begin_many(host.settings()).filter(|_| !monitor::is_watched(table)) else { return Ok(0) };
-    let (reply, session) = (&mut *call.reply, &mut *call.session);
-    let (mark, looks) = (reply.mark(), txn.looks().get());
-    let done = match many(
-        &mut Call { command, args, table, txn, reply: &mut *reply, caller: &mut session.caller, settings: host.settings() },
-        calls,
-    ) {
-        // The first call says so by itself (C1: nothing has been written).
-        Err(Stop::Refused(_)) => {
-            reply.rewind(mark);
-            0
-        }
-        outcome => outcome?,
-    };
-    txn.end_call()?;
-    let reply_bytes = reply.bytes_since(mark);
-    if calls[..done].iter().any(|args| commandlog::is_large(host, args, reply_bytes)) {
-        *singly = true;
-        return Err(Stop::Retry);
-    }
-    if done == 0 {
-        txn.looks().set(looks);
-    } else if txn.mode() == Mode::Read && command.has(READONLY) {
-        // It has found the key once, for all of them.
-        (1..done).for_each(|_| txn.count_look(true));
-    }
-    if done > counted {
-        host.recorder().end_many(host.settings(), command, start, (done - counted) as u64);
-    }
-    Ok(done)
 }
 
 /// Runs a call in a transaction of its own.
@@ -819,52 +551,7 @@ fn run_on_table(
     }
 }
 
-/// Ends a transaction; expired keys that it has met go now, as they do in Redis.
-#[inline]
-pub(crate) fn end_transaction(table: &Table, txn: Txn<'_>) {
-    let stale = txn.take_stale();
-    drop(txn);
-    if !stale.is_empty() {
-        table.collect_stale(&stale);
-    }
-}
-
 /// Whether a call came to its end.
 fn was_run(outcome: &Outcome) -> bool {
     !matches!(outcome, Err(Stop::Busy | Stop::Wait))
-}
-
-/// A transaction with the clock of the session's turn, and the session's patience.
-pub(crate) fn begin<'t>(table: &'t Table, session: &Session, mode: Mode) -> Result<Txn<'t>, Stop> {
-    let txn = table.begin(mode)?;
-    if session.turn_ms != 0 {
-        txn.set_now_ms(session.turn_ms);
-    }
-    if session.imports && table.imports() {
-        txn.see_expired();
-    }
-    txn.set_origin(session.id);
-    if session.patience_us != 0 {
-        txn.limit_patience(Duration::from_micros(session.patience_us));
-    }
-    Ok(txn)
-}
-
-/// Runs `work` and commits, again and again while the transaction asks for it.
-pub(crate) fn retry(txn: &Txn<'_>, mut work: impl FnMut() -> Outcome) -> Outcome {
-    loop {
-        match work().and_then(|()| txn.commit()) {
-            Ok(()) => return Ok(()),
-            Err(stop) => {
-                txn.abort();
-                let stop = if stop == Stop::Retry { None } else { txn.await_room(stop).err() };
-                if matches!(stop, None | Some(Stop::Busy | Stop::Wait)) {
-                    txn.looks().set([0; 2]);
-                }
-                if let Some(stop) = stop {
-                    return Err(stop);
-                }
-            }
-        }
-    }
 }

@@ -2,13 +2,11 @@
 use polder_base::{Reply, glob};
 use polder_table::Stop;
 
+pub use crate::categories::{CATEGORIES, categories};
 use crate::lookup::{all, family_of, find, find_original, find_subcommand, is_removed, subcommands};
 use crate::row::{Row, SessionCall, container, session};
 use polder_calls::call::{Outcome, SYNTAX, is};
-use polder_calls::command::{
-    ADMIN, BLOCKING, COLLECTIONS, CONTAINER, Command, DANGEROUS, FAST, FLAG_NAMES, INTERNAL, KEYSPACE, LOADING, PUBSUB, READONLY, Run,
-    STALE, WRITE,
-};
+use polder_calls::command::{CONTAINER, Command, FLAG_NAMES, INTERNAL, LOADING, Run, STALE};
 use polder_calls::grammar::{Argument, Begin, Find, KeySpec, arguments};
 
 const UNORDERED: &[&str] = &["nondeterministic_output_order"];
@@ -75,50 +73,6 @@ pub fn help(call: &mut SessionCall<'_>) -> Outcome {
 pub fn flag_names(command: &Command) -> impl Iterator<Item = &'static str> {
     let flags = command.all_flags();
     FLAG_NAMES.iter().filter(move |(flag, _)| flags & flag != 0).map(|(_, name)| *name)
-}
-
-/// Redis's ACL categories, in the order of ACL CAT.
-pub const CATEGORIES: [&str; 21] = [
-    "keyspace",
-    "read",
-    "write",
-    "set",
-    "sortedset",
-    "list",
-    "hash",
-    "string",
-    "bitmap",
-    "hyperloglog",
-    "geo",
-    "stream",
-    "pubsub",
-    "admin",
-    "fast",
-    "slow",
-    "blocking",
-    "dangerous",
-    "connection",
-    "transaction",
-    "scripting",
-];
-
-/// The ACL categories of a row, without `@`.
-pub fn categories(command: &Command) -> impl Iterator<Item = &'static str> {
-    let family = if matches!(command.run, Run::Container) { "" } else { family_of(command).category };
-    let fast = if command.has(FAST) { "fast" } else { "slow" };
-    let flags = command.flags;
-    let holds = move |name: &&'static str| match *name {
-        "keyspace" if flags & KEYSPACE != 0 => true,
-        "read" => flags & READONLY != 0 && family != "scripting",
-        "write" => flags & WRITE != 0,
-        "admin" if flags & ADMIN != 0 => true,
-        "dangerous" => flags & (ADMIN | DANGEROUS) != 0,
-        "blocking" => flags & BLOCKING != 0,
-        "list" | "set" | "sortedset" if flags & COLLECTIONS != 0 => true,
-        "pubsub" if flags & PUBSUB != 0 => true,
-        name => name == fast || name == family,
-    };
-    CATEGORIES.into_iter().filter(holds)
 }
 
 /// The row that COMMAND INFO and DOCS mean by a name, `container|subcommand` included.

@@ -2,16 +2,17 @@
 //!
 //! A spike belongs to an event: `command`, or `fast-command` for the commands that are flagged so. The worst of each
 //! second is one sample; an event keeps the last 160.
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use polder_base::time;
 use polder_table::Stop;
 
 use crate::elsewhere::{self, number};
 use crate::introspect::help;
+use crate::locks::lock;
 use crate::lookup::{find, subcommands};
-use crate::metrics::recorder::lock;
 use crate::metrics::report::Whole;
+pub use crate::notes::Monitor;
+use crate::notes::{Event, Events, Sample};
 use crate::row::{Row, SessionCall, container, session};
 use crate::session::Host;
 use polder_calls::call::Outcome;
@@ -57,48 +58,6 @@ pub const COMMANDS: &[Row] = &[
         .about("Resets the latency data for one or more events."),
 ];
 
-/// Samples that an event keeps.
-const SAMPLES_MAX: usize = 160;
-
-/// The worst of one second.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Sample {
-    /// Seconds since the Unix epoch.
-    time: u64,
-    milliseconds: u64,
-}
-
-#[derive(Clone, Default)]
-struct Event {
-    samples: VecDeque<Sample>,
-    /// Over the event's whole life.
-    worst: u64,
-}
-
-impl Event {
-    fn add(&mut self, time: u64, milliseconds: u64) {
-        self.worst = self.worst.max(milliseconds);
-        match self.samples.back_mut() {
-            Some(last) if last.time == time => last.milliseconds = last.milliseconds.max(milliseconds),
-            _ => self.samples.push_back(Sample { time, milliseconds }),
-        }
-        if self.samples.len() > SAMPLES_MAX {
-            self.samples.pop_front();
-        }
-    }
-
-    /// Puts what another process has sampled to it.
-    fn join(&mut self, other: &Event) {
-        let mut samples: Vec<Sample> = self.samples.drain(..).chain(other.samples.iter().copied()).collect();
-        samples.sort_by_key(|sample| sample.time);
-        samples.iter().for_each(|sample| self.add(sample.time, sample.milliseconds));
-        self.worst = self.worst.max(other.worst);
-    }
-}
-
-/// The events of one process, or of all.
-type Events = BTreeMap<String, Event>;
-
 /// What all processes have sampled.
 fn gathered(call: &mut SessionCall<'_>) -> Result<Events, Stop> {
     let answers = elsewhere::ask(call.table, call.session, call.host, &[b"LATENCY", b"SAMPLES"])?;
@@ -123,23 +82,6 @@ pub(crate) fn answer(host: &dyn Host, words: &[&[u8]]) -> String {
         [b"SAMPLES"] => monitor.events.iter().map(line).collect(),
         [b"RESET", names @ ..] => monitor.forget(names).iter().map(|name| format!("{name}\n")).collect(),
         _ => String::new(),
-    }
-}
-
-/// Every event that had a spike.
-#[derive(Default)]
-pub struct Monitor {
-    events: Events,
-}
-
-impl Monitor {
-    /// Forgets events by their names, or all; answers which there were.
-    fn forget(&mut self, names: &[&[u8]]) -> BTreeSet<String> {
-        let (gone, kept) =
-            std::mem::take(&mut self.events).into_iter().partition(|(name, _)| names.is_empty() || names.contains(&name.as_bytes()));
-        self.events = kept;
-        let gone: Events = gone;
-        gone.into_keys().collect()
     }
 }
 
@@ -307,6 +249,7 @@ fn with_subcommands(command: &'static Command) -> Vec<&'static Command> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::notes::SAMPLES_MAX;
 
     #[test]
     fn an_event_keeps_the_worst_of_each_second() {

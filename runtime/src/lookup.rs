@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use polder_base::bytes;
 
-use crate::row::Work;
 use crate::{FAMILIES, Family};
-use polder_calls::command::Command;
+use polder_calls::command::{CONTAINER, Command};
+use polder_table::Stop;
 
 /// Slots of the table, a power of two of at least twice the number of rows.
 const SLOTS: usize = 2048;
@@ -37,9 +37,6 @@ const fn count() -> usize {
 /// All rows, numbered.
 static ROWS: [Command; COUNT] = rows();
 
-/// What runs them, by their numbers.
-static WORKS: [Work; COUNT] = works();
-
 const fn rows() -> [Command; COUNT] {
     let mut rows = [FAMILIES[0].commands[0]; COUNT];
     let (mut number, mut family) = (0, 0);
@@ -59,28 +56,6 @@ const fn rows() -> [Command; COUNT] {
         family += 1;
     }
     rows
-}
-
-const fn works() -> [Work; COUNT] {
-    let mut works = [Work::Own; COUNT];
-    let (mut number, mut family) = (0, 0);
-    while family < FAMILIES.len() {
-        number += FAMILIES[family].commands.len();
-        let mut row = 0;
-        while row < FAMILIES[family].rows.len() {
-            works[number] = FAMILIES[family].rows[row].work;
-            number += 1;
-            row += 1;
-        }
-        family += 1;
-    }
-    works
-}
-
-/// What runs a command that concerns a session.
-#[inline]
-pub(crate) fn work(command: &Command) -> Work {
-    WORKS[usize::from(command.number())]
 }
 
 /// The number of a row plus one in the slot of its name or the next free one; 0 in an empty slot.
@@ -332,6 +307,43 @@ pub fn family_of(command: &Command) -> &'static Family {
 /// The subcommands of a container, in the order of their rows.
 pub fn subcommands(container: &'static Command) -> impl Iterator<Item = &'static Command> {
     all().map(|(_, command)| command).filter(move |command| command.subcommand().is_some() && command.container() == container.name)
+}
+
+/// The row that a call's first words name.
+///
+/// # Errors
+/// Redis's texts for an unknown command or subcommand.
+pub fn resolve(args: &[&[u8]]) -> Result<&'static Command, Stop> {
+    let Some(command) = args.first().and_then(|name| find(name)) else { return Err(unknown(args)) };
+    if command.has(CONTAINER) && args.len() > 1 {
+        return find_subcommand(command, args[1]).ok_or_else(|| unknown_subcommand(command, args[1]));
+    }
+    if command.subcommand().is_some() {
+        return Err(unknown(args));
+    }
+    Ok(command)
+}
+
+#[cold]
+fn unknown(args: &[&[u8]]) -> Stop {
+    const SHOWN: usize = 128;
+    let mut shown = String::new();
+    for arg in args.iter().skip(1) {
+        if shown.len() >= SHOWN {
+            break;
+        }
+        let arg = &arg[..arg.len().min(SHOWN - shown.len())];
+        shown.push_str(&format!("'{}' ", String::from_utf8_lossy(arg)));
+    }
+    let name = args.first().copied().unwrap_or_default();
+    let name = String::from_utf8_lossy(&name[..name.len().min(SHOWN)]);
+    format!("ERR unknown command '{name}', with args beginning with: {shown}").into()
+}
+
+#[cold]
+fn unknown_subcommand(container: &Command, name: &[u8]) -> Stop {
+    let name = String::from_utf8_lossy(&name[..name.len().min(128)]);
+    format!("ERR unknown subcommand '{name}'. Try {} HELP.", container.name).into()
 }
 
 #[cfg(test)]

@@ -17,8 +17,9 @@ use polder_base::number;
 use polder_table::{Db, Mode, Replaces, Stop};
 use polder_wire::resp::{Replies, Value, command};
 
-use crate::execute::{begin, retry};
+use crate::retry::retry;
 use crate::row::{Row, SessionCall, session};
+use crate::run::begin;
 use polder_calls::call::{NOT_AN_INTEGER, Outcome, SYNTAX, is};
 use polder_calls::command::{DANGEROUS, WRITE};
 use polder_calls::facts::Tells::Own;
@@ -86,7 +87,7 @@ fn migrate(call: &mut SessionCall<'_>) -> Outcome {
     if call.session.caller.atomic {
         return Err("ERR MIGRATE waits for another server, which EXEC and scripts cannot".into());
     }
-    let mut journey = match call.session.journey.take() {
+    let mut journey = match call.session.journey.take().and_then(|journey| journey.downcast::<Journey>().ok()) {
         Some(journey) => journey,
         None => match depart(call, read_order(call)?, 0)? {
             Some(journey) => journey,

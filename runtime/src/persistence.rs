@@ -7,23 +7,16 @@ use std::fs::File;
 use polder_table::{Mode, New, Replaces, SYSTEM, Stop, Table};
 use polder_values::{Kind, Value, string};
 
-use crate::execute::{begin, retry};
+use crate::retry::retry;
 use crate::row::{Row, SessionCall, session};
-use crate::scripting::clear_codes;
-use load::{Loaded, Present, load};
+use crate::run::begin;
+use crate::saves::load::{Loaded, Present, load as read_file};
+use crate::scripts::clear_codes;
 use polder_calls::call::{Outcome, SYNTAX, is};
 use polder_calls::command::{ADMIN, DANGEROUS, FAST, LOADING, NO_ASYNC_LOADING, NO_MULTI, NOSCRIPT, STALE};
-use polder_calls::settings::{Settings, id};
+use polder_calls::settings::Settings;
 
-pub mod keeper;
-/// The auxiliary field of an RDB file that stands in front of a string with flags or what else items have: the flags (4, little-endian), then the
-/// bytes of `polder_table::ItemExtras`. Redis skips fields that it does not know.
-pub(crate) const ITEM: &[u8] = b"polder-item";
-
-pub mod load;
-pub mod save;
-
-pub use keeper::Keeper;
+pub use crate::saves::{Keeper, has_save_points, keeper, load, save};
 
 /// The family's rows.
 pub const COMMANDS: &[Row] = &[
@@ -94,11 +87,6 @@ fn last_save(call: &mut SessionCall<'_>) -> Outcome {
 
 fn rewrite_log(_: &mut SessionCall<'_>) -> Outcome {
     Err("ERR polder has no append-only file: the memory survives every process".into())
-}
-
-/// Whether save points are set, so that the process saves when it ends, too.
-pub fn has_save_points(settings: &Settings) -> bool {
-    !settings.text(const { id("save") }).is_empty()
 }
 
 /// The key by which it is known that a segment was opened by a server before: [`OPEN`], or who is loading a file into it.
@@ -174,7 +162,7 @@ pub fn load_file(table: &Table, settings: &Settings, present: Present) -> Result
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         file => file.map_err(|error| format!("{}: {error}", path.display()))?,
     };
-    load(table, settings, &mut file, present, &mut |_| ()).map(Some).map_err(|cut| format!("{}: {cut}", path.display()))
+    read_file(table, settings, &mut file, present, &mut |_| ()).map(Some).map_err(|cut| format!("{}: {cut}", path.display()))
 }
 
 /// DEBUG RELOAD: saves, empties all databases, loads.

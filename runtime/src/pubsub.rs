@@ -3,7 +3,6 @@
 //! Who hears what is two things: the segment knows which seats care (`hub::subject`), by this command's transaction; the thread that has
 //! the client knows that it is this client (`hub::ears`), from when the transaction has committed. In between, what has changed waits
 //! in the session, so that a transaction that is run again takes it back first.
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use polder_base::{Protocol, Reply, glob};
@@ -15,6 +14,8 @@ use polder_table::{Mode, Stop, Table};
 use crate::introspect::help;
 use crate::row::{Row, TxnCall, container, neutral, session};
 use crate::session::Session;
+pub use crate::session::Subscriptions;
+use crate::session::subscriptions::{CHANNEL, PATTERN, SHARD};
 use polder_calls::call::{Call, Outcome};
 use polder_calls::command::{self, Common, FAST, Flags, LOADING, MAY_WRITE, NOSCRIPT, PUBSUB, STALE, WHILE_LISTENING};
 use polder_calls::facts::Channels;
@@ -104,70 +105,9 @@ pub const COMMANDS: &[Row] = &[
 /// Of no ACL category, as in Redis.
 pub const HELP: &[Row] = &[session("PUBSUB|HELP", "", help).with(LOADING | STALE).since("6.2.0").about("Prints this help.")];
 
-const CHANNEL: usize = Subject::Channel as usize;
-const PATTERN: usize = Subject::Pattern as usize;
-const SHARD: usize = Subject::Shard as usize;
 const SUBJECTS: [Subject; 3] = [Subject::Channel, Subject::Pattern, Subject::Shard];
 const BEGUN: [&[u8]; 3] = [b"subscribe", b"psubscribe", b"ssubscribe"];
 const ENDED: [&[u8]; 3] = [b"unsubscribe", b"punsubscribe", b"sunsubscribe"];
-
-/// What a client has subscribed to.
-#[derive(Clone, Default)]
-pub struct Subscriptions {
-    names: [BTreeSet<Vec<u8>>; 3],
-    /// What has changed by a transaction that has not committed yet: subject, name, whether it began.
-    news: Vec<(Subject, Vec<u8>, bool)>,
-    /// Bytes that the subscriptions take.
-    bytes: usize,
-}
-
-/// What a subscription takes beside its name, which stands here, in the thread's list and in the segment.
-const SUBSCRIPTION_BYTES: usize = 256;
-
-fn bytes_of(name: &[u8]) -> usize {
-    SUBSCRIPTION_BYTES + 3 * name.len()
-}
-
-impl Subscriptions {
-    /// How many channels, patterns and shard channels.
-    pub fn counts(&self) -> [usize; 3] {
-        [CHANNEL, PATTERN, SHARD].map(|subject| self.names[subject].len())
-    }
-
-    /// Bytes that the subscriptions take, about.
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// Adds a name; answers whether it is new.
-    fn insert(&mut self, subject: usize, name: &[u8]) -> bool {
-        let is_new = !self.names[subject].contains(name) && self.names[subject].insert(name.to_vec());
-        self.bytes += if is_new { bytes_of(name) } else { 0 };
-        is_new
-    }
-
-    /// Takes a name out; answers whether it was there.
-    fn remove(&mut self, subject: usize, name: &[u8]) -> bool {
-        let was_there = self.names[subject].remove(name);
-        self.bytes -= if was_there { bytes_of(name) } else { 0 };
-        was_there
-    }
-
-    /// What the replies tell: shard channels are counted by themselves.
-    fn told(&self, subject: usize) -> i64 {
-        let [channels, patterns, shards] = self.counts();
-        if subject == SHARD { shards as i64 } else { (channels + patterns) as i64 }
-    }
-
-    /// Whether all of it is allowed: by name, and whether that is a pattern.
-    pub(crate) fn are_all(&self, allowed: impl Fn(&[u8], bool) -> bool) -> bool {
-        self.names.iter().enumerate().all(|(subject, names)| names.iter().all(|name| allowed(name, subject == PATTERN)))
-    }
-
-    fn is_empty(&self) -> bool {
-        self.names.iter().all(BTreeSet::is_empty) && self.news.is_empty()
-    }
-}
 
 impl Session {
     /// Whether the client has subscribed to anything.

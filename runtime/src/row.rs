@@ -9,6 +9,8 @@
 use polder_base::Reply;
 use polder_table::{Db, Mode, Table, Txn};
 
+use crate::FAMILIES;
+use crate::lookup::COUNT;
 use crate::session::{Host, Session};
 use polder_calls::call::Outcome;
 use polder_calls::command::{self, Command, Decide, Flags, Locate, Run, Shares, Where};
@@ -160,4 +162,29 @@ impl Row {
     pub const fn about(self, summary: &'static str) -> Row {
         Row { command: self.command.about(summary), ..self }
     }
+}
+
+/// What runs them, by their numbers.
+static WORKS: [Work; COUNT] = works();
+
+const fn works() -> [Work; COUNT] {
+    let mut works = [Work::Own; COUNT];
+    let (mut number, mut family) = (0, 0);
+    while family < FAMILIES.len() {
+        number += FAMILIES[family].commands.len();
+        let mut row = 0;
+        while row < FAMILIES[family].rows.len() {
+            works[number] = FAMILIES[family].rows[row].work;
+            number += 1;
+            row += 1;
+        }
+        family += 1;
+    }
+    works
+}
+
+/// What runs a command that concerns a session.
+#[inline]
+pub(crate) fn work(command: &Command) -> Work {
+    WORKS[usize::from(command.number())]
 }

@@ -15,11 +15,11 @@
 use std::sync::Arc;
 
 use polder_base::script::{Ended, Habit, Input, NO_WRITES, Program};
-use polder_table::{Mode, Stop, Table, Txn};
+use polder_table::{Mode, Stop, Table};
 
-use crate::execute::{Keys, begin};
 use crate::introspect::help;
 use crate::row::{Row, TxnCall, container, neutral, session, write};
+use crate::run::{Keys, begin};
 use crate::session::{Host, Session};
 use polder_calls::call::{NOT_AN_INTEGER, Outcome};
 use polder_calls::command::{
@@ -28,21 +28,12 @@ use polder_calls::command::{
 use polder_calls::facts::Tells::{Own, Verbatim};
 use polder_calls::settings::id;
 
-mod board;
-mod depot;
 mod function;
-mod library;
-mod payload;
 mod script;
-mod shebang;
-mod shelf;
 mod stage;
 
-use depot::Totals;
-use library::Look;
-
-pub use board::{Kind, Running};
-pub(crate) use depot::{add_codes, clear_codes, codes_at};
+use crate::scripts::shebang;
+pub use crate::scripts::{Figures, Kind, Memo, Running, Scripting};
 pub use polder_base::script::Scripts;
 
 /// Scripts begin as readers; [`run_program`] makes writers of them.
@@ -205,82 +196,6 @@ pub const COMMANDS: &[Row] = &[
         .about("Returns information about a function during execution."),
 ];
 
-/// What a process knows of scripts, and what runs them.
-pub struct Scripting {
-    lua: Box<dyn Scripts>,
-    shelf: shelf::Shelf,
-    libraries: library::Libraries,
-    board: board::Board,
-}
-
-impl Scripting {
-    /// A process that runs scripts by `lua` and has seen none yet.
-    pub fn new(lua: Box<dyn Scripts>) -> Scripting {
-        Scripting { lua, shelf: shelf::Shelf::default(), libraries: library::Libraries::default(), board: board::Board::default() }
-    }
-
-    /// What INFO tells.
-    pub fn figures(&self, table: &Table) -> Figures {
-        let Totals { libraries, functions, bytes } = self.libraries.totals_now(table);
-        Figures {
-            lua_bytes: self.lua.memory(),
-            cached: self.shelf.figures().0,
-            cached_bytes: self.shelf.figures().1,
-            evicted: self.shelf.figures().2,
-            libraries,
-            functions,
-            library_bytes: bytes,
-        }
-    }
-
-    fn look<'t, 'x>(&'t self, table: &'t Table, txn: &'t Txn<'x>) -> Look<'t, 'x> {
-        Look { table, txn, lua: &*self.lua }
-    }
-
-    /// The scripts and functions that have run for so long that others are told so.
-    pub fn busy(&self) -> Vec<Arc<Running>> {
-        self.board.all()
-    }
-}
-
-/// What INFO tells of scripts.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Figures {
-    pub lua_bytes: u64,
-    pub cached: u64,
-    pub cached_bytes: u64,
-    pub evicted: u64,
-    pub libraries: u64,
-    pub functions: u64,
-    pub library_bytes: u64,
-}
-
-impl Figures {
-    /// Bytes of all programs and libraries.
-    pub fn bytes(&self) -> u64 {
-        self.cached_bytes + self.library_bytes
-    }
-}
-
-/// What a session remembers of its scripts.
-#[derive(Clone, Debug, Default)]
-pub struct Memo {
-    /// When the call that runs one began, there was no memory for anything that may grow.
-    pub(crate) short_of_memory: bool,
-    /// Calls of the script that attempts which came to nothing have counted already.
-    pub(crate) counted: usize,
-    /// The script has failed and said so, and what it had written before is committed; with whether the error has been counted.
-    pub(crate) failure: Option<(String, bool)>,
-    /// The moment that scripts see, in microseconds since the epoch; 0 outside of them.
-    pub(crate) now_us: u64,
-    /// Which of several runs of one program in one transaction this is.
-    number: u64,
-    /// The program, where several of its runs share a transaction.
-    program: Option<Arc<Program>>,
-    /// The run has taken its time.
-    pub(crate) slow: bool,
-}
-
 /// Whether the program that a call runs declares that it writes nothing.
 pub(crate) fn only_reads(table: &Table, session: &Session, host: &dyn Host, command: &Command, args: &[&[u8]]) -> bool {
     let (Some(scripting), Some(name)) = (host.scripting(), args.get(1)) else { return false };
@@ -305,15 +220,6 @@ pub(crate) fn prepare(session: &mut Session, table: &Table) {
 pub(crate) fn prepare_next(session: &mut Session, number: usize) {
     let program = if number == 0 { None } else { session.script.program.take() };
     session.script = Memo { number: number as u64 + 1, program, ..Memo::default() };
-}
-
-/// After a call that is to be counted: counts the error of a script that has failed, and answers whether one has.
-pub(crate) fn settle(session: &mut Session, host: &dyn Host) -> bool {
-    let Some((text, counted)) = session.script.failure.take() else { return false };
-    if !counted {
-        host.recorder().count_error(&text);
-    }
-    true
 }
 
 /// The process's scripts, with the limits that are set now.

@@ -3,6 +3,7 @@
 //! A [`Session`] is owned by whoever reads the client's bytes; commands change it, and only theirs. What concerns
 //! other clients or the process (who else is connected, shutting down, the configuration file) is asked of the
 //! [`Host`]: the server implements it, an embedder is [`Bare`].
+use std::any::Any;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -10,19 +11,24 @@ use polder_base::Protocol;
 use polder_hub::ask::Thread;
 use polder_table::{Db, Watch};
 
-use crate::acl::Rights;
 use crate::configuration::Configuration;
-use crate::counted::Counted;
-use crate::metrics::{Recorder, Statistics};
-use crate::migrate::Journey;
-use crate::persistence::Keeper;
-use crate::pubsub::Subscriptions;
-use crate::scripting::{Memo, Running, Scripting};
-use crate::tracking::{Read, Tracking};
-use polder_calls::call::Caller;
+use crate::recorder::Recorder;
+use crate::saves::Keeper;
+use crate::scripts::{Memo, Running, Scripting};
+use crate::statistics::Statistics;
+use crate::users::Rights;
+use polder_calls::call::{Caller, Outcome};
 use polder_calls::command::Command;
 use polder_calls::settings::value::Parsed;
 use polder_calls::settings::{Id, id};
+
+pub mod counted;
+pub mod subscriptions;
+pub mod tracked;
+
+pub use counted::Counted;
+pub use subscriptions::Subscriptions;
+pub use tracked::{Read, Tracking};
 
 /// Whether a client hears the replies to its commands (`CLIENT REPLY`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -180,8 +186,8 @@ pub struct Session {
     pub patience_us: u64,
     /// What its scripts ask now and then whether the program that runs them wants them to end.
     pub interrupt: Option<fn() -> bool>,
-    /// The keys that its MIGRATE has sent off.
-    pub journey: Option<Arc<Journey>>,
+    /// What its MIGRATE has sent off, while it waits for the other server.
+    pub journey: Option<Arc<dyn Any + Send + Sync>>,
     /// What it has subscribed to, if anything.
     pub subscriptions: Option<Arc<Subscriptions>>,
     /// How it tracks keys, if it does.
@@ -248,12 +254,33 @@ impl Default for Session {
 }
 
 impl Session {
+    /// Gives the client a name (CLIENT SETNAME).
+    ///
+    /// # Errors
+    /// Redis's text for a name with blanks or control characters.
+    pub(crate) fn rename(&mut self, name: &[u8]) -> Outcome {
+        if !name.iter().all(u8::is_ascii_graphic) {
+            return Err("ERR Client names cannot contain spaces, newlines or special characters.".into());
+        }
+        self.name = name.into();
+        Ok(())
+    }
+
     /// A client that has just connected: the user `default`, authenticated if he needs no password.
     pub fn connected(id: u64, host: &dyn Host, now_ms: u64) -> Session {
         let users = host.settings().users();
         let (version, now) = (users.version(), users.now());
         let (authenticated, rights) = (now.is_open(), Rights::of(now.default_user(), version));
         Session { id, authenticated, rights, created_ms: now_ms, active_ms: now_ms, ..Session::default() }
+    }
+
+    /// After a call that is to be counted: counts the error of a script that has failed, and returns whether one has.
+    pub(crate) fn settle_script(&mut self, host: &dyn Host) -> bool {
+        let Some((text, counted)) = self.script.failure.take() else { return false };
+        if !counted {
+            host.recorder().count_error(&text);
+        }
+        true
     }
 
     /// Whether nothing about who the client is need be looked at before a call. Who gives no clock looks whether users have changed

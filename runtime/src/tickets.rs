@@ -9,7 +9,7 @@
 use polder_table::{Mode, New, Replaces, SYSTEM, Stop, Table};
 use polder_values::{Kind, Value, string};
 
-use crate::execute::retry;
+use crate::retry::retry;
 
 const KEY: &[u8] = b"tls-tickets";
 const KEYS_MAX: usize = 2;

@@ -21,10 +21,11 @@ use polder_shm::layout::interest;
 use polder_table::{Counter, Mode, Stop, Table};
 use smallvec::SmallVec;
 
-use crate::execute::{
-    Progress, admit, begin, end_transaction, execute, is_plain, is_wary, permit, refuse, resolve, retry, run_inside, run_many_inside,
-};
+use crate::execute::{admit, execute, refuse};
+use crate::lookup::resolve;
+use crate::retry::retry;
 use crate::row::SessionCall;
+use crate::run::{Progress, begin, end_transaction, is_plain, is_wary, permit, run_inside, run_many_inside};
 use crate::session::{Host, Replies, Session};
 use crate::{scripting, transaction};
 use polder_calls::command::{Command, Common};

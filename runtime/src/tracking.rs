@@ -3,11 +3,12 @@ use std::sync::Arc;
 
 use polder_base::number;
 use polder_hub::track::{self, Redirect, Terms};
-use polder_table::{Db, Stop, Table, Txn};
+use polder_table::{Stop, Table, Txn};
 
-use crate::client;
+use crate::elsewhere;
 use crate::row::SessionCall;
 use crate::session::Session;
+pub use crate::session::tracked::{Choice, Read, Tracking};
 use polder_calls::call::{Outcome, SYNTAX, is};
 use polder_calls::command::{Command, OWN_CONNECTION, READONLY, SCRIPTS};
 
@@ -15,55 +16,6 @@ const OTHER_CACHING: &str =
     "ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then re-enabling it with a different mode.";
 const OTHER_BROADCAST: &str =
     "ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then re-enabling it with a different mode.";
-
-/// Which of its reads a client wants to be told about.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Choice {
-    #[default]
-    All,
-    /// Those after CLIENT CACHING YES.
-    OptIn,
-    /// All but those after CLIENT CACHING NO.
-    OptOut,
-}
-
-/// How a client tracks.
-#[derive(Clone, Debug, Default)]
-pub struct Tracking {
-    pub(crate) terms: Terms,
-    choice: Choice,
-    /// CLIENT CACHING has been said of the next call.
-    caching: bool,
-    /// The client that was to be told is gone.
-    pub broken: bool,
-    prefix_bytes: usize,
-}
-
-impl Tracking {
-    /// The client that is told instead, 0 for none.
-    pub fn redirect(&self) -> u64 {
-        self.terms.redirect.map_or(0, |redirect| redirect.client)
-    }
-
-    /// Whether it hears of all keys with certain prefixes.
-    pub fn broadcasts(&self) -> bool {
-        self.terms.prefixes.is_some()
-    }
-
-    /// Bytes that its prefixes take, here and in the thread's list.
-    pub fn bytes(&self) -> usize {
-        self.prefix_bytes
-    }
-
-    fn remembers(&self) -> bool {
-        !self.broadcasts()
-            && match self.choice {
-                Choice::All => true,
-                Choice::OptIn => self.caching,
-                Choice::OptOut => !self.caching,
-            }
-    }
-}
 
 /// What the words of a CLIENT TRACKING say.
 #[derive(Default)]
@@ -134,7 +86,7 @@ fn redirect_to(call: &mut SessionCall<'_>, id: u64) -> Result<Option<Redirect>, 
     let own = if id == call.session.id { call.table.seat().ok().map(|seat| (seat.index(), seat.life())) } else { call.host.home(id) };
     let thread = match own {
         Some(thread) => Some(thread),
-        None => client::home_elsewhere(call, id)?,
+        None => elsewhere::home_of(call, id)?,
     };
     Ok(thread.map(|thread| Redirect { client: id, thread }))
 }
@@ -263,15 +215,6 @@ impl Session {
         }
         txn.await_map()
     }
-}
-
-/// A key that a transaction which is going on has read, for a client that tracks.
-#[derive(Clone, Debug)]
-pub struct Read {
-    db: Db,
-    pub(crate) key: Vec<u8>,
-    /// Changes that the transaction had made by then.
-    changes_before: usize,
 }
 
 /// CLIENT CACHING

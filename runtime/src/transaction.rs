@@ -19,9 +19,10 @@ use polder_shm::layout::interest;
 use polder_table::{Counter, Mode, Stop, Table, Txn, Watch};
 
 use crate::acl;
-use crate::execute::{Keys, Progress, begin, end_transaction, is_plain, is_wary, permit_writes, retry, run_inside, spare_memory};
 use crate::lookup::{find, find_original};
+use crate::retry::retry;
 use crate::row::{Row, SessionCall, session};
+use crate::run::{Keys, Progress, begin, end_transaction, is_plain, is_wary, permit_writes, run_inside, spare_memory};
 use crate::scripting;
 use crate::session::{Host, Multi, Session};
 use polder_calls::call::Outcome;

@@ -21,7 +21,6 @@ const CIRCLES: &[(&str, usize)] = &[
     ("table", 20),
     ("hub", 8),
     ("calls", 3),
-    ("runtime", 28),
     ("script", 10),
     ("engine", 2),
     ("client", 8),

@@ -10,51 +10,16 @@
 //! | a queued call when EXEC runs it | [`admit_queued`] |
 //! | a command that a script calls | [`admit_scripted`] |
 //! | a channel by itself | [`may_use_channel`] |
-use std::sync::Arc;
 
 use polder_base::glob;
 use polder_table::Stop;
 
-use super::log::{self, Context, Reason};
-use super::user::{Access, Selector, User};
-use super::users::Users;
+use super::log;
+pub use crate::denials::{Context, Denied, Reason};
 use crate::session::{Host, Session};
+use crate::users::user::{Access, Selector, User};
+use crate::users::{DEFAULT_USER, Rights, Users};
 use polder_calls::command::{Command, NO_AUTH};
-
-/// As whom a session acts.
-#[derive(Clone, Debug, Default)]
-pub struct Rights {
-    /// Nobody: trusted with everything.
-    user: Option<Arc<User>>,
-    /// The version of the users that this is of; 0 before the first.
-    version: u64,
-    /// Whether he may do everything.
-    free: bool,
-}
-
-impl Rights {
-    /// The rights of a user.
-    pub fn of(user: &Arc<User>, version: u64) -> Rights {
-        Rights { user: Some(user.clone()), version, free: user.is_free() }
-    }
-
-    /// The user, if the session is not simply trusted.
-    pub fn user(&self) -> Option<&User> {
-        self.user.as_deref()
-    }
-
-    /// Whether nothing limits the session, for all that this process knows.
-    #[inline]
-    pub fn is_free(&self, users: &Users) -> bool {
-        self.user.is_none() || self.free && self.version == users.version()
-    }
-
-    /// Whether the session is trusted, whoever the users are.
-    #[inline]
-    pub fn is_trusted(&self) -> bool {
-        self.user.is_none()
-    }
-}
 
 /// What became of the user of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,33 +47,12 @@ pub fn renew(session: &mut Session, users: &Users) -> Standing {
         }
         None => {
             session.rights = Rights::of(now.default_user(), version);
-            session.user = super::DEFAULT_USER.into();
+            session.user = DEFAULT_USER.into();
             session.authenticated = false;
         }
     }
     session.closing = true;
     Standing::Gone
-}
-
-/// A call that is not allowed: why, and what it was that is not.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Denied {
-    pub reason: Reason,
-    pub object: Vec<u8>,
-}
-
-impl Denied {
-    /// What the client is told; `whose` is the user's name where everything is to be told (ACL DRYRUN).
-    pub fn text(&self, user: &[u8], verbose: bool) -> String {
-        let (user, object) = (String::from_utf8_lossy(user), String::from_utf8_lossy(&self.object));
-        match (self.reason, verbose) {
-            (Reason::Key, true) => format!("User {user} has no permissions to access the '{object}' key"),
-            (Reason::Key, false) => "No permissions to access a key".into(),
-            (Reason::Channel, true) => format!("User {user} has no permissions to access the '{object}' channel"),
-            (Reason::Channel, false) => "No permissions to access a channel".into(),
-            (Reason::Command | Reason::Auth, _) => format!("User {user} has no permissions to run the '{object}' command"),
-        }
-    }
 }
 
 /// Whether the session's user may make this call.
@@ -209,7 +153,7 @@ pub(crate) fn admit(session: &Session, host: &dyn Host, command: &'static Comman
     }
     check(session, command, args).map_err(|denied| {
         if logs {
-            log::note(host, session, command, &session.user, Context::of(session), &denied);
+            log::note(host, session, command, &session.user, log::context_of(session), &denied);
         }
         format!("NOPERM {}", denied.text(&session.user, false)).into()
     })

@@ -1,10 +1,10 @@
 //! ACL LOG: who was not let in, and who was not allowed something, newest first, in a ring of each process that are shown as one.
-use std::collections::VecDeque;
-
 use polder_base::{Reply, time};
 
-use super::check::Denied;
-use crate::metrics::recorder::{Note, lock};
+use crate::denials::Entry;
+pub use crate::denials::{Context, Denied, Log, REASONS, Reason};
+use crate::locks::lock;
+use crate::recorder::Note;
 use crate::row::SessionCall;
 use crate::session::{Host, Session};
 use crate::{client, elsewhere};
@@ -12,91 +12,9 @@ use polder_calls::call::Outcome;
 use polder_calls::command::Command;
 use polder_calls::settings::id;
 
-/// What was denied, from the nearest to the farthest that a call gets.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Reason {
-    Command,
-    Key,
-    Auth,
-    Channel,
-}
-
-/// How many reasons there are.
-pub const REASONS: usize = 4;
-
-impl Reason {
-    const ALL: [Reason; REASONS] = [Reason::Command, Reason::Key, Reason::Auth, Reason::Channel];
-
-    fn text(self) -> &'static str {
-        match self {
-            Reason::Command => "command",
-            Reason::Key => "key",
-            Reason::Auth => "auth",
-            Reason::Channel => "channel",
-        }
-    }
-}
-
-/// Where a call was made.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Context {
-    Toplevel,
-    Multi,
-    Lua,
-}
-
-impl Context {
-    const ALL: [Context; 3] = [Context::Toplevel, Context::Multi, Context::Lua];
-
-    /// That of a call which a session makes now.
-    pub fn of(session: &Session) -> Context {
-        if session.multi.is_some() { Context::Multi } else { Context::Toplevel }
-    }
-
-    fn text(self) -> &'static str {
-        match self {
-            Context::Toplevel => "toplevel",
-            Context::Multi => "multi",
-            Context::Lua => "lua",
-        }
-    }
-}
-
-/// Denials of one kind.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Entry {
-    id: u64,
-    count: i64,
-    denied: Denied,
-    context: Context,
-    user: Vec<u8>,
-    client: Vec<u8>,
-    created_ms: u64,
-    updated_ms: u64,
-}
-
-/// The ring, newest first, and how often each reason was given.
-#[derive(Default)]
-pub struct Log {
-    entries: VecDeque<Entry>,
-    counts: [u64; REASONS],
-}
-
 /// How far apart denials may be that count as one entry, and how many entries are looked at for that.
 const GROUPING_MS: u64 = 60_000;
 const GROUPING_DEPTH: usize = 10;
-
-impl Log {
-    /// How often something was denied, by reason.
-    pub fn counts(&self) -> [u64; REASONS] {
-        self.counts
-    }
-
-    /// Counts from nothing again.
-    pub fn reset_counts(&mut self) {
-        self.counts = [0; REASONS];
-    }
-}
 
 /// A text of an entry is cut off behind so many bytes: all of them come from clients.
 const TEXT_BYTES_MAX: usize = 4096;
@@ -106,6 +24,11 @@ fn cut(text: &[u8]) -> Vec<u8> {
         None | Some(0) => text.to_vec(),
         Some(more) => [&text[..TEXT_BYTES_MAX], format!("... ({more} more bytes)").as_bytes()].concat(),
     }
+}
+
+/// Where a session makes the call that it makes now.
+pub(crate) fn context_of(session: &Session) -> Context {
+    if session.multi.is_some() { Context::Multi } else { Context::Toplevel }
 }
 
 /// Enters a denial of a call of `command`; `user` is who it was, or wanted to be.

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use polder_base::words::quote;
 
 use super::Configuration;
-use crate::acl::user::User;
+use crate::users::user::User;
 use polder_calls::settings::file::{Line, read_line};
 use polder_calls::settings::{Id, Scope, Settings, Shape, id, value};
 

@@ -16,8 +16,9 @@ use polder_values::stream::{Range, Stream};
 use polder_values::{Kind, Value, string};
 use sha1::{Digest, Sha1};
 
-use crate::execute::{begin, retry};
+use crate::retry::retry;
 use crate::row::SessionCall;
+use crate::run::begin;
 use polder_calls::call::Outcome;
 
 const NONE: [u8; 20] = [0; 20];

@@ -10,8 +10,9 @@ use polder_table::{Db, Found, Mode, Stop};
 use polder_values::sequence::Sequence;
 use polder_values::{Kind, Value};
 
-use crate::execute::{begin, retry};
+use crate::retry::retry;
 use crate::row::SessionCall;
+use crate::run::begin;
 use polder_calls::call::{NOT_AN_INTEGER, Outcome, is};
 use polder_calls::settings::value;
 use polder_commands::dump;

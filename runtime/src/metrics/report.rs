@@ -12,9 +12,10 @@ use std::fmt::Write;
 
 use super::Statistics;
 use super::machine::Machine;
-use super::recorder::{Totals, lock};
-use crate::acl::log::REASONS;
+use crate::denials::REASONS;
 use crate::elsewhere::{lines, number, word};
+use crate::locks::lock;
+use crate::recorder::Totals;
 use crate::session::Host;
 use polder_calls::command::Command;
 use polder_calls::settings::id;

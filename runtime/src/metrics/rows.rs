@@ -3,10 +3,10 @@ use polder_hub::subject::Subject;
 use polder_table::Counter;
 
 use super::Figure::{Always, Count, Text};
-use super::recorder::Totals;
 use super::{Body, Database, Facts, Figure, Metric, Section, human, ratio};
-use crate::acl::log::Reason;
-use crate::scripting::Figures;
+use crate::denials::Reason;
+use crate::recorder::Totals;
+use crate::scripts::Figures;
 use polder_calls::settings::{id, value};
 
 const fn metric(name: &'static str, figure: Figure) -> Metric {

@@ -3,12 +3,12 @@ use polder_base::script::{FLAG_NAMES, Function, Input, Library, Trust};
 use polder_base::{Reply, glob};
 use polder_table::{Counter, Mode, Stop};
 
-use super::depot::clear_codes;
-use super::library::Policy;
 use super::stage::Stage;
-use super::{Kind, Scripting, input, payload, perform, scripting, shebang};
-use crate::execute::begin;
+use super::{Kind, Scripting, input, perform, scripting};
 use crate::row::{SessionCall, TxnCall};
+use crate::run::begin;
+use crate::scripts::library::Policy;
+use crate::scripts::{clear_codes, payload, shebang};
 use polder_calls::call::{Outcome, is};
 
 pub fn call(call: &mut TxnCall<'_>) -> Outcome {

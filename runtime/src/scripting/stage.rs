@@ -10,8 +10,9 @@ use polder_table::{Db, Mode, Stop, Table, Txn};
 
 use super::{Kind, Running, Scripting};
 use crate::debug::inside::scripts_may_call_all;
-use crate::execute::{is_wary, note, permit, permit_writes, resolve, run_row};
+use crate::lookup::resolve;
 use crate::row::TxnCall;
+use crate::run::{is_wary, note, permit, permit_writes, run_row};
 use crate::session::{Host, Session};
 use crate::{acl, monitor};
 use polder_calls::call::NO_MEMORY;

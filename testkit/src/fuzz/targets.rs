@@ -11,8 +11,8 @@ use crate::caller::{Caller, Embedder};
 use crate::scratch::Scratch;
 
 mod door;
-mod memcached;
 mod http;
+mod memcached;
 mod rdb;
 mod values;
 

@@ -1,7 +1,7 @@
 //! Commands and their categories as rules name them.
 use std::sync::LazyLock;
 
-use crate::introspect::{CATEGORIES, categories};
+use crate::categories::{CATEGORIES, categories};
 use crate::lookup::{all, find_original, subcommands};
 use polder_calls::command::{CONTAINER, Command};
 

@@ -17,7 +17,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 use polder_shm::Segment;
@@ -25,13 +25,16 @@ use polder_shm::layout::header;
 use polder_table::{Counter, Table};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::histogram::{Distribution, Histogram};
-use super::rates::{self, Rates, Track};
-use crate::acl;
-use crate::commandlog::Log;
-use crate::latency::Monitor;
+pub mod histogram;
+pub mod rates;
+
+use crate::denials;
+use crate::locks::lock;
+use crate::notes::{Log, Monitor};
+use histogram::{Distribution, Histogram};
 use polder_calls::command::{Command, FAST};
 use polder_calls::settings::{COARSE_NS, Settings, id};
+use rates::{Rates, Track};
 
 /// How many calls of a command each exactly timed one stands for, once it has been called often.
 const SAMPLE: u64 = 64;
@@ -81,7 +84,7 @@ pub struct Recorder {
     errors: Mutex<BTreeMap<String, u64>>,
     /// Slow calls, large requests, large replies.
     pub logs: [Mutex<Log>; 3],
-    pub denials: Mutex<acl::log::Log>,
+    pub denials: Mutex<denials::Log>,
     pub monitor: Mutex<Monitor>,
     track: Mutex<Track>,
     /// What other processes have told of themselves last, with their threads: see [`crate::elsewhere::ask_reports`].
@@ -403,11 +406,6 @@ impl Recorder {
         shards.push(shard.clone());
         shard
     }
-}
-
-/// What a poisoned lock guards is a count: still good enough to show.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

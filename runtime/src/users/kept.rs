@@ -25,10 +25,11 @@ use std::time::Duration;
 use polder_table::{Mode, New, Replaces, SYSTEM, Stop, Table, Txn};
 use polder_values::{Kind, string};
 
+pub use super::snapshot::{Snapshot, fresh_serial};
 use super::user::User;
 use super::{DEFAULT_USER, file};
-use crate::execute::retry;
-use crate::metrics::recorder::lock;
+use crate::locks::lock;
+use crate::retry::retry;
 use polder_calls::settings::file::Declaration;
 use polder_calls::settings::{Id, Settings, id};
 
@@ -43,49 +44,6 @@ const PATIENCE: Duration = Duration::from_micros(100);
 /// Where the ACL file lies whose name is no whole path.
 pub(crate) fn folder(settings: &Settings) -> PathBuf {
     settings.string(const { id("dir") }).into()
-}
-
-/// All users at one moment.
-#[derive(Clone, Debug)]
-pub struct Snapshot {
-    mark: u64,
-    default: Arc<User>,
-    /// Each with the version of the key that holds him.
-    users: BTreeMap<Vec<u8>, (u64, Arc<User>)>,
-}
-
-impl Snapshot {
-    /// U3.
-    fn first() -> Snapshot {
-        let default = Arc::new(User::first());
-        let users = BTreeMap::from([(DEFAULT_USER.to_vec(), (0, default.clone()))]);
-        Snapshot { mark: 0, default, users }
-    }
-
-    /// The user of that name.
-    pub fn find(&self, name: &[u8]) -> Option<&Arc<User>> {
-        self.users.get(name).map(|(_, user)| user)
-    }
-
-    /// Everyone, by name.
-    pub fn all(&self) -> impl ExactSizeIterator<Item = &Arc<User>> {
-        self.users.values().map(|(_, user)| user)
-    }
-
-    /// The user that a client is before it says who it is.
-    pub fn default_user(&self) -> &Arc<User> {
-        &self.default
-    }
-
-    /// Whether nobody has ever changed them.
-    pub fn is_untouched(&self) -> bool {
-        self.mark == 0
-    }
-
-    /// Whether clients need not say who they are.
-    pub fn is_open(&self) -> bool {
-        self.default.on && self.default.open
-    }
 }
 
 /// The users as this process sees them.
@@ -315,13 +273,6 @@ pub fn set_default_password(txn: &Txn<'_>, password: &[u8]) -> Result<(), Stop> 
         user.apply(rule, false).map_err(|wrong| Stop::from(wrong.text()))?;
     }
     if user != **before.default_user() { publish(txn, &before, &[user], &[]) } else { Ok(()) }
-}
-
-/// A number for a new user that no other one has had.
-pub fn fresh_serial() -> u64 {
-    let mut bytes = [0; 8];
-    super::random(&mut bytes);
-    u64::from_le_bytes(bytes).max(1)
 }
 
 #[cfg(test)]

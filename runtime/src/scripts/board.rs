@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use polder_table::Stop;
 
-use crate::metrics::recorder::lock;
+use crate::locks::lock;
 
 /// What runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use polder_base::time;
 
+use super::snapshot::{Snapshot, fresh_serial};
 use super::user::{User, Wrong, has_spaces, merged};
-use super::users::{Snapshot, fresh_serial};
 use polder_calls::settings::file::Declaration;
 
 /// What follows everything else that is wrong with a file.

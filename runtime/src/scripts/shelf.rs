@@ -20,7 +20,7 @@ use polder_values::{Kind, string};
 use sha1::{Digest, Sha1};
 
 use super::shebang;
-use crate::metrics::recorder::lock;
+use crate::locks::lock;
 
 /// Programs that only EVAL has brought, as in Redis 7.4.
 const EVALUATED_MAX: usize = 500;

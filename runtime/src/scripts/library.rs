@@ -17,7 +17,7 @@ use polder_table::{Counter, SYSTEM, Stop, Table, Txn};
 use super::depot::{self, Edit, TOKEN, Totals, View};
 use super::shebang;
 use super::shelf::{Token, open_token, token};
-use crate::metrics::recorder::lock;
+use crate::locks::lock;
 
 /// A thread's front is emptied when it holds more than this.
 const FRONT_MAX: usize = 1024;

@@ -21,7 +21,6 @@ use polder_values::{Kind, Nodes, Value, string};
 
 use super::shebang;
 use super::shelf::{Token, fresh_token, read_token, store};
-use crate::persistence::load::Present;
 
 const WAITING: &[u8] = b"libraries";
 const KNOWN: &[u8] = b"libraries:known";
@@ -30,6 +29,17 @@ const TOTALS: &[u8] = b"libraries:totals";
 pub const TOKEN: &[u8] = b"libraries:token";
 
 const DAMAGED: Fault = Fault::Damaged { what: "a library of functions" };
+
+/// What becomes of a key that is there already.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Present {
+    /// It stays.
+    #[default]
+    Kept,
+    Replaced,
+    /// It is an error.
+    Refused,
+}
 
 /// How much there is of known libraries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

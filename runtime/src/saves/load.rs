@@ -8,25 +8,15 @@ use polder_table::{Db, ItemExtras, Mode, New, Replaces, SYSTEM, Stop, Table, Txn
 use polder_wire::rdb::{Begin, Item, Malformed, Mark, Reader};
 
 use super::ITEM;
-use crate::execute::retry;
-use crate::scripting::add_codes;
+use crate::retry::retry;
+use crate::scripts::add_codes;
+pub use crate::scripts::depot::Present;
 use polder_calls::settings::{Settings, id};
 use polder_commands::dump::checksums_rest;
 use polder_commands::dump::{Builder, Problem, set_clock};
 
 /// Bytes that are read at once.
 const CHUNK: usize = 1 << 20;
-
-/// What becomes of a key that is there already.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Present {
-    /// It stays.
-    #[default]
-    Kept,
-    Replaced,
-    /// It is an error.
-    Refused,
-}
 
 /// What a load came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use polder_table::{Policy, SYSTEM, Snapshot, Stop, Table, clock};
 use polder_wire::rdb::Writer;
 
 use super::ITEM;
-use crate::scripting::codes_at;
+use crate::scripts::codes_at;
 use polder_calls::settings::{Settings, id};
 use polder_commands::dump::{Source, encode, writer};
 

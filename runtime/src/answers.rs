@@ -1,0 +1,18 @@
+//! What this process answers to the questions of others ([`crate::elsewhere`]).
+use crate::session::Host;
+use crate::{acl, client, commandlog, latency, metrics};
+
+/// Answers a question of another process about this one.
+pub fn answer(host: &dyn Host, words: &[&[u8]]) -> Vec<u8> {
+    match words {
+        [b"INFO"] => metrics::report::write(host).into_bytes(),
+        [b"RESETSTAT"] => {
+            host.recorder().reset();
+            Vec::new()
+        }
+        [b"COMMANDLOG", words @ ..] => commandlog::answer(host, words).into_bytes(),
+        [b"LATENCY", words @ ..] => latency::answer(host, words).into_bytes(),
+        [b"DENIALS", words @ ..] => acl::log::answer(host, words).into_bytes(),
+        words => client::answer(host, words),
+    }
+}

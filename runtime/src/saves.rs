@@ -1,0 +1,17 @@
+//! How the memory becomes a file that Redis understands, and a file the memory. The commands over it are in `persistence`.
+use polder_calls::settings::{Settings, id};
+
+pub mod keeper;
+pub mod load;
+pub mod save;
+
+pub use keeper::Keeper;
+
+/// The auxiliary field of an RDB file that stands in front of a string with flags or what else items have: the flags (4, little-endian), then the
+/// bytes of `polder_table::ItemExtras`. Redis skips fields that it does not know.
+const ITEM: &[u8] = b"polder-item";
+
+/// Whether save points are set, so that the process saves when it ends, too.
+pub fn has_save_points(settings: &Settings) -> bool {
+    !settings.text(const { id("save") }).is_empty()
+}
