@@ -164,6 +164,7 @@ fn shape(shape: Shape) -> String {
         Shape::Choice(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
         Shape::Flags(words) => format!("any of {}", words.join(" ")),
         Shape::Text => "text".into(),
+        Shape::BaseName => "a name without a path".into(),
         Shape::Words => "words".into(),
         Shape::Save => "pairs of seconds and changes".into(),
         Shape::OutputLimits => "class, hard, soft, seconds".into(),

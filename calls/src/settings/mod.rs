@@ -102,6 +102,8 @@ pub enum Shape {
     /// Words joined by blanks; the number has bit n-1 for word n, the first word stands for none.
     Flags(&'static [&'static str]),
     Text,
+    /// The name of a file or a folder, without the folder that it is in.
+    BaseName,
     /// Several words.
     Words,
     Save,
@@ -183,6 +185,11 @@ const fn text(name: &'static str, start: &'static str) -> Setting {
     setting(name, Shape::Text, Start::Text(start))
 }
 
+/// A name without a path.
+const fn base_name(name: &'static str, start: &'static str) -> Setting {
+    setting(name, Shape::BaseName, Start::Text(start))
+}
+
 /// A value of a form of its own.
 const fn special(name: &'static str, shape: Shape, start: &'static str) -> Setting {
     setting(name, shape, Start::Text(start))
@@ -257,6 +264,7 @@ impl Setting {
                 | Shape::Octal { .. }
                 | Shape::Choice(_)
                 | Shape::Text
+                | Shape::BaseName
                 | Shape::EventClasses
         )
     }
@@ -353,8 +361,8 @@ mod tests {
     #[test]
     fn a_number_has_a_number_to_start_with() {
         for row in &TABLE {
-            let texts =
-                row.takes_words() && !matches!(row.shape, Shape::Flags(_)) || matches!(row.shape, Shape::Text | Shape::EventClasses);
+            let texts = row.takes_words() && !matches!(row.shape, Shape::Flags(_))
+                || matches!(row.shape, Shape::Text | Shape::BaseName | Shape::EventClasses);
             assert_eq!(matches!(row.start, Start::Text(_)), texts, "{}", row.name);
         }
     }

@@ -1,5 +1,5 @@
 //! RDB files, and the append-only file that there is not: the memory survives every process.
-use super::{Setting, Shape, choice, integer, memory, special, switch, text};
+use super::{Setting, Shape, base_name, choice, integer, memory, special, switch, text};
 
 const INT_MAX: i64 = i32::MAX as i64;
 
@@ -8,7 +8,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         "After how many seconds and changes the RDB file is written in the background, in pairs. With any, the server writes it when it ends, too. \
          Each server on a segment has its own save points.",
     ),
-    text("dbfilename", "dump.rdb").protected().about("The name of the RDB file."),
+    base_name("dbfilename", "dump.rdb").protected().about("The name of the RDB file."),
     text("dir", "").protected().about("The folder of the RDB file; empty is the one in which the server was started."),
     choice("load-rdb", &["new-segment", "always", "no"], 0).at_start_here().about(
         "When the RDB file is read at start: into a new segment only, also into one that has data (what is there stays), or never.",
@@ -33,8 +33,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         .about("Every payload is looked at in full, always."),
     switch("stop-writes-on-bgsave-error", true).about("Whether writes are refused after a save that failed, if there are save points."),
     switch("appendonly", false).refuses("polder has no append-only file: the segment survives every process, a tier survives reboots"),
-    text("appendfilename", "appendonly.aof").at_start().inert(),
-    text("appenddirname", "appendonlydir").at_start().inert(),
+    base_name("appendfilename", "appendonly.aof").at_start().inert(),
+    base_name("appenddirname", "appendonlydir").at_start().inert(),
     choice("appendfsync", &["everysec", "always", "no"], 0).inert(),
     switch("no-appendfsync-on-rewrite", false).inert(),
     integer("auto-aof-rewrite-percentage", 0, INT_MAX, 100).inert(),

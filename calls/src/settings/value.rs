@@ -43,6 +43,10 @@ pub fn parse(row: &Setting, words: &[&[u8]], current: &[u8]) -> Result<Parsed, R
         return Err(WORD_COUNT.into());
     }
     let parsed = parse_shape(row.shape, words, current)?;
+    if row.shape == Shape::BaseName && parsed.text.iter().any(|byte| matches!(byte, b'/' | b'\\')) {
+        let what = if row.name.ends_with("dirname") { "dirname" } else { "filename" };
+        return Err(format!("{} can't be a path, just a {what}", row.name).into());
+    }
     if !row.refusal.is_empty() && parsed != start(row) {
         return Err(row.refusal.into());
     }
@@ -79,7 +83,7 @@ fn parse_shape(shape: Shape, words: &[&[u8]], current: &[u8]) -> Result<Parsed, 
             .map(|at| at as i64)
             .ok_or_else(|| not_among(choices))?,
         Shape::Flags(flags) => parse_flags(flags, words)?,
-        Shape::Text => return Ok(Parsed { number: 0, text: word.to_vec() }),
+        Shape::Text | Shape::BaseName => return Ok(Parsed { number: 0, text: word.to_vec() }),
         Shape::Words => return Ok(Parsed { number: 0, text: words.join(&b' ') }),
         Shape::Save => return parse_save(words),
         Shape::OutputLimits => return parse_output_limits(words, current),
@@ -369,6 +373,18 @@ mod tests {
         check("oom-score-adj-values", "1 2 3000", "! Invalid oom-score-adj-values, elements must be between -2000 and 2000.");
         check("latency-tracking-info-percentiles", "50  60", "! Invalid latency-tracking-info-percentiles parameters");
         check("notify-keyspace-events", "Q", "! Invalid event class character. Use 'Ag$lshzxeKEtmdn'.");
+    }
+
+    #[test]
+    fn the_name_of_a_file_is_no_path() {
+        let set = |name: &str, value: &str| parse(find(name.as_bytes()).unwrap().row(), &[value.as_bytes()], b"").map(|parsed| parsed.text);
+        let refused = |name: &str, what: &str| Err(format!("{name} can't be a path, just a {what}").into());
+        for (name, what) in [("dbfilename", "filename"), ("appendfilename", "filename"), ("appenddirname", "dirname")] {
+            for path in ["/tmp/a", "../a", "a/", "a\\b"] {
+                assert_eq!(set(name, path), refused(name, what), "{path}");
+            }
+            assert_eq!(set(name, "a.rdb"), Ok(b"a.rdb".to_vec()));
+        }
     }
 
     #[test]
