@@ -9,6 +9,8 @@
 //!
 //! Restated in shm/tests/models.rs (`extents`), with the readers and writers beside it: change both.
 
+use std::sync::atomic::Ordering;
+
 use polder_base::{Fault, Ref};
 use polder_shm::journal::{CHANGED, DEATH, Tag};
 use polder_shm::layout::seat as at;
@@ -35,6 +37,12 @@ const SHRUNK_PERCENT: u64 = 85;
 
 /// How full an extent can become before an entry finds no room, about.
 const FILLED_PERCENT: u64 = 92;
+
+/// A transaction that adds this many entries to an extent has it grow to what they need.
+const MANY_WANTS: usize = 64;
+
+/// An extent to be built: pieces, depth, prefix.
+type Shape = (u64, u32, u64);
 
 /// So often an extent is reshaped for one transaction before its next attempt, at most: beside others that fill it, there is no end otherwise.
 const RESHAPES_MAX: u32 = 64;
@@ -205,10 +213,10 @@ impl Building {
 }
 
 impl Txn<'_> {
-    /// Makes room around a position of a database. The transaction has just been rolled back: its seat's journal is empty.
-    pub(crate) fn grow(&self, db: Db, position: u64) {
+    /// Makes room around a position of a database for these entries. The transaction has just been rolled back: its seat's journal is empty.
+    fn grow(&self, db: Db, position: u64, wants: &[Want]) {
         for extra in 0..PIECES_MAX {
-            match self.try_reshape(db, position, |old| Some(shapes_after(old, extra))) {
+            match self.try_reshape(db, position, |old| Some(self.shapes_for(old, extra, wants))) {
                 Ok(Grown::Cramped) => self.seat.rollback(),
                 Ok(Grown::Done) => return,
                 Ok(Grown::Overtaken) => return self.seat.rollback(),
@@ -244,7 +252,10 @@ impl Txn<'_> {
             if !has_grown {
                 grown_end = (db, extent.map_or(Some(position.saturating_add(1)), |extent| extent.end()));
             }
-            self.grow(db, position);
+            if !self.makes_room.replace(true) {
+                self.table.room_makers.fetch_add(1, Ordering::Relaxed);
+            }
+            self.grow(db, position, here);
             reshaped += 1;
             if self.scratch.trouble.borrow().is_some() {
                 return;
@@ -259,13 +270,18 @@ impl Txn<'_> {
     fn has_room(&self, extent: &Extent, wants: &[Want]) -> bool {
         let wanted: u64 = wants.iter().map(|want| want.units as u64).sum();
         let all = extent.buckets() * UNITS as u64;
-        let used: u64 = (0..extent.buckets()).map(|index| self.used_units(extent, index)).sum();
-        used + wanted <= all * FILLED_PERCENT / 100
+        self.used_units_of(extent) + wanted <= all * FILLED_PERCENT / 100
     }
 
     /// Gives back the pieces that the extent around a position does not need any more, if nobody is in the way: an entry that lies
     /// inline gives no memory back by going. The transaction has done nothing yet. Answers whether it became smaller.
+    ///
+    /// While a transaction of this process has made room that it has not filled yet, no extent shrinks: a transaction of many keys takes longer than
+    /// the pause between two looks, would find its room gone each time, and replace all extents again and again.
     pub(crate) fn shrink(&self, db: Db, position: u64) -> bool {
+        if self.table.room_makers.load(Ordering::Relaxed) != 0 {
+            return false;
+        }
         // An unlucky hash may want one more than would do.
         for extra in 0..2 {
             let shape = |old: &Extent| {
@@ -309,8 +325,40 @@ impl Txn<'_> {
     }
 
     fn needed_pieces(&self, extent: &Extent) -> u64 {
-        let used: u64 = (0..extent.buckets()).map(|index| self.used_units(extent, index)).sum();
-        (used * 100).div_ceil(SHRUNK_PERCENT * PIECE_BUCKETS * UNITS as u64).max(1)
+        pieces_for(self.used_units_of(extent))
+    }
+
+    fn used_units_of(&self, extent: &Extent) -> u64 {
+        (0..extent.buckets()).map(|index| self.used_units(extent, index)).sum()
+    }
+
+    /// The shapes that follow an extent which is to take these entries as well. For a few entries they are the usual ones. For many, the extent grows
+    /// at once to what they need: with the usual steps each piece would be replaced some nine times, and what it replaces waits for the pins of others.
+    fn shapes_for(&self, old: &Extent, extra: u64, wants: &[Want]) -> Vec<Shape> {
+        let usual = shapes_after(old, extra);
+        if wants.len() < MANY_WANTS {
+            return usual;
+        }
+        let used = self.used_units_of(old);
+        let units = |wants: &[Want]| wants.iter().map(|want| want.units as u64).sum::<u64>();
+        let pieces = pieces_for(used + units(wants)) + extra;
+        match usual[..] {
+            [(usual, depth, prefix)] if pieces <= PIECES_MAX => vec![(usual.max(pieces), depth, prefix)],
+            _ => {
+                let depth = old.depth + 1;
+                let prefixes = [old.prefix, old.prefix | 1 << (64 - depth)];
+                let (left, right) = wants.split_at(wants.partition_point(|want| want.position < prefixes[1]));
+                let half = |prefix: u64, wants: &[Want]| {
+                    // Half of the entries, and a quarter of that for chance.
+                    let used = used * 5 / 8;
+                    let pieces = pieces_for(used + units(wants)) + extra;
+                    // What is split again is no larger than its entries need until then.
+                    let pieces = if pieces <= PIECES_MAX { pieces } else { pieces_for(used) + extra };
+                    (pieces.min(PIECES_MAX), depth, prefix)
+                };
+                vec![half(prefixes[0], left), half(prefixes[1], right)]
+            }
+        }
     }
 
     fn used_units(&self, extent: &Extent, index: u64) -> u64 {
@@ -320,7 +368,7 @@ impl Txn<'_> {
     }
 
     /// Replaces the extent around a position by what `shapes` makes of it, if it makes something.
-    fn try_reshape(&self, db: Db, position: u64, shapes: impl Fn(&Extent) -> Option<Vec<(u64, u32, u64)>>) -> Result<Grown, Stop> {
+    fn try_reshape(&self, db: Db, position: u64, shapes: impl Fn(&Extent) -> Option<Vec<Shape>>) -> Result<Grown, Stop> {
         let segment = self.segment();
         let root = segment.observe(map_at(db) + 8);
         let Some(old) = (root != 0).then(|| directory::walk(segment, root, position)).flatten() else { return Ok(Grown::Overtaken) };
@@ -569,8 +617,13 @@ impl Txn<'_> {
     }
 }
 
-/// The shapes that follow an extent: pieces, depth, prefix of one or two.
-fn shapes_after(old: &Extent, extra: u64) -> Vec<(u64, u32, u64)> {
+/// Pieces for entries of so many units, at [`SHRUNK_PERCENT`].
+fn pieces_for(units: u64) -> u64 {
+    (units * 100).div_ceil(SHRUNK_PERCENT * PIECE_BUCKETS * UNITS as u64).max(1)
+}
+
+/// The shapes that follow an extent, one or two.
+fn shapes_after(old: &Extent, extra: u64) -> Vec<Shape> {
     // Each entry is moved some nine times while its extent grows from birth to split; steps of one piece alone would be twelve times, and
     // save one byte a key.
     let step = match old.pieces {

@@ -16,6 +16,7 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use polder_base::{Fault, Ref};
@@ -74,6 +75,8 @@ pub struct Txn<'t> {
     looks: Cell<[u32; 2]>,
     /// Values that went without anybody waiting for it ([`Txn::count_freed`]).
     freed: Cell<u64>,
+    /// It counts in [`Table::room_makers`].
+    pub(crate) makes_room: Cell<bool>,
     /// See [`Txn::share`], and what the first lookup found.
     shared: Option<(Db, &'t [u8])>,
     shared_hit: Cell<Option<Option<lookup::Hit>>>,
@@ -159,6 +162,7 @@ impl<'t> Txn<'t> {
             solo: Cell::default(),
             looks: Cell::new([0; 2]),
             freed: Cell::new(0),
+            makes_room: Cell::new(false),
             unmarked: Cell::new(false),
             shared: None,
             shared_hit: Cell::new(None),
@@ -862,6 +866,9 @@ impl<'t> Txn<'t> {
 
 impl Drop for Txn<'_> {
     fn drop(&mut self) {
+        if self.makes_room.get() {
+            self.table.room_makers.fetch_sub(1, Ordering::Relaxed);
+        }
         if !self.seat.is_own() {
             // A forked child's copy: seat, journal and pin are its parent's.
             return;

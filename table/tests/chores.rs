@@ -4,6 +4,7 @@ mod common;
 #[path = "../../testkit/src/held.rs"]
 mod held;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::Place;
@@ -12,7 +13,7 @@ use polder_shm::layout::{ROOTS_AT, seat as at};
 use polder_shm::{Locked, Tag};
 use polder_table::directory::{self, database, extent, map_at};
 use polder_table::{Counter, Limits, Mode, New, Policy, Replaces, SYSTEM, Stop};
-use polder_values::{Kind, hash};
+use polder_values::{Kind, Value, hash};
 
 /// The lock of whoever sweeps flushed databases (`table::directory`).
 const SWEEP_LOCK: u64 = ROOTS_AT + 8;
@@ -365,5 +366,36 @@ fn a_thread_that_is_stopped_while_it_expires_keys_does_not_stop_expiry() {
             place.set(0, b"second", b"1", Some(polder_base::time::now_ms() + 20));
             place.set(0, b"third", b"1", None);
         }
+    });
+}
+
+#[test]
+fn a_transaction_of_many_new_keys_keeps_the_room_that_it_has_made() {
+    let place = &Place::new();
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Empty extents shrink all the time.
+        scope.spawn(|| {
+            while !ended.load(Ordering::Relaxed) {
+                place.table.chores(5_000);
+            }
+        });
+        for turn in 0..3u32 {
+            let names: Vec<Vec<u8>> = (0..30_000u32).map(|number| format!("name:{turn}:{number}").into_bytes()).collect();
+            let declared: Vec<(u16, &[u8])> = names.iter().map(|name| (0, &name[..])).collect();
+            let attempts = std::cell::Cell::new(0);
+            place.run(|txn| {
+                attempts.set(attempts.get() + 1);
+                txn.declare(&declared)?;
+                names.iter().try_for_each(|name| txn.write(0, name, &New::of(Kind::String, Value::Packed(b"value")), Replaces::Whole))
+            });
+            // One that finds no room, one that has it, and some for what the chores hold.
+            assert!(attempts.get() <= 10, "{} attempts in turn {turn}", attempts.get());
+            place.run(|txn| {
+                txn.declare(&declared)?;
+                names.iter().try_for_each(|name| txn.remove(0, name, Replaces::Whole).map(drop))
+            });
+        }
+        ended.store(true, Ordering::Relaxed);
     });
 }
