@@ -1281,12 +1281,43 @@ static inline polder_status polder_substr(polder_caller caller, polder_text key,
 
 /* ---- string ---- */
 
-/* ITEM.DEL key [CAS cas]
- * Deletes an item, if it has this CAS. */
+/* ITEM.CAT key value <APPEND|PREPEND> [CAS cas] [NEWCAS new-cas] [CREATE] [FLAGS flags] [EX seconds]
+ * Writes bytes behind the value of an item, or in front of it. CREATE makes the item where there is none, with these flags and this expiry. */
+static inline polder_status polder_item.cat(polder_caller caller, polder_text key, polder_text value, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[3];
+    args[0] = polder_string("ITEM.CAT");
+    args[1] = key;
+    args[2] = value;
+    return polder_run_more(caller, 3, args, more_count, more, reply);
+}
+
+/* ITEM.DEL key [CAS cas] [NEWCAS new-cas] [STALE] [EMPTY] [EX seconds|EXAT unix-time-seconds|PERSIST]
+ * Deletes an item. STALE keeps it and marks it as stale, with a new expiry if one is given; EMPTY keeps it without its value and flags. */
 static inline polder_status polder_item.del(polder_caller caller, polder_text key, size_t more_count, const polder_text *more, const polder_reply **reply)
 {
     polder_text args[2];
     args[0] = polder_string("ITEM.DEL");
+    args[1] = key;
+    return polder_run_more(caller, 2, args, more_count, more, reply);
+}
+
+/* ITEM.EXP key <EX seconds|EXAT unix-time-seconds|PERSIST>
+ * Sets the expiry of an item, or removes it. */
+static inline polder_status polder_item.exp(polder_caller caller, polder_text key, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[2];
+    args[0] = polder_string("ITEM.EXP");
+    args[1] = key;
+    return polder_run_more(caller, 2, args, more_count, more, reply);
+}
+
+/* ITEM.GAT key [PEEK] [HEAD] [EX seconds|EXAT unix-time-seconds|PERSIST] [VIVIFY seconds] [RECACHE seconds] [NEWCAS new-cas]
+ * Returns an item and says which client is to renew it. VIVIFY makes an empty item where there is none; RECACHE asks one client to renew an item that expires sooner. */
+static inline polder_status polder_item.gat(polder_caller caller, polder_text key, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[2];
+    args[0] = polder_string("ITEM.GAT");
     args[1] = key;
     return polder_run_more(caller, 2, args, more_count, more, reply);
 }
@@ -1301,8 +1332,19 @@ static inline polder_status polder_item.get(polder_caller caller, polder_text ke
     return polder_run_more(caller, 2, args, more_count, more, reply);
 }
 
-/* ITEM.SET key value [ADD|REPLACE|CAS cas] [FLAGS flags] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds]
- * Sets a string with its flags and expiry: always, or only if the key is absent or present, or has this CAS. */
+/* ITEM.INC key delta [DOWN] [CAS cas] [NEWCAS new-cas] [CREATE initial] [EX seconds|EXAT unix-time-seconds|PERSIST] [VIVIFY seconds]
+ * Adds to a number of 64 bits without a sign, which wraps, or subtracts from it, down to 0. CREATE makes an item with this number where there is none, which lives as long as VIVIFY says. */
+static inline polder_status polder_item.inc(polder_caller caller, polder_text key, polder_text delta, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[3];
+    args[0] = polder_string("ITEM.INC");
+    args[1] = key;
+    args[2] = delta;
+    return polder_run_more(caller, 3, args, more_count, more, reply);
+}
+
+/* ITEM.SET key value [ADD|REPLACE|CAS cas] [STALE] [FLAGS flags] [NEWCAS new-cas] [TYPE content-type] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds]
+ * Sets a string with its flags and expiry: always, or only if the key is absent or present, or has this CAS. With STALE, a value with an older CAS is stored and marked as stale. */
 static inline polder_status polder_item.set(polder_caller caller, polder_text key, polder_text value, size_t more_count, const polder_text *more, const polder_reply **reply)
 {
     polder_text args[3];
