@@ -366,6 +366,7 @@ fn a_range_is_a_part_of_the_value() {
 fn get_runs_commands_that_only_read() {
     let web = Web::open("");
     assert_eq!(web.ask("POST /js?SET+a%2Fb+some%20value", "", ""), (200, "\"OK\"\n".into()));
+    assert_eq!(web.ask("POST /js?set+e+x=y", "", "").0, 200);
     assert_eq!(web.ask("GET /?get+a%2Fb", "", ""), (200, "\"some value\"\n".into()));
     assert_eq!(web.ask("GET /js?get+a%2Fb&db=1", "", ""), (200, "null\n".into()));
     for command in ["set+a+b", "del+a", "flushall", "getdel+a", "eval+return+0", "config+set+port+1", "publish+a+b", "shutdown"] {

@@ -162,7 +162,9 @@ impl Work {
         let query = query.unwrap_or_default();
         let reads = matches!(head.method, Method::Get | Method::Head);
         let (command, rest) = query.split_at(memchr::memchr(b'&', query).unwrap_or(query.len()));
-        let names_command = !command.is_empty() && memchr::memchr(b'=', command).is_none() && command != b"atomic";
+        // A parameter has = in its first word; a word of a command behind that may have it, too.
+        let first = &command[..memchr::memchr(b'+', command).unwrap_or(command.len())];
+        let names_command = !first.is_empty() && memchr::memchr(b'=', first).is_none() && first != b"atomic";
         if !names_command {
             if reads {
                 return Err(Answer::error(400, "the query is a command, its words joined by +: /js?GET+key"));
