@@ -112,7 +112,7 @@ pub static DOORS: [Door; 4] = [
         number: 3,
         name: "HTTP",
         protocol: Spoken::Http,
-        place: PlaceSettings::Tcp { port: id("http-port"), tls_port: None, bind: id("http-bind"), usual_port: 8080 },
+        place: PlaceSettings::Tcp { port: id("http-port"), tls_port: Some(id("https-port")), bind: id("http-bind"), usual_port: 8080 },
         request_bytes_max: id("client-query-buffer-limit"),
         before_login: HTTP_BEFORE_LOGIN,
         clients_percent: 90,

@@ -3,6 +3,9 @@ use super::{NO_ADDRESS, NO_PORT, Setting, Shape, integer, special};
 
 pub(super) const SETTINGS: &[Setting] = &[
     integer("http-port", 0, 65535, 0).acted_on(NO_PORT).about("TCP port for HTTP, usually 8080; 0 listens on none."),
+    integer("https-port", 0, 65535, 0)
+        .acted_on(NO_PORT)
+        .about("TCP port for HTTP with TLS, usually 8443; 0 listens on none. Its certificates are those of `tls-port`."),
     special("http-bind", Shape::Words, "127.0.0.1 -::1")
         .acted_on(NO_ADDRESS)
         .about("Addresses to listen on for HTTP; a leading `-` forgives one that is not there."),

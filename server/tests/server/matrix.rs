@@ -15,22 +15,38 @@ use crate::tls::{Certificates, Secure, secure, socket};
 struct Words {
     protocol: &'static str,
     set: fn(&str, &str) -> String,
+    /// A reply as [`Words::essence`] leaves it.
     stored: &'static str,
     get: fn(&str) -> String,
     got: fn(&str, &str) -> String,
+    /// What counts of a whole reply; nothing while it has not come whole.
+    essence: fn(&str) -> Option<String>,
     /// How a refusal by ACL begins.
     refused: &'static str,
     /// The settings of the ports, without and with TLS.
     ports: [&'static str; 2],
 }
 
-const WORDS: [Words; 2] = [
+/// Of an HTTP response, the status and the body.
+fn status_and_body(reply: &str) -> Option<String> {
+    let (head, body) = reply.split_once("\r\n\r\n")?;
+    let field = head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ").map(str::to_owned));
+    let length = field.map_or(0, |length| length.trim().parse().expect("a length"));
+    (body.len() >= length).then(|| format!("{} {body}", head.split(' ').nth(1).expect("a status")))
+}
+
+fn all(reply: &str) -> Option<String> {
+    reply.ends_with("\r\n").then(|| reply.to_owned())
+}
+
+const WORDS: [Words; 3] = [
     Words {
         protocol: "resp",
         set: |key, value| format!("SET {key} {value}\r\n"),
         stored: "+OK\r\n",
         get: |key| format!("GET {key}\r\n"),
         got: |_, value| format!("${}\r\n{value}\r\n", value.len()),
+        essence: all,
         refused: "-NOPERM",
         ports: ["port", "tls-port"],
     },
@@ -40,8 +56,19 @@ const WORDS: [Words; 2] = [
         stored: "STORED\r\n",
         get: |key| format!("get {key}\r\n"),
         got: |key, value| format!("VALUE {key} 0 {}\r\n{value}\r\nEND\r\n", value.len()),
+        essence: all,
         refused: "SERVER_ERROR",
         ports: ["memcache-port", "memcache-tls-port"],
+    },
+    Words {
+        protocol: "http",
+        set: |key, value| format!("PUT /k/{key} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{value}", value.len()),
+        stored: "204 ",
+        get: |key| format!("GET /k/{key} HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+        got: |_, value| format!("200 {value}"),
+        essence: status_and_body,
+        refused: "HTTP/1.1 403",
+        ports: ["http-port", "https-port"],
     },
 ];
 
@@ -76,24 +103,24 @@ impl Way {
         sent.expect("the server takes bytes");
     }
 
-    /// Some bytes; none at the end of the connection.
     fn some(&mut self) -> std::io::Result<String> {
-        let mut room = [0; 4096];
-        let count = match &mut self.stream {
-            Stream::Plain(stream) => stream.read(&mut room),
-            Stream::Secure(stream) => stream.read(&mut room),
-        };
-        Ok(String::from_utf8_lossy(&room[..count?]).into_owned())
+        some(&mut self.stream)
     }
 
     fn expect(&mut self, reply: &str) {
         let mut got = String::new();
-        while got.len() < reply.len() {
-            let some = self.some().expect("a reply");
-            assert!(!some.is_empty(), "{} ended after {got:?}, and not with {reply:?}", self.name());
-            got += &some;
-        }
-        assert_eq!(got, reply, "{}", self.name());
+        let essence = |got: &str| (self.words.essence)(got).filter(|essence| essence.len() >= reply.len());
+        let essence = loop {
+            match essence(&got) {
+                Some(essence) => break essence,
+                None => {
+                    let some = some(&mut self.stream).expect("a reply");
+                    assert!(!some.is_empty(), "{} ended after {got:?}, and not with {reply:?}", self.words.protocol);
+                    got += &some;
+                }
+            }
+        };
+        assert_eq!(essence, reply, "{}", self.name());
     }
 
     fn socket(&self) -> &TcpStream {
@@ -119,6 +146,16 @@ impl Way {
         self.send(&(self.words.get)(key));
         self.expect(&(self.words.got)(key, value));
     }
+}
+
+/// Some bytes; none at the end of the connection.
+fn some(stream: &mut Stream) -> std::io::Result<String> {
+    let mut room = [0; 4096];
+    let count = match stream {
+        Stream::Plain(stream) => stream.read(&mut room),
+        Stream::Secure(stream) => stream.read(&mut room),
+    };
+    Ok(String::from_utf8_lossy(&room[..count?]).into_owned())
 }
 
 /// A server with all ports open, a client at each, and an administrator.

@@ -187,9 +187,10 @@ fn clients_with_and_without_tls_see_the_same_keys() {
 #[test]
 fn the_tools_of_others_connect() {
     let certificates = Certificates::new();
-    let (door, port) = open(&certificates, "");
+    let https = free_port().expect("a free port");
+    let (door, port) = open(&certificates, &format!("--https-port {https}"));
     let run = |program: &str, words: &str, input: &str| {
-        let words = words.replace("PORT", &port.to_string());
+        let words = words.replace("HTTPS", &https.to_string()).replace("PORT", &port.to_string());
         let child = Command::new(program)
             .args(words.split(' '))
             .current_dir(&certificates.0)
@@ -207,6 +208,11 @@ fn the_tools_of_others_connect() {
     };
     if let Some(output) = run("redis-cli", "--tls --cacert ca.pem --cert client.pem --key client.key -h localhost -p PORT PING", "") {
         assert_eq!(output, "PONG\n");
+    }
+    let words = "-s --cacert ca.pem --cert client.pem --key client.key https://localhost:HTTPS/k/page";
+    if let Some(output) = run("curl", &format!("{words} -T -"), "by https") {
+        assert_eq!(output, "");
+        assert_eq!(run("curl", words, "").as_deref(), Some("by https"));
     }
     for version in ["-tls1_2", "-tls1_3"] {
         let words = format!("s_client -connect 127.0.0.1:PORT -CAfile ca.pem -cert client.pem -key client.key -quiet {version}");
