@@ -185,6 +185,14 @@ struct Seen {
     displaced: Option<Displaced>,
 }
 
+impl Seen {
+    /// The LOCK item of the journal that covers the entry: the home's is the first.
+    #[inline(always)]
+    fn item(&self) -> u64 {
+        self.displaced.is_some().into()
+    }
+}
+
 /// A change of one key, with the seat pinned.
 struct KeyUpdate<'e> {
     table: &'e Table,
@@ -247,8 +255,7 @@ impl<'e> KeyUpdate<'e> {
             && old.units == new.units
             && (old.words[1] ^ new.words[1]) as u8 & entry::EXPIRY == 0
         {
-            let item = u64::from(seen.displaced.is_some());
-            self.replace(Covered { item, line: bucket.line, at: bucket.word_at(LINE_WORDS + unit * 2) }, old, new)?;
+            self.replace(Covered { item: seen.item(), line: bucket.line, at: bucket.word_at(LINE_WORDS + unit * 2) }, old, new)?;
             self.count();
             return Some(answer);
         }

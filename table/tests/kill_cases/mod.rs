@@ -85,6 +85,7 @@ pub fn cases() -> Vec<Case> {
     cases.extend(records());
     cases.extend(alone());
     cases.extend(short());
+    cases.extend(displaced_updates());
     cases.extend(several_displaced());
     cases.extend(growth());
     cases.extend(databases());
@@ -406,33 +407,6 @@ fn entries() -> Vec<Case> {
             move |place| fill(&place.table, 0..far + 1),
             move |table| set_quickly(table, 0, &numbered(far), b"short"),
         ),
-        case(
-            "record-in-stash-quickly",
-            move |place| fill(&place.table, 0..far + 1),
-            move |table| set_record_quickly(table, &numbered(far), 300),
-        ),
-        case(
-            "record-again-in-stash-quickly",
-            move |place| {
-                fill(&place.table, 0..far + 1);
-                set_record_quickly(&place.table, &numbered(far), 300);
-            },
-            move |table| set_record_quickly(table, &numbered(far), 400),
-        ),
-        case(
-            "expire-in-stash-quickly",
-            move |place| fill(&place.table, 0..far + 1),
-            move |table| set_until_quickly(table, &numbered(far), 5, Some(LATER_MS)),
-        ),
-        case(
-            "set-next-door-quickly",
-            move |place| fill(&place.table, 0..next),
-            move |table| {
-                set_until_quickly(table, &numbered(next), 41, None);
-            },
-        ),
-        case("delete-next-door-quickly", move |place| fill(&place.table, 0..next + 1), move |table| delete_quickly(table, &numbered(next))),
-        case("delete-in-stash-quickly", move |place| fill(&place.table, 0..far + 1), move |table| delete_quickly(table, &numbered(far))),
         case("delete-inline", bystanders, |table| remove(table, 0, &numbered(2))),
         case("insert-in-next-bucket", move |place| fill(&place.table, 0..next), move |table| fill(table, next..next + 1)),
         case("insert-in-stash", move |place| fill(&place.table, 0..stash), move |table| fill(table, stash..stash + 1)),
@@ -658,6 +632,40 @@ fn short() -> Vec<Case> {
         case("several-quickly", bystanders, |table| assert!(set_several(table, &[(1, 7), (200, 9), (2, 14), (201, 30)]))),
         case("several-plainly", bystanders, |table| assert!(set_several(table, &[(1, 7), (2, 14), (3, 22), (4, 30)]))),
         case("several-resized-quickly", bystanders, move |table| assert!(set_several(table, &[(1, 30), (apart, 40)]))),
+    ]
+}
+
+/// Updates of an entry that lies elsewhere than at home, or is going to.
+fn displaced_updates() -> Vec<Case> {
+    let (next, far) = (displaced("next bucket"), displaced_in("stash", 4));
+    vec![
+        case(
+            "record-in-stash-quickly",
+            move |place| fill(&place.table, 0..far + 1),
+            move |table| set_record_quickly(table, &numbered(far), 300),
+        ),
+        case(
+            "record-again-in-stash-quickly",
+            move |place| {
+                fill(&place.table, 0..far + 1);
+                set_record_quickly(&place.table, &numbered(far), 300);
+            },
+            move |table| set_record_quickly(table, &numbered(far), 400),
+        ),
+        case(
+            "expire-in-stash-quickly",
+            move |place| fill(&place.table, 0..far + 1),
+            move |table| set_until_quickly(table, &numbered(far), 5, Some(LATER_MS)),
+        ),
+        case(
+            "set-next-door-quickly",
+            move |place| fill(&place.table, 0..next),
+            move |table| {
+                set_until_quickly(table, &numbered(next), 41, None);
+            },
+        ),
+        case("delete-next-door-quickly", move |place| fill(&place.table, 0..next + 1), move |table| delete_quickly(table, &numbered(next))),
+        case("delete-in-stash-quickly", move |place| fill(&place.table, 0..far + 1), move |table| delete_quickly(table, &numbered(far))),
     ]
 }
 
