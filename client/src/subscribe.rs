@@ -166,7 +166,7 @@ impl Subscriptions {
         // Told even if another subscription has the names: each hears its own confirmation.
         state.order(kind, names.iter().map(|name| name.1.clone()).collect(), Some(Arc::downgrade(&mailbox)));
         drop(state);
-        Subscription { subscriptions: Arc::clone(self), shared, names, mailbox, connection, follows: None, was_ready: false }
+        Subscription { subscriptions: Arc::clone(self), shared, names, mailbox, _connection: connection, follows: None, was_ready: false }
     }
 
     /// The connection has logged in: it has been told nothing yet.
@@ -326,7 +326,7 @@ pub struct Subscription {
     names: BTreeSet<Name>,
     mailbox: Arc<Mutex<Mailbox>>,
     /// Keeps the connection open.
-    pub(crate) connection: Arc<dyn Send + Sync>,
+    _connection: Arc<dyn Send + Sync>,
     /// Subscribes at another node of a cluster, which a refusal names; an empty one says that this node has no slots any more.
     pub(crate) follows: Option<Follow>,
     /// Whether the server has confirmed it before.
@@ -359,6 +359,12 @@ impl Heard {
 }
 
 impl Subscription {
+    /// Keeps what hears for it, in place of a connection.
+    #[cfg(feature = "shm")]
+    pub(crate) fn keep(&mut self, listening: impl Send + Sync + 'static) {
+        self._connection = Arc::new(listening);
+    }
+
     #[cfg(feature = "shm")]
     pub(crate) fn heard(&self) -> Heard {
         Heard { subscriptions: Arc::clone(&self.subscriptions), mailbox: Arc::clone(&self.mailbox) }

@@ -74,7 +74,7 @@ impl Client {
         let subscriptions = Arc::new(Subscriptions::default());
         let shared = Arc::clone(&self.connection.shared);
         let mut subscription = subscriptions.add(shared, Arc::new(()), kind, names.to_vec());
-        subscription.connection = Arc::new(memory.listen(kind, names, subscription.heard())?);
+        subscription.keep(memory.listen(kind, names, subscription.heard())?);
         Ok(subscription)
     }
 }
