@@ -127,12 +127,17 @@ mod tests {
         WebRules { hosts: Names::of(hosts), origins: Names::of(origins), database: 0 }
     }
 
+    fn fields<'f>(fill: impl FnOnce(&mut Fields<'f>)) -> Fields<'f> {
+        let mut fields = Fields::default();
+        fill(&mut fields);
+        fields
+    }
+
     #[test]
     fn a_name_that_another_site_could_point_here_is_refused() {
         let rules = rules("cache.example.com", "");
         let taken = |host: &str| {
-            let mut fields = Fields::default();
-            fields.host = Some(host.as_bytes());
+            let fields = fields(|fields| fields.host = Some(host.as_bytes()));
             rules.judge(Method::Get, &fields) == Verdict::Own
         };
         let own = ["localhost", "LOCALHOST:8080", "app.localhost:1", "127.0.0.1", "127.0.0.1:8080", "[::1]", "[::1]:8080", "192.0.2.7:80"];
@@ -149,10 +154,11 @@ mod tests {
     #[test]
     fn pages_of_other_sites_are_refused_unless_they_are_listed() {
         let judged = |rules: &WebRules, method, origin: Option<&str>, site: Option<&str>| {
-            let mut fields = Fields::default();
-            fields.host = Some(b"localhost:8080");
-            fields.origin = origin.map(str::as_bytes);
-            fields.sec_fetch_site = site.map(str::as_bytes);
+            let fields = fields(|fields| {
+                fields.host = Some(b"localhost:8080");
+                fields.origin = origin.map(str::as_bytes);
+                fields.sec_fetch_site = site.map(str::as_bytes);
+            });
             rules.judge(method, &fields)
         };
         let (none, listed, all) = (rules("", ""), rules("", "https://app.example"), rules("", "*"));

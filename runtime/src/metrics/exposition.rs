@@ -208,8 +208,11 @@ fn errors(text: &mut Text, facts: &Facts<'_>, process: &str) {
     }
 }
 
+/// What is counted of a command's calls.
+type Count = fn(&Totals) -> u64;
+
 fn commands(text: &mut Text, facts: &Facts<'_>, process: &str) {
-    let counts: [(&str, &str, fn(&Totals) -> u64); 3] = [
+    let counts: [(&str, &str, Count); 3] = [
         ("polder_commands_total", "Calls of a command.", |total| total.calls),
         ("polder_commands_failed_total", "Calls of a command that failed.", |total| total.failed),
         ("polder_commands_rejected_total", "Calls of a command that were refused before they ran.", |total| total.rejected),

@@ -125,7 +125,10 @@ impl Work {
             Resource::Resp => {
                 let mut version = RespVersion::Resp2;
                 self.parameters(query.unwrap_or_default(), |name, value| match (name, value) {
-                    (b"protocol", b"3") => Some(version = RespVersion::Resp3),
+                    (b"protocol", b"3") => {
+                        version = RespVersion::Resp3;
+                        Some(())
+                    }
                     (b"protocol", b"2") => Some(()),
                     _ => None,
                 })?;
