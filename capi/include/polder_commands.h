@@ -346,6 +346,18 @@ static inline polder_status polder_migrate(polder_caller caller, polder_text hos
 
 /* ---- generic ---- */
 
+/* ITEM.VIEW key
+ * Returns a string as ITEM.GET does, and a value of another type as the command that returns all of it. */
+static inline polder_status polder_item.view(polder_caller caller, polder_text key, const polder_reply **reply)
+{
+    polder_text args[2];
+    args[0] = polder_string("ITEM.VIEW");
+    args[1] = key;
+    return polder_run(caller, 2, args, reply);
+}
+
+/* ---- generic ---- */
+
 /* SORT key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC|DESC] [ALPHA] [STORE destination]
  * Sorts the elements in a list, a set, or a sorted set, optionally storing the result. */
 static inline polder_status polder_sort(polder_caller caller, polder_text key, size_t more_count, const polder_text *more, const polder_reply **reply)
@@ -3714,6 +3726,15 @@ static inline polder_status polder_config_set(polder_caller caller, size_t more_
 }
 
 /* ---- server ---- */
+
+/* METRICS [OPENMETRICS]
+ * Returns the figures of this server and its segment in the text format of Prometheus, or in that of OpenMetrics. */
+static inline polder_status polder_metrics(polder_caller caller, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[1];
+    args[0] = polder_string("METRICS");
+    return polder_run_more(caller, 1, args, more_count, more, reply);
+}
 
 /* INFO [section ...]
  * Returns information and statistics about the server. */

@@ -89,6 +89,11 @@ class Commands:
 
     # ---- generic ----
 
+    def item.view(self, key: Word, /) -> Any:
+        """ITEM.VIEW key: Returns a string as ITEM.GET does, and a value of another type as the command that returns all of it."""
+
+    # ---- generic ----
+
     def sort(self, key: Word, /, *more: Word) -> Any:
         """SORT key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC|DESC] [ALPHA] [STORE destination]: Sorts the elements in a list, a set, or a sorted set, optionally storing the result."""
     def sort_ro(self, key: Word, /, *more: Word) -> Any:
@@ -791,6 +796,8 @@ class Commands:
 
     # ---- server ----
 
+    def metrics(self, *more: Word) -> Any:
+        """METRICS [OPENMETRICS]: Returns the figures of this server and its segment in the text format of Prometheus, or in that of OpenMetrics."""
     def info(self, *more: Word) -> Any:
         """INFO [section ...]: Returns information and statistics about the server."""
 

@@ -22,6 +22,9 @@ super::methods! {
     /// `EXPIRETIME key`: Returns the expiration time of a key as a Unix timestamp.
     expiretime("EXPIRETIME", key: impl Args);
 
+    /// `ITEM.VIEW key`: Returns a string as ITEM.GET does, and a value of another type as the command that returns all of it.
+    item_view("ITEM.VIEW", key: impl Args);
+
     /// `KEYS pattern`: Returns all key names that match a pattern.
     keys("KEYS", pattern: impl Args);
 

@@ -181,9 +181,14 @@ pub(super) const FACTS: &[(&str, u8)] = &[
     ("INCRBY", KEYED),
     ("INCRBYFLOAT", KEYED),
     ("INFO", 0),
+    ("ITEM.CAT", KEYED),
     ("ITEM.DEL", KEYED),
+    ("ITEM.EXP", KEYED),
+    ("ITEM.GAT", KEYED),
     ("ITEM.GET", READS | CACHES | KEYED),
+    ("ITEM.INC", KEYED),
     ("ITEM.SET", KEYED),
+    ("ITEM.VIEW", READS | CACHES | KEYED),
     ("KEYS", READS),
     ("LASTSAVE", 0),
     ("LATENCY|DOCTOR", 0),
@@ -214,6 +219,7 @@ pub(super) const FACTS: &[(&str, u8)] = &[
     ("MEMORY|PURGE", 0),
     ("MEMORY|STATS", 0),
     ("MEMORY|USAGE", READS),
+    ("METRICS", 0),
     ("MGET", READS),
     ("MIGRATE", 0),
     ("MODULE|HELP", 0),
@@ -385,40 +391,16 @@ pub(super) const FACTS: &[(&str, u8)] = &[
 
 /// Those whose keys are not just their first argument.
 pub(super) const KEYS: &[(&str, &[Place])] = &[
-    (
-        "BITOP",
-        &[
-            Place { begin: At(2), find: Range { last: 0, step: 1, limit: 0 } },
-            Place { begin: At(3), find: Range { last: -1, step: 1, limit: 0 } },
-        ],
-    ),
-    (
-        "BLMOVE",
-        &[
-            Place { begin: At(1), find: Range { last: 0, step: 1, limit: 0 } },
-            Place { begin: At(2), find: Range { last: 0, step: 1, limit: 0 } },
-        ],
-    ),
+    ("BITOP", &[Place { begin: At(2), find: Range { last: 0, step: 1, limit: 0 } }, Place { begin: At(3), find: Range { last: -1, step: 1, limit: 0 } }]),
+    ("BLMOVE", &[Place { begin: At(1), find: Range { last: 0, step: 1, limit: 0 } }, Place { begin: At(2), find: Range { last: 0, step: 1, limit: 0 } }]),
     ("BLMPOP", &[Place { begin: At(2), find: Counted }]),
     ("BLPOP", &[Place { begin: At(1), find: Range { last: -2, step: 1, limit: 0 } }]),
     ("BRPOP", &[Place { begin: At(1), find: Range { last: -2, step: 1, limit: 0 } }]),
-    (
-        "BRPOPLPUSH",
-        &[
-            Place { begin: At(1), find: Range { last: 0, step: 1, limit: 0 } },
-            Place { begin: At(2), find: Range { last: 0, step: 1, limit: 0 } },
-        ],
-    ),
+    ("BRPOPLPUSH", &[Place { begin: At(1), find: Range { last: 0, step: 1, limit: 0 } }, Place { begin: At(2), find: Range { last: 0, step: 1, limit: 0 } }]),
     ("BZMPOP", &[Place { begin: At(2), find: Counted }]),
     ("BZPOPMAX", &[Place { begin: At(1), find: Range { last: -2, step: 1, limit: 0 } }]),
     ("BZPOPMIN", &[Place { begin: At(1), find: Range { last: -2, step: 1, limit: 0 } }]),
-    (
-        "COPY",
-        &[
-            Place { begin: At(1), find: Range { last: 0, step: 1, limit: 0 } },
-            Place { begin: At(2), find: Range { last: 0, step: 1, limit: 0 } },
-        ],
-    ),
+    ("COPY", &[Place { begin: At(1), find: Range { last: 0, step: 1, limit: 0 } }, Place { begin: At(2), find: Range { last: 0, step: 1, limit: 0 } }]),
     ("DEL", &[Place { begin: At(1), find: Range { last: -1, step: 1, limit: 0 } }]),
     ("EVAL", &[Place { begin: At(2), find: Counted }]),
     ("EVALSHA", &[Place { begin: At(2), find: Counted }]),
@@ -427,47 +409,15 @@ pub(super) const KEYS: &[(&str, &[Place])] = &[
     ("EXISTS", &[Place { begin: At(1), find: Range { last: -1, step: 1, limit: 0 } }]),
     ("FCALL", &[Place { begin: At(2), find: Counted }]),
     ("FCALL_RO", &[Place { begin: At(2), find: Counted }]),
-    (
-        "GEORADIUS",
-        &[
-            Place { begin: At(1), find: Range { last: 0, step: 1, limit: 0 } },
-            Place { begin: Behind("STORE", 6), find: Range { last: 0, step: 1, limit: 0 } },
-            Place { begin: Behind("STOREDIST", 6), find: Range { last: 0, step: 1, limit: 0 } },
-        ],
-    ),
-    (
-        "GEORADIUSBYMEMBER",
-        &[
-            Place { begin: At(1), find: Range { last: 0, step: 1, limit: 0 } },
-            Place { begin: Behind("STORE", 5), find: Range { last: 0, step: 1, limit: 0 } },
-            Place { begin: Behind("STOREDIST", 5), find: Range { last: 0, step: 1, limit: 0 } },
-        ],
-    ),
-    (
-        "GEOSEARCHSTORE",
-        &[
-            Place { begin: At(1), find: Range { last: 0, step: 1, limit: 0 } },
-            Place { begin: At(2), find: Range { last: 0, step: 1, limit: 0 } },
-        ],
-    ),
+    ("GEORADIUS", &[Place { begin: At(1), find: Range { last: 0, step: 1, limit: 0 } }, Place { begin: Behind("STORE", 6), find: Range { last: 0, step: 1, limit: 0 } }, Place { begin: Behind("STOREDIST", 6), find: Range { last: 0, step: 1, limit: 0 } }]),
+    ("GEORADIUSBYMEMBER", &[Place { begin: At(1), find: Range { last: 0, step: 1, limit: 0 } }, Place { begin: Behind("STORE", 5), find: Range { last: 0, step: 1, limit: 0 } }, Place { begin: Behind("STOREDIST", 5), find: Range { last: 0, step: 1, limit: 0 } }]),
+    ("GEOSEARCHSTORE", &[Place { begin: At(1), find: Range { last: 0, step: 1, limit: 0 } }, Place { begin: At(2), find: Range { last: 0, step: 1, limit: 0 } }]),
     ("LCS", &[Place { begin: At(1), find: Range { last: 1, step: 1, limit: 0 } }]),
-    (
-        "LMOVE",
-        &[
-            Place { begin: At(1), find: Range { last: 0, step: 1, limit: 0 } },
-            Place { begin: At(2), find: Range { last: 0, step: 1, limit: 0 } },
-        ],
-    ),
+    ("LMOVE", &[Place { begin: At(1), find: Range { last: 0, step: 1, limit: 0 } }, Place { begin: At(2), find: Range { last: 0, step: 1, limit: 0 } }]),
     ("LMPOP", &[Place { begin: At(1), find: Counted }]),
     ("MEMORY|USAGE", &[Place { begin: At(2), find: Range { last: 0, step: 1, limit: 0 } }]),
     ("MGET", &[Place { begin: At(1), find: Range { last: -1, step: 1, limit: 0 } }]),
-    (
-        "MIGRATE",
-        &[
-            Place { begin: At(3), find: Range { last: 0, step: 1, limit: 0 } },
-            Place { begin: Behind("KEYS", 6), find: Range { last: 0, step: 1, limit: 0 } },
-        ],
-    ),
+    ("MIGRATE", &[Place { begin: At(3), find: Range { last: 0, step: 1, limit: 0 } }, Place { begin: Behind("KEYS", 6), find: Range { last: 0, step: 1, limit: 0 } }]),
     ("MSET", &[Place { begin: At(1), find: Range { last: -1, step: 2, limit: 0 } }]),
     ("MSETNX", &[Place { begin: At(1), find: Range { last: -1, step: 2, limit: 0 } }]),
     ("OBJECT|ENCODING", &[Place { begin: At(2), find: Range { last: 0, step: 1, limit: 0 } }]),
@@ -476,73 +426,19 @@ pub(super) const KEYS: &[(&str, &[Place])] = &[
     ("OBJECT|REFCOUNT", &[Place { begin: At(2), find: Range { last: 0, step: 1, limit: 0 } }]),
     ("PFCOUNT", &[Place { begin: At(1), find: Range { last: -1, step: 1, limit: 0 } }]),
     ("PFDEBUG", &[Place { begin: At(2), find: Range { last: 0, step: 1, limit: 0 } }]),
-    (
-        "PFMERGE",
-        &[
-            Place { begin: At(1), find: Range { last: 0, step: 1, limit: 0 } },
-            Place { begin: At(2), find: Range { last: -1, step: 1, limit: 0 } },
-        ],
-    ),
-    (
-        "RENAME",
-        &[
-            Place { begin: At(1), find: Range { last: 0, step: 1, limit: 0 } },
-            Place { begin: At(2), find: Range { last: 0, step: 1, limit: 0 } },
-        ],
-    ),
-    (
-        "RENAMENX",
-        &[
-            Place { begin: At(1), find: Range { last: 0, step: 1, limit: 0 } },
-            Place { begin: At(2), find: Range { last: 0, step: 1, limit: 0 } },
-        ],
-    ),
-    (
-        "RPOPLPUSH",
-        &[
-            Place { begin: At(1), find: Range { last: 0, step: 1, limit: 0 } },
-            Place { begin: At(2), find: Range { last: 0, step: 1, limit: 0 } },
-        ],
-    ),
+    ("PFMERGE", &[Place { begin: At(1), find: Range { last: 0, step: 1, limit: 0 } }, Place { begin: At(2), find: Range { last: -1, step: 1, limit: 0 } }]),
+    ("RENAME", &[Place { begin: At(1), find: Range { last: 0, step: 1, limit: 0 } }, Place { begin: At(2), find: Range { last: 0, step: 1, limit: 0 } }]),
+    ("RENAMENX", &[Place { begin: At(1), find: Range { last: 0, step: 1, limit: 0 } }, Place { begin: At(2), find: Range { last: 0, step: 1, limit: 0 } }]),
+    ("RPOPLPUSH", &[Place { begin: At(1), find: Range { last: 0, step: 1, limit: 0 } }, Place { begin: At(2), find: Range { last: 0, step: 1, limit: 0 } }]),
     ("SDIFF", &[Place { begin: At(1), find: Range { last: -1, step: 1, limit: 0 } }]),
-    (
-        "SDIFFSTORE",
-        &[
-            Place { begin: At(1), find: Range { last: 0, step: 1, limit: 0 } },
-            Place { begin: At(2), find: Range { last: -1, step: 1, limit: 0 } },
-        ],
-    ),
+    ("SDIFFSTORE", &[Place { begin: At(1), find: Range { last: 0, step: 1, limit: 0 } }, Place { begin: At(2), find: Range { last: -1, step: 1, limit: 0 } }]),
     ("SINTER", &[Place { begin: At(1), find: Range { last: -1, step: 1, limit: 0 } }]),
     ("SINTERCARD", &[Place { begin: At(1), find: Counted }]),
-    (
-        "SINTERSTORE",
-        &[
-            Place { begin: At(1), find: Range { last: 0, step: 1, limit: 0 } },
-            Place { begin: At(2), find: Range { last: -1, step: 1, limit: 0 } },
-        ],
-    ),
-    (
-        "SMOVE",
-        &[
-            Place { begin: At(1), find: Range { last: 0, step: 1, limit: 0 } },
-            Place { begin: At(2), find: Range { last: 0, step: 1, limit: 0 } },
-        ],
-    ),
-    (
-        "SORT",
-        &[
-            Place { begin: At(1), find: Range { last: 0, step: 1, limit: 0 } },
-            Place { begin: Behind("STORE", 2), find: Range { last: 0, step: 1, limit: 0 } },
-        ],
-    ),
+    ("SINTERSTORE", &[Place { begin: At(1), find: Range { last: 0, step: 1, limit: 0 } }, Place { begin: At(2), find: Range { last: -1, step: 1, limit: 0 } }]),
+    ("SMOVE", &[Place { begin: At(1), find: Range { last: 0, step: 1, limit: 0 } }, Place { begin: At(2), find: Range { last: 0, step: 1, limit: 0 } }]),
+    ("SORT", &[Place { begin: At(1), find: Range { last: 0, step: 1, limit: 0 } }, Place { begin: Behind("STORE", 2), find: Range { last: 0, step: 1, limit: 0 } }]),
     ("SUNION", &[Place { begin: At(1), find: Range { last: -1, step: 1, limit: 0 } }]),
-    (
-        "SUNIONSTORE",
-        &[
-            Place { begin: At(1), find: Range { last: 0, step: 1, limit: 0 } },
-            Place { begin: At(2), find: Range { last: -1, step: 1, limit: 0 } },
-        ],
-    ),
+    ("SUNIONSTORE", &[Place { begin: At(1), find: Range { last: 0, step: 1, limit: 0 } }, Place { begin: At(2), find: Range { last: -1, step: 1, limit: 0 } }]),
     ("TOUCH", &[Place { begin: At(1), find: Range { last: -1, step: 1, limit: 0 } }]),
     ("UNLINK", &[Place { begin: At(1), find: Range { last: -1, step: 1, limit: 0 } }]),
     ("WATCH", &[Place { begin: At(1), find: Range { last: -1, step: 1, limit: 0 } }]),
@@ -562,13 +458,7 @@ pub(super) const KEYS: &[(&str, &[Place])] = &[
     ("ZINTERCARD", &[Place { begin: At(1), find: Counted }]),
     ("ZINTERSTORE", &[Place { begin: At(1), find: Range { last: 0, step: 1, limit: 0 } }, Place { begin: At(2), find: Counted }]),
     ("ZMPOP", &[Place { begin: At(1), find: Counted }]),
-    (
-        "ZRANGESTORE",
-        &[
-            Place { begin: At(1), find: Range { last: 0, step: 1, limit: 0 } },
-            Place { begin: At(2), find: Range { last: 0, step: 1, limit: 0 } },
-        ],
-    ),
+    ("ZRANGESTORE", &[Place { begin: At(1), find: Range { last: 0, step: 1, limit: 0 } }, Place { begin: At(2), find: Range { last: 0, step: 1, limit: 0 } }]),
     ("ZUNION", &[Place { begin: At(1), find: Counted }]),
     ("ZUNIONSTORE", &[Place { begin: At(1), find: Range { last: 0, step: 1, limit: 0 } }, Place { begin: At(2), find: Counted }]),
 ];
