@@ -245,7 +245,7 @@ impl Client {
         };
         drop(subscribing);
         let shared = Arc::clone(&connection.shared);
-        let subscription = subscriptions.add(Arc::clone(&shared), connection, kind, names);
+        let subscription = subscriptions.add(shared.clone(), connection, kind, names);
         shared.tell(shared.queue());
         Ok(subscription)
     }
@@ -778,34 +778,41 @@ impl<T: FromValue> Call<T> {
 }
 
 impl<T> Call<T> {
-    fn poll_value(&mut self, waker: &Waker) -> Poll<Result<Value, Error>> {
-        if let State::Blocked(blocked) = &mut self.state {
-            let shared = &self.client.connection.shared;
-            let mut queue = shared.queue();
-            let Blocked { bytes, traits, route, due, slot, target } = &mut **blocked;
-            let connection = &self.client.connection;
-            let pushed = queue.push(*route, target, *due, |out| {
-                // Replies that were kept while the call waited for room are dropped, too.
-                connection.writes(*traits, bytes);
-                out.extend_from_slice(bytes);
-                Ok(*traits)
-            });
-            self.state = match pushed {
-                Ok(Pushed::Queued(ticket)) => {
+    /// Puts a call that waits for room into the queue, if there is room by now.
+    fn poll_room(&mut self, waker: &Waker) -> Poll<()> {
+        let State::Blocked(blocked) = &mut self.state else { return Poll::Ready(()) };
+        let shared = &self.client.connection.shared;
+        let mut queue = shared.queue();
+        let Blocked { bytes, traits, route, due, slot, target } = &mut **blocked;
+        let connection = &self.client.connection;
+        let pushed = queue.push(*route, target, *due, |out| {
+            // Replies that were kept while the call waited for room are dropped, too.
+            connection.writes(*traits, bytes);
+            out.extend_from_slice(bytes);
+            Ok(*traits)
+        });
+        self.state = match pushed {
+            Ok(Pushed::Queued(ticket)) => {
+                shared.tell(queue);
+                State::Queued(Arc::clone(slot), ticket)
+            }
+            Ok(Pushed::Aside) => State::Done(Err(Error::usage("a call that waits in the server cannot wait for room as well"))),
+            Ok(Pushed::Full) => match due.filter(|due| due.at <= Instant::now()) {
+                Some(due) => State::Done(Err(due.passed_in_queue(queue.len()))),
+                None => {
+                    queue.wait_for_room(waker, *due);
                     shared.tell(queue);
-                    State::Queued(Arc::clone(slot), ticket)
+                    return Poll::Pending;
                 }
-                Ok(Pushed::Aside) => State::Done(Err(Error::usage("a call that waits in the server cannot wait for room as well"))),
-                Ok(Pushed::Full) => match due.filter(|due| due.at <= Instant::now()) {
-                    Some(due) => State::Done(Err(due.passed_in_queue(queue.len()))),
-                    None => {
-                        queue.wait_for_room(waker, *due);
-                        shared.tell(queue);
-                        return Poll::Pending;
-                    }
-                },
-                Err(error) => State::Done(Err(error)),
-            };
+            },
+            Err(error) => State::Done(Err(error)),
+        };
+        Poll::Ready(())
+    }
+
+    fn poll_value(&mut self, waker: &Waker) -> Poll<Result<Value, Error>> {
+        if self.poll_room(waker).is_pending() {
+            return Poll::Pending;
         }
         let outcome = match std::mem::replace(&mut self.state, State::Ended) {
             State::Queued(slot, ticket) => match slot.poll(waker) {

@@ -16,6 +16,7 @@ use crate::link::{Link, Listeners};
 use crate::options::{Endpoint, Options};
 use crate::queue::{Drained, Guide, Queue};
 use crate::slot::Target;
+use crate::subscribe::Driven;
 
 pub(crate) mod sentinel;
 #[cfg(feature = "tokio")]
@@ -44,6 +45,12 @@ pub(crate) struct Secrets {
     pub guide: Option<Arc<dyn Guide>>,
     #[cfg(feature = "tls")]
     tls: Option<tls::Config>,
+}
+
+impl Driven for Shared {
+    fn look(&self) {
+        self.tell(self.queue());
+    }
 }
 
 impl Secrets {

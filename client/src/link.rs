@@ -81,6 +81,8 @@ impl Flight {
     }
 }
 
+const STRAY_REPLY: &str = "the server sent a reply that no call waits for; is something else using this connection?";
+
 /// What a driver does for a link and its callers (see the module).
 pub(crate) struct Link {
     options: Arc<Options>,
@@ -335,22 +337,12 @@ impl Link {
         {
             return Ok(());
         }
-        let Some(flight) = self.flights.front_mut() else {
-            return Err(Error::not_sent("the server sent a reply that no call waits for; is something else using this connection?"));
-        };
+        let Some(flight) = self.flights.front_mut() else { return Err(Error::not_sent(STRAY_REPLY)) };
         if flight.selects_due > 0 {
             flight.selects_due -= 1;
-            return match value {
-                Value::Error(text) => {
-                    let why = format!("the server refused a SELECT that it had accepted before: {}", String::from_utf8_lossy(&text));
-                    Err(Error::not_sent(why))
-                }
-                _ => Ok(()),
-            };
+            return selected(&value);
         }
-        let Some(call) = flight.batch.calls.front() else {
-            return Err(Error::not_sent("the server sent a reply that no call waits for; is something else using this connection?"));
-        };
+        let Some(call) = flight.batch.calls.front() else { return Err(Error::not_sent(STRAY_REPLY)) };
         let value = if call.traits.shape == Shape::Single {
             value
         } else {
@@ -709,6 +701,17 @@ fn database_refused(db: u32, text: &[u8]) -> Error {
 
 fn login_refused(text: &[u8]) -> Error {
     Error::Refused(format!("{} (at log-in; check the user and password of the URL)", String::from_utf8_lossy(text)).into())
+}
+
+/// Whether a SELECT in front of a call went well.
+fn selected(reply: &Value) -> Result<(), Error> {
+    match reply {
+        Value::Error(text) => {
+            let why = format!("the server refused a SELECT that it had accepted before: {}", String::from_utf8_lossy(text));
+            Err(Error::not_sent(why))
+        }
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

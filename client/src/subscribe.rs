@@ -22,7 +22,6 @@ use std::task::{Poll, Waker};
 use polder_wire::resp::Value;
 
 use crate::args;
-use crate::driver::Shared;
 use crate::slot::ThreadWaker;
 
 /// The most events that wait for a subscription that does not read.
@@ -138,6 +137,12 @@ struct State {
     connected_before: bool,
 }
 
+/// The driver of the connection, which sends what the subscriptions have to say.
+pub(crate) trait Driven: Send + Sync {
+    /// Makes the driver look at the subscriptions again.
+    fn look(&self);
+}
+
 /// All subscriptions of a client.
 #[derive(Default)]
 pub(crate) struct Subscriptions {
@@ -152,7 +157,7 @@ impl Subscriptions {
     /// A new subscription of names of one kind; the driver is to be woken.
     pub(crate) fn add(
         self: &Arc<Self>,
-        shared: Arc<Shared>,
+        shared: Arc<dyn Driven>,
         connection: Arc<dyn Send + Sync>,
         kind: Kind,
         names: Vec<Vec<u8>>,
@@ -322,7 +327,7 @@ fn message(kind: Kind, channel: Vec<u8>, payload: Vec<u8>) -> (Name, Event) {
 /// Some channels or patterns, and what is heard of them. Dropped, it unsubscribes.
 pub struct Subscription {
     subscriptions: Arc<Subscriptions>,
-    shared: Arc<Shared>,
+    shared: Arc<dyn Driven>,
     names: BTreeSet<Name>,
     mailbox: Arc<Mutex<Mailbox>>,
     /// Keeps the connection open.
@@ -438,7 +443,7 @@ impl Drop for Subscription {
             state.order(*kind, gone, None);
         }
         drop(state);
-        self.shared.tell(self.shared.queue());
+        self.shared.look();
     }
 }
 

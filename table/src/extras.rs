@@ -9,8 +9,6 @@ use polder_shm::Segment;
 use polder_shm::layout::{features, header};
 use std::sync::atomic::Ordering;
 
-use crate::table::Table;
-
 const STALE: u8 = 1;
 const WON: u8 = 2;
 const CAS: u8 = 4;
@@ -89,13 +87,6 @@ pub(crate) fn len_of(bytes: &[u8]) -> Option<usize> {
 pub(crate) fn announce(segment: &Segment) {
     if segment.load(header::LAYOUT) & features::ITEM_EXTRAS == 0 {
         segment.word(header::LAYOUT).fetch_or(features::ITEM_EXTRAS, Ordering::SeqCst);
-    }
-}
-
-impl Table {
-    /// Whether an entry may have had this version.
-    pub fn has_drawn(&self, version: u64) -> bool {
-        version <= self.segment().load(header::VERSIONS)
     }
 }
 

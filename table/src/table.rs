@@ -108,6 +108,11 @@ impl Table {
         &self.segment
     }
 
+    /// Whether an entry may have had this version.
+    pub fn has_drawn(&self, version: u64) -> bool {
+        version <= self.segment().load(header::VERSIONS)
+    }
+
     /// Begins a transaction of the calling thread.
     ///
     /// # Errors

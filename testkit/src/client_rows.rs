@@ -41,7 +41,7 @@ pub fn table() -> String {
     for (name, facts) in rows {
         text += &format!("    (\"{name}\", {facts}),\n");
     }
-    text += "];\n\n/// Those whose keys are not just their first argument.\npub(super) const KEYS: &[(&str, &[Place])] = &[\n";
+    text += "];\n\n/// Those whose keys are not just their first argument.\n#[rustfmt::skip]\npub(super) const KEYS: &[(&str, &[Place])] = &[\n";
     let mut places: Vec<String> =
         FAMILIES.iter().flat_map(Family::commands).filter(|command| !command.has_one_key()).filter_map(places).collect();
     places.sort();

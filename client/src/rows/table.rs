@@ -390,6 +390,7 @@ pub(super) const FACTS: &[(&str, u8)] = &[
 ];
 
 /// Those whose keys are not just their first argument.
+#[rustfmt::skip]
 pub(super) const KEYS: &[(&str, &[Place])] = &[
     ("BITOP", &[Place { begin: At(2), find: Range { last: 0, step: 1, limit: 0 } }, Place { begin: At(3), find: Range { last: -1, step: 1, limit: 0 } }]),
     ("BLMOVE", &[Place { begin: At(1), find: Range { last: 0, step: 1, limit: 0 } }, Place { begin: At(2), find: Range { last: 0, step: 1, limit: 0 } }]),
