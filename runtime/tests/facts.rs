@@ -100,7 +100,7 @@ fn what_a_write_is_told_as_leads_to_the_same_state_again() {
             // Words of options (`PXAT ms`) name no command.
             let args: Vec<&[u8]> = told.split(' ').map(str::as_bytes).collect();
             let Ok(row) = polder_runtime::execute::resolve(&args) else {
-                assert!(["PXAT", "KEEPTTL"].iter().any(|option| told.starts_with(option)), "{}: {told}", command.name);
+                assert!(["PXAT", "KEEPTTL", "FLAGS"].iter().any(|option| told.starts_with(option)), "{}: {told}", command.name);
                 continue;
             };
             let is_final = match row.tells {
