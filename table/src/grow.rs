@@ -9,8 +9,6 @@
 //!
 //! Restated in shm/tests/models.rs (`extents`), with the readers and writers beside it: change both.
 
-use std::sync::atomic::Ordering;
-
 use polder_base::{Fault, Ref};
 use polder_shm::journal::{CHANGED, DEATH, Tag};
 use polder_shm::layout::seat as at;
@@ -253,7 +251,7 @@ impl Txn<'_> {
                 grown_end = (db, extent.map_or(Some(position.saturating_add(1)), |extent| extent.end()));
             }
             if !self.makes_room.replace(true) {
-                self.table.room_makers.fetch_add(1, Ordering::Relaxed);
+                self.table.room_makers.add();
             }
             self.grow(db, position, here);
             reshaped += 1;
@@ -275,13 +273,7 @@ impl Txn<'_> {
 
     /// Gives back the pieces that the extent around a position does not need any more, if nobody is in the way: an entry that lies
     /// inline gives no memory back by going. The transaction has done nothing yet. Answers whether it became smaller.
-    ///
-    /// While a transaction of this process has made room that it has not filled yet, no extent shrinks: a transaction of many keys takes longer than
-    /// the pause between two looks, would find its room gone each time, and replace all extents again and again.
     pub(crate) fn shrink(&self, db: Db, position: u64) -> bool {
-        if self.table.room_makers.load(Ordering::Relaxed) != 0 {
-            return false;
-        }
         // An unlucky hash may want one more than would do.
         for extra in 0..2 {
             let shape = |old: &Extent| {
@@ -300,11 +292,14 @@ impl Txn<'_> {
         false
     }
 
-    /// Shrinks the extent around a position if a quarter of it is to be had; answers whether it did, and where the next extent of the database
-    /// begins.
+    /// Shrinks the extent around a position if a quarter of it is to be had and no transaction of this process is about to fill room that it has
+    /// made; answers whether it did, and where the next extent of the database begins.
     pub(crate) fn thin(&self, db: Db, position: u64) -> (bool, Option<u64>) {
         match self.extent_around(db, position) {
-            Some(extent) => (self.needed_pieces(&extent) * 4 <= extent.pieces * 3 && self.shrink(db, position), extent.end()),
+            Some(extent) => {
+                let may = !self.table.room_makers.is_any() && self.needed_pieces(&extent) * 4 <= extent.pieces * 3;
+                (may && self.shrink(db, position), extent.end())
+            }
             // It is gone, or damaged.
             None => (false, None),
         }
@@ -336,7 +331,7 @@ impl Txn<'_> {
     /// at once to what they need: with the usual steps each piece would be replaced some nine times, and what it replaces waits for the pins of others.
     fn shapes_for(&self, old: &Extent, extra: u64, wants: &[Want]) -> Vec<Shape> {
         let usual = shapes_after(old, extra);
-        if wants.len() < MANY_WANTS {
+        if wants.iter().filter(|want| want.units > 0).count() < MANY_WANTS {
             return usual;
         }
         let used = self.used_units_of(old);

@@ -25,6 +25,7 @@ mod record;
 mod recording;
 mod relief;
 mod report;
+mod room_makers;
 mod sample;
 mod scan;
 mod scratch;

@@ -20,6 +20,7 @@ use crate::hash::FREE;
 use crate::lookup;
 use crate::raw;
 use crate::relief::Relief;
+use crate::room_makers::RoomMakers;
 use crate::scratch::Loan;
 use crate::sight::Sight;
 use crate::txn::Txn;
@@ -34,8 +35,7 @@ pub struct Table {
     /// How far this process has come with emptying slabs.
     pub(crate) pass: Mutex<Pass>,
     pub(crate) is_compacting: AtomicBool,
-    /// Transactions of this process that have made room for what they are going to add.
-    pub(crate) room_makers: AtomicU64,
+    pub(crate) room_makers: RoomMakers,
     /// How long this process has put its sweeping off because of others, in milliseconds.
     pub(crate) sweep_pause_ms: AtomicU64,
     /// Bounds that other seats have lifted, and since when this process has seen each so.
@@ -96,7 +96,7 @@ impl Table {
             relief: Relief::default(),
             pass: Mutex::default(),
             is_compacting: AtomicBool::new(false),
-            room_makers: AtomicU64::new(0),
+            room_makers: RoomMakers::default(),
             sweep_pause_ms: AtomicU64::new(0),
             lifts: Mutex::default(),
             sink: std::sync::OnceLock::new(),

@@ -16,7 +16,6 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use polder_base::{Fault, Ref};
@@ -867,7 +866,7 @@ impl<'t> Txn<'t> {
 impl Drop for Txn<'_> {
     fn drop(&mut self) {
         if self.makes_room.get() {
-            self.table.room_makers.fetch_sub(1, Ordering::Relaxed);
+            self.table.room_makers.remove();
         }
         if !self.seat.is_own() {
             // A forked child's copy: seat, journal and pin are its parent's.
