@@ -82,8 +82,9 @@ fn look_or_new<'c>(call: &Call<'c>, key: &[u8]) -> Result<(Option<Found<'c>>, Sk
 /// Gives a key a changed HyperLogLog; its expiry stays.
 fn publish(call: &Call<'_>, key: &[u8], found: Option<Found<'_>>, sketch: &Sketch) -> Outcome {
     let value = string::make(call.txn, sketch.bytes())?;
+    let extras = found.as_ref().map_or_else(Vec::new, |found| crate::string::kept_extras(found.extras));
     let old = found.map_or(New::of(Kind::String, value), New::from);
-    call.put(key, &New { value, raw: true, text: false, ..old })
+    call.put(key, &New { value, raw: true, text: false, extras: &extras, ..old })
 }
 
 fn sparse_max(call: &Call<'_>) -> usize {

@@ -68,14 +68,15 @@ pub(crate) fn bytes_of(txn: &Txn<'_>, key: &[u8], found: &Found<'_>, samples: us
         Value::Tree(_) => usize::MAX,
     };
     let inline = inline_bytes(key.len(), value.min(INLINE_MAX + 1), found.expiry_ms.is_some(), found.flags != 0);
-    if inline <= INLINE_MAX {
+    // What an item carries beside its value, and the note that a number is to stay text, stand in records only.
+    if inline <= INLINE_MAX && found.extras.is_empty() && !found.text {
         return Ok((INLINE_HEAD + inline).next_multiple_of(UNIT_BYTES) as u64);
     }
     let (value, tree) = match found.value {
         Value::Packed(bytes) => (bytes.len(), 0),
         Value::Tree(root) => (size_of_val(&root), trees_bytes(txn, &root.refs, samples)?),
     };
-    Ok(UNIT_BYTES as u64 + node_bytes(key.len() + value) + tree)
+    Ok(UNIT_BYTES as u64 + node_bytes(key.len() + value + found.extras.len()) + tree)
 }
 
 /// What a node with so many bytes takes: the size of its class.
