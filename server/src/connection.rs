@@ -22,58 +22,13 @@ use crate::clients::{Activity, Record};
 use crate::doors::{Door, Spoken};
 use crate::filter::{self, Filter};
 use crate::sessions::Protocol;
+use crate::transfer::{Flow, Pool, READ_BYTES};
 
-/// What one read asks for, at least.
-const READ_BYTES: usize = 16 << 10;
 /// The room that a long argument gets at first; and later, as a multiple of the bytes that have come.
 const ANNOUNCED_BYTES: usize = 256 << 10;
 const ANNOUNCED_TIMES: usize = 4;
-/// Longer buffers are not kept.
-const KEPT_BYTES_MAX: usize = 64 << 10;
-/// How many buffers are kept.
-const KEPT_MAX: usize = 256;
-/// The size of a buffer that is lent to each of very many clients.
-const SMALL_BYTES: usize = 1 << 10;
 /// Pieces of one gathered write.
 const PIECES_MAX: usize = 64;
-
-/// Buffers that no connection uses at present.
-#[derive(Default)]
-pub struct Pool {
-    kept: Vec<Vec<u8>>,
-}
-
-impl Pool {
-    /// An empty buffer.
-    pub fn take(&mut self) -> Vec<u8> {
-        self.kept.pop().unwrap_or_else(|| Vec::with_capacity(READ_BYTES))
-    }
-
-    /// An empty buffer for one of `many` connections that need one at the same time. If there are more of them than the pool
-    /// keeps buffers, large buffers would be fresh memory each time, which the system clears first.
-    pub fn take_one_of(&mut self, many: usize) -> Vec<u8> {
-        if many > KEPT_MAX { Vec::with_capacity(SMALL_BYTES) } else { self.take() }
-    }
-
-    /// Takes a buffer back, unless its size is unusual or there are enough.
-    pub fn give(&mut self, mut buffer: Vec<u8>) {
-        if (READ_BYTES..=KEPT_BYTES_MAX).contains(&buffer.capacity()) && self.kept.len() < KEPT_MAX {
-            buffer.clear();
-            self.kept.push(buffer);
-        }
-    }
-}
-
-/// The result of a read or a write.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Flow {
-    /// This many bytes; there may be more.
-    Some(usize),
-    /// This many bytes, and no more for now.
-    Last(usize),
-    /// The peer is gone.
-    Gone,
-}
 
 /// One client's connection.
 pub struct Connection {

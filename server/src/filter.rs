@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use rustls::{ServerConfig, ServerConnection};
 use socket2::Socket;
 
-use crate::connection::{Flow, Pool};
+use crate::transfer::{Flow, Pool};
 
 /// Lines about failed handshakes that are written to the log in a minute. A peer that sends rubbish must not fill the disk.
 const LINES_MAX: u64 = 10;

@@ -15,6 +15,7 @@
 //! | `sessions` | the protocols: bytes to frames, frames to calls; how one is added |
 //! | `doors` | the table of doors: the protocol, place and limits of each way in |
 //! | `filter`, `tls` | TLS on a connection; what all connections share of it: certificates, ciphers, session tickets |
+//! | `transfer` | the buffers that reads and writes of connections share, and how one went |
 //! | `listener`, `listener_set` | binding addresses and paths, admitting clients; what a process listens on |
 //! | `clients` | the clients of this process, as CLIENT LIST and KILL see them |
 //! | `host` | what commands may ask of this process |
@@ -41,6 +42,7 @@ mod server;
 mod sessions;
 mod thread_stats;
 mod tls;
+mod transfer;
 mod turn;
 mod watch;
 mod web_rules;

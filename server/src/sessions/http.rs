@@ -14,7 +14,7 @@
 //! | `work` | requests that are more than one plain call |
 //! | `commands` | commands in a query or a body, and their replies |
 //! | `conditions` | entity tags and ranges |
-//! | `sink` | from the reply of a call to a response |
+//! | `sink`, `note` | from the reply of a call to a response; what is remembered of the request until then |
 //! | `media` | content types by the suffix of a key |
 //! | `answer` | responses that are no value: errors and texts |
 //!
@@ -28,6 +28,7 @@ mod answer;
 mod commands;
 mod conditions;
 mod media;
+mod note;
 mod route;
 mod sink;
 mod work;
@@ -42,7 +43,8 @@ use polder_wire::http::{Limits, Read, Refused, Requests};
 
 use self::answer::{Answer, Style};
 use self::conditions::Conditions;
-use self::sink::{Note, Sink, Verb};
+use self::note::{Note, Verb};
+use self::sink::Sink;
 use self::work::{Next, Work};
 use super::Pulse;
 use crate::batch::{Batch, Content, Frame, Left, Odd, Rejection};

@@ -9,7 +9,8 @@
 //! | file | what |
 //! |---|---|
 //! | `text` | lines to frames |
-//! | `meta` | meta commands to frames, and the flags of their replies |
+//! | `meta` | meta commands to frames |
+//! | `flags` | the flags of replies to meta commands |
 //! | `binary` | requests of the binary protocol to frames, and its replies |
 //! | `sink` | the replies of calls in the words of the text protocol |
 //! | `stats`, `dump` | requests that are no calls |
@@ -20,6 +21,7 @@
 mod binary;
 mod capture;
 mod dump;
+mod flags;
 mod meta;
 mod sink;
 mod stats;

@@ -150,21 +150,8 @@ impl Service {
         }
         // During a pause each request is looked at by itself.
         let candidates = if pause.is_some() { &frames[..1] } else { frames };
-        if matches!(frame.content, Content::Args { .. }) && self.runs_scripts(slot, hint) {
-            let process = &self.connections.process;
-            let (host, memory): (&dyn Host, _) = (&**process, &process.memory);
-            let connection = self.connections.slots[slot].as_ref().filter(|connection| connection.protocol.groups_replies());
-            let many = connection.map_or(1, |connection| group(candidates, args, (&connection.session, host, memory), hint));
-            let (done, progress) = self.run_long(slot, frame.note, &calls_of(&frames[..many.max(1)], args), turn);
-            return self.connections.after_frame(slot, frames, done, progress);
-        }
-        if let Content::Odd(odd) = frame.content
-            && let Odd::Words(words) = &odds[odd]
-            && self.words_run_scripts(slot, words)
-        {
-            let args: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-            let (done, progress) = self.run_long(slot, frame.note, &[&args], turn);
-            return self.connections.after_frame(slot, frames, done, progress);
+        if let Some(done) = self.run_scripts(slot, candidates, batch, hint, turn) {
+            return done;
         }
         let connections = &mut self.connections;
         let Some(connection) = &mut connections.slots[slot] else { return 1 };
@@ -204,6 +191,38 @@ impl Service {
             },
         };
         connections.after_frame(slot, frames, done, progress)
+    }
+
+    /// Runs the first of `frames` if it runs scripts, which may take long, and those behind it that share its transaction; returns
+    /// how many are done.
+    #[inline(always)]
+    fn run_scripts(
+        &mut self,
+        slot: usize,
+        frames: &[Frame],
+        batch: &Batch<'_>,
+        hint: (&Outlook, usize),
+        turn: TurnInputs<'_>,
+    ) -> Option<usize> {
+        let Batch { args, odds, .. } = batch;
+        let frame = &frames[0];
+        if matches!(frame.content, Content::Args { .. }) && self.runs_scripts(slot, hint) {
+            let process = &self.connections.process;
+            let (host, memory): (&dyn Host, _) = (&**process, &process.memory);
+            let connection = self.connections.slots[slot].as_ref().filter(|connection| connection.protocol.groups_replies());
+            let many = connection.map_or(1, |connection| group(frames, args, (&connection.session, host, memory), hint));
+            let (done, progress) = self.run_long(slot, frame.note, &calls_of(&frames[..many.max(1)], args), turn);
+            return Some(self.connections.after_frame(slot, frames, done, progress));
+        }
+        if let Content::Odd(odd) = frame.content
+            && let Odd::Words(words) = &odds[odd]
+            && self.words_run_scripts(slot, words)
+        {
+            let args: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+            let (done, progress) = self.run_long(slot, frame.note, &[&args], turn);
+            return Some(self.connections.after_frame(slot, frames, done, progress));
+        }
+        None
     }
 }
 

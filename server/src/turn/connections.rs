@@ -16,12 +16,13 @@ use polder_wire::Output;
 
 use super::waiters::Waiters;
 use crate::batch::{Batch, Left, Rejection};
-use crate::connection::{Connection, Flow, Pool};
+use crate::connection::Connection;
 use crate::host::Process;
 use crate::limits::ServerLimits;
 use crate::listener::{Arrival, prepare};
 use crate::sessions::{Form, Pulse};
 use crate::tls;
+use crate::transfer::{Flow, Pool};
 
 /// Sockets of connections have the tokens from here on.
 pub const FIRST_TOKEN: usize = 1024;

@@ -6,7 +6,7 @@ use std::ops::Range;
 use polder_wire::http::Fields;
 
 use super::answer::Answer;
-use super::sink::Verb;
+use super::note::Verb;
 
 /// What a request wants to be true, and which part of the value it wants.
 #[derive(Clone, Debug, Default)]

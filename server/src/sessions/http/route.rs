@@ -5,7 +5,7 @@ use polder_wire::http::{Head, Method, target};
 use smallvec::{SmallVec, smallvec};
 
 use super::media;
-use super::sink::{Note, Verb};
+use super::note::{Note, Verb};
 use crate::web_rules::{Verdict, WebRules};
 
 /// What a path names.

@@ -16,8 +16,9 @@ use polder_wire::http::{Head, Method, base64, target};
 use super::answer::{Answer, Style};
 use super::commands::{self, Bodies, Commands};
 use super::conditions::Conditions;
+use super::note::{Note, Verb};
 use super::route::{self, Resource};
-use super::sink::{Note, Sink, Verb};
+use super::sink::Sink;
 use crate::web_rules::{Verdict, WebRules};
 
 /// A request under way.

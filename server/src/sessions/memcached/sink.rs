@@ -2,7 +2,7 @@
 use polder_base::{Item, Protocol as RespVersion, Reply, Written};
 use polder_wire::Output;
 
-use super::meta::write_flags;
+use super::flags::write_flags;
 use super::{Kind, Note};
 
 /// Writes the reply to one frame.
