@@ -326,7 +326,7 @@ impl Command {
         self.busy_where = Some(runs);
         self
     }
-    /// How what it changes is told to those who follow the changes.
+    /// How what it changes is told to the followers of the changes.
     pub const fn tells(mut self, tells: Tells) -> Command {
         self.tells = Some(tells);
         self

@@ -11,7 +11,7 @@ pub struct Channels {
     pub patterns: bool,
     /// They are spread over a cluster as keys are.
     pub sharded: bool,
-    /// A user needs the right to use them. Whoever stops listening needs none.
+    /// A user needs the right to use them. To stop listening takes none.
     pub needs_right: bool,
 }
 
@@ -33,7 +33,7 @@ impl Channels {
     }
 }
 
-/// How a call that has changed something is told to those who follow the changes: as which commands, which lead to the same state anywhere and at any
+/// How a call that has changed something is told to the followers of the changes: as which commands, which lead to the same state anywhere and at any
 /// later time. What changed nothing is not told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tells {

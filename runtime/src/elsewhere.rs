@@ -18,7 +18,7 @@ use crate::row::SessionCall;
 use crate::session::{Host, Session};
 use polder_calls::settings::Id;
 
-/// What the other processes of the segment say to a question; see [`crate::answers`]. Who cannot hear them asks nobody.
+/// What the other processes of the segment say to a question; see [`crate::answers`]. A process that cannot hear them asks none.
 ///
 /// # Errors
 /// [`Stop::Busy`] as long as answers may still come: the call is to be run again.

@@ -28,7 +28,7 @@ const UNSAVED: &str = "MISCONF Redis is configured to save RDB snapshots, but it
 pub enum Progress {
     /// It was run, or refused, and answered.
     Answered,
-    /// Somebody held a lock for longer than [`Session::patience_us`]: it is as if the call had not been made.
+    /// Another process held a lock for longer than [`Session::patience_us`]: it is as if the call had not been made.
     Busy,
     /// It waits for a key, and nothing has been answered: [`resume`] runs it again, [`give_up`] ends it. Only where [`Session::parks`].
     Waiting,

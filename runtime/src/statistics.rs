@@ -10,10 +10,10 @@ pub struct Statistics {
     /// Keys that clients wait for, and those of them whose end ends the wait as well.
     pub keys_awaited: u64,
     pub keys_awaited_or_gone: u64,
-    /// Those who watch keys, and how many keys all of them watch together.
+    /// Sessions that watch keys, and how many keys all of them watch together.
     pub clients_watching: u64,
     pub keys_watched: u64,
-    /// Those who have subscribed to something, and those who track keys.
+    /// Sessions that have subscribed to something, and sessions that track keys.
     pub clients_listening: u64,
     pub clients_tracking: u64,
     /// Keys that they have read, how often each of them one, and prefixes that they hear of.

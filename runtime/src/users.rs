@@ -14,7 +14,7 @@ pub use rights::Rights;
 /// The user that a client is before it says who it is.
 pub(crate) const DEFAULT_USER: &[u8] = b"default";
 
-/// Fills a buffer with what nobody can foresee.
+/// Fills a buffer with bytes that cannot be foreseen.
 ///
 /// # Panics
 /// When the system has no random bytes, which Linux rules out.

@@ -1,4 +1,4 @@
-//! The short ways of LPUSH, RPUSH, LPOP and RPOP (`table::update`): one element of a packed list, nobody in the way.
+//! The short ways of LPUSH, RPUSH, LPOP and RPOP (`table::update`): one element of a packed list, nothing in the way.
 //!
 //! **Invariant:** what they answer and leave behind is what the long ways would; whatever could be refused goes the long way.
 use polder_base::Reply;

@@ -1,4 +1,4 @@
-//! What the user as whom a session acts may do, as far as that is known without asking again.
+//! What the user of a session may do, as far as that is known without asking again.
 use std::sync::Arc;
 
 use super::kept::Users;
