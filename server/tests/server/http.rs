@@ -251,13 +251,28 @@ fn each_request_logs_in_for_itself() {
     {
         assert_eq!(web.ask("GET /k/a", &wrong, "").0, 401, "{wrong}");
     }
-    // The next request of the same connection is nobody's again.
+    // The next request of the same connection is not logged in.
     let two = format!("GET /k/a HTTP/1.1\r\nHost: localhost\r\n{default}\r\nGET /k/a HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!(statuses(&web.raw(two.as_bytes())), [200, 401]);
     // A long body is taken from a known client only.
     let body = "x".repeat(1 << 20);
     assert_eq!(web.ask("PUT /k/long", &default, &body).0, 204);
     assert_ne!(web.ask("PUT /k/long", "", &body).0, 204);
+}
+
+#[test]
+fn a_transaction_that_may_not_begin_makes_none_of_its_calls() {
+    let web = Web::open("--requirepass geheim");
+    let mut client = web.door.client();
+    client.ask("AUTH geheim");
+    client.ask("ACL SETUSER reader on >pass ~* +@all -multi");
+    let reader = "Authorization: Basic cmVhZGVyOnBhc3M=\r\n";
+    let (status, reply) = web.ask("POST /js?atomic", reader, r#"[["SET","a","1"],["SET","b","2"]]"#);
+    assert_eq!(status, 403, "{reply}");
+    assert!(reply.contains("multi"), "{reply}");
+    assert_eq!(client.ask("EXISTS a b"), ":0");
+    let (status, reply) = web.ask("POST /js", reader, r#"[["SET","a","1"]]"#);
+    assert_eq!(status, 200, "{reply}");
 }
 
 #[test]

@@ -135,7 +135,7 @@ impl Partial {
             if size == 0 {
                 return Ok(trailer_bytes(&input[self.chunk + line_bytes..])?.map(|bytes| self.chunk + line_bytes + bytes));
             }
-            if size > limits.body_bytes_max - self.body_bytes {
+            if size > limits.body_bytes_max.saturating_sub(self.body_bytes) {
                 return refused(413, "the body is longer than proto-max-bulk-len allows");
             }
             let end = self.chunk + line_bytes + size;

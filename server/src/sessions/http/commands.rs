@@ -183,12 +183,17 @@ impl Commands {
             return result;
         }
         let reply = output.bytes();
+        if self.is_atomic && self.done == 0 && reply.starts_with(b"-") {
+            // Without a transaction none of the calls is made. The error of MULTI is the response.
+            *self = Commands { error: error_of(&reply), ..Commands::new(Vec::new(), Form::One) };
+            return result;
+        }
         self.done += 1;
         // Of a transaction, the reply of EXEC holds all others.
         if self.is_atomic && self.done < self.calls.len() + 2 {
             return result;
         }
-        self.error = reply.strip_prefix(b"-").map(|text| String::from_utf8_lossy(text).trim_end().to_owned());
+        self.error = error_of(&reply);
         match self.form {
             Form::Resp(_) => self.out.extend_from_slice(&reply),
             Form::List if !self.is_atomic => {
@@ -237,4 +242,9 @@ impl Commands {
             }
         }
     }
+}
+
+/// The text of a reply that is an error.
+fn error_of(reply: &[u8]) -> Option<String> {
+    reply.strip_prefix(b"-").map(|text| String::from_utf8_lossy(text).trim_end().to_owned())
 }

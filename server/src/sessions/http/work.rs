@@ -8,6 +8,7 @@ use std::borrow::Cow;
 
 use polder_base::{Protocol as RespVersion, Reply};
 use polder_engine::Memory;
+use polder_runtime::acl::Rights;
 use polder_runtime::{Host, Progress, Session};
 use polder_wire::Output;
 use polder_wire::http::response::Connection;
@@ -35,6 +36,25 @@ pub struct Work {
     is_early: bool,
     task: Task,
     stage: Stage,
+    /// As whom the connection speaks where a request brings no credentials, once this one has logged in.
+    identity: Option<Identity>,
+}
+
+/// As whom a session acts: the default user, or the one that the client's certificate names.
+struct Identity {
+    user: Cow<'static, [u8]>,
+    rights: Rights,
+    authenticated: bool,
+}
+
+impl Identity {
+    fn of(session: &Session) -> Identity {
+        Identity { user: session.user.clone(), rights: session.rights.clone(), authenticated: session.authenticated }
+    }
+
+    fn restore(self, session: &mut Session) {
+        (session.user, session.rights, session.authenticated) = (self.user, self.rights, self.authenticated);
+    }
 }
 
 /// What it does.
@@ -97,6 +117,7 @@ impl Work {
             is_early: false,
             task: Task::Answer(Answer::default()),
             stage: Stage::Begin,
+            identity: None,
         };
         work.task = work.plan(head, rules).unwrap_or_else(Task::Answer);
         work
@@ -289,7 +310,9 @@ impl Work {
             let answer = commands.answer();
             self.answer(&answer, output);
         }
+        let identity = self.identity.take().unwrap_or_else(|| Identity::of(session));
         session.reset(host);
+        identity.restore(session);
         session.protocol = RespVersion::Resp3;
         session.closing |= self.connection == Connection::Closes;
         self.stage = Stage::Over;
@@ -307,9 +330,13 @@ impl Work {
                 Credentials::User(user, password) => &[b"AUTH", user, password],
                 Credentials::Password(password) => &[b"AUTH", password],
             };
+            self.identity = Some(Identity::of(session));
             let mut reply = Output::new(RespVersion::Resp3);
             memory.execute(session, host, words, &mut reply);
-            if let Some(why) = reply.bytes().strip_prefix(b"-") {
+            // Only a success lets the request go on.
+            if reply.bytes() != b"+OK\r\n"[..] {
+                let reply = reply.bytes();
+                let why = reply.strip_prefix(b"-").unwrap_or(b"ERR the log-in did not end; send the request again");
                 return Err(Answer::error(401, String::from_utf8_lossy(why).trim_end()));
             }
         }

@@ -101,7 +101,7 @@ pub fn rows_of(report: Report, session: &mut Session, host: (&dyn Host, &Memory)
         Report::Items => items(&figures),
         Report::Slabs => slabs(&figures),
         Report::Sizes => vec![("sizes_status".into(), "disabled".into())],
-        Report::Conns => conns(session, host),
+        Report::Conns => conns(session, host)?,
         Report::Reset => Vec::new(),
     })
 }
@@ -208,11 +208,17 @@ fn slabs(figures: &Figures) -> Rows {
     ])
 }
 
-fn conns(session: &Session, (host, _): (&dyn Host, &Memory)) -> Rows {
-    let mut rows = Rows::new();
-    for client in host.clients(session) {
-        rows.push((format!("{}:addr", client.id), format!("tcp:{}", client.address)));
-        rows.push((format!("{}:state", client.id), "conn_read".into()));
+/// The clients, as far as the user may list them.
+fn conns(session: &mut Session, host: (&dyn Host, &Memory)) -> Result<Rows, String> {
+    let capture = Capture::of(session, host, &[b"CLIENT", b"LIST"]);
+    if let Some(error) = capture.error {
+        return Err(error);
     }
-    rows
+    let mut rows = Rows::new();
+    for line in capture.text().lines() {
+        let field = |name: &str| line.split(' ').find_map(|word| word.strip_prefix(name)).unwrap_or_default();
+        rows.push((format!("{}:addr", field("id=")), format!("tcp:{}", field("addr="))));
+        rows.push((format!("{}:state", field("id=")), "conn_read".into()));
+    }
+    Ok(rows)
 }
