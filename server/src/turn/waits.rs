@@ -6,7 +6,7 @@
 use polder_base::Reply;
 use polder_base::time::now_ms;
 use polder_engine::Table;
-use polder_runtime::{Host, Progress, Session, blocking, give_up, resume, time_out};
+use polder_runtime::{Host, Progress, Session, acl, blocking, give_up, resume, time_out};
 use polder_shm::inbox::Pressed;
 
 use super::connections::Connections;
@@ -109,6 +109,12 @@ impl Connections {
         // A client that was unblocked has been promised that it gets nothing.
         if !connection.record.claim_wait() {
             return;
+        }
+        // What wakes the client may follow a change of its rights that came since the turn began.
+        let users = self.process.settings.users();
+        users.refresh(self.process.memory.table());
+        if acl::renew(&mut connection.session, users) == acl::Standing::Gone {
+            return self.close(slot);
         }
         let until_ms = connection.session.caller.waiting.as_ref().map_or(0, |waiting| waiting.until_ms);
         let Connection { session, output, protocol, record, waiting_note, .. } = &mut **connection;
