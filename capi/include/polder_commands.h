@@ -348,7 +348,7 @@ static inline polder_status polder_migrate(polder_caller caller, polder_text hos
 
 /* ITEM.VIEW key
  * Returns a string as ITEM.GET does, and a value of another type as the command that returns all of it. */
-static inline polder_status polder_item.view(polder_caller caller, polder_text key, const polder_reply **reply)
+static inline polder_status polder_item_view(polder_caller caller, polder_text key, const polder_reply **reply)
 {
     polder_text args[2];
     args[0] = polder_string("ITEM.VIEW");
@@ -1295,7 +1295,7 @@ static inline polder_status polder_substr(polder_caller caller, polder_text key,
 
 /* ITEM.CAT key value <APPEND|PREPEND> [CAS cas] [NEWCAS new-cas] [CREATE] [FLAGS flags] [EX seconds]
  * Writes bytes behind the value of an item, or in front of it. CREATE makes the item where there is none, with these flags and this expiry. */
-static inline polder_status polder_item.cat(polder_caller caller, polder_text key, polder_text value, size_t more_count, const polder_text *more, const polder_reply **reply)
+static inline polder_status polder_item_cat(polder_caller caller, polder_text key, polder_text value, size_t more_count, const polder_text *more, const polder_reply **reply)
 {
     polder_text args[3];
     args[0] = polder_string("ITEM.CAT");
@@ -1306,7 +1306,7 @@ static inline polder_status polder_item.cat(polder_caller caller, polder_text ke
 
 /* ITEM.DEL key [CAS cas] [NEWCAS new-cas] [STALE] [EMPTY] [EX seconds|EXAT unix-time-seconds|PERSIST]
  * Deletes an item. STALE keeps it and marks it as stale, with a new expiry if one is given; EMPTY keeps it without its value and flags. */
-static inline polder_status polder_item.del(polder_caller caller, polder_text key, size_t more_count, const polder_text *more, const polder_reply **reply)
+static inline polder_status polder_item_del(polder_caller caller, polder_text key, size_t more_count, const polder_text *more, const polder_reply **reply)
 {
     polder_text args[2];
     args[0] = polder_string("ITEM.DEL");
@@ -1316,7 +1316,7 @@ static inline polder_status polder_item.del(polder_caller caller, polder_text ke
 
 /* ITEM.EXP key <EX seconds|EXAT unix-time-seconds|PERSIST>
  * Sets the expiry of an item, or removes it. */
-static inline polder_status polder_item.exp(polder_caller caller, polder_text key, size_t more_count, const polder_text *more, const polder_reply **reply)
+static inline polder_status polder_item_exp(polder_caller caller, polder_text key, size_t more_count, const polder_text *more, const polder_reply **reply)
 {
     polder_text args[2];
     args[0] = polder_string("ITEM.EXP");
@@ -1326,7 +1326,7 @@ static inline polder_status polder_item.exp(polder_caller caller, polder_text ke
 
 /* ITEM.GAT key [PEEK] [HEAD] [EX seconds|EXAT unix-time-seconds|PERSIST] [VIVIFY seconds] [RECACHE seconds] [NEWCAS new-cas]
  * Returns an item and says which client is to renew it. VIVIFY makes an empty item where there is none; RECACHE asks one client to renew an item that expires sooner. */
-static inline polder_status polder_item.gat(polder_caller caller, polder_text key, size_t more_count, const polder_text *more, const polder_reply **reply)
+static inline polder_status polder_item_gat(polder_caller caller, polder_text key, size_t more_count, const polder_text *more, const polder_reply **reply)
 {
     polder_text args[2];
     args[0] = polder_string("ITEM.GAT");
@@ -1336,7 +1336,7 @@ static inline polder_status polder_item.gat(polder_caller caller, polder_text ke
 
 /* ITEM.GET key [PEEK] [HEAD]
  * Returns a string with its flags, CAS and time to live. PEEK does not count as an access, HEAD leaves the value out. */
-static inline polder_status polder_item.get(polder_caller caller, polder_text key, size_t more_count, const polder_text *more, const polder_reply **reply)
+static inline polder_status polder_item_get(polder_caller caller, polder_text key, size_t more_count, const polder_text *more, const polder_reply **reply)
 {
     polder_text args[2];
     args[0] = polder_string("ITEM.GET");
@@ -1346,7 +1346,7 @@ static inline polder_status polder_item.get(polder_caller caller, polder_text ke
 
 /* ITEM.INC key delta [DOWN] [CAS cas] [NEWCAS new-cas] [CREATE initial] [EX seconds|EXAT unix-time-seconds|PERSIST] [VIVIFY seconds]
  * Adds to a number of 64 bits without a sign, which wraps, or subtracts from it, down to 0. CREATE makes an item with this number where there is none, which lives as long as VIVIFY says. */
-static inline polder_status polder_item.inc(polder_caller caller, polder_text key, polder_text delta, size_t more_count, const polder_text *more, const polder_reply **reply)
+static inline polder_status polder_item_inc(polder_caller caller, polder_text key, polder_text delta, size_t more_count, const polder_text *more, const polder_reply **reply)
 {
     polder_text args[3];
     args[0] = polder_string("ITEM.INC");
@@ -1357,7 +1357,7 @@ static inline polder_status polder_item.inc(polder_caller caller, polder_text ke
 
 /* ITEM.SET key value [ADD|REPLACE|CAS cas] [STALE] [FLAGS flags] [NEWCAS new-cas] [TYPE content-type] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds]
  * Sets a string with its flags and expiry: always, or only if the key is absent or present, or has this CAS. With STALE, a value with an older CAS is stored and marked as stale. */
-static inline polder_status polder_item.set(polder_caller caller, polder_text key, polder_text value, size_t more_count, const polder_text *more, const polder_reply **reply)
+static inline polder_status polder_item_set(polder_caller caller, polder_text key, polder_text value, size_t more_count, const polder_text *more, const polder_reply **reply)
 {
     polder_text args[3];
     args[0] = polder_string("ITEM.SET");

@@ -378,7 +378,6 @@ fn gat(call: &mut Call<'_>) -> Outcome {
 /// Replies with an empty item that is made where there is none, if that is asked for.
 fn vivify(call: &mut Call<'_>, key: &[u8], options: &Options<'_>) -> Outcome {
     let Some(expiry) = options.vivify else { return reply_item(call, key, None, Recache::None, false) };
-    let expiry = if options.expiry == Expiry::Unsaid { expiry } else { options.expiry };
     if call.peek(key)?.is_some() {
         // A key of another type stays.
         return reply_item(call, key, None, Recache::None, false);

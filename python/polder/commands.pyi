@@ -89,7 +89,7 @@ class Commands:
 
     # ---- generic ----
 
-    def item.view(self, key: Word, /) -> Any:
+    def item_view(self, key: Word, /) -> Any:
         """ITEM.VIEW key: Returns a string as ITEM.GET does, and a value of another type as the command that returns all of it."""
 
     # ---- generic ----
@@ -294,19 +294,19 @@ class Commands:
 
     # ---- string ----
 
-    def item.cat(self, key: Word, value: Word, /, *more: Word) -> Any:
+    def item_cat(self, key: Word, value: Word, /, *more: Word) -> Any:
         """ITEM.CAT key value <APPEND|PREPEND> [CAS cas] [NEWCAS new-cas] [CREATE] [FLAGS flags] [EX seconds]: Writes bytes behind the value of an item, or in front of it. CREATE makes the item where there is none, with these flags and this expiry."""
-    def item.del(self, key: Word, /, *more: Word) -> Any:
+    def item_del(self, key: Word, /, *more: Word) -> Any:
         """ITEM.DEL key [CAS cas] [NEWCAS new-cas] [STALE] [EMPTY] [EX seconds|EXAT unix-time-seconds|PERSIST]: Deletes an item. STALE keeps it and marks it as stale, with a new expiry if one is given; EMPTY keeps it without its value and flags."""
-    def item.exp(self, key: Word, /, *more: Word) -> Any:
+    def item_exp(self, key: Word, /, *more: Word) -> Any:
         """ITEM.EXP key <EX seconds|EXAT unix-time-seconds|PERSIST>: Sets the expiry of an item, or removes it."""
-    def item.gat(self, key: Word, /, *more: Word) -> Any:
+    def item_gat(self, key: Word, /, *more: Word) -> Any:
         """ITEM.GAT key [PEEK] [HEAD] [EX seconds|EXAT unix-time-seconds|PERSIST] [VIVIFY seconds] [RECACHE seconds] [NEWCAS new-cas]: Returns an item and says which client is to renew it. VIVIFY makes an empty item where there is none; RECACHE asks one client to renew an item that expires sooner."""
-    def item.get(self, key: Word, /, *more: Word) -> Any:
+    def item_get(self, key: Word, /, *more: Word) -> Any:
         """ITEM.GET key [PEEK] [HEAD]: Returns a string with its flags, CAS and time to live. PEEK does not count as an access, HEAD leaves the value out."""
-    def item.inc(self, key: Word, delta: Word, /, *more: Word) -> Any:
+    def item_inc(self, key: Word, delta: Word, /, *more: Word) -> Any:
         """ITEM.INC key delta [DOWN] [CAS cas] [NEWCAS new-cas] [CREATE initial] [EX seconds|EXAT unix-time-seconds|PERSIST] [VIVIFY seconds]: Adds to a number of 64 bits without a sign, which wraps, or subtracts from it, down to 0. CREATE makes an item with this number where there is none, which lives as long as VIVIFY says."""
-    def item.set(self, key: Word, value: Word, /, *more: Word) -> Any:
+    def item_set(self, key: Word, value: Word, /, *more: Word) -> Any:
         """ITEM.SET key value [ADD|REPLACE|CAS cas] [STALE] [FLAGS flags] [NEWCAS new-cas] [TYPE content-type] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds]: Sets a string with its flags and expiry: always, or only if the key is absent or present, or has this CAS. With STALE, a value with an older CAS is stored and marked as stale."""
 
     # ---- bitmap ----

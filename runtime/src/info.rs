@@ -6,7 +6,7 @@ use crate::elsewhere;
 use crate::metrics::{Database, Facts, SECTIONS, Section, exposition};
 use crate::row::{Row, TxnCall, neutral};
 use crate::session::Host;
-use polder_calls::call::Outcome;
+use polder_calls::call::{Outcome, SYNTAX};
 use polder_calls::command::{DANGEROUS, LOADING, STALE};
 
 /// The family's rows.
@@ -26,10 +26,18 @@ const METRICS: Row = neutral("METRICS", "[OPENMETRICS]", Mode::Read, metrics)
     .about("Returns the figures of this server and its segment in the text format of Prometheus, or in that of OpenMetrics.");
 
 fn metrics(call: &mut TxnCall<'_>) -> Outcome {
+    let is_open = match call.args[1..] {
+        [] => false,
+        [word] if word.eq_ignore_ascii_case(b"OPENMETRICS") => true,
+        _ => {
+            call.reply.error(SYNTAX);
+            return Ok(());
+        }
+    };
     call.host.settings().refresh(call.table, call.txn)?;
     let mut facts = Facts::gather(call.table, call.host, databases(call.txn, call.host));
     facts.subjects = subject::counts(call.txn)?;
-    call.reply.verbatim("txt", exposition::render(&facts, call.args.len() > 1).as_bytes());
+    call.reply.verbatim("txt", exposition::render(&facts, is_open).as_bytes());
     Ok(())
 }
 

@@ -183,7 +183,7 @@ fn function(command: &Command) -> String {
         true => format!("polder_run_more(caller, {count}, args, more_count, more, reply)"),
         false => format!("polder_run(caller, {count}, args, reply)"),
     };
-    let name = command.name.to_ascii_lowercase().replace(['|', '-'], "_");
+    let name = command.name.to_ascii_lowercase().replace(['|', '-', '.'], "_");
     format!(
         "\n/* {} {}\n * {} */\nstatic inline polder_status polder_{}(polder_caller caller{parameters}, const polder_reply **reply)\n{{\n    polder_text args[{count}];\n{room}{assign}    return {run};\n}}\n",
         command.name.replace('|', " "),

@@ -64,7 +64,7 @@ fn method(command: &Command) -> String {
 
 /// The method's name: one that Python keeps for itself gets a line behind it.
 fn name(command: &str) -> String {
-    let name = command.to_ascii_lowercase().replace(['|', '-'], "_");
+    let name = command.to_ascii_lowercase().replace(['|', '-', '.'], "_");
     if name == "del" { "del_".into() } else { name }
 }
 

@@ -103,7 +103,8 @@ impl Partial {
 
     /// Looks for the empty line at the end of the head. A line that ends without CR is refused as soon as it is seen.
     fn find_head_end(&mut self, input: &[u8]) -> Result<bool, Refused> {
-        let mut begins = self.searched > 0;
+        // Empty lines in front of a request are no part of it, however the bytes come.
+        let mut begins = !input[..self.searched].trim_ascii().is_empty();
         while let Some(length) = memchr::memchr(b'\n', &input[self.searched..]) {
             let line = &input[self.searched..=self.searched + length];
             if !line.ends_with(b"\r\n") {

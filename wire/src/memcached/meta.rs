@@ -131,7 +131,11 @@ impl<'b> Meta<'b> {
             b'u' => self.peek = true,
             b'I' => self.invalidate = true,
             b'x' => self.empty = true,
-            b'T' => self.ttl = Some(signed(token).ok_or(bad)?),
+            b'T' => {
+                self.ttl = Some(signed(token).ok_or(bad)?);
+                // Of N and T the later one is the expiry of an item that is made.
+                self.vivify = self.vivify.and(self.ttl);
+            }
             b'N' => self.vivify = Some(signed(token).ok_or(bad)?),
             b'R' => self.recache = Some(signed(token).ok_or(bad)?),
             b'C' => self.cas = Some(unsigned(token).ok_or(bad)?.value),
