@@ -124,10 +124,15 @@ pub fn append_resp(out: &mut Vec<u8>, reply: &[u8]) -> usize {
             b'#' => out.extend_from_slice(if line == b"t" { b"true" } else { b"false" }),
             _ if is_key => key(out, line),
             // JSON has no number for infinity.
-            _ if line.last().is_some_and(u8::is_ascii_digit) => out.extend_from_slice(line),
+            _ if is_number(line) => out.extend_from_slice(line),
             _ => value(out, line),
         }
     }
+}
+
+/// Whether JSON takes the text of a number as it stands.
+fn is_number(text: &[u8]) -> bool {
+    text.last().is_some_and(u8::is_ascii_digit) && text.iter().all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(byte))
 }
 
 /// The mark of the line at the beginning, its text, and where the next line begins.
