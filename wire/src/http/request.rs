@@ -104,7 +104,7 @@ impl Partial {
     /// Looks for the empty line at the end of the head. A line that ends without CR is refused as soon as it is seen.
     fn find_head_end(&mut self, input: &[u8]) -> Result<bool, Refused> {
         // Empty lines in front of a request are no part of it, however the bytes come.
-        let mut begins = !input[..self.searched].trim_ascii().is_empty();
+        let mut begins = !input[..self.searched].chunks(2).all(|line| line == b"\r\n");
         while let Some(length) = memchr::memchr(b'\n', &input[self.searched..]) {
             let line = &input[self.searched..=self.searched + length];
             if !line.ends_with(b"\r\n") {
