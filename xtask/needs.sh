@@ -143,6 +143,8 @@ test)
     install memcached memcached
     install pkg-config pkg-config
     install valgrind valgrind
+    # Tells where a test hangs (xtask/limit.sh).
+    install gdb gdb
     install man man-db
     # Tests stop processes by kill(1), which is no part of the smallest Debian.
     install pgrep procps

@@ -6,8 +6,7 @@
 //! ```
 //!
 //! Two layers carry a connection, and they are never mixed. A *transport filter* turns bytes into bytes below the
-//! protocol: TLS, WebSocket frames, the header of a datagram. There is none yet; its place is in
-//! `Connection::{receive, send}`, which are the only functions that touch the socket. A [`Protocol`] turns bytes into
+//! protocol: TLS (`filter.rs`). Its place is in `Connection::{receive, send}`, which are the only functions that touch the socket. A [`Protocol`] turns bytes into
 //! frames and results into bytes. So each protocol runs over each transport without code of its own.
 //!
 //! It is an enum and not a trait: the state of RESP is one pointer beside the buffers, no call of a GET goes through a

@@ -14,9 +14,9 @@
 //!
 //! Why it is one instant. A transaction looks once, with all its locks in hand, when it has read all that it reads, right before its commit:
 //!
-//! - **N1** Who looks before the announcement is *in*: the reader waits for its end before it reads anything (its journal is not empty, see
-//!   `shm/overlay.rs`). Who looks (`recording.rs`) after it is *out*: it saves the old state of each key that it changes before it commits. So of each
-//!   transaction the snapshot has all or nothing. Who is in has read nothing of who is out: reading it would be seeing its look.
+//! - **N1** A transaction that looks (`recording.rs`) before the announcement is *in*: the reader waits for its end before it reads anything (its journal is
+//!   not empty, see `shm/overlay.rs`). One that looks after it is *out*: it saves the old state of each key that it changes before it commits. So of each
+//!   transaction the snapshot has all or nothing. One that is in has read nothing of one that is out: reading that would be seeing its look.
 //! - **N2** The state of a key is that of its first record (the serial; records of one key are made under its lock, so they have an order),
 //!   else what is in its bucket now. The bucket is read first, then the serial, then the records of before that serial: a state of later
 //!   comes with its record. Without the serial in between, a second record of a key could be met without its first, which another seat

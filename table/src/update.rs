@@ -353,8 +353,8 @@ impl<'e> KeyUpdate<'e> {
         Some(seen)
     }
 
-    /// Looks for an entry that does not lie at home: its unit and where that is, or nothing if there is none. Who changes an entry locks its home, so as
-    /// long as the home does not change, the entry stays in its bucket; within it, others may move it.
+    /// Looks for an entry that does not lie at home: its unit and where that is, or nothing if there is none. A transaction that changes an entry locks its
+    /// home, so as long as the home does not change, the entry stays in its bucket; within it, others may move it.
     #[cold]
     #[inline(never)]
     fn find_displaced(&self, next: u8, stash: u8) -> Option<Option<(usize, Displaced)>> {

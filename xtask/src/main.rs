@@ -111,7 +111,7 @@ fn check(tally: &mut Tally) -> bool {
         // The crate that strangers read: a broken link fails, and so does an item without a text.
         let strict = "build.rustdocflags=['-Dwarnings']";
         tally.cargo("documentation", &["doc", "--quiet", "--no-deps", "--package", "polder-engine", "--config", strict]);
-        tally.cargo("unit tests and transcripts", &["test", "--workspace", "--no-fail-fast"]);
+        tally.tests("unit tests and transcripts", &["test", "--workspace", "--no-fail-fast"]);
     }
     built
 }

@@ -11,6 +11,8 @@ pub struct Tally {
     passed: u64,
     failed: u64,
     failed_layers: Vec<String>,
+    /// Lines that name a test which failed, or which took very long.
+    findings: Vec<String>,
     times: Vec<Time>,
 }
 
@@ -26,6 +28,12 @@ impl Tally {
     /// Runs cargo as one layer.
     pub fn cargo(&mut self, layer: &str, args: &[&str]) {
         self.run(layer, cargo(args));
+    }
+
+    /// Runs test programs as one layer. A program that hangs is stopped and fails, and the others still run.
+    pub fn tests(&mut self, layer: &str, args: &[&str]) {
+        let runner = concat!("target.'cfg(all())'.runner='", env!("CARGO_MANIFEST_DIR"), "/limit.sh'");
+        self.run(layer, cargo(&[&args[..1], &["--config", runner], &args[1..]].concat()));
     }
 
     /// Runs cargo to build what later layers run: whether it succeeded. Only a failure counts.
@@ -49,6 +57,7 @@ impl Tally {
             Ok(mut child) => {
                 for line in child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines()).map_while(Result::ok) {
                     self.count(&line);
+                    self.note(&line);
                     println!("{line}");
                 }
                 child.wait().is_ok_and(|status| status.success())
@@ -112,11 +121,21 @@ impl Tally {
                 println!("{layer:<44} {wall_s:>8.1} {cpu_s:>8.1}");
             }
         }
+        for finding in self.findings.iter().filter(|_| self.failed > 0) {
+            println!("{finding}");
+        }
         if !self.failed_layers.is_empty() {
             println!("failed: {}", self.failed_layers.join(", "));
         }
         println!("{} passed, {} failed", self.passed, self.failed);
         if self.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+
+    /// Keeps a line for the end, where it is seen: the output of all layers is long.
+    fn note(&mut self, line: &str) {
+        if line.ends_with("... FAILED") || line.contains("has been running for over") || line.starts_with("limit.sh: ") {
+            self.findings.push(line.into());
+        }
     }
 
     fn count(&mut self, line: &str) {

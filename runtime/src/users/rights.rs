@@ -7,7 +7,7 @@ use super::user::User;
 /// As whom a session acts.
 #[derive(Clone, Debug, Default)]
 pub struct Rights {
-    /// Nobody: trusted with everything.
+    /// The user; without one, the session is trusted with everything.
     pub(crate) user: Option<Arc<User>>,
     /// The version of the users that this is of; 0 before the first.
     pub(crate) version: u64,
@@ -32,7 +32,7 @@ impl Rights {
         self.user.is_none() || self.free && self.version == users.version()
     }
 
-    /// Whether the session is trusted, whoever the users are.
+    /// Whether the session is trusted, whichever users there are.
     #[inline]
     pub fn is_trusted(&self) -> bool {
         self.user.is_none()

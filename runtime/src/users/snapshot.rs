@@ -37,7 +37,7 @@ impl Snapshot {
         &self.default
     }
 
-    /// Whether nobody has ever changed them.
+    /// Whether they have never been changed.
     pub fn is_untouched(&self) -> bool {
         self.mark == 0
     }

@@ -288,7 +288,7 @@ fn a_client_that_expects_it_is_asked_for_the_body() {
     stream.shutdown(Shutdown::Write).expect("shut down");
     assert_eq!(statuses(&read_all(stream)), [204]);
     assert_eq!(web.ask("GET /k/a", "", ""), (200, "abc".into()));
-    // It is not asked for a body that nobody will take.
+    // A request that is refused is not asked for its body.
     let refused = web.raw(head.replace("localhost", "evil.example").as_bytes());
     assert_eq!(statuses(&refused), [403], "{refused}");
 }
