@@ -7,7 +7,7 @@ mod held;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::Place;
+use common::{Ends, Place};
 use held::while_held;
 use polder_shm::layout::{ROOTS_AT, seat as at};
 use polder_shm::{Locked, Tag};
@@ -374,6 +374,7 @@ fn a_transaction_of_many_new_keys_keeps_the_room_that_it_has_made() {
     let place = &Place::new();
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let _ends = Ends(&ended);
         // Empty extents shrink all the time.
         scope.spawn(|| {
             while !ended.load(Ordering::Relaxed) {
@@ -396,6 +397,5 @@ fn a_transaction_of_many_new_keys_keeps_the_room_that_it_has_made() {
                 names.iter().try_for_each(|name| txn.remove(0, name, Replaces::Whole).map(drop))
             });
         }
-        ended.store(true, Ordering::Relaxed);
     });
 }

@@ -11,7 +11,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Place, run_as};
+use common::{Ends, Place, run_as};
 use polder_shm::AttachOptions;
 use polder_shm::Segment;
 use polder_table::bucket::PIECE_BUCKETS;
@@ -53,15 +53,6 @@ impl Draws {
     fn below(&mut self, limit: usize) -> usize {
         self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         ((self.0 >> 33) as usize) % limit
-    }
-}
-
-/// Tells the other threads to end when its own does, also by a panic: a failed test must not run for ever.
-struct Ends<'e>(&'e AtomicBool);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }
 

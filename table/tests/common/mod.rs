@@ -1,7 +1,7 @@
 //! What the table's tests share: a segment of its own for each, verified and removed at its end.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use polder_shm::{Segment, SegmentName, SegmentOptions};
 use polder_table::{Found, Mode, New, Replaces, Stop, Table, Txn};
@@ -75,6 +75,15 @@ impl Place {
     /// Keys of a database.
     pub fn keys(&self, db: u16) -> u64 {
         self.table.begin(Mode::Read).expect("a seat").keys(db)
+    }
+}
+
+/// Tells the other threads to end when its own does, also by a panic: a failed test must not run for ever.
+pub struct Ends<'e>(pub &'e AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
