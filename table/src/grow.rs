@@ -307,16 +307,19 @@ impl Txn<'_> {
 
     /// The extent around a position, for who goes on from extent to extent; `None` when there is none, or it is damaged.
     pub(crate) fn extent_around(&self, db: Db, position: u64) -> Option<Extent> {
+        self.found_around(db, position).filter(|extent| extent.covers(position))
+    }
+
+    /// What a walk to a position finds, once the pin reaches to it: nothing ends because the epoch happens to change, which it may do at each walk.
+    fn found_around(&self, db: Db, position: u64) -> Option<Extent> {
         let segment = self.segment();
-        // Until the pin reaches to what was found: the walk through the database must not end where the epoch happens to change.
-        let found = loop {
+        loop {
             let root = segment.observe(map_at(db) + 8);
             let found = (root != 0).then(|| directory::walk(segment, root, position)).flatten();
             if self.seat.covers_now() {
                 break found;
             }
-        };
-        found.filter(|extent| extent.covers(position))
+        }
     }
 
     fn needed_pieces(&self, extent: &Extent) -> u64 {
@@ -365,11 +368,7 @@ impl Txn<'_> {
     /// Replaces the extent around a position by what `shapes` makes of it, if it makes something.
     fn try_reshape(&self, db: Db, position: u64, shapes: impl Fn(&Extent) -> Option<Vec<Shape>>) -> Result<Grown, Stop> {
         let segment = self.segment();
-        let root = segment.observe(map_at(db) + 8);
-        let Some(old) = (root != 0).then(|| directory::walk(segment, root, position)).flatten() else { return Ok(Grown::Overtaken) };
-        if !self.seat.covers_now() {
-            return Ok(Grown::Overtaken);
-        }
+        let Some(old) = self.found_around(db, position) else { return Ok(Grown::Overtaken) };
         if !old.covers(position) {
             return Err(Fault::Damaged { what: "an extent" }.into());
         }
@@ -393,7 +392,7 @@ impl Txn<'_> {
                 _ => return Ok(Grown::Overtaken),
             }
         }
-        if !old.is_current(segment) || segment.observe(map_at(db) + 8) != root {
+        if !old.is_current(segment) || segment.observe(map_at(db) + 8) != old.root {
             return Ok(Grown::Overtaken);
         }
         if !self.move_entries(&old, &mut buildings)? {
