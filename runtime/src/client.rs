@@ -478,6 +478,8 @@ fn unblock(call: &mut SessionCall<'_>) -> Outcome {
         _ => return Err("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR".into()),
     };
     let id = integer(call.args[2])?;
+    // Two clients that unblock each other, or one that unblocks itself, right after a pause must not wait for each other's calls.
+    call.host.end_postponement(call.session);
     let here = u64::try_from(id).ok().filter(|id| call.host.home(*id).is_some());
     let unblocked = match here {
         Some(id) => call.host.unblock(id, with_error),

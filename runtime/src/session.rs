@@ -491,6 +491,9 @@ pub trait Host: Send + Sync {
         Some(false)
     }
 
+    /// Notes that a call of this client, which a pause may have held back, is running and will not block.
+    fn end_postponement(&self, _caller: &Session) {}
+
     /// Wakes the threads that serve clients, since something that concerns them has changed in the segment.
     fn rouse(&self) {}
 

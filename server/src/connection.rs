@@ -213,8 +213,8 @@ impl Connection {
         if !self.queued {
             self.held_up = self.parked;
         }
-        // Unless a pause still holds it back.
-        if !self.parked || self.barred {
+        // A parked connection has not run its call yet: the pause goes on, or the call has met a lock.
+        if !self.parked {
             self.record.end_postponement();
         }
         if let Some(buffer) = self.output.reclaim() {

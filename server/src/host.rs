@@ -401,6 +401,12 @@ impl Host for Process {
         unblocked
     }
 
+    fn end_postponement(&self, caller: &Session) {
+        if let Some(record) = self.clients.find(caller.id) {
+            record.end_postponement();
+        }
+    }
+
     fn scripting(&self) -> Option<&Scripting> {
         Some(&self.scripting)
     }

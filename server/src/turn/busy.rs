@@ -73,6 +73,9 @@ impl Host for ScriptHost<'_> {
     fn unblock(&self, id: u64, with_error: bool) -> Option<bool> {
         self.process.unblock(id, with_error)
     }
+    fn end_postponement(&self, caller: &Session) {
+        self.process.end_postponement(caller);
+    }
     fn rouse(&self) {
         self.process.rouse();
     }

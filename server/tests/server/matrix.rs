@@ -229,7 +229,8 @@ fn clients_of_each_door_are_listed_watched_and_killed() {
         assert!(house.admin.ask("SLOWLOG GET 10").contains(&key));
         let id = line.split([' ', '=']).nth(1).expect("an id").to_owned();
         assert_eq!(house.admin.ask(&format!("CLIENT KILL ID {}", id.trim_start_matches("$id="))), ":1", "{line}");
-        assert!(house.ways[number].some().is_ok_and(|some| some.is_empty()), "{protocol}");
+        let end = house.ways[number].some();
+        assert!(end.as_ref().is_ok_and(|some| some.is_empty()), "{}: {end:?}", house.ways[number].name());
     }
 }
 

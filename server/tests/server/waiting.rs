@@ -197,6 +197,24 @@ fn a_pause_keeps_waiters_waiting() {
 }
 
 #[test]
+fn clients_that_unblock_themselves_and_each_other_after_a_pause_do_not_wait_for_each_other() {
+    for threads in ["--threads 1", "--threads 3"] {
+        let door = Door::open(threads);
+        let mut clients: Vec<Caller> = (0..3).map(|_| door.client()).collect();
+        let numbers: Vec<String> = clients.iter_mut().map(|client| client.ask("CLIENT ID").replace(':', "")).collect();
+        for round in 0..10 {
+            assert_eq!(clients[0].ask("CLIENT PAUSE 20 ALL"), "+OK");
+            for (number, client) in clients.iter_mut().enumerate() {
+                send(client, &format!("CLIENT UNBLOCK {}", numbers[(number + round) % numbers.len()]));
+            }
+            for client in &mut clients {
+                assert_eq!(client.reply(), ":0");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_call_that_a_pause_has_held_back_can_be_unblocked_as_soon_as_the_pause_has_ended() {
     for threads in ["--threads 1", "--threads 3"] {
         let door = Door::open(threads);
