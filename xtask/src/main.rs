@@ -6,7 +6,9 @@
 
 mod circles;
 mod counts;
+mod english;
 mod floors;
+mod ratchet;
 mod tally;
 mod tidy;
 
@@ -18,6 +20,7 @@ use tally::{Clock, Tally};
 const USAGE: &str = "\
 cargo x check                 formatting, clippy, tidy, floors, documents, unit tests and transcripts
 cargo x test [--long]         every layer, as `make test` runs it; or for as long as a release deserves
+cargo x english [--write]     where comments and documents break the rules of plain English; or lowers xtask/english.txt
 cargo x peers [--seed N] [--seconds N] [--sequences N] [--only NAME]
                               the same commands for Polder and the real servers
                               (after `xtask/needs.sh newer` against Redis 8.0 and Valkey 8.1, too)
@@ -58,6 +61,8 @@ fn main() -> ExitCode {
         ["crash", "torture", rest @ ..] => table(&mut tally, "torture", rest),
         ["crash", rest @ ..] if rest.contains(&"--seconds") && !rest.contains(&"--histories") => torture(&mut tally, rest),
         [name @ ("peers" | "crash" | "fuzz"), rest @ ..] => testkit(&mut tally, name, name, rest),
+        ["english"] => tally.rule("plain English", || english::list(&root())),
+        ["english", "--write"] => tally.rule("plain English", || english::write(&root())),
         ["bench", "counts"] => tally.rule("instruction counts", || counts::check(&root(), false)),
         ["bench", "counts", "--write"] => tally.rule("instruction counts", || counts::check(&root(), true)),
         ["bench", rest @ ..] => bench(&mut tally, rest),
@@ -102,6 +107,7 @@ const LONG: Length = Length {
 fn check(tally: &mut Tally) -> bool {
     tally.cargo("format", &["fmt", "--all", "--check"]);
     tally.rule("tidy", || tidy::check(&root()));
+    tally.rule("plain English", || english::check(&root()));
     tally.rule("floors", || floors::check(&root()));
     tally.cargo("clippy", &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]);
     // One build for all that runs below: another choice of packages would have other features, and build every crate again.

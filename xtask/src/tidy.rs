@@ -8,6 +8,8 @@ use std::process::Command;
 
 use regex::Regex;
 
+use crate::ratchet::Ratchet;
+
 const FILE_LINES_MAX: usize = 1000;
 const FUNCTION_LINES_MAX: usize = 70;
 
@@ -23,10 +25,10 @@ const UNFINISHED: [&str; 5] =
 /// # Errors
 /// When the files cannot be listed or read.
 pub fn check(root: &Path) -> Result<Vec<String>, String> {
-    let ratchet = Ratchet::read(&root.join("xtask/ratchet.txt"))?;
+    let ratchet = Ratchet::read(root, "xtask/ratchet.txt", "lines")?;
     let mut findings = Vec::new();
     let mut sizes = BTreeMap::new();
-    for path in sources(root)? {
+    for path in tracked(root, "*.rs")? {
         let text = std::fs::read_to_string(root.join(&path)).map_err(|error| format!("{path}: {error}"))?;
         let lines: Vec<&str> = text.lines().collect();
         sizes.insert(path.clone(), (lines.len(), FILE_LINES_MAX));
@@ -42,10 +44,13 @@ pub fn check(root: &Path) -> Result<Vec<String>, String> {
     Ok(findings)
 }
 
-/// The Rust files that git tracks or would track.
-fn sources(root: &Path) -> Result<Vec<String>, String> {
+/// The files of this pattern that git tracks or would track.
+///
+/// # Errors
+/// When git cannot be run.
+pub fn tracked(root: &Path, pattern: &str) -> Result<Vec<String>, String> {
     let output = Command::new("git")
-        .args(["ls-files", "--cached", "--others", "--exclude-standard", "--deduplicate", "*.rs"])
+        .args(["ls-files", "--cached", "--others", "--exclude-standard", "--deduplicate", pattern])
         .current_dir(root)
         .output()
         .map_err(|error| format!("git ls-files: {error}"))?;
@@ -124,40 +129,6 @@ fn function_name(line: &str) -> Option<(usize, String)> {
     })
 }
 
-struct Ratchet(BTreeMap<String, usize>);
-
-impl Ratchet {
-    fn read(path: &Path) -> Result<Ratchet, String> {
-        let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let mut entries = BTreeMap::new();
-        for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
-            let (name, lines) = line.rsplit_once(' ').ok_or_else(|| format!("{}: {line}", path.display()))?;
-            entries.insert(name.to_string(), lines.parse().map_err(|_| format!("{}: {line}", path.display()))?);
-        }
-        Ok(Ratchet(entries))
-    }
-
-    /// `sizes` holds, by file or function, its lines and the most it may have.
-    fn findings(&self, sizes: &BTreeMap<String, (usize, usize)>) -> Vec<String> {
-        let mut findings = Vec::new();
-        for (name, &(lines, most)) in sizes {
-            let allowed = self.0.get(name).copied().unwrap_or(most);
-            if lines > allowed {
-                findings.push(format!("{name}: {lines} lines, and {allowed} is the most"));
-            }
-        }
-        for (name, &allowed) in &self.0 {
-            match sizes.get(name) {
-                Some(&(lines, most)) if lines <= most => findings.push(format!("xtask/ratchet.txt: {name} is short now, take it out")),
-                Some(&(lines, _)) if lines < allowed => findings.push(format!("xtask/ratchet.txt: {name} has {lines} lines, lower it")),
-                Some(_) => {}
-                None => findings.push(format!("xtask/ratchet.txt: {name} is gone, take it out")),
-            }
-        }
-        findings
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,15 +146,5 @@ mod tests {
             ["let a = 1; // let it be", "    // let a = 1;", concat!("    dbg", "!(a);"), concat!("un", "safe { a }"), "/// let a = 1;"];
         assert_eq!(words("values/src/x.rs", &lines).unwrap().len(), 3);
         assert_eq!(words("shm/src/x.rs", &lines).unwrap().len(), 2);
-    }
-
-    #[test]
-    fn the_ratchet_only_shrinks() {
-        let sizes = BTreeMap::from([("a.rs".to_string(), (1200, 1000)), ("b.rs".to_string(), (900, 1000))]);
-        let ratchet = |entries: &[(&str, usize)]| Ratchet(entries.iter().map(|(name, lines)| (name.to_string(), *lines)).collect());
-        assert_eq!(ratchet(&[]).findings(&sizes).len(), 1);
-        assert_eq!(ratchet(&[("a.rs", 1200)]).findings(&sizes).len(), 0);
-        assert_eq!(ratchet(&[("a.rs", 1300)]).findings(&sizes).len(), 1);
-        assert_eq!(ratchet(&[("a.rs", 1200), ("b.rs", 1100), ("c.rs", 1)]).findings(&sizes).len(), 2);
     }
 }
