@@ -11,7 +11,7 @@ use polder_calls::Command;
 use polder_runtime::Session;
 use polder_runtime::session::Client;
 
-use crate::doors::{DOORS, Door, Spoken};
+use crate::doors::{DOORS, Door};
 
 /// What a client did last and what it holds; renewed in each turn in which it did something.
 #[derive(Clone, Copy, Default)]
@@ -38,6 +38,8 @@ struct ClientSnapshot {
     /// The keys that its call waits for, and the memory that they take, in bytes.
     awaits: Vec<Awaited>,
     awaits_bytes: usize,
+    /// What it speaks, if that is not what its door speaks.
+    speaks: Option<&'static str>,
 }
 
 impl ClientSnapshot {
@@ -208,6 +210,11 @@ impl Record {
         self.snapshot().session = Client::of(session, session.active_ms);
     }
 
+    /// Notes that the client speaks something else than its door does at first.
+    pub fn rename(&self, protocol: &'static str) {
+        self.snapshot().speaks = Some(protocol);
+    }
+
     /// The memory that it takes, in bytes, as far as that is counted.
     pub fn weight(&self) -> usize {
         self.weight.load(Ordering::Relaxed)
@@ -331,8 +338,8 @@ impl Record {
         client.address = self.address.clone();
         client.local_address = self.local_address.clone();
         client.descriptor = self.descriptor;
-        client.protocol = self.door.protocol.name();
-        if self.door.protocol != Spoken::Resp {
+        client.protocol = self.snapshot().speaks.unwrap_or(self.door.protocol.name());
+        if !client.protocol.ends_with("resp") {
             client.resp = 0;
         }
         client.query_bytes = activity.query_bytes;

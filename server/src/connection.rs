@@ -12,7 +12,8 @@ use std::io::{self, IoSlice};
 use std::sync::Arc;
 
 use polder_base::Protocol as RespVersion;
-use polder_runtime::Session;
+use polder_engine::Memory;
+use polder_runtime::{Host, Progress, Session};
 use polder_wire::Output;
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
@@ -21,7 +22,7 @@ use socket2::Socket;
 use crate::clients::{Activity, Record};
 use crate::doors::{Door, Spoken};
 use crate::filter::{self, Filter};
-use crate::sessions::Protocol;
+use crate::sessions::{Change, Protocol};
 use crate::transfer::{Flow, Pool, READ_BYTES};
 
 /// The room that a long argument gets at first; and later, as a multiple of the bytes that have come.
@@ -162,6 +163,17 @@ impl Connection {
             return Flow::Last(0);
         }
         Flow::Gone
+    }
+
+    /// Replies to a request of the protocol's own, which may change what the connection is.
+    #[cold]
+    pub fn run_own(&mut self, note: u32, host: (&dyn Host, &Memory)) -> Progress {
+        let progress = self.protocol.own(note, &mut self.session, host, &mut self.output);
+        match self.protocol.take_change() {
+            None => {}
+            Some(Change::Stream(name)) => self.record.rename(name),
+        }
+        progress
     }
 
     /// Whether there is something to send.

@@ -55,6 +55,7 @@ impl Form {
     pub fn output(self) -> Output {
         match self {
             Form::Resp2 | Form::Resp3 => resp::output(self),
+            Form::Events => Output::default(),
         }
     }
 
@@ -62,6 +63,7 @@ impl Form {
     pub fn write(self, output: &mut Output, delivery: &Delivery<'_>) {
         match self {
             Form::Resp2 | Form::Resp3 => resp::deliver(output, delivery),
+            Form::Events => http::events::deliver(output, delivery),
         }
     }
 }
@@ -143,7 +145,8 @@ impl Protocol {
     pub fn accepts(&self, session: &Session, delivery: &Delivery<'_>) -> bool {
         match self {
             Protocol::Resp(_) => resp::accepts(session, delivery),
-            Protocol::Memcached(_) | Protocol::Http(_) => false,
+            Protocol::Memcached(_) => false,
+            Protocol::Http(http) => http.accepts(delivery),
         }
     }
 
@@ -152,23 +155,41 @@ impl Protocol {
         match self {
             Protocol::Resp(_) => resp::deliver(output, delivery),
             // It subscribes to nothing.
-            Protocol::Memcached(_) | Protocol::Http(_) => {}
+            Protocol::Memcached(_) => {}
+            Protocol::Http(_) => http::events::deliver(output, delivery),
         }
     }
 
     /// The form of messages that this client shares with others.
     pub fn form(&self, session: &Session) -> Form {
         match self {
-            Protocol::Resp(_) | Protocol::Memcached(_) | Protocol::Http(_) => resp::form(session),
+            Protocol::Resp(_) | Protocol::Memcached(_) => resp::form(session),
+            Protocol::Http(_) => Form::Events,
         }
     }
 
-    /// What the clock says once a second of a connection that waits for nothing: whether it is closed, and why.
+    /// What is due on a connection that waits for nothing; asked once a second.
     #[inline]
-    pub fn tick(&mut self, limits: &ServerLimits, pulse: Pulse) -> Option<Rejection> {
+    pub fn tick(&mut self, limits: &ServerLimits, pulse: Pulse) -> Option<Due> {
         match self {
             Protocol::Resp(_) | Protocol::Memcached(_) => None,
             Protocol::Http(http) => http.tick(limits, pulse),
+        }
+    }
+
+    /// Appends a sign of life ([`Due::Sign`]).
+    pub fn sign(&mut self, output: &mut Output) {
+        match self {
+            Protocol::Resp(_) | Protocol::Memcached(_) => {}
+            Protocol::Http(_) => http::events::sign(output),
+        }
+    }
+
+    /// What the last of the protocol's own requests has made of the connection.
+    pub fn take_change(&mut self) -> Option<Change> {
+        match self {
+            Protocol::Resp(_) | Protocol::Memcached(_) => None,
+            Protocol::Http(http) => http.take_change(),
         }
     }
 
@@ -191,6 +212,20 @@ impl Protocol {
             Protocol::Http(http) => http.forget_progress(),
         }
     }
+}
+
+/// What is due on a connection.
+pub enum Due {
+    /// It is closed.
+    End(Rejection),
+    /// The peer, and what is between, must see that it is alive.
+    Sign,
+}
+
+/// What becomes of a connection that is no longer one of requests and responses.
+pub enum Change {
+    /// It only hears messages. CLIENT LIST shows it by this name.
+    Stream(&'static str),
 }
 
 /// What a connection looks like once a second.

@@ -5,8 +5,18 @@
 pub enum Form {
     Resp2,
     Resp3,
+    /// An event of [`http`](super::http).
+    Events,
 }
 
 impl Form {
-    pub const ALL: [Form; 2] = [Form::Resp2, Form::Resp3];
+    pub const ALL: [Form; 3] = [Form::Resp2, Form::Resp3, Form::Events];
+
+    /// Whether only clients that came in by HTTP take it.
+    pub fn is_of_web(self) -> bool {
+        match self {
+            Form::Resp2 | Form::Resp3 => false,
+            Form::Events => true,
+        }
+    }
 }

@@ -13,6 +13,7 @@
 //! | `route` | what a request asks for |
 //! | `work` | requests that are more than one plain call |
 //! | `commands` | commands in a query or a body, and their replies |
+//! | `events` | messages of channels as a response that does not end |
 //! | `conditions` | entity tags and ranges |
 //! | `sink`, `note` | from the reply of a call to a response; what is remembered of the request until then |
 //! | `media` | content types by the suffix of a key |
@@ -27,6 +28,7 @@
 mod answer;
 mod commands;
 mod conditions;
+pub mod events;
 mod media;
 mod note;
 mod route;
@@ -37,6 +39,7 @@ use std::borrow::Cow;
 
 use polder_base::Reply;
 use polder_engine::Memory;
+use polder_hub::Delivery;
 use polder_runtime::{Host, Progress, Session};
 use polder_wire::Output;
 use polder_wire::http::{Limits, Read, Refused, Requests};
@@ -46,7 +49,7 @@ use self::conditions::Conditions;
 use self::note::{Note, Verb};
 use self::sink::Sink;
 use self::work::{Next, Work};
-use super::Pulse;
+use super::{Change, Due, Pulse};
 use crate::batch::{Batch, Content, Frame, Left, Odd, Rejection};
 use crate::doors::Refusal;
 use crate::limits::ServerLimits;
@@ -62,6 +65,11 @@ pub struct Http {
     /// Since when a part of a request waits for the rest, and how many bytes of a response have not been taken since when.
     partial_since_ms: Option<u64>,
     stalled: Option<(usize, u64)>,
+    /// The connection has become a stream of events.
+    streams: bool,
+    /// When the stream was seen to be alive last.
+    signed_ms: u64,
+    change: Option<Change>,
 }
 
 /// The bytes of a request that a client sends in a second at least, after its first seconds.
@@ -70,6 +78,14 @@ const BYTES_PER_SECOND_MIN: u64 = 500;
 impl Http {
     /// As [`Protocol::read`](super::Protocol::read).
     pub fn read<'b>(&mut self, limits: &ServerLimits, input: &'b [u8], at: &mut usize, place: u32, batch: &mut Batch<'b>) -> Left {
+        if self.streams {
+            // No request can be answered behind a response that does not end.
+            if *at < input.len() {
+                *at = input.len();
+                push_own(batch, place, *at);
+            }
+            return Left::Nothing;
+        }
         let body_limits = Limits { body_bytes_max: limits.bulk_bytes_max };
         let mut is_first = true;
         while !batch.is_full() {
@@ -143,6 +159,10 @@ impl Http {
         let Some(work) = &mut self.work else { return Progress::Answered };
         let progress = work.own(session, place, output);
         if work.is_over() {
+            if work.streams() {
+                self.streams = true;
+                self.change = Some(Change::Stream("sse"));
+            }
             self.work = None;
         }
         progress
@@ -150,7 +170,23 @@ impl Http {
 
     /// As [`Protocol::tick`](super::Protocol::tick). A client that sends its request byte by byte would hold a connection for
     /// ever (slow loris), so a request has a time to come, which grows with its bytes.
-    pub fn tick(&mut self, limits: &ServerLimits, pulse: Pulse) -> Option<Rejection> {
+    pub fn tick(&mut self, limits: &ServerLimits, pulse: Pulse) -> Option<Due> {
+        if self.streams {
+            return self.tick_stream(pulse);
+        }
+        self.tick_requests(limits, pulse).map(Due::End)
+    }
+
+    /// Asks for a comment at times. A client that reads too slowly is closed by the limits of subscribers.
+    fn tick_stream(&mut self, pulse: Pulse) -> Option<Due> {
+        let is_due = pulse.waiting == 0 && pulse.now_ms.saturating_sub(self.signed_ms.max(pulse.active_ms)) >= events::SIGN_MS;
+        is_due.then(|| {
+            self.signed_ms = pulse.now_ms;
+            Due::Sign
+        })
+    }
+
+    fn tick_requests(&mut self, limits: &ServerLimits, pulse: Pulse) -> Option<Rejection> {
         let Pulse { now_ms, active_ms, pending, waiting } = pulse;
         let idle_ms = limits.http_idle_seconds * 1000;
         let is_over = |since_ms: u64, span_ms: u64| span_ms != 0 && now_ms.saturating_sub(since_ms) > span_ms;
@@ -172,6 +208,16 @@ impl Http {
         let span_ms = limits.http_request_seconds * 1000;
         let span_ms = if span_ms == 0 { 0 } else { span_ms + pending as u64 * 1000 / BYTES_PER_SECOND_MIN };
         is_over(since_ms, span_ms).then_some(Rejection::Refused(Refused { status: 408, text: "the request took too long to come" }))
+    }
+
+    /// As [`Protocol::accepts`](super::Protocol::accepts).
+    pub fn accepts(&self, delivery: &Delivery<'_>) -> bool {
+        self.streams && events::accepts(delivery)
+    }
+
+    /// As [`Protocol::take_change`](super::Protocol::take_change).
+    pub fn take_change(&mut self) -> Option<Change> {
+        self.change.take()
     }
 
     #[inline]

@@ -134,10 +134,7 @@ pub fn form(session: &Session) -> Form {
 
 /// An output for messages in one of RESP's forms.
 pub fn output(form: Form) -> Output {
-    Output::new(match form {
-        Form::Resp2 => RespVersion::Resp2,
-        Form::Resp3 => RespVersion::Resp3,
-    })
+    Output::new(if form == Form::Resp2 { RespVersion::Resp2 } else { RespVersion::Resp3 })
 }
 
 pub fn refusal(refusal: Refusal) -> &'static [u8] {

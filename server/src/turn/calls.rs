@@ -183,7 +183,7 @@ impl Service {
                     protocol.reply(output, frame.note, |reply| answered(memory.execute(session, host, &args, reply)))
                 }
                 Odd::Nothing => (1, Progress::Answered),
-                Odd::Own => answered(protocol.own(frame.note, session, (host, memory), output)),
+                Odd::Own => answered(connection.run_own(frame.note, (host, memory))),
                 Odd::Rejected(rejection) => {
                     protocol.reject(rejection, session, host, output);
                     (1, Progress::Answered)

@@ -17,10 +17,11 @@ use polder_wire::Output;
 use super::waiters::Waiters;
 use crate::batch::{Batch, Left, Rejection};
 use crate::connection::Connection;
+use crate::doors::Spoken;
 use crate::host::Process;
 use crate::limits::ServerLimits;
 use crate::listener::{Arrival, prepare};
-use crate::sessions::{Form, Pulse};
+use crate::sessions::{Due, Form, Pulse};
 use crate::tls;
 use crate::transfer::{Flow, Pool};
 
@@ -51,6 +52,8 @@ pub struct Connections {
     /// The clock of this turn.
     pub now_ms: u64,
     traffic: Traffic,
+    /// Connections that came in by HTTP. Without them no message is written in their forms.
+    pub web_clients: usize,
     /// Whether the memory of clients is counted.
     pub weighs: bool,
 }
@@ -107,6 +110,7 @@ impl Connections {
             in_turn: InTurn::default(),
             now_ms,
             traffic: Traffic::default(),
+            web_clients: 0,
             weighs: false,
         }
     }
@@ -152,6 +156,7 @@ impl Connections {
         let connection = Connection::new(socket, session, door, filter, record);
         connection.beat(0);
         self.slots_by_client.insert(id, slot);
+        self.web_clients += usize::from(door.protocol == Spoken::Http);
         self.slots[slot] = Some(Box::new(connection));
         self.ready.push(slot);
     }
@@ -326,6 +331,7 @@ impl Connections {
         connection.taken = connection.input.len();
         connection.settle(&mut self.pool);
         self.slots_by_client.remove(&connection.session.id);
+        self.web_clients -= usize::from(connection.door.protocol == Spoken::Http);
         self.end_listening(&mut connection.session);
         self.process.clients.leave(&connection.record);
         self.process.mailboxes[connection.record.thread].relieve();
@@ -355,7 +361,8 @@ impl Connections {
         for slot in 0..self.slots.len() {
             let Some(connection) = &self.slots[slot] else { continue };
             let idle_ms = self.now_ms.saturating_sub(connection.session.active_ms);
-            let idle = timeout_ms != 0 && idle_ms > timeout_ms && !connection.parked;
+            // A subscriber says nothing for as long as it likes, as in Redis.
+            let idle = timeout_ms != 0 && idle_ms > timeout_ms && !connection.parked && !connection.session.listens();
             let stuck = connection.session.closing && idle_ms > CLOSE_PATIENCE_MS;
             let handshaking = connection.filter.as_ref().is_some_and(|filter| filter.is_handshaking());
             let late = handshake_ms != 0 && handshaking && idle_ms > handshake_ms;
@@ -367,13 +374,21 @@ impl Connections {
         }
     }
 
-    /// Closes a connection whose protocol says that its client is too slow.
+    /// Does what the protocol of a connection says is due: a client that is too slow is closed.
     fn tick_protocol(&mut self, slot: usize) {
         let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.is_halted()) else { return };
         let Connection { protocol, session, output, input, taken, .. } = &mut **connection;
         let pending = input.len().saturating_sub(*taken);
         let pulse = Pulse { now_ms: self.now_ms, active_ms: session.active_ms, pending, waiting: output.waiting() };
-        let Some(rejection) = protocol.tick(&self.limits, pulse) else { return };
+        let rejection = match protocol.tick(&self.limits, pulse) {
+            None => return,
+            Some(Due::Sign) => {
+                output.lend(|| self.pool.take());
+                protocol.sign(output);
+                return self.tell(slot);
+            }
+            Some(Due::End(rejection)) => rejection,
+        };
         tracing::debug!(client = session.id, "closed: it was idle, or too slow");
         if matches!(rejection, Rejection::Silence) {
             return self.close(slot);

@@ -80,7 +80,9 @@ impl Connections {
             buffer.forms = Form::ALL.map(Form::output);
         }
         let outputs = &mut self.deliveries.broadcast.forms;
-        Form::ALL.into_iter().zip(outputs).for_each(|(form, output)| form.write(output, delivery));
+        let has_web = self.web_clients > 0;
+        let forms = Form::ALL.into_iter().zip(outputs).filter(|(form, _)| has_web || !form.is_of_web());
+        forms.for_each(|(form, output)| form.write(output, delivery));
     }
 
     /// Gives the clients of a broadcast its messages. This must be done before anything else is written to one of them.

@@ -3,6 +3,7 @@ mod acl;
 mod barred;
 mod bounded;
 mod door;
+mod events;
 mod http;
 mod hub;
 mod limits;

@@ -53,6 +53,7 @@ pub struct Fields<'b> {
     pub if_range: Option<&'b [u8]>,
     pub range: Option<&'b [u8]>,
     pub upgrade: Option<&'b [u8]>,
+    pub last_event_id: Option<&'b [u8]>,
     pub cors_method: Option<&'b [u8]>,
     /// The client waits for "100 Continue" before it sends the body.
     pub expects: bool,
@@ -147,6 +148,7 @@ impl<'b> Fields<'b> {
             }
             12 if is("content-type") => &mut self.content_type,
             13 if is("authorization") => &mut self.authorization,
+            13 if is("last-event-id") => &mut self.last_event_id,
             13 if is("if-none-match") => &mut self.if_none_match,
             14 if is("content-length") => &mut self.length,
             14 if is("sec-fetch-site") => &mut self.sec_fetch_site,

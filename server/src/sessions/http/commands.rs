@@ -7,6 +7,7 @@ use polder_wire::http::{json, words};
 use polder_wire::resp::{Limits, Request, Requests};
 
 use super::answer::{Answer, JSON};
+use super::events::Wish;
 
 /// What GET may run beside the commands that only read keys.
 const HARMLESS: [&str; 4] = ["PING", "ECHO", "TIME", "INFO"];
@@ -70,6 +71,8 @@ enum Form {
     Text(&'static str),
     /// Nothing but whether it succeeded.
     Ready,
+    /// A stream of events.
+    Events,
 }
 
 /// Calls that are made one after another.
@@ -84,6 +87,8 @@ pub struct Commands {
     out: Vec<u8>,
     /// The error of the last reply, if that was one.
     error: Option<String>,
+    /// What the client wants to hear.
+    wish: Wish,
 }
 
 /// Whether a command may run by HTTP, and by GET if `reads`.
@@ -141,7 +146,7 @@ fn requests(body: &[u8]) -> Result<Vec<Vec<Vec<u8>>>, Answer> {
 
 impl Commands {
     fn new(calls: Vec<Vec<Vec<u8>>>, form: Form) -> Commands {
-        Commands { calls, is_atomic: false, form, done: 0, out: Vec::new(), error: None }
+        Commands { calls, is_atomic: false, form, done: 0, out: Vec::new(), error: None, wish: Wish::default() }
     }
 
     /// One call, whose reply becomes JSON.
@@ -162,8 +167,21 @@ impl Commands {
         Commands::new(vec![vec![b"DBSIZE".to_vec()]], Form::Ready)
     }
 
+    /// What /sub runs.
+    pub fn subscribe(wish: Wish) -> Commands {
+        Commands { wish: wish.clone(), ..Commands::new(wish.calls(), Form::Events) }
+    }
+
+    /// What the client hears from now on, once all calls have succeeded.
+    pub fn heard(&self) -> Option<&Wish> {
+        (self.form == Form::Events && self.error.is_none()).then_some(&self.wish)
+    }
+
     /// The next call.
     pub fn next(&self) -> Option<Vec<Vec<u8>>> {
+        if self.form == Form::Events && self.error.is_some() {
+            return None;
+        }
         if !self.is_atomic {
             return self.calls.get(self.done).cloned();
         }
@@ -214,7 +232,7 @@ impl Commands {
                 let begin = memchr::memmem::find(&reply, b"\r\n").map_or(0, |at| at + 6);
                 self.out.extend_from_slice(reply.get(begin..reply.len() - 2).unwrap_or_default());
             }
-            Form::Ready => {}
+            Form::Ready | Form::Events => {}
         }
         result
     }
@@ -232,7 +250,7 @@ impl Commands {
         match self.form {
             Form::Resp(_) => Answer::text(200, RESP, out),
             Form::Text(content_type) => Answer::text(200, content_type, out),
-            Form::Ready => Answer::text(200, TEXT, "ok\n"),
+            Form::Ready | Form::Events => Answer::text(200, TEXT, "ok\n"),
             Form::One | Form::List => {
                 if self.form == Form::List && !self.is_atomic {
                     out.extend_from_slice(if self.calls.is_empty() { b"[]" } else { b"]" });

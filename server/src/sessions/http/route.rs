@@ -18,6 +18,8 @@ pub enum Resource<'b> {
     /// Commands in a body of RESP.
     Resp,
     Publish,
+    /// Messages of channels.
+    Subscribe,
     Health,
     Readiness,
     Metrics,
@@ -56,7 +58,8 @@ pub fn resource(path: &[u8]) -> Resource<'_> {
         b"/js" => Resource::Commands,
         b"/resp" => Resource::Resp,
         b"/pub" => Resource::Publish,
-        b"/sub" | b"/ws" | b"/console" | b"/k" => Resource::Reserved,
+        b"/sub" => Resource::Subscribe,
+        b"/ws" | b"/console" | b"/k" => Resource::Reserved,
         _ if path.starts_with(b"/console/") => Resource::Reserved,
         _ => Resource::Key(&path[1..]),
     }

@@ -14,9 +14,10 @@ use polder_wire::Output;
 use polder_wire::http::response::Connection;
 use polder_wire::http::{Head, Method, base64, target};
 
-use super::answer::{Answer, Style};
+use super::answer::{self, Answer, Style};
 use super::commands::{self, Bodies, Commands};
 use super::conditions::Conditions;
+use super::events::{self, Wish};
 use super::note::{Note, Verb};
 use super::route::{self, Resource};
 use super::sink::Sink;
@@ -36,6 +37,8 @@ pub struct Work {
     is_early: bool,
     task: Task,
     stage: Stage,
+    /// Its response does not end.
+    streams: bool,
     /// As whom the connection speaks where a request brings no credentials, once this one has logged in.
     identity: Option<Identity>,
 }
@@ -117,6 +120,7 @@ impl Work {
             is_early: false,
             task: Task::Answer(Answer::default()),
             stage: Stage::Begin,
+            streams: false,
             identity: None,
         };
         work.task = work.plan(head, rules).unwrap_or_else(Task::Answer);
@@ -165,6 +169,7 @@ impl Work {
                 posted(head)?;
                 Ok(Task::Body(Bodies::Publish(subject.ok_or_else(|| Answer::error(400, "subject names the channel: /pub?subject=NAME"))?)))
             }
+            Resource::Subscribe => self.plan_stream(head, query.unwrap_or_default()),
             Resource::Reserved => Err(Answer::error(404, "there is nothing here; a key with this name is at /k/NAME")),
         }
     }
@@ -206,6 +211,34 @@ impl Work {
         }
         commands::check(&words, reads)?;
         Ok(Task::Commands(Commands::one(words)))
+    }
+
+    /// Messages of the channels and patterns that the query names.
+    fn plan_stream(&mut self, head: &Head<'_>, query: &[u8]) -> Result<Task, Answer> {
+        let mut wish = Wish { last: head.fields.last_event_id.map(<[u8]>::to_vec), ..Wish::default() };
+        let mut is_escaped = true;
+        self.parameters(query, |name, value| {
+            let names = match name {
+                b"subject" => &mut wish.subjects,
+                b"pattern" => &mut wish.patterns,
+                _ => return None,
+            };
+            match target::unescaped_value(value) {
+                Some(value) => names.push(value.into_owned()),
+                None => is_escaped = false,
+            }
+            Some(())
+        })?;
+        if !is_escaped {
+            return Err(Answer::error(400, NOT_ESCAPED));
+        }
+        if wish.subjects.is_empty() && wish.patterns.is_empty() {
+            return Err(Answer::error(400, "subject names a channel, pattern several: /sub?subject=NAME&pattern=news.*"));
+        }
+        if head.method != Method::Get {
+            return Err(Answer::error(405, "events are read with GET").with("Allow: GET, OPTIONS\r\n"));
+        }
+        Ok(Task::Commands(Commands::subscribe(wish)))
     }
 
     /// Reads the parameters of a query: `db`, and those that `take` knows.
@@ -306,6 +339,16 @@ impl Work {
             }
             return Progress::Answered;
         }
+        if let (Stage::Calls, Task::Commands(commands)) = (self.stage, &self.task)
+            && let Some(wish) = commands.heard()
+        {
+            let fields = [events::FIELDS.as_bytes(), &self.fields].concat();
+            let style = Style { connection: Connection::Closes, is_head: false, fields: &fields };
+            answer::begin(output, 200, events::CONTENT_TYPE, None, style);
+            wish.open(output, session.id);
+            (self.stage, self.streams) = (Stage::Over, true);
+            return Progress::Answered;
+        }
         if let (Stage::Calls, Task::Commands(commands)) = (self.stage, &mut self.task) {
             let answer = commands.answer();
             self.answer(&answer, output);
@@ -351,6 +394,11 @@ impl Work {
                 Ok(())
             }
         }
+    }
+
+    /// Whether the response goes on as long as the connection.
+    pub fn streams(&self) -> bool {
+        self.streams
     }
 
     /// Whether nothing more follows.
