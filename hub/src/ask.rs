@@ -1,16 +1,26 @@
-//! Questions to the other processes of a segment about the clients that they serve, and their answers.
+//! Questions to the other processes of a segment about the clients that they serve, and the
+//! replies.
 //!
 //! ```text
-//!   CLIENT LIST       asks: one letter to every thread that serves clients elsewhere           ->  parks (Stop::Busy), is tried again
-//!   their processes   the first thread that reads it answers for all clients of its process    ->  one letter back
-//!   CLIENT LIST       all have answered, have died, or PATIENCE_MS are over: goes on with the answers that have come
+//!   CLIENT LIST       asks: one letter to every thread that serves clients elsewhere             ->  parks (Stop::Busy), is tried again
+//!   their processes   the first thread that reads the letter replies for its whole process       ->  one letter back
+//!   CLIENT LIST       every process has replied or died, or PATIENCE_MS are over: goes on with the replies that have come
 //! ```
 //!
-//! What a client is doing is known to its process alone, and nothing of it is kept in the segment: a question costs two letters for each
-//! process, not being asked costs nothing. A process that is stopped is left out as soon as that is seen, at the latest when the time is over, and
-//! answers to nobody when it goes on; a dead one is left out at once. Who has let the time go by and has said nothing since is waited for only shortly:
-//! he may be stopped where that is not to be seen, as in another PID namespace. Who has been left out is told to who asks ([`Answers`]). The call
-//! that asks runs again until it is answered; what it has asked lies here, since its session may be put back to what it was (EXEC).
+//! What a client is doing is known to its process alone, and the segment keeps nothing of it. A
+//! question costs two letters for each process; not being asked costs nothing.
+//!
+//! Processes that do not reply:
+//! - A dead process is left out at once.
+//! - A stopped process is left out as soon as the system shows that it is stopped, at the latest
+//!   when the time is over. A reply that it sends when it goes on is ignored.
+//! - A process that let the time of an earlier question pass, and has sent nothing since, is waited
+//!   for only shortly. It may be stopped where the system does not show that, as in another PID
+//!   namespace.
+//!
+//! The call that asks learns which threads were left out ([`Answers`]). It runs again until the
+//! replies are there. What it asked is kept here and not in its session, since the session may be
+//! put back to an earlier state (EXEC).
 
 use polder_base::time::now_ms;
 use polder_shm::Segment;
@@ -25,54 +35,57 @@ use crate::letter::{self, Letter};
 use crate::queue;
 use crate::stopped::{self, State};
 
-/// How long is waited for who does not answer.
+/// How long a process may take to reply.
 const PATIENCE_MS: u64 = 500;
-/// How long who does not answer is only slow: a look at the system for each of them costs more than a moment.
+/// How long a silent process is assumed to be only slow. Asking the system about each of them costs
+/// more than this short wait.
 const LOOK_MS: u64 = 10;
-/// How long it may be that who does not answer is only slow: traced for a moment at each of his calls, or he has not answered the last time and yet
-/// runs, as it seems. Then he is taken for stopped.
+/// How long a silent process that seems to run may still be only slow: a tracer stops it for a
+/// moment at each of its system calls, or it did not reply to the last question either. Later it is
+/// taken for stopped.
 const SLOW_MS: u64 = 100;
-/// The part of an inbox that one answer takes at most; a longer one is cut at the end of a line.
+/// The largest part of an inbox that one reply takes. A longer reply is cut at the end of a line.
 const ANSWER_PART: u64 = 4;
 
 /// A seat in one of its lives: a thread.
 pub type Thread = (u64, u64);
 
-/// Who has asked, and which of his questions it is.
+/// The thread that asked, and which of its questions it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Asker {
     pub thread: Thread,
     pub number: u64,
 }
 
-/// What has come of a question.
+/// The replies to a question.
 #[derive(Clone, Debug, Default)]
 pub struct Answers {
-    /// What each process says, with its threads.
+    /// What each process replied, with its threads.
     pub told: Vec<(Vec<Thread>, Vec<u8>)>,
-    /// Threads of processes that live and have not answered.
+    /// Threads of live processes that have not replied.
     pub silent: Vec<Thread>,
 }
 
-/// What a client has asked, as it has come so far.
+/// A question of a client's call, and the replies so far.
 pub struct Question {
     number: u64,
     words: Vec<u8>,
     until_ms: u64,
-    /// When it is looked whether who is silent is stopped.
+    /// When to ask the system next whether the silent threads are stopped.
     look_ms: u64,
-    /// When the call that asks has looked last.
+    /// When the call that asks last looked for replies.
     seen_ms: u64,
-    /// Threads that have not been asked yet, and threads whose processes have not answered.
+    /// Threads that have not been asked yet, and threads whose processes have not replied.
     unsent: Vec<Thread>,
     silent: Vec<Thread>,
-    /// Those who were silent and are stopped.
+    /// The silent threads that are stopped.
     stopped: Vec<Thread>,
     told: Vec<(Vec<Thread>, Vec<u8>)>,
 }
 
 impl Question {
-    /// Waits no longer for who is dead, nor, now and then, for who is found to be stopped, or is `unheard` since an earlier question.
+    /// Stops waiting for threads that are dead. From time to time it also stops waiting for those
+    /// that are found to be stopped, or that are `unheard` since an earlier question.
     fn look_for_stopped(&mut self, segment: &Segment, now_ms: u64, unheard: &BTreeSet<Thread>) {
         self.silent.retain(|(seat, life)| segment.lives(*seat, *life));
         if now_ms >= self.look_ms {
@@ -92,14 +105,15 @@ impl Question {
     }
 }
 
-/// Says that the calling thread answers for the clients of its process.
+/// Declares that the calling thread replies for the clients of its process.
 pub fn serve(table: &Table) {
     if let Ok(seat) = table.seat() {
         take_interest(&seat, interest::CLIENTS);
     }
 }
 
-/// Says that the calling thread answers for its clients as long as it rests, or that it does something else again. Two stores of its own: who asks
+/// Declares that the calling thread replies for its clients as long as it rests, or that it does
+/// something else again. It costs two stores to the thread's own seat, since the asking thread
 /// looks at every seat.
 pub fn rest(table: &Table, rests: bool) {
     if let Ok(seat) = table.seat() {
@@ -109,7 +123,7 @@ pub fn rest(table: &Table, rests: bool) {
     }
 }
 
-/// The threads that answer for clients, those of `own` left out.
+/// The threads that reply for clients, except those of `own`.
 pub fn others(table: &Table, own: &[Thread]) -> Vec<Thread> {
     let segment = table.segment();
     let said = (0..segment.seats_high()).map(|index| (index, interest_at(segment, index)));
@@ -117,14 +131,16 @@ pub fn others(table: &Table, own: &[Thread]) -> Vec<Thread> {
     serving.map(|(index, (_, life))| (index, life)).filter(|thread| !own.contains(thread)).collect()
 }
 
-/// What the other processes say to the `nth` question of a client's call; `None` as long as an answer may still come. `own` are the threads
-/// of this process. The question leaves with [`send`].
+/// The replies of the other processes to the `nth` question of a client's call; `None` as long as a
+/// reply may still come. `own` are the threads of this process. The question leaves with [`send`].
 pub fn ask(table: &Table, (client, nth): (u64, usize), words: &[&[u8]], own: &[Thread]) -> Option<Answers> {
     let (now, words) = (now_ms(), letter::pack(words));
     let known = ears::with(table, |ears| {
         let Ears { questions, unheard, .. } = ears;
-        // What a call has asked that was never run again, or another one, is nothing to this one. One that all have answered is not asked again
-        // because a turn was long: its call would never end where all turns are.
+        // A question of a call that was never run again, or of another call, does not belong to
+        // this call and is dropped. A question that all have replied to is kept much longer, so
+        // that a long turn does not make the call ask again. Otherwise the call would never end
+        // where all turns are long.
         let patience_ms = |question: &Question| if question.silent.is_empty() { 10 * PATIENCE_MS } else { PATIENCE_MS };
         if questions.get(&(client, nth)).is_some_and(|question| now > question.seen_ms + patience_ms(question) || question.words != words) {
             questions.remove(&(client, nth));
@@ -157,8 +173,8 @@ pub fn ask(table: &Table, (client, nth): (u64, usize), words: &[&[u8]], own: &[T
     None
 }
 
-/// Sends the questions that have not left yet. Outside of any transaction. What cannot be sent because somebody holds an inbox goes with the next
-/// attempt.
+/// Sends the questions that have not left yet. Outside of any transaction. A question that meets a
+/// locked inbox is sent at the next attempt.
 pub fn send(table: &Table) {
     let unsent = ears::with(table, |ears| {
         let questions = ears.questions.values_mut().filter(|question| !question.unsent.is_empty());
@@ -183,12 +199,12 @@ pub fn send(table: &Table) {
     }
 }
 
-/// Forgets what a client has asked: its call has been answered, or the client is gone.
+/// Forgets what a client has asked: its call has all replies, or the client is gone.
 pub fn forget(table: &Table, client: u64) {
     ears::with(table, |ears| ears.questions.retain(|(asker, _), _| *asker != client));
 }
 
-/// Answers a question for a whole process, whose threads are `own`.
+/// Replies to a question for a whole process, whose threads are `own`.
 pub fn answer(table: &Table, asker: Asker, own: &[Thread], text: &[u8]) {
     let most = (inbox_bytes(table) / ANSWER_PART) as usize;
     let text = match text.get(..most) {
@@ -197,14 +213,15 @@ pub fn answer(table: &Table, asker: Asker, own: &[Thread], text: &[u8]) {
     };
     let threads: Vec<u8> = own.iter().flat_map(|(seat, life)| [seat.to_le_bytes(), life.to_le_bytes()].concat()).collect();
     let (seat, life) = asker.thread;
-    // What cannot be posted, because somebody who is stopped holds the inbox, is left out, as if this process were stopped.
+    // If the inbox stays locked, because the thread that holds it is stopped, the reply is dropped.
+    // The asker then treats this process as stopped.
     let _ = queue::run(table, &mut |txn| {
         Letter::Answer { number: asker.number, threads: &threads, text }.write(|parts| txn.post(seat, life, parts));
         Ok(())
     });
 }
 
-/// An answer has come.
+/// Records a reply that has come.
 pub(crate) fn answered(table: &Table, number: u64, threads: &[u8], text: &[u8]) {
     let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
     let threads: Vec<Thread> = threads.chunks_exact(16).map(|pair| (word(&pair[..8]), word(&pair[8..]))).collect();
@@ -213,10 +230,11 @@ pub(crate) fn answered(table: &Table, number: u64, threads: &[u8], text: &[u8]) 
         if let Some(question) = ears.questions.values_mut().find(|question| question.number == number) {
             let asked = |question: &Question| question.silent.len() + question.stopped.len();
             let before = asked(question);
-            // One thread answers for all, also for those that were seen to be stopped.
+            // One thread replies for all of its process, also for those that were seen to be
+            // stopped.
             question.silent.retain(|thread| !threads.contains(thread));
             question.stopped.retain(|thread| !threads.contains(thread));
-            // Who is not waited for any more has answered, or was not asked.
+            // Threads that are no longer waited for have replied already, or were not asked.
             if asked(question) != before {
                 question.told.push((threads, text.to_vec()));
             }
@@ -238,7 +256,8 @@ pub fn pause(table: &Table, until_ms: u64, writers_only: bool) {
     let _ = table.segment().word(header::PAUSE).fetch_update(Ordering::AcqRel, Ordering::Acquire, longer);
 }
 
-/// Ends the pause, and wakes the threads whose clients wait for that. One that cannot be told looks by itself within a second.
+/// Ends the pause, and wakes the threads whose clients wait for its end. A thread that no letter
+/// reaches looks by itself within a second.
 pub fn unpause(table: &Table) {
     end_pause(table.segment().word(header::PAUSE), |_| true, |ended_ms| note_end(table, ended_ms));
     let threads = others(table, &[]);
@@ -248,8 +267,9 @@ pub fn unpause(table: &Table) {
     });
 }
 
-/// Ends the pause of this word, as long as it `ends` by when it would be over, and notes first when it has ended: of each one that is found there, since
-/// somebody may begin another one meanwhile.
+/// Ends the pause of this word if `ends` accepts the time at which it would be over. First it notes
+/// when the pause has ended. It does so for each pause that it finds in the word, since another
+/// thread may begin a new one between the load and the exchange.
 fn end_pause(word: &AtomicU64, ends: impl Fn(u64) -> bool, note: impl Fn(u64)) {
     let mut seen = word.load(Ordering::Relaxed);
     while seen != 0 && ends(seen >> 1) {
@@ -267,21 +287,21 @@ fn note_end(table: &Table, ended_ms: u64) {
     let _ = table.segment().word(header::PAUSED_UNTIL).fetch_update(Ordering::Relaxed, Ordering::Relaxed, note);
 }
 
-/// Forgets a pause that is over, so that nobody looks at the clock because of it any more.
+/// Forgets a pause that is over, so that no later call reads the clock because of it.
 pub fn forget_pause(table: &Table) {
     end_pause(table.segment().word(header::PAUSE), |until_ms| until_ms <= now_ms(), |ended_ms| note_end(table, ended_ms));
 }
 
-/// Until when clients wait, and whether only those who write do. One load.
+/// Until when clients wait, and whether only writing clients do. One load.
 #[inline]
 pub fn paused(table: &Table) -> (u64, bool) {
     table.paused()
 }
 
-/// Whether clients wait because of a pause, or one has ended less than some time ago.
+/// Whether clients wait because of a pause, or one has ended less than `lately_ms` ago.
 pub(crate) fn was_paused(table: &Table, lately_ms: u64) -> bool {
     let (until_ms, now_ms) = (paused(table).0, now_ms());
-    // What is forgotten has been noted before that. A clock that was set back proves nothing.
+    // A pause that is forgotten was noted before. A clock that was set back proves nothing.
     until_ms + lately_ms > now_ms || table.segment().load(header::PAUSED_UNTIL).abs_diff(now_ms) < lately_ms
 }
 

@@ -1,6 +1,8 @@
-//! What one thread hears: its clients' subscriptions and places in queues, and the letters in its seat's inbox.
+//! What one thread hears: its clients' subscriptions and their places in queues, and the letters in
+//! its seat's inbox.
 //!
-//! All of it is the thread's own memory: it dies with the thread, and what the segment knows of it dies with the seat's life.
+//! All of it is the thread's own memory and ends with the thread. What the segment knows of it ends
+//! with the seat's life.
 
 use hashbrown::HashMap;
 use polder_base::{Fault, glob};
@@ -18,13 +20,15 @@ use crate::subject::Subject;
 use crate::sweep::{self, Sweep};
 use crate::track::Tracking;
 
-/// How many bytes wait in an inbox at most: what is published while its thread does not run. In a small segment a part of it.
+/// The most bytes that wait in an inbox, published while its thread does not run. A small segment
+/// has less: a part of it.
 const INBOX_BYTES: u64 = 64 << 20;
 const INBOX_PART: u64 = 16;
-/// Letters that are read in one go; the rest waits until others have had their turn.
+/// The most letters that one call of [`hear`] reads. The rest waits until the thread's other work
+/// has had its turn.
 const LETTERS_MAX: usize = 10_000;
 
-/// Something for clients.
+/// What is delivered to clients.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Delivery<'d> {
     Message {
@@ -40,12 +44,13 @@ pub enum Delivery<'d> {
         channel: &'d [u8],
         payload: &'d [u8],
     },
-    /// Keys that they have read have changed (none: all of them); or that another client has read, who wants them to be told.
+    /// Keys that the clients have read have changed (none: all keys). `redirected`: another client
+    /// has read them and has its notices sent here.
     Invalidation {
         keys: Option<&'d [&'d [u8]]>,
         redirected: bool,
     },
-    /// The client that was to be told of changes in their place is gone.
+    /// The client that received these clients' invalidations is gone.
     RedirectionBroken {
         client: u64,
     },
@@ -55,53 +60,59 @@ pub enum Delivery<'d> {
     },
 }
 
-/// Who has the clients: a server's loop, or a caller in this process.
+/// What holds the clients: a server's loop, or a caller in this process.
 pub trait Hearer {
     /// Writes something to each of these clients.
     fn deliver(&mut self, clients: &[u64], delivery: Delivery<'_>);
 
-    /// Runs the call again that a client waits with.
+    /// Runs the waiting call of a client again.
     fn retry(&mut self, client: u64);
 
     /// Whether there is such a client in this process.
     fn knows(&self, client: u64) -> bool;
 
-    /// Messages have been lost that these clients may have been meant to get: they must not believe that they have heard everything.
+    /// Messages that were meant for these clients may have been lost, so they must not assume that
+    /// they have received all.
     fn missed(&mut self, clients: &[u64]);
 
-    /// Answers what another process asks about the clients of this one ([`ask::answer`]). Only for who [`ask::serve`]s.
+    /// Replies to what another process asks about the clients of this one ([`ask::answer`]). Only
+    /// for threads that [`ask::serve`].
     fn asked(&mut self, _asker: Asker, _words: &[&[u8]]) {}
 
-    /// Looks at what the segment says to all who serve clients, before it sleeps again.
+    /// Looks at what the segment says to all threads that serve clients, before this thread sleeps
+    /// again.
     fn look(&mut self) {}
 }
 
 /// See the module.
 #[derive(Default)]
 pub struct Ears {
-    /// Whose they are: segment, seat and life.
+    /// The thread that they belong to: segment, seat and life.
     owner: (u64, u64, u64),
-    /// By client, from where in the inbox on it hears: what was sent before it came is not for it, read or not.
+    /// For each client, the place in the inbox from which it hears: what was sent before it
+    /// subscribed is not for it, read or not.
     subscribers: [HashMap<Vec<u8>, BTreeMap<u64, u64>>; 3],
     pub(crate) waiters: Waiters,
     pub(crate) tracking: Tracking,
     pub(crate) monitors: BTreeSet<u64>,
     pub(crate) sweep: Sweep,
-    /// Ended subscriptions of which the segment does not know yet.
+    /// Ended subscriptions that the segment still has.
     owed: Vec<(Subject, Vec<u8>)>,
     /// What clients of this thread have asked other processes, by client and by how many questions came before in the same call.
     pub(crate) questions: HashMap<(u64, usize), Question>,
-    /// Questions ever.
+    /// How many questions were asked so far.
     pub(crate) asked: u64,
-    /// Threads that have let the time of a question go by, and have said nothing since.
+    /// Threads that let the time of a question pass, and have sent nothing since.
     pub(crate) unheard: BTreeSet<Thread>,
-    /// Letters are being read: whoever comes to read some in the midst of that leaves them to who is at it.
+    /// Set while letters are being read. A nested call of [`hear`] returns at once and leaves them
+    /// to the outer one.
     hearing: bool,
-    /// Whom the last message went to.
+    /// The clients that heard the last message.
     audience: Audience,
 }
 
-/// Those who hear a subject, while nobody comes or goes: messages come in runs, and its clients may be very many.
+/// The clients that hear a subject, valid while no subscription begins or ends. Messages come in
+/// runs, and a subject may have very many clients.
 #[derive(Default)]
 struct Audience {
     subject: Option<Subject>,
@@ -133,7 +144,8 @@ pub(crate) fn with<R>(table: &Table, work: impl FnOnce(&mut Ears) -> R) -> Optio
     .ok()
 }
 
-/// Makes the calling thread able to hear: before its first subscription or wait, outside of any transaction.
+/// Prepares the calling thread for hearing: before its first subscription or wait, outside of any
+/// transaction.
 ///
 /// # Errors
 /// [`Fault::Full`]; a fault when all seats are taken.
@@ -141,13 +153,14 @@ pub fn attend(table: &Table) -> Result<(), Fault> {
     let seat = table.seat()?;
     let (bits, life) = interest_at(table.segment(), seat.index());
     if bits != 0 && life != seat.life() {
-        // What the seat's last owner has left would be forgotten with the first that we say.
+        // The interest word of this seat still names an earlier life. The first interest that we
+        // declare would overwrite it, and the dead life's records would never be swept.
         sweep::at_once(table);
     }
     seat.open_inbox(inbox_bytes(table))
 }
 
-/// How many bytes wait in an inbox of this segment at most.
+/// The most bytes that wait in an inbox of this segment.
 pub(crate) fn inbox_bytes(table: &Table) -> u64 {
     let geometry = table.segment().geometry();
     INBOX_BYTES.min((geometry.ceiling - geometry.slabs_at) / INBOX_PART)
@@ -159,17 +172,18 @@ pub fn has_mail(table: &Table) -> bool {
     table.seat().is_ok_and(|seat| seat.has_mail())
 }
 
-/// Makes good what could not be put right when somebody was in the way: not more often than once in a turn, since he may still be.
+/// Retries what failed earlier because another thread held a lock. At most once in a turn, since
+/// that thread may still hold it.
 pub fn settle(table: &Table) {
     queue::settle_debts(table);
 }
 
-/// Whether others wait for something that this thread could not put right yet: see [`settle`].
+/// Whether others wait for something that this thread could not do yet: see [`settle`].
 pub fn owes(table: &Table) -> bool {
     with(table, |ears| ears.waiters.owe()).unwrap_or(false)
 }
 
-/// Reads the letters that have come; answers whether there are more.
+/// Reads the letters that have come. Returns whether there are more.
 pub fn hear(table: &Table, hearer: &mut dyn Hearer) -> bool {
     let Ok(seat) = table.seat() else { return false };
     if !with(table, |ears| !std::mem::replace(&mut ears.hearing, true)).unwrap_or(false) {
@@ -194,7 +208,7 @@ pub fn hear(table: &Table, hearer: &mut dyn Hearer) -> bool {
     more
 }
 
-/// Does what a letter says that lay at a place of the inbox.
+/// Does what a letter says; `at` is its place in the inbox.
 fn open(table: &Table, hearer: &mut dyn Hearer, letter: Letter<'_>, at: u64) {
     match letter {
         Letter::Message { shard: true, channel, payload } => {
@@ -226,21 +240,23 @@ fn open(table: &Table, hearer: &mut dyn Hearer, letter: Letter<'_>, at: u64) {
     }
 }
 
-/// Tells a client what another one has read and was changed; if it is gone, that one's thread learns of it.
+/// Tells a client that keys changed which another client has read. If the client is gone, that
+/// other client's thread learns of it.
 fn redirected(table: &Table, hearer: &mut dyn Hearer, reader: (Thread, u64), client: u64, keys: Option<Vec<&[u8]>>) {
     if hearer.knows(client) {
         return hearer.deliver(&[client], Delivery::Invalidation { keys: keys.as_deref(), redirected: true });
     }
     let ((seat, life), reader) = reader;
-    // What cannot be posted is said with the next change.
+    // If the letter cannot be posted, the next change sends it.
     let _ = queue::run(table, &mut |txn| {
         Letter::Unredirected { client: reader, redirect: client }.write(|parts| txn.post(seat, life, parts));
         Ok(())
     });
 }
 
-/// Letters have been lost: whatever they said may be so. Messages cannot be had again: as where a client reads too slowly, its connection ends,
-/// so that it learns of it.
+/// Letters were lost, so every one of them may have said anything: wake-ups and invalidations are
+/// repeated for all. Published messages cannot be repeated, so their listeners' connections are
+/// closed, as for a client that reads too slowly. That tells the clients.
 fn catch_up(table: &Table, hearer: &mut dyn Hearer) {
     let listeners = with(table, |ears| {
         let subscribers = ears.subscribers.iter().flat_map(HashMap::values).flat_map(BTreeMap::keys);
@@ -259,7 +275,7 @@ impl Ears {
         }
         let Some(all) = self.subscribers[subject as usize].get(name) else { return Rc::default() };
         let clients: Rc<[u64]> = there_at(all, at).into();
-        // Whoever was there for this message is there for those behind it.
+        // A client that was there for this message is there for all later ones.
         if clients.len() == all.len() {
             audience.subject = Some(subject);
             audience.name.clear();
@@ -276,14 +292,16 @@ impl Ears {
     }
 }
 
-/// Those of a subject's clients who were there when what lies at a place of the inbox was sent.
+/// The clients of a subject that had subscribed before the letter at place `at` of the inbox was
+/// sent.
 fn there_at(clients: &BTreeMap<u64, u64>, at: u64) -> Vec<u64> {
     clients.iter().filter(|(_, from)| **from <= at).map(|(client, _)| *client).collect()
 }
 
-/// Notes that a client of this thread hears a subject, or does not any more: after the transaction that said so in the segment.
+/// Notes that a client of this thread hears a subject, or no longer does. Called after the commit
+/// of the transaction that says so in the segment.
 pub fn note_subscription(table: &Table, client: u64, subject: Subject, name: &[u8], begins: bool) {
-    // Read after the commit: of what is sent behind this place, nothing is missing.
+    // Read after the commit, so nothing that is sent behind this place is missing.
     let from = table.seat().map_or(0, |seat| seat.mail().end);
     with(table, |ears| {
         ears.audience.subject = None;
@@ -304,7 +322,8 @@ pub(crate) fn is_heard(table: &Table, subject: Subject, name: &[u8]) -> bool {
     with(table, |ears| ears.subscribers[subject as usize].contains_key(name)).unwrap_or(true)
 }
 
-/// Ends a client's subscriptions; what cannot be told to the segment at once, because somebody who may be stopped is at it, is told later.
+/// Ends a client's subscriptions. If a lock is held, perhaps by a stopped thread, the segment is
+/// told later.
 pub fn unsubscribe(table: &Table, client: u64, subject: Subject, names: Vec<Vec<u8>>) {
     for name in &names {
         note_subscription(table, client, subject, name, false);
@@ -312,7 +331,8 @@ pub fn unsubscribe(table: &Table, client: u64, subject: Subject, names: Vec<Vec<
     withdraw(table, names.into_iter().map(|name| (subject, name)).collect());
 }
 
-/// Patterns end together, since many of them lie in one value; channels some at a time, and by themselves where a lock is in the way of one.
+/// Patterns end together, since many of them lie in one value. Channels end some at a time, or one
+/// by one if a lock stops the group.
 fn withdraw(table: &Table, mut subscriptions: Vec<(Subject, Vec<u8>)>) {
     /// Channels that end in one transaction.
     const TOGETHER: usize = 64;
@@ -334,7 +354,7 @@ fn withdraw(table: &Table, mut subscriptions: Vec<(Subject, Vec<u8>)>) {
     }
 }
 
-/// Notes that a client of this thread wants to see every call, or does not any more.
+/// Notes that a client of this thread wants to see every call, or no longer does.
 pub fn note_monitor(table: &Table, client: u64, begins: bool) {
     let changed = with(table, |ears| if begins { ears.monitors.insert(client) } else { ears.monitors.remove(&client) });
     if changed == Some(true)
@@ -348,7 +368,8 @@ pub fn note_monitor(table: &Table, client: u64, begins: bool) {
     }
 }
 
-/// Does what is to be done now and then: forgets interests that nobody has any more, makes good what was left, sweeps for the dead.
+/// The periodic work: drops interests that no client has any more, retries what failed, sweeps for
+/// the dead.
 pub fn tick(table: &Table, hearer: &mut dyn Hearer) {
     settle(table);
     if let Ok(seat) = table.seat() {
@@ -362,7 +383,7 @@ pub fn tick(table: &Table, hearer: &mut dyn Hearer) {
     sweep::some(table);
 }
 
-/// Forgets interests that nobody has any more: for who does not [`tick`].
+/// Drops interests that no client has any more: for a thread that does not [`tick`].
 pub fn rest(table: &Table) {
     review_interest(table);
 }
@@ -382,7 +403,8 @@ fn review_interest(table: &Table) {
     lose_interest(&seat, idle.unwrap_or(0));
 }
 
-/// Shows a line to all who monitor. One that cannot be shown because somebody who is stopped is in the way is left out.
+/// Shows a line to all clients that monitor. If an inbox is locked, perhaps by a stopped thread,
+/// the line is dropped.
 pub fn show_call(table: &Table, line: &[u8]) {
     let _ = queue::run(table, &mut |txn| {
         post_call(txn, line);
@@ -390,12 +412,12 @@ pub fn show_call(table: &Table, line: &[u8]) {
     });
 }
 
-/// As [`show_call`], with a transaction's commit.
+/// As [`show_call`], with the commit of a transaction.
 pub fn post_call(txn: &Txn<'_>, line: &[u8]) {
     crate::sink::to_all(txn, interest::MONITORS, &Letter::Call { line });
 }
 
-/// Wakes a thread, since there is something for it to look at.
+/// Wakes a thread, so that it looks at the segment.
 ///
 /// # Errors
 /// As `Table::begin`.

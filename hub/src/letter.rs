@@ -14,27 +14,29 @@ use crate::ask::{Asker, Thread};
 pub enum Letter<'l> {
     /// Something was published.
     Message { shard: bool, channel: &'l [u8], payload: &'l [u8] },
-    /// A key has changed for which somebody of yours waits.
+    /// A key has changed that a client of the receiving thread waits for.
     Wake { kind: Kind, db: Db, key: &'l [u8] },
     /// A whole database has changed (none: all of them).
     WakeAll { db: Option<Db> },
-    /// A key has changed that clients of yours may have read; `origin` is the client that changed it.
+    /// A key has changed that clients of the receiving thread may have read; `origin` is the client
+    /// that changed it.
     Changed { origin: u64, key: &'l [u8] },
-    /// The same, for those who want to hear of every change.
+    /// The same, for clients that want to hear of every change.
     Broadcast { origin: u64, key: &'l [u8] },
     /// All keys have changed.
     ChangedAll,
-    /// Somebody has made a call: the line that MONITOR shows, and who.
+    /// A client has made a call: the line that MONITOR shows.
     Call { line: &'l [u8] },
-    /// Keys have changed that client `reader` of another thread has read, who wants this one of yours to be told.
+    /// Keys have changed that client `reader` of another thread has read. It has its notices sent
+    /// to `client` of the receiving thread.
     Redirected { reader: (Thread, u64), client: u64, all: bool, keys: &'l [u8] },
-    /// The client that was to be told in place of yours is gone.
+    /// The client that received the invalidations of `client` is gone.
     Unredirected { client: u64, redirect: u64 },
-    /// Somebody wants to know something of the clients of your process.
+    /// Another process asks about the clients of the receiving process.
     Question { asker: Asker, words: &'l [u8] },
-    /// What a process with these threads says to your question.
+    /// The reply of a process with these threads to a question.
     Answer { number: u64, threads: &'l [u8], text: &'l [u8] },
-    /// Nothing but that something in the segment is worth a look.
+    /// Says only that something in the segment is worth a look.
     Rise,
 }
 
@@ -84,7 +86,8 @@ impl<'l> Letter<'l> {
         }
     }
 
-    /// Takes a letter apart; none for what no version of this program has written (S5).
+    /// Takes a letter apart. Returns none for bytes that no version of this program has written
+    /// (S5).
     pub fn read(bytes: &'l [u8]) -> Option<Letter<'l>> {
         let (mark, rest) = bytes.split_first()?;
         let word = |rest: &'l [u8]| rest.split_first_chunk::<8>().map(|(word, rest)| (u64::from_le_bytes(*word), rest));

@@ -1,42 +1,53 @@
-//! Those who wait for keys, and how they are served in the order in which they came, across processes.
+//! Clients that wait for keys, and how they are served in the order in which they came, across
+//! processes.
 //!
-//! A call that finds nothing draws a *ticket*, and the transaction that found nothing puts its seat down for each of its keys
-//! (`record.rs`), with the first of the tickets that the seat's clients hold for that key; the clients themselves are known to their thread
-//! only. So ten thousand clients of one thread that wait for one key are one record.
+//! A call that finds nothing draws a *ticket*. The transaction that found nothing enters the
+//! thread's seat in a record for each of the call's keys (`record.rs`). The record's number is the
+//! first of the tickets that the seat's clients hold for that key. Which clients these are, only
+//! their thread knows. So ten thousand clients of one thread that wait for one key are one record.
 //!
 //! ```text
 //!   LPUSH k   --commit-->  letter Wake(k) to the seat with the first ticket
 //!   that seat              runs its first client's call as a transaction: it pops, or finds nothing and goes on waiting
-//!   served                 its record gets the seat's next ticket; is there still something in k? -> Wake(k) to whose turn it is now
+//!   served                 its record gets the seat's next ticket; is there still something in k? -> Wake(k) to the seat that is next
 //! ```
 //!
-//! An element is never handed over, it would die with who it was handed to. A seat that dies with a Wake unread is swept away, and the
-//! sweeper wakes the next ([`crate::sweep`]). Streams are read, not emptied: all seats that wait are woken, and all their clients try.
+//! An element is never handed over, since it would be lost if the receiver died. If a seat dies
+//! with a Wake unread, its records are swept, and the sweep wakes the next seat ([`crate::sweep`]).
+//! Streams are read and not emptied: all seats that wait are woken, and all their clients try.
 //!
-//! Between a push and the run of who it has woken others may come. So whoever may wait leaves what is there to those with earlier records
-//! ([`is_for_others`]) and waits behind them.
+//! Between a push and the run of the woken client, other clients may come. A call that may wait
+//! therefore leaves what is there to those with earlier records ([`is_for_others`]) and waits
+//! behind them.
 //!
-//! **Invariant:** when a record goes, or its number grows, while its key holds something, the same transaction wakes whose turn it is then (or,
-//! where the dead are dropped, the sweep does; where his inbox is held, who has marked does it later): who has waited because of that record is
-//! not forgotten.
+//! **Invariant:** when a record goes, or its number grows, while its key holds something, the same
+//! transaction wakes the seat that is then first. There are two exceptions. When the records of
+//! dead seats are dropped, the sweep wakes it. When its inbox is locked, the thread that marked the
+//! record wakes it later. So a client that waited because of that record is not forgotten.
 //!
-//! A first one who does not come, because his process is stopped, keeps the others up for one to two seconds, once: then one of them marks him as
-//! [`LATE`], behind all who wait and all who come, until he is there again and takes his own place; and with him those threads of his process of
-//! which the system says that they are stopped, or of which it says nothing. A mark is no order: who is marked by mistake has lost a turn, and nothing
-//! lies there for which nobody is woken, since the transaction that marks wakes whose turn it is then. In a pause nobody comes, nor has anybody had the
-//! time just behind one, so what was suspected before is forgotten.
+//! If the first seat does not come, because its process is stopped, the others wait for one to two
+//! seconds, once. Then one of them marks the record as
+//! [`LATE`]: it counts behind all that wait and all that come, until its client comes back and
+//! takes its own place again. Records of other threads of that process are marked too, if the
+//! system says that they are stopped, or says nothing of them. A mark is no order. A client that is
+//! marked by mistake has lost a turn, but no element stays without a woken client, since the
+//! transaction that marks wakes the seat that is then first. During a pause no client comes, and
+//! just after it none has had the time to come, so earlier suspicions are dropped.
 //!
 //! ```text
-//!   marked    record: TICKET | LATE, and a letter Wake to its thread             by the transaction of who waited for it
-//!   noticed   the thread puts the client behind its own others, too, and says to its call that it should look     any letter of the key, a tick
+//!   marked    record: TICKET | LATE, and a letter Wake to its thread             by the transaction of the client that waited for it
+//!   noticed   the thread puts the client behind its own others, too, and runs its call again                      any letter of the key, a tick
 //!   came      the call has been run again: record and client are at their place  by a transaction of the thread
 //! ```
 //!
-//! The letter is what brings a thread back that does nothing but wait for letters: without it nobody would have one for it as long as others wait. Being
-//! there means that the call has been run again ([`came`]): a thread may do other things, look after its records among them, and never come back to a
-//! call that it has begun. So the mark is of one client's place and stays until that client's call comes; the record of a thread tells the first of its
-//! clients who are not late, and only if all of them are, a late one. What could not be written because somebody was in the way is a *debt*, which keeps
-//! the thread from sleeping long until it is paid.
+//! The letter brings back a thread that only waits for letters: without it no other thread would
+//! write to it as long as others wait. A client has come back when its call has been run again
+//! ([`came`]). Running other code of the thread is not enough: it may do other things, look after
+//! its records among them, and never return to a call that it has begun. So the mark belongs to one
+//! client's place, and stays until that client's call comes. The record of a thread names the first
+//! of its clients that are not late, and a late one only if all of them are. What could not be
+//! written because of a lock is a *debt*, which keeps the thread from sleeping long until it is
+//! paid.
 
 use hashbrown::HashMap;
 use polder_base::Fault;
@@ -55,13 +66,16 @@ use crate::letter::Letter;
 use crate::record::{self, Record, Records, waiters_key};
 use crate::stopped;
 
-/// How long it is waited for somebody who holds records and may be stopped; it is made good later.
+/// How long to wait for a thread that holds records and may be stopped. After that the work is done
+/// later.
 const PATIENCE: Duration = Duration::from_micros(100);
-/// How often a transaction of ours is tried again at once.
+/// How often a transaction of the hub is tried again at once.
 const ATTEMPTS: u32 = 100;
-/// About how long somebody is suspected before he is late: the time between two ticks.
+/// About how long the first waiter is suspected before it counts as late: the time between two
+/// ticks.
 const SUSPECTED_MS: u64 = 1_000;
-/// The bit in the number of a record whose owner did not come when it was his turn. There are fewer tickets.
+/// The bit in the number of a record whose owner did not come when it was its turn. No ticket is
+/// that large.
 const LATE: u64 = 1 << 63;
 
 /// One client's place in the queues of some keys.
@@ -73,17 +87,18 @@ pub struct Place {
     pub keys: Vec<Vec<u8>>,
 }
 
-/// A record that does not say yet what it should.
+/// A record that is not yet up to date.
 #[derive(PartialEq, Eq)]
 struct Debt {
     kind: Kind,
     db: Db,
     key: Vec<u8>,
-    /// The ticket of a call that is there again, whose mark goes; [`NOBODY`]'s without one.
+    /// The ticket of a call that has come back, whose mark is to go; [`NOBODY`] without one.
     came: u64,
 }
 
-/// Who was marked, or is to be served next, and could not be told, since somebody who is stopped holds his inbox: it may have been himself.
+/// A record that was marked, or is next to be served, whose seat could not be told: its inbox is
+/// locked, perhaps by its own stopped thread.
 #[derive(PartialEq, Eq)]
 struct Untold {
     kind: Kind,
@@ -98,14 +113,16 @@ const NOBODY: u64 = 0;
 /// The clients of one thread that wait.
 #[derive(Default)]
 pub struct Waiters {
-    /// The clients by their numbers, as a record has them: a ticket, and [`LATE`] for whoever was seen to be marked. By the key of the records.
+    /// The clients by their numbers, as a record has them: a ticket, with [`LATE`] where the mark
+    /// was noticed. By the key of the records.
     queues: HashMap<Vec<u8>, BTreeMap<u64, u64>>,
     places: HashMap<u64, Place>,
     debts: Vec<Debt>,
     untold: VecDeque<Untold>,
-    /// When it was last tried to tell those.
+    /// When the `untold` were last tried.
     told_ms: u64,
-    /// See [`look_again`]: up to which ticket it has come, and who was to be served first where it found something, by the key of the records.
+    /// See [`look_again`]: the ticket up to which it has come, and which record was first where it
+    /// found something, by the key of the records.
     looked_at: u64,
     suspects: HashMap<Vec<u8>, Record>,
 }
@@ -115,7 +132,7 @@ impl Waiters {
         self.queues.get(records_key)?.first_key_value().map(|(number, client)| (*number, *client))
     }
 
-    /// Notices what a record of ours says: it may have been marked as late.
+    /// Notices what a record of this thread says: it may have been marked as late.
     fn notice(&mut self, records_key: &[u8], number: u64) {
         if let Some(queue) = self.queues.get_mut(records_key)
             && let Some(client) = queue.remove(&(number & !LATE))
@@ -124,12 +141,13 @@ impl Waiters {
         }
     }
 
-    /// The clients who are late.
+    /// The clients that are late.
     fn late(&self, records_key: &[u8]) -> Vec<u64> {
         self.queues.get(records_key).map_or(Vec::new(), |queue| queue.range(LATE..).map(|(_, client)| *client).collect())
     }
 
-    /// What a record of ours that says `was` is to say, when the holder of the ticket `came` is there again.
+    /// The number that the thread's record should get, if it is `was` now and the holder of the
+    /// ticket `came` has come back.
     fn number(&mut self, records_key: &[u8], was: Option<u64>, came: u64) -> Option<u64> {
         if let Some(was) = was.filter(|was| was & !LATE != came) {
             self.notice(records_key, was);
@@ -161,29 +179,32 @@ impl Waiters {
         Some(place)
     }
 
-    /// Whether others wait for what could not be put right yet.
+    /// Whether others wait for something that could not be done yet.
     pub(crate) fn owe(&self) -> bool {
         !self.debts.is_empty() || !self.untold.is_empty()
     }
 
-    /// Whether nobody waits.
+    /// Whether no client waits.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty() && !self.owe()
     }
 }
 
-/// Draws a place in all queues behind everybody who has one.
+/// Draws a ticket: a place behind all earlier ones, in all queues.
 pub fn draw_ticket(table: &Table) -> u64 {
     table.segment().word(header::TICKETS).fetch_add(1, Ordering::Relaxed) + 1
 }
 
-/// Puts the calling thread's seat down for a place's keys, as part of the transaction that has found nothing there for it and holds the keys'
-/// locks. [`join`] follows when it has committed. Its inbox is open.
+/// Enters the calling thread's seat for a place's keys. It is part of the transaction that found
+/// nothing there and holds the keys' locks. [`join`] follows when it has committed. The seat's
+/// inbox is open.
 ///
 /// # Errors
-/// As [`Txn::write`]; [`Stop::Retry`] when those are gone to whom something was left.
+///
+/// As [`Txn::write`]; [`Stop::Retry`] if the clients are gone to which something was left.
 pub fn enlist(txn: &Txn<'_>, place: &Place) -> Result<(), Stop> {
-    // H1: whoever changes one of the keys, or a whole database, locks it after us and sees this.
+    // H1: a transaction that changes one of the keys, or a whole database, locks it after this one
+    // and sees the interest.
     take_interest(txn.seat(), interest::WAITERS);
     let own = Record::own(txn.seat(), place.ticket);
     for key in &place.keys {
@@ -194,7 +215,7 @@ pub fn enlist(txn: &Txn<'_>, place: &Place) -> Result<(), Stop> {
             match records.iter_mut().find(|record| record.same_owner(&own)) {
                 Some(record) if record.number <= own.number => return false,
                 Some(record) => {
-                    // Another client of ours is marked, and this one is there.
+                    // Another client of this thread is marked, and this one is not.
                     ears::with(txn.table(), |ears| ears.waiters.notice(&records_key, record.number));
                     record.number = own.number;
                 }
@@ -209,10 +230,13 @@ pub fn enlist(txn: &Txn<'_>, place: &Place) -> Result<(), Stop> {
     txn.await_map()
 }
 
-/// Whether somebody has waited for a key to hold a value of a kind who came before the holder of `ticket`: then what it holds is his. The
-/// transaction holds the key's lock. `keeps_thread`: those of this thread do not count, since none of them is going on before the asker has.
+/// Whether another client has waited for a key to hold a value of a kind and came before the holder
+/// of `ticket`: then what the key holds is for that client. The transaction holds the key's lock.
+/// `keeps_thread`: clients of this thread do not count, since none of them goes on before the
+/// caller does.
 ///
 /// # Errors
+///
 /// A fault.
 pub fn is_for_others(txn: &Txn<'_>, kind: Kind, (db, key): (Db, &[u8]), ticket: u64, keeps_thread: bool) -> Result<bool, Stop> {
     if txn.interest() & interest::WAITERS == 0 {
@@ -239,13 +263,16 @@ pub fn leave(table: &Table, client: u64) {
     settle(table, place.keys.into_iter().map(|key| Debt { kind: place.kind, db: place.db, key, came: NOBODY }).collect());
 }
 
-/// Looks whether something lies in a key that clients of ours wait for, and still the same one is to be served first as a while ago: then he
-/// was woken and does not take it, because his process is stopped, and goes to the end. (That something lies there twice proves nothing: it may
-/// come and go all the time, in good order.) And whether our own records say what they should, since others may have marked them.
+/// Looks at keys that clients of this thread wait for. If a key holds something and the same record
+/// is first as at the last look, that record's seat was woken and did not come: its process is
+/// stopped, and the record is marked as late. (That the key holds something twice proves nothing,
+/// since elements may come and go all the time, in good order.) It also brings this thread's own
+/// records up to date, since others may have marked them.
 pub(crate) fn look_again(table: &Table, hearer: &mut dyn Hearer) {
     const KEYS_MAX: usize = 500;
     tell_late(table);
-    // Whoever waits for the end of a pause is not late, nor has he had the time since one that is just over.
+    // A client that waits for the end of a pause is not late, nor has it had the time to come right
+    // after one.
     let suspects_nobody = crate::ask::was_paused(table, SUSPECTED_MS);
     let some = ears::with(table, |ears| {
         let waiters = &mut ears.waiters;
@@ -280,21 +307,21 @@ pub(crate) fn look_again(table: &Table, hearer: &mut dyn Hearer) {
         if number <= late.number {
             hearer.retry(client);
         } else {
-            // Where somebody is in the way: next time.
+            // If a lock is held: at the next look.
             let _ = pass_over(table, kind, db, &key, late);
         }
     }
 }
 
-/// Says to those calls of ours that are marked as late that they should look, which is what takes the mark away; and has our own record say what it
-/// should. Answers whether it did not, or was marked.
+/// Runs those calls of this thread again that are marked as late, which removes the mark, and
+/// brings its own record up to date. Returns whether the record was out of date or marked.
 fn put_right(table: &Table, hearer: &mut dyn Hearer, (kind, db, key): (Kind, Db, &[u8]), records_key: &[u8], own: Option<Record>) -> bool {
     let number = own.map(|own| own.number);
     let late = ears::with(table, |ears| {
         number.inspect(|number| ears.waiters.notice(records_key, *number));
         ears.waiters.late(records_key)
     });
-    // Those that are run at once may have come.
+    // Calls that are run at once may have removed their marks by now.
     late.unwrap_or_default().into_iter().for_each(|client| hearer.retry(client));
     let first = ears::with(table, |ears| ears.waiters.first(records_key)).flatten();
     let is_right = number == first.map(|(number, _)| number);
@@ -304,8 +331,9 @@ fn put_right(table: &Table, hearer: &mut dyn Hearer, (kind, db, key): (Kind, Db,
     !is_right || number.is_some_and(|number| number & LATE != 0)
 }
 
-/// A client's call has been run again, and goes on waiting: where it was marked as late, it takes its place again. A mark that the thread has not noticed
-/// stays: the letter that tells of it has the call run once more.
+/// A client's call has been run again and goes on waiting: where it was marked as late, it takes
+/// its place again. A mark that the thread has not noticed stays: the letter that tells of it has
+/// the call run once more.
 pub fn came(table: &Table, client: u64) {
     let came = ears::with(table, |ears| {
         let Waiters { queues, places, .. } = &mut ears.waiters;
@@ -320,7 +348,7 @@ pub fn came(table: &Table, client: u64) {
     settle(table, came.flatten().unwrap_or_default());
 }
 
-/// Who is told by the transaction that marks; the others are told later.
+/// Which seats the marking transaction tells; the others are told later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Told {
     All,
@@ -328,8 +356,8 @@ enum Told {
     Nobody,
 }
 
-/// Marks a record as late, as long as it is what it was, with those of threads that are stopped beside its own, tells them so, and wakes whose turn it is
-/// then.
+/// Marks a record as late if it is unchanged, and with it the records of threads of the same
+/// process that are stopped. Tells their seats, and wakes the seat that is then first.
 fn pass_over(table: &Table, kind: Kind, db: Db, key: &[u8], late: Record) -> Result<(), Stop> {
     let stopped = stopped_beside(table, &waiters_key(kind, db, key), &late)?;
     let mut mark = |records: &mut Records| {
@@ -346,21 +374,24 @@ fn pass_over(table: &Table, kind: Kind, db: Db, key: &[u8], late: Record) -> Res
     change_and_tell(table, (kind, db, key), &mut mark)
 }
 
-/// Takes the records of the dead away, and wakes whose turn it is then: a dead one may have been woken. Those who are marked are told once more: the dead
-/// one may have owed them that.
+/// Removes the records of dead seats and wakes the seat that is then first, since the dead one may
+/// have been the one that was woken. Marked seats are told again, since the dead one may have been
+/// about to tell them.
 pub(crate) fn bury(table: &Table, kind: Kind, db: Db, key: &[u8]) -> Result<(), Stop> {
     let marked = |records: &mut Records| records.iter().filter(|record| record.number & LATE != 0).copied().collect();
     change_and_tell(table, (kind, db, key), &mut |records| Changed { marked: marked(records), is_done: false })
 }
 
-/// What has been done with records: who is to be told that he is marked, and whether something has changed.
+/// What was done with records: which seats are to be told that they are marked, and whether
+/// something changed.
 struct Changed {
     marked: Records,
     is_done: bool,
 }
 
-/// Changes the records of those who wait for a key, tells those who are marked, and wakes whose turn it is then. Where one of them cannot be told, because
-/// somebody holds his inbox, they are told later ([`tell_late`]), and nobody waits for that; he whose turn it is is told at once if that is possible.
+/// Changes the records of a key's waiters, tells the seats that are marked, and wakes the seat that
+/// is then first. A seat whose inbox is locked is told later ([`tell_late`]), so this does not wait
+/// for it. The first seat is told at once if possible.
 fn change_and_tell(table: &Table, (kind, db, key): (Kind, Db, &[u8]), change: &mut dyn FnMut(&mut Records) -> Changed) -> Result<(), Stop> {
     let records_key = waiters_key(kind, db, key);
     let (mut marked, mut next) = (Records::new(), None);
@@ -387,7 +418,7 @@ fn change_and_tell(table: &Table, (kind, db, key): (Kind, Db, &[u8]), change: &m
                 untold.push_back(one);
             }
         }
-        // He for whom something lies there comes first.
+        // The seat that has something to take comes first.
         if let Some(next) = next {
             untold.retain(|one| *one != next);
             untold.push_front(next);
@@ -396,7 +427,8 @@ fn change_and_tell(table: &Table, (kind, db, key): (Kind, Db, &[u8]), change: &m
     Ok(())
 }
 
-/// Has it done with all letters, or, where somebody holds an inbox or there is no room, with fewer; answers with which.
+/// Runs `mark` with all letters. If an inbox is locked or there is no room, it runs it with fewer.
+/// Returns with which.
 fn with_fewer_letters(mark: &mut dyn FnMut(Told) -> Result<(), Stop>) -> Result<Told, Stop> {
     for told in [Told::All, Told::Next] {
         match mark(told) {
@@ -407,7 +439,7 @@ fn with_fewer_letters(mark: &mut dyn FnMut(Told) -> Result<(), Stop>) -> Result<
     mark(Told::Nobody).map(|()| Told::Nobody)
 }
 
-/// Tells some of those who could not be told, each in a transaction of his own.
+/// Tells some of the seats that could not be told, each in a transaction of its own.
 fn tell_late(table: &Table) {
     let untold = ears::with(table, |ears| {
         ears.waiters.told_ms = now_ms();
@@ -424,7 +456,8 @@ fn tell_late(table: &Table) {
     ears::with(table, |ears| ears.waiters.untold.extend(left));
 }
 
-/// Tells as many as it goes without waiting for somebody often; answers who is left, first those with whom it goes on the next time.
+/// Tells seats until a few inboxes turn out to be locked. Returns those that are left, beginning
+/// with those to try next.
 fn tell_some(mut untold: VecDeque<Untold>, mut tell: impl FnMut(&Untold) -> bool) -> VecDeque<Untold> {
     const SOME: usize = 500;
     const HELD_MAX: usize = 4;
@@ -444,8 +477,9 @@ fn tell_some(mut untold: VecDeque<Untold>, mut tell: impl FnMut(&Untold) -> bool
     untold
 }
 
-/// The records under a key of those threads of a record's process that stand still by a signal, or may do so in another PID namespace: they are told,
-/// and who runs takes his place at once.
+/// The records under a key of those threads of a record's process that are stopped by a signal, or
+/// may be so in another PID namespace. They are told of it, and a thread that does run takes its
+/// place again at once.
 fn stopped_beside(table: &Table, records_key: &[u8], late: &Record) -> Result<Records, Stop> {
     let txn = table.begin(Mode::Read)?;
     let mut records = record::glimpse(&txn, records_key)?;
@@ -464,7 +498,7 @@ fn distinct(mut keys: Vec<(Kind, Db, Vec<u8>)>) -> Vec<(Kind, Db, Vec<u8>)> {
     keys
 }
 
-/// Makes some of that good which could not be put right earlier: others wait for it.
+/// Retries some of what could not be done earlier, since others wait for it.
 pub(crate) fn settle_debts(table: &Table) {
     const SOME: usize = 4;
     let debts = ears::with(table, |ears| {
@@ -472,7 +506,8 @@ pub(crate) fn settle_debts(table: &Table) {
         debts.drain(..debts.len().min(SOME)).collect()
     });
     settle(table, debts.unwrap_or_default());
-    // Not at each turn: each try takes a while where somebody is still stopped. The clock may have been set back.
+    // Not at each turn: each try takes a while if a thread is still stopped. The clock may have
+    // been set back.
     const BETWEEN_MS: u64 = 20;
     let is_time = |waiters: &Waiters| !waiters.untold.is_empty() && now_ms().abs_diff(waiters.told_ms) >= BETWEEN_MS;
     if ears::with(table, |ears| is_time(&ears.waiters)).unwrap_or(false) {
@@ -485,7 +520,7 @@ fn settle(table: &Table, owed: Vec<Debt>) {
     ears::with(table, |ears| {
         let debts = &mut ears.waiters.debts;
         for debt in left {
-            // One that nobody can pay for a while is owed once.
+            // A debt that cannot be paid for a while is kept once.
             if !debts.contains(&debt) {
                 debts.push(debt);
             }
@@ -493,7 +528,7 @@ fn settle(table: &Table, owed: Vec<Debt>) {
     });
 }
 
-/// Runs a transaction of ours to its end, if nobody holds it up.
+/// Runs a transaction of the hub and commits it, or returns `Busy` if a lock is not free soon.
 pub(crate) fn run(table: &Table, work: &mut dyn FnMut(&Txn<'_>) -> Result<(), Stop>) -> Result<(), Stop> {
     let txn = table.begin(Mode::Write)?;
     txn.limit_patience(PATIENCE);
@@ -506,8 +541,9 @@ pub(crate) fn run(table: &Table, work: &mut dyn FnMut(&Txn<'_>) -> Result<(), St
     Err(Stop::Busy)
 }
 
-/// Makes the seat's record tell the first number among its clients for a key, and wakes whose turn it is, if there is something for him. A mark stays,
-/// unless it is of the call that `came`.
+/// Sets the seat's record to the first number among its clients for a key, and wakes the seat that
+/// is then first, if the key holds something for it. A mark stays, unless it is of the call that
+/// `came`.
 fn advance(table: &Table, Debt { kind, db, key, came }: &Debt) -> Result<(), Stop> {
     let records_key = waiters_key(*kind, *db, key);
     run(table, &mut |txn| {
@@ -525,19 +561,20 @@ fn advance(table: &Table, Debt { kind, db, key, came }: &Debt) -> Result<(), Sto
     })
 }
 
-/// The record of who is to be served first.
+/// The record that is to be served first.
 fn first_of(records: &[Record]) -> Option<Record> {
     records.iter().min_by_key(|record| record.number).copied()
 }
 
-/// Wakes whose turn it is at a key, if there is something for him.
+/// Wakes the first seat of a key, if the key holds something for it.
 fn wake_next(txn: &Txn<'_>, next: Option<Record>, kind: Kind, db: Db, key: &[u8]) -> Result<(), Stop> {
     to_wake(txn, next, kind, db, key)?.iter().for_each(|next| post_wake(txn, next, kind, db, key));
     Ok(())
 }
 
-/// Whose turn it is, if there is something for him. With the key's lock: who is putting something into it may have looked at the records as they were, and
-/// wakes another one.
+/// The first record, if the key holds something for it. It reads under the key's lock: a
+/// transaction that is adding an element may have read the records as they were, and would wake
+/// another seat.
 fn to_wake(txn: &Txn<'_>, next: Option<Record>, kind: Kind, db: Db, key: &[u8]) -> Result<Option<Record>, Stop> {
     let something = kind != Kind::Stream && next.is_some() && txn.peek(db, key)?.is_some_and(|found| found.kind == kind);
     Ok(next.filter(|_| something))
@@ -553,7 +590,8 @@ fn holds(txn: &Txn<'_>, kind: Kind, db: Db, key: &[u8]) -> Result<bool, Stop> {
     Ok(found.is_some_and(|found| found.kind == kind && found.expiry_ms.is_none_or(|expiry_ms| expiry_ms > txn.now_ms())))
 }
 
-/// Wakes those who wait for a key to hold one of these kinds, with a transaction that changes it.
+/// Wakes the seats that wait for a key to hold one of these kinds, with a transaction that changes
+/// the key.
 ///
 /// # Errors
 /// A fault.
@@ -568,8 +606,9 @@ pub(crate) fn wake(txn: &Txn<'_>, kinds: &[Kind], db: Db, key: &[u8]) -> Result<
     Ok(())
 }
 
-/// A Wake has come: the thread's record is marked, or it is its turn, or something has come and gone. Serves the thread's first client, or all who wait for a
-/// stream, or hands it on to whose turn it is.
+/// A Wake has come: the thread's record is marked, or is first, or an element has come and gone.
+/// Runs the call of the thread's first client, or of all that wait for a stream, or hands the
+/// wake-up on to the seat that is first.
 pub(crate) fn woken(table: &Table, hearer: &mut dyn Hearer, kind: Kind, db: Db, key: &[u8]) {
     let records_key = waiters_key(kind, db, key);
     if kind == Kind::Stream {
@@ -580,19 +619,20 @@ pub(crate) fn woken(table: &Table, hearer: &mut dyn Hearer, kind: Kind, db: Db, 
     }
     let handed_on = |key: &[u8]| settle(table, vec![Debt { kind, db, key: key.to_vec(), came: NOBODY }]);
     let Ok((turn, own)) = look(table, kind, db, key, &records_key) else { return handed_on(key) };
-    // Whoever changes a record wakes whose turn it is then.
+    // The transaction that changes a record wakes the seat that is then first.
     if put_right(table, hearer, (kind, db, key), &records_key, own) {
         return;
     }
     let Some(turn) = turn else { return };
     match ears::with(table, |ears| ears.waiters.first(&records_key)).flatten() {
         Some((number, client)) if number <= turn.number => hearer.retry(client),
-        // It is another one's, and a letter goes there.
+        // Another seat is first, and gets a letter.
         _ => handed_on(key),
     }
 }
 
-/// The first record of those who wait for a key, if that holds something for them; and the thread's own.
+/// The first record of a key's waiters, if the key holds something for them; and the thread's own
+/// record.
 fn look(table: &Table, kind: Kind, db: Db, key: &[u8], records_key: &[u8]) -> Result<(Option<Record>, Option<Record>), Stop> {
     let txn = table.begin(Mode::Read)?;
     let records = record::glimpse(&txn, records_key)?;
@@ -601,7 +641,8 @@ fn look(table: &Table, kind: Kind, db: Db, key: &[u8], records_key: &[u8]) -> Re
     Ok((turn, records.into_iter().find(|record| record.same_owner(&nobody))))
 }
 
-/// Every key of a database (none: of any) has changed: readers of streams try again, others where it is their turn.
+/// Every key of a database (none: of any) has changed: clients that read streams try again, others
+/// where they are first.
 pub(crate) fn woken_all(table: &Table, hearer: &mut dyn Hearer, db: Option<Db>) {
     let (mut readers, keys) = ears::with(table, |ears| {
         let (mut readers, mut keys) = (Vec::new(), Vec::new());

@@ -1,4 +1,5 @@
-//! Records of interest: who, in which life, and a number; and the keys of the hidden database under which they lie.
+//! Records of interest: a seat, its life and a number; and the keys of the hidden database under
+//! which they lie.
 //!
 //! ```text
 //! hub:c:CHANNEL      subscribers of a channel                      number: how many clients
@@ -81,7 +82,7 @@ pub(crate) fn are_empty(bytes: &[u8]) -> bool {
     bytes.chunks_exact(BYTES).all(|record| record[10..] == [0; 8])
 }
 
-/// The bytes of a value of ours, in one piece.
+/// The bytes of a value of the hub, in one piece.
 pub(crate) fn bytes<'t>(txn: &'t Txn<'_>, found: Option<Found<'t>>) -> Result<Option<std::borrow::Cow<'t, [u8]>>, Stop> {
     match found {
         Some(found) if found.kind == Kind::String => Ok(Some(string::contiguous(txn, &found.value)?)),
@@ -89,7 +90,7 @@ pub(crate) fn bytes<'t>(txn: &'t Txn<'_>, found: Option<Found<'t>>) -> Result<Op
     }
 }
 
-/// The records of the living under a key, as they were a moment ago.
+/// The records under a key whose owners live, as they were a moment ago.
 ///
 /// # Errors
 /// A fault.
@@ -102,7 +103,8 @@ pub fn glimpse(txn: &Txn<'_>, key: &[u8]) -> Result<Records, Stop> {
     Ok(records)
 }
 
-/// Changes the records under a key, as part of the transaction; those of the dead go. `change` answers whether it changed something.
+/// Changes the records under a key, as part of the transaction; those of the dead go. `change`
+/// returns whether it changed something.
 ///
 /// # Errors
 /// As [`Txn::write`].
@@ -121,7 +123,7 @@ pub fn edit(txn: &Txn<'_>, key: &[u8], change: impl FnOnce(&mut Records) -> bool
     put(txn, key, &written)
 }
 
-/// Gives a key of ours these bytes, or takes it away when there are none.
+/// Gives a key of the hub these bytes, or removes it if there are none.
 ///
 /// # Errors
 /// As [`Txn::write`].
@@ -133,12 +135,12 @@ pub(crate) fn put(txn: &Txn<'_>, key: &[u8], bytes: &[u8]) -> Result<(), Stop> {
     txn.write(SYSTEM, key, &New::of(Kind::String, value), Replaces::Whole)
 }
 
-/// The key of the records of those who wait for `key` to hold a value of `kind`.
+/// The key of the records of the seats that wait for `key` to hold a value of `kind`.
 pub fn waiters_key(kind: Kind, db: Db, key: &[u8]) -> Vec<u8> {
     [b"hub:w:", &[kind as u8][..], &db.to_le_bytes(), key].concat()
 }
 
-/// The key of the records of those whose clients have read `key`.
+/// The key of the records of the seats whose clients have read `key`.
 pub fn readers_key(key: &[u8]) -> Vec<u8> {
     [b"hub:t:", key].concat()
 }

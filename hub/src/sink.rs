@@ -1,4 +1,5 @@
-//! Who is told of a change: subscribers of keyspace events, those who wait for the key, those whose clients have read it.
+//! Which threads are told of a change: those with subscribers of keyspace events, clients that wait
+//! for the key, and clients that have read it.
 
 use hashbrown::HashSet;
 use polder_shm::layout::{header, interest};
@@ -19,7 +20,7 @@ pub struct Sink;
 impl ChangeSink for Sink {
     fn tell(&self, txn: &Txn<'_>, changes: &[Change<'_>]) -> Result<(), Stop> {
         let listeners = txn.interest();
-        // What several events say of a key is said once.
+        // What several events say of the same key is said once.
         let (mut seen, mut told) = (HashSet::new(), HashSet::new());
         let alone = changes.len() == 1;
         for change in changes {
@@ -82,7 +83,7 @@ fn wake(txn: &Txn<'_>, change: &Change<'_>) -> Result<(), Stop> {
         'z' => &[Kind::SortedSet],
         'g' => &[Kind::List, Kind::SortedSet, Kind::Stream],
         'm' | 'n' => return Ok(()),
-        // Who reads a stream as one of a group is told when it is gone.
+        // A client that reads a stream as a member of a group is told when the stream is gone.
         _ => &[Kind::Stream],
     };
     queue::wake(txn, kinds, change.db, key)
@@ -90,7 +91,7 @@ fn wake(txn: &Txn<'_>, change: &Change<'_>) -> Result<(), Stop> {
 
 fn invalidate(txn: &Txn<'_>, change: &Change<'_>, listeners: u64) -> Result<(), Stop> {
     let Some(key) = change.key else {
-        // As in Redis, databases that change places tell nobody.
+        // As in Redis, SWAPDB invalidates nothing.
         if change.event != "swapdb" {
             to_all(txn, interest::TRACKERS | interest::BROADCAST, &Letter::ChangedAll);
         }
@@ -108,7 +109,7 @@ fn invalidate(txn: &Txn<'_>, change: &Change<'_>, listeners: u64) -> Result<(), 
     Ok(())
 }
 
-/// Posts a letter to all seats that have said that they listen to something.
+/// Posts a letter to all seats whose interest has one of these bits.
 pub(crate) fn to_all(txn: &Txn<'_>, bits: u64, letter: &Letter<'_>) {
     let segment = txn.table().segment();
     let seats: SmallVec<[(u64, u64); 8]> = (0..segment.seats_high())

@@ -1,14 +1,16 @@
-//! Whether a thread stands still by a signal (SIGSTOP) or a debugger, as the system says it: for who would wait for it otherwise.
+//! Whether a thread is stopped by a signal (SIGSTOP) or a debugger, as the system says: for threads
+//! that would otherwise wait for it.
 //!
-//! It is a hint that saves waiting and nothing else: a moment later the thread may run again, and of a thread in another PID namespace it says
-//! nothing, or something about somebody else with the same numbers. So whoever passes a thread over because of it leaves things so that it finds
-//! its place again.
+//! It is only a hint that saves waiting. A moment later the thread may run again. Of a thread in
+//! another PID namespace the system says nothing, or describes another thread with the same
+//! numbers. So a thread that passes another one over leaves the data so that the other finds its
+//! place again.
 
 use polder_shm::Segment;
 use polder_shm::layout::seat;
 use std::io;
 
-/// The process and the thread of who sits in a seat.
+/// The process and the thread that own a seat.
 fn owner(segment: &Segment, index: u64) -> (u32, u32) {
     let word = segment.load(segment.seat_at(index) + seat::OWNER);
     (word as u32, (word >> 32) as u32)
@@ -23,16 +25,17 @@ pub(crate) fn are_together(segment: &Segment, one: u64, other: u64) -> bool {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
     Runs,
-    /// By SIGSTOP and its like, until somebody lets it go on.
+    /// By SIGSTOP and its like, until a signal lets it go on.
     Stopped,
-    /// In the hands of a debugger: as long as that wants, or, where calls are only listed, for a moment at each of them.
+    /// Stopped by a tracer: as long as the tracer wants, or, where calls are only listed, for a
+    /// moment at each of them.
     Traced,
-    /// It is not to be seen from here.
+    /// Not visible from this process.
     Hidden,
 }
 
 impl State {
-    /// Whether it may stand still: for who does no harm to a thread that runs.
+    /// Whether it may be stopped. For callers that do no harm if the thread runs after all.
     pub fn may_be_still(self) -> bool {
         self != State::Runs
     }
@@ -47,9 +50,10 @@ pub(crate) fn state_of(segment: &Segment, index: u64) -> State {
 fn told(stat: io::Result<String>) -> State {
     let stat = match stat {
         Ok(stat) => stat,
-        // `hidepid` of proc(5) says the one or the other of the threads of other users.
+        // With `hidepid`, proc(5) gives one or the other of these errors for the threads of other
+        // users.
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => return State::Hidden,
-        // Too many open files, say: that says nothing of the thread.
+        // Another error, such as too many open files, says nothing about the thread.
         Err(_) => return State::Runs,
     };
     match stat.rsplit(") ").next().and_then(|rest| rest.bytes().next()) {

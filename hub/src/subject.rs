@@ -1,4 +1,4 @@
-//! Subjects: channels, shard channels and patterns, and who has subscribed to them.
+//! Subjects: channels, shard channels and patterns, and which seats have subscribed to them.
 
 use hashbrown::{HashMap, HashSet};
 use polder_base::glob;
@@ -101,7 +101,7 @@ pub fn subscribe(txn: &Txn<'_>, subject: Subject, names: &[&[u8]], by: i64) -> R
         let own = Record::own(txn.seat(), 0);
         let keys: Vec<Vec<u8>> = names.iter().map(|name| channel_key(subject, name)).collect();
         if keys.len() > 1 {
-            // Many buckets one by one would each be looked for among all that are locked.
+            // Without this, each bucket would be looked for among all that are locked.
             txn.declare(&keys.iter().map(|key| (SYSTEM, &key[..])).collect::<Vec<_>>())?;
         }
         return keys.iter().try_for_each(|key| {
@@ -119,11 +119,13 @@ pub fn subscribe(txn: &Txn<'_>, subject: Subject, names: &[&[u8]], by: i64) -> R
 /// A group of more bytes is changed where it lies: then one more subscription does not copy the whole group.
 const REWRITTEN_BYTES_MAX: u64 = string::CHUNK as u64;
 
-/// As [`subscribe`], for patterns of one group, each of which is named once: one change of the group.
+/// As [`subscribe`], for patterns of one group, each of which is named once: one change of the
+/// group.
 ///
-/// A long group grows at its end. There a pattern may stand in several entries, and a record's number may be 0; both are put right when
-/// half of the group consists of such entries and it is written anew. So the cost of a change does not depend on how long the group is, but for
-/// a search through its bytes where a pattern of this thread may be in it already.
+/// A long group grows at its end. There a pattern may stand in several entries, and a record's
+/// number may be 0. Both are cleaned up when half of the group consists of such entries and it is
+/// written anew. So the cost of a change does not depend on the length of the group, except for a
+/// search through its bytes if a pattern of this thread may be in it already.
 fn subscribe_alike(txn: &Txn<'_>, patterns: &[&[u8]], by: i64) -> Result<(), Stop> {
     let begins = beginning(patterns[0]);
     // SYNC: interest. Before the record: a publisher looks at lengths first.
@@ -201,7 +203,7 @@ fn rewritten(txn: &Txn<'_>, bytes: &[u8], patterns: &[&[u8]], by: i64) -> Vec<u8
     written
 }
 
-/// Who hears what a transaction publishes on a channel, over all processes.
+/// The seats that hear what a transaction publishes on a channel, over all processes.
 pub struct Hearers<'c> {
     shard: bool,
     channel: &'c [u8],
@@ -243,7 +245,7 @@ impl<'c> Hearers<'c> {
         }
     }
 
-    /// Publishes a message with the transaction; answers how many subscribers it will reach.
+    /// Publishes a message with the transaction. Returns how many subscribers it will reach.
     pub fn tell(&self, txn: &Txn<'_>, payload: &[u8]) -> u64 {
         let letter = Letter::Message { shard: self.shard, channel: self.channel, payload };
         for record in &self.records {
@@ -253,7 +255,7 @@ impl<'c> Hearers<'c> {
     }
 }
 
-/// Publishes one message with the transaction; answers how many subscribers it will reach.
+/// Publishes one message with the transaction. Returns how many subscribers it will reach.
 ///
 /// # Errors
 /// A fault.
@@ -261,7 +263,7 @@ pub fn publish(txn: &Txn<'_>, shard: bool, channel: &[u8], payload: &[u8]) -> Re
     Ok(Hearers::of(txn, shard, channel)?.tell(txn, payload))
 }
 
-/// Shows the groups of patterns whose beginning `channel` has.
+/// Calls `visit` with each group of patterns whose common beginning `channel` has.
 fn each_group(txn: &Txn<'_>, channel: &[u8], visit: &mut dyn FnMut(Entries<'_>)) -> Result<(), Stop> {
     let mut lengths = txn.table().segment().load(header::PREFIXES);
     while lengths != 0 {
@@ -285,7 +287,7 @@ pub fn subscribers(txn: &Txn<'_>, subject: Subject, name: &[u8]) -> Result<u64, 
     Ok(record::glimpse(txn, &channel_key(subject, name))?.iter().map(|record| record.number).sum())
 }
 
-/// The channels, shard channels or patterns that anybody has subscribed to and that `wanted` accepts.
+/// The channels, shard channels or patterns that have subscribers and that `wanted` accepts.
 ///
 /// # Errors
 /// A fault.
@@ -322,8 +324,8 @@ pub fn subjects(txn: &Txn<'_>, subject: Subject, wanted: &dyn Fn(&[u8]) -> bool)
     Ok(found)
 }
 
-/// How many channels, patterns and shard channels have subscribers, in all processes; what only dead processes have subscribed to counts until it is
-/// swept.
+/// How many channels, patterns and shard channels have subscribers, in all processes. What only
+/// dead processes have subscribed to counts until it is swept.
 ///
 /// # Errors
 /// A fault.

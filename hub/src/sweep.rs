@@ -1,7 +1,9 @@
-//! Sweeping away what the dead have left in the hidden database, and waking who waited behind them.
+//! Removes what dead seats have left in the hidden database, and wakes the clients that waited
+//! behind them.
 //!
-//! Nothing depends on how soon that is done but those who wait behind a dead one: its records count for nothing already. It is done a
-//! little at a time by whoever does the chores; several may do it at once.
+//! The records of dead seats already count for nothing. Only clients that wait behind a dead one
+//! depend on how soon they are swept. Maintenance does it a little at a time; several threads may
+//! do it at once.
 
 use polder_table::change::{deaf, forget_deaf, settle_interest};
 use polder_table::{Mode, SYSTEM, Stop, Table};
@@ -14,21 +16,21 @@ use crate::{ears, queue, subject};
 
 /// How long one round lasts, about.
 const ROUND: Duration = Duration::from_micros(500);
-/// Keys that are looked at between two looks at the clock.
+/// Keys between two looks at the clock.
 const KEYS: usize = 64;
 
 /// How far a thread's sweeping has come.
 #[derive(Default)]
 pub struct Sweep {
-    /// The dead for whom it was begun; empty when none is under way.
+    /// The dead seats for which the sweep was begun; empty when none is under way.
     dead: Vec<(u64, u64)>,
     /// Where it goes on; `None` once it has seen all keys.
     cursor: Option<u64>,
-    /// Keys that could not be put right, since somebody held them: they are met again, until they are right.
+    /// Keys that were locked. They are tried again until they are clean.
     held: VecDeque<Vec<u8>>,
 }
 
-/// Sweeps for a while, if somebody has died who listened: a part of the chores.
+/// Sweeps for a while if a seat that listened has died: a part of maintenance.
 pub fn some(table: &Table) {
     sweep(table, Instant::now() + ROUND);
 }
@@ -65,7 +67,8 @@ fn sweep(table: &Table, end: Instant) {
             let again = sweep.held.pop_front().filter(|key| clean(table, key).is_err());
             sweep.held.extend(again);
         }
-        // Not by way of `deaf` where something is held: a new owner of the seat may have said by then what he listens to.
+        // The dead seats are forgotten by the words noted when the sweep began, and only if no key
+        // is left: by now a new owner of a seat may have declared its own interest.
         if sweep.held.is_empty() {
             sweep.dead.iter().for_each(|dead| forget_deaf(table.segment(), *dead));
             settle_interest(table.segment());
@@ -75,7 +78,7 @@ fn sweep(table: &Table, end: Instant) {
     ears::with(table, |ears| ears.sweep = sweep);
 }
 
-/// Looks at some keys; answers where to go on, and notes those that could not be put right.
+/// Cleans some keys. Returns where to go on, and adds the keys that were locked to `held`.
 fn portion(table: &Table, cursor: u64, held: &mut VecDeque<Vec<u8>>) -> Result<u64, Stop> {
     let mut keys = VecDeque::new();
     let txn = table.begin(Mode::Read)?;

@@ -1,11 +1,13 @@
 //! What clients have read and want to know when it changes (CLIENT TRACKING).
 //!
-//! Two ways. *Default*: before a tracking client reads a key, its thread's seat is put down among the key's readers (H1), and the
-//! thread notes which client; a change of the key is a letter to these seats, each of which tells its clients once and forgets the key.
-//! *Broadcast*: nothing is noted; a letter for every change goes to the seats with such clients, and each client is told of keys with its
-//! prefixes.
+//! There are two modes. *Default*: before a tracking client reads a key, its thread's seat is
+//! entered among the key's readers (H1), and the thread notes which client it is. A change of the
+//! key sends a letter to these seats. Each of them tells its clients once and forgets the key.
+//! *Broadcast*: nothing is noted. A letter for every change goes to the seats with such clients,
+//! and each client is told of keys with its prefixes.
 //!
-//! A letter may come for a key that no client of ours has read since: the seat's record is taken away then, and nothing else happens.
+//! A letter may come for a key that no client of the thread has read since. Then the seat's record
+//! is removed, and nothing else happens.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +23,7 @@ use crate::letter::{self, Letter};
 use crate::queue;
 use crate::record::{self, Record, readers_key};
 
-/// Records of keys that nobody has read any more that are taken away in one go.
+/// The most records of keys without readers that are removed in one go.
 const STALE_MAX: usize = 1000;
 
 /// How a client wants to be told.
@@ -47,12 +49,13 @@ pub struct Redirect {
 pub struct Tracking {
     clients: HashMap<u64, Terms>,
     keys: HashMap<Vec<u8>, SmallVec<[u64; 2]>>,
-    /// How often one of them has read a key, and prefixes of all.
+    /// How many pairs of a key and a client that has read it there are, and how many prefixes.
     items: usize,
     prefixes: usize,
-    /// Keys of which the segment still says that we have read them.
+    /// Keys that no client reads any more, but whose records in the segment still name this seat.
     stale: Vec<Vec<u8>>,
-    /// Changes for those who hear of every one, until the end of the turn: the client that made it, and the key.
+    /// Changes for broadcast clients, kept until the end of the turn: the client that made each,
+    /// and the key.
     changes: Vec<(u64, Vec<u8>)>,
 }
 
@@ -65,7 +68,7 @@ impl Tracking {
         !self.clients.values().any(|terms| terms.prefixes.is_some())
     }
 
-    /// Forgets what was read if nobody is left who wants to hear of it.
+    /// Forgets what was read if no client is left that wants to hear of it.
     fn review(&mut self) {
         if !self.clients.values().any(|terms| terms.prefixes.is_none()) {
             self.forget_all();
@@ -78,7 +81,7 @@ impl Tracking {
     }
 }
 
-/// A client of this thread tracks from now on, or on other terms; `None`: not any more.
+/// A client of this thread tracks from now on, or on other terms; `None`: it no longer does.
 pub fn note_terms(table: &Table, client: u64, terms: Option<Terms>) {
     let bit = match &terms {
         Some(Terms { prefixes: Some(_), .. }) => interest::BROADCAST,
@@ -101,8 +104,8 @@ pub fn note_terms(table: &Table, client: u64, terms: Option<Terms>) {
     });
 }
 
-/// Notes that a client is about to read keys. Answers those that cannot be noted because somebody who may be stopped is in the way: what
-/// the client reads there it must not keep.
+/// Notes that a client is about to read keys. Returns those that cannot be noted because of a lock,
+/// whose holder may be stopped: the client must not cache what it reads there.
 pub fn note_reads<'k>(table: &Table, client: u64, keys: &[&'k [u8]]) -> Vec<&'k [u8]> {
     let unknown: Vec<&[u8]> = ears::with(table, |ears| {
         let known = |key: &&&[u8]| ears.tracking.keys.contains_key(**key);
@@ -125,7 +128,8 @@ pub fn note_reads<'k>(table: &Table, client: u64, keys: &[&'k [u8]]) -> Vec<&'k 
     failed
 }
 
-/// As [`note_reads`] of one key, by a transaction that is to read it and awaits the map before it commits; [`have_read`] follows then.
+/// As [`note_reads`] of one key, by a transaction that is to read it and awaits the map before it
+/// commits. [`have_read`] follows then.
 ///
 /// # Errors
 /// As [`Txn::write`].
@@ -133,7 +137,8 @@ pub fn note_read_inside(table: &Table, txn: &Txn<'_>, key: &[u8]) -> Result<(), 
     if ears::with(table, |ears| ears.tracking.keys.contains_key(key)) == Some(true) {
         return Ok(());
     }
-    // H1: whoever changes the key commits before us, or locks it after us and sees this.
+    // H1: a transaction that changes the key commits before this one, or locks the key after it and
+    // sees the interest.
     take_interest(txn.seat(), interest::TRACKERS);
     note_reader(txn, key)
 }
@@ -149,7 +154,7 @@ fn note_reader(txn: &Txn<'_>, key: &[u8]) -> Result<(), Stop> {
     })
 }
 
-/// A client of this thread has read keys for which the seat is put down.
+/// A client of this thread has read keys whose records name the seat.
 pub fn have_read(table: &Table, client: u64, keys: &[impl AsRef<[u8]>]) {
     ears::with(table, |ears| {
         for key in keys {
@@ -167,7 +172,8 @@ pub fn counts(table: &Table) -> (usize, usize, usize) {
     ears::with(table, |ears| (ears.tracking.keys.len(), ears.tracking.items, ears.tracking.prefixes)).unwrap_or_default()
 }
 
-/// Forgets keys until there are no more than `most`; those who have read them are told as if they had changed.
+/// Forgets keys until no more than `most` are left. Their readers are told as if the keys had
+/// changed.
 pub fn limit(table: &Table, hearer: &mut dyn Hearer, most: usize) {
     loop {
         let over = ears::with(table, |ears| {
@@ -181,13 +187,13 @@ pub fn limit(table: &Table, hearer: &mut dyn Hearer, most: usize) {
     }
 }
 
-/// Tells those of this thread that have read a key that it has changed.
+/// Tells the clients of this thread that have read a key that it has changed.
 pub(crate) fn changed(table: &Table, hearer: &mut dyn Hearer, origin: u64, key: &[u8]) {
     let told = ears::with(table, |ears| {
         let clients = ears.tracking.keys.remove(key).unwrap_or_default();
         ears.tracking.items -= clients.len();
         let terms = clients.into_iter().filter_map(|client| ears.tracking.clients.get(&client).map(|terms| (client, terms.clone())));
-        // Whoever hears of prefixes by now has read the key before.
+        // A client that has changed to broadcast mode read the key before that.
         terms.filter(|(client, terms)| terms.prefixes.is_none() && !(terms.no_loop && *client == origin)).collect::<Vec<_>>()
     });
     forget(table, key);
@@ -196,7 +202,7 @@ pub(crate) fn changed(table: &Table, hearer: &mut dyn Hearer, origin: u64, key: 
     }
 }
 
-/// Takes the seat's record away from the readers of a key, unless a client of ours has read it.
+/// Removes the seat's record from the readers of a key.
 fn forget(table: &Table, key: &[u8]) {
     let gone = queue::run(table, &mut |txn| {
         let own = Record::own(txn.seat(), 0);
@@ -211,7 +217,7 @@ fn forget(table: &Table, key: &[u8]) {
     }
 }
 
-/// Takes away some records of keys that nobody has read.
+/// Removes some records of keys that no client reads any more.
 pub(crate) fn forget_stale(table: &Table) {
     let some = ears::with(table, |ears| {
         let stale = &mut ears.tracking.stale;
@@ -222,12 +228,12 @@ pub(crate) fn forget_stale(table: &Table) {
     some.unwrap_or_default().iter().for_each(|key| forget(table, key));
 }
 
-/// Keeps a change until the end of the turn for those of this thread who hear of every one.
+/// Keeps a change until the end of the turn for the broadcast clients of this thread.
 pub(crate) fn broadcast(table: &Table, origin: u64, key: &[u8]) {
     ears::with(table, |ears| ears.tracking.changes.push((origin, key.to_vec())));
 }
 
-/// Tells of the changes that were kept: each client one message for each of its prefixes.
+/// Tells of the changes that were kept: each client gets one message for each of its prefixes.
 pub fn close_turn(table: &Table, hearer: &mut dyn Hearer) {
     let kept = ears::with(table, |ears| {
         if ears.tracking.changes.is_empty() {
@@ -255,7 +261,7 @@ pub fn close_turn(table: &Table, hearer: &mut dyn Hearer) {
     }
 }
 
-/// Tells everybody of this thread who tracks that all keys have changed.
+/// Tells every tracking client of this thread that all keys have changed.
 pub(crate) fn changed_all(table: &Table, hearer: &mut dyn Hearer) {
     let told = ears::with(table, |ears| {
         let tracking = &mut ears.tracking;
@@ -273,12 +279,13 @@ fn tell(table: &Table, hearer: &mut dyn Hearer, client: u64, redirect: Option<Re
     };
     let Ok(own) = table.seat() else { return };
     let own = (own.index(), own.life());
-    // Whether it is there, its own thread knows.
+    // Only its own thread knows whether the client is there.
     if own == (seat, life) && !hearer.knows(target) || !table.segment().lives(seat, life) {
         return hearer.deliver(&[client], Delivery::RedirectionBroken { client: target });
     }
     let bytes = letter::pack(keys.unwrap_or_default());
-    // What cannot be posted is lost with a stopped process: the client learns of the next change.
+    // If the letter cannot be posted because a stopped process holds the inbox, it is lost: the
+    // client learns of the next change.
     let _ = queue::run(table, &mut |txn| {
         let letter = Letter::Redirected { reader: (own, client), client: target, all: keys.is_none(), keys: &bytes };
         letter.write(|parts| txn.post(seat, life, parts));

@@ -1,4 +1,5 @@
-//! Threads that wait and listen, each with a seat of its own: who is woken, and what becomes of what goes wrong.
+//! Threads that wait and listen, each with a seat of its own: which of them are woken, and what
+//! happens after failures.
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -156,7 +157,7 @@ impl Thread {
         });
     }
 
-    /// Reads all letters, and answers something of what its clients have been told.
+    /// Reads all letters, and returns something of what its clients were told.
     fn hear<R: Send + 'static>(&self, take: impl FnOnce(&mut Heard) -> R + Send + 'static) -> R {
         self.run(|table, heard| {
             while hear(table, heard) {}
@@ -218,7 +219,7 @@ fn write_list(table: &Table, db: u16) {
     });
 }
 
-/// Publishes news; answers to how many clients.
+/// Publishes news; returns to how many clients.
 fn publish(memory: &Memory, payload: &[u8]) -> u64 {
     run(&memory.table, |txn| subject::publish(txn, false, b"news", payload))
 }
@@ -234,7 +235,7 @@ fn nobody_is_served_out_of_turn_while_elements_come_and_go() {
     one.wait(1);
     one.wait(2);
     other.wait(3);
-    // Something lies there at each of the other's looks, but it is somebody else's each time.
+    // The list holds something at each of the other's looks, but another client is first each time.
     write_list(&memory.table, 0);
     assert!(other.tick().is_empty());
     assert_eq!(one.retried(), [1]);
@@ -254,7 +255,8 @@ fn a_late_one_is_late_until_his_call_is_run_again_whatever_else_his_thread_does(
     assert!(other.tick().is_empty());
     other.tick();
     assert_eq!(other.retried(), [2], "the first one does not come");
-    // His thread looks after its records, and he is told, but he does not come back to his call.
+    // The marked client's thread looks after its records and gets the letter, but does not run the
+    // call again.
     (0..3).for_each(|_| assert!(one.tick().contains(&1)));
     remove_list(&memory.table);
     write_list(&memory.table, 0);
@@ -275,7 +277,8 @@ fn who_cannot_be_told_is_passed_over_all_the_same_and_told_later() {
     assert_eq!(one.retried(), [1]);
     assert!(other.tick().is_empty());
     let first = one.run(|table, _| table.seat().expect("a seat").index());
-    // Whoever was about to tell him something stands still in the midst of it.
+    // A thread that is about to tell the marked client stands still while it holds the inbox's
+    // lock.
     let seat = memory.table.seat().expect("a seat");
     assert!(matches!(seat.lock(memory.table.segment().inbox_lock(first), None), Ok(Locked::Ours(_))));
     other.tick();
@@ -290,7 +293,8 @@ fn who_cannot_be_told_is_passed_over_all_the_same_and_told_later() {
     end(&memory, &[(&one, 1), (&other, 2)]);
 }
 
-/// Three threads wait; the first is passed over by the last, who can tell neither him nor the next one, as long as the seat stands still that is answered.
+/// Three threads wait; the last passes over the first. While the returned seat stands still,
+/// neither the first nor the next one can be told.
 fn passed_over_untold(memory: &Memory) -> ([Thread; 3], Rc<Seat>) {
     let ((one, other), last) = (memory.two_who_wait(), memory.thread());
     last.wait(3);
@@ -346,12 +350,13 @@ fn who_is_marked_by_mistake_takes_his_place_again_by_the_letter_that_tells_of_it
     other.wait(3);
     write_list(&memory.table, 0);
     assert_eq!(one.retried(), [1]);
-    // His thread has taken the letter in, and does not come back to the call before another one has taken the element.
+    // The marked client's thread reads the letter, and runs the call only after another client has
+    // taken the element.
     (0..2).for_each(|_| drop(other.tick()));
     assert_eq!(other.retried(), [3]);
     remove_list(&memory.table);
     assert_eq!(one.retried(), [1], "he is told, although nothing is left");
-    // Another client of the thread is there, and he is not yet.
+    // Another client of the thread has come back, and the marked one has not yet.
     one.run(|table, _| queue::came(table, 2));
     write_list(&memory.table, 0);
     assert_eq!(one.retried(), [1, 2], "who is late is told again, and it is the other one's turn");
@@ -473,7 +478,7 @@ fn many_waiters_for_many_keys_are_all_looked_after() {
         txn.note_change('l', "lpush", 0, &7u32.to_le_bytes());
         Ok(())
     });
-    // Who was woken does not take it; however many wait, somebody finds out.
+    // The woken client does not take it. However many clients wait, one of them finds out.
     assert!((0..6).any(|_| {
         other.tick();
         other.retried().contains(&17)
@@ -543,7 +548,7 @@ fn a_key_that_somebody_holds_does_not_keep_the_sweep_from_those_behind_it() {
     assert_eq!(left().len(), 0, "the dead one still waits");
 }
 
-/// Subscribes to a channel whose record lies elsewhere than those that somebody has locked, and answers its name.
+/// Subscribes to a channel whose record lies in none of the locked buckets, and returns its name.
 fn subscribe_beside(table: &Table) -> Vec<u8> {
     let subscribe = |channel: &[u8]| {
         let txn = table.begin(Mode::Write).expect("a seat");
@@ -564,7 +569,7 @@ fn queue_key() -> Vec<u8> {
     record::waiters_key(Kind::List, 0, b"list")
 }
 
-/// What the records of those say who wait for the list, the first one first.
+/// The numbers of the list's waiters, the first one first.
 fn numbers(memory: &Memory) -> Vec<u64> {
     let txn = memory.table.begin(Mode::Read).expect("a seat");
     let mut numbers: Vec<u64> = record::glimpse(&txn, &queue_key()).expect("readable").iter().map(|record| record.number).collect();
@@ -572,10 +577,10 @@ fn numbers(memory: &Memory) -> Vec<u64> {
     numbers
 }
 
-/// The mark of who did not come when it was his turn.
+/// The mark of a client that did not come when it was its turn.
 const LATE: u64 = 1 << 63;
 
-/// Ends a test: nothing lies in the list, and nobody waits for it any more.
+/// Ends a test: the list is empty, and no client waits for it.
 fn end(memory: &Memory, waiting: &[(&Thread, u64)]) {
     remove_list(&memory.table);
     waiting.iter().for_each(|&(thread, client)| thread.run(move |table, _| queue::leave(table, client)));
@@ -586,7 +591,8 @@ fn myself(table: &Table) -> ask::Thread {
     table.seat().map(|seat| (seat.index(), seat.life())).expect("a seat")
 }
 
-/// Asks all who serve clients, until they have answered or nobody waits for them any more; `meanwhile` is done all the time.
+/// Asks all threads that serve clients, until they have replied or are no longer waited for;
+/// `meanwhile` runs all the time.
 fn ask_all(asker: &Thread, meanwhile: impl Fn()) -> (Answers, Duration) {
     let began = Instant::now();
     loop {
@@ -632,10 +638,10 @@ fn who_let_a_question_go_by_is_not_waited_for_again_until_he_has_said_something(
     for _ in 0..2 {
         answer();
         assert!(ask_in_vain() > LONG);
-        // Somebody may keep us from running now and then.
+        // The machine may keep this thread from running now and then.
         assert!((0..10).any(|_| ask_in_vain() < LONG), "he is waited for each time");
         answer();
-        // He is there again, and slow.
+        // It has come back, and is slow.
         let began = Instant::now();
         let (answers, waited) = ask_all(&asker, || {
             if began.elapsed() > Duration::from_millis(100) {
