@@ -1,4 +1,4 @@
-//! ACL: who may run which commands on which keys and channels.
+//! ACL: which users may run which commands on which keys and channels.
 //!
 //! Users and their rules are the concern of [`crate::users`]; calls are checked by [`check`], what was denied is
 //! remembered by [`log`].

@@ -1,8 +1,8 @@
-//! What this process answers to the questions of others ([`crate::elsewhere`]).
+//! What this process replies to the questions of others ([`crate::elsewhere`]).
 use crate::session::Host;
 use crate::{acl, client, commandlog, latency, metrics};
 
-/// Answers a question of another process about this one.
+/// Replies to a question of another process about this one.
 pub fn answer(host: &dyn Host, words: &[&[u8]]) -> Vec<u8> {
     match words {
         [b"INFO"] => metrics::report::write(host).into_bytes(),

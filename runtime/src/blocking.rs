@@ -10,7 +10,8 @@ pub(crate) fn has_place(session: &Session) -> bool {
     session.caller.waiting.as_ref().is_some_and(|waiting| waiting.has_place())
 }
 
-/// Whether the call that a session waits with has left something to others who have not taken it yet; if so, its next run takes it.
+/// Whether a session's waiting call has left an element to others that have not taken it yet; if
+/// so, its next run takes it.
 pub(crate) fn insist(session: &mut Session) -> bool {
     let waiting = session.caller.waiting.as_deref_mut().filter(|waiting| waiting.yields);
     waiting.map(|waiting| waiting.insists = true).is_some()
@@ -64,7 +65,7 @@ pub fn leave(table: &Table, session: &mut Session) {
     }
 }
 
-/// Answers a call for which nothing came in time, or which was told by CLIENT UNBLOCK not to wait any longer.
+/// Writes the reply of a call for which nothing came in time, or which CLIENT UNBLOCK ended.
 pub(crate) fn answer(session: &Session, reply: &mut dyn Reply) {
     if let Some(waiting) = &session.caller.waiting {
         waiting.otherwise.write(reply);

@@ -197,7 +197,7 @@ fn elsewhere(call: &mut SessionCall<'_>, words: &[&[u8]]) -> Result<Vec<Vec<u8>>
     elsewhere::ask(call.table, call.session, call.host, words)
 }
 
-/// Answers a question of another process about the clients of this one:
+/// Replies to a question of another process about the clients of this one:
 ///
 /// `LIST caller ...` and `KILL caller ...` as the commands, and `UNBLOCK id ...` with a number or [`UNDECIDED`], `HOME id` with
 /// the client's thread.
@@ -229,7 +229,8 @@ pub(crate) fn answer(host: &dyn Host, words: &[&[u8]]) -> Vec<u8> {
     }
 }
 
-/// The answer about a client whose thread is running its call again: whether it waits is not known yet.
+/// The reply about a client whose thread is running its call again: whether it waits is not known
+/// yet.
 const UNDECIDED: &[u8] = b"?";
 
 /// The sum of what several processes have counted.
@@ -341,7 +342,8 @@ impl<'a> Filter<'a> {
             && !(self.spare_caller && client.id == caller)
     }
 
-    /// Kills those of this process, but for the caller, who is to be answered first; answers how many.
+    /// Kills the matching clients of this process, except the caller, which needs its reply first.
+    /// Returns how many.
     fn kill(&self, host: &dyn Host, session: &Session, caller: u64) -> i64 {
         let clients = host.clients(session);
         let killed = clients.iter().filter(|client| self.means(client, caller) && client.id != caller && host.kill(client.id));

@@ -1,4 +1,5 @@
-//! CLUSTER and its kin, with Redis's answer of a server that is not part of a cluster: clients ask, and understand it.
+//! CLUSTER and its kin, with the replies of a Redis server that is not part of a cluster: clients
+//! ask, and understand them.
 //!
 //! One memory that many processes share is scaled by attaching more processes, not by spreading keys over slots.
 use crate::row::{Row, SessionCall, container, session};

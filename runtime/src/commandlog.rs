@@ -72,7 +72,7 @@ const ARGUMENTS_MAX: usize = 32;
 const BYTES_MAX: usize = 128;
 /// What stands in place of a password.
 const REDACTED: &[u8] = b"(redacted)";
-/// How many entries SLOWLOG GET shows to who does not say.
+/// How many entries SLOWLOG GET shows when no count is given.
 const SHOWN: i64 = 10;
 
 /// Why a call is noted.
@@ -271,7 +271,7 @@ fn entries(call: &mut SessionCall<'_>, about: Trait) -> Result<Vec<Entry>, Stop>
     Ok(entries)
 }
 
-/// Answers another process: a line for each entry, or nothing.
+/// The reply to another process: a line for each entry, or nothing.
 pub(crate) fn answer(host: &dyn Host, words: &[&[u8]]) -> String {
     let Some((Ok(about), words)) = words.split_first().map(|(name, words)| (Trait::named(name), words)) else { return String::new() };
     elsewhere::answer_entries(&mut lock(&host.recorder().logs[about as usize]).entries, words, Entry::line)

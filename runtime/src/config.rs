@@ -198,7 +198,7 @@ fn write_file(call: &mut SessionCall<'_>, all: bool) -> Outcome {
     Ok(())
 }
 
-/// Puts a whole new file in the place of the old one, so that nobody ever reads half of it.
+/// Replaces the file by a new one in one step, so that no process reads half of it.
 fn replace(path: &Path, content: &str) -> io::Result<()> {
     let mut fresh = path.as_os_str().to_owned();
     fresh.push(format!(".{}", std::process::id()));

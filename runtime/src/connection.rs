@@ -1,4 +1,4 @@
-//! The connection itself: who speaks, in which protocol, to which database, and whether anyone is there.
+//! The connection itself: its user, protocol and database, and whether it still lives.
 use polder_base::{Protocol, Reply, number};
 use polder_table::Stop;
 
@@ -11,7 +11,7 @@ use polder_calls::facts::secrets_of_options;
 use polder_calls::settings::id;
 use polder_commands::key::database;
 
-/// Flags of what a client may do before it has said who it is.
+/// Flags of what a client may do before it has authenticated.
 const GREETING: Flags = NOSCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY;
 
 const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the default user. \
@@ -167,7 +167,7 @@ fn greet(call: &mut SessionCall<'_>) {
     text(reply, "role", "master");
     reply.bulk(b"modules");
     reply.array(0);
-    // Valkey's, at its end, where somebody has said where the server is.
+    // Valkey's last field, if a setting says where the server is.
     if !zone.is_empty() {
         text(reply, "availability_zone", &zone);
     }

@@ -257,7 +257,7 @@ fn object(call: &mut SessionCall<'_>) -> Outcome {
                 let is_large_list = encoding(&found) == "quicklist";
                 line + &if is_large_list { describe_list(call.host.settings(), &place) } else { String::new() }
             }
-            // It has expired, and nobody has collected it: there is a place, but no value any more.
+            // It has expired and was not collected yet: there is a place, but no value any more.
             None => describe(&place, place.layout, place.node_bytes, txn.now_ms()),
         };
         Ok(())

@@ -86,7 +86,7 @@ pub struct Denied {
 }
 
 impl Denied {
-    /// What the client is told; `whose` is the user's name where everything is to be told (ACL DRYRUN).
+    /// What the client is told. `verbose`: name the user and all details (ACL DRYRUN).
     pub fn text(&self, user: &[u8], verbose: bool) -> String {
         let (user, object) = (String::from_utf8_lossy(user), String::from_utf8_lossy(&self.object));
         match (self.reason, verbose) {

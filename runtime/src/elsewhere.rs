@@ -1,13 +1,13 @@
 //! What the processes of a segment tell each other about themselves: INFO, SLOWLOG, LATENCY and ACL LOG mean all of them.
 //!
 //! ```text
-//!   a call here            asks the other processes that serve clients (hub's ask), and runs again once they have answered
+//!   a call here            asks the other processes that serve clients (hub's ask), and runs again once they have replied
 //!   the others             [`crate::answers`]: lines of words, one for each thing
 //!   the call, run again    puts their lines to its own
 //! ```
 //!
-//! What a process has noted lives and ends with it, as it does in Redis.
-//! An embedder answers while one of its threads rests in Polder.
+//! What a process has noted ends with it, as in Redis. An embedder replies while one of its threads
+//! rests in Polder.
 use std::collections::VecDeque;
 
 use polder_hub::ask::{self, Answers, Thread};
@@ -18,15 +18,17 @@ use crate::row::SessionCall;
 use crate::session::{Host, Session};
 use polder_calls::settings::Id;
 
-/// What the other processes of the segment say to a question; see [`crate::answers`]. A process that cannot hear them asks none.
+/// The replies of the other processes of the segment to a question; see [`crate::answers`]. A
+/// process that cannot hear them asks none.
 ///
 /// # Errors
-/// [`Stop::Busy`] as long as answers may still come: the call is to be run again.
+/// [`Stop::Busy`] as long as replies may still come: the call is to be run again.
 pub(crate) fn ask(table: &Table, session: &mut Session, host: &dyn Host, words: &[&[u8]]) -> Result<Vec<Vec<u8>>, Stop> {
     Ok(ask_all(table, session, host, words)?.told.into_iter().map(|(_, text)| text).collect())
 }
 
-/// What the other processes have counted: who does not answer has counted what he told this process last.
+/// The counts of the other processes. For a process that does not reply, those that it last told
+/// this process.
 ///
 /// # Errors
 /// As [`ask`].
@@ -63,7 +65,8 @@ fn ask_all(table: &Table, session: &mut Session, host: &dyn Host, words: &[&[u8]
     Ok(answers)
 }
 
-/// Answers another process about entries that it shows or forgets: a line for each of them, or nothing.
+/// The reply to another process about entries that it shows or forgets: a line for each of them, or
+/// nothing.
 pub(crate) fn answer_entries<Entry>(entries: &mut VecDeque<Entry>, words: &[&[u8]], line: impl Fn(&Entry) -> String) -> String {
     match words {
         [b"GET"] => entries.iter().map(line).collect(),
@@ -81,7 +84,7 @@ pub(crate) fn entries_max(host: &dyn Host, setting: Id, own: usize) -> usize {
     own.max(host.settings().number(setting) as usize)
 }
 
-/// The lines of several answers, taken apart.
+/// The lines of several replies, taken apart.
 pub(crate) fn lines(answers: &[Vec<u8>]) -> impl Iterator<Item = Vec<Vec<u8>>> {
     let lines = answers.iter().flat_map(|answer| answer.split(|byte| *byte == b'\n'));
     lines.filter(|line| !line.is_empty()).map(|line| line.split(|byte| *byte == b' ').map(word_of).collect())

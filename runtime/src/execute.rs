@@ -34,7 +34,7 @@ use polder_calls::command::{
 pub struct Foresight<'s> {
     /// The row that its first word names.
     pub command: &'static Command,
-    /// Where its only key belongs, if somebody has looked.
+    /// Where its only key belongs, if that was looked up already.
     pub sight: Option<&'s Sight>,
 }
 
@@ -44,7 +44,7 @@ pub fn execute(table: &Table, session: &mut Session, host: &dyn Host, args: &[&[
     execute_foreseen(table, session, host, command.map(|command| Foresight { command, sight: None }), args, reply)
 }
 
-/// As [`execute`], for who has looked ahead.
+/// As [`execute`], for callers that have prefetched the call.
 pub fn execute_foreseen(
     table: &Table,
     session: &mut Session,
@@ -64,7 +64,7 @@ pub fn execute_foreseen(
     execute_fully(table, session, host, known, args, reply)
 }
 
-/// Runs a call by its command's short way, if that is all that it needs; answers nothing when nothing has happened.
+/// Runs a call on its command's fast path if that suffices. Returns none if nothing has happened.
 #[inline]
 fn run_quickly(
     table: &Table,
@@ -106,7 +106,7 @@ fn run_quickly(
     }
 }
 
-/// Runs a call by its command's short way; answers false when nothing has happened.
+/// Runs a call on its command's fast path. Returns false if nothing has happened.
 #[inline]
 fn run_shortest(
     table: &Table,
@@ -136,8 +136,9 @@ fn run_shortest(
     true
 }
 
-/// Runs a call that reads or writes one key, in a transaction of its own: nothing else of what the long way looks at can be in its way. Answers
-/// nothing when nothing has happened, but that room may have been made for what it is going to write.
+/// Runs a call that reads or writes one key in a transaction of its own, if nothing else that the
+/// slow path checks concerns it. Returns none if nothing has happened, except that room may have
+/// been made for what the call is going to write.
 fn run_alone(
     table: &Table,
     session: &mut Session,
@@ -168,7 +169,7 @@ fn run_alone(
         })?;
         txn.commit()
     });
-    // Where there is no memory, the long way sees whether some can be had.
+    // If memory is full, the slow path finds out whether some can be freed.
     if matches!(outcome, Err(Stop::Retry | Stop::Busy | Stop::Wait | Stop::Fault(Fault::Full(_)))) {
         txn.looks().set([0; 2]);
         if mode == Mode::Write {
@@ -261,7 +262,7 @@ fn execute_fully(
     end(session, host, outcome, reply, mark)
 }
 
-/// Answers what a call says whose error an earlier attempt has counted.
+/// Writes the error of a call that an earlier attempt has counted.
 #[cold]
 fn answer_uncounted(outcome: Outcome, reply: &mut dyn Reply, mark: usize) -> Outcome {
     if let Err(stop) = outcome {
@@ -271,14 +272,14 @@ fn answer_uncounted(outcome: Outcome, reply: &mut dyn Reply, mark: usize) -> Out
     Ok(())
 }
 
-/// Ends a call: counted, answered, the answer kept back if that was asked for.
+/// Ends a call: it is counted and its reply is written, or dropped if the client asked for that.
 fn end(session: &mut Session, host: &dyn Host, outcome: Outcome, reply: &mut dyn Reply, mark: usize) -> Progress {
     session.calls += 1;
     if let Err(stop) = outcome {
         reply.rewind(mark);
         refuse(host, reply, stop);
     }
-    // What a subscription answers is a message as well.
+    // The reply of a subscription is a message as well.
     if session.replies != Replies::On {
         let kept = session.last.is_some_and(|command| command.has(PUBSUB) && command.has(WHILE_LISTENING));
         let mark = if kept { reply.mark() } else { mark };
@@ -323,7 +324,8 @@ pub fn resume(table: &Table, session: &mut Session, host: &dyn Host, reply: &mut
     end(session, host, outcome, reply, mark)
 }
 
-/// Ends a call that waits with the answer of a timeout or, where CLIENT UNBLOCK asked for it, with an error.
+/// Ends a waiting call with the reply of a timeout or, if CLIENT UNBLOCK asked for it, with an
+/// error.
 pub fn give_up(table: &Table, session: &mut Session, host: &dyn Host, with_error: bool, reply: &mut dyn Reply) {
     if session.caller.waiting.is_none() {
         return;
@@ -343,7 +345,8 @@ pub fn give_up(table: &Table, session: &mut Session, host: &dyn Host, with_error
     end(session, host, outcome, reply, mark);
 }
 
-/// Ends a call that waits because its time is over. What it has left to others who have not taken it, since they are stopped, it takes.
+/// Ends a waiting call because its time is over. If it has left an element to others that have not
+/// taken it, since they are stopped, it takes it.
 pub fn time_out(table: &Table, session: &mut Session, host: &dyn Host, reply: &mut dyn Reply) {
     let paused = polder_hub::ask::paused(table).0 > polder_base::time::now_ms();
     if !paused && blocking::insist(session) && resume(table, session, host, reply) == Progress::Answered {
@@ -368,7 +371,8 @@ fn text_of(stop: Stop) -> Cow<'static, str> {
     }
 }
 
-/// Whether a pause of those who write holds a call back. What is wrong at first sight is answered at once.
+/// Whether a call may go on during a pause of writes. A call that is wrong at first sight is
+/// refused at once.
 pub fn may_write(table: &Table, session: &Session, host: &dyn Host, args: &[&[u8]]) -> bool {
     let may = |command: &Command, args: &[&[u8]]| {
         command.is_write()
@@ -409,8 +413,8 @@ fn quieten(session: &mut Session, reply: &mut dyn Reply, mark: usize) {
     };
 }
 
-/// The row of a call that may go on: of the right length, by someone who may, with memory to grow into. `logs`: what he may not do is
-/// entered into ACL LOG.
+/// The row of a call that may go on: its length is right, its user may make it, and there is memory
+/// for it to grow into. `logs`: a denial is entered into ACL LOG.
 pub(crate) fn admit(
     command: &'static Command,
     table: &Table,
@@ -450,7 +454,7 @@ fn only_listens(command: &Command) -> Stop {
     .into()
 }
 
-/// Sees to it that the session's rights are those of now, and that it has said who it is.
+/// Brings the session's rights up to date, and checks that it has authenticated.
 #[cold]
 fn identify(table: &Table, session: &mut Session, host: &dyn Host, command: &'static Command) -> Outcome {
     const STRANGER: &str = "NOAUTH Authentication required.";
@@ -476,7 +480,8 @@ fn run(table: &Table, session: &mut Session, host: &dyn Host, command: &'static 
             }
             session.note_reads(table, command, args);
             let outcome = match run_on_table(table, session, host, (command, args), mode, reply) {
-                // Who waits is put down in the transaction that found nothing, and that needs locks.
+                // A waiting call is recorded in the transaction that found nothing, and that needs
+                // locks.
                 Err(Stop::Wait) if mode == Mode::Read && !blocking::has_place(session) => {
                     run_on_table(table, session, host, (command, args), Mode::Write, reply)
                 }
@@ -512,7 +517,8 @@ fn run_on_table(
         }
     });
     let mode = if command.reads_where.is_some_and(|reads| reads(args)) { Mode::Read } else { mode };
-    // Who reads may look for the key twice, which a look by the short way does not bear: it would all be done again.
+    // A read transaction may look for the key twice, and a prefetched location is good for one look
+    // only: it would all be done again.
     let sight = if let ([(db, key)], Mode::Write) = (&keys[..], mode) { table.sight(*db, key) } else { None };
     let mut txn = begin(table, session, mode)?;
     if let ([(_, key)], Some(sight)) = (&keys[..], &sight) {

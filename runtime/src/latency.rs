@@ -71,7 +71,7 @@ fn gathered(call: &mut SessionCall<'_>) -> Result<Events, Stop> {
     Ok(events)
 }
 
-/// Answers another process: a line for each event, or the names of those that were forgotten.
+/// The reply to another process: a line for each event, or the names of those that were forgotten.
 pub(crate) fn answer(host: &dyn Host, words: &[&[u8]]) -> String {
     let mut monitor = lock(&host.recorder().monitor);
     let line = |(name, event): (&String, &Event)| {

@@ -33,7 +33,7 @@ pub const COMMANDS: &[Row] = &[
         .about("Estimates the memory usage of a key."),
 ];
 
-/// Nodes that MEMORY USAGE looks at of each row, when nobody says how many.
+/// Nodes of each row that MEMORY USAGE looks at if no count is given.
 const SAMPLES: usize = 5;
 /// No tree of nodes is deeper.
 const DEPTH_MAX: u32 = 64;
@@ -79,7 +79,7 @@ pub(crate) fn bytes_of(txn: &Txn<'_>, key: &[u8], found: &Found<'_>, samples: us
     Ok(UNIT_BYTES as u64 + node_bytes(key.len() + value + found.extras.len()) + tree)
 }
 
-/// What a node with so many bytes takes: the size of its class.
+/// What a node of `length` bytes takes: the size of its class.
 fn node_bytes(length: usize) -> u64 {
     let bytes = length + NODE_HEADER;
     if bytes <= NODE_MAX { SIZES[class_of(bytes)].into() } else { bytes as u64 }
@@ -230,7 +230,8 @@ fn allocator(call: &mut SessionCall<'_>) -> Outcome {
     Ok(())
 }
 
-/// A round of the chores gives back what is retired; inside EXEC the thread's own transaction holds on to it.
+/// A round of maintenance gives back what is retired. Inside EXEC the thread's own transaction
+/// still pins it.
 fn purge(call: &mut SessionCall<'_>) -> Outcome {
     call.table.chores(PURGE_US);
     call.reply.ok();

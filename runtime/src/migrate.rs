@@ -166,7 +166,7 @@ fn read_order(call: &SessionCall<'_>) -> Result<Order, Stop> {
     order.db = number::integer(args[4]).ok_or(NOT_AN_INTEGER)?;
     order.timeout = Duration::from_millis(if timeout <= 0 { 1000 } else { timeout as u64 });
     order.host = String::from_utf8_lossy(args[1]).into_owned();
-    // What is no port is one that nobody listens on.
+    // What is no port number becomes port 0, where no server listens.
     order.port = number::integer(args[2]).and_then(|port| u16::try_from(port).ok()).unwrap_or(0);
     Ok(order)
 }
@@ -205,7 +205,7 @@ fn depart(call: &SessionCall<'_>, order: Order, attempts: u32) -> Result<Option<
     Ok(Some(journey))
 }
 
-/// Takes away what is over there; answers the keys that have changed since they were read.
+/// Removes the keys that have arrived there. Returns those that have changed since they were read.
 fn arrive(call: &SessionCall<'_>, journey: &Journey) -> Result<Vec<Vec<u8>>, Stop> {
     let mut changed = Vec::new();
     if journey.order.copies {

@@ -36,13 +36,13 @@ pub(crate) fn may(command: &Command) -> bool {
     !posts && !command.has(READONLY | WRITE)
 }
 
-/// Whether anybody wants to see this call.
+/// Whether any client wants to see this call.
 #[inline]
 pub(crate) fn is_watched(table: &Table) -> bool {
     table.interest() & interest::MONITORS != 0
 }
 
-/// Shows a call that has been run to all who monitor.
+/// Shows a call that has been run to all clients that monitor.
 #[cold]
 pub(crate) fn show(table: &Table, session: &Session, host: &dyn Host, command: &Command, args: &[&[u8]]) {
     if !command.has(SKIP_MONITOR | ADMIN) {

@@ -1,7 +1,8 @@
 //! SAVE, BGSAVE and their kin: the memory in a file that Redis understands.
 //!
-//! The memory survives every process, so a file is for moving data, for backups, and for a power cut. Nothing forks and nothing
-//! stops: a save reads the keys as they were at one instant while everybody goes on.
+//! The memory survives every process, so a file is for moving data, for backups, and for a power
+//! cut. Nothing forks and nothing stops: a save reads the keys as they were at one instant while
+//! all other calls go on.
 use std::fs::File;
 
 use polder_table::{Mode, New, Replaces, SYSTEM, Stop, Table};
@@ -34,7 +35,7 @@ pub const COMMANDS: &[Row] = &[
         .about("Refused: there is no append-only file, the memory survives every process."),
 ];
 
-/// What is of the administrator's category without being one of his commands.
+/// The rows that are in the administrators' category without being commands of theirs.
 pub const LAST: &[Row] = &[session("LASTSAVE", "", last_save)
     .with(LOADING | STALE | FAST | DANGEROUS)
     .tips(&["nondeterministic_output"])
@@ -89,12 +90,14 @@ fn rewrite_log(_: &mut SessionCall<'_>) -> Outcome {
     Err("ERR polder has no append-only file: the memory survives every process".into())
 }
 
-/// The key by which it is known that a segment was opened by a server before: [`OPEN`], or who is loading a file into it.
+/// The key that says whether a server has opened this segment before: [`OPEN`], or the seat and
+/// life that are loading a file into it.
 const OPENED: &[u8] = b"persistence:opened";
 const OPEN: &[u8] = b"1";
 
-/// Whether the segment is to have what is in the RDB file: nobody has asked before, and there are no keys; or who was told so died before
-/// [`confirm_loaded`]. Of several who ask at once one is told so.
+/// Whether this thread is to load the RDB file into the segment. It is if no server has asked
+/// before and there are no keys, or if the thread that was told so died before [`confirm_loaded`].
+/// Of several that ask at once, one is told so.
 ///
 /// # Errors
 /// What the memory says.
@@ -120,7 +123,8 @@ pub fn claim_new(table: &Table) -> Result<bool, Stop> {
     Ok(is_ours)
 }
 
-/// Whether a file was being loaded by somebody who is no more. What he has loaded stays, as it is by now: the rest is added.
+/// Whether a file was being loaded by a thread that is dead. The keys that it loaded stay as they
+/// are by now: the rest is added.
 fn is_abandoned(table: &Table, opened: &[u8]) -> bool {
     let text = String::from_utf8_lossy(opened);
     let who = text.split_once(' ').and_then(|(seat, life)| Some((seat.parse().ok()?, life.parse().ok()?)));

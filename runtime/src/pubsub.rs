@@ -1,8 +1,9 @@
 //! Publish and subscribe.
 //!
-//! Who hears what is two things: the segment knows which seats care (`hub::subject`), by this command's transaction; the thread that has
-//! the client knows that it is this client (`hub::ears`), from when the transaction has committed. In between, what has changed waits
-//! in the session, so that a transaction that is run again takes it back first.
+//! A subscription is recorded in two places. The segment knows which seats are interested
+//! (`hub::subject`), by this command's transaction. The client's thread knows that it is this
+//! client (`hub::ears`), once the transaction has committed. In between, the session keeps what has
+//! changed, so that a transaction that is run again takes it back first.
 use std::sync::Arc;
 
 use polder_base::{Protocol, Reply, glob};
@@ -240,7 +241,7 @@ fn publish<const IS_SHARD: bool>(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// Messages on one channel: who hears it is looked up once.
+/// Messages on one channel: its listeners are looked up once.
 fn publish_many<const IS_SHARD: bool>(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> {
     let channel = calls[0][1];
     let hearers = Hearers::of(call.txn, IS_SHARD, channel)?;

@@ -6,12 +6,14 @@
 //!   INFO, LATENCY --> sums over all shards
 //! ```
 //!
-//! **What a call costs.** A few plain loads and stores. The exact clock (20 to 60 ns a look, and two are needed) is read for
-//! the first [`EXACT_CALLS`] calls of a command and then for each [`SAMPLE`]th, which counts as that many. So that a slow
-//! call is noticed all the same, the others look at the kernel's coarse clock (5 to 10 ns, in steps of 1 to 4 ms): once
-//! if the thread has said when its turn began, else twice. Commands that are flagged as fast do not look, and are noticed
-//! only when they are timed; nor do calls that take a command's short way. When the slow log or the latency monitor is
-//! set to less than [`COARSE_NS`], or large calls are to be noted that are not so large, every call is timed exactly, since someone wants to know.
+//! **What a call costs.** A few plain loads and stores. The exact clock (20 to 60 ns a look, and
+//! two are needed) is read for the first [`EXACT_CALLS`] calls of a command and then for each
+//! [`SAMPLE`]th, which counts as that many. The others look at the kernel's coarse clock (5 to 10
+//! ns, in steps of 1 to 4 ms), so that a slow call is noticed: once if the thread has said when its
+//! turn began, else twice. Commands that are flagged as fast do not look, and are noticed only when
+//! they are timed. The same holds for calls on a command's fast path. If the slow log or the
+//! latency monitor is set to less than [`COARSE_NS`], or large calls below some size are to be
+//! noted, every call is timed exactly.
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -159,7 +161,7 @@ enum Start {
     Unseen,
     /// By the coarse clock, in nanoseconds.
     Coarse(u64),
-    /// Exactly, for so many calls.
+    /// Exactly, and counted as this many calls.
     Exact(Instant, u64),
 }
 
@@ -214,8 +216,8 @@ impl Recorder {
         CURRENT.with_borrow_mut(|current| current.turn_ns = 0);
     }
 
-    /// Counts a call that takes a command's short way, which is too short to be slow; answers false, having counted nothing, where
-    /// the call is one of those that are timed.
+    /// Counts a call on its command's fast path, which is too short to be slow. Returns false,
+    /// having counted nothing, if the call is one of those that are timed.
     #[inline]
     pub fn pass(&self, settings: &Settings, command: &'static Command) -> bool {
         self.with_row(command, |row, _| {
@@ -228,7 +230,7 @@ impl Recorder {
         })
     }
 
-    /// The short way did not lead to the end: what [`Recorder::pass`] counted is counted anew.
+    /// The fast path did not complete: what [`Recorder::pass`] counted is counted again later.
     pub fn take_back(&self, command: &'static Command) {
         self.with_row(command, |row, _| row.calls.store(row.calls.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed));
     }
@@ -330,7 +332,8 @@ impl Recorder {
         &self.run_id
     }
 
-    /// Notes the totals of now, if a tenth of a second has passed: whoever does chores calls this, and INFO.
+    /// Notes the totals of now, if a tenth of a second has passed. Called by maintenance and by
+    /// INFO.
     pub fn sample(&self, table: &Table, now_ms: u64) {
         let mut track = lock(&self.track);
         if track.is_due(now_ms) {

@@ -91,7 +91,7 @@ pub(crate) fn is_unsaved(host: &dyn Host) -> bool {
     host.keeper().is_failing() && settings.is_on(const { id("stop-writes-on-bgsave-error") }) && has_save_points(settings)
 }
 
-/// Refuses writes that are not allowed to anybody now.
+/// Refuses writes that no client is allowed now.
 ///
 /// # Errors
 /// Redis's texts: MISCONF after a save that failed, NOREPLICAS.
@@ -200,9 +200,10 @@ pub(crate) fn run_inside(call: &mut SessionCall<'_>, txn: &Txn<'_>, counts: bool
     }
 }
 
-/// Runs the first of several calls of one command on one key, and those behind it that can go with it; answers how many, 0 where the
-/// command has no way for many of them, or these are too few. The first `counted` of them have been counted before. Where one of them is to be noted as
-/// large, `singly` is set and they are to be run again ([`Stop::Retry`]), each by itself.
+/// Runs the first of several calls of one command on one key, and those behind it that can go with
+/// it. Returns how many; 0 if the command has no function for many calls, or these are too few. The
+/// first `counted` of them have been counted before. If one of them is to be noted as large,
+/// `singly` is set and they are to be run again ([`Stop::Retry`]), each by itself.
 pub(crate) fn run_many_inside(
     call: &mut SessionCall<'_>,
     txn: &Txn<'_>,

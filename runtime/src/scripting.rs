@@ -281,7 +281,8 @@ fn run_program(call: &mut TxnCall<'_>, scripting: &Scripting, program: Arc<Progr
     outcome
 }
 
-/// Runs something that is compiled, with what its flags let it do; answers how it came out and whether it has only read, and not for long.
+/// Runs a compiled program, with what its flags let it do. Returns how it came out, and whether it
+/// has only read, and not for long.
 ///
 /// # Errors
 /// It may not run at all.

@@ -1,8 +1,8 @@
 //! What a client is, whatever protocol it speaks, and what the process around it offers.
 //!
-//! A [`Session`] is owned by whoever reads the client's bytes; commands change it, and only theirs. What concerns
-//! other clients or the process (who else is connected, shutting down, the configuration file) is asked of the
-//! [`Host`]: the server implements it, an embedder is [`Bare`].
+//! A [`Session`] is owned by the code that reads the client's bytes; commands change it, and only
+//! theirs. What concerns other clients or the process (the connected clients, shutting down, the
+//! configuration file) is asked of the [`Host`]: the server implements it, an embedder is [`Bare`].
 use std::any::Any;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -164,9 +164,10 @@ pub struct Session {
     pub library_version: Arc<[u8]>,
     pub user: Cow<'static, [u8]>,
     pub authenticated: bool,
-    /// What the client may do; nothing limits one who was not [`Session::connected`] and never said who it is.
+    /// What the client may do. A session that was not [`Session::connected`] and never
+    /// authenticated is not limited.
     pub rights: Rights,
-    /// The call that runs has changed users, who may be this one.
+    /// The running call has changed users, perhaps this session's own.
     pub changed_users: bool,
     pub replies: Replies,
     pub no_evict: bool,
@@ -176,9 +177,9 @@ pub struct Session {
     pub closing: bool,
     pub multi: Option<Box<Multi>>,
     pub watches: Watches,
-    /// Milliseconds since the Unix epoch; 0 where nobody counts.
+    /// Milliseconds since the Unix epoch; 0 where this is not kept.
     pub created_ms: u64,
-    /// When the last command came in; set by whoever calls, as `created_ms`.
+    /// When the last command came in; set by the caller, as `created_ms`.
     pub active_ms: u64,
     /// The clock of the turn, read once for all its calls; 0 lets every transaction read its own.
     pub turn_ms: u64,
@@ -201,7 +202,8 @@ pub struct Session {
     /// Questions to other processes ([`polder_hub::ask`]) that its transactions have had answered.
     pub questions: usize,
     pub last: Option<&'static Command>,
-    /// When its last call was made, where that has looked at the clock: for who wants to know right behind it, and takes it.
+    /// When its last call was made, if that read the clock: for the code that runs right behind it,
+    /// which takes the value.
     pub clocked_ms: u64,
     pub calls: u64,
     /// Of the script that runs, or ran last.
@@ -266,7 +268,8 @@ impl Session {
         Ok(())
     }
 
-    /// A client that has just connected: the user `default`, authenticated if he needs no password.
+    /// A client that has just connected: the user `default`, authenticated if that needs no
+    /// password.
     pub fn connected(id: u64, host: &dyn Host, now_ms: u64) -> Session {
         let users = host.settings().users();
         let (version, now) = (users.version(), users.now());
@@ -283,8 +286,8 @@ impl Session {
         true
     }
 
-    /// Whether nothing about who the client is need be looked at before a call. Who gives no clock looks whether users have changed
-    /// with each call, others once a turn.
+    /// Whether the client's identity need not be checked before a call. A session without a clock
+    /// of its own checks with each call whether users have changed, others once a turn.
     #[inline]
     pub(crate) fn is_free(&self, host: &dyn Host) -> bool {
         self.rights.is_trusted() && self.authenticated
@@ -349,7 +352,7 @@ pub struct Client {
     pub channels: usize,
     pub patterns: usize,
     pub shard_channels: usize,
-    /// Who is told in its place of changed keys; 0 nobody, -1 where it tracks none.
+    /// The client that is told of changed keys in its place; 0 for none, -1 if it tracks none.
     pub redirect: i64,
     /// Commands queued since MULTI, or -1.
     pub queued: i64,
@@ -439,7 +442,7 @@ pub type NewSetting = (Id, Parsed);
 
 /// What a command may ask of the process that runs it; in-process callers have few of these things.
 ///
-/// Every method answers as a process without clients, listeners and files would.
+/// Every method has a default: that of a process without clients, listeners and files.
 pub trait Host: Send + Sync {
     /// The settings as this process sees them.
     fn settings(&self) -> &Configuration;
@@ -455,7 +458,8 @@ pub trait Host: Send + Sync {
         Statistics::default()
     }
 
-    /// Everyone who is connected to this process, the caller included (whose own state `caller` is the freshest there is).
+    /// All clients that are connected to this process, the caller included (whose own state
+    /// `caller` is the freshest there is).
     fn clients(&self, caller: &Session) -> Vec<Client> {
         vec![self.client(caller)]
     }
@@ -480,7 +484,7 @@ pub trait Host: Send + Sync {
         self.client(caller).address
     }
 
-    /// Closes the connection of another client of this process; answers whether there was one.
+    /// Closes the connection of another client of this process. Returns whether there was one.
     fn kill(&self, _id: u64) -> bool {
         false
     }

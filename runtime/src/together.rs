@@ -1,10 +1,12 @@
 //! Calls that follow each other in a pipeline and change the same key share one transaction; so do those that read the same key, those that
 //! post messages, runs of one script on one key, and EXECs ([`transaction::exec_together`]).
 //!
-//! Each alone would lock the bucket, copy the leaves and the path that it changes, commit and unlock. Together they lock once, edit
-//! in place what the first of them has copied, and commit once; that is three quarters of the cost of a push to a long list. Calls of one
-//! command go further where its row has a way for many of them ([`Command::many`]): a hundred pushes are one longer push. Reads find the key once,
-//! and see it as it was then; those with a way for many go down its tree side by side, so that their cache misses are taken together.
+//! Alone, each call would lock the bucket, copy the leaves and the path that it changes, commit and
+//! unlock. Together they lock once, edit in place what the first of them has copied, and commit
+//! once; that is three quarters of the cost of a push to a long list. Calls of one command go
+//! further if its row has a function for many of them ([`Command::many`]): a hundred pushes are one
+//! longer push. Reads find the key once, and see it as it was then. Those with a function for many
+//! go down its tree side by side, so that their cache misses overlap.
 //!
 //! ```text
 //!   call 1  call 2  ...  call n      each checked as ever before the transaction begins (admit)
@@ -14,8 +16,9 @@
 //!            commit                  the replies leave after it; Retry rewinds all of them
 //! ```
 //!
-//! **Invariant:** it is as if the calls had been made one by one with nobody between them. Should the transaction fail (no memory left for
-//! new nodes, a damaged value), nothing has happened, and each call is made by itself, so that only the one that fails is told so.
+//! **Invariant:** it is as if the calls had been made one by one with no other call between them.
+//! If the transaction fails (no memory left for new nodes, a damaged value), nothing has happened.
+//! Each call is then made by itself, so that only the one that fails gets the error.
 use polder_base::Reply;
 use polder_shm::layout::interest;
 use polder_table::{Counter, Mode, Stop, Table};
@@ -33,8 +36,9 @@ use polder_calls::command::{Command, Common};
 /// The most calls that share a transaction: others wait for the key meanwhile.
 pub const TOGETHER_MAX: usize = 128;
 
-/// Runs the first of `calls`, and with it those directly behind it that may share its transaction; answers how many have been run and answered.
-/// None ([`Progress::Busy`]) means that it is as if no call had been made.
+/// Runs the first of `calls`, and with it those directly behind it that may share its transaction.
+/// Returns how many have been run and have their replies. None ([`Progress::Busy`]) means that it
+/// is as if no call had been made.
 pub fn execute_together(
     table: &Table,
     session: &mut Session,
@@ -100,7 +104,7 @@ fn company(table: &Table, session: &mut Session, host: &dyn Host, calls: &[&[&[u
             },
             _ => break,
         }
-        // Nobody may stand between the first call and the next.
+        // No call may come between the first call and the next.
         if rows.len() == 1 && common.is_some_and(|common| !may_share(table, session, host, common)) {
             break;
         }
@@ -109,8 +113,9 @@ fn company(table: &Table, session: &mut Session, host: &dyn Host, calls: &[&[&[u
     rows
 }
 
-/// Whether calls need not be made one by one: nobody hears of each before the next, be it somebody who listens to changes of keys or the very
-/// client that makes them, and each access of a key need not be counted.
+/// Whether calls may share a transaction: no client that listens to changes of keys, nor the client
+/// that makes them, hears of each call before the next, and each access of a key need not be
+/// counted.
 pub fn may_share(table: &Table, session: &Session, host: &dyn Host, common: Common<'_>) -> bool {
     let listeners = table.interest() & !interest::CLIENTS;
     match common {

@@ -71,8 +71,8 @@ pub(crate) fn queue(session: &mut Session, command: &'static Command, args: &[&[
     }
 }
 
-/// A command was refused before it could be queued or run: the EXEC to come will abort, a refused EXEC aborts at once.
-/// Answers what the client is told.
+/// A command was refused before it could be queued or run: the EXEC to come will abort, a refused
+/// EXEC aborts at once. Returns the client's error.
 pub(crate) fn spoil(session: &mut Session, args: &[&[u8]], stop: Stop) -> Stop {
     if let Some(multi) = &mut session.multi {
         multi.broken = true;
@@ -222,14 +222,16 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
     outcome
 }
 
-/// Among so many of the last keys one is looked for before it is declared again.
+/// How many of the last keys are searched before a key is declared again.
 const KEYS_LOOKED_AT: usize = 8;
 
 /// Calls that an EXEC makes, with their rows.
 type Block<'a> = Vec<(&'static Command, &'a [&'a [u8]])>;
 
-/// Runs the EXEC that is the first of `calls` and the whole MULTIs to EXECs directly behind it in one transaction, as if they had been made one
-/// by one with nobody between them. Answers how many calls are done with; `None`, having done nothing, where the EXEC is to be made by itself.
+/// Runs the EXEC that is the first of `calls` and the whole MULTIs to EXECs directly behind it in
+/// one transaction, as if they had been made one by one with no other call between them. Returns
+/// how many calls are done. Returns `None`, having done nothing, if the EXEC is to be made by
+/// itself.
 pub(crate) fn exec_together(
     table: &Table,
     session: &mut Session,
@@ -283,7 +285,7 @@ fn is_simple(command: &'static Command) -> bool {
 
 /// The blocks behind an EXEC that have come whole, and whose calls would all be queued.
 fn whole_blocks<'a>(table: &Table, calls: &'a [&'a [&'a [u8]]]) -> Vec<Block<'a>> {
-    /// Beyond so many bytes of arguments the limit of memory is to be looked at again.
+    /// The most bytes of arguments before the limit of memory is looked at again.
     const BYTES_MAX: usize = 64 << 10;
     /// Calls of a block that there is room for at once.
     const CALLS: usize = 16;
@@ -306,15 +308,17 @@ fn whole_blocks<'a>(table: &Table, calls: &'a [&'a [&'a [u8]]]) -> Vec<Block<'a>
     blocks
 }
 
-/// The row of a call that a session would let in that is plain ([`is_plain`]): as `execute::admit`. Whoever is let in now is let in when it is
-/// his turn: nothing else happens before.
+/// The row of a call that a session would admit and that is plain ([`is_plain`]): as
+/// `execute::admit`. What is admitted now is admitted when its turn comes, since nothing else
+/// happens before.
 fn admitted(table: &Table, args: &[&[u8]]) -> Option<&'static Command> {
     let row = find(args.first()?)?;
     let is_whole = row.arity_fits(args.len()) && !row.has(NO_MULTI) && row.subcommand().is_none();
     (is_whole && (!row.has(GROWS) || table.make_room())).then_some(row)
 }
 
-/// The one transaction of several EXECs; where it comes to nothing, answers how many of the calls have been counted by then.
+/// The one transaction of several EXECs. If it fails, returns how many of the calls have been
+/// counted by then.
 fn run_blocks(table: &Table, session: &mut Session, host: &dyn Host, blocks: &[Block<'_>], reply: &mut dyn Reply) -> Result<(), usize> {
     let writes = |(command, _): &(&'static Command, _)| command.mode() == Some(Mode::Write);
     let mode = if blocks.iter().flatten().any(writes) { Mode::Write } else { Mode::Read };

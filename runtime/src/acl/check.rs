@@ -1,11 +1,12 @@
 //! Whether a client may do what it asks for.
 //!
-//! A session carries its [`Rights`]: as whom it came in, and of which version of the process's [`Users`](super::users::Users) that is. One
-//! without a user is trusted with everything (an embedder). Every call is looked at in one of these places:
+//! A session carries its [`Rights`]: its user, and the version of the process's
+//! [`Users`](super::users::Users) that the rights are of. A session without a user is trusted with
+//! everything (an embedder). Every call is checked in one of these places:
 //!
 //! | where | by |
 //! |---|---|
-//! | a call by its short way | [`Rights::is_free`]: free of all limits, or the long way |
+//! | a call on its fast path | [`Rights::is_free`]: free of all limits, or the slow path |
 //! | a call, and one that is queued | `execute::admit`: [`renew`], then [`admit`] |
 //! | a queued call when EXEC runs it | [`admit_queued`] |
 //! | a command that a script calls | [`admit_scripted`] |
@@ -25,7 +26,8 @@ use polder_calls::command::{Command, NO_AUTH};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
     Known,
-    /// He is no more, or may no longer hear what he has subscribed to: the connection is to be closed.
+    /// The user is gone, or may no longer hear what it has subscribed to: the connection is to be
+    /// closed.
     Gone,
 }
 
@@ -58,7 +60,7 @@ pub fn renew(session: &mut Session, users: &Users) -> Standing {
 /// Whether the session's user may make this call.
 ///
 /// # Errors
-/// What he may not.
+/// What the user may not do.
 pub fn check(session: &Session, command: &'static Command, args: &[&[u8]]) -> Result<(), Denied> {
     match &session.rights.user {
         Some(user) if !session.rights.free => check_user(user, command, args),
@@ -70,7 +72,7 @@ pub fn check(session: &Session, command: &'static Command, args: &[&[u8]]) -> Re
 /// that came farthest.
 ///
 /// # Errors
-/// What he may not.
+/// What the user may not do.
 pub fn check_user(user: &User, command: &'static Command, args: &[&[u8]]) -> Result<(), Denied> {
     let mut farthest = (Reason::Command, 0);
     for selector in user.selectors() {
@@ -135,7 +137,8 @@ pub fn may_use_channel(session: &Session, channel: &[u8], pattern: bool) -> bool
     user.is_none_or(|user| user.selectors().iter().any(|selector| allows_channel(selector, channel, pattern)))
 }
 
-/// Whether a session may read every key by a call (SORT's BY and GET name keys that nobody can foresee).
+/// Whether a session may read every key by a call (the keys that SORT's BY and GET name cannot be
+/// known beforehand).
 pub fn may_read_all_keys(session: &Session, command: &'static Command, args: &[&[u8]]) -> bool {
     let all = |selector: &Selector| selector.all_keys || selector.keys.iter().any(|(pattern, access)| access.read && pattern == b"*");
     let user = session.rights.user.as_ref().filter(|_| !session.rights.free);

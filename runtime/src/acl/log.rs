@@ -1,4 +1,5 @@
-//! ACL LOG: who was not let in, and who was not allowed something, newest first, in a ring of each process that are shown as one.
+//! ACL LOG: clients that were refused at AUTH or for a command, newest first. Each process has a
+//! ring; all rings are shown as one.
 use polder_base::{Reply, time};
 
 use crate::denials::Entry;
@@ -16,7 +17,7 @@ use polder_calls::settings::id;
 const GROUPING_MS: u64 = 60_000;
 const GROUPING_DEPTH: usize = 10;
 
-/// A text of an entry is cut off behind so many bytes: all of them come from clients.
+/// The longest text of an entry; a longer one is cut off. All texts come from clients.
 const TEXT_BYTES_MAX: usize = 4096;
 
 fn cut(text: &[u8]) -> Vec<u8> {
@@ -31,7 +32,7 @@ pub(crate) fn context_of(session: &Session) -> Context {
     if session.multi.is_some() { Context::Multi } else { Context::Toplevel }
 }
 
-/// Enters a denial of a call of `command`; `user` is who it was, or wanted to be.
+/// Enters a denial of a call of `command`; `user` is the client's user, or the one that it named.
 #[cold]
 pub fn note(host: &dyn Host, session: &Session, command: &Command, user: &[u8], context: Context, denied: &Denied) {
     let most = host.settings().number(const { id("acllog-max-len") }) as usize;
@@ -94,7 +95,7 @@ pub fn reset(call: &mut SessionCall<'_>) -> Outcome {
     Ok(())
 }
 
-/// Answers another process: a line for each entry, or nothing.
+/// The reply to another process: a line for each entry, or nothing.
 pub(crate) fn answer(host: &dyn Host, words: &[&[u8]]) -> String {
     elsewhere::answer_entries(&mut lock(&host.recorder().denials).entries, words, Entry::line)
 }

@@ -3,7 +3,8 @@ use super::*;
 use crate::acl::check::check_user;
 use crate::acl::user::{Wrong, merged};
 
-/// Rules behind `reset`, and the text of the user that they make, or why there is none; as Valkey 8.0 answers.
+/// Rules behind `reset`, and the text of the user that they make, or the error; as Valkey 8.0
+/// replies.
 #[rustfmt::skip]
 const RULES: &[(&[&str], &str)] = &[
     (&[], "off sanitize-payload resetchannels -@all"),

@@ -21,7 +21,7 @@ use polder_commands::object::encoding;
 static CHORES_REST: AtomicBool = AtomicBool::new(false);
 static SCRIPTS_MAY_ALL: AtomicBool = AtomicBool::new(false);
 
-/// Whether this process does no chores for now (`DEBUG PAUSE-CRON`).
+/// Whether this process runs no maintenance for now (`DEBUG PAUSE-CRON`).
 pub fn chores_rest() -> bool {
     CHORES_REST.load(Ordering::Relaxed)
 }

@@ -59,7 +59,8 @@ pub struct Database {
 }
 
 impl<'c> Facts<'c> {
-    /// Gathers everything as it is now; `databases` is counted by whoever has a transaction.
+    /// Gathers everything as it is now. `databases` is counted by the caller, which has a
+    /// transaction.
     pub fn gather(table: &'c Table, host: &'c dyn Host, databases: Vec<Database>) -> Facts<'c> {
         let now_us = polder_base::time::now_us();
         let recorder = host.recorder();

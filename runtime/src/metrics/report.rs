@@ -27,7 +27,7 @@ pub struct Whole {
     /// The commands that were called or refused, in the order of the rows.
     pub calls: Vec<(&'static Command, Totals)>,
     pub errors: BTreeMap<String, u64>,
-    /// How often each reason was given for not letting somebody do something.
+    /// How often each reason for a denial was given.
     pub denied: [u64; REASONS],
     /// A line for each process, by when it began and its run's name.
     pub processes: BTreeMap<(u64, String), String>,
@@ -54,7 +54,7 @@ impl Whole {
         }
     }
 
-    /// Adds one line; answers false for the first one of a process that is known.
+    /// Adds one line. Returns false for the first one of a process that is known.
     fn add_line(&mut self, words: &[Vec<u8>]) -> bool {
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
         match words.as_slice() {

@@ -312,7 +312,7 @@ const POLDER: &[Metric] = &[
     metric("number_mode", Text(|facts| facts.settings.string(const { id("number-mode") }))),
 ];
 
-/// How often somebody was denied something.
+/// How often this reason for a denial was given.
 fn denied(facts: &Facts<'_>, reason: Reason) -> u64 {
     facts.whole.denied[reason as usize]
 }

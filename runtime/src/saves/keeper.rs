@@ -1,4 +1,4 @@
-//! What a process knows of its saves: the one at hand, the last one, and when the next is due.
+//! What a process knows of its saves: the current one, the last one, and when the next is due.
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -26,9 +26,9 @@ struct Shared {
     state: Mutex<State>,
     /// Writes are refused: save points are set, and the last save failed.
     failing: AtomicBool,
-    /// A save was asked for by who was in the midst of a transaction.
+    /// A save was asked for by a call inside a transaction.
     scheduled: AtomicBool,
-    /// It is to be begun in the place of the one at hand.
+    /// The current save is to be replaced by a new one.
     anew: AtomicBool,
     /// Saves that went well.
     saves: AtomicU64,
@@ -49,7 +49,7 @@ impl Default for Shared {
 
 #[derive(Default)]
 struct State {
-    /// The save at hand.
+    /// The current save.
     current: Option<Current>,
     /// When the last one that went well ended, in seconds; 0: there was none.
     last_save_seconds: u64,
@@ -89,7 +89,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a save, unless one is at hand.
+    /// Begins a save, unless one is running.
     fn begin(&self, table: &Table, in_background: bool) -> Option<(Arc<Progress>, u64)> {
         let mut state = self.state();
         if state.current.is_some() {
@@ -108,7 +108,7 @@ impl Shared {
         let mut state = self.state();
         let Some(current) = state.current.take() else { return };
         state.last_took = Some(current.began.elapsed().as_secs());
-        // A save that somebody stopped says nothing about the disk.
+        // A save that was cancelled says nothing about the disk.
         let took_ms = current.began.elapsed().as_millis() as u64;
         if current.progress.cancelled.load(Ordering::Relaxed) {
             tracing::info!(took_ms, "saving was stopped");
@@ -129,7 +129,7 @@ impl Shared {
 }
 
 impl Keeper {
-    /// Whether a save is at hand.
+    /// Whether a save is running.
     pub fn is_saving(&self) -> bool {
         self.0.state().current.is_some()
     }
@@ -151,7 +151,7 @@ impl Keeper {
         written
     }
 
-    /// Saves before the process ends: what is at hand in the background makes room.
+    /// Saves before the process ends. A save in the background is cancelled first.
     ///
     /// # Errors
     /// As [`Keeper::save`].
@@ -163,10 +163,10 @@ impl Keeper {
         self.save(table, settings)
     }
 
-    /// Begins a save in a thread of its own; answers false when one is at hand already.
+    /// Begins a save in a thread of its own. Returns false if one is running already.
     ///
     /// # Errors
-    /// When no thread can be had.
+    /// When no thread can be started.
     pub fn save_meanwhile(&self, table: &Table, settings: &Settings) -> Result<bool, String> {
         let Some((progress, changes)) = self.0.begin(table, true) else { return Ok(false) };
         let plan = Plan::of(settings, path(settings));
@@ -185,12 +185,12 @@ impl Keeper {
         }
     }
 
-    /// Has a save begin when the transaction at hand is over.
+    /// Has a save begin when the current transaction is over.
     pub fn schedule(&self) {
         self.0.scheduled.store(true, Ordering::Relaxed);
     }
 
-    /// Stops a save in the background, or one that is to begin; answers false when there is none.
+    /// Stops a save in the background, or one that is to begin. Returns false if there is none.
     pub fn cancel(&self) -> bool {
         if self.0.scheduled.swap(false, Ordering::Relaxed) {
             return true;
@@ -206,7 +206,8 @@ impl Keeper {
         self.schedule();
     }
 
-    /// Ends the save at hand, and begins another one. Waits a little for its end, since an empty memory is soon saved.
+    /// Ends the current save and begins another one. Waits a little for the end of the first, since
+    /// an empty memory is soon saved.
     #[cold]
     fn begin_anew(&self, table: &Table, settings: &Settings) {
         if let Some(current) = self.0.state().current.as_ref().filter(|current| current.in_background) {

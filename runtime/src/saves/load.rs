@@ -233,7 +233,7 @@ struct Loading<'t> {
     begin: Option<Begin<'static>>,
     /// What the file says of the next key as an item ([`ITEM`]).
     item: Vec<u8>,
-    /// The key at hand is not wanted.
+    /// The current key is not wanted.
     is_dropped: bool,
     is_empty: bool,
     loaded: Loaded,

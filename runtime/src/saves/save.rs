@@ -1,4 +1,5 @@
-//! Writing an RDB file: every database as it was at one instant ([`polder_table::Snapshot`]), while everybody goes on.
+//! Writing an RDB file: every database as it was at one instant ([`polder_table::Snapshot`]), while
+//! all other calls go on.
 //!
 //! The file is written under a temporary name, synced, and renamed, so that there is a whole one at any time.
 use std::fs::File;
@@ -19,7 +20,8 @@ use polder_commands::dump::{Source, encode, writer};
 
 /// How long a save waits for transactions that were begun before it, and for another save of the same memory.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// By how much a save in the background gives way to those who answer clients, where there is no core for all.
+/// The niceness of a save in the background: threads that serve clients come first if there is no
+/// core for all.
 const NICENESS: i32 = 10;
 /// Bytes that are handed to the file at once, and after how many they are synced on the way.
 const DRAIN_BYTES: usize = 256 << 10;
@@ -75,7 +77,7 @@ impl Plan {
         self.save(table, progress)
     }
 
-    /// Writes the file. Answers how many keys it holds.
+    /// Writes the file. Returns how many keys it holds.
     ///
     /// # Errors
     /// What went wrong, in words; the file that was there before is still there then.

@@ -49,7 +49,7 @@ pub fn load(call: &mut TxnCall<'_>) -> Outcome {
     }
     let look = scripting.look(call.table, call.txn);
     let (name, _) = shebang::of_library(code)?;
-    // Before anything is locked, although it may be in vain.
+    // Compiled before anything is locked, although the result may not be needed.
     let compiled = compile(scripting, code);
     if !replaces && scripting.libraries.has(look, &name)? {
         return Err(format!("ERR Library '{name}' already exists").into());

@@ -5,7 +5,7 @@ use super::{Kind, scripting};
 use crate::row::{SessionCall, TxnCall};
 use polder_calls::call::{Outcome, is};
 
-/// What EVALSHA answers for what it does not know.
+/// The reply of EVALSHA for an unknown script.
 pub const ABSENT: &str = "NOSCRIPT No matching script. Please use EVAL.";
 
 pub fn load(call: &mut TxnCall<'_>) -> Outcome {

@@ -104,13 +104,15 @@ impl<'s, 'c: 's> Stage<'s, 'c> {
         }
     }
 
-    /// The end: the session is as it was before. Answers why the run was made to end, if it was, and whether it has only read, and not for long.
+    /// Ends the run: the session is as it was before. Returns why the run was stopped, if it was,
+    /// and whether it has only read, and not for long.
     pub fn leave(self) -> (Option<Stop>, bool) {
         self.session.caller.db = self.db;
         self.session.caller.atomic = self.atomic;
         self.session.script.now_us = 0;
         self.session.caller.scripted = false;
-        // A run that is to begin again asks the same questions, whose answers may be there by then; a whole that it is part of ends with them later.
+        // A run that is to begin again asks the same questions, and their replies may be there by
+        // then. A transaction that it is part of ends them later.
         if self.stop.is_some() || !self.atomic {
             let asked = std::mem::replace(&mut self.session.questions, self.questions);
             if self.stop.is_none() && asked != self.questions {
@@ -124,7 +126,8 @@ impl<'s, 'c: 's> Stage<'s, 'c> {
         (self.stop, self.only_reads && self.ticks < 2)
     }
 
-    /// What follows is not for who holds no locks: the script runs again with them, as if it had not begun.
+    /// What follows needs locks, and this run has none: the script runs again with them, as if it
+    /// had not begun.
     fn begin_again(&mut self) {
         self.txn.become_writer();
         self.stop = Some(Stop::Retry);
@@ -147,7 +150,7 @@ impl<'s, 'c: 's> Stage<'s, 'c> {
             () if (command.is_write() || command.has(MAY_WRITE)) && self.limits.read_only => {
                 "ERR Write commands are not allowed from read-only scripts."
             }
-            // Who has written may go on: a script is not stopped in the middle.
+            // A script that has written may go on: it is not stopped in the middle.
             () if command.has(GROWS) && !self.limits.may_grow && !self.wrote => NO_MEMORY,
             () => {
                 self.permits(command)?;
@@ -160,7 +163,8 @@ impl<'s, 'c: 's> Stage<'s, 'c> {
         Err(refusal.into())
     }
 
-    /// Whether it may write now, if that is what it does, and somebody has seen to it that not everything may be written.
+    /// Whether the script may write now, if the command writes. Checked only if writes may be
+    /// refused at present.
     fn permits(&self, command: &'static Command) -> Result<(), Cow<'static, str>> {
         if self.wrote || self.limits.read_only || !is_wary(self.host) {
             return Ok(());
@@ -187,7 +191,7 @@ fn is_read(command: &Command) -> bool {
     !command.has(MAY_WRITE) && command.mode() == Some(Mode::Read)
 }
 
-/// Who takes part in a run.
+/// What takes part in a run.
 pub struct Actors<'s, 'c> {
     pub table: &'s Table,
     pub txn: &'s Txn<'c>,
@@ -267,7 +271,7 @@ impl World for Stage<'_, '_> {
             if self.ticks < 2 {
                 return None;
             }
-            // What it has read may have changed meanwhile, so that it never comes to its end.
+            // What it has read may have changed meanwhile, so that it would run forever.
             self.begin_again();
             return Some("".into());
         }
@@ -293,7 +297,8 @@ impl World for Stage<'_, '_> {
             self.stop = Some(Fault::System("the server is shutting down: nothing of this script has happened".into()).into());
             return Some("".into());
         }
-        // Who has written since the kill found that it had not would leave half of its work behind.
+        // The script has written since the kill found that it had not. Ending it now would leave
+        // half of its work.
         (running.killed.load(Ordering::Acquire) && !self.wrote).then(|| "ERR Script killed by user with SCRIPT KILL...".into())
     }
 }

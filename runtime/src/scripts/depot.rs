@@ -2,15 +2,16 @@
 //!
 //! ```text
 //!   hidden database:
-//!   libraries         string: (length of 32 bits, code) of each that nobody has run yet: a file has brought them, or an earlier build
+//!   libraries         string: (length of 32 bits, code) of each that no process has run yet: a file has brought them, or an earlier build
 //!   libraries:known   hash:   name -> mark (16), length (4) of: (length, name) of its functions, code
 //!   libraries:names   hash:   a function's name in lower case -> mark (16), name of its library
 //!   libraries:totals  three words of 64 bits: of those that are known, how many, their functions, the bytes of their codes
 //!   libraries:token   changes with each change of all this
 //! ```
 //!
-//! What a library registers is known by who runs its code. So a file's libraries wait in `libraries` as they are; whoever changes the
-//! libraries next takes them among the known ones. A mark is a token: a library that comes back has another one.
+//! What a library registers is known only to a process that runs its code. So a file's libraries
+//! wait in `libraries` as they are. The process that next changes libraries runs them and adds them
+//! to the known ones. A mark is a token: a library that is removed and comes back has another one.
 use std::borrow::Cow;
 
 use polder_base::Fault;
@@ -174,7 +175,8 @@ impl<'t> View<'t, '_> {
         Ok(Some((stored.mark, stored.code.to_vec())))
     }
 
-    /// Whose a function is, by its name in lower case: the mark and the name of a known library.
+    /// The library that owns a function, by the function's name in lower case: the mark and the
+    /// name of a known library.
     ///
     /// # Errors
     /// Those of the table; it is damaged.
@@ -332,8 +334,9 @@ impl Sheet {
     }
 }
 
-/// A change of the known libraries. Whoever may refuse it does so before the first [`Edit::put`] or [`Edit::remove`]: what they have made
-/// is published or goes with the transaction.
+/// A change of the known libraries. A caller that may refuse it does so before the first
+/// [`Edit::put`] or [`Edit::remove`]: what these have made is published or goes with the
+/// transaction.
 pub struct Edit<'t, 'x> {
     txn: &'t Txn<'x>,
     known: Sheet,
@@ -342,7 +345,7 @@ pub struct Edit<'t, 'x> {
 }
 
 impl<'t, 'x> Edit<'t, 'x> {
-    /// Begins: from here on nobody else changes libraries.
+    /// Begins: from here on no other transaction changes libraries.
     ///
     /// # Errors
     /// Those of the table.
@@ -368,7 +371,8 @@ impl<'t, 'x> Edit<'t, 'x> {
         Ok(Some(read_owner(&bytes)?.1))
     }
 
-    /// Puts a library there, in place of what has its name; answers its mark. `takes`: also functions that another library has become its own.
+    /// Puts a library there, in place of the one with its name. Returns its mark. `takes`: also
+    /// functions that another library owns become its own.
     ///
     /// # Errors
     /// Those of the table: the transaction must then be given up.
@@ -427,7 +431,7 @@ impl<'t, 'x> Edit<'t, 'x> {
         }
     }
 
-    /// Writes all of it; answers how much is known now.
+    /// Writes all of it. Returns how much is known now.
     ///
     /// # Errors
     /// Those of the table.
@@ -440,7 +444,7 @@ impl<'t, 'x> Edit<'t, 'x> {
     }
 }
 
-/// Adds the codes of libraries that a file holds. They are looked at by whoever uses them first.
+/// Adds the codes of libraries that a file holds. The first process that uses them runs them.
 ///
 /// # Errors
 /// Those of the table; a code that names no library; a library that is there and may be neither kept nor replaced.

@@ -23,7 +23,8 @@ use crate::locks::lock;
 const FRONT_MAX: usize = 1024;
 /// Libraries that a process may know beside twice as many as there are.
 const SPARE: usize = 64;
-/// A library that could not be run is not run again before this, nor before so many times what it has taken, unless it may take more memory.
+/// A library that could not be run is not run again before this time, nor before [`SHARE`] times as
+/// long as the run took, unless it may take more memory.
 const RUN_AGAIN: Duration = Duration::from_secs(1);
 const SHARE: u32 = 20;
 /// How often libraries that change all the time are looked at without a lock.
@@ -45,7 +46,7 @@ pub type Place = (Arc<Library>, usize);
 
 #[derive(Default)]
 struct Front {
-    /// The address of whose it is.
+    /// The address of the owner.
     whose: usize,
     token: Token,
     places: HashMap<Box<[u8]>, Place>,
@@ -130,8 +131,9 @@ impl<'t, 'x> Look<'t, 'x> {
         token(self.table, self.txn, TOKEN)
     }
 
-    /// What `see` finds at one time, and the token of that. A token does not come back: what was seen between two looks at the same one is of one time. So a
-    /// function that runs for long, or is stopped, keeps nobody from the libraries.
+    /// What `see` finds at one time, and the token of that time. A token does not come back, so
+    /// what was seen between two reads of the same token is of one time. No lock is held, so a
+    /// function that runs for long, or is stopped, blocks no other access to the libraries.
     fn at_once<T>(self, see: impl Fn(View<'t, 'x>) -> Result<T, Stop>) -> Result<(Token, T), Stop> {
         for _ in 0..GLANCES {
             if self.txn.holds(SYSTEM, TOKEN) {
@@ -219,7 +221,8 @@ impl Libraries {
         Ok(totals)
     }
 
-    /// As [`Libraries::totals`], without a transaction, and about: of libraries that nobody here has run the functions are not counted.
+    /// As [`Libraries::totals`], without a transaction, and approximate: the functions of libraries
+    /// that this process has not run are not counted.
     pub fn totals_now(&self, table: &Table) -> Totals {
         let waiting = lock(&self.waiting).clone();
         let waiting = match open_token(table, TOKEN) {
@@ -279,7 +282,7 @@ impl Libraries {
         self.trim(look.view(), totals)
     }
 
-    /// Takes a library away; answers whether it was there.
+    /// Removes a library. Returns whether it was there.
     ///
     /// # Errors
     /// Those of the table.
@@ -296,9 +299,10 @@ impl Libraries {
         Ok(true)
     }
 
-    /// Begins a change; answers those that wait, too.
+    /// Begins a change. Returns the libraries that wait, too.
     fn open<'t, 'x>(&self, look: Look<'t, 'x>) -> Result<(Edit<'t, 'x>, Arc<Waiting>), Stop> {
-        // Those that wait are run before anything is locked: nobody is to wait for that.
+        // Those that wait are run before anything is locked, so that no other transaction waits for
+        // that.
         self.waiting(look)?;
         let edit = Edit::open(look.txn)?;
         Ok((edit, self.waiting(look)?))
@@ -397,7 +401,8 @@ impl Libraries {
         if known <= 2 * (totals.libraries as usize + waiting.all.len()) + SPARE {
             return Ok(());
         }
-        // Looked up first: whoever waits in the table must not hold what others of this process need.
+        // Looked up first: a thread that waits in the table must not hold what others of this
+        // process need.
         let mut stay: HashSet<String> = waiting.all.iter().map(|library| library.name.clone()).collect();
         view.each(|name, _| {
             stay.extend(str::from_utf8(name).map(str::to_owned));

@@ -5,8 +5,9 @@
 //!                                                                                               scripts     -> a token
 //! ```
 //!
-//! EVAL puts a program on its process's shelf, SCRIPT LOAD into the segment as well, where every process finds it and where it outlives
-//! servers. SCRIPT FLUSH changes the token; whoever sees another token than his shelf's clears it. Programs that only EVAL has brought
+//! EVAL puts a program on its process's shelf. SCRIPT LOAD also puts it into the segment, where
+//! every process finds it and where it outlives servers. SCRIPT FLUSH changes the token; a process
+//! that sees another token than its shelf's clears the shelf. Programs that only EVAL has brought
 //! are dropped when there are more than [`EVALUATED_MAX`], the least lately used first.
 use std::cell::RefCell;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -31,7 +32,7 @@ const TOKEN: &[u8] = b"scripts";
 /// Changes with every change of what it stands for, and never comes back.
 pub type Token = [u8; 16];
 
-/// A token that nobody has had.
+/// A token that was never used before.
 pub fn fresh_token() -> Token {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     // Process ids may be the same in two namespaces.
@@ -53,7 +54,7 @@ pub fn token(table: &Table, txn: &Txn<'_>, key: &[u8]) -> Result<Token, Stop> {
     Ok(read_token(found?.map(|found| string::contiguous(txn, &found.value)).transpose()?.as_deref()))
 }
 
-/// As [`token`], where nobody is changing it.
+/// As [`token`], while no transaction is changing it.
 pub fn open_token(table: &Table, key: &[u8]) -> Option<Token> {
     let sight = table.sight(SYSTEM, key)?;
     table.quick_get(&sight, key, polder_base::time::coarse_ms(), read_token)

@@ -1,11 +1,14 @@
 //! What has been counted of calls that have to be made again.
 //!
-//! A call that meets a lock for too long, or finds no room, comes to nothing and is made again, and so are those before it in its transaction.
-//! By then they have been counted, and so has what its script had called. Whatever way a call takes the next time, it is counted at its first
-//! end only.
+//! A call that meets a lock for too long, or finds no room, has no effect and is made again, and so
+//! are those before it in its transaction. By then they have been counted, and so has what its
+//! script had called. On whichever path a call runs the next time, it is counted at its first end
+//! only.
 //!
-//! Nobody has to make a call again: a caller who hurries may give up and make another one, which has been counted by nobody. So it is noted by a hash
-//! of its words whose counts these are, as soon as there are some. (Of a whole pipeline the first call is noted: who sends one does not take it back.)
+//! A caller need not make a call again: it may give up and make another one, which was not counted.
+//! So the counts are noted together with a hash of the call's words, as soon as there are some. (Of
+//! a whole pipeline the hash of the first call is noted, since a client does not take back what it
+//! sent.)
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -34,7 +37,7 @@ impl Counted {
         if self.calls == 0 && self.inside == 0 { Counted::default() } else { Counted { first: fingerprint(args), ..self } }
     }
 
-    /// Before call `number` is made; answers whether it is to be counted.
+    /// Called before call `number` is made. Returns whether it is to be counted.
     #[inline]
     pub(crate) fn begin(self, session: &mut Session, number: usize) -> bool {
         let counts = number >= self.calls;

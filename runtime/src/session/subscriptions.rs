@@ -35,14 +35,14 @@ impl Subscriptions {
         self.bytes
     }
 
-    /// Adds a name; answers whether it is new.
+    /// Adds a name. Returns whether it is new.
     pub(crate) fn insert(&mut self, subject: usize, name: &[u8]) -> bool {
         let is_new = !self.names[subject].contains(name) && self.names[subject].insert(name.to_vec());
         self.bytes += if is_new { bytes_of(name) } else { 0 };
         is_new
     }
 
-    /// Takes a name out; answers whether it was there.
+    /// Removes a name. Returns whether it was there.
     pub(crate) fn remove(&mut self, subject: usize, name: &[u8]) -> bool {
         let was_there = self.names[subject].remove(name);
         self.bytes -= if was_there { bytes_of(name) } else { 0 };

@@ -13,7 +13,8 @@ use polder_calls::settings::file::Declaration;
 /// What follows everything else that is wrong with a file.
 const NOTHING_CHANGED: &str = "WARNING: ACL errors detected, no change to the previously active ACL rules was performed";
 
-/// The users that a file names, which may lie in `folder`. Whoever has the name of one in `known` is the same one still.
+/// The users that a file names, which may lie in `folder`. A user with the name of one in `known`
+/// is still the same one.
 ///
 /// # Errors
 /// All that is wrong with it, in Redis's words.

@@ -10,12 +10,13 @@
 //!   each session:  Rights --- the user it came in as, and the version of Users of which that is
 //! ```
 //!
-//! - **U1** A change writes the user, the names if they change, and the mark in one transaction: killed at any instruction, it is whole
-//!   or it was not.
-//! - **U2** Who comes to act for a client looks at the mark first (a server at the beginning of each turn), and a session that is of
-//!   another version than the process is made of the new one before its next call. So what one process forbids, no call that begins
-//!   later in any process does.
-//! - **U3** Without a mark there is the user `default` alone, who may do everything.
+//! - **U1** A change writes the user, the names if they change, and the mark in one transaction: if
+//!   its process is killed at any instruction, the change is whole or did not happen.
+//! - **U2** A thread that acts for a client looks at the mark first (a server at the beginning of
+//!   each turn). A session that is of another version than the process is renewed from the new one
+//!   before its next call. So what one process forbids, no call that begins later in any process
+//!   does.
+//! - **U3** Without a mark there is only the user `default`, which may do everything.
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,7 +39,7 @@ const NAMES: &[u8] = b"users:names";
 const ACL_FILE: Id = id("aclfile");
 const BOTH_DECLARED: &str =
     "users are declared in the configuration file, and aclfile names a file of users: polder takes one or the other";
-/// How long one who reads the users waits for somebody who changes them; he comes back.
+/// How long a reader of the users waits for a writer of them; it tries again later.
 const PATIENCE: Duration = Duration::from_micros(100);
 
 /// Where the ACL file lies whose name is no whole path.
@@ -53,7 +54,7 @@ pub struct Users {
     /// The mark of the snapshot.
     mark: AtomicU64,
     now: RwLock<Arc<Snapshot>>,
-    /// Held by who reads them from the segment, so that no older state follows a newer one.
+    /// Held while the users are read from the segment, so that no older state follows a newer one.
     reading: Mutex<()>,
     /// The `user` lines of the configuration file, for a segment without users.
     declared: Mutex<Vec<Declaration>>,
@@ -109,7 +110,8 @@ impl Users {
         self.now.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Looks whether the users have changed, and reads them then (U2). Cheap when they have not. Answers whether they had.
+    /// If the users have changed, reads them (U2). Cheap if they have not. Returns whether they had
+    /// changed.
     ///
     /// Not for a thread that has a transaction: it sees no change.
     pub fn refresh(&self, table: &Table) -> bool {

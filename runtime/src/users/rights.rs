@@ -4,14 +4,14 @@ use std::sync::Arc;
 use super::kept::Users;
 use super::user::User;
 
-/// As whom a session acts.
+/// As which user a session acts, and what that user may do.
 #[derive(Clone, Debug, Default)]
 pub struct Rights {
     /// The user; without one, the session is trusted with everything.
     pub(crate) user: Option<Arc<User>>,
     /// The version of the users that this is of; 0 before the first.
     pub(crate) version: u64,
-    /// Whether he may do everything.
+    /// Whether the user may do everything.
     pub(crate) free: bool,
 }
 

@@ -10,7 +10,7 @@ use super::user::User;
 pub struct Snapshot {
     pub(crate) mark: u64,
     pub(crate) default: Arc<User>,
-    /// Each with the version of the key that holds him.
+    /// Each with the version of the key that holds it.
     pub(crate) users: BTreeMap<Vec<u8>, (u64, Arc<User>)>,
 }
 

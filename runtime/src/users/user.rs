@@ -1,4 +1,5 @@
-//! A user: who may come in, and what he may do. The rules are read and written here, as Redis reads and writes them.
+//! A user: how it authenticates, and what it may do. The rules are read and written here, as Redis
+//! reads and writes them.
 //!
 //! ```text
 //!   user ann on #<sha256> ~app:* resetchannels &news -@all +@read (%R~log:* resetchannels -@all +get)
@@ -53,7 +54,8 @@ pub struct Selector {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct User {
     pub name: Vec<u8>,
-    /// Never the same for two users, of one name or of two: whoever is known by another one is a stranger.
+    /// Never the same for two users, of one name or of two. A session whose user has another serial
+    /// by now acts for a user that is gone.
     pub serial: u64,
     pub on: bool,
     pub open: bool,
@@ -110,7 +112,7 @@ impl User {
         User { name: name.to_vec(), serial, on: false, open: false, sanitizes: true, passwords: Unique::default(), selectors }
     }
 
-    /// The user `default` as he is before anybody changes him.
+    /// The user `default` as it is before any change.
     pub fn first() -> User {
         let mut user = User::new(super::DEFAULT_USER, 0, true);
         user.on = true;
@@ -120,8 +122,9 @@ impl User {
         user
     }
 
-    /// The user who was [`User::stored`]. Of rules that this build cannot read (its commands are older) those that allow are left out, and
-    /// one that forbids takes everything.
+    /// The user whose [`User::stored`] form this is. If this build cannot read some rules (its
+    /// commands are older), those that allow are left out, and one that forbids removes every
+    /// right.
     pub fn read(name: &[u8], serial: u64, stored: &[u8]) -> User {
         let mut user = User::new(name, serial, false);
         let mut lines = stored.split(|byte| *byte == b'\n');
@@ -161,12 +164,12 @@ impl User {
         &self.selectors
     }
 
-    /// Whether he may do everything.
+    /// Whether the user may do everything.
     pub fn is_free(&self) -> bool {
         self.selectors.iter().any(|selector| selector.all_commands && selector.all_keys && selector.all_channels)
     }
 
-    /// Whether he comes in with this password.
+    /// Whether the user authenticates with this password.
     pub fn admits(&self, password: &[u8]) -> bool {
         let given = digest(password);
         let known = self.passwords.iter().fold(false, |known, (secret, ())| known | same(secret, &given));
@@ -220,19 +223,19 @@ impl User {
         if self.passwords.remove(&secret) { Ok(()) } else { Err(Wrong::NoSuchPassword) }
     }
 
-    /// The words for his switches, as ACL GETUSER lists them.
+    /// The words for the user's switches, as ACL GETUSER lists them.
     pub fn flags(&self) -> Vec<&'static str> {
         let switch = if self.on { "on" } else { "off" };
         let sanitizing = if self.sanitizes { "sanitize-payload" } else { "skip-sanitize-payload" };
         [Some(switch), self.open.then_some("nopass"), Some(sanitizing)].into_iter().flatten().collect()
     }
 
-    /// The hashes of his passwords, in hexadecimal.
+    /// The hashes of the user's passwords, in hexadecimal.
     pub fn hashes(&self) -> impl Iterator<Item = String> {
         self.passwords.iter().map(|(secret, ())| secret.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
-    /// All his rules, each selector in parentheses as one.
+    /// All rules of the user, each selector in parentheses as one.
     pub fn rules(&self) -> Vec<Vec<u8>> {
         self.rules_by(Selector::text)
     }
@@ -245,7 +248,7 @@ impl User {
         self.words().into_iter().chain(own).chain(others).collect()
     }
 
-    /// All his rules, as in ACL LIST behind his name.
+    /// All rules of the user, as ACL LIST shows them behind its name.
     pub fn text(&self) -> Vec<u8> {
         self.rules().join(&b' ')
     }
