@@ -1,4 +1,4 @@
-//! A rate limit that all processes share: at most so many requests of a user in a window of time.
+//! A rate limit that all processes share: a user may make a number of requests in a window of time.
 //!
 //! ```text
 //! rate_limiter                               four processes make 40 requests each, and 50 are let in

@@ -70,7 +70,7 @@ impl Batch {
         self.calls.clear();
     }
 
-    /// Shows the calls, so many at a time as are run together.
+    /// Passes the calls to `show` in chunks of calls that are run together.
     pub(crate) fn each_chunk(&self, mut show: impl FnMut(&[&[&[u8]]])) {
         let (mut call, mut first) = (0, 0);
         while call < self.calls.len() {

@@ -1,15 +1,18 @@
-//! What an event loop of one's own polls: the bell of a thread's seat, and a clock for what no letter tells.
+//! What an event loop of the embedding program polls: the bell of a thread's seat, and a clock for
+//! what no letter tells.
 //!
 //! ```text
-//!   FIFO of the seat   letters that come while nobody looks  --.
-//!                                                               >-- epoll: the one descriptor that callers are given
-//!   timerfd            the end of a CLIENT PAUSE, a debt     --'
+//!   FIFO of the seat   letters that come while the thread does other things  --.
+//!                                                                               >-- epoll: the one descriptor that callers are given
+//!   timerfd            the end of a CLIENT PAUSE, a debt                      --'
 //! ```
 //!
-//! A pause ends by the clock, and nobody rings then: who does nothing but poll would never learn that the call which it held back may go on. The timer
-//! costs a system call where a pause begins to hold a call back, and one where it no longer does. An end that comes early is a letter (UNPAUSE), and
-//! a pause that has become longer meanwhile sets the timer again, since the call that looks is held back again. Nor does anybody ring for what the thread
-//! owes others (`hub::queue`) because somebody was in the way: it tries again.
+//! A pause ends by the clock, and no bell rings then: a thread that only polls would never learn
+//! that the call which the pause held back may go on. The timer costs a system call when a pause
+//! begins to hold a call back, and one when it no longer does. A pause that is ended early sends a
+//! letter (UNPAUSE). A pause that became longer meanwhile sets the timer again, since the call that
+//! looks is held back again. No bell rings either for what this thread owes others (`hub::queue`)
+//! because a lock was held: it tries again by the timer.
 use std::os::fd::OwnedFd;
 
 use polder_base::Fault;
@@ -68,7 +71,8 @@ impl Bell {
         let value = Timespec { tv_sec: (time_ms / 1000) as i64, tv_nsec: (time_ms % 1000 * 1_000_000) as _ };
         let once = Itimerspec { it_interval: Timespec::default(), it_value: value };
         if timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &once).is_err() {
-            // A time beyond what the system knows; whoever wants to see the end of that looks now and then.
+            // A time beyond what the system knows. A caller that wants to see it end looks now and
+            // then.
             self.timer_ms = 0;
         }
     }

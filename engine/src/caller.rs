@@ -18,11 +18,11 @@ use crate::home::{self, Ear};
 use crate::presence::{Card, Order, Presence};
 use crate::{Memory, Outlook, PAUSE_NAP};
 
-/// How long it is rested before a lock is tried again that somebody holds.
+/// How long to sleep before a lock that another thread holds is tried again.
 const BUSY_REST: Duration = Duration::from_millis(1);
 /// How long a call waits for locks where the caller hurries.
 const HURRY: Duration = Duration::from_micros(100);
-/// How soon a call looks again that has left something to others, who may have been stopped.
+/// How soon a call looks again that has left an element to others, which may be stopped.
 const YIELD_MS: u64 = 1_000;
 const TRACKED_MAX: Id = id("tracking-table-max-keys");
 
@@ -118,7 +118,7 @@ pub struct Caller {
     thread: Option<u64>,
     generation: u64,
     card: Arc<Card>,
-    /// So many calls the quick way are left before one looks whether something is due.
+    /// How many more calls take the fast path before the caller checks whether other work is due.
     quick_left: u32,
 }
 
@@ -192,7 +192,7 @@ impl Caller {
         self.call(args, Some(reply))
     }
 
-    /// Runs a call, into the caller's own answer where no other sink is named.
+    /// Runs a call, into the caller's own reply if no other sink is named.
     #[inline]
     fn call(&mut self, args: &[impl AsRef<[u8]>], reply: Option<&mut dyn Reply>) -> Result<(), Error> {
         self.admit()?;
@@ -210,8 +210,9 @@ impl Caller {
         if done { Ok(()) } else { Err(Error::Busy) }
     }
 
-    /// Makes calls fail with [`Error::Busy`] instead of waiting for a lock that another thread holds, or for the end of a CLIENT PAUSE. Nothing has
-    /// happened then. For programs that hold a lock of their own during a call, such as Python's GIL. Batches wait all the same.
+    /// Makes calls fail with [`Error::Busy`] instead of waiting for a lock that another thread
+    /// holds, or for the end of a CLIENT PAUSE. Nothing has happened then. For programs that hold a
+    /// lock of their own during a call, such as Python's GIL. Batches still wait.
     pub fn hurry(&mut self, hurries: bool) {
         self.limit_patience(hurries.then_some(HURRY));
     }
@@ -354,8 +355,10 @@ impl Caller {
         if progress == Progress::Answered { self.take_answer() } else { Ok(None) }
     }
 
-    /// When a call that was begun and waits is to be looked at again at the latest, in milliseconds since the Unix epoch: its time is over then, or
-    /// a CLIENT PAUSE that holds it back may be, or somebody to whom it has left something may have been stopped. `u64::MAX`: never; `None`: no call waits.
+    /// When a started call that waits is to be looked at again at the latest, in milliseconds since
+    /// the Unix epoch. Its time is over then, or a CLIENT PAUSE that holds it back may be, or a
+    /// client to which it has left an element may have been stopped. `u64::MAX`: never; `None`: no
+    /// call waits.
     pub fn until_ms(&self) -> Option<u64> {
         let waiting = self.session.caller.waiting.as_ref()?;
         let postponed = home::with(self.memory.table(), |home| home.is_postponed(self.session.id)) == Some(true);
@@ -409,8 +412,9 @@ impl Caller {
         Ok(())
     }
 
-    /// Shows what has come for this caller, and waits at most `patience` for something to come; answers how many messages that were. Each is an
-    /// [`Item::Push`] (in RESP2 an array) as a client of a server gets it. `show` may use other callers, and this memory.
+    /// Shows what has come for this caller, and waits at most `patience` for something to come.
+    /// Returns how many messages that were. Each is an [`Item::Push`] (in RESP2 an array) as a
+    /// client of a server gets it. `show` may use other callers, and this memory.
     ///
     /// # Errors
     /// [`Error::Lost`], once, behind what was not lost; [`Error::Closed`].
@@ -481,7 +485,7 @@ impl Caller {
     /// Those of [`Error`] that are about the caller.
     pub fn admit(&mut self) -> Result<(), Error> {
         self.belong()?;
-        // One whose call waits is told by how that ends.
+        // A caller whose call waits is told by how that call ends.
         if self.card.order() == Order::Kill && self.session.caller.waiting.is_none() {
             self.session.closing = true;
         }
@@ -513,8 +517,8 @@ impl Caller {
         done
     }
 
-    /// Runs a call, into the caller's own answer where no other sink is named; answers false when it has not been made, since it would have waited and
-    /// the caller hurries.
+    /// Runs a call, into the caller's own reply if no other sink is named. Returns false if it was
+    /// not made, since it would have waited and the caller does not want to.
     pub(crate) fn execute(&mut self, args: &[&[u8]], mut reply: Option<&mut dyn Reply>) -> bool {
         if !self.sit_out(args) {
             return false;
@@ -532,13 +536,13 @@ impl Caller {
         true
     }
 
-    /// Makes a call again and again that somebody keeps from its end, or that waits for answers of other processes; answers false at the end of the
-    /// caller's patience.
+    /// Makes a call again and again that meets a lock, or that waits for replies of other
+    /// processes. Returns false at the end of the caller's patience.
     #[cold]
     fn insist(&mut self, args: &[&[u8]], mut reply: Option<&mut dyn Reply>) -> bool {
         let began = Instant::now();
         loop {
-            // What it asks other processes leaves now, and their answers are taken in.
+            // Its questions to other processes leave now, and replies are taken in.
             ask::send(self.memory.table());
             if self.patience_left(began) <= BUSY_REST {
                 return false;
@@ -556,12 +560,13 @@ impl Caller {
         }
     }
 
-    /// What comes before a call: waiting for the end of a pause, and an inbox for the answers where others may be asked. Answers whether the call
-    /// may be made: not in a pause by a caller that hurries.
+    /// What comes before a call: waiting for the end of a pause, and an inbox for the replies if
+    /// other processes may be asked. Returns whether the call may be made: not in a pause by a
+    /// caller that does not wait.
     #[inline]
     pub(crate) fn sit_out(&mut self, args: &[&[u8]]) -> bool {
         if args.first().is_some_and(|name| name.eq_ignore_ascii_case(b"CLIENT")) {
-            // Without one, nobody is asked.
+            // Without an inbox no process is asked.
             let _ = polder_hub::attend(self.memory.table());
         }
         self.memory.paused_for(true).is_zero() || self.rest_paused(args)

@@ -55,7 +55,8 @@ impl<'m> Database<'m> {
         Database { patience: Some(patience), ..self }
     }
 
-    /// What comes before every call: waiting for the end of a pause and, now and then, a little of the chores.
+    /// What comes before every call: waiting for the end of a pause and, now and then, a little
+    /// maintenance.
     #[inline(always)]
     fn begin(&self, writes: bool) -> Result<(), Stop> {
         if self.memory.is_due() {

@@ -5,8 +5,9 @@
 //!                                               `-> callers whose call waits: look again
 //! ```
 //!
-//! Whoever of the thread hears first takes in the letters of all. A caller that polls a descriptor polls the seat's bell, which then stays
-//! *armed*: while it runs nothing here, the seat counts as asleep, so that the first letter rings.
+//! The first caller of the thread that hears takes in the letters of all of them. A caller that
+//! polls a descriptor polls the seat's bell, which then stays *armed*: while the thread runs
+//! nothing here, the seat counts as asleep, so that the first letter rings the bell.
 //!
 //! **Invariant:** an armed bell is readable whenever a caller of this thread has something that it has not been shown; it becomes so at the end of a
 //! pause that holds one of its calls back, and soon where others wait for what the thread could not put right yet.
@@ -62,9 +63,9 @@ pub(crate) struct Home {
     /// Callers whose call waits, and does not keep the thread, and those of them that are to look again.
     waiting: HashSet<u64>,
     woken: HashSet<u64>,
-    /// Those whom a CLIENT PAUSE keeps from that.
+    /// Those that a CLIENT PAUSE holds back.
     postponed: HashSet<u64>,
-    /// Of those who listen or wait.
+    /// Of the callers that listen or wait.
     cards: HashMap<u64, Arc<Card>>,
     bell: Option<Bell>,
     ticked_ms: u64,
@@ -124,7 +125,7 @@ impl Home {
         self.woken.remove(&client) || postponed
     }
 
-    /// Notes that a call could not look: again at once, or now and then where a pause is in the way.
+    /// Notes that a call could not look: again at once, or from time to time during a pause.
     pub fn wake_again(&mut self, client: u64, paused: bool) {
         if paused {
             self.postponed.insert(client)
@@ -230,7 +231,8 @@ fn bury_orphans(table: &Table) {
     own.into_iter().for_each(|mut session| bury(table, &mut session));
 }
 
-/// The thread as the hub knows it: everything goes to its callers, who look at it when they are asked to.
+/// The thread as the hub knows it: everything goes to its callers, which look at it when they are
+/// asked to.
 pub(crate) struct Ear<'e> {
     pub memory: &'e Memory,
 }
@@ -357,7 +359,7 @@ fn silence(table: &Table) {
 
 /// Sleeps until letters come, at most `timeout`. It may wake for nothing.
 pub(crate) fn nap(table: &Table, timeout: Duration) {
-    /// The longest nap: chores and ticks are done in between where no server does them.
+    /// The longest nap: maintenance and ticks are done in between if no server does them.
     const NAP: Duration = Duration::from_millis(500);
     let postponed = with(table, |home| !home.postponed.is_empty()).unwrap_or(false);
     let most = match () {

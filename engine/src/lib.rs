@@ -109,9 +109,10 @@ pub struct Memory {
     /// What its callers share where there is no server; made with the first of them.
     hosts: OnceLock<Box<Hosts>>,
     callers: presence::Callers,
-    /// When the memory's chores are due, if nobody else has done them; `u64::MAX` while somebody does them.
+    /// When the memory's maintenance is due, if no other thread has done it; `u64::MAX` while one
+    /// does it.
     chores_due_ms: AtomicU64,
-    /// What the segment said of who did them last, when it was this process.
+    /// The time of the last maintenance that the segment names, if this process did it.
     tended_ms: AtomicU64,
     /// See [`Memory::permit_writes`].
     wary: AtomicBool,
@@ -227,9 +228,10 @@ impl Options {
     }
 }
 
-/// How often callers look whether chores are due, and how much of them one does at a time.
+/// How often callers check whether maintenance is due, and how much of it one does at a time.
 const CHORES_PAUSE_MS: u64 = 100;
-/// Whoever does the chores is not waited for any longer: it may be the memory of a process that was forked in the midst of them.
+/// After this time a thread that runs maintenance is not waited for. It may be a thread of the
+/// parent process: a fork may copy this memory while that thread is at work.
 const CHORES_MS_MAX: u64 = 10_000;
 const CHORES_US: u64 = 200;
 /// An end of a pause that comes early is seen within this time.
@@ -240,8 +242,9 @@ thread_local! {
     static CALLS_LEFT: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Beyond so many keys in a batch those of calls with several are not looked ahead for: the first ones would have left the cache before
-/// they are used, and what is known of them takes memory that stays.
+/// If a batch has more keys than this, those of its calls with several keys are not prefetched: the
+/// first ones would have left the cache before they are used, and what is known of them takes
+/// memory that stays.
 const PREFETCH_KEYS_MAX: usize = 1024;
 
 /// What is known of many calls before the first is made: their rows, and where their keys belong. Its memory is used again.
@@ -390,10 +393,12 @@ impl Memory {
                 Some(hosts) => place = &hosts.next,
                 None => {
                     let host = embedder(Configuration::default());
-                    // What the segment says of settings is read again with the chores.
+                    // What the segment says of settings is read again with each round of
+                    // maintenance.
                     let _ = host.settings().join(&self.table);
                     host.recorder().belong(&self.table);
-                    // Whoever is first; not while it is made, when a fork may come.
+                    // The first thread sets it. No lock is held while it is made, since a fork may
+                    // come then.
                     let _ = place.set(Box::new(Hosts { generation, host, next: OnceLock::new() }));
                 }
             }
@@ -434,7 +439,8 @@ impl Memory {
         if inside::chores_rest() || others && now_ms.saturating_sub(warden_ms()) < CHORES_PAUSE_MS {
             return CHORES_PAUSE_MS;
         }
-        // Or the subscriptions of the dead would cost every change, where nobody is left who listens.
+        // Otherwise the subscriptions of dead seats would cost every change something, where no
+        // live seat listens.
         polder_hub::sweep::some(&self.table);
         let pause_ms = self.table.chores(CHORES_US).clamp(1, CHORES_PAUSE_MS);
         self.tended_ms.store(warden_ms(), Ordering::Relaxed);
@@ -450,7 +456,8 @@ impl Memory {
         Segment::remove(&name)
     }
 
-    /// Sees whether short calls may have to be refused their writes: with the chores, and after what may have changed the settings.
+    /// Checks whether short calls may have to be refused their writes: with each round of
+    /// maintenance, and after a change of settings.
     pub(crate) fn look_at_writes(&self) {
         self.wary.store(execute::is_wary(self.host()), Ordering::Relaxed);
     }
@@ -487,7 +494,8 @@ impl Memory {
         }
     }
 
-    /// Whether there may be a pause, or a look at the chores is due: for calls that are too short to look at a clock.
+    /// Whether there may be a pause, or maintenance may be due: for calls that are too short to
+    /// look at a clock.
     #[inline(always)]
     fn is_due(&self) -> bool {
         let left = CALLS_LEFT.get();
@@ -506,10 +514,10 @@ impl Memory {
         self.table.segment().load(header::PAUSE) != 0
     }
 
-    /// Draws after how many calls the thread looks again: never in step with whoever goes round between several memories, all of which are to be
-    /// looked after.
+    /// Draws after how many calls the thread looks again. It is random, so that a thread that goes
+    /// round between several memories looks after all of them.
     fn draw_calls_left() {
-        /// So many calls are shorter than the pause between two rounds of the chores.
+        /// This many calls are shorter than the pause between two rounds of maintenance.
         const CALLS: u32 = 32;
         thread_local! {
             static DRAWN: Cell<u32> = const { Cell::new(1) };
@@ -525,7 +533,8 @@ impl Memory {
     #[inline(never)]
     fn see_to(&self, writes: bool, waits: bool) -> Result<(), Stop> {
         Memory::draw_calls_left();
-        // In the midst of a transaction nothing else is begun, nor is waited with locks in hand.
+        // Inside a transaction no other work is begun, and nothing is waited for while locks are
+        // held.
         let free = self.table.seat().is_ok_and(|seat| {
             let free = seat.enter();
             if free {
@@ -560,9 +569,9 @@ impl Memory {
         &self.table
     }
 
-    /// Brings what the calls will touch into the cache, all at once, and finds out where it is; whoever has many calls to make says so
-    /// first. `outlook` is for [`Memory::execute_foreseen`], by the number of the call. With a pin (`Table::pinned`) what it says of keys is
-    /// worth more than without one.
+    /// Prefetches what the calls will touch, all at once, and finds out where it is; for callers
+    /// that have many calls to make. `outlook` is for [`Memory::execute_foreseen`], by the number
+    /// of the call. With a pin (`Table::pinned`), what it says of keys stays valid for longer.
     #[doc(hidden)]
     pub fn prefetch<'c>(&self, calls: impl Iterator<Item = (Db, &'c [&'c [u8]])>, outlook: &mut Outlook) {
         outlook.calls.clear();
@@ -619,8 +628,9 @@ impl Memory {
         polder_runtime::may_share(&self.table, session, host, common)
     }
 
-    /// Runs the first of `calls` and those directly behind it that change the same key, or read it, as far as they may share a transaction; answers how
-    /// many have been run and answered, none if the session's patience was at its end.
+    /// Runs the first of `calls` and those directly behind it that change the same key, or read it,
+    /// as far as they may share a transaction. Returns how many have been run and have their
+    /// replies; none if the session's patience was at its end.
     #[doc(hidden)]
     pub fn execute_together(&self, session: &mut Session, host: &dyn Host, calls: &[&[&[u8]]], reply: &mut dyn Reply) -> (usize, Progress) {
         polder_runtime::execute_together(&self.table, session, host, calls, reply)
@@ -633,7 +643,7 @@ impl Memory {
         self.see_through(progress, session, host, reply)
     }
 
-    /// Waits with a call that waits, where nobody else would.
+    /// Waits with a call that waits, if its caller has no event loop to do so.
     #[inline]
     fn see_through(&self, progress: Progress, session: &mut Session, host: &dyn Host, reply: &mut dyn Reply) -> Progress {
         if progress == Progress::Waiting && !session.caller.parks {
@@ -672,7 +682,7 @@ mod tests {
         let mut outlook = Outlook::default();
         memory.prefetch([(0, &many[..]), (0, &[&b"GET"[..], b"key"])].into_iter(), &mut outlook);
         assert!(outlook.sights.capacity() <= 2 * PREFETCH_KEYS_MAX, "{}", outlook.sights.capacity());
-        // The one after it is foreseen all the same.
+        // The call after it is prefetched nevertheless.
         assert_eq!(outlook.sights.len() - 1, outlook.calls[1].1);
         Memory::remove(&segment).expect("it is there");
     }

@@ -2,12 +2,13 @@
 //!
 //! ```text
 //!   CLIENT LIST of a server  --question-->  every thread that rests in Polder at that moment: it waits, hears, or its descriptor is polled
-//!                            <--answer----  all callers of its process, by their cards
-//!   Caller --- Card --- Callers of the memory         what one says of itself, and what others want of it
+//!                            <--reply-----  all callers of its process, by their cards
+//!   Caller --- Card --- Callers of the memory         what a caller says of itself, and what others want of it
 //! ```
 //!
-//! A process of which no thread rests is not asked, since nobody knows when it would answer: its callers are not shown to others, who cannot wait
-//! for them. A caller finds out that it was killed with its next call, or is woken.
+//! A process of which no thread rests is not asked, since it is not known when it would reply. Its
+//! callers are not shown to others, which cannot wait for them. A caller finds out that it was
+//! killed with its next call, or is woken.
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
@@ -26,7 +27,7 @@ use polder_shm::fork::{self, Shelter};
 
 use crate::Memory;
 
-/// What somebody wants of a caller.
+/// What another client wants of a caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Order {
@@ -75,13 +76,14 @@ impl Card {
         Order::of(self.order.load(Ordering::SeqCst))
     }
 
-    /// Forgets what is wanted of its call: that has come to its end. Who was killed stays so.
+    /// Forgets what is wanted of its call, which has ended. A caller that was killed stays so.
     pub fn end_wait(&self) {
         self.wait.store(wait::NONE, Ordering::SeqCst);
         self.forget_unblock();
     }
 
-    /// Before its call is run again: keeps others from ending the wait. Answers false when somebody has done so, or is about to.
+    /// Called before its call is run again: keeps others from ending the wait. Returns false if
+    /// another thread has ended it, or is about to.
     pub fn claim_wait(&self) -> bool {
         self.wait.store(wait::CLAIMED, Ordering::SeqCst);
         let free = self.order() == Order::None;
@@ -177,7 +179,7 @@ impl Callers {
     }
 
     pub fn leave(&self, id: u64) {
-        // What it held goes when nobody is kept out any more.
+        // What the card held is dropped outside of the lock.
         let card = self.0.lock().remove(&id);
         drop(card);
     }
@@ -278,7 +280,7 @@ impl Host for Presence<'_> {
     }
 
     fn threads(&self) -> Vec<Thread> {
-        // Who asks is answered by a letter.
+        // The asking thread gets the replies as letters.
         let own = self.memory.table().seat().ok().map(|seat| (seat.index(), seat.life()));
         own.filter(|(index, life)| self.memory.table().segment().inbox_life(*index) == *life).into_iter().collect()
     }

@@ -12,7 +12,7 @@ use crate::home::{self, Ear};
 use crate::presence::{Card, Order};
 use crate::{Memory, PAUSE_NAP};
 
-/// How long it is rested before a lock is tried again that somebody holds.
+/// How long to sleep before a lock that another thread holds is tried again.
 const BUSY_REST: Duration = Duration::from_millis(1);
 
 /// One caller that waits; what is heard for others of the thread goes to them.
@@ -59,12 +59,14 @@ pub(crate) fn paused_for(memory: &Memory, session: &Session) -> Duration {
     memory.paused_for(blocking::writes(session))
 }
 
-/// Runs a call again that waits, unless there is a pause, or somebody ends the wait: he has been told so ([`Progress::Busy`], to be looked at again).
+/// Runs a waiting call again, unless there is a pause or another client has ended the wait: that
+/// client was told so ([`Progress::Busy`]: to be looked at again).
 pub(crate) fn try_again(memory: &Memory, session: &mut Session, host: &dyn Host, card: Option<&Card>, reply: &mut dyn Reply) -> Progress {
     if paused_for(memory, session).is_zero() { claiming(card, || resume(memory.table(), session, host, reply)) } else { Progress::Busy }
 }
 
-/// Does something with a call that waits, which nobody ends meanwhile; [`Progress::Busy`] where somebody has done so.
+/// Does something with a waiting call, which no other client ends meanwhile; [`Progress::Busy`] if
+/// one has done so.
 fn claiming(card: Option<&Card>, work: impl FnOnce() -> Progress) -> Progress {
     if card.is_some_and(|card| !card.claim_wait()) {
         return Progress::Busy;
@@ -76,7 +78,7 @@ fn claiming(card: Option<&Card>, work: impl FnOnce() -> Progress) -> Progress {
     progress
 }
 
-/// Ends a call that waits because its time is over; [`Progress::Busy`] where somebody ends it otherwise.
+/// Ends a waiting call because its time is over; [`Progress::Busy`] if another client has ended it.
 pub(crate) fn end_in_time(table: &Table, session: &mut Session, host: &dyn Host, card: Option<&Card>, reply: &mut dyn Reply) -> Progress {
     claiming(card, || {
         time_out(table, session, host, reply);
@@ -96,13 +98,13 @@ pub(crate) fn wait(memory: &Memory, session: &mut Session, host: &dyn Host, repl
     if let Some(card) = &card {
         card.end_wait();
     }
-    // This thread may never wait again, and all who write would go on looking for somebody who does.
+    // This thread may never wait again, and all writers would go on looking for waiting seats.
     polder_hub::ears::rest(table);
     home::arm(memory);
     progress
 }
 
-/// Ends a call that waits as somebody has asked for.
+/// Ends a waiting call as another client has asked for.
 pub(crate) fn obey(table: &Table, session: &mut Session, host: &dyn Host, order: Order, reply: &mut dyn Reply) {
     give_up(table, session, host, order != Order::Timeout, reply);
     session.closing |= order == Order::Kill;

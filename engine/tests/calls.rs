@@ -145,7 +145,8 @@ fn an_event_loop_of_ones_own_hears_by_a_descriptor() {
     let memory = scratch.0.clone();
     thread::spawn(move || Caller::new(&memory).run(&["RPUSH", "q", "x"]).map(drop)).join().expect("no panic").expect("room");
     assert!(is_readable(&descriptor, PATIENCE));
-    // Whoever looks first takes the letter in; the descriptor stays readable for the one whom it is about.
+    // The caller that looks first takes the letter in; the descriptor stays readable for the caller
+    // whose letter it is.
     assert_eq!(listener.hear(Duration::ZERO, |_| {}), Ok(0));
     assert!(is_readable(&descriptor, Duration::ZERO));
     assert_eq!(waiter.resume().expect("an element").map(|answer| words(answer.item())), Some(vec!["q".into(), "x".into()]));
@@ -166,7 +167,7 @@ fn a_call_that_was_begun_ends_by_its_time_or_is_cancelled() {
     assert_eq!(waiter.resume().map(|answer| answer.map(|answer| answer.item() == Item::Null)), Ok(Some(true)));
     assert_eq!(waiter.start(&["BLPOP", "q", "0"]), Ok(None));
     waiter.cancel().expect("it waits");
-    // Nobody takes what it would have taken.
+    // The cancelled call does not take the element.
     let mut other = scratch.caller();
     other.run(&["RPUSH", "q", "x"]).expect("room");
     assert_eq!(other.show(&["LLEN", "q"], |item| item.integer()), Ok(Some(1)));

@@ -29,7 +29,7 @@ fn element(item: Item<'_>) -> usize {
     words.last().and_then(|word| std::str::from_utf8(word).ok()?.parse().ok()).expect("a number")
 }
 
-/// How many records of those who wait are marked as late.
+/// How many records of waiting seats are marked as late.
 fn late(memory: &Memory) -> usize {
     let txn = memory.table().begin(Mode::Read).expect("a seat");
     let records = record::glimpse(&txn, &record::waiters_key(Kind::List, 0, b"q")).expect("readable");
@@ -66,7 +66,7 @@ fn poll_only(segment: &str) -> ! {
         thread
     });
     threads.collect::<Vec<_>>().into_iter().for_each(|thread| thread.join().expect("no panic"));
-    // Without the report of a test: nobody reads it.
+    // Ends without a test report, which has no reader.
     std::process::exit(0)
 }
 
@@ -104,7 +104,7 @@ impl Drop for Poller {
     }
 }
 
-/// Others who wait all the time, until they are given a zero.
+/// Other threads that wait all the time, until they pop a zero.
 const TAKERS: usize = 3;
 
 /// Gives them one each, however the test ends.

@@ -133,7 +133,7 @@ fn typed_calls_wait_for_the_end_of_a_pause() {
         let (other, begun) = (scratch.clone(), Instant::now());
         let waiter = std::thread::spawn(move || said.send(other.0.database(0).set(b"k", b"v")).expect("the test waits"));
         assert!(heard.recv_timeout(Duration::from_millis(100)).is_err());
-        // Nobody could say that it is over while all wait.
+        // No waiting thread could end the pause.
         polder_hub::ask::unpause(memory.table());
         assert_eq!(heard.recv_timeout(Duration::from_secs(20)), Ok(Ok(())));
         assert!(begun.elapsed() < Duration::from_secs(20));
@@ -149,7 +149,7 @@ fn typed_calls_alone_do_the_chores() {
     (0..2_000u32).for_each(|number| cache.set_until(&number.to_le_bytes(), b"brief", soon).expect("room"));
     cache.set(b"lasting", b"v").expect("room");
     let begun = Instant::now();
-    // Nobody touches them.
+    // No call touches these keys.
     while scratch.0.table().counter(Counter::Expired) < 2_000 {
         assert!(begun.elapsed() < Duration::from_secs(20), "{} are gone", scratch.0.table().counter(Counter::Expired));
         assert!(cache.read(b"lasting", |value| value.is_some()).expect("readable"));
@@ -169,7 +169,7 @@ fn nothing_expires_or_is_evicted_during_a_pause() {
     table.set_limits(Limits { memory_max: 1 << 20, policy: Policy::AllkeysRandom, ..table.limits() });
     let paused = Instant::now();
     while paused.elapsed() < Duration::from_millis(400) {
-        // What has expired is not there for readers, whoever looks after it.
+        // An expired key is absent for readers, whether or not it was collected.
         let now = polder_base::time::now_ms();
         let brief = cache.read(&7u32.to_le_bytes(), |value| value.is_some()).expect("readable");
         assert!(!brief || now <= soon + 20);
@@ -218,7 +218,7 @@ fn short_calls_are_refused_their_writes_as_the_commands_are() {
 #[test]
 fn short_calls_are_refused_their_writes_after_a_save_that_failed() {
     let scratch = Scratch::new("unsaved");
-    // Something is in the way of the file. No other test here has to do with files.
+    // A directory stands where the file would be. No other test here uses files.
     let folder = std::env::temp_dir().join(format!("polder-unsaved-{}", std::process::id()));
     std::fs::create_dir_all(folder.join("dump.rdb")).expect("a folder");
     std::env::set_current_dir(&folder).expect("it is there");
