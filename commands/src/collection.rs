@@ -60,7 +60,7 @@ pub(crate) fn draw_below(table: &Table, of: u64) -> u64 {
 
 /// `count` different numbers below `of`, in order; each choice of them is as likely as the others.
 pub(crate) fn draw_ranks(table: &Table, count: u64, of: u64) -> Vec<u64> {
-    /// Where so many of the numbers are wanted, each is asked in turn.
+    /// If at least one number in `DENSE` is wanted, each number is decided in turn.
     const DENSE: u64 = 4;
     if count >= of {
         return (0..of).collect();
@@ -135,8 +135,9 @@ impl<'a> Scan<'a> {
         self.cursor.checked_shl(CURSOR_SHIFT).filter(|word| word >> CURSOR_SHIFT == self.cursor).unwrap_or(u64::MAX)
     }
 
-    /// Whether the walk stops before an element with `word`, having looked at `seen`, the last of which had the word `last`;
-    /// answers the next cursor then. Elements whose words tell nothing apart are looked at in one step.
+    /// Whether the walk stops before an element with `word`, having looked at `seen`, the last of
+    /// which had the word `last`. Returns the next cursor then. Elements whose words do not differ
+    /// above the cut are looked at in one step.
     pub fn stops_at(&self, seen: u64, last: u64, word: u64) -> Option<u64> {
         (seen >= self.count && word >> CURSOR_SHIFT != last >> CURSOR_SHIFT).then_some(word >> CURSOR_SHIFT)
     }

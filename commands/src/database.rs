@@ -139,8 +139,9 @@ fn size(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// Checks ASYNC and SYNC, which mean the same here: nobody waits for the keys to be visited. Answers whether another thread would free them in Redis,
-/// which does so as well where a SYNC can wait for that.
+/// Checks ASYNC and SYNC, which mean the same here: no client waits for the keys to be visited.
+/// Returns whether another thread would free them in Redis, which does so as well where a SYNC can
+/// wait for that.
 fn check_flush(call: &Call<'_>) -> Result<bool, Stop> {
     let freely = match &call.args[1..] {
         [] => call.settings.is_on(const { id("lazyfree-lazy-user-flush") }),

@@ -1,5 +1,5 @@
-//! WAIT and WAITAOF: until when replicas and the append-only file have what was written. There are neither here, so whoever asks for one
-//! waits until the time is over, as in Redis.
+//! WAIT and WAITAOF: until when replicas and the append-only file have what was written. There are
+//! neither here, so a client that asks for one waits until its timeout, as in Redis.
 use polder_base::number;
 use polder_table::Mode;
 use polder_values::Kind;

@@ -141,7 +141,8 @@ fn expire_at_ms(call: &mut Call<'_>) -> Outcome {
     expire_in(call, Unit::Milliseconds, 0)
 }
 
-/// Lets a key expire so many units after `base_ms`. A time in the past takes the key away, and that counts as done.
+/// Lets a key expire the given units after `base_ms`. A time in the past removes the key, and that
+/// counts as done.
 fn expire_in(call: &mut Call<'_>, unit: Unit, base_ms: u64) -> Outcome {
     let condition = Condition::read(&call.args[3..])?;
     let expiry_ms = absolute_ms(integer(call.args[2])?, unit, base_ms)
@@ -222,7 +223,7 @@ fn persist(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// Answers -2 without the key, -1 without expiry, else what `shown` makes of the expiry.
+/// Replies -2 without the key, -1 without expiry, else what `shown` makes of the expiry.
 fn answer_time(call: &mut Call<'_>, unit: Unit, shown: impl Fn(u64) -> u64) -> Outcome {
     let found = call.peek(call.args[1])?;
     call.reply.integer(match found.map(|found| found.expiry_ms) {

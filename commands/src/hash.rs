@@ -1,8 +1,8 @@
 //! Hashes: fields with values under one key. What lets single fields expire has a file of its own, as have random picks
 //! and walks.
 //!
-//! A field whose expiry has come is not there for any command, collected or not. A command that changes a hash takes a few
-//! such fields away on its way; the chores of the table take the others.
+//! A field whose expiry has come is absent for every command, collected or not. A command that
+//! changes a hash removes a few such fields on its way; the table's maintenance removes the others.
 use polder_base::number::{self, Number};
 use polder_table::{Counter, Found, New, Replaces, Stop};
 use polder_values::Kind;
@@ -265,7 +265,7 @@ impl<'c> Edit<'c> {
         Ok(Edit { key, found, draft })
     }
 
-    /// Sets fields to values; answers how many fields are new.
+    /// Sets fields to values. Returns how many fields are new.
     fn set(&mut self, call: &Call<'_>, pairs: &[[&[u8]; 2]]) -> Result<i64, Stop> {
         let (txn, mut created) = (call.txn, 0);
         self.draft.expect(pairs.len() as u64);
@@ -437,7 +437,7 @@ fn hset_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> {
     Ok(done)
 }
 
-/// Sets the fields and values of a call; answers how many fields are new.
+/// Sets the fields and values of a call. Returns how many fields are new.
 fn set_pairs(call: &Call<'_>) -> Result<i64, Stop> {
     let (pairs, []) = call.args[2..].as_chunks() else { return Err(wrong_arity(call.command)) };
     let mut edit = Edit::open(call)?;

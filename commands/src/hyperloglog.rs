@@ -169,7 +169,7 @@ fn pfdebug(call: &mut Call<'_>) -> Outcome {
         if !is(key, "ON") && !is(key, "OFF") {
             return Err("ERR Argument must be ON or OFF".into());
         }
-        // As Redis 8 answers where it was built without such code: the compiler chooses here.
+        // As Redis 8 replies where it was built without such code: the compiler chooses here.
         call.reply.status("disabled");
         return Ok(());
     }
@@ -194,7 +194,7 @@ fn pfdebug(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// Makes the value of the key that PFDEBUG names dense; answers whether it was not.
+/// Makes the value of the key that PFDEBUG names dense. Returns whether it was sparse.
 fn make_dense(call: &Call<'_>, found: Found<'_>, bytes: Cow<'_, [u8]>) -> Result<bool, Stop> {
     let mut sketch = Sketch::of(bytes.into_owned());
     let changed = sketch.make_dense().map_err(corrupt)?;

@@ -114,12 +114,13 @@ fn unlink(call: &mut Call<'_>) -> Outcome {
     delete(call, true)
 }
 
-/// What a value must be worth to be freed by somebody else, where it could be.
+/// The effort above which Redis lets another thread free a value.
 const EFFORT_MIN: u64 = 64;
 /// Elements of a list that Redis keeps in one node, about.
 const LIST_NODE: u64 = 128;
 
-/// How many pieces of memory Redis would have to free, about; they decide whether `lazyfreed_objects` counts the value. Here nobody ever waits.
+/// How many pieces of memory Redis would have to free, about. They decide whether
+/// `lazyfreed_objects` counts the value. Here no client waits for that.
 fn effort(call: &Call<'_>, found: &Found<'_>) -> Result<u64, Stop> {
     Ok(match (found.kind, encoding(found)) {
         (Kind::Stream, _) => stream::effort(call, found)?,
@@ -134,7 +135,7 @@ fn effort(call: &Call<'_>, found: &Found<'_>) -> Result<u64, Stop> {
 fn delete(call: &mut Call<'_>, freely: bool) -> Outcome {
     tally(call, |call, key| {
         if freely {
-            // What cannot be read goes all the same.
+            // A value that cannot be read is removed as well.
             let freed = match call.txn.peek(call.db(), key) {
                 Ok(found) => found.is_some_and(|found| effort(call, &found).is_ok_and(|effort| effort > EFFORT_MIN)),
                 Err(Stop::Fault(_)) => false,
@@ -195,7 +196,7 @@ fn carry(call: &Call<'_>, found: Found<'_>, source: (Db, &[u8]), target: (Db, &[
     call.txn.set_clock(target.0, target.1, found.clock)
 }
 
-/// Answers whether the key was renamed; it is not where `if_absent` and the new name is taken.
+/// Renames the key. Returns whether it did; it does not if `if_absent` and the new name is taken.
 fn renamed(call: &Call<'_>, if_absent: bool) -> Result<bool, Stop> {
     let (db, from, to) = (call.db(), call.args[1], call.args[2]);
     let found = call.find(from)?.ok_or(NO_SUCH_KEY)?;

@@ -76,7 +76,7 @@ pub fn encoding(found: &Found<'_>) -> &'static str {
     }
 }
 
-/// Answers what `shown` makes of the key's state, or nothing without the key.
+/// Replies with what `shown` makes of the key's state, or with nothing without the key.
 fn show(call: &mut Call<'_>, shown: impl Fn(&mut Call<'_>, &Found<'_>) -> Outcome) -> Outcome {
     match call.peek(call.args[2])? {
         Some(found) => shown(call, &found),

@@ -127,7 +127,7 @@ fn open<'c>(call: &Call<'c>, key: &[u8]) -> Result<Option<Sequence<'c>>, Stop> {
     Ok(call.find_kind(key, Kind::Set)?.map(|found| Sequence::of(&found.value)))
 }
 
-/// Publishes what has become of a set; answers whether it is empty now and its key gone.
+/// Publishes what has become of a set. Returns whether it is empty now and its key gone.
 fn publish(call: &Call<'_>, key: &[u8], found: Option<Found<'_>>, draft: &mut Draft) -> Result<bool, Stop> {
     if draft.count()? == 0 {
         // The draft has released the nodes.

@@ -6,8 +6,9 @@
 //!            `#` the element itself
 //! ```
 //!
-//! A BY pattern without `*` means that nothing is sorted; what LIMIT asks for is then read from the nodes directly. Keys that the
-//! patterns lead to are nobody's arguments: the transaction reads them as it finds them, and who may not read every key may not use
+//! A BY pattern without `*` means that nothing is sorted; what LIMIT asks for is then read from the
+//! nodes directly. The keys that the patterns lead to are not among the call's arguments: the
+//! transaction reads them as it finds them, and a user that may not read every key may not use
 //! patterns. Without STORE nothing is written, so nothing is locked.
 use std::borrow::Cow;
 use std::cmp::Ordering;

@@ -276,8 +276,8 @@ impl Thresholds {
     }
 }
 
-/// Gives a key these members, which are sorted, in the place of whatever it held; none of them takes the key away. `event`: what
-/// listeners are told. Answers how many there are.
+/// Gives a key these members, which are sorted, in place of whatever it held; without members the
+/// key is removed. `event`: what listeners are told. Returns how many there are.
 pub(crate) fn store(call: &Call<'_>, key: &[u8], event: &'static str, entries: &[(Score, impl AsRef<[u8]>)]) -> Result<u64, Stop> {
     if entries.is_empty() {
         if call.remove(key)? {

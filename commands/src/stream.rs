@@ -1,4 +1,5 @@
-//! Streams: entries in the order of their ids, read by anybody, or by the consumers of groups that share them.
+//! Streams: entries in the order of their ids, read by single clients, or by the consumers of
+//! groups that share them.
 //!
 //! How a stream is laid out is `values::stream`'s business. Adding and trimming, reading, groups, what is pending, and XINFO have files of
 //! their own; here are the rows, and what all of them need.

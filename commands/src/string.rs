@@ -291,7 +291,7 @@ fn pairs<'c>(call: &Call<'c>) -> Result<&'c [[&'c [u8]; 2]], Stop> {
 
 fn put_pairs(call: &Call<'_>, pairs: &[[&[u8]; 2]]) -> Outcome {
     for (number, [key, bytes]) in pairs.iter().enumerate() {
-        // What the next pair replaces nobody would ever see.
+        // A value that the next pair replaces would never be seen.
         if pairs.get(number + 1).is_none_or(|next| next[0] != *key) {
             put_bytes(call, key, bytes)?;
         }

@@ -208,7 +208,7 @@ impl Cell {
         spread(self.latitude) | spread(self.longitude) << 1
     }
 
-    /// The neighbour so many cells away; the grid is closed in both directions.
+    /// The neighbour this many cells away; the grid is closed in both directions.
     fn moved(&self, by_longitude: i32, by_latitude: i32) -> Cell {
         // A place on the very edge lies past the last cell, and is left there (G1).
         let moved = |at: u32, by: i32| if by == 0 { at } else { at.wrapping_add_signed(by) & ((1u32 << self.step) - 1) };

@@ -11,9 +11,10 @@
 //!           EXPIRING  some field has had an expiry
 //! ```
 //! - **H1** Each field with an expiry has one element in the index, and nothing else is there.
-//! - **H2** A field whose expiry has come is not there for anybody, whether it has been collected or not.
-//! - **H3** The key's record tells the earliest expiry of all fields ([`Draft::first_expiry`]): that is how the table's
-//!   chores find what is due without looking into any hash.
+//! - **H2** A field whose expiry has come is absent for every command, whether it has been
+//!   collected or not.
+//! - **H3** The key's record has the earliest expiry of all fields ([`Draft::first_expiry`]): by it
+//!   the table's maintenance finds what is due without looking into any hash.
 use std::cmp::Ordering;
 
 use smallvec::SmallVec;
@@ -555,7 +556,8 @@ impl Draft {
         Draft { fields: sequence::Draft::of(&fields), index: sequence::Draft::index(index), flags, thresholds, replaced: 0 }
     }
 
-    /// Says that so many fields are about to be put in, new or not: the layout that Redis would choose for them.
+    /// Says that this many fields are about to be put in, new or not: the layout is the one that
+    /// Redis would choose for them.
     pub fn expect(&mut self, fields: u64) {
         if fields > self.thresholds.entries {
             self.flags |= LARGE;
@@ -619,8 +621,9 @@ impl Draft {
         Ok(())
     }
 
-    /// Gives fields of a large hash values, as [`Draft::put`] does without an expiry; answers of each whether it is new. `None`, having done
-    /// nothing, where they must be put in one by one: some field may have an expiry.
+    /// Gives fields of a large hash values, as [`Draft::put`] does without an expiry. Returns for
+    /// each whether it is new. Returns `None`, having done nothing, if they must be put in one by
+    /// one, since some field may have an expiry.
     ///
     /// # Errors
     /// As [`Draft::put`].

@@ -93,7 +93,7 @@ impl Run {
         })
     }
 
-    /// So many zeros, as short as can be said.
+    /// A run of `span` zeros, in the shortest form.
     fn zeros(span: usize) -> Run {
         if span > ZEROS_SHORT { Run::ManyZeros(span) } else { Run::Zeros(span) }
     }
@@ -120,7 +120,7 @@ impl Iterator for Runs<'_> {
     }
 }
 
-/// Whether a string looks like a HyperLogLog; its runs may be corrupt all the same.
+/// Whether a string looks like a HyperLogLog; its runs may be corrupt even so.
 pub fn is_one(bytes: &[u8]) -> bool {
     bytes.len() >= HEADER
         && bytes.starts_with(MAGIC)
@@ -193,7 +193,8 @@ impl Sketch {
         is_sparse(&self.0)
     }
 
-    /// Adds an element; answers whether a register grew. `sparse_max` is the greatest length of a sparse form, in bytes.
+    /// Adds an element. Returns whether a register grew. `sparse_max` is the greatest length of a
+    /// sparse form, in bytes.
     ///
     /// # Errors
     /// [`Corrupt`]: nothing was changed.
@@ -202,7 +203,7 @@ impl Sketch {
         self.raise(index, value, sparse_max)
     }
 
-    /// Raises a register to `value` (1 to 51) if it is lower; answers whether it was.
+    /// Raises a register to `value` (1 to 51) if it is lower. Returns whether it was.
     ///
     /// # Errors
     /// As [`Sketch::add`].
@@ -224,7 +225,7 @@ impl Sketch {
         self.0[8..16].copy_from_slice(&count.to_le_bytes());
     }
 
-    /// Makes it dense; answers whether it was not.
+    /// Makes it dense. Returns whether it was sparse.
     ///
     /// # Errors
     /// As [`Sketch::add`].
@@ -424,7 +425,7 @@ impl Union {
     }
 }
 
-/// The number of distinct elements that so many registers of each value speak for (H2).
+/// The number of distinct elements that this histogram of register values stands for (H2).
 fn estimate(histogram: &[u64; 64]) -> u64 {
     /// 1 / (2 ln 2)
     const ALPHA: f64 = 0.721_347_520_444_481_7;

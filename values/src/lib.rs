@@ -50,7 +50,7 @@ impl Kind {
         })
     }
 
-    /// The name that `TYPE` answers.
+    /// The name that `TYPE` replies.
     pub const fn name(self) -> &'static str {
         match self {
             Kind::String => "string",
@@ -63,8 +63,8 @@ impl Kind {
     }
 }
 
-/// What an entry's record keeps of a value that is a tree. All of it is the kind's own business but `refs`,
-/// which whoever walks, frees or verifies nodes must find.
+/// What an entry's record keeps of a value that is a tree. Its fields mean what the kind says,
+/// except `refs`, which every walk, free and verification of nodes must find.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Root {
     /// The roots of up to two trees (a sorted set has two); [`Ref::NONE`] where there is none.
@@ -164,8 +164,9 @@ pub trait Nodes {
         self.make(&[], &[&data])
     }
 
-    /// Lets `change` write the data and references of a node that this very transaction made; answers false, having
-    /// done nothing, for any other node (which must be copied instead). No slice of this node may be alive.
+    /// Lets `change` write the data and references of a node that this very transaction made.
+    /// Returns false, having done nothing, for any other node (which must be copied instead). No
+    /// slice of this node may be alive.
     fn edit(&self, node: Ref, change: &mut dyn FnMut(&mut [Ref], &mut [u8])) -> bool;
 
     /// Makes a node like another one, but for what `change` writes.
@@ -181,7 +182,8 @@ pub trait Nodes {
     /// Whether this very transaction made a node, so that it can be edited. A node that is published names only such as are.
     fn is_private(&self, node: Ref) -> bool;
 
-    /// Says that this node alone is not part of the value any more: freed once nobody can see it.
+    /// Says that this node alone is no longer part of the value: it is freed once no reader can see
+    /// it.
     fn release(&self, node: Ref);
 
     /// Says that this node and everything it names is not part of the value any more.

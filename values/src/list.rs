@@ -171,7 +171,8 @@ impl Draft {
         Ok(bytes)
     }
 
-    /// Says that elements are about to be put in, so many with so many bytes in all: the list may become large.
+    /// Says that `count` elements of `bytes` bytes in all are about to be put in: the list may
+    /// become large.
     ///
     /// # Errors
     /// [`Fault::Damaged`].

@@ -51,7 +51,7 @@ pub const SHORT_MAX: usize = 512;
 /// The longest packed value, in bytes, flags included.
 pub const RUN_MAX: usize = 1024;
 
-/// One element as it is stored. What its bytes mean is the matter of whoever put it there.
+/// One element as it is stored. What its bytes mean is up to the kind that put it there.
 #[derive(Clone, Copy, Debug)]
 pub enum Element<'a> {
     Short(&'a [u8]),
@@ -188,7 +188,7 @@ impl<'a> Sequence<'a> {
         }
     }
 
-    /// The element at `rank`, if there are so many. O(log n).
+    /// The element at `rank`, if there is one. O(log n).
     ///
     /// # Errors
     /// [`Fault::Damaged`] when the nodes are not what they should be.
@@ -214,7 +214,7 @@ impl<'a> Sequence<'a> {
         Stretches::new(nodes, self, rank, count)
     }
 
-    /// The elements from `rank` downwards to the first one; none if there are not so many.
+    /// The elements from `rank` downwards to the first one; none if `rank` lies past the end.
     pub fn iter_back(&self, nodes: &'a dyn Nodes, rank: u64) -> IterBack<'a> {
         IterBack::new(nodes, self, rank)
     }
@@ -257,8 +257,8 @@ impl<'a> Sequence<'a> {
         }
     }
 
-    /// Looks for many elements at once, those with these words: as [`Sequence::find`] for each, whose `compare` is told its number. In a tree their
-    /// cache misses are taken together.
+    /// Looks for many elements at once, those with these words: as [`Sequence::find`] for each,
+    /// whose `compare` is told its number. In a tree their cache misses overlap.
     ///
     /// # Errors
     /// As [`Sequence::seek`].
@@ -426,8 +426,9 @@ impl Draft {
         self.splice(nodes, rule, rank, false, &[&bytes])
     }
 
-    /// Puts `head` over the first bytes of a tree's last element, which is not shorter, and `tail`, piece by piece, behind it. Its place in
-    /// the order must stay what it was. `leaf` is the one that holds it ([`Tree::last`]); answers whether it still does.
+    /// Puts `head` over the first bytes of a tree's last element, which is not shorter, and `tail`,
+    /// piece by piece, behind it. Its place in the order must stay what it was. `leaf` is the leaf
+    /// that holds it ([`Tree::last`]). Returns whether it still does.
     ///
     /// # Errors
     /// As [`Draft::insert`].
@@ -459,7 +460,8 @@ impl Draft {
         }
     }
 
-    /// Makes a tree that holds a few hundred bytes at most, and no long element, packed again; answers whether it is packed now.
+    /// Packs a tree again that holds a few hundred bytes at most, and no long element. Returns
+    /// whether it is packed now.
     ///
     /// # Errors
     /// As [`Draft::insert`].
@@ -492,9 +494,10 @@ impl Draft {
         extend::extend_front(self, nodes, rule, elements)
     }
 
-    /// Puts items into a tree that is not empty, each where it belongs, or takes them out: one that is there is replaced if `decide` says so.
-    /// Answers of each, by its number, whether it is new; `None`, having done nothing, where it is no such tree. Those with the same name are put in one
-    /// after the other, in the order of their numbers.
+    /// Puts items into a tree that is not empty, each where it belongs, or takes them out. An item
+    /// that is there is replaced if `decide` says so. Returns for each, by its number, whether it
+    /// is new. Returns `None`, having done nothing, if it is no such tree. Items with the same name
+    /// are put in one after the other, in the order of their numbers.
     ///
     /// # Errors
     /// As [`Draft::insert`].

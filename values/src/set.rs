@@ -28,7 +28,8 @@ const INTSET: u8 = 2;
 /// The longest text of an integer of 64 bits.
 const INTEGER_MAX: u64 = 20;
 
-/// So many members are added one by one: no more than a packed set holds, whose order is another one.
+/// Up to this many members are added one by one: no more than a packed set holds, whose order is
+/// another one.
 const FEW: usize = 1024;
 
 /// Up to where `OBJECT ENCODING` calls a set small.
@@ -163,8 +164,8 @@ pub fn removed<'v>(value: &'v [u8], member: &[u8]) -> Option<Removed<'v, 'static
     set.removed(set.position(|element| is_same(element, member))?)
 }
 
-/// The member of a packed set whose rank `choose` answers, being told how many there are, and the set without it, if there are others; `None` where that
-/// takes a [`Draft`].
+/// The member of a packed set at the rank that `choose` returns, which is told how many there are,
+/// and the set without that member, if there are others. `None` if that takes a [`Draft`].
 #[inline]
 pub fn taken<'v>(value: &'v [u8], choose: impl FnOnce(u64) -> u64) -> Option<(&'v [u8], Option<Edit<'v, 'static>>)> {
     let set = Packed::of(Some(value))?;
@@ -209,7 +210,8 @@ impl Draft {
         Draft { members: sequence::Draft::of(&Sequence::of(value)), flags: sequence::flags(value), thresholds }
     }
 
-    /// Says that so many members are about to be added, new or not: the layout that Redis would choose for them.
+    /// Says that this many members are about to be added, new or not: the layout is the one that
+    /// Redis would choose for them.
     pub fn expect(&mut self, members: u64) {
         let Thresholds { intset_entries, entries, .. } = self.thresholds;
         if members > if self.flags & INTSET != 0 { intset_entries } else { entries } {
@@ -230,7 +232,7 @@ impl Draft {
         self.members.sequence().count()
     }
 
-    /// Adds a member; answers whether it is new.
+    /// Adds a member. Returns whether it is new.
     ///
     /// # Errors
     /// [`Fault::Full`], [`Fault::Damaged`]: the transaction must then be given up.
@@ -252,8 +254,8 @@ impl Draft {
         Ok(true)
     }
 
-    /// Adds members to a large set; answers of each whether it is new. `None`, having done nothing, where they
-    /// must be added one by one.
+    /// Adds members to a large set. Returns for each whether it is new. Returns `None`, having done
+    /// nothing, if they must be added one by one.
     ///
     /// # Errors
     /// As [`Draft::add`].
@@ -304,7 +306,7 @@ impl Draft {
         self.members.sequence().iter(nodes, 0).try_fold(0, |longest, element| Ok(element?.len().max(longest)))
     }
 
-    /// Takes a member away; answers whether it was there.
+    /// Removes a member. Returns whether it was there.
     ///
     /// # Errors
     /// As [`Draft::add`].

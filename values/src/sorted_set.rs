@@ -33,7 +33,7 @@ const AS_THEY_STAND: Rule = Rule { packed_sorted: false, ..BY_SCORE };
 /// The flag of a set that once was too large for what Redis calls a listpack: it stays on.
 const LARGE: u8 = 1;
 
-/// Sets that are small to Redis are walked by lex up to so many members.
+/// Sets that are small to Redis are walked by lex up to this many members.
 const WALKED_MAX: u64 = 512;
 
 /// Bytes before the text.
@@ -91,7 +91,7 @@ impl Prefix {
             prefix.push(&whole.to_le_bytes());
             3
         };
-        // A text that is too long is one that nobody parsed: base::score keeps none of these.
+        // A text that is too long was never parsed: base::score keeps none of these.
         let text = if text.len() <= TEXT_MAX { text } else { &[] };
         prefix.push(text);
         prefix.bytes[0] = form << 6 | text.len() as u8;
@@ -294,7 +294,8 @@ impl<'a> SortedSet<'a> {
         self.by_score.iter_back(nodes, rank).map(move |element| Entry::read(nodes, element?))
     }
 
-    /// Shows up to `count` members from a rank upwards; answers how many there were. Less work than taking their entries.
+    /// Shows up to `count` members from a rank upwards. Returns how many there were. Less work than
+    /// taking their entries.
     pub fn each_members(&self, nodes: &'a dyn Nodes, rank: u64, count: u64, visit: &mut dyn FnMut(Members<'_>)) -> Result<usize, Fault> {
         let (mut shown, mut bytes, mut ends) = (0, SmallVec::<[u8; 1024]>::new(), SmallVec::<[u16; 64]>::new());
         for stretch in self.by_score.stretches(nodes, rank, count) {
@@ -325,8 +326,9 @@ impl<'a> SortedSet<'a> {
         Ok(shown)
     }
 
-    /// Shows the members behind a cursor (0: all) to `visit`, at least `count` of them if there are so many; answers the next cursor,
-    /// 0 at the end. Whoever is there all the while is shown at least once. A packed set is shown at once.
+    /// Shows the members behind a cursor (0: all) to `visit`, at least `count` of them if there are
+    /// as many. Returns the next cursor, 0 at the end. A member that is there all the while is
+    /// shown at least once. A packed set is shown at once.
     pub fn scan(&self, nodes: &'a dyn Nodes, cursor: u64, count: u64, visit: &mut dyn FnMut(Entry<'a>)) -> Result<u64, Fault> {
         if self.is_packed() {
             self.iter(nodes, 0).try_for_each(|entry| entry.map(&mut *visit))?;
@@ -508,7 +510,7 @@ pub enum Became {
 }
 
 impl Became {
-    /// What it means to give the score `new` to who has `old`.
+    /// What it means to give the score `new` to a member whose score is `old`.
     pub fn of(old: Option<&Score>, new: &Score) -> Became {
         match old {
             None => Became::New,
@@ -549,8 +551,8 @@ impl<'v, 'm> Place<'v, 'm> {
         Some(Score::with_text(parts.value, std::str::from_utf8(parts.text).unwrap_or_default()))
     }
 
-    /// The set in which the member has a score, the `parts` of which are those of its [`Scored`]. `is_large`: whether Redis would keep a set of so many
-    /// members as a skiplist.
+    /// The set in which the member has a score, the `parts` of which are those of its [`Scored`].
+    /// `is_large`: whether Redis would keep a set of that many members as a skiplist.
     #[inline]
     pub fn put<'n>(self, value: f64, parts: &'n [&'n [u8]; 2], is_large: impl FnOnce(u64) -> bool) -> Option<Edit<'v, 'n>> {
         let Place { set, member, at, .. } = self;
@@ -662,8 +664,9 @@ impl Draft {
         self.settle(nodes)
     }
 
-    /// Gives members of a large set their scores, one after the other; answers what has become of each. `None`, having done nothing, where they
-    /// must be put one by one: the set might become packed meanwhile.
+    /// Gives members of a large set their scores, one after the other. Returns what has become of
+    /// each. Returns `None`, having done nothing, if they must be put one by one: the set might
+    /// become packed meanwhile.
     pub fn put_all(&mut self, nodes: &dyn Nodes, pairs: &[(Score, &[u8])]) -> Result<Option<Vec<Became>>, Fault> {
         const FEW: u64 = 1024;
         if self.flags & LARGE == 0 || !self.by_score.is_tree() || self.set().count()? < FEW + pairs.len() as u64 {
@@ -688,7 +691,8 @@ impl Draft {
         self.put_parts(nodes, second, became)
     }
 
-    /// Gives members, no two of which have the same word, their scores. `order`: the words in their order, and whose they are.
+    /// Gives members, no two of which have the same word, their scores. `order`: the words in their
+    /// order, each with its member's number.
     fn put_different(
         &mut self,
         nodes: &dyn Nodes,

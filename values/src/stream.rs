@@ -92,8 +92,8 @@ const BLOCKS: Rule = Rule {
 
 const DAMAGED: Fault = Fault::Damaged { what: "a stream" };
 
-/// A stretch of a stream: from the first id up to the last one, both included, from its beginning or from its end, so many entries
-/// at most.
+/// A stretch of a stream: from the first id up to the last one, both included, from its beginning
+/// or from its end, with a maximum of entries.
 #[derive(Clone, Copy, Debug)]
 pub struct Range {
     pub start: Id,
@@ -107,7 +107,7 @@ impl Range {
     pub const ALL: Range = Range { start: Id::MIN, end: Id::MAX, back: false, limit: u64::MAX };
 }
 
-/// Looks at a block; answers whether it wants another one.
+/// Looks at a block. Returns whether it wants another one.
 type VisitBlock<'v> = &'v mut dyn FnMut(&[u8], &Schemas<'_>) -> Result<bool, Fault>;
 
 /// A stream, for reading.
@@ -253,7 +253,7 @@ impl<'a> Stream<'a> {
         })
     }
 
-    /// Shows an entry; answers whether it is there.
+    /// Shows an entry. Returns whether it is there.
     ///
     /// # Errors
     /// [`Fault::Damaged`].
@@ -454,7 +454,7 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Takes an entry out; answers whether it was there.
+    /// Takes an entry out. Returns whether it was there.
     ///
     /// # Errors
     /// As [`Draft::append`].
@@ -501,7 +501,7 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// So many entries are there no more.
+    /// Notes that `count` entries are gone.
     fn shrunk(&mut self, count: u64) {
         // What the root says is not believed where the blocks say otherwise.
         self.len = self.len.saturating_sub(count);

@@ -184,7 +184,8 @@ pub fn contiguous<'a>(nodes: &'a dyn Nodes, value: &Value<'a>) -> Result<Cow<'a,
 /// A copy of the bytes from `start` up to (not including) `end`, which lie inside.
 ///
 /// # Errors
-/// [`Fault::Damaged`] when the tree is not one; [`Fault::Full`] when the process has no memory for so many bytes.
+/// [`Fault::Damaged`] when the tree is not one; [`Fault::Full`] when the process has no memory for
+/// that many bytes.
 pub fn gather(nodes: &dyn Nodes, value: &Value<'_>, start: u64, end: u64) -> Result<Vec<u8>, Fault> {
     if let Value::Tree(root) = value {
         checked_height(root)?;
@@ -461,7 +462,8 @@ fn write_tree(nodes: &dyn Nodes, root: &mut Root, offset: u64, bytes: &[u8]) -> 
     Ok(())
 }
 
-/// Writes `bytes` at `from` of chunk `index` below `node`; answers the node that takes the place of `node`.
+/// Writes `bytes` at `from` of chunk `index` below `node`. Returns the node that takes the place of
+/// `node`.
 fn write_chunk(nodes: &dyn Nodes, node: Ref, level: u64, index: u64, from: usize, bytes: &[u8]) -> Result<Ref, Fault> {
     if level == 0 {
         return write_leaf(nodes, node, from, bytes);
@@ -487,7 +489,7 @@ fn write_chunk(nodes: &dyn Nodes, node: Ref, level: u64, index: u64, from: usize
     Ok(copy)
 }
 
-/// Writes `bytes` at `from` of a leaf; answers the leaf that takes its place.
+/// Writes `bytes` at `from` of a leaf. Returns the leaf that takes its place.
 fn write_leaf(nodes: &dyn Nodes, node: Ref, from: usize, bytes: &[u8]) -> Result<Ref, Fault> {
     let upto = from + bytes.len();
     let held = leaf(nodes, node)?.len();
@@ -496,7 +498,7 @@ fn write_leaf(nodes: &dyn Nodes, node: Ref, from: usize, bytes: &[u8]) -> Result
     }
     let old = leaf(nodes, node)?;
     let (before, after) = (&old[..from.min(held)], &old[upto.min(held)..]);
-    // Whoever made a leaf longer will most likely do so again (V3).
+    // A leaf that was made longer will most likely be made longer again (V3).
     let room = if held > 0 && upto > held { upto.next_multiple_of(ROOM).min(CHUNK) - upto } else { 0 };
     let new = nodes.make(&[], &[before, &ZEROS[..from - before.len()], bytes, after, &ZEROS[..room]])?;
     if !node.is_none() {

@@ -69,7 +69,7 @@ pub struct Scores {
 #[derive(Default)]
 pub struct Streaming {
     draft: stream::Draft<'static>,
-    /// The entry at hand: its id, and its fields and values in turn.
+    /// The current entry: its id, and its fields and values in turn.
     id: Id,
     pairs: Vec<Vec<u8>>,
     /// Pairs that are still to come; none between entries.
@@ -78,7 +78,7 @@ pub struct Streaming {
     /// It was written before Redis 7, which began to count how many entries a group has read.
     is_old: bool,
     group: u32,
-    /// What the group has pending, in the order of the ids, until somebody owns it.
+    /// What the group has pending, in the order of the ids, and whether a consumer owns it.
     pending: Vec<(Pending, bool)>,
     consumer: u32,
 }
@@ -224,7 +224,7 @@ impl Scores {
         if spot.score.is_some() {
             return Err(TWICE.into());
         }
-        // Seventeen digits are how Redis writes a double, and not what somebody gave.
+        // Seventeen digits are how Redis writes a double, and not a text that a client gave.
         let text = text.filter(|text| digits(text) < 17);
         let score = text.and_then(|text| Score::parse(self.mode, text)).unwrap_or_else(|| Score::of(score));
         self.draft.put(txn, spot, &score, member)?;
@@ -321,7 +321,7 @@ impl Streaming {
         Ok(())
     }
 
-    /// All that the group has pending belongs to somebody.
+    /// Checks that a consumer owns each pending entry of the group.
     fn check_owners(&mut self) -> Added {
         let all = self.pending.iter().all(|(_, is_owned)| *is_owned);
         self.pending.clear();

@@ -15,7 +15,7 @@ const LOST_EXPIRIES: &str =
 /// A string longer than this, in bytes, is written in pieces and not compressed.
 const WHOLE_MAX: u64 = 16 << 20;
 
-/// Called between elements, for whoever empties the writer's buffer.
+/// Called between elements, to empty the writer's buffer.
 type Drain<'d> = &'d mut dyn FnMut(&mut Writer) -> Outcome;
 
 /// Where a value's nodes are, and by which time parts of it have expired.

@@ -130,7 +130,7 @@ impl<'a> Query<'a> {
                 &args[6..]
             }
             Form::AroundMember { .. } => {
-                // Without the key nothing is known of the member, and nobody looks at the radius.
+                // Without the key the member does not exist, and the radius is not checked.
                 if let Some(set) = set {
                     query.middle = Some(place_of(call, set, args[2])?.ok_or(NO_SUCH_MEMBER)?);
                     query.read_circle(args[3], args[4])?;
@@ -190,7 +190,7 @@ impl<'a> Query<'a> {
         Ok(())
     }
 
-    /// Reads an option without values; answers whether it was one.
+    /// Reads an option without values. Returns whether it was one.
     fn read_flag(&mut self, form: Form, word: &[u8]) -> bool {
         match word {
             word if is(word, "WITHDIST") => self.with_distance = true,
@@ -205,7 +205,7 @@ impl<'a> Query<'a> {
         true
     }
 
-    /// Reads what GEOSEARCH has besides; answers how many values belong to it.
+    /// Reads the options that only GEOSEARCH has. Returns how many values belong to this one.
     fn read_search(&mut self, call: &Call<'a>, set: Option<&SortedSet<'a>>, word: &[u8], values: &[&[u8]]) -> Result<usize, Stop> {
         match values {
             [member, ..] if is(word, "FROMMEMBER") && self.from != Some(From::Place) => {

@@ -171,7 +171,7 @@ pub(super) fn hpexpiretime(call: &mut Call<'_>) -> Outcome {
     answer_times(call, Unit::Milliseconds, 0)
 }
 
-/// Answers when each field expires, counted from `base_ms`; seconds are rounded up.
+/// Replies when each field expires, counted from `base_ms`; seconds are rounded up.
 fn answer_times(call: &mut Call<'_>, unit: Unit, base_ms: u64) -> Outcome {
     let (txn, hash) = (call.txn, open(call)?);
     let fields = fields(&call.args[2..], NO_COUNT)?;

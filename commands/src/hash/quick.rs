@@ -1,4 +1,4 @@
-//! The short ways of HSET, HDEL and HINCRBY (`table::update`): one field of a packed hash.
+//! The fast paths of HSET, HDEL and HINCRBY (`table::update`): one field of a packed hash.
 //!
 //! **Invariant:** what they reply and leave behind is what the slow paths would; whatever could be refused takes the slow path.
 use polder_base::{Reply, number};

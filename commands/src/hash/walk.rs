@@ -82,7 +82,7 @@ pub(super) fn hrandfield(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// Replies with so many different fields, or, counted negatively, with so many that may be the same.
+/// Replies with `wanted` different fields; if it is negative, with as many that may be the same.
 fn pick<'c>(call: &mut Call<'c>, living: &Living<'c>, wanted: i64, with_values: bool) -> Outcome {
     let len = if wanted < 0 { wanted.unsigned_abs() } else { living.len.min(wanted as u64) };
     let flat = with_values && call.reply.protocol() == Protocol::Resp2;

@@ -199,7 +199,8 @@ pub(super) fn brpoplpush(call: &mut Call<'_>) -> Outcome {
     shift(call, End::Right, End::Left, Some(timeout_ms))
 }
 
-/// Moves an element from one list to another, or from one end to the other. Without one it waits, or answers with nothing.
+/// Moves an element from one list to another, or from one end to the other. Without one it waits,
+/// or replies with nothing.
 fn shift(call: &mut Call<'_>, from: End, to: End, timeout_ms: Option<u64>) -> Outcome {
     let (source, target) = (call.args[1], call.args[2]);
     let mut yields = false;

@@ -1,6 +1,7 @@
-//! The short ways of LPUSH, RPUSH, LPOP and RPOP (`table::update`): one element of a packed list, nothing in the way.
+//! The fast paths of LPUSH, RPUSH, LPOP and RPOP (`table::update`): one element of a packed list.
 //!
-//! **Invariant:** what they answer and leave behind is what the long ways would; whatever could be refused goes the long way.
+//! **Invariant:** what they reply and leave behind is what the slow paths would; whatever could be
+//! refused takes the slow path.
 use polder_base::Reply;
 use polder_table::Mutation;
 use polder_values::Kind;

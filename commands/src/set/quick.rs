@@ -1,4 +1,4 @@
-//! The short ways of SADD, SREM and SPOP (`table::update`): one member of a packed set.
+//! The fast paths of SADD, SREM and SPOP (`table::update`): one member of a packed set.
 //!
 //! **Invariant:** what they reply and leave behind is what the slow paths would; whatever could be refused takes the slow path.
 use polder_base::Reply;

@@ -25,7 +25,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Reads options up to the first argument that is none; answers where that is.
+    /// Reads options up to the first argument that is none. Returns where that is.
     fn read(args: &[&[u8]]) -> (Options, usize) {
         let mut options = Options::default();
         for (at, arg) in args.iter().enumerate() {
@@ -87,7 +87,8 @@ pub(crate) struct Added {
 }
 
 impl Added {
-    /// Counts what has become of a member; answers whether that is a change. Another text of the same double is no update.
+    /// Counts what has become of a member. Returns whether that is a change. Another text of the
+    /// same double is no update.
     fn count(&mut self, became: Became) -> bool {
         self.added += i64::from(became == Became::New);
         self.updated += i64::from(became == Became::Moved);
@@ -192,7 +193,7 @@ pub(crate) fn add(call: &Call<'_>, mode: NumberMode, options: Options, pairs: &[
     Ok(done)
 }
 
-/// Gives members of a draft their scores; answers whether that changed anything.
+/// Gives members of a draft their scores. Returns whether that changed anything.
 fn add_to(
     call: &Call<'_>,
     draft: &mut Draft,
@@ -227,7 +228,7 @@ fn add_to(
     Ok(changed)
 }
 
-/// Gives one member its score; answers whether that changed anything.
+/// Gives one member its score. Returns whether that changed anything.
 fn put(call: &Call<'_>, draft: &mut Draft, spot: Spot, new: &Score, member: &[u8], done: &mut Added) -> Result<bool, Stop> {
     let changed = done.count(Became::of(spot.score.as_ref(), new));
     if changed {

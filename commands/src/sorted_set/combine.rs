@@ -80,7 +80,7 @@ impl<'c> Source<'c> {
         }
     }
 
-    /// Shows every member with its weighed score, until `visit` answers false.
+    /// Shows every member with its weighed score, until `visit` returns false.
     fn each(&self, call: &Call<'c>, visit: &mut dyn FnMut(Item<'c>) -> Result<bool, Stop>) -> Outcome {
         match self.members {
             Members::Scored(set) => {
@@ -221,7 +221,7 @@ impl<'c> Request<'c> {
         Ok(items.into_iter().map(|(member, score)| (score, member)).collect())
     }
 
-    /// Shows what is in every source, until `visit` answers false.
+    /// Shows what is in every source, until `visit` returns false.
     fn intersection(&mut self, call: &Call<'c>, visit: &mut dyn FnMut(Item<'c>) -> bool) -> Outcome {
         self.sort_sources();
         let mode = number_mode(call.settings);

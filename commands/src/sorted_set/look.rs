@@ -157,7 +157,8 @@ fn draw(call: &Call<'_>, end: u64) -> u64 {
     ((u128::from(call.table.draw_wide()) * u128::from(end)) >> 64) as u64
 }
 
-/// So many different ranks below `size`, or all of them: every choice is equally likely (Floyd, CACM 1987).
+/// `wanted` different ranks below `size`, or all of them: every choice is equally likely (Floyd,
+/// CACM 1987).
 fn distinct(call: &Call<'_>, size: u64, wanted: u64) -> Vec<u64> {
     if wanted >= size {
         return (0..size).collect();

@@ -170,7 +170,7 @@ impl<'a> Several<'a> {
         Ok(Several { keys, end, count })
     }
 
-    /// Pops from a key, if one was there; answers whether one was.
+    /// Pops from a key if it is there. Returns whether it was.
     fn pop(&self, call: &mut Call<'_>, there: Option<(&[u8], Found<'_>)>) -> Result<bool, Stop> {
         let Some((key, found)) = there else { return Ok(false) };
         call.reply.array(2);

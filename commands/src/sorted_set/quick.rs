@@ -1,4 +1,5 @@
-//! The short ways of ZADD, ZINCRBY and ZREM (`table::update`): one member of a packed sorted set, no options.
+//! The fast paths of ZADD, ZINCRBY and ZREM (`table::update`): one member of a packed sorted set,
+//! no options.
 //!
 //! **Invariant:** what they reply and leave behind is what the slow paths would; whatever could be refused takes the slow path.
 use polder_base::Reply;

@@ -169,7 +169,8 @@ pub(super) fn each<'s>(
     Ok(())
 }
 
-/// Begins a reply of so many members, with their scores perhaps: pairs in RESP3, one flat array in RESP2.
+/// Begins a reply of `count` members, with their scores if wanted: pairs in RESP3, one flat array
+/// in RESP2.
 pub(super) fn begin_entries(reply: &mut dyn Reply, count: usize, with_scores: bool) {
     let flat = with_scores && reply.protocol() == Protocol::Resp2;
     reply.array(if flat { count * 2 } else { count });

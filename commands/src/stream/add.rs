@@ -11,7 +11,7 @@ use polder_calls::settings::id as setting;
 /// What is to go from the beginning of a stream.
 #[derive(Clone, Copy)]
 enum Threshold {
-    /// All but so many.
+    /// All but the last this many.
     Length(u64),
     /// All before this.
     First(Id),
@@ -113,7 +113,7 @@ fn node_entries(call: &Call<'_>) -> u64 {
     call.settings.number(const { setting("stream-node-max-entries") }) as u64
 }
 
-/// Trims; answers how many entries went.
+/// Trims. Returns how many entries went.
 fn trim(call: &Call<'_>, draft: &mut Draft<'_>, trim: &Trim) -> Result<u64, Stop> {
     let most = trim.approximate.unwrap_or(u64::MAX);
     let may_go = match trim.threshold {
@@ -135,8 +135,9 @@ fn trim(call: &Call<'_>, draft: &mut Draft<'_>, trim: &Trim) -> Result<u64, Stop
     Ok(gone)
 }
 
-/// How many of `len` entries Redis would take with `~`: whole nodes of so many entries, of the first ones that may go. Where its nodes end is
-/// told by how many entries came before these, as long as none was deleted from the midst of them.
+/// How many of `len` entries Redis would remove with `~`: whole nodes of `node` entries, of the
+/// first ones that may go. Where its nodes end follows from how many entries came before these, as
+/// long as none was deleted between them.
 fn whole_nodes(before: u64, len: u64, may_go: u64, node: u64) -> u64 {
     if may_go >= len {
         return len;

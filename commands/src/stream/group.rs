@@ -100,7 +100,7 @@ pub(super) fn destroy(call: &mut Call<'_>) -> Outcome {
     if let Some(group) = &group {
         draft.destroy_group(call.txn, group)?;
         publish(call, call.args[2], Some(found), &mut draft)?;
-        // Whoever waits to read by this group learns that it is gone.
+        // A client that waits to read by this group learns that it is gone.
         call.notify('t', "xgroup-destroy", call.args[2]);
     }
     call.reply.integer(group.is_some().into());

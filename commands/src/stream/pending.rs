@@ -11,7 +11,8 @@ use smallvec::SmallVec;
 use super::{find, find_group, id, no_group, publish, reply_entry, reply_id, shown};
 use polder_calls::call::{Call, Outcome, SYNTAX, integer, is};
 
-/// XAUTOCLAIM looks at so many entries for each that it may claim, and claims so many unless it is told otherwise.
+/// XAUTOCLAIM looks at [`LOOKS`] entries for each that it may claim, and claims [`CLAIMS`] unless
+/// it is told otherwise.
 const LOOKS: u64 = 10;
 const CLAIMS: u64 = 100;
 const CLAIMS_MAX: i64 = i64::MAX / 16;
@@ -190,7 +191,7 @@ impl Claim {
     }
 }
 
-/// The consumer that claims, who need not be there yet.
+/// The consumer that claims, which need not exist yet.
 fn claimant(call: &Call<'_>, draft: &mut Draft<'_>, group: &Group<'_>) -> Result<Consumer<'static>, Stop> {
     let (name, now) = (call.args[3], call.txn.now_ms());
     let consumer = draft.view(call.txn).consumer(group.number, name)?.map(Consumer::owned);

@@ -135,7 +135,7 @@ fn finish(call: &mut Call<'_>, request: &Request<'_>, memo: Vec<u8>) -> Outcome 
     }
 }
 
-/// Begins a reply of so many streams: a map, or pairs for a client that knows no maps.
+/// Begins a reply of `count` streams: a map, or pairs for a client that knows no maps.
 fn reply_streams(call: &mut Call<'_>, count: usize) {
     match call.reply.protocol() {
         Protocol::Resp2 => call.reply.array(count),
@@ -206,7 +206,8 @@ pub(super) fn xreadgroup(call: &mut Call<'_>) -> Outcome {
     for at in 1..targets.len() {
         targets[at] = targets[at].take().filter(|_| !request.keys[..at].contains(&request.keys[at]));
     }
-    // Who waits is known as a consumer meanwhile: the transaction that puts the call down for its keys commits this, too.
+    // A waiting client is known as a consumer meanwhile: the transaction that records the waiting
+    // call commits this, too.
     for ((key, target), serving) in request.keys.iter().zip(targets).zip(servings) {
         let target = target.map_or_else(|| Target::find(call, key, group), Ok)?;
         serve(call, &request, key, target, consumer, serving)?;
@@ -263,7 +264,7 @@ fn servings(call: &Call<'_>, request: &Request<'_>, targets: &[Option<Target<'_>
     Ok(servings)
 }
 
-/// The last id that a delivery of so many entries reaches.
+/// The last id that a delivery of `limit` entries reaches.
 fn reached(stream: &Stream<'_>, last: Id, limit: u64) -> Result<Id, Stop> {
     let mut reached = last;
     match last.next() {
@@ -274,7 +275,7 @@ fn reached(stream: &Stream<'_>, last: Id, limit: u64) -> Result<Id, Stop> {
     Ok(reached)
 }
 
-/// Serves one stream to a consumer, who is made if need be.
+/// Serves one stream to a consumer, which is created if necessary.
 fn serve(call: &mut Call<'_>, request: &Request<'_>, key: &[u8], target: Target<'_>, name: &[u8], serving: Serving) -> Outcome {
     let Target { found, mut draft, mut group, .. } = target;
     let now_ms = call.txn.now_ms();
@@ -303,7 +304,7 @@ fn serve(call: &mut Call<'_>, request: &Request<'_>, key: &[u8], target: Target<
     publish(call, key, Some(found), &mut draft)
 }
 
-/// The consumer that reads, who need not be there yet.
+/// The consumer that reads, which need not exist yet.
 fn reader(call: &Call<'_>, key: &[u8], draft: &mut Draft<'_>, group: &Group<'_>, name: &[u8]) -> Result<Consumer<'static>, Stop> {
     let now_ms = call.txn.now_ms();
     let consumer = draft.view(call.txn).consumer(group.number, name)?.map(Consumer::owned);
@@ -314,7 +315,8 @@ fn reader(call: &Call<'_>, key: &[u8], draft: &mut Draft<'_>, group: &Group<'_>,
     Ok(draft.create_consumer(call.txn, group.number, name, now_ms)?)
 }
 
-/// Serves as many calls as read what is new of one stream for one consumer, who has it pending then.
+/// Serves as many calls as read what is new of one stream for one consumer, for which it is pending
+/// then.
 pub(super) fn xreadgroup_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> {
     let first = request(call, call.args, true)?;
     let alike = |wanted: &Request<'_>| wanted.group == first.group && *wanted.ids == [b">"] && !wanted.no_ack;

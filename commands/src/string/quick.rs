@@ -1,5 +1,6 @@
-//! The short ways of GET, SET, INCR and their relatives (`table::quick`, `table::update`) and of MSET (`table::several`): packed strings, no options but
-//! the time to live of SET, SETEX and PSETEX.
+//! The fast paths of GET, SET, INCR and their relatives (`table::quick`, `table::update`) and of
+//! MSET (`table::several`): packed strings, no options but the time to live of SET, SETEX and
+//! PSETEX.
 //!
 //! **Invariant:** what they reply and leave behind is what the slow paths would; whatever could be refused takes the slow path.
 use polder_base::number::Number;

@@ -101,7 +101,7 @@ impl<'a> Options<'a> {
 }
 
 impl<'a> Expiry<'a> {
-    /// Reads `EX seconds` and the like, `word` being the first of it; answers what follows.
+    /// Reads `EX seconds` and the like, `word` being the first of it. Returns what follows.
     fn parse<'r>(&mut self, word: &[u8], rest: &'r [&'a [u8]]) -> Result<&'r [&'a [u8]], Stop> {
         let unit = UNITS.iter().find(|(name, _)| is(word, name)).map(|(_, unit)| *unit);
         let (Some(unit), [text, later @ ..]) = (unit, rest) else { return Err(SYNTAX.into()) };

@@ -12,7 +12,8 @@ use super::tree::{self, Child, FANOUT, Inner, LEAF_MAX, Leaves};
 use super::{Element, RUN_MAX, Rule, SHORT_MAX, Sequence, Tree};
 use crate::{Nodes, string};
 
-/// A tree with at most so many bytes of elements becomes packed again: far less than what makes a tree, lest it go to and fro.
+/// A tree with at most this many bytes of elements becomes packed again: far fewer than make a
+/// tree, so that it does not switch to and fro.
 const PACK_MAX: usize = RUN_MAX / 2;
 
 const DAMAGED: Fault = Fault::Damaged { what: "a tree of elements" };
@@ -71,7 +72,8 @@ pub struct Change<'c> {
     pub private: bool,
 }
 
-/// Whether so many elements from `rank` on are there: ranks are found by counts that may be damaged (S5).
+/// Whether `gone` elements from `rank` on are there: ranks are found by counts that may be damaged
+/// (S5).
 fn within(rank: u64, gone: u64, count: u64) -> Result<(), Fault> {
     if rank.checked_add(gone).is_some_and(|end| end <= count) { Ok(()) } else { Err(DAMAGED) }
 }
@@ -152,7 +154,7 @@ impl Change<'_> {
         if lower { self::lower(self.nodes, tree) } else { Ok(()) }
     }
 
-    /// Changes what is below a node; answers the nodes that take its place.
+    /// Changes what is below a node. Returns the nodes that take its place.
     fn node(&self, child: Child, level: u8, from: u64, upto: u64, edges: Edges) -> Result<Row, Fault> {
         if level == 0 {
             return self.leaf(child, from, upto, edges);
@@ -313,7 +315,7 @@ impl Change<'_> {
         self.copy_leaf(&empty, &patch, word, empty.patched_len(&patch)?)
     }
 
-    /// Changes a leaf; answers the leaves that take its place.
+    /// Changes a leaf. Returns the leaves that take its place.
     pub fn leaf(&self, child: Child, from: u64, upto: u64, edges: Edges) -> Result<Row, Fault> {
         let run = tree::leaf(self.nodes, child.node)?;
         if from > upto || upto > run.count() as u64 {
@@ -388,7 +390,8 @@ impl Change<'_> {
         Ok(refs)
     }
 
-    /// A new leaf of a patched run, which has been checked and fits into so many bytes: the rest of them are room.
+    /// A new leaf of a patched run, which has been checked and fits into `length` bytes: the rest
+    /// of them are room.
     fn copy_leaf(&self, run: &Run<'_>, patch: &Patch<'_>, word: u64, length: usize) -> Result<Child, Fault> {
         let node = match (run.refs(), patch.long) {
             ([], false) => self.nodes.make_by(length, &mut |bytes| run.patch_into(patch, bytes))?,

@@ -12,7 +12,8 @@ use super::tree::{self, FANOUT, Inner, LEAF_MAX, Leaves};
 use super::{Draft, Form, RUN_MAX, Rule, SHORT_MAX, Sequence, Tree};
 use crate::Nodes;
 
-/// So many elements are put at the end of a tree one by one, in place if they can be; more are built into full leaves.
+/// Up to this many elements are put at the end of a tree one by one, in place if possible; more are
+/// built into full leaves.
 const FEW: usize = 16;
 
 /// See [`Draft::extend`].

@@ -121,7 +121,8 @@ impl<'m> Merge<'m> {
         let root = Child { node: tree.root, count: tree.count, word: tree::first_word(self.nodes, self.rule, tree)? };
         let row = self.node(Visit { child: root, level: height, edges: Edges::WHOLE, bound: u64::MAX, private: true }, items, &mut ways)?;
         let mut row = row.to_vec();
-        // Leaves of a tree without an inner node: there was nobody above them to join what became too empty.
+        // Leaves of a tree without an inner node: no level above them has joined those that became
+        // too empty.
         for at in (0..if height == 0 { row.len() } else { 0 }).rev() {
             self.edit().mend(&mut row, at, 0, Edges::WHOLE)?;
         }
@@ -145,7 +146,7 @@ impl<'m> Merge<'m> {
         Ok(())
     }
 
-    /// Puts items, which have these ways, in below a node; answers the nodes that take its place.
+    /// Puts items, which have these ways, in below a node. Returns the nodes that take its place.
     fn node(&mut self, visit: Visit, items: &mut [Item<'_>], ways: &mut [Way]) -> Result<Row, Fault> {
         let Visit { child, level, edges, .. } = visit;
         let private = visit.private && self.nodes.is_private(child.node);
@@ -287,7 +288,7 @@ impl<'m> Merge<'m> {
         let (index, found) = search::halve(self.nodes, self.rule, &run, item.word, (leaf.word, bound), &mut compare)?;
         item.found = found;
         if item.goes {
-            // Whoever has it taken out has seen it.
+            // An item to be taken out was found before, so it must be there.
             return if found { Change { private, ..self.edit() }.leaf(leaf, index as u64, index as u64 + 1, edges) } else { Err(DAMAGED) };
         }
         if found && !(self.decide)(item.number, run.at(index)?)? {

@@ -38,12 +38,12 @@ pub struct Way {
     words: (u64, u64),
     /// The node's first element has the very word.
     tied: bool,
-    /// Who goes this way has left it: what it says of the levels below is of no use.
+    /// A walk on this way has left it: what it says of the levels below is of no use.
     left: bool,
 }
 
 impl Way {
-    /// Where among so many the word should lie, if words are spread evenly.
+    /// Where among `many` entries the word should lie, if words are spread evenly.
     #[inline]
     fn guess(&self, many: usize) -> usize {
         let (first, last) = self.words;
@@ -160,7 +160,8 @@ pub fn find_all<'a>(
     found.collect()
 }
 
-/// Brings near what is looked at for elements with these words. A hint: what is damaged is found by who looks again.
+/// Prefetches what is looked at for elements with these words. It is a hint: the later walk finds
+/// what is damaged.
 pub fn bring(nodes: &dyn Nodes, tree: &Tree, words: impl Iterator<Item = u64>) {
     if tree.count > 0
         && let Ok(ways) = descend_all(nodes, tree, words, HEAD_LINES)

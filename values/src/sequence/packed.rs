@@ -1,9 +1,10 @@
 //! One change of a packed sequence, written straight to where the new value is going to lie.
 //!
-//! A [`Draft`](super::Draft) copies the value, changes the copy and has it copied again into its node. Whoever changes one element and publishes
-//! right away (`table/update.rs`) has no use for the copy between: an [`Edit`] borrows the old value and the new element, says how long the new
-//! value is, and writes it once. Answers `None` for all that is more than that: what would not stay packed, and what is damaged (S5), which the
-//! draft then says.
+//! A [`Draft`](super::Draft) copies the value, changes the copy and has it copied again into its
+//! node. A change of one element that is published right away (`table/update.rs`) has no use for
+//! the copy between. An [`Edit`] borrows the old value and the new element, says how long the new
+//! value is, and writes it once. It returns `None` in all other cases: what would not stay packed,
+//! and what is damaged (S5), which the draft then reports.
 
 use super::run::{Patch, Run, length_of};
 use super::{RUN_MAX, SHORT_MAX};

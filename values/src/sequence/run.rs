@@ -111,7 +111,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The elements of a run without long ones; `None` stands for one that is long all the same, or does not lie in the run (S5).
+    /// The elements of a run without long ones; `None` stands for one that is long after all, or
+    /// does not lie in the run (S5).
     #[inline]
     pub fn short_ones(&self) -> impl Iterator<Item = Option<&'a [u8]>> + use<'a> {
         let data = self.data;
@@ -357,7 +358,8 @@ pub fn patch_in_place(bytes: &mut [u8], patch: &Patch<'_>) {
     bytes[..HEAD].copy_from_slice(&(new_count as u16).to_le_bytes());
 }
 
-/// Puts `head` over the first bytes of the last element and `tail` behind it; answers false, having done nothing, where that cannot be.
+/// Puts `head` over the first bytes of the last element and `tail` behind it. Returns false, having
+/// done nothing, if that is not possible.
 pub fn lengthen_in_place(bytes: &mut [u8], head: &[u8], tail: &[&[u8]]) -> bool {
     let Ok(run) = Run::read(bytes, &[]) else { return false };
     let Some(last) = run.count().checked_sub(1) else { return false };

@@ -38,8 +38,9 @@ pub fn find<'a>(
     Ok(place.found)
 }
 
-/// The way down a tree. Without `RANKED` the rank of the place is wrong: nobody who does not want it pays for the counts of all children
-/// that stand before the way, which are ten cache lines a node.
+/// The way down a tree. Without `RANKED` the rank of the place is wrong: a caller that does not
+/// need it does not pay for the counts of all children that stand before the way, which are ten
+/// cache lines a node.
 fn seek_tree<'a, const RANKED: bool>(
     nodes: &'a dyn Nodes,
     rule: &Rule,

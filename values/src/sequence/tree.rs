@@ -399,7 +399,8 @@ struct Check<'c> {
 }
 
 impl<'c> Check<'c> {
-    /// Checks a node whose first element is told to have `word`; answers how many elements are below it.
+    /// Checks a node whose first element is told to have `word`. Returns how many elements are
+    /// below it.
     fn node(&mut self, node: Ref, level: u8, word: Option<u64>, (left, right): (bool, bool)) -> Result<u64, Fault> {
         (self.visit)(node);
         if level == 0 {

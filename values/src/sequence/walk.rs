@@ -121,7 +121,7 @@ impl<'a> Stretch<'a> {
         let bytes = self.run.slice(self.from, self.upto).ok()?;
         ends.clear();
         self.run.ends(self.from, self.upto, ends);
-        // S5: who takes them apart may rely on it.
+        // S5: the code that takes them apart may rely on it.
         (ends.is_sorted() && ends.last().is_none_or(|last| usize::from(*last) == bytes.len())).then_some(bytes)
     }
 }

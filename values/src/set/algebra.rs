@@ -10,7 +10,8 @@ use super::{Element, Fault, Nodes, Sequence, find};
 use crate::order::member_word;
 use crate::sequence::Iter;
 
-/// A set that is so many times larger is not walked through: a search costs about as much as so many steps.
+/// A set that is this many times larger is not walked: a search costs about as much as this many
+/// steps.
 const SEARCH: u64 = 16;
 
 /// Members, and whether they come in the order of [`super::MEMBERS`]; else they come as the sets show them.
@@ -98,8 +99,8 @@ fn in_order(members: &Sequence<'_>) -> Result<Option<u64>, Fault> {
     }
 }
 
-/// Shows the members that all of the sets have, until `visit` answers false. They come in order (see [`Members`]) if that
-/// is what is answered.
+/// Shows the members that all of the sets have, until `visit` returns false. Returns whether they
+/// come in order (see [`Members`]).
 ///
 /// # Errors
 /// [`Fault::Damaged`].

@@ -224,7 +224,7 @@ fn packed_sets_of_several_scores_show_by_lex_what_redis_shows() {
     assert_eq!(draft.set().ranks_by_lex(&nodes, min, max, true).unwrap(), (2, 3));
 }
 
-/// Members of one score lie below many inner nodes whose first words are all the same.
+/// Members of one score lie below many inner nodes whose first words are equal.
 #[test]
 fn many_members_of_a_few_scores_move_together() {
     const MEMBERS: u64 = 30_000;

@@ -9,7 +9,7 @@
 //!
 //! an entry      1  low half: the schema its fields follow, 15: they stand here; high half: its id (not of the first one)
 //!                    0        the milliseconds of the one before, the next number
-//!                    1 to 13  so many milliseconds later, number 0
+//!                    1 to 13  this many milliseconds later, number 0
 //!                    14       the milliseconds of the one before, and a distance of numbers follows
 //!                    15       a distance of milliseconds and a number follow
 //!               -  with a schema: the values. Without: how many pairs, then field and value of each
@@ -220,7 +220,7 @@ impl<'b> Iterator for Pairs<'b> {
     fn next(&mut self) -> Option<Self::Item> {
         self.left = self.left.checked_sub(1)?;
         let field = self.fields.as_mut().unwrap_or(&mut self.values).string();
-        // Whoever made this entry has read all of it.
+        // The code that made this entry has read all of it.
         Some((field.ok()?, self.values.string().ok()?))
     }
 }
@@ -381,7 +381,8 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Adds an entry; answers false, having added nothing, when the block would be too long. A first one always finds room.
+    /// Adds an entry. Returns false, having added nothing, if the block would be too long. A first
+    /// one always finds room.
     pub fn push(&mut self, id: Id, schema: u8, body: &[u8]) -> bool {
         match self.bytes.first_chunk::<HEAD>() {
             None => self.bytes.extend_from_slice(&begun(id, schema)),

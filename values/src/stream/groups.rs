@@ -501,7 +501,7 @@ impl Draft<'_> {
         self.put(nodes, CONSUMERS, rank, replaces, &parts)
     }
 
-    /// Takes a consumer away, with all that it has pending; answers how much that was.
+    /// Removes a consumer, with all that it has pending. Returns how much that was.
     ///
     /// # Errors
     /// As [`Draft::create_group`].
@@ -572,7 +572,8 @@ impl Draft<'_> {
         })
     }
 
-    /// Notes that entries are not pending any more; answers of each whether it was. One that is named twice is so once.
+    /// Notes that entries are no longer pending. Returns for each whether it was. One that is named
+    /// twice counts once.
     ///
     /// # Errors
     /// As [`Draft::create_group`].
@@ -607,7 +608,7 @@ impl Draft<'_> {
         ranks.chunk_by(|one, two| one + 1 == *two).rev().try_for_each(|row| self.cut(nodes, tree, (row[0], row[0] + row.len() as u64)))
     }
 
-    /// Notes that an entry is not pending any more; answers whether it was.
+    /// Notes that an entry is no longer pending. Returns whether it was.
     ///
     /// # Errors
     /// As [`Draft::create_group`].
