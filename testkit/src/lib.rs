@@ -21,6 +21,7 @@ pub mod gather;
 pub mod held;
 pub mod history;
 pub mod peers;
+pub mod power;
 pub mod process;
 pub mod python_stub;
 pub mod random;

@@ -1,0 +1,140 @@
+//! The incremental file that grows at the log's end.
+//!
+//! ```text
+//!   0 ............ synced ............ length      <- every byte before `length` was written, in order
+//! ```
+//!
+//! - **I1** A batch is written behind `length`, which moves only when all of it was. A batch that fails is cut off again.
+//! - **I2** `synced` moves only to what was the length before the sync began.
+//! - **I3** After a failed sync, or a failed batch that could not be cut off, the file is never written again (D3): another one is begun,
+//!   with a new base.
+use std::io;
+use std::sync::Arc;
+
+use crate::medium::File;
+
+/// The longest line that Redis takes as an annotation, its end included.
+pub const ANNOTATION_BYTES_MAX: usize = 1024;
+
+/// The file at the log's end.
+pub struct Incr {
+    file: Arc<dyn File>,
+    length: u64,
+    synced: u64,
+    is_spoiled: bool,
+}
+
+/// A sync that another thread may do meanwhile: see [`Incr::begin_sync`].
+pub struct Sync {
+    file: Arc<dyn File>,
+    length: u64,
+}
+
+impl Sync {
+    /// Syncs the file.
+    ///
+    /// # Errors
+    /// What the system says; to be handed to [`Incr::end_sync`] as it is.
+    pub fn run(&self) -> io::Result<()> {
+        self.file.sync()
+    }
+
+    /// The length that is on the disk when [`Sync::run`] has returned.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+}
+
+impl Incr {
+    /// Over an empty file.
+    pub fn fresh(file: Arc<dyn File>) -> Incr {
+        Incr { file, length: 0, synced: 0, is_spoiled: false }
+    }
+
+    /// Over a file that was written up to `noted`. What lies behind is cut off.
+    ///
+    /// # Errors
+    /// What the system says; `UnexpectedEof` where it is shorter than that.
+    pub fn resume(file: Arc<dyn File>, noted: u64) -> io::Result<Incr> {
+        let length = file.length()?;
+        if length < noted {
+            let why = format!("the file has {length} bytes, and {noted} were written: it has lost its end");
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why));
+        }
+        if length > noted {
+            file.truncate(noted)?;
+        }
+        // What a dead process wrote may not have been synced.
+        Ok(Incr { file, length: noted, synced: 0, is_spoiled: false })
+    }
+
+    /// Appends a batch; returns the file's length behind it.
+    ///
+    /// # Errors
+    /// What the system says. Then it is as if nothing had been written.
+    pub fn append(&mut self, batch: &[u8]) -> io::Result<u64> {
+        if self.is_spoiled {
+            return Err(io::Error::other("the file cannot be trusted since an earlier error: another one must be begun"));
+        }
+        if let Err(error) = self.file.write_at(batch, self.length) {
+            self.is_spoiled = self.file.truncate(self.length).is_err();
+            return Err(error);
+        }
+        self.length += batch.len() as u64;
+        Ok(self.length)
+    }
+
+    /// What is to be synced now; `None` where all of it was.
+    pub fn begin_sync(&self) -> Option<Sync> {
+        (self.synced < self.length && !self.is_spoiled).then(|| Sync { file: self.file.clone(), length: self.length })
+    }
+
+    /// Notes how a sync has ended.
+    pub fn end_sync(&mut self, sync: &Sync, done: &io::Result<()>) {
+        match done {
+            Ok(()) => self.synced = self.synced.max(sync.length),
+            Err(_) => self.is_spoiled = true,
+        }
+    }
+
+    /// Syncs what was written.
+    ///
+    /// # Errors
+    /// What the system says; the file is spoiled then.
+    pub fn sync(&mut self) -> io::Result<()> {
+        let Some(sync) = self.begin_sync() else { return Ok(()) };
+        let done = sync.run();
+        self.end_sync(&sync, &done);
+        done
+    }
+
+    /// How many bytes were written.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// How many bytes survive a power cut.
+    pub fn synced(&self) -> u64 {
+        self.synced
+    }
+
+    /// Whether the file must not be written any more (I3).
+    pub fn is_spoiled(&self) -> bool {
+        self.is_spoiled
+    }
+}
+
+/// Appends Redis's annotation of the time, in seconds since 1970: `aof-timestamp-enabled`.
+pub fn annotate_time(batch: &mut Vec<u8>, seconds: u64) {
+    batch.extend_from_slice(format!("#TS:{seconds}\r\n").as_bytes());
+}
+
+/// Appends the stream's offset behind all that was written before, so that whoever loads the file knows where the stream goes on.
+pub fn annotate_offset(batch: &mut Vec<u8>, offset: u64) {
+    batch.extend_from_slice(format!("#POLDER:{offset}\r\n").as_bytes());
+}
+
+/// The offset that an annotation names.
+pub fn annotated_offset(line: &[u8]) -> Option<u64> {
+    std::str::from_utf8(line).ok()?.strip_prefix("#POLDER:")?.split_whitespace().next()?.parse().ok()
+}

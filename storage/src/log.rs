@@ -1,0 +1,191 @@
+//! A log that is being written: its manifest, the file at its end, and a rewrite that may be under way.
+//!
+//! ```text
+//!   begin          incr 1                 no manifest yet: there is no base, so this is no whole log
+//!   begin_rewrite  incr 1, incr 2         the old file is synced first; what is appended goes to the new one
+//!   (base 2 is written by the caller, who sees the data as it was when incr 2 began)
+//!   install        base 2, incr 2         manifest; then incr 1 is removed
+//! ```
+//!
+//! - **L1** Bytes are appended to a file only when all that was appended to earlier files is synced. So a power cut leaves a prefix.
+//! - **L2** A base's sequence number is used once: a manifest that may have reached the disk never names a file that is written later.
+use std::io;
+
+use crate::folder::Folder;
+use crate::incr::Incr;
+use crate::manifest::{Entry, Identity, Manifest};
+
+/// How far a log was written: the last incremental file, and bytes of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Noted {
+    pub sequence: u64,
+    pub length: u64,
+}
+
+/// A log that is being written.
+pub struct Log {
+    folder: Folder,
+    manifest: Manifest,
+    incr: Incr,
+    /// The manifest on the disk ends with the file that is being written.
+    is_whole: bool,
+    /// The first incremental file that the base under way does not hold.
+    rewrites_from: Option<u64>,
+    /// The last sequence number that a base was given (L2).
+    base_sequence: u64,
+    /// Bytes of the files that are whole already: the base and all incremental files but the last.
+    bytes_before: u64,
+    bytes_base: u64,
+}
+
+impl Log {
+    /// Begins a log. It is none before the first [`Log::install`]: an earlier one in the folder counts until then.
+    ///
+    /// # Errors
+    /// What the system or an unreadable manifest says.
+    pub fn begin(folder: Folder, identity: Identity) -> io::Result<Log> {
+        folder.make()?;
+        let mut manifest = folder.load().map_err(io::Error::other)?.unwrap_or_default();
+        manifest.identity = Some(identity);
+        let entry = manifest.next_incr(&folder.name);
+        let incr = folder.create_incr(&entry)?;
+        let rewrites_from = Some(entry.sequence);
+        manifest.increments.push(entry);
+        let mut log = Log::over(folder, manifest, incr);
+        (log.is_whole, log.rewrites_from) = (false, rewrites_from);
+        Ok(log)
+    }
+
+    /// Goes on with a log that was written up to `noted`. What was written behind it is cut off.
+    ///
+    /// # Errors
+    /// What the system says; `UnexpectedEof` where that file is shorter, or where the manifest does not name it.
+    pub fn resume(folder: Folder, manifest: Manifest, noted: Noted) -> io::Result<Log> {
+        let lost = || io::Error::new(io::ErrorKind::UnexpectedEof, "the manifest does not name the file that was written last");
+        let at = manifest.increments.iter().position(|entry| entry.sequence == noted.sequence).ok_or_else(lost)?;
+        // A dead process may have renamed the manifest without seeing it on the disk; what is promised from now on rests on this manifest.
+        folder.medium.sync_folder(&folder.path)?;
+        let mut incr = folder.resume_incr(&manifest.increments[at], noted.length)?;
+        // A file that was begun by a process that died before it noted so.
+        for later in &manifest.increments[at + 1..] {
+            incr.sync()?;
+            incr = folder.resume_incr(later, 0)?;
+        }
+        let mut log = Log::over(folder, manifest, incr);
+        // History that a dead process did not remove any more. It does no harm if it cannot be removed now either.
+        let _ = log.folder.sweep(&mut log.manifest);
+        Ok(log)
+    }
+
+    fn over(folder: Folder, manifest: Manifest, incr: Incr) -> Log {
+        let base_sequence = manifest.next_base("").sequence - 1;
+        let mut log = Log { folder, manifest, incr, is_whole: true, rewrites_from: None, base_sequence, bytes_before: 0, bytes_base: 0 };
+        log.measure();
+        log
+    }
+
+    fn measure(&mut self) {
+        let length = |entry: &Entry| self.folder.medium.read(&self.folder.path_of(entry)).and_then(|file| file.length()).unwrap_or(0);
+        let base = self.manifest.base.as_ref().map_or(0, length);
+        let before: u64 = self.manifest.increments.split_last().map_or(0, |(_, before)| before.iter().map(length).sum());
+        (self.bytes_base, self.bytes_before) = (base, base + before);
+    }
+
+    /// How far it is written, to be kept where a successor finds it.
+    pub fn noted(&self) -> Noted {
+        let sequence = self.manifest.increments.last().map_or(0, |entry| entry.sequence);
+        Noted { sequence, length: self.incr.length() }
+    }
+
+    /// The file at its end.
+    pub fn incr(&mut self) -> &mut Incr {
+        &mut self.incr
+    }
+
+    /// Which files it has.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Where it lies.
+    pub fn folder(&self) -> &Folder {
+        &self.folder
+    }
+
+    /// Whether a base has been written since it began.
+    pub fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    /// Whether a base is being written.
+    pub fn is_rewriting(&self) -> bool {
+        self.rewrites_from.is_some()
+    }
+
+    /// Bytes of all its files, and of its base.
+    pub fn bytes(&self) -> (u64, u64) {
+        (self.bytes_before + self.incr.length(), self.bytes_base)
+    }
+
+    /// Begins another incremental file, for what comes after the base that is to be written.
+    ///
+    /// # Errors
+    /// What the system says. Then the log goes on as it was; after an error of a sync it is spoiled.
+    pub fn begin_rewrite(&mut self) -> io::Result<()> {
+        // L1. Nothing may be appended behind a file that has lost something: what is on the disk stays as it is until the base is there.
+        if self.incr.is_spoiled() {
+            self.is_whole = false;
+        }
+        if self.is_whole {
+            self.incr.sync()?;
+        }
+        let entry = self.manifest.next_incr(&self.folder.name);
+        let fresh = self.folder.create_incr(&entry)?;
+        let mut manifest = self.manifest.clone();
+        let sequence = entry.sequence;
+        manifest.increments.push(entry);
+        if self.is_whole {
+            // After an error the manifest on the disk may name the new file. It is empty, and stays so.
+            self.folder.store(&manifest)?;
+        }
+        self.bytes_before += self.incr.length();
+        (self.manifest, self.incr) = (manifest, fresh);
+        self.rewrites_from = Some(sequence);
+        Ok(())
+    }
+
+    /// The file that the base under way is to be written to. Each call gives another one (L2).
+    pub fn next_base(&mut self) -> Entry {
+        let mut entry = self.manifest.next_base(&self.folder.name);
+        if entry.sequence <= self.base_sequence {
+            let sequence = self.base_sequence + 1;
+            entry = Entry { name: format!("{}.{sequence}.base.rdb", self.folder.name).into_bytes(), sequence };
+        }
+        self.base_sequence = entry.sequence;
+        entry
+    }
+
+    /// Puts a base in the place of all that is older than the last [`Log::begin_rewrite`]. Its file and its name must be on the disk.
+    ///
+    /// # Errors
+    /// What the system says. The log is whole then, with or without the new base.
+    pub fn install(&mut self, base: Entry) -> io::Result<()> {
+        let Some(first) = self.rewrites_from else { return Err(io::Error::other("no rewrite is under way")) };
+        let mut manifest = self.manifest.clone();
+        manifest.rebase(base, first);
+        self.folder.store(&manifest)?;
+        self.manifest = manifest;
+        self.measure();
+        (self.is_whole, self.rewrites_from) = (true, None);
+        // What cannot be removed now is removed with the next base.
+        let _ = self.folder.sweep(&mut self.manifest);
+        Ok(())
+    }
+
+    /// The base under way will not be written. A log that had one goes on with one file more.
+    pub fn give_up_rewrite(&mut self) {
+        if self.is_whole {
+            self.rewrites_from = None;
+        }
+    }
+}
