@@ -95,7 +95,7 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// So many at full size.
+    /// The figure for this scale of one that is `full` at full size.
     pub fn of(&self, full: u64) -> u64 {
         (full / self.divisor).max(1)
     }

@@ -36,7 +36,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// A client of this id who speaks `protocol`.
+    /// A client with this id and protocol.
     pub fn new(id: u64, protocol: Protocol) -> Caller {
         Caller { session: Session { id, protocol, ..Session::default() } }
     }
@@ -50,7 +50,7 @@ impl Caller {
         let mut reply = Gather::new(self.session.protocol);
         embedder.memory.execute(&mut self.session, &embedder.host, &args, &mut reply);
         let answer = reply.answer()?;
-        // HELLO answers in the protocol it has just chosen, so this is asked after the call.
+        // HELLO replies in the protocol it has just chosen, so this is asked after the call.
         Ok(if self.session.protocol == Protocol::Resp2 { answer.lowered() } else { answer })
     }
 }

@@ -9,12 +9,12 @@
 //! What is proven of each key:
 //! - **Owned keys** have one writer: the value is the last acknowledged one, or the one intended after it.
 //! - **Owned groups** are written by MSET: all keys of a group always carry the same sequence number.
-//! - **Shared groups** have all actors as writers: whoever reads one finds a single writer's single MSET.
+//! - **Shared groups** have all actors as writers: each read finds a single writer's single MSET.
 //! - **Shared counters**: at least all acknowledged INCRs, at most one more per death.
 //! - **Ledgers** have one writer, whose every transaction or script writes a key of each type: they always agree ([`deeds`]).
-//! - **Accounts** of several types, between which everybody moves amounts: their sum is 0, always.
+//! - **Accounts** of several types, between which all actors move amounts: their sum is 0, always.
 //! - **Tokens** that are pushed on queues, moved between them and popped: each is there once, until it is popped, once ([`tokens`]).
-//! - **Ears**: who waits for a key or listens to a subject gets what is pushed or published there ([`ears`]).
+//! - **Ears**: a client that waits for a key or listens to a subject gets what is pushed or published there ([`ears`]).
 //! - No operation of a survivor takes longer than [`STALL_MAX`], its time without a CPU not counted.
 //!
 //! [`mixed`] does this with processes of all kinds on one memory: servers with clients, and embedders in Rust, C and Python.
@@ -38,11 +38,11 @@ use std::time::Duration;
 pub const OWNED_KEYS: u32 = 64;
 /// Groups with one writer, per actor.
 pub const OWNED_GROUPS: u32 = 8;
-/// Groups that everybody writes.
+/// Groups that all actors write.
 pub const SHARED_GROUPS: u32 = 4;
 /// Keys in a group.
 pub const GROUP_KEYS: u32 = 6;
-/// Counters that everybody increments.
+/// Counters that all actors increment.
 pub const COUNTERS: u32 = 4;
 
 /// Ledgers, per actor.

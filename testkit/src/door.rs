@@ -25,7 +25,7 @@ pub trait Door {
     /// # Errors
     /// A text when the memory or the server is not there.
     fn reset(&mut self) -> Result<(), String>;
-    /// Runs one command of a client, who appears with his first command.
+    /// Runs one command of a client, which exists from its first command on.
     ///
     /// # Errors
     /// A text when there is no reply or not exactly one.

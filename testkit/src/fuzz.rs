@@ -27,7 +27,7 @@ pub struct Target {
 const HANG: Duration = Duration::from_secs(10);
 const INPUT_BYTES_MAX: usize = 64 << 10;
 
-/// Tries inputs for a while; answers how many.
+/// Tries inputs for a while. Returns how many.
 ///
 /// # Errors
 /// The shortest input found that the target dies of, and what it said.

@@ -1,8 +1,10 @@
-//! What happens while somebody else has something. The tests of `table`, which stands below this crate, name this file by its path.
+//! What happens while another thread holds something. The tests of `table`, which stands below this
+//! crate, name this file by its path.
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Runs `work` while another thread is inside `hold`, where that has called what it is given; answers how long the work took.
+/// Runs `work` while another thread is inside `hold`, once that has called its argument. Returns
+/// how long the work took.
 ///
 /// # Panics
 /// When `hold` ends without having called it.

@@ -64,7 +64,7 @@ fn tolerates(rule: &Rule, mine: &Answer, other: &Answer) -> bool {
 
 fn near(mine: &Answer, other: &Answer, most: i64) -> bool {
     match (mine, other) {
-        // Negative answers say "no such key" and the like; they are no times.
+        // Negative replies say "no such key" and the like; they are no times.
         (Answer::Integer(one), Answer::Integer(two)) => one == two || *one >= 0 && *two >= 0 && (one - two).abs() <= most,
         (Answer::Array(one), Answer::Array(two)) => one.len() == two.len() && one.iter().zip(two).all(|(a, b)| near(a, b, most)),
         _ => mine == other,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use socket2::{Domain, Socket, Type};
 
-/// How long a server may take until it answers.
+/// How long a server may take until its first reply.
 const START_PATIENCE: Duration = Duration::from_secs(20);
 
 /// A server process on a port of its own, in a folder of its own; it is killed and its folder removed when this is dropped.
@@ -149,7 +149,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
-        // What cannot be removed lies among other temporary files and harms nobody.
+        // A folder that cannot be removed stays among other temporary files and does no harm.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
@@ -166,8 +166,8 @@ fn fresh_folder() -> io::Result<PathBuf> {
 /// The ports that are handed out: below those that the kernel gives to clients, so that no client's own end takes one first.
 const PORTS: std::ops::Range<u16> = 10_240..32_000;
 
-/// A port that nobody listens on, and that no other test gets as long as this process lives: else two tests that found the same one would get each
-/// other's clients.
+/// A port on which no process listens, and that no other test gets as long as this process lives.
+/// Otherwise two tests that found the same port would get each other's clients.
 ///
 /// # Errors
 /// When there is none.
@@ -188,8 +188,9 @@ pub fn free_port() -> io::Result<u16> {
     Err(io::Error::other("no port is free"))
 }
 
-/// Whether a server may listen on a port. It is bound, but never listened on: a child that another thread forks at this moment has our socket open
-/// until it becomes its program, and who waits for his server would find that socket listening.
+/// Whether a server may listen on a port. It is bound, but never listened on. A child that another
+/// thread forks at this moment has this socket open until it execs its program, and a test that
+/// waits for its server would find that socket listening.
 fn is_free(port: u16) -> io::Result<bool> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     // As servers do: two that say this may be bound to one port as long as neither listens.

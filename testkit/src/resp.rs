@@ -133,7 +133,7 @@ pub fn framed(args: &[impl AsRef<[u8]>]) -> Vec<u8> {
     bytes
 }
 
-/// Whether a push answers a command (SUBSCRIBE does) instead of coming on its own.
+/// Whether a push is the reply of a command (as of SUBSCRIBE) instead of coming on its own.
 fn is_reply(items: &[Answer]) -> bool {
     matches!(items.first(), Some(Answer::Bulk(word)) if word.ends_with(b"subscribe"))
 }

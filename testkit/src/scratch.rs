@@ -1,4 +1,4 @@
-//! Segments for one test: a name nobody else has, and nothing left behind.
+//! Segments for one test: a name that no other test has, and nothing left behind.
 use std::path::Path;
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -29,7 +29,7 @@ impl Scratch {
         Scratch::with_ceiling(CEILING)
     }
 
-    /// As [`Scratch::new`], with room for so many bytes.
+    /// As [`Scratch::new`], with room for `ceiling` bytes.
     ///
     /// # Panics
     /// As there.
@@ -59,7 +59,7 @@ impl Drop for Scratch {
 fn sweep() {
     let left = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten();
     for name in left.filter_map(|entry| entry.file_name().into_string().ok()) {
-        // Some tests' segments say first what they are for: whose they are is not known.
+        // Some tests' names begin with their purpose: their owner is not known.
         let owner = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next()).and_then(|pid| pid.parse::<u32>().ok());
         if owner.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
             // Another sweeper may be faster.

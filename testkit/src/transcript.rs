@@ -67,7 +67,7 @@ pub struct Exchange {
     pub text: String,
     pub args: Vec<Vec<u8>>,
     pub sorted: bool,
-    /// Why redis-server answers otherwise, when it does.
+    /// Why redis-server replies otherwise, when it does.
     pub not_redis: Option<String>,
     pub resp2: Vec<String>,
     pub resp3: Vec<String>,

@@ -60,10 +60,10 @@ impl Way {
         }
     }
 
-    /// The answer to a question that changes nothing, asked again where a server has gone.
+    /// The reply to a question that changes nothing, asked again if a server has gone.
     ///
     /// # Errors
-    /// As [`Way::call`]; when no server answers in a long time.
+    /// As [`Way::call`]; when no server replies in a long time.
     pub fn ask(&mut self, args: &[impl AsRef<[u8]>]) -> Result<Answer, String> {
         for _ in 0..QUESTIONS_MAX {
             if self.is_open()
@@ -76,7 +76,7 @@ impl Way {
         Err("no server answers".into())
     }
 
-    /// The answer to several questions, asked in one transaction.
+    /// The reply to several questions, asked in one transaction.
     ///
     /// # Errors
     /// As [`Way::ask`].
@@ -92,7 +92,7 @@ impl Way {
         Err("no server answers".into())
     }
 
-    /// Makes several calls in one transaction (MULTI and EXEC): the answer to EXEC.
+    /// Makes several calls in one transaction (MULTI and EXEC): the reply to EXEC.
     ///
     /// # Errors
     /// As [`Way::call`].
@@ -110,10 +110,11 @@ impl Way {
         self.call(&["EXEC"])
     }
 
-    /// Makes a call. No answer: the server has gone, and nobody knows whether the call has happened.
+    /// Makes a call. Without a reply the server has gone, and it is not known whether the call has
+    /// happened.
     ///
     /// # Errors
-    /// What is wrong with the caller or its reply; an error that a command answers is an answer.
+    /// What is wrong with the caller or its reply; an error that a command replies is an answer.
     pub fn call(&mut self, args: &[impl AsRef<[u8]>]) -> Result<Option<Answer>, String> {
         match self {
             Way::Inside(caller) => {

@@ -1,4 +1,5 @@
-//! Hashes and sets through the engine: fair picks, walks that skip nobody, long elements, and fields that expire in large hashes.
+//! Hashes and sets through the engine: fair picks, complete walks, long elements, and fields that
+//! expire in large hashes.
 use std::collections::{BTreeMap, BTreeSet};
 
 use polder_base::Protocol;
@@ -135,7 +136,7 @@ fn long_fields_values_and_members_are_kept_whole() {
 #[test]
 fn expired_fields_of_a_large_hash_are_there_for_nobody() {
     let mut memory = memory();
-    // Collected by nobody: what is seen is what counts.
+    // Nothing collects them, so what is seen depends on their expiry alone.
     call(&mut memory, "DEBUG SET-ACTIVE-EXPIRE 0");
     let names: Vec<String> = (0..2000).map(|number| format!("f{number}")).collect();
     call(&mut memory, &format!("HSET h {}", names.join(" 1 ") + " 1"));

@@ -15,7 +15,7 @@ use polder_wire::Output;
 /// The lock of the map of databases, which a FLUSHDB takes at its end.
 const MAP_LOCK: u64 = ROOTS_AT;
 
-/// Runs a command of a client who waits a little for locks, and no longer.
+/// Runs a command of a client that waits a little for locks, and no longer.
 fn call(embedder: &Embedder, session: &mut Session, line: &str) -> Progress {
     let words = split(line).unwrap();
     let args: Vec<&[u8]> = words.iter().map(AsRef::as_ref).collect();

@@ -76,7 +76,7 @@ const HUNGRY: &str = "#!lua name=hungry
     for number = 1, 2000000 do much[number] = number end
     redis.register_function('length', function() return #much end)";
 
-/// As it lies in the segment until somebody runs it.
+/// As it lies in the segment until a process runs it.
 fn waiting(code: &str) -> Vec<u8> {
     [&(code.len() as u32).to_le_bytes(), code.as_bytes()].concat()
 }
@@ -113,7 +113,7 @@ fn a_library_that_could_not_be_run_is_not_lost_and_is_run_later() {
     place.store(SYSTEM, b"libraries:token", &[7; 16]);
     assert_eq!(place.ask(&["CONFIG", "SET", "lua-memory-limit", "8mb"]), "OK");
     assert!(place.ask(&["FCALL", "length", "0"]).contains("Function not found"));
-    // Whoever changes the libraries takes those that wait among the known ones: not this one.
+    // A change of the libraries adds those that wait to the known ones: not this one.
     assert_eq!(place.ask(&["FUNCTION", "LOAD", &code(1)]), "\"lib1\"");
     assert_eq!(place.ask(&["FUNCTION", "DELETE", "lib7"]), "OK");
     assert_eq!(place.ask(&["FCALL", "f0", "0"]), "(integer) 0");
@@ -147,7 +147,7 @@ fn a_function_is_found_while_others_change_libraries() {
     let mut place = Place::new();
     assert_eq!(place.ask(&["FUNCTION", "LOAD", &code(1)]), "\"lib1\"");
     let embedder = &place.scratch.embedder;
-    // Whoever changes them holds these.
+    // A change of the libraries holds these.
     let keys = ["", ":known", ":names", ":totals", ":token"].map(|part| format!("libraries{part}").into_bytes());
     let txn = embedder.memory.table().begin(Mode::Write).expect("a seat");
     txn.declare(&keys.each_ref().map(|key| (SYSTEM, &key[..]))).expect("nobody is in the way");

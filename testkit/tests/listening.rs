@@ -1,5 +1,5 @@
-//! Threads that push, pop, wait, give up, publish, subscribe and unsubscribe at random, all at once: nothing is lost, nothing comes twice,
-//! and in the end whoever waits is served.
+//! Threads that push, pop, wait, give up, publish, subscribe and unsubscribe at random, all at
+//! once: nothing is lost, nothing comes twice, and in the end every waiting client is served.
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -34,7 +34,7 @@ struct World {
     last_part: AtomicBool,
 }
 
-/// Waits until something is so; nobody waits for ever for a thread that has failed.
+/// Waits until something is so, but not for ever: a thread may have failed.
 fn until(wanted: impl Fn() -> bool) {
     let begun = Instant::now();
     while !wanted() {
@@ -78,7 +78,7 @@ impl Player<'_> {
         self.next += 1;
         let element = format!("{}:{}", self.me, self.next);
         let key = self.random.below(3);
-        // Noted first: somebody may have it before we are answered.
+        // Noted first: another thread may pop it before this one has its reply.
         self.world.pushed.lock().expect("sound").insert(element.clone());
         let lines = match self.random.below(4) {
             0 => vec!["MULTI".to_owned(), format!("RPUSH k{key} {element}"), "EXEC".to_owned()],

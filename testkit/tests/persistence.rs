@@ -357,7 +357,7 @@ fn a_save_that_is_asked_for_in_a_transaction_begins_after_it() {
     assert_eq!(ask(&mut connection, "GET key"), "\"value\"");
 }
 
-/// Runs `polder` with these words; answers what it prints.
+/// Runs `polder` with these words. Returns what it prints.
 fn tool(words: &[&str]) -> String {
     let run = std::process::Command::new(polder()).args(words).output().unwrap();
     assert!(run.status.success(), "{words:?}: {}", String::from_utf8_lossy(&run.stderr));

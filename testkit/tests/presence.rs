@@ -133,7 +133,7 @@ fn a_listener_and_a_caller_beside_it_are_killed() {
     let mut client = scene.client();
     let line = line_of(&mut client, &[&format!("id={listener} "), "flags=P", "sub=1"]);
     assert!(line.contains("cmd=subscribe"), "{line}");
-    // Somebody of its process rests in Polder and answers for it.
+    // A thread of its process rests in Polder and replies for it.
     line_of(&mut client, &[&format!("id={plain} "), "cmd=set"]);
     asks_until(&mut client, &["CLIENT", "KILL", "ID", &plain.to_string()], &Answer::Integer(1));
     asks_until(&mut client, &["CLIENT", "KILL", "ID", &listener.to_string()], &Answer::Integer(1));

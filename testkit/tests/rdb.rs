@@ -114,7 +114,7 @@ impl Held {
     }
 }
 
-/// Reads a file and writes it anew; answers how many keys of each kind there were.
+/// Reads a file and writes it anew. Returns how many keys of each kind there were.
 fn rewrite(source: &Path, target: &Path, form: Form, compresses: bool) -> BTreeMap<String, usize> {
     let bytes = std::fs::read(source).unwrap();
     let (mut reader, mut taken, mut counts) = (Reader::file(true, false), 0, BTreeMap::new());

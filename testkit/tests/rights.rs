@@ -1,4 +1,4 @@
-//! A user who may use some keys only: whatever words a call has, no other key is read or written.
+//! A user that may use some keys only: whatever words a call has, no other key is read or written.
 //!
 //! Keys that stand behind a keyword are found twice, by the check of rights and by the command itself. Calls of random words, most of them
 //! keywords, show where the two differ: a keyword that is repeated, that is a key, or that is another option's value.

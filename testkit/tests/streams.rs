@@ -14,7 +14,7 @@ fn typed(scratch: &Scratch, id: u64, line: &str) -> Answer {
     Caller::new(id, Protocol::Resp2).call(&scratch.embedder, &args).expect("one reply to each command")
 }
 
-/// What each of the first calls answers, which wait, when the others are made after them.
+/// The replies of the first calls, which wait, when the others are made after them.
 fn waited(scratch: &Scratch, waiting: &[&str], then: &[&str]) -> Vec<String> {
     std::thread::scope(|threads| {
         let calls: Vec<_> = waiting.iter().zip(100..).map(|(line, id)| threads.spawn(move || typed(scratch, id, line).shown())).collect();

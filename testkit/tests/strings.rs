@@ -246,6 +246,7 @@ fn edits_of_long_strings_give_their_memory_back() {
         }
         used.push(table.usage().used);
     }
-    // What a seat keeps at hand varies a little; one node lost by each round of edits would be megabytes.
+    // What a seat keeps in its caches varies a little; one node lost by each round of edits would
+    // be megabytes.
     assert!(used[5] <= used[1] + 512 * 1024, "{used:?}");
 }

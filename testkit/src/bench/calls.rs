@@ -1,5 +1,6 @@
-//! Calls that set more in motion than one key: streams and their groups, scripts, transactions, messages. What an operation costs the server
-//! in CPU time, since who asks and who listens takes as long.
+//! Calls that set more in motion than one key: streams and their groups, scripts, transactions,
+//! messages. What an operation costs the server in CPU time, since the asking and listening clients
+//! take as long.
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
@@ -61,7 +62,7 @@ pub fn calls(scale: &Scale) -> Result<Figures, String> {
     Ok(figures)
 }
 
-/// Sends what is framed, again and again, and waits for so many replies each time.
+/// Sends what is framed, again and again, and waits for `replies` replies each time.
 fn repeat(server: &Server, requests: &[u8], replies: u64, times: u64) -> std::io::Result<()> {
     let mut connection = Connection::open(&server.address())?;
     for _ in 0..times {
@@ -110,7 +111,8 @@ fn publish(server: &Server, subscribers: usize, messages: u64) -> Result<f64, St
     publish_to(server, subscribers, messages).map_err(|error| error.to_string())
 }
 
-/// Publishes to subscribers who take everything; up to 64 messages under way, fewer where very many listen.
+/// Publishes to subscribers that read everything; up to 64 messages under way, fewer if very many
+/// listen.
 fn publish_to(server: &Server, subscribers: usize, messages: u64) -> std::io::Result<f64> {
     const SUBSCRIBED: usize = "*3\r\n$9\r\nsubscribe\r\n$7\r\nchannel\r\n:1\r\n".len();
     let mut publisher = Connection::open(&server.address())?;
@@ -146,7 +148,7 @@ fn publish_to(server: &Server, subscribers: usize, messages: u64) -> std::io::Re
     Ok((cpu_ns(server.pid()) - before) / (times * many) as f64)
 }
 
-/// Reads what has come; answers how many bytes.
+/// Reads what has come. Returns how many bytes.
 fn take_all(listener: &mut mio::net::TcpStream, buffer: &mut [u8]) -> std::io::Result<u64> {
     let mut taken = 0;
     loop {

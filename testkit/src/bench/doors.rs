@@ -34,7 +34,8 @@ fn c_program() -> Result<PathBuf, String> {
     Ok(program)
 }
 
-/// One run of it: nanoseconds of a SET and a GET of so many random keys, of both on one key, and of a GET with a reply.
+/// One run of it: nanoseconds of a SET and a GET of `keys` random keys, of both on one key, and of
+/// a GET with a reply.
 fn c_run(program: &Path, segment: &str, keys: usize) -> Result<Vec<f64>, String> {
     let line = said(Command::new(program).arg(segment).arg(keys.to_string()))?;
     Ok(line.split_whitespace().filter_map(|word| word.parse().ok()).take(5).collect())

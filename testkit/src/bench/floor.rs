@@ -20,7 +20,8 @@ const LOOKUPS: u64 = 1_000_000;
 #[repr(align(64))]
 struct Line([u64; 8]);
 
-/// Nanoseconds of a load that needs the one before, of one that does not, and of a lookup with so many instructions beside its two.
+/// Nanoseconds of a load that needs the one before, of one that does not, and of lookups with more
+/// and more instructions beside their two loads.
 ///
 /// # Errors
 /// Never.

@@ -96,7 +96,7 @@ pub fn batch(scale: &Scale) -> Result<Figures, String> {
     Ok(figures)
 }
 
-/// So many of `keys` different keys, in any order.
+/// `count` of `keys` different keys, in any order.
 fn random_keys(count: usize, keys: usize) -> Vec<[u8; 16]> {
     let mut random = Random::new(7);
     (0..count).map(|_| key(random.below(keys))).collect()

@@ -13,7 +13,7 @@ use crate::scratch::Scratch;
 /// Few enough to stay in the cache, as in the measurement of Python.
 const KEYS: usize = 10_000;
 const VALUE: &[u8; 16] = b"0123456789abcdef";
-/// What a call in this process takes is too short for a clock: so many together.
+/// A call in this process is too short for a clock: this many are timed together.
 const TOGETHER: usize = 100;
 
 /// The median of the time of a GET and a SET, in nanoseconds, of each round.

@@ -3,7 +3,7 @@
 //! ```text
 //!  sender (a process of its own)            receiver (this process)
 //!    PUBLISH or LPUSH of the time of day -->   now - that time           one at a time, with a pause between them
-//!    PUBLISH in batches                  -->   so many a second          at most WINDOW under way: nothing is lost
+//!    PUBLISH in batches                  -->   messages a second          at most WINDOW under way: nothing is lost
 //! ```
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -200,7 +200,7 @@ fn between_servers(count: u64) -> Result<Figures, String> {
     figures
 }
 
-/// What two wake-ups by sockets cost at least: there and back through a loop that only answers.
+/// What two wake-ups by sockets cost at least: there and back through a loop that only replies.
 fn round_trip(count: u64) -> Result<Figures, String> {
     let server = bare().map_err(|error| error.to_string())?;
     let mut latencies = latencies()?;

@@ -89,7 +89,7 @@ fn key(number: u64) -> [u8; 16] {
     key
 }
 
-/// Operations a second of one worker, who draws keys until all are to begin.
+/// Operations a second of one worker, which draws keys until all are to begin.
 ///
 /// # Errors
 /// When a call is refused.
@@ -154,7 +154,7 @@ pub fn mix(scale: &Scale) -> Result<Figures, String> {
     Ok(figures)
 }
 
-/// When so many workers will have drawn their keys.
+/// When this many workers will have drawn their keys.
 fn begin_ms(workers: usize) -> u64 {
     now_ms() + 300 + 150 * workers as u64
 }
@@ -182,8 +182,9 @@ fn by_processes(segment: &str, mix: Mix, workers: usize) -> Result<f64, String> 
     outputs.map(|output| number(&output?)).sum()
 }
 
-/// GET and SET a second of servers that may use two cores, through pipelines of 16: Polder with two threads, one redis-server, two of them with
-/// half of the load each, and valkey-server with two I/O threads. Where there are fewer than four cores, who asks shares them.
+/// GET and SET a second of servers that may use two cores, through pipelines of 16: Polder with two
+/// threads, one redis-server, two of them with half of the load each, and valkey-server with two
+/// I/O threads. If there are fewer than four cores, the load generators share them.
 ///
 /// # Errors
 /// When a server or redis-benchmark fails.
@@ -225,7 +226,8 @@ pub fn servers(scale: &Scale) -> Result<Figures, String> {
 /// Starts the servers of one competitor.
 type Starts<'s> = Box<dyn Fn() -> Result<Vec<Server>, String> + 's>;
 
-/// Requests a second that servers answer together, each asked by a generator of its own with two threads.
+/// Requests a second that servers serve together, each loaded by a generator of its own with two
+/// threads.
 fn asked(servers: &[Server], cores: &str, test: &str, requests: u64) -> Result<f64, String> {
     let share = requests / servers.len() as u64;
     let ask = |server: &Server| {

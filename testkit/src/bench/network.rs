@@ -28,7 +28,7 @@ fn strings(scale: &Scale, pipeline: u32, requests: u64, tests: &[(&'static str, 
     strings_of(16, scale, pipeline, requests, tests)
 }
 
-/// The same of so many bytes.
+/// The same of this many bytes.
 fn strings_of(bytes: u32, scale: &Scale, pipeline: u32, requests: u64, tests: &[(&'static str, &str)]) -> Vec<Test> {
     let keys = scale.of(1_000_000);
     let test = |(name, test): &(&'static str, &str)| Test {

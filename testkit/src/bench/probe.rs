@@ -8,7 +8,7 @@ use super::mix::{self, Mix};
 use crate::caller::{Embedder, Quiet};
 use crate::random::Random;
 
-/// Runs a probe and answers its number.
+/// Runs a probe and returns its number.
 ///
 /// # Errors
 /// When the words are wrong or there is no memory.

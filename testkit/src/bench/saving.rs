@@ -117,7 +117,7 @@ impl Run {
     fn make(server: &Server, scale: &Scale, place: Place) -> std::io::Result<Run> {
         let spare = if std::thread::available_parallelism()?.get() > 2 { 2 } else { 1 };
         pin(std::process::id(), 1)?;
-        // Whoever asks must not be what is late. Where it is not allowed, it may be.
+        // The load generator must not be what is late. If this is not allowed, it may be.
         let _ = Command::new("renice").args(["-n", "-15", "-p", &std::process::id().to_string()]).output()?;
         let mut connection = Connection::open(&server.address())?;
         let mut writer = Writer::new(server, scale.of(KEYS))?;

@@ -1,4 +1,5 @@
-//! The least that a server can do: `bare_loop PORT` answers `+OK` to whatever comes, one answer a read.
+//! The least that a server can do: `bare_loop PORT` replies `+OK` to whatever comes, one reply a
+//! read.
 //!
 //! What a server costs above this is its own work; the rest is the kernel's. It understands nothing, so it measures
 //! unpipelined requests only.
@@ -42,7 +43,7 @@ fn accept(listener: &TcpListener, poll: &Poll, connections: &mut HashMap<Token, 
     Ok(())
 }
 
-/// Answers all that is there; false when the connection is over.
+/// Replies to all that is there; false when the connection is over.
 fn answer(connection: &mut TcpStream, buffer: &mut [u8]) -> bool {
     loop {
         match connection.read(buffer) {

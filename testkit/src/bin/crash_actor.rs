@@ -1,8 +1,9 @@
-//! One process of the crash test: `crash_actor PLACE FOLDER ID STALL_MS SEED`, where the place is a segment or the
-//! addresses of servers, and the folder holds the journals. It works until its standard input closes or
-//! somebody kills it; what is wrong with the memory it says on standard output and ends.
-//! `crash_actor point SEGMENT ROUTE N` runs one operation and dies at its N-th store.
-//! `crash_actor history DOOR FILE SEED` plays a part in a history (`polder_testkit::history`).
+//! One process of the crash test: `crash_actor PLACE FOLDER ID STALL_MS SEED`, where the place is a
+//! segment or the addresses of servers, and the folder holds the journals. It works until its
+//! standard input closes or it is killed. If it finds something wrong with the memory, it says so
+//! on standard output and ends. `crash_actor point SEGMENT ROUTE N` runs one operation and dies at
+//! its N-th store. `crash_actor history DOOR FILE SEED` plays a part in a history
+//! (`polder_testkit::history`).
 use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;
@@ -47,7 +48,7 @@ fn until_over(mut step: impl FnMut() -> Result<(), String>) -> Result<(), String
     let over = Arc::new(AtomicBool::new(false));
     let sees_end = Arc::clone(&over);
     std::thread::spawn(move || {
-        // Nobody ever writes there: the read ends when the driver closes its side, or dies.
+        // Nothing is ever written there: the read ends when the driver closes its side, or dies.
         let _ = std::io::stdin().read(&mut [0]);
         sees_end.store(true, Ordering::Relaxed);
     });

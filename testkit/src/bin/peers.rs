@@ -19,13 +19,13 @@ use polder_testkit::resp::Connection;
 /// Commands in one sequence: enough to meet each other's values, few enough to shrink quickly.
 const SEQUENCE: usize = 30;
 
-/// After so many differences with one peer the rest is most likely more of the same.
+/// After this many differences with one peer the rest is most likely more of the same.
 const FAILURES_MAX: usize = 5;
 
 struct Options {
     seed: u64,
     seconds: u64,
-    /// No more than so many for each peer: with a seed, the same ones on a machine of any speed.
+    /// At most this many for each peer: with a seed, the same ones on a machine of any speed.
     sequences: usize,
     only: Vec<String>,
 }
@@ -106,7 +106,8 @@ fn installed() -> Vec<Peer> {
     // Those that have what the others lack: fields that expire, SET IFEQ.
     let newer = |known: &'static str| newer(known).map(|program| Peer { name: known.into(), known, program });
     peers.extend(["redis8", "valkey81"].into_iter().filter_map(newer));
-    // Their differences are those of the newest that the page knows, and what is new in them: for people who look, not for `make test`.
+    // Their differences are those of the newest that the page knows, and what is new in them: for a
+    // person that looks, not for `make test`.
     if std::env::var_os("POLDER_PEERS").is_some() {
         let known = |name: &str| if name.starts_with("valkey") { "valkey81" } else { "redis8" };
         peers.extend(more_peers().into_iter().map(|(name, program)| Peer { known: known(&name), name, program }));
@@ -240,7 +241,7 @@ fn sequence(templates: &[Template], known: &Differences, random: &mut Random) ->
     while lines.len() < upto {
         let line = random.pick(templates).line(random);
         let rule = known.rule(&line);
-        // EXEC answers for everything that was queued: what may differ has no place in between.
+        // EXEC replies for everything that was queued: what may differ has no place in between.
         if rule == Some(Rule::Skip) || (in_multi && rule.is_some()) || !scores.allows(&line) {
             continue;
         }

@@ -71,7 +71,8 @@ fn catalogue() -> Result<Records, String> {
     if records.len() < 1000 { Err(format!("apt-cache knows {} packages only: run apt-get update", records.len())) } else { Ok(records) }
 }
 
-/// Loads everything through two servers that do not live long; answers their ports and how many died.
+/// Loads everything through two servers that are soon killed. Returns their ports and how many
+/// died.
 fn load(records: &Records, segment: &str) -> Result<([u16; 2], u32), String> {
     let failed = |error: std::io::Error| error.to_string();
     let ports = [free_port().map_err(failed)?, free_port().map_err(failed)?];

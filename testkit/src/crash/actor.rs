@@ -33,24 +33,25 @@ pub struct Actor {
     pub(super) waiter: Option<Ear>,
     pub(super) listener: Option<Ear>,
     pub(super) reader: Option<Ear>,
-    /// It has loaded the library, which nobody takes away.
+    /// It has loaded the library, which no actor removes.
     pub(super) has_library: bool,
     sequence: u64,
     stall_max: Duration,
 }
 
-/// The journal of an actor and his predecessors.
+/// The journal of an actor and its predecessors.
 pub fn journal_of(folder: &Path, id: u32) -> PathBuf {
     folder.join(format!("journal-{id}"))
 }
 
-/// The file of tokens of an actor and his predecessors.
+/// The file of tokens of an actor and its predecessors.
 pub fn tokens_of(folder: &Path, id: u32) -> PathBuf {
     folder.join(format!("tokens-{id}"))
 }
 
 impl Actor {
-    /// Goes the way to `place` ([`Way::to`]), takes over the journal of whoever had this id before, and checks what is said there.
+    /// Goes the way to `place` ([`Way::to`]), takes over the journal of the last actor with this
+    /// id, and checks what it says.
     ///
     /// # Errors
     /// What was lost or torn, or why there is no memory.
@@ -152,7 +153,7 @@ impl Actor {
         self.counted(target, &[b"INCR", key.as_bytes()])
     }
 
-    /// Makes a call that adds 1 to a counter, and answers what it is then.
+    /// Makes a call that adds 1 to a counter, and checks that the reply is a number.
     pub(super) fn counted(&mut self, target: u32, args: &[&[u8]]) -> Result<(), String> {
         match self.deed(Deed::Count, target, args)? {
             None | Some(Answer::Integer(_)) => Ok(()),
@@ -184,7 +185,8 @@ impl Actor {
         Stamp { writer: self.id, sequence: self.sequence }
     }
 
-    /// Intent, deed, acknowledgement. No answer: the server has gone, and nobody knows.
+    /// Intent, deed, acknowledgement. Without a reply the server has gone, and it is not known
+    /// whether the deed happened.
     pub(super) fn deed(&mut self, deed: Deed, target: u32, args: &[&[u8]]) -> Result<Option<Answer>, String> {
         self.intend(deed, target)?;
         let answer = self.timed(args)?;
@@ -215,7 +217,7 @@ impl Actor {
         self.timed(&args)
     }
 
-    /// Runs a command and fails when it stood still for too long, or answers an error.
+    /// Runs a command, and fails if it stood still for too long or replied an error.
     pub(super) fn timed(&mut self, args: &[impl AsRef<[u8]>]) -> Result<Option<Answer>, String> {
         let name = || format!("{} {}", shown(args.first()), shown(args.get(1)));
         self.watched(|way| way.call(args), name)

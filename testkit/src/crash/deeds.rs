@@ -115,7 +115,8 @@ impl Actor {
         }
     }
 
-    /// Adds 1 to a counter as who has only WATCH: if it was another's meanwhile, nothing has happened.
+    /// Adds 1 to a counter as a client that has only WATCH: if the counter changed meanwhile,
+    /// nothing has happened.
     pub(super) fn count_watched(&mut self) -> Result<(), String> {
         let target = self.random.below(COUNTERS as usize) as u32;
         self.stamp();
@@ -171,7 +172,7 @@ impl Actor {
         if pushed.is_some() { waiter.expect(&token) } else { Ok(()) }
     }
 
-    /// Tells something to a client of its own that listens, and sometimes to everybody's.
+    /// Publishes something to a listening client of its own, and sometimes on the channel of all.
     pub(super) fn talk(&mut self) -> Result<(), String> {
         let (subject, token) = (format!("talk:{}:{}", self.id, self.nonce), self.token());
         let way = self.way.beside();

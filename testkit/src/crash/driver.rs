@@ -109,7 +109,7 @@ impl Stage {
         OpenOptions::new().create(true).append(true).open(&path).map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    /// Kills one actor and lets a successor take his place.
+    /// Kills one actor and starts a successor in its place.
     fn kill(&mut self, victim: usize, seed: u64) -> Result<(), String> {
         let id = self.cast[victim].0;
         end(&mut self.cast[victim].1);
@@ -117,7 +117,7 @@ impl Stage {
         Ok(())
     }
 
-    /// What actors who ended by themselves had to say; none should. They are in the cast no more.
+    /// What actors that ended by themselves reported; none should. They are removed from the cast.
     fn complaints(&mut self) -> Vec<String> {
         let mut complaints = Vec::new();
         self.cast.retain_mut(|(id, child)| {

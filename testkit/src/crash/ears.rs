@@ -41,7 +41,7 @@ impl Ear {
         Ear { name, heard, ready: true, once: false }
     }
 
-    /// One that subscribes to a subject, and to another one that is everybody's.
+    /// A listener that subscribes to a subject of its own, and to one that all actors share.
     pub fn listener(way: Way, subject: &str, common: &str) -> Ear {
         let (sender, heard) = channel();
         let (name, common) = (subject.to_string(), common.to_string());
@@ -110,7 +110,7 @@ impl Ear {
             Heard::Ready => self.ready = true,
             Heard::Token(_) => {}
             Heard::Lost => {
-                // Who waits with BLPOP is always ready: its key keeps what is pushed.
+                // A client that waits with BLPOP is always ready: its key keeps what is pushed.
                 self.ready = false;
                 return Ok(true);
             }
@@ -137,7 +137,7 @@ fn wait(mut way: Way, key: &str, heard: &Sender<Heard>) {
             Err(error) => Heard::Wrong(error),
         };
         let (is_over, is_lost) = (matches!(what, Heard::Wrong(_)), matches!(what, Heard::Lost));
-        // Nobody listens to us any more: the actor ends.
+        // The actor no longer reads from this thread: it ends.
         if heard.send(what).is_err() || is_lost && heard.send(Heard::Ready).is_err() || is_over {
             return;
         }

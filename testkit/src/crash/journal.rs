@@ -126,8 +126,9 @@ impl History {
 
     /// Follows the lines of a journal.
     ///
-    /// An intent that was never acknowledged stays possible until a later write of the same target is acknowledged:
-    /// whoever goes on must have seen one of the two states, but the journal cannot know which.
+    /// An intent that was never acknowledged stays possible until a later write of the same target
+    /// is acknowledged. The successor must have seen one of the two states, but the journal cannot
+    /// know which.
     pub fn of(text: &str) -> History {
         let mut history = History::default();
         let mut open: Option<Intent> = None;

@@ -8,10 +8,11 @@ use super::{COUNTERS, GROUP_KEYS, QUEUES, SHARED_GROUPS, counter_key, deeds, sha
 use crate::answer::Answer;
 use crate::way::Way;
 
-/// Compares the memory with the files of so many actors; what is wrong goes to `failures`. Answers how many deeds were acknowledged.
+/// Compares the memory with the files of `actors` actors; what is wrong goes to `failures`. Returns
+/// how many deeds were acknowledged.
 ///
 /// # Errors
-/// When a file cannot be read, or the memory does not answer.
+/// When a file cannot be read, or the memory gives no reply.
 pub fn journals(place: &str, folder: &Path, actors: u32, failures: &mut Vec<String>) -> Result<u64, String> {
     let mut way = Way::to(place)?;
     let (mut histories, mut account) = (Vec::new(), Account::default());

@@ -9,10 +9,11 @@ use crate::arguments;
 use crate::caller::Embedder;
 use crate::gather::Gather;
 
-/// How often what is due once a second is done while somebody listens: it may take several to find out that nobody comes.
+/// How often the work that is due once a second is done while a client listens: it may take several
+/// to find out that a waiter does not come.
 const TICKS: u32 = 4;
 
-/// One client, who may wait for a key; one in a thread.
+/// One client, which may wait for a key; one in a thread.
 #[derive(Default)]
 pub struct Client {
     session: Session,
@@ -23,7 +24,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Makes a call; answers nothing when it waits.
+    /// Makes a call. Returns none if it waits.
     ///
     /// # Errors
     /// The error that was replied.

@@ -1,13 +1,16 @@
-//! The torture run: processes of all kinds on one memory, one of them killed every so many milliseconds, others stopped in between.
+//! The torture run: processes of all kinds on one memory. One of them is killed every few
+//! milliseconds, others are stopped in between.
 //!
 //! ```text
 //!   servers (several threads)  <--sockets--  clients (Rust)        embedders: Rust, C (actors/actor.c), Python (actors/actor.py)
 //!        \________________________  one segment  ______________________/
 //! ```
-//! All actors speak the same journal and the same files of tokens. Those in Rust check their predecessor's work by themselves; for the
-//! others the driver does it, hands them the sequence number to go on with, and checks their journals at the end like everybody's.
-//! In the end: everybody ends when asked to; new waiters and listeners of each kind are served; the memory agrees with all that was noted;
-//! `verify` accounts for every byte; and an emptied memory takes what an empty one did.
+//! All actors write the same journal and the same files of tokens. Those in Rust check their
+//! predecessor's work by themselves. For the others the driver does it, hands them the sequence
+//! number to go on with, and checks their journals at the end like all others. At the end: all
+//! processes end when asked to; new waiters and listeners of each kind are served; the memory
+//! agrees with all that was noted; `verify` accounts for every byte; and an emptied memory takes
+//! what an empty one did.
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -29,7 +32,7 @@ use crate::way::Way;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The longest that a process is stopped.
 const STOP_MS_MAX: usize = 150;
-/// How many processes of each kind there are: of so many, so many are servers, clients, and embedders in Rust, C and Python.
+/// How many of this many processes are servers, clients, and embedders in Rust, C and Python.
 const KINDS: [(Kind, usize); 5] = [(Kind::Server, 3), (Kind::Client, 3), (Kind::Rust, 4), (Kind::C, 3), (Kind::Python, 3)];
 
 /// What a process is.
@@ -103,7 +106,8 @@ pub fn run(plan: &Plan, programs: &Programs) -> Result<Report, String> {
 /// What the dead have left behind: bytes, interests, anything that `verify` does not like.
 fn leftovers(way: &mut Way, embedder: &Embedder, caller: &mut Caller, empty: u64) -> Result<Option<String>, String> {
     let table = embedder.memory.table();
-    // Recovering and sweeping are chores, which callers do a little at a time where nobody else does.
+    // Recovering and sweeping are maintenance, which callers do a little at a time if no server
+    // does.
     let mut patience = Patience::new(PATIENCE);
     while table.interest() != 0 && patience.rest(Duration::from_millis(10)) {
         way.ask(&["PING"])?;
@@ -125,7 +129,7 @@ fn leftovers(way: &mut Way, embedder: &Embedder, caller: &mut Caller, empty: u64
     Ok(Some(format!("{leaked} bytes are lost: {used} in use, {retired} of them retired, {empty} at first\n{report}")))
 }
 
-/// Everybody at work.
+/// All processes of a run.
 struct Stage<'p> {
     plan: &'p Plan,
     programs: &'p Programs,
@@ -133,7 +137,7 @@ struct Stage<'p> {
     segment: &'p str,
     random: Random,
     ports: Vec<u16>,
-    /// The way by which journals of those are checked who do not do it themselves.
+    /// The way by which the driver checks journals for actors that do not do it themselves.
     way: Way,
     cast: Vec<(Kind, Part)>,
 }
@@ -159,7 +163,7 @@ impl<'p> Stage<'p> {
         self.ports.iter().map(|port| format!("127.0.0.1:{port}")).collect::<Vec<_>>().join(",")
     }
 
-    /// Starts the process that has place `at`, as a successor of whoever had it.
+    /// Starts the process that has place `at`, as a successor of the one before it.
     fn start(&mut self, at: usize, kind: Kind) -> Result<Part, String> {
         let seed = self.random.bits().to_string();
         let (name, id) = (format!("{kind:?} {at}"), at.to_string());
@@ -198,7 +202,7 @@ impl<'p> Stage<'p> {
         self.cast.iter_mut().filter_map(|(_, part)| part.complaint()).collect()
     }
 
-    /// Kills and stops until the time is over or somebody complains.
+    /// Kills and stops until the time is over or a process reports a failure.
     fn torture(&mut self, plan: &Plan, report: &mut Report) -> Result<(), String> {
         let mut clock = Clock::start();
         while clock.passed() < Duration::from_secs(plan.seconds) {
@@ -242,7 +246,7 @@ impl<'p> Stage<'p> {
         report.failures.extend(panics.lines().filter(|line| line.contains("panick")).take(3).map(|line| format!("a server said: {line}")));
     }
 
-    /// After all this, whoever waits or listens, in any process, is served.
+    /// After all this, a client that waits or listens, in any process, is served.
     fn serve_the_last(&mut self) -> Result<(), String> {
         let mut ways = vec![Way::to(self.segment)?, Way::to(self.segment)?];
         for port in &self.ports {
@@ -265,7 +269,7 @@ impl<'p> Stage<'p> {
                 listener.expect(token)?;
             }
         }
-        // Those in this process end when they hear once more and nobody wants to know.
+        // Those in this process end when they hear once more and their channel is closed.
         let count = ears.len();
         drop(ears);
         for at in 0..count {

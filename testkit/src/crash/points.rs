@@ -274,7 +274,7 @@ fn tell(route: &Route, embedder: &Embedder, caller: &mut Caller, client: &mut Cl
     if heard == expected && settled { Ok(()) } else { Err(format!("a client heard {heard:?}, not {expected:?}; it waits: {waits}")) }
 }
 
-/// What BLPOP answers.
+/// What BLPOP replies.
 fn popped(element: &str) -> String {
     Answer::Array(vec![Answer::Bulk(b"k1".to_vec()), Answer::Bulk(element.into())]).shown()
 }
@@ -282,7 +282,7 @@ fn popped(element: &str) -> String {
 /// Whether this is the old or the new state, at once and for good.
 fn judge(route: &Route, first: &str, found: &Sight, old: &Sight, new: &Sight) -> Result<(), String> {
     if route.beside == Beside::Rivals {
-        // There are states in between; what matters is what becomes of who comes later.
+        // There are states in between; what matters is what becomes of calls that come later.
         return Ok(());
     }
     let shown = |what: &str, values: &str, counts: &str| format!("{what}\n{values}{counts}");
@@ -296,7 +296,7 @@ fn judge(route: &Route, first: &str, found: &Sight, old: &Sight, new: &Sight) ->
         + &shown("the new one is", &new.values, &new.counts))
 }
 
-/// How long a round of chores may take.
+/// How long a round of maintenance may take.
 const CHORES_US: u64 = 10_000;
 
 /// What the seats' caches may keep: a hundredth of the segment. Whether each node is accounted for is `verify`'s question.
@@ -364,7 +364,7 @@ fn arm(_n: u64) -> Result<(), String> {
     Err("a release build has no crash points".into())
 }
 
-/// Runs the child; answers whether it came through.
+/// Runs the child. Returns whether it came through.
 fn play(route: &Route, program: &Path, segment: &str, n: u64) -> Result<bool, String> {
     use std::os::unix::process::ExitStatusExt;
     let output = Command::new(program)
@@ -384,7 +384,7 @@ fn play(route: &Route, program: &Path, segment: &str, n: u64) -> Result<bool, St
     }
 }
 
-/// What the keys look like before and after the operation, found out where nobody dies.
+/// What the keys look like before and after the operation, found out in a run without a death.
 fn states(route: &Route) -> Result<(Sight, Sight), String> {
     let scratch = Scratch::new();
     let mut caller = Caller::new(1, Protocol::Resp2);
@@ -411,7 +411,7 @@ fn flush(embedder: &Embedder, caller: &mut Caller) -> Result<(), String> {
     Err("FLUSHALL is busy for ever".into())
 }
 
-/// What the routes' keys hold, before and after somebody has recovered the dead.
+/// What the routes' keys hold, before and after the dead were recovered.
 #[derive(PartialEq)]
 struct Sight {
     values: String,
@@ -475,7 +475,7 @@ fn sight(route: &Route, embedder: &Embedder, caller: &mut Caller) -> Result<Sigh
     Ok(Sight { values, counts })
 }
 
-/// Bytes in use when nothing is there and the chores are done.
+/// Bytes in use when the memory is empty and maintenance is done.
 pub(super) fn settled(embedder: &Embedder, caller: &mut Caller) -> Result<u64, String> {
     flush(embedder, caller)?;
     let used = || embedder.memory.table().usage().used;

@@ -4,7 +4,8 @@
 //! + 3.77.1     is going to push this token      A            has pushed it
 //! -            is going to pop                  = 3.77.1     has popped this one;  `=` found nothing
 //! ```
-//! Of a death between the two lines nobody knows how it came out: a push that perhaps happened, or one token that is perhaps gone.
+//! After a death between the two lines it is not known how it came out: a push that perhaps
+//! happened, or one token that is perhaps gone.
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -40,7 +41,7 @@ pub struct Account {
     perhaps_pushed: BTreeSet<String>,
     /// How often each was popped.
     popped: BTreeMap<String, u32>,
-    /// Pops of which nobody knows whether they took something.
+    /// Pops of which it is not known whether they took something.
     perhaps_popped: usize,
 }
 

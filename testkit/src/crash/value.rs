@@ -2,7 +2,7 @@
 //!
 //! `KEY|WRITER|SEQUENCE|CHECKSUM|padding`, where the padding follows from the rest, so that every byte is checked.
 
-/// Who wrote a value, and when.
+/// The writer of a value, and its sequence number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stamp {
     pub writer: u32,

@@ -158,8 +158,8 @@ fn damage_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// A segment in which words were overwritten while nobody was attached: whoever attaches gets errors or odd values, but goes on and
-/// comes to an end.
+/// A segment in which words were overwritten while no process was attached. A process that attaches
+/// gets errors or odd values, but goes on and ends.
 fn a_damaged_segment_gives_errors(input: &[u8]) {
     let scratch = Scratch::with_ceiling(DAMAGED_CEILING);
     let used = std::thread::scope(|scope| {
@@ -184,7 +184,8 @@ fn a_damaged_segment_gives_errors(input: &[u8]) {
 /// Enough for a few keys of every layout.
 const DAMAGED_CEILING: u64 = 48 << 20;
 
-/// Puts a few keys of every layout into the memory; answers how many bytes of the segment there are to be damaged.
+/// Puts a few keys of every layout into the memory. Returns how many bytes of the segment there are
+/// to be damaged.
 fn fill(embedder: &Embedder) -> u64 {
     let mut caller = Caller::new(1, Protocol::Resp3);
     for line in ["SET k1 short", "SET k2 repeat:300:a EX 1000", "SET k3 repeat:100000:b", "MSET a 1 b 2 c repeat:5000:c", "SET d 4 PX 1"] {

@@ -18,7 +18,7 @@ pub enum Verdict {
     Explained,
     /// There is none; how far the best attempt came.
     Impossible(String),
-    /// The search was given up after so many steps as it was allowed.
+    /// The search was given up after its maximum of steps.
     Undecided,
 }
 
@@ -48,7 +48,7 @@ enum Next {
     Open(usize),
 }
 
-/// Looks for an order of one group's operations, in at most so many steps.
+/// Looks for an order of one group's operations, in at most `steps_max` steps.
 pub fn check(operations: &[&Operation], steps_max: usize) -> Verdict {
     let (mut ended, open): (Vec<&Operation>, Vec<&Operation>) = operations.iter().partition(|done| done.ended.is_some());
     ended.sort_by_key(|done| done.begun_ns);
@@ -97,7 +97,8 @@ impl Search<'_> {
         open.map(Next::Open).chain(begun.into_iter().map(|(_, number)| Next::Ended(number))).collect()
     }
 
-    /// The place behind an operation; `None` when its reply does not fit, or somebody has been there.
+    /// The place behind an operation; `None` when its reply does not fit, or that place was reached
+    /// before.
     fn follow(&mut self, place: &Place, next: Next) -> Option<Place> {
         let mut there = place.clone();
         match next {
@@ -197,7 +198,7 @@ mod tests {
         assert!(is_impossible(&[(1, 5, "INCR n", "1"), (2, 6, "INCR n", "1")]));
         assert!(is_impossible(&[(1, 2, "INCR n", "1"), (3, 4, "INCR n", "2"), (5, 6, "GET n", "\"1\"")]));
         assert!(is_impossible(&[(1, 2, "RPUSH l a", "1"), (3, 6, "LPOP l", "\"a\""), (4, 7, "LPOP l", "\"a\"")]));
-        // An acknowledged write that the death of somebody else takes away.
+        // The death of another process does not undo an acknowledged write.
         assert!(is_impossible(&[(1, 2, "SET k a", "OK"), (3, 0, "APPEND k b", ""), (4, 5, "GET k", "nil")]));
     }
 
@@ -227,7 +228,7 @@ mod tests {
         assert!(is_impossible(&[(3, 0, "INCR n", ""), (1, 2, "GET n", "\"1\"")]));
     }
 
-    /// Histories that somebody has really made, one instant for each operation inside its interval.
+    /// Histories that one instant for each operation, inside its interval, really makes.
     fn made_up(random: &mut Random) -> Vec<Operation> {
         let words = ["INCR n", "GET n", "SET n 5", "SET m 7|INCR n", "GETSET m 1", "MGET n m", "DEL n", "SHIFT n m 2", "SUM n m"];
         let mut instants: Vec<u64> = (0..7).map(|_| random.below(40) as u64 * 10).collect();

@@ -7,7 +7,8 @@ use crate::answer::Answer;
 use crate::random::Random;
 use crate::way::Way;
 
-/// How long the same groups are used, by everybody's clock. Short: a check takes more time for each operation the more there are.
+/// How long the same groups are used, by the clock that all processes share. Short: the more
+/// operations, the more time a check takes for each.
 const ROUND_NS: u64 = 200_000_000;
 
 /// The groups of a round: what they are called and which keys they have.
@@ -33,7 +34,7 @@ pub struct Player {
 }
 
 impl Player {
-    /// One who takes the way to `place` ([`Way::to`]).
+    /// A player that takes the way to `place` ([`Way::to`]).
     ///
     /// # Errors
     /// When there is no such memory, or no file.
@@ -82,7 +83,7 @@ impl Player {
         Ok(answer)
     }
 
-    /// A value that nobody else writes.
+    /// A value that no other player writes.
     fn fresh(&mut self) -> String {
         self.next += 1;
         format!("{}.{}", self.id, self.next)
@@ -117,7 +118,7 @@ struct Drawn<'d> {
     key: &'d str,
     other: &'d str,
     all: &'d [&'d str],
-    /// Nobody else writes it.
+    /// No other operation writes it.
     value: &'d str,
     /// A number from 1 to 5.
     small: &'d str,

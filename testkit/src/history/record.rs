@@ -4,7 +4,7 @@
 //! > 1234 r7:money SHIFT a b 3                 begins at 1234 ns, in the group r7:money
 //! < 1260 [-3 3]                               ends with this reply
 //! > 1300 r7:pair SET a 1|SET b 1              MULTI, two commands, EXEC
-//! x                                           nobody knows whether that has happened (the server died)
+//! x                                           it is not known whether that has happened (the server died)
 //! ```
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -82,7 +82,7 @@ pub fn read(text: &str) -> Vec<Operation> {
             _ => {}
         }
     }
-    // A WATCH that was in vain has done nothing.
+    // A WATCH whose EXEC failed has done nothing.
     operations.retain(|done| !(done.calls[0][0] == "SWAP" && done.ended.as_ref().is_some_and(|(_, reply)| reply == "nil")));
     operations
 }

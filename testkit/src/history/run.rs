@@ -36,7 +36,7 @@ pub struct Plan {
 #[derive(Debug, Default)]
 pub struct Report {
     pub operations: usize,
-    /// Operations of which nobody knows whether they have happened.
+    /// Operations of which it is not known whether they have happened.
     pub open: usize,
     pub groups: usize,
     pub undecided: usize,
@@ -72,7 +72,7 @@ pub fn run(plan: &Plan, player: &Path) -> Result<Report, String> {
     Ok(report)
 }
 
-/// Everybody at work.
+/// All processes of a run.
 struct Stage<'p> {
     player: &'p Path,
     folder: &'p Path,
@@ -111,7 +111,7 @@ impl<'p> Stage<'p> {
         Part::start(&name, &mut command, &self.folder.join("errors"))
     }
 
-    /// Kills and stops until the time is over or somebody complains.
+    /// Kills and stops until the time is over or a process reports a failure.
     fn disturb(&mut self, plan: &Plan, length: Duration, report: &mut Report) -> Result<(), String> {
         let mut clock = Clock::start();
         while clock.passed() < length {

@@ -42,7 +42,8 @@ impl Template {
         self.name.iter().map(|word| word.clone().into_bytes()).collect()
     }
 
-    /// One call with everything that the grammar lets repeat repeated so many times more; `fill` says what stands for a placeholder.
+    /// One call in which everything that the grammar lets repeat stands `times` more times; `fill`
+    /// says what stands for a placeholder.
     pub fn repeated(&self, times: usize, fill: &mut dyn FnMut(&str) -> Vec<u8>) -> Line {
         let mut line = self.words();
         repeat(&self.pieces, times, fill, &mut line);
@@ -85,7 +86,7 @@ fn repeat(pieces: &[Piece], times: usize, fill: &mut dyn FnMut(&str) -> Vec<u8>,
     }
 }
 
-/// Lets no call wait for long: nobody else is there who would end it.
+/// Lets no call wait for long: no other client would end it.
 fn tame_timeout(line: &mut Line) {
     let at = match line[0].as_slice() {
         b"BZMPOP" | b"BLMPOP" => 1,
@@ -207,7 +208,7 @@ impl Maker<'_> {
             "offset" if self.name == "SETBIT" || self.name.starts_with("BITFIELD") => bit_offset(self.random),
             "offset" if self.name == "SETRANGE" => pick(self.random, &["0", "1", "5", "10", "100", "9000", "-1", "536870912"]),
             "seconds" => pick(self.random, &["100", "1000", "86400", "0", "-1", "9223372036854775", "9223372036854775807", "1.5"]),
-            // Who waits for longer holds up the test.
+            // A call that waits for longer holds up the test.
             "milliseconds" if self.name.starts_with("XREAD") => pick(self.random, &["1", "2", "3", "-1", "x"]),
             "id" | "last-id" | "lastid" | "max-deleted-id" => id(self.random, self.name.starts_with("XREAD")),
             "start" | "end" if self.name.starts_with('X') => range_end(self.random),

@@ -102,7 +102,8 @@ const WAITS: &[&[&str]] = &[
     &["BLMPOP", "0.001", "1", "l", "LEFT"],
 ];
 
-/// These wait for as long as they like, stop the process, save files, hold everybody up or make everybody somebody else.
+/// These wait for as long as they like, stop the process, save files, block all clients or change
+/// all clients' users.
 const LEFT_OUT: &[&str] = &[
     "BLPOP",
     "BRPOP",
@@ -148,7 +149,8 @@ impl Choices<'_> {
         let count = self.next() % 6;
         let words: Vec<Vec<u8>> = (0..count).map(|_| self.word()).collect();
         let name = words.first().map(|name| String::from_utf8_lossy(name).to_uppercase()).unwrap_or_default();
-        // A read of a stream that waits does so by a word of its own; a pause holds up whoever comes behind.
+        // A read of a stream that waits does so by a word of its own; a pause blocks the calls
+        // behind it.
         let waits = LEFT_OUT.contains(&name.as_str())
             || words.iter().any(|word| word.eq_ignore_ascii_case(b"BLOCK") || word.eq_ignore_ascii_case(b"PAUSE"));
         if waits { Vec::new() } else { words }
@@ -171,7 +173,7 @@ std::thread_local! {
     };
 }
 
-/// Every call is answered or refused; whoever comes behind them is served.
+/// Every call gets a reply or an error; callers that come after them are served.
 pub(super) fn callers_are_used_in_any_order(input: &[u8]) {
     MEMORY.with(|(memory, _)| {
         let mut choices = Choices(input);

@@ -25,7 +25,7 @@ pub(super) fn seeds() -> Vec<Vec<u8>> {
         file.end_file();
         seeds.push([&[0], file.bytes()].concat());
     }
-    // Forms that nobody writes any more.
+    // Forms that no server writes any more.
     seeds.push(b"\x06\x0a\x10\x10\x00\x00\x00\x0c\x00\x00\x00\x02\x00\x00\x01a\x03\xf3\xff".to_vec());
     seeds.push(b"\x06\x09\x08\x01\x01f\x01\x00v\xff".to_vec());
     seeds.push(b"\x06\x03\x03\x01a\x031.5\x01b\xfe\x01c\xff".to_vec());

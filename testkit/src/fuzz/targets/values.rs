@@ -228,7 +228,7 @@ const USES: &[&str] = &[
 ];
 
 pub(super) fn seeds() -> Vec<Vec<u8>> {
-    // Here nobody takes the time that it needs for a hang.
+    // Made here, where the time that it takes does not count as a hang.
     image();
     (0..24u32).map(|number| [&(number * 977).to_le_bytes()[..], &[number as u8, 1, 2, 3]].concat()).collect()
 }
@@ -320,7 +320,7 @@ fn spoil(word: &mut [u8; 8], how: u8, with: [u8; 3], image: &Image) {
     }
 }
 
-/// Whoever works with damaged values gets errors or odd values, but goes on and comes to an end.
+/// Commands on damaged values give errors or odd values, but go on and end.
 pub(super) fn damaged_values_give_errors(input: &[u8]) {
     let damaged = Damaged::new(input);
     let Ok(embedder) = Embedder::attach(&damaged.0) else { return };
