@@ -147,7 +147,8 @@ fn write_from_server(link: &mut Link, path: &Path, functions_only: bool) -> Resu
     }
 }
 
-/// Writes a file of a version, up to the first value that needs a higher one; answers how many keys it holds, and the version that it should have.
+/// Writes a file of a version, up to the first value that needs a higher one. Returns how many keys
+/// it holds, and the version that it should have.
 fn write_as(link: &mut Link, path: &Path, version: u32, functions_only: bool) -> Result<(u64, u32), String> {
     let told = |error: std::io::Error| format!("{}: {error}", path.display());
     let file = File::create(path).map_err(told)?;
@@ -172,8 +173,8 @@ fn write_as(link: &mut Link, path: &Path, version: u32, functions_only: bool) ->
     Ok((export.keys, export.newest))
 }
 
-/// The version of what the server's FUNCTION DUMP or DUMP answers; that of Redis 7.4, which holds whatever older ones do, where it has nothing
-/// to dump.
+/// The version of what the server's FUNCTION DUMP or DUMP replies. If it has nothing to dump, that
+/// of Redis 7.4, which holds whatever older ones do.
 fn probe_version(link: &mut Link) -> Result<u32, String> {
     let of = |payload: &[u8]| payload.len().checked_sub(10).map(|at| u32::from(u16::from_le_bytes([payload[at], payload[at + 1]])));
     if let Ok(Value::Bulk(functions)) = call(link, &["FUNCTION", "DUMP"]) {

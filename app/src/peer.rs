@@ -1,4 +1,4 @@
-//! Whose data a tool works on: a segment in this process, or a server.
+//! The data a tool works on: a segment in this process, or a server.
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use polder_calls::settings::file;
 use polder_engine::{Memory, Options};

@@ -60,7 +60,7 @@ pub fn plain(fault: &Fault) -> String {
     text.strip_prefix("ERR ").unwrap_or(&text).into()
 }
 
-/// Whose segments a tool attaches.
+/// The owners of the segments that a tool attaches.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Whose {
     /// Attach also a segment of this user (name, number, or `any`); by default only one's own and root's.

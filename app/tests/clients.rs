@@ -1,4 +1,4 @@
-//! CLIENT across real processes: whoever is asked, all clients of a segment are meant.
+//! CLIENT across real processes: every server shows all clients of a segment.
 use std::process::Command;
 use std::time::{Duration, Instant};
 

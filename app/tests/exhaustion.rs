@@ -37,7 +37,7 @@ fn a_full_segment_says_so_and_takes_more_when_something_has_gone() {
     assert_eq!(caller.show(&["STRLEN", "key:1"], |reply| reply.integer()), Ok(Some(10_000)));
     for _ in 0..3 {
         (0..200).for_each(|number| assert_eq!(caller.show(&["DEL", &format!("key:{number}")], |reply| reply.integer()), Ok(Some(1))));
-        // What nobody can be looking at any more is given back with the next changes.
+        // What no pin covers any more is given back with the next changes.
         let mut tries = 0;
         for number in 0..200 {
             let value = "y".repeat(if number < 150 { 10_000 } else { 1 });
@@ -51,7 +51,8 @@ fn a_full_segment_says_so_and_takes_more_when_something_has_gone() {
     segment.verify();
 }
 
-/// Fills a memory from several clients with values of so many bytes until nothing more fits; answers how many there are.
+/// Fills a memory from several clients with values of `bytes` bytes until nothing more fits.
+/// Returns how many there are.
 fn fill_together(server: &Server, round: usize, bytes: usize) -> usize {
     let value = "x".repeat(bytes);
     let fill = |client: usize| {
@@ -75,7 +76,7 @@ fn what_flushall_has_emptied_is_room_for_the_next_set() {
     let server = server.expect("a server");
     let memory = attach(&segment, 24 << 20);
     let (mut caller, mut client) = (Caller::new(&memory), connect(&server));
-    // One more seat, which keeps what it has at hand.
+    // One more seat, which keeps what its caches hold.
     caller.run(&["SET", "idle", &"x".repeat(5000)]).expect("room");
     for (round, bytes) in [10_000, 100, 10_000, 1000, 200_000, 30].into_iter().enumerate() {
         let count = fill_together(&server, round, bytes);
@@ -102,7 +103,7 @@ fn what_flushall_has_emptied_counts_for_no_limit() {
         let (count, text) = fill(|key, value| caller.run(&["SET", key, value]).map(drop).map_err(|error| error.to_string()));
         assert!(count > 500 && text.starts_with("OOM"), "{count}: {text}");
         caller.run(&["FLUSHALL"]).expect("flushed");
-        // Who has no server that sweeps does it himself.
+        // Without a server that sweeps, the writer does it itself.
         for number in 0..count / 2 {
             caller
                 .run(&["SET", &format!("key:{number}"), &"y".repeat(10_000)])
@@ -139,7 +140,7 @@ fn when_all_seats_are_taken_the_next_thread_is_told_and_seats_come_back() {
     for text in &refused {
         assert!(text.contains("seats of the segment are taken") && text.contains("end some"), "{text}");
     }
-    // Who has a seat goes on; a server says why it cannot begin.
+    // A process with a seat goes on; a server says why it cannot begin.
     assert_eq!(caller.show(&["GET", "k"], |reply| reply.bytes() == Some(b"v")), Ok(true));
     let port = free_port().expect("a port").to_string();
     let args = ["20", env!("CARGO_BIN_EXE_polder"), "serve", "--port", &port, "--segment", &segment.0];

@@ -1,4 +1,5 @@
-//! The hub across real processes, some of which are killed: what others hear, who is served, and what is left behind.
+//! The hub across real processes, some of which are killed: what others hear, which clients are
+//! served, and what is left behind.
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -19,7 +20,7 @@ fn hear(client: &mut Connection) -> String {
     client.receive().expect("a message").shown()
 }
 
-/// Asks until the answer is this one.
+/// Asks until the reply is this one.
 fn until(client: &mut Connection, line: &str, wanted: impl Fn(&str) -> bool) {
     let begun = Instant::now();
     loop {
@@ -32,7 +33,7 @@ fn until(client: &mut Connection, line: &str, wanted: impl Fn(&str) -> bool) {
     }
 }
 
-/// Waits until so many clients of this client's server wait; the section Clients counts those of all.
+/// Waits until this many clients wait; the section Clients counts those of all servers.
 fn blocked(client: &mut Connection, count: usize) {
     let server = ask(client, "INFO server");
     let run = server.split("\\nrun_id:").nth(1).and_then(|rest| rest.split("\\r").next()).expect("a run").to_owned();
@@ -54,7 +55,7 @@ fn a_killed_subscriber_is_not_counted_and_leaves_nothing() {
         ask(&mut slow, "PSUBSCRIBE n*");
         assert_eq!(ask(&mut publisher, "PUBLISH news hello"), "(integer) 2");
         assert_eq!(hear(&mut hearer), "1) \"message\"\n2) \"news\"\n3) \"hello\"");
-        // Letters that nobody reads any more.
+        // Letters that are never read.
         let payload = "x".repeat(3000);
         other.stop();
         (0..200).for_each(|_| assert_eq!(ask(&mut publisher, &format!("PUBLISH news {payload}")), "(integer) 2"));
@@ -99,7 +100,8 @@ fn a_publisher_may_be_killed_at_any_moment() {
                 Ok(_) => acknowledged = number,
                 Err(_) => break,
             }
-            // So much waits at most: who falls far behind, because nobody lets him run, is disconnected, and rightly so.
+            // The most that waits: a subscriber that falls far behind, because the machine does not
+            // let it run, is rightly disconnected.
             if number % LEAD == 0 {
                 hear_up_to(acknowledged - LEAD);
             }
@@ -107,7 +109,7 @@ fn a_publisher_may_be_killed_at_any_moment() {
         killer.join().expect("a thread");
         other.kill();
         hear_up_to(acknowledged);
-        // One that was not acknowledged may have been sent all the same.
+        // A message that was not acknowledged may have been sent even so.
         let mut marker = connect(&one);
         assert_eq!(ask(&mut marker, "PUBLISH news end"), "(integer) 1");
         while !hear(&mut hearer).contains("\"end\"") {}
@@ -232,7 +234,8 @@ fn who_has_missed_a_message_learns_of_it_by_the_end_of_its_connection() {
     segment.verify();
 }
 
-/// Publishes so often; answers how many calls took longer than this, and how long the longest took.
+/// Publishes `times` times. Returns how many calls took longer than `longer`, and how long the
+/// longest took.
 fn publish(client: &mut Connection, times: usize, payload: &str, longer: Duration) -> (usize, Duration) {
     let took: Vec<Duration> = (0..times)
         .map(|_| {

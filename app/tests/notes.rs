@@ -1,4 +1,5 @@
-//! What processes note about themselves, across real processes: whoever is asked, all of them are meant.
+//! What processes note about themselves, across real processes: every server shows what all have
+//! noted.
 use std::time::{Duration, Instant};
 
 use polder_testkit::process::Server;
@@ -37,7 +38,7 @@ fn who_is_stopped_is_not_waited_for_and_counts_as_he_did_last() {
         let begun = Instant::now();
         assert!(figure(&mut one, "commandstats", "cmdstat_append").starts_with("calls=1,"));
         assert_eq!(figure(&mut one, "clients", "connected_clients"), clients);
-        // Half a second for each without a look at who it is.
+        // It would be half a second for each if their state were not looked at.
         assert!(begun.elapsed() < Duration::from_millis(500), "{:?}", begun.elapsed());
     }
     servers[1].go_on();
@@ -65,7 +66,7 @@ fn the_slow_log_is_that_of_all_processes() {
         let ids: Vec<&str> = shown.split("1) (integer) ").skip(1).filter_map(|rest| rest.lines().next()).collect();
         assert!(ids.iter().enumerate().all(|(at, id)| !ids[..at].contains(id)), "{ids:?}");
         assert_eq!(ask(client, "SLOWLOG LEN"), format!("(integer) {}", ids.len()));
-        // In a transaction, too, which runs again for the answers.
+        // In a transaction, too, which runs again for the replies.
         ask(client, "MULTI");
         ask(client, "INCR runs");
         ask(client, "SLOWLOG LEN");

@@ -132,7 +132,8 @@ fn a_stopped_process_of_another_pid_namespace_is_waited_for_once_however_many_of
     segment.verify();
 }
 
-/// A client that takes another server when its own goes, as clients do. What a server answers is never an error.
+/// A client that takes another server when its own goes, as clients do. A server's reply is never
+/// an error.
 fn push_on(addresses: &RwLock<Vec<String>>, over: &AtomicBool, name: usize) -> Vec<String> {
     let (mut connection, mut acknowledged) = (None::<Connection>, Vec::new());
     let mut number = 0;
@@ -148,7 +149,7 @@ fn push_on(addresses: &RwLock<Vec<String>>, over: &AtomicBool, name: usize) -> V
         match open.call(&["RPUSH", "log", &token]) {
             Ok(Answer::Integer(_)) => acknowledged.push(token),
             Ok(other) => panic!("RPUSH answers {}", other.shown()),
-            // The connection's end: nobody knows about this one.
+            // The connection's end: it is not known whether this push happened.
             Err(_) => connection = None,
         }
     }
@@ -371,7 +372,7 @@ fn whoever_comes_right_behind_a_push_leaves_it_to_who_was_there_before() {
 
 #[test]
 fn newcomers_of_three_processes_wait_behind_who_was_woken_and_are_served_in_their_order() {
-    /// A little less than the time after which somebody is thought to be stopped for good.
+    /// A little less than the time after which a client is taken for stopped.
     const MOMENT: Duration = Duration::from_millis(800);
     let segment = Segment::new();
     let servers = [segment.serve(&[]), segment.serve(&["--threads", "2"]), segment.serve(&[])];
@@ -408,12 +409,13 @@ fn who_is_stopped_while_it_is_his_turn_delays_others_once_and_comes_back_to_his_
     let (mut first, mut actor, mut newcomer) = (connect(&other), connect(&one), connect(&one));
     wait_in_line(&memory, &mut first, "BLPOP q 0");
     other.stop();
-    // Who has little time takes it at the end of that.
+    // A client with little time takes it at the end of that.
     ask(&mut actor, "RPUSH q a");
     let begun = Instant::now();
     assert_eq!(ask(&mut newcomer, "BLPOP q 0.2").shown(), pair("q", "a"));
     assert!(begun.elapsed() > Duration::from_millis(150), "nobody waits for who was there before");
-    // Who has more sees that nobody comes; from then on nobody waits for the stopped one.
+    // A client with more time sees that the first does not come; from then on no client waits for
+    // the stopped one.
     ask(&mut actor, "RPUSH q b");
     assert_eq!(ask(&mut newcomer, "BLPOP q 0").shown(), pair("q", "b"));
     let begun = Instant::now();
@@ -425,7 +427,7 @@ fn who_is_stopped_while_it_is_his_turn_delays_others_once_and_comes_back_to_his_
         assert_eq!(popped(&mut newcomer), pair("q", "again"));
     }
     assert!(begun.elapsed() < Duration::from_secs(10), "each push waits: {:?}", begun.elapsed());
-    // He is there again, and was the first.
+    // The stopped client is back, and was the first.
     other.go_on();
     std::thread::sleep(Duration::from_millis(2500));
     wait_in_line(&memory, &mut newcomer, "BLPOP q 0");

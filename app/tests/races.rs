@@ -21,7 +21,7 @@ fn ask(client: &mut Connection, line: &str) -> String {
     client.call(&words(line)).expect("a reply").shown()
 }
 
-/// Writes all of its keys, with pauses of some milliseconds between, and answers.
+/// Writes all of its keys, with pauses of some milliseconds between, and replies.
 const WRITE_ALL: &str = "for i = 1, 20 do redis.call('SET', KEYS[1] .. i, ARGV[1]) for n = 1, 20000 do local x = n * n end end return 'OK'";
 const ARE_ALIKE: &str = "local first = redis.call('GET', KEYS[1] .. 1) for i = 2, 20 do if redis.call('GET', KEYS[1] .. i) ~= first then return 'half' end end return first or 'none'";
 
@@ -135,7 +135,8 @@ fn a_script_that_is_killed_as_it_begins_to_write_writes_all_or_nothing() {
         }
         over.store(true, Ordering::Relaxed);
         let killed: usize = killing.join().expect("an end");
-        // Who is told that it is killed may be told so of one that had just begun to write, which then goes on.
+        // A SCRIPT KILL may be acknowledged for a script that had just begun to write, which then
+        // goes on.
         assert!(killed >= stopped && ended + stopped == 150, "{killed} orders, {stopped} stopped, {ended} ended");
     });
     drop(server);
@@ -199,7 +200,7 @@ fn who_is_unblocked_while_something_comes_gets_one_or_the_other() {
         let (here, there) = (in_process.join().expect("an end"), by_server.join().expect("an end"));
         let left: usize = ask(&mut pusher, "LLEN list").trim_start_matches("(integer) ").parse().expect("a count");
         assert_eq!(here.0 + there.0 + left, ROUNDS, "elements: {here:?}, {there:?}, {left} left");
-        // Who was told that it was unblocked, was.
+        // A client for which CLIENT UNBLOCK replied 1 was unblocked.
         assert_eq!(here.1 + there.1, unblocked, "{here:?} {there:?}");
     });
     drop(servers);

@@ -1,4 +1,5 @@
-//! Scripts across real processes, some of which are killed: what is atomic stays so, what was loaded stays known, who is busy says so.
+//! Scripts across real processes, some of which are killed: what is atomic stays so, what was
+//! loaded stays known, a busy server says so.
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -120,7 +121,7 @@ fn a_process_killed_while_it_loads_libraries_leaves_whole_ones() {
     let mut random = Random::new(11);
     for round in 0..8 {
         let mut server = segment.serve(&[]);
-        // A reply tells what is there, and so when to kill: somewhere in the midst of what follows.
+        // A reply tells what is there, and so when to kill: somewhere inside what follows.
         let (last, most) = (AtomicUsize::new(0), 20 + random.below(60));
         std::thread::scope(|scope| {
             let (address, last) = (server.address(), &last);
@@ -152,7 +153,7 @@ fn a_process_killed_while_it_loads_libraries_leaves_whole_ones() {
     segment.verify();
 }
 
-/// Asks until the answer is a wanted one.
+/// Asks until the reply is a wanted one.
 fn until(client: &mut Connection, words: &[&str], wanted: &str) {
     let begun = Instant::now();
     loop {
@@ -176,7 +177,8 @@ fn a_slow_script_is_reported_and_can_be_killed_on_its_own_thread() {
         ask(&mut queuer, words);
     }
     slow.send(&["EVAL", "while true do pcall(function() while true do end end) end", "0"]).expect("it is sent");
-    // Who asks in the very turn of the server's loop that runs the script is answered as well.
+    // A client whose request arrives in the very turn of the loop that runs the script gets its
+    // reply as well.
     for client in &mut [connect(&server), connect(&server)] {
         client.send(&["INCR", "y"]).expect("it is sent");
         client.send(&["INCR", "y"]).expect("it is sent");

@@ -119,7 +119,7 @@ fn a_new_memory_has_the_mode_and_the_pages_that_were_asked_for_or_says_why_not()
         let line = serving.opening.lines().find(|line| line.contains("--segment-pages")).expect("a warning");
         assert!(line.contains("WARN") && line.contains("2 MiB"), "{line}");
     }
-    // Who comes later takes the memory as it is.
+    // A server that comes later takes the memory as it is.
     let other = Serving::start(&["--segment", &serving.segment, "--segment-mode", "0600"], &[]);
     assert!(other.ready.contains(&format!("segment=\"{}\"", serving.segment)), "{}", other.ready);
 }

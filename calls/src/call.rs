@@ -1,7 +1,7 @@
 //! One invocation of a command.
 //!
-//! **Rule C1** A function that refuses does so before its first write: inside EXEC the other commands' writes are
-//! committed all the same, and there is no going back for one command alone.
+//! **Rule C1** A function that refuses does so before its first write. Inside EXEC the other
+//! commands' writes are committed even so, and one command alone cannot be undone.
 //! **Rule C2** A function on the table changes nothing but the table and the reply, since it may be run again.
 use polder_base::{Reply, number};
 use polder_table::{Db, Found, New, Replaces, Stop, Table, Txn};
@@ -14,16 +14,16 @@ use crate::waiting::Waiting;
 /// A command function's result: the reply has been written, or the reason why not.
 pub type Outcome = Result<(), Stop>;
 
-/// What Redis answers when a key holds another type.
+/// Redis's error when a key holds another type.
 pub const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 
-/// What Redis answers when the options of a command make no sense.
+/// Redis's error when the options of a command make no sense.
 pub const SYNTAX: &str = "ERR syntax error";
 
-/// What Redis answers when a whole number was wanted.
+/// Redis's error when a whole number was wanted.
 pub const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 
-/// What a client is told whose command may need more memory than there is.
+/// The error of a command that may need more memory than there is.
 pub const NO_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
 /// What a call sees of the client that makes it: plain data of its session.
@@ -125,7 +125,7 @@ impl<'c> Call<'c> {
         self.txn.write(self.caller.db, key, new, Replaces::Edited)
     }
 
-    /// Takes the key away with all it holds; answers whether it was there.
+    /// Removes the key with all it holds. Returns whether it was there.
     pub fn remove(&self, key: &[u8]) -> Result<bool, Stop> {
         self.txn.remove(self.caller.db, key, Replaces::Whole)
     }

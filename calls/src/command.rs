@@ -175,13 +175,15 @@ impl Short<'_> {
     }
 }
 
-/// A command's short way for its commonest form, without a transaction of its own. Answers false, having done and written nothing, where the form is
-/// another one or anything is in the way.
+/// A command's fast path for its commonest form, without a transaction of its own. Returns false,
+/// having done and written nothing, if the form is another one or another case applies.
 pub type Quick = fn(&Short<'_>, &mut dyn Reply) -> bool;
 
-/// Runs calls of one command on one key that follow each other in a pipeline, all inside one transaction: what each of them would open and
-/// publish is opened and published once; of a command that only reads, its calls find the key once. Answers how many of the first ones it has run and answered (0: none), the
-/// others are of a form that it leaves to the command's own function. What it cannot refuse before it writes it must leave alone (C1).
+/// Runs successive calls of a pipeline, of one command on one key, all inside one transaction: what
+/// each of them would open and publish is opened and published once. If the command only reads, its
+/// calls find the key once. Returns how many of the first ones it has run and replied to (0: none).
+/// The others have a form that it leaves to the command's own function. It must leave alone what it
+/// cannot refuse before it writes (C1).
 pub type Many = fn(&mut Call<'_>, &[&[&[u8]]]) -> Result<usize, Stop>;
 
 /// One command: its name, its grammar, its function, and what the documentation says.

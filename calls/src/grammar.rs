@@ -15,7 +15,7 @@
 //!
 //! Never here: what a command does with its arguments. A grammar is looser than the function that reads it.
 
-/// At most so many separate sources of keys in one command (GEORADIUS has three).
+/// The most separate sources of keys in one command (GEORADIUS has three).
 pub const SPECS_MAX: usize = 3;
 
 /// Where the keys of one source begin.
@@ -269,7 +269,7 @@ impl Walk {
         self.position += 1;
     }
 
-    /// An optional group; answers the place behind it.
+    /// An optional group. Returns the place behind it.
     const fn optional(&mut self, grammar: &'static str, at: usize) -> usize {
         let text = grammar.as_bytes();
         let end = closing(text, at, true);

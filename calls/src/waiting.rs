@@ -1,8 +1,9 @@
 //! Calls that wait for a key: BLPOP and its like.
 //!
-//! A function that finds nothing ends with [`Call::wait`], having written nothing. Where nobody may wait (inside EXEC, in a script) that
-//! answers as a timeout would. Everywhere else the call is put down for its keys by the very transaction that found nothing, so that
-//! no change can slip in between, and run again, as a transaction of its own, when one of them changes.
+//! A function that finds nothing ends with [`Call::wait`], having written nothing. Inside EXEC or a
+//! script, where no call waits, that replies as a timeout would. Everywhere else the very
+//! transaction that found nothing records the call for its keys, so that no change can slip in
+//! between. The call is run again, as a transaction of its own, when one of the keys changes.
 use polder_base::{Reply, number};
 use polder_hub::queue;
 use polder_table::{Db, Stop};
@@ -16,7 +17,7 @@ use crate::command::{Command, ENDS_WITH_KEY};
 pub enum Otherwise {
     Null,
     NullArray,
-    /// So many zeros: one by itself, several as an array.
+    /// This many zeros: one by itself, several as an array.
     Zeros(usize),
 }
 
@@ -45,7 +46,7 @@ pub struct Wait<'k> {
     pub otherwise: Otherwise,
     /// What later runs must know of the first: see [`Call::memo`].
     pub memo: Vec<u8>,
-    /// It has left something to others who came before it: see [`Call::first_for_us`].
+    /// It has left something to clients that came before it: see [`Call::first_for_us`].
     pub yields: bool,
 }
 
@@ -74,7 +75,7 @@ impl Waiting {
         self.ticket != 0
     }
 
-    /// Whether its last run has left something to others who came before it.
+    /// Whether its last run has left something to clients that came before it.
     pub fn yields(&self) -> bool {
         self.yields
     }
@@ -103,7 +104,8 @@ impl Call<'_> {
         if let Some(waiting) = self.caller.waiting.as_mut().filter(|waiting| waiting.has_place()) {
             waiting.yields = wait.yields;
         } else {
-            // By the clock itself, since a turn may be old, and rounded up: nobody is sent away early.
+            // By the clock itself, since a turn may be old, and rounded up: no call times out
+            // early.
             let until_ms = if wait.timeout_ms == 0 { u64::MAX } else { self.txn.now_us().div_ceil(1000).saturating_add(wait.timeout_ms) };
             let mut keys: Vec<Vec<u8>> = wait.keys.iter().map(|key| key.to_vec()).collect();
             keys.sort_unstable();
@@ -125,8 +127,8 @@ impl Call<'_> {
         Err(Stop::Wait)
     }
 
-    /// The first of some keys in which `find` finds something for this call, which may wait: what others have waited for who came before it is
-    /// theirs, and then it `yields`.
+    /// The first of some keys in which `find` finds something for this call, which may wait. What
+    /// earlier clients have waited for is left to them, and then the call `yields`.
     ///
     /// # Errors
     /// Those of `find`, a fault.

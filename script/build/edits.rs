@@ -1,4 +1,5 @@
-//! What we change in Lua 5.1.5, place by place. `docs/advisories.md` names the advisory that each edit answers.
+//! What is changed in Lua 5.1.5, place by place. `docs/advisories.md` names the advisory that each
+//! edit is for.
 //!
 //! What Redis and Valkey change beside this is done elsewhere: tables that scripts share are read-only by `prelude.lua`;
 //! `cjson`, `cmsgpack`, `struct`, `bit` and the patterns of `string` are written in Rust.

@@ -27,7 +27,7 @@ const SHIFTS: &[(&str, Shift)] = &[
 type One = (&'static str, fn(i32) -> i32);
 const ONES: &[One] = &[("tobit", |a| a), ("bnot", |a| !a), ("bswap", i32::swap_bytes)];
 
-/// The number as hexadecimal digits: so many of them, upper case where that is negative.
+/// The number as `digits` hexadecimal digits, upper case if `digits` is negative.
 fn to_hex(value: i32, digits: i32) -> String {
     let count = digits.unsigned_abs().min(8) as usize;
     let text = format!("{value:08x}");

@@ -85,7 +85,7 @@ pub struct Interpreter {
     counted: Cell<u64>,
 }
 
-/// What the prelude answers.
+/// What the prelude returns.
 struct Prelude {
     /// What programs see, and those that use `unpack`.
     script_faces: [Table; 2],
@@ -100,7 +100,8 @@ struct Prelude {
     forget_library: mlua::Function,
 }
 
-/// What came of running something, before anybody was told: one of the numbers below, the text, or what else was returned or thrown.
+/// The result of running something, before it is reported: one of the numbers below, the text, or
+/// what else was returned or thrown.
 type Outcome = mlua::Result<(u8, Option<BString>, Value)>;
 
 /// The prelude's FAILED, TEXT and OK.
@@ -176,7 +177,8 @@ impl Interpreter {
 
     fn compile_text(&self, text: &[u8], name: &str, faces: &[Table; 2]) -> Result<mlua::Function, String> {
         if text.first() == Some(&27) {
-            // What compiled code begins with: as Redis, whose Lua does not know that there is any.
+            // The first byte of compiled code. The error is Redis's, whose Lua loads no compiled
+            // code.
             return Err(format!("{}:1: unexpected symbol near 'char(27)'", name.trim_start_matches('@')));
         }
         self.make_room();
@@ -312,7 +314,7 @@ impl Interpreter {
         self.shared.memory.fetch_add(used.wrapping_sub(before), Ordering::Relaxed);
     }
 
-    /// A run ends; answers whether and why it was made to.
+    /// A run ends. Returns whether and why it was made to.
     fn end(&self) -> Option<Ending> {
         limit_memory(&self.lua, 0);
         self.count_memory();
@@ -415,7 +417,7 @@ impl Manners {
     }
 }
 
-/// Whether nobody will run a program any more.
+/// Whether the program is gone, so that it will not be run again.
 fn is_dropped(program: &Weak<Program>) -> bool {
     program.upgrade().is_none_or(|program| program.dropped.load(Ordering::Relaxed))
 }
@@ -435,7 +437,7 @@ pub fn message(error: &mlua::Error) -> String {
     }
 }
 
-/// Has the interpreter look up from its work after so many instructions, again and again.
+/// Has the interpreter call back every `instructions` instructions.
 fn watch(lua: &Lua, desk: &Rc<Desk>, instructions: u32) -> mlua::Result<()> {
     let clerk = desk.clone();
     lua.set_global_hook(HookTriggers::new().every_nth_instruction(instructions), move |lua, _| {
@@ -446,7 +448,8 @@ fn watch(lua: &Lua, desk: &Rc<Desk>, instructions: u32) -> mlua::Result<()> {
     })
 }
 
-/// Looks at the world; answers false when the script is to end. From then on every step of it raises an error, whatever it catches.
+/// Calls the world's tick. Returns false when the script is to end. From then on every step of it
+/// raises an error, whatever it catches.
 pub fn goes_on(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<bool> {
     if desk.loading_until.get().is_some_and(|until| Instant::now() > until) {
         desk.ending.replace(Some(Ending::Killed("ERR FUNCTION LOAD timeout".into(), None)));
@@ -473,7 +476,8 @@ pub fn gate(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<mlua::Function> {
     lua.create_function(move |lua, args: MultiValue| answer(lua, &desk, move |lua, desk| pass(lua, desk, &args)))
 }
 
-/// The same for so many arguments that there may be no handle for each: they are the first ones of a table, and copied one by one.
+/// The same for more arguments than there may be handles for: they are the first ones of a table,
+/// and copied one by one.
 pub fn gate_of_many(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<mlua::Function> {
     let desk = desk.clone();
     lua.create_function(move |lua, (count, args): (usize, Table)| {
@@ -490,7 +494,7 @@ pub fn gate_of_many(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<mlua::Function> 
     })
 }
 
-/// What `ask` answers, if the script has room for it. Its memory has no limit meanwhile.
+/// What `ask` returns, if the script has room for it. Its memory has no limit meanwhile.
 fn answer(lua: &Lua, desk: &Rc<Desk>, ask: impl FnOnce(&Lua, &Rc<Desk>) -> Answer) -> mlua::Result<(Either<String, Value>, Limit)> {
     limit_memory(lua, 0);
     let mut answer = ask(lua, desk);
@@ -507,13 +511,14 @@ fn answer(lua: &Lua, desk: &Rc<Desk>, ask: impl FnOnce(&Lua, &Rc<Desk>) -> Answe
     }
 }
 
-/// How much memory is in use once an answer is in Lua.
+/// How much memory is in use once a reply is in Lua.
 fn needed(lua: &Lua, answer: &Answer) -> u64 {
     let text = if let Ok(Either::Left(text)) = answer { text.len() } else { 0 };
     (lua.used_memory() + text) as u64
 }
 
-/// With an answer, the script has more than it may: what nobody needs any more is collected, and if that is not enough, it gets none.
+/// With this reply the script would have more memory than it may: garbage is collected, and if that
+/// is not enough, the script does not get the reply.
 fn make_fit(lua: &Lua, desk: &Rc<Desk>, answer: Answer) -> Answer {
     lua.gc_collect()?;
     // No instruction takes as long as this.

@@ -458,7 +458,8 @@ impl Reader<'_> {
         (0..4).try_fold(0, |sum, at| Some(sum << 4 | char::from(self.peek(ahead + at)).to_digit(16)?))
     }
 
-    /// Adds what an escape of four hexadecimal digits, or two of them, stands for; answers how long that is.
+    /// Adds what an escape of four hexadecimal digits, or two of them, stands for. Returns how long
+    /// that is.
     fn unicode(&self, out: &mut Vec<u8>) -> Option<usize> {
         let (mut code, mut len) = (self.hex4(2)?, 6);
         if code & 0xf800 == 0xd800 {

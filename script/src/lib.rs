@@ -6,14 +6,14 @@
 //!          reply sink <- answer.rs <- what the script returned      Lua values <- sink.rs <- the command's reply
 //! ```
 //!
-//! What scripts find around them is `prelude.lua`, over natives of this crate: `json.rs`, `msgpack.rs`, `pack.rs` (struct), `bits.rs`,
+//! What scripts see is `prelude.lua`, over natives of this crate: `json.rs`, `msgpack.rs`, `pack.rs` (struct), `bits.rs`,
 //! `pattern.rs` (what `string` finds and replaces). The simplest scripts need none of it (`straight.rs`).
 //! A reply of a called command becomes Lua values as it is written, without RESP in between.
 //!
 //! **Invariant:** nothing that a script does outlives its run but what the command says that it called, and the upvalues of a
 //! library's functions: the tables that all scripts see cannot be changed.
 //! **Invariant:** a script that is to end does end: once told so, each further step of it raises an error again, whatever it catches.
-//! **Invariant:** natives answer complaints and never raise errors: what a script catches is what Redis would have it catch.
+//! **Invariant:** natives return complaints and never raise errors: what a script catches is what Redis would have it catch.
 #![forbid(unsafe_code)]
 
 mod answer;
@@ -69,7 +69,7 @@ impl Lua {
             if let Some(known) = all.iter().find(|known| Arc::ptr_eq(&known.shared, &self.0)) {
                 return known.clone();
             }
-            // Nobody but its interpreters knows an engine that has gone.
+            // Engines that are gone are known only to their interpreters, which are dropped here.
             all.retain(|known| Arc::strong_count(&known.shared) > 1);
             let fresh = Rc::new(Interpreter::new(self.0.clone()));
             all.push(fresh.clone());

@@ -41,7 +41,7 @@ fn is_integer(value: f64) -> bool {
     (-9.223_372_036_854_776e18..9.223_372_036_854_776e18).contains(&value) && value as i64 as f64 == value
 }
 
-/// A head of one byte with so many bytes of a length behind it.
+/// A head of one byte with a length of `bytes` bytes behind it.
 fn put_head(out: &mut Vec<u8>, head: u8, bytes: usize, len: u64) {
     out.push(head);
     out.extend_from_slice(&len.to_be_bytes()[8 - bytes..]);
@@ -174,7 +174,7 @@ fn take<'r>(rest: &mut &'r [u8], count: usize) -> Result<&'r [u8], Complaint> {
     Ok(taken)
 }
 
-/// A big-endian number of so many bytes.
+/// A big-endian number of `bytes` bytes.
 fn bits(rest: &mut &[u8], bytes: usize) -> Result<u64, Complaint> {
     Ok(take(rest, bytes)?.iter().fold(0, |sum, byte| (sum << 8) | u64::from(*byte)))
 }

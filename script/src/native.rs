@@ -269,7 +269,7 @@ pub fn table(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<Table> {
 /// More values than these cannot be answered at once, since Lua bounds how many of them can be held.
 const RESULTS_MAX: usize = 7000;
 
-/// What a native answers.
+/// What a native returns.
 pub struct Results<'l> {
     pub lua: &'l Lua,
     pub values: Vec<Value>,
@@ -387,7 +387,7 @@ impl From<mlua::Error> for Complaint {
     }
 }
 
-/// A native that answers any number of values or a complaint.
+/// A native that returns any number of values or a complaint.
 pub type Variadic = fn(&Args, &mut Results) -> Result<(), Complaint>;
 
 /// A function that scripts can call.

@@ -24,7 +24,7 @@ pub fn text(value: f64) -> String {
     general(value, 14)
 }
 
-/// `%.{precision}g`: so many significant digits, without trailing zeros.
+/// `%.{precision}g`: that many significant digits, without trailing zeros.
 pub fn general(value: f64, precision: usize) -> String {
     if !value.is_finite() {
         let text = if value.is_nan() { "nan" } else { "inf" };

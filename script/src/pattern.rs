@@ -1,8 +1,10 @@
-//! `string.find`, `match`, `gmatch`, `gsub`: Lua 5.1's patterns, matched without the machine's stack and with a look at the world now and then.
+//! `string.find`, `match`, `gmatch`, `gsub`: Lua 5.1's patterns, matched without the machine's
+//! stack, and in a way that can be ended.
 //!
-//! Lua's own matcher calls itself for what may be there or not, so that a long pattern overflows the stack and takes the process along;
-//! and while it tries all ways of a pattern that has very many, nobody can end the script. Here the ways that are still to be tried lie in
-//! a list of bounded length, and who has tried many of them looks up ([`Watch`]).
+//! Lua's own matcher recurses for optional items, so that a long pattern overflows the stack and
+//! ends the process. And while it tries all ways of a pattern that has very many, the script cannot
+//! be ended. Here the ways that are still to be tried lie in a list of bounded length, and after
+//! many of them [`Watch`] is asked whether to go on.
 //!
 //! What matches is Lua 5.1's to the letter: a zero ends a pattern, and texts have a zero behind their end.
 use mlua::{Lua, Value};
@@ -15,7 +17,7 @@ const CHOICES_MAX: usize = 100_000;
 /// Steps between two looks at the world.
 const PATIENCE: u64 = 1 << 20;
 
-/// Looks at the world; answers false when the script is to end.
+/// Calls the world's tick. Returns false when the script is to end.
 pub type Watch = dyn Fn(&Lua) -> bool;
 
 #[derive(Clone, Copy)]
@@ -38,7 +40,7 @@ enum Choice {
         text: usize,
         pattern: usize,
     },
-    /// Takes one fewer of so many.
+    /// Takes one repetition fewer.
     Fewer {
         text: usize,
         count: usize,
@@ -118,7 +120,7 @@ impl<'m> Matcher<'m> {
         }
     }
 
-    /// Matches one item of the pattern; answers where both go on.
+    /// Matches one item of the pattern. Returns where both go on.
     fn advance(&mut self, text: usize, pattern: usize) -> Result<Option<(usize, usize)>, Complaint> {
         match (self.at(pattern), self.at(pattern + 1)) {
             (b'(', b')') => self.open(text, Length::Position).map(|()| Some((text, pattern + 2))),
@@ -308,7 +310,7 @@ impl<'m> Matcher<'m> {
         negated
     }
 
-    /// Answers the captures; where there are none and a match is given, all of it.
+    /// Returns the captures; if there are none and a match is given, all of it.
     fn show(&self, whole: Option<(usize, usize)>, results: &mut Results) -> Result<(), Complaint> {
         if let (0, Some((from, end))) = (self.level, whole) {
             let text = results.lua.create_string(&self.text[from..end])?;

@@ -16,7 +16,7 @@ pub struct Register {
 const BAD_NAME: &str = "ERR Library names can only contain letters, numbers, or underscores(_) and must be at least one character long";
 
 impl Register {
-    /// Registers by the arguments of a call; answers what is wrong with them.
+    /// Registers by the arguments of a call. Returns what is wrong with them.
     pub fn add(&mut self, args: &MultiValue) -> Result<(), String> {
         match args.len() {
             1 => match &args[0] {

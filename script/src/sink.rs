@@ -270,7 +270,7 @@ impl Reply for Sink<'_> {
     fn mark(&self) -> usize {
         self.written.get()
     }
-    /// Back to the beginning: whoever calls a command rewinds the whole of its reply.
+    /// Back to the beginning: the caller of a command rewinds the whole of its reply.
     fn rewind(&mut self, mark: usize) {
         if mark == self.written.get() {
             return;

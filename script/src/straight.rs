@@ -1,4 +1,5 @@
-//! Scripts so simple that they need no Lua: they make calls, compare what those have answered, and answer something.
+//! Scripts so simple that they need no Lua: they make calls, compare their replies, and return
+//! something.
 //!
 //! ```text
 //!   return redis.call('SET', KEYS[1], ARGV[1])
@@ -6,11 +7,12 @@
 //!   local count = redis.call('INCR', KEYS[1]) if count == 1 then redis.call('EXPIRE', KEYS[1], 60) end return count
 //! ```
 //!
-//! Scripts that are run very often are mostly so, and the way into Lua, out of it for each call, and back costs more than the calls themselves.
-//! `read.rs` reads them, and `flat.rs` makes of a reply what Lua would make of it. All of it that is not understood to the last word is Lua's.
+//! Most scripts that run very often are like these, and entering and leaving Lua for each call
+//! costs more than the calls themselves. `read.rs` reads them, and `flat.rs` makes of a reply what
+//! Lua would make of it. A script with any word that is not understood runs in Lua.
 //!
-//! **Invariant:** nobody can tell by what a script does or answers whether Lua has run it, but that what is returned as it was answered takes
-//! none of a script's memory.
+//! **Invariant:** neither what a script does nor its reply shows whether Lua has run it. One
+//! difference is allowed: a reply that is returned unchanged takes none of a script's memory.
 
 mod flat;
 mod read;
@@ -122,7 +124,7 @@ struct Run<'v, 'w> {
 }
 
 impl<'v> Run<'v, '_> {
-    /// Does what stands in a block; answers whether it has returned something.
+    /// Runs the steps of a block. Returns whether one of them has returned something.
     fn block(&mut self, steps: &'v [Step]) -> Result<bool, Halt> {
         let outside = self.locals.len();
         for step in steps {
@@ -198,7 +200,7 @@ impl<'v> Run<'v, '_> {
         Ok(())
     }
 
-    /// Makes a call, whose answer goes where `out` says.
+    /// Makes a call, whose reply goes where `out` says.
     fn call(&mut self, call: &'v Invocation, out: Out) -> Result<Out, Halt> {
         let failed = |text: Cow<'static, str>, counted| Halt::Failed { text, counted, line: call.line };
         let mut words = SmallVec::<[Value<'v>; 6]>::new();

@@ -6,7 +6,8 @@ use polder_base::script::{Called, Ended, Input, Program, Scripts, World};
 use polder_base::{Protocol, Reply};
 use polder_script::Lua;
 
-/// Answers a call with its arguments; `no` is refused, and `big` gets another megabyte each time.
+/// Replies to a call with its arguments; `no` is refused, and `big` gets another megabyte each
+/// time.
 #[derive(Default)]
 struct Echo {
     calls: usize,
@@ -309,7 +310,8 @@ fn replies_that_a_script_keeps_count_against_the_limit() {
         assert!(world.calls <= 8 * (number + 1), "{}", world.calls);
         assert_eq!(run_in(&lua, &mut Echo::default(), "return redis.call('a')", &[], &[]), "*1 a");
     }
-    // Who catches it goes on with what there is, and who keeps nothing is not concerned.
+    // A script that catches it goes on with the memory there is; one that keeps nothing is not
+    // affected.
     let caught = format!(
         "{slots} local n = 0 for i = 1, 64 do local ok, text = pcall(redis.call, 'big') if ok then t[i] = text n = n + 1 end end return n"
     );
@@ -329,7 +331,7 @@ fn a_script_whose_replies_are_too_much_again_and_again_can_be_killed() {
     assert_eq!((world.ticks, world.calls <= 8), (1, true));
 }
 
-/// Answers in every form that there is, by the name of the call.
+/// Replies in every form that there is, by the name of the call.
 #[derive(Default)]
 struct Forms(Vec<Vec<Vec<u8>>>);
 
@@ -397,13 +399,13 @@ impl World for Forms {
     }
 }
 
-/// What a script answers and calls.
+/// What a script replies and calls.
 fn run_with_forms(lua: &Lua, body: &str) -> (String, Vec<Vec<Vec<u8>>>) {
     let (mut world, mut reply) = (Forms::default(), Text::default());
     let program = Arc::new(Program::new("sha".into(), body.as_bytes(), 0, None));
     let input = Input { keys: &[b"k1", b"k2"], args: &[b"a1", b"\xfe"], seed: 7 };
     let ended = lua.run(&program, &input, &mut world, &mut reply);
-    // Who begins again takes back what has been written.
+    // A run that begins again takes back what has been written.
     let written = if ended == Ended::Unwound { String::new() } else { reply.0 };
     (format!("{ended:?} {written}"), world.0)
 }

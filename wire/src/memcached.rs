@@ -1,7 +1,7 @@
 //! The protocols of memcached 1.6: text, with its meta commands, and binary.
 //!
 //! ```text
-//!   a client says                                 a server answers
+//!   a client sends                                a server replies
 //!   set KEY FLAGS EXPTIME BYTES\r\n               STORED\r\n
 //!   BYTES bytes\r\n
 //!   get KEY KEY\r\n                               VALUE KEY FLAGS BYTES\r\n bytes \r\n ... END\r\n

@@ -1,7 +1,7 @@
 //! RESP, the Redis serialisation protocol, versions 2 and 3, from both ends.
 //!
 //! ```text
-//!   a client says                          a server answers
+//!   a client sends                         a server replies
 //!   *2\r\n                                 +OK\r\n            status
 //!   $3\r\nGET\r\n                          -ERR no\r\n        error
 //!   $5\r\nhello\r\n                        :42\r\n            integer
@@ -16,8 +16,8 @@
 //! | server | [`Requests`]: arguments are slices of the input, nothing is copied | `polder_base::Reply` for [`Output`](crate::Output) |
 //! | client | [`Replies`]: owned [`Value`]s | [`command`] |
 //!
-//! Leniency and error texts are those of Redis 7.4: it does not look at the byte after a `\r`, and neither do we,
-//! because a client that works with Redis must work here.
+//! Leniency and error texts are those of Redis 7.4. It does not look at the byte after a `\r`, and
+//! neither does this code: a client that works with Redis must work here.
 
 mod encoder;
 mod request;

@@ -109,7 +109,7 @@ pub struct Picks {
 }
 
 impl Picks {
-    /// Enough picks for `calls` calls, or so many that coming round again makes no difference.
+    /// Enough picks for `calls` calls, or enough that coming round again makes no difference.
     pub fn new(prefix: Prefix, spread: &Spread, calls: u64, random: &mut Random) -> Picks {
         let keys = match spread {
             Spread::Uniform { keys } | Spread::Zipf { keys, .. } => *keys,

@@ -236,7 +236,7 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// So many calls at once, as one batch: all keys are named to the memory before the first is used.
+    /// One batch of calls: all keys are named to the memory before the first is used.
     #[inline]
     fn call(&mut self, count: u64) {
         let keys = self.picks.next(count as usize);

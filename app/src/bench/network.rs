@@ -155,7 +155,8 @@ fn measure(arguments: &Arguments, words: &[String]) -> Result<Measured, String> 
                 scope.spawn(move || {
                     let connections = (0..arguments.connections.max(1)).filter(|number| number % threads == thread).count();
                     let opened = Worker::open(arguments, spread, pipeline, connections, u64::from(thread));
-                    // Everybody comes to the gate, even who failed: the others would wait for ever.
+                    // Every thread comes to the gate, even one that failed: the others would wait
+                    // for ever.
                     start.wait();
                     opened?.run(budget)
                 })
@@ -306,7 +307,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Takes the replies that are there; answers whether these were the last of a pipeline.
+    /// Takes the replies that are there. Returns whether these were the last of a pipeline.
     fn receive(&mut self, number: usize) -> Result<bool, String> {
         let connection = &mut self.connections[number];
         let was_open = connection.open > 0;

@@ -140,7 +140,7 @@ fn behind(before: &[String]) -> Vec<&'static str> {
     }
 }
 
-/// The answer to `help`, `help COMMAND [SUBCOMMAND]` and `help @GROUP`.
+/// The text for `help`, `help COMMAND [SUBCOMMAND]` and `help @GROUP`.
 pub fn help(topic: &[String]) -> String {
     let Some(first) = topic.first() else { return general() };
     let rows: Vec<(&str, &Command)> = if let Some(group) = first.strip_prefix('@') {

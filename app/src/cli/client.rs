@@ -288,7 +288,7 @@ impl Stream {
     }
 }
 
-/// Whether a command answers a text made for people.
+/// Whether a command replies with a text made for people.
 fn is_report(args: &[Vec<u8>]) -> bool {
     let word = |at: usize| args.get(at).map(|word| word.to_ascii_lowercase()).unwrap_or_default();
     let second = word(1);

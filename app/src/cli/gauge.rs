@@ -36,7 +36,8 @@ impl Spread {
         self.max = self.max.max(micros);
     }
 
-    /// One line. Programs get redis-cli's whole milliseconds; people see fractions, since most answers take less than one.
+    /// One line. Programs get redis-cli's whole milliseconds; people see fractions, since most
+    /// replies take less than one.
     fn text(&self, form: Form) -> String {
         let (min, max, mean) = (self.min / 1000, self.max / 1000, self.sum as f64 / self.count as f64 / 1000.0);
         let millis = |micros: u64| micros as f64 / 1000.0;
@@ -129,7 +130,8 @@ fn cell(count: u64, all: u64) -> String {
     }
 }
 
-/// Measures for so many seconds how long a program that never sleeps is kept waiting by the machine: what no server can be faster than.
+/// Measures for `seconds` how long the machine keeps a program waiting that never sleeps: no server
+/// can be faster than that.
 ///
 /// # Errors
 /// A line that says what failed.

@@ -167,7 +167,8 @@ fn meet_any_order<'g>(group: &[Part<'g>], behind: &[Part<'g>], args: &mut &[&str
     }
 }
 
-/// The alternative that may begin with `word`: one whose literal it is, else one that begins with a placeholder.
+/// The alternative that may begin with `word`: the one with this literal, else one that begins with
+/// a placeholder.
 fn fitting<'c, 'g>(choices: &'c [Sequence<'g>], word: &str) -> Option<&'c Sequence<'g>> {
     let exact = choices.iter().find(|choice| is_starter(choice, word));
     exact.or_else(|| choices.iter().find(|choice| matches!(choice.first(), Some(Part::Word(first)) if !is_literal(first))))

@@ -50,7 +50,7 @@ impl std::fmt::Display for Place {
     }
 }
 
-/// Who we are, and what a fresh connection is set to.
+/// The user, and what a fresh connection is set to.
 #[derive(Clone, Debug, Default)]
 pub struct Login {
     pub user: Option<String>,
@@ -126,7 +126,8 @@ impl Link {
         Ok(Link { channel, replies: Replies::default(), input: Vec::new(), taken: 0 })
     }
 
-    /// Authenticates, chooses the database and the protocol; answers what the server refused, which leaves the rest undone.
+    /// Authenticates, chooses the database and the protocol. Returns the server's refusal, which
+    /// leaves the rest undone.
     ///
     /// # Errors
     /// Those of the connection.
@@ -298,7 +299,8 @@ impl Link {
         }
     }
 
-    /// Ends the connection for every thread that shares it; whoever waits for a reply wakes up.
+    /// Ends the connection for every thread that shares it; a thread that waits for a reply wakes
+    /// up.
     pub fn close(&self) {
         // An error here means that the peer was faster: the connection is gone either way.
         let _ = match &self.channel {

@@ -27,7 +27,7 @@ struct Tally {
 
 /// What the reading thread tells.
 enum News {
-    /// So many replies since the last news.
+    /// How many replies came since the last news.
     Progress(u64),
     End(Result<Tally, String>),
 }
@@ -78,7 +78,7 @@ fn over_socket(link: &mut Link, reader: Link, magic: &[u8], timeout_seconds: u64
     let expected = magic.to_vec();
     let thread = std::thread::spawn(move || {
         let tally = count(reader, &expected, |replies| news.send(News::Progress(replies)).is_ok());
-        // The other side has given up waiting if nobody takes this.
+        // If the receiver is gone, the other side has given up waiting.
         let _ = news.send(News::End(tally));
     });
     let sent = send(link, magic, bar);

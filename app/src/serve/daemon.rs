@@ -62,7 +62,7 @@ pub fn leave_session() -> Result<(), String> {
 /// What the system says.
 pub fn settle() -> Result<(), String> {
     let failed = |error: rustix::io::Errno| format!("cannot let go of the terminal: {error}");
-    // The one who waits may have been stopped: the server serves all the same.
+    // The waiting process may have been stopped: the server serves even so.
     let _ = rustix::io::write(rustix::stdio::stdin(), b"1");
     let nothing = rustix::fs::open("/dev/null", OFlags::RDWR, Mode::empty()).map_err(failed)?;
     rustix::stdio::dup2_stdin(&nothing).map_err(failed)?;

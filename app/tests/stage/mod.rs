@@ -11,7 +11,7 @@ use polder_testkit::scratch::fresh_name;
 pub struct Segment(pub String);
 
 impl Segment {
-    /// A name that nobody has.
+    /// A name that no other segment has.
     pub fn new() -> Segment {
         Segment(fresh_name())
     }

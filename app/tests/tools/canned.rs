@@ -4,7 +4,8 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-/// A server that answers `reply N` with the N-th of its prepared replies, ECHO as it should, and anything else with OK.
+/// A server that replies to `reply N` with the N-th of its prepared replies, to ECHO as it should,
+/// and to anything else with OK.
 pub struct Canned {
     port: u16,
 }

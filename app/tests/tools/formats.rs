@@ -1,7 +1,7 @@
 //! Replies as `polder cli` prints them, in every form, beside what redis-cli prints for the same bytes.
 //!
-//! A small server answers the command `reply N` with the N-th row's bytes, so that replies can be tried which no command
-//! gives. Where redis-cli is installed, it is asked as well.
+//! A small server replies to the command `reply N` with the N-th row's bytes, so that replies can
+//! be tried which no command gives. If redis-cli is installed, it is asked as well.
 use crate::canned::{Canned, Output, polder, run_redis_cli};
 
 /// What a server sends, and how it looks: standard, raw, csv, json, quoted json. Each text lacks its last newline.

@@ -8,10 +8,11 @@ use polder_testkit::process::Server;
 
 use crate::segment::Scratch;
 
-/// How long an answer may take; far more than any takes.
+/// How long a reply may take; far more than any takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Types `keys` one after the other, each once the screen shows its text; answers all that the screen showed.
+/// Types `keys` one after the other, each once the screen shows its text. Returns all that the
+/// screen showed.
 fn session(segment: &Scratch, history: &str, keys: &[(&str, &str)]) -> String {
     session_with(&format!("--segment {}", segment.name()), history, keys)
 }

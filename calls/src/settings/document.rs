@@ -110,7 +110,7 @@ pub fn overview() -> String {
     page
 }
 
-/// A text in lines of at most so many letters.
+/// A text in lines of at most `width` letters.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

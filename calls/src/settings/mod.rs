@@ -70,8 +70,8 @@ pub enum Change {
     Anytime,
     /// By file or flag at start only.
     AtStart,
-    /// The same, and not every Redis has such a setting that does not change: to set it to what it is is no error, for those who set all that
-    /// CONFIG GET shows.
+    /// The same, but some Redis versions let this setting change. Setting it to its present value
+    /// is no error, for clients that set all that CONFIG GET shows.
     AtStartHere,
     /// At run time only when `enable-protected-configs` allows it.
     Protected,
@@ -115,7 +115,7 @@ pub enum Shape {
     Primary,
 }
 
-/// A setting's value before anybody set it.
+/// A setting's value before it was ever set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Start {
     Number(i64),
@@ -243,7 +243,7 @@ impl Setting {
         self
     }
 
-    /// Whether the setting answers to `name`, in any case.
+    /// Whether `name` is a name of the setting, in any case.
     pub fn is_named(&self, name: &[u8]) -> bool {
         self.names().any(|own| own.as_bytes().eq_ignore_ascii_case(name))
     }
@@ -326,7 +326,7 @@ pub const fn id(name: &str) -> Id {
     panic!("no setting has this name")
 }
 
-/// The setting that answers to a name or alias, in any case.
+/// The setting with this name or alias, in any case.
 pub fn find(name: &[u8]) -> Option<Id> {
     TABLE.iter().position(|row| row.is_named(name)).map(Id)
 }

@@ -8,9 +8,10 @@
 //!   segment, hidden database:   setting:maxmemory   setting:number-mode   ...   settings (the mark)
 //! ```
 //!
-//! CONFIG SET writes the Segment-scope values and the mark in its own transaction; every other process notices at its
-//! next [`Settings::refresh`] (a server refreshes each time it does chores, CONFIG GET and SET by themselves). If that
-//! transaction is dropped after all, the mark's version differs from what was seen and the next refresh heals the cache.
+//! CONFIG SET writes the Segment-scope values and the mark in its own transaction. Every other
+//! process notices at its next [`Settings::refresh`] (a server refreshes with each round of
+//! maintenance, CONFIG GET and SET by themselves). If that transaction is dropped after all, the
+//! mark's version differs from what was seen, and the next refresh corrects the cache.
 //! Precedence at start: first value < file < segment < flag; a flag is also written to the segment.
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -27,7 +28,7 @@ use super::{Id, Scope, id};
 
 /// The key that is written whenever a Segment-scope setting changes.
 const MARK: &[u8] = b"settings";
-/// How long a process that starts waits for somebody who holds the settings, and may be stopped.
+/// How long a starting process waits for one that holds the settings, and may be stopped.
 const START_PATIENCE: Duration = Duration::from_secs(2);
 /// How long one that serves does: a chore comes back.
 const PATIENCE: Duration = Duration::from_micros(100);
@@ -36,7 +37,8 @@ const SHORT_BYTES: u64 = 256 << 10;
 /// The step of the clock that counts of calls are timed with; what is shorter needs the exact clock.
 pub const COARSE_NS: u64 = 10_000_000;
 
-/// What joins a segment together with the settings, in the same transaction: the users, of whom the settings know nothing.
+/// What joins a segment together with the settings, in the same transaction: the users, which the
+/// settings know nothing of.
 pub trait Companion {
     /// Whether the configuration declares something that a segment without it is to be given.
     fn is_declared(&self, settings: &Settings) -> bool;
@@ -68,7 +70,7 @@ pub struct Settings {
     numbers: Box<[AtomicI64]>,
     texts: RwLock<Box<[Arc<[u8]>]>>,
     version: AtomicU64,
-    /// Where requests or replies begin to be large; `u64::MAX` where nobody wants to know.
+    /// Where requests or replies begin to be large; `u64::MAX` if they are not to be noted.
     large_bytes: AtomicU64,
     /// Each call is to be looked at by itself.
     every_call: AtomicBool,
@@ -143,11 +145,13 @@ impl Settings {
         self.given.contains(&id)
     }
 
-    /// Comes to terms with a segment: flags are written to it, the file's values where it has none, the rest is read. Done again,
-    /// it reads what others have changed since, or leaves that to the next time if another thread holds it. `companion` joins with them.
+    /// Joins a segment: flags are written to it, the file's values where it has none, the rest is
+    /// read. Done again, it reads what others have changed since, or leaves that to the next time
+    /// if another thread holds it. `companion` joins with them.
     ///
     /// # Errors
-    /// [`Stop::Busy`] when somebody holds the settings and does not let go; what the memory says. It can be done again then.
+    /// [`Stop::Busy`] when another thread holds the settings for too long; what the memory says. It
+    /// can be done again then.
     pub fn join_with(&self, table: &Table, companion: &dyn Companion) -> Result<(), Stop> {
         let joined = self.joined.load(Ordering::Acquire);
         let mut pending = self.pending();
@@ -255,14 +259,14 @@ impl Settings {
         self.number(id) != 0
     }
 
-    /// How large a request or reply must be to be noted; `u64::MAX` where nobody wants to know.
+    /// How large a request or reply must be to be noted; `u64::MAX` if none are to be noted.
     #[inline]
     pub fn large_bytes(&self) -> u64 {
         self.large_bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether each call is to be looked at by itself: somebody wants to know of what is shorter than the coarse clock shows, or smaller than what
-    /// may take a short way.
+    /// Whether each call is to be timed by itself: calls are to be noted that are shorter than the
+    /// coarse clock shows, or smaller than what may take a fast path.
     #[inline]
     pub fn wants_every_call(&self) -> bool {
         self.every_call.load(Ordering::Relaxed)

@@ -26,7 +26,7 @@ const NOT_MEMORY: &str = "argument must be a memory value";
 const NOT_LIMITS: &str = "Error in hard, soft or soft_seconds setting in buffer limit configuration.";
 const WORD_COUNT: &str = "wrong number of arguments";
 
-/// The value before anybody set it.
+/// The value before it was ever set.
 pub fn start(row: &Setting) -> Parsed {
     match row.start {
         Start::Number(number) => Parsed { number, text: format_number(row.shape, number).into_bytes() },

@@ -1,5 +1,6 @@
-//! The reply of a called command, as Lua values that become a reply again: what RESP3 has more than RESP2 is gone by then, integers have become
-//! doubles, and there is one nothing only. It goes straight to whom the script answers, or is kept as a value.
+//! The reply of a called command, as Lua values that become a reply again: what RESP3 has more than
+//! RESP2 is gone by then, integers have become doubles, and there is only one kind of nothing. It
+//! goes straight to the script's own reply, or is kept as a value.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -79,9 +80,9 @@ impl Parts {
     }
 }
 
-/// Where the answer of a call goes.
+/// Where the reply of a call goes.
 pub enum Out {
-    /// To whom the script answers.
+    /// To the script's own reply.
     Reply,
     Nowhere,
     /// It is kept, if it takes no more bytes than these.

@@ -19,7 +19,7 @@ enum Token<'t> {
 
 /// What no local variable may be called.
 const GLOBALS: [&[u8]; 4] = [b"redis", b"server", b"KEYS", b"ARGV"];
-/// Whole numbers of so many digits are doubles as they are.
+/// Whole numbers of up to this many digits are exact as doubles.
 const DIGITS_MAX: usize = 15;
 
 struct Reader<'t> {

@@ -52,7 +52,7 @@ pub struct Meta<'b> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wrong {
     pub reply: &'static str,
-    /// A value of so many bytes stands behind the line and means nothing.
+    /// A value of this many bytes stands behind the line and means nothing.
     pub skips: Option<usize>,
 }
 

@@ -34,7 +34,8 @@ pub(super) enum Piece {
     Text(usize),
 }
 
-/// The longest string that is unpacked. Real ones are shorter, by the rules of those who wrote them.
+/// The longest string that is unpacked. Real ones are shorter, by the rules of the programs that
+/// wrote them.
 const UNPACKED_MAX: u64 = 1 << 32;
 
 pub(super) enum Length {
@@ -131,7 +132,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// A time in milliseconds; one before 1970 is none of ours but past all the same.
+    /// A time in milliseconds. One before 1970 cannot be stored here, but is past in any case.
     pub fn time_ms(&mut self) -> Step<u64> {
         Ok(i64::from_le_bytes(self.array()?).max(0) as u64)
     }

@@ -3,7 +3,7 @@
 //! ```text
 //!   listpack  bytes, 4   entries, 2 (65535: many)   entry ... FF
 //!             entry      0xxxxxxx | 110xxxxx x | F1 x2 | F2 x3 | F3 x4 | F4 x8      an integer
-//!                        10llllll | 1110llll l | F0 l4   and so many bytes          a string
+//!                        10llllll | 1110llll l | F0 l4   and that many bytes         a string
 //!                        then the entry's own length so far, backwards: 7 bits a byte, a high bit on all but the first
 //!   ziplist   bytes, 4   last entry, 4   entries, 2   entry ... FF
 //!             entry      the length of the one before: x | FE x4
@@ -359,7 +359,7 @@ impl Listpack {
         self.count += 1;
     }
 
-    /// The whole listpack, into a buffer of somebody else's.
+    /// The whole listpack, into the caller's buffer.
     pub fn finish(&self, before: Option<&Listpack>, out: &mut Vec<u8>) {
         let none = Listpack::default();
         let before = before.unwrap_or(&none);

@@ -44,7 +44,7 @@ impl Of {
 /// How a value is laid out.
 enum Layout {
     Text,
-    /// A count, and so many elements.
+    /// A count, and that many elements.
     Counted(Of),
     /// One string that holds them.
     Packed(Of, Form),
@@ -124,12 +124,13 @@ enum State {
 
 /// Reads a file or a payload's value, wherever its bytes come from.
 ///
-/// Offer it what there is; it takes what makes one item from the front. `None` means that this does not make an item, or, once
-/// [`Reader::is_done`], that there is no more to come. Whoever knows that there will be no more bytes calls that an error.
+/// Offer it what there is; it takes what makes one item from the front. `None` means that this does
+/// not make an item, or, once [`Reader::is_done`], that there is no more to come. If no more bytes
+/// will come, the caller treats that as an error.
 pub struct Reader {
     pub(super) version: u32,
     state: State,
-    /// The packed string at hand.
+    /// The current packed string.
     blob: Vec<u8>,
     walk: Option<Walk>,
     pub(super) texts: [Vec<u8>; 2],
@@ -215,7 +216,8 @@ impl Reader {
         }
     }
 
-    /// The type of the value at hand, and how many bytes had been taken when it began, behind type and key.
+    /// The type of the current value, and how many bytes had been taken when it began, behind type
+    /// and key.
     pub fn value_place(&self) -> (u8, u64) {
         self.value
     }
@@ -605,7 +607,7 @@ fn number(score: f64) -> Step<f64> {
     if score.is_nan() { Err("a score is not a number".into()) } else { Ok(score) }
 }
 
-/// Takes one part of a module's value; answers whether it was the last.
+/// Takes one part of a module's value. Returns whether it was the last.
 fn module_part(cursor: &mut Cursor<'_>) -> Step<bool> {
     let bytes = match cursor.count()? {
         0 => return Ok(true),

@@ -46,7 +46,7 @@ enum Place {
     Owned,
 }
 
-/// A node at hand.
+/// The current node.
 #[derive(Clone, Debug)]
 struct Node {
     walk: Walk,
@@ -233,7 +233,7 @@ impl Node {
 
     fn pair(&mut self, blob: &[u8], texts: &mut [Vec<u8>; 2]) -> Result<Option<Found>, Malformed> {
         if self.pairs == 0 {
-            // How many entries of the listpack it was, for those who read backwards.
+            // How many entries of the listpack it was, for programs that read backwards.
             integer(&mut self.walk, blob)?;
             self.in_entry = false;
             return Ok(Some(Found::Nothing));

@@ -1,8 +1,8 @@
 //! Writing: the same things that a reader hands out, as bytes.
 //!
 //! Which form a value gets shows only when its elements have come: small collections are held back ([`pack`](super::pack)).
-//! Lists and streams are chains of nodes whose number stands before the first one; whoever writes one walks it twice, first for
-//! its plan.
+//! Lists and streams are chains of nodes whose number stands before the first one. The caller that
+//! writes one walks it twice, first for its plan.
 use polder_base::number;
 
 use super::crc::Checksum;
@@ -54,7 +54,7 @@ pub struct ListPlan {
 }
 
 impl ListPlan {
-    /// Counts an element; answers whether it begins a node.
+    /// Counts an element. Returns whether it begins a node.
     pub fn add(&mut self, element: &[u8]) -> bool {
         let (size, is_plain) = (entry_bytes(element), element.len() >= PLAIN_MIN);
         let begins = !self.is_open || is_plain || self.bytes + size > LIST_NODE;
@@ -80,7 +80,8 @@ pub struct StreamPlan {
 }
 
 impl StreamPlan {
-    /// Counts an entry whose fields and values have so many bytes; answers whether it begins a node.
+    /// Counts an entry whose fields and values have `bytes` bytes. Returns whether it begins a
+    /// node.
     pub fn add(&mut self, bytes: usize) -> bool {
         let begins = self.nodes == 0 || self.entries == STREAM_ENTRIES || self.bytes + bytes > STREAM_NODE;
         if begins {
@@ -96,7 +97,7 @@ impl StreamPlan {
     }
 }
 
-/// How the value at hand is written.
+/// How the current value is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Shape {
     /// Each element as it comes.
@@ -125,7 +126,7 @@ pub struct Writer {
     compresses: bool,
     thresholds: Thresholds,
     out: Vec<u8>,
-    /// The key of the value at hand, as it is written behind its type.
+    /// The key of the current value, as it is written behind its type.
     key: Vec<u8>,
     shape: Shape,
     held: Held,
@@ -218,7 +219,8 @@ impl Writer {
         self.summed = self.out.len();
     }
 
-    /// The end. Answers the line with which the file must begin, if it is not the one that was written.
+    /// The end. Returns the line with which the file must begin, if it is not the one that was
+    /// written.
     pub fn end_file(&mut self) -> Option<[u8; 9]> {
         self.out.push(code::EOF);
         let is_other = self.form == Form::Lowest && self.is_high;
@@ -325,7 +327,7 @@ impl Writer {
         self.held = held;
     }
 
-    /// Ends the value at hand.
+    /// Ends the current value.
     pub fn end(&mut self) {
         match self.shape {
             Shape::Plain | Shape::Expiries { .. } | Shape::Stream => {}
@@ -364,7 +366,7 @@ impl Writer {
 
     // --- collections
 
-    /// A list of so many nodes ([`ListPlan`]).
+    /// A list of `nodes` nodes ([`ListPlan`]).
     pub fn begin_list(&mut self, nodes: u64) {
         self.start(kind::QUICKLIST_2);
         length(&mut self.out, nodes);
@@ -487,7 +489,7 @@ impl Writer {
 
     // --- streams
 
-    /// A stream of so many nodes ([`StreamPlan`]).
+    /// A stream of `nodes` nodes ([`StreamPlan`]).
     pub fn begin_stream(&mut self, nodes: u64) {
         self.start(if self.version() >= 11 { kind::STREAM_3 } else { kind::STREAM_2 });
         length(&mut self.out, nodes);
@@ -552,7 +554,7 @@ impl Writer {
         length(&mut self.out, groups);
     }
 
-    /// A group of which so many entries are pending.
+    /// A group with `pending` pending entries.
     pub fn group(&mut self, name: &[u8], last: Id, read: Option<u64>, pending: u64) {
         self.string(name);
         self.id(last);
@@ -571,7 +573,8 @@ impl Writer {
         length(&mut self.out, count);
     }
 
-    /// A consumer to which so many of the pending entries belong. Only version 11 and later know when it was last given something.
+    /// A consumer that owns `owned` of the pending entries. Only version 11 and later know when it
+    /// was last given something.
     pub fn consumer(&mut self, name: &[u8], seen_ms: u64, active_ms: Option<u64>, owned: u64) {
         self.string(name);
         self.out.extend_from_slice(&seen_ms.to_le_bytes());

@@ -41,7 +41,7 @@ const STRANGER_BULK_BYTES_MAX: i64 = 16 << 10;
 /// A whole request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// So many arguments were appended to the caller's list; at least one.
+    /// This many arguments were appended to the caller's list; at least one.
     Bulks(usize),
     /// A line of words, at least one; unescaped, so they are copies.
     Inline(Vec<Vec<u8>>),
@@ -84,7 +84,7 @@ impl Requests {
     /// Empty requests (`*0`, an empty line) are skipped.
     ///
     /// # Errors
-    /// What Redis would answer before it closes the connection.
+    /// Redis's error before it closes the connection.
     pub fn read<'b>(&mut self, input: &mut &'b [u8], limits: &Limits, args: &mut Vec<&'b [u8]>) -> Result<Option<Request>, Malformed> {
         if self.partial.is_some() {
             return self.resume(input, limits, args);

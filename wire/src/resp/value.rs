@@ -77,7 +77,7 @@ struct Open {
 /// What one step of reading gave.
 enum Step {
     Value(Value),
-    /// A container of so many values begins.
+    /// A container of this many values begins.
     Begin(u8, usize),
     Incomplete,
 }
