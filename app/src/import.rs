@@ -1,4 +1,5 @@
-//! `polder import`: the keys of an RDB file into a segment, or into a server (whose keys are made by RESTORE).
+//! `polder import`: the keys of an RDB file into a segment, or into a server (whose keys are made by RESTORE); an append-only log into a
+//! segment.
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::FileExt;
@@ -7,26 +8,33 @@ use std::process::ExitCode;
 
 use polder_base::time::now_ms;
 use polder_runtime::persistence::load::{Cut, Loaded, Present, load};
+use polder_runtime::replay::{self, TornEnd};
 use polder_wire::rdb::{Begin, Item, Kind, Reader, seal};
 use polder_wire::resp::Value;
 
 use crate::cli::{Link, reason};
+use crate::log;
 use crate::peer::{self, Opened, Peer};
 use crate::text::{self, Failed};
 
 /// Bytes read at once; RESTOREs that are on their way at once.
 const CHUNK: usize = 1 << 20;
 const WINDOW: usize = 64;
+/// Databases that clients may have used.
+const DATABASES: u16 = 256;
 
 /// Reads an RDB file of Redis or Valkey into a segment, which is made if there is none, or into a server. Servers may go on working
 /// meanwhile.
 ///
 /// Keys that are there already stay, unless --replace is given. Keys that have expired are left out, and so are those that only
 /// a module understands; they are named.
+///
+/// The folder of an append-only log of Redis 7 or later (appendonlydir), or the manifest in it, is read into an empty segment. What is
+/// torn at its end does not count. The files stay as they are.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub struct Arguments {
-    /// The RDB file.
+    /// The RDB file, or the folder or manifest of an append-only log.
     file: PathBuf,
     #[command(flatten)]
     peer: Peer,
@@ -46,6 +54,12 @@ pub struct Arguments {
 
 /// Runs the subcommand.
 pub fn run(arguments: &Arguments) -> ExitCode {
+    if arguments.file.is_dir() || arguments.file.extension().is_some_and(|extension| extension == "manifest") {
+        return match import_log(arguments) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failed) => failed.tell(),
+        };
+    }
     match import(arguments) {
         Ok(loaded) => {
             println!("{}", told(&loaded));
@@ -105,6 +119,43 @@ fn import(arguments: &Arguments) -> Result<Loaded, Failed> {
     };
     bar.finish_and_clear();
     loaded.map_err(named)
+}
+
+/// Reads an append-only log into a segment, and says what came of it.
+fn import_log(arguments: &Arguments) -> Result<(), Failed> {
+    let folder = log::folder(&arguments.file)?;
+    // First: no segment is made for a log that cannot be read.
+    let manifest = folder.load().map_err(|error| error.to_string())?;
+    let manifest = manifest.ok_or_else(|| format!("{}: there is no manifest", arguments.file.display()))?;
+    let bytes = manifest.live().filter_map(|entry| folder.path_of(entry).metadata().ok()).map(|file| file.len()).sum();
+    let Opened::Segment(memory) = arguments.peer.open(true)? else {
+        return Err("a log is read into a segment, not into a server: name one with --segment, or load the log with a redis-server and \
+                    import an RDB file that it has saved"
+            .into());
+    };
+    let table = memory.table();
+    if !replay::is_empty(table) {
+        return Err("the segment has keys already, and a log is read into an empty one only: name another one with --segment".into());
+    }
+    let settings = peer::settings(&[("rdbchecksum", arguments.ignore_checksum.then(|| "no".to_owned()))])?;
+    settings.join(table).map_err(|stop| stop.to_string())?;
+    let bar = peer::bar(bytes, "bytes");
+    let scripting = polder_engine::scripting(&settings);
+    let mut progress = |taken| bar.set_position(taken);
+    let replayed = replay::replay(table, &settings, scripting, (&folder, manifest), TornEnd::Ignored, &mut progress).map_err(|why| {
+        let stays = if memory.abandon() { "the new segment has been removed" } else { "what was read before stays in the segment" };
+        format!("{why}; {stays}")
+    })?;
+    bar.finish_and_clear();
+    let keys: u64 = (0..DATABASES).map(|db| table.keys(db).0).sum();
+    println!("{} keys after {} commands", text::count(keys), text::count(replayed.commands));
+    if let Some((path, valid)) = &replayed.torn {
+        println!("{} ends inside a record: what stands behind byte {valid} does not count", path.display());
+    }
+    if let Some(first) = &replayed.first_refused {
+        println!("{} commands were refused, as they must have been before; the first: {first}", text::count(replayed.refused));
+    }
+    Ok(())
 }
 
 /// Why an import ended early, and how far it had come.

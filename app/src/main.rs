@@ -8,6 +8,7 @@ mod cli;
 mod export;
 mod import;
 mod inspect;
+mod log;
 mod manual;
 mod peer;
 mod segment;
@@ -42,6 +43,7 @@ enum Command {
     Inspect(inspect::Arguments),
     Import(import::Arguments),
     Export(export::Arguments),
+    Log(log::Arguments),
     Completions(manual::Completions),
     Man(manual::Man),
 }
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Import(arguments) => import::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
+        Command::Log(arguments) => log::run(&arguments),
         Command::Completions(arguments) => manual::completions(&arguments, Arguments::command()),
         Command::Man(arguments) => manual::man(&arguments, Arguments::command()),
     }

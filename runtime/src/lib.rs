@@ -35,6 +35,7 @@ pub mod notes;
 pub mod persistence;
 pub mod pubsub;
 pub mod recorder;
+pub mod replay;
 pub mod replication;
 mod retry;
 pub mod row;

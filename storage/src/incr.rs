@@ -129,7 +129,7 @@ pub fn annotate_time(batch: &mut Vec<u8>, seconds: u64) {
     batch.extend_from_slice(format!("#TS:{seconds}\r\n").as_bytes());
 }
 
-/// Appends the stream's offset behind all that was written before, so that whoever loads the file knows where the stream goes on.
+/// Appends the stream's offset behind all that was written before, so that a process that loads the file knows where the stream goes on.
 pub fn annotate_offset(batch: &mut Vec<u8>, offset: u64) {
     batch.extend_from_slice(format!("#POLDER:{offset}\r\n").as_bytes());
 }

@@ -32,6 +32,8 @@ struct Shared {
     anew: AtomicBool,
     /// Saves that went well.
     saves: AtomicU64,
+    /// No save is ever begun.
+    rests: bool,
 }
 
 impl Default for Shared {
@@ -43,6 +45,7 @@ impl Default for Shared {
             scheduled: AtomicBool::new(false),
             anew: AtomicBool::new(false),
             saves: AtomicU64::new(0),
+            rests: false,
         }
     }
 }
@@ -129,6 +132,11 @@ impl Shared {
 }
 
 impl Keeper {
+    /// One that begins no save by itself: what is being loaded is on the disk already.
+    pub fn resting() -> Keeper {
+        Keeper(Arc::new(Shared { rests: true, ..Shared::default() }))
+    }
+
     /// Whether a save is running.
     pub fn is_saving(&self) -> bool {
         self.0.state().current.is_some()
@@ -223,7 +231,7 @@ impl Keeper {
     /// Begins the save that was scheduled, if one was.
     #[inline]
     pub fn begin_scheduled(&self, table: &Table, settings: &Settings) {
-        if !self.0.scheduled.load(Ordering::Relaxed) {
+        if !self.0.scheduled.load(Ordering::Relaxed) || self.0.rests {
             return;
         }
         if self.0.anew.swap(false, Ordering::Relaxed) {

@@ -31,6 +31,8 @@ pub struct Loaded {
     /// Keys that only a module understands, with its name: the first few.
     pub foreign: Vec<(Vec<u8>, String)>,
     pub foreign_count: u64,
+    /// Something that was loaded has an expiry.
+    pub expires: bool,
     /// The sources of the libraries of functions.
     pub functions: Vec<Vec<u8>>,
 }
@@ -49,6 +51,14 @@ impl std::fmt::Display for Cut {
     }
 }
 
+/// What becomes of keys and fields that have expired.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Expired {
+    LeftOut,
+    /// They are loaded as they are: commands that follow may have met them before they had expired.
+    Kept,
+}
+
 /// How many foreign keys are named.
 const FOREIGN_NAMED: usize = 10;
 
@@ -63,11 +73,26 @@ pub fn load(
     present: Present,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Loaded, Cut> {
+    load_with(table, settings, input, (present, Expired::LeftOut), progress)
+}
+
+/// As [`load`], and says what becomes of what has expired.
+///
+/// # Errors
+/// As there.
+pub fn load_with(
+    table: &Table,
+    settings: &Settings,
+    input: &mut (impl Read + Seek),
+    (present, expired): (Present, Expired),
+    progress: &mut dyn FnMut(u64),
+) -> Result<Loaded, Cut> {
     let databases = settings.number(const { id("databases") }).clamp(1, SYSTEM.into()) as u64;
     let mut loading = Loading {
         table,
         settings,
         present,
+        expired,
         databases,
         db: 0,
         txn: None,
@@ -225,6 +250,7 @@ struct Loading<'t> {
     table: &'t Table,
     settings: &'t Settings,
     present: Present,
+    expired: Expired,
     databases: u64,
     db: Db,
     txn: Option<Txn<'t>>,
@@ -260,6 +286,7 @@ impl<'t> Loading<'t> {
             _ if self.is_dropped => {}
             item => {
                 self.is_empty = false;
+                self.loaded.expires |= matches!(item, Item::Field { expiry_ms: Some(_), .. });
                 let (Some(builder), Some(txn)) = (&mut self.builder, &self.txn) else { return Ok(()) };
                 let added = builder.add(txn, item);
                 self.named(added)?;
@@ -285,11 +312,14 @@ impl<'t> Loading<'t> {
         self.key.clear();
         self.key.extend_from_slice(begin.key);
         self.is_empty = !matches!(begin.kind, polder_wire::rdb::Kind::String | polder_wire::rdb::Kind::Stream);
-        self.is_dropped = begin.expiry_ms.is_some_and(|expiry_ms| expiry_ms <= txn.now_ms());
+        // The time by which keys and fields have expired.
+        let now_ms = if self.expired == Expired::Kept { 0 } else { txn.now_ms() };
+        self.is_dropped = begin.expiry_ms.is_some_and(|expiry_ms| expiry_ms <= now_ms);
+        self.loaded.expires |= begin.expiry_ms.is_some();
         if self.is_dropped {
             self.loaded.expired += 1;
         }
-        self.builder = (!self.is_dropped).then(|| Builder::new(begin.kind, begin.count, self.settings, txn.now_ms()));
+        self.builder = (!self.is_dropped).then(|| Builder::new(begin.kind, begin.count, self.settings, now_ms));
         self.begin = Some(Begin { key: b"", ..begin });
         self.txn = Some(txn);
         Ok(())

@@ -1,0 +1,301 @@
+//! Reading a log of commands into the table: a base, which is an RDB file or commands, and then the incremental files.
+//!
+//! ```text
+//!   manifest --> base.rdb ---------> load     keys as transactions, those that have expired included
+//!            \-> 1.incr.aof ...  --> execute  each command as a client would make it, but for what is said below
+//! ```
+//!
+//! - **P1** Nothing expires meanwhile: what a command met when it was made is there when it is made again. What has expired goes afterwards.
+//! - **P2** No user's rights and no `maxmemory` stop a command. The segment's own size does, and then the load fails.
+//! - **P3** A command that is refused for what it meets (`WRONGTYPE`) was refused before, too: it is counted, and the load goes on. Commands that
+//!   are unknown, and SELECT, MULTI and EXEC that are refused, end the load: what follows would go astray.
+//! - **P4** Only the last file may end inside a record, and only where the settings allow it (`aof-load-truncated`).
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use polder_base::Protocol;
+use polder_storage::check::is_rdb;
+use polder_storage::{Batch, Disk, Entry, File, Folder, Manifest, ScanError, scan};
+use polder_table::{Limits, SYSTEM, Table};
+use polder_wire::Output;
+
+use crate::configuration::Configuration;
+use crate::execute::{Progress, execute};
+use crate::recorder::Recorder;
+use crate::saves::Keeper;
+use crate::saves::load::{Expired, Loaded, Present, load_with};
+use crate::scripting::Scripting;
+use crate::session::{Host, Session};
+use polder_calls::settings::{Settings, id};
+
+/// The longest part of a reply that is told when a command is refused.
+const TOLD_BYTES_MAX: usize = 200;
+
+/// What is done where the last file ends inside a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TornEnd {
+    /// The load fails.
+    Refused,
+    /// What is not whole does not count.
+    Ignored,
+    /// The same, and the file is cut off there, so that more can be appended.
+    CutOff,
+}
+
+/// What a log came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Replayed {
+    /// What was in the RDB part of the base.
+    pub base: Loaded,
+    pub commands: u64,
+    /// Commands that were refused, and the first of them.
+    pub refused: u64,
+    pub first_refused: Option<String>,
+    /// The file that ended inside a record, and how much of it counts.
+    pub torn: Option<(PathBuf, u64)>,
+    /// The offset of the stream behind the last command, where the log says so.
+    pub offset: Option<u64>,
+    pub manifest: Manifest,
+}
+
+/// Where the settings have the log.
+pub fn folder(settings: &Settings) -> Folder {
+    let path = PathBuf::from(settings.string(const { id("dir") })).join(settings.string(const { id("appenddirname") }));
+    Folder { medium: Arc::new(Disk), path, name: settings.string(const { id("appendfilename") }) }
+}
+
+/// Reads a log into a table, which must be empty. `progress` hears how many bytes of all files have been read. The scripting runs the
+/// scripts and functions that the log may call.
+///
+/// # Errors
+/// What went wrong, with file and byte. What was read before it stays in the table.
+pub fn replay(
+    table: &Table,
+    settings: &Configuration,
+    scripting: Scripting,
+    (folder, manifest): (&Folder, Manifest),
+    torn_end: TornEnd,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Replayed, String> {
+    let files: Vec<Entry> = manifest.live().cloned().collect();
+    for entry in &files {
+        let path = folder.path_of(entry);
+        folder.medium.read(&path).map_err(|error| told(&path, &error.to_string()))?;
+    }
+    let host = Loader { settings, recorder: Recorder::default(), keeper: Keeper::resting(), scripting };
+    let _unlimited = Unlimited::begin(table);
+    let mut replaying = Replaying {
+        table,
+        host: &host,
+        session: Session::default(),
+        output: Output::new(Protocol::Resp2),
+        expires: false,
+        done: Replayed::default(),
+    };
+    let mut before = 0;
+    for (number, entry) in files.iter().enumerate() {
+        let torn_end = if number + 1 == files.len() { torn_end } else { TornEnd::Refused };
+        let path = folder.path_of(entry);
+        let read = replaying.read_file(folder, &path, torn_end, &mut |bytes| progress(before + bytes));
+        before += read.map_err(|why| told(&path, &why))?;
+    }
+    Ok(Replayed { manifest, ..replaying.done })
+}
+
+fn told(path: &Path, why: &str) -> String {
+    format!("{}: {why}", path.display())
+}
+
+/// The process as replayed commands see it.
+struct Loader<'s> {
+    settings: &'s Configuration,
+    recorder: Recorder,
+    keeper: Keeper,
+    scripting: Scripting,
+}
+
+impl Host for Loader<'_> {
+    fn settings(&self) -> &Configuration {
+        self.settings
+    }
+    fn recorder(&self) -> &Recorder {
+        &self.recorder
+    }
+    fn keeper(&self) -> &Keeper {
+        &self.keeper
+    }
+    fn scripting(&self) -> Option<&Scripting> {
+        Some(&self.scripting)
+    }
+}
+
+/// Lifts the limits of a table and keeps what has expired, until it is dropped (P1, P2). Should the process die before, the next one that
+/// joins the segment puts them right, since limits are settings.
+struct Unlimited<'t> {
+    table: &'t Table,
+    before: Limits,
+}
+
+impl Unlimited<'_> {
+    fn begin(table: &Table) -> Unlimited<'_> {
+        let before = table.limits();
+        table.set_limits(Limits { memory_max: 0, importing: true, ..before });
+        Unlimited { table, before }
+    }
+}
+
+impl Drop for Unlimited<'_> {
+    fn drop(&mut self) {
+        self.table.set_limits(self.before);
+    }
+}
+
+/// The way through the files.
+struct Replaying<'r> {
+    table: &'r Table,
+    host: &'r Loader<'r>,
+    session: Session,
+    output: Output,
+    /// Something may have an expiry by now. Before that all commands may take the fast paths, which do not see what has expired.
+    expires: bool,
+    done: Replayed,
+}
+
+impl Replaying<'_> {
+    /// Reads one file; returns its length.
+    fn read_file(&mut self, folder: &Folder, path: &Path, torn_end: TornEnd, progress: &mut dyn FnMut(u64)) -> Result<u64, String> {
+        let file = folder.medium.read(path).map_err(|error| error.to_string())?;
+        let begin = if is_rdb(&*file).map_err(|error| error.to_string())? { self.load_rdb(&*file, progress)? } else { 0 };
+        // Each file selects its database itself.
+        self.session = Session::default();
+        let end = scan(&*file, begin, &mut |batch| self.take(batch, progress)).map_err(|error| match error {
+            ScanError::Malformed { at, why, .. } => format!("at byte {at}: {why}; 'polder log check' tells what can be saved"),
+            other => other.to_string(),
+        })?;
+        self.done.offset = end.offset.or(self.done.offset);
+        if end.is_torn() {
+            self.end_torn(folder, path, end.valid(), torn_end)?;
+        }
+        Ok(end.length)
+    }
+
+    fn end_torn(&mut self, folder: &Folder, path: &Path, valid: u64, torn_end: TornEnd) -> Result<(), String> {
+        match torn_end {
+            TornEnd::Refused => {
+                return Err(format!(
+                    "at byte {valid}: the file ends inside a record or a transaction. Only the last file of a log may, and only with \
+                     'aof-load-truncated yes'; 'polder log check' tells more, and cuts the end off with --fix"
+                ));
+            }
+            TornEnd::Ignored => {}
+            TornEnd::CutOff => {
+                let cut = folder.medium.open(path).and_then(|file| file.truncate(valid).and_then(|()| file.sync()));
+                cut.map_err(|error| format!("it ends inside a record, and cannot be cut off: {error}"))?;
+            }
+        }
+        // A MULTI without EXEC ends here (P4).
+        self.session = Session::default();
+        self.done.torn = Some((path.to_owned(), valid));
+        Ok(())
+    }
+
+    /// Loads the RDB part of a file; returns where it ends.
+    fn load_rdb(&mut self, file: &dyn File, progress: &mut dyn FnMut(u64)) -> Result<u64, String> {
+        let mut end = 0;
+        let mut heard = |bytes| {
+            end = bytes;
+            progress(bytes);
+        };
+        let mut input = Input { file, at: 0 };
+        let loaded = load_with(self.table, self.host.settings, &mut input, (Present::Replaced, Expired::Kept), &mut heard)
+            .map_err(|cut| cut.to_string())?;
+        self.expires |= loaded.expires;
+        self.done.base = loaded;
+        Ok(end)
+    }
+
+    fn take(&mut self, batch: &Batch<'_>, progress: &mut dyn FnMut(u64)) -> Result<(), String> {
+        let mut last = 0;
+        for (at, words) in batch.calls() {
+            self.run(words).map_err(|why| format!("at byte {at}: {why}"))?;
+            last = at;
+        }
+        progress(last);
+        Ok(())
+    }
+
+    /// Makes one call.
+    fn run(&mut self, words: &[&[u8]]) -> Result<(), String> {
+        self.expires |= may_set_expiry(words);
+        self.session.imports = self.expires;
+        let mark = self.output.mark();
+        // Nothing limits a caller's patience here; it is another process's lock that is waited for.
+        while execute(self.table, &mut self.session, self.host, words, &mut self.output) == Progress::Busy {}
+        self.done.commands += 1;
+        let reply = self.output.bytes();
+        self.output.rewind(mark);
+        if reply.first() == Some(&b'-') { self.refused(words, &reply) } else { Ok(()) }
+    }
+
+    /// Counts a command that was refused, or ends the load (P3).
+    #[cold]
+    fn refused(&mut self, words: &[&[u8]], reply: &[u8]) -> Result<(), String> {
+        let line = String::from_utf8_lossy(&reply[1..reply.len().min(TOLD_BYTES_MAX)]).trim_end().to_owned();
+        let name = String::from_utf8_lossy(words[0]).into_owned();
+        let leads = ["SELECT", "MULTI", "EXEC"].iter().any(|leading| name.eq_ignore_ascii_case(leading));
+        if leads || line.starts_with("OOM") || line.starts_with("ERR unknown command") || line.starts_with("EXECABORT") {
+            return Err(format!("{name}: {line}"));
+        }
+        self.done.refused += 1;
+        self.done.first_refused.get_or_insert_with(|| format!("{name}: {line}"));
+        Ok(())
+    }
+}
+
+/// Whether a command may give something an expiry. Names with an X in them are those of all families that can (`PEXPIREAT`, `GETEX`,
+/// `HSETEX`, ...), and some that cannot.
+fn may_set_expiry(words: &[&[u8]]) -> bool {
+    let name = words[0];
+    match name.len() {
+        3 if name.eq_ignore_ascii_case(b"SET") => words.len() > 3,
+        4 if name.eq_ignore_ascii_case(b"EXEC") => false,
+        4 if name.eq_ignore_ascii_case(b"EVAL") => true,
+        _ => {
+            let others: [&[u8]; 3] = [b"RESTORE", b"EVALSHA", b"FCALL"];
+            name.len() >= 4 && name[..4].eq_ignore_ascii_case(b"ITEM")
+                || name.iter().any(|byte| byte.eq_ignore_ascii_case(&b'x'))
+                || others.iter().any(|other| name.eq_ignore_ascii_case(other))
+        }
+    }
+}
+
+/// A file of the log as what an RDB file is read from.
+struct Input<'f> {
+    file: &'f dyn File,
+    at: u64,
+}
+
+impl Read for Input<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read_at(bytes, self.at)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}
+
+impl Seek for Input<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.at = match to {
+            SeekFrom::Start(at) => at,
+            SeekFrom::Current(by) => self.at.saturating_add_signed(by),
+            SeekFrom::End(by) => self.file.length()?.saturating_add_signed(by),
+        };
+        Ok(self.at)
+    }
+}
+
+/// Whether no client's key is in the table: a log can only be read into an empty one.
+pub fn is_empty(table: &Table) -> bool {
+    (0..SYSTEM).all(|db| table.keys(db).0 == 0)
+}

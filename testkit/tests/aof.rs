@@ -1,0 +1,344 @@
+//! Append-only logs of real servers, read into a segment; torn and damaged ones; what a log says of keys that have expired since.
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use polder_base::Protocol;
+use polder_engine::{Memory, scripting};
+use polder_runtime::configuration::Configuration;
+use polder_runtime::replay::{Replayed, TornEnd, replay};
+use polder_storage::{Disk, Folder, check::check};
+use polder_testkit::answer::Answer;
+use polder_testkit::caller::Caller;
+use polder_testkit::process::{Server, on_path, polder, valkey};
+use polder_testkit::random::Random;
+use polder_testkit::resp::Connection;
+use polder_testkit::scratch::Scratch;
+
+/// A folder of its own, which goes with it.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Place {
+        let path = std::env::temp_dir().join(format!("polder-aof-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(path.join("appendonlydir")).expect("a folder");
+        Place(path)
+    }
+
+    fn folder(&self) -> Folder {
+        Folder { medium: Arc::new(Disk), path: self.0.join("appendonlydir"), name: "appendonly.aof".into() }
+    }
+
+    /// Writes files of a log by hand, the last one being that which may be torn.
+    fn write(&self, files: &[(&str, char, &str)]) {
+        let mut manifest = String::new();
+        for (number, (name, role, text)) in files.iter().enumerate() {
+            std::fs::write(self.folder().path.join(name), lines(text)).expect("a file");
+            manifest.push_str(&format!("file {name} seq {} type {role}\n", number + 1));
+        }
+        std::fs::write(self.folder().manifest_path(), manifest).expect("a manifest");
+    }
+
+    fn start(&self, program: &Path, more: &[&str]) -> (Server, Connection) {
+        let mut flags = vec!["--port", "{port}", "--bind", "127.0.0.1", "--save", "", "--enable-debug-command", "yes"];
+        flags.extend(["--dir", self.0.to_str().expect("text"), "--appendonly", "yes", "--appendfsync", "always"]);
+        flags.extend(more);
+        let server = Server::start(program, &flags).expect("a server");
+        let connection = Connection::open(&server.address()).expect("a connection");
+        (server, connection)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Each line as a command; a line that begins with `#` or ends in `...` stands as it is, the latter without its dots.
+fn lines(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        if let Some(torn) = line.strip_suffix("...") {
+            bytes.extend_from_slice(torn.replace("\\r\\n", "\r\n").as_bytes());
+        } else if line.starts_with('#') {
+            bytes.extend_from_slice(format!("{line}\r\n").as_bytes());
+        } else {
+            let words: Vec<&str> = line.split(' ').collect();
+            bytes.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+            words.iter().for_each(|word| bytes.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes()));
+        }
+    }
+    bytes
+}
+
+/// A memory into which a log was read.
+fn read(folder: &Folder, torn_end: TornEnd) -> Result<(Scratch, Replayed), String> {
+    let scratch = Scratch::new();
+    let manifest = folder.load().map_err(|error| error.to_string())?.ok_or("no manifest")?;
+    let settings = Configuration::default();
+    let table = scratch.embedder.memory.table();
+    let replayed = replay(table, &settings, scripting(&settings), (folder, manifest), torn_end, &mut |_| ())?;
+    assert!(!table.limits().importing, "the limits are as before");
+    Ok((scratch, replayed))
+}
+
+fn ask(scratch: &Scratch, line: &str) -> String {
+    let words: Vec<&str> = line.split(' ').collect();
+    Caller::new(1, Protocol::Resp2).call(&scratch.embedder, &words).expect("one reply").shown().trim_end().to_owned()
+}
+
+/// Commands of all types, in transactions, scripts and alone; what is random in them the server has to write as it came out.
+fn work(server: &mut Connection, random: &mut Random, count: usize) {
+    for _ in 0..count {
+        let key = |name: &str, random: &mut Random| format!("{name}:{}", random.below(20));
+        let number = random.below(1000).to_string();
+        let (text, longer) = (format!("text-{number}"), format!("{number}-").repeat(random.below(60)));
+        let call: Vec<String> = match random.below(26) {
+            0 => vec!["SET".into(), key("s", random), longer],
+            1 => vec!["SET".into(), key("s", random), text, "EX".into(), "100000".into()],
+            2 => vec!["INCRBY".into(), key("n", random), number],
+            3 => vec!["INCRBYFLOAT".into(), key("f", random), "0.1".into()],
+            4 => vec!["APPEND".into(), key("s", random), text],
+            5 => vec!["RPUSH".into(), key("l", random), text, longer],
+            6 => vec!["LPOP".into(), key("l", random)],
+            7 => vec!["LINSERT".into(), key("l", random), "BEFORE".into(), text, number],
+            8 => vec!["HSET".into(), key("h", random), text, longer],
+            9 => vec!["HINCRBY".into(), key("h", random), "count".into(), number],
+            10 => vec!["SADD".into(), key("t", random), number, text],
+            11 => vec!["SPOP".into(), key("t", random), "2".into()],
+            12 => vec!["ZADD".into(), key("z", random), number, text],
+            13 => vec!["ZINCRBY".into(), key("z", random), "2.5".into(), text],
+            14 => vec!["ZPOPMIN".into(), key("z", random)],
+            15 => vec!["XADD".into(), key("x", random), "MAXLEN".into(), "~".into(), "50".into(), "*".into(), "field".into(), longer],
+            16 => vec!["XTRIM".into(), key("x", random), "MAXLEN".into(), "10".into()],
+            17 => vec!["PFADD".into(), key("p", random), number, text],
+            18 => vec!["SETRANGE".into(), key("s", random), "7".into(), text],
+            19 => vec!["DEL".into(), key("s", random), key("h", random)],
+            20 => vec!["EXPIRE".into(), key("h", random), "100000".into()],
+            21 => vec!["SELECT".into(), random.below(3).to_string()],
+            22 => vec!["SUNIONSTORE".into(), key("t", random), key("t", random), key("t", random)],
+            23 => vec!["EVAL".into(), "redis.call('INCR', KEYS[1]) redis.call('RPUSH', KEYS[2], ARGV[1])".into(), "2".into()]
+                .into_iter()
+                .chain([key("n", random), key("l", random), text])
+                .collect(),
+            24 => vec!["PEXPIRE".into(), key("s", random), "1".into()],
+            _ => vec!["RENAME".into(), key("s", random), key("s", random)],
+        };
+        let together = random.chance(10);
+        if together {
+            server.call(&["MULTI"]).expect("a reply");
+            server.call(&["SADD", "several", &random.below(100).to_string()]).expect("a reply");
+        }
+        server.call(&call).expect("a reply");
+        if together {
+            server.call(&["EXEC"]).expect("a reply");
+        }
+    }
+}
+
+fn info(server: &mut Connection, line: &str) -> bool {
+    server.call(&["INFO", "persistence"]).expect("a reply").shown().contains(line)
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn rewrite(server: &mut Connection) {
+    server.call(&["BGREWRITEAOF"]).expect("a reply");
+    until("the rewrite ends", || info(server, "aof_rewrite_in_progress:0") && info(server, "aof_rewrite_scheduled:0"));
+}
+
+/// What has a short expiry is gone, and has been written as gone.
+fn settle(server: &mut Connection) {
+    for db in ["0", "1", "2"] {
+        server.call(&["SELECT", db]).expect("a reply");
+        let Answer::Array(keys) = server.call(&["KEYS", "*"]).expect("a reply") else { panic!("KEYS replies an array") };
+        for key in keys {
+            let Answer::Bulk(key) = key else { panic!("a key is a string") };
+            until("what expires soon is gone", || {
+                !matches!(server.call(&[&b"PTTL"[..], &key]).expect("a reply"), Answer::Integer(0..=60_000))
+            });
+        }
+    }
+}
+
+/// What each key holds, with its expiry.
+fn state(mut call: impl FnMut(&[&str]) -> Answer) -> Vec<String> {
+    let mut found = Vec::new();
+    for db in ["0", "1", "2"] {
+        call(&["SELECT", db]);
+        let Answer::Array(keys) = call(&["KEYS", "*"]) else { panic!("KEYS replies an array") };
+        let mut keys: Vec<String> = keys.iter().map(|key| key.shown().trim().trim_matches('"').to_owned()).collect();
+        keys.sort();
+        for key in keys {
+            // Valkey 8 digests scores as it prints them.
+            let value = if key.starts_with("z:") {
+                call(&["ZRANGE", &key, "0", "-1", "WITHSCORES"])
+            } else {
+                call(&["DEBUG", "DIGEST-VALUE", &key])
+            };
+            found.push(format!("{db} {key} {} {}", call(&["PEXPIRETIME", &key]).shown().trim(), value.shown().trim()));
+        }
+    }
+    found
+}
+
+fn logs_of(program: &Path, name: &str) {
+    for (preamble, seed) in [("yes", 1), ("no", 2), ("yes", 3)] {
+        let place = Place::new(&format!("{name}-{seed}"));
+        let (server, mut connection) = place.start(program, &["--aof-use-rdb-preamble", preamble, "--aof-timestamp-enabled", "yes"]);
+        let mut random = Random::new(seed);
+        let library = "#!lua name=lib\nredis.register_function('f', function() return 1 end)";
+        connection.call(&["FUNCTION", "LOAD", library]).expect("a reply");
+        work(&mut connection, &mut random, 1500);
+        rewrite(&mut connection);
+        work(&mut connection, &mut random, 1500);
+        settle(&mut connection);
+        let expected = state(|words| connection.call(words).expect("a reply"));
+        let functions = connection.call(&["FUNCTION", "LIST"]).expect("a reply").shown();
+        drop(server);
+        assert_eq!(check(&place.folder()).expect("a log").flaw, None);
+        let (scratch, replayed) = read(&place.folder(), TornEnd::Refused).expect("a log");
+        assert_eq!((replayed.refused, replayed.first_refused), (0, None));
+        assert!(replayed.commands > 500 && (replayed.base.keys > 0) == (preamble == "yes"), "{replayed:?}", replayed = replayed.commands);
+        let mut caller = Caller::new(1, Protocol::Resp2);
+        let found = state(|words| caller.call(&scratch.embedder, words).expect("a reply"));
+        for (found, expected) in found.iter().zip(&expected) {
+            assert_eq!(found, expected, "{name}, seed {seed}");
+        }
+        assert_eq!(found.len(), expected.len());
+        assert_eq!(ask(&scratch, "FUNCTION LIST"), functions.trim_end());
+        torn_anywhere(&place, &mut random);
+    }
+}
+
+/// Wherever the last file ends, what is whole is read, and the rest can be cut off.
+fn torn_anywhere(place: &Place, random: &mut Random) {
+    let folder = place.folder();
+    let manifest = folder.load().expect("readable").expect("a manifest");
+    let path = folder.path_of(manifest.increments.last().expect("an incremental file"));
+    let whole = std::fs::read(&path).expect("a file");
+    let scratch = Scratch::new();
+    for _ in 0..8 {
+        std::fs::write(&path, &whole[..random.below(whole.len())]).expect("cut");
+        ask(&scratch, "FLUSHALL");
+        let settings = Configuration::default();
+        let table = scratch.embedder.memory.table();
+        let load = |torn_end| {
+            replay(table, &settings, scripting(&settings), (&folder, manifest.clone()), torn_end, &mut |_| ()).map(|replayed| replayed.torn)
+        };
+        let torn = load(TornEnd::CutOff).expect("what is whole");
+        ask(&scratch, "FLUSHALL");
+        assert_eq!(load(TornEnd::Refused).expect("it was cut off"), None, "{torn:?}");
+    }
+}
+
+#[test]
+fn logs_of_redis_hold_here_what_they_held_there() {
+    match on_path("redis-server") {
+        Some(program) => logs_of(&program, "redis"),
+        None => println!("left out: there is no redis-server"),
+    }
+}
+
+#[test]
+fn logs_of_valkey_hold_here_what_they_held_there() {
+    match valkey() {
+        Some(program) => logs_of(&program, "valkey"),
+        None => println!("left out: there is no valkey-server"),
+    }
+}
+
+#[test]
+fn commands_meet_what_had_not_expired_when_they_were_made() {
+    let place = Place::new("expired");
+    let past = "1000000000000";
+    let future = "99999999999999";
+    let files =
+        format!("SELECT 0\nSET a 1\nPEXPIREAT a {past}\nSET b 1 PXAT {past}\nHSET h f 1\nSET c 1 PXAT {past}\nSET gone 1 PXAT {past}");
+    let later = format!("SELECT 0\nAPPEND a 2\nPERSIST a\nMULTI\nINCRBY b 4\nPEXPIREAT b {future}\nEXEC\nRENAME c d\nPERSIST d");
+    place.write(&[("appendonly.aof.1.base.aof", 'b', &files), ("appendonly.aof.1.incr.aof", 'i', &later)]);
+    let (scratch, replayed) = read(&place.folder(), TornEnd::Refused).expect("a log");
+    assert_eq!((replayed.commands, replayed.refused), (16, 0));
+    assert_eq!(ask(&scratch, "MGET a b d"), "1) \"12\"\n2) \"5\"\n3) \"1\"");
+    assert_eq!(ask(&scratch, "PEXPIRETIME b"), format!("(integer) {future}"));
+    assert_eq!(ask(&scratch, "EXISTS gone c"), "(integer) 0");
+}
+
+#[test]
+fn only_what_counts_is_read_and_what_is_wrong_is_told_with_file_and_byte() {
+    let place = Place::new("wrong");
+    let base = ("appendonly.aof.1.base.aof", 'b', "SET k 1");
+    let check = |text: &str, torn_end, expected: Result<&str, &str>| {
+        place.write(&[base, ("appendonly.aof.1.incr.aof", 'i', text)]);
+        match (read(&place.folder(), torn_end), expected) {
+            (Ok((scratch, _)), Ok(expected)) => assert_eq!(ask(&scratch, "GET k"), expected, "{text}"),
+            (Err(why), Err(part)) => assert!(why.contains("1.incr.aof: ") && why.contains(part), "{text}: {why}"),
+            (found, _) => panic!("{text}: {:?}", found.map(|(_, replayed)| replayed)),
+        }
+    };
+    check("#TS:1\nSET k 2\n#POLDER:9 9", TornEnd::Refused, Ok("\"2\""));
+    check("SET k 2\nMULTI\nSET k 3", TornEnd::Ignored, Ok("\"2\""));
+    check("SET k 2\nMULTI\nSET k 3", TornEnd::Refused, Err("at byte 27: the file ends inside a record or a transaction"));
+    check("SET k 2\n*3\\r\\n$3\\r\\nSET...", TornEnd::Ignored, Ok("\"2\""));
+    check("SET k 2\n*3\\r\\n$3\\r\\nSET...", TornEnd::Refused, Err("'aof-load-truncated yes'"));
+    check("LPUSH k 2\nSET k 2", TornEnd::Refused, Ok("\"2\""));
+    check("SET k 2\nNOSUCH k\nSET k 3", TornEnd::Ignored, Err("at byte 27: NOSUCH: ERR unknown command"));
+    check("SELECT 99\nSET k 2", TornEnd::Ignored, Err("at byte 0: SELECT: ERR DB index is out of range"));
+    check("SET k 2\nx...\nSET k 3", TornEnd::Ignored, Err("at byte 27: a record begins with '*' or '#', not with 'x'"));
+    place.write(&[base, ("appendonly.aof.1.incr.aof", 'i', "*3..."), ("appendonly.aof.2.incr.aof", 'i', "SET k 2")]);
+    assert!(read(&place.folder(), TornEnd::CutOff).map(drop).expect_err("torn").contains("Only the last file of a log may"));
+    std::fs::remove_file(place.folder().path.join("appendonly.aof.1.incr.aof")).expect("removed");
+    assert!(read(&place.folder(), TornEnd::CutOff).map(drop).expect_err("missing").contains("1.incr.aof: No such file"));
+}
+
+#[test]
+fn a_limit_of_memory_stops_no_load() {
+    let place = Place::new("limit");
+    let text: String = (0..200).map(|number| format!("LPUSH l{number} {}\n", "x".repeat(5000))).collect();
+    place.write(&[("appendonly.aof.1.base.aof", 'b', "SET k 1"), ("appendonly.aof.1.incr.aof", 'i', &text)]);
+    let scratch = Scratch::new();
+    let table = scratch.embedder.memory.table();
+    table.set_limits(polder_engine::Limits { memory_max: 100_000, ..table.limits() });
+    let settings = Configuration::default();
+    let manifest = place.folder().load().expect("readable").expect("a manifest");
+    let replayed =
+        replay(table, &settings, scripting(&settings), (&place.folder(), manifest), TornEnd::Refused, &mut |_| ()).expect("a log");
+    assert_eq!((replayed.refused, table.keys(0).0, table.limits().memory_max), (0, 201, 100_000));
+}
+
+fn run(args: &[&str]) -> (String, i32) {
+    let output = Command::new(polder()).args(args).output().expect("polder");
+    let said = [output.stdout, output.stderr].concat();
+    (String::from_utf8_lossy(&said).into_owned(), output.status.code().unwrap_or(-1))
+}
+
+#[test]
+fn logs_are_checked_and_imported_by_the_command_line() {
+    let place = Place::new("tools");
+    let (path, segment) = (place.folder().path.display().to_string(), format!("shm:polder-test-{}-aof", std::process::id()));
+    place.write(&[("appendonly.aof.1.base.aof", 'b', "SET k 1"), ("appendonly.aof.1.incr.aof", 'i', "SET k 2\n*3\\r\\n$3\\r\\nSET...")]);
+    let manifest = place.folder().manifest_path().display().to_string();
+    let (said, status) = run(&["log", "check", &path]);
+    assert!(status == 1 && said.contains("1.incr.aof: at byte 27: the file ends inside a record") && said.contains("--fix"), "{said}");
+    let (said, status) = run(&["import", &path, "--segment", &segment]);
+    assert!(status == 0 && said.contains("1 keys after 2 commands") && said.contains("ends inside a record"), "{said}");
+    let (said, status) = run(&["import", &manifest, "--segment", &segment]);
+    assert!(status == 1 && said.contains("the segment has keys already"), "{said}");
+    let (said, status) = run(&["log", "check", &manifest, "--fix", "--yes"]);
+    assert!(status == 0 && said.contains("cut off; the log is whole"), "{said}");
+    assert_eq!(run(&["log", "check", &path]).1, 0);
+    place.write(&[("appendonly.aof.1.base.aof", 'b', "SET k 1\nx..."), ("appendonly.aof.1.incr.aof", 'i', "SET k 2")]);
+    let (said, status) = run(&["log", "check", &path, "--fix", "--yes"]);
+    assert!(status == 1 && said.contains("cannot be put right"), "{said}");
+    let (said, status) = run(&["log", "check", place.0.to_str().expect("text")]);
+    assert!(status == 2 && said.contains("this is not the folder of a log"), "{said}");
+    Memory::remove(&segment).expect("removed");
+}
