@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use crate::incr::Incr;
 use crate::manifest::{Entry, Malformed, Manifest};
-use crate::medium::{Medium, read_all};
+use crate::medium::{File, Medium, read_all};
 
 /// Where a log lies.
 #[derive(Clone)]
@@ -79,11 +79,19 @@ impl Folder {
     /// What the system says. Then the one before, or this one, is there.
     pub fn store(&self, manifest: &Manifest) -> io::Result<()> {
         let fresh = self.path.join(format!("temp-{}.manifest", self.name));
-        let file = self.medium.create(&fresh)?;
+        let file = self.create(&fresh)?;
         file.write_at(manifest.text().as_bytes(), 0)?;
         file.sync()?;
         self.medium.rename(&fresh, &self.manifest_path())?;
         self.medium.sync_folder(&self.path)
+    }
+
+    /// Makes an empty file that is no earlier one of this name: nothing is known of a file that could not be synced (D3).
+    fn create(&self, path: &Path) -> io::Result<Box<dyn File>> {
+        match self.medium.remove(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => self.medium.create(path),
+        }
     }
 
     /// Makes an empty incremental file, whose name is on the disk when this returns. No manifest names it yet.
@@ -91,7 +99,7 @@ impl Folder {
     /// # Errors
     /// What the system says.
     pub fn create_incr(&self, entry: &Entry) -> io::Result<Incr> {
-        let file = self.medium.create(&self.path_of(entry))?;
+        let file = self.create(&self.path_of(entry))?;
         self.medium.sync_folder(&self.path)?;
         Ok(Incr::fresh(file.into()))
     }

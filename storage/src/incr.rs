@@ -5,7 +5,7 @@
 //! ```
 //!
 //! - **I1** A batch is written behind `length`, which moves only when all of it was. A batch that fails is cut off again.
-//! - **I2** `synced` moves only to what was the length before the sync began.
+//! - **I2** `synced` moves only to what was the length when a sync began.
 //! - **I3** After a failed sync, or a failed batch that could not be cut off, the file is never written again (D3): another one is begun,
 //!   with a new base.
 use std::io;
@@ -22,27 +22,6 @@ pub struct Incr {
     length: u64,
     synced: u64,
     is_spoiled: bool,
-}
-
-/// A sync that another thread may do meanwhile: see [`Incr::begin_sync`].
-pub struct Sync {
-    file: Arc<dyn File>,
-    length: u64,
-}
-
-impl Sync {
-    /// Syncs the file.
-    ///
-    /// # Errors
-    /// What the system says; to be handed to [`Incr::end_sync`] as it is.
-    pub fn run(&self) -> io::Result<()> {
-        self.file.sync()
-    }
-
-    /// The length that is on the disk when [`Sync::run`] has returned.
-    pub fn length(&self) -> u64 {
-        self.length
-    }
 }
 
 impl Incr {
@@ -73,9 +52,7 @@ impl Incr {
     /// # Errors
     /// What the system says. Then it is as if nothing had been written.
     pub fn append(&mut self, batch: &[u8]) -> io::Result<u64> {
-        if self.is_spoiled {
-            return Err(io::Error::other("the file cannot be trusted since an earlier error: another one must be begun"));
-        }
+        self.trusted()?;
         if let Err(error) = self.file.write_at(batch, self.length) {
             self.is_spoiled = self.file.truncate(self.length).is_err();
             return Err(error);
@@ -84,17 +61,22 @@ impl Incr {
         Ok(self.length)
     }
 
-    /// What is to be synced now; `None` where all of it was.
-    pub fn begin_sync(&self) -> Option<Sync> {
-        (self.synced < self.length && !self.is_spoiled).then(|| Sync { file: self.file.clone(), length: self.length })
+    fn trusted(&self) -> io::Result<()> {
+        match self.is_spoiled {
+            false => Ok(()),
+            true => Err(io::Error::other("the file cannot be trusted since an earlier error: another one must be begun")),
+        }
     }
 
-    /// Notes how a sync has ended.
-    pub fn end_sync(&mut self, sync: &Sync, done: &io::Result<()>) {
-        match done {
-            Ok(()) => self.synced = self.synced.max(sync.length),
-            Err(_) => self.is_spoiled = true,
-        }
+    /// Cuts off what was appended behind a length that it had.
+    ///
+    /// # Errors
+    /// What the system says; the file is spoiled then.
+    pub fn rewind(&mut self, length: u64) -> io::Result<()> {
+        let cut = self.file.truncate(length);
+        self.is_spoiled |= cut.is_err();
+        (self.length, self.synced) = (length, self.synced.min(length));
+        cut
     }
 
     /// Syncs what was written.
@@ -102,10 +84,14 @@ impl Incr {
     /// # Errors
     /// What the system says; the file is spoiled then.
     pub fn sync(&mut self) -> io::Result<()> {
-        let Some(sync) = self.begin_sync() else { return Ok(()) };
-        let done = sync.run();
-        self.end_sync(&sync, &done);
-        done
+        self.trusted()?;
+        if self.synced < self.length {
+            let done = self.file.sync();
+            self.is_spoiled = done.is_err();
+            done?;
+            self.synced = self.length;
+        }
+        Ok(())
     }
 
     /// How many bytes were written.

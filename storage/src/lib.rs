@@ -14,6 +14,7 @@
 //! | [`folder`] | the protocol by which files come and go |
 //! | [`incr`](mod@incr) | the file that grows |
 //! | [`log`] | the files together: what is appended, and how a new base takes the place of old files |
+//! | [`follower`] | a stream of bytes with offsets copied into the files, each byte once |
 //! | [`scan`](mod@scan) | a file read as records |
 //! | [`check`](mod@check) | a whole folder looked at, and a torn end cut off |
 //!
@@ -29,6 +30,7 @@
 
 pub mod check;
 pub mod folder;
+pub mod follower;
 pub mod incr;
 pub mod log;
 pub mod manifest;
@@ -37,6 +39,7 @@ pub mod scan;
 
 pub use check::{Flaw, Report, check};
 pub use folder::Folder;
+pub use follower::{Follower, Fsync, Position, Stream, Terms};
 pub use incr::Incr;
 pub use log::{Log, Noted};
 pub use manifest::{Entry, Identity, Manifest};

@@ -9,6 +9,8 @@
 //!
 //! - **L1** Bytes are appended to a file only when all that was appended to earlier files is synced. So a power cut leaves a prefix.
 //! - **L2** A base's sequence number is used once: a manifest that may have reached the disk never names a file that is written later.
+//! - **L3** After an attempt to store a manifest has failed, either may be on the disk. No byte is appended before one is stored that ends with the
+//!   file that is written: a file behind which the disk names another one would be torn in the middle of the log.
 use std::io;
 
 use crate::folder::Folder;
@@ -29,6 +31,8 @@ pub struct Log {
     incr: Incr,
     /// The manifest on the disk ends with the file that is being written.
     is_whole: bool,
+    /// It names the file that is being written, if it is to (L3).
+    is_stored: bool,
     /// The first incremental file that the base under way does not hold.
     rewrites_from: Option<u64>,
     /// The last sequence number that a base was given (L2).
@@ -79,7 +83,17 @@ impl Log {
 
     fn over(folder: Folder, manifest: Manifest, incr: Incr) -> Log {
         let base_sequence = manifest.next_base("").sequence - 1;
-        let mut log = Log { folder, manifest, incr, is_whole: true, rewrites_from: None, base_sequence, bytes_before: 0, bytes_base: 0 };
+        let mut log = Log {
+            folder,
+            manifest,
+            incr,
+            is_whole: true,
+            is_stored: true,
+            rewrites_from: None,
+            base_sequence,
+            bytes_before: 0,
+            bytes_base: 0,
+        };
         log.measure();
         log
     }
@@ -97,9 +111,44 @@ impl Log {
         Noted { sequence, length: self.incr.length() }
     }
 
-    /// The file at its end.
-    pub fn incr(&mut self) -> &mut Incr {
-        &mut self.incr
+    /// Appends a batch to the last file.
+    ///
+    /// # Errors
+    /// What the system says. Then it is as if nothing had been written.
+    pub fn append(&mut self, batch: &[u8]) -> io::Result<()> {
+        self.settle()?;
+        self.incr.append(batch).map(drop)
+    }
+
+    /// Syncs what was appended.
+    ///
+    /// # Errors
+    /// What the system says; the log is spoiled then.
+    pub fn sync(&mut self) -> io::Result<()> {
+        self.settle()?;
+        self.incr.sync()
+    }
+
+    /// Cuts off what was appended since it was written up to `noted`.
+    ///
+    /// # Errors
+    /// What the system says; the log is spoiled then.
+    pub fn rewind(&mut self, noted: Noted) -> io::Result<()> {
+        self.incr.rewind(noted.length)
+    }
+
+    /// Stores the manifest if the last attempt has failed (L3).
+    fn settle(&mut self) -> io::Result<()> {
+        if !self.is_stored {
+            self.folder.store(&self.manifest)?;
+            self.is_stored = true;
+        }
+        Ok(())
+    }
+
+    /// Whether its last file must not be written any more, so that only a rewrite helps.
+    pub fn is_spoiled(&self) -> bool {
+        self.incr.is_spoiled()
     }
 
     /// Which files it has.
@@ -130,27 +179,25 @@ impl Log {
     /// Begins another incremental file, for what comes after the base that is to be written.
     ///
     /// # Errors
-    /// What the system says. Then the log goes on as it was; after an error of a sync it is spoiled.
+    /// What the system says. Then no rewrite has begun, and the log goes on, with the old file or the new one; after an error of a sync it is
+    /// spoiled.
     pub fn begin_rewrite(&mut self) -> io::Result<()> {
         // L1. Nothing may be appended behind a file that has lost something: what is on the disk stays as it is until the base is there.
         if self.incr.is_spoiled() {
             self.is_whole = false;
         }
         if self.is_whole {
-            self.incr.sync()?;
+            self.sync()?;
         }
         let entry = self.manifest.next_incr(&self.folder.name);
         let fresh = self.folder.create_incr(&entry)?;
-        let mut manifest = self.manifest.clone();
-        let sequence = entry.sequence;
-        manifest.increments.push(entry);
-        if self.is_whole {
-            // After an error the manifest on the disk may name the new file. It is empty, and stays so.
-            self.folder.store(&manifest)?;
-        }
         self.bytes_before += self.incr.length();
-        (self.manifest, self.incr) = (manifest, fresh);
-        self.rewrites_from = Some(sequence);
+        let first = entry.sequence;
+        self.incr = fresh;
+        self.manifest.increments.push(entry);
+        self.is_stored = !self.is_whole;
+        self.settle()?;
+        self.rewrites_from = Some(first);
         Ok(())
     }
 
@@ -171,12 +218,15 @@ impl Log {
     /// What the system says. The log is whole then, with or without the new base.
     pub fn install(&mut self, base: Entry) -> io::Result<()> {
         let Some(first) = self.rewrites_from else { return Err(io::Error::other("no rewrite is under way")) };
+        if self.incr.is_spoiled() {
+            return Err(io::Error::other("the file behind the base cannot be trusted since an earlier error: begin another rewrite"));
+        }
         let mut manifest = self.manifest.clone();
         manifest.rebase(base, first);
         self.folder.store(&manifest)?;
         self.manifest = manifest;
         self.measure();
-        (self.is_whole, self.rewrites_from) = (true, None);
+        (self.is_whole, self.is_stored, self.rewrites_from) = (true, true, None);
         // What cannot be removed now is removed with the next base.
         let _ = self.folder.sweep(&mut self.manifest);
         Ok(())

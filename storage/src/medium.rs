@@ -55,7 +55,7 @@ pub trait Medium: Send + Sync {
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
 }
 
-/// An open file. It may be synced by one thread while another one writes.
+/// An open file.
 pub trait File: Send + Sync {
     /// Its length in bytes.
     ///

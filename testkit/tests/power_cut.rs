@@ -47,7 +47,7 @@ impl Writer {
         match random.below(10) {
             0..6 => self.append(1 + random.below(5) as u64)?,
             6 | 7 => {
-                self.log.incr().sync()?;
+                self.log.sync()?;
                 // Before the first base nothing is promised.
                 if self.log.is_whole() {
                     self.synced = self.last;
@@ -70,7 +70,7 @@ impl Writer {
             batch.extend_from_slice(format!("*2\r\n$3\r\nADD\r\n${}\r\n{text}\r\n", text.len()).as_bytes());
         }
         polder_storage::incr::annotate_offset(&mut batch, self.last + count);
-        self.log.incr().append(&batch)?;
+        self.log.append(&batch)?;
         (self.last, self.noted) = (self.last + count, self.log.noted());
         Ok(())
     }
@@ -171,7 +171,7 @@ fn a_successor_goes_on_at_what_was_noted_and_writes_nothing_twice() {
             let log = Log::resume(folder(&power), manifest, noted).expect("what was noted is there");
             writer = Writer { noted: log.noted(), log, last, synced, cut: last };
             writer.append(3).expect("more");
-            writer.log.incr().sync().expect("synced");
+            writer.log.sync().expect("synced");
             writer.synced = writer.last;
             assert_eq!(held(&power.after_kill(), true), writer.last, "seed {seed}");
         }
@@ -189,7 +189,7 @@ fn a_full_disk_loses_nothing_and_writing_goes_on_when_there_is_room() {
             power.fail_at(random.below(40) as u64, Failure::Full);
             (0..60).for_each(|_| drop(writer.step(&mut random)));
             // A sync that fails spoils the file, whatever the reason was: the storage process writes a new base then.
-            if writer.log.incr().is_spoiled() && !writer.log.is_rewriting() {
+            if writer.log.is_spoiled() {
                 writer.log.begin_rewrite().expect("another file");
                 (writer.cut, writer.noted) = (writer.last, writer.log.noted());
                 writer.finish_rewrite().expect("another base");
@@ -208,7 +208,7 @@ fn after_a_failed_sync_nothing_is_promised_until_another_base_is_there() {
         power.fail_at(random.below(60) as u64, Failure::Broken);
         for _ in 0..80 {
             let _ = writer.step(&mut random);
-            if writer.log.incr().is_spoiled() && (!writer.log.is_rewriting() || !writer.log.is_whole()) {
+            if writer.log.is_spoiled() && (!writer.log.is_rewriting() || !writer.log.is_whole()) {
                 writer.log.give_up_rewrite();
                 writer.log.begin_rewrite().expect("another file");
                 (writer.cut, writer.noted) = (writer.last, writer.log.noted());
