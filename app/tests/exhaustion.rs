@@ -369,6 +369,12 @@ fn a_script_that_the_system_has_no_memory_for_fails_and_the_server_goes_on() {
         "local t = {} for i = 1, 1e8 do t[i] = string.rep('x', 1000) .. i end",
         "return #string.rep('x', 2e9)",
         "local s = 'x' while true do s = s .. s end",
+        "local s, t = string.rep('x', 4e6), {} for i = 1, 100 do t[i] = s end return #cjson.encode(t)",
+        "local s, t = string.rep('\\1', 4e6), {} for i = 1, 100 do t[i] = s end return #cjson.encode(t)",
+        "local s, t = string.rep('x', 4e6), {} for i = 1, 100 do t[i] = s end return #cmsgpack.pack(t)",
+        "local s = string.rep('x', 4e6) return #string.gsub(string.rep('y', 100), 'y', s)",
+        "local s = string.rep('x', 4e6) return #string.gsub(s, '.+', string.rep('%0', 100))",
+        "local s, t = string.rep('x', 4e6), {} for i = 1, 100 do t[i] = s end return #struct.pack(string.rep('c0', 100), unpack(t))",
     ];
     for hog in hogs {
         match client.call(&["EVAL", hog, "0"]).expect("the server lives") {
@@ -377,5 +383,25 @@ fn a_script_that_the_system_has_no_memory_for_fails_and_the_server_goes_on() {
         }
         assert_eq!(client.call(&["EVAL", "return redis.call('INCR', 'n')", "0"]).map(|_| ()).map_err(|error| error.to_string()), Ok(()));
     }
-    assert_eq!(client.call(&["GET", "n"]).unwrap(), Answer::Bulk(b"4".to_vec()));
+    assert_eq!(client.call(&["GET", "n"]).unwrap(), Answer::Bulk(hogs.len().to_string().into_bytes()));
+}
+
+#[test]
+fn what_natives_write_counts_against_the_memory_limit_of_scripts() {
+    let segment = Segment::new();
+    let server = segment.serve(&["--lua-memory-limit", "32mb"]);
+    let mut client = connect(&server);
+    let hogs = [
+        "local s, t = string.rep('x', 4e6), {} for i = 1, 100 do t[i] = s end return #cjson.encode(t)",
+        "local s, t = string.rep('x', 4e6), {} for i = 1, 100 do t[i] = s end return #cmsgpack.pack(t)",
+        "local s = string.rep('x', 4e6) return #string.gsub(string.rep('y', 100), 'y', s)",
+        "local s, t = string.rep('x', 4e6), {} for i = 1, 100 do t[i] = s end return #struct.pack(string.rep('c0', 100), unpack(t))",
+    ];
+    for hog in hogs {
+        match client.call(&["EVAL", hog, "0"]).expect("the server lives") {
+            Answer::Error(text) => assert!(text.contains("not enough memory"), "{hog}: {text}"),
+            other => panic!("{hog}: {other:?}"),
+        }
+    }
+    assert_eq!(client.call(&["EVAL", "return #cjson.encode({string.rep('x', 4e6)})", "0"]).unwrap(), Answer::Integer(4_000_004));
 }

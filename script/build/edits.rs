@@ -36,7 +36,7 @@ pub const EDITS: &[Edit] = &[
         file: "lmem.c",
         why: "a script for which the system has no memory fails, and the process goes on",
         before: "  block = (*g->frealloc)(g->ud, block, osize, nsize);\n",
-        after: "  if (lacks_room(g->totalbytes, osize, nsize))\n    luaD_throw(L, LUA_ERRMEM);\n  \
+        after: "  if (lacks_room(g->ud, g->totalbytes, osize, nsize))\n    luaD_throw(L, LUA_ERRMEM);\n  \
                 block = (*g->frealloc)(g->ud, block, osize, nsize);\n",
     },
     Edit {

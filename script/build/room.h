@@ -16,9 +16,18 @@
 
 extern int polder_has_room (size_t bytes);
 
-static inline int lacks_room (size_t total, size_t osize, size_t nsize) {
+/* mlua expects that memory fails only while a limit of memory is in force: elsewhere its calls into Lua are not protected, and an
+** error would jump over frames of Rust, or end the process where nothing catches it. This is the head of mlua's `MemoryState`
+** (src/memory.rs): bytes in use, the limit or 0, whether the limit is ignored for now. */
+struct room_state {
+  ptrdiff_t used, limit;
+  unsigned char ignores_limit;
+};
+
+static inline int lacks_room (const void *ud, size_t total, size_t osize, size_t nsize) {
+  const struct room_state *state = ud;
   size_t after = total - osize + nsize;
-  return nsize > osize && after >> ROOM_STEP > total >> ROOM_STEP && !polder_has_room(nsize);
+  return nsize > osize && after >> ROOM_STEP > total >> ROOM_STEP && state->limit > 0 && !state->ignores_limit && !polder_has_room(nsize);
 }
 
 #endif

@@ -57,6 +57,17 @@ pub struct Desk {
     ending: RefCell<Option<Ending>>,
 }
 
+impl Desk {
+    /// The limit that is in force while Lua code runs. There always is one: without a limit mlua expects no allocation to fail, and a script for
+    /// which the system has no memory would end the process.
+    fn memory_limit(&self) -> u64 {
+        match self.memory_max.get() {
+            0 => isize::MAX as u64,
+            limit => limit,
+        }
+    }
+}
+
 #[derive(Clone)]
 enum Ending {
     Unwound,
@@ -104,6 +115,10 @@ struct Prelude {
 /// what else was returned or thrown.
 type Outcome = mlua::Result<(u8, Option<BString>, Value)>;
 
+/// What is shorter is put into Lua without a limit.
+const LARGE_BYTES: usize = 1 << 20;
+/// A failed script leaves no more garbage than this to the next one: it may be what the system lacks.
+const GARBAGE_BYTES: u64 = 16 << 20;
 /// The prelude's FAILED, TEXT and OK.
 const FAILED: u8 = 0;
 const TEXT: u8 = 2;
@@ -184,7 +199,7 @@ impl Interpreter {
         self.make_room();
         let face = faces[usize::from(text.contains_str("unpack"))].clone();
         let chunk = self.lua.load(text).set_name(name).set_mode(ChunkMode::Text).set_environment(face);
-        limit_memory(&self.lua, self.desk.memory_max.get());
+        limit_memory(&self.lua, self.desk.memory_limit());
         let function = chunk.into_function();
         limit_memory(&self.lua, 0);
         function.map_err(|error| match error {
@@ -219,7 +234,7 @@ impl Interpreter {
 
     /// The last argument of a call into Lua code.
     fn limit(&self) -> Limit {
-        Limit(self.desk.memory_max.get())
+        Limit(self.desk.memory_limit())
     }
 
     fn sequence(&self, texts: &[&[u8]]) -> mlua::Result<Table> {
@@ -300,8 +315,14 @@ impl Interpreter {
     fn make_room(&self) {
         let limit = self.shared.memory_max.load(Ordering::Relaxed);
         self.desk.memory_max.set(limit);
-        if limit > 0
-            && self.lua.used_memory() as u64 > limit / 4
+        if limit > 0 {
+            self.collect_above(limit / 4);
+        }
+    }
+
+    /// Frees what no script needs any more, if more than this is in use.
+    fn collect_above(&self, bytes: u64) {
+        if self.lua.used_memory() as u64 > bytes
             && let Err(error) = self.lua.gc_collect()
         {
             tracing::warn!("the garbage of scripts is not collected: {}", message(&error));
@@ -336,7 +357,11 @@ impl Interpreter {
         if outcome.is_err() {
             self.wild.set(true);
         }
+        let failed = !matches!(&outcome, Ok((way, ..)) if *way != FAILED);
         let ending = self.end();
+        if failed {
+            self.collect_above(GARBAGE_BYTES);
+        }
         match (ending, outcome) {
             (Some(Ending::Unwound), _) => Ended::Unwound,
             (Some(Ending::Killed(text, at)), _) => {
@@ -503,9 +528,15 @@ fn answer(lua: &Lua, desk: &Rc<Desk>, ask: impl FnOnce(&Lua, &Rc<Desk>) -> Answe
         answer = make_fit(lua, desk, answer);
     }
     match answer {
-        Ok(answer) => Ok((answer, Limit(limit))),
+        Ok(answer) => {
+            // A large text is copied into Lua under the limit, where that may fail.
+            if matches!(&answer, Either::Left(text) if text.len() > LARGE_BYTES) {
+                limit_memory(lua, desk.memory_limit());
+            }
+            Ok((answer, Limit(desk.memory_limit())))
+        }
         Err(error) => {
-            limit_memory(lua, limit);
+            limit_memory(lua, desk.memory_limit());
             Err(error)
         }
     }

@@ -4,11 +4,14 @@ use std::rc::Rc;
 
 use mlua::{Lua, Table, Value};
 
+use crate::buffer::Buffer;
 use crate::native::{Args, Complaint, Results, function, kind};
 use crate::number;
 
 /// Deeper than this a thread's stack does not reach, whatever a script allows.
 const DEPTH_BOUND: i64 = 2000;
+/// How much longer an escaped character is than its byte, at most.
+const ESCAPE_BYTES_MAX: usize = 5;
 
 /// What scripts can choose.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +54,7 @@ pub fn library(lua: &Lua, choices: &Shelf) -> mlua::Result<Table> {
         if args.count() != 1 {
             return Err(args.bad(1, "encode", "expected 1 argument"));
         }
-        let text = results.lua.create_string(encode(&shelf.get(), args.get(1))?)?;
+        let text = encode(results.lua, &shelf.get(), args.get(1))?;
         results.add(text)
     };
     table.set("encode", function(lua, encode)?)?;
@@ -166,19 +169,20 @@ fn integer(args: &Args, at: usize, name: &str, bounds: (i64, i64), now: i64) -> 
     Ok(value)
 }
 
-fn encode(choices: &Choices, value: &Value) -> Result<Vec<u8>, Complaint> {
-    let mut out = Vec::new();
+fn encode(lua: &Lua, choices: &Choices, value: &Value) -> Result<mlua::String, Complaint> {
+    let mut out = Buffer::new(lua);
     put(choices, &mut out, value, 0)?;
-    Ok(out)
+    out.finish()
 }
 
 fn refusal(value: &Value, why: &str) -> Complaint {
     format!("Cannot serialise {}: {why}", kind(value)).into()
 }
 
-fn put(choices: &Choices, out: &mut Vec<u8>, value: &Value, depth: i64) -> Result<(), Complaint> {
+fn put(choices: &Choices, out: &mut Buffer<'_>, value: &Value, depth: i64) -> Result<(), Complaint> {
+    out.room(0)?;
     match value {
-        Value::String(text) => put_string(out, &text.as_bytes()),
+        Value::String(text) => put_string(out, &text.as_bytes())?,
         Value::Integer(value) => out.extend_from_slice(number::general(*value as f64, choices.precision as usize).as_bytes()),
         Value::Number(number) => put_number(choices, out, *number, value)?,
         Value::Boolean(value) => out.extend_from_slice(if *value { b"true" } else { b"false" }),
@@ -208,7 +212,9 @@ fn put_number(choices: &Choices, out: &mut Vec<u8>, number: f64, value: &Value) 
     Ok(())
 }
 
-fn put_string(out: &mut Vec<u8>, text: &[u8]) {
+fn put_string(out: &mut Buffer<'_>, text: &[u8]) -> Result<(), Complaint> {
+    let escaped = text.iter().filter(|byte| matches!(byte, 0..32 | 127 | b'"' | b'\\' | b'/')).count();
+    out.room(text.len() + escaped * ESCAPE_BYTES_MAX)?;
     out.push(b'"');
     for byte in text {
         match byte {
@@ -223,6 +229,7 @@ fn put_string(out: &mut Vec<u8>, text: &[u8]) {
         }
     }
     out.push(b'"');
+    Ok(())
 }
 
 /// How long a table is as an array; `None` if it is none.
@@ -252,7 +259,7 @@ fn array_len(choices: &Choices, table: &Table) -> Result<Option<i64>, Complaint>
     Ok(Some(most).filter(|most| *most > 0))
 }
 
-fn put_table(choices: &Choices, out: &mut Vec<u8>, table: &Table, depth: i64) -> Result<(), Complaint> {
+fn put_table(choices: &Choices, out: &mut Buffer<'_>, table: &Table, depth: i64) -> Result<(), Complaint> {
     if depth > choices.encode_depth.min(DEPTH_BOUND) {
         return Err(format!("Cannot serialise, excessive nesting ({depth})").into());
     }
@@ -274,7 +281,7 @@ fn put_table(choices: &Choices, out: &mut Vec<u8>, table: &Table, depth: i64) ->
             out.push(b',');
         }
         match &key {
-            Value::String(text) => put_string(out, &text.as_bytes()),
+            Value::String(text) => put_string(out, &text.as_bytes())?,
             Value::Integer(_) | Value::Number(_) => {
                 out.push(b'"');
                 put(choices, out, &key, depth)?;

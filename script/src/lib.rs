@@ -18,6 +18,7 @@
 
 mod answer;
 mod bits;
+mod buffer;
 mod drand;
 mod interpreter;
 mod json;

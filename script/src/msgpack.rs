@@ -1,6 +1,7 @@
 //! `cmsgpack`: MessagePack, as Redis's library writes and reads it.
 use mlua::{Table, Value};
 
+use crate::buffer::Buffer;
 use crate::native::{Args, Complaint, Results, Variadic};
 use crate::number;
 
@@ -16,17 +17,18 @@ fn pack(args: &Args, results: &mut Results) -> Result<(), Complaint> {
     if args.count() == 0 {
         return Err(args.bad(0, "pack", "MessagePack pack needs input."));
     }
-    let mut out = Vec::new();
+    let mut out = Buffer::new(results.lua);
     for at in 1..=args.count() {
         put(&mut out, args.get(at), 0)?;
     }
-    let packed = results.lua.create_string(out)?;
+    let packed = out.finish()?;
     results.add(packed)
 }
 
-fn put(out: &mut Vec<u8>, value: &Value, level: usize) -> Result<(), Complaint> {
+fn put(out: &mut Buffer<'_>, value: &Value, level: usize) -> Result<(), Complaint> {
+    out.room(0)?;
     match value {
-        Value::String(text) => put_string(out, &text.as_bytes()),
+        Value::String(text) => put_string(out, &text.as_bytes())?,
         Value::Boolean(value) => out.push(if *value { 0xc3 } else { 0xc2 }),
         Value::Integer(value) => put_integer(out, *value),
         Value::Number(value) if is_integer(*value) => put_integer(out, *value as i64),
@@ -47,7 +49,8 @@ fn put_head(out: &mut Vec<u8>, head: u8, bytes: usize, len: u64) {
     out.extend_from_slice(&len.to_be_bytes()[8 - bytes..]);
 }
 
-fn put_string(out: &mut Vec<u8>, text: &[u8]) {
+fn put_string(out: &mut Buffer<'_>, text: &[u8]) -> Result<(), Complaint> {
+    out.room(text.len())?;
     let len = text.len() as u64;
     match len {
         0..32 => out.push(0xa0 | len as u8),
@@ -56,6 +59,7 @@ fn put_string(out: &mut Vec<u8>, text: &[u8]) {
         _ => put_head(out, 0xdb, 4, len),
     }
     out.extend_from_slice(text);
+    Ok(())
 }
 
 fn put_integer(out: &mut Vec<u8>, value: i64) {
@@ -82,7 +86,7 @@ fn put_double(out: &mut Vec<u8>, value: f64) {
     }
 }
 
-fn put_table(out: &mut Vec<u8>, table: &Table, level: usize) -> Result<(), Complaint> {
+fn put_table(out: &mut Buffer<'_>, table: &Table, level: usize) -> Result<(), Complaint> {
     let (mut count, mut is_array, mut last) = (0u64, true, 0.0f64);
     for pair in table.pairs::<Value, Value>() {
         let key = match pair?.0 {

@@ -5,6 +5,7 @@
 //!   b B 1 byte, h H 2, l L T 8, i I 4, in In n bytes up to 32 (small letters are signed)     f float   d double
 //!   s string and a zero     c one byte of a string, cn n of them, c0 all of it: unpacking, as many as the number before it says
 //! ```
+use crate::buffer::Buffer;
 use crate::native::{Args, Complaint, Results, Variadic};
 use crate::number;
 
@@ -98,11 +99,12 @@ impl<'f> Format<'f> {
 fn pack(args: &Args, results: &mut Results) -> Result<(), Complaint> {
     let text = args.string(1, "pack")?;
     let mut format = Format::new(&text, "pack");
-    let (mut out, mut at, mut next) = (Vec::new(), 0, 2);
+    let (mut out, mut at, mut next) = (Buffer::new(results.lua), 0, 2);
     while let Some(item) = format.next()? {
         let padding = format.padding(&item, at);
         at += padding;
-        out.resize(out.len() + padding, 0);
+        out.room(padding.saturating_add(item.size))?;
+        out.extend(std::iter::repeat_n(0, padding));
         let mut taken = item.size;
         match item.letter {
             b'b' | b'B' | b'h' | b'H' | b'l' | b'L' | b'T' | b'i' | b'I' => {
@@ -126,6 +128,7 @@ fn pack(args: &Args, results: &mut Results) -> Result<(), Complaint> {
                 next += 1;
                 taken = if item.size == 0 { string.len() } else { item.size };
                 let part = string.get(..taken).ok_or_else(|| args.bad(next, "pack", "string too short"))?;
+                out.room(part.len())?;
                 out.extend_from_slice(part);
                 if item.letter == b's' {
                     out.push(0);
@@ -136,7 +139,7 @@ fn pack(args: &Args, results: &mut Results) -> Result<(), Complaint> {
         }
         at += taken;
     }
-    let packed = results.lua.create_string(out)?;
+    let packed = out.finish()?;
     results.add(packed)
 }
 

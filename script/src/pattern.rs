@@ -9,6 +9,7 @@
 //! What matches is Lua 5.1's to the letter: a zero ends a pattern, and texts have a zero behind their end.
 use mlua::{Lua, Value};
 
+use crate::buffer::Buffer;
 use crate::native::{Args, Complaint, Results};
 
 const CAPTURES_MAX: usize = 32;
@@ -327,22 +328,23 @@ impl<'m> Matcher<'m> {
     }
 
     /// Writes what takes the place of a match.
-    fn replace(&self, with: &[u8], (from, end): (usize, usize), out: &mut Vec<u8>) -> Result<(), Complaint> {
+    fn replace(&self, with: &[u8], (from, end): (usize, usize), out: &mut Buffer<'_>) -> Result<(), Complaint> {
         let mut rest = with.iter();
+        out.room(with.len())?;
         while let Some(byte) = rest.next() {
             if *byte != b'%' {
                 out.push(*byte);
                 continue;
             }
             match rest.next().copied().unwrap_or(0) {
-                b'0' => out.extend_from_slice(&self.text[from..end]),
-                b'1' if self.level == 0 => out.extend_from_slice(&self.text[from..end]),
+                b'0' => put(out, &self.text[from..end], rest.len())?,
+                b'1' if self.level == 0 => put(out, &self.text[from..end], rest.len())?,
                 digit @ b'1'..=b'9' => {
                     let capture = self.captures[..self.level].get(usize::from(digit - b'1')).ok_or("invalid capture index")?;
                     match capture.length {
                         Length::Open => return Err("unfinished capture".into()),
-                        Length::Position => out.extend_from_slice((capture.at + 1).to_string().as_bytes()),
-                        Length::Bytes(len) => out.extend_from_slice(&self.text[capture.at..capture.at + len]),
+                        Length::Position => put(out, (capture.at + 1).to_string().as_bytes(), rest.len())?,
+                        Length::Bytes(len) => put(out, &self.text[capture.at..capture.at + len], rest.len())?,
                     }
                 }
                 other => out.push(other),
@@ -458,6 +460,13 @@ pub fn begin(args: &Args, results: &mut Results, _: &Watch) -> Result<(), Compla
     results.add(anchor(&pattern).1)
 }
 
+/// Writes a part, and keeps room for `rest` bytes that follow it.
+fn put(out: &mut Buffer<'_>, part: &[u8], rest: usize) -> Result<(), Complaint> {
+    out.room(part.len() + rest)?;
+    out.extend_from_slice(part);
+    Ok(())
+}
+
 /// `gsub` with a text in the place of each match.
 pub fn substitute(args: &Args, results: &mut Results, watch: &Watch) -> Result<(), Complaint> {
     let (text, pattern) = (args.text(1, "gsub")?, args.text(2, "gsub")?);
@@ -467,12 +476,13 @@ pub fn substitute(args: &Args, results: &mut Results, watch: &Watch) -> Result<(
     };
     let (most, (pattern, anchored)) = (most(args, text.len())?, anchor(&pattern));
     let mut matcher = Matcher::new(&text, pattern, results.lua, watch);
-    let (mut out, mut at, mut count) = (Vec::with_capacity(text.len()), 0, 0);
+    let (mut out, mut at, mut count) = (Buffer::new(results.lua), 0, 0);
+    out.room(text.len())?;
     while count < most
         && let Some((from, end)) = matcher.search(at, anchored)?
     {
         count += 1;
-        out.extend_from_slice(&text[at..from]);
+        put(&mut out, &text[at..from], 1)?;
         matcher.replace(&with, (from, end), &mut out)?;
         at = end;
         if end == from {
@@ -484,8 +494,8 @@ pub fn substitute(args: &Args, results: &mut Results, watch: &Watch) -> Result<(
             break;
         }
     }
-    out.extend_from_slice(&text[at.min(text.len())..]);
-    let replaced = results.lua.create_string(out)?;
+    put(&mut out, &text[at.min(text.len())..], 0)?;
+    let replaced = out.finish()?;
     results.add(replaced)?;
     results.add(count as f64)
 }
