@@ -68,7 +68,8 @@ command -v debootstrap >/dev/null || fail "debootstrap is missing: apt-get insta
 mkdir -p "$place"
 if ! [ -e "$base/etc/debian_version" ] || ! [ -e "$place/whole" ]; then
     mirror=$(sed -n 's/^URIs: *//p; s/^deb \(\[[^]]*\] \)\{0,1\}\([^ ]*\) .*/\2/p' \
-        /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null | grep '/debian/*$' | head -1)
+        /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null | grep '/debian/*$' | head -1) || true
+    [ -n "$mirror" ] || fail "this machine's sources name no mirror of Debian"
     rm -rf "$base"
     debootstrap --variant=minbase bookworm "$base" "$mirror" >"$place/debootstrap.log" 2>&1 || fail "debootstrap: see $place/debootstrap.log"
     touch "$place/whole"
