@@ -257,6 +257,25 @@ fn logs_of_valkey_hold_here_what_they_held_there() {
 }
 
 #[test]
+fn a_log_whose_rewrite_died_with_its_server_is_whole() {
+    let Some(program) = on_path("redis-server") else { return println!("left out: there is no redis-server") };
+    let place = Place::new("rewriting");
+    let (mut server, mut connection) = place.start(&program, &["--rdb-key-save-delay", "20000"]);
+    let mut random = Random::new(11);
+    work(&mut connection, &mut random, 300);
+    connection.call(&["BGREWRITEAOF"]).expect("a reply");
+    until("the rewrite begins", || info(&mut connection, "aof_rewrite_in_progress:1"));
+    work(&mut connection, &mut random, 100);
+    settle(&mut connection);
+    let expected = state(|words| connection.call(words).expect("a reply"));
+    server.kill();
+    let (scratch, replayed) = read(&place.folder(), TornEnd::Refused).expect("a log");
+    assert_eq!(replayed.manifest.increments.len(), 2);
+    let mut caller = Caller::new(1, Protocol::Resp2);
+    assert_eq!(state(|words| caller.call(&scratch.embedder, words).expect("a reply")), expected);
+}
+
+#[test]
 fn commands_meet_what_had_not_expired_when_they_were_made() {
     let place = Place::new("expired");
     let past = "1000000000000";
