@@ -92,6 +92,8 @@ pub struct Follower {
     at_boundary: bool,
     /// Where the stream is cut for the rewrite under way, until it is.
     cut: Option<u64>,
+    /// What the file behind the cut begins with.
+    opening: Vec<u8>,
     synced: Instant,
     told_second: u64,
     retry_at: Option<Instant>,
@@ -100,7 +102,7 @@ pub struct Follower {
 impl Follower {
     /// Goes on with a log from a place in the stream.
     pub fn new(log: Log, offset: u64, now: Instant) -> Follower {
-        Follower { log, offset, durable: 0, at_boundary: true, cut: None, synced: now, told_second: 0, retry_at: None }
+        Follower { log, offset, durable: 0, at_boundary: true, cut: None, opening: Vec::new(), synced: now, told_second: 0, retry_at: None }
     }
 
     /// Copies what the stream has, and syncs where the terms ask for it. Returns whether something was copied.
@@ -182,6 +184,7 @@ impl Follower {
             return Ok(());
         }
         self.log.begin_rewrite()?;
+        self.log.append(&self.opening)?;
         // The old file was synced before the new one began.
         if self.log.is_whole() {
             self.durable = self.offset;
@@ -213,9 +216,10 @@ impl Follower {
         Ok(())
     }
 
-    /// Begins a rewrite: the base that is being written holds what the stream's bytes before `cut` have done.
-    pub fn begin_rewrite(&mut self, cut: u64) {
-        (self.cut, self.retry_at) = (Some(cut), None);
+    /// Begins a rewrite: the base that is being written holds what the stream's bytes before `cut` have done. The file behind the cut begins with
+    /// `opening`: what makes the stream readable from there on.
+    pub fn begin_rewrite(&mut self, cut: u64, opening: Vec<u8>) {
+        (self.cut, self.opening, self.retry_at) = (Some(cut), opening, None);
     }
 
     /// Where the base is to be written. Each call names another file.

@@ -69,11 +69,12 @@ impl Log {
         let at = manifest.increments.iter().position(|entry| entry.sequence == noted.sequence).ok_or_else(lost)?;
         // A dead process may have renamed the manifest without seeing it on the disk; what is promised from now on rests on this manifest.
         folder.medium.sync_folder(&folder.path)?;
-        let mut incr = folder.resume_incr(&manifest.increments[at], noted.length)?;
-        // A file that was begun by a process that died before it noted so.
-        for later in &manifest.increments[at + 1..] {
-            incr.sync()?;
-            incr = folder.resume_incr(later, 0)?;
+        let incr = folder.resume_incr(&manifest.increments[at], noted.length)?;
+        let mut manifest = manifest;
+        // A file that was begun by a process that died before it noted so: what it would have held is copied to this one.
+        if manifest.increments.len() > at + 1 {
+            manifest.increments.truncate(at + 1);
+            folder.store(&manifest)?;
         }
         let mut log = Log::over(folder, manifest, incr);
         // History that a dead process did not remove any more. It does no harm if it cannot be removed now either.

@@ -130,7 +130,7 @@ impl World {
             }
         } else if follower.needs_base() || random.chance(10) {
             self.cut = self.memory.end();
-            follower.begin_rewrite(self.cut);
+            follower.begin_rewrite(self.cut, b"#opening\r\n".to_vec());
         }
         let done = follower.turn(&self.memory, self.terms, self.now, self.second);
         self.durable = self.durable.max(follower.durable());
