@@ -251,12 +251,15 @@ fn plain(text: &str) -> String {
 fn announce(settings: &Settings, server: &Server, ceiling: u64, page_bytes: u64) {
     // First: the signal to stop may follow at once.
     server.tell_on_stop(|| tell_systemd(sd_notify::NotifyState::Stopping));
+    for (door, places) in &server.doors {
+        tracing::info!("{door:24} {places}");
+    }
     tracing::info!(
         segment = settings.string(SEGMENT),
         segment_bytes_max = ceiling,
         page_bytes,
         threads = settings.number(THREADS),
-        listening = server.names.join(" "),
+        listening = server.doors.iter().map(|(_, places)| places.as_str()).collect::<Vec<_>>().join(" "),
         pid = std::process::id(),
         "ready to accept connections"
     );

@@ -254,6 +254,26 @@ fn signals_that_redis_ignores_are_ignored_and_told() {
 }
 
 #[test]
+fn a_second_sigterm_does_not_cut_a_stop_short() {
+    let mut serving = Serving::start(&[], &[]);
+    let pid = serving.child.id().to_string();
+    // The second signal may come when the process has ended.
+    Command::new("sh").args(["-c", &format!("kill -TERM {pid}; kill -TERM {pid} 2>&-; true")]).status().expect("sh runs");
+    assert_eq!(serving.child.wait().expect("an end").code(), Some(0));
+}
+
+#[test]
+fn each_open_door_is_named_at_start() {
+    let (memcached, http) = (free_port().expect("a port"), free_port().expect("a port"));
+    let mut serving = Serving::start(&["--memcache-port", &memcached.to_string(), "--http-port", &http.to_string()], &[]);
+    for (door, port) in [("RESP over TCP", serving.port), ("memcached over TCP", memcached), ("HTTP", http)] {
+        let line = serving.opening.lines().find(|line| line.contains(&format!(" {door} "))).unwrap_or_else(|| panic!("no {door}"));
+        assert!(line.contains(&format!("127.0.0.1:{port}")), "{line}");
+    }
+    assert_eq!(serving.signal("-TERM"), Some(0));
+}
+
+#[test]
 fn the_log_tells_what_happens_to_the_memory() {
     let folder = Folder::new("log");
     let mut serving = Serving::start(&["--loglevel", "debug", "--dir", folder.path(), "--requirepass", "secret"], &[]);

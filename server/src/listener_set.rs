@@ -56,6 +56,22 @@ impl ListenerSet {
         self.lock().iter().map(|listener| listener.name.clone()).collect()
     }
 
+    /// The doors with their places, in the order of the table of doors.
+    pub fn doors(&self) -> Vec<(String, String)> {
+        let mut doors: Vec<(String, String)> = Vec::new();
+        for listener in self.lock().iter() {
+            let door = format!("{}{}", listener.door.name, if listener.tls { " with TLS" } else { "" });
+            match doors.last_mut() {
+                Some((last, places)) if *last == door => {
+                    places.push(' ');
+                    places.push_str(&listener.name);
+                }
+                _ => doors.push((door, listener.name.clone())),
+            }
+        }
+        doors
+    }
+
     /// Closes them all.
     pub fn close(&self) {
         self.lock().clear();

@@ -28,8 +28,8 @@ const OTHER_DESCRIPTORS: u64 = 32;
 pub struct Server {
     process: Arc<Process>,
     threads: Vec<JoinHandle<()>>,
-    /// Where it listens.
-    pub names: Vec<String>,
+    /// The doors that are open, and where.
+    pub doors: Vec<(String, String)>,
 }
 
 impl Server {
@@ -57,8 +57,8 @@ impl Server {
         }
         let process = Arc::new(Process::new(memory, settings, mailboxes, ListenerSet::of(listeners), tls));
         process.keeper().loaded(loaded);
-        let names = process.listeners.names();
-        let mut server = Server { process, threads: Vec::new(), names };
+        let doors = process.listeners.doors();
+        let mut server = Server { process, threads: Vec::new(), doors };
         for (number, poll) in polls.into_iter().enumerate() {
             let turns = EventLoop::new(number, poll, server.process.clone()).map_err(failed)?;
             let thread = std::thread::Builder::new().name(format!("polder-{number}")).spawn(move || turns.run()).map_err(failed)?;

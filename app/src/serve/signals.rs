@@ -41,8 +41,8 @@ impl Attention {
                 let name = signal_name(signal).unwrap_or("a signal");
                 match signal {
                     SIGTERM | SIGINT => {
+                        obey(name, stops > 0, signal == SIGINT, &own);
                         stops += 1;
-                        obey(name, stops, &own);
                     }
                     SIGHUP => match own_reload.get() {
                         Some(reload) => reload(),
@@ -75,13 +75,15 @@ impl Attention {
     }
 }
 
-/// The end was asked for, for the `count`th time.
-fn obey(name: &str, count: usize, stop: &OnceLock<Stop>) {
+/// The end was asked for. Ctrl-C while the server stops already means that it shall not finish; SIGTERM is often sent twice by one stop (to a
+/// process, then to its group), so that it means no more the second time than the first. So in Redis.
+fn obey(name: &str, is_stopping: bool, is_interrupt: bool, stop: &OnceLock<Stop>) {
     match stop.get() {
-        _ if count > 1 => {
-            tracing::warn!("{name} came twice: ending at once");
+        _ if is_stopping && is_interrupt => {
+            tracing::warn!("{name} while the server stops: ending at once");
             std::process::exit(1);
         }
+        _ if is_stopping => tracing::info!("{name}: the server stops already; SIGINT ends it at once"),
         Some(stop) => {
             tracing::info!("{name}: stopping");
             stop();
