@@ -8,6 +8,7 @@ use polder_table::{Db, Found, New, Replaces, Stop, Table, Txn};
 use polder_values::Kind;
 
 use crate::command::{COUNTS, Command, READONLY};
+use crate::facts::Tells;
 use crate::settings::Settings;
 use crate::waiting::Waiting;
 
@@ -135,9 +136,79 @@ impl<'c> Call<'c> {
         self.notify_in(self.caller.db, class, event, key);
     }
 
+    /// Says in the change log that the call does what this command does, for rows that tell [`Tells::Own`] words.
+    ///
+    /// A function that rows of both kinds share may call it: where the row tells the call itself, nothing happens.
+    #[inline]
+    pub fn tell(&self, words: &[&[u8]]) {
+        if self.tells_itself() {
+            self.txn.tell(self.caller.db, words);
+        }
+    }
+
+    /// The same, of whatever row: what comes before the call itself.
+    pub fn tell_first(&self, words: &[&[u8]]) {
+        self.txn.tell(self.caller.db, words);
+    }
+
+    /// Whether the change log wants to know by [`Call::tell`] what the call does.
+    #[inline]
+    pub fn tells_itself(&self) -> bool {
+        matches!(self.command.tells, Some(Tells::Own(_))) && self.txn.tells()
+    }
+
+    /// As [`Call::tell`], with words that repeat behind the first ones, in as many commands as that takes.
+    pub fn tell_many<'w>(&self, head: &[&'w [u8]], rest: &[&'w [u8]]) {
+        /// An even number, for pairs.
+        const WORDS_MAX: usize = 512;
+        rest.chunks(WORDS_MAX).for_each(|words| self.tell(&[head, words].concat()));
+    }
+
+    /// As [`Call::tell`], of fields of a hash: `fields` stands behind the words FIELDS and their number.
+    pub fn tell_fields<'w>(&self, head: &[&'w [u8]], fields: &[&'w [u8]]) {
+        if !fields.is_empty() && self.tells_itself() {
+            let count = fields.len().to_string();
+            self.tell(&[head, &[b"FIELDS", count.as_bytes()], fields].concat());
+        }
+    }
+
     /// As [`Call::notify`], of a key in another database.
     pub fn notify_in(&self, db: Db, class: char, event: &'static str, key: &[u8]) {
         self.txn.note_change(class, event, db, key);
+    }
+}
+
+/// Runs a call, and has its transaction say in the change log what it has changed, as its row says.
+#[inline]
+pub fn telling(txn: &Txn<'_>, db: Db, command: &Command, args: &[&[u8]], run: impl FnOnce() -> Outcome) -> Outcome {
+    if command.tells.is_none() || !txn.tells() {
+        return run();
+    }
+    let mark = txn.mark();
+    let outcome = run();
+    // What it has refused it has not done (C1); what is told nevertheless is told of fields that had expired before.
+    if outcome.is_ok() && txn.has_written_since(mark) {
+        tell_of(txn, db, command, args);
+        txn.account(mark);
+    }
+    outcome
+}
+
+/// Says what a call has done that has changed something, unless it says so itself.
+pub fn tell_of(txn: &Txn<'_>, db: Db, command: &Command, args: &[&[u8]]) {
+    if matches!(command.tells, Some(Tells::Verbatim | Tells::State)) {
+        match command.subcommand() {
+            // The names of containers and subcommands stand in two words.
+            Some(name) => {
+                let words: Vec<&[u8]> =
+                    [command.container().as_bytes(), name.as_bytes()].into_iter().chain(args[2..].iter().copied()).collect();
+                txn.tell(db, &words);
+            }
+            None => {
+                let words: Vec<&[u8]> = std::iter::once(command.name.as_bytes()).chain(args[1..].iter().copied()).collect();
+                txn.tell(db, &words);
+            }
+        }
     }
 }
 

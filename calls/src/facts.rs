@@ -39,7 +39,7 @@ impl Channels {
 pub enum Tells {
     /// As the call itself: it depends on nothing but its arguments and the state.
     Verbatim,
-    /// As `SET key value` where the whole new value is short, else as the call itself, which leads to the same.
+    /// As the call itself, or as `SET key value` where the whole new value is short and is known: both lead to the same.
     State,
     /// By what its function says: the text is for the documentation, commands in backticks.
     Own(&'static str),

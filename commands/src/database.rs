@@ -157,6 +157,7 @@ fn flush_all(call: &mut Call<'_>) -> Outcome {
         call.txn.count_freed((0..call.settings.databases()).map(|db| call.txn.keys(db)).sum());
     }
     call.txn.flush(None)?;
+    call.tell(&[&[call.command.name.as_bytes()], &call.args[1..]].concat());
     call.reply.ok();
     Ok(())
 }
@@ -166,6 +167,7 @@ fn flush_one(call: &mut Call<'_>) -> Outcome {
         call.txn.count_freed(call.txn.keys(call.db()));
     }
     call.txn.flush(Some(call.db()))?;
+    call.tell(&[&[call.command.name.as_bytes()], &call.args[1..]].concat());
     call.reply.ok();
     Ok(())
 }
@@ -175,6 +177,7 @@ fn swap(call: &mut Call<'_>) -> Outcome {
     let one = index(1).ok_or("ERR invalid first DB index")?;
     let two = index(2).ok_or("ERR invalid second DB index")?;
     call.txn.swap(database_of(call.settings, one)?, database_of(call.settings, two)?)?;
+    call.tell(&[&[call.command.name.as_bytes()], &call.args[1..]].concat());
     call.reply.ok();
     Ok(())
 }

@@ -145,6 +145,7 @@ fn restore(call: &mut Call<'_>) -> Outcome {
     let expiry_ms = (time > 0).then(|| if options.absolute { time } else { time.saturating_add(now_ms) });
     if expiry_ms.is_some_and(|expiry_ms| expiry_ms <= now_ms) && !call.table.imports() {
         if call.remove(key)? {
+            call.tell(&[b"DEL", key]);
             call.notify('g', "del", key);
         }
         call.reply.ok();
@@ -152,12 +153,15 @@ fn restore(call: &mut Call<'_>) -> Outcome {
     }
     let Some(mut builder) = build(call, &payload)? else {
         // All fields of a hash have expired.
-        call.remove(key)?;
+        if call.remove(key)? {
+            call.tell(&[b"DEL", key]);
+        }
         call.reply.ok();
         return Ok(());
     };
     let new = builder.finish(call.txn).map_err(refused)?.ok_or(BAD_FORMAT)?;
     call.put(key, &New { expiry_ms, ..new })?;
+    call.tell(&[b"RESTORE", key, expiry_ms.unwrap_or(0).to_string().as_bytes(), call.args[3], b"REPLACE", b"ABSTTL"]);
     set_clock(call.table, call.txn, call.db(), key, options.idle_seconds, options.frequency)?;
     call.notify('g', "restore", key);
     call.reply.ok();

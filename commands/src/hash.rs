@@ -6,7 +6,7 @@
 use polder_base::number::{self, Number};
 use polder_table::{Counter, Found, New, Replaces, Stop};
 use polder_values::Kind;
-use polder_values::hash::{Draft, Expiry, Field, Hash, Thresholds};
+use polder_values::hash::{Draft, Expiry, Field, Hash, Spot, Thresholds};
 
 use crate::collection::{named, reply_part};
 use crate::string::number_mode;
@@ -265,12 +265,25 @@ impl<'c> Edit<'c> {
         Ok(Edit { key, found, draft })
     }
 
+    /// Where a field is that is going to be changed. One that has expired is told as gone first: elsewhere it may not have expired yet.
+    fn spot(&self, call: &Call<'_>, field: &[u8]) -> Result<Spot, Stop> {
+        let spot = self.draft.find(call.txn, field, || call.txn.field_clock_ms())?;
+        self.note_spot(call, &spot, field);
+        Ok(spot)
+    }
+
+    fn note_spot(&self, call: &Call<'_>, spot: &Spot, field: &[u8]) {
+        if spot.has_expired() {
+            call.tell_first(&[b"HDEL", self.key, field]);
+        }
+    }
+
     /// Sets fields to values. Returns how many fields are new.
     fn set(&mut self, call: &Call<'_>, pairs: &[[&[u8]; 2]]) -> Result<i64, Stop> {
         let (txn, mut created) = (call.txn, 0);
         self.draft.expect(pairs.len() as u64);
         for [field, value] in pairs {
-            let spot = self.draft.find(txn, field, || txn.field_clock_ms())?;
+            let spot = self.spot(call, field)?;
             self.draft.put(txn, &spot, field, value, Expiry::None)?;
             created += i64::from(!spot.lives);
         }
@@ -282,7 +295,7 @@ impl<'c> Edit<'c> {
         let (txn, key) = (call.txn, self.key);
         // While data is imported, what has expired stays.
         let now_ms = || if call.table.imports() { 0 } else { txn.now_ms() };
-        let purged = self.draft.purge(txn, now_ms, PURGED_PER_WRITE)?;
+        let purged = self.draft.purge(txn, now_ms, PURGED_PER_WRITE, &mut |field| call.tell_first(&[b"HDEL", key, field]))?;
         if purged > 0 {
             call.notify('h', "hexpired", key);
             txn.count(Counter::ExpiredFields, purged);
@@ -448,7 +461,7 @@ fn set_pairs(call: &Call<'_>) -> Result<i64, Stop> {
 
 fn hsetnx(call: &mut Call<'_>) -> Outcome {
     let (txn, mut edit, field) = (call.txn, Edit::open(call)?, call.args[2]);
-    let spot = edit.draft.find(txn, field, || txn.field_clock_ms())?;
+    let spot = edit.spot(call, field)?;
     if !spot.lives {
         edit.draft.put(txn, &spot, field, call.args[3], Expiry::None)?;
         edit.publish(call, &["hset"])?;
@@ -477,6 +490,7 @@ fn hincrby(call: &mut Call<'_>) -> Outcome {
     let (name, by) = (call.args[2], integer(call.args[3])?);
     let (txn, mut edit) = (call.txn, Edit::open(call)?);
     let (spot, field) = edit.draft.look(txn, name, || txn.field_clock_ms())?;
+    edit.note_spot(call, &spot, name);
     let old = match field {
         Some(field) => number::integer(&field.value().bytes(txn)?).ok_or("ERR hash value is not an integer")?,
         None => 0,
@@ -496,12 +510,17 @@ fn hincrbyfloat(call: &mut Call<'_>) -> Outcome {
     }
     let (txn, mut edit) = (call.txn, Edit::open(call)?);
     let (spot, field) = edit.draft.look(txn, name, || txn.field_clock_ms())?;
+    edit.note_spot(call, &spot, name);
     let old = match field {
         Some(field) => Number::parse(mode, &field.value().bytes(txn)?).ok_or("ERR hash value is not a float")?,
         None => Number::zero(mode),
     };
     let sum = old.sum_text(by).ok_or("ERR increment would produce NaN or Infinity")?;
     edit.draft.put(txn, &spot, name, sum.as_bytes(), Expiry::Keep)?;
+    call.tell(&[b"HSET", edit.key, name, sum.as_bytes()]);
+    if let Some(expiry_ms) = spot.expiry_ms() {
+        call.tell_fields(&[b"HPEXPIREAT", edit.key, expiry_ms.to_string().as_bytes()], &[name]);
+    }
     edit.publish(call, &["hincrbyfloat"])?;
     call.reply.bulk(sum.as_bytes());
     Ok(())

@@ -182,6 +182,21 @@ impl End {
         }
     }
 
+    /// The word that names it, and the command that pops there.
+    fn word(self) -> &'static [u8] {
+        match self {
+            End::Left => b"LEFT",
+            End::Right => b"RIGHT",
+        }
+    }
+
+    fn pop(self) -> &'static [u8] {
+        match self {
+            End::Left => b"LPOP",
+            End::Right => b"RPOP",
+        }
+    }
+
     /// What listeners are told of a push and of a pop at this end.
     fn events(self) -> (&'static str, &'static str) {
         match self {

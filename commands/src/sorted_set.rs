@@ -10,6 +10,7 @@ use polder_table::{Found, New, Replaces, Stop};
 use polder_values::Kind;
 use polder_values::sorted_set::{Draft, Entry, SortedSet};
 
+use crate::string::number_mode;
 use polder_calls::call::{Call, Outcome};
 use polder_calls::command::{BLOCKING, Command, FAST, GROWS, read, write};
 use polder_calls::facts::Tells::{Own, Verbatim};
@@ -281,6 +282,7 @@ impl Thresholds {
 pub(crate) fn store(call: &Call<'_>, key: &[u8], event: &'static str, entries: &[(Score, impl AsRef<[u8]>)]) -> Result<u64, Stop> {
     if entries.is_empty() {
         if call.remove(key)? {
+            call.tell(&[b"DEL", key]);
             call.notify('g', "del", key);
         }
         return Ok(0);
@@ -292,8 +294,21 @@ pub(crate) fn store(call: &Call<'_>, key: &[u8], event: &'static str, entries: &
         draft.set_large();
     }
     call.put(key, &New::of(Kind::SortedSet, draft.value()))?;
+    tell_stored(call, key, entries);
     call.notify('z', event, key);
     Ok(entries.len() as u64)
+}
+
+/// Says in the change log what has been stored: sums are not computed again elsewhere.
+fn tell_stored(call: &Call<'_>, key: &[u8], entries: &[(Score, impl AsRef<[u8]>)]) {
+    if !call.tells_itself() {
+        return;
+    }
+    let mode = number_mode(call.settings);
+    let texts: Vec<String> = entries.iter().map(|(score, _)| text_of(mode, score.value(), score.text()).into_owned()).collect();
+    let words: Vec<&[u8]> = texts.iter().zip(entries).flat_map(|(text, (_, member))| [text.as_bytes(), member.as_ref()]).collect();
+    call.tell(&[b"DEL", key]);
+    call.tell_many(&[b"ZADD", key], &words);
 }
 
 /// Replies with a score: its own text where it has one.
@@ -312,8 +327,12 @@ pub(crate) fn reply_score_of(reply: &mut dyn Reply, mode: NumberMode, entry: &En
 
 /// The text that is shown of an entry's score.
 pub(crate) fn score_text<'e>(mode: NumberMode, entry: &'e Entry<'_>) -> Cow<'e, str> {
-    match entry.text() {
+    text_of(mode, entry.value(), entry.text())
+}
+
+fn text_of(mode: NumberMode, value: f64, text: &str) -> Cow<'_, str> {
+    match text {
         text if !text.is_empty() && mode == NumberMode::Decimal => Cow::Borrowed(text),
-        _ => Cow::Owned(number::double_text(entry.value()).as_str().to_owned()),
+        _ => Cow::Owned(number::double_text(value).as_str().to_owned()),
     }
 }

@@ -250,6 +250,7 @@ fn getdel(call: &mut Call<'_>) -> Outcome {
     reply_found(call, &found)?;
     if found.is_some() {
         call.remove(key)?;
+        call.tell(&[b"DEL", key]);
         call.notify('g', "del", key);
     }
     Ok(())
@@ -279,6 +280,7 @@ fn msetnx(call: &mut Call<'_>) -> Outcome {
         }
     }
     put_pairs(call, pairs)?;
+    call.tell(&[&[&b"MSET"[..]], &call.args[1..]].concat());
     call.reply.integer(1);
     Ok(())
 }

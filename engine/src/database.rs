@@ -4,7 +4,7 @@ use std::time::Duration;
 use polder_base::number;
 use polder_calls::call::{NOT_AN_INTEGER, WRONG_TYPE};
 use polder_table::Db;
-use polder_table::{Foreseen, Found, Mode, New, Replaces, Sight, Stop, Table, Txn};
+use polder_table::{Foreseen, Found, Mark, Mode, New, Replaces, Sight, Stop, Table, Txn};
 use polder_values::{Kind, Value, string};
 
 use crate::Memory;
@@ -158,7 +158,9 @@ impl<'m> Database<'m> {
             let old = keys.txn.find(self.number, key)?;
             let value = Value::Packed(text.as_bytes());
             let new = old.map_or(New::of(Kind::String, value), |old| New { value, raw: false, text: false, ..New::from(old) });
+            let mark = keys.txn.mark();
             keys.txn.write(self.number, key, &new, Replaces::Whole)?;
+            keys.tell(mark, &[b"INCRBY", key, by.to_string().as_bytes()]);
             keys.txn.note_change('$', "incrby", self.number, key);
             Ok(sum)
         })
@@ -269,6 +271,14 @@ impl<'t> Keys<'t> {
         }
     }
 
+    /// Says in the change log what has been done since `mark`.
+    fn tell(&self, mark: Mark, words: &[&[u8]]) {
+        if self.txn.tells() {
+            self.txn.tell(self.number, words);
+            self.txn.account(mark);
+        }
+    }
+
     /// A copy of the string in a key, with the changes of this transaction.
     ///
     /// # Errors
@@ -305,8 +315,12 @@ impl<'t> Keys<'t> {
     /// As [`Keys::get`].
     pub fn put(&self, key: &[u8], value: &[u8], expiry_ms: Option<u64>) -> Result<(), Stop> {
         self.memory.permit_writes()?;
-        let value = string::make(self.txn, value)?;
-        self.txn.write(self.number, key, &New { expiry_ms, ..New::of(Kind::String, value) }, Replaces::Whole)?;
+        let (made, mark) = (string::make(self.txn, value)?, self.txn.mark());
+        self.txn.write(self.number, key, &New { expiry_ms, ..New::of(Kind::String, made) }, Replaces::Whole)?;
+        match expiry_ms {
+            None => self.tell(mark, &[b"SET", key, value]),
+            Some(expiry_ms) => self.tell(mark, &[b"SET", key, value, b"PXAT", expiry_ms.to_string().as_bytes()]),
+        }
         self.txn.note_change('$', "set", self.number, key);
         if expiry_ms.is_some() {
             self.txn.note_change('g', "expire", self.number, key);
@@ -320,8 +334,10 @@ impl<'t> Keys<'t> {
     /// As [`Keys::get`].
     pub fn remove(&self, key: &[u8]) -> Result<bool, Stop> {
         self.memory.permit_writes()?;
+        let mark = self.txn.mark();
         let there = self.txn.remove(self.number, key, Replaces::Whole)?;
         if there {
+            self.tell(mark, &[b"DEL", key]);
             self.txn.note_change('g', "del", self.number, key);
         }
         Ok(there)

@@ -52,6 +52,7 @@ mod answer;
 mod batch;
 mod bell;
 mod caller;
+mod changes;
 mod database;
 mod home;
 mod listener;
@@ -61,6 +62,7 @@ mod waiting;
 pub use answer::{Answer, Item, Items};
 pub use batch::Batch;
 pub use caller::{Caller, Error};
+pub use changes::{ChangeCommand, Changed, Changes, Position};
 pub use database::{Database, Keys};
 pub use listener::Listener;
 #[doc(hidden)]
@@ -370,6 +372,7 @@ impl Memory {
 
     fn over(table: Table, origin: Origin) -> Memory {
         table.listen(&polder_hub::SINK);
+        table.dumps_by(polder_runtime::changes::dump_whole);
         Memory {
             table,
             origin,

@@ -59,3 +59,8 @@ fn a_job_of_a_dead_worker_goes_to_another_one() {
 fn a_slow_result_is_computed_once_for_all_processes() {
     assert_eq!(example("shared_cache", &[]), "3 results for 4 processes: 3 computations\n");
 }
+
+#[test]
+fn an_index_follows_what_is_committed() {
+    assert_eq!(example("search_index", &[]), "fox: one three\nfox: three\nthe: one\n");
+}

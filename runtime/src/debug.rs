@@ -334,6 +334,7 @@ fn populate(call: &mut SessionCall<'_>) -> Outcome {
                     }
                     let value = string::make(&txn, &value)?;
                     txn.write(db, key, &New::of(Kind::String, value), Replaces::Whole)?;
+                    txn.tell_as_whole();
                 }
             }
             Ok(())

@@ -23,7 +23,7 @@ use crate::run::{Keys, begin, end_transaction, note, permit, run_on_session, run
 pub use crate::run::{Progress, is_plain, is_wary, permit_writes};
 use crate::session::{Host, Replies, Session};
 use crate::{acl, blocking, monitor, scripting, transaction};
-use polder_calls::call::{Call, Outcome, WRONG_TYPE, wrong_arity};
+use polder_calls::call::{Call, Outcome, WRONG_TYPE, telling, wrong_arity};
 use polder_calls::command::{
     AT_ONCE, BLOCKING, CONTAINER, Command, EMPTIES, ENDS_WITH_KEY, FAST, GROWS, MAY_WRITE, NO_AUTH, NO_MULTI, PUBSUB, Quick, RUNS_QUEUE,
     Run, SCRIPTS, Short, WHILE_LISTENING,
@@ -158,14 +158,16 @@ fn run_alone(
     let mark = reply.mark();
     let declared = if mode == Mode::Write { txn.declare(&[(session.caller.db, args[1])]) } else { Ok(()) };
     let outcome = declared.and_then(|()| {
-        function(&mut Call {
-            command,
-            args,
-            table,
-            txn: &txn,
-            reply: &mut *reply,
-            caller: &mut session.caller,
-            settings: host.settings(),
+        telling(&txn, session.caller.db, command, args, || {
+            function(&mut Call {
+                command,
+                args,
+                table,
+                txn: &txn,
+                reply: &mut *reply,
+                caller: &mut session.caller,
+                settings: host.settings(),
+            })
         })?;
         txn.commit()
     });

@@ -10,6 +10,7 @@ pub mod acl;
 pub mod answers;
 pub mod blocking;
 mod categories;
+pub mod changes;
 pub mod client;
 pub mod cluster;
 pub mod commandlog;

@@ -222,7 +222,10 @@ fn arrive(call: &SessionCall<'_>, journey: &Journey) -> Result<Vec<Vec<u8>>, Sto
         for parcel in &parcels {
             match txn.peek(db, &parcel.key)? {
                 Some(found) if found.version == parcel.version => {
+                    let mark = txn.mark();
                     txn.remove(db, &parcel.key, Replaces::Whole)?;
+                    txn.tell(db, &[b"DEL", &parcel.key]);
+                    txn.account(mark);
                 }
                 Some(_) => changed.push(parcel.key.clone()),
                 None => {}

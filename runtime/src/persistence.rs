@@ -152,6 +152,7 @@ pub fn disclaim_new(table: &Table) -> Outcome {
     retry(&txn, || {
         txn.declare(&[(SYSTEM, OPENED)])?;
         txn.flush(None)?;
+        txn.tell_flush();
         txn.remove(SYSTEM, OPENED, Replaces::Whole).map(|_| ())
     })
 }
@@ -186,7 +187,7 @@ pub(crate) fn reload(call: &mut SessionCall<'_>) -> Outcome {
     }
     if flushes {
         let txn = begin(call.table, call.session, Mode::Write)?;
-        retry(&txn, || txn.flush(None))?;
+        retry(&txn, || txn.flush(None).map(|()| txn.tell_flush()))?;
         drop(txn);
         let txn = begin(call.table, call.session, Mode::Write)?;
         retry(&txn, || clear_codes(&txn))?;

@@ -11,8 +11,9 @@ use crate::row::{SessionCall, TxnCall, Work, work};
 use crate::saves::has_save_points;
 use crate::session::{Host, Replies, Session};
 use crate::{acl, commandlog, latency, monitor};
-use polder_calls::call::{Call, NO_MEMORY, Outcome};
+use polder_calls::call::{Call, NO_MEMORY, Outcome, tell_of, telling};
 use polder_calls::command::{Command, EMPTIES, FAST, FOLLOWS, READONLY, Run, SCRIPTS, TELLS_UNSAVED};
+use polder_calls::facts::Tells;
 use polder_calls::settings::{Settings, id};
 
 /// The keys of a call or of a whole EXEC; a few need no allocation.
@@ -126,6 +127,11 @@ pub(crate) fn spare_memory(table: &Table) -> Outcome {
 /// Runs a row's function inside a transaction.
 #[inline]
 pub(crate) fn run_row(call: &mut TxnCall<'_>) -> Outcome {
+    let (txn, db, command, args) = (call.txn, call.session.caller.db, call.command, call.args);
+    telling(txn, db, command, args, || run_function(call))
+}
+
+fn run_function(call: &mut TxnCall<'_>) -> Outcome {
     let &mut TxnCall { command, args, table, txn, ref mut reply, ref mut session, host } = call;
     match command.run {
         Run::Table(_, function) => {
@@ -215,7 +221,12 @@ pub(crate) fn run_many_inside(
     let (Some(many), 2.., false) = (command.many, calls.len(), *singly) else { return Ok(0) };
     let Some(start) = host.recorder().begin_many(host.settings()).filter(|_| !monitor::is_watched(table)) else { return Ok(0) };
     let (reply, session) = (&mut *call.reply, &mut *call.session);
-    let (mark, looks) = (reply.mark(), txn.looks().get());
+    if txn.tells() && matches!(command.tells, Some(Tells::Own(_))) {
+        // Each tells by its own function.
+        return Ok(0);
+    }
+    let (mark, looks, told) = (reply.mark(), txn.looks().get(), txn.mark());
+    let db = session.caller.db;
     let done = match many(
         &mut Call { command, args, table, txn, reply: &mut *reply, caller: &mut session.caller, settings: host.settings() },
         calls,
@@ -227,6 +238,10 @@ pub(crate) fn run_many_inside(
         }
         outcome => outcome?,
     };
+    if txn.tells() && txn.has_written_since(told) {
+        calls[..done].iter().for_each(|args| tell_of(txn, db, command, args));
+        txn.account(told);
+    }
     txn.end_call()?;
     let reply_bytes = reply.bytes_since(mark);
     if calls[..done].iter().any(|args| commandlog::is_large(host, args, reply_bytes)) {

@@ -162,6 +162,9 @@ fn run_together(
     let scripts = matches!(common, Some(Common::Program { .. }));
     let sight = key.filter(|_| mode == Mode::Write).and_then(|(db, key)| table.sight(db, key));
     let mut txn = begin(table, session, mode)?;
+    if !scripts {
+        txn.joins_calls();
+    }
     match (mode, key, &sight) {
         (Mode::Read, Some((db, key)), _) => txn.share(db, key),
         (Mode::Write, Some((_, key)), Some(sight)) => txn.foresee(key, sight),

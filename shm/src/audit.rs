@@ -193,8 +193,15 @@ impl<'s> Audit<'s> {
             self.retired(index, alive);
             self.pending(index, alive);
             self.inbox(index);
+            self.chain(self.seat_word(index, at::OUTBOX_FIRST), 0, &format_args!("the outbox of seat {index}"));
             self.chain(self.seat_word(index, at::OVERLAY_FIRST), 0, &format_args!("what seat {index} has saved for a snapshot"));
         }
+    }
+
+    /// Claims the blocks of the change log.
+    pub fn change_log(&mut self) {
+        self.lock(self.segment.observe(layout::log::MERGE_LOCK), &"the change log");
+        self.chain(self.segment.load(layout::log::FIRST), 0, &"the change log");
     }
 
     fn inbox(&mut self, index: u64) {

@@ -30,9 +30,10 @@ use smallvec::SmallVec;
 use crate::class::NODE_MAX;
 use crate::closing::Changes;
 use crate::inbox;
-use crate::layout::{ROOTS_AT, ROOTS_BYTES, seat as at};
+use crate::layout::{ROOTS_AT, ROOTS_BYTES, log, seat as at};
 use crate::lock::{self, Locked};
 use crate::node::NodeKind;
+use crate::outbox;
 use crate::seat::Seat;
 use crate::segment::offset_of;
 
@@ -335,7 +336,9 @@ impl Seat {
         let geometry = self.segment.geometry();
         let shared = |offset: u64| (ROOTS_AT..ROOTS_AT + ROOTS_BYTES).contains(&offset) || offset >= geometry.slabs_at;
         let tallies = self.base + at::TALLIES..self.base + at::CACHE_COUNTS;
-        let own = |offset: u64| tallies.contains(&offset) || offset == self.base + at::INBOX_HEAD || offset == self.base + at::INBOX_FIRST;
+        let ends = [at::INBOX_HEAD, at::INBOX_FIRST, at::OUTBOX_TAIL, at::OUTBOX_LAST, at::OUTBOX_FIRST];
+        let own =
+            |offset: u64| tallies.contains(&offset) || ends.iter().any(|word| offset == self.base + word) || self.is_outbox_link(offset);
         let mut cover = 0;
         for index in 0..self.journal_len() {
             let right = match self.item(index) {
@@ -346,6 +349,7 @@ impl Seat {
                 }
                 Some((Tag::Word, offset, _)) => match cover {
                     0 => own(offset),
+                    log::MERGE_LOCK => shared(offset) || outbox::is_of_merger(offset),
                     cover if inbox::is_lock(cover) => shared(offset) || (cover + 8..cover + 64).contains(&offset),
                     _ => shared(offset),
                 },

@@ -30,8 +30,10 @@ pub mod features {
     pub const OPTIONAL: u64 = 0xffff << 48;
     /// Records may have a second option byte: marks, a chosen CAS and a content type of an item.
     pub const ITEM_EXTRAS: u64 = 1 << 32;
+    /// Commits append what they change to outboxes ([`outbox`](crate::outbox)): a program that does not would leave gaps.
+    pub const CHANGE_LOG: u64 = 1 << 33;
     /// The required ones that this program knows.
-    pub const KNOWN: u64 = ITEM_EXTRAS;
+    pub const KNOWN: u64 = ITEM_EXTRAS | CHANGE_LOG;
 
     /// The required ones of a layout word that this program does not know.
     pub const fn unknown(word: u64) -> u64 {
@@ -108,12 +110,14 @@ pub mod header {
     pub const PAUSED_UNTIL: u64 = 2504;
     /// Numbers of what processes note about their calls (slow ones, denied ones); a line of its own.
     pub const NOTES: u64 = 2560;
+    /// Commit sequence numbers: the next one ([`outbox`](crate::outbox)); a line of its own.
+    pub const CSN: u64 = 2624;
     pub const BYTES: u64 = 4096;
 }
 
 /// Bits of the header's word RECORDING.
 pub mod recording {
-    /// Reserved for the change log: a commit appends its effects to its seat's outbox.
+    /// The change log is on: a commit appends its effects to its seat's outbox.
     pub const LOG: u64 = 1;
     /// A snapshot is on: a commit saves what it replaces.
     pub const SNAPSHOT: u64 = 2;
@@ -128,6 +132,12 @@ pub mod recording {
     #[inline(always)]
     pub const fn snapshot(word: u64) -> u64 {
         if word & SNAPSHOT == 0 { 0 } else { word >> NUMBER_SHIFT }
+    }
+
+    /// The era of a commit that has read this word: the number of the last snapshot, on or over.
+    #[inline(always)]
+    pub const fn era(word: u64) -> u64 {
+        word >> NUMBER_SHIFT
     }
 }
 
@@ -160,6 +170,37 @@ pub mod interest {
 pub const ROOTS_AT: u64 = header::BYTES;
 /// See [`ROOTS_AT`].
 pub const ROOTS_BYTES: u64 = 28 * 1024;
+
+/// Words of the change log ([`change_log`](crate::change_log)), at the end of the roots.
+pub mod log {
+    use super::{ROOTS_AT, ROOTS_BYTES};
+    /// The lock of the thread that merges the outboxes; it covers all words of this module but BROKEN, CUT and the holds.
+    pub const MERGE_LOCK: u64 = ROOTS_AT + ROOTS_BYTES - 8192;
+    /// The first and the last block of the log; the offsets of the first byte that is kept and of the byte behind the last one.
+    pub const FIRST: u64 = MERGE_LOCK + 64;
+    pub const LAST: u64 = MERGE_LOCK + 72;
+    pub const BASE: u64 = MERGE_LOCK + 80;
+    pub const TAIL: u64 = MERGE_LOCK + 88;
+    /// The database that the stream has selected last, plus one; 0: none, the next record selects.
+    pub const DATABASE: u64 = MERGE_LOCK + 96;
+    /// Records that have been merged.
+    pub const RECORDS: u64 = MERGE_LOCK + 104;
+    /// How many times a commit had no room for its record: a designated word that only grows, and the value that the log has taken note of.
+    pub const BROKEN: u64 = MERGE_LOCK + 128;
+    pub const BROKEN_SEEN: u64 = MERGE_LOCK + 136;
+    /// The era from which on records are held back until a snapshot's cut is made; 0: none. Its owner is the snapshot's.
+    pub const CUT: u64 = MERGE_LOCK + 144;
+    /// Bytes that are kept behind the tail, and the most that a hold keeps; settings, 0: the default.
+    pub const KEEP: u64 = MERGE_LOCK + 152;
+    pub const KEEP_MAX: u64 = MERGE_LOCK + 160;
+    /// The stream's name: 40 hexadecimal digits. A stream in which a change may be missing gets another one.
+    pub const IDENTITY: u64 = MERGE_LOCK + 192;
+    pub const IDENTITY_WORDS: u64 = 5;
+    /// Offsets, plus one, from which on followers want the log to be kept: designated words.
+    pub const HOLDS: u64 = MERGE_LOCK + 512;
+    pub const HOLD_SLOTS: u64 = 64;
+}
+
 /// How many threads can be attached at once.
 pub const SEATS_MAX: u64 = 1024;
 /// So many seats behind those that were ever used are backed by memory: where /dev/shm is full, a tool or a second server
@@ -251,6 +292,12 @@ pub mod seat {
     /// and whether it sleeps, and where (bell.rs).
     pub const SLEEPING: u64 = INBOX_LOCK + 128;
     pub const END: u64 = INBOX_LOCK + 192;
+    /// The outbox (outbox.rs), lines of their own: what the seat's commits write,
+    pub const OUTBOX_TAIL: u64 = BYTES - 192;
+    pub const OUTBOX_LAST: u64 = OUTBOX_TAIL + 8;
+    /// and what the log merger writes.
+    pub const OUTBOX_HEAD: u64 = OUTBOX_TAIL + 64;
+    pub const OUTBOX_FIRST: u64 = OUTBOX_TAIL + 72;
 
     pub const TALLY_SLOTS: u64 = 776;
     /// Keys, keys with an expiry, keys with fields that have one, and a word that is reserved for keys whose values lie elsewhere.
@@ -263,7 +310,7 @@ pub mod seat {
     pub const NO_PIN: u64 = u64::MAX;
     /// Whole pages, so that a seat can be backed by memory by itself.
     pub const BYTES: u64 = 100 * 1024;
-    const _: () = assert!(END <= BYTES && BYTES.is_multiple_of(4096));
+    const _: () = assert!(END <= OUTBOX_TAIL && BYTES.is_multiple_of(4096));
 }
 
 /// Bytes of one slab's bitmap.

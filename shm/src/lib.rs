@@ -28,6 +28,9 @@
 //!   MARKS                        compaction (drain.rs)         a time: the later store wins, and an early end only takes marks off
 //!   SNAPSHOT_* but SERIAL,       the snapshot's owner          OWNER is taken by a CAS and is their lock: they have one writer
 //!     BROKEN, VERSIONS           (overlay.rs)                  at a time, its owner or the recoverer of that seat
+//!   the log's CUT                the snapshot's owner          as SNAPSHOT_*
+//!   the log's KEEP, KEEP_MAX     CONFIG SET (change_log.rs)    settings, as LIMITS
+//!   the log's HOLDS              a follower (change_log.rs)    each has one follower; an old value keeps more than is needed
 //!   EVENTS                       CONFIG SET (change.rs)        a setting: one word, the last store wins
 //!   LIMITS ...                   CONFIG SET (table.rs)         settings: each word is a whole value; two threads that set limits at
 //!                                                              once may leave some of each
@@ -43,6 +46,7 @@ pub mod attach;
 pub mod audit;
 mod bell;
 pub mod brief;
+pub mod change_log;
 pub mod class;
 mod closing;
 pub mod crash;
@@ -60,6 +64,7 @@ pub mod mapping;
 mod memory;
 pub mod name;
 pub mod node;
+pub mod outbox;
 pub mod overlay;
 pub mod overview;
 pub mod owner;

@@ -39,6 +39,10 @@ pub enum NodeKind {
     Inbox = 12,
     /// What a seat has saved for a snapshot.
     Overlay = 13,
+    /// Records in a seat's outbox.
+    Outbox = 14,
+    /// Bytes of the change log.
+    Log = 15,
 }
 
 impl NodeKind {
@@ -59,6 +63,8 @@ impl NodeKind {
             11 => Plain,
             12 => Inbox,
             13 => Overlay,
+            14 => Outbox,
+            15 => Log,
             _ => return None,
         })
     }

@@ -26,7 +26,7 @@ use polder_base::Fault;
 
 use crate::class::{CLASSES, NODE_MAX};
 use crate::crash;
-use crate::layout::{header, recording, seat as at};
+use crate::layout::{header, log, recording, seat as at};
 use crate::lock;
 use crate::node::NodeKind;
 use crate::seat::Seat;
@@ -70,7 +70,7 @@ impl Segment {
     }
 
     /// Turns the bits of `clear` off and those of `set` on, in one step: others change other bits of the word.
-    fn set_recording(&self, clear: u64, set: u64) {
+    pub(crate) fn set_recording(&self, clear: u64, set: u64) {
         crash::point();
         let change = |word: u64| Some(word & !clear | set);
         let _ = self.word(header::RECORDING).fetch_update(Ordering::AcqRel, Ordering::Acquire, change);
@@ -230,6 +230,7 @@ impl Seat {
             return;
         }
         segment.set_recording(recording::SNAPSHOT, 0);
+        segment.publish(log::CUT, 0);
         segment.publish(header::SNAPSHOT_LOWER, at::NO_PIN);
         segment.publish(header::SNAPSHOT_OWNER, 0);
     }

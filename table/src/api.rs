@@ -258,6 +258,8 @@ pub enum Counter {
     Freed = 16,
     /// Nodes that were moved so that slabs come free.
     Moved = 17,
+    /// Keys that the change log was told of as a whole, since no call had told of them.
+    Whole = 18,
 }
 
 /// How many counters a seat keeps ([`Counter`], with room for more).

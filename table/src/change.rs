@@ -96,7 +96,7 @@ fn is_heard(bits: u64, what: u64) -> bool {
 }
 
 /// Interests without keyspace events that nothing hears: these are messages to subscribers, and where no seat has any, a change is not worth telling.
-/// A transaction that has left some untold looks again before it commits ([`Txn::tell`]): its client must not be told OK, and a subscriber that came
+/// A transaction that has left some untold looks again before it commits (`Txn::tell_listeners`): its client must not be told OK, and a subscriber that came
 /// meanwhile and read the keys as they were hear nothing. A fast path asks under the key's lock, right before it commits.
 #[inline(always)]
 const fn heard(bits: u64) -> u64 {
@@ -302,7 +302,7 @@ impl Txn<'_> {
     }
 
     /// Shows the sink what has been noted. Asks for another attempt, which notes all, where events were left untold and are heard by now.
-    pub(crate) fn tell(&self) -> Result<(), Stop> {
+    pub(crate) fn tell_listeners(&self) -> Result<(), Stop> {
         if self.has_new_hearers() {
             return Err(Stop::Retry);
         }
@@ -349,7 +349,7 @@ impl Txn<'_> {
 
     /// Locks the inboxes to which a transaction that has read only has something to tell.
     pub(crate) fn lock_posts(&self) -> Result<(), Stop> {
-        self.tell()?;
+        self.tell_listeners()?;
         if self.has_posts() {
             self.dirty.set(true);
             self.note_posts()?;

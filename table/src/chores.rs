@@ -317,7 +317,7 @@ impl Table {
     pub fn claimed(&self) -> u64 {
         let segment = self.segment();
         let passing = segment.sum_over_seats(at::RETIRED_BYTES).wrapping_add(segment.sum_over_seats(at::OVERLAY_BYTES));
-        segment.used_bytes().saturating_sub(passing)
+        segment.used_bytes().saturating_sub(passing).saturating_sub(segment.log_bytes())
     }
 
     fn evict_one(&self, limits: &Limits, draws: &mut u32) -> Result<bool, Stop> {
@@ -332,6 +332,9 @@ impl Table {
                 && txn.remove(db, &key, Replaces::Whole)?;
             if evicted {
                 txn.note_change('e', "evicted", db, &key);
+                let mark = txn.mark();
+                txn.tell(db, &[b"DEL", &key]);
+                txn.account(mark);
             }
             Ok(())
         })?;
@@ -486,17 +489,20 @@ impl Txn<'_> {
             return Ok(false);
         }
         let mut draft = hash::Draft::of(&found.value, hash::Thresholds::NONE);
-        let taken = draft.purge(self, || now, FIELDS_PER_COMMIT)?;
+        let mark = self.mark();
+        let taken = draft.purge(self, || now, FIELDS_PER_COMMIT, &mut |field| self.tell(db, &[b"HDEL", key, field]))?;
         self.note_change('h', "hexpired", db, key);
         self.count(Counter::ExpiredFields, taken);
         if draft.count()? == 0 {
             // The draft has released the nodes.
             self.remove(db, key, Replaces::Edited)?;
             self.note_change('g', "del", db, key);
+            self.account(mark);
             return Ok(false);
         }
         let (value, inner_expiry_ms) = draft.finish(self)?;
         self.write(db, key, &New { value, inner_expiry_ms, ..New::from(found) }, Replaces::Edited)?;
+        self.account(mark);
         // Nobody has used it.
         self.set_clock(db, key, found.clock)?;
         Ok(inner_expiry_ms.is_some_and(|expiry_ms| expiry_ms <= now))

@@ -81,6 +81,8 @@ impl Txn<'_> {
     pub fn flush(&self, db: Option<Db>) -> Result<(), Stop> {
         self.unfold()?;
         self.dirty.set(true);
+        self.writes.set(self.writes.get() + 1);
+        self.is_map_untold.set(true);
         match db {
             Some(db) => self.note_change_of_all("flushdb", db),
             None => self.note_change_of_all("flushall", 0),
@@ -122,6 +124,8 @@ impl Txn<'_> {
         if a != b {
             self.unfold()?;
             self.dirty.set(true);
+            self.writes.set(self.writes.get() + 1);
+            self.is_map_untold.set(true);
             self.note_change_of_all("swapdb", a);
             self.note_change_of_all("swapdb", b);
             self.scratch.used.set(true);
@@ -154,6 +158,7 @@ impl Txn<'_> {
             retires: None,
             fresh: true,
             passed: false,
+            untold: false,
         });
         held.len() - 1
     }
@@ -255,10 +260,11 @@ impl Txn<'_> {
         if flushes.is_empty() && swaps.is_empty() {
             return Ok(());
         }
-        let changes = Changes {
-            swapped: swaps.iter().fold(0, |databases, (a, b)| databases | bit_of(*a) | bit_of(*b)),
-            emptied: flushes.iter().fold(0, |databases, db| databases | bit_of(*db)),
-        };
+        let emptied = flushes.iter().fold(0, |databases, db| databases | bit_of(*db));
+        let swapped = swaps.iter().fold(0, |databases, (a, b)| databases | bit_of(*a) | bit_of(*b));
+        // A writer of one key that commits after a FLUSH that has overtaken it comes before that, and by the number of its commit behind it. So with
+        // a log who empties keeps apart from all writers, as who swaps does (L3).
+        let changes = Changes { swapped: if self.tells() { swapped | emptied } else { swapped }, emptied };
         if self.straggles(changes) {
             self.seat.segment().recover_dead();
             if self.straggles(changes) {

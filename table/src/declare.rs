@@ -57,6 +57,8 @@ impl Txn<'_> {
             return Ok(());
         }
         self.unfold()?;
+        // Before anything is locked: it may have to make an outbox.
+        self.tells();
         // A copy: a bucket next door that is busy adds to what the next attempt declares.
         let extra = self.scratch.extra.borrow().clone();
         if let ([(db, key)], true) = (keys, extra.is_empty()) {

@@ -18,8 +18,8 @@
 //! names; so readers walk without locks and make sure at the end that the slot still says what it said.
 
 use polder_base::Ref;
+use polder_shm::layout::ROOTS_AT;
 use polder_shm::layout::seat::TALLY_SLOTS;
-use polder_shm::layout::{ROOTS_AT, ROOTS_BYTES};
 use polder_shm::node::HEADER_BYTES;
 use polder_shm::segment::ANY_NODE;
 use polder_shm::{Lens, Segment, offset_of, ref_to};
@@ -38,7 +38,7 @@ pub const GARBAGE_SLOTS: u64 = 260;
 const _: () = assert!(GARBAGE_SLOTS as usize >= DATABASES && GARBAGE_SLOTS + (DATABASES as u64) < TALLY_SLOTS);
 /// Where the map's entries of staged databases will be: what a replica loads before all of it is installed at once. Reserved.
 pub const STAGED_AT: u64 = GARBAGE_AT + GARBAGE_SLOTS * 8;
-const _: () = assert!(STAGED_AT + DATABASES as u64 * 16 <= ROOTS_AT + ROOTS_BYTES);
+const _: () = assert!(STAGED_AT + DATABASES as u64 * 16 <= polder_shm::layout::log::MERGE_LOCK);
 /// The map: two words a database.
 pub const MAP_AT: u64 = ROOTS_AT + 1024;
 

@@ -8,19 +8,22 @@
 //! This is the only place that reads the word for a commit. While no bit is set, that costs one load, one test and one branch.
 //!
 //! - **K1** A transaction that changes keys reads the word exactly once, with all its locks held and after the last read that it relies
-//!   on, right before its commit. N1 of `snapshot.rs` rests on that, and so will the change log: what a commit saves for a
+//!   on, right before its commit. N1 of `snapshot.rs` and L5 of `shm/src/outbox.rs` rest on that: what a commit saves for a
 //!   snapshot and what it logs must follow from one read of the word.
 //! - **K2** A commit that changes no key does not read it: growth and compaction of buckets, maintenance, inboxes, records of the hub.
 //!
-//! SNAPSHOT is the only bit that this version sets. LOG and REFUSES are reserved (docs/decisions/008-layout-9.md); a fast path
-//! that records nothing leaves its commit to the slow path when any bit is set.
+//! REFUSES is reserved (docs/decisions/008-layout-9.md). A fast path leaves its commit to the slow path while LOG is set; one that records nothing
+//! does so when any bit is set.
 use polder_shm::layout::{header, recording};
 use polder_shm::node::NodeHeader;
 use polder_shm::{Seat, Segment};
 
+use crate::api::Stop;
 use crate::directory::{self, database};
+use crate::effect::Telling;
 use crate::entry::{Image, WORDS_MAX};
 use crate::hash::Hash;
+use crate::txn::Txn;
 
 /// Bits of a position that [`order`] leaves out: those of a tally take their place.
 const TALLY_BITS: u32 = 10;
@@ -44,13 +47,13 @@ pub(crate) struct Changed<'c> {
     pub after: Option<&'c Image>,
 }
 
-/// Reads the word (K1) and records what it asks for. `changes` shows every key that the commit changes, and is called only then.
+/// Reads the word (K1) for a fast path and records what it asks for; returns false where it must leave its commit to the slow path, having
+/// recorded nothing. `changes` shows every key that the commit changes, and is called only while a snapshot is on.
 #[inline(always)]
-pub(crate) fn before_commit(seat: &Seat, changes: impl FnOnce(&mut dyn FnMut(Changed<'_>))) {
+#[must_use]
+pub(crate) fn before_commit(seat: &Seat, changes: impl FnOnce(&mut dyn FnMut(Changed<'_>))) -> bool {
     let word = seat.segment().recording();
-    if word & recording::ON != 0 {
-        record(seat, word, changes);
-    }
+    word & recording::ON == 0 || record(seat, word, changes)
 }
 
 /// The same for a fast path that records nothing: whether it must leave its commit to the slow path.
@@ -61,10 +64,41 @@ pub(crate) fn is_on(segment: &Segment) -> bool {
 
 #[cold]
 #[inline(never)]
-fn record(seat: &Seat, word: u64, changes: impl FnOnce(&mut dyn FnMut(Changed<'_>))) {
+fn record(seat: &Seat, word: u64, changes: impl FnOnce(&mut dyn FnMut(Changed<'_>))) -> bool {
+    if word & recording::LOG != 0 {
+        return false;
+    }
     let number = recording::snapshot(word);
     if number != 0 {
         changes(&mut |key| save(seat, number, &key));
+    }
+    true
+}
+
+impl Txn<'_> {
+    /// Reads the word (K1) for a transaction, and records what it asks for: what the commit replaces, for a snapshot, and its effects, for the
+    /// change log. Returns how many more nodes go out of use with the commit.
+    ///
+    /// # Errors
+    /// [`Stop::Retry`] where the log was turned on after the transaction had begun (E1); a fault.
+    #[inline]
+    pub(crate) fn before_commit(&self) -> Result<u64, Stop> {
+        let word = self.segment().recording();
+        if word & recording::ON == 0 { Ok(0) } else { self.record_commit(word) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn record_commit(&self, word: u64) -> Result<u64, Stop> {
+        let logs = word & recording::LOG != 0;
+        if logs && self.telling.get() != Telling::Yes {
+            return Err(Stop::Retry);
+        }
+        let number = recording::snapshot(word);
+        if number != 0 {
+            self.record_changes(&mut |key| save(&self.seat, number, &key));
+        }
+        if logs { self.append_record(word) } else { Ok(0) }
     }
 }
 

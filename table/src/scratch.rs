@@ -32,6 +32,9 @@ const STALE_MAX: usize = 1024;
 /// Buffers for more held keys or made nodes than this are given back after the transaction.
 const KEPT_MAX: usize = 16 * 1024;
 
+/// Effects of more bytes than this as well.
+const EFFECTS_KEPT_MAX: usize = 256 * 1024;
+
 thread_local! {
     /// Buffers of the thread's last transactions.
     #[allow(clippy::vec_box, reason = "a transaction moves its buffers in and out: as one pointer")]
@@ -65,6 +68,10 @@ impl Drop for Loan {
             // What a transaction of very many keys or nodes has needed is not kept for the next small one.
             if scratch.held.get_mut().capacity() > KEPT_MAX || scratch.made.get_mut().capacity() > KEPT_MAX {
                 return;
+            }
+            if scratch.effects.get_mut().capacity() > EFFECTS_KEPT_MAX {
+                *scratch.effects.get_mut() = Vec::new();
+                *scratch.record.get_mut() = Vec::new();
             }
             scratch.reset();
             // At a thread's end the pool may be gone already: then the buffers go, too.
@@ -149,6 +156,10 @@ pub struct Scratch {
     pub(crate) changes: RefCell<Vec<Noted>>,
     pub(crate) posts: RefCell<Vec<Post>>,
     pub(crate) mail: RefCell<Vec<u8>>,
+    /// What this transaction tells the change log: commands, one behind the other, and how many; the record that its commit appends.
+    pub(crate) effects: RefCell<Vec<u8>>,
+    pub(crate) told: Cell<u32>,
+    pub(crate) record: RefCell<Vec<u8>>,
     /// Tallies that databases under construction have taken.
     pub(crate) fresh_tallies: RefCell<Vec<u64>>,
 }
@@ -307,6 +318,9 @@ impl Scratch {
         if !self.posts.borrow().is_empty() {
             self.posts.borrow_mut().clear();
             self.mail.borrow_mut().clear();
+        }
+        if self.told.replace(0) != 0 {
+            self.effects.borrow_mut().clear();
         }
         if self.used.replace(false) {
             self.forget_held();

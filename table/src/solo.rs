@@ -60,7 +60,7 @@ impl<'t> Txn<'t> {
         let Some(sight) = self.foreseen_sight(db, key) else { return Ok(false) };
         let segment = self.segment();
         // T3: as in `quick.rs`, the pin reaches to the bucket before it is locked.
-        let may = self.is_first_attempt() && self.seat.journal_len() == 0 && self.scratch.is_untouched();
+        let may = !self.tells() && self.is_first_attempt() && self.seat.journal_len() == 0 && self.scratch.is_untouched();
         if !may || !self.seat.covers_now() || !sight.is_current(segment) {
             return Ok(false);
         }
@@ -185,7 +185,7 @@ impl<'t> Txn<'t> {
         };
         let (db, hash, retires) = (sight.db(), sight.hash, pending.is_some().then_some(solo.whole));
         let key = self.scratch.keep_key(key);
-        let held = Held { db, key, hash, extent, home, spot, pending, retires, fresh: false, passed: false };
+        let held = Held { db, key, hash, extent, home, spot, pending, retires, fresh: false, passed: false, untold: pending.is_some() };
         self.scratch.held.borrow_mut().push(held);
         self.forget_solo();
         Ok(())
@@ -237,7 +237,10 @@ impl<'t> Txn<'t> {
         if let Some((_, image)) = before {
             self.retire_record(image, solo.whole, key.len())?;
         }
-        update::publish(&self.seat, sight, key, (before, after), self.scratch.olds.get())?;
+        if !update::publish(&self.seat, sight, key, (before, after), self.scratch.olds.get())? {
+            // The log was turned on meanwhile.
+            return Err(Stop::Retry);
+        }
         self.seat.reopen();
         if sight.db() != SYSTEM {
             self.count(Counter::Changes, 1);

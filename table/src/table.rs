@@ -15,6 +15,7 @@ use crate::change::ChangeSink;
 use crate::clock;
 use crate::compact::Pass;
 use crate::directory::{self, Slot, database, map_at};
+use crate::effect::Dump;
 use crate::entry;
 use crate::hash::FREE;
 use crate::lookup;
@@ -42,6 +43,8 @@ pub struct Table {
     pub(crate) lifts: Mutex<Vec<((u64, u64), Instant)>>,
     /// Who is told of changes.
     pub(crate) sink: std::sync::OnceLock<&'static dyn ChangeSink>,
+    /// What dumps values that no call has told of.
+    pub(crate) dump: std::sync::OnceLock<Dump>,
 }
 
 /// Keys whose misses are taken at once.
@@ -100,6 +103,7 @@ impl Table {
             sweep_pause_ms: AtomicU64::new(0),
             lifts: Mutex::default(),
             sink: std::sync::OnceLock::new(),
+            dump: std::sync::OnceLock::new(),
         }
     }
 

@@ -26,19 +26,20 @@ use polder_values::{Kind, Nodes, Value};
 use crate::api::*;
 use crate::bucket::{self, UNITS, Words};
 use crate::directory::{self, Extent, MAP_LOCK};
+use crate::effect::Telling;
 use crate::entry::{self, Image};
 use crate::expired::Expired;
 use crate::hash::{Hash, hash};
 use crate::lookup::{self, KeyTest};
 use crate::place::{Deficit, is_key};
 use crate::record::{self, Record};
-use crate::recording::{self, Changed};
+use crate::recording::Changed;
 use crate::scratch::Loan;
 use crate::shadow::Editing;
 use crate::sight::Sight;
 use crate::solo::Solo;
 use crate::table::Table;
-use crate::{clock, extras, raw};
+use crate::{clock, extras, log, raw};
 
 /// Looks at a map that is being changed before the thread naps between them.
 const LOOKS: u32 = 100;
@@ -81,6 +82,13 @@ pub struct Txn<'t> {
     shared_hit: Cell<Option<Option<lookup::Hit>>>,
     /// One of the calls that share it has counted as its access.
     shared_access: Cell<bool>,
+    /// See [`Txn::tells`] and [`Txn::joins_calls`]; how often something was written.
+    pub(crate) telling: Cell<Telling>,
+    pub(crate) is_joined: Cell<bool>,
+    pub(crate) writes: Cell<u64>,
+    /// Databases were emptied or swapped, and the change log has not been told; see [`Txn::tell_as_whole`].
+    pub(crate) is_map_untold: Cell<bool>,
+    pub(crate) is_whole: Cell<bool>,
 }
 
 /// Where a locked key's entry lies.
@@ -111,6 +119,8 @@ pub(crate) struct Held {
     pub fresh: bool,
     /// The key as it was before this transaction emptied the database: what became of it goes down with that, and nobody finds it.
     pub passed: bool,
+    /// It was written, and the change log has not been told of it.
+    pub untold: bool,
 }
 
 /// An entry as it was met, and what it says.
@@ -166,6 +176,11 @@ impl<'t> Txn<'t> {
             shared: None,
             shared_hit: Cell::new(None),
             shared_access: Cell::new(false),
+            telling: Cell::default(),
+            is_joined: Cell::new(false),
+            writes: Cell::new(0),
+            is_map_untold: Cell::new(false),
+            is_whole: Cell::new(false),
         }
     }
 
@@ -402,6 +417,8 @@ impl<'t> Txn<'t> {
     /// `declared`: the lock may be waited for (T2 is kept by the caller's order).
     pub(crate) fn hold(&self, db: Db, key: &[u8], declared: bool) -> Result<usize, Stop> {
         self.unfold()?;
+        // Before anything is locked: it may have to make an outbox.
+        self.tells();
         if !declared && self.scratch.owes_declaration() {
             // Who names no keys has met a busy one out of order: it is waited for now, before all others.
             self.declare(&[])?;
@@ -433,10 +450,11 @@ impl<'t> Txn<'t> {
         let spot = self.search(db, &extent, home, &hash, key)?;
         if let Some(expired) = spot.filter(|spot| is_key(&spot.image)).and_then(|spot| spot.expired) {
             self.note_gone(expired, db, key);
+            self.tell_expired(db, key);
         }
         let at = self.scratch.keep_key(key);
         let mut held = self.scratch.held.borrow_mut();
-        held.push(Held { db, key: at, hash, extent, home, spot, pending: None, retires: None, fresh: false, passed: false });
+        held.push(Held { db, key: at, hash, extent, home, spot, pending: None, retires: None, fresh: false, passed: false, untold: false });
         Ok(held.len() - 1)
     }
 
@@ -587,6 +605,7 @@ impl<'t> Txn<'t> {
             if let (Some(Pending::Write(image)), Value::Tree(_), Replaces::Edited) = (&held.pending, new.value, replaces)
                 && self.rewrite(image, key, new)?
             {
+                self.writes.set(self.writes.get() + 1);
                 return Ok(());
             }
             self.image(key, &held.hash, new, self.new_clock(held.spot.as_ref().map(|spot| &spot.image)))?
@@ -650,9 +669,11 @@ impl<'t> Txn<'t> {
     /// Makes `pending` what the key is going to be, and retires what it was going to be.
     pub(crate) fn replace(&self, index: usize, pending: Pending, replaces: Replaces) -> Result<(), Stop> {
         let whole = replaces == Replaces::Whole;
+        self.writes.set(self.writes.get() + 1);
         let before = {
             let mut held = self.scratch.held.borrow_mut();
             let held = &mut held[index];
+            held.untold = true;
             let before = held.pending.replace(pending);
             if before.is_none() {
                 // An expired value is nobody's any more, whatever the new one is an edit of.
@@ -765,7 +786,7 @@ impl<'t> Txn<'t> {
             Err(Deficit::Stop(stop)) => return Err(stop),
         }
         self.note_databases()?;
-        self.tell()?;
+        self.tell_listeners()?;
         self.publish()?;
         self.dirty.set(false);
         Ok(())
@@ -793,8 +814,8 @@ impl<'t> Txn<'t> {
         self.note_posts()?;
         self.close()?;
         // Last of all that can fail without a trace.
-        recording::before_commit(&self.seat, |record| self.record_changes(record));
-        self.seat.commit(self.scratch.olds.get())?;
+        let olds = self.before_commit()?;
+        self.seat.commit(self.scratch.olds.get() + olds)?;
         // What is kept about clients and settings is no change of the data, nor is an entry that says the same as before.
         let held = self.scratch.held.borrow();
         let changes = held.iter().filter(|held| held.pending.is_some() && held.retires.is_some() && held.db != SYSTEM).count();
@@ -804,7 +825,7 @@ impl<'t> Txn<'t> {
 
     /// Shows the keys that change.
     #[cold]
-    fn record_changes(&self, record: &mut dyn FnMut(Changed<'_>)) {
+    pub(crate) fn record_changes(&self, record: &mut dyn FnMut(Changed<'_>)) {
         for held in self.scratch.held.borrow().iter().filter(|held| !held.fresh) {
             let after = match held.pending {
                 Some(Pending::Write(ref image)) => Some(image),
@@ -841,6 +862,10 @@ impl<'t> Txn<'t> {
         self.unmarked.set(false);
         self.shared_hit.set(None);
         self.shared_access.set(false);
+        self.telling.set(Telling::Unknown);
+        self.writes.set(0);
+        self.is_map_untold.set(false);
+        self.tells();
         if let Some(db) = self.scratch.missing.take() {
             self.make_database(db);
         }
@@ -885,6 +910,10 @@ impl Drop for Txn<'_> {
         }
         self.seat.unpin();
         self.seat.leave();
+        if self.telling.get() == Telling::Yes && self.seat.outbox_waiting() > log::MERGED_BY_WRITERS {
+            // Where another thread merges, or there is no memory, it stays where it is.
+            let _ = self.table.log().merge();
+        }
     }
 }
 

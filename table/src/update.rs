@@ -271,7 +271,8 @@ impl<'e> KeyUpdate<'e> {
             olds = 1;
         }
         match seen.displaced {
-            None => publish(seat, sight, self.key, (before, after), olds).ok()?,
+            None if publish(seat, sight, self.key, (before, after), olds).ok()? => {}
+            None => return None,
             Some(displaced) => self.publish_displaced(displaced, (before, after), olds)?,
         }
         self.count();
@@ -429,7 +430,10 @@ impl<'e> KeyUpdate<'e> {
     fn publish_notes(&self, mut notes: Brief<'_>, before: Option<&Image>, after: Option<&Image>, olds: u64) -> Option<()> {
         let (seat, sight) = (self.seat, self.sight);
         note_tallies(&mut notes, seat, sight, before, after);
-        recording::before_commit(seat, |record| record(Changed { root: sight.root, hash: &sight.hash, key: self.key, before, after }));
+        let change = Changed { root: sight.root, hash: &sight.hash, key: self.key, before, after };
+        if !recording::before_commit(seat, |record| record(change)) {
+            return None;
+        }
         notes.commit_with(olds).ok()
     }
 
@@ -462,9 +466,10 @@ impl<'e> KeyUpdate<'e> {
     #[inline]
     fn replace(&self, covered: Covered, old: &Image, new: &Image) -> Option<()> {
         let (seat, sight) = (self.seat, self.sight);
-        recording::before_commit(seat, |record| {
-            record(Changed { root: sight.root, hash: &sight.hash, key: self.key, before: Some(old), after: Some(new) });
-        });
+        let change = Changed { root: sight.root, hash: &sight.hash, key: self.key, before: Some(old), after: Some(new) };
+        if !recording::before_commit(seat, |record| record(change)) {
+            return None;
+        }
         let record = old.is_reference().then(|| offset_of(old.record()));
         if new.is_reference() {
             // Mostly in the place of another record.
@@ -666,17 +671,17 @@ pub(crate) fn fits(live: &Live<'_>, before: Option<(usize, &Image)>, after: Opti
 /// # Errors
 /// [`Fault::Full`], [`Fault::Damaged`]: nothing has happened then.
 #[inline]
-pub(crate) fn publish(seat: &Seat, sight: &Sight, key: &[u8], (before, after): Turn<'_>, olds: u64) -> Result<(), Fault> {
+pub(crate) fn publish(seat: &Seat, sight: &Sight, key: &[u8], (before, after): Turn<'_>, olds: u64) -> Result<bool, Fault> {
     let live = Live { segment: seat.segment(), bucket: sight.bucket };
     let mut notes = seat.brief();
     notes.cover(0, sight.bucket.line);
     note_turn(&mut notes, &live, sight.hash.tag, (before, after))?;
     note_tallies(&mut notes, seat, sight, before.map(|(_, image)| image), after);
-    recording::before_commit(seat, |record| {
-        let before = before.map(|(_, image)| image);
-        record(Changed { root: sight.root, hash: &sight.hash, key, before, after });
-    });
-    notes.commit_with(olds)
+    let change = Changed { root: sight.root, hash: &sight.hash, key, before: before.map(|(_, image)| image), after };
+    if !recording::before_commit(seat, |record| record(change)) {
+        return Ok(false);
+    }
+    notes.commit_with(olds).map(|()| true)
 }
 
 /// Notes what becomes of the numbers of keys, of keys with an expiry, and of keys with fields that have one.

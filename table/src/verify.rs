@@ -181,6 +181,7 @@ impl<'t> Pass<'t> {
             self.audit.seats();
         }
         self.databases()?;
+        self.audit.change_log();
         if !seats_first {
             self.audit.seats();
         }

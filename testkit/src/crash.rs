@@ -28,6 +28,7 @@ pub mod judge;
 pub mod listening;
 pub mod mixed;
 
+pub mod followed;
 pub mod points;
 pub mod tokens;
 pub mod value;

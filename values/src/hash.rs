@@ -532,6 +532,11 @@ impl Spot {
     pub fn expiry_ms(&self) -> Option<u64> {
         self.expiry_ms.filter(|_| self.lives)
     }
+
+    /// Whether a field lies there that has expired.
+    pub fn has_expired(&self) -> bool {
+        self.stored && !self.lives
+    }
 }
 
 /// A hash that is being changed inside one transaction.
@@ -718,17 +723,18 @@ impl Draft {
         if self.fields.is_tree() { Ok(()) } else { self.drop_index(nodes) }
     }
 
-    /// Removes expired fields, at most `most` of them; returns how many have gone, those included that other calls have replaced.
+    /// Removes expired fields, at most `most` of them, and shows the name of each to `gone`; returns how many have gone, those included that other
+    /// calls have replaced.
     ///
     /// # Errors
     /// As [`Draft::put`].
-    pub fn purge(&mut self, nodes: &dyn Nodes, now_ms: impl FnOnce() -> u64, most: u64) -> Result<u64, Fault> {
+    pub fn purge(&mut self, nodes: &dyn Nodes, now_ms: impl FnOnce() -> u64, most: u64, gone: &mut dyn FnMut(&[u8])) -> Result<u64, Fault> {
         if self.flags & EXPIRING == 0 {
             return Ok(0);
         }
         let (now_ms, mut purged) = (now_ms(), 0);
         while purged < most
-            && let Some((rank, expiry_ms, word)) = self.first_expired(nodes, now_ms)?
+            && let Some((rank, expiry_ms, word)) = self.first_expired(nodes, now_ms, gone)?
         {
             self.take(nodes, rank, Some(expiry_ms), word)?;
             purged += 1;
@@ -736,8 +742,8 @@ impl Draft {
         Ok(purged + std::mem::take(&mut self.replaced))
     }
 
-    /// Rank, expiry and word of a field that has expired.
-    fn first_expired(&self, nodes: &dyn Nodes, now_ms: u64) -> Result<Option<(u64, u64, u64)>, Fault> {
+    /// Rank, expiry and word of a field that has expired, whose name is shown.
+    fn first_expired(&self, nodes: &dyn Nodes, now_ms: u64, gone: &mut dyn FnMut(&[u8])) -> Result<Option<(u64, u64, u64)>, Fault> {
         let fields = self.fields.sequence();
         let (mut from, mut wanted) = (0, None);
         if let (true, Some(index)) = (self.fields.is_tree(), self.index.tree()) {
@@ -748,8 +754,10 @@ impl Draft {
         for (rank, element) in (from..).zip(fields.iter(nodes, from)) {
             let field = Field::of(nodes, element?)?;
             if let Some(expiry_ms) = field.expiry_ms().filter(|expiry_ms| *expiry_ms <= now_ms) {
-                let word = member_word(&field.name().bytes(nodes)?);
+                let name = field.name().bytes(nodes)?;
+                let word = member_word(&name);
                 if wanted.is_none_or(|wanted| wanted == (expiry_ms, word)) {
+                    gone(&name);
                     return Ok(Some((rank, expiry_ms, word)));
                 }
             }

@@ -123,7 +123,7 @@ impl Pair<'_> {
             }
             Step::Purge { most } => {
                 let due = self.model.values().filter(|(_, expiry)| expiry.is_some_and(|expiry| expiry <= now)).count() as u64;
-                let purged = self.draft.purge(self.memory, || now, most)?;
+                let purged = self.draft.purge(self.memory, || now, most, &mut |_| {})?;
                 assert_eq!(purged, due.min(most) + std::mem::take(&mut self.replaced));
                 if due <= most {
                     self.model.retain(|_, (_, expiry)| expiry.is_none_or(|expiry| expiry > now));

@@ -115,8 +115,8 @@ fn expire(call: &mut Call<'_>, unit: Unit, base_ms: u64) -> Outcome {
     let (condition, rest) = Condition::read(&call.args[3..]);
     let fields = fields(rest, "ERR Parameter `numFields` should be greater than 0")?;
     call.reply.array(fields.len());
-    let (mut updated, mut deleted) = (false, false);
-    for field in fields {
+    let (mut updated, mut deleted) = (Vec::new(), Vec::new());
+    for &field in fields {
         let spot = edit.draft.find(txn, field, || txn.field_clock_ms())?;
         call.reply.integer(if !spot.lives {
             NO_FIELD
@@ -124,23 +124,27 @@ fn expire(call: &mut Call<'_>, unit: Unit, base_ms: u64) -> Outcome {
             UNMET
         } else if is_past(call, expiry_ms) {
             edit.draft.remove(txn, &spot, field)?;
-            deleted = true;
+            deleted.push(field);
             DELETED
         } else {
             edit.draft.expire(txn, &spot, Some(expiry_ms))?;
-            updated = true;
+            updated.push(field);
             DONE
         });
     }
-    if updated || deleted { edit.publish(call, &[if deleted { "hdel" } else { "hexpire" }]) } else { Ok(()) }
+    tell_expiry(call, Expiry::At(expiry_ms), &updated, &deleted);
+    match (updated.is_empty(), deleted.is_empty()) {
+        (true, true) => Ok(()),
+        (_, none_deleted) => edit.publish(call, &[if none_deleted { "hexpire" } else { "hdel" }]),
+    }
 }
 
 pub(super) fn hpersist(call: &mut Call<'_>) -> Outcome {
     let (txn, mut edit) = (call.txn, Edit::open(call)?);
     let fields = fields(&call.args[2..], NO_COUNT)?;
     call.reply.array(fields.len());
-    let mut changed = false;
-    for field in fields {
+    let mut changed = Vec::new();
+    for &field in fields {
         let spot = edit.draft.find(txn, field, || txn.field_clock_ms())?;
         call.reply.integer(if !spot.lives {
             NO_FIELD
@@ -148,11 +152,12 @@ pub(super) fn hpersist(call: &mut Call<'_>) -> Outcome {
             NO_EXPIRY
         } else {
             edit.draft.expire(txn, &spot, None)?;
-            changed = true;
+            changed.push(field);
             DONE
         });
     }
-    if changed { edit.publish(call, &["hpersist"]) } else { Ok(()) }
+    tell_expiry(call, Expiry::None, &changed, &[]);
+    if !changed.is_empty() { edit.publish(call, &["hpersist"]) } else { Ok(()) }
 }
 
 pub(super) fn httl(call: &mut Call<'_>) -> Outcome {
@@ -195,16 +200,17 @@ pub(super) fn hgetdel(call: &mut Call<'_>) -> Outcome {
     let (txn, mut edit) = (call.txn, Edit::open(call)?);
     let fields = fields(&call.args[2..], NO_COUNT)?;
     call.reply.array(fields.len());
-    let mut deleted = false;
-    for name in fields {
+    let mut deleted = Vec::new();
+    for &name in fields {
         let (spot, field) = edit.draft.look(txn, name, || txn.field_clock_ms())?;
         reply_value(call, field)?;
         if spot.lives {
             edit.draft.remove(txn, &spot, name)?;
-            deleted = true;
+            deleted.push(name);
         }
     }
-    if deleted { edit.publish(call, &["hdel"]) } else { Ok(()) }
+    tell_expiry(call, Expiry::Keep, &[], &deleted);
+    if !deleted.is_empty() { edit.publish(call, &["hdel"]) } else { Ok(()) }
 }
 
 /// The words that say when something expires, with their unit and whether they count from now.
@@ -215,6 +221,17 @@ const WORDS: [(&str, Unit, bool); 4] =
 fn unit_of(call: &Call<'_>, word: &[u8]) -> Option<(Unit, u64)> {
     let (_, unit, relative) = WORDS.iter().find(|(name, ..)| is(word, name))?;
     Some((*unit, if *relative { call.txn.now_ms() } else { 0 }))
+}
+
+/// Says in the change log which fields have got an expiry, or none any more, and which have gone.
+fn tell_expiry(call: &Call<'_>, expiry: Expiry, updated: &[&[u8]], deleted: &[&[u8]]) {
+    let key = call.args[1];
+    match expiry {
+        Expiry::At(expiry_ms) => call.tell_fields(&[b"HPEXPIREAT", key, expiry_ms.to_string().as_bytes()], updated),
+        Expiry::None => call.tell_fields(&[b"HPERSIST", key], updated),
+        Expiry::Keep => {}
+    }
+    call.tell_many(&[b"HDEL", key], deleted);
 }
 
 pub(super) fn hgetex(call: &mut Call<'_>) -> Outcome {
@@ -230,27 +247,28 @@ pub(super) fn hgetex(call: &mut Call<'_>) -> Outcome {
     }
     let fields = fields(rest, NO_COUNT)?;
     call.reply.array(fields.len());
-    let (mut updated, mut deleted) = (false, false);
-    for name in fields {
+    let (mut updated, mut deleted) = (Vec::new(), Vec::new());
+    for &name in fields {
         let (spot, field) = edit.draft.look(txn, name, || txn.field_clock_ms())?;
         reply_value(call, field)?;
         match wanted {
             Expiry::At(expiry_ms) if spot.lives && is_past(call, expiry_ms) => {
                 edit.draft.remove(txn, &spot, name)?;
-                deleted = true;
+                deleted.push(name);
             }
             Expiry::At(expiry_ms) if spot.lives => {
                 edit.draft.expire(txn, &spot, Some(expiry_ms))?;
-                updated = true;
+                updated.push(name);
             }
             Expiry::None if spot.expiry_ms().is_some() => {
                 edit.draft.expire(txn, &spot, None)?;
-                updated = true;
+                updated.push(name);
             }
             _ => {}
         }
     }
-    match (updated, deleted) {
+    tell_expiry(call, wanted, &updated, &deleted);
+    match (!updated.is_empty(), !deleted.is_empty()) {
         (true, _) => edit.publish(call, &[if wanted == Expiry::None { "hpersist" } else { "hexpire" }]),
         (_, true) => edit.publish(call, &["hdel"]),
         _ => Ok(()),
@@ -322,6 +340,28 @@ fn pairs<'c>(call: &Call<'c>, args: &'c [&'c [u8]]) -> Result<&'c [[&'c [u8]; 2]
     }
 }
 
+/// Says in the change log what HSETEX has set.
+fn tell_set(call: &Call<'_>, expiry: Expiry, gone: bool, pairs: &[[&[u8]; 2]]) {
+    if !call.tells_itself() {
+        return;
+    }
+    let (key, fields) = (call.args[1], Vec::from_iter(pairs.iter().map(|[field, _]| *field)));
+    match expiry {
+        Expiry::At(_) if gone => call.tell_many(&[b"HDEL", key], &fields),
+        Expiry::Keep => {
+            let count = pairs.len().to_string();
+            call.tell(&[&[b"HSETEX", key, b"KEEPTTL", b"FIELDS", count.as_bytes()], pairs.as_flattened()].concat());
+        }
+        _ => {
+            // This takes an old expiry away.
+            call.tell_many(&[b"HSET", key], pairs.as_flattened());
+            if expiry != Expiry::None {
+                tell_expiry(call, expiry, &fields, &[]);
+            }
+        }
+    }
+}
+
 pub(super) fn hsetex(call: &mut Call<'_>) -> Outcome {
     let setting = Setting::read(call)?;
     let (txn, mut edit) = (call.txn, Edit::open(call)?);
@@ -339,13 +379,14 @@ pub(super) fn hsetex(call: &mut Call<'_>) -> Outcome {
     let gone = matches!(expiry, Expiry::At(expiry_ms) if is_past(call, expiry_ms));
     edit.draft.expect(setting.pairs.len() as u64);
     for [field, value] in setting.pairs {
-        let spot = edit.draft.find(txn, field, || txn.field_clock_ms())?;
+        let spot = edit.spot(call, field)?;
         if gone {
             edit.draft.remove(txn, &spot, field)?;
         } else {
             edit.draft.put(txn, &spot, field, value, expiry)?;
         }
     }
+    tell_set(call, expiry, gone, setting.pairs);
     edit.publish(
         call,
         match expiry {

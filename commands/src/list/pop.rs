@@ -72,6 +72,7 @@ fn pop_one(call: &mut Call<'_>, key: &[u8], held: &Held<'_>, end: End) -> Outcom
         None => call.reply.null(),
     }
     take(call, key, held, rank, 1)?;
+    call.tell(&[end.pop(), key]);
     notify_taken(call, end.events().1, key, held, 1);
     Ok(())
 }
@@ -82,6 +83,7 @@ fn pop_some(call: &mut Call<'_>, key: &[u8], held: &Held<'_>, end: End, count: u
     call.reply.array(count as usize);
     reply_each(call, held, end, count)?;
     take(call, key, held, end.rank(count, held.count), count)?;
+    call.tell(&[end.pop(), key, count.to_string().as_bytes()]);
     notify_taken(call, end.events().1, key, held, count);
     Ok(())
 }
@@ -233,6 +235,7 @@ fn shift(call: &mut Call<'_>, from: End, to: End, timeout_ms: Option<u64>) -> Ou
         draft.settle(call.txn, limit(call))?;
     }
     publish(call, target, other.as_ref(), &mut draft)?;
+    call.tell(&[b"LMOVE", source, target, from.word(), to.word()]);
     call.notify('l', to.events().0, target);
     if source == target {
         call.notify('l', from.events().1, source);

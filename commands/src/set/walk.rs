@@ -1,4 +1,6 @@
 //! Random picks from a set, and walks through it by cursor.
+use std::borrow::Cow;
+
 use polder_base::number;
 use polder_table::{Found, Stop};
 use polder_values::Kind;
@@ -95,6 +97,7 @@ pub(super) fn spop(call: &mut Call<'_>) -> Outcome {
     }
     call.notify('s', "spop", key);
     call.remove(key)?;
+    call.tell(&[b"DEL", key]);
     call.notify('g', "del", key);
     Ok(())
 }
@@ -125,6 +128,15 @@ pub(super) fn spop_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize
 fn take(call: &Call<'_>, found: Found<'_>, ranks: &[u64]) -> Outcome {
     let (txn, key) = (call.txn, call.args[1]);
     let mut draft = Draft::of(&found.value, thresholds(call));
+    if call.tells_itself() {
+        let member =
+            |rank: &u64| draft.members().at(txn, *rank).map(|element| element.map(|element| element.bytes(txn).map(Cow::into_owned)));
+        let mut gone = Vec::new();
+        for rank in ranks {
+            gone.extend(member(rank)?.transpose()?);
+        }
+        call.tell_many(&[b"SREM", key], &Vec::from_iter(gone.iter().map(Vec::as_slice)));
+    }
     // From the last on: ranks before it stay as they are.
     ranks.iter().rev().try_for_each(|rank| draft.remove_at(txn, *rank))?;
     call.notify('s', "spop", key);

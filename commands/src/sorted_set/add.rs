@@ -5,7 +5,7 @@ use polder_table::Stop;
 use polder_values::sorted_set::{Became, Draft, SortedSet, Spot};
 use smallvec::SmallVec;
 
-use super::{Thresholds, find, publish, reply_score, set_of};
+use super::{Thresholds, find, publish, reply_score, set_of, text_of};
 use crate::string::number_mode;
 use polder_calls::call::{Call, Outcome, SYNTAX, is};
 
@@ -107,8 +107,20 @@ pub(super) fn zadd(call: &mut Call<'_>) -> Outcome {
     let scored = pairs.iter().map(|[score, member]| Some((Score::parse(mode, score)?, *member)));
     let scored = scored.collect::<Option<Pairs<'_>>>().ok_or(NOT_A_FLOAT)?;
     let done = add(call, mode, options, &scored)?;
+    if options.increments {
+        tell_sum(call, mode, &done, pairs[0][1]);
+    } else {
+        call.tell(&[&[&b"ZADD"[..]], &call.args[1..]].concat());
+    }
     reply(call, mode, options, &done);
     Ok(())
+}
+
+/// Says in the change log which score a member has got.
+fn tell_sum(call: &Call<'_>, mode: NumberMode, done: &Added, member: &[u8]) {
+    if let Some(score) = &done.last {
+        call.tell(&[b"ZADD", call.args[1], text_of(mode, score.value(), score.text()).as_bytes(), member]);
+    }
 }
 
 /// Adds for as many calls as have no options and are in order, to a set that is there.
@@ -160,6 +172,7 @@ pub(super) fn zincrby(call: &mut Call<'_>) -> Outcome {
     let increment = Score::parse(mode, call.args[2]).ok_or(NOT_A_FLOAT)?;
     let options = Options { increments: true, ..Options::default() };
     let done = add(call, mode, options, &[(increment, call.args[3])])?;
+    tell_sum(call, mode, &done, call.args[3]);
     reply(call, mode, options, &done);
     Ok(())
 }

@@ -75,7 +75,9 @@ fn pop(call: &mut Call<'_>, key: &[u8], found: Found<'_>, end: End, count: u64, 
         call.reply.bulk(entry.member());
         reply_score_of(call.reply, mode, &entry);
     })?;
-    take_out(call, key, found, (from, upto), end.event())
+    take_out(call, key, found, (from, upto), end.event())?;
+    call.tell(&[end.event().to_ascii_uppercase().as_bytes(), key, taken.to_string().as_bytes()]);
+    Ok(())
 }
 
 pub(super) fn zpopmin(call: &mut Call<'_>) -> Outcome {

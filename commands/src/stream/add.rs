@@ -190,9 +190,25 @@ pub(super) fn xadd(call: &mut Call<'_>) -> Outcome {
         }
     };
     let id = add(call, &mut draft, &options, pairs)?;
+    tell_added(call, &draft, &options, id, pairs);
     publish(call, key, found, &mut draft)?;
     reply_id(call.reply, id);
     Ok(())
+}
+
+/// Says in the change log what was added, and what was left of the stream where it was to be trimmed.
+fn tell_added(call: &Call<'_>, draft: &Draft<'_>, options: &Options, id: Id, pairs: &[&[u8]]) {
+    if !call.tells_itself() {
+        return;
+    }
+    let (id, len) = (id.to_string(), draft.len().to_string());
+    let mut words: Vec<&[u8]> = vec![b"XADD", call.args[1]];
+    if options.trim.is_some() {
+        words.extend([&b"MAXLEN"[..], b"=", len.as_bytes()]);
+    }
+    words.push(id.as_bytes());
+    words.extend(pairs);
+    call.tell(&words);
 }
 
 /// Adds for as many calls as are not refused, to a stream that is there.
@@ -220,6 +236,7 @@ pub(super) fn xtrim(call: &mut Call<'_>) -> Outcome {
     if let (Some((found, mut draft)), Some(wanted)) = (find_draft(call, key)?, &options.trim) {
         gone = trim(call, &mut draft, wanted)?;
         if gone > 0 {
+            call.tell(&[b"XTRIM", key, b"MAXLEN", b"=", draft.len().to_string().as_bytes()]);
             publish(call, key, Some(found), &mut draft)?;
             call.notify('t', "xtrim", key);
         }

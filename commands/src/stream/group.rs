@@ -69,6 +69,7 @@ pub(super) fn create(call: &mut Call<'_>) -> Outcome {
         return Err("BUSYGROUP Consumer Group name already exists".into());
     }
     draft.create_group(call.txn, name, last, options.read)?;
+    call.tell(&[&[b"XGROUP", b"CREATE", key, name, last.to_string().as_bytes()], &call.args[5..]].concat());
     publish(call, key, found, &mut draft)?;
     call.notify('t', "xgroup-create", key);
     call.reply.ok();
@@ -88,10 +89,17 @@ pub(super) fn set_id(call: &mut Call<'_>) -> Outcome {
     };
     group.read = options.read;
     draft.put_group(call.txn, &group)?;
+    tell_group(call, call.args[2], &group);
     publish(call, call.args[2], Some(found), &mut draft)?;
     call.notify('t', "xgroup-setid", call.args[2]);
     call.reply.ok();
     Ok(())
+}
+
+/// Says in the change log how far a group has read.
+pub(super) fn tell_group(call: &Call<'_>, key: &[u8], group: &Group<'_>) {
+    let (last, read) = (group.last.to_string(), group.read.map_or_else(|| "-1".to_owned(), |read| read.to_string()));
+    call.tell(&[b"XGROUP", b"SETID", key, &group.name, last.as_bytes(), b"ENTRIESREAD", read.as_bytes()]);
 }
 
 pub(super) fn destroy(call: &mut Call<'_>) -> Outcome {

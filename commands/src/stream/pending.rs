@@ -187,8 +187,26 @@ impl Claim {
         let more = u64::from(!self.just_id);
         let deliveries = self.deliveries.unwrap_or(old.deliveries.wrapping_add(more));
         let pending = Pending { id: old.id, consumer: self.consumer.number, delivered_ms: self.delivered_ms, deliveries };
+        tell_pending(call, call.args[1], &self.group, &self.consumer, &pending);
         Ok(draft.put_pending(call.txn, self.group.number, &pending)?)
     }
+}
+
+/// Says in the change log what a consumer has pending.
+pub(super) fn tell_pending(call: &Call<'_>, key: &[u8], group: &Group<'_>, consumer: &Consumer<'_>, pending: &Pending) {
+    if !call.tells_itself() {
+        return;
+    }
+    let [id, last] = [pending.id, group.last].map(|id| id.to_string());
+    let [time, count] = [pending.delivered_ms, pending.deliveries].map(|number| number.to_string());
+    let (id, last, time, count) = (id.as_bytes(), last.as_bytes(), time.as_bytes(), count.as_bytes());
+    let options: [&[u8]; 8] = [b"TIME", time, b"RETRYCOUNT", count, b"FORCE", b"JUSTID", b"LASTID", last];
+    call.tell(&[&[b"XCLAIM", key, &group.name, &consumer.name, b"0", id], &options[..]].concat());
+}
+
+/// Says in the change log that an entry, which is not there any more, is not pending any more.
+fn tell_gone(call: &Call<'_>, id: Id) {
+    call.tell(&[b"XACK", call.args[1], call.args[2], id.to_string().as_bytes()]);
 }
 
 /// The consumer that claims, which need not exist yet.
@@ -199,6 +217,7 @@ fn claimant(call: &Call<'_>, draft: &mut Draft<'_>, group: &Group<'_>) -> Result
         Some(consumer) => Ok(Consumer { seen_ms: now, ..consumer }),
         None => {
             call.notify('t', "xgroup-createconsumer", call.args[1]);
+            call.tell(&[b"XGROUP", b"CREATECONSUMER", call.args[1], call.args[2], name]);
             Ok(draft.create_consumer(call.txn, group.number, name, now)?)
         }
     }
@@ -275,6 +294,7 @@ pub(super) fn xclaim(call: &mut Call<'_>) -> Outcome {
     let options = claim_options(call)?;
     if options.last > group.last {
         group.last = options.last;
+        super::group::tell_group(call, call.args[1], &group);
         draft.put_group(call.txn, &group)?;
     }
     let now_ms = call.txn.now_ms();
@@ -288,7 +308,10 @@ pub(super) fn xclaim(call: &mut Call<'_>) -> Outcome {
             (stream.get(id, &mut |_| {})?, stream.find_pending(claim.group.number, id)?)
         };
         match pending {
-            Some(_) if !is_there => drop(draft.remove_pending(call.txn, claim.group.number, id)?),
+            Some(_) if !is_there => {
+                draft.remove_pending(call.txn, claim.group.number, id)?;
+                tell_gone(call, id);
+            }
             Some(pending) if claim.may_take(&pending) => {
                 claim.take(call, &mut draft, &pending)?;
                 claimed.push(id);
@@ -306,6 +329,8 @@ pub(super) fn xclaim(call: &mut Call<'_>) -> Outcome {
     }
     draft.put_consumer(call.txn, &claim.consumer)?;
     publish(call, call.args[1], Some(found), &mut draft)?;
+    // When a consumer was last seen is not told.
+    call.txn.tells_nothing_of(call.db(), call.args[1]);
     reply_claimed(call, &draft, &claimed, claim.just_id)
 }
 
@@ -336,6 +361,7 @@ pub(super) fn xautoclaim(call: &mut Call<'_>) -> Outcome {
         claim.take(call, &mut draft, pending)?;
     }
     for id in &sorted.deleted {
+        tell_gone(call, *id);
         draft.remove_pending(call.txn, claim.group.number, *id)?;
     }
     if !sorted.claimed.is_empty() {
@@ -343,6 +369,7 @@ pub(super) fn xautoclaim(call: &mut Call<'_>) -> Outcome {
     }
     draft.put_consumer(call.txn, &claim.consumer)?;
     publish(call, call.args[1], Some(found), &mut draft)?;
+    call.txn.tells_nothing_of(call.db(), call.args[1]);
     call.reply.array(3);
     reply_id(call.reply, sorted.next);
     let ids: Vec<Id> = sorted.claimed.iter().map(|pending| pending.id).collect();

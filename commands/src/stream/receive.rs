@@ -10,7 +10,8 @@ use polder_values::Kind;
 use polder_values::stream::{Consumer, Draft, Group, Id, Pending, Range, Stream};
 use smallvec::SmallVec;
 
-use super::group::Measure;
+use super::group::{Measure, tell_group};
+use super::pending::tell_pending;
 use super::{find, find_group, id, publish, reply_entry, reply_id, reply_range, shown};
 use polder_calls::call::{Call, Outcome, SYNTAX, integer, is, is_whole};
 use polder_calls::command::Common;
@@ -299,9 +300,16 @@ fn serve(call: &mut Call<'_>, request: &Request<'_>, key: &[u8], target: Target<
             draft.put_group(call.txn, &group)?;
         }
     }
+    pending.iter().for_each(|pending| tell_pending(call, key, &group, &consumer, pending));
+    if serving == Serving::New {
+        tell_group(call, key, &group);
+    }
     draft.put_delivered(call.txn, group.number, &pending)?;
     draft.put_consumer(call.txn, &consumer)?;
-    publish(call, key, Some(found), &mut draft)
+    publish(call, key, Some(found), &mut draft)?;
+    // When a consumer was last seen is not told.
+    call.txn.tells_nothing_of(call.db(), key);
+    Ok(())
 }
 
 /// The consumer that reads, which need not exist yet.
@@ -312,6 +320,7 @@ fn reader(call: &Call<'_>, key: &[u8], draft: &mut Draft<'_>, group: &Group<'_>,
         return Ok(Consumer { seen_ms: now_ms, ..consumer });
     }
     call.notify('t', "xgroup-createconsumer", key);
+    call.tell(&[b"XGROUP", b"CREATECONSUMER", key, &group.name, name]);
     Ok(draft.create_consumer(call.txn, group.number, name, now_ms)?)
 }
 

@@ -57,6 +57,7 @@ pub(super) fn incrbyfloat(call: &mut Call<'_>) -> Outcome {
     };
     let sum = old.sum_text(by).ok_or(Stop::from(NOT_FINITE))?;
     put_number(call, key, found, sum.as_bytes(), number::integer(sum.as_bytes()).is_some())?;
+    call.tell(&[b"SET", key, sum.as_bytes(), b"KEEPTTL"]);
     call.notify('$', "incrbyfloat", key);
     call.reply.bulk(sum.as_bytes());
     Ok(())

@@ -128,6 +128,10 @@ fn moment(call: &Call<'_>, unit: Unit, text: &[u8]) -> Result<u64, Stop> {
 fn put(call: &Call<'_>, key: &[u8], bytes: &[u8], expiry_ms: Option<u64>) -> Outcome {
     let value = string::make(call.txn, bytes)?;
     call.put(key, &New { expiry_ms, ..New::of(Kind::String, value) })?;
+    match expiry_ms {
+        None => call.tell(&[b"SET", key, bytes]),
+        Some(expiry_ms) => call.tell(&[b"SET", key, bytes, b"PXAT", itoa::Buffer::new().format(expiry_ms).as_bytes()]),
+    }
     call.notify('$', "set", key);
     Ok(())
 }
@@ -269,6 +273,7 @@ pub(super) fn getex(call: &mut Call<'_>) -> Outcome {
     reply_found(call, &found)?;
     if unit.absolute && until <= call.txn.now_ms() && !call.table.imports() {
         call.remove(key)?;
+        call.tell(&[b"DEL", key]);
         call.notify('g', "del", key);
         return Ok(());
     }
@@ -277,6 +282,10 @@ pub(super) fn getex(call: &mut Call<'_>) -> Outcome {
 
 fn change_expiry(call: &Call<'_>, key: &[u8], old: Found<'_>, expiry_ms: Option<u64>, event: &'static str) -> Outcome {
     call.edit(key, &New { expiry_ms, ..New::from(old) })?;
+    match expiry_ms {
+        None => call.tell(&[b"PERSIST", key]),
+        Some(expiry_ms) => call.tell(&[b"PEXPIREAT", key, itoa::Buffer::new().format(expiry_ms).as_bytes()]),
+    }
     call.notify('g', event, key);
     Ok(())
 }

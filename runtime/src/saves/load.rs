@@ -375,6 +375,7 @@ impl<'t> Loading<'t> {
             (new.flags, new.extras) = (u32::from_le_bytes(*flags), &extras);
         }
         txn.write(self.db, &self.key, &new, Replaces::Whole)?;
+        txn.tell_as_whole();
         set_clock(self.table, txn, self.db, &self.key, begin.idle_seconds, begin.frequency)?;
         txn.commit()?;
         Ok(Stored::New)

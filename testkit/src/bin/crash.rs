@@ -1,5 +1,5 @@
-//! The crash test: `crash [--seed N] [--kills N] [--actors N] [--pause MS] [--stall MS]` kills at random under load, `crash points`
-//! at every store of every write path. See `polder_testkit::crash`. `crash --histories [--seed N] [--seconds N] [--players N] [--pause MS]` checks that
+//! The crash test: `crash [--seed N] [--kills N] [--actors N] [--pause MS] [--stall MS]` kills at random under load, `crash points [--log] [NAME ...]`
+//! at every store of every write path, with `--log` beside a follower of the change log. See `polder_testkit::crash`. `crash --histories [--seed N] [--seconds N] [--players N] [--pause MS]` checks that
 //! what killed processes leave is a history that one process could have made: see `polder_testkit::history`. `crash --seconds N [--seed N] [--processes N]
 //! [--pause MS] [--stall MS]` is the torture run of all kinds of processes: see `polder_testkit::crash::mixed`.
 use std::path::{Path, PathBuf};
@@ -118,11 +118,15 @@ fn run_histories() -> Result<bool, String> {
     Ok(whole)
 }
 
-/// Dies at every store of every write path.
+/// Dies at every store of every write path, or of those that are named; with `--log` beside a follower of the change log.
 fn run_points() -> Result<bool, String> {
     let (mut passed, mut failed) = (0, 0);
-    for route in points::ROUTES {
-        let report = points::run(route, &actor()?).unwrap_or_else(|error| points::Report { deaths: 0, failures: vec![error] });
+    let words: Vec<String> = std::env::args().skip(2).collect();
+    let follows = words.iter().any(|word| word == "--log");
+    let names: Vec<&String> = words.iter().filter(|word| !word.starts_with("--")).collect();
+    let more = if follows { points::FOLLOWED } else { &[] };
+    for route in points::ROUTES.iter().chain(more).filter(|route| names.is_empty() || names.iter().any(|name| *name == route.name)) {
+        let report = points::run(route, &actor()?, follows).unwrap_or_else(|error| points::Report { deaths: 0, failures: vec![error] });
         println!("{}: {} deaths", route.name, report.deaths);
         for failure in &report.failures {
             println!("{failure}");

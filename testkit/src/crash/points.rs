@@ -14,6 +14,7 @@ use super::STALL_MAX;
 use crate::answer::Answer;
 use crate::arguments;
 use crate::caller::{Caller, Embedder, Quiet};
+use crate::crash::followed::Follower;
 use crate::crash::listening::Client;
 use crate::scratch::{self, Scratch};
 use polder_shm::crash::Delays;
@@ -75,6 +76,15 @@ const BIG_ZSET: &str = "EVAL \"for i=1,1500 do redis.call('ZADD',KEYS[1],i%97,'m
 const BIG_STREAM: &str = "EVAL \"for i=1,1500 do redis.call('XADD',KEYS[1],i..'-1','field','value-'..i) end\" 1 k1";
 const GROUP: &str = "XGROUP CREATE k1 group 0 MKSTREAM";
 const READ: &str = "XREADGROUP GROUP group me COUNT 2 STREAMS k1 >";
+
+/// Merges what the outboxes hold into the change log, in place of a call.
+const MERGE: &str = "!merge";
+
+/// Paths that there are with a change log only.
+pub const FOLLOWED: &[Route] = &[
+    route("merge", &["SET k1 old", "RPUSH k2 a b", "MSET k1 1 k3 repeat:300:x"], MERGE),
+    long("merge-blocks", &["SET k1 repeat:9000:a", "SET k2 repeat:9000:b", "SET k3 repeat:40000:c", "DEL k2"], MERGE),
+];
 
 /// Every write path.
 pub const ROUTES: &[Route] = &[
@@ -179,12 +189,13 @@ pub struct Report {
     pub failures: Vec<String>,
 }
 
-/// Dies at every store of a route.
+/// Dies at every store of a route; `follows`: with the change log on, whose stream is followed.
 ///
 /// # Errors
 /// When the test itself cannot go on.
-pub fn run(route: &Route, program: &Path) -> Result<Report, String> {
+pub fn run(route: &Route, program: &Path, follows: bool) -> Result<Report, String> {
     let scratch = Scratch::new();
+    let mut follower = if follows { Some(Follower::new(&scratch.embedder)?) } else { None };
     let mut caller = Caller::new(1, Protocol::Resp2);
     let (old, new) = states(route)?;
     let mut report = Report::default();
@@ -220,6 +231,10 @@ pub fn run(route: &Route, program: &Path) -> Result<Report, String> {
         }
         report.deaths += 1;
         report.failures.extend(verify(&scratch.embedder).map(|complaint| format!("{}: dead at store {n}: {complaint}", route.name)));
+        if let Some(follower) = &mut follower {
+            let complaint = follower.check(&scratch.embedder)?;
+            report.failures.extend(complaint.map(|complaint| format!("{}: dead at store {n}: {complaint}", route.name)));
+        }
         if !report.failures.is_empty() {
             break;
         }
@@ -316,7 +331,7 @@ pub fn verify(embedder: &Embedder) -> Option<String> {
 /// # Errors
 /// When there is no such route or the operation is refused.
 pub fn child(segment: &str, name: &str, n: u64) -> Result<(), String> {
-    let route = ROUTES.iter().find(|route| route.name == name).ok_or_else(|| format!("no route {name}"))?;
+    let route = ROUTES.iter().chain(FOLLOWED).find(|route| route.name == name).ok_or_else(|| format!("no route {name}"))?;
     let options = polder_engine::Options { segment: segment.into(), create: false, ..Default::default() };
     let embedder = Embedder::attach(&options).map_err(|fault| fault.to_string())?;
     arm(n)?;
@@ -331,6 +346,10 @@ fn operate(route: &Route, embedder: &Embedder) -> Result<(), String> {
     }
     let (mut client, mut caller) = (Client::default(), Caller::new(2, Protocol::Resp2));
     for line in route.operation.lines() {
+        if line == MERGE {
+            embedder.memory.table().log().merge().map_err(|fault| fault.to_string())?;
+            continue;
+        }
         if route.beside == Beside::Rivals && line.starts_with("BLPOP") || line.contains("SUBSCRIBE") {
             client.call(embedder, line)?;
         } else {

@@ -1,0 +1,144 @@
+//! The change log: what is committed can be followed, in order, without a gap.
+
+use polder_engine::{Changed, Keys, Memory, Options, Position};
+
+/// A memory of its own, removed at the end.
+struct Scratch(Memory, String);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let segment = format!("shm:polder-changes-{name}-{}", std::process::id());
+        let options = Options { segment: segment.clone(), ceiling: 64 << 20, ..Options::default() };
+        let memory = Memory::attach(&options).expect("a segment");
+        memory.table().log().turn_on().expect("a log");
+        Scratch(memory, segment)
+    }
+
+    /// All that the log holds, with a bar for each end of a line.
+    fn stream(&self) -> String {
+        let log = self.0.table().log();
+        log.merge().expect("room");
+        let mut bytes = Vec::new();
+        log.read(log.range().0, &mut bytes, usize::MAX).expect("nothing is trimmed");
+        String::from_utf8_lossy(&bytes).replace("\r\n", "|")
+    }
+
+    fn is_whole(&self) {
+        assert!(self.0.table().verify().expect("readable").findings.is_empty(), "{:?}", self.0.table().verify());
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = Memory::remove(&self.1);
+    }
+}
+
+#[test]
+fn typed_calls_are_told_as_commands() {
+    let scratch = Scratch::new("typed");
+    let cache = scratch.0.database(3);
+    cache.set(b"a", b"1").expect("room");
+    assert_eq!(cache.add(b"a", 4).expect("a number"), 5);
+    cache.remove(b"a").expect("removable");
+    cache.remove(b"a").expect("removable");
+    let expect = "*2|$6|SELECT|$1|3|*3|$3|SET|$1|a|$1|1|*3|$6|INCRBY|$1|a|$1|4|*2|$3|DEL|$1|a|";
+    assert_eq!(scratch.stream(), expect);
+    scratch.is_whole();
+}
+
+#[test]
+fn several_keys_of_one_transaction_stand_between_multi_and_exec() {
+    let scratch = Scratch::new("multi");
+    let both = |number| {
+        let keys: [&[u8]; 2] = [b"a", b"b"];
+        scratch.0.database(number).transaction(&keys, |keys| keys.set(b"a", b"1").and_then(|()| keys.set(b"b", b"2"))).expect("room");
+    };
+    both(0);
+    both(0);
+    let once = "*1|$5|MULTI|*3|$3|SET|$1|a|$1|1|*3|$3|SET|$1|b|$1|2|*1|$4|EXEC|";
+    assert_eq!(scratch.stream(), format!("*2|$6|SELECT|$1|0|{once}{once}"));
+}
+
+#[test]
+fn a_reader_that_comes_too_late_is_told_so() {
+    let scratch = Scratch::new("late");
+    let (cache, log) = (scratch.0.database(0), scratch.0.table().log());
+    let identity = log.identity();
+    let value = vec![b'x'; 5_000];
+    for _ in 0..1_000 {
+        cache.set(b"key", &value).expect("room");
+        log.merge().expect("room");
+    }
+    let (first, end) = log.range();
+    assert!(first > 0 && end - first < 1_200_000, "{first} {end}");
+    assert!(log.read(0, &mut Vec::new(), 1).is_err());
+    assert!(log.read(end + 1, &mut Vec::new(), 1).is_err());
+    assert_eq!(log.read(end, &mut Vec::new(), 1).expect("the end"), end);
+    assert_eq!(log.identity(), identity);
+    scratch.is_whole();
+    log.turn_off().expect("nobody is stopped");
+    assert!(log.read(end, &mut Vec::new(), 1).is_err());
+    assert_ne!(log.identity(), identity);
+    cache.set(b"key", b"unheard").expect("room");
+    log.turn_on().expect("a log");
+    cache.set(b"key", b"heard").expect("room");
+    assert_eq!(scratch.stream(), "*2|$6|SELECT|$1|0|*3|$3|SET|$3|key|$5|heard|");
+    scratch.is_whole();
+}
+
+#[test]
+fn what_threads_write_at_once_comes_in_the_order_of_each_key() {
+    let scratch = Scratch::new("order");
+    let (memory, log) = (&scratch.0, scratch.0.table().log());
+    log.keep(64 << 20, 0);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..2_000 {
+                    let work = |keys: &Keys<'_>| keys.set(b"n", (keys.number(b"n")? + 1).to_string().as_bytes());
+                    memory.database(0).transaction(&[b"n"], work).expect("room");
+                }
+            });
+        }
+        scope.spawn(|| {
+            for _ in 0..500 {
+                log.merge().expect("room");
+            }
+        });
+    });
+    let stream = scratch.stream();
+    let numbers: Vec<u64> =
+        stream.split("|$1|n|").skip(1).map(|rest| rest.split('|').nth(1).expect("a value").parse().expect("a number")).collect();
+    assert_eq!(numbers, Vec::from_iter(1..=8_000));
+    scratch.is_whole();
+}
+
+#[test]
+fn a_follower_goes_on_where_it_stopped() {
+    let segment = format!("shm:polder-changes-follower-{}", std::process::id());
+    let options = Options { segment: segment.clone(), ceiling: 64 << 20, ..Options::default() };
+    let scratch = Scratch(Memory::attach(&options).expect("a segment"), segment);
+    let memory = &scratch.0;
+    memory.database(2).set(b"before", b"unheard").expect("room");
+    let mut changes = memory.changes(None).expect("a log");
+    memory.database(2).set(b"a", b"1").expect("room");
+    let both: [&[u8]; 2] = [b"a", b"b"];
+    memory.database(2).transaction(&both, |keys| keys.set(b"a", b"2").and_then(|()| keys.set(b"b", b"3"))).expect("room");
+    let shown = |changed: &Changed| {
+        let text =
+            |command: &polder_engine::ChangeCommand| format!("{} {}", command.db, String::from_utf8_lossy(&command.words.join(&b' ')));
+        changed.commands.iter().map(text).collect::<Vec<_>>().join("; ")
+    };
+    let first = changes.next().expect("kept").expect("a change");
+    assert_eq!(shown(&first), "2 SET a 1");
+    assert_eq!(shown(&changes.next().expect("kept").expect("a change")), "2 SET a 2; 2 SET b 3");
+    assert_eq!(changes.next().expect("kept"), None);
+    let position = Position::parse(&first.position.to_string()).expect("its own text");
+    assert_eq!(position, first.position);
+    let mut again = memory.changes(Some(position.clone())).expect("the same stream");
+    assert_eq!(shown(&again.next().expect("kept").expect("a change")), "2 SET a 2; 2 SET b 3");
+    memory.stop_changes().expect("nobody is stopped");
+    assert!(again.next().is_err(), "the stream has ended");
+    assert!(memory.changes(Some(position)).is_err());
+}

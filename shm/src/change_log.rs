@@ -1,0 +1,513 @@
+//! The change log in the segment: one stream of bytes, made of what all outboxes hold (`outbox.rs`), in the order of the commits.
+//!
+//! ```text
+//!   BASE                                    TAIL         places in the stream: bytes since it began
+//!    v                                       v
+//!   [ block | ............ ] -> [ block .... | room ]    blocks: nodes of the largest class, one chain
+//!     FIRST                       LAST
+//!
+//!   block    node header (8) | next block (8) | place of its first byte (8) | bytes
+//! ```
+//!
+//! Any thread that gets MERGE_LOCK by try-lock may merge: a transaction of its own seat takes the lock, reads the counter of CSNs and
+//! then each outbox, sorts what it finds (L3), has it written as bytes behind TAIL, where no reader looks, and commits all HEADs, TAIL and
+//! what has become of the chains at once. So a batch is in the log whole or not at all, once, whichever process dies when; and a stopped writer holds up no thread (L4).
+//! What the bytes are is the table's business (`table/src/log.rs`).
+//!
+//! - **L6** Between BASE and TAIL nothing is ever written. Readers take no lock: a reader pins, reads FIRST and TAIL, and walks. Blocks that are
+//!   trimmed are retired, so a pinned reader is safe; one that comes too late finds its place below BASE.
+//! - **L7** A commit that finds no room for its record counts BROKEN before it commits, and goes without. The merger looks at BROKEN after the tails and
+//!   before it appends: what follows such a commit is in no log of the same identity. The log then begins anew, with another identity.
+//! - **L8** While a snapshot makes its cut, records of its era or a later one are held back, with what follows them in their seats ([`log::CUT`]). The word
+//!   belongs to the snapshot's owner and is cleared with it, by recovery, too.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use polder_base::Fault;
+
+use crate::class::NODE_MAX;
+use crate::crash;
+use crate::journal::{CHANGED, Tag};
+use crate::layout::{header, log, recording, seat as at};
+use crate::lock::Locked;
+use crate::node::NodeKind;
+use crate::outbox::{BLOCK_BYTES, BLOCK_HEAD, NEXT, Outbox, PLACE, RecordHead};
+use crate::seat::Seat;
+use crate::segment::{Segment, offset_of, ref_to};
+
+/// Bytes of the stream that one batch makes at most (and the rest of its last record).
+const BATCH_BYTES: usize = 256 << 10;
+/// Bytes that are kept behind the tail where no setting says how many: Redis's `repl-backlog-size`.
+const KEEP: u64 = 1 << 20;
+/// Bytes that a hold keeps at most where no setting says how many: Redis's limit for replicas.
+const KEEP_MAX: u64 = 256 << 20;
+
+/// Why the log cannot be read from some place on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LogGap {
+    /// What stood there is not kept any more.
+    Trimmed,
+    /// The log does not reach so far: the place is another stream's.
+    Beyond,
+}
+
+/// A block of a chain and the place of its first byte.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    pub block: u64,
+    pub place: u64,
+}
+
+impl Piece {
+    pub(crate) fn at(segment: &Segment, block: u64) -> Piece {
+        Piece { block, place: segment.load(block + PLACE) }
+    }
+
+    /// Appends `bytes` bytes from `inside` on to `into`; both lie inside the block.
+    pub(crate) fn copy(&self, segment: &Segment, inside: u64, bytes: u64, into: &mut Vec<u8>) {
+        assert!(inside + bytes <= BLOCK_BYTES, "inside the block");
+        // SAFETY: L1, L6: no thread writes there; S5, the block is a node of the largest class and the range lies inside.
+        into.extend_from_slice(unsafe { std::slice::from_raw_parts(segment.address(self.block + BLOCK_HEAD + inside), bytes as usize) });
+    }
+}
+
+/// Makes bytes of records.
+pub trait Format {
+    /// A new stream, or one of which a follower begins to read here, has selected no database: 0. Else the word that [`Format::state`] gave.
+    fn begin(&mut self, state: u64);
+    /// Appends what `says` says.
+    ///
+    /// # Errors
+    /// [`Fault::Damaged`].
+    fn record(&mut self, says: &[u8], out: &mut Vec<u8>) -> Result<(), Fault>;
+    /// What the next batch is to begin with.
+    fn state(&self) -> u64;
+}
+
+/// What a batch has done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Merged {
+    /// Another thread merges.
+    Busy,
+    /// There was nothing to be merged.
+    Nothing,
+    /// Some records; perhaps there are more.
+    Some,
+}
+
+impl Segment {
+    /// Whether the change log is on.
+    #[inline]
+    pub fn logs(&self) -> bool {
+        self.observe(header::RECORDING) & recording::LOG != 0
+    }
+
+    /// The first place that is kept, and the one behind the last byte.
+    pub fn log_range(&self) -> (u64, u64) {
+        let base = self.observe(log::BASE);
+        (base, self.observe(log::TAIL).max(base))
+    }
+
+    /// What the last batch has left for the next one ([`Format::state`]).
+    pub fn log_state(&self) -> u64 {
+        self.observe(log::DATABASE)
+    }
+
+    /// The identity of the stream; empty where there never was one.
+    pub fn log_identity(&self) -> [u8; 40] {
+        let mut identity = [0; 40];
+        for (number, chunk) in identity.chunks_exact_mut(8).enumerate() {
+            chunk.copy_from_slice(&self.observe(log::IDENTITY + number as u64 * 8).to_le_bytes());
+        }
+        identity
+    }
+
+    /// Bytes of blocks that log and outboxes take, roughly.
+    pub fn log_bytes(&self) -> u64 {
+        let (base, tail) = self.log_range();
+        if self.load(log::FIRST) == 0 { 0 } else { tail - base + self.outbox_bytes() }
+    }
+
+    /// Says from which place on a follower wants the log to be kept (`None`: it wants nothing): [`log::HOLD_SLOTS`] of them.
+    pub fn hold_log(&self, slot: u64, place: Option<u64>) {
+        self.publish(log::HOLDS + slot % log::HOLD_SLOTS * 8, place.map_or(0, |place| place + 1));
+    }
+
+    /// What a follower wants to be kept.
+    pub fn held_log(&self, slot: u64) -> Option<u64> {
+        self.observe(log::HOLDS + slot % log::HOLD_SLOTS * 8).checked_sub(1)
+    }
+
+    /// How many bytes are kept behind the tail, and how many a hold keeps at most; 0: the default.
+    pub fn keep_log(&self, bytes: u64, most: u64) {
+        self.publish(log::KEEP, bytes);
+        self.publish(log::KEEP_MAX, most);
+    }
+
+    /// Where the log is to begin: with what is kept anyway, and what followers hold.
+    fn log_wanted(&self, tail: u64) -> u64 {
+        let or = |word: u64, default: u64| if word == 0 { default } else { word };
+        let kept = tail.saturating_sub(or(self.observe(log::KEEP), KEEP));
+        let least = tail.saturating_sub(or(self.observe(log::KEEP_MAX), KEEP_MAX));
+        let held = (0..log::HOLD_SLOTS).filter_map(|slot| self.held_log(slot)).min();
+        held.map_or(kept, |held| kept.min(held.max(least)))
+    }
+
+    pub(crate) fn log_next(&self, block: u64) -> Option<u64> {
+        Some(self.observe(block + NEXT)).filter(|next| self.is_chained(*next, NodeKind::Log))
+    }
+}
+
+impl Seat {
+    /// Takes MERGE_LOCK, if no follower has it, as the first item of a transaction.
+    fn try_merge_lock(&self) -> Result<bool, Fault> {
+        if !matches!(self.lock_now(log::MERGE_LOCK)?, Locked::Ours(_)) {
+            self.forget_collision();
+            self.segment.probe(log::MERGE_LOCK);
+            return Ok(false);
+        }
+        self.amend(0, CHANGED);
+        Ok(true)
+    }
+
+    /// Merges one batch. Not inside a transaction.
+    ///
+    /// # Errors
+    /// [`Fault::Full`]; [`Fault::Damaged`] when an outbox makes no sense. Nothing has happened then.
+    pub fn merge_outboxes(&self, format: &mut dyn Format) -> Result<Merged, Fault> {
+        self.pin();
+        let merged = match self.try_merge_lock() {
+            Ok(true) => self.merge_batch(format),
+            Ok(false) => Ok(Merged::Busy),
+            Err(fault) => Err(fault),
+        };
+        if !matches!(merged, Ok(Merged::Some)) {
+            self.rollback();
+        }
+        self.unpin();
+        merged
+    }
+
+    fn merge_batch(&self, format: &mut dyn Format) -> Result<Merged, Fault> {
+        let segment = &*self.segment;
+        // L3: S first.
+        let below = segment.observe(header::CSN);
+        let mut sources: Vec<Source> = (0..segment.seats_high()).filter_map(|index| Source::of(segment, index)).collect();
+        // L7: after the tails.
+        if segment.observe(log::BROKEN) != segment.load(log::BROKEN_SEEN) {
+            return self.begin_log_anew(&sources).map(|()| Merged::Some);
+        }
+        let held_from = segment.observe(log::CUT);
+        let (mut bytes, mut says, mut records) = (Vec::new(), Vec::new(), 0);
+        format.begin(segment.load(log::DATABASE));
+        for source in &mut sources {
+            source.look(segment, below, held_from)?;
+        }
+        while bytes.len() < BATCH_BYTES {
+            let Some(source) = sources.iter_mut().filter(|source| source.next.is_some()).min_by_key(|source| source.csn()) else { break };
+            source.take(segment, &mut says)?;
+            format.record(&says, &mut bytes)?;
+            records += 1;
+            source.look(segment, below, held_from)?;
+        }
+        if records == 0 {
+            return Ok(Merged::Nothing);
+        }
+        let ends = self.append_log(&bytes)?;
+        self.note(Tag::Cover, log::MERGE_LOCK, 0)?;
+        let olds = self.note_heads(&sources)? + self.note_log(ends, format.state())?;
+        self.note(Tag::Word, log::RECORDS, segment.load(log::RECORDS) + records)?;
+        // SYNC: change-log. Last: from here on readers read.
+        self.note(Tag::Word, log::TAIL, ends.tail)?;
+        self.commit(olds)?;
+        Ok(Merged::Some)
+    }
+
+    /// Notes how far the outboxes have been read; returns how many blocks go out of use (L2).
+    fn note_heads(&self, sources: &[Source]) -> Result<u64, Fault> {
+        let (segment, mut olds) = (&*self.segment, 0);
+        for source in sources.iter().filter(|source| source.place != source.outbox.head) {
+            let (outbox, seat) = (&source.outbox, segment.seat_at(source.outbox.seat));
+            let mut piece = Piece::at(segment, outbox.first);
+            while source.place - piece.place >= BLOCK_BYTES {
+                let Some(next) = outbox.next(segment, piece.block) else { break };
+                self.note_old(ref_to(piece.block), false)?;
+                olds += 1;
+                piece = Piece::at(segment, next);
+            }
+            if piece.block != outbox.first {
+                self.note(Tag::Word, seat + at::OUTBOX_FIRST, piece.block)?;
+            }
+            self.note(Tag::Word, seat + at::OUTBOX_HEAD, source.place)?;
+        }
+        Ok(olds)
+    }
+
+    /// Writes bytes behind the tail, into blocks that are made where there are too few.
+    fn append_log(&self, bytes: &[u8]) -> Result<Ends, Fault> {
+        let segment = &*self.segment;
+        let (mut place, last) = (segment.load(log::TAIL), segment.load(log::LAST));
+        let mut ends = Ends { first: 0, last, link: 0, tail: place + bytes.len() as u64 };
+        let mut room_end = if segment.is_chained(last, NodeKind::Log) { segment.load(last + PLACE) + BLOCK_BYTES } else { place };
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            if place == room_end {
+                let block = offset_of(self.make(NodeKind::Log, NODE_MAX - 8)?);
+                segment.store(block + NEXT, 0);
+                segment.store(block + PLACE, place);
+                match (last, ends.link) {
+                    (0, 0) => (ends.first, ends.link) = (block, block),
+                    (_, 0) => ends.link = block,
+                    _ => segment.store(ends.last + NEXT, block),
+                }
+                (ends.last, room_end) = (block, place + BLOCK_BYTES);
+            }
+            let inside = place + BLOCK_BYTES - room_end;
+            let (here, left) = rest.split_at(rest.len().min((room_end - place) as usize));
+            crash::point();
+            // SAFETY: L6, behind the tail only the owner of MERGE_LOCK writes, which we are; the range lies inside the block.
+            unsafe { std::ptr::copy_nonoverlapping(here.as_ptr(), segment.address(ends.last + BLOCK_HEAD + inside), here.len()) };
+            (place, rest) = (place + here.len() as u64, left);
+        }
+        Ok(ends)
+    }
+
+    /// Notes what becomes of the chain of the log, and what is trimmed; returns how many blocks go out of use.
+    fn note_log(&self, ends: Ends, state: u64) -> Result<u64, Fault> {
+        let (segment, mut olds) = (&*self.segment, 0);
+        let old_last = segment.load(log::LAST);
+        if ends.link != 0 && ends.first == 0 {
+            self.note(Tag::Word, old_last + NEXT, ends.link)?;
+        }
+        if ends.last != old_last {
+            self.note(Tag::Word, log::LAST, ends.last)?;
+        }
+        if state != segment.load(log::DATABASE) {
+            self.note(Tag::Word, log::DATABASE, state)?;
+        }
+        let first = if ends.first != 0 { ends.first } else { segment.load(log::FIRST) };
+        let (mut piece, wanted) = (Piece::at(segment, first), segment.log_wanted(ends.tail));
+        // Not the block that is being extended: its link is only noted.
+        while piece.block != old_last && piece.place + BLOCK_BYTES <= wanted {
+            let Some(next) = segment.log_next(piece.block) else { break };
+            self.note_old(ref_to(piece.block), false)?;
+            olds += 1;
+            piece = Piece::at(segment, next);
+        }
+        if piece.block != segment.load(log::FIRST) {
+            self.note(Tag::Word, log::FIRST, piece.block)?;
+        }
+        if piece.place > segment.load(log::BASE) {
+            self.note(Tag::Word, log::BASE, piece.place)?;
+        }
+        Ok(olds)
+    }
+
+    /// Drops all that the log and the outboxes hold: the stream goes on behind its end, with another identity.
+    fn begin_log_anew(&self, sources: &[Source]) -> Result<(), Fault> {
+        let segment = &*self.segment;
+        let broken = segment.observe(log::BROKEN);
+        self.note(Tag::Cover, log::MERGE_LOCK, 0)?;
+        let passed: Vec<Source> = sources.iter().map(|source| Source { place: source.outbox.tail, ..*source }).collect();
+        let mut olds = self.note_heads(&passed)?;
+        let mut block = Some(segment.load(log::FIRST)).filter(|first| *first != 0);
+        while let Some(here) = block {
+            self.note_old(ref_to(here), false)?;
+            olds += 1;
+            block = segment.log_next(here);
+        }
+        // One place is left out, so that a reader that waits at the end finds that it is trimmed.
+        let begin = segment.load(log::TAIL) + 1;
+        for (word, value) in [(log::FIRST, 0), (log::LAST, 0), (log::BASE, begin), (log::DATABASE, 0), (log::TAIL, begin)] {
+            self.note(Tag::Word, word, value)?;
+        }
+        self.note(Tag::Word, log::BROKEN_SEEN, broken)?;
+        self.note_identity()?;
+        self.commit(olds)
+    }
+
+    /// Notes a new name of the stream.
+    fn note_identity(&self) -> Result<(), Fault> {
+        for number in 0..log::IDENTITY_WORDS {
+            let random = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), (number, self.segment.id(), crate::now_ms()));
+            let digits = format!("{:08x}", random as u32 ^ (random >> 32) as u32);
+            let word = u64::from_le_bytes(digits.as_bytes().try_into().expect("eight digits"));
+            self.note(Tag::Word, log::IDENTITY + number * 8, word)?;
+        }
+        Ok(())
+    }
+
+    /// Turns the log on, with another identity, unless it is on. Returns once every transaction that has not seen it is over.
+    ///
+    /// # Errors
+    /// [`Fault::System`] while another thread holds MERGE_LOCK, or is stopped in a transaction for longer than `goes_on` lets this one wait: the log is
+    /// off then. [`Fault::Full`].
+    pub fn turn_log_on(&self, goes_on: &mut dyn FnMut() -> bool) -> Result<(), Fault> {
+        let segment = &self.segment;
+        segment.word(header::LAYOUT).fetch_or(crate::layout::features::CHANGE_LOG, Ordering::SeqCst);
+        self.lock_merge(goes_on)?;
+        if segment.logs() {
+            self.rollback();
+            return Ok(());
+        }
+        // What an earlier time of the log has left is in no stream.
+        self.pin();
+        let sources: Vec<Source> = (0..segment.seats_high()).filter_map(|index| Source::of(segment, index)).collect();
+        let begun = self.begin_log_anew(&sources);
+        self.unpin();
+        begun.inspect_err(|_| self.rollback())?;
+        segment.set_recording(0, recording::LOG);
+        segment.await_transactions(self.index, goes_on).map_err(|seat| {
+            segment.set_recording(recording::LOG, 0);
+            stopped(segment, seat)
+        })
+    }
+
+    /// Turns the log off and frees what it holds.
+    ///
+    /// # Errors
+    /// As [`Seat::turn_log_on`]; the log is off nevertheless.
+    pub fn turn_log_off(&self, goes_on: &mut dyn FnMut() -> bool) -> Result<(), Fault> {
+        let segment = &self.segment;
+        segment.set_recording(recording::LOG, 0);
+        segment.await_transactions(self.index, goes_on).map_err(|seat| stopped(segment, seat))?;
+        self.lock_merge(goes_on)?;
+        if segment.logs() {
+            // Turned on again by another thread.
+            self.rollback();
+            return Ok(());
+        }
+        self.pin();
+        let sources: Vec<Source> = (0..segment.seats_high()).filter_map(|index| Source::of(segment, index)).collect();
+        let ended = self.begin_log_anew(&sources);
+        self.unpin();
+        ended.inspect_err(|_| self.rollback())
+    }
+
+    fn lock_merge(&self, goes_on: &mut dyn FnMut() -> bool) -> Result<(), Fault> {
+        while !self.try_merge_lock()? {
+            if !goes_on() {
+                return Err(Fault::System(
+                    "another process holds the lock of the change log, and may be stopped: let it go on or end it".into(),
+                ));
+            }
+            std::thread::sleep(crate::lock::NAP);
+        }
+        Ok(())
+    }
+
+    /// Reads from `place` on, at most `most` bytes, to the end of `into`; returns the place behind what was read. Not inside a transaction.
+    ///
+    /// # Errors
+    /// A gap; or [`Fault::Damaged`].
+    pub fn read_log(&self, place: u64, into: &mut Vec<u8>, most: usize) -> Result<Result<u64, LogGap>, Fault> {
+        self.pin();
+        let read = self.read_log_pinned(place, into, most);
+        self.unpin();
+        read
+    }
+
+    fn read_log_pinned(&self, mut place: u64, into: &mut Vec<u8>, most: usize) -> Result<Result<u64, LogGap>, Fault> {
+        const DAMAGED: Fault = Fault::Damaged { what: "the change log" };
+        let segment = &*self.segment;
+        let (mut first, last, tail) = loop {
+            // SYNC: change-log. The tail first: who sees it sees the chain up to it.
+            let tail = segment.observe(log::TAIL);
+            let ends = (segment.observe(log::FIRST), segment.observe(log::LAST));
+            if self.covers_now() {
+                break (ends.0, ends.1, tail);
+            }
+        };
+        if place < segment.observe(log::BASE) {
+            return Ok(Err(LogGap::Trimmed));
+        }
+        if place > tail {
+            return Ok(Err(LogGap::Beyond));
+        }
+        let end = tail.min(place.saturating_add(most as u64));
+        if place == end {
+            return Ok(Ok(place));
+        }
+        if segment.is_chained(last, NodeKind::Log) && segment.load(last + PLACE) <= place {
+            first = last;
+        }
+        if !segment.is_chained(first, NodeKind::Log) {
+            return Err(DAMAGED);
+        }
+        let mut piece = Piece::at(segment, first);
+        while place < end {
+            let inside = place.checked_sub(piece.place).ok_or(DAMAGED)?;
+            if inside >= BLOCK_BYTES {
+                piece = Piece::at(segment, segment.log_next(piece.block).ok_or(DAMAGED)?);
+                continue;
+            }
+            let here = (end - place).min(BLOCK_BYTES - inside);
+            piece.copy(segment, inside, here, into);
+            place += here;
+        }
+        Ok(Ok(place))
+    }
+}
+
+fn stopped(segment: &Arc<Segment>, seat: u64) -> Fault {
+    let process = segment.load(segment.seat_at(seat) + at::OWNER) as u32;
+    Fault::System(format!("seat {seat} (process {process}) is in the middle of a transaction, and may be stopped: let it go on or end it"))
+}
+
+/// What becomes of the chain of the log with a batch.
+#[derive(Clone, Copy)]
+struct Ends {
+    /// The first block, where there was none.
+    first: u64,
+    last: u64,
+    /// The first new block; 0: none.
+    link: u64,
+    tail: u64,
+}
+
+/// How far an outbox has been read by a batch.
+#[derive(Clone, Copy)]
+struct Source {
+    outbox: Outbox,
+    piece: Piece,
+    place: u64,
+    next: Option<RecordHead>,
+}
+
+const DAMAGED_OUTBOX: Fault = Fault::Damaged { what: "an outbox" };
+
+impl Source {
+    fn of(segment: &Segment, index: u64) -> Option<Source> {
+        let outbox = segment.outbox(index)?;
+        if !segment.is_chained(outbox.first, NodeKind::Outbox) {
+            return None;
+        }
+        let piece = Piece::at(segment, outbox.first);
+        Some(Source { outbox, piece, place: outbox.head, next: None })
+    }
+
+    fn csn(&self) -> u64 {
+        self.next.map_or(u64::MAX, |head| head.csn)
+    }
+
+    /// Looks at the next record: whether there is one that belongs to this batch.
+    fn look(&mut self, segment: &Segment, below: u64, held_from: u64) -> Result<(), Fault> {
+        self.next = None;
+        if self.place < self.outbox.tail {
+            self.outbox.seek(segment, &mut self.piece, self.place).ok_or(DAMAGED_OUTBOX)?;
+            let head = self.outbox.record(segment, self.piece, self.place).ok_or(DAMAGED_OUTBOX)?;
+            let is_held = held_from != 0 && recording::era(head.recording) >= held_from;
+            self.next = Some(head).filter(|head| head.csn < below && !is_held);
+        }
+        Ok(())
+    }
+
+    /// Reads the record that [`Source::look`] has seen.
+    fn take(&mut self, segment: &Segment, says: &mut Vec<u8>) -> Result<(), Fault> {
+        let head = self.next.ok_or(DAMAGED_OUTBOX)?;
+        self.outbox.says(segment, &mut self.piece, self.place, head, says).ok_or(DAMAGED_OUTBOX)?;
+        self.place = head.end(self.place);
+        Ok(())
+    }
+}

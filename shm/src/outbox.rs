@@ -1,0 +1,327 @@
+//! The outbox of a seat: what its commits have changed, in the order of its commits, until the log merger takes it.
+//!
+//! ```text
+//!            HEAD (the log merger's)            TAIL (moved by the seat's commits)
+//!              v                                  v
+//!   [ block | merged ... ] -> [ block ... ] -> [ block ...  | room ]      blocks: nodes of the largest class, one chain
+//!     FIRST                                      LAST
+//!
+//!   block    node header (8) | next block (8) | place of its first byte (8) | a stream of words
+//!   record   bytes of what it says (8) | CSN (8) | the word RECORDING (8) | what it says, filled up to whole words;
+//!            it may go on in the next block
+//! ```
+//!
+//! A transaction that changes keys while the log is on draws a *commit sequence number* (CSN) with all its locks held, writes its record
+//! behind the tail, where no reader looks, and notes in its journal what the tail is to become. So its commit delivers the record: there is no
+//! moment between the commit and the record, whichever process dies when. What follows from it for all outboxes together, which the log merger
+//! sorts by CSN (`change_log.rs`):
+//!
+//! - **L1** An outbox has one writer, the owner of its seat, and one reader, who holds MERGE_LOCK. Between HEAD and TAIL nothing is ever
+//!   written. A record is there with its commit or not at all: recovery undoes or redoes it with the rest of the journal. An outbox
+//!   belongs to the seat, not to a life of it: the next owner appends behind what a dead one has left.
+//! - **L2** The reader retires a block once another one follows it. A writer that is stopped or dead behind its commit still writes the link
+//!   of the block that was the last one: its pin keeps that block until it is recovered.
+//! - **L3** (order) A batch reads the counter of CSNs first, as S, then each tail, and takes the records below S in the order of their CSNs. Let T2
+//!   conflict with T1 and follow it. Then these follow each other: T1's COMMITTED, T1's unlock, T2's lock, T2's draw, the read of S of
+//!   T2's batch, the read of T1's tail. So T1 is in the same batch with a lower number, or in an earlier batch. It is the same for a transaction that began
+//!   when T1 had been answered, and for one that has read T1 from T1's journal, since the tail counts from COMMITTED on.
+//! - **L4** A CSN that was drawn and is not in a batch (its writer is stopped, dead or rolled back) is not waited for: until its record
+//!   is there its writer holds its locks, so that no conflicting transaction has passed it.
+//! - **L5** (era) A record's era comes from the read of RECORDING that decides whether the commit saves what it replaces for a snapshot (K1 of
+//!   `table/src/recording.rs`). So a record of an era before snapshot n is in that snapshot, and one of era n or later is not.
+//!
+//! Restated in tests/models.rs (`outbox`), where a checker chooses the schedule: change both.
+
+use polder_base::Fault;
+use smallvec::SmallVec;
+
+use crate::change_log::Piece;
+use crate::class::{CLASSES, NODE_MAX};
+use crate::journal::{BLOCK_PAIRS, Tag, item_of};
+use crate::layout::{SEATS_AT, SEATS_MAX, header, log, seat as at};
+use crate::node::{NodeHeader, NodeKind};
+use crate::seat::Seat;
+use crate::segment::{Segment, offset_of, ref_to};
+
+/// Where a block keeps the next one and the place of its first byte, and where its bytes begin.
+pub(crate) const NEXT: u64 = 8;
+pub(crate) const PLACE: u64 = 16;
+pub(crate) const BLOCK_HEAD: u64 = 24;
+pub(crate) const BLOCK_BYTES: u64 = NODE_MAX as u64 - BLOCK_HEAD;
+/// Bytes before what a record says.
+const RECORD_HEAD: u64 = 24;
+/// A commit that finds more than this in its outbox, since no thread merges, breaks the log.
+pub const OUTBOX_MAX: u64 = 64 << 20;
+
+/// Whether a word of a seat is one that the log merger writes.
+pub(crate) const fn is_of_merger(offset: u64) -> bool {
+    let inside = offset.wrapping_sub(SEATS_AT) % at::BYTES;
+    offset >= SEATS_AT && offset < SEATS_AT + SEATS_MAX * at::BYTES && (inside == at::OUTBOX_HEAD || inside == at::OUTBOX_FIRST)
+}
+
+/// A record as the log merger reads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordHead {
+    pub bytes: u64,
+    pub csn: u64,
+    /// The word RECORDING as the commit has read it.
+    pub recording: u64,
+}
+
+impl RecordHead {
+    /// Where the record ends that begins at `place`.
+    pub(crate) const fn end(&self, place: u64) -> u64 {
+        place + RECORD_HEAD + self.bytes.next_multiple_of(8)
+    }
+}
+
+/// An outbox as one state: what a committed journal makes of it counts as written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outbox {
+    pub seat: u64,
+    pub first: u64,
+    pub head: u64,
+    pub tail: u64,
+    /// A link that the journal has and the block may not have yet: where it lies, and what it names.
+    link: (u64, u64),
+}
+
+impl Segment {
+    /// The outbox of a seat, if it has one. Only for who holds MERGE_LOCK.
+    pub(crate) fn outbox(&self, index: u64) -> Option<Outbox> {
+        let seat = self.seat_at(index);
+        let mut outbox = Outbox { seat: index, first: 0, head: 0, tail: 0, link: (0, 0) };
+        loop {
+            // SYNC: seat-commit. COMMITTED shows the whole journal; any other status shows the tail of the commit before.
+            let status = self.observe(seat + at::STATUS);
+            if status & 3 != at::COMMITTED {
+                outbox.tail = self.observe(seat + at::OUTBOX_TAIL);
+                break;
+            }
+            let told = self.outbox_in_journal(seat, &mut outbox);
+            self.acquire_fence();
+            if self.load(seat + at::STATUS) == status {
+                if !told {
+                    outbox.tail = self.observe(seat + at::OUTBOX_TAIL);
+                }
+                break;
+            }
+        }
+        outbox.first = self.observe(seat + at::OUTBOX_FIRST);
+        outbox.head = self.observe(seat + at::OUTBOX_HEAD);
+        (outbox.first != 0).then_some(outbox)
+    }
+
+    /// What a journal makes of tail and link; returns whether it moves the tail. The word before LAST is the link (see [`Seat::append_outbox`]).
+    fn outbox_in_journal(&self, seat: u64, outbox: &mut Outbox) -> bool {
+        let (len, mut told, mut before) = (self.observe(seat + at::JOURNAL_LEN), false, (0, 0));
+        let (mut block, mut end, mut next_at) = (seat + at::JOURNAL, at::JOURNAL_PAIRS, seat + at::JOURNAL_NEXT);
+        for index in 0..len {
+            if index == end {
+                let next = self.observe(next_at);
+                if !self.check(next, NODE_MAX as u64) {
+                    break;
+                }
+                (block, next_at, end) = ((next + 16).wrapping_sub(index * 16), next + 8, end + BLOCK_PAIRS);
+            }
+            let place = block.wrapping_add(index * 16);
+            let Some((Tag::Word, offset)) = item_of(self.load(place)) else { continue };
+            let value = self.load(place + 8);
+            if offset == seat + at::OUTBOX_LAST {
+                outbox.link = before;
+            } else if offset == seat + at::OUTBOX_TAIL {
+                outbox.tail = value;
+                told = true;
+            }
+            before = (offset, value);
+        }
+        told
+    }
+
+    pub(crate) fn is_chained(&self, block: u64, kind: NodeKind) -> bool {
+        self.node_class(block) == Some(CLASSES - 1) && NodeHeader(self.load(block)).kind() == Some(kind)
+    }
+
+    /// Bytes that wait in all outboxes, as far as a look without locks can tell.
+    pub fn outbox_bytes(&self) -> u64 {
+        (0..self.seats_high()).map(|index| self.waiting_in(self.seat_at(index))).fold(0, u64::wrapping_add)
+    }
+
+    fn waiting_in(&self, seat: u64) -> u64 {
+        self.load(seat + at::OUTBOX_TAIL).saturating_sub(self.load(seat + at::OUTBOX_HEAD))
+    }
+
+    /// The number that the next commit is going to draw.
+    pub fn csn(&self) -> u64 {
+        self.observe(header::CSN)
+    }
+}
+
+impl Outbox {
+    /// The block that follows, if there is one.
+    pub(crate) fn next(&self, segment: &Segment, block: u64) -> Option<u64> {
+        let next = if self.link.0 == block + NEXT { self.link.1 } else { segment.observe(block + NEXT) };
+        segment.is_chained(next, NodeKind::Outbox).then_some(next)
+    }
+
+    /// Moves on to the block in which `place` lies; `None`: there is none (S5).
+    pub(crate) fn seek(&self, segment: &Segment, piece: &mut Piece, place: u64) -> Option<()> {
+        while place.checked_sub(piece.place)? >= BLOCK_BYTES {
+            *piece = Piece::at(segment, self.next(segment, piece.block)?);
+        }
+        Some(())
+    }
+
+    /// The head of the record at `place`; `None`: that cannot be one (S5).
+    pub(crate) fn record(&self, segment: &Segment, mut piece: Piece, place: u64) -> Option<RecordHead> {
+        if self.tail.checked_sub(place)? < RECORD_HEAD || !place.is_multiple_of(8) {
+            return None;
+        }
+        let mut words = [0; 3];
+        for (word, place) in words.iter_mut().zip((place..).step_by(8)) {
+            self.seek(segment, &mut piece, place)?;
+            *word = segment.load(piece.block + BLOCK_HEAD + (place - piece.place));
+        }
+        let head = RecordHead { bytes: words[0], csn: words[1], recording: words[2] };
+        (head.bytes <= self.tail - place - RECORD_HEAD).then_some(head)
+    }
+
+    /// What the record at `place` says, in place of what is in `into`.
+    pub(crate) fn says(&self, segment: &Segment, piece: &mut Piece, place: u64, head: RecordHead, into: &mut Vec<u8>) -> Option<()> {
+        into.clear();
+        let (mut place, mut left) = (place + RECORD_HEAD, head.bytes);
+        while left > 0 {
+            self.seek(segment, piece, place)?;
+            let inside = place - piece.place;
+            let here = left.min(BLOCK_BYTES - inside);
+            piece.copy(segment, inside, here, into);
+            (place, left) = (place + here, left - here);
+        }
+        Some(())
+    }
+}
+
+impl Seat {
+    /// Makes the outbox that [`Seat::append_outbox`] needs, if this seat has none yet. Not inside a transaction.
+    ///
+    /// # Errors
+    /// [`Fault::Full`].
+    #[inline]
+    pub fn open_outbox(&self) -> Result<(), Fault> {
+        if self.get(at::OUTBOX_LAST) == 0 { self.make_outbox() } else { Ok(()) }
+    }
+
+    /// Whether this seat has an outbox.
+    pub fn has_outbox(&self) -> bool {
+        self.get(at::OUTBOX_LAST) != 0
+    }
+
+    #[cold]
+    fn make_outbox(&self) -> Result<(), Fault> {
+        let made = self.make_outbox_block(self.get(at::OUTBOX_TAIL)).and_then(|block| {
+            self.note(Tag::Cover, 0, 0)?;
+            self.note(Tag::Word, self.base + at::OUTBOX_FIRST, block)?;
+            self.note(Tag::Word, self.base + at::OUTBOX_LAST, block)?;
+            self.commit(0)
+        });
+        made.inspect_err(|_| self.rollback())
+    }
+
+    fn make_outbox_block(&self, place: u64) -> Result<u64, Fault> {
+        let block = offset_of(self.make(NodeKind::Outbox, NODE_MAX - 8)?);
+        self.segment.store(block + NEXT, 0);
+        self.segment.store(block + PLACE, place);
+        Ok(block)
+    }
+
+    /// Draws the number of a commit: with all its locks held.
+    #[inline]
+    pub fn draw_csn(&self) -> u64 {
+        crate::crash::point();
+        // SYNC: csn. Behind the locks, before COMMITTED; who reads the counter as S reads it before the tails (L3).
+        self.segment.word(header::CSN).fetch_add(1, std::sync::atomic::Ordering::AcqRel)
+    }
+
+    /// Writes a record behind the tail, and notes that the transaction's commit delivers it: the last step before the commit. The seat is pinned (L2).
+    /// Returns how many nodes go out of use with the commit; `Err(olds)`: there is no room for the record, and nothing was noted but these.
+    ///
+    /// # Errors
+    /// A fault: the transaction cannot commit.
+    pub fn append_outbox(&self, csn: u64, recording: u64, says: &[u8]) -> Result<Result<(), u64>, Fault> {
+        let segment = &self.segment;
+        let (tail, last) = (self.get(at::OUTBOX_TAIL), self.get(at::OUTBOX_LAST));
+        let end = tail + RECORD_HEAD + (says.len() as u64).next_multiple_of(8);
+        if last == 0 {
+            return Ok(Err(0));
+        }
+        if !segment.is_chained(last, NodeKind::Outbox) || !tail.is_multiple_of(8) {
+            return Err(Fault::Damaged { what: "an outbox" });
+        }
+        let mut blocks = SmallVec::<[u64; 4]>::from_slice(&[last]);
+        let mut room_end = segment.load(last + PLACE) + BLOCK_BYTES;
+        if tail.saturating_sub(segment.load(self.base + at::OUTBOX_HEAD)) > OUTBOX_MAX {
+            return Ok(Err(0));
+        }
+        while room_end < end {
+            match self.make_outbox_block(room_end) {
+                Ok(block) => blocks.push(block),
+                Err(Fault::Full(_)) => {
+                    blocks[1..].iter().try_for_each(|block| self.note_old(ref_to(*block), false))?;
+                    return Ok(Err(blocks.len() as u64 - 1));
+                }
+                Err(fault) => return Err(fault),
+            }
+            room_end += BLOCK_BYTES;
+        }
+        // No reader sees the links between new blocks yet; the first one is the journal's.
+        blocks[1..].windows(2).for_each(|pair| segment.store(pair[0] + NEXT, pair[1]));
+        let mut place = tail;
+        let head = [says.len() as u64, csn, recording].map(u64::to_le_bytes);
+        for part in [head.as_flattened(), says] {
+            self.fill_outbox(&blocks, &mut place, part);
+        }
+        self.note(Tag::Cover, 0, 0)?;
+        if let [_, first, ..] = blocks[..] {
+            // In this order: see `Segment::outbox_in_journal`.
+            self.note(Tag::Word, last + NEXT, first)?;
+            self.note(Tag::Word, self.base + at::OUTBOX_LAST, blocks[blocks.len() - 1])?;
+        }
+        self.note(Tag::Word, self.base + at::OUTBOX_TAIL, end)?;
+        Ok(Ok(()))
+    }
+
+    /// Writes bytes from `place` on into the blocks of an outbox.
+    fn fill_outbox(&self, blocks: &[u64], place: &mut u64, mut bytes: &[u8]) {
+        let first = self.segment.load(blocks[0] + PLACE);
+        while !bytes.is_empty() {
+            let past = *place - first;
+            let (block, inside) = (blocks[(past / BLOCK_BYTES) as usize], past % BLOCK_BYTES);
+            let (here, rest) = bytes.split_at(bytes.len().min((BLOCK_BYTES - inside) as usize));
+            crate::crash::point();
+            // SAFETY: L1, behind the tail only the seat's owner writes, which we are; the range lies inside the block.
+            unsafe { std::ptr::copy_nonoverlapping(here.as_ptr(), self.segment.address(block + BLOCK_HEAD + inside), here.len()) };
+            *place += here.len() as u64;
+            bytes = rest;
+        }
+    }
+
+    /// Says that a commit goes without its record: the log is not to be believed any more. Before that commit.
+    #[cold]
+    pub fn break_log(&self) {
+        crate::crash::point();
+        // SYNC: csn. Before COMMITTED: who sees the tail of a later commit of the same keys sees this.
+        self.segment.word(log::BROKEN).fetch_add(1, std::sync::atomic::Ordering::AcqRel);
+    }
+
+    /// Bytes in this seat's outbox that no thread has merged yet.
+    #[inline]
+    pub fn outbox_waiting(&self) -> u64 {
+        self.segment.waiting_in(self.base)
+    }
+
+    /// Whether a word is the link of the last block of this seat's outbox, or of the one before where the link has been followed.
+    pub(crate) fn is_outbox_link(&self, offset: u64) -> bool {
+        let last = self.get(at::OUTBOX_LAST);
+        last != 0 && offset == last + NEXT && self.segment.is_chained(last, NodeKind::Outbox)
+    }
+}

@@ -1,0 +1,240 @@
+//! Effects: what a transaction says of itself in the change log, as commands that lead to the same state elsewhere.
+//!
+//! ```text
+//!   what a record says   flags (4) | commands (4) | milliseconds (8) | commands
+//!   command              database (2) | 0 (2) | words (4) | for each word: bytes (4) and the word
+//! ```
+//!
+//! A transaction finds out with its first lock whether the log is on ([`Txn::tells`]), and then collects what it is told: by the calls that it
+//! runs ([`Txn::tell`]), and by itself for keys that it meets expired. Its commit appends all of that as one record (`recording.rs`).
+//!
+//! - **E1** If the log is turned on between that look and the commit, the commit fails with [`Stop::Retry`]: the next attempt collects.
+//! - **E2** A key that is written and that no call has told of is told as a whole: `DEL`, or `RESTORE` with the dump of its value. That is never wrong and
+//!   always slow; [`Counter::Whole`] counts it, and tests demand 0.
+//! - **E3** Effects name databases as the client does, at their place among the effects: SWAPDB is one of these.
+//! - **E4** An expired key that is locked is told as `DEL` before all that the transaction does to it: elsewhere it may not have expired yet.
+
+use polder_base::Fault;
+
+use crate::api::{Counter, Db, Found, SYSTEM, Stop};
+use crate::txn::{Held, Pending, Txn};
+
+/// Writes the dump of a value, as DUMP replies it, behind what is in `into`.
+pub type Dump = fn(&Txn<'_>, &Found<'_>, &mut Vec<u8>) -> Result<(), Stop>;
+
+/// The commands of a record are one transaction.
+const ATOMIC: u32 = 1;
+/// Bytes before a record's commands.
+const HEAD: usize = 16;
+
+/// Whether an attempt collects effects.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Telling {
+    /// It has not looked yet.
+    #[default]
+    Unknown,
+    No,
+    Yes,
+}
+
+/// How far a transaction had come when a call began.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    writes: u64,
+    told: u32,
+}
+
+/// One command of a record.
+pub(crate) struct Told<'r> {
+    pub db: Db,
+    pub words: Vec<&'r [u8]>,
+}
+
+/// A record's commands, and whether they are one transaction; `None`: it makes no sense (S5).
+pub(crate) fn read_record(says: &[u8]) -> Option<(bool, Vec<Told<'_>>)> {
+    let (head, mut rest) = says.split_at_checked(HEAD)?;
+    let number = |bytes: &[u8]| u32::from_le_bytes(bytes[..4].try_into().expect("four bytes"));
+    let mut take = |bytes: usize| {
+        let (part, left) = rest.split_at_checked(bytes)?;
+        rest = left;
+        Some(part)
+    };
+    let mut told = Vec::new();
+    for _ in 0..number(&head[4..]) {
+        let head = take(8)?;
+        let db = Db::from_le_bytes(head[..2].try_into().expect("two bytes"));
+        let words = (0..number(&head[4..])).map(|_| take(4).map(number).and_then(|bytes| take(bytes as usize))).collect::<Option<_>>()?;
+        told.push(Told { db, words });
+    }
+    Some((number(head) & ATOMIC != 0, told))
+}
+
+impl Txn<'_> {
+    /// Whether the change log is on, so that this transaction is to say what it does.
+    #[inline]
+    pub fn tells(&self) -> bool {
+        if self.telling.get() == Telling::Unknown {
+            self.look_whether_to_tell();
+        }
+        self.telling.get() == Telling::Yes
+    }
+
+    fn look_whether_to_tell(&self) {
+        let logs = self.segment().logs();
+        if logs && self.seat.journal_len() == 0 {
+            // Where there is no memory for it, the commit breaks the log.
+            let _ = self.seat.open_outbox();
+        }
+        self.telling.set(if logs { Telling::Yes } else { Telling::No });
+    }
+
+    /// Says that calls of this transaction were made one by one: they are no transaction for any follower.
+    pub fn joins_calls(&self) {
+        self.is_joined.set(true);
+    }
+
+    /// Says that the transaction does what this command does, in a database as its client names it. To be called where [`Txn::tells`].
+    pub fn tell(&self, db: Db, words: &[&[u8]]) {
+        if db == SYSTEM || !self.tells() {
+            return;
+        }
+        let mut effects = self.scratch.effects.borrow_mut();
+        effects.extend_from_slice(&db.to_le_bytes());
+        effects.extend_from_slice(&[0; 2]);
+        effects.extend_from_slice(&(words.len() as u32).to_le_bytes());
+        for word in words {
+            effects.extend_from_slice(&(word.len() as u32).to_le_bytes());
+            effects.extend_from_slice(word);
+        }
+        self.scratch.told.set(self.scratch.told.get() + 1);
+    }
+
+    /// A call begins.
+    pub fn mark(&self) -> Mark {
+        Mark { writes: self.writes.get(), told: self.scratch.told.get() }
+    }
+
+    /// Whether something has been written, flushed or swapped since.
+    pub fn has_written_since(&self, mark: Mark) -> bool {
+        self.writes.get() != mark.writes
+    }
+
+    /// The end of a call whose effects have been told, by itself or for it, if there are any since `mark`: what it has written is accounted for.
+    pub fn account(&self, mark: Mark) {
+        if self.scratch.told.get() != mark.told {
+            self.scratch.held.borrow_mut().iter_mut().for_each(|held| held.untold = false);
+            self.is_map_untold.set(false);
+        }
+    }
+
+    /// Says that what has been written of a key needs no telling: it is no change that any follower would see.
+    pub fn tells_nothing_of(&self, db: Db, key: &[u8]) {
+        if self.tells() {
+            let db = self.physical(db);
+            let mut held = self.scratch.held.borrow_mut();
+            let own = held.iter_mut().filter(|held| held.db == db && self.scratch.key_of(held.key) == key);
+            own.for_each(|held| held.untold = false);
+        }
+    }
+
+    /// Says that keys which no call tells of are to be told as a whole: they come from elsewhere, as when a file is loaded.
+    pub fn tell_as_whole(&self) {
+        self.is_whole.set(true);
+    }
+
+    /// Tells that all databases are emptied by the transaction itself.
+    pub fn tell_flush(&self) {
+        self.tell(0, &[b"FLUSHALL"]);
+        self.is_map_untold.set(false);
+    }
+
+    /// Tells of a key that has expired and that the transaction has locked (E4).
+    pub(crate) fn tell_expired(&self, physical: Db, key: &[u8]) {
+        if physical != SYSTEM && self.tells() {
+            self.tell(self.logical(physical), &[b"DEL", key]);
+        }
+    }
+
+    /// The number by which a client knows a database at this point of the transaction (E3): see [`Txn::physical`].
+    pub(crate) fn logical(&self, physical: Db) -> Db {
+        self.scratch.swaps.borrow().iter().fold(physical, |db, (a, b)| match db {
+            db if db == *a => *b,
+            db if db == *b => *a,
+            db => db,
+        })
+    }
+
+    /// Appends the transaction's record to the outbox, for the commit that has read `recording`; returns how many nodes go out of use with it.
+    #[cold]
+    pub(crate) fn append_record(&self, recording: u64) -> Result<u64, Stop> {
+        self.tell_untold()?;
+        if self.is_map_untold.get() {
+            // Emptied or swapped, and no call has said where among the effects.
+            self.seat.break_log();
+        }
+        let told = self.scratch.told.get();
+        if told == 0 {
+            return Ok(0);
+        }
+        let is_atomic = told > 1 && !self.is_joined.get();
+        let effects = self.scratch.effects.borrow();
+        let record = &mut *self.scratch.record.borrow_mut();
+        record.clear();
+        record.extend_from_slice(&u32::from(is_atomic).to_le_bytes());
+        record.extend_from_slice(&told.to_le_bytes());
+        record.extend_from_slice(&self.now_ms().to_le_bytes());
+        record.extend_from_slice(&effects);
+        if !self.seat.has_outbox() && self.is_first_attempt() {
+            // No call has asked before the first lock whether there is a log. The next attempt makes an outbox, if there is memory for it.
+            return Err(Stop::Retry);
+        }
+        let csn = self.seat.draw_csn();
+        match self.seat.append_outbox(csn, recording, record) {
+            Ok(Ok(())) => Ok(0),
+            Ok(Err(olds)) => {
+                // L7.
+                self.seat.break_log();
+                Ok(olds)
+            }
+            Err(fault) => Err(fault.into()),
+        }
+    }
+
+    /// E2.
+    fn tell_untold(&self) -> Result<(), Stop> {
+        let is_untold = |held: &Held| held.untold && !held.passed && held.db != SYSTEM && held.pending.is_some();
+        let untold: Vec<usize> = {
+            let held = self.scratch.held.borrow();
+            (0..held.len()).filter(|index| is_untold(&held[*index])).collect()
+        };
+        for index in untold {
+            let (db, key, pending) = {
+                let held = &self.scratch.held.borrow()[index];
+                (held.db, self.scratch.key_of(held.key), held.pending)
+            };
+            self.count(Counter::Whole, u64::from(!self.is_whole.get()));
+            let found = match pending {
+                Some(Pending::Write(image)) => self.found(&image)?,
+                _ => None,
+            };
+            self.tell_whole(self.logical(db), &key, found.as_ref())?;
+        }
+        Ok(())
+    }
+
+    /// Tells of a key as a whole: it is what `found` says, or gone.
+    fn tell_whole(&self, db: Db, key: &[u8], found: Option<&Found<'_>>) -> Result<(), Stop> {
+        let Some(found) = found else {
+            self.tell(db, &[b"DEL", key]);
+            return Ok(());
+        };
+        let Some(dump) = self.table.dump.get() else {
+            return Err(Fault::System("this program writes keys beside a change log and cannot tell of them".into()).into());
+        };
+        let mut payload = Vec::new();
+        dump(self, found, &mut payload)?;
+        let expiry_ms = found.expiry_ms.unwrap_or(0).to_string();
+        self.tell(db, &[b"RESTORE", key, expiry_ms.as_bytes(), &payload, b"REPLACE", b"ABSTTL"]);
+        Ok(())
+    }
+}

@@ -1,0 +1,239 @@
+//! The change log of a segment: one stream of commands, as Redis writes them, in the order of the commits.
+//!
+//! ```text
+//!   commits  --->  outboxes of the seats  --->  the log in the segment  --->  followers: files, replicas, `polder changes`
+//!            their own commit            merge, by the thread that has the lock    read, without a lock
+//! ```
+//!
+//! Where the bytes lie, and why nothing is lost, doubled or out of order: `shm/src/{outbox,change_log}.rs`, L1 to L8. What the commands
+//! are: `effect.rs`. Here they become bytes: `SELECT` where the database changes, `MULTI` and `EXEC` around several commands of one transaction.
+//!
+//! **Offsets** count bytes of the stream from 0 on; `PSYNC` counts them from 1 on, so that the byte at offset n is the one that a replica asks for
+//! with n + 1. The stream begins at another offset, and with another identity, whenever a change may be missing in it.
+
+use std::time::{Duration, Instant};
+
+use polder_base::Fault;
+use polder_shm::Seat;
+use polder_shm::change_log::{Format, LogGap, Merged};
+
+use crate::api::Db;
+use crate::effect::{Dump, read_record};
+use crate::table::Table;
+
+/// How long turning the log on or off waits for others.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Batches that one call merges at most.
+const BATCHES_MAX: u32 = 64;
+/// A thread that leaves more than this in its outbox merges it.
+pub(crate) const MERGED_BY_WRITERS: u64 = 1 << 20;
+
+/// Why the log cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LogError {
+    /// What stood there is not kept any more, or belongs to a stream that has ended: begin with a copy of the data.
+    #[error("the change log is not kept from offset {0} on: begin with a copy of the data, and follow from its offset")]
+    Trimmed(u64),
+    /// The log does not reach so far: the offset is another stream's.
+    #[error("offset {0} is behind the end of the change log: it belongs to another stream")]
+    Broken(u64),
+    /// The memory or the system failed.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+}
+
+/// The change log of a table ([`Table::log`]). Not to be used inside a transaction of the same thread.
+#[derive(Clone, Copy)]
+pub struct Log<'t> {
+    table: &'t Table,
+}
+
+impl Table {
+    /// The change log.
+    pub fn log(&self) -> Log<'_> {
+        Log { table: self }
+    }
+
+    /// Names what writes dumps of values for keys that no call has told of; the first stays.
+    pub fn dumps_by(&self, dump: Dump) {
+        let _ = self.dump.set(dump);
+    }
+}
+
+impl Log<'_> {
+    /// Runs `work` with the calling thread's seat.
+    fn with_seat<R>(&self, work: impl FnOnce(&Seat) -> Result<R, Fault>) -> Result<R, Fault> {
+        let seat = self.table.seat()?;
+        if !seat.enter() {
+            return Err(Fault::System("this thread has a transaction already: end it first".into()));
+        }
+        let done = work(&seat);
+        seat.leave();
+        done
+    }
+
+    /// Turns the log on, unless it is on: a stream of another identity begins, with every commit that follows this call.
+    ///
+    /// # Errors
+    /// [`Fault::System`] while another process is stopped in the middle of a transaction, or holds the lock of the log; [`Fault::Full`].
+    pub fn turn_on(&self) -> Result<(), Fault> {
+        let end = Instant::now() + PATIENCE;
+        self.with_seat(|seat| seat.turn_log_on(&mut || Instant::now() < end))
+    }
+
+    /// Turns the log off and frees its memory.
+    ///
+    /// # Errors
+    /// As [`Log::turn_on`]; it is off nevertheless, and keeps some memory until it is turned on again.
+    pub fn turn_off(&self) -> Result<(), Fault> {
+        let end = Instant::now() + PATIENCE;
+        self.with_seat(|seat| seat.turn_log_off(&mut || Instant::now() < end))
+    }
+
+    /// Whether it is on.
+    pub fn is_on(&self) -> bool {
+        self.table.segment().logs()
+    }
+
+    /// What tells this stream from every other: 40 hexadecimal digits; zeros where there never was one.
+    pub fn identity(&self) -> String {
+        self.table.segment().log_identity().map(|digit| if digit == 0 { '0' } else { digit.into() }).iter().collect()
+    }
+
+    /// The first offset that is kept, and the one behind the last byte.
+    pub fn range(&self) -> (u64, u64) {
+        self.table.segment().log_range()
+    }
+
+    /// The offset behind the last byte, and the database that is selected there; none: the next command selects one.
+    pub fn end(&self) -> (u64, Option<Db>) {
+        let segment = self.table.segment();
+        loop {
+            let offset = segment.log_range().1;
+            let state = segment.log_state();
+            if segment.log_range().1 == offset {
+                return (offset, state.checked_sub(1).map(|db| db as Db));
+            }
+        }
+    }
+
+    /// The commit sequence number that the next commit draws.
+    pub fn csn(&self) -> u64 {
+        self.table.segment().csn()
+    }
+
+    /// Reads at most `bytes_max` bytes from an offset on, to the end of `into`; returns the offset behind them. Reads what has been merged.
+    ///
+    /// # Errors
+    /// See [`LogError`].
+    pub fn read(&self, offset: u64, into: &mut Vec<u8>, bytes_max: usize) -> Result<u64, LogError> {
+        match self.with_seat(|seat| seat.read_log(offset, into, bytes_max))? {
+            Ok(next) => Ok(next),
+            Err(LogGap::Trimmed) => Err(LogError::Trimmed(offset)),
+            Err(LogGap::Beyond) => Err(LogError::Broken(offset)),
+        }
+    }
+
+    /// Moves what commits have left in their outboxes into the log, if no other thread is at it; returns whether something was appended.
+    ///
+    /// # Errors
+    /// [`Fault::Full`] where there is no memory for the log: what is not merged stays where it is.
+    pub fn merge(&self) -> Result<bool, Fault> {
+        let mut appended = false;
+        for _ in 0..BATCHES_MAX {
+            let merged = self.with_seat(|seat| seat.merge_outboxes(&mut Resp::default()))?;
+            if merged != Merged::Some {
+                break;
+            }
+            appended = true;
+        }
+        Ok(appended)
+    }
+
+    /// Whether commits have left something in their outboxes.
+    pub fn has_more(&self) -> bool {
+        self.table.segment().outbox_bytes() > 0
+    }
+
+    /// Has the log kept from an offset on for a follower, which has one of 64 slots; `None`: it needs nothing any more.
+    pub fn hold(&self, slot: u64, offset: Option<u64>) {
+        self.table.segment().hold_log(slot, offset);
+    }
+
+    /// What a follower holds.
+    pub fn held(&self, slot: u64) -> Option<u64> {
+        self.table.segment().held_log(slot)
+    }
+
+    /// Sets how many bytes are kept behind the end in any case, and how many for a slow follower at most; 0: 1 MiB, 256 MiB.
+    pub fn keep(&self, bytes: u64, bytes_max: u64) {
+        self.table.segment().keep_log(bytes, bytes_max);
+    }
+}
+
+/// Writes records as Redis's commands.
+#[derive(Default)]
+struct Resp {
+    /// The selected database, plus one.
+    selected: u64,
+}
+
+impl Resp {
+    fn select(&mut self, db: u16, out: &mut Vec<u8>) {
+        if self.selected != u64::from(db) + 1 {
+            self.selected = u64::from(db) + 1;
+            command(&[b"SELECT", db.to_string().as_bytes()], out);
+        }
+    }
+}
+
+impl Format for Resp {
+    fn begin(&mut self, state: u64) {
+        self.selected = state;
+    }
+
+    fn record(&mut self, says: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
+        let (is_atomic, told) = read_record(says).ok_or(Fault::Damaged { what: "a record of the change log" })?;
+        if let Some(first) = told.first() {
+            self.select(first.db, out);
+        }
+        if is_atomic {
+            command(&[b"MULTI"], out);
+        }
+        for told in &told {
+            self.select(told.db, out);
+            command(&told.words, out);
+        }
+        if is_atomic {
+            command(&[b"EXEC"], out);
+        }
+        Ok(())
+    }
+
+    fn state(&self) -> u64 {
+        self.selected
+    }
+}
+
+/// Appends a command as RESP.
+fn command(words: &[&[u8]], out: &mut Vec<u8>) {
+    count(b'*', words.len(), out);
+    for word in words {
+        count(b'$', word.len(), out);
+        out.extend_from_slice(word);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+fn count(mark: u8, count: usize, out: &mut Vec<u8>) {
+    let (mut digits, mut left) = ([0; 20], count);
+    let mut at = digits.len();
+    while left > 0 || at == digits.len() {
+        at -= 1;
+        digits[at] = b'0' + (left % 10) as u8;
+        left /= 10;
+    }
+    out.push(mark);
+    out.extend_from_slice(&digits[at..]);
+    out.extend_from_slice(b"\r\n");
+}
