@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod changes;
 mod cli;
 mod export;
 mod import;
@@ -41,6 +42,7 @@ enum Command {
     Top(top::Arguments),
     Verify(verify::Arguments),
     Inspect(inspect::Arguments),
+    Changes(changes::Arguments),
     Import(import::Arguments),
     Export(export::Arguments),
     Log(log::Arguments),
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         Command::Top(arguments) => top::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Changes(arguments) => changes::run(&arguments),
         Command::Import(arguments) => import::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Log(arguments) => log::run(&arguments),
