@@ -30,7 +30,7 @@
 //! - **L5** (era) A record's era comes from the read of RECORDING that decides whether the commit saves what it replaces for a snapshot (K1 of
 //!   `table/src/recording.rs`). So a record of an era before snapshot n is in that snapshot, and one of era n or later is not.
 //!
-//! Restated in tests/models.rs (`outbox`), where a checker chooses the schedule: change both.
+//! Restated in tests/outbox.rs, where a checker chooses the schedule: change both.
 
 use polder_base::Fault;
 use smallvec::SmallVec;
