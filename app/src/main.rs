@@ -14,6 +14,7 @@ mod manual;
 mod peer;
 mod segment;
 mod serve;
+mod storage;
 mod text;
 mod top;
 mod verify;
@@ -46,6 +47,7 @@ enum Command {
     Import(import::Arguments),
     Export(export::Arguments),
     Log(log::Arguments),
+    Storage(storage::Arguments),
     Completions(manual::Completions),
     Man(manual::Man),
 }
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         Command::Import(arguments) => import::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Log(arguments) => log::run(&arguments),
+        Command::Storage(arguments) => storage::run(&arguments),
         Command::Completions(arguments) => manual::completions(&arguments, Arguments::command()),
         Command::Man(arguments) => manual::man(&arguments, Arguments::command()),
     }

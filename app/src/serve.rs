@@ -185,7 +185,7 @@ fn load(memory: &Memory, settings: &Configuration) -> Result<Loaded, String> {
 }
 
 /// The settings that a file and flags give.
-fn settings(words: &[String]) -> Result<Configuration, String> {
+pub fn settings(words: &[String]) -> Result<Configuration, String> {
     let mut words = words.to_vec();
     if let Some(late) = words.iter().find(|word| ["--help", "-h", "--version", "-V"].contains(&word.as_str())) {
         return Err(format!("{late} stands alone: 'polder serve --help', 'polder --version'"));
@@ -212,7 +212,7 @@ fn settings(words: &[String]) -> Result<Configuration, String> {
 }
 
 /// Which segment to attach, and how to make it when it is not there.
-fn options(settings: &Settings) -> Result<Options, String> {
+pub fn options(settings: &Settings) -> Result<Options, String> {
     let pages = match settings.string(PAGES).as_str() {
         "1gb" => PageChoice::Huge,
         "2mb" => PageChoice::Large,

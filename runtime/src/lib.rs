@@ -47,6 +47,7 @@ pub mod scripts;
 pub mod server;
 pub mod session;
 pub mod statistics;
+pub mod storage_process;
 pub mod tickets;
 pub mod together;
 pub mod tracking;

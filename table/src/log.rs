@@ -150,6 +150,20 @@ impl Log<'_> {
         Ok(appended)
     }
 
+    /// Moves all that can be moved into the log; returns false where another thread was at it.
+    ///
+    /// # Errors
+    /// As [`Log::merge`].
+    pub(crate) fn merge_all(&self) -> Result<bool, Fault> {
+        loop {
+            match self.with_seat(|seat| seat.merge_outboxes(&mut Resp::default()))? {
+                Merged::Some => {}
+                Merged::Nothing => return Ok(true),
+                Merged::Busy => return Ok(false),
+            }
+        }
+    }
+
     /// Whether commits have left something in their outboxes.
     pub fn has_more(&self) -> bool {
         self.table.segment().outbox_bytes() > 0

@@ -166,12 +166,37 @@ impl Table {
         if !seat.enter() {
             return Err(Fault::System("this thread has a transaction already: end it first".into()));
         }
-        let begun = self.begin_snapshot(&seat, goes_on);
+        let begun = self.begin_snapshot(&seat, goes_on, false);
         seat.leave();
         begun
     }
 
-    fn begin_snapshot(&self, seat: &Rc<Seat>, goes_on: &mut dyn FnMut() -> bool) -> Result<Snapshot<'_>, Fault> {
+    /// As [`Table::snapshot`], and where in the change log it lies: the bytes before this offset have made what the snapshot shows, and those
+    /// behind it begin in this database. The log must be on.
+    ///
+    /// # Errors
+    /// As there; what the log says.
+    pub fn snapshot_in_log(&self, goes_on: &mut dyn FnMut() -> bool) -> Result<(Snapshot<'_>, u64, Option<Db>), Fault> {
+        let seat = self.seat()?;
+        if !seat.enter() {
+            return Err(Fault::System("this thread has a transaction already: end it first".into()));
+        }
+        let begun = self.begin_snapshot(&seat, goes_on, true);
+        seat.leave();
+        let snapshot = begun?;
+        // L8: what belongs to the snapshot is in outboxes by now, and what does not is held back. Dropping the snapshot ends that as well.
+        while !self.log().merge_all()? {
+            if !goes_on() {
+                return Err(Fault::System("no snapshot: another thread merges the change log, and may be stopped".into()));
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        let (offset, db) = self.log().end();
+        self.segment().publish(polder_shm::layout::log::CUT, 0);
+        Ok((snapshot, offset, db))
+    }
+
+    fn begin_snapshot(&self, seat: &Rc<Seat>, goes_on: &mut dyn FnMut() -> bool, cuts: bool) -> Result<Snapshot<'_>, Fault> {
         let segment = self.segment();
         let number = loop {
             if let Some(number) = seat.begin_snapshot() {
@@ -209,6 +234,10 @@ impl Table {
         // N4.
         let roots: Vec<(Db, u64)> =
             (0..DATABASES as Db).map(|db| (db, segment.observe(map_at(db) + 8))).filter(|(_, root)| *root != 0).collect();
+        if cuts {
+            // L8: before any commit can be of this era.
+            segment.publish(polder_shm::layout::log::CUT, number);
+        }
         seat.announce_snapshot(number);
         snapshot.now_ms = polder_base::time::now_ms();
         seat.rollback();

@@ -1,6 +1,7 @@
 //! Append-only logs of real servers, read into a segment; torn and damaged ones; what a log says of keys that have expired since.
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -109,7 +110,7 @@ fn work(server: &mut Connection, random: &mut Random, count: usize) {
             10 => vec!["SADD".into(), key("t", random), number, text],
             11 => vec!["SPOP".into(), key("t", random), "2".into()],
             12 => vec!["ZADD".into(), key("z", random), number, text],
-            13 => vec!["ZINCRBY".into(), key("z", random), "2.5".into(), text],
+            13 => vec!["ZINCRBY".into(), key("z", random), "2".into(), text],
             14 => vec!["ZPOPMIN".into(), key("z", random)],
             15 => vec!["XADD".into(), key("x", random), "MAXLEN".into(), "~".into(), "50".into(), "*".into(), "field".into(), longer],
             16 => vec!["XTRIM".into(), key("x", random), "MAXLEN".into(), "10".into()],
@@ -174,7 +175,10 @@ fn state(mut call: impl FnMut(&[&str]) -> Answer) -> Vec<String> {
     let mut found = Vec::new();
     for db in ["0", "1", "2"] {
         call(&["SELECT", db]);
-        let Answer::Array(keys) = call(&["KEYS", "*"]) else { panic!("KEYS replies an array") };
+        let keys = match call(&["KEYS", "*"]) {
+            Answer::Array(keys) => keys,
+            other => panic!("KEYS replies {other:?}"),
+        };
         let mut keys: Vec<String> = keys.iter().map(|key| key.shown().trim().trim_matches('"').to_owned()).collect();
         keys.sort();
         for key in keys {
@@ -360,4 +364,123 @@ fn logs_are_checked_and_imported_by_the_command_line() {
     let (said, status) = run(&["log", "check", place.0.to_str().expect("text")]);
     assert!(status == 2 && said.contains("this is not the folder of a log"), "{said}");
     Memory::remove(&segment).expect("removed");
+}
+
+/// A memory with a server, and a process that writes its log.
+struct Written {
+    place: Place,
+    segment: String,
+    _server: Server,
+    connection: Connection,
+}
+
+impl Written {
+    fn new(name: &str) -> Written {
+        let place = Place::new(name);
+        std::fs::remove_dir_all(place.folder().path).expect("the process makes it");
+        let segment = format!("shm:polder-test-{}-aof-{name}", std::process::id());
+        let server = Server::start_polder(&polder(), &segment, &["--segment-size", "256mb", "--save", ""]).expect("a server");
+        let connection = Connection::open(&server.address()).expect("a connection");
+        Written { place, segment, _server: server, connection }
+    }
+
+    fn storage(&self, more: &[&str]) -> Child {
+        let dir = self.place.0.to_str().expect("text");
+        let mut child = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL"])
+            .arg(polder())
+            .args(["storage", "--segment", &self.segment, "--dir", dir])
+            .args(more)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("polder storage");
+        let mut said = BufReader::new(child.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
+        assert!(said.any(|line| line.contains("the log is written")), "it begins");
+        std::thread::spawn(move || said.for_each(|line| println!("{line}")));
+        child
+    }
+
+    /// Redis, and Polder's own reader, find in the files what the memory holds.
+    fn is_read_by_all(&mut self) {
+        settle(&mut self.connection);
+        let expected = state(|words| self.connection.call(words).expect("a reply"));
+        assert_eq!(check(&self.place.folder()).expect("a log").flaw, None);
+        let (scratch, replayed) = read(&self.place.folder(), TornEnd::Refused).expect("a log");
+        assert_eq!((replayed.refused, replayed.first_refused), (0, None));
+        let mut caller = Caller::new(1, Protocol::Resp2);
+        same(&state(|words| caller.call(&scratch.embedder, words).expect("a reply")), &expected);
+        let Some(program) = on_path("redis-server") else { return println!("left out: there is no redis-server") };
+        let (_redis, mut redis) = self.place.start(&program, &[]);
+        until("it has loaded the log", || !matches!(redis.call(&["DBSIZE"]).expect("a reply"), Answer::Error(_)));
+        same(&state(|words| redis.call(words).expect("a reply")), &expected);
+    }
+}
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        let _ = Memory::remove(&self.segment);
+    }
+}
+
+fn same(found: &[String], expected: &[String]) {
+    for (found, expected) in found.iter().zip(expected) {
+        assert_eq!(found, expected);
+    }
+    assert_eq!(found.len(), expected.len());
+}
+
+fn end(mut child: Child) {
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().is_ok_and(|status| status.success()));
+    assert!(child.wait().expect("an end").success(), "all is in the log");
+}
+
+#[test]
+fn a_log_that_polder_writes_is_read_by_redis() {
+    let mut written = Written::new("written");
+    let mut random = Random::new(21);
+    work(&mut written.connection, &mut random, 500);
+    let storage = written.storage(&["--aof-timestamp-enabled", "yes"]);
+    work(&mut written.connection, &mut random, 1500);
+    end(storage);
+    written.is_read_by_all();
+}
+
+#[test]
+fn rewrites_under_load_and_killed_writers_of_the_log_lose_nothing() {
+    let mut written = Written::new("killed");
+    let mut random = Random::new(22);
+    let small = ["--auto-aof-rewrite-min-size", "30000", "--auto-aof-rewrite-percentage", "10"];
+    for _ in 0..6 {
+        let mut storage = written.storage(&small);
+        let count = 100 + random.below(600);
+        work(&mut written.connection, &mut random, count);
+        storage.kill().expect("killed");
+        storage.wait().expect("an end");
+        work(&mut written.connection, &mut random, 50);
+    }
+    let storage = written.storage(&small);
+    let folder = written.place.folder();
+    until("the log is rewritten twice", || {
+        work(&mut written.connection, &mut random, 50);
+        let manifest = folder.load().expect("readable").expect("a manifest");
+        manifest.base.is_some_and(|base| base.sequence > 2)
+    });
+    end(storage);
+    written.is_read_by_all();
+}
+
+#[test]
+fn two_processes_cannot_write_a_log_and_nobody_writes_into_anothers() {
+    let written = Written::new("foreign");
+    let storage = written.storage(&[]);
+    let dir = written.place.0.to_str().expect("text");
+    let (said, status) = run(&["storage", "--segment", &written.segment, "--dir", dir]);
+    assert!(status == 1 && said.contains("another process writes this log"), "{said}");
+    end(storage);
+    let other = Place::new("other");
+    other.write(&[("appendonly.aof.1.base.aof", 'b', "SET k 1")]);
+    let (said, status) = run(&["storage", "--segment", &written.segment, "--dir", other.0.to_str().expect("text")]);
+    assert!(status == 1 && said.contains("the log of another memory") && said.contains("polder import"), "{said}");
+    let (said, status) = run(&["storage", "--segment", &written.segment, "--dir", dir, "--appendfsync", "always"]);
+    assert!(status == 1 && said.contains("choose everysec or no"), "{said}");
 }

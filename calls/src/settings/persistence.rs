@@ -32,7 +32,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         .inert()
         .about("Every payload is looked at in full, always."),
     switch("stop-writes-on-bgsave-error", true).about("Whether writes are refused after a save that failed, if there are save points."),
-    switch("appendonly", false).refuses("polder has no append-only file: the segment survives every process, a tier survives reboots"),
+    switch("appendonly", false).refuses("a server writes no append-only file: 'polder storage' does, for all that change a segment"),
     base_name("appendfilename", "appendonly.aof").at_start().inert(),
     base_name("appenddirname", "appendonlydir").at_start().inert(),
     choice("appendfsync", &["everysec", "always", "no"], 0).inert(),

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use polder_base::Fault;
 use polder_base::time::now_ms;
 use polder_table::snapshot::Item;
 use polder_table::{Policy, SYSTEM, Snapshot, Stop, Table, clock};
@@ -37,6 +38,9 @@ pub struct Plan {
     key_delay: Duration,
     version: String,
 }
+
+/// How a save takes its snapshot; it gives up when the second argument says so.
+pub type Begin<'b> = dyn for<'t> FnMut(&'t Table, &mut dyn FnMut() -> bool) -> Result<Snapshot<'t>, Fault> + 'b;
 
 /// How far a save has come, and whether it is to stop.
 #[derive(Default)]
@@ -82,12 +86,20 @@ impl Plan {
     /// # Errors
     /// What went wrong, in words; the file that was there before is still there then.
     pub fn save(self, table: &Table, progress: &Progress) -> Result<u64, String> {
+        self.save_from(table, progress, &mut |table, goes_on| table.snapshot(goes_on))
+    }
+
+    /// As [`Plan::save`], of a snapshot that `begin` takes.
+    ///
+    /// # Errors
+    /// As there; what `begin` says.
+    pub fn save_from(self, table: &Table, progress: &Progress, begin: &mut Begin<'_>) -> Result<u64, String> {
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned();
         let path = self.path.clone();
         let fresh = folder.join(format!("temp-{}-{}.rdb", std::process::id(), unique()));
         let told = |error: io::Error| format!("{}: {error}", path.display());
         let file = File::create(&fresh).map_err(told)?;
-        let written = self.write(table, progress, &file).and_then(|keys| {
+        let written = self.write(table, progress, &file, begin).and_then(|keys| {
             file.sync_all().map_err(told)?;
             std::fs::rename(&fresh, &path).map_err(told)?;
             // The name is safe only when the folder is on the disk.
@@ -101,7 +113,7 @@ impl Plan {
         written
     }
 
-    fn write(self, table: &Table, progress: &Progress, file: &File) -> Result<u64, String> {
+    fn write(self, table: &Table, progress: &Progress, file: &File, begin: &mut Begin<'_>) -> Result<u64, String> {
         let mut out = Out { file, path: self.path, syncs: self.syncs, unsynced: 0 };
         let mut writer = self.writer;
         writer.begin_file(self.checksums);
@@ -112,7 +124,7 @@ impl Plan {
         writer.aux(b"aof-base", b"0");
         let end = Instant::now() + PATIENCE;
         let mut goes_on = || Instant::now() < end && !progress.cancelled.load(Ordering::Relaxed);
-        let mut snapshot = table.snapshot(&mut goes_on).map_err(|fault| fault.to_string())?;
+        let mut snapshot = begin(table, &mut goes_on).map_err(|fault| fault.to_string())?;
         codes_at(&mut snapshot).map_err(|stop| stop.to_string())?.iter().for_each(|code| writer.functions(code));
         let mut walk = Walk { table, progress, out: &mut out, drops_expiries: self.drops_expiries, key_delay: self.key_delay, keys: 0 };
         let mut current = None;
