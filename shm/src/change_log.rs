@@ -32,7 +32,7 @@ use crate::journal::{CHANGED, Tag};
 use crate::layout::{header, log, recording, seat as at};
 use crate::lock::Locked;
 use crate::node::NodeKind;
-use crate::outbox::{BLOCK_BYTES, BLOCK_HEAD, NEXT, Outbox, PLACE, RecordHead};
+use crate::outbox::{BLOCK_BYTES, BLOCK_HEAD, NEXT, Outbox, PLACE, Piece, RecordHead};
 use crate::seat::Seat;
 use crate::segment::{Segment, offset_of, ref_to};
 
@@ -50,26 +50,6 @@ pub enum LogGap {
     Trimmed,
     /// The log does not reach so far: the place is another stream's.
     Beyond,
-}
-
-/// A block of a chain and the place of its first byte.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Piece {
-    pub block: u64,
-    pub place: u64,
-}
-
-impl Piece {
-    pub(crate) fn at(segment: &Segment, block: u64) -> Piece {
-        Piece { block, place: segment.load(block + PLACE) }
-    }
-
-    /// Appends `bytes` bytes from `inside` on to `into`; both lie inside the block.
-    pub(crate) fn copy(&self, segment: &Segment, inside: u64, bytes: u64, into: &mut Vec<u8>) {
-        assert!(inside + bytes <= BLOCK_BYTES, "inside the block");
-        // SAFETY: L1, L6: no thread writes there; S5, the block is a node of the largest class and the range lies inside.
-        into.extend_from_slice(unsafe { std::slice::from_raw_parts(segment.address(self.block + BLOCK_HEAD + inside), bytes as usize) });
-    }
 }
 
 /// Makes bytes of records.
@@ -388,9 +368,7 @@ impl Seat {
     fn lock_merge(&self, goes_on: &mut dyn FnMut() -> bool) -> Result<(), Fault> {
         while !self.try_merge_lock()? {
             if !goes_on() {
-                return Err(Fault::System(
-                    "another process holds the lock of the change log, and may be stopped: let it go on or end it".into(),
-                ));
+                return Err(merger_stopped());
             }
             std::thread::sleep(crate::lock::NAP);
         }
@@ -448,6 +426,10 @@ impl Seat {
         }
         Ok(Ok(place))
     }
+}
+
+fn merger_stopped() -> Fault {
+    Fault::System("another process holds the lock of the change log, and may be stopped: let it go on or end it".into())
 }
 
 fn stopped(segment: &Arc<Segment>, seat: u64) -> Fault {

@@ -30,10 +30,9 @@ use smallvec::SmallVec;
 use crate::class::NODE_MAX;
 use crate::closing::Changes;
 use crate::inbox;
-use crate::layout::{ROOTS_AT, ROOTS_BYTES, log, seat as at};
+use crate::layout::{self, ROOTS_AT, ROOTS_BYTES, log, seat as at};
 use crate::lock::{self, Locked};
 use crate::node::NodeKind;
-use crate::outbox;
 use crate::seat::Seat;
 use crate::segment::offset_of;
 
@@ -349,7 +348,7 @@ impl Seat {
                 }
                 Some((Tag::Word, offset, _)) => match cover {
                     0 => own(offset),
-                    log::MERGE_LOCK => shared(offset) || outbox::is_of_merger(offset),
+                    log::MERGE_LOCK => shared(offset) || layout::is_of_merger(offset),
                     cover if inbox::is_lock(cover) => shared(offset) || (cover + 8..cover + 64).contains(&offset),
                     _ => shared(offset),
                 },

@@ -313,6 +313,12 @@ pub mod seat {
     const _: () = assert!(END <= OUTBOX_TAIL && BYTES.is_multiple_of(4096));
 }
 
+/// Whether a word of a seat is one that the log merger writes.
+pub(crate) const fn is_of_merger(offset: u64) -> bool {
+    let inside = offset.wrapping_sub(SEATS_AT) % seat::BYTES;
+    offset >= SEATS_AT && offset < SEATS_AT + SEATS_MAX * seat::BYTES && (inside == seat::OUTBOX_HEAD || inside == seat::OUTBOX_FIRST)
+}
+
 /// Bytes of one slab's bitmap.
 pub const BITMAP_BYTES: u64 = SLAB_BYTES / NODE_MIN as u64 / 8;
 

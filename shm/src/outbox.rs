@@ -35,10 +35,9 @@
 use polder_base::Fault;
 use smallvec::SmallVec;
 
-use crate::change_log::Piece;
 use crate::class::{CLASSES, NODE_MAX};
 use crate::journal::{BLOCK_PAIRS, Tag, item_of};
-use crate::layout::{SEATS_AT, SEATS_MAX, header, log, seat as at};
+use crate::layout::{header, log, seat as at};
 use crate::node::{NodeHeader, NodeKind};
 use crate::seat::Seat;
 use crate::segment::{Segment, offset_of, ref_to};
@@ -53,10 +52,24 @@ const RECORD_HEAD: u64 = 24;
 /// A commit that finds more than this in its outbox, since no thread merges, breaks the log.
 pub const OUTBOX_MAX: u64 = 64 << 20;
 
-/// Whether a word of a seat is one that the log merger writes.
-pub(crate) const fn is_of_merger(offset: u64) -> bool {
-    let inside = offset.wrapping_sub(SEATS_AT) % at::BYTES;
-    offset >= SEATS_AT && offset < SEATS_AT + SEATS_MAX * at::BYTES && (inside == at::OUTBOX_HEAD || inside == at::OUTBOX_FIRST)
+/// A block of a chain and the place of its first byte.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    pub block: u64,
+    pub place: u64,
+}
+
+impl Piece {
+    pub(crate) fn at(segment: &Segment, block: u64) -> Piece {
+        Piece { block, place: segment.load(block + PLACE) }
+    }
+
+    /// Appends `bytes` bytes from `inside` on to `into`; both lie inside the block.
+    pub(crate) fn copy(&self, segment: &Segment, inside: u64, bytes: u64, into: &mut Vec<u8>) {
+        assert!(inside + bytes <= BLOCK_BYTES, "inside the block");
+        // SAFETY: L1, L6: no thread writes there; S5, the block is a node of the largest class and the range lies inside.
+        into.extend_from_slice(unsafe { std::slice::from_raw_parts(segment.address(self.block + BLOCK_HEAD + inside), bytes as usize) });
+    }
 }
 
 /// A record as the log merger reads it.

@@ -15,59 +15,12 @@
 //! - **E4** An expired key that is locked is told as `DEL` before all that the transaction does to it: elsewhere it may not have expired yet.
 
 use polder_base::Fault;
+use polder_shm::layout::recording;
 
 use crate::api::{Counter, Db, Found, SYSTEM, Stop};
+use crate::recording::save;
+use crate::telling::{ATOMIC, Mark, Telling};
 use crate::txn::{Held, Pending, Txn};
-
-/// Writes the dump of a value, as DUMP replies it, behind what is in `into`.
-pub type Dump = fn(&Txn<'_>, &Found<'_>, &mut Vec<u8>) -> Result<(), Stop>;
-
-/// The commands of a record are one transaction.
-const ATOMIC: u32 = 1;
-/// Bytes before a record's commands.
-const HEAD: usize = 16;
-
-/// Whether an attempt collects effects.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Telling {
-    /// It has not looked yet.
-    #[default]
-    Unknown,
-    No,
-    Yes,
-}
-
-/// How far a transaction had come when a call began.
-#[derive(Clone, Copy, Debug)]
-pub struct Mark {
-    writes: u64,
-    told: u32,
-}
-
-/// One command of a record.
-pub(crate) struct Told<'r> {
-    pub db: Db,
-    pub words: Vec<&'r [u8]>,
-}
-
-/// A record's commands, and whether they are one transaction; `None`: it makes no sense (S5).
-pub(crate) fn read_record(says: &[u8]) -> Option<(bool, Vec<Told<'_>>)> {
-    let (head, mut rest) = says.split_at_checked(HEAD)?;
-    let number = |bytes: &[u8]| u32::from_le_bytes(bytes[..4].try_into().expect("four bytes"));
-    let mut take = |bytes: usize| {
-        let (part, left) = rest.split_at_checked(bytes)?;
-        rest = left;
-        Some(part)
-    };
-    let mut told = Vec::new();
-    for _ in 0..number(&head[4..]) {
-        let head = take(8)?;
-        let db = Db::from_le_bytes(head[..2].try_into().expect("two bytes"));
-        let words = (0..number(&head[4..])).map(|_| take(4).map(number).and_then(|bytes| take(bytes as usize))).collect::<Option<_>>()?;
-        told.push(Told { db, words });
-    }
-    Some((number(head) & ATOMIC != 0, told))
-}
 
 impl Txn<'_> {
     /// Whether the change log is on, so that this transaction is to say what it does.
@@ -180,7 +133,7 @@ impl Txn<'_> {
         let effects = self.scratch.effects.borrow();
         let record = &mut *self.scratch.record.borrow_mut();
         record.clear();
-        record.extend_from_slice(&u32::from(is_atomic).to_le_bytes());
+        record.extend_from_slice(&if is_atomic { ATOMIC } else { 0 }.to_le_bytes());
         record.extend_from_slice(&told.to_le_bytes());
         record.extend_from_slice(&self.now_ms().to_le_bytes());
         record.extend_from_slice(&effects);
@@ -236,5 +189,30 @@ impl Txn<'_> {
         let expiry_ms = found.expiry_ms.unwrap_or(0).to_string();
         self.tell(db, &[b"RESTORE", key, expiry_ms.as_bytes(), &payload, b"REPLACE", b"ABSTTL"]);
         Ok(())
+    }
+
+    /// Reads the word (K1) for a transaction, and records what it asks for: what the commit replaces, for a snapshot, and its effects, for the
+    /// change log. Returns how many more nodes go out of use with the commit.
+    ///
+    /// # Errors
+    /// [`Stop::Retry`] where the log was turned on after the transaction had begun (E1); a fault.
+    #[inline]
+    pub(crate) fn before_commit(&self) -> Result<u64, Stop> {
+        let word = self.segment().recording();
+        if word & recording::ON == 0 { Ok(0) } else { self.record_commit(word) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn record_commit(&self, word: u64) -> Result<u64, Stop> {
+        let logs = word & recording::LOG != 0;
+        if logs && self.telling.get() != Telling::Yes {
+            return Err(Stop::Retry);
+        }
+        let number = recording::snapshot(word);
+        if number != 0 {
+            self.record_changes(&mut |key| save(&self.seat, number, &key));
+        }
+        if logs { self.append_record(word) } else { Ok(0) }
     }
 }

@@ -18,15 +18,13 @@ use polder_shm::Seat;
 use polder_shm::change_log::{Format, LogGap, Merged};
 
 use crate::api::Db;
-use crate::effect::{Dump, read_record};
-use crate::table::Table;
+use crate::table::{Dump, Table};
+use crate::telling::read_record;
 
 /// How long turning the log on or off waits for others.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Batches that one call merges at most.
 const BATCHES_MAX: u32 = 64;
-/// A thread that leaves more than this in its outbox merges it.
-pub(crate) const MERGED_BY_WRITERS: u64 = 1 << 20;
 
 /// Why the log cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

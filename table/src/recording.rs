@@ -18,12 +18,9 @@ use polder_shm::layout::{header, recording};
 use polder_shm::node::NodeHeader;
 use polder_shm::{Seat, Segment};
 
-use crate::api::Stop;
 use crate::directory::{self, database};
-use crate::effect::Telling;
 use crate::entry::{Image, WORDS_MAX};
 use crate::hash::Hash;
-use crate::txn::Txn;
 
 /// Bits of a position that [`order`] leaves out: those of a tally take their place.
 const TALLY_BITS: u32 = 10;
@@ -75,33 +72,6 @@ fn record(seat: &Seat, word: u64, changes: impl FnOnce(&mut dyn FnMut(Changed<'_
     true
 }
 
-impl Txn<'_> {
-    /// Reads the word (K1) for a transaction, and records what it asks for: what the commit replaces, for a snapshot, and its effects, for the
-    /// change log. Returns how many more nodes go out of use with the commit.
-    ///
-    /// # Errors
-    /// [`Stop::Retry`] where the log was turned on after the transaction had begun (E1); a fault.
-    #[inline]
-    pub(crate) fn before_commit(&self) -> Result<u64, Stop> {
-        let word = self.segment().recording();
-        if word & recording::ON == 0 { Ok(0) } else { self.record_commit(word) }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn record_commit(&self, word: u64) -> Result<u64, Stop> {
-        let logs = word & recording::LOG != 0;
-        if logs && self.telling.get() != Telling::Yes {
-            return Err(Stop::Retry);
-        }
-        let number = recording::snapshot(word);
-        if number != 0 {
-            self.record_changes(&mut |key| save(&self.seat, number, &key));
-        }
-        if logs { self.append_record(word) } else { Ok(0) }
-    }
-}
-
 /// Where a key comes in a walk: by the tally of its database, which no two of a snapshot's share, and by its hash.
 pub(crate) fn order(root: u64, position: u64) -> u64 {
     directory::tally_of(root) << (64 - TALLY_BITS) | position >> TALLY_BITS
@@ -110,7 +80,7 @@ pub(crate) fn order(root: u64, position: u64) -> u64 {
 /// Saves the state that a key has, for the snapshot `number` that the transaction has looked at.
 #[cold]
 #[inline(never)]
-fn save(seat: &Seat, number: u64, changed: &Changed<'_>) {
+pub(crate) fn save(seat: &Seat, number: u64, changed: &Changed<'_>) {
     let &Changed { root, hash, key, before, after } = changed;
     let segment = seat.segment();
     let watermark = segment.observe(header::SNAPSHOT_WATERMARK);

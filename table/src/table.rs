@@ -15,7 +15,6 @@ use crate::change::ChangeSink;
 use crate::clock;
 use crate::compact::Pass;
 use crate::directory::{self, Slot, database, map_at};
-use crate::effect::Dump;
 use crate::entry;
 use crate::hash::FREE;
 use crate::lookup;
@@ -46,6 +45,9 @@ pub struct Table {
     /// What dumps values that no call has told of.
     pub(crate) dump: std::sync::OnceLock<Dump>,
 }
+
+/// Writes the dump of a value, as DUMP replies it, behind what is in `into`.
+pub type Dump = fn(&Txn<'_>, &Found<'_>, &mut Vec<u8>) -> Result<(), Stop>;
 
 /// Keys whose misses are taken at once.
 pub(crate) const PREFETCH_KEYS: usize = 64;

@@ -26,7 +26,6 @@ use polder_values::{Kind, Nodes, Value};
 use crate::api::*;
 use crate::bucket::{self, UNITS, Words};
 use crate::directory::{self, Extent, MAP_LOCK};
-use crate::effect::Telling;
 use crate::entry::{self, Image};
 use crate::expired::Expired;
 use crate::hash::{Hash, hash};
@@ -39,7 +38,8 @@ use crate::shadow::Editing;
 use crate::sight::Sight;
 use crate::solo::Solo;
 use crate::table::Table;
-use crate::{clock, extras, log, raw};
+use crate::telling::{MERGED_BY_WRITERS, Telling};
+use crate::{clock, extras, raw};
 
 /// Looks at a map that is being changed before the thread naps between them.
 const LOOKS: u32 = 100;
@@ -910,7 +910,7 @@ impl Drop for Txn<'_> {
         }
         self.seat.unpin();
         self.seat.leave();
-        if self.telling.get() == Telling::Yes && self.seat.outbox_waiting() > log::MERGED_BY_WRITERS {
+        if self.telling.get() == Telling::Yes && self.seat.outbox_waiting() > MERGED_BY_WRITERS {
             // Where another thread merges, or there is no memory, it stays where it is.
             let _ = self.table.log().merge();
         }

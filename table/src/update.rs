@@ -271,8 +271,7 @@ impl<'e> KeyUpdate<'e> {
             olds = 1;
         }
         match seen.displaced {
-            None if publish(seat, sight, self.key, (before, after), olds).ok()? => {}
-            None => return None,
+            None => publish(seat, sight, self.key, (before, after), olds).ok()?.then_some(())?,
             Some(displaced) => self.publish_displaced(displaced, (before, after), olds)?,
         }
         self.count();
