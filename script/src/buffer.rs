@@ -9,7 +9,7 @@ use std::ops::{Deref, DerefMut};
 
 use mlua::Lua;
 
-use crate::native::Complaint;
+use crate::complaint::Complaint;
 
 /// What each call of [`Buffer::room`] leaves for numbers, quotes, heads and separators.
 const SLACK: usize = 64;

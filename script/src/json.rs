@@ -5,7 +5,8 @@ use std::rc::Rc;
 use mlua::{Lua, Table, Value};
 
 use crate::buffer::Buffer;
-use crate::native::{Args, Complaint, Results, function, kind};
+use crate::complaint::Complaint;
+use crate::native::{Args, Results, function, kind};
 use crate::number;
 
 /// Deeper than this a thread's stack does not reach, whatever a script allows.

@@ -19,6 +19,7 @@
 mod answer;
 mod bits;
 mod buffer;
+mod complaint;
 mod drand;
 mod interpreter;
 mod json;

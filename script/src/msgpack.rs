@@ -2,7 +2,8 @@
 use mlua::{Table, Value};
 
 use crate::buffer::Buffer;
-use crate::native::{Args, Complaint, Results, Variadic};
+use crate::complaint::Complaint;
+use crate::native::{Args, Results, Variadic};
 use crate::number;
 
 pub const FUNCTIONS: &[(&str, Variadic)] =

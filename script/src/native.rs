@@ -6,6 +6,7 @@ use mlua::{BorrowedBytes, Either, IntoLua, Lua, MultiValue, Table, Value};
 use polder_base::Protocol;
 use sha1::{Digest, Sha1};
 
+use crate::complaint::Complaint;
 use crate::drand::Drand;
 use crate::interpreter::{Desk, gate, gate_of_many, goes_on, may};
 use crate::{bits, json, msgpack, number, pack, pattern};
@@ -360,30 +361,6 @@ pub fn kind(value: &Value) -> &'static str {
         Value::Function(_) => "function",
         Value::Thread(_) => "thread",
         _ => "userdata",
-    }
-}
-
-/// Why a native does not do it.
-pub struct Complaint(pub String);
-
-impl From<&str> for Complaint {
-    fn from(text: &str) -> Complaint {
-        Complaint(text.into())
-    }
-}
-
-impl From<String> for Complaint {
-    fn from(text: String) -> Complaint {
-        Complaint(text)
-    }
-}
-
-impl From<mlua::Error> for Complaint {
-    fn from(error: mlua::Error) -> Complaint {
-        match error {
-            mlua::Error::MemoryError(_) => "not enough memory".into(),
-            other => Complaint(other.to_string()),
-        }
     }
 }
 

@@ -6,7 +6,8 @@
 //!   s string and a zero     c one byte of a string, cn n of them, c0 all of it: unpacking, as many as the number before it says
 //! ```
 use crate::buffer::Buffer;
-use crate::native::{Args, Complaint, Results, Variadic};
+use crate::complaint::Complaint;
+use crate::native::{Args, Results, Variadic};
 use crate::number;
 
 pub const FUNCTIONS: &[(&str, Variadic)] = &[("pack", pack), ("unpack", unpack), ("size", size)];

@@ -10,7 +10,8 @@
 use mlua::{Lua, Value};
 
 use crate::buffer::Buffer;
-use crate::native::{Args, Complaint, Results};
+use crate::complaint::Complaint;
+use crate::native::{Args, Results};
 
 const CAPTURES_MAX: usize = 32;
 /// Ways to come back to at most: some megabytes of them.
