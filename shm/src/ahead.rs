@@ -1,15 +1,18 @@
-//! The next blocks of memory, made large pages while nobody waits for them.
+//! The next blocks of memory, made large pages before a call needs them.
 //!
-//! Having 2 MiB backed by one page costs 94 us on the machine of ANCHORS, and 1.8 to 2.4 ms in a virtual machine whose own memory is
-//! not there yet: the longest of all calls that write. So whoever has grown the segment has a thread enlarge what comes next, which
-//! ends with that. Extents grow at about the same time all over a table, hence several blocks where much is used.
+//! Backing 2 MiB by one page costs 94 us on the machine of ANCHORS, and 1.8 to 2.4 ms in a virtual
+//! machine whose own memory is not there yet. That is the longest of all calls that write. So a
+//! thread that has grown the segment starts another thread that enlarges the blocks that come next,
+//! and then ends. Extents grow at about the same time all over a table, so several blocks are
+//! prepared where much is used.
 //!
-//! The first 8 MiB stay small pages, which the processor's address cache still reaches: whoever has little, and tests that make a
-//! thousand segments, pay nothing for pages that they do not need.
+//! The first 8 MiB stay small pages, which the processor's address cache still reaches. So a small
+//! segment, and a test that makes a thousand segments, pay nothing for pages that they do not need.
 //!
-//! It is a hint: these blocks belong to nobody, are asked for again when they are needed, and what a thread that died or
-//! failed has left is what small pages would be. A block that is needed before it is ready comes in small pages, too. Another process
-//! that gets there first finds pages that are large already.
+//! This is a hint. These blocks belong to no thread and are asked for again when they are needed.
+//! If the thread dies or fails, the blocks come in small pages. A block that is needed before it is
+//! ready comes in small pages, too. Another process that gets there first finds pages that are
+//! large already.
 
 use std::mem::MaybeUninit;
 use std::sync::Arc;
@@ -21,9 +24,9 @@ use crate::fork;
 use crate::pages::LARGE;
 use crate::segment::Segment;
 
-/// So many bytes of nodes come in small pages.
+/// This many bytes of nodes come in small pages.
 const SMALL_BYTES: u64 = 8 << 20;
-/// One block is made ready for so many that are in use, within these bounds.
+/// One block is made ready for every `SHARE` that are in use, within these bounds.
 const SHARE: u64 = 16;
 const BLOCKS_MIN: u64 = 2;
 const BLOCKS_MAX: u64 = 16;
@@ -41,7 +44,8 @@ pub(crate) struct Ahead {
     goal: AtomicU64,
     /// Blocks before this are not made large.
     from: AtomicU64,
-    /// The generation of the process, plus one, whose thread is at work: a forked child has no such thread.
+    /// The generation of the process that has a thread at work, plus one. A forked child has no
+    /// such thread.
     at_work: AtomicU64,
 }
 
@@ -79,9 +83,11 @@ impl Ahead {
         is_ready()
     }
 
-    /// Whether nobody is at work, and there is some; whoever gets this answer does it.
+    /// Whether no thread is at work and there is work. The thread that gets true does it.
     ///
-    /// SYNC: who asks for more raises the goal and then looks who is at work; who is at work says that he rests and then looks at the goal.
+    /// SYNC: a thread that asks for more raises the goal and then looks whether a worker is at
+    /// work. The worker stores that it rests and then looks at the goal. So one of the two sees the
+    /// other.
     fn begins(&self) -> bool {
         let (worker, ours) = (self.at_work.load(Ordering::SeqCst), fork::generation() + 1);
         self.upto.load(Ordering::Acquire) < self.goal.load(Ordering::SeqCst)
@@ -130,13 +136,14 @@ impl Segment {
             }
         };
         if !spawned(work) {
-            // Whoever needs a block enlarges it.
+            // A thread that needs a block enlarges it by itself.
             ahead.rests();
         }
     }
 }
 
-/// Runs `work` in a thread to which no signal is delivered: it is somebody else's process, whose handlers expect other threads.
+/// Runs `work` in a thread to which no signal is delivered: the process belongs to the embedding
+/// program, whose handlers expect other threads.
 fn spawned(work: impl FnOnce() + Send + 'static) -> bool {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();

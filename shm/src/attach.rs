@@ -116,7 +116,7 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Marks the segment removed for all who are attached and takes its name away.
+    /// Marks the segment removed for all attached processes and removes its name.
     ///
     /// # Errors
     /// [`Fault::System`] when there is no such segment or it may not be removed.
@@ -154,8 +154,8 @@ impl Segment {
         self.mapping().back(self.seat_at(index), self.seat_at(index + 1))
     }
 
-    /// Has the seats from `index` on backed by memory, as many as are kept in reserve, or none where there is no memory: until it
-    /// is needed nobody is worse off.
+    /// Backs the seats from `index` on with memory, as many as are kept in reserve, or none if
+    /// there is no memory: until they are needed that does no harm.
     pub(crate) fn back_spare_seats(&self, index: u64) {
         let end = (index + layout::SEATS_SPARE).min(layout::SEATS_MAX);
         let _ = self.mapping().back(self.seat_at(index), self.seat_at(end));
@@ -171,7 +171,8 @@ impl Segment {
 
 fn write_header(mapping: &Mapping, geometry: &Geometry, secret: &[u8; header::SECRET_BYTES]) -> Result<(), Fault> {
     let word = |offset: u64, value: u64| {
-        // SAFETY: S2, nobody else sees the segment yet; the header lies in its first bytes, which are backed.
+        // SAFETY: S2, no other process sees the segment yet; the header lies in its first bytes,
+        // which are backed.
         unsafe { (mapping.base().add(offset as usize) as *mut u64).write(value) }
     };
     word(header::LAYOUT, LAYOUT as u64);
@@ -190,7 +191,8 @@ fn write_header(mapping: &Mapping, geometry: &Geometry, secret: &[u8; header::SE
         word(at, u64::from_ne_bytes(part.try_into().expect("8 bytes")));
     }
     for index in 0..layout::SEATS_MAX {
-        // SAFETY: the witnesses lie inside the backed first bytes; nobody else sees the segment yet.
+        // SAFETY: the witnesses lie inside the backed first bytes; no other process sees the
+        // segment yet.
         unsafe { crate::witness::Witness::at(mapping.base().add((layout::WITNESSES_AT + index * layout::WITNESS_BYTES) as usize)).init() };
     }
     // Without the magic it is no segment: last.

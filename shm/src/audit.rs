@@ -1,7 +1,8 @@
 //! The audit: is every node in exactly one place, and is every seat and slab what it should be?
 //!
-//! Whoever knows a place claims its nodes here: this file those of the seats (caches, journals, retired lists, chains), the
-//! table those that its roots reach. Then what is claimed is compared with the bitmaps of the slabs.
+//! Each crate claims the nodes of the places that it knows: this file those of the seats (caches,
+//! journals, retired lists, chains), the table those that its roots reach. Then what is claimed is
+//! compared with the bitmaps of the slabs.
 //!
 //! ```text
 //!   caches  journal  retired  chains        roots ... records ... trees
@@ -61,7 +62,7 @@ pub struct Audit<'s> {
     /// A bit per node, laid out as the slabs' own bitmaps.
     claimed: Vec<u64>,
     slabs: u64,
-    /// Who lives, as it was when the pass began.
+    /// Which seats lived when the pass began.
     lives: Vec<Life>,
     pub counts: Counts,
     pub findings: Vec<Finding>,
@@ -101,8 +102,8 @@ impl<'s> Audit<'s> {
         }
     }
 
-    /// Claims the node at a stored offset for `place`; answers false, with a finding, when it is none or has been claimed already.
-    /// What is not claimed must not be followed.
+    /// Claims the node at a stored offset for `place`. Returns false, with a finding, if there is
+    /// none or it was claimed already. What is not claimed must not be followed.
     pub fn claim(&mut self, offset: u64, place: &dyn std::fmt::Display) -> bool {
         let Some((slab, number)) = self.number_of(offset) else {
             self.find(format!("{place} names {offset:#x}, where no node is"));
@@ -130,7 +131,8 @@ impl<'s> Audit<'s> {
             .is_some_and(|(slab, number)| self.claimed[(slab * BITMAP_WORDS + number / 64) as usize] >> (number % 64) & 1 != 0)
     }
 
-    /// Claims a node of a value and all that it names; answers how many these are, if all could be claimed.
+    /// Claims a node of a value and all that it names. Returns how many these are, if all could be
+    /// claimed.
     pub fn claim_tree(&mut self, node: Ref, place: &dyn std::fmt::Display) -> Option<u64> {
         self.claim_below(node, DEPTH_MAX, place)
     }
@@ -174,7 +176,7 @@ impl<'s> Audit<'s> {
         named.filter(|named| !named.is_none()).collect()
     }
 
-    /// Looks at a lock word: whoever has it must be alive.
+    /// Checks a lock word: its owner must be alive.
     pub fn lock(&mut self, word: u64, place: &dyn std::fmt::Display) {
         if let Some(owner) = lock::owner(word)
             && !self.lives.get(owner as usize).is_some_and(|life| matches!(life, Life::Held(_)))
@@ -313,7 +315,7 @@ impl<'s> Audit<'s> {
         }
     }
 
-    /// Claims what an entry of a retired list names; answers the bytes of its own node.
+    /// Claims what an entry of a retired list names. Returns the bytes of its own node.
     fn retired_entry(&mut self, index: u64, what: u64) -> u64 {
         let node = what & !RETIRED_WHOLE;
         if what == 0 || !self.claim(node, &format_args!("the retired list of seat {index}")) {
@@ -397,7 +399,7 @@ impl<'s> Audit<'s> {
 }
 
 impl Segment {
-    /// Who has seat `index`.
+    /// The state of seat `index`.
     fn life(&self, index: u64) -> Life {
         self.witness(index).life()
     }

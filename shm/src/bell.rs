@@ -1,22 +1,27 @@
-//! The bell of a seat: how a thread that sleeps is woken when its inbox gets something.
+//! The bell of a seat: how a thread that sleeps is woken when its inbox gets a message.
 //!
-//! A thread says in its SLEEPING word where it is about to sleep, looks into its inbox once more, and sleeps. Who has delivered looks at
-//! that word, and only if it is set rings and then clears it: a futex wakes who sleeps on the word itself; a byte in a FIFO wakes an event
-//! loop that polls its other end. The FIFO lies beside the segment's name and belongs to the segment: it is made when a seat first needs
-//! one and used by whoever sits there later. (Measured: FIFO 7.5 us, eventfd passed to relatives 4.8, datagram socket 10.2, futex with a helper thread 21.5.)
+//! A thread stores in its SLEEPING word where it is about to sleep, looks into its inbox once more,
+//! and sleeps. A sender that has delivered looks at that word. If it is set, the sender wakes the
+//! sleeper and then clears the word. A futex wakes a thread that sleeps on the word itself. A byte
+//! in a FIFO wakes an event loop that polls its other end. The FIFO lies beside the segment's name
+//! and belongs to the segment: it is made when a seat first needs one, and later owners of the seat
+//! use it, too. (Measured: FIFO 7.5 us, eventfd passed to relatives 4.8, datagram socket 10.2,
+//! futex with a helper thread 21.5.)
 //!
 //! ```text
 //!   sleeper   SLEEPING := which sleep, how  ->  fence  ->  inbox empty?  ->  sleep                        SYNC: bell
 //!   ringer    tail moved                    ->  fence  ->  SLEEPING?     ->  ring, := 0 if it is the same  SYNC: bell
 //! ```
 //!
-//! First the ring, then the word: who is stopped or dies between the two leaves the word as it is, and the next one (for the dead: who
-//! recovers him) rings again. And no two sleeps look alike, so that who comes late does not clear the word of a sleep that he has not
-//! ended. Restated in tests/models.rs (`bell`): change both.
+//! The ring comes first, the word is cleared second. If a ringer stops or dies between the two, the
+//! word stays set, and the next one rings again; for a dead ringer that is the thread that recovers
+//! its seat. No two sleeps have the same word, so a late ringer cannot clear the word of a sleep
+//! that it has not ended. Restated in tests/models.rs (`bell`): change both.
 //!
-//! In /dev/shm every user may make a file of any name that is free. So a process uses what it finds at a bell's name only if it is a FIFO
-//! of a user who may write to the segment anyway (B1): a stranger's file could be another name of a file that matters, into which each ring
-//! would write a byte, and a stranger's FIFO could swallow the rings.
+//! In /dev/shm every user may make a file with any free name. So a process uses what it finds at a
+//! bell's name only if it is a FIFO of a user that may write to the segment anyway (B1). Another
+//! user's file could be a second name of a file that matters, into which each ring would write a
+//! byte. Another user's FIFO could swallow the rings.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -48,10 +53,10 @@ const WHERE: u64 = 3;
 pub(crate) struct Bells(Shelter<HashMap<u64, OwnedFd>>);
 
 impl Segment {
-    /// Wakes who sits at seat `index`, if he sleeps.
+    /// Wakes the thread that owns seat `index`, if it sleeps.
     #[inline]
     pub fn ring(&self, index: u64) {
-        // SYNC: bell. Either we see that he sleeps, or he sees what he has got.
+        // SYNC: bell. Either this thread sees that the owner sleeps, or the owner sees the message.
         fence(Ordering::SeqCst);
         let sleep = self.load(self.seat_at(index) + at::SLEEPING);
         if sleep != AWAKE {
@@ -66,7 +71,8 @@ impl Segment {
             ON_FIFO => self.write_bell(index),
             _ => {}
         }
-        // S2: a designated word. Others need not ring for this sleep; who has not quite begun it on the futex does not any more.
+        // S2: a designated word. Others need not ring for this sleep. An owner that has not quite
+        // begun it on the futex does not sleep then.
         let _ = self.exchange(self.seat_at(index) + at::SLEEPING, sleep, AWAKE);
     }
 
@@ -196,20 +202,21 @@ impl Seat {
         })
     }
 
-    /// Says that the thread is about to sleep in a poll of its bell; answers false when it must not, since there is mail.
+    /// Notes that the thread is about to sleep in a poll of its bell. Returns false if it must not,
+    /// since its inbox has messages.
     pub fn doze(&self) -> bool {
         self.lie_down(ON_FIFO)
     }
 
     /// Says that the thread is awake.
     pub fn rise(&self) {
-        // A ringer may be clearing it at the same time: the same.
+        // A ringer may clear it at the same time, which has the same effect.
         if self.get(at::SLEEPING) != AWAKE {
             self.segment.word(self.base + at::SLEEPING).swap(AWAKE, Ordering::AcqRel);
         }
     }
 
-    /// Sleeps until mail comes, at most `timeout` (none: for ever). It may wake for nothing.
+    /// Sleeps until a message comes, at most `timeout` (none: for ever). It may wake without one.
     pub fn sleep(&self, timeout: Option<Duration>) {
         if self.lie_down(ON_FUTEX) {
             let sleep = self.get(at::SLEEPING);
@@ -225,7 +232,8 @@ impl Seat {
         // Another life's sleeps have other numbers.
         let sleep = (self.life() << 32 | self.sleeps.get() & 0xffff_ffff) << 2 | place;
         self.segment.word(self.base + at::SLEEPING).swap(sleep, Ordering::SeqCst);
-        // SYNC: bell. Either the ringer sees that we sleep, or we see what we have got.
+        // SYNC: bell. Either the ringer sees that this thread sleeps, or this thread sees the
+        // message.
         fence(Ordering::SeqCst);
         let lost = self.segment.load(self.base + at::INBOX_LOST);
         if self.has_mail() || lost != self.lost_seen.get() {
@@ -235,7 +243,7 @@ impl Seat {
         true
     }
 
-    /// Notes that the owner knows of the lost messages; answers whether there were new ones.
+    /// Notes that the owner knows of the lost messages. Returns whether there were new ones.
     pub fn note_lost(&self) -> bool {
         let lost = self.lost_mail();
         self.lost_seen.replace(lost) != lost

@@ -1,28 +1,35 @@
-//! Closing: who gives databases other numbers waits for the writers that have looked at the map for the last time.
+//! Closing: a thread that gives databases other numbers (a *swapper*) waits for the writers that
+//! are past their last look at the map.
 //!
-//! A writer finds its keys' buckets by way of the map of databases, locks them, and commits. A swap of two databases in between changes what the
-//! buckets are called, and somebody may read there, under the new name, what is going to be written under the old one. No order explains
+//! A writer finds its keys' buckets through the map of databases, locks them, and commits. If two
+//! databases are swapped in between, the buckets get another number. A reader may then read, under
+//! the new number, what is about to be written under the old one. No order of the calls explains
 //! that. So
 //!
 //! ```text
-//!   writer                                             who swaps
-//!   locks its buckets                                  says which databases it swaps (SWAPS), locks the map
+//!   writer                                             swapper
+//!   locks its buckets                                  stores which databases it swaps (SWAPS), locks the map
 //!   CLOSING = the databases it writes                  a full barrier
-//!   a full barrier                                     until CLOSING has none of his: waits, for each seat
-//!   looks at the map: still the same, and locked by    commits: the map is another one
-//!     nobody who swaps its databases? or begins anew   unlocks the map
+//!   a full barrier                                     waits, for each seat, until CLOSING has none of its databases
+//!   looks at the map: still the same, and not locked   commits: the map is another one
+//!     by a swapper of its databases? else begins anew  unlocks the map
 //!   commits, writes out, unlocks
 //!   CLOSING = 0
 //! ```
 //!
-//! By the barriers at least one of two sees the other: the writer that the map is locked, or who swaps that the writer closes. If the writer is seen, its
-//! write is there before the map changes; if not, the writer begins anew. Nobody waits for locks of the map or of buckets while he
-//! closes, so that no circle comes of it: who swaps waits with all his locks, for those who wait for nobody.
+//! By the barriers at least one of the two sees the other: the writer that the map is locked, or
+//! the swapper that the writer closes. If the swapper sees the writer, the write is done before the
+//! map changes. If it does not, the writer begins anew. A writer waits for no lock of the map or of
+//! a bucket while it closes. So a swapper, which waits with all its locks held, waits only for
+//! writers that wait for no thread: there is no deadlock.
 //!
-//! Who empties a database waits in the same way, for those writers alone who write into it and others: who writes into it alone comes before him as a whole.
+//! A thread that empties a database waits in the same way, but only for writers that write into it
+//! and into others. A writer to it alone comes before the emptying as a whole.
 //!
-//! Who dies while he closes is recovered by who waits for him, and closes no more. Who stands still then holds who swaps, who must not hold others for as
-//! long: he begins anew, too. Older builds set neither word: beside them it is as it was. Restated in tests/closing.rs: change both.
+//! If a closing writer dies, the waiting swapper recovers its seat, and the wait for it ends. If a
+//! closing writer is stopped, the swapper waits. The swapper must not hold its own locks for as
+//! long, so it begins anew, too. Older builds set neither word: beside them nothing is gained.
+//! Restated in tests/closing.rs: change both.
 
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, compiler_fence, fence};
@@ -33,16 +40,17 @@ use crate::layout::seat as at;
 use crate::seat::Seat;
 use crate::segment::Segment;
 
-/// What [`at::CLOSING`] says besides the databases that are written, as bits: there are several. (One that is never swapped nor emptied has no bit.)
+/// A bit of [`at::CLOSING`] beside those of the databases: several databases are written. (One that
+/// is never swapped nor emptied has no bit.)
 const SEVERAL: u64 = 1 << 63;
-/// How long is waited between two looks at those who have not come to their end.
+/// The pause between two looks at the writers that have not finished.
 const LOOK_AGAIN: Duration = Duration::from_micros(50);
 /// Looks without a pause before that.
 const LOOKS: u32 = 100;
-/// It is looked for the dead at one look in so many.
+/// Dead seats are looked for at one look in this many.
 const LOOKS_FOR_THE_DEAD: u32 = 64;
 
-/// Which databases somebody swaps and empties, as bits.
+/// Which databases a thread swaps and empties, as bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     pub swapped: u64,
@@ -50,15 +58,17 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Whether they are to keep apart from who writes these databases, as [`Seat::close`] answers them. Both of the two ask this.
+    /// Whether a thread with these changes and a writer of these databases, as [`Seat::close`]
+    /// stores them, must keep apart. Both sides ask this.
     fn concern(self, written: u64) -> bool {
         written & self.swapped != 0 || written & SEVERAL != 0 && written & self.emptied != 0
     }
 }
 
 impl Seat {
-    /// From now on this transaction waits for no lock of the map or a bucket; what it sees of the map from now on is what counts.
-    /// `databases`: the bits, none of them the highest, of those that it writes; `several`: it writes into more than one, that which has no bit counted.
+    /// From now on this transaction waits for no lock of the map or a bucket, and its next look at
+    /// the map decides. `databases`: the bits, none of them the highest, of those that it writes;
+    /// `several`: it writes into more than one, counting those without a bit.
     #[inline]
     pub fn close(&self, databases: u64, several: bool) {
         crash::point();
@@ -67,7 +77,8 @@ impl Seat {
         fence_elsewhere();
     }
 
-    /// The same, of a short way in one database whose next steps are to pin and to lock: each is a full barrier on x86.
+    /// The same, for a fast path in one database whose next steps are to pin and to lock: each of
+    /// these is a full barrier on x86.
     #[inline(always)]
     pub fn close_quickly(&self, database: u64) {
         self.set(at::CLOSING, database);
@@ -75,20 +86,21 @@ impl Seat {
         fence_elsewhere();
     }
 
-    /// The end of that, of a transaction that is over or may wait again.
+    /// Ends that, for a transaction that is over or may wait again.
     #[inline(always)]
     pub fn reopen(&self) {
         self.set(at::CLOSING, 0);
     }
 
-    /// Whether `owner`, who has locked the map, changes what this transaction, which has [closed](Seat::close), writes.
+    /// Whether `owner`, which has locked the map, changes databases that this transaction, which
+    /// has [closed](Seat::close), writes.
     pub fn is_overtaken_by(&self, owner: u64) -> bool {
         let seat = self.segment().seat_at(owner);
         let changes = Changes { swapped: self.segment().observe(seat + at::SWAPS), emptied: self.segment().observe(seat + at::FLUSHES) };
         changes.concern(self.get(at::CLOSING))
     }
 
-    /// Says what is to be changed by whoever sits here and locks the map next.
+    /// Stores what this seat is about to change, before it locks the map.
     pub fn announce_changes(&self, changes: Changes) {
         self.set(at::SWAPS, changes.swapped);
         self.set(at::FLUSHES, changes.emptied);
@@ -103,18 +115,19 @@ fn fence_elsewhere() {
 }
 
 impl Segment {
-    /// The number of the transaction of a seat, if it closes and writes what is to be changed.
+    /// The number of a seat's transaction, if it closes and writes databases that are to be
+    /// changed.
     pub fn closing_beside(&self, seat: u64, changes: Changes) -> Option<u64> {
         let seat = self.seat_at(seat);
         let number = self.observe(seat + at::STATUS) >> 2;
         changes.concern(self.observe(seat + at::CLOSING)).then_some(number)
     }
 
-    /// Waits until all have come to their end who may have looked at the map before it was locked by seat `own`, and write what is to be changed. `goes_on`
-    /// is asked now and then.
+    /// Waits for all transactions that may have looked at the map before seat `own` locked it, and
+    /// that write databases to be changed. `goes_on` is asked from time to time.
     ///
     /// # Errors
-    /// The seat that is still at it when `goes_on` says no.
+    /// The seat that has not finished when `goes_on` says no.
     pub fn await_closing(self: &Arc<Segment>, own: u64, changes: Changes, goes_on: &mut dyn FnMut() -> bool) -> Result<(), u64> {
         self.await_seats(own, &|seat| changes.concern(self.observe(seat + at::CLOSING)), goes_on)
     }
@@ -130,7 +143,7 @@ impl Segment {
         at_it: &dyn Fn(u64) -> bool,
         goes_on: &mut dyn FnMut() -> bool,
     ) -> Result<(), u64> {
-        // SYNC: closing. Who does not see the lock that we hold is seen.
+        // SYNC: closing. A writer that does not see the lock that this thread holds is seen here.
         fence(Ordering::SeqCst);
         for index in (0..self.seats_high()).filter(|index| *index != own) {
             let seat = self.seat_at(index);

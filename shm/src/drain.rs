@@ -1,5 +1,6 @@
-//! Slabs that are to be emptied: marked in their state words, they give no nodes to anybody who finds some elsewhere, so that what moves out of
-//! them does not come back, and they return whole to every size.
+//! Slabs that are to be emptied: they are marked in their state words, and give no nodes to a
+//! thread that finds some elsewhere. So what moves out of them does not come back, and they become
+//! free for every size.
 //!
 //! ```text
 //!   slabs of one size     [####....] [##......] [.#......] [#######.]      # in use   . free
@@ -7,9 +8,10 @@
 //!   then                  [####mmm.]  -          -         [#######.]      - free for every size
 //! ```
 //!
-//! A mark is a hint. It is set and taken off under the slab's lock, by the journal of slabs; who needs a node and finds none elsewhere takes it
-//! here, and the mark off with it; older builds know no marks and overwrite them. So marks of somebody who has died keep no memory
-//! from anybody; whoever sees that nobody has been at it for [`MARKS_MS`] takes them off.
+//! A mark is a hint. It is set and cleared under the slab's lock, by the journal of slabs. A thread
+//! that needs a node and finds none elsewhere takes it from a marked slab, and clears the mark.
+//! Older builds know no marks and overwrite them. So the marks of a dead thread withhold no memory.
+//! A thread that sees that none has worked on them for [`MARKS_MS`] clears them.
 
 use polder_base::Ref;
 
@@ -32,7 +34,7 @@ fn level_of(class: usize, free: u64) -> usize {
     (free as usize * (LEVELS - 1) / per_slab(class)).min(LEVELS - 1)
 }
 
-/// After this time who has marked slabs is not at it any more.
+/// After this time the thread that marked slabs is taken to be gone.
 const MARKS_MS: u64 = 10_000;
 
 /// So few of the 64 groups of slabs that have free ones are few.
@@ -61,12 +63,12 @@ impl Segment {
         self.load(header::MARKS) != 0
     }
 
-    /// Says that somebody is emptying the marked slabs.
+    /// Notes that a thread is emptying the marked slabs.
     pub fn keep_marks(&self) {
         self.publish(header::MARKS, polder_base::time::now_ms());
     }
 
-    /// Whether slabs are marked and nobody empties them any more.
+    /// Whether slabs are marked and no thread empties them any more.
     pub fn has_old_marks(&self) -> bool {
         let kept_ms = self.observe(header::MARKS);
         kept_ms != 0 && polder_base::time::now_ms().abs_diff(kept_ms) > MARKS_MS
@@ -79,8 +81,9 @@ impl Segment {
 }
 
 impl Seat {
-    /// Marks slabs to be emptied: of each size the emptiest, so many that what they hold finds room in the others, and [`MARKED_MAX`] in all. Answers
-    /// how many are marked and how many could be; none are where these are fewer than `least`.
+    /// Marks slabs to be emptied: of each size the emptiest, as many as the others have room for,
+    /// and [`MARKED_MAX`] in all. Returns how many are marked and how many could be. Marks none if
+    /// these are fewer than `least`.
     pub fn mark_slabs(&self, least: u64) -> (u64, u64) {
         let segment = self.segment();
         let mut emptiness = [[0u64; LEVELS]; CLASSES];
@@ -89,7 +92,8 @@ impl Seat {
             emptiness[class][level_of(class, nodes)] += 1;
             free[class] += nodes;
         });
-        // Not to the last node, or who takes some meanwhile would have to take them here.
+        // Not to the last node, or a thread that needs some meanwhile would take them from these
+        // slabs.
         let mut left: [u64; CLASSES] = std::array::from_fn(|class| free[class] / per_slab(class) as u64 * 7 / 8);
         let spare = left.iter().sum::<u64>();
         if spare < least.max(1) {
@@ -137,7 +141,7 @@ impl Seat {
         }
     }
 
-    /// Takes all marks off; answers from how many slabs, which have not become empty.
+    /// Clears all marks. Returns of how many slabs, which have not become empty.
     pub fn unmark_slabs(&self) -> u64 {
         let segment = self.segment();
         let (mut count, mut all) = (0, true);
@@ -151,7 +155,7 @@ impl Seat {
                 }
             }
         }
-        // Where somebody holds one it is tried again when the marks are old.
+        // If a slab is locked, its mark is cleared when the marks are old.
         if all {
             segment.publish(header::MARKS, 0)
         } else {
@@ -175,7 +179,7 @@ impl Seat {
         }
     }
 
-    /// Sets a slab's mark, unless somebody holds its lock; answers whether it is so now.
+    /// Sets a slab's mark, unless the slab is locked. Returns whether it is set now.
     fn set_mark(&self, slab: u64, mark: u64) -> bool {
         let at = self.segment().slab_state_at(slab);
         if self.lock_memory(slab, |state| slab_class(state).is_some()) {

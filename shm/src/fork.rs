@@ -1,8 +1,9 @@
 //! Tells a thread whether it still lives in the process in which it took its seat.
 //!
-//! A fork copies the thread-local seat of the thread that forked, but the seat stays the parent's: two writers in one
-//! seat would ruin it (S2). So whoever caches a seat keeps the generation beside it and compares before each use; the
-//! child of a fork counts more than its parent did. The comparison is one relaxed load of a static.
+//! A fork copies the thread-local seat of the thread that forked, but the seat stays the parent's:
+//! two writers in one seat would ruin it (S2). So code that caches a seat keeps the generation
+//! beside it and compares before each use. The child of a fork has a higher generation than its
+//! parent. The comparison is one relaxed load of a static.
 //!
 //! Seen are all forks that run `pthread_atfork` handlers, that is `fork(3)` and what is built on it. A bare `clone(2)`
 //! system call without CLONE_VM runs none; nothing that uses a C library's threads may do that. `vfork` and
@@ -19,7 +20,8 @@ static WATCHING: AtomicBool = AtomicBool::new(false);
 /// Threads that hold a [`Shelter`] or want one, and forks that are under way.
 static INSIDE: AtomicUsize = AtomicUsize::new(0);
 static FORKING: AtomicUsize = AtomicUsize::new(0);
-/// How long a fork waits for them at most: nobody holds one for long, and a program that cannot fork is worse off than a child that may wait.
+/// How long a fork waits for them at most. None is held for long, and a program that cannot fork is
+/// worse off than a child that may wait.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Begins to count forks. Each mapping calls it when it is made, before any seat can be taken.
@@ -39,7 +41,8 @@ pub fn watch() {
 }
 
 extern "C" fn before() {
-    // SYNC: shelter. Either who enters sees that a fork is under way, or the fork sees that somebody is inside.
+    // SYNC: shelter. Either an entering thread sees that a fork is under way, or the fork sees that
+    // a thread is inside.
     FORKING.fetch_add(1, Ordering::SeqCst);
     let began = Instant::now();
     while INSIDE.load(Ordering::SeqCst) > 0 && began.elapsed() < PATIENCE {
@@ -63,8 +66,9 @@ pub fn generation() -> u64 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// Something of this process that its threads share, under a lock that no fork leaves behind locked: a fork waits until nobody is inside. To be
-/// held for a moment, never inside another one, and never where other code may run that forks.
+/// Something of this process that its threads share, under a lock that no fork leaves locked: a
+/// fork waits until no thread is inside. To be held for a moment, never inside another one, and
+/// never while code may run that forks.
 #[derive(Default)]
 pub struct Shelter<T>(Mutex<T>);
 
@@ -102,7 +106,7 @@ impl<T> Shelter<T> {
         Shelter(Mutex::new(inner))
     }
 
-    /// Waits for whoever is inside, and for a fork that is under way.
+    /// Waits for the thread inside, and for a fork that is under way.
     pub fn lock(&self) -> Sheltered<'_, T> {
         let inside = Inside::enter();
         Sheltered { guard: self.0.lock().unwrap_or_else(PoisonError::into_inner), _inside: inside }
@@ -138,7 +142,7 @@ mod tests {
             }
         });
         for _ in 0..200 {
-            // SAFETY: the child takes a lock that nobody holds, and leaves.
+            // SAFETY: the child takes a lock that no thread holds, and exits.
             let child = unsafe { libc::fork() };
             if child == 0 {
                 *BUSY.lock() += 1;

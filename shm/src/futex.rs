@@ -1,8 +1,9 @@
 //! Sleeping on a word of the segment until another process changes it.
 //!
-//! The futexes are shared ones: the kernel knows the word by file and offset, so that processes which mapped the
-//! segment at different addresses meet. Nothing here knows who waits; a sleeper can be killed at any time, and a
-//! wake-up that it was given dies with it. Callers therefore wait with a timeout and look at the owner's life again.
+//! The futexes are shared ones: the kernel knows the word by file and offset, so that processes
+//! which mapped the segment at different addresses meet. Nothing here knows which threads wait. A
+//! sleeper can be killed at any time, and a wake-up that it was given is lost with it. Callers
+//! therefore wait with a timeout and look at the owner's life again.
 
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use rustix::thread::futex::{self, Flags, Timespec};
 /// How a sleep ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Slept {
-    /// Somebody woke us, or nobody did and the kernel felt like it: look at the word again.
+    /// A wake-up, or a spurious one: look at the word again.
     Woken,
     /// The time is over.
     TimedOut,

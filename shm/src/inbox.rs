@@ -10,24 +10,29 @@
 //!   message  payload bytes (8) | payload, filled up to whole words; it may go on in the next block
 //! ```
 //!
-//! A sender is a transaction. It locks the inboxes it writes to, after everything else and by the number of the seat (T2), fills the
-//! room behind the tail, where nobody looks, and notes what tail, LAST and the link of the last block are to become. So its commit
-//! delivers: all messages of a transaction or none, once, in one order for all receivers, and what a death leaves behind is undone or done by
-//! the recovery that there is anyway. There are no half-filled slots, no copies to be told apart and no counts of references.
-//! (A ring of references set by CAS would not do: if the sender dies between that CAS and the note that it was done, it stays open
-//! whether the message went out, and the node may be gone by then.)
+//! A sender is a transaction. It locks the inboxes that it writes to, after all other locks and by
+//! the number of the seat (T2). It fills the room behind the tail, where no thread reads, and notes
+//! what tail, LAST and the link of the last block are to become. So its commit delivers all
+//! messages of the transaction or none, once, in one order for all receivers. What a death leaves
+//! behind is undone or done by the usual recovery. There are no half-filled slots, no copies to be
+//! told apart and no counts of references.
+//!
+//! (A ring of references set by CAS would not do. If the sender died between that CAS and the note
+//! that it was done, it would not be known whether the message went out, and the node might be gone
+//! by then.)
 //!
 //! Restated in tests/models.rs (`inbox`), where a checker chooses the schedule: change both.
 //!
-//! The owner takes no lock: it reads up to the tail and moves the head. A slow or stopped owner holds up no transaction; from INBOX_LIMIT bytes
-//! on messages are counted as lost instead, and the owner finds out by that count. A sender learns when an inbox is more than half full
+//! The owner takes no lock: it reads up to the tail and moves the head. A slow or stopped owner
+//! holds up no transaction: from INBOX_LIMIT bytes on messages are counted as lost instead, and the
+//! owner finds out by that count. A sender learns when an inbox is more than half full
 //! ([`Seat::take_pressed`]): it may wait a while before it sends more, outside of any transaction.
 //!
 //! Invariants:
 //! - **I1** Between head and tail nothing is ever written; behind the tail only the lock's owner writes.
-//! - **I2** A block is retired by the inbox's owner alone, once another one follows; a sender's pin keeps the last block that it saw, so that
-//!   the redo of a dead sender writes into no other node.
-//! - **I3** An inbox belongs to one life of its seat: who sends to another life sends to nobody.
+//! - **I2** A block is retired by the inbox's owner alone, once another one follows. A sender's pin
+//!   keeps the last block that it saw, so that the redo of a dead sender writes into no other node.
+//! - **I3** An inbox belongs to one life of its seat: a message to another life is dropped.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -47,11 +52,13 @@ use crate::segment::{Segment, offset_of, ref_to};
 const BLOCK_HEAD: u64 = 16;
 const BLOCK_BYTES: u64 = NODE_MAX as u64 - BLOCK_HEAD;
 const NEXT: u64 = 8;
-/// How many bytes may wait however full the segment is: what those who do not read would take beyond that, others need.
+/// How many bytes may wait even in a full segment. Beyond that, unread messages would take memory
+/// that others need.
 const FREELY: u64 = 1 << 20;
-/// How long the end of an inbox waits for a sender who holds it and may be stopped; others come back.
+/// How long closing an inbox waits for a sender that holds it and may be stopped. It is tried again
+/// later.
 const PATIENCE: Duration = Duration::from_millis(2);
-/// How long an opening one waits.
+/// How long opening one waits.
 const OPEN_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Whether a word is the lock of a seat's inbox.
@@ -112,7 +119,8 @@ impl Seat {
     /// Opens the inbox, for as long as this thread has the seat; at most `limit` bytes wait in it.
     ///
     /// # Errors
-    /// [`Fault::Full`]; [`Fault::System`] when somebody who is stopped holds what an earlier life has left.
+    /// [`Fault::Full`]; [`Fault::System`] when a stopped thread holds what an earlier life has
+    /// left.
     pub fn open_inbox(&self, limit: u64) -> Result<(), Fault> {
         if self.get(at::INBOX_LIFE) == self.life() {
             return Ok(());
@@ -144,7 +152,7 @@ impl Seat {
         self.note(Tag::Cover, 0, 0)?;
         self.note(Tag::Word, self.base + at::INBOX_FIRST, block)?;
         self.inbox_passed.set(0);
-        // What an earlier life of the seat has lost, and this one may have looked at already, is nobody's business any more.
+        // The count of messages that an earlier life of the seat has lost no longer matters.
         self.lost_seen.set(0);
         self.commit(0)
     }
@@ -155,7 +163,8 @@ impl Seat {
         Ok(block)
     }
 
-    /// Ends the inbox, as its owner or for a dead one. If a sender holds it, it is ended later: by who looks after the seat, or the next owner.
+    /// Ends the inbox, as its owner or for a dead one. If a sender holds it, it is ended later: by
+    /// the maintenance of the seat, or by the next owner.
     pub fn close_inbox(&self) {
         self.end_inbox(Instant::now() + PATIENCE);
     }
@@ -220,7 +229,8 @@ impl Seat {
         self.get(at::INBOX_LOST)
     }
 
-    /// Takes the next message into `into`, in place of what is there; answers false when there is none. Not inside a transaction.
+    /// Takes the next message into `into`, in place of what is there. Returns false if there is
+    /// none. Not inside a transaction.
     ///
     /// # Errors
     /// [`Fault::Damaged`] when the inbox makes no sense: it is made anew then, and what was in it counts as lost.
@@ -240,9 +250,10 @@ impl Seat {
         Ok(true)
     }
 
-    /// Reads the message at `head`; answers where it ends. `None`: that cannot be one (S5).
+    /// Reads the message at `head`. Returns where it ends. `None`: that cannot be one (S5).
     fn receive_words(&self, head: u64, tail: u64, into: &mut Vec<u8>) -> Option<u64> {
-        // No more than this is ever let in, so whatever the words say, no more is walked through or copied.
+        // No more than this is ever let in, so whatever the words say, no more is walked through or
+        // copied.
         if !head.is_multiple_of(8) || !tail.is_multiple_of(8) || tail.checked_sub(head)? > self.inbox_limit.get() {
             return None;
         }
@@ -263,7 +274,8 @@ impl Seat {
                 block = self.next_block(block)?;
             }
             let here = left.min((BLOCK_BYTES - inside) as usize);
-            // SAFETY: I1, nobody writes between head and tail; S5, the block is a node of the largest class and the range lies inside.
+            // SAFETY: I1, no thread writes between head and tail; S5, the block is a node of the
+            // largest class and the range lies inside.
             into.extend_from_slice(unsafe { std::slice::from_raw_parts(self.segment.address(block + BLOCK_HEAD + inside), here) });
             left -= here;
             at += here as u64;
@@ -300,7 +312,7 @@ impl Seat {
         let sound = self.get(at::INBOX_LIFE) == self.life()
             && self.get(at::INBOX_LIMIT) == limit
             && self.leads_to(last)
-            // Who has read everything has one block left, if the others could go.
+            // An owner that has read everything has one block left, if the others could be retired.
             && (head != tail || last == self.get(at::INBOX_FIRST) || self.inbox_passed.get() < head / BLOCK_BYTES);
         self.segment.acquire_fence();
         if limit != 0 && !sound && lock::owner(before).is_none() && lock() == before {
@@ -329,12 +341,12 @@ impl Seat {
         } else if self.begin_inbox(deadline, self.inbox_limit.get()).is_err() {
             self.rollback();
         }
-        // No count of lost messages: the owner finds out with his next look.
+        // No count of lost messages has this value, so the owner finds out at its next look.
         self.lost_seen.set(u64::MAX);
     }
 
-    /// Begins to write to the inbox of seat `to`, whose lock LOCK item `item` has just taken; `None` when that life of it is over. The seat
-    /// is pinned.
+    /// Begins to write to the inbox of seat `to`, whose lock LOCK item `item` has just taken.
+    /// Returns `None` if that life of the seat is over. The calling seat is pinned.
     pub fn posting(&self, to: u64, life: u64, item: u64) -> Option<Posting<'_>> {
         let base = self.segment.seat_at(to);
         let word = |word: u64| self.segment.load(base + word);
@@ -442,7 +454,7 @@ impl Posting<'_> {
         }
     }
 
-    /// Notes what becomes of the inbox; answers how many nodes go out of use.
+    /// Notes what becomes of the inbox. Returns how many nodes go out of use.
     ///
     /// # Errors
     /// As [`Posting::append`].

@@ -101,6 +101,6 @@ pub fn now_ms() -> u64 {
 /// Seconds since the Unix epoch by the kernel's coarse clock, for access clocks: a dozen instructions.
 #[inline]
 pub fn coarse_seconds() -> u64 {
-    // SAFETY: without a place to write to, it only answers.
+    // SAFETY: with a null pointer it only returns the time.
     unsafe { libc::time(std::ptr::null_mut()) as u64 }
 }

@@ -11,19 +11,25 @@
 //! the version, so a reader that finds the same word before and after has read one state (a seqlock whose readers
 //! never wait: see `table`). `dead` is for ever: what the word guarded has moved elsewhere.
 //!
-//! Why it is safe when anybody dies at any instruction:
-//! - the intent (a LOCK item in the seat's journal) is stored before the CAS, so recovery of a seat finds every
-//!   word that the seat may own, and the word itself says whether it does; a word has no other owner than a seat (S4);
-//! - a waiter that was woken and died before it took the lock loses the wake; therefore every sleep ends by itself
-//!   after [`PROBE`], and who wakes so looks after the owner's life and tries again;
-//! - `starving` reserves a free word for those who have slept on it. It is a hint: if all of them die, a newcomer
-//!   sleeps once and has then slept on it too. So no bit needs cleaning up after the dead.
+//! Why it is safe if a thread dies at any instruction:
+//! - The intent (a LOCK item in the seat's journal) is stored before the CAS. So recovery of a seat
+//!   finds every word that the seat may own, and the word itself says whether it does. A word has
+//!   no other owner than a seat (S4).
+//! - If a waiter dies after it was woken and before it took the lock, the wake-up is lost.
+//!   Therefore every sleep ends by itself after [`PROBE`]. A waiter that wakes so checks the
+//!   owner's life and tries again.
+//! - `starving` reserves a free word for threads that have slept on it. It is a hint: if all of
+//!   them die, a newcomer sleeps once and has then slept on it, too. So no bit needs cleaning up
+//!   after the dead.
 //!
-//! Fairness: a waiter tries for some microseconds, then naps and tries again, without telling anybody: the owner's releases cost no system
-//! call, and who hammers the word goes on at full speed. Who has waited [`STARVING_AFTER`] sets `starving` and sleeps until he is
-//! woken; from then on a release leaves the word to the sleepers, so a thread that hammers one word gives it up about once a
-//! millisecond. Measured, SETs of one key by 2, 4 and 8 threads on 2 cores: 99, 95 and 90 % of one thread's rate, least share 0.89 of the
-//! greatest. [`Seat::stand_back`](crate::Seat::stand_back) has a part in it: naps alone left 57, 53 and 55 %.
+//! Fairness: a waiter tries for some microseconds, then naps and tries again, without a trace in
+//! the word. So the owner's releases cost no system call, and a thread that takes the word again
+//! and again runs at full speed. A thread that has waited for [`STARVING_AFTER`] sets `starving`
+//! and sleeps until it is woken. From then on a release leaves the word to the sleepers, so a
+//! thread that takes it again and again gives it up about once a millisecond. Measured, SETs of one
+//! key by 2, 4 and 8 threads on 2 cores: 99, 95 and 90 % of one thread's rate, least share 0.89 of
+//! the greatest. [`Seat::stand_back`](crate::Seat::stand_back) has a part in it: naps alone gave
+//! 57, 53 and 55 %.
 //!
 //! Restated in tests/models.rs (`lock`, `death`), where a checker chooses the schedule: change both.
 
@@ -37,9 +43,9 @@ use crate::segment::Segment;
 
 /// The owner's bits.
 pub const OWNER: u64 = 0xfff;
-/// Somebody may be asleep.
+/// A thread may be asleep.
 pub const WAITERS: u64 = 1 << 12;
-/// Only who has slept may take the word.
+/// Only a thread that has slept may take the word.
 pub const STARVING: u64 = 1 << 13;
 /// What the word guarded is gone for ever.
 pub const DEAD: u64 = 1 << 14;
@@ -50,11 +56,11 @@ pub const VERSION: u64 = 1 << 32;
 pub const PROBE: Duration = Duration::from_millis(2);
 /// How long a waiter waits before it asks to be preferred.
 pub const STARVING_AFTER: Duration = Duration::from_millis(1);
-/// How long a waiter who is not starving sleeps between attempts. Nobody needs to wake him, so that who hammers the word goes on
-/// without system calls.
+/// How long a waiter that is not starving sleeps between attempts. It needs no wake-up, so a thread
+/// that takes the word again and again makes no system calls.
 pub const NAP: Duration = Duration::from_micros(50);
-/// How long is waited between the attempts of one go. Longer and longer: who looks takes the cache line away from the owner,
-/// who otherwise does many short transactions meanwhile.
+/// The pauses between the attempts of one try, longer and longer: each look takes the cache line
+/// away from the owner, which otherwise does many short transactions meanwhile.
 const PAUSES: [u32; 6] = [4, 16, 32, 64, 128, 128];
 
 /// How an attempt to lock ended.
@@ -64,7 +70,7 @@ pub enum Locked {
     Ours(u64),
     /// The word is dead: look the place up again.
     Dead,
-    /// Somebody else has it (only from attempts that do not wait for ever).
+    /// Another thread has it (only from attempts that do not wait for ever).
     Busy,
 }
 
@@ -77,7 +83,7 @@ pub const fn owner(word: u64) -> Option<u64> {
     }
 }
 
-/// The word as `seat` has it from birth: in a bucket that nobody has seen yet.
+/// The word as `seat` holds it from the start: in a bucket that no other thread has seen yet.
 pub const fn born_locked(seat: u64) -> u64 {
     seat + 1
 }
@@ -93,8 +99,9 @@ impl Segment {
         if word & DEAD != 0 { Locked::Dead } else { Locked::Busy }
     }
 
-    /// Takes the word, waiting until `deadline` if need be. `probe` is called now and then while somebody owns the word: it looks
-    /// whether that seat is dead and, if so, recovers it. A word that is ours already is as good as dead (S5): nobody would free it.
+    /// Takes the word, waiting until `deadline` if necessary. `probe` is called from time to time
+    /// while a seat owns the word: it checks whether that seat is dead and, if so, recovers it. A
+    /// word that this seat owns already counts as dead (S5): no other thread would free it.
     pub(crate) fn lock_wait(&self, at: u64, seat: u64, deadline: Option<Instant>, probe: &mut dyn FnMut()) -> Locked {
         if let Some(done) = self.lock_spin(at, seat) {
             return done;
@@ -138,8 +145,9 @@ impl Segment {
         }
     }
 
-    /// The last attempt of who has no more patience: he looks after the owner first, or nobody would for long, and counts as one who has
-    /// slept, since the starving for whom a free word is kept may all be dead.
+    /// The last attempt of a thread that waits no longer. It checks the owner's life first, since
+    /// otherwise no thread might for long. It counts as one that has slept, since the starving
+    /// threads for which a free word is kept may all be dead.
     fn lock_last(&self, at: u64, seat: u64, probe: &mut dyn FnMut()) -> Locked {
         probe();
         let word = self.load(at);
@@ -174,7 +182,7 @@ impl Segment {
             if dead {
                 free |= DEAD;
             }
-            // SYNC: bucket-release. What the owner wrote is seen by whoever sees the word free.
+            // SYNC: bucket-release. A thread that sees the word free sees what the owner wrote.
             match word.compare_exchange_weak(seen, free, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => break,
                 Err(now) => seen = now,
