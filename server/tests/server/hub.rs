@@ -108,7 +108,7 @@ fn keyspace_events_of_all_servers_are_published_as_they_are_asked_for() {
 
 #[test]
 fn fields_that_had_expired_are_told_of_before_what_a_command_does() {
-    let (one, _other) = two_doors("");
+    let (one, _other) = two_doors("--enable-debug-command yes");
     let (mut listener, mut actor) = (one.client(), one.client());
     actor.ask("CONFIG SET notify-keyspace-events Kh");
     listener.ask("SUBSCRIBE __keyspace@0__:h");
@@ -120,7 +120,7 @@ fn fields_that_had_expired_are_told_of_before_what_a_command_does() {
         assert_eq!(listener.reply(), format!("*[$message $__keyspace@0__:h ${event}]"));
     }
     actor.ask("CONFIG SET notify-keyspace-events Kgh");
-    actor.ask("DEBUG SET-ACTIVE-EXPIRE 0");
+    assert_eq!(actor.ask("DEBUG SET-ACTIVE-EXPIRE 0"), "+OK");
     // What one command makes of a field that has expired, alone in its hash and beside others.
     let calls: [(&str, &[&str]); 8] = [
         ("HSETEX h FNX FIELDS 1 a 2", &["hset"]),

@@ -1,7 +1,6 @@
 //! The server on real sockets: serving, starting and stopping.
 mod acl;
 mod barred;
-mod bounded;
 mod door;
 mod events;
 mod http;

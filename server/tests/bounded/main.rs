@@ -10,9 +10,11 @@
 //!
 //! The attack is generated from the grammars of the rows, so that a new command is tried without a line written here: each command with very
 //! many arguments, with large ones, and very often. Another client's keys fill a part of a small segment. None of them may be evicted, and when the
-//! attacker is gone and what it stored is deleted, the segment uses what it used before.
+//! attacker is gone and what it stored is deleted, the segment uses what it used before, and the process has not grown. That is why these tests are
+//! a program of their own: the server runs in it, and nothing else does.
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use polder_calls::command::Run;
@@ -21,7 +23,14 @@ use polder_testkit::peers::generate::Template;
 use polder_testkit::process::free_port;
 use polder_wire::resp::command;
 
-use crate::door::{Door, Place};
+use door::{Door, Place};
+
+#[allow(dead_code, reason = "the other tests of the server use all of it")]
+#[path = "../server/door.rs"]
+mod door;
+
+/// Held by each test: what the process keeps is that of one attack only while no other one runs in it.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// Keys of the other client, of 1,000 bytes each.
 const KEYS: usize = 15_000;
@@ -265,6 +274,7 @@ fn fill(size: usize, number: &mut usize) -> impl FnMut(&str) -> Vec<u8> {
 
 #[test]
 fn no_command_lets_one_client_take_what_is_others() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut attack = Attack::new();
     let mut faults = Vec::new();
     let mut number = 0;
@@ -290,6 +300,7 @@ fn no_command_lets_one_client_take_what_is_others() {
 
 #[test]
 fn no_special_call_lets_one_client_take_what_is_others() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut attack = Attack::new();
     let mut faults = Vec::new();
     for (how, times, size, calls) in [("many", MANY, 4, 1), ("large", 2, LARGE_BYTES, 1), ("often", 2, 20, OFTEN)] {
