@@ -1325,7 +1325,7 @@ static inline polder_status polder_item_exp(polder_caller caller, polder_text ke
 }
 
 /* ITEM.GAT key [PEEK] [HEAD] [EX seconds|EXAT unix-time-seconds|PERSIST] [VIVIFY seconds] [RECACHE seconds] [NEWCAS new-cas]
- * Returns an item and says which client is to renew it. VIVIFY makes an empty item where there is none; RECACHE asks one client to renew an item that expires sooner. */
+ * Returns an item and says which client is to renew it. VIVIFY makes an empty item where there is none; RECACHE asks one client to renew an item that expires sooner; where EX, EXAT or PERSIST stand in front of it, it looks at the expiry that they give. */
 static inline polder_status polder_item_gat(polder_caller caller, polder_text key, size_t more_count, const polder_text *more, const polder_reply **reply)
 {
     polder_text args[2];

@@ -47,7 +47,7 @@ pub const COMMANDS: &[Command] = &[
     .reads_where(gat_reads)
     .about(
         "Returns an item and says which client is to renew it. VIVIFY makes an empty item where there is none; RECACHE asks one \
-         client to renew an item that expires sooner.",
+         client to renew an item that expires sooner; where EX, EXAT or PERSIST stand in front of it, it looks at the expiry that they give.",
     ),
     read("ITEM.GET", "key [PEEK] [HEAD]", get)
         .quick(quick_get)
@@ -122,7 +122,8 @@ struct Options<'a> {
     expiry: Expiry,
     /// Where the item is made.
     vivify: Option<Expiry>,
-    recache_ms: Option<u64>,
+    /// How much time left is too little, and the expiry that the options in front of it give the item.
+    recache: Option<(u64, Expiry)>,
     cas: Option<u64>,
     content_type: &'a [u8],
     initial: Option<u64>,
@@ -184,7 +185,7 @@ impl<'a> Options<'a> {
             "TYPE" if value.len() > 255 => return Err(TYPE_TOO_LONG.into()),
             "TYPE" => self.content_type = value,
             "CREATE" => self.initial = Some(unsigned(value).ok_or(NOT_A_DELTA)?),
-            "RECACHE" => self.recache_ms = Some(unsigned(value).ok_or(NOT_A_TIME)?.saturating_mul(1000)),
+            "RECACHE" => self.recache = Some((unsigned(value).ok_or(NOT_A_TIME)?.saturating_mul(1000), self.expiry)),
             "VIVIFY" if value == b"0" => self.vivify = Some(Expiry::Never),
             "VIVIFY" => {
                 let is_long = number::integer(value).is_some_and(|seconds| seconds > RELATIVE_SECONDS_MAX);
@@ -348,8 +349,9 @@ fn gat(call: &mut Call<'_>) -> Outcome {
     let key = call.args[1];
     let Some(found) = look(call, key, &options)? else { return vivify(call, key, &options) };
     let extras = ItemExtras::decode(found.extras);
-    let left_ms = found.expiry_ms.map(|expiry_ms| expiry_ms.saturating_sub(call.txn.now_ms()));
-    let is_late = options.recache_ms.zip(left_ms).is_some_and(|(recache_ms, left_ms)| left_ms < recache_ms);
+    let is_late = options.recache.is_some_and(|(recache_ms, renewed)| {
+        renewed.after(found.expiry_ms).is_some_and(|expiry_ms| expiry_ms.saturating_sub(call.txn.now_ms()) < recache_ms)
+    });
     let wins = (extras.stale || is_late) && !extras.won;
     let recache = match (wins, extras.won) {
         (true, _) => Recache::Won,

@@ -301,7 +301,7 @@ class Commands:
     def item_exp(self, key: Word, /, *more: Word) -> Any:
         """ITEM.EXP key <EX seconds|EXAT unix-time-seconds|PERSIST>: Sets the expiry of an item, or removes it."""
     def item_gat(self, key: Word, /, *more: Word) -> Any:
-        """ITEM.GAT key [PEEK] [HEAD] [EX seconds|EXAT unix-time-seconds|PERSIST] [VIVIFY seconds] [RECACHE seconds] [NEWCAS new-cas]: Returns an item and says which client is to renew it. VIVIFY makes an empty item where there is none; RECACHE asks one client to renew an item that expires sooner."""
+        """ITEM.GAT key [PEEK] [HEAD] [EX seconds|EXAT unix-time-seconds|PERSIST] [VIVIFY seconds] [RECACHE seconds] [NEWCAS new-cas]: Returns an item and says which client is to renew it. VIVIFY makes an empty item where there is none; RECACHE asks one client to renew an item that expires sooner; where EX, EXAT or PERSIST stand in front of it, it looks at the expiry that they give."""
     def item_get(self, key: Word, /, *more: Word) -> Any:
         """ITEM.GET key [PEEK] [HEAD]: Returns a string with its flags, CAS and time to live. PEEK does not count as an access, HEAD leaves the value out."""
     def item_inc(self, key: Word, delta: Word, /, *more: Word) -> Any:

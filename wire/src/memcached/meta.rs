@@ -36,6 +36,8 @@ pub struct Meta<'b> {
     pub ttl: Option<Number<'b, i64>>,
     pub vivify: Option<Number<'b, i64>>,
     pub recache: Option<Number<'b, i64>>,
+    /// T stands in front of R, which then looks at the new expiry.
+    pub renews_first: bool,
     pub cas: Option<u64>,
     pub new_cas: Option<u64>,
     pub flags: u32,
@@ -137,7 +139,10 @@ impl<'b> Meta<'b> {
                 self.vivify = self.vivify.and(self.ttl);
             }
             b'N' => self.vivify = Some(signed(token).ok_or(bad)?),
-            b'R' => self.recache = Some(signed(token).ok_or(bad)?),
+            b'R' => {
+                self.recache = Some(signed(token).ok_or(bad)?);
+                self.renews_first = self.ttl.is_some();
+            }
             b'C' => self.cas = Some(unsigned(token).ok_or(bad)?.value),
             b'E' => self.new_cas = Some(unsigned(token).ok_or(bad)?.value),
             b'D' => self.delta = Some(unsigned(token).ok_or(bad)?.value),

@@ -98,13 +98,14 @@ fn get<'b>(meta: &Meta<'b>, key: Cow<'b, [u8]>) -> Words<'b> {
     let mut args: Words<'b> = [word(b"ITEM.GAT"), key].into_iter().collect();
     args.extend(meta.peek.then_some(word(b"PEEK")));
     args.extend((!meta.value).then_some(word(b"HEAD")));
+    let recache = meta.recache.map(|recache| [word(b"RECACHE"), number(recache.text, recache.value.max(0))]);
+    let (early, late) = if meta.renews_first { (None, recache) } else { (recache, None) };
+    args.extend(early.into_iter().flatten());
     if let Some(ttl) = meta.ttl {
         push_expiry(&mut args, ttl, true);
     }
+    args.extend(late.into_iter().flatten());
     push_vivify(&mut args, meta);
-    if let Some(recache) = meta.recache {
-        args.extend([word(b"RECACHE"), number(recache.text, recache.value.max(0))]);
-    }
     push_cas(&mut args, None, meta.new_cas);
     args
 }
