@@ -12,7 +12,6 @@
 mod arguments;
 mod assist;
 mod client;
-mod format;
 mod gauge;
 mod grammar;
 mod link;

@@ -1,4 +1,6 @@
 //! Parsed requests of many connections, which are prefetched together and then executed one by one.
+use std::borrow::Cow;
+
 use polder_wire::http::Refused;
 use polder_wire::resp::Malformed;
 
@@ -23,6 +25,8 @@ pub enum Odd {
     Nothing,
     /// A request, or a part of one, that is no call: the protocol itself executes it (`Protocol::own`).
     Own,
+    /// A request that is no call of any command: the reply is this error.
+    Wrong(Cow<'static, str>),
     /// A request that ends the connection.
     Rejected(Rejection),
 }

@@ -8,28 +8,28 @@
 //!
 //! A connection that has nothing to do holds no buffer: a thread with ten thousand idle clients needs little memory, and
 //! the few buffers that are in use stay in the cache.
-use std::io::{self, IoSlice};
+use std::io;
 use std::sync::Arc;
 
 use polder_base::Protocol as RespVersion;
 use polder_engine::Memory;
 use polder_runtime::{Host, Progress, Session};
 use polder_wire::Output;
+use polder_wire::web_socket::Shape;
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use socket2::Socket;
 
 use crate::clients::{Activity, Record};
 use crate::doors::{Door, Spoken};
-use crate::filter::{self, Filter};
-use crate::sessions::{Change, Protocol};
-use crate::transfer::{Flow, Pool, READ_BYTES};
+use crate::filter::{self, Filter, Framed};
+use crate::limits::ServerLimits;
+use crate::sessions::{Change, Protocol, WebSocket};
+use crate::transfer::{self, Flow, Pool, READ_BYTES};
 
 /// The room that a long argument gets at first; and later, as a multiple of the bytes that have come.
 const ANNOUNCED_BYTES: usize = 256 << 10;
 const ANNOUNCED_TIMES: usize = 4;
-/// Pieces of one gathered write.
-const PIECES_MAX: usize = 64;
 
 /// One client's connection.
 pub struct Connection {
@@ -100,12 +100,14 @@ impl Connection {
     ///
     /// A peer that has closed its side for writing may still read, so it gets its replies before the connection is closed. A
     /// peer that has closed both sides looks the same until something is sent to it.
-    pub fn receive(&mut self, pool: &mut Pool) -> Flow {
+    ///
+    /// The limits are those for a message of a WebSocket.
+    pub fn receive(&mut self, pool: &mut Pool, limits: &ServerLimits) -> Flow {
         if self.input.capacity() == 0 {
             self.input = pool.take();
         }
         if self.filter.is_some() {
-            return self.receive_filtered(pool);
+            return self.receive_filtered(pool, limits);
         }
         let missing = self.protocol.missing(self.input.len());
         let spare = self.input.capacity() - self.input.len();
@@ -132,13 +134,15 @@ impl Connection {
 
     /// As [`Connection::receive`], through the filter.
     #[cold]
-    fn receive_filtered(&mut self, pool: &mut Pool) -> Flow {
+    fn receive_filtered(&mut self, pool: &mut Pool, limits: &ServerLimits) -> Flow {
+        let most = limits.request_bytes_of(self.door, &self.session);
         let Some(filter) = &mut self.filter else { return Flow::Gone };
         let is_new = filter.is_handshaking();
-        match filter.receive(&self.socket, pool, &mut self.input) {
+        match filter.receive(&self.socket, pool, &mut self.input, most) {
             Ok(Flow::Last(count)) if filter.has_ended() => {
                 // The socket may never say so.
                 self.half_closed = true;
+                self.session.closing |= self.waits();
                 if count == 0 { self.note_end() } else { Flow::Some(count) }
             }
             Ok(flow) => flow,
@@ -172,8 +176,18 @@ impl Connection {
         match self.protocol.take_change() {
             None => {}
             Some(Change::Stream(name)) => self.record.rename(name),
+            Some(Change::WebSocket(web_socket)) => self.become_web_socket(&web_socket),
         }
         progress
+    }
+
+    /// Speaks another protocol from now on, in frames. The response of the handshake is the last of HTTP in the output.
+    fn become_web_socket(&mut self, web_socket: &WebSocket) {
+        let shape = web_socket.shape();
+        self.record.rename(web_socket.name);
+        self.protocol = web_socket.protocol();
+        self.session.protocol = if shape == Shape::Stream { RespVersion::Resp2 } else { RespVersion::Resp3 };
+        self.filter.get_or_insert_default().frame(Framed::new(shape, web_socket.deflates, self.output.waiting()));
     }
 
     /// Whether there is something to send.
@@ -190,26 +204,7 @@ impl Connection {
         if let Some(filter) = &mut self.filter {
             return filter.send(&self.socket, &mut self.output);
         }
-        let (offered, written) = match self.output.single() {
-            // Less work for the kernel than write(2), which also looks at the file of the socket.
-            Some(bytes) => (bytes.len(), self.socket.send(bytes).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))),
-            None => {
-                let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
-                let count = self.output.slices(&mut pieces);
-                let offered = pieces[..count].iter().map(|piece| piece.len()).sum();
-                (offered, rustix::io::writev(&self.socket, &pieces[..count]))
-            }
-        };
-        match written {
-            Ok(count) => {
-                self.output.consume(count);
-                // Only a socket that took less than it was offered is full, and only for a full socket the poll reports room.
-                if count == offered { Flow::Some(count) } else { Flow::Last(count) }
-            }
-            Err(Errno::AGAIN) => Flow::Last(0),
-            Err(Errno::INTR) => Flow::Some(0),
-            Err(_) => Flow::Gone,
-        }
+        transfer::send(&self.socket, &mut self.output)
     }
 
     /// Returns the buffers that hold nothing, and moves a request that has not come whole to the front of the input.
@@ -237,6 +232,18 @@ impl Connection {
     /// Whether nothing more of the input is to be executed for now.
     pub fn is_halted(&self) -> bool {
         self.parked || self.session.closing
+    }
+
+    /// Whether there is something to read, and it may be read now.
+    #[inline]
+    pub fn may_read(&self) -> bool {
+        self.readable && !self.session.closing && (!self.parked || self.reads_ahead())
+    }
+
+    /// Whether it is read while a call waits: the pings of a WebSocket are answered, and its end is seen.
+    #[cold]
+    fn reads_ahead(&self) -> bool {
+        self.input.len() < READ_BYTES && self.filter.as_ref().is_some_and(|filter| filter.is_framed() && !filter.has_ended())
     }
 
     /// Whether enough requests wait for a lock, so that no more is read before.
@@ -287,9 +294,9 @@ impl Connection {
     }
 
     /// Closes the connection for writing, after everything has been sent.
-    pub fn finish(&mut self) {
+    pub fn finish(&mut self, is_stopping: bool) {
         if let Some(filter) = &mut self.filter {
-            filter.finish(&self.socket);
+            filter.finish(&self.socket, is_stopping);
         }
         match self.socket.shutdown(std::net::Shutdown::Write) {
             Err(error) if error.kind() != io::ErrorKind::NotConnected => tracing::debug!(%error, "shutdown of a connection"),

@@ -1,178 +1,157 @@
-//! The transport filter of a connection: TLS between its socket and its buffers.
+//! The transport filter of a connection: what stands between its socket and its buffers.
 //!
 //! ```text
-//!   socket --records--> [rustls] --plain--> input       Connection::receive
-//!   socket <--records-- [rustls] <--plain-- output      Connection::send
+//!   socket --> [TLS: secure] --> [WebSocket: framed] --> input       Connection::receive
+//!   socket <-- [TLS: secure] <-- [WebSocket: framed] <-- output      Connection::send
 //! ```
 //!
-//! - **F1** After each reading, rustls holds no plain bytes, only the part of a record. So a connection has something to
-//!   read only when its socket has.
-//! - **F2** rustls takes plain bytes only while it has no records to send, and at most its own limit (64 KiB). All others stay
-//!   in the output, where the limits for slow readers count them.
-//! - **F3** Until the handshake has ended, no plain bytes are taken, in either direction.
-use std::io::{self, BufRead, IoSlice, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+//! Each layer may be missing; a connection without any has no filter. A layer keeps what it needs to finish the piece that it
+//! works on. All else waits in the output, where the limits for slow readers count it.
+mod framed;
+mod secure;
 
-use polder_base::time::now_ms;
+use std::sync::Arc;
+
 use polder_wire::Output;
+use polder_wire::web_socket::{GOING_AWAY, NORMAL};
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
-use rustls::{ServerConfig, ServerConnection};
+use rustls::ServerConfig;
 use socket2::Socket;
 
-use crate::transfer::{Flow, Pool};
+pub use self::framed::Framed;
+use self::secure::Secure;
+pub use self::secure::tell_failure;
+use crate::sessions::Due;
+use crate::transfer::{self, Flow, Pool};
 
-/// Lines about failed handshakes that are written to the log in a minute. A peer that sends rubbish must not fill the disk.
-const LINES_MAX: u64 = 10;
-const MINUTE_MS: u64 = 60_000;
-
-/// Pieces of an output that are given to rustls at a time.
-const PIECES_MAX: usize = 64;
-
-/// The state of TLS on one connection.
+/// The layers of one connection.
+#[derive(Default)]
 pub struct Filter {
-    tls: ServerConnection,
-    /// The server has seen that the handshake has ended.
-    greeted: bool,
-    /// The peer has said that it sends nothing more.
-    ended: bool,
+    secure: Option<Secure>,
+    framed: Option<Box<Framed>>,
 }
 
 impl Filter {
+    /// TLS.
+    ///
     /// # Errors
     /// When rustls has no memory or random bytes.
-    pub fn new(config: Arc<ServerConfig>) -> Result<Filter, rustls::Error> {
-        Ok(Filter { tls: ServerConnection::new(config)?, greeted: false, ended: false })
+    pub fn secure(config: Arc<ServerConfig>) -> Result<Filter, rustls::Error> {
+        Ok(Filter { secure: Some(Secure::new(config)?), framed: None })
     }
 
-    /// Whether the handshake has not ended.
+    /// Puts frames of a WebSocket above what there is.
+    pub fn frame(&mut self, framed: Framed) {
+        self.framed = Some(Box::new(framed));
+    }
+
+    /// Whether a WebSocket is open.
+    pub fn is_framed(&self) -> bool {
+        self.framed.is_some()
+    }
+
+    /// Whether the handshake of TLS has not ended.
     pub fn is_handshaking(&self) -> bool {
-        self.tls.is_handshaking()
+        self.secure.as_ref().is_some_and(Secure::is_handshaking)
     }
 
-    /// True once, after the handshake has ended.
+    /// True once, after the handshake of TLS has ended.
     pub fn take_greeting(&mut self) -> bool {
-        !self.tls.is_handshaking() && !std::mem::replace(&mut self.greeted, true)
+        self.secure.as_mut().is_some_and(Secure::take_greeting)
     }
 
     /// The certificate of the client.
     pub fn certificate(&self) -> Option<&[u8]> {
-        self.tls.peer_certificates().and_then(|chain| chain.first()).map(|certificate| &**certificate)
+        self.secure.as_ref()?.certificate()
     }
 
     /// Whether the peer has ended its side, which the socket need not know.
     pub fn has_ended(&self) -> bool {
-        self.ended
+        self.secure.as_ref().is_some_and(Secure::has_ended) || self.framed.as_ref().is_some_and(|framed| framed.has_ended())
     }
 
     /// Whether there is something to send, now that this waits in the output.
     pub fn has_output(&self, output: &Output) -> bool {
-        self.tls.wants_write() || !output.is_empty() && !self.tls.is_handshaking()
+        let waits = self.framed.as_ref().map_or(!output.is_empty(), |framed| framed.has_output(output));
+        match &self.secure {
+            None => waits,
+            Some(secure) => secure.has_output(waits),
+        }
     }
 
-    /// Reads once from the socket, and appends what that makes to the input. `Last(0)` and [`Filter::has_ended`] together
-    /// say that the peer sends no more.
+    /// Reads once from the socket, and appends what that makes to the input; a message may have `most` bytes. `Last(0)` and
+    /// [`Filter::has_ended`] together say that the peer sends no more.
     ///
     /// # Errors
-    /// What the peer has done wrong. It has been told so by then, if its socket took that.
-    pub fn receive(&mut self, socket: &Socket, pool: &mut Pool, input: &mut Vec<u8>) -> Result<Flow, rustls::Error> {
-        if self.ended {
+    /// What the peer has done wrong below HTTP. It has been told so by then, if its socket took that.
+    pub fn receive(&mut self, socket: &Socket, pool: &mut Pool, input: &mut Vec<u8>, most: usize) -> Result<Flow, rustls::Error> {
+        let Some(framed) = &mut self.framed else {
+            return self.secure.as_mut().map_or(Ok(Flow::Gone), |secure| secure.receive(socket, pool, input));
+        };
+        if framed.has_ended() {
             return Ok(Flow::Last(0));
         }
-        let mut records = pool.take();
-        let room = records.capacity();
-        let read = rustix::io::read(socket, spare_capacity(&mut records));
-        let flow = match read {
-            Ok(0) => {
-                self.ended = true;
-                Flow::Last(0)
-            }
-            Ok(count) if count < room => Flow::Last(count),
-            Ok(count) => Flow::Some(count),
-            Err(Errno::AGAIN) => Flow::Last(0),
-            Err(Errno::INTR) => Flow::Some(0),
-            Err(_) => Flow::Gone,
+        let mut frames = pool.take();
+        let flow = match &mut self.secure {
+            Some(secure) => secure.receive(socket, pool, &mut frames),
+            None => Ok(read(socket, &mut frames, framed)),
         };
-        let opened = self.open(&records, input);
-        pool.give(records);
-        opened.inspect_err(|_| drop(self.flush(socket)))?;
-        Ok(flow)
+        framed.take(&frames, input, most);
+        pool.give(frames);
+        flow
     }
 
-    /// Takes records in and appends the plain bytes to the input (F1).
-    fn open(&mut self, mut records: &[u8], input: &mut Vec<u8>) -> Result<(), rustls::Error> {
-        while !records.is_empty() && !self.ended {
-            // A record that is too long is found here.
-            let taken = self.tls.read_tls(&mut records).map_err(|error| rustls::Error::General(error.to_string()))?;
-            let state = self.tls.process_new_packets()?;
-            let mut plain = self.tls.reader();
-            while let Ok(bytes) = plain.fill_buf() {
-                let count = bytes.len();
-                if count == 0 {
-                    break;
-                }
-                input.extend_from_slice(bytes);
-                plain.consume(count);
-            }
-            self.ended |= state.peer_has_closed() || taken == 0;
-        }
-        Ok(())
-    }
-
-    /// Sends records that wait, or else those of the next bytes of the output (F2, F3).
+    /// Writes once.
     pub fn send(&mut self, socket: &Socket, output: &mut Output) -> Flow {
-        if !self.tls.wants_write() && !self.tls.is_handshaking() {
-            let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
-            let count = output.slices(&mut pieces);
-            match self.tls.writer().write_vectored(&pieces[..count]) {
-                Ok(taken) => output.consume(taken),
-                Err(_) => return Flow::Gone,
+        let output = match &mut self.framed {
+            None => output,
+            Some(framed) => {
+                framed.fill(output);
+                &mut framed.frames
             }
-        }
-        match self.flush(socket) {
-            Ok(flow) => flow,
-            Err(_) => Flow::Gone,
+        };
+        match &mut self.secure {
+            None => transfer::send(socket, output),
+            Some(secure) => secure.send(socket, output),
         }
     }
 
-    /// Gives the socket the records that it takes.
-    fn flush(&mut self, mut socket: &Socket) -> io::Result<Flow> {
-        let mut written = 0;
-        while self.tls.wants_write() {
-            match self.tls.write_tls(&mut socket) {
-                Ok(count) => written += count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Flow::Last(written)),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
+    /// What is due once a second on a connection that waits for nothing.
+    pub fn tick(&mut self, now_ms: u64) -> Option<Due> {
+        match self.framed.as_mut()?.tick(now_ms) {
+            None => Some(Due::End(crate::batch::Rejection::Silence)),
+            Some(asks) => asks.then_some(Due::Sent),
         }
-        Ok(Flow::Some(written))
     }
 
     /// Tells the peer that nothing more comes, as far as the socket takes it.
-    pub fn finish(&mut self, socket: &Socket) {
-        self.tls.send_close_notify();
-        if let Err(error) = self.flush(socket) {
-            tracing::debug!(%error, "the end of a connection with TLS");
+    pub fn finish(&mut self, socket: &Socket, is_stopping: bool) {
+        if let Some(framed) = &mut self.framed {
+            framed.finish(if is_stopping { GOING_AWAY } else { NORMAL });
+            match &mut self.secure {
+                None => transfer::send(socket, &mut framed.frames),
+                Some(secure) => secure.send(socket, &mut framed.frames),
+            };
+        }
+        if let Some(secure) = &mut self.secure {
+            secure.finish(socket);
         }
     }
 }
 
-/// Says in the log why a handshake failed: each of the first ones of a minute, then how many more there were.
-#[cold]
-pub fn tell_failure(error: &rustls::Error, address: &str) {
-    /// The minute, and the failures in it.
-    static FAILED: Mutex<(u64, u64)> = Mutex::new((0, 0));
-    let minute = now_ms() / MINUTE_MS;
-    let mut failed = FAILED.lock().unwrap_or_else(PoisonError::into_inner);
-    if failed.0 != minute {
-        if let Some(more) = failed.1.checked_sub(LINES_MAX).filter(|more| *more > 0) {
-            tracing::warn!("{more} more TLS handshakes failed");
+/// Reads frames that come without TLS.
+fn read(socket: &Socket, frames: &mut Vec<u8>, framed: &mut Framed) -> Flow {
+    let room = frames.capacity();
+    match rustix::io::read(socket, spare_capacity(frames)) {
+        Ok(0) => {
+            framed.end();
+            Flow::Last(0)
         }
-        *failed = (minute, 0);
-    }
-    failed.1 += 1;
-    if failed.1 <= LINES_MAX {
-        tracing::warn!(%error, address, "a TLS handshake failed");
+        Ok(count) if count < room => Flow::Last(count),
+        Ok(count) => Flow::Some(count),
+        Err(Errno::AGAIN) => Flow::Last(0),
+        Err(Errno::INTR) => Flow::Some(0),
+        Err(_) => Flow::Gone,
     }
 }

@@ -100,9 +100,14 @@ impl ServerLimits {
     /// count, as in Redis 7.4.
     pub fn is_over_request_limit(&self, door: &Door, session: &Session, input_bytes: usize) -> bool {
         let queued = session.multi.as_deref().map_or(0, |multi| multi.queue.bytes());
+        input_bytes + queued > self.request_bytes_of(door, session)
+    }
+
+    /// How long a request of a client may be.
+    #[inline]
+    pub fn request_bytes_of(&self, door: &Door, session: &Session) -> usize {
         let most = self.request_bytes_max[door.number];
-        let most = if session.authenticated { most } else { most.min(door.before_login.request_bytes_max) };
-        input_bytes + queued > most
+        if session.authenticated { most } else { most.min(door.before_login.request_bytes_max) }
     }
 
     /// How much may wait to be sent to a client.

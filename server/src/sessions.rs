@@ -6,8 +6,9 @@
 //! ```
 //!
 //! Two layers carry a connection, and they are never mixed. A *transport filter* turns bytes into bytes below the
-//! protocol: TLS (`filter.rs`). Its place is in `Connection::{receive, send}`, which are the only functions that touch the socket. A [`Protocol`] turns bytes into
-//! frames and results into bytes. So each protocol runs over each transport without code of its own.
+//! protocol: TLS and the frames of a WebSocket (`filter`). Its place is in `Connection::{receive, send}`, which are the
+//! only functions that touch the socket. A [`Protocol`] turns bytes into frames and results into bytes. So each protocol
+//! runs over each transport without code of its own.
 //!
 //! It is an enum and not a trait: the state of RESP is one pointer beside the buffers, no call of a GET goes through a
 //! table of functions, and a protocol that lacks a function does not compile.
@@ -37,6 +38,7 @@
 mod form;
 mod http;
 mod memcached;
+mod messages;
 mod resp;
 
 use polder_base::Reply;
@@ -44,6 +46,7 @@ use polder_engine::Memory;
 use polder_hub::Delivery;
 use polder_runtime::{Host, Progress, Session};
 use polder_wire::Output;
+use polder_wire::web_socket::Shape;
 
 pub use self::form::Form;
 use crate::batch::{Batch, Left, Rejection};
@@ -55,7 +58,7 @@ impl Form {
     pub fn output(self) -> Output {
         match self {
             Form::Resp2 | Form::Resp3 => resp::output(self),
-            Form::Events => Output::default(),
+            Form::Events | Form::Json | Form::Term => Output::default(),
         }
     }
 
@@ -64,6 +67,7 @@ impl Form {
         match self {
             Form::Resp2 | Form::Resp3 => resp::deliver(output, delivery),
             Form::Events => http::events::deliver(output, delivery),
+            Form::Json | Form::Term => messages::deliver(self, output, delivery),
         }
     }
 }
@@ -73,6 +77,8 @@ pub enum Protocol {
     Resp(resp::Resp),
     Memcached(Box<memcached::Memcached>),
     Http(Box<http::Http>),
+    /// Texts over a WebSocket.
+    Messages(messages::Messages),
 }
 
 impl Protocol {
@@ -101,6 +107,7 @@ impl Protocol {
             Protocol::Resp(resp) => resp.read(limits, session, input, at, place, batch),
             Protocol::Memcached(memcached) => memcached.read(limits, session, input, at, place, batch),
             Protocol::Http(http) => http.read(limits, input, at, place, batch),
+            Protocol::Messages(messages) => messages.read(session, input, at, place, batch),
         }
     }
 
@@ -111,13 +118,14 @@ impl Protocol {
             Protocol::Resp(resp) => resp.reply(output, note, run),
             Protocol::Memcached(memcached) => memcached.reply(output, note, run),
             Protocol::Http(http) => http.reply(output, note, run),
+            Protocol::Messages(messages) => messages.reply(output, note, run),
         }
     }
 
     /// Replies to a request that is no call ([`Odd::Own`](crate::batch::Odd::Own)).
     pub fn own(&mut self, note: u32, session: &mut Session, host: (&dyn Host, &Memory), output: &mut Output) -> Progress {
         match self {
-            Protocol::Resp(_) => Progress::Answered,
+            Protocol::Resp(_) | Protocol::Messages(_) => Progress::Answered,
             Protocol::Memcached(memcached) => memcached.own(note, session, host, output),
             Protocol::Http(http) => http.own(session, host, output),
         }
@@ -128,7 +136,7 @@ impl Protocol {
     pub fn groups_replies(&self) -> bool {
         match self {
             Protocol::Resp(_) => true,
-            Protocol::Memcached(_) | Protocol::Http(_) => false,
+            Protocol::Memcached(_) | Protocol::Http(_) | Protocol::Messages(_) => false,
         }
     }
 
@@ -136,7 +144,7 @@ impl Protocol {
     pub fn reject(&mut self, rejection: &Rejection, session: &mut Session, host: &dyn Host, output: &mut Output) {
         match self {
             Protocol::Resp(_) => resp::reject(rejection, session, host, output),
-            Protocol::Memcached(_) => session.closing = true,
+            Protocol::Memcached(_) | Protocol::Messages(_) => session.closing = true,
             Protocol::Http(_) => http::reject(rejection, session, output),
         }
     }
@@ -144,7 +152,7 @@ impl Protocol {
     /// Whether this client may be told: some clients could not tell a message from a reply.
     pub fn accepts(&self, session: &Session, delivery: &Delivery<'_>) -> bool {
         match self {
-            Protocol::Resp(_) => resp::accepts(session, delivery),
+            Protocol::Resp(_) | Protocol::Messages(_) => resp::accepts(session, delivery),
             Protocol::Memcached(_) => false,
             Protocol::Http(http) => http.accepts(delivery),
         }
@@ -157,6 +165,7 @@ impl Protocol {
             // It subscribes to nothing.
             Protocol::Memcached(_) => {}
             Protocol::Http(_) => http::events::deliver(output, delivery),
+            Protocol::Messages(messages) => messages::deliver(messages.form(), output, delivery),
         }
     }
 
@@ -165,6 +174,7 @@ impl Protocol {
         match self {
             Protocol::Resp(_) | Protocol::Memcached(_) => resp::form(session),
             Protocol::Http(_) => Form::Events,
+            Protocol::Messages(messages) => messages.form(),
         }
     }
 
@@ -172,7 +182,7 @@ impl Protocol {
     #[inline]
     pub fn tick(&mut self, limits: &ServerLimits, pulse: Pulse) -> Option<Due> {
         match self {
-            Protocol::Resp(_) | Protocol::Memcached(_) => None,
+            Protocol::Resp(_) | Protocol::Memcached(_) | Protocol::Messages(_) => None,
             Protocol::Http(http) => http.tick(limits, pulse),
         }
     }
@@ -180,7 +190,7 @@ impl Protocol {
     /// Appends a sign of life ([`Due::Sign`]).
     pub fn sign(&mut self, output: &mut Output) {
         match self {
-            Protocol::Resp(_) | Protocol::Memcached(_) => {}
+            Protocol::Resp(_) | Protocol::Memcached(_) | Protocol::Messages(_) => {}
             Protocol::Http(_) => http::events::sign(output),
         }
     }
@@ -188,7 +198,7 @@ impl Protocol {
     /// What the last of the protocol's own requests has made of the connection.
     pub fn take_change(&mut self) -> Option<Change> {
         match self {
-            Protocol::Resp(_) | Protocol::Memcached(_) => None,
+            Protocol::Resp(_) | Protocol::Memcached(_) | Protocol::Messages(_) => None,
             Protocol::Http(http) => http.take_change(),
         }
     }
@@ -200,6 +210,7 @@ impl Protocol {
             Protocol::Resp(resp) => resp.missing(have),
             Protocol::Memcached(memcached) => memcached.missing(have),
             Protocol::Http(http) => http.missing(have),
+            Protocol::Messages(_) => 0,
         }
     }
 
@@ -210,6 +221,7 @@ impl Protocol {
             Protocol::Resp(resp) => resp.forget_progress(),
             Protocol::Memcached(memcached) => memcached.forget_progress(),
             Protocol::Http(http) => http.forget_progress(),
+            Protocol::Messages(messages) => messages.forget_progress(),
         }
     }
 }
@@ -220,12 +232,53 @@ pub enum Due {
     End(Rejection),
     /// The peer, and what is between, must see that it is alive.
     Sign,
+    /// What was due waits in the filter to be sent.
+    Sent,
 }
 
 /// What becomes of a connection that is no longer one of requests and responses.
 pub enum Change {
     /// It only hears messages. CLIENT LIST shows it by this name.
     Stream(&'static str),
+    WebSocket(WebSocket),
+}
+
+/// What a WebSocket carries.
+#[derive(Clone, Copy, Debug)]
+pub struct WebSocket {
+    /// As CLIENT LIST shows it.
+    pub name: &'static str,
+    /// The sub-protocol, one of [`WebSocket::PROTOCOLS`].
+    sub_protocol: &'static str,
+    /// Whether messages may be compressed.
+    pub deflates: bool,
+}
+
+impl WebSocket {
+    pub const PROTOCOLS: [&'static str; 3] = ["resp", "json", "term"];
+
+    /// A WebSocket with one of these sub-protocols.
+    pub fn new(sub_protocol: &'static str, deflates: bool) -> WebSocket {
+        let name = match sub_protocol {
+            "resp" => "ws-resp",
+            "json" => "ws-json",
+            _ => "ws-term",
+        };
+        WebSocket { name, sub_protocol, deflates }
+    }
+
+    pub fn shape(&self) -> Shape {
+        if self.sub_protocol == "resp" { Shape::Stream } else { Shape::Messages }
+    }
+
+    /// Its protocol at the beginning.
+    pub fn protocol(&self) -> Protocol {
+        match self.sub_protocol {
+            "resp" => Protocol::Resp(resp::Resp::default()),
+            "json" => Protocol::Messages(messages::Messages::new(messages::Style::Json)),
+            _ => Protocol::Messages(messages::Messages::new(messages::Style::Term)),
+        }
+    }
 }
 
 /// What a connection looks like once a second.

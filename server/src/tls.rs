@@ -72,7 +72,7 @@ impl Tls {
     /// When rustls has no random bytes.
     pub fn filter(&self) -> io::Result<Box<Filter>> {
         let config = self.config().ok_or(io::ErrorKind::NotConnected)?;
-        Filter::new(config).map(Box::new).map_err(io::Error::other)
+        Filter::secure(config).map(Box::new).map_err(io::Error::other)
     }
 
     /// Keeps other changes out.

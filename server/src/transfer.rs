@@ -1,4 +1,9 @@
 //! What every read and write of a connection works with, whether or not a filter stands between: buffers, and how it went.
+use std::io::IoSlice;
+
+use polder_wire::Output;
+use rustix::io::Errno;
+use socket2::Socket;
 
 /// What one read asks for, at least.
 pub const READ_BYTES: usize = 16 << 10;
@@ -45,4 +50,32 @@ pub enum Flow {
     Last(usize),
     /// The peer is gone.
     Gone,
+}
+
+/// Pieces of one gathered write.
+const PIECES_MAX: usize = 64;
+
+/// Writes once, all that fits.
+#[inline]
+pub fn send(socket: &Socket, output: &mut Output) -> Flow {
+    let (offered, written) = match output.single() {
+        // Less work for the kernel than write(2), which also looks at the file of the socket.
+        Some(bytes) => (bytes.len(), socket.send(bytes).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))),
+        None => {
+            let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
+            let count = output.slices(&mut pieces);
+            let offered = pieces[..count].iter().map(|piece| piece.len()).sum();
+            (offered, rustix::io::writev(socket, &pieces[..count]))
+        }
+    };
+    match written {
+        Ok(count) => {
+            output.consume(count);
+            // Only a socket that took less than it was offered is full, and only for a full socket the poll reports room.
+            if count == offered { Flow::Some(count) } else { Flow::Last(count) }
+        }
+        Err(Errno::AGAIN) => Flow::Last(0),
+        Err(Errno::INTR) => Flow::Some(0),
+        Err(_) => Flow::Gone,
+    }
 }

@@ -219,7 +219,7 @@ impl EventLoop {
         let connections = &mut self.service.connections;
         for slot in 0..connections.slots.len() {
             if let Some(connection) = &mut connections.slots[slot] {
-                connection.finish();
+                connection.finish(true);
             }
             connections.close(slot);
         }

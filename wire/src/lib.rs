@@ -11,5 +11,6 @@ pub mod memcached;
 mod output;
 pub mod rdb;
 pub mod resp;
+pub mod web_socket;
 
 pub use output::Output;

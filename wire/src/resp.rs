@@ -21,6 +21,7 @@
 
 mod encoder;
 mod request;
+pub mod text;
 mod value;
 
 use std::borrow::Cow;

@@ -10,10 +10,10 @@ use polder_base::words::split;
 use rustix::termios::{LocalModes, OptionalActions};
 
 use super::client::reason;
-use super::format::{Form, Format};
 use super::link::{Login, Place};
 use super::tls::TlsArguments;
 use crate::text::Whose;
+use polder_wire::resp::text::{Form, Format};
 
 /// The port Redis listens on.
 const PORT: u16 = 6379;

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use polder_wire::resp::Value;
+use polder_wire::resp::text::{self, Form, Format};
 
 use super::arguments::Arguments;
-use super::format::{Form, Format};
 use super::link::{Link, Login, Place};
 
 /// How often a stream of messages looks whether the user has had enough.
@@ -186,7 +186,7 @@ impl Client {
             self.print_error(&text, out)?;
             return Ok(Ran::Refused(text));
         }
-        out.write_all(&self.format.text(&value, is_report(args)))?;
+        out.write_all(&self.format.text(&value, text::is_report(args)))?;
         out.flush()?;
         if stream.is_some() { self.stream(out) } else { Ok(Ran::Answered) }
     }
@@ -285,21 +285,6 @@ impl Stream {
             b"subscribe" | b"psubscribe" | b"ssubscribe" => Some(Stream::Messages),
             _ => None,
         }
-    }
-}
-
-/// Whether a command replies with a text made for people.
-fn is_report(args: &[Vec<u8>]) -> bool {
-    let word = |at: usize| args.get(at).map(|word| word.to_ascii_lowercase()).unwrap_or_default();
-    let second = word(1);
-    match word(0).as_slice() {
-        b"info" | b"lolwut" => true,
-        b"debug" => second.starts_with(b"htstats"),
-        b"memory" => matches!(second.as_slice(), b"malloc-stats" | b"doctor"),
-        b"cluster" => matches!(second.as_slice(), b"nodes" | b"info"),
-        b"client" => matches!(second.as_slice(), b"list" | b"info"),
-        b"latency" => matches!(second.as_slice(), b"graph" | b"doctor"),
-        _ => false,
     }
 }
 

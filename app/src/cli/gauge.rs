@@ -6,9 +6,9 @@ use polder_wire::resp::Value;
 
 use super::arguments::Arguments;
 use super::client::{Client, reason};
-use super::format::Form;
 use super::link::Link;
 use crate::text;
+use polder_wire::resp::text::Form;
 
 /// Between two PINGs.
 const PING_PAUSE: Duration = Duration::from_millis(10);

@@ -13,8 +13,8 @@ use rustyline::{CompletionType, Config, Editor};
 
 use super::assist::{Assist, help, is_secret};
 use super::client::{Client, Ran};
-use super::format::Form;
 use super::link::Place;
+use polder_wire::resp::text::Form;
 
 /// Replies that took longer are followed by their time.
 const SLOW: Duration = Duration::from_millis(500);

@@ -8,8 +8,8 @@ use polder_wire::resp::Value;
 
 use super::arguments::Arguments;
 use super::client::{Client, reason};
-use super::format::{Form, quote};
 use super::link::Link;
+use polder_wire::resp::text::{Form, quote};
 
 /// What counts as the size of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

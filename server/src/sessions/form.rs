@@ -7,16 +7,19 @@ pub enum Form {
     Resp3,
     /// An event of [`http`](super::http).
     Events,
+    /// A text of [`messages`](super::messages).
+    Json,
+    Term,
 }
 
 impl Form {
-    pub const ALL: [Form; 3] = [Form::Resp2, Form::Resp3, Form::Events];
+    pub const ALL: [Form; 5] = [Form::Resp2, Form::Resp3, Form::Events, Form::Json, Form::Term];
 
     /// Whether only clients that came in by HTTP take it.
     pub fn is_of_web(self) -> bool {
         match self {
             Form::Resp2 | Form::Resp3 => false,
-            Form::Events => true,
+            Form::Events | Form::Json | Form::Term => true,
         }
     }
 }

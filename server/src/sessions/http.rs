@@ -127,6 +127,9 @@ impl Http {
                 return Left::Perhaps;
             }
             let work = self.work.get_or_insert_with(|| Box::new(Work::of(&head, &limits.web)));
+            if work.is_upgrade() && input.len() > *at + length {
+                work.refuse_early_frames();
+            }
             match work.next(&head, body) {
                 Next::Own => push_own(batch, place, *at),
                 Next::Call(verb, key, body) => push_call(batch, place, (OF_WORK, verb), (key, body), *at),
@@ -159,10 +162,8 @@ impl Http {
         let Some(work) = &mut self.work else { return Progress::Answered };
         let progress = work.own(session, place, output);
         if work.is_over() {
-            if work.streams() {
-                self.streams = true;
-                self.change = Some(Change::Stream("sse"));
-            }
+            self.change = work.change();
+            self.streams = matches!(self.change, Some(Change::Stream(_)));
             self.work = None;
         }
         progress

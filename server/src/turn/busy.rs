@@ -234,6 +234,10 @@ impl Connections {
                     tracing::debug!(?progress, "a request was executed while a script runs");
                     Vec::new()
                 }
+                Odd::Wrong(text) => {
+                    protocol.reply(output, frame.note, |reply| reply.error(text));
+                    Vec::new()
+                }
                 Odd::Rejected(rejection) => {
                     protocol.reject(rejection, session, process, output);
                     Vec::new()

@@ -184,6 +184,10 @@ impl Service {
                 }
                 Odd::Nothing => (1, Progress::Answered),
                 Odd::Own => answered(connection.run_own(frame.note, (host, memory))),
+                Odd::Wrong(text) => {
+                    protocol.reply(output, frame.note, |reply| reply.error(text));
+                    (1, Progress::Answered)
+                }
                 Odd::Rejected(rejection) => {
                     protocol.reject(rejection, session, host, output);
                     (1, Progress::Answered)

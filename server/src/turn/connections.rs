@@ -211,12 +211,12 @@ impl Connections {
     pub fn receive(&mut self, slot: usize) -> bool {
         let Some(connection) = &mut self.slots[slot] else { return false };
         connection.queued = false;
-        if !connection.readable || connection.is_halted() || connection.is_backed_up() {
+        if !connection.may_read() || connection.is_backed_up() {
             return true;
         }
         let stats = &self.process.mailboxes[self.number].stats;
         stats.reads.add(1);
-        match connection.receive(&mut self.pool) {
+        match connection.receive(&mut self.pool, &self.limits) {
             Flow::Gone => {
                 self.close(slot);
                 return false;
@@ -287,11 +287,11 @@ impl Connections {
         if !connection.has_output() {
             connection.over_soft_since_ms = None;
             if connection.session.closing {
-                connection.finish();
+                connection.finish(false);
                 return self.close(slot);
             }
         }
-        if connection.readable && !connection.is_halted() {
+        if connection.may_read() {
             self.queue(slot);
         }
     }
@@ -377,11 +377,16 @@ impl Connections {
     /// Does what the protocol of a connection says is due: a client that is too slow is closed.
     fn tick_protocol(&mut self, slot: usize) {
         let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.is_halted()) else { return };
-        let Connection { protocol, session, output, input, taken, .. } = &mut **connection;
+        let Connection { protocol, filter, session, output, input, taken, .. } = &mut **connection;
         let pending = input.len().saturating_sub(*taken);
         let pulse = Pulse { now_ms: self.now_ms, active_ms: session.active_ms, pending, waiting: output.waiting() };
-        let rejection = match protocol.tick(&self.limits, pulse) {
+        let due = match filter {
+            Some(filter) if filter.is_framed() => filter.tick(self.now_ms),
+            _ => protocol.tick(&self.limits, pulse),
+        };
+        let rejection = match due {
             None => return,
+            Some(Due::Sent) => return self.tell(slot),
             Some(Due::Sign) => {
                 output.lend(|| self.pool.take());
                 protocol.sign(output);

@@ -69,7 +69,7 @@ pub fn holds_back(pause: Pause, session: &Session, process: &Process, content: C
         Content::Args { from, to } => writes(&args[from..to]),
         Content::Odd(number) => match &odds[number] {
             Odd::Words(words) => writes(&words.iter().map(Vec::as_slice).collect::<Vec<_>>()),
-            Odd::Nothing | Odd::Own | Odd::Rejected(_) => false,
+            Odd::Nothing | Odd::Own | Odd::Wrong(_) | Odd::Rejected(_) => false,
         },
     }
 }

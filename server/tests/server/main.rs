@@ -15,3 +15,4 @@ mod sorted_set;
 mod stopping;
 mod tls;
 mod waiting;
+mod web_socket;

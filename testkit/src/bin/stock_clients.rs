@@ -1,5 +1,6 @@
 //! Stock clients, unmodified, against a `polder serve`: redis-cli, redis-benchmark and redis-py; pymemcache, pylibmc and
-//! python-binary-memcached at its memcached port, and generated traffic there and against memcached itself.
+//! python-binary-memcached at its memcached port, and generated traffic there and against memcached itself; websockets at
+//! its HTTP port.
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
@@ -9,7 +10,9 @@ use polder_testkit::scratch::Scratch;
 fn main() -> ExitCode {
     let scratch = Scratch::new();
     let memcached_port = free_port().map_or("0".into(), |port| port.to_string());
-    let server = match Server::start_polder(&polder(), &scratch.options.segment, &["--memcache-port", &memcached_port]) {
+    let http_port = free_port().map_or("0".into(), |port| port.to_string());
+    let flags = ["--memcache-port", &memcached_port, "--http-port", &http_port];
+    let server = match Server::start_polder(&polder(), &scratch.options.segment, &flags) {
         Ok(server) => server,
         Err(error) => {
             println!("{error}\nstock clients: 0 passed, 1 failed");
@@ -27,7 +30,8 @@ fn main() -> ExitCode {
     println!("stock clients: {} passed, {failed} failed", checks.len() - failed);
     let python = redis_py(&port);
     let memcached = memcached_clients(&memcached_port);
-    if failed == 0 && python && memcached { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let web_socket = web_socket_client(&http_port);
+    if failed == 0 && python && memcached && web_socket { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn said(program: &str, args: &[&str]) -> Result<String, String> {
@@ -76,6 +80,18 @@ fn redis_py(port: &str) -> bool {
         return true;
     }
     let status = Command::new(python).arg(root.join("tests/clients/redis_py.py")).arg(port).status();
+    status.is_ok_and(|status| status.success())
+}
+
+/// The same for websockets.
+fn web_socket_client(port: &str) -> bool {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let python = root.join(".venv/bin/python");
+    if said(&python.to_string_lossy(), &["-c", "import websockets"]).is_err() {
+        println!("websockets: not installed, left out");
+        return true;
+    }
+    let status = Command::new(python).arg(root.join("tests/clients/web_socket.py")).arg(port).status();
     status.is_ok_and(|status| status.success())
 }
 

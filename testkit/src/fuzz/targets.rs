@@ -15,6 +15,7 @@ mod http;
 mod memcached;
 mod rdb;
 mod values;
+mod web_socket;
 
 /// Every target.
 pub const TARGETS: &[Target] = &[
@@ -22,6 +23,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "resp-replies", seeds: reply_seeds, try_input: replies_are_read_alike_however_they_are_cut, smoke: true },
     Target { name: "memcached", seeds: memcached::seeds, try_input: memcached::any_bytes_are_read, smoke: true },
     Target { name: "http", seeds: http::seeds, try_input: http::requests_are_read_alike_however_they_are_cut, smoke: true },
+    Target { name: "web-socket", seeds: web_socket::seeds, try_input: web_socket::frames_are_read_alike_however_they_are_cut, smoke: true },
     Target { name: "rdb", seeds: rdb::seeds, try_input: rdb::it_is_read_alike_however_it_is_cut, smoke: true },
     Target { name: "restore", seeds: rdb::payload_seeds, try_input: rdb::a_payload_is_restored_or_refused, smoke: true },
     Target { name: "commands", seeds: request_seeds, try_input: commands_answer_once, smoke: true },

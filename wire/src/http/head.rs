@@ -53,12 +53,17 @@ pub struct Fields<'b> {
     pub if_range: Option<&'b [u8]>,
     pub range: Option<&'b [u8]>,
     pub upgrade: Option<&'b [u8]>,
+    pub web_socket_key: Option<&'b [u8]>,
+    pub web_socket_version: Option<&'b [u8]>,
+    pub web_socket_protocol: Option<&'b [u8]>,
+    pub web_socket_extensions: Option<&'b [u8]>,
     pub last_event_id: Option<&'b [u8]>,
     pub cors_method: Option<&'b [u8]>,
     /// The client waits for "100 Continue" before it sends the body.
     pub expects: bool,
     /// What `Connection`, `Content-Length` and `Transfer-Encoding` say; [`Head`] has what follows from it.
     pub connection_closes: bool,
+    pub connection_upgrades: bool,
     pub connection_stays: bool,
     pub length: Option<&'b [u8]>,
     pub encoding: Option<&'b [u8]>,
@@ -142,6 +147,7 @@ impl<'b> Fields<'b> {
             10 if is("connection") => {
                 for word in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
                     self.connection_closes |= word.eq_ignore_ascii_case(b"close");
+                    self.connection_upgrades |= word.eq_ignore_ascii_case(b"upgrade");
                     self.connection_stays |= word.eq_ignore_ascii_case(b"keep-alive");
                 }
                 return Ok(());
@@ -155,6 +161,10 @@ impl<'b> Fields<'b> {
             15 if is("accept-encoding") => return set(&mut self.accept_encoding, value),
             16 if is("content-encoding") => &mut self.content_encoding,
             17 if is("transfer-encoding") => &mut self.encoding,
+            17 if is("sec-websocket-key") => &mut self.web_socket_key,
+            21 if is("sec-websocket-version") => &mut self.web_socket_version,
+            22 if is("sec-websocket-protocol") => &mut self.web_socket_protocol,
+            24 if is("sec-websocket-extensions") => &mut self.web_socket_extensions,
             29 if is("access-control-request-method") => &mut self.cors_method,
             _ => return Ok(()),
         };

@@ -72,6 +72,7 @@ fn status_line(status: u16) -> &'static [u8] {
         416 => b"HTTP/1.1 416 Range Not Satisfiable\r\n",
         417 => b"HTTP/1.1 417 Expectation Failed\r\n",
         421 => b"HTTP/1.1 421 Misdirected Request\r\n",
+        426 => b"HTTP/1.1 426 Upgrade Required\r\n",
         431 => b"HTTP/1.1 431 Request Header Fields Too Large\r\n",
         501 => b"HTTP/1.1 501 Not Implemented\r\n",
         503 => b"HTTP/1.1 503 Service Unavailable\r\n",

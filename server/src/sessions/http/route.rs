@@ -20,6 +20,7 @@ pub enum Resource<'b> {
     Publish,
     /// Messages of channels.
     Subscribe,
+    WebSocket,
     Health,
     Readiness,
     Metrics,
@@ -59,7 +60,8 @@ pub fn resource(path: &[u8]) -> Resource<'_> {
         b"/resp" => Resource::Resp,
         b"/pub" => Resource::Publish,
         b"/sub" => Resource::Subscribe,
-        b"/ws" | b"/console" | b"/k" => Resource::Reserved,
+        b"/ws" => Resource::WebSocket,
+        b"/console" | b"/k" => Resource::Reserved,
         _ if path.starts_with(b"/console/") => Resource::Reserved,
         _ => Resource::Key(&path[1..]),
     }

@@ -12,7 +12,8 @@ use polder_runtime::acl::Rights;
 use polder_runtime::{Host, Progress, Session};
 use polder_wire::Output;
 use polder_wire::http::response::Connection;
-use polder_wire::http::{Head, Method, base64, target};
+use polder_wire::http::{Head, Method, Refused, base64, target};
+use polder_wire::web_socket::Handshake;
 
 use super::answer::{self, Answer, Style};
 use super::commands::{self, Bodies, Commands};
@@ -21,6 +22,7 @@ use super::events::{self, Wish};
 use super::note::{Note, Verb};
 use super::route::{self, Resource};
 use super::sink::Sink;
+use crate::sessions::{Change, WebSocket};
 use crate::web_rules::{Verdict, WebRules};
 
 /// A request under way.
@@ -37,8 +39,8 @@ pub struct Work {
     is_early: bool,
     task: Task,
     stage: Stage,
-    /// Its response does not end.
-    streams: bool,
+    /// What becomes of the connection.
+    change: Option<Change>,
     /// As whom the connection speaks where a request brings no credentials, once this one has logged in.
     identity: Option<Identity>,
 }
@@ -73,6 +75,8 @@ enum Task {
     /// The body says what.
     Body(Bodies),
     Commands(Commands),
+    /// The connection becomes a WebSocket.
+    Upgrade(Handshake),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -120,7 +124,7 @@ impl Work {
             is_early: false,
             task: Task::Answer(Answer::default()),
             stage: Stage::Begin,
-            streams: false,
+            change: None,
             identity: None,
         };
         work.task = work.plan(head, rules).unwrap_or_else(Task::Answer);
@@ -129,7 +133,11 @@ impl Work {
 
     /// What the request asks for.
     fn plan(&mut self, head: &Head<'_>, rules: &WebRules) -> Result<Task, Answer> {
-        match rules.judge(head.method, &head.fields) {
+        let (path, query) = target::split(head.target);
+        let resource = route::resource(path);
+        // A client that has opened a WebSocket may write.
+        let method = if resource == Resource::WebSocket { Method::Other } else { head.method };
+        match rules.judge(method, &head.fields) {
             Verdict::Own => {}
             Verdict::Guest => self.welcome(head),
             Verdict::Refused(why) => return Err(Answer::error(403, why)),
@@ -137,8 +145,6 @@ impl Work {
         if let Some(authorization) = head.fields.authorization {
             self.credentials = Some(credentials(authorization).map_err(|why| Answer::error(401, why))?);
         }
-        let (path, query) = target::split(head.target);
-        let resource = route::resource(path);
         if head.method == Method::Options {
             return Ok(Task::Answer(Answer::empty(204).with(ALLOW)));
         }
@@ -170,6 +176,13 @@ impl Work {
                 Ok(Task::Body(Bodies::Publish(subject.ok_or_else(|| Answer::error(400, "subject names the channel: /pub?subject=NAME"))?)))
             }
             Resource::Subscribe => self.plan_stream(head, query.unwrap_or_default()),
+            Resource::WebSocket => {
+                self.parameters(query.unwrap_or_default(), |_, _| None)?;
+                Handshake::read(head, &WebSocket::PROTOCOLS).map(Task::Upgrade).map_err(|Refused { status, text }| {
+                    let answer = Answer::error(status, text);
+                    if status == 426 { answer.with(VERSION) } else { answer }
+                })
+            }
             Resource::Reserved => Err(Answer::error(404, "there is nothing here; a key with this name is at /k/NAME")),
         }
     }
@@ -313,7 +326,7 @@ impl Work {
                 }
                 result
             }
-            Task::Answer(_) | Task::Body(_) => run(&mut Output::new(RespVersion::Resp3)),
+            Task::Answer(_) | Task::Body(_) | Task::Upgrade(_) => run(&mut Output::new(RespVersion::Resp3)),
         }
     }
 
@@ -346,7 +359,13 @@ impl Work {
             let style = Style { connection: Connection::Closes, is_head: false, fields: &fields };
             answer::begin(output, 200, events::CONTENT_TYPE, None, style);
             wish.open(output, session.id);
-            (self.stage, self.streams) = (Stage::Over, true);
+            (self.stage, self.change) = (Stage::Over, Some(Change::Stream("sse")));
+            return Progress::Answered;
+        }
+        if let (Stage::Calls, Task::Upgrade(handshake)) = (self.stage, &self.task) {
+            output.raw(handshake.response().as_bytes());
+            self.change = Some(Change::WebSocket(WebSocket::new(handshake.protocol, handshake.deflates)));
+            self.stage = Stage::Over;
             return Progress::Answered;
         }
         if let (Stage::Calls, Task::Commands(commands)) = (self.stage, &mut self.task) {
@@ -396,9 +415,21 @@ impl Work {
         }
     }
 
-    /// Whether the response goes on as long as the connection.
-    pub fn streams(&self) -> bool {
-        self.streams
+    /// What it has made of the connection.
+    pub fn change(&mut self) -> Option<Change> {
+        self.change.take()
+    }
+
+    /// Whether it opens a WebSocket.
+    pub fn is_upgrade(&self) -> bool {
+        matches!(self.task, Task::Upgrade(_))
+    }
+
+    /// Refuses a WebSocket whose client has not waited for the response (RFC 6455, section 4.1).
+    pub fn refuse_early_frames(&mut self) {
+        self.connection = Connection::Closes;
+        self.task = Task::Answer(Answer::error(400, "bytes follow the request before the WebSocket is open"));
+        self.stage = Stage::Begin;
     }
 
     /// Whether nothing more follows.
@@ -408,6 +439,7 @@ impl Work {
 }
 
 const ALLOW: &str = "Allow: GET, HEAD, PUT, POST, DELETE, OPTIONS\r\n";
+const VERSION: &str = "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n";
 const NOT_ESCAPED: &str = "% in a URL stands before two hexadecimal digits";
 
 /// Refuses a request that is no POST.

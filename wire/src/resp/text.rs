@@ -7,7 +7,7 @@
 //! | csv | spreadsheets: one line a reply, nesting flattened | `1,"b"` |
 //! | json | as JSON; text that is not UTF-8 passes as it is | `[1,"b"]` |
 //! | quoted json | as JSON of quoted strings: plain ASCII | `[1,"b"]` |
-use polder_wire::resp::Value;
+use super::Value;
 
 /// The form of the output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,7 +38,7 @@ impl Format {
             return out;
         }
         match self.form {
-            Form::Standard => standard(value, "", &mut out),
+            Form::Standard => indented(value, "", &mut out),
             Form::Raw => {
                 self.raw(value, &mut out);
                 out.extend_from_slice(&self.after);
@@ -100,15 +100,36 @@ fn bare(value: &Value) -> Vec<u8> {
     }
 }
 
+/// The text for people of one reply, with a line end. `report` marks a text made for people (INFO and its like), shown as it is.
+pub fn standard(value: &Value, report: bool) -> Vec<u8> {
+    let format = Format { form: Form::Standard, between: Vec::new(), after: Vec::new() };
+    format.text(value, report)
+}
+
+/// Whether a command replies with a text made for people.
+pub fn is_report(args: &[Vec<u8>]) -> bool {
+    let word = |at: usize| args.get(at).map(|word| word.to_ascii_lowercase()).unwrap_or_default();
+    let second = word(1);
+    match word(0).as_slice() {
+        b"info" | b"lolwut" => true,
+        b"debug" => second.starts_with(b"htstats"),
+        b"memory" => matches!(second.as_slice(), b"malloc-stats" | b"doctor"),
+        b"cluster" => matches!(second.as_slice(), b"nodes" | b"info"),
+        b"client" => matches!(second.as_slice(), b"list" | b"info"),
+        b"latency" => matches!(second.as_slice(), b"graph" | b"doctor"),
+        _ => false,
+    }
+}
+
 /// For people. Every reply ends in a newline; lines after the first begin with `prefix`.
-fn standard(value: &Value, prefix: &str, out: &mut Vec<u8>) {
+fn indented(value: &Value, prefix: &str, out: &mut Vec<u8>) {
     match value {
         Value::Array(items) => numbered(items.iter().map(|item| (item, None)), b')', "(empty array)", prefix, out),
         Value::Push(items) => numbered(items.iter().map(|item| (item, None)), b')', "(empty push)", prefix, out),
         Value::Attributed { attributes, value } => {
             numbered(attributes.iter().map(|(key, value)| (key, Some(value))), b'|', "(empty attributes)", prefix, out);
             out.extend_from_slice(prefix.as_bytes());
-            standard(value, prefix, out);
+            indented(value, prefix, out);
         }
         Value::Set(items) => numbered(items.iter().map(|item| (item, None)), b'~', "(empty set)", prefix, out),
         Value::Map(pairs) => numbered(pairs.iter().map(|(key, value)| (key, Some(value))), b'#', "(empty hash)", prefix, out),
@@ -152,12 +173,12 @@ fn numbered<'v>(
         // The caller has already put the first line's prefix there.
         let indent = if at == 0 { "" } else { prefix };
         out.extend_from_slice(format!("{indent}{:>width$}{} ", at + 1, char::from(mark)).as_bytes());
-        standard(first, &deeper, out);
+        indented(first, &deeper, out);
         let Some(second) = second else { continue };
         out.pop();
         out.extend_from_slice(b" => ");
         let mut text = Vec::new();
-        standard(second, &deeper, &mut text);
+        indented(second, &deeper, &mut text);
         // A container of several lines begins on one of its own, so that its numbers stand below each other.
         if is_container(second) && text.iter().filter(|byte| **byte == b'\n').count() > 1 {
             out.extend_from_slice(format!("\n{deeper}").as_bytes());
