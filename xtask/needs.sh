@@ -148,6 +148,9 @@ test)
     install man man-db
     # Tests stop processes by kill(1), which is no part of the smallest Debian.
     install pgrep procps
+    # The console is tested in a browser without a screen.
+    install chromedriver chromium-driver
+    install chromium-headless-shell chromium-headless-shell
     install python3 python3 python3-venv
     python3 -c 'import ensurepip' 2>/dev/null || { as_root apt-get -qq update && as_root apt-get -qq -y install python3-venv >/dev/null; }
     # The real input of a test is the package catalogue.

@@ -13,6 +13,7 @@
 //! | `route` | what a request asks for |
 //! | `work` | requests that are more than one plain call |
 //! | `commands` | commands in a query or a body, and their replies |
+//! | `console` | the files of the console for a browser |
 //! | `events` | messages of channels as a response that does not end |
 //! | `conditions` | entity tags and ranges |
 //! | `sink`, `note` | from the reply of a call to a response; what is remembered of the request until then |
@@ -28,6 +29,7 @@
 mod answer;
 mod commands;
 mod conditions;
+mod console;
 pub mod events;
 mod media;
 mod note;

@@ -408,6 +408,10 @@ fn get_runs_commands_that_only_read() {
     assert_eq!(web.ask("PUT /js?get+a", "", "").0, 405);
     assert_eq!(web.ask("GET /resp", "", "").0, 405);
     assert_eq!(web.ask("GET /console/x", "", "").0, 404);
+    let page = web.raw(b"GET /console HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert!(page.contains("Content-Security-Policy: default-src 'none'; script-src 'self';") && page.ends_with("</html>\n"), "{page}");
+    assert_eq!(web.ask("GET /console/main.js", "", "").0, 200);
+    assert_eq!(web.ask("POST /console", "", "x").0, 405);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Stock clients, unmodified, against a `polder serve`: redis-cli, redis-benchmark and redis-py; pymemcache, pylibmc and
 //! python-binary-memcached at its memcached port, and generated traffic there and against memcached itself; websockets at
-//! its HTTP port.
+//! its HTTP port, and the console there in Chromium.
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
@@ -31,7 +31,9 @@ fn main() -> ExitCode {
     let python = redis_py(&port);
     let memcached = memcached_clients(&memcached_port);
     let web_socket = web_socket_client(&http_port);
-    if failed == 0 && python && memcached && web_socket { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    // The last: it sets passwords.
+    let console = console(&http_port, &port);
+    if failed == 0 && python && memcached && web_socket && console { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn said(program: &str, args: &[&str]) -> Result<String, String> {
@@ -93,6 +95,19 @@ fn web_socket_client(port: &str) -> bool {
     }
     let status = Command::new(python).arg(root.join("tests/clients/web_socket.py")).arg(port).status();
     status.is_ok_and(|status| status.success())
+}
+
+/// The same for the console in a browser. Its screenshots are left below target/console.
+fn console(http_port: &str, port: &str) -> bool {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let python = root.join(".venv/bin/python");
+    if !python.exists() || said("chromedriver", &["--version"]).is_err() || !Path::new("/usr/bin/chromium-headless-shell").exists() {
+        println!("console: no chromedriver or chromium-headless-shell, left out");
+        return true;
+    }
+    let mut command = Command::new(python);
+    command.arg(root.join("tests/clients/console.py")).args([http_port, port]).arg(root.join("target/console"));
+    command.status().is_ok_and(|status| status.success())
 }
 
 /// The same for clients of memcached. Where memcached is installed, both are sent the same requests.

@@ -21,6 +21,8 @@ pub enum Resource<'b> {
     /// Messages of channels.
     Subscribe,
     WebSocket,
+    /// A file of the console, by its path below `/console`.
+    Console(&'b [u8]),
     Health,
     Readiness,
     Metrics,
@@ -61,8 +63,9 @@ pub fn resource(path: &[u8]) -> Resource<'_> {
         b"/pub" => Resource::Publish,
         b"/sub" => Resource::Subscribe,
         b"/ws" => Resource::WebSocket,
-        b"/console" | b"/k" => Resource::Reserved,
-        _ if path.starts_with(b"/console/") => Resource::Reserved,
+        b"/console" => Resource::Console(b""),
+        b"/k" => Resource::Reserved,
+        _ if path.starts_with(b"/console/") => Resource::Console(&path[b"/console".len()..]),
         _ => Resource::Key(&path[1..]),
     }
 }

@@ -18,6 +18,7 @@ use polder_wire::web_socket::Handshake;
 use super::answer::{self, Answer, Style};
 use super::commands::{self, Bodies, Commands};
 use super::conditions::Conditions;
+use super::console;
 use super::events::{self, Wish};
 use super::note::{Note, Verb};
 use super::route::{self, Resource};
@@ -175,6 +176,10 @@ impl Work {
                 posted(head)?;
                 Ok(Task::Body(Bodies::Publish(subject.ok_or_else(|| Answer::error(400, "subject names the channel: /pub?subject=NAME"))?)))
             }
+            Resource::Console(_) if !matches!(head.method, Method::Get | Method::Head) => {
+                Err(Answer::error(405, "the console is read with GET").with("Allow: GET, HEAD, OPTIONS\r\n"))
+            }
+            Resource::Console(path) => Ok(Task::Answer(console::file(path))),
             Resource::Subscribe => self.plan_stream(head, query.unwrap_or_default()),
             Resource::WebSocket => {
                 self.parameters(query.unwrap_or_default(), |_, _| None)?;
