@@ -18,6 +18,7 @@ use crate::connection::Connection;
 use crate::driver::{self, Secrets, Shared};
 use crate::due::Due;
 use crate::error::Error;
+use crate::held::Held;
 use crate::link::Listeners;
 use crate::options::{Endpoint, Options, Policy};
 use crate::queue::{Pushed, Route, Shape, Ticket, Traits};
@@ -78,6 +79,11 @@ impl Client {
     /// [`Error::Usage`] for a URL that cannot be read.
     pub fn connect_in_thread(url: &str) -> Result<Client, Error> {
         Client::start(url.parse()?, driver::thread::start)
+    }
+
+    /// A client in a thread of its own, whose wake-ups are held back until they are released.
+    pub(crate) fn connect_held(options: Options, held: &Arc<Held>) -> Result<Client, Error> {
+        Client::start(options, |options, secrets, listeners| driver::thread::start(options, secrets.with_held(held), listeners))
     }
 
     fn start(
@@ -759,6 +765,24 @@ pub struct Call<T> {
     side: Option<Box<Aside>>,
     state: State,
     reply: PhantomData<fn() -> T>,
+}
+
+impl<T> Call<T> {
+    /// Whether the call waits in the server (BLPOP and its like), so that it may take its time, and may take something with it.
+    pub fn waits_in_server(&self) -> bool {
+        #[cfg(feature = "shm")]
+        if let State::Waiting(..) = self.state {
+            return true;
+        }
+        self.side.is_some()
+    }
+}
+
+impl Call<Value> {
+    /// As the future's `poll`, by a waker alone.
+    pub(crate) fn poll_outcome(&mut self, waker: &Waker) -> Poll<Outcome> {
+        self.poll_value(waker)
+    }
 }
 
 impl<T: FromValue> Call<T> {

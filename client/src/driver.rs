@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
+use crate::held::{self, Held};
 use crate::link::{Link, Listeners};
 use crate::options::{Endpoint, Options};
 use crate::queue::{Drained, Guide, Queue};
@@ -43,6 +44,8 @@ pub(crate) struct Shared {
 pub(crate) struct Secrets {
     /// What names the servers of a cluster.
     pub guide: Option<Arc<dyn Guide>>,
+    /// Holds the drivers' wake-ups back, where a program with an event loop of its own releases them.
+    held: Option<Arc<Held>>,
     #[cfg(feature = "tls")]
     tls: Option<tls::Config>,
 }
@@ -65,7 +68,7 @@ impl Secrets {
             if let (Some(_), Endpoint::Tcp { host, .. }) = (&options.tls, &options.endpoint) {
                 tls::name(host)?;
             }
-            Ok(Secrets { guide: None, tls: options.tls.as_ref().map(tls::config).transpose()? })
+            Ok(Secrets { guide: None, held: None, tls: options.tls.as_ref().map(tls::config).transpose()? })
         }
         #[cfg(not(feature = "tls"))]
         {
@@ -81,6 +84,12 @@ impl Secrets {
     /// The same for the connections of a cluster.
     pub(crate) fn with_guide(mut self, guide: Arc<dyn Guide>) -> Secrets {
         self.guide = Some(guide);
+        self
+    }
+
+    /// The same for connections whose drivers are woken together.
+    pub(crate) fn with_held(mut self, held: &Arc<Held>) -> Secrets {
+        self.held = Some(Arc::clone(held));
         self
     }
 }
@@ -106,7 +115,7 @@ impl Secrets {
 pub(crate) enum Wakeup {
     #[cfg(feature = "tokio")]
     Task(tokio::sync::Notify, tokio::runtime::Handle),
-    Thread(mio::Waker),
+    Thread(Arc<mio::Waker>),
     /// There is no driver: calls run in the caller's thread.
     #[cfg(feature = "shm")]
     None,
@@ -162,7 +171,10 @@ impl Shared {
     pub(crate) fn tell(&self, mut queue: MutexGuard<'_, Queue>) {
         if !std::mem::replace(&mut queue.told, true) {
             drop(queue);
-            self.wake();
+            match (&self.secrets.held, &self.wakeup) {
+                (Some(held), Wakeup::Thread(driver)) if held.holds(driver) => {}
+                _ => self.wake(),
+            }
         }
     }
 
@@ -172,11 +184,7 @@ impl Shared {
             Wakeup::Task(notify, _) => notify.notify_one(),
             #[cfg(feature = "shm")]
             Wakeup::None => {}
-            Wakeup::Thread(waker) => {
-                if let Err(error) = waker.wake() {
-                    tracing::error!("the client's thread cannot be woken: {error}");
-                }
-            }
+            Wakeup::Thread(driver) => held::wake(driver),
         }
     }
 

@@ -377,14 +377,14 @@ impl Subscription {
 
     /// The next event. The first is [`Event::Ready`]. Dropping the future loses nothing.
     pub fn recv(&mut self) -> impl Future<Output = Event> + Send + '_ {
-        std::future::poll_fn(|context| self.poll(context.waker()))
+        std::future::poll_fn(|context| self.poll_event(context.waker()))
     }
 
     /// The next event, for programs without a runtime: keeps the thread.
     pub fn wait(&mut self) -> Event {
         let waker = Waker::from(Arc::new(ThreadWaker(std::thread::current())));
         loop {
-            match self.poll(&waker) {
+            match self.poll_event(&waker) {
                 Poll::Ready(event) => return event,
                 Poll::Pending => std::thread::park(),
             }
@@ -408,12 +408,13 @@ impl Subscription {
         true
     }
 
-    fn poll(&mut self, waker: &Waker) -> Poll<Event> {
+    /// The next event, or a promise to wake `waker` when there is one: for event loops.
+    pub fn poll_event(&mut self, waker: &Waker) -> Poll<Event> {
         let mut mailbox = lock(&self.mailbox);
         match mailbox.events.pop_front() {
             Some(event) => {
                 drop(mailbox);
-                if self.follow(&event) { self.poll(waker) } else { Poll::Ready(event) }
+                if self.follow(&event) { self.poll_event(waker) } else { Poll::Ready(event) }
             }
             None => {
                 let before = mailbox.waker.replace(waker.clone());

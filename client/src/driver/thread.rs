@@ -25,7 +25,7 @@ pub(crate) fn start(options: Arc<Options>, secrets: Secrets, listeners: Listener
     let unable = |error: io::Error| Error::usage(format!("the client's thread cannot be started: {error}"));
     let poll = Poll::new().map_err(unable)?;
     let waker = Waker::new(poll.registry(), WAKEUP).map_err(unable)?;
-    let shared = Arc::new(Shared::new(options, secrets, Wakeup::Thread(waker)));
+    let shared = Arc::new(Shared::new(options, secrets, Wakeup::Thread(Arc::new(waker))));
     let mut thread = Thread { shared: Arc::clone(&shared), poll, events: Events::with_capacity(8) };
     std::thread::Builder::new().name("polder-client".into()).spawn(move || thread.run(listeners)).map_err(unable)?;
     Ok(shared)

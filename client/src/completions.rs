@@ -1,0 +1,168 @@
+//! Calls in flight of a program that has an event loop of its own: a descriptor is readable when some have ended.
+//!
+//! ```text
+//!   add(make, tag) --> calls in flight, by number          take(each) --> (tag, outcome) ...
+//!                            ^                                  |
+//!   driver's thread --wake--> numbers that may have ended <-----+     signal: readable while there are any
+//! ```
+//!
+//! Invariants:
+//! 1. **E1** Each call that was added comes out of `add` or of one `take`, once, unless it is taken back.
+//! 2. **E2** The signal is readable while a number waits to be taken.
+//! 3. **E3** No lock is held while the program's own code runs.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Wake, Waker};
+
+use crate::client::{Call, Client};
+use crate::error::Error;
+use crate::held::Held;
+use crate::options::Options;
+use crate::signal::Signal;
+use crate::value::Value;
+
+/// A call that is in flight.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct CallNumber(u64);
+
+/// What has become of a call that was added.
+pub enum Added<T> {
+    /// It has ended already.
+    Ended(T, Result<Value, Error>),
+    /// [`Completions::take`] gives its outcome.
+    InFlight(CallNumber),
+}
+
+/// Numbers of calls that may have ended.
+struct Arrivals {
+    numbers: Mutex<Vec<u64>>,
+    signal: Signal,
+}
+
+/// What a call's slot wakes.
+struct Arrival {
+    arrivals: Arc<Arrivals>,
+    number: u64,
+}
+
+impl Wake for Arrival {
+    fn wake(self: Arc<Self>) {
+        let mut numbers = lock(&self.arrivals.numbers);
+        let is_first = numbers.is_empty();
+        numbers.push(self.number);
+        drop(numbers);
+        if is_first {
+            self.arrivals.signal.raise();
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct InFlight<T> {
+    call: Call<Value>,
+    waker: Waker,
+    tag: T,
+}
+
+/// Calls in flight, each with a tag of the program's: a future of its event loop, a callback, a row of a table.
+pub struct Completions<T> {
+    arrivals: Arc<Arrivals>,
+    held: Arc<Held>,
+    /// By number, and the number that comes next.
+    calls: Mutex<(HashMap<u64, InFlight<T>>, u64)>,
+}
+
+impl<T> Completions<T> {
+    /// A client whose connection runs in a thread of its own and whose calls are written when [`Completions::release`] is
+    /// called: an event loop makes the calls of one turn, and releases them together.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for options that cannot be used, or when the process has no descriptor left.
+    pub fn connect(options: Options) -> Result<(Client, Completions<T>), Error> {
+        let unable = |error: io::Error| Error::usage(format!("the client cannot make the descriptor for an event loop: {error}"));
+        let arrivals = Arrivals { numbers: Mutex::default(), signal: Signal::new().map_err(unable)? };
+        let held = Arc::new(Held::default());
+        let client = Client::connect_held(options, &held)?;
+        Ok((client, Completions { arrivals: Arc::new(arrivals), held, calls: Mutex::new((HashMap::new(), 0)) }))
+    }
+
+    /// Wakes the connections that calls were made for since the last time.
+    pub fn release(&self) {
+        self.held.release();
+    }
+
+    /// Makes a call and looks after it until it has ended. It is written at the next [`Completions::release`].
+    pub fn add(&self, make: impl FnOnce() -> Call<Value>, tag: T) -> Added<T> {
+        let mut call = Held::during(make);
+        let mut calls = lock(&self.calls);
+        let (in_flight, next) = &mut *calls;
+        let number = *next;
+        let waker = Waker::from(Arc::new(Arrival { arrivals: Arc::clone(&self.arrivals), number }));
+        match call.poll_outcome(&waker) {
+            Poll::Ready(outcome) => Added::Ended(tag, outcome),
+            Poll::Pending => {
+                *next += 1;
+                in_flight.insert(number, InFlight { call, waker, tag });
+                Added::InFlight(CallNumber(number))
+            }
+        }
+    }
+
+    /// Takes a call back, as if its future were dropped; `None` if it has ended before.
+    pub fn cancel(&self, number: CallNumber) -> Option<T> {
+        let taken = lock(&self.calls).0.remove(&number.0);
+        taken.map(|in_flight| in_flight.tag)
+    }
+
+    /// Takes all calls back, as if their futures were dropped; their tags, in the order in which they were added.
+    pub fn cancel_all(&self) -> Vec<T> {
+        let taken = std::mem::take(&mut lock(&self.calls).0);
+        let mut taken: Vec<_> = taken.into_iter().collect();
+        taken.sort_unstable_by_key(|(number, _)| *number);
+        taken.into_iter().map(|(_, in_flight)| in_flight.tag).collect()
+    }
+
+    /// Gives out the calls that have ended, and makes the descriptor unreadable.
+    pub fn take(&self, mut each: impl FnMut(T, Result<Value, Error>)) {
+        self.arrivals.signal.clear();
+        let numbers = std::mem::take(&mut *lock(&self.arrivals.numbers));
+        for number in numbers {
+            if let Some((tag, outcome)) = self.ended(number) {
+                each(tag, outcome);
+            }
+        }
+    }
+
+    fn ended(&self, number: u64) -> Option<(T, Result<Value, Error>)> {
+        let mut calls = lock(&self.calls);
+        let in_flight = calls.0.get_mut(&number)?;
+        // A call that waited for room, or goes to another node of a cluster, is woken before its end.
+        let Poll::Ready(outcome) = in_flight.call.poll_outcome(&in_flight.waker) else { return None };
+        let ended = calls.0.remove(&number);
+        drop(calls);
+        ended.map(|ended| (ended.tag, outcome))
+    }
+
+    /// How many calls are in flight.
+    pub fn len(&self) -> usize {
+        lock(&self.calls).0.len()
+    }
+
+    /// Whether no call is in flight.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// The descriptor that is readable when [`Completions::take`] has something to give.
+impl<T> AsFd for Completions<T> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.arrivals.signal.as_fd()
+    }
+}
