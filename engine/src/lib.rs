@@ -83,7 +83,7 @@ pub use polder_calls::settings;
 pub use polder_runtime::{Host, Progress, Session, configuration::Configuration, session::Bare};
 use polder_shm::fork;
 #[doc(hidden)]
-pub use polder_shm::fork::{Shelter, generation};
+pub use polder_shm::fork::{Shelter, generation, watch as watch_forks};
 use polder_shm::layout::header;
 use polder_shm::mapping::{AttachError, CreateError, Residence};
 use polder_shm::owner::Admission;

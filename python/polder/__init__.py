@@ -23,6 +23,10 @@ And with a typed method for each command, whose replies are as the protocol has 
 
     calls = polder.Commands(polder.memory("app"))
     calls.zadd("board", "NX", 1.5, "ann")
+
+A server's client, too, over one connection that all threads share (``polder.aio.connect`` for an event loop)::
+
+    r = polder.connect("redis://127.0.0.1:6379")
 """
 from polder import aio
 from polder._polder import VERSION as __version__
@@ -30,8 +34,9 @@ from polder._polder import Ended, Error, Fault, Memory, Refused
 from polder.cache import Cache, CacheInfo, Memoized
 from polder.client import Connection, Polder, attach, cache, memory
 from polder.commands import Commands
+from polder.remote import Client, NotSent, OutcomeUnknown, TimedOut, Usage, connect
 
 __all__ = [
-    "Cache", "CacheInfo", "Commands", "Connection", "Ended", "Error", "Fault", "Memoized", "Memory", "Polder", "Refused",
-    "__version__", "aio", "attach", "cache", "memory",
+    "Cache", "CacheInfo", "Client", "Commands", "Connection", "Ended", "Error", "Fault", "Memoized", "Memory", "NotSent", "OutcomeUnknown",
+    "Polder", "Refused", "TimedOut", "Usage", "__version__", "aio", "attach", "cache", "connect", "memory",
 ]

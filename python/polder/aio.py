@@ -2,21 +2,30 @@
 
     r = polder.aio.attach("app")
     await r.blpop("jobs")
+
+And a client of any server, one connection for all tasks, whose futures the loop completes many at a time::
+
+    r = polder.aio.connect("redis://127.0.0.1:6379")
+    await asyncio.gather(*(r.incr("n") for _ in range(1000)))
 """
 import asyncio
+import contextlib
 import math
 import os
 import time
+import weakref
 from collections import deque
 from typing import Any, Optional
 
 import redis
 import redis.asyncio
 from redis.asyncio.connection import AbstractConnection
+from redis.commands import AsyncCoreCommands
 
-from polder._polder import Ended, Fault
+from polder._polder import Ended, Error, Fault, Short
 from polder.client import Connection as _Sync
-from polder.client import told, memory
+from polder.client import _SHORT, memory, told
+from polder.remote import Base, Pipeline, Subscribing, _left, _seen, segment_of
 
 
 class Connection(AbstractConnection):
@@ -78,6 +87,7 @@ class Connection(AbstractConnection):
 
     _introduced = _Sync._introduced
     _greeting = _Sync._greeting
+    plain_caller = _Sync.plain_caller
     pack_command = _Sync.pack_command
     pack_commands = _Sync.pack_commands
     _decoded = _Sync._decoded
@@ -171,7 +181,36 @@ class Connection(AbstractConnection):
 
 
 class Polder(redis.asyncio.Redis):
-    """redis-py's asyncio client on an attached memory; see ``attach``."""
+    """redis-py's asyncio client on an attached memory; see ``attach``.
+
+    The calls in ``_SHORT`` never wait: they run when they are made, and what they return is awaited without asking the event loop.
+    """
+
+    _is_open = False
+
+    def execute_command(self, *args, **options):
+        if not self._is_open:
+            self._is_open = True
+            self._open_short()
+        return super().execute_command(*args, **options)
+
+    def _open_short(self):
+        pool = self.connection_pool
+        encoder = pool.get_encoder()
+        if type(self) is not Polder or encoder.encoding.lower() not in ("utf-8", "utf8") or encoder.encoding_errors != "strict":
+            return
+        with told():
+            caller = pool.connection_class(**pool.connection_kwargs).plain_caller()
+        own = weakref.ref(self)
+        for name, (command, least, most, *rest) in _SHORT.items():
+            callback = dict.get(self.response_callbacks, command)
+            self.__dict__[name] = Short(caller, command.encode(), least, most, rest, callback, own, name, True)
+
+    def set_response_callback(self, command, callback):
+        super().set_response_callback(command, callback)
+        self._is_open = False
+        for name in _SHORT:
+            self.__dict__.pop(name, None)
 
     def __reduce__(self):
         if not hasattr(self, "_again"):
@@ -192,3 +231,139 @@ def attach(
     client = Polder.from_pool(pool)
     client._again = (attached.segment, db, options)
     return client
+
+
+class Client(Base, AsyncCoreCommands):
+    """redis-py's asyncio methods over one connection for all tasks of an event loop; see ``connect``."""
+
+    _EVENT_LOOP = True
+
+    def execute_command(self, *args, **options):
+        words, callback, decode, empty = self._plan(args, options, self.response_callbacks)
+        called = self._remote().submit(words, callback, decode)
+        return called if empty is None else _or_else(called, empty)
+
+    def pipeline(self, transaction: bool = True, shard_hint: Any = None) -> "AsyncPipeline":
+        """Calls that are sent together; with ``transaction`` they run as one (MULTI and EXEC)."""
+        return AsyncPipeline(self, transaction)
+
+    def pubsub(self, ignore_subscribe_messages: bool = False) -> "AsyncPubSub":
+        return AsyncPubSub(self, ignore_subscribe_messages)
+
+    def lock(self, name, timeout=None, sleep=0.1, blocking=True, blocking_timeout=None, thread_local=True):
+        return redis.asyncio.lock.Lock(
+            self, name, timeout=timeout, sleep=sleep, blocking=blocking, blocking_timeout=blocking_timeout, thread_local=thread_local
+        )
+
+    async def aclose(self) -> None:
+        """Closes the connection, once the server has seen what was fired; calls in flight fail. The next call opens another one."""
+        fired = self._barrier()
+        if fired is not None:
+            with contextlib.suppress(Error):
+                await fired.submit(("PING",))
+        core = self._core
+        self._forget()
+        if core is not None:
+            core.close()
+
+    def __del__(self):
+        # The event loop holds the connection for the calls in flight.
+        core = self.__dict__.get("_core")
+        if core is not None:
+            core.retire()
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        await self.aclose()
+
+
+async def _or_else(called, empty):
+    try:
+        return await called
+    except redis.ResponseError:
+        return empty
+
+
+class AsyncPipeline(Pipeline):
+    """As a pipeline without an event loop; ``execute`` is awaited."""
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        self.reset()
+
+    async def execute(self, raise_on_error: bool = True):
+        calls, self.command_stack = self.command_stack, []
+        if not calls:
+            return []
+        replies = await self._client._remote().submit_group([words for words, _ in calls], self._transaction)
+        return self._results(calls, raise_on_error, replies)
+
+
+class AsyncPubSub(Subscribing):
+    """Subscriptions of one client, heard by its event loop."""
+
+    async def subscribe(self, *channels, **handlers):
+        self._add("channel", channels, handlers)
+
+    async def psubscribe(self, *patterns, **handlers):
+        self._add("pattern", patterns, handlers)
+
+    async def ssubscribe(self, *channels, **handlers):
+        self._add("shard", channels, handlers)
+
+    async def unsubscribe(self, *_):
+        self._end("channel")
+
+    async def punsubscribe(self, *_):
+        self._end("pattern")
+
+    async def sunsubscribe(self, *_):
+        self._end("shard")
+
+    async def get_message(self, ignore_subscribe_messages: bool = False, timeout: Optional[float] = 0.0):
+        """The next message, or None after so many seconds; ``timeout=None`` waits for ever."""
+        self._check()
+        until = None if timeout is None else time.monotonic() + timeout
+        while self._feeds:
+            message, heard = self._next()
+            left = _left(until)
+            if heard or left == 0:
+                return _seen(message, ignore_subscribe_messages)
+            await self._readable(left)
+        return None
+
+    async def _readable(self, seconds):
+        """Waits until a feed may have something, or for so many seconds."""
+        loop = asyncio.get_running_loop()
+        ring = loop.create_future()
+        # Held meanwhile, so that their descriptors stay theirs.
+        feeds = list(self._feeds)
+        for feed, _, _ in feeds:
+            loop.add_reader(feed.fileno(), lambda: ring.done() or ring.set_result(None))
+        try:
+            await asyncio.wait([ring], timeout=seconds)
+        finally:
+            for feed, _, _ in feeds:
+                loop.remove_reader(feed.fileno())
+
+    async def listen(self):
+        while self._feeds:
+            message = await self.get_message(timeout=None)
+            if message is not None:
+                yield message
+
+    async def aclose(self):
+        self._shut()
+
+
+def connect(url: str = "redis://127.0.0.1:6379", *, decode_responses: bool = False):
+    """A client of a server, or of a memory (``polder://shm:NAME``), for an event loop; as ``polder.connect``."""
+    known = segment_of(url)
+    if known is not None:
+        name, db, create = known
+        return attach(name, db=db, create=create, decode_responses=decode_responses)
+    return Client(url, decode_responses=decode_responses)

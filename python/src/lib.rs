@@ -6,7 +6,12 @@
 #![forbid(unsafe_code)]
 
 mod caller;
+mod feed;
 mod interrupt;
+mod ready;
+mod remote;
+mod rooted;
+mod shape;
 mod short;
 mod strings;
 
@@ -14,11 +19,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use caller::Caller;
+use feed::Feed;
 use polder_engine::{Database, Error as CallError, NoSuchUser, Options, Stop};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyFrozenSet, PyString, PyTuple};
+use ready::Ready;
+use remote::Remote;
 use short::Short;
 use strings::Strings;
 
@@ -181,7 +189,7 @@ fn add(memory: &polder_engine::Memory, db: u8, key: &[u8], by: i64, py: Python<'
 mod _polder {
     use super::*;
     #[pymodule_export]
-    use super::{Caller, Ended, Error, Fault, Memory, Refused, Short, Strings};
+    use super::{Caller, Ended, Error, Fault, Feed, Memory, Ready, Refused, Remote, Short, Strings};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

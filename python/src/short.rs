@@ -1,30 +1,32 @@
 //! The methods of redis-py that are called most, without the Python between their arguments and a call.
 //!
 //! ```text
-//!   client.get -> (instance attribute) Short -> Caller -> memory
+//!   client.get -> (instance attribute) Short -> Caller -> memory, or Remote -> server
 //!              \-> whatever it does not know how to do: the class's own method, as redis-py has it
 //! ```
 //!
 //! **Invariant:** a short way answers as the class's method does, or leaves the call to it before anything has happened.
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyInt, PyString, PyTuple, PyType};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyInt, PyString, PyTuple};
 
 use crate::caller::{Caller, Words, word};
+use crate::ready::Ready;
+use crate::remote::Remote;
+use crate::shape::Shape;
 
-/// What becomes of a reply.
-enum Shape {
-    Raw,
-    Truth,
-    /// True for OK.
-    Set,
-    /// By a function of Python's.
-    By(Py<PyAny>),
+/// What a call goes through.
+#[derive(FromPyObject)]
+enum Door {
+    Memory(Py<Caller>),
+    Server(Py<Remote>),
 }
 
-/// A method of a client. It holds the client's caller, and the client only by a weak reference: they belong to it.
+/// A method of a client. It holds what the client's calls go through, and the client only by a weak reference: they belong to it.
 #[pyclass(frozen, module = "polder._polder")]
 pub struct Short {
-    caller: Py<Caller>,
+    door: Door,
+    /// Whether a reply of the memory is to be awaited.
+    awaited: bool,
     command: Py<PyBytes>,
     /// How many arguments it may have without names; those behind the first `least` have these values if they are left out.
     least: usize,
@@ -40,10 +42,10 @@ impl Short {
     /// `command` for `least` to `most` arguments, with defaults for the last of them; `callback` as redis-py has it for the command; `client`: a weak
     /// reference to a client whose class has `method`.
     #[new]
-    #[pyo3(signature = (caller, command, least, most, defaults, callback, client, method))]
+    #[pyo3(signature = (door, command, least, most, defaults, callback, client, method, awaited=false))]
     #[expect(clippy::too_many_arguments, reason = "they are told once, by one place in Python")]
     fn over(
-        caller: Py<Caller>,
+        door: Door,
         command: Bound<'_, PyBytes>,
         least: usize,
         most: usize,
@@ -51,23 +53,19 @@ impl Short {
         callback: Option<Bound<'_, PyAny>>,
         client: Py<PyAny>,
         method: Py<PyString>,
+        awaited: bool,
     ) -> Short {
-        let shape = match callback {
-            _ if command.as_bytes() == b"SET" => Shape::Set,
-            None => Shape::Raw,
-            Some(callback) if callback.is(PyType::new::<PyBool>(callback.py())) => Shape::Truth,
-            Some(callback) => Shape::By(callback.unbind()),
-        };
-        Short { caller, command: command.unbind(), least, most, defaults, shape, client, method }
+        let shape = Shape::of(command.as_bytes(), callback.as_ref());
+        Short { door, awaited, command: command.unbind(), least, most, defaults, shape, client, method }
     }
 
     #[pyo3(signature = (*args, **options))]
     fn __call__<'p>(&self, args: &Bound<'p, PyTuple>, options: Option<&Bound<'p, PyDict>>) -> PyResult<Bound<'p, PyAny>> {
         let py = args.py();
         if let Some(words) = self.words(args, options)?
-            && let Some(reply) = self.caller.get().attempt(py, &words)?
+            && let Some(reply) = self.attempt(py, &words)?
         {
-            return self.shaped(reply);
+            return Ok(reply);
         }
         let client = self.client.bind(py).call0()?;
         let way = client.get_type().getattr(self.method.bind(py))?;
@@ -76,9 +74,12 @@ impl Short {
     }
 
     fn __traverse__(&self, visit: pyo3::gc::PyVisit<'_>) -> Result<(), pyo3::gc::PyTraverseError> {
-        visit.call(&self.caller)?;
+        match &self.door {
+            Door::Memory(caller) => visit.call(caller)?,
+            Door::Server(remote) => visit.call(remote)?,
+        }
         visit.call(&self.client)?;
-        if let Shape::By(callback) = &self.shape { visit.call(callback) } else { Ok(()) }
+        self.shape.traverse(&visit)
     }
 }
 
@@ -102,17 +103,17 @@ impl Short {
         }
     }
 
-    fn shaped<'p>(&self, reply: Bound<'p, PyAny>) -> PyResult<Bound<'p, PyAny>> {
-        let py = reply.py();
-        let truth = |truth: bool| Ok(PyBool::new(py, truth).to_owned().into_any());
-        match &self.shape {
-            Shape::Raw => Ok(reply),
-            Shape::Truth => truth(reply.is_truthy()?),
-            // Without GET it answers OK or nothing.
-            Shape::Set if reply.is_none() => Ok(reply),
-            Shape::Set => truth(true),
-            Shape::By(callback) => callback.bind(py).call1((reply,)),
+    /// Runs a call; `None`, and nothing has happened, where that is left to the class's method.
+    fn attempt<'p>(&self, py: Python<'p>, words: &Words<'p>) -> PyResult<Option<Bound<'p, PyAny>>> {
+        let caller = match &self.door {
+            Door::Memory(caller) => caller.get(),
+            Door::Server(remote) => return Remote::attempt(remote.bind(py), words, &self.shape).map(Some),
+        };
+        let shaped = caller.attempt(py, words).and_then(|reply| reply.map(|reply| self.shape.shaped(reply)).transpose());
+        if !self.awaited {
+            return shaped;
         }
+        shaped.transpose().map(|outcome| Ready::awaitable(py, outcome)).transpose()
     }
 }
 
