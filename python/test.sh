@@ -35,12 +35,43 @@ for version in 5 6 7; do
     [ -d "$older/redis" ] || step "redis-py $version" pip -q install --target "$older" "redis>=$version,<$((version + 1))"
     step "test_polder.py with redis-py $version" env PYTHONPATH="$older" python "$tests/test_polder.py"
 done
+# The client of servers: beside redis-server, and beside Polder's own where it has been built. By TCP: redis-py 7 cannot speak RESP3 over a socket file.
+segment=python-connect-$$
+servers=
+stop_servers() {
+    for server in $servers; do kill "$server" 2>/dev/null || true; done
+    rm -f /dev/shm/"$segment" /dev/shm/polder-"$segment" /dev/shm/.polder-bell-*"$segment"-*
+}
+trap stop_servers EXIT
+free_port() {
+    python -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+# started PORT: waits until the server that was started last replies.
+started() {
+    servers="$servers $!"
+    for _ in $(seq 100); do redis-cli -p "$1" ping >/dev/null 2>&1 && break; sleep 0.1; done
+}
+port=$(free_port)
+redis-server --port "$port" --bind 127.0.0.1 --save '' --dir "$place" >"$place/redis" 2>&1 &
+started "$port"
+step "test_connect.py beside redis-server" python "$tests/test_connect.py" "redis://127.0.0.1:$port"
+for version in 5 6 7; do
+    step "test_connect.py with redis-py $version" env PYTHONPATH="$place/redis$version" python "$tests/test_connect.py" "redis://127.0.0.1:$port"
+done
+if [ -x "$target/debug/polder" ]; then
+    port=$(free_port)
+    "$target/debug/polder" serve --segment "shm:$segment" --port "$port" --threads 1 >"$place/serve" 2>&1 &
+    started "$port"
+    step "test_connect.py beside polder serve" python "$tests/test_connect.py" "redis://127.0.0.1:$port"
+else
+    echo "Python door: there is no polder command; test_connect.py ran beside redis-server only"
+fi
 step "test_processes.py" python "$tests/test_processes.py"
 step "hostile input" python "$tests/test_hostile.py"
 
 # Examples, each of them with what it is to say.
 name=python-examples-$$
-trap 'rm -f /dev/shm/"$name" /dev/shm/.polder-bell-"$name"-*' EXIT
+trap 'stop_servers; rm -f /dev/shm/"$name" /dev/shm/.polder-bell-"$name"-*' EXIT
 examples=$root/python/examples
 step "the workers" python "$examples/workers.py" "$name" 4 40
 grep -q "160 requests of 4 workers: 30 calls" "$place/log" || { cat "$place/log"; failed "what the workers say"; }
