@@ -192,6 +192,13 @@ impl NumberText {
     }
 }
 
+/// An integer in decimal.
+pub fn integer_text(value: i64) -> NumberText {
+    let mut text = NumberText::new();
+    text.push(itoa::Buffer::new().format(value).as_bytes());
+    text
+}
+
 /// The shortest text that reads back as `value`, laid out as Redis 7.2 and later do: `3`, `0.1`, `1e+20`, `inf`, `nan`.
 pub fn double_text(value: f64) -> NumberText {
     let mut text = NumberText::new();

@@ -19,6 +19,7 @@ pub mod configuration;
 pub mod connection;
 pub mod debug;
 pub mod denials;
+pub mod direct;
 pub mod elsewhere;
 pub mod execute;
 pub mod helps;
@@ -54,8 +55,9 @@ pub mod tracking;
 pub mod transaction;
 pub mod users;
 
+pub use direct::DirectCall;
 pub use execute::{Foresight, Progress, execute, execute_foreseen, give_up, resume, time_out};
-pub use lookup::{all, find, find_subcommand, rename};
+pub use lookup::{all, find, find_subcommand, rename, row_named};
 use polder_calls::Command;
 use polder_commands::{
     bitmap, database, dump, durability, expiry, geo, hash, hyperloglog, item, key, list, object, set, sort, sorted_set, stream, string,

@@ -212,6 +212,19 @@ pub fn find_original(name: &[u8]) -> Option<&'static Command> {
     }
 }
 
+/// The row of a name that a program of this workspace states in its source, in upper case. To be called in a constant: a name without a row does
+/// not compile then.
+pub const fn row_named(name: &str) -> &'static Command {
+    let mut number = 0;
+    while number < COUNT {
+        if bytes::same(ROWS[number].name.as_bytes(), name.as_bytes()) {
+            return &ROWS[number];
+        }
+        number += 1;
+    }
+    panic!("there is no command of this name")
+}
+
 /// Redis's groups of commands, each once, in the order of the families.
 pub fn groups() -> Vec<&'static str> {
     let mut groups = Vec::new();

@@ -142,10 +142,7 @@ fn run_function(call: &mut TxnCall<'_>) -> Outcome {
             let outcome = function(&mut Call { command, args, table, txn, reply: &mut **reply, caller: &mut session.caller, settings });
             if command.has(FOLLOWS | EMPTIES) {
                 session.caller.follows = true;
-                if command.has(EMPTIES) && outcome.is_ok() && has_save_points(settings) {
-                    // Else the next start would bring back what is gone. As part of EXEC or a script the save begins after that.
-                    host.keeper().schedule_anew();
-                }
+                note_emptied(host, command, &outcome);
             }
             outcome
         }
@@ -155,6 +152,14 @@ fn run_function(call: &mut TxnCall<'_>) -> Outcome {
         },
         Run::Session => run_on_session(&mut SessionCall { command, args, table, reply: &mut **reply, session, host }),
         Run::Container => unreachable!("a container alone does not pass the arity check"),
+    }
+}
+
+/// Schedules a save after a call that has emptied the databases: else the next start would bring back what is gone. As part of EXEC or a
+/// script the save begins after that.
+pub(crate) fn note_emptied(host: &dyn Host, command: &Command, outcome: &Outcome) {
+    if command.has(EMPTIES) && outcome.is_ok() && has_save_points(host.settings()) {
+        host.keeper().schedule_anew();
     }
 }
 

@@ -38,6 +38,26 @@ pub enum Stop {
     Fault(Fault),
 }
 
+impl Stop {
+    /// The first word of the error text: `WRONGTYPE`, `OOM`, `ERR` and the like for what a command refuses, `FAULT` where the memory or the system failed,
+    /// `BUSY` where the call did not wait.
+    ///
+    /// ```
+    /// # use polder_table::Stop;
+    /// let refused = Stop::from("WRONGTYPE Operation against a key holding the wrong kind of value");
+    /// assert_eq!(refused.code(), "WRONGTYPE");
+    /// ```
+    pub fn code(&self) -> &str {
+        match self {
+            Stop::Refused(text) => text.split(' ').next().unwrap_or_default(),
+            Stop::Fault(_) => "FAULT",
+            Stop::Busy => "BUSY",
+            Stop::Retry => "RETRY",
+            Stop::Wait => "WAIT",
+        }
+    }
+}
+
 impl From<Fault> for Stop {
     fn from(fault: Fault) -> Stop {
         Stop::Fault(fault)
