@@ -1,7 +1,7 @@
 //! Strings the short way: without arguments to be put together and replies to be released. They see nothing of an open MULTI.
 use std::ffi::c_void;
 
-use polder_engine::Database;
+use polder_engine::{Database, Expiry, SetOptions};
 
 use crate::memory::polder_caller;
 use crate::status::polder_status::{self, POLDER_ABSENT, POLDER_OK, POLDER_TOO_SMALL};
@@ -109,7 +109,8 @@ fn put_guarded(caller: polder_caller, key: polder_text, value: polder_text) -> p
 pub extern "C" fn polder_string_put_until(caller: polder_caller, key: polder_text, value: polder_text, expiry_ms: u64) -> polder_status {
     guarded(|| {
         let (key, value) = (key.read()?, value.read()?);
-        on_database(caller, |database| Ok(database.set_until(key, value, expiry_ms)?))
+        let until = SetOptions::new().expiry(Expiry::at_ms(expiry_ms));
+        on_database(caller, |database| Ok(database.set_with(key, value, &until).map(drop)?))
     })
 }
 
@@ -118,7 +119,7 @@ pub extern "C" fn polder_string_put_until(caller: polder_caller, key: polder_tex
 pub extern "C" fn polder_string_add(caller: polder_caller, key: polder_text, by: i64, sum: *mut i64) -> polder_status {
     guarded(|| {
         let key = key.read()?;
-        give(sum, on_database(caller, |database| Ok(database.add(key, by)?))?);
+        give(sum, on_database(caller, |database| Ok(database.incrby(key, by)?))?);
         Ok(())
     })
 }

@@ -8,7 +8,7 @@ use std::error::Error;
 use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use polder_engine::{Database, Memory, Options, Stop};
+use polder_engine::{Database, Expiry, Memory, Options, SetOptions, Stop};
 
 const WINDOW_MS: u64 = 60_000;
 
@@ -21,8 +21,8 @@ fn admit(db: &Database<'_>, user: &str, limit: i64, now_ms: u64) -> Result<bool,
         if count >= limit {
             return Ok(false);
         }
-        keys.put(&key, (count + 1).to_string().as_bytes(), Some((window + 1) * WINDOW_MS))?;
-        Ok(true)
+        let until = SetOptions::new().expiry(Expiry::at_ms((window + 1) * WINDOW_MS));
+        keys.set_with(&key, (count + 1).to_string(), &until)
     })
 }
 

@@ -62,14 +62,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (mut changes, mut index) = (memory.changes(None)?, Index::default());
     let texts = memory.database(0);
     texts.set(b"one", b"the quick fox")?;
-    texts.transaction(&[b"two", b"three"], |keys| {
+    texts.transaction(&["two", "three"], |keys| {
         keys.set(b"two", b"the lazy dog")?;
         keys.set(b"three", b"a fox and a dog")
     })?;
     index.catch_up(&mut changes)?;
     println!("{}", index.find("fox"));
     texts.set(b"one", b"the quick cat")?;
-    texts.remove(b"two")?;
+    texts.del(&["two"])?;
     index.catch_up(&mut changes)?;
     println!("{}\n{}", index.find("fox"), index.find("the"));
     Memory::remove(&segment)?;

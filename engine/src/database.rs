@@ -1,44 +1,129 @@
-//! Typed calls on one database, for programs that share the memory without a server ([`Database`]).
+//! One database of a memory: what its typed calls run on, and the fastest of them ([`Database`]).
+//!
+//! ```text
+//!   Database<'m>            a call commits by itself        get, read, set: straight to the table
+//!   Keys<'t>                inside of a transaction         all others: crate::typed, over the functions of the commands
+//! ```
 use std::time::Duration;
 
-use polder_base::number;
-use polder_calls::call::{NOT_AN_INTEGER, WRONG_TYPE};
+use polder_base::Reply;
+use polder_calls::Command;
+use polder_calls::call::{NO_MEMORY, WRONG_TYPE};
+use polder_runtime::{DirectCall, row_named};
 use polder_table::Db;
-use polder_table::{Foreseen, Found, Mark, Mode, New, Replaces, Sight, Stop, Table, Txn};
-use polder_values::{Kind, Value, string};
+use polder_table::{Foreseen, Found, Mode, Sight, Stop, Table, Txn};
+use polder_values::{Kind, string};
 
 use crate::Memory;
+use crate::reply::Scalar;
 
-/// Typed calls on one database of an attached memory: strings, counters, and transactions over several keys.
+/// Typed calls on one database of an attached memory.
 ///
 /// ```
 /// # let name = format!("shm:polder-doc-{}", std::process::id());
 /// use polder_engine::{Memory, Options};
 ///
 /// let memory = Memory::attach(&Options { segment: name.clone(), ceiling: 64 << 20, ..Options::default() })?;
-/// let cache = memory.database(0);
-/// cache.set(b"greeting", b"hello")?;
-/// assert_eq!(cache.get(b"greeting")?, Some(b"hello".to_vec()));
-/// assert_eq!(cache.add(b"visits", 1)?, 1);
+/// let db = memory.database(0);
+/// db.set("greeting", "hello")?;
+/// assert_eq!(db.get("greeting")?, Some(b"hello".to_vec()));
+/// assert_eq!(db.incr("visits")?, 1);
+/// db.hset("user:1", &[("name", "ann"), ("city", "Oslo")])?;
+/// db.lpush("jobs", &["first", "second"])?;
 ///
 /// // Several keys, all or nothing, also when the process is killed in the middle.
-/// cache.transaction(&[b"from", b"to"], |keys| {
-///     let from = keys.number(b"from")?;
-///     keys.set(b"from", (from - 5).to_string().as_bytes())?;
-///     keys.set(b"to", (keys.number(b"to")? + 5).to_string().as_bytes())
+/// db.transaction(&["jobs", "done"], |keys| {
+///     let Some(job) = keys.rpop("jobs")? else { return Ok(()) };
+///     keys.hset("done", &[(job, "yes")]).map(drop)
 /// })?;
-/// assert_eq!(cache.get(b"to")?, Some(b"5".to_vec()));
+/// assert_eq!(db.hget("done", "first")?, Some(b"yes".to_vec()));
 /// # Memory::remove(&name)?;
 /// # Ok::<(), polder_engine::Stop>(())
 /// ```
 ///
-/// A call fails with the error text of the command that does the same ([`Stop::Refused`]) or with a fault of the medium ([`Stop::Fault`]).
+/// # Names
+/// A method has the name of the command that it runs, as in the asynchronous client, in Python and in C, so that Redis's documentation is its
+/// documentation. What repeats is a slice (`&["a", "b"]`), keys and values are anything that is bytes, and what is optional is a builder
+/// ([`SetOptions`](crate::SetOptions)) of a second method whose name says so (`set_with`). Commands that Redis calls deprecated have no method;
+/// [`Caller`](crate::Caller) runs every command by its words.
+///
+/// # Errors
+/// Every call fails with [`Stop::Refused`] and the error text of its command, whose first word is the code ([`Stop::code`]): `WRONGTYPE` for a
+/// key of another type, `OOM`, `NOREPLICAS` and `MISCONF` where settings refuse writes, `ERR` for all else. It fails with [`Stop::Fault`] when the
+/// memory, the system or another process has failed, and with [`Stop::Busy`] at the end of the patience of [`Database::impatient`]. A call
+/// that failed has changed nothing.
+///
+/// # Inside a transaction
+/// [`Database::transaction`] passes its work a [`Keys`], which has the same methods. Its calls see each other's changes, and these commit
+/// together. There, pass on each error by `?`: some mean that the work must be run again.
+///
+/// # What is left out
+/// Typed calls know no rights, and appear neither in `MONITOR` nor in the statistics of commands. Blocking calls and subscriptions belong to
+/// a [`Caller`](crate::Caller).
 #[derive(Clone, Copy)]
-pub struct Database<'m> {
+pub struct Database<'m, S = Alone> {
     memory: &'m Memory,
-    table: &'m Table,
     number: Db,
+    scope: S,
+}
+
+/// The keys inside of a [`Database::transaction`], with all typed calls.
+pub type Keys<'t> = Database<'t, Inside<'t>>;
+
+/// Where the calls of a [`Database`] run: each by itself ([`Alone`]), or together ([`Inside`] a transaction).
+pub trait Scope: sealed::Sealed {
+    #[doc(hidden)]
+    fn run(&self, on: (&Memory, Db), command: &'static Command, args: &[&[u8]], reply: &mut dyn Reply) -> Result<(), Stop>;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::Alone {}
+    impl Sealed for super::Inside<'_> {}
+}
+
+/// Each call is a transaction of its own.
+#[derive(Clone, Copy)]
+pub struct Alone {
     patience: Option<Duration>,
+}
+
+/// All calls belong to one transaction.
+#[derive(Clone, Copy)]
+pub struct Inside<'t> {
+    txn: &'t Txn<'t>,
+}
+
+impl Scope for Alone {
+    fn run(&self, (memory, db): (&Memory, Db), command: &'static Command, args: &[&[u8]], reply: &mut dyn Reply) -> Result<(), Stop> {
+        self.begin(memory, command.tells.is_some())?;
+        if command.is_write() {
+            memory.permit_writes()?;
+        }
+        DirectCall { table: memory.table(), host: memory.host(), db, command, args }.run(self.patience, reply)
+    }
+}
+
+impl Scope for Inside<'_> {
+    fn run(&self, (memory, db): (&Memory, Db), command: &'static Command, args: &[&[u8]], reply: &mut dyn Reply) -> Result<(), Stop> {
+        DirectCall { table: memory.table(), host: memory.host(), db, command, args }.run_inside(self.txn, reply)
+    }
+}
+
+impl Alone {
+    /// What comes before every call: waiting for the end of a pause and, now and then, a little
+    /// maintenance.
+    #[inline(always)]
+    fn begin(&self, memory: &Memory, writes: bool) -> Result<(), Stop> {
+        if memory.is_due() { memory.see_to(writes, self.patience.is_none()) } else { Ok(()) }
+    }
+}
+
+impl<S: Scope> Database<'_, S> {
+    /// Runs a command's row.
+    pub(crate) fn run_row(&self, command: &'static Command, args: &[&[u8]], reply: &mut dyn Reply) -> Result<(), Stop> {
+        self.scope.run((self.memory, self.number), command, args, reply)
+    }
 }
 
 /// How many keys a batch brings near at once.
@@ -46,31 +131,31 @@ const BATCH: usize = 16;
 
 impl<'m> Database<'m> {
     pub(crate) fn of(memory: &'m Memory, number: Db) -> Database<'m> {
-        Database { memory, table: memory.table(), number, patience: None }
+        Database { memory, number, scope: Alone { patience: None } }
     }
 
     /// The same database, with calls that wait at most this long for locks that other threads hold, and not at all for the end of a CLIENT PAUSE.
     /// They fail with [`Stop::Busy`] then, and nothing has happened.
     pub fn impatient(self, patience: Duration) -> Database<'m> {
-        Database { patience: Some(patience), ..self }
+        Database { scope: Alone { patience: Some(patience) }, ..self }
     }
 
-    /// What comes before every call: waiting for the end of a pause and, now and then, a little
-    /// maintenance.
+    fn table(&self) -> &'m Table {
+        self.memory.table()
+    }
+
     #[inline(always)]
     fn begin(&self, writes: bool) -> Result<(), Stop> {
-        if self.memory.is_due() {
-            self.memory.see_to(writes, self.patience.is_none())?;
-        }
+        self.scope.begin(self.memory, writes)?;
         if writes { self.memory.permit_writes() } else { Ok(()) }
     }
 
-    /// A copy of the string in a key.
+    /// `GET`: a copy of the string in a key.
     ///
     /// # Errors
-    /// WRONGTYPE, a fault.
+    /// Those of [every call](Database#errors).
     #[inline]
-    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Stop> {
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Stop> {
         self.read(key, |value| value.map(<[u8]>::to_vec))
     }
 
@@ -78,13 +163,14 @@ impl<'m> Database<'m> {
     /// more than once, when a writer changes the key at the same time.
     ///
     /// # Errors
-    /// As [`Database::get`].
+    /// Those of [every call](Database#errors).
     #[inline]
-    pub fn read<R>(&self, key: &[u8], mut read: impl FnMut(Option<&[u8]>) -> R) -> Result<R, Stop> {
+    pub fn read<R>(&self, key: impl AsRef<[u8]>, mut read: impl FnMut(Option<&[u8]>) -> R) -> Result<R, Stop> {
+        let key = key.as_ref();
         self.begin(false)?;
-        let hash = self.table.hash(key);
-        match self.table.read_plain(self.number, hash, key, |value| read(Some(value))) {
-            Some(answer) => Ok(answer),
+        let hash = self.table().hash(key);
+        match self.table().read_plain(self.number, hash, key, |value| read(Some(value))) {
+            Some(shown) => Ok(shown),
             None => self.read_elsewhere(key, &mut read),
         }
     }
@@ -92,13 +178,13 @@ impl<'m> Database<'m> {
     /// Reads what is not a plain string at home, or not there at all.
     #[inline(never)]
     fn read_elsewhere<R>(&self, key: &[u8], mut read: &mut dyn FnMut(Option<&[u8]>) -> R) -> Result<R, Stop> {
-        self.read_at(self.table.sight(self.number, key).as_ref(), key, &mut read)
+        self.read_at(self.table().sight(self.number, key).as_ref(), key, &mut read)
     }
 
     #[inline(always)]
     fn read_at<R>(&self, sight: Option<&Sight>, key: &[u8], read: &mut impl FnMut(Option<&[u8]>) -> R) -> Result<R, Stop> {
-        match sight.and_then(|sight| self.table.quick_get(sight, key, polder_base::time::coarse_ms(), &mut *read)) {
-            Some(answer) => Ok(answer),
+        match sight.and_then(|sight| self.table().quick_get(sight, key, polder_base::time::coarse_ms(), &mut *read)) {
+            Some(shown) => Ok(shown),
             None => self.read_slowly(key, read),
         }
     }
@@ -108,86 +194,50 @@ impl<'m> Database<'m> {
             let found = keys.string(key)?;
             Ok(match found {
                 None => read(None),
-                Some(found) => read(Some(&string::contiguous(keys.txn, &found.value)?)),
+                Some(found) => read(Some(&string::contiguous(keys.scope.txn, &found.value)?)),
             })
         })
     }
 
-    /// Sets a key to a string, and removes its expiry.
+    /// `SET`: sets a key to a string, and removes its expiry.
     ///
     /// # Errors
-    /// A fault, such as a segment that is full; NOREPLICAS, MISCONF or OOM where the settings refuse writes, as they do to SET.
+    /// Those of [every call](Database#errors).
     #[inline]
-    pub fn set(&self, key: &[u8], value: &[u8]) -> Result<(), Stop> {
+    pub fn set(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), Stop> {
+        let (key, value) = (key.as_ref(), value.as_ref());
         self.begin(true)?;
         self.spare()?;
-        let hash = self.table.hash(key);
-        if self.table.write_plain(self.number, hash, key, value) { Ok(()) } else { self.set_elsewhere(key, value) }
+        let hash = self.table().hash(key);
+        if self.table().write_plain(self.number, hash, key, value) { Ok(()) } else { self.set_elsewhere(key, value) }
     }
 
     /// Sets a key that has no plain string of this size at home.
     #[inline(never)]
     fn set_elsewhere(&self, key: &[u8], value: &[u8]) -> Result<(), Stop> {
-        let sight = self.table.sight(self.number, key);
-        match sight.and_then(|sight| self.table.quick_set_until(&sight, key, value, None, (polder_base::time::coarse_ms(), 0))) {
+        let sight = self.table().sight(self.number, key);
+        match sight.and_then(|sight| self.table().quick_set_until(&sight, key, value, None, (polder_base::time::coarse_ms(), 0))) {
             Some(()) => Ok(()),
-            None => self.run(Mode::Write, &[key], |keys| keys.set(key, value)),
+            None => self.run_row(const { row_named("SET") }, &[b"SET", key, value], &mut Scalar::default()),
         }
-    }
-
-    /// As [`Database::set`], with an expiry in milliseconds since the Unix epoch.
-    ///
-    /// # Errors
-    /// As [`Database::set`].
-    pub fn set_until(&self, key: &[u8], value: &[u8], expiry_ms: u64) -> Result<(), Stop> {
-        self.begin(true)?;
-        self.spare()?;
-        self.run(Mode::Write, &[key], |keys| keys.put(key, value, Some(expiry_ms)))
-    }
-
-    /// Adds to the integer in a key and returns the sum. An absent key counts as 0. The expiry stays.
-    ///
-    /// # Errors
-    /// WRONGTYPE, not an integer, an overflow, a fault.
-    pub fn add(&self, key: &[u8], by: i64) -> Result<i64, Stop> {
-        self.begin(true)?;
-        self.spare()?;
-        self.run(Mode::Write, &[key], |keys| {
-            let sum = keys.number(key)?.checked_add(by).ok_or("ERR increment or decrement would overflow")?;
-            let text = sum.to_string();
-            let old = keys.txn.find(self.number, key)?;
-            let value = Value::Packed(text.as_bytes());
-            let new = old.map_or(New::of(Kind::String, value), |old| New { value, raw: false, text: false, ..New::from(old) });
-            let mark = keys.txn.mark();
-            keys.txn.write(self.number, key, &new, Replaces::Whole)?;
-            keys.tell(mark, &[b"INCRBY", key, by.to_string().as_bytes()]);
-            keys.txn.note_change('$', "incrby", self.number, key);
-            Ok(sum)
-        })
-    }
-
-    /// Deletes a key of any type and returns whether it existed.
-    ///
-    /// # Errors
-    /// A fault.
-    pub fn remove(&self, key: &[u8]) -> Result<bool, Stop> {
-        self.begin(true)?;
-        self.run(Mode::Write, &[key], |keys| keys.remove(key))
     }
 
     /// Passes the strings of many keys to `visit`, in order, and overlaps their cache misses. Each key is read by itself; use
     /// [`Database::transaction`] for one state of all of them.
     ///
     /// # Errors
-    /// As [`Database::get`], at the first key that gives one.
-    pub fn read_batch(&self, keys: &[&[u8]], mut visit: impl FnMut(usize, Option<&[u8]>)) -> Result<(), Stop> {
+    /// Those of [every call](Database#errors), at the first key that gives one.
+    pub fn read_batch(&self, keys: &[impl AsRef<[u8]>], mut visit: impl FnMut(usize, Option<&[u8]>)) -> Result<(), Stop> {
         self.begin(false)?;
         let mut foreseen = [Foreseen::NOTHING; BATCH];
         for (number, batch) in keys.chunks(BATCH).enumerate() {
-            self.table.foresee(self.number, batch, &mut foreseen);
+            let mut near = [&b""[..]; BATCH];
+            near.iter_mut().zip(batch).for_each(|(place, key)| *place = key.as_ref());
+            let batch = &near[..batch.len()];
+            self.table().foresee(self.number, batch, &mut foreseen);
             for (at, (key, Foreseen { hash, .. })) in batch.iter().zip(&foreseen).enumerate() {
                 let mut visit = |value: Option<&[u8]>| visit(number * BATCH + at, value);
-                if self.table.read_plain(self.number, *hash, key, |value| visit(Some(value))).is_none() {
+                if self.table().read_plain(self.number, *hash, key, |value| visit(Some(value))).is_none() {
                     self.read_elsewhere(key, &mut visit)?;
                 }
             }
@@ -198,17 +248,18 @@ impl<'m> Database<'m> {
     /// Sets many keys to a string each, and overlaps their cache misses. Each key is set by itself.
     ///
     /// # Errors
-    /// As [`Database::set`], at the first key that gives one.
-    pub fn set_batch(&self, pairs: &[(&[u8], &[u8])]) -> Result<(), Stop> {
+    /// Those of [every call](Database#errors), at the first key that gives one.
+    pub fn set_batch(&self, pairs: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)]) -> Result<(), Stop> {
         self.begin(true)?;
         let mut foreseen = [Foreseen::NOTHING; BATCH];
         for batch in pairs.chunks(BATCH) {
             let mut keys = [&b""[..]; BATCH];
-            keys.iter_mut().zip(batch).for_each(|(place, (key, _))| *place = key);
-            self.table.foresee(self.number, &keys[..batch.len()], &mut foreseen);
+            keys.iter_mut().zip(batch).for_each(|(place, (key, _))| *place = key.as_ref());
+            self.table().foresee(self.number, &keys[..batch.len()], &mut foreseen);
             for ((key, value), Foreseen { hash, .. }) in batch.iter().zip(&foreseen) {
+                let (key, value) = (key.as_ref(), value.as_ref());
                 self.spare()?;
-                if !self.table.write_plain(self.number, *hash, key, value) {
+                if !self.table().write_plain(self.number, *hash, key, value) {
                     self.set_elsewhere(key, value)?;
                 }
             }
@@ -222,29 +273,29 @@ impl<'m> Database<'m> {
     /// locked such a key, `work` is run again.
     ///
     /// # Errors
-    /// What `work` returns (nothing has happened then), a fault.
-    pub fn transaction<R>(&self, keys: &[&[u8]], work: impl FnMut(&Keys<'_>) -> Result<R, Stop>) -> Result<R, Stop> {
+    /// What `work` returns (nothing has happened then), and those of [every call](Database#errors).
+    pub fn transaction<R>(&self, keys: &[impl AsRef<[u8]>], work: impl FnMut(&Keys<'_>) -> Result<R, Stop>) -> Result<R, Stop> {
         // It may only read: what it writes is refused by itself.
-        if self.memory.is_due() {
-            self.memory.see_to(true, self.patience.is_none())?;
-        }
+        self.scope.begin(self.memory, true)?;
         self.spare()?;
-        self.run(Mode::Write, keys, work)
+        let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+        self.run(Mode::Write, &keys, work)
     }
 
     /// Makes room where memory is short, before a call that may need some. A call that only takes away is never refused.
     #[inline]
     fn spare(&self) -> Result<(), Stop> {
-        if self.table.make_room() { Ok(()) } else { Err("OOM command not allowed when used memory > 'maxmemory'.".into()) }
+        if self.table().make_room() { Ok(()) } else { Err(NO_MEMORY.into()) }
     }
 
     fn run<R>(&self, mode: Mode, keys: &[&[u8]], mut work: impl FnMut(&Keys<'_>) -> Result<R, Stop>) -> Result<R, Stop> {
-        let txn = self.table.begin(mode)?;
-        self.patience.into_iter().for_each(|patience| txn.limit_patience(patience));
+        let txn = self.table().begin(mode)?;
+        self.scope.patience.into_iter().for_each(|patience| txn.limit_patience(patience));
         let declared: Vec<(Db, &[u8])> = keys.iter().map(|key| (self.number, *key)).collect();
         loop {
-            let outcome = txn.declare(&declared).and_then(|()| work(&Keys { memory: self.memory, txn: &txn, number: self.number }));
-            match outcome.and_then(|answer| txn.commit().map(|()| answer)) {
+            let inside = Keys { memory: self.memory, number: self.number, scope: Inside { txn: &txn } };
+            let outcome = txn.declare(&declared).and_then(|()| work(&inside));
+            match outcome.and_then(|done| txn.commit().map(|()| done)) {
                 Err(Stop::Retry) => txn.abort(),
                 Err(stop) => {
                     txn.abort();
@@ -256,90 +307,11 @@ impl<'m> Database<'m> {
     }
 }
 
-/// The keys inside a [`Database::transaction`].
-pub struct Keys<'t> {
-    memory: &'t Memory,
-    txn: &'t Txn<'t>,
-    number: Db,
-}
-
 impl<'t> Keys<'t> {
     fn string(&self, key: &[u8]) -> Result<Option<Found<'t>>, Stop> {
-        match self.txn.find(self.number, key)? {
+        match self.scope.txn.find(self.number, key)? {
             Some(found) if found.kind != Kind::String => Err(WRONG_TYPE.into()),
             found => Ok(found),
         }
-    }
-
-    /// Says in the change log what has been done since `mark`.
-    fn tell(&self, mark: Mark, words: &[&[u8]]) {
-        if self.txn.tells() {
-            self.txn.tell(self.number, words);
-            self.txn.account(mark);
-        }
-    }
-
-    /// A copy of the string in a key, with the changes of this transaction.
-    ///
-    /// # Errors
-    /// WRONGTYPE, a fault, or that the transaction must be run again. Return each of them from `work`.
-    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Stop> {
-        match self.string(key)? {
-            Some(found) => Ok(Some(string::contiguous(self.txn, &found.value)?.into_owned())),
-            None => Ok(None),
-        }
-    }
-
-    /// The integer in a key; an absent one counts as 0.
-    ///
-    /// # Errors
-    /// As [`Keys::get`]; not an integer.
-    pub fn number(&self, key: &[u8]) -> Result<i64, Stop> {
-        match self.get(key)? {
-            Some(text) => number::integer(&text).ok_or(Stop::from(NOT_AN_INTEGER)),
-            None => Ok(0),
-        }
-    }
-
-    /// Sets a key to a string, without an expiry.
-    ///
-    /// # Errors
-    /// As [`Keys::get`].
-    pub fn set(&self, key: &[u8], value: &[u8]) -> Result<(), Stop> {
-        self.put(key, value, None)
-    }
-
-    /// Sets a key to a string, with an expiry in milliseconds since the Unix epoch.
-    ///
-    /// # Errors
-    /// As [`Keys::get`].
-    pub fn put(&self, key: &[u8], value: &[u8], expiry_ms: Option<u64>) -> Result<(), Stop> {
-        self.memory.permit_writes()?;
-        let (made, mark) = (string::make(self.txn, value)?, self.txn.mark());
-        self.txn.write(self.number, key, &New { expiry_ms, ..New::of(Kind::String, made) }, Replaces::Whole)?;
-        match expiry_ms {
-            None => self.tell(mark, &[b"SET", key, value]),
-            Some(expiry_ms) => self.tell(mark, &[b"SET", key, value, b"PXAT", expiry_ms.to_string().as_bytes()]),
-        }
-        self.txn.note_change('$', "set", self.number, key);
-        if expiry_ms.is_some() {
-            self.txn.note_change('g', "expire", self.number, key);
-        }
-        Ok(())
-    }
-
-    /// Deletes a key and returns whether it existed.
-    ///
-    /// # Errors
-    /// As [`Keys::get`].
-    pub fn remove(&self, key: &[u8]) -> Result<bool, Stop> {
-        self.memory.permit_writes()?;
-        let mark = self.txn.mark();
-        let there = self.txn.remove(self.number, key, Replaces::Whole)?;
-        if there {
-            self.tell(mark, &[b"DEL", key]);
-            self.txn.note_change('g', "del", self.number, key);
-        }
-        Ok(there)
     }
 }

@@ -15,8 +15,9 @@
 //!
 //! // Typed calls, the fastest ones.
 //! let db = memory.database(0);
-//! db.set(b"greeting", b"hello")?;
-//! assert_eq!(db.get(b"greeting")?.as_deref(), Some(&b"hello"[..]));
+//! db.set("greeting", "hello")?;
+//! db.rpush("jobs", &["first", "second"])?;
+//! assert_eq!(db.get("greeting")?.as_deref(), Some(&b"hello"[..]));
 //!
 //! // Every command of Redis, by its words.
 //! let mut caller = Caller::new(&memory);
@@ -24,10 +25,9 @@
 //! assert_eq!(caller.run(&["ZREVRANK", "board", "bob"])?.item(), Item::Integer(1));
 //!
 //! // Two keys change together or not at all, also if this process is killed.
-//! db.transaction(&[b"from", b"to"], |keys| {
-//!     let (from, to) = (keys.number(b"from")?, keys.number(b"to")?);
-//!     keys.set(b"from", (from - 5).to_string().as_bytes())?;
-//!     keys.set(b"to", (to + 5).to_string().as_bytes())
+//! db.transaction(&["from", "to"], |keys| {
+//!     keys.decrby("from", 5)?;
+//!     keys.incrby("to", 5)
 //! })?;
 //! # Memory::remove(&name)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -35,7 +35,7 @@
 //!
 //! | you want | use |
 //! |---|---|
-//! | strings, counters, transactions | [`Database`], from [`Memory::database`] |
+//! | all types by typed calls, transactions | [`Database`], from [`Memory::database`] |
 //! | any command, blocking calls, MULTI, scripts | [`Caller`]; its replies are [`Answer`]s of [`Item`]s |
 //! | many calls at once | [`Batch`], [`Database::read_batch`], [`Database::set_batch`] |
 //! | messages by callback | [`Listener`] |
@@ -57,13 +57,15 @@ mod database;
 mod home;
 mod listener;
 mod presence;
+mod reply;
+mod typed;
 mod waiting;
 
 pub use answer::{Answer, Item, Items};
 pub use batch::Batch;
 pub use caller::{Caller, Error};
 pub use changes::{ChangeCommand, Changed, Changes, Position};
-pub use database::{Database, Keys};
+pub use database::{Alone, Database, Inside, Keys, Scope};
 pub use listener::Listener;
 #[doc(hidden)]
 pub use polder_base::Ref;
@@ -76,6 +78,11 @@ use polder_runtime::debug::inside;
 use polder_runtime::scripting::Scripting;
 use polder_runtime::{Foresight, execute};
 use polder_table::Db;
+pub use typed::{
+    Aggregate, Claimed, End, ExpireIf, Expiry, Extreme, Field, FieldExpiry, HsetexOptions, Keyed, Lifetime, LposOptions, PendingEntry,
+    PendingSummary, ScanOptions, Scored, SetOptions, Side, Step, StreamEntry, StreamId, Trim, XaddOptions, ZaddOptions, ZcombineOptions,
+    Zrange,
+};
 // What the server and the tools need beside an embedder's part.
 #[doc(hidden)]
 pub use polder_calls::settings;

@@ -39,9 +39,9 @@ fn typed_calls_are_told_as_commands() {
     let scratch = Scratch::new("typed");
     let cache = scratch.0.database(3);
     cache.set(b"a", b"1").expect("room");
-    assert_eq!(cache.add(b"a", 4).expect("a number"), 5);
-    cache.remove(b"a").expect("removable");
-    cache.remove(b"a").expect("removable");
+    assert_eq!(cache.incrby(b"a", 4).expect("a number"), 5);
+    cache.del(&[b"a"]).expect("removable");
+    cache.del(&[b"a"]).expect("removable");
     let expect = "*2|$6|SELECT|$1|3|*3|$3|SET|$1|a|$1|1|*3|$6|INCRBY|$1|a|$1|4|*2|$3|DEL|$1|a|";
     assert_eq!(scratch.stream(), expect);
     scratch.is_whole();

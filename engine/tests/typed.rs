@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use polder_engine::{Caller, Counter, Limits, Memory, Options, Policy, Stop};
+use polder_engine::{Caller, Counter, Database, Expiry, Limits, Memory, Options, Policy, SetOptions, Stop};
 
 /// A memory of its own, removed at the end.
 struct Scratch(Memory, String);
@@ -22,6 +22,10 @@ impl Drop for Scratch {
     }
 }
 
+fn set_until(db: &Database<'_>, key: &[u8], value: &[u8], expiry_ms: u64) -> Result<(), Stop> {
+    db.set_with(key, value, &SetOptions::new().expiry(Expiry::at_ms(expiry_ms))).map(drop)
+}
+
 #[test]
 fn strings_of_every_size_come_back() {
     let scratch = Scratch::new("sizes");
@@ -31,22 +35,22 @@ fn strings_of_every_size_come_back() {
         cache.set(b"key", &value).expect("room");
         assert_eq!(cache.get(b"key").expect("readable"), Some(value), "{size} bytes");
     }
-    assert!(cache.remove(b"key").expect("removable"));
+    assert_eq!(cache.del(&[b"key"]), Ok(1));
     assert_eq!(cache.get(b"key").expect("readable"), None);
-    assert!(!cache.remove(b"key").expect("removable"));
+    assert_eq!(cache.del(&[b"key"]), Ok(0));
 }
 
 #[test]
 fn numbers_add_up_and_keep_their_expiry() {
     let scratch = Scratch::new("numbers");
     let cache = scratch.0.database(3);
-    assert_eq!(cache.add(b"n", 5).expect("a number"), 5);
-    assert_eq!(cache.add(b"n", -7).expect("a number"), -2);
+    assert_eq!(cache.incrby(b"n", 5).expect("a number"), 5);
+    assert_eq!(cache.incrby(b"n", -7).expect("a number"), -2);
     cache.set(b"text", b"words").expect("room");
-    assert!(matches!(cache.add(b"text", 1), Err(Stop::Refused(_))));
+    assert!(matches!(cache.incrby(b"text", 1), Err(Stop::Refused(_))));
     let soon = polder_base::time::now_ms() + 400;
-    cache.set_until(b"brief", b"1", soon).expect("room");
-    assert_eq!(cache.add(b"brief", 1).expect("a number"), 2);
+    set_until(&cache, b"brief", b"1", soon).expect("room");
+    assert_eq!(cache.incrby(b"brief", 1).expect("a number"), 2);
     std::thread::sleep(std::time::Duration::from_millis(420));
     assert_eq!(cache.get(b"brief").expect("readable"), None);
 }
@@ -58,7 +62,7 @@ fn a_refused_transaction_leaves_nothing_behind() {
     cache.set(b"a", b"1").expect("room");
     let outcome = cache.transaction(&[b"a", b"b"], |keys| {
         keys.set(b"a", b"2")?;
-        keys.set(b"b", &[7; 500])?;
+        keys.set(b"b", [7; 500])?;
         assert_eq!(keys.get(b"a")?, Some(b"2".to_vec()));
         Err::<(), Stop>("ERR changed my mind".into())
     });
@@ -94,11 +98,11 @@ fn the_memory_limit_binds_typed_calls_but_taking_away_is_never_refused() {
     cache.set(b"key", b"1").expect("room");
     let table = scratch.0.table();
     table.set_limits(polder_engine::Limits { memory_max: 1, ..table.limits() });
-    for refused in [cache.set(b"key", b"2"), cache.set_until(b"key", b"2", u64::MAX), cache.add(b"key", 1).map(drop)] {
+    for refused in [cache.set(b"key", b"2"), set_until(&cache, b"key", b"2", u64::MAX), cache.incrby(b"key", 1).map(drop)] {
         assert!(matches!(refused, Err(Stop::Refused(text)) if text.starts_with("OOM ")));
     }
     assert_eq!(cache.get(b"key").expect("readable"), Some(b"1".to_vec()));
-    assert!(cache.remove(b"key").expect("removable"));
+    assert_eq!(cache.del(&[b"key"]), Ok(1));
 }
 
 #[test]
@@ -127,7 +131,7 @@ fn typed_calls_wait_for_the_end_of_a_pause() {
         caller.run(&["CLIENT", "PAUSE", "60000", mode]).expect("paused");
         let impatient = scratch.0.database(0).impatient(Duration::ZERO);
         assert_eq!(impatient.get(b"k").is_ok(), reads);
-        let refused = [impatient.set(b"k", b"w").err(), impatient.add(b"n", 1).err(), impatient.remove(b"k").err()];
+        let refused = [impatient.set(b"k", b"w").err(), impatient.incrby(b"n", 1).err(), impatient.del(&[b"k"]).err()];
         assert_eq!(refused, [const { Some(Stop::Busy) }; 3]);
         let (said, heard) = std::sync::mpsc::channel();
         let (other, begun) = (scratch.clone(), Instant::now());
@@ -146,7 +150,7 @@ fn typed_calls_alone_do_the_chores() {
     let scratch = Scratch::new("chores");
     let cache = scratch.0.database(0);
     let soon = polder_base::time::now_ms() + 20;
-    (0..2_000u32).for_each(|number| cache.set_until(&number.to_le_bytes(), b"brief", soon).expect("room"));
+    (0..2_000u32).for_each(|number| set_until(&cache, &number.to_le_bytes(), b"brief", soon).expect("room"));
     cache.set(b"lasting", b"v").expect("room");
     let begun = Instant::now();
     // No call touches these keys.
@@ -160,9 +164,9 @@ fn typed_calls_alone_do_the_chores() {
 fn nothing_expires_or_is_evicted_during_a_pause() {
     let scratch = Scratch::new("still");
     let (cache, table) = (scratch.0.database(0), scratch.0.table());
-    (500..4_000u32).for_each(|number| cache.set(&number.to_le_bytes(), &[1; 1000]).expect("room"));
+    (500..4_000u32).for_each(|number| cache.set(number.to_le_bytes(), [1; 1000]).expect("room"));
     let soon = polder_base::time::now_ms() + 100;
-    (0..500u32).for_each(|number| cache.set_until(&number.to_le_bytes(), b"brief", soon).expect("room"));
+    (0..500u32).for_each(|number| set_until(&cache, &number.to_le_bytes(), b"brief", soon).expect("room"));
     polder_hub::ask::pause(table, soon + 600_000, true);
     // None, unless the machine is so slow.
     let expired = table.counter(Counter::Expired);
@@ -171,7 +175,7 @@ fn nothing_expires_or_is_evicted_during_a_pause() {
     while paused.elapsed() < Duration::from_millis(400) {
         // An expired key is absent for readers, whether or not it was collected.
         let now = polder_base::time::now_ms();
-        let brief = cache.read(&7u32.to_le_bytes(), |value| value.is_some()).expect("readable");
+        let brief = cache.read(7u32.to_le_bytes(), |value| value.is_some()).expect("readable");
         assert!(!brief || now <= soon + 20);
         table.chores(1_000);
     }
@@ -191,13 +195,13 @@ fn assert_refused(memory: &Memory, caller: &mut Caller, refusal: &str) {
     };
     assert!(caller.run(&["SET", "key", "2"]).unwrap_err().to_string().starts_with(refusal));
     check("set", cache.set(b"key", b"2"));
-    check("set_until", cache.set_until(b"key", b"2", u64::MAX >> 1));
-    check("add", cache.add(b"key", 1).map(drop));
-    check("remove", cache.remove(b"key").map(drop));
+    check("set_with", set_until(&cache, b"key", b"2", u64::MAX >> 1));
+    check("incrby", cache.incrby(b"key", 1).map(drop));
+    check("del", cache.del(&[b"key"]).map(drop));
     check("set_batch", cache.set_batch(&[(b"key", b"2")]));
     assert!(!caller.set_quickly(b"key", b"2") && !caller.set_quickly(b"key", b"2"));
     check("set in a transaction", cache.transaction(&[b"key"], |keys| keys.set(b"key", b"2")));
-    check("remove in a transaction", cache.transaction(&[b"key"], |keys| keys.remove(b"key")).map(drop));
+    check("del in a transaction", cache.transaction(&[b"key"], |keys| keys.del(&[b"key"])).map(drop));
     assert_eq!(cache.transaction(&[b"key"], |keys| keys.get(b"key")), Ok(Some(b"1".to_vec())));
     assert_eq!(cache.get(b"key"), Ok(Some(b"1".to_vec())));
 }

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use caller::Caller;
 use feed::Feed;
-use polder_engine::{Database, Error as CallError, NoSuchUser, Options, Stop};
+use polder_engine::{Database, Error as CallError, Expiry, NoSuchUser, Options, SetOptions, Stop};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
@@ -172,17 +172,17 @@ fn write(memory: &polder_engine::Memory, db: u8, key: &[u8], value: &Bound<'_, P
     let (py, value) = (value.py(), text(value)?);
     let value = value.as_bytes();
     on_database(py, memory, db, |database| match expiry_ms {
-        Some(expiry_ms) => database.set_until(key, value, expiry_ms),
+        Some(expiry_ms) => database.set_with(key, value, &SetOptions::new().expiry(Expiry::at_ms(expiry_ms))).map(drop),
         None => database.set(key, value),
     })
 }
 
 fn remove(memory: &polder_engine::Memory, db: u8, key: &[u8], py: Python<'_>) -> PyResult<bool> {
-    on_database(py, memory, db, |database| database.remove(key))
+    on_database(py, memory, db, |database| Ok(database.del(&[key])? > 0))
 }
 
 fn add(memory: &polder_engine::Memory, db: u8, key: &[u8], by: i64, py: Python<'_>) -> PyResult<i64> {
-    on_database(py, memory, db, |database| database.add(key, by))
+    on_database(py, memory, db, |database| database.incrby(key, by))
 }
 
 #[pymodule]

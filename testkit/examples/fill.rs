@@ -8,7 +8,7 @@ fn main() {
     let cache = memory.database(0);
     let mut next = 250_000;
     for number in 0..count {
-        cache.set(format!("key:{number:07}").as_bytes(), &[7; 16]).expect("room");
+        cache.set(format!("key:{number:07}").as_bytes(), [7; 16]).expect("room");
         if number + 1 == next {
             let usage = memory.table().usage();
             println!(

@@ -31,7 +31,7 @@ fn main() -> Result<(), Stop> {
     let name = format!("shm:polder-micro-{}", std::process::id());
     let memory = Memory::attach(&Options { segment: name.clone(), ceiling: 2 << 30, ..Options::default() })?;
     let db = memory.database(0);
-    (0..KEYS).try_for_each(|number| db.set(&key(number), b"0123456789abcdef"))?;
+    (0..KEYS).try_for_each(|number| db.set(key(number), b"0123456789abcdef"))?;
     let mut state = 7u64;
     let mut next = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

@@ -64,7 +64,7 @@ pub fn c(scale: &Scale) -> Result<Figures, String> {
     let scratch = Scratch::with_ceiling(2 << 30);
     let db = scratch.embedder.memory.database(0);
     let key = |number: usize| -> [u8; 16] { format!("key:{number:012}").into_bytes().try_into().unwrap_or([b'k'; 16]) };
-    (0..count).try_for_each(|number| db.set(&key(number), VALUE)).map_err(|stop| stop.to_string())?;
+    (0..count).try_for_each(|number| db.set(key(number), VALUE)).map_err(|stop| stop.to_string())?;
     let mut random = crate::random::Random::new(7);
     let spread: Vec<[u8; 16]> = (0..count).map(|_| key(random.below(count))).collect();
     let hot = vec![key(1); count];

@@ -30,7 +30,7 @@ pub fn single(scale: &Scale) -> Result<Figures, String> {
     let mut map: HashMap<[u8; 16], [u8; 16]> = HashMap::new();
     for at in 0..count {
         map.insert(key(at), *VALUE);
-        db.set(&key(at), VALUE).map_err(said)?;
+        db.set(key(at), VALUE).map_err(said)?;
     }
     let hot = vec![key(1); count];
     let mut runs: [Vec<f64>; 6] = Default::default();
@@ -73,7 +73,7 @@ pub fn batch(scale: &Scale) -> Result<Figures, String> {
         let count = scale.of(size) as usize;
         let scratch = Scratch::with_ceiling(4 << 30);
         let db = scratch.embedder.memory.database(0);
-        (0..count).try_for_each(|at| db.set(&key(at), VALUE).map_err(said))?;
+        (0..count).try_for_each(|at| db.set(key(at), VALUE).map_err(said))?;
         let order = random_keys(scale.of(1_000_000) as usize, count);
         let (mut alone, mut together) = (vec![], vec![]);
         for _ in 0..scale.rounds {
@@ -131,7 +131,7 @@ pub fn growth(scale: &Scale) -> Result<Figures, String> {
     for at in 0..scale.of(10_000_000) as usize {
         let key = key(at);
         let started = Instant::now();
-        db.set(&key, VALUE).map_err(said)?;
+        db.set(key, VALUE).map_err(said)?;
         latencies.saturating_record(started.elapsed().as_nanos() as u64);
     }
     let us = |quantile: f64| latencies.value_at_quantile(quantile) as f64 / 1e3;

@@ -128,7 +128,7 @@ pub fn worker(memory: &Memory, mix: Mix, begin_ms: u64, seed: u64) -> Result<f64
 pub fn mix(scale: &Scale) -> Result<Figures, String> {
     let scratch = Scratch::with_ceiling(1 << 30);
     let memory = &scratch.embedder.memory;
-    (0..KEYS).try_for_each(|at| memory.database(0).set(&key(at), VALUE).map_err(|stop| stop.to_string()))?;
+    (0..KEYS).try_for_each(|at| memory.database(0).set(key(at), VALUE).map_err(|stop| stop.to_string()))?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut figures = Figures::new();
     for (skew, skewed) in [("uniform", false), ("zipfian", true)] {

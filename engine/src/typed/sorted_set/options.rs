@@ -1,0 +1,230 @@
+//! What is optional in the commands of sorted sets: ranges, conditions, weights.
+use std::ops::{Bound, RangeBounds};
+
+use polder_base::number;
+use smallvec::SmallVec;
+
+use crate::typed::words::{Fill, Words};
+
+/// An end of a range as its command reads it: `(1.5`, `[a`, `-inf`.
+type EndText = SmallVec<[u8; 32]>;
+
+fn end_text(sign: &[u8], bytes: &[u8]) -> EndText {
+    let mut text = EndText::from_slice(sign);
+    text.extend_from_slice(bytes);
+    text
+}
+
+/// The two ends of a range of scores.
+pub(crate) fn score_ends(range: &impl RangeBounds<f64>) -> [EndText; 2] {
+    let end = |bound: Bound<&f64>, unbounded: &[u8]| match bound {
+        Bound::Included(score) => end_text(b"", number::double_text(*score).as_bytes()),
+        Bound::Excluded(score) => end_text(b"(", number::double_text(*score).as_bytes()),
+        Bound::Unbounded => end_text(b"", unbounded),
+    };
+    [end(range.start_bound(), b"-inf"), end(range.end_bound(), b"+inf")]
+}
+
+/// The two ends of a range of members.
+pub(crate) fn lex_ends<T: AsRef<[u8]>>(range: &impl RangeBounds<T>) -> [EndText; 2] {
+    let end = |bound: Bound<&T>, unbounded: &[u8]| match bound {
+        Bound::Included(member) => end_text(b"[", member.as_ref()),
+        Bound::Excluded(member) => end_text(b"(", member.as_ref()),
+        Bound::Unbounded => end_text(b"", unbounded),
+    };
+    [end(range.start_bound(), b"-"), end(range.end_bound(), b"+")]
+}
+
+/// Which members of a sorted set, and in which order: for [`Database::zrange`](crate::Database::zrange) and its like.
+///
+/// ```
+/// # use polder_engine::Zrange;
+/// let top_ten = Zrange::by_index(0, 9).rev();
+/// let passed = Zrange::by_score(50.0..).limit(0, 100);
+/// let names_in_a = Zrange::by_lex("a".."b");
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Zrange {
+    by: Option<&'static str>,
+    ends: [EndText; 2],
+    descends: bool,
+    limit: Option<(u64, i64)>,
+}
+
+impl Zrange {
+    fn of(by: Option<&'static str>, ends: [EndText; 2]) -> Zrange {
+        Zrange { by, ends, descends: false, limit: None }
+    }
+
+    /// From one index to another, both included; negative ones count from the end, which is -1.
+    #[must_use]
+    pub fn by_index(start: i64, stop: i64) -> Zrange {
+        Zrange::of(None, [start, stop].map(|index| end_text(b"", number::integer_text(index).as_bytes())))
+    }
+
+    /// `BYSCORE`: of these scores (`1.0..=5.0`, `2.5..`, `..`).
+    #[must_use]
+    pub fn by_score(range: impl RangeBounds<f64>) -> Zrange {
+        Zrange::of(Some("BYSCORE"), score_ends(&range))
+    }
+
+    /// `BYLEX`: from one member to another (`"a".."c"`, `""..`), where all members have the same score.
+    #[must_use]
+    pub fn by_lex<T: AsRef<[u8]>>(range: impl RangeBounds<T>) -> Zrange {
+        Zrange::of(Some("BYLEX"), lex_ends(&range))
+    }
+
+    /// `REV`: from the highest score down; indexes count from there, too. The range is given from low to high nevertheless.
+    #[must_use]
+    pub fn rev(self) -> Zrange {
+        Zrange { descends: true, ..self }
+    }
+
+    /// `LIMIT`: skips `offset` of them and shows up to `count`; a negative count means all. Not for a range by index.
+    #[must_use]
+    pub fn limit(self, offset: u64, count: i64) -> Zrange {
+        Zrange { limit: Some((offset, count)), ..self }
+    }
+}
+
+impl Fill for Zrange {
+    fn fill<'w>(&'w self, words: &mut Words<'w>) {
+        let [low, high] = &self.ends;
+        // The commands want the range from high to low if they go down it.
+        let (first, last) = if self.descends && self.by.is_some() { (high, low) } else { (low, high) };
+        words.bytes(first).bytes(last);
+        if let Some(by) = self.by {
+            words.bytes(by);
+        }
+        words.flag(self.descends, "REV");
+        if let Some((offset, count)) = self.limit {
+            words.bytes("LIMIT").count(offset).integer(count);
+        }
+    }
+}
+
+/// What is optional in ZADD, for [`Database::zadd_with`](crate::Database::zadd_with).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ZaddOptions {
+    presence: Option<&'static str>,
+    order: Option<&'static str>,
+    counts_changed: bool,
+}
+
+impl ZaddOptions {
+    /// No condition; what is new is counted.
+    #[must_use]
+    pub fn new() -> ZaddOptions {
+        ZaddOptions::default()
+    }
+
+    /// `NX`: only members that are not there.
+    #[must_use]
+    pub fn if_absent(self) -> ZaddOptions {
+        ZaddOptions { presence: Some("NX"), ..self }
+    }
+
+    /// `XX`: only members that are there.
+    #[must_use]
+    pub fn if_present(self) -> ZaddOptions {
+        ZaddOptions { presence: Some("XX"), ..self }
+    }
+
+    /// `GT`: of members that are there, only those whose score rises.
+    #[must_use]
+    pub fn if_greater(self) -> ZaddOptions {
+        ZaddOptions { order: Some("GT"), ..self }
+    }
+
+    /// `LT`: of members that are there, only those whose score falls.
+    #[must_use]
+    pub fn if_less(self) -> ZaddOptions {
+        ZaddOptions { order: Some("LT"), ..self }
+    }
+
+    /// `CH`: members whose score changes are counted, too.
+    #[must_use]
+    pub fn count_changed(self) -> ZaddOptions {
+        ZaddOptions { counts_changed: true, ..self }
+    }
+}
+
+impl Fill for ZaddOptions {
+    fn fill<'w>(&'w self, words: &mut Words<'w>) {
+        for condition in [self.presence, self.order].into_iter().flatten() {
+            words.bytes(condition);
+        }
+        words.flag(self.counts_changed, "CH");
+    }
+}
+
+/// What becomes of the scores of a member that is in several sorted sets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Aggregate {
+    /// Their sum.
+    #[default]
+    Sum,
+    /// The lowest.
+    Min,
+    /// The highest.
+    Max,
+}
+
+/// How scores are combined by unions and intersections of sorted sets.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct ZcombineOptions {
+    weights: Vec<f64>,
+    aggregate: Aggregate,
+}
+
+impl ZcombineOptions {
+    /// The sum of the scores.
+    #[must_use]
+    pub fn new() -> ZcombineOptions {
+        ZcombineOptions::default()
+    }
+
+    /// `WEIGHTS`: the scores of each sorted set are multiplied first, by a factor for each key.
+    #[must_use]
+    pub fn weights(self, weights: &[f64]) -> ZcombineOptions {
+        ZcombineOptions { weights: weights.to_vec(), ..self }
+    }
+
+    /// `AGGREGATE`: what becomes of several scores of a member.
+    #[must_use]
+    pub fn aggregate(self, aggregate: Aggregate) -> ZcombineOptions {
+        ZcombineOptions { aggregate, ..self }
+    }
+}
+
+impl Fill for ZcombineOptions {
+    fn fill<'w>(&'w self, words: &mut Words<'w>) {
+        if !self.weights.is_empty() {
+            words.bytes("WEIGHTS");
+            self.weights.iter().for_each(|weight| _ = words.double(*weight));
+        }
+        match self.aggregate {
+            Aggregate::Sum => {}
+            Aggregate::Min => drop(words.bytes("AGGREGATE").bytes("MIN")),
+            Aggregate::Max => drop(words.bytes("AGGREGATE").bytes("MAX")),
+        }
+    }
+}
+
+/// An end of a sorted set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Extreme {
+    /// The lowest scores.
+    Min,
+    /// The highest scores.
+    Max,
+}
+
+impl Extreme {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Extreme::Min => "MIN",
+            Extreme::Max => "MAX",
+        }
+    }
+}
