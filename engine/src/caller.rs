@@ -9,6 +9,7 @@ use polder_calls::command::{ADMIN, Run};
 use polder_calls::settings::{Id, id};
 use polder_hub::ask;
 use polder_hub::{Delivery, Hearer, track};
+use polder_runtime::session::{Clock, Identity};
 use polder_runtime::{Host, Progress, Session, blocking, execute};
 use polder_shm::fork;
 
@@ -132,7 +133,8 @@ impl Caller {
     pub fn speaking(memory: &Arc<Memory>, protocol: Protocol) -> Caller {
         let now_ms = now_ms();
         let id = polder_hub::next_client(memory.table());
-        let session = Session { id, protocol, created_ms: now_ms, active_ms: now_ms, ..Session::default() };
+        let session =
+            Session { identity: Identity { id, ..Identity::default() }, protocol, clock: Clock::since(now_ms), ..Session::default() };
         let card = memory.callers().enter(&session);
         Caller {
             memory: memory.clone(),
@@ -152,7 +154,7 @@ impl Caller {
 
     /// The caller's CLIENT ID, which is never used twice in a segment.
     pub fn id(&self) -> u64 {
-        self.session.id
+        self.session.identity.id
     }
 
     /// The number of the database that is selected.
@@ -225,12 +227,12 @@ impl Caller {
 
     /// As [`Caller::hurry`], but waits this long first; `None` waits without a limit.
     pub fn limit_patience(&mut self, patience: Option<Duration>) {
-        self.session.patience_us = patience.map_or(0, |patience| patience.as_micros().max(1) as u64);
+        self.session.clock.patience_us = patience.map_or(0, |patience| patience.as_micros().max(1) as u64);
     }
 
     /// How much is left of the patience that began at a time.
     fn patience_left(&self, began: Instant) -> Duration {
-        match self.session.patience_us {
+        match self.session.clock.patience_us {
             0 => Duration::MAX,
             patience_us => Duration::from_micros(patience_us).saturating_sub(began.elapsed()),
         }
@@ -247,9 +249,9 @@ impl Caller {
         }
         let mut answer = Answer::new(self.session.protocol);
         let mut outlook = Outlook::default();
-        let patience_us = std::mem::take(&mut self.session.patience_us);
+        let patience_us = std::mem::take(&mut self.session.clock.patience_us);
         batch.each_chunk(|calls| batch::run_chunk(self, calls, &mut outlook, &mut answer));
-        self.session.patience_us = patience_us;
+        self.session.clock.patience_us = patience_us;
         answer.seal();
         Ok(answer)
     }
@@ -327,7 +329,7 @@ impl Caller {
         let memory = self.memory.clone();
         let (table, host) = (memory.table(), &Presence::of(&memory));
         home::look(&memory);
-        let woken = home::with(table, |home| home.take_woken(self.session.id)).unwrap_or_default();
+        let woken = home::with(table, |home| home.take_woken(self.session.identity.id)).unwrap_or_default();
         let mut progress = Progress::Waiting;
         if woken {
             self.session.caller.parks = true;
@@ -336,7 +338,7 @@ impl Caller {
         }
         if progress == Progress::Busy {
             let paused = !crate::waiting::paused_for(&memory, &self.session).is_zero();
-            home::with(table, |home| home.wake_again(self.session.id, paused));
+            home::with(table, |home| home.wake_again(self.session.identity.id, paused));
         }
         if progress != Progress::Answered && self.card.order() == Order::None && until_ms <= now_ms() {
             progress = crate::waiting::end_in_time(table, &mut self.session, host, Some(&self.card), &mut self.answer);
@@ -347,7 +349,7 @@ impl Caller {
             progress = Progress::Answered;
         }
         if progress == Progress::Answered {
-            home::with(table, |home| home.end_wait(self.session.id));
+            home::with(table, |home| home.end_wait(self.session.identity.id));
             self.card.end_wait();
             self.after();
         }
@@ -361,7 +363,7 @@ impl Caller {
     /// call waits.
     pub fn until_ms(&self) -> Option<u64> {
         let waiting = self.session.caller.waiting.as_ref()?;
-        let postponed = home::with(self.memory.table(), |home| home.is_postponed(self.session.id)) == Some(true);
+        let postponed = home::with(self.memory.table(), |home| home.is_postponed(self.session.identity.id)) == Some(true);
         let look_ms = match (postponed, waiting.yields()) {
             (true, _) => PAUSE_NAP.as_millis() as u64,
             (false, true) => YIELD_MS,
@@ -378,7 +380,7 @@ impl Caller {
         self.admit()?;
         let memory = self.memory.clone();
         blocking::leave(memory.table(), &mut self.session);
-        home::with(memory.table(), |home| home.end_wait(self.session.id));
+        home::with(memory.table(), |home| home.end_wait(self.session.identity.id));
         self.card.end_wait();
         self.after();
         Ok(())
@@ -442,7 +444,7 @@ impl Caller {
     fn show_messages(&mut self, show: &mut impl FnMut(Item<'_>)) -> Result<usize, Error> {
         let table = self.memory.table();
         let taken = home::with(table, |home| {
-            let mailbox = home.mailbox(self.session.id)?;
+            let mailbox = home.mailbox(self.session.identity.id)?;
             let fresh = Answer::new(mailbox.protocol);
             let messages = std::mem::replace(&mut mailbox.messages, fresh);
             Some((messages, std::mem::take(&mut mailbox.lost)))
@@ -455,7 +457,7 @@ impl Caller {
             count += 1;
         }
         home::with(table, |home| {
-            if let Some(mailbox) = home.mailbox(self.session.id) {
+            if let Some(mailbox) = home.mailbox(self.session.identity.id) {
                 mailbox.messages.take_memory_of(messages);
                 // What was not lost has been shown; the loss is told next time.
                 mailbox.lost |= lost && count > 0;
@@ -466,7 +468,7 @@ impl Caller {
             0 if killed => {
                 self.session.closing = true;
                 // It has been told; the other callers of the thread may rest.
-                home::with(table, |home| home.forget_order(self.session.id));
+                home::with(table, |home| home.forget_order(self.session.identity.id));
                 Err(Error::Closed)
             }
             count => Ok(count),
@@ -500,7 +502,7 @@ impl Caller {
                 return Err(Error::Forked);
             }
             self.generation = generation;
-            self.session.id = polder_hub::next_client(self.memory.table());
+            self.session.identity.id = polder_hub::next_client(self.memory.table());
             self.card = self.memory.callers().enter(&self.session);
         }
         match self.thread {
@@ -597,19 +599,19 @@ impl Caller {
         if self.thread.is_some() || self.is_bound() {
             self.settle_down();
         }
-        if self.session.last.is_some_and(|command| matches!(command.run, Run::Session)) {
+        if self.session.tally.last.is_some_and(|command| matches!(command.run, Run::Session)) {
             self.card.show(&self.session);
         }
         // What has been set is true of the next short call.
-        if self.session.last.is_some_and(|command| command.has(ADMIN) || matches!(command.run, Run::Session)) {
+        if self.session.tally.last.is_some_and(|command| command.has(ADMIN) || matches!(command.run, Run::Session)) {
             self.memory.look_at_writes();
         }
-        let now_ms = match std::mem::take(&mut self.session.clocked_ms) {
+        let now_ms = match std::mem::take(&mut self.session.clock.clocked_ms) {
             0 => coarse_ms(),
             now_ms => now_ms,
         };
         self.memory.tend_at(now_ms);
-        self.card.beat(self.session.last, now_ms);
+        self.card.beat(self.session.tally.last, now_ms);
     }
 
     /// Whether it has been ended, so that nothing more is run.
@@ -619,7 +621,7 @@ impl Caller {
 
     /// Whether messages or invalidations may come to it without a call: what [`Caller::hear`] shows.
     pub fn is_listening(&self) -> bool {
-        self.session.listens() || self.session.tracking.is_some() || self.session.monitors
+        self.session.listens() || self.session.listening.tracking.is_some() || self.session.listening.monitors
     }
 
     /// Whether it has something that is known to its thread only.
@@ -630,7 +632,7 @@ impl Caller {
     fn settle_down(&mut self) {
         let memory = self.memory.clone();
         let table = memory.table();
-        let (id, protocol) = (self.session.id, self.session.protocol);
+        let (id, protocol) = (self.session.identity.id, self.session.protocol);
         if !self.is_bound() {
             self.thread = None;
             self.card.settle(None);
@@ -638,7 +640,7 @@ impl Caller {
             return;
         }
         self.thread = Some(home::thread_number());
-        let unsure = std::mem::take(&mut self.session.unsure);
+        let unsure = std::mem::take(&mut self.session.listening.unsure);
         self.card.settle(table.seat().ok().map(|seat| (seat.index(), seat.life())));
         self.card.show(&self.session);
         home::with(table, |home| home.enter(id, protocol, self.session.listens(), &self.card));
@@ -652,7 +654,7 @@ impl Caller {
             Ear { memory: &memory }.deliver(&[id], Delivery::Invalidation { keys: Some(keys), redirected: false });
         }
         let most = memory.host().settings().number(TRACKED_MAX);
-        if self.session.tracking.is_some() && most > 0 {
+        if self.session.listening.tracking.is_some() && most > 0 {
             track::limit(table, &mut Ear { memory: &memory }, most as usize);
         }
         home::arm(&memory);
@@ -678,7 +680,7 @@ impl Caller {
 
 impl Drop for Caller {
     fn drop(&mut self) {
-        self.memory.callers().leave(self.session.id);
+        self.memory.callers().leave(self.session.identity.id);
         if self.thread.is_none() || self.generation != fork::generation() {
             return;
         }

@@ -209,7 +209,7 @@ fn count(orphans: &BTreeMap<Tenant, Vec<Session>>) {
 pub(crate) fn bury(table: &Table, session: &mut Session) {
     blocking::leave(table, session);
     session.end_listening(table);
-    with(table, |home| home.leave(session.id));
+    with(table, |home| home.leave(session.identity.id));
 }
 
 /// Leaves it to a thread to do so: only it knows its callers. If it has ended, that has.

@@ -87,7 +87,11 @@ pub use typed::{
 #[doc(hidden)]
 pub use polder_calls::settings;
 #[doc(hidden)]
-pub use polder_runtime::{Host, Progress, Session, configuration::Configuration, session::Bare};
+pub use polder_runtime::{
+    Host, Progress, Session,
+    configuration::Configuration,
+    session::{Bare, Clock, Identity},
+};
 use polder_shm::fork;
 #[doc(hidden)]
 pub use polder_shm::fork::{Shelter, generation, watch as watch_forks};

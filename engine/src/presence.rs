@@ -119,7 +119,7 @@ impl Card {
 
     /// Renews what a call may have changed that is about the session.
     pub fn show(&self, session: &Session) {
-        *self.face.lock() = Client::of(session, session.active_ms);
+        *self.face.lock() = Client::of(session, session.clock.active_ms);
     }
 
     /// Says where it listens or waits.
@@ -166,15 +166,15 @@ impl Callers {
     pub fn enter(&self, session: &Session) -> Arc<Card> {
         let card = Arc::new(Card {
             generation: fork::generation(),
-            created_ms: session.created_ms,
-            face: Shelter::new(Client::of(session, session.active_ms)),
+            created_ms: session.clock.created_ms,
+            face: Shelter::new(Client::of(session, session.clock.active_ms)),
             thread: Shelter::new(None),
-            active_ms: AtomicU64::new(session.active_ms),
+            active_ms: AtomicU64::new(session.clock.active_ms),
             last: AtomicU16::new(u16::MAX),
             wait: AtomicU8::new(wait::NONE),
             order: AtomicU8::new(Order::None as u8),
         });
-        self.0.lock().insert(session.id, card.clone());
+        self.0.lock().insert(session.identity.id, card.clone());
         card
     }
 
@@ -251,9 +251,9 @@ impl Host for Presence<'_> {
 
     fn clients(&self, caller: &Session) -> Vec<Client> {
         let now_ms = coarse_ms();
-        let alive = self.memory.callers().all().into_iter().filter(|(id, card)| *id == caller.id || card.order() != Order::Kill);
+        let alive = self.memory.callers().all().into_iter().filter(|(id, card)| *id == caller.identity.id || card.order() != Order::Kill);
         let shown = alive.map(|(id, card)| {
-            if id == caller.id {
+            if id == caller.identity.id {
                 return self.client(caller);
             }
             let mut face = card.face.lock().clone();

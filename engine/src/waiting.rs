@@ -32,7 +32,7 @@ impl Hearer for Waiter<'_> {
     }
 
     fn retry(&mut self, client: u64) {
-        if client != self.session.id {
+        if client != self.session.identity.id {
             self.others.retry(client);
         }
         // Those have no use for it before this one has gone on: it keeps the thread.
@@ -42,7 +42,7 @@ impl Hearer for Waiter<'_> {
     }
 
     fn knows(&self, client: u64) -> bool {
-        client == self.session.id || self.others.knows(client)
+        client == self.session.identity.id || self.others.knows(client)
     }
 
     fn missed(&mut self, clients: &[u64]) {
@@ -89,7 +89,7 @@ pub(crate) fn end_in_time(table: &Table, session: &mut Session, host: &dyn Host,
 /// Waits until the session's call has come to its end or its time is over.
 pub(crate) fn wait(memory: &Memory, session: &mut Session, host: &dyn Host, reply: &mut dyn Reply) -> Progress {
     let table = memory.table();
-    let card = memory.callers().find(session.id);
+    let card = memory.callers().find(session.identity.id);
     if let (Some(card), Ok(seat)) = (&card, table.seat()) {
         card.settle(Some((seat.index(), seat.life())));
         card.begin_wait(session);
@@ -130,7 +130,7 @@ fn wait_long(memory: &Memory, session: &mut Session, host: &dyn Host, card: Opti
         }
         if waiter.progress == Progress::Busy {
             std::thread::sleep(paused_for(memory, waiter.session).clamp(BUSY_REST, PAUSE_NAP).min(left));
-            let client = waiter.session.id;
+            let client = waiter.session.identity.id;
             waiter.retry(client);
             continue;
         }

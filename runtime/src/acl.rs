@@ -122,9 +122,9 @@ pub(crate) fn authenticate(call: &mut SessionCall<'_>, name: &[u8], password: &[
     let version = users.version();
     match users.now().find(name).filter(|user| user.admits(password)) {
         Some(user) => {
-            call.session.user = name.to_vec().into();
-            call.session.rights = Rights::of(user, version);
-            call.session.authenticated = true;
+            call.session.identity.user = name.to_vec().into();
+            call.session.identity.rights = Rights::of(user, version);
+            call.session.identity.authenticated = true;
             Ok(())
         }
         None => {
@@ -141,9 +141,9 @@ pub fn admit_by_certificate(session: &mut Session, users: &Users, name: &[u8]) -
     let version = users.version();
     let now = users.now();
     let Some(user) = now.find(name).filter(|user| user.on) else { return false };
-    session.user = name.to_vec().into();
-    session.rights = Rights::of(user, version);
-    session.authenticated = true;
+    session.identity.user = name.to_vec().into();
+    session.identity.rights = Rights::of(user, version);
+    session.identity.authenticated = true;
     true
 }
 
@@ -167,21 +167,26 @@ fn warn_of_refusal(call: &SessionCall<'_>, name: &[u8]) {
     if refused.1 <= LINES_MAX {
         let user = String::from_utf8_lossy(&name[..name.len().min(64)]);
         let address = call.host.address(call.session);
-        tracing::warn!(?user, client = call.session.id, address, "a log-in was refused: wrong password, or the user is off or unknown");
+        tracing::warn!(
+            ?user,
+            client = call.session.identity.id,
+            address,
+            "a log-in was refused: wrong password, or the user is off or unknown"
+        );
     }
 }
 
 /// After a call that may have changed users has been committed: this process learns of it, and the session of what concerns itself.
 #[cold]
 pub(crate) fn settle(table: &Table, session: &mut Session, host: &dyn Host) {
-    session.changed_users = false;
+    session.identity.changed_users = false;
     host.settings().users().refresh(table);
     renew(session, host.settings().users());
     host.rouse();
 }
 
 fn who_am_i(call: &mut SessionCall<'_>) -> Outcome {
-    call.reply.bulk(&call.session.user);
+    call.reply.bulk(&call.session.identity.user);
     Ok(())
 }
 
@@ -299,10 +304,10 @@ fn set_user(call: &mut TxnCall<'_>) -> Outcome {
         })?;
     }
     users::publish(call.txn, &before, std::slice::from_ref(&user), &[])?;
-    call.session.changed_users = true;
+    call.session.identity.changed_users = true;
     // What follows in the same EXEC is judged by it; the next call looks anew.
-    if call.session.rights.user().is_some_and(|own| own.serial == user.serial && own.name == user.name) {
-        call.session.rights = Rights::of(&user.into(), 0);
+    if call.session.identity.rights.user().is_some_and(|own| own.serial == user.serial && own.name == user.name) {
+        call.session.identity.rights = Rights::of(&user.into(), 0);
     }
     call.reply.ok();
     Ok(())
@@ -319,7 +324,7 @@ fn delete_users(call: &mut TxnCall<'_>) -> Outcome {
     names.retain(|name| before.find(name).is_some());
     if !names.is_empty() {
         users::publish(call.txn, &before, &[], &names)?;
-        call.session.changed_users = true;
+        call.session.identity.changed_users = true;
     }
     call.reply.integer(names.len() as i64);
     Ok(())
@@ -357,7 +362,7 @@ fn load(call: &mut TxnCall<'_>) -> Outcome {
     let users = file::read(&users::folder(call.host.settings()), &path, &before, all_channels(call.host))
         .map_err(|wrong| Stop::from(format!("ERR {wrong}")))?;
     users::replace(call.txn, &before, users)?;
-    call.session.changed_users = true;
+    call.session.identity.changed_users = true;
     call.reply.ok();
     Ok(())
 }

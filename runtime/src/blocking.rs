@@ -35,18 +35,18 @@ pub(crate) fn enlist(table: &Table, txn: &Txn<'_>, session: &Session) -> Result<
 
 /// The call waits from now on.
 pub(crate) fn stay(table: &Table, session: &mut Session, place: Place) {
-    if session.id == 0 {
-        session.id = polder_hub::next_client(table);
+    if session.identity.id == 0 {
+        session.identity.id = polder_hub::next_client(table);
     }
     if let Some(waiting) = &mut session.caller.waiting {
         waiting.ticket = place.ticket;
     }
-    queue::join(table, session.id, place);
+    queue::join(table, session.identity.id, place);
 }
 
 /// The call has been run again and goes on waiting.
 pub(crate) fn came(table: &Table, session: &Session) {
-    queue::came(table, session.id);
+    queue::came(table, session.identity.id);
 }
 
 /// Whether none of the keys that a session waits for holds what it waits for: a key that has become something else wakes no session, but
@@ -61,7 +61,7 @@ pub fn leave(table: &Table, session: &mut Session) {
     if let Some(waiting) = session.caller.waiting.take()
         && waiting.has_place()
     {
-        queue::leave(table, session.id);
+        queue::leave(table, session.identity.id);
     }
 }
 

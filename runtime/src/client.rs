@@ -241,7 +241,7 @@ fn sum(answers: &[Vec<u8>]) -> i64 {
 fn list(call: &mut SessionCall<'_>) -> Outcome {
     let args = call.args;
     let filter = Filter::to_list(&args[2..], call.host)?;
-    let caller = call.session.id;
+    let caller = call.session.identity.id;
     let answers = elsewhere(call, &[&[&b"LIST"[..], caller.to_string().as_bytes()], &args[2..]].concat())?;
     let mut lines = filter.lines(&call.host.clients(call.session), caller);
     for line in answers.iter().flat_map(|answer| answer.split_inclusive(|byte| *byte == b'\n')) {
@@ -354,7 +354,7 @@ impl<'a> Filter<'a> {
 fn kill(call: &mut SessionCall<'_>) -> Outcome {
     let args = call.args;
     let filter = Filter::to_kill(&args[2..], call.host)?;
-    let caller = call.session.id;
+    let caller = call.session.identity.id;
     let is_here = filter.ids.as_ref().is_some_and(|ids| ids.iter().all(|id| *id == caller || call.host.home(*id).is_some()));
     let answers =
         if is_here { Vec::new() } else { elsewhere(call, &[&[&b"KILL"[..], caller.to_string().as_bytes()], &args[2..]].concat())? };
@@ -372,12 +372,12 @@ fn kill(call: &mut SessionCall<'_>) -> Outcome {
 }
 
 fn get_id(call: &mut SessionCall<'_>) -> Outcome {
-    call.reply.integer(call.session.id as i64);
+    call.reply.integer(call.session.identity.id as i64);
     Ok(())
 }
 
 fn get_name(call: &mut SessionCall<'_>) -> Outcome {
-    match &call.session.name[..] {
+    match &call.session.identity.name[..] {
         [] => call.reply.null(),
         name => call.reply.bulk(name),
     }
@@ -394,8 +394,8 @@ fn set_info(call: &mut SessionCall<'_>) -> Outcome {
     let (option, value) = (call.args[2], call.args[3]);
     let shown = String::from_utf8_lossy(option);
     let place = match option {
-        word if is(word, "LIB-NAME") => &mut call.session.library,
-        word if is(word, "LIB-VER") => &mut call.session.library_version,
+        word if is(word, "LIB-NAME") => &mut call.session.identity.library,
+        word if is(word, "LIB-VER") => &mut call.session.identity.library_version,
         _ => return Err(format!("ERR Unrecognized option '{shown}'").into()),
     };
     if !value.iter().all(u8::is_ascii_graphic) {

@@ -162,7 +162,7 @@ pub(crate) fn note(host: &dyn Host, session: &Session, command: &Command, args: 
         let (args, address) = (shortened(&redacted(command, args)), host.client(session).address.into_bytes());
         let (id, time) = (host.recorder().next_note(row.numbered), time::now_ms() / 1000);
         let mut log = lock(&host.recorder().logs[number]);
-        log.entries.push_front(Entry { id, time, value, args, address, name: shortened_argument(&session.name) });
+        log.entries.push_front(Entry { id, time, value, args, address, name: shortened_argument(&session.identity.name) });
         log.entries.truncate(kept);
     }
 }

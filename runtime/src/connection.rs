@@ -131,7 +131,7 @@ fn hello(call: &mut SessionCall<'_>) -> Outcome {
     if let Some((user, password)) = credentials {
         authenticate(call, user, password)?;
     }
-    if !call.session.authenticated {
+    if !call.session.identity.authenticated {
         return Err(AUTH_FIRST.into());
     }
     if let Some(name) = name {
@@ -146,7 +146,7 @@ fn hello(call: &mut SessionCall<'_>) -> Outcome {
 }
 
 fn greet(call: &mut SessionCall<'_>) {
-    let (version, client) = (call.host.version(), call.session.id as i64);
+    let (version, client) = (call.host.version(), call.session.identity.id as i64);
     let zone = call.host.settings().string(const { id("availability-zone") });
     let protocol = if call.session.protocol == Protocol::Resp3 { 3 } else { 2 };
     let reply = &mut *call.reply;

@@ -55,12 +55,12 @@ fn ask_all(table: &Table, session: &mut Session, host: &dyn Host, words: &[&[u8]
     if own.is_empty() {
         return Ok(Answers::default());
     }
-    let answers = ask::ask(table, (session.id, session.questions), words, &own).ok_or(Stop::Busy)?;
+    let answers = ask::ask(table, (session.identity.id, session.tally.questions), words, &own).ok_or(Stop::Busy)?;
     if session.caller.atomic {
         // Should the transaction run again, they are there already.
-        session.questions += 1;
+        session.tally.questions += 1;
     } else {
-        ask::forget(table, session.id);
+        ask::forget(table, session.identity.id);
     }
     Ok(answers)
 }

@@ -54,7 +54,7 @@ pub fn execute_foreseen(
     reply: &mut dyn Reply,
 ) -> Progress {
     if let Some(foresight) = foresight
-        && session.counted.calls == 0
+        && session.tally.counted.calls == 0
         && let Some(progress) = run_quickly(table, session, host, foresight, args, reply)
     {
         return progress;
@@ -121,7 +121,7 @@ fn run_shortest(
     let passed = recorder.pass(settings, command);
     let (watch, mark) = ((!passed).then(|| recorder.begin(settings, command)), if passed { 0 } else { reply.mark() });
     let now_ms = session.clock_ms();
-    let is_exact = session.turn_ms != 0;
+    let is_exact = session.clock.turn_ms != 0;
     if !quick(&Short { table, sight, args, now_ms, is_exact, settings }, reply) {
         if passed {
             recorder.take_back(command);
@@ -131,8 +131,8 @@ fn run_shortest(
     if let Some(watch) = watch {
         note(host, session, command, args, watch, false, reply.bytes_since(mark));
     }
-    (session.last, session.clocked_ms) = (Some(command), now_ms);
-    session.calls += 1;
+    (session.tally.last, session.clock.clocked_ms) = (Some(command), now_ms);
+    session.tally.calls += 1;
     true
 }
 
@@ -189,7 +189,7 @@ fn run_alone(
         Some(watch) => note(host, session, command, args, watch, outcome.is_err(), reply.bytes_since(mark)),
         None => settle(host, session, command, args, outcome.is_err(), reply.bytes_since(mark)),
     }
-    session.last = Some(command);
+    session.tally.last = Some(command);
     Some(end(session, host, outcome, reply, mark))
 }
 
@@ -201,12 +201,12 @@ fn execute_fully(
     args: &[&[u8]],
     reply: &mut dyn Reply,
 ) -> Progress {
-    let (mark, last, mut counts) = (reply.mark(), session.last, true);
+    let (mark, last, mut counts) = (reply.mark(), session.tally.last, true);
     session.caller.waiting = None;
     let row = known.map_or_else(|| resolve(args), Ok);
     let outcome = match row.and_then(|row| admit(row, table, session, host, args, true)).and_then(|command| permit(host, command)) {
         Ok(command) => {
-            session.last = Some(command);
+            session.tally.last = Some(command);
             if session.multi.is_some() && !command.has(AT_ONCE) {
                 transaction::queue(session, command, args, reply);
                 Ok(())
@@ -214,8 +214,8 @@ fn execute_fully(
                 if command.has(SCRIPTS) {
                     scripting::prepare(session, table);
                 }
-                session.counted = session.counted.of(args);
-                counts = session.counted.begin(session, 0);
+                session.tally.counted = session.tally.counted.of(args);
+                counts = session.tally.counted.begin(session, 0);
                 let watch = counts.then(|| host.recorder().begin(host.settings(), command));
                 let outcome = run(table, session, host, command, args, reply);
                 if outcome != Err(Stop::Wait) {
@@ -224,10 +224,10 @@ fn execute_fully(
                 }
                 if let Err(Stop::Busy) = outcome {
                     reply.rewind(mark);
-                    session.last = last;
-                    let mut counted = session.counted;
+                    session.tally.last = last;
+                    let mut counted = session.tally.counted;
                     counted.end(session, 0, false);
-                    session.counted = counted.keep_for(args);
+                    session.tally.counted = counted.keep_for(args);
                     return Progress::Busy;
                 }
                 if let Err(Stop::Wait) = outcome {
@@ -241,7 +241,7 @@ fn execute_fully(
                     let failed = outcome.is_err() || command.has(SCRIPTS) && session.settle_script(host);
                     note(host, session, command, args, watch, failed, reply.bytes_since(mark));
                 }
-                if session.changed_users {
+                if session.identity.changed_users {
                     acl::settle(table, session, host);
                 }
                 if monitor::is_watched(table) {
@@ -259,7 +259,7 @@ fn execute_fully(
             Err(transaction::spoil(session, args, stop))
         }
     };
-    session.counted = session.counted.of(args).behind(1);
+    session.tally.counted = session.tally.counted.of(args).behind(1);
     let outcome = if counts { outcome } else { answer_uncounted(outcome, reply, mark) };
     end(session, host, outcome, reply, mark)
 }
@@ -276,14 +276,14 @@ fn answer_uncounted(outcome: Outcome, reply: &mut dyn Reply, mark: usize) -> Out
 
 /// Ends a call: it is counted and its reply is written, or dropped if the client asked for that.
 fn end(session: &mut Session, host: &dyn Host, outcome: Outcome, reply: &mut dyn Reply, mark: usize) -> Progress {
-    session.calls += 1;
+    session.tally.calls += 1;
     if let Err(stop) = outcome {
         reply.rewind(mark);
         refuse(host, reply, stop);
     }
     // The reply of a subscription is a message as well.
     if session.replies != Replies::On {
-        let kept = session.last.is_some_and(|command| command.has(PUBSUB) && command.has(WHILE_LISTENING));
+        let kept = session.tally.last.is_some_and(|command| command.has(PUBSUB) && command.has(WHILE_LISTENING));
         let mark = if kept { reply.mark() } else { mark };
         quieten(session, reply, mark);
     }
@@ -441,7 +441,7 @@ pub(crate) fn admit(
     if session.only_listens() && !command.has(WHILE_LISTENING) {
         return Err(only_listens(command));
     }
-    if session.monitors && !monitor::may(command) {
+    if session.listening.monitors && !monitor::may(command) {
         return Err("ERR Replica can't interact with the keyspace".into());
     }
     Ok(command)
@@ -461,13 +461,13 @@ fn only_listens(command: &Command) -> Stop {
 fn identify(table: &Table, session: &mut Session, host: &dyn Host, command: &'static Command) -> Outcome {
     const STRANGER: &str = "NOAUTH Authentication required.";
     let users = host.settings().users();
-    if session.turn_ms == 0 {
+    if session.clock.turn_ms == 0 {
         users.refresh(table);
     }
     if acl::renew(session, users) == acl::Standing::Gone {
         return Err(STRANGER.into());
     }
-    if !session.authenticated && !command.has(NO_AUTH) && !users.now().is_open() {
+    if !session.identity.authenticated && !command.has(NO_AUTH) && !users.now().is_open() {
         return Err(STRANGER.into());
     }
     Ok(())
@@ -526,11 +526,11 @@ fn run_on_table(
     if let ([(_, key)], Some(sight)) = (&keys[..], &sight) {
         txn.foresee(key, sight);
     }
-    let (mark, unsure) = (reply.mark(), session.unsure.len());
+    let (mark, unsure) = (reply.mark(), session.listening.unsure.len());
     let mut place = None;
     let outcome = retry(&txn, || {
         reply.rewind(mark);
-        session.unsure.truncate(unsure);
+        session.listening.unsure.truncate(unsure);
         place = None;
         session.take_back_news();
         txn.declare(&keys)?;

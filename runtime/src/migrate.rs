@@ -99,7 +99,7 @@ fn migrate(call: &mut SessionCall<'_>) -> Outcome {
     };
     loop {
         while !journey.is_done.load(Ordering::Acquire) {
-            if call.session.patience_us != 0 {
+            if call.session.clock.patience_us != 0 {
                 call.session.journey = Some(journey);
                 return Err(Stop::Busy);
             }

@@ -21,11 +21,11 @@ fn monitor(call: &mut SessionCall<'_>) -> Outcome {
         return Err("ERR MONITOR isn't allowed for DENY BLOCKING client".into());
     }
     polder_hub::attend(call.table)?;
-    if call.session.id == 0 {
-        call.session.id = polder_hub::next_client(call.table);
+    if call.session.identity.id == 0 {
+        call.session.identity.id = polder_hub::next_client(call.table);
     }
-    call.session.monitors = true;
-    ears::note_monitor(call.table, call.session.id, true);
+    call.session.listening.monitors = true;
+    ears::note_monitor(call.table, call.session.identity.id, true);
     call.reply.ok();
     Ok(())
 }

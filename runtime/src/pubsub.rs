@@ -113,7 +113,7 @@ const ENDED: [&[u8]; 3] = [b"unsubscribe", b"punsubscribe", b"sunsubscribe"];
 impl Session {
     /// Whether the client has subscribed to anything.
     pub fn listens(&self) -> bool {
-        self.subscriptions.is_some()
+        self.listening.subscriptions.is_some()
     }
 
     /// Whether a message about changed keys can reach the client: as a push, or as one of the messages it has subscribed to.
@@ -124,7 +124,7 @@ impl Session {
     /// Whether its calls are anything but plain calls: it listens, tracks, monitors or imports.
     #[inline]
     pub(crate) fn is_special(&self) -> bool {
-        self.subscriptions.is_some() || self.tracking.is_some() || self.monitors || self.imports
+        self.listening.subscriptions.is_some() || self.listening.tracking.is_some() || self.listening.monitors || self.imports
     }
 
     /// Whether the client may do no more than listen: it has subscribed, and could not tell messages from replies.
@@ -134,8 +134,10 @@ impl Session {
 
     /// Takes back what an attempt of a transaction has changed that is run again, or has failed.
     pub(crate) fn take_back_news(&mut self) {
-        self.reads.clear();
-        let Some(subscriptions) = self.subscriptions.as_mut().filter(|subscriptions| !subscriptions.news.is_empty()) else { return };
+        self.listening.reads.clear();
+        let Some(subscriptions) = self.listening.subscriptions.as_mut().filter(|subscriptions| !subscriptions.news.is_empty()) else {
+            return;
+        };
         let subscriptions = Arc::make_mut(subscriptions);
         for (subject, name, begun) in std::mem::take(&mut subscriptions.news).into_iter().rev() {
             if begun {
@@ -145,28 +147,28 @@ impl Session {
             }
         }
         if subscriptions.is_empty() {
-            self.subscriptions = None;
+            self.listening.subscriptions = None;
         }
     }
 
     /// Makes true for this thread what has become true in the segment.
     pub(crate) fn apply_news(&mut self, table: &Table) {
-        if !self.reads.is_empty() {
-            let keys: Vec<Vec<u8>> = self.reads.drain(..).map(|read| read.key).collect();
-            track::have_read(table, self.id, &keys);
+        if !self.listening.reads.is_empty() {
+            let keys: Vec<Vec<u8>> = self.listening.reads.drain(..).map(|read| read.key).collect();
+            track::have_read(table, self.identity.id, &keys);
         }
-        let Some(subscriptions) = &mut self.subscriptions else { return };
+        let Some(subscriptions) = &mut self.listening.subscriptions else { return };
         if subscriptions.news.is_empty() {
             return;
         }
-        if self.id == 0 {
-            self.id = polder_hub::next_client(table);
+        if self.identity.id == 0 {
+            self.identity.id = polder_hub::next_client(table);
         }
         for (subject, name, begun) in std::mem::take(&mut Arc::make_mut(subscriptions).news) {
-            ears::note_subscription(table, self.id, subject, &name, begun);
+            ears::note_subscription(table, self.identity.id, subject, &name, begun);
         }
         if subscriptions.is_empty() {
-            self.subscriptions = None;
+            self.listening.subscriptions = None;
         }
     }
 
@@ -174,16 +176,16 @@ impl Session {
     pub fn end_listening(&mut self, table: &Table) {
         self.unsubscribe_all(table);
         self.track_nothing(table);
-        if std::mem::take(&mut self.monitors) {
-            ears::note_monitor(table, self.id, false);
+        if std::mem::take(&mut self.listening.monitors) {
+            ears::note_monitor(table, self.identity.id, false);
         }
     }
 
     /// Ends all subscriptions, without a word to the client.
     fn unsubscribe_all(&mut self, table: &Table) {
-        let Some(subscriptions) = self.subscriptions.take() else { return };
+        let Some(subscriptions) = self.listening.subscriptions.take() else { return };
         for (subject, names) in SUBJECTS.into_iter().zip(Arc::unwrap_or_clone(subscriptions).names) {
-            ears::unsubscribe(table, self.id, subject, names.into_iter().collect());
+            ears::unsubscribe(table, self.identity.id, subject, names.into_iter().collect());
         }
     }
 }
@@ -200,7 +202,7 @@ fn tell(reply: &mut dyn Reply, what: &[u8], name: Option<&[u8]>, count: i64) {
 
 fn subscribe<const SUBJECT: usize>(call: &mut TxnCall<'_>) -> Outcome {
     let mut fresh = Vec::new();
-    let subscriptions = Arc::make_mut(call.session.subscriptions.get_or_insert_default());
+    let subscriptions = Arc::make_mut(call.session.listening.subscriptions.get_or_insert_default());
     for name in &call.args[1..] {
         if subscriptions.insert(SUBJECT, name) {
             subscriptions.news.push((SUBJECTS[SUBJECT], name.to_vec(), true));
@@ -212,18 +214,18 @@ fn subscribe<const SUBJECT: usize>(call: &mut TxnCall<'_>) -> Outcome {
 }
 
 fn unsubscribe<const SUBJECT: usize>(call: &mut TxnCall<'_>) -> Outcome {
-    let all: Vec<Vec<u8>> = match (call.args, &call.session.subscriptions) {
+    let all: Vec<Vec<u8>> = match (call.args, &call.session.listening.subscriptions) {
         ([_], Some(subscriptions)) => subscriptions.names[SUBJECT].iter().cloned().collect(),
         (args, _) => args[1..].iter().map(|name| name.to_vec()).collect(),
     };
     if all.is_empty() {
-        let told = call.session.subscriptions.as_ref().map_or(0, |subscriptions| subscriptions.told(SUBJECT));
+        let told = call.session.listening.subscriptions.as_ref().map_or(0, |subscriptions| subscriptions.told(SUBJECT));
         tell(call.reply, ENDED[SUBJECT], None, told);
     }
     let mut ended: Vec<&[u8]> = Vec::new();
     for name in &all {
         let mut told = 0;
-        if let Some(subscriptions) = call.session.subscriptions.as_mut().map(Arc::make_mut) {
+        if let Some(subscriptions) = call.session.listening.subscriptions.as_mut().map(Arc::make_mut) {
             if subscriptions.remove(SUBJECT, name) {
                 subscriptions.news.push((SUBJECTS[SUBJECT], name.clone(), false));
                 ended.push(name);

@@ -278,15 +278,15 @@ pub(crate) fn end_transaction(table: &Table, txn: Txn<'_>) {
 /// A transaction with the clock of the session's turn, and the session's patience.
 pub(crate) fn begin<'t>(table: &'t Table, session: &Session, mode: Mode) -> Result<Txn<'t>, Stop> {
     let txn = table.begin(mode)?;
-    if session.turn_ms != 0 {
-        txn.set_now_ms(session.turn_ms);
+    if session.clock.turn_ms != 0 {
+        txn.set_now_ms(session.clock.turn_ms);
     }
     if session.imports && table.imports() {
         txn.see_expired();
     }
-    txn.set_origin(session.id);
-    if session.patience_us != 0 {
-        txn.limit_patience(Duration::from_micros(session.patience_us));
+    txn.set_origin(session.identity.id);
+    if session.clock.patience_us != 0 {
+        txn.limit_patience(Duration::from_micros(session.clock.patience_us));
     }
     Ok(txn)
 }

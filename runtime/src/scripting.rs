@@ -264,7 +264,7 @@ fn eval_sha(call: &mut TxnCall<'_>) -> Outcome {
 }
 
 fn run_program(call: &mut TxnCall<'_>, scripting: &Scripting, program: Arc<Program>, keys: &[&[u8]], args: &[&[u8]]) -> Outcome {
-    let reads = program.habit() == Habit::Reads && call.session.tracking.is_none();
+    let reads = program.habit() == Habit::Reads && call.session.listening.tracking.is_none();
     if !reads && call.txn.mode() == Mode::Read {
         let keys: Keys<'_> = keys.iter().map(|key| (call.session.caller.db, *key)).collect();
         call.txn.become_writer();

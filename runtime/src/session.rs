@@ -4,7 +4,6 @@
 //! theirs. What concerns other clients or the process (the connected clients, shutting down, the
 //! configuration file) is asked of the [`Host`]: the server implements it, an embedder is [`Bare`].
 use std::any::Any;
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use polder_base::Protocol;
@@ -23,10 +22,12 @@ use polder_calls::settings::value::Parsed;
 use polder_calls::settings::{Id, id};
 
 pub mod counted;
+pub mod parts;
 pub mod subscriptions;
 pub mod tracked;
 
 pub use counted::Counted;
+pub use parts::{Clock, Identity, Listening, Tally};
 pub use subscriptions::Subscriptions;
 pub use tracked::{Read, Tracking};
 
@@ -150,25 +151,15 @@ pub struct Multi {
 }
 
 /// One client's state.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Session {
-    /// Never used twice while a process lives; 0 for an embedder that does not care.
-    pub id: u64,
     /// What its calls see of it.
     pub caller: Caller,
     pub protocol: Protocol,
-    /// CLIENT SETNAME. A client may have a long one, and a copy of its session is made with each EXEC.
-    pub name: Arc<[u8]>,
-    /// CLIENT SETINFO LIB-NAME and LIB-VER.
-    pub library: Arc<[u8]>,
-    pub library_version: Arc<[u8]>,
-    pub user: Cow<'static, [u8]>,
-    pub authenticated: bool,
-    /// What the client may do. A session that was not [`Session::connected`] and never
-    /// authenticated is not limited.
-    pub rights: Rights,
-    /// The running call has changed users, perhaps this session's own.
-    pub changed_users: bool,
+    pub identity: Identity,
+    pub clock: Clock,
+    pub listening: Listening,
+    pub tally: Tally,
     pub replies: Replies,
     pub no_evict: bool,
     /// It imports data (CLIENT IMPORT-SOURCE): while the server does as well, it sees keys that have expired.
@@ -177,82 +168,12 @@ pub struct Session {
     pub closing: bool,
     pub multi: Option<Box<Multi>>,
     pub watches: Watches,
-    /// Milliseconds since the Unix epoch; 0 where this is not kept.
-    pub created_ms: u64,
-    /// When the last command came in; set by the caller, as `created_ms`.
-    pub active_ms: u64,
-    /// The clock of the turn, read once for all its calls; 0 lets every transaction read its own.
-    pub turn_ms: u64,
-    /// How long a call may wait for locks before it is given up as [`crate::Progress::Busy`], in microseconds; 0: as long as it takes.
-    pub patience_us: u64,
     /// What its scripts ask now and then whether the program that runs them wants them to end.
     pub interrupt: Option<fn() -> bool>,
     /// What its MIGRATE has sent off, while it waits for the other server.
     pub journey: Option<Arc<dyn Any + Send + Sync>>,
-    /// What it has subscribed to, if anything.
-    pub subscriptions: Option<Arc<Subscriptions>>,
-    /// How it tracks keys, if it does.
-    pub tracking: Option<Arc<Tracking>>,
-    /// Keys that it has read and that could not be noted: it is told at once that they have changed.
-    pub unsure: Vec<Vec<u8>>,
-    /// Keys that the running transaction has read, for a client that tracks.
-    pub reads: Vec<Read>,
-    /// It sees every call.
-    pub monitors: bool,
-    /// Questions to other processes ([`polder_hub::ask`]) that its transactions have had answered.
-    pub questions: usize,
-    pub last: Option<&'static Command>,
-    /// When its last call was made, if that read the clock: for the code that runs right behind it,
-    /// which takes the value.
-    pub clocked_ms: u64,
-    pub calls: u64,
     /// Of the script that runs, or ran last.
     pub script: Memo,
-    /// What has been counted of its next calls, and of what the EXECs among them will run.
-    pub counted: Counted,
-    pub counted_queued: usize,
-}
-
-impl Default for Session {
-    /// A trusted caller with nothing set.
-    fn default() -> Session {
-        Session {
-            id: 0,
-            caller: Caller::default(),
-            protocol: Protocol::default(),
-            name: Arc::default(),
-            library: Arc::default(),
-            library_version: Arc::default(),
-            user: Cow::Borrowed(b"default"),
-            authenticated: true,
-            rights: Rights::default(),
-            changed_users: false,
-            replies: Replies::On,
-            no_evict: false,
-            imports: false,
-            closing: false,
-            multi: None,
-            watches: Watches::default(),
-            created_ms: 0,
-            active_ms: 0,
-            turn_ms: 0,
-            patience_us: 0,
-            interrupt: None,
-            journey: None,
-            subscriptions: None,
-            tracking: None,
-            unsure: Vec::new(),
-            reads: Vec::new(),
-            monitors: false,
-            questions: 0,
-            last: None,
-            clocked_ms: 0,
-            calls: 0,
-            script: Memo::default(),
-            counted: Counted::default(),
-            counted_queued: 0,
-        }
-    }
 }
 
 impl Session {
@@ -264,7 +185,7 @@ impl Session {
         if !name.iter().all(u8::is_ascii_graphic) {
             return Err("ERR Client names cannot contain spaces, newlines or special characters.".into());
         }
-        self.name = name.into();
+        self.identity.name = name.into();
         Ok(())
     }
 
@@ -274,7 +195,11 @@ impl Session {
         let users = host.settings().users();
         let (version, now) = (users.version(), users.now());
         let (authenticated, rights) = (now.is_open(), Rights::of(now.default_user(), version));
-        Session { id, authenticated, rights, created_ms: now_ms, active_ms: now_ms, ..Session::default() }
+        Session {
+            identity: Identity { id, authenticated, rights, ..Identity::default() },
+            clock: Clock::since(now_ms),
+            ..Session::default()
+        }
     }
 
     /// After a call that is to be counted: counts the error of a script that has failed, and returns whether one has.
@@ -290,8 +215,8 @@ impl Session {
     /// of its own checks with each call whether users have changed, others once a turn.
     #[inline]
     pub(crate) fn is_free(&self, host: &dyn Host) -> bool {
-        self.rights.is_trusted() && self.authenticated
-            || self.turn_ms != 0 && self.authenticated && self.rights.is_free(host.settings().users())
+        self.identity.rights.is_trusted() && self.identity.authenticated
+            || self.clock.turn_ms != 0 && self.identity.authenticated && self.identity.rights.is_free(host.settings().users())
     }
 
     /// Bytes that the server keeps for EXEC: the calls that are queued, and the keys that are watched.
@@ -302,36 +227,28 @@ impl Session {
     /// Bytes that the server keeps for the client beside its buffers and what its call waits for. What the segment and the thread note of a
     /// subscription, a prefix or a watched key is estimated.
     pub fn held_bytes(&self) -> usize {
-        let names = self.name.len() + self.library.len() + self.library_version.len() + self.user.len();
-        let listening = self.subscriptions.as_deref().map_or(0, Subscriptions::bytes);
-        names + self.queued_bytes() + listening + self.tracking.as_deref().map_or(0, Tracking::bytes)
+        let names = self.identity.name.len() + self.identity.library.len() + self.identity.library_version.len() + self.identity.user.len();
+        let listening = self.listening.subscriptions.as_deref().map_or(0, Subscriptions::bytes);
+        names + self.queued_bytes() + listening + self.listening.tracking.as_deref().map_or(0, Tracking::bytes)
     }
 
     /// The time for access clocks: that of the turn, or the kernel's coarse one.
     #[inline]
     pub fn clock_ms(&self) -> u64 {
-        if self.turn_ms != 0 { self.turn_ms } else { polder_base::time::coarse_ms() }
+        if self.clock.turn_ms != 0 { self.clock.turn_ms } else { polder_base::time::coarse_ms() }
     }
 
     /// RESET: as if just connected, but for what belongs to the connection itself.
     pub fn reset(&mut self, host: &dyn Host) {
-        let fresh = Session::connected(self.id, host, self.created_ms);
-        let (active_ms, turn_ms, patience_us, interrupt, calls) =
-            (self.active_ms, self.turn_ms, self.patience_us, self.interrupt, self.calls);
-        let (library, version) = (std::mem::take(&mut self.library), std::mem::take(&mut self.library_version));
-        let caller = Caller { parks: self.caller.parks, atomic: self.caller.atomic, ..Caller::default() };
-        *self = Session {
-            active_ms,
-            turn_ms,
-            patience_us,
-            interrupt,
-            caller,
-            calls,
-            last: self.last,
-            library,
-            library_version: version,
-            ..fresh
-        };
+        let mut fresh = Session::connected(self.identity.id, host, self.clock.created_ms);
+        fresh.identity.library = std::mem::take(&mut self.identity.library);
+        fresh.identity.library_version = std::mem::take(&mut self.identity.library_version);
+        fresh.clock = Clock { clocked_ms: 0, ..self.clock };
+        fresh.tally.calls = self.tally.calls;
+        fresh.tally.last = self.tally.last;
+        fresh.caller = Caller { parks: self.caller.parks, atomic: self.caller.atomic, ..Caller::default() };
+        fresh.interrupt = self.interrupt;
+        *self = fresh;
     }
 }
 
@@ -381,16 +298,17 @@ pub struct Client {
 impl Client {
     /// What a session knows of its client; the host adds the connection's facts.
     pub fn of(session: &Session, now_ms: u64) -> Client {
-        let [channels, patterns, shard_channels] = session.subscriptions.as_ref().map_or([0; 3], |subscriptions| subscriptions.counts());
+        let [channels, patterns, shard_channels] =
+            session.listening.subscriptions.as_ref().map_or([0; 3], |subscriptions| subscriptions.counts());
         let marks = [
-            (session.monitors, 'O'),
+            (session.listening.monitors, 'O'),
             (session.listens(), 'P'),
             (session.multi.is_some(), 'x'),
             (session.no_evict, 'e'),
             (session.caller.no_touch, 'T'),
             (session.imports, 'I'),
         ];
-        let tracking = session.tracking.as_deref();
+        let tracking = session.listening.tracking.as_deref();
         let marks = marks.into_iter().chain([
             (tracking.is_some(), 't'),
             (tracking.is_some_and(|tracking| tracking.broken), 'R'),
@@ -401,10 +319,10 @@ impl Client {
             flags.push('N');
         }
         Client {
-            id: session.id,
-            name: session.name.clone(),
-            age_seconds: now_ms.saturating_sub(session.created_ms) / 1000,
-            idle_seconds: now_ms.saturating_sub(session.active_ms) / 1000,
+            id: session.identity.id,
+            name: session.identity.name.clone(),
+            age_seconds: now_ms.saturating_sub(session.clock.created_ms) / 1000,
+            idle_seconds: now_ms.saturating_sub(session.clock.active_ms) / 1000,
             flags,
             db: session.caller.db,
             channels,
@@ -416,11 +334,11 @@ impl Client {
             queued_bytes: session.queued_bytes(),
             held_bytes: session.held_bytes(),
             events: "r".into(),
-            command: session.last.map_or("NULL".into(), Command::label),
-            user: session.user.to_vec(),
+            command: session.tally.last.map_or("NULL".into(), Command::label),
+            user: session.identity.user.to_vec(),
             resp: if session.protocol == Protocol::Resp3 { 3 } else { 2 },
-            library: session.library.clone(),
-            library_version: session.library_version.clone(),
+            library: session.identity.library.clone(),
+            library_version: session.identity.library_version.clone(),
             protocol: "direct",
             ..Client::default()
         }
@@ -466,7 +384,7 @@ pub trait Host: Send + Sync {
 
     /// The caller alone.
     fn client(&self, caller: &Session) -> Client {
-        Client::of(caller, caller.active_ms)
+        Client::of(caller, caller.clock.active_ms)
     }
 
     /// The thread of this process that serves the client with this number.

@@ -59,8 +59,8 @@ pub fn execute_together(
     let mark = reply.mark();
     match run_together(table, session, host, &rows, calls, reply) {
         Ok(done) => {
-            session.last = rows.get(done - 1).copied();
-            session.calls += done as u64;
+            session.tally.last = rows.get(done - 1).copied();
+            session.tally.calls += done as u64;
             (done, Progress::Answered)
         }
         Err(Stop::Busy) => {
@@ -171,7 +171,8 @@ fn run_together(
         _ => {}
     }
     // However often a call is run, it is counted at its first end.
-    let (mark, mut counted, mut done, mut singly) = (reply.mark(), std::mem::take(&mut session.counted).of(calls[0]), calls.len(), false);
+    let (mark, mut counted, mut done, mut singly) =
+        (reply.mark(), std::mem::take(&mut session.tally.counted).of(calls[0]), calls.len(), false);
     let outcome = retry(&txn, || {
         reply.rewind(mark);
         txn.declare(key.as_slice())?;
@@ -202,7 +203,7 @@ fn run_together(
         Ok(())
     });
     session.script = scripting::Memo::default();
-    session.counted = if outcome.is_ok() { counted.behind(done) } else { counted.keep_for(calls[0]) };
+    session.tally.counted = if outcome.is_ok() { counted.behind(done) } else { counted.keep_for(calls[0]) };
     outcome?;
     txn.count(Counter::Calls, done as u64);
     end_transaction(table, txn);

@@ -83,7 +83,8 @@ impl Wanted {
 
 /// The client with this number, wherever it is.
 fn redirect_to(call: &mut SessionCall<'_>, id: u64) -> Result<Option<Redirect>, Stop> {
-    let own = if id == call.session.id { call.table.seat().ok().map(|seat| (seat.index(), seat.life())) } else { call.host.home(id) };
+    let own =
+        if id == call.session.identity.id { call.table.seat().ok().map(|seat| (seat.index(), seat.life())) } else { call.host.home(id) };
     let thread = match own {
         Some(thread) => Some(thread),
         None => elsewhere::home_of(call, id)?,
@@ -121,7 +122,7 @@ pub(crate) fn tracking(call: &mut SessionCall<'_>) -> Outcome {
 }
 
 fn begin(call: &mut SessionCall<'_>, wanted: Wanted) -> Outcome {
-    let before = call.session.tracking.as_deref();
+    let before = call.session.listening.tracking.as_deref();
     wanted.check(before)?;
     let prefixes = wanted.broadcast.then(|| {
         let mut prefixes = before.and_then(|before| before.terms.prefixes.clone()).unwrap_or_default();
@@ -136,35 +137,35 @@ fn begin(call: &mut SessionCall<'_>, wanted: Wanted) -> Outcome {
         (_, true) => Choice::OptOut,
         _ => Choice::All,
     };
-    if call.session.id == 0 {
-        call.session.id = polder_hub::next_client(call.table);
+    if call.session.identity.id == 0 {
+        call.session.identity.id = polder_hub::next_client(call.table);
     }
     if !call.session.caller.atomic {
         polder_hub::attend(call.table)?;
     }
     let terms = Terms { redirect: wanted.redirect, no_loop: wanted.no_loop, prefixes };
     let prefix_bytes = terms.prefixes.iter().flatten().map(|prefix| 2 * (prefix.len() + size_of::<Vec<u8>>())).sum();
-    track::note_terms(call.table, call.session.id, Some(terms.clone()));
+    track::note_terms(call.table, call.session.identity.id, Some(terms.clone()));
     let caching = before_caching(call.session);
-    call.session.tracking = Some(Arc::new(Tracking { terms, choice, caching, broken: false, prefix_bytes }));
+    call.session.listening.tracking = Some(Arc::new(Tracking { terms, choice, caching, broken: false, prefix_bytes }));
     Ok(())
 }
 
 fn before_caching(session: &Session) -> bool {
-    session.tracking.as_ref().is_some_and(|tracking| tracking.caching)
+    session.listening.tracking.as_ref().is_some_and(|tracking| tracking.caching)
 }
 
 impl Session {
     /// Ends tracking.
     pub fn track_nothing(&mut self, table: &Table) {
-        if self.tracking.take().is_some() {
-            track::note_terms(table, self.id, None);
+        if self.listening.tracking.take().is_some() {
+            track::note_terms(table, self.identity.id, None);
         }
     }
 
     /// The call of CLIENT CACHING is the one before this.
     pub(crate) fn end_caching(&mut self, command: &Command) {
-        if let Some(tracking) = self.tracking.as_mut().filter(|tracking| tracking.caching)
+        if let Some(tracking) = self.listening.tracking.as_mut().filter(|tracking| tracking.caching)
             && self.multi.is_none()
             && !command.has(OWN_CONNECTION)
         {
@@ -178,13 +179,13 @@ impl Session {
         if command.has(READONLY) && !command.has(SCRIPTS) && self.remembers_reads() {
             let mut keys: Vec<&[u8]> = Vec::new();
             command.each_key(args, |at, _| keys.push(args[at]));
-            let unsure = track::note_reads(table, self.id, &keys);
-            self.unsure.extend(unsure.into_iter().map(<[u8]>::to_vec));
+            let unsure = track::note_reads(table, self.identity.id, &keys);
+            self.listening.unsure.extend(unsure.into_iter().map(<[u8]>::to_vec));
         }
     }
 
     fn remembers_reads(&self) -> bool {
-        self.tracking.as_ref().is_some_and(|tracking| tracking.remembers())
+        self.listening.tracking.as_ref().is_some_and(|tracking| tracking.remembers())
     }
 
     /// As [`Session::note_reads`], inside a transaction that writes as well: they are noted with its commit.
@@ -196,22 +197,22 @@ impl Session {
         command.each_key(args, |at, _| keys.push(args[at]));
         for key in keys {
             track::note_read_inside(table, txn, key)?;
-            self.reads.push(Read { db: self.caller.db, key: key.to_vec(), changes_before: txn.changes_noted() });
+            self.listening.reads.push(Read { db: self.caller.db, key: key.to_vec(), changes_before: txn.changes_noted() });
         }
         Ok(())
     }
 
     /// Before the commit: what has been read and was changed after that is not worth being remembered.
     pub(crate) fn settle_reads(&mut self, txn: &Txn<'_>) -> Outcome {
-        if self.reads.is_empty() {
+        if self.listening.reads.is_empty() {
             return Ok(());
         }
-        let no_loop = self.tracking.as_ref().is_some_and(|tracking| tracking.terms.no_loop);
+        let no_loop = self.listening.tracking.as_ref().is_some_and(|tracking| tracking.terms.no_loop);
         let is_old = |read: &Read| txn.has_changed_since(read.changes_before, read.db, &read.key);
-        let (old, fresh) = std::mem::take(&mut self.reads).into_iter().partition(is_old);
-        self.reads = fresh;
+        let (old, fresh) = std::mem::take(&mut self.listening.reads).into_iter().partition(is_old);
+        self.listening.reads = fresh;
         if !no_loop {
-            self.unsure.extend(Vec::into_iter(old).map(|read: Read| read.key));
+            self.listening.unsure.extend(Vec::into_iter(old).map(|read: Read| read.key));
         }
         txn.await_map()
     }
@@ -220,7 +221,7 @@ impl Session {
 /// CLIENT CACHING
 pub(crate) fn caching(call: &mut SessionCall<'_>) -> Outcome {
     const NO_CHOICE: &str = "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled";
-    let tracking = Arc::make_mut(call.session.tracking.as_mut().ok_or(NO_CHOICE)?);
+    let tracking = Arc::make_mut(call.session.listening.tracking.as_mut().ok_or(NO_CHOICE)?);
     match (call.args[2], tracking.choice) {
         (word, Choice::OptIn) if is(word, "YES") => tracking.caching = true,
         (word, _) if is(word, "YES") => {
@@ -238,14 +239,14 @@ pub(crate) fn caching(call: &mut SessionCall<'_>) -> Outcome {
 
 /// CLIENT GETREDIR
 pub(crate) fn redirection(call: &mut SessionCall<'_>) -> Outcome {
-    let redirect = call.session.tracking.as_ref().map_or(-1, |tracking| tracking.redirect() as i64);
+    let redirect = call.session.listening.tracking.as_ref().map_or(-1, |tracking| tracking.redirect() as i64);
     call.reply.integer(redirect);
     Ok(())
 }
 
 /// CLIENT TRACKINGINFO
 pub(crate) fn info(call: &mut SessionCall<'_>) -> Outcome {
-    let tracking = call.session.tracking.as_deref();
+    let tracking = call.session.listening.tracking.as_deref();
     let mut flags = vec![if tracking.is_some() { "on" } else { "off" }];
     if let Some(tracking) = tracking {
         let choice: &[&str] = match (tracking.choice, tracking.caching) {

@@ -160,14 +160,14 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
     let Some(mut multi) = call.session.multi.take() else { return Err("ERR EXEC without MULTI".into()) };
     let watches = std::mem::take(&mut call.session.watches);
     // Of those EXECs whose calls have been counted together this was the next, however it ends.
-    let counted_queued = std::mem::take(&mut call.session.counted_queued);
+    let counted_queued = std::mem::take(&mut call.session.tally.counted_queued);
     if multi.broken {
         return Err("EXECABORT Transaction discarded because of previous errors.".into());
     }
     prepare(call, &multi)?;
     let writes = multi.queue.commands().any(|command| command.mode() == Some(Mode::Write));
     let words = multi.queue.words();
-    let tracks = call.session.tracking.is_some();
+    let tracks = call.session.listening.tracking.is_some();
     // Where something is written they are noted in their place among the changes.
     for (command, args) in multi.queue.calls(&words).filter(|_| tracks && !writes) {
         call.session.note_reads(call.table, command, args);
@@ -214,8 +214,8 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
         call.session.watches = watches;
     } else {
         txn.count(Counter::Calls, many as u64);
-        call.session.counted_queued = counted.behind(many).calls;
-        polder_hub::ask::forget(call.table, call.session.id);
+        call.session.tally.counted_queued = counted.behind(many).calls;
+        polder_hub::ask::forget(call.table, call.session.identity.id);
     }
     end_transaction(call.table, txn);
     call.host.keeper().begin_scheduled(call.table, call.host.settings());
@@ -245,7 +245,7 @@ pub(crate) fn exec_together(
         return None;
     }
     // Where some of them have been counted, each EXEC is made by itself.
-    let is_fresh = session.counted_queued == 0;
+    let is_fresh = session.tally.counted_queued == 0;
     let fits = |multi: &mut Box<Multi>| !multi.broken && multi.counted.calls == 0 && multi.queue.commands().all(is_simple);
     let mut multi = session.multi.take_if(|multi| is_fresh && fits(multi))?;
     let grows = multi.queue.commands().any(|command| command.has(GROWS));
@@ -271,10 +271,10 @@ pub(crate) fn exec_together(
     let (queued, execs) = (blocks[1..].iter().map(Vec::len).sum::<usize>(), blocks.len());
     let done = 1 + queued + 2 * (execs - 1);
     for (name, begun, many) in [("MULTI", Instant::now(), execs - 1), ("EXEC", begun, execs)] {
-        session.last = find_original(name.as_bytes());
-        session.last.into_iter().for_each(|row| host.recorder().end_many(host.settings(), row, begun, many as u64));
+        session.tally.last = find_original(name.as_bytes());
+        session.tally.last.into_iter().for_each(|row| host.recorder().end_many(host.settings(), row, begun, many as u64));
     }
-    session.calls += done as u64;
+    session.tally.calls += done as u64;
     Some((done, Progress::Answered))
 }
 

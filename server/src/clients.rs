@@ -207,7 +207,7 @@ impl Record {
     /// Renews what only commands on the session change.
     pub fn show(&self, session: &Session) {
         self.is_spared.store(session.no_evict, Ordering::Relaxed);
-        self.snapshot().session = Client::of(session, session.active_ms);
+        self.snapshot().session = Client::of(session, session.clock.active_ms);
     }
 
     /// Notes that the client speaks something else than its door does at first.
@@ -304,7 +304,7 @@ impl Record {
 
     /// The client as its own call sees it.
     pub fn caller(&self, session: &Session) -> Client {
-        let mut client = Client::of(session, session.active_ms);
+        let mut client = Client::of(session, session.clock.active_ms);
         let activity = self.snapshot().activity;
         self.complete(&mut client, &activity);
         client

@@ -115,7 +115,7 @@ impl Connection {
         // an announced length takes no memory.
         let wanted = missing.min(ANNOUNCED_BYTES.max(self.input.len() * (ANNOUNCED_TIMES - 1)));
         if missing > spare && spare < READ_BYTES && self.input.try_reserve_exact(wanted).is_err() {
-            tracing::error!(client = self.session.id, bytes = missing, "no memory for a long argument: connection closed");
+            tracing::error!(client = self.session.identity.id, bytes = missing, "no memory for a long argument: connection closed");
             return Flow::Gone;
         }
         if missing == 0 && spare < READ_BYTES / 4 {
@@ -281,9 +281,9 @@ impl Connection {
     /// Of each buffer: the bytes in it, and its room.
     fn show(&self, (query_bytes, query_room): (usize, usize), (reply_bytes, reply_room): (usize, usize)) {
         self.record.beat(Activity {
-            active_ms: self.session.active_ms,
+            active_ms: self.session.clock.active_ms,
             db: self.session.caller.db,
-            last: self.session.last,
+            last: self.session.tally.last,
             query_bytes,
             query_room,
             reply_bytes,

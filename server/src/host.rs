@@ -357,13 +357,13 @@ impl Host for Process {
     fn clients(&self, caller: &Session) -> Vec<Client> {
         let now_ms = now_ms();
         let all = self.clients.all();
-        all.iter().map(|record| if record.id == caller.id { record.caller(caller) } else { record.client(now_ms) }).collect()
+        all.iter().map(|record| if record.id == caller.identity.id { record.caller(caller) } else { record.client(now_ms) }).collect()
     }
 
     fn client(&self, caller: &Session) -> Client {
-        match self.clients.find(caller.id) {
+        match self.clients.find(caller.identity.id) {
             Some(record) => record.caller(caller),
-            None => Client::of(caller, caller.active_ms),
+            None => Client::of(caller, caller.clock.active_ms),
         }
     }
 
@@ -389,7 +389,7 @@ impl Host for Process {
     }
 
     fn address(&self, caller: &Session) -> String {
-        self.clients.find(caller.id).map_or(String::new(), |record| record.address().to_owned())
+        self.clients.find(caller.identity.id).map_or(String::new(), |record| record.address().to_owned())
     }
 
     fn unblock(&self, id: u64, with_error: bool) -> Option<bool> {
@@ -402,7 +402,7 @@ impl Host for Process {
     }
 
     fn end_postponement(&self, caller: &Session) {
-        if let Some(record) = self.clients.find(caller.id) {
+        if let Some(record) = self.clients.find(caller.identity.id) {
             record.end_postponement();
         }
     }

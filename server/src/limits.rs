@@ -107,7 +107,7 @@ impl ServerLimits {
     #[inline]
     pub fn request_bytes_of(&self, door: &Door, session: &Session) -> usize {
         let most = self.request_bytes_max[door.number];
-        if session.authenticated { most } else { most.min(door.before_login.request_bytes_max) }
+        if session.identity.authenticated { most } else { most.min(door.before_login.request_bytes_max) }
     }
 
     /// How much may wait to be sent to a client.
@@ -119,7 +119,7 @@ impl ServerLimits {
     /// The hard one of these limits alone, in bytes; 0 for none.
     #[inline]
     pub fn hard_output_of(&self, door: &Door, session: &Session) -> u64 {
-        match session.authenticated {
+        match session.identity.authenticated {
             false => door.before_login.output_bytes_max,
             true if session.listens() => self.output_of_subscribers.hard,
             true => self.output.hard,

@@ -210,7 +210,7 @@ impl EventLoop {
             let grace = connections.now_ms < grace_ms;
             let done = |connection: &Connection| {
                 let parked = connection.parked && !connection.waits();
-                !connection.has_output() && !parked && (connection.session.calls > 0 || !grace)
+                !connection.has_output() && !parked && (connection.session.tally.calls > 0 || !grace)
             };
             if connections.ready.is_empty() && connections.slots.iter().flatten().all(|connection| done(connection)) {
                 break;

@@ -2,7 +2,7 @@
 use polder_base::Protocol;
 use polder_engine::Configuration;
 use polder_engine::settings::file;
-use polder_engine::{Bare, Fault, Memory, Options, Session, embedder};
+use polder_engine::{Bare, Fault, Identity, Memory, Options, Session, embedder};
 
 use crate::answer::Answer;
 use crate::gather::Gather;
@@ -38,7 +38,7 @@ pub struct Caller {
 impl Caller {
     /// A client with this id and protocol.
     pub fn new(id: u64, protocol: Protocol) -> Caller {
-        Caller { session: Session { id, protocol, ..Session::default() } }
+        Caller { session: Session { identity: Identity { id, ..Identity::default() }, protocol, ..Session::default() } }
     }
 
     /// Runs one command.

@@ -1,6 +1,6 @@
 //! A call is counted once, however often it had to be run.
 use polder_base::Protocol;
-use polder_engine::{Memory, Progress, Session};
+use polder_engine::{Clock, Memory, Progress, Session};
 use polder_shm::Locked;
 use polder_shm::layout::ROOTS_AT;
 use polder_table::{Counter, Mode};
@@ -37,7 +37,7 @@ fn while_locked(memory: &Memory, offset: u64, work: impl FnOnce()) {
 fn the_commands_of_an_exec_that_had_to_wait_are_counted_once() {
     let scratch = Scratch::new();
     let embedder = &scratch.embedder;
-    let mut session = Session { patience_us: 100, ..Session::default() };
+    let mut session = Session { clock: Clock { patience_us: 100, ..Clock::default() }, ..Session::default() };
     for line in ["SET key text", "MULTI", "INCR key", "SET other 1", "FLUSHDB"] {
         assert_eq!(call(embedder, &mut session, line), Progress::Answered);
     }
@@ -65,7 +65,7 @@ fn looks(embedder: &Embedder) -> (u64, u64) {
 fn what_is_read_in_an_exec_that_had_to_wait_is_found_once() {
     let scratch = Scratch::new();
     let embedder = &scratch.embedder;
-    let mut session = Session { patience_us: 100, ..Session::default() };
+    let mut session = Session { clock: Clock { patience_us: 100, ..Clock::default() }, ..Session::default() };
     for line in ["SET key text", "MULTI", "GET key", "GET none", "FLUSHDB"] {
         assert_eq!(call(embedder, &mut session, line), Progress::Answered);
     }
@@ -93,7 +93,7 @@ fn scripts_that_share_a_transaction_and_had_to_wait_are_counted_once() {
     const SCRIPTS: usize = 6;
     let scratch = Scratch::new();
     let embedder = &scratch.embedder;
-    let mut session = Session { patience_us: 100, ..Session::default() };
+    let mut session = Session { clock: Clock { patience_us: 100, ..Clock::default() }, ..Session::default() };
     assert_eq!(call(embedder, &mut session, "SET text words"), Progress::Answered);
     let script: &[u8] = b"redis.call('INCR', KEYS[1]) redis.pcall('INCR', 'text') return redis.call('INCR', 'other')";
     let words: [&[u8]; 4] = [b"EVAL", script, b"1", b"key"];
@@ -150,7 +150,7 @@ fn what_a_script_calls_that_had_to_wait_is_counted_once() {
     const SCRIPT: &str = r#"EVAL "redis.call('INCR', 'mine') redis.pcall('INCR', 'text') return redis.call('INCR', 'other')" 0"#;
     let scratch = Scratch::new();
     let embedder = &scratch.embedder;
-    let mut session = Session { patience_us: 100, ..Session::default() };
+    let mut session = Session { clock: Clock { patience_us: 100, ..Clock::default() }, ..Session::default() };
     assert_eq!(call(embedder, &mut session, "SET text words"), Progress::Answered);
     while_key_held(&embedder.memory, b"other", || {
         (0..3).for_each(|_| assert_eq!(call(embedder, &mut session, SCRIPT), Progress::Busy));
@@ -172,7 +172,7 @@ fn what_was_counted_of_a_call_that_is_never_made_again_is_not_taken_off_the_next
     const OTHER: &str = r#"EVAL "redis.call('INCR', 'mine') return redis.call('INCR', 'mine')" 0"#;
     let scratch = Scratch::new();
     let embedder = &scratch.embedder;
-    let mut session = Session { patience_us: 100, ..Session::default() };
+    let mut session = Session { clock: Clock { patience_us: 100, ..Clock::default() }, ..Session::default() };
     while_key_held(&embedder.memory, b"other", || {
         // One of them shares no bucket with what is held, and gets as far as that.
         for key in 0..8 {
@@ -186,7 +186,7 @@ fn what_was_counted_of_a_call_that_is_never_made_again_is_not_taken_off_the_next
     assert_eq!(call(embedder, &mut session, OTHER), Progress::Answered);
     check_calls(embedder, &[("eval", 1, 0), ("incr", before + 2, 0)]);
     // What was counted of the calls of several EXECs, of which one is not made.
-    session.counted_queued = 2;
+    session.tally.counted_queued = 2;
     for line in ["MULTI", "NOSUCH", "EXEC", "MULTI", "INCR key", "EXEC"] {
         assert_eq!(call(embedder, &mut session, line), Progress::Answered);
     }

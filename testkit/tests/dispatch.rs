@@ -1,7 +1,7 @@
 //! What the dispatcher promises beyond single replies: silence where it was asked for, refusal when memory is short, and
 //! transactions that others see whole or not at all.
 use polder_base::Protocol;
-use polder_engine::{Limits, Policy, Progress, Session};
+use polder_engine::{Clock, Limits, Policy, Progress, Session};
 use polder_table::Mode;
 use polder_testkit::answer::Answer;
 use polder_testkit::caller::Caller;
@@ -27,9 +27,9 @@ fn check(scratch: &Scratch, caller: &mut Caller, steps: &[(&str, &str)]) {
 #[test]
 fn who_does_not_touch_leaves_the_access_clock_alone_on_the_short_way_too() {
     let scratch = Scratch::new();
-    let mut session = Session { turn_ms: polder_base::time::now_ms(), ..Session::default() };
+    let mut session = Session { clock: Clock { turn_ms: polder_base::time::now_ms(), ..Clock::default() }, ..Session::default() };
     let mut ask = |later_ms: u64, line: &str| {
-        session.turn_ms += later_ms;
+        session.clock.turn_ms += later_ms;
         let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
         let mut reply = Gather::new(session.protocol);
         let progress = scratch.embedder.memory.execute(&mut session, &scratch.embedder.host, &args, &mut reply);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use polder_base::Protocol;
-use polder_engine::{Progress, Session};
+use polder_engine::{Clock, Identity, Progress, Session};
 use polder_hub::record::{self, waiters_key};
 use polder_table::Mode;
 use polder_testkit::answer::Answer;
@@ -256,7 +256,11 @@ fn a_call_that_cannot_even_be_put_down_as_waiting_does_not_wait() {
             let _ = is_done.recv();
         });
         is_held.recv().expect("the thread holds the record");
-        let mut session = Session { id: 7, patience_us: 100, ..Session::default() };
+        let mut session = Session {
+            identity: Identity { id: 7, ..Identity::default() },
+            clock: Clock { patience_us: 100, ..Clock::default() },
+            ..Session::default()
+        };
         session.caller.parks = true;
         let mut reply = Gather::new(Protocol::Resp2);
         let progress = memory.execute(&mut session, &scratch.embedder.host, &[b"BLPOP", b"k", b"0"], &mut reply);

@@ -2,7 +2,7 @@
 use std::io::IoSlice;
 
 use polder_base::Protocol;
-use polder_engine::{Memory, Options, Session};
+use polder_engine::{Identity, Memory, Options, Session};
 use polder_testkit::caller::Embedder;
 use polder_testkit::random::Random;
 use polder_testkit::scratch;
@@ -23,7 +23,12 @@ impl Client {
         let segment = scratch::fresh_name();
         let options = Options { segment: segment.clone(), ceiling: 256 << 20, ..Options::default() };
         let embedder = Embedder::attach(&options).expect("a segment");
-        Client { embedder, segment, session: Session { id: 1, ..Session::default() }, output: Output::new(Protocol::Resp2) }
+        Client {
+            embedder,
+            segment,
+            session: Session { identity: Identity { id: 1, ..Identity::default() }, ..Session::default() },
+            output: Output::new(Protocol::Resp2),
+        }
     }
 
     /// Makes the calls, as many together as may be, or one by one.

@@ -33,24 +33,24 @@ pub enum Standing {
 
 /// Makes a session's rights those of now.
 pub fn renew(session: &mut Session, users: &Users) -> Standing {
-    let Some(user) = &session.rights.user else { return Standing::Known };
+    let Some(user) = &session.identity.rights.user else { return Standing::Known };
     let version = users.version();
-    if session.rights.version == version {
+    if session.identity.rights.version == version {
         return Standing::Known;
     }
     let now = users.now();
     match now.find(&user.name).filter(|found| found.serial == user.serial) {
         Some(user) => {
-            session.rights = Rights::of(user, version);
+            session.identity.rights = Rights::of(user, version);
             let hears = |name: &[u8], pattern| may_use_channel(session, name, pattern);
-            if session.subscriptions.as_ref().is_none_or(|subscriptions| subscriptions.are_all(hears)) {
+            if session.listening.subscriptions.as_ref().is_none_or(|subscriptions| subscriptions.are_all(hears)) {
                 return Standing::Known;
             }
         }
         None => {
-            session.rights = Rights::of(now.default_user(), version);
-            session.user = DEFAULT_USER.into();
-            session.authenticated = false;
+            session.identity.rights = Rights::of(now.default_user(), version);
+            session.identity.user = DEFAULT_USER.into();
+            session.identity.authenticated = false;
         }
     }
     session.closing = true;
@@ -62,8 +62,8 @@ pub fn renew(session: &mut Session, users: &Users) -> Standing {
 /// # Errors
 /// What the user may not do.
 pub fn check(session: &Session, command: &'static Command, args: &[&[u8]]) -> Result<(), Denied> {
-    match &session.rights.user {
-        Some(user) if !session.rights.free => check_user(user, command, args),
+    match &session.identity.rights.user {
+        Some(user) if !session.identity.rights.free => check_user(user, command, args),
         _ => Ok(()),
     }
 }
@@ -133,7 +133,7 @@ fn allows_channel(selector: &Selector, channel: &[u8], literal: bool) -> bool {
 /// Whether a session may publish to a channel or hear it; `pattern` says that the channel is a pattern of channels, which must be allowed
 /// literally. Commands that name their channels are checked before they run; this is for what is decided later.
 pub fn may_use_channel(session: &Session, channel: &[u8], pattern: bool) -> bool {
-    let user = session.rights.user.as_ref().filter(|_| !session.rights.free);
+    let user = session.identity.rights.user.as_ref().filter(|_| !session.identity.rights.free);
     user.is_none_or(|user| user.selectors().iter().any(|selector| allows_channel(selector, channel, pattern)))
 }
 
@@ -141,7 +141,7 @@ pub fn may_use_channel(session: &Session, channel: &[u8], pattern: bool) -> bool
 /// known beforehand).
 pub fn may_read_all_keys(session: &Session, command: &'static Command, args: &[&[u8]]) -> bool {
     let all = |selector: &Selector| selector.all_keys || selector.keys.iter().any(|(pattern, access)| access.read && pattern == b"*");
-    let user = session.rights.user.as_ref().filter(|_| !session.rights.free);
+    let user = session.identity.rights.user.as_ref().filter(|_| !session.identity.rights.free);
     user.is_none_or(|user| user.selectors().iter().any(|selector| all(selector) && check_selector(selector, command, args).is_ok()))
 }
 
@@ -151,14 +151,14 @@ pub fn may_read_all_keys(session: &Session, command: &'static Command, args: &[&
 /// Redis's NOPERM text.
 #[inline]
 pub(crate) fn admit(session: &Session, host: &dyn Host, command: &'static Command, args: &[&[u8]], logs: bool) -> Result<(), Stop> {
-    if session.rights.user.is_none() || session.rights.free {
+    if session.identity.rights.user.is_none() || session.identity.rights.free {
         return Ok(());
     }
     check(session, command, args).map_err(|denied| {
         if logs {
-            log::note(host, session, command, &session.user, log::context_of(session), &denied);
+            log::note(host, session, command, &session.identity.user, log::context_of(session), &denied);
         }
-        format!("NOPERM {}", denied.text(&session.user, false)).into()
+        format!("NOPERM {}", denied.text(&session.identity.user, false)).into()
     })
 }
 
@@ -175,7 +175,7 @@ pub(crate) fn admit_queued(
 ) -> Result<(), String> {
     check(session, command, args).map_err(|denied| {
         if logs {
-            log::note(host, session, command, &session.user, Context::Multi, &denied);
+            log::note(host, session, command, &session.identity.user, Context::Multi, &denied);
         }
         let reason = match denied.reason {
             Reason::Command | Reason::Auth => "no permission to execute the command or subcommand",
@@ -195,7 +195,7 @@ pub(crate) fn admit_queued(
 /// What `redis.call` raises.
 pub fn admit_scripted(session: &Session, host: &dyn Host, command: &'static Command, args: &[&[u8]]) -> Result<(), Stop> {
     check(session, command, args).map_err(|denied| {
-        log::note(host, session, command, &session.user, Context::Lua, &denied);
-        format!("ERR ACL failure in script: {}", denied.text(&session.user, false)).into()
+        log::note(host, session, command, &session.identity.user, Context::Lua, &denied);
+        format!("ERR ACL failure in script: {}", denied.text(&session.identity.user, false)).into()
     })
 }

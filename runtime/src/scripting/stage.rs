@@ -80,7 +80,7 @@ impl<'s, 'c: 's> Stage<'s, 'c> {
         let Actors { table, txn, session, host, scripting, command } = call;
         session.script.now_us = now_us;
         session.caller.scripted = true;
-        let (db, atomic, questions) = (session.caller.db, std::mem::replace(&mut session.caller.atomic, true), session.questions);
+        let (db, atomic, questions) = (session.caller.db, std::mem::replace(&mut session.caller.atomic, true), session.tally.questions);
         Stage {
             table,
             txn,
@@ -114,9 +114,9 @@ impl<'s, 'c: 's> Stage<'s, 'c> {
         // A run that is to begin again asks the same questions, and their replies may be there by
         // then. A transaction that it is part of ends them later.
         if self.stop.is_some() || !self.atomic {
-            let asked = std::mem::replace(&mut self.session.questions, self.questions);
+            let asked = std::mem::replace(&mut self.session.tally.questions, self.questions);
             if self.stop.is_none() && asked != self.questions {
-                polder_hub::ask::forget(self.table, self.session.id);
+                polder_hub::ask::forget(self.table, self.session.identity.id);
             }
         }
         self.session.script.slow |= self.ticks > 1;

@@ -70,7 +70,7 @@ impl Messages {
             };
             batch.push_noted(place, note, odd, *at);
             // P2
-            if !session.authenticated {
+            if !session.identity.authenticated {
                 return Left::Perhaps;
             }
         }

@@ -37,7 +37,7 @@ impl Resp {
         place: u32,
         batch: &mut Batch<'b>,
     ) -> Left {
-        let limits = Limits { bulk_bytes_max: limits.bulk_bytes_max, stranger: !session.authenticated };
+        let limits = Limits { bulk_bytes_max: limits.bulk_bytes_max, stranger: !session.identity.authenticated };
         read(&mut self.requests, &limits, input, at, place, batch)
     }
 
@@ -106,7 +106,7 @@ pub fn reject(rejection: &Rejection, session: &mut Session, host: &dyn Host, out
         }
         Rejection::Refused(_) | Rejection::Silence => {}
         Rejection::CrossSite => tracing::warn!(
-            client = session.id,
+            client = session.identity.id,
             "possible attack: an HTTP request came in on a RESP port, most likely by a browser of this host; closed"
         ),
     }

@@ -133,9 +133,9 @@ impl Service {
         let Some(mut connection) = connections.slots[slot].take() else { return (1, Progress::Answered) };
         connection.output.lend(|| connections.pool.take());
         connection.output.limit(connections.limits.hard_output_of(connection.door, &connection.session) as usize);
-        connection.session.turn_ms = connections.now_ms;
-        connection.session.patience_us = connections.waiters.patience_us;
-        connection.session.active_ms = connections.now_ms;
+        connection.session.clock.turn_ms = connections.now_ms;
+        connection.session.clock.patience_us = connections.waiters.patience_us;
+        connection.session.clock.active_ms = connections.now_ms;
         let process = connections.process.clone();
         let host = ScriptHost { process: &process, service: Mutex::new(self), turn };
         let Connection { session, output, protocol, .. } = &mut *connection;
@@ -222,8 +222,8 @@ impl Connections {
         let Connection { session, output, protocol, taken, .. } = &mut **connection;
         let process = &*self.process;
         output.lend(|| self.pool.take());
-        session.turn_ms = self.now_ms;
-        session.active_ms = self.now_ms;
+        session.clock.turn_ms = self.now_ms;
+        session.clock.active_ms = self.now_ms;
         let words: Vec<&[u8]> = match frame.content {
             Content::Args { from, to } => batch.args[from..to].to_vec(),
             Content::Odd(number) => match &batch.odds[number] {

@@ -117,7 +117,7 @@ impl Calls {
 /// it waits for the maintenance.
 #[inline]
 fn make_room_for(room_due_ms: &mut u64, connections: &Connections, slot: usize) {
-    let tracks = connections.slots[slot].as_ref().is_some_and(|connection| connection.session.tracking.is_some());
+    let tracks = connections.slots[slot].as_ref().is_some_and(|connection| connection.session.listening.tracking.is_some());
     let table = connections.process.memory.table();
     if tracks && connections.now_ms >= *room_due_ms && table.is_crowded() {
         let hopeless = !table.make_room_within(ROOM);
@@ -158,9 +158,9 @@ impl Service {
         let Connection { session, output, door, .. } = &mut **connection;
         output.lend(|| connections.pool.take());
         output.limit(connections.limits.hard_output_of(door, session) as usize);
-        session.turn_ms = connections.now_ms;
-        session.patience_us = connections.waiters.patience_us;
-        session.active_ms = connections.now_ms;
+        session.clock.turn_ms = connections.now_ms;
+        session.clock.patience_us = connections.waiters.patience_us;
+        session.clock.active_ms = connections.now_ms;
         if outlook.command(number).is_some_and(|command| command.has(OWN_CONNECTION)) {
             let last = frames.iter().take_while(|other| other.place == frame.place).last().unwrap_or(frame);
             connection.show_call(last.end - connection.taken);
@@ -257,8 +257,8 @@ impl Connections {
         if hard != 0 && output.waiting() as u64 > hard {
             session.closing = true;
         }
-        if !session.unsure.is_empty() {
-            let unsure = std::mem::take(&mut session.unsure);
+        if !session.listening.unsure.is_empty() {
+            let unsure = std::mem::take(&mut session.listening.unsure);
             self.tell_unsure(slot, &unsure);
         }
         self.weigh_replies(slot);
@@ -270,7 +270,7 @@ impl Connections {
     fn show_session(&mut self, slot: Option<usize>) {
         let Some(connection) = slot.and_then(|slot| self.slots[slot].as_mut()) else { return };
         let session = &connection.session;
-        if session.multi.is_some() || session.last.is_some_and(|command| command.has(PUBSUB) || matches!(command.run, Run::Session)) {
+        if session.multi.is_some() || session.tally.last.is_some_and(|command| command.has(PUBSUB) || matches!(command.run, Run::Session)) {
             connection.record.show(session);
         }
     }

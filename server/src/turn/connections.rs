@@ -234,7 +234,7 @@ impl Connections {
             log_in_by_certificate(connection, &self.process);
         }
         if self.limits.is_over_request_limit(connection.door, &connection.session, connection.input.len()) {
-            tracing::warn!(client = connection.session.id, "closed: it reached client-query-buffer-limit");
+            tracing::warn!(client = connection.session.identity.id, "closed: it reached client-query-buffer-limit");
             stats.query_limit_closed.add(1);
             self.close(slot);
             return false;
@@ -319,7 +319,7 @@ impl Connections {
         let over_soft = connection.over_soft_since_ms.is_some_and(|since_ms| self.now_ms - since_ms > limit.soft_seconds * 1000);
         let over = over_soft || limit.hard != 0 && waiting > limit.hard;
         if over {
-            tracing::warn!(client = connection.session.id, bytes = waiting, "closed: it reached client-output-buffer-limit");
+            tracing::warn!(client = connection.session.identity.id, bytes = waiting, "closed: it reached client-output-buffer-limit");
             self.process.mailboxes[self.number].stats.reply_limit_closed.add(1);
         }
         over
@@ -330,7 +330,7 @@ impl Connections {
         let Some(mut connection) = self.slots[slot].take() else { return };
         connection.taken = connection.input.len();
         connection.settle(&mut self.pool);
-        self.slots_by_client.remove(&connection.session.id);
+        self.slots_by_client.remove(&connection.session.identity.id);
         self.web_clients -= usize::from(connection.door.protocol == Spoken::Http);
         self.end_listening(&mut connection.session);
         self.process.clients.leave(&connection.record);
@@ -346,12 +346,12 @@ impl Connections {
     /// Ends the waits and subscriptions of a client that is gone.
     fn end_listening(&mut self, session: &mut Session) {
         if let Some(waiting) = &session.caller.waiting {
-            self.waiters.forget_deadline(session.id, waiting.until_ms);
+            self.waiters.forget_deadline(session.identity.id, waiting.until_ms);
         }
         let table = self.process.memory.table();
         blocking::leave(table, session);
         session.end_listening(table);
-        ask::forget(table, session.id);
+        ask::forget(table, session.identity.id);
     }
 
     /// Closes connections that have been idle, have read too slowly, or are not done with their handshake for too long.
@@ -360,7 +360,7 @@ impl Connections {
         let timeout_ms = self.limits.timeout_seconds * 1000;
         for slot in 0..self.slots.len() {
             let Some(connection) = &self.slots[slot] else { continue };
-            let idle_ms = self.now_ms.saturating_sub(connection.session.active_ms);
+            let idle_ms = self.now_ms.saturating_sub(connection.session.clock.active_ms);
             // A subscriber says nothing for as long as it likes, as in Redis.
             let idle = timeout_ms != 0 && idle_ms > timeout_ms && !connection.parked && !connection.session.listens();
             let stuck = connection.session.closing && idle_ms > CLOSE_PATIENCE_MS;
@@ -379,7 +379,7 @@ impl Connections {
         let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.is_halted()) else { return };
         let Connection { protocol, filter, session, output, input, taken, .. } = &mut **connection;
         let pending = input.len().saturating_sub(*taken);
-        let pulse = Pulse { now_ms: self.now_ms, active_ms: session.active_ms, pending, waiting: output.waiting() };
+        let pulse = Pulse { now_ms: self.now_ms, active_ms: session.clock.active_ms, pending, waiting: output.waiting() };
         let due = match filter {
             Some(filter) if filter.is_framed() => filter.tick(self.now_ms),
             _ => protocol.tick(&self.limits, pulse),
@@ -394,7 +394,7 @@ impl Connections {
             }
             Some(Due::End(rejection)) => rejection,
         };
-        tracing::debug!(client = session.id, "closed: it was idle, or too slow");
+        tracing::debug!(client = session.identity.id, "closed: it was idle, or too slow");
         if matches!(rejection, Rejection::Silence) {
             return self.close(slot);
         }

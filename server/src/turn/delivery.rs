@@ -25,7 +25,7 @@ impl Connections {
             let Some(slot) = self.slot_of(*client) else { continue };
             let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.session.closing) else { continue };
             if let Delivery::RedirectionBroken { client: redirect } = *delivery {
-                let tracking = connection.session.tracking.as_mut().filter(|tracking| tracking.redirect() == redirect);
+                let tracking = connection.session.listening.tracking.as_mut().filter(|tracking| tracking.redirect() == redirect);
                 let Some(tracking) = tracking else { continue };
                 Arc::make_mut(tracking).broken = true;
             }
@@ -51,7 +51,7 @@ impl Connections {
     /// Tells a client that tracks which keys it must not keep: it has read them, and would not hear of their change.
     pub fn tell_unsure(&mut self, slot: usize, keys: &[Vec<u8>]) {
         let Some(connection) = &self.slots[slot] else { return };
-        let client = connection.session.id;
+        let client = connection.session.identity.id;
         for key in keys {
             self.deliver_to(&[client], &Delivery::Invalidation { keys: Some(&[key]), redirected: false });
         }

@@ -46,7 +46,7 @@ impl Connections {
     pub fn retry_locked(&mut self, now_us: u64) {
         for slot in self.waiters.take_locked(now_us) {
             match &self.slots[slot] {
-                Some(connection) if connection.waits() => self.retry_waiting(connection.session.id),
+                Some(connection) if connection.waits() => self.retry_waiting(connection.session.identity.id),
                 _ => self.unpark(slot),
             }
         }
@@ -92,7 +92,7 @@ impl Connections {
         let awaited = awaited.into_iter().flat_map(|(db, keys, or_its_end)| keys.iter().map(move |key| (db, key.clone(), or_its_end)));
         connection.record.begin_wait(awaited.collect());
         let until_ms = connection.session.caller.waiting.as_ref().map_or(0, |waiting| waiting.until_ms);
-        self.waiters.wait_for_key(connection.session.id, until_ms);
+        self.waiters.wait_for_key(connection.session.identity.id, until_ms);
         if connection.half_closed {
             connection.session.closing = true;
         }
@@ -119,8 +119,8 @@ impl Connections {
         let until_ms = connection.session.caller.waiting.as_ref().map_or(0, |waiting| waiting.until_ms);
         let Connection { session, output, protocol, record, waiting_note, .. } = &mut **connection;
         output.lend(|| self.pool.take());
-        session.turn_ms = self.now_ms;
-        session.patience_us = self.waiters.patience_us;
+        session.clock.turn_ms = self.now_ms;
+        session.clock.patience_us = self.waiters.patience_us;
         let process = &*self.process;
         match protocol.reply(output, *waiting_note, |reply| resume(process.memory.table(), session, process, reply)) {
             Progress::Waiting => record.go_on_waiting(),
@@ -156,8 +156,8 @@ impl Connections {
         let until_ms = connection.session.caller.waiting.as_ref().map_or(0, |waiting| waiting.until_ms);
         let Connection { session, output, protocol, waiting_note, .. } = &mut **connection;
         output.lend(|| self.pool.take());
-        session.turn_ms = self.now_ms;
-        session.patience_us = self.waiters.patience_us;
+        session.clock.turn_ms = self.now_ms;
+        session.clock.patience_us = self.waiters.patience_us;
         let process = &*self.process;
         protocol.reply(output, *waiting_note, |reply| end(process.memory.table(), session, process, reply));
         self.end_wait(slot, until_ms);
@@ -167,7 +167,7 @@ impl Connections {
     fn end_wait(&mut self, slot: usize, until_ms: u64) {
         let Some(connection) = &mut self.slots[slot] else { return };
         connection.record.end_wait();
-        self.waiters.end_wait(slot, connection.session.id, until_ms);
+        self.waiters.end_wait(slot, connection.session.identity.id, until_ms);
         self.tell(slot);
     }
 }

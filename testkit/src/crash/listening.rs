@@ -89,7 +89,7 @@ impl Ear<'_> {
 
 impl Hearer for Ear<'_> {
     fn deliver(&mut self, clients: &[u64], delivery: Delivery<'_>) {
-        if !clients.contains(&self.client.session.id) {
+        if !clients.contains(&self.client.session.identity.id) {
             return;
         }
         if let Delivery::Message { payload, .. } | Delivery::PatternMessage { payload, .. } = delivery {
@@ -98,7 +98,7 @@ impl Hearer for Ear<'_> {
     }
 
     fn retry(&mut self, client: u64) {
-        if client != self.client.session.id || !self.client.waits() {
+        if client != self.client.session.identity.id || !self.client.waits() {
             return;
         }
         let mut reply = Gather::new(Protocol::Resp2);
@@ -111,7 +111,7 @@ impl Hearer for Ear<'_> {
     }
 
     fn knows(&self, client: u64) -> bool {
-        client == self.client.session.id
+        client == self.client.session.identity.id
     }
 
     fn missed(&mut self, _clients: &[u64]) {

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use polder_base::Protocol;
-use polder_engine::Session;
+use polder_engine::{Identity, Session};
 
 use super::STALL_MAX;
 use crate::answer::Answer;
@@ -364,7 +364,7 @@ fn run_pipeline(route: &Route, embedder: &Embedder) -> Result<(), String> {
     let calls = route.operation.lines().map(arguments::split).collect::<Result<Vec<_>, _>>()?;
     let calls: Vec<Vec<&[u8]>> = calls.iter().map(|call| call.iter().map(AsRef::as_ref).collect()).collect();
     let slices: Vec<&[&[u8]]> = calls.iter().map(Vec::as_slice).collect();
-    let mut session = Session { id: 2, ..Session::default() };
+    let mut session = Session { identity: Identity { id: 2, ..Identity::default() }, ..Session::default() };
     match embedder.memory.execute_together(&mut session, &embedder.host, &slices, &mut Quiet::default()).0 {
         done if done == calls.len() => Ok(()),
         done => Err(format!("{done} of {} calls went together", calls.len())),

@@ -55,11 +55,15 @@ struct Identity {
 
 impl Identity {
     fn of(session: &Session) -> Identity {
-        Identity { user: session.user.clone(), rights: session.rights.clone(), authenticated: session.authenticated }
+        Identity {
+            user: session.identity.user.clone(),
+            rights: session.identity.rights.clone(),
+            authenticated: session.identity.authenticated,
+        }
     }
 
     fn restore(self, session: &mut Session) {
-        (session.user, session.rights, session.authenticated) = (self.user, self.rights, self.authenticated);
+        (session.identity.user, session.identity.rights, session.identity.authenticated) = (self.user, self.rights, self.authenticated);
     }
 }
 
@@ -363,7 +367,7 @@ impl Work {
             let fields = [events::FIELDS.as_bytes(), &self.fields].concat();
             let style = Style { connection: Connection::Closes, is_head: false, fields: &fields };
             answer::begin(output, 200, events::CONTENT_TYPE, None, style);
-            wish.open(output, session.id);
+            wish.open(output, session.identity.id);
             (self.stage, self.change) = (Stage::Over, Some(Change::Stream("sse")));
             return Progress::Answered;
         }

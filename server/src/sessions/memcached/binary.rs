@@ -77,7 +77,8 @@ impl<'b> Reader<'_, 'b> {
             return self.refuse_binary(Asked { skips: value_bytes, ..asked }, key, (at, end));
         }
         *at = end;
-        if !self.session.authenticated && !matches!(opcode, op::SASL_LIST | op::SASL_AUTH | op::SASL_STEP | op::VERSION | op::QUIT) {
+        if !self.session.identity.authenticated && !matches!(opcode, op::SASL_LIST | op::SASL_AUTH | op::SASL_STEP | op::VERSION | op::QUIT)
+        {
             self.push_answer(asked, Answer::Status(Status::NotLoggedIn), end);
             return Step::Execute;
         }
@@ -142,7 +143,7 @@ impl<'b> Reader<'_, 'b> {
     /// The value is longer than items may be: as for a `set` of the text protocol.
     fn refuse_binary(&mut self, asked: Asked, key: &'b [u8], (at, end): (&mut usize, usize)) -> Step {
         *at = end;
-        if loud(asked.opcode).0 == op::SET && !key.is_empty() && self.session.authenticated {
+        if loud(asked.opcode).0 == op::SET && !key.is_empty() && self.session.identity.authenticated {
             self.push_call(asked, key, [word(b"ITEM.DEL"), Cow::Borrowed(key)].into_iter().collect(), end);
         } else {
             self.push_answer(asked, Answer::Status(Status::TooLarge), end);

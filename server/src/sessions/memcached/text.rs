@@ -49,7 +49,7 @@ impl<'b> Reader<'_, 'b> {
         let line = rest[..length].strip_suffix(b"\r").unwrap_or(&rest[..length]);
         let end = *at + length + 1;
         let line = Line::read(line);
-        if !self.session.authenticated {
+        if !self.session.identity.authenticated {
             return self.log_in(&line, input, (at, end));
         }
         match line {
