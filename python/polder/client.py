@@ -32,12 +32,30 @@ def memory(name: str, ceiling: Optional[int] = None, create: bool = True, owner:
         return known
 
 
+_LOCKS = {type(make()): make for make in (threading.Lock, threading.RLock)}
+
+
+def _renew_locks_of(holder, renewed, seen):
+    """Gives an object of redis-py, and those of redis-py that it is made of, locks that are free. What shares a lock goes on to share one."""
+    if id(holder) in seen or not type(holder).__module__.startswith(("redis.", "polder.")) or not hasattr(holder, "__dict__"):
+        return
+    seen.add(id(holder))
+    for name, part in list(vars(holder).items()):
+        if type(part) in _LOCKS:
+            # The old one stays, so that no other lock gets its id.
+            setattr(holder, name, renewed.setdefault(id(part), (_LOCKS[type(part)](), part))[0])
+        else:
+            _renew_locks_of(part, renewed, seen)
+
+
 def _renew_locks():
-    # A thread of the parent may have held them, and redis-py makes none of them anew.
+    # A thread of the parent may have held them, and redis-py makes none of them anew: those of a pool, of a client, and of the dispatcher of
+    # events that all subscriptions of a client go through.
     global _lock
     _lock = threading.Lock()
-    for pool in list(_pools):
-        pool._lock, pool._fork_lock = threading.Lock(), threading.Lock()
+    renewed, seen = {}, set()
+    for holder in [*_pools, *_clients]:
+        _renew_locks_of(holder, renewed, seen)
     # It may have been inside a call, too.
     for client in list(_clients):
         client._shut()

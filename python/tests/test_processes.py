@@ -118,6 +118,29 @@ class Processes(scene.Scene):
             [thread.join(PATIENCE) for thread in threads]
         self.assertEqual(failed, [])
 
+    def test_a_child_does_not_wait_for_a_lock_of_redis_py_that_a_thread_of_the_parent_held(self):
+        holders = [self.r, self.r.connection_pool]
+        holders += [holder._event_dispatcher for holder in holders if hasattr(holder, "_event_dispatcher")]
+        kinds = (type(threading.Lock()), type(threading.RLock()))
+        locks = {id(lock): lock for holder in holders for lock in vars(holder).values() if isinstance(lock, kinds)}
+        self.assertGreaterEqual(len(locks), 3)
+        held, over = threading.Event(), threading.Event()
+
+        def hold():
+            [lock.acquire() for lock in locks.values()]
+            held.set()
+            over.wait(PATIENCE)
+            [lock.release() for lock in locks.values()]
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        held.wait(PATIENCE)
+        try:
+            self.ended([child(lambda: serve(self.r, 1))])
+        finally:
+            over.set()
+            thread.join(PATIENCE)
+
     def test_a_child_is_told_of_a_caller_that_a_thread_of_the_parent_uses(self):
         commands = polder.Commands(self.r.memory)
         thread = threading.Thread(target=commands.eval, args=("local n = 0 while n < 3e7 do n = n + 1 end return n", 0))
