@@ -15,12 +15,12 @@ cargo rustc --quiet --locked --package polder-capi --lib --crate-type cdylib,sta
     -C "link-arg=-Wl,-soname,libpolder.so.$major"
 to=${DESTDIR:-}$prefix
 mkdir -p "$to/include" "$to/lib/pkgconfig" "$to/share/man/man3"
-install -m 644 capi/include/polder.h capi/include/polder_commands.h "$to/include"
+install -m 644 capi/include/polder.h capi/include/polder_commands.h capi/include/polder_client.h "$to/include"
 install -m 755 "$target/$profile/libpolder.so" "$to/lib/libpolder.so.$version"
 ln -sf "libpolder.so.$version" "$to/lib/libpolder.so.$major"
 ln -sf "libpolder.so.$major" "$to/lib/libpolder.so"
 install -m 644 "$target/$profile/libpolder.a" "$to/lib"
-install -m 644 capi/polder.3 "$to/share/man/man3"
+install -m 644 capi/polder.3 capi/polder_client.3 "$to/share/man/man3"
 cat >"$to/lib/pkgconfig/polder.pc" <<END
 prefix=$prefix
 libdir=\${prefix}/lib

@@ -14,10 +14,10 @@ rm -rf "$place"
 mkdir -p "$place"
 "$root/capi/build.sh" "$place/prefix" debug
 export PKG_CONFIG_PATH="$place/prefix/lib/pkgconfig" LD_LIBRARY_PATH="$place/prefix/lib"
-server=
+server= redis=
 clean() {
-    [ -z "$server" ] || kill "$server" 2>/dev/null || true
-    rm -f /dev/shm/"$name"-* /dev/shm/polder-"$name"-* /dev/shm/.polder-bell-*"$name"-* "$socket" 2>/dev/null || true
+    for each in $server $redis; do kill "$each" 2>/dev/null || true; done
+    rm -f /dev/shm/"$name"-* /dev/shm/polder-"$name"-* /dev/shm/.polder-bell-*"$name"-* "$socket" "$socket.redis" 2>/dev/null || true
 }
 trap clean EXIT
 
@@ -52,6 +52,9 @@ step "the sanitized hostile build" cc $warn -O1 -fsanitize=address,undefined -fn
 step "the static hostile build" cc $warn -O1 tests/hostile.c -o "$place/hostile-static" $static
 step "the feed's build" cc $warn examples/feed.c -o "$place/feed" $shared
 step "the build of the first calls" cc $warn examples/quick_start.c -o "$place/quick_start" $shared
+step "the sanitized build of the client's test" cc $warn -fsanitize=address,undefined -fno-sanitize-recover=undefined tests/client.c -o "$place/client-asan" $shared
+step "the static build of the client's test" cc $warn tests/client.c -o "$place/client-static" $static
+step "the build of the jobs" cc $warn -fsanitize=address examples/jobs.c -o "$place/jobs" $shared
 step "the leaderboard's build" cc $warn -fsanitize=address examples/leaderboard.c -o "$place/leaderboard" $shared
 # As a program that knows the one header and links what pkg-config says.
 cat >"$place/one.c" <<'END'
@@ -65,10 +68,11 @@ int main(int count, char **words) {
 END
 step "a program of one header, linked statically by pkg-config" cc $warn "$place/one.c" -o "$place/one-static" -static $(pkg-config --static --cflags --libs polder)
 step "a program of one header, linked to the shared library" cc $warn "$place/one.c" -o "$place/one" $shared
-printf '#include <polder_commands.h>\nint main() { return 0; }\n' >"$place/cxx.cc"
+printf '#include <polder_commands.h>\n#include <polder_client.h>\nint main() { return 0; }\n' >"$place/cxx.cc"
 step "the build as C++" c++ -std=c++11 -Wall -Wextra -Werror -Wno-unused-function "$place/cxx.cc" -o "$place/cxx" $shared
 step "a strict build" cc -std=c99 -pedantic -Wall -Wextra -Werror -Wno-unused-function -x c "$place/cxx.cc" -o "$place/c99" $shared
 step "the man page" man -l --warnings=w "$place/prefix/share/man/man3/polder.3"
+step "the man page of the client" man -l --warnings=w "$place/prefix/share/man/man3/polder_client.3"
 
 expect "the sanitized run" "checks hold" "$place/door-asan" "shm:$name-asan"
 expect "the static run" "checks hold" "$place/door-static" "shm:$name-static"
@@ -97,4 +101,17 @@ expect "a second player" "bob: 3.5 points, place 2" "$place/leaderboard" "shm:$n
 expect "the first calls" "^hello$" "$place/quick_start" "shm:$name-feed"
 expect "the best" "1. ann 7" "$place/leaderboard" "shm:$name-feed" top 10
 expect "a Redis client beside the leaderboard" "^3.5$" redis-cli -s "$socket" zscore leaderboard bob
+
+# The client of servers: beside Polder's server, shared memory, and redis-server.
+expect "the client beside polder serve" "checks hold" "$place/client-asan" "unix:$socket" "$server"
+expect "the client of shared memory" "checks hold" "$place/client-asan" "polder://shm:$name-client?create=yes" 0
+redis-server --port 0 --unixsocket "$socket.redis" --save '' --dir "$place" >"$place/redis" 2>&1 &
+redis=$!
+for _ in $(seq 100); do redis-cli -s "$socket.redis" ping >/dev/null 2>&1 && break; sleep 0.1; done
+expect "the client beside redis-server" "checks hold" "$place/client-asan" "unix:$socket.redis" "$redis"
+expect "the jobs" "1000 of 1000 jobs" "$place/jobs" "unix:$socket.redis" 1000
+if command -v valgrind >/dev/null; then
+    expect "the client under valgrind" "checks hold" valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite --child-silent-after-fork=yes \
+        "$place/client-static" "unix:$socket.redis" "$redis"
+fi
 echo "C door: $passed passed, 0 failed"

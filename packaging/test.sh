@@ -82,8 +82,8 @@ expect "make install without cargo" "installed $place/prefix/etc/polder/polder.c
 echo "# mine" >>"$place/prefix/etc/polder/polder.conf"
 expect "a second make install keeps the configuration" "kept " bare install
 [ "$(bare install | grep -c '^build:')" = 0 ] || fail "make install builds again"
-for name in bin/polder lib/libpolder.so lib/libpolder.a lib/pkgconfig/polder.pc include/polder.h share/man/man1/polder-serve.1.gz \
-    share/man/man3/polder.3.gz share/bash-completion/completions/polder share/zsh/site-functions/_polder \
+for name in bin/polder lib/libpolder.so lib/libpolder.a lib/pkgconfig/polder.pc include/polder.h include/polder_client.h share/man/man1/polder-serve.1.gz \
+    share/man/man3/polder.3.gz share/man/man3/polder_client.3.gz share/bash-completion/completions/polder share/zsh/site-functions/_polder \
     share/fish/vendor_completions.d/polder.fish share/doc/polder/polder.conf lib/systemd/system/polder.service; do
     [ -e "$place/prefix/$name" ] || fail "make install leaves no $name"
 done

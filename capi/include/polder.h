@@ -71,6 +71,18 @@ typedef enum polder_status {
    * A defect of Polder. The caller that was in use is closed.
    */
   POLDER_PANIC = 11,
+  /**
+   * The server has not seen the call: it may be made again (polder_client.h).
+   */
+  POLDER_NOT_SENT = 12,
+  /**
+   * The call was written, and the connection broke before its reply: the server may have run it (polder_client.h).
+   */
+  POLDER_OUTCOME_UNKNOWN = 13,
+  /**
+   * The deadline passed first; `polder_client_stage` says where the call was (polder_client.h).
+   */
+  POLDER_TIMED_OUT = 14,
 } polder_status;
 
 /**

@@ -9,15 +9,16 @@ use crate::memory::{polder_caller, polder_heard};
 use crate::reply::{Kept, lay_out, polder_reply};
 use crate::status::polder_status::{self, POLDER_WAITING};
 use crate::status::{Done, Failure, guarded, misuse};
-use crate::text::{give, polder_text, read};
+use crate::text::{give, polder_text, words};
 use crate::threads::{self, lend};
 
 /// Where a function writes the reply that it answers.
 type Out = *mut *const polder_reply;
 
 fn arguments<'c>(count: usize, args: *const polder_text, more_count: usize, more: *const polder_text) -> Done<Vec<&'c [u8]>> {
-    let (args, more) = (read(args, count)?, read(more, more_count)?);
-    args.iter().chain(more).map(|arg| arg.read()).collect()
+    let mut all = words(args, count)?;
+    all.extend(words(more, more_count)?);
+    Ok(all)
 }
 
 fn answer(kept: impl FnOnce() -> Kept, reply: Out) -> Done {

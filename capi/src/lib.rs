@@ -1,9 +1,10 @@
-//! The C door: `libpolder.so`, `libpolder.a` and `polder.h`, which is made from these sources and the command table by `cargo x docs`.
+//! The C door: `libpolder.so`, `libpolder.a`, `polder.h` and `polder_client.h`, which are made from these sources and the command table by `cargo x docs`.
 //!
 //! ```text
 //!   C            handle (a number)  -->  threads.rs: what the calling thread has by that number  -->  polder_engine
 //!   status code, polder_message()   <--  status.rs: every way in goes through `guarded`
 //!   polder_reply (plain structs)    <--  reply.rs: laid over the bytes of an answer, which are not copied
+//!   C            handle, URL        -->  client.rs: connections to servers (polder_client.h)             -->  polder_client
 //! ```
 //!
 //! Invariants:
@@ -18,6 +19,7 @@
 #![allow(clippy::not_unsafe_ptr_arg_deref)]
 
 mod calls;
+mod client;
 mod memory;
 mod reply;
 mod status;
@@ -26,6 +28,7 @@ mod text;
 mod threads;
 
 pub use calls::*;
+pub use client::*;
 pub use memory::*;
 pub use reply::{polder_reply, polder_type};
 pub use status::{polder_message, polder_status};

@@ -9,7 +9,7 @@ use polder_engine::{Caller, Listener, Memory, NoSuchUser, Options, Shelter};
 use crate::reply::{lay_out, polder_reply};
 use crate::status::polder_status::{self, POLDER_CLOSED};
 use crate::status::{Done, Failure, guarded, misuse};
-use crate::text::{give, polder_text, read, string};
+use crate::text::{give, polder_text, read, string, words};
 use crate::threads;
 
 /// An attached memory. Any thread may use it.
@@ -147,7 +147,7 @@ pub extern "C" fn polder_listen(
         if listener.is_null() {
             return misuse("NULL where the listener's handle should be written");
         }
-        let args = read(args, count)?.iter().map(|arg| arg.read()).collect::<Done<Vec<&[u8]>>>()?;
+        let args = words(args, count)?;
         let mut shown = Shown { context, nodes: Vec::new() };
         let started = Listener::start(&memory_of(memory)?, &args, move |message| {
             // The whole of it moves here, not its fields: those alone may not change threads.

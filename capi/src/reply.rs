@@ -6,7 +6,8 @@
 //! ```
 use std::ptr;
 
-use polder_engine::{Answer, Item, Items};
+use ::polder_client::Value;
+use polder_engine::{Answer, Item};
 
 /// What a reply is.
 #[repr(C)]
@@ -50,11 +51,17 @@ pub struct polder_reply {
     pub count: usize,
 }
 
+/// What the texts of a reply lie in.
+enum Owner {
+    Answer(#[expect(dead_code, reason = "the nodes point to it")] Answer),
+    /// Its texts lie on the heap, and stay where they are when it moves.
+    Value(#[expect(dead_code, reason = "the nodes point to it")] Value),
+}
+
 /// A reply with all that it points to.
-#[derive(Default)]
 pub(crate) struct Kept {
-    answer: Answer,
     nodes: Vec<polder_reply>,
+    _owner: Owner,
 }
 
 const NOTHING: polder_reply =
@@ -63,16 +70,23 @@ const NOTHING: polder_reply =
 impl Kept {
     /// The first reply of an answer.
     pub fn one(answer: Answer) -> Kept {
-        let mut kept = Kept { answer, nodes: Vec::new() };
-        lay_out(&mut kept.nodes, kept.answer.item());
-        kept
+        let mut nodes = Vec::new();
+        lay_out(&mut nodes, answer.item());
+        Kept { nodes, _owner: Owner::Answer(answer) }
     }
 
     /// All replies of an answer, as an array.
     pub fn all(answer: Answer) -> Kept {
-        let mut kept = Kept { answer, nodes: Vec::new() };
-        lay_out(&mut kept.nodes, Item::Array(kept.answer.items()));
-        kept
+        let mut nodes = Vec::new();
+        lay_out(&mut nodes, Item::Array(answer.items()));
+        Kept { nodes, _owner: Owner::Answer(answer) }
+    }
+
+    /// The reply of a server.
+    pub fn value(value: Value) -> Kept {
+        let mut nodes = Vec::new();
+        lay_out(&mut nodes, &value);
+        Kept { nodes, _owner: Owner::Value(value) }
     }
 
     /// The root: it stays where it is for as long as this lives, moved or not.
@@ -81,22 +95,29 @@ impl Kept {
     }
 }
 
-/// Lays an item out for a callback.
-pub(crate) fn lay_out(nodes: &mut Vec<polder_reply>, root: Item<'_>) {
+/// A reply, or a part of one, as it came.
+pub(crate) trait Part: Copy {
+    /// It without the parts that are inside it.
+    fn plain(self) -> polder_reply;
+    /// The parts that are inside it; of a map, keys and values in turn.
+    fn inside(self) -> Option<impl Iterator<Item = Self>>;
+}
+
+/// Lays a reply out, for a callback or to be kept.
+pub(crate) fn lay_out<P: Part>(nodes: &mut Vec<polder_reply>, root: P) {
     nodes.clear();
-    nodes.push(plain(root));
+    nodes.push(root.plain());
     // Whose items begin where, to be pointed to when nothing moves any more.
     let mut begin: Vec<(usize, usize)> = Vec::new();
-    let mut level: Vec<(usize, Items<'_>)> = root.items().map(|items| (0, items)).into_iter().collect();
+    let mut level: Vec<(usize, P)> = vec![(0, root)];
     while !level.is_empty() {
         let mut next = Vec::new();
-        for (parent, items) in level {
+        for (parent, part) in level {
+            let Some(inside) = part.inside() else { continue };
             begin.push((parent, nodes.len()));
-            for item in items {
-                if let Some(inside) = item.items() {
-                    next.push((nodes.len(), inside));
-                }
-                nodes.push(plain(item));
+            for item in inside {
+                next.push((nodes.len(), item));
+                nodes.push(item.plain());
                 nodes[parent].count += 1;
             }
         }
@@ -110,20 +131,68 @@ pub(crate) fn lay_out(nodes: &mut Vec<polder_reply>, root: Item<'_>) {
     }
 }
 
-fn plain(item: Item<'_>) -> polder_reply {
-    let text = |kind, text: &[u8]| polder_reply { kind, text: text.as_ptr(), length: text.len(), ..NOTHING };
-    match item {
-        Item::Null => NOTHING,
-        Item::Status(bytes) => text(POLDER_STATUS, bytes),
-        Item::Error(bytes) => text(POLDER_ERROR, bytes),
-        Item::Integer(integer) => polder_reply { kind: POLDER_INTEGER, integer, number: integer as f64, ..NOTHING },
-        Item::Double(number) => polder_reply { kind: POLDER_DOUBLE, integer: number as i64, number, ..NOTHING },
-        Item::Boolean(value) => polder_reply { kind: POLDER_BOOLEAN, integer: value.into(), ..NOTHING },
-        Item::Bulk(bytes) | Item::Verbatim(_, bytes) => text(POLDER_TEXT, bytes),
-        Item::BigNumber(bytes) => text(POLDER_BIG_NUMBER, bytes),
-        Item::Array(_) => polder_reply { kind: POLDER_ARRAY, ..NOTHING },
-        Item::Map(_) => polder_reply { kind: POLDER_MAP, ..NOTHING },
-        Item::Set(_) => polder_reply { kind: POLDER_SET, ..NOTHING },
-        Item::Push(_) => polder_reply { kind: POLDER_PUSH, ..NOTHING },
+fn text(kind: polder_type, text: &[u8]) -> polder_reply {
+    polder_reply { kind, text: text.as_ptr(), length: text.len(), ..NOTHING }
+}
+
+impl Part for Item<'_> {
+    fn plain(self) -> polder_reply {
+        match self {
+            Item::Null => NOTHING,
+            Item::Status(bytes) => text(POLDER_STATUS, bytes),
+            Item::Error(bytes) => text(POLDER_ERROR, bytes),
+            Item::Integer(integer) => polder_reply { kind: POLDER_INTEGER, integer, number: integer as f64, ..NOTHING },
+            Item::Double(number) => polder_reply { kind: POLDER_DOUBLE, integer: number as i64, number, ..NOTHING },
+            Item::Boolean(value) => polder_reply { kind: POLDER_BOOLEAN, integer: value.into(), ..NOTHING },
+            Item::Bulk(bytes) | Item::Verbatim(_, bytes) => text(POLDER_TEXT, bytes),
+            Item::BigNumber(bytes) => text(POLDER_BIG_NUMBER, bytes),
+            Item::Array(_) => polder_reply { kind: POLDER_ARRAY, ..NOTHING },
+            Item::Map(_) => polder_reply { kind: POLDER_MAP, ..NOTHING },
+            Item::Set(_) => polder_reply { kind: POLDER_SET, ..NOTHING },
+            Item::Push(_) => polder_reply { kind: POLDER_PUSH, ..NOTHING },
+        }
+    }
+
+    fn inside(self) -> Option<impl Iterator<Item = Self>> {
+        self.items()
+    }
+}
+
+/// The reply itself, without what the server says about it.
+fn bare(mut value: &Value) -> &Value {
+    while let Value::Attributed { value: inner, .. } = value {
+        value = inner;
+    }
+    value
+}
+
+impl Part for &Value {
+    fn plain(self) -> polder_reply {
+        match bare(self) {
+            Value::Null | Value::Attributed { .. } => NOTHING,
+            Value::Status(bytes) => text(POLDER_STATUS, bytes),
+            Value::Error(bytes) => text(POLDER_ERROR, bytes),
+            Value::Integer(integer) => Item::Integer(*integer).plain(),
+            // What is no number, no server sends.
+            Value::Double(digits) => {
+                Item::Double(std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).unwrap_or(f64::NAN)).plain()
+            }
+            Value::Boolean(value) => Item::Boolean(*value).plain(),
+            Value::Bulk(bytes) | Value::Verbatim { text: bytes, .. } => text(POLDER_TEXT, bytes),
+            Value::BigNumber(bytes) => text(POLDER_BIG_NUMBER, bytes),
+            Value::Array(_) => polder_reply { kind: POLDER_ARRAY, ..NOTHING },
+            Value::Map(_) => polder_reply { kind: POLDER_MAP, ..NOTHING },
+            Value::Set(_) => polder_reply { kind: POLDER_SET, ..NOTHING },
+            Value::Push(_) => polder_reply { kind: POLDER_PUSH, ..NOTHING },
+        }
+    }
+
+    fn inside(self) -> Option<impl Iterator<Item = Self>> {
+        let (items, pairs): (&[Value], &[(Value, Value)]) = match bare(self) {
+            Value::Array(items) | Value::Set(items) | Value::Push(items) => (items, &[]),
+            Value::Map(pairs) => (&[], pairs),
+            _ => return None,
+        };
+        Some(items.iter().chain(pairs.iter().flat_map(|(key, value)| [key, value])))
     }
 }

@@ -33,6 +33,12 @@ pub enum polder_status {
     POLDER_TOO_SMALL = 10,
     /// A defect of Polder. The caller that was in use is closed.
     POLDER_PANIC = 11,
+    /// The server has not seen the call: it may be made again (polder_client.h).
+    POLDER_NOT_SENT = 12,
+    /// The call was written, and the connection broke before its reply: the server may have run it (polder_client.h).
+    POLDER_OUTCOME_UNKNOWN = 13,
+    /// The deadline passed first; `polder_client_stage` says where the call was (polder_client.h).
+    POLDER_TIMED_OUT = 14,
 }
 
 use polder_status::*;
@@ -83,11 +89,15 @@ thread_local! {
 
 /// Runs what a function does (C2), and keeps the text of what went wrong.
 pub(crate) fn guarded(work: impl FnOnce() -> Done) -> polder_status {
-    let failure = match catch_unwind(AssertUnwindSafe(work)) {
+    note(match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(())) => return POLDER_OK,
         Ok(Err(failure)) => failure,
         Err(_) => Failure(POLDER_PANIC, "ERR a defect of Polder: please report what was written to the error stream".into()),
-    };
+    })
+}
+
+/// Keeps the text of what went wrong for `polder_message`.
+pub(crate) fn note(failure: Failure) -> polder_status {
     let Failure(status, text) = failure;
     let text = match status {
         // Said too often for a text to be made each time.

@@ -44,6 +44,11 @@ pub(crate) fn read<'c, T>(at: *const T, count: usize) -> Done<&'c [T]> {
     Ok(unsafe { std::slice::from_raw_parts(at, count) })
 }
 
+/// The arguments of a call, for as long as the call lasts.
+pub(crate) fn words<'c>(args: *const polder_text, count: usize) -> Done<Vec<&'c [u8]>> {
+    read(args, count)?.iter().map(|arg| arg.read()).collect()
+}
+
 /// The text that a C string is.
 pub(crate) fn string<'c>(at: *const std::ffi::c_char) -> Done<&'c str> {
     if at.is_null() {

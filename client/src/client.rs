@@ -783,6 +783,11 @@ impl Call<Value> {
     pub(crate) fn poll_outcome(&mut self, waker: &Waker) -> Poll<Outcome> {
         self.poll_value(waker)
     }
+
+    /// Gives the call an outcome that was taken from it, to be taken once more.
+    pub(crate) fn end(&mut self, outcome: Outcome) {
+        self.state = State::Done(outcome);
+    }
 }
 
 impl<T: FromValue> Call<T> {

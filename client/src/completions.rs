@@ -28,6 +28,20 @@ use crate::value::Value;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CallNumber(u64);
 
+/// For bindings, whose programs know a call by its number alone.
+impl From<CallNumber> for u64 {
+    fn from(number: CallNumber) -> u64 {
+        number.0
+    }
+}
+
+/// A number that no call has is that of a call that has ended.
+impl From<u64> for CallNumber {
+    fn from(number: u64) -> CallNumber {
+        CallNumber(number)
+    }
+}
+
 /// What has become of a call that was added.
 pub enum Added<T> {
     /// It has ended already.
@@ -39,7 +53,7 @@ pub enum Added<T> {
 /// Numbers of calls that may have ended.
 struct Arrivals {
     numbers: Mutex<Vec<u64>>,
-    signal: Signal,
+    signal: Arc<Signal>,
 }
 
 /// What a call's slot wakes.
@@ -86,7 +100,7 @@ impl<T> Completions<T> {
     /// [`Error::Usage`] for options that cannot be used, or when the process has no descriptor left.
     pub fn connect(options: Options) -> Result<(Client, Completions<T>), Error> {
         let unable = |error: io::Error| Error::usage(format!("the client cannot make the descriptor for an event loop: {error}"));
-        let arrivals = Arrivals { numbers: Mutex::default(), signal: Signal::new().map_err(unable)? };
+        let arrivals = Arrivals { numbers: Mutex::default(), signal: Arc::new(Signal::new().map_err(unable)?) };
         let held = Arc::new(Held::default());
         let client = Client::connect_held(options, &held)?;
         Ok((client, Completions { arrivals: Arc::new(arrivals), held, calls: Mutex::new((HashMap::new(), 0)) }))
@@ -101,17 +115,35 @@ impl<T> Completions<T> {
     pub fn add(&self, make: impl FnOnce() -> Call<Value>, tag: T) -> Added<T> {
         let mut call = Held::during(make);
         let mut calls = lock(&self.calls);
-        let (in_flight, next) = &mut *calls;
-        let number = *next;
-        let waker = Waker::from(Arc::new(Arrival { arrivals: Arc::clone(&self.arrivals), number }));
+        let (number, waker) = self.next(&mut calls.1);
         match call.poll_outcome(&waker) {
             Poll::Ready(outcome) => Added::Ended(tag, outcome),
             Poll::Pending => {
-                *next += 1;
-                in_flight.insert(number, InFlight { call, waker, tag });
+                calls.0.insert(number, InFlight { call, waker, tag });
                 Added::InFlight(CallNumber(number))
             }
         }
+    }
+
+    /// As [`Completions::add`]; a call that has ended already comes out of [`Completions::take`] as well.
+    pub fn submit(&self, make: impl FnOnce() -> Call<Value>, tag: T) -> CallNumber {
+        let mut call = Held::during(make);
+        let mut calls = lock(&self.calls);
+        let (number, waker) = self.next(&mut calls.1);
+        let has_ended = call.poll_outcome(&waker).map(|outcome| call.end(outcome)).is_ready();
+        calls.0.insert(number, InFlight { call, waker: waker.clone(), tag });
+        drop(calls);
+        if has_ended {
+            waker.wake();
+        }
+        CallNumber(number)
+    }
+
+    /// The number of a new call, and what tells that the call may have ended.
+    fn next(&self, next: &mut u64) -> (u64, Waker) {
+        let number = *next;
+        *next += 1;
+        (number, Waker::from(Arc::new(Arrival { arrivals: Arc::clone(&self.arrivals), number })))
     }
 
     /// Takes a call back, as if its future were dropped; `None` if it has ended before.
@@ -147,6 +179,12 @@ impl<T> Completions<T> {
         let ended = calls.0.remove(&number);
         drop(calls);
         ended.map(|ended| (ended.tag, outcome))
+    }
+
+    /// What makes the descriptor readable, for things beside calls that the program looks at with [`Completions::take`]: a
+    /// subscription, for instance.
+    pub fn waker(&self) -> Waker {
+        Waker::from(Arc::clone(&self.arrivals.signal))
     }
 
     /// How many calls are in flight.

@@ -1,4 +1,4 @@
-//! The C headers: `polder.h` from the sources of capi (by cbindgen), `polder_commands.h` from the command table.
+//! The C headers: `polder.h` and `polder_client.h` from the sources of capi (by cbindgen), `polder_commands.h` from the command table.
 //!
 //! A command's function takes the arguments that every call has, with the types that the grammar names; what is optional, repeated or a choice
 //! follows as a list of texts. They are `static inline`, so that a program takes what it uses and the library need not know them.
@@ -22,6 +22,29 @@ const ABOUT: &str = "\
  *
  * fork: a child may continue with memories and callers, which get a seat of their own; a caller that listened or waited
  * stays the parent's (POLDER_FORKED). Replies that the parent had are copied like all of its memory.
+ */";
+
+const ABOUT_CLIENT: &str = "\
+/* A client of Polder, Redis and Valkey servers: one connection carries the calls of all threads. Made by `cargo x docs`; do
+ * not edit. docs/client.md has an introduction.
+ *
+ *     polder_client client;
+ *     polder_text get[] = {polder_string(\"GET\"), polder_string(\"greeting\")};
+ *     polder_client_connect(\"redis://127.0.0.1:6379\", &client);
+ *     polder_client_submit(client, NULL, 2, get, show, NULL, NULL);
+ *     polder_client_wait(client, -1, NULL);               (or process, when the descriptor is readable)
+ *
+ * Every function returns a polder_status; polder_message() returns the error text, for the calling thread. The text of
+ * POLDER_TIMED_OUT says at which stage the call was, with the figures that show why.
+ *
+ * What to free: a reply that a function gave, with polder_release(), in the thread that got it; never one that a callback is
+ * shown. Arguments are copied, so they are the program's at once. A client, with polder_client_close().
+ *
+ * Threads: any thread may use a client. Callbacks run only inside polder_client_process(), polder_client_wait() and
+ * polder_client_close(), in the thread that calls these; they may call any function. They must return: no longjmp, no C++
+ * exception.
+ *
+ * fork: a client is the parent's (POLDER_FORKED); a child connects again.
  */";
 
 /// How arguments are made.
@@ -68,32 +91,54 @@ static inline polder_text polder_double(polder_digits *digits, double value)
 /// # Errors
 /// When the sources cannot be read.
 pub fn functions(root: &Path) -> Result<String, String> {
-    let config = cbindgen::Config {
-        language: cbindgen::Language::C,
-        header: Some(ABOUT.into()),
-        include_guard: Some("POLDER_H".into()),
-        cpp_compat: true,
-        usize_is_size_t: true,
-        documentation_style: cbindgen::DocumentationStyle::Doxy,
-        line_length: 140,
-        no_includes: true,
-        sys_includes: ["inttypes.h", "stddef.h", "stdint.h", "stdio.h", "string.h"].map(String::from).to_vec(),
-        ..cbindgen::Config::default()
-    };
-    let builder =
-        sources(&root.join("capi/src"))?.into_iter().fold(cbindgen::Builder::new().with_config(config), cbindgen::Builder::with_src);
-    let mut text = Vec::new();
-    builder.generate().map_err(|error| format!("polder.h: {error}"))?.write(&mut text);
-    let text = String::from_utf8(text).map_err(|error| format!("polder.h: {error}"))?;
+    let system = ["inttypes.h", "stddef.h", "stdint.h", "stdio.h", "string.h"];
+    let text = generated(&sources(&root.join("capi/src"))?, ABOUT, "POLDER_H", &system, &[])?;
     // cbindgen's own trailer would lie behind the guard.
     let (functions, guard) = text.split_once("#endif  /* POLDER_H */").ok_or("polder.h: the include guard has no end")?;
     Ok(format!("{functions}{TEXTS}\n#endif  /* POLDER_H */{guard}"))
 }
 
-/// The files that say what there is; the crate's own would lead to all of them a second time.
+/// `polder_client.h`.
+///
+/// # Errors
+/// When the source cannot be read.
+pub fn client(root: &Path) -> Result<String, String> {
+    let folder = root.join("capi/src");
+    let mut sources = sources(&folder.join("client"))?;
+    sources.push(folder.join(CLIENT));
+    generated(&sources, ABOUT_CLIENT, "POLDER_CLIENT_H", &["stddef.h", "stdint.h"], &["polder.h"])
+}
+
+/// A header of what some sources export.
+fn generated(sources: &[PathBuf], about: &str, guard: &str, system: &[&str], own: &[&str]) -> Result<String, String> {
+    let names = |names: &[&str]| names.iter().map(|name| String::from(*name)).collect();
+    let config = cbindgen::Config {
+        language: cbindgen::Language::C,
+        header: Some(about.into()),
+        include_guard: Some(guard.into()),
+        cpp_compat: true,
+        usize_is_size_t: true,
+        documentation_style: cbindgen::DocumentationStyle::Doxy,
+        line_length: 140,
+        no_includes: true,
+        sys_includes: names(system),
+        includes: names(own),
+        ..cbindgen::Config::default()
+    };
+    let builder = sources.iter().fold(cbindgen::Builder::new().with_config(config), cbindgen::Builder::with_src);
+    let mut text = Vec::new();
+    builder.generate().map_err(|error| format!("{guard}: {error}"))?.write(&mut text);
+    String::from_utf8(text).map_err(|error| format!("{guard}: {error}"))
+}
+
+/// The source of `polder_client.h`, beside those in the folder of the same name.
+const CLIENT: &str = "client.rs";
+
+/// The files of a folder that say what is in a header; the crate's own would lead to all of them a second time.
 fn sources(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let files = std::fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let mut paths: Vec<PathBuf> = files.flatten().map(|file| file.path()).filter(|path| !path.ends_with("lib.rs")).collect();
+    let is_source = |path: &PathBuf| path.is_file() && !path.ends_with("lib.rs") && !path.ends_with(CLIENT);
+    let mut paths: Vec<PathBuf> = files.flatten().map(|file| file.path()).filter(is_source).collect();
     paths.sort();
     Ok(paths)
 }

@@ -12,8 +12,9 @@ use polder_testkit::{c_header, client_rows, python_stub};
 fn main() -> ExitCode {
     let only_check = std::env::args().any(|word| word == "--check");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let header = match c_header::functions(&root) {
-        Ok(header) => header,
+    let headers = c_header::functions(&root).and_then(|functions| Ok((functions, c_header::client(&root)?)));
+    let (header, client_header) = match headers {
+        Ok(headers) => headers,
         Err(error) => {
             eprintln!("{error}");
             return ExitCode::FAILURE;
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
         ("docs/commands.md", commands()),
         ("docs/settings.md", settings::document::markdown()),
         ("capi/include/polder.h", header),
+        ("capi/include/polder_client.h", client_header),
         ("capi/include/polder_commands.h", c_header::commands()),
         ("python/polder/commands.pyi", python_stub::commands()),
         ("client/src/rows/table.rs", client_rows::table()),
