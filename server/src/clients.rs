@@ -125,6 +125,12 @@ impl Clients {
         admitted
     }
 
+    /// Counts a client that needs no admission.
+    pub fn count(&self, door: &Door) {
+        self.connected.fetch_add(1, Ordering::Relaxed);
+        self.connected_by_door[door.number].fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Lists an admitted client.
     pub fn enter(&self, id: u64, thread: usize, origin: Origin, created_ms: u64) -> Arc<Record> {
         let record = Arc::new(Record {
@@ -228,6 +234,11 @@ impl Record {
     /// The address and port of the client, or the path of the socket.
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Where it came in.
+    pub fn local_address(&self) -> &str {
+        &self.local_address
     }
 
     /// Notes that a call waits for keys.

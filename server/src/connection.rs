@@ -139,6 +139,8 @@ impl Connection {
         let Some(filter) = &mut self.filter else { return Flow::Gone };
         let is_new = filter.is_handshaking();
         match filter.receive(&self.socket, pool, &mut self.input, most) {
+            // The port is closed.
+            Ok(Flow::Last(0)) if self.half_closed && filter.guests().is_some() => Flow::Gone,
             Ok(Flow::Last(count)) if filter.has_ended() => {
                 // The socket may never say so.
                 self.half_closed = true;
@@ -177,6 +179,11 @@ impl Connection {
             None => {}
             Some(Change::Stream(name)) => self.record.rename(name),
             Some(Change::WebSocket(web_socket)) => self.become_web_socket(&web_socket),
+            Some(Change::Guest) => {
+                if let Some(datagrams) = self.filter.as_mut().and_then(|filter| filter.guests()) {
+                    datagrams.end_guest(&mut self.output);
+                }
+            }
         }
         progress
     }
@@ -237,7 +244,10 @@ impl Connection {
     /// Whether there is something to read, and it may be read now.
     #[inline]
     pub fn may_read(&self) -> bool {
-        self.readable && !self.session.closing && (!self.parked || self.reads_ahead())
+        self.readable
+            && !self.session.closing
+            && (!self.parked || self.reads_ahead())
+            && self.filter.as_ref().is_none_or(|filter| filter.may_receive())
     }
 
     /// Whether it is read while a call waits: the pings of a WebSocket are answered, and its end is seen.
@@ -295,6 +305,9 @@ impl Connection {
 
     /// Closes the connection for writing, after everything has been sent.
     pub fn finish(&mut self, is_stopping: bool) {
+        if self.door.takes_datagrams() {
+            return;
+        }
         if let Some(filter) = &mut self.filter {
             filter.finish(&self.socket, is_stopping);
         }

@@ -58,6 +58,8 @@ pub enum Refusal {
 pub enum PlaceSettings {
     /// A TCP port at these addresses, and one with TLS; port 0 is no door. `usual_port` is the port of this protocol's servers.
     Tcp { port: Id, tls_port: Option<Id>, bind: Id, usual_port: u16 },
+    /// A UDP port at these addresses; port 0 is no door. One client stands for all that send datagrams there.
+    Udp { port: Id, bind: Id },
     /// A Unix socket with these permissions; an empty path is no door.
     Unix { path: Id, mode: Id },
 }
@@ -75,7 +77,10 @@ const RESP_BEFORE_LOGIN: LoginLimits = LoginLimits { request_bytes_max: 1 << 20,
 /// Enough for the head of a request with its credentials, and for the text of an error.
 const HTTP_BEFORE_LOGIN: LoginLimits = LoginLimits { request_bytes_max: 64 << 10, output_bytes_max: 64 << 10 };
 
-pub static DOORS: [Door; 4] = [
+/// As in memcached, and enough for a log-in.
+const MEMCACHED_BEFORE_LOGIN: LoginLimits = LoginLimits { request_bytes_max: 8 << 10, output_bytes_max: 1024 };
+
+pub static DOORS: [Door; 6] = [
     Door {
         number: 0,
         name: "RESP over TCP",
@@ -105,7 +110,7 @@ pub static DOORS: [Door; 4] = [
             usual_port: 11211,
         },
         request_bytes_max: id("client-query-buffer-limit"),
-        before_login: LoginLimits { request_bytes_max: 8 << 10, output_bytes_max: 1024 },
+        before_login: MEMCACHED_BEFORE_LOGIN,
         clients_percent: 90,
     },
     Door {
@@ -117,6 +122,24 @@ pub static DOORS: [Door; 4] = [
         before_login: HTTP_BEFORE_LOGIN,
         clients_percent: 90,
     },
+    Door {
+        number: 4,
+        name: "memcached over a Unix socket",
+        protocol: Spoken::Memcached,
+        place: PlaceSettings::Unix { path: id("memcache-unixsocket"), mode: id("memcache-unixsocketperm") },
+        request_bytes_max: id("client-query-buffer-limit"),
+        before_login: MEMCACHED_BEFORE_LOGIN,
+        clients_percent: 90,
+    },
+    Door {
+        number: 5,
+        name: "memcached over UDP",
+        protocol: Spoken::Memcached,
+        place: PlaceSettings::Udp { port: id("memcache-udp-port"), bind: id("memcache-bind") },
+        request_bytes_max: id("client-query-buffer-limit"),
+        before_login: MEMCACHED_BEFORE_LOGIN,
+        clients_percent: 90,
+    },
 ];
 
 impl PlaceSettings {
@@ -124,6 +147,7 @@ impl PlaceSettings {
     pub fn settings(&self, tls: bool) -> [Id; 2] {
         match *self {
             PlaceSettings::Tcp { port, tls_port, bind, .. } => [tls_port.filter(|_| tls).unwrap_or(port), bind],
+            PlaceSettings::Udp { port, bind } => [port, bind],
             PlaceSettings::Unix { path, mode } => [path, mode],
         }
     }
@@ -133,6 +157,16 @@ impl Door {
     /// Whether its clients come from this host by a path.
     pub fn is_local(&self) -> bool {
         matches!(self.place, PlaceSettings::Unix { .. })
+    }
+
+    /// Whether it takes datagrams, and no connections.
+    pub fn takes_datagrams(&self) -> bool {
+        matches!(self.place, PlaceSettings::Udp { .. })
+    }
+
+    /// Whether its clients connect by TCP.
+    pub fn is_tcp(&self) -> bool {
+        matches!(self.place, PlaceSettings::Tcp { .. })
     }
 
     /// How many of `clients_max` clients may be connected here; at least one.
@@ -164,12 +198,15 @@ mod tests {
     #[test]
     fn config_set_can_move_each_port() {
         for door in &DOORS {
-            let PlaceSettings::Tcp { port, tls_port, bind, usual_port } = door.place else { continue };
-            assert!(
-                usual_port != 0 && [Some(port), tls_port, Some(bind)].iter().flatten().all(|id| !id.row().unable.is_empty()),
-                "{}",
-                door.name
-            );
+            let (port, tls_port, bind) = match door.place {
+                PlaceSettings::Tcp { port, tls_port, bind, usual_port } => {
+                    assert_ne!(usual_port, 0, "{}", door.name);
+                    (port, tls_port, bind)
+                }
+                PlaceSettings::Udp { port, bind } => (port, None, bind),
+                PlaceSettings::Unix { .. } => continue,
+            };
+            assert!([Some(port), tls_port, Some(bind)].iter().flatten().all(|id| !id.row().unable.is_empty()), "{}", door.name);
             let open = matches!(port.row().start, polder_calls::settings::Start::Number(port) if port != 0);
             assert_eq!(open, door.protocol == Spoken::Resp, "{} is closed by default", door.name);
         }

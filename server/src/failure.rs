@@ -1,5 +1,6 @@
 //! Why a server does not start, or does not listen elsewhere.
 use std::io;
+use std::net::SocketAddr;
 
 use crate::doors::Door;
 
@@ -30,6 +31,19 @@ impl Failure {
             _ => format!("correct --{place_setting} or --{how}"),
         };
         Failure(format!("cannot listen on {place}: {error}; {advice}"))
+    }
+
+    /// A UDP port would be open to strangers.
+    pub(crate) fn datagrams(address: SocketAddr, door: &Door, why: &str) -> Failure {
+        let port = door.place.settings(false)[0].row().name;
+        Failure(format!("cannot take datagrams at {address}: {why}, or set --{port} 0"))
+    }
+
+    /// Clients of memcached would have a database that is not there.
+    pub(crate) fn database(number: i64, databases: u16) -> Failure {
+        Failure(format!(
+            "memcache-database is {number}, and there are {databases} databases, numbered from 0: give a lower number, or raise --databases"
+        ))
     }
 
     /// There is no address at all.

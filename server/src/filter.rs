@@ -5,8 +5,11 @@
 //!   socket <-- [TLS: secure] <-- [WebSocket: framed] <-- output      Connection::send
 //! ```
 //!
+//! Or, at a UDP port, [`datagrams`] alone: it has requests of many peers in the input and sends each its reply.
+//!
 //! Each layer may be missing; a connection without any has no filter. A layer keeps what it needs to finish the piece that it
 //! works on. All else waits in the output, where the limits for slow readers count it.
+mod datagrams;
 mod framed;
 mod secure;
 
@@ -19,6 +22,7 @@ use rustix::io::Errno;
 use rustls::ServerConfig;
 use socket2::Socket;
 
+pub use self::datagrams::{Datagrams, GuestRules};
 pub use self::framed::Framed;
 use self::secure::Secure;
 pub use self::secure::tell_failure;
@@ -30,6 +34,7 @@ use crate::transfer::{self, Flow, Pool};
 pub struct Filter {
     secure: Option<Secure>,
     framed: Option<Box<Framed>>,
+    datagrams: Option<Box<Datagrams>>,
 }
 
 impl Filter {
@@ -38,7 +43,23 @@ impl Filter {
     /// # Errors
     /// When rustls has no memory or random bytes.
     pub fn secure(config: Arc<ServerConfig>) -> Result<Filter, rustls::Error> {
-        Ok(Filter { secure: Some(Secure::new(config)?), framed: None })
+        Ok(Filter { secure: Some(Secure::new(config)?), ..Filter::default() })
+    }
+
+    /// Datagrams.
+    pub fn datagrams(datagrams: Datagrams) -> Filter {
+        Filter { datagrams: Some(Box::new(datagrams)), ..Filter::default() }
+    }
+
+    /// The datagrams of a UDP port.
+    #[inline]
+    pub fn guests(&mut self) -> Option<&mut Datagrams> {
+        self.datagrams.as_deref_mut()
+    }
+
+    /// Whether there is room for more from the socket.
+    pub fn may_receive(&self) -> bool {
+        self.datagrams.as_ref().is_none_or(|datagrams| datagrams.may_receive())
     }
 
     /// Puts frames of a WebSocket above what there is.
@@ -73,6 +94,9 @@ impl Filter {
 
     /// Whether there is something to send, now that this waits in the output.
     pub fn has_output(&self, output: &Output) -> bool {
+        if let Some(datagrams) = &self.datagrams {
+            return datagrams.has_letters();
+        }
         let waits = self.framed.as_ref().map_or(!output.is_empty(), |framed| framed.has_output(output));
         match &self.secure {
             None => waits,
@@ -86,6 +110,9 @@ impl Filter {
     /// # Errors
     /// What the peer has done wrong below HTTP. It has been told so by then, if its socket took that.
     pub fn receive(&mut self, socket: &Socket, pool: &mut Pool, input: &mut Vec<u8>, most: usize) -> Result<Flow, rustls::Error> {
+        if let Some(datagrams) = &mut self.datagrams {
+            return Ok(datagrams.receive(socket, input));
+        }
         let Some(framed) = &mut self.framed else {
             return self.secure.as_mut().map_or(Ok(Flow::Gone), |secure| secure.receive(socket, pool, input));
         };
@@ -104,6 +131,9 @@ impl Filter {
 
     /// Writes once.
     pub fn send(&mut self, socket: &Socket, output: &mut Output) -> Flow {
+        if let Some(datagrams) = &mut self.datagrams {
+            return datagrams.send(socket);
+        }
         let output = match &mut self.framed {
             None => output,
             Some(framed) => {

@@ -6,6 +6,7 @@ use polder_calls::settings::{Id, Settings, id};
 use polder_runtime::Session;
 
 use crate::doors::{DOORS, Door};
+use crate::filter::GuestRules;
 use crate::web_rules::WebRules;
 
 const MAXCLIENTS: Id = id("maxclients");
@@ -13,6 +14,9 @@ const TIMEOUT: Id = id("timeout");
 const KEEPALIVE: Id = id("tcp-keepalive");
 const BULK: Id = id("proto-max-bulk-len");
 const MEMCACHE_SHUTDOWN: Id = id("memcache-shutdown");
+const DATABASE: Id = id("memcache-database");
+const GUEST_REPLY: Id = id("memcache-udp-reply-max");
+const AMPLIFICATION: Id = id("memcache-udp-amplification");
 const ITEM: Id = id("memcache-item-size-max");
 const OUTPUT: Id = id("client-output-buffer-limit");
 const TRACKED: Id = id("tracking-table-max-keys");
@@ -45,6 +49,10 @@ pub struct ServerLimits {
     pub item_bytes_max: usize,
     /// Whether a memcached client may end the server.
     pub allows_shutdown: bool,
+    /// The database of clients of memcached.
+    pub memcached_database: u16,
+    /// The limits of senders of datagrams.
+    pub guests: GuestRules,
     /// By the number of the door.
     request_bytes_max: [usize; DOORS.len()],
     /// The memory that all clients together may take, in bytes; 0 for no limit.
@@ -53,6 +61,8 @@ pub struct ServerLimits {
     pub holds_publishers: bool,
     /// Of normal clients, and of subscribers.
     output: OutputLimit,
+    /// The hard limit of normal clients, by the number of the door.
+    hard_output: [u64; DOORS.len()],
     output_of_subscribers: OutputLimit,
     /// Seconds for a request of HTTP to come, and for a connection to be idle; 0 is for ever.
     pub http_request_seconds: u64,
@@ -73,6 +83,9 @@ impl ServerLimits {
             bytes @ 0.. => bytes as usize,
             percent => (memory as f64 * percent.unsigned_abs() as f64 / 100.0) as usize,
         };
+        let output = output_limits(&settings.text(OUTPUT));
+        let guests = GuestRules { reply_bytes_max: size(GUEST_REPLY), amplification: size(AMPLIFICATION), ..GuestRules::default() };
+        let hard = |door: &Door| if door.takes_datagrams() { guests.reply_bytes_max as u64 } else { output[0].hard };
         ServerLimits {
             version: settings.version(),
             clients_max: size(MAXCLIENTS),
@@ -84,6 +97,8 @@ impl ServerLimits {
             bulk_bytes_max: size(BULK),
             item_bytes_max: size(ITEM),
             allows_shutdown: settings.is_on(MEMCACHE_SHUTDOWN),
+            memcached_database: size(DATABASE) as u16,
+            guests,
             request_bytes_max: std::array::from_fn(|door| size(DOORS[door].request_bytes_max)),
             clients_bytes_max,
             holds_publishers: settings.number(HOLD) != 0,
@@ -91,8 +106,9 @@ impl ServerLimits {
             http_request_seconds: size(HTTP_REQUEST) as u64,
             http_idle_seconds: size(HTTP_IDLE) as u64,
             web: Arc::new(WebRules::of(settings)),
-            output: output_limits(&settings.text(OUTPUT))[0],
-            output_of_subscribers: output_limits(&settings.text(OUTPUT))[2],
+            output: output[0],
+            hard_output: std::array::from_fn(|door| hard(&DOORS[door])),
+            output_of_subscribers: output[2],
         }
     }
 
@@ -122,7 +138,7 @@ impl ServerLimits {
         match session.identity.authenticated {
             false => door.before_login.output_bytes_max,
             true if session.listens() => self.output_of_subscribers.hard,
-            true => self.output.hard,
+            true => self.hard_output[door.number],
         }
     }
 

@@ -23,7 +23,7 @@ use crate::failure::Failure;
 use crate::sessions::refusal;
 
 const BACKLOG: Id = id("tcp-backlog");
-const PROTECTED: Id = id("protected-mode");
+pub const PROTECTED: Id = id("protected-mode");
 const ALL: Id = id("all-protocols");
 pub const SHARE: Id = id("share-port");
 
@@ -83,7 +83,7 @@ pub struct Place {
 ///
 /// # Errors
 /// One line that says which address, why not, and what to do.
-pub fn bind_all(settings: &Settings) -> Result<Vec<Listener>, Failure> {
+pub fn bind_all(settings: &Configuration) -> Result<Vec<Listener>, Failure> {
     let mut listeners = bind_ports(settings).map_err(|unmoved| unmoved.failure)?;
     for door in &DOORS {
         if let PlaceSettings::Unix { path, mode } = door.place {
@@ -100,7 +100,7 @@ pub fn bind_all(settings: &Settings) -> Result<Vec<Listener>, Failure> {
     Ok(listeners)
 }
 
-fn bind_ports(settings: &Settings) -> Result<Vec<Listener>, Unmoved> {
+fn bind_ports(settings: &Configuration) -> Result<Vec<Listener>, Unmoved> {
     let shares = settings.is_on(SHARE);
     let after = After { settings, changes: &[] };
     let mut wanted = Vec::new();
@@ -116,7 +116,7 @@ fn bind_ports(settings: &Settings) -> Result<Vec<Listener>, Unmoved> {
 }
 
 /// Opens a door at its usual port if file and flags say nothing about its port. One that cannot be opened is left out.
-fn bind_usual(door: &'static Door, settings: &Settings) -> Vec<Listener> {
+fn bind_usual(door: &'static Door, settings: &Configuration) -> Vec<Listener> {
     let PlaceSettings::Tcp { port, usual_port, .. } = door.place else { return Vec::new() };
     if settings.number(port) != 0 || settings.is_given(port) {
         return Vec::new();
@@ -151,10 +151,11 @@ impl After<'_> {
         self.changes.iter().find(|(id, _)| *id == wanted).map(|(_, parsed)| parsed)
     }
 
-    /// Where the ports of a door are to be open; none for a door that is no TCP port.
+    /// Where the ports of a door are to be open; none for a door that is no port.
     pub fn meant(&self, door: &'static Door) -> impl Iterator<Item = Meant> {
         let (ports, bind) = match door.place {
             PlaceSettings::Tcp { port, tls_port, bind, .. } => ([Some(port), tls_port], self.string(bind)),
+            PlaceSettings::Udp { port, bind } => ([Some(port), None], self.string(bind)),
             PlaceSettings::Unix { .. } => ([None, None], String::new()),
         };
         let ports = ports.map(|port| port.map(|port| self.number(port) as u16));
@@ -196,10 +197,15 @@ impl Place {
     pub fn is_of(&self, listener: &Listener) -> bool {
         listener.door == self.door && listener.tls == self.tls && listener.name == self.address.to_string()
     }
+
+    /// Whether this port is one that clients of another place would use.
+    pub fn overlaps(&self, door: &Door, address: SocketAddr) -> bool {
+        self.door.takes_datagrams() == door.takes_datagrams() && overlap(self.address, address)
+    }
 }
 
 /// Whether two addresses want one port of one address. The families are apart: IPv6 sockets take IPv6 only.
-pub fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     let (a, b) = (one.ip(), other.ip());
     one.port() == other.port() && a.is_ipv4() == b.is_ipv4() && (a == b || a.is_unspecified() || b.is_unspecified())
 }
@@ -209,7 +215,7 @@ pub fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
 pub fn none_overlap(wanted: &[Place], shares: bool) -> Result<(), Unmoved> {
     for (number, place) in wanted.iter().enumerate() {
         let is_taken =
-            |other: &&Place| overlap(other.address, place.address) && (!shares || (other.door, other.tls) != (place.door, place.tls));
+            |other: &&Place| other.overlaps(place.door, place.address) && (!shares || (other.door, other.tls) != (place.door, place.tls));
         if wanted[..number].iter().any(|other| is_taken(&other)) {
             return Err(Unmoved::of(place, &io::ErrorKind::AddrInUse.into()));
         }
@@ -221,10 +227,16 @@ pub fn none_overlap(wanted: &[Place], shares: bool) -> Result<(), Unmoved> {
 ///
 /// # Errors
 /// One line that says which address, why not, and what to do.
-pub fn bind_places(places: &[Place], shares: impl Fn(&Place) -> bool, settings: &Settings) -> Result<Vec<Listener>, Unmoved> {
+pub fn bind_places(places: &[Place], shares: impl Fn(&Place) -> bool, settings: &Configuration) -> Result<Vec<Listener>, Unmoved> {
     let mut listeners = Vec::new();
-    for place @ Place { address, optional, .. } in places {
-        match bind_tcp(place, shares(place), settings) {
+    for place @ Place { door, address, optional, .. } in places {
+        let bound = if door.takes_datagrams() {
+            check_datagrams(place, settings)?;
+            bind_udp(place, shares(place))
+        } else {
+            bind_tcp(place, shares(place), settings)
+        };
+        match bound {
             Ok(listener) => listeners.push(listener),
             Err(error) if *optional && is_absent(&error) => tracing::debug!(%address, "this address is not there"),
             Err(error) => return Err(Unmoved::of(place, &error)),
@@ -264,6 +276,32 @@ fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
 fn is_absent(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::AddrNotAvailable
         || matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EPROTONOSUPPORT | libc::ENOPROTOOPT))
+}
+
+/// Refuses a UDP port that strangers could use: datagrams bring no password and may name a false sender.
+fn check_datagrams(place: &Place, settings: &Configuration) -> Result<(), Unmoved> {
+    let Place { door, tls, address, .. } = *place;
+    let why = if !settings.users().now().is_open() {
+        "the default user is off or has a password, and UDP has no log-in; let it in without one"
+    } else if settings.is_on(PROTECTED) && is_foreign(address) {
+        "protected-mode is on, and other hosts reach this address; name loopback addresses in --memcache-bind, set --protected-mode no"
+    } else {
+        return Ok(());
+    };
+    Err(Unmoved { failure: Failure::datagrams(address, door, why), door, tls })
+}
+
+/// Two UDP sockets with SO_REUSEADDR could take each other's datagrams, so this one has none.
+fn bind_udp(place: &Place, shares: bool) -> io::Result<Listener> {
+    let Place { door, tls, address, .. } = *place;
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, None)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_port(shares)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    Ok(Listener { door, tls, socket, path: None, name: address.to_string() })
 }
 
 fn bind_tcp(place: &Place, shares: bool, settings: &Settings) -> io::Result<Listener> {
@@ -329,11 +367,28 @@ impl Listener {
         Ok(Listener { door: self.door, tls: self.tls, socket: self.socket.try_clone()?, path: None, name: self.name.clone() })
     }
 
-    /// Stops accepting, for all threads.
+    /// Stops accepting, for all threads. A thread that reads datagrams there sees their end, and sends the last replies.
     pub fn rest(&self) {
-        if let Err(error) = self.socket.shutdown(std::net::Shutdown::Both) {
+        let how = if self.door.takes_datagrams() { std::net::Shutdown::Read } else { std::net::Shutdown::Both };
+        if let Err(error) = self.socket.shutdown(how) {
             tracing::debug!(%error, listener = self.name, "closed already");
         }
+    }
+
+    /// The client that stands for all that send datagrams there; it is counted among the clients. None where clients connect.
+    ///
+    /// # Errors
+    /// Those of the system: too many open files.
+    pub fn guests(&self, clients: &Clients) -> io::Result<Option<Arrival>> {
+        if !self.door.takes_datagrams() {
+            return Ok(None);
+        }
+        let socket = self.socket.try_clone()?;
+        let port = self.address().map_or(0, |address| address.port());
+        clients.count(self.door);
+        let descriptor = socket.as_raw_fd();
+        let origin = Origin { door: self.door, address: format!("udp:{port}"), local_address: self.name.clone(), descriptor, tls: false };
+        Ok(Some(Arrival { socket, origin }))
     }
 
     /// Its address, if it has one.
@@ -365,7 +420,7 @@ impl Listener {
             };
             socket.set_nonblocking(true)?;
             let guarded = settings.is_on(PROTECTED) && settings.users().now().default_user().open;
-            if guarded && is_foreign(&peer) {
+            if guarded && peer.as_socket().is_some_and(is_foreign) {
                 self.refuse(&socket, Refusal::Protected);
             } else if !clients.admit(self.door, clients_max) {
                 table.count(Counter::Refusals, 1);
@@ -419,9 +474,9 @@ impl Drop for Listener {
     }
 }
 
-/// Whether the address of a peer is that of another host. An IPv4 address may be mapped to IPv6.
-fn is_foreign(peer: &SockAddr) -> bool {
-    peer.as_socket().is_some_and(|address| !address.ip().to_canonical().is_loopback())
+/// Whether an address is that of another host, or one where other hosts come in. An IPv4 address may be mapped to IPv6.
+pub fn is_foreign(address: SocketAddr) -> bool {
+    !address.ip().to_canonical().is_loopback()
 }
 
 /// Sets what Redis sets on a client's TCP socket.
@@ -445,9 +500,9 @@ mod tests {
 
     #[test]
     fn only_other_hosts_are_foreign() {
-        let foreign = |address: &str| is_foreign(&SockAddr::from(address.parse::<SocketAddr>().expect("an address")));
+        let foreign = |address: &str| is_foreign(address.parse().expect("an address"));
         assert!(!foreign("127.0.0.1:1") && !foreign("127.9.9.9:1") && !foreign("[::1]:1") && !foreign("[::ffff:127.0.0.1]:1"));
         assert!(foreign("192.0.2.1:1") && foreign("[2001:db8::1]:1") && foreign("[::ffff:192.0.2.1]:1"));
-        assert!(!is_foreign(&SockAddr::unix("/tmp/socket").expect("a path")));
+        assert!(foreign("0.0.0.0:1") && foreign("[::]:1"));
     }
 }

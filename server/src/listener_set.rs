@@ -11,17 +11,18 @@
 //!   Two doors never share a port: the system would give a client to either of them.
 //! - **D3** An old listener closes when no client waits at it, for all threads at once. A client that arrives between that
 //!   look and the closing is refused, as in Redis.
+//!   What waits at a UDP port is read by the thread that serves it, which sees its end (`filter/datagrams.rs`).
 //! - **D4** A process that ends does not move. Listeners that moved in its last turn are closed with the others.
 use std::io;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use polder_calls::settings::Settings;
+use polder_runtime::configuration::Configuration;
 use polder_runtime::session::NewSetting;
 
+use crate::clients::Clients;
 use crate::failure::Failure;
-use crate::listener::{Admission, After, Arrival, Listener, Meant, Place, SHARE, Unmoved, bind_places, none_overlap, overlap};
+use crate::listener::{Admission, After, Arrival, Listener, Meant, Place, SHARE, Unmoved, bind_places, none_overlap};
 
 /// The listeners of a process. It also keeps the path of a Unix socket until the server ends.
 #[derive(Default)]
@@ -41,14 +42,22 @@ impl ListenerSet {
         self.version.load(Ordering::Acquire)
     }
 
-    /// The listeners for one more thread, and their version.
+    /// The listeners at which clients connect, for one more thread, and their version.
     ///
     /// # Errors
     /// Those of the system: too many open files.
     pub fn share(&self) -> io::Result<(u64, Vec<Listener>)> {
         let listeners = self.lock();
-        let shared = listeners.iter().map(Listener::share).collect::<io::Result<Vec<_>>>()?;
+        let connected = listeners.iter().filter(|listener| !listener.door.takes_datagrams());
+        let shared = connected.map(Listener::share).collect::<io::Result<Vec<_>>>()?;
         Ok((self.version(), shared))
+    }
+
+    /// The clients that stand for all that send datagrams, one for each port; with a name, that of this listener alone.
+    pub fn guests(&self, clients: &Clients, name: Option<&str>) -> Vec<Arrival> {
+        let listeners = self.lock();
+        let wanted = listeners.iter().filter(|listener| name.is_none_or(|name| listener.name == name));
+        wanted.filter_map(|listener| guests_of(listener, clients)).collect()
     }
 
     /// Their addresses and paths.
@@ -118,10 +127,10 @@ impl ListenerSet {
         // D3: a thread that a closing listener wakes must see that this process closed it.
         self.version.fetch_add(1, Ordering::AcqRel);
         let (mut kept, left): (Vec<Listener>, Vec<Listener>) = listeners.drain(..).partition(stays);
+        let mut arrived: Vec<Arrival> = new.iter().filter_map(|listener| guests_of(listener, admission.clients)).collect();
         kept.extend(new);
         *listeners = kept;
         settle();
-        let mut arrived = Vec::new();
         left.iter().for_each(|listener| drain(listener, admission, &is_ending, &mut arrived));
         Ok(Move { moved: true, arrived })
     }
@@ -149,22 +158,27 @@ fn places(doors: &[Meant]) -> Result<Vec<Place>, Unmoved> {
 fn none_taken<'l>(wanted: &[Place], mut staying: impl Iterator<Item = &'l Listener>) -> Result<(), Unmoved> {
     let taken = |listener: &Listener| {
         let address = listener.address()?;
-        wanted.iter().find(|place| overlap(place.address, address))
+        wanted.iter().find(|place| place.overlaps(listener.door, address))
     };
     staying.find_map(taken).map_or(Ok(()), |place| Err(Unmoved::of(place, &io::ErrorKind::AddrInUse.into())))
 }
 
+fn guests_of(listener: &Listener, clients: &Clients) -> Option<Arrival> {
+    listener.guests(clients).unwrap_or_else(|error| {
+        tracing::error!(%error, listener = listener.name, "datagrams that come there are not read");
+        None
+    })
+}
+
 /// Binds addresses beside listeners that are about to close (D2).
-fn bind_beside(left: &[&Listener], missing: &[Place], settings: &Settings) -> Result<Vec<Listener>, Unmoved> {
+fn bind_beside(left: &[&Listener], missing: &[Place], settings: &Configuration) -> Result<Vec<Listener>, Unmoved> {
     let shares = settings.is_on(SHARE);
-    let addresses: Vec<SocketAddr> = left.iter().filter_map(|listener| listener.address()).collect();
-    let overlaps = |place: &Place| addresses.iter().any(|address| overlap(*address, place.address));
+    let meets = |listener: &Listener, place: &Place| listener.address().is_some_and(|address| place.overlaps(listener.door, address));
+    let overlaps = |place: &Place| left.iter().any(|listener| meets(listener, place));
     if shares || !missing.iter().any(overlaps) {
         return bind_places(missing, |_| shares, settings);
     }
-    let left = || {
-        left.iter().filter(|listener| listener.address().is_some_and(|address| missing.iter().any(|place| overlap(address, place.address))))
-    };
+    let left = || left.iter().filter(|listener| missing.iter().any(|place| meets(listener, place)));
     left().for_each(|listener| listener.share_port(true));
     let bound = bind_places(missing, overlaps, settings);
     // Sharing ends at once: a server that shall have its port for itself would find it shared.
@@ -174,7 +188,10 @@ fn bind_beside(left: &[&Listener], missing: &[Place], settings: &Settings) -> Re
 
 /// Accepts the clients that wait at a listener, and closes it for all threads (D3).
 fn drain(listener: &Listener, admission: &Admission<'_>, is_ending: impl Fn() -> bool, arrived: &mut Vec<Arrival>) {
-    let accepted = listener.accept(admission, usize::MAX, arrived).map(drop);
+    let accepted = match listener.door.takes_datagrams() {
+        true => Ok(()),
+        false => listener.accept(admission, usize::MAX, arrived).map(drop),
+    };
     // A server that ends closes its listeners itself.
     if let Err(error) = accepted.or_else(|error| if is_ending() { Ok(()) } else { Err(error) }) {
         tracing::warn!(%error, listener = listener.name, "some clients that waited there are refused");

@@ -19,6 +19,7 @@ use crate::tls::Tls;
 use crate::turn::{EventLoop, WAKER};
 
 const THREADS: Id = id("threads");
+const MEMCACHE_DATABASE: Id = id("memcache-database");
 const MAXCLIENTS: Id = id("maxclients");
 
 /// Descriptors that are not clients: listeners, polls, the segment, log files.
@@ -40,11 +41,17 @@ impl Server {
     /// A port in use, a missing permission, too many open files: see [`Failure`].
     pub fn start(memory: Arc<Memory>, settings: Arc<Configuration>, loaded: Loaded) -> Result<Server, Failure> {
         raise_descriptor_limit(&settings);
+        let database = settings.number(MEMCACHE_DATABASE);
+        if database >= settings.databases().into() {
+            return Err(Failure::database(database, settings.databases()));
+        }
         let tls = Tls::default();
         if let Some(config) = tls.build(&After { settings: &settings, changes: &[] }).map_err(Failure::tls)? {
             tls.replace(config);
             tls.renew_tickets(memory.table(), &settings, now_ms());
         }
+        // A UDP port looks at them.
+        settings.users().refresh(memory.table());
         let listeners = listener::bind_all(&settings)?;
         let count = usize::try_from(settings.number(THREADS)).unwrap_or(1);
         let failed = |error: io::Error| Failure::system("cannot start a thread", &error);
@@ -57,6 +64,7 @@ impl Server {
         }
         let process = Arc::new(Process::new(memory, settings, mailboxes, ListenerSet::of(listeners), tls));
         process.keeper().loaded(loaded);
+        process.listeners.guests(&process.clients, None).into_iter().for_each(|guests| process.hand_over(guests));
         let doors = process.listeners.doors();
         let mut server = Server { process, threads: Vec::new(), doors };
         for (number, poll) in polls.into_iter().enumerate() {

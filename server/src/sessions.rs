@@ -111,6 +111,22 @@ impl Protocol {
         }
     }
 
+    /// The same of requests that came as datagrams, which end at `ends`. `is_overfull`: the reply to the first one is too long
+    /// already, so no more of that one is executed.
+    pub fn read_datagrams<'b>(
+        &mut self,
+        (limits, session): (&ServerLimits, &Session),
+        (input, ends): (&'b [u8], impl Iterator<Item = usize>),
+        at: &mut usize,
+        (place, is_overfull): (u32, bool),
+        batch: &mut Batch<'b>,
+    ) -> Left {
+        match self {
+            Protocol::Memcached(memcached) => memcached.read_datagrams((limits, session), (input, ends), at, (place, is_overfull), batch),
+            Protocol::Resp(_) | Protocol::Http(_) | Protocol::Messages(_) => Left::Nothing,
+        }
+    }
+
     /// Calls `run` with the sink for the reply to a frame with this note.
     #[inline(always)]
     pub fn reply<R>(&mut self, output: &mut Output, note: u32, run: impl FnOnce(&mut dyn Reply) -> R) -> R {
@@ -198,7 +214,8 @@ impl Protocol {
     /// What the last of the protocol's own requests has made of the connection.
     pub fn take_change(&mut self) -> Option<Change> {
         match self {
-            Protocol::Resp(_) | Protocol::Memcached(_) | Protocol::Messages(_) => None,
+            Protocol::Resp(_) | Protocol::Messages(_) => None,
+            Protocol::Memcached(memcached) => memcached.take_change(),
             Protocol::Http(http) => http.take_change(),
         }
     }
@@ -236,11 +253,13 @@ pub enum Due {
     Sent,
 }
 
-/// What becomes of a connection that is no longer one of requests and responses.
+/// What follows for the connection.
 pub enum Change {
     /// It only hears messages. CLIENT LIST shows it by this name.
     Stream(&'static str),
     WebSocket(WebSocket),
+    /// The request of one datagram has been executed, and the next one may be that of another client.
+    Guest,
 }
 
 /// What a WebSocket carries.

@@ -118,6 +118,6 @@ impl Tls {
 fn ports() -> impl Iterator<Item = Id> {
     DOORS.iter().filter_map(|door| match door.place {
         PlaceSettings::Tcp { tls_port, .. } => tls_port,
-        PlaceSettings::Unix { .. } => None,
+        PlaceSettings::Udp { .. } | PlaceSettings::Unix { .. } => None,
     })
 }

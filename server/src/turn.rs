@@ -210,7 +210,8 @@ impl EventLoop {
             let grace = connections.now_ms < grace_ms;
             let done = |connection: &Connection| {
                 let parked = connection.parked && !connection.waits();
-                !connection.has_output() && !parked && (connection.session.tally.calls > 0 || !grace)
+                let is_new = connection.session.tally.calls == 0 && !connection.door.takes_datagrams();
+                !connection.has_output() && !parked && !(grace && is_new)
             };
             if connections.ready.is_empty() && connections.slots.iter().flatten().all(|connection| done(connection)) {
                 break;

@@ -1,8 +1,9 @@
 """Clients of memcached against a Polder server, and generated traffic against it and memcached itself.
 
-`memcached.py POLDER-PORT [MEMCACHED-PORT] [SEED]`. Prints `memcached clients: N passed, M failed`.
+`memcached.py [--unix PATH] [--udp PORT] POLDER-PORT [MEMCACHED-PORT] [SEED]`. Prints `memcached clients: N passed, M failed`.
 """
 
+import argparse
 import random
 import re
 import socket
@@ -13,7 +14,21 @@ import sys
 def pymemcache_works(port):
     from pymemcache.client.base import Client
 
-    client = Client(("127.0.0.1", port), default_noreply=False)
+    pymemcache_works_at(Client, ("127.0.0.1", port))
+
+
+def unix_socket_works(path):
+    import pylibmc
+    from pymemcache.client.base import Client
+
+    pymemcache_works_at(Client, path)
+    for binary in (False, True):
+        client = pylibmc.Client([path], binary=binary)
+        assert client.set("a", "b" * 100_000) and client.get("a") == "b" * 100_000 and client.delete("a")
+
+
+def pymemcache_works_at(Client, place):
+    client = Client(place, default_noreply=False)
     client.flush_all()
     assert client.set("a", "1") and client.get("a") == b"1"
     assert client.get_many(["a", "b"]) == {"a": b"1"}
@@ -51,6 +66,46 @@ def bmemcached_works(port):
     client.flush_all()
     assert client.set("a", "1") and client.get("a") == "1" and client.incr("n", 5, default=7) == 7 and client.incr("n", 5) == 12
     assert client.get_multi(["a", "none"]) == {"a": "1"} and client.delete("a") and client.get("a") is None
+
+
+class Guest:
+    """A client of memcached over UDP."""
+
+    def __init__(self, port, room=1 << 20):
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
+        self.socket.settimeout(10)
+        self.socket.connect(("127.0.0.1", port))
+        self.number = 0
+
+    def send(self, request):
+        self.number = (self.number + 1) & 0xFFFF
+        self.socket.send(struct.pack(">HHHH", self.number, 0, 1, 0) + request)
+
+    def ask(self, request):
+        self.send(request)
+        parts, total = {}, 1
+        while len(parts) < total:
+            datagram = self.socket.recv(1 << 16)
+            number, at, total, _ = struct.unpack(">HHHH", datagram[:8])
+            if number == self.number:
+                parts[at] = datagram[8:]
+        return b"".join(parts[at] for at in range(total))
+
+
+def udp_works(port):
+    guest = Guest(port)
+    assert guest.ask(b"flush_all\r\n") == b"OK\r\n"
+    assert guest.ask(b"set a 7 0 5\r\nhello\r\n") == b"STORED\r\n"
+    assert guest.ask(b"get a b\r\n") == b"VALUE a 7 5\r\nhello\r\nEND\r\n"
+    assert guest.ask(b"mg a v f k\r\n") == b"VA 5 f7 ka\r\nhello\r\n"
+    long = b"x" * 50_000
+    assert guest.ask(b"set long 0 0 %d\r\n%s\r\n" % (len(long), long)) == b"STORED\r\n"
+    assert guest.ask(b"get long\r\n") == b"VALUE long 0 50000\r\n" + long + b"\r\nEND\r\n"
+    # A short request has a short reply, whatever is asked for.
+    assert guest.ask(b"get" + b" long" * 100 + b"\r\n") == b"SERVER_ERROR too long for UDP\r\n"
+    assert guest.ask(packet(0x0A))[:2] == b"\x81\x0a"
+    assert guest.ask(b"version\r\n").startswith(b"VERSION 1.6")
 
 
 class Line:
@@ -227,10 +282,17 @@ def hostile_input_harms_nobody(port):
 
 
 def main():
-    port, peer = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0
+    flags = argparse.ArgumentParser()
+    flags.add_argument("--unix")
+    flags.add_argument("--udp", type=int)
+    flags.add_argument("port", type=int)
+    flags.add_argument("peer", type=int, nargs="?", default=0)
     # The same requests each time, so that a run tells of the change under test. Other seeds are named by hand.
-    seed = int(sys.argv[3]) if len(sys.argv) > 3 else 20260711
+    flags.add_argument("seed", type=int, nargs="?", default=20260711)
+    flags = flags.parse_args()
+    port, peer, seed = flags.port, flags.peer, flags.seed
     checks = [pymemcache_works, pylibmc_works, bmemcached_works, split_at_every_byte, hostile_input_harms_nobody]
+    places = [(unix_socket_works, flags.unix), (udp_works, flags.udp)]
     if peer:
         same = lambda said: said
         for name, request_of, shown, door in (
@@ -246,9 +308,9 @@ def main():
             check.__name__ = f"differential {name}"
             checks.append(check)
     passed = failed = 0
-    for check in checks:
+    for check, place in [(check, port) for check in checks] + [(check, place) for check, place in places if place]:
         try:
-            check(port)
+            check(place)
             passed += 1
         except ImportError as error:
             print(f"{check.__name__}: left out, {error}")

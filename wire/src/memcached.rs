@@ -12,10 +12,12 @@
 //! | `text` | one line of the text protocol, taken apart; numbers as memcached reads them |
 //! | `meta` | the flags of a meta command |
 //! | `binary` | headers and opcodes of the binary protocol |
+//! | `datagram` | the header in front of requests and replies over UDP |
 //!
 //! The source is `doc/protocol.txt` of memcached. Where it says nothing, memcached 1.6.18 decides.
 
 pub mod binary;
+pub mod datagram;
 pub mod meta;
 pub mod text;
 

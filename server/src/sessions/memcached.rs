@@ -37,6 +37,7 @@ use self::binary::{Answer, Asked, BinarySink};
 use self::dump::Dump;
 use self::sink::TextSink;
 use self::stats::Report;
+use super::Change;
 use crate::batch::{Batch, Left, Odd};
 use crate::doors::Refusal;
 use crate::limits::ServerLimits;
@@ -145,6 +146,8 @@ enum Own {
         to: usize,
         bytes: usize,
     },
+    /// The end of a datagram.
+    Guest,
     /// Of a request of the binary protocol.
     Binary(Asked, Answer),
     Stats(Report),
@@ -170,6 +173,10 @@ pub struct Memcached {
     owns: Vec<Own>,
     /// The words of meta commands.
     text: Vec<u8>,
+    /// The requests come as datagrams. Each is read as if the connection began and ended with it.
+    is_udp: bool,
+    /// A datagram has been executed.
+    ended: bool,
 }
 
 /// The version of memcached whose protocol this is, since clients choose their features by it, and ours.
@@ -191,7 +198,50 @@ impl Memcached {
     ) -> Left {
         self.forget_frames();
         self.announced = 0;
+        self.read_on((limits, session), input, at, (place, self.done), batch)
+    }
+
+    /// As [`Protocol::read_datagrams`](super::Protocol::read_datagrams).
+    pub fn read_datagrams<'b>(
+        &mut self,
+        (limits, session): (&ServerLimits, &Session),
+        (input, ends): (&'b [u8], impl Iterator<Item = usize>),
+        at: &mut usize,
+        (place, is_overfull): (u32, bool),
+        batch: &mut Batch<'b>,
+    ) -> Left {
+        self.forget_frames();
+        self.is_udp = true;
         let mut resumes = self.done;
+        for end in ends {
+            self.binary = None;
+            self.forget_progress();
+            let left = match is_overfull {
+                true => Left::Nothing,
+                false => self.read_on((limits, session), &input[..end], at, (place, std::mem::take(&mut resumes)), batch),
+            };
+            if left == Left::Perhaps {
+                return left;
+            }
+            // What is left of it is no whole request.
+            *at = end;
+            self.push_own(Own::Guest, end, place, batch);
+            // What skips the rest of a datagram, or has made its reply too long, ends with it (M1).
+            if is_overfull || self.skips > 0 || batch.is_full() {
+                return Left::Perhaps;
+            }
+        }
+        Left::Nothing
+    }
+
+    fn read_on<'b>(
+        &mut self,
+        (limits, session): (&ServerLimits, &Session),
+        input: &'b [u8],
+        at: &mut usize,
+        (place, mut resumes): (u32, (usize, usize)),
+        batch: &mut Batch<'b>,
+    ) -> Left {
         while !batch.is_full() {
             if self.skips > 0 {
                 return self.skip(input, at, place, batch);
@@ -291,6 +341,10 @@ impl Memcached {
     pub fn own(&mut self, note: u32, session: &mut Session, host: (&dyn Host, &Memory), output: &mut Output) -> Progress {
         match self.owns.get(Note(note).place()) {
             Some(Own::Quit) => session.closing = true,
+            Some(Own::Guest) => {
+                (self.done, self.failed, self.skips) = ((0, 0), false, 0);
+                self.ended = true;
+            }
             Some(Own::Stats(report)) => stats::write(*report, session, host, output),
             Some(Own::Binary(asked, answer)) => {
                 self.skips = asked.skips;
@@ -299,6 +353,11 @@ impl Memcached {
             Some(Own::Dump(dump)) => dump::write(*dump, session, host, output),
             Some(_) => self.run_own(Note(note).place(), output),
             None => {}
+        }
+        if self.is_udp && session.closing {
+            // The client that sent this datagram ends, which others share the connection with.
+            session.closing = false;
+            self.skips = usize::MAX;
         }
         Progress::Answered
     }
@@ -312,8 +371,13 @@ impl Memcached {
             Some(Own::Version) => output.raw(format!("VERSION {VERSION}\r\n").as_bytes()),
             Some(Own::Skip(count)) => self.skips = *count,
             Some(Own::Skipped(count)) => self.skips -= count,
-            Some(Own::Quit | Own::Next(_) | Own::Words { .. } | Own::Binary(..) | Own::Stats(_) | Own::Dump(_)) | None => {}
+            Some(Own::Quit | Own::Guest | Own::Next(_) | Own::Words { .. } | Own::Binary(..) | Own::Stats(_) | Own::Dump(_)) | None => {}
         }
+    }
+
+    /// As [`Protocol::take_change`](super::Protocol::take_change).
+    pub fn take_change(&mut self) -> Option<Change> {
+        std::mem::take(&mut self.ended).then_some(Change::Guest)
     }
 
     /// As [`Protocol::missing`](super::Protocol::missing).

@@ -254,7 +254,7 @@ impl Connections {
         }
         let hard = self.limits.hard_output_of(door, session);
         // The connection is closed at the end of the turn. More replies would only take memory.
-        if hard != 0 && output.waiting() as u64 > hard {
+        if hard != 0 && output.waiting() as u64 > hard && !door.takes_datagrams() {
             session.closing = true;
         }
         if !session.listening.unsure.is_empty() {

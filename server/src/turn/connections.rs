@@ -18,9 +18,10 @@ use super::waiters::Waiters;
 use crate::batch::{Batch, Left, Rejection};
 use crate::connection::Connection;
 use crate::doors::Spoken;
+use crate::filter::{Datagrams, Filter, GuestRules};
 use crate::host::Process;
 use crate::limits::ServerLimits;
-use crate::listener::{Arrival, prepare};
+use crate::listener::{Arrival, PROTECTED, prepare};
 use crate::sessions::{Due, Form, Pulse};
 use crate::tls;
 use crate::transfer::{Flow, Pool};
@@ -129,11 +130,12 @@ impl Connections {
             self.slots.len() - 1
         });
         let Arrival { socket, origin } = arrival;
-        let filter = match origin.tls {
-            false => Ok(None),
-            true => self.process.tls.filter().map(Some),
+        let filter = match (origin.tls, origin.door.takes_datagrams()) {
+            (true, _) => self.process.tls.filter().map(Some),
+            (false, true) => registry.try_clone().map(|registry| Some(Box::new(Filter::datagrams(Datagrams::new(registry))))),
+            (false, false) => Ok(None),
         };
-        let prepared = if origin.door.is_local() { Ok(()) } else { prepare(&socket, self.limits.keepalive_seconds) };
+        let prepared = if origin.door.is_tcp() { prepare(&socket, self.limits.keepalive_seconds) } else { Ok(()) };
         let interest = Interest::READABLE | Interest::WRITABLE;
         let token = Token(slot + FIRST_TOKEN);
         let registered = prepared.and_then(|()| registry.register(&mut SourceFd(&socket.as_raw_fd()), token, interest));
@@ -150,6 +152,9 @@ impl Connections {
         let mut session = Session::connected(id, &*self.process, self.now_ms);
         session.caller.parks = true;
         let door = origin.door;
+        if door.protocol == Spoken::Memcached {
+            session.caller.db = self.limits.memcached_database;
+        }
         let record = self.process.clients.enter(id, counted_by, origin, self.now_ms);
         record.show(&session);
         self.process.memory.table().count(Counter::Connections, 1);
@@ -214,6 +219,18 @@ impl Connections {
         if !connection.may_read() || connection.is_backed_up() {
             return true;
         }
+        if let Some(datagrams) = connection.filter.as_mut().and_then(|filter| filter.guests()) {
+            datagrams.rules = GuestRules {
+                is_open: self.process.settings.users().now().is_open(),
+                is_protected: self.process.settings.is_on(PROTECTED),
+                ..self.limits.guests
+            };
+            if datagrams.rules.is_open && !connection.session.identity.authenticated {
+                // The next client needs no log-in.
+                self.close(slot);
+                return false;
+            }
+        }
         let stats = &self.process.mailboxes[self.number].stats;
         stats.reads.add(1);
         match connection.receive(&mut self.pool, &self.limits) {
@@ -247,7 +264,11 @@ impl Connections {
         let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.is_halted()) else {
             return Left::Nothing;
         };
-        let Connection { protocol, session, .. } = &mut **connection;
+        let Connection { protocol, session, filter, output, .. } = &mut **connection;
+        if let Some(datagrams) = filter.as_mut().and_then(|filter| filter.guests()) {
+            let requests = (input, datagrams.ends(input.len()));
+            return protocol.read_datagrams((&self.limits, session), requests, at, (place, output.is_overfull()), batch);
+        }
         protocol.read(&self.limits, session, input, at, place, batch)
     }
 
@@ -317,7 +338,8 @@ impl Connections {
             connection.over_soft_since_ms = Some(self.now_ms);
         }
         let over_soft = connection.over_soft_since_ms.is_some_and(|since_ms| self.now_ms - since_ms > limit.soft_seconds * 1000);
-        let over = over_soft || limit.hard != 0 && waiting > limit.hard;
+        // What waits for a datagram's end is limited by itself.
+        let over = !connection.door.takes_datagrams() && (over_soft || limit.hard != 0 && waiting > limit.hard);
         if over {
             tracing::warn!(client = connection.session.identity.id, bytes = waiting, "closed: it reached client-output-buffer-limit");
             self.process.mailboxes[self.number].stats.reply_limit_closed.add(1);
@@ -341,6 +363,18 @@ impl Connections {
             self.ready.retain(|ready| *ready != slot);
         }
         self.free.push(slot);
+        self.follow_guests(&mut connection);
+    }
+
+    /// Where datagrams still come in, the next client takes the place of one that was closed.
+    fn follow_guests(&mut self, connection: &mut Connection) {
+        let Some(datagrams) = connection.filter.as_mut().and_then(|filter| filter.guests()) else { return };
+        datagrams.leave(&connection.socket);
+        if !connection.half_closed && !self.process.is_stopping() {
+            let process = &self.process;
+            let next = process.listeners.guests(&process.clients, Some(connection.record.local_address()));
+            next.into_iter().for_each(|guests| process.hand_over(guests));
+        }
     }
 
     /// Ends the waits and subscriptions of a client that is gone.
@@ -362,7 +396,8 @@ impl Connections {
             let Some(connection) = &self.slots[slot] else { continue };
             let idle_ms = self.now_ms.saturating_sub(connection.session.clock.active_ms);
             // A subscriber says nothing for as long as it likes, as in Redis.
-            let idle = timeout_ms != 0 && idle_ms > timeout_ms && !connection.parked && !connection.session.listens();
+            let may_idle = connection.parked || connection.session.listens() || connection.door.takes_datagrams();
+            let idle = timeout_ms != 0 && idle_ms > timeout_ms && !may_idle;
             let stuck = connection.session.closing && idle_ms > CLOSE_PATIENCE_MS;
             let handshaking = connection.filter.as_ref().is_some_and(|filter| filter.is_handshaking());
             let late = handshake_ms != 0 && handshaking && idle_ms > handshake_ms;

@@ -1,5 +1,5 @@
 //! Stock clients, unmodified, against a `polder serve`: redis-cli, redis-benchmark and redis-py; pymemcache, pylibmc and
-//! python-binary-memcached at its memcached port, and generated traffic there and against memcached itself; websockets at
+//! python-binary-memcached at its memcached ports, and generated traffic there and against memcached itself; websockets at
 //! its HTTP port, and the console there in Chromium.
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -11,7 +11,15 @@ fn main() -> ExitCode {
     let scratch = Scratch::new();
     let memcached_port = free_port().map_or("0".into(), |port| port.to_string());
     let http_port = free_port().map_or("0".into(), |port| port.to_string());
-    let flags = ["--memcache-port", &memcached_port, "--http-port", &http_port];
+    let udp_port = free_port().map_or("0".into(), |port| port.to_string());
+    let path = std::env::temp_dir().join(format!("polder-stock-{}.sock", std::process::id())).to_string_lossy().into_owned();
+    let flags = [
+        ["--memcache-port", &memcached_port],
+        ["--memcache-unixsocket", &path],
+        ["--memcache-udp-port", &udp_port],
+        ["--http-port", &http_port],
+    ]
+    .concat();
     let server = match Server::start_polder(&polder(), &scratch.options.segment, &flags) {
         Ok(server) => server,
         Err(error) => {
@@ -29,7 +37,7 @@ fn main() -> ExitCode {
     }
     println!("stock clients: {} passed, {failed} failed", checks.len() - failed);
     let python = redis_py(&port);
-    let memcached = memcached_clients(&memcached_port);
+    let memcached = memcached_clients(&["--unix", &path, "--udp", &udp_port, &memcached_port]);
     let web_socket = web_socket_client(&http_port);
     // The last: it sets passwords.
     let console = console(&http_port, &port);
@@ -111,7 +119,7 @@ fn console(http_port: &str, port: &str) -> bool {
 }
 
 /// The same for clients of memcached. Where memcached is installed, both are sent the same requests.
-fn memcached_clients(port: &str) -> bool {
+fn memcached_clients(places: &[&str]) -> bool {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let python = root.join(".venv/bin/python");
     if !python.exists() {
@@ -122,7 +130,7 @@ fn memcached_clients(port: &str) -> bool {
     let flags = ["-u", "nobody", "-U", "0", "-l", "127.0.0.1", "-p", "{port}"];
     let peer = Server::start(Path::new("memcached"), &flags);
     let mut command = Command::new(python);
-    command.arg(root.join("tests/clients/memcached.py")).arg(port);
+    command.arg(root.join("tests/clients/memcached.py")).args(places);
     if let Ok(peer) = &peer {
         command.arg(peer.port().to_string());
     } else {
