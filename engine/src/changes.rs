@@ -64,9 +64,9 @@ impl Position {
 pub struct Changes<'m> {
     memory: &'m Memory,
     position: Position,
-    /// Bytes that have been read and not understood as a whole transaction yet, from the position on.
-    bytes: Vec<u8>,
-    at: usize,
+    /// The offset behind what has been read.
+    read: u64,
+    reader: Reader,
 }
 
 impl Memory {
@@ -98,12 +98,15 @@ impl Memory {
             None => {
                 log.turn_on()?;
                 log.merge()?;
+                // Before the place: one that belongs to a later stream is not taken for a place of this one.
+                let identity = log.identity();
                 let (offset, db) = log.end();
-                Position { identity: log.identity(), offset, db }
+                Position { identity, offset, db }
             }
         };
-        let changes = Changes { memory: self, position, bytes: Vec::new(), at: 0 };
-        changes.check_identity()?;
+        let (read, reader) = (position.offset, Reader::new(position.db));
+        let changes = Changes { memory: self, position, read, reader };
+        changes.check_stream()?;
         Ok(changes)
     }
 
@@ -133,9 +136,15 @@ impl Changes<'_> {
         self.memory.table().log()
     }
 
-    fn check_identity(&self) -> Result<(), Stop> {
-        let identity = self.log().identity();
-        if identity == self.position.identity { Ok(()) } else { Err(other_stream(&self.position, &identity)) }
+    /// Whether the log is on and the stream is the one that is followed.
+    fn check_stream(&self) -> Result<(), Stop> {
+        // A stream that has begun after this look has another identity, which the next look finds.
+        let (is_on, identity) = (self.log().is_on(), self.log().identity());
+        match () {
+            () if !is_on => Err(other_stream(&self.position, "off")),
+            () if identity != self.position.identity => Err(other_stream(&self.position, &identity)),
+            () => Ok(()),
+        }
     }
 
     /// The position behind what [`Changes::next`] has returned last.
@@ -150,59 +159,173 @@ impl Changes<'_> {
     #[expect(clippy::should_implement_trait, reason = "it can fail, and goes on after None")]
     pub fn next(&mut self) -> Result<Option<Changed>, Stop> {
         loop {
-            if let Some(changed) = self.take()? {
-                return Ok(Some(changed));
+            if let Some((commands, bytes)) = self.reader.next()? {
+                self.position.offset += bytes;
+                self.position.db = self.reader.db;
+                return Ok(Some(Changed { commands, position: self.position.clone() }));
             }
-            let read = self.position.offset + (self.bytes.len() - self.at) as u64;
             self.log().merge()?;
-            self.bytes.drain(..std::mem::take(&mut self.at));
-            let next = self.memory.table().log().read(read, &mut self.bytes, READ_BYTES).map_err(refused)?;
-            // What has been read while the identity was the same belongs to it.
-            self.check_identity()?;
-            if next == read {
+            let before = self.read;
+            self.read = self.memory.table().log().read(before, self.reader.room(), READ_BYTES).map_err(refused)?;
+            // What has been read while the stream was the same belongs to it.
+            self.check_stream()?;
+            if self.read == before {
                 return Ok(None);
             }
         }
     }
+}
 
-    /// Takes the next whole transaction out of what has been read.
-    fn take(&mut self) -> Result<Option<Changed>, Stop> {
-        let (mut commands, mut at, mut db, mut is_open) = (Vec::new(), self.at, self.position.db, false);
-        while let Some((words, end)) = command(&self.bytes, at)? {
-            at = end;
+/// Takes a stream apart into transactions. It goes on in the middle of a command or a transaction where the bytes before have ended, so that the time
+/// that it takes goes with the bytes.
+struct Reader {
+    bytes: Vec<u8>,
+    at: usize,
+    /// Bytes that have been understood since the last transaction ended.
+    taken: u64,
+    /// The words of the command under way, and how many it has.
+    words: Words,
+    count: Option<usize>,
+    /// The bytes of the word under way.
+    length: Option<usize>,
+    /// The commands of the transaction under way, and whether MULTI has begun it.
+    commands: Vec<ChangeCommand>,
+    is_open: bool,
+    db: Option<Db>,
+}
+
+impl Reader {
+    fn new(db: Option<Db>) -> Reader {
+        let (words, commands) = (Vec::new(), Vec::new());
+        Reader { bytes: Vec::new(), at: 0, taken: 0, words, count: None, length: None, commands, is_open: false, db }
+    }
+
+    /// Where the next bytes go.
+    fn room(&mut self) -> &mut Vec<u8> {
+        self.bytes.drain(..std::mem::take(&mut self.at));
+        &mut self.bytes
+    }
+
+    /// The next transaction, and how many bytes of the stream it and what stands before it have; `None`: not all of it is there yet.
+    fn next(&mut self) -> Result<Option<(Vec<ChangeCommand>, u64)>, Stop> {
+        while let Some(words) = self.command()? {
             match &words[..] {
-                [name, number] if name == b"SELECT" => db = std::str::from_utf8(number).ok().and_then(|number| number.parse().ok()),
-                [name] if name == b"MULTI" => is_open = true,
-                [name] if name == b"EXEC" => is_open = false,
-                _ => commands.push(ChangeCommand { db: db.unwrap_or(0), words }),
+                [name, number] if name == b"SELECT" => self.db = std::str::from_utf8(number).ok().and_then(|number| number.parse().ok()),
+                [name] if name == b"MULTI" => self.is_open = true,
+                [name] if name == b"EXEC" => self.is_open = false,
+                _ => self.commands.push(ChangeCommand { db: self.db.unwrap_or(0), words }),
             }
-            if !commands.is_empty() && !is_open {
-                self.position.offset += (at - self.at) as u64;
-                self.position.db = db;
-                self.at = at;
-                return Ok(Some(Changed { commands, position: self.position.clone() }));
+            if !self.commands.is_empty() && !self.is_open {
+                return Ok(Some((std::mem::take(&mut self.commands), std::mem::take(&mut self.taken))));
             }
         }
         Ok(None)
     }
+
+    /// The next command; `None`: not all of it is there yet.
+    fn command(&mut self) -> Result<Option<Words>, Stop> {
+        let count = match self.count {
+            Some(count) => count,
+            None => {
+                let Some(count) = self.number(b'*')? else { return Ok(None) };
+                *self.count.insert(count)
+            }
+        };
+        while self.words.len() < count {
+            let length = match self.length {
+                Some(length) => length,
+                None => {
+                    let Some(length) = self.number(b'$')? else { return Ok(None) };
+                    *self.length.insert(length)
+                }
+            };
+            // With the two bytes that end it.
+            let Some(word) = length.checked_add(2).and_then(|bytes| self.bytes[self.at..].get(..bytes)) else { return Ok(None) };
+            self.words.push(word[..length].to_vec());
+            self.pass(length + 2);
+            self.length = None;
+        }
+        self.count = None;
+        Ok(Some(std::mem::take(&mut self.words)))
+    }
+
+    /// The number of a line that begins with this mark; `None`: the line has no end yet.
+    fn number(&mut self, mark: u8) -> Result<Option<usize>, Stop> {
+        /// Bytes of the longest line: a mark, a number of 20 digits, the two that end it.
+        const LINE_MAX: usize = 23;
+        let wrong = || Stop::from("ERR the position is not the begin of a command: follow from a position that the stream has given");
+        let rest = &self.bytes[self.at..];
+        let line = &rest[..rest.len().min(LINE_MAX)];
+        let Some(end) = line.windows(2).position(|pair| pair == b"\r\n") else {
+            return if line.len() < LINE_MAX && line.first().is_none_or(|first| *first == mark) { Ok(None) } else { Err(wrong()) };
+        };
+        let digits = line[..end].strip_prefix(&[mark]).and_then(|digits| std::str::from_utf8(digits).ok());
+        let number = digits.and_then(|digits| digits.parse().ok()).ok_or_else(wrong)?;
+        self.pass(end + 2);
+        Ok(Some(number))
+    }
+
+    fn pass(&mut self, bytes: usize) {
+        self.at += bytes;
+        self.taken += bytes as u64;
+    }
 }
 
-/// The command that begins at `at`, and where it ends; `None`: not all of it is there yet.
-fn command(bytes: &[u8], at: usize) -> Result<Option<(Words, usize)>, Stop> {
-    let wrong = || Stop::from("ERR the position is not the begin of a command: follow from a position that the stream has given");
-    let number = |at: usize, mark: u8| -> Result<Option<(usize, usize)>, Stop> {
-        let Some(length) = bytes[at..].windows(2).position(|pair| pair == b"\r\n") else { return Ok(None) };
-        let digits = bytes[at..at + length].strip_prefix(&[mark]).ok_or_else(wrong)?;
-        let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).ok_or_else(wrong)?;
-        Ok(Some((number, at + length + 2)))
-    };
-    let Some((count, mut at)) = number(at, b'*')? else { return Ok(None) };
-    let mut words = Vec::new();
-    for _ in 0..count {
-        let Some((length, begin)) = number(at, b'$')? else { return Ok(None) };
-        let Some(word) = bytes.get(begin..begin + length) else { return Ok(None) };
-        words.push(word.to_vec());
-        at = begin + length + 2;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads a stream that comes in pieces of so many bytes; returns its transactions, and the place behind each.
+    fn read(stream: &[u8], piece: usize) -> Vec<(Vec<ChangeCommand>, u64)> {
+        let (mut reader, mut found, mut place) = (Reader::new(None), Vec::new(), 0);
+        for piece in stream.chunks(piece) {
+            reader.room().extend_from_slice(piece);
+            while let Some((commands, bytes)) = reader.next().expect("commands") {
+                place += bytes;
+                found.push((commands, place));
+            }
+        }
+        found
     }
-    Ok((at <= bytes.len()).then_some((words, at)))
+
+    #[test]
+    fn a_stream_may_be_cut_anywhere() {
+        let stream = b"*2\r\n$6\r\nSELECT\r\n$2\r\n12\r\n*3\r\n$3\r\nSET\r\n$1\r\na\r\n$2\r\n\r\n\r\n*1\r\n$5\r\nMULTI\r\n\
+            *2\r\n$3\r\nDEL\r\n$1\r\na\r\n*2\r\n$4\r\nINCR\r\n$1\r\nb\r\n*1\r\n$4\r\nEXEC\r\n";
+        let words = |words: &[&[u8]]| ChangeCommand { db: 12, words: words.iter().map(|word| word.to_vec()).collect() };
+        let first = stream.windows(5).position(|bytes| bytes == b"MULTI").expect("it is there") as u64 - 8;
+        let expected = vec![
+            (vec![words(&[b"SET", b"a", b"\r\n"])], first),
+            (vec![words(&[b"DEL", b"a"]), words(&[b"INCR", b"b"])], stream.len() as u64),
+        ];
+        for piece in 1..=stream.len() {
+            assert_eq!(read(stream, piece), expected, "in pieces of {piece} bytes");
+        }
+    }
+
+    #[test]
+    fn what_is_no_command_is_an_error_at_once() {
+        for wrong in [
+            &b"OK\r\n"[..],
+            b"$3\r\nSET\r\n",
+            b"*x\r\n",
+            b"*1\r\n*1\r\n",
+            b"*1111111111111111111111111",
+            b"*1\r\n$99999999999999999999\r\n",
+        ] {
+            let mut reader = Reader::new(None);
+            reader.room().extend_from_slice(wrong);
+            assert!(reader.next().is_err(), "{}", wrong.escape_ascii());
+        }
+    }
+
+    /// A transaction of many commands takes time that goes with its bytes, however small the pieces are in which it comes.
+    #[test]
+    fn a_long_transaction_is_read_once() {
+        let mut stream = b"*1\r\n$5\r\nMULTI\r\n".to_vec();
+        (0..20_000).for_each(|_| stream.extend_from_slice(b"*2\r\n$4\r\nINCR\r\n$1\r\na\r\n"));
+        stream.extend_from_slice(b"*1\r\n$4\r\nEXEC\r\n");
+        let found = read(&stream, 64);
+        assert_eq!((found.len(), found[0].0.len()), (1, 20_000));
+    }
 }

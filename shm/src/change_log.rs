@@ -14,8 +14,9 @@
 //! what has become of the chains at once. So a batch is in the log whole or not at all, once, whichever process dies when; and a stopped writer holds up no thread (L4).
 //! What the bytes are is the table's business (`table/src/log.rs`).
 //!
-//! - **L6** Between BASE and TAIL nothing is ever written. Readers take no lock: a reader pins, reads FIRST and TAIL, and walks. Blocks that are
-//!   trimmed are retired, so a pinned reader is safe; one that comes too late finds its place below BASE.
+//! - **L6** Between BASE and TAIL nothing is ever written. Readers take no lock: a reader pins, reads TAIL, FIRST and LAST, then BASE, and walks.
+//!   Blocks that are trimmed are retired, so a pinned reader is safe; one that comes too late finds its place below BASE. A merger that trims
+//!   writes BASE before FIRST and LAST: a reader that sees a later first block sees also that its place is trimmed.
 //! - **L7** A commit that finds no room for its record counts BROKEN before it commits, and goes without. The merger looks at BROKEN after the tails and
 //!   before it appends: what follows such a commit is in no log of the same identity. The log then begins anew, with another identity.
 //! - **L8** While a snapshot makes its cut, records of its era or a later one are held back, with what follows them in their seats ([`log::CUT`]). The word
@@ -40,6 +41,8 @@ use crate::segment::{Segment, offset_of, ref_to};
 const BATCH_BYTES: usize = 256 << 10;
 /// Bytes that are kept behind the tail where no setting says how many: Redis's `repl-backlog-size`.
 const KEEP: u64 = 1 << 20;
+/// The greatest state of a [`Format`].
+const STATE_MAX: u64 = (1 << log::STATE_BITS) - 1;
 /// Bytes that a hold keeps at most where no setting says how many: Redis's limit for replicas.
 const KEEP_MAX: u64 = 256 << 20;
 
@@ -61,7 +64,7 @@ pub trait Format {
     /// # Errors
     /// [`Fault::Damaged`].
     fn record(&mut self, says: &[u8], out: &mut Vec<u8>) -> Result<(), Fault>;
-    /// What the next batch is to begin with.
+    /// What the next batch is to begin with: less than 1024.
     fn state(&self) -> u64;
 }
 
@@ -86,12 +89,13 @@ impl Segment {
     /// The first place that is kept, and the one behind the last byte.
     pub fn log_range(&self) -> (u64, u64) {
         let base = self.observe(log::BASE);
-        (base, self.observe(log::TAIL).max(base))
+        (base, self.log_end().0.max(base))
     }
 
-    /// What the last batch has left for the next one ([`Format::state`]).
-    pub fn log_state(&self) -> u64 {
-        self.observe(log::DATABASE)
+    /// The place behind the last byte, and what the batch that ends there has left for the next one ([`Format::state`]).
+    pub fn log_end(&self) -> (u64, u64) {
+        let word = self.observe(log::TAIL);
+        (word >> log::STATE_BITS, word & STATE_MAX)
     }
 
     /// The identity of the stream; empty where there never was one.
@@ -180,7 +184,7 @@ impl Seat {
         }
         let held_from = segment.observe(log::CUT);
         let (mut bytes, mut says, mut records) = (Vec::new(), Vec::new(), 0);
-        format.begin(segment.load(log::DATABASE));
+        format.begin(segment.log_end().1);
         for source in &mut sources {
             source.look(segment, below, held_from)?;
         }
@@ -196,10 +200,10 @@ impl Seat {
         }
         let ends = self.append_log(&bytes)?;
         self.note(Tag::Cover, log::MERGE_LOCK, 0)?;
-        let olds = self.note_heads(&sources)? + self.note_log(ends, format.state())?;
+        let olds = self.note_heads(&sources)? + self.note_log(ends)?;
         self.note(Tag::Word, log::RECORDS, segment.load(log::RECORDS) + records)?;
         // SYNC: change-log. Last: from here on readers read.
-        self.note(Tag::Word, log::TAIL, ends.tail)?;
+        self.note(Tag::Word, log::TAIL, tail_word(ends.tail, format.state()))?;
         self.commit(olds)?;
         Ok(Merged::Some)
     }
@@ -227,7 +231,7 @@ impl Seat {
     /// Writes bytes behind the tail, into blocks that are made where there are too few.
     fn append_log(&self, bytes: &[u8]) -> Result<Ends, Fault> {
         let segment = &*self.segment;
-        let (mut place, last) = (segment.load(log::TAIL), segment.load(log::LAST));
+        let (mut place, last) = (segment.log_end().0, segment.load(log::LAST));
         let mut ends = Ends { first: 0, last, link: 0, tail: place + bytes.len() as u64 };
         let mut room_end = if segment.is_chained(last, NodeKind::Log) { segment.load(last + PLACE) + BLOCK_BYTES } else { place };
         let mut rest = bytes;
@@ -254,7 +258,7 @@ impl Seat {
     }
 
     /// Notes what becomes of the chain of the log, and what is trimmed; returns how many blocks go out of use.
-    fn note_log(&self, ends: Ends, state: u64) -> Result<u64, Fault> {
+    fn note_log(&self, ends: Ends) -> Result<u64, Fault> {
         let (segment, mut olds) = (&*self.segment, 0);
         let old_last = segment.load(log::LAST);
         if ends.link != 0 && ends.first == 0 {
@@ -262,9 +266,6 @@ impl Seat {
         }
         if ends.last != old_last {
             self.note(Tag::Word, log::LAST, ends.last)?;
-        }
-        if state != segment.load(log::DATABASE) {
-            self.note(Tag::Word, log::DATABASE, state)?;
         }
         let first = if ends.first != 0 { ends.first } else { segment.load(log::FIRST) };
         let (mut piece, wanted) = (Piece::at(segment, first), segment.log_wanted(ends.tail));
@@ -275,11 +276,12 @@ impl Seat {
             olds += 1;
             piece = Piece::at(segment, next);
         }
-        if piece.block != segment.load(log::FIRST) {
-            self.note(Tag::Word, log::FIRST, piece.block)?;
-        }
+        // SYNC: change-log. BASE first (L6).
         if piece.place > segment.load(log::BASE) {
             self.note(Tag::Word, log::BASE, piece.place)?;
+        }
+        if piece.block != segment.load(log::FIRST) {
+            self.note(Tag::Word, log::FIRST, piece.block)?;
         }
         Ok(olds)
     }
@@ -298,8 +300,9 @@ impl Seat {
             block = segment.log_next(here);
         }
         // One place is left out, so that a reader that waits at the end finds that it is trimmed.
-        let begin = segment.load(log::TAIL) + 1;
-        for (word, value) in [(log::FIRST, 0), (log::LAST, 0), (log::BASE, begin), (log::DATABASE, 0), (log::TAIL, begin)] {
+        let begin = segment.log_end().0 + 1;
+        // SYNC: change-log. BASE first (L6).
+        for (word, value) in [(log::BASE, begin), (log::FIRST, 0), (log::LAST, 0), (log::TAIL, tail_word(begin, 0))] {
             self.note(Tag::Word, word, value)?;
         }
         self.note(Tag::Word, log::BROKEN_SEEN, broken)?;
@@ -318,51 +321,70 @@ impl Seat {
         Ok(())
     }
 
-    /// Turns the log on, with another identity, unless it is on. Returns once every transaction that has not seen it is over.
+    /// Turns the log on, with another identity, unless it is on. Returns once every transaction that has not seen it is over, also where another
+    /// thread has turned it on and is still waiting for them.
     ///
     /// # Errors
     /// [`Fault::System`] while another thread holds MERGE_LOCK, or is stopped in a transaction for longer than `goes_on` lets this one wait: the log is
-    /// off then. [`Fault::Full`].
+    /// off then, unless it was on before. [`Fault::Full`].
     pub fn turn_log_on(&self, goes_on: &mut dyn FnMut() -> bool) -> Result<(), Fault> {
         let segment = &self.segment;
         segment.word(header::LAYOUT).fetch_or(crate::layout::features::CHANGE_LOG, Ordering::SeqCst);
         self.lock_merge(goes_on)?;
-        if segment.logs() {
+        let is_on = segment.logs();
+        if is_on {
             self.rollback();
-            return Ok(());
+        } else {
+            // What an earlier time of the log has left is in no stream.
+            self.begin_stream()?;
+            segment.set_recording(0, recording::LOG);
         }
-        // What an earlier time of the log has left is in no stream.
-        self.pin();
-        let sources: Vec<Source> = (0..segment.seats_high()).filter_map(|index| Source::of(segment, index)).collect();
-        let begun = self.begin_log_anew(&sources);
-        self.unpin();
-        begun.inspect_err(|_| self.rollback())?;
-        segment.set_recording(0, recording::LOG);
-        segment.await_transactions(self.index, goes_on).map_err(|seat| {
-            segment.set_recording(recording::LOG, 0);
-            stopped(segment, seat)
-        })
+        let waited = segment.await_transactions(self.index, goes_on).map_err(|seat| stopped(segment, seat));
+        if waited.is_err() && !is_on {
+            self.end_stream();
+        }
+        waited
     }
 
-    /// Turns the log off and frees what it holds.
+    /// Turns the log off and frees what it holds. The stream ends, whether other transactions are over or not: one that turns it on again begins another.
     ///
     /// # Errors
     /// As [`Seat::turn_log_on`]; the log is off nevertheless.
     pub fn turn_log_off(&self, goes_on: &mut dyn FnMut() -> bool) -> Result<(), Fault> {
         let segment = &self.segment;
         segment.set_recording(recording::LOG, 0);
-        segment.await_transactions(self.index, goes_on).map_err(|seat| stopped(segment, seat))?;
-        self.lock_merge(goes_on)?;
+        let waited = segment.await_transactions(self.index, goes_on).map_err(|seat| stopped(segment, seat));
+        // One look more where time is up: no follower is to take what comes later for the same stream.
+        let mut is_first = true;
+        self.lock_merge(&mut || std::mem::take(&mut is_first) || goes_on())?;
         if segment.logs() {
             // Turned on again by another thread.
             self.rollback();
-            return Ok(());
+            return waited;
         }
+        self.begin_stream()?;
+        waited
+    }
+
+    /// Turns the log off where turning it on has failed: what was told meanwhile belongs to no stream.
+    fn end_stream(&self) {
+        self.segment.set_recording(recording::LOG, 0);
+        // Another thread that holds the lock, or has turned the log on again, begins another stream. Where there is no memory, followers see
+        // that the log is off, and the next one that turns it on begins another stream.
+        if matches!(self.try_merge_lock(), Ok(true)) && !self.segment.logs() {
+            let _ = self.begin_stream();
+        } else {
+            self.rollback();
+        }
+    }
+
+    /// Begins another stream, with MERGE_LOCK as the first item of the transaction.
+    fn begin_stream(&self) -> Result<(), Fault> {
         self.pin();
-        let sources: Vec<Source> = (0..segment.seats_high()).filter_map(|index| Source::of(segment, index)).collect();
-        let ended = self.begin_log_anew(&sources);
+        let sources: Vec<Source> = (0..self.segment.seats_high()).filter_map(|index| Source::of(&self.segment, index)).collect();
+        let begun = self.begin_log_anew(&sources);
         self.unpin();
-        ended.inspect_err(|_| self.rollback())
+        begun.inspect_err(|_| self.rollback())
     }
 
     fn lock_merge(&self, goes_on: &mut dyn FnMut() -> bool) -> Result<(), Fault> {
@@ -390,8 +412,8 @@ impl Seat {
         const DAMAGED: Fault = Fault::Damaged { what: "the change log" };
         let segment = &*self.segment;
         let (mut first, last, tail) = loop {
-            // SYNC: change-log. The tail first: who sees it sees the chain up to it.
-            let tail = segment.observe(log::TAIL);
+            // SYNC: change-log. The tail first: who sees it sees the chain up to it. BASE last (L6).
+            let tail = segment.log_end().0;
             let ends = (segment.observe(log::FIRST), segment.observe(log::LAST));
             if self.covers_now() {
                 break (ends.0, ends.1, tail);
@@ -426,6 +448,12 @@ impl Seat {
         }
         Ok(Ok(place))
     }
+}
+
+/// The word TAIL.
+fn tail_word(place: u64, state: u64) -> u64 {
+    assert!(state <= STATE_MAX, "the state of a format has few bits");
+    place << log::STATE_BITS | state
 }
 
 fn merger_stopped() -> Fault {

@@ -176,13 +176,14 @@ pub mod log {
     use super::{ROOTS_AT, ROOTS_BYTES};
     /// The lock of the thread that merges the outboxes; it covers all words of this module but BROKEN, CUT and the holds.
     pub const MERGE_LOCK: u64 = ROOTS_AT + ROOTS_BYTES - 8192;
-    /// The first and the last block of the log; the offsets of the first byte that is kept and of the byte behind the last one.
+    /// The first and the last block of the log, and the offset of the first byte that is kept.
     pub const FIRST: u64 = MERGE_LOCK + 64;
     pub const LAST: u64 = MERGE_LOCK + 72;
     pub const BASE: u64 = MERGE_LOCK + 80;
+    /// The offset of the byte behind the last one, shifted by STATE_BITS; below it the database that the stream has selected there, plus one
+    /// (0: none, the next record selects). One word, so that a reader sees both as they belong together.
     pub const TAIL: u64 = MERGE_LOCK + 88;
-    /// The database that the stream has selected last, plus one; 0: none, the next record selects.
-    pub const DATABASE: u64 = MERGE_LOCK + 96;
+    pub const STATE_BITS: u32 = 10;
     /// Records that have been merged.
     pub const RECORDS: u64 = MERGE_LOCK + 104;
     /// How many times a commit had no room for its record: a designated word that only grows, and the value that the log has taken note of.

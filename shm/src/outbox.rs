@@ -20,7 +20,8 @@
 //!   written. A record is there with its commit or not at all: recovery undoes or redoes it with the rest of the journal. An outbox
 //!   belongs to the seat, not to a life of it: the next owner appends behind what a dead one has left.
 //! - **L2** The reader retires a block once another one follows it. A writer that is stopped or dead behind its commit still writes the link
-//!   of the block that was the last one: its pin keeps that block until it is recovered.
+//!   of the block that was the last one. The writer's pin keeps that block until its seat is recovered. The block may be younger than the
+//!   pin, since a transaction makes its outbox when it has a pin already: so the writer first widens the pin to the block's birth.
 //! - **L3** (order) A batch reads the counter of CSNs first, as S, then each tail, and takes the records below S in the order of their CSNs. Let T2
 //!   conflict with T1 and follow it. Then these follow each other: T1's COMMITTED, T1's unlock, T2's lock, T2's draw, the read of S of
 //!   T2's batch, the read of T1's tail. So T1 is in the same batch with a lower number, or in an earlier batch. It is the same for a transaction that began
@@ -267,6 +268,8 @@ impl Seat {
         if last == 0 {
             return Ok(Err(0));
         }
+        // L2: this block stays the last one until the commit, so that it is there; from the commit on the pin must hold it.
+        while !self.covers_now() {}
         if !segment.is_chained(last, NodeKind::Outbox) || !tail.is_multiple_of(8) {
             return Err(Fault::Damaged { what: "an outbox" });
         }

@@ -105,14 +105,8 @@ impl Log<'_> {
 
     /// The offset behind the last byte, and the database that is selected there; none: the next command selects one.
     pub fn end(&self) -> (u64, Option<Db>) {
-        let segment = self.table.segment();
-        loop {
-            let offset = segment.log_range().1;
-            let state = segment.log_state();
-            if segment.log_range().1 == offset {
-                return (offset, state.checked_sub(1).map(|db| db as Db));
-            }
-        }
+        let (offset, state) = self.table.segment().log_end();
+        (offset, state.checked_sub(1).map(|db| db as Db))
     }
 
     /// The commit sequence number that the next commit draws.
