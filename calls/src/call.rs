@@ -138,7 +138,8 @@ impl<'c> Call<'c> {
 
     /// Says in the change log that the call does what this command does, for rows that tell [`Tells::Own`] words.
     ///
-    /// A function that rows of both kinds share may call it: where the row tells the call itself, nothing happens.
+    /// A function that rows of both kinds share may call it: where the row tells the call itself, nothing happens. Words that are made for
+    /// this, as text of numbers is, are made only where [`Call::tells_itself`].
     #[inline]
     pub fn tell(&self, words: &[&[u8]]) {
         if self.tells_itself() {
@@ -161,7 +162,9 @@ impl<'c> Call<'c> {
     pub fn tell_many<'w>(&self, head: &[&'w [u8]], rest: &[&'w [u8]]) {
         /// An even number, for pairs.
         const WORDS_MAX: usize = 512;
-        rest.chunks(WORDS_MAX).for_each(|words| self.tell(&[head, words].concat()));
+        if self.tells_itself() {
+            rest.chunks(WORDS_MAX).for_each(|words| self.tell(&[head, words].concat()));
+        }
     }
 
     /// As [`Call::tell`], of fields of a hash: `fields` stands behind the words FIELDS and their number.

@@ -152,12 +152,19 @@ fn check_flush(call: &Call<'_>) -> Result<bool, Stop> {
     Ok(freely || !call.caller.atomic)
 }
 
+/// Says the call itself in the change log, also where nothing was there.
+fn tell_call(call: &Call<'_>) {
+    if call.tells_itself() {
+        call.tell(&[&[call.command.name.as_bytes()], &call.args[1..]].concat());
+    }
+}
+
 fn flush_all(call: &mut Call<'_>) -> Outcome {
     if check_flush(call)? {
         call.txn.count_freed((0..call.settings.databases()).map(|db| call.txn.keys(db)).sum());
     }
     call.txn.flush(None)?;
-    call.tell(&[&[call.command.name.as_bytes()], &call.args[1..]].concat());
+    tell_call(call);
     call.reply.ok();
     Ok(())
 }
@@ -167,7 +174,7 @@ fn flush_one(call: &mut Call<'_>) -> Outcome {
         call.txn.count_freed(call.txn.keys(call.db()));
     }
     call.txn.flush(Some(call.db()))?;
-    call.tell(&[&[call.command.name.as_bytes()], &call.args[1..]].concat());
+    tell_call(call);
     call.reply.ok();
     Ok(())
 }
@@ -177,7 +184,7 @@ fn swap(call: &mut Call<'_>) -> Outcome {
     let one = index(1).ok_or("ERR invalid first DB index")?;
     let two = index(2).ok_or("ERR invalid second DB index")?;
     call.txn.swap(database_of(call.settings, one)?, database_of(call.settings, two)?)?;
-    call.tell(&[&[call.command.name.as_bytes()], &call.args[1..]].concat());
+    tell_call(call);
     call.reply.ok();
     Ok(())
 }

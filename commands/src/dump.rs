@@ -161,7 +161,9 @@ fn restore(call: &mut Call<'_>) -> Outcome {
     };
     let new = builder.finish(call.txn).map_err(refused)?.ok_or(BAD_FORMAT)?;
     call.put(key, &New { expiry_ms, ..new })?;
-    call.tell(&[b"RESTORE", key, expiry_ms.unwrap_or(0).to_string().as_bytes(), call.args[3], b"REPLACE", b"ABSTTL"]);
+    if call.tells_itself() {
+        call.tell(&[b"RESTORE", key, expiry_ms.unwrap_or(0).to_string().as_bytes(), call.args[3], b"REPLACE", b"ABSTTL"]);
+    }
     set_clock(call.table, call.txn, call.db(), key, options.idle_seconds, options.frequency)?;
     call.notify('g', "restore", key);
     call.reply.ok();

@@ -154,7 +154,9 @@ fn expire_in(call: &mut Call<'_>, unit: Unit, base_ms: u64) -> Outcome {
             // While data is imported, what has expired stays.
             if expiry_ms > call.txn.now_ms() || call.table.imports() {
                 call.edit(key, &New { expiry_ms: Some(expiry_ms), ..New::from(found) })?;
-                call.tell(&[b"PEXPIREAT", key, expiry_ms.to_string().as_bytes()]);
+                if call.tells_itself() {
+                    call.tell(&[b"PEXPIREAT", key, expiry_ms.to_string().as_bytes()]);
+                }
                 call.notify('g', "expire", key);
             } else {
                 call.remove(key)?;

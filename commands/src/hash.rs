@@ -518,7 +518,7 @@ fn hincrbyfloat(call: &mut Call<'_>) -> Outcome {
     let sum = old.sum_text(by).ok_or("ERR increment would produce NaN or Infinity")?;
     edit.draft.put(txn, &spot, name, sum.as_bytes(), Expiry::Keep)?;
     call.tell(&[b"HSET", edit.key, name, sum.as_bytes()]);
-    if let Some(expiry_ms) = spot.expiry_ms() {
+    if let Some(expiry_ms) = spot.expiry_ms().filter(|_| call.tells_itself()) {
         call.tell_fields(&[b"HPEXPIREAT", edit.key, expiry_ms.to_string().as_bytes()], &[name]);
     }
     edit.publish(call, &["hincrbyfloat"])?;

@@ -334,8 +334,10 @@ fn store(call: &mut Call<'_>, plan: &Plan<'_>, key: &[u8], chosen: &[Bytes<'_>])
         draft.extend(call.txn, elements.iter().map(|element| &element[..]))?;
         let value = draft.value(call.txn)?;
         call.put(key, &New::of(Kind::List, value))?;
-        call.tell(&[b"DEL", key]);
-        call.tell_many(&[b"RPUSH", key], &Vec::from_iter(elements.iter().map(|element| &element[..])));
+        if call.tells_itself() {
+            call.tell(&[b"DEL", key]);
+            call.tell_many(&[b"RPUSH", key], &Vec::from_iter(elements.iter().map(|element| &element[..])));
+        }
         call.notify('l', "sortstore", key);
     }
     call.reply.integer(elements.len() as i64);

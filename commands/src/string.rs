@@ -280,7 +280,9 @@ fn msetnx(call: &mut Call<'_>) -> Outcome {
         }
     }
     put_pairs(call, pairs)?;
-    call.tell(&[&[&b"MSET"[..]], &call.args[1..]].concat());
+    if call.tells_itself() {
+        call.tell(&[&[&b"MSET"[..]], &call.args[1..]].concat());
+    }
     call.reply.integer(1);
     Ok(())
 }

@@ -225,6 +225,9 @@ fn unit_of(call: &Call<'_>, word: &[u8]) -> Option<(Unit, u64)> {
 
 /// Says in the change log which fields have got an expiry, or none any more, and which have gone.
 fn tell_expiry(call: &Call<'_>, expiry: Expiry, updated: &[&[u8]], deleted: &[&[u8]]) {
+    if !call.tells_itself() {
+        return;
+    }
     let key = call.args[1];
     match expiry {
         Expiry::At(expiry_ms) => call.tell_fields(&[b"HPEXPIREAT", key, expiry_ms.to_string().as_bytes()], updated),

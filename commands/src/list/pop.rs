@@ -83,7 +83,9 @@ fn pop_some(call: &mut Call<'_>, key: &[u8], held: &Held<'_>, end: End, count: u
     call.reply.array(count as usize);
     reply_each(call, held, end, count)?;
     take(call, key, held, end.rank(count, held.count), count)?;
-    call.tell(&[end.pop(), key, count.to_string().as_bytes()]);
+    if call.tells_itself() {
+        call.tell(&[end.pop(), key, count.to_string().as_bytes()]);
+    }
     notify_taken(call, end.events().1, key, held, count);
     Ok(())
 }

@@ -109,7 +109,7 @@ pub(super) fn zadd(call: &mut Call<'_>) -> Outcome {
     let done = add(call, mode, options, &scored)?;
     if options.increments {
         tell_sum(call, mode, &done, pairs[0][1]);
-    } else {
+    } else if call.tells_itself() {
         call.tell(&[&[&b"ZADD"[..]], &call.args[1..]].concat());
     }
     reply(call, mode, options, &done);
@@ -118,7 +118,7 @@ pub(super) fn zadd(call: &mut Call<'_>) -> Outcome {
 
 /// Says in the change log which score a member has got.
 fn tell_sum(call: &Call<'_>, mode: NumberMode, done: &Added, member: &[u8]) {
-    if let Some(score) = &done.last {
+    if let Some(score) = done.last.as_ref().filter(|_| call.tells_itself()) {
         call.tell(&[b"ZADD", call.args[1], text_of(mode, score.value(), score.text()).as_bytes(), member]);
     }
 }

@@ -76,7 +76,9 @@ fn pop(call: &mut Call<'_>, key: &[u8], found: Found<'_>, end: End, count: u64, 
         reply_score_of(call.reply, mode, &entry);
     })?;
     take_out(call, key, found, (from, upto), end.event())?;
-    call.tell(&[end.event().to_ascii_uppercase().as_bytes(), key, taken.to_string().as_bytes()]);
+    if call.tells_itself() {
+        call.tell(&[end.event().to_ascii_uppercase().as_bytes(), key, taken.to_string().as_bytes()]);
+    }
     Ok(())
 }
 

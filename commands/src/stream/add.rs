@@ -236,7 +236,9 @@ pub(super) fn xtrim(call: &mut Call<'_>) -> Outcome {
     if let (Some((found, mut draft)), Some(wanted)) = (find_draft(call, key)?, &options.trim) {
         gone = trim(call, &mut draft, wanted)?;
         if gone > 0 {
-            call.tell(&[b"XTRIM", key, b"MAXLEN", b"=", draft.len().to_string().as_bytes()]);
+            if call.tells_itself() {
+                call.tell(&[b"XTRIM", key, b"MAXLEN", b"=", draft.len().to_string().as_bytes()]);
+            }
             publish(call, key, Some(found), &mut draft)?;
             call.notify('t', "xtrim", key);
         }

@@ -69,7 +69,9 @@ pub(super) fn create(call: &mut Call<'_>) -> Outcome {
         return Err("BUSYGROUP Consumer Group name already exists".into());
     }
     draft.create_group(call.txn, name, last, options.read)?;
-    call.tell(&[&[b"XGROUP", b"CREATE", key, name, last.to_string().as_bytes()], &call.args[5..]].concat());
+    if call.tells_itself() {
+        call.tell(&[&[b"XGROUP", b"CREATE", key, name, last.to_string().as_bytes()], &call.args[5..]].concat());
+    }
     publish(call, key, found, &mut draft)?;
     call.notify('t', "xgroup-create", key);
     call.reply.ok();
@@ -98,6 +100,9 @@ pub(super) fn set_id(call: &mut Call<'_>) -> Outcome {
 
 /// Says in the change log how far a group has read.
 pub(super) fn tell_group(call: &Call<'_>, key: &[u8], group: &Group<'_>) {
+    if !call.tells_itself() {
+        return;
+    }
     let (last, read) = (group.last.to_string(), group.read.map_or_else(|| "-1".to_owned(), |read| read.to_string()));
     call.tell(&[b"XGROUP", b"SETID", key, &group.name, last.as_bytes(), b"ENTRIESREAD", read.as_bytes()]);
 }

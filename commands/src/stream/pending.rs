@@ -206,7 +206,9 @@ pub(super) fn tell_pending(call: &Call<'_>, key: &[u8], group: &Group<'_>, consu
 
 /// Says in the change log that an entry, which is not there any more, is not pending any more.
 fn tell_gone(call: &Call<'_>, id: Id) {
-    call.tell(&[b"XACK", call.args[1], call.args[2], id.to_string().as_bytes()]);
+    if call.tells_itself() {
+        call.tell(&[b"XACK", call.args[1], call.args[2], id.to_string().as_bytes()]);
+    }
 }
 
 /// The consumer that claims, which need not exist yet.
