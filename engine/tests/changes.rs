@@ -142,3 +142,21 @@ fn a_follower_goes_on_where_it_stopped() {
     assert!(again.next().is_err(), "the stream has ended");
     assert!(memory.changes(Some(position)).is_err());
 }
+
+/// A follower holds up no writer: one that is too slow for what is kept is told so, with the place that it has lost.
+#[test]
+fn a_follower_that_is_too_slow_is_told_that_it_has_lost_its_place() {
+    let scratch = Scratch::new("slow");
+    let mut changes = scratch.0.changes(None).expect("a log");
+    let (cache, log, value) = (scratch.0.database(0), scratch.0.table().log(), vec![b'x'; 5_000]);
+    cache.set(b"key", b"first").expect("room");
+    changes.next().expect("kept").expect("a change");
+    let place = changes.position().offset;
+    for _ in 0..500 {
+        cache.set(b"key", &value).expect("room");
+        log.merge().expect("room");
+    }
+    let told = changes.next().expect_err("its place is trimmed").to_string();
+    assert!(told.contains(&format!("not kept from offset {place} on")) && told.contains("begin with a copy"), "{told}");
+    assert_eq!(changes.position().offset, place);
+}

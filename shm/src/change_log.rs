@@ -14,6 +14,9 @@
 //! what has become of the chains at once. So a batch is in the log whole or not at all, once, whichever process dies when; and a stopped writer holds up no thread (L4).
 //! What the bytes are is the table's business (`table/src/log.rs`).
 //!
+//! A commit frees [`FREES_MAX`] blocks at most, so that it needs little memory and little time, also in a full segment: FIRST, of the log and of each
+//! outbox, may lag behind what is needed, and later commits catch up ([`Merged::Trimmed`] where there is nothing else to do).
+//!
 //! - **L6** Between BASE and TAIL nothing is ever written. Readers take no lock: a reader pins, reads TAIL, FIRST and LAST, then BASE, and walks.
 //!   Blocks that are trimmed are retired, so a pinned reader is safe; one that comes too late finds its place below BASE. A merger that trims
 //!   writes BASE before FIRST and LAST: a reader that sees a later first block sees also that its place is trimmed.
@@ -30,10 +33,10 @@ use polder_base::Fault;
 use crate::class::NODE_MAX;
 use crate::crash;
 use crate::journal::{CHANGED, Tag};
-use crate::layout::{header, log, recording, seat as at};
+use crate::layout::{self, header, log, recording, seat as at};
 use crate::lock::Locked;
 use crate::node::NodeKind;
-use crate::outbox::{BLOCK_BYTES, BLOCK_HEAD, NEXT, Outbox, PLACE, Piece, RecordHead};
+use crate::outbox::{BLOCK_BYTES, BLOCK_HEAD, NEXT, Outbox, PLACE, PLACE_MAX, Piece, RecordHead};
 use crate::seat::Seat;
 use crate::segment::{Segment, offset_of, ref_to};
 
@@ -43,8 +46,11 @@ const BATCH_BYTES: usize = 256 << 10;
 const KEEP: u64 = 1 << 20;
 /// The greatest state of a [`Format`].
 const STATE_MAX: u64 = (1 << log::STATE_BITS) - 1;
-/// Bytes that a hold keeps at most where no setting says how many: Redis's limit for replicas.
+/// Bytes that a hold keeps at most where no setting says how many: Redis's limit for replicas, or a share of a small segment.
 const KEEP_MAX: u64 = 256 << 20;
+const KEEP_SHARE: u64 = 8;
+/// Blocks that one commit frees at most. With what else it notes of them, it stays within the journal's inline block.
+const FREES_MAX: u64 = 128;
 
 /// Why the log cannot be read from some place on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,6 +83,8 @@ pub enum Merged {
     Nothing,
     /// Some records; perhaps there are more.
     Some,
+    /// No record, but blocks that are not needed were freed; perhaps there are more.
+    Trimmed,
 }
 
 impl Segment {
@@ -110,7 +118,12 @@ impl Segment {
     /// Bytes of blocks that log and outboxes take, roughly.
     pub fn log_bytes(&self) -> u64 {
         let (base, tail) = self.log_range();
-        if self.load(log::FIRST) == 0 { 0 } else { tail - base + self.outbox_bytes() }
+        match self.load(log::FIRST) {
+            0 if !self.logs() => 0,
+            // Nothing is merged yet.
+            0 => self.outbox_bytes(),
+            _ => (tail - base).saturating_add(self.outbox_bytes()),
+        }
     }
 
     /// Says from which place on a follower wants the log to be kept (`None`: it wants nothing): [`log::HOLD_SLOTS`] of them.
@@ -133,13 +146,20 @@ impl Segment {
     fn log_wanted(&self, tail: u64) -> u64 {
         let or = |word: u64, default: u64| if word == 0 { default } else { word };
         let kept = tail.saturating_sub(or(self.observe(log::KEEP), KEEP));
-        let least = tail.saturating_sub(or(self.observe(log::KEEP_MAX), KEEP_MAX));
+        let share = layout::usable(self.geometry().ceiling) / KEEP_SHARE;
+        let least = tail.saturating_sub(or(self.observe(log::KEEP_MAX), KEEP_MAX.min(share)));
         let held = (0..log::HOLD_SLOTS).filter_map(|slot| self.held_log(slot)).min();
         held.map_or(kept, |held| kept.min(held.max(least)))
     }
 
-    pub(crate) fn log_next(&self, block: u64) -> Option<u64> {
-        Some(self.observe(block + NEXT)).filter(|next| self.is_chained(*next, NodeKind::Log))
+    /// A block of the log; `None`: it is none.
+    fn log_piece(&self, block: u64) -> Option<Piece> {
+        self.is_chained(block, NodeKind::Log).then(|| Piece::at(self, block)).filter(|piece| piece.place < PLACE_MAX)
+    }
+
+    /// The block behind this one; `None`: there is none. Places grow along a chain, so that no walk goes in circles (S5).
+    fn log_piece_behind(&self, piece: Piece) -> Option<Piece> {
+        self.log_piece(self.observe(piece.block + NEXT)).filter(|next| next.place >= piece.place + BLOCK_BYTES)
     }
 }
 
@@ -160,24 +180,51 @@ impl Seat {
     /// # Errors
     /// [`Fault::Full`]; [`Fault::Damaged`] when an outbox makes no sense. Nothing has happened then.
     pub fn merge_outboxes(&self, format: &mut dyn Format) -> Result<Merged, Fault> {
+        match self.with_merge_lock(|seat| seat.merge_batch(format)) {
+            // Blocks that are not kept any more make room for others.
+            Err(Fault::Full(why)) => match self.with_merge_lock(|seat| seat.trim(&seat.sources())) {
+                Ok(Merged::Trimmed) => {
+                    if !self.is_pinned() {
+                        self.reclaim();
+                    }
+                    Ok(Merged::Trimmed)
+                }
+                _ => Err(Fault::Full(why)),
+            },
+            Err(Fault::Damaged { what }) => {
+                // L7: what makes no sense is in no stream. The next batch begins another one.
+                self.break_log();
+                Err(Fault::Damaged { what })
+            }
+            done => done,
+        }
+    }
+
+    /// Does something under MERGE_LOCK, unless another thread has it: a transaction, which is rolled back where `work` has not committed it.
+    fn with_merge_lock(&self, work: impl FnOnce(&Seat) -> Result<Merged, Fault>) -> Result<Merged, Fault> {
         self.pin();
-        let merged = match self.try_merge_lock() {
-            Ok(true) => self.merge_batch(format),
+        let done = match self.try_merge_lock() {
+            Ok(true) => work(self),
             Ok(false) => Ok(Merged::Busy),
             Err(fault) => Err(fault),
         };
-        if !matches!(merged, Ok(Merged::Some)) {
+        if !matches!(done, Ok(Merged::Some | Merged::Trimmed)) {
             self.rollback();
         }
         self.unpin();
-        merged
+        done
+    }
+
+    /// What lies in all outboxes.
+    fn sources(&self) -> Vec<Source> {
+        (0..self.segment.seats_high()).filter_map(|index| Source::of(&self.segment, index)).collect()
     }
 
     fn merge_batch(&self, format: &mut dyn Format) -> Result<Merged, Fault> {
         let segment = &*self.segment;
         // L3: S first.
         let below = segment.observe(header::CSN);
-        let mut sources: Vec<Source> = (0..segment.seats_high()).filter_map(|index| Source::of(segment, index)).collect();
+        let mut sources = self.sources();
         // L7: after the tails.
         if segment.observe(log::BROKEN) != segment.load(log::BROKEN_SEEN) {
             return self.begin_log_anew(&sources).map(|()| Merged::Some);
@@ -196,36 +243,58 @@ impl Seat {
             source.look(segment, below, held_from)?;
         }
         if records == 0 {
-            return Ok(Merged::Nothing);
+            return self.trim(&sources);
         }
-        let ends = self.append_log(&bytes)?;
+        let (ends, mut room) = (self.append_log(&bytes)?, FREES_MAX);
         self.note(Tag::Cover, log::MERGE_LOCK, 0)?;
-        let olds = self.note_heads(&sources)? + self.note_log(ends)?;
+        self.note_heads(&sources, &mut room)?;
+        self.note_log(ends, &mut room)?;
         self.note(Tag::Word, log::RECORDS, segment.load(log::RECORDS) + records)?;
         // SYNC: change-log. Last: from here on readers read.
         self.note(Tag::Word, log::TAIL, tail_word(ends.tail, format.state()))?;
-        self.commit(olds)?;
+        self.commit(FREES_MAX - room)?;
         Ok(Merged::Some)
     }
 
-    /// Notes how far the outboxes have been read; returns how many blocks go out of use (L2).
-    fn note_heads(&self, sources: &[Source]) -> Result<u64, Fault> {
-        let (segment, mut olds) = (&*self.segment, 0);
-        for source in sources.iter().filter(|source| source.place != source.outbox.head) {
+    /// Frees blocks that are not needed any more: a commit that needs no memory.
+    fn trim(&self, sources: &[Source]) -> Result<Merged, Fault> {
+        let segment = &*self.segment;
+        let (base, tail) = segment.log_range();
+        let mut room = FREES_MAX;
+        self.note(Tag::Cover, log::MERGE_LOCK, 0)?;
+        self.note_heads(sources, &mut room)?;
+        if base == tail {
+            self.note_drop(&mut room)?;
+        } else {
+            self.note_log(Ends { first: 0, last: segment.load(log::LAST), link: 0, tail }, &mut room)?;
+        }
+        if room == FREES_MAX {
+            return Ok(Merged::Nothing);
+        }
+        self.commit(FREES_MAX - room)?;
+        Ok(Merged::Trimmed)
+    }
+
+    /// Notes how far the outboxes have been read, and that blocks go out of use (L2), `room` of them at most.
+    fn note_heads(&self, sources: &[Source], room: &mut u64) -> Result<(), Fault> {
+        let segment = &*self.segment;
+        for source in sources {
             let (outbox, seat) = (&source.outbox, segment.seat_at(source.outbox.seat));
             let mut piece = Piece::at(segment, outbox.first);
-            while source.place - piece.place >= BLOCK_BYTES {
-                let Some(next) = outbox.next(segment, piece.block) else { break };
+            while *room > 0 && source.place.checked_sub(piece.place).ok_or(DAMAGED_OUTBOX)? >= BLOCK_BYTES {
+                let Some(next) = outbox.behind(segment, piece) else { break };
                 self.note_old(ref_to(piece.block), false)?;
-                olds += 1;
-                piece = Piece::at(segment, next);
+                *room -= 1;
+                piece = next;
             }
             if piece.block != outbox.first {
                 self.note(Tag::Word, seat + at::OUTBOX_FIRST, piece.block)?;
             }
-            self.note(Tag::Word, seat + at::OUTBOX_HEAD, source.place)?;
+            if source.place != outbox.head {
+                self.note(Tag::Word, seat + at::OUTBOX_HEAD, source.place)?;
+            }
         }
-        Ok(olds)
+        Ok(())
     }
 
     /// Writes bytes behind the tail, into blocks that are made where there are too few.
@@ -233,10 +302,14 @@ impl Seat {
         let segment = &*self.segment;
         let (mut place, last) = (segment.log_end().0, segment.load(log::LAST));
         let mut ends = Ends { first: 0, last, link: 0, tail: place + bytes.len() as u64 };
-        let mut room_end = if segment.is_chained(last, NodeKind::Log) { segment.load(last + PLACE) + BLOCK_BYTES } else { place };
+        let mut room_end = match last {
+            0 => place,
+            // Places may have been left out behind a full block, by streams that have ended.
+            last => segment.log_piece(last).filter(|last| last.place <= place).ok_or(DAMAGED_LOG)?.place + BLOCK_BYTES,
+        };
         let mut rest = bytes;
         while !rest.is_empty() {
-            if place == room_end {
+            if place >= room_end {
                 let block = offset_of(self.make(NodeKind::Log, NODE_MAX - 8)?);
                 segment.store(block + NEXT, 0);
                 segment.store(block + PLACE, place);
@@ -257,9 +330,9 @@ impl Seat {
         Ok(ends)
     }
 
-    /// Notes what becomes of the chain of the log, and what is trimmed; returns how many blocks go out of use.
-    fn note_log(&self, ends: Ends) -> Result<u64, Fault> {
-        let (segment, mut olds) = (&*self.segment, 0);
+    /// Notes what becomes of the chain of the log, and that blocks are trimmed, `room` of them at most.
+    fn note_log(&self, ends: Ends, room: &mut u64) -> Result<(), Fault> {
+        let segment = &*self.segment;
         let old_last = segment.load(log::LAST);
         if ends.link != 0 && ends.first == 0 {
             self.note(Tag::Word, old_last + NEXT, ends.link)?;
@@ -268,22 +341,43 @@ impl Seat {
             self.note(Tag::Word, log::LAST, ends.last)?;
         }
         let first = if ends.first != 0 { ends.first } else { segment.load(log::FIRST) };
-        let (mut piece, wanted) = (Piece::at(segment, first), segment.log_wanted(ends.tail));
+        let (base, mut piece) = (segment.load(log::BASE), segment.log_piece(first).ok_or(DAMAGED_LOG)?);
+        let wanted = segment.log_wanted(ends.tail).max(base);
         // Not the block that is being extended: its link is only noted.
-        while piece.block != old_last && piece.place + BLOCK_BYTES <= wanted {
-            let Some(next) = segment.log_next(piece.block) else { break };
+        while *room > 0 && piece.block != old_last && piece.place + BLOCK_BYTES <= wanted {
+            let Some(next) = segment.log_piece_behind(piece) else { break };
             self.note_old(ref_to(piece.block), false)?;
-            olds += 1;
-            piece = Piece::at(segment, next);
+            *room -= 1;
+            piece = next;
         }
         // SYNC: change-log. BASE first (L6).
-        if piece.place > segment.load(log::BASE) {
+        if piece.place > base {
             self.note(Tag::Word, log::BASE, piece.place)?;
         }
         if piece.block != segment.load(log::FIRST) {
             self.note(Tag::Word, log::FIRST, piece.block)?;
         }
-        Ok(olds)
+        Ok(())
+    }
+
+    /// Notes that blocks of the log go of which no byte is kept, `room` of them at most. What is left of a chain that makes no sense is lost (S5), which
+    /// `verify` tells.
+    fn note_drop(&self, room: &mut u64) -> Result<(), Fault> {
+        let segment = &*self.segment;
+        let (first, last) = (segment.load(log::FIRST), segment.load(log::LAST));
+        let mut piece = segment.log_piece(first);
+        while let Some(here) = piece.filter(|_| *room > 0) {
+            self.note_old(ref_to(here.block), false)?;
+            *room -= 1;
+            piece = if here.block == last { None } else { segment.log_piece_behind(here) };
+        }
+        let ends = piece.map_or((0, 0), |piece| (piece.block, last));
+        for (word, old, new) in [(log::FIRST, first, ends.0), (log::LAST, last, ends.1)] {
+            if new != old {
+                self.note(Tag::Word, word, new)?;
+            }
+        }
+        Ok(())
     }
 
     /// Drops all that the log and the outboxes hold: the stream goes on behind its end, with another identity.
@@ -291,23 +385,17 @@ impl Seat {
         let segment = &*self.segment;
         let broken = segment.observe(log::BROKEN);
         self.note(Tag::Cover, log::MERGE_LOCK, 0)?;
-        let passed: Vec<Source> = sources.iter().map(|source| Source { place: source.outbox.tail, ..*source }).collect();
-        let mut olds = self.note_heads(&passed)?;
-        let mut block = Some(segment.load(log::FIRST)).filter(|first| *first != 0);
-        while let Some(here) = block {
-            self.note_old(ref_to(here), false)?;
-            olds += 1;
-            block = segment.log_next(here);
-        }
         // One place is left out, so that a reader that waits at the end finds that it is trimmed.
-        let begin = segment.log_end().0 + 1;
+        let (begin, mut room) = (segment.log_end().0 + 1, FREES_MAX);
         // SYNC: change-log. BASE first (L6).
-        for (word, value) in [(log::BASE, begin), (log::FIRST, 0), (log::LAST, 0), (log::TAIL, tail_word(begin, 0))] {
-            self.note(Tag::Word, word, value)?;
-        }
+        self.note(Tag::Word, log::BASE, begin)?;
+        self.note_drop(&mut room)?;
+        self.note(Tag::Word, log::TAIL, tail_word(begin, 0))?;
+        let passed: Vec<Source> = sources.iter().map(|source| Source { place: source.outbox.tail, ..*source }).collect();
+        self.note_heads(&passed, &mut room)?;
         self.note(Tag::Word, log::BROKEN_SEEN, broken)?;
         self.note_identity()?;
-        self.commit(olds)
+        self.commit(FREES_MAX - room)
     }
 
     /// Notes a new name of the stream.
@@ -329,7 +417,7 @@ impl Seat {
     /// off then, unless it was on before. [`Fault::Full`].
     pub fn turn_log_on(&self, goes_on: &mut dyn FnMut() -> bool) -> Result<(), Fault> {
         let segment = &self.segment;
-        segment.word(header::LAYOUT).fetch_or(crate::layout::features::CHANGE_LOG, Ordering::SeqCst);
+        segment.word(header::LAYOUT).fetch_or(layout::features::CHANGE_LOG, Ordering::SeqCst);
         self.lock_merge(goes_on)?;
         let is_on = segment.logs();
         if is_on {
@@ -363,7 +451,12 @@ impl Seat {
             return waited;
         }
         self.begin_stream()?;
+        while matches!(self.with_merge_lock(|seat| seat.trim_unless_on()), Ok(Merged::Trimmed)) {}
         waited
+    }
+
+    fn trim_unless_on(&self) -> Result<Merged, Fault> {
+        if self.segment.logs() { Ok(Merged::Nothing) } else { self.trim(&self.sources()) }
     }
 
     /// Turns the log off where turning it on has failed: what was told meanwhile belongs to no stream.
@@ -381,8 +474,7 @@ impl Seat {
     /// Begins another stream, with MERGE_LOCK as the first item of the transaction.
     fn begin_stream(&self) -> Result<(), Fault> {
         self.pin();
-        let sources: Vec<Source> = (0..self.segment.seats_high()).filter_map(|index| Source::of(&self.segment, index)).collect();
-        let begun = self.begin_log_anew(&sources);
+        let begun = self.begin_log_anew(&self.sources());
         self.unpin();
         begun.inspect_err(|_| self.rollback())
     }
@@ -409,9 +501,8 @@ impl Seat {
     }
 
     fn read_log_pinned(&self, mut place: u64, into: &mut Vec<u8>, most: usize) -> Result<Result<u64, LogGap>, Fault> {
-        const DAMAGED: Fault = Fault::Damaged { what: "the change log" };
         let segment = &*self.segment;
-        let (mut first, last, tail) = loop {
+        let (first, last, tail) = loop {
             // SYNC: change-log. The tail first: who sees it sees the chain up to it. BASE last (L6).
             let tail = segment.log_end().0;
             let ends = (segment.observe(log::FIRST), segment.observe(log::LAST));
@@ -429,17 +520,12 @@ impl Seat {
         if place == end {
             return Ok(Ok(place));
         }
-        if segment.is_chained(last, NodeKind::Log) && segment.load(last + PLACE) <= place {
-            first = last;
-        }
-        if !segment.is_chained(first, NodeKind::Log) {
-            return Err(DAMAGED);
-        }
-        let mut piece = Piece::at(segment, first);
+        let is_in_last = segment.log_piece(last).filter(|last| last.place <= place);
+        let mut piece = is_in_last.or_else(|| segment.log_piece(first)).ok_or(DAMAGED_LOG)?;
         while place < end {
-            let inside = place.checked_sub(piece.place).ok_or(DAMAGED)?;
+            let inside = place.checked_sub(piece.place).ok_or(DAMAGED_LOG)?;
             if inside >= BLOCK_BYTES {
-                piece = Piece::at(segment, segment.log_next(piece.block).ok_or(DAMAGED)?);
+                piece = segment.log_piece_behind(piece).ok_or(DAMAGED_LOG)?;
                 continue;
             }
             let here = (end - place).min(BLOCK_BYTES - inside);
@@ -485,6 +571,7 @@ struct Source {
     next: Option<RecordHead>,
 }
 
+const DAMAGED_LOG: Fault = Fault::Damaged { what: "the change log" };
 const DAMAGED_OUTBOX: Fault = Fault::Damaged { what: "an outbox" };
 
 impl Source {

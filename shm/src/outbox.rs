@@ -36,7 +36,7 @@
 use polder_base::Fault;
 use smallvec::SmallVec;
 
-use crate::class::{CLASSES, NODE_MAX};
+use crate::class::{CLASSES, NODE_MAX, SLAB_BYTES};
 use crate::journal::{BLOCK_PAIRS, Tag, item_of};
 use crate::layout::{header, log, seat as at};
 use crate::node::{NodeHeader, NodeKind};
@@ -50,6 +50,8 @@ pub(crate) const BLOCK_HEAD: u64 = 24;
 pub(crate) const BLOCK_BYTES: u64 = NODE_MAX as u64 - BLOCK_HEAD;
 /// Bytes before what a record says.
 const RECORD_HEAD: u64 = 24;
+/// No outbox and no log gets to this place: a greater one is damage.
+pub(crate) const PLACE_MAX: u64 = 1 << 60;
 /// A commit that finds more than this in its outbox, since no thread merges, breaks the log.
 pub const OUTBOX_MAX: u64 = 64 << 20;
 
@@ -128,7 +130,9 @@ impl Segment {
 
     /// What a journal makes of tail and link; returns whether it moves the tail. The word before LAST is the link (see [`Seat::append_outbox`]).
     fn outbox_in_journal(&self, seat: u64, outbox: &mut Outbox) -> bool {
-        let (len, mut told, mut before) = (self.observe(seat + at::JOURNAL_LEN), false, (0, 0));
+        // S5: a journal has no more blocks than there are nodes, whatever its words say.
+        let len_max = at::JOURNAL_PAIRS + self.slabs_ready() * SLAB_BYTES / NODE_MAX as u64 * BLOCK_PAIRS;
+        let (len, mut told, mut before) = (self.observe(seat + at::JOURNAL_LEN).min(len_max), false, (0, 0));
         let (mut block, mut end, mut next_at) = (seat + at::JOURNAL, at::JOURNAL_PAIRS, seat + at::JOURNAL_NEXT);
         for index in 0..len {
             if index == end {
@@ -158,7 +162,7 @@ impl Segment {
 
     /// Bytes that wait in all outboxes, as far as a look without locks can tell.
     pub fn outbox_bytes(&self) -> u64 {
-        (0..self.seats_high()).map(|index| self.waiting_in(self.seat_at(index))).fold(0, u64::wrapping_add)
+        (0..self.seats_high()).map(|index| self.waiting_in(self.seat_at(index))).fold(0, u64::saturating_add)
     }
 
     fn waiting_in(&self, seat: u64) -> u64 {
@@ -173,15 +177,21 @@ impl Segment {
 
 impl Outbox {
     /// The block that follows, if there is one.
-    pub(crate) fn next(&self, segment: &Segment, block: u64) -> Option<u64> {
+    fn next(&self, segment: &Segment, block: u64) -> Option<u64> {
         let next = if self.link.0 == block + NEXT { self.link.1 } else { segment.observe(block + NEXT) };
         segment.is_chained(next, NodeKind::Outbox).then_some(next)
+    }
+
+    /// The block behind this one; `None`: there is none. Places grow along a chain, so that no walk goes in circles (S5).
+    pub(crate) fn behind(&self, segment: &Segment, piece: Piece) -> Option<Piece> {
+        let next = Piece::at(segment, self.next(segment, piece.block)?);
+        (Some(next.place) == piece.place.checked_add(BLOCK_BYTES)).then_some(next)
     }
 
     /// Moves on to the block in which `place` lies; `None`: there is none (S5).
     pub(crate) fn seek(&self, segment: &Segment, piece: &mut Piece, place: u64) -> Option<()> {
         while place.checked_sub(piece.place)? >= BLOCK_BYTES {
-            *piece = Piece::at(segment, self.next(segment, piece.block)?);
+            *piece = self.behind(segment, *piece)?;
         }
         Some(())
     }
@@ -194,7 +204,11 @@ impl Outbox {
         let mut words = [0; 3];
         for (word, place) in words.iter_mut().zip((place..).step_by(8)) {
             self.seek(segment, &mut piece, place)?;
-            *word = segment.load(piece.block + BLOCK_HEAD + (place - piece.place));
+            let inside = place - piece.place;
+            if !inside.is_multiple_of(8) {
+                return None;
+            }
+            *word = segment.load(piece.block + BLOCK_HEAD + inside);
         }
         let head = RecordHead { bytes: words[0], csn: words[1], recording: words[2] };
         (head.bytes <= self.tail - place - RECORD_HEAD).then_some(head)
@@ -264,15 +278,16 @@ impl Seat {
     pub fn append_outbox(&self, csn: u64, recording: u64, says: &[u8]) -> Result<Result<(), u64>, Fault> {
         let segment = &self.segment;
         let (tail, last) = (self.get(at::OUTBOX_TAIL), self.get(at::OUTBOX_LAST));
-        let end = tail + RECORD_HEAD + (says.len() as u64).next_multiple_of(8);
         if last == 0 {
             return Ok(Err(0));
         }
         // L2: this block stays the last one until the commit, so that it is there; from the commit on the pin must hold it.
         while !self.covers_now() {}
-        if !segment.is_chained(last, NodeKind::Outbox) || !tail.is_multiple_of(8) {
+        let is_in = |last: Piece| tail.is_multiple_of(8) && tail < PLACE_MAX && tail.wrapping_sub(last.place) <= BLOCK_BYTES;
+        if !segment.is_chained(last, NodeKind::Outbox) || !is_in(Piece::at(segment, last)) {
             return Err(Fault::Damaged { what: "an outbox" });
         }
+        let end = tail + RECORD_HEAD + (says.len() as u64).next_multiple_of(8);
         let mut blocks = SmallVec::<[u64; 4]>::from_slice(&[last]);
         let mut room_end = segment.load(last + PLACE) + BLOCK_BYTES;
         if tail.saturating_sub(segment.load(self.base + at::OUTBOX_HEAD)) > OUTBOX_MAX {

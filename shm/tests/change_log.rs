@@ -9,7 +9,7 @@ use std::sync::mpsc::channel;
 use common::*;
 use polder_base::Fault;
 use polder_shm::change_log::{Format, LogGap, Merged};
-use polder_shm::layout::{header, seat as at};
+use polder_shm::layout::{header, log, seat as at};
 use polder_shm::{Seat, Segment, SegmentOptions, Tag, crash};
 
 /// Bytes of each record of these tests.
@@ -57,7 +57,7 @@ fn tell(seat: &Seat, says: &[u8]) {
 }
 
 fn merge_all(seat: &Seat) {
-    while seat.merge_outboxes(&mut Plain::default()).unwrap() == Merged::Some {}
+    while !matches!(seat.merge_outboxes(&mut Plain::default()).unwrap(), Merged::Nothing | Merged::Busy) {}
 }
 
 /// L2: a transaction that makes its outbox has had its pin before.
@@ -194,4 +194,191 @@ fn all_that_turn_the_log_on_wait_and_each_off_ends_the_stream() {
         await_it();
         end.0.send(()).unwrap();
     });
+}
+
+/// Blocks of a chain.
+fn blocks(segment: &Segment, first: u64) -> u64 {
+    let (mut block, mut count) = (segment.load(first), 0);
+    while block != 0 {
+        (block, count) = (segment.load(block + 8), count + 1);
+    }
+    count
+}
+
+/// A commit frees a bounded number of blocks; what is left is freed by the next ones, also where there is nothing to be merged.
+#[test]
+fn a_long_log_is_freed_in_steps() {
+    let guard = Guard::shm("log-steps");
+    let segment = segment(&guard);
+    let seat = segment.seat().unwrap();
+    let (held, most) = (1000, 130);
+    segment.keep_log(1, 100 << 20);
+    segment.hold_log(3, Some(0));
+    while blocks(&segment, log::FIRST) < held {
+        (0..50).for_each(|_| tell(&seat, &[7; RECORD]));
+        merge_all(&seat);
+    }
+    assert_eq!(segment.log_range().0, 0);
+    segment.hold_log(3, None);
+    let mut left = blocks(&segment, log::FIRST);
+    for steps in 0.. {
+        if seat.merge_outboxes(&mut Plain::default()).unwrap() == Merged::Nothing {
+            assert!(steps > 5, "{steps}");
+            break;
+        }
+        let now = blocks(&segment, log::FIRST);
+        assert!(left - now < most, "{} blocks at once", left - now);
+        left = now;
+    }
+    let (base, end) = segment.log_range();
+    assert!(left <= 2 && end - base < 40_000, "{left} blocks, {base} {end}");
+    assert_eq!(seat.read_log(base, &mut Vec::new(), usize::MAX).unwrap(), Ok(end));
+}
+
+/// The same where the stream ends: its blocks go in steps, and the next stream goes on behind it meanwhile.
+#[test]
+fn a_stream_that_begins_frees_the_one_before_in_steps() {
+    let guard = Guard::shm("log-anew-steps");
+    let segment = segment(&guard);
+    let seat = segment.seat().unwrap();
+    segment.hold_log(3, Some(0));
+    segment.keep_log(1, 100 << 20);
+    for _ in 0..40 {
+        (0..50).for_each(|_| tell(&seat, &[7; RECORD]));
+        merge_all(&seat);
+    }
+    let (before, (_, end)) = (blocks(&segment, log::FIRST), segment.log_range());
+    seat.break_log();
+    assert_eq!(seat.merge_outboxes(&mut Plain::default()).unwrap(), Merged::Some);
+    seat.break_log();
+    assert_eq!(seat.merge_outboxes(&mut Plain::default()).unwrap(), Merged::Some);
+    assert!(blocks(&segment, log::FIRST) + 260 > before);
+    tell(&seat, &[8; RECORD]);
+    tell(&seat, &[9; 2 * RECORD]);
+    merge_all(&seat);
+    let (base, new_end) = segment.log_range();
+    assert_eq!((base, new_end), (end + 2, end + 2 + 3 * RECORD as u64));
+    let mut bytes = Vec::new();
+    assert_eq!(seat.read_log(base, &mut bytes, usize::MAX).unwrap(), Ok(new_end));
+    assert_eq!(bytes, [vec![8; RECORD], vec![9; 2 * RECORD]].concat());
+    assert!(blocks(&segment, log::FIRST) < 5);
+    segment.word(header::RECORDING).fetch_or(1, Ordering::SeqCst);
+    seat.turn_log_off(&mut || false).unwrap();
+    assert_eq!(blocks(&segment, log::FIRST), 0);
+}
+
+/// A follower that holds the log holds a share of a small segment at most.
+#[test]
+fn a_hold_keeps_a_share_of_a_small_segment() {
+    let guard = Guard::shm("log-share");
+    let segment = segment(&guard);
+    let seat = segment.seat().unwrap();
+    segment.hold_log(3, Some(0));
+    let share = polder_shm::layout::usable(segment.geometry().ceiling) / 8;
+    while segment.log_range().1 < share + 10 * MIB {
+        (0..100).for_each(|_| tell(&seat, &[7; RECORD]));
+        merge_all(&seat);
+    }
+    let (base, end) = segment.log_range();
+    assert!(base > 0 && end - base < share + MIB, "{base} {end}");
+}
+
+/// In a full segment, blocks that are not kept any more make room for what is to be merged.
+#[test]
+fn a_full_segment_trims_its_log_first() {
+    let guard = Guard::shm("log-full");
+    let segment = segment(&guard);
+    let seat = segment.seat().unwrap();
+    segment.keep_log(1, 100 << 20);
+    segment.hold_log(3, Some(0));
+    for _ in 0..40 {
+        (0..50).for_each(|_| tell(&seat, &[7; RECORD]));
+        merge_all(&seat);
+    }
+    tell(&seat, &[8; 40_000]);
+    // Others take all that there is.
+    for _ in 0..3 {
+        while seat.make(polder_shm::node::NodeKind::Data, 16_000).is_ok() {}
+        seat.commit(0).unwrap();
+    }
+    assert!(matches!(seat.merge_outboxes(&mut Plain::default()), Err(Fault::Full(_))));
+    let (_, end) = segment.log_range();
+    segment.hold_log(3, None);
+    merge_all(&seat);
+    assert_eq!(segment.log_range().1, end + 40_000);
+}
+
+/// Bytes of outboxes count as the log's, whether anything has been merged or not.
+#[test]
+fn what_waits_in_outboxes_counts_as_the_logs() {
+    let guard = Guard::shm("log-bytes");
+    let segment = segment(&guard);
+    let seat = segment.seat().unwrap();
+    seat.turn_log_on(&mut || false).unwrap();
+    tell(&seat, &[7; RECORD]);
+    assert!(segment.log_bytes() >= RECORD as u64);
+    merge_all(&seat);
+    assert!(segment.log_bytes() >= RECORD as u64);
+}
+
+/// Damaged words of the log and of outboxes give errors, or lose what is in them; nothing panics, hangs, or writes elsewhere.
+#[test]
+fn a_damaged_log_gives_errors() {
+    let guard = Guard::shm("log-damage");
+    let segment = segment(&guard);
+    let seat = segment.seat().unwrap();
+    let base = segment.seat_at(seat.index());
+    let outbox = [at::OUTBOX_TAIL, at::OUTBOX_LAST, at::OUTBOX_HEAD, at::OUTBOX_FIRST].map(|word| base + word);
+    let words = [outbox, [log::FIRST, log::LAST, log::BASE, log::TAIL]].concat();
+    // Words of the first and last blocks: the link, the place, the bytes of the first record.
+    let inside = [log::FIRST, log::LAST, outbox[3], outbox[1]].map(|block| [8, 16, 24].map(|word| (block, word)));
+    let places = words.iter().map(|word| (*word, None)).chain(inside.concat().into_iter().map(|(block, word)| (block, Some(word))));
+    for (word, inside) in places {
+        for case in 0..14 {
+            (0..8).for_each(|_| tell(&seat, &[7; RECORD]));
+            merge_all(&seat);
+            (0..8).for_each(|_| tell(&seat, &[7; RECORD]));
+            let place = inside.map_or(word, |inside| segment.load(word) + inside);
+            let (now, first) = (segment.load(place), segment.load(log::FIRST));
+            let value = [
+                0,
+                1,
+                8,
+                now.wrapping_add(1),
+                now.wrapping_add(8),
+                now.wrapping_sub(8),
+                now.wrapping_add(1 << 40),
+                u64::MAX,
+                u64::MAX - 7,
+                u64::MAX / 2,
+                first,
+                first + 8,
+                segment.load(outbox[3]),
+                segment.load(log::LAST),
+            ][case];
+            segment.store(place, value);
+            let what = format!("word {word}, {inside:?} was {now:#x}, is {value:#x}");
+            for _ in 0..3 {
+                let _damaged = seat.merge_outboxes(&mut Plain::default());
+                for place in [segment.log_range().0, segment.log_end().0, 0, RECORD as u64] {
+                    let _damaged = seat.read_log(place, &mut Vec::new(), 1 << 20);
+                }
+                seat.pin();
+                let appended = seat.append_outbox(seat.draw_csn(), 0, &[1; RECORD]);
+                match appended {
+                    Ok(Ok(())) => seat.commit(0).unwrap(),
+                    _ => seat.rollback(),
+                }
+                seat.unpin();
+                assert_eq!(seat.journal_len(), 0, "{what}");
+            }
+            // A chain that is no chain any more is left behind, so that the next case begins with whole ones.
+            for word in outbox {
+                segment.store(word, 0);
+            }
+            for word in [log::FIRST, log::LAST, log::BASE, log::TAIL] {
+                segment.store(word, 0);
+            }
+        }
+    }
 }

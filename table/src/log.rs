@@ -23,8 +23,9 @@ use crate::telling::read_record;
 
 /// How long turning the log on or off waits for others.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Batches that one call merges at most.
+/// Batches that one call merges at most, and those that a writer merges when its transaction has ended.
 const BATCHES_MAX: u32 = 64;
+const WRITER_BATCHES_MAX: u32 = 2;
 
 /// Why the log cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -131,13 +132,23 @@ impl Log<'_> {
     /// # Errors
     /// [`Fault::Full`] where there is no memory for the log: what is not merged stays where it is.
     pub fn merge(&self) -> Result<bool, Fault> {
+        self.merge_some(BATCHES_MAX)
+    }
+
+    /// What a writer merges of an outbox that has become large: little, so that no call takes long.
+    pub(crate) fn merge_as_writer(&self) {
+        // Where another thread merges, or there is no memory, it stays where it is.
+        let _ = self.merge_some(WRITER_BATCHES_MAX);
+    }
+
+    fn merge_some(&self, batches: u32) -> Result<bool, Fault> {
         let mut appended = false;
-        for _ in 0..BATCHES_MAX {
-            let merged = self.with_seat(|seat| seat.merge_outboxes(&mut Resp::default()))?;
-            if merged != Merged::Some {
-                break;
+        for _ in 0..batches {
+            match self.with_seat(|seat| seat.merge_outboxes(&mut Resp::default()))? {
+                Merged::Some => appended = true,
+                Merged::Trimmed => {}
+                Merged::Nothing | Merged::Busy => break,
             }
-            appended = true;
         }
         Ok(appended)
     }
@@ -149,7 +160,7 @@ impl Log<'_> {
     pub(crate) fn merge_all(&self) -> Result<bool, Fault> {
         loop {
             match self.with_seat(|seat| seat.merge_outboxes(&mut Resp::default()))? {
-                Merged::Some => {}
+                Merged::Some | Merged::Trimmed => {}
                 Merged::Nothing => return Ok(true),
                 Merged::Busy => return Ok(false),
             }
@@ -171,7 +182,8 @@ impl Log<'_> {
         self.table.segment().held_log(slot)
     }
 
-    /// Sets how many bytes are kept behind the end in any case, and how many for a slow follower at most; 0: 1 MiB, 256 MiB.
+    /// Sets how many bytes are kept behind the end in any case, and how many for a slow follower at most; 0: 1 MiB; 256 MiB, or an eighth of
+    /// a segment that is smaller than 2 GiB.
     pub fn keep(&self, bytes: u64, bytes_max: u64) {
         self.table.segment().keep_log(bytes, bytes_max);
     }

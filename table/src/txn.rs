@@ -911,8 +911,7 @@ impl Drop for Txn<'_> {
         self.seat.unpin();
         self.seat.leave();
         if self.telling.get() == Telling::Yes && self.seat.outbox_waiting() > MERGED_BY_WRITERS {
-            // Where another thread merges, or there is no memory, it stays where it is.
-            let _ = self.table.log().merge();
+            self.table.log().merge_as_writer();
         }
     }
 }

@@ -1,0 +1,69 @@
+//! The change log of a table: which writes are told, and by which transaction they are merged.
+
+mod common;
+
+use std::sync::mpsc::channel;
+
+use common::Place;
+use polder_shm::Locked;
+use polder_shm::layout::log::MERGE_LOCK;
+use polder_table::{New, Replaces, Stop, Txn};
+use polder_values::{Kind, Value};
+
+/// A table whose log is on and holds nothing.
+fn logged() -> Place {
+    let place = Place::new();
+    place.table.log().turn_on().expect("a log");
+    place
+}
+
+/// All commands of the log, with a bar for each end of a line.
+fn stream(place: &Place) -> String {
+    let log = place.table.log();
+    while log.merge().expect("room") {}
+    let mut bytes = Vec::new();
+    log.read(log.range().0, &mut bytes, usize::MAX).expect("nothing is trimmed");
+    String::from_utf8_lossy(&bytes).replace("\r\n", "|")
+}
+
+fn put(txn: &Txn<'_>, key: &[u8], value: &[u8]) -> Result<(), Stop> {
+    txn.write(0, key, &New::of(Kind::String, Value::Packed(value)), Replaces::Whole)
+}
+
+/// A call that writes a key and tells of it.
+fn told_put(txn: &Txn<'_>, key: &[u8], value: &[u8]) -> Result<(), Stop> {
+    let mark = txn.mark();
+    put(txn, key, value)?;
+    txn.tell(0, &[b"SET", key, value]);
+    txn.account(mark);
+    Ok(())
+}
+
+#[test]
+fn a_writer_merges_a_little_of_what_waits() {
+    const WRITES: u64 = 3000;
+    let place = logged();
+    place.table.log().keep(64 << 20, 0);
+    let value = [b'v'; 1000];
+    let (held, free) = (channel(), channel::<()>());
+    std::thread::scope(|scope| {
+        let table = &place.table;
+        scope.spawn(move || {
+            let seat = table.seat().expect("a seat");
+            assert!(matches!(seat.lock(MERGE_LOCK, None), Ok(Locked::Ours(_))));
+            held.0.send(()).expect("somebody waits");
+            free.1.recv().expect("somebody goes on");
+            seat.rollback();
+            held.0.send(()).expect("somebody waits");
+        });
+        held.1.recv().expect("locked");
+        (0..WRITES).for_each(|_| place.run(|txn| told_put(txn, b"a", &value)));
+        assert_eq!(place.table.log().range().1, 1, "nothing could be merged");
+        free.0.send(()).expect("it waits");
+        held.1.recv().expect("unlocked");
+    });
+    place.run(|txn| told_put(txn, b"a", &value));
+    let merged = place.table.log().range().1;
+    assert!((1 << 18..1 << 20).contains(&merged), "{merged} bytes at the end of one write");
+    assert_eq!(stream(&place).matches("|SET|").count() as u64, WRITES + 1);
+}
