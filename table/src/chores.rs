@@ -326,13 +326,13 @@ impl Table {
         txn.limit_patience(PATIENCE);
         let mut evicted = false;
         txn.retrying(|| {
+            let mark = txn.mark();
             // It may have lost its expiry since it was drawn.
             let found = txn.peek(db, &key)?;
             evicted = found.is_some_and(|found| !limits.policy.is_volatile() || found.expiry_ms.is_some())
                 && txn.remove(db, &key, Replaces::Whole)?;
             if evicted {
                 txn.note_change('e', "evicted", db, &key);
-                let mark = txn.mark();
                 txn.tell(db, &[b"DEL", &key]);
                 txn.account(mark);
             }

@@ -81,8 +81,7 @@ impl Txn<'_> {
     pub fn flush(&self, db: Option<Db>) -> Result<(), Stop> {
         self.unfold()?;
         self.dirty.set(true);
-        self.writes.set(self.writes.get() + 1);
-        self.is_map_untold.set(true);
+        self.leave_map_untold();
         match db {
             Some(db) => self.note_change_of_all("flushdb", db),
             None => self.note_change_of_all("flushall", 0),
@@ -124,8 +123,7 @@ impl Txn<'_> {
         if a != b {
             self.unfold()?;
             self.dirty.set(true);
-            self.writes.set(self.writes.get() + 1);
-            self.is_map_untold.set(true);
+            self.leave_map_untold();
             self.note_change_of_all("swapdb", a);
             self.note_change_of_all("swapdb", b);
             self.scratch.used.set(true);
@@ -158,7 +156,7 @@ impl Txn<'_> {
             retires: None,
             fresh: true,
             passed: false,
-            untold: false,
+            untold: 0,
         });
         held.len() - 1
     }

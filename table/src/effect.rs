@@ -64,7 +64,7 @@ impl Txn<'_> {
 
     /// A call begins.
     pub fn mark(&self) -> Mark {
-        Mark { writes: self.writes.get(), told: self.scratch.told.get() }
+        Mark { writes: self.writes.get(), told: self.told_by_calls() }
     }
 
     /// Whether something has been written, flushed or swapped since.
@@ -72,11 +72,34 @@ impl Txn<'_> {
         self.writes.get() != mark.writes
     }
 
-    /// The end of a call whose effects have been told, by itself or for it, if there are any since `mark`: what it has written is accounted for.
+    /// The end of a call whose effects have been told, by itself or for it, if there are any since `mark`: what it has written is accounted for,
+    /// but not what was written before it.
     pub fn account(&self, mark: Mark) {
-        if self.scratch.told.get() != mark.told {
-            self.scratch.held.borrow_mut().iter_mut().for_each(|held| held.untold = false);
-            self.is_map_untold.set(false);
+        if self.told_by_calls() == mark.told {
+            return;
+        }
+        self.scratch.held.borrow_mut().iter_mut().filter(|held| held.untold > mark.writes).for_each(|held| held.untold = 0);
+        if self.map_untold.get() > mark.writes {
+            self.map_untold.set(0);
+        }
+    }
+
+    /// What calls have told: all but E4.
+    fn told_by_calls(&self) -> u32 {
+        self.scratch.told.get() - self.scratch.told_expired.get()
+    }
+
+    /// Counts a write; returns its number.
+    pub(crate) fn count_write(&self) -> u64 {
+        self.writes.set(self.writes.get() + 1);
+        self.writes.get()
+    }
+
+    /// Databases are emptied or swapped.
+    pub(crate) fn leave_map_untold(&self) {
+        let write = self.count_write();
+        if self.map_untold.get() == 0 {
+            self.map_untold.set(write);
         }
     }
 
@@ -86,7 +109,7 @@ impl Txn<'_> {
             let db = self.physical(db);
             let mut held = self.scratch.held.borrow_mut();
             let own = held.iter_mut().filter(|held| held.db == db && self.scratch.key_of(held.key) == key);
-            own.for_each(|held| held.untold = false);
+            own.for_each(|held| held.untold = 0);
         }
     }
 
@@ -98,13 +121,14 @@ impl Txn<'_> {
     /// Tells that all databases are emptied by the transaction itself.
     pub fn tell_flush(&self) {
         self.tell(0, &[b"FLUSHALL"]);
-        self.is_map_untold.set(false);
+        self.map_untold.set(0);
     }
 
     /// Tells of a key that has expired and that the transaction has locked (E4).
     pub(crate) fn tell_expired(&self, physical: Db, key: &[u8]) {
         if physical != SYSTEM && self.tells() {
             self.tell(self.logical(physical), &[b"DEL", key]);
+            self.scratch.told_expired.set(self.scratch.told_expired.get() + 1);
         }
     }
 
@@ -121,7 +145,7 @@ impl Txn<'_> {
     #[cold]
     pub(crate) fn append_record(&self, recording: u64) -> Result<u64, Stop> {
         self.tell_untold()?;
-        if self.is_map_untold.get() {
+        if self.map_untold.get() != 0 {
             // Emptied or swapped, and no call has said where among the effects.
             self.seat.break_log();
         }
@@ -155,7 +179,7 @@ impl Txn<'_> {
 
     /// E2.
     fn tell_untold(&self) -> Result<(), Stop> {
-        let is_untold = |held: &Held| held.untold && !held.passed && held.db != SYSTEM && held.pending.is_some();
+        let is_untold = |held: &Held| held.untold != 0 && !held.passed && held.db != SYSTEM && held.pending.is_some();
         let untold: Vec<usize> = {
             let held = self.scratch.held.borrow();
             (0..held.len()).filter(|index| is_untold(&held[*index])).collect()

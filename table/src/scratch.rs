@@ -159,6 +159,8 @@ pub struct Scratch {
     /// What this transaction tells the change log: commands, one behind the other, and how many; the record that its commit appends.
     pub(crate) effects: RefCell<Vec<u8>>,
     pub(crate) told: Cell<u32>,
+    /// Those of them that tell of keys which had expired (E4).
+    pub(crate) told_expired: Cell<u32>,
     pub(crate) record: RefCell<Vec<u8>>,
     /// Tallies that databases under construction have taken.
     pub(crate) fresh_tallies: RefCell<Vec<u64>>,
@@ -319,6 +321,7 @@ impl Scratch {
             self.posts.borrow_mut().clear();
             self.mail.borrow_mut().clear();
         }
+        self.told_expired.set(0);
         if self.told.replace(0) != 0 {
             self.effects.borrow_mut().clear();
         }

@@ -185,7 +185,8 @@ impl<'t> Txn<'t> {
         };
         let (db, hash, retires) = (sight.db(), sight.hash, pending.is_some().then_some(solo.whole));
         let key = self.scratch.keep_key(key);
-        let held = Held { db, key, hash, extent, home, spot, pending, retires, fresh: false, passed: false, untold: pending.is_some() };
+        // While the log is on there is no only key: nothing of it is to be told.
+        let held = Held { db, key, hash, extent, home, spot, pending, retires, fresh: false, passed: false, untold: 0 };
         self.scratch.held.borrow_mut().push(held);
         self.forget_solo();
         Ok(())

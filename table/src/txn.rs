@@ -86,8 +86,9 @@ pub struct Txn<'t> {
     pub(crate) telling: Cell<Telling>,
     pub(crate) is_joined: Cell<bool>,
     pub(crate) writes: Cell<u64>,
-    /// Databases were emptied or swapped, and the change log has not been told; see [`Txn::tell_as_whole`].
-    pub(crate) is_map_untold: Cell<bool>,
+    /// The write, as [`Held::untold`] names it, with which databases were emptied or swapped.
+    pub(crate) map_untold: Cell<u64>,
+    /// See [`Txn::tell_as_whole`].
     pub(crate) is_whole: Cell<bool>,
 }
 
@@ -119,8 +120,17 @@ pub(crate) struct Held {
     pub fresh: bool,
     /// The key as it was before this transaction emptied the database: what became of it goes down with that, and nobody finds it.
     pub passed: bool,
-    /// It was written, and the change log has not been told of it.
-    pub untold: bool,
+    /// The first write of it of which the change log has not been told, by the transaction's count of writes; 0: there is none.
+    pub untold: u64,
+}
+
+impl Held {
+    /// The key was written, by this write.
+    fn leave_untold(&mut self, write: u64) {
+        if self.untold == 0 {
+            self.untold = write;
+        }
+    }
 }
 
 /// An entry as it was met, and what it says.
@@ -179,7 +189,7 @@ impl<'t> Txn<'t> {
             telling: Cell::default(),
             is_joined: Cell::new(false),
             writes: Cell::new(0),
-            is_map_untold: Cell::new(false),
+            map_untold: Cell::new(0),
             is_whole: Cell::new(false),
         }
     }
@@ -454,7 +464,7 @@ impl<'t> Txn<'t> {
         }
         let at = self.scratch.keep_key(key);
         let mut held = self.scratch.held.borrow_mut();
-        held.push(Held { db, key: at, hash, extent, home, spot, pending: None, retires: None, fresh: false, passed: false, untold: false });
+        held.push(Held { db, key: at, hash, extent, home, spot, pending: None, retires: None, fresh: false, passed: false, untold: 0 });
         Ok(held.len() - 1)
     }
 
@@ -605,12 +615,17 @@ impl<'t> Txn<'t> {
             if let (Some(Pending::Write(image)), Value::Tree(_), Replaces::Edited) = (&held.pending, new.value, replaces)
                 && self.rewrite(image, key, new)?
             {
-                self.writes.set(self.writes.get() + 1);
-                return Ok(());
+                None
+            } else {
+                Some(self.image(key, &held.hash, new, self.new_clock(held.spot.as_ref().map(|spot| &spot.image)))?)
             }
-            self.image(key, &held.hash, new, self.new_clock(held.spot.as_ref().map(|spot| &spot.image)))?
         };
-        self.replace(index, Pending::Write(image), replaces)
+        if let Some(image) = image {
+            return self.replace(index, Pending::Write(image), replaces);
+        }
+        let write = self.count_write();
+        self.scratch.held.borrow_mut()[index].leave_untold(write);
+        Ok(())
     }
 
     /// Writes the root of a tree over the one in the record that this transaction has made for the same key, if nothing else about the
@@ -669,11 +684,11 @@ impl<'t> Txn<'t> {
     /// Makes `pending` what the key is going to be, and retires what it was going to be.
     pub(crate) fn replace(&self, index: usize, pending: Pending, replaces: Replaces) -> Result<(), Stop> {
         let whole = replaces == Replaces::Whole;
-        self.writes.set(self.writes.get() + 1);
+        let write = self.count_write();
         let before = {
             let mut held = self.scratch.held.borrow_mut();
             let held = &mut held[index];
-            held.untold = true;
+            held.leave_untold(write);
             let before = held.pending.replace(pending);
             if before.is_none() {
                 // An expired value is nobody's any more, whatever the new one is an edit of.
@@ -864,7 +879,7 @@ impl<'t> Txn<'t> {
         self.shared_access.set(false);
         self.telling.set(Telling::Unknown);
         self.writes.set(0);
-        self.is_map_untold.set(false);
+        self.map_untold.set(0);
         self.tells();
         if let Some(db) = self.scratch.missing.take() {
             self.make_database(db);

@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 use common::Place;
 use polder_shm::Locked;
 use polder_shm::layout::log::MERGE_LOCK;
-use polder_table::{New, Replaces, Stop, Txn};
+use polder_table::{Counter, New, Replaces, Stop, Txn};
 use polder_values::{Kind, Value};
 
 /// A table whose log is on and holds nothing.
@@ -37,6 +37,46 @@ fn told_put(txn: &Txn<'_>, key: &[u8], value: &[u8]) -> Result<(), Stop> {
     txn.tell(0, &[b"SET", key, value]);
     txn.account(mark);
     Ok(())
+}
+
+#[test]
+fn a_call_accounts_for_what_it_has_written_and_for_nothing_before() {
+    let place = logged();
+    place.run(|txn| told_put(txn, b"a", b"1"));
+    place.run(|txn| {
+        // No call tells of this.
+        txn.remove(0, b"a", Replaces::Whole)?;
+        told_put(txn, b"b", b"2")
+    });
+    let expected = "*2|$6|SELECT|$1|0|*3|$3|SET|$1|a|$1|1|*1|$5|MULTI|*3|$3|SET|$1|b|$1|2|*2|$3|DEL|$1|a|*1|$4|EXEC|";
+    assert_eq!(stream(&place), expected);
+    assert_eq!(place.table.counter(Counter::Whole), 1);
+}
+
+#[test]
+fn what_had_expired_is_no_effect_of_the_call_that_meets_it() {
+    let place = logged();
+    let soon = polder_base::time::now_ms() + 30;
+    place.run(|txn| {
+        told_put(txn, b"a", b"1")?;
+        let mark = txn.mark();
+        txn.write(0, b"gone", &New { expiry_ms: Some(soon), ..New::of(Kind::String, Value::Packed(b"2")) }, Replaces::Whole)?;
+        txn.tell(0, &[b"SET", b"gone", b"2"]);
+        txn.account(mark);
+        Ok(())
+    });
+    while polder_base::time::now_ms() <= soon {
+        std::thread::yield_now();
+    }
+    let before = stream(&place).len();
+    place.run(|txn| {
+        let mark = txn.mark();
+        assert!(txn.find(0, b"gone")?.is_none());
+        txn.remove(0, b"a", Replaces::Whole)?;
+        txn.account(mark);
+        Ok(())
+    });
+    assert_eq!(stream(&place)[before..], *"*1|$5|MULTI|*2|$3|DEL|$4|gone|*2|$3|DEL|$1|a|*1|$4|EXEC|");
 }
 
 #[test]
