@@ -22,6 +22,15 @@ use crate::recording::save;
 use crate::telling::{ATOMIC, Mark, Telling};
 use crate::txn::{Held, Pending, Txn};
 
+impl Held {
+    /// The key was written, by this write.
+    pub(crate) fn leave_untold(&mut self, write: u64) {
+        if self.untold == 0 {
+            self.untold = write;
+        }
+    }
+}
+
 impl Txn<'_> {
     /// Whether the change log is on, so that this transaction is to say what it does.
     #[inline]

@@ -124,15 +124,6 @@ pub(crate) struct Held {
     pub untold: u64,
 }
 
-impl Held {
-    /// The key was written, by this write.
-    fn leave_untold(&mut self, write: u64) {
-        if self.untold == 0 {
-            self.untold = write;
-        }
-    }
-}
-
 /// An entry as it was met, and what it says.
 pub(crate) type Met<'a> = (lookup::Hit, Found<'a>);
 
