@@ -88,7 +88,8 @@ impl Segment {
             std::collections::hash_map::Entry::Vacant(entry) => {
                 match open_bell(&self.bell_path(index), self.mapping()) {
                     Ok(bell) => entry.insert(bell),
-                    // Out of sight, a stranger's, or out of descriptors: the sleeper looks by itself after a while.
+                    // The bell lies in another mount namespace, belongs to another user, or no descriptor is free. The sleeper looks
+                    // by itself after a while.
                     Err(_) => return,
                 }
             }
@@ -164,7 +165,7 @@ fn may_own_bell(segment: &Stat, bell: &Stat) -> bool {
         || mode.contains(Mode::WOTH)
 }
 
-/// Makes a bell that each user who may attach the segment can ring; `EXIST` if its name is taken.
+/// Makes a bell that each user with access to the segment can ring; `EXIST` if its name is taken.
 fn make_bell(path: &Path, mapping: &Mapping) -> Result<OwnedFd, Refusal> {
     let segment = mapping.state()?;
     let mode = Mode::from_raw_mode(segment.st_mode & 0o666);

@@ -1,12 +1,14 @@
-//! A brief journal: what a short transaction notes, and its commit, in fewer steps.
+//! A brief journal: the journal of a short transaction, filled and committed in fewer steps.
 //!
-//! The items are those of `journal.rs` and mean the same, to readers and to recovery. Only the way there is shorter: items become
-//! part of the journal all at once, by one store of its length, right before the commit; and the owner writes out what it knows it has
-//! noted, without asking item by item whose lock covers it. A recoverer runs the journal's own redo.
+//! The items are those of `journal.rs`, and they mean the same to readers and to recovery. Two things differ:
+//! - COVER and WORD items become part of the journal all at once, by one store of its length right before the commit.
+//! - After the commit the owner writes out what it has just noted. It does not check for each item which lock covers
+//!   it, since it still holds all of them. A recoverer runs the journal's own redo, which does check.
 //!
-//! Before the commit nobody reads these items (a reader asks for COMMITTED first), so it does not matter when the length is stored, as
-//! long as each LOCK item was part of the journal before its lock was taken; [`Seat::lock_now`] does that. Nodes that the transaction has made
-//! or is done with (NEW and OLD items) stand between the locks and what is noted here.
+//! Why the late store of the length is safe: a reader looks at a journal only when its status is COMMITTED, and before
+//! that a recoverer only undoes. Undo needs the LOCK and NEW items alone. Each LOCK item is part of the journal before
+//! its lock is taken ([`Seat::lock_now`], [`Seat::lock_as_seen`]), and each NEW item before its node leaves the cache.
+//! NEW and OLD items stand between the LOCK items and what is noted here.
 
 use std::sync::atomic::Ordering;
 
@@ -16,10 +18,10 @@ use crate::layout::seat as at;
 use crate::seat::Seat;
 use polder_base::Fault;
 
-/// The most that is noted here: each word of a bucket, and what covers them.
+/// The most items that are noted here: one for each word of a bucket, and their COVER items.
 const ITEMS_MAX: u64 = 128;
 
-/// Words of a locked bucket: the last LOCK item of the journal took its `line`, and they lie from `at` on.
+/// Words of a locked bucket, which lie from `at` on. LOCK item number `item` of the journal took the lock at `line`.
 #[derive(Clone, Copy)]
 pub struct Covered {
     pub item: u64,
@@ -36,7 +38,8 @@ pub struct Brief<'s> {
 }
 
 impl Seat {
-    /// Begins the notes of a transaction whose journal holds LOCK, NEW and OLD items alone, and of these few enough: [`Seat::has_brief_room`].
+    /// Begins the notes of a transaction. Its journal may hold LOCK, NEW and OLD items only, and few enough of them
+    /// ([`Seat::has_brief_room`]).
     #[inline(always)]
     pub fn brief(&self) -> Brief<'_> {
         let first = at::JOURNAL + self.journal_len() * 16;
@@ -69,9 +72,9 @@ impl Seat {
         ours
     }
 
-    /// Commits a transaction whose journal holds LOCK items and at most a NEW one: the words at a place become `words`, but for those of which `differs`
-    /// says no, and the node at `old`, which names no others, goes out of use. As [`Brief::commit_with`], in fewer steps, since what is in the journal
-    /// need not be found out.
+    /// Commits a transaction whose journal holds LOCK items and at most one NEW item. The covered words become `words`,
+    /// except those for which `differs` is false. The node at `old`, which names no other nodes, goes out of use. This
+    /// does the same as [`Brief::commit_with`] in fewer steps, since the caller knows what the journal holds.
     ///
     /// # Errors
     /// As [`Seat::commit`].
@@ -194,7 +197,7 @@ impl Brief<'_> {
         self.publish(0);
     }
 
-    /// The same where `olds` nodes go out of use with it.
+    /// As [`Brief::commit`], for a transaction with `olds` OLD items.
     ///
     /// # Errors
     /// As [`Seat::commit`].
@@ -214,14 +217,14 @@ impl Brief<'_> {
         seat.set(at::JOURNAL_LEN, (next - at::JOURNAL) / 16);
         crash::point();
         seat.own(at::RETIRE_BASE).store(seat.get(at::RETIRED_TAIL), Ordering::Relaxed);
-        // SYNC: seat-commit. Who sees COMMITTED sees the whole journal.
+        // SYNC: seat-commit. A thread that sees COMMITTED sees the whole journal.
         let status = seat.get(at::STATUS);
         seat.set(at::STATUS, status | at::COMMITTED);
-        // SYNC: seat-commit. Who sees a word that is written here sees COMMITTED, too.
+        // SYNC: seat-commit. A thread that sees a word that is written here sees COMMITTED, too.
         segment.release_fence();
         let mut item = first;
         while item < next {
-            // Our own notes of a moment ago: what they name was checked when it was found.
+            // This seat's own notes of a moment ago: what they name was checked when it was found (S5).
             let what = seat.get(item);
             if what >> Tag::OFFSET_BITS == Tag::Word as u64 {
                 segment.store(what & Tag::OFFSET_MASK, seat.get(item + 8));

@@ -91,8 +91,8 @@ const fn inverses() -> [u32; CLASSES] {
 /// One divided by the size of each class, in granules.
 static INVERSES: [u32; CLASSES] = inverses();
 
-/// Whether a node of `class` begins so many bytes, a multiple of eight, behind a slab's beginning. A division takes as long as all else that is asked of
-/// a node.
+/// Whether a node of `class` begins `bytes` behind the beginning of a slab; `bytes` is a multiple of eight. It multiplies by an
+/// inverse, since a division would take as long as all other checks of a node together.
 #[inline]
 pub fn begins_at(class: usize, bytes: u64) -> bool {
     let granules = bytes / 8;
@@ -105,9 +105,9 @@ pub const fn per_slab(class: usize) -> usize {
     SLAB_BYTES as usize / SIZES[class] as usize
 }
 
-/// How many free nodes of `class` a seat keeps at hand. What a server's batch of 64 calls frees comes back all at once when its pin ends,
-/// and the next batch takes as much: smaller caches would go through the slabs' bitmaps each time (a third of a SET of 100 bytes). From 257
-/// bytes on they are leaves and inner nodes of trees, of which a batch replaces some twenty of each class.
+/// How many free nodes of `class` the cache of a seat can hold. The nodes that a server's batch of 64 calls frees come back all at once
+/// when its pin ends, and the next batch takes as many. Smaller caches would go through the slabs' bitmaps each time (a third of the time
+/// of a SET of 100 bytes). Nodes from 257 bytes on are leaves and inner nodes of trees; a batch replaces some twenty of each class.
 pub const fn cache_slots(class: usize) -> usize {
     match SIZES[class] {
         ..=256 => 160,

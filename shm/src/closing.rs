@@ -1,5 +1,5 @@
-//! Closing: a thread that gives databases other numbers (a *swapper*) waits for the writers that
-//! are past their last look at the map.
+//! Closing, the swap barrier: a thread that gives databases other numbers (a *swapper*) waits for
+//! the writers that are past their last look at the map.
 //!
 //! A writer finds its keys' buckets through the map of databases, locks them, and commits. If two
 //! databases are swapped in between, the buckets get another number. A reader may then read, under
@@ -19,17 +19,17 @@
 //!
 //! By the barriers at least one of the two sees the other: the writer that the map is locked, or
 //! the swapper that the writer closes. If the swapper sees the writer, the write is done before the
-//! map changes. If it does not, the writer begins anew. A writer waits for no lock of the map or of
-//! a bucket while it closes. So a swapper, which waits with all its locks held, waits only for
-//! writers that wait for no thread: there is no deadlock.
+//! map changes. If it does not, the writer begins anew. A writer waits for no lock of the map, of a
+//! bucket or of an inbox while it closes: it has taken all of these before. So a swapper, which
+//! waits with all its locks held, waits only for writers that wait for no lock of these: there is
+//! no deadlock. (A fast path closes before it locks, but it only tries locks.)
 //!
 //! A thread that empties a database waits in the same way, but only for writers that write into it
 //! and into others. A writer to it alone comes before the emptying as a whole.
 //!
 //! If a closing writer dies, the waiting swapper recovers its seat, and the wait for it ends. If a
 //! closing writer is stopped, the swapper waits. The swapper must not hold its own locks for as
-//! long, so it begins anew, too. Older builds set neither word: beside them nothing is gained.
-//! Restated in tests/closing.rs: change both.
+//! long, so it drops them and begins anew, too. Restated in tests/closing.rs: change both.
 
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, compiler_fence, fence};

@@ -80,7 +80,7 @@ mod children {
 
         /// Kills it, if it has not ended yet.
         pub fn kill(&self) {
-            // SAFETY: a child of ours that nobody has waited for, so its number is nobody else's.
+            // SAFETY: a child of this process that has not been waited for, so the kernel gives its number to no other process.
             unsafe { libc::kill(self.0, libc::SIGKILL) };
         }
 

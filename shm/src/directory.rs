@@ -16,12 +16,13 @@ use crate::presence;
 use crate::sysv::{self, Attached};
 use crate::trouble::fault;
 
-/// How often and how long to wait for another one who removes the same file: about a second in all.
+/// How often and how long to wait for another process that removes the same file: about a second in all.
 const TURN_TRIES: u32 = 1000;
 const TURN_PAUSE: Duration = Duration::from_millis(1);
 
-/// Removes a segment's name, after `mark` has told those who use it, through the memory if it can be opened. They keep their memory until they let go of it;
-/// nobody finds it any more, and the name is free. When `mark` fails, nothing is removed.
+/// Removes a segment's name. Before that, `mark` tells the processes that use the segment, through its memory if that can be opened.
+/// They keep their memory until they detach. After that no process finds the segment, and the name is free. When `mark` fails, nothing
+/// is removed.
 ///
 /// What does not start as a segment (`is_segment`) stays. What a signpost names goes with it only if it is a segment of the
 /// signpost's own user: in /dev/shm any user can put up a signpost to any memory.
@@ -120,13 +121,14 @@ fn is_owned(behind: &Behind, owner: u32, is_segment: impl Fn(&[u8; HEAD_BYTES]) 
     })
 }
 
-/// The turn of one of those who remove the same file. Nobody replaces what stands at a door, so that a file which
-/// stands there during our turn goes on to stand there until we take it away.
+/// The turn of one of several processes that remove the same file. No process replaces the file at a door, so a file that is there
+/// during the turn stays there until the holder of the turn removes it.
 struct Turn<'f>(&'f OwnedFd);
 
 impl Turn<'_> {
-    /// Waits for the turn, but not for ever: its holder may have been stopped. Who goes on without one risks to remove
-    /// what somebody has made in the same moment; so do all on a file system that has no locks.
+    /// Waits for the turn, but only for a limited time, since its holder may have been stopped. A process that goes on without
+    /// the turn may remove a segment that another process has made in the same moment. The same risk exists on a file system
+    /// that has no locks.
     fn take(file: &OwnedFd) -> Turn<'_> {
         for _ in 0..TURN_TRIES {
             match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {

@@ -21,8 +21,8 @@ struct Drafted {
     draft: Draft,
 }
 
-/// Makes a segment in a file: on hugetlbfs if that was asked for and can be had, else at the name's own place. The
-/// inner error is the name's: `EXIST` if somebody was first.
+/// Makes a segment in a file: on hugetlbfs if that was asked for and is available, else at the name's own place. The
+/// inner error is the name's: `EXIST` if another process has taken the name first.
 pub(crate) fn create(
     name: &SegmentName,
     options: &CreateOptions,
@@ -98,12 +98,12 @@ impl Drafted {
         Ok(self.mapping)
     }
 
-    /// Names a segment that stands elsewhere: first the file, then the signpost, whose link decides who was first.
+    /// Names a segment that stands elsewhere: first the file, then the signpost, whose link decides which creator was first.
     fn publish_behind_signpost(self, target: &Path, door: &Path) -> Result<Mapping, Errno> {
         let state = rustix::fs::fstat(self.file())?;
         let mapping = self.publish(target)?;
         raise_signpost(&Signpost::File(target.to_path_buf()), door, state.st_mode, Some(state.st_gid)).inspect_err(|_| {
-            // Somebody else was first, and nobody knows our file's name.
+            // Another process was first, and no other process knows the name of this file.
             let _ = rustix::fs::unlink(target);
         })?;
         Ok(mapping)
@@ -118,7 +118,7 @@ fn grant(file: BorrowedFd<'_>, mode: u32, group: Option<u32>) -> Result<(), Errn
     rustix::fs::fchmod(file, Mode::from_raw_mode(mode & 0o777))
 }
 
-/// Puts a signpost at the door, readable for those who may use what it points to.
+/// Puts a signpost at the door, readable for the users that may use what it points to.
 pub(crate) fn raise_signpost(signpost: &Signpost, door: &Path, mode: u32, group: Option<u32>) -> Result<(), Errno> {
     let (file, draft) = Draft::beside(door)?;
     let text = signpost.text();
@@ -142,7 +142,7 @@ pub(crate) fn attach(
     if matches!(name, SegmentName::File(_)) {
         presence::await_turn(&file).map_err(|errno| locks(name, errno))?;
     } else {
-        // Only for tools that show who is there.
+        // Only for tools that show which processes are attached.
         let _ = presence::enter(&file);
     }
     let mut head = [0; HEAD_BYTES];
@@ -153,8 +153,8 @@ pub(crate) fn attach(
     let ground = pages::ground(&file).map_err(refused)?;
     let state = rustix::fs::fstat(&file).map_err(refused)?;
     let ceiling = judged(name, extent, ground.page_bytes, state.st_size as u64)?;
-    // Fewer blocks than were taken: holes, from a copy that skipped zeros or from a damaged file. Filling them asks for
-    // space (M1); a file system that packs its blocks is asked in vain, which costs a moment and no harm.
+    // Fewer blocks than were taken: the file has holes, from a copy that skipped zeros or from damage. Filling them asks for
+    // space (M1). On a file system that compresses its blocks this changes nothing; it costs a moment and does no harm.
     let whole = state.st_blocks as u64 * 512 >= extent.taken.next_multiple_of(ground.step_bytes as u64).min(ceiling);
     let known = Extent { ceiling, taken: if whole { extent.taken } else { 0 } };
     let report = PageReport::of(ground, place::directory_of(&place::door(name)));

@@ -30,8 +30,9 @@
 //!
 //! Invariants:
 //! - **I1** Between head and tail nothing is ever written; behind the tail only the lock's owner writes.
-//! - **I2** A block is retired by the inbox's owner alone, once another one follows. A sender's pin
-//!   keeps the last block that it saw, so that the redo of a dead sender writes into no other node.
+//! - **I2** While an inbox is open, its owner alone retires blocks, and only those that another one
+//!   follows. The last block goes when the inbox ends, which takes the inbox's lock. A sender's pin
+//!   keeps the last block that it saw, so the redo of a dead sender writes into no other node.
 //! - **I3** An inbox belongs to one life of its seat: a message to another life is dropped.
 
 use std::collections::HashSet;

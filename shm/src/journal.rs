@@ -9,15 +9,19 @@
 //! OLD    a node (WHOLE: and all it names) that goes out of use        flags
 //! ```
 //!
-//! The store that sets the status to COMMITTED is the commit. Before it, a death undoes: locks are released as they
-//! were, NEW nodes go back. After it, a death redoes: a WORD is written again if the lock that covers it is still
-//! the seat's (once released, others may have written since), OLD nodes are retired from an index that was noted
-//! before the commit, so twice is as good as once. Undo and redo are the code that the living run.
+//! The store that sets the status to COMMITTED is the commit. What recovery does depends on it:
+//! - If a thread dies before the commit, recovery undoes. It releases the locks with their words unchanged and returns
+//!   the NEW nodes. No WORD has been written yet, so nothing else has changed.
+//! - If a thread dies after the commit, recovery redoes. It writes a WORD again only if the seat still owns the lock that
+//!   covers it. A lock that was released was released after all WORDs had been written, and other threads may have
+//!   written since. It retires OLD nodes from an index that was noted before the commit, so doing that twice has the
+//!   same result as doing it once.
 //!
-//! Locks are released in reverse order, so what is covered by the first lock is settled last.
+//! A live thread runs the same code for both. Locks are released in the reverse of the order in which they were taken.
 //!
-//! A node that its own transaction replaces again goes back into the cache before the commit ([`Seat::unmake`]): its NEW item is struck
-//! out (a word of 0), and the journal's last item takes the place if that is a NEW one. LOCK items never move, so their indices stay.
+//! A node that its own transaction replaces again goes back into the cache before the commit ([`Seat::unmake`]). Its NEW
+//! item is struck out (a word of 0), and the journal's last item takes its place if that is a NEW item. LOCK items never
+//! move, so their indices stay valid.
 //!
 //! Commit, redo and the reader beside them are restated in tests/models.rs (`publish`): change both.
 
@@ -90,7 +94,7 @@ pub fn item_of(word: u64) -> Option<(Tag, u64)> {
     Some((tag, word & Tag::OFFSET_MASK))
 }
 
-/// Where the NEW items of a transaction's journal are. Nothing of it is shared; it is brought up to date when it is asked.
+/// Where the NEW items of a transaction's journal are. It is local to the thread and is brought up to date by each search.
 #[derive(Default)]
 pub struct NewItems {
     items: HashMap<u64, u64>,
@@ -129,7 +133,7 @@ impl Seat {
     /// Appends an item.
     ///
     /// # Errors
-    /// [`Fault::Full`] when a large journal finds no memory for its next block.
+    /// [`Fault::Full`] when there is no memory for the next block of a large journal.
     #[inline]
     pub fn note(&self, tag: Tag, offset: u64, value: u64) -> Result<(), Fault> {
         let len = self.ready_item()?;
@@ -146,7 +150,7 @@ impl Seat {
         self.set(at::JOURNAL_LEN, len + 1);
     }
 
-    /// Makes sure that there is a place for the next item; answers its index.
+    /// Makes sure that there is a place for the next item, and returns its index.
     ///
     /// # Errors
     /// As [`Seat::note`].
@@ -217,8 +221,8 @@ impl Seat {
         Some((tag, offset, self.segment.load(place + 8)))
     }
 
-    /// Locks the word at `offset`, waiting until `deadline` (or for as long as it takes). Answers the index of the LOCK item
-    /// with the outcome.
+    /// Locks the word at `offset`, and waits for it until `deadline`, or without a limit. If that succeeds, its LOCK item is
+    /// the journal's last one; otherwise the item is removed again.
     ///
     /// # Errors
     /// As [`Seat::note`].
@@ -258,22 +262,23 @@ impl Seat {
         Ok(outcome)
     }
 
-    /// Takes back that the last [`Seat::lock_now`] has counted a collision: it is going to be met again.
+    /// Takes back the collision that the last [`Seat::lock_now`] has counted: the caller is going to meet the same one again.
     pub fn forget_collision(&self) {
         self.collisions.set(self.collisions.get().saturating_sub(2));
     }
 
-    /// To be called before a lock is waited for: two threads that hammer one word would go on taking its cache line from each other, at
-    /// half the speed of one alone. Who has collided several times in a row naps, and the other goes on undisturbed.
+    /// To be called before the thread waits for a lock. Two threads that change one word all the time take its cache line from each
+    /// other, and together reach half the speed of one alone. So a thread that has collided several times in a row sleeps for a
+    /// moment, and the other one runs undisturbed.
     pub fn stand_back(&self, deadline: Option<Instant>) {
-        // Never with a lock in hand.
+        // Never while this thread holds a lock.
         if self.collisions.get() >= COLLISIONS && self.journal_len() == 0 {
             self.collisions.set(0);
             std::thread::sleep(deadline.map_or(lock::NAP, |deadline| lock::NAP.min(deadline.saturating_duration_since(Instant::now()))));
         }
     }
 
-    /// Adds a lock that was born ours, in a node that nobody has seen yet.
+    /// Adds a lock that this seat owns from the start, in a node that no other thread has seen yet.
     ///
     /// # Errors
     /// As [`Seat::note`].
@@ -283,7 +288,7 @@ impl Seat {
         Ok(())
     }
 
-    /// The commit: one store. Everything noted becomes true; what follows only writes it out.
+    /// The commit: one store. From then on everything that the journal notes is true; what follows only writes it out.
     ///
     /// # Errors
     /// [`Fault::Full`] when the retired list finds no room for the OLD nodes; nothing has happened then.
@@ -293,7 +298,7 @@ impl Seat {
             self.reserve_retired(olds)?;
         }
         self.segment.store(self.base + at::RETIRE_BASE, self.get(at::RETIRED_TAIL));
-        // SYNC: seat-commit. Who sees COMMITTED sees the whole journal.
+        // SYNC: seat-commit. A thread that sees COMMITTED sees the whole journal.
         self.set(at::STATUS, self.get(at::STATUS) | at::COMMITTED);
         self.redo_with(olds > 0);
         Ok(())
@@ -306,13 +311,13 @@ impl Seat {
 
     #[inline]
     fn redo_with(&self, olds: bool) {
-        // SYNC: seat-commit. Who sees a word that is written here, by the owner or a recoverer, sees COMMITTED, too.
+        // SYNC: seat-commit. A thread that sees a word that is written here, by the owner or a recoverer, sees COMMITTED, too.
         self.segment.release_fence();
         let len = self.journal_len();
         let (mut covered, mut locks) = (true, SmallVec::<[(u64, u64); 8]>::new());
         self.each_item(len, |tag, offset, value| match tag {
             Tag::Cover => covered = offset == 0 || lock::owner(self.segment.load(offset)) == Some(self.index),
-            // SYNC: inbox. Who sees an inbox's tail, its last word, sees the link to the block that it lies in.
+            // SYNC: inbox. The tail of an inbox is the last of its WORDs, so a thread that sees it sees the link to its block, too.
             Tag::Word if covered => self.segment.publish(offset, value),
             Tag::Lock => locks.push((offset, value)),
             _ => {}
@@ -361,7 +366,7 @@ impl Seat {
         }
     }
 
-    /// Answers whether inboxes were among them, whose owners are to be woken.
+    /// Releases the locks that this seat still owns, in reverse order. Returns whether inboxes are among them, whose owners are to be woken.
     fn release_locks(&self, locks: &[(u64, u64)]) -> bool {
         let mut rings = false;
         for (offset, how) in locks.iter().rev() {
@@ -373,7 +378,8 @@ impl Seat {
         rings
     }
 
-    /// Wakes those whose inboxes got something. Whoever dies before the journal is forgotten leaves that to who recovers him.
+    /// Wakes the owners of the inboxes that have got messages. If this thread dies before it empties its journal, the recoverer of
+    /// its seat finds the same items and wakes them.
     fn ring_bells(&self, len: u64) {
         for index in 0..len {
             if let Some((Tag::Lock, offset, how)) = self.item(index)
@@ -395,21 +401,22 @@ impl Seat {
                 tail += 1;
             }
         });
-        // Never back: who died while forgetting the journal had retired everything, and its items are gone.
+        // The tail never moves back. If the owner died while it emptied the journal, it had retired everything before, and
+        // its items are gone now.
         if tail > self.get(at::RETIRED_TAIL) {
             self.set(at::RETIRED_TAIL, tail);
         }
     }
 
-    /// Undoes a journal that was not committed, from its end, dropping each item once it is undone.
+    /// Undoes a journal that was not committed, from its end, and drops each item once it is undone.
     ///
-    /// Locks go first, and all of them: what is behind them is as it was.
+    /// All locks are released first, which is safe: before the commit nothing that they cover has been written.
     pub fn rollback(&self) {
         if self.get(at::STATUS) & 3 == at::COMMITTED {
-            // A panic while it was written out: what is committed cannot be undone, only done.
+            // A panic has interrupted the writing out. A committed journal cannot be undone, only completed.
             return self.redo();
         }
-        // A damaged length would be an hour of undoing what is not there.
+        // A damaged length could make this walk over items that do not exist for an hour (S5).
         let len = self.journal_len().min(self.journal_room());
         self.release_unchanged(len);
         for index in (0..len).rev() {
@@ -421,7 +428,7 @@ impl Seat {
         self.forget_journal();
     }
 
-    /// Whether this transaction has made the node, which is not given back since.
+    /// Whether this transaction has made the node and not given it back since.
     pub fn has_made(&self, node: Ref, known: &mut NewItems) -> bool {
         let len = self.journal_len();
         for index in known.seen..len {
@@ -433,11 +440,12 @@ impl Seat {
         known.items.contains_key(&offset_of(node))
     }
 
-    /// Gives back a node that this transaction has made and that nothing refers to any more, before the commit: no other thread
-    /// has ever seen it. Answers false, having done nothing, for a node that it has not made.
+    /// Gives back, before the commit, a node that this transaction has made and that nothing refers to any more. No other thread has
+    /// ever seen it. For a node that the transaction has not made, it does nothing and returns false.
     ///
-    /// Into the cache first, out of the journal second, as everywhere (`memory.rs`). A death in between leaves the node in both, as the newest
-    /// of its cache; a death while the last item moves leaves that one twice in the journal. [`Seat::settle_new`] drops one of two.
+    /// The node enters the cache first and leaves the journal second, as everywhere (`memory.rs`). A death in between leaves it in both,
+    /// as the newest of its cache. A death while the last item moves leaves that item twice in the journal. In both cases
+    /// [`Seat::settle_new`] drops one of the two.
     pub fn unmake(&self, node: Ref, known: &mut NewItems) -> bool {
         let offset = offset_of(node);
         let Some(class) = self.segment.node_class(offset).filter(|_| self.has_made(node, known)) else { return false };
@@ -467,8 +475,9 @@ impl Seat {
         known.seen = known.seen.min(self.journal_len());
     }
 
-    /// Leaves in one place what a death has left in two, in a journal that is not committed: a node that was being made or
-    /// given back is the newest of its cache, too; one whose item was moving has two items. To be done before anything enters a cache.
+    /// Leaves each node in one place that a death has left in two, in a journal that is not committed. A node that was being made or
+    /// given back may also be the newest of its cache; a node whose item was moving may have two items. This must run before anything
+    /// else enters a cache, since it looks at the newest nodes only.
     pub(crate) fn settle_new(&self) {
         if self.journal_len() == 0 || self.get(at::STATUS) & 3 == at::COMMITTED {
             return;
@@ -515,7 +524,7 @@ impl Seat {
         }
     }
 
-    /// Says that the node goes out of use with this transaction.
+    /// Notes that the node goes out of use with this transaction; `whole`: with everything that it names.
     ///
     /// # Errors
     /// As [`Seat::note`].

@@ -26,7 +26,7 @@ pub const LAYOUT: u32 = 9;
 pub mod features {
     /// A program that does not know one of these refuses the segment.
     pub const REQUIRED: u64 = 0xffff << 32;
-    /// A program that does not know one of these can use the segment all the same.
+    /// A program that does not know one of these can still use the segment.
     pub const OPTIONAL: u64 = 0xffff << 48;
     /// Records may have a second option byte: marks, a chosen CAS and a content type of an item.
     pub const ITEM_EXTRAS: u64 = 1 << 32;
@@ -71,21 +71,22 @@ pub mod header {
     pub const SECRET_BYTES: usize = 192;
     /// Limits and settings that hot paths read; the table gives the words their meaning.
     pub const LIMITS: u64 = 1280; // 64 words
-    /// The warden's heartbeat (milliseconds) and what it keeps.
+    /// The times and places at which maintenance was last done, as hints; times in milliseconds since the Unix epoch.
     pub const WARDEN: u64 = 1792; // 8 words
-    /// When somebody who empties slabs was last at it, while slabs are marked (`drain`), in milliseconds; the fourth of the warden's words.
+    /// When a thread last worked on emptying slabs, while slabs are marked (`drain`), in milliseconds since the Unix epoch; the fourth
+    /// of the words of WARDEN.
     pub const MARKS: u64 = WARDEN + 24;
     /// The most bytes that were in use.
     pub const USED_PEAK: u64 = 1856;
-    /// Who listens to changes and calls at all: bits of [`interest`](super::interest), and above them a count of changes. A line of its own.
+    /// What any seat listens to: bits of [`interest`](super::interest), and above them a count of changes. A line of its own.
     pub const INTEREST: u64 = 2048;
-    /// Places in the queues of those who wait for keys; a line of its own.
+    /// The next ticket of a call that waits for a key; a line of its own.
     pub const TICKETS: u64 = 2112;
-    /// Numbers of clients; a line of its own.
+    /// The next number of a client; a line of its own.
     pub const CLIENTS: u64 = 2176;
     /// Which classes of keyspace events are wanted: bits that commands give their meaning.
     pub const EVENTS: u64 = 2240;
-    /// How long the literal beginnings of patterns are that somebody has subscribed to: a bit for each length.
+    /// The lengths of the literal beginnings of all subscribed patterns: a bit for each length.
     pub const PREFIXES: u64 = 2248;
     /// A random word in the names of this segment's bells.
     pub const BELLS: u64 = 2256;
@@ -97,18 +98,18 @@ pub mod header {
     pub const SNAPSHOT_LOWER: u64 = 2312;
     pub const SNAPSHOT_UPPER: u64 = 2320;
     pub const SNAPSHOT_WATERMARK: u64 = 2328;
-    /// The last snapshot for which a writer found no memory; the last number that was given.
+    /// The last snapshot that a writer had no memory for; the last number that was given to a snapshot.
     pub const SNAPSHOT_BROKEN: u64 = 2336;
     pub const SNAPSHOTS: u64 = 2344;
     /// How far the snapshot's reader has come; a line of its own.
     pub const SNAPSHOT_PASSED: u64 = 2368;
     /// The order of what was saved; a line of its own.
     pub const SNAPSHOT_SERIAL: u64 = 2432;
-    /// Until when clients are to wait (`CLIENT PAUSE`), shifted by one, and whether only those who write; 0: nobody waits. A line of its own.
+    /// Until when clients are paused (`CLIENT PAUSE`), shifted by one, and whether only their writes are; 0: no pause. A line of its own.
     pub const PAUSE: u64 = 2496;
-    /// When the last pause ended of those that are forgotten, in milliseconds since the Unix epoch.
+    /// When the last pause ended that PAUSE no longer names, in milliseconds since the Unix epoch.
     pub const PAUSED_UNTIL: u64 = 2504;
-    /// Numbers of what processes note about their calls (slow ones, denied ones); a line of its own.
+    /// The next number of what processes note about their calls (slow ones, denied ones); a line of its own.
     pub const NOTES: u64 = 2560;
     /// Commit sequence numbers: the next one ([`outbox`](crate::outbox)); a line of its own.
     pub const CSN: u64 = 2624;
@@ -145,21 +146,21 @@ pub mod recording {
 pub mod interest {
     /// Keyspace events are published.
     pub const EVENTS: u64 = 1;
-    /// Somebody waits for a key.
+    /// A call waits for a key.
     pub const WAITERS: u64 = 2;
-    /// Somebody remembers what clients have read.
+    /// A server remembers which keys its clients have read (client-side caching).
     pub const TRACKERS: u64 = 4;
-    /// Somebody wants to hear of every changed key.
+    /// A client wants to be told of every changed key (BCAST).
     pub const BROADCAST: u64 = 8;
-    /// Somebody wants to see every call.
+    /// A client runs MONITOR.
     pub const MONITORS: u64 = 16;
-    /// Events of keys that are sought in vain are published.
+    /// Events of reads that find no key are published.
     pub const MISSES: u64 = 32;
-    /// Somebody has subscribed.
+    /// A client has subscribed.
     pub const SUBSCRIBERS: u64 = 64;
-    /// A thread answers for the clients of its process.
+    /// The seat's thread replies to questions about the clients of its process.
     pub const CLIENTS: u64 = 128;
-    /// What makes a change of a key worth telling.
+    /// With one of these set, a change of a key is told.
     pub const CHANGES: u64 = EVENTS | WAITERS | TRACKERS | BROADCAST;
     pub const ALL: u64 = 0xff;
     /// One change of the header's word.
@@ -204,8 +205,8 @@ pub mod log {
 
 /// How many threads can be attached at once.
 pub const SEATS_MAX: u64 = 1024;
-/// So many seats behind those that were ever used are backed by memory: where /dev/shm is full, a tool or a second server
-/// can still attach.
+/// How many seats behind those that were ever used are backed by memory, so that a tool or a second server can still attach
+/// when /dev/shm is full.
 pub const SEATS_SPARE: u64 = 8;
 /// Where the witnesses begin; all of them are made with the segment.
 pub const WITNESSES_AT: u64 = ROOTS_AT + ROOTS_BYTES;
@@ -217,7 +218,7 @@ pub const SEATS_AT: u64 = WITNESSES_AT + SEATS_MAX * WITNESS_BYTES;
 /// A seat's words, as byte offsets from its beginning.
 pub mod seat {
     use super::*;
-    /// Designated words that this seat has lifted, to lower them again to what it finds (0: none): two words.
+    /// Designated words that this seat has lifted and will lower again to what it finds (0: none): two words.
     pub const LIFTED: u64 = 0;
     pub const LIFTED_WORDS: u64 = 2;
     /// 1 while nodes go from the retired list into the cache: one of them may be in both. Index + 2 of an entry that is being moved to a place before it:
@@ -239,16 +240,17 @@ pub mod seat {
     pub const MEMORY_STATUS: u64 = 96;
     pub const MEMORY_LEN: u64 = 104;
     pub const MEMORY_LOCK: u64 = 112;
-    /// A node on its way from the cache to a chain (journal or retired): it is in neither or both.
+    /// A node on its way between the cache and a chain (journal, retired list or snapshot log): it may be in neither or in both.
     pub const PENDING: u64 = 120;
     /// The interval of epochs this seat's reader may be looking at; [`NO_PIN`] in LOWER when it looks at nothing.
     pub const PIN_LOWER: u64 = 128;
     pub const PIN_UPPER: u64 = 136;
-    /// Which databases a transaction writes that has looked at their map for the last time, or is about to, and which it swaps and empties (`closing.rs`).
+    /// Which databases a transaction writes that has validated them in the map for the last time, or is about to; which ones this seat
+    /// swaps, and which it empties (`closing.rs`).
     pub const CLOSING: u64 = 144;
     pub const SWAPS: u64 = 152;
     pub const FLUSHES: u64 = 160;
-    /// Who sits here: process id (low half) and thread id, the time it came (ms), and a count of owners.
+    /// The owner: its process id (low half) and thread id, the time when it took the seat (ms), and a count of owners.
     pub const OWNER: u64 = 192;
     pub const SINCE_MS: u64 = 200;
     pub const OWNERS: u64 = 208;
@@ -323,12 +325,12 @@ pub(crate) const fn is_of_merger(offset: u64) -> bool {
 /// Bytes of one slab's bitmap.
 pub const BITMAP_BYTES: u64 = SLAB_BYTES / NODE_MIN as u64 / 8;
 
-/// Of a ceiling, what users may fill: less the header, the witnesses and the seats.
+/// The part of a ceiling that users may fill: all but the header, the roots, the witnesses and the seats.
 pub const fn usable(ceiling: u64) -> u64 {
     ceiling.saturating_sub(SEATS_AT + SEATS_MAX * seat::BYTES)
 }
 
-/// Bytes of so many slabs and their bookkeeping.
+/// Bytes of this many slabs and their bookkeeping.
 pub const fn slab_bytes(slabs: u64) -> u64 {
     slabs.saturating_mul(SLAB_BYTES + 16 + BITMAP_BYTES)
 }

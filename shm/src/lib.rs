@@ -39,7 +39,8 @@
 //!     last shrinking             thin.rs)
 //! ```
 //!
-//! In its own seat a thread stores plainly, also what others read (STATUS, the pin, CLOSING, INTEREST, counters): they have one writer.
+//! In its own seat a thread uses plain stores, also for words that other threads read (STATUS, the pin, CLOSING, INTEREST,
+//! counters): each of these words has one writer.
 
 mod ahead;
 pub mod attach;

@@ -26,7 +26,7 @@ pub(crate) fn boot_words() -> Result<[u64; 2], Fault> {
     Ok([word(0), word(8)])
 }
 
-/// Secret bytes: the seed of a segment's hash, which nobody outside may guess. Waits for the kernel's randomness, which
+/// Secret bytes: the seed of a segment's hash, which a client must not be able to guess. Waits for the kernel's randomness, which
 /// takes time only in the first seconds of a machine's life.
 pub fn random_seed() -> Result<[u8; 16], Fault> {
     let mut seed = [0; 16];

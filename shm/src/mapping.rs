@@ -12,16 +12,16 @@
 //! [`Mapping::grow_to`], and what one process has taken all others can use at once: they have mapped it already.
 //!
 //! Invariants:
-//! - **M1** Nobody touches memory that has not been taken. In a sparse file the kernel would try to find a page at
-//!   that moment, and if /dev/shm is full, the answer is a SIGBUS that kills the process. `fallocate` asks for the same
-//!   page beforehand and answers ENOSPC, which is a [`Fault`] with advice. (Tried on Linux 6.18: fallocate on a full
-//!   tmpfs fails and takes back what it had got, also next to other processes' growth; a touch of a hole is a SIGBUS.
-//!   Disks have one more snare, see `Ground::step_bytes` in `pages.rs`.)
+//! - **M1** No thread touches memory that has not been taken. In a sparse file the kernel would look for a page at
+//!   that moment, and if /dev/shm is full, it kills the process with SIGBUS. `fallocate` asks for the same page
+//!   beforehand and fails with ENOSPC, which becomes a [`Fault`] with advice. (Tried on Linux 6.18: fallocate on a full
+//!   tmpfs fails and gives back what it had got, also while other processes grow the file; a touch of a hole is a
+//!   SIGBUS. Disks need one more precaution, see `Ground::step_bytes` in `pages.rs`.)
 //! - **M2** A segment appears whole or not at all: it is filled before it gets its name (see `place.rs`).
 //! - **M3** Nothing of a file is read through the mapping before its length and its start have been checked by reading.
-//!   A file that somebody cuts shorter later kills those who use it; whoever may write to a segment is trusted.
-//! - **M4** The address is this process's own affair: nothing in the segment is an address, but for witnesses, which
-//!   the kernel reads as long as the thread lives. So a mapping must outlive every witness taken in it.
+//!   If the file is cut shorter later, the processes that use it are killed; a user that may write to a segment is trusted.
+//! - **M4** Each process maps the segment at its own address: nothing in the segment is an address, except for witnesses,
+//!   whose list the kernel reads as long as the thread lives. So a mapping must outlive every witness taken in it.
 //!
 //! System V memory is made at its ceiling: the kernel counts it as a whole when it is made, so `grow_to` has
 //! nothing left to ask for. Memory that a cgroup's limit or an overcommitted machine refuses is no ENOSPC on any kind of
@@ -48,10 +48,10 @@ use crate::{files, fork, presence, sysv};
 /// Linux 6.1; in no crate yet.
 const MADV_COLLAPSE: libc::c_int = 25;
 
-/// Growth is taken in strides of this size, so that a caller who is often interrupted by signals still gets on.
+/// Growth is taken in strides of this size, so that a caller that is often interrupted by signals still makes progress.
 const STRIDE_BYTES: u64 = 64 << 20;
 
-/// How this process wants to hold the memory. It binds nobody else.
+/// How this process wants to hold the memory. It does not bind other processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Residence {
     /// Pages are never swapped out, from their first use on. Needs `ulimit -l` of the whole ceiling.
@@ -67,7 +67,7 @@ pub struct CreateOptions {
     pub ceiling: u64,
     /// Which pages to try for.
     pub pages: PageChoice,
-    /// Who may attach, as permission bits. Whoever may attach may change everything.
+    /// Which users may attach, as permission bits. A user that may attach may change everything.
     pub mode: u32,
     /// The group that the mode's middle digit speaks of, by number; the creator's own if none.
     pub group: Option<u32>,
@@ -96,7 +96,7 @@ pub struct Extent {
 /// Why there is no new segment.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CreateError {
-    /// The name is taken; attach to it. Of several who create at once all but one get this.
+    /// The name is taken; attach to it. If several processes create it at once, all but one get this.
     #[error("ERR {0} exists already")]
     AlreadyExists(SegmentName),
     #[error(transparent)]
@@ -222,8 +222,8 @@ impl Mapping {
     }
 
     /// Takes memory, so that the first `bytes` may be touched (M1), here and in every process that has the segment
-    /// mapped. Taking what has been taken costs nothing and harms nobody, at any time and from any process. When it
-    /// fails, a part may have been taken already; it serves the next call.
+    /// mapped. Taking what has been taken costs nothing and does no harm, at any time and from any process. When it
+    /// fails, a part may have been taken already; the next call goes on from there.
     pub fn grow_to(&self, bytes: u64) -> Result<(), Fault> {
         if bytes > self.bytes as u64 {
             let ceiling = amount(self.bytes as u64);
@@ -294,7 +294,7 @@ impl Mapping {
         }
     }
 
-    /// How far, at most so many blocks from `begin` on, growth would make large pages.
+    /// Up to where growth would make large pages, at most `blocks` large pages from `begin` on; 0 if it makes none.
     pub(crate) fn enlargeable(&self, begin: u64, blocks: u64) -> u64 {
         let end = self.bytes as u64 / LARGE as u64 * LARGE as u64;
         let enlarges = self.pages.transparent && matches!(self.backing, Backing::File { .. });
@@ -305,7 +305,7 @@ impl Mapping {
         &self.ahead
     }
 
-    /// The words for a file system without space: who is full, by how much, what to do.
+    /// The error for a file system without space: which one is full, how much is free, what to do.
     fn full(&self, file: &OwnedFd, wanted: u64) -> Fault {
         let room = match rustix::fs::fstatvfs(file) {
             Ok(system) => format!("{} of {} free", amount(system.f_bavail * system.f_frsize), amount(system.f_blocks * system.f_frsize)),
@@ -476,7 +476,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: M4, who drops a mapping has no more use for what lies in it, and the range is exactly the mapping.
+        // SAFETY: M4, the owner that drops a mapping uses nothing in it any more, and the range is exactly the mapping.
         unsafe {
             match self.backing {
                 Backing::File { .. } => drop(rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes)),
@@ -500,7 +500,7 @@ fn map_aligned(file: &OwnedFd, bytes: usize, protection: ProtFlags, alignment: u
         unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), room, ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE) }?;
     let ahead = start.addr().wrapping_neg() % alignment;
     let behind = bytes.next_multiple_of(rustix::param::page_size());
-    // SAFETY: both mappings and what is unmapped lie inside the room that has just been reserved, where nobody else is.
+    // SAFETY: both mappings and what is unmapped lie inside the address range that has just been reserved here, which nothing else uses.
     unsafe {
         let base = start.cast::<u8>().add(ahead);
         if let Err(errno) =
@@ -555,9 +555,9 @@ impl Found {
 /// How often to look again at a name that leads to nothing before it is called broken.
 const LOOKS: u32 = 100;
 
-/// Follows a name to its memory. What is removed while we are on the way to it is absent, or is another segment by then;
-/// a door that keeps leading to nothing is broken, which `create` could not mend either: to call it absent would send
-/// those who create or attach in turns round and round.
+/// Follows a name to its memory. A segment that is removed meanwhile counts as absent, or is another segment by then. A
+/// door that leads to nothing at every look is broken, which is an error of its own: `create` could not mend it, so a
+/// caller that attaches or creates by turns would never end if it counted as absent.
 fn found(name: &SegmentName, admission: Admission) -> Result<Found, AttachError> {
     for _ in 0..LOOKS {
         match place::open(name, admission) {

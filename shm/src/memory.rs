@@ -8,8 +8,9 @@
 //! through the *memory journal*: a short redo record of (offset, value) pairs beside the transaction's own journal, since
 //! it is needed in the middle of a transaction. Its commit is the store of MEMORY_STATUS.
 //!
-//! Moves inside one seat need no record, only an order: *into* the new place first, *out of* the old one second.
-//! A death between the two leaves the node in both, as the newest of its cache, and recovery drops it from one (`recover.rs`).
+//! Moves inside one seat need no record, only an order: a node enters the new place first and leaves the old one second.
+//! A death between the two leaves the node in both places. One of the two is the newest place of its cache (or the last
+//! entry of the retired list), so recovery finds it there and drops it from one of the two (`recover.rs`).
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -26,13 +27,14 @@ use crate::pages::LARGE;
 use crate::seat::Seat;
 use crate::segment::{Segment, class_bytes, ref_to, slab_class, slab_free, slab_state};
 
-/// Slabs that one growth of the segment brings at least; it ends where a large page does.
+/// The least number of slabs that one growth of the segment adds; a growth ends at the end of a large page.
 const GROWTH_SLABS: u64 = 8;
-/// How long a full segment is asked again for slabs that others hold locked, before the answer is that it is full. Who moves
-/// nodes holds a lock for a microsecond; who is not running at that moment, for as long as the scheduler lets him wait.
+/// How long a thread waits for locked slabs of a full segment before it fails with OOM. A thread that moves nodes holds a slab's
+/// lock for a microsecond, or for longer if the scheduler takes its core away at that moment.
 const SLAB_PATIENCE: Duration = Duration::from_millis(10);
-/// How long after that was in vain it is not tried again: who is stopped delays a server's loop once, not at each call.
-const VAIN_REST: Duration = Duration::from_millis(500);
+/// After such a wait has failed, no other one is begun for this long. So a stopped thread delays a server's loop once, and not at
+/// each call.
+const FAILED_WAIT_REST: Duration = Duration::from_millis(500);
 
 /// What a search does with slabs that are to be emptied (`drain.rs`): whether they will do, and whether it has passed over some.
 struct Marked {
@@ -50,10 +52,10 @@ impl Marked {
     }
 }
 
-/// What a search for a slab came to.
+/// The result of a search for a slab.
 enum Search {
     Locked(u64),
-    /// Somebody holds the lock of each that would do, of this one at least.
+    /// Other threads hold the locks of all slabs that would do; this is one of them.
     Busy(u64),
     Nothing,
 }
@@ -78,8 +80,8 @@ impl Seat {
         Ok(ref_to(node))
     }
 
-    /// Brings the node near that will be taken next, if it is one of those that trees are made of: it was freed a while ago, and all of it is written
-    /// (a sixth of a ZADD's time where a set is large).
+    /// Prefetches the node that will be taken next, if trees are made of nodes of its size. It was freed a while ago, and the next user
+    /// writes all of it (without this, a sixth of the time of a ZADD into a large set).
     #[inline]
     fn prefetch_top(&self, class: usize, length: usize) {
         const SMALL_MAX: usize = 256;
@@ -129,7 +131,7 @@ impl Seat {
         self.set(cache_count(class), count + 1);
     }
 
-    /// How many nodes of `class` the seat keeps at hand: few in a small segment, since each may keep a slab from other sizes.
+    /// How many nodes of `class` the seat keeps in its cache: few in a small segment, since each may keep a slab from other classes.
     #[inline]
     fn cache_most(&self, class: usize) -> u64 {
         self.cache_share.min(cache_slots(class) as u64)
@@ -198,7 +200,7 @@ impl Seat {
                     if self.get(cache_count(class)) > 0 {
                         return Ok(());
                     }
-                    // It told of nodes that it has not (S5), and does not any more.
+                    // Its state named free nodes that it does not have (S5); `take_nodes` has corrected that.
                     continue;
                 }
                 Search::Busy(slab) => busy = Some(slab),
@@ -213,14 +215,14 @@ impl Seat {
                 self.segment.look_ahead();
                 continue;
             };
-            // Hints are lost with who dies between a change and its hint, and out of sight while others search: before the answer
-            // is no, look everywhere.
+            // A hint is missing if a thread died between a change and its hint, or while another thread searches the group. So
+            // look everywhere before this fails.
             if !everywhere {
                 everywhere = true;
                 self.segment.hint_all();
                 continue;
             }
-            // Last of all what is to be emptied.
+            // Slabs that are to be emptied are the last resort.
             if !marked.fit && marked.passed.get() {
                 marked.fit = true;
                 continue;
@@ -231,22 +233,23 @@ impl Seat {
         }
     }
 
-    /// Waits until a slab is unlocked, as long as there is patience, which ends at `end` once that is known; answers whether it was.
+    /// Waits until a slab is unlocked, and returns whether it was. The wait ends at `end`, which the first call of a series sets:
+    /// [`SLAB_PATIENCE`] from now on, or at once shortly after a wait that has failed.
     pub(crate) fn await_slab(&self, slab: u64, end: &mut Option<Instant>) -> bool {
         let now = Instant::now();
-        let rests = self.waited_in_vain.get().is_some_and(|vain| now < vain + VAIN_REST);
+        let rests = self.last_failed_wait.get().is_some_and(|vain| now < vain + FAILED_WAIT_REST);
         let end = *end.get_or_insert(if rests { now } else { now + SLAB_PATIENCE });
         if now < end && self.wait_memory(slab, Some(end)) {
             self.unlock_memory();
             return true;
         }
         if !rests {
-            self.waited_in_vain.set(Some(now));
+            self.last_failed_wait.set(Some(now));
         }
         false
     }
 
-    /// Adds to an out-of-memory error who holds memory back.
+    /// Adds to an out-of-memory error which reader holds memory back.
     fn blame(&self, fault: Fault) -> Fault {
         let Fault::Full(text) = fault else { return fault };
         let (mut holder, mut held) = (None, 0);
@@ -279,8 +282,8 @@ impl Seat {
         found
     }
 
-    /// Looks for a slab that `fits` and locks it: through the groups of slabs that the hint word names, or through all. It begins behind `cursor`,
-    /// before which everything was taken when somebody came by last.
+    /// Looks for a slab that `fits` and locks it: in the groups of slabs that the hint word names, or in all. It begins behind `cursor`,
+    /// since all slabs before that were taken at the last search.
     fn search(&self, hint: usize, everywhere: bool, cursor: u64, fits: impl Fn(u64) -> bool + Copy) -> Search {
         let segment = &self.segment;
         let groups = if everywhere { u64::MAX } else { segment.observe(header::HINTS + hint as u64 * 8) };
@@ -290,7 +293,7 @@ impl Seat {
         while groups != 0 {
             let group = u64::from((groups.trailing_zeros() + first_group) % 64);
             groups &= groups - 1;
-            // Cleared before the search: who frees into the group afterwards sets it again.
+            // Cleared before the search: a thread that frees into the group afterwards sets it again.
             segment.clear_hint(hint, group);
             let shift = segment.group_shift();
             let last = ((group + 1) << shift).min(segment.slabs_ready());
@@ -328,10 +331,11 @@ impl Seat {
             _ => {
                 let word = segment.load(at_lock);
                 match lock::owner(word) {
-                    // We have none (S5).
+                    // This seat holds no slab's lock now, so the word is damaged (S5).
                     Some(owner) if owner == self.index => self.unlock_memory(),
                     Some(_) => segment.probe(at_lock),
-                    // Kept for starving waiters, who may have died: whoever lives asks again. And no slab's lock dies (S5).
+                    // The word is free but kept for starving waiters. They may have died, so the bit is cleared; one that lives
+                    // sets it again. A slab's lock is never dead, so that bit is damage (S5).
                     None => drop(segment.exchange(at_lock, word, word & !(lock::STARVING | lock::DEAD))),
                 }
                 false
@@ -339,7 +343,7 @@ impl Seat {
         }
     }
 
-    /// Locks a slab, waiting if need be, until `deadline` if there is one; answers whether it is ours.
+    /// Locks a slab, and waits for it until `deadline` if there is one. Returns whether the lock is ours.
     fn wait_memory(&self, slab: u64, deadline: Option<Instant>) -> bool {
         let at_lock = self.segment.slab_lock_at(slab);
         self.set(at::MEMORY_LOCK, at_lock);
@@ -347,7 +351,7 @@ impl Seat {
             match self.segment.lock_wait(at_lock, self.index, deadline, &mut || self.segment.probe(at_lock)) {
                 Locked::Ours(_) => return true,
                 Locked::Busy => return false,
-                // Ours already, or dead, which no slab's lock can be (S5).
+                // Ours already or dead: neither can be, so the word is damaged (S5).
                 Locked::Dead => {
                     let word = self.segment.load(at_lock);
                     let _ = self.segment.exchange(at_lock, word, word & !(lock::DEAD | lock::OWNER));
@@ -403,16 +407,16 @@ impl Seat {
             }
         }
         let free = slab_free(segment.load(segment.slab_state_at(slab))).saturating_sub(taken);
-        // Who finds less than it wants has found all (S5: whatever the state tells).
+        // A search that finds less than it wants has found all that is free, whatever the slab's state says (S5).
         self.record(pairs, segment.slab_state_at(slab), slab_state(class, if taken < want { 0 } else { free }));
         self.record(pairs + 1, self.base + cache_count(class), have + taken);
         self.record(pairs + 2, self.base + at::NODE_BYTES, self.get(at::NODE_BYTES).wrapping_add(taken * class_bytes(class)));
         self.commit_memory(pairs + 3);
     }
 
-    /// Puts half of the cache of `class` back into its slabs; answers whether there is a place in it then. A stopped thread may hold
-    /// one slab's lock: another slab will do. If the locks of all of them are held, the cache fills up to its last place; after that the
-    /// first slab is waited for, as long as [`Seat::await_slab`] has patience.
+    /// Puts half of the cache of `class` back into its slabs, and returns whether there is a place in it then. If a stopped thread holds
+    /// one slab's lock, another slab will do. If the locks of all of them are held, the cache fills up to its last place. After that this
+    /// waits for the first slab, for as long as [`Seat::await_slab`] allows.
     #[cold]
     fn flush(&self, class: usize) -> bool {
         let (goal, mut end) = (self.cache_most(class) / 2, None);
@@ -440,7 +444,7 @@ impl Seat {
     #[cold]
     fn put_aside(&self, class: usize, node: u64) {
         if self.reserve_retired(1).is_err() {
-            // The memory is full, and so is the list, beside a stopped thread: all that is left is to wait for that one.
+            // The memory and the list are full, and a stopped thread holds the slabs' locks: the node can go nowhere until that thread runs.
             return self.push_patiently(class, node);
         }
         let tail = self.get(at::RETIRED_TAIL);
@@ -448,9 +452,9 @@ impl Seat {
         self.set(at::RETIRED_TAIL, tail + 1);
     }
 
-    /// As [`Seat::push`], but a node for which there is no place waits for a slab's lock however long that takes. For recovery, before a
-    /// committed journal has been written out: a thread must have died between two stores, its cache be full of nodes of one slab, and another
-    /// thread be stopped between a few stores to this very slab.
+    /// As [`Seat::push`], but if there is no place it waits for a slab's lock without a limit. It is for recovery before a committed
+    /// journal has been written out, when nothing may enter the retired list. It waits only if three things come together: a thread
+    /// died between two stores, its cache is full, and another thread is stopped between the few stores to that slab.
     pub(crate) fn push_patiently(&self, class: usize, node: u64) {
         while !self.has_place(class) {
             let slab = self.slab_of_cached(class, 0);
@@ -529,7 +533,7 @@ impl Seat {
     /// Writes a committed memory journal out; run by its owner or a recoverer, any number of times.
     pub(crate) fn redo_memory(&self) {
         let at_lock = self.get(at::MEMORY_LOCK);
-        // The lock is released last: if it is not ours any more, everything has been written, and others may have written since.
+        // The lock is released last. If it is not ours any more, everything has been written, and other threads may have written since.
         if self.holds_memory_lock(at_lock) {
             for index in 0..self.get(at::MEMORY_LEN).min(at::MEMORY_PAIRS) {
                 let pair = self.base + at::MEMORY_JOURNAL + index * 16;
@@ -556,7 +560,7 @@ impl Seat {
         self.segment.is_slab_lock(at_lock) && lock::owner(self.segment.load(at_lock)) == Some(self.index)
     }
 
-    /// Brings the memory journal of a dead seat to its end: redone if it was committed, else as if it had not been.
+    /// Completes the memory journal of a dead seat if it was committed; otherwise only its lock is released, since nothing else was changed.
     pub(crate) fn settle_memory(&self) {
         if self.get(at::MEMORY_STATUS) == at::COMMITTED {
             self.redo_memory();
@@ -565,7 +569,7 @@ impl Seat {
         }
     }
 
-    /// Forgets what is no node in the caches (S5).
+    /// Drops from the caches what is no node of their class (S5).
     pub(crate) fn check_caches(&self) {
         for class in 0..CLASSES {
             let count = self.get(cache_count(class));
@@ -577,8 +581,8 @@ impl Seat {
         }
     }
 
-    /// Gives the cached nodes back to their slabs, but for slabs that others hold: they may be stopped. For a seat that nobody sits on, where nobody
-    /// would use what lies there until the next thread happens to sit down, and many have come and gone; and for who finds no memory.
+    /// Gives the cached nodes back to their slabs, except to slabs that other threads hold locked, since those may be stopped. It serves a
+    /// seat without an owner, whose cached nodes no thread would use until the next one takes the seat; and a thread that has run out of memory.
     pub fn return_caches(&self) {
         for class in 0..CLASSES {
             loop {
@@ -592,8 +596,8 @@ impl Seat {
         }
     }
 
-    /// Gives all cached nodes back to their slabs, as far as no thread keeps a slab's lock for long: what a seat holds at hand is free for
-    /// every thread again.
+    /// Gives all cached nodes back to their slabs, so that every thread can use them. It waits for locked slabs, but only as long as
+    /// [`Seat::await_slab`] allows.
     pub fn empty_caches(&self) {
         self.return_caches();
         let mut end = None;
@@ -641,8 +645,8 @@ impl Segment {
         self.word(header::HINTS + hint as u64 * 8).fetch_and(!(1 << group), std::sync::atomic::Ordering::AcqRel);
     }
 
-    /// Has more slabs backed by memory, as far as a large page goes or, where that much cannot be had, one. Two that do it at once back
-    /// the same ones: harmless.
+    /// Has more slabs backed by memory, up to the end of a large page, or one slab if there is not enough memory for that. Two threads that
+    /// do it at once back the same slabs, which does no harm.
     pub(crate) fn grow(&self) -> Result<(), Fault> {
         let ready = self.observe(header::SLABS_READY);
         let slabs_max = self.geometry().slabs_max;

@@ -24,7 +24,7 @@ pub enum SegmentName {
     Shm(String),
     /// System V shared memory, for places where /dev/shm is small and may not be made larger.
     Sysv(String),
-    /// A file that can be mapped; a relative path counts from the working directory of whoever opens it.
+    /// A file that can be mapped; a relative path counts from the working directory of the process that opens it.
     File(PathBuf),
 }
 

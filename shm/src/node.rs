@@ -6,8 +6,8 @@
 //! 8      ..   payload; in kinds with references: their count (8 bytes), the references (8 each), then data
 //! ```
 //!
-//! A node is written by its maker and, once published, by nobody (S1). The birth epoch says from when on it
-//! can have been seen; it also tells a reader from afar whether it read the node it meant.
+//! A node of a value is written by the transaction that makes it and never again once it is published (S1). No reader
+//! can have seen the node before its birth epoch.
 
 /// What a node is. The numbers are stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,21 +1,24 @@
-//! The memory's part of a snapshot: who has one, which nodes it needs, and where writers keep what they are about to replace.
+//! The memory's part of a snapshot: which seat owns it, which nodes it needs, and where writers keep what they are about to replace
+//! (the *snapshot log*).
 //!
 //! ```text
 //! header   RECORDING (number, SNAPSHOT bit)  OWNER (seat + 1)  PIN (an interval of epochs)  WATERMARK  PASSED  BROKEN  SERIAL
 //! seat     OVERLAY_FIRST -> [ node header (8) | next block (8) | bytes used (8) | records ... ] -> [ ... ]    OVERLAY_NUMBER
 //! ```
 //!
-//! A snapshot is told by [`Segment::recording`]: who changes keys looks once, with all its locks held, right before its commit, and if
-//! one is on it appends the old states to its own seat's chain ([`Seat::save`]). What the records mean, and why this is one instant,
-//! is said in `table/src/snapshot.rs`; here is what has to be right when somebody dies:
+//! [`Segment::recording`] says whether a snapshot is on. A transaction that changes keys reads it once, with all its locks held, right
+//! before its commit. If a snapshot is on, it appends the old states to its own seat's chain ([`Seat::save`]). `table/src/snapshot.rs`
+//! says what the records mean and why they give the state of one instant. This file keeps the chains right when a thread dies:
 //!
-//! - **O1** A record counts once the block's count of bytes has passed it, and what is counted is never written again; blocks stay as long
-//!   as the snapshot of OVERLAY_NUMBER is on. So its reader needs no lock.
-//! - **O2** Only the seat's owner takes its chain apart, or who has acquired the seat (S2): when it begins one for another snapshot, or
-//!   when it reclaims, as with the retired list.
-//! - **O3** The snapshot belongs to a seat (S4). Whoever brings that seat in order ends it ([`Seat::end_snapshot`]).
-//! - **O4** The pin is no seat's: the owner goes on pinning and unpinning for its own short reads. While those who may belong to the
-//!   snapshot are waited for it has no upper end, for nobody knows yet what is born last of all that belongs to it.
+//! - **O1** A record counts once the block's count of bytes has passed it, and what is counted is never written again. Blocks stay as
+//!   long as the snapshot of OVERLAY_NUMBER is on. So the snapshot's reader needs no lock.
+//! - **O2** Only the seat's owner, or a thread that has acquired the seat (S2), takes its chain apart: when it begins a chain for another
+//!   snapshot, or when it reclaims, as with the retired list.
+//! - **O3** The snapshot belongs to a seat (S4). If that seat's owner dies, the thread that recovers the seat ends the snapshot
+//!   ([`Seat::end_snapshot`]).
+//! - **O4** The snapshot's pin belongs to the header and not to a seat: its owner goes on pinning and unpinning for its own short reads.
+//!   The pin has no upper end while the owner waits for the transactions that may belong to the snapshot, since those may still make
+//!   nodes that it needs.
 //! - **O5** Numbers are never used twice.
 //!
 //! Looking, saving and waiting are restated in tests/snapshot.rs: change both.
@@ -55,15 +58,16 @@ impl Segment {
     /// its commit: `table/src/recording.rs` is the only place that does.
     #[inline(always)]
     pub fn recording(&self) -> u64 {
-        // SYNC: snapshot-look. The journal tells of us before we look (on x86 the lock's CAS is a full barrier, and each journal begins with
-        // a lock): who has set the word either sees the journal and waits, or is seen.
+        // SYNC: snapshot-look. This transaction's journal is not empty before it looks: each journal begins with a lock, whose CAS is a full
+        // barrier on x86. So a thread that sets the word either sees the journal and waits, or its word is seen here.
         if cfg!(not(target_arch = "x86_64")) {
             fence(Ordering::SeqCst);
         }
         self.observe(header::RECORDING)
     }
 
-    /// The number of the snapshot that is on; 0 without one. For those that only avoid work beside a snapshot.
+    /// The number of the snapshot that is on; 0 without one. For callers that only avoid work during a snapshot; a commit uses
+    /// [`Segment::recording`].
     #[inline]
     pub fn snapshot(&self) -> u64 {
         recording::snapshot(self.observe(header::RECORDING))
@@ -81,30 +85,30 @@ impl Segment {
         self.word(header::SNAPSHOT_BROKEN).fetch_max(number, Ordering::AcqRel);
     }
 
-    /// Whether nobody can complete the snapshot any more.
+    /// Whether the snapshot cannot be completed any more.
     pub fn is_broken(&self, number: u64) -> bool {
         self.observe(header::SNAPSHOT_BROKEN) >= number
     }
 
     /// The interval of epochs that a snapshot needs; none without one.
     pub(crate) fn snapshot_pin(&self) -> Option<(u64, u64)> {
-        // The owner comes first and goes last: in between the interval may be an old one, which holds too much for a moment.
+        // The owner's word is set first and cleared last. In between the interval may be an old one, which holds back too much for a moment.
         let owned = lock::owner(self.observe(header::SNAPSHOT_OWNER)).is_some();
         let (lower, upper) = (self.observe(header::SNAPSHOT_LOWER), self.observe(header::SNAPSHOT_UPPER));
         (owned && lower != at::NO_PIN).then_some((lower, upper))
     }
 
-    /// Waits until every transaction that may have looked before the snapshot came has come to its end. `goes_on` is asked now and then.
+    /// Waits until every transaction has ended that may have looked before the snapshot was announced. `goes_on` is asked now and then.
     ///
     /// # Errors
-    /// The seat that is still at it when `goes_on` says no.
+    /// The seat whose transaction has not ended when `goes_on` returns false.
     pub fn await_transactions(self: &std::sync::Arc<Segment>, own: u64, goes_on: &mut dyn FnMut() -> bool) -> Result<(), u64> {
         // SYNC: snapshot-look, the other half: behind a full barrier.
         self.await_seats(own, &|seat| self.observe(seat + at::JOURNAL_LEN) != 0, goes_on)
     }
 
     /// Shows the records that a seat has saved for a snapshot since `place`: their offsets, and how many words there are up to the end of
-    /// their block. `visit` answers how many words the record has.
+    /// their block. `visit` returns how many words the record has.
     ///
     /// # Errors
     /// [`Fault::Damaged`] when the chain makes no sense (S5).
@@ -127,7 +131,7 @@ impl Segment {
             if self.node_class(place.block) != Some(CLASSES - 1) {
                 return Err(damaged);
             }
-            // Before what has been used: who sees a next block sees all of this one.
+            // This order matters: a reader that sees a next block sees the final count of this one.
             let next = self.observe(place.block + NEXT);
             let used = self.observe(place.block + USED);
             if used > BLOCK_BYTES || !used.is_multiple_of(8) {
@@ -150,8 +154,8 @@ impl Segment {
 }
 
 impl Seat {
-    /// Takes the snapshot's place, if nobody has it, and pins all that there is; answers its number. Nobody saves anything before
-    /// [`Seat::announce_snapshot`].
+    /// Takes the snapshot's place, if it is free, and pins all that there is. Returns the number of the snapshot. No writer saves
+    /// anything before [`Seat::announce_snapshot`].
     pub fn begin_snapshot(&self) -> Option<u64> {
         let segment = &self.segment;
         if segment.exchange(header::SNAPSHOT_OWNER, 0, self.index + 1).is_err() && !self.take_over_snapshot() {
@@ -205,14 +209,14 @@ impl Seat {
         self.segment.set_recording(u64::MAX << recording::NUMBER_SHIFT, number | recording::SNAPSHOT);
     }
 
-    /// The transactions of before have ended: what is born from now on is not needed, and what has a higher version than
-    /// the one answered is of later.
+    /// To be called when the transactions have ended that looked before the announcement. Nodes that are born from now on are not
+    /// needed. Returns the watermark: an entry with a higher version was written by a later transaction.
     pub fn settle_snapshot(&self) -> u64 {
         let segment = &self.segment;
         segment.publish(header::SNAPSHOT_UPPER, segment.observe(header::EPOCH));
-        // SYNC: snapshot-watermark. Who draws versions after this draws higher ones, and has seen the snapshot.
+        // SYNC: snapshot-watermark. A thread that draws versions after this draws higher ones, and sees the snapshot.
         let drawn = segment.word(header::VERSIONS).fetch_add(0, Ordering::AcqRel);
-        // Versions have come around: they tell nothing, and some things are saved more than once.
+        // Versions have wrapped around and cannot be compared, so some entries are saved more than once.
         let watermark = if drawn >= crate::layout::VERSIONS_END { u64::MAX } else { drawn };
         segment.publish(header::SNAPSHOT_WATERMARK, watermark);
         watermark
@@ -250,7 +254,7 @@ impl Seat {
         let mut block = self.overlay_last.get();
         if block == 0 || segment.load(block + USED) + bytes > BLOCK_BYTES {
             let link = if block == 0 { self.base + at::OVERLAY_FIRST } else { block + NEXT };
-            // Not out of the reserve, which is there for those who make room.
+            // Not out of the reserve, which is kept for transactions that free memory.
             let node = self.top(CLASSES - 1)?;
             block = self.link_block(node, NodeKind::Overlay, link);
             self.overlay_last.set(block);

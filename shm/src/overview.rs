@@ -1,7 +1,7 @@
-//! The seats as an onlooker sees them: a glance from outside, without a seat, a lock or a store.
+//! An overview of the seats, read from outside, without a seat, a lock or a store.
 //!
-//! Words change while they are read, so what is shown together need not have been true together. For people and
-//! monitoring only: nothing may be decided by it.
+//! Words change while they are read, so what is shown together need not have been true together. It is for people and
+//! monitoring only: no decision may rely on it.
 
 use crate::journal::{Tag, item_of};
 use crate::layout::{header, seat as at};
@@ -14,7 +14,7 @@ pub enum Doing {
     Nothing,
     /// It looks at nodes that must stay.
     Reading,
-    /// It has so many locks, or is about to.
+    /// It holds this many locks, or is about to take the last of them.
     Writing {
         locks: u64,
     },
@@ -22,7 +22,7 @@ pub enum Doing {
     Publishing,
 }
 
-/// A seat that somebody has, or had when it died.
+/// A seat that a living thread owns, or whose owner died.
 #[derive(Clone, Debug)]
 pub struct Seated {
     pub index: u64,

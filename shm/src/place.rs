@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A **signpost** is a small file that names memory which cannot stand at the name's own place. So each name has
-//! exactly one door, a directory entry, and who makes that entry first has made the segment: the race of two creators
-//! is decided by the kernel for every kind of memory alike. A System V key would be a hash of the name, could collide,
+//! exactly one **door**, a directory entry, and the process that makes that entry first has made the segment: the kernel
+//! decides the race of two creators for every kind of memory alike. A System V key would be a hash of the name, could collide,
 //! and would show the segment before it is whole; a private segment behind a signpost does neither. Signposts and what
 //! they point to end together: neither outlives a reboot (`ipcrm` leaves a signpost that says so when it is followed).
 //! The one gap: a creator that is killed between making such memory and its signpost leaves memory that only `ipcrm`
@@ -58,7 +58,7 @@ pub(crate) fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// A file that has no name yet, or one that is nobody's business; it is gone when dropped unpublished.
+/// A file that has no name yet, or a temporary one; it is removed when dropped unpublished.
 pub(crate) struct Draft {
     temporary: Option<PathBuf>,
 }
@@ -209,8 +209,8 @@ impl Behind {
     }
 }
 
-/// Reads the start of a file, as much as there is. Reading cannot hurt where touching mapped memory could: past the
-/// end of a file that somebody has cut, a load is a SIGBUS.
+/// Reads the start of a file, as much as there is. Reading is safe where a load from mapped memory is not: behind the
+/// end of a file that was cut, a load is a SIGBUS.
 pub(crate) fn read_head(file: &OwnedFd, head: &mut [u8; HEAD_BYTES]) -> Result<usize, Errno> {
     let mut filled = 0;
     while filled < head.len() {

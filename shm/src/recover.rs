@@ -1,10 +1,10 @@
-//! Recovery of a seat: what a death left undone is undone or done, from the seat's record alone.
+//! Recovery of a seat: completes or undoes what a thread's death has interrupted, from the words of the seat alone.
 //!
-//! Whoever holds the seat's witness runs [`settle`]: a recoverer, the next owner, or the owner itself when it leaves. It may die
-//! at any instruction as well; the next one starts again and comes to the same end, for each step is one of
-//! - a redo with absolute values (memory journal, committed journal, expansion of a retired tree);
-//! - an undo that drops each item from its list right after undoing it;
-//! - a node found in two places leaving one of them.
+//! The thread that holds the seat's witness runs [`settle`]: a recoverer, the next owner, or the owner itself when it leaves. That
+//! thread may die at any instruction, too. The next one then starts again and reaches the same state, since each step is one of
+//! - a redo that stores absolute values (memory journal, committed journal, expansion of a retired tree);
+//! - an undo that drops each item from its list right after it has undone it, and that does no harm if it is done twice;
+//! - the removal of a node from one of two places in which it is found.
 
 use crate::class::CLASSES;
 use crate::closing::Changes;
@@ -12,12 +12,12 @@ use crate::layout::seat as at;
 use crate::memory::{cache_count, cache_slot};
 use crate::seat::Seat;
 
-/// Brings a seat in order. Does nothing to a seat that is. `died`: its last owner, or a recoverer, in the midst of something.
+/// Brings a seat in order; a seat that is in order is not changed. `died`: its last owner or a recoverer may have died during a change.
 pub(crate) fn settle(seat: &Seat, died: bool) {
     seat.settle_memory();
     seat.check_caches();
     seat.settle_new();
-    // What it had lifted bounds everything again, until somebody looks at all of it.
+    // A lower bound that it had lifted becomes 0, which is below everything, until a thread computes it anew.
     (0..at::LIFTED_WORDS).filter(|slot| seat.get(at::LIFTED + slot * 8) != 0).for_each(|slot| seat.land(slot, 0));
     seat.end_snapshot();
     settle_pending(seat);

@@ -1,14 +1,14 @@
-//! The reserve: a few slabs that hold no data, so that what only takes away can be noted when memory is full.
+//! The reserve: a few slabs that hold no data, so that a transaction that only removes can be noted when memory is full.
 //!
 //! ```text
 //!   slab   0 ... reserve          reserve ...                                  slabs_max
 //!         [ blocks of chains  |  nodes and, while there is room, blocks of chains      ]
 //! ```
 //!
-//! A journal or a retired list that outgrows its seat takes blocks from everywhere, and from the reserve once there is nothing else.
-//! Its blocks go back at once, not by way of the cache where data would find them. So DEL, FLUSHALL, expiry and eviction work at
-//! the ceiling, where 16 KiB for the list of what they free could not be had otherwise. What a stopped reader holds back adds up
-//! all the same: when the reserve is used up by that, the error names him.
+//! A journal or a retired list that outgrows its seat takes blocks from everywhere, and from the reserve once there are no others.
+//! Its blocks go back to the reserve at once, and not into the cache, from which data would take them. So DEL, FLUSHALL, expiry and
+//! eviction work at the ceiling, where there would be no other 16 KiB for the list of what they free. The reserve is limited: if a
+//! stopped reader holds back more nodes than its blocks can list, the calls fail, and the error names that reader.
 //!
 //! In a segment of an older build data may lie there: it stays until it is freed.
 
@@ -21,7 +21,7 @@ use crate::segment::{Segment, slab_class, slab_free};
 
 /// The class of chains' blocks.
 const BLOCK_CLASS: usize = CLASSES - 1;
-/// One slab in so many is kept in reserve, within these bounds: 64 blocks hold 65,000 items.
+/// One slab in 64 is kept in reserve, within these bounds. The blocks of 16 slabs (64 of 16 KiB) hold 65,000 items.
 const SHARE: u64 = 64;
 const SLABS_MIN: u64 = 2;
 const SLABS_MAX: u64 = 16;
@@ -34,10 +34,10 @@ impl Segment {
 }
 
 impl Seat {
-    /// Gets a block out of the reserve and into the cache, whose newest node it is then.
+    /// Gets a block out of the reserve and into the cache, and returns it. It is the newest node of that cache then.
     ///
     /// # Errors
-    /// `fault`, when there is none, or others do not let go of the slabs that have some.
+    /// `fault`, when the reserve is empty, or other threads keep the slabs locked that have some.
     #[cold]
     pub(crate) fn draw_reserve(&self, fault: Fault) -> Result<u64, Fault> {
         let segment = self.segment();
@@ -61,8 +61,8 @@ impl Seat {
         }
     }
 
-    /// Gives a block that has just come into the cache back to the reserve, if it is from there. It stays if somebody else holds
-    /// the slab just then, for what needs it next.
+    /// Gives a block that has just come into the cache back to the reserve, if it is from there. If another thread holds the lock
+    /// of the slab at that moment, the block stays in the cache for its next use.
     pub(crate) fn refund_reserve(&self, block: u64) {
         let slab = (block - self.segment().geometry().slabs_at) / SLAB_BYTES;
         if slab < self.segment().reserved_slabs() && self.lock_memory(slab, |_| true) {

@@ -1,19 +1,20 @@
-//! The retired list: nodes that are out of use and wait until nobody can be looking at them.
+//! The retired list: nodes that are out of use and wait until no thread can be reading them.
 //!
 //! Interval-based reclamation (Wen et al., PPoPP 2018): a node carries the epoch of its birth, an entry of this list the
-//! epoch of its retirement, a seat publishes the interval of epochs it reads in. A node is free once no seat's interval
-//! meets [birth, retirement]; so a stopped reader holds back only what lived in its interval, not everything after.
+//! epoch of its retirement, and a seat publishes the interval of epochs in which it reads (its pin, `seat.rs`). A node is
+//! free once no seat's interval meets [birth, retirement]. So a stopped reader holds back only what lived in its interval,
+//! not everything that is retired later.
 //!
 //! ```text
 //! block = unused or node header (8) | next block (8) | index of the first entry (8) | 1022 entries
 //! entry = offset | WHOLE in bit 63; 0 once freed    (8)   retirement epoch (8)
 //! ```
 //!
-//! Entries have indices: head is the first that may be unfreed, tail the next to be written. A reclamation moves what it cannot free to the front
-//! ([`Pass`]), so the list is as long as what is held back, and what came since the last reclamation. The first
-//! block is the seat's inline one or a node; a WHOLE entry is expanded, one node at a time, into entries for what the node
-//! names, so a huge value is freed step by step. Its header is wiped then: a damaged tree that names a node of its own again finds
-//! no node there, and comes to an end (S5).
+//! Entries have indices: head is the first that may be unfreed, tail the next to be written. A reclamation moves what it
+//! cannot free to the front ([`Pass`]). So the list holds what is held back and what was added since the last reclamation.
+//! The first block is the seat's inline one or a node. A WHOLE entry is expanded, one node at a time, into entries for
+//! what the node names, so a huge value is freed step by step. The header of an expanded node is wiped. So in a damaged
+//! tree, in which a node is named twice, the second visit finds no node, and the expansion ends (S5).
 //!
 //! Pins and reclamation are restated in tests/models.rs (`pins`): change both.
 
@@ -40,30 +41,30 @@ const FIRST_INDEX: u64 = 16;
 const HEAD_BYTES: u64 = 24;
 /// Entries that make a reclamation worth its cost.
 const BATCH: u64 = 96;
-/// The same where trees wait to be freed, which may be large.
+/// The same while trees, which may be large, wait to be freed.
 const TREES_BATCH: u64 = 8;
 /// Entries that one look of a reclamation sees: as many as each reclamation that is due sees at least.
 const LOOKED_AT_MAX: u64 = 512;
-/// More is looked at than comes, or the list would grow for ever.
+/// A reclamation looks at more entries than were added, or the list would grow without end.
 const LOOKS_PER_ENTRY: u64 = 2;
-/// Of what a reclamation has itself brought forth, by expanding trees, it looks at so much at most, and one in so many of all that wait: the rest
-/// is left to the next ones, lest somebody wait for long.
+/// The most entries, of those that a reclamation itself adds by expanding trees, that it looks at; a part of all waiting entries
+/// ([`BACKLOG_SHARE`]) is added to this. The rest is left to the next reclamations, so that no call takes long.
 const EXPANDED_MAX: u64 = 6144;
 const BACKLOG_SHARE: u64 = 32;
-/// How far ahead of a look the nodes are brought near.
+/// How many entries ahead nodes are prefetched.
 const AHEAD: u64 = 12;
 /// No list gets to this index: a greater one is damage.
 const INDEX_MAX: u64 = 1 << 60;
 
-/// How far the owner has come with its list; nothing of it is shared.
+/// How far the owner has come with its list. It is local to the thread.
 ///
 /// ```text
 ///   head ---------- held ---------- kept .......... cursor ---------- tail
 ///      | the holder   | others hold   | freed         | not looked at  |
 ///      | holds these  | these, too    |               | in this pass   |
 /// ```
-/// A snapshot, or a reader that is stopped, holds back most of what is retired for as long as it lasts. While it does, nobody looks again at what
-/// it was once seen to hold.
+/// A snapshot, or a stopped reader, holds back most of what is retired for as long as it lasts. Entries that were once seen to be held by it
+/// are not looked at again until it ends.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Pass {
     /// The interval of the pin that holds what lies before `held`.
@@ -73,7 +74,7 @@ pub(crate) struct Pass {
     cursor: u64,
 }
 
-/// A block of the list, the last in which an entry was sought; nothing of it is shared.
+/// The block of the list in which an entry was last looked up. It is local to the thread.
 #[derive(Clone, Copy)]
 pub(crate) struct Entries {
     /// The index of the first entry of it, and where that lies.
@@ -86,7 +87,7 @@ impl Entries {
     pub(crate) const NONE: Entries = Entries { first: 2 * INDEX_MAX, begin: 0 };
 }
 
-/// What a look has come to.
+/// The result of one look.
 struct Look {
     seen: u64,
     freed: u64,
@@ -99,8 +100,8 @@ struct Look {
 }
 
 impl Seat {
-    /// Finds the blocks of the journal and of the retired list. A record that makes no sense is cut down to what does (S5): what it
-    /// named beyond that is lost, which `verify` tells; but locks are released, and nobody waits for this seat.
+    /// Finds the blocks of the journal and of the retired list. Damaged words are cut down to what makes sense (S5). Nodes that they named
+    /// beyond that are lost, which `verify` reports; but locks are released, and no thread waits for this seat.
     pub(crate) fn find_blocks(&self) {
         let journal = self.chain(self.get(at::JOURNAL_NEXT));
         let items_max = at::JOURNAL_PAIRS + journal.len() as u64 * BLOCK_PAIRS;
@@ -136,7 +137,7 @@ impl Seat {
         *self.blocks_mut() = retired;
         self.find_overlay();
         self.reclaim_at.set(self.get(at::RETIRED_TAIL) + BATCH);
-        // Where the last owner of the seat had come to: each of those who look after it may have time for some of it alone.
+        // Go on where the seat's last owner or recoverer stopped, since each recoverer may have time for a part of the list only.
         self.begin_passes(self.get(at::RETIRED_CURSOR).clamp(self.get(at::RETIRED_HEAD), self.get(at::RETIRED_TAIL)));
     }
 
@@ -202,7 +203,7 @@ impl Seat {
     }
 
     fn reserve_retired_blocks(&self, count: u64) -> Result<(), Fault> {
-        // What goes now needs no more memory; a reclamation that is under way asks for room itself.
+        // What can be freed now makes room without more memory. A reclamation that is already running asks for room itself.
         if self.get(at::RETIRED_TAIL) + count > self.retired_capacity() && self.get(at::RECLAIMING) == 0 {
             self.reclaim();
         }
@@ -272,7 +273,7 @@ impl Seat {
         }
     }
 
-    /// Frees what nobody can be looking at any more, in a time that goes with how much has come since the last time.
+    /// Frees what no thread can be reading any more. The time goes with how many entries were added since the last time.
     #[cold]
     pub(crate) fn reclaim(&self) {
         let tail = self.get(at::RETIRED_TAIL);
@@ -281,20 +282,20 @@ impl Seat {
         self.reclaim_some(LOOKED_AT_MAX + LOOKS_PER_ENTRY * came, expanded_max, None);
     }
 
-    /// The same until there is nothing left to free, or time has run out. Answers whether there may be more.
+    /// The same until there is nothing left to free, or until `end`. Returns whether there may be more.
     pub fn reclaim_until(&self, end: Instant) -> bool {
         (0..2).any(|_| self.reclaim_some(u64::MAX, 0, Some(end)))
     }
 
-    /// Looks at so many entries, and at so many of those that are expanded meanwhile, in any case until a time. Answers whether there is more that
-    /// may be free.
+    /// Looks at `entries` entries, and at up to `expanded_max` of those that are added by expansion meanwhile, until `end` at the latest.
+    /// Returns whether there is more that may be free.
     fn reclaim_some(&self, entries: u64, mut expanded_max: u64, end: Option<Instant>) -> bool {
         if self.has_old_overlay() {
             self.drop_overlay(DROPPED_MAX);
         }
         let pins = self.pins_now();
         if self.get(at::RECLAIMING) != 0 {
-            // We were torn out of the last one.
+            // A panic has interrupted the last reclamation.
             self.begin_passes(self.get(at::RETIRED_HEAD));
         }
         self.set(at::RECLAIMING, 1);
@@ -314,7 +315,7 @@ impl Seat {
         if self.segment.has_marks() {
             self.return_marked();
         }
-        // Where most are held back, it is no use to hurry.
+        // If most entries are held back, another pass soon would free little.
         let more = !ended && freed * 4 >= seen;
         self.reclaim_at.set(
             self.get(at::RETIRED_TAIL)
@@ -337,13 +338,13 @@ impl Seat {
         self.freed.get()
     }
 
-    /// Whose entries need not be looked at: of the pins that hold something back, the one that has for longest.
+    /// Chooses the pin whose entries need not be looked at again: the oldest of those that hold something back.
     fn choose_holder(&self, pins: &[(u64, u64)]) {
         let mut pass = self.pass.get();
         let (lower, upper) = pass.holder;
         let covers = |pin: &&(u64, u64)| pin.0 <= lower && pin.1 >= upper;
         match pins.iter().find(covers) {
-            // It holds all that the other did, and more from now on.
+            // The holder has ended, but this pin covers its interval: it holds back all that the holder did.
             Some(pin) if !pins.contains(&pass.holder) => pass.holder = *pin,
             Some(_) => {}
             None => {
@@ -360,10 +361,10 @@ impl Seat {
         let (begin, end) = (pass.cursor, self.get(at::RETIRED_TAIL));
         let stop = end.min(begin + most);
         let (mut freed, mut trees) = (0, false);
-        // What was retired before is free, whenever it was born: mostly everything.
+        // What was retired before the oldest pin began is free, whenever it was born. That is almost everything.
         let oldest = pins.iter().map(|(lower, _)| *lower).min().unwrap_or(u64::MAX);
         for index in begin..stop {
-            // Whom a pin holds back shows in nodes that nobody has looked at for long.
+            // To see whether a pin holds a node back, its header is needed, which is in no cache.
             if index + AHEAD < stop {
                 let entry = self.entry_at(index + AHEAD);
                 let what = self.segment.load(entry);
@@ -415,7 +416,7 @@ impl Seat {
         self.pass.set(pass);
     }
 
-    /// Begins anew with entries that nobody has looked at from `cursor` on; what lies before is looked at in the next pass.
+    /// Begins a pass with the entries from `cursor` on; what lies before is looked at in the next pass.
     fn begin_passes(&self, cursor: u64) {
         let head = self.get(at::RETIRED_HEAD);
         self.pass.set(Pass { held: head, kept: cursor, cursor, ..Pass::default() });
@@ -429,7 +430,8 @@ impl Seat {
         let (source, target) = (self.entry_at(from), self.entry_at(to));
         self.set(at::RECLAIMING, from + 2);
         self.segment.release_fence();
-        // The place counts as taken with its first word, and the other one is free after that.
+        // The target counts as taken once its first word is set; the source is cleared after that. A death in between leaves the entry in
+        // both places, which RECLAIMING tells (`settle_move`).
         self.segment.store(target + 8, self.segment.load(source + 8));
         self.segment.publish(target, self.segment.load(source));
         self.segment.publish(source, 0);
@@ -437,14 +439,15 @@ impl Seat {
         self.add(at::RETIRED_MOVES, 1);
     }
 
-    /// The intervals in use. Moves the epoch on first, if nobody has since the last time.
+    /// The intervals in use. It moves the epoch on first, unless another thread has since the last time.
     fn pins_now(&self) -> Vec<(u64, u64)> {
         let epoch = self.segment.observe(header::EPOCH);
         if epoch == self.last_epoch.get() {
             let _ = self.segment.exchange(header::EPOCH, epoch, epoch.wrapping_add(1));
         }
         self.last_epoch.set(self.segment.observe(header::EPOCH));
-        // SYNC: seat-pin. Our unlinking of nodes is before this, the readers' reading of entries after their pin.
+        // SYNC: seat-pin. This thread unlinked its nodes before this fence, and a reader reads entries after the fence of its pin. So either
+        // the pin is seen here, or the reader finds no reference to these nodes.
         fence(Ordering::SeqCst);
         (0..self.segment.seats_high())
             .map(|index| self.segment.seat_at(index))
@@ -483,7 +486,7 @@ impl Seat {
         self.add(at::RETIRED_BYTES, (class_bytes(class)).wrapping_neg());
     }
 
-    /// Whether the node of a WHOLE entry is still the one that was retired: not freed before, nor somebody else's since (S5).
+    /// Whether the node of a WHOLE entry is still the one that was retired: not freed before, and not used again since (S5).
     fn is_first_visit(&self, offset: u64, retired: u64) -> bool {
         let node = NodeHeader(self.segment.load(offset));
         node.kind().is_some() && node.birth() <= retired

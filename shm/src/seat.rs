@@ -1,11 +1,18 @@
 //! A seat: a thread's registered place in the segment.
 //!
-//! Everything a thread does to the memory goes through its seat: its journal says what it is about to do, its
-//! caches hold nodes at hand, its retired list holds nodes that somebody may still look at, its pin says what it
-//! looks at itself. Only the thread writes there (S2), or whoever has acquired the seat of a dead one.
+//! Everything a thread does to the memory goes through its seat. The journal says what the thread is about to do. The
+//! caches hold free nodes. The retired list holds nodes that other threads may still read. The pin says what the thread
+//! reads itself. Only the seat's thread writes to it (S2), or a thread that has acquired the seat of a dead one.
+//!
+//! The pin, in short (`retired.rs` has the other side). The pin is the interval of epochs [LOWER, UPPER] in which this
+//! thread reads. [`Seat::pin`] stores the present epoch with a full barrier before the first reference is read. A node
+//! that is born later than UPPER is not protected by it. So after a reference was read and before it is followed,
+//! [`Seat::covers_now`] compares the present epoch with UPPER. If the epoch has moved on, it widens the pin, and the
+//! caller reads the reference again, which may have changed meanwhile. A reclaimer unlinks a node before it looks at the
+//! pins, so either it sees the pin, or the reader finds the node no longer referred to.
 //!
 //! Process-local state is kept to what can be rebuilt from the segment, so that a recoverer can take up a dead
-//! seat with [`Seat::adopt`] and run the very code that its owner would have run.
+//! seat with [`Seat::adopt`] and run the same code that its owner would have run.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -22,11 +29,11 @@ use crate::segment::Segment;
 use crate::witness::{Life, Taken, Witness};
 use crate::{crash, fork, lock, recover};
 
-/// How long a thread that has found no free seat believes that there is none: to look means to try the locks of all.
+/// How long a thread that has found no free seat does not look again, since a search tries the witnesses of all seats.
 const TAKEN_REST: Duration = Duration::from_millis(100);
-/// How long whoever looks after a gone seat frees what was retired there at most; the next one goes on.
+/// How long one call frees what was retired in a seat without an owner, at most; the next call goes on.
 const GONE_PATIENCE: Duration = Duration::from_millis(2);
-/// A seat keeps so many nodes of each class at hand as there are slabs, divided by this, and no less than the other.
+/// The cache of a seat keeps at most the number of slabs divided by this, for each class; and at least [`CACHE_SHARE_MIN`].
 const CACHE_SHARE: u64 = 32;
 const CACHE_SHARE_MIN: u64 = 4;
 
@@ -46,20 +53,20 @@ pub struct Seat {
     pub(crate) overlay_last: Cell<u64>,
     /// The slab that served each class last: tried first.
     pub(crate) slab_cursor: [Cell<u32>; CLASSES],
-    /// When slabs that others hold locked were last waited for in vain.
-    pub(crate) waited_in_vain: Cell<Option<Instant>>,
-    /// The epoch of the last reclamation: when nobody has moved it on, this seat does.
+    /// When a wait for slabs that others hold locked last failed.
+    pub(crate) last_failed_wait: Cell<Option<Instant>>,
+    /// The epoch of the last reclamation: if no thread has moved it on since, this seat does.
     pub(crate) last_epoch: Cell<u64>,
     /// Retired entries at which the next reclamation is worth its cost.
     pub(crate) reclaim_at: Cell<u64>,
     /// How far the reclamation has come.
     pub(crate) pass: Cell<Pass>,
-    /// How many nodes of a class it keeps at hand at most: a part of the segment's slabs.
+    /// How many nodes of a class it keeps in its cache at most: a part of the number of the segment's slabs.
     pub(crate) cache_share: u64,
     /// Retired nodes that have been freed.
     pub(crate) freed: Cell<u64>,
     pins: Cell<u32>,
-    /// How often others had the lock of late: see [`Seat::stand_back`].
+    /// Counts recent collisions with other threads at locks: see [`Seat::stand_back`].
     pub(crate) collisions: Cell<u32>,
     /// Lost messages that the owner knows of.
     pub(crate) lost_seen: Cell<u64>,
@@ -131,7 +138,8 @@ impl Segment {
     pub fn with_seat<R>(self: &Arc<Segment>, work: impl FnOnce(&Seat) -> R) -> Result<R, Fault> {
         let (id, last) = LAST.get();
         if id == self.id() {
-            // SAFETY: a seat that ends takes its name from here first, and one whose segment somebody else holds (`self`) stays.
+            // SAFETY: the pointer names a live seat: a seat that ends clears LAST first (`Drop`), and a seat does not end while its
+            // segment is in use by another owner (`take_seat`), which `self` is.
             let seat = unsafe { &*last };
             if seat.generation == fork::generation() {
                 return Ok(work(seat));
@@ -144,7 +152,7 @@ impl Segment {
     pub(crate) fn leave_seat(&self) {
         SEATS.with(|seats| {
             let left: Vec<Rc<Seat>> = seats.borrow_mut().extract_if(.., |seat| seat.segment.id() == self.id()).collect();
-            // Outside of the borrow: the end of a seat looks for its own thread's seats again.
+            // Outside of the borrow, since dropping a seat may look at SEATS again.
             drop(left);
         });
     }
@@ -187,7 +195,7 @@ impl Seat {
                     recovery.keep();
                     seat.owned = true;
                     seat.sign();
-                    // What came for a dead owner, as long as the seat's new one does not listen, would be kept for nobody.
+                    // Messages for a dead owner have no receiver. If the new owner listens, it opens an inbox of its own.
                     seat.close_inbox();
                     return Ok(seat);
                 }
@@ -209,7 +217,7 @@ impl Seat {
             near_entries: Cell::new(Entries::NONE),
             overlay_last: Cell::new(0),
             slab_cursor: [const { Cell::new(u32::MAX) }; CLASSES],
-            waited_in_vain: Cell::new(None),
+            last_failed_wait: Cell::new(None),
             last_epoch: Cell::new(0),
             reclaim_at: Cell::new(0),
             pass: Cell::default(),
@@ -230,7 +238,7 @@ impl Seat {
         seat
     }
 
-    /// Writes who sits here now.
+    /// Writes the owner's words.
     fn sign(&self) {
         let thread = rustix::thread::gettid().as_raw_nonzero().get() as u64;
         self.set(at::OWNER, std::process::id() as u64 | thread << 32);
@@ -288,7 +296,7 @@ impl Seat {
         self.generation == fork::generation()
     }
 
-    /// Marks the seat as used by a transaction; answers false when it already is.
+    /// Marks the seat as used by a transaction; returns false when it already is.
     #[inline]
     pub fn enter(&self) -> bool {
         !self.busy.replace(true)
@@ -312,9 +320,9 @@ impl Seat {
         }
     }
 
-    /// Writes a word of the pin so that everything that is read afterwards is read after reclaimers can see it.
+    /// Writes a word of the pin, with a full barrier: whatever this thread reads afterwards, it reads after reclaimers can see the pin.
     ///
-    /// SYNC: seat-pin. A reclaimer either sees this pin or unlinked its nodes before we read any entry.
+    /// SYNC: seat-pin. A reclaimer either sees this pin, or it unlinked its nodes before this thread reads any entry.
     #[inline]
     fn publish_pin(&self, word: u64, epoch: u64) {
         let word = self.own(word);
@@ -328,8 +336,8 @@ impl Seat {
         }
     }
 
-    /// To be asked after a reference was read from an entry and before it is followed: whether the pin covers it.
-    /// If not, the pin has been widened and the entry must be read again.
+    /// Whether the pin covers the present epoch. To be called after a reference was read from an entry and before it is
+    /// followed. If it returns false, it has widened the pin, and the caller must read the entry again.
     #[inline]
     pub fn covers_now(&self) -> bool {
         let epoch = self.segment.observe(header::EPOCH);
@@ -351,7 +359,7 @@ impl Seat {
         }
     }
 
-    /// Ends the pin and begins another one, unless it is one of several: what was looked at so far may go.
+    /// Ends the pin and begins another one, unless it is one of several: what was read so far may be freed.
     pub fn renew_pin(&self) {
         if self.pins.get() == 1 {
             self.unpin();
@@ -359,22 +367,22 @@ impl Seat {
         }
     }
 
-    /// Whether something of ours is pinned, or the seat is not ours at all: a forked child's copy of its parent's.
+    /// Whether this thread has a pin, or the seat is a forked child's copy of its parent's seat.
     #[inline]
     pub(crate) fn is_pinned(&self) -> bool {
         self.pins.get() != 0 || self.owned && !self.is_own()
     }
 
-    /// Lifts a designated word (S2), a lower bound, to the greatest value: until [`Seat::land`], who finds something lower says so
-    /// there. `slot` tells apart what the seat lifts at the same time. If the thread dies, recovery lowers the word to 0. If it is stopped,
-    /// others see by [`Seat::lifted_beside`] that the word says nothing.
+    /// Lifts a designated word (S2), a lower bound, to the greatest value. Until [`Seat::land`], other threads that write something
+    /// lower also lower the word. `slot` tells apart the words that the seat lifts at the same time. If the thread dies, recovery
+    /// lowers the word to 0. If it is stopped, other threads see by [`Seat::lifted_beside`] that they must not rely on the word.
     pub fn lift(&self, slot: u64, offset: u64) {
         self.set(at::LIFTED + slot * 8, offset);
         crash::point();
         self.segment.word(offset).swap(u64::MAX, Ordering::AcqRel);
     }
 
-    /// Lowers what was lifted to `bound`, if nobody has lowered it further.
+    /// Lowers what was lifted to `bound`, unless another thread has lowered it further.
     pub fn land(&self, slot: u64, bound: u64) {
         let offset = self.get(at::LIFTED + slot * 8);
         if self.segment.check(offset, 8) {
@@ -403,7 +411,7 @@ impl Seat {
         }
         // SYNC: snapshot-watermark.
         let next = self.segment.word(header::VERSIONS).fetch_add(BLOCK, Ordering::AcqRel).wrapping_add(1);
-        // NEXT before END: who dies in between leaves an empty block, never one that overlaps others.
+        // NEXT before END: a death in between leaves an empty block, and never one that overlaps others.
         self.set(at::VERSION_NEXT, next.wrapping_add(1));
         self.set(at::VERSION_END, next.wrapping_add(BLOCK));
         next
@@ -416,7 +424,7 @@ impl Drop for Seat {
             LAST.set((0, std::ptr::null()));
         }
         if self.owned && self.generation == fork::generation() {
-            // A panic may have torn it out of something.
+            // A panic may have interrupted a transaction.
             recover::settle(self, true);
             self.set(at::PIN_LOWER, at::NO_PIN);
             self.set(at::OWNER, 0);
@@ -427,9 +435,10 @@ impl Drop for Seat {
     }
 }
 
-/// A seat without a living owner, whose witness this thread has taken in order to bring it in order. The witness is given back when this is
-/// dropped, by a panic, too: as long as the thread that panicked lives, no other could take it. The seat then counts as free. It is not in order, but a
-/// thread that waits for one of its locks begins the recovery again, and so does one of another process that sits down there.
+/// A seat without a living owner, whose witness this thread has taken in order to recover the seat. The witness is given back when this
+/// is dropped, also by a panic: otherwise no other thread could take it as long as the thread that panicked lives. After a panic the seat
+/// counts as free, but it is not in order. A thread that waits for one of its locks begins the recovery again, and so does the next
+/// thread that takes the seat.
 struct Recovery {
     segment: Arc<Segment>,
     index: u64,
@@ -437,25 +446,26 @@ struct Recovery {
     owner_died: bool,
     /// Its witness is that of a dead thread, which owned the seat or was recovering it.
     is_witness_dead: bool,
-    /// It has been begun by a thread that was not panicking: if that changes, the cause may lie in this seat.
+    /// It was begun by a thread that was not panicking. If the thread panics now, the cause may lie in this seat.
     begun: Cell<bool>,
     kept: bool,
 }
 
-/// Recovery may have to wait for a slab's lock of another dead seat, and so on. To this depth each is recovered where it is met; below it the slab's lock
-/// alone is given back, which is what is waited for, and the outermost recovery does the rest. So the stack is bounded.
+/// Recovery may have to wait for a slab's lock of another dead seat, whose recovery may have to wait for a third, and so on. Up to this
+/// depth each seat is recovered where it is met. Below it only the slab's lock is given back, which is what the thread waits for, and the
+/// outermost recovery does the rest. So the stack is bounded.
 const DEPTH_MAX: u32 = 8;
 
 thread_local! {
-    /// How many recoveries this thread is in.
+    /// How many nested recoveries this thread runs.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
-    /// What the outermost of them is to end.
+    /// The recoveries that are left to the outermost one.
     static PUT_OFF: RefCell<Vec<Recovery>> = const { RefCell::new(Vec::new()) };
-    /// The innermost of them has panicked: those around it end for that reason, not for one of their own.
+    /// The innermost recovery has panicked: the ones around it end for that reason, and not because of their own seats.
     static BLAMED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// One recovery more, until it is dropped.
+/// Counts one more nested recovery until it is dropped.
 struct Deeper;
 
 impl Deeper {
@@ -470,7 +480,7 @@ impl Drop for Deeper {
         DEPTH.set(DEPTH.get() - 1);
         if DEPTH.get() == 0 {
             BLAMED.set(false);
-            // Only a panic leaves recoveries in the list: their witnesses are given back, so that other threads do not wait for this one.
+            // Only a panic leaves recoveries in the list. Their witnesses are given back, so that other threads do not wait for this one.
             drop(PUT_OFF.try_with(RefCell::take));
         }
     }
@@ -486,7 +496,7 @@ impl Recovery {
     fn run(self, more: &dyn Fn(&Seat)) {
         if DEPTH.get() >= DEPTH_MAX {
             Seat::adopt(&self.segment, self.index, false).settle_memory();
-            // At a thread's end the list is gone: then the recovery is given up here, and the seat waits for the next thread that takes it.
+            // While a thread ends, the list is gone. Then the recovery is dropped here, and the next thread that takes the seat does it.
             let mut put_off = Some(self);
             let _gone_at_the_end = PUT_OFF.try_with(|list| list.borrow_mut().extend(put_off.take()));
             return;
@@ -510,7 +520,7 @@ impl Recovery {
         seat.return_caches();
     }
 
-    /// Whether this thread has put the recovery of a seat off: it holds the seat, and has brought its memory journal in order.
+    /// Whether this thread has put off the recovery of a seat: it holds the seat's witness, and its memory journal is in order.
     fn is_put_off(segment: &Segment, index: u64) -> bool {
         let is_it = |put_off: &Recovery| put_off.segment.id() == segment.id() && put_off.index == index;
         PUT_OFF.try_with(|list| list.borrow().iter().any(is_it)).unwrap_or(false)
@@ -518,7 +528,7 @@ impl Recovery {
 
     fn settle(&self, seat: &Seat) {
         self.begun.set(!std::thread::panicking());
-        // The name of an owner stays where a recovery has panicked.
+        // If a recovery has panicked, the owner's word is still set.
         recover::settle(seat, self.owner_died || seat.get(at::OWNER) != 0);
         if self.is_witness_dead {
             seat.add(at::RECOVERIES, 1);
@@ -542,7 +552,7 @@ impl Drop for Recovery {
         if self.begun.get() && std::thread::panicking() && !(DEPTH.get() > 0 && BLAMED.replace(true)) {
             self.segment.avoided.store(self.index + 1, Ordering::Relaxed);
         }
-        // Its last owner reads nothing any more.
+        // Its last owner is dead and reads nothing any more.
         self.segment.publish(self.segment.seat_at(self.index) + at::PIN_LOWER, at::NO_PIN);
         if self.is_witness_dead {
             self.segment.witness_settle(self.index);
@@ -557,9 +567,9 @@ impl Segment {
         unsafe { Witness::at(self.address(layout::WITNESSES_AT + index * layout::WITNESS_BYTES)) }
     }
 
-    /// Tries to become the one who answers for seat `index`.
+    /// Tries to take the witness of seat `index`.
     pub(crate) fn witness_take(&self, index: u64) -> Taken {
-        // SAFETY: M4, who holds a seat holds the segment, so the memory stays mapped until the witness is released.
+        // SAFETY: M4, a thread that holds a seat holds the segment, so the memory stays mapped until the witness is released.
         unsafe { self.witness(index).try_take() }
     }
 
@@ -575,8 +585,8 @@ impl Segment {
         unsafe { self.witness(index).release() }
     }
 
-    /// Looks after the owner of a locked word: if that seat is dead it is recovered here and now. A word that is locked by somebody
-    /// who does not know of it is damaged (S5), and free: nobody would ever give it back.
+    /// Checks the owner of a locked word: if that seat is dead, it is recovered now. If the word names a seat that has no journal item
+    /// for it, the word is damaged (S5). It is freed then, since its owner would never release it.
     pub fn probe(self: &Arc<Segment>, at: u64) {
         let Some(owner) = lock::owner(self.observe(at)) else { return };
         let free = || {
@@ -588,14 +598,14 @@ impl Segment {
             return free();
         }
         self.attend(owner, &|_| free());
-        // The memory journal of a seat whose recovery is put off is in order: it has given back the slab's lock that it knew of. This thread would
-        // wait for another one for ever.
+        // The memory journal of a seat whose recovery is put off is in order, so it has given back the slab's lock that it named. If this
+        // word still names the seat, it is damaged, and this thread would wait for ever.
         if Recovery::is_put_off(self, owner) && self.is_slab_lock(at) {
             free();
         }
     }
 
-    /// Whether somebody sits at seat `index`, in that life of it.
+    /// Whether seat `index` has a living owner, and the seat is in this life.
     pub fn lives(&self, index: u64, life: u64) -> bool {
         index < self.seats_high() && self.load(self.seat_at(index) + at::OWNERS) == life && !self.witness(index).is_dead_or_free()
     }
@@ -617,20 +627,21 @@ impl Segment {
         }
     }
 
-    /// Whether no thread that lives sits at seat `index`.
+    /// Whether seat `index` has no living owner.
     pub(crate) fn is_vacant(&self, index: u64) -> bool {
         self.witness(index).is_dead_or_free()
     }
 
-    /// Looks at every seat and recovers the dead. Answers how many there were.
+    /// Looks at every seat and recovers the dead. Returns how many there were.
     pub fn recover_dead(self: &Arc<Segment>) -> u64 {
-        // Whoever it was: an owner, or somebody who looked after one before us.
+        // The dead thread may be the seat's owner, or an earlier recoverer of it.
         let dead = (0..self.seats_high()).filter(|index| matches!(self.witness(*index).life(), Life::Dead));
         dead.map(|index| self.attend(index, &|_| {})).count() as u64
     }
 
-    /// Frees what the gone have retired, one seat after the other, until a time, and of one seat in any case; the next call goes on with the next
-    /// seat. Nobody else would, until a thread happens to sit there. Answers whether it seems worth to go on at once.
+    /// Frees what was retired in seats without owners, one seat after the other, until `end`, and at least in one seat. The next call
+    /// goes on with the next seat. Without this, the nodes would wait until a thread takes the seat. Returns whether another call right
+    /// away is likely to free more.
     pub fn free_gone(self: &Arc<Segment>, end: Instant) -> bool {
         let (high, first) = (self.seats_high(), self.gone_next.load(Ordering::Relaxed));
         let more = Cell::new(false);
@@ -647,7 +658,7 @@ impl Segment {
         more.get()
     }
 
-    /// Whether nobody sits at a seat, and something lies there that may be freed.
+    /// Whether a seat has no owner, and holds something that may be freed.
     fn is_left_over(&self, index: u64) -> bool {
         let word = |word: u64| self.load(self.seat_at(index) + word);
         matches!(self.witness(index).life(), Life::Free)

@@ -119,7 +119,7 @@ impl Segment {
         self.word(offset).store(value, Ordering::Release);
     }
 
-    /// Swaps a shared word if it is `expected`; answers what was there.
+    /// Swaps a shared word if it is `expected`, and returns what was there.
     #[inline(always)]
     pub fn exchange(&self, offset: u64, expected: u64, value: u64) -> Result<u64, u64> {
         crash::point();
@@ -153,18 +153,18 @@ impl Segment {
     #[cold]
     #[inline(never)]
     fn look_what_is_backed(&self, inside: u64) -> u64 {
-        // Hardly ever: it is nonsense, or it was true when this process last looked.
+        // Rarely reached: the offset is nonsense, or it lies in memory that was backed after this process last looked.
         if inside >= self.geometry.slabs_max * SLAB_BYTES {
             return 0;
         }
         let backed = self.slabs_ready() * SLAB_BYTES;
-        // Two that look at once may leave the smaller number: then somebody looks again.
+        // Two threads that look at the same time may leave the smaller number: then a later call looks again.
         self.backed.store(backed, Ordering::Relaxed);
         self.reach.store(backed.saturating_sub(ANY_NODE) >> 3, Ordering::Relaxed);
         backed
     }
 
-    /// What the shortest ways look through.
+    /// A small view of the mapping for the fast paths.
     #[inline(always)]
     pub fn lens(&self) -> Lens<'_> {
         Lens { base: self.base, first: self.first, reach: self.reach.load(Ordering::Relaxed), segment: PhantomData }
@@ -178,13 +178,13 @@ impl Segment {
         unsafe { self.base.add(offset as usize) }
     }
 
-    /// Brings the cache line at `offset` near. A wrong offset does no harm.
+    /// Prefetches the cache line at `offset`. A wrong offset does no harm.
     #[inline(always)]
     pub fn prefetch(&self, offset: u64) {
         self.prefetch_lines(offset, 1);
     }
 
-    /// Brings so many cache lines from the one at `offset` on near. A wrong offset does no harm.
+    /// Prefetches this many cache lines, from the one at `offset` on. A wrong offset does no harm.
     #[inline(always)]
     pub fn prefetch_lines(&self, offset: u64, lines: u64) {
         if offset >= self.geometry.ceiling || lines > (self.geometry.ceiling - offset).div_ceil(64) {

@@ -26,7 +26,7 @@ impl Drop for Fresh {
     }
 }
 
-/// Makes System V memory and its signpost. The inner error is the signpost's: `EXIST` if somebody was first.
+/// Makes System V memory and its signpost. The inner error is the signpost's: `EXIST` if another process was first.
 pub(crate) fn create(
     name: &SegmentName,
     options: &CreateOptions,
@@ -119,7 +119,7 @@ impl Attached {
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`, and nobody was told of it.
+        // SAFETY: mapped by `new`, and the address was never handed out (`keep` forgets this value).
         unsafe { detach(self.base) };
     }
 }
@@ -201,7 +201,7 @@ fn map(id: i32, flags: libc::c_int) -> Result<NonNull<u8>, Errno> {
 /// Unmaps System V memory.
 ///
 /// # Safety
-/// `base` came from [`map`], and nobody uses the memory through it any more.
+/// `base` came from [`map`], and the memory is not used through it any more.
 pub(crate) unsafe fn detach(base: NonNull<u8>) {
     // SAFETY: the caller's promise.
     unsafe { libc::shmdt(base.as_ptr().cast()) };

@@ -4,10 +4,10 @@
 //! without having released it, by exit, exec, `kill -9` or a crash of its process, the kernel walks the list and marks
 //! each word: dead. So the question "is the owner of this seat alive?" costs one load and is never wrong:
 //!
-//! - no process id is compared, so that ids used twice and PID namespaces (containers) do not matter;
-//! - a stopped thread is alive, and a forked child does not inherit what its parent holds;
-//! - whoever takes a dead one becomes its owner in the same step, so that of several recoverers one works, and if that
-//!   one dies too the word is dead again and the next one gets it.
+//! - No process id is compared, so ids that are used again and PID namespaces (containers) do not matter.
+//! - A stopped thread is alive, and a forked child does not inherit what its parent holds.
+//! - A thread that takes a dead witness becomes its owner in the same step. So of several recoverers only one works. If
+//!   that one dies, too, the word is marked dead again, and the next thread can take it.
 //!
 //! # What is relied on
 //!
@@ -23,14 +23,14 @@
 //!
 //! The kernel's part of this (the lock word, the list) is its robust futex ABI. [`KIND`] and the offsets are checked by
 //! the tests against a mutex that glibc made, in its free, held and dead states. The kind is *normal* and not
-//! *error-checking* on purpose: two threads of different PID namespaces can have one thread id, and glibc would
-//! take the one for the other.
+//! *error-checking*, since two threads of different PID namespaces can have the same thread id, and an error-checking
+//! mutex would take one for the other.
 //!
 //! # What it never does
 //!
-//! It never waits. It never trusts a damaged segment: a word whose kind is not [`KIND`] is [`Taken::Damaged`], and no
-//! pthread function sees it. It cannot survive that a *live* owner's list fields are overwritten by a wild store of
-//! another process: glibc follows them when the owner releases (whoever attaches is trusted).
+//! It never waits. It never trusts a damaged segment: a witness whose kind is not [`KIND`] is [`Taken::Damaged`], and no
+//! pthread function is called on it. One thing it cannot survive: a wild store of another process into the list fields of a
+//! *live* owner. glibc follows these fields when the owner releases, so every process that may attach is trusted.
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
@@ -78,20 +78,20 @@ pub enum Taken {
     Fresh,
     /// Ours now; its last owner died. Recover what it left, then [`Witness::settle`].
     Dead,
-    /// Somebody alive has it, perhaps this very thread.
+    /// A living thread has it, perhaps this one.
     Busy,
     /// This is no witness that can be taken: never made, overwritten, or released while unsettled. Only
     /// [`Witness::init`] makes it whole, and only the recovery of the whole segment may call that.
     Damaged,
 }
 
-/// What a look at a witness shows. It may be outdated when it is read, except that [`Life::Dead`] stays true until
-/// somebody takes the witness.
+/// What a look at a witness shows. It may be outdated when the caller uses it, except that [`Life::Dead`] stays true until
+/// a thread takes the witness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Life {
-    /// Nobody has it.
+    /// No thread has it.
     Free,
-    /// Its owner died and nobody has taken it since.
+    /// Its owner died, and no thread has taken it since.
     Dead,
     /// A thread has it, known by this id in its own PID namespace (good for messages only).
     Held(u32),
@@ -110,8 +110,8 @@ impl Witness {
     /// Makes a free witness of whatever was here.
     ///
     /// # Safety
-    /// Nobody else may use this witness meanwhile, and no living thread may hold it: a mutex that is on a list is
-    /// overwritten. That is so in a segment that has no name yet, and after a reboot.
+    /// No other thread may use this witness meanwhile, and no living thread may hold it, since a mutex that is on a list would be
+    /// overwritten. Both hold in a segment that has no name yet, and after a reboot.
     pub unsafe fn init(&self) {
         let mut attributes = MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
         // SAFETY: the attributes are made before they are used and destroyed after; the mutex has room (const assert
@@ -169,14 +169,14 @@ impl Witness {
         debug_assert_eq!(refused, 0, "released a witness that another thread holds");
     }
 
-    /// Whether nobody alive has it. One load; false for a word that is damaged in a way that looks held.
+    /// Whether no living thread has it. One load; false for a word that is damaged in a way that looks held.
     #[inline]
     pub fn is_dead_or_free(&self) -> bool {
-        // SYNC: witness-death. Who acts on the answer takes the witness first, which orders all that the dead wrote.
+        // SYNC: witness-death. A thread that acts on the result takes the witness first, which makes visible all that the dead thread wrote.
         self.word(LOCK_AT).load(Ordering::Acquire) & OWNER == 0
     }
 
-    /// Who has it, as far as can be seen without taking it.
+    /// Which thread has it, as far as can be seen without taking it.
     pub fn life(&self) -> Life {
         match self.word(LOCK_AT).load(Ordering::Acquire) {
             word if word & OWNER != 0 => Life::Held(word & OWNER),

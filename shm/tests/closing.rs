@@ -1,9 +1,10 @@
-//! Who swaps or empties databases, and writers who close, restated as the protocols in models.rs are. Mirrors `closing.rs`, and the table's
-//! `database.rs` (`close`, `await_closing`, `note_databases`): who changes one changes the other.
+//! A model of the swap barrier: a thread that swaps or empties databases, and writers that close. As in models.rs, the protocol is
+//! restated here. It mirrors `closing.rs`, and the table's `database.rs` (`close`, `await_closing`, `note_databases`): change both.
 //!
-//! Databases of one key each. Two have two directories in turn: writers write to database 0, under this name; so what database 1 holds changes by a swap
-//! alone. Or database 0 is emptied, and has another directory from then on; one of the writers writes into one more database, too, that is not: if that
-//! changes, so does this. A writer may die in the midst of it, and leave it to others to do or undo it.
+//! Each database has one key. In the first case two databases exchange two directories, and writers write to database 0 only. So what
+//! database 1 holds changes by a swap alone. In the second case database 0 is emptied and gets another directory. One of the writers
+//! writes in the same transaction into a further database, which is not emptied: both of its writes become visible, or neither. A
+//! writer may die at any step, and other threads complete or undo its transaction.
 
 use std::sync::Arc;
 
@@ -17,10 +18,10 @@ const WRITERS: usize = 2;
 /// How often the map is changed.
 const CHANGES: u64 = 2;
 const DIRECTORIES: usize = 3;
-/// The place of the database that is never swapped nor emptied, and who writes there.
+/// The place of the database that is never swapped nor emptied, and the writer that writes there.
 const OTHER: usize = DIRECTORIES;
 const WRITES_OTHER: usize = 0;
-/// What a writer says when he closes.
+/// What a closing writer stores.
 const ALONE: u64 = 1;
 const SEVERAL: u64 = 2;
 
@@ -28,13 +29,13 @@ const SEVERAL: u64 = 2;
 #[derive(Clone, Copy, PartialEq)]
 enum Flaw {
     None,
-    /// The writer looks at the map before he says that he closes.
+    /// The writer looks at the map before it stores that it closes.
     LooksTooEarly,
-    /// The writer looks at whose root it is before he looks at who has locked the map.
+    /// The writer looks at the root before it looks at which thread has locked the map.
     LooksAtRootsFirst,
-    /// The writer says that it is over before he has written all.
+    /// The writer stores that it has finished before it has written all.
     ReopensTooEarly,
-    /// Who changes the map waits for nobody,
+    /// The thread that changes the map waits for no writer,
     Hurries,
     /// or first waits and then locks the map.
     LocksTooLate,
@@ -48,7 +49,7 @@ struct World {
     lock: [AtomicU64; DIRECTORIES + 1],
     value: [AtomicU64; DIRECTORIES + 1],
     closing: [AtomicU64; WRITERS],
-    /// Who has died, and what he had committed: directory and value, plus 1; or 0.
+    /// Which writer has died, and what it had committed: directory and value, plus 1; or 0.
     dead: [AtomicU64; WRITERS],
     journal: [AtomicU64; WRITERS],
     /// What is done to databases: they are emptied, or else swapped.
@@ -81,7 +82,8 @@ impl World {
         }
     }
 
-    /// Does what a dead writer has committed, or undoes it, and lets go what he held. One at a time: in the segment by his witness.
+    /// Completes or undoes the transaction of a dead writer and releases its locks. Only one thread at a time does this; in the segment
+    /// the witness of the dead writer's seat ensures that.
     fn recover(&self, writer: usize) {
         if self.dead[writer].compare_exchange(1, 2, SeqCst, SeqCst).is_ok() {
             self.write_out(writer);
@@ -107,12 +109,13 @@ impl World {
         self.empties && writer == WRITES_OTHER
     }
 
-    /// Whether who says this is to keep apart from who changes the map.
+    /// Whether a writer that stores this must keep apart from the thread that changes the map.
     fn concerns(&self, closing: u64) -> bool {
         closing == SEVERAL || closing == ALONE && !self.empties
     }
 
-    /// Whether the writer's directory is and stays database 0's until he reopens; or what he has is nobody's business but that of who empties it.
+    /// Whether the writer's directory is database 0's, and stays so until the writer reopens; or it has been taken out of the map and
+    /// concerns only the thread that empties it.
     fn may_commit(&self, directory: u64, closing: u64) -> bool {
         let is_free = || self.map_lock.load(SeqCst) == 0 || !self.concerns(closing);
         if self.flaw == Flaw::LooksAtRootsFirst {
@@ -156,7 +159,7 @@ impl World {
             if may {
                 return Ok(());
             }
-            // Until who changes the map is done, with nothing in hand.
+            // Until the thread that changes the map is done; this writer holds no lock meanwhile.
             self.lock(&self.map_lock, writer as u64 + 1);
             self.map_lock.store(0, SeqCst);
         }
@@ -187,7 +190,7 @@ impl World {
         self.map_lock.store(0, SeqCst);
     }
 
-    /// What a reader sees of database 1. A dead writer's journal is his value, as soon as it is there.
+    /// What a reader sees of database 1. The value in a dead writer's journal counts as soon as it is committed.
     fn read_other(&self) -> u64 {
         (0..WRITERS).for_each(|writer| self.recover(writer));
         let directory = 1 - self.root.load(SeqCst);
@@ -202,7 +205,7 @@ impl World {
         }
     }
 
-    /// What database 0 and the other one hold at one moment, for who alone changes the map.
+    /// What database 0 and the other one hold at one moment, as read by the only thread that changes the map.
     fn read_both(&self) -> [u64; 2] {
         let places = [self.root.load(SeqCst) as usize, OTHER];
         places.iter().for_each(|place| self.lock(&self.lock[*place], WRITERS as u64 + 1));
@@ -216,7 +219,7 @@ fn is_hit() -> bool {
     shuttle::rand::thread_rng().gen_range(0..8) == 0
 }
 
-/// Writers, each of which writes twice, beside `changes`; in the end nothing is left of any.
+/// Writers, each of which writes twice, beside `changes`; at the end no lock or mark of any is left.
 fn beside_writers(world: World, mortal: bool, changes: impl FnOnce(&World)) {
     let world = Arc::new(world);
     let writers: Vec<_> = (0..WRITERS)

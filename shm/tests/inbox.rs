@@ -17,7 +17,7 @@ fn segment(guard: &Guard) -> Arc<Segment> {
     Segment::create(&guard.0, &SegmentOptions { ceiling: 1 << 28, ..SegmentOptions::default() }).unwrap()
 }
 
-/// Sends letters from the calling thread's seat to itself, in one transaction; answers whether somebody was there.
+/// Sends messages from the calling thread's seat to itself, in one transaction; returns whether there was an inbox.
 fn send(seat: &Seat, letters: &[&[u8]]) -> bool {
     seat.pin();
     let to = seat.index();
@@ -141,7 +141,7 @@ fn survive(seat: &Seat, what: &str, damage: impl FnOnce()) {
     seat.open_inbox(LIMIT).unwrap();
     send(seat, &[&[7; 10_000], &[8; 20_000], &[9; 10]]);
     damage();
-    // One more, by a sender who does not know.
+    // One more, by a sender that does not know.
     send(seat, &[b"later"]);
     let mut letter = Vec::new();
     for _ in 0..20 {

@@ -2,7 +2,7 @@
 //!
 //! The real code runs on words of a mapping, which no checker sees. So each protocol is written here once more, step by
 //! step and as small as it goes, and shuttle runs it through thousands of schedules. Each model names the code that it
-//! mirrors; who changes one changes the other. Each has a variant that is broken on purpose, in the way that a careless
+//! mirrors: change both. Each has a variant that is broken on purpose, in the way that a careless
 //! edit would break it: the model must catch that, or it proves nothing.
 //!
 //! Shuttle's atomics are sequentially consistent: what is proven here is the order of steps, not the choice of
@@ -17,8 +17,9 @@ use shuttle::{rand::Rng, thread};
 mod common;
 use common::schedules::{explore, find, words};
 
-/// Mirrors `lock.rs`: `lock_try`, `lock_wait`, `unlock`. Naps are left out, being but another attempt, and so is the last attempt of who has
-/// no patience (a test in table/tests/chores.rs): here everybody sleeps at once, which is the hardest case for waking.
+/// Mirrors `lock.rs`: `lock_try`, `lock_wait`, `unlock`. Naps are left out, since each only leads to another attempt, and so is the last
+/// attempt of a thread whose deadline has passed (a test in table/tests/chores.rs). Here all threads sleep at once, which is the hardest
+/// case for waking.
 mod lock {
     use super::*;
 
@@ -50,8 +51,8 @@ mod lock {
             self.bell.notify_one();
         }
 
-        /// `keeps_waiters`: whoever has slept leaves the waiters' bit, since others may still sleep.
-        /// Sleeps end only when somebody wakes the sleeper: a lost wake is a deadlock here, not 2 ms of delay.
+        /// `keeps_waiters`: a thread that has slept leaves the waiters' bit, since others may still sleep.
+        /// Sleeps end only when another thread wakes the sleeper: a lost wake is a deadlock here, not 2 ms of delay.
         pub fn lock(&self, seat: u64, keeps_waiters: bool) {
             let mut slept = false;
             loop {
@@ -132,7 +133,7 @@ mod death {
     }
 
     impl World {
-        /// `witnessed`: only who has taken the dead seat's witness recovers it.
+        /// `witnessed`: only a thread that has taken the dead seat's witness recovers it.
         fn probe(&self, witnessed: bool, dies: bool) {
             if witnessed && self.witness.compare_exchange(DEAD, TAKEN, SeqCst, SeqCst).is_err() {
                 return;
@@ -154,7 +155,7 @@ mod death {
         fn lock(&self, seat: u64, witnessed: bool) {
             let mut dies_once = seat == 1;
             while self.word.compare_exchange(0, seat + 1, SeqCst, SeqCst).is_err() {
-                // A sleep ends by itself after PROBE: nobody need wake us.
+                // A sleep ends by itself after PROBE: no thread needs to wake this one.
                 thread::yield_now();
                 if self.word.load(SeqCst) == 1 {
                     self.probe(witnessed, std::mem::take(&mut dies_once));
@@ -298,7 +299,7 @@ mod publish {
     }
 
     impl World {
-        /// One transaction, which dies before step `dies_at`; answers whether it lived.
+        /// One transaction, which dies before step `dies_at`; returns whether it lived.
         fn write(&self, value: u64, dies_at: u32) -> bool {
             let mut step = 0;
             let mut dies = || {
@@ -551,8 +552,8 @@ fn the_model_catches_a_writer_that_takes_a_dead_bucket() {
     find(|| extents::replacing(false));
 }
 
-/// Mirrors `inbox.rs` (`Posting`, `receive`, `drop_read_blocks`) and what `journal.rs` does with it: letters of two senders, one of whom dies
-/// at any step and is recovered. A block has room for one letter, so that each but the first needs a link.
+/// Mirrors `inbox.rs` (`Posting`, `receive`, `drop_read_blocks`) and what `journal.rs` does with it: messages of two senders, one of which
+/// dies at any step and is recovered. A block has room for one message, so that each but the first needs a link.
 mod inbox {
     use super::*;
 
@@ -561,7 +562,7 @@ mod inbox {
     const NONE: u64 = u64::MAX;
 
     struct World {
-        /// Who holds the inbox: sender + 1.
+        /// Which sender holds the inbox: its number + 1.
         lock: AtomicU64,
         tail: AtomicU64,
         last: AtomicU64,
@@ -610,7 +611,7 @@ mod inbox {
             }
         }
 
-        /// Sends one letter; dies before step `dies_at`. Answers whether it lived.
+        /// Sends one message; dies before step `dies_at`. Returns whether it lived.
         fn send(&self, me: usize, letter: u64, dies_at: u32) -> bool {
             while self.lock.compare_exchange(0, me as u64 + OWNED, SeqCst, SeqCst).is_err() {
                 thread::yield_now();
@@ -677,7 +678,7 @@ mod inbox {
             true
         }
 
-        /// Whoever finds the dead one first recovers him.
+        /// The first thread that finds the dead sender recovers it.
         fn probe(&self) {
             for me in 0..2 {
                 if self.dead[me].compare_exchange(true, false, SeqCst, SeqCst).is_err() {
@@ -710,7 +711,7 @@ mod inbox {
             }
             let letter = self.letter[block as usize].load(SeqCst);
             self.head.store(head + 1, SeqCst);
-            // Reclaim: nobody who may have seen it is pinned. (One interval stands for all: each sender's pin begins before it looks.)
+            // Reclaim: no thread that may have seen it is pinned. (One interval stands for all: each sender's pin begins before it looks.)
             if self.pinned.iter().all(|pinned| !pinned.load(SeqCst)) {
                 retired.drain(..).for_each(|block| self.freed[block as usize].store(true, SeqCst));
             }
@@ -774,8 +775,8 @@ fn the_model_catches_a_recoverer_that_writes_what_is_not_covered() {
     find(|| inbox::sending(inbox::Rules { pins: true, minds_cover: false }));
 }
 
-/// Mirrors `bell.rs`: `ring_loudly`, `lie_down`, `rise`, for who sleeps in a poll of his FIFO. Sleeps end only by a ring: a lost one is a
-/// deadlock here, not a second's delay.
+/// Mirrors `bell.rs`: `ring_loudly`, `lie_down`, `rise`, for a thread that sleeps in a poll of its FIFO. Sleeps end only by a ring: a lost
+/// one is a deadlock here, not a second's delay.
 mod bell {
     use super::*;
 
@@ -785,7 +786,7 @@ mod bell {
     pub enum Rules {
         /// The ring, then the word, if it is still of that sleep.
         AsBuilt,
-        /// The word first: who dies then has said that he has rung.
+        /// The word first: a thread that dies then has said that it has rung, but has not.
         WordFirst,
         /// No two sleeps differ.
         AllSleepsAlike,
@@ -800,7 +801,7 @@ mod bell {
     }
 
     impl World {
-        /// Delivers a letter and rings; dies at step `dies_at`, and whoever recovers him does it again.
+        /// Delivers a message and rings; dies at step `dies_at`, and the thread that recovers it does that again.
         fn deliver(&self, dies_at: u32) {
             self.mail.fetch_add(1, SeqCst);
             if !self.ring(dies_at) {
@@ -888,8 +889,8 @@ fn the_model_catches_sleeps_that_look_alike() {
     find(|| bell::ringing(bell::Rules::AllSleepsAlike));
 }
 
-/// Mirrors the table's `change.rs`: `take_interest`, `lose_interest`, `settle_interest`. Two seats come and go; whoever has said that it
-/// listens and has not taken that back is heard of in the header.
+/// Mirrors the table's `change.rs`: `take_interest`, `lose_interest`, `settle_interest`. Two seats come and go. While a seat has said that
+/// it listens, and has not taken that back, the header shows its bit.
 mod interest {
     use super::*;
 

@@ -1,11 +1,11 @@
-//! The queue of those who wait for a key, restated as the protocols in models.rs are: threads that begin to wait, are served in the order in
-//! which they came, pass over who does not come when it is his turn, and let him back to his place when he does. Mirrors the hub's `queue.rs`: who
-//! changes one changes the other.
+//! A model of the queue of calls that wait for a key. As in models.rs, the protocol is restated here; it mirrors the hub's `queue.rs`:
+//! change both. Clients are served in the order in which they began to wait. A client that does not come when it is its turn is marked
+//! and passed over, and gets its place back when it comes.
 //!
-//! A transaction is what is done under one lock here, since all that it writes is seen at once; where others may come between two of them, they do. Only
-//! a push looks at the records first and is true later, with the key's lock in between: others who ask what the key holds lock it, too.
-//! Each thread has one client. Looks at the queue that are not asked for by a letter (ticks) are few, so that a letter too few is one that is missed:
-//! whoever has something that he could not say goes on looking until he has said it, as in the hub.
+//! A transaction is what is done under one lock here, since all its writes become visible at once. Between two transactions other
+//! threads may run. Only a push looks at the records first and commits later, and holds the key's lock in between: other threads that
+//! ask what the key holds lock it, too. Each thread has one client. Looks at the queue that no message asks for (ticks) are few, so that
+//! a missing message shows as a client that is not served. As in the hub, a thread that could not send a message goes on trying.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -24,15 +24,15 @@ const LATE: u64 = 1 << 63;
 #[derive(Clone, Copy, PartialEq)]
 enum Flaw {
     None,
-    /// Who goes does not wake the next one.
+    /// A client that leaves does not wake the next one.
     LeavesQuietly,
-    /// Who is marked is not told.
+    /// A client that is marked is not told.
     TellsNobody,
-    /// Who could not be told is not told later.
+    /// A client that could not be told is not told later.
     ForgetsTheUntold,
-    /// Who begins to wait takes what lies there for others.
+    /// A client that begins to wait takes an element that is meant for others.
     ComesFirst,
-    /// Who changes the records asks what the key holds without its lock.
+    /// A thread that changes the records asks what the key holds without the key's lock.
     Glimpses,
 }
 
@@ -49,11 +49,11 @@ struct Shared {
     tickets: u64,
     records: Vec<Record>,
     inboxes: [u32; WAITERS],
-    /// Somebody who stands still holds the inbox.
+    /// A stopped thread holds the inbox.
     held: [bool; WAITERS],
-    /// Somebody pushes.
+    /// A thread pushes.
     is_locked: bool,
-    /// Beside the protocol, for what is checked: who waits with which ticket, who was marked, who sleeps or has ended, and who was served.
+    /// Not part of the protocol, for the checks: which clients wait with which tickets, were marked, sleep, have ended, and were served.
     waiting: [Option<u64>; WAITERS],
     marked: BTreeSet<usize>,
     asleep: [bool; WAITERS],
@@ -65,7 +65,7 @@ impl Shared {
         self.records.iter().min_by_key(|record| record.number).copied()
     }
 
-    /// Whose turn it is, if there is something for him.
+    /// The client whose turn it is, if there is an element for it.
     fn turn(&self) -> Option<Record> {
         self.first().filter(|_| self.elements > 0)
     }
@@ -74,7 +74,7 @@ impl Shared {
         self.records.iter_mut().find(|record| record.seat == seat)
     }
 
-    /// Takes an element, if there is one that is not for others who came before the holder of a ticket.
+    /// Takes an element, if there is one that is not for clients with earlier tickets.
     fn pop(&mut self, seat: usize, ticket: u64, flaw: Flaw) -> bool {
         let is_for_others = |record: &Record| record.seat != seat && record.number < ticket.min(LATE);
         if self.elements == 0 || flaw != Flaw::ComesFirst && self.records.iter().any(is_for_others) {
@@ -96,7 +96,7 @@ struct World {
     flaw: Flaw,
 }
 
-/// Somebody holds an inbox.
+/// Another thread holds an inbox.
 struct Busy;
 
 impl World {
@@ -127,7 +127,7 @@ impl World {
         shared
     }
 
-    /// LPUSH: who pushes waits as long as somebody holds the inbox.
+    /// LPUSH: it waits as long as another thread holds the inbox.
     fn push(&self) {
         loop {
             let mut shared = self.lock_key();
@@ -158,7 +158,7 @@ impl World {
         self.changed.notify_all();
     }
 
-    /// Waits until nobody has anything to do any more, and looks whether all is as it should be.
+    /// Waits until no thread has anything left to do, and checks the final state.
     fn rest(&self) {
         let mut shared = self.lock();
         while !(0..WAITERS).all(|seat| shared.asleep[seat] && (shared.inboxes[seat] == 0 || shared.waiting[seat].is_none())) {
@@ -170,7 +170,7 @@ impl World {
         tickets.sort_unstable();
         records.sort_unstable();
         assert_eq!(records, tickets, "somebody has lost his place");
-        // Who is at his place again is passed over only where he is marked again.
+        // A client that has its place again is passed over only if it is marked again.
         shared.marked.clear();
     }
 }
@@ -204,7 +204,7 @@ impl Waiter<'_> {
             let mut shared = self.world.lock_key();
             let is_first = shared.records.iter().all(|record| record.number >= ticket);
             if is_first && shared.elements > 0 {
-                // Those are gone to whom it was left, or it has just come.
+                // The clients that it was left to have gone, or it has just come.
                 continue;
             }
             shared.records.push(Record { seat: self.seat, number: ticket });
@@ -228,7 +228,7 @@ impl Waiter<'_> {
         }
     }
 
-    /// Makes the record say what it should, and wakes whose turn it is; a mark stays, unless the call `came`.
+    /// Corrects the record, and wakes the client whose turn it is; a mark stays, unless the call `came`.
     fn settle(&mut self, came: bool) {
         let mut shared = self.world.lock();
         let was = shared.own(self.seat).map(|record| record.number);
@@ -253,7 +253,7 @@ impl Waiter<'_> {
         self.world.changed.notify_all();
     }
 
-    /// Notices what the own record says. Answers whether it did not say what it should, or was marked.
+    /// Looks at the own record. Returns whether it was wrong or marked.
     fn put_right(&mut self, own: Option<Record>) -> bool {
         let number = own.map(|own| own.number);
         if number == Some(self.ticket | LATE) && self.number.is_some() {
@@ -287,7 +287,7 @@ impl Waiter<'_> {
         }
     }
 
-    /// Looks whether still the same one is to be served first as at the last look.
+    /// Checks whether the same client is to be served first as at the last look.
     fn tick(&mut self) {
         self.tell_late();
         let (turn, own) = self.look();
@@ -329,7 +329,7 @@ impl Waiter<'_> {
         self.untold.retain(|seat| world.post(&mut world.lock(), &[*seat]).is_err());
     }
 
-    /// Waits for a letter, or until it is time to look; answers whether a letter has come.
+    /// Waits for a message, or until it is time to look; returns whether a message has come.
     fn sleep(&mut self) -> bool {
         let mut shared = self.world.lock();
         while shared.inboxes[self.seat] == 0 {
@@ -370,7 +370,7 @@ impl Waiter<'_> {
     }
 }
 
-/// As many come as there are elements, the last of which comes when all is quiet. Somebody stands still for a while who holds two inboxes.
+/// There are as many clients as elements, and the last element comes when all is quiet. A thread that holds two inboxes is stopped for a while.
 fn queue(flaw: Flaw) {
     let world = Arc::new(World { shared: Mutex::default(), changed: Condvar::new(), flaw });
     let waiters = (0..WAITERS).map(|seat| {

@@ -94,11 +94,11 @@ fn makers_finders_and_removers_get_clear_answers_only() {
                 child(|| {
                     for turn in 0..60 {
                         let (mapping, _) = create_or_attach(&guard.0);
-                        // SAFETY: the head, which was whole before anybody could find it.
+                        // SAFETY: the head, which was whole before any process could find it.
                         assert_eq!(unsafe { mapping.base().cast::<[u8; 8]>().read() }, *MAGIC);
                         mapping.grow_to(2 * MIB).unwrap();
                         if (turn + racer) % 3 == 0 {
-                            // Somebody else may have been faster.
+                            // Another process may have been faster.
                             let _ = directory::remove(&guard.0, is_ours, |_| Ok(()));
                         }
                         directory::list(|_| None).unwrap();

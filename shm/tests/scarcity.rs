@@ -71,7 +71,7 @@ fn a_full_file_system_is_an_error_and_no_signal() {
 
 #[test]
 fn a_touch_of_what_was_not_taken_kills_when_the_file_system_is_full() {
-    // The reason for M1. If a kernel answers otherwise one day, its words can be corrected.
+    // The reason for M1. If a future kernel behaves differently, the text of M1 can be corrected.
     let Some(small) = Mounted::new("tmpfs", "size=8m") else { return };
     let mapping = Mapping::create(&small.segment("a"), &CreateOptions::new(64 * MIB, 8 * MIB), write_head).unwrap();
     let toucher = child(|| {
@@ -250,11 +250,11 @@ struct Pool {
 }
 
 impl Pool {
-    /// Sets pages aside, if that is permitted, the machine has them, and nobody else has set some aside.
+    /// Sets pages aside, if that is permitted, the machine has them, and no other program has set some aside.
     fn new(count: u32) -> Option<Pool> {
         let _one_at_a_time = POOL.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let size = || std::fs::read_to_string(POOL_SIZE).unwrap_or_default().trim().to_owned();
-        // Somebody else's pages are not ours to give back.
+        // The pages of another program are not given back.
         let ours = size() == "0" && std::fs::write(POOL_SIZE, count.to_string()).is_ok();
         let pool = Pool { ours, _one_at_a_time };
         if ours && size() == count.to_string() {

@@ -1,5 +1,5 @@
-//! A snapshot of one instant, restated as the protocols in models.rs are: writers that change two keys together, and one who reads both as
-//! they were at one instant, one after the other. Mirrors `overlay.rs` and the table's `snapshot.rs`: who changes one changes the other.
+//! A model of the snapshot: writers that change two keys together, and a reader that reads both, one after the other, as they were at one
+//! instant. As in models.rs, the protocol is restated here; it mirrors `overlay.rs` and the table's `snapshot.rs`: change both.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ const BLOCK: u64 = 2;
 #[derive(Clone, Copy, PartialEq)]
 enum Flaw {
     None,
-    /// The reader does not wait for who may have looked before it came.
+    /// The reader does not wait for writers that may have looked before the snapshot was announced.
     WaitsForNobody,
     /// A writer looks for each key.
     LooksForEachKey,
@@ -34,7 +34,7 @@ struct World {
     locks: [AtomicU64; KEYS],
     /// version << 32 | value
     entries: [AtomicU64; KEYS],
-    /// Whether a seat is in the midst of a transaction, and how many it has ended.
+    /// Whether a seat is in a transaction, and how many it has ended.
     journals: [AtomicU64; SEATS],
     ended: [AtomicU64; SEATS],
     announced: AtomicU64,

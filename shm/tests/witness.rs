@@ -1,4 +1,4 @@
-//! The kernel's testimony, in each way that a thread can end or only seem to.
+//! Witnesses: what the kernel notes for each way in which a thread can end, or only seem to end.
 
 mod common;
 
@@ -22,7 +22,7 @@ impl Stage {
         let mapping = Mapping::create(&guard.0, &CreateOptions::new(MIB, MIB), write_head).unwrap();
         let stage = Stage { mapping, _guard: guard };
         for index in 0..8 {
-            // SAFETY: nobody else has this segment yet.
+            // SAFETY: no other process has this segment yet.
             unsafe { stage.witness(index).init() };
         }
         stage
@@ -300,7 +300,7 @@ fn a_witness_released_unsettled_is_out_of_use_until_it_is_made_anew() {
     assert_eq!(stage.take(0), Taken::Dead);
     stage.release(0);
     assert_eq!(stage.take(0), Taken::Damaged);
-    // SAFETY: nobody holds it and nobody else uses this segment.
+    // SAFETY: no thread holds it, and no other process uses this segment.
     unsafe { stage.witness(0).init() };
     assert_eq!(stage.take(0), Taken::Fresh);
     stage.release(0);
@@ -319,7 +319,7 @@ fn damaged_bytes_neither_crash_nor_hang() {
             let place = stage.mapping.base().wrapping_add(FIRST);
             for index in 0..8 {
                 seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                // SAFETY: one of our witnesses, which nobody holds.
+                // SAFETY: one of our witnesses, which no thread holds.
                 unsafe { place.cast::<u64>().add(index).write(seed ^ seed >> 29) };
             }
             // Most rounds with the right kind, or else nothing behind it is ever tried; some with a word that is free.

@@ -1,4 +1,4 @@
-//! What the tests of this crate share: names that nobody else uses, and children that are told what to do.
+//! What the tests of this crate share: unique names, and children that are told what to do.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub mod schedules;
